@@ -1,0 +1,10 @@
+# One interface target that every target of ours links: language level, warnings, sanitizer. No global flags.
+add_library(mfu_flags INTERFACE)
+target_compile_features(mfu_flags INTERFACE cxx_std_20)
+target_compile_options(mfu_flags INTERFACE -Wall -Wextra -Wshadow -fno-omit-frame-pointer
+  $<$<BOOL:${MFU_WERROR}>:-Werror> $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
+if(MFU_SANITIZE)
+  target_compile_options(mfu_flags INTERFACE -fsanitize=${MFU_SANITIZE} -fno-sanitize-recover=all -O1 -g)
+  target_link_options(mfu_flags INTERFACE -fsanitize=${MFU_SANITIZE})
+endif()
+target_include_directories(mfu_flags INTERFACE ${CMAKE_SOURCE_DIR})

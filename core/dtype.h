@@ -1,0 +1,19 @@
+// Numeric formats of matmul operands, weights and caches: names, sizes, parsing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace mfu {
+
+enum class DType : std::uint8_t {
+  kFp64, kFp32, kTf32, kBf16, kFp16, kFp8, kInt8, kFp6, kFp4, kInt4, kMxfp4, kNvfp4, kNf4,
+};
+
+/// The one name used in output: `bf16`, `fp8`, ...
+[[nodiscard]] std::string_view name(DType dtype) noexcept;
+/// Accepts every usual spelling (`bfloat16`, `torch.float16`, `fp8_e4m3`, `float8_e4m3fn`, `half`, ...), any case.
+[[nodiscard]] std::optional<DType> parse_dtype(std::string_view text) noexcept;
+
+}  // namespace mfu

@@ -1,0 +1,46 @@
+// The shape of one region instance: what the FLOP and byte counts are worked out from.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace mfu {
+
+/// What kind of work a region's instances do, so which formula applies.
+enum class Phase : std::uint8_t {
+  kNone,     ///< a region with times only
+  kTrain,    ///< forward and backward
+  kPrefill,  ///< forward over new tokens, logits of the last position
+  kDecode,   ///< forward, one token per sequence and pass
+  kMixed,    ///< one pass with prefill sequences (batch, tokens) and decode sequences (gen_batch, gen_tokens)
+  kVision,   ///< the vision tower alone, nested in prefill
+};
+
+/// Every value optional: absent means that nobody said. All >= 0.
+struct Shape {
+  std::optional<std::int64_t> batch;       ///< sequences [seq]
+  std::optional<std::int64_t> seq_len;     ///< new tokens per sequence [token/seq]
+  std::optional<std::int64_t> context;     ///< tokens already in the KV cache per sequence, before the first pass [token/seq]
+  std::optional<std::int64_t> new_tokens;  ///< decode passes inside the instance, one token per sequence each
+  std::optional<std::int64_t> tokens;      ///< total tokens, where the rest is not known [token]
+  std::optional<std::int64_t> gen_batch;   ///< kMixed: sequences that decode in the same pass [seq]
+  std::optional<std::int64_t> gen_tokens;  ///< kMixed: tokens they feed in, more than gen_batch when speculating [token]
+
+  /// Takes from `other` every value that is absent here.
+  constexpr void fill_from(const Shape& other) noexcept {
+    fill(batch, other.batch);
+    fill(seq_len, other.seq_len);
+    fill(context, other.context);
+    fill(new_tokens, other.new_tokens);
+    fill(tokens, other.tokens);
+    fill(gen_batch, other.gen_batch);
+    fill(gen_tokens, other.gen_tokens);
+  }
+
+ private:
+  static constexpr void fill(std::optional<std::int64_t>& mine, const std::optional<std::int64_t>& theirs) noexcept {
+    if (!mine) mine = theirs;
+  }
+};
+
+}  // namespace mfu
