@@ -48,15 +48,17 @@ constexpr auto kRules = std::to_array<Rule>({
     {"rotary", kFunction, kAnywhere, Verdict::kOther},
     {"rope", kFunction, kWord, Verdict::kOther},
     {"reshape_and_cache", kFunction, kAnywhere, Verdict::kOther},
-    {"concat_and_cache", kFunction, kAnywhere, Verdict::kOther},
-    {"concat_mla", kFunction, kAnywhere, Verdict::kOther},
-    {"append", kFunction, kStart, Verdict::kOther},  // FlashInfer: AppendPagedKVCache...
+    {"concat", kFunction, kAnywhere, Verdict::kOther},     // concat_and_cache_mla, concat_and_cast_mha_k
+    {"kv_buffer", kFunction, kAnywhere, Verdict::kOther},  // SGLang: set_mla_kv_buffer
+    {"append", kFunction, kStart, Verdict::kOther},        // FlashInfer: AppendPagedKVCache...
     {"metadata", kFunction, kAnywhere, Verdict::kOther},
     {"indices", kFunction, kAnywhere, Verdict::kOther},
     {"attn_mask", kFunction, kAnywhere, Verdict::kOther},
     {"offsetskernel", kFunction, kAnywhere, Verdict::kOther},  // cuDNN: computeWgradSplitKOffsetsKernel
     {"gemm_starts", kFunction, kAnywhere, Verdict::kOther},    // grouped GEMM: pointers and sizes of each problem
     {"gemm_data", kFunction, kAnywhere, Verdict::kOther},
+    {"setup_grouped_gemm", kFunction, kAnywhere, Verdict::kOther},
+    {"quant_deep_gemm", kFunction, kAnywhere, Verdict::kOther},  // vLLM: activation and quantisation for DeepGEMM
     {"repack", kFunction, kAnywhere, Verdict::kOther},
 
     // Communication whose name leaves no doubt.
@@ -89,11 +91,13 @@ constexpr auto kRules = std::to_array<Rule>({
     {"withpagedkvcache", kFunction, kAnywhere, Verdict::kAttention},
     {"withraggedkvcache", kFunction, kAnywhere, Verdict::kAttention},
     {"mergestate", kFunction, kAnywhere, Verdict::kAttention},
+    {"merge_state", kFunction, kAnywhere, Verdict::kAttention},
     {"mqa_logits", kFunction, kAnywhere, Verdict::kAttention},
     {"dot_do_o", kFunction, kAnywhere, Verdict::kAttention},
     {"convert_dq", kFunction, kAnywhere, Verdict::kAttention},
     {"reduce_segments", kFunction, kWhole, Verdict::kAttention},  // vLLM: joins unified_attention_3d's segments
     {"_fwd_kernel", kFunction, kWhole, Verdict::kAttention},      // Triton attention of FlashAttention, vLLM, SGLang
+    {"_fwd_kernel_alibi", kFunction, kWhole, Verdict::kAttention},
     {"_bwd_kernel", kFunction, kWhole, Verdict::kAttention},
     {"_fwd_kernel_stage", kFunction, kStart, Verdict::kAttention},
     {"_fwd_grouped_kernel_stage", kFunction, kStart, Verdict::kAttention},

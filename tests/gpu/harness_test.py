@@ -229,6 +229,83 @@ class Context(unittest.TestCase):
             self.assertTrue(pathlib.Path(env["MFU_RUN_DIR"]).is_dir())
 
 
+class FakeContext(suites.Context):
+    """Programs answer from a function instead of running; our run directory is written by the test."""
+
+    def __init__(self, directory, answer, rounds=3):
+        super().__init__(library=pathlib.Path("lib.so"), out=pathlib.Path(directory), minutes=1, rounds=rounds)
+        self.answer = answer
+        self.names = []
+
+    def workload(self, name, arguments, env=None, limit_s=150):
+        self.names.append(name)
+        return self.answer(name, arguments, env)
+
+
+class SuiteVerdicts(unittest.TestCase):
+    PEAK = 989e12
+
+    def train_answer(self, own_s, ours_s, flop_error=0.0, instances=20):
+        def answer(name, arguments, env):
+            config = json.loads(pathlib.Path(env["MFU_MODEL_CONFIG"]).read_text())
+            shape = config["workload"]
+            flop = 20 * model_flop.train_flop(config["model"], shape["batch"], shape["seq_len"]) * (1 + flop_error)
+            tokens = 20 * shape["batch"] * shape["seq_len"]
+            start = {**RunDirectory.START, "devices": [{"device": 0, "peak_flop_per_s": self.PEAK}]}
+            end = {"type": "end", "regions": [RunDirectory.region("step", instances=instances, tokens=tokens,
+                                                                  elapsed_s=ours_s, flop=flop)],
+                   "launches": {"seen": 10, "attributed": 7, "outside": 3, "unattributed": 0, "dropped": 0}}
+            path = pathlib.Path(env["MFU_RUN_DIR"]) / "h-0-1.jsonl"
+            path.write_text(json.dumps(start) + "\n" + json.dumps(end) + "\n")
+            return {"regions": {"step": [20, own_s]}, "tokens": tokens, "gpm_tensor_percent": None}
+        return answer
+
+    def train(self, **how):
+        with tempfile.TemporaryDirectory() as directory:
+            suite = results.Suite("train")
+            suites.train(FakeContext(directory, self.train_answer(**how)), suite)
+            return suite
+
+    def failed(self, suite):
+        return [row["what"] for row in suite.rows if row.get("ok") is False]
+
+    def test_train_agrees(self):
+        suite = self.train(own_s=10.0, ours_s=10.05)
+        self.assertEqual(self.failed(suite), [])
+        self.assertEqual(suite.status, "ok")
+
+    def test_train_two_percent_apart(self):
+        self.assertEqual(self.failed(self.train(own_s=10.0, ours_s=10.2)),
+                         ["step: elapsed, difference", "step: MFU, difference"])
+
+    def test_train_other_flop_or_instances(self):
+        self.assertEqual(self.failed(self.train(own_s=10.0, ours_s=10.0, flop_error=1e-6)), ["step: FLOP, difference"])
+        self.assertEqual(self.failed(self.train(own_s=10.0, ours_s=10.0, instances=19)), ["step: instances"])
+
+    def slowdown(self, ours, rounds=3):
+        def answer(name, arguments, env):
+            turn = int(name.split()[1])
+            factor = ours if env else 1.5 if "--profiler" in arguments else 1.0
+            self.assertEqual(env is not None, name.endswith("ours"))
+            return {"ms": {loop: (1 + turn) * factor for loop in ("eager decode", "graph decode", "training")}}
+        with tempfile.TemporaryDirectory() as directory:
+            context, suite = FakeContext(directory, answer, rounds), results.Suite("slowdown")
+            suites.slowdown(context, suite)
+            return context, suite
+
+    def test_slowdown_takes_ratios_within_rounds(self):
+        context, suite = self.slowdown(ours=1.005)
+        self.assertEqual(suite.status, "ok")
+        values = {row["what"].split(" (")[0]: row["value"] for row in suite.rows}
+        self.assertAlmostEqual(values["training: ours"], 1.005)
+        self.assertAlmostEqual(values["eager decode: proton"], 1.5)
+        self.assertEqual(values["rounds"], 3)
+        self.assertEqual([name.split()[2] for name in context.names[::4]], ["alone", "ours", "torch.profiler"])
+
+    def test_slowdown_over_the_limit_fails(self):
+        self.assertEqual(len(self.failed(self.slowdown(ours=1.02)[1])), 3)
+
+
 class Command(unittest.TestCase):
     def test_lists_its_suites(self):
         done = subprocess.run([HERE / "run", "--list"], capture_output=True, text=True, check=False, timeout=60)

@@ -194,6 +194,14 @@ constexpr auto kNames = std::to_array<Named>({
     {kOther, "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, long)"},
     {kOther, "void vllm::scaled_fp8_quant_kernel_strided<c10::BFloat16, c10::Float8_e4m3fn>(c10::Float8_e4m3fn*)"},
     {kOther, "void __get_group_gemm_starts<cutlass::float_e4m3_t, cutlass::bfloat16_t, float>(int*)"},
+    {kOther, "set_mla_kv_buffer_kernel"},
+    {kOther, "void concat_and_cast_mha_k_kernel<__nv_bfloat16>(int)"},
+    {kOther, "void vllm::silu_mul_fp8_quant_deep_gemm_kernel<__nv_bfloat16, __nv_fp8_e4m3, 128>(int)"},
+    {kOther, "get_num_kv_splits_triton"},
+    {kAttention, "_fwd_kernel_alibi"},
+    {kAttention, "merge_state_kernel"},
+    {kGemm, "grouped_gemm_triton_kernel"},
+    {kOther, "void moe_fused_gate_kernel<float, 1, 8, 8>(int)"},
     {kOther, "void at::cuda::detail::prepare_grouped_gemm_data<cutlass::bfloat16_t, cutlass::bfloat16_t>(cutlass::bfloat16_t*)"},
     // TensorRT-LLM
     {kAttention, "fmha_v2_flash_attention_bf16_64_128_S_q_paged_kv_128_causal_tma_ws_sm90_kernel"},
@@ -213,6 +221,7 @@ constexpr auto kNames = std::to_array<Named>({
     {kAttention, "fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::AttentionKernel<cutlass::bfloat16_t, cutlass::arch::Sm80, true, 64, 128, 128, true, true>::Params)"},
     {kAttention, "fmha_cutlassB_bf16_aligned_128x128_k128_sm80(PyTorchMemEffAttention::AttentionBackwardKernel<cutlass::arch::Sm80, cutlass::bfloat16_t>::Params)"},
     {kAttention, "void attention_kernel_batched_impl<AttentionKernel<cutlass::half_t, cutlass::arch::Sm80, true, 64, 64, 64>>(T1::Params)"},
+    {kAttention, "void qk_int_sv_f8_attn_kernel<128, 64, 32, 64, 128, (DataType)2>(signed char*)"},
     {kAttention, "_fwd_kernel_splitK"},
     {kAttention, "_splitK_reduce"},
     // Triton and torch.compile
@@ -282,6 +291,7 @@ constexpr auto kNames = std::to_array<Named>({
     {kOther, "void transformer_engine::(anonymous namespace)::scaled_aligned_causal_masked_softmax_warp_forward<__nv_bfloat16, __nv_bfloat16, float, 11>(int)"},
     {kOther, "void transformer_engine::fused_rope_forward_kernel<__nv_bfloat16>(int)"},
     {kOther, "void transformer_engine::fused_attn::cu_seqlens_to_offsets(long, int*)"},
+    {kOther, "void transformer_engine::setup_grouped_gemm_kernel(int)"},
     {kComm, "void transformer_engine::userbuffers_fp16_sum_inplace_gpu_rr_rs_oop_fp8<8, __nv_fp8_e4m3>(int)"},
     {kComm, "kuserbuffers_pushsend(int*, int*, int4*, int4*, int)"},
     // NCCL, RCCL
