@@ -41,22 +41,6 @@ namespace {
 
 using namespace mfu::sim;
 
-bool is_launch(std::uint32_t cbid) noexcept {
-  switch (cbid) {
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
-    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch:
-    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool is_synchronize(std::uint32_t cbid) noexcept {
   switch (cbid) {
     case CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize:
@@ -91,33 +75,6 @@ const char* symbol_of(std::uint32_t cbid, const void* params) noexcept {
   return found == nullptr ? nullptr : found->name;
 }
 
-bool capture_in_progress(std::uint32_t cbid, const void* params) noexcept {
-  CUstream handle = nullptr;
-  bool per_thread = false;
-  switch (cbid) {
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz: per_thread = true; [[fallthrough]];
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
-      handle = static_cast<const cuLaunchKernel_params*>(params)->hStream;
-      break;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz: per_thread = true; [[fallthrough]];
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
-      handle = static_cast<const cuLaunchKernelEx_params*>(params)->config->hStream;
-      break;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz: per_thread = true; [[fallthrough]];
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
-      handle = static_cast<const cuLaunchCooperativeKernel_params*>(params)->hStream;
-      break;
-    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz: per_thread = true; [[fallthrough]];
-    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch:
-      handle = static_cast<const cuGraphLaunch_params*>(params)->hStream;
-      break;
-    default:
-      return false;
-  }
-  Stream* stream = nullptr;
-  return resolve_stream(handle, per_thread, &stream) == CUDA_SUCCESS && stream->capture != nullptr;
-}
-
 /// Everything around the work of one API call: rules, correlation id, callbacks on both sites, API record, truth.
 template <typename Body>
 CUresult call(std::uint32_t cbid, const char* name, const void* params, Body&& body) {
@@ -132,11 +89,10 @@ CUresult call(std::uint32_t cbid, const char* name, const void* params, Body&& b
   const CallInfo outer = info;
   info.correlation = state.runtime_correlation != 0 ? state.runtime_correlation : next_correlation();
   info.api = name;
+  info.launch = info.captured = false;
 
   const Tool* attached = tool();
   const std::uint8_t want = attached == nullptr ? 0 : wanted().driver[cbid].load(std::memory_order_relaxed);
-  const bool launch = is_launch(cbid);
-  const bool captured = launch && !settings().trace.empty() && capture_in_progress(cbid, params);
   std::uint64_t correlation_data = 0;
   CUresult result = CUDA_SUCCESS;
   ApiEvent event{};
@@ -146,7 +102,7 @@ CUresult call(std::uint32_t cbid, const char* name, const void* params, Body&& b
     event.cbid = cbid;
     event.name = name;
     event.params = params;
-    event.symbol = launch ? symbol_of(cbid, params) : nullptr;
+    event.symbol = symbol_of(cbid, params);
     event.context = reinterpret_cast<CUcontext>(current_context());
     event.context_uid = event.context == nullptr ? 0 : current_context()->uid;
     event.correlation = info.correlation;
@@ -159,7 +115,7 @@ CUresult call(std::uint32_t cbid, const char* name, const void* params, Body&& b
   if ((want & kWantRecord) != 0) {
     attached->api_record({ApiDomain::kDriver, cbid, begin, now_ns(), info.correlation, static_cast<std::uint32_t>(result)});
   }
-  if (launch) truth_launch(name, info.correlation, result, captured);
+  if (info.launch) truth_launch(name, info.correlation, result, info.captured);
   if ((want & kWantCallback) != 0) {
     event.exit = true;
     attached->api(event);
@@ -187,7 +143,7 @@ CUresult launch(CUfunction f, CUstream handle, bool per_thread, const LaunchShap
   return on_stream(handle, per_thread, [&](Stream& s) { return launch_kernel(s, *function, shape, options); });
 }
 
-CUresult launch_config(const CUlaunchConfig* config, CUfunction f, bool per_thread) {
+CUresult launch_config(const CUlaunchConfig* config, CUfunction f, void** kernel_params, bool per_thread) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LaunchOptions options;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
@@ -200,7 +156,8 @@ CUresult launch_config(const CUlaunchConfig* config, CUfunction f, bool per_thre
   return launch(f, config->hStream, per_thread,
                 {{config->gridDimX, config->gridDimY, config->gridDimZ},
                  {config->blockDimX, config->blockDimY, config->blockDimZ},
-                 config->sharedMemBytes},
+                 config->sharedMemBytes,
+                 kernel_params},
                 options);
 }
 
@@ -287,7 +244,7 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* de
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Node prototype;
   const LaunchShape shape{{p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ},
-                          p->sharedMemBytes};
+                          p->sharedMemBytes, p->kernelParams};
   if (const CUresult r = kernel_node(prototype, *function, shape, {}, *context->device); r != CUDA_SUCCESS) return r;
   return add_node(reinterpret_cast<Node**>(out), *graph, reinterpret_cast<Node* const*>(dependencies), count,
                   std::move(prototype));
@@ -728,14 +685,14 @@ SIM_STREAM_API(cuLaunchKernel,
                (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                 unsigned shared, CUstream hStream, void** kernelParams, void** extra),
                (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams, extra),
-               { return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared}, {}); })
+               { return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {}); })
 SIM_STREAM_API(cuLaunchKernelEx, (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
-               (config, f, kernelParams, extra), { return launch_config(config, f, per_thread); })
+               (config, f, kernelParams, extra), { return launch_config(config, f, kernelParams, per_thread); })
 SIM_STREAM_API(cuLaunchCooperativeKernel,
                (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                 unsigned shared, CUstream hStream, void** kernelParams),
                (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams), {
-                 return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared}, {.cooperative = true});
+                 return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {.cooperative = true});
                })
 
 // Graphs --------------------------------------------------------------------------------------------------------------

@@ -197,14 +197,21 @@ std::int64_t scaled(double ns) {
 
 std::int64_t kernel_duration(const KernelCost& cost, const DeviceSpec& device, const LaunchShape& shape) {
   if (cost.fixed_ns > 0) return scaled(static_cast<double>(cost.fixed_ns));
+  const auto factor = [&](int index) {
+    std::uint32_t value = 1;
+    if (index >= 0 && shape.params != nullptr) std::memcpy(&value, shape.params[index], sizeof value);
+    return static_cast<double>(value);
+  };
+  const double flop_per_block = cost.flop_per_block * factor(cost.flop_param);
+  const double bytes_per_block = cost.bytes_per_block * factor(cost.bytes_param);
   if (cost.flop_per_block <= 0 && cost.bytes_per_block <= 0) {
     return scaled(static_cast<double>(settings().default_kernel_ns));
   }
   const double blocks = static_cast<double>(shape.grid[0]) * shape.grid[1] * shape.grid[2];
   // One block runs on one SM: a small grid cannot use the whole device.
   const double share = std::min(1.0, blocks / device.sm_count);
-  const double by_flop = blocks * cost.flop_per_block / (device.flop_per_s * cost.efficiency * share);
-  const double by_bytes = blocks * cost.bytes_per_block / (device.bytes_per_s * cost.efficiency);
+  const double by_flop = blocks * flop_per_block / (device.flop_per_s * cost.efficiency * share);
+  const double by_bytes = blocks * bytes_per_block / (device.bytes_per_s * cost.efficiency);
   return scaled(std::max(1000.0, std::max(by_flop, by_bytes) * 1e9));
 }
 
@@ -282,6 +289,8 @@ void parse_ptx(Module& module, const char* text) {
         const std::string key = word.substr(0, equals);
         if (key == "flop_per_block") cost.flop_per_block = value;
         if (key == "bytes_per_block") cost.bytes_per_block = value;
+        if (key == "flop_param") cost.flop_param = static_cast<int>(value);
+        if (key == "bytes_param") cost.bytes_param = static_cast<int>(value);
         if (key == "efficiency") cost.efficiency = value > 0 ? value : 1;
         if (key == "ns") cost.fixed_ns = std::llround(value);
       }
@@ -747,6 +756,7 @@ void place(Activity& work, const Stream& stream, std::int64_t begin_ns, std::int
 }  // namespace
 
 CUresult launch_kernel(Stream& stream, Function& function, const LaunchShape& shape, const LaunchOptions& options) {
+  current_call().launch = true;
   if (!valid(shape)) return CUDA_ERROR_INVALID_VALUE;
   burn_launch_cost();
   if (const CUresult failure = scripted_launch_failure(); failure != CUDA_SUCCESS) return failure;
@@ -756,6 +766,7 @@ CUresult launch_kernel(Stream& stream, Function& function, const LaunchShape& sh
   {
     const std::lock_guard lock(stream.context->mutex);
     if (stream.capture != nullptr) {
+      current_call().captured = true;
       if (!capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
       Node node;
       node.type = CU_GRAPH_NODE_TYPE_KERNEL;
@@ -801,11 +812,13 @@ Activity make_set(std::uint64_t bytes, std::uint32_t value) {
 }
 
 CUresult launch_transfer(Stream& stream, Activity work, bool wait) {
+  current_call().launch = true;
   const std::int64_t duration = transfer_duration(work, *stream.context->device->spec);
   std::int64_t room_at = 0;
   {
     const std::lock_guard lock(stream.context->mutex);
     if (stream.capture != nullptr) {
+      current_call().captured = true;
       if (!capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
       if (wait) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
       Node node;
@@ -1042,6 +1055,7 @@ CUresult destroy_exec(GraphExec* exec) {
 }
 
 CUresult launch_graph(GraphExec& exec, Stream& stream) {
+  current_call().launch = true;
   burn_launch_cost();
   if (const CUresult failure = scripted_launch_failure(); failure != CUDA_SUCCESS) return failure;
   std::vector<Activity> done;
@@ -1053,6 +1067,7 @@ CUresult launch_graph(GraphExec& exec, Stream& stream) {
   {
     const std::lock_guard lock(stream.context->mutex);
     if (stream.capture != nullptr) {
+      current_call().captured = true;
       if (!capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
       copy_nodes(*stream.capture->graph, exec.graph, stream.frontier, false);
       return CUDA_SUCCESS;

@@ -32,6 +32,7 @@ enum class Magic : std::uint32_t {
 /// What a `// simgpu:` line says of a kernel.
 struct KernelCost {
   double flop_per_block = 0, bytes_per_block = 0, efficiency = 1;
+  int flop_param = -1, bytes_param = -1;  ///< index of a 32-bit kernel parameter that multiplies the count; -1: none
   std::int64_t fixed_ns = 0;
 };
 
@@ -142,12 +143,15 @@ struct LaunchShape {
   std::uint32_t grid[3];
   std::uint32_t block[3];
   std::uint32_t shared_bytes;
+  void** params = nullptr;  ///< the kernel's arguments; only read where its cost names one
 };
 
 /// The id and name of the API call in progress on this thread, for the truth log and for callbacks.
 struct CallInfo {
   std::uint32_t correlation = 0;
   const char* api = "";
+  bool launch = false;    ///< set by the engine: the call puts work on a stream
+  bool captured = false;  ///< set by the engine: into a graph instead
 };
 CallInfo& current_call() noexcept;
 
