@@ -112,6 +112,7 @@ Settings* load() {
   read("SIMGPU_DRIVER_VERSION", s->driver_version);
   read("SIMGPU_KERNEL_NS", s->default_kernel_ns);
   read("SIMGPU_LAUNCH_LATENCY_NS", s->launch_latency_ns);
+  read("SIMGPU_GAP_NS", s->gap_ns);
   read("SIMGPU_LAUNCH_COST_NS", s->launch_cost_ns);
   read("SIMGPU_PDL_OVERLAP_NS", s->pdl_overlap_ns);
   read("SIMGPU_QUEUE_DEPTH", s->queue_depth);

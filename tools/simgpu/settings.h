@@ -43,6 +43,7 @@ struct Settings {
   // timeline
   std::int64_t default_kernel_ns = 2000;
   std::int64_t launch_latency_ns = 3000;  ///< from the call to the start on an idle stream
+  std::int64_t gap_ns = 800;              ///< between an activity and the next one behind it on a stream or in a graph
   std::int64_t launch_cost_ns = 0;        ///< CPU time that every launch call burns
   std::int64_t pdl_overlap_ns = 2000;     ///< how early a programmatic dependent launch starts
   std::uint32_t queue_depth = 1024;       ///< launches in flight per stream before the call waits; 0: no limit
