@@ -100,11 +100,12 @@ void synchronize_callback(std::uint32_t cbid, Context* context, CUstream stream)
 }
 
 // CUpti_CallbackIdResource.
-constexpr std::uint32_t kContextCreated = 1, kContextDestroyStarting = 2, kStreamCreated = 3, kStreamDestroyStarting = 4,
-                        kCuInitFinished = 5, kModuleLoaded = 6, kModuleUnloadStarting = 7, kGraphCreated = 9,
-                        kGraphDestroyStarting = 10, kGraphCloned = 11, kGraphNodeCreateStarting = 12, kGraphNodeCreated = 13,
-                        kGraphNodeDestroyStarting = 14, kGraphNodeDependencyCreated = 15, kGraphExecCreateStarting = 17,
-                        kGraphExecCreated = 18, kGraphExecDestroyStarting = 19, kGraphNodeCloned = 20;
+constexpr std::uint32_t kContextCreated = 1, kContextDestroyStarting = 2, kStreamCreated = 3,
+                        kStreamDestroyStarting = 4, kCuInitFinished = 5, kModuleLoaded = 6, kModuleUnloadStarting = 7,
+                        kGraphCreated = 9, kGraphDestroyStarting = 10, kGraphCloned = 11, kGraphNodeCreateStarting = 12,
+                        kGraphNodeCreated = 13, kGraphNodeDestroyStarting = 14, kGraphNodeDependencyCreated = 15,
+                        kGraphExecCreateStarting = 17, kGraphExecCreated = 18, kGraphExecDestroyStarting = 19,
+                        kGraphNodeCloned = 20;
 
 void run_injection_library() {
   const char* path = std::getenv("CUDA_INJECTION64_PATH");
@@ -196,9 +197,7 @@ std::int64_t enqueue(Stream& stream, std::int64_t end_ns) {
   return oldest;
 }
 
-std::int64_t scaled(double ns) {
-  return std::max<std::int64_t>(1, std::llround(ns * settings().time_scale));
-}
+std::int64_t scaled(double ns) { return std::max<std::int64_t>(1, std::llround(ns * settings().time_scale)); }
 
 std::int64_t kernel_duration(const KernelCost& cost, const DeviceSpec& device, const LaunchShape& shape) {
   if (cost.fixed_ns > 0) return scaled(static_cast<double>(cost.fixed_ns));
@@ -229,10 +228,14 @@ std::int64_t transfer_duration(const Activity& work, const DeviceSpec& device) {
 bool wanted_kind(ActivityKind kind) noexcept {
   const Wanted& w = wanted();
   switch (kind) {
-    case ActivityKind::kKernel: return w.kernels.load(std::memory_order_relaxed);
-    case ActivityKind::kMemcpy: return w.memcpys.load(std::memory_order_relaxed);
-    case ActivityKind::kMemset: return w.memsets.load(std::memory_order_relaxed);
-    case ActivityKind::kGraph: return w.graphs.load(std::memory_order_relaxed);
+    case ActivityKind::kKernel:
+      return w.kernels.load(std::memory_order_relaxed);
+    case ActivityKind::kMemcpy:
+      return w.memcpys.load(std::memory_order_relaxed);
+    case ActivityKind::kMemset:
+      return w.memsets.load(std::memory_order_relaxed);
+    case ActivityKind::kGraph:
+      return w.graphs.load(std::memory_order_relaxed);
   }
   return false;
 }
@@ -543,7 +546,8 @@ CUresult create_stream(CUstream* out, unsigned flags, int priority) {
     context->streams.push_back(stream);
   }
   *out = reinterpret_cast<CUstream>(stream);
-  resource_callback(ResourceEvent{.cbid = kStreamCreated, .context = reinterpret_cast<CUcontext>(context), .stream = *out});
+  resource_callback(
+      ResourceEvent{.cbid = kStreamCreated, .context = reinterpret_cast<CUcontext>(context), .stream = *out});
   return CUDA_SUCCESS;
 }
 
@@ -782,7 +786,8 @@ CUresult launch_kernel(Stream& stream, Function& function, const LaunchShape& sh
     const std::int64_t now = now_ns();
     std::int64_t begin = earliest_start(stream, now);
     if (options.programmatic && ready_at(stream) == stream.tail_ns) {
-      begin = std::max({now + settings().launch_latency_ns, stream.last_begin_ns, stream.tail_ns - settings().pdl_overlap_ns});
+      begin = std::max(
+          {now + settings().launch_latency_ns, stream.last_begin_ns, stream.tail_ns - settings().pdl_overlap_ns});
     }
     place(work, stream, begin, duration);
     stream.last_begin_ns = begin;
@@ -1087,7 +1092,8 @@ CUresult launch_graph(GraphExec& exec, Stream& stream) {
       ends[node.get()] = end;
       lane_tail[node->lane] = end;
       finish = std::max(finish, end);
-      if (node->type == CU_GRAPH_NODE_TYPE_HOST && node->host != nullptr) host_calls.emplace_back(node->host, node->host_data);
+      if (node->type == CU_GRAPH_NODE_TYPE_HOST && node->host != nullptr)
+        host_calls.emplace_back(node->host, node->host_data);
       if (node->duration_ns == 0) continue;
       Activity work = node->work;
       place(work, stream, begin, node->duration_ns);
@@ -1199,4 +1205,6 @@ const Driver* driver_interface() noexcept {
 
 }  // namespace mfu::sim
 
-extern "C" [[gnu::visibility("default")]] const mfu::sim::Driver* simgpu_driver() { return mfu::sim::driver_interface(); }
+extern "C" [[gnu::visibility("default")]] const mfu::sim::Driver* simgpu_driver() {
+  return mfu::sim::driver_interface();
+}
