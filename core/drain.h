@@ -49,7 +49,7 @@ class Drain {
   /// The run is over: everything that will ever come has been recorded.
   void finish(TimeNs now);
 
-  /// Opens and closes instances that host threads published since the last call.
+  /// Opens and closes instances that host threads published since the last call. Before any record of theirs.
   void follow_instances();
 
   [[nodiscard]] LaunchAccount account() const;

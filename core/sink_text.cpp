@@ -128,7 +128,7 @@ Result<void> TextSink::start(const RunInfo& run) {
     text += fmt::format("; gpu{} {}", d.device, d.name.empty() ? "(unnamed)" : d.name);
     if (d.peak_flop_per_s)
       text += fmt::format(", peak {} {}{} ({})", scaled(*d.peak_flop_per_s, "FLOP/s"), d.dtype, d.sparse ? " sparse" : "",
-                          d.peak_source);
+                          d.peak_source.substr(0, d.peak_source.find(';')));
     else
       text += ", peak unknown: set MFU_PEAK_TFLOPS";
   }
