@@ -84,7 +84,7 @@ class Context:
         argv = [sys.executable, HERE / "workloads.py", *arguments]
         return last_json(self.command(name, argv, env=env, limit_s=limit_s).stdout)
 
-    def ours(self, name, config=None, **more):
+    def ours(self, name, config=None, /, **more):
         """The environment that puts our library into a program; its run directory is emptied first."""
         directory = self.out / "runs" / name
         shutil.rmtree(directory, ignore_errors=True)
@@ -222,7 +222,16 @@ def _compare_region(suite, name, own, own_flop, process):
     suite.at_most(f"{name}: MFU, difference", figures.relative_difference(found["mfu"], own_mfu), AGREEMENT)
 
 
-def _check_account(suite, process):
+def _check_active(context, suite, what, env):
+    """The library must have been at work for its cost, or its harmlessness, to mean anything."""
+    process = context.run_of(env)
+    seen = process.launches().get("seen", 0)
+    suite.check(f"{what}: our level", process.level(), process.level() == "full", "full")
+    suite.check(f"{what}: launches we saw", seen, seen > 0, "> 0")
+
+
+def _check_account(suite, process, level="full"):
+    suite.check("our level", process.level(), process.level() == level, level)
     launches = process.launches()
     parts = sum(launches.get(key, 0) for key in ("attributed", "outside", "unattributed", "dropped"))
     suite.equal("launch account adds up", parts, launches.get("seen"))
@@ -304,6 +313,8 @@ def slowdown(context, suite):
                 if watcher == "torch.profiler":
                     arguments = arguments[:-2]  # measured while recording; nothing is exported
                 row[watcher] = context.workload(name, arguments, env)["ms"]
+                if watcher == "ours" and turn == 0:
+                    _check_active(context, suite, "slowdown", env)
         except OutOfTime:
             if done == 0:
                 raise
@@ -340,7 +351,7 @@ def profiler(context, suite):
         suite.figure(f"{policy}: our instances", step and step["instances"])
         suite.figure(f"{policy}: our kernels", step and step["kernels"])
         suite.figure(f"{policy}: events", " ".join(sorted({e.get("kind", "?") for e in process.events})) or "none")
-        _check_account(suite, process)
+        _check_account(suite, process, level="full" if policy == "own" else "share")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -382,9 +393,11 @@ def latency(context, suite):
             for feature, values in found.items():
                 ours = feature == "our library"
                 argv = [host, "latency", "none" if ours else feature, threads, 20000]
-                done = context.command(f"latency {feature} {threads} {turn}", argv,
-                                       context.ours(f"latency_{threads}_{turn}") if ours else env)
+                run = context.ours(f"latency_{threads}_{turn}", MFU_CUPTI=env["PROBE_CUPTI"]) if ours else env
+                done = context.command(f"latency {feature} {threads} {turn}", argv, run)
                 values.append(last_json(done.stdout)["launch_ns"])
+                if ours and turn == 0:
+                    _check_active(context, suite, f"{threads} thread(s)", run)
         alone = figures.median(found["none"])
         for feature, values in found.items():
             middle = figures.median(values)
@@ -461,8 +474,9 @@ def memory(context, suite):
         suite.figure(f"{feature}: buffers of 8 MiB, 1 MiB told", found["buffers"])
         for key in ("zero_times", "negative", "dropped"):
             suite.figure(f"{feature}: {key.replace('_', ' ')}", found[key])
-    found = last_json(context.command("memory ours", [host, "graph", "none", 500, launches], context.ours("memory"),
-                                      limit_s=400).stdout)
+    env = context.ours("memory", MFU_CUPTI=str(find_cupti()))
+    found = last_json(context.command("memory ours", [host, "graph", "none", 500, launches], env, limit_s=400).stdout)
+    _check_active(context, suite, "memory", env)
     first, last = found["series"][1], found["series"][-1]
     suite.figure("our library: host memory taken", (last["rss"] - first["rss"]) / 2**20, "MiB")
     suite.figure("our library: device memory taken", (first["device_free"] - last["device_free"]) / 2**20, "MiB")
@@ -471,12 +485,17 @@ def memory(context, suite):
 def exits(context, suite):
     """Every way for a process to end: the same exit status and the same output with and without us."""
     host, _ = _build_probes(context)
+    cupti = str(find_cupti())
     programs = [(f"C++ {how}", [host, "exit", how]) for how in ("return", "thread", "_exit", "signal", "inflight")]
     programs += [(f"Python {how}", [sys.executable, HERE / "workloads.py", "leave", "--how", how])
                  for how in ("return", "thread", "_exit", "interrupt", "spawn")]
     for name, argv in programs:
         alone = context.command(f"{name} alone", argv, any_exit=True, limit_s=60)
-        ours = context.command(f"{name} ours", argv, context.ours("exits"), any_exit=True, limit_s=60)
+        more = {"MFU_CUPTI": cupti} if name.startswith("C++") else {}  # a PyTorch process has one of its own
+        env = context.ours("exits", **more)
+        ours = context.command(f"{name} ours", argv, env, any_exit=True, limit_s=60)
+        if name == "C++ return":
+            _check_active(context, suite, name, env)
         suite.equal(f"{name}: exit status", ours.returncode, alone.returncode)
         suite.check(f"{name}: output", "same" if ours.stdout == alone.stdout else "differs", ours.stdout == alone.stdout, "same")
 
