@@ -236,8 +236,9 @@ void Ledger::notice_missing(const Instance& instance) {
   if (noticed_[raw(instance.region)]) return;
   noticed_[raw(instance.region)] = true;
   const std::string& region = rules_.regions()[raw(instance.region)].name;
-  notices_.push_back("region " + region + ": no MFU, because its shape lacks " + instance.work.missing +
-                     "; give it in the range (\"" + region + " " + instance.work.missing +
+  const std::string missing = instance.work.missing;
+  notices_.push_back("region " + region + ": no MFU, because its shape lacks " + missing + "; say it in the range (\"" + region +
+                     " " + missing.substr(0, missing.find_first_of(" ,")) +
                      "=...\"), in a rule under \"regions\", or under \"workload\" in the config");
 }
 
@@ -388,6 +389,8 @@ void Ledger::on_activity(std::uint32_t device, Instance* instance, KernelNameId 
 // --- finished instances ---------------------------------------------------------------------------------------------
 
 void Ledger::finish_if_complete(Instance* instance) {
+  // Before the first record nobody knows on which device an instance ran; forget_idle settles those that ran on none.
+  if (devices_.empty() && instance->kind != InstanceKind::kPart) return;
   while (instance != nullptr && instance->closed && instance->shares_left == 0 && instance->live_children == 0) {
     Instance* parent = instance->parent;
     if (instance->kind != InstanceKind::kPart) account(*instance);
@@ -520,8 +523,20 @@ std::size_t Ledger::pending() const noexcept {
   return sum;
 }
 
+/// No device so far, and everything that began before `watermark` was told: what closed before it did no work.
+void Ledger::forget_idle(TimeNs watermark) {
+  for (std::size_t i = live_.size(); i-- > 0;) {
+    if (i >= live_.size()) continue;
+    Instance* instance = live_[i].get();
+    if (!instance->closed || instance->close_ns > watermark || instance->live_children != 0) continue;
+    if (instance->parent != nullptr) --instance->parent->live_children;
+    remove_live(instance);
+  }
+}
+
 void Ledger::advance(TimeNs watermark) {
   if (watermark <= swept_) return;
+  if (devices_.empty()) forget_idle(watermark);
   for (const auto& device : devices_)
     if (device) device->timeline.sweep(watermark);
   swept_ = watermark;
@@ -533,9 +548,11 @@ void Ledger::emit_ready(bool all) {
     const TimeNs end = edge(next_window_ + 1);
     bool wait = false;
     if (!all && swept_ < end + options_.window_ns) {
+      // Not for what can be split without knowing its end: parts, and time alone, if there is one place it can be.
+      const auto several = std::count_if(devices_.begin(), devices_.end(), [](const auto& d) { return d != nullptr; }) > 1;
       for (const auto& instance : live_) {
-        wait = wait || (instance->kind != InstanceKind::kPart && instance->phase != Phase::kNone &&
-                        instance->open_ns < end && (!instance->by_parts() || instance->closed));
+        const bool can_split = !instance->closed && !several && (instance->phase == Phase::kNone || instance->by_parts());
+        wait = wait || (instance->kind != InstanceKind::kPart && instance->open_ns < end && !can_split);
       }
     }
     if (wait) return;

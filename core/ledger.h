@@ -146,6 +146,7 @@ class Ledger final : private TimelineListener {
   void cut_portion(std::uint32_t device, Share& share);
   void resolve_work(Instance& instance);
   void finish_if_complete(Instance* instance);
+  void forget_idle(TimeNs watermark);
   void account(Instance& instance);
   void add_times(RegionRow& into, const Portion& portion) const noexcept;
   void add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work, double share);

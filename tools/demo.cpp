@@ -37,8 +37,8 @@ namespace fs = std::filesystem;
 /// How the demo is asked to run, beside what its workload does.
 struct DemoRun {
   DemoOptions workload;
-  bool simulated = false;     ///< even where there is a GPU
-  bool workload_only = false; ///< the child: environment is set, run the workload
+  bool simulated = false;      ///< even where there is a GPU
+  bool workload_only = false;  ///< the child: environment is set, run the workload
   std::string run_dir;
   double interval_s = 2;
 };
@@ -109,10 +109,21 @@ void set_default(const char* name, const std::string& value) { setenv(name, valu
 /// Runs this binary again with the environment as it now is, and waits. Returns its exit code (128 + signal).
 int run_child(const std::string& self, const DemoRun& run) {
   const DemoOptions& o = run.workload;
-  std::vector<std::string> words{self, "demo", "--workload-only", "--seconds", std::to_string(o.seconds),
-                                 "--train-batch", std::to_string(o.train_batch), "--train-seq-len",
-                                 std::to_string(o.train_seq_len), "--serve-batch", std::to_string(o.serve_batch),
-                                 "--prompt-len", std::to_string(o.prompt_len), "--new-tokens", std::to_string(o.new_tokens)};
+  std::vector<std::string> words{self,
+                                 "demo",
+                                 "--workload-only",
+                                 "--seconds",
+                                 std::to_string(o.seconds),
+                                 "--train-batch",
+                                 std::to_string(o.train_batch),
+                                 "--train-seq-len",
+                                 std::to_string(o.train_seq_len),
+                                 "--serve-batch",
+                                 std::to_string(o.serve_batch),
+                                 "--prompt-len",
+                                 std::to_string(o.prompt_len),
+                                 "--new-tokens",
+                                 std::to_string(o.new_tokens)};
   if (o.no_ranges) words.emplace_back("--no-ranges");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -144,13 +155,15 @@ int run_demo(const DemoRun& run) {
   bool written = directory->write({"config.json", mfu_demo_config, mfu_demo_config_end});
   const bool simulated = run.simulated || !has_real_gpu();
   if (simulated) {
-    for (const EmbeddedFile& file : {EmbeddedFile{"libcuda.so.1", mfu_embedded_libcuda, mfu_embedded_libcuda_end},
-                                     EmbeddedFile{"libcupti.so.13", mfu_embedded_libcupti, mfu_embedded_libcupti_end},
-                                     EmbeddedFile{"libnvidia-ml.so.1", mfu_embedded_libnvml, mfu_embedded_libnvml_end}}) {
+    for (const EmbeddedFile& file :
+         {EmbeddedFile{"libcuda.so.1", mfu_embedded_libcuda, mfu_embedded_libcuda_end},
+          EmbeddedFile{"libcupti.so.13", mfu_embedded_libcupti, mfu_embedded_libcupti_end},
+          EmbeddedFile{"libnvidia-ml.so.1", mfu_embedded_libnvml, mfu_embedded_libnvml_end}}) {
       written = written && directory->write(file);
     }
     const char* before = std::getenv("LD_LIBRARY_PATH");
-    const std::string path = directory->path() + (before != nullptr && *before != '\0' ? std::string(":") + before : "");
+    const std::string path =
+        directory->path() + (before != nullptr && *before != '\0' ? std::string(":") + before : "");
     setenv("LD_LIBRARY_PATH", path.c_str(), 1);
     set_default("MFU_CUPTI", directory->path() + "/libcupti.so.13");
   }
@@ -165,8 +178,9 @@ int run_demo(const DemoRun& run) {
   std::snprintf(interval, sizeof interval, "%g", run.interval_s);
   set_default("MFU_INTERVAL", interval);
   if (!run.run_dir.empty()) setenv("MFU_RUN_DIR", run.run_dir.c_str(), 1);
-  std::printf("mfu demo: GPT-2 124M, %g s of training and serving on %s\n", run.workload.seconds,
-              simulated ? "the Simulated GPU: every figure below is made up by its clock, none is a measurement" : "the GPU");
+  std::printf(
+      "mfu demo: GPT-2 124M, %g s of training and serving on %s\n", run.workload.seconds,
+      simulated ? "the Simulated GPU: every figure below is made up by its clock, none is a measurement" : "the GPU");
   std::fflush(stdout);
   return run_child(self, run);
 }
@@ -175,14 +189,20 @@ int run_demo(const DemoRun& run) {
 
 void add_demo(CLI::App& app) {
   auto* run = new DemoRun;  // lives as long as the application that holds the callback
-  CLI::App* demo = app.add_subcommand("demo", "a small transformer's launches through the real library, on a GPU or a simulated one");
-  demo->add_option("--seconds", run->workload.seconds, "how long it runs in all")->capture_default_str()->check(CLI::PositiveNumber);
+  CLI::App* demo = app.add_subcommand(
+      "demo", "a small transformer's launches through the real library, on a GPU or a simulated one");
+  demo->add_option("--seconds", run->workload.seconds, "how long it runs in all")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   demo->add_flag("--no-ranges", run->workload.no_ranges, "emit no NVTX ranges");
   demo->add_flag("--simulated", run->simulated, "use the simulated GPU even where there is a real one");
   demo->add_option("--run-dir", run->run_dir, "write the run's windows there (MFU_RUN_DIR)");
-  demo->add_option("--interval", run->interval_s, "seconds per window")->capture_default_str()->check(CLI::PositiveNumber);
+  demo->add_option("--interval", run->interval_s, "seconds per window")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   demo->add_option("--train-batch", run->workload.train_batch, "sequences per training step")->capture_default_str();
-  demo->add_option("--train-seq-len", run->workload.train_seq_len, "tokens per training sequence")->capture_default_str();
+  demo->add_option("--train-seq-len", run->workload.train_seq_len, "tokens per training sequence")
+      ->capture_default_str();
   demo->add_option("--serve-batch", run->workload.serve_batch, "sequences served at once")->capture_default_str();
   demo->add_option("--prompt-len", run->workload.prompt_len, "tokens per prompt")->capture_default_str();
   demo->add_option("--new-tokens", run->workload.new_tokens, "decode steps per prompt")->capture_default_str();

@@ -50,7 +50,8 @@ __device__ void gemm_tile(const half* a, const half* b, half* c, int n, int k) {
   }
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 2; ++j) {
-      wmma::store_matrix_sync(&result[warp_row + 16 * i][warp_column + 16 * j], sum[i][j], kTile + kPad, wmma::mem_row_major);
+      wmma::store_matrix_sync(&result[warp_row + 16 * i][warp_column + 16 * j], sum[i][j], kTile + kPad,
+                              wmma::mem_row_major);
     }
   }
   __syncthreads();
@@ -112,13 +113,14 @@ extern "C" __global__ void demo_attention_values(const half* p, const half* v, h
   }
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 2; ++j) {
-      wmma::store_matrix_sync(&c[static_cast<size_t>(row + warp_row + 16 * i) * width + warp_column + 16 * j], sum[i][j],
-                              width, wmma::mem_row_major);
+      wmma::store_matrix_sync(&c[static_cast<size_t>(row + warp_row + 16 * i) * width + warp_column + 16 * j],
+                              sum[i][j], width, wmma::mem_row_major);
     }
   }
 }
 
-// One new token per sequence: out[m, n] = x[m, k] * w[k, n] for m <= 16. grid (n/64), 256 threads: 64 columns x 4 parts of k.
+// One new token per sequence: out[m, n] = x[m, k] * w[k, n] for m <= 16. grid (n/64), 256 threads: 64 columns x 4 parts
+// of k.
 extern "C" __global__ void demo_gemm_skinny_f16(const half* x, const half* w, half* out, int m, int n, int k) {
   __shared__ float part[4][64];
   const int column = blockIdx.x * 64 + threadIdx.x % 64, split = threadIdx.x / 64;
@@ -139,7 +141,8 @@ extern "C" __global__ void demo_gemm_skinny_f16(const half* x, const half* w, ha
 }
 
 // One query per sequence and head over its cache: grid (heads, batch), 128 threads. Softmax kept simple: no rescaling.
-extern "C" __global__ void demo_attention_decode(const half* q, const half* keys, const half* values, half* out, int context) {
+extern "C" __global__ void demo_attention_decode(const half* q, const half* keys, const half* values, half* out,
+                                                 int context) {
   constexpr int kWidth = 64;
   __shared__ float total[128];
   __shared__ float sums[kWidth];
@@ -152,7 +155,8 @@ extern "C" __global__ void demo_attention_decode(const half* q, const half* keys
   for (int t = threadIdx.x; t < context; t += blockDim.x) {
     float score = 0;
 #pragma unroll 4
-    for (int i = 0; i < kWidth; ++i) score += __half2float(q[head * kWidth + i]) * __half2float(k[static_cast<size_t>(t) * kWidth + i]);
+    for (int i = 0; i < kWidth; ++i)
+      score += __half2float(q[head * kWidth + i]) * __half2float(k[static_cast<size_t>(t) * kWidth + i]);
     const float weight = __expf(fminf(score * 0.125f, 10.0f));
     weight_sum += weight;
 #pragma unroll 4
@@ -182,7 +186,8 @@ extern "C" __global__ void demo_softmax(half* scores, int t) {
     __syncthreads();
   }
   for (int i = threadIdx.x; i < t; i += blockDim.x) {
-    row[i] = i < length ? __float2half(__expf(fminf(__half2float(row[i]) * 0.125f, 10.0f)) / total[0]) : __float2half(0.0f);
+    row[i] =
+        i < length ? __float2half(__expf(fminf(__half2float(row[i]) * 0.125f, 10.0f)) / total[0]) : __float2half(0.0f);
   }
 }
 

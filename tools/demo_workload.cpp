@@ -28,12 +28,13 @@ namespace {
 #define TEXT(name) TEXT_OF(name)
 
 // The driver functions that the workload uses, under the versioned names of cuda.h.
-#define MFU_DEMO_DRIVER_FUNCTIONS(X)                                                                                  \
-  X(cuInit) X(cuDeviceGet) X(cuDeviceGetName) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize)      \
-  X(cuModuleLoadData) X(cuModuleGetFunction) X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8) X(cuMemcpyHtoDAsync)            \
-  X(cuMemcpyDtoH) X(cuStreamCreate) X(cuStreamSynchronize) X(cuLaunchKernel) X(cuStreamBeginCapture)                  \
-  X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy)       \
-  X(cuGetErrorName)
+#define MFU_DEMO_DRIVER_FUNCTIONS(X)                                                                           \
+  X(cuInit)                                                                                                    \
+  X(cuDeviceGet) X(cuDeviceGetName) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize)         \
+      X(cuModuleLoadData) X(cuModuleGetFunction) X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8) X(cuMemcpyHtoDAsync) \
+          X(cuMemcpyDtoH) X(cuStreamCreate) X(cuStreamSynchronize) X(cuLaunchKernel) X(cuStreamBeginCapture)   \
+              X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy)      \
+                  X(cuGraphDestroy) X(cuGetErrorName)
 
 struct DriverFunctions {
 #define MFU_DEMO_MEMBER(name) decltype(&::name) name##_f = nullptr;
@@ -44,8 +45,8 @@ struct DriverFunctions {
   std::optional<std::string> load() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) return dlerror();
-#define MFU_DEMO_LOAD(name)                                                                    \
-  name##_f = reinterpret_cast<decltype(name##_f)>(dlsym(library, TEXT(name)));                \
+#define MFU_DEMO_LOAD(name)                                                    \
+  name##_f = reinterpret_cast<decltype(name##_f)>(dlsym(library, TEXT(name))); \
   if (name##_f == nullptr) return std::string("libcuda.so.1 has no ") + TEXT(name);
     MFU_DEMO_DRIVER_FUNCTIONS(MFU_DEMO_LOAD)
 #undef MFU_DEMO_LOAD
@@ -65,10 +66,31 @@ constexpr std::int64_t kPositions = 1024;
 constexpr std::int64_t kParametersPerLayer = 4 * kWidth * kWidth + 2 * kWidth * kFfn;
 constexpr std::int64_t kParameters = kLayers * kParametersPerLayer + kVocabulary * kWidth + kPositions * kWidth;
 
-enum Kernel { kGemm, kScores, kValues, kSkinny, kDecodeAttention, kSoftmax, kLayernorm, kGelu, kAdd, kEmbedding, kAdamw, kKernels };
-constexpr std::array<const char*, kKernels> kKernelNames{
-    "demo_gemm_f16_64x64", "demo_attention_scores", "demo_attention_values", "demo_gemm_skinny_f16",
-    "demo_attention_decode", "demo_softmax", "demo_layernorm", "demo_gelu", "demo_add", "demo_embedding", "demo_adamw"};
+enum Kernel {
+  kGemm,
+  kScores,
+  kValues,
+  kSkinny,
+  kDecodeAttention,
+  kSoftmax,
+  kLayernorm,
+  kGelu,
+  kAdd,
+  kEmbedding,
+  kAdamw,
+  kKernels
+};
+constexpr std::array<const char*, kKernels> kKernelNames{"demo_gemm_f16_64x64",
+                                                         "demo_attention_scores",
+                                                         "demo_attention_values",
+                                                         "demo_gemm_skinny_f16",
+                                                         "demo_attention_decode",
+                                                         "demo_softmax",
+                                                         "demo_layernorm",
+                                                         "demo_gelu",
+                                                         "demo_add",
+                                                         "demo_embedding",
+                                                         "demo_adamw"};
 
 /// An NVTX range for the life of the object, unless ranges are off.
 class Range {
@@ -207,9 +229,11 @@ class Workload {
     const CUdeviceptr w = layer_weights(layer);
     layernorm(hidden_, normed_, rows);
     gemm(normed_, w, wide_, rows, 3 * kWidth, kWidth);
-    launch(kScores, {t / 64, t / 64, batch * kHeads}, 128, wide_, wide_, scores_, static_cast<int>(t), static_cast<int>(kHeadWidth));
+    launch(kScores, {t / 64, t / 64, batch * kHeads}, 128, wide_, wide_, scores_, static_cast<int>(t),
+           static_cast<int>(kHeadWidth));
     launch(kSoftmax, {t, batch * kHeads, 1}, 256, scores_, static_cast<int>(t));
-    launch(kValues, {1, t / 64, batch * kHeads}, 128, scores_, wide_, normed_, static_cast<int>(t), static_cast<int>(kHeadWidth));
+    launch(kValues, {1, t / 64, batch * kHeads}, 128, scores_, wide_, normed_, static_cast<int>(t),
+           static_cast<int>(kHeadWidth));
     gemm(normed_, w, wide_, rows, kWidth, kWidth);
     add(hidden_, wide_, rows * kWidth);
     layernorm(hidden_, normed_, rows);
@@ -219,7 +243,8 @@ class Workload {
     add(hidden_, normed_, rows * kWidth);
   }
 
-  /// Backward of one layer: two matmuls for each of the forward's, one for the input's gradient and one for the weight's.
+  /// Backward of one layer: two matmuls for each of the forward's, one for the input's gradient and one for the
+  /// weight's.
   void layer_backward(std::int64_t layer, std::int64_t batch, std::int64_t t) const {
     const std::int64_t rows = batch * t;
     const CUdeviceptr w = layer_weights(layer);
@@ -232,8 +257,10 @@ class Workload {
     gemm(hidden_, w, normed_, rows, kWidth, kWidth);
     gemm(hidden_, normed_, gradients_, kWidth, kWidth, rows);
     for (int i = 0; i < 2; ++i) {  // gradients of V and of P, then of Q and of K
-      launch(kValues, {1, t / 64, batch * kHeads}, 128, scores_, wide_, normed_, static_cast<int>(t), static_cast<int>(kHeadWidth));
-      launch(kScores, {t / 64, t / 64, batch * kHeads}, 128, wide_, wide_, scores_, static_cast<int>(t), static_cast<int>(kHeadWidth));
+      launch(kValues, {1, t / 64, batch * kHeads}, 128, scores_, wide_, normed_, static_cast<int>(t),
+             static_cast<int>(kHeadWidth));
+      launch(kScores, {t / 64, t / 64, batch * kHeads}, 128, wide_, wide_, scores_, static_cast<int>(t),
+             static_cast<int>(kHeadWidth));
       if (i == 0) launch(kSoftmax, {t, batch * kHeads, 1}, 256, scores_, static_cast<int>(t));
     }
     gemm(wide_, w, normed_, rows, kWidth, 3 * kWidth);
@@ -256,7 +283,8 @@ class Workload {
   }
 
   void free_training() {
-    for (CUdeviceptr* p : {&hidden_, &normed_, &wide_, &scores_, &logits_, &gradients_, &first_moment_, &second_moment_, &tokens_}) {
+    for (CUdeviceptr* p :
+         {&hidden_, &normed_, &wide_, &scores_, &logits_, &gradients_, &first_moment_, &second_moment_, &tokens_}) {
       if (*p != 0) check(cu_.cuMemFree_f(*p), "cuMemFree");
       *p = 0;
     }
@@ -359,7 +387,8 @@ class Workload {
     while (Clock::now() < until) {
       {
         const Range prefill(ranges, "prefill batch=" + std::to_string(batch) + " seq_len=" + std::to_string(t));
-        check(cu_.cuMemcpyHtoDAsync_f(tokens_, host_tokens.data(), host_tokens.size() * 4, stream_), "cuMemcpyHtoDAsync");
+        check(cu_.cuMemcpyHtoDAsync_f(tokens_, host_tokens.data(), host_tokens.size() * 4, stream_),
+              "cuMemcpyHtoDAsync");
         launch(kEmbedding, {rows, 1, 1}, 256, tokens_, weights_, hidden_, static_cast<int>(kWidth));
         for (std::int64_t layer = 0; layer < kLayers; ++layer) layer_forward(layer, batch, t);
         layernorm(hidden_, normed_, batch);

@@ -1,5 +1,5 @@
-// `scenario`: a GPU program that does what a small script says. It links no CUDA library: libcuda.so.1 and libcudart.so.N
-// are opened by SONAME when the script first needs them. README.md describes the language.
+// `scenario`: a GPU program that does what a small script says. It links no CUDA library: libcuda.so.1 and
+// libcudart.so.N are opened by SONAME when the script first needs them. README.md describes the language.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -38,7 +38,8 @@ namespace {
   _exit(70);
 }
 
-// The script ------------------------------------------------------------------------------------------------------------
+// The script
+// ------------------------------------------------------------------------------------------------------------
 
 struct Statement {
   std::vector<std::string> words;  ///< without the key=value words
@@ -158,7 +159,8 @@ class Parser {
   int line_ = 1;
 };
 
-// CUDA ------------------------------------------------------------------------------------------------------------------
+// CUDA
+// ------------------------------------------------------------------------------------------------------------------
 
 #define TEXT_OF(name) #name
 #define TEXT(name) TEXT_OF(name)
@@ -348,9 +350,13 @@ void copy(const Statement& s) {
   const CUdeviceptr device = scratch(s);
   const bool wait = s.has("sync");
   if (kind == "htod") {
-    check(wait ? CU(cuMemcpyHtoD)(device, host.data(), bytes) : CU(cuMemcpyHtoDAsync)(device, host.data(), bytes, stream), s);
+    check(
+        wait ? CU(cuMemcpyHtoD)(device, host.data(), bytes) : CU(cuMemcpyHtoDAsync)(device, host.data(), bytes, stream),
+        s);
   } else if (kind == "dtoh") {
-    check(wait ? CU(cuMemcpyDtoH)(host.data(), device, bytes) : CU(cuMemcpyDtoHAsync)(host.data(), device, bytes, stream), s);
+    check(
+        wait ? CU(cuMemcpyDtoH)(host.data(), device, bytes) : CU(cuMemcpyDtoHAsync)(host.data(), device, bytes, stream),
+        s);
   } else if (kind == "dtod") {
     check(wait ? CU(cuMemcpyDtoD)(device, device, bytes) : CU(cuMemcpyDtoDAsync)(device, device, bytes, stream), s);
   } else {
@@ -358,7 +364,8 @@ void copy(const Statement& s) {
   }
 }
 
-// NVTX ------------------------------------------------------------------------------------------------------------------
+// NVTX
+// ------------------------------------------------------------------------------------------------------------------
 
 std::wstring wide(const std::string& utf8) {
   std::wstring out;
@@ -442,9 +449,7 @@ struct Attributes {
   }
 };
 
-bool plain(const Statement& s) {
-  return s.options.empty() || (s.options.size() == 1 && s.option("text") == "wide");
-}
+bool plain(const Statement& s) { return s.options.empty() || (s.options.size() == 1 && s.option("text") == "wide"); }
 
 void push(const Statement& s) {
   const std::string& text = s.word(1);
@@ -599,7 +604,8 @@ void foreign(const Statement& s) {
   }
 }
 
-// Running ---------------------------------------------------------------------------------------------------------------
+// Running
+// ---------------------------------------------------------------------------------------------------------------
 
 void run(const std::vector<Statement>& block);
 
@@ -666,14 +672,16 @@ void fork_child(const Statement& s) {
 void wait_children() {
   int status = 0;
   for (pid_t pid = 0; (pid = waitpid(-1, &status, 0)) > 0 || errno == EINTR;) {
-    if (pid > 0 && status != 0) std::printf("child status %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    if (pid > 0 && status != 0)
+      std::printf("child status %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     if (pid <= 0) errno = 0;
   }
 }
 
 int signal_number(const std::string& name) {
-  static const std::map<std::string, int> kNames{{"TERM", SIGTERM}, {"INT", SIGINT},   {"KILL", SIGKILL}, {"SEGV", SIGSEGV},
-                                                 {"ABRT", SIGABRT}, {"USR1", SIGUSR1}, {"HUP", SIGHUP}};
+  static const std::map<std::string, int> kNames{{"TERM", SIGTERM}, {"INT", SIGINT},   {"KILL", SIGKILL},
+                                                 {"SEGV", SIGSEGV}, {"ABRT", SIGABRT}, {"USR1", SIGUSR1},
+                                                 {"HUP", SIGHUP}};
   const auto it = kNames.find(name);
   return it == kNames.end() ? std::atoi(name.c_str()) : it->second;
 }
@@ -683,22 +691,23 @@ using Op = void (*)(const Statement&);
 const std::map<std::string, Op>& operations() {
   static const std::map<std::string, Op> table{
       // program
-      {"repeat", [](const Statement& s) {
+      {"repeat",
+       [](const Statement& s) {
          for (long i = 0, n = static_cast<long>(s.number(1)); i < n; ++i) run(s.body);
        }},
       {"thread", start_thread},
       {"join", [](const Statement& s) { join(s.words.size() > 1 ? s.word(1) : ""); }},
       {"barrier", barrier},
-      {"sleep", [](const Statement& s) {
-         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(s.number(1)));
-       }},
+      {"sleep",
+       [](const Statement& s) { std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(s.number(1))); }},
       {"spin", [](const Statement& s) { busy_wait(s.number(1)); }},
       {"print", [](const Statement& s) { std::printf("%s\n", s.word(1).c_str()); }},
       {"thread_name", [](const Statement& s) { pthread_setname_np(pthread_self(), s.word(1).substr(0, 15).c_str()); }},
       {"thread_exit", [](const Statement&) { pthread_exit(nullptr); }},
       {"fork", fork_child},
       {"wait", [](const Statement&) { wait_children(); }},
-      {"exec", [](const Statement& s) {
+      {"exec",
+       [](const Statement& s) {
          std::fflush(stdout);
          std::vector<char*> arguments;
          for (std::size_t i = 1; i < s.words.size(); ++i) arguments.push_back(const_cast<char*>(s.words[i].c_str()));
@@ -709,19 +718,23 @@ const std::map<std::string, Op>& operations() {
       {"exit", [](const Statement& s) { std::exit(s.words.size() > 1 ? static_cast<int>(s.number(1)) : 0); }},
       {"_exit", [](const Statement& s) { _exit(s.words.size() > 1 ? static_cast<int>(s.number(1)) : 0); }},
       {"abort", [](const Statement&) { std::abort(); }},
-      {"throw", [](const Statement& s) { throw std::runtime_error(s.words.size() > 1 ? s.word(1) : "thrown by the script"); }},
+      {"throw",
+       [](const Statement& s) { throw std::runtime_error(s.words.size() > 1 ? s.word(1) : "thrown by the script"); }},
       {"raise", [](const Statement& s) { raise(signal_number(s.word(1))); }},
-      {"close_fds", [](const Statement&) {
+      {"close_fds",
+       [](const Statement&) {
          for (int fd = 3; fd < 1024; ++fd) close(fd);
        }},
       {"setenv", [](const Statement& s) { setenv(s.word(1).c_str(), s.word(2).c_str(), 1); }},
-      {"dlopen", [](const Statement& s) {
+      {"dlopen",
+       [](const Statement& s) {
          void* l = dlopen(s.word(2).c_str(), RTLD_NOW | RTLD_LOCAL);
          const std::lock_guard lock(world().mutex);
          world().libraries[s.word(1)] = l;
          if (l == nullptr) fail(dlerror());
        }},
-      {"dlclose", [](const Statement& s) {
+      {"dlclose",
+       [](const Statement& s) {
          const std::lock_guard lock(world().mutex);
          dlclose(world().libraries[s.word(1)]);
        }},
@@ -729,24 +742,28 @@ const std::map<std::string, Op>& operations() {
       {"foreign", foreign},
       // CUDA
       {"cuinit", [](const Statement& s) { check(CU(cuInit)(0), s); }},
-      {"device", [](const Statement& s) {
+      {"device",
+       [](const Statement& s) {
          current_device = static_cast<int>(s.number(1));
          initialised = false;
        }},
-      {"context_create", [](const Statement& s) {
+      {"context_create",
+       [](const Statement& s) {
          check(CU(cuInit)(0), s);
          CUcontext context = nullptr;
          auto* create = reinterpret_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(driver_symbol("cuCtxCreate_v2"));
          check(create(&context, 0, current_device), s);
          initialised = true;
        }},
-      {"context_destroy", [](const Statement& s) {
+      {"context_destroy",
+       [](const Statement& s) {
          CUcontext context = nullptr;
          check(CU(cuCtxGetCurrent)(&context), s);
          check(CU(cuCtxDestroy)(context), s);
          initialised = false;
        }},
-      {"context_reset", [](const Statement& s) {
+      {"context_reset",
+       [](const Statement& s) {
          check(CU(cuDevicePrimaryCtxReset)(current_device), s);
          const std::lock_guard lock(world().mutex);
          world().contexts.erase(current_device);
@@ -755,30 +772,37 @@ const std::map<std::string, Op>& operations() {
          world().memory = 0;
          initialised = false;
        }},
-      {"kernel", [](const Statement& s) {
+      {"kernel",
+       [](const Statement& s) {
          std::string line;
          for (const auto& [key, value] : s.options) line += " " + key + "=" + value;
          const std::lock_guard lock(world().mutex);
          world().kernel_lines[s.word(1)] = line;
          world().functions.erase({current_device, s.word(1)});
        }},
-      {"stream", [](const Statement& s) {
+      {"stream",
+       [](const Statement& s) {
          need_context(s);
          const std::lock_guard lock(world().mutex);
          check(CU(cuStreamCreate)(&world().streams[s.word(1)], s.has("blocking") ? 0 : CU_STREAM_NON_BLOCKING), s);
        }},
-      {"stream_destroy", [](const Statement& s) {
+      {"stream_destroy",
+       [](const Statement& s) {
          const std::lock_guard lock(world().mutex);
          check(CU(cuStreamDestroy)(world().streams[s.word(1)]), s);
          world().streams.erase(s.word(1));
        }},
       {"launch", launch},
       {"memcpy", copy},
-      {"memset", [](const Statement& s) {
+      {"memset",
+       [](const Statement& s) {
          need_context(s);
-         check(CU(cuMemsetD8Async)(scratch(s), 0, static_cast<std::size_t>(s.number(1)), stream_named(s, s.option("stream"))), s);
+         check(CU(cuMemsetD8Async)(scratch(s), 0, static_cast<std::size_t>(s.number(1)),
+                                   stream_named(s, s.option("stream"))),
+               s);
        }},
-      {"sync", [](const Statement& s) {
+      {"sync",
+       [](const Statement& s) {
          need_context(s);
          if (s.words.size() > 1) {
            check(CU(cuStreamSynchronize)(stream_named(s, s.word(1))), s);
@@ -786,23 +810,33 @@ const std::map<std::string, Op>& operations() {
            check(CU(cuCtxSynchronize)(), s);
          }
        }},
-      {"record", [](const Statement& s) { need_context(s), check(CU(cuEventRecord)(event_named(s, s.word(1)), stream_named(s, s.word(2))), s); }},
-      {"wait_event", [](const Statement& s) { check(CU(cuStreamWaitEvent)(stream_named(s, s.word(2)), event_named(s, s.word(1)), 0), s); }},
+      {"record",
+       [](const Statement& s) {
+         need_context(s), check(CU(cuEventRecord)(event_named(s, s.word(1)), stream_named(s, s.word(2))), s);
+       }},
+      {"wait_event",
+       [](const Statement& s) {
+         check(CU(cuStreamWaitEvent)(stream_named(s, s.word(2)), event_named(s, s.word(1)), 0), s);
+       }},
       {"sync_event", [](const Statement& s) { check(CU(cuEventSynchronize)(event_named(s, s.word(1))), s); }},
-      {"capture", [](const Statement& s) {
+      {"capture",
+       [](const Statement& s) {
          need_context(s);
          check(CU(cuStreamBeginCapture)(stream_named(s, s.word(1)), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), s);
        }},
-      {"end_capture", [](const Statement& s) {
+      {"end_capture",
+       [](const Statement& s) {
          const std::lock_guard lock(world().mutex);
          check(CU(cuStreamEndCapture)(stream_named(s, s.word(1)), &world().graphs[s.word(2)].graph), s);
        }},
-      {"instantiate", [](const Statement& s) {
+      {"instantiate",
+       [](const Statement& s) {
          const std::lock_guard lock(world().mutex);
          GraphState& g = world().graphs[s.word(1)];
          check(CU(cuGraphInstantiateWithFlags)(&g.exec, g.graph, 0), s);
        }},
-      {"graph_launch", [](const Statement& s) {
+      {"graph_launch",
+       [](const Statement& s) {
          need_context(s);
          CUgraphExec exec = nullptr;
          {
@@ -819,7 +853,8 @@ const std::map<std::string, Op>& operations() {
            }
          }
        }},
-      {"graph_destroy", [](const Statement& s) {
+      {"graph_destroy",
+       [](const Statement& s) {
          const std::lock_guard lock(world().mutex);
          GraphState& g = world().graphs[s.word(1)];
          if (g.exec != nullptr) check(CU(cuGraphExecDestroy)(g.exec), s);
@@ -833,12 +868,14 @@ const std::map<std::string, Op>& operations() {
       {"end", end_range},
       {"mark", mark},
       {"domain", [](const Statement& s) { domain_named(s.word(1), s.has("wide")); }},
-      {"domain_destroy", [](const Statement& s) {
+      {"domain_destroy",
+       [](const Statement& s) {
          const std::lock_guard lock(world().mutex);
          nvtxDomainDestroy(world().domains[s.word(1)]);
          world().domains.erase(s.word(1));
        }},
-      {"category_name", [](const Statement& s) {
+      {"category_name",
+       [](const Statement& s) {
          const auto id = static_cast<std::uint32_t>(s.number(1));
          if (s.options.contains("domain")) {
            nvtxDomainNameCategoryA(domain_named(s.option("domain")), id, s.word(2).c_str());
@@ -846,17 +883,24 @@ const std::map<std::string, Op>& operations() {
            nvtxNameCategoryA(id, s.word(2).c_str());
          }
        }},
-      {"nvtx_name_thread", [](const Statement& s) { nvtxNameOsThreadA(static_cast<std::uint32_t>(gettid()), s.word(1).c_str()); }},
+      {"nvtx_name_thread",
+       [](const Statement& s) { nvtxNameOsThreadA(static_cast<std::uint32_t>(gettid()), s.word(1).c_str()); }},
       {"nvtx_initialize", [](const Statement&) { nvtxInitialize(nullptr); }},
       {"ext_push", ext_push},
       {"ext_pop", [](const Statement& s) { nvtxDomainRangePop(domain_named(s.option("domain"))); }},
-      {"ext_enabled", [](const Statement& s) {
-         std::printf("enabled %d\n", nvtxDomainIsEnabled(domain_named(s.option("domain"))));
+      {"ext_enabled",
+       [](const Statement& s) { std::printf("enabled %d\n", nvtxDomainIsEnabled(domain_named(s.option("domain")))); }},
+      {"dso_push",
+       [](const Statement& s) {
+         from_companion<void(const char*)>("libscenario_dso.so", "dso_push")(s.word(1).c_str());
        }},
-      {"dso_push", [](const Statement& s) { from_companion<void(const char*)>("libscenario_dso.so", "dso_push")(s.word(1).c_str()); }},
       {"dso_pop", [](const Statement&) { from_companion<void()>("libscenario_dso.so", "dso_pop")(); }},
-      {"dso_mark", [](const Statement& s) { from_companion<void(const char*)>("libscenario_dso.so", "dso_mark")(s.word(1).c_str()); }},
-      {"v2_push", [](const Statement& s) {
+      {"dso_mark",
+       [](const Statement& s) {
+         from_companion<void(const char*)>("libscenario_dso.so", "dso_mark")(s.word(1).c_str());
+       }},
+      {"v2_push",
+       [](const Statement& s) {
          if (s.options.contains("u64")) {
            from_companion<int(const char*, std::uint64_t)>("libscenario_nvtx_v2.so", "v2_push_payload")(
                s.word(1).c_str(), std::strtoull(s.option("u64").c_str(), nullptr, 10));
@@ -867,13 +911,19 @@ const std::map<std::string, Op>& operations() {
          }
        }},
       {"v2_pop", [](const Statement&) { from_companion<int()>("libscenario_nvtx_v2.so", "v2_pop")(); }},
-      {"v2_mark", [](const Statement& s) { from_companion<void(const char*)>("libscenario_nvtx_v2.so", "v2_mark")(s.word(1).c_str()); }},
-      {"v2_start", [](const Statement& s) {
-         const std::uint64_t id = from_companion<std::uint64_t(const char*)>("libscenario_nvtx_v2.so", "v2_start")(s.word(2).c_str());
+      {"v2_mark",
+       [](const Statement& s) {
+         from_companion<void(const char*)>("libscenario_nvtx_v2.so", "v2_mark")(s.word(1).c_str());
+       }},
+      {"v2_start",
+       [](const Statement& s) {
+         const std::uint64_t id =
+             from_companion<std::uint64_t(const char*)>("libscenario_nvtx_v2.so", "v2_start")(s.word(2).c_str());
          const std::lock_guard lock(world().mutex);
          world().v2_ranges[s.word(1)] = id;
        }},
-      {"v2_end", [](const Statement& s) {
+      {"v2_end",
+       [](const Statement& s) {
          std::uint64_t id = 0;
          {
            const std::lock_guard lock(world().mutex);
@@ -896,7 +946,8 @@ void run(const std::vector<Statement>& block) {
 
 void check_words(const std::vector<Statement>& block) {
   for (const Statement& s : block) {
-    if (!operations().contains(s.words[0])) fail("line " + std::to_string(s.line) + ": unknown statement `" + s.words[0] + "`");
+    if (!operations().contains(s.words[0]))
+      fail("line " + std::to_string(s.line) + ": unknown statement `" + s.words[0] + "`");
     check_words(s.body);
   }
 }

@@ -46,10 +46,10 @@ const DriverApi& driver_api() {
 // Looks a driver function up once per use, by the versioned name that cuda.h makes of it.
 #define TEXT_OF(name) #name
 #define TEXT(name) TEXT_OF(name)
-#define DRIVER(name)                                                                               \
-  ([]() -> decltype(&::name) {                                                                     \
+#define DRIVER(name)                                                                                    \
+  ([]() -> decltype(&::name) {                                                                          \
     static auto* const found = driver_api().find<std::remove_pointer_t<decltype(&::name)>>(TEXT(name)); \
-    return found;                                                                                  \
+    return found;                                                                                       \
   }())
 
 cudaError_t error_of(CUresult result) { return static_cast<cudaError_t>(result); }  // the codes used here are the same
@@ -64,7 +64,8 @@ cudaError_t ensure_context() {
   if (const CUresult r = DRIVER(cuInit)(0); r != CUDA_SUCCESS) return error_of(r);
   if (api.driver->current_context(nullptr, nullptr) != nullptr) return cudaSuccess;
   CUcontext context = nullptr;
-  if (const CUresult r = DRIVER(cuDevicePrimaryCtxRetain)(&context, current_device); r != CUDA_SUCCESS) return error_of(r);
+  if (const CUresult r = DRIVER(cuDevicePrimaryCtxRetain)(&context, current_device); r != CUDA_SUCCESS)
+    return error_of(r);
   return error_of(DRIVER(cuCtxSetCurrent)(context));
 }
 
@@ -116,7 +117,8 @@ cudaError_t call(std::uint32_t cbid, const char* name, const void* params, const
 #define RUNTIME(name, version, ...) \
   call(CUPTI_RUNTIME_TRACE_CBID_##name##_v##version, #name, nullptr, nullptr, [&]() -> CUresult __VA_ARGS__)
 
-// Kernels that nvcc registered: host stub > name, resolved on first launch -----------------------------------------------
+// Kernels that nvcc registered: host stub > name, resolved on first launch
+// -----------------------------------------------
 
 struct FatBinary {
   const void* image;
@@ -147,7 +149,8 @@ CUresult function_for(const void* func, CUfunction* out) {
   Registered& kernel = it->second;
   if (kernel.function == nullptr) {
     if (kernel.binary->module == nullptr) {
-      if (const CUresult r = DRIVER(cuModuleLoadData)(&kernel.binary->module, kernel.binary->image); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = DRIVER(cuModuleLoadData)(&kernel.binary->module, kernel.binary->image); r != CUDA_SUCCESS)
+        return r;
     }
     if (const CUresult r = DRIVER(cuModuleGetFunction)(&kernel.function, kernel.binary->module, kernel.name.c_str());
         r != CUDA_SUCCESS) {
@@ -175,8 +178,8 @@ CUdeviceptr device_pointer(const void* p) { return reinterpret_cast<CUdeviceptr>
 SIM_EXPORT void** __cudaRegisterFatBinary(void* fat) { return reinterpret_cast<void**>(new FatBinary{fat}); }
 SIM_EXPORT void __cudaRegisterFatBinaryEnd(void**) {}
 SIM_EXPORT void __cudaUnregisterFatBinary(void**) {}
-SIM_EXPORT void __cudaRegisterFunction(void** handle, const char* host, char*, const char* name, int, void*, void*, void*,
-                                       void*, int*) {
+SIM_EXPORT void __cudaRegisterFunction(void** handle, const char* host, char*, const char* name, int, void*, void*,
+                                       void*, void*, int*) {
   const std::lock_guard lock(registry().mutex);
   registry().kernels[host] = {reinterpret_cast<FatBinary*>(handle), name};
 }
@@ -245,7 +248,8 @@ SIM_EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cuda
     return DRIVER(cuMemcpyDtoD)(device_pointer(to), device_pointer(from), bytes);
   });
 }
-SIM_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+SIM_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                                       cudaStream_t stream) {
   return RUNTIME(cudaMemcpyAsync, 3020, {
     if (kind == cudaMemcpyHostToDevice) return DRIVER(cuMemcpyHtoDAsync)(device_pointer(to), from, bytes, stream);
     if (kind == cudaMemcpyDeviceToHost) return DRIVER(cuMemcpyDtoHAsync)(to, device_pointer(from), bytes, stream);
@@ -257,8 +261,9 @@ SIM_EXPORT cudaError_t cudaMemset(void* p, int value, size_t bytes) {
                  { return DRIVER(cuMemsetD8)(device_pointer(p), static_cast<unsigned char>(value), bytes); });
 }
 SIM_EXPORT cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
-  return RUNTIME(cudaMemsetAsync, 3020,
-                 { return DRIVER(cuMemsetD8Async)(device_pointer(p), static_cast<unsigned char>(value), bytes, stream); });
+  return RUNTIME(cudaMemsetAsync, 3020, {
+    return DRIVER(cuMemsetD8Async)(device_pointer(p), static_cast<unsigned char>(value), bytes, stream);
+  });
 }
 
 SIM_EXPORT cudaError_t cudaStreamCreate(cudaStream_t* stream) {
@@ -315,28 +320,29 @@ SIM_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* func, dim3 grid, 
               });
 }
 SIM_EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* func, void** args) {
-  return call(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060, "cudaLaunchKernelExC", nullptr, symbol_for(func), [&] {
-    CUfunction f = nullptr;
-    if (const CUresult r = function_for(func, &f); r != CUDA_SUCCESS) return r;
-    std::vector<CUlaunchAttribute> attributes(config->numAttrs);
-    for (unsigned i = 0; i < config->numAttrs; ++i) {
-      static_assert(sizeof(CUlaunchAttributeValue) == sizeof(cudaLaunchAttributeValue));
-      attributes[i].id = static_cast<CUlaunchAttributeID>(config->attrs[i].id);
-      std::memcpy(&attributes[i].value, &config->attrs[i].val, sizeof attributes[i].value);
-    }
-    CUlaunchConfig c{};
-    c.gridDimX = config->gridDim.x;
-    c.gridDimY = config->gridDim.y;
-    c.gridDimZ = config->gridDim.z;
-    c.blockDimX = config->blockDim.x;
-    c.blockDimY = config->blockDim.y;
-    c.blockDimZ = config->blockDim.z;
-    c.sharedMemBytes = static_cast<unsigned>(config->dynamicSmemBytes);
-    c.hStream = config->stream;
-    c.attrs = attributes.data();
-    c.numAttrs = config->numAttrs;
-    return DRIVER(cuLaunchKernelEx)(&c, f, args, nullptr);
-  });
+  return call(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060, "cudaLaunchKernelExC", nullptr, symbol_for(func),
+              [&] {
+                CUfunction f = nullptr;
+                if (const CUresult r = function_for(func, &f); r != CUDA_SUCCESS) return r;
+                std::vector<CUlaunchAttribute> attributes(config->numAttrs);
+                for (unsigned i = 0; i < config->numAttrs; ++i) {
+                  static_assert(sizeof(CUlaunchAttributeValue) == sizeof(cudaLaunchAttributeValue));
+                  attributes[i].id = static_cast<CUlaunchAttributeID>(config->attrs[i].id);
+                  std::memcpy(&attributes[i].value, &config->attrs[i].val, sizeof attributes[i].value);
+                }
+                CUlaunchConfig c{};
+                c.gridDimX = config->gridDim.x;
+                c.gridDimY = config->gridDim.y;
+                c.gridDimZ = config->gridDim.z;
+                c.blockDimX = config->blockDim.x;
+                c.blockDimY = config->blockDim.y;
+                c.blockDimZ = config->blockDim.z;
+                c.sharedMemBytes = static_cast<unsigned>(config->dynamicSmemBytes);
+                c.hStream = config->stream;
+                c.attrs = attributes.data();
+                c.numAttrs = config->numAttrs;
+                return DRIVER(cuLaunchKernelEx)(&c, f, args, nullptr);
+              });
 }
 
 SIM_EXPORT cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
@@ -346,8 +352,10 @@ SIM_EXPORT cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCap
 SIM_EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return RUNTIME(cudaStreamEndCapture, 10000, { return DRIVER(cuStreamEndCapture)(stream, graph); });
 }
-SIM_EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
-  return RUNTIME(cudaGraphInstantiateWithFlags, 11040, { return DRIVER(cuGraphInstantiateWithFlags)(exec, graph, flags); });
+SIM_EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                                     unsigned long long flags) {
+  return RUNTIME(cudaGraphInstantiateWithFlags, 11040,
+                 { return DRIVER(cuGraphInstantiateWithFlags)(exec, graph, flags); });
 }
 SIM_EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
   return RUNTIME(cudaGraphInstantiate, 10000, { return DRIVER(cuGraphInstantiateWithFlags)(exec, graph, flags); });

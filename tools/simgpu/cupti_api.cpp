@@ -59,7 +59,8 @@ std::vector<External>& external_stack() {
   return stack;
 }
 
-// What the driver calls ------------------------------------------------------------------------------------------------
+// What the driver calls
+// ------------------------------------------------------------------------------------------------
 
 void on_api(const ApiEvent& event) {
   const CUpti_Subscriber_st* subscriber = api().subscriber.load(std::memory_order_acquire);
@@ -126,7 +127,9 @@ void on_synchronize(std::uint32_t cbid, CUcontext context, CUstream stream) {
   notify(CUPTI_CB_DOMAIN_SYNCHRONIZE, cbid, &data);
 }
 
-void on_activity(const Activity& activity) { record_activity(activity, api().kernel_kind.load(std::memory_order_relaxed)); }
+void on_activity(const Activity& activity) {
+  record_activity(activity, api().kernel_kind.load(std::memory_order_relaxed));
+}
 
 void on_api_record(const ApiRecord& record) {
   if (api().external.load(std::memory_order_relaxed)) {
@@ -145,7 +148,8 @@ void on_deliver_now() { flush_on_worker(false); }
 
 constexpr Tool kTool{on_api, on_api_record, on_activity, on_resource, on_synchronize, on_deliver_now};
 
-// Around every exported function ---------------------------------------------------------------------------------------
+// Around every exported function
+// ---------------------------------------------------------------------------------------
 
 /// Runs the fault script for `function`; a value other than 0 is the answer.
 CUptiResult scripted(const char* function) {
@@ -193,11 +197,21 @@ void attach() {
 std::atomic<std::uint8_t>* callback_flags(CUpti_CallbackDomain domain, std::uint32_t* count) {
   Wanted& w = *connected_driver()->wanted;
   switch (domain) {
-    case CUPTI_CB_DOMAIN_DRIVER_API: *count = cupti_layout().max_driver_cbid + 1; return w.driver;
-    case CUPTI_CB_DOMAIN_RUNTIME_API: *count = cupti_layout().max_runtime_cbid + 1; return w.runtime;
-    case CUPTI_CB_DOMAIN_RESOURCE: *count = 24; return w.resource;
-    case CUPTI_CB_DOMAIN_SYNCHRONIZE: *count = 3; return w.synchronize;
-    default: *count = 0; return nullptr;
+    case CUPTI_CB_DOMAIN_DRIVER_API:
+      *count = cupti_layout().max_driver_cbid + 1;
+      return w.driver;
+    case CUPTI_CB_DOMAIN_RUNTIME_API:
+      *count = cupti_layout().max_runtime_cbid + 1;
+      return w.runtime;
+    case CUPTI_CB_DOMAIN_RESOURCE:
+      *count = 24;
+      return w.resource;
+    case CUPTI_CB_DOMAIN_SYNCHRONIZE:
+      *count = 3;
+      return w.synchronize;
+    default:
+      *count = 0;
+      return nullptr;
   }
 }
 
@@ -230,7 +244,8 @@ CUptiResult subscribe(CUpti_SubscriberHandle* out, CUpti_CallbackFunc callback, 
     }
     return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   }
-  auto* subscriber = new CUpti_Subscriber_st{callback, userdata, "", v2};  // leaked on unsubscribe: callbacks may be under way
+  auto* subscriber =
+      new CUpti_Subscriber_st{callback, userdata, "", v2};  // leaked on unsubscribe: callbacks may be under way
   if (params != nullptr && params->subscriberName != nullptr) subscriber->name = params->subscriberName;
   if (acting_as_foreign()) subscriber->name = "foreign";
   api().subscriber.store(subscriber, std::memory_order_release);
@@ -242,7 +257,8 @@ CUptiResult subscribe(CUpti_SubscriberHandle* out, CUpti_CallbackFunc callback, 
 CUptiResult set_kind(CUpti_ActivityKind kind, bool on) {
   const auto number = static_cast<std::uint32_t>(kind);
   const Settings& s = settings();
-  if (on && !acting_as_foreign() && std::find(s.refused_kinds.begin(), s.refused_kinds.end(), number) != s.refused_kinds.end()) {
+  if (on && !acting_as_foreign() &&
+      std::find(s.refused_kinds.begin(), s.refused_kinds.end(), number) != s.refused_kinds.end()) {
     return static_cast<CUptiResult>(s.refused_kinds_result);
   }
   if (number == 0 || number > cupti_layout().max_kind) return CUPTI_ERROR_INVALID_KIND;
@@ -257,52 +273,76 @@ CUptiResult set_kind(CUpti_ActivityKind kind, bool on) {
       api().kernel_kind.store(number);
       w.kernels.store(on);
       break;
-    case kKindMemcpy: w.memcpys.store(on); break;
-    case kKindMemset: w.memsets.store(on); break;
-    case kKindGraphTrace: w.graphs.store(on); break;
-    case kKindExternalCorrelation: api().external.store(on); break;
+    case kKindMemcpy:
+      w.memcpys.store(on);
+      break;
+    case kKindMemset:
+      w.memsets.store(on);
+      break;
+    case kKindGraphTrace:
+      w.graphs.store(on);
+      break;
+    case kKindExternalCorrelation:
+      api().external.store(on);
+      break;
     case kKindDriver:
       for (std::uint32_t i = 1; i <= cupti_layout().max_driver_cbid; ++i) set_flag(w.driver[i], kWantRecord, on);
       break;
     case kKindRuntime:
       for (std::uint32_t i = 1; i <= cupti_layout().max_runtime_cbid; ++i) set_flag(w.runtime[i], kWantRecord, on);
       break;
-    default: break;  // known to this version, and nothing on this device makes such records
+    default:
+      break;  // known to this version, and nothing on this device makes such records
   }
   return kOk;
 }
 
 const char* result_name(CUptiResult result) {
   switch (result) {
-    case CUPTI_SUCCESS: return "CUPTI_SUCCESS";
-    case CUPTI_ERROR_INVALID_PARAMETER: return "CUPTI_ERROR_INVALID_PARAMETER";
-    case CUPTI_ERROR_INVALID_OPERATION: return "CUPTI_ERROR_INVALID_OPERATION";
-    case CUPTI_ERROR_OUT_OF_MEMORY: return "CUPTI_ERROR_OUT_OF_MEMORY";
-    case CUPTI_ERROR_MAX_LIMIT_REACHED: return "CUPTI_ERROR_MAX_LIMIT_REACHED";
-    case CUPTI_ERROR_NOT_COMPATIBLE: return "CUPTI_ERROR_NOT_COMPATIBLE";
-    case CUPTI_ERROR_NOT_INITIALIZED: return "CUPTI_ERROR_NOT_INITIALIZED";
-    case CUPTI_ERROR_QUEUE_EMPTY: return "CUPTI_ERROR_QUEUE_EMPTY";
-    case CUPTI_ERROR_INVALID_KIND: return "CUPTI_ERROR_INVALID_KIND";
-    case CUPTI_ERROR_NOT_SUPPORTED: return "CUPTI_ERROR_NOT_SUPPORTED";
-    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: return "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES";
-    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: return "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED";
-    case CUPTI_ERROR_UNKNOWN: return "CUPTI_ERROR_UNKNOWN";
-    default: return nullptr;
+    case CUPTI_SUCCESS:
+      return "CUPTI_SUCCESS";
+    case CUPTI_ERROR_INVALID_PARAMETER:
+      return "CUPTI_ERROR_INVALID_PARAMETER";
+    case CUPTI_ERROR_INVALID_OPERATION:
+      return "CUPTI_ERROR_INVALID_OPERATION";
+    case CUPTI_ERROR_OUT_OF_MEMORY:
+      return "CUPTI_ERROR_OUT_OF_MEMORY";
+    case CUPTI_ERROR_MAX_LIMIT_REACHED:
+      return "CUPTI_ERROR_MAX_LIMIT_REACHED";
+    case CUPTI_ERROR_NOT_COMPATIBLE:
+      return "CUPTI_ERROR_NOT_COMPATIBLE";
+    case CUPTI_ERROR_NOT_INITIALIZED:
+      return "CUPTI_ERROR_NOT_INITIALIZED";
+    case CUPTI_ERROR_QUEUE_EMPTY:
+      return "CUPTI_ERROR_QUEUE_EMPTY";
+    case CUPTI_ERROR_INVALID_KIND:
+      return "CUPTI_ERROR_INVALID_KIND";
+    case CUPTI_ERROR_NOT_SUPPORTED:
+      return "CUPTI_ERROR_NOT_SUPPORTED";
+    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
+      return "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES";
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
+      return "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED";
+    case CUPTI_ERROR_UNKNOWN:
+      return "CUPTI_ERROR_UNKNOWN";
+    default:
+      return nullptr;
   }
 }
 
 }  // namespace
 
-#define ENTER(function)                                            \
+#define ENTER(function)                                           \
   if (const CUptiResult early = enter(#function); early != kOk) { \
-    return early;                                                  \
+    return early;                                                 \
   }
-#define ENTER_WITH_DRIVER(function)                                            \
+#define ENTER_WITH_DRIVER(function)                                           \
   if (const CUptiResult early = enter_with_driver(#function); early != kOk) { \
-    return early;                                                              \
+    return early;                                                             \
   }
 
-// Callback API ---------------------------------------------------------------------------------------------------------
+// Callback API
+// ---------------------------------------------------------------------------------------------------------
 
 SIM_EXPORT CUptiResult cuptiGetVersion(uint32_t* version) {
   if (const CUptiResult early = scripted("cuptiGetVersion"); early != kOk) return early;
@@ -340,8 +380,8 @@ SIM_EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber) {
   return kOk;
 }
 
-SIM_EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain,
-                                           CUpti_CallbackId cbid) {
+SIM_EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber,
+                                           CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
   if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   ENTER_WITH_DRIVER(cuptiEnableCallback)
   if (!is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
@@ -368,7 +408,8 @@ SIM_EXPORT CUptiResult cuptiGetCallbackState(uint32_t* enable, CUpti_SubscriberH
   return kOk;
 }
 
-SIM_EXPORT CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain) {
+SIM_EXPORT CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle subscriber,
+                                         CUpti_CallbackDomain domain) {
   if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   ENTER_WITH_DRIVER(cuptiEnableDomain)
   if (!is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
@@ -386,7 +427,8 @@ SIM_EXPORT CUptiResult cuptiEnableAllDomains(uint32_t enable, CUpti_SubscriberHa
   return kOk;
 }
 
-// Activity API ---------------------------------------------------------------------------------------------------------
+// Activity API
+// ---------------------------------------------------------------------------------------------------------
 
 SIM_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
                                                       CUpti_BuffersCallbackCompleteFunc completed) {
@@ -431,8 +473,10 @@ SIM_EXPORT CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId cbid, uint
 SIM_EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flag) {
   ENTER_WITH_DRIVER(cuptiActivityFlushAll)
   const ThreadState& thread = *connected_driver()->thread();
-  if (thread.buffer_callback != 0) rule_broken("cuptiActivityFlushAll was called inside a buffer callback: it deadlocks");
-  if (thread.resource_callback != 0) rule_broken("cuptiActivityFlushAll was called inside a resource callback: it deadlocks");
+  if (thread.buffer_callback != 0)
+    rule_broken("cuptiActivityFlushAll was called inside a buffer callback: it deadlocks");
+  if (thread.resource_callback != 0)
+    rule_broken("cuptiActivityFlushAll was called inside a resource callback: it deadlocks");
   const bool forced = (flag & CUPTI_ACTIVITY_FLAG_FLUSH_FORCED) != 0;
   if (settings().flush_on_worker) {
     flush_on_worker(forced);
@@ -498,7 +542,8 @@ SIM_EXPORT CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribu
 SIM_EXPORT CUptiResult cuptiActivityGetAttribute(CUpti_ActivityAttribute attribute, size_t* size, void* value) {
   ENTER_WITH_DRIVER(cuptiActivityGetAttribute)
   if (size == nullptr || value == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  static const std::map<std::uint32_t, std::uint64_t> defaults{{0, 3'200'000}, {1, 8 << 20}, {2, 250}, {5, 0}, {6, 3}, {8, 0}};
+  static const std::map<std::uint32_t, std::uint64_t> defaults{{0, 3'200'000}, {1, 8 << 20}, {2, 250},
+                                                               {5, 0},         {6, 3},       {8, 0}};
   const auto number = static_cast<std::uint32_t>(attribute);
   const std::lock_guard lock(api().mutex);
   std::uint64_t word = 0;

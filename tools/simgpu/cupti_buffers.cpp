@@ -137,7 +137,8 @@ std::int64_t in_client_units(std::int64_t t_ns) {
   const std::int64_t now = connected_driver()->now_ns();
   const std::uint64_t ticks = callback();
   const std::int64_t base_ns = s.tick_base_ns.load();
-  const double rate = now > base_ns ? static_cast<double>(ticks - s.tick_base.load()) / static_cast<double>(now - base_ns) : 1;
+  const double rate =
+      now > base_ns ? static_cast<double>(ticks - s.tick_base.load()) / static_cast<double>(now - base_ns) : 1;
   return static_cast<std::int64_t>(ticks) - static_cast<std::int64_t>(static_cast<double>(now - t_ns) * rate);
 }
 
@@ -195,7 +196,9 @@ const char* lengthened(const char* name) {
   return text.c_str();
 }
 
-bool is_device_record(const Pending& p) { return p.kind != kKindDriver && p.kind != kKindRuntime && p.activity.end_ns != 0; }
+bool is_device_record(const Pending& p) {
+  return p.kind != kKindDriver && p.kind != kKindRuntime && p.activity.end_ns != 0;
+}
 
 void write_pending(const Pending& p, std::uint64_t serial, bool foreign, std::int64_t now, NameArena& names,
                    std::uint8_t* out) {
@@ -447,7 +450,8 @@ const Layout& cupti_layout() {
     const std::string& scripted = settings().cupti_version;
     const std::uint32_t version = cupti_version_number(scripted.empty() ? kBuiltCuptiVersion : scripted);
     if (version == 0) {
-      std::fprintf(stderr, "[simgpu] SIMGPU_CUPTI_VERSION=\"%s\": expected a CUDA version from 11.1 to 13.5\n", scripted.c_str());
+      std::fprintf(stderr, "[simgpu] SIMGPU_CUPTI_VERSION=\"%s\": expected a CUDA version from 11.1 to 13.5\n",
+                   scripted.c_str());
       std::abort();
     }
     return layout_of(version);

@@ -15,10 +15,10 @@ struct NamedVersion {
 };
 // cupti_version.h lists them.
 constexpr NamedVersion kVersions[] = {
-    {"11.1", 14}, {"11.2", 15}, {"11.6", 17},     {"11.8", 18},     {"12.0", 19},     {"12.2", 20},
-    {"12.3", 21}, {"12.4", 22}, {"12.5", 23},     {"12.6", 24},     {"12.8", 26},     {"12.9", 27},
-    {"12.9.1", 28}, {"13.0.0", 130000}, {"13.0", 130001}, {"13.1", 130100}, {"13.2", 130200}, {"13.3", 130300},
-    {"13.4", 130400}, {"13.5", 130500},
+    {"11.1", 14},     {"11.2", 15},     {"11.6", 17},     {"11.8", 18},       {"12.0", 19},
+    {"12.2", 20},     {"12.3", 21},     {"12.4", 22},     {"12.5", 23},       {"12.6", 24},
+    {"12.8", 26},     {"12.9", 27},     {"12.9.1", 28},   {"13.0.0", 130000}, {"13.0", 130001},
+    {"13.1", 130100}, {"13.2", 130200}, {"13.3", 130300}, {"13.4", 130400},   {"13.5", 130500},
 };
 
 template <typename T, typename V>
@@ -128,15 +128,28 @@ std::uint32_t cupti_version_number(std::string_view text) noexcept {
 Layout layout_of(std::uint32_t v) noexcept {
   Layout l{};
   l.version = v;
-  l.kernel = v >= 130400 ? 248 : v >= 130200 ? 232 : v >= 130100 ? 224 : v >= 130000 ? 216
-           : v >= 19 ? 208 : v >= 18 ? 200 : v >= 17 ? 176 : v >= 15 ? 168 : 160;
+  l.kernel = v >= 130400   ? 248
+             : v >= 130200 ? 232
+             : v >= 130100 ? 224
+             : v >= 130000 ? 216
+             : v >= 19     ? 208
+             : v >= 18     ? 200
+             : v >= 17     ? 176
+             : v >= 15     ? 168
+                           : 160;
   l.memcpy = v >= 26 ? 96 : v >= 17 ? 88 : 80;
   l.memset = v >= 17 ? 88 : 80;
   l.graph_trace = v >= 21 ? 56 : 48;
   l.max_kind = v >= 130300 ? 58 : v >= 26 ? 54 : v >= 21 ? 53 : v >= 18 ? 51 : 50;
   // 13.0 and 13.5 as in their headers; the others by the newest function that they brought, so a little low at most.
-  l.max_driver_cbid = v >= 130500 ? 876 : v >= 130300 ? 860 : v >= 130000 ? 806 : v >= 27 ? 795 : v >= 24 ? 761
-                    : v >= 22 ? 755 : v >= 19 ? 719 : 676;
+  l.max_driver_cbid = v >= 130500   ? 876
+                      : v >= 130300 ? 860
+                      : v >= 130000 ? 806
+                      : v >= 27     ? 795
+                      : v >= 24     ? 761
+                      : v >= 22     ? 755
+                      : v >= 19     ? 719
+                                    : 676;
   l.max_runtime_cbid = v >= 130500 ? 566 : v >= 130000 ? 522 : v >= 24 ? 490 : v >= 19 ? 460 : 440;
   return l;
 }
@@ -144,15 +157,23 @@ Layout layout_of(std::uint32_t v) noexcept {
 std::size_t record_bytes(const Layout& layout, std::uint32_t kind) noexcept {
   switch (kind) {
     case kKindConcurrentKernel:
-    case kKindKernel: return layout.kernel;
-    case kKindMemcpy: return layout.memcpy;
-    case kKindMemset: return layout.memset;
-    case kKindGraphTrace: return layout.graph_trace;
+    case kKindKernel:
+      return layout.kernel;
+    case kKindMemcpy:
+      return layout.memcpy;
+    case kKindMemset:
+      return layout.memset;
+    case kKindGraphTrace:
+      return layout.graph_trace;
     case kKindDriver:
-    case kKindRuntime: return 40;
-    case kKindExternalCorrelation: return 24;
-    case kKindUnknown: return 48;
-    default: return 0;
+    case kKindRuntime:
+      return 40;
+    case kKindExternalCorrelation:
+      return 24;
+    case kKindUnknown:
+      return 48;
+    default:
+      return 0;
   }
 }
 
@@ -161,18 +182,30 @@ void write_record(const Layout& layout, const RecordView& r, std::uint8_t* out) 
   put<std::uint32_t>(out, 0, r.kind);
   switch (r.kind) {
     case kKindConcurrentKernel:
-    case kKindKernel: write_kernel(layout, r, out); break;
-    case kKindMemcpy: write_memcpy(layout, r, out); break;
-    case kKindMemset: write_memset(r, out); break;
-    case kKindGraphTrace: write_graph(layout, r, out); break;
+    case kKindKernel:
+      write_kernel(layout, r, out);
+      break;
+    case kKindMemcpy:
+      write_memcpy(layout, r, out);
+      break;
+    case kKindMemset:
+      write_memset(r, out);
+      break;
+    case kKindGraphTrace:
+      write_graph(layout, r, out);
+      break;
     case kKindDriver:
-    case kKindRuntime: write_api(r, out); break;
+    case kKindRuntime:
+      write_api(r, out);
+      break;
     case kKindExternalCorrelation:
       put<std::uint32_t>(out, 4, r.external_kind);
       put<std::uint64_t>(out, 8, r.external_id);
       put<std::uint32_t>(out, 16, r.external_correlation);
       break;
-    default: std::memset(out + 4, 0xA5, record_bytes(layout, r.kind) - 4); break;
+    default:
+      std::memset(out + 4, 0xA5, record_bytes(layout, r.kind) - 4);
+      break;
   }
 }
 

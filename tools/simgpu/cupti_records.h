@@ -1,5 +1,5 @@
-// The byte layouts of the activity records that each CUPTI version writes. Written as offsets, not as header structures:
-// one build imitates versions whose structures differ.
+// The byte layouts of the activity records that each CUPTI version writes. Written as offsets, not as header
+// structures: one build imitates versions whose structures differ.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,15 @@ namespace mfu::sim {
 
 /// CUpti_ActivityKind values that are used here.
 enum Kind : std::uint32_t {
-  kKindMemcpy = 1, kKindMemset = 2, kKindKernel = 3, kKindDriver = 4, kKindRuntime = 5, kKindConcurrentKernel = 10,
-  kKindExternalCorrelation = 39, kKindGraphTrace = 51, kKindUnknown = 977,  ///< the last: scripted, known to no client
+  kKindMemcpy = 1,
+  kKindMemset = 2,
+  kKindKernel = 3,
+  kKindDriver = 4,
+  kKindRuntime = 5,
+  kKindConcurrentKernel = 10,
+  kKindExternalCorrelation = 39,
+  kKindGraphTrace = 51,
+  kKindUnknown = 977,  ///< the last: scripted, known to no client
 };
 
 /// Sizes of the records of one CUPTI version [B]. Sources: sizeof in the CUPTI 11.8-13.5 headers' newest structures.

@@ -1,6 +1,7 @@
 // The exported functions of the simulated libcuda.so.1. Each counts a correlation id, tells an attached tool, and hands
 // over to the engine. Names and signatures follow cuda.h; `_ptds` and `_ptsz` are the per-thread default stream forms.
-#define __CUDA_API_VERSION_INTERNAL  // NOLINT(bugprone-reserved-identifier): cuda.h's own switch for every version's types
+#define __CUDA_API_VERSION_INTERNAL  // NOLINT(bugprone-reserved-identifier): cuda.h's own switch for every version's
+                                     // types
 #include <cuda.h>
 #include <cupti_driver_cbid.h>
 #include <dlfcn.h>
@@ -17,11 +18,11 @@
 #define SIM_UNPACK(...) __VA_ARGS__
 
 // An API function: SIM_API(name, (declaration), (arguments), { body that returns CUresult })
-#define SIM_API_AS(name, thread_stream, decl, args, ...)                                             \
-  extern "C" SIM_EXPORT CUresult CUDAAPI name decl {                                                 \
-    [[maybe_unused]] constexpr bool per_thread = thread_stream;                                      \
-    [[maybe_unused]] const name##_params params = {SIM_UNPACK args};                                 \
-    return call(CUPTI_DRIVER_TRACE_CBID_##name, #name, &params, [&]() -> CUresult __VA_ARGS__);      \
+#define SIM_API_AS(name, thread_stream, decl, args, ...)                                        \
+  extern "C" SIM_EXPORT CUresult CUDAAPI name decl {                                            \
+    [[maybe_unused]] constexpr bool per_thread = thread_stream;                                 \
+    [[maybe_unused]] const name##_params params = {SIM_UNPACK args};                            \
+    return call(CUPTI_DRIVER_TRACE_CBID_##name, #name, &params, [&]() -> CUresult __VA_ARGS__); \
   }
 #define SIM_API(name, decl, args, ...) SIM_API_AS(name, false, decl, args, __VA_ARGS__)
 // The same with a second form whose NULL stream is the calling thread's own.
@@ -32,9 +33,9 @@
   SIM_API_AS(name, false, decl, args, __VA_ARGS__) \
   SIM_API_AS(name##_ptds, true, decl, args, __VA_ARGS__)
 // A function without arguments, and so without a parameter structure.
-#define SIM_API0(name, ...)                                                                         \
-  extern "C" SIM_EXPORT CUresult CUDAAPI name() {                                                   \
-    return call(CUPTI_DRIVER_TRACE_CBID_##name, #name, nullptr, [&]() -> CUresult __VA_ARGS__);     \
+#define SIM_API0(name, ...)                                                                     \
+  extern "C" SIM_EXPORT CUresult CUDAAPI name() {                                               \
+    return call(CUPTI_DRIVER_TRACE_CBID_##name, #name, nullptr, [&]() -> CUresult __VA_ARGS__); \
   }
 
 namespace {
@@ -113,7 +114,8 @@ CUresult call(std::uint32_t cbid, const char* name, const void* params, Body&& b
   if ((want & kWantRecord) != 0) begin = now_ns();
   result = body();
   if ((want & kWantRecord) != 0) {
-    attached->api_record({ApiDomain::kDriver, cbid, begin, now_ns(), info.correlation, static_cast<std::uint32_t>(result)});
+    attached->api_record(
+        {ApiDomain::kDriver, cbid, begin, now_ns(), info.correlation, static_cast<std::uint32_t>(result)});
   }
   if (info.launch) truth_launch(name, info.correlation, result, info.captured);
   if ((want & kWantCallback) != 0) {
@@ -137,7 +139,8 @@ CUresult on_stream(CUstream handle, bool per_thread, Work&& work) {
   return work(*stream);
 }
 
-CUresult launch(CUfunction f, CUstream handle, bool per_thread, const LaunchShape& shape, const LaunchOptions& options) {
+CUresult launch(CUfunction f, CUstream handle, bool per_thread, const LaunchShape& shape,
+                const LaunchOptions& options) {
   Function* function = function_of(f);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return on_stream(handle, per_thread, [&](Stream& s) { return launch_kernel(s, *function, shape, options); });
@@ -189,35 +192,56 @@ int attribute_of(const DeviceSpec& spec, CUdevice_attribute attribute, int ordin
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y: return 1024;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z: return 64;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X: return 0x7FFFFFFF;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+      return 64;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
+      return 0x7FFFFFFF;
     case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z: return 65535;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: return 48 << 10;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: return 227 << 10;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: return 228 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+      return 65535;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      return 48 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      return 227 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      return 228 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR: return 65536;
-    case CU_DEVICE_ATTRIBUTE_WARP_SIZE: return 32;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: return 2048;
-    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: return static_cast<int>(spec.clock_khz);
-    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: return static_cast<int>(spec.memory_clock_khz);
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: return static_cast<int>(spec.bus_bits);
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return static_cast<int>(spec.sm_count);
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: return 50 << 20;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return static_cast<int>(spec.cc_major);
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return static_cast<int>(spec.cc_minor);
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return 0x18 + ordinal;
-    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: return 3;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
+      return 65536;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      return 2048;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      return static_cast<int>(spec.clock_khz);
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      return static_cast<int>(spec.memory_clock_khz);
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      return static_cast<int>(spec.bus_bits);
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      return static_cast<int>(spec.sm_count);
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      return 50 << 20;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      return static_cast<int>(spec.cc_major);
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      return static_cast<int>(spec.cc_minor);
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      return 0x18 + ordinal;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      return 3;
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
     case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: return 1;
-    default: return 0;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+      return 1;
+    default:
+      return 0;
   }
 }
 
@@ -243,8 +267,10 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* de
   if (graph == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Node prototype;
-  const LaunchShape shape{{p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ},
-                          p->sharedMemBytes, p->kernelParams};
+  const LaunchShape shape{{p->gridDimX, p->gridDimY, p->gridDimZ},
+                          {p->blockDimX, p->blockDimY, p->blockDimZ},
+                          p->sharedMemBytes,
+                          p->kernelParams};
   if (const CUresult r = kernel_node(prototype, *function, shape, {}, *context->device); r != CUDA_SUCCESS) return r;
   return add_node(reinterpret_cast<Node**>(out), *graph, reinterpret_cast<Node* const*>(dependencies), count,
                   std::move(prototype));
@@ -298,8 +324,7 @@ constexpr ErrorText kErrors[] = {
     {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
      "operation not permitted when stream is capturing"},
-    {CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
-     "capturing stream has unjoined work"},
+    {CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
 };
 
 }  // namespace
@@ -347,20 +372,27 @@ SIM_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** funct
     const char* target;
   };
   static constexpr Renamed kRenamed[] = {
-      {"cuCtxCreate", 13000, "cuCtxCreate_v4"},       {"cuCtxCreate", 0, "cuCtxCreate_v2"},
-      {"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"}, {"cuGraphInstantiate", 0, "cuGraphInstantiate_v2"},
-      {"cuGraphAddKernelNode", 12000, "cuGraphAddKernelNode_v2"},   {"cuGraphAddKernelNode", 0, "cuGraphAddKernelNode"},
-      {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},           {"cuGetProcAddress", 0, "cuGetProcAddress"},
-      {"cuStreamBeginCapture", 10010, "cuStreamBeginCapture_v2"},   {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"},
+      {"cuCtxCreate", 13000, "cuCtxCreate_v4"},
+      {"cuCtxCreate", 0, "cuCtxCreate_v2"},
+      {"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"},
+      {"cuGraphInstantiate", 0, "cuGraphInstantiate_v2"},
+      {"cuGraphAddKernelNode", 12000, "cuGraphAddKernelNode_v2"},
+      {"cuGraphAddKernelNode", 0, "cuGraphAddKernelNode"},
+      {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},
+      {"cuGetProcAddress", 0, "cuGetProcAddress"},
+      {"cuStreamBeginCapture", 10010, "cuStreamBeginCapture_v2"},
+      {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"},
       {"cuStreamGetCaptureInfo", 11030, "cuStreamGetCaptureInfo_v2"},
       {"cuStreamGetCaptureInfo", 0, "cuStreamGetCaptureInfo"},
-      {"cuCtxGetDevice", 0, "cuCtxGetDevice"},        {"cuCtxSynchronize", 0, "cuCtxSynchronize"},
+      {"cuCtxGetDevice", 0, "cuCtxGetDevice"},
+      {"cuCtxSynchronize", 0, "cuCtxSynchronize"},
   };
   if (symbol == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *function = nullptr;
   static void* const self = [] {
     Dl_info info{};
-    return dladdr(reinterpret_cast<void*>(&cuInit), &info) != 0 ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD) : nullptr;
+    return dladdr(reinterpret_cast<void*>(&cuInit), &info) != 0 ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD)
+                                                                : nullptr;
   }();
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   const auto find = [&](const std::string& name) -> void* {
@@ -401,7 +433,7 @@ SIM_API(cuDeviceGetCount, (int* count), (count), {
   *count = device_count();
   return CUDA_SUCCESS;
 })
-SIM_API(cuDeviceGet, (CUdevice* device, int ordinal), (device, ordinal), {
+SIM_API(cuDeviceGet, (CUdevice * device, int ordinal), (device, ordinal), {
   if (device_at(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *device = ordinal;
   return CUDA_SUCCESS;
@@ -426,18 +458,18 @@ SIM_API(cuDeviceComputeCapability, (int* major, int* minor, CUdevice dev), (majo
   *minor = static_cast<int>(device->spec->cc_minor);
   return CUDA_SUCCESS;
 })
-SIM_API(cuDeviceTotalMem_v2, (size_t* bytes, CUdevice dev), (bytes, dev), {
+SIM_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), (bytes, dev), {
   const Device* device = device_at(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *bytes = device->spec->memory_bytes;
   return CUDA_SUCCESS;
 })
-SIM_API(cuDeviceGetUuid, (CUuuid* uuid, CUdevice dev), (uuid, dev), {
+SIM_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice dev), (uuid, dev), {
   if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   fill_uuid(uuid, dev);
   return CUDA_SUCCESS;
 })
-SIM_API(cuDeviceGetUuid_v2, (CUuuid* uuid, CUdevice dev), (uuid, dev), {
+SIM_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice dev), (uuid, dev), {
   if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   fill_uuid(uuid, dev);
   return CUDA_SUCCESS;
@@ -458,9 +490,8 @@ SIM_API(cuDeviceCanAccessPeer, (int* can, CUdevice dev, CUdevice peer), (can, de
 SIM_API(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev), (pctx, dev), { return retain(pctx, dev); })
 SIM_API(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev), { return release_primary(dev, false); })
 SIM_API(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), { return release_primary(dev, true); })
-SIM_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned flags), (dev, flags), {
-  return device_at(dev) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-})
+SIM_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned flags), (dev, flags),
+        { return device_at(dev) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; })
 SIM_API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned* flags, int* active), (dev, flags, active), {
   const Device* device = device_at(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -500,37 +531,33 @@ SIM_API(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned Flags), (peerCon
 
 // Streams and events --------------------------------------------------------------------------------------------------
 
-SIM_API(cuStreamCreate, (CUstream * phStream, unsigned Flags), (phStream, Flags), { return create_stream(phStream, Flags, 0); })
+SIM_API(cuStreamCreate, (CUstream * phStream, unsigned Flags), (phStream, Flags),
+        { return create_stream(phStream, Flags, 0); })
 SIM_API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned flags, int priority), (phStream, flags, priority),
         { return create_stream(phStream, flags, priority); })
 SIM_API(cuStreamDestroy_v2, (CUstream hStream), (hStream), { return destroy_stream(hStream); })
-SIM_STREAM_API(cuStreamSynchronize, (CUstream hStream), (hStream), {
-  return on_stream(hStream, per_thread, [](Stream& s) { return synchronize_stream(s); });
-})
-SIM_STREAM_API(cuStreamQuery, (CUstream hStream), (hStream), {
-  return on_stream(hStream, per_thread, [](Stream& s) { return query_stream(s); });
-})
+SIM_STREAM_API(cuStreamSynchronize, (CUstream hStream), (hStream),
+               { return on_stream(hStream, per_thread, [](Stream& s) { return synchronize_stream(s); }); })
+SIM_STREAM_API(cuStreamQuery, (CUstream hStream), (hStream),
+               { return on_stream(hStream, per_thread, [](Stream& s) { return query_stream(s); }); })
 SIM_STREAM_API(cuStreamGetPriority, (CUstream hStream, int* priority), (hStream, priority), {
   return on_stream(hStream, per_thread, [&](Stream& s) { return *priority = s.priority, CUDA_SUCCESS; });
 })
-SIM_STREAM_API(cuStreamGetFlags, (CUstream hStream, unsigned* flags), (hStream, flags), {
-  return on_stream(hStream, per_thread, [&](Stream& s) { return *flags = s.flags, CUDA_SUCCESS; });
-})
+SIM_STREAM_API(cuStreamGetFlags, (CUstream hStream, unsigned* flags), (hStream, flags),
+               { return on_stream(hStream, per_thread, [&](Stream& s) { return *flags = s.flags, CUDA_SUCCESS; }); })
 SIM_STREAM_API(cuStreamGetCtx, (CUstream hStream, CUcontext* pctx), (hStream, pctx), {
   return on_stream(hStream, per_thread,
                    [&](Stream& s) { return *pctx = reinterpret_cast<CUcontext>(s.context), CUDA_SUCCESS; });
 })
-SIM_STREAM_API(cuStreamGetId, (CUstream hStream, unsigned long long* streamId), (hStream, streamId), {
-  return on_stream(hStream, per_thread, [&](Stream& s) { return *streamId = s.id, CUDA_SUCCESS; });
-})
+SIM_STREAM_API(cuStreamGetId, (CUstream hStream, unsigned long long* streamId), (hStream, streamId),
+               { return on_stream(hStream, per_thread, [&](Stream& s) { return *streamId = s.id, CUDA_SUCCESS; }); })
 SIM_STREAM_API(cuStreamWaitEvent, (CUstream hStream, CUevent hEvent, unsigned Flags), (hStream, hEvent, Flags), {
   auto* event = as<Event>(hEvent, Magic::kEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return on_stream(hStream, per_thread, [&](Stream& s) { return wait_event(s, *event); });
 })
-SIM_STREAM_API(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void* userData), (hStream, fn, userData), {
-  return on_stream(hStream, per_thread, [&](Stream& s) { return host_function(s, fn, userData); });
-})
+SIM_STREAM_API(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void* userData), (hStream, fn, userData),
+               { return on_stream(hStream, per_thread, [&](Stream& s) { return host_function(s, fn, userData); }); })
 SIM_API(cuEventCreate, (CUevent * phEvent, unsigned Flags), (phEvent, Flags), {
   Context* context = current_context();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
@@ -592,8 +619,10 @@ SIM_API(cuModuleGetFunction, (CUfunction * hfunc, CUmodule hmod, const char* nam
         { return find_function(reinterpret_cast<Function**>(hfunc), reinterpret_cast<Module*>(hmod), name); })
 SIM_API(cuLibraryLoadData,
         (CUlibrary * library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
-         unsigned numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues, unsigned numLibraryOptions),
-        (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions),
+         unsigned numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
+         unsigned numLibraryOptions),
+        (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues,
+         numLibraryOptions),
         { return load_module(reinterpret_cast<Module**>(library), code); })
 SIM_API(cuLibraryUnload, (CUlibrary library), (library), { return unload_module(reinterpret_cast<Module*>(library)); })
 SIM_API(cuLibraryGetKernel, (CUkernel * pKernel, CUlibrary library, const char* name), (pKernel, library, name),
@@ -623,7 +652,7 @@ SIM_API(cuFuncSetAttribute, (CUfunction hfunc, CUfunction_attribute attrib, int 
 
 // Memory --------------------------------------------------------------------------------------------------------------
 
-SIM_API(cuMemGetInfo_v2, (size_t* free, size_t* total), (free, total), {
+SIM_API(cuMemGetInfo_v2, (size_t * free, size_t* total), (free, total), {
   const Context* context = current_context();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *total = context->device->spec->memory_bytes;
@@ -656,7 +685,8 @@ SIM_SYNC_API(cuMemcpyDtoH_v2, (void* dst, CUdeviceptr src, size_t ByteCount), (d
 SIM_SYNC_API(cuMemcpyDtoD_v2, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount),
              { return copy(nullptr, per_thread, ByteCount, 8, false); })
 SIM_STREAM_API(cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
-               (dst, src, ByteCount, hStream), { return copy(hStream, per_thread, ByteCount, copy_kind(dst, src), false); })
+               (dst, src, ByteCount, hStream),
+               { return copy(hStream, per_thread, ByteCount, copy_kind(dst, src), false); })
 SIM_STREAM_API(cuMemcpyHtoDAsync_v2, (CUdeviceptr dst, const void* src, size_t ByteCount, CUstream hStream),
                (dst, src, ByteCount, hStream), { return copy(hStream, per_thread, ByteCount, 1, false); })
 SIM_STREAM_API(cuMemcpyDtoHAsync_v2, (void* dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
@@ -676,24 +706,26 @@ SIM_STREAM_API(cuMemsetD8Async, (CUdeviceptr dst, unsigned char value, size_t N,
                (dst, value, N, hStream), { return set(hStream, per_thread, N, value, false); })
 SIM_STREAM_API(cuMemsetD16Async, (CUdeviceptr dst, unsigned short value, size_t N, CUstream hStream),
                (dst, value, N, hStream), { return set(hStream, per_thread, N * 2, value, false); })
-SIM_STREAM_API(cuMemsetD32Async, (CUdeviceptr dst, unsigned value, size_t N, CUstream hStream), (dst, value, N, hStream),
-               { return set(hStream, per_thread, N * 4, value, false); })
+SIM_STREAM_API(cuMemsetD32Async, (CUdeviceptr dst, unsigned value, size_t N, CUstream hStream),
+               (dst, value, N, hStream), { return set(hStream, per_thread, N * 4, value, false); })
 
 // Launches ------------------------------------------------------------------------------------------------------------
 
 SIM_STREAM_API(cuLaunchKernel,
                (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                 unsigned shared, CUstream hStream, void** kernelParams, void** extra),
-               (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams, extra),
-               { return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {}); })
+               (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams, extra), {
+                 return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {});
+               })
 SIM_STREAM_API(cuLaunchKernelEx, (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
                (config, f, kernelParams, extra), { return launch_config(config, f, kernelParams, per_thread); })
-SIM_STREAM_API(cuLaunchCooperativeKernel,
-               (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                unsigned shared, CUstream hStream, void** kernelParams),
-               (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams), {
-                 return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {.cooperative = true});
-               })
+SIM_STREAM_API(
+    cuLaunchCooperativeKernel,
+    (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+     CUstream hStream, void** kernelParams),
+    (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams), {
+      return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {.cooperative = true});
+    })
 
 // Graphs --------------------------------------------------------------------------------------------------------------
 
@@ -731,7 +763,8 @@ SIM_API(cuGraphAddKernelNode_v2,
         (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
          const CUDA_KERNEL_NODE_PARAMS_v2* nodeParams),
         (phGraphNode, hGraph, dependencies, numDependencies, nodeParams), {
-          CUfunction f = nodeParams->func != nullptr ? nodeParams->func : reinterpret_cast<CUfunction>(nodeParams->kern);
+          CUfunction f =
+              nodeParams->func != nullptr ? nodeParams->func : reinterpret_cast<CUfunction>(nodeParams->kern);
           return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams, f);
         })
 SIM_API(cuGraphAddEmptyNode,

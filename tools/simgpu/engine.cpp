@@ -100,11 +100,12 @@ void synchronize_callback(std::uint32_t cbid, Context* context, CUstream stream)
 }
 
 // CUpti_CallbackIdResource.
-constexpr std::uint32_t kContextCreated = 1, kContextDestroyStarting = 2, kStreamCreated = 3, kStreamDestroyStarting = 4,
-                        kCuInitFinished = 5, kModuleLoaded = 6, kModuleUnloadStarting = 7, kGraphCreated = 9,
-                        kGraphDestroyStarting = 10, kGraphCloned = 11, kGraphNodeCreateStarting = 12, kGraphNodeCreated = 13,
-                        kGraphNodeDestroyStarting = 14, kGraphNodeDependencyCreated = 15, kGraphExecCreateStarting = 17,
-                        kGraphExecCreated = 18, kGraphExecDestroyStarting = 19, kGraphNodeCloned = 20;
+constexpr std::uint32_t kContextCreated = 1, kContextDestroyStarting = 2, kStreamCreated = 3,
+                        kStreamDestroyStarting = 4, kCuInitFinished = 5, kModuleLoaded = 6, kModuleUnloadStarting = 7,
+                        kGraphCreated = 9, kGraphDestroyStarting = 10, kGraphCloned = 11, kGraphNodeCreateStarting = 12,
+                        kGraphNodeCreated = 13, kGraphNodeDestroyStarting = 14, kGraphNodeDependencyCreated = 15,
+                        kGraphExecCreateStarting = 17, kGraphExecCreated = 18, kGraphExecDestroyStarting = 19,
+                        kGraphNodeCloned = 20;
 
 void run_injection_library() {
   const char* path = std::getenv("CUDA_INJECTION64_PATH");
@@ -163,18 +164,23 @@ bool capturing(const Stream& stream) noexcept {
   return stream.capture != nullptr && stream.capture->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-/// Earliest start of new work on the stream. The context's mutex is held.
-std::int64_t earliest_start(const Stream& stream, std::int64_t now) {
+/// When everything that new work on the stream has to wait for is done. The context's mutex is held.
+std::int64_t ready_at(const Stream& stream) {
   const Context& context = *stream.context;
-  std::int64_t start = std::max(now + settings().launch_latency_ns, stream.tail_ns);
+  std::int64_t ready = stream.tail_ns;
   if (&stream == &context.legacy) {
     for (const Stream* other : context.streams) {
-      if (other->blocking) start = std::max(start, other->tail_ns);
+      if (other->blocking) ready = std::max(ready, other->tail_ns);
     }
   } else if (stream.blocking) {
-    start = std::max(start, context.legacy.tail_ns);
+    ready = std::max(ready, context.legacy.tail_ns);
   }
-  return start;
+  return ready;
+}
+
+/// Earliest start of new work on the stream. The context's mutex is held.
+std::int64_t earliest_start(const Stream& stream, std::int64_t now) {
+  return std::max(now + settings().launch_latency_ns, ready_at(stream) + settings().gap_ns);
 }
 
 /// Notes a launch in the stream's queue; returns when there is room again, 0 if there is. The mutex is held.
@@ -191,9 +197,7 @@ std::int64_t enqueue(Stream& stream, std::int64_t end_ns) {
   return oldest;
 }
 
-std::int64_t scaled(double ns) {
-  return std::max<std::int64_t>(1, std::llround(ns * settings().time_scale));
-}
+std::int64_t scaled(double ns) { return std::max<std::int64_t>(1, std::llround(ns * settings().time_scale)); }
 
 std::int64_t kernel_duration(const KernelCost& cost, const DeviceSpec& device, const LaunchShape& shape) {
   if (cost.fixed_ns > 0) return scaled(static_cast<double>(cost.fixed_ns));
@@ -212,7 +216,7 @@ std::int64_t kernel_duration(const KernelCost& cost, const DeviceSpec& device, c
   const double share = std::min(1.0, blocks / device.sm_count);
   const double by_flop = blocks * flop_per_block / (device.flop_per_s * cost.efficiency * share);
   const double by_bytes = blocks * bytes_per_block / (device.bytes_per_s * cost.efficiency);
-  return scaled(std::max(1000.0, std::max(by_flop, by_bytes) * 1e9));
+  return scaled(std::max(1500.0, std::max(by_flop, by_bytes) * 1e9));
 }
 
 std::int64_t transfer_duration(const Activity& work, const DeviceSpec& device) {
@@ -224,10 +228,14 @@ std::int64_t transfer_duration(const Activity& work, const DeviceSpec& device) {
 bool wanted_kind(ActivityKind kind) noexcept {
   const Wanted& w = wanted();
   switch (kind) {
-    case ActivityKind::kKernel: return w.kernels.load(std::memory_order_relaxed);
-    case ActivityKind::kMemcpy: return w.memcpys.load(std::memory_order_relaxed);
-    case ActivityKind::kMemset: return w.memsets.load(std::memory_order_relaxed);
-    case ActivityKind::kGraph: return w.graphs.load(std::memory_order_relaxed);
+    case ActivityKind::kKernel:
+      return w.kernels.load(std::memory_order_relaxed);
+    case ActivityKind::kMemcpy:
+      return w.memcpys.load(std::memory_order_relaxed);
+    case ActivityKind::kMemset:
+      return w.memsets.load(std::memory_order_relaxed);
+    case ActivityKind::kGraph:
+      return w.graphs.load(std::memory_order_relaxed);
   }
   return false;
 }
@@ -538,7 +546,8 @@ CUresult create_stream(CUstream* out, unsigned flags, int priority) {
     context->streams.push_back(stream);
   }
   *out = reinterpret_cast<CUstream>(stream);
-  resource_callback(ResourceEvent{.cbid = kStreamCreated, .context = reinterpret_cast<CUcontext>(context), .stream = *out});
+  resource_callback(
+      ResourceEvent{.cbid = kStreamCreated, .context = reinterpret_cast<CUcontext>(context), .stream = *out});
   return CUDA_SUCCESS;
 }
 
@@ -566,8 +575,7 @@ CUresult synchronize_stream(Stream& stream) {
       stream.capture->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    until = stream.tail_ns;
-    if (&stream == &stream.context->legacy) until = std::max(until, earliest_start(stream, 0));
+    until = &stream == &stream.context->legacy ? ready_at(stream) : stream.tail_ns;
   }
   sleep_until(until);
   synchronize_callback(1, stream.context, reinterpret_cast<CUstream>(&stream));
@@ -628,7 +636,7 @@ CUresult host_function(Stream& stream, CUhostFn function, void* data) {
       capture_node(stream, std::move(node));
       return CUDA_SUCCESS;
     }
-    at = earliest_start(stream, now_ns());
+    at = std::max(now_ns(), ready_at(stream));
     stream.tail_ns = at;
   }
   // The driver runs it on a thread of its own; the stream does not wait for its length here.
@@ -777,8 +785,9 @@ CUresult launch_kernel(Stream& stream, Function& function, const LaunchShape& sh
     }
     const std::int64_t now = now_ns();
     std::int64_t begin = earliest_start(stream, now);
-    if (options.programmatic && begin == stream.tail_ns) {
-      begin = std::max({now + settings().launch_latency_ns, stream.last_begin_ns, begin - settings().pdl_overlap_ns});
+    if (options.programmatic && ready_at(stream) == stream.tail_ns) {
+      begin = std::max(
+          {now + settings().launch_latency_ns, stream.last_begin_ns, stream.tail_ns - settings().pdl_overlap_ns});
     }
     place(work, stream, begin, duration);
     stream.last_begin_ns = begin;
@@ -1072,18 +1081,19 @@ CUresult launch_graph(GraphExec& exec, Stream& stream) {
       copy_nodes(*stream.capture->graph, exec.graph, stream.frontier, false);
       return CUDA_SUCCESS;
     }
-    const std::int64_t start = std::max(earliest_start(stream, now_ns()), exec.busy_until_ns);
+    const std::int64_t start = std::max(earliest_start(stream, now_ns()), exec.busy_until_ns + settings().gap_ns);
     std::int64_t finish = start;
     std::unordered_map<const Node*, std::int64_t> ends;
     std::vector<std::int64_t> lane_tail(exec.next_lane + 1, start);
     for (const auto& node : exec.graph.nodes) {
       std::int64_t begin = lane_tail[node->lane];
-      for (const Node* dependency : node->dependencies) begin = std::max(begin, ends[dependency]);
+      for (const Node* dependency : node->dependencies) begin = std::max(begin, ends[dependency] + settings().gap_ns);
       const std::int64_t end = begin + node->duration_ns;
       ends[node.get()] = end;
       lane_tail[node->lane] = end;
       finish = std::max(finish, end);
-      if (node->type == CU_GRAPH_NODE_TYPE_HOST && node->host != nullptr) host_calls.emplace_back(node->host, node->host_data);
+      if (node->type == CU_GRAPH_NODE_TYPE_HOST && node->host != nullptr)
+        host_calls.emplace_back(node->host, node->host_data);
       if (node->duration_ns == 0) continue;
       Activity work = node->work;
       place(work, stream, begin, node->duration_ns);
@@ -1195,4 +1205,6 @@ const Driver* driver_interface() noexcept {
 
 }  // namespace mfu::sim
 
-extern "C" [[gnu::visibility("default")]] const mfu::sim::Driver* simgpu_driver() { return mfu::sim::driver_interface(); }
+extern "C" [[gnu::visibility("default")]] const mfu::sim::Driver* simgpu_driver() {
+  return mfu::sim::driver_interface();
+}

@@ -25,8 +25,15 @@ struct Module;
 
 /// First member of every object a handle points to, so that a stale or foreign handle gets CUDA_ERROR_INVALID_HANDLE.
 enum class Magic : std::uint32_t {
-  kDead = 0, kContext = 0x43545831, kStream = 0x53545231, kEvent = 0x45564531, kModule = 0x4D4F4431,
-  kFunction = 0x46554E31, kGraph = 0x47524131, kNode = 0x4E4F4431, kExec = 0x45584531,
+  kDead = 0,
+  kContext = 0x43545831,
+  kStream = 0x53545231,
+  kEvent = 0x45564531,
+  kModule = 0x4D4F4431,
+  kFunction = 0x46554E31,
+  kGraph = 0x47524131,
+  kNode = 0x4E4F4431,
+  kExec = 0x45584531,
 };
 
 /// What a `// simgpu:` line says of a kernel.
@@ -76,8 +83,8 @@ struct Graph {
 struct GraphExec {
   Magic magic = Magic::kExec;
   std::uint32_t id = 0;
-  Graph graph;  ///< the clone that runs
-  bool instrumented = false;  ///< a tool with any activity kind was attached when it was instantiated
+  Graph graph;                     ///< the clone that runs
+  bool instrumented = false;       ///< a tool with any activity kind was attached when it was instantiated
   std::int64_t busy_until_ns = 0;  ///< an executable graph runs once at a time
   std::uint32_t next_lane = 0;
 };
@@ -100,7 +107,7 @@ struct Stream {
   std::int64_t tail_ns = 0;        ///< when everything enqueued so far is done
   std::int64_t last_begin_ns = 0;  ///< of its newest kernel
   std::shared_ptr<Capture> capture;
-  std::vector<Node*> frontier;  ///< of the capture: the nodes that the next one depends on
+  std::vector<Node*> frontier;          ///< of the capture: the nodes that the next one depends on
   std::vector<std::int64_t> in_flight;  ///< ends of the last queue_depth launches, as a ring
   std::size_t in_flight_at = 0;
 };
@@ -129,7 +136,7 @@ struct Context {
   unsigned flags = 0;
   std::mutex mutex;  ///< guards every stream of the context
   Stream legacy;
-  std::vector<Stream*> streams;  ///< created ones and per-thread ones
+  std::vector<Stream*> streams;       ///< created ones and per-thread ones
   std::uint32_t next_stream_id = 14;  ///< 7 is the default stream; 6-13 are the driver's own
 };
 
@@ -156,8 +163,8 @@ struct CallInfo {
 CallInfo& current_call() noexcept;
 
 // State of the process ----------------------------------------------------------------------------------------------
-bool driver_ready() noexcept;     ///< cuInit has finished in this process
-bool driver_usable() noexcept;    ///< the same, and this is not a child forked afterwards
+bool driver_ready() noexcept;   ///< cuInit has finished in this process
+bool driver_usable() noexcept;  ///< the same, and this is not a child forked afterwards
 CUresult initialise(unsigned flags);
 Device* device_at(int ordinal) noexcept;
 int device_count() noexcept;
@@ -165,7 +172,7 @@ const Driver* driver_interface() noexcept;
 Wanted& wanted() noexcept;
 const Tool* tool() noexcept;
 ThreadState& thread_state() noexcept;
-std::int64_t now_ns() noexcept;        ///< CLOCK_REALTIME with the scripted jump
+std::int64_t now_ns() noexcept;  ///< CLOCK_REALTIME with the scripted jump
 std::uint32_t next_correlation() noexcept;
 const char* intern(std::string_view text);
 void sleep_until(std::int64_t t_ns);

@@ -21,10 +21,10 @@ enum class ApiDomain : std::uint8_t { kDriver = 1, kRuntime = 2 };  ///< values 
 /// One device activity. Times are known as soon as it is enqueued: the GPU is a timeline that is worked out, not run.
 struct Activity {
   ActivityKind kind = ActivityKind::kKernel;
-  std::uint8_t launch_type = 0;  ///< CUpti_ActivityLaunchType: 0 regular, 1 cooperative
-  std::uint8_t copy_kind = 0;    ///< CUpti_ActivityMemcpyKind
+  std::uint8_t launch_type = 0;             ///< CUpti_ActivityLaunchType: 0 regular, 1 cooperative
+  std::uint8_t copy_kind = 0;               ///< CUpti_ActivityMemcpyKind
   std::uint8_t src_kind = 0, dst_kind = 0;  ///< CUpti_ActivityMemoryKind
-  bool instrumented = true;      ///< false: a node of a graph that was instantiated before the tool attached
+  bool instrumented = true;                 ///< false: a node of a graph that was instantiated before the tool attached
   std::int64_t begin_ns = 0, end_ns = 0;
   std::uint64_t bytes = 0;
   std::uint32_t device = 0, context = 0, stream = 0, correlation = 0;
@@ -33,8 +33,8 @@ struct Activity {
   const char* name = nullptr;  ///< lives as long as the process
   std::uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
   std::uint32_t shared_bytes = 0;
-  std::uint32_t value = 0;              ///< memset only
-  std::uint64_t truth = kNoTruth;       ///< its line in the truth log
+  std::uint32_t value = 0;         ///< memset only
+  std::uint64_t truth = kNoTruth;  ///< its line in the truth log
   static constexpr std::uint64_t kNoTruth = ~0ull;
 };
 
@@ -106,10 +106,10 @@ struct Wanted {
 
 /// What the calling thread is doing right now: how forbidden calls are noticed, and how nested calls share an id.
 struct ThreadState {
-  std::uint32_t api_callback = 0;       ///< depth inside driver or runtime callbacks of the client
-  std::uint32_t resource_callback = 0;  ///< depth inside resource, synchronize and state callbacks
-  std::uint32_t buffer_callback = 0;    ///< depth inside buffer requested or completed callbacks
-  std::uint32_t injection = 0;          ///< depth inside InitializeInjection
+  std::uint32_t api_callback = 0;         ///< depth inside driver or runtime callbacks of the client
+  std::uint32_t resource_callback = 0;    ///< depth inside resource, synchronize and state callbacks
+  std::uint32_t buffer_callback = 0;      ///< depth inside buffer requested or completed callbacks
+  std::uint32_t injection = 0;            ///< depth inside InitializeInjection
   std::uint32_t runtime_correlation = 0;  ///< id of the runtime call that encloses this one; 0: none
   [[nodiscard]] bool in_callback() const noexcept { return (api_callback | resource_callback | buffer_callback) != 0; }
 };

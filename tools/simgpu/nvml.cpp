@@ -13,7 +13,14 @@ using mfu::sim::DeviceSpec;
 using mfu::sim::settings;
 
 // nvml.h: nvmlReturn_t, nvmlClockType_t, nvmlTemperatureSensors_t.
-enum Return : int { kOk = 0, kUninitialized = 1, kInvalidArgument = 2, kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7 };
+enum Return : int {
+  kOk = 0,
+  kUninitialized = 1,
+  kInvalidArgument = 2,
+  kNotSupported = 3,
+  kNotFound = 6,
+  kInsufficientSize = 7
+};
 constexpr unsigned kClockSm = 1, kClockMemory = 2;
 
 using Handle = const DeviceSpec*;
@@ -52,7 +59,7 @@ struct PciInfo {
 
 }  // namespace
 
-#define CHECK(device)                        \
+#define CHECK(device)                      \
   if (!initialised) return kUninitialized; \
   if (!valid(device)) return kInvalidArgument
 
@@ -69,17 +76,28 @@ SIM_EXPORT int nvmlShutdown() {
 }
 SIM_EXPORT const char* nvmlErrorString(int result) {
   switch (result) {
-    case kOk: return "The operation was successful";
-    case kUninitialized: return "NVML was not first initialized with nvmlInit()";
-    case kInvalidArgument: return "A supplied argument is invalid";
-    case kNotSupported: return "The requested operation is not available on target device";
-    case kNotFound: return "A query to find an object was unsuccessful";
-    case kInsufficientSize: return "An input argument is not large enough";
-    default: return "An internal driver error occurred";
+    case kOk:
+      return "The operation was successful";
+    case kUninitialized:
+      return "NVML was not first initialized with nvmlInit()";
+    case kInvalidArgument:
+      return "A supplied argument is invalid";
+    case kNotSupported:
+      return "The requested operation is not available on target device";
+    case kNotFound:
+      return "A query to find an object was unsuccessful";
+    case kInsufficientSize:
+      return "An input argument is not large enough";
+    default:
+      return "An internal driver error occurred";
   }
 }
-SIM_EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned length) { return copy_text(version, length, "580.0.simulated"); }
-SIM_EXPORT int nvmlSystemGetNVMLVersion(char* version, unsigned length) { return copy_text(version, length, "13.580.0.simulated"); }
+SIM_EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned length) {
+  return copy_text(version, length, "580.0.simulated");
+}
+SIM_EXPORT int nvmlSystemGetNVMLVersion(char* version, unsigned length) {
+  return copy_text(version, length, "13.580.0.simulated");
+}
 SIM_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int* version) {
   *version = static_cast<int>(settings().driver_version);
   return kOk;

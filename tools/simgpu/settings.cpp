@@ -9,7 +9,8 @@ namespace mfu::sim {
 namespace {
 
 [[noreturn]] void bad(const char* name, std::string_view value, const char* expected) {
-  std::fprintf(stderr, "[simgpu] %s=\"%.*s\": expected %s\n", name, static_cast<int>(value.size()), value.data(), expected);
+  std::fprintf(stderr, "[simgpu] %s=\"%.*s\": expected %s\n", name, static_cast<int>(value.size()), value.data(),
+               expected);
   std::abort();
 }
 
@@ -60,7 +61,7 @@ void read_functions(const char* variable, Settings& s, void (*apply)(FunctionFau
 
 /// The i-th of the ';'-separated values of `name`; the last one holds for all devices after it.
 template <typename T>
-void read_per_device(const char* name, std::vector<DeviceSpec>& devices, T DeviceSpec::* member, double scale = 1) {
+void read_per_device(const char* name, std::vector<DeviceSpec>& devices, T DeviceSpec::*member, double scale = 1) {
   std::string text;
   read(name, text);
   const std::vector<std::string> values = split(text, ';');
@@ -106,12 +107,14 @@ Settings* load() {
   read_per_device("SIMGPU_PEAK_TFLOPS", s->devices, &DeviceSpec::flop_per_s, 1e12);
   read_per_device("SIMGPU_PEAK_GBPS", s->devices, &DeviceSpec::bytes_per_s, 1e9);
   for (const DeviceSpec& device : s->devices) {
-    if (device.name.find("Simulated") == std::string::npos) bad("SIMGPU_DEVICE_NAME", device.name, "a name with the word Simulated");
+    if (device.name.find("Simulated") == std::string::npos)
+      bad("SIMGPU_DEVICE_NAME", device.name, "a name with the word Simulated");
   }
 
   read("SIMGPU_DRIVER_VERSION", s->driver_version);
   read("SIMGPU_KERNEL_NS", s->default_kernel_ns);
   read("SIMGPU_LAUNCH_LATENCY_NS", s->launch_latency_ns);
+  read("SIMGPU_GAP_NS", s->gap_ns);
   read("SIMGPU_LAUNCH_COST_NS", s->launch_cost_ns);
   read("SIMGPU_PDL_OVERLAP_NS", s->pdl_overlap_ns);
   read("SIMGPU_QUEUE_DEPTH", s->queue_depth);

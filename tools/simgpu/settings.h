@@ -17,19 +17,20 @@ struct DeviceSpec {
   std::uint32_t bus_bits = 5120;
   std::uint32_t cc_major = 9, cc_minor = 0;
   std::uint64_t memory_bytes = 80ull << 30;
-  double flop_per_s = 989.4e12;   ///< what `flop_per_block` kernels run at when their efficiency is 1
-  double bytes_per_s = 3.35e12;   ///< the same for `bytes_per_block`
+  double flop_per_s = 989.4e12;  ///< what `flop_per_block` kernels run at when their efficiency is 1
+  double bytes_per_s = 3.35e12;  ///< the same for `bytes_per_block`
 };
 
 /// What a named CUPTI function is told to do instead of its work.
 struct FunctionFault {
-  int result = 0;             ///< returned at once when not 0
-  std::int64_t delay_ms = 0;  ///< slept before anything else
-  bool hang = false;          ///< never returns
+  int result = 0;               ///< returned at once when not 0
+  std::int64_t delay_ms = 0;    ///< slept before anything else
+  bool hang = false;            ///< never returns
   std::uint64_t from_call = 1;  ///< first call (counted from 1) that is affected
 };
 
-/// A foreign CUPTI client that acts on its own thread, at times counted from the first subscription or enabled kind [ms].
+/// A foreign CUPTI client that acts on its own thread, at times counted from the first subscription or enabled kind
+/// [ms].
 struct ForeignClient {
   std::string kind;  ///< old_kineto, new_kineto, resiliency, freer, first
   std::int64_t start_ms = 0;
@@ -43,6 +44,7 @@ struct Settings {
   // timeline
   std::int64_t default_kernel_ns = 2000;
   std::int64_t launch_latency_ns = 3000;  ///< from the call to the start on an idle stream
+  std::int64_t gap_ns = 800;              ///< between an activity and the next one behind it on a stream or in a graph
   std::int64_t launch_cost_ns = 0;        ///< CPU time that every launch call burns
   std::int64_t pdl_overlap_ns = 2000;     ///< how early a programmatic dependent launch starts
   std::uint32_t queue_depth = 1024;       ///< launches in flight per stream before the call waits; 0: no limit

@@ -60,21 +60,23 @@ void append_quoted(std::string& out, const char* text) {
 }
 
 constexpr const char* kKindNames[] = {"kernel", "memcpy", "memset", "graph"};
-constexpr const char* kFateNames[] = {"none", "delivered", "foreign", "dropped", "zeroed", "negative", "truncated", "incomplete"};
+constexpr const char* kFateNames[] = {"none",   "delivered", "foreign",   "dropped",
+                                      "zeroed", "negative",  "truncated", "incomplete"};
 
 void append_line(std::string& out, const TruthLine& line, long pid) {
   const Activity& a = line.activity;
   char text[512];
   const bool delivered = line.fate == Fate::kDelivered || line.fate == Fate::kZeroed || line.fate == Fate::kNegative;
-  std::snprintf(text, sizeof text,
-                "{\"type\":\"activity\",\"pid\":%ld,\"kind\":\"%s\",\"begin\":%lld,\"end\":%lld,\"device\":%u,\"context\":%u,"
-                "\"stream\":%u,\"correlation\":%u,\"graph_id\":%u,\"graph_node_id\":%llu,\"bytes\":%llu,"
-                "\"grid\":[%u,%u,%u],\"thread\":%u,\"launch_ns\":%lld,\"delivered\":%s,\"fate\":\"%s\",\"api\":\"%s\",\"name\":",
-                pid, kKindNames[static_cast<int>(a.kind)], static_cast<long long>(a.begin_ns),
-                static_cast<long long>(a.end_ns), a.device, a.context, a.stream, a.correlation, a.graph_id,
-                static_cast<unsigned long long>(a.graph_node_id), static_cast<unsigned long long>(a.bytes), a.grid[0],
-                a.grid[1], a.grid[2], line.thread, static_cast<long long>(line.launch_ns), delivered ? "true" : "false",
-                kFateNames[static_cast<int>(line.fate)], line.api);
+  std::snprintf(
+      text, sizeof text,
+      "{\"type\":\"activity\",\"pid\":%ld,\"kind\":\"%s\",\"begin\":%lld,\"end\":%lld,\"device\":%u,\"context\":%u,"
+      "\"stream\":%u,\"correlation\":%u,\"graph_id\":%u,\"graph_node_id\":%llu,\"bytes\":%llu,"
+      "\"grid\":[%u,%u,%u],\"thread\":%u,\"launch_ns\":%lld,\"delivered\":%s,\"fate\":\"%s\",\"api\":\"%s\",\"name\":",
+      pid, kKindNames[static_cast<int>(a.kind)], static_cast<long long>(a.begin_ns), static_cast<long long>(a.end_ns),
+      a.device, a.context, a.stream, a.correlation, a.graph_id, static_cast<unsigned long long>(a.graph_node_id),
+      static_cast<unsigned long long>(a.bytes), a.grid[0], a.grid[1], a.grid[2], line.thread,
+      static_cast<long long>(line.launch_ns), delivered ? "true" : "false", kFateNames[static_cast<int>(line.fate)],
+      line.api);
   out += text;
   append_quoted(out, a.name);
   out += "}\n";
@@ -82,11 +84,12 @@ void append_line(std::string& out, const TruthLine& line, long pid) {
 
 void append_line(std::string& out, const LaunchLine& line, long pid) {
   char text[256];
-  std::snprintf(text, sizeof text,
-                "{\"type\":\"launch\",\"pid\":%ld,\"correlation\":%u,\"api\":\"%s\",\"thread\":%u,\"t_ns\":%lld,\"result\":%d,"
-                "\"capturing\":%s}\n",
-                pid, line.correlation, line.api, line.thread, static_cast<long long>(line.t_ns), line.result,
-                line.capturing ? "true" : "false");
+  std::snprintf(
+      text, sizeof text,
+      "{\"type\":\"launch\",\"pid\":%ld,\"correlation\":%u,\"api\":\"%s\",\"thread\":%u,\"t_ns\":%lld,\"result\":%d,"
+      "\"capturing\":%s}\n",
+      pid, line.correlation, line.api, line.thread, static_cast<long long>(line.t_ns), line.result,
+      line.capturing ? "true" : "false");
   out += text;
 }
 
@@ -120,11 +123,11 @@ void write_out(bool everything) {
       for (int i = 0; i < kCostCount; ++i) {
         const CallbackCost& cost = driver_interface()->costs[i];
         char line[200];
-        std::snprintf(line, sizeof line,
-                      "{\"type\":\"callbacks\",\"pid\":%ld,\"which\":\"%s\",\"count\":%llu,\"total_ns\":%llu,\"max_ns\":%llu}\n",
-                      static_cast<long>(l.pid), names[i], static_cast<unsigned long long>(cost.count.load()),
-                      static_cast<unsigned long long>(cost.total_ns.load()),
-                      static_cast<unsigned long long>(cost.max_ns.load()));
+        std::snprintf(
+            line, sizeof line,
+            "{\"type\":\"callbacks\",\"pid\":%ld,\"which\":\"%s\",\"count\":%llu,\"total_ns\":%llu,\"max_ns\":%llu}\n",
+            static_cast<long>(l.pid), names[i], static_cast<unsigned long long>(cost.count.load()),
+            static_cast<unsigned long long>(cost.total_ns.load()), static_cast<unsigned long long>(cost.max_ns.load()));
         text += line;
       }
     }
