@@ -171,14 +171,18 @@ def find_cupti():
 
 
 def find_headers():
-    """Include folders that together hold cupti.h and cuda.h; None: not found."""
-    candidates = [pathlib.Path("/usr/local/cuda/include"), ROOT / ".deps/nvidia/cu13/include"]
+    """Include folders that together hold what the probes include; None: something was not found. One folder if one has
+    it all: headers of two CUDA versions do not mix well."""
+    candidates = [pathlib.Path(p) for p in ("/usr/local/cuda/include", "/usr/local/cuda/extras/CUPTI/include")]
+    candidates.append(ROOT / ".deps/nvidia/cu13/include")
     for folder in _package_folders():
         candidates += [*folder.glob("nvidia/cu1[0-9]/include"), folder / "triton/backends/nvidia/include"]
+    needed = ("cupti.h", "cuda.h", "crt/host_defines.h")
     for folder in candidates:
-        if (folder / "cupti.h").exists() and (folder / "cuda.h").exists():
+        if all((folder / header).exists() for header in needed):
             return [folder]
-    return None
+    found = [next((f for f in candidates if (f / header).exists()), None) for header in needed]
+    return None if None in found else list(dict.fromkeys(found))
 
 
 def machine(gpu):
@@ -296,7 +300,7 @@ def kernels(context, suite):
 
 def slowdown(context, suite):
     """An eager decode loop, a graph decode loop and training: alone, with us, torch.profiler, Proton; interleaved."""
-    config = {"model": {"n_layer": 24, "n_head": 16, "n_embd": 1024}}
+    config = {"model": {"n_layer": 24, "n_head": 16, "n_embd": 1024, "vocab_size": 50304, "block_size": 512}}
     watchers = ("alone", "ours", "torch.profiler", "proton")
     found = {watcher: {} for watcher in watchers}
     done = 0
