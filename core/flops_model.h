@@ -28,6 +28,23 @@ struct Work {
   double bytes = 0;          ///< bytes that the model must move [B]
   std::int64_t tokens = 0;   ///< tokens processed (train, prefill) or generated (decode); 0 when unknown
   const char* missing = "";  ///< the shape keys that were needed, for one line to the user; static string
+
+  /// Adds the work of another piece. What is unknown in one is unknown in the sum.
+  void add(const Work& other) noexcept {
+    flop_known = flop_known && other.flop_known;
+    bytes_known = bytes_known && other.bytes_known;
+    flop += other.flop;
+    hfu_flop += other.hfu_flop;
+    bytes += other.bytes;
+    tokens += other.tokens;
+    if (*missing == '\0') missing = other.missing;
+  }
+  /// The sum of nothing.
+  [[nodiscard]] static Work none() noexcept {
+    Work w;
+    w.flop_known = w.bytes_known = true;
+    return w;
+  }
 };
 
 /// Rows of the output matrix that are projected.

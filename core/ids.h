@@ -17,7 +17,7 @@ enum class RuleId : std::uint16_t { kNone = 0xFFFFu };    ///< index into the ru
 enum class DomainId : std::uint32_t { kDefault = 0 };     ///< NVTX domain
 enum class KernelNameId : std::uint32_t { kOther = 0 };   ///< index into KernelNames; kOther once the table is full
 
-/// One open-close execution of a region. 31 bits wide because a CorrelationMap slot keeps one flag beside it.
+/// One open-close execution of a region. 30 bits wide because a CorrelationMap slot keeps two flags beside it.
 enum class InstanceId : std::uint32_t { kNone = 0 };
 
 template <typename E>
