@@ -8,6 +8,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", MFU_VERSION);
   app.require_subcommand(1);
   mfu::add_run(app);
+  mfu::add_flops(app);
+  mfu::add_plan(app);
 #ifdef MFU_HAVE_CUDA
   mfu::add_demo(app);
   mfu::add_doctor(app);
