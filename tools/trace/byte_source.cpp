@@ -24,10 +24,10 @@ struct ByteSource::Impl {
   bool cut = false;
   bool garbage = false;
   bool finished = false;
-  bool inflating = false;       ///< `zip` is initialised
-  bool inflated_any = false;    ///< some byte came out, so the file was gzip indeed
+  bool inflating = false;     ///< `zip` is initialised
+  bool inflated_any = false;  ///< some byte came out, so the file was gzip indeed
   z_stream zip{};
-  std::vector<char> packed;     ///< input of inflate
+  std::vector<char> packed;  ///< input of inflate
 
   Impl() = default;
   Impl(const Impl&) = delete;

@@ -30,9 +30,9 @@ class EventScanner {
   /// Counts the bracket at `at`; true when it ends the array.
   bool bracket(bool open, std::size_t at, Found& found) noexcept;
 
-  std::uint64_t in_string_ = 0;      ///< all ones while a string is open at the end of the last piece
-  std::uint64_t escape_carry_ = 0;   ///< 1: the next byte is escaped
-  std::int64_t depth_ = 0;           ///< brackets open inside the array
+  std::uint64_t in_string_ = 0;     ///< all ones while a string is open at the end of the last piece
+  std::uint64_t escape_carry_ = 0;  ///< 1: the next byte is escaped
+  std::int64_t depth_ = 0;          ///< brackets open inside the array
   std::uint64_t closed_ = 0;
 };
 

@@ -44,8 +44,12 @@ void put_process(Json& out, const ProcessFigures& f) {
   for (const auto& [thread, count] : f.gpu_ops_by_launching_thread) threads[thread] = count;
   Json& streams = out["streams"] = Json::array();
   for (const StreamFigures& s : f.streams) {
-    streams.push_back({{"device", s.device}, {"stream", s.stream}, {"gpu_ops", s.gpu_ops}, {"kernels", s.kernels},
-                       {"sum_ns", s.sum_ns}, {"busy_ns", s.busy_ns}});
+    streams.push_back({{"device", s.device},
+                       {"stream", s.stream},
+                       {"gpu_ops", s.gpu_ops},
+                       {"kernels", s.kernels},
+                       {"sum_ns", s.sum_ns},
+                       {"busy_ns", s.busy_ns}});
   }
   // Appended, not looked up: with thousands of names an ordered object's look-ups would be quadratic.
   auto& ranges = (out["ranges"] = Json::object()).get_ref<Json::object_t&>();
@@ -78,8 +82,7 @@ Json to_us(DurationNs ns) {
   return static_cast<double>(ns) / 1000.0;
 }
 
-Json hta_json(const Trace& trace) {
-  const std::optional<HtaFigures> f = hta_figures(trace);
+Json to_json(const std::optional<HtaFigures>& f) {
   if (!f) return nullptr;
   Json out = Json::object();
   out["selection"] = f->last_step_left_out ? "last profiler step left out" : "all events";
@@ -102,9 +105,11 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+std::string file_name(const TraceFacts& trace) { return std::filesystem::path(trace.path).filename().string(); }
+
 /// What is known of the file beside its processes.
-void put_facts(Json& out, const Trace& trace) {
-  out["trace"] = std::filesystem::path(trace.path).filename().string();
+void put_facts(Json& out, const TraceFacts& trace) {
+  out["trace"] = file_name(trace);
   out["format"] = trace.format == TraceFormat::kKineto ? "kineto" : "nsys-sqlite";
   out["rank"] = or_null(trace.rank);
   out["world_size"] = or_null(trace.world_size);
@@ -123,30 +128,32 @@ void put_facts(Json& out, const Trace& trace) {
 
 }  // namespace
 
-std::string figures_json(const std::vector<const Trace*>& traces, const std::vector<std::vector<ProcessFigures>>& figures) {
+std::string report_json(const std::vector<TraceReport>& reports,
+                        const std::vector<std::pair<std::string, std::string>>& more) {
   Json out = Json::object();
-  const bool several = traces.size() != 1;
+  const bool several = reports.size() != 1;
   if (several) {
     Json& list = out["traces"] = Json::array();
-    for (const Trace* trace : traces) {
+    for (const TraceReport& report : reports) {
       Json entry = Json::object();
-      put_facts(entry, *trace);
-      if (trace->format == TraceFormat::kKineto) entry["hta"] = hta_json(*trace);
+      put_facts(entry, report.facts);
+      if (report.facts.format == TraceFormat::kKineto) entry["hta"] = to_json(report.hta);
       list.push_back(std::move(entry));
     }
   } else {
-    put_facts(out, *traces.front());
+    put_facts(out, reports.front().facts);
   }
   Json& processes = out["processes"] = Json::array();
-  for (std::size_t i = 0; i < traces.size(); ++i) {
-    for (const ProcessFigures& process : figures[i]) {
+  for (const TraceReport& report : reports) {
+    for (const ProcessFigures& process : report.processes) {
       Json entry = Json::object();
-      if (several) entry["trace"] = std::filesystem::path(traces[i]->path).filename().string();
+      if (several) entry["trace"] = file_name(report.facts);
       put_process(entry, process);
       processes.push_back(std::move(entry));
     }
   }
-  if (!several && traces.front()->format == TraceFormat::kKineto) out["hta"] = hta_json(*traces.front());
+  if (!several && reports.front().facts.format == TraceFormat::kKineto) out["hta"] = to_json(reports.front().hta);
+  for (const auto& [key, json] : more) out[key] = Json::parse(json);
   return out.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -42,8 +42,8 @@ struct Row {
   std::uint32_t name;
 };
 
-/// Times as HTA has them. With a fractional time anywhere it holds microseconds as doubles (0.25 us apart at Unix times),
-/// takes the end from their sum, and rounds both inward to whole microseconds. Otherwise nothing is rounded.
+/// Times as HTA has them. With a fractional time anywhere it holds microseconds as doubles (0.25 us apart at Unix
+/// times), takes the end from their sum, and rounds both inward to whole microseconds. Otherwise nothing is rounded.
 struct Rounding {
   bool on;
 
@@ -55,7 +55,7 @@ struct Rounding {
  private:
   /// The double nearest to the decimal; a long double holds any 63-bit integer.
   static double us(TimeNs t) { return static_cast<double>(static_cast<long double>(t) / kNsPerUs); }
-  static TimeNs ns(double us) { return static_cast<TimeNs>(us) * kNsPerUs; }
+  static TimeNs ns(double us) { return static_cast<TimeNs>(std::clamp(us, -9e15, 9e15)) * kNsPerUs; }
 };
 
 /// Merges rows as HTA does: sorted by begin, a row that begins after everything before it has ended opens a group.
@@ -130,7 +130,8 @@ std::vector<Row> select_rows(const Trace& trace, bool& last_step_left_out) {
   for (const TraceActivity& a : trace.activities) {
     if (a.on_stream != 0) take(a.begin_ns, a.end_ns, a.name, a.has_correlation != 0, a.correlation);
   }
-  for (const TraceStreamRow& r : trace.stream_rows) take(r.begin_ns, r.end_ns, r.name, r.has_correlation, r.correlation);
+  for (const TraceStreamRow& r : trace.stream_rows)
+    take(r.begin_ns, r.end_ns, r.name, r.has_correlation, r.correlation);
   return rows;
 }
 
@@ -174,8 +175,8 @@ std::optional<HtaFigures> hta_figures(const Trace& trace) {
   }
   std::sort(f.kernel_type_us.begin(), f.kernel_type_us.end());
   if (f.comm_ns > 0) {
-    f.comp_comm_overlap_percent = std::nearbyint(10000.0 * static_cast<double>(f.comm_comp_overlap_ns) /
-                                                 static_cast<double>(f.comm_ns)) / 100.0;
+    f.comp_comm_overlap_percent =
+        std::nearbyint(10000.0 * static_cast<double>(f.comm_comp_overlap_ns) / static_cast<double>(f.comm_ns)) / 100.0;
   }
   return f;
 }

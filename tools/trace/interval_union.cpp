@@ -24,16 +24,16 @@ IntervalUnion::IntervalUnion(std::vector<Interval> intervals) {
 }
 
 DurationNs IntervalUnion::length_before(TimeNs t) const noexcept {
-  const auto after = std::partition_point(pieces_.begin(), pieces_.end(),
-                                          [t](const Interval& piece) { return piece.begin_ns < t; });
+  const auto after =
+      std::partition_point(pieces_.begin(), pieces_.end(), [t](const Interval& piece) { return piece.begin_ns < t; });
   if (after == pieces_.begin()) return 0;
   const auto last = static_cast<std::size_t>(after - pieces_.begin()) - 1;
   return before_[last] - std::max<DurationNs>(0, pieces_[last].end_ns - t);
 }
 
 bool IntervalUnion::contains(TimeNs t) const noexcept {
-  const auto after = std::partition_point(pieces_.begin(), pieces_.end(),
-                                          [t](const Interval& piece) { return piece.begin_ns <= t; });
+  const auto after =
+      std::partition_point(pieces_.begin(), pieces_.end(), [t](const Interval& piece) { return piece.begin_ns <= t; });
   return after != pieces_.begin() && std::prev(after)->end_ns > t;
 }
 

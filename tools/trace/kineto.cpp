@@ -25,7 +25,13 @@ constexpr std::size_t kHeadroom = 64;                    // room before the firs
 
 enum class Category : std::uint8_t {
   kUnknown,  ///< no `cat` seen (yet)
-  kKernel, kMemcpy, kMemset, kHostCall, kUserAnnotation, kGpuAnnotation, kOldOperator,
+  kKernel,
+  kMemcpy,
+  kMemset,
+  kHostCall,
+  kUserAnnotation,
+  kGpuAnnotation,
+  kOldOperator,
   kSession,  ///< `Trace`: the span of the whole profile
   kOther,
 };
@@ -38,23 +44,31 @@ bool equal_fold(std::string_view text, std::string_view lower) noexcept {
 
 Category category_of(std::string_view cat) noexcept {
   switch (cat.size()) {
-    case 5: return cat == "Trace" ? Category::kSession : Category::kOther;
+    case 5:
+      return cat == "Trace" ? Category::kSession : Category::kOther;
     case 6:
       if (equal_fold(cat, "kernel")) return Category::kKernel;
       if (equal_fold(cat, "memcpy")) return Category::kMemcpy;
       if (equal_fold(cat, "memset")) return Category::kMemset;
       return Category::kOther;
-    case 7: return equal_fold(cat, "runtime") ? Category::kHostCall : Category::kOther;
-    case 8: return equal_fold(cat, "operator") ? Category::kOldOperator : Category::kOther;
+    case 7:
+      return equal_fold(cat, "runtime") ? Category::kHostCall : Category::kOther;
+    case 8:
+      return equal_fold(cat, "operator") ? Category::kOldOperator : Category::kOther;
     case 10:
       if (equal_fold(cat, "gpu_memcpy")) return Category::kMemcpy;
       if (equal_fold(cat, "gpu_memset")) return Category::kMemset;
       return Category::kOther;
-    case 11: return equal_fold(cat, "cuda_driver") ? Category::kHostCall : Category::kOther;
-    case 12: return equal_fold(cat, "cuda_runtime") ? Category::kHostCall : Category::kOther;
-    case 15: return equal_fold(cat, "user_annotation") ? Category::kUserAnnotation : Category::kOther;
-    case 19: return equal_fold(cat, "gpu_user_annotation") ? Category::kGpuAnnotation : Category::kOther;
-    default: return Category::kOther;
+    case 11:
+      return equal_fold(cat, "cuda_driver") ? Category::kHostCall : Category::kOther;
+    case 12:
+      return equal_fold(cat, "cuda_runtime") ? Category::kHostCall : Category::kOther;
+    case 15:
+      return equal_fold(cat, "user_annotation") ? Category::kUserAnnotation : Category::kOther;
+    case 19:
+      return equal_fold(cat, "gpu_user_annotation") ? Category::kGpuAnnotation : Category::kOther;
+    default:
+      return Category::kOther;
   }
 }
 
@@ -441,8 +455,8 @@ class KinetoReader {
     std::size_t scanned = 0;  // bytes from begin_ that the scanner has seen
     for (bool first = true;;) {
       const EventScanner::Found found = scanner.scan({buffer_.data() + begin_ + scanned, available() - scanned});
-      std::size_t length = found.array_end != 0 ? scanned + found.array_end - 1
-                                                : (found.last_end != 0 ? scanned + found.last_end : 0);
+      std::size_t length =
+          found.array_end != 0 ? scanned + found.array_end - 1 : (found.last_end != 0 ? scanned + found.last_end : 0);
       if (length != 0 || found.array_end != 0) {
         // Elements of the array have a comma before them, except the first.
         std::size_t start = 0;
@@ -598,7 +612,8 @@ class KinetoReader {
             if (const auto code = parse_args(value, event); code != simdjson::SUCCESS) return code;
           }
           break;
-        default: break;
+        default:
+          break;
       }
     }
     return simdjson::SUCCESS;
@@ -643,7 +658,8 @@ class KinetoReader {
         case 'b':
           if (is("bytes\"")) event.bytes = trimmed(value.raw_json_token());
           break;
-        default: break;
+        default:
+          break;
       }
     }
     return simdjson::SUCCESS;
@@ -716,8 +732,12 @@ class KinetoReader {
         trace_.launches.push_back(launch);
         break;
       }
-      case Category::kUserAnnotation: take_range(event, begin_ns, end_ns); break;
-      case Category::kGpuAnnotation: ++notes()["gpu_user_annotations"]; break;
+      case Category::kUserAnnotation:
+        take_range(event, begin_ns, end_ns);
+        break;
+      case Category::kGpuAnnotation:
+        ++notes()["gpu_user_annotations"];
+        break;
       default:
         if (event.category == Category::kOldOperator && step) take_range(event, begin_ns, end_ns);
         if (on_stream) {
@@ -742,13 +762,7 @@ class KinetoReader {
     const std::optional<TimeNs> duration = parse_us_as_ns(unquoted(event.dur));
     if (!begin || !duration) return false;
     begin_ns = *begin;
-    end_ns = *begin;
-    if (*duration < 0) {
-      ++notes()["negative_durations"];
-    } else if (__builtin_add_overflow(*begin, *duration, &end_ns)) {
-      return false;
-    }
-    return true;
+    return !__builtin_add_overflow(*begin, *duration, &end_ns) && check_times(begin_ns, end_ns, notes());
   }
 
   /// The id of a name token. Names repeat, so the token as written is looked up first.
@@ -817,8 +831,8 @@ class KinetoReader {
     if (device == last_device_ && stream == last_stream_) return last_stream_index_;
     const std::string device_word = word(device);
     const std::string stream_word = word(stream);
-    const auto [at, fresh] = streams_.try_emplace(device_word + '\n' + stream_word,
-                                                  static_cast<std::uint32_t>(trace_.streams.size()));
+    const auto [at, fresh] =
+        streams_.try_emplace(device_word + '\n' + stream_word, static_cast<std::uint32_t>(trace_.streams.size()));
     if (fresh) {
       const auto [known, new_device] =
           devices_.try_emplace(device_word, static_cast<std::uint32_t>(trace_.devices.size()));
@@ -882,8 +896,8 @@ std::optional<TimeNs> parse_us_as_ns(std::string_view number) noexcept {
   const bool negative = !number.empty() && number[0] == '-';
   if (negative) ++at;
   std::uint64_t digits = 0;
-  int shown = 0;      // digits seen, leading zeros too
-  int exponent = 3;   // of ten, for `digits`: microseconds to ns
+  int shown = 0;     // digits seen, leading zeros too
+  int exponent = 3;  // of ten, for `digits`: microseconds to ns
   bool fraction = false;
   bool round_up = false;
   bool dropped = false;

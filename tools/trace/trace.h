@@ -33,6 +33,15 @@ class StringTable {
   std::unordered_map<std::string_view, std::uint32_t> index_;
 };
 
+/// Times beyond this, either way, are taken for garbage, as are durations beyond kLongestEventNs: so sums and
+/// differences of times stay within 64 bits. Unix times fit until 2116.
+inline constexpr TimeNs kLargestTimeNs = TimeNs{1} << 62;
+inline constexpr DurationNs kLongestEventNs = DurationNs{1} << 53;
+
+/// Checks begin and end of a record and repairs what can be: an end before the begin becomes the begin and is counted
+/// (`negative_durations`). False: not usable.
+[[nodiscard]] bool check_times(TimeNs begin_ns, TimeNs& end_ns, std::map<std::string, std::uint64_t>& notes);
+
 /// Counted oddities of a trace, by a stable name.
 using TraceNotes = std::map<std::string, std::uint64_t>;
 
@@ -69,12 +78,12 @@ enum class RangeKind : std::uint8_t { kPushPop, kStartEnd };
 /// One closed host-side annotation.
 struct TraceRange {
   TimeNs begin_ns = 0;
-  TimeNs end_ns = 0;           ///< >= begin_ns
-  std::uint32_t name = 0;      ///< Trace::strings, as the program wrote it
-  std::uint32_t key = 0;       ///< Trace::strings: the name under which figures are added up (range_key)
-  std::uint32_t domain = 0;    ///< Trace::strings; the empty string is the default domain
-  std::uint32_t thread = 0;    ///< index into Trace::threads
-  std::int64_t payload = 0;    ///< NVTX payload as an integer
+  TimeNs end_ns = 0;         ///< >= begin_ns
+  std::uint32_t name = 0;    ///< Trace::strings, as the program wrote it
+  std::uint32_t key = 0;     ///< Trace::strings: the name under which figures are added up (range_key)
+  std::uint32_t domain = 0;  ///< Trace::strings; the empty string is the default domain
+  std::uint32_t thread = 0;  ///< index into Trace::threads
+  std::int64_t payload = 0;  ///< NVTX payload as an integer
   bool has_payload = false;
   RangeKind kind = RangeKind::kPushPop;
 };
@@ -83,13 +92,13 @@ struct TraceRange {
 struct TraceLaunch {
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
-  std::uint64_t correlation = 0;  ///< unique within a process among the records with `counted`
-  std::uint32_t name = 0;         ///< Trace::strings
-  std::uint32_t thread : 24 = 0;  ///< index into Trace::threads
-  std::uint32_t graph : 1 = 0;    ///< launches a CUDA or HIP graph
-  std::uint32_t memcpy : 1 = 0;   ///< copies
-  std::uint32_t memset : 1 = 0;   ///< sets
-  std::uint32_t counted : 1 = 1;  ///< false: another record with the same id in the same process starts before it
+  std::uint64_t correlation = 0;    ///< unique within a process among the records with `counted`
+  std::uint32_t name = 0;           ///< Trace::strings
+  std::uint32_t thread : 24 = 0;    ///< index into Trace::threads
+  std::uint32_t graph : 1 = 0;      ///< launches a CUDA or HIP graph
+  std::uint32_t memcpy : 1 = 0;     ///< copies
+  std::uint32_t memset : 1 = 0;     ///< sets
+  std::uint32_t counted : 1 = 1;    ///< false: another record with the same id in the same process starts before it
   std::uint32_t on_stream : 1 = 0;  ///< the record itself names a stream (AMD); HTA takes such rows for GPU work
 };
 static_assert(sizeof(TraceLaunch) == 32);
@@ -99,17 +108,17 @@ inline constexpr std::uint32_t kNoLaunch = 0xFFFFFFFFu;
 /// One device record.
 struct TraceActivity {
   TimeNs begin_ns = 0;
-  TimeNs end_ns = 0;              ///< >= begin_ns
-  std::uint64_t bytes = 0;        ///< memcpy and memset only
-  std::uint64_t correlation = 0;  ///< meaningless without has_correlation
-  std::uint32_t name = 0;         ///< Trace::strings: the kernel's demangled name, or what the file calls a copy
+  TimeNs end_ns = 0;                 ///< >= begin_ns
+  std::uint64_t bytes = 0;           ///< memcpy and memset only
+  std::uint64_t correlation = 0;     ///< meaningless without has_correlation
+  std::uint32_t name = 0;            ///< Trace::strings: the kernel's demangled name, or what the file calls a copy
   std::uint32_t launch = kNoLaunch;  ///< index into Trace::launches, filled by link_launches
   std::uint32_t stream = 0;          ///< index into Trace::streams, which knows the device
   std::uint16_t process = 0;         ///< index into Trace::processes
   ActivityKind kind = ActivityKind::kKernel;
-  std::uint8_t nccl : 1 = 0;             ///< an NCCL kernel by its name (is_nccl_kernel)
+  std::uint8_t nccl : 1 = 0;  ///< an NCCL kernel by its name (is_nccl_kernel)
   std::uint8_t has_correlation : 1 = 0;
-  std::uint8_t on_stream : 1 = 0;        ///< the record names a stream of 0 or more (Kineto may leave it out)
+  std::uint8_t on_stream : 1 = 0;  ///< the record names a stream of 0 or more (Kineto may leave it out)
 };
 static_assert(sizeof(TraceActivity) == 48);
 
@@ -125,32 +134,35 @@ struct TraceStreamRow {
 
 enum class TraceFormat : std::uint8_t { kKineto, kNsys };
 
-/// A whole trace. Times are ns on the file's own zero.
-struct Trace {
+/// What is known of a trace as a whole.
+struct TraceFacts {
   std::string path;  ///< as given
   TraceFormat format = TraceFormat::kKineto;
   std::optional<std::int64_t> rank;
   std::optional<std::int64_t> world_size;
-  std::int64_t base_ns = 0;           ///< add to every time for UTC; 0: unknown or already absolute
-  std::vector<std::string> gpu_names;  ///< distinct names of the GPUs that the file lists, sorted
-  std::uint64_t events = 0;            ///< Kineto: elements of traceEvents
+  std::int64_t base_ns = 0;                 ///< add to every time for UTC; 0: unknown or already absolute
+  std::vector<std::string> gpu_names;       ///< distinct names of the GPUs that the file lists, sorted
+  std::uint64_t events = 0;                 ///< Kineto: elements of traceEvents
   std::vector<std::string> top_level_keys;  ///< Kineto, sorted, without traceEvents
-  std::vector<std::pair<std::string, std::string>> export_info;  ///< nsys: the EXPORT_ rows of its metadata
+  std::vector<std::pair<std::string, std::string>> export_info;  ///< nsys: the version rows of its metadata
   std::vector<std::string> nvtx_domains;                         ///< nsys: names of registered domains, sorted
   std::vector<std::string> tables;  ///< nsys: the CUPTI, graph and NVTX tables with rows or without, sorted
   TraceNotes notes;                 ///< oddities that belong to no single process
+};
 
+/// A whole trace. Times are ns on the file's own zero.
+struct Trace : TraceFacts {
   StringTable strings;
   std::vector<TraceProcess> processes;
   std::vector<TraceThread> threads;
   std::vector<TraceDevice> devices;
   std::vector<TraceStream> streams;
-  std::vector<TraceRange> ranges;          ///< in file order
-  std::vector<TraceLaunch> launches;       ///< in file order
-  std::vector<TraceActivity> activities;   ///< in file order; nsys: kernels, copies, sets, graphs
-  std::vector<TraceStreamRow> stream_rows;  ///< Kineto only
+  std::vector<TraceRange> ranges;                            ///< in file order
+  std::vector<TraceLaunch> launches;                         ///< in file order
+  std::vector<TraceActivity> activities;                     ///< in file order; nsys: kernels, copies, sets, graphs
+  std::vector<TraceStreamRow> stream_rows;                   ///< Kineto only
   std::vector<std::pair<TimeNs, std::uint32_t>> host_steps;  ///< Kineto: begin and name of every ProfilerStep event
-  bool fractional_us = false;  ///< Kineto: some ts is not a whole number of microseconds
+  bool fractional_us = false;                                ///< Kineto: some ts is not a whole number of microseconds
 };
 
 /// Called now and then while a file is read: bytes done, bytes in all (of the file as stored).
@@ -161,8 +173,8 @@ using ReadProgress = std::function<void(std::uint64_t done, std::uint64_t total)
 /// (`duplicate_correlation_on_host`). O(n).
 void link_launches(Trace& trace);
 
-/// The activity as the live library would have decoded it. `correlation` is the index of its launch + 1 (0: none), which
-/// is unique across processes; `name` is the id in Trace::strings.
+/// The activity as the live library would have decoded it. `correlation` is the index of its launch + 1 (0: none),
+/// which is unique across processes; `name` is the id in Trace::strings.
 [[nodiscard]] KernelRecord to_kernel_record(const Trace& trace, const TraceActivity& activity);
 
 /// True for a name that starts with `nccl` or contains `ncclKernel` or `ncclDevKernel`.

@@ -185,8 +185,8 @@ class SpanTree {
   std::vector<Interval> nodes_;
 };
 
-/// Answers every query over `ops` (indices of launched activities, sorted by launch): the operations of a window are one
-/// run of them, so counts and sums are differences of running totals and unions come from RunUnions.
+/// Answers every query over `ops` (indices of launched activities, sorted by launch): the operations of a window are
+/// one run of them, so counts and sums are differences of running totals and unions come from RunUnions.
 void answer(const ProcessSets& process, const std::vector<std::uint32_t>& ops, const std::vector<SetQuery>& queries) {
   struct Run {
     std::size_t first, last;
@@ -198,8 +198,8 @@ void answer(const ProcessSets& process, const std::vector<std::uint32_t>& ops, c
     const auto first = std::lower_bound(ops.begin(), ops.end(), query.window.begin_ns, before);
     const auto last = std::lower_bound(first, ops.end(), query.window.end_ns, before);
     if (first != last) {
-      runs.push_back({static_cast<std::size_t>(first - ops.begin()), static_cast<std::size_t>(last - ops.begin()),
-                      query.result});
+      runs.push_back(
+          {static_cast<std::size_t>(first - ops.begin()), static_cast<std::size_t>(last - ops.begin()), query.result});
     }
   }
   if (runs.empty()) return;
@@ -234,9 +234,9 @@ void answer(const ProcessSets& process, const std::vector<std::uint32_t>& ops, c
       if (any_nccl && !op.nccl) compute.paint(op.device, op.interval(), painted);
       if (op.nccl) {
         nccl.paint(op.device, op.interval(), painted);
-        nccl_alone.paint(op.device,
-                         {process.without_compute(op.device, op.begin_ns), process.without_compute(op.device, op.end_ns)},
-                         painted);
+        nccl_alone.paint(
+            op.device, {process.without_compute(op.device, op.begin_ns), process.without_compute(op.device, op.end_ns)},
+            painted);
       }
     }
     SetFigures& f = *run.result;
@@ -327,8 +327,10 @@ class ProcessWork {
       f.sum_ns += op.length_ns();
       intervals[slot->second].push_back(op.interval());
     }
-    for (std::size_t i = 0; i < streams.size(); ++i) streams[i].busy_ns = IntervalUnion(std::move(intervals[i])).length_ns();
-    std::stable_sort(streams.begin(), streams.end(), [](const auto& a, const auto& b) { return a.gpu_ops > b.gpu_ops; });
+    for (std::size_t i = 0; i < streams.size(); ++i)
+      streams[i].busy_ns = IntervalUnion(std::move(intervals[i])).length_ns();
+    std::stable_sort(streams.begin(), streams.end(),
+                     [](const auto& a, const auto& b) { return a.gpu_ops > b.gpu_ops; });
   }
 
   void fill_ranges() {
@@ -423,13 +425,15 @@ class ProcessWork {
 
 std::vector<ProcessFigures> process_figures(const Trace& trace) {
   std::vector<ProcessPart> parts(trace.processes.size());
-  for (std::uint32_t i = 0; i < trace.activities.size(); ++i) parts[trace.activities[i].process].activities.push_back(i);
+  for (std::uint32_t i = 0; i < trace.activities.size(); ++i)
+    parts[trace.activities[i].process].activities.push_back(i);
   std::vector<std::uint32_t> ranges(trace.ranges.size());
   std::iota(ranges.begin(), ranges.end(), 0);
   std::stable_sort(ranges.begin(), ranges.end(), [&](std::uint32_t a, std::uint32_t b) {
     return trace.ranges[a].begin_ns < trace.ranges[b].begin_ns;
   });
-  for (const std::uint32_t range : ranges) parts[trace.threads[trace.ranges[range].thread].process].ranges.push_back(range);
+  for (const std::uint32_t range : ranges)
+    parts[trace.threads[trace.ranges[range].thread].process].ranges.push_back(range);
   std::vector<LaunchFigures> host(trace.processes.size());
   for (const TraceLaunch& launch : trace.launches) {
     if (launch.counted == 0) continue;
@@ -446,5 +450,7 @@ std::vector<ProcessFigures> process_figures(const Trace& trace) {
   }
   return figures;
 }
+
+TraceReport make_report(const Trace& trace) { return {trace, process_figures(trace), hta_figures(trace)}; }
 
 }  // namespace mfu

@@ -20,26 +20,45 @@ namespace mfu {
 
 /// The figures of one set of GPU operations, in the order in which they are printed.
 enum class Figure : std::uint8_t {
-  kKernels, kKernelSum, kKernelBusy,
-  kGpuOps, kGpuBusy,
-  kComputeKernels, kComputeSum, kComputeBusy,
-  kNcclKernels, kNcclSum, kNcclBusy,
+  kKernels,
+  kKernelSum,
+  kKernelBusy,
+  kGpuOps,
+  kGpuBusy,
+  kComputeKernels,
+  kComputeSum,
+  kComputeBusy,
+  kNcclKernels,
+  kNcclSum,
+  kNcclBusy,
   kNcclExposed,        ///< the set's NCCL union that no compute kernel of the set covers
   kNcclExposedDevice,  ///< the same against every compute kernel of the process on that device
-  kMemcpyOps, kMemcpySum,
-  kMemsetOps, kMemsetSum,
+  kMemcpyOps,
+  kMemcpySum,
+  kMemsetOps,
+  kMemsetSum,
   kSpan,  ///< last end minus first begin
   kIdle,  ///< span minus busy
 };
-inline constexpr std::array<std::string_view, 19> kFigureNames{
-    "kernels", "kernel_sum_ns", "kernel_busy_ns",
-    "gpu_ops", "gpu_busy_ns",
-    "compute_kernels", "compute_sum_ns", "compute_busy_ns",
-    "nccl_kernels", "nccl_sum_ns", "nccl_busy_ns",
-    "nccl_exposed_ns", "nccl_exposed_device_ns",
-    "memcpy_ops", "memcpy_sum_ns",
-    "memset_ops", "memset_sum_ns",
-    "span_ns", "idle_ns"};
+inline constexpr std::array<std::string_view, 19> kFigureNames{"kernels",
+                                                               "kernel_sum_ns",
+                                                               "kernel_busy_ns",
+                                                               "gpu_ops",
+                                                               "gpu_busy_ns",
+                                                               "compute_kernels",
+                                                               "compute_sum_ns",
+                                                               "compute_busy_ns",
+                                                               "nccl_kernels",
+                                                               "nccl_sum_ns",
+                                                               "nccl_busy_ns",
+                                                               "nccl_exposed_ns",
+                                                               "nccl_exposed_device_ns",
+                                                               "memcpy_ops",
+                                                               "memcpy_sum_ns",
+                                                               "memset_ops",
+                                                               "memset_sum_ns",
+                                                               "span_ns",
+                                                               "idle_ns"};
 
 /// One number per Figure [count or ns].
 struct SetFigures {
@@ -115,7 +134,7 @@ struct HtaFigures {
   DurationNs kernel_ns = 0;
   DurationNs comm_ns = 0;
   DurationNs comm_comp_overlap_ns = 0;
-  std::optional<double> comp_comm_overlap_percent;  ///< two decimals; none without communication
+  std::optional<double> comp_comm_overlap_percent;                   ///< two decimals; none without communication
   std::vector<std::pair<std::string, std::int64_t>> kernel_type_us;  ///< combination of classes > us, by name
 };
 
@@ -125,10 +144,19 @@ struct HtaFigures {
 /// None: not a Kineto trace, or no GPU row in it.
 [[nodiscard]] std::optional<HtaFigures> hta_figures(const Trace& trace);
 
+/// All that is kept of a trace once its figures are worked out.
+struct TraceReport {
+  TraceFacts facts;
+  std::vector<ProcessFigures> processes;
+  std::optional<HtaFigures> hta;
+};
+[[nodiscard]] TraceReport make_report(const Trace& trace);
+
 /// `processes[]` and what is known of each file as one JSON object (text). One trace: its facts at the top, as
 /// `trace, format, rank, ..., processes, hta`. Several: `traces` with the facts of each, `processes` of all together,
 /// each with its `trace`.
-[[nodiscard]] std::string figures_json(const std::vector<const Trace*>& traces,
-                                       const std::vector<std::vector<ProcessFigures>>& figures);
+/// \param more further members of the object: key and value as JSON text
+[[nodiscard]] std::string report_json(const std::vector<TraceReport>& reports,
+                                      const std::vector<std::pair<std::string, std::string>>& more = {});
 
 }  // namespace mfu
