@@ -48,6 +48,13 @@ DurationNs RunUnions::painted_since(std::size_t first) const noexcept {
   return total_ - before;
 }
 
+void RunUnions::forget_before(std::size_t first) noexcept {
+  // What dropped painters have in the tree stays there: it is in the total and before `first` alike.
+  for (Line& line : lines_) {
+    while (!line.empty() && line.begin()->second.painter < first) line.erase(line.begin());
+  }
+}
+
 void RunUnions::paint(std::size_t line_index, Interval interval, std::size_t painter) {
   if (interval.end_ns <= interval.begin_ns) return;
   Line& line = lines_[line_index];

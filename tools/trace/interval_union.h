@@ -43,6 +43,8 @@ class RunUnions {
   void paint(std::size_t line, Interval interval, std::size_t painter);
   /// Length painted by `first` or later painters [ns].
   [[nodiscard]] DurationNs painted_since(std::size_t first) const noexcept;
+  /// Says that painted_since will not be asked for less than `first` any more, so that what lies before is dropped.
+  void forget_before(std::size_t first) noexcept;
 
  private:
   struct Piece {

@@ -9,8 +9,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <future>
+#include <limits>
 #include <map>
 #include <set>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -47,7 +50,8 @@ class Database {
       }
     }
     uri += "?mode=ro&immutable=1";
-    if (sqlite3_open_v2(uri.c_str(), &handle_, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, nullptr) != SQLITE_OK) {
+    if (sqlite3_open_v2(uri.c_str(), &handle_, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr) !=
+        SQLITE_OK) {
       return error("cannot be opened");
     }
     return prepare_connection();
@@ -55,7 +59,8 @@ class Database {
 
   /// Opens a copy of `bytes`.
   Result<void> open_bytes(std::span<const char> bytes) {
-    if (sqlite3_open_v2(":memory:", &handle_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_MEMORY, nullptr) != SQLITE_OK) {
+    if (sqlite3_open_v2(":memory:", &handle_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_MEMORY | SQLITE_OPEN_NOMUTEX,
+                        nullptr) != SQLITE_OK) {
       return error("cannot be opened");
     }
     auto* copy = static_cast<unsigned char*>(sqlite3_malloc64(bytes.size()));
@@ -135,24 +140,133 @@ class Rows {
   std::uint64_t row_ = 0;
 };
 
+/// The tables of a database with their columns.
+using Schema = std::map<std::string, std::set<std::string>>;
+
+/// Selects `columns` of `table` in this order. A column that the table lacks reads as NULL, unless it is among the
+/// first `required`: those are an Error.
+Result<void> select(Rows& rows, const Database& database, const Schema& schema, const std::string& table,
+                    const std::vector<std::string>& columns, std::size_t required) {
+  const std::set<std::string>& present = schema.at(table);
+  std::string sql = "SELECT ";
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (i > 0) sql += ", ";
+    if (present.contains(columns[i])) {
+      sql += "\"" + columns[i] + "\"";
+    } else if (i < required) {
+      return Error{fmt::format("{}: table {} has no column {}: expected an Nsight Systems SQLite export",
+                               database.name(), table, columns[i])};
+    } else {
+      sql += "NULL";
+    }
+  }
+  return rows.prepare(database, table, sql + " FROM \"" + table + "\"");
+}
+
+/// Calls `take(rows)` for every row of `table`; a table that is not there has none.
+template <typename Take>
+Result<void> for_each_row(const Database& database, const Schema& schema, const std::string& table,
+                          const std::vector<std::string>& columns, std::size_t required, Take take) {
+  if (!schema.contains(table)) return {};
+  Rows rows;
+  if (auto ok = select(rows, database, schema, table, columns, required); !ok) return ok;
+  for (;;) {
+    const Result<bool> more = rows.next();
+    if (!more) return more.error();
+    if (!more.value()) return {};
+    take(rows);
+  }
+}
+
+/// The host calls as read, with threads and names numbered on their own, so that another thread can read them
+/// meanwhile.
+struct HostCalls {
+  std::vector<TraceLaunch> launches;  ///< `thread` and `name` index the two below
+  std::vector<std::int64_t> global_tids;
+  std::vector<std::int64_t> name_ids;  ///< StringIds ids; kNoName: none
+  std::vector<TraceNotes> notes;       ///< by thread
+  static constexpr std::int64_t kNoName = std::numeric_limits<std::int64_t>::min();
+};
+
+Result<HostCalls> read_host_calls(const Database& database, const Schema& schema) {
+  HostCalls calls;
+  std::unordered_map<std::int64_t, std::uint32_t> threads;
+  std::unordered_map<std::int64_t, std::uint32_t> names;
+  std::int64_t last_tid = 0;
+  std::uint32_t last_thread = 0;
+  const auto thread_of = [&](std::int64_t tid) {
+    if (tid == last_tid && !calls.global_tids.empty()) return last_thread;
+    const auto [at, fresh] = threads.try_emplace(tid, static_cast<std::uint32_t>(calls.global_tids.size()));
+    if (fresh) {
+      calls.global_tids.push_back(tid);
+      calls.notes.emplace_back();
+    }
+    last_tid = tid;
+    return last_thread = at->second;
+  };
+  auto done = for_each_row(database, schema, "CUPTI_ACTIVITY_KIND_RUNTIME",
+                           {"start", "end", "globalTid", "correlationId", "nameId"}, 3, [&](const Rows& row) {
+                             const std::uint32_t thread = thread_of(row.integer(2));
+                             if (row.is_null(3)) return;  // not a call that could own work
+                             const TimeNs begin_ns = row.integer(0);
+                             TimeNs end_ns = row.is_null(1) ? begin_ns : row.integer(1);
+                             if (!row.is_integer(0) || !check_times(begin_ns, end_ns, calls.notes[thread])) {
+                               ++calls.notes[thread]["rows_with_unusable_time"];
+                               return;
+                             }
+                             const std::int64_t name_id = row.is_null(4) ? HostCalls::kNoName : row.integer(4);
+                             const auto [name, fresh] =
+                                 names.try_emplace(name_id, static_cast<std::uint32_t>(calls.name_ids.size()));
+                             if (fresh) calls.name_ids.push_back(name_id);
+                             TraceLaunch launch;
+                             launch.begin_ns = begin_ns;
+                             launch.end_ns = end_ns;
+                             launch.correlation = static_cast<std::uint64_t>(row.integer(3));
+                             launch.name = name->second;
+                             launch.thread = thread & 0xFFFFFFu;
+                             calls.launches.push_back(launch);
+                           });
+  if (!done) return done.error();
+  return calls;
+}
+
 class NsysReader {
  public:
-  NsysReader(const Database& database, const ReadProgress& progress) : database_(database), progress_(progress) {
+  /// \param second another connection to the same file, on which a thread reads the host calls; none: no thread
+  NsysReader(const Database& database, const Database* second, const ReadProgress& progress)
+      : database_(database), second_(second), progress_(progress) {
     trace_.path = database.name();
     trace_.format = TraceFormat::kNsys;
   }
 
   Result<Trace> read() {
     using Step = Result<void> (NsysReader::*)();
-    constexpr Step kSteps[] = {&NsysReader::read_schema,  &NsysReader::read_metadata, &NsysReader::read_strings,
-                               &NsysReader::read_runtime, &NsysReader::read_kernels,  &NsysReader::read_copies,
-                               &NsysReader::read_sets,    &NsysReader::read_graphs,   &NsysReader::read_domains,
-                               &NsysReader::read_ranges,  &NsysReader::read_gpus};
+    constexpr Step kSteps[] = {&NsysReader::read_metadata, &NsysReader::read_strings, &NsysReader::read_kernels,
+                               &NsysReader::read_copies,   &NsysReader::read_sets,    &NsysReader::read_graphs,
+                               &NsysReader::read_domains,  &NsysReader::read_ranges,  &NsysReader::read_gpus};
+    if (Result<void> result = read_schema(); !result) return result.error();
+    // The two largest tables, host calls and kernels, are read side by side.
+    std::future<Result<HostCalls>> calls;
+    if (second_ != nullptr) {
+      try {
+        calls = std::async(std::launch::async, [this] { return read_host_calls(*second_, columns_); });
+      } catch (const std::system_error&) {
+        // No thread to be had: read them below.
+      }
+    }
     std::uint64_t done = 0;
+    std::optional<Error> failed;
     for (const Step step : kSteps) {
-      if (Result<void> result = (this->*step)(); !result) return result.error();
+      if (Result<void> result = (this->*step)(); !result) {
+        failed = result.error();
+        break;
+      }
       if (progress_) progress_(++done, std::size(kSteps));
     }
+    Result<HostCalls> read = calls.valid() ? calls.get() : read_host_calls(database_, columns_);
+    if (failed) return *failed;
+    if (!read) return read.error();
+    take_host_calls(std::move(read).value());
     order_processes();
     link_launches(trace_);
     return std::move(trace_);
@@ -201,49 +315,16 @@ class NsysReader {
     return {};
   }
 
-  [[nodiscard]] bool has(const std::string& table) const { return columns_.contains(table); }
-  [[nodiscard]] bool has(const std::string& table, const std::string& column) const {
-    const auto found = columns_.find(table);
-    return found != columns_.end() && found->second.contains(column);
-  }
   static std::string literal(const std::string& text) {
     std::string out = "'";
     for (const char c : text) out += c == '\'' ? "''" : std::string(1, c);
     return out + "'";
   }
 
-  /// Selects `columns` of `table` in this order. A column that the table lacks reads as NULL, unless it is among the
-  /// first `required`: those are an Error.
-  Result<void> select(Rows& rows, const std::string& table, const std::vector<std::string>& columns,
-                      std::size_t required) const {
-    std::string sql = "SELECT ";
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      if (i > 0) sql += ", ";
-      if (has(table, columns[i])) {
-        sql += "\"" + columns[i] + "\"";
-      } else if (i < required) {
-        return Error{fmt::format("{}: table {} has no column {}: expected an Nsight Systems SQLite export",
-                                 database_.name(), table, columns[i])};
-      } else {
-        sql += "NULL";
-      }
-    }
-    return rows.prepare(database_, table, sql + " FROM \"" + table + "\"");
-  }
-
-  /// Calls `take(rows)` for every row of `table`; a table that is not there has none.
   template <typename Take>
   Result<void> for_each(const std::string& table, const std::vector<std::string>& columns, std::size_t required,
                         Take take) {
-    if (!has(table)) return {};
-    Rows rows;
-    if (auto ok = select(rows, table, columns, required); !ok) return ok;
-    for (;;) {
-      const Result<bool> more = rows.next();
-      if (!more) return more.error();
-      if (!more.value()) return {};
-      take(rows);
-    }
+    return for_each_row(database_, columns_, table, columns, required, std::move(take));
   }
 
   // --- identities ---------------------------------------------------------------------------------------------------
@@ -318,31 +399,27 @@ class NsysReader {
     });
   }
 
-  Result<void> read_runtime() {
-    return for_each("CUPTI_ACTIVITY_KIND_RUNTIME", {"start", "end", "globalTid", "correlationId", "nameId"}, 3,
-                    [&](const Rows& row) {
-                      const std::uint32_t thread = thread_of(row.integer(2));
-                      TraceNotes& notes = trace_.processes[trace_.threads[thread].process].notes;
-                      if (row.is_null(3)) return;  // not a call that could own work
-                      TimeNs end_ns = row.is_null(1) ? row.integer(0) : row.integer(1);
-                      if (!row.is_integer(0) || !check_times(row.integer(0), end_ns, notes)) {
-                        ++notes["rows_with_unusable_time"];
-                        return;
-                      }
-                      const std::uint32_t name = row.is_null(4) ? 0 : string_of(row.integer(4));
-                      if (name >= launch_flags_.size()) launch_flags_.resize(name + 1);
-                      if (!launch_flags_[name].first) {
-                        classify_launch(launch_flags_[name].second, trace_.strings.at(name));
-                        launch_flags_[name].first = true;
-                      }
-                      TraceLaunch launch = launch_flags_[name].second;
-                      launch.begin_ns = row.integer(0);
-                      launch.end_ns = end_ns;
-                      launch.correlation = static_cast<std::uint64_t>(row.integer(3));
-                      launch.name = name;
-                      launch.thread = thread & 0xFFFFFFu;
-                      trace_.launches.push_back(launch);
-                    });
+  void take_host_calls(HostCalls calls) {
+    std::vector<std::uint32_t> threads;
+    for (std::size_t i = 0; i < calls.global_tids.size(); ++i) {
+      threads.push_back(thread_of(calls.global_tids[i]));
+      TraceNotes& notes = trace_.processes[trace_.threads[threads[i]].process].notes;
+      for (const auto& [name, count] : calls.notes[i]) notes[name] += count;
+    }
+    std::vector<TraceLaunch> named(calls.name_ids.size());  // name and flags, once per name
+    for (std::size_t i = 0; i < named.size(); ++i) {
+      named[i].name = calls.name_ids[i] == HostCalls::kNoName ? 0 : string_of(calls.name_ids[i]);
+      classify_launch(named[i], trace_.strings.at(named[i].name));
+    }
+    for (TraceLaunch& launch : calls.launches) {
+      const TraceLaunch& facts = named[launch.name];
+      launch.name = facts.name;
+      launch.graph = facts.graph;
+      launch.memcpy = facts.memcpy;
+      launch.memset = facts.memset;
+      launch.thread = threads[launch.thread] & 0xFFFFFFu;
+    }
+    trace_.launches = std::move(calls.launches);
   }
 
   /// What all device records share: columns start, end, deviceId, streamId, correlationId, globalPid in this order.
@@ -566,16 +643,16 @@ class NsysReader {
   static constexpr std::uint8_t kUnknown = 2;
 
   const Database& database_;
+  const Database* second_;
   const ReadProgress& progress_;
   Trace trace_;
-  std::map<std::string, std::set<std::string>> columns_;  ///< by table
+  Schema columns_;  ///< by table
   std::map<std::int64_t, std::uint32_t> processes_;
   std::unordered_map<std::int64_t, std::uint32_t> threads_;
   std::map<StreamKey, std::uint32_t> streams_;
   std::map<std::pair<std::uint32_t, std::int64_t>, std::uint32_t> devices_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t> domains_;  ///< (pid, domainId) > name
   std::unordered_map<std::int64_t, std::uint32_t> strings_;                 ///< StringIds.id > Trace::strings
-  std::vector<std::pair<bool, TraceLaunch>> launch_flags_;                  ///< by name: known, flags
   std::vector<std::uint8_t> nccl_;                                          ///< by name
   std::vector<std::uint32_t> keys_;                                         ///< by name: its range key
   // The last of each, because consecutive rows mostly share them.
@@ -587,11 +664,7 @@ class NsysReader {
 /// A file in TMPDIR that is removed at the latest with this object.
 class TemporaryFile {
  public:
-  TemporaryFile() {
-    const char* folder = std::getenv("TMPDIR");
-    path_ = std::string(folder != nullptr && *folder != '\0' ? folder : "/tmp") + "/mfu-trace-XXXXXX";
-    fd_ = ::mkostemp(path_.data(), O_CLOEXEC);
-  }
+  TemporaryFile() = default;
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
   ~TemporaryFile() {
@@ -605,13 +678,16 @@ class TemporaryFile {
   }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  /// Unpacks the whole of `source` into the file.
-  Result<void> fill(ByteSource& source, const ReadProgress& progress) {
+  /// Makes the file and unpacks the whole of `source` into it.
+  Result<void> create(ByteSource& source, const ReadProgress& progress) {
     std::vector<char> piece(1 << 20);
     const auto failed = [&] {
       return Error{
           fmt::format("{}: cannot be unpacked into {}: {} (set TMPDIR)", source.name(), path_, std::strerror(errno))};
     };
+    const char* folder = std::getenv("TMPDIR");
+    path_ = std::string(folder != nullptr && *folder != '\0' ? folder : "/tmp") + "/mfu-trace-XXXXXX";
+    fd_ = ::mkostemp(path_.data(), O_CLOEXEC);
     if (fd_ < 0) return failed();
     for (;;) {
       const Result<std::size_t> got = source.read(piece);
@@ -639,23 +715,24 @@ class TemporaryFile {
 
 Result<Trace> read_nsys(ByteSource source, const ReadProgress& progress) {
   Database database(source.name());
+  Database second(source.name());
+  TemporaryFile unpacked;
+  std::string path = source.name();
   if (source.gzip()) {
-    TemporaryFile file;
-    if (auto ok = file.fill(source, progress); !ok) return ok.error();
-    // SQLite follows links, so the descriptor's path under /proc would not do: the name goes once it has opened it.
-    if (auto ok = database.open_file(file.path()); !ok) return ok.error();
-    file.remove_name();
-    return NsysReader(database, progress).read();
+    if (auto ok = unpacked.create(source, progress); !ok) return ok.error();
+    path = unpacked.path();
   }
-  if (auto ok = database.open_file(source.name()); !ok) return ok.error();
-  return NsysReader(database, progress).read();
+  if (auto ok = database.open_file(path); !ok) return ok.error();
+  if (auto ok = second.open_file(path); !ok) return ok.error();
+  unpacked.remove_name();  // both have it open; SQLite follows links, so a path under /proc would not have done
+  return NsysReader(database, &second, progress).read();
 }
 
 Result<Trace> read_nsys_bytes(std::span<const char> bytes, std::string name) {
   Database database(std::move(name));
   if (auto ok = database.open_bytes(bytes); !ok) return ok.error();
   const ReadProgress no_progress;
-  return NsysReader(database, no_progress).read();
+  return NsysReader(database, nullptr, no_progress).read();
 }
 
 }  // namespace mfu

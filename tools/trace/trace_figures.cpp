@@ -1,6 +1,7 @@
 #include "tools/trace/trace_figures.h"
 
 #include <algorithm>
+#include <deque>
 #include <numeric>
 #include <unordered_map>
 
@@ -119,11 +120,15 @@ class ProcessSets {
     }
     set_counts(f, {}, tally);
     for (std::uint32_t device = 0; device < devices_; ++device) {
-      const DurationNs kernels = union_of(device, [](const Op& each) { return each.kernel(); }).length_ns();
       const DurationNs compute = compute_[device].length_ns();
       f[Figure::kGpuBusy] += all_[device].length_ns();
-      f[Figure::kKernelBusy] += kernels;
       f[Figure::kComputeBusy] += compute;
+      if (f[Figure::kNcclKernels] == 0) {
+        f[Figure::kKernelBusy] += compute;
+        continue;
+      }
+      const DurationNs kernels = union_of(device, [](const Op& each) { return each.kernel(); }).length_ns();
+      f[Figure::kKernelBusy] += kernels;
       f[Figure::kNcclExposed] += kernels - compute;
       f[Figure::kNcclBusy] += union_of(device, [](const Op& each) { return each.nccl; }).length_ns();
     }
@@ -160,29 +165,29 @@ struct SetQuery {
   SetFigures* result;
 };
 
-/// Earliest begin and latest end of any run of operations, in O(log n).
-class SpanTree {
+/// Earliest begin and latest end from any operation up to the newest one: the operations that still are an extreme seen
+/// from the newest one, in two stacks. O(1) a push, O(log n) a look-up.
+class Span {
  public:
-  SpanTree(const ProcessSets& process, const std::vector<std::uint32_t>& ops) : size_(ops.size()), nodes_(2 * size_) {
-    for (std::size_t i = 0; i < size_; ++i) nodes_[size_ + i] = process.op(ops[i]).interval();
-    for (std::size_t i = size_; i-- > 1;) nodes_[i] = hull(nodes_[2 * i], nodes_[2 * i + 1]);
+  void push(std::size_t index, const Interval& interval) {
+    while (!begins_.empty() && begins_.back().second >= interval.begin_ns) begins_.pop_back();
+    begins_.emplace_back(index, interval.begin_ns);
+    while (!ends_.empty() && ends_.back().second <= interval.end_ns) ends_.pop_back();
+    ends_.emplace_back(index, interval.end_ns);
   }
-  /// Of [first, last), which is not empty.
-  [[nodiscard]] DurationNs span_ns(std::size_t first, std::size_t last) const noexcept {
-    Interval all = nodes_[size_ + first];
-    for (first += size_, last += size_; first < last; first /= 2, last /= 2) {
-      if ((first & 1) != 0) all = hull(all, nodes_[first++]);
-      if ((last & 1) != 0) all = hull(all, nodes_[--last]);
-    }
-    return all.end_ns - all.begin_ns;
+  /// Of all pushed since `first`, which has been pushed.
+  [[nodiscard]] DurationNs since(std::size_t first) const noexcept { return at(ends_, first) - at(begins_, first); }
+  void forget_before(std::size_t first) noexcept {
+    while (!begins_.empty() && begins_.front().first < first) begins_.pop_front();
+    while (!ends_.empty() && ends_.front().first < first) ends_.pop_front();
   }
 
  private:
-  static Interval hull(const Interval& a, const Interval& b) noexcept {
-    return {std::min(a.begin_ns, b.begin_ns), std::max(a.end_ns, b.end_ns)};
+  using Stack = std::deque<std::pair<std::size_t, TimeNs>>;
+  static TimeNs at(const Stack& stack, std::size_t first) noexcept {
+    return std::partition_point(stack.begin(), stack.end(), [first](const auto& e) { return e.first < first; })->second;
   }
-  std::size_t size_;
-  std::vector<Interval> nodes_;
+  Stack begins_, ends_;
 };
 
 /// Answers every query over `ops` (indices of launched activities, sorted by launch): the operations of a window are
@@ -204,6 +209,10 @@ void answer(const ProcessSets& process, const std::vector<std::uint32_t>& ops, c
   }
   if (runs.empty()) return;
   std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.last < b.last; });
+  // The first operation that this run or a later one needs: what lies before it is forgotten on the way, so that
+  // memory is that of the longest run and not of the trace.
+  std::vector<std::size_t> needed(runs.size());
+  for (std::size_t i = runs.size(), least = ops.size(); i-- > 0;) needed[i] = least = std::min(least, runs[i].first);
 
   // Which unions differ at all: without NCCL kernels all kernels are compute kernels, without copies all are kernels.
   bool any_nccl = false;
@@ -213,21 +222,24 @@ void answer(const ProcessSets& process, const std::vector<std::uint32_t>& ops, c
     any_nccl = any_nccl || op.nccl;
     any_other = any_other || !op.kernel();
   }
-  const SpanTree spans(process, ops);
   const std::size_t lines = process.devices();
   RunUnions all(any_other ? ops.size() : 0, lines);
   RunUnions kernels(ops.size(), lines);
   RunUnions compute(any_nccl ? ops.size() : 0, lines);
   RunUnions nccl(any_nccl ? ops.size() : 0, lines);
   RunUnions nccl_alone(any_nccl ? ops.size() : 0, lines);
-
-  std::vector<Tally> running(ops.size() + 1);
+  Span span;
+  std::deque<Tally> running(1);  // [i]: of the operations before forgotten + i
+  std::size_t forgotten = 0;
   std::size_t painted = 0;
-  for (const Run& run : runs) {
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const Run& run = runs[r];
     for (; painted < run.last; ++painted) {
       const Op op = process.op(ops[painted]);
-      running[painted + 1] = running[painted];
-      running[painted + 1].add(op);
+      running.push_back(running.back());
+      running.back().add(op);
+      if (painted < needed[r]) continue;  // counted, but in no run that is still to come
+      span.push(painted, op.interval());
       if (any_other) all.paint(op.device, op.interval(), painted);
       if (!op.kernel()) continue;
       kernels.paint(op.device, op.interval(), painted);
@@ -239,8 +251,14 @@ void answer(const ProcessSets& process, const std::vector<std::uint32_t>& ops, c
             painted);
       }
     }
+    if (needed[r] > forgotten) {
+      running.erase(running.begin(), running.begin() + static_cast<std::ptrdiff_t>(needed[r] - forgotten));
+      forgotten = needed[r];
+      span.forget_before(forgotten);
+      for (RunUnions* unions : {&all, &kernels, &compute, &nccl, &nccl_alone}) unions->forget_before(forgotten);
+    }
     SetFigures& f = *run.result;
-    set_counts(f, running[run.first], running[run.last]);
+    set_counts(f, running[run.first - forgotten], running[run.last - forgotten]);
     f[Figure::kKernelBusy] = kernels.painted_since(run.first);
     f[Figure::kGpuBusy] = any_other ? all.painted_since(run.first) : f[Figure::kKernelBusy];
     f[Figure::kComputeBusy] = any_nccl ? compute.painted_since(run.first) : f[Figure::kKernelBusy];
@@ -249,7 +267,7 @@ void answer(const ProcessSets& process, const std::vector<std::uint32_t>& ops, c
       f[Figure::kNcclExposed] = f[Figure::kKernelBusy] - f[Figure::kComputeBusy];
       f[Figure::kNcclExposedDevice] = nccl_alone.painted_since(run.first);
     }
-    f[Figure::kSpan] = spans.span_ns(run.first, run.last);
+    f[Figure::kSpan] = span.since(run.first);
     set_idle(f);
   }
 }
@@ -350,19 +368,22 @@ class ProcessWork {
       in_process.push_back({window, &f.by_process});
       in_thread[range.thread].push_back({window, &f.by_thread});
     }
-    std::vector<std::uint32_t> launched;
-    for (const std::uint32_t index : part_.activities) {
-      if (sets_.launch(index) != nullptr) launched.push_back(index);
-    }
-    std::stable_sort(launched.begin(), launched.end(), [this](std::uint32_t a, std::uint32_t b) {
-      return sets_.launch(a)->begin_ns < sets_.launch(b)->begin_ns;
-    });
+    const std::vector<std::uint32_t> launched = launched_in_order();
     answer(sets_, launched, in_process);
     std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> by_thread;
     for (const std::uint32_t index : launched) {
       if (in_thread.contains(sets_.launch(index)->thread)) by_thread[sets_.launch(index)->thread].push_back(index);
     }
-    for (const auto& [thread, ops] : by_thread) answer(sets_, ops, in_thread[thread]);
+    for (const auto& [thread, ops] : by_thread) {
+      if (ops.size() < launched.size()) {
+        answer(sets_, ops, in_thread[thread]);
+        continue;
+      }
+      // One thread launched everything, as in most serving traces: its ranges hold the same either way.
+      for (std::size_t i = 0; i < instances.size(); ++i) {
+        if (trace_.ranges[part_.ranges[i]].thread == thread) instances[i].by_thread = instances[i].by_process;
+      }
+    }
 
     std::unordered_map<std::uint32_t, std::size_t> slots;
     for (std::size_t i = 0; i < instances.size(); ++i) {
@@ -385,6 +406,20 @@ class ProcessWork {
         figures_.steps.push_back(instances[i]);
       }
     }
+  }
+
+  /// Launched activities by begin of their launch; where equal, as in the file.
+  [[nodiscard]] std::vector<std::uint32_t> launched_in_order() const {
+    std::vector<std::pair<TimeNs, std::uint32_t>> keyed;
+    for (const std::uint32_t index : part_.activities) {
+      if (const TraceLaunch* launch = sets_.launch(index); launch != nullptr)
+        keyed.emplace_back(launch->begin_ns, index);
+    }
+    if (!std::is_sorted(keyed.begin(), keyed.end())) std::sort(keyed.begin(), keyed.end());
+    std::vector<std::uint32_t> launched;
+    launched.reserve(keyed.size());
+    for (const auto& [begin_ns, index] : keyed) launched.push_back(index);
+    return launched;
   }
 
   void fill_unattributed() {
