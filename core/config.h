@@ -17,18 +17,18 @@ namespace mfu {
 
 /// One entry of the config's `regions`: which NVTX ranges are instances of which region.
 struct RegionRuleConfig {
-  std::string region;                 ///< `step`, `prefill`, `decode` or a name of the user's own
-  std::string match;                  ///< PCRE2 regular expression over the whole range name, anchored at both ends
-  std::optional<std::string> domain;  ///< NVTX domain name; absent: any domain
-  std::optional<std::string> payload; ///< the shape key that the range's numeric payload sets; absent: `tokens`
-  std::optional<Phase> phase;         ///< absent: by region name (step: train, prefill, decode, vision), else kNone
-  Shape constants;                    ///< shape values that hold for every instance of the rule
+  std::string region;                  ///< `step`, `prefill`, `decode` or a name of the user's own
+  std::string match;                   ///< PCRE2 regular expression over the whole range name, anchored at both ends
+  std::optional<std::string> domain;   ///< NVTX domain name; absent: any domain
+  std::optional<std::string> payload;  ///< the shape key that the range's numeric payload sets; absent: `tokens`
+  std::optional<Phase> phase;          ///< absent: by region name (step: train, prefill, decode, vision), else kNone
+  Shape constants;                     ///< shape values that hold for every instance of the rule
 };
 
 /// The `workload` block.
 struct WorkloadConfig {
   std::optional<Phase> phase;
-  Shape shape;                  ///< batch, seq_len, context, new_tokens
+  Shape shape;                  ///< batch, seq_len, context, new_tokens, tokens, encoder_len
   std::int64_t grad_accum = 1;  ///< micro-batches per step; `batch` is per micro-batch
 };
 
@@ -44,25 +44,25 @@ enum class ProfilerPolicy : std::uint8_t { kOwn, kShare };
 
 /// Everything that a run can be told. Each field's default is the documented one.
 struct Config {
-  std::optional<FlopsModel> model;     ///< none: times and waterfall only
-  std::string model_source;            ///< what MFU_MODEL_CONFIG said, as resolved (path, id or `inline`)
+  std::optional<FlopsModel> model;  ///< none: times and waterfall only
+  std::string model_source;         ///< what MFU_MODEL_CONFIG said, as resolved (path, id or `inline`)
   WorkloadConfig workload;
   PeakConfig peak;
   std::vector<RegionRuleConfig> regions;  ///< the config's own rules, in order; built-in ones follow them
   std::vector<std::string> presets;       ///< built-in rule packs to use; empty: all
 
-  double interval_s = 10;                 ///< MFU_INTERVAL [s], > 0
-  std::string run_dir;                    ///< MFU_RUN_DIR, %h %p %r expanded; empty: no files
-  std::string log = "stderr";             ///< MFU_LOG: stderr, stdout, none or a path (expanded)
-  bool log_all_ranks = false;             ///< MFU_LOG_RANKS=all
+  double interval_s = 10;                          ///< MFU_INTERVAL [s], > 0
+  std::string run_dir;                             ///< MFU_RUN_DIR, %h %p %r expanded; empty: no files
+  std::string log = "stderr";                      ///< MFU_LOG: stderr, stdout, none or a path (expanded)
+  bool log_all_ranks = false;                      ///< MFU_LOG_RANKS=all
   ProfilerPolicy profiler = ProfilerPolicy::kOwn;  ///< MFU_PROFILER
-  std::string cupti_path;                 ///< MFU_CUPTI; empty: search
-  bool disabled = false;                  ///< MFU_DISABLE=1
+  std::string cupti_path;                          ///< MFU_CUPTI; empty: search
+  bool disabled = false;                           ///< MFU_DISABLE=1
 
-  std::int64_t rank = 0;                  ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...
+  std::int64_t rank = 0;  ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...
   std::int64_t local_rank = 0;
   std::int64_t world_size = 1;
-  std::string host;                       ///< gethostname()
+  std::string host;  ///< gethostname()
 
   /// The config as resolved, as JSON text: the `config` key of the run directory's `start` line.
   std::string resolved_json = "{}";

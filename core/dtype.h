@@ -8,7 +8,19 @@
 namespace mfu {
 
 enum class DType : std::uint8_t {
-  kFp64, kFp32, kTf32, kBf16, kFp16, kFp8, kInt8, kFp6, kFp4, kInt4, kMxfp4, kNvfp4, kNf4,
+  kFp64,
+  kFp32,
+  kTf32,
+  kBf16,
+  kFp16,
+  kFp8,
+  kInt8,
+  kFp6,
+  kFp4,
+  kInt4,
+  kMxfp4,
+  kNvfp4,
+  kNf4,
 };
 
 /// The one name used in output: `bf16`, `fp8`, ...

@@ -6,18 +6,18 @@
 
 namespace mfu {
 
-enum class DeviceId : std::uint32_t {};       ///< CUDA ordinal in this process
-enum class StreamId : std::uint32_t {};       ///< CUPTI stream id; unique per context
-enum class ContextId : std::uint32_t {};      ///< CUPTI context uid
-enum class CorrelationId : std::uint32_t {};  ///< CUPTI's id of one API call; wraps at 2^32
+enum class DeviceId : std::uint32_t {};            ///< CUDA ordinal in this process
+enum class StreamId : std::uint32_t {};            ///< CUPTI stream id; unique per context
+enum class ContextId : std::uint32_t {};           ///< CUPTI context uid
+enum class CorrelationId : std::uint32_t {};       ///< CUPTI's id of one API call; wraps at 2^32
 enum class GraphId : std::uint32_t { kNone = 0 };  ///< CUPTI graph id of a record that a CUDA graph launch made
 enum class ThreadIndex : std::uint32_t { kNone = 0xFFFFFFFFu };  ///< slot in the thread table, not an OS thread id
-enum class RegionId : std::uint16_t { kNone = 0xFFFFu };  ///< index into the region names of a RegionRules
-enum class RuleId : std::uint16_t { kNone = 0xFFFFu };    ///< index into the rules of a RegionRules
-enum class DomainId : std::uint32_t { kDefault = 0 };     ///< NVTX domain
-enum class KernelNameId : std::uint32_t { kOther = 0 };   ///< index into KernelNames; kOther once the table is full
+enum class RegionId : std::uint16_t { kNone = 0xFFFFu };         ///< index into the region names of a RegionRules
+enum class RuleId : std::uint16_t { kNone = 0xFFFFu };           ///< index into the rules of a RegionRules
+enum class DomainId : std::uint32_t { kDefault = 0 };            ///< NVTX domain
+enum class KernelNameId : std::uint32_t { kOther = 0 };  ///< index into KernelNames; kOther once the table is full
 
-/// One open-close execution of a region. 31 bits wide because a CorrelationMap slot keeps one flag beside it.
+/// One open-close execution of a region. 30 bits wide because a CorrelationMap slot keeps two flags beside it.
 enum class InstanceId : std::uint32_t { kNone = 0 };
 
 template <typename E>

@@ -17,7 +17,8 @@ namespace mfu {
 enum class TimeClass : std::uint8_t { kMatmul, kOther, kComm, kMemcpy, kIdle };
 inline constexpr std::size_t kTimeClasses = 5;
 /// `matmul`, `other`, `comm`, `memcpy`, `idle`: the keys of `time_s` and `lost`.
-inline constexpr std::array<std::string_view, kTimeClasses> kTimeClassNames{"matmul", "other", "comm", "memcpy", "idle"};
+inline constexpr std::array<std::string_view, kTimeClasses> kTimeClassNames{"matmul", "other", "comm", "memcpy",
+                                                                            "idle"};
 
 /// Time per class [ns]. Sums to the elapsed time it splits.
 using ClassTimes = std::array<DurationNs, kTimeClasses>;
@@ -33,26 +34,27 @@ struct TopKernel {
 
 /// One region on one device (or all of the process's devices) over one window or the whole run.
 struct RegionSummary {
-  std::string region;                 ///< `total`: the process
+  std::string region;                   ///< `total`: the process
   std::optional<std::uint32_t> device;  ///< index in this process; none: all devices together
   Interval window;
-  std::uint64_t instances = 0;        ///< that ended in the window
-  std::uint64_t open = 0;             ///< still open, or still running on the device, at its end
+  std::uint64_t instances = 0;  ///< that ended in the window
+  std::uint64_t open = 0;       ///< still open, or still running on the device, at its end
   std::int64_t tokens = 0;
   DurationNs elapsed_ns = 0;
-  DurationNs busy_ns = 0;             ///< union of its kernels
+  DurationNs busy_ns = 0;  ///< union of its kernels
   DurationNs kernel_sum_ns = 0;
   std::uint64_t kernels = 0;
   std::uint64_t launches = 0;
-  std::optional<double> flop;         ///< model FLOP [FLOP]
-  std::optional<double> hfu_flop;     ///< plus recomputation [FLOP]
-  std::optional<double> bytes;        ///< bytes the model must move [B]
+  std::optional<double> flop;                     ///< model FLOP [FLOP]
+  std::optional<double> hfu_flop;                 ///< plus recomputation [FLOP]
+  std::optional<double> bytes;                    ///< bytes the model must move [B]
   std::optional<double> mfu, mfu_busy, hfu, mbu;  ///< ratios 0..1
-  std::optional<double> roofline_s;   ///< max(FLOP/peak, bytes/bandwidth) [s]
+  std::optional<double> roofline_s;               ///< max(FLOP/peak, bytes/bandwidth) [s]
   Bound bound = Bound::kUnknown;
-  std::string suspect;                ///< why the figure is not to be believed; empty: nothing found
-  bool overlapped = false;            ///< another thread's top-level instance ran at the same time on the device
-  ClassTimes time_ns{};               ///< sums to elapsed_ns
+  std::string suspect;      ///< why the figure is not to be believed; empty: nothing found
+  bool overlapped = false;  ///< another thread's top-level instance ran at the same time on the device
+  ClassTimes time_ns{};     ///< sums to elapsed_ns
+  bool classes_known = true;  ///< false: no device activity was to be had, so idle is not idle
   std::optional<std::array<double, kTimeClasses>> lost;  ///< with mfu sums to 1; [kMatmul] is beyond the ideal
   std::vector<TopKernel> top_kernels;
 };
@@ -68,9 +70,9 @@ struct LaunchAccount {
 
 /// What the library itself cost so far.
 struct SelfCost {
-  double cpu_s = 0;                 ///< CPU time of our own threads [s]
-  std::uint64_t rss_bytes = 0;      ///< memory that the library holds [B]
-  double overhead = 0;              ///< estimated share of the host's wall time, 0..1
+  double cpu_s = 0;             ///< CPU time of our own threads [s]
+  std::uint64_t rss_bytes = 0;  ///< memory that the library holds [B]
+  double overhead = 0;          ///< estimated share of the host's wall time, 0..1
 };
 
 /// One closed window of every region. `final` marks the whole run.

@@ -1,12 +1,18 @@
-// `mfu`: one command, one file per subcommand.
+// `mfu`: one command, a file per subcommand.
 #include <CLI/CLI.hpp>
 
 #include "tools/commands.h"
 
 int main(int argc, char** argv) {
-  CLI::App app{"mfu: live and offline model FLOP utilisation"};
+  CLI::App app("MFU of a model's regions: live, from traces, from shapes", "mfu");
+  app.set_version_flag("--version", MFU_VERSION);
   app.require_subcommand(1);
+  mfu::add_run(app);
   mfu::add_replay(app);
+#ifdef MFU_HAVE_CUDA
+  mfu::add_demo(app);
+  mfu::add_doctor(app);
+#endif
   CLI11_PARSE(app, argc, argv);
   return 0;
 }

@@ -209,5 +209,3 @@ void nsys_end_to_end(benchmark::State& state) {
 BENCHMARK(nsys_end_to_end)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace
-
-BENCHMARK_MAIN();

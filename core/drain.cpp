@@ -1,0 +1,171 @@
+#include "core/drain.h"
+
+#include <algorithm>
+
+namespace mfu {
+
+namespace {
+bool newer(CorrelationId a, CorrelationId b) noexcept { return static_cast<std::int32_t>(raw(a) - raw(b)) > 0; }
+constexpr DurationNs kLongestActivity = 3600 * kNsPerSecond;
+}  // namespace
+
+void Drain::follow_instances() {
+  InstanceTable& table = attribution_.instances();
+  events_.clear();
+  const auto take = [&](InstanceSlot* slot) {
+    events_.push_back({clock_.to_ns(slot->open_ticks), false, slot});
+    open_.push_back(slot);
+  };
+  for (std::size_t i = 0; i < unpublished_.size();) {
+    bool pending = false;
+    InstanceSlot* slot = table.at_sequence(unpublished_[i].sequence, pending);
+    if (slot != nullptr) take(slot);
+    // Three ticks are enough for any claim to be published: then it met a full table and never will be.
+    if (pending && ++unpublished_[i].ticks < 3) {
+      ++i;
+    } else {
+      unpublished_[i] = unpublished_.back();
+      unpublished_.pop_back();
+    }
+  }
+  for (const std::uint32_t end = table.next_sequence(); next_sequence_ != end; ++next_sequence_) {
+    bool pending = false;
+    InstanceSlot* slot = table.at_sequence(next_sequence_, pending);
+    if (slot != nullptr) take(slot);
+    else if (pending) unpublished_.push_back({next_sequence_, 0});
+  }
+  std::size_t kept = 0;
+  for (InstanceSlot* slot : open_) {
+    if (slot->state.load(std::memory_order_acquire) == InstanceSlot::kClosed)
+      events_.push_back({clock_.to_ns(slot->close_ticks), true, slot});
+    else
+      open_[kept++] = slot;
+  }
+  open_.resize(kept);
+  // In the order in which they happened. At one moment: what closes makes way first, unless it opened just then.
+  std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) { return a.at < b.at; });
+  for (const Event& event : events_) {
+    if (!event.is_close) {
+      ledger_.open(*event.slot, event.at);
+      continue;
+    }
+    const std::uint32_t context = event.slot->context.load(std::memory_order_relaxed);
+    ledger_.close(*event.slot, event.at, context != 0 ? contexts_.find(context) : std::nullopt);
+    InstanceTable::release(*event.slot);
+  }
+}
+
+void Drain::begin_tick(TimeNs now) {
+  CorrelationId newest{};
+  const bool any = attribution_.newest_correlation(newest);
+  if (any && !started_) {
+    started_ = true;
+    oldest_ = static_cast<CorrelationId>(raw(newest) - (CorrelationMap::kCapacity - 1));
+  }
+  ticks_.push_back({now, newest, any});
+  if (ticks_.size() > 4096) ticks_.pop_front();
+}
+
+void Drain::count_unmatched(CorrelationId id, bool seen) {
+  counters_.add(Counter::kRecordsUnmatched);
+  const std::size_t slot = raw(id) % recent_unmatched_.size();
+  if (recent_unmatched_used_[slot] && recent_unmatched_[slot] == raw(id)) return;  // a graph's further records
+  recent_unmatched_[slot] = raw(id);
+  recent_unmatched_used_[slot] = true;
+  ++unattributed_;
+  if (!seen) ++seen_by_record_;
+}
+
+void Drain::record(const KernelRecord& record) {
+  const CorrelationMap::Found found = attribution_.map().record(record.correlation);
+  InstanceId owner = InstanceId::kNone;
+  const bool first = found.result == CorrelationMap::Lookup::kFound;
+  switch (found.result) {
+    case CorrelationMap::Lookup::kNeverSeen: count_unmatched(record.correlation, false); break;
+    case CorrelationMap::Lookup::kOverwritten: count_unmatched(record.correlation, true); break;
+    case CorrelationMap::Lookup::kFound:
+    case CorrelationMap::Lookup::kAlreadyRecorded:
+      switch (found.owner) {
+        case LaunchOwner::kOutside: outside_ += first; break;
+        case LaunchOwner::kAmbiguous: unattributed_ += first; break;
+        case LaunchOwner::kNotALaunch: count_unmatched(record.correlation, false); break;
+        default:
+          attributed_ += first;
+          owner = static_cast<InstanceId>(found.owner);
+      }
+      if (!any_recorded_ || newer(record.correlation, newest_recorded_)) newest_recorded_ = record.correlation;
+      any_recorded_ = true;
+  }
+  if (record.begin_ns == 0 || record.end_ns == 0) {
+    counters_.add(Counter::kRecordsNoTime);
+    return;
+  }
+  if (record.end_ns < record.begin_ns || record.end_ns - record.begin_ns > kLongestActivity ||
+      (!ticks_.empty() && record.begin_ns > ticks_.back().at + kLongestActivity)) {
+    counters_.add(Counter::kRecordsBadTime);
+    return;
+  }
+  ledger_.add(record, owner, first);
+}
+
+TimeNs Drain::settled_until(bool lossy) {
+  const Tick& now = ticks_.back();
+  if (!now.any) return now.at;
+  const DurationNs patience =
+      lossy || counters_.get(Counter::kLaunchesExpired) > 16 ? kShortPatience : kPatience;
+  // Moves to the oldest launch that still waits for its first record; ids in between were other API calls.
+  while (!newer(oldest_, now.newest)) {
+    if (!attribution_.map().outstanding(oldest_)) {
+      oldest_ = static_cast<CorrelationId>(raw(oldest_) + 1);
+      continue;
+    }
+    // It was launched between the last tick whose newest id is older and the next one.
+    const auto after = std::find_if(ticks_.begin(), ticks_.end(),
+                                    [this](const Tick& t) { return t.any && !newer(oldest_, t.newest); });
+    const TimeNs launched_by = after != ticks_.end() ? after->at : now.at;
+    const bool overtaken = any_recorded_ && newer(newest_recorded_, oldest_);
+    if (overtaken && now.at - launched_by > patience) {
+      counters_.add(Counter::kLaunchesExpired);
+      oldest_ = static_cast<CorrelationId>(raw(oldest_) + 1);
+      continue;
+    }
+    return after == ticks_.begin() ? ledger_.now() : (after - 1)->at;
+  }
+  return now.at;
+}
+
+void Drain::end_tick(bool lossy) {
+  follow_instances();
+  // Work that came after its time was settled: leave more of it open from now on.
+  const std::uint64_t late = counters_.get(Counter::kRecordsLate);
+  if (late > late_seen_) {
+    lag_ = std::min(kMaxLag, lag_ * 2);
+    late_seen_ = late;
+  }
+  watermarks_.push_back(settled_until(lossy));
+  while (watermarks_.size() > lag_ + 1) watermarks_.pop_front();
+  if (watermarks_.size() > lag_) ledger_.advance(watermarks_.front());
+  if (ledger_.pending() > kMaxPending) ledger_.advance(ticks_.back().at - kNsPerSecond);
+  // Ticks before the oldest waiting launch are no longer asked for.
+  while (ticks_.size() > 2 && ticks_[1].any && newer(oldest_, ticks_[1].newest)) ticks_.pop_front();
+  while (ticks_.size() > 2 && !ticks_[1].any) ticks_.pop_front();
+}
+
+void Drain::finish(TimeNs now) {
+  follow_instances();
+  ledger_.finish(now);
+}
+
+LaunchAccount Drain::account() const {
+  LaunchAccount account;
+  account.seen = attribution_.launches_seen() + seen_by_record_;
+  account.attributed = attributed_;
+  account.outside = outside_;
+  account.unattributed = unattributed_;
+  const std::uint64_t known = attributed_ + outside_ + unattributed_;
+  account.seen = std::max(account.seen, known);
+  account.dropped = account.seen - known;
+  return account;
+}
+
+}  // namespace mfu

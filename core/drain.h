@@ -1,0 +1,107 @@
+// Between attribution and the ledger: follows instances, matches records to launches, and says how far time is settled.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "core/attribution.h"
+#include "core/counters.h"
+#include "core/kernel_record.h"
+#include "core/ledger.h"
+#include "core/ticks.h"
+#include "core/window.h"
+
+namespace mfu {
+
+/// CUDA context > device, filled where CUPTI tells it, read where a thread's last context is all that is known.
+class ContextDevices {
+ public:
+  /// [any thread]
+  void set(std::uint32_t context, std::uint32_t device) noexcept {
+    slots_[context % kSlots].store((static_cast<std::uint64_t>(context) << 32) | (device + 1), std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::optional<std::uint32_t> find(std::uint32_t context) const noexcept {
+    const std::uint64_t word = slots_[context % kSlots].load(std::memory_order_relaxed);
+    if ((word >> 32) != context || (word & 0xFFFF'FFFFu) == 0) return std::nullopt;
+    return static_cast<std::uint32_t>(word & 0xFFFF'FFFFu) - 1;
+  }
+
+ private:
+  static constexpr std::uint32_t kSlots = 256;
+  std::array<std::atomic<std::uint64_t>, kSlots> slots_{};
+};
+
+/// [mfu-drain] One tick is: begin_tick (before asking CUPTI for what is complete), record for everything that came,
+/// end_tick. A launch without a record holds the watermark back at the tick before it was launched, since its work may
+/// begin any time after; one that stays without while later work finishes is given up on after a while.
+class Drain {
+ public:
+  Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const ContextDevices& contexts, Counters& counters)
+      : attribution_(attribution), ledger_(ledger), clock_(clock), contexts_(contexts), counters_(counters) {}
+
+  void begin_tick(TimeNs now);
+  void record(const KernelRecord& record);
+  /// \param lossy CUPTI said that it dropped records: launches without one are given up on sooner.
+  void end_tick(bool lossy);
+  /// The run is over: everything that will ever come has been recorded.
+  void finish(TimeNs now);
+
+  /// Opens and closes instances that host threads published since the last call. Before any record of theirs.
+  void follow_instances();
+
+  [[nodiscard]] LaunchAccount account() const;
+
+ private:
+  struct Tick {
+    TimeNs at;
+    CorrelationId newest;
+    bool any;
+  };
+  struct Event {
+    TimeNs at;
+    bool is_close;
+    InstanceSlot* slot;
+  };
+  static constexpr std::uint32_t kLag = 1;      ///< ticks: records of one graph launch may come in two flushes
+  static constexpr std::uint32_t kMaxLag = 8;
+  static constexpr DurationNs kPatience = 10 * kNsPerSecond;
+  static constexpr DurationNs kShortPatience = 2 * kNsPerSecond;
+  static constexpr std::size_t kMaxPending = 1u << 18;  ///< activities held back by the watermark: 12 MiB
+
+  [[nodiscard]] TimeNs settled_until(bool lossy);
+  void count_unmatched(CorrelationId id, bool seen);
+
+  Attribution& attribution_;
+  Ledger& ledger_;
+  TickClock& clock_;
+  const ContextDevices& contexts_;
+  Counters& counters_;
+
+  std::uint32_t next_sequence_ = 0;
+  struct Unpublished {
+    std::uint32_t sequence;
+    std::uint32_t ticks;
+  };
+  std::vector<Unpublished> unpublished_;
+  std::vector<InstanceSlot*> open_;
+  std::vector<Event> events_;
+
+  std::deque<Tick> ticks_;
+  std::deque<TimeNs> watermarks_;
+  std::uint32_t lag_ = kLag;
+  std::uint64_t late_seen_ = 0;
+  bool started_ = false;
+  CorrelationId oldest_{};          ///< every launch before it has a record, or was given up on
+  CorrelationId newest_recorded_{};
+  bool any_recorded_ = false;
+
+  std::uint64_t attributed_ = 0, outside_ = 0, unattributed_ = 0;
+  std::uint64_t seen_by_record_ = 0;  ///< launches that no callback saw
+  std::array<std::uint32_t, 64> recent_unmatched_{};
+  std::array<bool, 64> recent_unmatched_used_{};
+};
+
+}  // namespace mfu

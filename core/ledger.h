@@ -1,0 +1,187 @@
+// The account of the run: instances and activities in, closed windows out.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/config.h"
+#include "core/counters.h"
+#include "core/device_timeline.h"
+#include "core/instance.h"
+#include "core/kernel_names.h"
+#include "core/kernel_record.h"
+#include "core/peak.h"
+#include "core/region_rules.h"
+#include "core/shape_resolver.h"
+#include "core/window.h"
+
+namespace mfu {
+
+struct KernelStat {
+  std::uint64_t count = 0;
+  DurationNs sum_ns = 0;
+};
+
+/// Sums of one region on one device, over one window or the whole run.
+struct RegionRow {
+  std::uint64_t instances = 0;
+  std::uint64_t open = 0;
+  std::int64_t tokens = 0;
+  ClassTimes time_ns{};
+  DurationNs busy_ns = 0;
+  DurationNs kernel_sum_ns = 0;
+  std::uint64_t kernels = 0;
+  std::uint64_t launches = 0;
+  double flop = 0, hfu_flop = 0, bytes = 0;
+  bool any_work = false;       ///< some instance has FLOP of its own
+  bool flop_known = true;      ///< no instance whose FLOP are unknown
+  bool bytes_known = true;
+  bool flop_pending = false;   ///< some of its time has FLOP that will be known later only
+  bool overlapped = false;
+  std::vector<KernelStat> kernel_stats;  ///< by KernelNameId
+};
+
+struct LedgerOptions {
+  TimeNs origin_ns = 0;
+  DurationNs window_ns = 10 * kNsPerSecond;
+  bool ranges_only = false;  ///< no device activity to be had: times of the ranges alone
+};
+
+/// [mfu-drain] Single-threaded, no clock, no I/O: what it says follows from what it was told. Times in ns on one clock.
+///
+/// Every instance is followed on every device: it begins at the later of its range's opening and the end of the
+/// previous top-level instance of its thread there, and ends at the later of its range's closing and its last
+/// activity. Windows are cut at fixed edges; an instance across an edge is split there, its FLOP by elapsed time. A
+/// window is given out once everything that touches it is finished, or one window later at most; what is still open
+/// then has its time in it, but no FLOP.
+class Ledger final : private TimelineListener {
+ public:
+  using WindowCallback = std::function<void(WindowSummary&&)>;
+
+  Ledger(const RegionRules& rules, const Config& config, KernelNames& names, Counters& counters, LedgerOptions options,
+         WindowCallback on_window);
+  ~Ledger() override;
+
+  /// The peaks that ratios on `device` are divided by. Before its first window is out.
+  void set_peak(std::uint32_t device, const Peak& peak);
+
+  /// A range opened. `slot` is copied from; call in order of time, together with `close`.
+  void open(const InstanceSlot& slot, TimeNs at);
+  /// Its range closed. `home_device`: where its thread launched last, if it ever did.
+  void close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device);
+
+  /// An activity that `owner` launched. `first_of_launch`: the launch had none before.
+  void add(const KernelRecord& record, InstanceId owner, bool first_of_launch);
+
+  /// Everything that begins before `watermark` was told: sweep up to it and give out the windows that are complete.
+  void advance(TimeNs watermark);
+  /// The run ends at `end`: gives out all windows and then the whole run (`final_run`).
+  void finish(TimeNs end);
+
+  /// Activities held back by the watermark.
+  [[nodiscard]] std::size_t pending() const noexcept;
+  [[nodiscard]] TimeNs now() const noexcept { return swept_; }
+  /// Devices are numbered 0 .. devices()-1; not every number need be one that was used.
+  [[nodiscard]] std::uint32_t devices() const noexcept { return static_cast<std::uint32_t>(devices_.size()); }
+  [[nodiscard]] bool has_device(std::uint32_t device) const noexcept {
+    return device < devices_.size() && devices_[device] != nullptr;
+  }
+  /// Nothing is known from `at` on, until measured_again: windows that it touches say so, and the run leaves them out.
+  void not_measured_from(TimeNs at) { unmeasured_.push_back({at, std::numeric_limits<TimeNs>::max()}); }
+  void measured_again(TimeNs at) {
+    if (!unmeasured_.empty()) unmeasured_.back().end_ns = at;
+  }
+  /// Memory held for activities and instances that are not accounted yet; an estimate [B].
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return pending() * 48 + live_.size() * sizeof(Instance); }
+  /// A line for the user, once each: regions whose FLOP are unknown and what is missing.
+  [[nodiscard]] std::vector<std::string> take_notices();
+
+ private:
+  using RowKey = std::pair<std::uint32_t, std::uint32_t>;  ///< region (kTotal: the process), device
+  using Rows = std::map<RowKey, RegionRow>;
+
+  struct Finished {  ///< a top-level instance that is over, to find overlaps with
+    TimeNs begin_ns, end_ns;
+    std::uint32_t thread;
+    std::uint32_t region;
+    std::int64_t window;
+  };
+  struct Device {
+    explicit Device(DeviceTimeline t) : timeline(std::move(t)) {}
+    DeviceTimeline timeline;
+    Peak peak;
+    /// By thread serial: top-level instances that opened and have not ended; the front one has begun.
+    std::unordered_map<std::uint32_t, std::deque<Instance*>> top_level;
+    std::deque<Finished> finished;
+    ClassTimes edge_times{};  ///< class times at the last edge
+    DurationNs edge_busy_ns = 0, edge_sum_ns = 0;
+    RegionRow* total = nullptr;  ///< of total_window
+    std::int64_t total_window = 0;
+  };
+  static constexpr std::uint32_t kTotal = 0x10000;
+
+  // TimelineListener
+  void on_open(std::uint32_t device, Instance& instance, TimeNs at) override;
+  void on_end(std::uint32_t device, Instance& instance, TimeNs at) override;
+  void on_edge(std::uint32_t device, std::int64_t window, TimeNs at) override;
+  void on_activity(std::uint32_t device, Instance* instance, KernelNameId name, TimeClass time_class,
+                   DurationNs length_ns, bool is_kernel, bool first_of_launch) override;
+
+  Device& device_at(std::uint32_t device);
+  [[nodiscard]] Instance* find(InstanceId id) noexcept;
+  Instance& insert_live();
+  void remove_live(Instance* instance) noexcept;
+  RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
+  RegionRow& row_of(Share& share, const Instance& instance, std::uint32_t device);
+  void begin_share(std::uint32_t device, Instance& instance);
+  void end_share(std::uint32_t device, Instance& instance);
+  void next_on_thread(std::uint32_t device, std::uint32_t thread);
+  void cut_portion(std::uint32_t device, Share& share);
+  void resolve_work(Instance& instance);
+  void finish_if_complete(Instance* instance);
+  void forget_idle(TimeNs watermark);
+  void account(Instance& instance);
+  void add_times(RegionRow& into, const Portion& portion) const noexcept;
+  void add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work, double share);
+  void mark_overlaps(const Instance& instance, std::uint32_t device, std::int64_t window);
+  [[nodiscard]] std::vector<std::pair<std::uint32_t, double>> devices_of(const Instance& instance) const;
+  [[nodiscard]] TimeNs edge(std::int64_t window) const noexcept { return options_.origin_ns + window * options_.window_ns; }
+  void emit_ready(bool all);
+  void give_out_early(Instance& instance, std::int64_t window);
+  void emit(std::int64_t window, TimeNs end);
+  void summarize(const Rows& rows, Interval window, WindowSummary& out) const;
+  [[nodiscard]] RegionSummary summary_of(const RegionRow& row, std::uint32_t region, std::optional<std::uint32_t> device,
+                                         Interval window, const Peak& peak) const;
+  void notice_missing(const Instance& instance);
+  [[nodiscard]] bool measured(Interval window) const noexcept;
+
+  const RegionRules& rules_;
+  const Config& config_;
+  KernelNames& names_;
+  Counters& counters_;
+  LedgerOptions options_;
+  WindowCallback on_window_;
+  ShapeResolver shapes_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  TimeNs swept_;
+  std::int64_t next_window_ = 0;  ///< the first one that is not out
+  std::map<std::int64_t, Rows> windows_;
+  Rows run_;
+  static constexpr std::uint32_t kBuckets = 1u << 14;
+  std::vector<Instance*> buckets_;  ///< live instances by id
+  std::vector<std::unique_ptr<Instance>> live_;
+  Instance* last_found_ = nullptr;
+  std::unordered_map<std::uint32_t, std::uint32_t> home_of_thread_;
+  std::deque<Interval> unmeasured_;
+  std::vector<std::string> notices_;
+  std::vector<bool> noticed_;  ///< by region
+};
+
+}  // namespace mfu

@@ -1,0 +1,112 @@
+// Hand-off of decoded records from CUPTI's callbacks to the drain: fixed memory, never waits.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/kernel_record.h"
+#include "core/zeroed_array.h"
+
+namespace mfu {
+
+/// A bounded queue for any number of producers and consumers. push and pop never wait: they fail when it is full or
+/// empty. Each cell carries the turn it is in, so a producer and a consumer agree on it without a lock
+/// (D. Vyukov's bounded MPMC scheme). `kSize` is a power of two.
+template <typename T, std::size_t kSize>
+class BoundedQueue {
+  static_assert((kSize & (kSize - 1)) == 0);
+
+ public:
+  BoundedQueue() noexcept {
+    for (std::size_t i = 0; i < kSize; ++i) cells_[i].turn.store(i, std::memory_order_relaxed);
+  }
+
+  bool push(T value) noexcept {
+    std::size_t at = tail_.load(std::memory_order_relaxed);
+    while (true) {
+      Cell& cell = cells_[at % kSize];
+      const auto ahead = static_cast<std::ptrdiff_t>(cell.turn.load(std::memory_order_acquire) - at);
+      if (ahead == 0) {
+        if (tail_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+          cell.value = value;
+          cell.turn.store(at + 1, std::memory_order_release);
+          return true;
+        }
+      } else if (ahead < 0) {
+        return false;
+      } else {
+        at = tail_.load(std::memory_order_relaxed);
+      }
+    }
+  }
+
+  bool pop(T& value) noexcept {
+    std::size_t at = head_.load(std::memory_order_relaxed);
+    while (true) {
+      Cell& cell = cells_[at % kSize];
+      const auto ahead = static_cast<std::ptrdiff_t>(cell.turn.load(std::memory_order_acquire) - (at + 1));
+      if (ahead == 0) {
+        if (head_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+          value = cell.value;
+          cell.turn.store(at + kSize, std::memory_order_release);
+          return true;
+        }
+      } else if (ahead < 0) {
+        return false;
+      } else {
+        at = head_.load(std::memory_order_relaxed);
+      }
+    }
+  }
+
+ private:
+  struct Cell {
+    std::atomic<std::size_t> turn;
+    T value{};
+  };
+  std::array<Cell, kSize> cells_;
+  alignas(64) std::atomic<std::size_t> tail_{0};
+  alignas(64) std::atomic<std::size_t> head_{0};
+};
+
+/// Up to kRecords decoded records.
+struct RecordBatch {
+  static constexpr std::uint32_t kRecords = 4096;
+  std::uint32_t count;
+  std::array<KernelRecord, kRecords> records;
+};
+
+/// A fixed number of batches that go round: take an empty one, fill it, send it, receive it, give it back.
+class RecordQueue {
+ public:
+  static constexpr std::size_t kBatches = 64;  ///< 12 MiB, touched only as far as they are ever used at once
+
+  RecordQueue() noexcept {
+    for (std::size_t i = 0; i < batches_.size(); ++i) free_.push(&batches_[i]);
+  }
+  /// [decoding thread] An empty batch, or nullptr when all are on their way.
+  [[nodiscard]] RecordBatch* take() noexcept {
+    RecordBatch* batch = nullptr;
+    if (!free_.pop(batch)) return nullptr;
+    batch->count = 0;
+    return batch;
+  }
+  void send(RecordBatch* batch) noexcept { full_.push(batch); }  // never full: no more batches than cells
+  /// [mfu-drain]
+  [[nodiscard]] RecordBatch* receive() noexcept {
+    RecordBatch* batch = nullptr;
+    return full_.pop(batch) ? batch : nullptr;
+  }
+  void give_back(RecordBatch* batch) noexcept { free_.push(batch); }
+  [[nodiscard]] std::size_t resident_bytes() const noexcept { return batches_.resident_bytes(); }
+
+ private:
+  ZeroedArray<RecordBatch> batches_{kBatches};
+  BoundedQueue<RecordBatch*, kBatches> free_;
+  BoundedQueue<RecordBatch*, kBatches> full_;
+};
+
+}  // namespace mfu

@@ -1,0 +1,174 @@
+#include "core/sink_jsonl.h"
+
+#include <cmath>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+namespace mfu {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number_or_null(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+std::string_view bound_name(Bound bound) {
+  return bound == Bound::kCompute ? "compute" : "memory";
+}
+
+Json to_json(const RegionSummary& r) {
+  Json j;
+  j["region"] = r.region;
+  j["device"] = r.device ? Json(*r.device) : Json(nullptr);
+  j["t0_ns"] = r.window.begin_ns;
+  j["t1_ns"] = r.window.end_ns;
+  j["instances"] = r.instances;
+  j["open"] = r.open;
+  j["tokens"] = r.tokens;
+  j["elapsed_s"] = seconds(r.elapsed_ns);
+  j["busy_s"] = r.classes_known ? Json(seconds(r.busy_ns)) : Json(nullptr);
+  j["kernel_sum_s"] = r.classes_known ? Json(seconds(r.kernel_sum_ns)) : Json(nullptr);
+  j["kernels"] = r.kernels;
+  j["launches"] = r.launches;
+  j["flop"] = number_or_null(r.flop);
+  j["bytes"] = number_or_null(r.bytes);
+  j["mfu"] = number_or_null(r.mfu);
+  j["mfu_busy"] = number_or_null(r.mfu_busy);
+  j["hfu"] = number_or_null(r.hfu);
+  j["mbu"] = number_or_null(r.mbu);
+  j["roofline_s"] = number_or_null(r.roofline_s);
+  j["bound"] = r.bound == Bound::kUnknown ? Json(nullptr) : Json(bound_name(r.bound));
+  j["suspect"] = r.suspect.empty() ? Json(nullptr) : Json(r.suspect);
+  j["overlapped"] = r.overlapped;
+  Json times;
+  Json lost;
+  for (std::size_t c = 0; c < kTimeClasses; ++c) {
+    times[std::string(kTimeClassNames[c])] = r.classes_known ? Json(seconds(r.time_ns[c])) : Json(nullptr);
+    lost[std::string(kTimeClassNames[c])] = r.lost && r.classes_known ? Json((*r.lost)[c]) : Json(nullptr);
+  }
+  j["time_s"] = std::move(times);
+  j["lost"] = std::move(lost);
+  j["top_kernels"] = Json::array();
+  for (const TopKernel& k : r.top_kernels)
+    j["top_kernels"].push_back(
+        {{"name", k.name}, {"class", std::string(name(k.kernel_class))}, {"count", k.count}, {"sum_s", seconds(k.sum_ns)}});
+  return j;
+}
+
+std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+TimeNs utc_now() {
+  ::timespec t{};
+  ::clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
+}
+
+Json line(const char* type, TimeNs t_ns, std::uint64_t seq) {
+  Json j;
+  j["v"] = 1;
+  j["type"] = type;
+  j["t_ns"] = t_ns;
+  j["seq"] = seq;
+  return j;
+}
+
+Json parsed(const std::string& text) {
+  Json j = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return j.is_discarded() ? Json(nullptr) : j;
+}
+
+std::string file_name(const std::string& directory, const RunInfo& run) {
+  std::string host;
+  for (const char c : run.host) host.push_back(c == '/' || c == '\0' ? '_' : c);
+  return directory + "/" + host + "-" + std::to_string(run.rank) + "-" + std::to_string(run.pid) + ".jsonl";
+}
+
+}  // namespace
+
+std::string region_json(const RegionSummary& region) { return dump(to_json(region)); }
+
+JsonlSink::JsonlSink(const std::string& directory, const RunInfo& run) : file_(file_name(directory, run)) {}
+
+Result<void> JsonlSink::append(const std::string& line) {
+  if (!start_line_.empty() && line != start_line_ && file_.fresh()) {
+    // The directory was cleaned under us: without its first line a file says nothing.
+    if (auto done = file_.append(start_line_); !done) return done;
+  }
+  return file_.append(line);
+}
+
+Result<void> JsonlSink::start(const RunInfo& run) {
+  try {
+    Json j = line("start", run.t_ns, seq_++);
+    j["host"] = run.host;
+    j["pid"] = run.pid;
+    j["rank"] = run.rank;
+    j["world"] = run.world_size;
+    j["version"] = run.version;
+    j["devices"] = Json::array();
+    for (const DeviceInfo& d : run.devices)
+      j["devices"].push_back({{"device", d.device},
+                              {"name", d.name},
+                              {"uuid", d.uuid},
+                              {"peak_flop_per_s", number_or_null(d.peak_flop_per_s)},
+                              {"peak_bytes_per_s", number_or_null(d.peak_bytes_per_s)},
+                              {"peak_source", d.peak_source},
+                              {"dtype", d.dtype},
+                              {"sparse", d.sparse}});
+    j["cupti"] = {{"path", run.cupti_path.empty() ? Json(nullptr) : Json(run.cupti_path)},
+                  {"version", run.cupti_version},
+                  {"level", run.level}};
+    j["config"] = parsed(run.config_json);
+    j["model"] = parsed(run.model_json);
+    j["convention"] = run.convention.empty() ? Json(nullptr) : Json(run.convention);
+    start_line_ = dump(j);
+    return append(start_line_);
+  } catch (const std::exception& e) {
+    return Error{std::string("start line: ") + e.what()};
+  }
+}
+
+Result<void> JsonlSink::write(const WindowSummary& window) {
+  try {
+    if (!window.final_run) {
+      for (const RegionSummary& region : window.regions) {
+        Json j = line("window", utc_now(), seq_++);
+        j.update(to_json(region));
+        if (region.region == "total") {
+          for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
+        }
+        if (auto done = append(dump(j)); !done) return done;
+      }
+      return {};
+    }
+    Json j = line("end", utc_now(), seq_++);
+    j["t0_ns"] = window.window.begin_ns;
+    j["t1_ns"] = window.window.end_ns;
+    j["regions"] = Json::array();
+    for (const RegionSummary& region : window.regions) j["regions"].push_back(to_json(region));
+    const LaunchAccount& l = window.launches;
+    j["launches"] = {{"seen", l.seen}, {"attributed", l.attributed}, {"outside", l.outside},
+                     {"unattributed", l.unattributed}, {"dropped", l.dropped}};
+    j["self"] = {{"cpu_s", window.self.cpu_s}, {"rss_bytes", window.self.rss_bytes}, {"overhead", window.self.overhead}};
+    j["counters"] = Json::object();
+    for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
+    return append(dump(j));
+  } catch (const std::exception& e) {
+    return Error{std::string("window: ") + e.what()};
+  }
+}
+
+Result<void> JsonlSink::event(TimeNs t_ns, std::string_view kind, std::string_view message) {
+  try {
+    Json j = line("event", t_ns, seq_++);
+    j["kind"] = std::string(kind);
+    j["message"] = std::string(message);
+    return append(dump(j));
+  } catch (const std::exception& e) {
+    return Error{std::string("event: ") + e.what()};
+  }
+}
+
+}  // namespace mfu

@@ -1,0 +1,153 @@
+#include "core/sink_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace mfu {
+
+namespace {
+
+/// 1234567 > `1.23M`: three significant digits, no decimals beyond them.
+std::string scaled(double value, const char* unit) {
+  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+  std::size_t i = 0;
+  while (std::fabs(value) >= 999.5 && i + 1 < std::size(kPrefixes)) {
+    value /= 1000;
+    ++i;
+  }
+  const int decimals = std::fabs(value) >= 99.95 || (i == 0 && value == std::floor(value)) ? 0 : std::fabs(value) >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f}{}{}", value, decimals, kPrefixes[i], unit);
+}
+
+std::string duration(double s) {
+  if (s >= 100) return fmt::format("{:.0f} s", s);
+  if (s >= 1) return fmt::format("{:.2f} s", s);
+  if (s >= 1e-3) return fmt::format("{:.{}f} ms", s * 1e3, s >= 0.1 ? 0 : s >= 0.01 ? 1 : 2);
+  return fmt::format("{:.0f} us", s * 1e6);
+}
+
+std::string label(const RegionSummary& r, bool show_device) {
+  return show_device && r.device ? fmt::format("{}@gpu{}", r.region, *r.device) : r.region;
+}
+
+/// Where the time went, largest first, in percent of elapsed; what is below 0.05 % is left out.
+std::string waterfall(const RegionSummary& r) {
+  if (!r.classes_known || r.elapsed_ns == 0) return "";
+  std::array<std::pair<double, std::string_view>, kTimeClasses> parts;
+  static constexpr std::array<std::string_view, kTimeClasses> kLost{"gemm-loss", "other", "comm", "copy", "idle"};
+  static constexpr std::array<std::string_view, kTimeClasses> kTime{"matmul", "other", "comm", "copy", "idle"};
+  for (std::size_t c = 0; c < kTimeClasses; ++c)
+    parts[c] = {r.lost ? (*r.lost)[c] : static_cast<double>(r.time_ns[c]) / static_cast<double>(r.elapsed_ns),
+                r.lost ? kLost[c] : kTime[c]};
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text;
+  for (const auto& [share, what] : parts)
+    if (std::fabs(share) >= 0.0005) text += fmt::format("{}{} {:.1f}", text.empty() ? "" : " ", what, share * 100);
+  return text;
+}
+
+}  // namespace
+
+std::string percent(const std::optional<double>& ratio) {
+  return ratio ? fmt::format("{:.1f}%", *ratio * 100) : "-";
+}
+
+std::string region_line(const RegionSummary& r) {
+  std::string text = fmt::format("{:<12}", label(r, true));
+  const double elapsed = seconds(r.elapsed_ns);
+  if (r.region == "total") {
+    text += fmt::format(" t={:.1f}s", seconds(r.window.length_ns()));
+  } else if (r.instances != 0) {
+    text += fmt::format(" n={} {}/it", r.instances, duration(elapsed / static_cast<double>(r.instances)));
+  } else {
+    text += fmt::format(" running {}", duration(elapsed));
+  }
+  text += " MFU=" + percent(r.mfu);
+  if (r.hfu && r.mfu && *r.hfu > *r.mfu * 1.0005) text += " HFU=" + percent(r.hfu);
+  if (r.mbu) text += " MBU=" + percent(r.mbu);
+  if (r.bound != Bound::kUnknown) text += r.bound == Bound::kCompute ? " bound=compute" : " bound=memory";
+  if (r.tokens != 0 && elapsed > 0) {
+    // Per second of the window for the process, per second of its own time for a region.
+    const double base = r.region == "total" ? seconds(r.window.length_ns()) : elapsed;
+    text += " tok/s=" + scaled(static_cast<double>(r.tokens) / base, "");
+  }
+  if (const std::string parts = waterfall(r); !parts.empty()) text += " | " + parts;
+  if (r.overlapped) text += " overlapped";
+  if (!r.suspect.empty()) text += " suspect: " + r.suspect;
+  return text;
+}
+
+std::string run_table(const WindowSummary& run) {
+  std::string text = fmt::format("{:<16} {:>9} {:>10} {:>7} {:>7} {:>7} {:>8} | {}\n", "whole run", "instances", "each",
+                                 "MFU", "busyMFU", "MBU", "tok/s", "where the time went, % of elapsed");
+  for (const RegionSummary& r : run.regions) {
+    const double elapsed = seconds(r.elapsed_ns);
+    const bool total = r.region == "total";
+    const double base = total ? seconds(r.window.length_ns()) : elapsed;
+    text += fmt::format(
+        "{:<16} {:>9} {:>10} {:>7} {:>7} {:>7} {:>8} | {}{}\n", label(r, true), r.instances,
+        total ? duration(seconds(r.window.length_ns()))
+              : r.instances != 0 ? duration(elapsed / static_cast<double>(r.instances)) : "-",
+        percent(r.mfu), percent(r.mfu_busy), percent(r.mbu),
+        r.tokens != 0 && base > 0 ? scaled(static_cast<double>(r.tokens) / base, "") : "-", waterfall(r),
+        r.suspect.empty() ? "" : " suspect: " + r.suspect);
+  }
+  const LaunchAccount& l = run.launches;
+  text += fmt::format("launches {} = attributed {} + outside {} + unattributed {} + dropped {}\n", l.seen, l.attributed,
+                      l.outside, l.unattributed, l.dropped);
+  std::string counters;
+  for (const auto& [name, count] : run.counters) counters += fmt::format("{}{}={}", counters.empty() ? "" : " ", name, count);
+  if (!counters.empty()) text += "noted: " + counters + "\n";
+  text += fmt::format("mfuinject itself: {:.2f} s CPU, {:.1f} MB, {:.2f}% of the run in callbacks", run.self.cpu_s,
+                      static_cast<double>(run.self.rss_bytes) / 1e6, run.self.overhead * 100);
+  return text;
+}
+
+TextSink::TextSink(std::string target, std::int64_t rank, bool name_rank)
+    : out_(std::move(target)), prefix_(name_rank ? fmt::format("[mfu] r{} ", rank) : "[mfu] ") {}
+
+Result<void> TextSink::print(std::string_view text) {
+  std::string lines;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (!lines.empty()) lines.push_back('\n');
+    lines += prefix_;
+    lines += text.substr(0, end);
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return out_.append(lines);
+}
+
+Result<void> TextSink::start(const RunInfo& run) {
+  std::string text = fmt::format("mfuinject {}", run.version);
+  for (const DeviceInfo& d : run.devices) {
+    text += fmt::format("; gpu{} {}", d.device, d.name.empty() ? "(unnamed)" : d.name);
+    if (d.peak_flop_per_s)
+      text += fmt::format(", peak {} {}{} ({})", scaled(*d.peak_flop_per_s, "FLOP/s"), d.dtype, d.sparse ? " sparse" : "",
+                          d.peak_source.substr(0, d.peak_source.find(';')));
+    else
+      text += ", peak unknown: set MFU_PEAK_TFLOPS";
+  }
+  if (!run.convention.empty()) text += fmt::format("; FLOP counted: {}", run.convention);
+  if (!run.level.empty()) text += fmt::format("; CUPTI: {}", run.level);
+  return print(text);
+}
+
+Result<void> TextSink::write(const WindowSummary& window) {
+  try {
+    if (window.final_run) return print(run_table(window));
+    std::string text;
+    for (const RegionSummary& region : window.regions) text += region_line(region) + "\n";
+    return text.empty() ? Result<void>() : print(text);
+  } catch (const std::exception& e) {
+    return Error{std::string("log: ") + e.what()};
+  }
+}
+
+Result<void> TextSink::event(TimeNs, std::string_view, std::string_view message) { return print(message); }
+
+}  // namespace mfu

@@ -1,0 +1,35 @@
+// The log: one line per region and window, a table at the end of the run.
+#pragma once
+
+#include <string>
+
+#include "core/line_file.h"
+#include "core/sink.h"
+
+namespace mfu {
+
+/// Lines with the prefix `[mfu]`, readable at 120 columns, words in a fixed order.
+class TextSink final : public Sink {
+ public:
+  TextSink(std::string target, std::int64_t rank, bool name_rank);
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "log"; }
+  [[nodiscard]] Result<void> start(const RunInfo& run) override;
+  [[nodiscard]] Result<void> write(const WindowSummary& window) override;
+  [[nodiscard]] Result<void> event(TimeNs t_ns, std::string_view kind, std::string_view message) override;
+
+ private:
+  [[nodiscard]] Result<void> print(std::string_view text);
+
+  LineFile out_;
+  std::string prefix_;
+};
+
+/// `12.3%`, or `-` where unknown.
+[[nodiscard]] std::string percent(const std::optional<double>& ratio);
+/// One region of one window as the log shows it, without the prefix.
+[[nodiscard]] std::string region_line(const RegionSummary& region);
+/// The table at the end of the run.
+[[nodiscard]] std::string run_table(const WindowSummary& run);
+
+}  // namespace mfu

@@ -1,0 +1,50 @@
+// Fixed arrays of zero bytes straight from the kernel: pages cost memory only once touched, and nothing is freed.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <type_traits>
+
+namespace mfu {
+
+/// `size` elements whose all-zero bytes are a valid value. Never unmapped: callbacks may still run while the process
+/// exits, and a leaked mapping is cheaper than a crash. If there is no memory, data() is nullptr and size() is 0.
+template <typename T>
+class ZeroedArray {
+  static_assert(std::is_trivially_destructible_v<T>);
+
+ public:
+  explicit ZeroedArray(std::size_t size) noexcept {
+    void* p = ::mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return;
+    data_ = static_cast<T*>(p);
+    size_ = size;
+  }
+  ZeroedArray(const ZeroedArray&) = delete;
+  ZeroedArray& operator=(const ZeroedArray&) = delete;
+
+  [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
+  [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
+  [[nodiscard]] T* data() noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// Bytes that are in memory at this moment; an upper bound where the kernel does not say.
+  [[nodiscard]] std::size_t resident_bytes() const noexcept {
+    constexpr std::size_t kPage = 4096, kPagesAtOnce = 1024;
+    unsigned char there[kPagesAtOnce];
+    const std::size_t bytes = size_ * sizeof(T);
+    std::size_t resident = 0;
+    for (std::size_t at = 0; at < bytes; at += kPage * kPagesAtOnce) {
+      const std::size_t part = bytes - at < kPage * kPagesAtOnce ? bytes - at : kPage * kPagesAtOnce;
+      if (::mincore(reinterpret_cast<char*>(data_) + at, part, there) != 0) return bytes;
+      for (std::size_t i = 0; i < (part + kPage - 1) / kPage; ++i) resident += (there[i] & 1u) != 0 ? kPage : 0;
+    }
+    return resident;
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace mfu

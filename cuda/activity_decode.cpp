@@ -1,0 +1,203 @@
+#include "cuda/activity_decode.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <array>
+#include <cstring>
+
+namespace mfu {
+
+namespace {
+
+// Kernel3 to Kernel13 share these offsets; a newer version only appends (checked against the headers of CUPTI 13.0 and
+// 13.5 below, and by notes of every version's layout). sizeof is never used to step: cuptiActivityGetNextRecord knows.
+struct KernelOffsets {
+  static constexpr std::size_t kStart = 16, kEnd = 24, kDevice = 40, kContext = 44, kStream = 48, kCorrelation = 92,
+                               kName = 104, kGraph = 156;
+};
+struct MemcpyOffsets {
+  static constexpr std::size_t kBytes = 8, kStart = 16, kEnd = 24, kDevice = 32, kContext = 36, kStream = 40,
+                               kCorrelation = 44;
+};
+struct PeerCopyOffsets {
+  static constexpr std::size_t kCorrelation = 60;
+};
+struct GraphTraceOffsets {
+  static constexpr std::size_t kCorrelation = 4, kStart = 8, kEnd = 16, kDevice = 24, kGraph = 28, kContext = 32, kStream = 36;
+};
+
+static_assert(offsetof(CUpti_ActivityKernel9, start) == KernelOffsets::kStart);
+static_assert(offsetof(CUpti_ActivityKernel9, end) == KernelOffsets::kEnd);
+static_assert(offsetof(CUpti_ActivityKernel9, deviceId) == KernelOffsets::kDevice);
+static_assert(offsetof(CUpti_ActivityKernel9, contextId) == KernelOffsets::kContext);
+static_assert(offsetof(CUpti_ActivityKernel9, streamId) == KernelOffsets::kStream);
+static_assert(offsetof(CUpti_ActivityKernel9, correlationId) == KernelOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityKernel9, name) == KernelOffsets::kName);
+static_assert(offsetof(CUpti_ActivityKernel9, graphId) == KernelOffsets::kGraph);
+static_assert(offsetof(CUpti_ActivityKernel5, start) == KernelOffsets::kStart);
+static_assert(offsetof(CUpti_ActivityKernel5, correlationId) == KernelOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityKernel5, name) == KernelOffsets::kName);
+static_assert(offsetof(CUpti_ActivityKernel5, graphId) == KernelOffsets::kGraph);
+static_assert(offsetof(CUpti_ActivityMemcpy5, bytes) == MemcpyOffsets::kBytes);
+static_assert(offsetof(CUpti_ActivityMemcpy5, start) == MemcpyOffsets::kStart);
+static_assert(offsetof(CUpti_ActivityMemcpy5, end) == MemcpyOffsets::kEnd);
+static_assert(offsetof(CUpti_ActivityMemcpy5, deviceId) == MemcpyOffsets::kDevice);
+static_assert(offsetof(CUpti_ActivityMemcpy5, contextId) == MemcpyOffsets::kContext);
+static_assert(offsetof(CUpti_ActivityMemcpy5, streamId) == MemcpyOffsets::kStream);
+static_assert(offsetof(CUpti_ActivityMemcpy5, correlationId) == MemcpyOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityMemset4, bytes) == MemcpyOffsets::kBytes);
+static_assert(offsetof(CUpti_ActivityMemset4, start) == MemcpyOffsets::kStart);
+static_assert(offsetof(CUpti_ActivityMemset4, end) == MemcpyOffsets::kEnd);
+static_assert(offsetof(CUpti_ActivityMemset4, deviceId) == MemcpyOffsets::kDevice);
+static_assert(offsetof(CUpti_ActivityMemset4, contextId) == MemcpyOffsets::kContext);
+static_assert(offsetof(CUpti_ActivityMemset4, streamId) == MemcpyOffsets::kStream);
+static_assert(offsetof(CUpti_ActivityMemset4, correlationId) == MemcpyOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, start) == MemcpyOffsets::kStart);
+static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, correlationId) == PeerCopyOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityGraphTrace, correlationId) == GraphTraceOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityGraphTrace, start) == GraphTraceOffsets::kStart);
+static_assert(offsetof(CUpti_ActivityGraphTrace, end) == GraphTraceOffsets::kEnd);
+static_assert(offsetof(CUpti_ActivityGraphTrace, deviceId) == GraphTraceOffsets::kDevice);
+static_assert(offsetof(CUpti_ActivityGraphTrace, graphId) == GraphTraceOffsets::kGraph);
+static_assert(offsetof(CUpti_ActivityGraphTrace, contextId) == GraphTraceOffsets::kContext);
+static_assert(offsetof(CUpti_ActivityGraphTrace, streamId) == GraphTraceOffsets::kStream);
+
+/// Bytes of each record that are read: a record that ends before them is cut off.
+constexpr std::size_t kKernelBytes = KernelOffsets::kGraph + 4;
+constexpr std::size_t kCopyBytes = MemcpyOffsets::kCorrelation + 4;
+constexpr std::size_t kPeerCopyBytes = PeerCopyOffsets::kCorrelation + 4;
+constexpr std::size_t kGraphTraceBytes = GraphTraceOffsets::kStream + 4;
+
+template <typename T>
+T read(const std::uint8_t* record, std::size_t offset) noexcept {
+  T value;
+  std::memcpy(&value, record + offset, sizeof value);
+  return value;
+}
+
+/// Names seen in this buffer by address: CUPTI gives the same address for the same kernel while its module is loaded.
+class NameCache {
+ public:
+  KernelNameId intern(KernelNames& names, const char* name) noexcept {
+    Entry& e = entries_[(reinterpret_cast<std::uintptr_t>(name) >> 4) % kSize];
+    if (e.name != name || !e.used) e = {name, names.intern(name), true};
+    return e.id;
+  }
+
+ private:
+  static constexpr std::size_t kSize = 256;
+  struct Entry {
+    const char* name = nullptr;
+    KernelNameId id{};
+    bool used = false;
+  };
+  std::array<Entry, kSize> entries_{};
+};
+
+}  // namespace
+
+void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool may_wait) noexcept {
+  NameCache cache;
+  RecordBatch* batch = nullptr;
+  CUpti_Activity* next = nullptr;
+  while (valid_bytes != 0) {
+    const CUptiResult result = api_.get_next_record(buffer, valid_bytes, &next);
+    if (result != CUPTI_SUCCESS) {
+      if (result != CUPTI_ERROR_MAX_LIMIT_REACHED) counters_.add(Counter::kRecordsTruncated);
+      break;
+    }
+    const auto* record = reinterpret_cast<const std::uint8_t*>(next);
+    if (record < buffer || record >= buffer + valid_bytes) {
+      counters_.add(Counter::kRecordsTruncated);
+      break;
+    }
+    const auto left = static_cast<std::size_t>(buffer + valid_bytes - record);
+    if (left < sizeof(std::uint32_t)) {
+      counters_.add(Counter::kRecordsTruncated);
+      break;
+    }
+    KernelRecord out;
+    std::uint32_t context = 0;
+    std::size_t needed = 0;
+    switch (read<std::uint32_t>(record, 0)) {
+      case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+      case CUPTI_ACTIVITY_KIND_KERNEL:
+        needed = kKernelBytes;
+        if (left < needed) break;
+        out.kind = ActivityKind::kKernel;
+        out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kStart));
+        out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kEnd));
+        out.device = static_cast<DeviceId>(read<std::uint32_t>(record, KernelOffsets::kDevice));
+        context = read<std::uint32_t>(record, KernelOffsets::kContext);
+        out.stream = static_cast<StreamId>(read<std::uint32_t>(record, KernelOffsets::kStream));
+        out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, KernelOffsets::kCorrelation));
+        out.graph = static_cast<GraphId>(read<std::uint32_t>(record, KernelOffsets::kGraph));
+        out.name = cache.intern(names_, read<const char*>(record, KernelOffsets::kName));
+        break;
+      case CUPTI_ACTIVITY_KIND_MEMCPY:
+      case CUPTI_ACTIVITY_KIND_MEMSET:
+      case CUPTI_ACTIVITY_KIND_MEMCPY2: {
+        const bool peer = read<std::uint32_t>(record, 0) == CUPTI_ACTIVITY_KIND_MEMCPY2;
+        needed = peer ? kPeerCopyBytes : kCopyBytes;
+        if (left < needed) break;
+        out.kind = read<std::uint32_t>(record, 0) == CUPTI_ACTIVITY_KIND_MEMSET ? ActivityKind::kMemset : ActivityKind::kMemcpy;
+        out.bytes = read<std::uint64_t>(record, MemcpyOffsets::kBytes);
+        out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kStart));
+        out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kEnd));
+        out.device = static_cast<DeviceId>(read<std::uint32_t>(record, MemcpyOffsets::kDevice));
+        context = read<std::uint32_t>(record, MemcpyOffsets::kContext);
+        out.stream = static_cast<StreamId>(read<std::uint32_t>(record, MemcpyOffsets::kStream));
+        out.correlation = static_cast<CorrelationId>(
+            read<std::uint32_t>(record, peer ? PeerCopyOffsets::kCorrelation : MemcpyOffsets::kCorrelation));
+        break;
+      }
+      case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
+        needed = kGraphTraceBytes;
+        if (left < needed) break;
+        out.kind = ActivityKind::kGraph;
+        out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, GraphTraceOffsets::kStart));
+        out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, GraphTraceOffsets::kEnd));
+        out.device = static_cast<DeviceId>(read<std::uint32_t>(record, GraphTraceOffsets::kDevice));
+        context = read<std::uint32_t>(record, GraphTraceOffsets::kContext);
+        out.stream = static_cast<StreamId>(read<std::uint32_t>(record, GraphTraceOffsets::kStream));
+        out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, GraphTraceOffsets::kCorrelation));
+        out.graph = static_cast<GraphId>(read<std::uint32_t>(record, GraphTraceOffsets::kGraph));
+        break;
+      default: counters_.add(Counter::kRecordsUnknownKind); continue;
+    }
+    if (left < needed) {
+      counters_.add(Counter::kRecordsTruncated);
+      break;
+    }
+    constexpr std::uint32_t kMostDevices = 256;
+    if (raw(out.device) >= kMostDevices) {  // no such machine: the record is not what it seems
+      counters_.add(Counter::kRecordsUnknownKind);
+      continue;
+    }
+    contexts_.set(context, raw(out.device));
+    if (batch == nullptr) {
+      batch = queue_.take();
+      for (int tries = 0; batch == nullptr && may_wait && tries < 200; ++tries) {
+        const timespec millisecond{0, 1'000'000};
+        ::nanosleep(&millisecond, nullptr);
+        batch = queue_.take();
+      }
+      if (batch == nullptr) {
+        counters_.add(Counter::kRecordsNoBatch);
+        continue;
+      }
+    }
+    batch->records[batch->count++] = out;
+    if (batch->count == RecordBatch::kRecords) {
+      queue_.send(batch);
+      batch = nullptr;
+    }
+  }
+  if (batch != nullptr) {
+    if (batch->count != 0) queue_.send(batch);
+    else queue_.give_back(batch);
+  }
+}
+
+}  // namespace mfu

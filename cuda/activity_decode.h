@@ -1,0 +1,33 @@
+// CUPTI's activity records > KernelRecord, for every CUPTI from 11.1 on with one set of offsets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/counters.h"
+#include "core/drain.h"
+#include "core/kernel_names.h"
+#include "core/record_queue.h"
+#include "cuda/cupti_api.h"
+
+namespace mfu {
+
+/// Decodes whole buffers inside CUPTI's completed callback: names and the walk from record to record are good only
+/// there. [CUPTI's worker, or whoever flushes] No lock but at the first sight of a kernel name.
+class ActivityDecoder {
+ public:
+  ActivityDecoder(const CuptiApi& api, KernelNames& names, ContextDevices& contexts, RecordQueue& queue, Counters& counters)
+      : api_(api), names_(names), contexts_(contexts), queue_(queue), counters_(counters) {}
+
+  /// \param may_wait the calling thread is our own, so it may give the drain a moment to make room.
+  void decode(std::uint8_t* buffer, std::size_t valid_bytes, bool may_wait) noexcept;
+
+ private:
+  const CuptiApi& api_;
+  KernelNames& names_;
+  ContextDevices& contexts_;
+  RecordQueue& queue_;
+  Counters& counters_;
+};
+
+}  // namespace mfu

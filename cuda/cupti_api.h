@@ -1,0 +1,59 @@
+// CUPTI behind a table of function pointers: found and opened at run time, never linked.
+#pragma once
+
+#include <cupti.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace mfu {
+
+/// The functions used, of one libcupti. Required ones are never null; optional ones may be.
+struct CuptiApi {
+  // Required.
+  CUptiResult (*get_version)(std::uint32_t*) = nullptr;
+  CUptiResult (*subscribe)(CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*) = nullptr;
+  CUptiResult (*enable_callback)(std::uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain, CUpti_CallbackId) = nullptr;
+  CUptiResult (*register_callbacks)(CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc) = nullptr;
+  CUptiResult (*activity_enable)(CUpti_ActivityKind) = nullptr;
+  CUptiResult (*flush_all)(std::uint32_t) = nullptr;
+  CUptiResult (*get_next_record)(std::uint8_t*, std::size_t, CUpti_Activity**) = nullptr;
+  CUptiResult (*get_dropped)(CUcontext, std::uint32_t, std::size_t*) = nullptr;
+  // Optional.
+  CUptiResult (*unsubscribe)(CUpti_SubscriberHandle) = nullptr;  ///< at a failed start only, never later
+  CUptiResult (*get_timestamp)(std::uint64_t*) = nullptr;
+  CUptiResult (*set_thread_id_type)(CUpti_ActivityThreadIdType) = nullptr;
+  CUptiResult (*set_attribute)(CUpti_ActivityAttribute, std::size_t*, void*) = nullptr;
+  CUptiResult (*get_context_id)(CUcontext, std::uint32_t*) = nullptr;
+  CUptiResult (*get_device_id)(CUcontext, std::uint32_t*) = nullptr;
+  CUptiResult (*enable_driver_api)(std::uint32_t, std::uint8_t) = nullptr;   ///< 12.5+
+  CUptiResult (*enable_runtime_api)(std::uint32_t, std::uint8_t) = nullptr;  ///< 12.5+
+
+  std::uint32_t version = 0;  ///< as cuptiGetVersion says: 18 is 11.8, 28 is 12.9 U1, then xxyyzz
+  std::string path;
+  bool host_mapped = false;   ///< the process had it open before us
+};
+
+/// cuptiGetVersion's number as people write it: 18 > "11.8", 130001 > "13.0.1".
+[[nodiscard]] std::string cupti_version_text(std::uint32_t version);
+
+/// A libcupti worth trying.
+struct CuptiCandidate {
+  std::string path;
+  bool host_mapped = false;
+};
+
+/// Where to look, best first, with the reason for the order in cuda/README.md: the override alone if there is one; the
+/// copy the process has mapped; the sibling of its libcudart; the wheels of its Python; the system's. A Python process
+/// never gets a system copy that a wheel's copy would later clash with.
+[[nodiscard]] std::vector<CuptiCandidate> cupti_candidates(std::string_view override_path);
+
+/// Opens `candidate` and resolves its functions. The Error names the file and what is wrong with it: cannot be opened,
+/// a function is missing, older than 11.1.
+[[nodiscard]] Result<CuptiApi> open_cupti(const CuptiCandidate& candidate);
+
+}  // namespace mfu

@@ -1,0 +1,297 @@
+#include "cuda/cupti_session.h"
+
+#include <cstddef>
+
+#include "cuda/launch_ids.h"
+
+namespace mfu {
+
+std::atomic<CuptiSession*> CuptiSession::instance_{nullptr};
+
+namespace {
+
+constinit thread_local bool t_own_thread = false;
+
+constexpr std::uint32_t kNullBufferAllowed = 27;  // 12.9: older ones write through the null pointer
+
+/// What a callback id of a domain means to us; ids beyond the table mean nothing.
+struct CallTable {
+  static constexpr std::uint32_t kIds = 1024;
+  std::array<LaunchKind, kIds> kind{};
+  constexpr explicit CallTable(const LaunchCall* calls, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) kind[calls[i].cbid] = calls[i].kind;
+  }
+  [[nodiscard]] LaunchKind of(std::uint32_t id) const noexcept { return id < kIds ? kind[id] : LaunchKind::kNone; }
+};
+constexpr CallTable kDriverCalls(kDriverLaunchCalls, std::size(kDriverLaunchCalls));
+constexpr CallTable kRuntimeCalls(kRuntimeLaunchCalls, std::size(kRuntimeLaunchCalls));
+
+constexpr bool is_one_of(const std::uint32_t* ids, std::size_t count, std::uint32_t id) noexcept {
+  for (std::size_t i = 0; i < count; ++i)
+    if (ids[i] == id) return true;
+  return false;
+}
+constexpr bool begins_capture(std::uint32_t id) noexcept {
+  return is_one_of(kDriverBeginCapture, std::size(kDriverBeginCapture), id);
+}
+constexpr bool ends_capture(std::uint32_t id) noexcept {
+  return is_one_of(kDriverEndCapture, std::size(kDriverEndCapture), id);
+}
+
+/// Where the parameters of a kernel launch keep the stream [bytes]; 0: elsewhere or nowhere. From cuda.h's signature
+/// of cuLaunchKernel (f, 3+3 grid and block dimensions, shared bytes, stream): 8 + 7 * 4, rounded up to 8.
+constexpr std::size_t stream_offset(std::uint32_t driver_id) noexcept {
+  switch (driver_id) {
+    case 307:  // cuLaunchKernel
+    case 442:
+    case 477:  // cuLaunchCooperativeKernel
+    case 478: return 40;
+    default: return 0;
+  }
+}
+
+CuptiSession::Failure failure_of(CUptiResult result) noexcept {
+  switch (static_cast<int>(result)) {
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: return CuptiSession::Failure::kSlotTaken;
+    case CUPTI_ERROR_NOT_INITIALIZED:
+    case CUPTI_ERROR_UNKNOWN: return CuptiSession::Failure::kNoDriver;
+    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
+    case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED:
+    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
+    case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
+    case CUPTI_ERROR_CMP_DEVICE_NOT_SUPPORTED:
+    case CUPTI_ERROR_SLI_DEVICE_NOT_SUPPORTED:
+    case CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED: return CuptiSession::Failure::kForbidden;
+    default: return CuptiSession::Failure::kRefused;
+  }
+}
+
+}  // namespace
+
+CuptiSession::CuptiSession(const CuptiApi& api, const LiveState& live, KernelNames& names, ContextDevices& contexts,
+                           RecordQueue& queue, Counters& counters, void (*on_first_use)())
+    : api_(api),
+      live_(live),
+      contexts_(contexts),
+      counters_(counters),
+      on_first_use_(on_first_use),
+      buffers_(counters, api.version >= kNullBufferAllowed),
+      decoder_(api_, names, contexts, queue, counters) {}
+
+void CuptiSession::set_own_thread() noexcept { t_own_thread = true; }
+
+CuptiSession::Failure CuptiSession::start(CuptiLevel level, std::string& why) {
+  level_ = level;
+  instance_.store(this, std::memory_order_release);
+  if (level == CuptiLevel::kFull) {
+    if (const CUptiResult result = api_.subscribe(&subscriber_, on_callback, this); result != CUPTI_SUCCESS) {
+      instance_.store(nullptr, std::memory_order_release);
+      why = "cuptiSubscribe failed with error " + std::to_string(static_cast<int>(result));
+      return failure_of(result);
+    }
+  }
+  // So that the thread of an API record is the one gettid() names. Matters for kShare only.
+  if (api_.set_thread_id_type != nullptr) api_.set_thread_id_type(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
+  if (api_.set_attribute != nullptr && api_.version < 130300) {
+    // Before 13.3 graphs with copy nodes leak device buffers: 32 of 3.2 MB each end that as lost timestamps, which are
+    // counted, before it becomes the host's out-of-memory.
+    std::size_t limit = 32;
+    std::size_t size = sizeof limit;
+    api_.set_attribute(CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT, &size, &limit);
+  }
+  if (const CUptiResult result = api_.register_callbacks(on_buffer_requested, on_buffer_completed); result != CUPTI_SUCCESS) {
+    why = "cuptiActivityRegisterCallbacks failed with error " + std::to_string(static_cast<int>(result));
+    release_slot();
+    return failure_of(result);
+  }
+  if (const CUptiResult result = enable_activities(); result != CUPTI_SUCCESS) {
+    why = "kernel records were refused with error " + std::to_string(static_cast<int>(result));
+    release_slot();
+    return failure_of(result) == Failure::kSlotTaken ? Failure::kSlotTaken : Failure::kRefused;
+  }
+  if (level == CuptiLevel::kFull) enable_launch_callbacks();
+  return Failure::kNone;
+}
+
+void CuptiSession::release_slot() noexcept {
+  if (subscriber_ != nullptr && api_.unsubscribe != nullptr) (void)api_.unsubscribe(subscriber_);
+  subscriber_ = nullptr;
+}
+
+CUptiResult CuptiSession::enable_activities() {
+  const CUptiResult result = api_.activity_enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  if (result != CUPTI_SUCCESS) return result;
+  // Copies and sets are needed for the waterfall, and before 13.3 for graphs not to leak. Without them there is less.
+  (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_MEMCPY);
+  (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_MEMSET);
+  (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_MEMCPY2);
+  if (level_ == CuptiLevel::kShare) {
+    (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_DRIVER);
+    (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_RUNTIME);
+  }
+  return CUPTI_SUCCESS;
+}
+
+void CuptiSession::enable_launch_callbacks() {
+  const auto enable = [this](CUpti_CallbackDomain domain, std::uint32_t id) {
+    (void)api_.enable_callback(1, subscriber_, domain, id);  // an id this CUPTI does not know is refused, and not needed
+  };
+  for (const LaunchCall& call : kDriverLaunchCalls) enable(CUPTI_CB_DOMAIN_DRIVER_API, call.cbid);
+  for (const LaunchCall& call : kRuntimeLaunchCalls) enable(CUPTI_CB_DOMAIN_RUNTIME_API, call.cbid);
+  for (const std::uint32_t id : kDriverBeginCapture) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
+  for (const std::uint32_t id : kDriverEndCapture) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
+  enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
+  enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
+  enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED);
+  enable(CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
+}
+
+void CuptiSession::resume() noexcept {
+  if (api_.register_callbacks(on_buffer_requested, on_buffer_completed) == CUPTI_SUCCESS) (void)enable_activities();
+}
+
+std::uint64_t CuptiSession::take_dropped() noexcept {
+  std::size_t dropped = 0;
+  if (api_.get_dropped(nullptr, 0, &dropped) != CUPTI_SUCCESS) return 0;
+  return dropped;
+}
+
+double CuptiSession::callback_seconds(const TickClock& clock) const {
+  const std::uint64_t calls = sampled_calls_.load(std::memory_order_relaxed);
+  if (calls == 0) return 0;
+  const Ticks now = ticks_now();
+  const DurationNs sampled = clock.to_ns(now) - clock.to_ns(now - sampled_ticks_.load(std::memory_order_relaxed));
+  return seconds(sampled) / static_cast<double>(calls) * static_cast<double>(live_.attribution->launches_seen());
+}
+
+void CuptiSession::first_use() noexcept {
+  if (!used_.load(std::memory_order_relaxed) && !used_.exchange(true, std::memory_order_acq_rel)) on_first_use_();
+}
+
+void CUPTIAPI CuptiSession::on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+  if (self == nullptr || data == nullptr || host_switches().inert.load(std::memory_order_relaxed)) return;
+  auto& session = *static_cast<CuptiSession*>(self);
+  switch (domain) {
+    case CUPTI_CB_DOMAIN_DRIVER_API:
+    case CUPTI_CB_DOMAIN_RUNTIME_API: session.on_api(domain, id, *static_cast<const CUpti_CallbackData*>(data)); return;
+    case CUPTI_CB_DOMAIN_RESOURCE: session.on_resource(id, *static_cast<const CUpti_ResourceData*>(data)); return;
+    case CUPTI_CB_DOMAIN_STATE:
+      if (id == CUPTI_CBID_STATE_FATAL_ERROR) session.fatal_.store(true, std::memory_order_relaxed);
+      return;
+    default: return;
+  }
+}
+
+void CuptiSession::on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+  const bool driver = domain == CUPTI_CB_DOMAIN_DRIVER_API;
+  const LaunchKind kind = driver ? kDriverCalls.of(id) : kRuntimeCalls.of(id);
+  const auto correlation = static_cast<CorrelationId>(data.correlationId);
+  if (kind == LaunchKind::kNone) {
+    if (!driver || data.functionParams == nullptr) return;
+    void* stream = *static_cast<void* const*>(data.functionParams);
+    if (begins_capture(id) && data.callbackSite == CUPTI_API_EXIT && data.functionReturnValue != nullptr &&
+        *static_cast<const int*>(data.functionReturnValue) == 0) {
+      for (auto& slot : capturing_) {
+        void* none = nullptr;
+        if (!slot.compare_exchange_strong(none, stream, std::memory_order_acq_rel)) continue;
+        captures_.fetch_add(1, std::memory_order_release);
+        break;
+      }
+    } else if (ends_capture(id) && data.callbackSite == CUPTI_API_ENTER) {
+      for (auto& slot : capturing_) {
+        void* expected = stream;
+        if (stream == nullptr || !slot.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) continue;
+        captures_.fetch_sub(1, std::memory_order_release);
+        break;
+      }
+    }
+    return;
+  }
+  HostThread* thread = live_thread(live_);
+  ThreadState* state = thread != nullptr ? thread->state : nullptr;
+  if (data.callbackSite == CUPTI_API_ENTER) {
+    if (state == nullptr) {
+      live_.attribution->launch_anonymous(correlation, data.contextUid);
+      return;
+    }
+    constexpr std::uint64_t kSampleMask = 255;
+    const bool sample = (state->launches.load(std::memory_order_relaxed) & kSampleMask) == kSampleMask;
+    const Ticks begin = sample ? ticks_now() : 0;
+    live_.attribution->launch(*state, correlation, data.contextUid);
+    if (sample) {
+      sampled_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
+      sampled_calls_.fetch_add(1, std::memory_order_relaxed);
+    }
+    // Of a captured stream and nothing else is known here; streams that joined the capture are known by the graph node
+    // that the call creates.
+    if (captures_.load(std::memory_order_relaxed) != 0 && driver && on_capturing_stream(id, data))
+      live_.attribution->launch_captured(*state);
+  } else if (state != nullptr) {
+    const bool failed = data.functionReturnValue != nullptr && *static_cast<const int*>(data.functionReturnValue) != 0;
+    live_.attribution->launch_done(*state, correlation, failed);
+  }
+}
+
+bool CuptiSession::on_capturing_stream(CUpti_CallbackId id, const CUpti_CallbackData& data) const noexcept {
+  const std::size_t offset = stream_offset(id);
+  if (offset == 0 || data.functionParams == nullptr) return false;
+  void* stream = *reinterpret_cast<void* const*>(static_cast<const char*>(data.functionParams) + offset);
+  if (stream == nullptr) return false;
+  for (const auto& slot : capturing_)
+    if (slot.load(std::memory_order_acquire) == stream) return true;
+  return false;
+}
+
+void CuptiSession::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept {
+  switch (id) {
+    case CUPTI_CBID_RESOURCE_CONTEXT_CREATED: {
+      contexts_alive_.fetch_add(1, std::memory_order_relaxed);
+      std::uint32_t context = 0, device = 0;
+      if (api_.get_context_id != nullptr && api_.get_device_id != nullptr &&
+          api_.get_context_id(data.context, &context) == CUPTI_SUCCESS &&
+          api_.get_device_id(data.context, &device) == CUPTI_SUCCESS)
+        contexts_.set(context, device);
+      first_use();
+      return;
+    }
+    case CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING:
+      if (contexts_alive_.load(std::memory_order_relaxed) != 0) contexts_alive_.fetch_sub(1, std::memory_order_relaxed);
+      return;
+    case CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED:
+      if (HostThread* thread = host_thread_if_any(); thread != nullptr && thread->state != nullptr)
+        live_.attribution->launch_captured(*thread->state);
+      return;
+    default: return;
+  }
+}
+
+void CUPTIAPI CuptiSession::on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
+  *buffer = nullptr;
+  *size = 0;
+  *max_records = 0;
+  CuptiSession* session = instance_.load(std::memory_order_acquire);
+  if (session == nullptr) return;
+  *buffer = session->buffers_.request(*size);
+  session->first_use();
+}
+
+void CUPTIAPI CuptiSession::on_buffer_completed(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
+                                                std::size_t valid) {
+  CuptiSession* session = instance_.load(std::memory_order_acquire);
+  if (session == nullptr || buffer == nullptr) return;
+  session->completed_.fetch_add(1, std::memory_order_relaxed);
+  switch (session->buffers_.owner_of(buffer)) {
+    case ActivityBuffers::Owner::kForeign:  // another client's: not ours to read, and not ours to free
+      session->foreign_.fetch_add(1, std::memory_order_relaxed);
+      session->counters_.add(Counter::kBuffersForeign);
+      return;
+    case ActivityBuffers::Owner::kSpare: session->counters_.add(Counter::kRecordsDropped); break;
+    case ActivityBuffers::Owner::kOurs:
+      if (valid > ActivityBuffers::kAdvertisedBytes) valid = ActivityBuffers::kAdvertisedBytes;
+      if (!host_switches().inert.load(std::memory_order_relaxed)) session->decoder_.decode(buffer, valid, t_own_thread);
+      break;
+  }
+  session->buffers_.give_back(buffer);
+}
+
+}  // namespace mfu

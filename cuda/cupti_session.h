@@ -1,0 +1,102 @@
+// Our one use of CUPTI in this process: callbacks that note launches, activity kinds that time the work.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "core/attribution.h"
+#include "core/counters.h"
+#include "core/drain.h"
+#include "core/kernel_names.h"
+#include "core/record_queue.h"
+#include "core/result.h"
+#include "cuda/activity_buffers.h"
+#include "cuda/activity_decode.h"
+#include "cuda/cupti_api.h"
+#include "cuda/host_thread.h"
+
+namespace mfu {
+
+/// How much of CUPTI there is to use.
+enum class CuptiLevel : std::uint8_t {
+  kFull,   ///< launch callbacks and activity records
+  kShare,  ///< activity records only, the API calls among them: the subscriber slot is left to torch.profiler
+};
+
+/// What a host thread did with CUPTI's callbacks is counted where it happens; this object only wires. At most one per
+/// process, leaked: callbacks may come until the process is gone.
+class CuptiSession {
+ public:
+  /// Why start() failed, as far as the ladder of fallbacks cares.
+  enum class Failure : std::uint8_t {
+    kNone,
+    kSlotTaken,    ///< another tool holds the subscriber
+    kNoDriver,     ///< CUPTI found no driver it can use
+    kForbidden,    ///< rights, virtualisation, confidential computing
+    kRefused,      ///< anything else, kernel records refused among it
+  };
+
+  CuptiSession(const CuptiApi& api, const LiveState& live, KernelNames& names, ContextDevices& contexts,
+               RecordQueue& queue, Counters& counters, void (*on_first_use)());
+
+  /// [inside cuInit] Subscribes and enables. No thread, no driver call. On failure nothing of ours stays registered
+  /// that could disturb another tool. `why` gets one clause for the log.
+  [[nodiscard]] Failure start(CuptiLevel level, std::string& why);
+
+  /// [mfu-flush] Asks CUPTI for what is complete. May block for long; never under a lock.
+  void flush() noexcept { api_.flush_all(0); }
+  /// [mfu-flush] At exit, with the last context still alive: incomplete records too.
+  [[nodiscard]] std::uint64_t take_dropped() noexcept;
+  /// [mfu-drain] Registers and enables again, after another activity client went away.
+  void resume() noexcept;
+  /// [any thread] Whether CUPTI said that it is dead.
+  [[nodiscard]] bool fatal() const noexcept { return fatal_.load(std::memory_order_relaxed); }
+  /// Buffers that came back, ours or not; foreign ones alone.
+  [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t foreign() const noexcept { return foreign_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t live_contexts() const noexcept { return contexts_alive_.load(std::memory_order_relaxed); }
+  [[nodiscard]] const CuptiApi& api() const noexcept { return api_; }
+  [[nodiscard]] CuptiLevel level() const noexcept { return level_; }
+  [[nodiscard]] const ActivityBuffers& buffers() const noexcept { return buffers_; }
+  /// Time that launch callbacks of ours took so far, from one in 256 of them [s]. CUPTI's own cost is not in it.
+  [[nodiscard]] double callback_seconds(const TickClock& clock) const;
+  /// The completed callbacks of this thread may wait for room in the queue.
+  static void set_own_thread() noexcept;
+
+ private:
+  static void CUPTIAPI on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
+  static void CUPTIAPI on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records);
+  static void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t size,
+                                           std::size_t valid);
+  void on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
+  void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
+  void release_slot() noexcept;
+  void enable_launch_callbacks();
+  [[nodiscard]] CUptiResult enable_activities();
+  void first_use() noexcept;
+  [[nodiscard]] bool on_capturing_stream(CUpti_CallbackId id, const CUpti_CallbackData& data) const noexcept;
+
+  CuptiApi api_;
+  const LiveState& live_;
+  ContextDevices& contexts_;
+  Counters& counters_;
+  void (*on_first_use_)();
+  ActivityBuffers buffers_;
+  ActivityDecoder decoder_;
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+  CuptiLevel level_ = CuptiLevel::kFull;
+  std::atomic<bool> used_{false};
+  std::atomic<bool> fatal_{false};
+  std::atomic<std::uint64_t> completed_{0}, foreign_{0};
+  std::atomic<std::uint32_t> contexts_alive_{0};
+  std::atomic<std::uint64_t> sampled_calls_{0};
+  std::atomic<Ticks> sampled_ticks_{0};
+  std::atomic<std::uint32_t> captures_{0};  ///< streams being captured
+  static constexpr std::uint32_t kMaxCaptures = 32;
+  std::array<std::atomic<void*>, kMaxCaptures> capturing_{};
+  static std::atomic<CuptiSession*> instance_;  ///< buffer callbacks carry no user data
+};
+
+}  // namespace mfu

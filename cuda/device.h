@@ -1,0 +1,27 @@
+// What the driver says of its devices. Asked for on our own threads only, after the host has initialised CUDA.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/peak.h"
+
+namespace mfu {
+
+struct DeviceIdentity {
+  DeviceFacts facts;
+  std::string uuid;  ///< `GPU-...`, or empty
+};
+
+/// Facts of the device with this CUDA ordinal, from the libcuda that the process has open; nothing is loaded. Facts that
+/// the driver does not give stay zero. nullopt when there is no libcuda or no such device.
+[[nodiscard]] std::optional<DeviceIdentity> identify_device(std::uint32_t ordinal);
+
+/// Whether the process has a libcuda that was initialised.
+[[nodiscard]] bool cuda_initialised();
+
+/// CUDA version of the driver, 13000 for 13.0; 0 when there is none. Loads libcuda: for the command line, not the guest.
+[[nodiscard]] int driver_version();
+
+}  // namespace mfu

@@ -1,0 +1,84 @@
+#include "cuda/host_thread.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <new>
+
+namespace mfu {
+
+namespace {
+
+// Initial-exec: a load through the thread pointer, and no allocation by the dynamic linker on first use. 8 bytes of the
+// surplus that glibc keeps for libraries opened later.
+[[gnu::tls_model("initial-exec")]] constinit thread_local HostThread* t_thread = nullptr;
+
+void on_thread_exit(void* block) noexcept {
+  auto* thread = static_cast<HostThread*>(block);
+  t_thread = nullptr;
+  HostSwitches& switches = host_switches();
+  // A fork's child has only the forking thread; the others' destructors never run there, and this one must not
+  // touch what it shares with nobody any more.
+  if (switches.inert.load(std::memory_order_relaxed)) return;
+  if (const LiveState* live = switches.live.load(std::memory_order_acquire); live != nullptr && thread->state != nullptr)
+    live->attribution->release_thread(*thread->state, ticks_now());
+  delete thread;
+}
+
+constinit std::atomic<OnEarlyNvtx> g_on_early_nvtx{nullptr};
+
+::pthread_key_t exit_key(bool& usable) noexcept {
+  static const struct Key {
+    ::pthread_key_t key{};
+    bool usable = ::pthread_key_create(&key, on_thread_exit) == 0;
+  } k;
+  usable = k.usable;
+  return k.key;
+}
+
+}  // namespace
+
+HostSwitches& host_switches() noexcept {
+  static constinit HostSwitches switches;
+  return switches;
+}
+
+HostThread* host_thread_if_any() noexcept { return t_thread; }
+
+HostThread* host_thread() noexcept {
+  if (t_thread != nullptr) return t_thread;
+  auto* thread = new (std::nothrow) HostThread;
+  if (thread == nullptr) return nullptr;
+  bool usable = false;
+  const ::pthread_key_t key = exit_key(usable);
+  if (usable) ::pthread_setspecific(key, thread);
+  t_thread = thread;
+  if (host_switches().live.load(std::memory_order_acquire) == nullptr)
+    if (const OnEarlyNvtx hook = g_on_early_nvtx.exchange(nullptr, std::memory_order_acq_rel)) hook();
+  return thread;
+}
+
+void set_on_early_nvtx(OnEarlyNvtx hook) noexcept { g_on_early_nvtx.store(hook, std::memory_order_release); }
+
+void adopt_early_ranges(HostThread& thread, const LiveState& live) noexcept {
+  thread.adopted = true;
+  thread.state = live.attribution->acquire_thread();
+  if (thread.state == nullptr) return;
+  for (std::uint32_t i = 0; i < thread.early_depth; ++i) {
+    if (i >= HostThread::kMaxEarly) {
+      live.attribution->push(*thread.state, DomainId::kDefault);  // keeps the pops balanced
+      continue;
+    }
+    const EarlyRange& range = thread.early[i];
+    const std::string_view name = RangeNames::cut(range.name);
+    const RuleId rule = live.names->rule_of(range.domain, nvtx_domain_name(range.domain), name);
+    if (rule == RuleId::kNone)
+      live.attribution->push(*thread.state, range.domain);
+    else
+      live.attribution->push_region(*thread.state, range.domain,
+                                    live.rules->open(rule, name, range.has_payload ? &range.payload : nullptr), range.opened);
+  }
+  thread.early_depth = 0;
+}
+
+}  // namespace mfu

@@ -1,0 +1,66 @@
+// What we keep per host thread: one pointer in its TLS, everything else behind it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/attribution.h"
+#include "core/range_names.h"
+#include "core/region_rules.h"
+
+namespace mfu {
+
+/// What host threads need while the library is active. Published once, never freed.
+struct LiveState {
+  Attribution* attribution = nullptr;
+  const RegionRules* rules = nullptr;
+  RangeNames* names = nullptr;
+};
+
+/// A push/pop range that was opened before CUDA started, when there were no rules yet.
+struct EarlyRange {
+  static constexpr std::size_t kNameBytes = 96;
+  DomainId domain{};
+  Ticks opened = 0;
+  bool has_payload = false;
+  double payload = 0;
+  char name[kNameBytes] = {};
+};
+
+struct HostThread {
+  static constexpr std::uint32_t kMaxEarly = 16;  ///< outermost levels; deeper ones are only counted
+  ThreadState* state = nullptr;        ///< nullptr: the thread table was full
+  bool adopted = false;                ///< its early ranges were given to the attribution
+  std::uint32_t early_depth = 0;       ///< counts past kMaxEarly too
+  EarlyRange early[kMaxEarly];
+};
+
+/// Called once, on the first NVTX event while nothing is live. Set when the library is loaded.
+using OnEarlyNvtx = void (*)();
+void set_on_early_nvtx(OnEarlyNvtx hook) noexcept;
+
+/// Process-wide switches that every entry looks at first.
+struct HostSwitches {
+  std::atomic<const LiveState*> live{nullptr};  ///< set when active; nullptr while dormant
+  std::atomic<bool> inert{false};               ///< for good: every entry returns at once
+};
+[[nodiscard]] HostSwitches& host_switches() noexcept;
+
+/// [any thread] hot. The calling thread's block; nullptr on a thread that has none yet.
+[[nodiscard]] HostThread* host_thread_if_any() noexcept;
+/// [any thread] The calling thread's block; cold the first time. nullptr when there is no memory for one.
+[[nodiscard]] HostThread* host_thread() noexcept;
+/// [any thread] Gives the thread's early ranges to the attribution, once, with the times at which they opened.
+void adopt_early_ranges(HostThread& thread, const LiveState& live) noexcept;
+/// The thread with its early ranges adopted; nullptr as above.
+[[nodiscard]] inline HostThread* live_thread(const LiveState& live) noexcept {
+  HostThread* thread = host_thread_if_any();
+  if (thread == nullptr) thread = host_thread();
+  if (thread != nullptr && !thread->adopted) adopt_early_ranges(*thread, live);
+  return thread;
+}
+
+/// NVTX domain by its id, for rules that name one.
+[[nodiscard]] const char* nvtx_domain_name(DomainId domain) noexcept;
+
+}  // namespace mfu

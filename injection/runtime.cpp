@@ -1,0 +1,686 @@
+#include "injection/runtime.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/attribution.h"
+#include "core/config.h"
+#include "core/drain.h"
+#include "core/kernel_names.h"
+#include "core/ledger.h"
+#include "core/range_names.h"
+#include "core/record_queue.h"
+#include "core/region_rules.h"
+#include "core/sink_jsonl.h"
+#include "core/sink_text.h"
+#include "core/ticks.h"
+#include "cuda/cupti_session.h"
+#include "cuda/device.h"
+#include "cuda/host_thread.h"
+#include "cuda/nvtx_handler.h"
+#include "injection/contain.h"
+#include "injection/own_thread.h"
+
+namespace mfu {
+
+void adopt_early_process_ranges(const LiveState& live) noexcept;  // cuda/nvtx_handler.cpp
+
+namespace {
+
+TimeNs clock_ns(::clockid_t clock) noexcept {
+  ::timespec t{};
+  ::clock_gettime(clock, &t);
+  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
+}
+
+double thread_cpu_s() noexcept { return seconds(clock_ns(CLOCK_THREAD_CPUTIME_ID)); }
+
+/// The first loaded library whose path contains one of these words belongs to a tool that owns the process.
+std::string foreign_tool() {
+  struct Found {
+    std::string name;
+  } found;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        const std::string_view path = info->dlpi_name != nullptr ? info->dlpi_name : "";
+        for (const auto& [word, tool] : {std::pair("libToolsInjection64", "Nsight Systems"),
+                                         std::pair("libsanitizer-collection", "compute-sanitizer"),
+                                         std::pair("libcudadebugger", "cuda-gdb"), std::pair("libnvperf_injection", "Nsight Compute")})
+          if (path.find(word) != std::string_view::npos) static_cast<Found*>(out)->name = tool;
+        return 0;
+      },
+      &found);
+  return found.name;
+}
+
+/// Whether another copy of this library, from another file, does the work already.
+bool other_copy_active() {
+  bool active = false;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        const std::string_view path = info->dlpi_name != nullptr ? info->dlpi_name : "";
+        if (path.find("mfuinject") == std::string_view::npos) return 0;
+        void* handle = ::dlopen(info->dlpi_name, RTLD_NOW | RTLD_NOLOAD);
+        if (handle == nullptr) return 0;
+        const auto claim = reinterpret_cast<int (*)()>(::dlsym(handle, "mfuinject_claim"));
+        Dl_info mine{}, theirs{};
+        if (claim != nullptr && ::dladdr(reinterpret_cast<void*>(claim), &theirs) != 0 &&
+            ::dladdr(reinterpret_cast<void*>(&other_copy_active), &mine) != 0 && mine.dli_fbase != theirs.dli_fbase && claim() != 0)
+          *static_cast<bool*>(out) = true;
+        ::dlclose(handle);
+        return 0;
+      },
+      &active);
+  return active;
+}
+
+/// Waits that end early when woken. On CLOCK_MONOTONIC, so that a clock set by hand moves nothing.
+class Wakeup {
+ public:
+  Wakeup() {
+    ::pthread_condattr_t attributes;
+    ::pthread_condattr_init(&attributes);
+    ::pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    ::pthread_cond_init(&condition_, &attributes);
+    ::pthread_condattr_destroy(&attributes);
+  }
+  /// False when `ns` passed without `ready()`.
+  template <typename Ready>
+  bool wait(DurationNs ns, Ready&& ready) {
+    const TimeNs until = clock_ns(CLOCK_MONOTONIC) + ns;
+    const ::timespec deadline{static_cast<::time_t>(until / kNsPerSecond), static_cast<long>(until % kNsPerSecond)};
+    ::pthread_mutex_lock(&mutex_);
+    bool is_ready = ready();
+    while (!is_ready && ::pthread_cond_timedwait(&condition_, &mutex_, &deadline) == 0) is_ready = ready();
+    if (!is_ready) is_ready = ready();
+    ::pthread_mutex_unlock(&mutex_);
+    return is_ready;
+  }
+  template <typename Change>
+  void notify(Change&& change) {
+    ::pthread_mutex_lock(&mutex_);
+    change();
+    ::pthread_cond_broadcast(&condition_);
+    ::pthread_mutex_unlock(&mutex_);
+  }
+
+ private:
+  ::pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  ::pthread_cond_t condition_;
+};
+
+/// What the sink thread is asked to write.
+struct Message {
+  enum class Kind { kStart, kWindow, kEvent } kind = Kind::kEvent;
+  RunInfo run;
+  WindowSummary window;
+  TimeNs t_ns = 0;
+  std::string event_kind, text;
+};
+
+class Guest {
+ public:
+  Guest() : config_(load_config([](const char* name) -> const char* { return ::getenv(name); }, environ)) {}
+
+  void start();
+  [[nodiscard]] bool disabled() const noexcept { return config_.disabled; }
+
+ private:
+  static void on_first_use();
+  static void at_exit();
+  static void before_fork_in_child();
+  void start_threads();
+  void open_cupti_ladder();
+  void say(std::string kind, std::string text);
+
+  // [mfu-drain]
+  void drain_loop();
+  void tick(bool last);
+  void anchor_clock();
+  void take_records();
+  void find_devices();
+  void emit(WindowSummary&& window);
+  void watch_other_clients(std::uint64_t launches, std::uint64_t records);
+  [[nodiscard]] TimeNs cupti_now() noexcept;
+  void announce();
+  // [mfu-flush]
+  void flush_loop();
+  // [mfu-sink]
+  void sink_loop();
+  void write(Message& message);
+
+  Config config_;
+  pid_t pid_ = ::getpid();
+  TimeNs started_mono_ = 0;
+
+  std::optional<RegionRules> rules_;
+  std::optional<RangeNames> range_names_;
+  std::optional<Attribution> attribution_;
+  std::optional<KernelNames> kernel_names_;
+  ContextDevices contexts_;
+  std::optional<RecordQueue> queue_;
+  TickClock clock_;
+  std::optional<Ledger> ledger_;
+  std::optional<Drain> drain_;
+  CuptiSession* session_ = nullptr;  // leaked: callbacks may come until the process is gone
+  LiveState live_;
+  std::string level_ = "ranges";
+  RunInfo run_;
+  DType dtype_ = DType::kBf16;
+  std::vector<bool> device_known_;
+  bool announced_ = false;
+
+  std::atomic<bool> threads_running_{false};
+  std::atomic<bool> stopping_{false};
+  Wakeup drain_wake_, flush_wake_, sink_wake_, done_wake_;
+  std::atomic<std::uint64_t> flush_wanted_{0}, flush_done_{0};
+  TimeNs flush_since_ = 0;
+  bool flush_stuck_ = false;
+  std::atomic<std::uint64_t> dropped_{0};
+  std::uint64_t dropped_taken_ = 0;
+  std::uint64_t launches_before_ = 0;
+  std::uint64_t records_ = 0;
+  bool yielded_ = false;
+  TimeNs quiet_since_ = 0;
+  std::uint64_t quiet_launches_ = 0, quiet_completed_ = 0, foreign_before_ = 0;
+  int resumes_ = 0;
+  TimeNs last_resume_ = 0;
+  DurationNs cupti_offset_ = 0;
+  bool cupti_clock_direct_ = true;
+
+  std::mutex messages_mutex_;
+  std::deque<Message> messages_;
+  bool sink_open_ = false;  ///< the start line is among the messages: they may go out
+  bool drain_done_ = false;
+  bool sink_done_ = false;
+  std::atomic<double> cpu_drain_{0}, cpu_flush_{0}, cpu_sink_{0};
+  std::optional<TextSink> text_;
+  std::optional<JsonlSink> jsonl_;
+  std::vector<std::string> sinks_failed_;
+};
+
+std::atomic<Guest*> g_guest{nullptr};
+std::atomic<bool> g_started{false};
+
+// --- start ----------------------------------------------------------------------------------------------------------
+
+void Guest::say(std::string kind, std::string text) {
+  Message m;
+  m.kind = Message::Kind::kEvent;
+  m.t_ns = clock_ns(CLOCK_REALTIME);
+  m.event_kind = std::move(kind);
+  m.text = std::move(text);
+  const std::lock_guard lock(messages_mutex_);
+  messages_.push_back(std::move(m));
+}
+
+void Guest::start() {
+  started_mono_ = clock_ns(CLOCK_MONOTONIC);
+  rules_.emplace(config_.regions, config_.presets, config_.warnings);
+  range_names_.emplace(*rules_);
+  attribution_.emplace(host_counters());
+  kernel_names_.emplace(host_counters());
+  queue_.emplace();
+  live_ = {&*attribution_, &*rules_, &*range_names_};
+
+  run_.t_ns = clock_ns(CLOCK_REALTIME);
+  run_.host = config_.host;
+  run_.pid = pid_;
+  run_.rank = config_.rank;
+  run_.world_size = config_.world_size;
+  run_.version = MFU_VERSION;
+  run_.config_json = config_.resolved_json;
+  if (config_.model) {
+    run_.model_json = config_.model->model_json();
+    run_.convention = config_.model->convention();
+  }
+  dtype_ = config_.peak.dtype.value_or(config_.model ? config_.model->dtype().value_or(DType::kBf16) : DType::kBf16);
+  if (config_.log_all_ranks || config_.rank == 0)
+    text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1);
+  if (!config_.run_dir.empty()) jsonl_.emplace(config_.run_dir, run_);
+  for (const std::string& warning : config_.warnings) say("config", warning);
+  if (!config_.model) say("config", "no model config: times and waterfall only; for MFU set MFU_MODEL_CONFIG to a Hugging Face config.json, its folder or a model id");
+
+  if (const std::string tool = foreign_tool(); !tool.empty()) {
+    level_ = "inert";
+    say("inert", tool + " is at work in this process: stepping aside for good");
+  } else {
+    open_cupti_ladder();
+  }
+  run_.level = level_;
+  if (level_ == "inert") {
+    host_switches().inert.store(true, std::memory_order_relaxed);
+    announce();
+    drain_done_ = true;
+    start_threads();  // only to say why
+    return;
+  }
+  g_guest.store(this, std::memory_order_release);
+  host_switches().live.store(&live_, std::memory_order_release);
+  ::pthread_atfork(nullptr, nullptr, before_fork_in_child);
+  adopt_early_process_ranges(live_);
+  (void)live_thread(live_);  // what this thread has open is the region of whatever other threads launch
+  if (session_ == nullptr) start_threads();
+}
+
+void Guest::open_cupti_ladder() {
+  std::string tried;
+  const auto note = [&tried](const std::string& why) { tried += (tried.empty() ? "" : "; ") + why; };
+  bool slot_taken = false, no_driver = false;
+  for (const CuptiCandidate& candidate : cupti_candidates(config_.cupti_path)) {
+    auto api = open_cupti(candidate);
+    if (!api) {
+      // The system's names are tried one after another; only the first says something new.
+      if (candidate.path.find('/') != std::string::npos || tried.empty()) note(api.error().message);
+      continue;
+    }
+    const CuptiLevel level = config_.profiler == ProfilerPolicy::kShare ? CuptiLevel::kShare : CuptiLevel::kFull;
+    auto* session = new CuptiSession(*api, live_, *kernel_names_, contexts_, *queue_, host_counters(), on_first_use);
+    std::string why;
+    const CuptiSession::Failure failure = session->start(level, why);
+    if (failure == CuptiSession::Failure::kNone) {
+      session_ = session;
+      level_ = level == CuptiLevel::kFull ? "full" : "share";
+      run_.cupti_path = api->path;
+      run_.cupti_version = api->version;
+      return;
+    }
+    note(api->path + " (" + cupti_version_text(api->version) + "): " + why);
+    if (failure == CuptiSession::Failure::kSlotTaken) {
+      slot_taken = true;
+      break;
+    }
+    if (failure == CuptiSession::Failure::kForbidden) {
+      level_ = "inert";
+      say("inert", "CUPTI may not be used here: " + tried);
+      return;
+    }
+    no_driver = failure == CuptiSession::Failure::kNoDriver;
+    if (candidate.host_mapped) break;  // what the host uses is what there is
+  }
+  if (no_driver) {
+    level_ = "inert";
+    say("inert", "CUPTI finds no driver that it can use: " + tried);
+    return;
+  }
+  level_ = "ranges";
+  if (slot_taken)
+    say("ranges", "another tool holds CUPTI (" + tried + "): it keeps it; measuring the ranges' times only");
+  else
+    say("ranges", "no CUPTI to work with (" + tried + "): measuring the ranges' times only; set MFU_CUPTI to a libcupti.so");
+}
+
+void Guest::on_first_use() {
+  if (Guest* guest = g_guest.load(std::memory_order_acquire); guest != nullptr && guest->pid_ == ::getpid()) guest->start_threads();
+}
+
+void Guest::start_threads() {
+  if (threads_running_.exchange(true, std::memory_order_acq_rel)) return;
+  g_guest.store(this, std::memory_order_release);
+  bool ok = start_own_thread("mfu-sink", [](void* self) { static_cast<Guest*>(self)->sink_loop(); }, this);
+  if (!drain_done_) {
+    ok = ok && start_own_thread("mfu-drain", [](void* self) { static_cast<Guest*>(self)->drain_loop(); }, this);
+    if (session_ != nullptr)
+      ok = ok && start_own_thread("mfu-flush", [](void* self) { static_cast<Guest*>(self)->flush_loop(); }, this);
+  }
+  if (!ok) {
+    host_switches().inert.store(true, std::memory_order_relaxed);
+    return;
+  }
+  // Registered now, after libcuda's own, so that it runs before theirs.
+  std::atexit(at_exit);
+}
+
+/// A child of fork has none of our threads, and CUDA cannot be used in it once the parent had it: it stays silent. What
+/// it inherited is left as it is.
+void Guest::before_fork_in_child() { host_switches().inert.store(true, std::memory_order_relaxed); }
+
+void Guest::at_exit() {
+  Guest* guest = g_guest.load(std::memory_order_acquire);
+  if (guest == nullptr || guest->pid_ != ::getpid()) return;
+  constexpr DurationNs kDeadline = 2 * kNsPerSecond;
+  guest->drain_wake_.notify([guest] { guest->stopping_.store(true, std::memory_order_relaxed); });
+  guest->done_wake_.wait(kDeadline, [guest] { return guest->sink_done_; });
+  // Nothing is destroyed: other threads may still be inside callbacks, and the kernel takes it all in a moment.
+  host_switches().inert.store(true, std::memory_order_relaxed);
+}
+
+// --- mfu-flush ------------------------------------------------------------------------------------------------------
+
+void Guest::flush_loop() {
+  CuptiSession::set_own_thread();
+  std::uint64_t done = 0;
+  while (true) {
+    flush_wake_.wait(3600 * kNsPerSecond, [&] { return flush_wanted_.load(std::memory_order_relaxed) != done; });
+    const std::uint64_t wanted = flush_wanted_.load(std::memory_order_relaxed);
+    if (wanted == done) continue;
+    session_->flush();
+    dropped_.fetch_add(session_->take_dropped(), std::memory_order_relaxed);
+    done = wanted;
+    cpu_flush_.store(thread_cpu_s(), std::memory_order_relaxed);
+    drain_wake_.notify([&] { flush_done_.store(done, std::memory_order_relaxed); });
+  }
+}
+
+// --- mfu-drain ------------------------------------------------------------------------------------------------------
+
+TimeNs Guest::cupti_now() noexcept {
+  // CUPTI's clock on Linux is CLOCK_REALTIME. Read the same clock ourselves instead of asking CUPTI: another client can
+  // replace CUPTI's clock by a counter of its own, with another unit.
+  if (cupti_clock_direct_) return clock_ns(CLOCK_REALTIME);
+  return clock_ns(CLOCK_MONOTONIC) + cupti_offset_;
+}
+
+void Guest::anchor_clock() {
+  // Of three readings the one with the least time between the two counters.
+  Ticks best_width = 0, best_ticks = 0;
+  TimeNs best_ns = 0;
+  for (int i = 0; i < 3; ++i) {
+    const Ticks before = ticks_now();
+    const TimeNs ns = cupti_now();
+    const Ticks after = ticks_now();
+    if (i != 0 && after - before >= best_width) continue;
+    best_width = after - before;
+    best_ticks = before + best_width / 2;
+    best_ns = ns;
+  }
+  if (!clock_.anchor(best_ticks, best_ns)) {
+    host_counters().add(Counter::kClockJumps);
+    say("clock", "the system clock was set; the window around it is not to be trusted");
+  }
+}
+
+void Guest::drain_loop() {
+  if (session_ != nullptr && session_->api().get_timestamp != nullptr) {
+    std::uint64_t theirs = 0;
+    const TimeNs real = clock_ns(CLOCK_REALTIME);
+    if (session_->api().get_timestamp(&theirs) == CUPTI_SUCCESS && theirs != 0 &&
+        std::llabs(static_cast<TimeNs>(theirs) - real) > kNsPerSecond) {
+      cupti_clock_direct_ = false;
+      cupti_offset_ = static_cast<TimeNs>(theirs) - clock_ns(CLOCK_MONOTONIC);
+    }
+  }
+  anchor_clock();
+  const TimeNs origin = cupti_now() - (clock_ns(CLOCK_MONOTONIC) - started_mono_);
+  LedgerOptions options;
+  options.origin_ns = origin;
+  options.window_ns = std::max<DurationNs>(10'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
+  options.ranges_only = session_ == nullptr;
+  ledger_.emplace(*rules_, config_, *kernel_names_, host_counters(), options, [this](WindowSummary&& w) { emit(std::move(w)); });
+  drain_.emplace(*attribution_, *ledger_, clock_, contexts_, host_counters());
+  // A second anchor gives the slope; until then there is nothing to convert with.
+  const ::timespec moment{0, 2'000'000};
+  ::nanosleep(&moment, nullptr);
+  anchor_clock();
+
+  const DurationNs period = std::clamp<DurationNs>(options.window_ns / 4, 20'000'000, kNsPerSecond);
+  bool idle = false;
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    drain_wake_.wait(idle ? std::max(period, options.window_ns) : period,
+                     [this] { return stopping_.load(std::memory_order_relaxed); });
+    if (stopping_.load(std::memory_order_relaxed)) break;
+    const std::uint64_t launches = attribution_->launches_seen();
+    const std::uint64_t records = records_;
+    tick(false);
+    idle = launches == attribution_->launches_seen() && launches == launches_before_ && records == records_;
+    launches_before_ = launches;
+    cpu_drain_.store(thread_cpu_s(), std::memory_order_relaxed);
+  }
+  // What is on its way gets a moment: work that is done but not delivered yet.
+  tick(true);
+  for (int i = 0; i < 10 && !flush_stuck_ && session_ != nullptr && drain_->account().dropped != 0; ++i) {
+    const ::timespec pause{0, 20'000'000};
+    ::nanosleep(&pause, nullptr);
+    tick(true);
+  }
+  find_devices();
+  // A process that never worked on a GPU has nothing to say.
+  if (records_ != 0 || attribution_->launches_seen() != 0 || session_ == nullptr) announce();
+  drain_->finish(cupti_now());
+  cpu_drain_.store(thread_cpu_s(), std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(messages_mutex_);
+    if (!sink_open_) messages_.clear();
+    drain_done_ = true;
+  }
+  sink_wake_.notify([] {});
+}
+
+void Guest::take_records() {
+  while (RecordBatch* batch = queue_->receive()) {
+    // Whoever launched these opened its ranges before: they must be known first.
+    drain_->follow_instances();
+    for (std::uint32_t i = 0; i < batch->count; ++i) drain_->record(batch->records[i]);
+    records_ += batch->count;
+    queue_->give_back(batch);
+  }
+}
+
+void Guest::tick(bool last) {
+  anchor_clock();
+  drain_->begin_tick(cupti_now());
+  const std::uint64_t launches = attribution_->launches_seen();
+  const std::uint64_t before = records_;
+  if (session_ != nullptr && !flush_stuck_ && !session_->fatal()) {
+    if (flush_done_.load(std::memory_order_relaxed) == flush_wanted_.load(std::memory_order_relaxed)) {
+      flush_since_ = clock_ns(CLOCK_MONOTONIC);
+      flush_wake_.notify([this] { flush_wanted_.fetch_add(1, std::memory_order_relaxed); });
+    }
+    const std::uint64_t wanted = flush_wanted_.load(std::memory_order_relaxed);
+    const TimeNs patience = last ? 500'000'000 : kNsPerSecond;
+    // Take what comes while it comes: the queue is no larger than it must be.
+    for (TimeNs waited = 0; waited < patience; waited += 10'000'000) {
+      const bool done = drain_wake_.wait(10'000'000, [&] { return flush_done_.load(std::memory_order_relaxed) >= wanted; });
+      take_records();
+      if (done) break;
+    }
+    if (flush_done_.load(std::memory_order_relaxed) < wanted && (last || clock_ns(CLOCK_MONOTONIC) - flush_since_ > 30 * kNsPerSecond)) {
+      flush_stuck_ = true;
+      host_counters().add(Counter::kFlushStuck);
+      if (!last) say("flush", "CUPTI did not return from a flush for 30 s: not asking again; records come with full buffers only");
+    }
+  }
+  take_records();
+  find_devices();
+  if (!last) watch_other_clients(launches, records_ - before);
+  const std::uint64_t dropped = dropped_.load(std::memory_order_relaxed);
+  if (dropped != dropped_taken_) {
+    host_counters().add(Counter::kRecordsDropped, dropped - dropped_taken_);
+    if (dropped_taken_ == 0) say("dropped", "CUPTI dropped records: figures of that window are lower bounds");
+    dropped_taken_ = dropped;
+  }
+  drain_->end_tick(dropped != 0);
+  for (std::string& notice : ledger_->take_notices()) say("shape", std::move(notice));
+  // A process that only opened a context stays silent until it works.
+  if (!announced_ && (records_ != 0 || (session_ == nullptr && nvtx_ranges_seen()))) announce();
+  if (sink_open_) sink_wake_.notify([] {});
+}
+
+/// Another activity client takes CUPTI's buffer callbacks without a word: launches go on, records stop, or buffers that
+/// are not ours come back. It keeps them; when they have been silent for long enough it is gone, and we register again.
+void Guest::watch_other_clients(std::uint64_t launches, std::uint64_t records) {
+  constexpr DurationNs kQuiet = 5 * kNsPerSecond;
+  constexpr DurationNs kGone = 30 * kNsPerSecond;
+  constexpr std::uint64_t kEnoughLaunches = 100;
+  if (session_ == nullptr) return;
+  const TimeNs now = clock_ns(CLOCK_MONOTONIC);
+  const bool foreign = session_->foreign() != foreign_before_;
+  foreign_before_ = session_->foreign();
+  if (records != 0 && !foreign) {
+    if (yielded_) {
+      yielded_ = false;
+      ledger_->measured_again(cupti_now());
+      say("resumed", "CUPTI's records come to us again");
+    }
+    quiet_since_ = 0;
+    return;
+  }
+  if (quiet_since_ == 0) {
+    quiet_since_ = now;
+    quiet_launches_ = launches;
+    quiet_completed_ = session_->completed();
+  }
+  if (!yielded_ && (foreign || (now - quiet_since_ > kQuiet && launches - quiet_launches_ > kEnoughLaunches))) {
+    yielded_ = true;
+    ledger_->not_measured_from(cupti_now() - (now - quiet_since_));
+    say("yielded", "another profiler takes CUPTI's records: stepping aside until it is done; what runs meanwhile is not measured");
+  }
+  if (session_->completed() != quiet_completed_) {  // somebody's buffers still come back
+    quiet_completed_ = session_->completed();
+    quiet_since_ = now;
+    quiet_launches_ = launches;
+  }
+  if (yielded_ && now - quiet_since_ > kGone && launches != quiet_launches_ && resumes_ < 20 && now - last_resume_ > 60 * kNsPerSecond) {
+    ++resumes_;
+    last_resume_ = now;
+    session_->resume();
+  }
+}
+
+void Guest::find_devices() {
+  for (std::uint32_t d = 0; d < ledger_->devices(); ++d) {
+    if (!ledger_->has_device(d) || (d < device_known_.size() && device_known_[d])) continue;
+    if (device_known_.size() <= d) device_known_.resize(d + 1, false);
+    device_known_[d] = true;
+    const auto identity = identify_device(d);
+    const DeviceFacts facts = identity ? identity->facts : DeviceFacts{};
+    const Peak peak = find_peak(facts, dtype_, config_.peak);
+    ledger_->set_peak(d, peak);
+    DeviceInfo info;
+    info.device = d;
+    info.name = facts.name;
+    info.uuid = identity ? identity->uuid : "";
+    info.peak_flop_per_s = peak.flop_per_s;
+    info.peak_bytes_per_s = peak.bytes_per_s;
+    info.peak_source = peak.source;
+    info.dtype = std::string(name(peak.dtype));
+    info.sparse = peak.sparse;
+    run_.devices.push_back(std::move(info));
+    if (announced_) announced_ = false;  // once more, with the new device
+  }
+}
+
+void Guest::announce() {
+  if (announced_) return;
+  announced_ = true;
+  Message m;
+  m.kind = Message::Kind::kStart;
+  m.run = run_;
+  const std::lock_guard lock(messages_mutex_);
+  // What was said before belongs after the line that says who is speaking.
+  messages_.insert(sink_open_ ? messages_.end() : messages_.begin(), std::move(m));
+  sink_open_ = true;
+}
+
+void Guest::emit(WindowSummary&& window) {
+  window.launches = drain_->account();
+  const double wall = seconds(clock_ns(CLOCK_MONOTONIC) - started_mono_);
+  window.self.cpu_s = thread_cpu_s() + cpu_flush_.load(std::memory_order_relaxed) + cpu_sink_.load(std::memory_order_relaxed);
+  window.self.rss_bytes = attribution_->map().resident_bytes() + attribution_->instances().resident_bytes() +
+                          queue_->resident_bytes() + (session_ != nullptr ? session_->buffers().advertised_bytes() : 0) +
+                          ledger_->held_bytes();
+  window.self.overhead = wall > 0 ? session_ != nullptr ? session_->callback_seconds(clock_) / wall : 0 : 0;
+  for (std::size_t i = 0; i < kCounters; ++i)
+    if (const std::uint64_t n = host_counters().get(static_cast<Counter>(i)); n != 0)
+      window.counters.emplace_back(std::string(kCounterNames[i]), n);
+  Message m;
+  m.kind = Message::Kind::kWindow;
+  m.window = std::move(window);
+  constexpr std::size_t kMostWaiting = 256;
+  const std::lock_guard lock(messages_mutex_);
+  if (messages_.size() >= kMostWaiting) {
+    const auto oldest = std::find_if(messages_.begin(), messages_.end(), [](const Message& x) { return x.kind == Message::Kind::kWindow; });
+    if (oldest != messages_.end()) messages_.erase(oldest);
+    host_counters().add(Counter::kWindowsDropped);
+  }
+  messages_.push_back(std::move(m));
+}
+
+// --- mfu-sink -------------------------------------------------------------------------------------------------------
+
+void Guest::sink_loop() {
+  bool finished = false;
+  while (!finished) {
+    sink_wake_.wait(3600 * kNsPerSecond, [this] {
+      const std::lock_guard lock(messages_mutex_);
+      return drain_done_ || (sink_open_ && !messages_.empty());
+    });
+    while (true) {
+      Message m;
+      {
+        const std::lock_guard lock(messages_mutex_);
+        if (messages_.empty() || !sink_open_) {
+          finished = drain_done_;
+          break;
+        }
+        m = std::move(messages_.front());
+        messages_.pop_front();
+      }
+      write(m);
+    }
+    cpu_sink_.store(thread_cpu_s(), std::memory_order_relaxed);
+  }
+  done_wake_.notify([this] { sink_done_ = true; });
+}
+
+void Guest::write(Message& message) {
+  const auto to = [&](Sink& sink) {
+    Result<void> done;
+    switch (message.kind) {
+      case Message::Kind::kStart: done = sink.start(message.run); break;
+      case Message::Kind::kWindow: done = sink.write(message.window); break;
+      case Message::Kind::kEvent: done = sink.event(message.t_ns, message.event_kind, message.text); break;
+    }
+    if (done) return;
+    host_counters().add(Counter::kSinkErrors);
+    // Said once per sink, where it can still be said; the next line is tried again.
+    if (std::find(sinks_failed_.begin(), sinks_failed_.end(), sink.name()) != sinks_failed_.end()) return;
+    sinks_failed_.emplace_back(sink.name());
+    if (text_ && sink.name() != text_->name()) (void)text_->event(message.t_ns, "sink", done.error().message + "; the program runs on");
+  };
+  if (jsonl_) to(*jsonl_);
+  // Of a process that steps aside the log says why, and nothing else.
+  if (text_ && !(message.kind == Message::Kind::kStart && message.run.level == "inert")) to(*text_);
+}
+
+}  // namespace
+
+void Runtime::start() {
+  if (g_started.exchange(true, std::memory_order_acq_rel) || host_switches().inert.load(std::memory_order_relaxed)) return;
+  if (other_copy_active()) {
+    host_switches().inert.store(true, std::memory_order_relaxed);
+    return;
+  }
+  auto* guest = new Guest;  // never destroyed
+  if (guest->disabled()) {
+    host_switches().inert.store(true, std::memory_order_relaxed);
+    return;
+  }
+  guest->start();
+}
+
+void Runtime::start_late() noexcept {
+  if (started()) return;
+  // On a thread of ours: the host's thread is inside an NVTX call, and this may open a library.
+  (void)start_own_thread("mfu-start", [](void*) {
+    if (cuda_initialised()) Runtime::start();
+  }, nullptr);
+}
+
+bool Runtime::started() noexcept { return g_started.load(std::memory_order_acquire); }
+
+}  // namespace mfu

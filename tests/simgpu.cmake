@@ -1,0 +1,13 @@
+# The simulated GPU's own tests, and the client programs that the integration tests run on it.
+if(MFU_BUILD_CUDA AND MFU_BUILD_TOOLS)
+  add_subdirectory(${CMAKE_CURRENT_LIST_DIR}/clients)
+  add_library(simgpu_injected MODULE ${CMAKE_CURRENT_LIST_DIR}/simgpu/injected.cpp)
+  target_link_libraries(simgpu_injected PRIVATE mfu_flags)
+  add_executable(simgpu_test ${CMAKE_CURRENT_LIST_DIR}/simgpu/simgpu_test.cpp)
+  target_link_libraries(simgpu_test PRIVATE mfu_flags mfu_cuda_headers GTest::gtest_main Threads::Threads ${CMAKE_DL_LIBS})
+  target_compile_definitions(simgpu_test PRIVATE SIMGPU_DIR="${CMAKE_BINARY_DIR}/simgpu"
+                             SIMGPU_TEST_INJECTED_LIBRARY="$<TARGET_FILE:simgpu_injected>")
+  add_dependencies(simgpu_test simgpu simgpu_injected)
+  add_test(NAME integration.simgpu COMMAND simgpu_test)
+  set_tests_properties(integration.simgpu PROPERTIES LABELS integration TIMEOUT 300)
+endif()

@@ -1,0 +1,929 @@
+// The simulated GPU keeps the contract of the libraries it stands in for (tools/simgpu/README.md).
+#include <cuda_runtime_api.h>
+#include <cupti_driver_cbid.h>
+#include <cupti_runtime_cbid.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "tests/simgpu/client.h"
+
+namespace mfu::sim_test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t kKernel = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+constexpr std::uint32_t kLaunch = CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel;
+
+// Injection
+// ------------------------------------------------------------------------------------------------------------
+
+TEST(Injection, RunsOnceInsideCuInit) {
+  in_child({{"CUDA_INJECTION64_PATH", SIMGPU_TEST_INJECTED_LIBRARY}}, [] {
+    Cuda cuda(false);
+    EXPECT_EQ(std::getenv("SIMGPU_TEST_INJECTED"), nullptr);
+    EXPECT_EQ(CU(cuda, cuInit)(0), CUDA_SUCCESS);
+    EXPECT_STREQ(std::getenv("SIMGPU_TEST_INJECTED"), "once");
+    EXPECT_EQ(CU(cuda, cuInit)(0), CUDA_SUCCESS);
+    EXPECT_STREQ(std::getenv("SIMGPU_TEST_INJECTED"), "once");
+  });
+}
+
+TEST(Injection, ToleratesNoneAndMissingFiles) {
+  for (const char* path : {"none", "/nonexistent/lib.so", ""}) {
+    in_child({{"CUDA_INJECTION64_PATH", path}}, [] { Cuda cuda; });
+  }
+}
+
+TEST(Driver, ForkedChildIsRefusedButForkBeforeInitWorks) {
+  in_child({}, [] {
+    Cuda early(false);
+    const pid_t before = fork();
+    if (before == 0) _exit(CU(early, cuInit)(0) == CUDA_SUCCESS ? 0 : 1);
+    int status = -1;
+    waitpid(before, &status, 0);
+    EXPECT_EQ(status, 0);
+    Cuda cuda;
+    const pid_t after = fork();
+    if (after == 0) {
+      int n = 0;
+      _exit(CU(cuda, cuInit)(0) == CUDA_ERROR_NOT_INITIALIZED &&
+                    CU(cuda, cuDeviceGetCount)(&n) == CUDA_ERROR_NOT_INITIALIZED
+                ? 0
+                : 1);
+    }
+    waitpid(after, &status, 0);
+    EXPECT_EQ(status, 0);
+  });
+}
+
+TEST(Driver, SaysItIsSimulated) {
+  in_child({{"SIMGPU_DEVICES", "2"}, {"SIMGPU_SM_COUNT", "10;20"}}, [] {
+    Cuda cuda;
+    char name[64];
+    EXPECT_EQ(CU(cuda, cuDeviceGetName)(name, sizeof name, 1), CUDA_SUCCESS);
+    EXPECT_NE(std::string(name).find("Simulated"), std::string::npos);
+    int sms = 0;
+    CU(cuda, cuDeviceGetAttribute)(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1);
+    EXPECT_EQ(sms, 20);
+    EXPECT_EQ(CU(cuda, cuDeviceGetName)(name, sizeof name, 2), CUDA_ERROR_INVALID_DEVICE);
+  });
+}
+
+TEST(Driver, GetProcAddressChoosesByVersion) {
+  in_child({}, [] {
+    Cuda cuda;
+    const auto address = [&](const char* name, int version, cuuint64_t flags) {
+      void* f = nullptr;
+      CUdriverProcAddressQueryResult status{};
+      CU(cuda, cuGetProcAddress)(name, &f, version, flags, &status);
+      return f;
+    };
+    EXPECT_EQ(address("cuMemAlloc", 12000, 0), cuda.get<void>("cuMemAlloc_v2"));
+    EXPECT_EQ(address("cuGraphInstantiate", 12000, 0), cuda.get<void>("cuGraphInstantiateWithFlags"));
+    EXPECT_EQ(address("cuGraphInstantiate", 11000, 0), cuda.get<void>("cuGraphInstantiate_v2"));
+    EXPECT_EQ(address("cuLaunchKernel", 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
+              cuda.get<void>("cuLaunchKernel_ptsz"));
+    EXPECT_EQ(address("cuNoSuchThing", 12000, 0), nullptr);
+  });
+}
+
+// Timeline
+// -------------------------------------------------------------------------------------------------------------
+
+TEST(Timeline, LaunchReturnsFirstAndSynchronizeWaits) {
+  in_child({}, [] {
+    Cuda cuda;
+    CUfunction f = cuda.kernel("slow", "ns=50000000");
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(cuda.launch(f), CUDA_SUCCESS);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 25ms);
+    cuda.synchronize();
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, 50ms);
+  });
+}
+
+TEST(Timeline, DurationFollowsFromGridAndPeak) {
+  in_child({{"SIMGPU_PEAK_TFLOPS", "100"}, {"SIMGPU_SM_COUNT", "100"}}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    CUfunction f = cuda.kernel("gemm", "flop_per_block=1e9 efficiency=0.5");
+    cuda.launch(f, nullptr, 1000);  // 1000 x 1e9 / (100e12 x 0.5) = 20 ms
+    cuda.launch(f, nullptr, 50);    // half the SMs: 50 x 1e9 / (100e12 x 0.5 x 0.5) = 2 ms
+    cuda.synchronize();
+    cupti.flush();
+    const auto records = cupti.of_kind(kKernel);
+    ASSERT_EQ(records.size(), 2u);
+    EXPECT_EQ(records[0].kernel_end() - records[0].kernel_begin(), 20'000'000u);
+    EXPECT_EQ(records[1].kernel_end() - records[1].kernel_begin(), 2'000'000u);
+    EXPECT_EQ(records[1].kernel_begin(), records[0].kernel_end() + 800);  // the gap
+  });
+}
+
+TEST(Timeline, StreamsOverlapEventsOrderAndProgrammaticLaunchesStartEarly) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    CUfunction f = cuda.kernel("k", "ns=5000000");
+    CUstream a = cuda.stream(), b = cuda.stream(), c = cuda.stream();
+    CUevent event = nullptr;
+    CU(cuda, cuEventCreate)(&event, 0);
+    cuda.launch(f, a);
+    cuda.launch(f, b);
+    CU(cuda, cuEventRecord)(event, a);
+    CU(cuda, cuStreamWaitEvent)(c, event, 0);
+    cuda.launch(f, c);
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = c;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    EXPECT_EQ(CU(cuda, cuLaunchKernelEx)(&config, f, nullptr, nullptr), CUDA_SUCCESS);
+    cuda.synchronize();
+    cupti.flush();
+    const auto r = cupti.of_kind(kKernel);
+    ASSERT_EQ(r.size(), 4u);
+    EXPECT_LT(r[1].kernel_begin(), r[0].kernel_end());
+    EXPECT_GE(r[2].kernel_begin(), r[0].kernel_end());
+    EXPECT_EQ(r[3].kernel_begin(), r[2].kernel_end() - 2000);
+    EXPECT_EQ(
+        (std::set<std::uint32_t>{r[0].at<std::uint32_t>(48), r[1].at<std::uint32_t>(48), r[2].at<std::uint32_t>(48)}),
+        (std::set<std::uint32_t>{14, 15, 16}));
+  });
+}
+
+// Callback API
+// ---------------------------------------------------------------------------------------------------------
+
+TEST(Callbacks, SecondSubscriberIsRefusedAndParametersAreChecked) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.subscribe();
+    CUpti_SubscriberHandle second = nullptr;
+    const auto nothing = [](void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {};
+    EXPECT_EQ(CUPTI(cupti, cuptiSubscribe)(&second, nothing, nullptr), CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+    auto* enable = CUPTI(cupti, cuptiEnableCallback);
+    EXPECT_EQ(enable(1, nullptr, CUPTI_CB_DOMAIN_DRIVER_API, kLaunch), CUPTI_ERROR_INVALID_PARAMETER);
+    EXPECT_EQ(enable(1, cupti.subscriber, CUPTI_CB_DOMAIN_DRIVER_API, 1000), CUPTI_ERROR_INVALID_PARAMETER);
+    EXPECT_EQ(enable(1, cupti.subscriber, CUPTI_CB_DOMAIN_RESOURCE, 99), CUPTI_ERROR_INVALID_PARAMETER);
+    EXPECT_EQ(CUPTI(cupti, cuptiActivityEnable)(static_cast<CUpti_ActivityKind>(200)), CUPTI_ERROR_INVALID_KIND);
+    EXPECT_EQ(CUPTI(cupti, cuptiUnsubscribe)(cupti.subscriber), CUPTI_SUCCESS);
+    EXPECT_EQ(CUPTI(cupti, cuptiSubscribe)(&second, nothing, nullptr), CUPTI_SUCCESS);
+  });
+}
+
+TEST(Callbacks, NewerIdsAreUnknownToOlderVersions) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti("11.8");
+    cupti.subscribe();
+    cupti.enable_callback(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx);
+    EXPECT_EQ(CUPTI(cupti, cuptiEnableCallback)(1, cupti.subscriber, CUPTI_CB_DOMAIN_DRIVER_API, 757),
+              CUPTI_ERROR_INVALID_PARAMETER);
+  });
+}
+
+TEST(Callbacks, RuntimeLaunchNestsTheDriverLaunchUnderOneId) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.subscribe();
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    cupti.enable_callback(CUPTI_CB_DOMAIN_DRIVER_API, kLaunch);
+    cupti.enable_callback(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
+    void* runtime = dlopen((directory() + "/libcudart.so.13").c_str(), RTLD_NOW);
+    ASSERT_NE(runtime, nullptr);
+    auto* launch = reinterpret_cast<cudaError_t (*)(const void*, dim3, dim3, void**, size_t, cudaStream_t)>(
+        dlsym(runtime, "cudaLaunchKernel"));
+    CUfunction f = cuda.kernel("k", "ns=1000");
+    EXPECT_EQ(launch(f, dim3(1), dim3(32), nullptr, 0, nullptr), cudaSuccess);
+    cuda.synchronize();
+    cupti.flush();
+    const auto& calls = cupti.calls;
+    ASSERT_EQ(calls.size(), 4u);
+    EXPECT_EQ(calls[0].domain, CUPTI_CB_DOMAIN_RUNTIME_API);
+    EXPECT_EQ(calls[1].domain, CUPTI_CB_DOMAIN_DRIVER_API);
+    EXPECT_EQ(calls[1].site, CUPTI_API_ENTER);
+    EXPECT_EQ(calls[2].domain, CUPTI_CB_DOMAIN_DRIVER_API);
+    EXPECT_EQ(calls[2].site, CUPTI_API_EXIT);
+    EXPECT_EQ(calls[3].site, CUPTI_API_EXIT);
+    EXPECT_EQ(calls[1].symbol, "k");
+    for (const Call& c : calls) EXPECT_EQ(c.correlation, calls[0].correlation);
+    EXPECT_EQ(calls[0].data, calls[3].data);
+    EXPECT_EQ(calls[1].data, calls[2].data);
+    EXPECT_NE(calls[0].data, calls[1].data);
+    const auto kernels = cupti.of_kind(kKernel);
+    ASSERT_EQ(kernels.size(), 1u);
+    EXPECT_EQ(kernels[0].kernel_correlation(), calls[0].correlation);
+  });
+}
+
+TEST(Callbacks, IdsCountEveryCallAndWrapPastZero) {
+  in_child({{"SIMGPU_CORRELATION_START", "4294967280"}}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.subscribe();
+    cupti.enable_callback(CUPTI_CB_DOMAIN_DRIVER_API, kLaunch);
+    CUfunction f = cuda.kernel("k", "ns=1000");
+    for (int i = 0; i < 40; ++i) cuda.launch(f);
+    std::set<std::uint32_t> ids;
+    for (const Call& c : cupti.calls) ids.insert(c.correlation);
+    EXPECT_EQ(ids.size(), 40u);
+    EXPECT_FALSE(ids.contains(0));
+    EXPECT_LT(*ids.begin(), 40u);
+    EXPECT_GT(*ids.rbegin(), 4294967280u);
+  });
+}
+
+TEST(Callbacks, RecordCanBeDeliveredBeforeExit) {
+  in_child({{"SIMGPU_KERNEL_BEFORE_EXIT", "1"}}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.subscribe();
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    cupti.enable_callback(CUPTI_CB_DOMAIN_DRIVER_API, kLaunch);
+    CUfunction f = cuda.kernel("k", "ns=1000");
+    std::size_t at_exit = 99;
+    cupti.in_callback = [&] { at_exit = cupti.taken().size(); };
+    cuda.launch(f);
+    EXPECT_EQ(at_exit, 1u);
+  });
+}
+
+// Records
+// --------------------------------------------------------------------------------------------------------------
+
+struct Sizes {
+  const char* version;
+  std::uint32_t number;
+  std::size_t kernel, memcpy, memset, graph;
+};
+
+class Layouts : public testing::TestWithParam<Sizes> {};
+
+TEST_P(Layouts, SizesAndFieldsFollowTheVersion) {
+  const Sizes expected = GetParam();
+  in_child({}, [&] {
+    Cuda cuda;
+    Cupti cupti(expected.version);
+    std::uint32_t version = 0;
+    CUPTI(cupti, cuptiGetVersion)(&version);
+    EXPECT_EQ(version, expected.number);
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET});
+    CUfunction f = cuda.kernel("_Z4gemmv", "ns=10000");
+    CUstream s = cuda.stream();
+    CUdeviceptr memory = 0;
+    CU(cuda, cuMemAlloc)(&memory, 4096);
+    char host[4096] = {};
+    cuda.launch(f, s, 7);
+    CU(cuda, cuMemcpyHtoDAsync)(memory, host, 4096, s);
+    CU(cuda, cuMemsetD8Async)(memory, 5, 100, s);
+    cuda.synchronize();
+    cupti.flush();
+    const auto records = cupti.taken();
+    ASSERT_EQ(records.size(), 3u);
+    const Record& k = records[0];
+    EXPECT_EQ(k.kind, kKernel);
+    EXPECT_EQ(k.size, expected.kernel);
+    EXPECT_EQ(k.kernel_end() - k.kernel_begin(), 10'000u);
+    EXPECT_EQ(k.at<std::uint32_t>(40), 0u);   // device
+    EXPECT_EQ(k.at<std::uint32_t>(44), 1u);   // context
+    EXPECT_EQ(k.at<std::uint32_t>(48), 14u);  // stream
+    EXPECT_EQ(k.at<std::int32_t>(52), 7);     // gridX
+    EXPECT_EQ(k.at<std::int32_t>(64), 128);   // blockX
+    EXPECT_EQ(k.name, "_Z4gemmv");
+    EXPECT_EQ(records[1].size, expected.memcpy);
+    EXPECT_EQ(records[1].at<std::uint8_t>(4), 1);  // host to device
+    EXPECT_EQ(records[1].at<std::uint64_t>(8), 4096u);
+    EXPECT_EQ(records[2].size, expected.memset);
+    EXPECT_EQ(records[2].at<std::uint64_t>(8), 100u);
+    EXPECT_GT(records[2].at<std::uint64_t>(24), records[2].at<std::uint64_t>(16));
+    EXPECT_EQ(cupti.walk_ends.back(), CUPTI_ERROR_MAX_LIMIT_REACHED);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, Layouts,
+                         testing::Values(Sizes{"11.8", 18, 200, 88, 88, 48}, Sizes{"12.4", 22, 208, 88, 88, 56},
+                                         Sizes{"12.6", 24, 208, 88, 88, 56}, Sizes{"12.9", 27, 208, 96, 88, 56},
+                                         Sizes{"13.0", 130001, 216, 96, 88, 56},
+                                         Sizes{"13.3", 130300, 232, 96, 88, 56}));
+
+TEST(Records, NewestHeaderStructuresAgreeWithTheLayout) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_DRIVER});
+    CUfunction f = cuda.kernel("k", "ns=10000");
+    cuda.launch(f, nullptr, 3);
+    cuda.synchronize();
+    cupti.flush();
+    const auto kernels = cupti.of_kind(kKernel);
+    ASSERT_EQ(kernels.size(), 1u);
+    CUpti_ActivityKernel9 k{};
+    std::memcpy(&k, kernels[0].bytes.data(), sizeof k);
+    EXPECT_EQ(k.gridX, 3);
+    EXPECT_EQ(k.streamId, 7u);  // the default stream
+    EXPECT_STREQ(k.name, "k");
+    EXPECT_EQ(k.correlationId, kernels[0].kernel_correlation());
+    bool found = false;
+    for (const Record& r : cupti.of_kind(CUPTI_ACTIVITY_KIND_DRIVER)) {
+      CUpti_ActivityAPI api{};
+      std::memcpy(&api, r.bytes.data(), sizeof api);
+      if (api.cbid != kLaunch) continue;
+      found = true;
+      EXPECT_EQ(api.correlationId, k.correlationId);
+      EXPECT_EQ(api.threadId, static_cast<std::uint32_t>(gettid()));
+      EXPECT_LE(api.start, api.end);
+    }
+    EXPECT_TRUE(found);
+  });
+}
+
+// Buffers
+// --------------------------------------------------------------------------------------------------------------
+
+TEST(Buffers, UnforcedFlushKeepsUnfinishedRecordsForcedGivesThemWithoutEnd) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    CUfunction quick = cuda.kernel("quick", "ns=1000"), slow = cuda.kernel("slow", "ns=300000000");
+    cuda.launch(quick);
+    cuda.launch(slow);
+    std::this_thread::sleep_for(10ms);
+    cupti.flush();
+    EXPECT_TRUE(cupti.taken().empty());
+    cupti.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    const auto records = cupti.taken();
+    ASSERT_EQ(records.size(), 2u);
+    EXPECT_NE(records[0].kernel_end(), 0u);
+    EXPECT_NE(records[1].kernel_begin(), 0u);
+    EXPECT_EQ(records[1].kernel_end(), 0u);
+  });
+}
+
+TEST(Buffers, WorkerHandsBackClosedBuffersOnceComplete) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.buffer_bytes = 10 * 216;
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    CUfunction f = cuda.kernel("k", "ns=1000");
+    for (int i = 0; i < 25; ++i) cuda.launch(f);
+    cuda.synchronize();
+    for (int i = 0; i < 200 && cupti.taken().size() < 20; ++i) std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(cupti.taken().size(), 20u);  // the third buffer is not full, and nobody has flushed
+    for (const Record& r : cupti.taken()) EXPECT_NE(r.thread, std::this_thread::get_id());
+    for (const std::thread::id& id : cupti.requesters) EXPECT_EQ(id, std::this_thread::get_id());
+    cupti.flush();
+    EXPECT_EQ(cupti.taken().size(), 25u);
+    cupti.flush();
+    EXPECT_EQ(cupti.taken().size(), 25u);
+  });
+}
+
+TEST(Buffers, PerThreadFromThirteenOn) {
+  for (const auto& [version, buffers] : {std::pair{"12.6", 1u}, std::pair{"13.0", 3u}}) {
+    in_child({}, [&, v = version, n = buffers] {
+      Cuda cuda;
+      Cupti cupti(v);
+      cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+      CUfunction f = cuda.kernel("k", "ns=1000");
+      cuda.launch(f);
+      for (int i = 0; i < 2; ++i) {
+        std::thread([&] {
+          cuda.make_current();
+          cuda.launch(f);
+        }).join();
+      }
+      cuda.synchronize();
+      cupti.flush();
+      EXPECT_EQ(cupti.requesters.size(), n);
+      EXPECT_EQ(cupti.taken().size(), 3u);
+    });
+  }
+}
+
+TEST(Buffers, NullCrashesBefore27AndDropsFromThenOn) {
+  const auto body = [](const char* version) {
+    return [version] {
+      Cuda cuda;
+      Cupti cupti(version);
+      cupti.give_null = true;
+      cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+      CUfunction f = cuda.kernel("k", "ns=1000");
+      for (int i = 0; i < 5; ++i) cuda.launch(f);
+      std::size_t dropped = 0;
+      CUPTI(cupti, cuptiActivityGetNumDroppedRecords)(nullptr, 0, &dropped);
+      EXPECT_EQ(dropped, 5u);
+      CUPTI(cupti, cuptiActivityGetNumDroppedRecords)(nullptr, 0, &dropped);
+      EXPECT_EQ(dropped, 0u);  // the query resets it
+    };
+  };
+  aborts_in_child({}, body("12.6"));
+  in_child({}, body("12.9"));
+}
+
+TEST(Buffers, DisabledKindStillDeliversOlderRecords) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    CUfunction f = cuda.kernel("k", "ns=1000");
+    cuda.launch(f);
+    EXPECT_EQ(CUPTI(cupti, cuptiActivityDisable)(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS);
+    cuda.launch(f);
+    cuda.synchronize();
+    cupti.flush();
+    EXPECT_EQ(cupti.taken().size(), 1u);
+  });
+}
+
+// Graphs
+// ---------------------------------------------------------------------------------------------------------------
+
+/// Two streams joined by events: 3 kernels and a memset. Instantiated, not launched.
+CUgraphExec small_graph(Cuda& cuda, CUfunction f, CUstream a, CUstream b, CUdeviceptr memory) {
+  CUevent fork_event = nullptr, join_event = nullptr;
+  CU(cuda, cuEventCreate)(&fork_event, 0);
+  CU(cuda, cuEventCreate)(&join_event, 0);
+  EXPECT_EQ(CU(cuda, cuStreamBeginCapture)(a, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  cuda.launch(f, a);
+  CU(cuda, cuEventRecord)(fork_event, a);
+  CU(cuda, cuStreamWaitEvent)(b, fork_event, 0);
+  cuda.launch(f, b);
+  cuda.launch(f, a);
+  CU(cuda, cuMemsetD8Async)(memory, 0, 64, b);
+  CU(cuda, cuEventRecord)(join_event, b);
+  CU(cuda, cuStreamWaitEvent)(a, join_event, 0);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(CU(cuda, cuStreamEndCapture)(a, &graph), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  EXPECT_EQ(CU(cuda, cuGraphInstantiateWithFlags)(&exec, graph, 0), CUDA_SUCCESS);
+  return exec;
+}
+
+TEST(Graphs, NodesCarryTheLaunchesIdAndCapturedLaunchesLeaveNoRecord) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.subscribe();
+    for (CUpti_CallbackId id = CUPTI_CBID_RESOURCE_GRAPH_CREATED; id <= CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED; ++id) {
+      cupti.enable_callback(CUPTI_CB_DOMAIN_RESOURCE, id);
+    }
+    cupti.enable_callback(CUPTI_CB_DOMAIN_DRIVER_API, kLaunch);
+    cupti.enable_callback(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch);
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMSET});
+    CUfunction f = cuda.kernel("k", "ns=2000000");
+    CUstream a = cuda.stream(), b = cuda.stream();
+    CUdeviceptr memory = 0;
+    CU(cuda, cuMemAlloc)(&memory, 4096);
+    CUgraphExec exec = small_graph(cuda, f, a, b, memory);
+    EXPECT_EQ(cupti.calls.size(), 6u);  // three captured launches call back
+    cuda.synchronize();
+    cupti.flush();
+    EXPECT_TRUE(cupti.taken().empty());
+
+    EXPECT_EQ(CU(cuda, cuGraphLaunch)(exec, a), CUDA_SUCCESS);
+    cuda.synchronize();
+    cupti.flush();
+    const auto kernels = cupti.of_kind(kKernel);
+    ASSERT_EQ(kernels.size(), 3u);
+    std::uint32_t exec_id = 0;
+    CUPTI(cupti, cuptiGetGraphExecId)(exec, &exec_id);
+    std::set<std::uint64_t> nodes;
+    for (const Record& r : kernels) {
+      EXPECT_EQ(r.kernel_correlation(), cupti.calls.back().correlation);
+      EXPECT_EQ(r.at<std::uint32_t>(156), exec_id);
+      nodes.insert(r.at<std::uint64_t>(144));
+    }
+    EXPECT_EQ(nodes.size(), 3u);
+    EXPECT_GE(kernels[1].kernel_begin(), kernels[0].kernel_end());  // both wait for the first
+    EXPECT_LT(kernels[2].kernel_begin(), kernels[1].kernel_end());  // and run side by side
+    ASSERT_EQ(cupti.of_kind(CUPTI_ACTIVITY_KIND_MEMSET).size(), 1u);
+
+    // Clones name the node they come from, and the records carry the clones' ids.
+    std::set<CUgraphNode> created;
+    std::set<std::uint64_t> cloned;
+    for (const auto& [cbid, data] : cupti.graph_events) {
+      if (cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) created.insert(data.node);
+      if (cbid != CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED) continue;
+      EXPECT_TRUE(created.contains(data.originalNode));
+      std::uint64_t id = 0;
+      CUPTI(cupti, cuptiGetGraphNodeId)(data.node, &id);
+      cloned.insert(id);
+    }
+    EXPECT_EQ(created.size(), 4u);
+    EXPECT_TRUE(std::includes(cloned.begin(), cloned.end(), nodes.begin(), nodes.end()));
+    EXPECT_TRUE(std::any_of(cupti.graph_events.begin(), cupti.graph_events.end(), [&](const auto& e) {
+      return e.first == CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED && e.second.graphExec == exec;
+    }));
+  });
+}
+
+TEST(Graphs, GraphTraceGivesOneRecordInsteadOfNodes) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_GRAPH_TRACE});
+    CUfunction f = cuda.kernel("k", "ns=10000");
+    CUstream a = cuda.stream(), b = cuda.stream();
+    CUdeviceptr memory = 0;
+    CU(cuda, cuMemAlloc)(&memory, 4096);
+    CUgraphExec exec = small_graph(cuda, f, a, b, memory);
+    CU(cuda, cuGraphLaunch)(exec, a);
+    cuda.launch(f, a);
+    cuda.synchronize();
+    cupti.flush();
+    EXPECT_EQ(cupti.of_kind(kKernel).size(), 1u);
+    const auto graphs = cupti.of_kind(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+    ASSERT_EQ(graphs.size(), 1u);
+    EXPECT_EQ(graphs[0].at<std::uint64_t>(16) - graphs[0].at<std::uint64_t>(8),
+              22'800u);  // two kernels and a memset of 1.2 us, with gaps
+  });
+}
+
+TEST(Graphs, InstantiatedBeforeTheToolShowsEveryNodeAsAKernel) {
+  in_child({}, [] {
+    Cuda cuda;
+    CUfunction f = cuda.kernel("k", "ns=10000");
+    CUstream a = cuda.stream(), b = cuda.stream();
+    CUdeviceptr memory = 0;
+    CU(cuda, cuMemAlloc)(&memory, 4096);
+    CUgraphExec exec = small_graph(cuda, f, a, b, memory);
+    Cupti cupti;
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMSET});
+    CU(cuda, cuGraphLaunch)(exec, a);
+    cuda.synchronize();
+    cupti.flush();
+    EXPECT_EQ(cupti.of_kind(kKernel).size(), 4u);
+    EXPECT_EQ(cupti.of_kind(CUPTI_ACTIVITY_KIND_MEMSET).size(), 0u);
+  });
+}
+
+TEST(Graphs, WorkThatDoesNotComeBackToTheOriginIsAnError) {
+  in_child({}, [] {
+    Cuda cuda;
+    CUfunction f = cuda.kernel("k", "ns=10000");
+    CUstream a = cuda.stream(), b = cuda.stream();
+    CUevent event = nullptr;
+    CU(cuda, cuEventCreate)(&event, 0);
+    CU(cuda, cuStreamBeginCapture)(a, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CU(cuda, cuEventRecord)(event, a);
+    CU(cuda, cuStreamWaitEvent)(b, event, 0);
+    cuda.launch(f, b);
+    CUgraph graph = nullptr;
+    EXPECT_EQ(CU(cuda, cuStreamEndCapture)(a, &graph), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+  });
+}
+
+// Faults
+// ---------------------------------------------------------------------------------------------------------------
+
+/// Launches `n` kernels with the given script and returns what arrived.
+std::vector<Record> records_of(int n, Cupti& cupti, Cuda& cuda) {
+  cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+  CUfunction f = cuda.kernel("kernel_name", "ns=1000");
+  for (int i = 0; i < n; ++i) cuda.launch(f);
+  cuda.synchronize();
+  cupti.flush();
+  return cupti.taken();
+}
+
+TEST(Faults, DropBurstsAreCountedAndLost) {
+  in_child({{"SIMGPU_DROP_BURST", "100:10"}}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    EXPECT_EQ(records_of(500, cupti, cuda).size(), 450u);
+    std::size_t dropped = 0;
+    CUPTI(cupti, cuptiActivityGetNumDroppedRecords)(nullptr, 0, &dropped);
+    EXPECT_EQ(dropped, 50u);
+  });
+}
+
+TEST(Faults, TimestampsNamesAndKinds) {
+  in_child({{"SIMGPU_ZERO_TIMESTAMPS", "0.2"},
+            {"SIMGPU_NEGATIVE_TIMESTAMPS", "0.2"},
+            {"SIMGPU_UNKNOWN_KINDS", "0.1"},
+            {"SIMGPU_NULL_NAMES", "0.3"},
+            {"SIMGPU_LONG_NAMES", "8192"}},
+           [] {
+             Cuda cuda;
+             Cupti cupti;
+             const auto records = records_of(1000, cupti, cuda);
+             int zero = 0, negative = 0, unnamed = 0, unknown = 0;
+             for (const Record& r : records) {
+               if (r.kind != kKernel) {
+                 ++unknown;
+                 continue;
+               }
+               zero += r.kernel_begin() == 0 && r.kernel_end() == 0 ? 1 : 0;
+               negative += r.kernel_end() < r.kernel_begin() ? 1 : 0;
+               if (r.at<const char*>(104) == nullptr) {
+                 ++unnamed;
+               } else {
+                 EXPECT_EQ(r.name.size(), 8192u);
+               }
+             }
+             EXPECT_NEAR(zero, 200, 60);
+             EXPECT_NEAR(negative, 160, 60);  // of those that are not zero
+             EXPECT_NEAR(unnamed, 300, 60);
+             EXPECT_NEAR(unknown, 100, 40);
+           });
+}
+
+TEST(Faults, TruncatedBufferEndsTheWalkWithAnError) {
+  in_child({{"SIMGPU_TRUNCATE_RATE", "1"}}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    EXPECT_EQ(records_of(10, cupti, cuda).size(), 9u);
+    EXPECT_EQ(cupti.walk_ends.back(), CUPTI_ERROR_INVALID_KIND);
+  });
+}
+
+TEST(Faults, StaleNamesFault) {
+  const int status = child_status({{"SIMGPU_STALE_NAMES", "1"}}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    const auto records = records_of(1, cupti, cuda);
+    EXPECT_EQ(records[0].name, "kernel_name");  // copied inside the callback
+    std::signal(SIGSEGV, SIG_DFL);
+    std::printf("%c", *records[0].at<const volatile char*>(104));
+    std::exit(0);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) != 0);  // a sanitizer turns the signal into an exit code
+}
+
+TEST(Faults, FunctionsFailAreRefusedOrTakeTime) {
+  in_child({{"SIMGPU_FAIL", "cuptiSubscribe:39,cuptiActivityFlushAll:8@2"},
+            {"SIMGPU_REFUSE_KINDS", "1"},
+            {"SIMGPU_DELAY_MS", "cuptiActivityRegisterCallbacks:80"}},
+           [] {
+             Cuda cuda;
+             Cupti cupti;
+             CUpti_SubscriberHandle handle = nullptr;
+             const auto nothing = [](void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {};
+             EXPECT_EQ(CUPTI(cupti, cuptiSubscribe)(&handle, nothing, nullptr),
+                       CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+             EXPECT_EQ(CUPTI(cupti, cuptiActivityEnable)(CUPTI_ACTIVITY_KIND_MEMCPY), CUPTI_ERROR_INVALID_KIND);
+             EXPECT_EQ(CUPTI(cupti, cuptiActivityEnable)(CUPTI_ACTIVITY_KIND_MEMSET), CUPTI_SUCCESS);
+             EXPECT_EQ(CUPTI(cupti, cuptiActivityFlushAll)(0), CUPTI_SUCCESS);
+             EXPECT_EQ(CUPTI(cupti, cuptiActivityFlushAll)(0), CUPTI_ERROR_OUT_OF_MEMORY);
+             const auto begin = std::chrono::steady_clock::now();
+             cupti.record({});
+             EXPECT_GE(std::chrono::steady_clock::now() - begin, 80ms);
+           });
+}
+
+TEST(Faults, WithoutADriverCallsAnswerUnknown) {
+  in_child({}, [] {
+    if (void* real = dlopen("libcuda.so.1", RTLD_NOW); real != nullptr) std::exit(0);  // a machine with a driver
+    Cupti cupti;
+    CUpti_SubscriberHandle handle = nullptr;
+    const auto nothing = [](void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {};
+    EXPECT_EQ(CUPTI(cupti, cuptiSubscribe)(&handle, nothing, nullptr), CUPTI_ERROR_UNKNOWN);
+    EXPECT_EQ(CUPTI(cupti, cuptiActivityEnable)(CUPTI_ACTIVITY_KIND_MEMSET), CUPTI_ERROR_UNKNOWN);
+    EXPECT_EQ(CUPTI(cupti, cuptiEnableCallback)(1, nullptr, CUPTI_CB_DOMAIN_DRIVER_API, 1),
+              CUPTI_ERROR_INVALID_PARAMETER);
+    cupti.record({});
+  });
+}
+
+TEST(Faults, FailedLaunchesReturnTheErrorAndLeaveNoRecord) {
+  in_child({{"SIMGPU_FAIL_LAUNCH_RATE", "0.5"}, {"SIMGPU_FAIL_LAUNCH_ERROR", "719"}}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    CUfunction f = cuda.kernel("k", "ns=1000");
+    std::size_t ok = 0;
+    for (int i = 0; i < 200; ++i) {
+      const CUresult result = cuda.launch(f);
+      EXPECT_TRUE(result == CUDA_SUCCESS || result == CUDA_ERROR_LAUNCH_FAILED);
+      ok += result == CUDA_SUCCESS ? 1 : 0;
+    }
+    EXPECT_NEAR(static_cast<double>(ok), 100, 40);
+    cuda.synchronize();
+    cupti.flush();
+    EXPECT_EQ(cupti.taken().size(), ok);
+  });
+}
+
+TEST(Faults, MissingSymbolVariants) {
+  for (const auto& [variant, symbol] : {std::pair{"cupti-13.0-no-subscribe", "cuptiSubscribe"},
+                                        std::pair{"cupti-13.0-no-flush", "cuptiActivityFlushAll"},
+                                        std::pair{"cupti-13.0-no-next-record", "cuptiActivityGetNextRecord"}}) {
+    void* library = dlopen((directory() + "/" + variant + "/libcupti.so.13").c_str(), RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr);
+    EXPECT_EQ(dlsym(library, symbol), nullptr) << variant;
+    EXPECT_NE(dlsym(library, "cuptiGetVersion"), nullptr);
+    dlclose(library);
+  }
+}
+
+// Rules
+// ----------------------------------------------------------------------------------------------------------------
+
+TEST(Rules, ForbiddenCallsAbort) {
+  const auto with_hook = [](void (*hook)(Cuda&, Cupti&)) {
+    return [hook] {
+      Cuda cuda;
+      Cupti cupti;
+      cupti.subscribe();
+      cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+      cupti.enable_callback(CUPTI_CB_DOMAIN_DRIVER_API, kLaunch);
+      hook(cuda, cupti);
+      CUfunction f = cuda.kernel("k", "ns=1000");
+      cuda.launch(f);
+      cuda.synchronize();
+      cupti.flush();
+    };
+  };
+  aborts_in_child({},
+                  with_hook([](Cuda&, Cupti& c) { c.in_completed = [&c] { CUPTI(c, cuptiActivityFlushAll)
+                                                                          (0); }; }));
+  aborts_in_child({},
+                  with_hook([](Cuda&, Cupti& c) { c.in_requested = [&c] { CUPTI(c, cuptiActivityFlushAll)
+                                                                          (0); }; }));
+  aborts_in_child({}, with_hook([](Cuda& cuda, Cupti& c) {
+                    c.in_callback = [&cuda] {
+                      int n = 0;
+                      CU(cuda, cuDeviceGetCount)(&n);
+                    };
+                  }));
+  aborts_in_child({}, with_hook([](Cuda&, Cupti& c) { CUPTI(c, cuptiFinalize)(); }));
+  in_child({{"SIMGPU_STRICT", "0"}}, with_hook([](Cuda&, Cupti& c) { CUPTI(c, cuptiFinalize)(); }));
+}
+
+TEST(Rules, CuptiInAForkedChildAborts) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.subscribe();
+    const pid_t pid = fork();
+    if (pid == 0) {
+      CUPTI(cupti, cuptiActivityFlushAll)(0);
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  });
+}
+
+// Foreign clients
+// ------------------------------------------------------------------------------------------------------
+
+TEST(Foreign, NewKinetoTakesTheBuffersAndLeavesTicksBehind) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.subscribe();
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    auto* foreign = cupti.get<int(const char*, const char*)>("simgpu_foreign");
+    CUfunction f = cuda.kernel("k", "ns=20000000");
+    EXPECT_EQ(foreign("new_kineto", "start"), 0);
+    cuda.launch(f);
+    cuda.synchronize();
+    EXPECT_EQ(foreign("new_kineto", "stop"), 0);
+    EXPECT_TRUE(cupti.taken().empty());
+    cuda.launch(f);  // kinds are off
+    cuda.synchronize();
+    cupti.flush();
+    EXPECT_TRUE(cupti.taken().empty());
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});  // what a tool does that comes back
+    cuda.launch(f);
+    cuda.synchronize();
+    cupti.flush();
+    ASSERT_EQ(cupti.taken().size(), 1u);
+    const Record& r = cupti.taken()[0];
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    EXPECT_LT(r.kernel_end(), static_cast<std::uint64_t>(now.tv_sec) * 500'000'000u);  // no ns since 1970
+    EXPECT_GT(r.kernel_end() - r.kernel_begin(), 10'000'000u);                         // 20 ms of some GHz
+  });
+}
+
+TEST(Foreign, FirstHoldsTheSubscriber) {
+  in_child({{"SIMGPU_FOREIGN", "first"}}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    CUpti_SubscriberHandle handle = nullptr;
+    const auto nothing = [](void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {};
+    EXPECT_EQ(CUPTI(cupti, cuptiSubscribe)(&handle, nothing, nullptr), CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+  });
+}
+
+TEST(Foreign, OldKinetoGivesUpWhenRefused) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.subscribe();
+    auto* foreign = cupti.get<int(const char*, const char*)>("simgpu_foreign");
+    foreign("old_kineto", "start");
+    EXPECT_EQ(records_of(3, cupti, cuda).size(), 3u);
+  });
+}
+
+TEST(Foreign, ResiliencyAndFreerGetOurBuffer) {
+  for (const char* kind : {"resiliency", "freer"}) {
+    in_child({}, [kind] {
+      Cuda cuda;
+      Cupti cupti;
+      cupti.buffer_bytes = (8 << 20) + 4096;  // what it takes to survive the first one
+      cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+      CUfunction f = cuda.kernel("k", "ns=1000");
+      cuda.launch(f);
+      auto* foreign = cupti.get<int(const char*, const char*)>("simgpu_foreign");
+      foreign(kind, "start");
+      cuda.launch(f);
+      cuda.synchronize();
+      foreign(kind, "stop");
+      EXPECT_TRUE(cupti.taken().empty());
+      EXPECT_EQ(cupti.requesters.size(), 1u);
+    });
+  }
+}
+
+// Truth
+// ----------------------------------------------------------------------------------------------------------------
+
+TEST(Truth, HoldsEveryActivityAndWhetherItsRecordCame) {
+  const std::string file =
+      (std::filesystem::temp_directory_path() / ("simgpu_truth_" + std::to_string(getpid()))).string();
+  in_child({{"SIMGPU_TRACE", file}, {"SIMGPU_DROP_BURST", "10:1"}}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    EXPECT_EQ(records_of(100, cupti, cuda).size(), 90u);
+  });
+  std::ifstream in(file);
+  std::string line;
+  int delivered = 0, dropped = 0, launches = 0, costs = 0;
+  while (std::getline(in, line)) {
+    const auto has = [&](const char* text) { return line.find(text) != std::string::npos; };
+    if (has("\"type\":\"activity\"")) {
+      delivered += has("\"delivered\":true") ? 1 : 0;
+      dropped += has("\"fate\":\"dropped\"") ? 1 : 0;
+    }
+    launches += has("\"type\":\"launch\"") ? 1 : 0;
+    costs += has("\"type\":\"callbacks\"") ? 1 : 0;
+  }
+  std::filesystem::remove(file);
+  EXPECT_EQ(delivered, 90);
+  EXPECT_EQ(dropped, 10);
+  EXPECT_EQ(launches, 100);
+  EXPECT_EQ(costs, 4);
+}
+
+// Speed
+// ----------------------------------------------------------------------------------------------------------------
+
+/// Launches per second over 0.3 s. The test only asks for a fraction of what an idle machine does.
+double launch_rate(bool records) {
+  int pipe_ends[2];
+  EXPECT_EQ(pipe(pipe_ends), 0);
+  in_child({}, [&] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.buffer_bytes = 1 << 20;
+    if (records) cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    CUfunction f = cuda.kernel("k", "ns=100");
+    CUstream s = cuda.stream();
+    const auto begin = std::chrono::steady_clock::now();
+    double n = 0;
+    while (std::chrono::steady_clock::now() - begin < 300ms) {
+      for (int i = 0; i < 100; ++i) cuda.launch(f, s);
+      n += 100;
+    }
+    const double rate = n / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    EXPECT_EQ(write(pipe_ends[1], &rate, sizeof rate), static_cast<ssize_t>(sizeof rate));
+  });
+  double rate = 0;
+  EXPECT_EQ(read(pipe_ends[0], &rate, sizeof rate), static_cast<ssize_t>(sizeof rate));
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+  return rate;
+}
+
+TEST(Speed, LaunchesPerSecond) {
+  const double plain = launch_rate(false), with_records = launch_rate(true);
+  std::printf("launches/s: %.0f plain, %.0f with records\n", plain, with_records);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_GT(plain, 75'000);
+  EXPECT_GT(with_records, 15'000);
+#endif
+}
+
+}  // namespace
+}  // namespace mfu::sim_test

@@ -1,0 +1,598 @@
+#include "tools/simgpu/cupti_buffers.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace mfu::sim {
+
+extern const char* const kBuiltCuptiVersion;  // generated per build of the library
+
+namespace {
+
+/// One record that has a place in a client's buffer, and gets its bytes when the buffer is handed back.
+struct Pending {
+  std::uint32_t kind = 0;
+  std::uint32_t thread = 0;
+  Activity activity;  ///< device activities; API records keep only the times here
+  ApiRecord api{};
+  std::uint32_t external_kind = 0;
+  std::uint64_t external_id = 0;
+};
+
+struct Batch {
+  std::uint8_t* buffer = nullptr;
+  std::size_t capacity = 0, used = 0, max_records = 0;
+  std::vector<Pending> records;
+  std::int64_t max_end_ns = 0;
+};
+
+/// Where records go until the buffer is full: one per process, or one per thread.
+struct Holder {
+  std::mutex mutex;
+  Batch open;
+};
+
+struct State {
+  std::mutex mutex;  ///< guards what follows; never held while a client's callback runs
+  CUpti_BuffersCallbackRequestFunc requested = nullptr;
+  CUpti_BuffersCallbackCompleteFunc completed = nullptr;
+  bool foreign = false;
+  std::deque<Batch> closed;  ///< full, or flushed while something in them was still running
+  std::vector<Holder*> holders;
+  std::uint64_t flush_requests = 0, flushes_done = 0;
+  bool flush_forced = false;
+  std::uint32_t period_ms = 0;
+  bool worker_running = false;
+  std::condition_variable wake, done;
+
+  Holder shared;
+  std::mutex in_delivery_mutex;
+  std::condition_variable in_delivery_changed;
+  std::multiset<const std::uint8_t*> in_delivery;  ///< only kept when buffers are poisoned after their return
+  std::atomic<bool> per_thread{false};
+  std::atomic<std::size_t> dropped{0};
+  std::atomic<std::uint64_t> record_count{0};
+  std::atomic<CUpti_TimestampCallbackFunc> timestamp{nullptr};
+  std::atomic<bool> timestamp_ever{false};
+  std::atomic<std::int64_t> tick_base_ns{0};
+  std::atomic<std::uint64_t> tick_base{0};
+  std::mutex name_mutex;
+  std::unordered_map<const char*, std::string> long_names;
+  std::deque<std::pair<void*, std::size_t>> stale_arenas;
+};
+
+State& state() {
+  static State* const instance = [] {
+    auto* s = new State;  // leaked: threads may still launch while the process exits
+    const int wanted = settings().per_thread;
+    s->per_thread = wanted >= 0 ? wanted != 0 : cupti_layout().version >= 130000;
+    return s;
+  }();
+  return *instance;
+}
+
+std::uint32_t thread_id() {
+  static thread_local const auto id = static_cast<std::uint32_t>(syscall(SYS_gettid));
+  return id;
+}
+
+std::int64_t monotonic_ns() {
+  timespec ts{};
+  clock_gettime(CLOCK_MONOTONIC, &ts);
+  return static_cast<std::int64_t>(ts.tv_sec) * 1'000'000'000 + ts.tv_nsec;
+}
+
+Holder& holder() {
+  State& s = state();
+  if (!s.per_thread.load(std::memory_order_relaxed)) {
+    static const bool registered = [&] {
+      const std::lock_guard lock(s.mutex);
+      s.holders.push_back(&s.shared);
+      return true;
+    }();
+    (void)registered;
+    return s.shared;
+  }
+  static thread_local Holder* own = nullptr;  // leaked: its records outlive the thread
+  if (own == nullptr) {
+    own = new Holder;
+    const std::lock_guard lock(s.mutex);
+    s.holders.push_back(own);
+  }
+  return *own;
+}
+
+void set_fate(const Pending& p, Fate fate) {
+  if (const Driver* driver = connected_driver(); driver != nullptr) driver->truth_fate(p.activity.truth, fate);
+}
+
+void drop(const Pending& p) {
+  state().dropped.fetch_add(1);
+  set_fate(p, Fate::kDropped);
+}
+
+/// Converts a time of ours to what the client's timestamp callback would have said then.
+std::int64_t in_client_units(std::int64_t t_ns) {
+  State& s = state();
+  const CUpti_TimestampCallbackFunc callback = s.timestamp.load();
+  if (callback == nullptr || t_ns == 0) return t_ns;
+  const std::int64_t now = connected_driver()->now_ns();
+  const std::uint64_t ticks = callback();
+  const std::int64_t base_ns = s.tick_base_ns.load();
+  const double rate =
+      now > base_ns ? static_cast<double>(ticks - s.tick_base.load()) / static_cast<double>(now - base_ns) : 1;
+  return static_cast<std::int64_t>(ticks) - static_cast<std::int64_t>(static_cast<double>(now - t_ns) * rate);
+}
+
+/// Memory for the names of one delivery that is made unreadable once the client has had its callback.
+class NameArena {
+ public:
+  const char* copy(const char* name) {
+    const std::size_t bytes = std::strlen(name) + 1;
+    if (memory_ == nullptr || used_ + bytes > size_) {
+      close();
+      size_ = std::max<std::size_t>(64 << 10, (bytes + 4095) / 4096 * 4096);
+      memory_ = static_cast<char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      if (memory_ == MAP_FAILED) std::abort();
+      used_ = 0;
+    }
+    char* place = memory_ + used_;
+    std::memcpy(place, name, bytes);
+    used_ += bytes;
+    return place;
+  }
+  void close() {
+    if (memory_ != nullptr) blocks_.emplace_back(memory_, size_);
+    memory_ = nullptr;
+  }
+  void forbid() {
+    close();
+    State& s = state();
+    const std::lock_guard lock(s.name_mutex);
+    for (const auto& block : blocks_) {
+      mprotect(block.first, block.second, PROT_NONE);
+      s.stale_arenas.push_back(block);
+    }
+    while (s.stale_arenas.size() > 256) {  // still no pointer into them may be used, but address space is finite
+      munmap(s.stale_arenas.front().first, s.stale_arenas.front().second);
+      s.stale_arenas.pop_front();
+    }
+  }
+
+ private:
+  char* memory_ = nullptr;
+  std::size_t size_ = 0, used_ = 0;
+  std::vector<std::pair<void*, std::size_t>> blocks_;
+};
+
+const char* lengthened(const char* name) {
+  const std::size_t bytes = settings().long_name_bytes;
+  if (bytes == 0 || name == nullptr) return name;
+  State& s = state();
+  const std::lock_guard lock(s.name_mutex);
+  std::string& text = s.long_names[name];
+  if (text.empty()) {
+    text = name;
+    if (text.size() < bytes) text.append(bytes - text.size(), 'L');
+  }
+  return text.c_str();
+}
+
+bool is_device_record(const Pending& p) {
+  return p.kind != kKindDriver && p.kind != kKindRuntime && p.activity.end_ns != 0;
+}
+
+void write_pending(const Pending& p, std::uint64_t serial, bool foreign, std::int64_t now, NameArena& names,
+                   std::uint8_t* out) {
+  const Settings& script = settings();
+  RecordView view{.kind = p.kind};
+  view.activity = &p.activity;
+  view.api = &p.api;
+  view.thread = p.thread;
+  view.external_kind = p.external_kind;
+  view.external_id = p.external_id;
+  view.external_correlation = p.api.correlation;
+  view.begin_ns = p.activity.begin_ns;
+  view.end_ns = p.activity.end_ns;
+  Fate fate = foreign ? Fate::kForeign : Fate::kDelivered;
+  if (is_device_record(p)) {
+    const bool bug = script.timestamp_bug && state().timestamp_ever.load();
+    if (p.activity.end_ns > now) {  // handed back by force: the GPU has not got there yet
+      view.end_ns = 0;
+      if (p.activity.begin_ns > now) view.begin_ns = 0;
+      fate = Fate::kIncomplete;
+    } else if (bug || hit(script.zero_rate, serial, 2)) {
+      view.begin_ns = view.end_ns = 0;
+      fate = Fate::kZeroed;
+    } else if (hit(script.negative_rate, serial, 3)) {
+      std::swap(view.begin_ns, view.end_ns);
+      fate = Fate::kNegative;
+    }
+  }
+  view.begin_ns = in_client_units(view.begin_ns);
+  view.end_ns = in_client_units(view.end_ns);
+  if (p.kind == kKindConcurrentKernel || p.kind == kKindKernel) {
+    view.name = p.activity.name != nullptr ? p.activity.name : "graph node";
+    view.name = lengthened(view.name);
+    if (hit(script.null_name_rate, serial, 4)) view.name = nullptr;
+    if (script.stale_names && view.name != nullptr) view.name = names.copy(view.name);
+  }
+  write_record(cupti_layout(), view, out);
+  set_fate(p, fate);
+}
+
+/// Writes the records of a batch into the client's buffer and hands it back. No lock of ours is held.
+void deliver(Batch batch) {
+  State& s = state();
+  const Settings& script = settings();
+  const Driver* driver = connected_driver();
+  CUpti_BuffersCallbackCompleteFunc completed = nullptr;
+  bool foreign = false;
+  {
+    const std::lock_guard lock(s.mutex);
+    completed = s.completed;
+    foreign = s.foreign;
+  }
+  const std::uint64_t first = s.record_count.fetch_add(batch.records.size());
+  if (script.shuffle) {
+    std::mt19937_64 random(first);
+    std::shuffle(batch.records.begin(), batch.records.end(), random);
+  }
+  NameArena names;
+  const std::int64_t now = driver->now_ns();
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < batch.records.size(); ++i) {
+    write_pending(batch.records[i], first + i, foreign, now, names, batch.buffer + at);
+    at += record_bytes(cupti_layout(), batch.records[i].kind);
+  }
+  std::size_t valid = at;
+  if (valid > 0 && hit(script.truncate_rate, first, 5)) {
+    valid -= record_bytes(cupti_layout(), batch.records.back().kind) / 2;
+    set_fate(batch.records.back(), Fate::kTruncated);
+  }
+  if (completed != nullptr) {
+    ThreadState& thread = *driver->thread();
+    if (script.poison_buffers) {
+      const std::lock_guard lock(s.in_delivery_mutex);
+      s.in_delivery.insert(batch.buffer);
+    }
+    {
+      ++thread.buffer_callback;
+      const CallbackTimer timer(kCostCompleted);
+      completed(nullptr, 0, batch.buffer, batch.capacity, valid);
+      --thread.buffer_callback;
+    }
+    if (script.poison_buffers) {
+      // Readable memory is not certain: a client may have freed the buffer in its callback, which is its right.
+      if (!foreign) std::memset(batch.buffer, 0xDB, at);
+      const std::lock_guard lock(s.in_delivery_mutex);
+      s.in_delivery.erase(s.in_delivery.find(batch.buffer));
+      s.in_delivery_changed.notify_all();
+    }
+  }
+  if (script.stale_names) names.forbid();
+}
+
+/// Hands back every closed batch that is complete (all of them when forced).
+void deliver_closed(bool forced) {
+  State& s = state();
+  std::vector<Batch> ready;
+  {
+    const std::lock_guard lock(s.mutex);
+    const std::int64_t now = connected_driver()->now_ns();
+    for (auto it = s.closed.begin(); it != s.closed.end();) {
+      if (forced || it->max_end_ns <= now) {
+        ready.push_back(std::move(*it));
+        it = s.closed.erase(it);
+      } else {
+        ++it;
+      }
+    }
+  }
+  for (Batch& batch : ready) deliver(std::move(batch));
+}
+
+void* run_worker(void*) {
+  pthread_setname_np(pthread_self(), "simcupti-worker");
+  State& s = state();
+  std::int64_t next_period = 0;
+  for (;;) {
+    bool flush = false, forced = false;
+    std::uint64_t requests = 0;
+    {
+      std::unique_lock lock(s.mutex);
+      const auto ready = [&] { return s.flush_requests != s.flushes_done; };
+      if (s.closed.empty() && s.period_ms == 0) {
+        s.wake.wait(lock, [&] { return ready() || !s.closed.empty() || s.period_ms != 0; });
+      } else {
+        s.wake.wait_for(lock, std::chrono::milliseconds(2), ready);
+      }
+      flush = ready();
+      forced = s.flush_forced;
+      requests = s.flush_requests;
+      if (s.period_ms != 0 && monotonic_ns() >= next_period) {
+        flush = true;
+        next_period = monotonic_ns() + static_cast<std::int64_t>(s.period_ms) * 1'000'000;
+      }
+    }
+    if (settings().worker_delay_ms > 0) usleep(static_cast<useconds_t>(settings().worker_delay_ms * 1000));
+    if (flush) {
+      flush_buffers(forced);
+      const std::lock_guard lock(s.mutex);
+      s.flushes_done = std::max(s.flushes_done, requests);
+      s.flush_forced = false;
+      s.done.notify_all();
+    } else {
+      deliver_closed(false);
+    }
+  }
+  return nullptr;
+}
+
+void start_worker() {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (s.worker_running) return;
+  pthread_t thread{};
+  if (pthread_create(&thread, nullptr, run_worker, nullptr) != 0) return;
+  pthread_detach(thread);
+  s.worker_running = true;
+}
+
+void close_batch(Batch& batch) {
+  if (batch.buffer == nullptr) return;
+  State& s = state();
+  {
+    const std::lock_guard lock(s.mutex);
+    s.closed.push_back(std::move(batch));
+  }
+  batch = Batch{};
+  s.wake.notify_one();
+}
+
+/// Asks the client for a buffer. The holder's mutex is held, as CUPTI holds one of its own. False: none was given.
+bool request_buffer(Batch& batch, std::size_t record) {
+  State& s = state();
+  CUpti_BuffersCallbackRequestFunc requested = nullptr;
+  {
+    const std::lock_guard lock(s.mutex);
+    requested = s.requested;
+  }
+  if (requested == nullptr) return false;
+  ThreadState& thread = *connected_driver()->thread();
+  std::uint8_t* buffer = nullptr;
+  std::size_t size = 0, max_records = 0;
+  {
+    ++thread.buffer_callback;
+    const CallbackTimer timer(kCostRequested);
+    requested(&buffer, &size, &max_records);
+    --thread.buffer_callback;
+  }
+  if (buffer == nullptr) {
+    if (cupti_layout().version < 27) {
+      std::fprintf(stderr, "[simgpu] a NULL activity buffer crashes CUPTI before API version 27\n");
+      std::abort();
+    }
+    return false;
+  }
+  if (reinterpret_cast<std::uintptr_t>(buffer) % 8 != 0) rule_broken("an activity buffer is not aligned to 8 bytes");
+  if (size < record) return false;
+  if (settings().poison_buffers) {
+    std::unique_lock lock(s.in_delivery_mutex);
+    s.in_delivery_changed.wait(lock, [&] { return !s.in_delivery.contains(buffer); });
+  }
+  batch = Batch{};
+  batch.buffer = buffer;
+  batch.capacity = size;
+  batch.max_records = max_records;
+  return true;
+}
+
+void append(Pending pending) {
+  const Settings& script = settings();
+  static std::atomic<std::uint64_t> serial{0};
+  const std::uint64_t n = serial.fetch_add(1, std::memory_order_relaxed);
+  const bool burst = script.drop_every != 0 && n % script.drop_every < script.drop_burst;
+  if (burst || hit(script.drop_rate, n, 6)) {
+    drop(pending);
+    return;
+  }
+  const std::size_t bytes = record_bytes(cupti_layout(), pending.kind);
+  Holder& h = holder();
+  const std::lock_guard lock(h.mutex);
+  Batch& batch = h.open;
+  if (batch.buffer != nullptr &&
+      (batch.used + bytes > batch.capacity || (batch.max_records != 0 && batch.records.size() >= batch.max_records))) {
+    close_batch(batch);
+  }
+  if (batch.buffer == nullptr && !request_buffer(batch, bytes)) {
+    drop(pending);
+    return;
+  }
+  batch.used += bytes;
+  batch.max_end_ns = std::max(batch.max_end_ns, pending.activity.end_ns);
+  batch.records.push_back(std::move(pending));
+}
+
+void append_with_unknowns(Pending pending) {
+  static std::atomic<std::uint64_t> serial{0};
+  const double rate = settings().unknown_kind_rate;
+  if (rate > 0 && hit(rate, serial.fetch_add(1, std::memory_order_relaxed), 7)) {
+    Pending unknown;
+    unknown.kind = kKindUnknown;
+    append(unknown);
+  }
+  append(std::move(pending));
+}
+
+}  // namespace
+
+const Layout& cupti_layout() {
+  static const Layout layout = [] {
+    const std::string& scripted = settings().cupti_version;
+    const std::uint32_t version = cupti_version_number(scripted.empty() ? kBuiltCuptiVersion : scripted);
+    if (version == 0) {
+      std::fprintf(stderr, "[simgpu] SIMGPU_CUPTI_VERSION=\"%s\": expected a CUDA version from 11.1 to 13.5\n",
+                   scripted.c_str());
+      std::abort();
+    }
+    return layout_of(version);
+  }();
+  return layout;
+}
+
+const Driver* connected_driver() {
+  static std::atomic<const Driver*> found{nullptr};
+  if (const Driver* driver = found.load(std::memory_order_acquire); driver != nullptr) return driver;
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return nullptr;
+  auto* entry = reinterpret_cast<const Driver* (*)()>(dlsym(library, "simgpu_driver"));
+  const Driver* driver = entry != nullptr ? entry() : nullptr;
+  if (driver == nullptr || driver->version != kInterfaceVersion) return nullptr;
+  found.store(driver, std::memory_order_release);
+  return driver;
+}
+
+void set_buffer_callbacks(CUpti_BuffersCallbackRequestFunc requested, CUpti_BuffersCallbackCompleteFunc completed,
+                          bool foreign) {
+  State& s = state();
+  {
+    const std::lock_guard lock(s.mutex);
+    s.requested = requested;
+    s.completed = completed;
+    s.foreign = foreign;
+  }
+  if (connected_driver() != nullptr) start_worker();
+}
+
+void set_per_thread_buffers(bool on) { state().per_thread.store(on); }
+bool per_thread_buffers() { return state().per_thread.load(); }
+
+void set_timestamp_callback(CUpti_TimestampCallbackFunc callback) {
+  State& s = state();
+  s.timestamp.store(nullptr);
+  if (callback != nullptr) {
+    s.timestamp_ever.store(true);
+    s.tick_base_ns.store(connected_driver()->now_ns());
+    s.tick_base.store(callback());
+    usleep(2000);  // the rate of its clock is worked out from here on: give it something to divide by
+  }
+  s.timestamp.store(callback);
+}
+
+std::uint64_t cupti_timestamp() {
+  if (const CUpti_TimestampCallbackFunc callback = state().timestamp.load(); callback != nullptr) return callback();
+  if (const Driver* driver = connected_driver(); driver != nullptr) return static_cast<std::uint64_t>(driver->now_ns());
+  timespec ts{};
+  clock_gettime(CLOCK_REALTIME, &ts);
+  return static_cast<std::uint64_t>(ts.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(ts.tv_nsec);
+}
+
+void record_activity(const Activity& activity, std::uint32_t kernel_kind) {
+  Pending p;
+  p.activity = activity;
+  p.kind = kernel_kind;
+  if (activity.instrumented) {
+    if (activity.kind == ActivityKind::kMemcpy) p.kind = kKindMemcpy;
+    if (activity.kind == ActivityKind::kMemset) p.kind = kKindMemset;
+    if (activity.kind == ActivityKind::kGraph) p.kind = kKindGraphTrace;
+  }
+  append_with_unknowns(std::move(p));
+}
+
+void record_api(const ApiRecord& record) {
+  Pending p;
+  p.kind = record.domain == ApiDomain::kDriver ? kKindDriver : kKindRuntime;
+  p.api = record;
+  p.thread = thread_id();
+  p.activity.begin_ns = record.begin_ns;
+  p.activity.end_ns = record.end_ns;
+  append_with_unknowns(std::move(p));
+}
+
+void record_external(std::uint32_t kind, std::uint64_t id, std::uint32_t correlation) {
+  Pending p;
+  p.kind = kKindExternalCorrelation;
+  p.external_kind = kind;
+  p.external_id = id;
+  p.api.correlation = correlation;
+  append_with_unknowns(std::move(p));
+}
+
+void flush_buffers(bool forced) {
+  State& s = state();
+  std::vector<Holder*> holders;
+  {
+    const std::lock_guard lock(s.mutex);
+    holders = s.holders;
+  }
+  for (Holder* h : holders) {
+    const std::lock_guard lock(h->mutex);
+    if (h->open.records.empty()) continue;
+    const bool complete = h->open.max_end_ns <= connected_driver()->now_ns();
+    if (forced || complete || !settings().flush_keeps_open) close_batch(h->open);
+  }
+  deliver_closed(forced);
+  connected_driver()->truth_flush();
+}
+
+void flush_on_worker(bool forced) {
+  start_worker();
+  State& s = state();
+  std::unique_lock lock(s.mutex);
+  const std::uint64_t mine = ++s.flush_requests;
+  s.flush_forced |= forced;
+  s.wake.notify_one();
+  s.done.wait(lock, [&] { return s.flushes_done >= mine; });
+}
+
+void set_flush_period(std::uint32_t ms) {
+  State& s = state();
+  {
+    const std::lock_guard lock(s.mutex);
+    s.period_ms = ms;
+  }
+  start_worker();
+  s.wake.notify_one();
+}
+
+std::size_t take_dropped() {
+  // Under the lock that is held while the client is asked for a buffer, as in CUPTI: a client that calls this with a
+  // lock of its request callback held deadlocks here too.
+  const std::lock_guard lock(state().shared.mutex);
+  return state().dropped.exchange(0);
+}
+
+CallbackTimer::CallbackTimer(CallbackCostIndex which) noexcept : which_(which), begin_ns_(monotonic_ns()) {}
+
+CallbackTimer::~CallbackTimer() {
+  const Driver* driver = connected_driver();
+  if (driver == nullptr) return;
+  CallbackCost& cost = driver->costs[which_];
+  const auto took = static_cast<std::uint64_t>(monotonic_ns() - begin_ns_);
+  cost.count.fetch_add(1, std::memory_order_relaxed);
+  cost.total_ns.fetch_add(took, std::memory_order_relaxed);
+  std::uint64_t max = cost.max_ns.load(std::memory_order_relaxed);
+  while (took > max && !cost.max_ns.compare_exchange_weak(max, took, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace mfu::sim

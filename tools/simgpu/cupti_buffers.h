@@ -1,0 +1,53 @@
+// Activity buffers of the simulated libcupti: asked for when the first record of a batch is made, on the launching
+// thread; handed back, filled, by a worker thread of CUPTI's own or by the thread that flushes.
+#pragma once
+
+#include <cupti.h>
+
+#include <cstdint>
+
+#include "tools/simgpu/cupti_records.h"
+#include "tools/simgpu/interface.h"
+
+namespace mfu::sim {
+
+/// The layout in force: as built, or what SIMGPU_CUPTI_VERSION says.
+const Layout& cupti_layout();
+
+/// The driver of this process; nullptr when there is none, or when it is not the simulated one. Looked for on every
+/// call until it is there, as the real library does.
+const Driver* connected_driver();
+
+void set_buffer_callbacks(CUpti_BuffersCallbackRequestFunc requested, CUpti_BuffersCallbackCompleteFunc completed,
+                          bool foreign);
+void set_per_thread_buffers(bool on);
+bool per_thread_buffers();
+void set_timestamp_callback(CUpti_TimestampCallbackFunc callback);
+[[nodiscard]] std::uint64_t cupti_timestamp();
+
+void record_activity(const Activity& activity, std::uint32_t kernel_kind);
+void record_api(const ApiRecord& record);
+void record_external(std::uint32_t kind, std::uint64_t id, std::uint32_t correlation);
+
+/// cuptiActivityFlushAll. Without `forced` only buffers whose records are all complete are handed back.
+void flush_buffers(bool forced);
+/// The same from the worker thread; returns when it is done.
+void flush_on_worker(bool forced);
+void set_flush_period(std::uint32_t ms);
+/// Dropped records since the last call.
+[[nodiscard]] std::size_t take_dropped();
+
+/// Adds what one callback of the client took.
+class CallbackTimer {
+ public:
+  explicit CallbackTimer(CallbackCostIndex which) noexcept;
+  ~CallbackTimer();
+  CallbackTimer(const CallbackTimer&) = delete;
+  CallbackTimer& operator=(const CallbackTimer&) = delete;
+
+ private:
+  CallbackCostIndex which_;
+  std::int64_t begin_ns_;
+};
+
+}  // namespace mfu::sim

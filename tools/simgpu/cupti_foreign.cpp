@@ -1,0 +1,187 @@
+#include "tools/simgpu/cupti_foreign.h"
+
+#include <cupti.h>
+#include <pthread.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "tools/simgpu/settings.h"
+
+namespace mfu::sim {
+namespace {
+
+thread_local bool acting = false;
+
+/// Marks the calling thread as a foreign client for the life of the object.
+class Acting {
+ public:
+  Acting() { acting = true; }
+  ~Acting() { acting = false; }
+  Acting(const Acting&) = delete;
+  Acting& operator=(const Acting&) = delete;
+};
+
+constexpr std::size_t kKinetoBuffer = 4 << 20;
+constexpr std::size_t kResiliencyBuffer = 8 << 20;
+constexpr CUpti_ActivityKind kKinetoKinds[] = {CUPTI_ACTIVITY_KIND_MEMCPY,
+                                               CUPTI_ACTIVITY_KIND_MEMSET,
+                                               CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                               CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+                                               CUPTI_ACTIVITY_KIND_RUNTIME,
+                                               CUPTI_ACTIVITY_KIND_DRIVER,
+                                               CUPTI_ACTIVITY_KIND_OVERHEAD};
+
+struct Buffers {
+  std::mutex mutex;
+  std::vector<std::uint8_t*> own;   ///< Kineto's map: what it handed out
+  std::vector<std::uint8_t*> pool;  ///< nvidia-resiliency-ext's free pool: whatever was completed to it
+};
+
+Buffers& buffers() {
+  static Buffers* const instance = new Buffers;
+  return *instance;
+}
+
+void hand_out(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records, std::size_t bytes) {
+  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, bytes));
+  *size = bytes;
+  *max_records = 0;
+}
+
+void kineto_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
+  hand_out(buffer, size, max_records, kKinetoBuffer);
+  const std::lock_guard lock(buffers().mutex);
+  buffers().own.push_back(*buffer);
+}
+
+/// A buffer that is not in its map is left alone (and lost to whoever gave it).
+void kineto_completed(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t) {
+  const std::lock_guard lock(buffers().mutex);
+  if (std::erase(buffers().own, buffer) != 0) std::free(buffer);
+}
+
+/// Takes any buffer of its pool for one of its own size, also one that another client allocated.
+void resiliency_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
+  {
+    const std::lock_guard lock(buffers().mutex);
+    if (!buffers().pool.empty()) {
+      *buffer = buffers().pool.back();
+      buffers().pool.pop_back();
+      *size = kResiliencyBuffer;
+      *max_records = 0;
+      return;
+    }
+  }
+  hand_out(buffer, size, max_records, kResiliencyBuffer);
+}
+
+void resiliency_completed(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t) {
+  for (std::size_t i = 0; i < kResiliencyBuffer; i += 4096) buffer[i] = 0x5A;  // it believes that all of it is its own
+  buffer[kResiliencyBuffer - 1] = 0x5A;
+  const std::lock_guard lock(buffers().mutex);
+  buffers().pool.push_back(buffer);
+}
+
+void freer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
+  hand_out(buffer, size, max_records, kKinetoBuffer);
+}
+
+void freer_completed(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t) { std::free(buffer); }
+
+std::uint64_t tsc() { return __rdtsc(); }
+
+void ignore_callback(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
+
+bool start_kineto(bool subscribes) {
+  if (subscribes) {
+    static std::atomic<int> state{0};  // Kineto tries once in the life of a process
+    CUpti_SubscriberHandle handle = nullptr;
+    if (state.load() == 0) {
+      const bool got = cuptiSubscribe(&handle, ignore_callback, nullptr) == CUPTI_SUCCESS;
+      if (got) cuptiEnableDomain(1, handle, CUPTI_CB_DOMAIN_RESOURCE);
+      state.store(got ? 1 : 2);
+    }
+    if (state.load() == 2) return true;  // CPU only, for the life of the process
+  }
+  cuptiActivityRegisterCallbacks(kineto_requested, kineto_completed);
+  cuptiActivityRegisterTimestampCallback(tsc);
+  for (const CUpti_ActivityKind kind : kKinetoKinds) cuptiActivityEnable(kind);
+  return true;
+}
+
+bool stop_kineto() {
+  for (const CUpti_ActivityKind kind : kKinetoKinds) cuptiActivityDisable(kind);
+  cuptiActivityFlushAll(0);
+  return true;
+}
+
+void sleep_ms(std::int64_t ms) {
+  const timespec ts{ms / 1000, ms % 1000 * 1'000'000};
+  nanosleep(&ts, nullptr);
+}
+
+void* run_client(void* raw) {
+  const auto& client = *static_cast<const ForeignClient*>(raw);
+  pthread_setname_np(pthread_self(), "simcupti-other");
+  sleep_ms(client.start_ms);
+  run_foreign_client(client.kind, "start");
+  if (client.stop_ms < 0) return nullptr;
+  sleep_ms(client.stop_ms - client.start_ms);
+  run_foreign_client(client.kind, "stop");
+  return nullptr;
+}
+
+/// `first` was there before anybody else: it subscribes as the library is loaded.
+[[gnu::constructor]] void subscribe_first() {
+  for (const ForeignClient& client : settings().foreign) {
+    if (client.kind == "first") run_foreign_client("first", "start");
+  }
+}
+
+}  // namespace
+
+bool acting_as_foreign() noexcept { return acting; }
+
+bool run_foreign_client(std::string_view kind, std::string_view action) {
+  const Acting mark;
+  static std::mutex* const mutex = new std::mutex;
+  const std::lock_guard lock(*mutex);
+  const bool start = action == "start";
+  if (!start && action != "stop") return false;
+  if (kind == "old_kineto" || kind == "new_kineto") return start ? start_kineto(kind == "old_kineto") : stop_kineto();
+  if (kind == "resiliency" || kind == "freer") {
+    const bool frees = kind == "freer";
+    if (start) {
+      cuptiActivityRegisterCallbacks(frees ? freer_requested : resiliency_requested,
+                                     frees ? freer_completed : resiliency_completed);
+      cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    } else {
+      cuptiActivityFlushAll(0);
+      cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    }
+    return true;
+  }
+  if (kind == "first") {
+    static CUpti_SubscriberHandle handle = nullptr;
+    if (start) return cuptiSubscribe(&handle, ignore_callback, nullptr) == CUPTI_SUCCESS;
+    return handle != nullptr && cuptiUnsubscribe(handle) == CUPTI_SUCCESS;
+  }
+  return false;
+}
+
+void start_foreign_clients() {
+  static std::atomic<bool> started{false};
+  if (settings().foreign.empty() || started.exchange(true)) return;
+  for (const ForeignClient& client : settings().foreign) {
+    if (client.kind == "first") continue;
+    pthread_t thread{};
+    if (pthread_create(&thread, nullptr, run_client, const_cast<ForeignClient*>(&client)) == 0) pthread_detach(thread);
+  }
+}
+
+}  // namespace mfu::sim

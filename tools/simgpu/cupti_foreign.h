@@ -1,0 +1,17 @@
+// Other CUPTI clients in the process, as tests need them beside ours: what they do to a tool that was there before.
+#pragma once
+
+#include <string_view>
+
+namespace mfu::sim {
+
+/// Starts the clients that SIMGPU_FOREIGN names, each on a thread of its own; the times count from the first call.
+void start_foreign_clients();
+
+/// Does one step of a client on the calling thread. False: no such client or action.
+bool run_foreign_client(std::string_view kind, std::string_view action);
+
+/// True while the calling thread acts as a foreign client: the fault script is not meant for it.
+bool acting_as_foreign() noexcept;
+
+}  // namespace mfu::sim

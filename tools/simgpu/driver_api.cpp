@@ -1,0 +1,822 @@
+// The exported functions of the simulated libcuda.so.1. Each counts a correlation id, tells an attached tool, and hands
+// over to the engine. Names and signatures follow cuda.h; `_ptds` and `_ptsz` are the per-thread default stream forms.
+#define __CUDA_API_VERSION_INTERNAL  // NOLINT(bugprone-reserved-identifier): cuda.h's own switch for every version's
+                                     // types
+#include <cuda.h>
+#include <cupti_driver_cbid.h>
+#include <dlfcn.h>
+#include <generated_cuda_meta.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "tools/simgpu/engine.h"
+
+#define SIM_EXPORT [[gnu::visibility("default")]]
+#define SIM_UNPACK(...) __VA_ARGS__
+
+// An API function: SIM_API(name, (declaration), (arguments), { body that returns CUresult })
+#define SIM_API_AS(name, thread_stream, decl, args, ...)                                        \
+  extern "C" SIM_EXPORT CUresult CUDAAPI name decl {                                            \
+    [[maybe_unused]] constexpr bool per_thread = thread_stream;                                 \
+    [[maybe_unused]] const name##_params params = {SIM_UNPACK args};                            \
+    return call(CUPTI_DRIVER_TRACE_CBID_##name, #name, &params, [&]() -> CUresult __VA_ARGS__); \
+  }
+#define SIM_API(name, decl, args, ...) SIM_API_AS(name, false, decl, args, __VA_ARGS__)
+// The same with a second form whose NULL stream is the calling thread's own.
+#define SIM_STREAM_API(name, decl, args, ...)      \
+  SIM_API_AS(name, false, decl, args, __VA_ARGS__) \
+  SIM_API_AS(name##_ptsz, true, decl, args, __VA_ARGS__)
+#define SIM_SYNC_API(name, decl, args, ...)        \
+  SIM_API_AS(name, false, decl, args, __VA_ARGS__) \
+  SIM_API_AS(name##_ptds, true, decl, args, __VA_ARGS__)
+// A function without arguments, and so without a parameter structure.
+#define SIM_API0(name, ...)                                                                     \
+  extern "C" SIM_EXPORT CUresult CUDAAPI name() {                                               \
+    return call(CUPTI_DRIVER_TRACE_CBID_##name, #name, nullptr, [&]() -> CUresult __VA_ARGS__); \
+  }
+
+namespace {
+
+using namespace mfu::sim;
+
+bool is_synchronize(std::uint32_t cbid) noexcept {
+  switch (cbid) {
+    case CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz:
+    case CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize:
+      return true;
+    default:
+      return false;
+  }
+}
+
+const char* symbol_of(std::uint32_t cbid, const void* params) noexcept {
+  const void* function = nullptr;
+  switch (cbid) {
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz:
+      function = static_cast<const cuLaunchKernel_params*>(params)->f;
+      break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz:
+      function = static_cast<const cuLaunchKernelEx_params*>(params)->f;
+      break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
+      function = static_cast<const cuLaunchCooperativeKernel_params*>(params)->f;
+      break;
+    default:
+      return nullptr;
+  }
+  const Function* found = function_of(function);
+  return found == nullptr ? nullptr : found->name;
+}
+
+/// Everything around the work of one API call: rules, correlation id, callbacks on both sites, API record, truth.
+template <typename Body>
+CUresult call(std::uint32_t cbid, const char* name, const void* params, Body&& body) {
+  ThreadState& state = thread_state();
+  if (state.injection != 0) rule_broken("a driver function was called inside InitializeInjection");
+  if (!driver_usable()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (state.in_callback() && !is_synchronize(cbid)) {
+    std::string what = "a driver function was called inside a callback: ";
+    rule_broken(what.append(name).c_str());
+  }
+  CallInfo& info = current_call();
+  const CallInfo outer = info;
+  info.correlation = state.runtime_correlation != 0 ? state.runtime_correlation : next_correlation();
+  info.api = name;
+  info.launch = info.captured = false;
+
+  const Tool* attached = tool();
+  const std::uint8_t want = attached == nullptr ? 0 : wanted().driver[cbid].load(std::memory_order_relaxed);
+  std::uint64_t correlation_data = 0;
+  CUresult result = CUDA_SUCCESS;
+  ApiEvent event{};
+  std::int64_t begin = 0;
+  if ((want & kWantCallback) != 0) {
+    event.domain = ApiDomain::kDriver;
+    event.cbid = cbid;
+    event.name = name;
+    event.params = params;
+    event.symbol = symbol_of(cbid, params);
+    event.context = reinterpret_cast<CUcontext>(current_context());
+    event.context_uid = event.context == nullptr ? 0 : current_context()->uid;
+    event.correlation = info.correlation;
+    event.correlation_data = &correlation_data;
+    event.result = &result;
+    attached->api(event);
+  }
+  if ((want & kWantRecord) != 0) begin = now_ns();
+  result = body();
+  if ((want & kWantRecord) != 0) {
+    attached->api_record(
+        {ApiDomain::kDriver, cbid, begin, now_ns(), info.correlation, static_cast<std::uint32_t>(result)});
+  }
+  if (info.launch) truth_launch(name, info.correlation, result, info.captured);
+  if ((want & kWantCallback) != 0) {
+    event.exit = true;
+    attached->api(event);
+  }
+  info = outer;
+  return result;
+}
+
+template <typename T, typename H>
+T* as(H handle, Magic magic) noexcept {
+  auto* object = reinterpret_cast<T*>(handle);
+  return object != nullptr && object->magic == magic ? object : nullptr;
+}
+
+template <typename Work>
+CUresult on_stream(CUstream handle, bool per_thread, Work&& work) {
+  Stream* stream = nullptr;
+  if (const CUresult result = resolve_stream(handle, per_thread, &stream); result != CUDA_SUCCESS) return result;
+  return work(*stream);
+}
+
+CUresult launch(CUfunction f, CUstream handle, bool per_thread, const LaunchShape& shape,
+                const LaunchOptions& options) {
+  Function* function = function_of(f);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return on_stream(handle, per_thread, [&](Stream& s) { return launch_kernel(s, *function, shape, options); });
+}
+
+CUresult launch_config(const CUlaunchConfig* config, CUfunction f, void** kernel_params, bool per_thread) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  LaunchOptions options;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) options.cooperative = attribute.value.cooperative != 0;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+      options.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
+    }
+  }
+  return launch(f, config->hStream, per_thread,
+                {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                 {config->blockDimX, config->blockDimY, config->blockDimZ},
+                 config->sharedMemBytes,
+                 kernel_params},
+                options);
+}
+
+CUresult copy(CUstream stream, bool per_thread, std::size_t bytes, std::uint8_t kind, bool wait) {
+  return on_stream(stream, per_thread, [&](Stream& s) { return launch_transfer(s, make_copy(bytes, kind), wait); });
+}
+
+CUresult set(CUstream stream, bool per_thread, std::size_t bytes, std::uint32_t value, bool wait) {
+  return on_stream(stream, per_thread, [&](Stream& s) { return launch_transfer(s, make_set(bytes, value), wait); });
+}
+
+constexpr std::uint64_t kFirstDeviceAddress = 0x7F0000000000ull;
+constexpr std::uint64_t kLastDeviceAddress = 0x7F8000000000ull;
+
+/// CUpti_ActivityMemcpyKind of a unified address copy.
+std::uint8_t copy_kind(CUdeviceptr to, CUdeviceptr from) noexcept {
+  const auto on_device = [](CUdeviceptr p) { return p >= kFirstDeviceAddress && p < kLastDeviceAddress; };
+  if (on_device(to)) return on_device(from) ? 8 : 1;
+  return on_device(from) ? 2 : 9;
+}
+
+template <typename Copy>
+std::uint8_t array_copy_kind(const Copy& c) noexcept {
+  const bool to_host = c.dstMemoryType == CU_MEMORYTYPE_HOST, from_host = c.srcMemoryType == CU_MEMORYTYPE_HOST;
+  return to_host ? (from_host ? 9 : 2) : (from_host ? 1 : 8);
+}
+
+int attribute_of(const DeviceSpec& spec, CUdevice_attribute attribute, int ordinal) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+      return 64;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
+      return 0x7FFFFFFF;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+      return 65535;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      return 48 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      return 227 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      return 228 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
+      return 65536;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      return 2048;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      return static_cast<int>(spec.clock_khz);
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      return static_cast<int>(spec.memory_clock_khz);
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      return static_cast<int>(spec.bus_bits);
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      return static_cast<int>(spec.sm_count);
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      return 50 << 20;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      return static_cast<int>(spec.cc_major);
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      return static_cast<int>(spec.cc_minor);
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      return 0x18 + ordinal;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      return 3;
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+void fill_uuid(CUuuid* uuid, int ordinal) {
+  static constexpr unsigned char kBase[16] = {0x51, 0x3A, 0x6D, 0x0F, 0x73, 0x69, 0x6D, 0x75,
+                                              0x8C, 0x61, 0x74, 0x65, 0x64, 0x00, 0x00, 0x00};
+  std::memcpy(uuid->bytes, kBase, sizeof kBase);
+  uuid->bytes[15] = static_cast<char>(ordinal);
+}
+
+CUresult instantiate_graph(CUgraphExec* out, CUgraph handle) {
+  auto* graph = as<Graph>(handle, Magic::kGraph);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return instantiate(reinterpret_cast<GraphExec**>(out), *graph);
+}
+
+template <typename Params>
+CUresult add_kernel_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies, std::size_t count,
+                         const Params* p, CUfunction f) {
+  auto* graph = as<Graph>(handle, Magic::kGraph);
+  Function* function = function_of(f);
+  Context* context = current_context();
+  if (graph == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Node prototype;
+  const LaunchShape shape{{p->gridDimX, p->gridDimY, p->gridDimZ},
+                          {p->blockDimX, p->blockDimY, p->blockDimZ},
+                          p->sharedMemBytes,
+                          p->kernelParams};
+  if (const CUresult r = kernel_node(prototype, *function, shape, {}, *context->device); r != CUDA_SUCCESS) return r;
+  return add_node(reinterpret_cast<Node**>(out), *graph, reinterpret_cast<Node* const*>(dependencies), count,
+                  std::move(prototype));
+}
+
+CUresult capture_info(CUstream handle, bool per_thread, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                      const CUgraphNode** dependencies, std::size_t* count) {
+  return on_stream(handle, per_thread, [&](Stream& s) {
+    const bool active = s.capture != nullptr;
+    if (status != nullptr) *status = active ? s.capture->status : CU_STREAM_CAPTURE_STATUS_NONE;
+    if (id != nullptr) *id = active ? s.capture->id : 0;
+    if (graph != nullptr) *graph = active ? reinterpret_cast<CUgraph>(s.capture->graph) : nullptr;
+    if (dependencies != nullptr) *dependencies = reinterpret_cast<const CUgraphNode*>(s.frontier.data());
+    if (count != nullptr) *count = s.frontier.size();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult retain(CUcontext* out, CUdevice device) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return retain_primary(reinterpret_cast<Context**>(out), device);
+}
+
+CUresult make_context(CUcontext* out, unsigned flags, CUdevice device) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = nullptr;
+  if (const CUresult r = create_context(&context, flags, device); r != CUDA_SUCCESS) return r;
+  *out = reinterpret_cast<CUcontext>(context);
+  return push_context(context);
+}
+
+struct ErrorText {
+  CUresult code;
+  const char* name;
+  const char* text;
+};
+constexpr ErrorText kErrors[] = {
+    {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
+    {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {CUDA_ERROR_FILE_NOT_FOUND, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
+    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {CUDA_ERROR_ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
+    {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
+    {CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
+};
+
+}  // namespace
+
+// Without callbacks ---------------------------------------------------------------------------------------------------
+
+extern "C" {
+
+SIM_EXPORT CUresult CUDAAPI cuInit(unsigned flags) { return initialise(flags); }
+
+SIM_EXPORT CUresult CUDAAPI cuDriverGetVersion(int* version) {
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *version = static_cast<int>(settings().driver_version);
+  return CUDA_SUCCESS;
+}
+
+SIM_EXPORT CUresult CUDAAPI cuGetErrorName(CUresult error, const char** text) {
+  for (const ErrorText& e : kErrors) {
+    if (e.code == error) return *text = e.name, CUDA_SUCCESS;
+  }
+  *text = nullptr;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_EXPORT CUresult CUDAAPI cuGetErrorString(CUresult error, const char** text) {
+  for (const ErrorText& e : kErrors) {
+    if (e.code == error) return *text = e.text, CUDA_SUCCESS;
+  }
+  *text = nullptr;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+/// The real driver's private tables: not there, so the real libcupti can tell that this is no NVIDIA driver.
+SIM_EXPORT CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid* /*id*/) {
+  if (table != nullptr) *table = nullptr;
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+SIM_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                                                CUdriverProcAddressQueryResult* status) {
+  // Names whose newest form has another signature: the first CUDA version that means it.
+  struct Renamed {
+    const char* name;
+    int since;
+    const char* target;
+  };
+  static constexpr Renamed kRenamed[] = {
+      {"cuCtxCreate", 13000, "cuCtxCreate_v4"},
+      {"cuCtxCreate", 0, "cuCtxCreate_v2"},
+      {"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"},
+      {"cuGraphInstantiate", 0, "cuGraphInstantiate_v2"},
+      {"cuGraphAddKernelNode", 12000, "cuGraphAddKernelNode_v2"},
+      {"cuGraphAddKernelNode", 0, "cuGraphAddKernelNode"},
+      {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},
+      {"cuGetProcAddress", 0, "cuGetProcAddress"},
+      {"cuStreamBeginCapture", 10010, "cuStreamBeginCapture_v2"},
+      {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"},
+      {"cuStreamGetCaptureInfo", 11030, "cuStreamGetCaptureInfo_v2"},
+      {"cuStreamGetCaptureInfo", 0, "cuStreamGetCaptureInfo"},
+      {"cuCtxGetDevice", 0, "cuCtxGetDevice"},
+      {"cuCtxSynchronize", 0, "cuCtxSynchronize"},
+  };
+  if (symbol == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *function = nullptr;
+  static void* const self = [] {
+    Dl_info info{};
+    return dladdr(reinterpret_cast<void*>(&cuInit), &info) != 0 ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD)
+                                                                : nullptr;
+  }();
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  const auto find = [&](const std::string& name) -> void* {
+    if (per_thread) {
+      for (const char* suffix : {"_ptsz", "_ptds"}) {
+        if (void* f = dlsym(self, (name + suffix).c_str()); f != nullptr) return f;
+      }
+    }
+    return dlsym(self, name.c_str());
+  };
+  bool renamed = false;
+  for (const Renamed& r : kRenamed) {
+    if (std::strcmp(symbol, r.name) != 0 || version < r.since) continue;
+    *function = find(r.target);
+    renamed = true;
+    break;
+  }
+  for (const char* suffix : {"_v3", "_v2", ""}) {
+    if (renamed || *function != nullptr) break;
+    *function = find(std::string(symbol) + suffix);
+  }
+  if (status != nullptr) {
+    *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
+  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+SIM_EXPORT CUresult CUDAAPI(cuGetProcAddress)(const char* symbol, void** function, int version, cuuint64_t flags) {
+  return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+}
+
+}  // extern "C"
+
+// Devices -------------------------------------------------------------------------------------------------------------
+
+SIM_API(cuDeviceGetCount, (int* count), (count), {
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = device_count();
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGet, (CUdevice * device, int ordinal), (device, ordinal), {
+  if (device_at(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *device = ordinal;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGetName, (char* name, int len, CUdevice dev), (name, len, dev), {
+  const Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (name == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
+  std::snprintf(name, static_cast<std::size_t>(len), "%s", device->spec->name.c_str());
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGetAttribute, (int* pi, CUdevice_attribute attrib, CUdevice dev), (pi, attrib, dev), {
+  const Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *pi = attribute_of(*device->spec, attrib, dev);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceComputeCapability, (int* major, int* minor, CUdevice dev), (major, minor, dev), {
+  const Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *major = static_cast<int>(device->spec->cc_major);
+  *minor = static_cast<int>(device->spec->cc_minor);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), (bytes, dev), {
+  const Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *bytes = device->spec->memory_bytes;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice dev), (uuid, dev), {
+  if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  fill_uuid(uuid, dev);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice dev), (uuid, dev), {
+  if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  fill_uuid(uuid, dev);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGetPCIBusId, (char* pciBusId, int len, CUdevice dev), (pciBusId, len, dev), {
+  if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  std::snprintf(pciBusId, static_cast<std::size_t>(len), "0000:%02X:00.0", 0x18 + dev);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceCanAccessPeer, (int* can, CUdevice dev, CUdevice peer), (can, dev, peer), {
+  if (device_at(dev) == nullptr || device_at(peer) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *can = dev != peer ? 1 : 0;
+  return CUDA_SUCCESS;
+})
+
+// Contexts ------------------------------------------------------------------------------------------------------------
+
+SIM_API(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev), (pctx, dev), { return retain(pctx, dev); })
+SIM_API(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev), { return release_primary(dev, false); })
+SIM_API(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), { return release_primary(dev, true); })
+SIM_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned flags), (dev, flags),
+        { return device_at(dev) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; })
+SIM_API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned* flags, int* active), (dev, flags, active), {
+  const Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = 0;
+  *active = device->primary != nullptr ? 1 : 0;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuCtxCreate_v2, (CUcontext * pctx, unsigned flags, CUdevice dev), (pctx, flags, dev),
+        { return make_context(pctx, flags, dev); })
+SIM_API(cuCtxCreate_v4, (CUcontext * pctx, CUctxCreateParams* ctxCreateParams, unsigned flags, CUdevice dev),
+        (pctx, ctxCreateParams, flags, dev), { return make_context(pctx, flags, dev); })
+SIM_API(cuCtxDestroy_v2, (CUcontext ctx), (ctx), { return destroy_context(reinterpret_cast<Context*>(ctx)); })
+SIM_API(cuCtxSetCurrent, (CUcontext ctx), (ctx), { return set_current(reinterpret_cast<Context*>(ctx)); })
+SIM_API(cuCtxGetCurrent, (CUcontext * pctx), (pctx), {
+  *pctx = reinterpret_cast<CUcontext>(current_context());
+  return CUDA_SUCCESS;
+})
+SIM_API(cuCtxPushCurrent_v2, (CUcontext ctx), (ctx), { return push_context(reinterpret_cast<Context*>(ctx)); })
+SIM_API(cuCtxPopCurrent_v2, (CUcontext * pctx), (pctx), { return pop_context(reinterpret_cast<Context**>(pctx)); })
+SIM_API(cuCtxGetDevice, (CUdevice * device), (device), {
+  const Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = context->device->ordinal;
+  return CUDA_SUCCESS;
+})
+SIM_API0(cuCtxSynchronize, { return synchronize_context(current_context()); })
+SIM_API(cuCtxGetStreamPriorityRange, (int* least, int* greatest), (least, greatest), {
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = -5;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuCtxGetApiVersion, (CUcontext ctx, unsigned* version), (ctx, version), {
+  *version = 3020;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned Flags), (peerContext, Flags), { return CUDA_SUCCESS; })
+
+// Streams and events --------------------------------------------------------------------------------------------------
+
+SIM_API(cuStreamCreate, (CUstream * phStream, unsigned Flags), (phStream, Flags),
+        { return create_stream(phStream, Flags, 0); })
+SIM_API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned flags, int priority), (phStream, flags, priority),
+        { return create_stream(phStream, flags, priority); })
+SIM_API(cuStreamDestroy_v2, (CUstream hStream), (hStream), { return destroy_stream(hStream); })
+SIM_STREAM_API(cuStreamSynchronize, (CUstream hStream), (hStream),
+               { return on_stream(hStream, per_thread, [](Stream& s) { return synchronize_stream(s); }); })
+SIM_STREAM_API(cuStreamQuery, (CUstream hStream), (hStream),
+               { return on_stream(hStream, per_thread, [](Stream& s) { return query_stream(s); }); })
+SIM_STREAM_API(cuStreamGetPriority, (CUstream hStream, int* priority), (hStream, priority), {
+  return on_stream(hStream, per_thread, [&](Stream& s) { return *priority = s.priority, CUDA_SUCCESS; });
+})
+SIM_STREAM_API(cuStreamGetFlags, (CUstream hStream, unsigned* flags), (hStream, flags),
+               { return on_stream(hStream, per_thread, [&](Stream& s) { return *flags = s.flags, CUDA_SUCCESS; }); })
+SIM_STREAM_API(cuStreamGetCtx, (CUstream hStream, CUcontext* pctx), (hStream, pctx), {
+  return on_stream(hStream, per_thread,
+                   [&](Stream& s) { return *pctx = reinterpret_cast<CUcontext>(s.context), CUDA_SUCCESS; });
+})
+SIM_STREAM_API(cuStreamGetId, (CUstream hStream, unsigned long long* streamId), (hStream, streamId),
+               { return on_stream(hStream, per_thread, [&](Stream& s) { return *streamId = s.id, CUDA_SUCCESS; }); })
+SIM_STREAM_API(cuStreamWaitEvent, (CUstream hStream, CUevent hEvent, unsigned Flags), (hStream, hEvent, Flags), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return on_stream(hStream, per_thread, [&](Stream& s) { return wait_event(s, *event); });
+})
+SIM_STREAM_API(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void* userData), (hStream, fn, userData),
+               { return on_stream(hStream, per_thread, [&](Stream& s) { return host_function(s, fn, userData); }); })
+SIM_API(cuEventCreate, (CUevent * phEvent, unsigned Flags), (phEvent, Flags), {
+  Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  auto* event = new Event;
+  event->context = context;
+  *phEvent = reinterpret_cast<CUevent>(event);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuEventDestroy_v2, (CUevent hEvent), (hEvent), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  event->magic = Magic::kDead;
+  delete event;
+  return CUDA_SUCCESS;
+})
+SIM_STREAM_API(cuEventRecord, (CUevent hEvent, CUstream hStream), (hEvent, hStream), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return on_stream(hStream, per_thread, [&](Stream& s) { return record_event(*event, s); });
+})
+SIM_STREAM_API(cuEventRecordWithFlags, (CUevent hEvent, CUstream hStream, unsigned flags), (hEvent, hStream, flags), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return on_stream(hStream, per_thread, [&](Stream& s) { return record_event(*event, s); });
+})
+SIM_API(cuEventQuery, (CUevent hEvent), (hEvent), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return event->time_ns.load() <= now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+})
+SIM_API(cuEventSynchronize, (CUevent hEvent), (hEvent), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : synchronize_event(*event);
+})
+SIM_API(cuEventElapsedTime, (float* ms, CUevent hStart, CUevent hEnd), (ms, hStart, hEnd), {
+  auto* start = as<Event>(hStart, Magic::kEvent);
+  auto* end = as<Event>(hEnd, Magic::kEvent);
+  if (start == nullptr || end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!start->recorded.load() || !end->recorded.load()) return CUDA_ERROR_INVALID_HANDLE;
+  if (end->time_ns.load() > now_ns()) return CUDA_ERROR_NOT_READY;
+  *ms = static_cast<float>(static_cast<double>(end->time_ns.load() - start->time_ns.load()) * 1e-6);
+  return CUDA_SUCCESS;
+})
+
+// Modules -------------------------------------------------------------------------------------------------------------
+
+SIM_API(cuModuleLoad, (CUmodule * module, const char* fname), (module, fname),
+        { return load_module_file(reinterpret_cast<Module**>(module), fname); })
+SIM_API(cuModuleLoadData, (CUmodule * module, const void* image), (module, image),
+        { return load_module(reinterpret_cast<Module**>(module), image); })
+SIM_API(cuModuleLoadDataEx,
+        (CUmodule * module, const void* image, unsigned numOptions, CUjit_option* options, void** optionValues),
+        (module, image, numOptions, options, optionValues),
+        { return load_module(reinterpret_cast<Module**>(module), image); })
+SIM_API(cuModuleLoadFatBinary, (CUmodule * module, const void* fatCubin), (module, fatCubin),
+        { return load_module(reinterpret_cast<Module**>(module), fatCubin); })
+SIM_API(cuModuleUnload, (CUmodule hmod), (hmod), { return unload_module(reinterpret_cast<Module*>(hmod)); })
+SIM_API(cuModuleGetFunction, (CUfunction * hfunc, CUmodule hmod, const char* name), (hfunc, hmod, name),
+        { return find_function(reinterpret_cast<Function**>(hfunc), reinterpret_cast<Module*>(hmod), name); })
+SIM_API(cuLibraryLoadData,
+        (CUlibrary * library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
+         unsigned numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
+         unsigned numLibraryOptions),
+        (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues,
+         numLibraryOptions),
+        { return load_module(reinterpret_cast<Module**>(library), code); })
+SIM_API(cuLibraryUnload, (CUlibrary library), (library), { return unload_module(reinterpret_cast<Module*>(library)); })
+SIM_API(cuLibraryGetKernel, (CUkernel * pKernel, CUlibrary library, const char* name), (pKernel, library, name),
+        { return find_function(reinterpret_cast<Function**>(pKernel), reinterpret_cast<Module*>(library), name); })
+SIM_API(cuLibraryGetModule, (CUmodule * pMod, CUlibrary library), (pMod, library), {
+  *pMod = reinterpret_cast<CUmodule>(library);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuKernelGetFunction, (CUfunction * pFunc, CUkernel kernel), (pFunc, kernel), {
+  if (function_of(kernel) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *pFunc = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuFuncGetName, (const char** name, CUfunction hfunc), (name, hfunc), {
+  const Function* function = function_of(hfunc);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *name = function->name;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuFuncGetAttribute, (int* pi, CUfunction_attribute attrib, CUfunction hfunc), (pi, attrib, hfunc), {
+  if (function_of(hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *pi = attrib == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuFuncSetAttribute, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value),
+        { return function_of(hfunc) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; })
+
+// Memory --------------------------------------------------------------------------------------------------------------
+
+SIM_API(cuMemGetInfo_v2, (size_t * free, size_t* total), (free, total), {
+  const Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *total = context->device->spec->memory_bytes;
+  *free = *total - context->device->allocated.load();
+  return CUDA_SUCCESS;
+})
+SIM_API(cuMemAlloc_v2, (CUdeviceptr * dptr, size_t bytesize), (dptr, bytesize), { return allocate(dptr, bytesize); })
+SIM_API(cuMemFree_v2, (CUdeviceptr dptr), (dptr), { return release(dptr); })
+SIM_STREAM_API(cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream),
+               { return allocate(dptr, bytesize); })
+SIM_STREAM_API(cuMemFreeAsync, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream), { return release(dptr); })
+SIM_API(cuMemAllocHost_v2, (void** pp, size_t bytesize), (pp, bytesize), {
+  *pp = std::calloc(1, bytesize);
+  return *pp != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+})
+SIM_API(cuMemHostAlloc, (void** pp, size_t bytesize, unsigned Flags), (pp, bytesize, Flags), {
+  *pp = std::calloc(1, bytesize);
+  return *pp != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+})
+SIM_API(cuMemFreeHost, (void* p), (p), {
+  std::free(p);
+  return CUDA_SUCCESS;
+})
+SIM_SYNC_API(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount),
+             { return copy(nullptr, per_thread, ByteCount, copy_kind(dst, src), true); })
+SIM_SYNC_API(cuMemcpyHtoD_v2, (CUdeviceptr dst, const void* src, size_t ByteCount), (dst, src, ByteCount),
+             { return copy(nullptr, per_thread, ByteCount, 1, true); })
+SIM_SYNC_API(cuMemcpyDtoH_v2, (void* dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount),
+             { return copy(nullptr, per_thread, ByteCount, 2, true); })
+SIM_SYNC_API(cuMemcpyDtoD_v2, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount),
+             { return copy(nullptr, per_thread, ByteCount, 8, false); })
+SIM_STREAM_API(cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
+               (dst, src, ByteCount, hStream),
+               { return copy(hStream, per_thread, ByteCount, copy_kind(dst, src), false); })
+SIM_STREAM_API(cuMemcpyHtoDAsync_v2, (CUdeviceptr dst, const void* src, size_t ByteCount, CUstream hStream),
+               (dst, src, ByteCount, hStream), { return copy(hStream, per_thread, ByteCount, 1, false); })
+SIM_STREAM_API(cuMemcpyDtoHAsync_v2, (void* dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
+               (dst, src, ByteCount, hStream), { return copy(hStream, per_thread, ByteCount, 2, false); })
+SIM_STREAM_API(cuMemcpyDtoDAsync_v2, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
+               (dst, src, ByteCount, hStream), { return copy(hStream, per_thread, ByteCount, 8, false); })
+SIM_STREAM_API(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D* pCopy, CUstream hStream), (pCopy, hStream), {
+  return copy(hStream, per_thread, pCopy->WidthInBytes * pCopy->Height, array_copy_kind(*pCopy), false);
+})
+SIM_SYNC_API(cuMemsetD8_v2, (CUdeviceptr dst, unsigned char value, size_t N), (dst, value, N),
+             { return set(nullptr, per_thread, N, value, false); })
+SIM_SYNC_API(cuMemsetD16_v2, (CUdeviceptr dst, unsigned short value, size_t N), (dst, value, N),
+             { return set(nullptr, per_thread, N * 2, value, false); })
+SIM_SYNC_API(cuMemsetD32_v2, (CUdeviceptr dst, unsigned value, size_t N), (dst, value, N),
+             { return set(nullptr, per_thread, N * 4, value, false); })
+SIM_STREAM_API(cuMemsetD8Async, (CUdeviceptr dst, unsigned char value, size_t N, CUstream hStream),
+               (dst, value, N, hStream), { return set(hStream, per_thread, N, value, false); })
+SIM_STREAM_API(cuMemsetD16Async, (CUdeviceptr dst, unsigned short value, size_t N, CUstream hStream),
+               (dst, value, N, hStream), { return set(hStream, per_thread, N * 2, value, false); })
+SIM_STREAM_API(cuMemsetD32Async, (CUdeviceptr dst, unsigned value, size_t N, CUstream hStream),
+               (dst, value, N, hStream), { return set(hStream, per_thread, N * 4, value, false); })
+
+// Launches ------------------------------------------------------------------------------------------------------------
+
+SIM_STREAM_API(cuLaunchKernel,
+               (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                unsigned shared, CUstream hStream, void** kernelParams, void** extra),
+               (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams, extra), {
+                 return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {});
+               })
+SIM_STREAM_API(cuLaunchKernelEx, (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
+               (config, f, kernelParams, extra), { return launch_config(config, f, kernelParams, per_thread); })
+SIM_STREAM_API(
+    cuLaunchCooperativeKernel,
+    (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+     CUstream hStream, void** kernelParams),
+    (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams), {
+      return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {.cooperative = true});
+    })
+
+// Graphs --------------------------------------------------------------------------------------------------------------
+
+SIM_STREAM_API(cuStreamBeginCapture_v2, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode),
+               { return on_stream(hStream, per_thread, [](Stream& s) { return begin_capture(s); }); })
+SIM_STREAM_API(cuStreamEndCapture, (CUstream hStream, CUgraph* phGraph), (hStream, phGraph), {
+  return on_stream(hStream, per_thread, [&](Stream& s) { return end_capture(s, reinterpret_cast<Graph**>(phGraph)); });
+})
+SIM_STREAM_API(cuStreamIsCapturing, (CUstream hStream, CUstreamCaptureStatus* captureStatus), (hStream, captureStatus),
+               { return capture_info(hStream, per_thread, captureStatus, nullptr, nullptr, nullptr, nullptr); })
+SIM_STREAM_API(cuStreamGetCaptureInfo, (CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out),
+               (hStream, captureStatus_out, id_out),
+               { return capture_info(hStream, per_thread, captureStatus_out, id_out, nullptr, nullptr, nullptr); })
+SIM_STREAM_API(cuStreamGetCaptureInfo_v2,
+               (CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
+                const CUgraphNode** dependencies_out, size_t* numDependencies_out),
+               (hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out), {
+                 return capture_info(hStream, per_thread, captureStatus_out, id_out, graph_out, dependencies_out,
+                                     numDependencies_out);
+               })
+SIM_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode), { return CUDA_SUCCESS; })
+SIM_API(cuGraphCreate, (CUgraph * phGraph, unsigned flags), (phGraph, flags),
+        { return create_graph(reinterpret_cast<Graph**>(phGraph)); })
+SIM_API(cuGraphDestroy, (CUgraph hGraph), (hGraph), { return destroy_graph(reinterpret_cast<Graph*>(hGraph)); })
+SIM_API(cuGraphClone, (CUgraph * phGraphClone, CUgraph originalGraph), (phGraphClone, originalGraph), {
+  auto* graph = as<Graph>(originalGraph, Magic::kGraph);
+  return graph == nullptr ? CUDA_ERROR_INVALID_VALUE : clone_graph(reinterpret_cast<Graph**>(phGraphClone), *graph);
+})
+SIM_API(cuGraphAddKernelNode,
+        (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+         const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams),
+        (phGraphNode, hGraph, dependencies, numDependencies, nodeParams),
+        { return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams, nodeParams->func); })
+SIM_API(cuGraphAddKernelNode_v2,
+        (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+         const CUDA_KERNEL_NODE_PARAMS_v2* nodeParams),
+        (phGraphNode, hGraph, dependencies, numDependencies, nodeParams), {
+          CUfunction f =
+              nodeParams->func != nullptr ? nodeParams->func : reinterpret_cast<CUfunction>(nodeParams->kern);
+          return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams, f);
+        })
+SIM_API(cuGraphAddEmptyNode,
+        (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies),
+        (phGraphNode, hGraph, dependencies, numDependencies), {
+          auto* graph = as<Graph>(hGraph, Magic::kGraph);
+          if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+          return add_node(reinterpret_cast<Node**>(phGraphNode), *graph, reinterpret_cast<Node* const*>(dependencies),
+                          numDependencies, Node{});
+        })
+SIM_API(cuGraphAddChildGraphNode,
+        (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+         CUgraph childGraph),
+        (phGraphNode, hGraph, dependencies, numDependencies, childGraph), {
+          auto* graph = as<Graph>(hGraph, Magic::kGraph);
+          auto* child = as<Graph>(childGraph, Magic::kGraph);
+          if (graph == nullptr || child == nullptr) return CUDA_ERROR_INVALID_VALUE;
+          Node prototype;
+          prototype.type = CU_GRAPH_NODE_TYPE_GRAPH;
+          if (const CUresult r = clone_graph(&prototype.child, *child); r != CUDA_SUCCESS) return r;
+          return add_node(reinterpret_cast<Node**>(phGraphNode), *graph, reinterpret_cast<Node* const*>(dependencies),
+                          numDependencies, std::move(prototype));
+        })
+SIM_API(cuGraphGetNodes, (CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes), (hGraph, nodes, numNodes), {
+  auto* graph = as<Graph>(hGraph, Magic::kGraph);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; nodes != nullptr && i < *numNodes && i < graph->nodes.size(); ++i) {
+    nodes[i] = reinterpret_cast<CUgraphNode>(graph->nodes[i].get());
+  }
+  *numNodes = graph->nodes.size();
+  return CUDA_SUCCESS;
+})
+SIM_API(cuGraphNodeGetType, (CUgraphNode hNode, CUgraphNodeType* type), (hNode, type), {
+  const auto* node = as<Node>(hNode, Magic::kNode);
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *type = node->type;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuGraphInstantiate_v2,
+        (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize),
+        (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize), { return instantiate_graph(phGraphExec, hGraph); })
+SIM_API(cuGraphInstantiateWithFlags, (CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags),
+        (phGraphExec, hGraph, flags), { return instantiate_graph(phGraphExec, hGraph); })
+SIM_STREAM_API(cuGraphInstantiateWithParams,
+               (CUgraphExec * phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams),
+               (phGraphExec, hGraph, instantiateParams), { return instantiate_graph(phGraphExec, hGraph); })
+SIM_STREAM_API(cuGraphUpload, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream),
+               { return as<GraphExec>(hGraphExec, Magic::kExec) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; })
+SIM_STREAM_API(cuGraphLaunch, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream), {
+  auto* exec = as<GraphExec>(hGraphExec, Magic::kExec);
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return on_stream(hStream, per_thread, [&](Stream& s) { return launch_graph(*exec, s); });
+})
+SIM_API(cuGraphExecDestroy, (CUgraphExec hGraphExec), (hGraphExec),
+        { return destroy_exec(reinterpret_cast<GraphExec*>(hGraphExec)); })

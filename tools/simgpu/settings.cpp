@@ -1,0 +1,189 @@
+#include "tools/simgpu/settings.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+namespace mfu::sim {
+namespace {
+
+[[noreturn]] void bad(const char* name, std::string_view value, const char* expected) {
+  std::fprintf(stderr, "[simgpu] %s=\"%.*s\": expected %s\n", name, static_cast<int>(value.size()), value.data(),
+               expected);
+  std::abort();
+}
+
+double number(const char* name, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || *end != '\0') bad(name, text, "a number");
+  return value;
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t at = text.find(separator);
+    if (at != 0) parts.emplace_back(text.substr(0, at));
+    if (at == std::string_view::npos) break;
+    text.remove_prefix(at + 1);
+  }
+  return parts;
+}
+
+template <typename T>
+void read(const char* name, T& out) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return;
+  if constexpr (std::is_same_v<T, std::string>) {
+    out = text;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    out = number(name, text) != 0;
+  } else {
+    out = static_cast<T>(number(name, text));
+  }
+}
+
+/// `name:value` pairs separated by commas, and `@n` after the value: from the n-th call on.
+void read_functions(const char* variable, Settings& s, void (*apply)(FunctionFault&, double)) {
+  std::string text;
+  read(variable, text);
+  for (const std::string& entry : split(text, ',')) {
+    const std::size_t at = entry.find('@');
+    const std::size_t colon = entry.find(':');
+    FunctionFault& fault = s.functions[entry.substr(0, std::min(colon, at))];
+    const double value = colon == std::string::npos ? 1 : number(variable, entry.substr(colon + 1, at - colon - 1));
+    apply(fault, value);
+    if (at != std::string::npos) fault.from_call = static_cast<std::uint64_t>(number(variable, entry.substr(at + 1)));
+  }
+}
+
+/// The i-th of the ';'-separated values of `name`; the last one holds for all devices after it.
+template <typename T>
+void read_per_device(const char* name, std::vector<DeviceSpec>& devices, T DeviceSpec::*member, double scale = 1) {
+  std::string text;
+  read(name, text);
+  const std::vector<std::string> values = split(text, ';');
+  if (values.empty()) return;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const std::string& value = values[std::min(i, values.size() - 1)];
+    if constexpr (std::is_same_v<T, std::string>) {
+      devices[i].*member = value;
+    } else {
+      devices[i].*member = static_cast<T>(number(name, value) * scale);
+    }
+  }
+}
+
+void read_foreign(Settings& s) {
+  std::string text;
+  read("SIMGPU_FOREIGN", text);
+  for (const std::string& entry : split(text, ',')) {
+    const std::vector<std::string> parts = split(entry, ':');
+    ForeignClient client;
+    client.kind = parts[0];
+    if (parts.size() > 1) client.start_ms = static_cast<std::int64_t>(number("SIMGPU_FOREIGN", parts[1]));
+    if (parts.size() > 2) client.stop_ms = static_cast<std::int64_t>(number("SIMGPU_FOREIGN", parts[2]));
+    const std::string_view known = "old_kineto new_kineto resiliency freer first";
+    if (known.find(client.kind) == std::string_view::npos) bad("SIMGPU_FOREIGN", client.kind, known.data());
+    s.foreign.push_back(client);
+  }
+}
+
+Settings* load() {
+  auto* s = new Settings;  // never freed: the libraries stay in use until the last instruction of the process
+  std::size_t count = 1;
+  read("SIMGPU_DEVICES", count);
+  s->devices.resize(count);
+  read_per_device("SIMGPU_DEVICE_NAME", s->devices, &DeviceSpec::name);
+  read_per_device("SIMGPU_SM_COUNT", s->devices, &DeviceSpec::sm_count);
+  read_per_device("SIMGPU_CLOCK_KHZ", s->devices, &DeviceSpec::clock_khz);
+  read_per_device("SIMGPU_MEMORY_CLOCK_KHZ", s->devices, &DeviceSpec::memory_clock_khz);
+  read_per_device("SIMGPU_BUS_BITS", s->devices, &DeviceSpec::bus_bits);
+  read_per_device("SIMGPU_MEMORY_GB", s->devices, &DeviceSpec::memory_bytes, static_cast<double>(1ull << 30));
+  read_per_device("SIMGPU_CC_MAJOR", s->devices, &DeviceSpec::cc_major);
+  read_per_device("SIMGPU_CC_MINOR", s->devices, &DeviceSpec::cc_minor);
+  read_per_device("SIMGPU_PEAK_TFLOPS", s->devices, &DeviceSpec::flop_per_s, 1e12);
+  read_per_device("SIMGPU_PEAK_GBPS", s->devices, &DeviceSpec::bytes_per_s, 1e9);
+  for (const DeviceSpec& device : s->devices) {
+    if (device.name.find("Simulated") == std::string::npos)
+      bad("SIMGPU_DEVICE_NAME", device.name, "a name with the word Simulated");
+  }
+
+  read("SIMGPU_DRIVER_VERSION", s->driver_version);
+  read("SIMGPU_KERNEL_NS", s->default_kernel_ns);
+  read("SIMGPU_LAUNCH_LATENCY_NS", s->launch_latency_ns);
+  read("SIMGPU_GAP_NS", s->gap_ns);
+  read("SIMGPU_LAUNCH_COST_NS", s->launch_cost_ns);
+  read("SIMGPU_PDL_OVERLAP_NS", s->pdl_overlap_ns);
+  read("SIMGPU_QUEUE_DEPTH", s->queue_depth);
+  read("SIMGPU_TIME_SCALE", s->time_scale);
+  read("SIMGPU_STRICT", s->strict);
+  read("SIMGPU_TRACE", s->trace);
+  read("SIMGPU_CORRELATION_START", s->correlation_start);
+  read("SIMGPU_FAIL_LAUNCH_RATE", s->fail_launch_rate);
+  read("SIMGPU_FAIL_LAUNCH_ERROR", s->fail_launch_error);
+  read("SIMGPU_KERNEL_BEFORE_EXIT", s->kernel_before_exit);
+  read("SIMGPU_CLOCK_JUMP_S", s->clock_jump_s);
+  read("SIMGPU_CLOCK_JUMP_AFTER_S", s->clock_jump_after_s);
+
+  read("SIMGPU_CUPTI_VERSION", s->cupti_version);
+  read_functions("SIMGPU_FAIL", *s, [](FunctionFault& f, double v) { f.result = static_cast<int>(v); });
+  read_functions("SIMGPU_DELAY_MS", *s, [](FunctionFault& f, double v) { f.delay_ms = static_cast<std::int64_t>(v); });
+  read_functions("SIMGPU_HANG", *s, [](FunctionFault& f, double v) { f.hang = v != 0; });
+  std::string kinds;
+  read("SIMGPU_REFUSE_KINDS", kinds);
+  for (const std::string& kind : split(kinds, ',')) {
+    s->refused_kinds.push_back(static_cast<std::uint32_t>(number("SIMGPU_REFUSE_KINDS", kind)));
+  }
+  read("SIMGPU_REFUSE_KINDS_RESULT", s->refused_kinds_result);
+  read("SIMGPU_PER_THREAD", s->per_thread);
+  read("SIMGPU_FLUSH_ON_WORKER", s->flush_on_worker);
+  read("SIMGPU_FLUSH_KEEPS_OPEN", s->flush_keeps_open);
+  read("SIMGPU_SHUFFLE", s->shuffle);
+  read("SIMGPU_DROP_RATE", s->drop_rate);
+  std::string burst;
+  read("SIMGPU_DROP_BURST", burst);
+  if (const std::vector<std::string> parts = split(burst, ':'); !parts.empty()) {
+    if (parts.size() != 2) bad("SIMGPU_DROP_BURST", burst, "EVERY:COUNT");
+    s->drop_every = static_cast<std::uint64_t>(number("SIMGPU_DROP_BURST", parts[0]));
+    s->drop_burst = static_cast<std::uint64_t>(number("SIMGPU_DROP_BURST", parts[1]));
+  }
+  read("SIMGPU_TRUNCATE_RATE", s->truncate_rate);
+  read("SIMGPU_ZERO_TIMESTAMPS", s->zero_rate);
+  read("SIMGPU_NEGATIVE_TIMESTAMPS", s->negative_rate);
+  read("SIMGPU_UNKNOWN_KINDS", s->unknown_kind_rate);
+  read("SIMGPU_NULL_NAMES", s->null_name_rate);
+  read("SIMGPU_LONG_NAMES", s->long_name_bytes);
+  read("SIMGPU_STALE_NAMES", s->stale_names);
+  read("SIMGPU_POISON_BUFFERS", s->poison_buffers);
+  read("SIMGPU_TIMESTAMP_BUG", s->timestamp_bug);
+  read("SIMGPU_WORKER_DELAY_MS", s->worker_delay_ms);
+  read_foreign(*s);
+  return s;
+}
+
+}  // namespace
+
+const Settings& settings() {
+  static const Settings* const instance = load();
+  return *instance;
+}
+
+void rule_broken(const char* what) noexcept {
+  if (!settings().strict) return;
+  std::fprintf(stderr, "[simgpu] the client broke a rule: %s\n", what);
+  std::abort();
+}
+
+bool hit(double rate, std::uint64_t counter, std::uint64_t salt) noexcept {
+  if (rate <= 0) return false;
+  std::uint64_t x = counter + salt * 0x9E3779B97F4A7C15ull + 0x632BE59BD9B4E019ull;  // splitmix64
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  x ^= x >> 31;
+  return static_cast<double>(x >> 11) * 0x1p-53 < rate;
+}
+
+}  // namespace mfu::sim
