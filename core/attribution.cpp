@@ -23,7 +23,7 @@ bool newer(std::uint32_t a, std::uint32_t b) noexcept { return static_cast<std::
 
 }  // namespace
 
-ThreadState* Attribution::acquire_thread() noexcept {
+ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
   if (threads_.size() == 0) return nullptr;
   const std::uint32_t serial = next_serial_.fetch_add(1, std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < kMaxThreads; ++i) {
@@ -37,6 +37,7 @@ ThreadState* Attribution::acquire_thread() noexcept {
     t.stack.clear();
     t.leaf.store(0, std::memory_order_relaxed);
     t.context = 0;
+    t.os_thread = os_thread;
     t.in_launch_call = false;
     t.holds_region = false;
     return &t;
@@ -69,6 +70,7 @@ void Attribution::push_region(ThreadState& thread, DomainId domain, const Region
   InstanceId id = InstanceId::kNone;
   if (InstanceSlot* slot = instances_.claim(id)) {
     slot->opener = static_cast<ThreadIndex>(thread.serial.load(std::memory_order_relaxed));
+    slot->os_thread = thread.os_thread;
     slot->region = opening.region;
     slot->rule = opening.rule;
     slot->shape = opening.shape;

@@ -29,6 +29,7 @@ struct alignas(64) ThreadState {
   std::atomic<std::uint32_t> last_correlation{0};
   std::atomic<std::uint32_t> any_launch{0};  ///< last_correlation is meaningful
   std::uint32_t context = 0;               ///< last CUDA context launched on
+  std::uint32_t os_thread = 0;             ///< as gettid() says
   std::uint32_t launch_in_call = 0;        ///< correlation id of the launch call this thread is inside of
   bool in_launch_call = false;
   bool holds_region = false;               ///< counted in the number of owners
@@ -48,7 +49,7 @@ class Attribution {
   explicit Attribution(Counters& counters) noexcept : counters_(counters), instances_(counters) {}
 
   /// [any thread] cold. A state for the calling thread; nullptr when all are taken (use the anonymous calls then).
-  [[nodiscard]] ThreadState* acquire_thread() noexcept;
+  [[nodiscard]] ThreadState* acquire_thread(std::uint32_t os_thread = 0) noexcept;
   /// [owner thread] The thread ends: what it left open is closed, the state is free again.
   void release_thread(ThreadState& thread, Ticks now) noexcept;
 

@@ -1,6 +1,7 @@
 #include "core/drain.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace mfu {
 
@@ -47,8 +48,10 @@ void Drain::follow_instances() {
   for (const Event& event : events_) {
     if (!event.is_close) {
       ledger_.open(*event.slot, event.at);
+      if (by_calls_) calls_.open(*event.slot, event.at);
       continue;
     }
+    if (by_calls_) calls_.close(*event.slot, event.at);
     const std::uint32_t context = event.slot->context.load(std::memory_order_relaxed);
     ledger_.close(*event.slot, event.at, context != 0 ? contexts_.find(context) : std::nullopt);
     InstanceTable::release(*event.slot);
@@ -56,8 +59,8 @@ void Drain::follow_instances() {
 }
 
 void Drain::begin_tick(TimeNs now) {
-  CorrelationId newest{};
-  const bool any = attribution_.newest_correlation(newest);
+  CorrelationId newest = newest_call_;
+  const bool any = by_calls_ ? calls_seen_ != 0 : attribution_.newest_correlation(newest);
   if (any && !started_) {
     started_ = true;
     oldest_ = static_cast<CorrelationId>(raw(newest) - (CorrelationMap::kCapacity - 1));
@@ -76,8 +79,26 @@ void Drain::count_unmatched(CorrelationId id, bool seen) {
   if (!seen) ++seen_by_record_;
 }
 
+void Drain::record_call(const KernelRecord& call) {
+  const LaunchOwner owner = calls_.owner_at(static_cast<std::uint32_t>(call.bytes), call.begin_ns);
+  if (!attribution_.map().insert(call.correlation, owner)) return;  // the driver's call inside the runtime's
+  if (calls_seen_++ == 0 || newer(call.correlation, newest_call_)) newest_call_ = call.correlation;
+}
+
 void Drain::record(const KernelRecord& record) {
+  if (record.kind == ActivityKind::kCall) {
+    record_call(record);
+    return;
+  }
   const CorrelationMap::Found found = attribution_.map().record(record.correlation);
+  if (by_calls_ && found.result == CorrelationMap::Lookup::kNeverSeen && waiting_.size() < kMaxPending) {
+    waiting_.push_back({record, 0});
+    return;
+  }
+  settle(record, found);
+}
+
+void Drain::settle(const KernelRecord& record, const CorrelationMap::Found& found) {
   InstanceId owner = InstanceId::kNone;
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   switch (found.result) {
@@ -136,6 +157,16 @@ TimeNs Drain::settled_until(bool lossy) {
 
 void Drain::end_tick(bool lossy) {
   follow_instances();
+  if (by_calls_) {
+    std::size_t kept = 0;
+    for (Waiting& w : waiting_) {
+      const CorrelationMap::Found found = attribution_.map().record(w.record.correlation);
+      if (found.result == CorrelationMap::Lookup::kNeverSeen && ++w.ticks < kLagByCalls) waiting_[kept++] = w;
+      else settle(w.record, found);
+    }
+    waiting_.resize(kept);
+    calls_.forget_before(ticks_.back().at - 60 * kNsPerSecond);
+  }
   // Work that came after its time was settled: leave more of it open from now on.
   const std::uint64_t late = counters_.get(Counter::kRecordsLate);
   if (late > late_seen_) {
@@ -153,12 +184,13 @@ void Drain::end_tick(bool lossy) {
 
 void Drain::finish(TimeNs now) {
   follow_instances();
+  for (const Waiting& w : std::exchange(waiting_, {})) settle(w.record, attribution_.map().record(w.record.correlation));
   ledger_.finish(now);
 }
 
 LaunchAccount Drain::account() const {
   LaunchAccount account;
-  account.seen = attribution_.launches_seen() + seen_by_record_;
+  account.seen = attribution_.launches_seen() + calls_seen_ + seen_by_record_;
   account.attributed = attributed_;
   account.outside = outside_;
   account.unattributed = unattributed_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/attribution.h"
+#include "core/call_attribution.h"
 #include "core/counters.h"
 #include "core/kernel_record.h"
 #include "core/ledger.h"
@@ -39,8 +40,17 @@ class ContextDevices {
 /// begin any time after; one that stays without while later work finishes is given up on after a while.
 class Drain {
  public:
-  Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const ContextDevices& contexts, Counters& counters)
-      : attribution_(attribution), ledger_(ledger), clock_(clock), contexts_(contexts), counters_(counters) {}
+  /// \param by_calls there are no launch callbacks: launches are known by kCall records, which may come after the
+  ///   records of the work they launched.
+  Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const ContextDevices& contexts, Counters& counters,
+        bool by_calls = false)
+      : attribution_(attribution),
+        ledger_(ledger),
+        clock_(clock),
+        contexts_(contexts),
+        counters_(counters),
+        by_calls_(by_calls),
+        lag_(by_calls ? kLagByCalls : kLag) {}
 
   void begin_tick(TimeNs now);
   void record(const KernelRecord& record);
@@ -66,6 +76,7 @@ class Drain {
     InstanceSlot* slot;
   };
   static constexpr std::uint32_t kLag = 1;      ///< ticks: records of one graph launch may come in two flushes
+  static constexpr std::uint32_t kLagByCalls = 3;  ///< a call's record may be a flush behind that of its kernel
   static constexpr std::uint32_t kMaxLag = 8;
   static constexpr DurationNs kPatience = 10 * kNsPerSecond;
   static constexpr DurationNs kShortPatience = 2 * kNsPerSecond;
@@ -73,12 +84,23 @@ class Drain {
 
   [[nodiscard]] TimeNs settled_until(bool lossy);
   void count_unmatched(CorrelationId id, bool seen);
+  void record_call(const KernelRecord& call);
+  void settle(const KernelRecord& record, const CorrelationMap::Found& found);
 
   Attribution& attribution_;
   Ledger& ledger_;
   TickClock& clock_;
   const ContextDevices& contexts_;
   Counters& counters_;
+  bool by_calls_;
+  CallAttribution calls_;
+  struct Waiting {
+    KernelRecord record;
+    std::uint32_t ticks;
+  };
+  std::vector<Waiting> waiting_;  ///< by_calls: records whose call has not come yet
+  std::uint64_t calls_seen_ = 0;
+  CorrelationId newest_call_{};
 
   std::uint32_t next_sequence_ = 0;
   struct Unpublished {
@@ -91,7 +113,7 @@ class Drain {
 
   std::deque<Tick> ticks_;
   std::deque<TimeNs> watermarks_;
-  std::uint32_t lag_ = kLag;
+  std::uint32_t lag_;
   std::uint64_t late_seen_ = 0;
   bool started_ = false;
   CorrelationId oldest_{};          ///< every launch before it has a record, or was given up on

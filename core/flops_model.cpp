@@ -166,7 +166,7 @@ StackCount count_stack(const std::vector<LayerSpec>& layers, std::int64_t d, Cou
 /// Backward FLOP of one stack: 2x where the weight is trained, 1x where gradients only pass through, 2x for the core.
 Count backward_of(const FlopParts& p, const TrainableConfig& t) noexcept {
   if (t.none) return 0;
-  const bool frozen = t.lora.has_value();
+  const bool frozen = t.lora.has_value();  // every matrix of the base model
   const std::int64_t attention = t.attention && !frozen ? 2 : 1;
   const std::int64_t mlp = t.mlp && !frozen ? 2 : 1;
   const std::int64_t head = t.lm_head && !frozen ? 2 : 1;
@@ -271,6 +271,28 @@ PlainPairs plain_pairs(const CountRequest& r, ContextMode context) noexcept {
   return p;
 }
 
+/// A tower that is the whole model: its parts under their own names, one image per sequence unless sizes are given.
+FlopParts vision_parts(const ModelSpec& model, const CountRequest& r) noexcept {
+  FlopParts parts;
+  const auto add = [&](std::int64_t height, std::int64_t width, Count times) {
+    const VisionCount v = count_image(*model.vision, height, width);
+    parts.qkv += v.qkv * times;
+    parts.attn_scores += v.attn_scores * times;
+    parts.attn_av += v.attn_av * times;
+    parts.o_proj += v.o_proj * times;
+    parts.mlp += v.mlp * times;
+    parts.other += (v.patch_embed + v.projector + v.other) * times;
+  };
+  if (r.images.empty()) {
+    Count images;
+    for (const SequenceGroup& g : r.sequences) images += g.count;
+    const auto [height, width] = default_image(*model.vision);
+    add(height, width, images);
+  }
+  for (const auto& [height, width] : r.images) add(height, width, 1);
+  return parts;
+}
+
 /// The components, backward and recomputation; `total` by the exact rule.
 FlopCount count_components(const ModelSpec& model, const FlopsOptions& o, const CountRequest& r) noexcept {
   FlopCount out;
@@ -317,7 +339,9 @@ FlopCount count_components(const ModelSpec& model, const FlopsOptions& o, const 
   head.logits = rows * 2 * model.vocab * model.io_width();
   head.other = head_other;
   Count vision;
-  if (model.vision) {
+  if (model.vision && model.is_vision_only()) {
+    head = head + vision_parts(model, r);
+  } else if (model.vision) {
     for (const auto& [height, width] : r.images) vision += count_image(*model.vision, height, width).sum();
   }
 
@@ -516,6 +540,13 @@ ByteCount count_all_bytes(const ModelSpec& model, const WeightStorage& storage, 
   out.weights_read += out.experts_read;
   out.weights_read_min = (dense + experts.min) * r.passes + encoder_once;
   out.weights_read_max = (dense + experts.max) * r.passes + encoder_once;
+
+  if (model.vision && !r.images.empty()) {
+    const Count tower = format_bytes(model.vision->params, storage.plain);  // once per pass over the images
+    out.weights_read += tower;
+    out.weights_read_min += tower;
+    out.weights_read_max += tower;
+  }
 
   const Count encoder_tokens = model.is_encoder_decoder() ? sequences * r.encoder_len : Count(0);
   Count rows = t.fed;
@@ -818,7 +849,9 @@ Work FlopsModel::work(Phase phase, const Shape& shape) const noexcept {
     case Phase::kTrain:
     case Phase::kPrefill: {
       const std::int64_t past = phase == Phase::kPrefill ? shape.context.value_or(0) : 0;
-      if (shape.seq_len) {
+      if (spec.is_vision_only()) {
+        groups[used++] = {shape.batch.value_or(1), 0, 0};
+      } else if (shape.seq_len) {
         std::int64_t batch = 1;
         if (shape.batch) {
           batch = *shape.batch;

@@ -45,6 +45,7 @@ struct InstanceSlot {
   InstanceId id = InstanceId::kNone;
   InstanceId parent = InstanceId::kNone;  ///< enclosing instance; of a part: the instance it belongs to
   ThreadIndex opener = ThreadIndex::kNone;  ///< serial of the opening thread
+  std::uint32_t os_thread = 0;              ///< of the opener, as gettid() says
   RegionId region = RegionId::kNone;
   RuleId rule = RuleId::kNone;
   InstanceKind kind = InstanceKind::kThread;

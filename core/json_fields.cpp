@@ -8,9 +8,45 @@ namespace mfu {
 
 using nlohmann::json;
 
+namespace {
+
+/// Python writes NaN, Infinity and -Infinity where JSON has no such thing (Mamba-2's `time_step_limit`); null stands
+/// in.
+std::string without_python_numbers(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size();) {
+    if (quoted && text[i] == '\\' && i + 1 < text.size()) {
+      out.append(text.substr(i, 2));
+      i += 2;
+      continue;
+    }
+    if (text[i] == '"') quoted = !quoted;
+    bool replaced = false;
+    for (std::string_view word :
+         {std::string_view("-Infinity"), std::string_view("Infinity"), std::string_view("NaN")}) {
+      if (!quoted && text.substr(i).starts_with(word)) {
+        out += "null";
+        i += word.size();
+        replaced = true;
+        break;
+      }
+    }
+    if (!replaced) out += text[i++];
+  }
+  return out;
+}
+
+}  // namespace
+
 Result<json> parse_json(std::string_view text, std::string_view place) {
   json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   if (!parsed.is_discarded()) return parsed;
+  if (text.find("Infinity") != std::string_view::npos || text.find("NaN") != std::string_view::npos) {
+    parsed = json::parse(without_python_numbers(text), nullptr, false, true);
+    if (!parsed.is_discarded()) return parsed;
+  }
   // Parse once more to learn where it went wrong: only the failing case pays for the exception.
   std::string where = "not valid JSON";
   try {

@@ -9,13 +9,19 @@
 
 namespace mfu {
 
-enum class ActivityKind : std::uint8_t { kKernel, kMemcpy, kMemset, kGraph };
+enum class ActivityKind : std::uint8_t {
+  kKernel,
+  kMemcpy,
+  kMemset,
+  kGraph,
+  kCall,  ///< no activity: the host call that launched; `bytes` is the OS thread
+};
 
 /// [begin_ns, end_ns) of one kernel, memcpy, memset or (graph-level tracing) whole graph on one device.
 struct KernelRecord {
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
-  std::uint64_t bytes = 0;      ///< memcpy and memset only
+  std::uint64_t bytes = 0;      ///< memcpy and memset; of a kCall its OS thread
   CorrelationId correlation{};  ///< of the launch that caused it
   DeviceId device{};
   StreamId stream{};

@@ -719,6 +719,11 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
         {names_.display(id), names_.class_of(id), row.kernel_stats[order[i]].count, row.kernel_stats[order[i]].sum_ns});
   }
   complete_metrics(s, region == kTotal ? Phase::kNone : rules_.regions()[region].phase, peak);
+  if (!s.classes_known) {  // no kernel was seen: nothing can be said of what they lost
+    s.lost = std::nullopt;
+    s.mfu_busy = std::nullopt;
+    if (!s.mfu || *s.mfu <= 1) s.suspect.clear();
+  }
   return s;
 }
 

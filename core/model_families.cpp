@@ -928,6 +928,8 @@ void build_vision_only(const Family& family, const Fields& f, bool, ModelSpec& s
   spec.d_model = v.width;
   spec.is_encoder = true;
   spec.tied = true;
+  spec.other_extra_params = v.params;  // the tower is the model, not an addition to one
+  v.params = 0;
   spec.vision = v;
 }
 

@@ -165,6 +165,8 @@ struct ModelSpec {
   std::optional<DType> kv_dtype;            ///< of the cache, if the own schema says
   WeightStorage storage;
 
+  /// A vision tower and nothing else: CLIP, SigLIP, ViT.
+  [[nodiscard]] bool is_vision_only() const noexcept { return vision.has_value() && layers.empty(); }
   [[nodiscard]] bool is_encoder_decoder() const noexcept { return !encoder.empty(); }
   [[nodiscard]] std::int64_t io_width() const noexcept { return embed_width != 0 ? embed_width : d_model; }
 };

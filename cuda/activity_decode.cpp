@@ -6,6 +6,8 @@
 #include <array>
 #include <cstring>
 
+#include "cuda/launch_ids.h"
+
 namespace mfu {
 
 namespace {
@@ -22,6 +24,9 @@ struct MemcpyOffsets {
 };
 struct PeerCopyOffsets {
   static constexpr std::size_t kCorrelation = 60;
+};
+struct CallOffsets {
+  static constexpr std::size_t kCbid = 4, kStart = 8, kEnd = 16, kThread = 28, kCorrelation = 32, kReturn = 36;
 };
 struct GraphTraceOffsets {
   static constexpr std::size_t kCorrelation = 4, kStart = 8, kEnd = 16, kDevice = 24, kGraph = 28, kContext = 32, kStream = 36;
@@ -55,6 +60,12 @@ static_assert(offsetof(CUpti_ActivityMemset4, streamId) == MemcpyOffsets::kStrea
 static_assert(offsetof(CUpti_ActivityMemset4, correlationId) == MemcpyOffsets::kCorrelation);
 static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, start) == MemcpyOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, correlationId) == PeerCopyOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityAPI, cbid) == CallOffsets::kCbid);
+static_assert(offsetof(CUpti_ActivityAPI, start) == CallOffsets::kStart);
+static_assert(offsetof(CUpti_ActivityAPI, end) == CallOffsets::kEnd);
+static_assert(offsetof(CUpti_ActivityAPI, threadId) == CallOffsets::kThread);
+static_assert(offsetof(CUpti_ActivityAPI, correlationId) == CallOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityAPI, returnValue) == CallOffsets::kReturn);
 static_assert(offsetof(CUpti_ActivityGraphTrace, correlationId) == GraphTraceOffsets::kCorrelation);
 static_assert(offsetof(CUpti_ActivityGraphTrace, start) == GraphTraceOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityGraphTrace, end) == GraphTraceOffsets::kEnd);
@@ -67,6 +78,7 @@ static_assert(offsetof(CUpti_ActivityGraphTrace, streamId) == GraphTraceOffsets:
 constexpr std::size_t kKernelBytes = KernelOffsets::kGraph + 4;
 constexpr std::size_t kCopyBytes = MemcpyOffsets::kCorrelation + 4;
 constexpr std::size_t kPeerCopyBytes = PeerCopyOffsets::kCorrelation + 4;
+constexpr std::size_t kCallBytes = CallOffsets::kReturn + 4;
 constexpr std::size_t kGraphTraceBytes = GraphTraceOffsets::kStream + 4;
 
 template <typename T>
@@ -164,6 +176,21 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, GraphTraceOffsets::kCorrelation));
         out.graph = static_cast<GraphId>(read<std::uint32_t>(record, GraphTraceOffsets::kGraph));
         break;
+      case CUPTI_ACTIVITY_KIND_DRIVER:
+      case CUPTI_ACTIVITY_KIND_RUNTIME: {
+        needed = kCallBytes;
+        if (left < needed) break;
+        const bool driver = read<std::uint32_t>(record, 0) == CUPTI_ACTIVITY_KIND_DRIVER;
+        if (launch_kind(driver, read<std::uint32_t>(record, CallOffsets::kCbid)) == LaunchKind::kNone ||
+            read<std::uint32_t>(record, CallOffsets::kReturn) != 0)
+          continue;
+        out.kind = ActivityKind::kCall;
+        out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, CallOffsets::kStart));
+        out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, CallOffsets::kEnd));
+        out.bytes = read<std::uint32_t>(record, CallOffsets::kThread);
+        out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, CallOffsets::kCorrelation));
+        break;
+      }
       default: counters_.add(Counter::kRecordsUnknownKind); continue;
     }
     if (left < needed) {
@@ -175,7 +202,7 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
       counters_.add(Counter::kRecordsUnknownKind);
       continue;
     }
-    contexts_.set(context, raw(out.device));
+    if (out.kind != ActivityKind::kCall) contexts_.set(context, raw(out.device));
     if (batch == nullptr) {
       batch = queue_.take();
       for (int tries = 0; batch == nullptr && may_wait && tries < 200; ++tries) {

@@ -14,18 +14,6 @@ constinit thread_local bool t_own_thread = false;
 
 constexpr std::uint32_t kNullBufferAllowed = 27;  // 12.9: older ones write through the null pointer
 
-/// What a callback id of a domain means to us; ids beyond the table mean nothing.
-struct CallTable {
-  static constexpr std::uint32_t kIds = 1024;
-  std::array<LaunchKind, kIds> kind{};
-  constexpr explicit CallTable(const LaunchCall* calls, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) kind[calls[i].cbid] = calls[i].kind;
-  }
-  [[nodiscard]] LaunchKind of(std::uint32_t id) const noexcept { return id < kIds ? kind[id] : LaunchKind::kNone; }
-};
-constexpr CallTable kDriverCalls(kDriverLaunchCalls, std::size(kDriverLaunchCalls));
-constexpr CallTable kRuntimeCalls(kRuntimeLaunchCalls, std::size(kRuntimeLaunchCalls));
-
 constexpr bool is_one_of(const std::uint32_t* ids, std::size_t count, std::uint32_t id) noexcept {
   for (std::size_t i = 0; i < count; ++i)
     if (ids[i] == id) return true;
@@ -133,10 +121,21 @@ CUptiResult CuptiSession::enable_activities() {
   (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_MEMSET);
   (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_MEMCPY2);
   if (level_ == CuptiLevel::kShare) {
-    (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_DRIVER);
-    (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_RUNTIME);
+    enable_call_records();
   }
   return CUPTI_SUCCESS;
+}
+
+/// Records of the launch calls alone where CUPTI can choose (12.5), of every API call where it cannot.
+void CuptiSession::enable_call_records() {
+  bool any = false;
+  if (api_.enable_driver_api != nullptr && api_.enable_runtime_api != nullptr) {
+    for (const LaunchCall& call : kDriverLaunchCalls) any = api_.enable_driver_api(call.cbid, 1) == CUPTI_SUCCESS || any;
+    for (const LaunchCall& call : kRuntimeLaunchCalls) any = api_.enable_runtime_api(call.cbid, 1) == CUPTI_SUCCESS || any;
+  }
+  if (any) return;
+  (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_DRIVER);
+  (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_RUNTIME);
 }
 
 void CuptiSession::enable_launch_callbacks() {
@@ -198,7 +197,7 @@ void CUPTIAPI CuptiSession::on_callback(void* self, CUpti_CallbackDomain domain,
 
 void CuptiSession::on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
   const bool driver = domain == CUPTI_CB_DOMAIN_DRIVER_API;
-  const LaunchKind kind = driver ? kDriverCalls.of(id) : kRuntimeCalls.of(id);
+  const LaunchKind kind = launch_kind(driver, id);
   const auto correlation = static_cast<CorrelationId>(data.correlationId);
   if (kind == LaunchKind::kNone) {
     if (!driver || data.functionParams == nullptr) return;

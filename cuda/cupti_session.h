@@ -74,6 +74,7 @@ class CuptiSession {
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
   void release_slot() noexcept;
   void enable_launch_callbacks();
+  void enable_call_records();
   [[nodiscard]] CUptiResult enable_activities();
   void first_use() noexcept;
   [[nodiscard]] bool on_capturing_stream(CUpti_CallbackId id, const CUpti_CallbackData& data) const noexcept;

@@ -62,7 +62,7 @@ void set_on_early_nvtx(OnEarlyNvtx hook) noexcept { g_on_early_nvtx.store(hook, 
 
 void adopt_early_ranges(HostThread& thread, const LiveState& live) noexcept {
   thread.adopted = true;
-  thread.state = live.attribution->acquire_thread();
+  thread.state = live.attribution->acquire_thread(static_cast<std::uint32_t>(::gettid()));
   if (thread.state == nullptr) return;
   for (std::uint32_t i = 0; i < thread.early_depth; ++i) {
     if (i >= HostThread::kMaxEarly) {

@@ -1,6 +1,8 @@
 // The API calls that put work on a stream, by CUPTI callback id.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace mfu {
@@ -222,6 +224,26 @@ inline constexpr LaunchCall kRuntimeLaunchCalls[] = {
     {556, LaunchKind::kMemcpy},  // cudaMemcpy3DWithAttributesAsync_v13020
     {557, LaunchKind::kMemcpy},  // cudaMemcpy3DWithAttributesAsync_ptsz_v13020
 };
+
+/// What a callback id of a domain means to us; an id beyond the table means nothing.
+class LaunchTable {
+ public:
+  template <std::size_t kCount>
+  constexpr explicit LaunchTable(const LaunchCall (&calls)[kCount]) {
+    for (const LaunchCall& call : calls) kind_[call.cbid] = call.kind;
+  }
+  [[nodiscard]] constexpr LaunchKind of(std::uint32_t id) const noexcept { return id < kIds ? kind_[id] : LaunchKind::kNone; }
+
+ private:
+  static constexpr std::uint32_t kIds = 1024;
+  std::array<LaunchKind, kIds> kind_{};
+};
+inline constexpr LaunchTable kDriverLaunchTable(kDriverLaunchCalls);
+inline constexpr LaunchTable kRuntimeLaunchTable(kRuntimeLaunchCalls);
+
+[[nodiscard]] constexpr LaunchKind launch_kind(bool driver, std::uint32_t id) noexcept {
+  return driver ? kDriverLaunchTable.of(id) : kRuntimeLaunchTable.of(id);
+}
 
 /// Calls that begin and end the capture of a stream; the first member of their parameters is the stream. Launches on it
 /// in between put no work on the device.

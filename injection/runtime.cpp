@@ -400,7 +400,8 @@ void Guest::drain_loop() {
   options.window_ns = std::max<DurationNs>(10'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
   options.ranges_only = session_ == nullptr;
   ledger_.emplace(*rules_, config_, *kernel_names_, host_counters(), options, [this](WindowSummary&& w) { emit(std::move(w)); });
-  drain_.emplace(*attribution_, *ledger_, clock_, contexts_, host_counters());
+  drain_.emplace(*attribution_, *ledger_, clock_, contexts_, host_counters(),
+                 session_ != nullptr && session_->level() == CuptiLevel::kShare);
   // A second anchor gives the slope; until then there is nothing to convert with.
   const ::timespec moment{0, 2'000'000};
   ::nanosleep(&moment, nullptr);

@@ -19,6 +19,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/commands.h"
+
 // The simulated libraries, put into the binary by demo_embedded.cpp.
 extern "C" {
 extern const char mfu_embedded_libcuda[], mfu_embedded_libcuda_end[];

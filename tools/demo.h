@@ -4,10 +4,6 @@
 
 #include <cstdint>
 
-namespace CLI {
-class App;
-}
-
 namespace mfu {
 
 /// What the demo's workload does. The model is GPT-2 124M.
@@ -21,8 +17,5 @@ struct DemoOptions {
 /// Runs the workload in this process through libcuda.so.1 (opened by name). Returns a process exit code; what failed
 /// goes to stderr in one line.
 [[nodiscard]] int run_demo_workload(const DemoOptions& options);
-
-/// Adds the subcommand `demo`. Its callback throws CLI::RuntimeError with the exit code when that is not 0.
-void add_demo(CLI::App& app);
 
 }  // namespace mfu

@@ -1,15 +1,19 @@
 // `mfu`: one command, a file per subcommand.
 #include <CLI/CLI.hpp>
 
-#ifdef MFU_HAVE_DEMO
-#include "tools/demo.h"
-#endif
+#include "tools/commands.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("MFU of model regions: live, from traces, from shapes", "mfu");
+  CLI::App app("MFU of a model's regions: live, from traces, from shapes", "mfu");
+  app.set_version_flag("--version", MFU_VERSION);
   app.require_subcommand(1);
-#ifdef MFU_HAVE_DEMO
+  mfu::add_run(app);
+  mfu::add_flops(app);
+  mfu::add_plan(app);
+  mfu::add_replay(app);
+#ifdef MFU_HAVE_CUDA
   mfu::add_demo(app);
+  mfu::add_doctor(app);
 #endif
   CLI11_PARSE(app, argc, argv);
   return 0;

@@ -68,7 +68,7 @@ class ModelFlop(unittest.TestCase):
 
 class RunDirectory(unittest.TestCase):
     START = {"v": 1, "type": "start", "t_ns": 1, "seq": 0, "host": "h",
-             "devices": [{"device": 0, "name": "NVIDIA H200", "peak_flop_per_s": 1e12}]}
+             "devices": [{"device": 0, "name": "NVIDIA H200", "peak_flop_per_s": 1e12}], "cupti": {"level": "full"}}
 
     @staticmethod
     def region(name, **values):
@@ -92,6 +92,7 @@ class RunDirectory(unittest.TestCase):
             self.assertAlmostEqual(step["mfu"], 1e12 / (1e12 * 4.0))
             self.assertIsNone(step["bytes"])
             self.assertIsNone(process.region("decode"))
+            self.assertEqual(process.level(), "full")
             self.assertEqual(process.launches()["seen"], 9)
             self.assertEqual(len(process.events), 1)
 
@@ -222,7 +223,7 @@ class Context(unittest.TestCase):
 
     def test_ours_names_the_library_twice(self):
         with tempfile.TemporaryDirectory() as directory:
-            env = self.context(directory, minutes=1).ours("train", config={"model": {"params": 1}})
+            env = self.context(directory, minutes=1).ours("train", {"model": {"params": 1}})
             self.assertEqual(env["CUDA_INJECTION64_PATH"], "lib.so")
             self.assertEqual(env["NVTX_INJECTION64_PATH"], "lib.so")
             self.assertEqual(json.loads(pathlib.Path(env["MFU_MODEL_CONFIG"]).read_text()), {"model": {"params": 1}})
@@ -282,10 +283,18 @@ class SuiteVerdicts(unittest.TestCase):
         self.assertEqual(self.failed(self.train(own_s=10.0, ours_s=10.0, flop_error=1e-6)), ["step: FLOP, difference"])
         self.assertEqual(self.failed(self.train(own_s=10.0, ours_s=10.0, instances=19)), ["step: instances"])
 
-    def slowdown(self, ours, rounds=3):
+    @staticmethod
+    def write_run(env, seen):
+        end = {"type": "end", "regions": [], "launches": {"seen": seen}}
+        path = pathlib.Path(env["MFU_RUN_DIR"]) / "h-0-1.jsonl"
+        path.write_text(json.dumps(RunDirectory.START) + "\n" + json.dumps(end) + "\n")
+
+    def slowdown(self, ours, rounds=3, seen=100):
         def answer(name, arguments, env):
             turn = int(name.split()[1])
             factor = ours if env else 1.5 if "--profiler" in arguments else 1.0
+            if env:
+                self.write_run(env, seen)
             self.assertEqual(env is not None, name.endswith("ours"))
             return {"ms": {loop: (1 + turn) * factor for loop in ("eager decode", "graph decode", "training")}}
         with tempfile.TemporaryDirectory() as directory:
@@ -304,6 +313,10 @@ class SuiteVerdicts(unittest.TestCase):
 
     def test_slowdown_over_the_limit_fails(self):
         self.assertEqual(len(self.failed(self.slowdown(ours=1.02)[1])), 3)
+
+
+    def test_slowdown_of_a_library_that_did_nothing_is_no_result(self):
+        self.assertEqual(self.failed(self.slowdown(ours=1.0, seen=0)[1]), ["slowdown: launches we saw"])
 
 
 class Command(unittest.TestCase):

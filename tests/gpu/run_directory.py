@@ -18,6 +18,10 @@ class Process:
         devices = (self.start or {}).get("devices") or []
         return devices[0].get("peak_flop_per_s") if devices else None
 
+    def level(self):
+        """How much the library could do: `full`, ..., `inert`; None where it wrote no start line."""
+        return ((self.start or {}).get("cupti") or {}).get("level")
+
     def region(self, name):
         """The whole run of a region, its devices added up: from the `end` line, else from the windows. None: unseen."""
         source = self.end.get("regions", []) if self.end else self.windows

@@ -241,12 +241,12 @@ bool wanted_kind(ActivityKind kind) noexcept {
 }
 
 void emit(Activity& activity, bool to_tool) {
-  activity.truth = truth_activity(activity);
   const Tool* t = tool();
-  if (t == nullptr || !to_tool) return;
   // A memcpy or memset node of a graph that CUPTI did not see being instantiated shows up as a kernel.
   const ActivityKind seen_as = activity.instrumented ? activity.kind : ActivityKind::kKernel;
-  if (wanted_kind(seen_as)) t->activity(activity);
+  const bool handed_over = t != nullptr && to_tool && wanted_kind(seen_as);
+  activity.truth = truth_activity(activity, handed_over ? Fate::kNone : Fate::kUnwanted);
+  if (handed_over) t->activity(activity);
 }
 
 /// Option: the record is complete, and with the client, before the API call returns.

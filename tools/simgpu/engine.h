@@ -229,7 +229,7 @@ CUresult destroy_exec(GraphExec* exec);
 CUresult launch_graph(GraphExec& exec, Stream& stream);
 
 // Truth --------------------------------------------------------------------------------------------------------------
-std::uint64_t truth_activity(const Activity& activity);
+std::uint64_t truth_activity(const Activity& activity, Fate fate);
 void truth_launch(const char* api, std::uint32_t correlation, CUresult result, bool capturing);
 void truth_fate(std::uint64_t index, Fate fate);
 void truth_flush();

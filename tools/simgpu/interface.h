@@ -115,7 +115,17 @@ struct ThreadState {
 };
 
 /// What became of an activity's record.
-enum class Fate : std::uint8_t { kNone, kDelivered, kForeign, kDropped, kZeroed, kNegative, kTruncated, kIncomplete };
+enum class Fate : std::uint8_t {
+  kNone,
+  kUnwanted,
+  kDelivered,
+  kForeign,
+  kDropped,
+  kZeroed,
+  kNegative,
+  kTruncated,
+  kIncomplete
+};
 
 /// What the client's callbacks cost, summed by libcupti and written with the truth.
 struct CallbackCost {

@@ -60,8 +60,8 @@ void append_quoted(std::string& out, const char* text) {
 }
 
 constexpr const char* kKindNames[] = {"kernel", "memcpy", "memset", "graph"};
-constexpr const char* kFateNames[] = {"none",   "delivered", "foreign",   "dropped",
-                                      "zeroed", "negative",  "truncated", "incomplete"};
+constexpr const char* kFateNames[] = {"none",   "unwanted", "delivered", "foreign",   "dropped",
+                                      "zeroed", "negative", "truncated", "incomplete"};
 
 void append_line(std::string& out, const TruthLine& line, long pid) {
   const Activity& a = line.activity;
@@ -136,17 +136,26 @@ void write_out(bool everything) {
 }
 
 [[gnu::destructor]] void write_at_exit() {
-  if (driver_ready() && tracing()) write_out(true);
+  if (driver_usable() && tracing()) write_out(true);  // not in a forked child: its copy of the lock may be held
 }
 
 }  // namespace
 
-std::uint64_t truth_activity(const Activity& activity) {
+std::uint64_t truth_activity(const Activity& activity, Fate fate) {
   if (!tracing()) return Activity::kNoTruth;
   Log& l = log();
-  const std::lock_guard lock(l.mutex);
-  l.activities.push_back({activity, current_call().api, thread_id(), now_ns(), Fate::kNone});
-  return l.first + l.activities.size() - 1;
+  std::uint64_t index = 0;
+  bool crowded = false;
+  {
+    const std::lock_guard lock(l.mutex);
+    l.activities.push_back({activity, current_call().api, thread_id(), now_ns(), fate});
+    index = l.first + l.activities.size() - 1;
+    // Without a client nobody flushes: write what is settled now and then.
+    constexpr std::size_t kMany = 1 << 16;
+    crowded = l.activities.size() % kMany == 0 && l.activities.front().fate != Fate::kNone;
+  }
+  if (crowded) write_out(false);
+  return index;
 }
 
 void truth_launch(const char* api, std::uint32_t correlation, CUresult result, bool capturing) {

@@ -57,7 +57,9 @@ struct Driver {
   PROBE_MEMBER(lib, cuEventCreate);
   PROBE_MEMBER(lib, cuEventRecord);
   PROBE_MEMBER(lib, cuEventSynchronize);
-  PROBE_MEMBER(lib, cuEventElapsedTime);
+  // By its plain name: drivers before 12.8 have no _v2, and both take the same arguments.
+  decltype(&::cuEventElapsedTime) p_cuEventElapsedTime =
+      symbol<decltype(&::cuEventElapsedTime)>(lib, "cuEventElapsedTime");
   PROBE_MEMBER(lib, cuMemGetInfo);
   PROBE_MEMBER(lib, cuMemAlloc);
   PROBE_MEMBER(lib, cuMemsetD8Async);

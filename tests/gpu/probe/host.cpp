@@ -68,7 +68,7 @@ void CUPTIAPI on_launch(void*, CUpti_CallbackDomain, CUpti_CallbackId, const voi
 // CUPTI with the asked-for features, and a thread that collects records as a tracer would.
 class Tracer {
  public:
-  Tracer(std::string_view features, bool keep_spans) {
+  Tracer(Driver& driver, std::string_view features, bool keep_spans) : driver_(driver) {
     if (features == "none") return;
     const char* path = std::getenv("PROBE_CUPTI");
     if (path == nullptr) die("PROBE_CUPTI is not set");
@@ -106,10 +106,7 @@ class Tracer {
     });
   }
 
-  ~Tracer() {
-    stop_ = true;
-    if (flusher_.joinable()) flusher_.join();
-  }
+  ~Tracer() { join(); }
 
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
@@ -120,10 +117,16 @@ class Tracer {
     }
   }
 
-  void flush() {
-    if (cupti_) cupti_->p_cuptiActivityFlushAll(1);
+  // Everything launched so far is counted when this returns. The collecting thread ends first: it may be in the middle
+  // of a buffer that a second flush would not wait for.
+  void finish() {
+    if (!flusher_.joinable()) return;
+    join();
+    check(driver_.p_cuCtxSynchronize(), "cuCtxSynchronize");
+    cupti_->p_cuptiActivityFlushAll(1);
+    dropped_ = Records::dropped();
   }
-  std::uint64_t dropped() { return flusher_.joinable() ? Records::dropped() : 0; }
+  [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
   std::uint64_t timestamp() {
     std::uint64_t now = 0;
     check(cupti_->p_cuptiGetTimestamp(&now), "cuptiGetTimestamp");
@@ -131,10 +134,16 @@ class Tracer {
   }
 
  private:
+  void join() {
+    stop_ = true;
+    if (flusher_.joinable()) flusher_.join();
+  }
   void enable(CUpti_ActivityKind kind) { check(cupti_->p_cuptiActivityEnable(kind), "cuptiActivityEnable"); }
 
+  Driver& driver_;
   std::unique_ptr<Cupti> cupti_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
+  std::uint64_t dropped_ = 0;
   std::atomic<bool> stop_{false};
   std::thread flusher_;
 };
@@ -191,7 +200,7 @@ class Device {
 
 // CPU time of one launch: batches short of the launch queue's depth (1024), each drained before the next is timed.
 int latency(Driver& driver, std::string_view features, int threads, int launches) {
-  Tracer tracer(features, false);
+  Tracer tracer(driver, features, false);
   Device device(driver);
   constexpr int kBatch = 500;
   std::vector<std::vector<double>> per_thread(static_cast<std::size_t>(threads));
@@ -213,7 +222,7 @@ int latency(Driver& driver, std::string_view features, int threads, int launches
   std::vector<double> all;
   for (const auto& batches : per_thread) all.insert(all.end(), batches.begin(), batches.end());
   std::sort(all.begin(), all.end());
-  tracer.flush();
+  tracer.finish();
   std::printf(
       "{\"launch_ns\": %.1f, \"p95_ns\": %.1f, \"min_ns\": %.1f, \"batches\": %zu, \"callbacks\": %llu, \"kernels\": "
       "%llu, \"dropped\": %llu}\n",
@@ -225,7 +234,7 @@ int latency(Driver& driver, std::string_view features, int threads, int launches
 
 // A graph of `nodes` empty kernels with one memset: time per launch, and what memory does over many of them.
 int graph(Driver& driver, std::string_view features, int nodes, int launches) {
-  Tracer tracer(features, false);
+  Tracer tracer(driver, features, false);
   Device device(driver);
   CUstream stream = device.stream();
   CUdeviceptr scratch = 0;
@@ -261,7 +270,7 @@ int graph(Driver& driver, std::string_view features, int nodes, int launches) {
                 ", \"zero_times\": " + std::to_string(Records::zero_times().load()) + "}";
     }
   }
-  tracer.flush();
+  tracer.finish();
   std::printf(
       "{\"graph_us\": %.2f, \"launch_us\": %.2f, \"kernels\": %llu, \"other_records\": %llu, \"zero_times\": %llu, "
       "\"negative\": %llu, \"dropped\": %llu, \"buffers\": %llu, \"series\": [%s]}\n",
@@ -275,7 +284,7 @@ int graph(Driver& driver, std::string_view features, int nodes, int launches) {
 
 // Does tracing slow the GPU itself? Short kernels of many blocks, timed by events.
 int blocks(Driver& driver, std::string_view features) {
-  Tracer tracer(features, false);
+  Tracer tracer(driver, features, false);
   Device device(driver);
   CUstream stream = device.stream();
   std::vector<double> each;
@@ -294,7 +303,7 @@ int blocks(Driver& driver, std::string_view features) {
 
 // Records against events on the same kernels, and CUPTI's clock against the system's.
 int clock_check(Driver& driver) {
-  Tracer tracer("kernel", true);
+  Tracer tracer(driver, "kernel", true);
   Device device(driver);
   CUstream stream = device.stream();
   const auto offset = [&] {
@@ -318,7 +327,7 @@ int clock_check(Driver& driver) {
   std::this_thread::sleep_for(std::chrono::seconds(5));
   const std::int64_t drift = offset() - first_offset;
   const double seconds = ns_since(begin) * 1e-9;
-  tracer.flush();
+  tracer.finish();
   std::vector<double> by_record;
   for (const KernelSpan& s : Records::spans()) by_record.push_back(static_cast<double>(s.end_ns - s.begin_ns));
   std::printf(
@@ -334,7 +343,7 @@ int clock_check(Driver& driver) {
 
 // Launch callbacks switched off and on a thousand times under load: are ids and latency the same afterwards?
 int toggle(Driver& driver) {
-  Tracer tracer("kernel+callbacks", true);
+  Tracer tracer(driver, "kernel+callbacks", true);
   std::set<std::uint32_t> ids;
   g_ids = &ids;
   Device device(driver);
@@ -363,7 +372,7 @@ int toggle(Driver& driver) {
   }
   const std::uint64_t seen = g_callbacks;
   const double after = settled();
-  tracer.flush();
+  tracer.finish();
   std::uint64_t matched = 0;
   for (const KernelSpan& s : Records::spans()) matched += ids.count(s.correlation);
   std::printf(

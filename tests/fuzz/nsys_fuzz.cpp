@@ -1,0 +1,21 @@
+// Any bytes as an Nsight Systems SQLite export: an Error or figures, never a crash.
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "tools/trace/nsys.h"
+#include "tools/trace/trace_figures.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto trace = mfu::read_nsys_bytes({reinterpret_cast<const char*>(data), size}, "fuzz.sqlite");
+  if (!trace) {
+    if (trace.error().message.empty()) std::abort();
+    return 0;
+  }
+  const mfu::TraceReport report = mfu::make_report(trace.value());
+  for (const mfu::ProcessFigures& process : report.processes) {
+    const auto& l = process.launches;
+    if (l.gpu_ops_with_launch + l.gpu_ops_without_launch != process.totals[mfu::Figure::kGpuOps]) std::abort();
+  }
+  return mfu::report_json({report}).empty() ? 1 : 0;
+}

@@ -1,0 +1,14 @@
+// Where this installation keeps libmfuinject.so.
+#pragma once
+
+#include <string>
+
+#include "core/result.h"
+
+namespace mfu {
+
+/// Absolute path of libmfuinject.so: beside this binary (a build), or in ../lib (an installation). The Error names the
+/// places looked at.
+[[nodiscard]] Result<std::string> library_path();
+
+}  // namespace mfu

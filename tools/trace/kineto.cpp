@@ -1,0 +1,957 @@
+#include "tools/trace/kineto.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "tools/trace/event_scanner.h"
+
+namespace mfu {
+namespace {
+
+namespace ondemand = simdjson::ondemand;
+
+constexpr std::size_t kPieceBytes = 512 * 1024;          // read and parsed at once: fits the second-level cache
+constexpr std::size_t kLargestValueBytes = 256u << 20u;  // one event or metadata value; beyond it the file is refused
+constexpr std::size_t kHeadroom = 64;                    // room before the first byte, for the `[` put there
+
+enum class Category : std::uint8_t {
+  kUnknown,  ///< no `cat` seen (yet)
+  kKernel,
+  kMemcpy,
+  kMemset,
+  kHostCall,
+  kUserAnnotation,
+  kGpuAnnotation,
+  kOldOperator,
+  kSession,  ///< `Trace`: the span of the whole profile
+  kOther,
+};
+
+bool equal_fold(std::string_view text, std::string_view lower) noexcept {
+  return text.size() == lower.size() && std::equal(text.begin(), text.end(), lower.begin(), [](char a, char b) {
+           return ((a >= 'A' && a <= 'Z') ? static_cast<char>(a | 0x20) : a) == b;
+         });
+}
+
+Category category_of(std::string_view cat) noexcept {
+  switch (cat.size()) {
+    case 5:
+      return cat == "Trace" ? Category::kSession : Category::kOther;
+    case 6:
+      if (equal_fold(cat, "kernel")) return Category::kKernel;
+      if (equal_fold(cat, "memcpy")) return Category::kMemcpy;
+      if (equal_fold(cat, "memset")) return Category::kMemset;
+      return Category::kOther;
+    case 7:
+      return equal_fold(cat, "runtime") ? Category::kHostCall : Category::kOther;
+    case 8:
+      return equal_fold(cat, "operator") ? Category::kOldOperator : Category::kOther;
+    case 10:
+      if (equal_fold(cat, "gpu_memcpy")) return Category::kMemcpy;
+      if (equal_fold(cat, "gpu_memset")) return Category::kMemset;
+      return Category::kOther;
+    case 11:
+      return equal_fold(cat, "cuda_driver") ? Category::kHostCall : Category::kOther;
+    case 12:
+      return equal_fold(cat, "cuda_runtime") ? Category::kHostCall : Category::kOther;
+    case 15:
+      return equal_fold(cat, "user_annotation") ? Category::kUserAnnotation : Category::kOther;
+    case 19:
+      return equal_fold(cat, "gpu_user_annotation") ? Category::kGpuAnnotation : Category::kOther;
+    default:
+      return Category::kOther;
+  }
+}
+
+/// True where the arguments decide something, so that they are looked into one by one.
+bool needs_args(Category c) noexcept {
+  return c == Category::kUnknown || c == Category::kKernel || c == Category::kMemcpy || c == Category::kMemset ||
+         c == Category::kHostCall;
+}
+
+bool is_space(char c) noexcept { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+std::string_view trimmed(std::string_view token) noexcept {
+  while (!token.empty() && is_space(token.back())) token.remove_suffix(1);
+  return token;
+}
+
+/// What stands between the quotes of a string token, escapes as written; any other token as it is.
+std::string_view unquoted(std::string_view token) noexcept {
+  return token.size() >= 2 && token.front() == '"' ? token.substr(1, token.size() - 2) : token;
+}
+
+bool is_scalar(std::string_view token) noexcept { return !token.empty() && token[0] != '{' && token[0] != '['; }
+
+void append_utf8(std::string& out, std::uint32_t code) {
+  if (code < 0x80) {
+    out += static_cast<char>(code);
+  } else if (code < 0x800) {
+    out += static_cast<char>(0xC0 | code >> 6);
+    out += static_cast<char>(0x80 | (code & 0x3F));
+  } else if (code < 0x10000) {
+    out += static_cast<char>(0xE0 | code >> 12);
+    out += static_cast<char>(0x80 | (code >> 6 & 0x3F));
+    out += static_cast<char>(0x80 | (code & 0x3F));
+  } else {
+    out += static_cast<char>(0xF0 | code >> 18);
+    out += static_cast<char>(0x80 | (code >> 12 & 0x3F));
+    out += static_cast<char>(0x80 | (code >> 6 & 0x3F));
+    out += static_cast<char>(0x80 | (code & 0x3F));
+  }
+}
+
+/// Text of a JSON string from what stands between its quotes. An escape that JSON does not know stays as written.
+std::string unescape(std::string_view raw) {
+  std::string out;
+  out.reserve(raw.size());
+  const auto hex = [&](std::size_t at) -> std::optional<std::uint32_t> {
+    std::uint32_t code = 0;
+    if (at + 4 > raw.size()) return std::nullopt;
+    const auto [end, error] = std::from_chars(raw.data() + at, raw.data() + at + 4, code, 16);
+    if (error != std::errc{} || end != raw.data() + at + 4) return std::nullopt;
+    return code;
+  };
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    if (raw[i] != '\\' || i + 1 == raw.size()) {
+      out += raw[i];
+      continue;
+    }
+    const char c = raw[++i];
+    constexpr std::string_view kFrom = "\"\\/bfnrt";
+    constexpr std::string_view kTo = "\"\\/\b\f\n\r\t";
+    if (const std::size_t known = kFrom.find(c); known != kFrom.npos) {
+      out += kTo[known];
+      continue;
+    }
+    std::optional<std::uint32_t> code = c == 'u' ? hex(i + 1) : std::nullopt;
+    if (!code) {
+      out += '\\';
+      out += c;
+      continue;
+    }
+    i += 4;
+    if (*code >= 0xD800 && *code < 0xDC00 && raw.substr(i + 1).starts_with("\\u")) {
+      if (const auto low = hex(i + 3); low && *low >= 0xDC00 && *low < 0xE000) {
+        code = 0x10000 + ((*code - 0xD800) << 10) + (*low - 0xDC00);
+        i += 6;
+      }
+    }
+    append_utf8(out, *code >= 0xD800 && *code < 0xE000 ? 0xFFFD : *code);
+  }
+  return out;
+}
+
+/// A word in quotes as the figures name threads: `'19392'`.
+std::string quoted_word(std::string_view word) {
+  const char quote = word.find('\'') != word.npos && word.find('"') == word.npos ? '"' : '\'';
+  std::string out(1, quote);
+  for (const char c : word) {
+    if (c == quote || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + quote;
+}
+
+template <typename Integer>
+std::optional<Integer> parse_integer(std::string_view token) noexcept {
+  token = unquoted(token);
+  Integer value{};
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
+  if (error != std::errc{} || end != token.data() + token.size()) return std::nullopt;
+  return value;
+}
+
+/// A correlation id: 64 bits, signed or not. False: no integer.
+bool parse_id(std::string_view token, std::uint64_t& id) noexcept {
+  if (const auto small = parse_integer<std::int64_t>(token)) {
+    id = static_cast<std::uint64_t>(*small);
+    return true;
+  }
+  const auto large = parse_integer<std::uint64_t>(token);
+  id = large.value_or(0);
+  return large.has_value();
+}
+
+/// One event as it stands in the text. The views live as long as the piece.
+struct RawEvent {
+  char phase = 0;
+  Category category = Category::kUnknown;
+  std::string_view name, pid, tid, ts, dur;
+  std::string_view correlation, stream, device, bytes;
+};
+
+class KinetoReader {
+ public:
+  KinetoReader(ByteSource source, const ReadProgress& progress) : source_(std::move(source)), progress_(progress) {
+    buffer_.resize(kHeadroom + kPieceBytes + simdjson::SIMDJSON_PADDING);
+    trace_.path = source_.name();
+    trace_.format = TraceFormat::kKineto;
+    trace_.processes.push_back({"0", {}});
+  }
+
+  Result<Trace> read() {
+    if (Result<void> done = read_document(); !done) return done.error();
+    finish();
+    return std::move(trace_);
+  }
+
+ private:
+  TraceNotes& notes() { return trace_.processes[0].notes; }
+
+  Error error_at(std::uint64_t byte, std::string_view what) const {
+    return Error{fmt::format("{}: byte {}: {}", source_.name(), byte, what)};
+  }
+  [[nodiscard]] std::uint64_t position() const { return consumed_ + (begin_ - kHeadroom); }
+  [[nodiscard]] std::size_t available() const { return end_ - begin_; }
+
+  /// A few bytes from here for an error message.
+  [[nodiscard]] std::string excerpt(std::string_view text) const {
+    std::string out;
+    for (const char c : text.substr(0, 40)) out += (c >= 0x20 && c < 0x7F) ? c : '?';
+    return out;
+  }
+
+  // --- the window over the text ---------------------------------------------------------------------------------
+
+  /// Reads another piece behind the unconsumed text. True: there is more text than before.
+  Result<bool> fill() {
+    if (at_end_) return false;
+    if (begin_ > kHeadroom) {
+      std::memmove(buffer_.data() + kHeadroom, buffer_.data() + begin_, available());
+      consumed_ += begin_ - kHeadroom;
+      end_ -= begin_ - kHeadroom;
+      begin_ = kHeadroom;
+    }
+    std::size_t room = buffer_.size() - simdjson::SIMDJSON_PADDING - end_;
+    if (room < kPieceBytes / 2) {
+      if (available() > kLargestValueBytes) {
+        return error_at(position(), fmt::format("one value is longer than {} MB: expected the events of a trace",
+                                                kLargestValueBytes >> 20u));
+      }
+      buffer_.resize(buffer_.size() + std::max(available(), kPieceBytes));
+      room = buffer_.size() - simdjson::SIMDJSON_PADDING - end_;
+    }
+    const std::size_t want = std::min(room, std::max(kPieceBytes, available()));
+    const Result<std::size_t> got = source_.read({buffer_.data() + end_, want});
+    if (!got) return got.error();
+    end_ += got.value();
+    at_end_ = got.value() < want;
+    if (progress_) progress_(source_.stored_bytes_read(), source_.stored_bytes());
+    return got.value() > 0;
+  }
+
+  /// The next byte that is no white space, not consumed; none at the end of the file.
+  Result<std::optional<char>> peek() {
+    for (;;) {
+      while (begin_ < end_ && is_space(buffer_[begin_])) ++begin_;
+      if (begin_ < end_) return std::optional<char>(buffer_[begin_]);
+      const Result<bool> more = fill();
+      if (!more) return more.error();
+      if (!more.value()) return std::optional<char>();
+    }
+  }
+
+  /// Length of the JSON value that starts here; none: the file ends before it does.
+  Result<std::optional<std::size_t>> value_length() {
+    std::int64_t depth = 0;
+    bool in_string = false;
+    bool escaped = false;
+    for (std::size_t i = 0;; ++i) {
+      while (begin_ + i == end_) {
+        const Result<bool> more = fill();
+        if (!more) return more.error();
+        if (!more.value()) return std::optional<std::size_t>();
+      }
+      const char c = buffer_[begin_ + i];
+      if (in_string) {
+        if (escaped) {
+          escaped = false;
+        } else if (c == '\\') {
+          escaped = true;
+        } else if (c == '"') {
+          in_string = false;
+          if (depth == 0) return std::optional<std::size_t>(i + 1);
+        }
+      } else if (c == '"') {
+        in_string = true;
+      } else if (c == '{' || c == '[') {
+        ++depth;
+      } else if (c == '}' || c == ']') {
+        if (depth == 0) return std::optional<std::size_t>(i);  // of what surrounds a number or a word
+        if (--depth == 0) return std::optional<std::size_t>(i + 1);
+      } else if (depth == 0 && (c == ',' || is_space(c))) {
+        return std::optional<std::size_t>(i);
+      }
+    }
+  }
+
+  // --- the document ---------------------------------------------------------------------------------------------
+
+  Result<void> read_document() {
+    Result<std::optional<char>> first = peek();
+    if (!first) return first.error();
+    if (available() >= 3 && std::memcmp(buffer_.data() + begin_, "\xEF\xBB\xBF", 3) == 0) {
+      begin_ += 3;
+      first = peek();
+      if (!first) return first.error();
+    }
+    if (!*first) return Error{source_.name() + ": holds no text: expected a Kineto JSON trace"};
+    const char opening = **first;
+    if (opening != '[' && opening != '{') {
+      return error_at(position(), fmt::format("found \"{}\": expected {{ or [, the start of a Kineto JSON trace",
+                                              excerpt({buffer_.data() + begin_, available()})));
+    }
+    ++begin_;
+    if (opening == '[') {
+      seen_events_ = true;
+      if (Result<void> done = read_events(); !done) return done;
+    } else {
+      if (Result<void> done = read_object(); !done) return done;
+    }
+    if (!cut_off_) {
+      const Result<std::optional<char>> rest = peek();
+      if (!rest) return rest.error();
+      if (*rest) ++notes()["text_after_the_end"];
+    }
+    if (source_.cut_off()) cut_off_ = true;
+    if (source_.trailing_garbage()) ++notes()["text_after_the_end"];
+    if (!seen_events_) {
+      return Error{source_.name() + (cut_off_ ? ": breaks off before its \"traceEvents\": expected a Kineto trace"
+                                              : ": has no \"traceEvents\" array: expected a Kineto trace")};
+    }
+    if (cut_off_) notes()["cut_off"] = 1;
+    return {};
+  }
+
+  Result<void> read_object() {
+    for (bool first_key = true;; first_key = false) {
+      Result<std::optional<char>> next = peek();
+      if (!next) return next.error();
+      if (*next && **next == '}') {
+        ++begin_;
+        return {};
+      }
+      if (*next && **next == ',' && !first_key) {
+        ++begin_;
+        next = peek();
+        if (!next) return next.error();
+      } else if (*next && !first_key) {
+        return error_at(position(), fmt::format("found '{}': expected , or }} after a value", **next));
+      }
+      if (!*next) {
+        cut_off_ = true;
+        return {};
+      }
+      if (**next != '"') return error_at(position(), fmt::format("found '{}': expected a key in quotes", **next));
+      Result<std::optional<std::size_t>> length = value_length();
+      if (!length) return length.error();
+      if (!*length) {
+        cut_off_ = true;
+        return {};
+      }
+      const std::string key = unescape(unquoted({buffer_.data() + begin_, **length}));
+      begin_ += **length;
+      next = peek();
+      if (!next) return next.error();
+      if (*next && **next != ':') {
+        return error_at(position(), fmt::format("found '{}': expected : after the key \"{}\"", **next, excerpt(key)));
+      }
+      if (*next) {
+        ++begin_;
+        next = peek();
+        if (!next) return next.error();
+      }
+      if (!*next) {
+        cut_off_ = true;
+        return {};
+      }
+      if (key == "traceEvents") {
+        if (**next != '[') {
+          return error_at(position(), fmt::format("\"traceEvents\" is \"{}\": expected an array",
+                                                  excerpt({buffer_.data() + begin_, available()})));
+        }
+        ++begin_;
+        seen_events_ = true;
+        if (Result<void> done = read_events(); !done) return done;
+        if (cut_off_) return {};
+        continue;
+      }
+      trace_.top_level_keys.push_back(key);
+      length = value_length();
+      if (!length) return length.error();
+      if (!*length) {
+        cut_off_ = true;
+        return {};
+      }
+      if (**length == 0) {
+        return error_at(position(), fmt::format("key \"{}\" has no value: found '{}'", excerpt(key), **next));
+      }
+      take_metadata(key, {buffer_.data() + begin_, **length});
+      begin_ += **length;
+    }
+  }
+
+  void take_metadata(std::string_view key, std::string_view json) {
+    if (key != "deviceProperties" && key != "distributedInfo" && key != "baseTimeNanoseconds") return;
+    simdjson::dom::parser parser;
+    simdjson::dom::element value;
+    if (parser.parse(simdjson::padded_string(json)).get(value) != simdjson::SUCCESS) {
+      ++notes()["metadata_not_readable"];
+      return;
+    }
+    const auto integer = [](const simdjson::dom::element& from) -> std::optional<std::int64_t> {
+      std::int64_t number = 0;
+      std::string_view text;
+      if (from.get(number) == simdjson::SUCCESS) return number;
+      if (from.get(text) == simdjson::SUCCESS) return parse_integer<std::int64_t>(text);
+      return std::nullopt;
+    };
+    if (key == "baseTimeNanoseconds") {
+      trace_.base_ns = integer(value).value_or(0);
+      return;
+    }
+    if (key == "distributedInfo") {
+      simdjson::dom::element field;
+      if (value["rank"].get(field) == simdjson::SUCCESS) trace_.rank = integer(field);
+      if (value["world_size"].get(field) == simdjson::SUCCESS) trace_.world_size = integer(field);
+      return;
+    }
+    simdjson::dom::array list;
+    if (value.get(list) != simdjson::SUCCESS) {
+      ++notes()["metadata_not_readable"];
+      return;
+    }
+    for (const simdjson::dom::element entry : list) {
+      DeviceFacts facts;
+      simdjson::dom::element field;
+      std::string_view name;
+      const auto number = [&](const char* from) -> std::int64_t {
+        return entry[from].get(field) == simdjson::SUCCESS ? integer(field).value_or(0) : 0;
+      };
+      if (entry["name"].get(name) == simdjson::SUCCESS) facts.name = name;
+      facts.sm_count = static_cast<std::uint32_t>(number("numSms"));
+      facts.cc_major = static_cast<std::uint32_t>(number("computeMajor"));
+      facts.cc_minor = static_cast<std::uint32_t>(number("computeMinor"));
+      facts.memory_bytes = static_cast<std::uint64_t>(number("totalGlobalMem"));
+      device_facts_[std::to_string(number("id"))] = facts;
+    }
+  }
+
+  // --- the events -----------------------------------------------------------------------------------------------
+
+  /// From just after the `[` to just after its `]`, or to the end of a file that breaks off.
+  Result<void> read_events() {
+    EventScanner scanner;
+    std::size_t scanned = 0;  // bytes from begin_ that the scanner has seen
+    for (bool first = true;;) {
+      const EventScanner::Found found = scanner.scan({buffer_.data() + begin_ + scanned, available() - scanned});
+      std::size_t length =
+          found.array_end != 0 ? scanned + found.array_end - 1 : (found.last_end != 0 ? scanned + found.last_end : 0);
+      if (length != 0 || found.array_end != 0) {
+        // Elements of the array have a comma before them, except the first.
+        std::size_t start = 0;
+        while (start < length && is_space(buffer_[begin_ + start])) ++start;
+        const bool any = start < length;
+        if (any && !first) {
+          if (buffer_[begin_ + start] != ',') {
+            return error_at(position() + start, fmt::format("found '{}': expected , or ] after an event",
+                                                            excerpt({buffer_.data() + begin_ + start, 1})));
+          }
+          ++start;
+        }
+        if (any) {
+          first = false;
+          if (Result<void> done = parse_piece(begin_ + start, length - start); !done) return done;
+        }
+        begin_ += length;
+        if (found.array_end != 0) {
+          ++begin_;
+          return {};
+        }
+      }
+      scanned = available();
+      const Result<bool> more = fill();
+      if (!more) return more.error();
+      if (!more.value()) {
+        cut_off_ = true;
+        begin_ = end_;
+        return {};
+      }
+    }
+  }
+
+  /// Parses the whole elements at [at, at + length) of the buffer, which has no comma before them.
+  Result<void> parse_piece(std::size_t at, std::size_t length) {
+    char* text = buffer_.data() + at - 1;  // at least the `[` or a comma of ours: made an array in place
+    const char before = text[0];
+    const char after = text[length + 1];
+    text[0] = '[';
+    text[length + 1] = ']';
+    length += 2;
+    ondemand::document document;
+    const std::size_t capacity = buffer_.size() - (at - 1);
+    simdjson::error_code code = parser_.iterate(text, length, capacity).get(document);
+    if (code == simdjson::UTF8_ERROR || code == simdjson::UNESCAPED_CHARS) {
+      mend({text, length});
+      code = parser_.iterate(text, length, capacity).get(document);
+    }
+    const char* where = text;
+    if (code == simdjson::SUCCESS) {
+      code = parse_events(document);
+      const char* stopped = nullptr;
+      if (code != simdjson::SUCCESS && document.current_location().get(stopped) == simdjson::SUCCESS) where = stopped;
+    }
+    if (!problem_.empty()) return Error{source_.name() + ": " + problem_};
+    if (code != simdjson::SUCCESS) {
+      const auto offset = static_cast<std::uint64_t>(where - buffer_.data());
+      return error_at(consumed_ + offset - kHeadroom,
+                      fmt::format("event {} is not valid JSON near \"{}\": {}", trace_.events,
+                                  excerpt({where, std::min<std::size_t>(40, text + length - where)}),
+                                  simdjson::error_message(code)));
+    }
+    text[0] = before;
+    text[length - 1] = after;
+    return {};
+  }
+
+  /// Makes text valid that writers have been seen to spoil: bytes that are no UTF-8 become `?`, control characters
+  /// inside a string become blanks. Lengths stay, so that offsets do.
+  void mend(std::span<char> text) {
+    std::uint64_t bad = 0;
+    std::uint64_t control = 0;
+    for (std::size_t i = 0; i < text.size();) {
+      const auto c = static_cast<unsigned char>(text[i]);
+      if (c < 0x80) {
+        if (c < 0x20 && !is_space(text[i])) ++control;
+        if (c < 0x20) text[i] = ' ';
+        ++i;
+        continue;
+      }
+      const std::size_t size = c >= 0xF0 ? 4 : (c >= 0xE0 ? 3 : 2);
+      if (i + size <= text.size() && simdjson::validate_utf8(text.data() + i, size)) {
+        i += size;
+      } else {
+        text[i] = '?';
+        ++bad;
+        ++i;
+      }
+    }
+    if (bad > 0) notes()["bytes_not_utf8"] += bad;
+    if (bad == 0 || control > 0) notes()["pieces_with_control_characters"] += 1;
+  }
+
+  simdjson::error_code parse_events(ondemand::document& document) {
+    ondemand::array array;
+    if (const auto code = document.get_array().get(array); code != simdjson::SUCCESS) return code;
+    for (auto element : array) {
+      ondemand::value value;
+      if (const auto code = std::move(element).get(value); code != simdjson::SUCCESS) return code;
+      ++trace_.events;
+      ondemand::json_type type{};
+      if (const auto code = value.type().get(type); code != simdjson::SUCCESS) {
+        // A word such as NaN in the place of an event.
+        ++notes()["elements_that_are_no_events"];
+        continue;
+      }
+      if (type != ondemand::json_type::object) {
+        ++notes()["elements_that_are_no_events"];
+        continue;
+      }
+      ondemand::object object;
+      if (const auto code = value.get_object().get(object); code != simdjson::SUCCESS) return code;
+      RawEvent event;
+      if (const auto code = parse_event(object, event); code != simdjson::SUCCESS) return code;
+      take(event);
+      if (!problem_.empty()) return simdjson::SUCCESS;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  /// Splits one event into the tokens that matter. Keys are compared as written: no writer escapes them.
+  simdjson::error_code parse_event(ondemand::object& object, RawEvent& event) {
+    for (auto each : object) {
+      ondemand::field field;
+      if (const auto code = std::move(each).get(field); code != simdjson::SUCCESS) return code;
+      const char* key = field.key().raw();
+      ondemand::value value = field.value();
+      const auto is = [key](std::string_view name) { return std::memcmp(key, name.data(), name.size()) == 0; };
+      switch (key[0]) {
+        case 'p':
+          if (is("ph\"")) {
+            const std::string_view token = trimmed(value.raw_json_token());
+            event.phase = token.size() == 3 ? token[1] : 0;
+          } else if (is("pid\"")) {
+            event.pid = trimmed(value.raw_json_token());
+          }
+          break;
+        case 'c':
+          if (is("cat\"")) event.category = category_of(unquoted(trimmed(value.raw_json_token())));
+          break;
+        case 'n':
+          if (is("name\"")) event.name = trimmed(value.raw_json_token());
+          break;
+        case 't':
+          if (is("tid\"")) event.tid = trimmed(value.raw_json_token());
+          if (is("ts\"")) event.ts = trimmed(value.raw_json_token());
+          break;
+        case 'd':
+          if (is("dur\"")) event.dur = trimmed(value.raw_json_token());
+          break;
+        case 'a':
+          if (is("args\"") && (event.phase == 'X' || event.phase == 0)) {
+            if (const auto code = parse_args(value, event); code != simdjson::SUCCESS) return code;
+          }
+          break;
+        default:
+          break;
+      }
+    }
+    return simdjson::SUCCESS;
+  }
+
+  simdjson::error_code parse_args(ondemand::value& value, RawEvent& event) {
+    if (value.raw_json_token().front() != '{') return simdjson::SUCCESS;
+    ondemand::object args;
+    if (const auto code = value.get_object().get(args); code != simdjson::SUCCESS) return code;
+    if (!needs_args(event.category)) {
+      // Only the word "stream" would matter here, and hardly any event has it: search, and parse what is found.
+      std::string_view text;
+      if (const auto code = args.raw_json().get(text); code != simdjson::SUCCESS) return code;
+      if (text.find("\"stream\"") == text.npos) return simdjson::SUCCESS;
+      ondemand::document again;
+      const auto room = static_cast<std::size_t>(buffer_.data() + buffer_.size() - text.data());
+      if (const auto code = args_parser_.iterate(text.data(), text.size(), room).get(again)) return code;
+      ondemand::object copy;
+      if (const auto code = again.get_object().get(copy)) return code;
+      return collect_args(copy, event);
+    }
+    return collect_args(args, event);
+  }
+
+  simdjson::error_code collect_args(ondemand::object& args, RawEvent& event) {
+    for (auto each : args) {
+      ondemand::field field;
+      if (const auto code = std::move(each).get(field); code != simdjson::SUCCESS) return code;
+      const char* key = field.key().raw();
+      ondemand::value value = field.value();
+      const auto is = [key](std::string_view name) { return std::memcmp(key, name.data(), name.size()) == 0; };
+      switch (key[0]) {
+        case 'c':
+          if (is("correlation\"")) event.correlation = trimmed(value.raw_json_token());
+          break;
+        case 's':
+          if (is("stream\"")) event.stream = trimmed(value.raw_json_token());
+          break;
+        case 'd':
+          if (is("device\"")) event.device = trimmed(value.raw_json_token());
+          break;
+        case 'b':
+          if (is("bytes\"")) event.bytes = trimmed(value.raw_json_token());
+          break;
+        default:
+          break;
+      }
+    }
+    return simdjson::SUCCESS;
+  }
+
+  // --- what an event becomes ------------------------------------------------------------------------------------
+
+  void take(const RawEvent& event) {
+    if (!trace_.fractional_us && event.ts.find_first_of(".eE") != event.ts.npos && event.ts.front() != '"') {
+      trace_.fractional_us = true;
+    }
+    if (event.phase != 'X') {
+      if ((event.phase == 'B' || event.phase == 'E') && needs_args(event.category) &&
+          event.category != Category::kUnknown) {
+        ++notes()["begin_end_events_left_out"];
+      }
+      return;
+    }
+    const bool step = event.name.starts_with("\"ProfilerStep#");
+    const bool other = event.category == Category::kOther || event.category == Category::kOldOperator;
+    if (event.category == Category::kUnknown || event.category == Category::kSession) return;
+    if (other && !step && event.stream.empty()) return;
+
+    TimeNs begin_ns = 0;
+    TimeNs end_ns = 0;
+    if (!read_times(event, begin_ns, end_ns)) {
+      ++notes()["events_with_unusable_time"];
+      return;
+    }
+    std::uint64_t id = 0;
+    const bool has_id = !event.correlation.empty() && parse_id(event.correlation, id);
+    if (!event.correlation.empty() && !has_id) ++notes()["correlation_ids_that_are_no_number"];
+    const auto stream = event.stream.empty() ? std::nullopt : parse_integer<std::int64_t>(event.stream);
+    const bool on_stream = stream && *stream != -1;
+    const bool host_row = !(on_stream && *stream >= 0 && has_id && static_cast<std::int64_t>(id) >= 0);
+    if (step && host_row) trace_.host_steps.emplace_back(begin_ns, name_id(event.name));
+
+    switch (event.category) {
+      case Category::kKernel:
+      case Category::kMemcpy:
+      case Category::kMemset: {
+        TraceActivity activity;
+        activity.begin_ns = begin_ns;
+        activity.end_ns = end_ns;
+        activity.name = name_id(event.name);
+        activity.stream = stream_of(event);
+        activity.correlation = id;
+        activity.has_correlation = has_id;
+        activity.on_stream = on_stream;
+        activity.kind = event.category == Category::kKernel   ? ActivityKind::kKernel
+                        : event.category == Category::kMemcpy ? ActivityKind::kMemcpy
+                                                              : ActivityKind::kMemset;
+        activity.nccl = activity.kind == ActivityKind::kKernel && flags_of(activity.name).nccl;
+        if (!event.bytes.empty()) activity.bytes = parse_integer<std::uint64_t>(event.bytes).value_or(0);
+        trace_.activities.push_back(activity);
+        break;
+      }
+      case Category::kHostCall: {
+        const std::uint32_t name = name_id(event.name);
+        if (on_stream) trace_.stream_rows.push_back({begin_ns, end_ns, id, name, has_id});
+        if (!has_id) break;
+        const NameFlags& flags = flags_of(name);
+        TraceLaunch launch = flags.launch;
+        launch.begin_ns = begin_ns;
+        launch.end_ns = end_ns;
+        launch.correlation = id;
+        launch.name = name;
+        launch.thread = thread_of(event) & 0xFFFFFFu;
+        launch.on_stream = on_stream;
+        trace_.launches.push_back(launch);
+        break;
+      }
+      case Category::kUserAnnotation:
+        take_range(event, begin_ns, end_ns);
+        break;
+      case Category::kGpuAnnotation:
+        ++notes()["gpu_user_annotations"];
+        break;
+      default:
+        if (event.category == Category::kOldOperator && step) take_range(event, begin_ns, end_ns);
+        if (on_stream) {
+          trace_.stream_rows.push_back({begin_ns, end_ns, id, name_id(event.name), has_id});
+        }
+        break;
+    }
+  }
+
+  void take_range(const RawEvent& event, TimeNs begin_ns, TimeNs end_ns) {
+    TraceRange range;
+    range.begin_ns = begin_ns;
+    range.end_ns = end_ns;
+    range.name = name_id(event.name);
+    range.key = flags_of(range.name).key;
+    range.thread = thread_of(event);
+    trace_.ranges.push_back(range);
+  }
+
+  bool read_times(const RawEvent& event, TimeNs& begin_ns, TimeNs& end_ns) {
+    const std::optional<TimeNs> begin = parse_us_as_ns(unquoted(event.ts));
+    const std::optional<TimeNs> duration = parse_us_as_ns(unquoted(event.dur));
+    if (!begin || !duration) return false;
+    begin_ns = *begin;
+    return !__builtin_add_overflow(*begin, *duration, &end_ns) && check_times(begin_ns, end_ns, notes());
+  }
+
+  /// The id of a name token. Names repeat, so the token as written is looked up first.
+  std::uint32_t name_id(std::string_view token) {
+    if (token == last_name_) return last_name_id_;
+    const std::string_view raw = unquoted(token);
+    std::uint32_t id = 0;
+    if (raw.find('\\') == raw.npos) {
+      id = trace_.strings.intern(raw);
+    } else {
+      id = trace_.strings.intern(unescape(raw));
+    }
+    last_name_.assign(token);
+    last_name_id_ = id;
+    return id;
+  }
+
+  /// What a name says, worked out once.
+  struct NameFlags {
+    bool known = false;
+    bool nccl = false;
+    std::uint32_t key = 0;
+    TraceLaunch launch;
+  };
+  const NameFlags& flags_of(std::uint32_t name) {
+    if (name >= name_flags_.size()) name_flags_.resize(std::max<std::size_t>(name + 1, name_flags_.size() * 2));
+    if (!name_flags_[name].known) {
+      const std::string& text = trace_.strings.at(name);
+      NameFlags flags;
+      flags.known = true;
+      flags.nccl = is_nccl_kernel(text);
+      flags.key = trace_.strings.intern(range_key(text));
+      classify_launch(flags.launch, text);
+      if (name >= name_flags_.size()) name_flags_.resize(name + 1);
+      name_flags_[name] = flags;
+    }
+    return name_flags_[name];
+  }
+
+  /// Text of a pid or tid: a number as written, a string without its quotes.
+  static std::string word(std::string_view token) {
+    if (token.empty()) return "None";
+    const std::string_view raw = unquoted(token);
+    return token.front() == '"' ? unescape(raw) : std::string(raw);
+  }
+
+  std::uint32_t thread_of(const RawEvent& event) {
+    if (event.pid == last_pid_ && event.tid == last_tid_) return last_thread_;
+    const std::string key = fmt::format("{}\n{}", event.pid, event.tid);
+    auto [at, fresh] = threads_.try_emplace(key, static_cast<std::uint32_t>(trace_.threads.size()));
+    if (fresh) {
+      if (trace_.threads.size() >= 0xFFFFFF) problem_ = "more than 16777215 threads: expected the trace of one process";
+      TraceThread thread;
+      thread.label = fmt::format("({}, {})", quoted_word(word(event.pid)), quoted_word(word(event.tid)));
+      thread.tid = parse_integer<std::int64_t>(event.tid).value_or(-1);
+      trace_.threads.push_back(std::move(thread));
+    }
+    last_pid_.assign(event.pid);
+    last_tid_.assign(event.tid);
+    return last_thread_ = at->second;
+  }
+
+  std::uint32_t stream_of(const RawEvent& event) {
+    const std::string_view device = is_scalar(event.device) ? event.device : event.pid;
+    const std::string_view stream = is_scalar(event.stream) ? event.stream : event.tid;
+    if (device == last_device_ && stream == last_stream_) return last_stream_index_;
+    const std::string device_word = word(device);
+    const std::string stream_word = word(stream);
+    const auto [at, fresh] =
+        streams_.try_emplace(device_word + '\n' + stream_word, static_cast<std::uint32_t>(trace_.streams.size()));
+    if (fresh) {
+      const auto [known, new_device] =
+          devices_.try_emplace(device_word, static_cast<std::uint32_t>(trace_.devices.size()));
+      if (new_device) {
+        TraceDevice entry;
+        entry.label = device_word;
+        entry.id = DeviceId{parse_integer<std::uint32_t>(device_word).value_or(0)};
+        trace_.devices.push_back(std::move(entry));
+      }
+      trace_.streams.push_back(
+          {known->second, stream_word, StreamId{parse_integer<std::uint32_t>(stream_word).value_or(0)}});
+    }
+    last_device_.assign(device);
+    last_stream_.assign(stream);
+    return last_stream_index_ = at->second;
+  }
+
+  void finish() {
+    std::sort(trace_.top_level_keys.begin(), trace_.top_level_keys.end());
+    std::set<std::string> names;
+    for (const auto& [id, facts] : device_facts_) {
+      if (!facts.name.empty()) names.insert(facts.name);
+    }
+    trace_.gpu_names.assign(names.begin(), names.end());
+    for (TraceDevice& device : trace_.devices) {
+      if (const auto known = device_facts_.find(device.label); known != device_facts_.end()) {
+        device.facts = known->second;
+      }
+    }
+    link_launches(trace_);
+  }
+
+  ByteSource source_;
+  const ReadProgress& progress_;
+  Trace trace_;
+  std::vector<char> buffer_;
+  std::size_t begin_ = kHeadroom;  ///< first byte not consumed
+  std::size_t end_ = kHeadroom;    ///< one past the last byte read
+  std::uint64_t consumed_ = 0;     ///< bytes of the text before buffer_[kHeadroom]
+  bool at_end_ = false;
+  bool cut_off_ = false;
+  bool seen_events_ = false;
+  std::string problem_;  ///< set by take: why the file cannot be used
+  ondemand::parser parser_;
+  ondemand::parser args_parser_;
+
+  std::map<std::string, DeviceFacts> device_facts_;  ///< by id, as text
+  std::unordered_map<std::string, std::uint32_t> threads_;
+  std::unordered_map<std::string, std::uint32_t> streams_;
+  std::unordered_map<std::string, std::uint32_t> devices_;
+  std::vector<NameFlags> name_flags_;
+  // The last of each, because consecutive events mostly share them.
+  std::string last_name_ = "\n", last_pid_ = "\n", last_tid_, last_device_ = "\n", last_stream_;
+  std::uint32_t last_name_id_ = 0, last_thread_ = 0, last_stream_index_ = 0;
+};
+
+}  // namespace
+
+std::optional<TimeNs> parse_us_as_ns(std::string_view number) noexcept {
+  std::size_t at = 0;
+  const bool negative = !number.empty() && number[0] == '-';
+  if (negative) ++at;
+  std::uint64_t digits = 0;
+  int shown = 0;     // digits seen, leading zeros too
+  int exponent = 3;  // of ten, for `digits`: microseconds to ns
+  bool fraction = false;
+  bool round_up = false;
+  bool dropped = false;
+  for (; at < number.size(); ++at) {
+    const char c = number[at];
+    if (c == '.' && !fraction) {
+      fraction = true;
+      continue;
+    }
+    if (c < '0' || c > '9') break;
+    ++shown;
+    const auto digit = static_cast<std::uint64_t>(c - '0');
+    if (dropped || digits > (std::numeric_limits<std::uint64_t>::max() - 9) / 10) {
+      if (!dropped) round_up = digit >= 5;
+      dropped = true;
+      if (!fraction) ++exponent;
+      continue;
+    }
+    digits = digits * 10 + digit;
+    if (fraction) --exponent;
+  }
+  if (shown == 0) return std::nullopt;
+  if (at < number.size()) {
+    if (number[at] != 'e' && number[at] != 'E') return std::nullopt;
+    ++at;
+    if (at < number.size() && number[at] == '+') ++at;
+    int given = 0;
+    const auto [end, error] = std::from_chars(number.data() + at, number.data() + number.size(), given);
+    if (error != std::errc{} || end != number.data() + number.size() || given > 1000 || given < -1000) {
+      return std::nullopt;
+    }
+    exponent += given;
+  }
+  if (digits == 0) return 0;
+  for (; exponent > 0; --exponent) {
+    if (__builtin_mul_overflow(digits, std::uint64_t{10}, &digits)) return std::nullopt;
+  }
+  for (; exponent < 0 && digits != 0; ++exponent) {
+    round_up = digits % 10 >= 5;
+    digits /= 10;
+  }
+  if (exponent < 0) round_up = false;
+  if (round_up) ++digits;
+  if (digits > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
+  const auto value = static_cast<std::int64_t>(digits);
+  return negative ? -value : value;
+}
+
+Result<Trace> read_kineto(ByteSource source, const ReadProgress& progress) {
+  return KinetoReader(std::move(source), progress).read();
+}
+
+Result<Trace> read_kineto_text(std::string_view text, std::string name) {
+  return read_kineto(ByteSource::over(text, std::move(name)));
+}
+
+}  // namespace mfu

@@ -1,0 +1,84 @@
+#include "tools/trace/open_trace.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "tools/trace/byte_source.h"
+#include "tools/trace/kineto.h"
+#include "tools/trace/nsys.h"
+
+namespace mfu {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSqliteMagic{"SQLite format 3\0", 16};
+
+/// Compares names with runs of digits taken as numbers.
+bool natural_less(std::string_view a, std::string_view b) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (digit(a[i]) && digit(b[j])) {
+      const auto number = [&](std::string_view text, std::size_t& at) {
+        while (at + 1 < text.size() && text[at] == '0' && digit(text[at + 1])) ++at;
+        const std::size_t from = at;
+        while (at < text.size() && digit(text[at])) ++at;
+        return text.substr(from, at - from);
+      };
+      const std::string_view x = number(a, i);
+      const std::string_view y = number(b, j);
+      if (x.size() != y.size()) return x.size() < y.size();
+      if (x != y) return x < y;
+      continue;
+    }
+    if (a[i] != b[j]) return a[i] < b[j];
+    ++i;
+    ++j;
+  }
+  return std::pair(a.size() - i, a) < std::pair(b.size() - j, b);
+}
+
+bool has_trace_name(std::string_view name) {
+  return name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".sqlite") ||
+         name.ends_with(".sqlite.gz");
+}
+
+}  // namespace
+
+Result<Trace> open_trace(const std::string& path, const ReadProgress& progress) {
+  // The first bytes decide; the file is then read from its start again.
+  Result<ByteSource> look = ByteSource::open(path);
+  if (!look) return look.error();
+  std::array<char, kSqliteMagic.size()> start{};
+  const Result<std::size_t> got = look->read(start);
+  if (!got) return got.error();
+  Result<ByteSource> source = ByteSource::open(path);
+  if (!source) return source.error();
+  const bool sqlite = std::string_view(start.data(), got.value()) == kSqliteMagic;
+  return sqlite ? read_nsys(std::move(source).value(), progress) : read_kineto(std::move(source).value(), progress);
+}
+
+Result<std::vector<std::string>> list_traces(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return std::vector<std::string>{path};
+  std::vector<std::string> files;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_regular_file(ignored) && has_trace_name(at->path().filename().string())) {
+      files.push_back(at->path().string());
+    }
+  }
+  if (error) return Error{path + ": cannot be listed: " + error.message()};
+  if (files.empty()) return Error{path + ": holds no trace: expected .json, .json.gz, .sqlite or .sqlite.gz files"};
+  std::sort(files.begin(), files.end(), natural_less);
+  return files;
+}
+
+}  // namespace mfu
