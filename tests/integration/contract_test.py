@@ -1,10 +1,9 @@
 """The run directory, the log and the exit table, as their readers rely on them."""
 
-import os
 import re
 import socket
 
-from harness import GPT2, TIME_CLASSES, TestCase, main, ns
+from harness import TIME_CLASSES, TestCase, main, ns
 
 WINDOW_KEYS = {
     "v", "type", "t_ns", "seq", "region", "device", "t0_ns", "t1_ns", "instances", "tokens", "elapsed_s", "busy_s",

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 
-from harness import BUILD, GPT2, LIBRARY, SANITIZE, SCENARIO, SOURCE, TestCase, main, unittest
+from harness import BUILD, LIBRARY, SANITIZE, SCENARIO, SOURCE, TestCase, main, unittest
 
 STEPS = """
 kernel gemm_step ns=30000; kernel relu_out ns=10000

@@ -4,6 +4,7 @@ MFU_BUILD_DIR names the build directory (CTest sets it); MFU_SANITIZE says what 
 """
 
 import collections
+import glob
 import json
 import os
 import pathlib
@@ -22,6 +23,8 @@ LIBRARY = BUILD / "libmfuinject.so"
 SCENARIO = BUILD / "clients/scenario"
 CONFIGS = SOURCE / "tests/data/configs"
 GPT2 = CONFIGS / "gpt2.json"
+# A CUPTI of NVIDIA's on this machine is found where the simulated one is missing, and finds no driver that it knows.
+REAL_CUPTI = bool(glob.glob("/usr/local/cuda*/**/libcupti.so*", recursive=True))
 TIME_CLASSES = ("matmul", "other", "comm", "memcpy", "idle")
 
 # A run may take longer where everything is instrumented and other tests run beside it, but never for ever.
