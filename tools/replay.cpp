@@ -124,9 +124,11 @@ void print_report(const TraceReport& report) {
 /// which is gone afterwards.
 TraceReport replay_trace(const Trace& trace) { return make_report(trace); }
 
-/// Exit code: 0, or 1 when a trace could not be used.
+/// Exit code: 0, or 1 when a trace could not be used. A file that was named ends it all; one of a folder is reported,
+/// and the others are still worked out.
 int replay(const ReplayOptions& options) {
   std::vector<TraceReport> reports;
+  int code = 0;
   for (const std::string& path : options.paths) {
     const Result<std::vector<std::string>> files = list_traces(path);
     if (!files) {
@@ -140,17 +142,20 @@ int replay(const ReplayOptions& options) {
       }();
       if (!trace) {
         fmt::print(stderr, "mfu replay: {}\n", trace.error().message);
-        return 1;
+        code = 1;
+        if (file == path) return code;
+        continue;
       }
       reports.push_back(replay_trace(trace.value()));
     }
   }
+  if (reports.empty()) return code;
   if (options.json) {
     fmt::print("{}\n", report_json(reports));
   } else {
     for (const TraceReport& report : reports) print_report(report);
   }
-  return 0;
+  return code;
 }
 
 }  // namespace
