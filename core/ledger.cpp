@@ -310,7 +310,9 @@ void Ledger::end_share(std::uint32_t device, Instance& instance) {
   if (instance.top_level()) {
     const auto queue = on.top_level.find(instance.thread);
     if (queue != on.top_level.end()) {
-      std::erase(queue->second, &instance);
+      // Nearly always the front one; behind it there may be as many as the CPU has run ahead.
+      if (!queue->second.empty() && queue->second.front() == &instance) queue->second.pop_front();
+      else std::erase(queue->second, &instance);
       if (queue->second.empty()) on.top_level.erase(queue);
     }
   }

@@ -174,7 +174,7 @@ class Ledger final : private TimelineListener {
   std::int64_t next_window_ = 0;  ///< the first one that is not out
   std::map<std::int64_t, Rows> windows_;
   Rows run_;
-  static constexpr std::uint32_t kBuckets = 1u << 14;
+  static constexpr std::uint32_t kBuckets = 1u << 16;
   std::vector<Instance*> buckets_;  ///< live instances by id
   std::vector<std::unique_ptr<Instance>> live_;
   Instance* last_found_ = nullptr;

@@ -131,12 +131,12 @@ class Guest {
   void tick(bool last);
   void anchor_clock();
   void follow_clock_steps();
-  void undo_clock_step(KernelRecord& record) noexcept;
+  void bring_onto_our_clock(KernelRecord& record) const noexcept;
   void take_records();
   void find_devices();
   void emit(WindowSummary&& window);
   void watch_other_clients(std::uint64_t launches, std::uint64_t records);
-  [[nodiscard]] TimeNs cupti_now() noexcept;
+  [[nodiscard]] TimeNs cupti_now() const noexcept;
   void announce();
   // [mfu-flush]
   void flush_loop();
@@ -364,7 +364,7 @@ void Guest::flush_loop() {
 
 // --- mfu-drain ------------------------------------------------------------------------------------------------------
 
-TimeNs Guest::cupti_now() noexcept {
+TimeNs Guest::cupti_now() const noexcept {
   // CUPTI's clock on Linux is CLOCK_REALTIME. Read the same clock ourselves instead of asking CUPTI: another client can
   // replace CUPTI's clock by a counter of its own, with another unit.
   if (cupti_clock_direct_) return clock_ns(CLOCK_REALTIME) - clock_step_;
@@ -385,13 +385,21 @@ void Guest::follow_clock_steps() {
                    " s on; the window around it is not to be trusted, and t0_ns and t1_ns stay on the clock of before");
 }
 
-/// Which of the two clocks a record is on, nobody says: it is the one that puts it nearest to now.
-void Guest::undo_clock_step(KernelRecord& record) noexcept {
-  if (clock_step_ == 0 || record.begin_ns == 0) return;
-  const TimeNs now = cupti_now();
-  const DurationNs step = std::llabs(record.begin_ns - clock_step_ - now) <= std::llabs(record.begin_ns - clock_step_before_ - now)
-                              ? clock_step_
-                              : clock_step_before_;
+/// Which clock a record is on, nobody says: it is the one that puts it nearest to now. Kineto gives CUPTI the time stamp
+/// counter for a clock, and leaves it there when it is done.
+void Guest::bring_onto_our_clock(KernelRecord& record) const noexcept {
+  if (record.begin_ns == 0) return;
+  const TimeNs now = cupti_now() + clock_step_;
+  const auto ticks = static_cast<TimeNs>(ticks_now());
+  if (std::llabs(record.begin_ns - ticks) < std::llabs(record.begin_ns - now)) {
+    record.begin_ns = clock_.to_ns(static_cast<Ticks>(record.begin_ns));
+    if (record.end_ns != 0) record.end_ns = clock_.to_ns(static_cast<Ticks>(record.end_ns));
+    return;
+  }
+  if (clock_step_ == 0) return;
+  const TimeNs since = record.begin_ns - now;
+  const DurationNs step =
+      std::llabs(since) <= std::llabs(since + clock_step_ - clock_step_before_) ? clock_step_ : clock_step_before_;
   record.begin_ns -= step;
   if (record.end_ns != 0) record.end_ns -= step;
 }
@@ -421,7 +429,8 @@ void Guest::drain_loop() {
     std::uint64_t theirs = 0;
     const TimeNs real = clock_ns(CLOCK_REALTIME);
     if (session_->api().get_timestamp(&theirs) == CUPTI_SUCCESS && theirs != 0 &&
-        std::llabs(static_cast<TimeNs>(theirs) - real) > kNsPerSecond) {
+        std::llabs(static_cast<TimeNs>(theirs) - real) > kNsPerSecond &&
+        std::llabs(static_cast<TimeNs>(theirs) - ticks_now()) > std::llabs(static_cast<TimeNs>(theirs) - real)) {
       cupti_clock_direct_ = false;
       cupti_offset_ = static_cast<TimeNs>(theirs) - clock_ns(CLOCK_MONOTONIC);
     }
@@ -478,7 +487,7 @@ void Guest::take_records() {
     // Whoever launched these opened its ranges before: they must be known first.
     drain_->follow_instances();
     for (std::uint32_t i = 0; i < batch->count; ++i) {
-      undo_clock_step(batch->records[i]);
+      bring_onto_our_clock(batch->records[i]);
       drain_->record(batch->records[i]);
     }
     records_ += batch->count;

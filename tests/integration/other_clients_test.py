@@ -36,6 +36,27 @@ class OtherClients(TestCase):
                 self.assertLessEqual(account["attributed"], ours)
                 self.assertLessEqual(run.region("total")["kernels"], ours)
 
+    @unittest.skipIf(SANITIZE, "takes a minute, nearly all of it asleep")
+    def test_we_come_back_when_it_is_gone(self):
+        """It leaves the kinds switched off and CUPTI's clock in ticks: we register again, and read the ticks."""
+        run = self.unharmed("""
+            kernel gemm_step ns=1000000
+            repeat 750 { push "step batch=1 seq_len=32"; launch gemm_step count=4; sync; sleep 60; pop }
+            print ends
+        """, env={"SIMGPU_FOREIGN": "new_kineto:1000:2000", "MFU_INTERVAL": "2"})
+        self.assertEqual(run.stdout, b"ends\n")
+        self.assert_one_line(run, "stepping aside until it is done")
+        self.assert_one_line(run, "records come to us again")
+        self.assert_sound(run)
+        last = [w for w in run.lines("window") if w["region"] == "step"][-2]
+        self.assertGreater(last["kernels"], 20, last)
+        self.assertLess(abs(ns(last["kernel_sum_s"]) / last["kernels"] - 1e6), 1e4, last)
+        self.assertNotIn("records_late", run.end["counters"])
+        away = [w for w in run.lines("window") if w["region"] == "step" and w["time_s"]["matmul"] is None]
+        self.assertGreater(len(away), 5)
+        for window in away:
+            self.assertIsNone(window["mfu"])
+
     def test_several_at_once(self):
         run = self.unharmed(BUSY, env={"SIMGPU_FOREIGN": "old_kineto:100:400,new_kineto:200:500,resiliency:600:900"})
         self.assertEqual((run.code, run.stdout), (0, b"begins\nends\n"))
