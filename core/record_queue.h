@@ -74,7 +74,7 @@ class BoundedQueue {
 
 /// Up to kRecords decoded records.
 struct RecordBatch {
-  static constexpr std::uint32_t kRecords = 4096;
+  static constexpr std::uint32_t kRecords = 1024;
   std::uint32_t count;
   std::array<KernelRecord, kRecords> records;
 };
@@ -82,7 +82,7 @@ struct RecordBatch {
 /// A fixed number of batches that go round: take an empty one, fill it, send it, receive it, give it back.
 class RecordQueue {
  public:
-  static constexpr std::size_t kBatches = 64;  ///< 12 MiB, touched only as far as they are ever used at once
+  static constexpr std::size_t kBatches = 256;  ///< 12 MiB, touched only as far as they are ever used at once
 
   RecordQueue() noexcept {
     for (std::size_t i = 0; i < batches_.size(); ++i) free_.push(&batches_[i]);

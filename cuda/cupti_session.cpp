@@ -57,12 +57,14 @@ CuptiSession::Failure failure_of(CUptiResult result) noexcept {
 }  // namespace
 
 CuptiSession::CuptiSession(const CuptiApi& api, const LiveState& live, KernelNames& names, ContextDevices& contexts,
-                           RecordQueue& queue, Counters& counters, void (*on_first_use)())
+                           RecordQueue& queue, Counters& counters, void (*on_first_use)(),
+                           void (*on_buffer)())
     : api_(api),
       live_(live),
       contexts_(contexts),
       counters_(counters),
       on_first_use_(on_first_use),
+      on_buffer_(on_buffer),
       buffers_(counters, api.version >= kNullBufferAllowed),
       decoder_(api_, names, contexts, queue, counters) {}
 
@@ -291,6 +293,7 @@ void CUPTIAPI CuptiSession::on_buffer_completed(CUcontext, std::uint32_t, std::u
       break;
   }
   session->buffers_.give_back(buffer);
+  session->on_buffer_();
 }
 
 }  // namespace mfu

@@ -38,8 +38,9 @@ class CuptiSession {
     kRefused,      ///< anything else, kernel records refused among it
   };
 
+  /// \param on_first_use once, when there is a context or a record; \param on_buffer when a buffer was decoded.
   CuptiSession(const CuptiApi& api, const LiveState& live, KernelNames& names, ContextDevices& contexts,
-               RecordQueue& queue, Counters& counters, void (*on_first_use)());
+               RecordQueue& queue, Counters& counters, void (*on_first_use)(), void (*on_buffer)());
 
   /// [inside cuInit] Subscribes and enables. No thread, no driver call. On failure nothing of ours stays registered
   /// that could disturb another tool. `why` gets one clause for the log.
@@ -84,6 +85,7 @@ class CuptiSession {
   ContextDevices& contexts_;
   Counters& counters_;
   void (*on_first_use_)();
+  void (*on_buffer_)();
   ActivityBuffers buffers_;
   ActivityDecoder decoder_;
   CUpti_SubscriberHandle subscriber_ = nullptr;

@@ -110,6 +110,8 @@ class Wakeup {
     ::pthread_mutex_unlock(&mutex_);
     return is_ready;
   }
+  /// Wakes a wait so that it looks again, without a lock: from CUPTI's threads. It may come too early and be lost.
+  void poke() noexcept { ::pthread_cond_broadcast(&condition_); }
   template <typename Change>
   void notify(Change&& change) {
     ::pthread_mutex_lock(&mutex_);
@@ -141,6 +143,7 @@ class Guest {
 
  private:
   static void on_first_use();
+  static void on_buffer();
   static void at_exit();
   static void before_fork_in_child();
   void start_threads();
@@ -194,6 +197,7 @@ class Guest {
   std::uint64_t dropped_taken_ = 0;
   std::uint64_t launches_before_ = 0;
   std::uint64_t records_ = 0;
+  bool records_flow_ = true;  ///< some came in the last tick
   bool yielded_ = false;
   TimeNs quiet_since_ = 0;
   std::uint64_t quiet_launches_ = 0, quiet_completed_ = 0, foreign_before_ = 0;
@@ -289,7 +293,7 @@ void Guest::open_cupti_ladder() {
       continue;
     }
     const CuptiLevel level = config_.profiler == ProfilerPolicy::kShare ? CuptiLevel::kShare : CuptiLevel::kFull;
-    auto* session = new CuptiSession(*api, live_, *kernel_names_, contexts_, *queue_, host_counters(), on_first_use);
+    auto* session = new CuptiSession(*api, live_, *kernel_names_, contexts_, *queue_, host_counters(), on_first_use, on_buffer);
     std::string why;
     const CuptiSession::Failure failure = session->start(level, why);
     if (failure == CuptiSession::Failure::kNone) {
@@ -326,6 +330,10 @@ void Guest::open_cupti_ladder() {
 
 void Guest::on_first_use() {
   if (Guest* guest = g_guest.load(std::memory_order_acquire); guest != nullptr && guest->pid_ == ::getpid()) guest->start_threads();
+}
+
+void Guest::on_buffer() {
+  if (Guest* guest = g_guest.load(std::memory_order_acquire)) guest->drain_wake_.poke();
 }
 
 void Guest::start_threads() {
@@ -431,12 +439,24 @@ void Guest::drain_loop() {
   const DurationNs period = std::clamp<DurationNs>(options.window_ns / 4, 20'000'000, kNsPerSecond);
   bool idle = false;
   while (!stopping_.load(std::memory_order_relaxed)) {
-    drain_wake_.wait(idle ? std::max(period, options.window_ns) : period,
-                     [this] { return stopping_.load(std::memory_order_relaxed); });
+    // CUPTI hands over full buffers between ticks too; while they flow, take them often enough for the queue to hold
+    // what comes at 10 M records/s.
+    const TimeNs next = clock_ns(CLOCK_MONOTONIC) + (idle ? std::max(period, options.window_ns) : period);
+    const std::uint64_t completed = session_ != nullptr ? session_->completed() : 0;
+    for (bool flowing = records_flow_; !stopping_.load(std::memory_order_relaxed);) {
+      const DurationNs left = next - clock_ns(CLOCK_MONOTONIC);
+      if (left <= 0) break;
+      drain_wake_.wait(flowing ? std::min<DurationNs>(left, 20'000'000) : left, [&] {
+        return stopping_.load(std::memory_order_relaxed) || (!flowing && session_ != nullptr && session_->completed() != completed);
+      });
+      flowing = flowing || (session_ != nullptr && session_->completed() != completed);
+      if (flowing) take_records();
+    }
     if (stopping_.load(std::memory_order_relaxed)) break;
     const std::uint64_t launches = attribution_->launches_seen();
     const std::uint64_t records = records_;
     tick(false);
+    records_flow_ = records != records_;
     idle = launches == attribution_->launches_seen() && launches == launches_before_ && records == records_;
     launches_before_ = launches;
     cpu_drain_.store(thread_cpu_s(), std::memory_order_relaxed);
