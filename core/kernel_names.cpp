@@ -116,6 +116,15 @@ KernelClass KernelNames::classify(KernelNameId id) noexcept {
   return c;
 }
 
+std::optional<DType> KernelNames::matmul_dtype_seen() {
+  for (std::uint32_t i = 1; i < size(); ++i) {
+    const auto id = static_cast<KernelNameId>(i);
+    if (!is_matmul(class_of(id))) continue;
+    if (const auto dtype = matmul_dtype(demangle(std::string(raw_name(id))))) return dtype;
+  }
+  return std::nullopt;
+}
+
 std::string_view KernelNames::raw_name(KernelNameId id) const noexcept {
   const std::string* name = raw(id) < kCapacity ? names_[raw(id)].load(std::memory_order_acquire) : nullptr;
   return name != nullptr ? std::string_view(*name) : std::string_view("(unknown)");

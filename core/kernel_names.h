@@ -33,6 +33,8 @@ class KernelNames {
     const std::uint8_t known = classes_[raw(id)];
     return known != 0 ? static_cast<KernelClass>(known - 1) : classify(id);
   }
+  /// [mfu-drain] dtype of the first matmul kernel seen whose name says one.
+  [[nodiscard]] std::optional<DType> matmul_dtype_seen();
   /// [mfu-drain] For people: demangled, at most 200 bytes, valid UTF-8.
   [[nodiscard]] std::string display(KernelNameId id) const;
   /// [mfu-drain] As the source gave it, as far as it was kept.

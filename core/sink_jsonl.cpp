@@ -40,6 +40,7 @@ Json to_json(const RegionSummary& r) {
   j["mbu"] = number_or_null(r.mbu);
   j["roofline_s"] = number_or_null(r.roofline_s);
   j["bound"] = r.bound == Bound::kUnknown ? Json(nullptr) : Json(bound_name(r.bound));
+  j["clock_ratio"] = number_or_null(r.clock_ratio);
   j["suspect"] = r.suspect.empty() ? Json(nullptr) : Json(r.suspect);
   j["overlapped"] = r.overlapped;
   Json times;
@@ -116,6 +117,7 @@ Result<void> JsonlSink::start(const RunInfo& run) {
                               {"peak_bytes_per_s", number_or_null(d.peak_bytes_per_s)},
                               {"peak_source", d.peak_source},
                               {"dtype", d.dtype},
+                              {"dtype_source", d.dtype_source},
                               {"sparse", d.sparse}});
     j["cupti"] = {{"path", run.cupti_path.empty() ? Json(nullptr) : Json(run.cupti_path)},
                   {"version", run.cupti_version},

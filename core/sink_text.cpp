@@ -75,6 +75,8 @@ std::string region_line(const RegionSummary& r) {
     text += " tok/s=" + scaled(static_cast<double>(r.tokens) / base, "");
   }
   if (const std::string parts = waterfall(r); !parts.empty()) text += " | " + parts;
+  // The GPU ran slower than its peak supposes: that part of the loss is power or heat, not the program.
+  if (r.clock_ratio && *r.clock_ratio < 0.95) text += fmt::format(" clock={:.0f}%", *r.clock_ratio * 100);
   if (r.overlapped) text += " overlapped";
   if (!r.suspect.empty()) text += " suspect: " + r.suspect;
   return text;

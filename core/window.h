@@ -51,6 +51,7 @@ struct RegionSummary {
   std::optional<double> mfu, mfu_busy, hfu, mbu;  ///< ratios 0..1
   std::optional<double> roofline_s;               ///< max(FLOP/peak, bytes/bandwidth) [s]
   Bound bound = Bound::kUnknown;
+  std::optional<double> clock_ratio;  ///< SM clock at the window's end over the clock that the peak stands for
   std::string suspect;      ///< why the figure is not to be believed; empty: nothing found
   bool overlapped = false;  ///< another thread's top-level instance ran at the same time on the device
   ClassTimes time_ns{};     ///< sums to elapsed_ns

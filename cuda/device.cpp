@@ -59,6 +59,31 @@ std::optional<DeviceIdentity> identify_device(std::uint32_t ordinal) {
   return identity;
 }
 
+std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid) {
+  // NVML's own types, by its published ABI (nvml.h): every return value is an enum whose 0 is success.
+  using Handle = void*;
+  struct Nvml {
+    int (*by_uuid)(const char*, Handle*) = nullptr;
+    int (*clock_info)(Handle, int, unsigned*) = nullptr;
+  };
+  static const Nvml nvml = [] {
+    Nvml n;
+    void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    const auto init = find<int (*)()>(library, "nvmlInit_v2");
+    if (init == nullptr || init() != 0) return n;
+    n.by_uuid = find<int (*)(const char*, Handle*)>(library, "nvmlDeviceGetHandleByUUID");
+    n.clock_info = find<int (*)(Handle, int, unsigned*)>(library, "nvmlDeviceGetClockInfo");
+    return n;
+  }();
+  constexpr int kSmClock = 1;  // NVML_CLOCK_SM
+  Handle device = nullptr;
+  unsigned mhz = 0;
+  if (nvml.by_uuid == nullptr || nvml.clock_info == nullptr || uuid.empty() || nvml.by_uuid(uuid.c_str(), &device) != 0 ||
+      nvml.clock_info(device, kSmClock, &mhz) != 0 || mhz == 0)
+    return std::nullopt;
+  return mhz * 1000;
+}
+
 bool cuda_initialised() {
   // cuCtxGetCurrent says CUDA_ERROR_NOT_INITIALIZED before cuInit and has no effect otherwise.
   const auto current = find<CUresult (*)(CUcontext*)>(mapped_driver(), "cuCtxGetCurrent");

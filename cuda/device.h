@@ -18,6 +18,10 @@ struct DeviceIdentity {
 /// the driver does not give stay zero. nullopt when there is no libcuda or no such device.
 [[nodiscard]] std::optional<DeviceIdentity> identify_device(std::uint32_t ordinal);
 
+/// SM clock of the device at this moment by NVML, which is opened at the first call if the machine has one [kHz]. [one
+/// thread] nullopt where NVML or the device's UUID is not to be had.
+[[nodiscard]] std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid);
+
 /// Whether the process has a libcuda that was initialised.
 [[nodiscard]] bool cuda_initialised();
 

@@ -22,6 +22,7 @@
 #include "core/drain.h"
 #include "core/kernel_names.h"
 #include "core/ledger.h"
+#include "core/metrics.h"
 #include "core/range_names.h"
 #include "core/record_queue.h"
 #include "core/region_rules.h"
@@ -183,7 +184,9 @@ class Guest {
   LiveState live_;
   std::string level_ = "ranges";
   RunInfo run_;
-  DType dtype_ = DType::kBf16;
+  std::optional<DType> dtype_;  ///< of the matmul operands, once somebody said
+  int dtype_patience_ = 4;      ///< ticks to wait for a matmul kernel that says
+  std::vector<Peak> peaks_;     ///< by device
   std::vector<bool> device_known_;
   bool announced_ = false;
 
@@ -252,7 +255,8 @@ void Guest::start() {
     run_.model_json = config_.model->model_json();
     run_.convention = config_.model->convention();
   }
-  dtype_ = config_.peak.dtype.value_or(config_.model ? config_.model->dtype().value_or(DType::kBf16) : DType::kBf16);
+  dtype_ = config_.peak.dtype;
+  if (!dtype_ && config_.model) dtype_ = config_.model->dtype();
   if (config_.log_all_ranks || config_.rank == 0)
     text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1);
   if (!config_.run_dir.empty()) jsonl_.emplace(config_.run_dir, run_);
@@ -527,7 +531,7 @@ void Guest::tick(bool last) {
   drain_->end_tick(dropped != 0);
   for (std::string& notice : ledger_->take_notices()) say("shape", std::move(notice));
   // A process that only opened a context stays silent until it works.
-  if (!announced_ && (records_ != 0 || (session_ == nullptr && nvtx_ranges_seen()))) announce();
+  if (!announced_ && (!run_.devices.empty() || (session_ == nullptr && nvtx_ranges_seen()))) announce();
   if (sink_open_) sink_wake_.notify([] {});
 }
 
@@ -575,11 +579,18 @@ void Guest::watch_other_clients(std::uint64_t launches, std::uint64_t records) {
 void Guest::find_devices() {
   for (std::uint32_t d = 0; d < ledger_->devices(); ++d) {
     if (!ledger_->has_device(d) || (d < device_known_.size() && device_known_[d])) continue;
+    if (!dtype_ && !(dtype_ = kernel_names_->matmul_dtype_seen()) && dtype_patience_ > 0 && !stopping_.load(std::memory_order_relaxed)) {
+      --dtype_patience_;  // nobody said, and no matmul kernel ran yet: the next tick may tell
+      return;
+    }
     if (device_known_.size() <= d) device_known_.resize(d + 1, false);
     device_known_[d] = true;
     const auto identity = identify_device(d);
     const DeviceFacts facts = identity ? identity->facts : DeviceFacts{};
-    const Peak peak = find_peak(facts, dtype_, config_.peak);
+    const bool model_says = config_.model && config_.model->dtype();
+    const Peak peak = find_peak(facts, dtype_.value_or(DType::kBf16), config_.peak);
+    if (peaks_.size() <= d) peaks_.resize(d + 1);
+    peaks_[d] = peak;
     ledger_->set_peak(d, peak);
     DeviceInfo info;
     info.device = d;
@@ -589,6 +600,7 @@ void Guest::find_devices() {
     info.peak_bytes_per_s = peak.bytes_per_s;
     info.peak_source = peak.source;
     info.dtype = std::string(name(peak.dtype));
+    info.dtype_source = config_.peak.dtype ? "config" : model_says ? "model" : dtype_ ? "kernels" : "assumed";
     info.sparse = peak.sparse;
     run_.devices.push_back(std::move(info));
     if (announced_) announced_ = false;  // once more, with the new device
@@ -615,6 +627,14 @@ void Guest::emit(WindowSummary&& window) {
                           queue_->resident_bytes() + (session_ != nullptr ? session_->buffers().advertised_bytes() : 0) +
                           ledger_->held_bytes();
   window.self.overhead = wall > 0 ? session_ != nullptr ? session_->callback_seconds(clock_) / wall : 0 : 0;
+  if (!window.final_run) {
+    for (const DeviceInfo& device : run_.devices) {
+      const auto clock = sm_clock_khz(device.uuid);
+      if (!clock || device.device >= peaks_.size()) continue;
+      for (RegionSummary& region : window.regions)
+        if (region.device == device.device) region.clock_ratio = clock_ratio(*clock, peaks_[device.device]);
+    }
+  }
   for (std::size_t i = 0; i < kCounters; ++i)
     if (const std::uint64_t n = host_counters().get(static_cast<Counter>(i)); n != 0)
       window.counters.emplace_back(std::string(kCounterNames[i]), n);
