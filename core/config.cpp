@@ -157,7 +157,9 @@ const json& object_at(const json& root, const char* key, const std::string& plac
 }
 
 /// `a.b.c=value`, comma separated, written into the config before it is read. A value that is JSON is taken as such.
-void apply_overrides(std::string_view overrides, json& root, Lines* lines) {
+/// \return the keys that were written
+Lines apply_overrides(std::string_view overrides, json& root, Lines* lines) {
+  Lines keys;
   std::vector<std::string> pieces;
   while (!overrides.empty()) {
     const std::size_t comma = overrides.find(',');
@@ -205,7 +207,9 @@ void apply_overrides(std::string_view overrides, json& root, Lines* lines) {
       continue;
     }
     *place = std::move(value);
+    keys.push_back(path);
   }
+  return keys;
 }
 
 Shape read_shape(Section& s) {
@@ -734,10 +738,17 @@ Result<Config> load(const char* source, std::string_view origin, const Getenv& g
   if (resolved.place.empty()) resolved.place = "MFU_SET: ";
   if (resolved.model_place.empty()) resolved.model_place = "MFU_SET: model.";
   Lines lines;
-  if (const char* overrides = value_of(getenv, "MFU_SET")) apply_overrides(overrides, resolved.root, &lines);
+  Lines overridden;
+  if (const char* overrides = value_of(getenv, "MFU_SET")) overridden = apply_overrides(overrides, resolved.root, &lines);
   if (!resolved.root.is_object()) resolved.root = json::object();
   std::optional<Error> read_error;
   read_config(resolved, config, options, &lines, &read_error);
+  // A value that MFU_SET gave is not to be looked for in the file.
+  for (std::string& line : lines) {
+    for (const std::string& key : overridden) {
+      if (line.starts_with(resolved.place + key + ":")) line.replace(0, resolved.place.size(), "MFU_SET: ");
+    }
+  }
   if (!model_error) model_error = read_error;
   read_peak_overrides(getenv, config, &config.warnings);
   if (strict && model_error) return *model_error;

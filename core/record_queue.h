@@ -87,18 +87,24 @@ class RecordQueue {
   RecordQueue() noexcept {
     for (std::size_t i = 0; i < batches_.size(); ++i) free_.push(&batches_[i]);
   }
-  /// [decoding thread] An empty batch, or nullptr when all are on their way.
+  /// [decoding thread] A batch with room for more, or nullptr when all are on their way.
   [[nodiscard]] RecordBatch* take() noexcept {
-    RecordBatch* batch = nullptr;
+    RecordBatch* batch = open_.exchange(nullptr, std::memory_order_acq_rel);
+    if (batch != nullptr) return batch;
     if (!free_.pop(batch)) return nullptr;
     batch->count = 0;
     return batch;
   }
-  void send(RecordBatch* batch) noexcept { full_.push(batch); }  // never full: no more batches than cells
+  /// [decoding thread] A batch with little in it stays open for the next one to add to: CUPTI may hand back hundreds of
+  /// buffers with a few records each.
+  void send(RecordBatch* batch) noexcept {
+    if (batch->count < RecordBatch::kRecords / 2) batch = open_.exchange(batch, std::memory_order_acq_rel);
+    if (batch != nullptr) full_.push(batch);  // never full: no more batches than cells
+  }
   /// [mfu-drain]
   [[nodiscard]] RecordBatch* receive() noexcept {
     RecordBatch* batch = nullptr;
-    return full_.pop(batch) ? batch : nullptr;
+    return full_.pop(batch) ? batch : open_.exchange(nullptr, std::memory_order_acq_rel);
   }
   void give_back(RecordBatch* batch) noexcept { free_.push(batch); }
   [[nodiscard]] std::size_t resident_bytes() const noexcept { return batches_.resident_bytes(); }
@@ -107,6 +113,7 @@ class RecordQueue {
   ZeroedArray<RecordBatch> batches_{kBatches};
   BoundedQueue<RecordBatch*, kBatches> free_;
   BoundedQueue<RecordBatch*, kBatches> full_;
+  std::atomic<RecordBatch*> open_{nullptr};  ///< sent, and to be filled up
 };
 
 }  // namespace mfu

@@ -33,24 +33,30 @@ constexpr std::size_t stream_offset(std::uint32_t driver_id) noexcept {
     case 307:  // cuLaunchKernel
     case 442:
     case 477:  // cuLaunchCooperativeKernel
-    case 478: return 40;
-    default: return 0;
+    case 478:
+      return 40;
+    default:
+      return 0;
   }
 }
 
 CuptiSession::Failure failure_of(CUptiResult result) noexcept {
   switch (static_cast<int>(result)) {
-    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: return CuptiSession::Failure::kSlotTaken;
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
+      return CuptiSession::Failure::kSlotTaken;
     case CUPTI_ERROR_NOT_INITIALIZED:
-    case CUPTI_ERROR_UNKNOWN: return CuptiSession::Failure::kNoDriver;
+    case CUPTI_ERROR_UNKNOWN:
+      return CuptiSession::Failure::kNoDriver;
     case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED:
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
     case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
     case CUPTI_ERROR_CMP_DEVICE_NOT_SUPPORTED:
     case CUPTI_ERROR_SLI_DEVICE_NOT_SUPPORTED:
-    case CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED: return CuptiSession::Failure::kForbidden;
-    default: return CuptiSession::Failure::kRefused;
+    case CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED:
+      return CuptiSession::Failure::kForbidden;
+    default:
+      return CuptiSession::Failure::kRefused;
   }
 }
 
@@ -89,7 +95,8 @@ CuptiSession::Failure CuptiSession::start(CuptiLevel level, std::string& why) {
     std::size_t size = sizeof limit;
     api_.set_attribute(CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT, &size, &limit);
   }
-  if (const CUptiResult result = api_.register_callbacks(on_buffer_requested, on_buffer_completed); result != CUPTI_SUCCESS) {
+  if (const CUptiResult result = api_.register_callbacks(on_buffer_requested, on_buffer_completed);
+      result != CUPTI_SUCCESS) {
     why = "cuptiActivityRegisterCallbacks failed with error " + std::to_string(static_cast<int>(result));
     release_slot();
     return failure_of(result);
@@ -135,7 +142,8 @@ void CuptiSession::enable_call_records() {
 
 void CuptiSession::enable_launch_callbacks() {
   const auto enable = [this](CUpti_CallbackDomain domain, std::uint32_t id) {
-    (void)api_.enable_callback(1, subscriber_, domain, id);  // an id this CUPTI does not know is refused, and not needed
+    (void)api_.enable_callback(1, subscriber_, domain,
+                               id);  // an id this CUPTI does not know is refused, and not needed
   };
   for (const LaunchCall& call : kDriverLaunchCalls) enable(CUPTI_CB_DOMAIN_DRIVER_API, call.cbid);
   for (const LaunchCall& call : kRuntimeLaunchCalls) enable(CUPTI_CB_DOMAIN_RUNTIME_API, call.cbid);
@@ -169,17 +177,23 @@ void CuptiSession::first_use() noexcept {
   if (!used_.load(std::memory_order_relaxed) && !used_.exchange(true, std::memory_order_acq_rel)) on_first_use_();
 }
 
-void CUPTIAPI CuptiSession::on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+void CUPTIAPI CuptiSession::on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                                        const void* data) {
   if (self == nullptr || data == nullptr || host_switches().inert.load(std::memory_order_relaxed)) return;
   auto& session = *static_cast<CuptiSession*>(self);
   switch (domain) {
     case CUPTI_CB_DOMAIN_DRIVER_API:
-    case CUPTI_CB_DOMAIN_RUNTIME_API: session.on_api(domain, id, *static_cast<const CUpti_CallbackData*>(data)); return;
-    case CUPTI_CB_DOMAIN_RESOURCE: session.on_resource(id, *static_cast<const CUpti_ResourceData*>(data)); return;
+    case CUPTI_CB_DOMAIN_RUNTIME_API:
+      session.on_api(domain, id, *static_cast<const CUpti_CallbackData*>(data));
+      return;
+    case CUPTI_CB_DOMAIN_RESOURCE:
+      session.on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
+      return;
     case CUPTI_CB_DOMAIN_STATE:
       if (id == CUPTI_CBID_STATE_FATAL_ERROR) session.fatal_.store(true, std::memory_order_relaxed);
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -262,7 +276,8 @@ void CuptiSession::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& da
       if (HostThread* thread = host_thread_if_any(); thread != nullptr && thread->state != nullptr)
         live_.attribution->launch_captured(*thread->state);
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -281,14 +296,17 @@ void CUPTIAPI CuptiSession::on_buffer_completed(CUcontext, std::uint32_t, std::u
   CuptiSession* session = instance_.load(std::memory_order_acquire);
   if (session == nullptr || buffer == nullptr) return;
   session->completed_.fetch_add(1, std::memory_order_relaxed);
-  switch (session->buffers_.owner_of(buffer)) {
+  std::size_t size = 0;
+  switch (session->buffers_.owner_of(buffer, size)) {
     case ActivityBuffers::Owner::kForeign:  // another client's: not ours to read, and not ours to free
       session->foreign_.fetch_add(1, std::memory_order_relaxed);
       session->counters_.add(Counter::kBuffersForeign);
       return;
-    case ActivityBuffers::Owner::kSpare: session->counters_.add(Counter::kRecordsDropped); break;
+    case ActivityBuffers::Owner::kSpare:
+      session->counters_.add(Counter::kRecordsDropped);
+      break;
     case ActivityBuffers::Owner::kOurs:
-      if (valid > ActivityBuffers::kAdvertisedBytes) valid = ActivityBuffers::kAdvertisedBytes;
+      if (valid > size) valid = size;
       if (!host_switches().inert.load(std::memory_order_relaxed)) session->decoder_.decode(buffer, valid, t_own_thread);
       break;
   }

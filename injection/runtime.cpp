@@ -68,27 +68,6 @@ std::string foreign_tool() {
   return found.name;
 }
 
-/// Whether another copy of this library, from another file, does the work already.
-bool other_copy_active() {
-  bool active = false;
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* out) {
-        const std::string_view path = info->dlpi_name != nullptr ? info->dlpi_name : "";
-        if (path.find("mfuinject") == std::string_view::npos) return 0;
-        void* handle = ::dlopen(info->dlpi_name, RTLD_NOW | RTLD_NOLOAD);
-        if (handle == nullptr) return 0;
-        const auto claim = reinterpret_cast<int (*)()>(::dlsym(handle, "mfuinject_claim"));
-        Dl_info mine{}, theirs{};
-        if (claim != nullptr && ::dladdr(reinterpret_cast<void*>(claim), &theirs) != 0 &&
-            ::dladdr(reinterpret_cast<void*>(&other_copy_active), &mine) != 0 && mine.dli_fbase != theirs.dli_fbase && claim() != 0)
-          *static_cast<bool*>(out) = true;
-        ::dlclose(handle);
-        return 0;
-      },
-      &active);
-  return active;
-}
-
 /// Waits that end early when woken. On CLOCK_MONOTONIC, so that a clock set by hand moves nothing.
 class Wakeup {
  public:
@@ -155,6 +134,8 @@ class Guest {
   void drain_loop();
   void tick(bool last);
   void anchor_clock();
+  void follow_clock_steps();
+  void undo_clock_step(KernelRecord& record) noexcept;
   void take_records();
   void find_devices();
   void emit(WindowSummary&& window);
@@ -198,6 +179,7 @@ class Guest {
   bool flush_stuck_ = false;
   std::atomic<std::uint64_t> dropped_{0};
   std::uint64_t dropped_taken_ = 0;
+  bool untimed_said_ = false;
   std::uint64_t launches_before_ = 0;
   std::uint64_t records_ = 0;
   bool records_flow_ = true;  ///< some came in the last tick
@@ -207,6 +189,8 @@ class Guest {
   int resumes_ = 0;
   TimeNs last_resume_ = 0;
   DurationNs cupti_offset_ = 0;
+  DurationNs clock_lead_ = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+  DurationNs clock_step_ = 0, clock_step_before_ = 0;  ///< by how much CLOCK_REALTIME was set on since the start
   bool cupti_clock_direct_ = true;
 
   std::mutex messages_mutex_;
@@ -318,7 +302,9 @@ void Guest::open_cupti_ladder() {
       return;
     }
     no_driver = failure == CuptiSession::Failure::kNoDriver;
-    if (candidate.host_mapped) break;  // what the host uses is what there is
+    // What the host uses is what there is; and a copy that took part of what it was asked stays mapped with it: a second
+    // one beside it would be one too many.
+    if (candidate.host_mapped || !no_driver) break;
   }
   if (no_driver) {
     level_ = "inert";
@@ -393,11 +379,37 @@ void Guest::flush_loop() {
 TimeNs Guest::cupti_now() noexcept {
   // CUPTI's clock on Linux is CLOCK_REALTIME. Read the same clock ourselves instead of asking CUPTI: another client can
   // replace CUPTI's clock by a counter of its own, with another unit.
-  if (cupti_clock_direct_) return clock_ns(CLOCK_REALTIME);
+  if (cupti_clock_direct_) return clock_ns(CLOCK_REALTIME) - clock_step_;
   return clock_ns(CLOCK_MONOTONIC) + cupti_offset_;
 }
 
+/// Somebody set the system clock, or the machine slept: windows go on as if nothing had happened.
+void Guest::follow_clock_steps() {
+  if (!cupti_clock_direct_) return;
+  const DurationNs lead = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+  const DurationNs step = lead - clock_lead_;
+  clock_lead_ = lead;
+  if (std::llabs(step) <= kNsPerSecond) return;
+  clock_step_before_ = clock_step_;
+  clock_step_ += step;
+  host_counters().add(Counter::kClockJumps);
+  say("clock", "the system clock was set " + std::to_string(step / kNsPerSecond) +
+                   " s on; the window around it is not to be trusted, and t0_ns and t1_ns stay on the clock of before");
+}
+
+/// Which of the two clocks a record is on, nobody says: it is the one that puts it nearest to now.
+void Guest::undo_clock_step(KernelRecord& record) noexcept {
+  if (clock_step_ == 0 || record.begin_ns == 0) return;
+  const TimeNs now = cupti_now();
+  const DurationNs step = std::llabs(record.begin_ns - clock_step_ - now) <= std::llabs(record.begin_ns - clock_step_before_ - now)
+                              ? clock_step_
+                              : clock_step_before_;
+  record.begin_ns -= step;
+  if (record.end_ns != 0) record.end_ns -= step;
+}
+
 void Guest::anchor_clock() {
+  follow_clock_steps();
   // Of three readings the one with the least time between the two counters.
   Ticks best_width = 0, best_ticks = 0;
   TimeNs best_ns = 0;
@@ -489,7 +501,10 @@ void Guest::take_records() {
   while (RecordBatch* batch = queue_->receive()) {
     // Whoever launched these opened its ranges before: they must be known first.
     drain_->follow_instances();
-    for (std::uint32_t i = 0; i < batch->count; ++i) drain_->record(batch->records[i]);
+    for (std::uint32_t i = 0; i < batch->count; ++i) {
+      undo_clock_step(batch->records[i]);
+      drain_->record(batch->records[i]);
+    }
     records_ += batch->count;
     queue_->give_back(batch);
   }
@@ -527,6 +542,13 @@ void Guest::tick(bool last) {
     host_counters().add(Counter::kRecordsDropped, dropped - dropped_taken_);
     if (dropped_taken_ == 0) say("dropped", "CUPTI dropped records: figures of that window are lower bounds");
     dropped_taken_ = dropped;
+  }
+  const std::uint64_t untimed = host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
+  if (!untimed_said_ && untimed > 16 && untimed > records_ / 100) {
+    untimed_said_ = true;
+    say("untimed", std::to_string(untimed * 100 / records_) +
+                       "% of CUPTI's records have no usable time: device buffers ran out, or another client set CUPTI's clock; "
+                       "figures are lower bounds");
   }
   drain_->end_tick(dropped != 0);
   for (std::string& notice : ledger_->take_notices()) say("shape", std::move(notice));
@@ -702,10 +724,6 @@ void Guest::write(Message& message) {
 
 void Runtime::start() {
   if (g_started.exchange(true, std::memory_order_acq_rel) || host_switches().inert.load(std::memory_order_relaxed)) return;
-  if (other_copy_active()) {
-    host_switches().inert.store(true, std::memory_order_relaxed);
-    return;
-  }
   auto* guest = new Guest;  // never destroyed
   if (guest->disabled()) {
     host_switches().inert.store(true, std::memory_order_relaxed);
