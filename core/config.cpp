@@ -739,7 +739,8 @@ Result<Config> load(const char* source, std::string_view origin, const Getenv& g
   if (resolved.model_place.empty()) resolved.model_place = "MFU_SET: model.";
   Lines lines;
   Lines overridden;
-  if (const char* overrides = value_of(getenv, "MFU_SET")) overridden = apply_overrides(overrides, resolved.root, &lines);
+  if (const char* overrides = value_of(getenv, "MFU_SET"))
+    overridden = apply_overrides(overrides, resolved.root, &lines);
   if (!resolved.root.is_object()) resolved.root = json::object();
   std::optional<Error> read_error;
   read_config(resolved, config, options, &lines, &read_error);

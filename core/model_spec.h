@@ -104,7 +104,7 @@ struct VisionSpec {
   std::int64_t window = 0;          ///< attention window edge [patch]; 0: whole image
   std::int64_t global_layers = 0;   ///< layers without the window
   std::vector<std::pair<std::int64_t, std::int64_t>> projector;  ///< matrices (in, out) applied to every output token
-  Count params;                       ///< every stored tensor of tower and projector
+  Count params;                                                  ///< every stored tensor of tower and projector
 };
 
 /// How many bits a stored weight takes, as an exact fraction (block scales included).

@@ -14,9 +14,7 @@ Json number_or_null(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
-std::string_view bound_name(Bound bound) {
-  return bound == Bound::kCompute ? "compute" : "memory";
-}
+std::string_view bound_name(Bound bound) { return bound == Bound::kCompute ? "compute" : "memory"; }
 
 Json to_json(const RegionSummary& r) {
   Json j;
@@ -53,8 +51,10 @@ Json to_json(const RegionSummary& r) {
   j["lost"] = std::move(lost);
   j["top_kernels"] = Json::array();
   for (const TopKernel& k : r.top_kernels)
-    j["top_kernels"].push_back(
-        {{"name", k.name}, {"class", std::string(name(k.kernel_class))}, {"count", k.count}, {"sum_s", seconds(k.sum_ns)}});
+    j["top_kernels"].push_back({{"name", k.name},
+                                {"class", std::string(name(k.kernel_class))},
+                                {"count", k.count},
+                                {"sum_s", seconds(k.sum_ns)}});
   return j;
 }
 
@@ -151,9 +151,13 @@ Result<void> JsonlSink::write(const WindowSummary& window) {
     j["regions"] = Json::array();
     for (const RegionSummary& region : window.regions) j["regions"].push_back(to_json(region));
     const LaunchAccount& l = window.launches;
-    j["launches"] = {{"seen", l.seen}, {"attributed", l.attributed}, {"outside", l.outside},
-                     {"unattributed", l.unattributed}, {"dropped", l.dropped}};
-    j["self"] = {{"cpu_s", window.self.cpu_s}, {"rss_bytes", window.self.rss_bytes}, {"overhead", window.self.overhead}};
+    j["launches"] = {{"seen", l.seen},
+                     {"attributed", l.attributed},
+                     {"outside", l.outside},
+                     {"unattributed", l.unattributed},
+                     {"dropped", l.dropped}};
+    j["self"] = {
+        {"cpu_s", window.self.cpu_s}, {"rss_bytes", window.self.rss_bytes}, {"overhead", window.self.overhead}};
     j["counters"] = Json::object();
     for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
     return append(dump(j));

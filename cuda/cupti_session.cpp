@@ -63,8 +63,7 @@ CuptiSession::Failure failure_of(CUptiResult result) noexcept {
 }  // namespace
 
 CuptiSession::CuptiSession(const CuptiApi& api, const LiveState& live, KernelNames& names, ContextDevices& contexts,
-                           RecordQueue& queue, Counters& counters, void (*on_first_use)(),
-                           void (*on_buffer)())
+                           RecordQueue& queue, Counters& counters, void (*on_first_use)(), void (*on_buffer)())
     : api_(api),
       live_(live),
       contexts_(contexts),
@@ -132,8 +131,10 @@ CUptiResult CuptiSession::enable_activities() {
 void CuptiSession::enable_call_records() {
   bool any = false;
   if (api_.enable_driver_api != nullptr && api_.enable_runtime_api != nullptr) {
-    for (const LaunchCall& call : kDriverLaunchCalls) any = api_.enable_driver_api(call.cbid, 1) == CUPTI_SUCCESS || any;
-    for (const LaunchCall& call : kRuntimeLaunchCalls) any = api_.enable_runtime_api(call.cbid, 1) == CUPTI_SUCCESS || any;
+    for (const LaunchCall& call : kDriverLaunchCalls)
+      any = api_.enable_driver_api(call.cbid, 1) == CUPTI_SUCCESS || any;
+    for (const LaunchCall& call : kRuntimeLaunchCalls)
+      any = api_.enable_runtime_api(call.cbid, 1) == CUPTI_SUCCESS || any;
   }
   if (any) return;
   (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_DRIVER);

@@ -32,10 +32,10 @@ class CuptiSession {
   /// Why start() failed, as far as the ladder of fallbacks cares.
   enum class Failure : std::uint8_t {
     kNone,
-    kSlotTaken,    ///< another tool holds the subscriber
-    kNoDriver,     ///< CUPTI found no driver it can use
-    kForbidden,    ///< rights, virtualisation, confidential computing
-    kRefused,      ///< anything else, kernel records refused among it
+    kSlotTaken,  ///< another tool holds the subscriber
+    kNoDriver,   ///< CUPTI found no driver it can use
+    kForbidden,  ///< rights, virtualisation, confidential computing
+    kRefused,    ///< anything else, kernel records refused among it
   };
 
   /// \param on_first_use once, when there is a context or a record; \param on_buffer when a buffer was decoded.
@@ -69,8 +69,8 @@ class CuptiSession {
  private:
   static void CUPTIAPI on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
   static void CUPTIAPI on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records);
-  static void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t size,
-                                           std::size_t valid);
+  static void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
+                                           std::size_t size, std::size_t valid);
   void on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
   void release_slot() noexcept;

@@ -20,8 +20,8 @@ void* mapped_driver() noexcept { return ::dlopen("libcuda.so.1", RTLD_NOW | RTLD
 std::string uuid_text(const CUuuid& uuid) {
   std::array<char, 48> text{};
   const auto* b = reinterpret_cast<const unsigned char*>(uuid.bytes);
-  std::snprintf(text.data(), text.size(), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-                b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+  std::snprintf(text.data(), text.size(), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
   return text.data();
 }
 
@@ -78,8 +78,8 @@ std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid) {
   constexpr int kSmClock = 1;  // NVML_CLOCK_SM
   Handle device = nullptr;
   unsigned mhz = 0;
-  if (nvml.by_uuid == nullptr || nvml.clock_info == nullptr || uuid.empty() || nvml.by_uuid(uuid.c_str(), &device) != 0 ||
-      nvml.clock_info(device, kSmClock, &mhz) != 0 || mhz == 0)
+  if (nvml.by_uuid == nullptr || nvml.clock_info == nullptr || uuid.empty() ||
+      nvml.by_uuid(uuid.c_str(), &device) != 0 || nvml.clock_info(device, kSmClock, &mhz) != 0 || mhz == 0)
     return std::nullopt;
   return mhz * 1000;
 }
