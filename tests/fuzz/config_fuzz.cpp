@@ -15,7 +15,9 @@ void require(bool condition) {
 
 /// Every formula over the model at an ordinary and at an extreme shape.
 void count(const mfu::FlopsModel& model) {
-  for (const mfu::SequenceGroup& group : {mfu::SequenceGroup{2, 17, 33}, mfu::SequenceGroup{std::int64_t{1} << 40, std::int64_t{1} << 40, std::int64_t{1} << 40}}) {
+  for (const mfu::SequenceGroup& group :
+       {mfu::SequenceGroup{2, 17, 33},
+        mfu::SequenceGroup{std::int64_t{1} << 40, std::int64_t{1} << 40, std::int64_t{1} << 40}}) {
     for (mfu::Phase phase : {mfu::Phase::kTrain, mfu::Phase::kPrefill, mfu::Phase::kDecode}) {
       mfu::CountRequest request;
       request.phase = phase;
@@ -44,7 +46,10 @@ void count(const mfu::FlopsModel& model) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   // What would be taken for a path is only tried as one when it is not: a fuzzer must not wander through the disk.
-  const std::string source = text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{' ? text : "{" + text;
+  const std::string source =
+      text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{'
+          ? text
+          : "{" + text;
   const mfu::Getenv environment = [&source](const char* name) -> const char* {
     return std::string_view(name) == "MFU_MODEL_CONFIG" ? source.c_str() : nullptr;
   };

@@ -83,7 +83,8 @@ TEST(AttentionPairs, ChunksAndSingleTokensAddUp) {
     const Count whole = attention_pairs({0, 1000, 1, true}, mask, AttentionMode::kCausal);
     const Count tokens = attention_pairs({0, 1, 1000, true}, mask, AttentionMode::kCausal);
     Count chunks;
-    for (std::int64_t past = 0; past < 1000; past += 250) chunks += attention_pairs({past, 250, 1, true}, mask, AttentionMode::kCausal);
+    for (std::int64_t past = 0; past < 1000; past += 250)
+      chunks += attention_pairs({past, 250, 1, true}, mask, AttentionMode::kCausal);
     EXPECT_EQ(whole.u64(), tokens.u64());
     EXPECT_EQ(whole.u64(), chunks.u64());
   }

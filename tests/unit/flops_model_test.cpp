@@ -15,7 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kLlama = R"({"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8,
+constexpr const char* kLlama =
+    R"({"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8,
     "num_key_value_heads": 2, "intermediate_size": 512, "vocab_size": 1000})";
 
 std::string reference(const std::string& name) {
@@ -41,8 +42,9 @@ FlopCount count(const FlopsModel& model, Phase phase, std::vector<SequenceGroup>
   return result.ok() ? *result : FlopCount{};
 }
 
-Shape shape(std::optional<std::int64_t> batch, std::optional<std::int64_t> seq_len, std::optional<std::int64_t> context = {},
-            std::optional<std::int64_t> new_tokens = {}, std::optional<std::int64_t> tokens = {}) {
+Shape shape(std::optional<std::int64_t> batch, std::optional<std::int64_t> seq_len,
+            std::optional<std::int64_t> context = {}, std::optional<std::int64_t> new_tokens = {},
+            std::optional<std::int64_t> tokens = {}) {
   Shape s;
   s.batch = batch;
   s.seq_len = seq_len;
@@ -75,10 +77,12 @@ TEST(Work, FillsWhatFollowsFromTheRest) {
   EXPECT_EQ(m.work(Phase::kPrefill, shape({}, {}, {}, {}, 512)).flop, m.work(Phase::kPrefill, shape(1, 512)).flop);
   EXPECT_EQ(m.work(Phase::kPrefill, shape({}, 128, {}, {}, 512)).flop, m.work(Phase::kPrefill, shape(4, 128)).flop);
   EXPECT_EQ(m.work(Phase::kDecode, shape(4, {}, 128)).flop, m.work(Phase::kDecode, shape(4, {}, 128, 1)).flop);
-  EXPECT_EQ(m.work(Phase::kDecode, shape({}, {}, 128, {}, 16)).flop, m.work(Phase::kDecode, shape(1, {}, 128, 16)).flop);
+  EXPECT_EQ(m.work(Phase::kDecode, shape({}, {}, 128, {}, 16)).flop,
+            m.work(Phase::kDecode, shape(1, {}, 128, 16)).flop);
   EXPECT_EQ(m.work(Phase::kDecode, shape(4, {}, 128, {}, 64)).flop, m.work(Phase::kDecode, shape(4, {}, 128, 16)).flop);
   // Uneven tokens: two of 129, one of 128.
-  EXPECT_EQ(m.work(Phase::kPrefill, shape(3, {}, {}, {}, 386)).flop, count(m, Phase::kPrefill, {{2, 0, 129}, {1, 0, 128}}).total.to_double());
+  EXPECT_EQ(m.work(Phase::kPrefill, shape(3, {}, {}, {}, 386)).flop,
+            count(m, Phase::kPrefill, {{2, 0, 129}, {1, 0, 128}}).total.to_double());
 }
 
 TEST(Work, SaysWhatIsMissing) {
@@ -115,7 +119,8 @@ TEST(Work, TakesMicroseconds) {
   double sum = 0;
   constexpr int kRounds = 2000;
   for (int i = 0; i < kRounds; ++i) sum += m.work(Phase::kDecode, shape(32, {}, 1000 + i, 128)).flop;
-  const double each_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / kRounds;
+  const double each_us =
+      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / kRounds;
   RecordProperty("work_us", std::to_string(each_us));
   EXPECT_GT(sum, 0);
   EXPECT_LT(each_us, 200);  // a few where nothing else runs; sanitizers are slower
@@ -138,7 +143,8 @@ TEST(Work, EncoderDecoderAndVision) {
 
 // ---------------------------------------------------------------- invariants
 
-const char* const kModels[] = {"gpt2", "llama-3-8b", "mistral-7b-v0.1", "gemma-2-9b", "gpt-oss-20b", "mixtral-8x7b", "deepseek-v2-lite", "qwen1.5-moe-a2.7b", "falcon-7b"};
+const char* const kModels[] = {"gpt2",         "llama-3-8b",       "mistral-7b-v0.1",   "gemma-2-9b", "gpt-oss-20b",
+                               "mixtral-8x7b", "deepseek-v2-lite", "qwen1.5-moe-a2.7b", "falcon-7b"};
 
 TEST(Invariants, ComponentsSumAndTrainingIsThreeTimesForward) {
   for (const char* name : kModels) {
@@ -155,7 +161,8 @@ TEST(Invariants, ChunksAndDecodeStepsAddUpToOnePrefill) {
     options.logits = LogitsMode::kAll;  // so that the output matrix adds up too
     const FlopsModel m = model_of(reference(name), options);
     const std::uint64_t whole = count(m, Phase::kPrefill, {{1, 0, 6000}}).total.u64();
-    const std::uint64_t chunks = count(m, Phase::kPrefill, {{1, 0, 2500}}).total.u64() + count(m, Phase::kPrefill, {{1, 2500, 3000}}).total.u64() +
+    const std::uint64_t chunks = count(m, Phase::kPrefill, {{1, 0, 2500}}).total.u64() +
+                                 count(m, Phase::kPrefill, {{1, 2500, 3000}}).total.u64() +
                                  count(m, Phase::kPrefill, {{1, 5500, 500}}).total.u64();
     EXPECT_EQ(whole, chunks) << name;
     EXPECT_EQ(whole, count(m, Phase::kDecode, {{1, 0, 1}}, 6000).total.u64()) << name;
@@ -169,7 +176,9 @@ TEST(Invariants, ModesAreOrdered) {
       FlopsOptions options;
       options.attention = mode;
       const FlopCount c = count(model_of(reference(name), options), Phase::kPrefill, {{1, 0, 8192}});
-      core[mode == AttentionMode::kCausal ? 0 : mode == AttentionMode::kFullWindowed ? 1 : 2] = c.parts.attn_scores.u64();
+      core[mode == AttentionMode::kCausal         ? 0
+           : mode == AttentionMode::kFullWindowed ? 1
+                                                  : 2] = c.parts.attn_scores.u64();
     }
     EXPECT_LE(core[0], core[1]) << name;
     EXPECT_LE(core[1], core[2]) << name;
@@ -180,7 +189,9 @@ TEST(Invariants, LinearFlopIsTwiceTheMatmulWeights) {
   for (const char* name : kModels) {
     const FlopsModel m = model_of(reference(name));
     const FlopCount c = count(m, Phase::kTrain, {{2, 0, 100}});
-    EXPECT_EQ((c.forward - c.parts.attn_scores - c.parts.attn_av).u64(), 2 * 200 * matmul_weights_per_token(m.spec()).u64()) << name;
+    EXPECT_EQ((c.forward - c.parts.attn_scores - c.parts.attn_av).u64(),
+              2 * 200 * matmul_weights_per_token(m.spec()).u64())
+        << name;
   }
 }
 
@@ -198,7 +209,8 @@ TEST(Invariants, DoublingTheBatch) {
     EXPECT_EQ(m.count_flop(request)->total.u64(), 2 * flop) << name;
     EXPECT_EQ(large->kv_read.u64(), 2 * small->kv_read.u64()) << name;
     EXPECT_EQ(large->kv_write.u64(), 2 * small->kv_write.u64()) << name;
-    EXPECT_EQ((large->weights_read - large->experts_read).u64(), (small->weights_read - small->experts_read).u64()) << name;
+    EXPECT_EQ((large->weights_read - large->experts_read).u64(), (small->weights_read - small->experts_read).u64())
+        << name;
   }
 }
 
@@ -208,14 +220,17 @@ TEST(Invariants, TiedOrNotSameFlop) {
   const FlopsModel untied = model_of(config.dump());
   config["tie_word_embeddings"] = true;
   const FlopsModel tied = model_of(config.dump());
-  EXPECT_EQ(count(tied, Phase::kTrain, {{1, 0, 64}}).total.u64(), count(untied, Phase::kTrain, {{1, 0, 64}}).total.u64());
+  EXPECT_EQ(count(tied, Phase::kTrain, {{1, 0, 64}}).total.u64(),
+            count(untied, Phase::kTrain, {{1, 0, 64}}).total.u64());
   EXPECT_EQ((count_params(untied.spec()).total() - count_params(tied.spec()).total()).u64(), 1000u * 256u);
 }
 
 TEST(Invariants, AllExpertsAreOneWideMlpAndTheRouter) {
   const std::string attention = R"("attention": {"heads": 4, "head_dim": 32})";
-  const FlopsModel moe = model_of(R"({"d_model": 128, "vocab_size": 50, "layers": [{"repeat": 3, )" + attention + R"(, "mlp": {"width": 64, "matrices": 3, "experts": 8, "top_k": 8}}]})");
-  const FlopsModel dense = model_of(R"({"d_model": 128, "vocab_size": 50, "layers": [{"repeat": 3, )" + attention + R"(, "mlp": {"width": 512, "matrices": 3}}]})");
+  const FlopsModel moe = model_of(R"({"d_model": 128, "vocab_size": 50, "layers": [{"repeat": 3, )" + attention +
+                                  R"(, "mlp": {"width": 64, "matrices": 3, "experts": 8, "top_k": 8}}]})");
+  const FlopsModel dense = model_of(R"({"d_model": 128, "vocab_size": 50, "layers": [{"repeat": 3, )" + attention +
+                                    R"(, "mlp": {"width": 512, "matrices": 3}}]})");
   const FlopCount a = count(moe, Phase::kTrain, {{2, 0, 40}}), b = count(dense, Phase::kTrain, {{2, 0, 40}});
   EXPECT_EQ((a.forward - a.parts.router).u64(), b.forward.u64());
 }
@@ -232,7 +247,9 @@ TEST(Invariants, PackedSequencesAreNotOneLongOne) {
 
 TEST(Invariants, RanksSumToTheWhole) {
   const double whole = model_of(kLlama).work(Phase::kTrain, shape(16, 128)).flop;
-  for (const ParallelConfig& p : {ParallelConfig{8, 1, 1, 1, 1}, ParallelConfig{2, 4, 1, 1, 2}, ParallelConfig{1, 1, 4, 1, 2}, ParallelConfig{1, 1, 1, 8, 8}, ParallelConfig{1, 2, 1, 8, 1}}) {
+  for (const ParallelConfig& p :
+       {ParallelConfig{8, 1, 1, 1, 1}, ParallelConfig{2, 4, 1, 1, 2}, ParallelConfig{1, 1, 4, 1, 2},
+        ParallelConfig{1, 1, 1, 8, 8}, ParallelConfig{1, 2, 1, 8, 1}}) {
     FlopsOptions options;
     options.parallel = p;
     const double ranks = static_cast<double>(p.pp * std::max(p.tp * p.cp * p.dp, p.ep));
@@ -247,7 +264,8 @@ TEST(Options, GradientAccumulationAndRecomputation) {
   const double once = model_of(kLlama).work(Phase::kTrain, shape(2, 64)).flop;
   options.grad_accum = 4;
   EXPECT_EQ(model_of(kLlama, options).work(Phase::kTrain, shape(2, 64)).flop, 4 * once);
-  EXPECT_EQ(model_of(kLlama, options).work(Phase::kPrefill, shape(2, 64)).flop, model_of(kLlama).work(Phase::kPrefill, shape(2, 64)).flop);
+  EXPECT_EQ(model_of(kLlama, options).work(Phase::kPrefill, shape(2, 64)).flop,
+            model_of(kLlama).work(Phase::kPrefill, shape(2, 64)).flop);
   const FlopCount base = count(model_of(kLlama), Phase::kTrain, {{2, 0, 64}});
   for (Recompute r : {Recompute::kFull, Recompute::kSelective, Recompute::kFlash}) {
     options = {};
@@ -255,7 +273,9 @@ TEST(Options, GradientAccumulationAndRecomputation) {
     const FlopCount c = count(model_of(kLlama, options), Phase::kTrain, {{2, 0, 64}});
     EXPECT_EQ(c.total.u64(), base.total.u64());  // never raises MFU
     const Count core = base.parts.attn_scores + base.parts.attn_av;
-    const Count expected = r == Recompute::kFull ? base.forward - base.parts.logits : r == Recompute::kSelective ? core : base.parts.attn_scores;
+    const Count expected = r == Recompute::kFull        ? base.forward - base.parts.logits
+                           : r == Recompute::kSelective ? core
+                                                        : base.parts.attn_scores;
     EXPECT_EQ(c.recompute.u64(), expected.u64());
     const Work w = model_of(kLlama, options).work(Phase::kTrain, shape(2, 64));
     EXPECT_EQ(w.hfu_flop - w.flop, expected.to_double());
@@ -305,7 +325,8 @@ TEST(Options, ConventionsRefuseWhatTheyDoNotDefine) {
 }
 
 TEST(Options, ProductsBeyond64BitsAreSaid) {
-  const FlopsModel m = model_of(R"({"model_type": "llama", "hidden_size": 2147483648, "num_hidden_layers": 1, "num_attention_heads": 1,
+  const FlopsModel m =
+      model_of(R"({"model_type": "llama", "hidden_size": 2147483648, "num_hidden_layers": 1, "num_attention_heads": 1,
       "intermediate_size": 2, "vocab_size": 1, "head_dim": 1})");
   const SequenceGroup huge{std::int64_t{1} << 40, 0, std::int64_t{1} << 40};
   CountRequest request;
@@ -313,8 +334,10 @@ TEST(Options, ProductsBeyond64BitsAreSaid) {
   const Result<FlopCount> result = m.count_flop(request);
   ASSERT_FALSE(result.ok());
   EXPECT_NE(result.error().message.find("beyond 2^64"), std::string::npos) << result.error().message;
-  const Result<ModelSpec> spec = read_model(R"({"model_type": "llama", "hidden_size": 2147483648, "num_hidden_layers": 2147483648, "num_attention_heads": 2147483648,
-      "intermediate_size": 2147483648, "vocab_size": 2147483648})", "x: ");
+  const Result<ModelSpec> spec = read_model(
+      R"({"model_type": "llama", "hidden_size": 2147483648, "num_hidden_layers": 2147483648, "num_attention_heads": 2147483648,
+      "intermediate_size": 2147483648, "vocab_size": 2147483648})",
+      "x: ");
   ASSERT_FALSE(spec.ok());
   EXPECT_NE(spec.error().message.find("beyond 2^64"), std::string::npos) << spec.error().message;
 }
@@ -342,17 +365,20 @@ TEST(Formats, QuantisedWeights) {
   config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
   EXPECT_NEAR(weights(config), matrices * (8 + 32.0 / 16384) / 8 + 2 * rest, 1);
   EXPECT_EQ(model_of(config.dump()).dtype(), DType::kFp8);
-  config["quantization_config"] = {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}, {"bnb_4bit_quant_type", "nf4"}};
+  config["quantization_config"] = {
+      {"quant_method", "bitsandbytes"}, {"load_in_4bit", true}, {"bnb_4bit_quant_type", "nf4"}};
   EXPECT_EQ(weights(config), matrices * 4.5 / 8 + 2 * rest);
   config["quantization_config"] = {{"quant_method", "something_new"}};
-  EXPECT_EQ(weights(config), -1.0);                                                      // bytes unknown
+  EXPECT_EQ(weights(config), -1.0);                                                    // bytes unknown
   EXPECT_TRUE(model_of(config.dump()).work(Phase::kPrefill, shape(1, 8)).flop_known);  // FLOP still known
   EXPECT_FALSE(model_of(config.dump()).work(Phase::kPrefill, shape(1, 8)).bytes_known);
 }
 
 TEST(Formats, NamesAndSpellings) {
-  for (const char* text : {"bf16", "bfloat16", "torch.bfloat16", "BF16"}) EXPECT_EQ(parse_dtype(text), DType::kBf16) << text;
-  for (const char* text : {"fp8", "fp8_e4m3", "float8_e4m3fn", "torch.float8_e5m2"}) EXPECT_EQ(parse_dtype(text), DType::kFp8) << text;
+  for (const char* text : {"bf16", "bfloat16", "torch.bfloat16", "BF16"})
+    EXPECT_EQ(parse_dtype(text), DType::kBf16) << text;
+  for (const char* text : {"fp8", "fp8_e4m3", "float8_e4m3fn", "torch.float8_e5m2"})
+    EXPECT_EQ(parse_dtype(text), DType::kFp8) << text;
   for (const char* text : {"fp16", "half", "torch.float16"}) EXPECT_EQ(parse_dtype(text), DType::kFp16) << text;
   EXPECT_EQ(parse_dtype("mxfp4"), DType::kMxfp4);
   EXPECT_FALSE(parse_dtype("bf17"));

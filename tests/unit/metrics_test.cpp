@@ -94,7 +94,8 @@ class SuspectTest : public testing::Test {
  protected:
   static std::string config(int layers) {
     return R"({"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
-        "intermediate_size": 14336, "vocab_size": 128256, "num_hidden_layers": )" + std::to_string(layers) + "}";
+        "intermediate_size": 14336, "vocab_size": 128256, "num_hidden_layers": )" +
+           std::to_string(layers) + "}";
   }
   static double flop_of(const std::string& text, std::int64_t batch) {
     const Result<ModelSpec> spec = read_model(text, "test: ");
@@ -115,7 +116,8 @@ class SuspectTest : public testing::Test {
     s.busy_ns = s.time_ns[0];
     return s;
   }
-  static std::string verdict(double true_flop, double claimed_flop, double efficiency = 0.85, bool sparse = false, Phase phase = Phase::kTrain) {
+  static std::string verdict(double true_flop, double claimed_flop, double efficiency = 0.85, bool sparse = false,
+                             Phase phase = Phase::kTrain) {
     RegionSummary s = ran(true_flop, efficiency);
     s.flop = claimed_flop;
     complete_metrics(s, phase, h100(sparse));

@@ -56,7 +56,8 @@ TEST(Published, EveryFamilyIsCovered) {
   const json golden = json::parse(std::ifstream(MFU_TEST_DATA "/reference/golden.json"));
   for (const json& model : golden["models"]) covered.push_back(model["model_type"]);
   for (std::string_view type : known_model_types()) {
-    EXPECT_NE(std::find(covered.begin(), covered.end(), type), covered.end()) << type << " is in the table but in no test data";
+    EXPECT_NE(std::find(covered.begin(), covered.end(), type), covered.end())
+        << type << " is in the table but in no test data";
   }
 }
 
@@ -77,7 +78,9 @@ TEST(Published, ParameterCountsOfSmallConfigs) {
 TEST(Published, NanoGptNotebook) {
   FlopsOptions options;
   options.attention = AttentionMode::kFull;
-  const FlopsModel gpt2 = model_of(R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257})", options);
+  const FlopsModel gpt2 = model_of(
+      R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257})",
+      options);
   const FlopCount step = count(gpt2, Phase::kTrain, {{1, 0, 1024}});
   EXPECT_EQ(step.forward.u64(), 291'648'307'200u);
   EXPECT_EQ(step.total.u64(), 874'944'921'600u);
@@ -110,7 +113,8 @@ TEST(Published, KorthikantiClosedForm) {
   options.attention = AttentionMode::kFull;
   options.recompute = Recompute::kSelective;
   const FlopsModel gpt = model_of(R"({"d_model": 12288, "vocab_size": 51200, "tied": true, "layers": [{"repeat": 96,
-      "attention": {"heads": 96, "head_dim": 128}, "mlp": {"width": 49152, "matrices": 2}}]})", options);
+      "attention": {"heads": 96, "head_dim": 128}, "mlp": {"width": 49152, "matrices": 2}}]})",
+                                  options);
   const FlopCount step = count(gpt, Phase::kTrain, {{B, 0, s}});
   // 72BLsh^2 + 12BLs^2h + 6Bshv
   EXPECT_EQ(step.total.u64(), 72 * B * L * s * h * h + 12 * B * L * s * s * h + 6 * B * s * h * v);
@@ -124,7 +128,8 @@ TEST(Published, MegatronWithFullRecomputation) {
   options.attention = AttentionMode::kFull;
   options.recompute = Recompute::kFull;
   const FlopsModel gpt = model_of(R"({"d_model": 2048, "vocab_size": 51200, "tied": true, "layers": [{"repeat": 24,
-      "attention": {"heads": 16, "head_dim": 128}, "mlp": {"width": 8192, "matrices": 2}}]})", options);
+      "attention": {"heads": 16, "head_dim": 128}, "mlp": {"width": 8192, "matrices": 2}}]})",
+                                  options);
   const FlopCount step = count(gpt, Phase::kTrain, {{B, 0, s}});
   EXPECT_EQ((step.total + step.recompute).u64(), 96 * B * s * L * h * h + 16 * B * s * s * L * h + 6 * B * s * h * V);
 }
@@ -141,7 +146,8 @@ TEST(Published, Gpt3TableD1) {
 // Llama 3, arXiv:2407.21783 section 3.3.2 and table 4: 405B at sequence 8192 on 16384 H100 ran at 400 TFLOP/s and 41 %
 // (tp 8, cp 1, pp 16, dp 128, 16 M tokens per batch); its FLOP include the causal half of attention.
 TEST(Published, Llama3Utilisation) {
-  const FlopsModel llama = model_of(R"({"model_type": "llama", "hidden_size": 16384, "num_hidden_layers": 126, "num_attention_heads": 128,
+  const FlopsModel llama =
+      model_of(R"({"model_type": "llama", "hidden_size": 16384, "num_hidden_layers": 126, "num_attention_heads": 128,
       "num_key_value_heads": 8, "intermediate_size": 53248, "vocab_size": 128256})");
   EXPECT_NEAR(400e12 / 989.4e12, 0.41, 0.01);
   // 3.8e25 FLOP for 15.6 T tokens (section 3.2): 6N plus attention, within 3 %.
@@ -151,7 +157,8 @@ TEST(Published, Llama3Utilisation) {
 
 // DeepSeek-V3, arXiv:2505.09343 table 4: 250.5 GFLOP per token counted causally, 4096 tokens.
 TEST(Published, DeepSeekV3PerToken) {
-  const FlopsModel v3 = model_of(R"({"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128,
+  const FlopsModel v3 = model_of(
+      R"({"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128,
       "intermediate_size": 18432, "vocab_size": 129280, "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1,
       "num_experts_per_tok": 8, "first_k_dense_replace": 3, "moe_layer_freq": 1, "kv_lora_rank": 512, "q_lora_rank": 1536,
       "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128})");
@@ -191,7 +198,8 @@ TEST(Published, VisionTowers) {
 // budget split is optimal when neither direction improves it.
 TEST(Published, ChinchillaLaw) {
   const ScalingConstants c;
-  EXPECT_NEAR(predicted_loss(c, 70e9, 1.4e12), 1.69 + 406.4 / std::pow(70e9, 0.34) + 410.7 / std::pow(1.4e12, 0.28), 1e-12);
+  EXPECT_NEAR(predicted_loss(c, 70e9, 1.4e12), 1.69 + 406.4 / std::pow(70e9, 0.34) + 410.7 / std::pow(1.4e12, 0.28),
+              1e-12);
   EXPECT_NEAR(predicted_loss(c, 70e9, 1.4e12), 1.937, 0.001);
   const TrainingPlan best = plan_for_flop(c, 5.76e23);
   EXPECT_NEAR(6 * best.params * best.tokens, 5.76e23, 1e15);
