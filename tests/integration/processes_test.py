@@ -57,6 +57,8 @@ class Processes(TestCase):
     def test_fork_while_other_threads_are_busy(self):
         run = self.scenario("""
             kernel gemm_k ns=20000
+            # The NVTX headers themselves cannot stand a fork while another thread is in a module's first call.
+            push warm; pop
             thread a { repeat 300 { push "prefill tok=1"; launch gemm_k count=5; pop }; sync }
             thread b { repeat 300 { push "decode b=1"; launch gemm_k count=5; pop }; sync }
             repeat 10 { fork _exit { push step; pop; print x }; sleep 5 }
@@ -172,7 +174,7 @@ class Processes(TestCase):
 
     def test_many_threads(self):
         run = self.unharmed("kernel gemm_k ns=2000\n" + "\n".join(
-            f"thread t{i} {{ push \"prefill tok=1\"; launch gemm_k; pop }}" for i in range(100 if SANITIZE else 600)) + "\njoin\nsync")
+            f"thread t{i} {{ push \"prefill tok=1\"; launch gemm_k; pop }}" for i in range(100 if SANITIZE else 400)) + "\njoin\nsync")
         account = self.assert_sound(run)["launches"]
         self.assertEqual(account["seen"], account["attributed"])
 
