@@ -127,8 +127,7 @@ LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
       if (const std::uint32_t leaf = leaf_of(i); leaf != 0) return static_cast<LaunchOwner>(leaf);
     return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;  // it closed this very moment
   }
-  if (const std::uint32_t leaf = leaf_of(last_owner_[context & (kContexts - 1)].load(std::memory_order_acquire));
-      leaf != 0)
+  if (const std::uint32_t leaf = leaf_of(last_owner_[context & (kContexts - 1)].load(std::memory_order_acquire)); leaf != 0)
     return static_cast<LaunchOwner>(leaf);
   return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kAmbiguous;
 }

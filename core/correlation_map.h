@@ -2,8 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
+#include <cstddef>
 
 #include "core/ids.h"
 #include "core/zeroed_array.h"
@@ -41,8 +41,7 @@ class CorrelationMap {
   bool retract(CorrelationId id) noexcept {
     std::atomic<std::uint64_t>& slot = slots_[raw(id) & (kCapacity - 1)];
     std::uint64_t old = slot.load(std::memory_order_relaxed);
-    if (static_cast<std::uint32_t>(old >> 32) != raw(id) || (old & kUsed) == 0 ||
-        owner_of(old) == LaunchOwner::kNotALaunch)
+    if (static_cast<std::uint32_t>(old >> 32) != raw(id) || (old & kUsed) == 0 || owner_of(old) == LaunchOwner::kNotALaunch)
       return false;
     return slot.compare_exchange_strong(old, pack(id, LaunchOwner::kNotALaunch), std::memory_order_release,
                                         std::memory_order_relaxed);
@@ -60,8 +59,7 @@ class CorrelationMap {
     if ((old & kUsed) == 0) return {};
     const auto held = static_cast<std::uint32_t>(old >> 32);
     if (held != raw(id))
-      return {static_cast<std::int32_t>(held - raw(id)) > 0 ? Lookup::kOverwritten : Lookup::kNeverSeen,
-              LaunchOwner::kOutside};
+      return {static_cast<std::int32_t>(held - raw(id)) > 0 ? Lookup::kOverwritten : Lookup::kNeverSeen, LaunchOwner::kOutside};
     if ((old & kRecorded) != 0) return {Lookup::kAlreadyRecorded, owner_of(old)};
     // A failed exchange means that a newer launch took the slot this very moment; this record then counts as found.
     slot.compare_exchange_strong(old, old | kRecorded, std::memory_order_relaxed);

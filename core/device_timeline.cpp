@@ -40,8 +40,7 @@ void DeviceTimeline::take_incoming() {
   const auto middle = static_cast<std::ptrdiff_t>(pending_.size());
   pending_.insert(pending_.end(), incoming_.begin(), incoming_.end());
   incoming_.clear();
-  if (middle != 0 &&
-      by_begin(pending_[static_cast<std::size_t>(middle)], pending_[static_cast<std::size_t>(middle) - 1]))
+  if (middle != 0 && by_begin(pending_[static_cast<std::size_t>(middle)], pending_[static_cast<std::size_t>(middle) - 1]))
     std::inplace_merge(pending_.begin(), pending_.begin() + middle, pending_.end(), by_begin);
 }
 
@@ -60,8 +59,7 @@ void DeviceTimeline::advance_to(TimeNs t) noexcept {
 
 void DeviceTimeline::begin(const Activity& a) {
   const auto c = static_cast<std::size_t>(a.time_class);
-  listener_.on_activity(device_, a.instance, a.name, a.time_class, a.end_ns - a.begin_ns, a.is_kernel,
-                        a.first_of_launch);
+  listener_.on_activity(device_, a.instance, a.name, a.time_class, a.end_ns - a.begin_ns, a.is_kernel, a.first_of_launch);
   if (a.end_ns <= now_) return;  // no length, or wholly in the past: counted, but no time left to cover
   ++running_[c];
   if (a.is_kernel) {
@@ -96,8 +94,7 @@ void DeviceTimeline::sweep(TimeNs watermark) {
     const TimeNs next_end = ends_.empty() ? kNever : ends_.top().end_ns;
     const TimeNs next_mark = marks_.empty() ? kNever : marks_.top().at;
     const TimeNs t = std::min({next_edge, next_begin, next_end, next_mark});
-    if (t > watermark || (t == watermark && t == next_begin && t != next_end && t != next_mark && t != next_edge))
-      break;
+    if (t > watermark || (t == watermark && t == next_begin && t != next_end && t != next_mark && t != next_edge)) break;
     advance_to(t);
     // Half-open intervals: what ends at t is over before anything else at t; a window's last moment is before its
     // edge; what begins at t belongs to the instance that opens at t and to one that ends there (no length left).

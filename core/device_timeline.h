@@ -38,8 +38,8 @@ class DeviceTimeline {
   DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener);
 
   /// An activity [begin, end), possibly before `now()` when it came late: then only its rest is on the timeline.
-  void add(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch,
-           KernelNameId name, Instance* instance);
+  void add(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch, KernelNameId name,
+           Instance* instance);
   void add_open_mark(Instance& instance, TimeNs at);
   /// The instance is closed: its end is the later of `at` and its last activity here.
   void add_end_mark(Instance& instance, TimeNs at);

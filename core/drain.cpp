@@ -33,10 +33,8 @@ void Drain::follow_instances() {
   for (const std::uint32_t end = table.next_sequence(); next_sequence_ != end; ++next_sequence_) {
     bool pending = false;
     InstanceSlot* slot = table.at_sequence(next_sequence_, pending);
-    if (slot != nullptr)
-      take(slot);
-    else if (pending)
-      unpublished_.push_back({next_sequence_, 0});
+    if (slot != nullptr) take(slot);
+    else if (pending) unpublished_.push_back({next_sequence_, 0});
   }
   std::size_t kept = 0;
   for (InstanceSlot* slot : open_) {
@@ -105,24 +103,14 @@ void Drain::settle(const KernelRecord& record, const CorrelationMap::Found& foun
   InstanceId owner = InstanceId::kNone;
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   switch (found.result) {
-    case CorrelationMap::Lookup::kNeverSeen:
-      count_unmatched(record.correlation, false);
-      break;
-    case CorrelationMap::Lookup::kOverwritten:
-      count_unmatched(record.correlation, true);
-      break;
+    case CorrelationMap::Lookup::kNeverSeen: count_unmatched(record.correlation, false); break;
+    case CorrelationMap::Lookup::kOverwritten: count_unmatched(record.correlation, true); break;
     case CorrelationMap::Lookup::kFound:
     case CorrelationMap::Lookup::kAlreadyRecorded:
       switch (found.owner) {
-        case LaunchOwner::kOutside:
-          outside_ += first;
-          break;
-        case LaunchOwner::kAmbiguous:
-          unattributed_ += first;
-          break;
-        case LaunchOwner::kNotALaunch:
-          count_unmatched(record.correlation, false);
-          break;
+        case LaunchOwner::kOutside: outside_ += first; break;
+        case LaunchOwner::kAmbiguous: unattributed_ += first; break;
+        case LaunchOwner::kNotALaunch: count_unmatched(record.correlation, false); break;
         default:
           attributed_ += first;
           owner = static_cast<InstanceId>(found.owner);
@@ -145,7 +133,8 @@ void Drain::settle(const KernelRecord& record, const CorrelationMap::Found& foun
 TimeNs Drain::settled_until(bool lossy) {
   const Tick& now = ticks_.back();
   if (!now.any) return now.at;
-  const DurationNs patience = lossy || counters_.get(Counter::kLaunchesExpired) > 16 ? kShortPatience : kPatience;
+  const DurationNs patience =
+      lossy || counters_.get(Counter::kLaunchesExpired) > 16 ? kShortPatience : kPatience;
   // Moves to the oldest launch that still waits for its first record; ids in between were other API calls.
   while (!newer(oldest_, now.newest)) {
     if (!attribution_.map().outstanding(oldest_)) {
@@ -173,10 +162,8 @@ void Drain::end_tick(bool lossy) {
     std::size_t kept = 0;
     for (Waiting& w : waiting_) {
       const CorrelationMap::Found found = attribution_.map().record(w.record.correlation);
-      if (found.result == CorrelationMap::Lookup::kNeverSeen && ++w.ticks < kLagByCalls)
-        waiting_[kept++] = w;
-      else
-        settle(w.record, found);
+      if (found.result == CorrelationMap::Lookup::kNeverSeen && ++w.ticks < kLagByCalls) waiting_[kept++] = w;
+      else settle(w.record, found);
     }
     waiting_.resize(kept);
     calls_.forget_before(ticks_.back().at - 60 * kNsPerSecond);
@@ -198,8 +185,7 @@ void Drain::end_tick(bool lossy) {
 
 void Drain::finish(TimeNs now) {
   follow_instances();
-  for (const Waiting& w : std::exchange(waiting_, {}))
-    settle(w.record, attribution_.map().record(w.record.correlation));
+  for (const Waiting& w : std::exchange(waiting_, {})) settle(w.record, attribution_.map().record(w.record.correlation));
   ledger_.finish(now);
 }
 
