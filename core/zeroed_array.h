@@ -28,6 +28,7 @@ class ZeroedArray {
   [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
   [[nodiscard]] T* data() noexcept { return data_; }
+  [[nodiscard]] const T* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Bytes that are in memory at this moment; an upper bound where the kernel does not say.
   [[nodiscard]] std::size_t resident_bytes() const noexcept {

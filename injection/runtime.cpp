@@ -501,10 +501,8 @@ void Guest::take_records() {
   while (RecordBatch* batch = queue_->receive()) {
     // Whoever launched these opened its ranges before: they must be known first.
     drain_->follow_instances();
-    for (std::uint32_t i = 0; i < batch->count; ++i) {
-      undo_clock_step(batch->records[i]);
-      drain_->record(batch->records[i]);
-    }
+    for (std::uint32_t i = 0; i < batch->count; ++i) undo_clock_step(batch->records[i]);
+    drain_->record(*batch);
     records_ += batch->count;
     queue_->give_back(batch);
   }
