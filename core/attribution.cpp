@@ -36,7 +36,7 @@ ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
     }
     t.stack.clear();
     t.leaf.store(0, std::memory_order_relaxed);
-    t.context = 0;
+    t.context.store(0, std::memory_order_relaxed);
     t.os_thread = os_thread;
     t.in_launch_call = false;
     t.holds_region = false;
@@ -49,7 +49,7 @@ ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
 void Attribution::release_thread(ThreadState& thread, Ticks now) noexcept {
   for (std::uint32_t i = thread.stack.stored_depth(); i-- > 0;) {
     const InstanceId instance = thread.stack.frame(i).instance;
-    if (instance != InstanceId::kNone) instances_.close(instance, now, thread.context);
+    if (instance != InstanceId::kNone) instances_.close(instance, now, thread.context.load(std::memory_order_relaxed));
   }
   thread.stack.clear();
   publish_leaf(thread);
@@ -94,7 +94,7 @@ void Attribution::push_region(ThreadState& thread, DomainId domain, const Region
 }
 
 void Attribution::close_frame(ThreadState& thread, const RangeStack::Frame& frame, Ticks now) noexcept {
-  instances_.close(frame.instance, now, thread.context);
+  instances_.close(frame.instance, now, thread.context.load(std::memory_order_relaxed));
   publish_leaf(thread);
 }
 
@@ -112,7 +112,7 @@ void Attribution::publish_leaf(ThreadState& thread) noexcept {
   }
 }
 
-LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
+LaunchOwner Attribution::ambient_owner(std::uint32_t context) noexcept {
   const std::uint32_t owners = owners_.load(std::memory_order_acquire);
   const std::uint32_t process = process_leaf_.load(std::memory_order_acquire);
   if (owners == 0) return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;
@@ -129,7 +129,26 @@ LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
   }
   if (const std::uint32_t leaf = leaf_of(last_owner_[context & (kContexts - 1)].load(std::memory_order_acquire)); leaf != 0)
     return static_cast<LaunchOwner>(leaf);
+  // Whoever launched there last has closed its region: of the others, the one that launched there last.
+  if (const std::uint32_t leaf = leaf_of(find_last_owner(context)); leaf != 0) return static_cast<LaunchOwner>(leaf);
   return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kAmbiguous;
+}
+
+/// Among the threads with a region open, 1 + index of the one whose last launch was on `context` and is the newest; 0
+/// when there is none. Remembered, so that the next launch need not search.
+std::uint32_t Attribution::find_last_owner(std::uint32_t context) noexcept {
+  std::uint32_t found = 0, newest = 0;
+  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const ThreadState& t = threads_[i];
+    if (t.leaf.load(std::memory_order_acquire) == 0 || context == 0 || t.context.load(std::memory_order_relaxed) != context) continue;
+    const std::uint32_t last = t.last_correlation.load(std::memory_order_relaxed);
+    if (found != 0 && !newer(last, newest)) continue;
+    found = i + 1;
+    newest = last;
+  }
+  if (found != 0) last_owner_[context & (kContexts - 1)].store(found, std::memory_order_release);
+  return found;
 }
 
 std::uint64_t Attribution::start_process_region(ThreadState* thread, const RegionOpening& opening, Ticks now) noexcept {
@@ -150,11 +169,11 @@ std::uint64_t Attribution::start_process_region(ThreadState* thread, const Regio
     slot->parent = static_cast<InstanceId>(process_leaf_.load(std::memory_order_relaxed));
     if (thread != nullptr) {
       if (const InstanceId own = thread->stack.leaf(); own != InstanceId::kNone) slot->parent = own;
-      slot->context.store(thread->context, std::memory_order_relaxed);
+      slot->context.store(thread->context.load(std::memory_order_relaxed), std::memory_order_relaxed);
     }
     InstanceTable::publish(*slot);
     range.instance.store(raw(id), std::memory_order_relaxed);
-    range.opener = thread ? thread->context : 0;
+    range.opener = thread ? thread->context.load(std::memory_order_relaxed) : 0;
     range.order = process_order_.fetch_add(1, std::memory_order_relaxed);
     range.generation.store(generation + 1, std::memory_order_release);
     process_open_.fetch_add(1, std::memory_order_relaxed);

@@ -28,7 +28,7 @@ struct alignas(64) ThreadState {
   std::atomic<std::uint64_t> launches{0};  ///< launch calls of threads that had this state, retracted ones excluded
   std::atomic<std::uint32_t> last_correlation{0};
   std::atomic<std::uint32_t> any_launch{0};  ///< last_correlation is meaningful
-  std::uint32_t context = 0;               ///< last CUDA context launched on
+  std::atomic<std::uint32_t> context{0};   ///< last CUDA context launched on
   std::uint32_t os_thread = 0;             ///< as gettid() says
   std::uint32_t launch_in_call = 0;        ///< correlation id of the launch call this thread is inside of
   bool in_launch_call = false;
@@ -91,7 +91,7 @@ class Attribution {
       owner = ambient_owner(context);
     }
     if (!map_.insert(id, owner)) return false;
-    thread.context = context;
+    thread.context.store(context, std::memory_order_relaxed);
     thread.launch_in_call = raw(id);
     thread.in_launch_call = true;
     thread.launches.store(thread.launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -133,7 +133,8 @@ class Attribution {
     const auto index = static_cast<std::uint32_t>(&thread - threads_.data()) + 1;
     if (last.load(std::memory_order_relaxed) != index) last.store(index, std::memory_order_relaxed);
   }
-  [[nodiscard]] LaunchOwner ambient_owner(std::uint32_t context) const noexcept;
+  [[nodiscard]] LaunchOwner ambient_owner(std::uint32_t context) noexcept;
+  [[gnu::noinline]] std::uint32_t find_last_owner(std::uint32_t context) noexcept;
   void close_frame(ThreadState& thread, const RangeStack::Frame& frame, Ticks now) noexcept;
   void publish_leaf(ThreadState& thread) noexcept;
   void retract(ThreadState& thread, Counter why) noexcept;

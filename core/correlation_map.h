@@ -37,11 +37,13 @@ class CorrelationMap {
     return true;
   }
 
-  /// [launching thread] The launch put no work on a stream after all. False when the id is not in the map.
+  /// [launching thread] The launch put no work on a stream after all. False when the id is not in the map, or when
+  /// there is a record of it: then it did.
   bool retract(CorrelationId id) noexcept {
     std::atomic<std::uint64_t>& slot = slots_[raw(id) & (kCapacity - 1)];
     std::uint64_t old = slot.load(std::memory_order_relaxed);
-    if (static_cast<std::uint32_t>(old >> 32) != raw(id) || (old & kUsed) == 0 || owner_of(old) == LaunchOwner::kNotALaunch)
+    if (static_cast<std::uint32_t>(old >> 32) != raw(id) || (old & (kUsed | kRecorded)) != kUsed ||
+        owner_of(old) == LaunchOwner::kNotALaunch)
       return false;
     return slot.compare_exchange_strong(old, pack(id, LaunchOwner::kNotALaunch), std::memory_order_release,
                                         std::memory_order_relaxed);
@@ -72,6 +74,9 @@ class CorrelationMap {
     return static_cast<std::uint32_t>(word >> 32) == raw(id) && (word & (kUsed | kRecorded)) == kUsed &&
            owner_of(word) != LaunchOwner::kNotALaunch;
   }
+
+  /// [mfu-drain] `id` is about to be asked for.
+  void prefetch(CorrelationId id) const noexcept { __builtin_prefetch(slots_.data() + (raw(id) & (kCapacity - 1)), 1); }
 
   [[nodiscard]] std::size_t resident_bytes() const noexcept { return slots_.resident_bytes(); }
 

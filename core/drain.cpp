@@ -15,7 +15,7 @@ void Drain::follow_instances() {
   InstanceTable& table = attribution_.instances();
   events_.clear();
   const auto take = [&](InstanceSlot* slot) {
-    events_.push_back({clock_.to_ns(slot->open_ticks), false, slot});
+    events_.push_back({clock_.to_ns(slot->open_ticks), Event::kOpen, slot});
     open_.push_back(slot);
   };
   for (std::size_t i = 0; i < unpublished_.size();) {
@@ -36,18 +36,23 @@ void Drain::follow_instances() {
     if (slot != nullptr) take(slot);
     else if (pending) unpublished_.push_back({next_sequence_, 0});
   }
-  std::size_t kept = 0;
-  for (InstanceSlot* slot : open_) {
+  // From the newest on, so that of two that close at one moment the inner one comes first.
+  std::size_t kept = open_.size();
+  for (std::size_t i = open_.size(); i-- > 0;) {
+    InstanceSlot* slot = open_[i];
     if (slot->state.load(std::memory_order_acquire) == InstanceSlot::kClosed)
-      events_.push_back({clock_.to_ns(slot->close_ticks), true, slot});
+      events_.push_back({clock_.to_ns(slot->close_ticks),
+                         slot->close_ticks > slot->open_ticks ? Event::kCloseEarlier : Event::kClose, slot});
     else
-      open_[kept++] = slot;
+      open_[--kept] = slot;
   }
-  open_.resize(kept);
-  // In the order in which they happened. At one moment: what closes makes way first, unless it opened just then.
-  std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) { return a.at < b.at; });
+  open_.erase(open_.begin(), open_.begin() + static_cast<std::ptrdiff_t>(kept));
+  if (events_.empty()) return;
+  std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
+    return a.at != b.at ? a.at < b.at : a.rank < b.rank;
+  });
   for (const Event& event : events_) {
-    if (!event.is_close) {
+    if (event.rank == Event::kOpen) {
       ledger_.open(*event.slot, event.at);
       if (by_calls_) calls_.open(*event.slot, event.at);
       continue;
@@ -122,12 +127,47 @@ void Drain::settle(const KernelRecord& record, const CorrelationMap::Found& foun
     counters_.add(Counter::kRecordsNoTime);
     return;
   }
-  if (record.end_ns < record.begin_ns || record.end_ns - record.begin_ns > kLongestActivity ||
-      (!ticks_.empty() && record.begin_ns > ticks_.back().at + kClockTolerance)) {
+  if (record.begin_ns < ledger_.origin() - kNsPerSecond || record.end_ns < record.begin_ns ||
+      record.end_ns - record.begin_ns > kLongestActivity || (!ticks_.empty() && record.begin_ns > ticks_.back().at + kClockTolerance)) {
     counters_.add(Counter::kRecordsBadTime);
     return;
   }
+  newest_begin_ = std::max(newest_begin_, record.begin_ns);
   ledger_.add(record, owner, first);
+  if (++until_room_check_ >= kMaxPending / 4) {
+    until_room_check_ = 0;
+    make_room();
+  }
+}
+
+void Drain::record(const RecordBatch& batch) {
+  // The map is larger than any cache near the core: ask for its slots ahead of time.
+  constexpr std::uint32_t kAhead = 12;
+  const CorrelationMap& map = attribution_.map();
+  for (std::uint32_t i = 0; i < std::min(kAhead, batch.count); ++i) map.prefetch(batch.records[i].correlation);
+  for (std::uint32_t i = 0; i < batch.count; ++i) {
+    if (i + kAhead < batch.count) map.prefetch(batch.records[i + kAhead].correlation);
+    record(batch.records[i]);
+  }
+  // While those slots are near.
+  if (!ticks_.empty() && ticks_.back().any) pass_recorded(ticks_.back().newest);
+}
+
+/// Moves on to the oldest launch that still waits for its first record; ids in between were other API calls.
+void Drain::pass_recorded(CorrelationId newest) {
+  if (raw(newest) - raw(oldest_) > kMaxWalk && newer(newest, oldest_))
+    oldest_ = static_cast<CorrelationId>(raw(newest) - kMaxWalk);  // its slot is another's many times over
+  const CorrelationMap& map = attribution_.map();
+  while (!newer(oldest_, newest) && !map.outstanding(oldest_)) oldest_ = static_cast<CorrelationId>(raw(oldest_) + 1);
+}
+
+/// More waits than there is memory for: settles what can be settled at this moment, then whatever is oldest.
+void Drain::make_room() {
+  if (ledger_.pending() <= kMaxPending || ticks_.empty()) return;
+  follow_instances();
+  ledger_.advance(settled_until(false));
+  while (ledger_.pending() > kMaxPending && newest_begin_ - ledger_.now() > 1)
+    ledger_.advance(ledger_.now() + (newest_begin_ - ledger_.now()) / 2);
 }
 
 TimeNs Drain::settled_until(bool lossy) {
@@ -135,12 +175,7 @@ TimeNs Drain::settled_until(bool lossy) {
   if (!now.any) return now.at;
   const DurationNs patience =
       lossy || counters_.get(Counter::kLaunchesExpired) > 16 ? kShortPatience : kPatience;
-  // Moves to the oldest launch that still waits for its first record; ids in between were other API calls.
-  while (!newer(oldest_, now.newest)) {
-    if (!attribution_.map().outstanding(oldest_)) {
-      oldest_ = static_cast<CorrelationId>(raw(oldest_) + 1);
-      continue;
-    }
+  for (pass_recorded(now.newest); !newer(oldest_, now.newest); pass_recorded(now.newest)) {
     // It was launched between the last tick whose newest id is older and the next one.
     const auto after = std::find_if(ticks_.begin(), ticks_.end(),
                                     [this](const Tick& t) { return t.any && !newer(oldest_, t.newest); });
@@ -177,7 +212,7 @@ void Drain::end_tick(bool lossy) {
   watermarks_.push_back(settled_until(lossy));
   while (watermarks_.size() > lag_ + 1) watermarks_.pop_front();
   if (watermarks_.size() > lag_) ledger_.advance(watermarks_.front());
-  if (ledger_.pending() > kMaxPending) ledger_.advance(ticks_.back().at - kNsPerSecond);
+  make_room();
   // Ticks before the oldest waiting launch are no longer asked for.
   while (ticks_.size() > 2 && ticks_[1].any && newer(oldest_, ticks_[1].newest)) ticks_.pop_front();
   while (ticks_.size() > 2 && !ticks_[1].any) ticks_.pop_front();

@@ -12,6 +12,7 @@
 #include "core/counters.h"
 #include "core/kernel_record.h"
 #include "core/ledger.h"
+#include "core/record_queue.h"
 #include "core/ticks.h"
 #include "core/window.h"
 
@@ -54,6 +55,7 @@ class Drain {
 
   void begin_tick(TimeNs now);
   void record(const KernelRecord& record);
+  void record(const RecordBatch& batch);
   /// \param lossy CUPTI said that it dropped records: launches without one are given up on sooner.
   void end_tick(bool lossy);
   /// The run is over: everything that will ever come has been recorded.
@@ -72,17 +74,21 @@ class Drain {
   };
   struct Event {
     TimeNs at;
-    bool is_close;
+    std::uint8_t rank;  ///< of events at one moment: what closes makes way first, unless it opened just then
     InstanceSlot* slot;
+    static constexpr std::uint8_t kCloseEarlier = 0, kOpen = 1, kClose = 2;
   };
   static constexpr std::uint32_t kLag = 1;      ///< ticks: records of one graph launch may come in two flushes
   static constexpr std::uint32_t kLagByCalls = 3;  ///< a call's record may be a flush behind that of its kernel
   static constexpr std::uint32_t kMaxLag = 8;
   static constexpr DurationNs kPatience = 10 * kNsPerSecond;
   static constexpr DurationNs kShortPatience = 2 * kNsPerSecond;
-  static constexpr std::size_t kMaxPending = 1u << 18;  ///< activities held back by the watermark: 12 MiB
+  static constexpr std::size_t kMaxPending = 1u << 18;  ///< activities held back by the watermark: 8 MiB
+  static constexpr std::uint32_t kMaxWalk = 1u << 24;   ///< ids that one look for waiting launches goes over
 
+  void pass_recorded(CorrelationId newest);
   [[nodiscard]] TimeNs settled_until(bool lossy);
+  void make_room();
   void count_unmatched(CorrelationId id, bool seen);
   void record_call(const KernelRecord& call);
   void settle(const KernelRecord& record, const CorrelationMap::Found& found);
@@ -115,6 +121,8 @@ class Drain {
   std::deque<TimeNs> watermarks_;
   std::uint32_t lag_;
   std::uint64_t late_seen_ = 0;
+  std::uint32_t until_room_check_ = 0;
+  TimeNs newest_begin_ = 0;
   bool started_ = false;
   CorrelationId oldest_{};          ///< every launch before it has a record, or was given up on
   CorrelationId newest_recorded_{};

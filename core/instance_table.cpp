@@ -37,7 +37,10 @@ InstanceSlot* InstanceTable::claim(InstanceId& id) noexcept {
   const std::uint32_t sequence = next_.fetch_add(1, std::memory_order_acq_rel);
   id = id_of(sequence);
   InstanceSlot& s = slot(id);
-  if (s.state.load(std::memory_order_acquire) != InstanceSlot::kFree) {  // pairs with release()
+  // An exchange, since another thread that was held up between claim and publish may be a whole table behind.
+  std::uint32_t expected = InstanceSlot::kFree;
+  if (!s.state.compare_exchange_strong(expected, InstanceSlot::kClaimed, std::memory_order_acquire,  // pairs with release()
+                                       std::memory_order_relaxed)) {
     counters_.add(Counter::kInstancesFull);
     id = InstanceId::kNone;
     return nullptr;
@@ -61,8 +64,8 @@ InstanceSlot* InstanceTable::at_sequence(std::uint32_t sequence, bool& pending) 
   InstanceSlot& s = slot(id_of(sequence));
   pending = false;
   const std::uint32_t state = s.state.load(std::memory_order_acquire);
-  if (state == InstanceSlot::kFree) {
-    pending = true;  // claimed, not published yet
+  if (state == InstanceSlot::kFree || state == InstanceSlot::kClaimed) {
+    pending = true;  // not published yet
     return nullptr;
   }
   // Another id in the slot means that it was taken when this one was claimed: counted there, never to come.

@@ -39,11 +39,11 @@ enum class InstanceKind : std::uint8_t {
 
 /// One slot of the table. The opener fills it and publishes it; the closer sets two fields; the drain releases it.
 struct InstanceSlot {
-  enum State : std::uint32_t { kFree = 0, kOpen = 1, kClosed = 2 };
+  enum State : std::uint32_t { kFree = 0, kOpen = 1, kClosed = 2, kClaimed = 3 };
 
   std::atomic<std::uint32_t> state{kFree};  ///< release by the opener and the closer, acquire by the drain
   InstanceId id = InstanceId::kNone;
-  InstanceId parent = InstanceId::kNone;  ///< enclosing instance; of a part: the instance it belongs to
+  InstanceId parent = InstanceId::kNone;    ///< enclosing instance; of a part: the instance it belongs to
   ThreadIndex opener = ThreadIndex::kNone;  ///< serial of the opening thread
   std::uint32_t os_thread = 0;              ///< of the opener, as gettid() says
   RegionId region = RegionId::kNone;

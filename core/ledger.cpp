@@ -92,21 +92,18 @@ Ledger::Ledger(const RegionRules& rules, const Config& config, KernelNames& name
 
 Ledger::~Ledger() = default;
 
-Ledger::Device& Ledger::device_at(std::uint32_t device) {
+Ledger::Device& Ledger::new_device(std::uint32_t device) {
   if (device >= devices_.size()) devices_.resize(device + 1);
-  if (!devices_[device]) {
-    devices_[device] =
-        std::make_unique<Device>(DeviceTimeline(device, options_.origin_ns, options_.window_ns, *this));
-    for (const auto& instance : live_) {
-      if (instance->kind == InstanceKind::kPart) continue;
-      if (instance->shares.size() < devices_.size()) instance->shares.resize(devices_.size());
-      ++instance->shares_left;
-      devices_[device]->timeline.add_open_mark(*instance, instance->open_ns);
-      if (instance->closed) devices_[device]->timeline.add_end_mark(*instance, instance->close_ns);
-    }
-    // It was idle until now; nothing can be pending before what the others have swept.
-    devices_[device]->timeline.sweep(swept_);
+  devices_[device] = std::make_unique<Device>(device, options_.origin_ns, options_.window_ns, static_cast<TimelineListener&>(*this));
+  for (const auto& instance : live_) {
+    if (instance->kind == InstanceKind::kPart) continue;
+    if (instance->shares.size() < devices_.size()) instance->shares.resize(devices_.size());
+    ++instance->shares_left;
+    devices_[device]->timeline.add_open_mark(*instance, instance->open_ns);
+    if (instance->closed) devices_[device]->timeline.add_end_mark(*instance, instance->close_ns);
   }
+  // It was idle until now; nothing can be pending before what the others have swept.
+  devices_[device]->timeline.sweep(swept_);
   return *devices_[device];
 }
 
@@ -149,8 +146,7 @@ RegionRow& Ledger::row(std::int64_t window, std::uint32_t region, std::uint32_t 
   return window < next_window_ ? run_[{region, device}] : windows_[window][{region, device}];
 }
 
-RegionRow& Ledger::row_of(Share& share, const Instance& instance, std::uint32_t device) {
-  const std::int64_t window = devices_[device]->timeline.window();
+RegionRow& Ledger::row_of(Share& share, const Instance& instance, std::uint32_t device, std::int64_t window) {
   if (share.row == nullptr || share.row_window != window) {
     share.row = &row(window, raw(instance.region), device);  // a std::map node: stays where it is
     share.row_window = window;
@@ -376,15 +372,16 @@ void Ledger::on_activity(std::uint32_t device, Instance* instance, KernelNameId 
     stat.sum_ns += length_ns;
   };
   Device& on = *devices_[device];
-  if (on.total == nullptr || on.total_window != on.timeline.window()) {
-    on.total_window = on.timeline.window();
+  const std::int64_t window = on.timeline.window();
+  if (on.total == nullptr || on.total_window != window) {
+    on.total_window = window;
     on.total = &row(on.total_window, kTotal, device);
   }
   count(*on.total);
   for (Instance* i = instance; i != nullptr; i = i->parent) {
     Share& share = i->shares[device];
     share.active = true;
-    count(row_of(share, *i, device));
+    count(row_of(share, *i, device, window));
   }
 }
 

@@ -88,6 +88,7 @@ class Ledger final : private TimelineListener {
   /// Activities held back by the watermark.
   [[nodiscard]] std::size_t pending() const noexcept;
   [[nodiscard]] TimeNs now() const noexcept { return swept_; }
+  [[nodiscard]] TimeNs origin() const noexcept { return options_.origin_ns; }
   /// Devices are numbered 0 .. devices()-1; not every number need be one that was used.
   [[nodiscard]] std::uint32_t devices() const noexcept { return static_cast<std::uint32_t>(devices_.size()); }
   [[nodiscard]] bool has_device(std::uint32_t device) const noexcept {
@@ -114,7 +115,8 @@ class Ledger final : private TimelineListener {
     std::int64_t window;
   };
   struct Device {
-    explicit Device(DeviceTimeline t) : timeline(std::move(t)) {}
+    Device(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener)
+        : timeline(device, origin, window_ns, listener) {}
     DeviceTimeline timeline;
     Peak peak;
     /// By thread serial: top-level instances that opened and have not ended; the front one has begun.
@@ -134,12 +136,15 @@ class Ledger final : private TimelineListener {
   void on_activity(std::uint32_t device, Instance* instance, KernelNameId name, TimeClass time_class,
                    DurationNs length_ns, bool is_kernel, bool first_of_launch) override;
 
-  Device& device_at(std::uint32_t device);
+  Device& device_at(std::uint32_t device) {
+    return device < devices_.size() && devices_[device] != nullptr ? *devices_[device] : new_device(device);
+  }
+  [[gnu::noinline]] Device& new_device(std::uint32_t device);
   [[nodiscard]] Instance* find(InstanceId id) noexcept;
   Instance& insert_live();
   void remove_live(Instance* instance) noexcept;
   RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
-  RegionRow& row_of(Share& share, const Instance& instance, std::uint32_t device);
+  RegionRow& row_of(Share& share, const Instance& instance, std::uint32_t device, std::int64_t window);
   void begin_share(std::uint32_t device, Instance& instance);
   void end_share(std::uint32_t device, Instance& instance);
   void next_on_thread(std::uint32_t device, std::uint32_t thread);

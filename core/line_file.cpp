@@ -13,30 +13,32 @@ namespace mfu {
 
 namespace {
 
-/// Holds SIGPIPE off the calling thread, and takes back the one that a write of ours raised.
-class NoSigpipe {
+/// Holds SIGPIPE (nobody reads) and SIGXFSZ (the file may not grow) off the calling thread, and takes back what a write
+/// of ours raised: both kill a process that does not expect them.
+class NoWriteSignals {
  public:
-  NoSigpipe() noexcept {
-    ::sigemptyset(&pipe_);
-    ::sigaddset(&pipe_, SIGPIPE);
+  NoWriteSignals() noexcept {
     ::sigset_t pending;
     ::sigpending(&pending);
-    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
-    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    ::sigemptyset(&blocked_);
+    ::sigemptyset(&ours_);
+    for (const int signal : {SIGPIPE, SIGXFSZ}) {
+      ::sigaddset(&blocked_, signal);
+      if (::sigismember(&pending, signal) != 1) ::sigaddset(&ours_, signal);
+    }
+    ::pthread_sigmask(SIG_BLOCK, &blocked_, &before_);
   }
-  ~NoSigpipe() {
-    if (!was_pending_) {
-      const ::timespec now{0, 0};
-      ::sigtimedwait(&pipe_, nullptr, &now);
+  ~NoWriteSignals() {
+    const ::timespec now{0, 0};
+    while (::sigtimedwait(&ours_, nullptr, &now) > 0) {
     }
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
-  NoSigpipe(const NoSigpipe&) = delete;
-  NoSigpipe& operator=(const NoSigpipe&) = delete;
+  NoWriteSignals(const NoWriteSignals&) = delete;
+  NoWriteSignals& operator=(const NoWriteSignals&) = delete;
 
  private:
-  ::sigset_t pipe_{}, before_{};
-  bool was_pending_ = false;
+  ::sigset_t blocked_{}, ours_{}, before_{};
 };
 
 void make_folders(const std::string& path) {
@@ -48,10 +50,10 @@ void make_folders(const std::string& path) {
 
 LineFile::LineFile(std::string target)
     : target_(std::move(target)),
-      kind_(target_ == "stderr"                     ? Kind::kStderr
-            : target_ == "stdout"                   ? Kind::kStdout
+      kind_(target_ == "stderr"                    ? Kind::kStderr
+            : target_ == "stdout"                  ? Kind::kStdout
             : target_ == "none" || target_.empty() ? Kind::kNone
-                                                    : Kind::kFile) {}
+                                                   : Kind::kFile) {}
 
 bool LineFile::fresh() const noexcept {
   if (kind_ != Kind::kFile) return false;
@@ -63,7 +65,7 @@ Result<void> LineFile::append(std::string_view line) const {
   if (kind_ == Kind::kNone) return {};
   std::string text(line);
   text.push_back('\n');
-  const NoSigpipe guard;
+  const NoWriteSignals guard;
   if (kind_ != Kind::kFile) {
     const int fd = kind_ == Kind::kStderr ? STDERR_FILENO : STDOUT_FILENO;
     const char* at = text.data();

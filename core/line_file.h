@@ -9,7 +9,7 @@
 namespace mfu {
 
 /// Where lines go. A file is opened for each write and closed again: no descriptor of ours is around for the host to
-/// close, reuse or inherit, and a file that was moved away is simply made anew. Never raises SIGPIPE.
+/// close, reuse or inherit, and a file that was moved away is simply made anew. Never raises SIGPIPE or SIGXFSZ.
 class LineFile {
  public:
   enum class Kind { kNone, kStderr, kStdout, kFile };

@@ -53,10 +53,12 @@ class RangeStack {
     const std::uint32_t stored = stored_depth();
     return stored == 0 ? InstanceId::kNone : open_[stored - 1].leaf;
   }
-  /// True when a range of `region` is open here already: a further one is a part of it, not an instance.
+  /// The instance of `region` that is open here already: a further range of it is a part, not an instance. A part
+  /// whose instance is gone (domains may close out of order) is none.
   [[nodiscard]] InstanceId open_instance_of(RegionId region) const noexcept {
     for (std::uint32_t i = 0; i < stored_depth(); ++i)
-      if (open_[i].region == region && open_[i].instance != InstanceId::kNone) return open_[i].instance;
+      if (open_[i].region == region && open_[i].instance != InstanceId::kNone && open_[i].instance == open_[i].leaf)
+        return open_[i].instance;
     return InstanceId::kNone;
   }
   [[nodiscard]] std::uint32_t depth() const noexcept { return depth_; }

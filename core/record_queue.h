@@ -3,9 +3,9 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include "core/kernel_record.h"
 #include "core/zeroed_array.h"
@@ -84,14 +84,16 @@ class RecordQueue {
  public:
   static constexpr std::size_t kBatches = 64;  ///< 12 MiB, touched only as far as they are ever used at once
 
-  RecordQueue() noexcept {
-    for (std::size_t i = 0; i < batches_.size(); ++i) free_.push(&batches_[i]);
-  }
   /// [decoding thread] A batch with room for more, or nullptr when all are on their way.
   [[nodiscard]] RecordBatch* take() noexcept {
     RecordBatch* batch = open_.exchange(nullptr, std::memory_order_acq_rel);
     if (batch != nullptr) return batch;
-    if (!free_.pop(batch)) return nullptr;
+    // The lowest free one: the few that are enough stay in the cache, and the rest of the memory stays untouched.
+    std::uint64_t free = free_.load(std::memory_order_acquire);  // pairs with give_back
+    do {
+      if (free == 0 || batches_.size() == 0) return nullptr;
+    } while (!free_.compare_exchange_weak(free, free & (free - 1), std::memory_order_acquire));
+    batch = &batches_[static_cast<std::size_t>(std::countr_zero(free))];
     batch->count = 0;
     return batch;
   }
@@ -106,12 +108,15 @@ class RecordQueue {
     RecordBatch* batch = nullptr;
     return full_.pop(batch) ? batch : open_.exchange(nullptr, std::memory_order_acq_rel);
   }
-  void give_back(RecordBatch* batch) noexcept { free_.push(batch); }
+  void give_back(RecordBatch* batch) noexcept {
+    free_.fetch_or(1ull << (batch - batches_.data()), std::memory_order_release);
+  }
   [[nodiscard]] std::size_t resident_bytes() const noexcept { return batches_.resident_bytes(); }
 
  private:
   ZeroedArray<RecordBatch> batches_{kBatches};
-  BoundedQueue<RecordBatch*, kBatches> free_;
+  std::atomic<std::uint64_t> free_{~0ull};  ///< bit i: batch i is free
+  static_assert(kBatches == 64);
   BoundedQueue<RecordBatch*, kBatches> full_;
   std::atomic<RecordBatch*> open_{nullptr};  ///< sent, and to be filled up
 };

@@ -16,7 +16,8 @@ class ZeroedArray {
 
  public:
   explicit ZeroedArray(std::size_t size) noexcept {
-    void* p = ::mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p =
+        ::mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return;
     data_ = static_cast<T*>(p);
     size_ = size;
@@ -27,6 +28,7 @@ class ZeroedArray {
   [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
   [[nodiscard]] T* data() noexcept { return data_; }
+  [[nodiscard]] const T* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Bytes that are in memory at this moment; an upper bound where the kernel does not say.
   [[nodiscard]] std::size_t resident_bytes() const noexcept {

@@ -63,12 +63,13 @@ CuptiSession::Failure failure_of(CUptiResult result) noexcept {
 }  // namespace
 
 CuptiSession::CuptiSession(const CuptiApi& api, const LiveState& live, KernelNames& names, ContextDevices& contexts,
-                           RecordQueue& queue, Counters& counters, void (*on_first_use)())
+                           RecordQueue& queue, Counters& counters, void (*on_first_use)(), void (*on_buffer)())
     : api_(api),
       live_(live),
       contexts_(contexts),
       counters_(counters),
       on_first_use_(on_first_use),
+      on_buffer_(on_buffer),
       buffers_(counters, api.version >= kNullBufferAllowed),
       decoder_(api_, names, contexts, queue, counters) {}
 
@@ -130,8 +131,10 @@ CUptiResult CuptiSession::enable_activities() {
 void CuptiSession::enable_call_records() {
   bool any = false;
   if (api_.enable_driver_api != nullptr && api_.enable_runtime_api != nullptr) {
-    for (const LaunchCall& call : kDriverLaunchCalls) any = api_.enable_driver_api(call.cbid, 1) == CUPTI_SUCCESS || any;
-    for (const LaunchCall& call : kRuntimeLaunchCalls) any = api_.enable_runtime_api(call.cbid, 1) == CUPTI_SUCCESS || any;
+    for (const LaunchCall& call : kDriverLaunchCalls)
+      any = api_.enable_driver_api(call.cbid, 1) == CUPTI_SUCCESS || any;
+    for (const LaunchCall& call : kRuntimeLaunchCalls)
+      any = api_.enable_runtime_api(call.cbid, 1) == CUPTI_SUCCESS || any;
   }
   if (any) return;
   (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_DRIVER);
@@ -309,6 +312,7 @@ void CUPTIAPI CuptiSession::on_buffer_completed(CUcontext, std::uint32_t, std::u
       break;
   }
   session->buffers_.give_back(buffer);
+  session->on_buffer_();
 }
 
 }  // namespace mfu

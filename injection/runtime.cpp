@@ -22,6 +22,7 @@
 #include "core/drain.h"
 #include "core/kernel_names.h"
 #include "core/ledger.h"
+#include "core/metrics.h"
 #include "core/range_names.h"
 #include "core/record_queue.h"
 #include "core/region_rules.h"
@@ -89,6 +90,8 @@ class Wakeup {
     ::pthread_mutex_unlock(&mutex_);
     return is_ready;
   }
+  /// Wakes a wait so that it looks again, without a lock: from CUPTI's threads. It may come too early and be lost.
+  void poke() noexcept { ::pthread_cond_broadcast(&condition_); }
   template <typename Change>
   void notify(Change&& change) {
     ::pthread_mutex_lock(&mutex_);
@@ -120,6 +123,7 @@ class Guest {
 
  private:
   static void on_first_use();
+  static void on_buffer();
   static void at_exit();
   static void before_fork_in_child();
   void start_threads();
@@ -161,7 +165,9 @@ class Guest {
   LiveState live_;
   std::string level_ = "ranges";
   RunInfo run_;
-  DType dtype_ = DType::kBf16;
+  std::optional<DType> dtype_;  ///< of the matmul operands, once somebody said
+  int dtype_patience_ = 4;      ///< ticks to wait for a matmul kernel that says
+  std::vector<Peak> peaks_;     ///< by device
   std::vector<bool> device_known_;
   bool announced_ = false;
 
@@ -176,6 +182,7 @@ class Guest {
   bool untimed_said_ = false;
   std::uint64_t launches_before_ = 0;
   std::uint64_t records_ = 0;
+  bool records_flow_ = true;  ///< some came in the last tick
   bool yielded_ = false;
   TimeNs quiet_since_ = 0;
   std::uint64_t quiet_launches_ = 0, quiet_completed_ = 0, foreign_before_ = 0;
@@ -232,7 +239,8 @@ void Guest::start() {
     run_.model_json = config_.model->model_json();
     run_.convention = config_.model->convention();
   }
-  dtype_ = config_.peak.dtype.value_or(config_.model ? config_.model->dtype().value_or(DType::kBf16) : DType::kBf16);
+  dtype_ = config_.peak.dtype;
+  if (!dtype_ && config_.model) dtype_ = config_.model->dtype();
   if (config_.log_all_ranks || config_.rank == 0)
     text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1);
   if (!config_.run_dir.empty()) jsonl_.emplace(config_.run_dir, run_);
@@ -273,7 +281,7 @@ void Guest::open_cupti_ladder() {
       continue;
     }
     const CuptiLevel level = config_.profiler == ProfilerPolicy::kShare ? CuptiLevel::kShare : CuptiLevel::kFull;
-    auto* session = new CuptiSession(*api, live_, *kernel_names_, contexts_, *queue_, host_counters(), on_first_use);
+    auto* session = new CuptiSession(*api, live_, *kernel_names_, contexts_, *queue_, host_counters(), on_first_use, on_buffer);
     std::string why;
     const CuptiSession::Failure failure = session->start(level, why);
     if (failure == CuptiSession::Failure::kNone) {
@@ -312,6 +320,10 @@ void Guest::open_cupti_ladder() {
 
 void Guest::on_first_use() {
   if (Guest* guest = g_guest.load(std::memory_order_acquire); guest != nullptr && guest->pid_ == ::getpid()) guest->start_threads();
+}
+
+void Guest::on_buffer() {
+  if (Guest* guest = g_guest.load(std::memory_order_acquire)) guest->drain_wake_.poke();
 }
 
 void Guest::start_threads() {
@@ -452,12 +464,24 @@ void Guest::drain_loop() {
   const DurationNs period = std::clamp<DurationNs>(options.window_ns / 4, 20'000'000, kNsPerSecond);
   bool idle = false;
   while (!stopping_.load(std::memory_order_relaxed)) {
-    drain_wake_.wait(idle ? std::max(period, options.window_ns) : period,
-                     [this] { return stopping_.load(std::memory_order_relaxed); });
+    // CUPTI hands over full buffers between ticks too; while they flow, take them often enough for the queue to hold
+    // what comes at 10 M records/s.
+    const TimeNs next = clock_ns(CLOCK_MONOTONIC) + (idle ? std::max(period, options.window_ns) : period);
+    const std::uint64_t completed = session_ != nullptr ? session_->completed() : 0;
+    for (bool flowing = records_flow_; !stopping_.load(std::memory_order_relaxed);) {
+      const DurationNs left = next - clock_ns(CLOCK_MONOTONIC);
+      if (left <= 0) break;
+      drain_wake_.wait(flowing ? std::min<DurationNs>(left, 20'000'000) : left, [&] {
+        return stopping_.load(std::memory_order_relaxed) || (!flowing && session_ != nullptr && session_->completed() != completed);
+      });
+      flowing = flowing || (session_ != nullptr && session_->completed() != completed);
+      if (flowing) take_records();
+    }
     if (stopping_.load(std::memory_order_relaxed)) break;
     const std::uint64_t launches = attribution_->launches_seen();
     const std::uint64_t records = records_;
     tick(false);
+    records_flow_ = records != records_;
     idle = launches == attribution_->launches_seen() && launches == launches_before_ && records == records_;
     launches_before_ = launches;
     cpu_drain_.store(thread_cpu_s(), std::memory_order_relaxed);
@@ -486,10 +510,8 @@ void Guest::take_records() {
   while (RecordBatch* batch = queue_->receive()) {
     // Whoever launched these opened its ranges before: they must be known first.
     drain_->follow_instances();
-    for (std::uint32_t i = 0; i < batch->count; ++i) {
-      bring_onto_our_clock(batch->records[i]);
-      drain_->record(batch->records[i]);
-    }
+    for (std::uint32_t i = 0; i < batch->count; ++i) bring_onto_our_clock(batch->records[i]);
+    drain_->record(*batch);
     records_ += batch->count;
     queue_->give_back(batch);
   }
@@ -538,7 +560,7 @@ void Guest::tick(bool last) {
   drain_->end_tick(dropped != 0);
   for (std::string& notice : ledger_->take_notices()) say("shape", std::move(notice));
   // A process that only opened a context stays silent until it works.
-  if (!announced_ && (records_ != 0 || (session_ == nullptr && nvtx_ranges_seen()))) announce();
+  if (!announced_ && (!run_.devices.empty() || (session_ == nullptr && nvtx_ranges_seen()))) announce();
   if (sink_open_) sink_wake_.notify([] {});
 }
 
@@ -586,11 +608,18 @@ void Guest::watch_other_clients(std::uint64_t launches, std::uint64_t records) {
 void Guest::find_devices() {
   for (std::uint32_t d = 0; d < ledger_->devices(); ++d) {
     if (!ledger_->has_device(d) || (d < device_known_.size() && device_known_[d])) continue;
+    if (!dtype_ && !(dtype_ = kernel_names_->matmul_dtype_seen()) && dtype_patience_ > 0 && !stopping_.load(std::memory_order_relaxed)) {
+      --dtype_patience_;  // nobody said, and no matmul kernel ran yet: the next tick may tell
+      return;
+    }
     if (device_known_.size() <= d) device_known_.resize(d + 1, false);
     device_known_[d] = true;
     const auto identity = identify_device(d);
     const DeviceFacts facts = identity ? identity->facts : DeviceFacts{};
-    const Peak peak = find_peak(facts, dtype_, config_.peak);
+    const bool model_says = config_.model && config_.model->dtype();
+    const Peak peak = find_peak(facts, dtype_.value_or(DType::kBf16), config_.peak);
+    if (peaks_.size() <= d) peaks_.resize(d + 1);
+    peaks_[d] = peak;
     ledger_->set_peak(d, peak);
     DeviceInfo info;
     info.device = d;
@@ -600,6 +629,7 @@ void Guest::find_devices() {
     info.peak_bytes_per_s = peak.bytes_per_s;
     info.peak_source = peak.source;
     info.dtype = std::string(name(peak.dtype));
+    info.dtype_source = config_.peak.dtype ? "config" : model_says ? "model" : dtype_ ? "kernels" : "assumed";
     info.sparse = peak.sparse;
     run_.devices.push_back(std::move(info));
     if (announced_) announced_ = false;  // once more, with the new device
@@ -626,6 +656,14 @@ void Guest::emit(WindowSummary&& window) {
                           queue_->resident_bytes() + (session_ != nullptr ? session_->buffers().advertised_bytes() : 0) +
                           ledger_->held_bytes();
   window.self.overhead = wall > 0 ? session_ != nullptr ? session_->callback_seconds(clock_) / wall : 0 : 0;
+  if (!window.final_run) {
+    for (const DeviceInfo& device : run_.devices) {
+      const auto clock = sm_clock_khz(device.uuid);
+      if (!clock || device.device >= peaks_.size()) continue;
+      for (RegionSummary& region : window.regions)
+        if (region.device == device.device) region.clock_ratio = clock_ratio(*clock, peaks_[device.device]);
+    }
+  }
   for (std::size_t i = 0; i < kCounters; ++i)
     if (const std::uint64_t n = host_counters().get(static_cast<Counter>(i)); n != 0)
       window.counters.emplace_back(std::string(kCounterNames[i]), n);

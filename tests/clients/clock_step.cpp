@@ -28,7 +28,8 @@ extern "C" [[gnu::visibility("default")]] int clock_gettime(clockid_t clock, tim
   if (result != 0 || clock != CLOCK_REALTIME || step_s == 0) return static_cast<int>(result);
   timespec now{};
   syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
-  const double since = static_cast<double>(now.tv_sec - begin.tv_sec) + static_cast<double>(now.tv_nsec - begin.tv_nsec) * 1e-9;
+  const double since =
+      static_cast<double>(now.tv_sec - begin.tv_sec) + static_cast<double>(now.tv_nsec - begin.tv_nsec) * 1e-9;
   if (since >= after_s) t->tv_sec += static_cast<time_t>(step_s);
   return 0;
 }
