@@ -135,7 +135,7 @@ class Guest {
   void tick(bool last);
   void anchor_clock();
   void follow_clock_steps();
-  void bring_onto_our_clock(KernelRecord& record) const noexcept;
+  void bring_onto_our_clock(RecordBatch& batch) const noexcept;
   void take_records();
   void find_devices();
   void emit(WindowSummary&& window);
@@ -399,21 +399,25 @@ void Guest::follow_clock_steps() {
 
 /// Which clock a record is on, nobody says: it is the one that puts it nearest to now. Kineto gives CUPTI the time stamp
 /// counter for a clock, and leaves it there when it is done.
-void Guest::bring_onto_our_clock(KernelRecord& record) const noexcept {
-  if (record.begin_ns == 0) return;
+void Guest::bring_onto_our_clock(RecordBatch& batch) const noexcept {
   const TimeNs now = cupti_now() + clock_step_;
-  const auto ticks = static_cast<TimeNs>(ticks_now());
-  if (std::llabs(record.begin_ns - ticks) < std::llabs(record.begin_ns - now)) {
-    record.begin_ns = clock_.to_ns(static_cast<Ticks>(record.begin_ns));
-    if (record.end_ns != 0) record.end_ns = clock_.to_ns(static_cast<Ticks>(record.end_ns));
-    return;
+  const Ticks ticks = ticks_now();
+  const TimeNs between = ticks + (now - ticks) / 2;  // what lies below is nearer to the counter
+  for (std::uint32_t i = 0; i < batch.count; ++i) {
+    KernelRecord& record = batch.records[i];
+    if (record.begin_ns == 0) continue;
+    if ((record.begin_ns < between) == (ticks < now)) {
+      record.begin_ns = clock_.to_ns(record.begin_ns);
+      if (record.end_ns != 0) record.end_ns = clock_.to_ns(record.end_ns);
+      continue;
+    }
+    if (clock_step_ == 0) continue;
+    const DurationNs since = record.begin_ns - now;
+    const DurationNs step =
+        std::llabs(since) <= std::llabs(since + clock_step_ - clock_step_before_) ? clock_step_ : clock_step_before_;
+    record.begin_ns -= step;
+    if (record.end_ns != 0) record.end_ns -= step;
   }
-  if (clock_step_ == 0) return;
-  const TimeNs since = record.begin_ns - now;
-  const DurationNs step =
-      std::llabs(since) <= std::llabs(since + clock_step_ - clock_step_before_) ? clock_step_ : clock_step_before_;
-  record.begin_ns -= step;
-  if (record.end_ns != 0) record.end_ns -= step;
 }
 
 void Guest::anchor_clock() {
@@ -510,7 +514,7 @@ void Guest::take_records() {
   while (RecordBatch* batch = queue_->receive()) {
     // Whoever launched these opened its ranges before: they must be known first.
     drain_->follow_instances();
-    for (std::uint32_t i = 0; i < batch->count; ++i) bring_onto_our_clock(batch->records[i]);
+    bring_onto_our_clock(*batch);
     drain_->record(*batch);
     records_ += batch->count;
     queue_->give_back(batch);
