@@ -78,7 +78,8 @@ std::string region_line(const RegionSummary& r) {
   // The GPU ran slower than its peak supposes: that part of the loss is power or heat, not the program.
   if (r.clock_ratio && *r.clock_ratio < 0.95) text += fmt::format(" clock={:.0f}%", *r.clock_ratio * 100);
   if (r.overlapped) text += " overlapped";
-  if (!r.suspect.empty()) text += " suspect: " + r.suspect;
+  // What it means is in the exit table and the run directory: a line is to fit a terminal.
+  if (!r.suspect.empty()) text += " suspect: " + r.suspect.substr(0, r.suspect.find(':'));
   return text;
 }
 

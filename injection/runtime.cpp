@@ -42,6 +42,13 @@ void adopt_early_process_ranges(const LiveState& live) noexcept;  // cuda/nvtx_h
 
 namespace {
 
+/// How much longer the process's end may take where everything is.
+#ifdef __SANITIZE_THREAD__
+constexpr DurationNs kSlowdown = 10;
+#else
+constexpr DurationNs kSlowdown = 1;
+#endif
+
 TimeNs clock_ns(::clockid_t clock) noexcept {
   ::timespec t{};
   ::clock_gettime(clock, &t);
@@ -350,7 +357,7 @@ void Guest::before_fork_in_child() { host_switches().inert.store(true, std::memo
 void Guest::at_exit() {
   Guest* guest = g_guest.load(std::memory_order_acquire);
   if (guest == nullptr || guest->pid_ != ::getpid()) return;
-  constexpr DurationNs kDeadline = 2 * kNsPerSecond;
+  constexpr DurationNs kDeadline = 2 * kSlowdown * kNsPerSecond;
   guest->drain_wake_.notify([guest] { guest->stopping_.store(true, std::memory_order_relaxed); });
   guest->done_wake_.wait(kDeadline, [guest] { return guest->sink_done_; });
   // Nothing is destroyed: other threads may still be inside callbacks, and the kernel takes it all in a moment.
@@ -532,7 +539,7 @@ void Guest::tick(bool last) {
       flush_wake_.notify([this] { flush_wanted_.fetch_add(1, std::memory_order_relaxed); });
     }
     const std::uint64_t wanted = flush_wanted_.load(std::memory_order_relaxed);
-    const TimeNs patience = last ? 500'000'000 : kNsPerSecond;
+    const TimeNs patience = last ? kSlowdown * 500'000'000 : kNsPerSecond;
     // Take what comes while it comes: the queue is no larger than it must be.
     for (TimeNs waited = 0; waited < patience; waited += 10'000'000) {
       const bool done = drain_wake_.wait(10'000'000, [&] { return flush_done_.load(std::memory_order_relaxed) >= wanted; });

@@ -132,13 +132,20 @@ class Contract(TestCase):
         self.assertTrue(any(re.match(pattern, line) for line in step), step)
         for line in run.stderr.decode().splitlines():
             self.assertTrue(line.startswith("[mfu] "), line)
-            if "MFU=" in line:
+            if re.search(r" MFU=[\d.-]+", line):
                 self.assertLessEqual(len(line), 120, line)
         self.assertTrue(any(re.match(r"total@gpu0 +t=[\d.]+s MFU=[\d.]+%", line) for line in run.log), run.log)
         self.assert_one_line(run, "launches ", "attributed 360", "outside 6", "unattributed 0", "dropped 0")
         self.assert_one_line(run, "mfuinject itself", "CPU", "MB")
         self.assertEqual(run.foreign_log, [])
         self.assertEqual(run.stdout, b"done\n")
+
+    def test_a_suspect_line_fits_too(self):
+        run = self.scenario('kernel gemm_k ns=5000\nrepeat 40 { push "step batch=64 seq_len=1024"; launch gemm_k; sync; sleep 20; pop }')
+        suspect = [line for line in run.stderr.decode().splitlines() if " MFU=" in line]
+        self.assertTrue(any("suspect: flops_exceed_matmul_time" in line for line in suspect), suspect)
+        for line in suspect:
+            self.assertLessEqual(len(line), 120, line)
 
     def test_whole_lines_in_one_write(self):
         """Each line is there as soon as it is there at all: a reader beside the program never sees half of one."""

@@ -139,7 +139,7 @@ class NoCupti(TestCase):
             with self.subTest(hang):
                 run = self.unharmed(SCRIPT, env={"SIMGPU_HANG": hang, "MFU_INTERVAL": "0.1"})
                 self.assertEqual((run.code, run.stdout), (3, b"finished\n"))
-                self.assertLess(run.seconds, 10 if SANITIZE else 6)
+                self.assertLess(run.seconds, 40 if SANITIZE else 6)
                 self.assert_sound(run)
                 self.assertGreaterEqual(run.end["counters"]["flush_stuck"], 1)
 
