@@ -112,7 +112,7 @@ void Attribution::publish_leaf(ThreadState& thread) noexcept {
   }
 }
 
-LaunchOwner Attribution::ambient_owner(std::uint32_t context) noexcept {
+LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
   const std::uint32_t owners = owners_.load(std::memory_order_acquire);
   const std::uint32_t process = process_leaf_.load(std::memory_order_acquire);
   if (owners == 0) return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;
@@ -135,8 +135,8 @@ LaunchOwner Attribution::ambient_owner(std::uint32_t context) noexcept {
 }
 
 /// Among the threads with a region open, 1 + index of the one whose last launch was on `context` and is the newest; 0
-/// when there is none. Remembered, so that the next launch need not search.
-std::uint32_t Attribution::find_last_owner(std::uint32_t context) noexcept {
+/// when there is none. A search, but of a rare moment: several owners, and the last of them to launch is done.
+std::uint32_t Attribution::find_last_owner(std::uint32_t context) const noexcept {
   std::uint32_t found = 0, newest = 0;
   const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {
@@ -147,7 +147,6 @@ std::uint32_t Attribution::find_last_owner(std::uint32_t context) noexcept {
     found = i + 1;
     newest = last;
   }
-  if (found != 0) last_owner_[context & (kContexts - 1)].store(found, std::memory_order_release);
   return found;
 }
 

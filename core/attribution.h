@@ -133,8 +133,8 @@ class Attribution {
     const auto index = static_cast<std::uint32_t>(&thread - threads_.data()) + 1;
     if (last.load(std::memory_order_relaxed) != index) last.store(index, std::memory_order_relaxed);
   }
-  [[nodiscard]] LaunchOwner ambient_owner(std::uint32_t context) noexcept;
-  [[gnu::noinline]] std::uint32_t find_last_owner(std::uint32_t context) noexcept;
+  [[nodiscard]] LaunchOwner ambient_owner(std::uint32_t context) const noexcept;
+  [[gnu::noinline]] std::uint32_t find_last_owner(std::uint32_t context) const noexcept;
   void close_frame(ThreadState& thread, const RangeStack::Frame& frame, Ticks now) noexcept;
   void publish_leaf(ThreadState& thread) noexcept;
   void retract(ThreadState& thread, Counter why) noexcept;

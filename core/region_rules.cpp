@@ -96,34 +96,81 @@ pcre2_match_context* match_limits() noexcept {
   return limits;
 }
 
-/// Whether which names an expression matches can depend on the value or number of their digits: a literal digit, a
-/// class that is not all of 0-9, or a counted repeat. Escapes such as \d treat all digits alike.
+/// Whether which names an expression matches can depend on the value or the number of their digits. False only for
+/// expressions simple enough to be sure: letters and punctuation, groups, alternatives, classes of neither digits nor
+/// ranges, `.*`, and `\d+` or `[0-9]+` that no other `\d+` can touch. Everything else is taken to depend on them, which
+/// costs a miss per name and no more.
 bool depends_on_digits(std::string_view expression) noexcept {
-  for (std::size_t i = 0; i < expression.size(); ++i) {
+  constexpr std::string_view kRepeats = "*+?{";
+  std::size_t i = 0;
+  const auto next_is = [&](std::string_view text) { return expression.substr(i, text.size()) == text; };
+  bool after_digits = false;  // a `\d+` may be what stands right before
+  while (i < expression.size()) {
     const char c = expression[i];
-    if (c == '\\') {
+    if (next_is("(?P<") || next_is("(?<")) {  // a named group; `(?<=` and `(?<!` look behind
+      const std::size_t end = expression.find('>', i);
+      if (next_is("(?<=") || next_is("(?<!") || end == std::string_view::npos) return true;
+      i = end + 1;
+      continue;
+    }
+    if (next_is("(?:")) {
+      i += 3;
+      continue;
+    }
+    if (next_is("(?") || next_is("(*")) return true;
+    if (c == '(' || c == '|') {
       ++i;
-      if (i < expression.size() && expression[i] >= '0' && expression[i] <= '9') return true;
       continue;
     }
-    if (c == '{') return true;
-    if (expression.substr(i, 3) == "0-9") {
+    if (c == ')') {
+      ++i;
+      if (i < expression.size() && (expression[i] == '*' || expression[i] == '+' || expression[i] == '{')) return true;
+      if (i < expression.size() && expression[i] == '?') {
+        ++i;
+        after_digits = true;  // what stood before the group may be what stands before now
+      }
+      continue;
+    }
+    std::size_t width = 1;
+    bool digits = false;
+    if (next_is("\\d")) {
+      digits = true;
+      width = 2;
+    } else if (next_is("[0-9]")) {
+      digits = true;
+      width = 5;
+    } else if (next_is(".*")) {
       i += 2;
+      if (i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
       continue;
+    } else if (c == '\\') {
+      if (i + 1 >= expression.size() || is_word_char(expression[i + 1])) return true;  // \w, \b, \1 ...
+      width = 2;
+    } else if (c == '[') {
+      const std::size_t end = expression.find(']', i + 2);
+      if (end == std::string_view::npos) return true;
+      for (const char m : expression.substr(i + 1, end - i - 1))
+        if ((m >= '0' && m <= '9') || m == '-' || m == '[' || m == '^') return true;
+      width = end + 1 - i;
+      for (std::size_t k = i + 1; k + 1 < end; ++k)
+        if (expression[k] == '\\' && is_word_char(expression[k + 1])) return true;
+    } else if (c == '.' || c == '^' || c == '$' || c == '{' || (c >= '0' && c <= '9')) {
+      return true;
     }
-    if (c >= '0' && c <= '9') return true;
-    // A bare \d or `.` matches one digit of several: only repeats may follow it for the length not to matter.
+    i += width;
+    const char repeat = i < expression.size() ? expression[i] : '\0';
+    if (repeat == '{') return true;
+    const bool repeated = repeat == '*' || repeat == '+' || repeat == '?';
+    if (repeated) ++i;
+    if (repeated && i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
+    if (digits) {
+      if (repeat != '+' || after_digits) return true;
+      after_digits = true;
+    } else if (repeat != '*' && repeat != '?') {
+      after_digits = false;  // something that is no digit stands in between for certain
+    }
   }
-  for (std::size_t i = 0; i + 1 < expression.size(); ++i) {
-    std::size_t after = std::string_view::npos;
-    if (expression[i] == '\\' && expression[i + 1] == 'd') after = i + 2;
-    else if (expression.substr(i, 5) == "[0-9]") after = i + 5;
-    if (after != std::string_view::npos && (after >= expression.size() || (expression[after] != '+' && expression[after] != '*')))
-      return true;
-    if (expression[i] == '.' && (i == 0 || expression[i - 1] != '\\') && expression[i + 1] != '*' && expression[i + 1] != '+')
-      return true;
-  }
-  return !expression.empty() && expression.back() == '.' && (expression.size() < 2 || expression[expression.size() - 2] != '\\');
+  return false;
 }
 
 struct BuiltIn {
