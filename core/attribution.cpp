@@ -34,6 +34,7 @@ ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
     std::uint32_t used = threads_used_.load(std::memory_order_relaxed);
     while (used <= i && !threads_used_.compare_exchange_weak(used, i + 1, std::memory_order_acq_rel)) {
     }
+    t.index = i + 1;
     t.stack.clear();
     t.leaf.store(0, std::memory_order_relaxed);
     t.context.store(0, std::memory_order_relaxed);
@@ -105,7 +106,7 @@ void Attribution::publish_leaf(ThreadState& thread) noexcept {
   if (holds == thread.holds_region) return;
   thread.holds_region = holds;
   if (holds) {
-    recent_owner_.store(static_cast<std::uint32_t>(&thread - threads_.data()) + 1, std::memory_order_release);
+    recent_owner_.store(thread.index, std::memory_order_release);
     owners_.fetch_add(1, std::memory_order_acq_rel);
   } else {
     owners_.fetch_sub(1, std::memory_order_acq_rel);

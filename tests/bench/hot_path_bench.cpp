@@ -233,7 +233,8 @@ void launch_loop(benchmark::State& state) {
   data.functionReturnValue = &status;
   data.functionParams = parameters;
   data.contextUid = 1;
-  data.correlationId = static_cast<std::uint32_t>(state.thread_index()) * 0x1000'0000u;
+  static std::atomic<std::uint32_t> next_part{0};
+  data.correlationId = next_part.fetch_add(0x0400'0000u) + static_cast<std::uint32_t>(state.thread_index()) * 0x2'0000u;  // per thread
   for (auto _ : state) {
     ++data.correlationId;
     data.callbackSite = CUPTI_API_ENTER;
