@@ -150,7 +150,7 @@ void Drain::record(const RecordBatch& batch) {
     record(batch.records[i]);
   }
   // While those slots are near.
-  if (!ticks_.empty() && ticks_.back().any) pass_recorded(ticks_.back().newest);
+  if (!by_calls_ && !ticks_.empty() && ticks_.back().any) pass_recorded(ticks_.back().newest);
 }
 
 /// Moves on to the oldest launch that still waits for its first record; ids in between were other API calls.
