@@ -39,7 +39,7 @@ class OtherClients(TestCase):
     @unittest.skipIf(SANITIZE, "takes a minute, nearly all of it asleep")
     def test_we_come_back_when_it_is_gone(self):
         """It leaves the kinds switched off and CUPTI's clock in ticks: we register again, and read the ticks."""
-        run = self.unharmed("""
+        run = self.scenario("""
             kernel gemm_step ns=1000000
             repeat 750 { push "step batch=1 seq_len=32"; launch gemm_step count=4; sync; sleep 60; pop }
             print ends
