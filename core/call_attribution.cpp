@@ -31,7 +31,8 @@ InstanceId CallAttribution::innermost(const std::vector<Span>& spans, TimeNs at)
 
 LaunchOwner CallAttribution::owner_at(std::uint32_t os_thread, TimeNs at) const {
   if (const auto own = spans_.find(os_thread); own != spans_.end() && os_thread != kProcess)
-    if (const InstanceId id = innermost(own->second, at); id != InstanceId::kNone) return static_cast<LaunchOwner>(raw(id));
+    if (const InstanceId id = innermost(own->second, at); id != InstanceId::kNone)
+      return static_cast<LaunchOwner>(raw(id));
   InstanceId process = InstanceId::kNone, other = InstanceId::kNone;
   int owners = 0;
   for (const auto& [thread, spans] : spans_) {

@@ -32,7 +32,7 @@ class CallAttribution {
   };
   [[nodiscard]] static InstanceId innermost(const std::vector<Span>& spans, TimeNs at);
 
-  static constexpr std::uint32_t kProcess = 0;  ///< key of start/end ranges; no thread has it
+  static constexpr std::uint32_t kProcess = 0;                  ///< key of start/end ranges; no thread has it
   std::unordered_map<std::uint32_t, std::vector<Span>> spans_;  ///< by OS thread, in the order in which they opened
 };
 

@@ -157,7 +157,9 @@ const json& object_at(const json& root, const char* key, const std::string& plac
 }
 
 /// `a.b.c=value`, comma separated, written into the config before it is read. A value that is JSON is taken as such.
-void apply_overrides(std::string_view overrides, json& root, Lines* lines) {
+/// \return the keys that were written
+Lines apply_overrides(std::string_view overrides, json& root, Lines* lines) {
+  Lines keys;
   std::vector<std::string> pieces;
   while (!overrides.empty()) {
     const std::size_t comma = overrides.find(',');
@@ -205,7 +207,9 @@ void apply_overrides(std::string_view overrides, json& root, Lines* lines) {
       continue;
     }
     *place = std::move(value);
+    keys.push_back(path);
   }
+  return keys;
 }
 
 Shape read_shape(Section& s) {
@@ -713,6 +717,16 @@ void read_peak_overrides(const Getenv& getenv, Config& config, Lines* lines) {
   if (const auto value = positive_number(getenv, "MFU_PEAK_GBPS", lines, "ignored")) config.peak.gbps = value;
 }
 
+/// One printable line: names and values in it come from outside.
+std::string one_line(std::string line) {
+  constexpr std::size_t kLongest = 1000;
+  if (line.size() > kLongest) line.resize(kLongest);
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return line;
+}
+
 /// \param strict the first wrong value is an Error (a person waits); otherwise everything becomes lines.
 Result<Config> load(const char* source, std::string_view origin, const Getenv& getenv, const char* const* environ_block,
                     bool strict) {
@@ -734,10 +748,18 @@ Result<Config> load(const char* source, std::string_view origin, const Getenv& g
   if (resolved.place.empty()) resolved.place = "MFU_SET: ";
   if (resolved.model_place.empty()) resolved.model_place = "MFU_SET: model.";
   Lines lines;
-  if (const char* overrides = value_of(getenv, "MFU_SET")) apply_overrides(overrides, resolved.root, &lines);
+  Lines overridden;
+  if (const char* overrides = value_of(getenv, "MFU_SET"))
+    overridden = apply_overrides(overrides, resolved.root, &lines);
   if (!resolved.root.is_object()) resolved.root = json::object();
   std::optional<Error> read_error;
   read_config(resolved, config, options, &lines, &read_error);
+  // A value that MFU_SET gave is not to be looked for in the file.
+  for (std::string& line : lines) {
+    for (const std::string& key : overridden) {
+      if (line.starts_with(resolved.place + key + ":")) line.replace(0, resolved.place.size(), "MFU_SET: ");
+    }
+  }
   if (!model_error) model_error = read_error;
   read_peak_overrides(getenv, config, &config.warnings);
   if (strict && model_error) return *model_error;
@@ -759,7 +781,10 @@ Config load_config(const Getenv& getenv, const char* const* environ_block) {
   try {
     Result<Config> config =
         load(value_of(getenv, "MFU_MODEL_CONFIG"), "MFU_MODEL_CONFIG", getenv, environ_block, false);
-    if (config) return std::move(*config);
+    if (config) {
+      for (std::string& line : config->warnings) line = one_line(std::move(line));
+      return std::move(*config);
+    }
   } catch (...) {  // out of memory: the host goes on, without a model
   }
   Config fallback;
@@ -769,7 +794,10 @@ Config load_config(const Getenv& getenv, const char* const* environ_block) {
 
 Result<Config> load_config_file(std::string_view source, const Getenv& getenv) {
   try {
-    return load(std::string(source).c_str(), "", getenv, nullptr, true);
+    Result<Config> config = load(std::string(source).c_str(), "", getenv, nullptr, true);
+    if (!config) return Error{one_line(config.error().message)};
+    for (std::string& line : config->warnings) line = one_line(std::move(line));
+    return config;
   } catch (...) {
     return Error{"out of memory while reading the config"};
   }

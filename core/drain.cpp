@@ -8,6 +8,7 @@ namespace mfu {
 namespace {
 bool newer(CorrelationId a, CorrelationId b) noexcept { return static_cast<std::int32_t>(raw(a) - raw(b)) > 0; }
 constexpr DurationNs kLongestActivity = 3600 * kNsPerSecond;
+constexpr DurationNs kClockTolerance = 10 * kNsPerSecond;  // work that was measured cannot begin later than now
 }  // namespace
 
 void Drain::follow_instances() {
@@ -127,7 +128,7 @@ void Drain::settle(const KernelRecord& record, const CorrelationMap::Found& foun
     return;
   }
   if (record.begin_ns < ledger_.origin() - kNsPerSecond || record.end_ns < record.begin_ns ||
-      record.end_ns - record.begin_ns > kLongestActivity || (!ticks_.empty() && record.begin_ns > ticks_.back().at + kLongestActivity)) {
+      record.end_ns - record.begin_ns > kLongestActivity || (!ticks_.empty() && record.begin_ns > ticks_.back().at + kClockTolerance)) {
     counters_.add(Counter::kRecordsBadTime);
     return;
   }

@@ -19,9 +19,9 @@ struct RegionRow;
 
 /// What an instance did on one device within one window.
 struct Portion {
-  std::int64_t window = 0;    ///< window index
-  ClassTimes time_ns{};       ///< of its elapsed time
-  DurationNs busy_ns = 0;     ///< union of its own kernels
+  std::int64_t window = 0;  ///< window index
+  ClassTimes time_ns{};     ///< of its elapsed time
+  DurationNs busy_ns = 0;   ///< union of its own kernels
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
 
@@ -34,15 +34,15 @@ struct Portion {
 
 /// The account of one instance on one device.
 struct Share {
-  bool opened = false;    ///< its open mark was passed
-  bool begun = false;     ///< begin_ns is known
-  bool ended = false;     ///< end_ns is known
-  bool end_due = false;   ///< closed and past its last activity, but not begun yet
-  bool active = false;    ///< had device activity
+  bool opened = false;   ///< its open mark was passed
+  bool begun = false;    ///< begin_ns is known
+  bool ended = false;    ///< end_ns is known
+  bool end_due = false;  ///< closed and past its last activity, but not begun yet
+  bool active = false;   ///< had device activity
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
   TimeNs last_activity_end_ns = std::numeric_limits<TimeNs>::min();
-  ClassTimes counted{};   ///< the device's class times up to where portions were cut
+  ClassTimes counted{};  ///< the device's class times up to where portions were cut
   // Own kernels that run right now, integrated lazily: up to changed_ns.
   std::uint32_t running = 0;
   std::uint32_t running_matmul = 0;
@@ -52,7 +52,7 @@ struct Share {
   DurationNs elapsed_ns = 0;      ///< all portions, those given out early included
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
-  RegionRow* row = nullptr;       ///< of row_window
+  RegionRow* row = nullptr;  ///< of row_window
   std::int64_t row_window = std::numeric_limits<std::int64_t>::min();
 
   /// Brings busy and sums up to `now`. Times before changed_ns are counted already.
@@ -75,26 +75,26 @@ struct Instance {
   RegionId region = RegionId::kNone;
   RuleId rule = RuleId::kNone;
   Phase phase = Phase::kNone;
-  std::uint32_t thread = 0;       ///< serial of the opening thread
-  Instance* parent = nullptr;     ///< enclosing instance; of a part: what it is a part of
-  Instance* root = nullptr;       ///< top-level instance around it; itself when top-level
+  std::uint32_t thread = 0;    ///< serial of the opening thread
+  Instance* parent = nullptr;  ///< enclosing instance; of a part: what it is a part of
+  Instance* root = nullptr;    ///< top-level instance around it; itself when top-level
   std::uint32_t live_children = 0;
   TimeNs open_ns = 0;
   TimeNs close_ns = 0;
   bool closed = false;
   bool closed_by_exit = false;
-  std::optional<std::uint32_t> home_device;  ///< where its thread launched; for instances without device activity
+  std::optional<std::uint32_t> home_device;    ///< where its thread launched; for instances without device activity
   std::optional<std::int64_t> cached_at_open;  ///< ShapeResolver::cached when its range opened
-  ShapeWords own_shape;           ///< as its range gave it
+  ShapeWords own_shape;                        ///< as its range gave it
 
-  Work work;                      ///< once closed: of its own shape, or the sum of its parts
+  Work work;  ///< once closed: of its own shape, or the sum of its parts
   std::uint64_t part_count = 0;
-  Work parts;                     ///< sum of the closed parts that no window was given yet
-  Work parts_given;               ///< sum of those that went into windows given out early
+  Work parts;                                    ///< sum of the closed parts that no window was given yet
+  Work parts_given;                              ///< sum of those that went into windows given out early
   std::map<std::int64_t, Work> parts_by_window;  ///< by the window their range closed in; those in `parts`
 
-  std::vector<Share> shares;      ///< by device index; grows with the devices
-  std::uint32_t shares_left = 0;  ///< devices on which it has not ended
+  std::vector<Share> shares;                                 ///< by device index; grows with the devices
+  std::uint32_t shares_left = 0;                             ///< devices on which it has not ended
   std::vector<std::pair<std::uint32_t, Instance*>> waiting;  ///< nested ones (device, instance) that begin with it
   Instance* next_in_bucket = nullptr;
   std::size_t index_in_live = 0;

@@ -43,7 +43,7 @@ struct InstanceSlot {
 
   std::atomic<std::uint32_t> state{kFree};  ///< release by the opener and the closer, acquire by the drain
   InstanceId id = InstanceId::kNone;
-  InstanceId parent = InstanceId::kNone;  ///< enclosing instance; of a part: the instance it belongs to
+  InstanceId parent = InstanceId::kNone;    ///< enclosing instance; of a part: the instance it belongs to
   ThreadIndex opener = ThreadIndex::kNone;  ///< serial of the opening thread
   std::uint32_t os_thread = 0;              ///< of the opener, as gettid() says
   RegionId region = RegionId::kNone;

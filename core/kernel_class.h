@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
+
+#include "core/dtype.h"
 
 namespace mfu {
 
@@ -18,6 +21,9 @@ enum class KernelClass : std::uint8_t {
 
 /// Class of a kernel by its demangled (or plain) name. Pure; microseconds; once per distinct name.
 [[nodiscard]] KernelClass classify_kernel(std::string_view demangled) noexcept;
+
+/// dtype of the operands of a matmul kernel, where its name says (`..._bf16_...`, `hgemm`, `e4m3`); none otherwise.
+[[nodiscard]] std::optional<DType> matmul_dtype(std::string_view demangled) noexcept;
 
 /// True for the classes whose time the waterfall calls matmul: kGemm and kAttention.
 [[nodiscard]] bool is_matmul(KernelClass c) noexcept;

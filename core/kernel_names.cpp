@@ -34,7 +34,8 @@ std::uint64_t hash_name(std::string_view name) noexcept {
 std::string demangle(const std::string& name) {
   if (name.rfind("_Z", 0) != 0) return name;
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), std::free);
+  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
+                                                    std::free);
   return status == 0 && text ? std::string(text.get()) : name;
 }
 
@@ -43,20 +44,26 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   std::size_t i = 0;
   while (i < text.size()) {
     const auto c = static_cast<unsigned char>(text[i]);
-    std::size_t length = c < 0x80 ? 1 : (c >= 0xC2 && c <= 0xDF) ? 2 : (c >= 0xE0 && c <= 0xEF) ? 3 : (c >= 0xF0 && c <= 0xF4) ? 4 : 0;
+    std::size_t length = c < 0x80                   ? 1
+                         : (c >= 0xC2 && c <= 0xDF) ? 2
+                         : (c >= 0xE0 && c <= 0xEF) ? 3
+                         : (c >= 0xF0 && c <= 0xF4) ? 4
+                                                    : 0;
     bool good = length != 0 && i + length <= text.size() && c >= 0x20 && c != 0x7F;
     for (std::size_t k = 1; good && k < length; ++k) {
       const auto follow = static_cast<unsigned char>(text[i + k]);
       good = (follow & 0xC0) == 0x80;
       if (k == 1) {  // no overlong forms, no surrogates, nothing beyond U+10FFFF
-        good = good && !(c == 0xE0 && follow < 0xA0) && !(c == 0xED && follow > 0x9F) && !(c == 0xF0 && follow < 0x90) &&
-               !(c == 0xF4 && follow > 0x8F);
+        good = good && !(c == 0xE0 && follow < 0xA0) && !(c == 0xED && follow > 0x9F) &&
+               !(c == 0xF0 && follow < 0x90) && !(c == 0xF4 && follow > 0x8F);
       }
     }
     if (!good) length = 1;
     if (out.size() + length > max_bytes) break;
-    if (good) out.append(text.substr(i, length));
-    else out.push_back('?');
+    if (good)
+      out.append(text.substr(i, length));
+    else
+      out.push_back('?');
     i += length;
   }
   return out;
@@ -69,7 +76,8 @@ KernelNames::KernelNames(Counters& counters) : counters_(counters) {
 }
 
 KernelNameId KernelNames::intern(const char* name) noexcept {
-  const std::string_view text = name == nullptr ? std::string_view("(no name)") : std::string_view(name, ::strnlen(name, kMaxLength));
+  const std::string_view text =
+      name == nullptr ? std::string_view("(no name)") : std::string_view(name, ::strnlen(name, kMaxLength));
   const std::uint64_t hash = hash_name(text);
   for (std::uint64_t probe = hash >> 16;; ++probe) {
     const std::uint64_t word = index_[probe % index_.size()].load(std::memory_order_acquire);
@@ -114,6 +122,15 @@ KernelClass KernelNames::classify(KernelNameId id) noexcept {
   }
   classes_[raw(id)] = static_cast<std::uint8_t>(1 + static_cast<std::uint8_t>(c));
   return c;
+}
+
+std::optional<DType> KernelNames::matmul_dtype_seen() {
+  for (std::uint32_t i = 1; i < size(); ++i) {
+    const auto id = static_cast<KernelNameId>(i);
+    if (!is_matmul(class_of(id))) continue;
+    if (const auto dtype = matmul_dtype(demangle(std::string(raw_name(id))))) return dtype;
+  }
+  return std::nullopt;
 }
 
 std::string_view KernelNames::raw_name(KernelNameId id) const noexcept {

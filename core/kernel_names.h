@@ -20,12 +20,13 @@ namespace mfu {
 class KernelNames {
  public:
   static constexpr std::uint32_t kCapacity = 4096;
-  static constexpr std::size_t kMaxLength = 8192;  ///< bytes of a name that are compared
+  static constexpr std::size_t kMaxLength = 8192;        ///< bytes of a name that are compared
   static constexpr std::size_t kStoredBytes = 4u << 20;  ///< all names together; beyond it a name keeps 256 bytes
 
   explicit KernelNames(Counters& counters);
 
-  /// [decoding threads] Id of `name`, which may be nullptr and need not outlive the call. No lock once the name is known.
+  /// [decoding threads] Id of `name`, which may be nullptr and need not outlive the call. No lock once the name is
+  /// known.
   [[nodiscard]] KernelNameId intern(const char* name) noexcept;
 
   /// [mfu-drain] Class of a kernel; demangles and classifies at first sight.
@@ -33,6 +34,8 @@ class KernelNames {
     const std::uint8_t known = classes_[raw(id)];
     return known != 0 ? static_cast<KernelClass>(known - 1) : classify(id);
   }
+  /// [mfu-drain] dtype of the first matmul kernel seen whose name says one.
+  [[nodiscard]] std::optional<DType> matmul_dtype_seen();
   /// [mfu-drain] For people: demangled, at most 200 bytes, valid UTF-8.
   [[nodiscard]] std::string display(KernelNameId id) const;
   /// [mfu-drain] As the source gave it, as far as it was kept.
@@ -49,7 +52,7 @@ class KernelNames {
   std::array<std::uint8_t, kCapacity> classes_{};  ///< 1 + KernelClass; 0: not classified yet. Drain only
   std::atomic<std::uint32_t> size_{1};             ///< id 0 is kOther
   std::size_t stored_bytes_ = 0;
-  std::mutex add_mutex_;                           ///< first sight of a name only; never taken on a launching thread
+  std::mutex add_mutex_;  ///< first sight of a name only; never taken on a launching thread
 };
 
 /// `name` demangled if it is an Itanium-mangled C++ name, else as it is.

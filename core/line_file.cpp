@@ -50,10 +50,10 @@ void make_folders(const std::string& path) {
 
 LineFile::LineFile(std::string target)
     : target_(std::move(target)),
-      kind_(target_ == "stderr"                     ? Kind::kStderr
-            : target_ == "stdout"                   ? Kind::kStdout
+      kind_(target_ == "stderr"                    ? Kind::kStderr
+            : target_ == "stdout"                  ? Kind::kStdout
             : target_ == "none" || target_.empty() ? Kind::kNone
-                                                    : Kind::kFile) {}
+                                                   : Kind::kFile) {}
 
 bool LineFile::fresh() const noexcept {
   if (kind_ != Kind::kFile) return false;

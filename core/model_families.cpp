@@ -920,6 +920,7 @@ void build_vision_only(const Family& family, const Fields& f, bool, ModelSpec& s
   } else {
     v = read_siglip(f);
     if (f.flag("vision_use_head", true)) {
+      v.pooling_head = true;
       // Attention pooling: probe, attention with biases, norm, MLP.
       const Count d = v.width;
       v.params += d + Count(4) * d * d + Count(4) * d + Count(2) * d + Count(2) * d * v.mlp_width + v.mlp_width + d;
@@ -947,7 +948,10 @@ void build_text(const Fields& f, std::string_view key, std::string_view fallback
     return;
   }
   family->build(*family, source, nested, spec);
-  if (f.find("tie_word_embeddings") != nullptr) spec.tied = f.flag("tie_word_embeddings", spec.tied);
+  // The decoder's own word on tying comes first; only where it says nothing does the outer config decide.
+  if (nested && source.find("tie_word_embeddings") == nullptr && f.find("tie_word_embeddings") != nullptr) {
+    spec.tied = f.flag("tie_word_embeddings", spec.tied);
+  }
 }
 
 void build_llava(const Family&, const Fields& f, bool, ModelSpec& spec) {
@@ -1047,8 +1051,24 @@ void build_deepseek_ocr(const Family&, const Fields& f, bool, ModelSpec& spec) {
   spec.vision = v;
 }
 
+/// Llama 4: patches through a ViT with a class token, 2x2 of them shuffled into one, a two-layer adapter, a projection.
 void build_llama4(const Family&, const Fields& f, bool, ModelSpec& spec) {
   build_text(f, "text_config", "llama4_text", spec);
+  if (f.failed() || f.find("vision_config") == nullptr) return;
+  const Fields c = f.child("vision_config");
+  VisionSpec v = read_vit(c, {768, 34, 16, 0, 0, 5632, 0, 0}, 448, 14);
+  v.extra_tokens = 1;
+  const double ratio = c.number("pixel_shuffle_ratio", 0).value_or(0.5);
+  v.merge = ratio > 0.01 && ratio <= 1 ? static_cast<std::int64_t>(1 / ratio + 0.5) : 1;
+  const std::int64_t inner = c.integer_or("projector_input_dim", 4096, 1);
+  const std::int64_t adapted = c.integer_or("projector_output_dim", 4096, 1);
+  const std::int64_t outer = c.integer_or("vision_output_dim", 7680, 1);
+  v.projector = {{v.mlp_width, inner}, {adapted, adapted}, {outer, spec.d_model}};
+  if (f.failed()) return;
+  const Count patches = Count(v.image / v.patch) * (v.image / v.patch);
+  v.params = Count(v.patch_elements) * v.width + v.width + (patches + 1) * v.width + Count(4) * v.width +
+             vit_block_params(v, 2 * v.width) + projector_params(v, false);
+  spec.vision = v;
 }
 
 // ------------------------------------------------------------------ the table
@@ -1092,342 +1112,115 @@ constexpr Family with(Family base, Change change) {
   return base;
 }
 
+// One entry, one paragraph.
+// clang-format off
 constexpr Family kFamilies[] = {
     // --- GPT-2 and its relatives
     gpt2_like("gpt2"),
-    with(gpt2_like("nanogpt"),
-         [](Family& f) {
-           f.build = build_nanogpt;
-           f.positions = "block_size";
-           f.mlp = "";
-         }),
+    with(gpt2_like("nanogpt"), [](Family& f) { f.build = build_nanogpt; f.positions = "block_size"; f.mlp = ""; }),
     with(gpt2_like("gpt_bigcode"), [](Family& f) { f.build = build_gpt_bigcode; }),
-    with(gpt2_like("gptj"),
-         [](Family& f) {
-           f.learned_positions = false;
-           f.qkv_bias = f.o_bias = kNo;
-           f.norms = 1;
-           f.lm_head_bias = kYes;
-           f.tied = kUntied;
-         }),
-    with(gpt2_like("codegen"),
-         [](Family& f) {
-           f.learned_positions = false;
-           f.qkv_bias = f.o_bias = kNo;
-           f.norms = 1;
-           f.lm_head_bias = kYes;
-           f.tied = kUntied;
-         }),
-    with(gpt2_like("gpt_neo"),
-         [](Family& f) {
-           f.layers = "num_layers";
-           f.width = "hidden_size";
-           f.heads = "num_heads";
-           f.mlp = "intermediate_size";
-           f.positions = "max_position_embeddings";
-           f.qkv_bias = kNo;
-           f.slide = Slide::kGptNeo;
-         }),
-    with(gpt2_like("gpt_neox"),
-         [](Family& f) {
-           f.layers = "num_hidden_layers";
-           f.width = "hidden_size";
-           f.heads = "num_attention_heads";
-           f.mlp = "intermediate_size";
-           f.mlp_factor = 0;
-           f.learned_positions = false;
-           f.positions = "max_position_embeddings";
-           f.qkv_bias = f.o_bias = Flag{"attention_bias", true};
-           f.tied = kUntied;
-         }),
-    with(gpt2_like("opt"),
-         [](Family& f) {
-           f.build = build_opt;
-           f.layers = "num_hidden_layers";
-           f.width = "hidden_size";
-           f.heads = "num_attention_heads";
-           f.mlp = "ffn_dim";
-           f.mlp_factor = 0;
-           f.positions = "max_position_embeddings";
-           f.extra_position_rows = 2;
-         }),
-    with(gpt2_like("bloom"),
-         [](Family& f) {
-           f.build = build_bloom;
-           f.layers = "n_layer|num_hidden_layers";
-           f.width = "hidden_size|n_embed";
-           f.heads = "n_head|num_attention_heads";
-           f.learned_positions = false;
-           f.positions = "seq_length";
-         }),
-    with(gpt2_like("falcon"),
-         [](Family& f) {
-           f.build = build_falcon;
-           f.layers = "num_hidden_layers|n_layer";
-           f.width = "hidden_size";
-           f.heads = "num_attention_heads|n_head";
-           f.mlp = "ffn_hidden_size";
-           f.learned_positions = false;
-           f.positions = "max_position_embeddings";
-           f.qkv_bias = f.o_bias = f.mlp_bias = Flag{"bias", false};
-         }),
-    with(gpt2_like("mpt"),
-         [](Family& f) {
-           f.build = build_mpt;
-           f.layers = "n_layers";
-           f.width = "d_model";
-           f.heads = "n_heads";
-           f.mlp = "";
-           f.learned_positions = false;
-           f.positions = "max_seq_len";
-           f.qkv_bias = f.o_bias = f.mlp_bias = kNo;
-           f.norm = Norm::kRms;
-         }),
+    with(gpt2_like("gptj"), [](Family& f) { f.learned_positions = false; f.qkv_bias = f.o_bias = kNo; f.norms = 1;
+      f.lm_head_bias = kYes; f.tied = kUntied; }),
+    with(gpt2_like("codegen"), [](Family& f) { f.learned_positions = false; f.qkv_bias = f.o_bias = kNo;
+      f.norms = 1; f.lm_head_bias = kYes; f.tied = kUntied; }),
+    with(gpt2_like("gpt_neo"), [](Family& f) { f.layers = "num_layers"; f.width = "hidden_size";
+      f.heads = "num_heads"; f.mlp = "intermediate_size"; f.positions = "max_position_embeddings"; f.qkv_bias = kNo;
+      f.slide = Slide::kGptNeo; }),
+    with(gpt2_like("gpt_neox"), [](Family& f) { f.layers = "num_hidden_layers"; f.width = "hidden_size";
+      f.heads = "num_attention_heads"; f.mlp = "intermediate_size"; f.mlp_factor = 0; f.learned_positions = false;
+      f.positions = "max_position_embeddings"; f.qkv_bias = f.o_bias = Flag{"attention_bias", true};
+      f.tied = kUntied; }),
+    with(gpt2_like("opt"), [](Family& f) { f.build = build_opt; f.layers = "num_hidden_layers";
+      f.width = "hidden_size"; f.heads = "num_attention_heads"; f.mlp = "ffn_dim"; f.mlp_factor = 0;
+      f.positions = "max_position_embeddings"; f.extra_position_rows = 2; }),
+    with(gpt2_like("bloom"), [](Family& f) { f.build = build_bloom; f.layers = "n_layer|num_hidden_layers";
+      f.width = "hidden_size|n_embed"; f.heads = "n_head|num_attention_heads"; f.learned_positions = false;
+      f.positions = "seq_length"; }),
+    with(gpt2_like("falcon"), [](Family& f) { f.build = build_falcon; f.layers = "num_hidden_layers|n_layer";
+      f.width = "hidden_size"; f.heads = "num_attention_heads|n_head"; f.mlp = "ffn_hidden_size";
+      f.learned_positions = false; f.positions = "max_position_embeddings";
+      f.qkv_bias = f.o_bias = f.mlp_bias = Flag{"bias", false}; }),
+    with(gpt2_like("mpt"), [](Family& f) { f.build = build_mpt; f.layers = "n_layers"; f.width = "d_model";
+      f.heads = "n_heads"; f.mlp = ""; f.learned_positions = false; f.positions = "max_seq_len";
+      f.qkv_bias = f.o_bias = f.mlp_bias = kNo; f.norm = Norm::kRms; }),
     // --- Llama and its relatives
-    with(llama_like("llama"),
-         [](Family& f) {
-           f.mlp_bias = Flag{"mlp_bias"};
-           f.defaults = kLlamaDefaults;
-         }),
+    with(llama_like("llama"), [](Family& f) { f.mlp_bias = Flag{"mlp_bias"}; f.defaults = kLlamaDefaults; }),
     with(llama_like("granite"), [](Family& f) { f.mlp_bias = Flag{"mlp_bias"}; }),
-    with(llama_like("smollm3"),
-         [](Family& f) {
-           f.mlp_bias = Flag{"mlp_bias"};
-           f.tied = kTied;
-           f.slide = Slide::kQwen;
-         }),
-    with(llama_like("mistral"),
-         [](Family& f) {
-           f.qkv_bias = f.o_bias = kNo;
-           f.slide = Slide::kEvery;
-           f.defaults = kMistralDefaults;
-         }),
-    with(llama_like("mixtral"),
-         [](Family& f) {
-           f.qkv_bias = f.o_bias = kNo;
-           f.slide = Slide::kEvery;
-           f.experts = Experts::kEvery;
-         }),
-    with(llama_like("qwen2"),
-         [](Family& f) {
-           f.qkv_bias = kYes;
-           f.o_bias = kNo;
-           f.slide = Slide::kQwen;
-         }),
-    with(llama_like("qwen2_moe"),
-         [](Family& f) {
-           f.qkv_bias = Flag{"qkv_bias", true};
-           f.o_bias = kNo;
-           f.slide = Slide::kQwen;
-           f.experts = Experts::kQwen;
-         }),
-    with(llama_like("qwen3"),
-         [](Family& f) {
-           f.qk_norm = QkNorm::kPerHead;
-           f.slide = Slide::kQwen;
-           f.defaults.head_dim = 128;
-         }),
-    with(llama_like("qwen3_moe"),
-         [](Family& f) {
-           f.qk_norm = QkNorm::kPerHead;
-           f.slide = Slide::kQwen;
-           f.experts = Experts::kQwen;
-         }),
-    with(llama_like("qwen3_next"),
-         [](Family& f) {
-           f.build = build_qwen3_next;
-           f.experts = Experts::kQwen;
-           f.defaults.head_dim = 256;
-         }),
-    with(llama_like("gemma"),
-         [](Family& f) {
-           f.tied = kTied;
-           f.defaults.head_dim = 256;
-         }),
-    with(llama_like("gemma2"),
-         [](Family& f) {
-           f.tied = kTied;
-           f.norms = 4;
-           f.slide = Slide::kEven;
-           f.defaults.head_dim = 256;
-           f.defaults.window = 4096;
-         }),
-    with(llama_like("gemma3_text"),
-         [](Family& f) {
-           f.tied = kTied;
-           f.norms = 4;
-           f.qk_norm = QkNorm::kPerHead;
-           f.slide = Slide::kPattern;
-           f.slide_pattern = 6;
-           f.defaults = kGemma3Defaults;
-         }),
-    with(llama_like("phi3"),
-         [](Family& f) {
-           f.qkv_bias = f.o_bias = kNo;
-           f.head_dim = "";
-           f.slide = Slide::kEvery;
-         }),
-    with(llama_like("phi"),
-         [](Family& f) {
-           f.matrices = 2;
-           f.head_dim = "";
-           f.qkv_bias = f.o_bias = f.mlp_bias = f.lm_head_bias = kYes;
-           f.norm = Norm::kLayer;
-           f.norms = 1;
-           f.qk_norm = QkNorm::kPerHeadLayer;
-           f.qk_norm_on = Flag{"qk_layernorm", false};
-         }),
-    with(llama_like("stablelm"),
-         [](Family& f) {
-           f.build = build_stablelm;
-           f.qkv_bias = Flag{"use_qkv_bias", false};
-           f.o_bias = kNo;
-           f.head_dim = "";
-           f.norm = Norm::kLayer;
-           f.qk_norm = QkNorm::kFullWidth;
-           f.qk_norm_on = Flag{"qk_layernorm", false};
-         }),
-    with(llama_like("starcoder2"),
-         [](Family& f) {
-           f.matrices = 2;
-           f.head_dim = "";
-           f.qkv_bias = f.o_bias = f.mlp_bias = Flag{"use_bias", true};
-           f.norm = Norm::kLayer;
-           f.tied = kTied;
-           f.slide = Slide::kEvery;
-         }),
-    with(llama_like("cohere"),
-         [](Family& f) {
-           f.tied = kTied;
-           f.norms = 1;
-           f.qk_norm = QkNorm::kFullWidth;
-           f.qk_norm_on = Flag{"use_qk_norm", false};
-         }),
-    with(llama_like("cohere2"),
-         [](Family& f) {
-           f.tied = kTied;
-           f.norms = 1;
-           f.slide = Slide::kPattern;
-           f.slide_pattern = 4;
-           f.defaults.window = 4096;
-         }),
+    with(llama_like("smollm3"), [](Family& f) { f.mlp_bias = Flag{"mlp_bias"}; f.tied = kTied;
+      f.slide = Slide::kQwen; }),
+    with(llama_like("mistral"), [](Family& f) { f.qkv_bias = f.o_bias = kNo; f.slide = Slide::kEvery;
+      f.defaults = kMistralDefaults; }),
+    with(llama_like("mixtral"), [](Family& f) { f.qkv_bias = f.o_bias = kNo; f.slide = Slide::kEvery;
+      f.experts = Experts::kEvery; }),
+    with(llama_like("qwen2"), [](Family& f) { f.qkv_bias = kYes; f.o_bias = kNo; f.slide = Slide::kQwen; }),
+    with(llama_like("qwen2_vl_text"), [](Family& f) { f.qkv_bias = kYes; f.o_bias = kNo; f.slide = Slide::kQwen; }),
+    with(llama_like("qwen2_5_vl_text"), [](Family& f) { f.qkv_bias = kYes; f.o_bias = kNo; f.slide = Slide::kQwen;
+      }),
+    with(llama_like("qwen2_moe"), [](Family& f) { f.qkv_bias = Flag{"qkv_bias", true}; f.o_bias = kNo;
+      f.slide = Slide::kQwen; f.experts = Experts::kQwen; }),
+    with(llama_like("qwen3"), [](Family& f) { f.qk_norm = QkNorm::kPerHead; f.slide = Slide::kQwen;
+      f.defaults.head_dim = 128; }),
+    with(llama_like("qwen3_moe"), [](Family& f) { f.qk_norm = QkNorm::kPerHead; f.slide = Slide::kQwen;
+      f.experts = Experts::kQwen; }),
+    with(llama_like("qwen3_next"), [](Family& f) { f.build = build_qwen3_next; f.experts = Experts::kQwen;
+      f.defaults.head_dim = 256; }),
+    with(llama_like("gemma"), [](Family& f) { f.tied = kTied; f.defaults.head_dim = 256; }),
+    with(llama_like("gemma2"), [](Family& f) { f.tied = kTied; f.norms = 4; f.slide = Slide::kEven;
+      f.defaults.head_dim = 256; f.defaults.window = 4096; }),
+    with(llama_like("gemma3_text"), [](Family& f) { f.tied = kTied; f.norms = 4; f.qk_norm = QkNorm::kPerHead;
+      f.slide = Slide::kPattern; f.slide_pattern = 6; f.defaults = kGemma3Defaults; }),
+    with(llama_like("phi3"), [](Family& f) { f.qkv_bias = f.o_bias = kNo; f.head_dim = ""; f.slide = Slide::kEvery;
+      }),
+    with(llama_like("phi"), [](Family& f) { f.matrices = 2; f.head_dim = "";
+      f.qkv_bias = f.o_bias = f.mlp_bias = f.lm_head_bias = kYes; f.norm = Norm::kLayer; f.norms = 1;
+      f.qk_norm = QkNorm::kPerHeadLayer; f.qk_norm_on = Flag{"qk_layernorm", false}; }),
+    with(llama_like("stablelm"), [](Family& f) { f.build = build_stablelm; f.qkv_bias = Flag{"use_qkv_bias", false};
+      f.o_bias = kNo; f.head_dim = ""; f.norm = Norm::kLayer; f.qk_norm = QkNorm::kFullWidth;
+      f.qk_norm_on = Flag{"qk_layernorm", false}; }),
+    with(llama_like("starcoder2"), [](Family& f) { f.matrices = 2; f.head_dim = "";
+      f.qkv_bias = f.o_bias = f.mlp_bias = Flag{"use_bias", true}; f.norm = Norm::kLayer; f.tied = kTied;
+      f.slide = Slide::kEvery; }),
+    with(llama_like("cohere"), [](Family& f) { f.tied = kTied; f.norms = 1; f.qk_norm = QkNorm::kFullWidth;
+      f.qk_norm_on = Flag{"use_qk_norm", false}; }),
+    with(llama_like("cohere2"), [](Family& f) { f.tied = kTied; f.norms = 1; f.slide = Slide::kPattern;
+      f.slide_pattern = 4; f.defaults.window = 4096; }),
     with(llama_like("olmo"), [](Family& f) { f.norm = Norm::kNone; }),
     with(llama_like("olmo2"), [](Family& f) { f.qk_norm = QkNorm::kFullWidth; }),
-    with(llama_like("olmo3"),
-         [](Family& f) {
-           f.qk_norm = QkNorm::kFullWidth;
-           f.slide = Slide::kPattern;
-           f.slide_pattern = 4;
-           f.defaults.window = 4096;
-         }),
+    with(llama_like("olmo3"), [](Family& f) { f.qk_norm = QkNorm::kFullWidth; f.slide = Slide::kPattern;
+      f.slide_pattern = 4; f.defaults.window = 4096; }),
     with(llama_like("glm"), [](Family& f) { f.o_bias = kNo; }),
-    with(llama_like("glm4"),
-         [](Family& f) {
-           f.o_bias = kNo;
-           f.norms = 4;
-         }),
-    with(llama_like("chatglm"),
-         [](Family& f) {
-           f.build = build_chatglm;
-           f.layers = "num_layers";
-           f.head_dim = "kv_channels";
-           f.mlp = "ffn_hidden_size";
-           f.vocab = "padded_vocab_size";
-           f.positions = "seq_length";
-         }),
-    with(llama_like("gpt_oss"),
-         [](Family& f) {
-           f.qkv_bias = f.o_bias = Flag{"attention_bias", true};
-           f.experts = Experts::kEvery;
-           f.slide = Slide::kEven;
-           f.defaults.window = 128;
-         }),
-    with(llama_like("llama4_text"),
-         [](Family& f) {
-           f.dense_mlp = "intermediate_size_mlp";
-           f.slide = Slide::kLlama4;
-           f.experts = Experts::kInterleave;
-         }),
+    with(llama_like("glm4"), [](Family& f) { f.o_bias = kNo; f.norms = 4; }),
+    with(llama_like("chatglm"), [](Family& f) { f.build = build_chatglm; f.layers = "num_layers";
+      f.head_dim = "kv_channels"; f.mlp = "ffn_hidden_size"; f.vocab = "padded_vocab_size";
+      f.positions = "seq_length"; }),
+    with(llama_like("gpt_oss"), [](Family& f) { f.qkv_bias = f.o_bias = Flag{"attention_bias", true};
+      f.experts = Experts::kEvery; f.slide = Slide::kEven; f.defaults.window = 128; }),
+    with(llama_like("llama4_text"), [](Family& f) { f.dense_mlp = "intermediate_size_mlp"; f.slide = Slide::kLlama4;
+      f.experts = Experts::kInterleave; }),
     // --- DeepSeek and its relatives
-    with(llama_like("deepseek_v2"),
-         [](Family& f) {
-           f.build = build_deepseek;
-           f.qkv_bias = f.o_bias = kNo;
-           f.experts = Experts::kDeepseek;
-         }),
-    with(llama_like("deepseek_v3"),
-         [](Family& f) {
-           f.build = build_deepseek;
-           f.qkv_bias = f.o_bias = kNo;
-           f.experts = Experts::kDeepseek;
-         }),
-    with(llama_like("kimi_k2"),
-         [](Family& f) {
-           f.build = build_deepseek;
-           f.qkv_bias = f.o_bias = kNo;
-           f.experts = Experts::kDeepseek;
-         }),
-    with(llama_like("glm4_moe"),
-         [](Family& f) {
-           f.o_bias = kNo;
-           f.qk_norm = QkNorm::kPerHead;
-           f.qk_norm_on = Flag{"use_qk_norm", false};
-           f.experts = Experts::kDeepseek;
-         }),
+    with(llama_like("deepseek_v2"), [](Family& f) { f.build = build_deepseek; f.qkv_bias = f.o_bias = kNo;
+      f.experts = Experts::kDeepseek; }),
+    with(llama_like("deepseek_v3"), [](Family& f) { f.build = build_deepseek; f.qkv_bias = f.o_bias = kNo;
+      f.experts = Experts::kDeepseek; }),
+    with(llama_like("kimi_k2"), [](Family& f) { f.build = build_deepseek; f.qkv_bias = f.o_bias = kNo;
+      f.experts = Experts::kDeepseek; }),
+    with(llama_like("glm4_moe"), [](Family& f) { f.o_bias = kNo; f.qk_norm = QkNorm::kPerHead;
+      f.qk_norm_on = Flag{"use_qk_norm", false}; f.experts = Experts::kDeepseek; }),
     // --- state-space and hybrid
-    with(llama_like("mamba"),
-         [](Family& f) {
-           f.build = build_mamba;
-           f.tied = kTied;
-         }),
+    with(llama_like("mamba"), [](Family& f) { f.build = build_mamba; f.tied = kTied; }),
     with(llama_like("mamba2"), [](Family& f) { f.build = build_mamba2; }),
-    with(llama_like("jamba"),
-         [](Family& f) {
-           f.build = build_jamba;
-           f.qkv_bias = f.o_bias = kNo;
-           f.head_dim = "";
-           f.experts = Experts::kJamba;
-         }),
+    with(llama_like("jamba"), [](Family& f) { f.build = build_jamba; f.qkv_bias = f.o_bias = kNo; f.head_dim = "";
+      f.experts = Experts::kJamba; }),
     // --- encoders and encoder-decoders
-    with(gpt2_like("bert"),
-         [](Family& f) {
-           f.build = build_bert;
-           f.layers = "num_hidden_layers";
-           f.width = "hidden_size";
-           f.heads = "num_attention_heads";
-           f.mlp = "intermediate_size";
-           f.mlp_factor = 0;
-           f.learned_positions = false;
-           f.positions = "";
-           f.lm_head_bias = kYes;
-         }),
-    with(gpt2_like("roberta"),
-         [](Family& f) {
-           f.build = build_bert;
-           f.layers = "num_hidden_layers";
-           f.width = "hidden_size";
-           f.heads = "num_attention_heads";
-           f.mlp = "intermediate_size";
-           f.mlp_factor = 0;
-           f.learned_positions = false;
-           f.positions = "";
-           f.lm_head_bias = kYes;
-         }),
-    with(llama_like("t5"),
-         [](Family& f) {
-           f.build = build_t5;
-           f.tied = kTied;
-         }),
-    with(llama_like("mt5"),
-         [](Family& f) {
-           f.build = build_t5;
-           f.tied = kUntied;
-         }),
-    with(llama_like("umt5"),
-         [](Family& f) {
-           f.build = build_t5;
-           f.tied = kUntied;
-         }),
+    with(gpt2_like("bert"), [](Family& f) { f.build = build_bert; f.layers = "num_hidden_layers";
+      f.width = "hidden_size"; f.heads = "num_attention_heads"; f.mlp = "intermediate_size"; f.mlp_factor = 0;
+      f.learned_positions = false; f.positions = ""; f.lm_head_bias = kYes; }),
+    with(gpt2_like("roberta"), [](Family& f) { f.build = build_bert; f.layers = "num_hidden_layers";
+      f.width = "hidden_size"; f.heads = "num_attention_heads"; f.mlp = "intermediate_size"; f.mlp_factor = 0;
+      f.learned_positions = false; f.positions = ""; f.lm_head_bias = kYes; }),
+    with(llama_like("t5"), [](Family& f) { f.build = build_t5; f.tied = kTied; }),
+    with(llama_like("mt5"), [](Family& f) { f.build = build_t5; f.tied = kUntied; }),
+    with(llama_like("umt5"), [](Family& f) { f.build = build_t5; f.tied = kUntied; }),
     // --- vision
     with(llama_like("vit"), [](Family& f) { f.build = build_vision_only; }),
     with(llama_like("clip_vision_model"), [](Family& f) { f.build = build_vision_only; }),
@@ -1439,6 +1232,7 @@ constexpr Family kFamilies[] = {
     with(llama_like("deepseek_vl_v2"), [](Family& f) { f.build = build_deepseek_ocr; }),
     with(llama_like("llama4"), [](Family& f) { f.build = build_llama4; }),
 };
+// clang-format on
 
 const Family* find_family(std::string_view model_type) {
   for (const Family& family : kFamilies) {

@@ -98,13 +98,13 @@ struct VisionSpec {
   std::int64_t patch = 0;           ///< patch edge [pixel]
   std::int64_t image = 0;           ///< image edge that a fixed tower runs on [pixel]
   std::int64_t extra_tokens = 0;    ///< class token
+  bool pooling_head = false;        ///< SigLIP: one learned query attends over the patches, then an MLP
   std::int64_t merge = 1;           ///< patches merged into one token along each edge
   std::int64_t pooled_tokens = 0;   ///< tokens after pooling; 0: no pooling
   std::int64_t window = 0;          ///< attention window edge [patch]; 0: whole image
   std::int64_t global_layers = 0;   ///< layers without the window
   std::vector<std::pair<std::int64_t, std::int64_t>> projector;  ///< matrices (in, out) applied to every output token
-  std::int64_t pre_projector_in = 0;  ///< Llama 4: MLP on the shuffled patches, inside the tower
-  Count params;                       ///< every stored tensor of tower and projector
+  Count params;                                                  ///< every stored tensor of tower and projector
 };
 
 /// How many bits a stored weight takes, as an exact fraction (block scales included).

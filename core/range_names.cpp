@@ -18,8 +18,10 @@ RuleId RangeNames::miss(DomainId domain, std::string_view domain_name, std::stri
   bool in_digits = false;
   for (const char c : name) {
     const bool digit = c >= '0' && c <= '9';
-    if (!digit) collapsed[length++] = c;
-    else if (!in_digits) collapsed[length++] = '\0';
+    if (!digit)
+      collapsed[length++] = c;
+    else if (!in_digits)
+      collapsed[length++] = '\0';
     in_digits = digit;
   }
   const std::uint64_t shared = hash_of({collapsed.data(), length}, ~static_cast<std::uint64_t>(raw(domain)));

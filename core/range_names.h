@@ -31,9 +31,7 @@ class RangeNames {
   }
 
   /// A name as the client passed it, cut to what counts.
-  [[nodiscard]] static std::string_view cut(const char* text) noexcept {
-    return {text, ::strnlen(text, kMaxLength)};
-  }
+  [[nodiscard]] static std::string_view cut(const char* text) noexcept { return {text, ::strnlen(text, kMaxLength)}; }
 
  private:
   [[nodiscard]] static std::uint64_t hash_of(std::string_view name, std::uint64_t seed) noexcept;

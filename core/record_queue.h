@@ -84,22 +84,29 @@ class RecordQueue {
  public:
   static constexpr std::size_t kBatches = 64;  ///< 12 MiB, touched only as far as they are ever used at once
 
-  /// [decoding thread] An empty batch, or nullptr when all are on their way.
+  /// [decoding thread] A batch with room for more, or nullptr when all are on their way.
   [[nodiscard]] RecordBatch* take() noexcept {
+    RecordBatch* batch = open_.exchange(nullptr, std::memory_order_acq_rel);
+    if (batch != nullptr) return batch;
     // The lowest free one: the few that are enough stay in the cache, and the rest of the memory stays untouched.
     std::uint64_t free = free_.load(std::memory_order_acquire);  // pairs with give_back
     do {
       if (free == 0 || batches_.size() == 0) return nullptr;
     } while (!free_.compare_exchange_weak(free, free & (free - 1), std::memory_order_acquire));
-    RecordBatch* batch = &batches_[static_cast<std::size_t>(std::countr_zero(free))];
+    batch = &batches_[static_cast<std::size_t>(std::countr_zero(free))];
     batch->count = 0;
     return batch;
   }
-  void send(RecordBatch* batch) noexcept { full_.push(batch); }  // never full: no more batches than cells
+  /// [decoding thread] A batch with little in it stays open for the next one to add to: CUPTI may hand back hundreds of
+  /// buffers with a few records each.
+  void send(RecordBatch* batch) noexcept {
+    if (batch->count < RecordBatch::kRecords / 2) batch = open_.exchange(batch, std::memory_order_acq_rel);
+    if (batch != nullptr) full_.push(batch);  // never full: no more batches than cells
+  }
   /// [mfu-drain]
   [[nodiscard]] RecordBatch* receive() noexcept {
     RecordBatch* batch = nullptr;
-    return full_.pop(batch) ? batch : nullptr;
+    return full_.pop(batch) ? batch : open_.exchange(nullptr, std::memory_order_acq_rel);
   }
   void give_back(RecordBatch* batch) noexcept {
     free_.fetch_or(1ull << (batch - batches_.data()), std::memory_order_release);
@@ -111,6 +118,7 @@ class RecordQueue {
   std::atomic<std::uint64_t> free_{~0ull};  ///< bit i: batch i is free
   static_assert(kBatches == 64);
   BoundedQueue<RecordBatch*, kBatches> full_;
+  std::atomic<RecordBatch*> open_{nullptr};  ///< sent, and to be filled up
 };
 
 }  // namespace mfu

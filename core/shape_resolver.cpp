@@ -25,7 +25,8 @@ Shape ShapeResolver::resolve(Phase phase, const Shape& own, const Shape& constan
     if (!shape.context) shape.context = cached(device);
     if (shape.context) {
       std::int64_t steps = shape.new_tokens.value_or(0);
-      if (!shape.new_tokens) steps = shape.tokens ? *shape.tokens / std::max<std::int64_t>(1, shape.batch.value_or(1)) : 1;
+      if (!shape.new_tokens)
+        steps = shape.tokens ? *shape.tokens / std::max<std::int64_t>(1, shape.batch.value_or(1)) : 1;
       set_cached(device, *shape.context + std::max<std::int64_t>(1, steps));
     }
   }
@@ -38,8 +39,10 @@ std::optional<std::int64_t> ShapeResolver::cached(std::uint32_t device) const {
 }
 
 void ShapeResolver::set_cached(std::uint32_t device, std::optional<std::int64_t> tokens) {
-  if (tokens) cached_[device] = *tokens;
-  else cached_.erase(device);
+  if (tokens)
+    cached_[device] = *tokens;
+  else
+    cached_.erase(device);
 }
 
 }  // namespace mfu

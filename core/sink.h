@@ -20,6 +20,7 @@ struct DeviceInfo {
   std::optional<double> peak_bytes_per_s;  ///< [B/s]
   std::string peak_source;                 ///< `table: ...`, `override`, `derived`, `unknown`
   std::string dtype;                       ///< of the peak
+  std::string dtype_source;                ///< `config`, `model`, `kernels` (their names), or `assumed`
   bool sparse = false;
 };
 

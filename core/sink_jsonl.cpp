@@ -14,9 +14,7 @@ Json number_or_null(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
-std::string_view bound_name(Bound bound) {
-  return bound == Bound::kCompute ? "compute" : "memory";
-}
+std::string_view bound_name(Bound bound) { return bound == Bound::kCompute ? "compute" : "memory"; }
 
 Json to_json(const RegionSummary& r) {
   Json j;
@@ -40,6 +38,7 @@ Json to_json(const RegionSummary& r) {
   j["mbu"] = number_or_null(r.mbu);
   j["roofline_s"] = number_or_null(r.roofline_s);
   j["bound"] = r.bound == Bound::kUnknown ? Json(nullptr) : Json(bound_name(r.bound));
+  j["clock_ratio"] = number_or_null(r.clock_ratio);
   j["suspect"] = r.suspect.empty() ? Json(nullptr) : Json(r.suspect);
   j["overlapped"] = r.overlapped;
   Json times;
@@ -52,8 +51,10 @@ Json to_json(const RegionSummary& r) {
   j["lost"] = std::move(lost);
   j["top_kernels"] = Json::array();
   for (const TopKernel& k : r.top_kernels)
-    j["top_kernels"].push_back(
-        {{"name", k.name}, {"class", std::string(name(k.kernel_class))}, {"count", k.count}, {"sum_s", seconds(k.sum_ns)}});
+    j["top_kernels"].push_back({{"name", k.name},
+                                {"class", std::string(name(k.kernel_class))},
+                                {"count", k.count},
+                                {"sum_s", seconds(k.sum_ns)}});
   return j;
 }
 
@@ -116,6 +117,7 @@ Result<void> JsonlSink::start(const RunInfo& run) {
                               {"peak_bytes_per_s", number_or_null(d.peak_bytes_per_s)},
                               {"peak_source", d.peak_source},
                               {"dtype", d.dtype},
+                              {"dtype_source", d.dtype_source},
                               {"sparse", d.sparse}});
     j["cupti"] = {{"path", run.cupti_path.empty() ? Json(nullptr) : Json(run.cupti_path)},
                   {"version", run.cupti_version},
@@ -149,9 +151,13 @@ Result<void> JsonlSink::write(const WindowSummary& window) {
     j["regions"] = Json::array();
     for (const RegionSummary& region : window.regions) j["regions"].push_back(to_json(region));
     const LaunchAccount& l = window.launches;
-    j["launches"] = {{"seen", l.seen}, {"attributed", l.attributed}, {"outside", l.outside},
-                     {"unattributed", l.unattributed}, {"dropped", l.dropped}};
-    j["self"] = {{"cpu_s", window.self.cpu_s}, {"rss_bytes", window.self.rss_bytes}, {"overhead", window.self.overhead}};
+    j["launches"] = {{"seen", l.seen},
+                     {"attributed", l.attributed},
+                     {"outside", l.outside},
+                     {"unattributed", l.unattributed},
+                     {"dropped", l.dropped}};
+    j["self"] = {
+        {"cpu_s", window.self.cpu_s}, {"rss_bytes", window.self.rss_bytes}, {"overhead", window.self.overhead}};
     j["counters"] = Json::object();
     for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
     return append(dump(j));

@@ -18,7 +18,9 @@ std::string scaled(double value, const char* unit) {
     value /= 1000;
     ++i;
   }
-  const int decimals = std::fabs(value) >= 99.95 || (i == 0 && value == std::floor(value)) ? 0 : std::fabs(value) >= 9.995 ? 1 : 2;
+  const int decimals = std::fabs(value) >= 99.95 || (i == 0 && value == std::floor(value)) ? 0
+                       : std::fabs(value) >= 9.995                                         ? 1
+                                                                                           : 2;
   return fmt::format("{:.{}f}{}{}", value, decimals, kPrefixes[i], unit);
 }
 
@@ -51,9 +53,7 @@ std::string waterfall(const RegionSummary& r) {
 
 }  // namespace
 
-std::string percent(const std::optional<double>& ratio) {
-  return ratio ? fmt::format("{:.1f}%", *ratio * 100) : "-";
-}
+std::string percent(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}%", *ratio * 100) : "-"; }
 
 std::string region_line(const RegionSummary& r) {
   std::string text = fmt::format("{:<12}", label(r, true));
@@ -75,32 +75,41 @@ std::string region_line(const RegionSummary& r) {
     text += " tok/s=" + scaled(static_cast<double>(r.tokens) / base, "");
   }
   if (const std::string parts = waterfall(r); !parts.empty()) text += " | " + parts;
+  // The GPU ran slower than its peak supposes: that part of the loss is power or heat, not the program.
+  if (r.clock_ratio && *r.clock_ratio < 0.95) text += fmt::format(" clock={:.0f}%", *r.clock_ratio * 100);
   if (r.overlapped) text += " overlapped";
   if (!r.suspect.empty()) text += " suspect: " + r.suspect;
   return text;
 }
 
-std::string run_table(const WindowSummary& run) {
+std::string region_table(const WindowSummary& run) {
   std::string text = fmt::format("{:<16} {:>9} {:>10} {:>7} {:>7} {:>7} {:>8} | {}\n", "whole run", "instances", "each",
                                  "MFU", "busyMFU", "MBU", "tok/s", "where the time went, % of elapsed");
   for (const RegionSummary& r : run.regions) {
     const double elapsed = seconds(r.elapsed_ns);
     const bool total = r.region == "total";
     const double base = total ? seconds(r.window.length_ns()) : elapsed;
-    text += fmt::format(
-        "{:<16} {:>9} {:>10} {:>7} {:>7} {:>7} {:>8} | {}{}\n", label(r, true), r.instances,
-        total ? duration(seconds(r.window.length_ns()))
-              : r.instances != 0 ? duration(elapsed / static_cast<double>(r.instances)) : "-",
-        percent(r.mfu), percent(r.mfu_busy), percent(r.mbu),
-        r.tokens != 0 && base > 0 ? scaled(static_cast<double>(r.tokens) / base, "") : "-", waterfall(r),
-        r.suspect.empty() ? "" : " suspect: " + r.suspect);
+    text += fmt::format("{:<16} {:>9} {:>10} {:>7} {:>7} {:>7} {:>8} | {}{}\n", label(r, true), r.instances,
+                        total              ? duration(seconds(r.window.length_ns()))
+                        : r.instances != 0 ? duration(elapsed / static_cast<double>(r.instances))
+                                           : "-",
+                        percent(r.mfu), percent(r.mfu_busy), percent(r.mbu),
+                        r.tokens != 0 && base > 0 ? scaled(static_cast<double>(r.tokens) / base, "") : "-",
+                        waterfall(r), r.suspect.empty() ? "" : " suspect: " + r.suspect);
   }
   const LaunchAccount& l = run.launches;
   text += fmt::format("launches {} = attributed {} + outside {} + unattributed {} + dropped {}\n", l.seen, l.attributed,
                       l.outside, l.unattributed, l.dropped);
   std::string counters;
-  for (const auto& [name, count] : run.counters) counters += fmt::format("{}{}={}", counters.empty() ? "" : " ", name, count);
+  for (const auto& [name, count] : run.counters)
+    counters += fmt::format("{}{}={}", counters.empty() ? "" : " ", name, count);
   if (!counters.empty()) text += "noted: " + counters + "\n";
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+std::string run_table(const WindowSummary& run) {
+  std::string text = region_table(run) + "\n";
   text += fmt::format("mfuinject itself: {:.2f} s CPU, {:.1f} MB, {:.2f}% of the run in callbacks", run.self.cpu_s,
                       static_cast<double>(run.self.rss_bytes) / 1e6, run.self.overhead * 100);
   return text;
@@ -127,8 +136,8 @@ Result<void> TextSink::start(const RunInfo& run) {
   for (const DeviceInfo& d : run.devices) {
     text += fmt::format("; gpu{} {}", d.device, d.name.empty() ? "(unnamed)" : d.name);
     if (d.peak_flop_per_s)
-      text += fmt::format(", peak {} {}{} ({})", scaled(*d.peak_flop_per_s, "FLOP/s"), d.dtype, d.sparse ? " sparse" : "",
-                          d.peak_source.substr(0, d.peak_source.find(';')));
+      text += fmt::format(", peak {} {}{} ({})", scaled(*d.peak_flop_per_s, "FLOP/s"), d.dtype,
+                          d.sparse ? " sparse" : "", d.peak_source.substr(0, d.peak_source.find(';')));
     else
       text += ", peak unknown: set MFU_PEAK_TFLOPS";
   }

@@ -29,7 +29,9 @@ class TextSink final : public Sink {
 [[nodiscard]] std::string percent(const std::optional<double>& ratio);
 /// One region of one window as the log shows it, without the prefix.
 [[nodiscard]] std::string region_line(const RegionSummary& region);
-/// The table at the end of the run.
+/// The regions of the whole run as a table.
+[[nodiscard]] std::string region_table(const WindowSummary& run);
+/// The table at the end of the run: regions, launch account, what the library cost.
 [[nodiscard]] std::string run_table(const WindowSummary& run);
 
 }  // namespace mfu

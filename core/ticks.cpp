@@ -30,8 +30,8 @@ TimeNs TickClock::to_ns(Ticks ticks) const {
   if (identity_) return ticks;
   if (anchors_.empty()) return 0;
   if (anchors_.size() == 1) return anchors_.front().ns;
-  auto above = std::upper_bound(anchors_.begin(), anchors_.end(), ticks,
-                                [](Ticks t, const Anchor& a) { return t < a.ticks; });
+  auto above =
+      std::upper_bound(anchors_.begin(), anchors_.end(), ticks, [](Ticks t, const Anchor& a) { return t < a.ticks; });
   if (above == anchors_.begin()) ++above;
   if (above == anchors_.end()) --above;
   const Anchor& b = *above;

@@ -33,6 +33,14 @@ VisionCount count_fixed(const VisionSpec& v) noexcept {
   out.patch_embed = patches * 2 * v.patch_elements * v.width;
   add_blocks(v, v.layers, rows, rows, out);
   add_core(v, v.layers, rows * rows, out);
+  if (v.pooling_head) {
+    const Count d = v.width;
+    out.qkv += (rows * 2 + 1) * 2 * d * d;
+    out.o_proj += d * 2 * d;
+    out.attn_scores += rows * 2 * d;
+    out.attn_av += rows * 2 * d;
+    out.mlp += d * 4 * v.mlp_width;
+  }
   Count tokens = patches.divided_by(std::max<std::int64_t>(1, v.merge * v.merge));
   if (v.pooled_tokens > 0) tokens = v.pooled_tokens;
   if (v.projector.empty() && v.merge <= 1 && v.pooled_tokens == 0) tokens = rows;

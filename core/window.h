@@ -51,10 +51,11 @@ struct RegionSummary {
   std::optional<double> mfu, mfu_busy, hfu, mbu;  ///< ratios 0..1
   std::optional<double> roofline_s;               ///< max(FLOP/peak, bytes/bandwidth) [s]
   Bound bound = Bound::kUnknown;
-  std::string suspect;      ///< why the figure is not to be believed; empty: nothing found
-  bool overlapped = false;  ///< another thread's top-level instance ran at the same time on the device
-  ClassTimes time_ns{};     ///< sums to elapsed_ns
-  bool classes_known = true;  ///< false: no device activity was to be had, so idle is not idle
+  std::optional<double> clock_ratio;  ///< SM clock at the window's end over the clock that the peak stands for
+  std::string suspect;                ///< why the figure is not to be believed; empty: nothing found
+  bool overlapped = false;            ///< another thread's top-level instance ran at the same time on the device
+  ClassTimes time_ns{};               ///< sums to elapsed_ns
+  bool classes_known = true;          ///< false: no device activity was to be had, so idle is not idle
   std::optional<std::array<double, kTimeClasses>> lost;  ///< with mfu sums to 1; [kMatmul] is beyond the ideal
   std::vector<TopKernel> top_kernels;
 };

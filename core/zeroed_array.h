@@ -16,7 +16,8 @@ class ZeroedArray {
 
  public:
   explicit ZeroedArray(std::size_t size) noexcept {
-    void* p = ::mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p =
+        ::mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return;
     data_ = static_cast<T*>(p);
     size_ = size;

@@ -16,7 +16,8 @@ namespace mfu {
 /// there. [CUPTI's worker, or whoever flushes] No lock but at the first sight of a kernel name.
 class ActivityDecoder {
  public:
-  ActivityDecoder(const CuptiApi& api, KernelNames& names, ContextDevices& contexts, RecordQueue& queue, Counters& counters)
+  ActivityDecoder(const CuptiApi& api, KernelNames& names, ContextDevices& contexts, RecordQueue& queue,
+                  Counters& counters)
       : api_(api), names_(names), contexts_(contexts), queue_(queue), counters_(counters) {}
 
   /// \param may_wait the calling thread is our own, so it may give the drain a moment to make room.

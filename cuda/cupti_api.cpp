@@ -113,8 +113,9 @@ std::string cupti_version_text(std::uint32_t version) {
   static constexpr struct {
     std::uint32_t number;
     const char* text;
-  } kNamed[] = {{13, "11.0"}, {14, "11.1"}, {15, "11.2"}, {16, "11.5"}, {17, "11.6"}, {18, "11.8"}, {19, "12.0"}, {20, "12.2"},
-                {21, "12.3"}, {22, "12.4"}, {23, "12.5"}, {24, "12.6"}, {26, "12.8"}, {27, "12.9"}, {28, "12.9.1"}};
+  } kNamed[] = {{13, "11.0"}, {14, "11.1"}, {15, "11.2"}, {16, "11.5"}, {17, "11.6"},
+                {18, "11.8"}, {19, "12.0"}, {20, "12.2"}, {21, "12.3"}, {22, "12.4"},
+                {23, "12.5"}, {24, "12.6"}, {26, "12.8"}, {27, "12.9"}, {28, "12.9.1"}};
   for (const auto& named : kNamed)
     if (named.number == version) return named.text;
   if (version < 100000) return "API " + std::to_string(version);
@@ -149,8 +150,9 @@ std::vector<CuptiCandidate> cupti_candidates(std::string_view override_path) {
   const bool python = is_python(mapped);
   if (python) add_python_wheels(found, mapped);
   if (python && !found.empty()) return found;  // a system copy beside a wheel's is how imports break
-  for (const char* name : {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so.11.7", "libcupti.so.11.6",
-                           "libcupti.so.11.5", "libcupti.so.11.4", "libcupti.so.11.3", "libcupti.so.11.2", "libcupti.so.11.1"})
+  for (const char* name :
+       {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so.11.7", "libcupti.so.11.6",
+        "libcupti.so.11.5", "libcupti.so.11.4", "libcupti.so.11.3", "libcupti.so.11.2", "libcupti.so.11.1"})
     found.push_back({name, false});
   add_existing(found, "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so");
   add_existing(found, "/usr/local/cuda/lib64/libcupti.so");

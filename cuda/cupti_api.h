@@ -17,7 +17,8 @@ struct CuptiApi {
   // Required.
   CUptiResult (*get_version)(std::uint32_t*) = nullptr;
   CUptiResult (*subscribe)(CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*) = nullptr;
-  CUptiResult (*enable_callback)(std::uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain, CUpti_CallbackId) = nullptr;
+  CUptiResult (*enable_callback)(std::uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain,
+                                 CUpti_CallbackId) = nullptr;
   CUptiResult (*register_callbacks)(CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc) = nullptr;
   CUptiResult (*activity_enable)(CUpti_ActivityKind) = nullptr;
   CUptiResult (*flush_all)(std::uint32_t) = nullptr;
@@ -35,7 +36,7 @@ struct CuptiApi {
 
   std::uint32_t version = 0;  ///< as cuptiGetVersion says: 18 is 11.8, 28 is 12.9 U1, then xxyyzz
   std::string path;
-  bool host_mapped = false;   ///< the process had it open before us
+  bool host_mapped = false;  ///< the process had it open before us
 };
 
 /// cuptiGetVersion's number as people write it: 18 > "11.8", 130001 > "13.0.1".

@@ -33,36 +33,43 @@ constexpr std::size_t stream_offset(std::uint32_t driver_id) noexcept {
     case 307:  // cuLaunchKernel
     case 442:
     case 477:  // cuLaunchCooperativeKernel
-    case 478: return 40;
-    default: return 0;
+    case 478:
+      return 40;
+    default:
+      return 0;
   }
 }
 
 CuptiSession::Failure failure_of(CUptiResult result) noexcept {
   switch (static_cast<int>(result)) {
-    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: return CuptiSession::Failure::kSlotTaken;
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
+      return CuptiSession::Failure::kSlotTaken;
     case CUPTI_ERROR_NOT_INITIALIZED:
-    case CUPTI_ERROR_UNKNOWN: return CuptiSession::Failure::kNoDriver;
+    case CUPTI_ERROR_UNKNOWN:
+      return CuptiSession::Failure::kNoDriver;
     case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED:
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
     case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
     case CUPTI_ERROR_CMP_DEVICE_NOT_SUPPORTED:
     case CUPTI_ERROR_SLI_DEVICE_NOT_SUPPORTED:
-    case CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED: return CuptiSession::Failure::kForbidden;
-    default: return CuptiSession::Failure::kRefused;
+    case CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED:
+      return CuptiSession::Failure::kForbidden;
+    default:
+      return CuptiSession::Failure::kRefused;
   }
 }
 
 }  // namespace
 
 CuptiSession::CuptiSession(const CuptiApi& api, const LiveState& live, KernelNames& names, ContextDevices& contexts,
-                           RecordQueue& queue, Counters& counters, void (*on_first_use)())
+                           RecordQueue& queue, Counters& counters, void (*on_first_use)(), void (*on_buffer)())
     : api_(api),
       live_(live),
       contexts_(contexts),
       counters_(counters),
       on_first_use_(on_first_use),
+      on_buffer_(on_buffer),
       buffers_(counters, api.version >= kNullBufferAllowed),
       decoder_(api_, names, contexts, queue, counters) {}
 
@@ -87,7 +94,8 @@ CuptiSession::Failure CuptiSession::start(CuptiLevel level, std::string& why) {
     std::size_t size = sizeof limit;
     api_.set_attribute(CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT, &size, &limit);
   }
-  if (const CUptiResult result = api_.register_callbacks(on_buffer_requested, on_buffer_completed); result != CUPTI_SUCCESS) {
+  if (const CUptiResult result = api_.register_callbacks(on_buffer_requested, on_buffer_completed);
+      result != CUPTI_SUCCESS) {
     why = "cuptiActivityRegisterCallbacks failed with error " + std::to_string(static_cast<int>(result));
     release_slot();
     return failure_of(result);
@@ -123,8 +131,10 @@ CUptiResult CuptiSession::enable_activities() {
 void CuptiSession::enable_call_records() {
   bool any = false;
   if (api_.enable_driver_api != nullptr && api_.enable_runtime_api != nullptr) {
-    for (const LaunchCall& call : kDriverLaunchCalls) any = api_.enable_driver_api(call.cbid, 1) == CUPTI_SUCCESS || any;
-    for (const LaunchCall& call : kRuntimeLaunchCalls) any = api_.enable_runtime_api(call.cbid, 1) == CUPTI_SUCCESS || any;
+    for (const LaunchCall& call : kDriverLaunchCalls)
+      any = api_.enable_driver_api(call.cbid, 1) == CUPTI_SUCCESS || any;
+    for (const LaunchCall& call : kRuntimeLaunchCalls)
+      any = api_.enable_runtime_api(call.cbid, 1) == CUPTI_SUCCESS || any;
   }
   if (any) return;
   (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_DRIVER);
@@ -133,7 +143,8 @@ void CuptiSession::enable_call_records() {
 
 void CuptiSession::enable_launch_callbacks() {
   const auto enable = [this](CUpti_CallbackDomain domain, std::uint32_t id) {
-    (void)api_.enable_callback(1, subscriber_, domain, id);  // an id this CUPTI does not know is refused, and not needed
+    (void)api_.enable_callback(1, subscriber_, domain,
+                               id);  // an id this CUPTI does not know is refused, and not needed
   };
   for (const LaunchCall& call : kDriverLaunchCalls) enable(CUPTI_CB_DOMAIN_DRIVER_API, call.cbid);
   for (const LaunchCall& call : kRuntimeLaunchCalls) enable(CUPTI_CB_DOMAIN_RUNTIME_API, call.cbid);
@@ -167,17 +178,23 @@ void CuptiSession::first_use() noexcept {
   if (!used_.load(std::memory_order_relaxed) && !used_.exchange(true, std::memory_order_acq_rel)) on_first_use_();
 }
 
-void CUPTIAPI CuptiSession::on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+void CUPTIAPI CuptiSession::on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                                        const void* data) {
   if (self == nullptr || data == nullptr || host_switches().inert.load(std::memory_order_relaxed)) return;
   auto& session = *static_cast<CuptiSession*>(self);
   switch (domain) {
     case CUPTI_CB_DOMAIN_DRIVER_API:
-    case CUPTI_CB_DOMAIN_RUNTIME_API: session.on_api(domain, id, *static_cast<const CUpti_CallbackData*>(data)); return;
-    case CUPTI_CB_DOMAIN_RESOURCE: session.on_resource(id, *static_cast<const CUpti_ResourceData*>(data)); return;
+    case CUPTI_CB_DOMAIN_RUNTIME_API:
+      session.on_api(domain, id, *static_cast<const CUpti_CallbackData*>(data));
+      return;
+    case CUPTI_CB_DOMAIN_RESOURCE:
+      session.on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
+      return;
     case CUPTI_CB_DOMAIN_STATE:
       if (id == CUPTI_CBID_STATE_FATAL_ERROR) session.fatal_.store(true, std::memory_order_relaxed);
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -260,7 +277,8 @@ void CuptiSession::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& da
       if (HostThread* thread = host_thread_if_any(); thread != nullptr && thread->state != nullptr)
         live_.attribution->launch_captured(*thread->state);
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -279,18 +297,22 @@ void CUPTIAPI CuptiSession::on_buffer_completed(CUcontext, std::uint32_t, std::u
   CuptiSession* session = instance_.load(std::memory_order_acquire);
   if (session == nullptr || buffer == nullptr) return;
   session->completed_.fetch_add(1, std::memory_order_relaxed);
-  switch (session->buffers_.owner_of(buffer)) {
+  std::size_t size = 0;
+  switch (session->buffers_.owner_of(buffer, size)) {
     case ActivityBuffers::Owner::kForeign:  // another client's: not ours to read, and not ours to free
       session->foreign_.fetch_add(1, std::memory_order_relaxed);
       session->counters_.add(Counter::kBuffersForeign);
       return;
-    case ActivityBuffers::Owner::kSpare: session->counters_.add(Counter::kRecordsDropped); break;
+    case ActivityBuffers::Owner::kSpare:
+      session->counters_.add(Counter::kRecordsDropped);
+      break;
     case ActivityBuffers::Owner::kOurs:
-      if (valid > ActivityBuffers::kAdvertisedBytes) valid = ActivityBuffers::kAdvertisedBytes;
+      if (valid > size) valid = size;
       if (!host_switches().inert.load(std::memory_order_relaxed)) session->decoder_.decode(buffer, valid, t_own_thread);
       break;
   }
   session->buffers_.give_back(buffer);
+  session->on_buffer_();
 }
 
 }  // namespace mfu

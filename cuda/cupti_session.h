@@ -32,14 +32,15 @@ class CuptiSession {
   /// Why start() failed, as far as the ladder of fallbacks cares.
   enum class Failure : std::uint8_t {
     kNone,
-    kSlotTaken,    ///< another tool holds the subscriber
-    kNoDriver,     ///< CUPTI found no driver it can use
-    kForbidden,    ///< rights, virtualisation, confidential computing
-    kRefused,      ///< anything else, kernel records refused among it
+    kSlotTaken,  ///< another tool holds the subscriber
+    kNoDriver,   ///< CUPTI found no driver it can use
+    kForbidden,  ///< rights, virtualisation, confidential computing
+    kRefused,    ///< anything else, kernel records refused among it
   };
 
+  /// \param on_first_use once, when there is a context or a record; \param on_buffer when a buffer was decoded.
   CuptiSession(const CuptiApi& api, const LiveState& live, KernelNames& names, ContextDevices& contexts,
-               RecordQueue& queue, Counters& counters, void (*on_first_use)());
+               RecordQueue& queue, Counters& counters, void (*on_first_use)(), void (*on_buffer)());
 
   /// [inside cuInit] Subscribes and enables. No thread, no driver call. On failure nothing of ours stays registered
   /// that could disturb another tool. `why` gets one clause for the log.
@@ -68,8 +69,8 @@ class CuptiSession {
  private:
   static void CUPTIAPI on_callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data);
   static void CUPTIAPI on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records);
-  static void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t size,
-                                           std::size_t valid);
+  static void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
+                                           std::size_t size, std::size_t valid);
   void on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
   void release_slot() noexcept;
@@ -84,6 +85,7 @@ class CuptiSession {
   ContextDevices& contexts_;
   Counters& counters_;
   void (*on_first_use_)();
+  void (*on_buffer_)();
   ActivityBuffers buffers_;
   ActivityDecoder decoder_;
   CUpti_SubscriberHandle subscriber_ = nullptr;

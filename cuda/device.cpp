@@ -20,8 +20,8 @@ void* mapped_driver() noexcept { return ::dlopen("libcuda.so.1", RTLD_NOW | RTLD
 std::string uuid_text(const CUuuid& uuid) {
   std::array<char, 48> text{};
   const auto* b = reinterpret_cast<const unsigned char*>(uuid.bytes);
-  std::snprintf(text.data(), text.size(), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-                b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+  std::snprintf(text.data(), text.size(), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
   return text.data();
 }
 
@@ -57,6 +57,31 @@ std::optional<DeviceIdentity> identify_device(std::uint32_t ordinal) {
     identity.facts.memory_bytes = bytes;
   if (CUuuid uuid{}; get_uuid != nullptr && get_uuid(&uuid, device) == CUDA_SUCCESS) identity.uuid = uuid_text(uuid);
   return identity;
+}
+
+std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid) {
+  // NVML's own types, by its published ABI (nvml.h): every return value is an enum whose 0 is success.
+  using Handle = void*;
+  struct Nvml {
+    int (*by_uuid)(const char*, Handle*) = nullptr;
+    int (*clock_info)(Handle, int, unsigned*) = nullptr;
+  };
+  static const Nvml nvml = [] {
+    Nvml n;
+    void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    const auto init = find<int (*)()>(library, "nvmlInit_v2");
+    if (init == nullptr || init() != 0) return n;
+    n.by_uuid = find<int (*)(const char*, Handle*)>(library, "nvmlDeviceGetHandleByUUID");
+    n.clock_info = find<int (*)(Handle, int, unsigned*)>(library, "nvmlDeviceGetClockInfo");
+    return n;
+  }();
+  constexpr int kSmClock = 1;  // NVML_CLOCK_SM
+  Handle device = nullptr;
+  unsigned mhz = 0;
+  if (nvml.by_uuid == nullptr || nvml.clock_info == nullptr || uuid.empty() ||
+      nvml.by_uuid(uuid.c_str(), &device) != 0 || nvml.clock_info(device, kSmClock, &mhz) != 0 || mhz == 0)
+    return std::nullopt;
+  return mhz * 1000;
 }
 
 bool cuda_initialised() {

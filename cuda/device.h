@@ -14,14 +14,19 @@ struct DeviceIdentity {
   std::string uuid;  ///< `GPU-...`, or empty
 };
 
-/// Facts of the device with this CUDA ordinal, from the libcuda that the process has open; nothing is loaded. Facts that
-/// the driver does not give stay zero. nullopt when there is no libcuda or no such device.
+/// Facts of the device with this CUDA ordinal, from the libcuda that the process has open; nothing is loaded. Facts
+/// that the driver does not give stay zero. nullopt when there is no libcuda or no such device.
 [[nodiscard]] std::optional<DeviceIdentity> identify_device(std::uint32_t ordinal);
+
+/// SM clock of the device at this moment by NVML, which is opened at the first call if the machine has one [kHz]. [one
+/// thread] nullopt where NVML or the device's UUID is not to be had.
+[[nodiscard]] std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid);
 
 /// Whether the process has a libcuda that was initialised.
 [[nodiscard]] bool cuda_initialised();
 
-/// CUDA version of the driver, 13000 for 13.0; 0 when there is none. Loads libcuda: for the command line, not the guest.
+/// CUDA version of the driver, 13000 for 13.0; 0 when there is none. Loads libcuda: for the command line, not the
+/// guest.
 [[nodiscard]] int driver_version();
 
 }  // namespace mfu

@@ -20,7 +20,8 @@ void on_thread_exit(void* block) noexcept {
   // A fork's child has only the forking thread; the others' destructors never run there, and this one must not
   // touch what it shares with nobody any more.
   if (switches.inert.load(std::memory_order_relaxed)) return;
-  if (const LiveState* live = switches.live.load(std::memory_order_acquire); live != nullptr && thread->state != nullptr)
+  if (const LiveState* live = switches.live.load(std::memory_order_acquire);
+      live != nullptr && thread->state != nullptr)
     live->attribution->release_thread(*thread->state, ticks_now());
   delete thread;
 }
@@ -69,7 +70,8 @@ void adopt_early_ranges(HostThread& thread, const LiveState& live) noexcept {
       live.attribution->push(*thread.state, range.domain);
     else
       live.attribution->push_region(*thread.state, range.domain,
-                                    live.rules->open(rule, name, range.has_payload ? &range.payload : nullptr), range.opened);
+                                    live.rules->open(rule, name, range.has_payload ? &range.payload : nullptr),
+                                    range.opened);
   }
   thread.early_depth = 0;
 }

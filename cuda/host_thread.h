@@ -29,9 +29,9 @@ struct EarlyRange {
 
 struct HostThread {
   static constexpr std::uint32_t kMaxEarly = 16;  ///< outermost levels; deeper ones are only counted
-  ThreadState* state = nullptr;        ///< nullptr: the thread table was full
-  bool adopted = false;                ///< its early ranges were given to the attribution
-  std::uint32_t early_depth = 0;       ///< counts past kMaxEarly too
+  ThreadState* state = nullptr;                   ///< nullptr: the thread table was full
+  bool adopted = false;                           ///< its early ranges were given to the attribution
+  std::uint32_t early_depth = 0;                  ///< counts past kMaxEarly too
   EarlyRange early[kMaxEarly];
 };
 

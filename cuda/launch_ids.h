@@ -18,30 +18,30 @@ struct LaunchCall {
 // since no one header has all of them and an id never changes its meaning. A CUPTI that does not know an id refuses
 // it, which is fine. Host functions put no work on the device.
 inline constexpr LaunchCall kDriverLaunchCalls[] = {
-    {43, LaunchKind::kMemcpy},  // cuMemcpyHtoD
-    {45, LaunchKind::kMemcpy},  // cuMemcpyDtoH
-    {47, LaunchKind::kMemcpy},  // cuMemcpyDtoD
-    {49, LaunchKind::kMemcpy},  // cuMemcpyDtoA
-    {51, LaunchKind::kMemcpy},  // cuMemcpyAtoD
-    {53, LaunchKind::kMemcpy},  // cuMemcpyHtoA
-    {54, LaunchKind::kMemcpy},  // cuMemcpyAtoH
-    {55, LaunchKind::kMemcpy},  // cuMemcpyAtoA
-    {56, LaunchKind::kMemcpy},  // cuMemcpy2D
-    {57, LaunchKind::kMemcpy},  // cuMemcpy2DUnaligned
-    {58, LaunchKind::kMemcpy},  // cuMemcpy3D
-    {60, LaunchKind::kMemcpy},  // cuMemcpyHtoDAsync
-    {62, LaunchKind::kMemcpy},  // cuMemcpyDtoHAsync
-    {64, LaunchKind::kMemcpy},  // cuMemcpyDtoDAsync
-    {66, LaunchKind::kMemcpy},  // cuMemcpyHtoAAsync
-    {67, LaunchKind::kMemcpy},  // cuMemcpyAtoHAsync
-    {68, LaunchKind::kMemcpy},  // cuMemcpy2DAsync
-    {69, LaunchKind::kMemcpy},  // cuMemcpy3DAsync
-    {71, LaunchKind::kMemset},  // cuMemsetD8
-    {73, LaunchKind::kMemset},  // cuMemsetD16
-    {75, LaunchKind::kMemset},  // cuMemsetD32
-    {77, LaunchKind::kMemset},  // cuMemsetD2D8
-    {79, LaunchKind::kMemset},  // cuMemsetD2D16
-    {81, LaunchKind::kMemset},  // cuMemsetD2D32
+    {43, LaunchKind::kMemcpy},   // cuMemcpyHtoD
+    {45, LaunchKind::kMemcpy},   // cuMemcpyDtoH
+    {47, LaunchKind::kMemcpy},   // cuMemcpyDtoD
+    {49, LaunchKind::kMemcpy},   // cuMemcpyDtoA
+    {51, LaunchKind::kMemcpy},   // cuMemcpyAtoD
+    {53, LaunchKind::kMemcpy},   // cuMemcpyHtoA
+    {54, LaunchKind::kMemcpy},   // cuMemcpyAtoH
+    {55, LaunchKind::kMemcpy},   // cuMemcpyAtoA
+    {56, LaunchKind::kMemcpy},   // cuMemcpy2D
+    {57, LaunchKind::kMemcpy},   // cuMemcpy2DUnaligned
+    {58, LaunchKind::kMemcpy},   // cuMemcpy3D
+    {60, LaunchKind::kMemcpy},   // cuMemcpyHtoDAsync
+    {62, LaunchKind::kMemcpy},   // cuMemcpyDtoHAsync
+    {64, LaunchKind::kMemcpy},   // cuMemcpyDtoDAsync
+    {66, LaunchKind::kMemcpy},   // cuMemcpyHtoAAsync
+    {67, LaunchKind::kMemcpy},   // cuMemcpyAtoHAsync
+    {68, LaunchKind::kMemcpy},   // cuMemcpy2DAsync
+    {69, LaunchKind::kMemcpy},   // cuMemcpy3DAsync
+    {71, LaunchKind::kMemset},   // cuMemsetD8
+    {73, LaunchKind::kMemset},   // cuMemsetD16
+    {75, LaunchKind::kMemset},   // cuMemsetD32
+    {77, LaunchKind::kMemset},   // cuMemsetD2D8
+    {79, LaunchKind::kMemset},   // cuMemsetD2D16
+    {81, LaunchKind::kMemset},   // cuMemsetD2D32
     {115, LaunchKind::kKernel},  // cuLaunch
     {116, LaunchKind::kKernel},  // cuLaunchGrid
     {117, LaunchKind::kKernel},  // cuLaunchGridAsync
@@ -123,8 +123,8 @@ inline constexpr LaunchCall kDriverLaunchCalls[] = {
     {477, LaunchKind::kKernel},  // cuLaunchCooperativeKernel
     {478, LaunchKind::kKernel},  // cuLaunchCooperativeKernel_ptsz
     {480, LaunchKind::kKernel},  // cuLaunchCooperativeKernelMultiDevice
-    {514, LaunchKind::kGraph},  // cuGraphLaunch
-    {515, LaunchKind::kGraph},  // cuGraphLaunch_ptsz
+    {514, LaunchKind::kGraph},   // cuGraphLaunch
+    {515, LaunchKind::kGraph},   // cuGraphLaunch_ptsz
     {652, LaunchKind::kKernel},  // cuLaunchKernelEx
     {653, LaunchKind::kKernel},  // cuLaunchKernelEx_ptsz
     {776, LaunchKind::kMemcpy},  // cuMemcpyBatchAsync
@@ -142,29 +142,29 @@ inline constexpr LaunchCall kDriverLaunchCalls[] = {
 };
 
 inline constexpr LaunchCall kRuntimeLaunchCalls[] = {
-    {13, LaunchKind::kKernel},  // cudaLaunch_v3020
-    {31, LaunchKind::kMemcpy},  // cudaMemcpy_v3020
-    {32, LaunchKind::kMemcpy},  // cudaMemcpy2D_v3020
-    {33, LaunchKind::kMemcpy},  // cudaMemcpyToArray_v3020
-    {34, LaunchKind::kMemcpy},  // cudaMemcpy2DToArray_v3020
-    {35, LaunchKind::kMemcpy},  // cudaMemcpyFromArray_v3020
-    {36, LaunchKind::kMemcpy},  // cudaMemcpy2DFromArray_v3020
-    {37, LaunchKind::kMemcpy},  // cudaMemcpyArrayToArray_v3020
-    {38, LaunchKind::kMemcpy},  // cudaMemcpy2DArrayToArray_v3020
-    {39, LaunchKind::kMemcpy},  // cudaMemcpyToSymbol_v3020
-    {40, LaunchKind::kMemcpy},  // cudaMemcpyFromSymbol_v3020
-    {41, LaunchKind::kMemcpy},  // cudaMemcpyAsync_v3020
-    {42, LaunchKind::kMemcpy},  // cudaMemcpyToArrayAsync_v3020
-    {43, LaunchKind::kMemcpy},  // cudaMemcpyFromArrayAsync_v3020
-    {44, LaunchKind::kMemcpy},  // cudaMemcpy2DAsync_v3020
-    {45, LaunchKind::kMemcpy},  // cudaMemcpy2DToArrayAsync_v3020
-    {46, LaunchKind::kMemcpy},  // cudaMemcpy2DFromArrayAsync_v3020
-    {47, LaunchKind::kMemcpy},  // cudaMemcpyToSymbolAsync_v3020
-    {48, LaunchKind::kMemcpy},  // cudaMemcpyFromSymbolAsync_v3020
-    {49, LaunchKind::kMemset},  // cudaMemset_v3020
-    {50, LaunchKind::kMemset},  // cudaMemset2D_v3020
-    {51, LaunchKind::kMemset},  // cudaMemsetAsync_v3020
-    {52, LaunchKind::kMemset},  // cudaMemset2DAsync_v3020
+    {13, LaunchKind::kKernel},   // cudaLaunch_v3020
+    {31, LaunchKind::kMemcpy},   // cudaMemcpy_v3020
+    {32, LaunchKind::kMemcpy},   // cudaMemcpy2D_v3020
+    {33, LaunchKind::kMemcpy},   // cudaMemcpyToArray_v3020
+    {34, LaunchKind::kMemcpy},   // cudaMemcpy2DToArray_v3020
+    {35, LaunchKind::kMemcpy},   // cudaMemcpyFromArray_v3020
+    {36, LaunchKind::kMemcpy},   // cudaMemcpy2DFromArray_v3020
+    {37, LaunchKind::kMemcpy},   // cudaMemcpyArrayToArray_v3020
+    {38, LaunchKind::kMemcpy},   // cudaMemcpy2DArrayToArray_v3020
+    {39, LaunchKind::kMemcpy},   // cudaMemcpyToSymbol_v3020
+    {40, LaunchKind::kMemcpy},   // cudaMemcpyFromSymbol_v3020
+    {41, LaunchKind::kMemcpy},   // cudaMemcpyAsync_v3020
+    {42, LaunchKind::kMemcpy},   // cudaMemcpyToArrayAsync_v3020
+    {43, LaunchKind::kMemcpy},   // cudaMemcpyFromArrayAsync_v3020
+    {44, LaunchKind::kMemcpy},   // cudaMemcpy2DAsync_v3020
+    {45, LaunchKind::kMemcpy},   // cudaMemcpy2DToArrayAsync_v3020
+    {46, LaunchKind::kMemcpy},   // cudaMemcpy2DFromArrayAsync_v3020
+    {47, LaunchKind::kMemcpy},   // cudaMemcpyToSymbolAsync_v3020
+    {48, LaunchKind::kMemcpy},   // cudaMemcpyFromSymbolAsync_v3020
+    {49, LaunchKind::kMemset},   // cudaMemset_v3020
+    {50, LaunchKind::kMemset},   // cudaMemset2D_v3020
+    {51, LaunchKind::kMemset},   // cudaMemsetAsync_v3020
+    {52, LaunchKind::kMemset},   // cudaMemset2DAsync_v3020
     {142, LaunchKind::kMemset},  // cudaMemset3D_v3020
     {143, LaunchKind::kMemset},  // cudaMemset3DAsync_v3020
     {144, LaunchKind::kMemcpy},  // cudaMemcpy3D_v3020
@@ -207,8 +207,8 @@ inline constexpr LaunchCall kRuntimeLaunchCalls[] = {
     {269, LaunchKind::kKernel},  // cudaLaunchCooperativeKernel_v9000
     {270, LaunchKind::kKernel},  // cudaLaunchCooperativeKernel_ptsz_v9000
     {272, LaunchKind::kKernel},  // cudaLaunchCooperativeKernelMultiDevice_v9000
-    {311, LaunchKind::kGraph},  // cudaGraphLaunch_v10000
-    {312, LaunchKind::kGraph},  // cudaGraphLaunch_ptsz_v10000
+    {311, LaunchKind::kGraph},   // cudaGraphLaunch_v10000
+    {312, LaunchKind::kGraph},   // cudaGraphLaunch_ptsz_v10000
     {430, LaunchKind::kKernel},  // cudaLaunchKernelExC_v11060
     {431, LaunchKind::kKernel},  // cudaLaunchKernelExC_ptsz_v11060
     {482, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_v12080
@@ -232,7 +232,9 @@ class LaunchTable {
   constexpr explicit LaunchTable(const LaunchCall (&calls)[kCount]) {
     for (const LaunchCall& call : calls) kind_[call.cbid] = call.kind;
   }
-  [[nodiscard]] constexpr LaunchKind of(std::uint32_t id) const noexcept { return id < kIds ? kind_[id] : LaunchKind::kNone; }
+  [[nodiscard]] constexpr LaunchKind of(std::uint32_t id) const noexcept {
+    return id < kIds ? kind_[id] : LaunchKind::kNone;
+  }
 
  private:
   static constexpr std::uint32_t kIds = 1024;

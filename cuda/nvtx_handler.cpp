@@ -240,8 +240,8 @@ nvtxRangeId_t start(const Domain& domain, const RangeEvent& event) noexcept {
   if (rule == RuleId::kNone) return kUnfollowed;
   HostThread* thread = live_thread(*live);
   const std::uint64_t handle = live->attribution->start_process_region(
-      thread != nullptr ? thread->state : nullptr, live->rules->open(rule, event.name, event.has_payload ? &event.payload : nullptr),
-      ticks_now());
+      thread != nullptr ? thread->state : nullptr,
+      live->rules->open(rule, event.name, event.has_payload ? &event.payload : nullptr), ticks_now());
   return handle != 0 ? handle : kUnfollowed;
 }
 
@@ -276,13 +276,32 @@ RangeEvent read(const nvtxEventAttributes_t* a, std::array<char, RangeNames::kMa
   event.name = "";
   if (a == nullptr || a->size < offsetof(nvtxEventAttributes_t, message) + sizeof a->message) return event;
   switch (a->payloadType) {
-    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64: event.payload = static_cast<double>(a->payload.ullValue); event.has_payload = true; break;
-    case NVTX_PAYLOAD_TYPE_INT64: event.payload = static_cast<double>(a->payload.llValue); event.has_payload = true; break;
-    case NVTX_PAYLOAD_TYPE_DOUBLE: event.payload = a->payload.dValue; event.has_payload = true; break;
-    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32: event.payload = a->payload.uiValue; event.has_payload = true; break;
-    case NVTX_PAYLOAD_TYPE_INT32: event.payload = a->payload.iValue; event.has_payload = true; break;
-    case NVTX_PAYLOAD_TYPE_FLOAT: event.payload = static_cast<double>(a->payload.fValue); event.has_payload = true; break;
-    default: break;
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64:
+      event.payload = static_cast<double>(a->payload.ullValue);
+      event.has_payload = true;
+      break;
+    case NVTX_PAYLOAD_TYPE_INT64:
+      event.payload = static_cast<double>(a->payload.llValue);
+      event.has_payload = true;
+      break;
+    case NVTX_PAYLOAD_TYPE_DOUBLE:
+      event.payload = a->payload.dValue;
+      event.has_payload = true;
+      break;
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32:
+      event.payload = a->payload.uiValue;
+      event.has_payload = true;
+      break;
+    case NVTX_PAYLOAD_TYPE_INT32:
+      event.payload = a->payload.iValue;
+      event.has_payload = true;
+      break;
+    case NVTX_PAYLOAD_TYPE_FLOAT:
+      event.payload = static_cast<double>(a->payload.fValue);
+      event.has_payload = true;
+      break;
+    default:
+      break;
   }
   switch (a->messageType) {
     case NVTX_MESSAGE_TYPE_ASCII:
@@ -298,7 +317,8 @@ RangeEvent read(const nvtxEventAttributes_t* a, std::array<char, RangeNames::kMa
       event.registered = s;
       break;
     }
-    default: break;
+    default:
+      break;
   }
   return event;
 }
@@ -349,7 +369,9 @@ nvtxRangeId_t NVTX_API domain_start_ex(nvtxDomainHandle_t handle, const nvtxEven
   return start(domain, read(a, buffer));
 }
 void NVTX_API domain_end(nvtxDomainHandle_t, nvtxRangeId_t id) { end(id); }
-nvtxDomainHandle_t NVTX_API domain_create_a(const char* name) { return reinterpret_cast<nvtxDomainHandle_t>(create_domain(name)); }
+nvtxDomainHandle_t NVTX_API domain_create_a(const char* name) {
+  return reinterpret_cast<nvtxDomainHandle_t>(create_domain(name));
+}
 nvtxDomainHandle_t NVTX_API domain_create_w(const wchar_t* name) {
   NameBuffer buffer;
   return reinterpret_cast<nvtxDomainHandle_t>(create_domain(name != nullptr ? narrow(name, buffer).data() : nullptr));
@@ -406,7 +428,8 @@ void adopt_early_process_ranges(const LiveState& live) noexcept {
     const RuleId rule = live.names->rule_of(early.range.domain, nvtx_domain_name(early.range.domain), name);
     if (rule == RuleId::kNone) continue;
     early.handle = live.attribution->start_process_region(
-        nullptr, live.rules->open(rule, name, early.range.has_payload ? &early.range.payload : nullptr), early.range.opened);
+        nullptr, live.rules->open(rule, name, early.range.has_payload ? &early.range.payload : nullptr),
+        early.range.opened);
   }
   g_early_lock.clear(std::memory_order_release);
 }
@@ -414,7 +437,9 @@ void adopt_early_process_ranges(const LiveState& live) noexcept {
 void attach_nvtx(NvtxGetExportTableFunc_t get_export_table) noexcept {
   if (get_export_table == nullptr) return;
   const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(get_export_table(NVTX_ETID_CALLBACKS));
-  if (callbacks == nullptr || callbacks->struct_size < sizeof(*callbacks) || callbacks->GetModuleFunctionTable == nullptr) return;
+  if (callbacks == nullptr || callbacks->struct_size < sizeof(*callbacks) ||
+      callbacks->GetModuleFunctionTable == nullptr)
+    return;
   NvtxFunctionTable table = nullptr;
   unsigned size = 0;
   if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size) != 0 && table != nullptr) {

@@ -4,6 +4,7 @@
 
 #include "cuda/nvtx_handler.h"
 #include "injection/contain.h"
+#include "injection/copies.h"
 #include "injection/environment.h"
 #include "injection/runtime.h"
 
@@ -12,6 +13,7 @@
 /// Called by the CUDA driver inside cuInit(). Always 1: what does not work is our business, not the driver's.
 MFU_EXPORT int InitializeInjection() noexcept {
   return mfu::contain(1, [] {
+    if (const auto lead = mfu::in_leading_copy<int()>("InitializeInjection")) return lead();
     mfu::Runtime::start();
     return 1;
   });
@@ -19,6 +21,8 @@ MFU_EXPORT int InitializeInjection() noexcept {
 
 /// Called by each NVTX v3 module at its first use. Always 1: 0 would unload us again.
 MFU_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table) noexcept {
+  if (const auto lead = mfu::in_leading_copy<int(NvtxGetExportTableFunc_t)>("InitializeInjectionNvtx2"))
+    return lead(get_export_table);
   if (!mfu::host_switches().inert.load(std::memory_order_relaxed)) mfu::attach_nvtx(get_export_table);
   return 1;
 }
@@ -30,14 +34,12 @@ MFU_EXPORT int InitializeInjectionNvtx(NvtxGetExportTableFunc_t get_export_table
 
 /// Called by NVTX 3.2 and newer for extension modules. Always 1: 0 tells clients that they are disabled.
 MFU_EXPORT int InitializeInjectionNvtxExtension(void* module_info) noexcept {
+  if (const auto lead = mfu::in_leading_copy<int(void*)>("InitializeInjectionNvtxExtension")) return lead(module_info);
   if (!mfu::host_switches().inert.load(std::memory_order_relaxed)) mfu::attach_nvtx_extension(module_info);
   return 1;
 }
 
 MFU_EXPORT const char* mfuinject_version() noexcept { return MFU_VERSION; }
-
-/// Another copy of this library asks whether this one does the work: 1 when it does.
-MFU_EXPORT int mfuinject_claim() noexcept { return mfu::Runtime::started() ? 1 : 0; }
 
 namespace {
 

@@ -22,6 +22,7 @@
 #include "core/drain.h"
 #include "core/kernel_names.h"
 #include "core/ledger.h"
+#include "core/metrics.h"
 #include "core/range_names.h"
 #include "core/record_queue.h"
 #include "core/region_rules.h"
@@ -67,27 +68,6 @@ std::string foreign_tool() {
   return found.name;
 }
 
-/// Whether another copy of this library, from another file, does the work already.
-bool other_copy_active() {
-  bool active = false;
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* out) {
-        const std::string_view path = info->dlpi_name != nullptr ? info->dlpi_name : "";
-        if (path.find("mfuinject") == std::string_view::npos) return 0;
-        void* handle = ::dlopen(info->dlpi_name, RTLD_NOW | RTLD_NOLOAD);
-        if (handle == nullptr) return 0;
-        const auto claim = reinterpret_cast<int (*)()>(::dlsym(handle, "mfuinject_claim"));
-        Dl_info mine{}, theirs{};
-        if (claim != nullptr && ::dladdr(reinterpret_cast<void*>(claim), &theirs) != 0 &&
-            ::dladdr(reinterpret_cast<void*>(&other_copy_active), &mine) != 0 && mine.dli_fbase != theirs.dli_fbase && claim() != 0)
-          *static_cast<bool*>(out) = true;
-        ::dlclose(handle);
-        return 0;
-      },
-      &active);
-  return active;
-}
-
 /// Waits that end early when woken. On CLOCK_MONOTONIC, so that a clock set by hand moves nothing.
 class Wakeup {
  public:
@@ -110,6 +90,8 @@ class Wakeup {
     ::pthread_mutex_unlock(&mutex_);
     return is_ready;
   }
+  /// Wakes a wait so that it looks again, without a lock: from CUPTI's threads. It may come too early and be lost.
+  void poke() noexcept { ::pthread_cond_broadcast(&condition_); }
   template <typename Change>
   void notify(Change&& change) {
     ::pthread_mutex_lock(&mutex_);
@@ -141,6 +123,7 @@ class Guest {
 
  private:
   static void on_first_use();
+  static void on_buffer();
   static void at_exit();
   static void before_fork_in_child();
   void start_threads();
@@ -151,6 +134,8 @@ class Guest {
   void drain_loop();
   void tick(bool last);
   void anchor_clock();
+  void follow_clock_steps();
+  void undo_clock_step(KernelRecord& record) noexcept;
   void take_records();
   void find_devices();
   void emit(WindowSummary&& window);
@@ -180,7 +165,9 @@ class Guest {
   LiveState live_;
   std::string level_ = "ranges";
   RunInfo run_;
-  DType dtype_ = DType::kBf16;
+  std::optional<DType> dtype_;  ///< of the matmul operands, once somebody said
+  int dtype_patience_ = 4;      ///< ticks to wait for a matmul kernel that says
+  std::vector<Peak> peaks_;     ///< by device
   std::vector<bool> device_known_;
   bool announced_ = false;
 
@@ -192,14 +179,18 @@ class Guest {
   bool flush_stuck_ = false;
   std::atomic<std::uint64_t> dropped_{0};
   std::uint64_t dropped_taken_ = 0;
+  bool untimed_said_ = false;
   std::uint64_t launches_before_ = 0;
   std::uint64_t records_ = 0;
+  bool records_flow_ = true;  ///< some came in the last tick
   bool yielded_ = false;
   TimeNs quiet_since_ = 0;
   std::uint64_t quiet_launches_ = 0, quiet_completed_ = 0, foreign_before_ = 0;
   int resumes_ = 0;
   TimeNs last_resume_ = 0;
   DurationNs cupti_offset_ = 0;
+  DurationNs clock_lead_ = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+  DurationNs clock_step_ = 0, clock_step_before_ = 0;  ///< by how much CLOCK_REALTIME was set on since the start
   bool cupti_clock_direct_ = true;
 
   std::mutex messages_mutex_;
@@ -248,7 +239,8 @@ void Guest::start() {
     run_.model_json = config_.model->model_json();
     run_.convention = config_.model->convention();
   }
-  dtype_ = config_.peak.dtype.value_or(config_.model ? config_.model->dtype().value_or(DType::kBf16) : DType::kBf16);
+  dtype_ = config_.peak.dtype;
+  if (!dtype_ && config_.model) dtype_ = config_.model->dtype();
   if (config_.log_all_ranks || config_.rank == 0)
     text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1);
   if (!config_.run_dir.empty()) jsonl_.emplace(config_.run_dir, run_);
@@ -289,7 +281,7 @@ void Guest::open_cupti_ladder() {
       continue;
     }
     const CuptiLevel level = config_.profiler == ProfilerPolicy::kShare ? CuptiLevel::kShare : CuptiLevel::kFull;
-    auto* session = new CuptiSession(*api, live_, *kernel_names_, contexts_, *queue_, host_counters(), on_first_use);
+    auto* session = new CuptiSession(*api, live_, *kernel_names_, contexts_, *queue_, host_counters(), on_first_use, on_buffer);
     std::string why;
     const CuptiSession::Failure failure = session->start(level, why);
     if (failure == CuptiSession::Failure::kNone) {
@@ -310,7 +302,9 @@ void Guest::open_cupti_ladder() {
       return;
     }
     no_driver = failure == CuptiSession::Failure::kNoDriver;
-    if (candidate.host_mapped) break;  // what the host uses is what there is
+    // What the host uses is what there is; and a copy that took part of what it was asked stays mapped with it: a second
+    // one beside it would be one too many.
+    if (candidate.host_mapped || !no_driver) break;
   }
   if (no_driver) {
     level_ = "inert";
@@ -326,6 +320,10 @@ void Guest::open_cupti_ladder() {
 
 void Guest::on_first_use() {
   if (Guest* guest = g_guest.load(std::memory_order_acquire); guest != nullptr && guest->pid_ == ::getpid()) guest->start_threads();
+}
+
+void Guest::on_buffer() {
+  if (Guest* guest = g_guest.load(std::memory_order_acquire)) guest->drain_wake_.poke();
 }
 
 void Guest::start_threads() {
@@ -381,11 +379,37 @@ void Guest::flush_loop() {
 TimeNs Guest::cupti_now() noexcept {
   // CUPTI's clock on Linux is CLOCK_REALTIME. Read the same clock ourselves instead of asking CUPTI: another client can
   // replace CUPTI's clock by a counter of its own, with another unit.
-  if (cupti_clock_direct_) return clock_ns(CLOCK_REALTIME);
+  if (cupti_clock_direct_) return clock_ns(CLOCK_REALTIME) - clock_step_;
   return clock_ns(CLOCK_MONOTONIC) + cupti_offset_;
 }
 
+/// Somebody set the system clock, or the machine slept: windows go on as if nothing had happened.
+void Guest::follow_clock_steps() {
+  if (!cupti_clock_direct_) return;
+  const DurationNs lead = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+  const DurationNs step = lead - clock_lead_;
+  clock_lead_ = lead;
+  if (std::llabs(step) <= kNsPerSecond) return;
+  clock_step_before_ = clock_step_;
+  clock_step_ += step;
+  host_counters().add(Counter::kClockJumps);
+  say("clock", "the system clock was set " + std::to_string(step / kNsPerSecond) +
+                   " s on; the window around it is not to be trusted, and t0_ns and t1_ns stay on the clock of before");
+}
+
+/// Which of the two clocks a record is on, nobody says: it is the one that puts it nearest to now.
+void Guest::undo_clock_step(KernelRecord& record) noexcept {
+  if (clock_step_ == 0 || record.begin_ns == 0) return;
+  const TimeNs now = cupti_now();
+  const DurationNs step = std::llabs(record.begin_ns - clock_step_ - now) <= std::llabs(record.begin_ns - clock_step_before_ - now)
+                              ? clock_step_
+                              : clock_step_before_;
+  record.begin_ns -= step;
+  if (record.end_ns != 0) record.end_ns -= step;
+}
+
 void Guest::anchor_clock() {
+  follow_clock_steps();
   // Of three readings the one with the least time between the two counters.
   Ticks best_width = 0, best_ticks = 0;
   TimeNs best_ns = 0;
@@ -431,12 +455,24 @@ void Guest::drain_loop() {
   const DurationNs period = std::clamp<DurationNs>(options.window_ns / 4, 20'000'000, kNsPerSecond);
   bool idle = false;
   while (!stopping_.load(std::memory_order_relaxed)) {
-    drain_wake_.wait(idle ? std::max(period, options.window_ns) : period,
-                     [this] { return stopping_.load(std::memory_order_relaxed); });
+    // CUPTI hands over full buffers between ticks too; while they flow, take them often enough for the queue to hold
+    // what comes at 10 M records/s.
+    const TimeNs next = clock_ns(CLOCK_MONOTONIC) + (idle ? std::max(period, options.window_ns) : period);
+    const std::uint64_t completed = session_ != nullptr ? session_->completed() : 0;
+    for (bool flowing = records_flow_; !stopping_.load(std::memory_order_relaxed);) {
+      const DurationNs left = next - clock_ns(CLOCK_MONOTONIC);
+      if (left <= 0) break;
+      drain_wake_.wait(flowing ? std::min<DurationNs>(left, 20'000'000) : left, [&] {
+        return stopping_.load(std::memory_order_relaxed) || (!flowing && session_ != nullptr && session_->completed() != completed);
+      });
+      flowing = flowing || (session_ != nullptr && session_->completed() != completed);
+      if (flowing) take_records();
+    }
     if (stopping_.load(std::memory_order_relaxed)) break;
     const std::uint64_t launches = attribution_->launches_seen();
     const std::uint64_t records = records_;
     tick(false);
+    records_flow_ = records != records_;
     idle = launches == attribution_->launches_seen() && launches == launches_before_ && records == records_;
     launches_before_ = launches;
     cpu_drain_.store(thread_cpu_s(), std::memory_order_relaxed);
@@ -465,6 +501,7 @@ void Guest::take_records() {
   while (RecordBatch* batch = queue_->receive()) {
     // Whoever launched these opened its ranges before: they must be known first.
     drain_->follow_instances();
+    for (std::uint32_t i = 0; i < batch->count; ++i) undo_clock_step(batch->records[i]);
     drain_->record(*batch);
     records_ += batch->count;
     queue_->give_back(batch);
@@ -504,10 +541,17 @@ void Guest::tick(bool last) {
     if (dropped_taken_ == 0) say("dropped", "CUPTI dropped records: figures of that window are lower bounds");
     dropped_taken_ = dropped;
   }
+  const std::uint64_t untimed = host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
+  if (!untimed_said_ && untimed > 16 && untimed > records_ / 100) {
+    untimed_said_ = true;
+    say("untimed", std::to_string(untimed * 100 / records_) +
+                       "% of CUPTI's records have no usable time: device buffers ran out, or another client set CUPTI's clock; "
+                       "figures are lower bounds");
+  }
   drain_->end_tick(dropped != 0);
   for (std::string& notice : ledger_->take_notices()) say("shape", std::move(notice));
   // A process that only opened a context stays silent until it works.
-  if (!announced_ && (records_ != 0 || (session_ == nullptr && nvtx_ranges_seen()))) announce();
+  if (!announced_ && (!run_.devices.empty() || (session_ == nullptr && nvtx_ranges_seen()))) announce();
   if (sink_open_) sink_wake_.notify([] {});
 }
 
@@ -555,11 +599,18 @@ void Guest::watch_other_clients(std::uint64_t launches, std::uint64_t records) {
 void Guest::find_devices() {
   for (std::uint32_t d = 0; d < ledger_->devices(); ++d) {
     if (!ledger_->has_device(d) || (d < device_known_.size() && device_known_[d])) continue;
+    if (!dtype_ && !(dtype_ = kernel_names_->matmul_dtype_seen()) && dtype_patience_ > 0 && !stopping_.load(std::memory_order_relaxed)) {
+      --dtype_patience_;  // nobody said, and no matmul kernel ran yet: the next tick may tell
+      return;
+    }
     if (device_known_.size() <= d) device_known_.resize(d + 1, false);
     device_known_[d] = true;
     const auto identity = identify_device(d);
     const DeviceFacts facts = identity ? identity->facts : DeviceFacts{};
-    const Peak peak = find_peak(facts, dtype_, config_.peak);
+    const bool model_says = config_.model && config_.model->dtype();
+    const Peak peak = find_peak(facts, dtype_.value_or(DType::kBf16), config_.peak);
+    if (peaks_.size() <= d) peaks_.resize(d + 1);
+    peaks_[d] = peak;
     ledger_->set_peak(d, peak);
     DeviceInfo info;
     info.device = d;
@@ -569,6 +620,7 @@ void Guest::find_devices() {
     info.peak_bytes_per_s = peak.bytes_per_s;
     info.peak_source = peak.source;
     info.dtype = std::string(name(peak.dtype));
+    info.dtype_source = config_.peak.dtype ? "config" : model_says ? "model" : dtype_ ? "kernels" : "assumed";
     info.sparse = peak.sparse;
     run_.devices.push_back(std::move(info));
     if (announced_) announced_ = false;  // once more, with the new device
@@ -595,6 +647,14 @@ void Guest::emit(WindowSummary&& window) {
                           queue_->resident_bytes() + (session_ != nullptr ? session_->buffers().advertised_bytes() : 0) +
                           ledger_->held_bytes();
   window.self.overhead = wall > 0 ? session_ != nullptr ? session_->callback_seconds(clock_) / wall : 0 : 0;
+  if (!window.final_run) {
+    for (const DeviceInfo& device : run_.devices) {
+      const auto clock = sm_clock_khz(device.uuid);
+      if (!clock || device.device >= peaks_.size()) continue;
+      for (RegionSummary& region : window.regions)
+        if (region.device == device.device) region.clock_ratio = clock_ratio(*clock, peaks_[device.device]);
+    }
+  }
   for (std::size_t i = 0; i < kCounters; ++i)
     if (const std::uint64_t n = host_counters().get(static_cast<Counter>(i)); n != 0)
       window.counters.emplace_back(std::string(kCounterNames[i]), n);
@@ -662,10 +722,6 @@ void Guest::write(Message& message) {
 
 void Runtime::start() {
   if (g_started.exchange(true, std::memory_order_acq_rel) || host_switches().inert.load(std::memory_order_relaxed)) return;
-  if (other_copy_active()) {
-    host_switches().inert.store(true, std::memory_order_relaxed);
-    return;
-  }
   auto* guest = new Guest;  // never destroyed
   if (guest->disabled()) {
     host_switches().inert.store(true, std::memory_order_relaxed);

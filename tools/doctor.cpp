@@ -44,8 +44,10 @@ std::string cuda_version(int version) {
 
 std::string si(double value, const char* unit) {
   char text[64];
-  if (value >= 1e12) std::snprintf(text, sizeof text, "%.4g T%s", value / 1e12, unit);
-  else std::snprintf(text, sizeof text, "%.4g G%s", value / 1e9, unit);
+  if (value >= 1e12)
+    std::snprintf(text, sizeof text, "%.4g T%s", value / 1e12, unit);
+  else
+    std::snprintf(text, sizeof text, "%.4g G%s", value / 1e9, unit);
   return text;
 }
 
@@ -54,8 +56,10 @@ bool initialise_cuda(Report& report) {
   ::unsetenv("CUDA_INJECTION64_PATH");
   const int version = driver_version();
   if (version == 0) {
-    const char* why = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr ? "it does not say its version" : "libcuda.so.1 cannot be opened";
-    report.bad("driver", std::string(why) + "; on a machine with a GPU install its driver, in a container pass the GPU through");
+    const char* why = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr ? "it does not say its version"
+                                                                                  : "libcuda.so.1 cannot be opened";
+    report.bad("driver",
+               std::string(why) + "; on a machine with a GPU install its driver, in a container pass the GPU through");
     return false;
   }
   const auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(::dlopen("libcuda.so.1", RTLD_NOW), "cuInit"));
@@ -72,7 +76,8 @@ void check_devices(Report& report, const Config& config) {
   for (;; ++count) {
     const auto identity = identify_device(count);
     if (!identity) break;
-    const DType dtype = config.peak.dtype.value_or(config.model ? config.model->dtype().value_or(DType::kBf16) : DType::kBf16);
+    const DType dtype =
+        config.peak.dtype.value_or(config.model ? config.model->dtype().value_or(DType::kBf16) : DType::kBf16);
     const Peak peak = find_peak(identity->facts, dtype, config.peak);
     const std::string label = "gpu " + std::to_string(count);
     std::string text = identity->facts.name + ", " + std::to_string(identity->facts.sm_count) + " SMs";
@@ -80,7 +85,8 @@ void check_devices(Report& report, const Config& config) {
       report.bad(label.c_str(), text + ": peak unknown; set MFU_PEAK_TFLOPS and MFU_PEAK_GBPS");
       continue;
     }
-    text += ": peak " + si(*peak.flop_per_s, "FLOP/s ") + std::string(name(peak.dtype)) + (peak.sparse ? " sparse" : " dense");
+    text += ": peak " + si(*peak.flop_per_s, "FLOP/s ") + std::string(name(peak.dtype)) +
+            (peak.sparse ? " sparse" : " dense");
     if (peak.bytes_per_s) text += ", " + si(*peak.bytes_per_s, "B/s");
     report.good(label.c_str(), text + " (" + peak.source.substr(0, peak.source.find(';')) + ")");
   }
@@ -94,7 +100,8 @@ void check_cupti(Report& report, const Config& config) {
   for (const CuptiCandidate& candidate : cupti_candidates(config.cupti_path)) {
     const auto api = open_cupti(candidate);
     if (!api) {
-      if (candidate.path.find('/') != std::string::npos || tried.empty()) tried += (tried.empty() ? "" : "; ") + api.error().message;
+      if (candidate.path.find('/') != std::string::npos || tried.empty())
+        tried += (tried.empty() ? "" : "; ") + api.error().message;
       continue;
     }
     const std::string text = "CUPTI " + cupti_version_text(api->version) + " at " + api->path;
@@ -117,39 +124,50 @@ void check_cupti(Report& report, const Config& config) {
 void check_variable(Report& report, const char* variable, const std::string& library, bool required) {
   const char* value = std::getenv(variable);
   if (value == nullptr || *value == '\0') {
-    if (required) report.note(variable, "not set; `mfu run` sets it, else export " + std::string(variable) + "=" + library);
+    if (required)
+      report.note(variable, "not set; `mfu run` sets it, else export " + std::string(variable) + "=" + library);
     return;
   }
-  if (library == value || std::strstr(value, "libmfuinject.so") != nullptr) report.good(variable, value);
-  else report.bad(variable, std::string(value) + " is not this library: another tool has it");
+  if (library == value || std::strstr(value, "libmfuinject.so") != nullptr)
+    report.good(variable, value);
+  else
+    report.bad(variable, std::string(value) + " is not this library: another tool has it");
 }
 
 int doctor() {
   Report report;
   // Before CUDA starts in this process: the variables as a program would find them.
   const auto library = library_path();
-  if (library) report.good("library", *library);
-  else report.bad("library", library.error().message);
+  if (library)
+    report.good("library", *library);
+  else
+    report.bad("library", library.error().message);
   check_variable(report, "CUDA_INJECTION64_PATH", library ? *library : "libmfuinject.so", true);
   check_variable(report, "NVTX_INJECTION64_PATH", library ? *library : "libmfuinject.so", true);
-  if (const char* off = std::getenv("NVTX_DISABLE"); off != nullptr) report.bad("nvtx", std::string("NVTX_DISABLE=") + off + ": the program emits no ranges");
+  if (const char* off = std::getenv("NVTX_DISABLE"); off != nullptr)
+    report.bad("nvtx", std::string("NVTX_DISABLE=") + off + ": the program emits no ranges");
   const Config config = load_config([](const char* n) -> const char* { return ::getenv(n); }, environ);
   for (const std::string& warning : config.warnings) report.bad("config", warning);
-  if (config.model) report.good("config", config.model_source + ", FLOP counted: " + config.model->convention());
-  else if (config.warnings.empty()) report.note("config", "no model: set MFU_MODEL_CONFIG, else there are times but no MFU");
+  if (config.model)
+    report.good("config", config.model_source + ", FLOP counted: " + config.model->convention());
+  else if (config.warnings.empty())
+    report.note("config", "no model: set MFU_MODEL_CONFIG, else there are times but no MFU");
   if (initialise_cuda(report)) {
     check_devices(report, config);
     check_cupti(report, config);
   }
-  if (report.problems() == 0) std::printf("everything that a measurement needs is here\n");
-  else std::printf("%d of these stand in the way of a measurement\n", report.problems());
+  if (report.problems() == 0)
+    std::printf("everything that a measurement needs is here\n");
+  else
+    std::printf("%d of these stand in the way of a measurement\n", report.problems());
   return report.problems() == 0 ? 0 : 1;
 }
 
 }  // namespace
 
 void add_doctor(CLI::App& app) {
-  CLI::App* sub = app.add_subcommand("doctor", "Say what works here and what does not: driver, GPU and its peaks, CUPTI, NVTX, config");
+  CLI::App* sub = app.add_subcommand(
+      "doctor", "Say what works here and what does not: driver, GPU and its peaks, CUPTI, NVTX, config");
   sub->footer("Exit code: 0 when a measurement can be made here, 1 when something stands in its way.");
   sub->callback([] {
     if (const int code = doctor(); code != 0) throw CLI::RuntimeError(code);

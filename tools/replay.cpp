@@ -5,14 +5,20 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/config.h"
+#include "core/sink_jsonl.h"
+#include "core/sink_text.h"
 #include "tools/commands.h"
 #include "tools/trace/open_trace.h"
 #include "tools/trace/trace_figures.h"
+#include "tools/trace/trace_regions.h"
 
 namespace mfu {
 namespace {
@@ -20,6 +26,7 @@ namespace {
 struct ReplayOptions {
   std::vector<std::string> paths;
   bool json = false;
+  std::string config, run_dir, interval;
 };
 
 /// A bar on stderr while a file is read, when a person looks at it and the file is large enough to wait for.
@@ -120,13 +127,61 @@ void print_report(const TraceReport& report) {
   for (const ProcessFigures& process : report.processes) print_process(process);
 }
 
-/// What is worked out of one trace while it is in memory. The region windows join here: they need the trace itself,
-/// which is gone afterwards.
-TraceReport replay_trace(const Trace& trace) { return make_report(trace); }
+/// The regions of one trace, as a table.
+void print_regions(const std::vector<ProcessRegions>& processes) {
+  for (const ProcessRegions& process : processes) {
+    if (process.whole.regions.empty()) continue;
+    fmt::print("process {}", process.process);
+    for (const DeviceInfo& device : process.run.devices) {
+      if (device.peak_flop_per_s)
+        fmt::print("; gpu{} {}: {} peak {:.4g} TFLOP/s ({}), dtype by {}", device.device, device.name, device.dtype,
+                   *device.peak_flop_per_s / 1e12, device.peak_source.substr(0, device.peak_source.find(';')),
+                   device.dtype_source);
+      else
+        fmt::print("; gpu{} {}: peak unknown, set MFU_PEAK_TFLOPS", device.device, device.name);
+    }
+    fmt::print("{}{}\n", process.run.convention.empty() ? "" : "; FLOP counted: ", process.run.convention);
+    fmt::print("{}\n", region_table(process.whole));
+  }
+}
 
-/// Exit code: 0, or 1 when a trace could not be used.
+/// The same lines that a live run writes, one file per process of the trace.
+Result<void> write_run_directory(const std::string& directory, const std::vector<ProcessRegions>& processes) {
+  for (const ProcessRegions& process : processes) {
+    if (process.whole.regions.empty()) continue;
+    RunInfo run = process.run;
+    run.host = "replay";
+    run.pid = std::atoll(process.process.c_str());
+    JsonlSink sink(directory, run);
+    if (auto done = sink.start(run); !done) return done;
+    for (const WindowSummary& window : process.windows)
+      if (auto done = sink.write(window); !done) return done;
+    if (auto done = sink.write(process.whole); !done) return done;
+  }
+  return {};
+}
+
+/// Exit code: 0, or 1 when a trace could not be used. A file that was named ends it all; one of a folder is reported,
+/// and the others are still worked out.
 int replay(const ReplayOptions& options) {
   std::vector<TraceReport> reports;
+  std::vector<std::vector<ProcessRegions>> regions;
+  int code = 0;
+  const auto environment = [&options](const char* name) -> const char* {
+    if (!options.interval.empty() && std::string_view(name) == "MFU_INTERVAL") return options.interval.c_str();
+    if (std::string_view(name) == "MFU_MODEL_CONFIG") return nullptr;  // --config says it
+    return ::getenv(name);
+  };
+  Config config = load_config(environment, nullptr);
+  if (!options.config.empty()) {
+    Result<Config> given = load_config_file(options.config, environment);
+    if (!given) {
+      fmt::print(stderr, "mfu replay: {}\n", given.error().message);
+      return 1;
+    }
+    config = std::move(given).value();
+  }
+  for (const std::string& warning : config.warnings) fmt::print(stderr, "mfu replay: {}\n", warning);
   for (const std::string& path : options.paths) {
     const Result<std::vector<std::string>> files = list_traces(path);
     if (!files) {
@@ -140,17 +195,32 @@ int replay(const ReplayOptions& options) {
       }();
       if (!trace) {
         fmt::print(stderr, "mfu replay: {}\n", trace.error().message);
-        return 1;
+        code = 1;
+        if (file == path) return code;
+        continue;
       }
-      reports.push_back(replay_trace(trace.value()));
+      reports.push_back(make_report(trace.value()));
+      regions.push_back(trace_regions(trace.value(), config));
+      if (!options.run_dir.empty()) {
+        if (const auto done = write_run_directory(options.run_dir, regions.back()); !done) {
+          fmt::print(stderr, "mfu replay: {}\n", done.error().message);
+          return 1;
+        }
+      }
     }
   }
+  if (reports.empty()) return code;
   if (options.json) {
-    fmt::print("{}\n", report_json(reports));
+    std::vector<ProcessRegions> all;
+    for (auto& of_trace : regions) std::move(of_trace.begin(), of_trace.end(), std::back_inserter(all));
+    fmt::print("{}\n", report_json(reports, {{"regions", regions_json(all)}}));
   } else {
-    for (const TraceReport& report : reports) print_report(report);
+    for (std::size_t i = 0; i < reports.size(); ++i) {
+      print_report(reports[i]);
+      print_regions(regions[i]);
+    }
   }
-  return 0;
+  return code;
 }
 
 }  // namespace
@@ -161,6 +231,10 @@ void add_replay(CLI::App& app) {
   command->add_option("trace", options->paths, "trace files, or folders of them (.json, .json.gz, .sqlite, .sqlite.gz)")
       ->required();
   command->add_flag("--json", options->json, "print everything as JSON");
+  command->add_option("-c,--config", options->config,
+                      "model, for MFU: HF config.json, its folder, a model id, or an own config");
+  command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does");
+  command->add_option("-i,--interval", options->interval, "seconds per window; default: 10");
   command->callback([options] {
     if (const int code = replay(*options); code != 0) throw CLI::RuntimeError(code);
   });

@@ -20,7 +20,7 @@ namespace mfu {
 
 namespace {
 
-constexpr int kCannotRun = 126;   // as a shell says it
+constexpr int kCannotRun = 126;  // as a shell says it
 constexpr int kNotFound = 127;
 
 struct RunOptions {
@@ -33,7 +33,8 @@ struct RunOptions {
 void inject(const char* variable, const std::string& library) {
   const char* held = std::getenv(variable);
   if (held != nullptr && *held != '\0' && library != held) {
-    std::fprintf(stderr, "[mfu] %s is set to %s: left as it is, so this part of the measurement is off; unset it to measure\n",
+    std::fprintf(stderr,
+                 "[mfu] %s is set to %s: left as it is, so this part of the measurement is off; unset it to measure\n",
                  variable, held);
     return;
   }
@@ -76,7 +77,8 @@ int run(const RunOptions& o) {
   set_if_given("MFU_CUPTI", o.cupti);
   if (o.all_ranks) ::setenv("MFU_LOG_RANKS", "all", 1);
   if (!o.no_run_dir && (!o.run_dir.empty() || std::getenv("MFU_RUN_DIR") == nullptr)) {
-    const std::string directory = std::filesystem::absolute(o.run_dir.empty() ? new_run_dir() : o.run_dir, error).string();
+    const std::string directory =
+        std::filesystem::absolute(o.run_dir.empty() ? new_run_dir() : o.run_dir, error).string();
     if (directory.find('%') == std::string::npos) std::filesystem::create_directories(directory, error);
     if (error) {
       std::fprintf(stderr, "[mfu] run directory %s: %s: log lines only\n", directory.c_str(), error.message().c_str());
@@ -99,7 +101,8 @@ int run(const RunOptions& o) {
 void add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* sub = app.add_subcommand("run", "Run a program with the library in it: mfu run [options] [--] CMD...");
-  sub->add_option("-c,--config", options->config, "model: HF config.json, its folder, a model id, or an own config (MFU_MODEL_CONFIG)");
+  sub->add_option("-c,--config", options->config,
+                  "model: HF config.json, its folder, a model id, or an own config (MFU_MODEL_CONFIG)");
   sub->add_option("-d,--run-dir", options->run_dir, "where the run's lines go; default: mfu-runs/<time>-<pid>");
   sub->add_flag("--no-run-dir", options->no_run_dir, "log lines only");
   sub->add_option("-i,--interval", options->interval, "seconds per window; default: 10");
@@ -108,12 +111,14 @@ void add_run(CLI::App& app) {
   sub->add_option("--set", options->set, "overrides of the config: workload.batch=8,peak.dtype=fp8");
   sub->add_option("--peak-tflops", options->peak_tflops, "peak of the device in 1e12 FLOP/s");
   sub->add_option("--peak-gbps", options->peak_gbps, "memory bandwidth of the device in 1e9 B/s");
-  sub->add_option("--profiler", options->profiler, "own: hold CUPTI's one subscriber slot; share: leave it to torch.profiler")
+  sub->add_option("--profiler", options->profiler,
+                  "own: hold CUPTI's one subscriber slot; share: leave it to torch.profiler")
       ->check(CLI::IsMember({"own", "share"}));
   sub->add_option("--cupti", options->cupti, "the libcupti to use");
-  sub->footer("Examples:\n  mfu run -c Qwen/Qwen3-8B python generate.py\n"
-              "  mfu run -c config.json -i 5 torchrun --nproc-per-node 8 train.py\n"
-              "Exit code: that of CMD; 126 when it cannot be run, 127 when it is not found.");
+  sub->footer(
+      "Examples:\n  mfu run -c Qwen/Qwen3-8B python generate.py\n"
+      "  mfu run -c config.json -i 5 torchrun --nproc-per-node 8 train.py\n"
+      "Exit code: that of CMD; 126 when it cannot be run, 127 when it is not found.");
   sub->prefix_command();
   sub->callback([sub, options] {
     options->command = sub->remaining();

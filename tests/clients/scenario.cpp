@@ -38,8 +38,7 @@ namespace {
   _exit(70);
 }
 
-// The script
-// ------------------------------------------------------------------------------------------------------------
+// The script -----------------------------------------------------------------------------------------------------
 
 struct Statement {
   std::vector<std::string> words;  ///< without the key=value words
@@ -159,8 +158,7 @@ class Parser {
   int line_ = 1;
 };
 
-// CUDA
-// ------------------------------------------------------------------------------------------------------------------
+// CUDA -----------------------------------------------------------------------------------------------------------
 
 #define TEXT_OF(name) #name
 #define TEXT(name) TEXT_OF(name)
@@ -342,7 +340,7 @@ CUdeviceptr scratch(const Statement& s) {
 
 void copy(const Statement& s) {
   need_context(s);
-  static std::vector<char> host(64 << 20);
+  static auto& host = *new std::vector<char>(64 << 20);
   const std::string kind = s.word(1);
   const auto bytes = static_cast<std::size_t>(s.number(2));
   if (bytes > host.size()) fail("memcpy of more than 64 MiB");
@@ -364,8 +362,7 @@ void copy(const Statement& s) {
   }
 }
 
-// NVTX
-// ------------------------------------------------------------------------------------------------------------------
+// NVTX -----------------------------------------------------------------------------------------------------------
 
 std::wstring wide(const std::string& utf8) {
   std::wstring out;
@@ -604,8 +601,7 @@ void foreign(const Statement& s) {
   }
 }
 
-// Running
-// ---------------------------------------------------------------------------------------------------------------
+// Running --------------------------------------------------------------------------------------------------------
 
 void run(const std::vector<Statement>& block);
 
@@ -689,7 +685,7 @@ int signal_number(const std::string& name) {
 using Op = void (*)(const Statement&);
 
 const std::map<std::string, Op>& operations() {
-  static const std::map<std::string, Op> table{
+  static const auto& table = *new const std::map<std::string, Op>{
       // program
       {"repeat",
        [](const Statement& s) {
@@ -965,7 +961,8 @@ int main(int argc, char** argv) {
   } else {
     text.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
   }
-  static const std::vector<Statement> script = Parser(std::move(text)).block();
+  // Leaked, as is all that threads use: `exit` leaves them running while static objects are destroyed.
+  static const auto& script = *new const std::vector<Statement>(Parser(std::move(text)).block());
   check_words(script);
   run(script);
   join("");

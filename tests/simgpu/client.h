@@ -194,7 +194,7 @@ class Cupti {
     }
     *max_records = 0;
     *size = c.buffer_bytes;
-    *buffer = c.give_null ? nullptr : static_cast<std::uint8_t*>(std::aligned_alloc(4096, c.buffer_bytes));
+    *buffer = c.give_null ? nullptr : static_cast<std::uint8_t*>(std::aligned_alloc(8, c.buffer_bytes));
   }
 
   static void on_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,

@@ -4,6 +4,7 @@
 #include <cupti_runtime_cbid.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -21,8 +22,7 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t kKernel = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
 constexpr std::uint32_t kLaunch = CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel;
 
-// Injection
-// ------------------------------------------------------------------------------------------------------------
+// Injection ------------------------------------------------------------------------------------------------------
 
 TEST(Injection, RunsOnceInsideCuInit) {
   in_child({{"CUDA_INJECTION64_PATH", SIMGPU_TEST_INJECTED_LIBRARY}}, [] {
@@ -94,8 +94,7 @@ TEST(Driver, GetProcAddressChoosesByVersion) {
   });
 }
 
-// Timeline
-// -------------------------------------------------------------------------------------------------------------
+// Timeline -------------------------------------------------------------------------------------------------------
 
 TEST(Timeline, LaunchReturnsFirstAndSynchronizeWaits) {
   in_child({}, [] {
@@ -163,8 +162,7 @@ TEST(Timeline, StreamsOverlapEventsOrderAndProgrammaticLaunchesStartEarly) {
   });
 }
 
-// Callback API
-// ---------------------------------------------------------------------------------------------------------
+// Callback API ---------------------------------------------------------------------------------------------------
 
 TEST(Callbacks, SecondSubscriberIsRefusedAndParametersAreChecked) {
   in_child({}, [] {
@@ -262,8 +260,7 @@ TEST(Callbacks, RecordCanBeDeliveredBeforeExit) {
   });
 }
 
-// Records
-// --------------------------------------------------------------------------------------------------------------
+// Records --------------------------------------------------------------------------------------------------------
 
 struct Sizes {
   const char* version;
@@ -351,8 +348,7 @@ TEST(Records, NewestHeaderStructuresAgreeWithTheLayout) {
   });
 }
 
-// Buffers
-// --------------------------------------------------------------------------------------------------------------
+// Buffers --------------------------------------------------------------------------------------------------------
 
 TEST(Buffers, UnforcedFlushKeepsUnfinishedRecordsForcedGivesThemWithoutEnd) {
   in_child({}, [] {
@@ -451,8 +447,40 @@ TEST(Buffers, DisabledKindStillDeliversOlderRecords) {
   });
 }
 
-// Graphs
-// ---------------------------------------------------------------------------------------------------------------
+TEST(Buffers, ManyThreadsAndConcurrentFlushesLoseNothing) {
+  for (const char* per_thread : {"0", "1"}) {
+    in_child({{"SIMGPU_PER_THREAD", per_thread}}, [] {
+      Cuda cuda;
+      Cupti cupti;
+      cupti.buffer_bytes = 20 * 216;
+      cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+      CUfunction f = cuda.kernel("k", "ns=1000");
+      cuda.launch(f);  // the look-up of the launch function is not what is tested
+      constexpr int kThreads = 8, kLaunches = 500;
+      std::atomic<int> running{kThreads};
+      std::vector<std::thread> threads;
+      for (int t = 0; t < kThreads; ++t) {
+        threads.emplace_back([&] {
+          cuda.make_current();
+          CUstream s = cuda.stream();
+          for (int i = 0; i < kLaunches; ++i) cuda.launch(f, s);
+          --running;
+        });
+      }
+      while (running.load() > 0) cupti.flush();
+      for (std::thread& t : threads) t.join();
+      cuda.synchronize();
+      cupti.flush();
+      for (int i = 0; i < 400 && cupti.taken().size() < kThreads * kLaunches + 1; ++i) std::this_thread::sleep_for(5ms);
+      std::set<std::uint32_t> ids;
+      for (const Record& r : cupti.taken()) ids.insert(r.kernel_correlation());
+      EXPECT_EQ(cupti.taken().size(), static_cast<std::size_t>(kThreads * kLaunches + 1));
+      EXPECT_EQ(ids.size(), cupti.taken().size());
+    });
+  }
+}
+
+// Graphs ---------------------------------------------------------------------------------------------------------
 
 /// Two streams joined by events: 3 kernels and a memset. Instantiated, not launched.
 CUgraphExec small_graph(Cuda& cuda, CUfunction f, CUstream a, CUstream b, CUdeviceptr memory) {
@@ -589,8 +617,7 @@ TEST(Graphs, WorkThatDoesNotComeBackToTheOriginIsAnError) {
   });
 }
 
-// Faults
-// ---------------------------------------------------------------------------------------------------------------
+// Faults ---------------------------------------------------------------------------------------------------------
 
 /// Launches `n` kernels with the given script and returns what arrived.
 std::vector<Record> records_of(int n, Cupti& cupti, Cuda& cuda) {
@@ -732,8 +759,7 @@ TEST(Faults, MissingSymbolVariants) {
   }
 }
 
-// Rules
-// ----------------------------------------------------------------------------------------------------------------
+// Rules ----------------------------------------------------------------------------------------------------------
 
 TEST(Rules, ForbiddenCallsAbort) {
   const auto with_hook = [](void (*hook)(Cuda&, Cupti&)) {
@@ -788,8 +814,7 @@ TEST(Rules, CuptiInAForkedChildAborts) {
   });
 }
 
-// Foreign clients
-// ------------------------------------------------------------------------------------------------------
+// Foreign clients ------------------------------------------------------------------------------------------------
 
 TEST(Foreign, NewKinetoTakesTheBuffersAndLeavesTicksBehind) {
   in_child({}, [] {
@@ -813,7 +838,7 @@ TEST(Foreign, NewKinetoTakesTheBuffersAndLeavesTicksBehind) {
     cuda.synchronize();
     cupti.flush();
     ASSERT_EQ(cupti.taken().size(), 1u);
-    const Record& r = cupti.taken()[0];
+    const Record r = cupti.taken()[0];
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
     EXPECT_LT(r.kernel_end(), static_cast<std::uint64_t>(now.tv_sec) * 500'000'000u);  // no ns since 1970
@@ -862,8 +887,7 @@ TEST(Foreign, ResiliencyAndFreerGetOurBuffer) {
   }
 }
 
-// Truth
-// ----------------------------------------------------------------------------------------------------------------
+// Truth ----------------------------------------------------------------------------------------------------------
 
 TEST(Truth, HoldsEveryActivityAndWhetherItsRecordCame) {
   const std::string file =
@@ -892,8 +916,72 @@ TEST(Truth, HoldsEveryActivityAndWhetherItsRecordCame) {
   EXPECT_EQ(costs, 4);
 }
 
-// Speed
-// ----------------------------------------------------------------------------------------------------------------
+// The scenario client ---
+
+/// Runs a script and returns what it printed; its truth goes to `trace`.
+std::string scenario(const std::string& script, const std::string& trace) {
+  const std::string command = "LD_LIBRARY_PATH=" + directory() + " SIMGPU_TRACE=" + trace +
+                              " " SIMGPU_SCENARIO " -c '" + script + "' 2>/dev/null";
+  std::string printed;
+  FILE* pipe = popen(command.c_str(), "r");
+  for (int c = 0; pipe != nullptr && (c = std::fgetc(pipe)) != EOF;) printed += static_cast<char>(c);
+  const int status = pipe == nullptr ? -1 : pclose(pipe);
+  return printed + "exit " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
+TEST(Scenario, DoesWhatTheScriptSaysAndPrintsNothingElse) {
+  const std::string file =
+      (std::filesystem::temp_directory_path() / ("simgpu_scenario_" + std::to_string(getpid()))).string();
+  EXPECT_EQ(scenario(R"(
+    kernel gemm ns=100000 ; kernel tiny ns=2000
+    push "step batch=4"
+    repeat 3 { launch gemm stream=s; launch tiny stream=s api=ex; launch tiny api=cooperative }
+    pop; pop
+    thread pt_autograd_0 { barrier b 2; launch tiny count=10 api=runtime; push a domain=D u64=3; pop domain=D }
+    barrier b 2
+    join pt_autograd_0
+    capture s; launch tiny stream=s count=4; memset 100 stream=s; end_capture s g; instantiate g
+    graph_launch g stream=s count=5
+    memcpy htod 1000 sync
+    start r "decode" text=wide; end r; mark m u64=1; dso_push x; dso_pop; v2_push y; v2_pop
+    ext_push z domain=D tokens=4; ext_pop domain=D
+    fork { print child }; wait
+    print "the end"
+    exit 3)",
+                     file),
+            "child\nthe end\nexit 3");
+  std::ifstream in(file);
+  int kernels = 0, graph_nodes = 0, transfers = 0, launches = 0, captured = 0;
+  std::set<std::string> threads;
+  for (std::string line; std::getline(in, line);) {
+    const auto has = [&](const char* text) { return line.find(text) != std::string::npos; };
+    if (has("\"type\":\"activity\"")) {
+      const bool in_graph = !has("\"graph_id\":0,");
+      kernels += has("\"kind\":\"kernel\"") && !in_graph ? 1 : 0;
+      graph_nodes += in_graph ? 1 : 0;
+      transfers += has("\"kind\":\"memcpy\"") ? 1 : 0;
+      EXPECT_TRUE(has("\"fate\":\"unwanted\"")) << line;
+      const std::size_t at = line.find("\"thread\":");
+      threads.insert(line.substr(at, line.find(',', at) - at));
+    } else if (has("\"type\":\"launch\"")) {
+      ++launches;
+      captured += has("\"capturing\":true") ? 1 : 0;
+    }
+  }
+  std::filesystem::remove(file);
+  EXPECT_EQ(kernels, 9 + 10);
+  EXPECT_EQ(graph_nodes, 5 * 5);
+  EXPECT_EQ(transfers, 1);
+  EXPECT_EQ(launches, 9 + 10 + 5 + 5 + 1);  // plain, on the thread, captured, graphs, memcpy
+  EXPECT_EQ(captured, 5);
+  EXPECT_EQ(threads.size(), 2u);
+}
+
+TEST(Scenario, RefusesAScriptItDoesNotUnderstand) {
+  EXPECT_EQ(scenario("print before; nonsense 3", "/dev/null"), "exit 70");
+}
+
+// Speed ----------------------------------------------------------------------------------------------------------
 
 /// Launches per second of CPU time of the launching thread, so that a busy machine does not change it. The test asks
 /// for a fraction of what was measured.

@@ -219,6 +219,16 @@ TEST_F(ConfigTest, UnknownKeysGetTheNearestRightOne) {
       << joined(config->warnings);
 }
 
+TEST_F(ConfigTest, ComplaintsStayOnOneLine) {
+  const Config config = load_config(
+      lookup({{"MFU_MODEL_CONFIG", R"({"model": {"params": 5}, "a\nb\u0007": 1})"}, {"MFU_SET", "x\ny"}}), nullptr);
+  ASSERT_EQ(config.warnings.size(), 2u) << joined(config.warnings);
+  for (const std::string& line : config.warnings) EXPECT_EQ(line.find_first_of("\n\a"), std::string::npos) << line;
+  const Result<Config> strict = load_config_file("/no\nsuch/file", lookup({}));
+  ASSERT_FALSE(strict.ok());
+  EXPECT_EQ(strict.error().message.find('\n'), std::string::npos);
+}
+
 TEST_F(ConfigTest, MisspeltVariablesGetTheNearestRightOne) {
   const char* environment[] = {"PATH=/bin",    "MFU_MODEL_CONFG=x", "MFU_RUNDIR=y",     "MFU_TRACE=1",
                                "MFU_DETECT=1", "MFU_LOG=none",      "MFU_PEAK_TFLOP=3", nullptr};

@@ -38,19 +38,24 @@ struct RandomRun {
 };
 
 const char* kernel_of(TimeClass c) {
-  return c == TimeClass::kMatmul ? "ampere_bf16_s16816gemm_bf16_128x128" : c == TimeClass::kComm ? "ncclDevKernel_AllReduce_Sum_f32" : "vectorized_elementwise_kernel";
+  return c == TimeClass::kMatmul ? "ampere_bf16_s16816gemm_bf16_128x128"
+         : c == TimeClass::kComm ? "ncclDevKernel_AllReduce_Sum_f32"
+                                 : "vectorized_elementwise_kernel";
 }
 
 /// Regions of the test: `step` (has FLOP), `prefill` (has FLOP, may nest in outer), `outer` (no work of its own).
 Config test_config() {
   const auto config = load_config_file(R"({"model": {"params": 1000000}, "peak": {"tflops": 1, "gbps": 1},
-    "regions": [{"region": "outer", "match": "outer"}]})", [](const char*) -> const char* { return nullptr; });
+    "regions": [{"region": "outer", "match": "outer"}]})",
+                                       [](const char*) -> const char* { return nullptr; });
   EXPECT_TRUE(config.ok());
   return config ? *config : Config{};
 }
 
 RandomRun random_run(std::mt19937& rng, std::uint16_t step, std::uint16_t prefill, std::uint16_t outer) {
-  const auto pick = [&rng](std::int64_t low, std::int64_t high) { return std::uniform_int_distribution<std::int64_t>(low, high)(rng); };
+  const auto pick = [&rng](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(rng);
+  };
   RandomRun run;
   run.devices = static_cast<std::uint32_t>(pick(1, 2));
   const auto threads = static_cast<std::uint32_t>(pick(1, 3));
@@ -127,7 +132,9 @@ class BruteForce {
         }
         // Instances are listed thread by thread in the order they open, a nested one right behind its own.
         const TimeNs before = previous_end.count(instance.thread) ? previous_end[instance.thread] : 0;
-        e.begin = std::max(instance.open, instance.parent < 0 ? before : expected_[static_cast<std::size_t>(instance.parent)][d].begin);
+        e.begin =
+            std::max(instance.open,
+                     instance.parent < 0 ? before : expected_[static_cast<std::size_t>(instance.parent)][d].begin);
         e.end = std::max({e.begin, instance.close, last});
         for (TimeNs t = e.begin; t < e.end; ++t) ++e.time[static_cast<std::size_t>(class_at(d, t))];
         std::set<TimeNs> covered;
@@ -138,8 +145,10 @@ class BruteForce {
         }
         e.busy = static_cast<DurationNs>(covered.size());
         if (instance.parent < 0) pending_end_ = e.end;
-        const bool nested_follows = i + 1 < static_cast<int>(run.instances.size()) && run.instances[static_cast<std::size_t>(i) + 1].parent == i;
-        if (!nested_follows) previous_end[instance.thread] = std::max(before, instance.parent < 0 ? e.end : pending_end_);
+        const bool nested_follows = i + 1 < static_cast<int>(run.instances.size()) &&
+                                    run.instances[static_cast<std::size_t>(i) + 1].parent == i;
+        if (!nested_follows)
+          previous_end[instance.thread] = std::max(before, instance.parent < 0 ? e.end : pending_end_);
       }
     }
   }
@@ -201,7 +210,8 @@ class LedgerProperty : public ::testing::Test {
       events.push_back({instance.open, instance.parent < 0 ? 2 : 3, i});
       events.push_back({instance.close, instance.parent < 0 ? 1 : 0, i});
     }
-    std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.at != b.at ? a.at < b.at : a.index < b.index; });
+    std::stable_sort(events.begin(), events.end(),
+                     [](const Event& a, const Event& b) { return a.at != b.at ? a.at < b.at : a.index < b.index; });
     std::vector<TestActivity> activities = run.activities;
     std::shuffle(activities.begin(), activities.end(), rng);
     std::vector<bool> told(activities.size(), false);
@@ -216,8 +226,10 @@ class LedgerProperty : public ::testing::Test {
         slot.region = static_cast<RegionId>(instance.region);
         slot.rule = static_cast<RuleId>(0);
         slot.shape.set(ShapeWords::kTokens, instance.tokens);
-        if (events[next].kind >= 2) ledger.open(slot, events[next].at);
-        else ledger.close(slot, events[next].at, 0);
+        if (events[next].kind >= 2)
+          ledger.open(slot, events[next].at);
+        else
+          ledger.close(slot, events[next].at, 0);
       }
       for (std::size_t k = 0; k < activities.size(); ++k) {
         if (told[k] || activities[k].launch > until) continue;
@@ -291,7 +303,9 @@ class LedgerProperty : public ::testing::Test {
     for (const TestInstance& instance : run.instances) {
       const std::string& name = rules.regions()[instance.region].name;
       if (name == "outer") continue;
-      if (instance.parent >= 0 && rules.regions()[run.instances[static_cast<std::size_t>(instance.parent)].region].name != "outer") continue;
+      if (instance.parent >= 0 &&
+          rules.regions()[run.instances[static_cast<std::size_t>(instance.parent)].region].name != "outer")
+        continue;
       flop += static_cast<double>(instance.tokens) * 1e6 * (name == "step" ? 6 : 2);  // 6N to train, 2N forward
       tokens += instance.tokens;
     }
@@ -333,7 +347,8 @@ class LedgerProperty : public ::testing::Test {
     std::set<std::pair<std::string, std::uint32_t>> overlapped;
     for (int i = 0; i < static_cast<int>(run.instances.size()); ++i) {
       for (int k = 0; k < static_cast<int>(run.instances.size()); ++k) {
-        const TestInstance &a = run.instances[static_cast<std::size_t>(i)], &b = run.instances[static_cast<std::size_t>(k)];
+        const TestInstance &a = run.instances[static_cast<std::size_t>(i)],
+                           &b = run.instances[static_cast<std::size_t>(k)];
         if (a.parent >= 0 || b.parent >= 0 || a.thread == b.thread) continue;
         for (std::uint32_t d = 0; d < run.devices; ++d) {
           const Expected &x = truth.of(i)[d], &y = truth.of(k)[d];
@@ -342,7 +357,8 @@ class LedgerProperty : public ::testing::Test {
         }
       }
     }
-    for (const auto& [key, r] : got) EXPECT_EQ(r.overlapped, overlapped.count(key) != 0) << key.first << " " << key.second;
+    for (const auto& [key, r] : got)
+      EXPECT_EQ(r.overlapped, overlapped.count(key) != 0) << key.first << " " << key.second;
   }
 };
 

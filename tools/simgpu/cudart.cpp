@@ -117,8 +117,7 @@ cudaError_t call(std::uint32_t cbid, const char* name, const void* params, const
 #define RUNTIME(name, version, ...) \
   call(CUPTI_RUNTIME_TRACE_CBID_##name##_v##version, #name, nullptr, nullptr, [&]() -> CUresult __VA_ARGS__)
 
-// Kernels that nvcc registered: host stub > name, resolved on first launch
-// -----------------------------------------------
+// Kernels that nvcc registered: host stub > name, resolved on first launch --------------------------------------
 
 struct FatBinary {
   const void* image;

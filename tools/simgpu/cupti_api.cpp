@@ -59,8 +59,7 @@ std::vector<External>& external_stack() {
   return stack;
 }
 
-// What the driver calls
-// ------------------------------------------------------------------------------------------------
+// What the driver calls ------------------------------------------------------------------------------------------
 
 void on_api(const ApiEvent& event) {
   const CUpti_Subscriber_st* subscriber = api().subscriber.load(std::memory_order_acquire);
@@ -148,8 +147,7 @@ void on_deliver_now() { flush_on_worker(false); }
 
 constexpr Tool kTool{on_api, on_api_record, on_activity, on_resource, on_synchronize, on_deliver_now};
 
-// Around every exported function
-// ---------------------------------------------------------------------------------------
+// Around every exported function ---------------------------------------------------------------------------------
 
 /// Runs the fault script for `function`; a value other than 0 is the answer.
 CUptiResult scripted(const char* function) {
@@ -341,8 +339,7 @@ const char* result_name(CUptiResult result) {
     return early;                                                             \
   }
 
-// Callback API
-// ---------------------------------------------------------------------------------------------------------
+// Callback API ---------------------------------------------------------------------------------------------------
 
 SIM_EXPORT CUptiResult cuptiGetVersion(uint32_t* version) {
   if (const CUptiResult early = scripted("cuptiGetVersion"); early != kOk) return early;
@@ -427,8 +424,7 @@ SIM_EXPORT CUptiResult cuptiEnableAllDomains(uint32_t enable, CUpti_SubscriberHa
   return kOk;
 }
 
-// Activity API
-// ---------------------------------------------------------------------------------------------------------
+// Activity API ---------------------------------------------------------------------------------------------------
 
 SIM_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
                                                       CUpti_BuffersCallbackCompleteFunc completed) {

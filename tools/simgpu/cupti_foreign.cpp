@@ -97,16 +97,19 @@ std::uint64_t tsc() { return __rdtsc(); }
 
 void ignore_callback(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
 
+/// Kineto tries to subscribe once in the life of a process; refused, it is CPU only for the rest of it.
+enum class Subscription { kNotTried, kHeld, kRefused };
+std::atomic<Subscription> old_kineto{Subscription::kNotTried};
+
 bool start_kineto(bool subscribes) {
   if (subscribes) {
-    static std::atomic<int> state{0};  // Kineto tries once in the life of a process
     CUpti_SubscriberHandle handle = nullptr;
-    if (state.load() == 0) {
+    if (old_kineto.load() == Subscription::kNotTried) {
       const bool got = cuptiSubscribe(&handle, ignore_callback, nullptr) == CUPTI_SUCCESS;
       if (got) cuptiEnableDomain(1, handle, CUPTI_CB_DOMAIN_RESOURCE);
-      state.store(got ? 1 : 2);
+      old_kineto.store(got ? Subscription::kHeld : Subscription::kRefused);
     }
-    if (state.load() == 2) return true;  // CPU only, for the life of the process
+    if (old_kineto.load() == Subscription::kRefused) return true;
   }
   cuptiActivityRegisterCallbacks(kineto_requested, kineto_completed);
   cuptiActivityRegisterTimestampCallback(tsc);
@@ -114,7 +117,8 @@ bool start_kineto(bool subscribes) {
   return true;
 }
 
-bool stop_kineto() {
+bool stop_kineto(bool subscribes) {
+  if (subscribes && old_kineto.load() != Subscription::kHeld) return true;
   for (const CUpti_ActivityKind kind : kKinetoKinds) cuptiActivityDisable(kind);
   cuptiActivityFlushAll(0);
   return true;
@@ -153,7 +157,8 @@ bool run_foreign_client(std::string_view kind, std::string_view action) {
   const std::lock_guard lock(*mutex);
   const bool start = action == "start";
   if (!start && action != "stop") return false;
-  if (kind == "old_kineto" || kind == "new_kineto") return start ? start_kineto(kind == "old_kineto") : stop_kineto();
+  if (kind == "old_kineto" || kind == "new_kineto")
+    return start ? start_kineto(kind == "old_kineto") : stop_kineto(kind == "old_kineto");
   if (kind == "resiliency" || kind == "freer") {
     const bool frees = kind == "freer";
     if (start) {

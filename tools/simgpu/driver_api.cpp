@@ -329,7 +329,7 @@ constexpr ErrorText kErrors[] = {
 
 }  // namespace
 
-// Without callbacks ---------------------------------------------------------------------------------------------------
+// Without callbacks ----------------------------------------------------------------------------------------------
 
 extern "C" {
 
@@ -426,7 +426,7 @@ SIM_EXPORT CUresult CUDAAPI(cuGetProcAddress)(const char* symbol, void** functio
 
 }  // extern "C"
 
-// Devices -------------------------------------------------------------------------------------------------------------
+// Devices --------------------------------------------------------------------------------------------------------
 
 SIM_API(cuDeviceGetCount, (int* count), (count), {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -485,7 +485,7 @@ SIM_API(cuDeviceCanAccessPeer, (int* can, CUdevice dev, CUdevice peer), (can, de
   return CUDA_SUCCESS;
 })
 
-// Contexts ------------------------------------------------------------------------------------------------------------
+// Contexts -------------------------------------------------------------------------------------------------------
 
 SIM_API(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev), (pctx, dev), { return retain(pctx, dev); })
 SIM_API(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev), { return release_primary(dev, false); })
@@ -529,7 +529,7 @@ SIM_API(cuCtxGetApiVersion, (CUcontext ctx, unsigned* version), (ctx, version), 
 })
 SIM_API(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned Flags), (peerContext, Flags), { return CUDA_SUCCESS; })
 
-// Streams and events --------------------------------------------------------------------------------------------------
+// Streams and events ---------------------------------------------------------------------------------------------
 
 SIM_API(cuStreamCreate, (CUstream * phStream, unsigned Flags), (phStream, Flags),
         { return create_stream(phStream, Flags, 0); })
@@ -602,7 +602,7 @@ SIM_API(cuEventElapsedTime, (float* ms, CUevent hStart, CUevent hEnd), (ms, hSta
   return CUDA_SUCCESS;
 })
 
-// Modules -------------------------------------------------------------------------------------------------------------
+// Modules --------------------------------------------------------------------------------------------------------
 
 SIM_API(cuModuleLoad, (CUmodule * module, const char* fname), (module, fname),
         { return load_module_file(reinterpret_cast<Module**>(module), fname); })
@@ -650,7 +650,7 @@ SIM_API(cuFuncGetAttribute, (int* pi, CUfunction_attribute attrib, CUfunction hf
 SIM_API(cuFuncSetAttribute, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value),
         { return function_of(hfunc) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; })
 
-// Memory --------------------------------------------------------------------------------------------------------------
+// Memory ---------------------------------------------------------------------------------------------------------
 
 SIM_API(cuMemGetInfo_v2, (size_t * free, size_t* total), (free, total), {
   const Context* context = current_context();
@@ -709,7 +709,7 @@ SIM_STREAM_API(cuMemsetD16Async, (CUdeviceptr dst, unsigned short value, size_t 
 SIM_STREAM_API(cuMemsetD32Async, (CUdeviceptr dst, unsigned value, size_t N, CUstream hStream),
                (dst, value, N, hStream), { return set(hStream, per_thread, N * 4, value, false); })
 
-// Launches ------------------------------------------------------------------------------------------------------------
+// Launches -------------------------------------------------------------------------------------------------------
 
 SIM_STREAM_API(cuLaunchKernel,
                (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
@@ -727,7 +727,7 @@ SIM_STREAM_API(
       return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {.cooperative = true});
     })
 
-// Graphs --------------------------------------------------------------------------------------------------------------
+// Graphs ---------------------------------------------------------------------------------------------------------
 
 SIM_STREAM_API(cuStreamBeginCapture_v2, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode),
                { return on_stream(hStream, per_thread, [](Stream& s) { return begin_capture(s); }); })

@@ -323,7 +323,7 @@ void parse_ptx(Module& module, const char* text) {
 
 }  // namespace
 
-// State of the process ----------------------------------------------------------------------------------------------
+// State of the process -------------------------------------------------------------------------------------------
 
 CallInfo& current_call() noexcept {
   static thread_local CallInfo call;
@@ -406,7 +406,7 @@ Device* device_at(int ordinal) noexcept {
   return &p.devices[static_cast<std::size_t>(ordinal)];
 }
 
-// Contexts ----------------------------------------------------------------------------------------------------------
+// Contexts -------------------------------------------------------------------------------------------------------
 
 Context* current_context() noexcept {
   const auto& stack = thread_contexts().stack;
@@ -508,7 +508,7 @@ CUresult synchronize_context(Context* context) {
   return CUDA_SUCCESS;
 }
 
-// Streams and events -------------------------------------------------------------------------------------------------
+// Streams and events ---------------------------------------------------------------------------------------------
 
 CUresult resolve_stream(CUstream handle, bool per_thread, Stream** out) {
   if (handle == nullptr) handle = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
@@ -664,7 +664,7 @@ CUresult host_function(Stream& stream, CUhostFn function, void* data) {
   return CUDA_SUCCESS;
 }
 
-// Modules ------------------------------------------------------------------------------------------------------------
+// Modules --------------------------------------------------------------------------------------------------------
 
 CUresult load_module(Module** out, const void* image) {
   if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -731,7 +731,7 @@ Function* function_of(const void* handle) noexcept {
   return alive(function, Magic::kFunction) ? function : nullptr;
 }
 
-// Work ---------------------------------------------------------------------------------------------------------------
+// Work -----------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -874,7 +874,7 @@ CUresult release(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
-// Graphs -------------------------------------------------------------------------------------------------------------
+// Graphs ---------------------------------------------------------------------------------------------------------
 
 CUresult create_graph(Graph** out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -1119,7 +1119,7 @@ CUresult launch_graph(GraphExec& exec, Stream& stream) {
   return CUDA_SUCCESS;
 }
 
-// Interface ----------------------------------------------------------------------------------------------------------
+// Interface ------------------------------------------------------------------------------------------------------
 
 namespace {
 

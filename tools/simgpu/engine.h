@@ -162,7 +162,7 @@ struct CallInfo {
 };
 CallInfo& current_call() noexcept;
 
-// State of the process ----------------------------------------------------------------------------------------------
+// State of the process -------------------------------------------------------------------------------------------
 bool driver_ready() noexcept;   ///< cuInit has finished in this process
 bool driver_usable() noexcept;  ///< the same, and this is not a child forked afterwards
 CUresult initialise(unsigned flags);
@@ -177,7 +177,7 @@ std::uint32_t next_correlation() noexcept;
 const char* intern(std::string_view text);
 void sleep_until(std::int64_t t_ns);
 
-// Contexts ----------------------------------------------------------------------------------------------------------
+// Contexts -------------------------------------------------------------------------------------------------------
 Context* current_context() noexcept;
 CUresult set_current(Context* context);
 CUresult push_context(Context* context);
@@ -188,7 +188,7 @@ CUresult retain_primary(Context** out, int ordinal);
 CUresult release_primary(int ordinal, bool reset);
 CUresult synchronize_context(Context* context);
 
-// Streams and events -------------------------------------------------------------------------------------------------
+// Streams and events ---------------------------------------------------------------------------------------------
 CUresult resolve_stream(CUstream handle, bool per_thread, Stream** out);
 CUresult create_stream(CUstream* out, unsigned flags, int priority);
 CUresult destroy_stream(CUstream handle);
@@ -199,14 +199,14 @@ CUresult record_event(Event& event, Stream& stream);
 CUresult synchronize_event(Event& event);
 CUresult host_function(Stream& stream, CUhostFn function, void* data);
 
-// Modules ------------------------------------------------------------------------------------------------------------
+// Modules --------------------------------------------------------------------------------------------------------
 CUresult load_module(Module** out, const void* image);
 CUresult load_module_file(Module** out, const char* path);
 CUresult unload_module(Module* module);
 CUresult find_function(Function** out, Module* module, const char* name);
 Function* function_of(const void* handle) noexcept;
 
-// Work ---------------------------------------------------------------------------------------------------------------
+// Work -----------------------------------------------------------------------------------------------------------
 CUresult launch_kernel(Stream& stream, Function& function, const LaunchShape& shape, const LaunchOptions& options);
 /// Enqueues a copy or a set. `wait`: the synchronous variants.
 CUresult launch_transfer(Stream& stream, Activity work, bool wait);
@@ -215,7 +215,7 @@ Activity make_set(std::uint64_t bytes, std::uint32_t value);
 CUresult allocate(CUdeviceptr* out, std::size_t bytes);
 CUresult release(CUdeviceptr address);
 
-// Graphs -------------------------------------------------------------------------------------------------------------
+// Graphs ---------------------------------------------------------------------------------------------------------
 CUresult begin_capture(Stream& stream);
 CUresult end_capture(Stream& stream, Graph** out);
 CUresult create_graph(Graph** out);
@@ -228,7 +228,7 @@ CUresult instantiate(GraphExec** out, Graph& graph);
 CUresult destroy_exec(GraphExec* exec);
 CUresult launch_graph(GraphExec& exec, Stream& stream);
 
-// Truth --------------------------------------------------------------------------------------------------------------
+// Truth ----------------------------------------------------------------------------------------------------------
 std::uint64_t truth_activity(const Activity& activity, Fate fate);
 void truth_launch(const char* api, std::uint32_t correlation, CUresult result, bool capturing);
 void truth_fate(std::uint64_t index, Fate fate);

@@ -1,5 +1,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tools/trace/trace_figures.h"
 
@@ -132,11 +133,18 @@ std::string report_json(const std::vector<TraceReport>& reports,
                         const std::vector<std::pair<std::string, std::string>>& more) {
   Json out = Json::object();
   const bool several = reports.size() != 1;
+  // Ranks often keep equal names in folders of their own: then the path tells them apart.
+  std::set<std::string> names;
+  for (const TraceReport& report : reports) names.insert(file_name(report.facts));
+  const auto label = [&](const TraceFacts& facts) {
+    return names.size() == reports.size() ? file_name(facts) : facts.path;
+  };
   if (several) {
     Json& list = out["traces"] = Json::array();
     for (const TraceReport& report : reports) {
       Json entry = Json::object();
       put_facts(entry, report.facts);
+      entry["trace"] = label(report.facts);
       if (report.facts.format == TraceFormat::kKineto) entry["hta"] = to_json(report.hta);
       list.push_back(std::move(entry));
     }
@@ -147,7 +155,7 @@ std::string report_json(const std::vector<TraceReport>& reports,
   for (const TraceReport& report : reports) {
     for (const ProcessFigures& process : report.processes) {
       Json entry = Json::object();
-      if (several) entry["trace"] = file_name(report.facts);
+      if (several) entry["trace"] = label(report.facts);
       put_process(entry, process);
       processes.push_back(std::move(entry));
     }

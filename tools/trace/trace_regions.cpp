@@ -1,0 +1,280 @@
+#include "tools/trace/trace_regions.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "core/attribution.h"
+#include "core/counters.h"
+#include "core/drain.h"
+#include "core/kernel_names.h"
+#include "core/ledger.h"
+#include "core/peak.h"
+#include "core/range_names.h"
+#include "core/region_rules.h"
+#include "core/sink_jsonl.h"
+#include "core/ticks.h"
+
+namespace mfu {
+
+namespace {
+
+/// What happens at one moment, in the order in which a live process would see it.
+struct Event {
+  enum Kind : std::uint8_t { kClose, kOpen, kLaunch, kOrphan, kCloseEmpty };  ///< order at equal times
+  TimeNs at;
+  DurationNs length;    ///< of a range that opens: the outer one first
+  Kind kind;
+  std::uint32_t index;  ///< of the range, launch or activity
+};
+
+bool before(const Event& a, const Event& b) {
+  if (a.at != b.at) return a.at < b.at;
+  if (a.kind != b.kind) return a.kind < b.kind;
+  if (a.kind == Event::kOpen && a.length != b.length) return a.length > b.length;
+  return a.index < b.index;
+}
+
+/// One process of the trace, with the objects that a live process has.
+class ProcessReplay {
+ public:
+  ProcessReplay(const Trace& trace, const Config& config, std::uint32_t process)
+      : trace_(trace),
+        config_(config),
+        process_(process),
+        rules_(config.regions, config.presets, warnings_),
+        attribution_(std::make_unique<Attribution>(counters_)),
+        names_(std::make_unique<KernelNames>(counters_)),
+        clock_(/*identity=*/true) {}
+
+  ProcessRegions run() {
+    ProcessRegions out;
+    out.process = trace_.processes[process_].name;
+    collect();
+    if (events_.empty()) return out;
+    std::sort(events_.begin(), events_.end(), before);
+
+    // The file's zero becomes one second, since a live record at zero has no time; undone when windows go out.
+    shift_ = kNsPerSecond - events_.front().at;
+    LedgerOptions options;
+    options.origin_ns = kNsPerSecond;
+    options.window_ns = std::max<DurationNs>(1'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
+    ledger_ = std::make_unique<Ledger>(rules_, config_, *names_, counters_, options, [&](WindowSummary&& window) {
+      finish_window(window);
+      if (window.final_run) out.whole = std::move(window);
+      else out.windows.push_back(std::move(window));
+    });
+    drain_ = std::make_unique<Drain>(*attribution_, *ledger_, clock_, contexts_, counters_);
+    set_devices(out.run);
+    constexpr std::size_t kEventsPerTick = 4096;
+    TimeNs last = 0;
+    for (std::size_t i = 0; i < events_.size(); ++i) {
+      const Event& event = events_[i];
+      last = event.at + shift_;
+      if (i % kEventsPerTick == 0) {
+        drain_->begin_tick(last);
+        drain_->end_tick(false);
+      }
+      handle(event, last);
+    }
+    drain_->finish(std::max(last, end_of_activity_ + shift_));
+    return out;
+  }
+
+ private:
+  void collect() {
+    for (std::uint32_t i = 0; i < trace_.ranges.size(); ++i) {
+      const TraceRange& range = trace_.ranges[i];
+      if (trace_.threads[range.thread].process != process_ || rule_of(range) == RuleId::kNone) continue;
+      events_.push_back({range.begin_ns, range.end_ns - range.begin_ns, Event::kOpen, i});
+      events_.push_back({range.end_ns, 0, range.end_ns > range.begin_ns ? Event::kClose : Event::kCloseEmpty, i});
+    }
+    activities_of_launch_.resize(trace_.launches.size());
+    for (std::uint32_t i = 0; i < trace_.activities.size(); ++i) {
+      const TraceActivity& activity = trace_.activities[i];
+      if (activity.process != process_) continue;
+      end_of_activity_ = std::max(end_of_activity_, activity.end_ns);
+      if (activity.launch != kNoLaunch) activities_of_launch_[activity.launch].push_back(i);
+      else events_.push_back({activity.begin_ns, 0, Event::kOrphan, i});
+    }
+    for (std::uint32_t i = 0; i < trace_.launches.size(); ++i)
+      if (!activities_of_launch_[i].empty()) events_.push_back({trace_.launches[i].begin_ns, 0, Event::kLaunch, i});
+  }
+
+  RuleId rule_of(const TraceRange& range) {
+    const auto key = (static_cast<std::uint64_t>(range.domain) << 32) | range.name;
+    const auto [known, inserted] = rule_of_name_.try_emplace(key, RuleId::kNone);
+    if (inserted && trace_.strings.at(range.domain) != "NCCL") {
+      const std::string& name = trace_.strings.at(range.name);
+      known->second = rules_.match(trace_.strings.at(range.domain), std::string_view(name).substr(0, RangeNames::kMaxLength));
+    }
+    return known->second;
+  }
+
+  ThreadState* thread(std::uint32_t index) {
+    auto [state, inserted] = threads_.try_emplace(index, nullptr);
+    if (inserted) state->second = attribution_->acquire_thread(index + 1);
+    return state->second;
+  }
+
+  void handle(const Event& event, TimeNs now) {
+    switch (event.kind) {
+      case Event::kOpen: {
+        const TraceRange& range = trace_.ranges[event.index];
+        const std::string_view name = std::string_view(trace_.strings.at(range.name)).substr(0, RangeNames::kMaxLength);
+        const auto payload = static_cast<double>(range.payload);
+        const RegionOpening opening = rules_.open(rule_of(range), name, range.has_payload ? &payload : nullptr);
+        ThreadState* state = thread(range.thread);
+        if (range.kind == RangeKind::kStartEnd) {
+          handles_[event.index] = attribution_->start_process_region(state, opening, now);
+        } else if (state != nullptr) {
+          // A domain of its own for each range, so that one that overlaps another closes itself and nothing else.
+          attribution_->push_region(*state, static_cast<DomainId>(event.index), opening, now);
+        }
+        return;
+      }
+      case Event::kClose:
+      case Event::kCloseEmpty: {
+        const TraceRange& range = trace_.ranges[event.index];
+        if (range.kind == RangeKind::kStartEnd) {
+          if (const auto handle = handles_.find(event.index); handle != handles_.end())
+            attribution_->end_process_region(handle->second, now);
+        } else if (ThreadState* state = thread(range.thread)) {
+          attribution_->pop(*state, static_cast<DomainId>(event.index), [now] { return now; });
+        }
+        return;
+      }
+      case Event::kLaunch: {
+        const std::vector<std::uint32_t>& activities = activities_of_launch_[event.index];
+        const TraceLaunch& launch = trace_.launches[event.index];
+        const std::uint32_t device = raw(record_of(activities.front()).device);
+        const auto correlation = static_cast<CorrelationId>(event.index + 1);
+        contexts_.set(device + 1, device);
+        if (ThreadState* state = thread(launch.thread)) {
+          attribution_->launch(*state, correlation, device + 1);
+          attribution_->launch_done(*state, correlation, false);
+        } else {
+          attribution_->launch_anonymous(correlation, device + 1);
+        }
+        drain_->follow_instances();
+        for (const std::uint32_t activity : activities) drain_->record(record_of(activity));
+        return;
+      }
+      case Event::kOrphan: drain_->record(record_of(event.index)); return;
+    }
+  }
+
+  KernelRecord record_of(std::uint32_t activity) {
+    KernelRecord record = to_kernel_record(trace_, trace_.activities[activity]);
+    record.begin_ns += shift_;
+    record.end_ns += shift_;
+    if (record.kind == ActivityKind::kKernel) {
+      const auto [id, inserted] = name_ids_.try_emplace(raw(record.name), KernelNameId::kOther);
+      if (inserted) id->second = names_->intern(trace_.strings.at(raw(record.name)).c_str());
+      record.name = id->second;
+    } else {
+      record.name = KernelNameId::kOther;
+    }
+    return record;
+  }
+
+  void set_devices(RunInfo& run) {
+    std::optional<DType> dtype = config_.peak.dtype;
+    const bool given = dtype.has_value();
+    if (!dtype && config_.model) dtype = config_.model->dtype();
+    const bool model = !given && dtype.has_value();
+    if (!dtype) {
+      for (const TraceActivity& activity : trace_.activities) {
+        const std::string& name = trace_.strings.at(activity.name);
+        if (activity.kind == ActivityKind::kKernel && is_matmul(classify_kernel(demangle(name))) && (dtype = matmul_dtype(demangle(name))))
+          break;
+      }
+    }
+    run.t_ns = events_.front().at + trace_.base_ns;
+    run.rank = trace_.rank.value_or(0);
+    run.world_size = trace_.world_size.value_or(1);
+    run.level = "replay";
+    run.config_json = config_.resolved_json;
+    if (config_.model) {
+      run.model_json = config_.model->model_json();
+      run.convention = config_.model->convention();
+    }
+    for (const TraceDevice& device : trace_.devices) {
+      if (device.process != process_) continue;
+      DeviceFacts facts = device.facts;
+      if (facts.name.empty() && trace_.gpu_names.size() == 1) facts.name = trace_.gpu_names.front();
+      const Peak peak = find_peak(facts, dtype.value_or(DType::kBf16), config_.peak);
+      ledger_->set_peak(raw(device.id), peak);
+      DeviceInfo info;
+      info.device = raw(device.id);
+      info.name = facts.name;
+      info.peak_flop_per_s = peak.flop_per_s;
+      info.peak_bytes_per_s = peak.bytes_per_s;
+      info.peak_source = peak.source;
+      info.dtype = std::string(name(peak.dtype));
+      info.dtype_source = given ? "config" : model ? "model" : dtype ? "kernels" : "assumed";
+      info.sparse = peak.sparse;
+      run.devices.push_back(std::move(info));
+    }
+  }
+
+  void finish_window(WindowSummary& window) {
+    const TimeNs back = trace_.base_ns - shift_;
+    window.window.begin_ns += back;
+    window.window.end_ns += back;
+    for (RegionSummary& region : window.regions) {
+      region.window.begin_ns += back;
+      region.window.end_ns += back;
+    }
+    if (drain_) window.launches = drain_->account();
+    for (std::size_t i = 0; i < kCounters; ++i)
+      if (const std::uint64_t n = counters_.get(static_cast<Counter>(i)); n != 0)
+        window.counters.emplace_back(std::string(kCounterNames[i]), n);
+  }
+
+  const Trace& trace_;
+  const Config& config_;
+  std::uint32_t process_;
+  std::vector<std::string> warnings_;
+  Counters counters_;
+  RegionRules rules_;
+  std::unique_ptr<Attribution> attribution_;
+  std::unique_ptr<KernelNames> names_;
+  TickClock clock_;
+  ContextDevices contexts_;
+  std::unique_ptr<Ledger> ledger_;
+  std::unique_ptr<Drain> drain_;
+  DurationNs shift_ = 0;
+  TimeNs end_of_activity_ = std::numeric_limits<TimeNs>::min() / 2;
+  std::vector<Event> events_;
+  std::vector<std::vector<std::uint32_t>> activities_of_launch_;
+  std::unordered_map<std::uint64_t, RuleId> rule_of_name_;
+  std::unordered_map<std::uint32_t, ThreadState*> threads_;
+  std::unordered_map<std::uint32_t, std::uint64_t> handles_;
+  std::unordered_map<std::uint32_t, KernelNameId> name_ids_;
+};
+
+}  // namespace
+
+std::vector<ProcessRegions> trace_regions(const Trace& trace, const Config& config) {
+  std::vector<ProcessRegions> out;
+  for (std::uint32_t p = 0; p < trace.processes.size(); ++p) out.push_back(ProcessReplay(trace, config, p).run());
+  return out;
+}
+
+std::string regions_json(const std::vector<ProcessRegions>& processes) {
+  std::string text = "[";
+  for (const ProcessRegions& process : processes) {
+    for (const RegionSummary& region : process.whole.regions) {
+      if (text.size() > 1) text += ",";
+      std::string entry = region_json(region);
+      entry.insert(1, "\"process\":\"" + printable(process.process, 200) + "\",");
+      text += entry;
+    }
+  }
+  return text + "]";
+}
+
+}  // namespace mfu
