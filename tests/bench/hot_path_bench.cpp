@@ -192,7 +192,7 @@ class LaunchBench {
     api.register_callbacks = [](CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc) { return CUPTI_SUCCESS; };
     api.activity_enable = [](CUpti_ActivityKind) { return CUPTI_SUCCESS; };
     live_ = {&attribution_, &rules_, &range_names_};
-    session_ = std::make_unique<CuptiSession>(api, live_, names_, contexts_, queue_, counters_, [] {});
+    session_ = std::make_unique<CuptiSession>(api, live_, names_, contexts_, queue_, counters_, [] {}, [] {});
     std::string why;
     (void)session_->start(CuptiLevel::kFull, why);
     host_switches().live.store(&live_, std::memory_order_release);
