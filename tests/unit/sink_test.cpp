@@ -86,7 +86,7 @@ TEST_F(JsonlTest, StartEventAndEndHaveTheirKeys) {
   JsonlSink sink(folder_.string(), run_);
   run_.config_json = R"({"model": "x"})";
   run_.convention = "exact";
-  run_.devices = {{0, "H200", "GPU-1", 1e15, std::nullopt, "table: H200", "bf16", false}};
+  run_.devices = {{0, "H200", "GPU-1", 1e15, std::nullopt, "table: H200", "bf16", "config", false}};
   ASSERT_TRUE(sink.start(run_).ok());
   ASSERT_TRUE(sink.event(77, "dropped", "CUPTI dropped records").ok());
   WindowSummary end;
