@@ -18,7 +18,7 @@ using Keys = std::set<std::string>;
 
 const Keys kLineKeys{"v", "type", "t_ns", "seq"};
 const Keys kRegionKeys{"region", "device", "t0_ns", "t1_ns", "instances", "open", "tokens", "elapsed_s", "busy_s", "kernel_sum_s",
-                       "kernels", "launches", "flop", "bytes", "mfu", "mfu_busy", "hfu", "mbu", "roofline_s", "bound", "suspect",
+                       "kernels", "launches", "flop", "bytes", "mfu", "mfu_busy", "hfu", "mbu", "roofline_s", "bound", "clock_ratio", "suspect",
                        "overlapped", "time_s", "lost", "top_kernels"};
 
 Keys keys_of(const Json& j) {
@@ -98,7 +98,7 @@ TEST_F(JsonlTest, StartEventAndEndHaveTheirKeys) {
   const auto all = lines(sink.path());
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(keys_of(all[0]), kLineKeys + Keys({"host", "pid", "rank", "world", "version", "devices", "cupti", "config", "model", "convention"}));
-  EXPECT_EQ(keys_of(all[0]["devices"][0]), Keys({"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s", "peak_source", "dtype", "sparse"}));
+  EXPECT_EQ(keys_of(all[0]["devices"][0]), Keys({"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s", "peak_source", "dtype", "dtype_source", "sparse"}));
   EXPECT_EQ(keys_of(all[0]["cupti"]), Keys({"path", "version", "level"}));
   EXPECT_TRUE(all[0]["devices"][0]["peak_bytes_per_s"].is_null());
   EXPECT_EQ(all[0]["config"]["model"], "x");
