@@ -8,7 +8,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LES
   target_compile_options(mfu_flags INTERFACE -Wno-restrict)
 endif()
 if(MFU_SANITIZE)
-  target_compile_options(mfu_flags INTERFACE -fsanitize=${MFU_SANITIZE} -fno-sanitize-recover=all -O1 -g)
+  target_compile_options(mfu_flags INTERFACE -fsanitize=${MFU_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(mfu_flags INTERFACE -fsanitize=${MFU_SANITIZE})
 endif()
 if(MFU_FUZZ)  # coverage everywhere; the fuzz targets add libFuzzer's main

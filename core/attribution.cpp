@@ -34,6 +34,7 @@ ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
     std::uint32_t used = threads_used_.load(std::memory_order_relaxed);
     while (used <= i && !threads_used_.compare_exchange_weak(used, i + 1, std::memory_order_acq_rel)) {
     }
+    t.index = i + 1;
     t.stack.clear();
     t.leaf.store(0, std::memory_order_relaxed);
     t.context.store(0, std::memory_order_relaxed);
@@ -105,14 +106,14 @@ void Attribution::publish_leaf(ThreadState& thread) noexcept {
   if (holds == thread.holds_region) return;
   thread.holds_region = holds;
   if (holds) {
-    recent_owner_.store(static_cast<std::uint32_t>(&thread - threads_.data()) + 1, std::memory_order_release);
+    recent_owner_.store(thread.index, std::memory_order_release);
     owners_.fetch_add(1, std::memory_order_acq_rel);
   } else {
     owners_.fetch_sub(1, std::memory_order_acq_rel);
   }
 }
 
-LaunchOwner Attribution::ambient_owner(std::uint32_t context) noexcept {
+LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
   const std::uint32_t owners = owners_.load(std::memory_order_acquire);
   const std::uint32_t process = process_leaf_.load(std::memory_order_acquire);
   if (owners == 0) return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;
@@ -135,8 +136,8 @@ LaunchOwner Attribution::ambient_owner(std::uint32_t context) noexcept {
 }
 
 /// Among the threads with a region open, 1 + index of the one whose last launch was on `context` and is the newest; 0
-/// when there is none. Remembered, so that the next launch need not search.
-std::uint32_t Attribution::find_last_owner(std::uint32_t context) noexcept {
+/// when there is none. A search, but of a rare moment: several owners, and the last of them to launch is done.
+std::uint32_t Attribution::find_last_owner(std::uint32_t context) const noexcept {
   std::uint32_t found = 0, newest = 0;
   const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {
@@ -147,7 +148,6 @@ std::uint32_t Attribution::find_last_owner(std::uint32_t context) noexcept {
     found = i + 1;
     newest = last;
   }
-  if (found != 0) last_owner_[context & (kContexts - 1)].store(found, std::memory_order_release);
   return found;
 }
 

@@ -30,6 +30,7 @@ struct alignas(64) ThreadState {
   std::atomic<std::uint32_t> any_launch{0};  ///< last_correlation is meaningful
   std::atomic<std::uint32_t> context{0};   ///< last CUDA context launched on
   std::uint32_t os_thread = 0;             ///< as gettid() says
+  std::uint32_t index = 0;                 ///< 1 + place in the thread table
   std::uint32_t launch_in_call = 0;        ///< correlation id of the launch call this thread is inside of
   bool in_launch_call = false;
   bool holds_region = false;               ///< counted in the number of owners
@@ -130,11 +131,10 @@ class Attribution {
 
   void note_owner(const ThreadState& thread, std::uint32_t context) noexcept {
     std::atomic<std::uint32_t>& last = last_owner_[context & (kContexts - 1)];
-    const auto index = static_cast<std::uint32_t>(&thread - threads_.data()) + 1;
-    if (last.load(std::memory_order_relaxed) != index) last.store(index, std::memory_order_relaxed);
+    if (last.load(std::memory_order_relaxed) != thread.index) last.store(thread.index, std::memory_order_relaxed);
   }
-  [[nodiscard]] LaunchOwner ambient_owner(std::uint32_t context) noexcept;
-  [[gnu::noinline]] std::uint32_t find_last_owner(std::uint32_t context) noexcept;
+  [[nodiscard]] LaunchOwner ambient_owner(std::uint32_t context) const noexcept;
+  [[gnu::noinline]] std::uint32_t find_last_owner(std::uint32_t context) const noexcept;
   void close_frame(ThreadState& thread, const RangeStack::Frame& frame, Ticks now) noexcept;
   void publish_leaf(ThreadState& thread) noexcept;
   void retract(ThreadState& thread, Counter why) noexcept;

@@ -150,7 +150,7 @@ void Drain::record(const RecordBatch& batch) {
     record(batch.records[i]);
   }
   // While those slots are near.
-  if (!ticks_.empty() && ticks_.back().any) pass_recorded(ticks_.back().newest);
+  if (!by_calls_ && !ticks_.empty() && ticks_.back().any) pass_recorded(ticks_.back().newest);
 }
 
 /// Moves on to the oldest launch that still waits for its first record; ids in between were other API calls.
@@ -211,7 +211,8 @@ void Drain::end_tick(bool lossy) {
   }
   watermarks_.push_back(settled_until(lossy));
   while (watermarks_.size() > lag_ + 1) watermarks_.pop_front();
-  if (watermarks_.size() > lag_) ledger_.advance(watermarks_.front());
+  // Not the very moment of the tick: what it let in after it looked carries the same time where clocks are coarse.
+  if (watermarks_.size() > lag_) ledger_.advance(watermarks_.front() - 1);
   make_room();
   // Ticks before the oldest waiting launch are no longer asked for.
   while (ticks_.size() > 2 && ticks_[1].any && newer(oldest_, ticks_[1].newest)) ticks_.pop_front();

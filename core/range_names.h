@@ -50,32 +50,40 @@ class RangeNames {
 };
 
 inline std::uint64_t RangeNames::hash_of(std::string_view name, std::uint64_t seed) noexcept {
-  // Multiply-and-fold over 8-byte words; the last word overlaps the one before, so no byte loop is needed.
+  // Multiply-and-fold, 16 bytes at a time; the last 16 overlap those before, so no byte loop is needed.
   const auto fold = [](std::uint64_t a, std::uint64_t b) {
     const auto product = static_cast<unsigned __int128>(a) * b;
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
   };
-  constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ull;  // 2^64 / golden ratio
-  std::uint64_t h = fold(seed ^ (name.size() * kMix), 0xD6E8FEB86659FD93ull);
+  const auto read8 = [](const char* p) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, p, 8);
+    return word;
+  };
+  const auto read4 = [](const char* p) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, p, 4);
+    return std::uint64_t{word};
+  };
+  constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ull;    // 2^64 / golden ratio
+  constexpr std::uint64_t kOther = 0xD6E8FEB86659FD93ull;  // any odd number with as many ones as zeros
   const char* p = name.data();
   std::size_t left = name.size();
-  std::uint64_t word = 0;
-  for (; left > 8; left -= 8, p += 8) {
-    std::memcpy(&word, p, 8);
-    h = fold(h ^ word, kMix);
-  }
-  if (name.size() >= 8) {
-    std::memcpy(&word, name.data() + name.size() - 8, 8);
+  std::uint64_t h = seed * kOther;
+  std::uint64_t a = 0, b = 0;
+  if (left >= 8) {
+    for (; left > 16; left -= 16, p += 16) h = fold(read8(p) ^ kMix, read8(p + 8) ^ h);
+    const char* end = name.data() + name.size();
+    a = read8(left >= 8 ? p : end - 8);
+    b = read8(end - 8);
   } else if (left >= 4) {
-    std::uint32_t low = 0, high = 0;
-    std::memcpy(&low, p, 4);
-    std::memcpy(&high, p + left - 4, 4);
-    word = (static_cast<std::uint64_t>(high) << 32) | low;
-  } else {
-    word = 0;
-    for (std::size_t i = 0; i < left; ++i) word = (word << 8) | static_cast<unsigned char>(p[i]);
+    a = read4(p);
+    b = read4(p + left - 4);
+  } else if (left != 0) {
+    a = (static_cast<std::uint64_t>(static_cast<unsigned char>(p[0])) << 16) |
+        (static_cast<std::uint64_t>(static_cast<unsigned char>(p[left / 2])) << 8) | static_cast<unsigned char>(p[left - 1]);
   }
-  return fold(h ^ word, kMix);
+  return fold(kOther ^ name.size(), fold(a ^ kMix, b ^ h ^ kOther));
 }
 
 }  // namespace mfu

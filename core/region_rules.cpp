@@ -20,18 +20,10 @@ struct KeyName {
 
 /// Words of a range name and group names of a rule. The short forms are part of the documented grammar.
 constexpr KeyName kKeyNames[] = {
-    {"batch", ShapeWords::kBatch},
-    {"b", ShapeWords::kBatch},
-    {"bs", ShapeWords::kBatch},
-    {"seq_len", ShapeWords::kSeqLen},
-    {"s", ShapeWords::kSeqLen},
-    {"context", ShapeWords::kContext},
-    {"ctx", ShapeWords::kContext},
-    {"new_tokens", ShapeWords::kNewTokens},
-    {"n", ShapeWords::kNewTokens},
-    {"tokens", ShapeWords::kTokens},
-    {"tok", ShapeWords::kTokens},
-    {"gen_batch", ShapeWords::kGenBatch},
+    {"batch", ShapeWords::kBatch},         {"b", ShapeWords::kBatch},           {"bs", ShapeWords::kBatch},
+    {"seq_len", ShapeWords::kSeqLen},      {"s", ShapeWords::kSeqLen},          {"context", ShapeWords::kContext},
+    {"ctx", ShapeWords::kContext},         {"new_tokens", ShapeWords::kNewTokens}, {"n", ShapeWords::kNewTokens},
+    {"tokens", ShapeWords::kTokens},       {"tok", ShapeWords::kTokens},        {"gen_batch", ShapeWords::kGenBatch},
     {"gen_tokens", ShapeWords::kGenTokens},
 };
 
@@ -62,8 +54,7 @@ void read_words(std::string_view name, ShapeWords& shape) noexcept {
     while (begin > 0 && is_word_char(name[begin - 1])) --begin;
     std::size_t key = 0;
     std::int64_t value = 0;
-    if (find_key(name.substr(begin, at - begin), key) && read_integer(name.substr(at + 1), value))
-      shape.set(key, value);
+    if (find_key(name.substr(begin, at - begin), key) && read_integer(name.substr(at + 1), value)) shape.set(key, value);
   }
 }
 
@@ -105,39 +96,97 @@ pcre2_match_context* match_limits() noexcept {
   return limits;
 }
 
-/// Whether which names an expression matches can depend on the value or number of their digits: a literal digit, a
-/// class that is not all of 0-9, or a counted repeat. Escapes such as \d treat all digits alike.
+/// Whether which names an expression matches can depend on the value or the number of their digits. False only for
+/// expressions simple enough to be sure: letters and punctuation, groups, alternatives, classes of neither digits nor
+/// ranges, `.*`, and `\d+` or `[0-9]+` that no other `\d+` can touch. Everything else is taken to depend on them, which
+/// costs a miss per name and no more.
 bool depends_on_digits(std::string_view expression) noexcept {
-  for (std::size_t i = 0; i < expression.size(); ++i) {
+  constexpr std::string_view kRepeats = "*+?{";
+  std::size_t i = 0;
+  const auto next_is = [&](std::string_view text) { return expression.substr(i, text.size()) == text; };
+  bool after_digits = false;  // a `\d+` may be what stands right before
+  struct Group {
+    bool at_open, at_ends;  ///< after_digits where it opened, and after any of its alternatives
+  };
+  std::array<Group, 32> groups{};  // [0]: the expression itself
+  std::size_t depth = 0;
+  while (i < expression.size()) {
     const char c = expression[i];
-    if (c == '\\') {
-      ++i;
-      if (i < expression.size() && expression[i] >= '0' && expression[i] <= '9') return true;
-      continue;
-    }
-    if (c == '{') return true;
-    if (expression.substr(i, 3) == "0-9") {
+    if (next_is("(?P<") || next_is("(?<")) {  // a named group; `(?<=` and `(?<!` look behind
+      const std::size_t end = expression.find('>', i);
+      if (next_is("(?<=") || next_is("(?<!") || end == std::string_view::npos) return true;
+      i = end;
+    } else if (next_is("(?:")) {
       i += 2;
+    } else if (next_is("(?") || next_is("(*")) {
+      return true;
+    }
+    if (c == '(') {
+      ++i;
+      if (++depth == groups.size()) return true;
+      groups[depth] = {after_digits, false};
       continue;
     }
-    if (c >= '0' && c <= '9') return true;
-    // A bare \d or `.` matches one digit of several: only repeats may follow it for the length not to matter.
-  }
-  for (std::size_t i = 0; i + 1 < expression.size(); ++i) {
-    std::size_t after = std::string_view::npos;
-    if (expression[i] == '\\' && expression[i + 1] == 'd')
-      after = i + 2;
-    else if (expression.substr(i, 5) == "[0-9]")
-      after = i + 5;
-    if (after != std::string_view::npos &&
-        (after >= expression.size() || (expression[after] != '+' && expression[after] != '*')))
+    Group& group = groups[depth];
+    if (c == '|') {
+      ++i;
+      group.at_ends = group.at_ends || after_digits;
+      after_digits = group.at_open;
+      continue;
+    }
+    if (c == ')') {
+      ++i;
+      if (depth-- == 0) return true;
+      after_digits = after_digits || group.at_ends;
+      if (i < expression.size() && (expression[i] == '*' || expression[i] == '+' || expression[i] == '{')) return true;
+      if (i < expression.size() && expression[i] == '?') {
+        ++i;
+        after_digits = after_digits || group.at_open;
+        if (i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
+      }
+      continue;
+    }
+    std::size_t width = 1;
+    bool digits = false;
+    if (next_is("\\d")) {
+      digits = true;
+      width = 2;
+    } else if (next_is("[0-9]")) {
+      digits = true;
+      width = 5;
+    } else if (next_is(".*")) {
+      i += 2;
+      if (i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
+      continue;
+    } else if (c == '\\') {
+      if (i + 1 >= expression.size() || is_word_char(expression[i + 1])) return true;  // \w, \b, \1 ...
+      width = 2;
+    } else if (c == '[') {
+      std::size_t end = i + 1;
+      for (; end < expression.size() && (expression[end] != ']' || end == i + 1); ++end) {
+        const char m = expression[end];
+        if ((m >= '0' && m <= '9') || m == '-' || m == '[' || m == '^') return true;
+        if (m == '\\' && (++end >= expression.size() || is_word_char(expression[end]))) return true;
+      }
+      if (end >= expression.size()) return true;
+      width = end + 1 - i;
+    } else if (c == '.' || c == '^' || c == '$' || c == '{' || (c >= '0' && c <= '9')) {
       return true;
-    if (expression[i] == '.' && (i == 0 || expression[i - 1] != '\\') && expression[i + 1] != '*' &&
-        expression[i + 1] != '+')
-      return true;
+    }
+    i += width;
+    const char repeat = i < expression.size() ? expression[i] : '\0';
+    if (repeat == '{') return true;
+    const bool repeated = repeat == '*' || repeat == '+' || repeat == '?';
+    if (repeated) ++i;
+    if (repeated && i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
+    if (digits) {
+      if (repeat != '+' || after_digits) return true;
+      after_digits = true;
+    } else if (repeat != '*' && repeat != '?') {
+      after_digits = false;  // something that is no digit stands in between for certain
+    }
   }
-  return !expression.empty() && expression.back() == '.' &&
-         (expression.size() < 2 || expression[expression.size() - 2] != '\\');
+  return false;
 }
 
 struct BuiltIn {
@@ -151,8 +200,7 @@ struct BuiltIn {
 // (_forward_step and executeStep), Megatron-LM's dynamic engine (Prefill, Decode).
 #define MFU_TAIL R"((?:[ ,;:\[\(\{].*)?)"
 constexpr BuiltIn kBuiltIn[] = {
-    {"generic", "step",
-     R"((?:(?:(?:train|training|global)_)?step|(?:train_|training_)?iter(?:ation)?)(?:[ _#:]*\d+)?)" MFU_TAIL},
+    {"generic", "step", R"((?:(?:(?:train|training|global)_)?step|(?:train_|training_)?iter(?:ation)?)(?:[ _#:]*\d+)?)" MFU_TAIL},
     {"generic", "prefill", R"((?:LLM@)?prefill(?:_batch|_step|_all)?(?:[ _#:]*\d+)?)" MFU_TAIL},
     {"sglang", "decode", R"(decode\[bs=(?P<batch>\d+)\].*)"},
     {"generic", "decode", R"((?:LLM@)?decode(?:_batch|_step|_all)?(?:[ _#:]*\d+)?)" MFU_TAIL},
@@ -219,8 +267,8 @@ bool RegionRules::add(const RegionRuleConfig& config, std::string* why) {
   if (code == nullptr) {
     std::array<unsigned char, 128> text{};
     pcre2_get_error_message(error, text.data(), text.size());
-    *why = "expected a regular expression, got \"" + config.match +
-           "\": " + reinterpret_cast<const char*>(text.data()) + " at character " + std::to_string(offset);
+    *why = "expected a regular expression, got \"" + config.match + "\": " + reinterpret_cast<const char*>(text.data()) +
+           " at character " + std::to_string(offset);
     return false;
   }
   Rule rule;
@@ -270,15 +318,13 @@ RegionRules::RegionRules(const std::vector<RegionRuleConfig>& rules, const std::
   (void)match_limits();  // built here, not on a host thread
   for (std::size_t i = 0; i < rules.size(); ++i) {
     std::string why;
-    if (!add(rules[i], &why))
-      warnings.push_back("regions[" + std::to_string(i) + "]: " + why + "; this rule is left out");
+    if (!add(rules[i], &why)) warnings.push_back("regions[" + std::to_string(i) + "]: " + why + "; this rule is left out");
   }
   for (const std::string& preset : presets) {
     bool known = preset == "generic";
     for (const BuiltIn& b : kBuiltIn) known = known || preset == b.pack;
     if (!known)
-      warnings.push_back("presets: expected generic, pytorch, vllm, sglang, tensorrt_llm or megatron, got \"" + preset +
-                         "\"; ignored");
+      warnings.push_back("presets: expected generic, pytorch, vllm, sglang, tensorrt_llm or megatron, got \"" + preset + "\"; ignored");
   }
   for (const BuiltIn& b : kBuiltIn) {
     bool wanted = presets.empty() || std::string_view(b.pack) == "generic";

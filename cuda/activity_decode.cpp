@@ -29,8 +29,7 @@ struct CallOffsets {
   static constexpr std::size_t kCbid = 4, kStart = 8, kEnd = 16, kThread = 28, kCorrelation = 32, kReturn = 36;
 };
 struct GraphTraceOffsets {
-  static constexpr std::size_t kCorrelation = 4, kStart = 8, kEnd = 16, kDevice = 24, kGraph = 28, kContext = 32,
-                               kStream = 36;
+  static constexpr std::size_t kCorrelation = 4, kStart = 8, kEnd = 16, kDevice = 24, kGraph = 28, kContext = 32, kStream = 36;
 };
 
 static_assert(offsetof(CUpti_ActivityKernel9, start) == KernelOffsets::kStart);
@@ -110,12 +109,23 @@ class NameCache {
 
 }  // namespace
 
+RecordBatch* ActivityDecoder::take_batch(bool may_wait) noexcept {
+  RecordBatch* batch = queue_.take();
+  for (int tries = 0; batch == nullptr && may_wait && tries < 200; ++tries) {
+    const timespec millisecond{0, 1'000'000};
+    ::nanosleep(&millisecond, nullptr);
+    batch = queue_.take();
+  }
+  return batch;
+}
+
 void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool may_wait) noexcept {
   NameCache cache;
   RecordBatch* batch = nullptr;
   CUpti_Activity* next = nullptr;
   const std::uint8_t* before = buffer;
   std::size_t stride = 0;
+  std::uint32_t last_context = 0, last_device = ~0u;
   while (valid_bytes != 0) {
     const CUptiResult result = api_.get_next_record(buffer, valid_bytes, &next);
     if (result != CUPTI_SUCCESS) {
@@ -138,10 +148,15 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
       counters_.add(Counter::kRecordsTruncated);
       break;
     }
-    KernelRecord out;
+    if (batch == nullptr) batch = take_batch(may_wait);
+    // Straight into the batch; what turns out to be no record is overwritten by the next.
+    KernelRecord nowhere;
+    KernelRecord& out = batch != nullptr ? batch->records[batch->count] : nowhere;
+    out = {};
     std::uint32_t context = 0;
     std::size_t needed = 0;
-    switch (read<std::uint32_t>(record, 0)) {
+    const auto kind = read<std::uint32_t>(record, 0);
+    switch (kind) {
       case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
       case CUPTI_ACTIVITY_KIND_KERNEL:
         needed = kKernelBytes;
@@ -159,11 +174,10 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
       case CUPTI_ACTIVITY_KIND_MEMCPY:
       case CUPTI_ACTIVITY_KIND_MEMSET:
       case CUPTI_ACTIVITY_KIND_MEMCPY2: {
-        const bool peer = read<std::uint32_t>(record, 0) == CUPTI_ACTIVITY_KIND_MEMCPY2;
+        const bool peer = kind == CUPTI_ACTIVITY_KIND_MEMCPY2;
         needed = peer ? kPeerCopyBytes : kCopyBytes;
         if (left < needed) break;
-        out.kind = read<std::uint32_t>(record, 0) == CUPTI_ACTIVITY_KIND_MEMSET ? ActivityKind::kMemset
-                                                                                : ActivityKind::kMemcpy;
+        out.kind = kind == CUPTI_ACTIVITY_KIND_MEMSET ? ActivityKind::kMemset : ActivityKind::kMemcpy;
         out.bytes = read<std::uint64_t>(record, MemcpyOffsets::kBytes);
         out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kStart));
         out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kEnd));
@@ -190,7 +204,7 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
       case CUPTI_ACTIVITY_KIND_RUNTIME: {
         needed = kCallBytes;
         if (left < needed) break;
-        const bool driver = read<std::uint32_t>(record, 0) == CUPTI_ACTIVITY_KIND_DRIVER;
+        const bool driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
         if (launch_kind(driver, read<std::uint32_t>(record, CallOffsets::kCbid)) == LaunchKind::kNone ||
             read<std::uint32_t>(record, CallOffsets::kReturn) != 0)
           continue;
@@ -201,9 +215,7 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, CallOffsets::kCorrelation));
         break;
       }
-      default:
-        counters_.add(Counter::kRecordsUnknownKind);
-        continue;
+      default: counters_.add(Counter::kRecordsUnknownKind); continue;
     }
     if (left < needed) {
       counters_.add(Counter::kRecordsTruncated);
@@ -214,30 +226,23 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
       counters_.add(Counter::kRecordsUnknownKind);
       continue;
     }
-    if (out.kind != ActivityKind::kCall) contexts_.set(context, raw(out.device));
-    if (batch == nullptr) {
-      batch = queue_.take();
-      for (int tries = 0; batch == nullptr && may_wait && tries < 200; ++tries) {
-        const timespec millisecond{0, 1'000'000};
-        ::nanosleep(&millisecond, nullptr);
-        batch = queue_.take();
-      }
-      if (batch == nullptr) {
-        counters_.add(Counter::kRecordsNoBatch);
-        continue;
-      }
+    if (out.kind != ActivityKind::kCall && (context != last_context || raw(out.device) != last_device)) {
+      last_context = context;
+      last_device = raw(out.device);
+      contexts_.set(context, last_device);
     }
-    batch->records[batch->count++] = out;
-    if (batch->count == RecordBatch::kRecords) {
+    if (batch == nullptr) {
+      counters_.add(Counter::kRecordsNoBatch);
+      continue;
+    }
+    if (++batch->count == RecordBatch::kRecords) {
       queue_.send(batch);
       batch = nullptr;
     }
   }
   if (batch != nullptr) {
-    if (batch->count != 0)
-      queue_.send(batch);
-    else
-      queue_.give_back(batch);
+    if (batch->count != 0) queue_.send(batch);
+    else queue_.give_back(batch);
   }
 }
 

@@ -24,6 +24,8 @@ class ActivityDecoder {
   void decode(std::uint8_t* buffer, std::size_t valid_bytes, bool may_wait) noexcept;
 
  private:
+  [[nodiscard]] RecordBatch* take_batch(bool may_wait) noexcept;
+
   const CuptiApi& api_;
   KernelNames& names_;
   ContextDevices& contexts_;

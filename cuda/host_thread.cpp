@@ -7,15 +7,15 @@
 
 namespace mfu {
 
+[[gnu::tls_model("initial-exec")]] constinit thread_local HostThread* detail::t_host_thread = nullptr;
+
 namespace {
 
-// Initial-exec: a load through the thread pointer, and no allocation by the dynamic linker on first use. 8 bytes of the
-// surplus that glibc keeps for libraries opened later.
-[[gnu::tls_model("initial-exec")]] constinit thread_local HostThread* t_thread = nullptr;
+using detail::t_host_thread;
 
 void on_thread_exit(void* block) noexcept {
   auto* thread = static_cast<HostThread*>(block);
-  t_thread = nullptr;
+  t_host_thread = nullptr;
   HostSwitches& switches = host_switches();
   // A fork's child has only the forking thread; the others' destructors never run there, and this one must not
   // touch what it shares with nobody any more.
@@ -39,21 +39,14 @@ constinit std::atomic<OnEarlyNvtx> g_on_early_nvtx{nullptr};
 
 }  // namespace
 
-HostSwitches& host_switches() noexcept {
-  static constinit HostSwitches switches;
-  return switches;
-}
-
-HostThread* host_thread_if_any() noexcept { return t_thread; }
-
 HostThread* host_thread() noexcept {
-  if (t_thread != nullptr) return t_thread;
+  if (t_host_thread != nullptr) return t_host_thread;
   auto* thread = new (std::nothrow) HostThread;
   if (thread == nullptr) return nullptr;
   bool usable = false;
   const ::pthread_key_t key = exit_key(usable);
   if (usable) ::pthread_setspecific(key, thread);
-  t_thread = thread;
+  t_host_thread = thread;
   if (host_switches().live.load(std::memory_order_acquire) == nullptr)
     if (const OnEarlyNvtx hook = g_on_early_nvtx.exchange(nullptr, std::memory_order_acq_rel)) hook();
   return thread;

@@ -44,10 +44,17 @@ struct HostSwitches {
   std::atomic<const LiveState*> live{nullptr};  ///< set when active; nullptr while dormant
   std::atomic<bool> inert{false};               ///< for good: every entry returns at once
 };
-[[nodiscard]] HostSwitches& host_switches() noexcept;
+namespace detail {
+// In the header, so that the callbacks reach them without a call. Initial-exec: a load through the thread pointer, and
+// no allocation by the dynamic linker on first use; 8 bytes of the surplus that glibc keeps for libraries opened later.
+inline constinit HostSwitches g_host_switches;
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local HostThread* t_host_thread;
+}  // namespace detail
+
+[[nodiscard]] inline HostSwitches& host_switches() noexcept { return detail::g_host_switches; }
 
 /// [any thread] hot. The calling thread's block; nullptr on a thread that has none yet.
-[[nodiscard]] HostThread* host_thread_if_any() noexcept;
+[[nodiscard]] inline HostThread* host_thread_if_any() noexcept { return detail::t_host_thread; }
 /// [any thread] The calling thread's block; cold the first time. nullptr when there is no memory for one.
 [[nodiscard]] HostThread* host_thread() noexcept;
 /// [any thread] Gives the thread's early ranges to the attribution, once, with the times at which they opened.
