@@ -74,13 +74,18 @@ std::string region_line(const RegionSummary& r) {
     const double base = r.region == "total" ? seconds(r.window.length_ns()) : elapsed;
     text += " tok/s=" + scaled(static_cast<double>(r.tokens) / base, "");
   }
-  if (const std::string parts = waterfall(r); !parts.empty()) text += " | " + parts;
+  std::string tail;
   // The GPU ran slower than its peak supposes: that part of the loss is power or heat, not the program.
-  if (r.clock_ratio && *r.clock_ratio < 0.95) text += fmt::format(" clock={:.0f}%", *r.clock_ratio * 100);
-  if (r.overlapped) text += " overlapped";
-  // What it means is in the exit table and the run directory: a line is to fit a terminal.
-  if (!r.suspect.empty()) text += " suspect: " + r.suspect.substr(0, r.suspect.find(':'));
-  return text;
+  if (r.clock_ratio && *r.clock_ratio < 0.95) tail += fmt::format(" clock={:.0f}%", *r.clock_ratio * 100);
+  if (r.overlapped) tail += " overlapped";
+  // What it means is in the exit table and the run directory.
+  if (!r.suspect.empty()) tail += " suspect: " + r.suspect.substr(0, r.suspect.find(':'));
+  // A suspect line has to fit a terminal as well: its waterfall is the part that can be missed.
+  constexpr std::size_t kColumns = 120 - 6;  // the rest is the prefix
+  if (const std::string parts = waterfall(r);
+      !parts.empty() && (r.suspect.empty() || text.size() + 3 + parts.size() + tail.size() <= kColumns))
+    text += " | " + parts;
+  return text + tail;
 }
 
 std::string region_table(const WindowSummary& run) {
