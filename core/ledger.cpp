@@ -434,7 +434,8 @@ void Ledger::add_times(RegionRow& into, const Portion& portion) const noexcept {
   into.kernel_sum_ns += portion.kernel_sum_ns;
 }
 
-void Ledger::add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work, double part) {
+void Ledger::add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work, double part,
+                      bool cut) {
   if (instance.phase == Phase::kNone) return;
   const auto add = [&](RegionRow& into) {
     into.any_work = true;
@@ -443,6 +444,7 @@ void Ledger::add_work(const Instance& instance, std::uint32_t device, std::int64
     into.bytes += work.bytes * part;
     into.flop_known = into.flop_known && work.flop_known;
     into.bytes_known = into.bytes_known && work.bytes_known;
+    into.cut = into.cut || cut;
   };
   add(row(window, raw(instance.region), device));
   // A region around it that has no work of its own is as much work as what runs inside it; one that has already
@@ -476,11 +478,11 @@ void Ledger::account(Instance& instance) {
     for (const Portion& p : share.portions) {
       add_times(row(p.window, raw(instance.region), d), p);
       const double of_time = base > 0 ? static_cast<double>(p.elapsed_ns()) / static_cast<double>(base) : 0.0;
-      if (of_time > 0) add_work(instance, d, p.window, left, part * of_time);
+      if (of_time > 0) add_work(instance, d, p.window, left, part * of_time, of_time < 1);
       given += of_time;
     }
-    if (base == 0) add_work(instance, d, end_window, left, part);
-    else if (!instance.by_parts() && elapsed_left < base) add_work(instance, d, next_window_ - 1, left, part * (1 - given));
+    if (base == 0) add_work(instance, d, end_window, left, part, false);
+    else if (!instance.by_parts() && elapsed_left < base) add_work(instance, d, next_window_ - 1, left, part * (1 - given), false);
 
     RegionRow& at_end = row(end_window, raw(instance.region), d);
     ++at_end.instances;
@@ -596,7 +598,7 @@ void Ledger::give_out_early(Instance& instance, std::int64_t window) {
       }
       it = share.portions.erase(it);
     }
-    if (by_parts) add_work(instance, d, window, parts, part);
+    if (by_parts) add_work(instance, d, window, parts, part, true);
   }
 }
 
@@ -718,6 +720,8 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
         {names_.display(id), names_.class_of(id), row.kernel_stats[order[i]].count, row.kernel_stats[order[i]].sum_ns});
   }
   complete_metrics(s, region == kTotal ? Phase::kNone : rules_.regions()[region].phase, peak);
+  // FLOP of an instance across an edge are split by time, its matmul kernels are where they are.
+  if (row.cut && s.suspect.starts_with("flops_exceed_matmul_time")) s.suspect.clear();
   if (!s.classes_known) {  // no kernel was seen: nothing can be said of what they lost
     s.lost = std::nullopt;
     s.mfu_busy = std::nullopt;

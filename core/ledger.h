@@ -44,6 +44,7 @@ struct RegionRow {
   bool flop_known = true;      ///< no instance whose FLOP are unknown
   bool bytes_known = true;
   bool flop_pending = false;   ///< some of its time has FLOP that will be known later only
+  bool cut = false;            ///< an instance across its edge left part of its FLOP here, but not as much of its matmuls
   bool overlapped = false;
   std::vector<KernelStat> kernel_stats;  ///< by KernelNameId
 };
@@ -154,7 +155,8 @@ class Ledger final : private TimelineListener {
   void forget_idle(TimeNs watermark);
   void account(Instance& instance);
   void add_times(RegionRow& into, const Portion& portion) const noexcept;
-  void add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work, double share);
+  void add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work, double share,
+                bool cut);
   void mark_overlaps(const Instance& instance, std::uint32_t device, std::int64_t window);
   [[nodiscard]] std::vector<std::pair<std::uint32_t, double>> devices_of(const Instance& instance) const;
   [[nodiscard]] TimeNs edge(std::int64_t window) const noexcept { return options_.origin_ns + window * options_.window_ns; }
