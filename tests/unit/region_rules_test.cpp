@@ -228,8 +228,8 @@ TEST(RegionRules, NamesOfAnyLengthAndBytes) {
 TEST(RangeNames, CutsLongNamesAndSurvivesUnterminatedOnes) {
   const std::string longest(64 << 10, 'p');
   EXPECT_EQ(RangeNames::cut(longest.c_str()).size(), RangeNames::kMaxLength);
-  EXPECT_EQ(RangeNames::cut("").size(), 0u);
-  EXPECT_EQ(RangeNames::cut("decode").size(), 6u);
+  EXPECT_EQ(RangeNames::cut(std::string().c_str()).size(), 0u);
+  EXPECT_EQ(RangeNames::cut(std::string("decode").c_str()).size(), 6u);
 }
 
 TEST(RangeNames, AnswersAsTheRulesDoWhateverIsCached) {
