@@ -75,6 +75,10 @@ KernelNames::KernelNames(Counters& counters) : counters_(counters) {
   classes_[0] = 1 + static_cast<std::uint8_t>(KernelClass::kOther);
 }
 
+KernelNames::~KernelNames() {
+  for (std::uint32_t i = 1; i < size(); ++i) delete names_[i].load(std::memory_order_relaxed);
+}
+
 KernelNameId KernelNames::intern(const char* name) noexcept {
   const std::string_view text =
       name == nullptr ? std::string_view("(no name)") : std::string_view(name, ::strnlen(name, kMaxLength));

@@ -24,6 +24,9 @@ class KernelNames {
   static constexpr std::size_t kStoredBytes = 4u << 20;  ///< all names together; beyond it a name keeps 256 bytes
 
   explicit KernelNames(Counters& counters);
+  ~KernelNames();
+  KernelNames(const KernelNames&) = delete;
+  KernelNames& operator=(const KernelNames&) = delete;
 
   /// [decoding threads] Id of `name`, which may be nullptr and need not outlive the call. No lock once the name is
   /// known.

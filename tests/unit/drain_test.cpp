@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <limits>
 #include <random>
 
 #include "core/config.h"
@@ -35,7 +36,7 @@ class DrainTest : public ::testing::Test {
     KernelRecord r;
     r.correlation = id;
     r.begin_ns = begin;
-    r.end_ns = begin + length;
+    if (__builtin_add_overflow(begin, length, &r.end_ns)) r.end_ns = std::numeric_limits<TimeNs>::max();
     r.kind = ActivityKind::kKernel;
     return r;
   }
