@@ -164,6 +164,14 @@ class Cupti {
     const std::lock_guard lock(mutex);
     return records;
   }
+  /// The same once there are `count` of them: a worker thread delivers what a flush closed, when it gets to it.
+  [[nodiscard]] std::vector<Record> taken(std::size_t count) {
+    for (int i = 0; i < 400; ++i) {
+      if (std::vector<Record> so_far = taken(); so_far.size() >= count) return so_far;
+      usleep(5000);
+    }
+    return taken();
+  }
   [[nodiscard]] std::vector<Record> of_kind(std::uint32_t kind) {
     std::vector<Record> some;
     for (Record& r : taken()) {

@@ -289,7 +289,7 @@ TEST_P(Layouts, SizesAndFieldsFollowTheVersion) {
     CU(cuda, cuMemsetD8Async)(memory, 5, 100, s);
     cuda.synchronize();
     cupti.flush();
-    const auto records = cupti.taken();
+    const auto records = cupti.taken(3);
     ASSERT_EQ(records.size(), 3u);
     const Record& k = records[0];
     EXPECT_EQ(k.kind, kKernel);
