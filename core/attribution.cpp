@@ -128,7 +128,8 @@ LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
       if (const std::uint32_t leaf = leaf_of(i); leaf != 0) return static_cast<LaunchOwner>(leaf);
     return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;  // it closed this very moment
   }
-  if (const std::uint32_t leaf = leaf_of(last_owner_[context & (kContexts - 1)].load(std::memory_order_acquire)); leaf != 0)
+  if (const std::uint32_t leaf = leaf_of(last_owner_[context & (kContexts - 1)].load(std::memory_order_acquire));
+      leaf != 0)
     return static_cast<LaunchOwner>(leaf);
   // Whoever launched there last has closed its region: of the others, the one that launched there last.
   if (const std::uint32_t leaf = leaf_of(find_last_owner(context)); leaf != 0) return static_cast<LaunchOwner>(leaf);
@@ -142,7 +143,9 @@ std::uint32_t Attribution::find_last_owner(std::uint32_t context) const noexcept
   const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {
     const ThreadState& t = threads_[i];
-    if (t.leaf.load(std::memory_order_acquire) == 0 || context == 0 || t.context.load(std::memory_order_relaxed) != context) continue;
+    if (t.leaf.load(std::memory_order_acquire) == 0 || context == 0 ||
+        t.context.load(std::memory_order_relaxed) != context)
+      continue;
     const std::uint32_t last = t.last_correlation.load(std::memory_order_relaxed);
     if (found != 0 && !newer(last, newest)) continue;
     found = i + 1;

@@ -28,12 +28,12 @@ struct alignas(64) ThreadState {
   std::atomic<std::uint64_t> launches{0};  ///< launch calls of threads that had this state, retracted ones excluded
   std::atomic<std::uint32_t> last_correlation{0};
   std::atomic<std::uint32_t> any_launch{0};  ///< last_correlation is meaningful
-  std::atomic<std::uint32_t> context{0};   ///< last CUDA context launched on
-  std::uint32_t os_thread = 0;             ///< as gettid() says
-  std::uint32_t index = 0;                 ///< 1 + place in the thread table
-  std::uint32_t launch_in_call = 0;        ///< correlation id of the launch call this thread is inside of
+  std::atomic<std::uint32_t> context{0};     ///< last CUDA context launched on
+  std::uint32_t os_thread = 0;               ///< as gettid() says
+  std::uint32_t index = 0;                   ///< 1 + place in the thread table
+  std::uint32_t launch_in_call = 0;          ///< correlation id of the launch call this thread is inside of
   bool in_launch_call = false;
-  bool holds_region = false;               ///< counted in the number of owners
+  bool holds_region = false;  ///< counted in the number of owners
   RangeStack stack;
 };
 
@@ -71,13 +71,17 @@ class Attribution {
       case RangeStack::Popped::kFrame:
         if (frame.instance != InstanceId::kNone) close_frame(thread, frame, now());
         return;
-      case RangeStack::Popped::kTooDeep: return;
-      case RangeStack::Popped::kUnmatched: counters_.add(Counter::kNvtxPopUnmatched); return;
+      case RangeStack::Popped::kTooDeep:
+        return;
+      case RangeStack::Popped::kUnmatched:
+        counters_.add(Counter::kNvtxPopUnmatched);
+        return;
     }
   }
 
   /// [any thread] Opens a start/end range that maps to a region. Returns its handle, 0 when it is not followed.
-  [[nodiscard]] std::uint64_t start_process_region(ThreadState* thread, const RegionOpening& opening, Ticks now) noexcept;
+  [[nodiscard]] std::uint64_t start_process_region(ThreadState* thread, const RegionOpening& opening,
+                                                   Ticks now) noexcept;
   /// [any thread] False for a handle that is not open.
   bool end_process_region(std::uint64_t handle, Ticks now) noexcept;
 
@@ -147,9 +151,9 @@ class Attribution {
   InstanceTable instances_;
   ZeroedArray<ThreadState> threads_{kMaxThreads};
   std::array<std::atomic<std::uint32_t>, kContexts> last_owner_{};  ///< by context: 1 + index of the thread state
-  std::atomic<std::uint32_t> owners_{0};        ///< threads with a region open
-  std::atomic<std::uint32_t> recent_owner_{0};  ///< 1 + index of the thread that opened one last
-  std::atomic<std::uint32_t> threads_used_{0};  ///< states at or above this index were never used
+  std::atomic<std::uint32_t> owners_{0};                            ///< threads with a region open
+  std::atomic<std::uint32_t> recent_owner_{0};                      ///< 1 + index of the thread that opened one last
+  std::atomic<std::uint32_t> threads_used_{0};                      ///< states at or above this index were never used
   std::atomic<std::uint32_t> next_serial_{1};
   std::atomic<std::uint64_t> anonymous_launches_{0};
   std::atomic<std::uint32_t> anonymous_correlation_{0};

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 
 #include "core/ids.h"
 #include "core/zeroed_array.h"
@@ -61,7 +61,8 @@ class CorrelationMap {
     if ((old & kUsed) == 0) return {};
     const auto held = static_cast<std::uint32_t>(old >> 32);
     if (held != raw(id))
-      return {static_cast<std::int32_t>(held - raw(id)) > 0 ? Lookup::kOverwritten : Lookup::kNeverSeen, LaunchOwner::kOutside};
+      return {static_cast<std::int32_t>(held - raw(id)) > 0 ? Lookup::kOverwritten : Lookup::kNeverSeen,
+              LaunchOwner::kOutside};
     if ((old & kRecorded) != 0) return {Lookup::kAlreadyRecorded, owner_of(old)};
     // A failed exchange means that a newer launch took the slot this very moment; this record then counts as found.
     slot.compare_exchange_strong(old, old | kRecorded, std::memory_order_relaxed);

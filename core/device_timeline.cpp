@@ -28,8 +28,10 @@ void DeviceTimeline::add(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, b
   for (std::size_t i = 0; i < lanes_used_; ++i) fits |= static_cast<std::uint32_t>(tails_[i] <= begin_ns) << i;
   const auto l = static_cast<std::size_t>(std::countr_zero(fits));
   Lane& lane = lanes_[l];
-  if (tails_[l] > begin_ns) lane.sorted = false;
-  else tails_[l] = begin_ns;
+  if (tails_[l] > begin_ns)
+    lane.sorted = false;
+  else
+    tails_[l] = begin_ns;
   append(lane, {begin_ns, end_ns, instance, name, time_class, is_kernel, first_of_launch});
   lanes_used_ = std::max(lanes_used_, l + 1);
   ++pending_;
@@ -88,7 +90,8 @@ void DeviceTimeline::sort_lane(Lane& lane) {
     recycle(chunk);
   }
   lane.last = nullptr;
-  std::stable_sort(all.begin(), all.end(), [](const Activity& a, const Activity& b) { return a.begin_ns < b.begin_ns; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Activity& a, const Activity& b) { return a.begin_ns < b.begin_ns; });
   for (const Activity& activity : all) append(lane, activity);
   lane.sorted = true;
 }
@@ -146,7 +149,8 @@ void DeviceTimeline::advance_to(TimeNs t) noexcept {
 
 void DeviceTimeline::begin(const Activity& a) {
   const auto c = static_cast<std::size_t>(a.time_class);
-  listener_.on_activity(device_, a.instance, a.name, a.time_class, a.end_ns - a.begin_ns, a.is_kernel, a.first_of_launch);
+  listener_.on_activity(device_, a.instance, a.name, a.time_class, a.end_ns - a.begin_ns, a.is_kernel,
+                        a.first_of_launch);
   if (a.end_ns <= now_) return;  // no length, or wholly in the past: counted, but no time left to cover
   ++running_[c];
   if (a.is_kernel) {
@@ -189,7 +193,8 @@ void DeviceTimeline::sweep(TimeNs watermark) {
     const TimeNs next_end = this->next_end();
     const TimeNs next_mark = marks_.empty() ? kNever : marks_.top().at;
     const TimeNs t = std::min(std::min(next_begin, next_end), std::min(next_edge, next_mark));
-    if (t > watermark || (t == watermark && t == next_begin && t != next_end && t != next_mark && t != next_edge)) break;
+    if (t > watermark || (t == watermark && t == next_begin && t != next_end && t != next_mark && t != next_edge))
+      break;
     advance_to(t);
     // Half-open intervals: what ends at t is over before anything else at t; a window's last moment is before its
     // edge; what begins at t belongs to the instance that opens at t and to one that ends there (no length left).

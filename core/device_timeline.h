@@ -35,8 +35,8 @@ class TimelineListener {
 /// moment the class is the first of matmul, other, comm, memcpy that runs, else idle; the times per class since the
 /// origin are kept as one running sum, so the classes of any interval are the difference of two looks at it.
 ///
-/// Activities come in the order in which they completed: several streams, each in order. They are dealt to lanes so that
-/// every lane is in order of begin, and the sweep takes the earliest of the lanes' heads; no sorting, no copying.
+/// Activities come in the order in which they completed: several streams, each in order. They are dealt to lanes so
+/// that every lane is in order of begin, and the sweep takes the earliest of the lanes' heads; no sorting, no copying.
 /// Memory: 32 B per activity that is not swept yet, 24 B per one that runs.
 class DeviceTimeline {
  public:
@@ -44,8 +44,8 @@ class DeviceTimeline {
   DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener);
 
   /// An activity [begin, end), possibly before `now()` when it came late: then only its rest is on the timeline.
-  void add(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch, KernelNameId name,
-           Instance* instance);
+  void add(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch,
+           KernelNameId name, Instance* instance);
   void add_open_mark(Instance& instance, TimeNs at);
   /// The instance is closed: its end is the later of `at` and its last activity here.
   void add_end_mark(Instance& instance, TimeNs at);

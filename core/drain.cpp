@@ -33,8 +33,10 @@ void Drain::follow_instances() {
   for (const std::uint32_t end = table.next_sequence(); next_sequence_ != end; ++next_sequence_) {
     bool pending = false;
     InstanceSlot* slot = table.at_sequence(next_sequence_, pending);
-    if (slot != nullptr) take(slot);
-    else if (pending) unpublished_.push_back({next_sequence_, 0});
+    if (slot != nullptr)
+      take(slot);
+    else if (pending)
+      unpublished_.push_back({next_sequence_, 0});
   }
   // From the newest on, so that of two that close at one moment the inner one comes first.
   std::size_t kept = open_.size();
@@ -48,9 +50,8 @@ void Drain::follow_instances() {
   }
   open_.erase(open_.begin(), open_.begin() + static_cast<std::ptrdiff_t>(kept));
   if (events_.empty()) return;
-  std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
-    return a.at != b.at ? a.at < b.at : a.rank < b.rank;
-  });
+  std::stable_sort(events_.begin(), events_.end(),
+                   [](const Event& a, const Event& b) { return a.at != b.at ? a.at < b.at : a.rank < b.rank; });
   for (const Event& event : events_) {
     if (event.rank == Event::kOpen) {
       ledger_.open(*event.slot, event.at);
@@ -108,14 +109,24 @@ void Drain::settle(const KernelRecord& record, const CorrelationMap::Found& foun
   InstanceId owner = InstanceId::kNone;
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   switch (found.result) {
-    case CorrelationMap::Lookup::kNeverSeen: count_unmatched(record.correlation, false); break;
-    case CorrelationMap::Lookup::kOverwritten: count_unmatched(record.correlation, true); break;
+    case CorrelationMap::Lookup::kNeverSeen:
+      count_unmatched(record.correlation, false);
+      break;
+    case CorrelationMap::Lookup::kOverwritten:
+      count_unmatched(record.correlation, true);
+      break;
     case CorrelationMap::Lookup::kFound:
     case CorrelationMap::Lookup::kAlreadyRecorded:
       switch (found.owner) {
-        case LaunchOwner::kOutside: outside_ += first; break;
-        case LaunchOwner::kAmbiguous: unattributed_ += first; break;
-        case LaunchOwner::kNotALaunch: count_unmatched(record.correlation, false); break;
+        case LaunchOwner::kOutside:
+          outside_ += first;
+          break;
+        case LaunchOwner::kAmbiguous:
+          unattributed_ += first;
+          break;
+        case LaunchOwner::kNotALaunch:
+          count_unmatched(record.correlation, false);
+          break;
         default:
           attributed_ += first;
           owner = static_cast<InstanceId>(found.owner);
@@ -128,7 +139,8 @@ void Drain::settle(const KernelRecord& record, const CorrelationMap::Found& foun
     return;
   }
   if (record.begin_ns < ledger_.origin() - kNsPerSecond || record.end_ns < record.begin_ns ||
-      record.end_ns - record.begin_ns > kLongestActivity || (!ticks_.empty() && record.begin_ns > ticks_.back().at + kClockTolerance)) {
+      record.end_ns - record.begin_ns > kLongestActivity ||
+      (!ticks_.empty() && record.begin_ns > ticks_.back().at + kClockTolerance)) {
     counters_.add(Counter::kRecordsBadTime);
     return;
   }
@@ -173,8 +185,7 @@ void Drain::make_room() {
 TimeNs Drain::settled_until(bool lossy) {
   const Tick& now = ticks_.back();
   if (!now.any) return now.at;
-  const DurationNs patience =
-      lossy || counters_.get(Counter::kLaunchesExpired) > 16 ? kShortPatience : kPatience;
+  const DurationNs patience = lossy || counters_.get(Counter::kLaunchesExpired) > 16 ? kShortPatience : kPatience;
   for (pass_recorded(now.newest); !newer(oldest_, now.newest); pass_recorded(now.newest)) {
     // It was launched between the last tick whose newest id is older and the next one.
     const auto after = std::find_if(ticks_.begin(), ticks_.end(),
@@ -197,8 +208,10 @@ void Drain::end_tick(bool lossy) {
     std::size_t kept = 0;
     for (Waiting& w : waiting_) {
       const CorrelationMap::Found found = attribution_.map().record(w.record.correlation);
-      if (found.result == CorrelationMap::Lookup::kNeverSeen && ++w.ticks < kLagByCalls) waiting_[kept++] = w;
-      else settle(w.record, found);
+      if (found.result == CorrelationMap::Lookup::kNeverSeen && ++w.ticks < kLagByCalls)
+        waiting_[kept++] = w;
+      else
+        settle(w.record, found);
     }
     waiting_.resize(kept);
     calls_.forget_before(ticks_.back().at - 60 * kNsPerSecond);
@@ -221,7 +234,8 @@ void Drain::end_tick(bool lossy) {
 
 void Drain::finish(TimeNs now) {
   follow_instances();
-  for (const Waiting& w : std::exchange(waiting_, {})) settle(w.record, attribution_.map().record(w.record.correlation));
+  for (const Waiting& w : std::exchange(waiting_, {}))
+    settle(w.record, attribution_.map().record(w.record.correlation));
   ledger_.finish(now);
 }
 

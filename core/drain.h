@@ -23,7 +23,8 @@ class ContextDevices {
  public:
   /// [any thread]
   void set(std::uint32_t context, std::uint32_t device) noexcept {
-    slots_[context % kSlots].store((static_cast<std::uint64_t>(context) << 32) | (device + 1), std::memory_order_relaxed);
+    slots_[context % kSlots].store((static_cast<std::uint64_t>(context) << 32) | (device + 1),
+                                   std::memory_order_relaxed);
   }
   [[nodiscard]] std::optional<std::uint32_t> find(std::uint32_t context) const noexcept {
     const std::uint64_t word = slots_[context % kSlots].load(std::memory_order_relaxed);
@@ -78,7 +79,7 @@ class Drain {
     InstanceSlot* slot;
     static constexpr std::uint8_t kCloseEarlier = 0, kOpen = 1, kClose = 2;
   };
-  static constexpr std::uint32_t kLag = 1;      ///< ticks: records of one graph launch may come in two flushes
+  static constexpr std::uint32_t kLag = 1;         ///< ticks: records of one graph launch may come in two flushes
   static constexpr std::uint32_t kLagByCalls = 3;  ///< a call's record may be a flush behind that of its kernel
   static constexpr std::uint32_t kMaxLag = 8;
   static constexpr DurationNs kPatience = 10 * kNsPerSecond;
@@ -124,7 +125,7 @@ class Drain {
   std::uint32_t until_room_check_ = 0;
   TimeNs newest_begin_ = 0;
   bool started_ = false;
-  CorrelationId oldest_{};          ///< every launch before it has a record, or was given up on
+  CorrelationId oldest_{};  ///< every launch before it has a record, or was given up on
   CorrelationId newest_recorded_{};
   bool any_recorded_ = false;
 

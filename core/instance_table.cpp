@@ -39,7 +39,8 @@ InstanceSlot* InstanceTable::claim(InstanceId& id) noexcept {
   InstanceSlot& s = slot(id);
   // An exchange, since another thread that was held up between claim and publish may be a whole table behind.
   std::uint32_t expected = InstanceSlot::kFree;
-  if (!s.state.compare_exchange_strong(expected, InstanceSlot::kClaimed, std::memory_order_acquire,  // pairs with release()
+  if (!s.state.compare_exchange_strong(expected, InstanceSlot::kClaimed,
+                                       std::memory_order_acquire,  // pairs with release()
                                        std::memory_order_relaxed)) {
     counters_.add(Counter::kInstancesFull);
     id = InstanceId::kNone;

@@ -19,9 +19,12 @@ TimeClass time_class_of(const KernelRecord& record, KernelNames& names) noexcept
   if (record.kind == ActivityKind::kGraph) return TimeClass::kOther;
   switch (names.class_of(record.name)) {
     case KernelClass::kGemm:
-    case KernelClass::kAttention: return TimeClass::kMatmul;
-    case KernelClass::kComm: return TimeClass::kComm;
-    case KernelClass::kOther: break;
+    case KernelClass::kAttention:
+      return TimeClass::kMatmul;
+    case KernelClass::kComm:
+      return TimeClass::kComm;
+    case KernelClass::kOther:
+      break;
   }
   return TimeClass::kOther;
 }
@@ -63,12 +66,16 @@ std::int64_t count_tokens(Phase phase, const Shape& shape, std::int64_t grad_acc
   if (shape.tokens) return *shape.tokens + shape.gen_tokens.value_or(shape.gen_batch.value_or(0));
   const std::int64_t batch = shape.batch.value_or(1);
   switch (phase) {
-    case Phase::kTrain: return shape.seq_len ? batch * *shape.seq_len * grad_accum : 0;
+    case Phase::kTrain:
+      return shape.seq_len ? batch * *shape.seq_len * grad_accum : 0;
     case Phase::kPrefill:
-    case Phase::kMixed: return shape.seq_len ? batch * *shape.seq_len : 0;
-    case Phase::kDecode: return batch * shape.new_tokens.value_or(1);
+    case Phase::kMixed:
+      return shape.seq_len ? batch * *shape.seq_len : 0;
+    case Phase::kDecode:
+      return batch * shape.new_tokens.value_or(1);
     case Phase::kNone:
-    case Phase::kVision: break;
+    case Phase::kVision:
+      break;
   }
   return 0;
 }
@@ -94,7 +101,8 @@ Ledger::~Ledger() = default;
 
 Ledger::Device& Ledger::new_device(std::uint32_t device) {
   if (device >= devices_.size()) devices_.resize(device + 1);
-  devices_[device] = std::make_unique<Device>(device, options_.origin_ns, options_.window_ns, static_cast<TimelineListener&>(*this));
+  devices_[device] =
+      std::make_unique<Device>(device, options_.origin_ns, options_.window_ns, static_cast<TimelineListener&>(*this));
   for (const auto& instance : live_) {
     if (instance->kind == InstanceKind::kPart) continue;
     if (instance->shares.size() < devices_.size()) instance->shares.resize(devices_.size());
@@ -225,7 +233,8 @@ void Ledger::resolve_work(Instance& instance) {
     instance.work = config_.model->work(instance.phase, shape);
     if (!instance.work.flop_known) notice_missing(instance);
   }
-  if (instance.work.tokens == 0) instance.work.tokens = count_tokens(instance.phase, shape, config_.workload.grad_accum);
+  if (instance.work.tokens == 0)
+    instance.work.tokens = count_tokens(instance.phase, shape, config_.workload.grad_accum);
 }
 
 void Ledger::notice_missing(const Instance& instance) {
@@ -233,8 +242,8 @@ void Ledger::notice_missing(const Instance& instance) {
   noticed_[raw(instance.region)] = true;
   const std::string& region = rules_.regions()[raw(instance.region)].name;
   const std::string missing = instance.work.missing;
-  notices_.push_back("region " + region + ": no MFU, because its shape lacks " + missing + "; say it in the range (\"" + region +
-                     " " + missing.substr(0, missing.find_first_of(" ,")) +
+  notices_.push_back("region " + region + ": no MFU, because its shape lacks " + missing + "; say it in the range (\"" +
+                     region + " " + missing.substr(0, missing.find_first_of(" ,")) +
                      "=...\"), in a rule under \"regions\", or under \"workload\" in the config");
 }
 
@@ -243,8 +252,10 @@ std::vector<std::string> Ledger::take_notices() { return std::exchange(notices_,
 void Ledger::add(const KernelRecord& record, InstanceId owner, bool first_of_launch) {
   Device& device = device_at(raw(record.device));
   Instance* instance = owner == InstanceId::kNone ? nullptr : find(owner);
-  if (owner != InstanceId::kNone && instance == nullptr) counters_.add(Counter::kRecordsLate);
-  else if (record.begin_ns < device.timeline.now()) counters_.add(Counter::kRecordsLate);
+  if (owner != InstanceId::kNone && instance == nullptr)
+    counters_.add(Counter::kRecordsLate);
+  else if (record.begin_ns < device.timeline.now())
+    counters_.add(Counter::kRecordsLate);
   device.timeline.add(record.begin_ns, record.end_ns, time_class_of(record, names_),
                       record.kind == ActivityKind::kKernel || record.kind == ActivityKind::kGraph, first_of_launch,
                       record.name, instance);
@@ -307,8 +318,10 @@ void Ledger::end_share(std::uint32_t device, Instance& instance) {
     const auto queue = on.top_level.find(instance.thread);
     if (queue != on.top_level.end()) {
       // Nearly always the front one; behind it there may be as many as the CPU has run ahead.
-      if (!queue->second.empty() && queue->second.front() == &instance) queue->second.pop_front();
-      else std::erase(queue->second, &instance);
+      if (!queue->second.empty() && queue->second.front() == &instance)
+        queue->second.pop_front();
+      else
+        std::erase(queue->second, &instance);
       if (queue->second.empty()) on.top_level.erase(queue);
     }
   }
@@ -434,8 +447,8 @@ void Ledger::add_times(RegionRow& into, const Portion& portion) const noexcept {
   into.kernel_sum_ns += portion.kernel_sum_ns;
 }
 
-void Ledger::add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work, double part,
-                      bool cut) {
+void Ledger::add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work,
+                      double part, bool cut) {
   if (instance.phase == Phase::kNone) return;
   const auto add = [&](RegionRow& into) {
     into.any_work = true;
@@ -481,14 +494,17 @@ void Ledger::account(Instance& instance) {
       if (of_time > 0) add_work(instance, d, p.window, left, part * of_time, of_time < 1);
       given += of_time;
     }
-    if (base == 0) add_work(instance, d, end_window, left, part, false);
-    else if (!instance.by_parts() && elapsed_left < base) add_work(instance, d, next_window_ - 1, left, part * (1 - given), false);
+    if (base == 0)
+      add_work(instance, d, end_window, left, part, false);
+    else if (!instance.by_parts() && elapsed_left < base)
+      add_work(instance, d, next_window_ - 1, left, part * (1 - given), false);
 
     RegionRow& at_end = row(end_window, raw(instance.region), d);
     ++at_end.instances;
-    const std::int64_t tokens = k + 1 == devices.size()
-                                    ? tokens_left
-                                    : static_cast<std::int64_t>(std::llround(static_cast<double>(instance.work.tokens) * part));
+    const std::int64_t tokens =
+        k + 1 == devices.size()
+            ? tokens_left
+            : static_cast<std::int64_t>(std::llround(static_cast<double>(instance.work.tokens) * part));
     tokens_left -= tokens;
     at_end.tokens += tokens;
     bool inside_work = false;  // its tokens are those of a region around it
@@ -550,9 +566,11 @@ void Ledger::emit_ready(bool all) {
     bool wait = false;
     if (!all && swept_ < end + options_.window_ns) {
       // Not for what can be split without knowing its end: parts, and time alone, if there is one place it can be.
-      const auto several = std::count_if(devices_.begin(), devices_.end(), [](const auto& d) { return d != nullptr; }) > 1;
+      const auto several =
+          std::count_if(devices_.begin(), devices_.end(), [](const auto& d) { return d != nullptr; }) > 1;
       for (const auto& instance : live_) {
-        const bool can_split = !instance->closed && !several && (instance->phase == Phase::kNone || instance->by_parts());
+        const bool can_split =
+            !instance->closed && !several && (instance->phase == Phase::kNone || instance->by_parts());
         wait = wait || (instance->kind != InstanceKind::kPart && instance->open_ns < end && !can_split);
       }
     }
@@ -620,7 +638,8 @@ void Ledger::emit(std::int64_t window, TimeNs end) {
     } else {
       for (RegionSummary& region : out.regions) {
         region.classes_known = false;
-        region.flop = region.hfu_flop = region.bytes = region.mfu = region.mfu_busy = region.hfu = region.mbu = std::nullopt;
+        region.flop = region.hfu_flop = region.bytes = region.mfu = region.mfu_busy = region.hfu = region.mbu =
+            std::nullopt;
         region.roofline_s = std::nullopt;
         region.lost = std::nullopt;
         region.bound = Bound::kUnknown;
@@ -754,8 +773,8 @@ void Ledger::summarize(const Rows& rows, Interval window, WindowSummary& out) co
   }
   if (!peaks_agree) total_peak.flop_per_s = total_peak.bytes_per_s = std::nullopt;
   if (total_devices == 0) return;
-  out.regions.push_back(summary_of(total, kTotal, total_devices == 1 ? std::optional(last_device) : std::nullopt, window,
-                                   total_peak));
+  out.regions.push_back(
+      summary_of(total, kTotal, total_devices == 1 ? std::optional(last_device) : std::nullopt, window, total_peak));
 }
 
 }  // namespace mfu

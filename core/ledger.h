@@ -40,11 +40,11 @@ struct RegionRow {
   std::uint64_t kernels = 0;
   std::uint64_t launches = 0;
   double flop = 0, hfu_flop = 0, bytes = 0;
-  bool any_work = false;       ///< some instance has FLOP of its own
-  bool flop_known = true;      ///< no instance whose FLOP are unknown
+  bool any_work = false;   ///< some instance has FLOP of its own
+  bool flop_known = true;  ///< no instance whose FLOP are unknown
   bool bytes_known = true;
-  bool flop_pending = false;   ///< some of its time has FLOP that will be known later only
-  bool cut = false;            ///< an instance across its edge left part of its FLOP here, but not as much of its matmuls
+  bool flop_pending = false;  ///< some of its time has FLOP that will be known later only
+  bool cut = false;  ///< an instance across its edge left part of its FLOP here, but not as much of its matmuls
   bool overlapped = false;
   std::vector<KernelStat> kernel_stats;  ///< by KernelNameId
 };
@@ -159,13 +159,15 @@ class Ledger final : private TimelineListener {
                 bool cut);
   void mark_overlaps(const Instance& instance, std::uint32_t device, std::int64_t window);
   [[nodiscard]] std::vector<std::pair<std::uint32_t, double>> devices_of(const Instance& instance) const;
-  [[nodiscard]] TimeNs edge(std::int64_t window) const noexcept { return options_.origin_ns + window * options_.window_ns; }
+  [[nodiscard]] TimeNs edge(std::int64_t window) const noexcept {
+    return options_.origin_ns + window * options_.window_ns;
+  }
   void emit_ready(bool all);
   void give_out_early(Instance& instance, std::int64_t window);
   void emit(std::int64_t window, TimeNs end);
   void summarize(const Rows& rows, Interval window, WindowSummary& out) const;
-  [[nodiscard]] RegionSummary summary_of(const RegionRow& row, std::uint32_t region, std::optional<std::uint32_t> device,
-                                         Interval window, const Peak& peak) const;
+  [[nodiscard]] RegionSummary summary_of(const RegionRow& row, std::uint32_t region,
+                                         std::optional<std::uint32_t> device, Interval window, const Peak& peak) const;
   void notice_missing(const Instance& instance);
   [[nodiscard]] bool measured(Interval window) const noexcept;
 

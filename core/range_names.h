@@ -81,7 +81,8 @@ inline std::uint64_t RangeNames::hash_of(std::string_view name, std::uint64_t se
     b = read4(p + left - 4);
   } else if (left != 0) {
     a = (static_cast<std::uint64_t>(static_cast<unsigned char>(p[0])) << 16) |
-        (static_cast<std::uint64_t>(static_cast<unsigned char>(p[left / 2])) << 8) | static_cast<unsigned char>(p[left - 1]);
+        (static_cast<std::uint64_t>(static_cast<unsigned char>(p[left / 2])) << 8) |
+        static_cast<unsigned char>(p[left - 1]);
   }
   return fold(kOther ^ name.size(), fold(a ^ kMix, b ^ h ^ kOther));
 }

@@ -20,10 +20,18 @@ struct KeyName {
 
 /// Words of a range name and group names of a rule. The short forms are part of the documented grammar.
 constexpr KeyName kKeyNames[] = {
-    {"batch", ShapeWords::kBatch},         {"b", ShapeWords::kBatch},           {"bs", ShapeWords::kBatch},
-    {"seq_len", ShapeWords::kSeqLen},      {"s", ShapeWords::kSeqLen},          {"context", ShapeWords::kContext},
-    {"ctx", ShapeWords::kContext},         {"new_tokens", ShapeWords::kNewTokens}, {"n", ShapeWords::kNewTokens},
-    {"tokens", ShapeWords::kTokens},       {"tok", ShapeWords::kTokens},        {"gen_batch", ShapeWords::kGenBatch},
+    {"batch", ShapeWords::kBatch},
+    {"b", ShapeWords::kBatch},
+    {"bs", ShapeWords::kBatch},
+    {"seq_len", ShapeWords::kSeqLen},
+    {"s", ShapeWords::kSeqLen},
+    {"context", ShapeWords::kContext},
+    {"ctx", ShapeWords::kContext},
+    {"new_tokens", ShapeWords::kNewTokens},
+    {"n", ShapeWords::kNewTokens},
+    {"tokens", ShapeWords::kTokens},
+    {"tok", ShapeWords::kTokens},
+    {"gen_batch", ShapeWords::kGenBatch},
     {"gen_tokens", ShapeWords::kGenTokens},
 };
 
@@ -54,7 +62,8 @@ void read_words(std::string_view name, ShapeWords& shape) noexcept {
     while (begin > 0 && is_word_char(name[begin - 1])) --begin;
     std::size_t key = 0;
     std::int64_t value = 0;
-    if (find_key(name.substr(begin, at - begin), key) && read_integer(name.substr(at + 1), value)) shape.set(key, value);
+    if (find_key(name.substr(begin, at - begin), key) && read_integer(name.substr(at + 1), value))
+      shape.set(key, value);
   }
 }
 
@@ -200,7 +209,8 @@ struct BuiltIn {
 // (_forward_step and executeStep), Megatron-LM's dynamic engine (Prefill, Decode).
 #define MFU_TAIL R"((?:[ ,;:\[\(\{].*)?)"
 constexpr BuiltIn kBuiltIn[] = {
-    {"generic", "step", R"((?:(?:(?:train|training|global)_)?step|(?:train_|training_)?iter(?:ation)?)(?:[ _#:]*\d+)?)" MFU_TAIL},
+    {"generic", "step",
+     R"((?:(?:(?:train|training|global)_)?step|(?:train_|training_)?iter(?:ation)?)(?:[ _#:]*\d+)?)" MFU_TAIL},
     {"generic", "prefill", R"((?:LLM@)?prefill(?:_batch|_step|_all)?(?:[ _#:]*\d+)?)" MFU_TAIL},
     {"sglang", "decode", R"(decode\[bs=(?P<batch>\d+)\].*)"},
     {"generic", "decode", R"((?:LLM@)?decode(?:_batch|_step|_all)?(?:[ _#:]*\d+)?)" MFU_TAIL},
@@ -267,8 +277,8 @@ bool RegionRules::add(const RegionRuleConfig& config, std::string* why) {
   if (code == nullptr) {
     std::array<unsigned char, 128> text{};
     pcre2_get_error_message(error, text.data(), text.size());
-    *why = "expected a regular expression, got \"" + config.match + "\": " + reinterpret_cast<const char*>(text.data()) +
-           " at character " + std::to_string(offset);
+    *why = "expected a regular expression, got \"" + config.match +
+           "\": " + reinterpret_cast<const char*>(text.data()) + " at character " + std::to_string(offset);
     return false;
   }
   Rule rule;
@@ -318,13 +328,15 @@ RegionRules::RegionRules(const std::vector<RegionRuleConfig>& rules, const std::
   (void)match_limits();  // built here, not on a host thread
   for (std::size_t i = 0; i < rules.size(); ++i) {
     std::string why;
-    if (!add(rules[i], &why)) warnings.push_back("regions[" + std::to_string(i) + "]: " + why + "; this rule is left out");
+    if (!add(rules[i], &why))
+      warnings.push_back("regions[" + std::to_string(i) + "]: " + why + "; this rule is left out");
   }
   for (const std::string& preset : presets) {
     bool known = preset == "generic";
     for (const BuiltIn& b : kBuiltIn) known = known || preset == b.pack;
     if (!known)
-      warnings.push_back("presets: expected generic, pytorch, vllm, sglang, tensorrt_llm or megatron, got \"" + preset + "\"; ignored");
+      warnings.push_back("presets: expected generic, pytorch, vllm, sglang, tensorrt_llm or megatron, got \"" + preset +
+                         "\"; ignored");
   }
   for (const BuiltIn& b : kBuiltIn) {
     bool wanted = presets.empty() || std::string_view(b.pack) == "generic";

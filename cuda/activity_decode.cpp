@@ -29,7 +29,8 @@ struct CallOffsets {
   static constexpr std::size_t kCbid = 4, kStart = 8, kEnd = 16, kThread = 28, kCorrelation = 32, kReturn = 36;
 };
 struct GraphTraceOffsets {
-  static constexpr std::size_t kCorrelation = 4, kStart = 8, kEnd = 16, kDevice = 24, kGraph = 28, kContext = 32, kStream = 36;
+  static constexpr std::size_t kCorrelation = 4, kStart = 8, kEnd = 16, kDevice = 24, kGraph = 28, kContext = 32,
+                               kStream = 36;
 };
 
 static_assert(offsetof(CUpti_ActivityKernel9, start) == KernelOffsets::kStart);
@@ -215,7 +216,9 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, CallOffsets::kCorrelation));
         break;
       }
-      default: counters_.add(Counter::kRecordsUnknownKind); continue;
+      default:
+        counters_.add(Counter::kRecordsUnknownKind);
+        continue;
     }
     if (left < needed) {
       counters_.add(Counter::kRecordsTruncated);
@@ -241,8 +244,10 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
     }
   }
   if (batch != nullptr) {
-    if (batch->count != 0) queue_.send(batch);
-    else queue_.give_back(batch);
+    if (batch->count != 0)
+      queue_.send(batch);
+    else
+      queue_.give_back(batch);
   }
 }
 

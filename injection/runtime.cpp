@@ -65,9 +65,10 @@ std::string foreign_tool() {
   ::dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* out) {
         const std::string_view path = info->dlpi_name != nullptr ? info->dlpi_name : "";
-        for (const auto& [word, tool] : {std::pair("libToolsInjection64", "Nsight Systems"),
-                                         std::pair("libsanitizer-collection", "compute-sanitizer"),
-                                         std::pair("libcudadebugger", "cuda-gdb"), std::pair("libnvperf_injection", "Nsight Compute")})
+        for (const auto& [word, tool] :
+             {std::pair("libToolsInjection64", "Nsight Systems"),
+              std::pair("libsanitizer-collection", "compute-sanitizer"), std::pair("libcudadebugger", "cuda-gdb"),
+              std::pair("libnvperf_injection", "Nsight Compute")})
           if (path.find(word) != std::string_view::npos) static_cast<Found*>(out)->name = tool;
         return 0;
       },
@@ -252,7 +253,10 @@ void Guest::start() {
     text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1);
   if (!config_.run_dir.empty()) jsonl_.emplace(config_.run_dir, run_);
   for (const std::string& warning : config_.warnings) say("config", warning);
-  if (!config_.model) say("config", "no model config: times and waterfall only; for MFU set MFU_MODEL_CONFIG to a Hugging Face config.json, its folder or a model id");
+  if (!config_.model)
+    say("config",
+        "no model config: times and waterfall only; for MFU set MFU_MODEL_CONFIG to a Hugging Face config.json, its "
+        "folder or a model id");
 
   if (const std::string tool = foreign_tool(); !tool.empty()) {
     level_ = "inert";
@@ -288,7 +292,8 @@ void Guest::open_cupti_ladder() {
       continue;
     }
     const CuptiLevel level = config_.profiler == ProfilerPolicy::kShare ? CuptiLevel::kShare : CuptiLevel::kFull;
-    auto* session = new CuptiSession(*api, live_, *kernel_names_, contexts_, *queue_, host_counters(), on_first_use, on_buffer);
+    auto* session =
+        new CuptiSession(*api, live_, *kernel_names_, contexts_, *queue_, host_counters(), on_first_use, on_buffer);
     std::string why;
     const CuptiSession::Failure failure = session->start(level, why);
     if (failure == CuptiSession::Failure::kNone) {
@@ -309,8 +314,8 @@ void Guest::open_cupti_ladder() {
       return;
     }
     no_driver = failure == CuptiSession::Failure::kNoDriver;
-    // What the host uses is what there is; and a copy that took part of what it was asked stays mapped with it: a second
-    // one beside it would be one too many.
+    // What the host uses is what there is; and a copy that took part of what it was asked stays mapped with it: a
+    // second one beside it would be one too many.
     if (candidate.host_mapped || !no_driver) break;
   }
   if (no_driver) {
@@ -322,11 +327,13 @@ void Guest::open_cupti_ladder() {
   if (slot_taken)
     say("ranges", "another tool holds CUPTI (" + tried + "): it keeps it; measuring the ranges' times only");
   else
-    say("ranges", "no CUPTI to work with (" + tried + "): measuring the ranges' times only; set MFU_CUPTI to a libcupti.so");
+    say("ranges",
+        "no CUPTI to work with (" + tried + "): measuring the ranges' times only; set MFU_CUPTI to a libcupti.so");
 }
 
 void Guest::on_first_use() {
-  if (Guest* guest = g_guest.load(std::memory_order_acquire); guest != nullptr && guest->pid_ == ::getpid()) guest->start_threads();
+  if (Guest* guest = g_guest.load(std::memory_order_acquire); guest != nullptr && guest->pid_ == ::getpid())
+    guest->start_threads();
 }
 
 void Guest::on_buffer() {
@@ -336,11 +343,14 @@ void Guest::on_buffer() {
 void Guest::start_threads() {
   if (threads_running_.exchange(true, std::memory_order_acq_rel)) return;
   g_guest.store(this, std::memory_order_release);
-  bool ok = start_own_thread("mfu-sink", [](void* self) { static_cast<Guest*>(self)->sink_loop(); }, this);
+  bool ok = start_own_thread(
+      "mfu-sink", [](void* self) { static_cast<Guest*>(self)->sink_loop(); }, this);
   if (!drain_done_) {
-    ok = ok && start_own_thread("mfu-drain", [](void* self) { static_cast<Guest*>(self)->drain_loop(); }, this);
+    ok = ok && start_own_thread(
+                   "mfu-drain", [](void* self) { static_cast<Guest*>(self)->drain_loop(); }, this);
     if (session_ != nullptr)
-      ok = ok && start_own_thread("mfu-flush", [](void* self) { static_cast<Guest*>(self)->flush_loop(); }, this);
+      ok = ok && start_own_thread(
+                     "mfu-flush", [](void* self) { static_cast<Guest*>(self)->flush_loop(); }, this);
   }
   if (!ok) {
     host_switches().inert.store(true, std::memory_order_relaxed);
@@ -404,8 +414,8 @@ void Guest::follow_clock_steps() {
                    " s on; the window around it is not to be trusted, and t0_ns and t1_ns stay on the clock of before");
 }
 
-/// Which clock a record is on, nobody says: it is the one that puts it nearest to now. Kineto gives CUPTI the time stamp
-/// counter for a clock, and leaves it there when it is done.
+/// Which clock a record is on, nobody says: it is the one that puts it nearest to now. Kineto gives CUPTI the time
+/// stamp counter for a clock, and leaves it there when it is done.
 void Guest::bring_onto_our_clock(RecordBatch& batch) const noexcept {
   const TimeNs now = cupti_now() + clock_step_;
   const Ticks ticks = ticks_now();
@@ -464,7 +474,8 @@ void Guest::drain_loop() {
   options.origin_ns = origin;
   options.window_ns = std::max<DurationNs>(10'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
   options.ranges_only = session_ == nullptr;
-  ledger_.emplace(*rules_, config_, *kernel_names_, host_counters(), options, [this](WindowSummary&& w) { emit(std::move(w)); });
+  ledger_.emplace(*rules_, config_, *kernel_names_, host_counters(), options,
+                  [this](WindowSummary&& w) { emit(std::move(w)); });
   drain_.emplace(*attribution_, *ledger_, clock_, contexts_, host_counters(),
                  session_ != nullptr && session_->level() == CuptiLevel::kShare);
   // A second anchor gives the slope; until then there is nothing to convert with.
@@ -483,7 +494,8 @@ void Guest::drain_loop() {
       const DurationNs left = next - clock_ns(CLOCK_MONOTONIC);
       if (left <= 0) break;
       drain_wake_.wait(flowing ? std::min<DurationNs>(left, 20'000'000) : left, [&] {
-        return stopping_.load(std::memory_order_relaxed) || (!flowing && session_ != nullptr && session_->completed() != completed);
+        return stopping_.load(std::memory_order_relaxed) ||
+               (!flowing && session_ != nullptr && session_->completed() != completed);
       });
       flowing = flowing || (session_ != nullptr && session_->completed() != completed);
       if (flowing) take_records();
@@ -542,14 +554,18 @@ void Guest::tick(bool last) {
     const TimeNs patience = last ? kSlowdown * 500'000'000 : kNsPerSecond;
     // Take what comes while it comes: the queue is no larger than it must be.
     for (TimeNs waited = 0; waited < patience; waited += 10'000'000) {
-      const bool done = drain_wake_.wait(10'000'000, [&] { return flush_done_.load(std::memory_order_relaxed) >= wanted; });
+      const bool done =
+          drain_wake_.wait(10'000'000, [&] { return flush_done_.load(std::memory_order_relaxed) >= wanted; });
       take_records();
       if (done) break;
     }
-    if (flush_done_.load(std::memory_order_relaxed) < wanted && (last || clock_ns(CLOCK_MONOTONIC) - flush_since_ > 30 * kNsPerSecond)) {
+    if (flush_done_.load(std::memory_order_relaxed) < wanted &&
+        (last || clock_ns(CLOCK_MONOTONIC) - flush_since_ > 30 * kNsPerSecond)) {
       flush_stuck_ = true;
       host_counters().add(Counter::kFlushStuck);
-      if (!last) say("flush", "CUPTI did not return from a flush for 30 s: not asking again; records come with full buffers only");
+      if (!last)
+        say("flush",
+            "CUPTI did not return from a flush for 30 s: not asking again; records come with full buffers only");
     }
   }
   take_records();
@@ -561,12 +577,14 @@ void Guest::tick(bool last) {
     if (dropped_taken_ == 0) say("dropped", "CUPTI dropped records: figures of that window are lower bounds");
     dropped_taken_ = dropped;
   }
-  const std::uint64_t untimed = host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
+  const std::uint64_t untimed =
+      host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
   if (!untimed_said_ && untimed > 16 && untimed > records_ / 100) {
     untimed_said_ = true;
-    say("untimed", std::to_string(untimed * 100 / records_) +
-                       "% of CUPTI's records have no usable time: device buffers ran out, or another client set CUPTI's clock; "
-                       "figures are lower bounds");
+    say("untimed",
+        std::to_string(untimed * 100 / records_) +
+            "% of CUPTI's records have no usable time: device buffers ran out, or another client set CUPTI's clock; "
+            "figures are lower bounds");
   }
   drain_->end_tick(dropped != 0);
   for (std::string& notice : ledger_->take_notices()) say("shape", std::move(notice));
@@ -602,14 +620,16 @@ void Guest::watch_other_clients(std::uint64_t launches, std::uint64_t records) {
   if (!yielded_ && (foreign || (now - quiet_since_ > kQuiet && launches - quiet_launches_ > kEnoughLaunches))) {
     yielded_ = true;
     ledger_->not_measured_from(cupti_now() - (now - quiet_since_));
-    say("yielded", "another profiler takes CUPTI's records: stepping aside until it is done; what runs meanwhile is not measured");
+    say("yielded",
+        "another profiler takes CUPTI's records: stepping aside until it is done; what runs meanwhile is not measured");
   }
   if (session_->completed() != quiet_completed_) {  // somebody's buffers still come back
     quiet_completed_ = session_->completed();
     quiet_since_ = now;
     quiet_launches_ = launches;
   }
-  if (yielded_ && now - quiet_since_ > kGone && launches != quiet_launches_ && resumes_ < 20 && now - last_resume_ > 60 * kNsPerSecond) {
+  if (yielded_ && now - quiet_since_ > kGone && launches != quiet_launches_ && resumes_ < 20 &&
+      now - last_resume_ > 60 * kNsPerSecond) {
     ++resumes_;
     last_resume_ = now;
     session_->resume();
@@ -619,7 +639,8 @@ void Guest::watch_other_clients(std::uint64_t launches, std::uint64_t records) {
 void Guest::find_devices() {
   for (std::uint32_t d = 0; d < ledger_->devices(); ++d) {
     if (!ledger_->has_device(d) || (d < device_known_.size() && device_known_[d])) continue;
-    if (!dtype_ && !(dtype_ = kernel_names_->matmul_dtype_seen()) && dtype_patience_ > 0 && !stopping_.load(std::memory_order_relaxed)) {
+    if (!dtype_ && !(dtype_ = kernel_names_->matmul_dtype_seen()) && dtype_patience_ > 0 &&
+        !stopping_.load(std::memory_order_relaxed)) {
       --dtype_patience_;  // nobody said, and no matmul kernel ran yet: the next tick may tell
       return;
     }
@@ -662,10 +683,11 @@ void Guest::announce() {
 void Guest::emit(WindowSummary&& window) {
   window.launches = drain_->account();
   const double wall = seconds(clock_ns(CLOCK_MONOTONIC) - started_mono_);
-  window.self.cpu_s = thread_cpu_s() + cpu_flush_.load(std::memory_order_relaxed) + cpu_sink_.load(std::memory_order_relaxed);
+  window.self.cpu_s =
+      thread_cpu_s() + cpu_flush_.load(std::memory_order_relaxed) + cpu_sink_.load(std::memory_order_relaxed);
   window.self.rss_bytes = attribution_->map().resident_bytes() + attribution_->instances().resident_bytes() +
-                          queue_->resident_bytes() + (session_ != nullptr ? session_->buffers().advertised_bytes() : 0) +
-                          ledger_->held_bytes();
+                          queue_->resident_bytes() +
+                          (session_ != nullptr ? session_->buffers().advertised_bytes() : 0) + ledger_->held_bytes();
   window.self.overhead = wall > 0 ? session_ != nullptr ? session_->callback_seconds(clock_) / wall : 0 : 0;
   if (!window.final_run) {
     for (const DeviceInfo& device : run_.devices) {
@@ -684,7 +706,8 @@ void Guest::emit(WindowSummary&& window) {
   constexpr std::size_t kMostWaiting = 256;
   const std::lock_guard lock(messages_mutex_);
   if (messages_.size() >= kMostWaiting) {
-    const auto oldest = std::find_if(messages_.begin(), messages_.end(), [](const Message& x) { return x.kind == Message::Kind::kWindow; });
+    const auto oldest = std::find_if(messages_.begin(), messages_.end(),
+                                     [](const Message& x) { return x.kind == Message::Kind::kWindow; });
     if (oldest != messages_.end()) messages_.erase(oldest);
     host_counters().add(Counter::kWindowsDropped);
   }
@@ -722,16 +745,23 @@ void Guest::write(Message& message) {
   const auto to = [&](Sink& sink) {
     Result<void> done;
     switch (message.kind) {
-      case Message::Kind::kStart: done = sink.start(message.run); break;
-      case Message::Kind::kWindow: done = sink.write(message.window); break;
-      case Message::Kind::kEvent: done = sink.event(message.t_ns, message.event_kind, message.text); break;
+      case Message::Kind::kStart:
+        done = sink.start(message.run);
+        break;
+      case Message::Kind::kWindow:
+        done = sink.write(message.window);
+        break;
+      case Message::Kind::kEvent:
+        done = sink.event(message.t_ns, message.event_kind, message.text);
+        break;
     }
     if (done) return;
     host_counters().add(Counter::kSinkErrors);
     // Said once per sink, where it can still be said; the next line is tried again.
     if (std::find(sinks_failed_.begin(), sinks_failed_.end(), sink.name()) != sinks_failed_.end()) return;
     sinks_failed_.emplace_back(sink.name());
-    if (text_ && sink.name() != text_->name()) (void)text_->event(message.t_ns, "sink", done.error().message + "; the program runs on");
+    if (text_ && sink.name() != text_->name())
+      (void)text_->event(message.t_ns, "sink", done.error().message + "; the program runs on");
   };
   if (jsonl_) to(*jsonl_);
   // Of a process that steps aside the log says why, and nothing else.
@@ -741,7 +771,8 @@ void Guest::write(Message& message) {
 }  // namespace
 
 void Runtime::start() {
-  if (g_started.exchange(true, std::memory_order_acq_rel) || host_switches().inert.load(std::memory_order_relaxed)) return;
+  if (g_started.exchange(true, std::memory_order_acq_rel) || host_switches().inert.load(std::memory_order_relaxed))
+    return;
   auto* guest = new Guest;  // never destroyed
   if (guest->disabled()) {
     host_switches().inert.store(true, std::memory_order_relaxed);
@@ -753,9 +784,12 @@ void Runtime::start() {
 void Runtime::start_late() noexcept {
   if (started()) return;
   // On a thread of ours: the host's thread is inside an NVTX call, and this may open a library.
-  (void)start_own_thread("mfu-start", [](void*) {
-    if (cuda_initialised()) Runtime::start();
-  }, nullptr);
+  (void)start_own_thread(
+      "mfu-start",
+      [](void*) {
+        if (cuda_initialised()) Runtime::start();
+      },
+      nullptr);
 }
 
 bool Runtime::started() noexcept { return g_started.load(std::memory_order_acquire); }

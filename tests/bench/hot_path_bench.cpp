@@ -1,9 +1,9 @@
 // What runs on the host's own threads: NVTX ranges through the real headers and the real library, and our part of
 // CUPTI's launch callback.
 //
-// Ranges are measured as a difference within one run: the same client module attached to libmfuinject.so and, in another
-// copy, to an injection library whose callbacks return at once. Both are timed in turns, in CPU time of the thread; the
-// median of the differences is `extra_ns` per push and pop.
+// Ranges are measured as a difference within one run: the same client module attached to libmfuinject.so and, in
+// another copy, to an injection library whose callbacks return at once. Both are timed in turns, in CPU time of the
+// thread; the median of the differences is `extra_ns` per push and pop.
 #include <benchmark/benchmark.h>
 #include <cupti.h>
 #include <dlfcn.h>
@@ -120,7 +120,8 @@ void BM_RangePlain(benchmark::State& state) {
 BENCHMARK(BM_RangePlain)->UseManualTime()->Iterations(kRounds);
 
 void BM_RangePlainLong(benchmark::State& state) {
-  static const std::string kName = "model.layers.17.self_attn.q_proj, op_id = 123456, sizes = [[4096, 4096], [1, 4096]]";
+  static const std::string kName =
+      "model.layers.17.self_attn.q_proj, op_id = 123456, sizes = [[4096, 4096], [1, 4096]]";
   measure_ranges(state, 20'000, 0, [](Client& c, int n) { c.push_pop(kName.c_str(), n); });
 }
 BENCHMARK(BM_RangePlainLong)->UseManualTime()->Iterations(kRounds);
@@ -188,11 +189,16 @@ class LaunchBench {
       g_user_data = data;
       return CUPTI_SUCCESS;
     };
-    api.enable_callback = [](std::uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain, CUpti_CallbackId) { return CUPTI_SUCCESS; };
-    api.register_callbacks = [](CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc) { return CUPTI_SUCCESS; };
+    api.enable_callback = [](std::uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain, CUpti_CallbackId) {
+      return CUPTI_SUCCESS;
+    };
+    api.register_callbacks = [](CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc) {
+      return CUPTI_SUCCESS;
+    };
     api.activity_enable = [](CUpti_ActivityKind) { return CUPTI_SUCCESS; };
     live_ = {&attribution_, &rules_, &range_names_};
-    session_ = std::make_unique<CuptiSession>(api, live_, names_, contexts_, queue_, counters_, [] {}, [] {});
+    session_ = std::make_unique<CuptiSession>(
+        api, live_, names_, contexts_, queue_, counters_, [] {}, [] {});
     std::string why;
     (void)session_->start(CuptiLevel::kFull, why);
     host_switches().live.store(&live_, std::memory_order_release);
@@ -234,7 +240,8 @@ void launch_loop(benchmark::State& state) {
   data.functionParams = parameters;
   data.contextUid = 1;
   static std::atomic<std::uint32_t> next_part{0};
-  data.correlationId = next_part.fetch_add(0x0400'0000u) + static_cast<std::uint32_t>(state.thread_index()) * 0x2'0000u;  // per thread
+  data.correlationId =
+      next_part.fetch_add(0x0400'0000u) + static_cast<std::uint32_t>(state.thread_index()) * 0x2'0000u;  // per thread
   for (auto _ : state) {
     ++data.correlationId;
     data.callbackSite = CUPTI_API_ENTER;

@@ -42,7 +42,8 @@ double resident_mb() {
 }
 
 CUptiResult next_record(std::uint8_t* buffer, std::size_t valid, CUpti_Activity** record) {
-  std::uint8_t* at = *record == nullptr ? buffer : reinterpret_cast<std::uint8_t*>(*record) + sizeof(CUpti_ActivityKernel9);
+  std::uint8_t* at =
+      *record == nullptr ? buffer : reinterpret_cast<std::uint8_t*>(*record) + sizeof(CUpti_ActivityKernel9);
   if (at >= buffer + valid) return CUPTI_ERROR_MAX_LIMIT_REACHED;
   *record = reinterpret_cast<CUpti_Activity*>(at);
   return CUPTI_SUCCESS;
@@ -61,7 +62,8 @@ struct Library {
   RecordQueue queue;
   TickClock clock{true};
   std::uint64_t windows = 0;
-  Ledger ledger{rules, config, names, counters, {kOrigin, 10 * kNsPerSecond, false}, [this](WindowSummary&&) { ++windows; }};
+  Ledger ledger{
+      rules, config, names, counters, {kOrigin, 10 * kNsPerSecond, false}, [this](WindowSummary&&) { ++windows; }};
   Drain drain{attribution, ledger, clock, contexts, counters};
   ActivityBuffers buffers{counters, true};
 };
@@ -71,7 +73,8 @@ void BM_Memory(benchmark::State& state) {
   const std::uint64_t launches = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 2'000'000;
   const std::uint64_t rounds = std::max<std::uint64_t>(2, launches / (kThreads * kEachPerRound));
   std::vector<std::string> kernel_names;
-  for (int i = 0; i < 300; ++i) kernel_names.push_back("void some_kernel_of_a_model<" + std::to_string(i) + ", float, 128>(Params)");
+  for (int i = 0; i < 300; ++i)
+    kernel_names.push_back("void some_kernel_of_a_model<" + std::to_string(i) + ", float, 128>(Params)");
   for (auto _ : state) {
     const double before = resident_mb();
     const auto library = std::make_unique<Library>();

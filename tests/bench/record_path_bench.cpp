@@ -52,9 +52,10 @@ std::vector<std::string> kernel_names() {
     names.push_back("nvjet_tst_" + std::to_string(64 + 8 * i) + "x192_64x4_2x1_v_bz_coopB_bias_TNN");
     names.push_back("_ZN2at6native29vectorized_elementwise_kernelILi" + n +
                     "ENS0_15CUDAFunctor_addIN3c108BFloat16EEESt5arrayIPcLm3EEEEviT0_T1_");
-    names.push_back("_ZN5flash16flash_fwd_kernelI23Flash_fwd_kernel_traitsILi128ELi64ELi" + n +
-                    "ELi4ELb0ELb0EN7cutlass10bfloat16_tE19Flash_kernel_traitsILi128ELi128ELi64ELi4ES3_EELb0ELb1ELb0ELb0ELb1E"
-                    "Lb1ELb0EEEvNS_16Flash_fwd_paramsE");
+    names.push_back(
+        "_ZN5flash16flash_fwd_kernelI23Flash_fwd_kernel_traitsILi128ELi64ELi" + n +
+        "ELi4ELb0ELb0EN7cutlass10bfloat16_tE19Flash_kernel_traitsILi128ELi128ELi64ELi4ES3_EELb0ELb1ELb0ELb0ELb1E"
+        "Lb1ELb0EEEvNS_16Flash_fwd_paramsE");
     names.push_back("ncclDevKernel_AllReduce_Sum_bf16_RING_LL" + n);
   }
   return names;

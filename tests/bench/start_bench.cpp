@@ -44,7 +44,8 @@ Started start_once() {
     Started s;
     const double wall = now_ms(CLOCK_MONOTONIC), cpu = now_ms(CLOCK_THREAD_CPUTIME_ID);
     if (void* library = ::dlopen(MFU_INJECT_LIBRARY, RTLD_NOW | RTLD_LOCAL)) {
-      if (const auto start = reinterpret_cast<int (*)()>(::dlsym(library, "InitializeInjection")); start != nullptr && start() == 1)
+      if (const auto start = reinterpret_cast<int (*)()>(::dlsym(library, "InitializeInjection"));
+          start != nullptr && start() == 1)
         s = {now_ms(CLOCK_MONOTONIC) - wall, now_ms(CLOCK_THREAD_CPUTIME_ID) - cpu};
     }
     ::_exit(::write(ends[1], &s, sizeof s) == sizeof s ? 0 : 1);

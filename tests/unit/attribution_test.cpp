@@ -126,7 +126,8 @@ TEST_F(AttributionTest, OfSeveralTheOneThatLastLaunchedOnTheContext) {
 }
 
 TEST_F(AttributionTest, WhenTheLastToLaunchHasClosedTheOneBeforeItCounts) {
-  ThreadState *a = a_->acquire_thread(), *b = a_->acquire_thread(), *c = a_->acquire_thread(), *other = a_->acquire_thread();
+  ThreadState *a = a_->acquire_thread(), *b = a_->acquire_thread(), *c = a_->acquire_thread(),
+              *other = a_->acquire_thread();
   const LaunchOwner of_a = push(a, 0), of_b = push(b, 0);
   push(c, 0);
   launch(c, kOtherContext);
@@ -262,7 +263,9 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
     std::vector<std::uint64_t> last_launch(kOwners, 0);
     std::vector<std::pair<std::uint64_t, LaunchOwner>> process;
     std::uint64_t clock = 0;
-    const auto leaf = [&](std::uint32_t o) { return stacks[o].empty() ? LaunchOwner::kOutside : stacks[o].back().instance; };
+    const auto leaf = [&](std::uint32_t o) {
+      return stacks[o].empty() ? LaunchOwner::kOutside : stacks[o].back().instance;
+    };
     for (int step = 0; step < 500 && !HasFailure(); ++step) {
       const std::uint32_t o = rng() % kOwners;
       switch (rng() % 8) {

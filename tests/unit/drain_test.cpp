@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <deque>
-#include <memory>
 #include <limits>
+#include <memory>
 #include <random>
 
 #include "core/config.h"
@@ -86,8 +86,8 @@ TEST_F(DrainTest, EachLaunchEndsAsOneOfFour) {
   attribution_.push_region(*b, DomainId::kDefault, step, now_);
   const CorrelationId ambiguous = launch();
   (void)lost;
-  tick({record(outside, now_), record(attributed, now_), record(graph, now_), record(graph, now_ + 10), record(graph, now_ + 20),
-        record(ambiguous, now_)});
+  tick({record(outside, now_), record(attributed, now_), record(graph, now_), record(graph, now_ + 10),
+        record(graph, now_ + 20), record(ambiguous, now_)});
   LaunchAccount account = drain_->account();
   EXPECT_EQ(account.seen, 5u);
   EXPECT_EQ(account.attributed, 2u);
@@ -116,12 +116,12 @@ TEST_F(DrainTest, RecordsWithoutUsableTimesCountTheirLaunchButNoTime) {
   with(0, 0);
   with(now_, 0);
   with(0, now_);
-  with(now_ + 10, now_);             // ends before it begins
+  with(now_ + 10, now_);  // ends before it begins
   with(now_, now_ + 7200 * kNsPerSecond);
   with(kMin, kMax);
   with(-1, kMax);
   with(kMax - 1, kMax);
-  with(5, 10);                       // long before the run
+  with(5, 10);  // long before the run
   close();
   tick(records);
   EXPECT_EQ(counters_.get(Counter::kRecordsNoTime), 3u);
@@ -183,7 +183,8 @@ TEST_F(DrainTest, TheAccountAddsUpAndNothingIsLateWhateverIsLostDoubledOrDelayed
     const std::uint64_t launches_before = launches_;
     std::uint64_t lost = 0;
     const LaunchAccount before = drain_->account();
-    const std::uint64_t late_before = counters_.get(Counter::kRecordsLate), expired_before = counters_.get(Counter::kLaunchesExpired);
+    const std::uint64_t late_before = counters_.get(Counter::kRecordsLate),
+                        expired_before = counters_.get(Counter::kLaunchesExpired);
     std::deque<Flying> flying;
     for (int t = 0; t < 60 || !flying.empty(); ++t) {
       if (t < 60) {

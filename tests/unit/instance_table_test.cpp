@@ -14,7 +14,8 @@ TEST(ShapeWords, TheFirstSourceWinsAndAllValuesSurvive) {
   EXPECT_EQ(w.to_shape().batch, 4);
   EXPECT_FALSE(w.to_shape().context.has_value());
   Shape all;
-  all.batch = 1, all.seq_len = 2, all.context = 3, all.new_tokens = 4, all.tokens = 5, all.gen_batch = 6, all.gen_tokens = 0;
+  all.batch = 1, all.seq_len = 2, all.context = 3, all.new_tokens = 4, all.tokens = 5, all.gen_batch = 6,
+  all.gen_tokens = 0;
   const Shape back = ShapeWords::from_shape(all).to_shape();
   EXPECT_EQ(back.batch, 1);
   EXPECT_EQ(back.seq_len, 2);
@@ -91,7 +92,8 @@ TEST(InstanceIds, StartAgainAt1AndNeverReachTheVerdicts) {
   EXPECT_EQ(raw(InstanceTable::id_of(InstanceTable::kIds - 1)), InstanceTable::kIds);
   EXPECT_EQ(raw(InstanceTable::id_of(InstanceTable::kIds)), 1u);
   EXPECT_EQ(raw(InstanceTable::id_of(0xFFFF'FFFFu)), InstanceTable::kIds);
-  static_assert((std::uint64_t{1} << 32) % InstanceTable::kIds == 0, "ids go on without a jump where the sequence wraps");
+  static_assert((std::uint64_t{1} << 32) % InstanceTable::kIds == 0,
+                "ids go on without a jump where the sequence wraps");
 }
 
 }  // namespace

@@ -82,14 +82,46 @@ TEST(RegionRules, BuiltInNames) {
 
 TEST(RegionRules, NamesThatOnlyLookLikeIt) {
   const Rules r;
-  for (const char* name :
-       {"", " ", "optimizer_step", "decoder_layer", "prefill_cache_init", "stepper", "step_size", "steps", "Step", "STEP",
-        "my prefill", "predecode", "decoder", "decode_attention", "decode_allreduce", "prefilled", "iterator", "iterations",
-        "LLM@prefill_cache", "LLM@decode_stepper", "LLM@", "ProfilerStep", "ProfilerStep#", "ProfilerStep#x",
-        "lr_scheduler.step", "DeepSpeedEngine.step", "Prefilling", "Decoder", "execute_context_x(0)_generation_1(1)",
-        "execute_context_1_generation_1", "_forward_step", "[Executor] _forward_step x: 1 ctx reqs, 2 gen reqs",
-        "gpu_model_runner: forward", "forward", "backward", "layer_3", "ncclAllReduce", "bookkeeping",
-        "mtp-spec-decoding/verify", "aten::step"})
+  for (const char* name : {"",
+                           " ",
+                           "optimizer_step",
+                           "decoder_layer",
+                           "prefill_cache_init",
+                           "stepper",
+                           "step_size",
+                           "steps",
+                           "Step",
+                           "STEP",
+                           "my prefill",
+                           "predecode",
+                           "decoder",
+                           "decode_attention",
+                           "decode_allreduce",
+                           "prefilled",
+                           "iterator",
+                           "iterations",
+                           "LLM@prefill_cache",
+                           "LLM@decode_stepper",
+                           "LLM@",
+                           "ProfilerStep",
+                           "ProfilerStep#",
+                           "ProfilerStep#x",
+                           "lr_scheduler.step",
+                           "DeepSpeedEngine.step",
+                           "Prefilling",
+                           "Decoder",
+                           "execute_context_x(0)_generation_1(1)",
+                           "execute_context_1_generation_1",
+                           "_forward_step",
+                           "[Executor] _forward_step x: 1 ctx reqs, 2 gen reqs",
+                           "gpu_model_runner: forward",
+                           "forward",
+                           "backward",
+                           "layer_3",
+                           "ncclAllReduce",
+                           "bookkeeping",
+                           "mtp-spec-decoding/verify",
+                           "aten::step"})
     EXPECT_EQ(r.region(name), "") << name;
 }
 
@@ -126,8 +158,9 @@ TEST(RegionRules, NumbersInNamesAreShapes) {
 
 TEST(RegionRules, WordsThatAreNoNumbersAreLeftAlone) {
   const Rules r;
-  for (const char* name : {"prefill batch=", "prefill batch=x", "prefill batch=-4", "prefill =4", "prefill rebatch=4",
-                           "prefill Batch=4", "prefill batch= 4", "prefill batch=99999999999999999999", "prefill batch"})
+  for (const char* name :
+       {"prefill batch=", "prefill batch=x", "prefill batch=-4", "prefill =4", "prefill rebatch=4", "prefill Batch=4",
+        "prefill batch= 4", "prefill batch=99999999999999999999", "prefill batch"})
     EXPECT_FALSE(r.shape(name).batch) << name;
   EXPECT_EQ(r.shape("prefill batch=4 batch=9").batch, 4);  // the first one counts
   EXPECT_EQ(r.shape("prefill batch=4.5").batch, 4);
@@ -189,12 +222,14 @@ TEST(RegionRules, AnUnusableRuleIsNamedAndTheOthersWork) {
   odd_payload.payload = "contxt";
   const Rules r({rule("bad", "step("), odd_payload, rule("good", "fine")});
   ASSERT_EQ(r.warnings.size(), 2u);
-  EXPECT_EQ(r.warnings[0],
-            "regions[0]: expected a regular expression, got \"step(\": missing closing parenthesis at character 5; this "
-            "rule is left out");
-  EXPECT_EQ(r.warnings[1],
-            "regions[1]: payload: expected batch, seq_len, context, new_tokens or tokens, got \"contxt\"; this rule is left "
-            "out");
+  EXPECT_EQ(
+      r.warnings[0],
+      "regions[0]: expected a regular expression, got \"step(\": missing closing parenthesis at character 5; this "
+      "rule is left out");
+  EXPECT_EQ(
+      r.warnings[1],
+      "regions[1]: payload: expected batch, seq_len, context, new_tokens or tokens, got \"contxt\"; this rule is left "
+      "out");
   EXPECT_EQ(r.region("fine"), "good");
 }
 
@@ -237,8 +272,8 @@ TEST(RangeNames, AnswersAsTheRulesDoWhateverIsCached) {
   RangeNames names(r.rules);
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 40'000; i += 7) {  // more names than entries: they push each other out
-      for (const std::string& name :
-           {"layer " + std::to_string(i % 50), "lane " + std::to_string(i), "step " + std::to_string(i), "x" + std::to_string(i)}) {
+      for (const std::string& name : {"layer " + std::to_string(i % 50), "lane " + std::to_string(i),
+                                      "step " + std::to_string(i), "x" + std::to_string(i)}) {
         ASSERT_EQ(raw(names.rule_of(DomainId::kDefault, "", name)), raw(r.rules.match("", name))) << name;
       }
     }
@@ -259,19 +294,36 @@ TEST(RangeNames, KeepsDomainsApart) {
 
 /// Names that differ in their digits only may share an answer: never where the rules tell them apart.
 TEST(RangeNames, DigitsMatterWhereARuleLooksAtThem) {
-  const char* kSensitive[] = {"step 1.*",       R"(step \d)",       R"(step \d{2})",   "step .",        R"(step \w)",
-                              "step [[:digit:]]", R"(step \d+\d+)", "step [1-9]+",     "step [^a]",     R"(step \d*\d+)",
-                              "step [!-z]",     R"(step \d+5?)",    R"(step (\d)+\d)", R"(step .+.+)",  R"((?!step 1)step \d+)",
-                              R"(step \d?)",    R"(step \x31)",     R"(step (?:a|\d)(?:\d+)?)", R"(step \d+(?:x)?\d+)"};
+  const char* kSensitive[] = {"step 1.*",
+                              R"(step \d)",
+                              R"(step \d{2})",
+                              "step .",
+                              R"(step \w)",
+                              "step [[:digit:]]",
+                              R"(step \d+\d+)",
+                              "step [1-9]+",
+                              "step [^a]",
+                              R"(step \d*\d+)",
+                              "step [!-z]",
+                              R"(step \d+5?)",
+                              R"(step (\d)+\d)",
+                              R"(step .+.+)",
+                              R"((?!step 1)step \d+)",
+                              R"(step \d?)",
+                              R"(step \x31)",
+                              R"(step (?:a|\d)(?:\d+)?)",
+                              R"(step \d+(?:x)?\d+)"};
   for (const char* expression : kSensitive) {
     const Rules r({rule("own", expression)});
     ASSERT_TRUE(r.warnings.empty()) << expression;
     RangeNames names(r.rules);
     for (const char* name : {"step 2", "step 1", "step 15", "step 215", "step 33x", "step 7"})
-      EXPECT_EQ(raw(names.rule_of(DomainId::kDefault, "", name)), raw(r.rules.match("", name))) << expression << " on " << name;
+      EXPECT_EQ(raw(names.rule_of(DomainId::kDefault, "", name)), raw(r.rules.match("", name)))
+          << expression << " on " << name;
   }
   EXPECT_TRUE(Rules().rules.digits_do_not_matter());
-  for (const char* expression : {"LLM@decode.*", R"(batch \d+)", R"(b\d+_s\d+.*)", R"((?P<b>\d+) of [0-9]+(?: x \d+)?)", "a|b"})
+  for (const char* expression :
+       {"LLM@decode.*", R"(batch \d+)", R"(b\d+_s\d+.*)", R"((?P<b>\d+) of [0-9]+(?: x \d+)?)", "a|b"})
     EXPECT_TRUE(Rules({rule("own", expression)}).rules.digits_do_not_matter()) << expression;
 }
 

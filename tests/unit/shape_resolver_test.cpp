@@ -5,8 +5,9 @@
 namespace mfu {
 namespace {
 
-Shape shape(std::optional<std::int64_t> batch, std::optional<std::int64_t> seq_len = {}, std::optional<std::int64_t> context = {},
-            std::optional<std::int64_t> new_tokens = {}, std::optional<std::int64_t> tokens = {}) {
+Shape shape(std::optional<std::int64_t> batch, std::optional<std::int64_t> seq_len = {},
+            std::optional<std::int64_t> context = {}, std::optional<std::int64_t> new_tokens = {},
+            std::optional<std::int64_t> tokens = {}) {
   Shape s;
   s.batch = batch, s.seq_len = seq_len, s.context = context, s.new_tokens = new_tokens, s.tokens = tokens;
   return s;

@@ -17,9 +17,10 @@ using Json = nlohmann::json;
 using Keys = std::set<std::string>;
 
 const Keys kLineKeys{"v", "type", "t_ns", "seq"};
-const Keys kRegionKeys{"region", "device", "t0_ns", "t1_ns", "instances", "open", "tokens", "elapsed_s", "busy_s", "kernel_sum_s",
-                       "kernels", "launches", "flop", "bytes", "mfu", "mfu_busy", "hfu", "mbu", "roofline_s", "bound", "clock_ratio", "suspect",
-                       "overlapped", "time_s", "lost", "top_kernels"};
+const Keys kRegionKeys{"region",    "device",     "t0_ns",        "t1_ns",   "instances",  "open",  "tokens",
+                       "elapsed_s", "busy_s",     "kernel_sum_s", "kernels", "launches",   "flop",  "bytes",
+                       "mfu",       "mfu_busy",   "hfu",          "mbu",     "roofline_s", "bound", "clock_ratio",
+                       "suspect",   "overlapped", "time_s",       "lost",    "top_kernels"};
 
 Keys keys_of(const Json& j) {
   Keys keys;
@@ -97,8 +98,10 @@ TEST_F(JsonlTest, StartEventAndEndHaveTheirKeys) {
   ASSERT_TRUE(sink.write(end).ok());
   const auto all = lines(sink.path());
   ASSERT_EQ(all.size(), 3u);
-  EXPECT_EQ(keys_of(all[0]), kLineKeys + Keys({"host", "pid", "rank", "world", "version", "devices", "cupti", "config", "model", "convention"}));
-  EXPECT_EQ(keys_of(all[0]["devices"][0]), Keys({"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s", "peak_source", "dtype", "dtype_source", "sparse"}));
+  EXPECT_EQ(keys_of(all[0]), kLineKeys + Keys({"host", "pid", "rank", "world", "version", "devices", "cupti", "config",
+                                               "model", "convention"}));
+  EXPECT_EQ(keys_of(all[0]["devices"][0]), Keys({"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s",
+                                                 "peak_source", "dtype", "dtype_source", "sparse"}));
   EXPECT_EQ(keys_of(all[0]["cupti"]), Keys({"path", "version", "level"}));
   EXPECT_TRUE(all[0]["devices"][0]["peak_bytes_per_s"].is_null());
   EXPECT_EQ(all[0]["config"]["model"], "x");
@@ -202,8 +205,8 @@ TEST_F(JsonlTest, AFolderThatCannotBeIsAnErrorPerLineAndNoMore) {
 TEST(TextSink, OneLinePerRegionWithEveryFigure) {
   const std::string line = region_line(full_region());
   EXPECT_EQ(line.rfind("decode@gpu1", 0), 0u);
-  for (const char* part : {" n=4 1.50 s/it", " MFU=50.0%", " HFU=60.0%", " MBU=25.0%", " bound=compute", "gemm-loss 16.7",
-                           "other 16.7", "comm 8.3", "copy 4.2", "idle 4.2"})
+  for (const char* part : {" n=4 1.50 s/it", " MFU=50.0%", " HFU=60.0%", " MBU=25.0%", " bound=compute",
+                           "gemm-loss 16.7", "other 16.7", "comm 8.3", "copy 4.2", "idle 4.2"})
     EXPECT_NE(line.find(part), std::string::npos) << part << " in " << line;
   EXPECT_LE(line.size(), 120u + 20u);
   EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -229,7 +232,8 @@ TEST(TextSink, TheTableHoldsTheAccount) {
   run.launches = {10, 5, 3, 1, 1};
   run.counters = {{"records_late", 2}};
   const std::string table = run_table(run);
-  EXPECT_NE(table.find("launches 10 = attributed 5 + outside 3 + unattributed 1 + dropped 1"), std::string::npos) << table;
+  EXPECT_NE(table.find("launches 10 = attributed 5 + outside 3 + unattributed 1 + dropped 1"), std::string::npos)
+      << table;
   EXPECT_NE(table.find("records_late=2"), std::string::npos) << table;
 }
 

@@ -25,7 +25,7 @@ namespace {
 struct Event {
   enum Kind : std::uint8_t { kClose, kOpen, kLaunch, kOrphan, kCloseEmpty };  ///< order at equal times
   TimeNs at;
-  DurationNs length;    ///< of a range that opens: the outer one first
+  DurationNs length;  ///< of a range that opens: the outer one first
   Kind kind;
   std::uint32_t index;  ///< of the range, launch or activity
 };
@@ -63,8 +63,10 @@ class ProcessReplay {
     options.window_ns = std::max<DurationNs>(1'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
     ledger_ = std::make_unique<Ledger>(rules_, config_, *names_, counters_, options, [&](WindowSummary&& window) {
       finish_window(window);
-      if (window.final_run) out.whole = std::move(window);
-      else out.windows.push_back(std::move(window));
+      if (window.final_run)
+        out.whole = std::move(window);
+      else
+        out.windows.push_back(std::move(window));
     });
     drain_ = std::make_unique<Drain>(*attribution_, *ledger_, clock_, contexts_, counters_);
     set_devices(out.run);
@@ -96,8 +98,10 @@ class ProcessReplay {
       const TraceActivity& activity = trace_.activities[i];
       if (activity.process != process_) continue;
       end_of_activity_ = std::max(end_of_activity_, activity.end_ns);
-      if (activity.launch != kNoLaunch) activities_of_launch_[activity.launch].push_back(i);
-      else events_.push_back({activity.begin_ns, 0, Event::kOrphan, i});
+      if (activity.launch != kNoLaunch)
+        activities_of_launch_[activity.launch].push_back(i);
+      else
+        events_.push_back({activity.begin_ns, 0, Event::kOrphan, i});
     }
     for (std::uint32_t i = 0; i < trace_.launches.size(); ++i)
       if (!activities_of_launch_[i].empty()) events_.push_back({trace_.launches[i].begin_ns, 0, Event::kLaunch, i});
@@ -108,7 +112,8 @@ class ProcessReplay {
     const auto [known, inserted] = rule_of_name_.try_emplace(key, RuleId::kNone);
     if (inserted && trace_.strings.at(range.domain) != "NCCL") {
       const std::string& name = trace_.strings.at(range.name);
-      known->second = rules_.match(trace_.strings.at(range.domain), std::string_view(name).substr(0, RangeNames::kMaxLength));
+      known->second =
+          rules_.match(trace_.strings.at(range.domain), std::string_view(name).substr(0, RangeNames::kMaxLength));
     }
     return known->second;
   }
@@ -162,7 +167,9 @@ class ProcessReplay {
         for (const std::uint32_t activity : activities) drain_->record(record_of(activity));
         return;
       }
-      case Event::kOrphan: drain_->record(record_of(event.index)); return;
+      case Event::kOrphan:
+        drain_->record(record_of(event.index));
+        return;
     }
   }
 
@@ -188,7 +195,8 @@ class ProcessReplay {
     if (!dtype) {
       for (const TraceActivity& activity : trace_.activities) {
         const std::string& name = trace_.strings.at(activity.name);
-        if (activity.kind == ActivityKind::kKernel && is_matmul(classify_kernel(demangle(name))) && (dtype = matmul_dtype(demangle(name))))
+        if (activity.kind == ActivityKind::kKernel && is_matmul(classify_kernel(demangle(name))) &&
+            (dtype = matmul_dtype(demangle(name))))
           break;
       }
     }
