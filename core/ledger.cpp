@@ -52,6 +52,7 @@ void add_row(RegionRow& into, const RegionRow& from) {
   into.flop_known = into.flop_known && from.flop_known;
   into.bytes_known = into.bytes_known && from.bytes_known;
   into.overlapped = into.overlapped || from.overlapped;
+  into.latency.merge(from.latency);
   add_stats(into.kernel_stats, from.kernel_stats);
 }
 
@@ -501,6 +502,7 @@ void Ledger::account(Instance& instance) {
 
     RegionRow& at_end = row(end_window, raw(instance.region), d);
     ++at_end.instances;
+    if (share.active || devices.size() == 1) at_end.latency.add(share.elapsed_ns);
     const std::int64_t tokens =
         k + 1 == devices.size()
             ? tokens_left
@@ -717,6 +719,8 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
   s.kernels = row.kernels;
   s.launches = row.launches;
   s.overlapped = row.overlapped;
+  s.latency = row.latency.summary();
+  if (region != kTotal) s.named_by = "range";
   s.classes_known = !options_.ranges_only;
   if (config_.model && row.any_work && row.flop_known && !row.flop_pending) {
     s.flop = row.flop;
@@ -726,6 +730,11 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
   std::vector<std::uint32_t> order;
   for (std::uint32_t i = 0; i < row.kernel_stats.size(); ++i)
     if (row.kernel_stats[i].count != 0) order.push_back(i);
+  for (const std::uint32_t i : order) {
+    if (names_.class_of(static_cast<KernelNameId>(i)) != KernelClass::kComm) continue;
+    s.comm_kernels += row.kernel_stats[i].count;
+    s.comm_sum_ns += row.kernel_stats[i].sum_ns;
+  }
   const std::size_t keep = std::min(kTopKernels, order.size());
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
                     [&row](std::uint32_t a, std::uint32_t b) {

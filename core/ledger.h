@@ -14,6 +14,7 @@
 #include "core/config.h"
 #include "core/counters.h"
 #include "core/device_timeline.h"
+#include "core/duration_histogram.h"
 #include "core/instance.h"
 #include "core/kernel_names.h"
 #include "core/kernel_record.h"
@@ -46,6 +47,7 @@ struct RegionRow {
   bool flop_pending = false;  ///< some of its time has FLOP that will be known later only
   bool cut = false;  ///< an instance across its edge left part of its FLOP here, but not as much of its matmuls
   bool overlapped = false;
+  DurationHistogram latency;             ///< of the instances that ended
   std::vector<KernelStat> kernel_stats;  ///< by KernelNameId
 };
 

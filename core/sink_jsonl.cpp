@@ -16,6 +16,19 @@ Json number_or_null(const std::optional<double>& value) {
 
 std::string_view bound_name(Bound bound) { return bound == Bound::kCompute ? "compute" : "memory"; }
 
+Json latency_json(const LatencySummary& l) {
+  if (l.count == 0) return nullptr;
+  Json j;
+  j["count"] = l.count;
+  j["p50_s"] = seconds(l.p50_ns);
+  j["p90_s"] = seconds(l.p90_ns);
+  j["p99_s"] = seconds(l.p99_ns);
+  j["max_s"] = seconds(l.max_ns);
+  j["histogram"] = Json::array();
+  for (const auto& [upper_ns, count] : l.histogram) j["histogram"].push_back({seconds(upper_ns), count});
+  return j;
+}
+
 Json to_json(const RegionSummary& r) {
   Json j;
   j["region"] = r.region;
@@ -30,6 +43,9 @@ Json to_json(const RegionSummary& r) {
   j["kernel_sum_s"] = r.classes_known ? Json(seconds(r.kernel_sum_ns)) : Json(nullptr);
   j["kernels"] = r.kernels;
   j["launches"] = r.launches;
+  j["comm_kernels"] = r.comm_kernels;
+  j["comm_sum_s"] = r.classes_known ? Json(seconds(r.comm_sum_ns)) : Json(nullptr);
+  j["latency"] = latency_json(r.latency);
   j["flop"] = number_or_null(r.flop);
   j["bytes"] = number_or_null(r.bytes);
   j["mfu"] = number_or_null(r.mfu);
@@ -55,6 +71,12 @@ Json to_json(const RegionSummary& r) {
                                 {"class", std::string(name(k.kernel_class))},
                                 {"count", k.count},
                                 {"sum_s", seconds(k.sum_ns)}});
+  j["named_by"] = r.named_by.empty() ? Json(nullptr) : Json(r.named_by);
+  if (r.detected)
+    j["detected"] = {{"kind", r.detected->kind},
+                     {"period_launches", r.detected->period_launches},
+                     {"confidence", r.detected->confidence},
+                     {"micro_steps", r.detected->micro_steps}};
   return j;
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/duration_histogram.h"
 #include "core/kernel_class.h"
 #include "core/units.h"
 
@@ -32,6 +33,14 @@ struct TopKernel {
   DurationNs sum_ns = 0;
 };
 
+/// What the detector found where no range named the region.
+struct Detected {
+  std::string kind;                   ///< `step`, `decode`, `prefill_or_mixed`, `iteration`
+  std::uint64_t period_launches = 0;  ///< launches per instance, a graph launch being one
+  std::string confidence;             ///< `high`, `medium`, `low`, `not_sure`
+  std::uint64_t micro_steps = 0;      ///< passes per optimizer step; 0: not known
+};
+
 /// One region on one device (or all of the process's devices) over one window or the whole run.
 struct RegionSummary {
   std::string region;                   ///< `total`: the process
@@ -45,9 +54,12 @@ struct RegionSummary {
   DurationNs kernel_sum_ns = 0;
   std::uint64_t kernels = 0;
   std::uint64_t launches = 0;
-  std::optional<double> flop;                     ///< model FLOP [FLOP]
-  std::optional<double> hfu_flop;                 ///< plus recomputation [FLOP]
-  std::optional<double> bytes;                    ///< bytes the model must move [B]
+  std::uint64_t comm_kernels = 0;  ///< of them, NCCL and the like
+  DurationNs comm_sum_ns = 0;      ///< sum of their durations: waiting for the last rank to arrive is part of it
+  LatencySummary latency;          ///< of the instances that ended in the window
+  std::optional<double> flop;      ///< model FLOP [FLOP]
+  std::optional<double> hfu_flop;  ///< plus recomputation [FLOP]
+  std::optional<double> bytes;     ///< bytes the model must move [B]
   std::optional<double> mfu, mfu_busy, hfu, mbu;  ///< ratios 0..1
   std::optional<double> roofline_s;               ///< max(FLOP/peak, bytes/bandwidth) [s]
   Bound bound = Bound::kUnknown;
@@ -58,6 +70,8 @@ struct RegionSummary {
   bool classes_known = true;          ///< false: no device activity was to be had, so idle is not idle
   std::optional<std::array<double, kTimeClasses>> lost;  ///< with mfu sums to 1; [kMatmul] is beyond the ideal
   std::vector<TopKernel> top_kernels;
+  std::string named_by;              ///< `range`, `framework`, `detector`: who said that this is a region
+  std::optional<Detected> detected;  ///< where the detector did, or tried to
 };
 
 /// What became of every launch. seen = attributed + outside + unattributed + dropped.

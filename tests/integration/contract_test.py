@@ -8,7 +8,8 @@ from harness import TIME_CLASSES, TestCase, main, ns
 WINDOW_KEYS = {
     "v", "type", "t_ns", "seq", "region", "device", "t0_ns", "t1_ns", "instances", "tokens", "elapsed_s", "busy_s",
     "kernel_sum_s", "kernels", "launches", "flop", "bytes", "mfu", "mfu_busy", "hfu", "mbu", "roofline_s", "bound", "clock_ratio", "suspect",
-    "overlapped", "time_s", "lost", "top_kernels"}
+    "overlapped", "time_s", "lost", "top_kernels",
+    "comm_kernels", "comm_sum_s", "latency", "named_by"}
 START_KEYS = {"v", "type", "t_ns", "seq", "host", "pid", "rank", "world", "version", "devices", "cupti", "config", "model",
               "convention"}
 DEVICE_KEYS = {"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s", "peak_source", "dtype", "dtype_source", "sparse"}

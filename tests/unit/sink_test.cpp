@@ -17,10 +17,11 @@ using Json = nlohmann::json;
 using Keys = std::set<std::string>;
 
 const Keys kLineKeys{"v", "type", "t_ns", "seq"};
-const Keys kRegionKeys{"region",    "device",     "t0_ns",        "t1_ns",   "instances",  "open",  "tokens",
-                       "elapsed_s", "busy_s",     "kernel_sum_s", "kernels", "launches",   "flop",  "bytes",
-                       "mfu",       "mfu_busy",   "hfu",          "mbu",     "roofline_s", "bound", "clock_ratio",
-                       "suspect",   "overlapped", "time_s",       "lost",    "top_kernels"};
+const Keys kRegionKeys{"region",     "device",      "t0_ns",        "t1_ns",        "instances",  "open",
+                       "tokens",     "elapsed_s",   "busy_s",       "kernel_sum_s", "kernels",    "launches",
+                       "flop",       "bytes",       "mfu",          "mfu_busy",     "hfu",        "mbu",
+                       "roofline_s", "bound",       "clock_ratio",  "suspect",      "overlapped", "time_s",
+                       "lost",       "top_kernels", "comm_kernels", "comm_sum_s",   "latency",    "named_by"};
 
 Keys keys_of(const Json& j) {
   Keys keys;

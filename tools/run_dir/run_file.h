@@ -1,0 +1,62 @@
+// One process's file in a run directory, followed while it grows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "tools/run_dir/run_line.h"
+
+namespace mfu {
+
+/// Reads what was appended since the last call. Only whole lines: what a writer has not finished waits for the next
+/// call. A file that was made anew or cut is read from its beginning again.
+class RunFile {
+ public:
+  /// Where the first call of poll begins.
+  enum class From {
+    kBeginning,
+    kTail,  ///< the start line, then the last kTailBytes: enough for the windows that matter now
+  };
+  static constexpr std::uint64_t kTailBytes = 64 * 1024;
+
+  struct Oddity {
+    std::string message;  ///< `path:line: what was met and what was expected`
+  };
+
+  RunFile(std::string path, From from) : path_(std::move(path)), from_(from) {}
+
+  /// Hands each new line to `on_line`, in order. \return lines read; an Error when the file cannot be read (gone, no
+  /// permission): the next call tries again. Lines that are no such lines are counted, and the first ones kept.
+  [[nodiscard]] Result<std::size_t> poll(const std::function<void(RunLine&&)>& on_line);
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] std::uint64_t bad_lines() const noexcept { return bad_lines_; }
+  [[nodiscard]] std::uint64_t newer_lines() const noexcept { return newer_lines_; }  ///< of a later `v`
+  [[nodiscard]] bool restarted() const noexcept { return restarted_; }  ///< read from its beginning again, last time
+  [[nodiscard]] const std::vector<Oddity>& oddities() const noexcept { return oddities_; }  ///< the first 8
+
+ private:
+  void take(std::string_view line, const std::function<void(RunLine&&)>& on_line);
+  void odd(std::string message);
+
+  std::string path_;
+  From from_;
+  RunLineReader reader_;
+  std::uint64_t offset_ = 0;  ///< of the first byte that was not read
+  std::uint64_t inode_ = 0;
+  std::uint64_t line_ = 0;  ///< number of the last line read; 0 after a jump to the tail
+  bool numbered_ = true;    ///< line numbers are known
+  std::uint64_t bad_lines_ = 0, newer_lines_ = 0;
+  bool restarted_ = false;
+  std::string buffer_, half_;
+  std::vector<Oddity> oddities_;
+};
+
+/// The files of a run directory (`*.jsonl`), sorted by name; or `path` itself when it is a file. Error: neither, or
+/// unreadable, and what was met. An empty directory is an empty list: a job may be about to start.
+[[nodiscard]] Result<std::vector<std::string>> list_run_files(const std::string& path);
+
+}  // namespace mfu
