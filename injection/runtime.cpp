@@ -206,6 +206,7 @@ class Guest {
   bool sink_open_ = false;  ///< the start line is among the messages: they may go out
   bool drain_done_ = false;
   bool sink_done_ = false;
+  std::atomic<std::uint64_t> progress_{0};  ///< batches taken and lines written: the exit waits while it grows
   std::atomic<double> cpu_drain_{0}, cpu_flush_{0}, cpu_sink_{0};
   std::optional<TextSink> text_;
   std::optional<JsonlSink> jsonl_;
@@ -367,9 +368,16 @@ void Guest::before_fork_in_child() { host_switches().inert.store(true, std::memo
 void Guest::at_exit() {
   Guest* guest = g_guest.load(std::memory_order_acquire);
   if (guest == nullptr || guest->pid_ != ::getpid()) return;
-  constexpr DurationNs kDeadline = 2 * kSlowdown * kNsPerSecond;
+  // As long as something is written down, on a machine that is busy with other things; not for what hangs.
+  constexpr DurationNs kPatience = 2 * kSlowdown * kNsPerSecond;
+  constexpr DurationNs kDeadline = 5 * kSlowdown * kNsPerSecond;
   guest->drain_wake_.notify([guest] { guest->stopping_.store(true, std::memory_order_relaxed); });
-  guest->done_wake_.wait(kDeadline, [guest] { return guest->sink_done_; });
+  const TimeNs deadline = clock_ns(CLOCK_MONOTONIC) + kDeadline;
+  for (bool done = false, moves = true; !done && moves && clock_ns(CLOCK_MONOTONIC) < deadline;) {
+    const std::uint64_t progress = guest->progress_.load(std::memory_order_relaxed);
+    done = guest->done_wake_.wait(kPatience, [guest] { return guest->sink_done_; });
+    moves = guest->progress_.load(std::memory_order_relaxed) != progress;
+  }
   // Nothing is destroyed: other threads may still be inside callbacks, and the kernel takes it all in a moment.
   host_switches().inert.store(true, std::memory_order_relaxed);
 }
@@ -537,6 +545,7 @@ void Guest::take_records() {
     drain_->record(*batch);
     records_ += batch->count;
     queue_->give_back(batch);
+    progress_.fetch_add(1, std::memory_order_relaxed);
   }
 }
 
@@ -735,6 +744,7 @@ void Guest::sink_loop() {
         messages_.pop_front();
       }
       write(m);
+      progress_.fetch_add(1, std::memory_order_relaxed);
     }
     cpu_sink_.store(thread_cpu_s(), std::memory_order_relaxed);
   }

@@ -62,6 +62,9 @@ struct State {
   std::uint32_t period_ms = 0;
   bool worker_running = false;
   std::condition_variable wake, done;
+  std::uint64_t deliveries = 0;       ///< rounds that began so far
+  std::set<std::uint64_t> under_way;  ///< those that have not ended
+  std::condition_variable delivery_ended;
 
   Holder shared;
   std::mutex in_delivery_mutex;
@@ -295,6 +298,7 @@ void deliver(Batch batch) {
 void deliver_closed(bool forced) {
   State& s = state();
   std::vector<Batch> ready;
+  std::uint64_t round = 0;
   {
     const std::lock_guard lock(s.mutex);
     const std::int64_t now = connected_driver()->now_ns();
@@ -306,8 +310,24 @@ void deliver_closed(bool forced) {
         ++it;
       }
     }
+    if (ready.empty()) return;
+    round = ++s.deliveries;
+    s.under_way.insert(round);
   }
   for (Batch& batch : ready) deliver(std::move(batch));
+  const std::lock_guard lock(s.mutex);
+  s.under_way.erase(round);
+  s.delivery_ended.notify_all();
+}
+
+/// What the worker took just before a flush is handed back when the flush returns. Not from inside a buffer callback:
+/// that would wait for itself.
+void await_deliveries() {
+  if (connected_driver()->thread()->buffer_callback != 0) return;
+  State& s = state();
+  std::unique_lock lock(s.mutex);
+  const std::uint64_t last = s.deliveries;
+  s.delivery_ended.wait(lock, [&] { return s.under_way.empty() || *s.under_way.begin() > last; });
 }
 
 void* run_worker(void*) {
@@ -551,6 +571,7 @@ void flush_buffers(bool forced) {
     if (forced || complete || !settings().flush_keeps_open) close_batch(h->open);
   }
   deliver_closed(forced);
+  await_deliveries();
   connected_driver()->truth_flush();
 }
 
