@@ -62,8 +62,9 @@ class Run:
         self.truth = []
         trace = directory / "trace"
         if trace.exists():
-            for line in trace.read_text().splitlines():
-                self.truth.append(json.loads(line))
+            for line in trace.read_text().splitlines(keepends=True):
+                if line.endswith("\n"):  # the simulated GPU was killed in the middle of the last one
+                    self.truth.append(json.loads(line))
 
     @property
     def log(self):

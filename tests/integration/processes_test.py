@@ -250,7 +250,7 @@ class Processes(TestCase):
             os.close(write)
             os.close(read)
         self.assertEqual((run.code, run.stdout), (6, b"begins\nalive\n"))
-        self.assertLess(run.seconds, 10)
+        self.assertLess(run.seconds, 80 if "thread" in SANITIZE else 10)  # the library is patient where all is slow
 
 
 class RunDirectory(TestCase):
