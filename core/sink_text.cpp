@@ -35,6 +35,20 @@ std::string label(const RegionSummary& r, bool show_device) {
   return show_device && r.device ? fmt::format("{}@gpu{}", r.region, *r.device) : r.region;
 }
 
+/// Who named the region, where it was not the program: nothing that was inferred looks as if it had been said.
+std::string origin(const RegionSummary& r) {
+  if (r.named_by != "detector" || !r.detected) return "";
+  return r.detected->confidence == "high" ? " (detected)" : fmt::format(" (inferred, {})", r.detected->confidence);
+}
+
+/// The slow ones, where they are many enough for a percentile and differ from the mean by more than a tenth.
+std::string slow_ones(const RegionSummary& r) {
+  constexpr std::uint64_t kEnough = 20;
+  if (r.latency.count < kEnough || (r.detected && r.detected->confidence == "low")) return "";
+  const double mean = seconds(r.elapsed_ns) / static_cast<double>(std::max<std::uint64_t>(1, r.instances));
+  return seconds(r.latency.p99_ns) > 1.1 * mean ? fmt::format(" p99={}", duration(seconds(r.latency.p99_ns))) : "";
+}
+
 /// Where the time went, largest first, in percent of elapsed; what is below 0.05 % is left out.
 std::string waterfall(const RegionSummary& r) {
   if (!r.classes_known || r.elapsed_ns == 0) return "";
@@ -56,12 +70,13 @@ std::string waterfall(const RegionSummary& r) {
 std::string percent(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}%", *ratio * 100) : "-"; }
 
 std::string region_line(const RegionSummary& r) {
-  std::string text = fmt::format("{:<12}", label(r, true));
+  std::string text = fmt::format("{:<12}{}", label(r, true), origin(r));
   const double elapsed = seconds(r.elapsed_ns);
   if (r.region == "total") {
     text += fmt::format(" t={:.1f}s", seconds(r.window.length_ns()));
   } else if (r.instances != 0) {
-    text += fmt::format(" n={} {}/it", r.instances, duration(elapsed / static_cast<double>(r.instances)));
+    text +=
+        fmt::format(" n={} {}/it{}", r.instances, duration(elapsed / static_cast<double>(r.instances)), slow_ones(r));
   } else {
     text += fmt::format(" running {}", duration(elapsed));
   }
@@ -89,19 +104,20 @@ std::string region_line(const RegionSummary& r) {
 }
 
 std::string region_table(const WindowSummary& run) {
-  std::string text = fmt::format("{:<16} {:>9} {:>10} {:>7} {:>7} {:>7} {:>8} | {}\n", "whole run", "instances", "each",
-                                 "MFU", "busyMFU", "MBU", "tok/s", "where the time went, % of elapsed");
+  std::string text = fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | {}\n", "whole run", "instances",
+                                 "each", "p99", "MFU", "busyMFU", "MBU", "tok/s", "where the time went, % of elapsed");
   for (const RegionSummary& r : run.regions) {
     const double elapsed = seconds(r.elapsed_ns);
     const bool total = r.region == "total";
     const double base = total ? seconds(r.window.length_ns()) : elapsed;
-    text += fmt::format("{:<16} {:>9} {:>10} {:>7} {:>7} {:>7} {:>8} | {}{}\n", label(r, true), r.instances,
+    text += fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | {}{}{}\n", label(r, true), r.instances,
                         total              ? duration(seconds(r.window.length_ns()))
                         : r.instances != 0 ? duration(elapsed / static_cast<double>(r.instances))
                                            : "-",
-                        percent(r.mfu), percent(r.mfu_busy), percent(r.mbu),
+                        r.latency.count != 0 ? duration(seconds(r.latency.p99_ns)) : "-", percent(r.mfu),
+                        percent(r.mfu_busy), percent(r.mbu),
                         r.tokens != 0 && base > 0 ? scaled(static_cast<double>(r.tokens) / base, "") : "-",
-                        waterfall(r), r.suspect.empty() ? "" : " suspect: " + r.suspect);
+                        waterfall(r), origin(r), r.suspect.empty() ? "" : " suspect: " + r.suspect);
   }
   const LaunchAccount& l = run.launches;
   text += fmt::format("launches {} = attributed {} + outside {} + unattributed {} + dropped {}\n", l.seen, l.attributed,
