@@ -1,6 +1,7 @@
 #include "core/drain.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace mfu {
@@ -87,13 +88,32 @@ void Drain::count_unmatched(CorrelationId id, bool seen) {
 }
 
 void Drain::record_call(const KernelRecord& call) {
-  const LaunchOwner owner = calls_.owner_at(static_cast<std::uint32_t>(call.bytes), call.begin_ns);
+  const auto thread = static_cast<std::uint32_t>(call.bytes);
+  if (call.kind == ActivityKind::kCaptureBegins) {
+    // The driver's call lies inside the runtime's: the capture is the outer one.
+    Interval& capture = captures_[thread];
+    if (capture.end_ns != std::numeric_limits<TimeNs>::max())
+      capture = {call.begin_ns, std::numeric_limits<TimeNs>::max()};
+    return;
+  }
+  if (call.kind == ActivityKind::kCaptureEnds) {
+    if (const auto found = captures_.find(thread); found != captures_.end()) found->second.end_ns = call.end_ns;
+    return;
+  }
+  if (const auto found = captures_.find(thread);
+      found != captures_.end() && call.begin_ns >= found->second.begin_ns && call.begin_ns < found->second.end_ns) {
+    // Which stream it is on, its record does not say; should work come of it after all, it is counted then.
+    if (attribution_.map().insert(call.correlation, LaunchOwner::kNotALaunch))
+      counters_.add(Counter::kLaunchesCaptured);
+    return;
+  }
+  const LaunchOwner owner = calls_.owner_at(thread, call.begin_ns);
   if (!attribution_.map().insert(call.correlation, owner)) return;  // the driver's call inside the runtime's
   if (calls_seen_++ == 0 || newer(call.correlation, newest_call_)) newest_call_ = call.correlation;
 }
 
 void Drain::record(const KernelRecord& record) {
-  if (record.kind == ActivityKind::kCall) {
+  if (is_host_call(record.kind)) {
     record_call(record);
     return;
   }

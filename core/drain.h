@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <unordered_map>
 #include <vector>
 
 #include "core/attribution.h"
@@ -108,6 +109,7 @@ class Drain {
   std::vector<Waiting> waiting_;  ///< by_calls: records whose call has not come yet
   std::uint64_t calls_seen_ = 0;
   CorrelationId newest_call_{};
+  std::unordered_map<std::uint32_t, Interval> captures_;  ///< by_calls: the latest one of each OS thread
 
   std::uint32_t next_sequence_ = 0;
   struct Unpublished {

@@ -14,14 +14,19 @@ enum class ActivityKind : std::uint8_t {
   kMemcpy,
   kMemset,
   kGraph,
-  kCall,  ///< no activity: the host call that launched; `bytes` is the OS thread
+  kCall,           ///< no activity: the host call that launched; `bytes` is the OS thread
+  kCaptureBegins,  ///< no activity: from here on the thread's launches are recorded into a graph
+  kCaptureEnds,
 };
+
+/// The kinds that stand for what a host thread did, not a device.
+[[nodiscard]] constexpr bool is_host_call(ActivityKind kind) noexcept { return kind >= ActivityKind::kCall; }
 
 /// [begin_ns, end_ns) of one kernel, memcpy, memset or (graph-level tracing) whole graph on one device.
 struct KernelRecord {
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
-  std::uint64_t bytes = 0;      ///< memcpy and memset; of a kCall its OS thread
+  std::uint64_t bytes = 0;      ///< memcpy and memset; of a host call its OS thread
   CorrelationId correlation{};  ///< of the launch that caused it
   DeviceId device{};
   StreamId stream{};

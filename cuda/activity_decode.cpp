@@ -206,10 +206,14 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         needed = kCallBytes;
         if (left < needed) break;
         const bool driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
-        if (launch_kind(driver, read<std::uint32_t>(record, CallOffsets::kCbid)) == LaunchKind::kNone ||
+        const auto id = read<std::uint32_t>(record, CallOffsets::kCbid);
+        const CaptureEdge edge = capture_edge(driver, id);
+        if ((edge == CaptureEdge::kNone && launch_kind(driver, id) == LaunchKind::kNone) ||
             read<std::uint32_t>(record, CallOffsets::kReturn) != 0)
           continue;
-        out.kind = ActivityKind::kCall;
+        out.kind = edge == CaptureEdge::kBegin ? ActivityKind::kCaptureBegins
+                   : edge == CaptureEdge::kEnd ? ActivityKind::kCaptureEnds
+                                               : ActivityKind::kCall;
         out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, CallOffsets::kStart));
         out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, CallOffsets::kEnd));
         out.bytes = read<std::uint32_t>(record, CallOffsets::kThread);
@@ -229,7 +233,7 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
       counters_.add(Counter::kRecordsUnknownKind);
       continue;
     }
-    if (out.kind != ActivityKind::kCall && (context != last_context || raw(out.device) != last_device)) {
+    if (!is_host_call(out.kind) && (context != last_context || raw(out.device) != last_device)) {
       last_context = context;
       last_device = raw(out.device);
       contexts_.set(context, last_device);

@@ -135,6 +135,10 @@ void CuptiSession::enable_call_records() {
       any = api_.enable_driver_api(call.cbid, 1) == CUPTI_SUCCESS || any;
     for (const LaunchCall& call : kRuntimeLaunchCalls)
       any = api_.enable_runtime_api(call.cbid, 1) == CUPTI_SUCCESS || any;
+    for (const std::uint32_t id : kDriverBeginCapture) (void)api_.enable_driver_api(id, 1);
+    for (const std::uint32_t id : kDriverEndCapture) (void)api_.enable_driver_api(id, 1);
+    for (const std::uint32_t id : kRuntimeBeginCapture) (void)api_.enable_runtime_api(id, 1);
+    for (const std::uint32_t id : kRuntimeEndCapture) (void)api_.enable_runtime_api(id, 1);
   }
   if (any) return;
   (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_DRIVER);

@@ -1,9 +1,11 @@
 // The API calls that put work on a stream, by CUPTI callback id.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace mfu {
 
@@ -251,5 +253,16 @@ inline constexpr LaunchTable kRuntimeLaunchTable(kRuntimeLaunchCalls);
 /// in between put no work on the device.
 inline constexpr std::uint32_t kDriverBeginCapture[] = {495, 496, 539, 540, 720, 721};
 inline constexpr std::uint32_t kDriverEndCapture[] = {497, 498};
+/// The same calls of the runtime, for records: a runtime call need not have a driver call's record inside.
+inline constexpr std::uint32_t kRuntimeBeginCapture[] = {315, 316, 452, 453};
+inline constexpr std::uint32_t kRuntimeEndCapture[] = {319, 320};
+
+enum class CaptureEdge : std::uint8_t { kNone, kBegin, kEnd };
+[[nodiscard]] constexpr CaptureEdge capture_edge(bool driver, std::uint32_t id) noexcept {
+  const auto among = [id](const auto& ids) { return std::find(std::begin(ids), std::end(ids), id) != std::end(ids); };
+  if (driver ? among(kDriverBeginCapture) : among(kRuntimeBeginCapture)) return CaptureEdge::kBegin;
+  if (driver ? among(kDriverEndCapture) : among(kRuntimeEndCapture)) return CaptureEdge::kEnd;
+  return CaptureEdge::kNone;
+}
 
 }  // namespace mfu

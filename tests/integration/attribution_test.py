@@ -389,6 +389,27 @@ class Attribution(TestCase):
         self.assert_region(run, "decode", self.belonging(run, "decode"), instances=10, classes=False)
         self.assert_all_attributed(run, outside=23)
 
+    def test_shared_profiler_and_captured_launches(self):
+        """Without callbacks a capture is known by the records of its calls: what is captured is no launch, and none is missed."""
+        run = self.scenario("""
+            kernel gemm_step ns=50000
+            stream a
+            push step
+            capture a
+            launch gemm_step stream=a api=runtime count=3
+            end_capture a g; instantiate g
+            graph_launch g stream=a count=4 api=runtime
+            launch gemm_step count=2
+            sync
+            sleep 5
+            pop
+        """, env={"MFU_PROFILER": "share"})
+        self.assert_sound(run)
+        self.assert_all_attributed(run)
+        self.assertEqual(run.end["counters"]["launches_captured"], 3)
+        self.assertEqual(run.region("step")["launches"], 6)
+        self.assertEqual(run.region("step")["kernels"], 14)
+
     def test_late_and_part_full_buffers_in_any_order(self):
         for env in ({"SIMGPU_SHUFFLE": 1}, {"SIMGPU_WORKER_DELAY_MS": 300}, {"SIMGPU_FLUSH_ON_WORKER": 1},
                     {"SIMGPU_FLUSH_KEEPS_OPEN": 1}, {"SIMGPU_PER_THREAD": 0}, {"SIMGPU_POISON_BUFFERS": 1},
