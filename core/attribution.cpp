@@ -89,6 +89,9 @@ void Attribution::push_region(ThreadState& thread, DomainId domain, const Region
     }
     InstanceTable::publish(*slot);
     frame.instance = id;
+  } else if (outer == InstanceId::kNone) {
+    // No room to record it: what it launches has an owner that nobody can name, which is not the same as none.
+    frame.leaf = static_cast<InstanceId>(LaunchOwner::kAmbiguous);
   }
   thread.stack.push(frame);
   publish_leaf(thread);

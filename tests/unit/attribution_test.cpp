@@ -231,6 +231,20 @@ TEST_F(AttributionTest, FailedAndCapturedLaunchesAreTakenBackOnce) {
   EXPECT_EQ(counters_.get(Counter::kLaunchesCaptured), 1u);
 }
 
+TEST_F(AttributionTest, WhatARegionLaunchesThatFoundNoRoomIsUnattributed) {
+  ThreadState* t = a_->acquire_thread();
+  for (std::uint32_t i = 0; i < InstanceTable::kCapacity; ++i) {  // closed, but the drain took none of them
+    push(t, 1);
+    pop(t);
+  }
+  push(t, 1);
+  EXPECT_EQ(counters_.get(Counter::kInstancesFull), 1u);
+  EXPECT_EQ(launch(t), LaunchOwner::kAmbiguous);
+  EXPECT_EQ(launch(a_->acquire_thread()), LaunchOwner::kAmbiguous) << "a helper thread's owner is the same";
+  pop(t);
+  EXPECT_EQ(launch(t), LaunchOwner::kOutside);
+}
+
 TEST_F(AttributionTest, RangesBelowTheDeepestLevelOpenNothing) {
   ThreadState* t = a_->acquire_thread();
   const LaunchOwner outer = push(t, 0);
