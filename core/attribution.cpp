@@ -18,6 +18,10 @@ class SpinGuard {
   std::atomic_flag& flag_;
 };
 
+/// A region's instance that found no room in the table: what it launches has an owner that nobody can name, which is
+/// not the same as none.
+constexpr auto kUnrecorded = static_cast<InstanceId>(LaunchOwner::kAmbiguous);
+
 /// Serial numbers compare as distances, so the 32-bit wrap does not matter.
 bool newer(std::uint32_t a, std::uint32_t b) noexcept { return static_cast<std::int32_t>(a - b) > 0; }
 
@@ -69,7 +73,8 @@ void Attribution::push_region(ThreadState& thread, DomainId domain, const Region
   }
   const InstanceId outer = thread.stack.open_instance_of(opening.region);
   InstanceId id = InstanceId::kNone;
-  if (InstanceSlot* slot = instances_.claim(id)) {
+  InstanceSlot* slot = outer == kUnrecorded ? nullptr : instances_.claim(id);
+  if (slot != nullptr) {
     slot->opener = static_cast<ThreadIndex>(thread.serial.load(std::memory_order_relaxed));
     slot->os_thread = thread.os_thread;
     slot->region = opening.region;
@@ -90,8 +95,7 @@ void Attribution::push_region(ThreadState& thread, DomainId domain, const Region
     InstanceTable::publish(*slot);
     frame.instance = id;
   } else if (outer == InstanceId::kNone) {
-    // No room to record it: what it launches has an owner that nobody can name, which is not the same as none.
-    frame.leaf = static_cast<InstanceId>(LaunchOwner::kAmbiguous);
+    frame.leaf = frame.instance = kUnrecorded;
   }
   thread.stack.push(frame);
   publish_leaf(thread);
