@@ -23,29 +23,11 @@ DeviceTimeline::DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs w
   tails_.fill(kLongAgo);
 }
 
-void DeviceTimeline::add(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch,
-                         KernelNameId name, Instance* instance) {
-  // Activities of one instance come in runs: those around it are told once per run.
-  if (instance != added_to_) {
-    note_added();
-    added_to_ = instance;
-    added_end_ns_ = end_ns;
-  } else {
-    added_end_ns_ = std::max(added_end_ns_, end_ns);
-  }
-  // The first lane that it can go on with. Lanes are tried in order, so a later one ends earlier; without a branch per
-  // lane, since which one it is cannot be predicted.
-  std::size_t l = 0;
-  const std::size_t last = std::min(lanes_used_, kLanes - 1);
-  for (std::size_t i = 0; i < last; ++i) l += static_cast<std::size_t>(tails_[i] > begin_ns);
-  Lane& lane = lanes_[l];
-  if (tails_[l] > begin_ns)
-    lane.sorted = false;  // the very last one takes what fits nowhere
-  else
-    tails_[l] = begin_ns;
-  append(lane, {begin_ns, end_ns, instance, name, time_class, is_kernel, first_of_launch});
-  lanes_used_ = std::max(lanes_used_, l + 1);
-  ++pending_;
+/// No lane in use fits: the next one, or the very last, which takes what fits nowhere.
+std::size_t DeviceTimeline::new_lane(TimeNs begin_ns) noexcept {
+  if (lanes_used_ < kLanes) return lanes_used_++;
+  lanes_[kLanes - 1].sorted = lanes_[kLanes - 1].sorted && tails_[kLanes - 1] <= begin_ns;
+  return kLanes - 1;
 }
 
 void DeviceTimeline::note_added() noexcept {
@@ -65,10 +47,15 @@ void DeviceTimeline::add_chunk(Lane& lane) {
   Chunk* chunk = free_chunks_;
   free_chunks_ = chunk->next;
   chunk->next = nullptr;
-  (lane.last != nullptr ? lane.last->next : lane.first) = chunk;
-  if (lane.last == nullptr) lane.head = 0;
+  if (lane.last != nullptr) {
+    lane.last->next = chunk;
+  } else {
+    lane.first = chunk;
+    lane.next = chunk->items.data();
+  }
   lane.last = chunk;
-  lane.fill = 0;
+  lane.fill = chunk->items.data();
+  lane.room = lane.fill + Chunk::kItems;
 }
 
 void DeviceTimeline::recycle(Chunk* chunk) noexcept {
@@ -81,32 +68,30 @@ void DeviceTimeline::next_chunk(std::size_t l) noexcept {
   Lane& lane = lanes_[l];
   Chunk* done = lane.first;
   lane.first = done->next;
-  lane.head = 0;
   recycle(done);
   if (lane.first == nullptr) {
-    lane.last = nullptr;
+    lane = Lane{};
     heads_[l] = kNever;
     return;
   }
-  heads_[l] = head_key(lane.first->items[0].begin_ns, l);
+  lane.next = lane.first->items.data();
+  lane.stop = lane.first_stop();
+  heads_[l] = head_key(lane.next->begin_ns, l);
 }
 
 void DeviceTimeline::sort_lane(Lane& lane) {
   std::vector<Activity> all;
   while (lane.first != nullptr) {
     Chunk* chunk = lane.first;
-    const std::size_t end = lane.first_end();
-    all.insert(all.end(), chunk->items.begin() + static_cast<std::ptrdiff_t>(lane.head),
-               chunk->items.begin() + static_cast<std::ptrdiff_t>(end));
-    lane.head = 0;
+    all.insert(all.end(), lane.next, lane.first_stop());
     lane.first = chunk->next;
+    if (lane.first != nullptr) lane.next = lane.first->items.data();
     recycle(chunk);
   }
-  lane.last = nullptr;
+  lane = Lane{};
   std::stable_sort(all.begin(), all.end(),
                    [](const Activity& a, const Activity& b) { return a.begin_ns < b.begin_ns; });
   for (const Activity& activity : all) append(lane, activity);
-  lane.sorted = true;
 }
 
 void DeviceTimeline::add_open_mark(Instance& instance, TimeNs at) {
@@ -118,11 +103,13 @@ void DeviceTimeline::add_end_mark(Instance& instance, TimeNs at) {
 }
 
 void DeviceTimeline::prepare_lanes() {
-  heads_[0] = kNever;
+  heads_.fill(kNever);
   for (std::size_t l = 0; l < lanes_used_; ++l) {
     Lane& lane = lanes_[l];
     if (!lane.sorted) sort_lane(lane);
-    heads_[l] = lane.empty() ? kNever : head_key(lane.first->items[lane.head].begin_ns, l);
+    if (lane.empty()) continue;
+    lane.stop = lane.first_stop();
+    heads_[l] = head_key(lane.next->begin_ns, l);
   }
 }
 
@@ -138,25 +125,20 @@ ClassTimes DeviceTimeline::class_times() const noexcept {
   return times;
 }
 
-void DeviceTimeline::count(const Activity& a) {
-  const std::uint32_t chain = a.instance != nullptr ? a.instance->chain : 0;
-  if (counts_.size() <= chain) counts_.resize(chain + 1);
-  ActivityCounts& counts = counts_[chain];
-  counts.launches += static_cast<std::uint64_t>(a.first_of_launch);
-  if (!a.is_kernel) return;
-  if (counts.kernels.size() <= raw(a.name)) counts.kernels.resize(raw(a.name) + 16);
-  KernelStat& stat = counts.kernels[raw(a.name)];
-  ++stat.count;
-  stat.sum_ns += a.end_ns - a.begin_ns;
-}
-
 /// Accounts for [begin, end) of an activity; `begin` is the latest so far.
 inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class,
                                   bool is_kernel) noexcept {
-  // To its own class and all after it. What adds nothing is an empty interval, not a branch.
-  const auto own = static_cast<std::size_t>(time_class);
-  for (std::size_t c = 0; c < kUnions; ++c)
-    union_ns_[c] += Share::extend(covered_until_[c], begin, own <= c ? end : begin);
+  // To its own class and all after it. What adds nothing is an empty interval, not a branch: classes follow no pattern.
+  const auto length = static_cast<std::uint64_t>(end - begin);
+  const auto extend = [&](std::size_t c) {
+    const std::uint64_t whole = -static_cast<std::uint64_t>(static_cast<std::size_t>(time_class) <= c);
+    union_ns_[c] += Share::extend(covered_until_[c], begin, begin + static_cast<DurationNs>(length & whole));
+  };
+  extend(0);
+  extend(1);
+  extend(2);
+  extend(3);
+  static_assert(kUnions == 4);
   if (is_kernel) {
     kernel_sum_ns_ += end - begin;
     const bool matmul = time_class == TimeClass::kMatmul;
@@ -173,28 +155,31 @@ inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance, 
 /// Begins all activities before `limit`.
 void DeviceTimeline::begin_until(TimeNs limit) {
   std::size_t begun = 0;
-  TimeNs now = now_;
   while (true) {
-    std::int64_t earliest = heads_[0];
-    for (std::size_t l = 1; l < lanes_used_; ++l) earliest = std::min(earliest, heads_[l]);
-    const std::size_t l = static_cast<std::size_t>(earliest) % kLanes;
+    std::int64_t earliest = kNever;
+    for (std::size_t l = 0; l < lanes_used_; l += kAtOnce) {
+      const std::int64_t a = heads_[l], b = heads_[l + 1], c = heads_[l + 2], d = heads_[l + 3];
+      const std::int64_t first = a < b ? a : b, second = c < d ? c : d;
+      earliest = first < earliest ? first : earliest;
+      earliest = second < earliest ? second : earliest;
+    }
     if (earliest == kNever) break;
+    const std::size_t l = static_cast<std::size_t>(earliest) % kLanes;
     Lane& lane = lanes_[l];
-    const Activity& a = lane.first->items[lane.head];
-    const TimeNs at = std::max(a.begin_ns, now);
+    const Activity& a = *lane.next;
+    const TimeNs at = std::max(a.begin_ns, now_);
     if (at >= limit) break;
-    now = at;
+    now_ = at;
     ++begun;
     count(a);
     if (a.end_ns > cut_at_) running_.push_back({a.end_ns, a.instance, a.time_class, a.is_kernel});
     // Wholly in the past, since it came late: counted, but there is no time left to cover.
     cover(at, std::max(at, std::min(a.end_ns, cut_at_)), a.instance, a.time_class, a.is_kernel);
-    if (++lane.head == lane.first_end())
+    if (++lane.next == lane.stop)
       next_chunk(l);
     else
-      heads_[l] = head_key((&a)[1].begin_ns, l);
+      heads_[l] = head_key(lane.next->begin_ns, l);
   }
-  now_ = now;
   pending_ -= begun;
 }
 

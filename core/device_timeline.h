@@ -58,7 +58,25 @@ class DeviceTimeline {
 
   /// An activity [begin, end), possibly before `now()` when it came late: then only its rest is on the timeline.
   void add(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch,
-           KernelNameId name, Instance* instance);
+           KernelNameId name, Instance* instance) {
+    // Activities of one instance come in runs: those around it are told once per run.
+    if (instance != added_to_) {
+      note_added();
+      added_to_ = instance;
+      added_end_ns_ = end_ns;
+    }
+    added_end_ns_ = std::max(added_end_ns_, end_ns);
+    // The first lane that it can go on with. A later lane ends earlier, since an activity goes to it only when all
+    // before end later: counting those is enough, and needs no branch per lane, which could not be predicted.
+    const auto later = [this, begin_ns](std::size_t lane) { return static_cast<std::size_t>(tails_[lane] > begin_ns); };
+    std::size_t l = 0;
+    for (std::size_t i = 0; i < lanes_used_; i += kAtOnce)
+      l += (later(i) + later(i + 1)) + (later(i + 2) + later(i + 3));
+    if (l >= lanes_used_) l = new_lane(begin_ns);
+    tails_[l] = std::max(tails_[l], begin_ns);
+    append(lanes_[l], {begin_ns, end_ns, instance, name, time_class, is_kernel, first_of_launch});
+    ++pending_;
+  }
   /// Says in the instances what was added. Before any timeline is swept: an instance ends when its activities are over.
   void note_added() noexcept;
   void add_open_mark(Instance& instance, TimeNs at);
@@ -115,21 +133,27 @@ class DeviceTimeline {
   struct Lane {
     Chunk* first = nullptr;
     Chunk* last = nullptr;
-    std::size_t head = 0;  ///< in the first chunk: what is not swept begins here
-    std::size_t fill = 0;  ///< of the last chunk
+    const Activity* next = nullptr;  ///< in the first chunk: what is not swept begins here
+    const Activity* stop = nullptr;  ///< end of what the first chunk holds; during a sweep
+    Activity* fill = nullptr;        ///< in the last chunk: where the next one goes
+    Activity* room = nullptr;        ///< end of the last chunk
     bool sorted = true;
-    [[nodiscard]] bool empty() const noexcept { return first == nullptr || (first == last && head == fill); }
-    [[nodiscard]] std::size_t first_end() const noexcept { return first == last ? fill : Chunk::kItems; }
+    [[nodiscard]] bool empty() const noexcept { return next == fill; }
+    [[nodiscard]] const Activity* first_stop() const noexcept {
+      return first == last ? fill : first->items.data() + Chunk::kItems;
+    }
   };
   static constexpr std::size_t kLanes = 16;
+  static constexpr std::size_t kAtOnce = 4;  ///< lanes that are looked at without asking how many there are
   /// Classes that share a union with those before them: every class but idle.
   static constexpr std::size_t kUnions = kTimeClasses - 1;
 
   void append(Lane& lane, const Activity& activity) {
-    if (lane.last == nullptr || lane.fill == Chunk::kItems) add_chunk(lane);
-    lane.last->items[lane.fill++] = activity;
+    if (lane.fill == lane.room) add_chunk(lane);
+    *lane.fill++ = activity;
   }
   [[gnu::noinline]] void add_chunk(Lane& lane);
+  [[gnu::noinline]] std::size_t new_lane(TimeNs begin_ns) noexcept;
   void sort_lane(Lane& lane);
   void recycle(Chunk* chunk) noexcept;
   /// A lane's head and the lane in one number, so that the earliest head is found without a branch.
@@ -140,7 +164,17 @@ class DeviceTimeline {
   [[gnu::noinline]] void next_chunk(std::size_t lane) noexcept;
   void begin_until(TimeNs limit);
   void cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel) noexcept;
-  void count(const Activity& a);
+  void count(const Activity& a) {
+    const std::uint32_t chain = a.instance != nullptr ? a.instance->chain : 0;
+    if (counts_.size() <= chain) counts_.resize(chain + 1);
+    ActivityCounts& counts = counts_[chain];
+    counts.launches += static_cast<std::uint64_t>(a.first_of_launch);
+    if (!a.is_kernel) return;
+    if (counts.kernels.size() <= raw(a.name)) counts.kernels.resize(raw(a.name) + 16);
+    KernelStat& stat = counts.kernels[raw(a.name)];
+    ++stat.count;
+    stat.sum_ns += a.end_ns - a.begin_ns;
+  }
   void resume_running();
   /// Time that is covered by `time_class` or one before it, at now().
   [[nodiscard]] DurationNs covered(TimeClass time_class) const noexcept {
@@ -164,8 +198,8 @@ class DeviceTimeline {
   std::uint64_t mark_order_ = 0;
 
   std::array<Lane, kLanes> lanes_;
-  std::array<TimeNs, kLanes> tails_;        ///< begin of each lane's last; the first lane has the latest
-  std::array<std::int64_t, kLanes> heads_;  ///< key of each lane's first; during a sweep
+  std::array<TimeNs, kLanes> tails_;        ///< begin of each lane's last; unused: long ago
+  std::array<std::int64_t, kLanes> heads_;  ///< key of each lane's first; empty or unused: never
   std::size_t lanes_used_ = 0;              ///< lanes at or above it are empty
   std::size_t pending_ = 0;
   std::vector<std::unique_ptr<Chunk>> chunks_;  ///< all there are

@@ -1,6 +1,7 @@
 #include "core/ledger.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -14,20 +15,20 @@ namespace {
 constexpr std::size_t kTopKernels = 10;
 constexpr std::size_t kFinishedKept = 256;
 
+/// By KernelClass. A table, since the classes of consecutive kernels follow no pattern that a branch could learn.
+constexpr std::array<TimeClass, 4> kTimeClassOf = [] {
+  std::array<TimeClass, 4> of{};
+  of[static_cast<std::size_t>(KernelClass::kGemm)] = TimeClass::kMatmul;
+  of[static_cast<std::size_t>(KernelClass::kAttention)] = TimeClass::kMatmul;
+  of[static_cast<std::size_t>(KernelClass::kComm)] = TimeClass::kComm;
+  of[static_cast<std::size_t>(KernelClass::kOther)] = TimeClass::kOther;
+  return of;
+}();
+
 TimeClass time_class_of(const KernelRecord& record, KernelNames& names) noexcept {
-  if (record.kind == ActivityKind::kMemcpy || record.kind == ActivityKind::kMemset) return TimeClass::kMemcpy;
+  if (record.kind == ActivityKind::kKernel) return kTimeClassOf[static_cast<std::size_t>(names.class_of(record.name))];
   // A whole graph as one record has no kernel name: its time is work, but nobody can say of which class.
-  if (record.kind == ActivityKind::kGraph) return TimeClass::kOther;
-  switch (names.class_of(record.name)) {
-    case KernelClass::kGemm:
-    case KernelClass::kAttention:
-      return TimeClass::kMatmul;
-    case KernelClass::kComm:
-      return TimeClass::kComm;
-    case KernelClass::kOther:
-      break;
-  }
-  return TimeClass::kOther;
+  return record.kind == ActivityKind::kGraph ? TimeClass::kOther : TimeClass::kMemcpy;
 }
 
 void add_stats(std::vector<KernelStat>& into, const std::vector<KernelStat>& from) {
