@@ -72,8 +72,7 @@ class CorrelationMap {
   /// [mfu-drain] Whether `id` is a launch that still waits for its first record.
   [[nodiscard]] bool outstanding(CorrelationId id) const noexcept {
     const std::uint64_t word = slots_[raw(id) & (kCapacity - 1)].load(std::memory_order_acquire);
-    return static_cast<std::uint32_t>(word >> 32) == raw(id) && (word & (kUsed | kRecorded)) == kUsed &&
-           owner_of(word) != LaunchOwner::kNotALaunch;
+    return ((word ^ pack(id, LaunchOwner::kOutside)) & ~kOwnerMask) == 0 && owner_of(word) != LaunchOwner::kNotALaunch;
   }
 
   /// [mfu-drain] `id` is about to be asked for.

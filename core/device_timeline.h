@@ -1,6 +1,7 @@
 // One device's timeline: overlapping activities in, the class of every nanosecond out, swept once and in order.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -26,14 +27,26 @@ class TimelineListener {
   virtual void on_end(std::uint32_t device, Instance& instance, TimeNs at) = 0;
   /// A window ends here; the next begins.
   virtual void on_edge(std::uint32_t device, std::int64_t window, TimeNs at) = 0;
-  /// An activity begins. `instance`: who launched it; nullptr: no region. At `at` >= its begin when it came late.
-  virtual void on_activity(std::uint32_t device, Instance* instance, KernelNameId name, TimeClass time_class,
-                           DurationNs length_ns, bool is_kernel, bool first_of_launch) = 0;
+};
+
+struct KernelStat {
+  std::uint64_t count = 0;
+  DurationNs sum_ns = 0;
+};
+
+/// Activities of one chain of nested regions that began.
+struct ActivityCounts {
+  std::uint64_t launches = 0;
+  std::vector<KernelStat> kernels;  ///< by KernelNameId
 };
 
 /// [mfu-drain] Collects activities and marks in any order, then sweeps them in time order up to a watermark. At every
 /// moment the class is the first of matmul, other, comm, memcpy that runs, else idle; the times per class since the
-/// origin are kept as one running sum, so the classes of any interval are the difference of two looks at it.
+/// origin are kept as running sums, so the classes of any interval are the difference of two looks at them.
+///
+/// The sweep stops where activities begin, not where they end: in order of begin, the union of intervals needs no more
+/// than its end so far, and the time of a class is what it adds to the union of those before it. An activity is cut
+/// where a sweep or a window ends, and its rest begins there.
 ///
 /// Activities come in the order in which they completed: several streams, each in order. They are dealt to lanes so
 /// that every lane is in order of begin, and the sweep takes the earliest of the lanes' heads; no sorting, no copying.
@@ -45,7 +58,27 @@ class DeviceTimeline {
 
   /// An activity [begin, end), possibly before `now()` when it came late: then only its rest is on the timeline.
   void add(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch,
-           KernelNameId name, Instance* instance);
+           KernelNameId name, Instance* instance) {
+    // Activities of one instance come in runs: those around it are told once per run.
+    if (instance != added_to_) {
+      note_added();
+      added_to_ = instance;
+      added_end_ns_ = end_ns;
+    }
+    added_end_ns_ = std::max(added_end_ns_, end_ns);
+    // The first lane that it can go on with. A later lane ends earlier, since an activity goes to it only when all
+    // before end later: counting those is enough, and needs no branch per lane, which could not be predicted.
+    const auto later = [this, begin_ns](std::size_t lane) { return static_cast<std::size_t>(tails_[lane] > begin_ns); };
+    std::size_t l = 0;
+    for (std::size_t i = 0; i < lanes_used_; i += kAtOnce)
+      l += (later(i) + later(i + 1)) + (later(i + 2) + later(i + 3));
+    if (l >= lanes_used_) l = new_lane(begin_ns);
+    tails_[l] = std::max(tails_[l], begin_ns);
+    append(lanes_[l], {begin_ns, end_ns, instance, name, time_class, is_kernel, first_of_launch});
+    ++pending_;
+  }
+  /// Says in the instances what was added. Before any timeline is swept: an instance ends when its activities are over.
+  void note_added() noexcept;
   void add_open_mark(Instance& instance, TimeNs at);
   /// The instance is closed: its end is the later of `at` and its last activity here.
   void add_end_mark(Instance& instance, TimeNs at);
@@ -55,15 +88,16 @@ class DeviceTimeline {
 
   [[nodiscard]] TimeNs now() const noexcept { return now_; }
   /// Class times since the origin, at now().
-  [[nodiscard]] const ClassTimes& class_times() const noexcept { return times_; }
+  [[nodiscard]] ClassTimes class_times() const noexcept;
   [[nodiscard]] std::int64_t window() const noexcept { return window_; }
-  [[nodiscard]] TimeNs window_begin() const noexcept { return origin_ + window_ * window_ns_; }
   /// Activities not swept yet.
   [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
-  [[nodiscard]] std::uint64_t kernels_running() const noexcept { return running_kernels_; }
-  /// Union and sum of every kernel of the process on the device since the origin, at now().
-  [[nodiscard]] DurationNs busy_ns() const noexcept { return busy_ns_; }
+  /// Union and sum of every kernel of the process on the device since the origin, at now(): a window's edge, or as far
+  /// as was swept.
+  [[nodiscard]] DurationNs busy_ns() const noexcept { return covered(TimeClass::kComm); }
   [[nodiscard]] DurationNs kernel_sum_ns() const noexcept { return kernel_sum_ns_; }
+  /// What began since they were last cleared, by chain. The caller reads and clears them.
+  [[nodiscard]] std::vector<ActivityCounts>& counts() noexcept { return counts_; }
 
  private:
   struct Activity {
@@ -80,7 +114,6 @@ class DeviceTimeline {
     Instance* instance;
     TimeClass time_class;
     bool is_kernel;
-    bool operator>(const Running& o) const noexcept { return end_ns > o.end_ns; }
   };
   struct Mark {
     TimeNs at;
@@ -100,24 +133,54 @@ class DeviceTimeline {
   struct Lane {
     Chunk* first = nullptr;
     Chunk* last = nullptr;
-    std::size_t head = 0;  ///< in the first chunk: what is not swept begins here
-    std::size_t fill = 0;  ///< of the last chunk
+    const Activity* next = nullptr;  ///< in the first chunk: what is not swept begins here
+    const Activity* stop = nullptr;  ///< end of what the first chunk holds; during a sweep
+    Activity* fill = nullptr;        ///< in the last chunk: where the next one goes
+    Activity* room = nullptr;        ///< end of the last chunk
     bool sorted = true;
-    [[nodiscard]] bool empty() const noexcept { return first == nullptr || (first == last && head == fill); }
+    [[nodiscard]] bool empty() const noexcept { return next == fill; }
+    [[nodiscard]] const Activity* first_stop() const noexcept {
+      return first == last ? fill : first->items.data() + Chunk::kItems;
+    }
   };
   static constexpr std::size_t kLanes = 16;
+  static constexpr std::size_t kAtOnce = 4;  ///< lanes that are looked at without asking how many there are
+  /// Classes that share a union with those before them: every class but idle.
+  static constexpr std::size_t kUnions = kTimeClasses - 1;
 
-  void append(Lane& lane, const Activity& activity);
-  void take_head(std::size_t lane) noexcept;
+  void append(Lane& lane, const Activity& activity) {
+    if (lane.fill == lane.room) add_chunk(lane);
+    *lane.fill++ = activity;
+  }
+  [[gnu::noinline]] void add_chunk(Lane& lane);
+  [[gnu::noinline]] std::size_t new_lane(TimeNs begin_ns) noexcept;
   void sort_lane(Lane& lane);
   void recycle(Chunk* chunk) noexcept;
+  /// A lane's head and the lane in one number, so that the earliest head is found without a branch.
+  [[nodiscard]] std::int64_t head_key(TimeNs begin_ns, std::size_t lane) const noexcept {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(begin_ns - origin_) * kLanes + lane);
+  }
   void prepare_lanes();
-  [[nodiscard]] TimeNs next_end() const noexcept;
-  void end_next() noexcept;
-  void find_earliest() noexcept;
-  void advance_to(TimeNs t) noexcept;
-  void begin(const Activity& a);
-  void end(const Running& r) noexcept;
+  [[gnu::noinline]] void next_chunk(std::size_t lane) noexcept;
+  void begin_until(TimeNs limit);
+  void cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel) noexcept;
+  void count(const Activity& a) {
+    const std::uint32_t chain = a.instance != nullptr ? a.instance->chain : 0;
+    if (counts_.size() <= chain) counts_.resize(chain + 1);
+    ActivityCounts& counts = counts_[chain];
+    counts.launches += static_cast<std::uint64_t>(a.first_of_launch);
+    if (!a.is_kernel) return;
+    if (counts.kernels.size() <= raw(a.name)) counts.kernels.resize(raw(a.name) + 16);
+    KernelStat& stat = counts.kernels[raw(a.name)];
+    ++stat.count;
+    stat.sum_ns += a.end_ns - a.begin_ns;
+  }
+  void resume_running();
+  /// Time that is covered by `time_class` or one before it, at now().
+  [[nodiscard]] DurationNs covered(TimeClass time_class) const noexcept {
+    const auto c = static_cast<std::size_t>(time_class);
+    return union_ns_[c] - std::max<DurationNs>(0, covered_until_[c] - now_);
+  }
 
   std::uint32_t device_;
   TimeNs origin_;
@@ -125,26 +188,26 @@ class DeviceTimeline {
   TimelineListener& listener_;
   TimeNs now_;
   std::int64_t window_ = 0;
-  ClassTimes times_{};
-  std::uint32_t running_[4] = {0, 0, 0, 0};  ///< by time class, without idle
-  std::uint64_t running_kernels_ = 0;
-  DurationNs busy_ns_ = 0;
+  TimeNs next_edge_;
+  TimeNs cut_at_;  ///< activities are counted up to here: the edge or the watermark, whichever is first
+  /// By class: the union of its activities and those of the classes before it, and where that ends so far.
+  std::array<DurationNs, kUnions> union_ns_{};
+  std::array<TimeNs, kUnions> covered_until_;
   DurationNs kernel_sum_ns_ = 0;
+  std::vector<ActivityCounts> counts_;
   std::uint64_t mark_order_ = 0;
 
   std::array<Lane, kLanes> lanes_;
-  std::array<TimeNs, kLanes> tails_;  ///< begin of each lane's last
-  std::array<TimeNs, kLanes> heads_;  ///< begin of each lane's first; during a sweep
-  std::size_t lanes_used_ = 0;        ///< lanes at or above it are empty
-  std::size_t earliest_ = 0;          ///< the lane whose head is the earliest; during a sweep
+  std::array<TimeNs, kLanes> tails_;        ///< begin of each lane's last; unused: long ago
+  std::array<std::int64_t, kLanes> heads_;  ///< key of each lane's first; empty or unused: never
+  std::size_t lanes_used_ = 0;              ///< lanes at or above it are empty
   std::size_t pending_ = 0;
   std::vector<std::unique_ptr<Chunk>> chunks_;  ///< all there are
   Chunk* free_chunks_ = nullptr;
-  // What runs: a few at a time in order, the first to end last; any more in a heap.
-  static constexpr std::size_t kFewRunning = 16;
-  std::array<Running, kFewRunning> few_running_{};
-  std::size_t few_ = 0;
-  std::priority_queue<Running, std::vector<Running>, std::greater<>> ends_;
+  std::vector<Running> running_, resumed_;  ///< cut at cut_at_; their rest is still to come
+  // The instance that was added to last and the latest end there, not yet said in the instance itself.
+  Instance* added_to_ = nullptr;
+  TimeNs added_end_ns_ = 0;
   std::priority_queue<Mark, std::vector<Mark>, std::greater<>> marks_;
 };
 

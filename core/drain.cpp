@@ -74,6 +74,7 @@ void Drain::begin_tick(TimeNs now) {
     oldest_ = static_cast<CorrelationId>(raw(newest) - (CorrelationMap::kCapacity - 1));
   }
   ticks_.push_back({now, newest, any});
+  latest_begin_ = now + kClockTolerance;
   if (ticks_.size() > 4096) ticks_.pop_front();
 }
 
@@ -112,7 +113,53 @@ void Drain::record_call(const KernelRecord& call) {
   if (calls_seen_++ == 0 || newer(call.correlation, newest_call_)) newest_call_ = call.correlation;
 }
 
-void Drain::record(const KernelRecord& record) {
+/// A record whose launch nobody knows, or that belongs to no region.
+void Drain::settle_odd(const KernelRecord& record, const CorrelationMap::Found& found) {
+  const bool first = found.result == CorrelationMap::Lookup::kFound;
+  if (found.result == CorrelationMap::Lookup::kNeverSeen || found.result == CorrelationMap::Lookup::kOverwritten)
+    count_unmatched(record.correlation, found.result == CorrelationMap::Lookup::kOverwritten);
+  else if (found.owner == LaunchOwner::kOutside)
+    outside_ += first;
+  else if (found.owner == LaunchOwner::kAmbiguous)
+    unattributed_ += first;
+  else
+    count_unmatched(record.correlation, false);  // not a launch, as far as its thread said
+}
+
+inline bool Drain::time_is_good(const KernelRecord& record) const noexcept {
+  return record.begin_ns != 0 && record.end_ns != 0 && record.begin_ns >= ledger_.origin() - kNsPerSecond &&
+         record.begin_ns <= latest_begin_ && record.end_ns >= record.begin_ns &&
+         record.end_ns - record.begin_ns <= kLongestActivity;
+}
+
+inline void Drain::settle(const KernelRecord& record, const CorrelationMap::Found& found) {
+  const bool first = found.result == CorrelationMap::Lookup::kFound;
+  const bool known = first || found.result == CorrelationMap::Lookup::kAlreadyRecorded;
+  InstanceId owner = InstanceId::kNone;
+  if (known && found.owner != LaunchOwner::kOutside && found.owner <= LaunchOwner::kMaxInstance) [[likely]] {
+    owner = static_cast<InstanceId>(found.owner);
+    attributed_ += first;
+  } else {
+    settle_odd(record, found);
+  }
+  if (known && (!any_recorded_ || newer(record.correlation, newest_recorded_))) {
+    newest_recorded_ = record.correlation;
+    any_recorded_ = true;
+  }
+  if (!time_is_good(record)) [[unlikely]] {
+    const bool none = record.begin_ns == 0 || record.end_ns == 0;
+    counters_.add(none ? Counter::kRecordsNoTime : Counter::kRecordsBadTime);
+    return;
+  }
+  newest_begin_ = std::max(newest_begin_, record.begin_ns);
+  ledger_.add(record, owner, first);
+  if (++until_room_check_ >= kMaxPending / 4) {
+    until_room_check_ = 0;
+    make_room();
+  }
+}
+
+inline void Drain::record_one(const KernelRecord& record) {
   if (is_host_call(record.kind)) {
     record_call(record);
     return;
@@ -125,52 +172,7 @@ void Drain::record(const KernelRecord& record) {
   settle(record, found);
 }
 
-void Drain::settle(const KernelRecord& record, const CorrelationMap::Found& found) {
-  InstanceId owner = InstanceId::kNone;
-  const bool first = found.result == CorrelationMap::Lookup::kFound;
-  switch (found.result) {
-    case CorrelationMap::Lookup::kNeverSeen:
-      count_unmatched(record.correlation, false);
-      break;
-    case CorrelationMap::Lookup::kOverwritten:
-      count_unmatched(record.correlation, true);
-      break;
-    case CorrelationMap::Lookup::kFound:
-    case CorrelationMap::Lookup::kAlreadyRecorded:
-      switch (found.owner) {
-        case LaunchOwner::kOutside:
-          outside_ += first;
-          break;
-        case LaunchOwner::kAmbiguous:
-          unattributed_ += first;
-          break;
-        case LaunchOwner::kNotALaunch:
-          count_unmatched(record.correlation, false);
-          break;
-        default:
-          attributed_ += first;
-          owner = static_cast<InstanceId>(found.owner);
-      }
-      if (!any_recorded_ || newer(record.correlation, newest_recorded_)) newest_recorded_ = record.correlation;
-      any_recorded_ = true;
-  }
-  if (record.begin_ns == 0 || record.end_ns == 0) {
-    counters_.add(Counter::kRecordsNoTime);
-    return;
-  }
-  if (record.begin_ns < ledger_.origin() - kNsPerSecond || record.end_ns < record.begin_ns ||
-      record.end_ns - record.begin_ns > kLongestActivity ||
-      (!ticks_.empty() && record.begin_ns > ticks_.back().at + kClockTolerance)) {
-    counters_.add(Counter::kRecordsBadTime);
-    return;
-  }
-  newest_begin_ = std::max(newest_begin_, record.begin_ns);
-  ledger_.add(record, owner, first);
-  if (++until_room_check_ >= kMaxPending / 4) {
-    until_room_check_ = 0;
-    make_room();
-  }
-}
+void Drain::record(const KernelRecord& record) { record_one(record); }
 
 void Drain::record(const RecordBatch& batch) {
   // The map is larger than any cache near the core: ask for its slots ahead of time.
@@ -179,7 +181,7 @@ void Drain::record(const RecordBatch& batch) {
   for (std::uint32_t i = 0; i < std::min(kAhead, batch.count); ++i) map.prefetch(batch.records[i].correlation);
   for (std::uint32_t i = 0; i < batch.count; ++i) {
     if (i + kAhead < batch.count) map.prefetch(batch.records[i + kAhead].correlation);
-    record(batch.records[i]);
+    record_one(batch.records[i]);
   }
   // While those slots are near.
   if (!by_calls_ && !ticks_.empty() && ticks_.back().any) pass_recorded(ticks_.back().newest);
@@ -190,7 +192,10 @@ void Drain::pass_recorded(CorrelationId newest) {
   if (raw(newest) - raw(oldest_) > kMaxWalk && newer(newest, oldest_))
     oldest_ = static_cast<CorrelationId>(raw(newest) - kMaxWalk);  // its slot is another's many times over
   const CorrelationMap& map = attribution_.map();
-  while (!newer(oldest_, newest) && !map.outstanding(oldest_)) oldest_ = static_cast<CorrelationId>(raw(oldest_) + 1);
+  std::uint32_t oldest = raw(oldest_);
+  while (!newer(static_cast<CorrelationId>(oldest), newest) && !map.outstanding(static_cast<CorrelationId>(oldest)))
+    ++oldest;
+  oldest_ = static_cast<CorrelationId>(oldest);
 }
 
 /// More waits than there is memory for: settles what can be settled at this moment, then whatever is oldest.

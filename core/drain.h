@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -94,6 +95,9 @@ class Drain {
   void count_unmatched(CorrelationId id, bool seen);
   void record_call(const KernelRecord& call);
   void settle(const KernelRecord& record, const CorrelationMap::Found& found);
+  void record_one(const KernelRecord& record);
+  [[gnu::noinline]] void settle_odd(const KernelRecord& record, const CorrelationMap::Found& found);
+  [[nodiscard]] bool time_is_good(const KernelRecord& record) const noexcept;
 
   Attribution& attribution_;
   Ledger& ledger_;
@@ -126,6 +130,7 @@ class Drain {
   std::uint64_t late_seen_ = 0;
   std::uint32_t until_room_check_ = 0;
   TimeNs newest_begin_ = 0;
+  TimeNs latest_begin_ = std::numeric_limits<TimeNs>::max();  ///< what is measured cannot begin later
   bool started_ = false;
   CorrelationId oldest_{};  ///< every launch before it has a record, or was given up on
   CorrelationId newest_recorded_{};

@@ -1,6 +1,7 @@
 // One region instance on the drain's side: its place in the nesting, its work, and its account on each device.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -14,8 +15,6 @@
 #include "core/window.h"
 
 namespace mfu {
-
-struct RegionRow;
 
 /// What an instance did on one device within one window.
 struct Portion {
@@ -34,50 +33,54 @@ struct Portion {
 
 /// The account of one instance on one device.
 struct Share {
+  Portion open_portion;  ///< of the window that the device's timeline is in
+  /// Its kernels so far cover no moment from here on. The sweep meets them in order of begin, so this one number is
+  /// enough to add up their union.
+  TimeNs covered_until_ns = std::numeric_limits<TimeNs>::min();
+  TimeNs last_activity_end_ns = std::numeric_limits<TimeNs>::min();
+  bool active = false;   ///< had device activity
   bool opened = false;   ///< its open mark was passed
   bool begun = false;    ///< begin_ns is known
   bool ended = false;    ///< end_ns is known
   bool end_due = false;  ///< closed and past its last activity, but not begun yet
-  bool active = false;   ///< had device activity
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
-  TimeNs last_activity_end_ns = std::numeric_limits<TimeNs>::min();
-  ClassTimes counted{};  ///< the device's class times up to where portions were cut
-  // Own kernels that run right now, integrated lazily: up to changed_ns.
-  std::uint32_t running = 0;
-  std::uint32_t running_matmul = 0;
-  TimeNs changed_ns = 0;
-  Portion open_portion;           ///< of the window that the device's timeline is in
+  ClassTimes counted{};           ///< the device's class times up to where portions were cut
   std::vector<Portion> portions;  ///< of earlier windows that are not out yet
   DurationNs elapsed_ns = 0;      ///< all portions, those given out early included
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
-  RegionRow* row = nullptr;  ///< of row_window
-  std::int64_t row_window = std::numeric_limits<std::int64_t>::min();
 
-  /// Brings busy and sums up to `now`. Times before changed_ns are counted already.
-  void integrate(TimeNs now) noexcept {
-    const DurationNs dt = now - changed_ns;
-    if (dt > 0) {
-      if (running != 0) {
-        open_portion.busy_ns += dt;
-        open_portion.kernel_sum_ns += dt * running;
-      }
-      open_portion.matmul_sum_ns += dt * running_matmul;
-    }
-    changed_ns = now;
+  /// A kernel ran in [begin, end), and none that was added before began later.
+  void add_kernel(TimeNs begin_ns_of_it, TimeNs end_ns_of_it, bool matmul) noexcept {
+    const DurationNs length = end_ns_of_it - begin_ns_of_it;
+    open_portion.kernel_sum_ns += length;
+    open_portion.matmul_sum_ns += matmul ? length : 0;
+    open_portion.busy_ns += extend(covered_until_ns, begin_ns_of_it, end_ns_of_it);
+  }
+
+  /// What [begin, end) adds to a union of intervals that began before it; `covered_until` is the union's end.
+  static DurationNs extend(TimeNs& covered_until, TimeNs begin, TimeNs end) noexcept {
+    const TimeNs from = std::max(covered_until, begin);
+    covered_until = std::max(covered_until, end);
+    return covered_until - from;
   }
 };
 
 struct Instance {
+  // What every activity asks for, together.
   InstanceId id = InstanceId::kNone;
+  std::uint32_t chain = 0;     ///< of its region inside those around it: index into the ledger's chains
+  Instance* parent = nullptr;  ///< enclosing instance; of a part: what it is a part of
+  std::vector<Share> shares;   ///< by device index; grows with the devices
+  Instance* next_in_bucket = nullptr;
+
   InstanceKind kind = InstanceKind::kThread;
   RegionId region = RegionId::kNone;
   RuleId rule = RuleId::kNone;
   Phase phase = Phase::kNone;
-  std::uint32_t thread = 0;    ///< serial of the opening thread
-  Instance* parent = nullptr;  ///< enclosing instance; of a part: what it is a part of
-  Instance* root = nullptr;    ///< top-level instance around it; itself when top-level
+  std::uint32_t thread = 0;  ///< serial of the opening thread
+  Instance* root = nullptr;  ///< top-level instance around it; itself when top-level
   std::uint32_t live_children = 0;
   TimeNs open_ns = 0;
   TimeNs close_ns = 0;
@@ -93,10 +96,8 @@ struct Instance {
   Work parts_given;                              ///< sum of those that went into windows given out early
   std::map<std::int64_t, Work> parts_by_window;  ///< by the window their range closed in; those in `parts`
 
-  std::vector<Share> shares;                                 ///< by device index; grows with the devices
   std::uint32_t shares_left = 0;                             ///< devices on which it has not ended
   std::vector<std::pair<std::uint32_t, Instance*>> waiting;  ///< nested ones (device, instance) that begin with it
-  Instance* next_in_bucket = nullptr;
   std::size_t index_in_live = 0;
 
   [[nodiscard]] bool top_level() const noexcept { return parent == nullptr; }

@@ -1,8 +1,10 @@
 #include "core/ledger.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "core/metrics.h"
 
@@ -13,20 +15,20 @@ namespace {
 constexpr std::size_t kTopKernels = 10;
 constexpr std::size_t kFinishedKept = 256;
 
+/// By KernelClass. A table, since the classes of consecutive kernels follow no pattern that a branch could learn.
+constexpr std::array<TimeClass, 4> kTimeClassOf = [] {
+  std::array<TimeClass, 4> of{};
+  of[static_cast<std::size_t>(KernelClass::kGemm)] = TimeClass::kMatmul;
+  of[static_cast<std::size_t>(KernelClass::kAttention)] = TimeClass::kMatmul;
+  of[static_cast<std::size_t>(KernelClass::kComm)] = TimeClass::kComm;
+  of[static_cast<std::size_t>(KernelClass::kOther)] = TimeClass::kOther;
+  return of;
+}();
+
 TimeClass time_class_of(const KernelRecord& record, KernelNames& names) noexcept {
-  if (record.kind == ActivityKind::kMemcpy || record.kind == ActivityKind::kMemset) return TimeClass::kMemcpy;
+  if (record.kind == ActivityKind::kKernel) return kTimeClassOf[static_cast<std::size_t>(names.class_of(record.name))];
   // A whole graph as one record has no kernel name: its time is work, but nobody can say of which class.
-  if (record.kind == ActivityKind::kGraph) return TimeClass::kOther;
-  switch (names.class_of(record.name)) {
-    case KernelClass::kGemm:
-    case KernelClass::kAttention:
-      return TimeClass::kMatmul;
-    case KernelClass::kComm:
-      return TimeClass::kComm;
-    case KernelClass::kOther:
-      break;
-  }
-  return TimeClass::kOther;
+  return record.kind == ActivityKind::kGraph ? TimeClass::kOther : TimeClass::kMemcpy;
 }
 
 void add_stats(std::vector<KernelStat>& into, const std::vector<KernelStat>& from) {
@@ -111,6 +113,7 @@ Ledger::Device& Ledger::new_device(std::uint32_t device) {
     devices_[device]->timeline.add_open_mark(*instance, instance->open_ns);
     if (instance->closed) devices_[device]->timeline.add_end_mark(*instance, instance->close_ns);
   }
+  note_added();
   // It was idle until now; nothing can be pending before what the others have swept.
   devices_[device]->timeline.sweep(swept_);
   return *devices_[device];
@@ -118,8 +121,7 @@ Ledger::Device& Ledger::new_device(std::uint32_t device) {
 
 void Ledger::set_peak(std::uint32_t device, const Peak& peak) { device_at(device).peak = peak; }
 
-Instance* Ledger::find(InstanceId id) noexcept {
-  if (last_found_ != nullptr && last_found_->id == id) return last_found_;
+Instance* Ledger::look_up(InstanceId id) noexcept {
   for (Instance* i = buckets_[raw(id) & (kBuckets - 1)]; i != nullptr; i = i->next_in_bucket) {
     if (i->id == id) {
       last_found_ = i;
@@ -155,12 +157,10 @@ RegionRow& Ledger::row(std::int64_t window, std::uint32_t region, std::uint32_t 
   return window < next_window_ ? run_[{region, device}] : windows_[window][{region, device}];
 }
 
-RegionRow& Ledger::row_of(Share& share, const Instance& instance, std::uint32_t device, std::int64_t window) {
-  if (share.row == nullptr || share.row_window != window) {
-    share.row = &row(window, raw(instance.region), device);  // a std::map node: stays where it is
-    share.row_window = window;
-  }
-  return *share.row;
+std::uint32_t Ledger::chain_of(std::uint32_t outer, RegionId region) {
+  const auto [it, inserted] = chain_index_.try_emplace({outer, region}, static_cast<std::uint32_t>(chains_.size()));
+  if (inserted) chains_.push_back({outer, region});
+  return it->second;
 }
 
 void Ledger::open(const InstanceSlot& slot, TimeNs at) {
@@ -180,6 +180,7 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at) {
   instance.parent = slot.parent == InstanceId::kNone ? nullptr : find(slot.parent);
   if (instance.parent != nullptr) ++instance.parent->live_children;
   instance.root = instance.parent != nullptr ? instance.parent->root : &instance;
+  instance.chain = chain_of(instance.parent != nullptr ? instance.parent->chain : 0, instance.region);
   const auto home = home_of_thread_.find(instance.thread);
   if (home != home_of_thread_.end()) instance.home_device = home->second;
   instance.cached_at_open = shapes_.cached(instance.home_device.value_or(0));
@@ -253,10 +254,14 @@ std::vector<std::string> Ledger::take_notices() { return std::exchange(notices_,
 void Ledger::add(const KernelRecord& record, InstanceId owner, bool first_of_launch) {
   Device& device = device_at(raw(record.device));
   Instance* instance = owner == InstanceId::kNone ? nullptr : find(owner);
-  if (owner != InstanceId::kNone && instance == nullptr)
+  const bool owner_is_over =
+      owner != InstanceId::kNone && (instance == nullptr || instance->shares[raw(record.device)].ended);
+  if (owner_is_over || record.begin_ns < device.timeline.now()) {
     counters_.add(Counter::kRecordsLate);
-  else if (record.begin_ns < device.timeline.now())
-    counters_.add(Counter::kRecordsLate);
+    // An instance that is over here may be gone before its late activity is swept; one around it that is not over
+    // stays.
+    while (instance != nullptr && instance->shares[raw(record.device)].ended) instance = instance->parent;
+  }
   device.timeline.add(record.begin_ns, record.end_ns, time_class_of(record, names_),
                       record.kind == ActivityKind::kKernel || record.kind == ActivityKind::kGraph, first_of_launch,
                       record.name, instance);
@@ -264,11 +269,10 @@ void Ledger::add(const KernelRecord& record, InstanceId owner, bool first_of_lau
 
 // --- the sweep ------------------------------------------------------------------------------------------------------
 
-void Ledger::on_open(std::uint32_t device, Instance& instance, TimeNs at) {
+void Ledger::on_open(std::uint32_t device, Instance& instance, TimeNs) {
   Share& share = instance.shares[device];
   share.opened = true;
   share.open_portion.window = devices_[device]->timeline.window();
-  share.changed_ns = std::max(share.changed_ns, at);
   if (instance.top_level()) {
     std::deque<Instance*>& queue = devices_[device]->top_level[instance.thread];
     queue.push_back(&instance);
@@ -343,12 +347,13 @@ void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread) {
 }
 
 void Ledger::cut_portion(std::uint32_t device, Share& share) {
+  // Nothing of the instance runs beyond this moment: it ends with its last activity, and an edge cuts what runs.
   const DeviceTimeline& timeline = devices_[device]->timeline;
-  share.integrate(timeline.now());
   Portion& portion = share.open_portion;
   if (share.begun) {
-    for (std::size_t c = 0; c < kTimeClasses; ++c) portion.time_ns[c] = timeline.class_times()[c] - share.counted[c];
-    share.counted = timeline.class_times();
+    const ClassTimes times = timeline.class_times();
+    for (std::size_t c = 0; c < kTimeClasses; ++c) portion.time_ns[c] = times[c] - share.counted[c];
+    share.counted = times;
   }
   share.elapsed_ns += portion.elapsed_ns();
   share.kernel_sum_ns += portion.kernel_sum_ns;
@@ -366,36 +371,34 @@ void Ledger::on_edge(std::uint32_t device, std::int64_t window, TimeNs) {
   }
   Device& on = *devices_[device];
   RegionRow& total = row(window, kTotal, device);
-  for (std::size_t c = 0; c < kTimeClasses; ++c) total.time_ns[c] += on.timeline.class_times()[c] - on.edge_times[c];
+  const ClassTimes times = on.timeline.class_times();
+  for (std::size_t c = 0; c < kTimeClasses; ++c) total.time_ns[c] += times[c] - on.edge_times[c];
   total.busy_ns += on.timeline.busy_ns() - on.edge_busy_ns;
   total.kernel_sum_ns += on.timeline.kernel_sum_ns() - on.edge_sum_ns;
-  on.edge_times = on.timeline.class_times();
+  on.edge_times = times;
   on.edge_busy_ns = on.timeline.busy_ns();
   on.edge_sum_ns = on.timeline.kernel_sum_ns();
+  take_counts(device, window);
 }
 
-void Ledger::on_activity(std::uint32_t device, Instance* instance, KernelNameId name, TimeClass, DurationNs length_ns,
-                         bool is_kernel, bool first_of_launch) {
-  const auto count = [&](RegionRow& into) {
-    if (first_of_launch) ++into.launches;
-    if (!is_kernel) return;
-    ++into.kernels;
-    if (into.kernel_stats.size() <= raw(name)) into.kernel_stats.resize(raw(name) + 16);
-    KernelStat& stat = into.kernel_stats[raw(name)];
-    ++stat.count;
-    stat.sum_ns += length_ns;
-  };
-  Device& on = *devices_[device];
-  const std::int64_t window = on.timeline.window();
-  if (on.total == nullptr || on.total_window != window) {
-    on.total_window = window;
-    on.total = &row(on.total_window, kTotal, device);
-  }
-  count(*on.total);
-  for (Instance* i = instance; i != nullptr; i = i->parent) {
-    Share& share = i->shares[device];
-    share.active = true;
-    count(row_of(share, *i, device, window));
+/// What began on `device` in `window` goes to each region of its chain and to the process.
+void Ledger::take_counts(std::uint32_t device, std::int64_t window) {
+  std::vector<ActivityCounts>& by_chain = devices_[device]->timeline.counts();
+  for (std::uint32_t chain = 0; chain < by_chain.size(); ++chain) {
+    ActivityCounts& counts = by_chain[chain];
+    const std::uint64_t kernels =
+        std::accumulate(counts.kernels.begin(), counts.kernels.end(), std::uint64_t{0},
+                        [](std::uint64_t sum, const KernelStat& stat) { return sum + stat.count; });
+    if (counts.launches == 0 && kernels == 0) continue;
+    for (std::uint32_t c = chain;; c = chains_[c].outer) {
+      RegionRow& into = row(window, c == 0 ? kTotal : raw(chains_[c].region), device);
+      into.launches += counts.launches;
+      into.kernels += kernels;
+      add_stats(into.kernel_stats, counts.kernels);
+      if (c == 0) break;
+    }
+    counts.launches = 0;
+    std::fill(counts.kernels.begin(), counts.kernels.end(), KernelStat{});
   }
 }
 
@@ -556,6 +559,7 @@ void Ledger::forget_idle(TimeNs watermark) {
 void Ledger::advance(TimeNs watermark) {
   if (watermark <= swept_) return;
   if (devices_.empty()) forget_idle(watermark);
+  note_added();
   for (const auto& device : devices_)
     if (device) device->timeline.sweep(watermark);
   swept_ = watermark;
@@ -625,11 +629,6 @@ void Ledger::give_out_early(Instance& instance, std::int64_t window) {
 void Ledger::emit(std::int64_t window, TimeNs end) {
   for (const auto& instance : live_)
     if (instance->kind != InstanceKind::kPart) give_out_early(*instance, window);
-  // Pointers into the rows of this window end with it.
-  for (const auto& instance : live_)
-    for (Share& share : instance->shares) share.row = nullptr;
-  for (const auto& device : devices_)
-    if (device) device->total = nullptr;
   WindowSummary out;
   out.window = {edge(window), end};
   const auto found = windows_.find(window);
@@ -660,7 +659,13 @@ bool Ledger::measured(Interval window) const noexcept {
                       [window](const Interval& u) { return u.begin_ns < window.end_ns && window.begin_ns < u.end_ns; });
 }
 
+void Ledger::note_added() noexcept {
+  for (const auto& device : devices_)
+    if (device) device->timeline.note_added();
+}
+
 void Ledger::finish(TimeNs end) {
+  note_added();
   for (const auto& instance : live_) {
     if (instance->kind == InstanceKind::kPart) continue;
     for (const Share& share : instance->shares) end = std::max(end, share.last_activity_end_ns);

@@ -25,11 +25,6 @@
 
 namespace mfu {
 
-struct KernelStat {
-  std::uint64_t count = 0;
-  DurationNs sum_ns = 0;
-};
-
 /// Sums of one region on one device, over one window or the whole run.
 struct RegionRow {
   std::uint64_t instances = 0;
@@ -127,8 +122,6 @@ class Ledger final : private TimelineListener {
     std::deque<Finished> finished;
     ClassTimes edge_times{};  ///< class times at the last edge
     DurationNs edge_busy_ns = 0, edge_sum_ns = 0;
-    RegionRow* total = nullptr;  ///< of total_window
-    std::int64_t total_window = 0;
   };
   static constexpr std::uint32_t kTotal = 0x10000;
 
@@ -136,24 +129,27 @@ class Ledger final : private TimelineListener {
   void on_open(std::uint32_t device, Instance& instance, TimeNs at) override;
   void on_end(std::uint32_t device, Instance& instance, TimeNs at) override;
   void on_edge(std::uint32_t device, std::int64_t window, TimeNs at) override;
-  void on_activity(std::uint32_t device, Instance* instance, KernelNameId name, TimeClass time_class,
-                   DurationNs length_ns, bool is_kernel, bool first_of_launch) override;
+  void take_counts(std::uint32_t device, std::int64_t window);
+  [[nodiscard]] std::uint32_t chain_of(std::uint32_t outer, RegionId region);
 
   Device& device_at(std::uint32_t device) {
     return device < devices_.size() && devices_[device] != nullptr ? *devices_[device] : new_device(device);
   }
   [[gnu::noinline]] Device& new_device(std::uint32_t device);
-  [[nodiscard]] Instance* find(InstanceId id) noexcept;
+  [[nodiscard]] Instance* find(InstanceId id) noexcept {
+    return last_found_ != nullptr && last_found_->id == id ? last_found_ : look_up(id);
+  }
+  [[nodiscard]] Instance* look_up(InstanceId id) noexcept;
   Instance& insert_live();
   void remove_live(Instance* instance) noexcept;
   RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
-  RegionRow& row_of(Share& share, const Instance& instance, std::uint32_t device, std::int64_t window);
   void begin_share(std::uint32_t device, Instance& instance);
   void end_share(std::uint32_t device, Instance& instance);
   void next_on_thread(std::uint32_t device, std::uint32_t thread);
   void cut_portion(std::uint32_t device, Share& share);
   void resolve_work(Instance& instance);
   void finish_if_complete(Instance* instance);
+  void note_added() noexcept;
   void forget_idle(TimeNs watermark);
   void account(Instance& instance);
   void add_times(RegionRow& into, const Portion& portion) const noexcept;
@@ -189,6 +185,12 @@ class Ledger final : private TimelineListener {
   std::vector<Instance*> buckets_;  ///< live instances by id
   std::vector<std::unique_ptr<Instance>> live_;
   Instance* last_found_ = nullptr;
+  struct Chain {  ///< a region inside those around it, as instances nest
+    std::uint32_t outer;
+    RegionId region;
+  };
+  std::vector<Chain> chains_{{0, RegionId::kNone}};  ///< [0]: no region
+  std::map<std::pair<std::uint32_t, RegionId>, std::uint32_t> chain_index_;
   std::unordered_map<std::uint32_t, std::uint32_t> home_of_thread_;
   std::deque<Interval> unmeasured_;
   std::vector<std::string> notices_;

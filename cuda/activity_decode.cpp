@@ -90,22 +90,27 @@ T read(const std::uint8_t* record, std::size_t offset) noexcept {
 }
 
 /// Names seen in this buffer by address: CUPTI gives the same address for the same kernel while its module is loaded.
+/// Two places per hash, the newer one first, since a program's few hundred kernels would push each other out of one.
 class NameCache {
  public:
   KernelNameId intern(KernelNames& names, const char* name) noexcept {
-    Entry& e = entries_[(reinterpret_cast<std::uintptr_t>(name) >> 4) % kSize];
-    if (e.name != name || !e.used) e = {name, names.intern(name), true};
-    return e.id;
+    const std::size_t at = (reinterpret_cast<std::uintptr_t>(name) * 0x9E3779B97F4A7C15ull) >> (64 - kBits);
+    std::array<Entry, 2>& both = entries_[at];
+    if (name == nullptr) return names.intern(name);
+    if (both[0].name == name) return both[0].id;
+    if (both[1].name == name) return both[1].id;
+    both[1] = both[0];
+    both[0] = {name, names.intern(name)};
+    return both[0].id;
   }
 
  private:
-  static constexpr std::size_t kSize = 256;
+  static constexpr unsigned kBits = 8;
   struct Entry {
     const char* name = nullptr;
     KernelNameId id{};
-    bool used = false;
   };
-  std::array<Entry, kSize> entries_{};
+  std::array<std::array<Entry, 2>, 1u << kBits> entries_{};
 };
 
 }  // namespace
