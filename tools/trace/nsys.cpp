@@ -367,12 +367,24 @@ class NsysReader {
 
   /// Text of a StringIds id; an id that is not there is named by its number.
   std::uint32_t string_of(std::int64_t id) {
-    const auto found = strings_.find(id);
-    if (found != strings_.end()) return found->second;
+    if (id >= 0 && id < static_cast<std::int64_t>(strings_.size()) && strings_[static_cast<std::size_t>(id)] != kNone)
+      return strings_[static_cast<std::size_t>(id)];
+    if (const auto found = far_strings_.find(id); found != far_strings_.end()) return found->second;
     ++trace_.notes["string_ids_without_string"];
     const std::uint32_t name = trace_.strings.intern(fmt::format("StringIds[{}]", id));
-    strings_.emplace(id, name);
+    set_string(id, name);
     return name;
+  }
+
+  void set_string(std::int64_t id, std::uint32_t name) {
+    // Ids count up from 0; whatever does not is kept apart.
+    if (id < 0 || id > static_cast<std::int64_t>(2 * strings_.size() + 1024)) {
+      far_strings_.insert_or_assign(id, name);
+      return;
+    }
+    const auto at = static_cast<std::size_t>(id);
+    if (at >= strings_.size()) strings_.resize(at + 1, kNone);
+    strings_[at] = name;
   }
 
   // --- tables -------------------------------------------------------------------------------------------------------
@@ -391,9 +403,8 @@ class NsysReader {
   }
 
   Result<void> read_strings() {
-    return for_each("StringIds", {"id", "value"}, 2, [&](const Row& row) {
-      strings_.insert_or_assign(row.integer(0), trace_.strings.intern(row.text(1)));
-    });
+    return for_each("StringIds", {"id", "value"}, 2,
+                    [&](const Row& row) { set_string(row.integer(0), trace_.strings.intern(row.text(1))); });
   }
 
   void take_host_calls(HostCalls calls) {
@@ -559,8 +570,8 @@ class NsysReader {
           range.thread = thread;
           range.kind = type == kPushPopRange ? RangeKind::kPushPop : RangeKind::kStartEnd;
           range.name = text_of(row, 4, 5);
-          if (range.name >= keys_.size()) keys_.resize(std::max<std::size_t>(range.name + 1, keys_.size() * 2), kNoKey);
-          if (keys_[range.name] == kNoKey)
+          if (range.name >= keys_.size()) keys_.resize(std::max<std::size_t>(range.name + 1, keys_.size() * 2), kNone);
+          if (keys_[range.name] == kNone)
             keys_[range.name] = trace_.strings.intern(range_key(trace_.strings.at(range.name)));
           range.key = keys_[range.name];
           if (const auto domain = domains_.find({pid_of(row.integer(3)), row.integer(6)}); domain != domains_.end()) {
@@ -636,7 +647,7 @@ class NsysReader {
     std::int64_t device, stream;
     auto operator<=>(const StreamKey&) const = default;
   };
-  static constexpr std::uint32_t kNoKey = 0xFFFFFFFFu;
+  static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
   static constexpr std::uint8_t kUnknown = 2;
 
   const Database& database_;
@@ -649,9 +660,10 @@ class NsysReader {
   std::map<StreamKey, std::uint32_t> streams_;
   std::map<std::pair<std::uint32_t, std::int64_t>, std::uint32_t> devices_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t> domains_;  ///< (pid, domainId) > name
-  std::unordered_map<std::int64_t, std::uint32_t> strings_;                 ///< StringIds.id > Trace::strings
-  std::vector<std::uint8_t> nccl_;                                          ///< by name
-  std::vector<std::uint32_t> keys_;                                         ///< by name: its range key
+  std::vector<std::uint32_t> strings_;                           ///< StringIds.id > Trace::strings; kNone: no such id
+  std::unordered_map<std::int64_t, std::uint32_t> far_strings_;  ///< the same of ids that are not near those
+  std::vector<std::uint8_t> nccl_;                               ///< by name
+  std::vector<std::uint32_t> keys_;                              ///< by name: its range key
   // The last of each, because consecutive rows mostly share them.
   std::int64_t last_pid_ = -1, last_tid_ = 0;
   std::uint32_t last_process_ = 0, last_thread_ = 0, last_stream_ = 0;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <span>
 #include <unordered_map>
 
 #include "core/attribution.h"
@@ -54,7 +55,6 @@ class ProcessReplay {
     out.process = trace_.processes[process_].name;
     collect();
     if (events_.empty()) return out;
-    std::sort(events_.begin(), events_.end(), before);
 
     // The file's zero becomes one second, since a live record at zero has no time; undone when windows go out.
     shift_ = kNsPerSecond - events_.front().at;
@@ -93,18 +93,42 @@ class ProcessReplay {
       events_.push_back({range.begin_ns, range.end_ns - range.begin_ns, Event::kOpen, i});
       events_.push_back({range.end_ns, 0, range.end_ns > range.begin_ns ? Event::kClose : Event::kCloseEmpty, i});
     }
-    activities_of_launch_.resize(trace_.launches.size());
+    // Activities by launch, those of launch i at [first_activity_[i], first_activity_[i + 1]).
+    first_activity_.assign(trace_.launches.size() + 1, 0);
     for (std::uint32_t i = 0; i < trace_.activities.size(); ++i) {
       const TraceActivity& activity = trace_.activities[i];
       if (activity.process != process_) continue;
       end_of_activity_ = std::max(end_of_activity_, activity.end_ns);
       if (activity.launch != kNoLaunch)
-        activities_of_launch_[activity.launch].push_back(i);
+        ++first_activity_[activity.launch];
       else
         events_.push_back({activity.begin_ns, 0, Event::kOrphan, i});
     }
-    for (std::uint32_t i = 0; i < trace_.launches.size(); ++i)
-      if (!activities_of_launch_[i].empty()) events_.push_back({trace_.launches[i].begin_ns, 0, Event::kLaunch, i});
+    std::sort(events_.begin(), events_.end(), before);
+    const auto launches_from = static_cast<std::ptrdiff_t>(events_.size());
+    std::uint32_t place = 0;
+    for (std::uint32_t i = 0; i < trace_.launches.size(); ++i) {
+      if (first_activity_[i] != 0) events_.push_back({trace_.launches[i].begin_ns, 0, Event::kLaunch, i});
+      place += first_activity_[i];
+      first_activity_[i] = place;
+    }
+    first_activity_.back() = place;
+    activities_.resize(place);
+    for (auto i = static_cast<std::uint32_t>(trace_.activities.size()); i-- > 0;) {
+      const TraceActivity& activity = trace_.activities[i];
+      if (activity.process == process_ && activity.launch != kNoLaunch)
+        activities_[--first_activity_[activity.launch]] = i;
+    }
+    // Launches come in order already, or nearly so.
+    const auto launches = events_.begin() + launches_from;
+    if (!std::is_sorted(launches, events_.end(), before)) std::sort(launches, events_.end(), before);
+    std::inplace_merge(events_.begin(), launches, events_.end(), before);
+  }
+
+  /// Indices of the activities that a launch caused, in file order.
+  [[nodiscard]] std::span<const std::uint32_t> activities_of(std::uint32_t launch) const {
+    return std::span(activities_)
+        .subspan(first_activity_[launch], first_activity_[launch + 1] - first_activity_[launch]);
   }
 
   RuleId rule_of(const TraceRange& range) {
@@ -152,7 +176,7 @@ class ProcessReplay {
         return;
       }
       case Event::kLaunch: {
-        const std::vector<std::uint32_t>& activities = activities_of_launch_[event.index];
+        const std::span<const std::uint32_t> activities = activities_of(event.index);
         const TraceLaunch& launch = trace_.launches[event.index];
         const std::uint32_t device = raw(record_of(activities.front()).device);
         const auto correlation = static_cast<CorrelationId>(event.index + 1);
@@ -192,14 +216,7 @@ class ProcessReplay {
     const bool given = dtype.has_value();
     if (!dtype && config_.model) dtype = config_.model->dtype();
     const bool model = !given && dtype.has_value();
-    if (!dtype) {
-      for (const TraceActivity& activity : trace_.activities) {
-        const std::string& name = trace_.strings.at(activity.name);
-        if (activity.kind == ActivityKind::kKernel && is_matmul(classify_kernel(demangle(name))) &&
-            (dtype = matmul_dtype(demangle(name))))
-          break;
-      }
-    }
+    if (!dtype) dtype = dtype_of_kernels();
     run.t_ns = events_.front().at + trace_.base_ns;
     run.rank = trace_.rank.value_or(0);
     run.world_size = trace_.world_size.value_or(1);
@@ -226,6 +243,19 @@ class ProcessReplay {
       info.sparse = peak.sparse;
       run.devices.push_back(std::move(info));
     }
+  }
+
+  /// Operand dtype of the first matmul kernel whose name tells it.
+  [[nodiscard]] std::optional<DType> dtype_of_kernels() const {
+    std::vector<bool> looked_at(trace_.strings.size());
+    for (const TraceActivity& activity : trace_.activities) {
+      if (activity.kind != ActivityKind::kKernel || looked_at[activity.name]) continue;
+      looked_at[activity.name] = true;
+      const std::string name = demangle(trace_.strings.at(activity.name));
+      if (!is_matmul(classify_kernel(name))) continue;
+      if (const std::optional<DType> dtype = matmul_dtype(name)) return dtype;
+    }
+    return std::nullopt;
   }
 
   void finish_window(WindowSummary& window) {
@@ -257,7 +287,8 @@ class ProcessReplay {
   DurationNs shift_ = 0;
   TimeNs end_of_activity_ = std::numeric_limits<TimeNs>::min() / 2;
   std::vector<Event> events_;
-  std::vector<std::vector<std::uint32_t>> activities_of_launch_;
+  std::vector<std::uint32_t> first_activity_;
+  std::vector<std::uint32_t> activities_;
   std::unordered_map<std::uint64_t, RuleId> rule_of_name_;
   std::unordered_map<std::uint32_t, ThreadState*> threads_;
   std::unordered_map<std::uint32_t, std::uint64_t> handles_;
