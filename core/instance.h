@@ -49,7 +49,8 @@ struct Share {
   TimeNs changed_ns = 0;
   Portion open_portion;           ///< of the window that the device's timeline is in
   std::vector<Portion> portions;  ///< of earlier windows that are not out yet
-  DurationNs elapsed_ns = 0;      ///< all portions, those given out early included
+  std::uint64_t kernels = 0;
+  DurationNs elapsed_ns = 0;  ///< all portions, those given out early included
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
   RegionRow* row = nullptr;  ///< of row_window

@@ -164,6 +164,7 @@ RegionRow& Ledger::row_of(Share& share, const Instance& instance, std::uint32_t 
 }
 
 void Ledger::open(const InstanceSlot& slot, TimeNs at) {
+  if (observer_ != nullptr) observer_->on_open(slot, at);
   Instance& instance = insert_live();
   instance.id = slot.id;
   instance.kind = slot.kind;
@@ -195,6 +196,7 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at) {
 void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device) {
   Instance* instance = find(slot.id);
   if (instance == nullptr || instance->closed) return;
+  if (observer_ != nullptr) observer_->on_close(slot, at);
   instance->closed = true;
   instance->close_ns = std::max(at, instance->open_ns);
   if (home_device) {
@@ -251,6 +253,7 @@ void Ledger::notice_missing(const Instance& instance) {
 std::vector<std::string> Ledger::take_notices() { return std::exchange(notices_, {}); }
 
 void Ledger::add(const KernelRecord& record, InstanceId owner, bool first_of_launch) {
+  if (observer_ != nullptr) observer_->on_record(record, owner);
   Device& device = device_at(raw(record.device));
   Instance* instance = owner == InstanceId::kNone ? nullptr : find(owner);
   if (owner != InstanceId::kNone && instance == nullptr)
@@ -395,6 +398,7 @@ void Ledger::on_activity(std::uint32_t device, Instance* instance, KernelNameId 
   for (Instance* i = instance; i != nullptr; i = i->parent) {
     Share& share = i->shares[device];
     share.active = true;
+    share.kernels += is_kernel ? 1 : 0;
     count(row_of(share, *i, device, window));
   }
 }
@@ -481,6 +485,7 @@ void Ledger::account(Instance& instance) {
   const auto devices = devices_of(instance);
   for (std::size_t k = 0; k < devices.size(); ++k) {
     const auto [d, part] = devices[k];
+    if (observer_ != nullptr) observer_->on_finished(instance, d, part);
     Share& share = instance.shares[d];
     DurationNs elapsed_left = 0;
     for (const Portion& p : share.portions) elapsed_left += p.elapsed_ns();

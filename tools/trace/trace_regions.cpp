@@ -41,11 +41,12 @@ bool before(const Event& a, const Event& b) {
 /// One process of the trace, with the objects that a live process has.
 class ProcessReplay {
  public:
-  ProcessReplay(const Trace& trace, const Config& config, std::uint32_t process)
+  ProcessReplay(const Trace& trace, const Config& config, std::uint32_t process, const RegionsOptions& options)
       : trace_(trace),
         config_(config),
         process_(process),
-        rules_(config.regions, config.presets, warnings_),
+        options_(options),
+        rules_(rules_of(config, options.only), config.presets, warnings_),
         attribution_(std::make_unique<Attribution>(counters_)),
         names_(std::make_unique<KernelNames>(counters_)),
         clock_(/*identity=*/true) {}
@@ -61,6 +62,7 @@ class ProcessReplay {
     LedgerOptions options;
     options.origin_ns = kNsPerSecond;
     options.window_ns = std::max<DurationNs>(1'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
+    if (options_.only != nullptr) options.window_ns = std::numeric_limits<DurationNs>::max() / 4;  // of no interest
     ledger_ = std::make_unique<Ledger>(rules_, config_, *names_, counters_, options, [&](WindowSummary&& window) {
       finish_window(window);
       if (window.final_run)
@@ -68,6 +70,11 @@ class ProcessReplay {
       else
         out.windows.push_back(std::move(window));
     });
+    if (options_.observer != nullptr) {
+      options_.observer->process = process_;
+      options_.observer->shift_ns = shift_;
+      ledger_->observe(options_.observer);
+    }
     drain_ = std::make_unique<Drain>(*attribution_, *ledger_, clock_, contexts_, counters_);
     set_devices(out.run);
     constexpr std::size_t kEventsPerTick = 4096;
@@ -89,7 +96,7 @@ class ProcessReplay {
   void collect() {
     for (std::uint32_t i = 0; i < trace_.ranges.size(); ++i) {
       const TraceRange& range = trace_.ranges[i];
-      if (trace_.threads[range.thread].process != process_ || rule_of(range) == RuleId::kNone) continue;
+      if (trace_.threads[range.thread].process != process_ || !chosen(i)) continue;
       events_.push_back({range.begin_ns, range.end_ns - range.begin_ns, Event::kOpen, i});
       events_.push_back({range.end_ns, 0, range.end_ns > range.begin_ns ? Event::kClose : Event::kCloseEmpty, i});
     }
@@ -131,6 +138,36 @@ class ProcessReplay {
         .subspan(first_activity_[launch], first_activity_[launch + 1] - first_activity_[launch]);
   }
 
+  /// The rule whose region is `only` comes first; no name matches it.
+  static std::vector<RegionRuleConfig> rules_of(const Config& config, const OneRegion* only) {
+    std::vector<RegionRuleConfig> rules;
+    if (only != nullptr) {
+      RegionRuleConfig rule;
+      rule.region = only->name;
+      rule.match = "(?!)";
+      rule.phase = only->phase;
+      rules.push_back(std::move(rule));
+    }
+    rules.insert(rules.end(), config.regions.begin(), config.regions.end());
+    return rules;
+  }
+
+  [[nodiscard]] bool chosen(std::uint32_t range) {
+    if (options_.only == nullptr) return rule_of(trace_.ranges[range]) != RuleId::kNone;
+    return std::binary_search(options_.only->ranges.begin(), options_.only->ranges.end(), range);
+  }
+
+  /// What a range opens. With only one region its rule still says the shape, if there is one.
+  RegionOpening opening_of(const TraceRange& range) {
+    const std::string_view name = std::string_view(trace_.strings.at(range.name)).substr(0, RangeNames::kMaxLength);
+    const auto payload = static_cast<double>(range.payload);
+    RuleId rule = rule_of(range);
+    if (rule == RuleId::kNone) rule = RuleId{0};
+    RegionOpening opening = rules_.open(rule, name, range.has_payload ? &payload : nullptr);
+    if (options_.only != nullptr) opening.region = RegionId{0};
+    return opening;
+  }
+
   RuleId rule_of(const TraceRange& range) {
     const auto key = (static_cast<std::uint64_t>(range.domain) << 32) | range.name;
     const auto [known, inserted] = rule_of_name_.try_emplace(key, RuleId::kNone);
@@ -152,9 +189,7 @@ class ProcessReplay {
     switch (event.kind) {
       case Event::kOpen: {
         const TraceRange& range = trace_.ranges[event.index];
-        const std::string_view name = std::string_view(trace_.strings.at(range.name)).substr(0, RangeNames::kMaxLength);
-        const auto payload = static_cast<double>(range.payload);
-        const RegionOpening opening = rules_.open(rule_of(range), name, range.has_payload ? &payload : nullptr);
+        const RegionOpening opening = opening_of(range);
         ThreadState* state = thread(range.thread);
         if (range.kind == RangeKind::kStartEnd) {
           handles_[event.index] = attribution_->start_process_region(state, opening, now);
@@ -188,13 +223,18 @@ class ProcessReplay {
           attribution_->launch_anonymous(correlation, device + 1);
         }
         drain_->follow_instances();
-        for (const std::uint32_t activity : activities) drain_->record(record_of(activity));
+        for (const std::uint32_t activity : activities) record(activity);
         return;
       }
       case Event::kOrphan:
-        drain_->record(record_of(event.index));
+        record(event.index);
         return;
     }
+  }
+
+  void record(std::uint32_t activity) {
+    if (options_.observer != nullptr) options_.observer->activity = activity;
+    drain_->record(record_of(activity));
   }
 
   KernelRecord record_of(std::uint32_t activity) {
@@ -275,6 +315,7 @@ class ProcessReplay {
   const Trace& trace_;
   const Config& config_;
   std::uint32_t process_;
+  RegionsOptions options_;
   std::vector<std::string> warnings_;
   Counters counters_;
   RegionRules rules_;
@@ -297,9 +338,10 @@ class ProcessReplay {
 
 }  // namespace
 
-std::vector<ProcessRegions> trace_regions(const Trace& trace, const Config& config) {
+std::vector<ProcessRegions> trace_regions(const Trace& trace, const Config& config, const RegionsOptions& options) {
   std::vector<ProcessRegions> out;
-  for (std::uint32_t p = 0; p < trace.processes.size(); ++p) out.push_back(ProcessReplay(trace, config, p).run());
+  for (std::uint32_t p = 0; p < trace.processes.size(); ++p)
+    out.push_back(ProcessReplay(trace, config, p, options).run());
   return out;
 }
 
