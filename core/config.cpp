@@ -21,8 +21,9 @@ using nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kVariables[] = {
-    "MFU_MODEL_CONFIG", "MFU_SET",      "MFU_INTERVAL", "MFU_RUN_DIR", "MFU_LOG",   "MFU_LOG_RANKS", "MFU_PEAK_TFLOPS",
-    "MFU_PEAK_GBPS",    "MFU_PROFILER", "MFU_CUPTI",    "MFU_DISABLE", "MFU_TRACE", "MFU_DETECT",
+    "MFU_MODEL_CONFIG", "MFU_SET",         "MFU_INTERVAL",      "MFU_RUN_DIR",  "MFU_LOG",
+    "MFU_LOG_RANKS",    "MFU_PEAK_TFLOPS", "MFU_PEAK_GBPS",     "MFU_PROFILER", "MFU_CUPTI",
+    "MFU_DISABLE",      "MFU_TRACE",       "MFU_TRACE_SECONDS", "MFU_DETECT",
 };
 
 constexpr std::pair<Phase, std::string_view> kPhases[] = {
@@ -671,6 +672,9 @@ void read_environment(const Getenv& getenv, Config& config, Lines* lines) {
   }
   config.interval_s = std::min(config.interval_s, 1e6);
   if (const char* text = value_of(getenv, "MFU_RUN_DIR")) config.run_dir = expand(text, config, getenv);
+  if (const char* text = value_of(getenv, "MFU_TRACE")) config.trace = expand(text, config, getenv);
+  config.trace_seconds = positive_number(getenv, "MFU_TRACE_SECONDS", lines, "using 60").value_or(60);
+  config.trace_seconds = std::min(config.trace_seconds, 1e6);
   if (const char* text = value_of(getenv, "MFU_LOG")) config.log = expand(text, config, getenv);
   if (const char* text = value_of(getenv, "MFU_LOG_RANKS")) {
     config.log_all_ranks = std::string_view(text) == "all";

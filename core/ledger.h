@@ -168,6 +168,7 @@ class Ledger final : private TimelineListener {
   [[nodiscard]] TimeNs edge(std::int64_t window) const noexcept {
     return options_.origin_ns + window * options_.window_ns;
   }
+  void sweep_to(TimeNs watermark);
   void emit_ready(bool all);
   void give_out_early(Instance& instance, std::int64_t window);
   void emit(std::int64_t window, TimeNs end);

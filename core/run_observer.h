@@ -13,8 +13,8 @@ namespace mfu {
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  /// An activity with the instance that launched it.
-  virtual void on_record(const KernelRecord& record, InstanceId owner) = 0;
+  /// An activity with the instance that launched it. `first_of_launch`: nothing of its launch came before.
+  virtual void on_record(const KernelRecord& record, InstanceId owner, bool first_of_launch) = 0;
   /// A range opened an instance, or a part of one, at `at`.
   virtual void on_open(const InstanceSlot& slot, TimeNs at) = 0;
   /// Its range closed.

@@ -125,7 +125,7 @@ class Query {
       query_.parts_.push_back(std::move(part));
     }
     void on_close(const InstanceSlot&, TimeNs) override {}
-    void on_record(const KernelRecord& record, InstanceId owner) override {
+    void on_record(const KernelRecord& record, InstanceId owner, bool) override {
       if (record.kind != ActivityKind::kKernel || !query_.matches(activity)) return;
       if (const auto found = place_.find({process, raw(owner)}); found != place_.end())
         query_.parts_[found->second].matched.push_back(activity);

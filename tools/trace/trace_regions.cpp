@@ -58,10 +58,10 @@ class ProcessReplay {
     if (events_.empty()) return out;
 
     // The file's zero becomes one second, since a live record at zero has no time; undone when windows go out.
-    shift_ = kNsPerSecond - events_.front().at;
+    shift_ = kNsPerSecond - origin();
     LedgerOptions options;
     options.origin_ns = kNsPerSecond;
-    options.window_ns = std::max<DurationNs>(1'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
+    options.window_ns = window_ns();
     if (options_.only != nullptr) options.window_ns = std::numeric_limits<DurationNs>::max() / 4;  // of no interest
     ledger_ = std::make_unique<Ledger>(rules_, config_, *names_, counters_, options, [&](WindowSummary&& window) {
       finish_window(window);
@@ -78,21 +78,38 @@ class ProcessReplay {
     drain_ = std::make_unique<Drain>(*attribution_, *ledger_, clock_, contexts_, counters_);
     set_devices(out.run);
     constexpr std::size_t kEventsPerTick = 4096;
-    TimeNs last = 0;
+    // As often as the library's own thread looks, so that windows go out as they did then.
+    const DurationNs period = std::clamp<DurationNs>(options.window_ns / 4, 20'000'000, kNsPerSecond);
+    TimeNs last = 0, next_tick = 0;
     for (std::size_t i = 0; i < events_.size(); ++i) {
       const Event& event = events_[i];
       last = event.at + shift_;
-      if (i % kEventsPerTick == 0) {
+      if (i % kEventsPerTick == 0 || last >= next_tick) {
         drain_->begin_tick(last);
         drain_->end_tick(false);
+        next_tick = last + period;
       }
       handle(event, last);
     }
-    drain_->finish(std::max(last, end_of_activity_ + shift_));
+    last = std::max(last, end_of_activity_ + shift_);
+    if (trace_.recording) last = std::max(last, trace_.recording->end_ns + shift_);
+    drain_->finish(last);
     return out;
   }
 
  private:
+  /// Where the windows begin: at the first event, or on the edges that a recording had.
+  [[nodiscard]] TimeNs origin() const {
+    const TimeNs first = events_.front().at;
+    if (!trace_.recording) return first;
+    TimeNs begin = trace_.recording->origin_ns;
+    if (!trace_.recording->whole_run && first > begin) begin += (first - begin) / window_ns() * window_ns();
+    return begin;
+  }
+  [[nodiscard]] DurationNs window_ns() const {
+    return std::max<DurationNs>(1'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
+  }
+
   void collect() {
     for (std::uint32_t i = 0; i < trace_.ranges.size(); ++i) {
       const TraceRange& range = trace_.ranges[i];
@@ -153,19 +170,38 @@ class ProcessReplay {
   }
 
   [[nodiscard]] bool chosen(std::uint32_t range) {
-    if (options_.only == nullptr) return rule_of(trace_.ranges[range]) != RuleId::kNone;
+    if (options_.only == nullptr) {
+      const TraceRange& candidate = trace_.ranges[range];
+      return recorded_region(candidate) != RegionId::kNone || rule_of(candidate) != RuleId::kNone;
+    }
     return std::binary_search(options_.only->ranges.begin(), options_.only->ranges.end(), range);
   }
 
   /// What a range opens. With only one region its rule still says the shape, if there is one.
   RegionOpening opening_of(const TraceRange& range) {
     const std::string_view name = std::string_view(trace_.strings.at(range.name)).substr(0, RangeNames::kMaxLength);
+    if (const RegionId region = recorded_region(range); region != RegionId::kNone) {
+      RegionOpening opening;
+      opening.region = region;
+      opening.rule = range.rule < 0 ? RuleId::kNone : static_cast<RuleId>(range.rule);
+      opening.shape = shape_of_words(name);
+      return opening;
+    }
     const auto payload = static_cast<double>(range.payload);
     RuleId rule = rule_of(range);
     if (rule == RuleId::kNone) rule = RuleId{0};
     RegionOpening opening = rules_.open(rule, name, range.has_payload ? &payload : nullptr);
     if (options_.only != nullptr) opening.region = RegionId{0};
     return opening;
+  }
+
+  /// The region that the library gave the range when it recorded it, if the config at hand has it too.
+  [[nodiscard]] RegionId recorded_region(const TraceRange& range) const {
+    if (!range.recorded || options_.only != nullptr) return RegionId::kNone;
+    const std::string& wanted = trace_.strings.at(range.region);
+    const auto& regions = rules_.regions();
+    const auto found = std::find_if(regions.begin(), regions.end(), [&](const auto& r) { return r.name == wanted; });
+    return found == regions.end() ? RegionId::kNone : static_cast<RegionId>(found - regions.begin());
   }
 
   RuleId rule_of(const TraceRange& range) {
