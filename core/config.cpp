@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/config_source.h"
+#include "core/edit_distance.h"
 #include "core/json_fields.h"
 #include "core/model_families.h"
 
@@ -20,8 +21,9 @@ using nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kVariables[] = {
-    "MFU_MODEL_CONFIG", "MFU_SET",      "MFU_INTERVAL", "MFU_RUN_DIR", "MFU_LOG",   "MFU_LOG_RANKS", "MFU_PEAK_TFLOPS",
-    "MFU_PEAK_GBPS",    "MFU_PROFILER", "MFU_CUPTI",    "MFU_DISABLE", "MFU_TRACE", "MFU_DETECT",
+    "MFU_MODEL_CONFIG", "MFU_SET",         "MFU_INTERVAL",      "MFU_RUN_DIR",  "MFU_LOG",
+    "MFU_LOG_RANKS",    "MFU_PEAK_TFLOPS", "MFU_PEAK_GBPS",     "MFU_PROFILER", "MFU_CUPTI",
+    "MFU_DISABLE",      "MFU_TRACE",       "MFU_TRACE_SECONDS", "MFU_DETECT",
 };
 
 constexpr std::pair<Phase, std::string_view> kPhases[] = {
@@ -45,30 +47,12 @@ std::string_view word_of(const std::pair<E, std::string_view> (&table)[N], E val
   return "";
 }
 
-/// Edit distance with adjacent swaps counted as one; inputs are a few dozen characters.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    next[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = row[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      next[j] = std::min({row[j] + 1, next[j - 1] + 1, change});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        next[j] = std::min(next[j], before[j - 2] + 1);
-    }
-    before.swap(row);
-    row.swap(next);
-  }
-  return row[b.size()];
-}
-
 template <typename Names>
 std::string_view nearest(std::string_view word, const Names& names) {
   std::string_view best;
   std::size_t least = SIZE_MAX;
   for (std::string_view candidate : names) {
-    const std::size_t d = distance(word, candidate);
+    const std::size_t d = edit_distance(word, candidate);
     if (d < least) least = d, best = candidate;
   }
   return best;
@@ -688,6 +672,9 @@ void read_environment(const Getenv& getenv, Config& config, Lines* lines) {
   }
   config.interval_s = std::min(config.interval_s, 1e6);
   if (const char* text = value_of(getenv, "MFU_RUN_DIR")) config.run_dir = expand(text, config, getenv);
+  if (const char* text = value_of(getenv, "MFU_TRACE")) config.trace = expand(text, config, getenv);
+  config.trace_seconds = positive_number(getenv, "MFU_TRACE_SECONDS", lines, "using 60").value_or(60);
+  config.trace_seconds = std::min(config.trace_seconds, 1e6);
   if (const char* text = value_of(getenv, "MFU_LOG")) config.log = expand(text, config, getenv);
   if (const char* text = value_of(getenv, "MFU_LOG_RANKS")) {
     config.log_all_ranks = std::string_view(text) == "all";

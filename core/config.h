@@ -57,6 +57,8 @@ struct Config {
   bool log_all_ranks = false;                      ///< MFU_LOG_RANKS=all
   ProfilerPolicy profiler = ProfilerPolicy::kOwn;  ///< MFU_PROFILER
   std::string cupti_path;                          ///< MFU_CUPTI; empty: search
+  std::string trace;                               ///< MFU_TRACE: file of the last seconds, expanded; empty: none
+  double trace_seconds = 60;                       ///< MFU_TRACE_SECONDS [s], > 0
   bool disabled = false;                           ///< MFU_DISABLE=1
 
   std::int64_t rank = 0;  ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...

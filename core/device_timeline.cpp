@@ -126,8 +126,8 @@ ClassTimes DeviceTimeline::class_times() const noexcept {
 }
 
 /// Accounts for [begin, end) of an activity; `begin` is the latest so far.
-inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class,
-                                  bool is_kernel) noexcept {
+inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel,
+                                  std::uint64_t begun) noexcept {
   // To its own class and all after it. What adds nothing is an empty interval, not a branch: classes follow no pattern.
   const auto length = static_cast<std::uint64_t>(end - begin);
   const auto extend = [&](std::size_t c) {
@@ -145,6 +145,7 @@ inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance, 
     for (Instance* i = instance; i != nullptr; i = i->parent) {
       Share& share = i->shares[device_];
       share.active = true;
+      share.kernels += begun;
       share.add_kernel(begin, end, matmul);
     }
   } else {
@@ -174,7 +175,7 @@ void DeviceTimeline::begin_until(TimeNs limit) {
     count(a);
     if (a.end_ns > cut_at_) running_.push_back({a.end_ns, a.instance, a.time_class, a.is_kernel});
     // Wholly in the past, since it came late: counted, but there is no time left to cover.
-    cover(at, std::max(at, std::min(a.end_ns, cut_at_)), a.instance, a.time_class, a.is_kernel);
+    cover(at, std::max(at, std::min(a.end_ns, cut_at_)), a.instance, a.time_class, a.is_kernel, 1);
     if (++lane.next == lane.stop)
       next_chunk(l);
     else
@@ -188,7 +189,7 @@ void DeviceTimeline::resume_running() {
   if (running_.empty() || cut_at_ <= now_) return;
   std::swap(running_, resumed_);
   for (const Running& r : resumed_) {
-    cover(now_, std::min(r.end_ns, cut_at_), r.instance, r.time_class, r.is_kernel);
+    cover(now_, std::min(r.end_ns, cut_at_), r.instance, r.time_class, r.is_kernel, 0);
     if (r.end_ns > cut_at_) running_.push_back(r);
   }
   resumed_.clear();

@@ -163,7 +163,9 @@ class DeviceTimeline {
   void prepare_lanes();
   [[gnu::noinline]] void next_chunk(std::size_t lane) noexcept;
   void begin_until(TimeNs limit);
-  void cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel) noexcept;
+  /// A piece of an activity; `begun`: 1 for its first, else 0.
+  void cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel,
+             std::uint64_t begun) noexcept;
   void count(const Activity& a) {
     const std::uint32_t chain = a.instance != nullptr ? a.instance->chain : 0;
     if (counts_.size() <= chain) counts_.resize(chain + 1);

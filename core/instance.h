@@ -47,7 +47,8 @@ struct Share {
   TimeNs end_ns = 0;
   ClassTimes counted{};           ///< the device's class times up to where portions were cut
   std::vector<Portion> portions;  ///< of earlier windows that are not out yet
-  DurationNs elapsed_ns = 0;      ///< all portions, those given out early included
+  std::uint64_t kernels = 0;
+  DurationNs elapsed_ns = 0;  ///< all portions, those given out early included
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
 

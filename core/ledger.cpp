@@ -164,6 +164,7 @@ std::uint32_t Ledger::chain_of(std::uint32_t outer, RegionId region) {
 }
 
 void Ledger::open(const InstanceSlot& slot, TimeNs at) {
+  if (observer_ != nullptr) observer_->on_open(slot, at);
   Instance& instance = insert_live();
   instance.id = slot.id;
   instance.kind = slot.kind;
@@ -196,6 +197,7 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at) {
 void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device) {
   Instance* instance = find(slot.id);
   if (instance == nullptr || instance->closed) return;
+  if (observer_ != nullptr) observer_->on_close(slot, at);
   instance->closed = true;
   instance->close_ns = std::max(at, instance->open_ns);
   if (home_device) {
@@ -252,6 +254,8 @@ void Ledger::notice_missing(const Instance& instance) {
 std::vector<std::string> Ledger::take_notices() { return std::exchange(notices_, {}); }
 
 void Ledger::add(const KernelRecord& record, InstanceId owner, bool first_of_launch) {
+  if (observer_ != nullptr) observer_->on_record(record, owner, first_of_launch);
+  if (devices_.empty()) forget_idle(record.begin_ns);
   Device& device = device_at(raw(record.device));
   Instance* instance = owner == InstanceId::kNone ? nullptr : find(owner);
   const bool owner_is_over =
@@ -484,6 +488,7 @@ void Ledger::account(Instance& instance) {
   const auto devices = devices_of(instance);
   for (std::size_t k = 0; k < devices.size(); ++k) {
     const auto [d, part] = devices[k];
+    if (observer_ != nullptr) observer_->on_finished(instance, d, part);
     Share& share = instance.shares[d];
     DurationNs elapsed_left = 0;
     for (const Portion& p : share.portions) elapsed_left += p.elapsed_ns();
@@ -560,10 +565,21 @@ void Ledger::advance(TimeNs watermark) {
   if (watermark <= swept_) return;
   if (devices_.empty()) forget_idle(watermark);
   note_added();
-  for (const auto& device : devices_)
-    if (device) device->timeline.sweep(watermark);
-  swept_ = watermark;
-  emit_ready(false);
+  sweep_to(watermark);
+}
+
+/// Stops where a window goes out at the earliest and at the latest, so that what it says follows from the times alone
+/// and not from when somebody looked.
+void Ledger::sweep_to(TimeNs watermark) {
+  while (swept_ < watermark) {
+    TimeNs stop = edge(next_window_ + 1);
+    if (swept_ >= stop) stop += options_.window_ns;
+    stop = stop > swept_ ? std::min(stop, watermark) : watermark;
+    for (const auto& device : devices_)
+      if (device) device->timeline.sweep(stop);
+    swept_ = stop;
+    emit_ready(false);
+  }
 }
 
 void Ledger::emit_ready(bool all) {
@@ -575,8 +591,8 @@ void Ledger::emit_ready(bool all) {
       const auto several =
           std::count_if(devices_.begin(), devices_.end(), [](const auto& d) { return d != nullptr; }) > 1;
       for (const auto& instance : live_) {
-        const bool can_split =
-            !instance->closed && !several && (instance->phase == Phase::kNone || instance->by_parts());
+        const bool can_split = (!instance->closed || instance->close_ns > end) && !several &&
+                               (instance->phase == Phase::kNone || instance->by_parts());
         wait = wait || (instance->kind != InstanceKind::kPart && instance->open_ns < end && !can_split);
       }
     }
@@ -694,9 +710,9 @@ void Ledger::finish(TimeNs end) {
     for (const auto& device : devices_)
       if (device) device->timeline.add_end_mark(*instance, instance->close_ns);
   }
+  sweep_to(end);
   for (const auto& device : devices_)
-    if (device) device->timeline.sweep(end);
-  swept_ = end;
+    if (device) device->timeline.sweep(end);  // marks at `end` where it was swept to already
   emit_ready(true);
   for (std::uint32_t d = 0; d < devices_.size(); ++d)
     if (devices_[d]) on_edge(d, devices_[d]->timeline.window(), end);

@@ -20,6 +20,7 @@
 #include "core/kernel_record.h"
 #include "core/peak.h"
 #include "core/region_rules.h"
+#include "core/run_observer.h"
 #include "core/shape_resolver.h"
 #include "core/window.h"
 
@@ -69,6 +70,9 @@ class Ledger final : private TimelineListener {
 
   /// The peaks that ratios on `device` are divided by. Before its first window is out.
   void set_peak(std::uint32_t device, const Peak& peak);
+
+  /// Someone to tell, who outlives this. Before anything else is called.
+  void observe(RunObserver* observer) noexcept { observer_ = observer; }
 
   /// A range opened. `slot` is copied from; call in order of time, together with `close`.
   void open(const InstanceSlot& slot, TimeNs at);
@@ -160,6 +164,7 @@ class Ledger final : private TimelineListener {
   [[nodiscard]] TimeNs edge(std::int64_t window) const noexcept {
     return options_.origin_ns + window * options_.window_ns;
   }
+  void sweep_to(TimeNs watermark);
   void emit_ready(bool all);
   void give_out_early(Instance& instance, std::int64_t window);
   void emit(std::int64_t window, TimeNs end);
@@ -175,6 +180,7 @@ class Ledger final : private TimelineListener {
   Counters& counters_;
   LedgerOptions options_;
   WindowCallback on_window_;
+  RunObserver* observer_ = nullptr;
   ShapeResolver shapes_;
   std::vector<std::unique_ptr<Device>> devices_;
   TimeNs swept_;

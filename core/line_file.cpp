@@ -41,12 +41,12 @@ class NoWriteSignals {
   ::sigset_t blocked_{}, ours_{}, before_{};
 };
 
+}  // namespace
+
 void make_folders(const std::string& path) {
   for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1))
     ::mkdir(path.substr(0, slash).c_str(), 0777);
 }
-
-}  // namespace
 
 LineFile::LineFile(std::string target)
     : target_(std::move(target)),

@@ -30,4 +30,7 @@ class LineFile {
   Kind kind_;
 };
 
+/// Makes the folders of `path` that are missing.
+void make_folders(const std::string& path);
+
 }  // namespace mfu

@@ -244,6 +244,12 @@ struct RegionRules::Rule {
   RegionId prefill = RegionId::kNone, decode = RegionId::kNone, mixed = RegionId::kNone;
 };
 
+ShapeWords shape_of_words(std::string_view name) noexcept {
+  ShapeWords shape;
+  read_words(name, shape);
+  return shape;
+}
+
 Phase phase_of_region(std::string_view region) noexcept {
   if (region == "step") return Phase::kTrain;
   if (region == "prefill") return Phase::kPrefill;

@@ -59,6 +59,9 @@ class RegionRules {
   bool digits_do_not_matter_ = true;
 };
 
+/// Shape values of the `key=value` words in a range's name.
+[[nodiscard]] ShapeWords shape_of_words(std::string_view name) noexcept;
+
 /// Phase of a region by its name, where nobody said: step > train, prefill, decode, mixed, vision; else kNone.
 [[nodiscard]] Phase phase_of_region(std::string_view region) noexcept;
 

@@ -4,6 +4,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +30,8 @@
 #include "core/sink_jsonl.h"
 #include "core/sink_text.h"
 #include "core/ticks.h"
+#include "core/trace_ring.h"
+#include "core/trace_writer.h"
 #include "cuda/cupti_session.h"
 #include "cuda/device.h"
 #include "cuda/host_thread.h"
@@ -115,9 +118,12 @@ class Wakeup {
 
 /// What the sink thread is asked to write.
 struct Message {
-  enum class Kind { kStart, kWindow, kEvent } kind = Kind::kEvent;
+  enum class Kind { kStart, kWindow, kEvent, kTrace } kind = Kind::kEvent;
   RunInfo run;
   WindowSummary window;
+  TraceSnapshot trace;
+  TraceHeader trace_header;
+  std::string path;  ///< of the trace
   TimeNs t_ns = 0;
   std::string event_kind, text;
 };
@@ -150,11 +156,14 @@ class Guest {
   void watch_other_clients(std::uint64_t launches, std::uint64_t records);
   [[nodiscard]] TimeNs cupti_now() const noexcept;
   void announce();
+  void send_trace(std::string path, TimeNs now);
   // [mfu-flush]
   void flush_loop();
   // [mfu-sink]
   void sink_loop();
   void write(Message& message);
+  void write_trace_file(const Message& message, DurationNs budget_ns);
+  void look_for_trace_request();
 
   Config config_;
   pid_t pid_ = ::getpid();
@@ -169,6 +178,10 @@ class Guest {
   TickClock clock_;
   std::optional<Ledger> ledger_;
   std::optional<Drain> drain_;
+  std::optional<TraceRing> ring_;  ///< MFU_TRACE
+  std::vector<std::pair<DeviceFacts, Peak>> traced_devices_;
+  std::atomic<bool> trace_wanted_{false};
+  ::timespec trace_request_seen_{};  ///< [mfu-sink]
   CuptiSession* session_ = nullptr;  // leaked: callbacks may come until the process is gone
   LiveState live_;
   std::string level_ = "ranges";
@@ -484,6 +497,11 @@ void Guest::drain_loop() {
   options.ranges_only = session_ == nullptr;
   ledger_.emplace(*rules_, config_, *kernel_names_, host_counters(), options,
                   [this](WindowSummary&& w) { emit(std::move(w)); });
+  if (!config_.trace.empty()) {
+    ring_.emplace(static_cast<DurationNs>(config_.trace_seconds * 1e9));
+    ring_->set_origin(origin);
+    ledger_->observe(&*ring_);
+  }
   drain_.emplace(*attribution_, *ledger_, clock_, contexts_, host_counters(),
                  session_ != nullptr && session_->level() == CuptiLevel::kShare);
   // A second anchor gives the slope; until then there is nothing to convert with.
@@ -527,7 +545,9 @@ void Guest::drain_loop() {
   find_devices();
   // A process that never worked on a GPU has nothing to say.
   if (records_ != 0 || attribution_->launches_seen() != 0 || session_ == nullptr) announce();
-  drain_->finish(cupti_now());
+  const TimeNs end = cupti_now();
+  drain_->finish(end);
+  if (ring_ && announced_) send_trace(config_.trace, end);
   cpu_drain_.store(thread_cpu_s(), std::memory_order_relaxed);
   {
     const std::lock_guard lock(messages_mutex_);
@@ -599,7 +619,29 @@ void Guest::tick(bool last) {
   for (std::string& notice : ledger_->take_notices()) say("shape", std::move(notice));
   // A process that only opened a context stays silent until it works.
   if (!announced_ && (!run_.devices.empty() || (session_ == nullptr && nvtx_ranges_seen()))) announce();
+  if (trace_wanted_.exchange(false, std::memory_order_relaxed) && announced_)
+    send_trace(config_.run_dir + "/" + config_.host + "-" + std::to_string(config_.rank) + "-" + std::to_string(pid_) +
+                   ".trace.json",
+               cupti_now());
   if (sink_open_) sink_wake_.notify([] {});
+}
+
+/// What is kept goes to the thread that may wait for a disk.
+void Guest::send_trace(std::string path, TimeNs now) {
+  Message m;
+  m.kind = Message::Kind::kTrace;
+  m.t_ns = clock_ns(CLOCK_REALTIME);
+  m.path = std::move(path);
+  m.trace = ring_->snapshot(now);
+  m.trace_header.host = config_.host;
+  m.trace_header.version = MFU_VERSION;
+  m.trace_header.pid = pid_;
+  m.trace_header.rank = config_.rank;
+  m.trace_header.world_size = config_.world_size;
+  m.trace_header.config_json = config_.resolved_json;
+  m.trace_header.devices = traced_devices_;
+  const std::lock_guard lock(messages_mutex_);
+  messages_.push_back(std::move(m));
 }
 
 /// Another activity client takes CUPTI's buffer callbacks without a word: launches go on, records stop, or buffers that
@@ -662,6 +704,8 @@ void Guest::find_devices() {
     if (peaks_.size() <= d) peaks_.resize(d + 1);
     peaks_[d] = peak;
     ledger_->set_peak(d, peak);
+    if (traced_devices_.size() <= d) traced_devices_.resize(d + 1);
+    traced_devices_[d] = {facts, peak};
     DeviceInfo info;
     info.device = d;
     info.name = facts.name;
@@ -696,7 +740,8 @@ void Guest::emit(WindowSummary&& window) {
       thread_cpu_s() + cpu_flush_.load(std::memory_order_relaxed) + cpu_sink_.load(std::memory_order_relaxed);
   window.self.rss_bytes = attribution_->map().resident_bytes() + attribution_->instances().resident_bytes() +
                           queue_->resident_bytes() +
-                          (session_ != nullptr ? session_->buffers().advertised_bytes() : 0) + ledger_->held_bytes();
+                          (session_ != nullptr ? session_->buffers().advertised_bytes() : 0) + ledger_->held_bytes() +
+                          (ring_ ? ring_->resident_bytes() : 0);
   window.self.overhead = wall > 0 ? session_ != nullptr ? session_->callback_seconds(clock_) / wall : 0 : 0;
   if (!window.final_run) {
     for (const DeviceInfo& device : run_.devices) {
@@ -727,11 +772,13 @@ void Guest::emit(WindowSummary&& window) {
 
 void Guest::sink_loop() {
   bool finished = false;
+  const bool asked_for_traces = !config_.trace.empty() && !config_.run_dir.empty();
   while (!finished) {
-    sink_wake_.wait(3600 * kNsPerSecond, [this] {
+    sink_wake_.wait(asked_for_traces ? kNsPerSecond : 3600 * kNsPerSecond, [this] {
       const std::lock_guard lock(messages_mutex_);
       return drain_done_ || (sink_open_ && !messages_.empty());
     });
+    if (asked_for_traces) look_for_trace_request();
     while (true) {
       Message m;
       {
@@ -751,7 +798,40 @@ void Guest::sink_loop() {
   done_wake_.notify([this] { sink_done_ = true; });
 }
 
+/// Somebody touched `trace` in the run directory: every process of the run writes what it keeps.
+void Guest::look_for_trace_request() {
+  struct ::stat info {};
+  if (::stat((config_.run_dir + "/trace").c_str(), &info) != 0) return;
+  const bool before =
+      info.st_mtim.tv_sec < run_.t_ns / kNsPerSecond ||
+      (info.st_mtim.tv_sec == trace_request_seen_.tv_sec && info.st_mtim.tv_nsec == trace_request_seen_.tv_nsec);
+  if (before) return;
+  trace_request_seen_ = info.st_mtim;
+  trace_wanted_.store(true, std::memory_order_relaxed);
+}
+
+void Guest::write_trace_file(const Message& message, DurationNs budget_ns) {
+  const Result<void> done =
+      write_trace(message.path, message.trace, message.trace_header, *rules_, *kernel_names_, budget_ns);
+  if (!done) host_counters().add(Counter::kSinkErrors);
+  Message said;
+  said.t_ns = message.t_ns;
+  said.event_kind = "trace";
+  said.text = done ? "the last " + std::to_string(message.trace.activities.size()) + " GPU activities and " +
+                         std::to_string(message.trace.instances.size()) + " ranges are in " + message.path
+                   : done.error().message + "; no trace";
+  if (!stopping_.load(std::memory_order_relaxed))
+    write(said);
+  else if (!done && text_)  // the run directory has its last line
+    (void)text_->event(said.t_ns, said.event_kind, said.text);
+}
+
 void Guest::write(Message& message) {
+  if (message.kind == Message::Kind::kTrace) {
+    // At the end the process waits.
+    write_trace_file(message, stopping_.load(std::memory_order_relaxed) ? kSlowdown * kNsPerSecond : 30 * kNsPerSecond);
+    return;
+  }
   const auto to = [&](Sink& sink) {
     Result<void> done;
     switch (message.kind) {
@@ -763,6 +843,8 @@ void Guest::write(Message& message) {
         break;
       case Message::Kind::kEvent:
         done = sink.event(message.t_ns, message.event_kind, message.text);
+        break;
+      case Message::Kind::kTrace:
         break;
     }
     if (done) return;

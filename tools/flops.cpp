@@ -13,6 +13,7 @@
 
 #include "core/config.h"
 #include "core/flops_model.h"
+#include "core/kernel_flop.h"
 #include "core/metrics.h"
 #include "core/model_families.h"
 #include "core/peak.h"
@@ -210,58 +211,15 @@ Result<Job> make_job(const FlopsCall& call, const Config& config, const FlopsMod
   return job;
 }
 
-/// One kernel's FLOP: a layer's share of one pass (or a plain GEMM), so that its MFU is not billed the whole model.
-struct KernelWork {
-  Count flop;                 ///< one launch; the largest where layers differ
-  std::int64_t launches = 1;  ///< launches of this size per pass: the layers that have it
-  Count all;                  ///< every launch of the kind in one pass
-};
-
-Result<KernelWork> kernel_work(const std::string& kind, const FlopsCall& call, const FlopsModel* model, const Job* job,
-                               const FlopsOptions& options) {
-  KernelWork work;
-  if (kind == "gemm") {
+/// FLOP of the kernel that the call names.
+Result<KernelFlop> kernel_of(const FlopsCall& call, const FlopsModel* model, const Job& job,
+                             const FlopsOptions& options) {
+  if (call.kernel == "gemm") {
     if (!call.m || !call.n || !call.k) return Error{"--kernel gemm: expected --m, --n and --k"};
-    work.flop = work.all = Count(2) * *call.m * *call.n * *call.k;
-    return work;
+    return gemm_flop(*call.m, *call.n, *call.k);
   }
-  if (model == nullptr || job == nullptr || !job->has_shape)
-    return Error{"--kernel " + kind + ": expected a config and a shape"};
-  const ModelSpec& spec = model->spec();
-  Count tokens;
-  for (const SequenceGroup& s : job->sequences) tokens += Count(s.count) * s.fed;
-  for (const LayerSpec& layer : spec.layers) {
-    const LayerWeights w = layer_weights(layer, spec.d_model);
-    const MixerSpec& m = layer.mixer;
-    const bool attention = m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent;
-    Count flop;
-    if (kind == "qkv") flop = tokens * 2 * w.qkv;
-    if (kind == "o_proj") flop = tokens * 2 * w.o_proj;
-    if (kind == "mlp") flop = tokens * 2 * (w.mlp_dense + w.mlp_shared + w.expert * layer.mlp.top_k);
-    if ((kind == "flash_fwd" || kind == "flash_bwd") && attention) {
-      Count pairs;
-      for (const SequenceGroup& s : job->sequences) {
-        pairs += attention_pairs({s.past, s.fed, 1, true}, {m.causal, m.window, m.chunk}, options.attention) * s.count;
-      }
-      flop = pairs * 2 * m.heads * (Count(m.qk_dim) + m.v_dim);
-      if (kind == "flash_bwd")
-        flop *= 2;  // four products for the forward's two; its recomputed scores are not model work
-    }
-    work.all += flop * layer.repeat;
-    if (work.flop < flop) {
-      work.flop = flop;
-      work.launches = layer.repeat;
-    }
-  }
-  if (kind == "logits") {
-    Count sequences;
-    for (const SequenceGroup& s : job->sequences) sequences += s.fed > 0 ? s.count : 0;
-    const bool all = options.logits == LogitsMode::kAll ||
-                     (options.logits == LogitsMode::kByPhase && (job->phase == Phase::kTrain || spec.is_encoder));
-    work.flop = work.all = (all ? tokens : sequences) * 2 * spec.vocab * spec.io_width();
-  }
-  if (!work.flop.fits() || !work.all.fits()) return Error{"--kernel " + kind + ": the product is beyond 2^64"};
-  return work;
+  if (model == nullptr || !job.has_shape) return Error{"--kernel " + call.kernel + ": expected a config and a shape"};
+  return kernel_flop(call.kernel, model->spec(), options, job.phase, job.sequences);
 }
 
 Json integer(Count count) { return count.fits() ? Json(count.u64()) : Json(nullptr); }
@@ -297,7 +255,7 @@ struct Report {
   std::optional<Peak> peak;
   std::string dtype_from;
   Roofline best;
-  std::optional<KernelWork> kernel;
+  std::optional<KernelFlop> kernel;
   std::string convention, attention, logits;
 };
 
@@ -414,7 +372,7 @@ void print_markdown(const Report& r) {
   if (!tail.empty()) fmt::print("\n{}", tail);
 }
 
-Json kernel_json(const std::string& kind, const KernelWork& work) {
+Json kernel_json(const std::string& kind, const KernelFlop& work) {
   return {
       {"kind", kind}, {"flop", integer(work.flop)}, {"launches", work.launches}, {"flop_per_pass", integer(work.all)}};
 }
@@ -510,7 +468,7 @@ Result<Report> make_report(const FlopsCall& call) {
 
   std::optional<double> flop, bytes;
   if (!call.kernel.empty()) {
-    Result<KernelWork> work = kernel_work(call.kernel, call, model ? &*model : nullptr, &job, options);
+    Result<KernelFlop> work = kernel_of(call, model ? &*model : nullptr, job, options);
     if (!work) return work.error();
     r.kernel = *work;
     r.json["kernel"] = kernel_json(call.kernel, *work);
@@ -643,7 +601,7 @@ void add_flops(CLI::App& app) {
   command->add_option("--kv-dtype", call->kv_dtype, "dtype of the cache");
   command->add_flag("--sparse", call->sparse, "divide by the 2:4 sparse peak");
   command->add_option("--kernel", call->kernel, "one kernel's share instead of the model")
-      ->check(CLI::IsMember({"flash_fwd", "flash_bwd", "qkv", "o_proj", "mlp", "logits", "gemm"}));
+      ->check(CLI::IsMember(std::vector<std::string>(kKernelKinds.begin(), kKernelKinds.end())));
   command->add_option("--m", call->m, "rows of the GEMM")->check(from_one);
   command->add_option("--n", call->n, "columns of the GEMM")->check(from_one);
   command->add_option("--k", call->k, "inner dimension of the GEMM")->check(from_one);

@@ -6,18 +6,25 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <iterator>
+#include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "core/config.h"
+#include "core/kernel_flop.h"
 #include "core/sink_jsonl.h"
 #include "core/sink_text.h"
 #include "tools/commands.h"
 #include "tools/trace/open_trace.h"
 #include "tools/trace/trace_figures.h"
+#include "tools/trace/trace_query.h"
 #include "tools/trace/trace_regions.h"
 
 namespace mfu {
@@ -27,6 +34,16 @@ struct ReplayOptions {
   std::vector<std::string> paths;
   bool json = false;
   std::string config, run_dir, interval;
+  std::string match = "contains", phase, kernel_per = "launch";
+  TraceQuery query;  ///< neither range nor kernel: none
+  [[nodiscard]] bool asks() const { return !query.range.empty() || !query.kernel.empty(); }
+};
+
+/// What is worked out of one trace.
+struct Replayed {
+  TraceReport report;
+  std::vector<ProcessRegions> regions;
+  QueryAnswers answers;
 };
 
 /// A bar on stderr while a file is read, when a person looks at it and the file is large enough to wait for.
@@ -161,11 +178,60 @@ Result<void> write_run_directory(const std::string& directory, const std::vector
   return {};
 }
 
+/// Figures and regions side by side, then what was asked.
+Result<Replayed> work_out(const Trace& trace, const Config& config, const ReplayOptions& options) {
+  Replayed out;
+  std::future<std::vector<ProcessRegions>> regions;
+  try {
+    regions = std::async(std::launch::async, [&] { return trace_regions(trace, config); });
+  } catch (const std::system_error&) {
+    // No thread to be had: one after the other.
+  }
+  out.report = make_report(trace);
+  out.regions = regions.valid() ? regions.get() : trace_regions(trace, config);
+  if (options.asks()) {
+    Result<QueryAnswers> answers = answer_query(trace, config, options.query);
+    if (!answers) return answers.error();
+    out.answers = std::move(answers).value();
+  }
+  return out;
+}
+
+void print_json(std::vector<Replayed>& traces, const ReplayOptions& options) {
+  std::vector<TraceReport> reports;
+  std::vector<ProcessRegions> regions;
+  std::map<std::string, std::vector<std::string>> answers;
+  for (Replayed& trace : traces) {
+    reports.push_back(std::move(trace.report));
+    std::move(trace.regions.begin(), trace.regions.end(), std::back_inserter(regions));
+    for (auto& [key, json] : query_json(options.query, trace.answers)) answers[key].push_back(std::move(json));
+  }
+  std::vector<std::pair<std::string, std::string>> more{{"regions", regions_json(regions)}};
+  for (const auto& [key, list] : answers) {
+    // Of several traces a list, in their order.
+    more.emplace_back(key, list.size() == 1 ? list.front() : fmt::format("[{}]", fmt::join(list, ",")));
+  }
+  fmt::print("{}\n", report_json(reports, more));
+}
+
+void print_text(const Replayed& trace, const ReplayOptions& options) {
+  if (options.asks()) {
+    fmt::print("{}\n{}", trace.report.facts.path, query_text(options.query, trace.answers));
+    return;
+  }
+  print_report(trace.report);
+  print_regions(trace.regions);
+}
+
+int fail(const Error& error) {
+  fmt::print(stderr, "mfu replay: {}\n", error.message);
+  return 1;
+}
+
 /// Exit code: 0, or 1 when a trace could not be used. A file that was named ends it all; one of a folder is reported,
 /// and the others are still worked out.
 int replay(const ReplayOptions& options) {
-  std::vector<TraceReport> reports;
-  std::vector<std::vector<ProcessRegions>> regions;
+  std::vector<Replayed> traces;
   int code = 0;
   const auto environment = [&options](const char* name) -> const char* {
     if (!options.interval.empty() && std::string_view(name) == "MFU_INTERVAL") return options.interval.c_str();
@@ -175,51 +241,41 @@ int replay(const ReplayOptions& options) {
   Config config = load_config(environment, nullptr);
   if (!options.config.empty()) {
     Result<Config> given = load_config_file(options.config, environment);
-    if (!given) {
-      fmt::print(stderr, "mfu replay: {}\n", given.error().message);
-      return 1;
-    }
+    if (!given) return fail(given.error());
     config = std::move(given).value();
   }
   for (const std::string& warning : config.warnings) fmt::print(stderr, "mfu replay: {}\n", warning);
   for (const std::string& path : options.paths) {
     const Result<std::vector<std::string>> files = list_traces(path);
-    if (!files) {
-      fmt::print(stderr, "mfu replay: {}\n", files.error().message);
-      return 1;
-    }
+    if (!files) return fail(files.error());
     for (const std::string& file : files.value()) {
       Result<Trace> trace = [&] {
         ProgressBar bar(file);
         return open_trace(file, [&bar](std::uint64_t done, std::uint64_t total) { bar.update(done, total); });
       }();
       if (!trace) {
-        fmt::print(stderr, "mfu replay: {}\n", trace.error().message);
-        code = 1;
+        code = fail(trace.error());
         if (file == path) return code;
         continue;
       }
-      reports.push_back(make_report(trace.value()));
-      regions.push_back(trace_regions(trace.value(), config));
+      Result<Replayed> replayed = work_out(*trace, config, options);
+      if (!replayed) {
+        code = fail(Error{file + ": " + replayed.error().message});
+        if (file == path) return code;
+        continue;
+      }
+      traces.push_back(std::move(replayed).value());
       if (!options.run_dir.empty()) {
-        if (const auto done = write_run_directory(options.run_dir, regions.back()); !done) {
-          fmt::print(stderr, "mfu replay: {}\n", done.error().message);
-          return 1;
-        }
+        if (const auto done = write_run_directory(options.run_dir, traces.back().regions); !done)
+          return fail(done.error());
       }
     }
   }
-  if (reports.empty()) return code;
-  if (options.json) {
-    std::vector<ProcessRegions> all;
-    for (auto& of_trace : regions) std::move(of_trace.begin(), of_trace.end(), std::back_inserter(all));
-    fmt::print("{}\n", report_json(reports, {{"regions", regions_json(all)}}));
-  } else {
-    for (std::size_t i = 0; i < reports.size(); ++i) {
-      print_report(reports[i]);
-      print_regions(regions[i]);
-    }
-  }
+  if (traces.empty()) return code;
+  if (options.json)
+    print_json(traces, options);
+  else
+    for (const Replayed& trace : traces) print_text(trace, options);
   return code;
 }
 
@@ -235,7 +291,42 @@ void add_replay(CLI::App& app) {
                       "model, for MFU: HF config.json, its folder, a model id, or an own config");
   command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does");
   command->add_option("-i,--interval", options->interval, "seconds per window; default: 10");
+  constexpr double kMostFlop = 1e30;
+  TraceQuery& query = options->query;
+  auto* range = command->add_option("--range", query.range, "MFU of the ranges whose name contains this");
+  command->add_option("--match", options->match, "how --range compares names; default: contains")
+      ->check(CLI::IsMember({"contains", "exact"}))
+      ->needs(range);
+  command->add_option("--nth", query.nth, "the n-th occurrence only, from 1; without --range the n-th launch")
+      ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()));
+  command->add_option("--device", query.device, "on this device only");
+  command->add_option("--phase", options->phase, "what the range does; default: as its name says")
+      ->check(CLI::IsMember({"train", "prefill", "decode"}));
+  command->add_option("--flop", query.flop, "FLOP of one occurrence of --range, or of one launch of --kernel")
+      ->check(CLI::Range(0.0, kMostFlop));
+  command->add_option("--gpus", query.gpus, "GPUs that share these FLOP; default: those that took part")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  auto* kernel =
+      command->add_option("--kernel", query.kernel, "MFU of the kernels whose name this regular expression finds");
+  command->add_option("--kernel-kind", query.kernel_kind, "what they compute; with --config their FLOP")
+      ->check(CLI::IsMember(std::vector<std::string>(kKernelKinds.begin(), kKernelKinds.end())))
+      ->needs(kernel);
+  command
+      ->add_option("--kernel-per", options->kernel_per,
+                   "a launch is one layer's work, or an occurrence of --range is a pass; default: launch")
+      ->check(CLI::IsMember({"launch", "pass"}))
+      ->needs(kernel);
+  const CLI::Range size(std::int64_t{1}, std::int64_t{1} << 40);
+  command->add_option("--m", query.m, "rows of the GEMM")->check(size);
+  command->add_option("--n", query.n, "columns of the GEMM")->check(size);
+  command->add_option("--k", query.k, "inner dimension of the GEMM")->check(size);
   command->callback([options] {
+    TraceQuery& q = options->query;
+    q.exact = options->match == "exact";
+    q.per_pass = options->kernel_per == "pass";
+    if (options->phase == "train") q.phase = Phase::kTrain;
+    if (options->phase == "prefill") q.phase = Phase::kPrefill;
+    if (options->phase == "decode") q.phase = Phase::kDecode;
     if (const int code = replay(*options); code != 0) throw CLI::RuntimeError(code);
   });
 }

@@ -22,6 +22,7 @@ namespace ondemand = simdjson::ondemand;
 constexpr std::size_t kPieceBytes = 512 * 1024;          // read and parsed at once: fits the second-level cache
 constexpr std::size_t kLargestValueBytes = 256u << 20u;  // one event or metadata value; beyond it the file is refused
 constexpr std::size_t kHeadroom = 64;                    // room before the first byte, for the `[` put there
+constexpr std::size_t kTailroom = simdjson::SIMDJSON_PADDING + 1;  // what simdjson asks for behind a `]` of ours
 
 enum class Category : std::uint8_t {
   kUnknown,  ///< no `cat` seen (yet)
@@ -188,12 +189,13 @@ struct RawEvent {
   Category category = Category::kUnknown;
   std::string_view name, pid, tid, ts, dur;
   std::string_view correlation, stream, device, bytes;
+  std::string_view region, rule, scope;  ///< of a trace that the library recorded
 };
 
 class KinetoReader {
  public:
   KinetoReader(ByteSource source, const ReadProgress& progress) : source_(std::move(source)), progress_(progress) {
-    buffer_.resize(kHeadroom + kPieceBytes + simdjson::SIMDJSON_PADDING);
+    buffer_.resize(kHeadroom + kPieceBytes + kTailroom);
     trace_.path = source_.name();
     trace_.format = TraceFormat::kKineto;
     trace_.processes.push_back({"0", {}});
@@ -232,14 +234,14 @@ class KinetoReader {
       end_ -= begin_ - kHeadroom;
       begin_ = kHeadroom;
     }
-    std::size_t room = buffer_.size() - simdjson::SIMDJSON_PADDING - end_;
+    std::size_t room = buffer_.size() - kTailroom - end_;
     if (room < kPieceBytes / 2) {
       if (available() > kLargestValueBytes) {
         return error_at(position(), fmt::format("one value is longer than {} MB: expected the events of a trace",
                                                 kLargestValueBytes >> 20u));
       }
       buffer_.resize(buffer_.size() + std::max(available(), kPieceBytes));
-      room = buffer_.size() - simdjson::SIMDJSON_PADDING - end_;
+      room = buffer_.size() - kTailroom - end_;
     }
     const std::size_t want = std::min(room, std::max(kPieceBytes, available()));
     const Result<std::size_t> got = source_.read({buffer_.data() + end_, want});
@@ -402,7 +404,10 @@ class KinetoReader {
   }
 
   void take_metadata(std::string_view key, std::string_view json) {
-    if (key != "deviceProperties" && key != "distributedInfo" && key != "baseTimeNanoseconds") return;
+    if (key != "deviceProperties" && key != "distributedInfo" && key != "baseTimeNanoseconds" && key != "mfu" &&
+        key != "mfu_end") {
+      return;
+    }
     simdjson::dom::parser parser;
     simdjson::dom::element value;
     if (parser.parse(simdjson::padded_string(json)).get(value) != simdjson::SUCCESS) {
@@ -426,6 +431,27 @@ class KinetoReader {
       if (value["world_size"].get(field) == simdjson::SUCCESS) trace_.world_size = integer(field);
       return;
     }
+    if (key == "mfu") {
+      TraceFacts::Recording recording;
+      simdjson::dom::element field;
+      if (value["origin_ns"].get(field) == simdjson::SUCCESS) recording.origin_ns = integer(field).value_or(0);
+      if (value["end_ns"].get(field) == simdjson::SUCCESS) recording.end_ns = integer(field).value_or(0);
+      if (value["whole_run"].get(recording.whole_run) != simdjson::SUCCESS) recording.whole_run = false;
+      const auto sane = [](TimeNs t) { return t > -kLargestTimeNs && t < kLargestTimeNs; };
+      if (sane(recording.origin_ns) && sane(recording.end_ns))
+        trace_.recording = recording;
+      else
+        ++notes()["metadata_not_readable"];
+      return;
+    }
+    if (key == "mfu_end") {
+      simdjson::dom::element field;
+      if (value["activities_left_out"].get(field) != simdjson::SUCCESS) return;
+      const std::int64_t left_out = integer(field).value_or(0);
+      if (left_out > 0) notes()["recording_left_out"] += static_cast<std::uint64_t>(left_out);
+      if (left_out > 0 && trace_.recording) trace_.recording->whole_run = false;
+      return;
+    }
     simdjson::dom::array list;
     if (value.get(list) != simdjson::SUCCESS) {
       ++notes()["metadata_not_readable"];
@@ -443,6 +469,10 @@ class KinetoReader {
       facts.cc_major = static_cast<std::uint32_t>(number("computeMajor"));
       facts.cc_minor = static_cast<std::uint32_t>(number("computeMinor"));
       facts.memory_bytes = static_cast<std::uint64_t>(number("totalGlobalMem"));
+      // Only in traces that the library recorded.
+      facts.clock_khz = static_cast<std::uint32_t>(number("clockRate"));
+      facts.memory_clock_khz = static_cast<std::uint32_t>(number("memoryClockRate"));
+      facts.memory_bus_bits = static_cast<std::uint32_t>(number("memoryBusWidth"));
       device_facts_[std::to_string(number("id"))] = facts;
     }
   }
@@ -623,7 +653,7 @@ class KinetoReader {
     if (value.raw_json_token().front() != '{') return simdjson::SUCCESS;
     ondemand::object args;
     if (const auto code = value.get_object().get(args); code != simdjson::SUCCESS) return code;
-    if (!needs_args(event.category)) {
+    if (!needs_args(event.category) && !(trace_.recording && event.category == Category::kUserAnnotation)) {
       // Only the word "stream" would matter here, and hardly any event has it: search, and parse what is found.
       std::string_view text;
       if (const auto code = args.raw_json().get(text); code != simdjson::SUCCESS) return code;
@@ -651,6 +681,11 @@ class KinetoReader {
           break;
         case 's':
           if (is("stream\"")) event.stream = trimmed(value.raw_json_token());
+          if (is("scope\"")) event.scope = trimmed(value.raw_json_token());
+          break;
+        case 'r':
+          if (is("region\"")) event.region = trimmed(value.raw_json_token());
+          if (is("rule\"")) event.rule = trimmed(value.raw_json_token());
           break;
         case 'd':
           if (is("device\"")) event.device = trimmed(value.raw_json_token());
@@ -754,6 +789,12 @@ class KinetoReader {
     range.name = name_id(event.name);
     range.key = flags_of(range.name).key;
     range.thread = thread_of(event);
+    if (trace_.recording && !event.region.empty() && event.region.front() == '"') {
+      range.recorded = true;
+      range.region = trace_.strings.intern(unescape(unquoted(event.region)));
+      range.rule = parse_integer<std::int32_t>(event.rule).value_or(-1);
+      if (event.scope == "\"process\"") range.kind = RangeKind::kStartEnd;
+    }
     trace_.ranges.push_back(range);
   }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <future>
 #include <limits>
 #include <map>
@@ -96,86 +97,98 @@ class Database {
   sqlite3* handle_ = nullptr;
 };
 
-/// One prepared SELECT.
-class Rows {
+/// The values of one row while it is read.
+class Row {
  public:
-  Rows() = default;
-  Rows(const Rows&) = delete;
-  Rows& operator=(const Rows&) = delete;
-  ~Rows() { sqlite3_finalize(statement_); }
-
-  Result<void> prepare(const Database& database, const std::string& table, const std::string& sql) {
-    database_ = &database;
-    table_ = table;
-    if (sqlite3_prepare_v2(database.handle(), sql.c_str(), -1, &statement_, nullptr) != SQLITE_OK) {
-      return database.error("table " + table);
-    }
-    return {};
-  }
-  /// Steps to the next row; false at the end.
-  Result<bool> next() {
-    const int status = sqlite3_step(statement_);
-    if (status == SQLITE_ROW) {
-      ++row_;
-      return true;
-    }
-    if (status == SQLITE_DONE) return false;
-    return database_->error(fmt::format("table {}, after row {}", table_, row_));
-  }
-  [[nodiscard]] std::int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
-  [[nodiscard]] double real(int column) const { return sqlite3_column_double(statement_, column); }
-  [[nodiscard]] bool is_null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
-  [[nodiscard]] bool is_integer(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_INTEGER; }
-  /// Bytes of a text value; they may not be UTF-8. Valid until the next call.
+  explicit Row(sqlite3_value** values) : values_(values) {}
+  [[nodiscard]] std::int64_t integer(int column) const { return sqlite3_value_int64(values_[column]); }
+  [[nodiscard]] double real(int column) const { return sqlite3_value_double(values_[column]); }
+  [[nodiscard]] bool is_null(int column) const { return sqlite3_value_type(values_[column]) == SQLITE_NULL; }
+  [[nodiscard]] bool is_integer(int column) const { return sqlite3_value_type(values_[column]) == SQLITE_INTEGER; }
+  /// Bytes of a text value; they may not be UTF-8.
   [[nodiscard]] std::string_view text(int column) const {
-    const void* bytes = sqlite3_column_blob(statement_, column);
+    const void* bytes = sqlite3_value_blob(values_[column]);
     if (bytes == nullptr) return {};
-    return {static_cast<const char*>(bytes), static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
+    return {static_cast<const char*>(bytes), static_cast<std::size_t>(sqlite3_value_bytes(values_[column]))};
   }
 
  private:
-  const Database* database_ = nullptr;
-  std::string table_;
-  sqlite3_stmt* statement_ = nullptr;
-  std::uint64_t row_ = 0;
+  sqlite3_value** values_;
 };
+
+/// Runs SELECT `columns` `from` and calls `take(Row)` for every row. `table` is for messages.
+///
+/// An aggregate function of ours is handed the rows inside SQLite's own loop: a step, a result row and checked access
+/// to each column cost more than reading the row does.
+template <typename Take>
+Result<void> take_rows(const Database& database, const std::string& table, const std::string& columns,
+                       const std::string& from, Take take) {
+  struct Taker {
+    Take& take;
+    std::uint64_t rows = 0;
+    std::exception_ptr thrown;  ///< SQLite's frames must not be unwound
+  } taker{take, 0, nullptr};
+  constexpr const char* kFunction = "mfu_take";
+  const auto step = [](sqlite3_context* context, int, sqlite3_value** values) {
+    auto* self = static_cast<Taker*>(sqlite3_user_data(context));
+    try {
+      self->take(Row(values));
+      ++self->rows;
+    } catch (...) {
+      self->thrown = std::current_exception();
+      sqlite3_result_error_nomem(context);
+    }
+  };
+  const auto last = [](sqlite3_context* context) { sqlite3_result_null(context); };
+  if (sqlite3_create_function_v2(database.handle(), kFunction, -1, SQLITE_UTF8 | SQLITE_DIRECTONLY, &taker, nullptr,
+                                 step, last, nullptr) != SQLITE_OK) {
+    return database.error("table " + table);
+  }
+  const std::string sql = fmt::format("SELECT {}({}) FROM {}", kFunction, columns, from);
+  sqlite3_stmt* statement = nullptr;
+  const int prepared = sqlite3_prepare_v2(database.handle(), sql.c_str(), -1, &statement, nullptr);
+  const int status = prepared == SQLITE_OK ? sqlite3_step(statement) : prepared;
+  std::optional<Error> failed;
+  if (status != SQLITE_ROW)
+    failed = database.error(prepared == SQLITE_OK ? fmt::format("table {}, after row {}", table, taker.rows)
+                                                  : "table " + table);
+  sqlite3_finalize(statement);
+  if (taker.thrown) std::rethrow_exception(taker.thrown);
+  if (failed) return *failed;
+  return {};
+}
+
+/// `name` as SQL writes an identifier.
+std::string quoted(std::string_view name) {
+  std::string out = "\"";
+  for (const char c : name) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + "\"";
+}
 
 /// The tables of a database with their columns.
 using Schema = std::map<std::string, std::set<std::string>>;
 
-/// Selects `columns` of `table` in this order. A column that the table lacks reads as NULL, unless it is among the
-/// first `required`: those are an Error.
-Result<void> select(Rows& rows, const Database& database, const Schema& schema, const std::string& table,
-                    const std::vector<std::string>& columns, std::size_t required) {
-  const std::set<std::string>& present = schema.at(table);
-  std::string sql = "SELECT ";
+/// Calls `take(row)` for every row of `table` in the order of the file, with the values of `columns` in this order; a
+/// table that is not there has none. A column that the table lacks reads as NULL, unless it is among the first
+/// `required`: those are an Error.
+template <typename Take>
+Result<void> for_each_row(const Database& database, const Schema& schema, const std::string& table,
+                          const std::vector<std::string>& columns, std::size_t required, Take take) {
+  const auto present = schema.find(table);
+  if (present == schema.end()) return {};
+  std::string list;
   for (std::size_t i = 0; i < columns.size(); ++i) {
-    if (i > 0) sql += ", ";
-    if (present.contains(columns[i])) {
-      sql += "\"" + columns[i] + "\"";
+    if (i > 0) list += ", ";
+    if (present->second.contains(columns[i])) {
+      list += quoted(columns[i]);
     } else if (i < required) {
       return Error{fmt::format("{}: table {} has no column {}: expected an Nsight Systems SQLite export",
                                database.name(), table, columns[i])};
     } else {
-      sql += "NULL";
+      list += "NULL";
     }
   }
-  return rows.prepare(database, table, sql + " FROM \"" + table + "\"");
-}
-
-/// Calls `take(rows)` for every row of `table`; a table that is not there has none.
-template <typename Take>
-Result<void> for_each_row(const Database& database, const Schema& schema, const std::string& table,
-                          const std::vector<std::string>& columns, std::size_t required, Take take) {
-  if (!schema.contains(table)) return {};
-  Rows rows;
-  if (auto ok = select(rows, database, schema, table, columns, required); !ok) return ok;
-  for (;;) {
-    const Result<bool> more = rows.next();
-    if (!more) return more.error();
-    if (!more.value()) return {};
-    take(rows);
-  }
+  return take_rows(database, table, list, quoted(table) + " NOT INDEXED", std::move(take));
 }
 
 /// The host calls as read, with threads and names numbered on their own, so that another thread can read them
@@ -205,7 +218,7 @@ Result<HostCalls> read_host_calls(const Database& database, const Schema& schema
     return last_thread = at->second;
   };
   auto done = for_each_row(database, schema, "CUPTI_ACTIVITY_KIND_RUNTIME",
-                           {"start", "end", "globalTid", "correlationId", "nameId"}, 3, [&](const Rows& row) {
+                           {"start", "end", "globalTid", "correlationId", "nameId"}, 3, [&](const Row& row) {
                              const std::uint32_t thread = thread_of(row.integer(2));
                              if (row.is_null(3)) return;  // not a call that could own work
                              const TimeNs begin_ns = row.integer(0);
@@ -276,19 +289,10 @@ class NsysReader {
   // --- schema -----------------------------------------------------------------------------------------------------
 
   Result<void> read_schema() {
-    Rows tables;
     // Views and virtual tables of a strange file are not looked into.
-    if (auto ok = tables.prepare(database_, "sqlite_master",
-                                 "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0");
-        !ok) {
-      return ok;
-    }
-    for (;;) {
-      Result<bool> more = tables.next();
-      if (!more) return more.error();
-      if (!more.value()) break;
-      columns_[std::string(tables.text(0))];
-    }
+    auto done = take_rows(database_, "sqlite_master", "name", "sqlite_master WHERE type = 'table' AND rootpage > 0",
+                          [&](const Row& row) { columns_[std::string(row.text(0))]; });
+    if (!done) return done;
     bool known = false;
     for (auto& [table, columns] : columns_) {
       if (table.starts_with("CUPTI_ACTIVITY") || table.starts_with("CUDA_GRAPH") || table == "NVTX_EVENTS") {
@@ -296,16 +300,9 @@ class NsysReader {
         known = true;
       }
       known = known || table == "StringIds" || table == "META_DATA_EXPORT" || table == "EXPORT_META_DATA";
-      Rows info;
-      if (auto ok = info.prepare(database_, table, "SELECT name FROM pragma_table_info(" + literal(table) + ")"); !ok) {
-        return ok;
-      }
-      for (;;) {
-        Result<bool> more = info.next();
-        if (!more) return more.error();
-        if (!more.value()) break;
-        columns.insert(std::string(info.text(0)));
-      }
+      done = take_rows(database_, table, "name", "pragma_table_info(" + literal(table) + ")",
+                       [&columns = columns](const Row& row) { columns.insert(std::string(row.text(0))); });
+      if (!done) return done;
     }
     if (!known) {
       return Error{database_.name() +
@@ -370,19 +367,31 @@ class NsysReader {
 
   /// Text of a StringIds id; an id that is not there is named by its number.
   std::uint32_t string_of(std::int64_t id) {
-    const auto found = strings_.find(id);
-    if (found != strings_.end()) return found->second;
+    if (id >= 0 && id < static_cast<std::int64_t>(strings_.size()) && strings_[static_cast<std::size_t>(id)] != kNone)
+      return strings_[static_cast<std::size_t>(id)];
+    if (const auto found = far_strings_.find(id); found != far_strings_.end()) return found->second;
     ++trace_.notes["string_ids_without_string"];
     const std::uint32_t name = trace_.strings.intern(fmt::format("StringIds[{}]", id));
-    strings_.emplace(id, name);
+    set_string(id, name);
     return name;
+  }
+
+  void set_string(std::int64_t id, std::uint32_t name) {
+    // Ids count up from 0; whatever does not is kept apart.
+    if (id < 0 || id > static_cast<std::int64_t>(2 * strings_.size() + 1024)) {
+      far_strings_.insert_or_assign(id, name);
+      return;
+    }
+    const auto at = static_cast<std::size_t>(id);
+    if (at >= strings_.size()) strings_.resize(at + 1, kNone);
+    strings_[at] = name;
   }
 
   // --- tables -------------------------------------------------------------------------------------------------------
 
   Result<void> read_metadata() {
     for (const char* table : {"META_DATA_EXPORT", "EXPORT_META_DATA"}) {
-      auto done = for_each(table, {"name", "value"}, 2, [&](const Rows& row) {
+      auto done = for_each(table, {"name", "value"}, 2, [&](const Row& row) {
         const bool version =
             row.text(0).starts_with("EXPORT_PRODUCT_VERSION") || row.text(0).starts_with("EXPORT_SCHEMA_VERSION");
         if (version) trace_.export_info.emplace_back(row.text(0), row.text(1));
@@ -390,13 +399,12 @@ class NsysReader {
       if (!done) return done;
     }
     return for_each("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs"}, 0,
-                    [&](const Rows& row) { trace_.base_ns = row.integer(0); });
+                    [&](const Row& row) { trace_.base_ns = row.integer(0); });
   }
 
   Result<void> read_strings() {
-    return for_each("StringIds", {"id", "value"}, 2, [&](const Rows& row) {
-      strings_.insert_or_assign(row.integer(0), trace_.strings.intern(row.text(1)));
-    });
+    return for_each("StringIds", {"id", "value"}, 2,
+                    [&](const Row& row) { set_string(row.integer(0), trace_.strings.intern(row.text(1))); });
   }
 
   void take_host_calls(HostCalls calls) {
@@ -424,7 +432,7 @@ class NsysReader {
 
   /// What all device records share: columns start, end, deviceId, streamId, correlationId, globalPid in this order.
   /// None: not usable, and counted.
-  std::optional<TraceActivity> take_activity(const Rows& row, ActivityKind kind) {
+  std::optional<TraceActivity> take_activity(const Row& row, ActivityKind kind) {
     // Without a globalPid (no schema seen lacks it) the record belongs to the only process there is, or to none.
     const std::int64_t pid =
         row.is_null(5) ? (processes_.size() == 1 ? processes_.begin()->first : 0) : pid_of(row.integer(5));
@@ -451,7 +459,7 @@ class NsysReader {
     return for_each(
         "CUPTI_ACTIVITY_KIND_KERNEL",
         {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "demangledName", "shortName"}, 2,
-        [&](const Rows& row) {
+        [&](const Row& row) {
           std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kKernel);
           if (!activity) return;
           const bool has_short = !row.is_null(7);
@@ -475,7 +483,7 @@ class NsysReader {
         {6, "Memcpy AtoD"}, {7, "Memcpy DtoA"}, {8, "Memcpy DtoD"}, {9, "Memcpy HtoH"}, {10, "Memcpy PtoP"}};
     return for_each("CUPTI_ACTIVITY_KIND_MEMCPY",
                     {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "copyKind", "bytes"}, 2,
-                    [&](const Rows& row) {
+                    [&](const Row& row) {
                       std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kMemcpy);
                       if (!activity) return;
                       const auto kind = kKinds.find(row.integer(6));
@@ -488,7 +496,7 @@ class NsysReader {
   Result<void> read_sets() {
     return for_each("CUPTI_ACTIVITY_KIND_MEMSET",
                     {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes"}, 2,
-                    [&](const Rows& row) {
+                    [&](const Row& row) {
                       std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kMemset);
                       if (!activity) return;
                       activity->name = trace_.strings.intern("Memset");
@@ -500,7 +508,7 @@ class NsysReader {
   /// Whole graphs, recorded as one row each in the default capture mode.
   Result<void> read_graphs() {
     return for_each("CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-                    {"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}, 2, [&](const Rows& row) {
+                    {"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}, 2, [&](const Row& row) {
                       if (row.integer(0) == 0 && row.integer(1) == 0) {  // CUPTI: no timing was taken
                         ++trace_.notes["graph_records_without_time"];
                         return;
@@ -515,7 +523,7 @@ class NsysReader {
 
   Result<void> read_domains() {
     auto done =
-        for_each("NVTX_EVENTS", {"eventType", "text", "textId", "globalTid", "domainId"}, 1, [&](const Rows& row) {
+        for_each("NVTX_EVENTS", {"eventType", "text", "textId", "globalTid", "domainId"}, 1, [&](const Row& row) {
           if (row.integer(0) != kDomainCreate) return;
           const std::uint32_t name = text_of(row, 1, 2);
           domains_[{pid_of(row.integer(3)), row.integer(4)}] = name;
@@ -528,7 +536,7 @@ class NsysReader {
   }
 
   /// Name of an NVTX row: its own text, else the registered string.
-  std::uint32_t text_of(const Rows& row, int text, int id) {
+  std::uint32_t text_of(const Row& row, int text, int id) {
     if (!row.is_null(text)) return trace_.strings.intern(row.text(text));
     return row.is_null(id) ? 0 : string_of(row.integer(id));
   }
@@ -538,7 +546,7 @@ class NsysReader {
         "NVTX_EVENTS",
         {"start", "end", "eventType", "globalTid", "text", "textId", "domainId", "uint64Value", "int64Value",
          "uint32Value", "int32Value", "doubleValue", "floatValue"},
-        4, [&](const Rows& row) {
+        4, [&](const Row& row) {
           const std::int64_t type = row.integer(2);
           const bool imported = type == kImportedPushPopRange || type == kImportedStartEndRange;
           if (type != kPushPopRange && type != kStartEndRange && !imported) return;
@@ -562,8 +570,8 @@ class NsysReader {
           range.thread = thread;
           range.kind = type == kPushPopRange ? RangeKind::kPushPop : RangeKind::kStartEnd;
           range.name = text_of(row, 4, 5);
-          if (range.name >= keys_.size()) keys_.resize(std::max<std::size_t>(range.name + 1, keys_.size() * 2), kNoKey);
-          if (keys_[range.name] == kNoKey)
+          if (range.name >= keys_.size()) keys_.resize(std::max<std::size_t>(range.name + 1, keys_.size() * 2), kNone);
+          if (keys_[range.name] == kNone)
             keys_[range.name] = trace_.strings.intern(range_key(trace_.strings.at(range.name)));
           range.key = keys_[range.name];
           if (const auto domain = domains_.find({pid_of(row.integer(3)), row.integer(6)}); domain != domains_.end()) {
@@ -585,7 +593,7 @@ class NsysReader {
     auto done = for_each("TARGET_INFO_GPU",
                          {"name", "id", "deviceId", "cuDevice", "smCount", "clockRate", "totalMemory",
                           "memoryBandwidth", "computeMajor", "computeMinor"},
-                         0, [&](const Rows& row) {
+                         0, [&](const Row& row) {
                            TraceDevice gpu;
                            gpu.facts.name = row.text(0);
                            gpu.facts.sm_count = static_cast<std::uint32_t>(row.integer(4));
@@ -602,7 +610,7 @@ class NsysReader {
     if (!done) return done;
     trace_.gpu_names.assign(names.begin(), names.end());
     std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> gpu_of;  // (pid, CUDA ordinal)
-    done = for_each("TARGET_INFO_CUDA_DEVICE", {"gpuId", "cudaId", "pid"}, 0, [&](const Rows& row) {
+    done = for_each("TARGET_INFO_CUDA_DEVICE", {"gpuId", "cudaId", "pid"}, 0, [&](const Row& row) {
       gpu_of[{row.integer(2), row.integer(1)}] = row.integer(0);
     });
     if (!done) return done;
@@ -639,7 +647,7 @@ class NsysReader {
     std::int64_t device, stream;
     auto operator<=>(const StreamKey&) const = default;
   };
-  static constexpr std::uint32_t kNoKey = 0xFFFFFFFFu;
+  static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
   static constexpr std::uint8_t kUnknown = 2;
 
   const Database& database_;
@@ -652,9 +660,10 @@ class NsysReader {
   std::map<StreamKey, std::uint32_t> streams_;
   std::map<std::pair<std::uint32_t, std::int64_t>, std::uint32_t> devices_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t> domains_;  ///< (pid, domainId) > name
-  std::unordered_map<std::int64_t, std::uint32_t> strings_;                 ///< StringIds.id > Trace::strings
-  std::vector<std::uint8_t> nccl_;                                          ///< by name
-  std::vector<std::uint32_t> keys_;                                         ///< by name: its range key
+  std::vector<std::uint32_t> strings_;                           ///< StringIds.id > Trace::strings; kNone: no such id
+  std::unordered_map<std::int64_t, std::uint32_t> far_strings_;  ///< the same of ids that are not near those
+  std::vector<std::uint8_t> nccl_;                               ///< by name
+  std::vector<std::uint32_t> keys_;                              ///< by name: its range key
   // The last of each, because consecutive rows mostly share them.
   std::int64_t last_pid_ = -1, last_tid_ = 0;
   std::uint32_t last_process_ = 0, last_thread_ = 0, last_stream_ = 0;

@@ -26,11 +26,14 @@ bool check_times(TimeNs begin_ns, TimeNs& end_ns, std::map<std::string, std::uin
 
 namespace {
 
-std::uint64_t hash_of(std::uint32_t process, std::uint64_t correlation) noexcept {
-  std::uint64_t h = correlation + 0x9E3779B97F4A7C15u * (process + 1u);
+/// Where the search for an id begins. Sixteen consecutive ids share a cache line, since launches and the activities
+/// they cause come nearly in the order of their ids.
+std::uint64_t home_of(std::uint32_t process, std::uint64_t correlation) noexcept {
+  constexpr std::uint64_t kTogether = 16;
+  std::uint64_t h = correlation / kTogether + 0x9E3779B97F4A7C15u * (process + 1u);
   h ^= h >> 32;
   h *= 0xD6E8FEB86659FD93u;
-  return h ^ (h >> 32);
+  return (h ^ (h >> 32)) * kTogether + correlation % kTogether;
 }
 
 /// Open addressing over indices of launches: 4 bytes a slot, so that joining costs little beside the records.
@@ -62,7 +65,7 @@ class LaunchIndex {
  private:
   [[nodiscard]] std::size_t find_slot(std::uint32_t process, std::uint64_t correlation) const {
     const std::size_t mask = slots_.size() - 1;
-    std::size_t at = hash_of(process, correlation) & mask;
+    std::size_t at = home_of(process, correlation) & mask;
     for (;; at = (at + 1) & mask) {
       if (slots_[at] == kNoLaunch) return at;
       const TraceLaunch& launch = trace_.launches[slots_[at]];

@@ -85,6 +85,9 @@ struct TraceRange {
   std::uint32_t thread = 0;  ///< index into Trace::threads
   std::int64_t payload = 0;  ///< NVTX payload as an integer
   bool has_payload = false;
+  bool recorded = false;     ///< the library recorded it: region and rule are what it was then
+  std::int32_t rule = -1;    ///< index of the rule; < 0: not said
+  std::uint32_t region = 0;  ///< Trace::strings
   RangeKind kind = RangeKind::kPushPop;
 };
 
@@ -147,7 +150,14 @@ struct TraceFacts {
   std::vector<std::pair<std::string, std::string>> export_info;  ///< nsys: the version rows of its metadata
   std::vector<std::string> nvtx_domains;                         ///< nsys: names of registered domains, sorted
   std::vector<std::string> tables;  ///< nsys: the CUPTI, graph and NVTX tables with rows or without, sorted
-  TraceNotes notes;                 ///< oddities that belong to no single process
+  /// What the library says of a trace that it recorded itself (MFU_TRACE).
+  struct Recording {
+    TimeNs origin_ns = 0;   ///< where its windows began, on the file's zero
+    TimeNs end_ns = 0;      ///< when it was written
+    bool whole_run = true;  ///< nothing that ran since the origin is missing
+  };
+  std::optional<Recording> recording;
+  TraceNotes notes;  ///< oddities that belong to no single process
 };
 
 /// A whole trace. Times are ns on the file's own zero.

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <span>
 #include <unordered_map>
 
 #include "core/attribution.h"
@@ -40,11 +41,12 @@ bool before(const Event& a, const Event& b) {
 /// One process of the trace, with the objects that a live process has.
 class ProcessReplay {
  public:
-  ProcessReplay(const Trace& trace, const Config& config, std::uint32_t process)
+  ProcessReplay(const Trace& trace, const Config& config, std::uint32_t process, const RegionsOptions& options)
       : trace_(trace),
         config_(config),
         process_(process),
-        rules_(config.regions, config.presets, warnings_),
+        options_(options),
+        rules_(rules_of(config, options.only), config.presets, warnings_),
         attribution_(std::make_unique<Attribution>(counters_)),
         names_(std::make_unique<KernelNames>(counters_)),
         clock_(/*identity=*/true) {}
@@ -54,13 +56,13 @@ class ProcessReplay {
     out.process = trace_.processes[process_].name;
     collect();
     if (events_.empty()) return out;
-    std::sort(events_.begin(), events_.end(), before);
 
     // The file's zero becomes one second, since a live record at zero has no time; undone when windows go out.
-    shift_ = kNsPerSecond - events_.front().at;
+    shift_ = kNsPerSecond - origin();
     LedgerOptions options;
     options.origin_ns = kNsPerSecond;
-    options.window_ns = std::max<DurationNs>(1'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
+    options.window_ns = window_ns();
+    if (options_.only != nullptr) options.window_ns = std::numeric_limits<DurationNs>::max() / 4;  // of no interest
     ledger_ = std::make_unique<Ledger>(rules_, config_, *names_, counters_, options, [&](WindowSummary&& window) {
       finish_window(window);
       if (window.final_run)
@@ -68,43 +70,138 @@ class ProcessReplay {
       else
         out.windows.push_back(std::move(window));
     });
+    if (options_.observer != nullptr) {
+      options_.observer->process = process_;
+      options_.observer->shift_ns = shift_;
+      ledger_->observe(options_.observer);
+    }
     drain_ = std::make_unique<Drain>(*attribution_, *ledger_, clock_, contexts_, counters_);
     set_devices(out.run);
     constexpr std::size_t kEventsPerTick = 4096;
-    TimeNs last = 0;
+    // As often as the library's own thread looks, so that windows go out as they did then.
+    const DurationNs period = std::clamp<DurationNs>(options.window_ns / 4, 20'000'000, kNsPerSecond);
+    TimeNs last = 0, next_tick = 0;
     for (std::size_t i = 0; i < events_.size(); ++i) {
       const Event& event = events_[i];
       last = event.at + shift_;
-      if (i % kEventsPerTick == 0) {
+      if (i % kEventsPerTick == 0 || last >= next_tick) {
         drain_->begin_tick(last);
         drain_->end_tick(false);
+        next_tick = last + period;
       }
       handle(event, last);
     }
-    drain_->finish(std::max(last, end_of_activity_ + shift_));
+    last = std::max(last, end_of_activity_ + shift_);
+    if (trace_.recording) last = std::max(last, trace_.recording->end_ns + shift_);
+    drain_->finish(last);
     return out;
   }
 
  private:
+  /// Where the windows begin: at the first event, or on the edges that a recording had.
+  [[nodiscard]] TimeNs origin() const {
+    const TimeNs first = events_.front().at;
+    if (!trace_.recording) return first;
+    TimeNs begin = trace_.recording->origin_ns;
+    if (!trace_.recording->whole_run && first > begin) begin += (first - begin) / window_ns() * window_ns();
+    return begin;
+  }
+  [[nodiscard]] DurationNs window_ns() const {
+    return std::max<DurationNs>(1'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
+  }
+
   void collect() {
     for (std::uint32_t i = 0; i < trace_.ranges.size(); ++i) {
       const TraceRange& range = trace_.ranges[i];
-      if (trace_.threads[range.thread].process != process_ || rule_of(range) == RuleId::kNone) continue;
+      if (trace_.threads[range.thread].process != process_ || !chosen(i)) continue;
       events_.push_back({range.begin_ns, range.end_ns - range.begin_ns, Event::kOpen, i});
       events_.push_back({range.end_ns, 0, range.end_ns > range.begin_ns ? Event::kClose : Event::kCloseEmpty, i});
     }
-    activities_of_launch_.resize(trace_.launches.size());
+    // Activities by launch, those of launch i at [first_activity_[i], first_activity_[i + 1]).
+    first_activity_.assign(trace_.launches.size() + 1, 0);
     for (std::uint32_t i = 0; i < trace_.activities.size(); ++i) {
       const TraceActivity& activity = trace_.activities[i];
       if (activity.process != process_) continue;
       end_of_activity_ = std::max(end_of_activity_, activity.end_ns);
       if (activity.launch != kNoLaunch)
-        activities_of_launch_[activity.launch].push_back(i);
+        ++first_activity_[activity.launch];
       else
         events_.push_back({activity.begin_ns, 0, Event::kOrphan, i});
     }
-    for (std::uint32_t i = 0; i < trace_.launches.size(); ++i)
-      if (!activities_of_launch_[i].empty()) events_.push_back({trace_.launches[i].begin_ns, 0, Event::kLaunch, i});
+    std::sort(events_.begin(), events_.end(), before);
+    const auto launches_from = static_cast<std::ptrdiff_t>(events_.size());
+    std::uint32_t place = 0;
+    for (std::uint32_t i = 0; i < trace_.launches.size(); ++i) {
+      if (first_activity_[i] != 0) events_.push_back({trace_.launches[i].begin_ns, 0, Event::kLaunch, i});
+      place += first_activity_[i];
+      first_activity_[i] = place;
+    }
+    first_activity_.back() = place;
+    activities_.resize(place);
+    for (auto i = static_cast<std::uint32_t>(trace_.activities.size()); i-- > 0;) {
+      const TraceActivity& activity = trace_.activities[i];
+      if (activity.process == process_ && activity.launch != kNoLaunch)
+        activities_[--first_activity_[activity.launch]] = i;
+    }
+    // Launches come in order already, or nearly so.
+    const auto launches = events_.begin() + launches_from;
+    if (!std::is_sorted(launches, events_.end(), before)) std::sort(launches, events_.end(), before);
+    std::inplace_merge(events_.begin(), launches, events_.end(), before);
+  }
+
+  /// Indices of the activities that a launch caused, in file order.
+  [[nodiscard]] std::span<const std::uint32_t> activities_of(std::uint32_t launch) const {
+    return std::span(activities_)
+        .subspan(first_activity_[launch], first_activity_[launch + 1] - first_activity_[launch]);
+  }
+
+  /// The rule whose region is `only` comes first; no name matches it.
+  static std::vector<RegionRuleConfig> rules_of(const Config& config, const OneRegion* only) {
+    std::vector<RegionRuleConfig> rules;
+    if (only != nullptr) {
+      RegionRuleConfig rule;
+      rule.region = only->name;
+      rule.match = "(?!)";
+      rule.phase = only->phase;
+      rules.push_back(std::move(rule));
+    }
+    rules.insert(rules.end(), config.regions.begin(), config.regions.end());
+    return rules;
+  }
+
+  [[nodiscard]] bool chosen(std::uint32_t range) {
+    if (options_.only == nullptr) {
+      const TraceRange& candidate = trace_.ranges[range];
+      return recorded_region(candidate) != RegionId::kNone || rule_of(candidate) != RuleId::kNone;
+    }
+    return std::binary_search(options_.only->ranges.begin(), options_.only->ranges.end(), range);
+  }
+
+  /// What a range opens. With only one region its rule still says the shape, if there is one.
+  RegionOpening opening_of(const TraceRange& range) {
+    const std::string_view name = std::string_view(trace_.strings.at(range.name)).substr(0, RangeNames::kMaxLength);
+    if (const RegionId region = recorded_region(range); region != RegionId::kNone) {
+      RegionOpening opening;
+      opening.region = region;
+      opening.rule = range.rule < 0 ? RuleId::kNone : static_cast<RuleId>(range.rule);
+      opening.shape = shape_of_words(name);
+      return opening;
+    }
+    const auto payload = static_cast<double>(range.payload);
+    RuleId rule = rule_of(range);
+    if (rule == RuleId::kNone) rule = RuleId{0};
+    RegionOpening opening = rules_.open(rule, name, range.has_payload ? &payload : nullptr);
+    if (options_.only != nullptr) opening.region = RegionId{0};
+    return opening;
+  }
+
+  /// The region that the library gave the range when it recorded it, if the config at hand has it too.
+  [[nodiscard]] RegionId recorded_region(const TraceRange& range) const {
+    if (!range.recorded || options_.only != nullptr) return RegionId::kNone;
+    const std::string& wanted = trace_.strings.at(range.region);
+    const auto& regions = rules_.regions();
+    const auto found = std::find_if(regions.begin(), regions.end(), [&](const auto& r) { return r.name == wanted; });
+    return found == regions.end() ? RegionId::kNone : static_cast<RegionId>(found - regions.begin());
   }
 
   RuleId rule_of(const TraceRange& range) {
@@ -128,9 +225,7 @@ class ProcessReplay {
     switch (event.kind) {
       case Event::kOpen: {
         const TraceRange& range = trace_.ranges[event.index];
-        const std::string_view name = std::string_view(trace_.strings.at(range.name)).substr(0, RangeNames::kMaxLength);
-        const auto payload = static_cast<double>(range.payload);
-        const RegionOpening opening = rules_.open(rule_of(range), name, range.has_payload ? &payload : nullptr);
+        const RegionOpening opening = opening_of(range);
         ThreadState* state = thread(range.thread);
         if (range.kind == RangeKind::kStartEnd) {
           handles_[event.index] = attribution_->start_process_region(state, opening, now);
@@ -152,7 +247,7 @@ class ProcessReplay {
         return;
       }
       case Event::kLaunch: {
-        const std::vector<std::uint32_t>& activities = activities_of_launch_[event.index];
+        const std::span<const std::uint32_t> activities = activities_of(event.index);
         const TraceLaunch& launch = trace_.launches[event.index];
         const std::uint32_t device = raw(record_of(activities.front()).device);
         const auto correlation = static_cast<CorrelationId>(event.index + 1);
@@ -164,13 +259,18 @@ class ProcessReplay {
           attribution_->launch_anonymous(correlation, device + 1);
         }
         drain_->follow_instances();
-        for (const std::uint32_t activity : activities) drain_->record(record_of(activity));
+        for (const std::uint32_t activity : activities) record(activity);
         return;
       }
       case Event::kOrphan:
-        drain_->record(record_of(event.index));
+        record(event.index);
         return;
     }
+  }
+
+  void record(std::uint32_t activity) {
+    if (options_.observer != nullptr) options_.observer->activity = activity;
+    drain_->record(record_of(activity));
   }
 
   KernelRecord record_of(std::uint32_t activity) {
@@ -192,14 +292,7 @@ class ProcessReplay {
     const bool given = dtype.has_value();
     if (!dtype && config_.model) dtype = config_.model->dtype();
     const bool model = !given && dtype.has_value();
-    if (!dtype) {
-      for (const TraceActivity& activity : trace_.activities) {
-        const std::string& name = trace_.strings.at(activity.name);
-        if (activity.kind == ActivityKind::kKernel && is_matmul(classify_kernel(demangle(name))) &&
-            (dtype = matmul_dtype(demangle(name))))
-          break;
-      }
-    }
+    if (!dtype) dtype = dtype_of_kernels();
     run.t_ns = events_.front().at + trace_.base_ns;
     run.rank = trace_.rank.value_or(0);
     run.world_size = trace_.world_size.value_or(1);
@@ -228,6 +321,19 @@ class ProcessReplay {
     }
   }
 
+  /// Operand dtype of the first matmul kernel whose name tells it.
+  [[nodiscard]] std::optional<DType> dtype_of_kernels() const {
+    std::vector<bool> looked_at(trace_.strings.size());
+    for (const TraceActivity& activity : trace_.activities) {
+      if (activity.kind != ActivityKind::kKernel || looked_at[activity.name]) continue;
+      looked_at[activity.name] = true;
+      const std::string name = demangle(trace_.strings.at(activity.name));
+      if (!is_matmul(classify_kernel(name))) continue;
+      if (const std::optional<DType> dtype = matmul_dtype(name)) return dtype;
+    }
+    return std::nullopt;
+  }
+
   void finish_window(WindowSummary& window) {
     const TimeNs back = trace_.base_ns - shift_;
     window.window.begin_ns += back;
@@ -245,6 +351,7 @@ class ProcessReplay {
   const Trace& trace_;
   const Config& config_;
   std::uint32_t process_;
+  RegionsOptions options_;
   std::vector<std::string> warnings_;
   Counters counters_;
   RegionRules rules_;
@@ -257,7 +364,8 @@ class ProcessReplay {
   DurationNs shift_ = 0;
   TimeNs end_of_activity_ = std::numeric_limits<TimeNs>::min() / 2;
   std::vector<Event> events_;
-  std::vector<std::vector<std::uint32_t>> activities_of_launch_;
+  std::vector<std::uint32_t> first_activity_;
+  std::vector<std::uint32_t> activities_;
   std::unordered_map<std::uint64_t, RuleId> rule_of_name_;
   std::unordered_map<std::uint32_t, ThreadState*> threads_;
   std::unordered_map<std::uint32_t, std::uint64_t> handles_;
@@ -266,9 +374,10 @@ class ProcessReplay {
 
 }  // namespace
 
-std::vector<ProcessRegions> trace_regions(const Trace& trace, const Config& config) {
+std::vector<ProcessRegions> trace_regions(const Trace& trace, const Config& config, const RegionsOptions& options) {
   std::vector<ProcessRegions> out;
-  for (std::uint32_t p = 0; p < trace.processes.size(); ++p) out.push_back(ProcessReplay(trace, config, p).run());
+  for (std::uint32_t p = 0; p < trace.processes.size(); ++p)
+    out.push_back(ProcessReplay(trace, config, p, options).run());
   return out;
 }
 

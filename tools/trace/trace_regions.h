@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/run_observer.h"
 #include "core/sink.h"
 #include "core/window.h"
 #include "tools/trace/trace.h"
@@ -19,8 +20,30 @@ struct ProcessRegions {
   WindowSummary whole;                 ///< final_run
 };
 
+/// Told what a RunObserver is told, with the place in the trace. Times are those of the Ledger: `shift_ns` later than
+/// the trace's.
+class ReplayObserver : public RunObserver {
+ public:
+  std::uint32_t process = 0;   ///< index into Trace::processes
+  std::uint32_t activity = 0;  ///< index into Trace::activities of the record that on_record is told of
+  DurationNs shift_ns = 0;
+};
+
+/// Ranges that are one region, whatever rules say of them and of all others.
+struct OneRegion {
+  std::string name;
+  Phase phase = Phase::kNone;
+  std::vector<std::uint32_t> ranges;  ///< indices into Trace::ranges, ascending
+};
+
+struct RegionsOptions {
+  const OneRegion* only = nullptr;     ///< nullptr: regions by the config's and the built-in rules
+  ReplayObserver* observer = nullptr;  ///< nullptr: nobody to tell
+};
+
 /// Ranges, launches and activities of each process, in order of time, through Attribution, Drain and Ledger.
-[[nodiscard]] std::vector<ProcessRegions> trace_regions(const Trace& trace, const Config& config);
+[[nodiscard]] std::vector<ProcessRegions> trace_regions(const Trace& trace, const Config& config,
+                                                        const RegionsOptions& options = {});
 
 /// `regions` of `mfu replay --json`: one entry per process, region and device over the whole trace, with the keys of
 /// the run directory and `process`.
