@@ -233,8 +233,12 @@ void add_replay(CLI::App& app) {
   command->add_flag("--json", options->json, "print everything as JSON");
   command->add_option("-c,--config", options->config,
                       "model, for MFU: HF config.json, its folder, a model id, or an own config");
-  command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does");
-  command->add_option("-i,--interval", options->interval, "seconds per window; default: 10");
+  command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does")->type_name("DIR");
+  command->add_option("-i,--interval", options->interval, "seconds per window; default: 10")->type_name("SECONDS");
+  command->footer(
+      help_footer({"mfu replay trace.json.gz", "mfu replay -c Qwen/Qwen3-8B report.sqlite",
+                   "mfu replay --json traces/ > figures.json", "mfu replay --run-dir run -i 1 trace.json.gz"},
+                  "0; 1 when a trace or the config cannot be read"));
   command->callback([options] {
     if (const int code = replay(*options); code != 0) throw CLI::RuntimeError(code);
   });
