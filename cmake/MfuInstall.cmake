@@ -1,14 +1,44 @@
-# What `cmake --install` puts where: the library, the command and the simulated GPU. No headers: nobody links us.
+# What `cmake --install` puts where: the library, the command, its completions and the simulated GPU; in a wheel, all
+# inside the Python package. No headers: nobody links us.
 include(GNUInstallDirs)
+if(SKBUILD)
+  set(MFU_INSTALL_BINDIR mfuinject)  # side by side: the command finds its library there
+  set(MFU_INSTALL_LIBDIR mfuinject)
+  set(MFU_INSTALL_DATADIR ${SKBUILD_DATA_DIR}/share)
+else()
+  set(MFU_INSTALL_BINDIR ${CMAKE_INSTALL_BINDIR})
+  set(MFU_INSTALL_LIBDIR ${CMAKE_INSTALL_LIBDIR})
+  set(MFU_INSTALL_DATADIR ${CMAKE_INSTALL_DATADIR})
+endif()
 if(TARGET mfuinject)
-  install(TARGETS mfuinject LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS mfuinject LIBRARY DESTINATION ${MFU_INSTALL_LIBDIR})
 endif()
 if(TARGET mfu)
-  install(TARGETS mfu RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
-# In a folder of its own, so that no loader ever takes its libcuda.so.1 for the driver's.
-foreach(target simgpu_cuda simgpu_nvml simgpu_cudart_12 simgpu_cudart_13 simgpu_cupti_12_9 simgpu_cupti_13_0)
-  if(TARGET ${target})
-    install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/mfu/simgpu)
+  install(TARGETS mfu RUNTIME DESTINATION ${MFU_INSTALL_BINDIR})
+  # Written by the command itself, so that they name what it has.
+  set(completions ${CMAKE_BINARY_DIR}/completions)
+  install(CODE "
+    file(MAKE_DIRECTORY \"${completions}\")
+    foreach(shell bash zsh fish)
+      execute_process(COMMAND \"$<TARGET_FILE:mfu>\" completion \${shell} OUTPUT_FILE \"${completions}/\${shell}\"
+                      COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()")
+  install(FILES ${completions}/bash DESTINATION ${MFU_INSTALL_DATADIR}/bash-completion/completions RENAME mfu)
+  install(FILES ${completions}/fish DESTINATION ${MFU_INSTALL_DATADIR}/fish/vendor_completions.d RENAME mfu.fish)
+  # Debian's zsh looks for packages' completions elsewhere than an unpatched one.
+  if(CMAKE_INSTALL_PREFIX STREQUAL "/usr" AND EXISTS /etc/debian_version)
+    install(FILES ${completions}/zsh DESTINATION ${MFU_INSTALL_DATADIR}/zsh/vendor-completions RENAME _mfu)
+  else()
+    install(FILES ${completions}/zsh DESTINATION ${MFU_INSTALL_DATADIR}/zsh/site-functions RENAME _mfu)
   endif()
-endforeach()
+endif()
+if(NOT SKBUILD)
+  # In a folder of its own, so that no loader ever takes its libcuda.so.1 for the driver's.
+  foreach(target simgpu_cuda simgpu_nvml simgpu_cudart_12 simgpu_cudart_13 simgpu_cupti_12_9 simgpu_cupti_13_0)
+    if(TARGET ${target})
+      install(TARGETS ${target} LIBRARY DESTINATION ${MFU_INSTALL_LIBDIR}/mfu/simgpu)
+    endif()
+  endforeach()
+  install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
+endif()

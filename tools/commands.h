@@ -2,14 +2,28 @@
 // code when that is not 0.
 #pragma once
 
+#include <initializer_list>
+#include <string>
+#include <vector>
+
 namespace CLI {
 class App;
 }
 
 namespace mfu {
 
-/// `mfu run -- CMD...`: CMD with the library in it.
-void add_run(CLI::App& app);
+constexpr int kUsageError = 2;  ///< exit code of a command line that cannot be understood, whichever command it names
+
+/// What the `--help` of every command ends with. `exit_codes`: the command's own, as a sentence without its full stop.
+[[nodiscard]] inline std::string help_footer(std::initializer_list<const char*> examples, const char* exit_codes) {
+  std::string text = "Examples:\n";
+  for (const char* example : examples) text += std::string("  ") + example + "\n";
+  return text + "Exit code: " + exit_codes + "; 2 when the command line is wrong.";
+}
+
+/// `mfu run [options] [--] CMD...`: CMD with the library in it. Takes CMD off `arguments` (the words after `mfu`): its
+/// options are its own, whatever they are called.
+void add_run(CLI::App& app, std::vector<std::string>& arguments);
 
 /// `mfu doctor`: what works on this machine and what does not.
 void add_doctor(CLI::App& app);
@@ -25,5 +39,8 @@ void add_replay(CLI::App& app);
 
 /// `mfu demo`: a small transformer's launches through the real library.
 void add_demo(CLI::App& app);
+
+/// `mfu completion SHELL`: a shell's completion of every command that `app` has by the time it is asked.
+void add_completion(CLI::App& app);
 
 }  // namespace mfu

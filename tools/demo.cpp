@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tools/commands.h"
+#include "tools/library_path.h"
 
 // The simulated libraries, put into the binary by demo_embedded.cpp.
 extern "C" {
@@ -144,9 +145,9 @@ int run_child(const std::string& self, const DemoRun& run) {
 int run_demo(const DemoRun& run) {
   if (run.workload_only) return run_demo_workload(run.workload);
   const std::string self = own_path();
-  const std::string library = fs::path(self).parent_path().string() + "/libmfuinject.so";
-  if (self.empty() || access(library.c_str(), R_OK) != 0) {
-    std::fprintf(stderr, "mfu demo: %s: not found; it has to lie beside the mfu command\n", library.c_str());
+  const Result<std::string> library = library_path();
+  if (self.empty() || !library) {
+    std::fprintf(stderr, "mfu demo: %s\n", library ? "/proc/self/exe cannot be read" : library.error().message.c_str());
     return 1;
   }
   std::optional<TemporaryDirectory> directory = TemporaryDirectory::make();
@@ -173,8 +174,8 @@ int run_demo(const DemoRun& run) {
     std::fprintf(stderr, "mfu demo: cannot write to %s\n", directory->path().c_str());
     return 1;
   }
-  setenv("CUDA_INJECTION64_PATH", library.c_str(), 1);
-  setenv("NVTX_INJECTION64_PATH", library.c_str(), 1);
+  setenv("CUDA_INJECTION64_PATH", library->c_str(), 1);
+  setenv("NVTX_INJECTION64_PATH", library->c_str(), 1);
   set_default("MFU_MODEL_CONFIG", directory->path() + "/config.json");
   char interval[32];
   std::snprintf(interval, sizeof interval, "%g", run.interval_s);
@@ -198,7 +199,7 @@ void add_demo(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   demo->add_flag("--no-ranges", run->workload.no_ranges, "emit no NVTX ranges");
   demo->add_flag("--simulated", run->simulated, "use the simulated GPU even where there is a real one");
-  demo->add_option("--run-dir", run->run_dir, "write the run's windows there (MFU_RUN_DIR)");
+  demo->add_option("--run-dir", run->run_dir, "write the run's windows there (MFU_RUN_DIR)")->type_name("DIR");
   demo->add_option("--interval", run->interval_s, "seconds per window")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
@@ -209,6 +210,8 @@ void add_demo(CLI::App& app) {
   demo->add_option("--prompt-len", run->workload.prompt_len, "tokens per prompt")->capture_default_str();
   demo->add_option("--new-tokens", run->workload.new_tokens, "decode steps per prompt")->capture_default_str();
   demo->add_flag("--workload-only", run->workload_only, "")->group("");
+  demo->footer(help_footer({"mfu demo", "mfu demo --simulated --seconds 6", "mfu demo --run-dir run --interval 1"},
+                           "0; 1 when it cannot be started, else that of the demonstrated program"));
   demo->callback([run] {
     if (const int code = run_demo(*run); code != 0) throw CLI::RuntimeError(code);
   });

@@ -168,7 +168,9 @@ int doctor() {
 void add_doctor(CLI::App& app) {
   CLI::App* sub = app.add_subcommand(
       "doctor", "Say what works here and what does not: driver, GPU and its peaks, CUPTI, NVTX, config");
-  sub->footer("Exit code: 0 when a measurement can be made here, 1 when something stands in its way.");
+  sub->footer(
+      help_footer({"mfu doctor", "MFU_MODEL_CONFIG=config.json mfu doctor", "mfu run -c config.json mfu doctor"},
+                  "0 when a measurement can be made here; 1 when something stands in its way"));
   sub->callback([] {
     if (const int code = doctor(); code != 0) throw CLI::RuntimeError(code);
   });

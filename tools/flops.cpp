@@ -589,16 +589,20 @@ void add_flops(CLI::App& app) {
       ->check(CLI::IsMember({"causal", "full", "full_windowed"}));
   command->add_option("--context-mode", call->context_mode, "context of decode passes after the first")
       ->check(CLI::IsMember({"auto", "fixed", "max"}));
-  command->add_option("--images", call->images, "images of the vision tower, HEIGHTxWIDTH each")->delimiter(',');
+  command->add_option("--images", call->images, "images of the vision tower, HEIGHTxWIDTH each")
+      ->delimiter(',')
+      ->type_name("SIZE");
   command->add_option("--logits", call->logits, "rows of the output matrix")->check(CLI::IsMember({"all", "last"}));
-  command->add_option("--convention", call->convention,
-                      "exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla, 6nd");
+  command
+      ->add_option("--convention", call->convention,
+                   "exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla, 6nd")
+      ->type_name("NAME");
   command->add_option("--recompute", call->recompute, "what the backward pass computes again")
       ->check(CLI::IsMember({"none", "flash", "selective", "full"}));
-  command->add_option("--gpu", call->gpu, "device for the peak and the roofline");
-  command->add_option("--dtype", call->dtype, "dtype of the matmul operands");
-  command->add_option("--weight-dtype", call->weight_dtype, "dtype of every weight in memory");
-  command->add_option("--kv-dtype", call->kv_dtype, "dtype of the cache");
+  command->add_option("--gpu", call->gpu, "device for the peak and the roofline")->type_name("GPU");
+  command->add_option("--dtype", call->dtype, "dtype of the matmul operands")->type_name("DTYPE");
+  command->add_option("--weight-dtype", call->weight_dtype, "dtype of every weight in memory")->type_name("DTYPE");
+  command->add_option("--kv-dtype", call->kv_dtype, "dtype of the cache")->type_name("DTYPE");
   command->add_flag("--sparse", call->sparse, "divide by the 2:4 sparse peak");
   command->add_option("--kernel", call->kernel, "one kernel's share instead of the model")
       ->check(CLI::IsMember(std::vector<std::string>(kKernelKinds.begin(), kKernelKinds.end())));
@@ -608,6 +612,11 @@ void add_flops(CLI::App& app) {
   command->add_flag("--json", call->json, "JSON, a contract");
   command->add_flag("--markdown", call->markdown, "a Markdown table");
   command->add_flag("--schema", call->schema, "the model as resolved, in the project's own schema");
+  command->footer(help_footer({"mfu flops config.json --phase train --batch 8 --seq-len 4096",
+                               "mfu flops Qwen/Qwen3-8B --phase decode --batch 32 --context 2048 --gpu H100",
+                               "mfu flops config.json --convention palm --json",
+                               "mfu flops --kernel gemm --m 4096 --n 4096 --k 4096 --gpu H100 --dtype bf16"},
+                              "0; 1 when the config or the shape cannot be counted"));
   command->callback([call] {
     if (const int code = run_flops(*call); code != 0) throw CLI::RuntimeError(code);
   });

@@ -137,13 +137,13 @@ void add_plan(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "plan", "Chinchilla-optimal model size and tokens for a compute budget, and the days they take");
   const auto call = std::make_shared<PlanCall>();
-  command->add_option("--flop", call->flop, "compute budget [FLOP]");
-  command->add_option("--params", call->params, "parameters: 7e9, 7B");
-  command->add_option("--tokens", call->tokens, "training tokens: 1.4e12, 1.4T");
-  command->add_option("--gpu", call->gpu, "device for the days");
+  command->add_option("--flop", call->flop, "compute budget [FLOP]")->type_name("NUMBER");
+  command->add_option("--params", call->params, "parameters: 7e9, 7B")->type_name("NUMBER");
+  command->add_option("--tokens", call->tokens, "training tokens: 1.4e12, 1.4T")->type_name("NUMBER");
+  command->add_option("--gpu", call->gpu, "device for the days")->type_name("GPU");
   command->add_option("--gpus", call->gpus, "how many of them")->check(CLI::Range(1.0, 1e9));
   command->add_option("--mfu", call->mfu, "MFU, 0 to 1")->check(CLI::Range(1e-6, 1.0));
-  command->add_option("--dtype", call->dtype, "dtype of the matmul operands");
+  command->add_option("--dtype", call->dtype, "dtype of the matmul operands")->type_name("DTYPE");
   command->add_option("--constants", call->constants, "hoffmann (arXiv:2203.15556) or refit (arXiv:2404.10102)")
       ->check(CLI::IsMember({"hoffmann", "refit"}));
   command->add_option("--e", call->e, "irreducible loss E");
@@ -152,6 +152,9 @@ void add_plan(CLI::App& app) {
   command->add_option("--alpha", call->alpha, "alpha")->check(CLI::PositiveNumber);
   command->add_option("--beta", call->beta, "beta")->check(CLI::PositiveNumber);
   command->add_flag("--json", call->json, "JSON, a contract");
+  command->footer(help_footer({"mfu plan --flop 1e24 --gpu H100 --gpus 512 --mfu 0.4", "mfu plan --params 7B --json",
+                               "mfu plan --params 8B --tokens 15T --constants refit"},
+                              "0; 1 when there is no such plan"));
   command->callback([call] {
     const Result<int> code = make_plan(*call);
     if (!code) {

@@ -289,8 +289,8 @@ void add_replay(CLI::App& app) {
   command->add_flag("--json", options->json, "print everything as JSON");
   command->add_option("-c,--config", options->config,
                       "model, for MFU: HF config.json, its folder, a model id, or an own config");
-  command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does");
-  command->add_option("-i,--interval", options->interval, "seconds per window; default: 10");
+  command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does")->type_name("DIR");
+  command->add_option("-i,--interval", options->interval, "seconds per window; default: 10")->type_name("SECONDS");
   constexpr double kMostFlop = 1e30;
   TraceQuery& query = options->query;
   auto* range = command->add_option("--range", query.range, "MFU of the ranges whose name contains this");
@@ -320,6 +320,12 @@ void add_replay(CLI::App& app) {
   command->add_option("--m", query.m, "rows of the GEMM")->check(size);
   command->add_option("--n", query.n, "columns of the GEMM")->check(size);
   command->add_option("--k", query.k, "inner dimension of the GEMM")->check(size);
+  command->footer(
+      help_footer({"mfu replay trace.json.gz", "mfu replay -c Qwen/Qwen3-8B report.sqlite",
+                   "mfu replay --json traces/ > figures.json", "mfu replay --run-dir run -i 1 trace.json.gz",
+                   "mfu replay -c config.json --range ProfilerStep --nth 3 trace.json.gz",
+                   "mfu replay -c config.json --kernel flash_fwd --kernel-kind flash_fwd trace.json.gz"},
+                  "0; 1 when a trace or the config cannot be read"));
   command->callback([options] {
     TraceQuery& q = options->query;
     q.exact = options->match == "exact";
