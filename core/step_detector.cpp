@@ -268,7 +268,6 @@ std::optional<StepDetector::Candidate> StepDetector::best_candidate(Position beg
   shortest_ = 0;
   for (const Anchor& anchor : anchors_) {
     if (anchor.key == 0 || anchor.run < 2) continue;
-    if (shortest_ == 0 || anchor.gap < shortest_) shortest_ = anchor.gap;
     if (anchor.run <= anchor.prev || length - anchor.last > anchor.gap + anchor.gap / 4 + 2) continue;
     if (anchor.gap >= 4) gaps.push_back(anchor.gap);
   }
@@ -286,6 +285,7 @@ std::optional<StepDetector::Candidate> StepDetector::best_candidate(Position beg
       j = k;
     }
     if (j - i >= 2) {
+      if (shortest_ == 0) shortest_ = gaps[best_at];
       Candidate candidate;
       candidate.period = gaps[best_at];
       candidate.members = static_cast<std::uint32_t>(j - i);

@@ -17,6 +17,7 @@
 #include "core/sink_text.h"
 #include "tools/commands.h"
 #include "tools/trace/open_trace.h"
+#include "tools/trace/trace_detect.h"
 #include "tools/trace/trace_figures.h"
 #include "tools/trace/trace_regions.h"
 
@@ -25,7 +26,7 @@ namespace {
 
 struct ReplayOptions {
   std::vector<std::string> paths;
-  bool json = false;
+  bool json = false, detect = false;
   std::string config, run_dir, interval;
 };
 
@@ -166,6 +167,7 @@ Result<void> write_run_directory(const std::string& directory, const std::vector
 int replay(const ReplayOptions& options) {
   std::vector<TraceReport> reports;
   std::vector<std::vector<ProcessRegions>> regions;
+  std::vector<std::vector<DetectedSteps>> detected;
   int code = 0;
   const auto environment = [&options](const char* name) -> const char* {
     if (!options.interval.empty() && std::string_view(name) == "MFU_INTERVAL") return options.interval.c_str();
@@ -201,6 +203,7 @@ int replay(const ReplayOptions& options) {
       }
       reports.push_back(make_report(trace.value()));
       regions.push_back(trace_regions(trace.value(), config));
+      if (options.detect) detected.push_back(detect_steps(trace.value()));
       if (!options.run_dir.empty()) {
         if (const auto done = write_run_directory(options.run_dir, regions.back()); !done) {
           fmt::print(stderr, "mfu replay: {}\n", done.error().message);
@@ -213,11 +216,18 @@ int replay(const ReplayOptions& options) {
   if (options.json) {
     std::vector<ProcessRegions> all;
     for (auto& of_trace : regions) std::move(of_trace.begin(), of_trace.end(), std::back_inserter(all));
-    fmt::print("{}\n", report_json(reports, {{"regions", regions_json(all)}}));
+    std::vector<std::pair<std::string, std::string>> more{{"regions", regions_json(all)}};
+    if (options.detect) {
+      std::vector<DetectedSteps> steps;
+      for (auto& of_trace : detected) std::move(of_trace.begin(), of_trace.end(), std::back_inserter(steps));
+      more.emplace_back("detected", detected_json(steps));
+    }
+    fmt::print("{}\n", report_json(reports, more));
   } else {
     for (std::size_t i = 0; i < reports.size(); ++i) {
       print_report(reports[i]);
       print_regions(regions[i]);
+      if (options.detect) fmt::print("{}", detected_text(detected[i]));
     }
   }
   return code;
@@ -231,6 +241,8 @@ void add_replay(CLI::App& app) {
   command->add_option("trace", options->paths, "trace files, or folders of them (.json, .json.gz, .sqlite, .sqlite.gz)")
       ->required();
   command->add_flag("--json", options->json, "print everything as JSON");
+  command->add_flag("--detect", options->detect,
+                    "find training steps and serving iterations in the launches alone, without ranges");
   command->add_option("-c,--config", options->config,
                       "model, for MFU: HF config.json, its folder, a model id, or an own config");
   command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does");
