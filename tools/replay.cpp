@@ -23,6 +23,7 @@
 #include "core/sink_text.h"
 #include "tools/commands.h"
 #include "tools/trace/open_trace.h"
+#include "tools/trace/trace_detect.h"
 #include "tools/trace/trace_figures.h"
 #include "tools/trace/trace_query.h"
 #include "tools/trace/trace_regions.h"
@@ -32,7 +33,7 @@ namespace {
 
 struct ReplayOptions {
   std::vector<std::string> paths;
-  bool json = false;
+  bool json = false, detect = false;
   std::string config, run_dir, interval;
   std::string match = "contains", phase, kernel_per = "launch";
   TraceQuery query;  ///< neither range nor kernel: none
@@ -44,6 +45,7 @@ struct Replayed {
   TraceReport report;
   std::vector<ProcessRegions> regions;
   QueryAnswers answers;
+  std::vector<DetectedSteps> detected;
 };
 
 /// A bar on stderr while a file is read, when a person looks at it and the file is large enough to wait for.
@@ -188,6 +190,7 @@ Result<Replayed> work_out(const Trace& trace, const Config& config, const Replay
     // No thread to be had: one after the other.
   }
   out.report = make_report(trace);
+  if (options.detect) out.detected = detect_steps(trace);
   out.regions = regions.valid() ? regions.get() : trace_regions(trace, config);
   if (options.asks()) {
     Result<QueryAnswers> answers = answer_query(trace, config, options.query);
@@ -200,13 +203,16 @@ Result<Replayed> work_out(const Trace& trace, const Config& config, const Replay
 void print_json(std::vector<Replayed>& traces, const ReplayOptions& options) {
   std::vector<TraceReport> reports;
   std::vector<ProcessRegions> regions;
+  std::vector<DetectedSteps> detected;
   std::map<std::string, std::vector<std::string>> answers;
   for (Replayed& trace : traces) {
     reports.push_back(std::move(trace.report));
     std::move(trace.regions.begin(), trace.regions.end(), std::back_inserter(regions));
+    std::move(trace.detected.begin(), trace.detected.end(), std::back_inserter(detected));
     for (auto& [key, json] : query_json(options.query, trace.answers)) answers[key].push_back(std::move(json));
   }
   std::vector<std::pair<std::string, std::string>> more{{"regions", regions_json(regions)}};
+  if (options.detect) more.emplace_back("detected", detected_json(detected));
   for (const auto& [key, list] : answers) {
     // Of several traces a list, in their order.
     more.emplace_back(key, list.size() == 1 ? list.front() : fmt::format("[{}]", fmt::join(list, ",")));
@@ -221,6 +227,7 @@ void print_text(const Replayed& trace, const ReplayOptions& options) {
   }
   print_report(trace.report);
   print_regions(trace.regions);
+  if (options.detect) fmt::print("{}", detected_text(trace.detected));
 }
 
 int fail(const Error& error) {
@@ -287,6 +294,8 @@ void add_replay(CLI::App& app) {
   command->add_option("trace", options->paths, "trace files, or folders of them (.json, .json.gz, .sqlite, .sqlite.gz)")
       ->required();
   command->add_flag("--json", options->json, "print everything as JSON");
+  command->add_flag("--detect", options->detect,
+                    "find training steps and serving iterations in the launches alone, without ranges");
   command->add_option("-c,--config", options->config,
                       "model, for MFU: HF config.json, its folder, a model id, or an own config");
   command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does")->type_name("DIR");

@@ -1,0 +1,878 @@
+#include "core/step_detector.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+namespace mfu {
+namespace {
+
+constexpr std::uint32_t kFamilies = 64;  ///< keys after the vocabulary's, one per family
+constexpr std::uint32_t kIndexSlots = 2 * StepDetector::kVocabulary;
+constexpr std::uint32_t kAnchorSlots = 8192;
+constexpr std::uint32_t kMaxAnchors = 6144;
+constexpr std::uint32_t kSearchEvery = 1024;    ///< [launch]
+constexpr std::uint32_t kSmallWindow = 4096;    ///< [launch]
+constexpr std::uint32_t kMiddleWindow = 16384;  ///< [launch]
+constexpr std::uint32_t kGram = 8;              ///< [launch]
+constexpr std::uint32_t kMaxGrams = 8192;
+constexpr std::uint32_t kBurst = 12;  ///< marks this close belong together [launch]
+constexpr double kAlike = 0.8;        ///< two cycles that share this much are the same
+constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
+
+std::uint64_t mix(std::uint64_t h) noexcept {
+  h ^= h >> 32;
+  h *= 0xD6E8FEB86659FD93u;
+  h ^= h >> 32;
+  h *= 0xD6E8FEB86659FD93u;
+  return h ^ (h >> 32);
+}
+
+bool equal_gaps(std::uint32_t a, std::uint32_t b) noexcept {
+  const std::uint32_t tolerance = std::max(std::max(a, b) / 32, 2u);
+  return a > b ? a - b <= tolerance : b - a <= tolerance;
+}
+
+}  // namespace
+
+std::string_view name(StepKind kind) noexcept {
+  switch (kind) {
+    case StepKind::kStep:
+      return "step";
+    case StepKind::kDecode:
+      return "decode";
+    case StepKind::kPrefillOrMixed:
+      return "prefill_or_mixed";
+    case StepKind::kIteration:
+      return "iteration";
+    case StepKind::kNone:
+      break;
+  }
+  return "none";
+}
+
+std::string_view name(StepConfidence confidence) noexcept {
+  switch (confidence) {
+    case StepConfidence::kHigh:
+      return "high";
+    case StepConfidence::kMedium:
+      return "medium";
+    case StepConfidence::kLow:
+      return "low";
+    case StepConfidence::kNotSure:
+      break;
+  }
+  return "not_sure";
+}
+
+std::string_view name(BoundaryRule rule) noexcept {
+  switch (rule) {
+    case BoundaryRule::kOptimizer:
+      return "optimizer";
+    case BoundaryRule::kSampling:
+      return "sampling";
+    case BoundaryRule::kCopies:
+      return "h2d";
+    case BoundaryRule::kGraph:
+      return "graph";
+    case BoundaryRule::kIdle:
+      return "idle";
+    case BoundaryRule::kAnywhere:
+      break;
+  }
+  return "anywhere";
+}
+
+StepDetector::StepDetector(StepListener& listener)
+    : listener_(listener),
+      ids_(kRing),
+      families_(kRing),
+      flags_(kRing),
+      begins_(kRing),
+      words_(kVocabulary),
+      word_index_(kIndexSlots),
+      anchors_(kAnchorSlots),
+      counts_(kVocabulary + kFamilies),
+      grams_(kMaxGrams),
+      cost_(2 * (kMaxPeriod / 32 + 16) + 2 * kSurroundings + 2),
+      mark_(cost_.size()) {
+  next_work_ = next_search_ = kSearchEvery;
+  next_full_search_ = kSearchEvery;
+}
+
+std::size_t StepDetector::held_bytes() const noexcept {
+  const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
+  return sizeof(*this) + bytes(ids_) + bytes(families_) + bytes(flags_) + bytes(begins_) + bytes(words_) +
+         bytes(word_index_) + bytes(anchors_) + bytes(counts_) + bytes(grams_) + bytes(cost_) + bytes(mark_);
+}
+
+// ---------------------------------------------------------------------------------------------- every launch
+
+StepDetector::Key StepDetector::intern(std::uint32_t name) {
+  for (std::uint32_t at = static_cast<std::uint32_t>(mix(name)) % kIndexSlots;; at = (at + 1) % kIndexSlots) {
+    const Key entry = word_index_[at];
+    if (entry == 0) break;
+    const auto known = static_cast<Key>(entry - 1);
+    if (words_[known].name == name) {
+      words_[known].last = n_;
+      return known;
+    }
+  }
+  if (word_count_ == kVocabulary) forget_words();
+  Key fresh = 0;
+  while (words_[fresh].used) ++fresh;
+  words_[fresh] = {name, true, n_};
+  ++word_count_;
+  newest_word_ = n_;
+  std::uint32_t at = static_cast<std::uint32_t>(mix(name)) % kIndexSlots;
+  while (word_index_[at] != 0) at = (at + 1) % kIndexSlots;
+  word_index_[at] = static_cast<Key>(fresh + 1);
+  return fresh;
+}
+
+/// Half of the vocabulary, the longest unseen, makes way.
+void StepDetector::forget_words() {
+  std::vector<Position> lasts;
+  lasts.reserve(kVocabulary);
+  for (const Word& word : words_) lasts.push_back(word.last);
+  std::nth_element(lasts.begin(), lasts.begin() + kVocabulary / 2, lasts.end());
+  const Position keep_from = lasts[kVocabulary / 2];
+  std::fill(word_index_.begin(), word_index_.end(), Key{0});
+  word_count_ = 0;
+  for (std::uint32_t i = 0; i < kVocabulary; ++i) {
+    Word& word = words_[i];
+    word.used = word.last > keep_from;
+    if (!word.used) continue;
+    ++word_count_;
+    std::uint32_t at = static_cast<std::uint32_t>(mix(word.name)) % kIndexSlots;
+    while (word_index_[at] != 0) at = (at + 1) % kIndexSlots;
+    word_index_[at] = static_cast<Key>(i + 1);
+  }
+}
+
+void StepDetector::add(const Launch& launch) {
+  const Key word = intern(launch.name);
+  const std::uint32_t at = slot(n_);
+  ids_[at] = word;
+  families_[at] =
+      launch.traits.family != 0 ? static_cast<Key>(kVocabulary + std::min(launch.traits.family, kFamilies) - 1) : word;
+  flags_[at] = launch.traits.flags;
+  begins_[at] = launch.begin_ns;
+  if ((launch.traits.flags & (kFlagBackward | kFlagOptimizer | kFlagForeach)) != 0) {
+    if ((launch.traits.flags & kFlagBackward) != 0 && backward_seen_ < 3 && ++backward_seen_ == 3) training_ = true;
+    if ((launch.traits.flags & kFlagOptimizer) != 0 || training_) {
+      if ((launch.traits.flags & (kFlagOptimizer | kFlagForeach)) != 0) optimizer_known_ = true;
+    }
+  }
+  if (++n_ >= next_work_) work(false);
+}
+
+void StepDetector::finish() {
+  work(true);
+  judge();
+}
+
+void StepDetector::work(bool final) {
+  for (bool progress = true; progress && locked_;) progress = in_step_ ? follow(final) : scan(final);
+  // A lock that no longer follows anything is searched past: another loop may have begun.
+  const bool lost = locked_ && !in_step_ && n_ - last_told_ > 4u * cycle_.period;
+  if (!locked_ || lost) {
+    if (n_ >= next_search_ || final) {
+      std::uint32_t window = kSmallWindow;
+      if (n_ % kMiddleWindow < kSearchEvery) window = kMiddleWindow;
+      if (n_ >= next_full_search_ || final) {
+        window = kRing;
+        next_full_search_ = n_ + std::clamp<Position>(n_ / 4, kSearchEvery, kRing / 2);
+      }
+      search(window);
+      next_search_ = n_ + kSearchEvery;
+      if (locked_)
+        for (bool progress = true; progress && locked_;) progress = in_step_ ? follow(final) : scan(final);
+    }
+  }
+  if (!locked_)
+    next_work_ = next_search_;
+  else if (in_step_)
+    next_work_ = std::max(n_ + 1, step_begin_ + cycle_.period + slack() + surroundings());
+  else
+    next_work_ = n_ + std::clamp<std::uint32_t>(cycle_.period / 8, 16, kSearchEvery);
+  judge();
+}
+
+// ---------------------------------------------------------------------------------------------- the search
+
+void StepDetector::search(std::uint32_t window) {
+  const Position begin = std::max(oldest(), n_ > window ? n_ - window : 0);
+  if (n_ - begin < 16) return;
+  std::optional<Candidate> best = best_candidate(begin, ids_);
+  if (!best) best = best_candidate(begin, families_);
+  if (!best) return;
+  if (locked_ && equal_gaps(best->period, cycle_.period)) return;
+  lock(*best);
+}
+
+std::optional<StepDetector::Candidate> StepDetector::best_candidate(Position begin, const std::vector<Key>& keys) {
+  const auto length = static_cast<std::uint32_t>(n_ - begin);
+  std::fill(anchors_.begin(), anchors_.end(), Anchor{});
+  std::uint32_t used = 0;
+  std::uint32_t sample = 3;  // of the 8-grams whose hash has these bits clear
+  while (length / (sample + 1) > kMaxAnchors) sample = sample * 2 + 1;
+  const auto touch = [&](std::uint64_t key, std::uint32_t here) {
+    std::uint32_t at = static_cast<std::uint32_t>(key) % kAnchorSlots;
+    while (anchors_[at].key != 0 && anchors_[at].key != key) at = (at + 1) % kAnchorSlots;
+    Anchor& anchor = anchors_[at];
+    if (anchor.key == 0) {
+      if (used == kMaxAnchors) return;
+      ++used;
+      anchor.key = key;
+      anchor.last = here;
+      return;
+    }
+    const std::uint32_t gap = here - anchor.last;
+    anchor.last = here;
+    if (anchor.gap != 0 && equal_gaps(gap, anchor.gap)) {
+      ++anchor.run;
+    } else {
+      anchor.prev = std::max(anchor.prev, anchor.run);
+      anchor.run = 1;
+      anchor.gap = gap;
+    }
+  };
+  std::vector<std::int32_t>& last_seen = counts_;
+  std::fill(last_seen.begin(), last_seen.end(), -(1 << 20));
+  std::uint64_t gram = 0;  // the last eight keys, 16 bits each, hashed by rotation: position in the gram counts
+  std::array<std::uint64_t, kGram> recent{};
+  for (std::uint32_t i = 0; i < length; ++i) {
+    const Key key = keys[slot(begin + i)];
+    const std::uint64_t h = mix(key + 1u);
+    touch(h | 1u, i);
+    // A name that comes in bursts has irregular gaps; its returns after an absence are regular.
+    const auto here = static_cast<std::int32_t>(i);
+    const auto absent = static_cast<std::uint32_t>(here - std::exchange(last_seen[key], here));
+    for (std::uint32_t level = 0; level < 3; ++level)
+      if (absent > (64u << (3 * level))) touch(mix(h + 2 * level + 3) | 1u, i);
+    gram = ((gram << 7) | (gram >> 57)) ^ h;
+    std::uint64_t& oldest_of_gram = recent[i % kGram];
+    gram ^= (oldest_of_gram << 56) | (oldest_of_gram >> 8);  // rotated by 7 eight times
+    oldest_of_gram = h;
+    if (i >= kGram) {
+      const std::uint64_t g = mix(gram);
+      if ((g >> 40 & sample) == 0) touch(g & ~std::uint64_t{1}, i);
+    }
+  }
+
+  std::fill(counts_.begin(), counts_.end(), 0);
+
+  std::vector<std::uint32_t> gaps;
+  shortest_ = 0;
+  for (const Anchor& anchor : anchors_) {
+    if (anchor.key == 0 || anchor.run < 2) continue;
+    if (anchor.run <= anchor.prev || length - anchor.last > anchor.gap + anchor.gap / 4 + 2) continue;
+    if (anchor.gap >= 4) gaps.push_back(anchor.gap);
+  }
+  std::sort(gaps.begin(), gaps.end());
+  std::vector<Candidate> candidates;
+  for (std::size_t i = 0; i < gaps.size();) {
+    std::size_t j = i, best_at = i, best_count = 0;
+    while (j < gaps.size() && gaps[j] <= gaps[i] + std::max(gaps[i] / 32, 1u)) {
+      std::size_t k = j;
+      while (k < gaps.size() && gaps[k] == gaps[j]) ++k;
+      if (k - j > best_count) {
+        best_count = k - j;
+        best_at = j;
+      }
+      j = k;
+    }
+    if (j - i >= 2) {
+      if (shortest_ == 0) shortest_ = gaps[best_at];
+      Candidate candidate;
+      candidate.period = gaps[best_at];
+      candidate.members = static_cast<std::uint32_t>(j - i);
+      candidates.push_back(candidate);
+    }
+    i = j;
+  }
+  constexpr std::size_t kTried = 12;
+  if (candidates.size() > kTried) {
+    std::nth_element(candidates.begin(), candidates.begin() + kTried, candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.members > b.members; });
+    candidates.resize(kTried);
+  }
+  add_burst_candidates(begin, candidates);
+  std::optional<Candidate> best;
+  for (Candidate& candidate : candidates) {
+    evaluate(candidate, begin, keys);
+    if (!candidate.locks) continue;
+    if (!best) {
+      best = candidate;
+      continue;
+    }
+    // The one that explains more of the window; of two that explain it alike, the shorter.
+    const auto span = [](const Candidate& c) { return static_cast<double>(c.repeats + 1) * c.period; };
+    const Candidate& shorter = candidate.period < best->period ? candidate : *best;
+    const Candidate& longer = candidate.period < best->period ? *best : candidate;
+    const bool enough = shorter.cover >= 0.9 || shorter.cover >= longer.cover - 0.02;
+    best = enough && span(shorter) >= 0.8 * span(longer) ? shorter : longer;
+  }
+  return best;
+}
+
+/// Distances between bursts of marks, whatever lies between them: from the last burst to each of the few before it.
+void StepDetector::add_burst_candidates(Position begin, std::vector<Candidate>& candidates) const {
+  constexpr std::size_t kKinds = 4, kBack = 6;
+  struct Bursts {
+    std::array<Position, kBack> starts{};
+    std::size_t count = 0;
+    Position last = 0;
+  };
+  std::array<Bursts, kKinds> kinds{};
+  for (Position i = begin; i < n_; ++i) {
+    const std::uint8_t f = flags(i);
+    if (f == 0) continue;
+    const std::array<bool, kKinds> has{is_optimizer(i), (f & kFlagSampling) != 0, (f & kFlagToDevice) != 0,
+                                       (f & kFlagToHost) != 0};
+    for (std::size_t k = 0; k < kKinds; ++k) {
+      if (!has[k]) continue;
+      Bursts& b = kinds[k];
+      if (b.count == 0 || i - b.last > kBurst) {
+        std::shift_right(b.starts.begin(), b.starts.end(), 1);
+        b.starts[0] = i;
+        b.count = std::min(b.count + 1, kBack);
+      }
+      b.last = i;
+    }
+  }
+  for (const Bursts& b : kinds) {
+    for (std::size_t k = 1; k < b.count; ++k) {
+      const auto period = static_cast<std::uint32_t>(b.starts[0] - b.starts[k]);
+      if (period < 4 ||
+          std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) { return c.period == period; }))
+        continue;
+      Candidate candidate;
+      candidate.period = period;
+      candidates.push_back(candidate);
+    }
+  }
+}
+
+void StepDetector::evaluate(Candidate& c, Position begin, const std::vector<Key>& keys) {
+  const std::uint32_t p = c.period;
+  if (p < 4 || p > kMaxPeriod || n_ - begin < 2u * p) return;
+  const auto exact = [&](Position end) {
+    std::uint32_t equal = 0;
+    for (Position i = end - p; i < end; ++i) equal += keys[slot(i)] == keys[slot(i - p)] ? 1 : 0;
+    return static_cast<double>(equal) / p;
+  };
+  for (Position end = n_; end >= begin + 2u * p; end -= p) {
+    double alike = exact(end);
+    if (alike < 0.98) alike = std::max(alike, bag_alike(end - p, end, end - 2u * p, end - p, keys) - 0.02);
+    if (c.repeats == 0) c.alike = alike;
+    if (alike < kAlike) break;
+    ++c.repeats;
+  }
+  if (c.repeats == 0) return;
+  // Several turns of something shorter, which then has to show for itself what it is.
+  for (std::uint32_t turns = 2; turns <= 12 && p / turns >= 4; ++turns) {
+    if (p % turns != 0) continue;
+    const std::uint32_t lag = p / turns;
+    std::uint32_t equal = 0;
+    for (Position i = n_ - p; i < n_; ++i) equal += keys[slot(i)] == keys[slot(i - lag)] ? 1 : 0;
+    if (static_cast<double>(equal) / p >= c.alike - 0.02) return;
+  }
+
+  std::uint8_t last = 0, before = 0;
+  bool optimizer_last = false, optimizer_before = false;
+  for (Position i = n_ - p; i < n_; ++i) {
+    last |= flags(i);
+    before |= flags(i - p);
+    optimizer_last |= is_optimizer(i);
+    optimizer_before |= is_optimizer(i - p);
+  }
+  c.marks = last & before;
+  c.optimizer = optimizer_last && optimizer_before;
+
+  std::uint32_t inside = 0, remembered = 0;
+  const Position from = n_ - std::min<Position>(n_ - oldest(), p + p / 10);
+  for (const Word& word : words_) {
+    if (!word.used || word.last < oldest()) continue;
+    ++remembered;
+    if (word.last >= from) ++inside;
+  }
+  c.cover = static_cast<double>(inside) / remembered;
+
+  if (p >= 16) {
+    std::uint32_t sample = 0;
+    while (p / (sample + 1) > kMaxGrams / 2) sample = sample * 2 + 1;
+    std::uint32_t count = 0;
+    std::uint64_t gram = 0;
+    std::array<std::uint64_t, kGram> recent{};
+    for (std::uint32_t i = 0; i < p; ++i) {
+      const std::uint64_t h = mix(keys[slot(n_ - p + i)] + 1u);
+      gram = ((gram << 7) | (gram >> 57)) ^ h;
+      std::uint64_t& oldest_of_gram = recent[i % kGram];
+      gram ^= (oldest_of_gram << 56) | (oldest_of_gram >> 8);
+      oldest_of_gram = h;
+      if (i < kGram) continue;
+      const std::uint64_t g = mix(gram);
+      if ((g >> 40 & sample) == 0 && count < kMaxGrams) grams_[count++] = static_cast<std::uint32_t>(g);
+    }
+    std::sort(grams_.begin(), grams_.begin() + count);
+    const auto distinct = std::unique(grams_.begin(), grams_.begin() + count) - grams_.begin();
+    if (count > 0) c.composite = 1.0 - static_cast<double>(distinct) / count;
+  }
+  const std::uint32_t needed = repeats_needed(c);
+  c.locks = needed != kNever && c.repeats >= needed;
+}
+
+std::uint32_t StepDetector::repeats_needed(const Candidate& c) const noexcept {
+  const bool copies = (c.marks & (kFlagToDevice | kFlagToHost)) != 0;
+  const bool structured = c.composite >= 0.3 || copies;
+  const std::uint32_t fresh = newest_word_ + c.period > n_ ? 1 : 0;
+  if (c.optimizer && ((c.marks & kFlagBackward) != 0 || (c.marks & kFlagOptimizer) != 0)) {
+    // An optimizer that runs inside the backward pass makes a cycle of one layer; its forward pass is then left out.
+    if (c.cover >= 0.9) return 2 + fresh;
+    if (structured) return (c.cover >= 0.6 ? 3 : 4) + fresh;
+    return 140;
+  }
+  if (optimizer_known_) return kNever;
+  if ((c.marks & kFlagSampling) != 0 && !training_)
+    return (c.cover >= 0.9 ? 2 : c.cover >= 0.6 ? 3 : c.cover >= 0.4 ? 4 : 6) + fresh;
+  if ((c.marks & kFlagLoss) != 0 && (c.cover >= 0.6 || structured))
+    return (c.cover >= 0.9 ? 2 : c.cover >= 0.6 ? 3 : 6) + fresh;
+  if (c.alike < 0.96) return kNever;
+  // Nothing in it says what it is. A stack of layers repeats inside; a layer does not, a group of layers little.
+  if (c.composite >= 0.3) {
+    const bool many = c.composite >= 0.8;
+    if (c.cover >= 0.9) return (c.period >= 256 ? (many ? 3 : 24) : 64) + fresh;
+    if (c.cover >= 0.5) return (many ? 12 : 200) + fresh;
+    return kNever;
+  }
+  if (copies && c.cover >= 0.6) return 40 + fresh;
+  return kNever;
+}
+
+// ---------------------------------------------------------------------------------------------- lock
+
+void StepDetector::lock(const Candidate& c) {
+  const std::uint32_t p = c.period;
+  if (locked_ && c.period > cycle_.period + cycle_.period / 2 && last_told_ + c.period > n_) withdraw(first_told_);
+  locked_ = true;
+  cycle_ = {};
+  cycle_.period = p;
+  cycle_.marks = c.marks;
+  cycle_.optimizer = c.optimizer;
+  cycle_.cover = c.cover;
+  const std::uint32_t room = std::min<std::uint32_t>(surroundings(), static_cast<std::uint32_t>(n_) - 2 * p);
+  const Position boundary = place_boundary(n_ - p - room, p, cycle_.rule);
+  set_reference(boundary - p, boundary);
+  in_step_ = false;
+  scan_ = std::max(last_told_, oldest());
+  first_told_ = 0;
+  told_before_ = last_told_;
+  steps_ = steps_since_break_ = 0;
+  breaks_ = {};
+  last_length_ = 0;
+  same_length_ = exact_ = 0;
+  micro_steps_ = micro_length_ = 0;
+  measure_agreement();
+  find_micro_steps();
+}
+
+/// How well one boundary's surroundings agree with another's: less than 1 where streams swap or shapes vary.
+void StepDetector::measure_agreement() {
+  const double score = find_boundary(cycle_.begin, slack(), kBoth).score;
+  cycle_.agreement = std::clamp(0.85 * score, 0.6, 0.85);
+}
+
+void StepDetector::unlock() {
+  locked_ = false;
+  in_step_ = false;
+  next_search_ = std::min<Position>(next_search_, n_ + kSearchEvery);
+}
+
+std::uint32_t StepDetector::surroundings() const noexcept { return std::min(kSurroundings, cycle_.period / 2); }
+
+/// Where in [begin, begin + period), taken for a circle, a step begins.
+StepDetector::Position StepDetector::place_boundary(Position begin, std::uint32_t p, BoundaryRule& rule) const {
+  const auto on_circle = [&](std::uint32_t offset) { return begin + offset % p; };
+  /// After the longest stretch (on the circle) without a mark: offset of the mark that ends it, and of the one before.
+  struct Stretch {
+    std::uint32_t after = 0, before = 0, length = 0;
+    bool any = false;
+  };
+  const auto longest_without = [&](auto&& marked) {
+    Stretch best;
+    std::uint32_t first = kNever, previous = 0;
+    for (std::uint32_t i = 0; i < p; ++i) {
+      if (!marked(begin + i)) continue;
+      if (first == kNever)
+        first = i;
+      else if (i - previous > best.length)
+        best = {i, previous, i - previous, true};
+      previous = i;
+    }
+    if (first != kNever && first + p - previous > best.length) best = {first, previous, first + p - previous, true};
+    return best;
+  };
+  const auto to_device = [&](Position i) { return (flags(i) & kFlagToDevice) != 0; };
+  /// The fullest run of copies to the device that begins in the `reach` launches from `offset`; `offset` if none does.
+  const auto move_to_copies = [&](std::uint32_t offset, std::uint32_t reach) {
+    std::uint32_t best = offset, most = 0;
+    for (std::uint32_t i = 0; i < reach; ++i) {
+      if (!to_device(on_circle(offset + i))) continue;
+      std::uint32_t count = 0, last = i;
+      const std::uint32_t start = i;
+      for (; i < reach && i - last <= 3; ++i) {
+        if (to_device(on_circle(offset + i))) {
+          ++count;
+          last = i;
+        }
+      }
+      // A lone copy far from where the optimizer ends is more likely a scalar on its way than a batch.
+      if (count > most && (count > 1 || start <= p / 8)) {
+        most = count;
+        best = offset + start;
+      }
+    }
+    return best;
+  };
+  if (cycle_.optimizer) {
+    const Stretch free = longest_without([&](Position i) { return is_optimizer(i); });
+    rule = BoundaryRule::kOptimizer;
+    return on_circle(move_to_copies(free.before + 1, p / 2));
+  }
+  if (!training_ && (cycle_.marks & kFlagSampling) != 0) {
+    const Stretch free = longest_without([&](Position i) { return (flags(i) & kFlagSampling) != 0; });
+    std::uint32_t end = free.before + 1;
+    for (std::uint32_t i = end; i < end + kBurst && i < end + p; ++i)
+      if ((flags(on_circle(i)) & kFlagToHost) != 0) end = i + 1;
+    rule = BoundaryRule::kSampling;
+    return on_circle(move_to_copies(end, p / 8));
+  }
+  if ((cycle_.marks & kFlagToDevice) != 0) {
+    const Stretch free = longest_without(to_device);
+    if (free.length > p / 3) {
+      rule = BoundaryRule::kCopies;
+      return on_circle(free.after);
+    }
+  }
+  std::uint32_t graphs = 0, graph = 0;
+  for (std::uint32_t i = 0; i < p; ++i) {
+    if ((flags(begin + i) & kFlagGraph) == 0) continue;
+    if (graphs++ == 0) graph = i;
+  }
+  if (graphs == 1 || graphs == 2) {
+    rule = BoundaryRule::kGraph;
+    return begin + graph;
+  }
+  // The place is anyone's guess; where the repetition itself began is a better one than most.
+  rule = BoundaryRule::kAnywhere;
+  Position start = begin + p;
+  std::uint32_t unlike = 0;
+  while (start > oldest() + p && unlike < 16) {
+    --start;
+    unlike = family(start) == family(start - p) ? 0 : unlike + 1;
+  }
+  start = start - p + unlike;
+  return begin + (p - (begin - start) % p) % p;
+}
+
+// ---------------------------------------------------------------------------------------------- following
+
+double StepDetector::bag_alike(Position a, Position a_end, Position b, Position b_end,
+                               const std::vector<Key>& keys) const {
+  for (Position i = a; i < a_end; ++i) ++counts_[keys[slot(i)]];
+  for (Position i = b; i < b_end; ++i) --counts_[keys[slot(i)]];
+  std::uint64_t unlike = 0;
+  const auto take = [&](Position i) {
+    std::int32_t& count = counts_[keys[slot(i)]];
+    unlike += static_cast<std::uint64_t>(std::abs(count));
+    count = 0;
+  };
+  for (Position i = a; i < a_end; ++i) take(i);
+  for (Position i = b; i < b_end; ++i) take(i);
+  const std::uint64_t both = (a_end - a) + (b_end - b);
+  const std::uint64_t longer = std::max(a_end - a, b_end - b);
+  return longer == 0 ? 0 : static_cast<double>(both - unlike) / 2 / static_cast<double>(longer);
+}
+
+/// The place near `expected` whose surroundings are most like those of the boundary cycle_.end: the surroundings are
+/// aligned with the stream (edit distance with free ends), and where the boundary falls is the answer. Inserted
+/// launches are put before it.
+StepDetector::Found StepDetector::find_boundary(Position expected, std::uint32_t reach, Side side) const {
+  const Position reference = cycle_.end;
+  const std::uint32_t w = surroundings();
+  const Position low = oldest();
+  std::uint32_t before = 0, after = 0;
+  if ((side & kBefore) != 0 && reference > low && expected > low)
+    before = static_cast<std::uint32_t>(std::min<Position>({w, reference - low, expected - low}));
+  if ((side & kAfter) != 0 && n_ > expected)
+    after = static_cast<std::uint32_t>(std::min<Position>({w, n_ - reference, n_ - expected}));
+  const std::uint32_t rows = before + after;
+  if (rows < std::min(w, 8u)) return {expected, 0};
+  const std::int32_t* weights = &weights_[kSurroundings - before];
+  std::int32_t unlike = 0, total = 0;
+  for (std::uint32_t i = 0; i < rows; ++i) {
+    total += weights[i];
+    if (family(reference - before + i) != family(expected - before + i)) unlike += weights[i];
+  }
+  if (unlike == 0 || reach == 0) return {expected, 1.0 - static_cast<double>(unlike) / total};
+
+  const Position target = expected - std::min<Position>(before + reach, expected - low);
+  const auto columns = static_cast<std::uint32_t>(std::min<Position>(expected + after + reach, n_) - target);
+  for (std::uint32_t j = 0; j <= columns; ++j) {
+    cost_[j] = 0;
+    mark_[j] = static_cast<std::int32_t>(j);
+  }
+  const std::int32_t inserted = std::max(1, total / static_cast<std::int32_t>(rows));
+  for (std::uint32_t i = 0; i < rows; ++i) {
+    const Key key = family(reference - before + i);
+    const std::int32_t weight = weights[i];
+    std::int32_t diagonal = cost_[0];
+    std::int32_t diagonal_mark = mark_[0];
+    cost_[0] += weight;
+    for (std::uint32_t j = 1; j <= columns; ++j) {
+      const std::int32_t up = cost_[j];
+      const std::int32_t up_mark = mark_[j];
+      std::int32_t best = diagonal + (key == family(target + j - 1) ? 0 : weight);
+      // Up to the boundary a mark is the column reached; it stays what it was where the first launch after it is taken.
+      std::int32_t best_mark = i < before ? static_cast<std::int32_t>(j) : diagonal_mark;
+      if (up + weight < best) {
+        best = up + weight;
+        best_mark = i < before ? static_cast<std::int32_t>(j) : up_mark;
+      }
+      if (cost_[j - 1] + inserted < best) {
+        best = cost_[j - 1] + inserted;
+        best_mark = i < before ? static_cast<std::int32_t>(j) : mark_[j - 1];
+      }
+      diagonal = up;
+      diagonal_mark = up_mark;
+      cost_[j] = best;
+      mark_[j] = best_mark;
+    }
+  }
+  Found found{expected, -1};
+  for (std::uint32_t j = 0; j <= columns; ++j) {
+    const double score = 1.0 - static_cast<double>(cost_[j]) / total;
+    const Position here = target + static_cast<std::uint32_t>(mark_[j]);
+    const auto distance = [&](Position p) { return p > expected ? p - expected : expected - p; };
+    if (score > found.score || (score == found.score && distance(here) < distance(found.at))) found = {here, score};
+  }
+  return found;
+}
+
+bool StepDetector::starts_like_step(Position p) const noexcept {
+  const std::uint32_t w = std::min(32u, surroundings());
+  std::int32_t equal = 0, total = 0;
+  for (std::uint32_t i = 0; i < w; ++i) {
+    const std::int32_t weight = weights_[kSurroundings + i];
+    total += weight;
+    if (family(p + i) == family(cycle_.end + i)) equal += weight;
+    if (i == 7 && equal * 4 < total) return false;
+  }
+  return equal * 3 >= total * 2;
+}
+
+/// Makes [begin, end) what others are compared with. In the surroundings of its end, a name weighs as much in all as
+/// any other: in a run of 200 memsets the few kernels that are something else say where one is.
+void StepDetector::set_reference(Position begin, Position end) {
+  cycle_.begin = begin;
+  cycle_.end = end;
+  const std::uint32_t w = surroundings();
+  const Position from = end - std::min<Position>(w, end - oldest());
+  const Position to = std::min<Position>(end + w, n_);
+  for (Position i = from; i < to; ++i) ++counts_[family(i)];
+  weights_.fill(1);
+  for (Position i = from; i < to; ++i) weights_[kSurroundings + i - end] = std::max(1, 64 / counts_[family(i)]);
+  for (Position i = from; i < to; ++i) counts_[family(i)] = 0;
+}
+
+/// The step that begins at step_begin_. True: there may be more to do.
+bool StepDetector::follow(bool final) {
+  const Position expected = step_begin_ + cycle_.period;
+  if (n_ < expected + slack() + surroundings() && !final) return false;
+  if (n_ < expected + std::min(surroundings(), 8u)) return false;
+  Found found = find_boundary(expected, slack(), kBoth);
+  const auto alike = [&](Position end) {
+    return end > step_begin_ ? bag_alike(cycle_.begin, cycle_.end, step_begin_, end, families_) : 0.0;
+  };
+  if (found.score >= cycle_.agreement && alike(found.at) >= kAlike) {
+    const Position begin = step_begin_;
+    step_begin_ = found.at;
+    emit(found.at);
+    return step_seen(begin, found.at, true);
+  }
+  // Something else begins where the next step should: the step itself may have been whole.
+  found = find_boundary(expected, slack(), kBefore);
+  in_step_ = false;
+  scan_ = step_begin_ + 1;
+  if (found.score >= 0.85 && alike(found.at) >= 0.95) {
+    scan_ = found.at + 1;
+    emit(found.at);
+    return step_seen(step_begin_, found.at, false);
+  }
+  return true;
+}
+
+/// Looks for the next place from which a whole step runs.
+bool StepDetector::scan(bool final) {
+  const std::uint32_t p = cycle_.period;
+  const std::uint32_t room = final ? std::min(surroundings(), 8u) : slack() + surroundings();
+  scan_ = std::max(scan_, oldest());
+  for (; scan_ + p + room <= n_; ++scan_) {
+    if (!starts_like_step(scan_)) continue;
+    const Found start = find_boundary(scan_, std::min(8u, p / 4), kAfter);
+    if (start.score < cycle_.agreement) continue;
+    const Found next = find_boundary(start.at + p, slack(), kBoth);
+    if (next.score < cycle_.agreement || next.at <= start.at) continue;
+    if (bag_alike(cycle_.begin, cycle_.end, start.at, next.at, families_) < kAlike) continue;
+    const Position before = last_told_;
+    if (before != 0) emit(start.at);  // of the very first one nobody saw what came before it
+    in_step_ = true;
+    step_begin_ = next.at;
+    emit(next.at);
+    if (steps_ > 0 && before != 0 && start.at > before &&
+        note_break(before, start.at, static_cast<std::uint32_t>(std::min<Position>(start.at - before, kRing))))
+      return true;
+    return step_seen(start.at, next.at, true);
+  }
+  return false;
+}
+
+bool StepDetector::step_seen(Position begin, Position end, bool another_follows) {
+  const auto length = static_cast<std::uint32_t>(end - begin);
+  ++steps_;
+  ++steps_since_break_;
+  if (!cycle_.optimizer) {
+    for (Position i = begin; i < end; ++i) {
+      if (!is_optimizer(i)) continue;
+      // An optimizer runs in some of the cycles only: they were parts of a step.
+      withdraw(first_told_);
+      unlock();
+      return true;
+    }
+  }
+  const double exact = bag_alike(cycle_.begin, cycle_.end, begin, end, ids_);
+  const double weight = std::max(1.0 / static_cast<double>(steps_), 1.0 / 16);
+  exact_ += weight * (exact - exact_);
+  same_length_ += weight * ((length == cycle_.period ? 1.0 : 0.0) - same_length_);
+  if (length > cycle_.period + 1 && note_break(begin, end, length - cycle_.period)) return true;
+  const bool usual = length == cycle_.period || length == last_length_;
+  if (length == last_length_ && length != cycle_.period) cycle_.period = length;
+  last_length_ = length;
+  // What steps are compared with moves along, so that slow changes do not add up.
+  if (another_follows && end + surroundings() <= n_ &&
+      (usual || cycle_.begin < oldest() + (oldest() > 0 ? kRing / 8 : 0))) {
+    set_reference(begin, end);
+  }
+  return true;
+}
+
+bool StepDetector::note_break(Position begin, Position end, std::uint32_t length) {
+  Break now{end, steps_since_break_, length, false};
+  for (Position i = std::max(begin, oldest()); i < end; ++i) {
+    if ((flags(i) & kFlagToHost) != 0) now.to_host = true;
+    if (!cycle_.optimizer && is_optimizer(i)) {
+      withdraw(first_told_);
+      unlock();
+      return true;
+    }
+  }
+  breaks_ = {breaks_[1], breaks_[2], now};
+  steps_since_break_ = 0;
+  return promote();
+}
+
+/// Equal breaks after equal numbers of cycles: the cycles were micro-steps, and what came between them an update that
+/// its names do not give away.
+bool StepDetector::promote() {
+  if (cycle_.optimizer) return false;           // then it is logging
+  const auto [first, second, third] = breaks_;  // a copy: lock() forgets them
+  if (second.steps < 2 || second.steps != third.steps || first.end == 0) return false;
+  const std::uint32_t tolerance = std::max(2u, third.length / 16);
+  if (second.length > third.length + tolerance || third.length > second.length + tolerance) return false;
+  const auto period = static_cast<std::uint32_t>(std::min<Position>(third.end - second.end, kMaxPeriod));
+  if (period < cycle_.period + cycle_.period * 9 / 10 || period == kMaxPeriod) return false;
+  if (third.to_host && third.length < cycle_.period / 8) return false;
+  if (third.steps > 8 && third.length < period / 50) return false;
+  if (first.end < oldest() || bag_alike(first.end, second.end, second.end, third.end, families_) < 0.9) return false;
+  if (third.end + kSurroundings > n_ || second.end < period) return false;
+
+  const std::uint32_t micro_steps = third.steps, micro_length = cycle_.period;
+  withdraw(first_told_);
+  Candidate whole;
+  whole.period = period;
+  whole.marks = cycle_.marks;
+  whole.cover = 1;
+  const Cycle part = cycle_;
+  lock(whole);
+  cycle_.rule = part.rule;
+  set_reference(second.end, third.end);
+  measure_agreement();
+  micro_steps_ = micro_steps;
+  micro_length_ = micro_length;
+  return true;
+}
+
+/// Passes inside the cycle: where its beginning comes again, and all in between with it.
+void StepDetector::find_micro_steps() {
+  micro_steps_ = cycle_.optimizer ? 1 : 0;
+  if (!cycle_.optimizer) return;
+  const std::uint32_t p = cycle_.period;
+  const std::uint32_t w = std::min(32u, surroundings());
+  for (std::uint32_t m = std::max(w, p / 64); m <= p / 2 + 1 && m < p; ++m) {
+    std::uint32_t equal = 0;
+    for (std::uint32_t i = 0; i < w; ++i) {
+      equal += family(cycle_.begin + i) == family(cycle_.begin + m + i) ? 1 : 0;
+      if (i == 7 && equal < 4) break;
+    }
+    if (equal * 10 < w * 8) continue;
+    const std::uint32_t passes = p / m;
+    std::uint32_t same = 0;
+    const std::uint32_t compared = (passes - 1) * m;
+    for (std::uint32_t i = 0; i < compared; ++i)
+      same += family(cycle_.begin + i) == family(cycle_.begin + m + i) ? 1 : 0;
+    if (same * 10u < compared * 9u) continue;
+    micro_steps_ = passes;
+    micro_length_ = m;
+    return;
+  }
+}
+
+// ---------------------------------------------------------------------------------------------- what is told
+
+void StepDetector::emit(Position p) {
+  if (p == 0 || p <= last_told_ || p >= n_) return;
+  if (first_told_ == 0) first_told_ = p;
+  last_told_ = p;
+  listener_.on_boundary({p, begins_[slot(p)]});
+}
+
+void StepDetector::withdraw(Position from) {
+  if (from == 0 || last_told_ < from) return;
+  listener_.on_withdrawal(from);
+  last_told_ = told_before_;
+  first_told_ = 0;
+}
+
+void StepDetector::judge() {
+  findings_ = {};
+  findings_.shortest_repeat = shortest_;
+  if (!locked_ || steps_ == 0) return;
+  findings_.kind = training_ || cycle_.optimizer ? StepKind::kStep : StepKind::kIteration;
+  findings_.rule = cycle_.rule;
+  findings_.period_launches = cycle_.period;
+  findings_.micro_steps = micro_steps_;
+  findings_.micro_step_launches = micro_length_;
+  const bool named = cycle_.optimizer || (!training_ && (cycle_.marks & kFlagSampling) != 0);
+  const bool steady = same_length_ >= 0.6;
+  if (named && cycle_.cover >= 0.9 && exact_ >= 0.98 && steady && steps_ >= 2)
+    findings_.confidence = StepConfidence::kHigh;
+  else if (exact_ >= 0.9 && cycle_.cover >= 0.6 && same_length_ >= 0.4)
+    findings_.confidence = StepConfidence::kMedium;
+  else
+    findings_.confidence = StepConfidence::kLow;
+}
+
+}  // namespace mfu

@@ -1,0 +1,224 @@
+// Finds training steps and serving iterations in one device's stream of launches: no range, no clock, no I/O.
+//
+// A launch is one token. While nothing is found, the stream is searched now and then for a cycle: names and 8-grams of
+// names that return at equal distances are candidates, and what returns must look like a whole step rather than a layer
+// (see search). Once a cycle is found, each further step is followed by aligning the surroundings of its boundary, and
+// compared with the step before as a multiset; foreign work (evaluation, logging) is stepped over.
+//
+// A boundary is a cut before a launch: where a step begins or ends. It is told once the step beside it was seen whole,
+// so one step late, and after a first find for the steps before it too (back-filled). What turns out to be a part of
+// something larger (a micro-step under accumulation) is withdrawn.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/launch_class.h"
+#include "core/units.h"
+
+namespace mfu {
+
+/// One host call that put work on the device, in correlation order; all of a graph's records are one.
+struct Launch {
+  static constexpr std::uint32_t kFirstKernel = 64;  ///< smaller names are LaunchClass values of copies and sets
+  static constexpr std::uint32_t kGraphName = 0x8000'0000u;  ///< set in the name of a graph
+
+  std::uint32_t name = 0;    ///< equal for equal kernels, graphs or directions of a copy
+  std::uint32_t thread = 0;  ///< host thread; 0: not known
+  LaunchTraits traits;
+  TimeNs begin_ns = 0;  ///< of its first activity
+  TimeNs end_ns = 0;    ///< of its last activity
+};
+
+struct StepBoundary {
+  std::uint64_t launch = 0;  ///< index of the first launch after the cut, from 0
+  TimeNs at_ns = 0;          ///< when that launch's first activity began
+};
+
+/// Who hears of boundaries. In order of launches, except after a withdrawal.
+class StepListener {
+ public:
+  virtual void on_boundary(const StepBoundary& boundary) = 0;
+  /// Every boundary at or after `launch` that was told so far is taken back.
+  virtual void on_withdrawal(std::uint64_t launch) = 0;
+
+ protected:
+  ~StepListener() = default;
+};
+
+enum class StepKind : std::uint8_t { kNone, kStep, kDecode, kPrefillOrMixed, kIteration };
+/// kNotSure: nothing found; no rate of steps may be printed. kLow: times only, no percentiles.
+enum class StepConfidence : std::uint8_t { kNotSure, kLow, kMedium, kHigh };
+/// How the place of the boundary in the cycle was chosen; kAnywhere: the period is right, the place is arbitrary.
+enum class BoundaryRule : std::uint8_t { kAnywhere, kOptimizer, kSampling, kCopies, kGraph, kIdle };
+
+/// What is known now.
+struct StepFindings {
+  StepKind kind = StepKind::kNone;
+  StepConfidence confidence = StepConfidence::kNotSure;
+  BoundaryRule rule = BoundaryRule::kAnywhere;
+  std::uint32_t period_launches = 0;  ///< 0 while kNotSure
+  std::uint32_t micro_steps = 0;      ///< forward and backward passes per optimizer step; 0: not known
+  std::uint32_t micro_step_launches = 0;
+  std::uint32_t shortest_repeat = 0;  ///< shortest distance at which something returns; 0: none
+};
+
+/// `step`, `decode`, `prefill_or_mixed`, `iteration`; `none`.
+[[nodiscard]] std::string_view name(StepKind kind) noexcept;
+/// `high`, `medium`, `low`, `not_sure`.
+[[nodiscard]] std::string_view name(StepConfidence confidence) noexcept;
+/// `optimizer`, `sampling`, `h2d`, `graph`, `idle`, `anywhere`.
+[[nodiscard]] std::string_view name(BoundaryRule rule) noexcept;
+
+/// [one thread] One process's launches on one device. Memory is fixed at construction, under 3 MB.
+class StepDetector {
+ public:
+  static constexpr std::uint32_t kRing = 1u << 17;        ///< launches that are remembered
+  static constexpr std::uint32_t kMaxPeriod = kRing / 2;  ///< [launch]
+  static constexpr std::uint32_t kVocabulary = 4096;      ///< distinct names; the least recent makes way
+
+  static constexpr std::uint32_t kSurroundings = 64;  ///< compared on each side of a boundary [launch]
+
+  explicit StepDetector(StepListener& listener);
+
+  void add(const Launch& launch);
+  /// The stream is over: says what can still be said.
+  void finish();
+
+  [[nodiscard]] const StepFindings& findings() const noexcept { return findings_; }
+  [[nodiscard]] std::uint64_t launches() const noexcept { return n_; }
+  [[nodiscard]] std::size_t held_bytes() const noexcept;
+
+ private:
+  using Key = std::uint16_t;
+  using Position = std::uint64_t;
+
+  struct Word {
+    std::uint32_t name = 0;
+    bool used = false;
+    Position last = 0;
+  };
+  /// What returns: a name or an 8-gram of names.
+  struct Anchor {
+    std::uint64_t key = 0;   ///< 0: free
+    std::uint32_t last = 0;  ///< positions relative to the window's begin
+    std::uint32_t gap = 0;
+    std::uint32_t run = 0;   ///< equal gaps in a row, now
+    std::uint32_t prev = 0;  ///< most equal gaps in a row, before
+  };
+  struct Candidate {
+    std::uint32_t period = 0;
+    std::uint32_t members = 0;
+    std::uint32_t repeats = 0;  ///< whole cycles that look like the one after
+    double cover = 0;           ///< share of the remembered names that occur in it
+    double alike = 0;           ///< of the last two cycles: equal at the same place, or as multisets
+    double composite = 0;       ///< share of its 8-grams that are there more than once
+    std::uint8_t marks = 0;     ///< flags in both of the last two cycles
+    bool optimizer = false;     ///< both hold one
+    bool locks = false;
+  };
+  struct Cycle {
+    std::uint32_t period = 0;
+    BoundaryRule rule = BoundaryRule::kAnywhere;
+    Position begin = 0, end = 0;  ///< the step that others are compared with; its end is the boundary to look for
+    std::uint8_t marks = 0;
+    bool optimizer = false;
+    double cover = 0;
+    double agreement = 0.6;  ///< what the surroundings of a boundary must share with those of `end`
+  };
+  /// Something between two steps, or the surplus of a step longer than the others.
+  struct Break {
+    Position end = 0;
+    std::uint32_t steps = 0;  ///< seen since the break before
+    std::uint32_t length = 0;
+    bool to_host = false;
+  };
+  struct Found {
+    Position at = 0;
+    double score = 0;  ///< share of the surroundings that agrees
+  };
+  enum Side : std::uint8_t { kBefore = 1, kAfter = 2, kBoth = 3 };
+
+  [[nodiscard]] static std::uint32_t slot(Position p) noexcept { return static_cast<std::uint32_t>(p) & (kRing - 1); }
+  [[nodiscard]] Position oldest() const noexcept { return n_ > kRing ? n_ - kRing : 0; }
+  [[nodiscard]] Key id(Position p) const noexcept { return ids_[slot(p)]; }
+  [[nodiscard]] Key family(Position p) const noexcept { return families_[slot(p)]; }
+  [[nodiscard]] std::uint8_t flags(Position p) const noexcept { return flags_[slot(p)]; }
+  [[nodiscard]] bool is_optimizer(Position p) const noexcept {
+    return (flags(p) & kFlagOptimizer) != 0 || (training_ && (flags(p) & kFlagForeach) != 0);
+  }
+  [[nodiscard]] std::uint32_t surroundings() const noexcept;
+  [[nodiscard]] std::uint32_t slack() const noexcept { return cycle_.period / 32 + 16; }
+
+  Key intern(std::uint32_t name);
+  void forget_words();
+  void work(bool final);
+  void search(std::uint32_t window);
+  std::optional<Candidate> best_candidate(Position begin, const std::vector<Key>& keys);
+  void add_burst_candidates(Position begin, std::vector<Candidate>& candidates) const;
+  void evaluate(Candidate& candidate, Position begin, const std::vector<Key>& keys);
+  [[nodiscard]] std::uint32_t repeats_needed(const Candidate& candidate) const noexcept;
+  void lock(const Candidate& candidate);
+  void set_reference(Position begin, Position end);
+  void measure_agreement();
+  void unlock();
+  [[nodiscard]] Position place_boundary(Position begin, std::uint32_t period, BoundaryRule& rule) const;
+  bool follow(bool final);
+  bool scan(bool final);
+  [[nodiscard]] Found find_boundary(Position expected, std::uint32_t slack, Side side) const;
+  [[nodiscard]] double bag_alike(Position a, Position a_end, Position b, Position b_end,
+                                 const std::vector<Key>& keys) const;
+  [[nodiscard]] bool starts_like_step(Position p) const noexcept;
+  bool step_seen(Position begin, Position end, bool another_follows);
+  bool note_break(Position begin, Position end, std::uint32_t length);
+  bool promote();
+  void emit(Position p);
+  void withdraw(Position from);
+  void find_micro_steps();
+  void judge();
+
+  StepListener& listener_;
+  std::vector<Key> ids_, families_;
+  std::vector<std::uint8_t> flags_;
+  std::vector<TimeNs> begins_;
+  std::vector<Word> words_;
+  std::vector<Key> word_index_;
+  std::vector<Anchor> anchors_;
+  mutable std::vector<std::int32_t> counts_;
+  std::vector<std::uint32_t> grams_;
+  mutable std::vector<std::int32_t> cost_, mark_;
+  std::array<std::int32_t, 2 * kSurroundings> weights_{};  ///< of the names around cycle_.end
+
+  Position n_ = 0;
+  std::uint32_t word_count_ = 0;
+  Position newest_word_ = 0;
+  std::uint32_t backward_seen_ = 0;
+  bool training_ = false;
+  bool optimizer_known_ = false;
+  Position next_work_ = 0;
+  Position next_search_ = 0;
+  Position next_full_search_ = 0;
+  std::uint32_t shortest_ = 0;
+
+  bool locked_ = false;
+  Cycle cycle_;
+  bool in_step_ = false;  ///< step_begin_ is a boundary that the step before it led to
+  Position step_begin_ = 0;
+  Position scan_ = 0;  ///< where the next step is looked for while !in_step_
+  Position first_told_ = 0;
+  Position last_told_ = 0;    ///< 0: none
+  Position told_before_ = 0;  ///< last_told_ when the lock began
+  std::uint64_t steps_ = 0;   ///< seen whole under this lock
+  std::uint32_t steps_since_break_ = 0;
+  std::array<Break, 3> breaks_{};
+  std::uint32_t last_length_ = 0;
+  double same_length_ = 0, exact_ = 0;  ///< moving averages over steps
+  std::uint32_t micro_steps_ = 0, micro_length_ = 0;
+  StepFindings findings_;
+};
+
+}  // namespace mfu
