@@ -52,6 +52,11 @@ struct Share {
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
 
+  /// It launched something here, whether or not the sweep has met it.
+  [[nodiscard]] bool has_work() const noexcept {
+    return active || last_activity_end_ns != std::numeric_limits<TimeNs>::min();
+  }
+
   /// A kernel ran in [begin, end), and none that was added before began later.
   void add_kernel(TimeNs begin_ns_of_it, TimeNs end_ns_of_it, bool matmul) noexcept {
     const DurationNs length = end_ns_of_it - begin_ns_of_it;

@@ -425,7 +425,7 @@ std::vector<std::pair<std::uint32_t, double>> Ledger::devices_of(const Instance&
   double matmul = 0, kernels = 0;
   for (std::uint32_t d = 0; d < instance.shares.size(); ++d) {
     const Share& share = instance.shares[d];
-    if (!share.active) continue;
+    if (!share.has_work()) continue;
     found.emplace_back(d, 0.0);
     matmul += static_cast<double>(share.matmul_sum_ns);
     kernels += static_cast<double>(share.kernel_sum_ns);
