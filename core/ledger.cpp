@@ -255,7 +255,6 @@ std::vector<std::string> Ledger::take_notices() { return std::exchange(notices_,
 
 void Ledger::add(const KernelRecord& record, InstanceId owner, bool first_of_launch) {
   if (observer_ != nullptr) observer_->on_record(record, owner, first_of_launch);
-  if (devices_.empty()) forget_idle(record.begin_ns);
   Device& device = device_at(raw(record.device));
   Instance* instance = owner == InstanceId::kNone ? nullptr : find(owner);
   const bool owner_is_over =
