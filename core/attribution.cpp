@@ -101,8 +101,8 @@ void Attribution::push_region(ThreadState& thread, DomainId domain, const Region
   publish_leaf(thread);
 }
 
-void Attribution::close_frame(ThreadState& thread, const RangeStack::Frame& frame, Ticks now) noexcept {
-  instances_.close(frame.instance, now, thread.context.load(std::memory_order_relaxed));
+void Attribution::close_opened(ThreadState& thread, InstanceId instance, Ticks now) noexcept {
+  instances_.close(instance, now, thread.context.load(std::memory_order_relaxed));
   publish_leaf(thread);
 }
 

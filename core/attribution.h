@@ -66,10 +66,11 @@ class Attribution {
   /// [owner thread] hot. `now` is called for the time only when the range opened something.
   template <typename Now>
   void pop(ThreadState& thread, DomainId domain, Now&& now) noexcept {
-    RangeStack::Frame frame;
-    switch (thread.stack.pop(domain, frame)) {
+    InstanceId opened = InstanceId::kNone;
+    switch (thread.stack.pop(domain, opened)) {
       case RangeStack::Popped::kFrame:
-        if (frame.instance != InstanceId::kNone) close_frame(thread, frame, now());
+        if (opened != InstanceId::kNone) [[unlikely]]
+          close_opened(thread, opened, now());
         return;
       case RangeStack::Popped::kTooDeep:
         return;
@@ -139,7 +140,7 @@ class Attribution {
   }
   [[nodiscard]] LaunchOwner ambient_owner(std::uint32_t context) const noexcept;
   [[gnu::noinline]] std::uint32_t find_last_owner(std::uint32_t context) const noexcept;
-  void close_frame(ThreadState& thread, const RangeStack::Frame& frame, Ticks now) noexcept;
+  void close_opened(ThreadState& thread, InstanceId instance, Ticks now) noexcept;
   void publish_leaf(ThreadState& thread) noexcept;
   void retract(ThreadState& thread, Counter why) noexcept;
   void pick_process_leaf() noexcept;

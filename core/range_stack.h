@@ -33,16 +33,21 @@ class RangeStack {
 
   enum class Popped : std::uint8_t { kFrame, kTooDeep, kUnmatched };
 
-  /// Removes the innermost frame of `domain` into `popped`. kTooDeep: it was never stored. kUnmatched: none is open.
-  Popped pop(DomainId domain, Frame& popped) noexcept {
+  /// Removes the innermost frame of `domain`; `opened` is what it had opened. kTooDeep: it was never stored.
+  /// kUnmatched: none is open. Its fields are read one by one: a copy of the whole frame right after its push would
+  /// wait for the stores of all of them.
+  Popped pop(DomainId domain, InstanceId& opened) noexcept {
     if (depth_ > kMaxDepth) {
       --depth_;
       return Popped::kTooDeep;
     }
     for (std::uint32_t i = depth_; i-- > 0;) {
       if (open_[i].domain != domain) continue;
-      popped = open_[i];
-      remove(i);
+      opened = open_[i].instance;
+      if (i + 1 == depth_) [[likely]]
+        --depth_;
+      else
+        remove(i);
       return Popped::kFrame;
     }
     return Popped::kUnmatched;
@@ -67,7 +72,8 @@ class RangeStack {
   void clear() noexcept { depth_ = 0; }
 
  private:
-  void remove(std::uint32_t i) noexcept {
+  /// Takes a frame out from among others: domains may close out of order.
+  [[gnu::noinline]] void remove(std::uint32_t i) noexcept {
     const InstanceId gone = open_[i].instance;
     const InstanceId below = i == 0 ? InstanceId::kNone : open_[i - 1].leaf;
     for (std::uint32_t k = i + 1; k < depth_; ++k) {

@@ -141,7 +141,8 @@ void early_pop(HostThread& thread, const Domain& domain) noexcept {
   host_counters().add(Counter::kNvtxPopUnmatched);
 }
 
-RuleId rule_of(const LiveState& live, const Domain& domain, const RangeEvent& event) noexcept {
+[[gnu::always_inline]] inline RuleId rule_of(const LiveState& live, const Domain& domain,
+                                             const RangeEvent& event) noexcept {
   if (event.registered != nullptr) {
     const std::uint32_t known = event.registered->rule.load(std::memory_order_relaxed);
     if (known != 0) return static_cast<RuleId>(known - 1);
@@ -152,40 +153,50 @@ RuleId rule_of(const LiveState& live, const Domain& domain, const RangeEvent& ev
   return live.names->rule_of(domain.id, domain.name, event.name);
 }
 
-/// Returns the level of the range, as NVTX says: 0 for the outermost.
-int push(const Domain& domain, const RangeEvent& event) noexcept {
+// What is rare, or slow anyway, is kept out of the functions that every range goes through. Events by value: a range
+// without a region then keeps its own in registers.
+[[gnu::noinline]] int push_before_live(const Domain& domain, RangeEvent event) noexcept {
+  HostThread* thread = host_thread();
+  if (thread == nullptr) return 0;
+  early_push(*thread, domain, event);
+  return static_cast<int>(thread->early_depth) - 1;
+}
+
+[[gnu::noinline]] int pop_before_live(const Domain& domain) noexcept {
+  HostThread* thread = host_thread();
+  if (thread == nullptr) return 0;
+  early_pop(*thread, domain);
+  return static_cast<int>(thread->early_depth);
+}
+
+[[gnu::noinline]] int push_region(const LiveState& live, ThreadState& state, const Domain& domain, RangeEvent event,
+                                  RuleId rule) noexcept {
+  live.attribution->push_region(
+      state, domain.id, live.rules->open(rule, event.name, event.has_payload ? &event.payload : nullptr), ticks_now());
+  return static_cast<int>(state.stack.depth()) - 1;
+}
+
+/// Returns the level of the range, as NVTX says: 0 for the outermost. In each entry, so that what the client gave need
+/// not go through memory.
+[[gnu::always_inline]] inline int push(const Domain& domain, const RangeEvent& event) noexcept {
   HostSwitches& switches = host_switches();
   if (domain.ignored || switches.inert.load(std::memory_order_relaxed)) return 0;
   if (!g_ranges_seen.load(std::memory_order_relaxed)) g_ranges_seen.store(true, std::memory_order_relaxed);
   const LiveState* live = switches.live.load(std::memory_order_acquire);
-  if (live == nullptr) {
-    HostThread* thread = host_thread();
-    if (thread == nullptr) return 0;
-    early_push(*thread, domain, event);
-    return static_cast<int>(thread->early_depth) - 1;
-  }
+  if (live == nullptr) return push_before_live(domain, event);
   HostThread* thread = live_thread(*live);
   if (thread == nullptr || thread->state == nullptr) return 0;
   const RuleId rule = rule_of(*live, domain, event);
-  if (rule == RuleId::kNone)
-    live->attribution->push(*thread->state, domain.id);
-  else
-    live->attribution->push_region(*thread->state, domain.id,
-                                   live->rules->open(rule, event.name, event.has_payload ? &event.payload : nullptr),
-                                   ticks_now());
+  if (rule != RuleId::kNone) return push_region(*live, *thread->state, domain, event, rule);
+  live->attribution->push(*thread->state, domain.id);
   return static_cast<int>(thread->state->stack.depth()) - 1;
 }
 
-int pop(const Domain& domain) noexcept {
+[[gnu::always_inline]] inline int pop(const Domain& domain) noexcept {
   HostSwitches& switches = host_switches();
   if (domain.ignored || switches.inert.load(std::memory_order_relaxed)) return 0;
   const LiveState* live = switches.live.load(std::memory_order_acquire);
-  if (live == nullptr) {
-    HostThread* thread = host_thread();
-    if (thread == nullptr) return 0;
-    early_pop(*thread, domain);
-    return static_cast<int>(thread->early_depth);
-  }
+  if (live == nullptr) return pop_before_live(domain);
   HostThread* thread = live_thread(*live);
   if (thread == nullptr || thread->state == nullptr) return 0;
   live->attribution->pop(*thread->state, domain.id, [] { return ticks_now(); });

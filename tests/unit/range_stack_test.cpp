@@ -30,9 +30,9 @@ RangeStack::Frame plain(const RangeStack& stack, DomainId domain) {
 
 TEST(RangeStack, EmptyStackHasNoLeafAndNothingToPop) {
   RangeStack stack;
-  RangeStack::Frame f;
+  InstanceId opened = InstanceId::kNone;
   EXPECT_EQ(stack.leaf(), InstanceId::kNone);
-  EXPECT_EQ(stack.pop(kA, f), Popped::kUnmatched);
+  EXPECT_EQ(stack.pop(kA, opened), Popped::kUnmatched);
   EXPECT_EQ(stack.depth(), 0u);
 }
 
@@ -43,14 +43,14 @@ TEST(RangeStack, PlainRangesInsideARegionKeepItsLeaf) {
     EXPECT_TRUE(stack.push(plain(stack, kA)));
     EXPECT_EQ(raw(stack.leaf()), 7u);
   }
-  RangeStack::Frame f;
+  InstanceId opened = InstanceId::kNone;
   for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(stack.pop(kA, f), Popped::kFrame);
-    EXPECT_EQ(f.instance, InstanceId::kNone);
+    EXPECT_EQ(stack.pop(kA, opened), Popped::kFrame);
+    EXPECT_EQ(opened, InstanceId::kNone);
     EXPECT_EQ(raw(stack.leaf()), 7u);
   }
-  EXPECT_EQ(stack.pop(kA, f), Popped::kFrame);
-  EXPECT_EQ(raw(f.instance), 7u);
+  EXPECT_EQ(stack.pop(kA, opened), Popped::kFrame);
+  EXPECT_EQ(raw(opened), 7u);
   EXPECT_EQ(stack.leaf(), InstanceId::kNone);
 }
 
@@ -62,24 +62,24 @@ TEST(RangeStack, LevelsBeyondTheDeepestAreCountedSoThatPopsStayBalanced) {
   EXPECT_EQ(stack.depth(), RangeStack::kMaxDepth + 50);
   EXPECT_EQ(stack.stored_depth(), RangeStack::kMaxDepth);
   EXPECT_EQ(raw(stack.leaf()), 1u);  // what is not stored opens nothing
-  RangeStack::Frame f;
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(stack.pop(kA, f), Popped::kTooDeep);
-  for (std::uint32_t i = 1; i < RangeStack::kMaxDepth; ++i) EXPECT_EQ(stack.pop(kA, f), Popped::kFrame);
-  EXPECT_EQ(stack.pop(kA, f), Popped::kFrame);
-  EXPECT_EQ(raw(f.instance), 1u);
-  EXPECT_EQ(stack.pop(kA, f), Popped::kUnmatched);
+  InstanceId opened = InstanceId::kNone;
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(stack.pop(kA, opened), Popped::kTooDeep);
+  for (std::uint32_t i = 1; i < RangeStack::kMaxDepth; ++i) EXPECT_EQ(stack.pop(kA, opened), Popped::kFrame);
+  EXPECT_EQ(stack.pop(kA, opened), Popped::kFrame);
+  EXPECT_EQ(raw(opened), 1u);
+  EXPECT_EQ(stack.pop(kA, opened), Popped::kUnmatched);
 }
 
 TEST(RangeStack, DomainsPopTheirOwnInnermostRange) {
   RangeStack stack;
   stack.push(opens(stack, kA, 1));
   stack.push(opens(stack, kB, 2));
-  RangeStack::Frame f;
-  ASSERT_EQ(stack.pop(kA, f), Popped::kFrame);  // below the other domain's
-  EXPECT_EQ(raw(f.instance), 1u);
+  InstanceId opened = InstanceId::kNone;
+  ASSERT_EQ(stack.pop(kA, opened), Popped::kFrame);  // below the other domain's
+  EXPECT_EQ(raw(opened), 1u);
   EXPECT_EQ(raw(stack.leaf()), 2u);
-  EXPECT_EQ(stack.pop(kA, f), Popped::kUnmatched);
-  ASSERT_EQ(stack.pop(kB, f), Popped::kFrame);
+  EXPECT_EQ(stack.pop(kA, opened), Popped::kUnmatched);
+  ASSERT_EQ(stack.pop(kB, opened), Popped::kFrame);
   EXPECT_EQ(stack.leaf(), InstanceId::kNone);
 }
 
@@ -88,8 +88,8 @@ TEST(RangeStack, AFrameAboveTheRemovedRegionSeesWhatLayBelow) {
   stack.push(opens(stack, kA, 1));
   stack.push(opens(stack, kB, 2));
   stack.push(plain(stack, kA));
-  RangeStack::Frame f;
-  ASSERT_EQ(stack.pop(kB, f), Popped::kFrame);
+  InstanceId opened = InstanceId::kNone;
+  ASSERT_EQ(stack.pop(kB, opened), Popped::kFrame);
   EXPECT_EQ(raw(stack.leaf()), 1u);
 }
 
@@ -103,8 +103,8 @@ TEST(RangeStack, FindsTheOpenInstanceOfARegionButNotAnOrphanedPart) {
   part.region = static_cast<RegionId>(5);
   stack.push(part);
   EXPECT_EQ(raw(stack.open_instance_of(static_cast<RegionId>(5))), 1u);
-  RangeStack::Frame f;
-  ASSERT_EQ(stack.pop(kA, f), Popped::kFrame);  // the whole closes before its part
+  InstanceId opened = InstanceId::kNone;
+  ASSERT_EQ(stack.pop(kA, opened), Popped::kFrame);  // the whole closes before its part
   EXPECT_EQ(stack.open_instance_of(static_cast<RegionId>(5)), InstanceId::kNone);
   EXPECT_EQ(stack.leaf(), InstanceId::kNone);
 }
@@ -129,12 +129,12 @@ TEST(RangeStack, AgreesWithAListOnRandomPushesAndPops) {
         ASSERT_TRUE(stack.push(opens(stack, domain, instance)));
         model.push_back({domain, instance});
       } else {
-        RangeStack::Frame f;
+        InstanceId opened = InstanceId::kNone;
         const auto at = std::find_if(model.rbegin(), model.rend(), [&](const Open& o) { return o.domain == domain; });
-        const auto popped = stack.pop(domain, f);
+        const auto popped = stack.pop(domain, opened);
         ASSERT_EQ(popped, at == model.rend() ? Popped::kUnmatched : Popped::kFrame);
         if (at != model.rend()) {
-          ASSERT_EQ(raw(f.instance), at->instance);
+          ASSERT_EQ(raw(opened), at->instance);
           model.erase(std::next(at).base());
         }
       }
