@@ -24,7 +24,7 @@ namespace {
 
 /// What happens at one moment, in the order in which a live process would see it.
 struct Event {
-  enum Kind : std::uint8_t { kClose, kOpen, kLaunch, kOrphan, kCloseEmpty };  ///< order at equal times
+  enum Kind : std::uint8_t { kClose, kOpen, kLaunch, kRecord, kCloseEmpty };  ///< order at equal times
   TimeNs at;
   DurationNs length;  ///< of a range that opens: the outer one first
   Kind kind;
@@ -162,10 +162,9 @@ class ProcessReplay {
         continue;
       }
       end_of_activity_ = std::max(end_of_activity_, activity.end_ns);
-      if (activity.launch != kNoLaunch)
-        ++first_activity_[activity.launch];
-      else
-        events_.push_back({activity.begin_ns, 0, Event::kOrphan, i});
+      if (activity.launch != kNoLaunch) ++first_activity_[activity.launch];
+      if (activity.launch == kNoLaunch || comes_later(activity))
+        events_.push_back({activity.begin_ns, 0, Event::kRecord, i});
     }
     std::sort(events_.begin(), events_.end(), before);
     const auto launches_from = static_cast<std::ptrdiff_t>(events_.size());
@@ -186,6 +185,12 @@ class ProcessReplay {
     const auto launches = events_.begin() + launches_from;
     if (!std::is_sorted(launches, events_.end(), before)) std::sort(launches, events_.end(), before);
     std::inplace_merge(events_.begin(), launches, events_.end(), before);
+  }
+
+  /// So long after its launch that a live process would hear of it much later: the Drain doubts work of the future.
+  [[nodiscard]] bool comes_later(const TraceActivity& activity) const {
+    return activity.launch != kNoLaunch &&
+           activity.begin_ns - trace_.launches[activity.launch].begin_ns > 5 * kNsPerSecond;
   }
 
   /// Indices of the activities that a launch caused, in file order.
@@ -298,10 +303,11 @@ class ProcessReplay {
           attribution_->launch_anonymous(correlation, device + 1);
         }
         drain_->follow_instances();
-        for (const std::uint32_t activity : activities) record(activity);
+        for (const std::uint32_t activity : activities)
+          if (!comes_later(trace_.activities[activity])) record(activity);
         return;
       }
-      case Event::kOrphan:
+      case Event::kRecord:
         record(event.index);
         return;
     }
