@@ -149,6 +149,7 @@ void print_report(const TraceReport& report) {
 /// The regions of one trace, as a table.
 void print_regions(const std::vector<ProcessRegions>& processes) {
   for (const ProcessRegions& process : processes) {
+    for (const std::string& note : process.notes) fmt::print("process {}: note: {}\n", process.process, note);
     if (process.whole.regions.empty()) continue;
     fmt::print("process {}", process.process);
     for (const DeviceInfo& device : process.run.devices) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "tests/fuzz/follow_regions.h"
 #include "tools/trace/kineto.h"
 #include "tools/trace/trace_figures.h"
 
@@ -18,5 +19,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto& l = process.launches;
     if (l.gpu_ops_with_launch + l.gpu_ops_without_launch != process.totals[mfu::Figure::kGpuOps]) std::abort();
   }
+  follow_regions(trace.value());
   return mfu::report_json({report}).empty() ? 1 : 0;
 }

@@ -15,8 +15,8 @@ std::uint32_t StringTable::intern(std::string_view text) {
 }
 
 bool check_times(TimeNs begin_ns, TimeNs& end_ns, std::map<std::string, std::uint64_t>& notes) {
-  if (begin_ns <= -kLargestTimeNs || begin_ns >= kLargestTimeNs) return false;
-  if (end_ns <= -kLargestTimeNs || end_ns >= kLargestTimeNs || end_ns - begin_ns > kLongestEventNs) return false;
+  if (begin_ns <= kSmallestTimeNs || begin_ns >= kLargestTimeNs) return false;
+  if (end_ns <= kSmallestTimeNs || end_ns >= kLargestTimeNs || end_ns - begin_ns > kLongestEventNs) return false;
   if (end_ns < begin_ns) {
     ++notes["negative_durations"];
     end_ns = begin_ns;

@@ -33,9 +33,10 @@ class StringTable {
   std::unordered_map<std::string_view, std::uint32_t> index_;
 };
 
-/// Times beyond this, either way, are taken for garbage, as are durations beyond kLongestEventNs: so sums and
-/// differences of times stay within 64 bits. Unix times fit until 2116.
+/// Times beyond these are taken for garbage, as are durations beyond kLongestEventNs: so sums and differences of times
+/// stay within 64 bits. Unix times fit until 2116.
 inline constexpr TimeNs kLargestTimeNs = TimeNs{1} << 62;
+inline constexpr TimeNs kSmallestTimeNs = -(TimeNs{1} << 60);
 inline constexpr DurationNs kLongestEventNs = DurationNs{1} << 53;
 
 /// Checks begin and end of a record and repairs what can be: an end before the begin becomes the begin and is counted

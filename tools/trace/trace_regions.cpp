@@ -24,7 +24,7 @@ namespace {
 
 /// What happens at one moment, in the order in which a live process would see it.
 struct Event {
-  enum Kind : std::uint8_t { kClose, kOpen, kLaunch, kOrphan, kCloseEmpty };  ///< order at equal times
+  enum Kind : std::uint8_t { kClose, kOpen, kLaunch, kRecord, kCloseEmpty };  ///< order at equal times
   TimeNs at;
   DurationNs length;  ///< of a range that opens: the outer one first
   Kind kind;
@@ -54,7 +54,11 @@ class ProcessReplay {
   ProcessRegions run() {
     ProcessRegions out;
     out.process = trace_.processes[process_].name;
+    number_devices();
     collect();
+    if (left_out_ != 0)
+      out.notes.push_back(std::to_string(left_out_) + " activities left out of the regions: on more than " +
+                          std::to_string(kMostDevices) + " devices");
     if (events_.empty()) return out;
 
     // The file's zero becomes one second, since a live record at zero has no time; undone when windows go out.
@@ -62,7 +66,10 @@ class ProcessReplay {
     LedgerOptions options;
     options.origin_ns = kNsPerSecond;
     options.window_ns = window_ns();
-    if (options_.only != nullptr) options.window_ns = std::numeric_limits<DurationNs>::max() / 4;  // of no interest
+    if (options_.only == nullptr && options.window_ns != configured_window_ns())
+      out.notes.push_back("windows of " + std::to_string(options.window_ns / kNsPerSecond) + " s: the trace spans " +
+                          std::to_string(span() / kNsPerSecond) + " s, too long for shorter ones");
+    if (options_.only != nullptr) options.window_ns = span() + 10 * kNsPerSecond;  // one for all: of no interest
     ledger_ = std::make_unique<Ledger>(rules_, config_, *names_, counters_, options, [&](WindowSummary&& window) {
       finish_window(window);
       if (window.final_run)
@@ -98,6 +105,21 @@ class ProcessReplay {
   }
 
  private:
+  /// The Ledger's tables are by device number: as the file numbers them, unless that is beyond all reason.
+  void number_devices() {
+    device_number_.assign(trace_.devices.size(), kNoDevice);
+    std::uint32_t used = 0, next_far = kMostDevices;
+    for (std::size_t d = 0; d < trace_.devices.size(); ++d) {
+      if (trace_.devices[d].process != process_ || used == kMostDevices) continue;
+      ++used;
+      const std::uint32_t id = raw(trace_.devices[d].id);
+      device_number_[d] = id < kMostDevices ? id : next_far++;
+    }
+  }
+  [[nodiscard]] std::uint32_t device_of(const TraceActivity& activity) const {
+    return device_number_[trace_.streams[activity.stream].device];
+  }
+
   /// Where the windows begin: at the first event, or on the edges that a recording had.
   [[nodiscard]] TimeNs origin() const {
     const TimeNs first = events_.front().at;
@@ -106,8 +128,21 @@ class ProcessReplay {
     if (!trace_.recording->whole_run && first > begin) begin += (first - begin) / window_ns() * window_ns();
     return begin;
   }
-  [[nodiscard]] DurationNs window_ns() const {
+  [[nodiscard]] DurationNs configured_window_ns() const {
     return std::max<DurationNs>(1'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
+  }
+  /// As configured, unless a stray time makes the trace so long that the windows would fill the memory.
+  [[nodiscard]] DurationNs window_ns() const {
+    constexpr DurationNs kMostWindows = 1 << 16;
+    return std::max(configured_window_ns(), span() / kMostWindows);
+  }
+  [[nodiscard]] DurationNs span() const {
+    TimeNs first = events_.front().at, last = std::max(events_.back().at, end_of_activity_);
+    if (trace_.recording) {
+      first = std::min(first, trace_.recording->origin_ns);
+      last = std::max(last, trace_.recording->end_ns);
+    }
+    return last - first;
   }
 
   void collect() {
@@ -122,11 +157,14 @@ class ProcessReplay {
     for (std::uint32_t i = 0; i < trace_.activities.size(); ++i) {
       const TraceActivity& activity = trace_.activities[i];
       if (activity.process != process_) continue;
+      if (device_of(activity) == kNoDevice) {
+        ++left_out_;
+        continue;
+      }
       end_of_activity_ = std::max(end_of_activity_, activity.end_ns);
-      if (activity.launch != kNoLaunch)
-        ++first_activity_[activity.launch];
-      else
-        events_.push_back({activity.begin_ns, 0, Event::kOrphan, i});
+      if (activity.launch != kNoLaunch) ++first_activity_[activity.launch];
+      if (activity.launch == kNoLaunch || comes_later(activity))
+        events_.push_back({activity.begin_ns, 0, Event::kRecord, i});
     }
     std::sort(events_.begin(), events_.end(), before);
     const auto launches_from = static_cast<std::ptrdiff_t>(events_.size());
@@ -140,13 +178,19 @@ class ProcessReplay {
     activities_.resize(place);
     for (auto i = static_cast<std::uint32_t>(trace_.activities.size()); i-- > 0;) {
       const TraceActivity& activity = trace_.activities[i];
-      if (activity.process == process_ && activity.launch != kNoLaunch)
+      if (activity.process == process_ && activity.launch != kNoLaunch && device_of(activity) != kNoDevice)
         activities_[--first_activity_[activity.launch]] = i;
     }
     // Launches come in order already, or nearly so.
     const auto launches = events_.begin() + launches_from;
     if (!std::is_sorted(launches, events_.end(), before)) std::sort(launches, events_.end(), before);
     std::inplace_merge(events_.begin(), launches, events_.end(), before);
+  }
+
+  /// So long after its launch that a live process would hear of it much later: the Drain doubts work of the future.
+  [[nodiscard]] bool comes_later(const TraceActivity& activity) const {
+    return activity.launch != kNoLaunch &&
+           activity.begin_ns - trace_.launches[activity.launch].begin_ns > 5 * kNsPerSecond;
   }
 
   /// Indices of the activities that a launch caused, in file order.
@@ -259,10 +303,11 @@ class ProcessReplay {
           attribution_->launch_anonymous(correlation, device + 1);
         }
         drain_->follow_instances();
-        for (const std::uint32_t activity : activities) record(activity);
+        for (const std::uint32_t activity : activities)
+          if (!comes_later(trace_.activities[activity])) record(activity);
         return;
       }
-      case Event::kOrphan:
+      case Event::kRecord:
         record(event.index);
         return;
     }
@@ -275,6 +320,7 @@ class ProcessReplay {
 
   KernelRecord record_of(std::uint32_t activity) {
     KernelRecord record = to_kernel_record(trace_, trace_.activities[activity]);
+    record.device = DeviceId{device_of(trace_.activities[activity])};
     record.begin_ns += shift_;
     record.end_ns += shift_;
     if (record.kind == ActivityKind::kKernel) {
@@ -302,14 +348,16 @@ class ProcessReplay {
       run.model_json = config_.model->model_json();
       run.convention = config_.model->convention();
     }
-    for (const TraceDevice& device : trace_.devices) {
-      if (device.process != process_) continue;
+    for (std::size_t d = 0; d < trace_.devices.size(); ++d) {
+      const TraceDevice& device = trace_.devices[d];
+      const std::uint32_t number = device_number_[d];
+      if (number == kNoDevice) continue;
       DeviceFacts facts = device.facts;
       if (facts.name.empty() && trace_.gpu_names.size() == 1) facts.name = trace_.gpu_names.front();
       const Peak peak = find_peak(facts, dtype.value_or(DType::kBf16), config_.peak);
-      ledger_->set_peak(raw(device.id), peak);
+      ledger_->set_peak(number, peak);
       DeviceInfo info;
-      info.device = raw(device.id);
+      info.device = number;
       info.name = facts.name;
       info.peak_flop_per_s = peak.flop_per_s;
       info.peak_bytes_per_s = peak.bytes_per_s;
@@ -361,6 +409,10 @@ class ProcessReplay {
   ContextDevices contexts_;
   std::unique_ptr<Ledger> ledger_;
   std::unique_ptr<Drain> drain_;
+  static constexpr std::uint32_t kMostDevices = 256;  ///< of one process
+  static constexpr std::uint32_t kNoDevice = 0xFFFFFFFFu;
+  std::vector<std::uint32_t> device_number_;  ///< by index into Trace::devices
+  std::uint64_t left_out_ = 0;                ///< activities on devices without a number
   DurationNs shift_ = 0;
   TimeNs end_of_activity_ = std::numeric_limits<TimeNs>::min() / 2;
   std::vector<Event> events_;

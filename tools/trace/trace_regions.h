@@ -18,6 +18,7 @@ struct ProcessRegions {
   RunInfo run;
   std::vector<WindowSummary> windows;  ///< in order of time; times are the file's, made UTC where it says its base
   WindowSummary whole;                 ///< final_run
+  std::vector<std::string> notes;      ///< what is otherwise than asked for, one line each
 };
 
 /// Told what a RunObserver is told, with the place in the trace. Times are those of the Ledger: `shift_ns` later than

@@ -226,6 +226,21 @@ TEST(Kineto, EventsOfAnySize) {
   }
 }
 
+/// The reader takes half a megabyte at a time; events that end at, before and behind the edge of a piece.
+TEST(Kineto, AnEventThatEndsWithAPiece) {
+  constexpr std::size_t kPiece = 512 * 1024;
+  for (std::size_t end = kPiece - 3; end <= kPiece + 3; ++end) {
+    std::string text(R"([{"ph":"X","cat":"cpu_op","name":")");
+    constexpr std::string_view kTail = R"(","pid":9,"tid":9,"ts":1,"dur":2})";
+    text.append(end - text.size() - kTail.size(), 'x').append(kTail);
+    ASSERT_EQ(text.size(), end);
+    text.append(",").append(kPair).append("]");
+    const auto trace = read(text);
+    ASSERT_TRUE(trace.ok()) << end << ": " << trace.error().message;
+    EXPECT_EQ(trace->activities.size(), 1u) << end;
+  }
+}
+
 TEST(Kineto, AFolderAndAMissingFileAreErrors) {
   EXPECT_FALSE(ByteSource::open(MFU_TEST_DATA).ok());
   EXPECT_FALSE(ByteSource::open(std::string(MFU_TEST_DATA) + "/none.json").ok());
