@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -191,7 +192,7 @@ int run_demo(const DemoRun& run) {
 }  // namespace
 
 void add_demo(CLI::App& app) {
-  auto* run = new DemoRun;  // lives as long as the application that holds the callback
+  const auto run = std::make_shared<DemoRun>();
   CLI::App* demo = app.add_subcommand(
       "demo", "a small transformer's launches through the real library, on a GPU or a simulated one");
   demo->add_option("--seconds", run->workload.seconds, "how long it runs in all")

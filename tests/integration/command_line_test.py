@@ -203,7 +203,11 @@ class Completion(TestCase):
               [[ " $* " == *" -"[OAD]" "* ]] || { builtin compadd -A hits "$@"; print -l -- $hits >>$HITS }
               builtin compadd "$@"
             }
-            print ready >$HITS
+            # One key completes, says that it is done, and clears the line for the next question.
+            ask() { zle complete-word; print done >>$HITS; zle kill-whole-line }
+            zle -N ask; bindkey '^I' ask
+            zle-line-init() { print ready >>$HITS }
+            zle -N zle-line-init
         """)
         child, terminal = pty.fork()
         if child == 0:
@@ -229,7 +233,7 @@ class Completion(TestCase):
 
         def zsh(line):
             hits.write_text("")
-            os.write(terminal, line.encode() + b"\t\x15print done >>$HITS\n")
+            os.write(terminal, line.encode() + b"\t")
             return wait_for("done")
 
         self.assert_offers(zsh)

@@ -27,6 +27,9 @@ GPT2 = CONFIGS / "gpt2.json"
 REAL_CUPTI = bool(glob.glob("/usr/local/cuda*/**/libcupti.so*", recursive=True))
 TIME_CLASSES = ("matmul", "other", "comm", "memcpy", "idle")
 
+if "address" in SANITIZE:
+    os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0")  # commands end with what they opened still open
+
 # A run may take longer where everything is instrumented and other tests run beside it, but never for ever.
 DEADLINE_S = 120 if SANITIZE else 60
 

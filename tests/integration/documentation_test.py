@@ -1,0 +1,84 @@
+"""What the documentation shows exists: links, configs that are read without a complaint, commands with their options."""
+
+import json
+import os
+import re
+import subprocess
+
+from harness import BUILD, DEADLINE_S, SOURCE, TestCase, main
+
+MFU = BUILD / "mfu"
+PAGES = sorted(p for p in [SOURCE / "README.md", *SOURCE.glob("*/README.md"), *SOURCE.glob("docs/*.md"), *SOURCE.glob("*/*/README.md")]
+               if not p.relative_to(SOURCE).parts[0].startswith((".", "build")))
+
+
+def blocks(text, kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.M | re.S)
+
+
+class Documentation(TestCase):
+    def test_links_lead_somewhere(self):
+        self.assertGreater(len(PAGES), 10)
+        for page in PAGES:
+            for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+                if "://" in target:
+                    continue
+                path, _, anchor = target.partition("#")
+                with self.subTest(page=page.relative_to(SOURCE), target=target):
+                    file = (page.parent / path) if path else page
+                    self.assertTrue(file.exists(), file)
+                    if anchor:
+                        heads = re.findall(r"(?m)^#+ (.*)$", file.read_text())
+                        self.assertIn(anchor, [re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads])
+
+    def test_configs_are_read_without_a_complaint(self):
+        """Each block as MFU_MODEL_CONFIG of `mfu doctor`, in a folder with a config.json as they name one."""
+        (self.directory / "config.json").write_bytes((SOURCE / "examples/nanogpt/config.json").read_bytes())
+        found = 0
+        for page in PAGES:
+            for block in blocks(page.read_text(), "json"):
+                found += 1
+                with self.subTest(page=page.relative_to(SOURCE), block=block):
+                    json.loads(block)
+                    env = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")}
+                    shown = subprocess.run([MFU, "doctor"], cwd=self.directory, capture_output=True, text=True, timeout=DEADLINE_S,
+                                           env={**env, "MFU_MODEL_CONFIG": block})
+                    self.assertRegex(shown.stdout, r"(?m)^\[ok\] config ")
+                    self.assertNotRegex(shown.stdout, r"(?m)^\[NO\] config ")
+        self.assertGreaterEqual(found, 3)
+
+    def test_commands_have_the_options_that_are_shown(self):
+        helps = {}
+        checked = 0
+        for page in PAGES:
+            shown = blocks(page.read_text(), "") + re.findall(r"`(mfu [^`]*)`", page.read_text())
+            for line in "\n".join(shown).splitlines():
+                words = re.sub(r"#.*", "", line).split()
+                while "mfu" in words:
+                    words = words[words.index("mfu") + 1:]
+                    if not words or not re.fullmatch(r"[a-z]+", words[0]):
+                        continue
+                    name = words[0]
+                    if name not in helps:
+                        helps[name] = subprocess.run([MFU, name, "--help"], capture_output=True, text=True)
+                    with self.subTest(page=page.relative_to(SOURCE), line=line):
+                        self.assertEqual(helps[name].returncode, 0, f"no command {name}")
+                        takes_value = dict(re.findall(r"(?m)^  (?:-\w,)?(--[\w-]+)(?: ([A-Z]\S*))?", helps[name].stdout))
+                        rest = iter(words[1:])
+                        for word in rest:
+                            if word == "--" or (name == "run" and not word.startswith("-")):
+                                break  # what follows is the program's
+                            if re.fullmatch(r"-\w", word):
+                                self.assertRegex(helps[name].stdout, rf"(?m)^  {word}[, ]")
+                                next(rest, None)
+                            elif word.startswith("--"):
+                                checked += 1
+                                option = word.split("=")[0]
+                                self.assertIn(option, [*takes_value, "--help"])
+                                if takes_value.get(option) and "=" not in word:
+                                    next(rest, None)
+        self.assertGreater(checked, 10)
+
+
+if __name__ == "__main__":
+    main()
