@@ -59,8 +59,8 @@ struct Config {
   std::string cupti_path;                          ///< MFU_CUPTI; empty: search
   bool disabled = false;                           ///< MFU_DISABLE=1
 
-  std::int64_t rank = 0;  ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...
-  std::int64_t local_rank = 0;
+  std::int64_t rank = 0;                   ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...
+  std::optional<std::int64_t> local_rank;  ///< none: the launcher does not say
   std::int64_t world_size = 1;
   std::string host;  ///< gethostname()
 

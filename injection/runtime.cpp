@@ -240,6 +240,7 @@ void Guest::start() {
   run_.host = config_.host;
   run_.pid = pid_;
   run_.rank = config_.rank;
+  run_.local_rank = config_.local_rank;
   run_.world_size = config_.world_size;
   run_.version = MFU_VERSION;
   run_.config_json = config_.resolved_json;
