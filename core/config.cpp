@@ -21,7 +21,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kVariables[] = {
     "MFU_MODEL_CONFIG", "MFU_SET",      "MFU_INTERVAL", "MFU_RUN_DIR", "MFU_LOG",   "MFU_LOG_RANKS", "MFU_PEAK_TFLOPS",
-    "MFU_PEAK_GBPS",    "MFU_PROFILER", "MFU_CUPTI",    "MFU_DISABLE", "MFU_TRACE", "MFU_DETECT",
+    "MFU_PEAK_GBPS",    "MFU_PROFILER", "MFU_CUPTI",    "MFU_DISABLE", "MFU_TRACE", "MFU_DETECT",    "MFU_TB_DIR",
 };
 
 constexpr std::pair<Phase, std::string_view> kPhases[] = {
@@ -688,6 +688,7 @@ void read_environment(const Getenv& getenv, Config& config, Lines* lines) {
   }
   config.interval_s = std::min(config.interval_s, 1e6);
   if (const char* text = value_of(getenv, "MFU_RUN_DIR")) config.run_dir = expand(text, config, getenv);
+  if (const char* text = value_of(getenv, "MFU_TB_DIR")) config.tb_dir = expand(text, config, getenv);
   if (const char* text = value_of(getenv, "MFU_LOG")) config.log = expand(text, config, getenv);
   if (const char* text = value_of(getenv, "MFU_LOG_RANKS")) {
     config.log_all_ranks = std::string_view(text) == "all";

@@ -52,6 +52,7 @@ struct Config {
   std::vector<std::string> presets;       ///< built-in rule packs to use; empty: all
 
   double interval_s = 10;                          ///< MFU_INTERVAL [s], > 0
+  std::string tb_dir;                              ///< MFU_TB_DIR, likewise: TensorBoard event files
   std::string run_dir;                             ///< MFU_RUN_DIR, %h %p %r expanded; empty: no files
   std::string log = "stderr";                      ///< MFU_LOG: stderr, stdout, none or a path (expanded)
   bool log_all_ranks = false;                      ///< MFU_LOG_RANKS=all

@@ -121,6 +121,7 @@ void Job::settle(TimeNs mono_ns, TimeNs utc_ns) {
     Rank& rank = entry->rank;
     sorted_.push_back(&rank);
     rank.problems.clear();
+    rank.bad_lines = entry->file.bad_lines();
     for (const RunFile::Oddity& oddity : entry->file.oddities()) rank.problems.push_back(oddity.message);
     if (entry->file.bad_lines() > entry->file.oddities().size())
       rank.problems.push_back(fmt::format("{}: {} bad lines in all", path, entry->file.bad_lines()));
@@ -163,14 +164,42 @@ void Job::settle(TimeNs mono_ns, TimeNs utc_ns) {
     silent_s_ = std::max(0.0, seconds(std::min(by_line, by_file)));
   }
 
+  // Clocks first: a host whose lines are shifted at their beginning and at their end alike has another clock.
   std::vector<TimeNs> starts, lasts;
+  std::map<std::string, std::vector<TimeNs>> host_starts, host_lasts;
+  for (const Rank* rank : sorted_) {
+    if (rank->state != RankState::kLive && rank->state != RankState::kStarting) continue;
+    starts.push_back(rank->run->t_ns);
+    lasts.push_back(rank->last_line_ns);
+    host_starts[rank->run->host].push_back(rank->run->t_ns);
+    host_lasts[rank->run->host].push_back(rank->last_line_ns);
+  }
+  std::map<std::string, DurationNs> ahead_of;
+  if (!starts.empty()) {
+    const TimeNs start = median(starts), last = median(lasts);
+    const DurationNs limit = kStaleAfterWindows * interval;
+    for (auto& [host, times] : host_lasts) {
+      const DurationNs ahead = median(times) - last, ahead_start = median(host_starts[host]) - start;
+      if (std::abs(ahead) <= limit || std::abs(ahead - ahead_start) > limit) continue;
+      skews_.push_back({host, ahead});
+      ahead_of[host] = ahead;
+    }
+  }
+  const auto settled_line = [&ahead_of](const Rank& rank) {
+    const auto at = ahead_of.find(rank.run->host);
+    return rank.last_line_ns - (at != ahead_of.end() ? at->second : 0);
+  };
+  TimeNs newest_settled = 0;
+  for (const Rank* rank : sorted_)
+    if (rank->run) newest_settled = std::max(newest_settled, settled_line(*rank));
+
   for (auto& [path, entry] : entries_) {
     Rank& rank = entry->rank;
     if (rank.state != RankState::kLive && rank.state != RankState::kStarting) continue;
     const DurationNs own = rank.interval_ns != 0 ? rank.interval_ns : interval;
     const DurationNs allowed = kStaleAfterWindows * own;
     const DurationNs watched = mono_ns - entry->grew_mono_ns;
-    const DurationNs behind = newest_line - rank.last_line_ns;
+    const DurationNs behind = newest_settled - settled_line(rank);
     const DurationNs short_of = longest_age - (rank.last_line_ns - rank.run->t_ns);
     rank.quiet_s = 0;
     // What was seen to grow is not judged by anybody's clock.
@@ -179,26 +208,9 @@ void Job::settle(TimeNs mono_ns, TimeNs utc_ns) {
     if (watched > allowed || left_behind || over) {
       rank.state = RankState::kStale;
       rank.quiet_s = seconds(watched + (left_behind ? std::min(behind, short_of) : 0)) + (over ? silent_s_ : 0);
-      continue;
     }
-    starts.push_back(rank.run->t_ns);
-    lasts.push_back(rank.last_line_ns);
   }
 
-  if (!starts.empty()) {
-    const TimeNs start = median(starts), last = median(lasts);
-    std::map<std::string, std::vector<TimeNs>> host_starts, host_lasts;
-    for (const Rank* rank : sorted_) {
-      if (rank->state != RankState::kLive && rank->state != RankState::kStarting) continue;
-      host_starts[rank->run->host].push_back(rank->run->t_ns - start);
-      host_lasts[rank->run->host].push_back(rank->last_line_ns - last);
-    }
-    for (auto& [host, offsets] : host_lasts) {
-      const DurationNs ahead = median(offsets), ahead_start = median(host_starts[host]);
-      const DurationNs limit = kStaleAfterWindows * interval;
-      if (std::abs(ahead) > limit && std::abs(ahead - ahead_start) <= limit) skews_.push_back({host, ahead});
-    }
-  }
   const auto key = [](const Rank* r) {
     return std::tuple(!r->run, r->run ? r->run->rank : 0, r->run ? r->run->host : r->path, r->run ? r->run->pid : 0);
   };

@@ -26,7 +26,8 @@ struct ClockSkew {
 ///
 /// A rank without an end line is stale when nothing came from it for more than three of its windows:
 /// - while this reader watched, by this machine's monotonic clock; or
-/// - by its last line's time, when that lies that far behind the newest of the job AND the time between its own first
+/// - by its last line's time (less the skew of its host's clock), when that lies that far behind the newest of the job
+/// AND the time between its own first
 ///   and last line falls as far short of the longest in the job. The second difference is of one clock each, so a clock
 ///   that is wrong does not make a rank stale; the first keeps late starters alive; or
 /// - with the whole job, when both the newest line and its file are older than ten windows and ten minutes.

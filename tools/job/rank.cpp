@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tools/job/totals.h"
+
 namespace mfu {
 
 namespace {
 
-void add(RegionSums& sums, const RegionSummary& r) {
+void add(RegionSums& sums, const RegionSummary& r, const std::optional<double>& peak) {
   for (std::size_t c = 0; c < kTimeClasses; ++c) sums.time_ns[c] += r.time_ns[c];
   sums.elapsed_ns += r.elapsed_ns;
   if (r.flop) {
     sums.flop_known = true;
     sums.flop += *r.flop;
+    if (peak) sums.possible_flop += *peak * seconds(r.elapsed_ns);
     sums.hfu_flop += r.hfu_flop.value_or(*r.flop);
   }
   if (r.bytes) {
@@ -90,7 +93,7 @@ void Rank::take(RunLine&& line) {
     RegionSummary& region = window->region;
     if (!open_.regions.empty() && open_.window.begin_ns != region.window.begin_ns) open_ = {};
     open_.window = region.window;
-    add(sums[{region.region, region.device}], region);
+    add(sums[{region.region, region.device}], region, peak_flop_of(*this, region));
     const bool complete = region.region == "total";
     open_.regions.push_back(std::move(region));
     if (!complete) return;

@@ -32,6 +32,7 @@ struct RegionSums {
   ClassTimes time_ns{};
   DurationNs elapsed_ns = 0;
   double flop = 0, hfu_flop = 0, bytes = 0;
+  double possible_flop = 0;  ///< peak x elapsed of the windows whose FLOP and peak are known
   bool flop_known = false, bytes_known = false;
   std::int64_t tokens = 0;
   std::uint64_t instances = 0;
@@ -65,7 +66,8 @@ struct Rank {
   std::int64_t pipeline_stages = 1;  ///< `parallel.pp` of its config
   DurationNs interval_ns = 0;        ///< longest window so far; 0: none yet
   RankState state = RankState::kStarting;
-  double quiet_s = 0;                 ///< how long it has been quiet, where it is stale [s]
+  double quiet_s = 0;  ///< how long it has been quiet, where it is stale [s]
+  std::uint64_t bad_lines = 0;
   std::vector<std::string> problems;  ///< what could not be read, each with its place
 
   /// Figures to show: the whole run where it has ended, else the newest window; null before the first.
