@@ -23,7 +23,7 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::string_view kVariables[] = {
     "MFU_MODEL_CONFIG", "MFU_SET",         "MFU_INTERVAL",      "MFU_RUN_DIR",  "MFU_LOG",
     "MFU_LOG_RANKS",    "MFU_PEAK_TFLOPS", "MFU_PEAK_GBPS",     "MFU_PROFILER", "MFU_CUPTI",
-    "MFU_DISABLE",      "MFU_TRACE",       "MFU_TRACE_SECONDS", "MFU_DETECT",
+    "MFU_DISABLE",      "MFU_TRACE",       "MFU_TRACE_SECONDS", "MFU_DETECT",   "MFU_TB_DIR",
 };
 
 constexpr std::pair<Phase, std::string_view> kPhases[] = {
@@ -675,6 +675,7 @@ void read_environment(const Getenv& getenv, Config& config, Lines* lines) {
   if (const char* text = value_of(getenv, "MFU_TRACE")) config.trace = expand(text, config, getenv);
   config.trace_seconds = positive_number(getenv, "MFU_TRACE_SECONDS", lines, "using 60").value_or(60);
   config.trace_seconds = std::min(config.trace_seconds, 1e6);
+  if (const char* text = value_of(getenv, "MFU_TB_DIR")) config.tb_dir = expand(text, config, getenv);
   if (const char* text = value_of(getenv, "MFU_LOG")) config.log = expand(text, config, getenv);
   if (const char* text = value_of(getenv, "MFU_LOG_RANKS")) {
     config.log_all_ranks = std::string_view(text) == "all";

@@ -52,6 +52,7 @@ struct Config {
   std::vector<std::string> presets;       ///< built-in rule packs to use; empty: all
 
   double interval_s = 10;                          ///< MFU_INTERVAL [s], > 0
+  std::string tb_dir;                              ///< MFU_TB_DIR, likewise: TensorBoard event files
   std::string run_dir;                             ///< MFU_RUN_DIR, %h %p %r expanded; empty: no files
   std::string log = "stderr";                      ///< MFU_LOG: stderr, stdout, none or a path (expanded)
   bool log_all_ranks = false;                      ///< MFU_LOG_RANKS=all
@@ -61,8 +62,8 @@ struct Config {
   double trace_seconds = 60;                       ///< MFU_TRACE_SECONDS [s], > 0
   bool disabled = false;                           ///< MFU_DISABLE=1
 
-  std::int64_t rank = 0;  ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...
-  std::int64_t local_rank = 0;
+  std::int64_t rank = 0;                   ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...
+  std::optional<std::int64_t> local_rank;  ///< none: the launcher does not say
   std::int64_t world_size = 1;
   std::string host;  ///< gethostname()
 

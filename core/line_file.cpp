@@ -65,6 +65,11 @@ Result<void> LineFile::append(std::string_view line) const {
   if (kind_ == Kind::kNone) return {};
   std::string text(line);
   text.push_back('\n');
+  return append_bytes(text);
+}
+
+Result<void> LineFile::append_bytes(std::string_view text) const {
+  if (kind_ == Kind::kNone) return {};
   const NoWriteSignals guard;
   if (kind_ != Kind::kFile) {
     const int fd = kind_ == Kind::kStderr ? STDERR_FILENO : STDOUT_FILENO;

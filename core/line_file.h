@@ -20,6 +20,8 @@ class LineFile {
   /// Appends `line` and a newline with one write. After a short write (a full disk) what got through is taken back, so
   /// that the file holds whole lines only.
   [[nodiscard]] Result<void> append(std::string_view line) const;
+  /// Appends `bytes` as they are, whole or not at all.
+  [[nodiscard]] Result<void> append_bytes(std::string_view bytes) const;
   /// True when the file does not exist or is empty: its first line is still to be written.
   [[nodiscard]] bool fresh() const noexcept;
   [[nodiscard]] Kind kind() const noexcept { return kind_; }

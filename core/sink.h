@@ -30,6 +30,7 @@ struct RunInfo {
   std::string host;
   std::int64_t pid = 0;
   std::int64_t rank = 0;
+  std::optional<std::int64_t> local_rank;  ///< among the processes of its host, where the launcher says so
   std::int64_t world_size = 1;
   std::string version;
   std::vector<DeviceInfo> devices;

@@ -80,6 +80,10 @@ Json to_json(const RegionSummary& r) {
   return j;
 }
 
+Json self_json(const SelfCost& self) {
+  return {{"cpu_s", self.cpu_s}, {"rss_bytes", self.rss_bytes}, {"overhead", self.overhead}};
+}
+
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 TimeNs utc_now() {
@@ -128,6 +132,7 @@ Result<void> JsonlSink::start(const RunInfo& run) {
     j["host"] = run.host;
     j["pid"] = run.pid;
     j["rank"] = run.rank;
+    j["local_rank"] = run.local_rank ? Json(*run.local_rank) : Json(nullptr);
     j["world"] = run.world_size;
     j["version"] = run.version;
     j["devices"] = Json::array();
@@ -162,6 +167,7 @@ Result<void> JsonlSink::write(const WindowSummary& window) {
         j.update(to_json(region));
         if (region.region == "total") {
           for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
+          j["self"] = self_json(window.self);
         }
         if (auto done = append(dump(j)); !done) return done;
       }
@@ -178,8 +184,7 @@ Result<void> JsonlSink::write(const WindowSummary& window) {
                      {"outside", l.outside},
                      {"unattributed", l.unattributed},
                      {"dropped", l.dropped}};
-    j["self"] = {
-        {"cpu_s", window.self.cpu_s}, {"rss_bytes", window.self.rss_bytes}, {"overhead", window.self.overhead}};
+    j["self"] = self_json(window.self);
     j["counters"] = Json::object();
     for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
     return append(dump(j));

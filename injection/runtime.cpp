@@ -28,6 +28,7 @@
 #include "core/record_queue.h"
 #include "core/region_rules.h"
 #include "core/sink_jsonl.h"
+#include "core/sink_tensorboard.h"
 #include "core/sink_text.h"
 #include "core/ticks.h"
 #include "core/trace_ring.h"
@@ -223,6 +224,7 @@ class Guest {
   std::atomic<double> cpu_drain_{0}, cpu_flush_{0}, cpu_sink_{0};
   std::optional<TextSink> text_;
   std::optional<JsonlSink> jsonl_;
+  std::optional<TensorboardSink> tensorboard_;
   std::vector<std::string> sinks_failed_;
 };
 
@@ -254,6 +256,7 @@ void Guest::start() {
   run_.host = config_.host;
   run_.pid = pid_;
   run_.rank = config_.rank;
+  run_.local_rank = config_.local_rank;
   run_.world_size = config_.world_size;
   run_.version = MFU_VERSION;
   run_.config_json = config_.resolved_json;
@@ -266,6 +269,7 @@ void Guest::start() {
   if (config_.log_all_ranks || config_.rank == 0)
     text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1);
   if (!config_.run_dir.empty()) jsonl_.emplace(config_.run_dir, run_);
+  if (!config_.tb_dir.empty()) tensorboard_.emplace(config_.tb_dir, run_);
   for (const std::string& warning : config_.warnings) say("config", warning);
   if (!config_.model)
     say("config",
@@ -856,6 +860,7 @@ void Guest::write(Message& message) {
       (void)text_->event(message.t_ns, "sink", done.error().message + "; the program runs on");
   };
   if (jsonl_) to(*jsonl_);
+  if (tensorboard_) to(*tensorboard_);
   // Of a process that steps aside the log says why, and nothing else.
   if (text_ && !(message.kind == Message::Kind::kStart && message.run.level == "inert")) to(*text_);
 }

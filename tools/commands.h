@@ -37,6 +37,12 @@ void add_plan(CLI::App& app);
 /// `mfu replay TRACE...`: stored traces through the same core.
 void add_replay(CLI::App& app);
 
+/// `mfu top`: every rank of a job in the terminal.
+void add_top(CLI::App& app);
+
+/// `mfu serve`: a job as Prometheus metrics.
+void add_serve(CLI::App& app);
+
 /// `mfu demo`: a small transformer's launches through the real library.
 void add_demo(CLI::App& app);
 

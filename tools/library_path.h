@@ -11,4 +11,7 @@ namespace mfu {
 /// places looked at.
 [[nodiscard]] Result<std::string> library_path();
 
+/// Absolute path of another file that is installed beside libmfuinject.so.
+[[nodiscard]] Result<std::string> installed_file(const std::string& name);
+
 }  // namespace mfu

@@ -10,8 +10,8 @@ WINDOW_KEYS = {
     "kernel_sum_s", "kernels", "launches", "flop", "bytes", "mfu", "mfu_busy", "hfu", "mbu", "roofline_s", "bound", "clock_ratio", "suspect",
     "overlapped", "time_s", "lost", "top_kernels",
     "comm_kernels", "comm_sum_s", "latency", "named_by"}
-START_KEYS = {"v", "type", "t_ns", "seq", "host", "pid", "rank", "world", "version", "devices", "cupti", "config", "model",
-              "convention"}
+START_KEYS = {"v", "type", "t_ns", "seq", "host", "pid", "rank", "local_rank", "world", "version", "devices", "cupti", "config",
+              "model", "convention"}
 DEVICE_KEYS = {"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s", "peak_source", "dtype", "dtype_source", "sparse"}
 
 TRAINING = """
@@ -69,6 +69,8 @@ class Contract(TestCase):
         self.assertEqual(next(iter(run.files)), f"{start['host']}-0-{start['pid']}.jsonl")
         for window in run.lines("window"):
             self.assertLessEqual(WINDOW_KEYS, window.keys())
+            if window["region"] == "total":
+                self.assertLessEqual({"cpu_s", "rss_bytes", "overhead"}, window["self"].keys())
         for region in run.end["regions"]:
             self.assertLessEqual(WINDOW_KEYS - {"v", "type", "t_ns", "seq"}, region.keys())
             self.assertEqual(set(region["time_s"]), set(TIME_CLASSES))

@@ -290,15 +290,15 @@ TEST_F(ConfigTest, EnvironmentValues) {
 }
 
 TEST_F(ConfigTest, Launchers) {
-  const std::pair<Variables, std::array<std::int64_t, 3>> cases[] = {
+  const std::pair<Variables, std::array<std::optional<std::int64_t>, 3>> cases[] = {
       {{{"RANK", "5"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}},
        {5, 1, 8}},
       {{{"SLURM_PROCID", "2"}, {"SLURM_LOCALID", "2"}, {"SLURM_NTASKS", "16"}}, {2, 2, 16}},
       {{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}}, {3, 0, 4}},
-      {{{"PMIX_RANK", "6"}}, {6, 0, 1}},
-      {{{"PMI_RANK", "7"}, {"PMI_SIZE", "9"}}, {7, 0, 9}},
+      {{{"PMIX_RANK", "6"}}, {6, std::nullopt, 1}},
+      {{{"PMI_RANK", "7"}, {"PMI_SIZE", "9"}}, {7, std::nullopt, 9}},
       {{{"FLUX_TASK_RANK", "1"}, {"FLUX_TASK_LOCAL_ID", "1"}, {"FLUX_JOB_SIZE", "2"}}, {1, 1, 2}},
-      {{{"RANK", "x"}}, {0, 0, 1}},
+      {{{"RANK", "x"}}, {0, std::nullopt, 1}},
   };
   for (const auto& [variables, expected] : cases) {
     const Config config = load_config(lookup(variables), nullptr);

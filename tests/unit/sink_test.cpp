@@ -99,7 +99,7 @@ TEST_F(JsonlTest, StartEventAndEndHaveTheirKeys) {
   ASSERT_TRUE(sink.write(end).ok());
   const auto all = lines(sink.path());
   ASSERT_EQ(all.size(), 3u);
-  EXPECT_EQ(keys_of(all[0]), kLineKeys + Keys({"host", "pid", "rank", "world", "version", "devices", "cupti", "config",
+  EXPECT_EQ(keys_of(all[0]), kLineKeys + Keys({"host", "pid", "rank", "local_rank", "world", "version", "devices", "cupti", "config",
                                                "model", "convention"}));
   EXPECT_EQ(keys_of(all[0]["devices"][0]), Keys({"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s",
                                                  "peak_source", "dtype", "dtype_source", "sparse"}));
@@ -132,7 +132,7 @@ TEST_F(JsonlTest, WindowsHaveTheirKeysAndFigures) {
   ASSERT_EQ(all.size(), 2u);
   const Json& j = all[0];
   EXPECT_EQ(keys_of(j), kLineKeys + kRegionKeys);
-  EXPECT_EQ(keys_of(all[1]), kLineKeys + kRegionKeys + Keys({"counters"}));
+  EXPECT_EQ(keys_of(all[1]), kLineKeys + kRegionKeys + Keys({"counters", "self"}));
   EXPECT_TRUE(all[1]["device"].is_null());
   EXPECT_EQ(j["type"], "window");
   EXPECT_EQ(j["device"], 1);

@@ -15,6 +15,7 @@ namespace mfu {
 namespace {
 
 constexpr std::size_t kChunk = 256 * 1024;
+constexpr std::size_t kStartChunk = 16 * 1024;    ///< a start line fits, as a rule
 constexpr std::size_t kLongestLine = 16u << 20u;  ///< beyond it, what is read is not a run directory's file
 constexpr std::size_t kOdditiesKept = 8;
 
@@ -44,7 +45,8 @@ void RunFile::odd(std::string message) {
 void RunFile::take(std::string_view line, const std::function<void(RunLine&&)>& on_line) {
   ++line_;
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-  Result<RunLine> read = reader_.read(line);
+  thread_local RunLineReader reader;
+  Result<RunLine> read = reader.read(line);
   if (!read) {
     odd(read.error().message);
     return;
@@ -78,15 +80,17 @@ Result<std::size_t> RunFile::poll(const std::function<void(RunLine&&)>& on_line)
   std::size_t lines = 0;
   bool skip_first = false;  // the line that a jump to the tail lands in
   bool start_only = from_ == From::kTail && offset_ == 0 && size > 2 * kTailBytes;
-  buffer_.resize(kChunk);
+  // One for all files of a thread: a job has thousands of them.
+  thread_local std::vector<char> buffer(kChunk);
   while (offset_ < size) {
-    const ::ssize_t got = ::pread(file.get(), buffer_.data(), std::min<std::uint64_t>(kChunk, size - offset_),
+    const std::size_t wanted = start_only ? kStartChunk : kChunk;
+    const ::ssize_t got = ::pread(file.get(), buffer.data(), std::min<std::uint64_t>(wanted, size - offset_),
                                   static_cast<off_t>(offset_));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return failed("cannot be read");
     if (got == 0) break;
     offset_ += static_cast<std::uint64_t>(got);
-    std::string_view rest(buffer_.data(), static_cast<std::size_t>(got));
+    std::string_view rest(buffer.data(), static_cast<std::size_t>(got));
     for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
       std::string_view line = rest.substr(0, end);
       if (!half_.empty()) {

@@ -44,14 +44,13 @@ class RunFile {
 
   std::string path_;
   From from_;
-  RunLineReader reader_;
   std::uint64_t offset_ = 0;  ///< of the first byte that was not read
   std::uint64_t inode_ = 0;
   std::uint64_t line_ = 0;  ///< number of the last line read; 0 after a jump to the tail
   bool numbered_ = true;    ///< line numbers are known
   std::uint64_t bad_lines_ = 0, newer_lines_ = 0;
   bool restarted_ = false;
-  std::string buffer_, half_;
+  std::string half_;
   std::vector<Oddity> oddities_;
 };
 

@@ -28,6 +28,7 @@ Result<RunHistory> read_run_history(const std::string& path) {
         history.windows.back().window = at;
       }
       if (!window->counters.empty()) history.windows.back().counters = std::move(window->counters);
+      if (window->self) history.windows.back().self = *window->self;
       history.windows.back().regions.push_back(std::move(window->region));
     } else if (auto* event = std::get_if<EventLine>(&line.what)) {
       history.events.push_back({line.t_ns, std::move(event->kind), std::move(event->message)});

@@ -192,12 +192,21 @@ std::vector<std::pair<std::string, std::uint64_t>> counters_of(const Object& o) 
   return counters;
 }
 
+std::optional<SelfCost> self_of(const Object& o) {
+  const auto e = find(o, "self");
+  if (!e) return std::nullopt;
+  const Object self = object_in("self", *e);
+  return SelfCost{number_of(self, "cpu_s").value_or(0), integer_of<std::uint64_t>(self, "rss_bytes"),
+                  number_of(self, "overhead").value_or(0)};
+}
+
 RunInfo start_of(const Object& o, TimeNs t_ns) {
   RunInfo run;
   run.t_ns = t_ns;
   run.host = string_of(o, "host");
   run.pid = integer_of<std::int64_t>(o, "pid");
   run.rank = integer_of<std::int64_t>(o, "rank");
+  if (find(o, "local_rank")) run.local_rank = integer_of<std::int64_t>(o, "local_rank");
   run.world_size = integer_of<std::int64_t>(o, "world", 1);
   run.version = string_of(o, "version");
   for_each_of(o, "devices", [&](const Element& e) {
@@ -237,11 +246,7 @@ EndLine end_of(const Object& o) {
                           integer_of<std::uint64_t>(l, "outside"), integer_of<std::uint64_t>(l, "unattributed"),
                           integer_of<std::uint64_t>(l, "dropped")};
   }
-  if (const auto e = find(o, "self")) {
-    const Object self = object_in("self", *e);
-    end.whole.self = {number_of(self, "cpu_s").value_or(0), integer_of<std::uint64_t>(self, "rss_bytes"),
-                      number_of(self, "overhead").value_or(0)};
-  }
+  end.whole.self = self_of(o).value_or(SelfCost{});
   end.whole.counters = counters_of(o);
   return end;
 }
@@ -272,7 +277,7 @@ Result<RunLine> RunLineReader::read(std::string_view text) {
     if (type == "start")
       line.what = start_of(o, line.t_ns);
     else if (type == "window")
-      line.what = WindowLine{region_of(o), counters_of(o)};
+      line.what = WindowLine{region_of(o), counters_of(o), self_of(o)};
     else if (type == "event")
       line.what = EventLine{string_of(o, "kind"), string_of(o, "message")};
     else if (type == "end")

@@ -16,7 +16,8 @@ namespace mfu {
 /// A line of type `window`: one region on one device.
 struct WindowLine {
   RegionSummary region;
-  std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< on `total`
+  std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< on `total`: so far in the run
+  std::optional<SelfCost> self;                                 ///< on `total`: so far in the run
 };
 
 /// A line of type `event`.

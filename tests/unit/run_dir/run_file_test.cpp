@@ -77,6 +77,7 @@ TEST_F(RunFileTest, WhatWasWrittenComesBackExactly) {
   run.host = "node-1";
   run.pid = 4711;
   run.rank = 3;
+  run.local_rank = 1;
   run.world_size = 64;
   run.version = "0.1.0";
   run.devices.push_back({1, "NVIDIA H100", "GPU-1", 9.894e14, 3.35e12, "table: H100", "bf16", "model", false});
@@ -97,6 +98,7 @@ TEST_F(RunFileTest, WhatWasWrittenComesBackExactly) {
     }
     window.regions.back().region = "total";
     window.counters.emplace_back("records_dropped", static_cast<std::uint64_t>(i));
+    window.self = {0.25 * i, 1 << 20, 0.002};
     ASSERT_TRUE(sink.write(window));
     written.push_back(std::move(window));
   }
@@ -112,6 +114,7 @@ TEST_F(RunFileTest, WhatWasWrittenComesBackExactly) {
   const RunHistory& h = history.value();
   EXPECT_EQ(h.run.host, "node-1");
   EXPECT_EQ(h.run.rank, 3);
+  EXPECT_EQ(h.run.local_rank, 1);
   EXPECT_EQ(h.run.world_size, 64);
   ASSERT_EQ(h.run.devices.size(), 2U);
   EXPECT_EQ(h.run.devices[0].peak_flop_per_s, 9.894e14);
@@ -120,6 +123,7 @@ TEST_F(RunFileTest, WhatWasWrittenComesBackExactly) {
   for (std::size_t i = 0; i < written.size(); ++i) {
     ASSERT_EQ(h.windows[i].regions.size(), written[i].regions.size());
     EXPECT_EQ(h.windows[i].counters, written[i].counters);
+    EXPECT_EQ(h.windows[i].self.cpu_s, written[i].self.cpu_s);
     for (std::size_t k = 0; k < written[i].regions.size(); ++k)
       EXPECT_EQ(region_json(h.windows[i].regions[k]), region_json(written[i].regions[k]));
   }

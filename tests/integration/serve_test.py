@@ -1,0 +1,324 @@
+"""`mfu serve` under a real Prometheus: 64 ranks on 8 hosts, the shipped rules, and every query of the shipped dashboard."""
+
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+import urllib.parse
+import urllib.request
+
+import fake_ranks
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("MFU_BUILD_DIR", SOURCE / "build/dev"))
+MFU = BUILD / "mfu"
+DEPLOY = SOURCE / "deploy"
+PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
+DEADLINE_S = 90
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return answer.read().decode()
+
+
+def samples(text):
+    """Exposition text > {(name, labels as a frozenset): value}."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("#") or not line:
+            continue
+        name, labels, value = re.fullmatch(r"([a-zA-Z_:]+)(?:\{(.*)\})? (\S+)", line).groups()
+        key = (name, frozenset(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels or "")))
+        assert key not in found, f"twice: {line}"
+        found[key] = float(value)
+    return found
+
+
+class Served(unittest.TestCase):
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="mfu-serve-"))
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.run_dir = self.directory / "run64"
+
+    def start(self, command, **popen):
+        process = subprocess.Popen([str(c) for c in command], **popen)
+
+        def stop():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+
+        self.addCleanup(stop)
+        return process
+
+    def serve(self, *directories):
+        """Starts the server on a free port of 127.0.0.1 and returns (process, URL)."""
+        process = self.start([MFU, "serve", *(directories or [self.run_dir]), "--port", 0], stdout=subprocess.PIPE, text=True)
+        line = process.stdout.readline()
+        self.assertRegex(line, r"^mfu serve: http://127\.0\.0\.1:\d+/metrics$")
+        return process, line.split()[-1]
+
+    def text(self, *arguments):
+        """What --textfile writes."""
+        path = self.directory / "mfu.prom"
+        done = subprocess.run([str(a) for a in (MFU, "serve", *arguments, "--textfile", path, "--once")], capture_output=True,
+                              text=True, timeout=DEADLINE_S)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return path.read_text()
+
+
+class Exposition(Served):
+    def test_every_rank_has_what_its_file_says(self):
+        job = fake_ranks.Job(ranks=4, hosts=2)
+        job.ranks[1].flop_known = False
+        job.ranks[2].dropped = 7
+        job.write(self.run_dir, windows=3)
+        text = self.text(self.run_dir)
+        found = samples(text)
+
+        def value(name, rank, **labels):
+            wanted = set({"rank": str(rank), **labels}.items())
+            matching = [v for (n, have), v in found.items() if n == name and wanted <= have]
+            self.assertLessEqual(len(matching), 1, (name, labels))
+            return matching[0] if matching else None
+
+        self.assertEqual(value("mfu_ratio", 0, region="step", gpu="0", uuid="GPU-00000000", hostname="node00", local_rank="0",
+                               job="run64"), 0.4)
+        self.assertIsNone(value("mfu_ratio", 1, region="step"), "a rank whose FLOP are not known has no MFU, not 0")
+        self.assertEqual(value("mfu_dropped_records_total", 2), 7)
+        self.assertEqual(value("mfu_peak_flops", 3, gpu="0"), fake_ranks.H100_FLOP)
+        # Three windows of 10 s, 25 steps of 8192 tokens each.
+        self.assertTrue(math.isclose(value("mfu_model_flops_total", 0, region="total"), 3 * 10 * 0.4 * fake_ranks.H100_FLOP))
+        self.assertTrue(math.isclose(value("mfu_executed_flops_total", 0, region="total"), 3 * 10 * 0.5 * fake_ranks.H100_FLOP,
+                                     rel_tol=1e-9))
+        self.assertEqual(value("mfu_tokens_total", 0, region="step"), 3 * 25 * 8192)
+        self.assertTrue(math.isclose(sum(value("mfu_region_seconds_total", 0, region="step", **{"class": c})
+                                         for c in ("matmul", "other", "comm", "memcpy", "idle")), 30))
+        self.assertEqual(value("mfu_step_seconds_count", 0, region="step"), 75)
+        # 72 steps of 0.4 s and 3 of 0.44 s: all above 0.268 s and below 0.537 s, the edges of that octave.
+        self.assertEqual(value("mfu_step_seconds_bucket", 0, region="step", le="0.268435455"), 0)
+        self.assertEqual(value("mfu_step_seconds_bucket", 0, region="step", le="0.536870911"), 75)
+        self.assertTrue(math.isclose(value("mfu_overhead_seconds_total", 0), 0.03))
+        info = [dict(have) for (n, have) in found if n == "mfu_info" and ("rank", "0") in have][0]
+        self.assertEqual((info["convention"], info["peak_source"], info["model"], info["version"]),
+                         ("exact", "table: H100 SXM", "llama", "0.1.0"))
+
+    def test_promtool_has_nothing_to_say(self):
+        if not PROMTOOL:
+            self.skipTest("no promtool: Debian has it in the package prometheus")
+        job = fake_ranks.Job(ranks=6, hosts=2, jitter_s=1e-5)
+        job.ranks[4].late_s = 0.002
+        job.write(self.run_dir)
+        _, url = self.serve()
+        for text in (get(url), get(url), self.text(self.run_dir)):
+            done = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+            self.assertIn('mfu_straggler_cost_ratio{', text)
+
+    def test_stale_ranks_lose_their_figures_and_come_back(self):
+        job = fake_ranks.Job(ranks=8)
+        job.ranks[3].dies_after = 2
+        job.write(self.run_dir, windows=8)
+        _, url = self.serve()
+        found = samples(get(url))
+        of = lambda rank: {n for (n, have) in found if ("rank", str(rank)) in have}
+        self.assertEqual(of(3), {"mfu_rank_up", "mfu_last_line_timestamp_seconds"})
+        self.assertIn("mfu_ratio", of(2))
+        self.assertEqual([v for (n, have), v in found.items() if n == "mfu_job_ranks" and ("state", "stale") in have], [1])
+        job.ranks[3].dies_after = None
+        job.append(self.run_dir, first=8)
+        time.sleep(0.6)  # younger answers are given again
+        found = samples(get(url))
+        self.assertIn("mfu_ratio", of(3))
+
+    def test_programs_without_a_launcher_are_told_apart(self):
+        job = fake_ranks.Job(ranks=2, hosts=1, world=1)
+        job.ranks[1].number = 0
+        job.write(self.run_dir)
+        found = samples(self.text(self.run_dir))  # fails where a series comes twice
+        self.assertEqual(sum(n == "mfu_rank_up" for n, _ in found), 2)
+
+    def test_directories_that_are_empty_foreign_broken_or_gone(self):
+        empty = self.directory / "empty"
+        empty.mkdir()
+        self.assertIn('mfu_job_ranks{job="empty",state="live"} 0', self.text(empty))
+        done = subprocess.run([MFU, "serve", self.directory / "none", "--port", "0"], capture_output=True, text=True, timeout=30)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("none: no such file or directory", done.stderr)
+        job = fake_ranks.Job(ranks=2, hosts=1)
+        job.ranks[0].version = 2
+        job.write(self.run_dir)
+        with open(self.run_dir / job.ranks[1].file, "a") as file:
+            file.write('{"v":1,"type":"window","region":7}\nnot json\n{"v":1,"type":"win')
+        (self.run_dir / "foreign.jsonl").write_text('{"level": "info", "msg": "hello"}\n')
+        (self.run_dir / "notes.txt").write_text("not ours")
+        process, url = self.serve()
+        text = get(url)
+        self.assertIn('mfu_unreadable_lines_total{job="run64"} 3', text)
+        self.assertIn('mfu_job_ranks{job="run64",state="live"} 2', text)
+        shutil.rmtree(self.run_dir)
+        time.sleep(0.6)
+        self.assertIn('mfu_run_directory_up{job="run64"} 0', get(url))
+        self.assertIsNone(process.poll())
+
+    def test_it_listens_where_it_is_told_and_ends_when_it_is_told(self):
+        fake_ranks.Job(ranks=1, hosts=1).write(self.run_dir)
+        process, url = self.serve()
+        port = urllib.parse.urlsplit(url).port
+        taken = subprocess.run([MFU, "serve", self.run_dir, "--port", str(port)], capture_output=True, text=True, timeout=30)
+        self.assertEqual(taken.returncode, 1)
+        self.assertIn(f"127.0.0.1:{port}: cannot listen there", taken.stderr)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(20), 0)
+
+    def test_the_textfile_is_replaced_whole(self):
+        fake_ranks.Job(ranks=2, hosts=1).write(self.run_dir)
+        path = self.directory / "out.prom"
+        process = self.start([MFU, "serve", self.run_dir, "--textfile", path, "--every", "0.1"])
+        seen, deadline = set(), time.monotonic() + 30
+        while len(seen) < 3 and time.monotonic() < deadline:
+            if path.exists():
+                with open(path) as file:
+                    seen.add(os.fstat(file.fileno()).st_ino)
+                    self.assertIn("mfu_run_directory_up", file.read())  # the last family: the file is whole
+        self.assertGreaterEqual(len(seen), 2)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(20), 0)
+        self.assertEqual([p.name for p in self.directory.iterdir() if p.suffix == ".tmp"], [])
+
+
+@unittest.skipUnless(PROMETHEUS and PROMTOOL, "no prometheus: Debian has it in the package prometheus")
+class Prometheus(Served):
+    def test_shipped_rules_pass_promtool(self):
+        rules = DEPLOY / "prometheus"
+        for command in (["check", "rules", "mfu.rules.yml"], ["test", "rules", "mfu.rules.test.yml"]):
+            done = subprocess.run([PROMTOOL, *command], cwd=rules, capture_output=True, text=True, timeout=DEADLINE_S)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def query(self, expression):
+        answer = json.loads(get(f"{self.api}/query?" + urllib.parse.urlencode({"query": expression})))
+        self.assertEqual(answer["status"], "success", expression)
+        return answer["data"]["result"]
+
+    def wait_for(self, expression, accept=bool):
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            result = self.query(expression)
+            if accept(result):
+                return result
+            self.assertLess(time.monotonic(), deadline, f"{expression}: {result}")
+            time.sleep(0.3)
+
+    def test_queries_rules_and_dashboard_over_64_ranks(self):
+        job = fake_ranks.Job(ranks=64, hosts=8, jitter_s=1e-6)
+        for rank in job.ranks:
+            rank.mfu = 0.30 + 0.002 * rank.number
+        job.ranks[23].mfu = 0.10
+        job.ranks[40].late_s = 0.001
+        job.ranks[40].peak_flop /= 2  # half the peak, half the weight: 0.30 + 0.08 of the full one is 76 %
+        job.write(self.run_dir, windows=4)
+        server, url = self.serve()
+
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        config = self.directory / "prometheus.yml"
+        config.write_text(f"""
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: [{DEPLOY}/prometheus/mfu.rules.yml]
+scrape_configs:
+  - job_name: mfu
+    honor_labels: true
+    static_configs: [{{targets: ["{urllib.parse.urlsplit(url).netloc}"]}}]
+""")
+        with open(self.directory / "prometheus.log", "w") as log:
+            self.start([PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={self.directory}/data",
+                        f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"], stdout=log, stderr=log)
+        self.api = f"http://127.0.0.1:{port}/api/v1"
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                get(f"http://127.0.0.1:{port}/-/ready")
+                break
+            except OSError:
+                self.assertLess(time.monotonic(), deadline, (self.directory / "prometheus.log").read_text())
+                time.sleep(0.2)
+        self.wait_for("count(mfu_rank_up)", lambda r: r and r[0]["value"][1] == "64")
+        # The job goes on, five times as fast as its clock says.
+        over = threading.Event()
+
+        def go_on():
+            for window in range(4, 1000):
+                job.append(self.run_dir, first=window)
+                if over.wait(2):
+                    return
+
+        job_thread = threading.Thread(target=go_on)
+        job_thread.start()
+        self.addCleanup(job_thread.join)
+        self.addCleanup(over.set)
+        moved = lambda r: r and float(r[0]["value"][1]) > 0
+        self.wait_for('sum(rate(mfu_model_flops_total[1m]))', moved)
+
+        # Job MFU: FLOP of all / (peak x time) of all, by gauge, by counters and by rule.
+        flop = sum(r.mfu * fake_ranks.H100_FLOP for r in job.ranks)
+        truth = flop / sum(r.peak_flop for r in job.ranks)
+        for expression in ('mfu_job_ratio{job="run64"}',
+                           'sum(rate(mfu_model_flops_total{region="total"}[1m])) / sum(rate(mfu_possible_flops_total{region="total"}[1m]))',
+                           'job:mfu:ratio{job="run64"}'):
+            result = self.wait_for(expression)
+            self.assertEqual(len(result), 1)
+            self.assertAlmostEqual(float(result[0]["value"][1]), truth, places=6, msg=expression)
+
+        slowest = self.wait_for('bottomk(1, mfu_ratio{region="step"})')
+        self.assertEqual((slowest[0]["metric"]["rank"], slowest[0]["metric"]["hostname"]), ("23", "node02"))
+        self.assertAlmostEqual(float(slowest[0]["value"][1]), 0.10, places=9)
+
+        comm = self.wait_for('job_class:mfu_time:ratio{class="comm"}')
+        by_gauge = self.wait_for('avg(mfu_region_seconds_total{region="total",class="comm"}) / '
+                                 'avg(sum without (class) (mfu_region_seconds_total{region="total"}))')
+        self.assertAlmostEqual(float(comm[0]["value"][1]), float(by_gauge[0]["value"][1]), places=3)
+
+        # 63 of 64 wait 1 ms in each of 500 collectives per 10 s.
+        late = self.wait_for("mfu_straggler_wait_ratio")
+        self.assertEqual([(r["metric"]["rank"], r["metric"]["hostname"]) for r in late], [("40", "node05")])
+        self.assertAlmostEqual(float(late[0]["value"][1]), 0.05, places=3)
+
+        # Every query of the dashboard has something to show, and every family is scraped without complaint.
+        dashboard = json.loads((DEPLOY / "grafana/mfu.json").read_text())
+        asked = 0
+        for panel in dashboard["panels"]:
+            for target in panel["targets"]:
+                expression = target["expr"].replace("$__rate_interval", "1m").replace("$job", ".+")
+                self.assertNotIn("$", expression)
+                result = self.wait_for(expression)
+                self.assertTrue(all(not math.isnan(float(r["value"][1])) for r in result), (expression, result))
+                asked += 1
+        self.assertGreater(asked, 15)
+        self.assertEqual(self.query("up")[0]["value"][1], "1")
+        for group in json.loads(get(f"{self.api}/rules"))["data"]["groups"]:
+            for rule in group["rules"]:
+                self.assertIn(rule["health"], ("ok", "unknown"), rule)
+        self.assertNotRegex((self.directory / "prometheus.log").read_text(), r"(?i)duplicate|error on ingesting")
+        self.assertIsNone(server.poll())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

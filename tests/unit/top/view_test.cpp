@@ -1,0 +1,202 @@
+// What the screen of `mfu top` says, at every size, without a terminal.
+#include "tools/top/view.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "tests/unit/job/fake_run.h"
+
+namespace mfu {
+namespace {
+
+using testing_run::Directory;
+using testing_run::FakeRank;
+using testing_run::kBegin;
+using testing_run::kPeak;
+using testing_run::region;
+
+std::string text_of(const ScreenLine& line) {
+  std::string text;
+  for (const Span& span : line) text += span.text;
+  return text;
+}
+
+std::string text_of(const std::vector<ScreenLine>& lines) {
+  std::string text;
+  for (const ScreenLine& line : lines) text += text_of(line) + "\n";
+  return text;
+}
+
+class ViewTest : public testing::Test {
+ protected:
+  /// 40 ranks on 4 hosts; rank r has (r + 10) % MFU; rank 7 comes last by 2 ms in 400 collectives per window.
+  void SetUp() override {
+    for (int r = 0; r < 40; ++r) {
+      FakeRank rank(directory_, r, "node" + std::to_string(r / 10), 0, 40);
+      rank.start(0);
+      for (int w = 0; w < 4; ++w) {
+        const double comm = r == 7 ? 0.4 : 1.2, flop = (10 + r) * 0.01 * kPeak * 10;
+        rank.window(10 * w, {region("step", flop, comm, 400, comm), region("total", flop, comm, 400, comm)});
+      }
+    }
+    read();
+  }
+  void read() {
+    job_.emplace(std::vector<std::string>{directory_.path()}, RunFile::From::kTail);
+    ASSERT_TRUE(job_->refresh(kNsPerSecond, kBegin + 41 * kNsPerSecond));
+    snapshot_ = take_snapshot(*job_);
+  }
+  std::vector<ScreenLine> screen(int width, int height) { return render(snapshot_, view_, width, height); }
+
+  Directory directory_;
+  std::optional<Job> job_;
+  TopSnapshot snapshot_;
+  TopView view_;
+};
+
+TEST_F(ViewTest, FitsEverySizeExactly) {
+  for (const auto mode : {TopView::Mode::kTable, TopView::Mode::kDetail, TopView::Mode::kHelp}) {
+    view_.mode = mode;
+    for (const auto& [width, height] : {std::pair{80, 24}, {200, 50}, {40, 10}, {20, 3}, {400, 100}, {81, 25}}) {
+      const auto lines = screen(width, height);
+      EXPECT_EQ(lines.size(), static_cast<std::size_t>(height)) << width << "x" << height;
+      for (const ScreenLine& line : lines)
+        EXPECT_LE(columns(text_of(line)), static_cast<std::size_t>(width)) << text_of(line);
+    }
+  }
+}
+
+TEST_F(ViewTest, SaysTheJobItsStragglerAndEveryRank) {
+  const std::string all = text_of(screen(80, 60));
+  // Mean of 10 % .. 49 %: all have the same peak.
+  EXPECT_NE(all.find("MFU 29.5%"), std::string::npos) << all;
+  EXPECT_NE(all.find("40 live of 40 ranks on 4 hosts"), std::string::npos) << all;
+  // Others are in 400 collectives for 1.2 s, it for 0.4 s: 2 ms each, 0.8 s of 10, 29.5 x 0.08 / 0.92 = 2.57 points.
+  EXPECT_NE(all.find("straggler: rank 7 (node0 gpu 0) costs 2.6 points of MFU: last in step by 2 ms"),
+            std::string::npos)
+      << all;
+  for (int r = 0; r < 40; ++r) {
+    const std::string number = std::to_string(r);
+    EXPECT_NE(all.find(std::string(5 - number.size(), ' ') + number + "   0 step"), std::string::npos) << r << all;
+  }
+  EXPECT_NE(all.find("!    7 "), std::string::npos) << all;
+}
+
+TEST_F(ViewTest, BarsAddUpToTheWindow) {
+  view_.sort = "rank";
+  const std::string wide = text_of(screen(200, 60));
+  EXPECT_NE(wide.find(" node3 "), std::string::npos) << "hosts where there is room";
+  const auto lines = screen(80, 30);
+  for (const ScreenLine& line : lines) {
+    const std::string text = text_of(line);
+    if (text.front() != '[') continue;
+    EXPECT_EQ(text.size(), 80u);
+    // 29.5 % of 78 columns; 1.18 s of 10 s in communication; the rest is matmul beyond the ideal.
+    EXPECT_EQ(std::count(text.begin(), text.end(), '#'), 23);
+    EXPECT_EQ(std::count(text.begin(), text.end(), 'c'), 9);
+    EXPECT_EQ(std::count(text.begin(), text.end(), '='), 46);
+  }
+}
+
+TEST_F(ViewTest, SortsWorstFirstAndFilters) {
+  const auto ranks = [&](std::string_view sort, std::string_view filter) {
+    std::vector<std::int64_t> numbers;
+    for (const TopRow& row : select_rows(snapshot_.rows, sort, filter)) numbers.push_back(row.rank->run->rank);
+    return numbers;
+  };
+  EXPECT_EQ(ranks("mfu", "").front(), 0);
+  EXPECT_EQ(ranks("late", "").front(), 7);
+  EXPECT_EQ(ranks("rank", "NODE2").size(), 10u);
+  EXPECT_EQ(ranks("rank", "host=node2 mfu>35"), (std::vector<std::int64_t>{26, 27, 28, 29}));
+  EXPECT_EQ(ranks("rank", "rank=12"), (std::vector<std::int64_t>{12}));
+  EXPECT_EQ(ranks("rank", "late>1"), (std::vector<std::int64_t>{7}));
+  EXPECT_TRUE(ranks("rank", "mfu<abc").empty());
+  EXPECT_TRUE(ranks("rank", "nowhere").empty());
+  EXPECT_EQ(ranks("rank", "  ").size(), 40u);
+  view_.filter = "nowhere";
+  view_.mode = TopView::Mode::kDetail;
+  EXPECT_EQ(screen(80, 24).size(), 24u) << "no row to show";
+}
+
+TEST_F(ViewTest, TheSelectedRowStaysInSight) {
+  view_.selected = 39;
+  const std::string bottom = text_of(screen(80, 24));
+  EXPECT_NE(bottom.find("   39 "), std::string::npos) << bottom;
+  EXPECT_NE(bottom.find("40/40"), std::string::npos) << bottom;
+  view_.selected = 1000;
+  screen(80, 24);
+  EXPECT_EQ(view_.selected, 39u);
+  view_.selected = 3;
+  EXPECT_NE(text_of(screen(80, 24)).find("    3 "), std::string::npos);
+}
+
+TEST_F(ViewTest, DetailHasRegionsPeaksAndKernels) {
+  view_.mode = TopView::Mode::kDetail;
+  view_.selected = 7;
+  const std::string all = text_of(screen(120, 40));
+  EXPECT_NE(all.find("rank 7 of 40  host node0"), std::string::npos) << all;
+  EXPECT_NE(all.find("1 PFLOP/s"), std::string::npos) << all;
+  EXPECT_NE(all.find(" step "), std::string::npos) << all;
+  EXPECT_NE(all.find(" total "), std::string::npos) << all;
+  EXPECT_NE(all.find("1 ms"), std::string::npos) << "time per collective: 0.4 s / 400";
+}
+
+TEST_F(ViewTest, JsonHasTheSameFigures) {
+  const auto j = nlohmann::json::parse(snapshot_json(snapshot_, view_));
+  EXPECT_NEAR(j["job"]["mfu"].get<double>(), 0.295, 1e-9);
+  EXPECT_EQ(j["ranks"].size(), 40u);
+  EXPECT_EQ(j["stragglers"].at(0)["rank"], 7);
+  EXPECT_NEAR(j["stragglers"].at(0)["cost_mfu"].get<double>(), 0.295 * 0.08 / 0.92, 1e-6);
+}
+
+TEST_F(ViewTest, NamesReachNoTerminalUnfiltered) {
+  FakeRank evil(directory_, 41, "node9", 0, 42);
+  evil.start(0);
+  evil.window(0, {region("\x1b[2Jstep\x07\xff", 1e15), region("total", 1e15)});
+  read();
+  for (const auto mode : {TopView::Mode::kTable, TopView::Mode::kDetail}) {
+    view_.mode = mode;
+    view_.selected = 40;
+    for (const ScreenLine& line : screen(100, 60))
+      for (const char c : text_of(line)) EXPECT_GE(static_cast<unsigned char>(c), 0x20) << text_of(line);
+  }
+  for (const char c : render_plain(snapshot_, view_, 120))
+    EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 0x20);
+}
+
+TEST_F(ViewTest, AnEmptyDirectorySaysWhatIsMissing) {
+  const Directory nothing;
+  Job job({nothing.path()}, RunFile::From::kTail);
+  ASSERT_TRUE(job.refresh(1, kBegin));
+  const TopSnapshot empty = take_snapshot(job);
+  EXPECT_NE(render_plain(empty, view_, 120).find("no run here yet"), std::string::npos);
+  EXPECT_EQ(render(empty, view_, 80, 24).size(), 24u);
+}
+
+TEST(FitTest, CutsByCharactersAndKeepsOutWhatIsNoText) {
+  EXPECT_EQ(fit("décode", 10), "décode");
+  EXPECT_EQ(fit("décode", 4), "déc~");
+  EXPECT_EQ(fit("a\nb\x1b", 10), "a?b?");
+  EXPECT_EQ(fit("\xc3", 4), "?");
+  EXPECT_EQ(fit("\xc2\x9b"
+                "31m",
+                10),
+            "?31m")
+      << "CSI as one character";
+  EXPECT_EQ(fit("abc", 0), "");
+  EXPECT_EQ(columns("décode"), 6u);
+  std::mt19937 random(7);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text(random() % 40, '\0');
+    for (char& c : text) c = static_cast<char>(random());
+    const std::size_t width = random() % 30;
+    const std::string cut = fit(text, width);
+    EXPECT_LE(columns(cut), width);
+    EXPECT_EQ(fit(cut, width), cut);
+  }
+}
+
+}  // namespace
+}  // namespace mfu

@@ -1,0 +1,80 @@
+// A job as its run directories show it: every rank, kept up to date without reading anything twice.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "tools/job/rank.h"
+#include "tools/run_dir/run_file.h"
+
+namespace mfu {
+
+/// A host whose clock disagrees with the others', by so much that lines could not be laid beside each other.
+struct ClockSkew {
+  std::string host;
+  DurationNs ahead_ns = 0;  ///< of the median of the job; negative: behind
+};
+
+/// Follows the files of one or more run directories. One thread.
+///
+/// A refresh costs one stat per file, and reading of what was appended. Ranks are compared by their own clocks only
+/// where clocks can be trusted; see `stale` below.
+///
+/// A rank without an end line is stale when nothing came from it for more than three of its windows:
+/// - while this reader watched, by this machine's monotonic clock; or
+/// - by its last line's time (less the skew of its host's clock), when that lies that far behind the newest of the job
+/// AND the time between its own first
+///   and last line falls as far short of the longest in the job. The second difference is of one clock each, so a clock
+///   that is wrong does not make a rank stale; the first keeps late starters alive; or
+/// - with the whole job, when both the newest line and its file are older than ten windows and ten minutes.
+/// The last two only until the file is seen to grow.
+class Job {
+ public:
+  /// \param paths run directories, or files of one. \param from kTail where only what matters now is wanted; kBeginning
+  /// where sums over the whole run are.
+  Job(std::vector<std::string> paths, RunFile::From from) : paths_(std::move(paths)), from_(from) {}
+
+  /// \param mono_ns monotonic clock; \param utc_ns wall clock of this machine. \return whether anything changed; an
+  /// Error when a path cannot be listed.
+  [[nodiscard]] Result<bool> refresh(TimeNs mono_ns, TimeNs utc_ns);
+
+  /// In order of rank, then host and pid.
+  [[nodiscard]] const std::vector<const Rank*>& ranks() const noexcept { return sorted_; }
+  [[nodiscard]] const std::vector<ClockSkew>& skews() const noexcept { return skews_; }
+  /// How long the newest line of all lies back by this machine's clock [s]; 0 where the clocks do not allow to tell.
+  [[nodiscard]] double silent_s() const noexcept { return silent_s_; }
+  /// What could not be read, and lines of newer versions: one line each.
+  [[nodiscard]] std::vector<std::string> problems() const;
+  [[nodiscard]] const std::vector<std::string>& paths() const noexcept { return paths_; }
+
+ private:
+  struct Entry {
+    Entry(const std::string& path, RunFile::From from) : file(path, from) { rank.path = path; }
+    RunFile file;
+    Rank rank;
+    TimeNs grew_mono_ns = 0;  ///< when the last line was seen to come, or when it was first looked at
+    std::string failure;      ///< of the last poll
+    bool listed = true, looked_at = false;
+    bool seen_growing = false;  ///< lines came after the first look
+  };
+
+  Result<void> list(TimeNs mono_ns);
+  bool poll(TimeNs mono_ns);
+  void settle(TimeNs mono_ns, TimeNs utc_ns);
+
+  std::vector<std::string> paths_;
+  RunFile::From from_;
+  std::map<std::string, std::unique_ptr<Entry>> entries_;
+  std::vector<const Rank*> sorted_;
+  std::vector<ClockSkew> skews_;
+  std::vector<std::int64_t> directory_times_;  ///< mtime of each path when it was last listed
+  TimeNs listed_mono_ns_ = 0;
+  bool first_ = true;
+  double silent_s_ = 0;
+};
+
+}  // namespace mfu

@@ -1,0 +1,121 @@
+#include "tools/job/rank.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tools/job/totals.h"
+
+namespace mfu {
+
+namespace {
+
+void add(RegionSums& sums, const RegionSummary& r, const std::optional<double>& peak) {
+  for (std::size_t c = 0; c < kTimeClasses; ++c) sums.time_ns[c] += r.time_ns[c];
+  sums.elapsed_ns += r.elapsed_ns;
+  if (r.flop) {
+    sums.flop_known = true;
+    sums.flop += *r.flop;
+    if (peak) sums.possible_flop += *peak * seconds(r.elapsed_ns);
+    sums.hfu_flop += r.hfu_flop.value_or(*r.flop);
+  }
+  if (r.bytes) {
+    sums.bytes_known = true;
+    sums.bytes += *r.bytes;
+  }
+  sums.tokens += r.tokens;
+  sums.instances += r.instances;
+  for (const auto& [upper_ns, count] : r.latency.histogram) sums.durations[upper_ns] += count;
+}
+
+std::int64_t stages_of(const std::string& config_json) {
+  const auto config = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return 1;
+  const auto parallel = config.find("parallel");
+  if (parallel == config.end() || !parallel->is_object()) return 1;
+  const auto pp = parallel->find("pp");
+  return pp != parallel->end() && pp->is_number_integer() ? std::max<std::int64_t>(1, pp->get<std::int64_t>()) : 1;
+}
+
+}  // namespace
+
+std::string_view name(RankState state) noexcept {
+  switch (state) {
+    case RankState::kStarting:
+      return "starting";
+    case RankState::kLive:
+      return "live";
+    case RankState::kStale:
+      return "stale";
+    case RankState::kEnded:
+      return "ended";
+    case RankState::kReplaced:
+      return "replaced";
+    case RankState::kUnreadable:
+      return "unreadable";
+  }
+  return "?";
+}
+
+const RegionSummary* Rank::total() const noexcept {
+  const WindowSummary* window = shown();
+  if (window == nullptr) return nullptr;
+  for (const RegionSummary& r : window->regions)
+    if (r.region == "total") return &r;
+  return nullptr;
+}
+
+std::uint64_t Rank::dropped_records() const noexcept {
+  const WindowSummary* window = shown();
+  std::uint64_t dropped = 0;
+  if (window == nullptr) return dropped;
+  for (const auto& [counter, count] : window->counters)
+    if (counter == "records_dropped" || counter == "records_no_batch" || counter == "records_truncated")
+      dropped += count;
+  return dropped;
+}
+
+const DeviceInfo* Rank::device(std::optional<std::uint32_t> index) const noexcept {
+  if (!run) return nullptr;
+  for (const DeviceInfo& d : run->devices)
+    if (!index || d.device == *index) return &d;
+  return nullptr;
+}
+
+void Rank::take(RunLine&& line) {
+  last_line_ns = std::max(last_line_ns, line.t_ns);
+  if (auto* info = std::get_if<RunInfo>(&line.what)) {
+    // Once more when a device appears: the first time is when the run began.
+    const TimeNs begin = run ? run->t_ns : info->t_ns;
+    run = std::move(*info);
+    run->t_ns = begin;
+    pipeline_stages = stages_of(run->config_json);
+  } else if (auto* window = std::get_if<WindowLine>(&line.what)) {
+    RegionSummary& region = window->region;
+    if (!open_.regions.empty() && open_.window.begin_ns != region.window.begin_ns) open_ = {};
+    open_.window = region.window;
+    add(sums[{region.region, region.device}], region, peak_flop_of(*this, region));
+    const bool complete = region.region == "total";
+    open_.regions.push_back(std::move(region));
+    if (!complete) return;
+    open_.counters = std::move(window->counters);
+    if (window->self) open_.self = *window->self;
+    interval_ns = std::max(interval_ns, open_.window.length_ns());
+    std::vector<CommSample> samples;
+    for (const RegionSummary& r : open_.regions)
+      if (r.comm_kernels != 0)
+        samples.push_back({r.region, r.device, r.window, r.elapsed_ns,
+                           r.time_ns[static_cast<std::size_t>(TimeClass::kComm)], r.comm_kernels, r.comm_sum_ns});
+    recent.push_back(std::move(samples));
+    if (recent.size() > kRecentWindows) recent.pop_front();
+    ++windows;
+    last = std::move(open_);
+    open_ = {};
+  } else if (auto* event = std::get_if<EventLine>(&line.what)) {
+    events.push_back({line.t_ns, std::move(event->kind), std::move(event->message)});
+    if (events.size() > kEventsKept) events.pop_front();
+  } else if (auto* whole = std::get_if<EndLine>(&line.what)) {
+    end = std::move(whole->whole);
+  }
+}
+
+}  // namespace mfu

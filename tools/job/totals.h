@@ -1,0 +1,47 @@
+// The job in one row: what all its ranks did together, weighted by what each could have done.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/job/rank.h"
+
+namespace mfu {
+
+/// Sums over the newest window of every live rank; over whole runs where no rank is live any more but some ended in
+/// peace. Ratios 0..1.
+///   mfu = sum FLOP / sum(peak x elapsed), over the ranks whose FLOP and peak are known
+///   hfu, mbu: likewise, with recomputation; with bytes and peak bandwidth
+///   lost[c] = sum(peak x time of class c) / sum(peak x elapsed), [kMatmul] less mfu: with mfu they sum to 1
+///   (over the ranks in mfu; time_share is over all whose device activity is known)
+/// Elapsed time is that of the `total` lines, so time outside every region counts; it is in device-seconds.
+struct JobTotals {
+  std::size_t live = 0, starting = 0, stale = 0, ended = 0, replaced = 0, unreadable = 0;
+  std::int64_t world_size = 0;  ///< as the start lines say it
+  std::size_t hosts = 0, devices = 0;
+  std::size_t counted = 0;   ///< ranks whose figures are in the sums below
+  std::size_t with_mfu = 0;  ///< of them, those in mfu
+  bool whole_run = false;    ///< over `end` lines
+  std::optional<double> mfu, hfu, mbu;
+  std::optional<double> busy;         ///< sum busy / sum elapsed, over the ranks whose device activity is known
+  std::optional<double> clock_ratio;  ///< mean over devices
+  std::optional<std::array<double, kTimeClasses>> lost;
+  std::array<double, kTimeClasses> time_share{};  ///< time of the class / elapsed; zero where nothing is known
+  bool classes_known = false;
+  double flop_per_s = 0;    ///< sum of every rank's FLOP per second of its window [FLOP/s]
+  double tokens_per_s = 0;  ///< [token/s]
+  std::uint64_t dropped_records = 0;
+  std::optional<double> overhead;  ///< mean over ranks
+};
+
+/// \param peak [FLOP/s] or [B/s] that the elapsed device-seconds of `row` are to be multiplied by: that of its device,
+/// or the mean of the process's devices. None: some of them is not known.
+[[nodiscard]] std::optional<double> peak_flop_of(const Rank& rank, const RegionSummary& row) noexcept;
+[[nodiscard]] std::optional<double> peak_bytes_of(const Rank& rank, const RegionSummary& row) noexcept;
+
+[[nodiscard]] JobTotals job_totals(const std::vector<const Rank*>& ranks);
+
+}  // namespace mfu

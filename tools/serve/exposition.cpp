@@ -1,0 +1,210 @@
+#include "tools/serve/exposition.h"
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "tools/job/straggler.h"
+#include "tools/job/totals.h"
+
+namespace mfu {
+
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+/// Families in order of their first sample.
+class Families {
+ public:
+  void gauge(const char* name, const char* help, Labels labels, const std::optional<double>& value) {
+    if (!value || !std::isfinite(*value)) return;
+    ClientMetric& metric = add(name, help, MetricType::Gauge, std::move(labels));
+    metric.gauge.value = *value;
+  }
+  void counter(const char* name, const char* help, Labels labels, double value) {
+    add(name, help, MetricType::Counter, std::move(labels)).counter.value = value;
+  }
+  ClientMetric& histogram(const char* name, const char* help, Labels labels) {
+    return add(name, help, MetricType::Histogram, std::move(labels));
+  }
+  [[nodiscard]] std::vector<MetricFamily> take() { return std::move(families_); }
+
+ private:
+  ClientMetric& add(const char* name, const char* help, MetricType type, Labels labels) {
+    const auto [at, fresh] = index_.try_emplace(name, families_.size());
+    if (fresh) families_.push_back({name, help, type, {}});
+    auto& metrics = families_[at->second].metric;
+    metrics.emplace_back();
+    metrics.back().label = std::move(labels);
+    return metrics.back();
+  }
+  std::vector<MetricFamily> families_;
+  std::map<std::string, std::size_t> index_;
+};
+
+Labels with(Labels labels, std::initializer_list<ClientMetric::Label> more) {
+  labels.insert(labels.end(), more);
+  return labels;
+}
+
+/// Octaves from 0.26 ms to 69 s: the edges at which the library's buckets (eight to an octave) end too, so that every
+/// count is exact.
+constexpr int kFirstEdgeBit = 18, kLastEdgeBit = 36;
+
+void step_histogram(ClientMetric& metric, const RegionSums& sums) {
+  auto& histogram = metric.histogram;
+  auto it = sums.durations.begin();
+  std::uint64_t seen = 0;
+  for (int bit = kFirstEdgeBit; bit <= kLastEdgeBit; ++bit) {
+    const DurationNs edge = (DurationNs{1} << bit) - 1;
+    for (; it != sums.durations.end() && it->first <= edge; ++it) seen += it->second;
+    histogram.bucket.push_back({seen, seconds(edge)});
+  }
+  for (; it != sums.durations.end(); ++it) seen += it->second;
+  histogram.bucket.push_back({seen, std::numeric_limits<double>::infinity()});
+  histogram.sample_count = seen;
+  histogram.sample_sum = seconds(sums.elapsed_ns);
+}
+
+std::string model_of(const RunInfo& run) {
+  const auto model = nlohmann::json::parse(run.model_json, nullptr, /*allow_exceptions=*/false);
+  if (!model.is_object()) return "";
+  const auto family = model.find("family");
+  return family != model.end() && family->is_string() ? family->get<std::string>() : "";
+}
+
+void rank_metrics(Families& out, const Rank& rank, const Labels& process) {
+  const bool live = rank.state == RankState::kLive;
+  const RunInfo& run = *rank.run;
+  out.gauge("mfu_rank_up", "1: the rank wrote within its last three windows; 0: it is stale or has ended", process,
+            live || rank.state == RankState::kStarting ? 1 : 0);
+  out.gauge("mfu_last_line_timestamp_seconds", "When the rank wrote its newest line, by its host's clock", process,
+            seconds(rank.last_line_ns));
+  if (rank.state == RankState::kStale) return;
+
+  const auto labels_of = [&](std::optional<std::uint32_t> device) {
+    const DeviceInfo* info = device ? rank.device(device) : nullptr;
+    return with(process, {{"gpu", device ? std::to_string(*device) : ""}, {"uuid", info != nullptr ? info->uuid : ""}});
+  };
+  for (const DeviceInfo& d : run.devices) {
+    const Labels gpu = labels_of(d.device);
+    out.gauge("mfu_info", "1; what the figures stand on",
+              with(gpu, {{"version", run.version},
+                         {"convention", run.convention},
+                         {"peak_source", d.peak_source},
+                         {"dtype", d.dtype},
+                         {"model", model_of(run)},
+                         {"gpu_name", d.name},
+                         {"level", run.level}}),
+              1);
+    out.gauge("mfu_peak_flops", "FLOP/s that MFU divides by", gpu, d.peak_flop_per_s);
+    out.gauge("mfu_peak_bytes_per_second", "Memory bandwidth that MBU divides by", gpu, d.peak_bytes_per_s);
+  }
+  if (rank.last) {
+    // Of ended ranks too: a run that is over keeps what it counted.
+    out.counter("mfu_dropped_records_total", "Activity records that CUPTI or the library lost", process,
+                static_cast<double>(rank.dropped_records()));
+    const SelfCost& self = rank.shown()->self;
+    out.counter("mfu_overhead_seconds_total", "CPU time of the library's own threads", process, self.cpu_s);
+  }
+  if (live && rank.last) {
+    out.gauge("mfu_overhead_ratio", "Share of the host program's time that the library took, so far", process,
+              rank.last->self.overhead);
+    out.gauge("mfu_window_seconds", "Length of the newest window", process, seconds(rank.last->window.length_ns()));
+    std::set<std::uint32_t> clocked;
+    for (const RegionSummary& r : rank.last->regions) {
+      const Labels region = with(labels_of(r.device), {{"region", r.region}});
+      out.gauge("mfu_ratio", "Model FLOP / (peak x elapsed) of the newest window", region, r.mfu);
+      out.gauge("mfu_hfu_ratio", "With recomputed FLOP, of the newest window", region, r.hfu);
+      out.gauge("mfu_mbu_ratio", "Model bytes / (peak bandwidth x elapsed) of the newest window", region, r.mbu);
+      if (r.classes_known && r.elapsed_ns > 0)
+        out.gauge("mfu_busy_ratio", "Time with a kernel running / elapsed, of the newest window", region,
+                  static_cast<double>(r.busy_ns) / static_cast<double>(r.elapsed_ns));
+      if (r.lost)
+        for (std::size_t c = 0; c < kTimeClasses; ++c)
+          out.gauge("mfu_lost_ratio", "Share of the newest window lost to the class; with mfu_ratio they sum to 1",
+                    with(region, {{"class", std::string(kTimeClassNames[c])}}), (*r.lost)[c]);
+      if (r.clock_ratio && r.device && clocked.insert(*r.device).second)
+        out.gauge("mfu_clock_ratio", "SM clock / the clock that the peak stands for", labels_of(r.device),
+                  r.clock_ratio);
+    }
+  }
+  for (const auto& [key, sums] : rank.sums) {
+    const Labels region = with(labels_of(key.second), {{"region", key.first}});
+    if (sums.flop_known) {
+      out.counter("mfu_model_flops_total", "Model FLOP done", region, sums.flop);
+      out.counter("mfu_executed_flops_total", "Model FLOP and recomputed FLOP done", region, sums.hfu_flop);
+      if (sums.possible_flop > 0)
+        out.counter("mfu_possible_flops_total", "Peak x elapsed of the windows in mfu_model_flops_total", region,
+                    sums.possible_flop);
+    }
+    if (sums.bytes_known) out.counter("mfu_bytes_total", "Bytes that the model had to move", region, sums.bytes);
+    if (sums.tokens != 0) out.counter("mfu_tokens_total", "Tokens processed", region, static_cast<double>(sums.tokens));
+    for (std::size_t c = 0; c < kTimeClasses; ++c)
+      out.counter("mfu_region_seconds_total", "Device time by class; the classes sum to the elapsed time",
+                  with(region, {{"class", std::string(kTimeClassNames[c])}}), seconds(sums.time_ns[c]));
+    if (key.first != "total" && !sums.durations.empty())
+      step_histogram(out.histogram("mfu_step_seconds", "Durations of the region's instances", region), sums);
+  }
+}
+
+}  // namespace
+
+std::vector<MetricFamily> exposition(const Job& job, const std::string& job_label) {
+  Families out;
+  const JobTotals totals = job_totals(job.ranks());
+  const Labels whole{{"job", job_label}};
+  for (const auto& [state, count] :
+       {std::pair{"live", totals.live}, std::pair{"starting", totals.starting}, std::pair{"stale", totals.stale},
+        std::pair{"ended", totals.ended}, std::pair{"unreadable", totals.unreadable}})
+    out.gauge("mfu_job_ranks", "Processes of the job by state", with(whole, {{"state", state}}),
+              static_cast<double>(count));
+  if (totals.world_size != 0)
+    out.gauge("mfu_job_world_size", "Ranks that the job has, as its launcher says", whole,
+              static_cast<double>(totals.world_size));
+  if (!totals.whole_run && totals.counted != 0) {
+    out.gauge("mfu_job_ratio", "FLOP / sum(peak x elapsed) over the newest windows of the live ranks", whole,
+              totals.mfu);
+    out.gauge("mfu_job_hfu_ratio", "With recomputed FLOP", whole, totals.hfu);
+    out.gauge("mfu_job_mbu_ratio", "Bytes / sum(peak bandwidth x elapsed)", whole, totals.mbu);
+    out.gauge("mfu_job_busy_ratio", "Time with a kernel running / elapsed", whole, totals.busy);
+    if (totals.lost)
+      for (std::size_t c = 0; c < kTimeClasses; ++c)
+        out.gauge("mfu_job_lost_ratio", "Share lost to the class; with mfu_job_ratio they sum to 1",
+                  with(whole, {{"class", std::string(kTimeClassNames[c])}}), (*totals.lost)[c]);
+    out.gauge("mfu_job_flops_per_second", "Model FLOP/s of all live ranks", whole, totals.flop_per_s);
+    out.gauge("mfu_job_tokens_per_second", "Tokens per second of all live ranks", whole, totals.tokens_per_s);
+  }
+  double bad_lines = 0;
+  for (const Rank* rank : job.ranks()) bad_lines += static_cast<double>(rank->bad_lines);
+  out.counter("mfu_unreadable_lines_total", "Lines of the run directory that could not be read", whole, bad_lines);
+
+  std::map<std::pair<std::string, std::int64_t>, int> seen;
+  std::map<const Rank*, Labels> labels;
+  for (const Rank* rank : job.ranks()) {
+    if (!rank->run || rank->state == RankState::kReplaced) continue;
+    const RunInfo& run = *rank->run;
+    Labels process = with(whole, {{"rank", std::to_string(run.rank)},
+                                  {"local_rank", run.local_rank ? std::to_string(*run.local_rank) : ""},
+                                  {"hostname", run.host}});
+    // Programs that no launcher numbered are all rank 0: series must differ none the less.
+    if (seen[{run.host, run.rank}]++ != 0) process.push_back({"pid", std::to_string(run.pid)});
+    rank_metrics(out, *rank, process);
+    labels[rank] = std::move(process);
+  }
+  for (const Straggler& s : find_stragglers(job.ranks(), job.skews(), totals.mfu)) {
+    const Labels at = with(labels[s.rank], {{"gpu", s.device ? std::to_string(*s.device) : ""}, {"region", s.region}});
+    out.gauge("mfu_straggler_wait_ratio", "Share of the region's time that the others wait for this rank", at,
+              s.lost_share);
+    out.gauge("mfu_straggler_cost_ratio", "MFU that the job would have more if this rank came with the others", at,
+              s.cost_mfu);
+  }
+  return out.take();
+}
+
+}  // namespace mfu

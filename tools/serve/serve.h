@@ -1,0 +1,24 @@
+// What `mfu serve` is told. The server is a module of its own, so that the command needs no HTTP server to start.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace mfu {
+
+struct ServeOptions {
+  std::vector<std::string> directories;
+  std::string address = "127.0.0.1";
+  int port = 9977;       ///< 0: any that is free
+  std::string textfile;  ///< write the exposition there instead of serving it
+  bool once = false;     ///< of textfile: write it once
+  double every_s = 10;   ///< between writes of textfile
+  std::string job;       ///< the label `job`; empty: the first directory's name
+};
+
+/// Serves until SIGINT or SIGTERM. \return an exit code; what went wrong is on stderr.
+using ServeFunction = int(const ServeOptions&);
+inline constexpr const char* kServeModule = "libmfu_serve.so";
+inline constexpr const char* kServeSymbol = "mfu_serve";
+
+}  // namespace mfu

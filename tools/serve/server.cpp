@@ -1,0 +1,159 @@
+// The server behind `mfu serve`: prometheus-cpp over the job's files. They are read when somebody asks.
+#include <fcntl.h>
+#include <prometheus/collectable.h>
+#include <prometheus/exposer.h>
+#include <prometheus/text_serializer.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <sstream>
+
+#include "tools/serve/exposition.h"
+#include "tools/serve/serve.h"
+
+namespace mfu {
+
+namespace {
+
+constexpr DurationNs kOldEnough = kNsPerSecond / 2;  ///< several scrapers at once read the files once
+
+TimeNs clock_ns(clockid_t clock) {
+  ::timespec t{};
+  ::clock_gettime(clock, &t);
+  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
+}
+
+/// [any thread]
+class JobMetrics final : public prometheus::Collectable {
+ public:
+  JobMetrics(const ServeOptions& options, std::string label)
+      : job_(options.directories, RunFile::From::kBeginning), label_(std::move(label)) {}
+
+  Result<void> refresh() {
+    const std::lock_guard lock(mutex_);
+    return refresh_locked();
+  }
+
+  [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override {
+    const std::lock_guard lock(mutex_);
+    const Result<void> read = refresh_locked();
+    prometheus::MetricFamily up{
+        "mfu_run_directory_up", "1: the run directory can be listed", prometheus::MetricType::Gauge, {}};
+    up.metric.emplace_back();
+    up.metric.back().label = {{"job", label_}};
+    up.metric.back().gauge.value = read ? 1 : 0;
+    if (!read) return {up};
+    auto families = exposition(job_, label_);
+    families.push_back(std::move(up));
+    return families;
+  }
+
+ private:
+  Result<void> refresh_locked() const {
+    const TimeNs now = clock_ns(CLOCK_MONOTONIC);
+    if (read_ns_ != 0 && now - read_ns_ < kOldEnough) return {};
+    const auto done = job_.refresh(now, clock_ns(CLOCK_REALTIME));
+    if (!done) return done.error();
+    read_ns_ = now;
+    return {};
+  }
+
+  mutable std::mutex mutex_;
+  mutable Job job_;
+  mutable TimeNs read_ns_ = 0;
+  std::string label_;
+};
+
+/// Written beside `path`, then renamed: whoever reads it sees the old or the new one, whole.
+Result<void> replace_file(const std::string& path, const std::string& text) {
+  const std::string fresh = path + "." + std::to_string(::getpid()) + ".tmp";
+  const auto failed = [&](const char* what) {
+    Error error{path + ": " + what + ": " + std::strerror(errno)};
+    ::unlink(fresh.c_str());
+    return error;
+  };
+  const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return failed("cannot be written");
+  for (std::size_t at = 0; at < text.size();) {
+    const ::ssize_t put = ::write(file, text.data() + at, text.size() - at);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      const Error error = failed("cannot be written");
+      ::close(file);
+      return error;
+    }
+    at += static_cast<std::size_t>(put);
+  }
+  if (::close(file) != 0) return failed("cannot be written");
+  if (::rename(fresh.c_str(), path.c_str()) != 0) return failed("cannot be replaced");
+  return {};
+}
+
+int fail(const std::string& message) {
+  std::fprintf(stderr, "mfu serve: %s\n", message.c_str());
+  return 1;
+}
+
+int write_textfile(const ServeOptions& options, const JobMetrics& metrics, const ::sigset_t& ends) {
+  const prometheus::TextSerializer serializer;
+  while (true) {
+    std::ostringstream text;
+    serializer.Serialize(text, metrics.Collect());
+    if (const auto done = replace_file(options.textfile, text.str()); !done) return fail(done.error().message);
+    if (options.once) return 0;
+    const auto whole = static_cast<std::time_t>(options.every_s);
+    const ::timespec pause{whole, static_cast<long>((options.every_s - static_cast<double>(whole)) * 1e9)};
+    if (::sigtimedwait(&ends, nullptr, &pause) > 0) return 0;
+  }
+}
+
+int serve(const ServeOptions& options) {
+  // Before any thread is there, so that the signals are nobody's but sigwait's.
+  ::sigset_t ends;
+  ::sigemptyset(&ends);
+  ::sigaddset(&ends, SIGINT);
+  ::sigaddset(&ends, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  std::string label = options.job;
+  if (label.empty()) {
+    std::error_code error;
+    const auto path = std::filesystem::weakly_canonical(options.directories.front(), error);
+    label = error || path.filename().empty() ? options.directories.front() : path.filename().string();
+  }
+  const auto metrics = std::make_shared<JobMetrics>(options, std::move(label));
+  if (const auto read = metrics->refresh(); !read) return fail(read.error().message);
+  if (!options.textfile.empty()) return write_textfile(options, *metrics, ends);
+
+  const std::string address = options.address.find(':') != std::string::npos && options.address.front() != '['
+                                  ? "[" + options.address + "]"
+                                  : options.address;
+  const std::string at = address + ":" + std::to_string(options.port);
+  try {
+    prometheus::Exposer exposer(at);
+    exposer.RegisterCollectable(metrics);
+    const auto ports = exposer.GetListeningPorts();
+    std::printf("mfu serve: http://%s:%d/metrics\n", address.c_str(), ports.empty() ? options.port : ports.front());
+    std::fflush(stdout);
+    int signal = 0;
+    ::sigwait(&ends, &signal);
+    return 0;
+  } catch (const std::exception& e) {
+    return fail(at +
+                ": cannot listen there (taken by another program, or not an address of this machine): " + e.what());
+  }
+}
+
+}  // namespace
+
+}  // namespace mfu
+
+extern "C" __attribute__((visibility("default"))) int mfu_serve(const mfu::ServeOptions& options) {
+  return mfu::serve(options);
+}

@@ -1,0 +1,691 @@
+#include "tools/top/view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+namespace mfu {
+
+namespace {
+
+constexpr std::size_t kMatmulClass = static_cast<std::size_t>(TimeClass::kMatmul);
+constexpr std::size_t kCommClass = static_cast<std::size_t>(TimeClass::kComm);
+
+struct Part {
+  char glyph;
+  std::string_view word;
+  Style style;
+};
+// The waterfall from left to right: what was asked for, then what it was lost to.
+constexpr std::array<Part, 6> kParts{{{'#', "MFU", Style::kMfu},
+                                      {'=', "matmul", Style::kMatmul},
+                                      {'o', "other", Style::kOther},
+                                      {'c', "comm", Style::kComm},
+                                      {'y', "copy", Style::kMemcpy},
+                                      {'.', "idle", Style::kIdle}}};
+
+std::string percent_of(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}", 100 * *ratio) : "-"; }
+
+std::string duration(std::optional<double> s) {
+  if (!s) return "-";
+  if (*s >= 100) return fmt::format("{:.0f} s", *s);
+  if (*s >= 1) return fmt::format("{:.2f} s", *s);
+  if (*s >= 1e-3) return fmt::format("{:.3g} ms", *s * 1e3);
+  return fmt::format("{:.3g} us", *s * 1e6);
+}
+
+std::string ago(double s) {
+  if (s < 120) return fmt::format("{:.0f} s", s);
+  if (s < 7200) return fmt::format("{:.0f} min", s / 60);
+  if (s < 172800) return fmt::format("{:.0f} h", s / 3600);
+  return fmt::format("{:.0f} days", s / 86400);
+}
+
+std::string with_prefix(double value) {
+  constexpr std::array<const char*, 7> kPrefixes{"", "k", "M", "G", "T", "P", "E"};
+  std::size_t i = 0;
+  while (std::abs(value) >= 999.5 && i + 1 < kPrefixes.size()) {
+    value /= 1000;
+    ++i;
+  }
+  return fmt::format("{:.3g} {}", value, kPrefixes[i]);
+}
+
+/// The six shares of a bar; they sum to at most 1. Where FLOP or peak are unknown, matmul has all of its time.
+std::optional<std::array<double, 6>> shares(const std::optional<double>& mfu,
+                                            const std::optional<std::array<double, kTimeClasses>>& lost) {
+  if (!mfu || !lost) return std::nullopt;
+  std::array<double, 6> all{*mfu};
+  for (std::size_t c = 0; c < kTimeClasses; ++c) all[c + 1] = (*lost)[c];
+  return all;
+}
+
+std::optional<std::array<double, 6>> shares(const RegionSummary& r) {
+  if (auto all = shares(r.mfu, r.lost)) return all;
+  if (!r.classes_known || r.elapsed_ns <= 0) return std::nullopt;
+  std::array<double, 6> all{};
+  for (std::size_t c = 0; c < kTimeClasses; ++c)
+    all[c + 1] = static_cast<double>(r.time_ns[c]) / static_cast<double>(r.elapsed_ns);
+  return all;
+}
+
+/// `width` columns; each edge is rounded by itself, so that parts never add up to more than there is.
+ScreenLine bar(const std::optional<std::array<double, 6>>& parts, std::size_t width) {
+  ScreenLine line;
+  if (!parts) return {{std::string(width, ' '), Style::kPlain}};
+  double reached = 0;
+  std::size_t filled = 0;
+  for (std::size_t i = 0; i < kParts.size(); ++i) {
+    reached += std::max(0.0, (*parts)[i]);
+    const auto edge = std::min(width, static_cast<std::size_t>(std::lround(reached * static_cast<double>(width))));
+    if (edge > filled) line.push_back({std::string(edge - filled, kParts[i].glyph), kParts[i].style});
+    filled = std::max(filled, edge);
+  }
+  if (filled < width) line.push_back({std::string(width - filled, ' '), Style::kPlain});
+  return line;
+}
+
+std::string right(std::string_view text, std::size_t width) {
+  const std::string cut = fit(text, width);
+  return std::string(width - std::min(width, columns(cut)), ' ') + cut;
+}
+
+std::string left(std::string_view text, std::size_t width) {
+  const std::string cut = fit(text, width);
+  return cut + std::string(width - std::min(width, columns(cut)), ' ');
+}
+
+/// Words two spaces apart, in as many lines as it takes.
+std::vector<std::string> flow(const std::vector<std::string>& words, std::size_t width) {
+  std::vector<std::string> lines{""};
+  for (const std::string& word : words) {
+    if (word.empty()) continue;
+    if (!lines.back().empty() && columns(lines.back()) + 2 + columns(word) > width) lines.emplace_back();
+    if (!lines.back().empty()) lines.back() += "  ";
+    lines.back() += word;
+  }
+  return lines;
+}
+
+std::string gpu_of(const TopRow& row) { return row.device ? std::to_string(*row.device) : "-"; }
+
+std::string who(const Rank& rank, std::optional<std::uint32_t> device) {
+  std::string text = fmt::format("rank {} ({}", rank.run->rank, rank.run->host);
+  if (device) text += fmt::format(" gpu {}", *device);
+  return text + ")";
+}
+
+std::string straggler_text(const Straggler& s) {
+  std::string text = fmt::format("straggler: {} ", who(*s.rank, s.device));
+  text += s.cost_mfu ? fmt::format("costs {:.1f} points of MFU", 100 * *s.cost_mfu)
+                     : fmt::format("keeps the others waiting {:.1f} % of the time", 100 * s.lost_share);
+  text += fmt::format(": last in {} by {} per collective", s.region, duration(s.lead_s));
+  return text;
+}
+
+// --- the table
+
+struct Widths {
+  std::size_t rank = 5, host = 0, gpu = 3, region = 10, bar = 0;
+};
+
+constexpr std::size_t kFigures = 8 + 6 * 4 + 5 + 6 + 6;  // step, MFU MBU busy comm, clock, dropped, cost
+
+Widths widths_for(std::size_t width) {
+  Widths w;
+  if (width >= 100) w.host = 12;
+  if (width >= 140) {
+    w.host = 20;
+    w.region = 20;
+  }
+  const std::size_t used = 1 + w.rank + 1 + (w.host != 0 ? w.host + 1 : 0) + w.gpu + 1 + w.region + kFigures + 1;
+  w.bar = width > used ? std::min<std::size_t>(width - used, 100) : 0;
+  return w;
+}
+
+ScreenLine header_line(const Widths& w) {
+  std::string text = " " + right("RANK", w.rank) + " ";
+  if (w.host != 0) text += left("HOST", w.host) + " ";
+  text += right("GPU", w.gpu) + " " + left("REGION", w.region);
+  for (const char* word : {"MFU%", "MBU%", "BUSY%", "COMM%"}) {
+    if (std::string_view(word) == "MFU%") text += right("STEP", 8);
+    text += right(word, 6);
+  }
+  text += right("CLK%", 5) + right("DROP", 6) + right("COST%", 6);
+  if (w.bar != 0) text += " " + left("WATERFALL", w.bar);
+  return {{text, Style::kHeader}};
+}
+
+std::string state_text(const Rank& rank) {
+  if (rank.state == RankState::kStale) return "stale " + ago(rank.quiet_s);
+  return std::string(name(rank.state));
+}
+
+ScreenLine row_line(const TopRow& row, const Widths& w, bool selected) {
+  const Rank& rank = *row.rank;
+  const bool live = rank.state == RankState::kLive || rank.state == RankState::kEnded;
+  const Style style = selected                          ? Style::kSelected
+                      : rank.state == RankState::kStale ? Style::kWarning
+                      : row.lost_share > 0              ? Style::kWarning
+                      : rank.state == RankState::kLive  ? Style::kPlain
+                                                        : Style::kDim;
+  std::string text =
+      (row.lost_share > 0 ? "!" : " ") + right(rank.run ? std::to_string(rank.run->rank) : "?", w.rank) + " ";
+  if (w.host != 0) text += left(rank.run ? rank.run->host : rank.path.substr(rank.path.rfind('/') + 1), w.host) + " ";
+  text += right(gpu_of(row), w.gpu) + " ";
+  text += left(live && row.region != nullptr ? row.region->region : state_text(rank), w.region);
+  const RegionSummary* r = row.region;
+  text += right(duration(row.step_s()), 8);
+  text += right(r != nullptr ? percent_of(r->mfu) : "-", 6) + right(r != nullptr ? percent_of(r->mbu) : "-", 6);
+  text += right(percent_of(row.busy()), 6) + right(percent_of(row.comm()), 6);
+  text += right(row.clock() ? fmt::format("{:.0f}", 100 * *row.clock()) : "-", 5);
+  const WindowSummary* shown = rank.shown();
+  text += right(shown != nullptr ? std::to_string(rank.dropped_records()) : "-", 6);
+  text += right(shown != nullptr ? fmt::format("{:.2f}", 100 * shown->self.overhead) : "-", 6);
+  ScreenLine line{{text, style}};
+  if (w.bar != 0) {
+    line.push_back({" ", Style::kPlain});
+    ScreenLine parts = r != nullptr ? bar(shares(*r), w.bar) : bar(std::nullopt, w.bar);
+    if (!live)
+      for (Span& span : parts) span.style = Style::kDim;
+    line.insert(line.end(), parts.begin(), parts.end());
+  }
+  return line;
+}
+
+std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, bool all_problems) {
+  const JobTotals& t = s.totals;
+  std::vector<ScreenLine> lines;
+  std::string ranks = fmt::format("{} live", t.live);
+  if (t.starting != 0) ranks += fmt::format(", {} starting", t.starting);
+  if (t.stale != 0) ranks += fmt::format(", {} stale", t.stale);
+  if (t.ended != 0) ranks += fmt::format(", {} ended", t.ended);
+  if (t.unreadable != 0) ranks += fmt::format(", {} unreadable", t.unreadable);
+  if (t.world_size != 0)
+    ranks += fmt::format(" of {} rank{} on {} host{}", t.world_size, t.world_size == 1 ? "" : "s", t.hosts,
+                         t.hosts == 1 ? "" : "s");
+  std::vector<std::string> words{"mfu top " + s.title, ranks};
+  if (t.devices != 0) words.push_back(fmt::format("{} x {}", t.devices, s.gpu_name));
+  if (s.silent_s > 60 && t.live == 0) words.push_back(fmt::format("last line {} ago", ago(s.silent_s)));
+  bool first = true;
+  for (std::string& line : flow(words, width)) {
+    lines.push_back({{fit(line, width), first ? Style::kBold : Style::kPlain}});
+    first = false;
+  }
+  if (t.counted == 0) {
+    const bool any = !s.rows.empty();
+    lines.push_back(
+        {{fit(any ? "no window of a live rank yet: one comes every interval (10 s unless MFU_INTERVAL says otherwise)"
+                  : "no run here yet: *.jsonl files come when a program with the library in it uses CUDA",
+              width),
+          Style::kDim}});
+  } else {
+    const auto word = [](const char* what, const std::optional<double>& ratio) {
+      return ratio ? fmt::format("{} {:.1f}%", what, 100 * *ratio) : fmt::format("{} -", what);
+    };
+    std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word("MFU", t.mfu), word("HFU", t.hfu)};
+    if (t.mbu) figures.push_back(word("MBU", t.mbu));
+    figures.push_back(word("busy", t.busy));
+    if (t.classes_known) figures.push_back(word("comm", t.time_share[kCommClass]));
+    if (t.clock_ratio) figures.push_back(fmt::format("clock {:.0f}%", 100 * *t.clock_ratio));
+    if (t.flop_per_s > 0) figures.push_back(with_prefix(t.flop_per_s) + "FLOP/s");
+    if (t.tokens_per_s > 0) figures.push_back(with_prefix(t.tokens_per_s) + "tok/s");
+    figures.push_back(fmt::format("dropped {}", t.dropped_records));
+    if (t.overhead) figures.push_back(fmt::format("cost {:.2f}%", 100 * *t.overhead));
+    if (t.with_mfu < t.counted) figures.push_back(fmt::format("MFU of {} of {} ranks", t.with_mfu, t.counted));
+    for (std::string& line : flow(figures, width)) lines.push_back({{fit(line, width), Style::kBold}});
+
+    auto parts = shares(t.mfu, t.lost);
+    if (!parts && t.classes_known) {
+      parts.emplace();
+      for (std::size_t c = 0; c < kTimeClasses; ++c) (*parts)[c + 1] = t.time_share[c];
+    }
+    if (parts) {
+      ScreenLine full{{"[", Style::kPlain}};
+      for (Span& span : bar(parts, width - 2)) full.push_back(std::move(span));
+      full.push_back({"]", Style::kPlain});
+      lines.push_back(std::move(full));
+      ScreenLine legend;
+      std::size_t used = 0;
+      for (std::size_t i = 0; i < kParts.size(); ++i) {
+        if (i == 0 && !t.lost) continue;
+        const std::string text = fmt::format(" {} {:.1f}", kParts[i].word, 100 * (*parts)[i]);
+        const std::size_t gap = legend.empty() ? 0 : 2;
+        if (used + gap + 1 + text.size() > width) break;
+        if (gap != 0) legend.push_back({"  ", Style::kPlain});
+        legend.push_back({std::string(1, kParts[i].glyph), kParts[i].style});
+        legend.push_back({text, Style::kPlain});
+        used += gap + 1 + text.size();
+      }
+      lines.push_back(std::move(legend));
+    }
+  }
+  constexpr std::size_t kShownStragglers = 3;
+  for (std::size_t i = 0; i < s.stragglers.size() && (all_problems || i < kShownStragglers); ++i)
+    lines.push_back({{fit(straggler_text(s.stragglers[i]), width), Style::kWarning}});
+  if (s.stragglers.size() > kShownStragglers && !all_problems)
+    lines.push_back({{fit(fmt::format("and {} more: sort by late", s.stragglers.size() - kShownStragglers), width),
+                      Style::kWarning}});
+  if (all_problems) {
+    for (const std::string& problem : s.problems) lines.push_back({{fit(problem, problem.size()), Style::kWarning}});
+  } else if (!s.problems.empty()) {
+    const std::string more =
+        s.problems.size() > 1 ? fmt::format(" (and {} more: --once says all)", s.problems.size() - 1) : "";
+    const std::size_t room = width > more.size() ? width - more.size() : 0;
+    lines.push_back({{fit(s.problems.front(), room) + fit(more, width), Style::kWarning}});
+  }
+  return lines;
+}
+
+// --- one rank
+
+std::vector<ScreenLine> detail(const TopRow& row, std::size_t width) {
+  const Rank& rank = *row.rank;
+  std::vector<ScreenLine> lines;
+  const auto say = [&](std::string_view text, Style style = Style::kPlain) {
+    lines.push_back({{fit(text, width), style}});
+  };
+  const auto say_flow = [&](const std::vector<std::string>& words) {
+    for (const std::string& line : flow(words, width)) say(line);
+  };
+  if (!rank.run) {
+    say(rank.path, Style::kBold);
+    for (const std::string& problem : rank.problems) say(problem, Style::kWarning);
+    return lines;
+  }
+  const RunInfo& run = *rank.run;
+  say(fmt::format("rank {} of {}  host {}  pid {}  {}", run.rank, run.world_size, run.host, run.pid, state_text(rank)),
+      Style::kBold);
+  say_flow({rank.path, "library " + run.version, run.level.empty() ? "" : "CUPTI " + run.level,
+            run.convention.empty() ? "" : "FLOP counted: " + run.convention});
+  for (const DeviceInfo& d : run.devices)
+    say_flow({fmt::format("gpu {}: {}", d.device, d.name), d.uuid,
+              d.peak_flop_per_s ? fmt::format("peak {}FLOP/s {}{} ({})", with_prefix(*d.peak_flop_per_s), d.dtype,
+                                              d.sparse ? " sparse" : "", d.peak_source)
+                                : "peak unknown: MFU_PEAK_TFLOPS sets it",
+              d.peak_bytes_per_s ? fmt::format("{}B/s", with_prefix(*d.peak_bytes_per_s)) : ""});
+  const WindowSummary* shown = rank.shown();
+  if (shown != nullptr) {
+    say("");
+    const std::size_t name_width = width >= 120 ? 24 : 12;
+    const std::size_t bar_at = 1 + name_width + 4 + 8 + 8 + 8 + 8 + 7 + 7 + 7 + 2;
+    say(" " + left("REGION", name_width) + right("GPU", 4) + right("COUNT", 8) + right("P50", 8) + right("P99", 8) +
+            right("COLL", 8) + right("MFU%", 7) + right("HFU%", 7) + right("MBU%", 7) +
+            (width > bar_at + 8 ? "  WATERFALL" : ""),
+        Style::kHeader);
+    for (const RegionSummary& r : shown->regions) {
+      const bool timed = r.latency.count != 0;
+      ScreenLine line{
+          {" " + left(r.region, name_width) + right(r.device ? std::to_string(*r.device) : "-", 4) +
+               right(r.region == "total" ? "-" : std::to_string(r.instances), 8) +
+               right(timed ? duration(seconds(r.latency.p50_ns)) : "-", 8) +
+               right(timed ? duration(seconds(r.latency.p99_ns)) : "-", 8) +
+               right(r.comm_kernels != 0 ? duration(seconds(r.comm_sum_ns) / static_cast<double>(r.comm_kernels)) : "-",
+                     8) +
+               right(percent_of(r.mfu), 7) + right(percent_of(r.hfu), 7) + right(percent_of(r.mbu), 7),
+           Style::kPlain}};
+      if (width > bar_at + 8) {
+        line.push_back({"  ", Style::kPlain});
+        for (Span& span : bar(shares(r), std::min<std::size_t>(width - bar_at, 80))) line.push_back(std::move(span));
+      }
+      lines.push_back(std::move(line));
+      if (!r.suspect.empty()) say("   suspect: " + r.suspect, Style::kWarning);
+    }
+    if (row.region != nullptr && !row.region->top_kernels.empty()) {
+      say("");
+      say(fmt::format(" {:>7} {:>9} {:<9} KERNEL of {}", "TIME%", "COUNT", "CLASS", row.region->region),
+          Style::kHeader);
+      for (const TopKernel& k : row.region->top_kernels)
+        say(fmt::format(" {:>7} {:>9} {:<9} {}",
+                        row.region->kernel_sum_ns > 0
+                            ? fmt::format("{:.1f}", 100.0 * static_cast<double>(k.sum_ns) /
+                                                        static_cast<double>(row.region->kernel_sum_ns))
+                            : "-",
+                        k.count, name(k.kernel_class), k.name));
+    }
+    std::vector<std::string> counters;
+    for (const auto& [counter, count] : shown->counters) counters.push_back(fmt::format("{}={}", counter, count));
+    say("");
+    counters.insert(counters.begin(),
+                    fmt::format("library: {:.2f} s of CPU, {}B, {:.2f}% of the host's time", shown->self.cpu_s,
+                                with_prefix(static_cast<double>(shown->self.rss_bytes)), 100 * shown->self.overhead));
+    say_flow(counters);
+  }
+  for (const RunEvent& event : rank.events) say(event.kind + ": " + event.message, Style::kDim);
+  for (const std::string& problem : rank.problems) say(problem, Style::kWarning);
+  return lines;
+}
+
+std::vector<ScreenLine> help(std::size_t width) {
+  std::vector<ScreenLine> lines;
+  for (const char* text :
+       {"mfu top: one row per rank and GPU, newest window; keys:", "",
+        "  q          quit                       up/down j/k   select a row",
+        "  enter      the rank in detail, back   page, g, G    move far",
+        "  s, S       sort by the next, previous key: what is worst comes first",
+        "  /          filter: words of host, region, GPU or state, or KEY<VALUE, KEY>VALUE,",
+        "             KEY=VALUE, as in  /node03 mfu<35   (ratios in %, step in ms)", "  h, ?       this page", "",
+        "  REGION     where most of the window went; STEP its median instance",
+        "  MFU% MBU%  of that region            BUSY%   kernels run",
+        "  COMM%      exposed communication     CLK%    clock over the peak's clock",
+        "  DROP       records that CUPTI or the library lost, so far",
+        "  COST%      the library's share of the host's time",
+        "  !          others wait for this rank in collectives: it comes last", "",
+        "  Job figures are sums over the ranks that are live: FLOP / (peak x time),",
+        "  time outside every region included."})
+    lines.push_back({{fit(text, width), Style::kPlain}});
+  return lines;
+}
+
+// --- filter
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+std::optional<double> value_of(const TopRow& row, std::string_view key) {
+  const auto percent = [](const std::optional<double>& ratio) {
+    return ratio ? std::optional(100 * *ratio) : std::nullopt;
+  };
+  const WindowSummary* shown = row.rank->shown();
+  if (key == "rank")
+    return row.rank->run ? std::optional<double>(static_cast<double>(row.rank->run->rank)) : std::nullopt;
+  if (key == "gpu") return row.device ? std::optional<double>(*row.device) : std::nullopt;
+  if (key == "mfu") return row.region != nullptr ? percent(row.region->mfu) : std::nullopt;
+  if (key == "mbu") return row.region != nullptr ? percent(row.region->mbu) : std::nullopt;
+  if (key == "step") return row.step_s() ? std::optional(1e3 * *row.step_s()) : std::nullopt;
+  if (key == "busy") return percent(row.busy());
+  if (key == "comm") return percent(row.comm());
+  if (key == "clock") return percent(row.clock());
+  if (key == "dropped") return static_cast<double>(row.rank->dropped_records());
+  if (key == "cost") return shown != nullptr ? std::optional(100 * shown->self.overhead) : std::nullopt;
+  if (key == "late") return 100 * row.lost_share;
+  return std::nullopt;
+}
+
+bool matches(const TopRow& row, std::string_view word) {
+  const Rank& rank = *row.rank;
+  const std::string host = lower(rank.run ? rank.run->host : rank.path);
+  if (const std::size_t at = word.find_first_of("=<>"); at != std::string_view::npos && at != 0) {
+    const std::string_view key = word.substr(0, at), text = word.substr(at + 1);
+    if (key == "host") return word[at] == '=' && host == text;
+    if (key == "region") return word[at] == '=' && row.region != nullptr && lower(row.region->region) == text;
+    double limit = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), limit);
+    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return false;
+    const auto value = value_of(row, key);
+    if (!value) return false;
+    return word[at] == '=' ? *value == limit : word[at] == '<' ? *value < limit : *value > limit;
+  }
+  const auto has = [&](std::string_view text) { return lower(text).find(word) != std::string::npos; };
+  if (has(host) || has(state_text(rank)) || (row.region != nullptr && has(row.region->region))) return true;
+  const DeviceInfo* device = rank.device(row.device);
+  return device != nullptr && (has(device->name) || has(device->uuid));
+}
+
+nlohmann::ordered_json number(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+}  // namespace
+
+std::optional<double> TopRow::step_s() const {
+  if (region == nullptr || region->region == "total") return std::nullopt;
+  if (region->latency.count != 0) return seconds(region->latency.p50_ns);
+  if (region->instances == 0) return std::nullopt;
+  return seconds(region->elapsed_ns) / static_cast<double>(region->instances);
+}
+
+std::optional<double> TopRow::busy() const {
+  if (region == nullptr || !region->classes_known || region->elapsed_ns <= 0) return std::nullopt;
+  return static_cast<double>(region->busy_ns) / static_cast<double>(region->elapsed_ns);
+}
+
+std::optional<double> TopRow::comm() const {
+  if (region == nullptr || !region->classes_known || region->elapsed_ns <= 0) return std::nullopt;
+  return static_cast<double>(region->time_ns[kCommClass]) / static_cast<double>(region->elapsed_ns);
+}
+
+std::optional<double> TopRow::clock() const { return region == nullptr ? std::nullopt : region->clock_ratio; }
+
+TopSnapshot take_snapshot(const Job& job) {
+  TopSnapshot s;
+  s.totals = job_totals(job.ranks());
+  s.stragglers = find_stragglers(job.ranks(), job.skews(), s.totals.mfu);
+  s.problems = job.problems();
+  s.silent_s = job.silent_s();
+  for (const std::string& path : job.paths()) s.title += (s.title.empty() ? "" : " ") + path;
+  for (const Rank* rank : job.ranks()) {
+    if (rank->state == RankState::kReplaced) continue;
+    std::set<std::optional<std::uint32_t>> devices;
+    if (rank->run) {
+      for (const DeviceInfo& d : rank->run->devices) {
+        devices.insert(d.device);
+        if (s.gpu_name.empty()) s.gpu_name = d.name;
+        if (s.gpu_name != d.name) s.gpu_name = "mixed GPUs";
+      }
+    }
+    if (devices.empty()) devices.insert(std::nullopt);
+    const WindowSummary* shown = rank->shown();
+    for (const auto& device : devices) {
+      TopRow row{rank, device, nullptr, 0};
+      if (shown != nullptr) {
+        for (const RegionSummary& r : shown->regions) {
+          if (r.device && device && *r.device != *device) continue;
+          const bool better = row.region == nullptr || (row.region->region == "total" && r.region != "total") ||
+                              (r.region != "total" && r.elapsed_ns > row.region->elapsed_ns);
+          if (better) row.region = &r;
+        }
+      }
+      for (const Straggler& straggler : s.stragglers)
+        if (straggler.rank == rank && (!straggler.device || straggler.device == device))
+          row.lost_share = straggler.lost_share;
+      s.rows.push_back(row);
+    }
+  }
+  return s;
+}
+
+std::vector<TopRow> select_rows(const std::vector<TopRow>& rows, std::string_view sort, std::string_view filter) {
+  std::vector<TopRow> chosen;
+  const std::string words = lower(filter);
+  for (const TopRow& row : rows) {
+    bool all = true;
+    for (std::size_t at = 0; all && at < words.size();) {
+      const std::size_t begin = words.find_first_not_of(' ', at);
+      if (begin == std::string::npos) break;
+      const std::size_t end = std::min(words.find(' ', begin), words.size());
+      all = matches(row, std::string_view(words).substr(begin, end - begin));
+      at = end;
+    }
+    if (all) chosen.push_back(row);
+  }
+  if (sort == "rank") return chosen;
+  // Worst first: little is bad for these, much for the others. What is not known comes last.
+  const bool ascending = sort == "mfu" || sort == "mbu" || sort == "busy" || sort == "clock";
+  std::stable_sort(chosen.begin(), chosen.end(), [&](const TopRow& a, const TopRow& b) {
+    const auto x = value_of(a, sort), y = value_of(b, sort);
+    if (!x || !y) return x.has_value() && !y.has_value();
+    return ascending ? *x < *y : *x > *y;
+  });
+  return chosen;
+}
+
+std::vector<ScreenLine> render(const TopSnapshot& snapshot, TopView& view, int width_in, int height_in) {
+  const auto width = static_cast<std::size_t>(std::max(20, width_in));
+  const auto height = static_cast<std::size_t>(std::max(3, height_in));
+  const auto rows = select_rows(snapshot.rows, view.sort, view.filter);
+  view.selected = rows.empty() ? 0 : std::min(view.selected, rows.size() - 1);
+  std::vector<ScreenLine> lines;
+  std::string status;
+  if (view.mode == TopView::Mode::kHelp) {
+    lines = help(width);
+    status = "any key: back";
+  } else if (view.mode == TopView::Mode::kDetail && !rows.empty()) {
+    lines = detail(rows[view.selected], width);
+    status = "enter: back  up/down: other ranks  q: quit";
+  } else {
+    lines = head(snapshot, width, false);
+    if (lines.size() + 4 > height) lines.resize(height > 4 ? height - 4 : 0);
+    const Widths w = widths_for(width);
+    lines.push_back(header_line(w));
+    const std::size_t room = height - 1 - std::min(height - 1, lines.size());
+    if (view.selected < view.scroll) view.scroll = view.selected;
+    if (room != 0 && view.selected >= view.scroll + room) view.scroll = view.selected - room + 1;
+    if (view.scroll + room > rows.size()) view.scroll = rows.size() > room ? rows.size() - room : 0;
+    for (std::size_t i = view.scroll; i < rows.size() && i < view.scroll + room; ++i)
+      lines.push_back(row_line(rows[i], w, i == view.selected));
+    if (view.editing_filter)
+      status = "filter: " + view.filter + "_";
+    else
+      status = fmt::format("{}/{}  sort: {}{}  q quit  s sort  / filter  enter detail  h help",
+                           rows.empty() ? 0 : view.selected + 1, rows.size(), view.sort,
+                           view.filter.empty() ? "" : "  filter: " + view.filter);
+  }
+  if (lines.size() > height - 1) lines.resize(height - 1);
+  while (lines.size() < height - 1) lines.emplace_back();
+  lines.push_back({{left(status, width), Style::kHeader}});
+  return lines;
+}
+
+std::string render_plain(const TopSnapshot& snapshot, const TopView& view, int width_in) {
+  const auto width = static_cast<std::size_t>(std::max(40, width_in));
+  std::vector<ScreenLine> lines = head(snapshot, width, true);
+  const auto rows = select_rows(snapshot.rows, view.sort, view.filter);
+  if (!rows.empty()) {
+    const Widths w = widths_for(width);
+    lines.push_back(header_line(w));
+    for (const TopRow& row : rows) lines.push_back(row_line(row, w, false));
+  } else if (!snapshot.rows.empty()) {
+    lines.push_back({{"no row matches the filter", Style::kPlain}});
+  }
+  std::string text;
+  for (const ScreenLine& line : lines) {
+    std::string one;
+    for (const Span& span : line) one += span.text;
+    one.erase(one.find_last_not_of(' ') + 1);
+    text += one + "\n";
+  }
+  return text;
+}
+
+std::string snapshot_json(const TopSnapshot& s, const TopView& view) {
+  using Json = nlohmann::ordered_json;
+  const JobTotals& t = s.totals;
+  const auto classes = [](const std::array<double, kTimeClasses>& values) {
+    Json j;
+    for (std::size_t c = 0; c < kTimeClasses; ++c) j[std::string(kTimeClassNames[c])] = values[c];
+    return j;
+  };
+  Json j;
+  j["job"] = {{"live", t.live},
+              {"starting", t.starting},
+              {"stale", t.stale},
+              {"ended", t.ended},
+              {"replaced", t.replaced},
+              {"unreadable", t.unreadable},
+              {"world", t.world_size},
+              {"hosts", t.hosts},
+              {"devices", t.devices},
+              {"whole_run", t.whole_run},
+              {"counted", t.counted},
+              {"with_mfu", t.with_mfu},
+              {"mfu", number(t.mfu)},
+              {"hfu", number(t.hfu)},
+              {"mbu", number(t.mbu)},
+              {"busy", number(t.busy)},
+              {"clock_ratio", number(t.clock_ratio)},
+              {"lost", t.lost ? classes(*t.lost) : Json(nullptr)},
+              {"time_share", t.classes_known ? classes(t.time_share) : Json(nullptr)},
+              {"flop_per_s", t.flop_per_s},
+              {"tokens_per_s", t.tokens_per_s},
+              {"dropped_records", t.dropped_records},
+              {"overhead", number(t.overhead)}};
+  j["ranks"] = Json::array();
+  for (const TopRow& row : select_rows(s.rows, view.sort, view.filter)) {
+    const Rank& rank = *row.rank;
+    const WindowSummary* shown = rank.shown();
+    const RegionSummary* r = row.region;
+    j["ranks"].push_back({{"rank", rank.run ? Json(rank.run->rank) : Json(nullptr)},
+                          {"host", rank.run ? Json(rank.run->host) : Json(nullptr)},
+                          {"pid", rank.run ? Json(rank.run->pid) : Json(nullptr)},
+                          {"device", row.device ? Json(*row.device) : Json(nullptr)},
+                          {"state", std::string(name(rank.state))},
+                          {"quiet_s", rank.state == RankState::kStale ? Json(rank.quiet_s) : Json(nullptr)},
+                          {"region", r != nullptr ? Json(r->region) : Json(nullptr)},
+                          {"step_s", number(row.step_s())},
+                          {"mfu", r != nullptr ? number(r->mfu) : Json(nullptr)},
+                          {"mbu", r != nullptr ? number(r->mbu) : Json(nullptr)},
+                          {"busy", number(row.busy())},
+                          {"comm", number(row.comm())},
+                          {"clock_ratio", number(row.clock())},
+                          {"dropped_records", rank.dropped_records()},
+                          {"overhead", shown != nullptr ? Json(shown->self.overhead) : Json(nullptr)},
+                          {"late_share", row.lost_share},
+                          {"file", rank.path}});
+  }
+  j["stragglers"] = Json::array();
+  for (const Straggler& x : s.stragglers)
+    j["stragglers"].push_back({{"rank", x.rank->run->rank},
+                               {"host", x.rank->run->host},
+                               {"device", x.device ? Json(*x.device) : Json(nullptr)},
+                               {"region", x.region},
+                               {"lead_s", x.lead_s},
+                               {"noise_s", x.noise_s},
+                               {"lost_share", x.lost_share},
+                               {"cost_mfu", number(x.cost_mfu)},
+                               {"windows", x.windows}});
+  j["problems"] = s.problems;
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::size_t columns(std::string_view text) noexcept {
+  std::size_t n = 0;
+  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
+  return n;
+}
+
+std::string fit(std::string_view text, std::size_t width) {
+  // Names come from programs: no control character of theirs may reach a terminal.
+  std::string clean;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xC2 && lead < 0xE0 ? 2
+                               : lead >= 0xE0 && lead < 0xF0 ? 3
+                               : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                             : 0;
+    bool whole = length != 0 && i + length <= text.size();
+    for (std::size_t k = 1; whole && k < length; ++k)
+      whole = (static_cast<unsigned char>(text[i + k]) & 0xC0U) == 0x80U;
+    const bool c1 = whole && length == 2 && lead == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (!whole || c1 || lead < 0x20 || lead == 0x7F) {
+      clean += '?';
+      i += whole ? length : 1;
+      continue;
+    }
+    clean += text.substr(i, length);
+    i += length;
+  }
+  if (columns(clean) <= width) return clean;
+  if (width == 0) return "";
+  std::string cut;
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < clean.size();) {
+    std::size_t next = i + 1;
+    while (next < clean.size() && (static_cast<unsigned char>(clean[next]) & 0xC0U) == 0x80U) ++next;
+    if (++n == width) break;
+    cut += clean.substr(i, next - i);
+    i = next;
+  }
+  return cut + "~";
+}
+
+}  // namespace mfu
