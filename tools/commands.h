@@ -37,6 +37,9 @@ void add_plan(CLI::App& app);
 /// `mfu replay TRACE...`: stored traces through the same core.
 void add_replay(CLI::App& app);
 
+/// `mfu report DIR|TRACE`: a run as a page, JSON, CSV, a Chrome trace; assertions for CI; two runs side by side.
+void add_report(CLI::App& app);
+
 /// `mfu demo`: a small transformer's launches through the real library.
 void add_demo(CLI::App& app);
 
