@@ -117,6 +117,8 @@ class Report(TestCase):
         windows = [w["mfu"] for w in data["runs"][0]["windows"] if w["region"] == "step"]
         self.assertEqual(len(points), len(windows))
         for point, window in zip(points, windows):
+            if window is None:
+                continue  # it closed before the peak was known; the report knows both
             self.assertTrue(math.isclose(point, window, rel_tol=1e-5), (points, windows))
         account = {name: value for name, value, _ in page.evaluate(FIGURES) if name.startswith("launches.")}
         self.assertEqual(account, {f"launches.{k}": str(v) for k, v in data["runs"][0]["launches"].items()})

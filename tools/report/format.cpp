@@ -32,6 +32,7 @@ std::string duration_text(const std::optional<double>& s) {
   if (!s) return "-";
   if (*s == 0) return "0 s";
   if (*s >= 7200) return fmt::format("{} h", three_digits(*s / 3600));
+  if (*s >= 120) return fmt::format("{} min", three_digits(*s / 60));
   if (*s >= 0.9995) return fmt::format("{} s", three_digits(*s));
   if (*s >= 0.9995e-3) return fmt::format("{} ms", three_digits(*s * 1e3));
   return fmt::format("{} us", three_digits(*s * 1e6));

@@ -226,6 +226,10 @@ void PerfettoWriter::finish(const Job& job) {
 
 std::string job_text(const Job& job) {
   std::string text = region_table(job_window(job)) + "\n";
+  if (job.processes_without_account == job.processes.size()) {  // nobody counted them to the end
+    const std::size_t account = text.find("\nlaunches ");
+    if (account != std::string::npos) text.erase(account, text.find('\n', account + 1) - account);
+  }
   for (const JobRegion& r : job.regions)
     if (!r.words.empty()) text += r.words + "\n";
   std::set<std::string> reasons;

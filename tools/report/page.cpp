@@ -80,7 +80,6 @@ constexpr std::size_t kDrawnRegions = 8;
 
 Json series_of(const Job& job) {
   Json series;
-  series["anchor_ns"] = job.series.anchor_ns();
   series["width_s"] = seconds(job.series.width_ns());
   // How many windows became one: as wide as the grid is against the longest window of the first process.
   std::uint64_t most_windows = 0;
@@ -177,14 +176,13 @@ std::string run_page_data(const Job& job, std::string_view version) {
   j["job"] = Json::parse(job_json(job));
   // A trace that does not say when it was taken begins at or near 0.
   constexpr TimeNs kYear2000 = 946'684'800 * kNsPerSecond;
-  j["span"] = {{"t0_ns", job.span.begin_ns},
-               {"start", job.span.begin_ns > kYear2000 ? Json(utc_text(job.span.begin_ns)) : Json(nullptr)}};
+  j["start"] = job.span.begin_ns > kYear2000 ? Json(utc_text(job.span.begin_ns)) : Json(nullptr);
   std::set<std::string> hosts, conventions, versions;
   using DeviceKey = std::tuple<std::string, std::optional<double>, std::optional<double>, std::string, std::string,
                                std::string, bool>;
   std::map<DeviceKey, std::uint64_t> devices;
   for (const JobProcess& p : job.processes) {
-    hosts.insert(p.run.host);
+    if (!p.run.host.empty()) hosts.insert(p.run.host);
     if (!p.run.convention.empty()) conventions.insert(p.run.convention);
     if (!p.run.version.empty()) versions.insert(p.run.version);
     for (const DeviceInfo& d : p.run.devices)

@@ -135,6 +135,8 @@ TEST(Job, WithoutAnEndTheWindowsAreSummed) {
   EXPECT_EQ(a.elapsed_ns, b.elapsed_ns);
   EXPECT_EQ(a.instances, b.instances);
   EXPECT_EQ(a.time_ns, b.time_ns);
+  EXPECT_NE(job_text(whole).find("launches 4000 ="), std::string::npos);
+  EXPECT_EQ(job_text(killed).find("launches "), std::string::npos);
   EXPECT_TRUE(whole.processes[0].ended);
   EXPECT_FALSE(killed.processes[0].ended);
   EXPECT_EQ(killed.processes_without_account, 1u);
@@ -484,6 +486,7 @@ TEST(Format, ThreeDigitsAndUnits) {
   EXPECT_EQ(duration_text(0.0333), "33.3 ms");
   EXPECT_EQ(duration_text(1.5e-6), "1.50 us");
   EXPECT_EQ(duration_text(90000.0), "25 h");
+  EXPECT_EQ(duration_text(1280.0), "21.3 min");
   EXPECT_EQ(duration_text(std::nullopt), "-");
   EXPECT_EQ(scaled_text(989.4e12, "FLOP/s"), "989 TFLOP/s");
   EXPECT_EQ(scaled_text(3.35e12, "B/s"), "3.35 TB/s");

@@ -27,6 +27,7 @@ function duration(s) {
   if (s == null) return "–";
   if (s === 0) return "0 s";
   if (s >= 7200) return threeDigits(s / 3600) + " h";
+  if (s >= 120) return threeDigits(s / 60) + " min";
   if (s >= 0.9995) return threeDigits(s) + " s";
   if (s >= 0.9995e-3) return threeDigits(s * 1e3) + " ms";
   return threeDigits(s * 1e6) + " µs";

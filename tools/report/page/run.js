@@ -7,7 +7,6 @@ function runPage() {
   const named = regions.filter((r) => r.region !== "total");
   const total = regions.find((r) => r.region === "total");
   const knowsMfu = regions.some((r) => r.mfu != null);
-  const t0 = report.span.t0_ns;
   const seriesColour = new Map(regions.map((r, i) => [r.region, r.region === "total" ? "dim" : "series-" + (i % 8)]));
 
   // A region's parts: MFU and what was lost, or shares of time where MFU is unknown.
@@ -22,9 +21,9 @@ function runPage() {
     const gpus = new Map();
     for (const d of report.devices) gpus.set(d.name || "unnamed GPU", (gpus.get(d.name || "unnamed GPU") || 0) + d.count);
     const facts = [["", [...gpus].map(([name, n]) => `${n > 1 ? n + " × " : ""}${name}`).join(", ") || "no device"]];
-    if (job.processes > 1) facts.push(["", `${job.processes} processes on ${report.hosts} host${report.hosts === 1 ? "" : "s"}`]);
+    if (job.processes > 1) facts.push(["", `${job.processes} processes` + (report.hosts ? ` on ${report.hosts} host${report.hosts === 1 ? "" : "s"}` : "")]);
     facts.push(["", duration((job.t1_ns - job.t0_ns) / 1e9)]);
-    if (report.span.start) facts.push(["from ", report.span.start]);
+    if (report.start) facts.push(["from ", report.start]);
     if (report.conventions.length) facts.push(["FLOP counted: ", report.conventions.join(", ")]);
     if (report.versions.length) facts.push(["mfuinject ", report.versions.join(", ")]);
     const unfinished = job.processes - job.complete;
@@ -48,7 +47,7 @@ function runPage() {
     if (r.bound) add("bound by", el("b", {}, r.bound));
     if (r.tokens_per_s != null) add(r.devices > 1 ? "per GPU" : "", b("tokens_per_s", r.tokens_per_s, scaled(r.tokens_per_s, "token/s")));
     add("instances", b("instances", r.instances, count(r.instances)));
-    add("elapsed", b("elapsed_s", r.elapsed_s, duration(r.elapsed_s)));
+    add(r.devices > 1 ? "GPU time" : "elapsed", b("elapsed_s", r.elapsed_s, duration(r.elapsed_s)));
     const marks = [];
     if (r.suspect) marks.push(el("span", { class: "badge warn", title: r.suspect }, "suspect: " + r.suspect.split(":")[0]));
     if (r.named_by === "detector") marks.push(el("span", { class: "badge", title: r.detected ? `${r.detected.kind}, confidence ${r.detected.confidence}` : "" }, "inferred"));
@@ -60,7 +59,7 @@ function runPage() {
           : figure(`${r.region}.mfu`, null, "MFU unknown", "div", { class: "big unknown" })),
       el("div", {},
         p ? stackedBar(p.parts, p.names, r.region) : null,
-        el("p", { class: "words" }, r.words ? r.words + "." : "", r.why_no_mfu ? ` No MFU: ${r.why_no_mfu}.` : ""),
+        el("p", { class: "words" }, r.words ? r.words + "." : "", r.why_no_mfu && regions.find((x) => x.why_no_mfu === r.why_no_mfu) === r ? ` No MFU: ${r.why_no_mfu}.` : ""),
         el("div", { class: "numbers" }, numbers)));
   }
 
@@ -78,7 +77,9 @@ function runPage() {
     const names = Object.keys(shown);
     if (!names.length) return null;
     const busy = !knowsMfu;
-    const at = (i) => (i + 0.5) * width + (report.series.anchor_ns - t0) / 1e9;
+    const all = Object.values(shown).flatMap((s) => [s.bin[0], s.bin[s.bin.length - 1]]);
+    const [first, last] = [Math.min(...all), Math.max(...all)];
+    const at = (i) => (i - first + 0.5) * width;
     const lines = (bins, values) => {
       const out = [];
       bins.forEach((bin, k) => {
@@ -87,8 +88,6 @@ function runPage() {
       });
       return out;
     };
-    const all = Object.values(shown).flatMap((s) => [s.bin[0], s.bin[s.bin.length - 1]]);
-    const [first, last] = [Math.min(...all), Math.max(...all)];
     const make = () => {
       const datasets = [];
       for (const name of names) {
@@ -104,7 +103,7 @@ function runPage() {
       }
       return { type: "line", data: { datasets }, options: {
         parsing: false, interaction: { mode: "nearest", axis: "x", intersect: false },
-        scales: { x: axis("time since the first window", { type: "linear", min: Math.max(0, at(first - 0.5)), max: at(last + 0.5), ticks: { callback: clock, maxTicksLimit: 8, maxRotation: 0 } }),
+        scales: { x: axis("time since the first window", { type: "linear", min: 0, max: at(last + 0.5), ticks: { callback: clock, maxTicksLimit: 8, maxRotation: 0, autoSkipPadding: 14 } }),
                   y: axis(busy ? "GPU busy" : "MFU", { beginAtZero: true, ticks: percentTicks }) },
         plugins: { legend: { labels: { filter: (item, data) => !data.datasets[item.datasetIndex].band } },
           tooltip: { filter: (item) => Number.isFinite(item.parsed.y), callbacks: {
@@ -121,6 +120,7 @@ function runPage() {
     const names = Object.keys(report.series.regions).sort((a, b) => (a === "total") - (b === "total"));
     if (!names.length) return null;
     const width = report.series.width_s;
+    const origin = Math.min(...Object.values(report.series.regions).map((s) => s.bin[0]));
     let region = names[0];
     const make = () => {
       const s = report.series.regions[region];
@@ -136,10 +136,10 @@ function runPage() {
       const anyMfu = s.mfu.some((v) => v != null);
       const names_ = anyMfu ? LOST : TIME;
       return { type: "bar", data: {
-        labels: slot.map((_, i) => clock(+(((first + i) * width + (report.series.anchor_ns - t0) / 1e9).toPrecision(6)))),
+        labels: slot.map((_, i) => clock(+((first + i - origin) * width).toPrecision(6))),
         datasets: (anyMfu ? ["mfu", ...CLASSES] : CLASSES).map((k) => ({ label: names_[k], data: value(k), backgroundColor: colour(k), categoryPercentage: 1, barPercentage: length > 120 ? 1 : 0.92 })) },
         options: { interaction: { mode: "index", intersect: false },
-          scales: { x: axis("window begins", { stacked: true, grid: { display: false }, ticks: { maxTicksLimit: 8, maxRotation: 0 } }),
+          scales: { x: axis("window begins", { stacked: true, grid: { display: false }, ticks: { maxTicksLimit: 8, maxRotation: 0, autoSkipPadding: 14 } }),
                     y: axis("share of the region's time", { stacked: true, min: 0, max: 1, ticks: percentTicks }) },
           plugins: { legend: { labels: { boxHeight: 12 } }, tooltip: { callbacks: { label: (item) => `${item.dataset.label} ${percent(item.parsed.y)}` } } } } };
     };
@@ -174,7 +174,7 @@ function runPage() {
     const note = "FLOP per byte that the model must move, against FLOP/s reached, per GPU while the region ran." +
       (without.length ? ` ${without.join(", ")}: the bytes have no agreed count (training), so only the height is known: dotted.` : "");
     const make = () => {
-      const xs = [...dots.map((r) => r.flop / r.bytes), ...roofs.map((d) => d.peak_flop_per_s / d.peak_bytes_per_s)];
+      const xs = [...dots.map((r) => r.flop / r.bytes), ...roofs.flatMap((d) => [0.1, 2].map((f) => (f * d.peak_flop_per_s) / d.peak_bytes_per_s))];
       const reached = (r) => r.flop / (r.counted_s || r.elapsed_s);
       const ys = [...regions.filter((r) => r.flop > 0 && (dots.includes(r) || without.includes(r.region))).map(reached), ...roofs.map((d) => d.peak_flop_per_s)];
       const decade = (v, up) => 10 ** (up ? Math.ceil(Math.log10(v * 1.5)) : Math.floor(Math.log10(v / 1.5)));
@@ -250,7 +250,8 @@ function runPage() {
     const shown = named.filter((r) => r.latency && r.latency.histogram.length).slice(0, 6);
     if (!shown.length) return null;
     const note = job.processes > 1 ? "Instances of all ranks together; quantiles come from the histogram's buckets: at most 9 % above the truth, never below." : null;
-    return section("How long instances took", note, el("div", { class: "small-charts" }, shown.map(distribution)));
+    return el("section", { class: shown.length > 1 || knowsMfu ? "panel wide" : "panel" }, el("h2", {}, "How long instances took"), note && el("p", { class: "dim small" }, note),
+      el("div", { class: "small-charts" }, shown.map(distribution)));
   }
 
   function regionTable() {
@@ -298,8 +299,10 @@ function runPage() {
     const by = (title, key, text, more = {}) => ({ title, of: (row) => (text ? text(row[key]) : row[key]), by: (row) => row[key], ...more });
     const mfu = by("MFU", "mfu", percent);
     const p50 = by("p50", "p50_s", duration);
-    const columns = [by("rank", "label", null, { text: true }), by("host", "host", null, { text: true }), mfu, by("MBU", "mbu", percent), by("instances", "instances", count), p50, by("p99", "p99_s", duration),
-      by("idle", "idle", percent), by("comm", "comm", percent), by("elapsed", "elapsed_s", duration), by("clock", "clock_ratio", percent)];
+    const known = (column, key) => (report.rows.some((row) => row[key] != null && row[key] !== "") ? [column] : []);
+    const columns = [by("rank", "label", null, { text: true }), ...known(by("host", "host", null, { text: true }), "host"), ...known(mfu, "mfu"), ...known(by("MBU", "mbu", percent), "mbu"),
+      by("instances", "instances", count), p50, by("p99", "p99_s", duration), by("idle", "idle", percent), by("comm", "comm", percent), by("elapsed", "elapsed_s", duration),
+      ...known(by("clock", "clock_ratio", percent), "clock_ratio")];
     const show = (name) => place.replaceChildren(table(columns, report.rows.filter((row) => row.region === name), knowsMfu ? { label: "ranks", sort: mfu } : { label: "ranks", sort: p50, descending: true }));
     show(names[0]);
     return el("section", { class: "panel", id: "ranks" }, el("div", { class: "head" }, el("h2", {}, "Ranks and devices"), choice("region", names, show)),
@@ -324,7 +327,8 @@ function runPage() {
       { title: "= MBU", of: (r) => percent(r.mbu) },
       { title: "named by", text: true, of: (r) => (r.named_by === "detector" ? "inferred" : r.named_by || "–") },
     ], regions, { label: "quotients" });
-    return section("What was divided by what", `MFU = model FLOP ÷ (peak × elapsed). FLOP counted by the convention ${report.conventions.join(", ") || "–"}${report.conventions.length ? "" : " (no model config)"}.`, peaks, el("p", {}), quotients);
+    const note = knowsMfu ? `MFU = model FLOP ÷ (peak × elapsed). FLOP counted by the convention ${report.conventions.join(", ")}.` : "Nothing yet: without FLOP there is no MFU. These are the peaks that they would be divided by.";
+    return section("What was divided by what", note, peaks, el("p", {}), knowsMfu ? quotients : null);
   }
 
   function launches() {
@@ -349,8 +353,8 @@ function runPage() {
 
   return [...header(), answers(),
     el("div", { class: "grid" }, overTime(), waterfallOverTime()),
-    el("div", { class: "grid" }, roofline(), el("div", { class: knowsMfu ? "" : "wide" }, launches())),
-    distributions(), kernels(), regionTable(), ranks(), divided(), warnings(),
+    el("div", { class: "grid" }, knowsMfu ? [roofline(), launches(), distributions()] : [distributions(), launches()]),
+    kernels(), regionTable(), ranks(), divided(), warnings(),
     el("footer", {}, `Written by mfu report ${report.version}. Charts: Chart.js ${Chart.version}, MIT licence.`)];
 }
 
