@@ -84,6 +84,57 @@ Json self_json(const SelfCost& self) {
   return {{"cpu_s", self.cpu_s}, {"rss_bytes", self.rss_bytes}, {"overhead", self.overhead}};
 }
 
+Json parsed(const std::string& text) {
+  Json j = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return j.is_discarded() ? Json(nullptr) : j;
+}
+
+Json to_json(const RunInfo& run) {
+  Json j;
+  j["host"] = run.host;
+  j["pid"] = run.pid;
+  j["rank"] = run.rank;
+  j["local_rank"] = run.local_rank ? Json(*run.local_rank) : Json(nullptr);
+  j["world"] = run.world_size;
+  j["version"] = run.version;
+  j["devices"] = Json::array();
+  for (const DeviceInfo& d : run.devices)
+    j["devices"].push_back({{"device", d.device},
+                            {"name", d.name},
+                            {"uuid", d.uuid},
+                            {"peak_flop_per_s", number_or_null(d.peak_flop_per_s)},
+                            {"peak_bytes_per_s", number_or_null(d.peak_bytes_per_s)},
+                            {"peak_source", d.peak_source},
+                            {"dtype", d.dtype},
+                            {"dtype_source", d.dtype_source},
+                            {"sparse", d.sparse}});
+  j["cupti"] = {{"path", run.cupti_path.empty() ? Json(nullptr) : Json(run.cupti_path)},
+                {"version", run.cupti_version},
+                {"level", run.level}};
+  j["config"] = parsed(run.config_json);
+  j["model"] = parsed(run.model_json);
+  j["convention"] = run.convention.empty() ? Json(nullptr) : Json(run.convention);
+  return j;
+}
+
+Json to_json(const WindowSummary& window) {
+  Json j;
+  j["t0_ns"] = window.window.begin_ns;
+  j["t1_ns"] = window.window.end_ns;
+  j["regions"] = Json::array();
+  for (const RegionSummary& region : window.regions) j["regions"].push_back(to_json(region));
+  const LaunchAccount& l = window.launches;
+  j["launches"] = {{"seen", l.seen},
+                   {"attributed", l.attributed},
+                   {"outside", l.outside},
+                   {"unattributed", l.unattributed},
+                   {"dropped", l.dropped}};
+  j["self"] = self_json(window.self);
+  j["counters"] = Json::object();
+  for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
+  return j;
+}
+
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 TimeNs utc_now() {
@@ -101,11 +152,6 @@ Json line(const char* type, TimeNs t_ns, std::uint64_t seq) {
   return j;
 }
 
-Json parsed(const std::string& text) {
-  Json j = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return j.is_discarded() ? Json(nullptr) : j;
-}
-
 std::string file_name(const std::string& directory, const RunInfo& run) {
   std::string host;
   for (const char c : run.host) host.push_back(c == '/' || c == '\0' ? '_' : c);
@@ -115,6 +161,8 @@ std::string file_name(const std::string& directory, const RunInfo& run) {
 }  // namespace
 
 std::string region_json(const RegionSummary& region) { return dump(to_json(region)); }
+std::string run_json(const RunInfo& run) { return dump(to_json(run)); }
+std::string whole_run_json(const WindowSummary& whole) { return dump(to_json(whole)); }
 
 JsonlSink::JsonlSink(const std::string& directory, const RunInfo& run) : file_(file_name(directory, run)) {}
 
@@ -129,29 +177,7 @@ Result<void> JsonlSink::append(const std::string& line) {
 Result<void> JsonlSink::start(const RunInfo& run) {
   try {
     Json j = line("start", run.t_ns, seq_++);
-    j["host"] = run.host;
-    j["pid"] = run.pid;
-    j["rank"] = run.rank;
-    j["local_rank"] = run.local_rank ? Json(*run.local_rank) : Json(nullptr);
-    j["world"] = run.world_size;
-    j["version"] = run.version;
-    j["devices"] = Json::array();
-    for (const DeviceInfo& d : run.devices)
-      j["devices"].push_back({{"device", d.device},
-                              {"name", d.name},
-                              {"uuid", d.uuid},
-                              {"peak_flop_per_s", number_or_null(d.peak_flop_per_s)},
-                              {"peak_bytes_per_s", number_or_null(d.peak_bytes_per_s)},
-                              {"peak_source", d.peak_source},
-                              {"dtype", d.dtype},
-                              {"dtype_source", d.dtype_source},
-                              {"sparse", d.sparse}});
-    j["cupti"] = {{"path", run.cupti_path.empty() ? Json(nullptr) : Json(run.cupti_path)},
-                  {"version", run.cupti_version},
-                  {"level", run.level}};
-    j["config"] = parsed(run.config_json);
-    j["model"] = parsed(run.model_json);
-    j["convention"] = run.convention.empty() ? Json(nullptr) : Json(run.convention);
+    j.update(to_json(run));
     start_line_ = dump(j);
     return append(start_line_);
   } catch (const std::exception& e) {
@@ -174,19 +200,7 @@ Result<void> JsonlSink::write(const WindowSummary& window) {
       return {};
     }
     Json j = line("end", utc_now(), seq_++);
-    j["t0_ns"] = window.window.begin_ns;
-    j["t1_ns"] = window.window.end_ns;
-    j["regions"] = Json::array();
-    for (const RegionSummary& region : window.regions) j["regions"].push_back(to_json(region));
-    const LaunchAccount& l = window.launches;
-    j["launches"] = {{"seen", l.seen},
-                     {"attributed", l.attributed},
-                     {"outside", l.outside},
-                     {"unattributed", l.unattributed},
-                     {"dropped", l.dropped}};
-    j["self"] = self_json(window.self);
-    j["counters"] = Json::object();
-    for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
+    j.update(to_json(window));
     return append(dump(j));
   } catch (const std::exception& e) {
     return Error{std::string("window: ") + e.what()};

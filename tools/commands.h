@@ -43,6 +43,9 @@ void add_top(CLI::App& app);
 /// `mfu serve`: a job as Prometheus metrics.
 void add_serve(CLI::App& app);
 
+/// `mfu report DIR|TRACE`: a run as a page, JSON, CSV, a Chrome trace; assertions for CI; two runs side by side.
+void add_report(CLI::App& app);
+
 /// `mfu demo`: a small transformer's launches through the real library.
 void add_demo(CLI::App& app);
 

@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   mfu::add_flops(app);
   mfu::add_plan(app);
   mfu::add_replay(app);
+  mfu::add_report(app);
   mfu::add_serve(app);
   mfu::add_top(app);
 #ifdef MFU_HAVE_CUDA

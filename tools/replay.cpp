@@ -1,6 +1,5 @@
 // `mfu replay TRACE...`: reads stored traces and says what their ranges cost on the GPU.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -25,6 +24,7 @@
 #include "tools/trace/open_trace.h"
 #include "tools/trace/trace_detect.h"
 #include "tools/trace/trace_figures.h"
+#include "tools/trace/trace_input.h"
 #include "tools/trace/trace_query.h"
 #include "tools/trace/trace_regions.h"
 
@@ -46,34 +46,6 @@ struct Replayed {
   std::vector<ProcessRegions> regions;
   QueryAnswers answers;
   std::vector<DetectedSteps> detected;
-};
-
-/// A bar on stderr while a file is read, when a person looks at it and the file is large enough to wait for.
-class ProgressBar {
- public:
-  explicit ProgressBar(std::string label) : label_(std::move(label)), shown_(::isatty(STDERR_FILENO) == 1) {}
-  ProgressBar(const ProgressBar&) = delete;
-  ProgressBar& operator=(const ProgressBar&) = delete;
-  ~ProgressBar() {
-    if (percent_ >= 0) std::fputs("\r\033[K", stderr);
-  }
-  void update(std::uint64_t done, std::uint64_t total) {
-    constexpr std::uint64_t kWorthABar = 8u << 20u;  // smaller files are read before the eye sees it
-    if (!shown_ || total < kWorthABar) return;
-    const int percent = static_cast<int>(std::min<std::uint64_t>(100, done * 100 / total));
-    if (percent == percent_) return;
-    percent_ = percent;
-    constexpr int kWidth = 30;
-    const int filled = percent * kWidth / 100;
-    fmt::print(stderr, "\r\033[K[{:#<{}}{:.<{}}] {:3} % of {:.1f} MB  {}", "", filled, "", kWidth - filled, percent,
-               static_cast<double>(total) / 1e6, label_);
-    std::fflush(stderr);
-  }
-
- private:
-  std::string label_;
-  bool shown_;
-  int percent_ = -1;
 };
 
 std::string ms(DurationNs ns) { return fmt::format("{:.3f}", static_cast<double>(ns) / 1e6); }
@@ -241,32 +213,20 @@ int fail(const Error& error) {
 int replay(const ReplayOptions& options) {
   std::vector<Replayed> traces;
   int code = 0;
-  const auto environment = [&options](const char* name) -> const char* {
-    if (!options.interval.empty() && std::string_view(name) == "MFU_INTERVAL") return options.interval.c_str();
-    if (std::string_view(name) == "MFU_MODEL_CONFIG") return nullptr;  // --config says it
-    return ::getenv(name);
-  };
-  Config config = load_config(environment, nullptr);
-  if (!options.config.empty()) {
-    Result<Config> given = load_config_file(options.config, environment);
-    if (!given) return fail(given.error());
-    config = std::move(given).value();
-  }
-  for (const std::string& warning : config.warnings) fmt::print(stderr, "mfu replay: {}\n", warning);
+  const Result<Config> config = trace_config(options.config, options.interval);
+  if (!config) return fail(config.error());
+  for (const std::string& warning : config->warnings) fmt::print(stderr, "mfu replay: {}\n", warning);
   for (const std::string& path : options.paths) {
     const Result<std::vector<std::string>> files = list_traces(path);
     if (!files) return fail(files.error());
     for (const std::string& file : files.value()) {
-      Result<Trace> trace = [&] {
-        ProgressBar bar(file);
-        return open_trace(file, [&bar](std::uint64_t done, std::uint64_t total) { bar.update(done, total); });
-      }();
+      const Result<Trace> trace = open_trace_with_bar(file);
       if (!trace) {
         code = fail(trace.error());
         if (file == path) return code;
         continue;
       }
-      Result<Replayed> replayed = work_out(*trace, config, options);
+      Result<Replayed> replayed = work_out(*trace, *config, options);
       if (!replayed) {
         code = fail(Error{file + ": " + replayed.error().message});
         if (file == path) return code;

@@ -1,0 +1,500 @@
+// Jobs, assertions, comparisons and every form a report can have, from histories made up here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "core/metrics.h"
+#include "tools/report/assertion.h"
+#include "tools/report/compare.h"
+#include "tools/report/figures.h"
+#include "tools/report/format.h"
+#include "tools/report/outputs.h"
+#include "tools/report/page.h"
+
+namespace mfu {
+namespace {
+
+using nlohmann::json;
+
+constexpr TimeNs kStart = 1'795'289'438'000'000'000;
+
+RunInfo run_info(std::int64_t rank) {
+  RunInfo run;
+  run.t_ns = kStart;
+  run.host = "node";
+  run.pid = 100 + rank;
+  run.rank = rank;
+  run.world_size = rank + 1;
+  run.version = "0.1.0";
+  run.level = "full";
+  run.model_json = "{\"family\":\"gpt2\"}";
+  run.convention = "exact";
+  DeviceInfo device;
+  device.name = "NVIDIA H100 80GB HBM3";
+  device.peak_flop_per_s = 1000e12;
+  device.peak_bytes_per_s = 3e12;
+  device.dtype = "bf16";
+  device.peak_source = "table: H100";
+  run.devices = {device};
+  return run;
+}
+
+/// A region's row with `share` (in percent) of each class and the FLOP that make `mfu`.
+RegionSummary row(const std::string& region, Interval window, std::array<int, kTimeClasses> share, double mfu,
+                  std::uint64_t instances = 10) {
+  RegionSummary r;
+  r.region = region;
+  r.device = 0;
+  r.window = window;
+  r.instances = instances;
+  r.tokens = 1000;
+  for (std::size_t c = 0; c < kTimeClasses; ++c) r.elapsed_ns += r.time_ns[c] = window.length_ns() / 100 * share[c];
+  r.busy_ns = r.elapsed_ns - r.time_ns[4];
+  r.kernel_sum_ns = r.busy_ns;
+  r.kernels = 1000;
+  r.launches = 900;
+  r.flop = mfu * 1000e12 * seconds(r.elapsed_ns);
+  r.hfu_flop = r.flop;
+  DurationHistogram latency;
+  for (std::uint64_t i = 0; i < instances; ++i) latency.add(r.elapsed_ns / static_cast<DurationNs>(instances));
+  r.latency = latency.summary();
+  r.top_kernels = {{"gemm", KernelClass::kGemm, 100, r.time_ns[0]}, {"softmax", KernelClass::kOther, 50, r.time_ns[1]}};
+  r.named_by = region == "total" ? "" : "range";
+  Peak peak;
+  peak.flop_per_s = 1000e12;
+  peak.bytes_per_s = 3e12;
+  complete_metrics(r, Phase::kTrain, peak);
+  return r;
+}
+
+RunHistory history(std::int64_t rank, std::array<int, kTimeClasses> share, double mfu, bool ended = true) {
+  RunHistory h;
+  h.source = "dir/node-" + std::to_string(rank) + ".jsonl";
+  h.run = run_info(rank);
+  constexpr int kWindows = 4;
+  for (int w = 0; w < kWindows; ++w) {
+    WindowSummary window;
+    window.window = {kStart + w * kNsPerSecond, kStart + (w + 1) * kNsPerSecond};
+    window.regions = {row("step", window.window, share, mfu), row("total", window.window, share, mfu)};
+    h.windows.push_back(window);
+  }
+  if (ended) {
+    WindowSummary end;
+    end.final_run = true;
+    end.window = {kStart, kStart + kWindows * kNsPerSecond};
+    end.regions = {row("step", end.window, share, mfu, 40), row("total", end.window, share, mfu, 40)};
+    end.launches = {4000, 3990, 6, 3, 1};
+    end.self = {0.5, 10'000'000, 0.001};
+    end.counters = {{"records_unmatched", 7}};
+    h.end = end;
+  }
+  return h;
+}
+
+Job job_of(const std::vector<RunHistory>& histories) {
+  JobBuilder builder("dir", false);
+  for (const RunHistory& h : histories) builder.add(h);
+  return builder.finish();
+}
+
+template <typename Writer>
+std::string written(const std::vector<RunHistory>& histories) {
+  std::ostringstream out;
+  Writer writer(out);
+  for (const RunHistory& h : histories) writer.process(h);
+  writer.finish(job_of(histories));
+  return out.str();
+}
+
+// --- jobs -----------------------------------------------------------------------------------------------------------
+
+TEST(Job, RanksAreWeighted) {
+  const Job job = job_of({history(0, {60, 20, 0, 0, 20}, 0.5), history(1, {30, 20, 0, 0, 50}, 0.25)});
+  ASSERT_EQ(job.regions.size(), 2u);
+  EXPECT_EQ(job.regions.back().name, "total");
+  const RegionSummary& step = job.find("step")->sum();
+  EXPECT_NEAR(*step.mfu, 0.375, 1e-12);  // the same peak and time: the mean
+  EXPECT_EQ(step.elapsed_ns, 8 * kNsPerSecond);
+  EXPECT_NEAR((*step.lost)[4], 0.35, 1e-12);
+  EXPECT_EQ(step.instances, 80u);
+  EXPECT_EQ(job.launches.seen, 8000u);
+  EXPECT_EQ(job.find("step")->processes, 2u);
+  EXPECT_EQ(job.find("decode"), nullptr);
+}
+
+TEST(Job, WithoutAnEndTheWindowsAreSummed) {
+  const Job whole = job_of({history(0, {60, 20, 0, 0, 20}, 0.5)});
+  const Job killed = job_of({history(0, {60, 20, 0, 0, 20}, 0.5, false)});
+  const RegionSummary& a = whole.find("step")->sum();
+  const RegionSummary& b = killed.find("step")->sum();
+  EXPECT_NEAR(*a.mfu, *b.mfu, 1e-12);
+  EXPECT_EQ(a.elapsed_ns, b.elapsed_ns);
+  EXPECT_EQ(a.instances, b.instances);
+  EXPECT_EQ(a.time_ns, b.time_ns);
+  EXPECT_NE(job_text(whole).find("launches 4000 ="), std::string::npos);
+  EXPECT_EQ(job_text(killed).find("launches "), std::string::npos);
+  EXPECT_TRUE(whole.processes[0].ended);
+  EXPECT_FALSE(killed.processes[0].ended);
+  EXPECT_EQ(killed.processes_without_account, 1u);
+  EXPECT_TRUE(std::any_of(killed.warnings.begin(), killed.warnings.end(),
+                          [](const JobWarning& w) { return w.kind == "unfinished"; }));
+}
+
+TEST(Job, SaysWhichRanksAreNotHere) {
+  RunHistory h = history(2, {60, 20, 0, 0, 20}, 0.5);
+  h.run.world_size = 8;
+  const Job job = job_of({h});
+  const auto warning =
+      std::find_if(job.warnings.begin(), job.warnings.end(), [](const JobWarning& w) { return w.kind == "ranks"; });
+  ASSERT_NE(warning, job.warnings.end());
+  EXPECT_EQ(warning->message, "7 of 8 ranks are not here: 0-1, 3-7");
+}
+
+TEST(Job, TheSameWarningOfManyRanksIsOne) {
+  std::vector<RunHistory> histories;
+  for (int rank = 0; rank < 5; ++rank) {
+    histories.push_back(history(rank, {60, 20, 0, 0, 20}, 0.5));
+    histories.back().events = {{kStart, "cupti_taken", "CUPTI is taken"}};
+  }
+  const Job job = job_of(histories);
+  ASSERT_EQ(job.warnings.size(), 1u);
+  EXPECT_EQ(job.warnings[0].count, 5u);
+}
+
+TEST(Job, AnswersInWords) {
+  EXPECT_EQ(job_of({history(0, {40, 10, 5, 5, 40}, 0.25)}).find("step")->words,
+            "40.0 % of step is idle: nothing ran on the GPU");
+  EXPECT_EQ(job_of({history(0, {90, 0, 5, 0, 5}, 0.25)}).find("step")->words,
+            "65.0 % of step is matmul loss: matmul kernels ran, but slower than the peak");
+  EXPECT_EQ(
+      job_of({history(0, {30, 60, 5, 0, 5}, 0.25)}).find("total")->words,
+      "60.0 % of the process's time is other kernels: only compute kernels other than matmuls ran, softmax most of "
+      "all");
+  RunHistory without = history(0, {90, 0, 5, 0, 5}, 0.25);
+  without.run.model_json = "null";
+  for (RegionSummary& r : without.end->regions) {
+    r.flop = r.mfu = std::nullopt;
+    r.lost = std::nullopt;
+  }
+  const Job job = job_of({without});
+  EXPECT_EQ(job.find("step")->words, "90.0 % of step is matmul: matmul kernels ran");
+  EXPECT_EQ(job.find("step")->why_no_mfu, "the run had no model config (MFU_MODEL_CONFIG)");
+}
+
+// --- assertions -----------------------------------------------------------------------------------------------------
+
+TEST(Assertion, Grammar) {
+  using Op = Assertion::Op;
+  struct Case {
+    const char* text;
+    const char* region;
+    const char* figure;
+    Op op;
+    double bound;
+  };
+  for (const Case& c : {Case{"step.mfu>=0.40", "step", "mfu", Op::kAtLeast, 0.4},
+                        Case{" step.mfu >= 40% ", "step", "mfu", Op::kAtLeast, 0.4},
+                        Case{"decode.latency.p99_s<=2ms", "decode", "latency.p99_s", Op::kAtMost, 2e-3},
+                        Case{"decode.p99_s < 150 us", "decode", "latency.p99_s", Op::kLess, 150e-6},
+                        Case{"step.each_s<1.5s", "step", "each_s", Op::kLess, 1.5},
+                        Case{"total.lost.idle<0.1", "total", "lost.idle", Op::kLess, 0.1},
+                        Case{"my.own.region.mbu>1e-2", "my.own.region", "mbu", Op::kMore, 0.01},
+                        Case{"step.instances==40", "step", "instances", Op::kEqual, 40},
+                        Case{"step.kernels!=0", "step", "kernels", Op::kNotEqual, 0},
+                        Case{"a b.time_s.comm<-1", "a b", "time_s.comm", Op::kLess, -1}}) {
+    const Result<Assertion> a = parse_assertion(c.text);
+    ASSERT_TRUE(a) << c.text << ": " << a.error().message;
+    EXPECT_EQ(a->region, c.region) << c.text;
+    EXPECT_EQ(a->figure, c.figure) << c.text;
+    EXPECT_EQ(a->op, c.op) << c.text;
+    EXPECT_DOUBLE_EQ(a->bound, c.bound) << c.text;
+  }
+}
+
+TEST(Assertion, WhatIsWrongIsNamed) {
+  for (const auto& [text, words] :
+       {std::pair("step.mfu", "no >=, <=, >, <, == or !="), std::pair("step.mfu=0.4", "'=' is no comparison"),
+        std::pair("mfu>=0.4", "'mfu' is no REGION.FIGURE"), std::pair("step.mfoo>=0.4", "there are mfu, mfu_busy"),
+        std::pair(".mfu>=0.4", "'.mfu'"), std::pair("step.mfu>=", "'' is no number"),
+        std::pair("step.mfu>=high", "'high' is no number"), std::pair("step.mfu>=0.4.1", "'0.4.1' is no number"),
+        std::pair("step.mfu>=nan", "'nan' is no number"), std::pair("step.mfu>=0.4ms", "'0.4ms' is no number"),
+        std::pair("", "no >=")}) {
+    const Result<Assertion> a = parse_assertion(text);
+    ASSERT_FALSE(a) << text;
+    EXPECT_NE(a.error().message.find(words), std::string::npos) << text << ": " << a.error().message;
+  }
+}
+
+TEST(Assertion, HoldsOrSaysWhatIs) {
+  const Job job = job_of({history(0, {60, 20, 0, 0, 20}, 0.5)});
+  const auto verdict = [&job](const char* text) { return *check(*parse_assertion(text), job); };
+  EXPECT_TRUE(verdict("step.mfu>=0.49").holds);
+  EXPECT_TRUE(verdict("step.mfu<51%").holds);
+  EXPECT_TRUE(verdict("step.instances==40").holds);
+  EXPECT_FALSE(verdict("step.instances!=40").holds);
+  EXPECT_TRUE(verdict("step.each_s<=100ms").holds);
+  const Verdict no = verdict("step.mfu>=0.6");
+  EXPECT_FALSE(no.holds);
+  EXPECT_EQ(no.message, "step.mfu>=0.6 does not hold: step.mfu is 0.5");
+  const Verdict unknown = verdict("step.mbu>=0");
+  EXPECT_FALSE(unknown.holds);
+  EXPECT_NE(unknown.message.find("step.mbu is unknown: the bytes"), std::string::npos) << unknown.message;
+  const Result<Verdict> missing = check(*parse_assertion("decode.mfu>=0.1"), job);
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message.find("no region 'decode'; there are step, total"), std::string::npos);
+}
+
+TEST(Assertion, EveryFigureIsInTheJson) {
+  const Job job = job_of({history(0, {60, 20, 0, 0, 20}, 0.5)});
+  const json region = json::parse(job_json(job))["regions"][0];
+  for (const Figure& figure : region_figures()) {
+    std::string pointer = "/" + std::string(figure.key);
+    std::replace(pointer.begin(), pointer.end(), '.', '/');
+    if (figure.key == "ranks") pointer = "/processes";
+    ASSERT_TRUE(region.contains(json::json_pointer(pointer))) << figure.key;
+    const json& value = region.at(json::json_pointer(pointer));
+    const std::optional<double> of = figure.of(job.regions[0]);
+    ASSERT_EQ(value.is_null(), !of) << figure.key;
+    if (of) {
+      EXPECT_DOUBLE_EQ(value.get<double>(), *of) << figure.key;
+    }
+  }
+}
+
+// --- comparisons ----------------------------------------------------------------------------------------------------
+
+TEST(Compare, ChangesSumToZero) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const auto share = [&random] {
+    std::array<int, kTimeClasses> s{};
+    int left = 100;
+    for (std::size_t c = 0; c + 1 < kTimeClasses; ++c) left -= s[c] = static_cast<int>(random() % (left + 1));
+    s[4] = left;
+    return s;
+  };
+  for (int round = 0; round < 50; ++round) {
+    const auto [x, y] = std::pair(share(), share());
+    const Job a = job_of({history(0, x, 0.009 * x[0]), history(1, y, 0.009 * y[0])});
+    const Job b = job_of({history(0, y, 0.008 * y[0])});
+    const Comparison comparison = compare(a, b);
+    ASSERT_EQ(comparison.regions.size(), 2u);
+    for (const ComparedRegion& r : comparison.regions) {
+      ASSERT_EQ(r.basis, ComparedRegion::Basis::kMfu);
+      double sum = *r.mfu.change;
+      for (const ComparedFigure& c : r.classes) sum += *c.change;
+      EXPECT_NEAR(sum, 0, 1e-12) << r.name;
+      EXPECT_DOUBLE_EQ(*r.mfu.change, *r.mfu.b - *r.mfu.a);
+    }
+    const json j = json::parse(comparison_json(comparison));
+    EXPECT_EQ(j["regions"][0]["region"], "step");
+    EXPECT_DOUBLE_EQ(j["regions"][0]["mfu"]["change"].get<double>(), *comparison.regions[0].mfu.change);
+  }
+}
+
+TEST(Compare, WithoutMfuSharesOfTimeAreCompared) {
+  RunHistory h = history(0, {40, 30, 0, 0, 30}, 0.2);
+  for (RegionSummary& r : h.end->regions) {
+    r.flop = r.mfu = r.hfu = r.mfu_busy = std::nullopt;
+    r.lost = std::nullopt;
+  }
+  const Job a = job_of({h});
+  const Job b = job_of({history(0, {60, 20, 0, 0, 20}, 0.5)});
+  const Comparison comparison = compare(a, b);
+  const ComparedRegion& step = comparison.regions[0];
+  EXPECT_EQ(step.basis, ComparedRegion::Basis::kTime);
+  EXPECT_FALSE(step.mfu.change);
+  EXPECT_NEAR(*step.classes[0].change, 0.2, 1e-12);
+  double sum = 0;
+  for (const ComparedFigure& c : step.classes) sum += *c.change;
+  EXPECT_NEAR(sum, 0, 1e-12);
+}
+
+TEST(Compare, RegionsOfOneRunAndOtherDenominators) {
+  RunHistory h = history(0, {40, 30, 0, 0, 30}, 0.2);
+  h.end->regions[0].region = "decode";
+  h.run.devices[0].peak_flop_per_s = 500e12;
+  const Job a = job_of({h});
+  const Job b = job_of({history(0, {60, 20, 0, 0, 20}, 0.5)});
+  const Comparison comparison = compare(a, b);
+  ASSERT_EQ(comparison.regions.size(), 3u);
+  EXPECT_EQ(comparison.regions[0].words, "decode is only in A");
+  EXPECT_EQ(comparison.regions[1].words, "step is only in B");
+  ASSERT_FALSE(comparison.remarks.empty());
+  EXPECT_EQ(comparison.remarks[0], "peak: A 500 TFLOP/s, B 1 PFLOP/s: a point of MFU is not the same work in both");
+  EXPECT_NE(comparison_text(comparison).find("only in B"), std::string::npos);
+  EXPECT_NE(comparison_markdown(comparison).find("| decode |"), std::string::npos);
+}
+
+// --- forms ----------------------------------------------------------------------------------------------------------
+
+std::vector<std::string> csv_fields(const std::string& line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') {
+      if (quoted && i + 1 < line.size() && line[i + 1] == '"')
+        fields.back() += line[++i];
+      else
+        quoted = !quoted;
+    } else if (line[i] == ',' && !quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += line[i];
+    }
+  }
+  return fields;
+}
+
+TEST(Csv, OneRowPerRegionAndWindowUnderAFixedHeader) {
+  std::vector<RunHistory> histories{history(0, {60, 20, 0, 0, 20}, 0.5), history(1, {60, 20, 0, 0, 20}, 0.5, false)};
+  histories[0].windows[0].regions[0].region = "a \"strange\",\nname";
+  const std::string text = written<CsvWriter>(histories);
+  std::vector<std::vector<std::string>> rows;
+  std::size_t at = 0;
+  for (std::size_t end = text.find("\r\n"); end != std::string::npos; end = text.find("\r\n", at)) {
+    rows.push_back(csv_fields(text.substr(at, end - at)));
+    at = end + 2;
+  }
+  EXPECT_EQ(at, text.size());
+  ASSERT_EQ(rows.size(), 1u + 2 * 4 * 2);
+  const std::vector<std::string>& header = rows[0];
+  EXPECT_EQ(header, csv_fields(kCsvHeader));
+  const auto column = [&header](const char* name) {
+    return static_cast<std::size_t>(std::find(header.begin(), header.end(), name) - header.begin());
+  };
+  for (const auto& fields : rows) EXPECT_EQ(fields.size(), header.size());
+  EXPECT_EQ(rows[1][column("region")], "a \"strange\",\nname");
+  EXPECT_EQ(rows[1][column("rank")], "0");
+  EXPECT_EQ(rows[9][column("rank")], "1");
+  EXPECT_EQ(rows[2][column("t0_ns")], std::to_string(kStart));
+  EXPECT_EQ(std::stod(rows[2][column("mfu")]), *histories[0].windows[0].regions[1].mfu);
+  EXPECT_EQ(std::stod(rows[2][column("lost_idle")]), (*histories[0].windows[0].regions[1].lost)[4]);
+  EXPECT_EQ(rows[2][column("mbu")], "");  // unknown, not 0
+  EXPECT_EQ(rows[2][column("named_by")], "");
+}
+
+TEST(Json, RunsAndJob) {
+  const std::vector<RunHistory> histories{history(0, {60, 20, 0, 0, 20}, 0.5),
+                                          history(1, {60, 20, 0, 0, 20}, 0.25, false)};
+  const json j = json::parse(written<JsonWriter>(histories));
+  EXPECT_EQ(j["v"], 1);
+  ASSERT_EQ(j["runs"].size(), 2u);
+  EXPECT_EQ(j["runs"][0]["rank"], 0);
+  EXPECT_EQ(j["runs"][0]["complete"], true);
+  EXPECT_EQ(j["runs"][0]["launches"]["seen"], 4000);
+  EXPECT_EQ(j["runs"][0]["windows"].size(), 8u);
+  EXPECT_EQ(j["runs"][1]["complete"], false);
+  EXPECT_TRUE(j["runs"][1]["launches"].is_null());
+  EXPECT_EQ(j["runs"][1]["regions"].size(), 2u);
+  EXPECT_EQ(j["job"]["regions"][0]["region"], "step");
+  EXPECT_NEAR(j["job"]["regions"][0]["mfu"].get<double>(), 0.375, 1e-12);
+  EXPECT_EQ(j["job"]["processes"], 2);
+  EXPECT_EQ(j["job"]["complete"], 1);
+  EXPECT_EQ(j["job"]["counters"]["records_unmatched"], 7);
+}
+
+TEST(Perfetto, SlicesAndCounters) {
+  std::vector<RunHistory> histories{history(0, {60, 20, 0, 0, 20}, 0.5)};
+  histories[0].events = {{kStart + 5, "clock", "slow"}};
+  histories[0].windows.erase(histories[0].windows.begin() + 2);  // a gap: the counters fall to 0 in it
+  const json j = json::parse(written<PerfettoWriter>(histories));
+  EXPECT_EQ(j["baseTimeNanoseconds"], kStart);
+  std::size_t slices = 0, names = 0, zeros = 0;
+  for (const json& e : j["traceEvents"]) {
+    if (e["ph"] == "X") {
+      ++slices;
+      EXPECT_EQ(e["dur"], 1e6);
+      EXPECT_EQ(e["args"]["mfu"], *histories[0].windows[0].regions[0].mfu);
+    }
+    if (e["ph"] == "M" && e["name"] == "process_name") {
+      ++names;
+      EXPECT_EQ(e["args"]["name"], "rank 0 (node, pid 100)");
+    }
+    if (e["ph"] == "C" && e["name"] == "step@gpu0 MFU %") {
+      const double value = e["args"]["MFU %"];
+      if (value == 0)
+        ++zeros;
+      else
+        EXPECT_NEAR(value, 50, 1e-9);
+    }
+  }
+  EXPECT_EQ(slices, 6u);
+  EXPECT_EQ(names, 1u);
+  EXPECT_EQ(zeros, 2u);  // at the gap, and after the last window
+}
+
+TEST(Markdown, NamesAreText) {
+  RunHistory h = history(0, {60, 20, 0, 0, 20}, 0.5);
+  h.end->regions[0].region = "a|b\n# <b>";
+  const std::string text = job_markdown(job_of({h}));
+  EXPECT_NE(text.find("| a\\|b \\# \\<b\\> |"), std::string::npos) << text;
+}
+
+TEST(Page, NothingInItCanEndItsScript) {
+  EXPECT_EQ(script_safe("{\"a\":\"</script><!--\"}"), "{\"a\":\"\\u003c/script>\\u003c!--\"}");
+  EXPECT_EQ(json::parse(script_safe("{\"a\":\"</script>\"}"))["a"], "</script>");
+  EXPECT_EQ(html_text("<a href=\"x\">'&"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;");
+  RunHistory h = history(0, {60, 20, 0, 0, 20}, 0.5);
+  const std::string evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)> @DATA@ @STYLE@";
+  h.end->regions[0].region = evil;
+  h.end->regions[0].top_kernels[0].name = evil;
+  h.run.host = h.run.devices[0].name = evil;
+  JobBuilder builder(evil, false);
+  builder.add(h);
+  const std::string page = run_page(builder.finish(), "0");
+  const auto times = [&page](std::string_view what) {
+    std::size_t n = 0;
+    for (std::size_t at = page.find(what); at != std::string::npos; at = page.find(what, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(times("</script"), 3u);  // data, library, ours
+  EXPECT_EQ(times("<script"), 3u);
+  EXPECT_EQ(times("<img"), 0u);
+  EXPECT_EQ(times("<style>"), 1u);
+}
+
+TEST(Page, StaysSmallForManyRanksAndLongRuns) {
+  JobBuilder builder("dir", false);
+  RunHistory h = history(0, {60, 20, 0, 0, 20}, 0.5);
+  for (int rank = 0; rank < 1000; ++rank) {
+    h.run.rank = rank;
+    h.run.pid = rank;
+    builder.add(h);
+  }
+  RunHistory long_run = history(1000, {60, 20, 0, 0, 20}, 0.5);
+  for (int w = 4; w < 20000; ++w) {
+    WindowSummary window = long_run.windows[0];
+    window.window = {kStart + w * kNsPerSecond, kStart + (w + 1) * kNsPerSecond};
+    for (RegionSummary& r : window.regions) r.window = window.window;
+    long_run.windows.push_back(std::move(window));
+  }
+  builder.add(long_run);
+  const Job job = builder.finish();
+  EXPECT_LT(run_page(job, "0").size(), 2u << 20u);
+  const json data = json::parse(run_page_data(job, "0"));
+  EXPECT_EQ(data["rows"].size(), 2002u);
+  EXPECT_LE(data["series"]["regions"]["step"]["bin"].size(), static_cast<std::size_t>(TimeGrid::kMaxBins));
+}
+
+TEST(Format, ThreeDigitsAndUnits) {
+  EXPECT_EQ(duration_text(0.0333), "33.3 ms");
+  EXPECT_EQ(duration_text(1.5e-6), "1.50 us");
+  EXPECT_EQ(duration_text(90000.0), "25 h");
+  EXPECT_EQ(duration_text(1280.0), "21.3 min");
+  EXPECT_EQ(duration_text(std::nullopt), "-");
+  EXPECT_EQ(scaled_text(989.4e12, "FLOP/s"), "989 TFLOP/s");
+  EXPECT_EQ(scaled_text(3.35e12, "B/s"), "3.35 TB/s");
+  EXPECT_EQ(percent_text(0.4022), "40.2 %");
+  EXPECT_EQ(points_text(-0.0211), "-2.1");
+  EXPECT_EQ(points_text(0.00004), "0.0");
+  EXPECT_EQ(utc_text(kStart), "2026-11-21 19:30:38 UTC");
+}
+
+}  // namespace
+}  // namespace mfu

@@ -1,0 +1,143 @@
+#include "tools/report/assertion.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "tools/report/figures.h"
+
+namespace mfu {
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+struct OpName {
+  std::string_view text;
+  Assertion::Op op;
+};
+/// The longer ones first.
+constexpr std::array<OpName, 6> kOps{{{">=", Assertion::Op::kAtLeast},
+                                      {"<=", Assertion::Op::kAtMost},
+                                      {"==", Assertion::Op::kEqual},
+                                      {"!=", Assertion::Op::kNotEqual},
+                                      {">", Assertion::Op::kMore},
+                                      {"<", Assertion::Op::kLess}}};
+
+/// `0.40`, `40%`, `1.5 ms`; none: not that.
+std::optional<double> bound_of(std::string_view text, bool time) {
+  double scale = 1;
+  const auto ends = [&text](std::string_view suffix) {
+    if (!text.ends_with(suffix)) return false;
+    text = trimmed(text.substr(0, text.size() - suffix.size()));
+    return true;
+  };
+  if (ends("%"))
+    scale = 0.01;
+  else if (time && (ends("ms")))
+    scale = 1e-3;
+  else if (time && (ends("us")))
+    scale = 1e-6;
+  else if (time && (ends("ns")))
+    scale = 1e-9;
+  else if (time)
+    ends("s");
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc() || end != text.data() + text.size() || text.empty() || !std::isfinite(value))
+    return std::nullopt;
+  return value * scale;
+}
+
+bool holds(double value, Assertion::Op op, double bound) {
+  switch (op) {
+    case Assertion::Op::kAtLeast:
+      return value >= bound;
+    case Assertion::Op::kAtMost:
+      return value <= bound;
+    case Assertion::Op::kMore:
+      return value > bound;
+    case Assertion::Op::kLess:
+      return value < bound;
+    case Assertion::Op::kEqual:
+      return value == bound;
+    case Assertion::Op::kNotEqual:
+      return value != bound;
+  }
+  return false;
+}
+
+std::string known_figures() {
+  std::string text;
+  for (const Figure& figure : region_figures()) text += fmt::format("{}{}", text.empty() ? "" : ", ", figure.key);
+  return text;
+}
+
+}  // namespace
+
+Result<Assertion> parse_assertion(std::string_view text) {
+  Assertion a;
+  a.text = std::string(text);
+  const auto wrong = [&](std::string_view what) {
+    return Error{fmt::format("--assert '{}': {}; expected REGION.FIGURE>=NUMBER, as in 'step.mfu>=0.40'", text, what)};
+  };
+  const std::size_t at = text.find_first_of("<>=!");
+  if (at == std::string_view::npos) return wrong("no >=, <=, >, <, == or != in it");
+  const OpName* op = nullptr;
+  for (const OpName& candidate : kOps)
+    if (op == nullptr && text.substr(at).starts_with(candidate.text)) op = &candidate;
+  if (op == nullptr) return wrong(fmt::format("'{}' is no comparison", text.substr(at, 1)));
+  a.op = op->op;
+  const std::string_view left = trimmed(text.substr(0, at));
+  const std::string_view right = trimmed(text.substr(at + op->text.size()));
+  if (left.find('.') == std::string_view::npos) return wrong(fmt::format("'{}' is no REGION.FIGURE", left));
+  // Regions may have dots, and so have figures: the longest figure that fits is meant.
+  for (std::size_t dot = left.find('.'); dot != std::string_view::npos && a.figure.empty();
+       dot = left.find('.', dot + 1)) {
+    const Figure* figure = find_figure(left.substr(dot + 1));
+    if (figure == nullptr || dot == 0) continue;
+    a.region = std::string(left.substr(0, dot));
+    a.figure = std::string(figure->key);
+  }
+  if (a.figure.empty())
+    return Error{fmt::format("--assert '{}': '{}' ends in no figure; there are {}", text, left, known_figures())};
+  const bool time = a.figure.ends_with("_s") && !a.figure.ends_with("per_s");
+  const auto bound = bound_of(right, time || a.figure.starts_with("time_s."));
+  if (!bound) return wrong(fmt::format("'{}' is no number", right));
+  a.bound = *bound;
+  return a;
+}
+
+Result<Verdict> check(const Assertion& a, const Job& job) {
+  const JobRegion* region = job.find(a.region);
+  if (region == nullptr) {
+    std::string names;
+    for (const JobRegion& r : job.regions) names += (names.empty() ? "" : ", ") + r.name;
+    return Error{fmt::format("--assert '{}': no region '{}'; there are {}", a.text, a.region, names)};
+  }
+  const std::optional<double> value = find_figure(a.figure)->of(*region);
+  if (value && holds(*value, a.op, a.bound)) return Verdict{true, ""};
+  const std::string name = a.region + "." + a.figure;
+  if (value) return Verdict{false, fmt::format("{} does not hold: {} is {:.6g}", a.text, name, *value)};
+  std::string why = region->why_no_mfu;
+  if (!region->sum().classes_known && (why.empty() || a.figure.starts_with("lost.") || a.figure.starts_with("time_s.")))
+    why = "no device activity was measured";
+  else if (a.figure.starts_with("latency.") || a.figure == "each_s")
+    why = "no instance of it ended";
+  else if (a.figure == "mbu" || a.figure == "bytes" || a.figure == "roofline_s")
+    why = "the bytes that it must move are not known (training has no agreed ones), or the bandwidth is not";
+  else if (a.figure == "tokens_per_s")
+    why = "it has no tokens";
+  else if (a.figure == "clock_ratio")
+    why = "the clock was not read";
+  return Verdict{false, fmt::format("{} does not hold: {} is unknown{}", a.text, name, why.empty() ? "" : ": " + why)};
+}
+
+}  // namespace mfu

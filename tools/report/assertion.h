@@ -1,0 +1,37 @@
+// `--assert 'step.mfu>=0.40'`: a bound on a figure, for CI.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "tools/report/job.h"
+
+namespace mfu {
+
+/// REGION.FIGURE OP NUMBER, with >=, <=, >, <, == or !=, and blanks where they help. The number may end in `%`, or in
+/// s, ms, us or ns where the figure is a time. The region is all that precedes the figure, dots included.
+struct Assertion {
+  enum class Op { kAtLeast, kAtMost, kMore, kLess, kEqual, kNotEqual };
+
+  std::string text;  ///< as given
+  std::string region;
+  std::string figure;  ///< key of region_figures()
+  Op op = Op::kAtLeast;
+  double bound = 0;
+};
+
+/// Error: what was expected, with the known figures where the name is none.
+[[nodiscard]] Result<Assertion> parse_assertion(std::string_view text);
+
+/// Whether an assertion holds, and what to tell a person where it does not.
+struct Verdict {
+  bool holds = false;
+  std::string message;  ///< `step.mfu>=0.40 does not hold: step.mfu is 0.312`; empty where it holds
+};
+
+/// A figure that is unknown does not hold, and the message says why it is unknown. Error: no such region; names those
+/// that there are.
+[[nodiscard]] Result<Verdict> check(const Assertion& assertion, const Job& job);
+
+}  // namespace mfu

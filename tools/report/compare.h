@@ -1,0 +1,56 @@
+// Two runs side by side: what changed, region by region, in points of MFU by class of the waterfall.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/report/job.h"
+
+namespace mfu {
+
+/// A figure of both runs. `change` is b - a, where both are known.
+struct ComparedFigure {
+  std::string_view key;
+  std::optional<double> a, b, change;
+};
+
+/// One kernel among the top ones of either run, per instance of the region (per second of it for `total`).
+struct ComparedKernel {
+  std::string name;
+  KernelClass kernel_class = KernelClass::kOther;
+  std::optional<double> a_s, b_s;  ///< [s]; none: not among the top kernels of that run
+};
+
+struct ComparedRegion {
+  std::string name;
+  bool in_a = false, in_b = false;
+  /// What `classes` are parts of: kMfu, the changes of mfu and the classes sum to 0; kTime, those of the classes alone
+  /// do (MFU is unknown in one of the runs); kNone, there is nothing to compare.
+  enum class Basis { kNone, kTime, kMfu } basis = Basis::kNone;
+  ComparedFigure mfu;
+  std::array<ComparedFigure, kTimeClasses> classes;  ///< `lost` or shares of time, 0..1
+  std::vector<ComparedFigure> figures;               ///< hfu, mbu, each_s, latencies, ...
+  std::vector<ComparedKernel> kernels;               ///< largest change first
+  std::string words;                                 ///< what changed, in one sentence
+};
+
+struct Comparison {
+  const Job* a = nullptr;
+  const Job* b = nullptr;
+  std::vector<ComparedRegion> regions;  ///< in the order of the runs, `total` last
+  std::vector<std::string> remarks;  ///< what makes the two hard to compare: other GPU, peak, dtype, convention, ranks
+};
+
+/// `a` and `b` must outlive the result.
+[[nodiscard]] Comparison compare(const Job& a, const Job& b);
+
+/// {"v", "a", "b": {"path", "regions"...: job_json}, "regions": [{"region", "in", "basis", "mfu": {"a", "b", "change"},
+/// "classes": {class: {...}}, "figures": {key: {...}}, "kernels", "words"}], "remarks"}
+[[nodiscard]] std::string comparison_json(const Comparison& comparison);
+[[nodiscard]] std::string comparison_text(const Comparison& comparison);
+[[nodiscard]] std::string comparison_markdown(const Comparison& comparison);
+
+}  // namespace mfu

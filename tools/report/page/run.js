@@ -1,0 +1,361 @@
+"use strict";
+// One run: answers first, then charts, then what they were worked out from.
+
+function runPage() {
+  const job = report.job;
+  const regions = job.regions;
+  const named = regions.filter((r) => r.region !== "total");
+  const total = regions.find((r) => r.region === "total");
+  const knowsMfu = regions.some((r) => r.mfu != null);
+  const seriesColour = new Map(regions.map((r, i) => [r.region, r.region === "total" ? "dim" : "series-" + (i % 8)]));
+
+  // A region's parts: MFU and what was lost, or shares of time where MFU is unknown.
+  function partsOf(r) {
+    if (r.busy_s == null) return null;
+    if (r.mfu != null && r.lost.idle != null) return { names: LOST, parts: [["mfu", r.mfu], ...CLASSES.map((c) => [c, r.lost[c]])] };
+    if (!(r.elapsed_s > 0)) return null;
+    return { names: TIME, parts: CLASSES.map((c) => [c, r.time_s[c] / r.elapsed_s]) };
+  }
+
+  function header() {
+    const gpus = new Map();
+    for (const d of report.devices) gpus.set(d.name || "unnamed GPU", (gpus.get(d.name || "unnamed GPU") || 0) + d.count);
+    const facts = [["", [...gpus].map(([name, n]) => `${n > 1 ? n + " × " : ""}${name}`).join(", ") || "no device"]];
+    if (job.processes > 1) facts.push(["", `${job.processes} processes` + (report.hosts ? ` on ${report.hosts} host${report.hosts === 1 ? "" : "s"}` : "")]);
+    facts.push(["", duration((job.t1_ns - job.t0_ns) / 1e9)]);
+    if (report.start) facts.push(["from ", report.start]);
+    if (report.conventions.length) facts.push(["FLOP counted: ", report.conventions.join(", ")]);
+    if (report.versions.length) facts.push(["mfuinject ", report.versions.join(", ")]);
+    const unfinished = job.processes - job.complete;
+    return [
+      el("h1", {}, "MFU of " + report.path),
+      el("ul", { class: "facts" }, facts.map(([what, value]) => el("li", {}, what, el("b", {}, value))),
+        unfinished > 0 ? el("li", {}, el("span", { class: "badge warn" }, job.processes === 1 ? "not finished: summed from its windows" : `${unfinished} of ${job.processes} not finished: summed from windows`)) : null,
+        job.warnings.length ? el("li", {}, el("a", { href: "#warnings" }, `${job.warnings.length} remark${job.warnings.length === 1 ? "" : "s"}`)) : null),
+    ];
+  }
+
+  function answer(r) {
+    const p = partsOf(r);
+    const numbers = [];
+    const add = (what, node) => numbers.push(el("span", {}, what, " ", node));
+    const b = (key, value, text) => figure(`${r.region}.${key}`, value, text, "b");
+    if (r.region !== "total" && r.instances) add("each", b("each_s", r.each_s, duration(r.each_s)));
+    if (r.latency) add("p99", b("latency.p99_s", r.latency.p99_s, duration(r.latency.p99_s)));
+    if (r.mbu != null) add("MBU", b("mbu", r.mbu, percent(r.mbu)));
+    if (r.hfu != null && r.hfu > r.mfu * 1.0005) add("HFU", b("hfu", r.hfu, percent(r.hfu)));
+    if (r.bound) add("bound by", el("b", {}, r.bound));
+    if (r.tokens_per_s != null) add(r.devices > 1 ? "per GPU" : "", b("tokens_per_s", r.tokens_per_s, scaled(r.tokens_per_s, "token/s")));
+    add("instances", b("instances", r.instances, count(r.instances)));
+    add(r.devices > 1 ? "GPU time" : "elapsed", b("elapsed_s", r.elapsed_s, duration(r.elapsed_s)));
+    const marks = [];
+    if (r.suspect) marks.push(el("span", { class: "badge warn", title: r.suspect }, "suspect: " + r.suspect.split(":")[0]));
+    if (r.named_by === "detector") marks.push(el("span", { class: "badge", title: r.detected ? `${r.detected.kind}, confidence ${r.detected.confidence}` : "" }, "inferred"));
+    if (r.overlapped) marks.push(el("span", { class: "badge" }, "overlapped"));
+    return el("div", { class: "answer", "data-region": r.region },
+      el("div", { class: "head-cell" },
+        el("div", { class: "name" }, r.region === "total" ? "total (the process)" : r.region, " ", marks),
+        r.mfu != null ? figure(`${r.region}.mfu`, r.mfu, [percent(r.mfu), el("span", {}, "MFU")], "div", { class: "big" })
+          : figure(`${r.region}.mfu`, null, "MFU unknown", "div", { class: "big unknown" })),
+      el("div", {},
+        p ? stackedBar(p.parts, p.names, r.region) : null,
+        el("p", { class: "words" }, r.words ? r.words + "." : "", r.why_no_mfu && regions.find((x) => x.why_no_mfu === r.why_no_mfu) === r ? ` No MFU: ${r.why_no_mfu}.` : ""),
+        el("div", { class: "numbers" }, numbers)));
+  }
+
+  function answers() {
+    const shown = regions.length > 9 ? [...named.slice(0, 8), total].filter(Boolean) : regions;
+    const rest = regions.length - shown.length;
+    const keys = knowsMfu ? ["mfu", ...CLASSES] : CLASSES;
+    return section("Where the time went", null, legend(keys, knowsMfu ? LOST : TIME), shown.map(answer),
+      rest > 0 ? el("p", { class: "dim small" }, `${rest} shorter regions are in the table below.`) : null);
+  }
+
+  function overTime() {
+    const width = report.series.width_s;
+    const shown = report.series.regions;
+    const names = Object.keys(shown);
+    if (!names.length) return null;
+    const busy = !knowsMfu;
+    const all = Object.values(shown).flatMap((s) => [s.bin[0], s.bin[s.bin.length - 1]]);
+    const [first, last] = [Math.min(...all), Math.max(...all)];
+    const at = (i) => (i - first + 0.5) * width;
+    const lines = (bins, values) => {
+      const out = [];
+      bins.forEach((bin, k) => {
+        if (k && bin !== bins[k - 1] + 1) out.push({ x: at(bins[k - 1] + 0.5), y: NaN });
+        out.push({ x: at(bin), y: values[k] == null ? NaN : values[k] });
+      });
+      return out;
+    };
+    const make = () => {
+      const datasets = [];
+      for (const name of names) {
+        const s = shown[name];
+        const c = colour(seriesColour.get(name));
+        const values = busy ? s.lost.map((l) => (l ? 1 - l[4] : null)) : s.mfu;
+        datasets.push({ label: name, data: lines(s.bin, values), borderColor: c, backgroundColor: c, borderWidth: 2,
+          borderDash: name === "total" ? [5, 4] : [], pointRadius: s.bin.length > 60 ? 0 : s.bin.length > 1 ? 2 : 5, pointHitRadius: 8 });
+        if (s.low && !busy) {
+          datasets.push({ label: name + " lowest", band: true, data: lines(s.bin, s.low), borderWidth: 0, pointRadius: 0, pointHitRadius: 0 });
+          datasets.push({ label: name + " highest", band: true, data: lines(s.bin, s.high), borderWidth: 0, pointRadius: 0, pointHitRadius: 0, backgroundColor: faint(c), fill: "-1" });
+        }
+      }
+      return { type: "line", data: { datasets }, options: {
+        parsing: false, interaction: { mode: "nearest", axis: "x", intersect: false },
+        scales: { x: axis("time since the first window", { type: "linear", min: 0, max: at(last + 0.5), ticks: { callback: clock, maxTicksLimit: 8, maxRotation: 0, autoSkipPadding: 14 } }),
+                  y: axis(busy ? "GPU busy" : "MFU", { beginAtZero: true, ticks: percentTicks }) },
+        plugins: { legend: { labels: { filter: (item, data) => !data.datasets[item.datasetIndex].band } },
+          tooltip: { filter: (item) => Number.isFinite(item.parsed.y), callbacks: {
+            title: (items) => items.length ? clock(items[0].parsed.x) : "", label: (item) => `${item.dataset.label} ${percent(item.parsed.y)}` } } } } };
+    };
+    const bands = Object.values(shown).some((s) => s.low);
+    return section(busy ? "GPU busy over time" : "MFU over time",
+      `Each point is ${duration(width)}${report.series.merged ? `: ${report.series.merged} windows are one, FLOP and time added up` : ""}.` +
+        (busy ? " MFU is unknown, so this is the share of time in which anything ran." : bands ? " The band is the lowest and the highest rank." : ""),
+      chart("time", "MFU of each region over time", make).box);
+  }
+
+  function waterfallOverTime() {
+    const names = Object.keys(report.series.regions).sort((a, b) => (a === "total") - (b === "total"));
+    if (!names.length) return null;
+    const width = report.series.width_s;
+    const origin = Math.min(...Object.values(report.series.regions).map((s) => s.bin[0]));
+    let region = names[0];
+    const make = () => {
+      const s = report.series.regions[region];
+      if (!s) return null;
+      const first = s.bin[0];
+      const length = s.bin[s.bin.length - 1] - first + 1;
+      const slot = new Array(length).fill(null);
+      s.bin.forEach((bin, k) => (slot[bin - first] = k));
+      const value = (key) => slot.map((k) => {
+        if (k == null || s.lost[k] == null) return null;
+        return key === "mfu" ? s.mfu[k] : s.lost[k][CLASSES.indexOf(key)];
+      });
+      const anyMfu = s.mfu.some((v) => v != null);
+      const names_ = anyMfu ? LOST : TIME;
+      return { type: "bar", data: {
+        labels: slot.map((_, i) => clock(+((first + i - origin) * width).toPrecision(6))),
+        datasets: (anyMfu ? ["mfu", ...CLASSES] : CLASSES).map((k) => ({ label: names_[k], data: value(k), backgroundColor: colour(k), categoryPercentage: 1, barPercentage: length > 120 ? 1 : 0.92 })) },
+        options: { interaction: { mode: "index", intersect: false },
+          scales: { x: axis("window begins", { stacked: true, grid: { display: false }, ticks: { maxTicksLimit: 8, maxRotation: 0, autoSkipPadding: 14 } }),
+                    y: axis("share of the region's time", { stacked: true, min: 0, max: 1, ticks: percentTicks }) },
+          plugins: { legend: { labels: { boxHeight: 12 } }, tooltip: { callbacks: { label: (item) => `${item.dataset.label} ${percent(item.parsed.y)}` } } } } };
+    };
+    const c = chart("waterfall", "What each window's time went to", make);
+    return el("section", { class: "panel" },
+      el("div", { class: "head" }, el("h2", {}, "Waterfall over time"), choice("region", names, (v) => { region = v; c.redraw(); })), c.box);
+  }
+
+  // Names beside the points: colours alone do not say which is which.
+  const pointNames = { id: "pointNames", afterDatasetsDraw(chart) {
+    const { ctx, chartArea } = chart;
+    ctx.save();
+    ctx.font = "12px " + Chart.defaults.font.family;
+    ctx.textBaseline = "middle";
+    chart.data.datasets.forEach((set, i) => {
+      if (!set.named || !chart.isDatasetVisible(i)) return;
+      const { x, y } = chart.getDatasetMeta(i).data[0].getProps(["x", "y"]);
+      const size = ctx.measureText(set.label).width;
+      ctx.fillStyle = colour("text");
+      ctx.fillText(set.label, x + 10 + size > chartArea.right ? x - 10 - size : x + 10, y);
+    });
+    ctx.restore();
+  } };
+
+  function roofline() {
+    const roofs = report.devices.filter((d) => d.peak_flop_per_s && d.peak_bytes_per_s);
+    const dots = regions.filter((r) => r.flop > 0 && r.bytes > 0 && r.elapsed_s > 0 && !(r.region === "total" && named.length === 1));
+    const without = regions.filter((r) => r.flop > 0 && !(r.bytes > 0) && r.region !== "total").map((r) => r.region);
+    const title = "Roofline";
+    if (!knowsMfu) return null;
+    if (!roofs.length) return section(title, "The device's peaks are not both known: no roofs to draw.");
+    const note = "FLOP per byte that the model must move, against FLOP/s reached, per GPU while the region ran." +
+      (without.length ? ` ${without.join(", ")}: the bytes have no agreed count (training), so only the height is known: dotted.` : "");
+    const make = () => {
+      const xs = [...dots.map((r) => r.flop / r.bytes), ...roofs.flatMap((d) => [0.1, 2].map((f) => (f * d.peak_flop_per_s) / d.peak_bytes_per_s))];
+      const reached = (r) => r.flop / (r.counted_s || r.elapsed_s);
+      const ys = [...regions.filter((r) => r.flop > 0 && (dots.includes(r) || without.includes(r.region))).map(reached), ...roofs.map((d) => d.peak_flop_per_s)];
+      const decade = (v, up) => 10 ** (up ? Math.ceil(Math.log10(v * 1.5)) : Math.floor(Math.log10(v / 1.5)));
+      const [x0, x1, y0, y1] = [decade(Math.min(...xs), false), decade(Math.max(...xs), true), decade(Math.min(...ys), false), decade(Math.max(...ys), true)];
+      const datasets = roofs.map((d, i) => {
+        const ridge = d.peak_flop_per_s / d.peak_bytes_per_s;
+        return { type: "line", label: `${roofs.length > 1 ? (d.name || "GPU") + ": " : ""}${scaled(d.peak_flop_per_s, "FLOP/s")} ${d.dtype}, ${scaled(d.peak_bytes_per_s, "B/s")}`, pointStyle: "line",
+          data: [{ x: x0, y: x0 * d.peak_bytes_per_s }, { x: ridge, y: d.peak_flop_per_s }, { x: x1, y: d.peak_flop_per_s }],
+          borderColor: colour("text"), borderWidth: 2, borderDash: i ? [6, 4] : [], pointRadius: 0, pointHitRadius: 0 };
+      });
+      for (const r of dots) datasets.push({ label: r.region, named: true, data: [{ x: r.flop / r.bytes, y: reached(r) }],
+        backgroundColor: colour(seriesColour.get(r.region)), borderColor: colour("panel"), pointRadius: 7, pointHoverRadius: 8, pointStyle: r.region === "total" ? "rectRot" : "circle" });
+      for (const name of without) {
+        const r = regions.find((x) => x.region === name);
+        datasets.push({ type: "line", label: name, pointStyle: "line", data: [{ x: x0, y: reached(r) }, { x: x1, y: reached(r) }], borderColor: colour(seriesColour.get(name)),
+          borderWidth: 2, borderDash: [2, 4], pointRadius: 0 });
+      }
+      const decades = (unit) => ({ maxRotation: 0, callback: (v) => (Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9 ? (unit ? scaled(v, unit) : v >= 1 ? count(v) : String(v)) : null) });
+      return { type: "scatter", data: { datasets }, plugins: [pointNames], options: {
+        scales: { x: axis("FLOP per byte", { type: "logarithmic", min: x0, max: x1, ticks: decades("") }),
+                  y: axis("FLOP/s", { type: "logarithmic", min: y0, max: y1, ticks: decades("FLOP/s") }) },
+        plugins: { legend: { labels: { usePointStyle: true, boxWidth: 14, boxHeight: 8 } }, tooltip: { callbacks: { label: (item) => `${item.dataset.label}: ${threeDigits(item.parsed.x)} FLOP/B, ${scaled(item.parsed.y, "FLOP/s")}` } } } } };
+    };
+    return section(title, note, chart("roofline", "Roofline plot: FLOP per byte against FLOP/s", make).box);
+  }
+
+  // Vertical lines at the quantiles of a histogram.
+  const quantileLines = { id: "quantileLines", afterDatasetsDraw(chart) {
+    const { ctx, chartArea, scales } = chart;
+    ctx.save();
+    ctx.font = "11px " + Chart.defaults.font.family;
+    let row = 0;
+    for (const { name, slot } of chart.config.options.quantiles) {
+      const x = scales.x.getPixelForValue(slot);
+      ctx.strokeStyle = ctx.fillStyle = colour("text");
+      ctx.setLineDash([3, 3]);
+      ctx.beginPath();
+      ctx.moveTo(x, chartArea.top);
+      ctx.lineTo(x, chartArea.bottom);
+      ctx.stroke();
+      const left = x + 34 > chartArea.right;
+      ctx.textAlign = left ? "right" : "left";
+      ctx.fillText(name, left ? x - 3 : x + 3, chartArea.top + 9 + 12 * row++);
+    }
+    ctx.restore();
+  } };
+
+  function distribution(r) {
+    const l = r.latency;
+    const make = () => {
+      // Eight buckets to an octave; empty ones are not in the file.
+      const edges = [];
+      const index = (s) => Math.round(Math.log2(s) * 8);
+      const counts = new Map();
+      for (const [upper, n] of l.histogram) counts.set(index(upper), (counts.get(index(upper)) || 0) + n);
+      let [low, high] = [Math.min(...counts.keys()) - 1, Math.max(...counts.keys()) + 1];
+      while (high - low < 11) { --low; ++high; }
+      for (let i = low; i <= high; ++i) edges.push(i);
+      const slotOf = (s) => { const e = l.histogram.find(([upper]) => upper >= s) || l.histogram[l.histogram.length - 1]; return index(e[0]) - low; };
+      return { type: "bar", plugins: [quantileLines], data: { labels: edges.map((i) => duration(2 ** (i / 8))),
+        datasets: [{ label: "instances", data: edges.map((i) => counts.get(i) || 0), backgroundColor: colour(seriesColour.get(r.region)), categoryPercentage: 1, barPercentage: 0.94 }] },
+        options: { quantiles: [["p50", l.p50_s], ["p90", l.p90_s], ["p99", l.p99_s]].map(([name, s]) => ({ name, slot: slotOf(s) })),
+          scales: { x: axis("up to", { grid: { display: false }, ticks: { maxTicksLimit: 6, maxRotation: 0, autoSkipPadding: 16 } }), y: axis("instances", { beginAtZero: true, grace: "20%", ticks: { precision: 0, maxTicksLimit: 5 } }) },
+          plugins: { legend: { display: false } } } };
+    };
+    const q = (key) => [key.replace(/_s$/, "") + " ", figure(`${r.region}.latency.${key}`, l[key], duration(l[key]), "b")];
+    return el("div", {}, el("div", {}, el("b", {}, r.region), el("span", { class: "dim small" }, ` ${report.instance_names[r.region]}, ${count(l.count)} instances`)),
+      el("div", { class: "numbers" }, ["p50_s", "p90_s", "p99_s", "max_s"].map((k) => el("span", {}, q(k)))),
+      chart("latency-" + regions.indexOf(r), `Distribution of ${report.instance_names[r.region]} of ${r.region}`, make).box);
+  }
+
+  function distributions() {
+    const shown = named.filter((r) => r.latency && r.latency.histogram.length).slice(0, 6);
+    if (!shown.length) return null;
+    const note = job.processes > 1 ? "Instances of all ranks together; quantiles come from the histogram's buckets: at most 9 % above the truth, never below." : null;
+    return el("section", { class: shown.length > 1 || knowsMfu ? "panel wide" : "panel" }, el("h2", {}, "How long instances took"), note && el("p", { class: "dim small" }, note),
+      el("div", { class: "small-charts" }, shown.map(distribution)));
+  }
+
+  function regionTable() {
+    const f = (key, of, text) => (r) => figure(`${r.region}.${key}`, of(r), text(of(r)));
+    const column = (title, key, of, text) => ({ title, of: f(key, of, text), by: of });
+    const anyOf = (of, ...wanted) => (regions.some(of) ? wanted : []);
+    const columns = [
+      { title: "region", text: true, of: (r) => r.region, by: (r) => r.region },
+      column("MFU", "mfu", (r) => r.mfu, percent), ...anyOf((r) => r.mfu_busy != null, column("busy MFU", "mfu_busy", (r) => r.mfu_busy, percent)),
+      ...anyOf((r) => r.hfu > r.mfu * 1.0005, column("HFU", "hfu", (r) => r.hfu, percent)),
+      ...anyOf((r) => r.mbu != null, column("MBU", "mbu", (r) => r.mbu, percent)),
+      ...CLASSES.map((c) => column((knowsMfu && c === "matmul" ? "matmul loss" : c === "memcpy" ? "copies" : c), `${knowsMfu ? "lost" : "time_s"}.${c}`, (r) => (knowsMfu ? r.lost : r.time_s)[c], knowsMfu ? percent : duration)),
+      column("instances", "instances", (r) => r.instances, count), column("each", "each_s", (r) => r.each_s, duration),
+      column("elapsed", "elapsed_s", (r) => r.elapsed_s, duration), column("kernels", "kernels", (r) => r.kernels, count), column("launches", "launches", (r) => r.launches, count),
+      ...anyOf((r) => r.clock_ratio != null, column("clock", "clock_ratio", (r) => r.clock_ratio, percent)),
+    ];
+    return section("Regions", "Times of several devices are added up. The five classes are exclusive: a moment belongs to the first one that runs.",
+      table(columns, regions, { label: "regions" }));
+  }
+
+  function kernels() {
+    const names = regions.filter((r) => r.top_kernels.length).map((r) => r.region);
+    if (!names.length) return null;
+    const place = el("div");
+    const show = (name) => {
+      const r = regions.find((x) => x.region === name);
+      const share = (k) => (r.kernel_sum_s > 0 ? k.sum_s / r.kernel_sum_s : null);
+      place.replaceChildren(table([
+        { title: "kernel", text: true, class: "kernel", of: (k) => k.name, by: (k) => k.name },
+        { title: "class", text: true, of: (k) => k.class, by: (k) => k.class },
+        { title: "count", of: (k) => count(k.count), by: (k) => k.count },
+        { title: "time", of: (k) => duration(k.sum_s), by: (k) => k.sum_s },
+        { title: "each", of: (k) => duration(k.sum_s / k.count), by: (k) => k.sum_s / k.count },
+        { title: "of kernel time", of: (k) => figure(`${name}.kernel.${k.name}`, k.sum_s, percent(share(k))), by: share },
+      ], r.top_kernels, { label: "kernels of " + name }));
+    };
+    show(names[0]);
+    return el("section", { class: "panel" }, el("div", { class: "head" }, el("h2", {}, "Top kernels"), choice("region", names, show)), place);
+  }
+
+  function ranks() {
+    if (report.rows.length <= regions.length) return null;
+    const names = [...new Set(report.rows.map((row) => row.region))].sort((a, b) => (a === "total") - (b === "total"));
+    const place = el("div");
+    const by = (title, key, text, more = {}) => ({ title, of: (row) => (text ? text(row[key]) : row[key]), by: (row) => row[key], ...more });
+    const mfu = by("MFU", "mfu", percent);
+    const p50 = by("p50", "p50_s", duration);
+    const known = (column, key) => (report.rows.some((row) => row[key] != null && row[key] !== "") ? [column] : []);
+    const columns = [by("rank", "label", null, { text: true }), ...known(by("host", "host", null, { text: true }), "host"), ...known(mfu, "mfu"), ...known(by("MBU", "mbu", percent), "mbu"),
+      by("instances", "instances", count), p50, by("p99", "p99_s", duration), by("idle", "idle", percent), by("comm", "comm", percent), by("elapsed", "elapsed_s", duration),
+      ...known(by("clock", "clock_ratio", percent), "clock_ratio")];
+    const show = (name) => place.replaceChildren(table(columns, report.rows.filter((row) => row.region === name), knowsMfu ? { label: "ranks", sort: mfu } : { label: "ranks", sort: p50, descending: true }));
+    show(names[0]);
+    return el("section", { class: "panel", id: "ranks" }, el("div", { class: "head" }, el("h2", {}, "Ranks and devices"), choice("region", names, show)),
+      report.rows_left_out ? el("p", { class: "dim small" }, `${report.rows_left_out} further rows are in --json.`) : null, place);
+  }
+
+  function divided() {
+    const peaks = table([
+      { title: "GPU", text: true, of: (d) => d.name || "unnamed" }, { title: "devices", of: (d) => count(d.count) },
+      { title: "dtype", text: true, of: (d) => d.dtype + (d.sparse ? " 2:4 sparse" : "") }, { title: "dtype by", text: true, of: (d) => d.dtype_source },
+      { title: "peak", of: (d) => figure(`peak.${d.name}`, d.peak_flop_per_s, scaled(d.peak_flop_per_s, "FLOP/s")) }, { title: "bandwidth", of: (d) => scaled(d.peak_bytes_per_s, "B/s") },
+      { title: "source", text: true, class: "long", of: (d) => d.peak_source },
+    ], report.devices, { label: "peaks" });
+    const quotients = table([
+      { title: "region", text: true, of: (r) => r.region },
+      { title: "FLOP", of: (r) => figure(`${r.region}.flop`, r.flop, scaled(r.flop, "FLOP")) },
+      { title: "÷ peak × elapsed", of: (r) => figure(`${r.region}.flop_at_peak`, r.flop_at_peak, scaled(r.flop_at_peak, "FLOP")) },
+      { title: "over", of: (r) => figure(`${r.region}.counted_s`, r.counted_s, duration(r.counted_s)) },
+      { title: "= MFU", of: (r) => percent(r.mfu) },
+      { title: "bytes", of: (r) => figure(`${r.region}.bytes`, r.bytes, scaled(r.bytes, "B")) },
+      { title: "÷ bandwidth × elapsed", of: (r) => scaled(r.bytes_at_peak, "B") },
+      { title: "= MBU", of: (r) => percent(r.mbu) },
+      { title: "named by", text: true, of: (r) => (r.named_by === "detector" ? "inferred" : r.named_by || "–") },
+    ], regions, { label: "quotients" });
+    const note = knowsMfu ? `MFU = model FLOP ÷ (peak × elapsed). FLOP counted by the convention ${report.conventions.join(", ")}.` : "Nothing yet: without FLOP there is no MFU. These are the peaks that they would be divided by.";
+    return section("What was divided by what", note, peaks, el("p", {}), knowsMfu ? quotients : null);
+  }
+
+  function launches() {
+    const l = job.launches;
+    const parts = [["attributed", "in a region"], ["outside", "no region was open"], ["unattributed", "several regions were open and nothing to decide between them"], ["dropped", "CUPTI gave no record"]];
+    const counters = Object.entries(job.counters || {});
+    return section("Launch account", null,
+      l ? el("div", {}, el("p", {}, figure("launches.seen", l.seen, count(l.seen), "b"), " launches ="),
+        table([{ title: "", text: true, of: ([key]) => key }, { title: "launches", of: ([key]) => figure("launches." + key, l[key], count(l[key])) },
+          { title: "share", of: ([key]) => percent(l.seen ? l[key] / l.seen : null) }, { title: "", text: true, class: "note", of: ([, what]) => what }], parts, { label: "launch account" }))
+        : el("p", {}, "The account is written at the end of a run, and this one has no end."),
+      counters.length ? el("p", { class: "small" }, "Noted: ", counters.map(([k, n]) => `${k} ${count(n)}`).join(", ")) : null,
+      job.self && !report.trace ? el("p", { class: "small dim" }, `The library itself: ${duration(job.self.cpu_s)} CPU, ${scaled(job.self.rss_bytes, "B")}, ${(job.self.overhead * 100).toFixed(2)} % of the run in callbacks.`) : null);
+  }
+
+  function warnings() {
+    if (!job.warnings.length) return null;
+    return el("section", { class: "panel", id: "warnings" }, el("h2", {}, "To know before believing a figure"),
+      el("ul", { class: "warnings" }, job.warnings.map((w) => el("li", {}, el("b", {}, w.kind), " ", w.message,
+        el("span", { class: "dim small" }, [w.source ? " " + baseName(w.source) : "", w.count > 1 ? ` ${count(w.count)} times` : ""].join(""))))));
+  }
+
+  return [...header(), answers(),
+    el("div", { class: "grid" }, overTime(), waterfallOverTime()),
+    el("div", { class: "grid" }, knowsMfu ? [roofline(), launches(), distributions()] : [distributions(), launches()]),
+    kernels(), regionTable(), ranks(), divided(), warnings(),
+    el("footer", {}, `Written by mfu report ${report.version}. Charts: Chart.js ${Chart.version}, MIT licence.`)];
+}
+
+if (report.kind === "run") start(runPage);

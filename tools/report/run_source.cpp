@@ -1,0 +1,135 @@
+#include "tools/report/run_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "tools/run_dir/run_file.h"
+#include "tools/trace/open_trace.h"
+#include "tools/trace/trace_input.h"
+#include "tools/trace/trace_regions.h"
+
+namespace mfu {
+
+namespace {
+
+/// 1, 2 or 5 times a power of ten, not below `s`.
+double round_up(double s) {
+  const double decade = std::pow(10, std::floor(std::log10(s)));
+  for (const double step : {1.0, 2.0, 5.0})
+    if (s <= step * decade * (1 + 1e-9)) return step * decade;
+  return 10 * decade;
+}
+
+/// Seconds per window that show how a trace went: about fifty, none shorter than the longest instance, since FLOP are
+/// known when an instance is over.
+std::optional<double> fitting_interval(const std::vector<ProcessRegions>& processes, double interval_s) {
+  DurationNs span_ns = 0, longest_ns = 0;
+  for (const ProcessRegions& process : processes) {
+    span_ns = std::max(span_ns, process.whole.window.length_ns());
+    for (const RegionSummary& region : process.whole.regions) longest_ns = std::max(longest_ns, region.latency.max_ns);
+  }
+  constexpr double kWindows = 50;
+  constexpr double kShortest = 1e-3;
+  if (span_ns <= 0 || seconds(span_ns) >= kWindows / 5 * interval_s) return std::nullopt;
+  const double fitting = round_up(std::max({seconds(span_ns) / kWindows, seconds(longest_ns), kShortest}));
+  return fitting < interval_s ? std::optional(fitting) : std::nullopt;
+}
+
+Result<void> for_each_run(const RunSource& source, const std::function<Result<void>(RunHistory&&)>& each,
+                          const OnRemark& remark) {
+  const Result<std::vector<std::string>> files = list_run_files(source.path);
+  if (!files) return files.error();
+  std::optional<Error> first_error;
+  std::size_t used = 0;
+  for (const std::string& file : *files) {
+    Result<RunHistory> history = read_run_history(file);
+    if (!history) {
+      if (file == source.path) return history.error();
+      remark(history.error().message);
+      if (!first_error) first_error = history.error();
+      continue;
+    }
+    ++used;
+    if (auto done = each(std::move(*history)); !done) return done;
+  }
+  if (used != 0) return {};
+  return Error{fmt::format("{}: no file of a run in it can be used{}", source.path,
+                           first_error ? "; " + first_error->message : "")};
+}
+
+Result<void> for_each_trace(const RunSource& source, const std::function<Result<void>(RunHistory&&)>& each,
+                            const OnRemark& remark) {
+  const Result<std::vector<std::string>> files = list_traces(source.path);
+  if (!files) return files.error();
+  Result<Config> config = trace_config(source.config, source.interval);
+  if (!config) return config.error();
+  for (const std::string& warning : config->warnings) remark(warning);
+  const bool choose_interval = source.interval.empty() && std::getenv("MFU_INTERVAL") == nullptr;
+  std::optional<Error> first_error;
+  std::size_t used = 0;
+  for (const std::string& file : *files) {
+    const Result<Trace> trace = open_trace_with_bar(file);
+    if (!trace) {
+      if (file == source.path) return trace.error();
+      remark(trace.error().message);
+      if (!first_error) first_error = trace.error();
+      continue;
+    }
+    std::vector<ProcessRegions> processes = trace_regions(*trace, *config);
+    if (const auto interval_s = fitting_interval(processes, config->interval_s); choose_interval && interval_s) {
+      Config fitting = *config;
+      fitting.interval_s = *interval_s;
+      processes = trace_regions(*trace, fitting);
+    }
+    for (ProcessRegions& process : processes) {
+      if (process.whole.regions.empty()) continue;
+      ++used;
+      RunHistory history;
+      history.source = trace->processes.size() == 1 ? file : fmt::format("{} process {}", file, process.process);
+      history.run = std::move(process.run);
+      history.run.pid = std::atoll(process.process.c_str());
+      history.windows = std::move(process.windows);
+      history.end = std::move(process.whole);
+      for (const auto& [note, count] : trace->notes) history.oddities.push_back(fmt::format("{} {}", note, count));
+      for (const TraceProcess& p : trace->processes)
+        if (p.name == process.process)
+          for (const auto& [note, count] : p.notes) history.oddities.push_back(fmt::format("{} {}", note, count));
+      if (auto done = each(std::move(history)); !done) return done;
+    }
+  }
+  if (used != 0) return {};
+  return Error{
+      fmt::format("{}: {}", source.path,
+                  first_error ? first_error->message : "no GPU activity and no region in it: nothing to report")};
+}
+
+}  // namespace
+
+Result<SourceKind> kind_of(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const fs::file_status status = fs::status(path, failed);
+  if (!fs::exists(status)) return Error{fmt::format("{}: no such file or directory", path)};
+  if (!fs::is_directory(status))
+    return fs::path(path).extension() == ".jsonl" ? SourceKind::kRunDirectory : SourceKind::kTraces;
+  const Result<std::vector<std::string>> files = list_run_files(path);
+  if (!files) return files.error();
+  if (!files->empty()) return SourceKind::kRunDirectory;
+  if (list_traces(path)) return SourceKind::kTraces;
+  return Error{fmt::format(
+      "{}: holds neither files of a run (*.jsonl) nor traces (.json, .json.gz, .sqlite, .sqlite.gz)", path)};
+}
+
+Result<void> for_each_process(const RunSource& source, const std::function<Result<void>(RunHistory&&)>& each,
+                              const OnRemark& remark) {
+  const Result<SourceKind> kind = kind_of(source.path);
+  if (!kind) return kind.error();
+  return *kind == SourceKind::kRunDirectory ? for_each_run(source, each, remark) : for_each_trace(source, each, remark);
+}
+
+}  // namespace mfu

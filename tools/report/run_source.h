@@ -1,0 +1,35 @@
+// Where reports come from: a run directory, one of its files, a trace or a folder of traces, all as RunHistory.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "core/result.h"
+#include "tools/run_dir/run_history.h"
+
+namespace mfu {
+
+struct RunSource {
+  std::string path;
+  std::string config;    ///< for traces: what the model computes; empty: times only
+  std::string interval;  ///< for traces: seconds per window; empty: MFU_INTERVAL, or what fits the trace's length
+};
+
+/// What a path holds.
+enum class SourceKind { kRunDirectory, kTraces };
+
+/// Called with what a person should know about the input: one line, without a prefix.
+using OnRemark = std::function<void(std::string)>;
+
+/// A folder with *.jsonl files, or one of them, is a run directory; anything else is taken for traces.
+/// Error: nothing there.
+[[nodiscard]] Result<SourceKind> kind_of(const std::string& path);
+
+/// Hands over one process after the other, in the order of their files. A file of a folder that cannot be used is a
+/// remark; one that was named, or a folder without any that can, is an Error. `each` ends it all with an Error of its
+/// own.
+[[nodiscard]] Result<void> for_each_process(const RunSource& source,
+                                            const std::function<Result<void>(RunHistory&&)>& each,
+                                            const OnRemark& remark);
+
+}  // namespace mfu

@@ -1,0 +1,61 @@
+#include "tools/trace/trace_input.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "tools/trace/open_trace.h"
+
+namespace mfu {
+namespace {
+
+/// A bar on stderr while a file is read, when a person looks at it and the file is large enough to wait for.
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string label) : label_(std::move(label)), shown_(::isatty(STDERR_FILENO) == 1) {}
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  ~ProgressBar() {
+    if (percent_ >= 0) std::fputs("\r\033[K", stderr);
+  }
+  void update(std::uint64_t done, std::uint64_t total) {
+    constexpr std::uint64_t kWorthABar = 8u << 20u;  // smaller files are read before the eye sees it
+    if (!shown_ || total < kWorthABar) return;
+    const int percent = static_cast<int>(std::min<std::uint64_t>(100, done * 100 / total));
+    if (percent == percent_) return;
+    percent_ = percent;
+    constexpr int kWidth = 30;
+    const int filled = percent * kWidth / 100;
+    fmt::print(stderr, "\r\033[K[{:#<{}}{:.<{}}] {:3} % of {:.1f} MB  {}", "", filled, "", kWidth - filled, percent,
+               static_cast<double>(total) / 1e6, label_);
+    std::fflush(stderr);
+  }
+
+ private:
+  std::string label_;
+  bool shown_;
+  int percent_ = -1;
+};
+
+}  // namespace
+
+Result<Config> trace_config(const std::string& config, const std::string& interval) {
+  const auto environment = [&interval](const char* name) -> const char* {
+    if (!interval.empty() && std::string_view(name) == "MFU_INTERVAL") return interval.c_str();
+    if (std::string_view(name) == "MFU_MODEL_CONFIG") return nullptr;
+    return std::getenv(name);
+  };
+  if (config.empty()) return load_config(environment, nullptr);
+  return load_config_file(config, environment);
+}
+
+Result<Trace> open_trace_with_bar(const std::string& path) {
+  ProgressBar bar(path);
+  return open_trace(path, [&bar](std::uint64_t done, std::uint64_t total) { bar.update(done, total); });
+}
+
+}  // namespace mfu
