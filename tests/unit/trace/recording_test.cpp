@@ -151,7 +151,10 @@ TEST_F(Recording, TheRingHasAnEnd) {
   ring_.set_origin(kStart);
   constexpr std::uint32_t kMany = 300'000, kHeld = 1u << 18;
   TimeNs now = kStart;
-  for (std::uint32_t i = 0; i < kMany; ++i) work(now += 100, now + 50, i, InstanceId::kNone);
+  for (std::uint32_t i = 0; i < kMany; ++i) {
+    now += 100;
+    work(now, now + 50, i, InstanceId::kNone);
+  }
   for (std::uint32_t i = 0; i < 50'000; ++i) {
     open(1, now, 11);
     close(1, ++now);
