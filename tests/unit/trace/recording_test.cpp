@@ -5,9 +5,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "core/counters.h"
 #include "core/trace_ring.h"
@@ -114,14 +116,13 @@ TEST_F(Recording, IsReadBackToTheNanosecond) {
   EXPECT_EQ(whole.window.end_ns, kStart + 10'019);
 }
 
-/// Whoever owns a launch, on however nested regions of several threads: the replay finds the same owner.
+/// Whoever owns a launch, on regions of several threads: the replay finds the same owner.
 TEST_F(Recording, EveryLaunchGoesBackToItsRegion) {
   const auto seed = static_cast<unsigned>(std::chrono::steady_clock::now().time_since_epoch().count());
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const auto up_to = [&random](int n) { return std::uniform_int_distribution<int>(0, n)(random); };
   ring_.set_origin(kStart);
-  // One kind of region would make nested ones parts: thread 11 nests decode in a region of the process.
   TimeNs now = kStart;
   std::uint64_t attributed = 0, outside = 0;
   std::uint32_t id = 0, correlation = 0;
