@@ -175,6 +175,15 @@ TEST_F(ViewTest, AnEmptyDirectorySaysWhatIsMissing) {
   EXPECT_EQ(render(empty, view_, 80, 24).size(), 24u);
 }
 
+TEST_F(ViewTest, AJobThatIsGoneIsSaidToBeGone) {
+  ASSERT_TRUE(job_->refresh(100 * kNsPerSecond, kBegin + 140 * kNsPerSecond));
+  const TopSnapshot gone = take_snapshot(*job_);
+  const std::string text = render_plain(gone, view_, 120);
+  EXPECT_NE(text.find("0 live, 40 stale"), std::string::npos) << text;
+  EXPECT_NE(text.find("no rank is live"), std::string::npos) << text;
+  EXPECT_NE(text.find("stale 99 s"), std::string::npos) << text;
+}
+
 TEST(FitTest, CutsByCharactersAndKeepsOutWhatIsNoText) {
   EXPECT_EQ(fit("décode", 10), "décode");
   EXPECT_EQ(fit("décode", 4), "déc~");
