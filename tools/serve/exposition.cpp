@@ -155,7 +155,7 @@ void rank_metrics(Families& out, const Rank& rank, const Labels& process) {
 
 }  // namespace
 
-std::vector<MetricFamily> exposition(const Job& job, const std::string& job_label) {
+std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_label) {
   Families out;
   const JobTotals totals = job_totals(job.ranks());
   const Labels whole{{"job", job_label}};

@@ -463,7 +463,7 @@ std::optional<double> TopRow::comm() const {
 
 std::optional<double> TopRow::clock() const { return region == nullptr ? std::nullopt : region->clock_ratio; }
 
-TopSnapshot take_snapshot(const Job& job) {
+TopSnapshot take_snapshot(const LiveJob& job) {
   TopSnapshot s;
   s.totals = job_totals(job.ranks());
   s.stragglers = find_stragglers(job.ranks(), job.skews(), s.totals.mfu);

@@ -51,7 +51,7 @@ class ViewTest : public testing::Test {
   std::vector<ScreenLine> screen(int width, int height) { return render(snapshot_, view_, width, height); }
 
   Directory directory_;
-  std::optional<Job> job_;
+  std::optional<LiveJob> job_;
   TopSnapshot snapshot_;
   TopView view_;
 };
@@ -168,7 +168,7 @@ TEST_F(ViewTest, NamesReachNoTerminalUnfiltered) {
 
 TEST_F(ViewTest, AnEmptyDirectorySaysWhatIsMissing) {
   const Directory nothing;
-  Job job({nothing.path()}, RunFile::From::kTail);
+  LiveJob job({nothing.path()}, RunFile::From::kTail);
   ASSERT_TRUE(job.refresh(1, kBegin));
   const TopSnapshot empty = take_snapshot(job);
   EXPECT_NE(render_plain(empty, view_, 120).find("no run here yet"), std::string::npos);
