@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tools/commands.h"
-#include "tools/job/job.h"
+#include "tools/job/live_job.h"
 #include "tools/run_dir/find_run_dir.h"
 #include "tools/top/terminal.h"
 #include "tools/top/view.h"
@@ -145,7 +145,7 @@ int fail(const Error& error) {
 int top(const TopOptions& o) {
   auto directories = find_run_dirs(o.directories);
   if (!directories) return fail(directories.error());
-  Job job(std::move(*directories), RunFile::From::kTail);
+  LiveJob job(std::move(*directories), RunFile::From::kTail);
   if (const auto done = job.refresh(clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME)); !done)
     return fail(done.error());
   TopView view;

@@ -85,7 +85,7 @@ struct Rank {
   void take(RunLine&& line);
 
  private:
-  friend class Job;
+  friend class LiveJob;
   WindowSummary open_;  ///< regions of the window whose total is still to come
 };
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/job/job.h"
+#include "tools/job/live_job.h"
 
 namespace mfu {
 

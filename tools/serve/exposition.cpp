@@ -63,7 +63,7 @@ void step_histogram(ClientMetric& metric, const RegionSums& sums) {
   for (int bit = kFirstEdgeBit; bit <= kLastEdgeBit; ++bit) {
     const DurationNs edge = (DurationNs{1} << bit) - 1;
     for (; it != sums.durations.end() && it->first <= edge; ++it) seen += it->second;
-    histogram.bucket.push_back({seen, seconds(edge)});
+    histogram.bucket.push_back({seen, static_cast<double>(edge) / 1e9});  // divided: nearest to the decimal label
   }
   for (; it != sums.durations.end(); ++it) seen += it->second;
   histogram.bucket.push_back({seen, std::numeric_limits<double>::infinity()});
@@ -155,7 +155,7 @@ void rank_metrics(Families& out, const Rank& rank, const Labels& process) {
 
 }  // namespace
 
-std::vector<MetricFamily> exposition(const Job& job, const std::string& job_label) {
+std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_label) {
   Families out;
   const JobTotals totals = job_totals(job.ranks());
   const Labels whole{{"job", job_label}};

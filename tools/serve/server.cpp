@@ -66,7 +66,7 @@ class JobMetrics final : public prometheus::Collectable {
   }
 
   mutable std::mutex mutex_;
-  mutable Job job_;
+  mutable LiveJob job_;
   mutable TimeNs read_ns_ = 0;
   std::string label_;
 };

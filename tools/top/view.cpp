@@ -124,8 +124,18 @@ std::string straggler_text(const Straggler& s) {
   std::string text = fmt::format("straggler: {} ", who(*s.rank, s.device));
   text += s.cost_mfu ? fmt::format("costs {:.1f} points of MFU", 100 * *s.cost_mfu)
                      : fmt::format("keeps the others waiting {:.1f} % of the time", 100 * s.lost_share);
-  text += fmt::format(": last in {} by {} per collective", s.region, duration(s.lead_s));
+  text += fmt::format(": last in {} by {}", s.region, duration(s.lead_s));
   return text;
+}
+
+/// Takes off what is beyond `width` columns.
+void clip(ScreenLine& line, std::size_t width) {
+  std::size_t used = 0;
+  for (Span& span : line) {
+    const std::size_t room = width - used;
+    if (columns(span.text) > room) span.text = fit(span.text, room);
+    used += columns(span.text);
+  }
 }
 
 // --- the table
@@ -218,12 +228,11 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, bool all_p
     first = false;
   }
   if (t.counted == 0) {
-    const bool any = !s.rows.empty();
-    lines.push_back(
-        {{fit(any ? "no window of a live rank yet: one comes every interval (10 s unless MFU_INTERVAL says otherwise)"
-                  : "no run here yet: *.jsonl files come when a program with the library in it uses CUDA",
-              width),
-          Style::kDim}});
+    const char* why =
+        s.rows.empty() ? "no run here yet: *.jsonl files come when a program with the library in it uses CUDA"
+        : t.stale != 0 ? "no rank is live: hung, killed, or its disk is full; figures are of their last windows"
+                       : "no window yet: one comes every interval (10 s unless MFU_INTERVAL says otherwise)";
+    lines.push_back({{fit(why, width), Style::kDim}});
   } else {
     const auto word = [](const char* what, const std::optional<double>& ratio) {
       return ratio ? fmt::format("{} {:.1f}%", what, 100 * *ratio) : fmt::format("{} -", what);
@@ -363,21 +372,20 @@ std::vector<ScreenLine> detail(const TopRow& row, std::size_t width) {
 
 std::vector<ScreenLine> help(std::size_t width) {
   std::vector<ScreenLine> lines;
-  for (const char* text :
-       {"mfu top: one row per rank and GPU, newest window; keys:", "",
-        "  q          quit                       up/down j/k   select a row",
-        "  enter      the rank in detail, back   page, g, G    move far",
-        "  s, S       sort by the next, previous key: what is worst comes first",
-        "  /          filter: words of host, region, GPU or state, or KEY<VALUE, KEY>VALUE,",
-        "             KEY=VALUE, as in  /node03 mfu<35   (ratios in %, step in ms)", "  h, ?       this page", "",
-        "  REGION     where most of the window went; STEP its median instance",
-        "  MFU% MBU%  of that region            BUSY%   kernels run",
-        "  COMM%      exposed communication     CLK%    clock over the peak's clock",
-        "  DROP       records that CUPTI or the library lost, so far",
-        "  COST%      the library's share of the host's time",
-        "  !          others wait for this rank in collectives: it comes last", "",
-        "  Job figures are sums over the ranks that are live: FLOP / (peak x time),",
-        "  time outside every region included."})
+  for (const char* text : {"mfu top: one row per rank and GPU, newest window; keys:", "",
+                           "  q          quit                       up/down j/k   select a row",
+                           "  enter      the rank in detail, back   page, g, G    move far",
+                           "  s, S       sort by the next, previous key: what is worst comes first",
+                           "  /          filter: words of host, region, GPU or state; KEY<VALUE, > or =",
+                           "             as in  /node03 mfu<35   (ratios in %, step in ms)", "  h, ?       this page",
+                           "", "  REGION     where most of the window went; STEP its median instance",
+                           "  MFU% MBU%  of that region            BUSY%   kernels run",
+                           "  COMM%      exposed communication     CLK%    clock over the peak's clock",
+                           "  DROP       records that CUPTI or the library lost, so far",
+                           "  COST%      the library's share of the host's time",
+                           "  !          others wait for this rank in collectives: it comes last", "",
+                           "  Job figures are sums over the ranks that are live: FLOP / (peak x time),",
+                           "  time outside every region included."})
     lines.push_back({{fit(text, width), Style::kPlain}});
   return lines;
 }
@@ -455,7 +463,7 @@ std::optional<double> TopRow::comm() const {
 
 std::optional<double> TopRow::clock() const { return region == nullptr ? std::nullopt : region->clock_ratio; }
 
-TopSnapshot take_snapshot(const Job& job) {
+TopSnapshot take_snapshot(const LiveJob& job) {
   TopSnapshot s;
   s.totals = job_totals(job.ranks());
   s.stragglers = find_stragglers(job.ranks(), job.skews(), s.totals.mfu);
@@ -550,6 +558,7 @@ std::vector<ScreenLine> render(const TopSnapshot& snapshot, TopView& view, int w
                            view.filter.empty() ? "" : "  filter: " + view.filter);
   }
   if (lines.size() > height - 1) lines.resize(height - 1);
+  for (ScreenLine& line : lines) clip(line, width);
   while (lines.size() < height - 1) lines.emplace_back();
   lines.push_back({{left(status, width), Style::kHeader}});
   return lines;

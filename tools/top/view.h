@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "tools/job/job.h"
+#include "tools/job/live_job.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"
 
@@ -62,7 +62,7 @@ struct TopSnapshot {
 };
 
 /// Valid until the job is refreshed.
-[[nodiscard]] TopSnapshot take_snapshot(const Job& job);
+[[nodiscard]] TopSnapshot take_snapshot(const LiveJob& job);
 
 /// `rank`, `mfu`, `mbu`, `step`, `busy`, `comm`, `clock`, `dropped`, `cost`, `late`: what is worst comes first, ranks
 /// ascend.

@@ -51,7 +51,7 @@ class ViewTest : public testing::Test {
   std::vector<ScreenLine> screen(int width, int height) { return render(snapshot_, view_, width, height); }
 
   Directory directory_;
-  std::optional<Job> job_;
+  std::optional<LiveJob> job_;
   TopSnapshot snapshot_;
   TopView view_;
 };
@@ -168,11 +168,20 @@ TEST_F(ViewTest, NamesReachNoTerminalUnfiltered) {
 
 TEST_F(ViewTest, AnEmptyDirectorySaysWhatIsMissing) {
   const Directory nothing;
-  Job job({nothing.path()}, RunFile::From::kTail);
+  LiveJob job({nothing.path()}, RunFile::From::kTail);
   ASSERT_TRUE(job.refresh(1, kBegin));
   const TopSnapshot empty = take_snapshot(job);
   EXPECT_NE(render_plain(empty, view_, 120).find("no run here yet"), std::string::npos);
   EXPECT_EQ(render(empty, view_, 80, 24).size(), 24u);
+}
+
+TEST_F(ViewTest, AJobThatIsGoneIsSaidToBeGone) {
+  ASSERT_TRUE(job_->refresh(100 * kNsPerSecond, kBegin + 140 * kNsPerSecond));
+  const TopSnapshot gone = take_snapshot(*job_);
+  const std::string text = render_plain(gone, view_, 120);
+  EXPECT_NE(text.find("0 live, 40 stale"), std::string::npos) << text;
+  EXPECT_NE(text.find("no rank is live"), std::string::npos) << text;
+  EXPECT_NE(text.find("stale 99 s"), std::string::npos) << text;
 }
 
 TEST(FitTest, CutsByCharactersAndKeepsOutWhatIsNoText) {

@@ -1,4 +1,4 @@
-#include "tools/job/job.h"
+#include "tools/job/live_job.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -36,7 +36,7 @@ std::int64_t modified_ns(const std::string& path) {
 
 }  // namespace
 
-Result<void> Job::list(TimeNs mono_ns) {
+Result<void> LiveJob::list(TimeNs mono_ns) {
   std::vector<std::int64_t> times;
   for (const std::string& path : paths_) times.push_back(modified_ns(path));
   if (!first_ && times == directory_times_ && mono_ns - listed_mono_ns_ < kListAtLeastEvery) return {};
@@ -60,7 +60,7 @@ Result<void> Job::list(TimeNs mono_ns) {
   return {};
 }
 
-bool Job::poll(TimeNs mono_ns) {
+bool LiveJob::poll(TimeNs mono_ns) {
   std::vector<Entry*> all;
   for (auto& [path, entry] : entries_) all.push_back(entry.get());
   std::atomic<std::size_t> next{0};
@@ -97,7 +97,7 @@ bool Job::poll(TimeNs mono_ns) {
   return changed;
 }
 
-Result<bool> Job::refresh(TimeNs mono_ns, TimeNs utc_ns) {
+Result<bool> LiveJob::refresh(TimeNs mono_ns, TimeNs utc_ns) {
   const std::size_t before = entries_.size();
   if (auto listed = list(mono_ns); !listed) return listed.error();
   bool changed = poll(mono_ns) || before != entries_.size() || first_;
@@ -110,7 +110,7 @@ Result<bool> Job::refresh(TimeNs mono_ns, TimeNs utc_ns) {
   return changed;
 }
 
-void Job::settle(TimeNs mono_ns, TimeNs utc_ns) {
+void LiveJob::settle(TimeNs mono_ns, TimeNs utc_ns) {
   sorted_.clear();
   skews_.clear();
   TimeNs newest_line = 0;
@@ -217,7 +217,7 @@ void Job::settle(TimeNs mono_ns, TimeNs utc_ns) {
   std::sort(sorted_.begin(), sorted_.end(), [&](const Rank* a, const Rank* b) { return key(a) < key(b); });
 }
 
-std::vector<std::string> Job::problems() const {
+std::vector<std::string> LiveJob::problems() const {
   std::vector<std::string> all;
   for (const Rank* rank : sorted_) all.insert(all.end(), rank->problems.begin(), rank->problems.end());
   for (const ClockSkew& skew : skews_)

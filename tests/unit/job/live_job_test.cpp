@@ -1,5 +1,5 @@
 // Ranks as their files show them, and what the job comes to: held against sums by hand.
-#include "tools/job/job.h"
+#include "tools/job/live_job.h"
 
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@ using testing_run::region;
 constexpr DurationNs kS = kNsPerSecond;
 
 /// A job read once, `at_s` after its begin by a clock that agrees with everybody's.
-Job read_at(const Directory& directory, double at_s) {
-  Job job({directory.path()}, RunFile::From::kTail);
+LiveJob read_at(const Directory& directory, double at_s) {
+  LiveJob job({directory.path()}, RunFile::From::kTail);
   EXPECT_TRUE(job.refresh(kS, kBegin + static_cast<DurationNs>(at_s * 1e9)));
   return job;
 }
@@ -31,13 +31,13 @@ void live_for(FakeRank& rank, int windows, double start_s = 0) {
   for (int i = 0; i < windows; ++i) rank.window(start_s + 10 * i, {region("step", 1e15), region("total", 1e15)});
 }
 
-TEST(JobTest, WindowsAreWholeWithTheirTotal) {
+TEST(LiveJobTest, WindowsAreWholeWithTheirTotal) {
   const Directory directory;
   FakeRank rank(directory, 0);
   rank.start(0);
   rank.window(0, {region("step", 2e15), region("total", 2e15)});
   rank.window(10, {region("step", 3e15)});  // its total is still to come
-  Job job = read_at(directory, 21);
+  LiveJob job = read_at(directory, 21);
   ASSERT_EQ(job.ranks().size(), 1u);
   const Rank& r = *job.ranks()[0];
   EXPECT_EQ(r.state, RankState::kLive);
@@ -51,7 +51,7 @@ TEST(JobTest, WindowsAreWholeWithTheirTotal) {
   EXPECT_FALSE(job.refresh(3 * kS, kBegin + 23 * kS).value()) << "nothing came";
 }
 
-TEST(JobTest, TotalsAreSumsWeightedByWhatEachRankCouldDo) {
+TEST(LiveJobTest, TotalsAreSumsWeightedByWhatEachRankCouldDo) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
@@ -74,7 +74,7 @@ TEST(JobTest, TotalsAreSumsWeightedByWhatEachRankCouldDo) {
     possible += rank.peak * elapsed;
     comm_weighted += rank.peak * comm;
   }
-  const Job job = read_at(directory, 11);
+  const LiveJob job = read_at(directory, 11);
   const JobTotals t = job_totals(job.ranks());
   EXPECT_EQ(t.live, 50u);
   EXPECT_EQ(t.hosts, 7u);
@@ -89,7 +89,7 @@ TEST(JobTest, TotalsAreSumsWeightedByWhatEachRankCouldDo) {
   EXPECT_NEAR(t.time_share[static_cast<std::size_t>(TimeClass::kComm)], comm_sum / elapsed_sum, 1e-6);
 }
 
-TEST(JobTest, SeveralDevicesDivideByTheirMeanPeak) {
+TEST(LiveJobTest, SeveralDevicesDivideByTheirMeanPeak) {
   const Directory directory;
   FakeRank rank(directory, 0);
   rank.start(0, /*devices=*/2);
@@ -99,7 +99,7 @@ TEST(JobTest, SeveralDevicesDivideByTheirMeanPeak) {
   EXPECT_NEAR(job_totals(read_at(directory, 11).ranks()).mfu.value(), 4e15 / (kPeak * 20), 1e-12);
 }
 
-TEST(JobTest, RanksThatStopAreStaleWhateverTheClocksOfTheirHostsSay) {
+TEST(LiveJobTest, RanksThatStopAreStaleWhateverTheClocksOfTheirHostsSay) {
   const Directory directory;
   FakeRank alive(directory, 0, "a"), behind(directory, 1, "b", -3600), ahead(directory, 2, "c", 7200),
       stopped(directory, 3, "a"), stopped_ahead(directory, 4, "c", 7200), late_start(directory, 5, "a"),
@@ -107,7 +107,7 @@ TEST(JobTest, RanksThatStopAreStaleWhateverTheClocksOfTheirHostsSay) {
   for (FakeRank* rank : {&alive, &behind, &ahead, &fourth, &fifth, &sixth}) live_for(*rank, 20);
   for (FakeRank* rank : {&stopped, &stopped_ahead}) live_for(*rank, 5);
   live_for(late_start, 2, 180);
-  const Job job = read_at(directory, 201);
+  const LiveJob job = read_at(directory, 201);
   std::vector<RankState> states;
   for (const Rank* rank : job.ranks()) states.push_back(rank->state);
   using enum RankState;
@@ -125,12 +125,12 @@ TEST(JobTest, RanksThatStopAreStaleWhateverTheClocksOfTheirHostsSay) {
   EXPECT_GT(job.ranks()[3]->quiet_s, 100);
 }
 
-TEST(JobTest, WhileItWatchesGrowthDecides) {
+TEST(LiveJobTest, WhileItWatchesGrowthDecides) {
   const Directory directory;
   FakeRank grows(directory, 0), stops(directory, 1);
   live_for(grows, 2);
   live_for(stops, 2);
-  Job job = read_at(directory, 21);
+  LiveJob job = read_at(directory, 21);
   for (int i = 2; i < 8; ++i) {
     grows.window(10 * i, {region("total", 1e15)});
     ASSERT_TRUE(job.refresh((1 + 10 * (i - 1)) * kS, kBegin + (11 + 10 * i) * kS));
@@ -143,28 +143,28 @@ TEST(JobTest, WhileItWatchesGrowthDecides) {
   EXPECT_EQ(job.ranks()[1]->state, RankState::kLive) << "it came back";
 }
 
-TEST(JobTest, ARestartReplacesItsRankAndAnEndIsNoFailure) {
+TEST(LiveJobTest, ARestartReplacesItsRankAndAnEndIsNoFailure) {
   const Directory directory;
   FakeRank before(directory, 0, "a", 0, 2, 10), after(directory, 0, "b", 0, 2, 11), other(directory, 1, "a", 0, 2, 12);
   live_for(before, 3);
   live_for(after, 3, 60);
   live_for(other, 9);
   other.end(90);
-  const Job job = read_at(directory, 92);
+  const LiveJob job = read_at(directory, 92);
   ASSERT_EQ(job.ranks().size(), 3u);
   EXPECT_EQ(job.ranks()[0]->state, RankState::kReplaced);
   EXPECT_EQ(job.ranks()[1]->state, RankState::kLive);
   EXPECT_EQ(job.ranks()[2]->state, RankState::kEnded);
 }
 
-TEST(JobTest, FilesThatVanishBreakOrAreForeign) {
+TEST(LiveJobTest, FilesThatVanishBreakOrAreForeign) {
   const Directory directory;
   FakeRank good(directory, 0), foreign(directory, 1, "x"), empty(directory, 2, "y");
   live_for(good, 2);
   good.text("{\"v\":1,\"type\":\"window\",\"region\":5}\n{\"v\":9,\"type\":\"hologram\"}\n{\"v\":1,\"ty");
   foreign.text("{\"msg\":\"hello\"}\nplain\n");
   empty.text("");
-  Job job = read_at(directory, 21);
+  LiveJob job = read_at(directory, 21);
   const JobTotals t = job_totals(job.ranks());
   EXPECT_EQ(t.live, 1u);
   EXPECT_EQ(t.unreadable, 2u);
@@ -186,11 +186,11 @@ TEST(JobTest, FilesThatVanishBreakOrAreForeign) {
   EXPECT_NE(gone.error().message.find("no such file or directory"), std::string::npos);
 }
 
-TEST(JobTest, AFileMadeAnewStartsAnew) {
+TEST(LiveJobTest, AFileMadeAnewStartsAnew) {
   const Directory directory;
   FakeRank first(directory, 0);
   live_for(first, 5);
-  Job job({directory.path()}, RunFile::From::kBeginning);
+  LiveJob job({directory.path()}, RunFile::From::kBeginning);
   ASSERT_TRUE(job.refresh(kS, kBegin + 51 * kS));
   EXPECT_NEAR(job.ranks()[0]->sums.at({"total", 0}).flop, 5e15, 1);
   std::filesystem::remove(first.path());
@@ -201,12 +201,12 @@ TEST(JobTest, AFileMadeAnewStartsAnew) {
   EXPECT_EQ(job.ranks()[0]->windows, 2u);
 }
 
-TEST(JobTest, ARunThatEndedIsShownWhole) {
+TEST(LiveJobTest, ARunThatEndedIsShownWhole) {
   const Directory directory;
   FakeRank rank(directory, 0);
   live_for(rank, 3);
   rank.end(31);
-  const Job job = read_at(directory, 5000);
+  const LiveJob job = read_at(directory, 5000);
   EXPECT_TRUE(job_totals(job.ranks()).whole_run);
   EXPECT_EQ(job.ranks()[0]->state, RankState::kEnded);
 }

@@ -32,11 +32,11 @@ struct ClockSkew {
 ///   that is wrong does not make a rank stale; the first keeps late starters alive; or
 /// - with the whole job, when both the newest line and its file are older than ten windows and ten minutes.
 /// The last two only until the file is seen to grow.
-class Job {
+class LiveJob {
  public:
   /// \param paths run directories, or files of one. \param from kTail where only what matters now is wanted; kBeginning
   /// where sums over the whole run are.
-  Job(std::vector<std::string> paths, RunFile::From from) : paths_(std::move(paths)), from_(from) {}
+  LiveJob(std::vector<std::string> paths, RunFile::From from) : paths_(std::move(paths)), from_(from) {}
 
   /// \param mono_ns monotonic clock; \param utc_ns wall clock of this machine. \return whether anything changed; an
   /// Error when a path cannot be listed.
