@@ -210,6 +210,10 @@ void add_report(CLI::App& app) {
                       "for traces, the model: HF config.json, its folder, a model id, or an own config");
   command->add_option("-i,--interval", options->interval,
                       "for traces: seconds per window; default: what fits its length");
+  command->footer(help_footer(
+      {"mfu report runs/today", "mfu report --json runs/today", "mfu report --assert 'step.mfu>=0.40' runs/today",
+       "mfu report runs/yesterday runs/today", "mfu report -c config.json -o trace.html trace.json.gz"},
+      "0; 1 when an assertion does not hold, or when there is nothing to read or no place to write"));
   command->callback([options] {
     if (const int code = report(*options); code != 0) throw CLI::RuntimeError(code);
   });

@@ -50,6 +50,9 @@ void add_serve(CLI::App& app) {
       ->check(CLI::Range(0.1, 86400.0))
       ->needs(textfile);
   sub->add_option("--job", options->job, "the label `job`; default: the directory's name");
+  sub->footer(help_footer({"mfu serve runs/today", "mfu serve runs/today --port 9100 --address 0.0.0.0",
+                           "mfu serve runs/today --textfile mfu.prom --once"},
+                          "0; 1 when a directory cannot be read, the port is taken or the file cannot be written"));
   sub->callback([options] {
     if (const int code = serve(*options); code != 0) throw CLI::RuntimeError(code);
   });

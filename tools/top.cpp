@@ -205,6 +205,9 @@ void add_top(CLI::App& app) {
       ->check(CLI::IsMember(std::vector<std::string>(kSortKeys.begin(), kSortKeys.end())));
   sub->add_option("-f,--filter", options->filter, "words that a row must match: node03 'mfu<35' stale (quote < and >)");
   sub->add_option("--refresh", options->refresh_s, "seconds between looks; default: 1")->check(CLI::Range(0.1, 3600.0));
+  sub->footer(help_footer({"mfu top", "mfu top runs/today --sort mfu", "mfu top --filter 'mfu<35' runs/today",
+                           "mfu top --once runs/today", "mfu top --json runs/today"},
+                          "0; 1 when there is no run directory to read"));
   sub->callback([options] {
     if (const int code = top(*options); code != 0) throw CLI::RuntimeError(code);
   });

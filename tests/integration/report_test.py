@@ -199,7 +199,7 @@ class Report(TestCase):
         data = json.loads(self.report(directory, "--json")[0])
         file = next(directory.glob("*.jsonl"))
         lines = [json.loads(line) for line in file.read_text().splitlines()]
-        windows = [{k: v for k, v in l.items() if k not in ("v", "type", "t_ns", "seq", "counters")} for l in lines if l["type"] == "window"]
+        windows = [{k: v for k, v in l.items() if k not in ("v", "type", "t_ns", "seq", "counters", "self")} for l in lines if l["type"] == "window"]
         run = data["runs"][0]
         self.assertTrue(run["complete"])
         self.assertEqual(run["windows"], windows)
