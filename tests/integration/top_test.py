@@ -116,13 +116,15 @@ class Text(Top):
 class Terminal(Top):
     def setUp(self):
         super().setUp()
-        self.socket = self.directory / "tmux"
+        self.terminals = 0
 
     def tmux(self, *arguments):
         return subprocess.run(["tmux", "-S", str(self.socket), "-f", "/dev/null", *[str(a) for a in arguments]], check=True,
                               capture_output=True, text=True, timeout=DEADLINE_S).stdout
 
     def open(self, width, height, *environment):
+        self.terminals += 1
+        self.socket = self.directory / f"tmux{self.terminals}"  # a server that was killed may not be gone yet
         self.tmux("new-session", "-d", "-x", width, "-y", height, "env", *environment, MFU, "top", self.run_dir, "--refresh", "0.2")
         self.addCleanup(subprocess.run, ["tmux", "-S", str(self.socket), "kill-server"], capture_output=True)
 
