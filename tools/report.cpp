@@ -24,7 +24,6 @@ namespace mfu {
 namespace {
 
 constexpr int kFailed = 1;
-constexpr int kMisused = 2;
 
 struct ReportOptions {
   std::vector<std::string> paths;
@@ -76,7 +75,7 @@ int report_one(const ReportOptions& o) {
     Result<Assertion> assertion = parse_assertion(text);
     if (!assertion) {
       complain(assertion.error().message);
-      return kMisused;
+      return kUsageError;
     }
     assertions.push_back(std::move(*assertion));
   }
@@ -129,7 +128,7 @@ int report_one(const ReportOptions& o) {
     const Result<Verdict> verdict = check(assertion, job);
     if (!verdict) {
       complain(verdict.error().message);
-      return kMisused;
+      return kUsageError;
     }
     if (verdict->holds) continue;
     complain(verdict->message);
@@ -141,7 +140,7 @@ int report_one(const ReportOptions& o) {
 int report_two(const ReportOptions& o) {
   if (o.csv || o.perfetto || !o.asserts.empty()) {
     complain("--csv, --perfetto and --assert take one run, and two were given");
-    return kMisused;
+    return kUsageError;
   }
   std::vector<Job> jobs;
   for (const std::string& path : o.paths) {
@@ -174,11 +173,11 @@ int report_two(const ReportOptions& o) {
 int report(const ReportOptions& options) {
   if (options.paths.size() > 2) {
     complain("one run, or two to compare; the ranks of one job belong into one folder");
-    return kMisused;
+    return kUsageError;
   }
   if (int{options.json} + int{options.csv} + int{options.perfetto} + int{options.markdown} > 1) {
     complain("one of --json, --csv, --perfetto and --markdown at a time");
-    return kMisused;
+    return kUsageError;
   }
   try {
     return options.paths.size() == 2 ? report_two(options) : report_one(options);
@@ -195,6 +194,7 @@ void add_report(CLI::App& app) {
   CLI::App* command = app.add_subcommand("report", "a run, or two side by side, as a page; also for scripts and CI");
   command
       ->add_option("run", options->paths, "run directory, trace, or folder of traces; a second one is compared with it")
+      ->type_name("RUN")
       ->required();
   command->add_flag("--json", options->json, "every figure, window and event");
   command->add_flag("--csv", options->csv, "one row per region and window");
@@ -202,18 +202,22 @@ void add_report(CLI::App& app) {
   command->add_flag("--markdown", options->markdown, "tables to paste");
   command
       ->add_option("--assert", options->asserts,
-                   "REGION.FIGURE>=NUMBER, e.g. 'step.mfu>=0.40'; exit code 1 where it does not hold; repeatable")
+                   "REGION.FIGURE>=NUMBER, for CI; also <=, >, <, ==, !=, and 40% or 25ms; may be repeated")
+      ->type_name("BOUND")
       ->allow_extra_args(false);
-  command->add_option("-o,--output", options->output,
-                      "where to write; default: mfu-report.html for the page, stdout for the rest");
+  command
+      ->add_option("-o,--output", options->output,
+                   "where to write; default: mfu-report.html for the page, stdout for the rest")
+      ->type_name("FILE");
   command->add_option("-c,--config", options->config,
                       "for traces, the model: HF config.json, its folder, a model id, or an own config");
-  command->add_option("-i,--interval", options->interval,
-                      "for traces: seconds per window; default: what fits its length");
+  command
+      ->add_option("-i,--interval", options->interval, "for traces: seconds per window; default: what fits its length")
+      ->type_name("SECONDS");
   command->footer(help_footer(
-      {"mfu report runs/today", "mfu report --json runs/today", "mfu report --assert 'step.mfu>=0.40' runs/today",
-       "mfu report runs/yesterday runs/today", "mfu report -c config.json -o trace.html trace.json.gz"},
-      "0; 1 when an assertion does not hold, or when there is nothing to read or no place to write"));
+      {"mfu report run", "mfu report -c config.json trace.json.gz -o trace.html", "mfu report before after",
+       "mfu report --json run > run.json", "mfu report run --assert 'step.mfu>=0.40' --assert 'decode.p99_s<25ms'"},
+      "0; 1 when a bound does not hold or nothing can be read; 2 for an unknown region or figure"));
   command->callback([options] {
     if (const int code = report(*options); code != 0) throw CLI::RuntimeError(code);
   });

@@ -76,7 +76,7 @@ bool holds(double value, Assertion::Op op, double bound) {
 
 std::string known_figures() {
   std::string text;
-  for (const Figure& figure : region_figures()) text += fmt::format("{}{}", text.empty() ? "" : ", ", figure.key);
+  for (const RegionFigure& figure : region_figures()) text += fmt::format("{}{}", text.empty() ? "" : ", ", figure.key);
   return text;
 }
 
@@ -101,7 +101,7 @@ Result<Assertion> parse_assertion(std::string_view text) {
   // Regions may have dots, and so have figures: the longest figure that fits is meant.
   for (std::size_t dot = left.find('.'); dot != std::string_view::npos && a.figure.empty();
        dot = left.find('.', dot + 1)) {
-    const Figure* figure = find_figure(left.substr(dot + 1));
+    const RegionFigure* figure = find_figure(left.substr(dot + 1));
     if (figure == nullptr || dot == 0) continue;
     a.region = std::string(left.substr(0, dot));
     a.figure = std::string(figure->key);

@@ -19,8 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// As the log's lines name them.
-constexpr std::array<std::string_view, kTimeClasses> kLostNames{"gemm-loss", "other", "comm", "copy", "idle"};
+constexpr std::array<std::string_view, kTimeClasses> kLostNames{"matmul loss", "other", "comm", "copy", "idle"};
 constexpr std::array<std::string_view, kTimeClasses> kTimeNames{"matmul", "other", "comm", "copy", "idle"};
 
 /// What is shown beside MFU and the waterfall.
@@ -130,7 +129,7 @@ Comparison compare(const Job& a, const Job& b) {
     r.in_a = of_a != nullptr;
     r.in_b = of_b != nullptr;
     const auto figure = [&](std::string_view key) {
-      const Figure* f = find_figure(key);
+      const RegionFigure* f = find_figure(key);
       return compared(f->key, of_a ? f->of(*of_a) : std::nullopt, of_b ? f->of(*of_b) : std::nullopt);
     };
     r.mfu = figure("mfu");
@@ -218,7 +217,7 @@ std::string comparison_json(const Comparison& comparison) {
 std::string comparison_text(const Comparison& comparison) {
   std::string text = fmt::format("A {}\nB {}\n", comparison.a->path, comparison.b->path);
   text += fmt::format("{:<16} {:>8} {:>8} {:>7} | {:>9} {:>7} {:>7} {:>7} {:>7} | {:>9} {:>9} | {:>9} {:>9}\n",
-                      "B - A, points", "MFU A", "MFU B", "MFU", "gemm-loss", "other", "comm", "copy", "idle", "p50 A",
+                      "B - A, points", "MFU A", "MFU B", "MFU", "matmul", "other", "comm", "copy", "idle", "p50 A",
                       "p50 B", "p99 A", "p99 B");
   for (const ComparedRegion& r : comparison.regions) {
     text += fmt::format("{:<16} {:>8} {:>8} {:>7} |", r.name, percent_text(r.mfu.a), percent_text(r.mfu.b),

@@ -38,9 +38,9 @@ std::optional<double> each_s(const RegionSummary& row) {
   return seconds(row.elapsed_ns) / static_cast<double>(row.instances);
 }
 
-const std::vector<Figure>& region_figures() {
+const std::vector<RegionFigure>& region_figures() {
   using R = const JobRegion&;
-  static const std::vector<Figure> kFigures{
+  static const std::vector<RegionFigure> kFigures{
       {"mfu", [](R r) { return r.sum().mfu; }},
       {"mfu_busy", [](R r) { return r.sum().mfu_busy; }},
       {"hfu", [](R r) { return r.sum().hfu; }},
@@ -82,8 +82,8 @@ const std::vector<Figure>& region_figures() {
   return kFigures;
 }
 
-const Figure* find_figure(std::string_view key) {
-  for (const Figure& figure : region_figures())
+const RegionFigure* find_figure(std::string_view key) {
+  for (const RegionFigure& figure : region_figures())
     if (figure.key == key || (figure.key.starts_with("latency.") && figure.key.substr(8) == key && key != "count"))
       return &figure;
   return nullptr;

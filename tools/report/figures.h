@@ -12,15 +12,15 @@ namespace mfu {
 
 /// A figure of a region as the JSON output names it (`mfu`, `lost.idle`, `latency.p99_s`); `p50_s` to `max_s` may be
 /// said without `latency.`.
-struct Figure {
+struct RegionFigure {
   std::string_view key;
   std::optional<double> (*of)(const JobRegion& region);  ///< none: unknown
 };
 
 /// Every figure, in the order in which they are listed to a person.
-[[nodiscard]] const std::vector<Figure>& region_figures();
+[[nodiscard]] const std::vector<RegionFigure>& region_figures();
 /// nullptr: no such figure.
-[[nodiscard]] const Figure* find_figure(std::string_view key);
+[[nodiscard]] const RegionFigure* find_figure(std::string_view key);
 
 /// [token/s] per device while the region ran; none without tokens.
 [[nodiscard]] std::optional<double> tokens_per_s(const RegionSummary& row);

@@ -95,10 +95,16 @@ Result<void> for_each_trace(const RunSource& source, const std::function<Result<
       history.run.pid = std::atoll(process.process.c_str());
       history.windows = std::move(process.windows);
       history.end = std::move(process.whole);
-      for (const auto& [note, count] : trace->notes) history.oddities.push_back(fmt::format("{} {}", note, count));
+      const auto note = [&history](const TraceNotes& notes) {
+        for (const auto& [name, count] : notes) {
+          std::string words = name;
+          std::replace(words.begin(), words.end(), '_', ' ');
+          history.oddities.push_back(fmt::format("{}: {}", words, count));
+        }
+      };
+      note(trace->notes);
       for (const TraceProcess& p : trace->processes)
-        if (p.name == process.process)
-          for (const auto& [note, count] : p.notes) history.oddities.push_back(fmt::format("{} {}", note, count));
+        if (p.name == process.process) note(p.notes);
       if (auto done = each(std::move(history)); !done) return done;
     }
   }

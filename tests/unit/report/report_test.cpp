@@ -251,7 +251,7 @@ TEST(Assertion, HoldsOrSaysWhatIs) {
 TEST(Assertion, EveryFigureIsInTheJson) {
   const Job job = job_of({history(0, {60, 20, 0, 0, 20}, 0.5)});
   const json region = json::parse(job_json(job))["regions"][0];
-  for (const Figure& figure : region_figures()) {
+  for (const RegionFigure& figure : region_figures()) {
     std::string pointer = "/" + std::string(figure.key);
     std::replace(pointer.begin(), pointer.end(), '.', '/');
     if (figure.key == "ranks") pointer = "/processes";

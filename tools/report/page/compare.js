@@ -27,7 +27,7 @@ function comparePage() {
         el("div", { class: "head-cell" }, el("div", { class: "name" }, r.region),
           r.mfu.change != null ? el("div", { class: "big" }, points(r.mfu.change), el("span", {}, "points of MFU"))
             : el("div", { class: "big unknown" }, r.in === "both" ? "MFU unknown in one of them" : `only in ${r.in.toUpperCase()}`)),
-        el("div", {}, r.basis ? [el("div", { class: "dim small" }, "A"), bar(r, "a"), el("div", { class: "dim small" }, "B"), bar(r, "b")] : null,
+        el("div", {}, r.basis ? ["a", "b"].map((side) => el("div", { class: "side" }, el("span", { class: "dim small" }, side.toUpperCase()), bar(r, side))) : null,
           el("p", { class: "words" }, r.words + ".")))));
   }
 

@@ -103,7 +103,7 @@ function runPage() {
       }
       return { type: "line", data: { datasets }, options: {
         parsing: false, interaction: { mode: "nearest", axis: "x", intersect: false },
-        scales: { x: axis("time since the first window", { type: "linear", min: 0, max: at(last + 0.5), ticks: { callback: clock, maxTicksLimit: 8, maxRotation: 0, autoSkipPadding: 14 } }),
+        scales: { x: axis("time since the first window", { type: "linear", min: 0, max: at(last + 0.5), ticks: { callback: clock, includeBounds: false, maxTicksLimit: 8, maxRotation: 0, autoSkipPadding: 14 } }),
                   y: axis(busy ? "GPU busy" : "MFU", { beginAtZero: true, ticks: percentTicks }) },
         plugins: { legend: { labels: { filter: (item, data) => !data.datasets[item.datasetIndex].band } },
           tooltip: { filter: (item) => Number.isFinite(item.parsed.y), callbacks: {
