@@ -19,6 +19,7 @@
 #include "tools/report/outputs.h"
 #include "tools/report/page.h"
 #include "tools/report/run_source.h"
+#include "tools/run_dir/tensorboard.h"
 
 namespace mfu {
 namespace {
@@ -29,7 +30,7 @@ struct ReportOptions {
   std::vector<std::string> paths;
   bool json = false, csv = false, perfetto = false, markdown = false;
   std::vector<std::string> asserts;
-  std::string output, config, interval;
+  std::string output, config, interval, tensorboard;
 };
 
 void complain(std::string_view message) { fmt::print(stderr, "mfu report: {}\n", terminal_text(message)); }
@@ -43,6 +44,9 @@ Result<Job> read_job(const std::string& path, const ReportOptions& options, Proc
       {path, options.config, options.interval},
       [&](RunHistory&& history) -> Result<void> {
         if (writer != nullptr) writer->process(history);
+        if (!options.tensorboard.empty()) {
+          if (auto written = write_tensorboard({history}, options.tensorboard); !written) return written.error();
+        }
         builder.add(history);
         return {};
       },
@@ -108,8 +112,8 @@ int report_one(const ReportOptions& o) {
         return {};
       });
     } else if (done) {
-      // A check in CI wants no file beside it unless it says so.
-      const bool wanted = assertions.empty() || !o.output.empty();
+      // A check in CI, or files for TensorBoard, want no page beside them unless it is asked for.
+      const bool wanted = (assertions.empty() && o.tensorboard.empty()) || !o.output.empty();
       const std::string path = o.output.empty() ? "mfu-report.html" : o.output;
       if (wanted)
         done = write_to(path, [&](std::ostream& out) -> Result<void> {
@@ -138,8 +142,8 @@ int report_one(const ReportOptions& o) {
 }
 
 int report_two(const ReportOptions& o) {
-  if (o.csv || o.perfetto || !o.asserts.empty()) {
-    complain("--csv, --perfetto and --assert take one run, and two were given");
+  if (o.csv || o.perfetto || !o.asserts.empty() || !o.tensorboard.empty()) {
+    complain("--csv, --perfetto, --tensorboard and --assert take one run, and two were given");
     return kUsageError;
   }
   std::vector<Job> jobs;
@@ -200,6 +204,8 @@ void add_report(CLI::App& app) {
   command->add_flag("--csv", options->csv, "one row per region and window");
   command->add_flag("--perfetto", options->perfetto, "Chrome trace for ui.perfetto.dev: windows and counters");
   command->add_flag("--markdown", options->markdown, "tables to paste");
+  command->add_option("--tensorboard", options->tensorboard,
+                      "event files in this folder, one folder in it per process, as MFU_TB_DIR makes them");
   command
       ->add_option("--assert", options->asserts,
                    "REGION.FIGURE>=NUMBER, for CI; also <=, >, <, ==, !=, and 40% or 25ms; may be repeated")

@@ -1,9 +1,9 @@
 """The event files that MFU_TB_DIR makes, read by TensorBoard itself."""
 
-import pathlib
+import subprocess
 import sys
 
-from harness import SANITIZE, SOURCE, TestCase, main, unittest
+from harness import BUILD, SOURCE, TestCase, main, unittest
 
 sys.path.insert(0, str(SOURCE / ".deps/tensorboard"))
 try:
@@ -51,6 +51,14 @@ class Tensorboard(TestCase):
         self.assertEqual([p.step for p in curve], steps)
         self.assertAlmostEqual(curve[0].wall_time, windows[0]["t1_ns"] / 1e9, places=3)
         self.assertIn("total/overhead", read.Tags()["scalars"])
+
+        # Made afterwards from the run directory, the file is the same to the byte.
+        done = subprocess.run([BUILD / "mfu", "report", run.directory / "run", "--tensorboard", self.directory / "later"],
+                              capture_output=True, text=True, timeout=60, cwd=self.directory)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        later = self.directory / "later" / files[0].relative_to(folder / "first")
+        self.assertEqual(later.read_bytes(), files[0].read_bytes())
+        self.assertFalse((self.directory / "mfu-report.html").exists(), "no page where none was asked for")
 
 
 if __name__ == "__main__":
