@@ -91,6 +91,7 @@ class Ledger final : private TimelineListener {
   [[nodiscard]] std::size_t pending() const noexcept;
   [[nodiscard]] TimeNs now() const noexcept { return swept_; }
   [[nodiscard]] TimeNs origin() const noexcept { return options_.origin_ns; }
+  [[nodiscard]] DurationNs window_ns() const noexcept { return options_.window_ns; }
   /// Devices are numbered 0 .. devices()-1; not every number need be one that was used.
   [[nodiscard]] std::uint32_t devices() const noexcept { return static_cast<std::uint32_t>(devices_.size()); }
   [[nodiscard]] bool has_device(std::uint32_t device) const noexcept {

@@ -187,9 +187,9 @@ class Guest {
   LiveState live_;
   std::string level_ = "ranges";
   RunInfo run_;
-  std::optional<DType> dtype_;  ///< of the matmul operands, once somebody said
-  int dtype_patience_ = 4;      ///< ticks to wait for a matmul kernel that says
-  std::vector<Peak> peaks_;     ///< by device
+  std::optional<DType> dtype_;   ///< of the matmul operands, once somebody said
+  TimeNs dtype_wait_until_ = 0;  ///< end of the window in which a device came up: until then a matmul kernel may say
+  std::vector<Peak> peaks_;      ///< by device
   std::vector<bool> device_known_;
   bool announced_ = false;
 
@@ -694,10 +694,13 @@ void Guest::watch_other_clients(std::uint64_t launches, std::uint64_t records) {
 void Guest::find_devices() {
   for (std::uint32_t d = 0; d < ledger_->devices(); ++d) {
     if (!ledger_->has_device(d) || (d < device_known_.size() && device_known_[d])) continue;
-    if (!dtype_ && !(dtype_ = kernel_names_->matmul_dtype_seen()) && dtype_patience_ > 0 &&
-        !stopping_.load(std::memory_order_relaxed)) {
-      --dtype_patience_;  // nobody said, and no matmul kernel ran yet: the next tick may tell
-      return;
+    if (!dtype_ && !(dtype_ = kernel_names_->matmul_dtype_seen()) && !stopping_.load(std::memory_order_relaxed)) {
+      // Nobody said, and no matmul kernel ran yet: the next tick may tell. But the window that goes out needs its peak.
+      const TimeNs now = cupti_now();
+      const DurationNs window = ledger_->window_ns();
+      if (dtype_wait_until_ == 0)
+        dtype_wait_until_ = ledger_->origin() + ((now - ledger_->origin()) / window + 1) * window;
+      if (now < dtype_wait_until_) return;
     }
     if (device_known_.size() <= d) device_known_.resize(d + 1, false);
     device_known_[d] = true;
