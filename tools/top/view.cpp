@@ -13,7 +13,6 @@ namespace mfu {
 
 namespace {
 
-constexpr std::size_t kMatmulClass = static_cast<std::size_t>(TimeClass::kMatmul);
 constexpr std::size_t kCommClass = static_cast<std::size_t>(TimeClass::kComm);
 
 struct Part {
