@@ -32,7 +32,7 @@ std::size_t find_folded(std::string_view text, std::string_view piece, std::size
   return std::string_view::npos;
 }
 
-bool matches(const NamePattern& p, std::string_view name) noexcept {
+bool matches(const DeviceNamePattern& p, std::string_view name) noexcept {
   if (p.text.empty()) return false;
   for (std::size_t at = find_folded(name, p.text); at != std::string_view::npos;
        at = find_folded(name, p.text, at + 1)) {
@@ -265,7 +265,7 @@ const PeakRow* find_peak_row(std::string_view device_name) noexcept {
   // A MIG name is matched without its profile, so that an end-of-name condition still holds.
   const std::string_view whole = name.substr(0, find_folded(name, " MIG "));
   for (const PeakRow& row : peak_rows()) {
-    for (const NamePattern& pattern : row.patterns) {
+    for (const DeviceNamePattern& pattern : row.patterns) {
       if (matches(pattern, whole)) return &row;
     }
   }

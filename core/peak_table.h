@@ -16,7 +16,7 @@ inline constexpr std::size_t kPeakColumns = 10;
 using PeakRates = std::array<double, kPeakColumns>;
 
 /// A piece of a device name, matched without regard to case. It must begin at a word boundary.
-struct NamePattern {
+struct DeviceNamePattern {
   std::string_view text;
   bool word_end = true;                          ///< must end at a word boundary
   bool name_end = false;                         ///< must end the name
@@ -27,7 +27,7 @@ struct PeakRow {
   std::string_view id;
   std::string_view name;
   std::uint32_t cc_major, cc_minor;
-  std::array<NamePattern, 6> patterns;  ///< empty text: unused
+  std::array<DeviceNamePattern, 6> patterns;  ///< empty text: unused
   std::uint32_t sm_count;               ///< 0: not known
   std::uint32_t tensor_clock_mhz;       ///< clock that the published tensor peak implies; 0: not known
   double mem_gb_per_s;
