@@ -29,6 +29,18 @@ std::uint64_t mix(std::uint64_t h) noexcept {
   return h ^ (h >> 32);
 }
 
+StepKind kind_of(ServingKind kind) noexcept {
+  switch (kind) {
+    case ServingKind::kDecode:
+      return StepKind::kDecode;
+    case ServingKind::kPrefillOrMixed:
+      return StepKind::kPrefillOrMixed;
+    case ServingKind::kUnknown:
+      break;
+  }
+  return StepKind::kIteration;
+}
+
 bool equal_gaps(std::uint32_t a, std::uint32_t b) noexcept {
   const std::uint32_t tolerance = std::max(std::max(a, b) / 32, 2u);
   return a > b ? a - b <= tolerance : b - a <= tolerance;
@@ -98,8 +110,7 @@ StepDetector::StepDetector(StepListener& listener)
       grams_(kMaxGrams),
       cost_(2 * (kMaxPeriod / 32 + 16) + 2 * kSurroundings + 2),
       mark_(cost_.size()) {
-  next_work_ = next_search_ = kSearchEvery;
-  next_full_search_ = kSearchEvery;
+  next_work_ = next_search_ = next_middle_search_ = next_full_search_ = kSearchEvery;
 }
 
 std::size_t StepDetector::held_bytes() const noexcept {
@@ -122,8 +133,8 @@ StepDetector::Key StepDetector::intern(std::uint32_t name) {
     }
   }
   if (word_count_ == kVocabulary) forget_words();
-  Key fresh = 0;
-  while (words_[fresh].used) ++fresh;
+  while (words_[free_word_].used) free_word_ = (free_word_ + 1) % kVocabulary;
+  const auto fresh = static_cast<Key>(free_word_);
   words_[fresh] = {name, true, n_};
   ++word_count_;
   newest_word_ = n_;
@@ -159,6 +170,7 @@ void StepDetector::add(const Launch& launch) {
   ids_[at] = word;
   families_[at] =
       launch.traits.family != 0 ? static_cast<Key>(kVocabulary + std::min(launch.traits.family, kFamilies) - 1) : word;
+  families_seen_ |= launch.traits.family != 0;
   flags_[at] = launch.traits.flags;
   begins_[at] = launch.begin_ns;
   if ((launch.traits.flags & (kFlagBackward | kFlagOptimizer | kFlagForeach)) != 0) {
@@ -167,7 +179,28 @@ void StepDetector::add(const Launch& launch) {
       if ((launch.traits.flags & (kFlagOptimizer | kFlagForeach)) != 0) optimizer_known_ = true;
     }
   }
-  if (++n_ >= next_work_) work(false);
+  const bool ended = !training_ && serving_.add(launch.traits, n_);
+  ++n_;
+  if (ended) iteration_ended();
+  if (n_ >= next_work_) work(false);
+}
+
+void StepDetector::iteration_ended() {
+  ends_[serving_.ended() % ends_.size()] = serving_.last();
+  if (serving_found_) {
+    emit(serving_.last().launch, kind_of(serving_.last().kind));
+  } else if (serving_.found()) {
+    // Samples tell more than a period does, and need none.
+    serving_found_ = true;
+    withdraw(first_told_);
+    unlock();
+    const std::uint64_t known = std::min<std::uint64_t>(serving_.ended(), ends_.size());
+    for (std::uint64_t i = serving_.ended() + 1 - known; i <= serving_.ended(); ++i) {
+      const ServingIterations::End& end = ends_[i % ends_.size()];
+      if (end.launch >= oldest()) emit(end.launch, kind_of(end.kind));
+    }
+  }
+  judge();
 }
 
 void StepDetector::finish() {
@@ -176,27 +209,29 @@ void StepDetector::finish() {
 }
 
 void StepDetector::work(bool final) {
+  if (serving_found_) {
+    // Training after all, or sampling ended long ago: then the search goes on.
+    const Position quiet = n_ - last_told_;
+    if (training_ || quiet > std::max<Position>(kRing / 2, static_cast<Position>(64 * serving_.mean_launches()))) {
+      serving_found_ = false;
+      serving_ = {};
+    }
+    next_work_ = n_ + kSearchEvery;
+    judge();
+    return;
+  }
   for (bool progress = true; progress && locked_;) progress = in_step_ ? follow(final) : scan(final);
   // A lock that no longer follows anything is searched past: another loop may have begun.
   const bool lost = locked_ && !in_step_ && n_ - last_told_ > 4u * cycle_.period;
   // What is not known by a name may turn out to be a part of something larger.
   const bool unnamed = locked_ && !cycle_.optimizer && (training_ || (cycle_.marks & kFlagSampling) == 0);
-  if (!locked_ || lost || (unnamed && (n_ >= next_full_search_ || final))) {
-    if (n_ >= next_search_ || final) {
-      std::uint32_t window = kSmallWindow;
-      if (n_ % kMiddleWindow < kSearchEvery) window = kMiddleWindow;
-      if (n_ >= next_full_search_ || final) {
-        window = kRing;
-        next_full_search_ = n_ + std::clamp<Position>(n_ / 4, kSearchEvery, kRing / 2);
-      }
-      search(window);
-      next_search_ = n_ + kSearchEvery;
-      if (locked_)
-        for (bool progress = true; progress && locked_;) progress = in_step_ ? follow(final) : scan(final);
-    }
+  if (!locked_ || lost || unnamed) {
+    const std::uint32_t window = window_to_search(locked_ && !lost, final);
+    if (window != 0) search(window);
+    for (bool progress = window != 0; progress && locked_;) progress = in_step_ ? follow(final) : scan(final);
   }
   if (!locked_)
-    next_work_ = next_search_;
+    next_work_ = n_ + kSearchEvery;
   else if (in_step_)
     next_work_ = std::max(n_ + 1, step_begin_ + cycle_.period + slack() + surroundings());
   else
@@ -206,11 +241,32 @@ void StepDetector::work(bool final) {
 
 // ---------------------------------------------------------------------------------------------- the search
 
+/// How far back to search now; 0: not now. The launches searched cost tens of ns each, so what has been in vain for
+/// long is tried seldom.
+std::uint32_t StepDetector::window_to_search(bool followed, bool final) {
+  const Position age = n_ - searching_since_;
+  const bool old = age > 4 * kRing;
+  if (final || n_ >= next_full_search_) {
+    next_full_search_ =
+        n_ + (old ? 4 * kRing : std::clamp<Position>(age / (followed ? 2 : 4), kSearchEvery, kRing / 2));
+    next_middle_search_ = std::max(next_middle_search_, n_ + kSearchEvery);
+    return kRing;
+  }
+  if (followed) return 0;
+  if (n_ >= next_middle_search_) {
+    next_middle_search_ = n_ + (old ? 4 : 1) * kMiddleWindow;
+    return kMiddleWindow;
+  }
+  if (n_ < next_search_) return 0;
+  next_search_ = n_ + (old ? kMiddleWindow : kSearchEvery);
+  return kSmallWindow;
+}
+
 void StepDetector::search(std::uint32_t window) {
   const Position begin = std::max(oldest(), n_ > window ? n_ - window : 0);
   if (n_ - begin < 16) return;
   std::optional<Candidate> best = best_candidate(begin, ids_);
-  if (!best) best = best_candidate(begin, families_);
+  if (!best && families_seen_) best = best_candidate(begin, families_);
   if (!best) return;
   if (locked_ && (equal_gaps(best->period, cycle_.period) || (in_step_ && best->period * 10 < cycle_.period * 19)))
     return;
@@ -347,7 +403,7 @@ std::optional<StepDetector::Candidate> StepDetector::best_candidate(Position beg
 
 /// Distances between bursts of marks, whatever lies between them: from the last burst to each of the few before it.
 void StepDetector::add_burst_candidates(Position begin, std::vector<Candidate>& candidates) const {
-  constexpr std::size_t kKinds = 4, kBack = 6;
+  constexpr std::size_t kKinds = 4, kBack = 5;
   struct Bursts {
     std::array<Position, kBack> starts{};
     std::size_t count = 0;
@@ -385,8 +441,9 @@ void StepDetector::add_burst_candidates(Position begin, std::vector<Candidate>& 
 
 /// Walks back through the `period` launches before `end` and says of each, to `visit(key, found)`, whether it returns
 /// what was there a period before. A drift is followed, so that a stray launch costs itself alone.
+/// False where the first few hundred agree so little that the rest was not looked at.
 template <typename Visit>
-void StepDetector::align(Position end, std::uint32_t period, const std::vector<Key>& keys, Visit&& visit) const {
+bool StepDetector::align(Position end, std::uint32_t period, const std::vector<Key>& keys, Visit&& visit) const {
   constexpr std::int32_t kReach = 12;
   const auto key = [&](Position i) { return keys[slot(i)]; };
   const Position begin = end - period;
@@ -395,8 +452,11 @@ void StepDetector::align(Position end, std::uint32_t period, const std::vector<K
   const auto is = [&](std::int64_t at, Key wanted) {
     return at >= low && at < high && key(static_cast<Position>(at)) == wanted;
   };
+  constexpr Position kTrial = 512;
   std::int32_t drift = 0;
+  std::uint32_t agreeing = 0;
   for (Position i = end; i-- > begin;) {
+    if (end - i == kTrial && agreeing < kTrial / 4) return false;
     const Key k = key(i);
     const auto partner = static_cast<std::int64_t>(i - period) - drift;
     bool found = is(partner, k);
@@ -412,19 +472,25 @@ void StepDetector::align(Position end, std::uint32_t period, const std::vector<K
         break;
       }
     }
+    agreeing += found ? 1 : 0;
     visit(k, found);
   }
+  return true;
 }
 
 /// How much of the last cycle before `end` returns, in order.
 StepDetector::Alignment StepDetector::alignment(Position end, std::uint32_t period, const std::vector<Key>& keys) {
   std::uint32_t equal = 0;
-  align(end, period, keys, [&](Key k, bool found) {
+  const bool whole = align(end, period, keys, [&](Key k, bool found) {
     Tally& tally = tallies_[k];
     ++tally.count;
     if (!found) ++tally.unlike;
     equal += found ? 1 : 0;
   });
+  if (!whole) {
+    for (Position i = end - period; i < end; ++i) tallies_[keys[slot(i)]] = {};
+    return {};
+  }
   for (Position i = end - 2 * period; i < end - period; ++i) ++tallies_[keys[slot(i)]].before;
   double unlike = 0;
   std::uint32_t names = 0;
@@ -558,7 +624,7 @@ std::uint32_t StepDetector::repeats_needed(const Candidate& c) const noexcept {
   }
   if (optimizer_known_) return kNever;  // every step has one
   if (c.by_name < 0.9) return kNever;
-  if ((c.marks & kFlagSampling) != 0 && !training_)
+  if ((c.marks & kFlagSampling) != 0 && copies && !training_)
     return (c.cover >= 0.9 ? 2 : c.cover >= 0.6 ? 3 : c.cover >= 0.4 ? 4 : 6) + fresh;
   if ((c.marks & kFlagLoss) != 0 && (c.cover >= 0.6 || structured))
     return (c.cover >= 0.9 ? 2 : c.cover >= 0.6 ? 3 : 6) + fresh;
@@ -581,12 +647,13 @@ void StepDetector::lock(const Candidate& c) {
   if (locked_ && !cycle_.optimizer && c.period > cycle_.period + cycle_.period / 2 && is_part_of(c.period))
     withdraw(first_told_);
   locked_ = true;
+  search_anew();
   cycle_ = {};
   cycle_.period = p;
   cycle_.marks = c.marks;
   cycle_.optimizer = c.optimizer;
   cycle_.cover = c.cover;
-  const std::uint32_t room = std::min<std::uint32_t>(surroundings(), static_cast<std::uint32_t>(n_) - 2 * p);
+  const Position room = std::min<Position>(surroundings(), n_ - 2 * p);
   const Position boundary = place_boundary(n_ - p - room, p, cycle_.rule);
   set_reference(boundary - p, boundary);
   in_step_ = false;
@@ -620,7 +687,12 @@ void StepDetector::measure_agreement() {
 void StepDetector::unlock() {
   locked_ = false;
   in_step_ = false;
-  next_search_ = std::min<Position>(next_search_, n_ + kSearchEvery);
+  search_anew();
+}
+
+void StepDetector::search_anew() {
+  searching_since_ = n_;
+  next_search_ = next_middle_search_ = next_full_search_ = n_ + kSearchEvery;
 }
 
 std::uint32_t StepDetector::surroundings() const noexcept { return std::min(kSurroundings, cycle_.period / 2); }
@@ -832,7 +904,7 @@ bool StepDetector::follow(bool final) {
   if (found.score >= cycle_.agreement && alike(found.at) >= kAlike) {
     const Position begin = step_begin_;
     step_begin_ = found.at;
-    emit(found.at);
+    emit(found.at, kind_of_cycle());
     return step_seen(begin, found.at, true);
   }
   // Something else begins where the next step should: the step itself may have been whole.
@@ -841,7 +913,7 @@ bool StepDetector::follow(bool final) {
   scan_ = step_begin_ + 1;
   if (found.score >= 0.85 && alike(found.at) >= 0.95) {
     scan_ = found.at + 1;
-    emit(found.at);
+    emit(found.at, kind_of_cycle());
     return step_seen(step_begin_, found.at, false);
   }
   return true;
@@ -860,10 +932,10 @@ bool StepDetector::scan(bool final) {
     if (next.score < cycle_.agreement || next.at <= start.at) continue;
     if (bag_alike(cycle_.begin, cycle_.end, start.at, next.at, families_) < kAlike) continue;
     const Position before = last_told_;
-    if (before != 0) emit(start.at);  // of the very first one nobody saw what came before it
+    if (before != 0) emit(start.at, kind_of_cycle());  // of the very first one nobody saw what came before it
     in_step_ = true;
     step_begin_ = next.at;
-    emit(next.at);
+    emit(next.at, kind_of_cycle());
     if (steps_ > 0 && before != 0 && start.at > before && holds_optimizer(before, start.at)) return true;
     return step_seen(start.at, next.at, true);
   }
@@ -929,11 +1001,11 @@ void StepDetector::find_micro_steps() {
 
 // ---------------------------------------------------------------------------------------------- what is told
 
-void StepDetector::emit(Position p) {
+void StepDetector::emit(Position p, StepKind kind) {
   if (p == 0 || p <= last_told_ || p >= n_) return;
   if (first_told_ == 0) first_told_ = p;
   last_told_ = p;
-  listener_.on_boundary({p, begins_[slot(p)]});
+  listener_.on_boundary({p, begins_[slot(p)], kind});
 }
 
 void StepDetector::withdraw(Position from) {
@@ -943,11 +1015,24 @@ void StepDetector::withdraw(Position from) {
   first_told_ = 0;
 }
 
+StepKind StepDetector::kind_of_cycle() const noexcept {
+  if (training_ || cycle_.optimizer) return StepKind::kStep;
+  return StepKind::kIteration;
+}
+
 void StepDetector::judge() {
   findings_ = {};
   findings_.shortest_repeat = shortest_;
+  if (serving_found_) {
+    findings_.kind = kind_of(serving_.usual_kind());
+    findings_.rule = BoundaryRule::kSampling;
+    findings_.period_launches = static_cast<std::uint32_t>(serving_.mean_launches() + 0.5);
+    const bool known = serving_.recurring() >= 0.95 && serving_.ended() >= 32;
+    findings_.confidence = known ? StepConfidence::kHigh : StepConfidence::kMedium;
+    return;
+  }
   if (!locked_ || steps_ == 0) return;
-  findings_.kind = training_ || cycle_.optimizer ? StepKind::kStep : StepKind::kIteration;
+  findings_.kind = kind_of_cycle();
   findings_.rule = cycle_.rule;
   findings_.period_launches = cycle_.period;
   findings_.micro_steps = micro_steps_;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/launch_class.h"
+#include "core/serving_iterations.h"
 #include "core/units.h"
 
 namespace mfu {
@@ -34,9 +35,12 @@ struct Launch {
   TimeNs end_ns = 0;    ///< of its last activity
 };
 
+enum class StepKind : std::uint8_t { kNone, kStep, kDecode, kPrefillOrMixed, kIteration };
+
 struct StepBoundary {
-  std::uint64_t launch = 0;  ///< index of the first launch after the cut, from 0
-  TimeNs at_ns = 0;          ///< when that launch's first activity began
+  std::uint64_t launch = 0;         ///< index of the first launch after the cut, from 0
+  TimeNs at_ns = 0;                 ///< when that launch's first activity began
+  StepKind kind = StepKind::kNone;  ///< of what ended there
 };
 
 /// Who hears of boundaries. In order of launches, except after a withdrawal.
@@ -50,7 +54,6 @@ class StepListener {
   ~StepListener() = default;
 };
 
-enum class StepKind : std::uint8_t { kNone, kStep, kDecode, kPrefillOrMixed, kIteration };
 /// kNotSure: nothing found; no rate of steps may be printed. kLow: times only, no percentiles.
 enum class StepConfidence : std::uint8_t { kNotSure, kLow, kMedium, kHigh };
 /// How the place of the boundary in the cycle was chosen; kAnywhere: the period is right, the place is arbitrary.
@@ -159,11 +162,13 @@ class StepDetector {
   Key intern(std::uint32_t name);
   void forget_words();
   void work(bool final);
+  [[nodiscard]] std::uint32_t window_to_search(bool followed, bool final);
+  void search_anew();
   void search(std::uint32_t window);
   std::optional<Candidate> best_candidate(Position begin, const std::vector<Key>& keys);
   void add_burst_candidates(Position begin, std::vector<Candidate>& candidates) const;
   template <typename Visit>
-  void align(Position end, std::uint32_t period, const std::vector<Key>& keys, Visit&& visit) const;
+  bool align(Position end, std::uint32_t period, const std::vector<Key>& keys, Visit&& visit) const;
   Alignment alignment(Position end, std::uint32_t period, const std::vector<Key>& keys);
   bool holds_more(const Candidate& longer, const Candidate& shorter, const std::vector<Key>& keys);
   void evaluate(Candidate& candidate, Position begin, const std::vector<Key>& keys);
@@ -182,7 +187,9 @@ class StepDetector {
   [[nodiscard]] bool starts_like_step(Position p) const noexcept;
   bool step_seen(Position begin, Position end, bool another_follows);
   bool holds_optimizer(Position begin, Position end);
-  void emit(Position p);
+  void emit(Position p, StepKind kind);
+  [[nodiscard]] StepKind kind_of_cycle() const noexcept;
+  [[gnu::noinline]] void iteration_ended();
   void withdraw(Position from);
   void find_micro_steps();
   void judge();
@@ -202,13 +209,17 @@ class StepDetector {
 
   Position n_ = 0;
   std::uint32_t word_count_ = 0;
+  std::uint32_t free_word_ = 0;  ///< where to look for a free place
   Position newest_word_ = 0;
   std::uint32_t backward_seen_ = 0;
   bool training_ = false;
   bool optimizer_known_ = false;
   Position next_work_ = 0;
   Position next_search_ = 0;
+  Position next_middle_search_ = 0;
   Position next_full_search_ = 0;
+  Position searching_since_ = 0;
+  bool families_seen_ = false;
   std::uint32_t shortest_ = 0;
 
   bool locked_ = false;
@@ -223,6 +234,10 @@ class StepDetector {
   std::uint32_t last_length_ = 0;
   double same_length_ = 0, exact_ = 0;  ///< moving averages over steps
   std::uint32_t micro_steps_ = 0, micro_length_ = 0;
+
+  ServingIterations serving_;
+  bool serving_found_ = false;
+  std::array<ServingIterations::End, 32> ends_{};  ///< of iterations before they are found
   StepFindings findings_;
 };
 
