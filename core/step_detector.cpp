@@ -245,20 +245,17 @@ void StepDetector::work(bool final) {
 /// long is tried seldom.
 std::uint32_t StepDetector::window_to_search(bool followed, bool final) {
   const Position age = n_ - searching_since_;
-  const bool old = age > 4 * kRing;
   if (final || n_ >= next_full_search_) {
-    next_full_search_ =
-        n_ + (old ? 4 * kRing : std::clamp<Position>(age / (followed ? 2 : 4), kSearchEvery, kRing / 2));
-    next_middle_search_ = std::max(next_middle_search_, n_ + kSearchEvery);
+    next_full_search_ = n_ + std::clamp<Position>(age / (followed ? 2 : 4), kSearchEvery, 4 * kRing);
     return kRing;
   }
   if (followed) return 0;
   if (n_ >= next_middle_search_) {
-    next_middle_search_ = n_ + (old ? 4 : 1) * kMiddleWindow;
+    next_middle_search_ = n_ + std::clamp<Position>(age / 8, 4 * kSearchEvery, 4 * kMiddleWindow);
     return kMiddleWindow;
   }
   if (n_ < next_search_) return 0;
-  next_search_ = n_ + (old ? kMiddleWindow : kSearchEvery);
+  next_search_ = n_ + std::clamp<Position>(age / 8, kSearchEvery, kMiddleWindow);
   return kSmallWindow;
 }
 
@@ -1031,7 +1028,14 @@ void StepDetector::judge() {
     findings_.confidence = known ? StepConfidence::kHigh : StepConfidence::kMedium;
     return;
   }
-  if (!locked_ || steps_ == 0) return;
+  if (!locked_ || steps_ == 0) {
+    // What was told stands, but nothing has followed since.
+    if (last_told_ != 0 && n_ - last_told_ < kRing) {
+      findings_ = followed_;
+      findings_.confidence = StepConfidence::kLow;
+    }
+    return;
+  }
   findings_.kind = kind_of_cycle();
   findings_.rule = cycle_.rule;
   findings_.period_launches = cycle_.period;
@@ -1045,6 +1049,7 @@ void StepDetector::judge() {
     findings_.confidence = StepConfidence::kMedium;
   else
     findings_.confidence = StepConfidence::kLow;
+  followed_ = findings_;
 }
 
 }  // namespace mfu

@@ -239,6 +239,7 @@ class StepDetector {
   bool serving_found_ = false;
   std::array<ServingIterations::End, 32> ends_{};  ///< of iterations before they are found
   StepFindings findings_;
+  StepFindings followed_;  ///< the last that a step was seen under
 };
 
 }  // namespace mfu

@@ -220,7 +220,7 @@ RandomModel random_model(std::mt19937_64& random, const Variation& variation) {
   RandomModel m;
   m.layers = between(2, 100);
   m.passes = chance(0.4) ? 1 : between(1, 8);
-  while (m.passes > 1 && m.passes * m.layers > 120) --m.passes;  // what a test has the time for
+  while (m.passes > 1 && m.passes * m.layers > 100) --m.passes;  // what a test has the time for
   m.optimizer_named = chance(0.7);
   m.named_backward = chance(0.7);
   m.copies = chance(0.6);
@@ -371,7 +371,7 @@ TEST_P(RandomModels, AreFoundOrNotSure) {
   EXPECT_EQ(wrong_high, 0);
   // Where shapes change from step to step an update without a name hides among what changes.
   const bool buckets = GetParam().second.buckets;
-  EXPECT_GE(right, kModels * (buckets ? 70 : 88) / 100);
+  EXPECT_GE(right, kModels * (buckets ? 65 : GetParam().second.logging ? 80 : 90) / 100);
   EXPECT_LE(micro_steps + other, kModels * (buckets ? 12 : 5) / 100);
 }
 
