@@ -29,6 +29,18 @@ std::uint64_t mix(std::uint64_t h) noexcept {
   return h ^ (h >> 32);
 }
 
+StepKind kind_of(ServingKind kind) noexcept {
+  switch (kind) {
+    case ServingKind::kDecode:
+      return StepKind::kDecode;
+    case ServingKind::kPrefillOrMixed:
+      return StepKind::kPrefillOrMixed;
+    case ServingKind::kUnknown:
+      break;
+  }
+  return StepKind::kIteration;
+}
+
 bool equal_gaps(std::uint32_t a, std::uint32_t b) noexcept {
   const std::uint32_t tolerance = std::max(std::max(a, b) / 32, 2u);
   return a > b ? a - b <= tolerance : b - a <= tolerance;
@@ -94,17 +106,18 @@ StepDetector::StepDetector(StepListener& listener)
       word_index_(kIndexSlots),
       anchors_(kAnchorSlots),
       counts_(kVocabulary + kFamilies),
+      tallies_(kVocabulary + kFamilies),
       grams_(kMaxGrams),
       cost_(2 * (kMaxPeriod / 32 + 16) + 2 * kSurroundings + 2),
       mark_(cost_.size()) {
-  next_work_ = next_search_ = kSearchEvery;
-  next_full_search_ = kSearchEvery;
+  next_work_ = next_search_ = next_middle_search_ = next_full_search_ = kSearchEvery;
 }
 
 std::size_t StepDetector::held_bytes() const noexcept {
   const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
   return sizeof(*this) + bytes(ids_) + bytes(families_) + bytes(flags_) + bytes(begins_) + bytes(words_) +
-         bytes(word_index_) + bytes(anchors_) + bytes(counts_) + bytes(grams_) + bytes(cost_) + bytes(mark_);
+         bytes(word_index_) + bytes(anchors_) + bytes(counts_) + bytes(tallies_) + bytes(grams_) + bytes(cost_) +
+         bytes(mark_);
 }
 
 // ---------------------------------------------------------------------------------------------- every launch
@@ -120,8 +133,8 @@ StepDetector::Key StepDetector::intern(std::uint32_t name) {
     }
   }
   if (word_count_ == kVocabulary) forget_words();
-  Key fresh = 0;
-  while (words_[fresh].used) ++fresh;
+  while (words_[free_word_].used) free_word_ = (free_word_ + 1) % kVocabulary;
+  const auto fresh = static_cast<Key>(free_word_);
   words_[fresh] = {name, true, n_};
   ++word_count_;
   newest_word_ = n_;
@@ -157,6 +170,7 @@ void StepDetector::add(const Launch& launch) {
   ids_[at] = word;
   families_[at] =
       launch.traits.family != 0 ? static_cast<Key>(kVocabulary + std::min(launch.traits.family, kFamilies) - 1) : word;
+  families_seen_ |= launch.traits.family != 0;
   flags_[at] = launch.traits.flags;
   begins_[at] = launch.begin_ns;
   if ((launch.traits.flags & (kFlagBackward | kFlagOptimizer | kFlagForeach)) != 0) {
@@ -165,7 +179,28 @@ void StepDetector::add(const Launch& launch) {
       if ((launch.traits.flags & (kFlagOptimizer | kFlagForeach)) != 0) optimizer_known_ = true;
     }
   }
-  if (++n_ >= next_work_) work(false);
+  const bool ended = !training_ && serving_.add(launch.traits, n_);
+  ++n_;
+  if (ended) iteration_ended();
+  if (n_ >= next_work_) work(false);
+}
+
+void StepDetector::iteration_ended() {
+  ends_[serving_.ended() % ends_.size()] = serving_.last();
+  if (serving_found_) {
+    emit(serving_.last().launch, kind_of(serving_.last().kind));
+  } else if (serving_.found()) {
+    // Samples tell more than a period does, and need none.
+    serving_found_ = true;
+    withdraw(first_told_);
+    unlock();
+    const std::uint64_t known = std::min<std::uint64_t>(serving_.ended(), ends_.size());
+    for (std::uint64_t i = serving_.ended() + 1 - known; i <= serving_.ended(); ++i) {
+      const ServingIterations::End& end = ends_[i % ends_.size()];
+      if (end.launch >= oldest()) emit(end.launch, kind_of(end.kind));
+    }
+  }
+  judge();
 }
 
 void StepDetector::finish() {
@@ -174,25 +209,29 @@ void StepDetector::finish() {
 }
 
 void StepDetector::work(bool final) {
+  if (serving_found_) {
+    // Training after all, or sampling ended long ago: then the search goes on.
+    const Position quiet = n_ - last_told_;
+    if (training_ || quiet > std::max<Position>(kRing / 2, static_cast<Position>(64 * serving_.mean_launches()))) {
+      serving_found_ = false;
+      serving_ = {};
+    }
+    next_work_ = n_ + kSearchEvery;
+    judge();
+    return;
+  }
   for (bool progress = true; progress && locked_;) progress = in_step_ ? follow(final) : scan(final);
   // A lock that no longer follows anything is searched past: another loop may have begun.
   const bool lost = locked_ && !in_step_ && n_ - last_told_ > 4u * cycle_.period;
-  if (!locked_ || lost) {
-    if (n_ >= next_search_ || final) {
-      std::uint32_t window = kSmallWindow;
-      if (n_ % kMiddleWindow < kSearchEvery) window = kMiddleWindow;
-      if (n_ >= next_full_search_ || final) {
-        window = kRing;
-        next_full_search_ = n_ + std::clamp<Position>(n_ / 4, kSearchEvery, kRing / 2);
-      }
-      search(window);
-      next_search_ = n_ + kSearchEvery;
-      if (locked_)
-        for (bool progress = true; progress && locked_;) progress = in_step_ ? follow(final) : scan(final);
-    }
+  // What is not known by a name may turn out to be a part of something larger.
+  const bool unnamed = locked_ && !cycle_.optimizer && (training_ || (cycle_.marks & kFlagSampling) == 0);
+  if (!locked_ || lost || unnamed) {
+    const std::uint32_t window = window_to_search(locked_ && !lost, final);
+    if (window != 0) search(window);
+    for (bool progress = window != 0; progress && locked_;) progress = in_step_ ? follow(final) : scan(final);
   }
   if (!locked_)
-    next_work_ = next_search_;
+    next_work_ = n_ + kSearchEvery;
   else if (in_step_)
     next_work_ = std::max(n_ + 1, step_begin_ + cycle_.period + slack() + surroundings());
   else
@@ -202,13 +241,32 @@ void StepDetector::work(bool final) {
 
 // ---------------------------------------------------------------------------------------------- the search
 
+/// How far back to search now; 0: not now. The launches searched cost tens of ns each, so what has been in vain for
+/// long is tried seldom.
+std::uint32_t StepDetector::window_to_search(bool followed, bool final) {
+  const Position age = n_ - searching_since_;
+  if (final || n_ >= next_full_search_) {
+    next_full_search_ = n_ + std::clamp<Position>(age / (followed ? 2 : 4), kSearchEvery, 4 * kRing);
+    return kRing;
+  }
+  if (followed) return 0;
+  if (n_ >= next_middle_search_) {
+    next_middle_search_ = n_ + std::clamp<Position>(age / 8, 4 * kSearchEvery, 4 * kMiddleWindow);
+    return kMiddleWindow;
+  }
+  if (n_ < next_search_) return 0;
+  next_search_ = n_ + std::clamp<Position>(age / 8, kSearchEvery, kMiddleWindow);
+  return kSmallWindow;
+}
+
 void StepDetector::search(std::uint32_t window) {
   const Position begin = std::max(oldest(), n_ > window ? n_ - window : 0);
   if (n_ - begin < 16) return;
   std::optional<Candidate> best = best_candidate(begin, ids_);
-  if (!best) best = best_candidate(begin, families_);
+  if (!best && families_seen_) best = best_candidate(begin, families_);
   if (!best) return;
-  if (locked_ && equal_gaps(best->period, cycle_.period)) return;
+  if (locked_ && (equal_gaps(best->period, cycle_.period) || (in_step_ && best->period * 10 < cycle_.period * 19)))
+    return;
   lock(*best);
 }
 
@@ -300,27 +358,49 @@ std::optional<StepDetector::Candidate> StepDetector::best_candidate(Position beg
     candidates.resize(kTried);
   }
   add_burst_candidates(begin, candidates);
+  for (Candidate& candidate : candidates) evaluate(candidate, begin, keys);
+  // Several turns of something shorter, which then has to show for itself what it is.
+  for (Candidate& longer : candidates) {
+    if (!longer.locks) continue;
+    for (const Candidate& shorter : candidates) {
+      const std::uint32_t turns = (longer.period + shorter.period / 2) / shorter.period;
+      if (turns < 2 || turns > 16 || shorter.alike < longer.alike - 0.02) continue;
+      const std::uint32_t whole = turns * shorter.period, tolerance = turns * (shorter.period / 64 + 2);
+      if (whole > longer.period + tolerance || longer.period > whole + tolerance) continue;
+      if (!holds_more(longer, shorter, keys)) longer.locks = false;
+    }
+  }
   std::optional<Candidate> best;
-  for (Candidate& candidate : candidates) {
-    evaluate(candidate, begin, keys);
-    if (!candidate.locks) continue;
+  double highest = 0;
+  for (const Candidate& c : candidates)
+    if (c.locks) highest = std::max(highest, c.by_name);
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.locks || candidate.by_name < highest - 0.02) continue;
     if (!best) {
       best = candidate;
       continue;
     }
-    // The one that explains more of the window; of two that explain it alike, the shorter.
-    const auto span = [](const Candidate& c) { return static_cast<double>(c.repeats + 1) * c.period; };
     const Candidate& shorter = candidate.period < best->period ? candidate : *best;
     const Candidate& longer = candidate.period < best->period ? *best : candidate;
-    const bool enough = shorter.cover >= 0.9 || shorter.cover >= longer.cover - 0.02;
-    best = enough && span(shorter) >= 0.8 * span(longer) ? shorter : longer;
+    best = holds_more(longer, shorter, keys) ? longer : shorter;
+  }
+  // A part of it may be a cycle that nothing pointed to.
+  for (std::uint32_t turns = 2; best && turns <= 5; ++turns) {
+    Candidate part;
+    part.period = best->period / turns;
+    evaluate(part, begin, keys);
+    if (part.alike >= best->alike - 0.02 && !holds_more(*best, part, keys)) {
+      if (!part.locks) return std::nullopt;
+      best = part;
+      turns = 1;
+    }
   }
   return best;
 }
 
 /// Distances between bursts of marks, whatever lies between them: from the last burst to each of the few before it.
 void StepDetector::add_burst_candidates(Position begin, std::vector<Candidate>& candidates) const {
-  constexpr std::size_t kKinds = 4, kBack = 6;
+  constexpr std::size_t kKinds = 4, kBack = 5;
   struct Bursts {
     std::array<Position, kBack> starts{};
     std::size_t count = 0;
@@ -356,41 +436,139 @@ void StepDetector::add_burst_candidates(Position begin, std::vector<Candidate>& 
   }
 }
 
+/// Walks back through the `period` launches before `end` and says of each, to `visit(key, found)`, whether it returns
+/// what was there a period before. A drift is followed, so that a stray launch costs itself alone.
+/// False where the first few hundred agree so little that the rest was not looked at.
+template <typename Visit>
+bool StepDetector::align(Position end, std::uint32_t period, const std::vector<Key>& keys, Visit&& visit) const {
+  constexpr std::int32_t kReach = 12;
+  const auto key = [&](Position i) { return keys[slot(i)]; };
+  const Position begin = end - period;
+  const auto low = static_cast<std::int64_t>(begin - period), high = static_cast<std::int64_t>(begin);
+  const auto reach = std::min<std::int32_t>(kReach, static_cast<std::int32_t>(period / 8));
+  const auto is = [&](std::int64_t at, Key wanted) {
+    return at >= low && at < high && key(static_cast<Position>(at)) == wanted;
+  };
+  constexpr Position kTrial = 512;
+  std::int32_t drift = 0;
+  std::uint32_t agreeing = 0;
+  for (Position i = end; i-- > begin;) {
+    if (end - i == kTrial && agreeing < kTrial / 4) return false;
+    const Key k = key(i);
+    const auto partner = static_cast<std::int64_t>(i - period) - drift;
+    bool found = is(partner, k);
+    for (std::int32_t d = 1; !found && d <= reach; ++d) {
+      for (const std::int32_t shift : {d, -d}) {
+        if (!is(partner - shift, k)) continue;
+        // The neighbours must agree before all that follows is taken for shifted; two places away is a swap.
+        if (i > begin + 2 && is(partner - shift - 1, key(i - 1)) && is(partner - shift - 2, key(i - 2)))
+          drift += shift;
+        else if (d > 2)
+          continue;
+        found = true;
+        break;
+      }
+    }
+    agreeing += found ? 1 : 0;
+    visit(k, found);
+  }
+  return true;
+}
+
+/// How much of the last cycle before `end` returns, in order.
+StepDetector::Alignment StepDetector::alignment(Position end, std::uint32_t period, const std::vector<Key>& keys) {
+  std::uint32_t equal = 0;
+  const bool whole = align(end, period, keys, [&](Key k, bool found) {
+    Tally& tally = tallies_[k];
+    ++tally.count;
+    if (!found) ++tally.unlike;
+    equal += found ? 1 : 0;
+  });
+  if (!whole) {
+    for (Position i = end - period; i < end; ++i) tallies_[keys[slot(i)]] = {};
+    return {};
+  }
+  for (Position i = end - 2 * period; i < end - period; ++i) ++tallies_[keys[slot(i)]].before;
+  double unlike = 0;
+  std::uint32_t names = 0;
+  for (Position i = end - 2 * period; i < end; ++i) {
+    Tally& tally = tallies_[keys[slot(i)]];
+    // Launches that come by chance seldom come equally often; what comes equally often has its place.
+    const std::uint32_t most = std::max(tally.count, tally.before), least = std::min(tally.count, tally.before);
+    if (least > 0 && least * 10 >= most * 9) {
+      ++names;
+      unlike += static_cast<double>(tally.unlike) / tally.count;
+    }
+    tally = {};
+  }
+  return {static_cast<double>(equal) / period, names == 0 ? 0 : 1.0 - unlike / names};
+}
+
+/// True where the longer cycle has launches that return with it and are not in every turn of the shorter one: then the
+/// shorter is a part of it, as a micro-step is of a step.
+bool StepDetector::holds_more(const Candidate& longer, const Candidate& shorter, const std::vector<Key>& keys) {
+  const std::uint32_t s = shorter.period, l = longer.period;
+  // A turn and a little more, so that nothing is missed for lying across the edge of a turn with strays in it.
+  const std::uint32_t turn = s + s / 16 + 8;
+  const Position first = n_ - std::min<Position>(2 * turn, n_ - oldest());
+  for (Position i = first; i < n_; ++i) counts_[keys[slot(i)]] |= i + turn < n_ ? 2 : 1;
+  Position here = n_;
+  std::uint32_t to_host = 0, optimizer = 0;
+  align(n_, l, keys, [&](Key k, bool found) {
+    --here;
+    if (counts_[k] == 3) return;
+    Tally& tally = tallies_[k];
+    ++tally.count;
+    if (!found) ++tally.unlike;
+    if (found && (flags(here) & kFlagToHost) != 0) ++to_host;
+    if (found && is_optimizer(here)) ++optimizer;
+  });
+  for (Position i = first; i < n_; ++i) counts_[keys[slot(i)]] = 0;
+  std::uint32_t more = 0;
+  for (Position i = n_ - l; i < n_; ++i) {
+    Tally& tally = tallies_[keys[slot(i)]];
+    if (tally.unlike * 10 <= tally.count) more += tally.count;
+    tally = {};
+  }
+  if (optimizer > 0) return true;
+  if (more < 3) return false;
+  // Logging returns as well: a few launches after many steps, or a copy of the loss to the host.
+  if (to_host > 0 && more < s / 8) return false;
+  return l <= 9 * s || more >= l / 50;
+}
+
 void StepDetector::evaluate(Candidate& c, Position begin, const std::vector<Key>& keys) {
   const std::uint32_t p = c.period;
-  if (p < 4 || p > kMaxPeriod || n_ - begin < 2u * p) return;
-  const auto exact = [&](Position end) {
-    std::uint32_t equal = 0;
-    for (Position i = end - p; i < end; ++i) equal += keys[slot(i)] == keys[slot(i - p)] ? 1 : 0;
-    return static_cast<double>(equal) / p;
+  if (p < 4 || p > kMaxPeriod || n_ - begin < 2 * p) return;
+  const auto alike = [&](Position end) {
+    const Alignment aligned = alignment(end, p, keys);
+    c.by_name = aligned.by_name;
+    return aligned.share >= 0.96 ? aligned.share
+                                 : std::max(aligned.share, bag_alike(end - p, end, end - 2 * p, end - p, keys) - 0.02);
   };
-  for (Position end = n_; end >= begin + 2u * p; end -= p) {
-    double alike = exact(end);
-    if (alike < 0.98) alike = std::max(alike, bag_alike(end - p, end, end - 2u * p, end - p, keys) - 0.02);
-    if (c.repeats == 0) c.alike = alike;
-    if (alike < kAlike) break;
-    ++c.repeats;
-  }
-  if (c.repeats == 0) return;
-  // Several turns of something shorter, which then has to show for itself what it is.
-  for (std::uint32_t turns = 2; turns <= 12 && p / turns >= 4; ++turns) {
-    if (p % turns != 0) continue;
-    const std::uint32_t lag = p / turns;
-    std::uint32_t equal = 0;
-    for (Position i = n_ - p; i < n_; ++i) equal += keys[slot(i)] == keys[slot(i - lag)] ? 1 : 0;
-    if (static_cast<double>(equal) / p >= c.alike - 0.02) return;
-  }
+  c.alike = alike(n_);
+  if (c.alike < kAlike) return;
+  const double by_name = c.by_name;
 
   std::uint8_t last = 0, before = 0;
-  bool optimizer_last = false, optimizer_before = false;
+  std::uint32_t updates = 0, updates_before = 0, returning = 0;
+  const std::uint32_t tolerance = p / 64 + 8;
   for (Position i = n_ - p; i < n_; ++i) {
     last |= flags(i);
     before |= flags(i - p);
-    optimizer_last |= is_optimizer(i);
-    optimizer_before |= is_optimizer(i - p);
+    if (is_optimizer(i - p)) ++updates_before;
+    if (!is_optimizer(i)) continue;
+    ++updates;
+    bool found = is_optimizer(i - p);
+    for (std::uint32_t d = 1; !found && d <= tolerance; ++d)
+      found = (i - p + d < n_ && is_optimizer(i - p + d)) || (i >= begin + p + d && is_optimizer(i - p - d));
+    returning += found ? 1 : 0;
   }
   c.marks = last & before;
-  c.optimizer = optimizer_last && optimizer_before;
+  // The update must return where it was: under accumulation most distances put it against a micro-step.
+  c.optimizer = updates > 0 && returning * 10 >= updates * 9 && updates_before * 10 >= updates * 9 &&
+                updates * 10 >= updates_before * 9;
+  c.updates = updates;
 
   std::uint32_t inside = 0, remembered = 0;
   const Position from = n_ - std::min<Position>(n_ - oldest(), p + p / 10);
@@ -422,7 +600,11 @@ void StepDetector::evaluate(Candidate& c, Position begin, const std::vector<Key>
     if (count > 0) c.composite = 1.0 - static_cast<double>(distinct) / count;
   }
   const std::uint32_t needed = repeats_needed(c);
-  c.locks = needed != kNever && c.repeats >= needed;
+  if (needed == kNever || needed > (n_ - begin) / p) return;
+  for (Position end = n_; c.repeats < needed && end >= begin + 2 * p && (end == n_ || alike(end) >= kAlike); end -= p)
+    ++c.repeats;
+  c.by_name = by_name;
+  c.locks = c.repeats >= needed;
 }
 
 std::uint32_t StepDetector::repeats_needed(const Candidate& c) const noexcept {
@@ -431,12 +613,15 @@ std::uint32_t StepDetector::repeats_needed(const Candidate& c) const noexcept {
   const std::uint32_t fresh = newest_word_ + c.period > n_ ? 1 : 0;
   if (c.optimizer && ((c.marks & kFlagBackward) != 0 || (c.marks & kFlagOptimizer) != 0)) {
     // An optimizer that runs inside the backward pass makes a cycle of one layer; its forward pass is then left out.
+    const bool backward = (c.marks & kFlagBackward) != 0;
+    if (!backward && !structured) return kNever;  // a loop over parameters
     if (c.cover >= 0.9) return 2 + fresh;
     if (structured) return (c.cover >= 0.6 ? 3 : 4) + fresh;
     return 140;
   }
-  if (optimizer_known_) return kNever;
-  if ((c.marks & kFlagSampling) != 0 && !training_)
+  if (optimizer_known_) return kNever;  // every step has one
+  if (c.by_name < 0.9) return kNever;
+  if ((c.marks & kFlagSampling) != 0 && copies && !training_)
     return (c.cover >= 0.9 ? 2 : c.cover >= 0.6 ? 3 : c.cover >= 0.4 ? 4 : 6) + fresh;
   if ((c.marks & kFlagLoss) != 0 && (c.cover >= 0.6 || structured))
     return (c.cover >= 0.9 ? 2 : c.cover >= 0.6 ? 3 : 6) + fresh;
@@ -456,27 +641,38 @@ std::uint32_t StepDetector::repeats_needed(const Candidate& c) const noexcept {
 
 void StepDetector::lock(const Candidate& c) {
   const std::uint32_t p = c.period;
-  if (locked_ && c.period > cycle_.period + cycle_.period / 2 && last_told_ + c.period > n_) withdraw(first_told_);
+  if (locked_ && !cycle_.optimizer && c.period > cycle_.period + cycle_.period / 2 && is_part_of(c.period))
+    withdraw(first_told_);
   locked_ = true;
+  search_anew();
   cycle_ = {};
   cycle_.period = p;
   cycle_.marks = c.marks;
   cycle_.optimizer = c.optimizer;
   cycle_.cover = c.cover;
-  const std::uint32_t room = std::min<std::uint32_t>(surroundings(), static_cast<std::uint32_t>(n_) - 2 * p);
+  const Position room = std::min<Position>(surroundings(), n_ - 2 * p);
   const Position boundary = place_boundary(n_ - p - room, p, cycle_.rule);
   set_reference(boundary - p, boundary);
   in_step_ = false;
   scan_ = std::max(last_told_, oldest());
   first_told_ = 0;
   told_before_ = last_told_;
-  steps_ = steps_since_break_ = 0;
-  breaks_ = {};
+  steps_ = 0;
   last_length_ = 0;
   same_length_ = exact_ = 0;
   micro_steps_ = micro_length_ = 0;
   measure_agreement();
   find_micro_steps();
+}
+
+/// The cycle that was followed is in the last `period` launches, by its names.
+bool StepDetector::is_part_of(std::uint32_t period) {
+  for (Position i = n_ - period; i < n_; ++i) counts_[family(i)] = 1;
+  std::uint32_t inside = 0;
+  const Position begin = std::max(cycle_.begin, oldest());
+  for (Position i = begin; i < cycle_.end; ++i) inside += static_cast<std::uint32_t>(counts_[family(i)]);
+  for (Position i = n_ - period; i < n_; ++i) counts_[family(i)] = 0;
+  return begin < cycle_.end && inside * 10 >= (cycle_.end - begin) * 9;
 }
 
 /// How well one boundary's surroundings agree with another's: less than 1 where streams swap or shapes vary.
@@ -488,7 +684,12 @@ void StepDetector::measure_agreement() {
 void StepDetector::unlock() {
   locked_ = false;
   in_step_ = false;
-  next_search_ = std::min<Position>(next_search_, n_ + kSearchEvery);
+  search_anew();
+}
+
+void StepDetector::search_anew() {
+  searching_since_ = n_;
+  next_search_ = next_middle_search_ = next_full_search_ = n_ + kSearchEvery;
 }
 
 std::uint32_t StepDetector::surroundings() const noexcept { return std::min(kSurroundings, cycle_.period / 2); }
@@ -530,7 +731,7 @@ StepDetector::Position StepDetector::place_boundary(Position begin, std::uint32_
         }
       }
       // A lone copy far from where the optimizer ends is more likely a scalar on its way than a batch.
-      if (count > most && (count > 1 || start <= p / 8)) {
+      if (count > 4 * most && (count > 1 || start <= p / 8)) {
         most = count;
         best = offset + start;
       }
@@ -700,7 +901,7 @@ bool StepDetector::follow(bool final) {
   if (found.score >= cycle_.agreement && alike(found.at) >= kAlike) {
     const Position begin = step_begin_;
     step_begin_ = found.at;
-    emit(found.at);
+    emit(found.at, kind_of_cycle());
     return step_seen(begin, found.at, true);
   }
   // Something else begins where the next step should: the step itself may have been whole.
@@ -709,7 +910,7 @@ bool StepDetector::follow(bool final) {
   scan_ = step_begin_ + 1;
   if (found.score >= 0.85 && alike(found.at) >= 0.95) {
     scan_ = found.at + 1;
-    emit(found.at);
+    emit(found.at, kind_of_cycle());
     return step_seen(step_begin_, found.at, false);
   }
   return true;
@@ -728,13 +929,11 @@ bool StepDetector::scan(bool final) {
     if (next.score < cycle_.agreement || next.at <= start.at) continue;
     if (bag_alike(cycle_.begin, cycle_.end, start.at, next.at, families_) < kAlike) continue;
     const Position before = last_told_;
-    if (before != 0) emit(start.at);  // of the very first one nobody saw what came before it
+    if (before != 0) emit(start.at, kind_of_cycle());  // of the very first one nobody saw what came before it
     in_step_ = true;
     step_begin_ = next.at;
-    emit(next.at);
-    if (steps_ > 0 && before != 0 && start.at > before &&
-        note_break(before, start.at, static_cast<std::uint32_t>(std::min<Position>(start.at - before, kRing))))
-      return true;
+    emit(next.at, kind_of_cycle());
+    if (steps_ > 0 && before != 0 && start.at > before && holds_optimizer(before, start.at)) return true;
     return step_seen(start.at, next.at, true);
   }
   return false;
@@ -743,21 +942,11 @@ bool StepDetector::scan(bool final) {
 bool StepDetector::step_seen(Position begin, Position end, bool another_follows) {
   const auto length = static_cast<std::uint32_t>(end - begin);
   ++steps_;
-  ++steps_since_break_;
-  if (!cycle_.optimizer) {
-    for (Position i = begin; i < end; ++i) {
-      if (!is_optimizer(i)) continue;
-      // An optimizer runs in some of the cycles only: they were parts of a step.
-      withdraw(first_told_);
-      unlock();
-      return true;
-    }
-  }
+  if (holds_optimizer(begin, end)) return true;
   const double exact = bag_alike(cycle_.begin, cycle_.end, begin, end, ids_);
   const double weight = std::max(1.0 / static_cast<double>(steps_), 1.0 / 16);
   exact_ += weight * (exact - exact_);
   same_length_ += weight * ((length == cycle_.period ? 1.0 : 0.0) - same_length_);
-  if (length > cycle_.period + 1 && note_break(begin, end, length - cycle_.period)) return true;
   const bool usual = length == cycle_.period || length == last_length_;
   if (length == last_length_ && length != cycle_.period) cycle_.period = length;
   last_length_ = length;
@@ -769,50 +958,17 @@ bool StepDetector::step_seen(Position begin, Position end, bool another_follows)
   return true;
 }
 
-bool StepDetector::note_break(Position begin, Position end, std::uint32_t length) {
-  Break now{end, steps_since_break_, length, false};
+/// Work between two steps. True: it holds an optimizer, and the lock is gone.
+bool StepDetector::holds_optimizer(Position begin, Position end) {
+  if (cycle_.optimizer) return false;
   for (Position i = std::max(begin, oldest()); i < end; ++i) {
-    if ((flags(i) & kFlagToHost) != 0) now.to_host = true;
-    if (!cycle_.optimizer && is_optimizer(i)) {
-      withdraw(first_told_);
-      unlock();
-      return true;
-    }
+    if (!is_optimizer(i)) continue;
+    // An optimizer runs after some of the cycles only: they were parts of a step.
+    withdraw(first_told_);
+    unlock();
+    return true;
   }
-  breaks_ = {breaks_[1], breaks_[2], now};
-  steps_since_break_ = 0;
-  return promote();
-}
-
-/// Equal breaks after equal numbers of cycles: the cycles were micro-steps, and what came between them an update that
-/// its names do not give away.
-bool StepDetector::promote() {
-  if (cycle_.optimizer) return false;           // then it is logging
-  const auto [first, second, third] = breaks_;  // a copy: lock() forgets them
-  if (second.steps < 2 || second.steps != third.steps || first.end == 0) return false;
-  const std::uint32_t tolerance = std::max(2u, third.length / 16);
-  if (second.length > third.length + tolerance || third.length > second.length + tolerance) return false;
-  const auto period = static_cast<std::uint32_t>(std::min<Position>(third.end - second.end, kMaxPeriod));
-  if (period < cycle_.period + cycle_.period * 9 / 10 || period == kMaxPeriod) return false;
-  if (third.to_host && third.length < cycle_.period / 8) return false;
-  if (third.steps > 8 && third.length < period / 50) return false;
-  if (first.end < oldest() || bag_alike(first.end, second.end, second.end, third.end, families_) < 0.9) return false;
-  if (third.end + kSurroundings > n_ || second.end < period) return false;
-
-  const std::uint32_t micro_steps = third.steps, micro_length = cycle_.period;
-  withdraw(first_told_);
-  Candidate whole;
-  whole.period = period;
-  whole.marks = cycle_.marks;
-  whole.cover = 1;
-  const Cycle part = cycle_;
-  lock(whole);
-  cycle_.rule = part.rule;
-  set_reference(second.end, third.end);
-  measure_agreement();
-  micro_steps_ = micro_steps;
-  micro_length_ = micro_length;
-  return true;
+  return false;
 }
 
 /// Passes inside the cycle: where its beginning comes again, and all in between with it.
@@ -842,11 +998,11 @@ void StepDetector::find_micro_steps() {
 
 // ---------------------------------------------------------------------------------------------- what is told
 
-void StepDetector::emit(Position p) {
+void StepDetector::emit(Position p, StepKind kind) {
   if (p == 0 || p <= last_told_ || p >= n_) return;
   if (first_told_ == 0) first_told_ = p;
   last_told_ = p;
-  listener_.on_boundary({p, begins_[slot(p)]});
+  listener_.on_boundary({p, begins_[slot(p)], kind});
 }
 
 void StepDetector::withdraw(Position from) {
@@ -856,11 +1012,31 @@ void StepDetector::withdraw(Position from) {
   first_told_ = 0;
 }
 
+StepKind StepDetector::kind_of_cycle() const noexcept {
+  if (training_ || cycle_.optimizer) return StepKind::kStep;
+  return StepKind::kIteration;
+}
+
 void StepDetector::judge() {
   findings_ = {};
   findings_.shortest_repeat = shortest_;
-  if (!locked_ || steps_ == 0) return;
-  findings_.kind = training_ || cycle_.optimizer ? StepKind::kStep : StepKind::kIteration;
+  if (serving_found_) {
+    findings_.kind = kind_of(serving_.usual_kind());
+    findings_.rule = BoundaryRule::kSampling;
+    findings_.period_launches = static_cast<std::uint32_t>(serving_.mean_launches() + 0.5);
+    const bool known = serving_.recurring() >= 0.95 && serving_.ended() >= 32;
+    findings_.confidence = known ? StepConfidence::kHigh : StepConfidence::kMedium;
+    return;
+  }
+  if (!locked_ || steps_ == 0) {
+    // What was told stands, but nothing has followed since.
+    if (last_told_ != 0 && n_ - last_told_ < kRing) {
+      findings_ = followed_;
+      findings_.confidence = StepConfidence::kLow;
+    }
+    return;
+  }
+  findings_.kind = kind_of_cycle();
   findings_.rule = cycle_.rule;
   findings_.period_launches = cycle_.period;
   findings_.micro_steps = micro_steps_;
@@ -873,6 +1049,7 @@ void StepDetector::judge() {
     findings_.confidence = StepConfidence::kMedium;
   else
     findings_.confidence = StepConfidence::kLow;
+  followed_ = findings_;
 }
 
 }  // namespace mfu

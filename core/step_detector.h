@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/launch_class.h"
+#include "core/serving_iterations.h"
 #include "core/units.h"
 
 namespace mfu {
@@ -34,9 +35,12 @@ struct Launch {
   TimeNs end_ns = 0;    ///< of its last activity
 };
 
+enum class StepKind : std::uint8_t { kNone, kStep, kDecode, kPrefillOrMixed, kIteration };
+
 struct StepBoundary {
-  std::uint64_t launch = 0;  ///< index of the first launch after the cut, from 0
-  TimeNs at_ns = 0;          ///< when that launch's first activity began
+  std::uint64_t launch = 0;         ///< index of the first launch after the cut, from 0
+  TimeNs at_ns = 0;                 ///< when that launch's first activity began
+  StepKind kind = StepKind::kNone;  ///< of what ended there
 };
 
 /// Who hears of boundaries. In order of launches, except after a withdrawal.
@@ -50,7 +54,6 @@ class StepListener {
   ~StepListener() = default;
 };
 
-enum class StepKind : std::uint8_t { kNone, kStep, kDecode, kPrefillOrMixed, kIteration };
 /// kNotSure: nothing found; no rate of steps may be printed. kLow: times only, no percentiles.
 enum class StepConfidence : std::uint8_t { kNotSure, kLow, kMedium, kHigh };
 /// How the place of the boundary in the cycle was chosen; kAnywhere: the period is right, the place is arbitrary.
@@ -116,9 +119,11 @@ class StepDetector {
     std::uint32_t repeats = 0;  ///< whole cycles that look like the one after
     double cover = 0;           ///< share of the remembered names that occur in it
     double alike = 0;           ///< of the last two cycles: equal at the same place, or as multisets
+    double by_name = 0;         ///< of the last two cycles, in order: every name weighs alike
     double composite = 0;       ///< share of its 8-grams that are there more than once
     std::uint8_t marks = 0;     ///< flags in both of the last two cycles
-    bool optimizer = false;     ///< both hold one
+    bool optimizer = false;     ///< both hold one, at the same place
+    std::uint32_t updates = 0;  ///< launches of it
     bool locks = false;
   };
   struct Cycle {
@@ -130,12 +135,12 @@ class StepDetector {
     double cover = 0;
     double agreement = 0.6;  ///< what the surroundings of a boundary must share with those of `end`
   };
-  /// Something between two steps, or the surplus of a step longer than the others.
-  struct Break {
-    Position end = 0;
-    std::uint32_t steps = 0;  ///< seen since the break before
-    std::uint32_t length = 0;
-    bool to_host = false;
+  struct Alignment {
+    double share = 0;    ///< of the launches
+    double by_name = 0;  ///< the same with every name weighing alike, however often it occurs
+  };
+  struct Tally {  ///< of one name in the last cycle, and in the one before
+    std::uint32_t count = 0, unlike = 0, before = 0;
   };
   struct Found {
     Position at = 0;
@@ -157,14 +162,21 @@ class StepDetector {
   Key intern(std::uint32_t name);
   void forget_words();
   void work(bool final);
+  [[nodiscard]] std::uint32_t window_to_search(bool followed, bool final);
+  void search_anew();
   void search(std::uint32_t window);
   std::optional<Candidate> best_candidate(Position begin, const std::vector<Key>& keys);
   void add_burst_candidates(Position begin, std::vector<Candidate>& candidates) const;
+  template <typename Visit>
+  bool align(Position end, std::uint32_t period, const std::vector<Key>& keys, Visit&& visit) const;
+  Alignment alignment(Position end, std::uint32_t period, const std::vector<Key>& keys);
+  bool holds_more(const Candidate& longer, const Candidate& shorter, const std::vector<Key>& keys);
   void evaluate(Candidate& candidate, Position begin, const std::vector<Key>& keys);
   [[nodiscard]] std::uint32_t repeats_needed(const Candidate& candidate) const noexcept;
   void lock(const Candidate& candidate);
   void set_reference(Position begin, Position end);
   void measure_agreement();
+  [[nodiscard]] bool is_part_of(std::uint32_t period);
   void unlock();
   [[nodiscard]] Position place_boundary(Position begin, std::uint32_t period, BoundaryRule& rule) const;
   bool follow(bool final);
@@ -174,9 +186,10 @@ class StepDetector {
                                  const std::vector<Key>& keys) const;
   [[nodiscard]] bool starts_like_step(Position p) const noexcept;
   bool step_seen(Position begin, Position end, bool another_follows);
-  bool note_break(Position begin, Position end, std::uint32_t length);
-  bool promote();
-  void emit(Position p);
+  bool holds_optimizer(Position begin, Position end);
+  void emit(Position p, StepKind kind);
+  [[nodiscard]] StepKind kind_of_cycle() const noexcept;
+  [[gnu::noinline]] void iteration_ended();
   void withdraw(Position from);
   void find_micro_steps();
   void judge();
@@ -188,20 +201,25 @@ class StepDetector {
   std::vector<Word> words_;
   std::vector<Key> word_index_;
   std::vector<Anchor> anchors_;
-  mutable std::vector<std::int32_t> counts_;
+  mutable std::vector<std::int32_t> counts_;  ///< by key; all zero between uses
+  std::vector<Tally> tallies_;                ///< likewise
   std::vector<std::uint32_t> grams_;
   mutable std::vector<std::int32_t> cost_, mark_;
   std::array<std::int32_t, 2 * kSurroundings> weights_{};  ///< of the names around cycle_.end
 
   Position n_ = 0;
   std::uint32_t word_count_ = 0;
+  std::uint32_t free_word_ = 0;  ///< where to look for a free place
   Position newest_word_ = 0;
   std::uint32_t backward_seen_ = 0;
   bool training_ = false;
   bool optimizer_known_ = false;
   Position next_work_ = 0;
   Position next_search_ = 0;
+  Position next_middle_search_ = 0;
   Position next_full_search_ = 0;
+  Position searching_since_ = 0;
+  bool families_seen_ = false;
   std::uint32_t shortest_ = 0;
 
   bool locked_ = false;
@@ -213,12 +231,15 @@ class StepDetector {
   Position last_told_ = 0;    ///< 0: none
   Position told_before_ = 0;  ///< last_told_ when the lock began
   std::uint64_t steps_ = 0;   ///< seen whole under this lock
-  std::uint32_t steps_since_break_ = 0;
-  std::array<Break, 3> breaks_{};
   std::uint32_t last_length_ = 0;
   double same_length_ = 0, exact_ = 0;  ///< moving averages over steps
   std::uint32_t micro_steps_ = 0, micro_length_ = 0;
+
+  ServingIterations serving_;
+  bool serving_found_ = false;
+  std::array<ServingIterations::End, 32> ends_{};  ///< of iterations before they are found
   StepFindings findings_;
+  StepFindings followed_;  ///< the last that a step was seen under
 };
 
 }  // namespace mfu

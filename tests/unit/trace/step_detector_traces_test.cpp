@@ -357,6 +357,19 @@ TEST(StepDetector, HoleOfHalfAStep) {
   }
 }
 
+/// Its foreach kernels copy; they update nothing.
+TEST(StepDetector, DecodeIterationsOfSglang) {
+  const Launches one = recorded("tracelens_sglang_decode_graph_mi300x.json.gz");
+  ASSERT_EQ(one.size(), 15u);
+  Launches stream;
+  for (int i = 0; i < 60; ++i) append(stream, one);
+  const Heard heard(stream);
+  EXPECT_EQ(heard.findings().kind, StepKind::kDecode);
+  EXPECT_EQ(heard.findings().period_launches, 15u);
+  EXPECT_GE(heard.boundaries().size(), 58u);
+  for (const std::uint64_t b : heard.boundaries()) EXPECT_EQ(b % 15, heard.boundaries().front() % 15);
+}
+
 TEST(StepDetector, TwoDetectorsDoNotKnowOfEachOther) {
   Heard one, two;
   const Launches& a = resnet_v100();
