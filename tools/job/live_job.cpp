@@ -99,10 +99,10 @@ bool LiveJob::poll(TimeNs mono_ns) {
 
 Result<bool> LiveJob::refresh(TimeNs mono_ns, TimeNs utc_ns) {
   const std::size_t before = entries_.size();
-  if (auto listed = list(mono_ns); !listed) return listed.error();
-  bool changed = poll(mono_ns) || before != entries_.size() || first_;
   std::vector<RankState> states;
   for (const Rank* rank : sorted_) states.push_back(rank->state);
+  if (auto listed = list(mono_ns); !listed) return listed.error();
+  bool changed = poll(mono_ns) || before != entries_.size() || first_;
   settle(mono_ns, utc_ns);
   first_ = false;
   if (states.size() != sorted_.size()) return true;

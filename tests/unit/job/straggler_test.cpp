@@ -118,7 +118,8 @@ TEST(StragglerTest, AStragglerIsFoundUnderJitterAndItsCostIsWithinReach) {
     m.ranks = ranks;
     m.jitter_s = 0.0002;
     m.late = {{1, 0.002}};
-    const auto found = found_in(play(m, random));
+    const std::vector<Rank> played = play(m, random);
+    const auto found = found_in(played);
     ASSERT_EQ(found.size(), 1u) << ranks;
     EXPECT_EQ(found[0].rank->run->rank, 1);
     EXPECT_NEAR(found[0].lead_s, 0.002, 0.0002) << ranks;
@@ -133,7 +134,8 @@ TEST(StragglerTest, RanksWithOtherCollectivesAreNotCompared) {
   m.structure = [](std::size_t r) { return r < 8 ? 0.004 : 0.0; };
   EXPECT_TRUE(found_in(play(m, random)).empty());
   m.late = {{3, 0.002}};
-  const auto found = found_in(play(m, random));
+  const std::vector<Rank> played = play(m, random);
+  const auto found = found_in(played);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].rank->run->rank, 3);
 }
@@ -146,7 +148,8 @@ TEST(StragglerTest, StagesOfAPipelineAreComparedWithinThemselves) {
   m.structure = [](std::size_t r) { return 0.003 * static_cast<double>(3 - r / 4); };
   EXPECT_TRUE(found_in(play(m, random)).empty());
   m.late = {{6, 0.002}};
-  const auto found = found_in(play(m, random));
+  const std::vector<Rank> played = play(m, random);
+  const auto found = found_in(played);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].rank->run->rank, 6);
 }
