@@ -91,6 +91,8 @@ bool cuda_initialised() {
   return current != nullptr && current(&context) == CUDA_SUCCESS;
 }
 
+bool driver_mapped() { return mapped_driver() != nullptr; }
+
 int driver_version() {
   const auto get = find<CUresult (*)(int*)>(::dlopen("libcuda.so.1", RTLD_NOW), "cuDriverGetVersion");
   int version = 0;

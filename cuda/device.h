@@ -25,6 +25,9 @@ struct DeviceIdentity {
 /// Whether the process has a libcuda that was initialised.
 [[nodiscard]] bool cuda_initialised();
 
+/// Is the driver's library in the process? Loads nothing.
+[[nodiscard]] bool driver_mapped();
+
 /// CUDA version of the driver, 13000 for 13.0; 0 when there is none. Loads libcuda: for the command line, not the
 /// guest.
 [[nodiscard]] int driver_version();

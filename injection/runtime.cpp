@@ -882,7 +882,8 @@ void Runtime::start() {
 }
 
 void Runtime::start_late() noexcept {
-  if (started()) return;
+  // Without a driver in the process there is nothing to be late for; and a host that is about to fork keeps one thread.
+  if (started() || !driver_mapped()) return;
   // On a thread of ours: the host's thread is inside an NVTX call, and this may open a library.
   (void)start_own_thread(
       "mfu-start",
