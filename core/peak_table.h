@@ -28,8 +28,8 @@ struct PeakRow {
   std::string_view name;
   std::uint32_t cc_major, cc_minor;
   std::array<DeviceNamePattern, 6> patterns;  ///< empty text: unused
-  std::uint32_t sm_count;               ///< 0: not known
-  std::uint32_t tensor_clock_mhz;       ///< clock that the published tensor peak implies; 0: not known
+  std::uint32_t sm_count;                     ///< 0: not known
+  std::uint32_t tensor_clock_mhz;             ///< clock that the published tensor peak implies; 0: not known
   double mem_gb_per_s;
   std::uint32_t memory_gb;  ///< largest variant
   PeakRates dense_tflops;

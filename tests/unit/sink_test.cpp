@@ -99,8 +99,8 @@ TEST_F(JsonlTest, StartEventAndEndHaveTheirKeys) {
   ASSERT_TRUE(sink.write(end).ok());
   const auto all = lines(sink.path());
   ASSERT_EQ(all.size(), 3u);
-  EXPECT_EQ(keys_of(all[0]), kLineKeys + Keys({"host", "pid", "rank", "local_rank", "world", "version", "devices", "cupti", "config",
-                                               "model", "convention"}));
+  EXPECT_EQ(keys_of(all[0]), kLineKeys + Keys({"host", "pid", "rank", "local_rank", "world", "version", "devices",
+                                               "cupti", "config", "model", "convention"}));
   EXPECT_EQ(keys_of(all[0]["devices"][0]), Keys({"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s",
                                                  "peak_source", "dtype", "dtype_source", "sparse"}));
   EXPECT_EQ(keys_of(all[0]["cupti"]), Keys({"path", "version", "level"}));
