@@ -28,15 +28,30 @@ namespace {
 #define TEXT(name) TEXT_OF(name)
 
 // The driver functions that the workload uses, under the versioned names of cuda.h.
-#define MFU_DEMO_DRIVER_FUNCTIONS(X)                                                                                \
-  X(cuInit)                                                                                                         \
-  X(cuDeviceGet)                                                                                                    \
-  X(cuDeviceGetName)                                                                                                \
-  X(cuDevicePrimaryCtxRetain)                                                                                       \
-  X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuModuleLoadData) X(cuModuleGetFunction) X(cuMemAlloc) X(cuMemFree)      \
-      X(cuMemsetD8) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoH) X(cuStreamCreate) X(cuStreamSynchronize) X(cuLaunchKernel) \
-          X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch)             \
-              X(cuGraphExecDestroy) X(cuGraphDestroy) X(cuGetErrorName)
+#define MFU_DEMO_DRIVER_FUNCTIONS(X) \
+  X(cuInit)                          \
+  X(cuDeviceGet)                     \
+  X(cuDeviceGetName)                 \
+  X(cuDevicePrimaryCtxRetain)        \
+  X(cuCtxSetCurrent)                 \
+  X(cuCtxSynchronize)                \
+  X(cuModuleLoadData)                \
+  X(cuModuleGetFunction)             \
+  X(cuMemAlloc)                      \
+  X(cuMemFree)                       \
+  X(cuMemsetD8)                      \
+  X(cuMemcpyHtoDAsync)               \
+  X(cuMemcpyDtoH)                    \
+  X(cuStreamCreate)                  \
+  X(cuStreamSynchronize)             \
+  X(cuLaunchKernel)                  \
+  X(cuStreamBeginCapture)            \
+  X(cuStreamEndCapture)              \
+  X(cuGraphInstantiateWithFlags)     \
+  X(cuGraphLaunch)                   \
+  X(cuGraphExecDestroy)              \
+  X(cuGraphDestroy)                  \
+  X(cuGetErrorName)
 
 struct DriverFunctions {
 #define MFU_DEMO_MEMBER(name) decltype(&::name) name##_f = nullptr;
