@@ -95,6 +95,7 @@ class Attribution {
       note_owner(thread, context);
     } else {
       owner = ambient_owner(context);
+      if (owner == LaunchOwner::kOutside) owner = outside_by(thread.index);
     }
     if (!map_.insert(id, owner)) return false;
     thread.context.store(context, std::memory_order_relaxed);

@@ -660,6 +660,17 @@ void check_spelling(const char* const* environ_block, Lines* lines) {
   }
 }
 
+bool flag(const Getenv& getenv, const char* name, bool usual, Lines* lines) {
+  const char* text = value_of(getenv, name);
+  if (text == nullptr) return usual;
+  const std::string_view given(text);
+  if (given == "1" || given == "true") return true;
+  if (given == "0" || given == "false") return false;
+  lines->push_back(std::string(name) + ": expected 1 or 0, got \"" + std::string(given.substr(0, 60)) + "\"; using " +
+                   (usual ? "1" : "0"));
+  return usual;
+}
+
 /// The variables that are not about the model. `lines` gets what is unusable.
 void read_environment(const Getenv& getenv, Config& config, Lines* lines) {
   config.host = host_name();
@@ -692,12 +703,8 @@ void read_environment(const Getenv& getenv, Config& config, Lines* lines) {
     }
   }
   if (const char* text = value_of(getenv, "MFU_CUPTI")) config.cupti_path = text;
-  if (const char* text = value_of(getenv, "MFU_DISABLE")) {
-    config.disabled = std::string_view(text) == "1" || std::string_view(text) == "true";
-    if (!config.disabled && std::string_view(text) != "0") {
-      lines->push_back("MFU_DISABLE: expected 1 or 0, got \"" + std::string(text).substr(0, 60) + "\"; using 0");
-    }
-  }
+  config.disabled = flag(getenv, "MFU_DISABLE", false, lines);
+  config.detect = flag(getenv, "MFU_DETECT", true, lines);
 }
 
 void read_peak_overrides(const Getenv& getenv, Config& config, Lines* lines) {

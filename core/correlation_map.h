@@ -13,11 +13,27 @@ namespace mfu {
 /// What the launch callback decided: an InstanceId, or one of the verdicts without one. 30 bits, so that a slot of the
 /// map keeps two flags beside it.
 enum class LaunchOwner : std::uint32_t {
-  kOutside = 0,                 ///< no region open anywhere
-  kMaxInstance = 0x3FFF'FFEFu,  ///< instance ids are 1 .. kMaxInstance, then start again
-  kNotALaunch = 0x3FFF'FFFDu,   ///< captured into a graph, or failed: put no work on a stream
-  kAmbiguous = 0x3FFF'FFFEu,    ///< several regions open, nothing to decide between them
+  kOutside = 0,                  ///< no region open anywhere, by a thread that nobody knows
+  kMaxInstance = 0x2FFF'FFFFu,   ///< instance ids are 1 .. kMaxInstance
+  kOutsideFirst = 0x3000'0000u,  ///< the same as kOutside, by the thread with this number less kOutsideFirst
+  kOutsideLast = 0x3000'FFFFu,
+  kNotALaunch = 0x3FFF'FFFDu,  ///< captured into a graph, or failed: put no work on a stream
+  kAmbiguous = 0x3FFF'FFFEu,   ///< several regions open, nothing to decide between them
 };
+
+/// No region open anywhere, by `thread`: 1 .. 65535.
+[[nodiscard]] constexpr LaunchOwner outside_by(std::uint32_t thread) noexcept {
+  return static_cast<LaunchOwner>(raw(LaunchOwner::kOutsideFirst) + (thread & 0xFFFFu));
+}
+[[nodiscard]] constexpr bool is_outside(LaunchOwner owner) noexcept {
+  return owner == LaunchOwner::kOutside || (owner >= LaunchOwner::kOutsideFirst && owner <= LaunchOwner::kOutsideLast);
+}
+/// Which thread it was; 0: not known.
+[[nodiscard]] constexpr std::uint32_t thread_outside(LaunchOwner owner) noexcept {
+  return owner >= LaunchOwner::kOutsideFirst && owner <= LaunchOwner::kOutsideLast
+             ? raw(owner) - raw(LaunchOwner::kOutsideFirst)
+             : 0;
+}
 
 /// A direct-mapped ring over the 32-bit correlation ids: fixed memory, an insert is one store, and an entry lives until
 /// an id that is a multiple of the capacity later takes its place. Ids count every API call, so entries are sparse.

@@ -55,6 +55,7 @@ void Drain::follow_instances() {
                    [](const Event& a, const Event& b) { return a.at != b.at ? a.at < b.at : a.rank < b.rank; });
   for (const Event& event : events_) {
     if (event.rank == Event::kOpen) {
+      if (detected_ != nullptr) detected_->stand_aside();
       ledger_.open(*event.slot, event.at);
       if (by_calls_) calls_.open(*event.slot, event.at);
       continue;
@@ -118,7 +119,7 @@ void Drain::settle_odd(const KernelRecord& record, const CorrelationMap::Found& 
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   if (found.result == CorrelationMap::Lookup::kNeverSeen || found.result == CorrelationMap::Lookup::kOverwritten)
     count_unmatched(record.correlation, found.result == CorrelationMap::Lookup::kOverwritten);
-  else if (found.owner == LaunchOwner::kOutside)
+  else if (is_outside(found.owner))
     outside_ += first;
   else if (found.owner == LaunchOwner::kAmbiguous)
     unattributed_ += first;
@@ -136,7 +137,7 @@ inline void Drain::settle(const KernelRecord& record, const CorrelationMap::Foun
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   const bool known = first || found.result == CorrelationMap::Lookup::kAlreadyRecorded;
   InstanceId owner = InstanceId::kNone;
-  if (known && found.owner != LaunchOwner::kOutside && found.owner <= LaunchOwner::kMaxInstance) [[likely]] {
+  if (known && found.owner != LaunchOwner::kOutside && found.owner <= LaunchOwner::kMaxInstance) {
     owner = static_cast<InstanceId>(found.owner);
     attributed_ += first;
   } else {
@@ -152,7 +153,10 @@ inline void Drain::settle(const KernelRecord& record, const CorrelationMap::Foun
     return;
   }
   newest_begin_ = std::max(newest_begin_, record.begin_ns);
-  ledger_.add(record, owner, first);
+  if (owner == InstanceId::kNone && detected_ != nullptr)
+    detected_->add(record, first, thread_outside(found.owner));
+  else
+    ledger_.add(record, owner, first);
   if (++until_room_check_ >= kMaxPending / 4) {
     until_room_check_ = 0;
     make_room();
@@ -202,7 +206,8 @@ void Drain::pass_recorded(CorrelationId newest) {
 void Drain::make_room() {
   if (ledger_.pending() <= kMaxPending || ticks_.empty()) return;
   follow_instances();
-  ledger_.advance(settled_until(false));
+  const TimeNs watermark = settled_until(false);
+  advance_ledger({watermark, complete()});
   while (ledger_.pending() > kMaxPending && newest_begin_ - ledger_.now() > 1)
     ledger_.advance(ledger_.now() + (newest_begin_ - ledger_.now()) / 2);
 }
@@ -227,6 +232,10 @@ TimeNs Drain::settled_until(bool lossy) {
   return now.at;
 }
 
+void Drain::advance_ledger(const Settled& settled) {
+  ledger_.advance(detected_ != nullptr ? detected_->settle(settled.complete, settled.watermark) : settled.watermark);
+}
+
 void Drain::end_tick(bool lossy) {
   follow_instances();
   if (by_calls_) {
@@ -247,10 +256,11 @@ void Drain::end_tick(bool lossy) {
     lag_ = std::min(kMaxLag, lag_ * 2);
     late_seen_ = late;
   }
-  watermarks_.push_back(settled_until(lossy));
-  while (watermarks_.size() > lag_ + 1) watermarks_.pop_front();
+  const TimeNs watermark = settled_until(lossy);  // moves on to the oldest launch that waits
+  settled_.push_back({watermark, complete()});
+  while (settled_.size() > lag_ + 1) settled_.pop_front();
   // Not the very moment of the tick: what it let in after it looked carries the same time where clocks are coarse.
-  if (watermarks_.size() > lag_) ledger_.advance(watermarks_.front() - 1);
+  if (settled_.size() > lag_) advance_ledger({settled_.front().watermark - 1, settled_.front().complete});
   make_room();
   // Ticks before the oldest waiting launch are no longer asked for.
   while (ticks_.size() > 2 && ticks_[1].any && newer(oldest_, ticks_[1].newest)) ticks_.pop_front();
@@ -261,14 +271,17 @@ void Drain::finish(TimeNs now) {
   follow_instances();
   for (const Waiting& w : std::exchange(waiting_, {}))
     settle(w.record, attribution_.map().record(w.record.correlation));
+  if (detected_ != nullptr) detected_->finish();
   ledger_.finish(now);
 }
 
 LaunchAccount Drain::account() const {
   LaunchAccount account;
   account.seen = attribution_.launches_seen() + calls_seen_ + seen_by_record_;
-  account.attributed = attributed_;
-  account.outside = outside_;
+  // What the detector found a region for was launched outside of every range.
+  const std::uint64_t detected = detected_ != nullptr ? std::min(detected_->attributed(), outside_) : 0;
+  account.attributed = attributed_ + detected;
+  account.outside = outside_ - detected;
   account.unattributed = unattributed_;
   const std::uint64_t known = attributed_ + outside_ + unattributed_;
   account.seen = std::max(account.seen, known);

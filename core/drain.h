@@ -12,6 +12,7 @@
 #include "core/attribution.h"
 #include "core/call_attribution.h"
 #include "core/counters.h"
+#include "core/detected_regions.h"
 #include "core/kernel_record.h"
 #include "core/ledger.h"
 #include "core/record_queue.h"
@@ -44,15 +45,17 @@ class ContextDevices {
 /// begin any time after; one that stays without while later work finishes is given up on after a while.
 class Drain {
  public:
+  /// \param detected takes what no range owns; nullptr: it is outside of every region.
   /// \param by_calls there are no launch callbacks: launches are known by kCall records, which may come after the
   ///   records of the work they launched.
   Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const ContextDevices& contexts, Counters& counters,
-        bool by_calls = false)
+        DetectedRegions* detected = nullptr, bool by_calls = false)
       : attribution_(attribution),
         ledger_(ledger),
         clock_(clock),
         contexts_(contexts),
         counters_(counters),
+        detected_(detected),
         by_calls_(by_calls),
         lag_(by_calls ? kLagByCalls : kLag) {}
 
@@ -81,6 +84,10 @@ class Drain {
     InstanceSlot* slot;
     static constexpr std::uint8_t kCloseEarlier = 0, kOpen = 1, kClose = 2;
   };
+  struct Settled {
+    TimeNs watermark;
+    CorrelationId complete;  ///< the newest launch of which, with all before it, a record came
+  };
   static constexpr std::uint32_t kLag = 1;         ///< ticks: records of one graph launch may come in two flushes
   static constexpr std::uint32_t kLagByCalls = 3;  ///< a call's record may be a flush behind that of its kernel
   static constexpr std::uint32_t kMaxLag = 8;
@@ -92,6 +99,8 @@ class Drain {
   void pass_recorded(CorrelationId newest);
   [[nodiscard]] TimeNs settled_until(bool lossy);
   void make_room();
+  [[nodiscard]] CorrelationId complete() const noexcept { return static_cast<CorrelationId>(raw(oldest_) - 1); }
+  void advance_ledger(const Settled& settled);
   void count_unmatched(CorrelationId id, bool seen);
   void record_call(const KernelRecord& call);
   void settle(const KernelRecord& record, const CorrelationMap::Found& found);
@@ -104,6 +113,7 @@ class Drain {
   TickClock& clock_;
   const ContextDevices& contexts_;
   Counters& counters_;
+  DetectedRegions* detected_;
   bool by_calls_;
   CallAttribution calls_;
   struct Waiting {
@@ -125,7 +135,7 @@ class Drain {
   std::vector<Event> events_;
 
   std::deque<Tick> ticks_;
-  std::deque<TimeNs> watermarks_;
+  std::deque<Settled> settled_;
   std::uint32_t lag_;
   std::uint64_t late_seen_ = 0;
   std::uint32_t until_room_check_ = 0;

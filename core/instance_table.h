@@ -32,9 +32,10 @@ struct ShapeWords {
 
 /// What opened the instance.
 enum class InstanceKind : std::uint8_t {
-  kThread,   ///< a push/pop range: belongs to its thread
-  kProcess,  ///< a start/end range: belongs to the process
-  kPart,     ///< a range inside an instance of its own region: adds shape, not time
+  kThread,    ///< a push/pop range: belongs to its thread
+  kProcess,   ///< a start/end range: belongs to the process
+  kPart,      ///< a range inside an instance of its own region: adds shape, not time
+  kDetected,  ///< no range: the step detector found it
 };
 
 /// One slot of the table. The opener fills it and publishes it; the closer sets two fields; the drain releases it.

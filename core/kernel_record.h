@@ -19,6 +19,9 @@ enum class ActivityKind : std::uint8_t {
   kCaptureEnds,
 };
 
+/// Which way a memcpy goes.
+enum class CopyDirection : std::uint8_t { kUnknown, kToDevice, kToHost, kWithin };
+
 /// The kinds that stand for what a host thread did, not a device.
 [[nodiscard]] constexpr bool is_host_call(ActivityKind kind) noexcept { return kind >= ActivityKind::kCall; }
 
@@ -33,6 +36,7 @@ struct KernelRecord {
   GraphId graph = GraphId::kNone;
   KernelNameId name = KernelNameId::kOther;  ///< kernels only
   ActivityKind kind = ActivityKind::kKernel;
+  CopyDirection direction = CopyDirection::kUnknown;  ///< memcpy only
 };
 static_assert(std::is_trivially_copyable_v<KernelRecord>);
 static_assert(sizeof(KernelRecord) == 48);

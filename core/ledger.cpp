@@ -96,7 +96,8 @@ Ledger::Ledger(const RegionRules& rules, const Config& config, KernelNames& name
       shapes_(config.workload),
       swept_(options.origin_ns),
       buckets_(kBuckets, nullptr),
-      noticed_(rules.regions().size(), false) {
+      noticed_(rules.regions().size(), false),
+      named_by_(rules.regions().size(), NamedBy::kNobody) {
   if (options_.ranges_only) device_at(0);
 }
 
@@ -164,7 +165,12 @@ std::uint32_t Ledger::chain_of(std::uint32_t outer, RegionId region) {
 }
 
 void Ledger::open(const InstanceSlot& slot, TimeNs at) {
-  if (observer_ != nullptr) observer_->on_open(slot, at);
+  const bool detected = slot.kind == InstanceKind::kDetected;
+  if (observer_ != nullptr && !detected) observer_->on_open(slot, at);
+  NamedBy& named_by = named_by_[raw(slot.region)];
+  named_by = std::max(named_by, detected                            ? NamedBy::kDetector
+                                : rules_.is_of_framework(slot.rule) ? NamedBy::kFramework
+                                                                    : NamedBy::kRange);
   Instance& instance = insert_live();
   instance.id = slot.id;
   instance.kind = slot.kind;
@@ -197,7 +203,7 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at) {
 void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device) {
   Instance* instance = find(slot.id);
   if (instance == nullptr || instance->closed) return;
-  if (observer_ != nullptr) observer_->on_close(slot, at);
+  if (observer_ != nullptr && slot.kind != InstanceKind::kDetected) observer_->on_close(slot, at);
   instance->closed = true;
   instance->close_ns = std::max(at, instance->open_ns);
   if (home_device) {
@@ -254,9 +260,12 @@ void Ledger::notice_missing(const Instance& instance) {
 std::vector<std::string> Ledger::take_notices() { return std::exchange(notices_, {}); }
 
 void Ledger::add(const KernelRecord& record, InstanceId owner, bool first_of_launch) {
-  if (observer_ != nullptr) observer_->on_record(record, owner, first_of_launch);
   Device& device = device_at(raw(record.device));
   Instance* instance = owner == InstanceId::kNone ? nullptr : find(owner);
+  if (observer_ != nullptr) {
+    const bool detected = instance != nullptr && instance->kind == InstanceKind::kDetected;
+    observer_->on_record(record, detected ? InstanceId::kNone : owner, first_of_launch);
+  }
   const bool owner_is_over =
       owner != InstanceId::kNone && (instance == nullptr || instance->shares[raw(record.device)].ended);
   if (owner_is_over || record.begin_ns < device.timeline.now()) {
@@ -740,7 +749,10 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
   s.launches = row.launches;
   s.overlapped = row.overlapped;
   s.latency = row.latency.summary();
-  if (region != kTotal) s.named_by = "range";
+  if (region != kTotal) {
+    static constexpr std::array<const char*, 4> kNames{"", "detector", "framework", "range"};
+    s.named_by = kNames[static_cast<std::size_t>(named_by_[region])];
+  }
   s.classes_known = !options_.ranges_only;
   if (config_.model && row.any_work && row.flop_known && !row.flop_pending) {
     s.flop = row.flop;

@@ -202,6 +202,9 @@ class Ledger final : private TimelineListener {
   std::deque<Interval> unmeasured_;
   std::vector<std::string> notices_;
   std::vector<bool> noticed_;  ///< by region
+  /// Who says what a region is, in the order of trust.
+  enum class NamedBy : std::uint8_t { kNobody, kDetector, kFramework, kRange };
+  std::vector<NamedBy> named_by_;  ///< by region
 };
 
 }  // namespace mfu

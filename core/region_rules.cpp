@@ -240,7 +240,8 @@ struct RegionRules::Rule {
   };
   std::vector<Group> groups;
   std::vector<std::uint32_t> ctx_batch, ctx_tokens;  ///< group numbers; several when a name may stand in two places
-  bool by_counts = false;                            ///< ctx_batch and gen_batch choose among the three below
+  bool of_framework = false;
+  bool by_counts = false;  ///< ctx_batch and gen_batch choose among the three below
   RegionId prefill = RegionId::kNone, decode = RegionId::kNone, mixed = RegionId::kNone;
 };
 
@@ -337,6 +338,7 @@ RegionRules::RegionRules(const std::vector<RegionRuleConfig>& rules, const std::
     if (!add(rules[i], &why))
       warnings.push_back("regions[" + std::to_string(i) + "]: " + why + "; this rule is left out");
   }
+  configured_ = rules_.size();
   for (const std::string& preset : presets) {
     bool known = preset == "generic";
     for (const BuiltIn& b : kBuiltIn) known = known || preset == b.pack;
@@ -353,12 +355,30 @@ RegionRules::RegionRules(const std::vector<RegionRuleConfig>& rules, const std::
     config.match = b.match;
     // The built-in expressions use digits in \d+ only; their literal digits would be a mistake of ours.
     std::string why;
-    if (!add(config, &why)) warnings.push_back(std::string("built-in rule for ") + b.region + ": " + why);
+    if (add(config, &why))
+      rules_.back().of_framework = std::string_view(b.pack) != "generic";
+    else
+      warnings.push_back(std::string("built-in rule for ") + b.region + ": " + why);
   }
+  detected_.step = region_named("step", Phase::kTrain);
+  detected_.decode = region_named("decode", Phase::kDecode);
+  // Their kernels are the same, and a pass with few sequences that decode is nearly all prefill.
+  detected_.prefill_or_mixed = region_named("prefill_or_mixed", Phase::kPrefill);
+  detected_.iteration = region_named("iteration", Phase::kNone);
 }
 
 RegionRules::~RegionRules() {
   for (Rule& rule : rules_) pcre2_code_free(rule.code);
+}
+
+RuleId RegionRules::rule_of_region(RegionId region) const noexcept {
+  for (std::size_t i = 0; i < configured_; ++i)
+    if (rules_[i].region == region) return static_cast<RuleId>(i);
+  return RuleId::kNone;
+}
+
+bool RegionRules::is_of_framework(RuleId rule) const noexcept {
+  return raw(rule) < rules_.size() && rules_[raw(rule)].of_framework;
 }
 
 RuleId RegionRules::match(std::string_view domain, std::string_view name) const noexcept {

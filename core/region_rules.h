@@ -28,6 +28,11 @@ class RegionRules {
     Phase phase = Phase::kNone;
   };
 
+  /// Regions that the step detector names where no range does.
+  struct DetectedIds {
+    RegionId step, decode, prefill_or_mixed, iteration;
+  };
+
   /// Compiles `rules` and the built-in packs named in `presets` (empty: all; `generic` is always among them). A rule
   /// that cannot be used is left out, with one line in `warnings` that says why.
   RegionRules(const std::vector<RegionRuleConfig>& rules, const std::vector<std::string>& presets,
@@ -46,6 +51,12 @@ class RegionRules {
   [[nodiscard]] bool digits_do_not_matter() const noexcept { return digits_do_not_matter_; }
 
   [[nodiscard]] const std::vector<Region>& regions() const noexcept { return regions_; }
+  [[nodiscard]] const DetectedIds& detected() const noexcept { return detected_; }
+  /// The first of the config's rules for a region, whose constants hold for it without a range too; kNone: there is
+  /// none.
+  [[nodiscard]] RuleId rule_of_region(RegionId region) const noexcept;
+  /// A built-in rule for what one framework emits by itself, not for what people write.
+  [[nodiscard]] bool is_of_framework(RuleId rule) const noexcept;
   /// Constants of a rule: shape values for every instance that does not say itself.
   [[nodiscard]] const Shape& constants(RuleId rule) const noexcept;
 
@@ -56,6 +67,8 @@ class RegionRules {
 
   std::vector<Rule> rules_;
   std::vector<Region> regions_;
+  DetectedIds detected_{};
+  std::size_t configured_ = 0;  ///< rules_ before this one are the config's
   bool digits_do_not_matter_ = true;
 };
 

@@ -178,6 +178,7 @@ class Guest {
   std::optional<RecordQueue> queue_;
   TickClock clock_;
   std::optional<Ledger> ledger_;
+  std::optional<DetectedRegions> detected_;  ///< MFU_DETECT
   std::optional<Drain> drain_;
   std::optional<TraceRing> ring_;  ///< MFU_TRACE
   std::vector<std::pair<DeviceFacts, Peak>> traced_devices_;
@@ -506,7 +507,8 @@ void Guest::drain_loop() {
     ring_->set_origin(origin);
     ledger_->observe(&*ring_);
   }
-  drain_.emplace(*attribution_, *ledger_, clock_, contexts_, host_counters(),
+  if (config_.detect && session_ != nullptr) detected_.emplace(*ledger_, *rules_, *kernel_names_, DetectionOptions{});
+  drain_.emplace(*attribution_, *ledger_, clock_, contexts_, host_counters(), detected_ ? &*detected_ : nullptr,
                  session_ != nullptr && session_->level() == CuptiLevel::kShare);
   // A second anchor gives the slope; until then there is nothing to convert with.
   const ::timespec moment{0, 2'000'000};
@@ -621,6 +623,8 @@ void Guest::tick(bool last) {
   }
   drain_->end_tick(dropped != 0);
   for (std::string& notice : ledger_->take_notices()) say("shape", std::move(notice));
+  if (detected_)
+    for (std::string& notice : detected_->take_notices()) say("detected", std::move(notice));
   // A process that only opened a context stays silent until it works.
   if (!announced_ && (!run_.devices.empty() || (session_ == nullptr && nvtx_ranges_seen()))) announce();
   if (trace_wanted_.exchange(false, std::memory_order_relaxed) && announced_)
@@ -742,13 +746,14 @@ void Guest::announce() {
 
 void Guest::emit(WindowSummary&& window) {
   window.launches = drain_->account();
+  if (detected_) detected_->describe(window);
   const double wall = seconds(clock_ns(CLOCK_MONOTONIC) - started_mono_);
   window.self.cpu_s =
       thread_cpu_s() + cpu_flush_.load(std::memory_order_relaxed) + cpu_sink_.load(std::memory_order_relaxed);
   window.self.rss_bytes = attribution_->map().resident_bytes() + attribution_->instances().resident_bytes() +
                           queue_->resident_bytes() +
                           (session_ != nullptr ? session_->buffers().advertised_bytes() : 0) + ledger_->held_bytes() +
-                          (ring_ ? ring_->resident_bytes() : 0);
+                          (detected_ ? detected_->held_bytes() : 0) + (ring_ ? ring_->resident_bytes() : 0);
   window.self.overhead = wall > 0 ? session_ != nullptr ? session_->callback_seconds(clock_) / wall : 0 : 0;
   if (!window.final_run) {
     for (const DeviceInfo& device : run_.devices) {

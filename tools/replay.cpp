@@ -156,15 +156,16 @@ Result<void> write_run_directory(const std::string& directory, const std::vector
 /// Figures and regions side by side, then what was asked.
 Result<Replayed> work_out(const Trace& trace, const Config& config, const ReplayOptions& options) {
   Replayed out;
+  const RegionsOptions regions_options{.detect = options.detect};
   std::future<std::vector<ProcessRegions>> regions;
   try {
-    regions = std::async(std::launch::async, [&] { return trace_regions(trace, config); });
+    regions = std::async(std::launch::async, [&] { return trace_regions(trace, config, regions_options); });
   } catch (const std::system_error&) {
     // No thread to be had: one after the other.
   }
   out.report = make_report(trace);
   if (options.detect) out.detected = detect_steps(trace);
-  out.regions = regions.valid() ? regions.get() : trace_regions(trace, config);
+  out.regions = regions.valid() ? regions.get() : trace_regions(trace, config, regions_options);
   if (options.asks()) {
     Result<QueryAnswers> answers = answer_query(trace, config, options.query);
     if (!answers) return answers.error();

@@ -34,6 +34,10 @@ class AttributionTest : public ::testing::Test {
     ++launches_;
     const auto found = a_->map().record(id);
     EXPECT_EQ(found.result, CorrelationMap::Lookup::kFound);
+    if (thread != nullptr && is_outside(found.owner)) {
+      EXPECT_EQ(thread_outside(found.owner), thread->index);
+      return LaunchOwner::kOutside;
+    }
     return found.owner;
   }
   /// The instance that a push of `r` on `thread` opened.
@@ -387,7 +391,7 @@ TEST_F(AttributionTest, ManyThreadsAtOnce) {
   for (std::uint32_t i = 1; i < ids.load(); ++i) {
     const auto found = a_->map().record(static_cast<CorrelationId>(i));
     ASSERT_EQ(found.result, CorrelationMap::Lookup::kFound);
-    ASSERT_TRUE(raw(found.owner) <= instances || found.owner == LaunchOwner::kAmbiguous ||
+    ASSERT_TRUE(raw(found.owner) <= instances || is_outside(found.owner) || found.owner == LaunchOwner::kAmbiguous ||
                 found.owner == LaunchOwner::kNotALaunch);
   }
 }

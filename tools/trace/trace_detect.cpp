@@ -5,6 +5,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "core/detected_regions.h"
 #include "tools/trace/trace_launches.h"
 
 namespace mfu {
@@ -21,21 +22,6 @@ class Boundaries final : public StepListener {
  private:
   std::vector<StepBoundary>& into_;
 };
-
-const char* noun(StepKind kind) {
-  switch (kind) {
-    case StepKind::kStep:
-      return "training step";
-    case StepKind::kDecode:
-      return "decode iteration";
-    case StepKind::kPrefillOrMixed:
-      return "iteration (prefill or mixed)";
-    case StepKind::kIteration:
-    case StepKind::kNone:
-      break;
-  }
-  return "iteration";
-}
 
 }  // namespace
 
@@ -87,19 +73,10 @@ std::string detected_text(const std::vector<DetectedSteps>& detected) {
     const StepFindings& f = d.findings;
     fmt::format_to(out, "process {} gpu{}: ", d.process, d.device);
     if (f.confidence == StepConfidence::kNotSure) {
-      fmt::format_to(out, "no step found in {} launches", d.launches);
-      if (f.shortest_repeat != 0) fmt::format_to(out, "; the shortest repeat is {} launches", f.shortest_repeat);
-      text += '\n';
+      fmt::format_to(out, "{} (in {} launches)\n", sentence(f), d.launches);
       continue;
     }
-    fmt::format_to(out, "{}{} every {} launches, confidence {}",
-                   f.confidence == StepConfidence::kHigh ? "" : "inferred ", noun(f.kind), f.period_launches,
-                   name(f.confidence));
-    if (f.rule == BoundaryRule::kAnywhere)
-      fmt::format_to(out, ", cut at an arbitrary place");
-    else
-      fmt::format_to(out, ", cut by {}", name(f.rule));
-    if (f.micro_steps > 1) fmt::format_to(out, ", {} micro-steps of {} launches", f.micro_steps, f.micro_step_launches);
+    text += sentence(f);
     fmt::format_to(out, "\n  {:>12} {:>20} {:>12} {:>10}\n", "launch", "t_ns", "ms", "launches");
     for (std::size_t i = 0; i < d.boundaries.size(); ++i) {
       const StepBoundary& b = d.boundaries[i];

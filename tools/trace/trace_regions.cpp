@@ -9,8 +9,10 @@
 
 #include "core/attribution.h"
 #include "core/counters.h"
+#include "core/detected_regions.h"
 #include "core/drain.h"
 #include "core/kernel_names.h"
+#include "core/launch_class.h"
 #include "core/ledger.h"
 #include "core/peak.h"
 #include "core/range_names.h"
@@ -30,6 +32,13 @@ struct Event {
   Kind kind;
   std::uint32_t index;  ///< of the range, launch or activity
 };
+
+CopyDirection direction_of(std::string_view copy) {
+  const LaunchClass way = copy_class(copy);
+  return way == LaunchClass::kCopyToDevice ? CopyDirection::kToDevice
+         : way == LaunchClass::kCopyToHost ? CopyDirection::kToHost
+                                           : CopyDirection::kWithin;
+}
 
 bool before(const Event& a, const Event& b) {
   if (a.at != b.at) return a.at < b.at;
@@ -82,7 +91,10 @@ class ProcessReplay {
       options_.observer->shift_ns = shift_;
       ledger_->observe(options_.observer);
     }
-    drain_ = std::make_unique<Drain>(*attribution_, *ledger_, clock_, contexts_, counters_);
+    // Of one range the time is asked, whatever else there is.
+    if ((config_.detect || options_.detect) && options_.only == nullptr)
+      detected_ = std::make_unique<DetectedRegions>(*ledger_, rules_, *names_, DetectionOptions{.whole_trace = true});
+    drain_ = std::make_unique<Drain>(*attribution_, *ledger_, clock_, contexts_, counters_, detected_.get());
     set_devices(out.run);
     constexpr std::size_t kEventsPerTick = 4096;
     // As often as the library's own thread looks, so that windows go out as they did then.
@@ -101,6 +113,8 @@ class ProcessReplay {
     last = std::max(last, end_of_activity_ + shift_);
     if (trace_.recording) last = std::max(last, trace_.recording->end_ns + shift_);
     drain_->finish(last);
+    if (detected_)
+      for (std::string& notice : detected_->take_notices()) out.notes.push_back(std::move(notice));
     return out;
   }
 
@@ -145,7 +159,19 @@ class ProcessReplay {
     return last - first;
   }
 
+  /// Calls in the order in which the program made them: dense, from 1; what has no id has 0.
+  [[nodiscard]] CorrelationId correlation_of(const TraceActivity& activity) const {
+    if (!activity.has_correlation) return CorrelationId{0};
+    const auto found = std::lower_bound(correlations_.begin(), correlations_.end(), activity.correlation);
+    return static_cast<CorrelationId>(found - correlations_.begin() + 1);
+  }
+
   void collect() {
+    for (const TraceActivity& activity : trace_.activities)
+      if (activity.process == process_ && activity.has_correlation) correlations_.push_back(activity.correlation);
+    std::sort(correlations_.begin(), correlations_.end());
+    correlations_.erase(std::unique(correlations_.begin(), correlations_.end()), correlations_.end());
+
     for (std::uint32_t i = 0; i < trace_.ranges.size(); ++i) {
       const TraceRange& range = trace_.ranges[i];
       if (trace_.threads[range.thread].process != process_ || !chosen(i)) continue;
@@ -214,6 +240,7 @@ class ProcessReplay {
   }
 
   [[nodiscard]] bool chosen(std::uint32_t range) {
+    if (options_.detect) return false;
     if (options_.only == nullptr) {
       const TraceRange& candidate = trace_.ranges[range];
       return recorded_region(candidate) != RegionId::kNone || rule_of(candidate) != RuleId::kNone;
@@ -294,7 +321,7 @@ class ProcessReplay {
         const std::span<const std::uint32_t> activities = activities_of(event.index);
         const TraceLaunch& launch = trace_.launches[event.index];
         const std::uint32_t device = raw(record_of(activities.front()).device);
-        const auto correlation = static_cast<CorrelationId>(event.index + 1);
+        const CorrelationId correlation = record_of(activities.front()).correlation;
         contexts_.set(device + 1, device);
         if (ThreadState* state = thread(launch.thread)) {
           attribution_->launch(*state, correlation, device + 1);
@@ -320,6 +347,10 @@ class ProcessReplay {
 
   KernelRecord record_of(std::uint32_t activity) {
     KernelRecord record = to_kernel_record(trace_, trace_.activities[activity]);
+    const TraceActivity& of = trace_.activities[activity];
+    record.correlation = correlation_of(of);
+    if (of.launch != kNoLaunch && trace_.launches[of.launch].graph) record.graph = GraphId::kUnknown;
+    if (record.kind == ActivityKind::kMemcpy) record.direction = direction_of(trace_.strings.at(of.name));
     record.device = DeviceId{device_of(trace_.activities[activity])};
     record.begin_ns += shift_;
     record.end_ns += shift_;
@@ -391,6 +422,7 @@ class ProcessReplay {
       region.window.end_ns += back;
     }
     if (drain_) window.launches = drain_->account();
+    if (detected_) detected_->describe(window);
     for (std::size_t i = 0; i < kCounters; ++i)
       if (const std::uint64_t n = counters_.get(static_cast<Counter>(i)); n != 0)
         window.counters.emplace_back(std::string(kCounterNames[i]), n);
@@ -408,6 +440,7 @@ class ProcessReplay {
   TickClock clock_;
   ContextDevices contexts_;
   std::unique_ptr<Ledger> ledger_;
+  std::unique_ptr<DetectedRegions> detected_;
   std::unique_ptr<Drain> drain_;
   static constexpr std::uint32_t kMostDevices = 256;  ///< of one process
   static constexpr std::uint32_t kNoDevice = 0xFFFFFFFFu;
@@ -415,6 +448,7 @@ class ProcessReplay {
   std::uint64_t left_out_ = 0;                ///< activities on devices without a number
   DurationNs shift_ = 0;
   TimeNs end_of_activity_ = std::numeric_limits<TimeNs>::min() / 2;
+  std::vector<std::uint64_t> correlations_;  ///< distinct, ascending
   std::vector<Event> events_;
   std::vector<std::uint32_t> first_activity_;
   std::vector<std::uint32_t> activities_;

@@ -39,6 +39,7 @@ struct OneRegion {
 
 struct RegionsOptions {
   const OneRegion* only = nullptr;     ///< nullptr: regions by the config's and the built-in rules
+  bool detect = false;                 ///< regions as the step detector finds them, whatever the ranges say
   ReplayObserver* observer = nullptr;  ///< nullptr: nobody to tell
 };
 

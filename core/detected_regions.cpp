@@ -1,0 +1,374 @@
+#include "core/detected_regions.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace mfu {
+namespace {
+
+constexpr TimeNs kEver = std::numeric_limits<TimeNs>::max();
+constexpr std::uint32_t kFirstId = 1u << 29;  ///< after those of InstanceTable
+constexpr std::uint32_t kIds = 1u << 28;
+constexpr std::uint32_t kFirstOpener = 0xFFFF'0000u;  ///< thread serials that no thread has, one per device
+constexpr DurationNs kLeastFirstHold = 2 * kNsPerSecond, kMostFirstHold = 20 * kNsPerSecond;
+constexpr DurationNs kMostPatience = 120 * kNsPerSecond;
+
+bool newer(CorrelationId a, CorrelationId b) noexcept { return static_cast<std::int32_t>(raw(a) - raw(b)) > 0; }
+
+std::uint32_t mix(std::uint64_t h) noexcept {
+  h ^= h >> 32;
+  h *= 0xD6E8FEB86659FD93u;
+  return static_cast<std::uint32_t>(h ^ (h >> 32));
+}
+
+LaunchClass class_of_copy(CopyDirection direction) noexcept {
+  return direction == CopyDirection::kToDevice ? LaunchClass::kCopyToDevice
+         : direction == CopyDirection::kToHost ? LaunchClass::kCopyToHost
+                                               : LaunchClass::kCopyWithin;
+}
+
+const char* noun(StepKind kind) noexcept {
+  switch (kind) {
+    case StepKind::kStep:
+      return "training step";
+    case StepKind::kDecode:
+      return "decode iteration";
+    case StepKind::kPrefillOrMixed:
+      return "iteration (prefill or mixed)";
+    case StepKind::kIteration:
+    case StepKind::kNone:
+      break;
+  }
+  return "iteration";
+}
+
+}  // namespace
+
+std::string sentence(const StepFindings& f) {
+  if (f.confidence == StepConfidence::kNotSure) {
+    std::string text = "no step found";
+    if (f.shortest_repeat != 0) text += "; the shortest repeat is " + std::to_string(f.shortest_repeat) + " launches";
+    return text;
+  }
+  std::string text = f.confidence == StepConfidence::kHigh ? "" : "inferred ";
+  text += std::string(noun(f.kind)) + " every " + std::to_string(f.period_launches) + " launches, confidence " +
+          std::string(name(f.confidence));
+  text += f.rule == BoundaryRule::kAnywhere ? ", cut at an arbitrary place" : ", cut by " + std::string(name(f.rule));
+  if (f.micro_steps > 1)
+    text +=
+        ", " + std::to_string(f.micro_steps) + " micro-steps of " + std::to_string(f.micro_step_launches) + " launches";
+  return text;
+}
+
+struct DetectedRegions::Device final : StepListener {
+  explicit Device(std::uint32_t device) : index(device), detector(*this) {}
+
+  void on_boundary(const StepBoundary& boundary) override { boundaries.push_back(boundary); }
+  void on_withdrawal(std::uint64_t launch) override {
+    while (!boundaries.empty() && boundaries.back().launch >= launch) boundaries.pop_back();
+  }
+
+  std::uint32_t index;
+  StepDetector detector;
+  std::deque<Held> held;                ///< in the order of launches
+  std::deque<StepBoundary> boundaries;  ///< told, in order; what lies between the first two is next to be made
+  std::uint64_t given_out = 0;          ///< launches before this one are in the Ledger
+  std::optional<CorrelationId> last_fed;
+  TimeNs found_at = 0;  ///< when the detector told its first boundary since it knew nothing; 0: it knows nothing
+  bool stands = false;  ///< what it tells may be used
+  bool said_not_sure = false, said_found = false;
+  TimeNs last_close = std::numeric_limits<TimeNs>::min();
+  DurationNs last_step = 0;
+  StepFindings findings;  ///< the last that instances were made under
+};
+
+DetectedRegions::DetectedRegions(Ledger& ledger, const RegionRules& rules, KernelNames& names, DetectionOptions options)
+    : ledger_(ledger), rules_(rules), names_(names), options_(options) {}
+
+DetectedRegions::~DetectedRegions() = default;
+
+DetectedRegions::Device* DetectedRegions::device_at(std::uint32_t device) {
+  if (device >= kMostDevices) return nullptr;
+  if (devices_.size() <= device) devices_.resize(device + 1);
+  if (!devices_[device]) devices_[device] = std::make_unique<Device>(device);
+  return devices_[device].get();
+}
+
+void DetectedRegions::add(const KernelRecord& record, bool first_of_launch, std::uint32_t thread) {
+  if (aside_ || raw(record.device) >= kMostDevices) {
+    ledger_.add(record, InstanceId::kNone, first_of_launch);
+    return;
+  }
+  if (first_begin_ == 0) first_begin_ = record.begin_ns;
+  newest_begin_ = std::max(newest_begin_, record.begin_ns);
+  incoming_.push_back({record, 0, thread, first_of_launch});
+  ++held_;
+}
+
+const LaunchTraits& DetectedRegions::traits_of_kernel(KernelNameId name) {
+  if (traits_.size() <= raw(name)) traits_.resize(std::max<std::size_t>(raw(name) + 1, names_.size()));
+  std::optional<LaunchTraits>& known = traits_[raw(name)];
+  if (!known) known = classify_launch_name(demangle(std::string(names_.raw_name(name))));
+  return *known;
+}
+
+// ------------------------------------------------------------------------------------------- records > launches
+
+/// Gives the detectors what is complete, in the order of launches.
+void DetectedRegions::feed(CorrelationId complete) {
+  const auto rest = std::stable_partition(incoming_.begin(), incoming_.end(), [complete](const Held& held) {
+    return !newer(held.record.correlation, complete);
+  });
+  const auto in_order = [](const Held& a, const Held& b) {
+    if (a.record.correlation != b.record.correlation) return newer(b.record.correlation, a.record.correlation);
+    if (a.record.device != b.record.device) return a.record.device < b.record.device;
+    return a.record.begin_ns < b.record.begin_ns;
+  };
+  std::sort(incoming_.begin(), rest, in_order);
+  const auto count = static_cast<std::size_t>(rest - incoming_.begin());
+  for (std::size_t begin = 0, end = 0; begin < count; begin = end) {
+    const KernelRecord& first = incoming_[begin].record;
+    while (end < count && incoming_[end].record.correlation == first.correlation &&
+           incoming_[end].record.device == first.device)
+      ++end;
+    feed_launch(begin, end);
+  }
+  incoming_.erase(incoming_.begin(), rest);
+}
+
+/// The records [begin, end) of incoming_ are one launch.
+void DetectedRegions::feed_launch(std::size_t begin, std::size_t end) {
+  const KernelRecord& first = incoming_[begin].record;
+  Device& device = *device_at(raw(first.device));
+  if (device.last_fed && !newer(first.correlation, *device.last_fed)) {
+    // Later than anybody waits for: it goes where the latest launch goes.
+    const std::uint64_t launch = device.detector.launches() == 0 ? 0 : device.detector.launches() - 1;
+    for (std::size_t i = begin; i < end; ++i) {
+      incoming_[i].launch = std::max(launch, device.given_out);
+      device.held.push_back(incoming_[i]);
+    }
+    return;
+  }
+  device.last_fed = first.correlation;
+  Launch launch;
+  launch.begin_ns = first.begin_ns;
+  launch.end_ns = first.end_ns;
+  launch.thread = incoming_[begin].thread;
+  std::uint64_t content = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    const KernelRecord& record = incoming_[i].record;
+    launch.end_ns = std::max(launch.end_ns, record.end_ns);
+    content += mix(static_cast<std::uint64_t>(raw(record.name)) << 8 | static_cast<std::uint64_t>(record.kind));
+    incoming_[i].launch = device.detector.launches();
+    device.held.push_back(incoming_[i]);
+  }
+  constexpr std::size_t kMostOfOneCall = 8;  // a call that is no graph's puts a handful of kernels on a stream at most
+  if (first.graph != GraphId::kNone || first.kind == ActivityKind::kGraph || end - begin > kMostOfOneCall) {
+    launch.traits = traits_of(LaunchClass::kGraph);
+    const bool numbered = first.graph != GraphId::kNone && first.graph != GraphId::kUnknown;
+    launch.name = (numbered ? raw(first.graph) : mix(content + (end - begin))) | Launch::kGraphName;
+  } else if (first.kind == ActivityKind::kKernel) {
+    launch.traits = traits_of_kernel(first.name);
+    launch.name = Launch::kFirstKernel + raw(first.name);
+  } else {
+    const LaunchClass launch_class =
+        first.kind == ActivityKind::kMemset ? LaunchClass::kMemset : class_of_copy(first.direction);
+    launch.traits = traits_of(launch_class);
+    launch.name = static_cast<std::uint32_t>(launch_class);
+  }
+  device.detector.add(launch);
+}
+
+// ------------------------------------------------------------------------------------------- launches > instances
+
+RegionId DetectedRegions::region_of(StepKind kind) const noexcept {
+  const RegionRules::DetectedIds& ids = rules_.detected();
+  switch (kind) {
+    case StepKind::kStep:
+      return ids.step;
+    case StepKind::kDecode:
+      return ids.decode;
+    case StepKind::kPrefillOrMixed:
+      return ids.prefill_or_mixed;
+    case StepKind::kIteration:
+    case StepKind::kNone:
+      break;
+  }
+  return ids.iteration;
+}
+
+void DetectedRegions::give_out_one(const Held& held, InstanceId owner) {
+  ledger_.add(held.record, owner, held.first_of_launch);
+  attributed_ += owner != InstanceId::kNone && held.first_of_launch ? 1 : 0;
+  --held_;
+}
+
+/// Launches before `before` are `owner`'s.
+void DetectedRegions::give_out(Device& device, std::uint64_t before, InstanceId owner) {
+  while (!device.held.empty() && device.held.front().launch < before) {
+    give_out_one(device.held.front(), owner);
+    device.held.pop_front();
+  }
+  device.given_out = std::max(device.given_out, before);
+}
+
+void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end) {
+  const TimeNs opens = std::max(begin.at_ns, device.last_close);
+  const TimeNs closes = std::max(end.at_ns, opens);
+  InstanceSlot slot;
+  slot.id = static_cast<InstanceId>(kFirstId + 1 + next_id_++ % (kIds - 1));
+  slot.opener = static_cast<ThreadIndex>(kFirstOpener + device.index);
+  slot.region = region_of(end.kind);
+  slot.rule = rules_.rule_of_region(slot.region);
+  slot.kind = InstanceKind::kDetected;
+  ledger_.open(slot, opens);
+  give_out(device, end.launch, slot.id);
+  ledger_.close(slot, closes, device.index);
+  device.last_close = closes;
+  device.last_step = closes - opens;
+  named_ = true;
+}
+
+/// Makes instances of what the detector has told. `all`: nothing that it told will be taken back.
+void DetectedRegions::take_steps(Device& device, bool all) {
+  const StepFindings& now = device.detector.findings();
+  if (device.boundaries.empty()) {
+    if (now.confidence == StepConfidence::kNotSure) {
+      device.found_at = 0;
+      device.stands = false;
+    }
+    return;
+  }
+  if (device.found_at == 0) device.found_at = newest_begin_;
+  device.stands = device.stands || all || (!options_.whole_trace && newest_begin_ - device.found_at >= kPrintHold);
+  if (!device.stands) return;
+  if (now.confidence != StepConfidence::kNotSure) device.findings = now;
+  if (!device.said_found && device.boundaries.size() >= 2 && device.findings.period_launches != 0) {
+    device.said_found = true;
+    notices_.push_back("no range names a region: " + sentence(device.findings) + " on gpu" +
+                       std::to_string(device.index));
+  }
+  while (device.boundaries.size() >= 2) {
+    const StepBoundary begin = device.boundaries[0], end = device.boundaries[1];
+    device.boundaries.pop_front();
+    if (end.kind == StepKind::kNone || begin.launch < device.given_out) {
+      give_out(device, end.launch, InstanceId::kNone);
+      continue;
+    }
+    give_out(device, begin.launch, InstanceId::kNone);
+    make_instance(device, begin, end);
+  }
+}
+
+/// How long a record may wait for its step to be known.
+DurationNs DetectedRegions::patience(const Device& device) const noexcept {
+  if (options_.whole_trace) return kEver;
+  if (device.found_at != 0)
+    return std::clamp<DurationNs>(3 * device.last_step, 2 * ledger_.window_ns() + kPrintHold, kMostPatience);
+  // The first steps are found a few steps late: with this they are in the account all the same.
+  const DurationNs first_hold = std::clamp(ledger_.window_ns(), kLeastFirstHold, kMostFirstHold);
+  return newest_begin_ - first_begin_ <= first_hold ? kEver : 0;
+}
+
+/// Gives out what has waited for too long, or is too much.
+void DetectedRegions::let_go(Device& device, TimeNs newest) {
+  const DurationNs wait = patience(device);
+  const auto too_old = [&](const Held& held) { return wait != kEver && held.record.begin_ns < newest - wait; };
+  while (!device.held.empty() && (too_old(device.held.front()) || (held_ > kMostHeld && !options_.whole_trace)))
+    give_out(device, device.held.front().launch + 1, InstanceId::kNone);
+  if (wait == 0) note_not_sure(device);
+}
+
+void DetectedRegions::note_not_sure(Device& device) {
+  constexpr std::uint64_t kEnough = 1000;
+  if (device.said_not_sure || device.said_found || device.detector.launches() < kEnough) return;
+  device.said_not_sure = true;
+  StepFindings nothing;
+  nothing.shortest_repeat = device.detector.findings().shortest_repeat;
+  notices_.push_back("no range names a region, and on gpu" + std::to_string(device.index) + " " + sentence(nothing) +
+                     ": totals only; one NVTX range around the step, prefill or decode gives its MFU");
+}
+
+/// Whatever has come, complete or not.
+void DetectedRegions::feed_all() {
+  if (incoming_.empty()) return;
+  CorrelationId newest = incoming_.front().record.correlation;
+  for (const Held& held : incoming_)
+    if (newer(held.record.correlation, newest)) newest = held.record.correlation;
+  feed(newest);
+}
+
+TimeNs DetectedRegions::settle(CorrelationId complete, TimeNs watermark) {
+  if (aside_) return watermark;
+  feed(complete);
+  if (incoming_.size() > kMostHeld / 2) feed_all();  // one launch keeps all after it waiting
+  TimeNs until = watermark;
+  for (const auto& device : devices_) {
+    if (!device) continue;
+    take_steps(*device, false);
+    let_go(*device, newest_begin_);
+    for (const Held& held : device->held) until = std::min(until, held.record.begin_ns);
+  }
+  for (const Held& held : incoming_) until = std::min(until, held.record.begin_ns);
+  return until;
+}
+
+void DetectedRegions::finish() {
+  if (aside_) return;
+  feed_all();
+  for (const auto& device : devices_) {
+    if (!device) continue;
+    device->detector.finish();
+    take_steps(*device, true);
+    give_out(*device, std::numeric_limits<std::uint64_t>::max(), InstanceId::kNone);
+    note_not_sure(*device);
+  }
+}
+
+void DetectedRegions::stand_aside() {
+  if (aside_) return;
+  for (const auto& device : devices_) {
+    if (!device) continue;
+    if (device->stands) take_steps(*device, false);
+    give_out(*device, std::numeric_limits<std::uint64_t>::max(), InstanceId::kNone);
+    if (device->said_found)
+      notices_.push_back("ranges name regions now: the detector on gpu" + std::to_string(device->index) + " is off");
+  }
+  for (const Held& held : incoming_) give_out_one(held, InstanceId::kNone);
+  incoming_ = {};
+  devices_.clear();
+  traits_ = {};
+  aside_ = true;
+}
+
+// ------------------------------------------------------------------------------------------------ what is told
+
+void DetectedRegions::describe(WindowSummary& window) const {
+  if (aside_) return;
+  for (RegionSummary& region : window.regions) {
+    const Device* of = nullptr;
+    for (const auto& device : devices_)
+      if (device && (!region.device || *region.device == device->index) && (of == nullptr || !of->stands))
+        of = device.get();
+    if (of == nullptr) continue;
+    const bool total = region.region == "total";
+    if (!total) region.named_by = "detector";
+    const StepFindings& f = of->stands ? of->findings : StepFindings{};
+    region.detected =
+        Detected{std::string(name(f.kind)), f.period_launches, std::string(name(f.confidence)), f.micro_steps};
+    // Times only: what may be cut in the wrong place has no percentiles.
+    if (!total && f.confidence <= StepConfidence::kLow) region.latency = {};
+  }
+}
+
+std::vector<std::string> DetectedRegions::take_notices() { return std::exchange(notices_, {}); }
+
+std::size_t DetectedRegions::held_bytes() const noexcept {
+  std::size_t bytes = held_ * sizeof(Held);
+  for (const auto& device : devices_)
+    if (device) bytes += device->detector.held_bytes();
+  return bytes;
+}
+
+}  // namespace mfu
