@@ -59,9 +59,11 @@ std::vector<DeviceLaunches> trace_launches(const Trace& trace) {
         if (inserted) known->second = classify_launch_name(demangle(trace.strings.at(first.name)));
         launch.traits = known->second;
         launch.name = Launch::kFirstKernel + first.name;
+        launch.grid = unpack_grid(first.extent);
       } else {
-        const LaunchClass launch_class =
-            first.kind == ActivityKind::kMemset ? LaunchClass::kMemset : copy_class(trace.strings.at(first.name));
+        const LaunchClass launch_class = first.kind == ActivityKind::kMemset
+                                             ? LaunchClass::kMemset
+                                             : copy_class(static_cast<CopyDirection>(first.direction));
         launch.traits = traits_of(launch_class);
         launch.name = static_cast<std::uint32_t>(launch_class);
       }
