@@ -16,18 +16,6 @@ constexpr DurationNs kMostPatience = 120 * kNsPerSecond;
 
 bool newer(CorrelationId a, CorrelationId b) noexcept { return static_cast<std::int32_t>(raw(a) - raw(b)) > 0; }
 
-std::uint32_t mix(std::uint64_t h) noexcept {
-  h ^= h >> 32;
-  h *= 0xD6E8FEB86659FD93u;
-  return static_cast<std::uint32_t>(h ^ (h >> 32));
-}
-
-LaunchClass class_of_copy(CopyDirection direction) noexcept {
-  return direction == CopyDirection::kToDevice ? LaunchClass::kCopyToDevice
-         : direction == CopyDirection::kToHost ? LaunchClass::kCopyToHost
-                                               : LaunchClass::kCopyWithin;
-}
-
 const char* noun(StepKind kind) noexcept {
   switch (kind) {
     case StepKind::kStep:
@@ -106,10 +94,12 @@ void DetectedRegions::add(const KernelRecord& record, bool first_of_launch, std:
   ++held_;
 }
 
-const LaunchTraits& DetectedRegions::traits_of_kernel(KernelNameId name) {
-  if (traits_.size() <= raw(name)) traits_.resize(std::max<std::size_t>(raw(name) + 1, names_.size()));
-  std::optional<LaunchTraits>& known = traits_[raw(name)];
-  if (!known) known = classify_launch_name(demangle(std::string(names_.raw_name(name))));
+LaunchTraits DetectedRegions::traits_of_record(const KernelRecord& record) {
+  if (record.kind != ActivityKind::kKernel) return traits_of(record);
+  const std::uint32_t name = raw(record.name);
+  if (traits_.size() <= name) traits_.resize(std::max<std::size_t>(name + 1, names_.size()));
+  std::optional<LaunchTraits>& known = traits_[name];
+  if (!known) known = classify_launch_name(demangle(std::string(names_.raw_name(record.name))));
   return *known;
 }
 
@@ -151,33 +141,14 @@ void DetectedRegions::feed_launch(std::size_t begin, std::size_t end) {
     return;
   }
   device.last_fed = first.correlation;
-  Launch launch;
-  launch.begin_ns = first.begin_ns;
-  launch.end_ns = first.end_ns;
-  launch.thread = incoming_[begin].thread;
-  std::uint64_t content = 0;
+  LaunchFold fold(incoming_[begin].thread);
   for (std::size_t i = begin; i < end; ++i) {
     const KernelRecord& record = incoming_[i].record;
-    launch.end_ns = std::max(launch.end_ns, record.end_ns);
-    content += mix(static_cast<std::uint64_t>(raw(record.name)) << 8 | static_cast<std::uint64_t>(record.kind));
+    fold.add(record, traits_of_record(record));
     incoming_[i].launch = device.detector.launches();
     device.held.push_back(incoming_[i]);
   }
-  constexpr std::size_t kMostOfOneCall = 8;  // a call that is no graph's puts a handful of kernels on a stream at most
-  if (first.graph != GraphId::kNone || first.kind == ActivityKind::kGraph || end - begin > kMostOfOneCall) {
-    launch.traits = traits_of(LaunchClass::kGraph);
-    const bool numbered = first.graph != GraphId::kNone && first.graph != GraphId::kUnknown;
-    launch.name = (numbered ? raw(first.graph) : mix(content + (end - begin))) | Launch::kGraphName;
-  } else if (first.kind == ActivityKind::kKernel) {
-    launch.traits = traits_of_kernel(first.name);
-    launch.name = Launch::kFirstKernel + raw(first.name);
-  } else {
-    const LaunchClass launch_class =
-        first.kind == ActivityKind::kMemset ? LaunchClass::kMemset : class_of_copy(first.direction);
-    launch.traits = traits_of(launch_class);
-    launch.name = static_cast<std::uint32_t>(launch_class);
-  }
-  device.detector.add(launch);
+  device.detector.add(fold.launch());
 }
 
 // ------------------------------------------------------------------------------------------- launches > instances

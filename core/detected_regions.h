@@ -12,6 +12,7 @@
 #include "core/kernel_names.h"
 #include "core/kernel_record.h"
 #include "core/launch_class.h"
+#include "core/launch_fold.h"
 #include "core/ledger.h"
 #include "core/region_rules.h"
 #include "core/step_detector.h"
@@ -85,7 +86,7 @@ class DetectedRegions {
   void let_go(Device& device, TimeNs newest);
   [[nodiscard]] DurationNs patience(const Device& device) const noexcept;
   void note_not_sure(Device& device);
-  [[nodiscard]] const LaunchTraits& traits_of_kernel(KernelNameId name);
+  [[nodiscard]] LaunchTraits traits_of_record(const KernelRecord& record);
   [[nodiscard]] RegionId region_of(StepKind kind) const noexcept;
 
   Ledger& ledger_;

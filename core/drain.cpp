@@ -90,7 +90,7 @@ void Drain::count_unmatched(CorrelationId id, bool seen) {
 }
 
 void Drain::record_call(const KernelRecord& call) {
-  const auto thread = static_cast<std::uint32_t>(call.bytes);
+  const auto thread = static_cast<std::uint32_t>(call.extent);
   if (call.kind == ActivityKind::kCaptureBegins) {
     // The driver's call lies inside the runtime's: the capture is the outer one.
     Interval& capture = captures_[thread];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 #include <optional>
 
 #include "core/kernel_class.h"
@@ -295,12 +296,22 @@ LaunchTraits traits_of(LaunchClass launch_class) noexcept {
 
 LaunchTraits classify_launch_name(std::string_view demangled) noexcept { return traits_of(class_of(demangled)); }
 
-LaunchClass copy_class(std::string_view name) noexcept {
-  if (name.find("HtoD") != name.npos || name.find("HtoA") != name.npos || name.find("HostToDevice") != name.npos)
-    return kCopyToDevice;
-  if (name.find("DtoH") != name.npos || name.find("AtoH") != name.npos || name.find("DeviceToHost") != name.npos)
-    return kCopyToHost;
+LaunchClass copy_class(CopyDirection direction) noexcept {
+  if (direction == CopyDirection::kToDevice) return kCopyToDevice;
+  if (direction == CopyDirection::kToHost) return kCopyToHost;
   return kCopyWithin;
+}
+
+CopyDirection copy_direction(std::string_view name) noexcept {
+  const auto has = [name](std::initializer_list<std::string_view> words) {
+    return std::any_of(words.begin(), words.end(), [name](std::string_view w) { return name.find(w) != name.npos; });
+  };
+  // A stands for an array, P for a peer.
+  if (has({"HtoD", "HtoA", "HostToDevice"})) return CopyDirection::kToDevice;
+  if (has({"DtoH", "AtoH", "DeviceToHost"})) return CopyDirection::kToHost;
+  if (has({"DtoD", "DtoA", "AtoD", "AtoA", "PtoP", "HtoH", "DeviceToDevice", "HostToHost"}))
+    return CopyDirection::kWithin;
+  return CopyDirection::kUnknown;
 }
 
 }  // namespace mfu

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/kernel_record.h"
+
 namespace mfu {
 
 /// In the order of the rules: the first family that matches a name is its class.
@@ -72,7 +74,11 @@ struct LaunchTraits {
 /// Traits of what is no kernel, and of whole graphs.
 [[nodiscard]] LaunchTraits traits_of(LaunchClass launch_class) noexcept;
 
-/// Direction of a copy as traces word it: `Memcpy HtoD (Pageable -> Device)`, `[CUDA memcpy DtoH]`.
-[[nodiscard]] LaunchClass copy_class(std::string_view name) noexcept;
+/// Of a copy by its direction; one that is not known passes for one within the device, which says nothing.
+[[nodiscard]] LaunchClass copy_class(CopyDirection direction) noexcept;
+
+/// Direction of a copy as traces word it: `Memcpy HtoD (Pageable -> Device)`, `[CUDA memcpy DtoH]`,
+/// `CopyHostToDevice`. kUnknown: the name does not say.
+[[nodiscard]] CopyDirection copy_direction(std::string_view name) noexcept;
 
 }  // namespace mfu

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/kernel_record.h"
 #include "core/launch_class.h"
 #include "core/serving_iterations.h"
 #include "core/units.h"
@@ -33,6 +34,7 @@ struct Launch {
   LaunchTraits traits;
   TimeNs begin_ns = 0;  ///< of its first activity
   TimeNs end_ns = 0;    ///< of its last activity
+  Grid grid;            ///< of its kernel, the first one of several; zero for copies, sets and graphs
 };
 
 enum class StepKind : std::uint8_t { kNone, kStep, kDecode, kPrefillOrMixed, kIteration };

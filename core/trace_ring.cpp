@@ -23,9 +23,10 @@ void TraceRing::on_record(const KernelRecord& record, InstanceId owner, bool fir
   activity.first = first_of_launch;
   activity.correlation = record.correlation;
   activity.owner = owner;
-  activity.detail = record.kind == ActivityKind::kMemcpy || record.kind == ActivityKind::kMemset
-                        ? record.bytes
-                        : raw(record.name) | static_cast<std::uint64_t>(raw(record.graph)) << 32;
+  activity.name = raw(record.name) & ((1u << 30) - 1);
+  activity.direction = static_cast<std::uint32_t>(record.direction) & 3u;
+  activity.graph = record.graph;
+  activity.extent = record.extent;
   activities_.push(activity);
 }
 

@@ -14,7 +14,7 @@
 
 namespace mfu {
 
-/// One activity in 32 bytes.
+/// One activity in 40 bytes: what a replay needs to attribute it, and to find steps as the live run did.
 struct TracedActivity {
   TimeNs begin_ns;
   std::uint64_t length_ns : 42;  ///< up to 73 minutes; the drain refuses more than an hour
@@ -23,10 +23,13 @@ struct TracedActivity {
   std::uint64_t kind : 2;     ///< ActivityKind
   std::uint64_t first : 1;    ///< the first of its launch that came
   CorrelationId correlation;
-  InstanceId owner;      ///< kNone: no region was open at its launch, or its launch is not known
-  std::uint64_t detail;  ///< kernels: KernelNameId, and GraphId above 32 bits; copies and sets: bytes
+  InstanceId owner;             ///< kNone: no region was open at its launch, or its launch is not known
+  std::uint32_t name : 30;      ///< KernelNameId
+  std::uint32_t direction : 2;  ///< CopyDirection
+  GraphId graph;
+  std::uint64_t extent;  ///< as KernelRecord::extent
 };
-static_assert(sizeof(TracedActivity) == 32);
+static_assert(sizeof(TracedActivity) == 40);
 
 /// One range that was a region instance, or a part of one.
 struct TracedInstance {
@@ -60,7 +63,7 @@ struct TraceSnapshot {
   std::uint64_t left_out = 0;  ///< activities that there was no room for since the run began
 };
 
-/// [mfu-drain] Listens to the Ledger. At most 12.5 MiB of memory, touched only as far as it is used, and some 150 B for
+/// [mfu-drain] Listens to the Ledger. At most 14.5 MiB of memory, touched only as far as it is used, and some 150 B for
 /// each region instance that is open; the oldest makes way, and is counted.
 class TraceRing final : public RunObserver {
  public:
@@ -103,7 +106,7 @@ class TraceRing final : public RunObserver {
 
   DurationNs keep_ns_;
   TimeNs origin_ns_ = 0;
-  Ring<TracedActivity, 1u << 18> activities_;               // 8 MiB
+  Ring<TracedActivity, 1u << 18> activities_;               // 10 MiB
   Ring<TracedInstance, 1u << 15> instances_;                // 3 MiB
   Ring<TracedWork, 1u << 15> works_;                        // 1.25 MiB
   std::unordered_map<std::uint32_t, TracedInstance> open_;  ///< by id; InstanceTable bounds it

@@ -28,6 +28,21 @@ std::string quoted(std::string_view text, std::size_t max_bytes) {
   return nlohmann::json(printable(text, max_bytes)).dump();
 }
 
+/// As Kineto words it, without the kinds of memory: those are not known.
+std::string_view copy_name(CopyDirection direction) noexcept {
+  switch (direction) {
+    case CopyDirection::kToDevice:
+      return "Memcpy HtoD";
+    case CopyDirection::kToHost:
+      return "Memcpy DtoH";
+    case CopyDirection::kWithin:
+      return "Memcpy DtoD";
+    case CopyDirection::kUnknown:
+      break;
+  }
+  return "Memcpy";
+}
+
 /// At which moment, on which thread a launch is shown so that its region is the innermost one open there: the last such
 /// moment before its work began.
 class LaunchPlaces {
@@ -353,8 +368,8 @@ class TraceWriter {
       const auto kind = static_cast<ActivityKind>(a.kind);
       const bool kernel = kind == ActivityKind::kKernel;
       const bool copy = kind == ActivityKind::kMemcpy || kind == ActivityKind::kMemset;
-      const auto name = static_cast<std::uint32_t>(a.detail);
-      const auto graph = static_cast<std::uint32_t>(a.detail >> 32);
+      const std::uint32_t name = a.name;
+      const std::uint32_t graph = raw(a.graph);
       LaunchPlaces::Place place;
       if (a.first != 0 && places.find(a.owner, a.begin_ns, place)) {
         begin_event();
@@ -377,9 +392,12 @@ class TraceWriter {
         put(names[name]);
       } else if (kind == ActivityKind::kGraph) {
         put(R"({"ph":"X","cat":"kernel","name":"CUDA graph")");
+      } else if (kind == ActivityKind::kMemset) {
+        put(R"({"ph":"X","cat":"gpu_memset","name":"Memset")");
       } else {
-        put(kind == ActivityKind::kMemcpy ? R"({"ph":"X","cat":"gpu_memcpy","name":"Memcpy")"
-                                          : R"({"ph":"X","cat":"gpu_memset","name":"Memset")");
+        put(R"({"ph":"X","cat":"gpu_memcpy","name":")");
+        put(copy_name(static_cast<CopyDirection>(a.direction)));
+        put("\"");
       }
       const std::uint32_t stream = a.stream < snapshot_.streams.size() ? raw(snapshot_.streams[a.stream]) : 0;
       fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"pid":{},"tid":{})"),
@@ -388,7 +406,9 @@ class TraceWriter {
       fmt::format_to(std::back_inserter(file_.text()),
                      FMT_COMPILE(R"(,"args":{{"device":{},"stream":{},"correlation":{})"),
                      static_cast<unsigned>(a.device), stream, raw(a.correlation));
-      if (copy) fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"bytes":{})"), a.detail);
+      if (copy) fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"bytes":{})"), a.extent);
+      if (const Grid grid = unpack_grid(a.extent); kernel && grid != Grid{})
+        fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"grid":[{},{},{}])"), grid.x, grid.y, grid.z);
       if (kernel && graph != 0)
         fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"graph id":{})"), graph);
       put("}}");

@@ -15,12 +15,12 @@ namespace {
 // Kernel3 to Kernel13 share these offsets; a newer version only appends (checked against the headers of CUPTI 13.0 and
 // 13.5 below, and by notes of every version's layout). sizeof is never used to step: cuptiActivityGetNextRecord knows.
 struct KernelOffsets {
-  static constexpr std::size_t kStart = 16, kEnd = 24, kDevice = 40, kContext = 44, kStream = 48, kCorrelation = 92,
-                               kName = 104, kGraph = 156;
+  static constexpr std::size_t kStart = 16, kEnd = 24, kDevice = 40, kContext = 44, kStream = 48, kGridX = 52,
+                               kGridY = 56, kGridZ = 60, kCorrelation = 92, kName = 104, kGraph = 156;
 };
 struct MemcpyOffsets {
-  static constexpr std::size_t kBytes = 8, kStart = 16, kEnd = 24, kDevice = 32, kContext = 36, kStream = 40,
-                               kCorrelation = 44;
+  static constexpr std::size_t kCopyKind = 4, kBytes = 8, kStart = 16, kEnd = 24, kDevice = 32, kContext = 36,
+                               kStream = 40, kCorrelation = 44;
 };
 struct PeerCopyOffsets {
   static constexpr std::size_t kCorrelation = 60;
@@ -38,13 +38,18 @@ static_assert(offsetof(CUpti_ActivityKernel9, end) == KernelOffsets::kEnd);
 static_assert(offsetof(CUpti_ActivityKernel9, deviceId) == KernelOffsets::kDevice);
 static_assert(offsetof(CUpti_ActivityKernel9, contextId) == KernelOffsets::kContext);
 static_assert(offsetof(CUpti_ActivityKernel9, streamId) == KernelOffsets::kStream);
+static_assert(offsetof(CUpti_ActivityKernel9, gridX) == KernelOffsets::kGridX);
+static_assert(offsetof(CUpti_ActivityKernel9, gridY) == KernelOffsets::kGridY);
+static_assert(offsetof(CUpti_ActivityKernel9, gridZ) == KernelOffsets::kGridZ);
 static_assert(offsetof(CUpti_ActivityKernel9, correlationId) == KernelOffsets::kCorrelation);
 static_assert(offsetof(CUpti_ActivityKernel9, name) == KernelOffsets::kName);
 static_assert(offsetof(CUpti_ActivityKernel9, graphId) == KernelOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityKernel5, start) == KernelOffsets::kStart);
+static_assert(offsetof(CUpti_ActivityKernel5, gridX) == KernelOffsets::kGridX);
 static_assert(offsetof(CUpti_ActivityKernel5, correlationId) == KernelOffsets::kCorrelation);
 static_assert(offsetof(CUpti_ActivityKernel5, name) == KernelOffsets::kName);
 static_assert(offsetof(CUpti_ActivityKernel5, graphId) == KernelOffsets::kGraph);
+static_assert(offsetof(CUpti_ActivityMemcpy5, copyKind) == MemcpyOffsets::kCopyKind);
 static_assert(offsetof(CUpti_ActivityMemcpy5, bytes) == MemcpyOffsets::kBytes);
 static_assert(offsetof(CUpti_ActivityMemcpy5, start) == MemcpyOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityMemcpy5, end) == MemcpyOffsets::kEnd);
@@ -81,6 +86,18 @@ constexpr std::size_t kCopyBytes = MemcpyOffsets::kCorrelation + 4;
 constexpr std::size_t kPeerCopyBytes = PeerCopyOffsets::kCorrelation + 4;
 constexpr std::size_t kCallBytes = CallOffsets::kReturn + 4;
 constexpr std::size_t kGraphTraceBytes = GraphTraceOffsets::kStream + 4;
+
+/// By CUpti_ActivityMemcpyKind, whose 11 values lie within 16. Peer copies are records of their own.
+constexpr std::array<CopyDirection, 16> kDirections = [] {
+  std::array<CopyDirection, 16> by_kind{};
+  by_kind[CUPTI_ACTIVITY_MEMCPY_KIND_HTOD] = by_kind[CUPTI_ACTIVITY_MEMCPY_KIND_HTOA] = CopyDirection::kToDevice;
+  by_kind[CUPTI_ACTIVITY_MEMCPY_KIND_DTOH] = by_kind[CUPTI_ACTIVITY_MEMCPY_KIND_ATOH] = CopyDirection::kToHost;
+  for (const auto kind :
+       {CUPTI_ACTIVITY_MEMCPY_KIND_ATOA, CUPTI_ACTIVITY_MEMCPY_KIND_ATOD, CUPTI_ACTIVITY_MEMCPY_KIND_DTOA,
+        CUPTI_ACTIVITY_MEMCPY_KIND_DTOD, CUPTI_ACTIVITY_MEMCPY_KIND_HTOH, CUPTI_ACTIVITY_MEMCPY_KIND_PTOP})
+    by_kind[kind] = CopyDirection::kWithin;
+  return by_kind;
+}();
 
 template <typename T>
 T read(const std::uint8_t* record, std::size_t offset) noexcept {
@@ -173,6 +190,9 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         out.device = static_cast<DeviceId>(read<std::uint32_t>(record, KernelOffsets::kDevice));
         context = read<std::uint32_t>(record, KernelOffsets::kContext);
         out.stream = static_cast<StreamId>(read<std::uint32_t>(record, KernelOffsets::kStream));
+        out.extent = pack({read<std::uint32_t>(record, KernelOffsets::kGridX),
+                           read<std::uint32_t>(record, KernelOffsets::kGridY),
+                           read<std::uint32_t>(record, KernelOffsets::kGridZ)});
         out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, KernelOffsets::kCorrelation));
         out.graph = static_cast<GraphId>(read<std::uint32_t>(record, KernelOffsets::kGraph));
         out.name = cache.intern(names_, read<const char*>(record, KernelOffsets::kName));
@@ -180,11 +200,17 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
       case CUPTI_ACTIVITY_KIND_MEMCPY:
       case CUPTI_ACTIVITY_KIND_MEMSET:
       case CUPTI_ACTIVITY_KIND_MEMCPY2: {
+        const bool set = kind == CUPTI_ACTIVITY_KIND_MEMSET;
         const bool peer = kind == CUPTI_ACTIVITY_KIND_MEMCPY2;
         needed = peer ? kPeerCopyBytes : kCopyBytes;
         if (left < needed) break;
-        out.kind = kind == CUPTI_ACTIVITY_KIND_MEMSET ? ActivityKind::kMemset : ActivityKind::kMemcpy;
-        out.bytes = read<std::uint64_t>(record, MemcpyOffsets::kBytes);
+        out.kind = set ? ActivityKind::kMemset : ActivityKind::kMemcpy;
+        const auto copy_kind = read<std::uint8_t>(record, MemcpyOffsets::kCopyKind);
+        out.direction = set                              ? CopyDirection::kUnknown
+                        : peer                           ? CopyDirection::kWithin
+                        : copy_kind < kDirections.size() ? kDirections[copy_kind]
+                                                         : CopyDirection::kUnknown;
+        out.extent = read<std::uint64_t>(record, MemcpyOffsets::kBytes);
         out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kStart));
         out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kEnd));
         out.device = static_cast<DeviceId>(read<std::uint32_t>(record, MemcpyOffsets::kDevice));
@@ -221,7 +247,7 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
                                                : ActivityKind::kCall;
         out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, CallOffsets::kStart));
         out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, CallOffsets::kEnd));
-        out.bytes = read<std::uint32_t>(record, CallOffsets::kThread);
+        out.extent = read<std::uint32_t>(record, CallOffsets::kThread);
         out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, CallOffsets::kCorrelation));
         break;
       }

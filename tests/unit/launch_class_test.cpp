@@ -73,9 +73,17 @@ TEST(LaunchClass, Traps) {
 }
 
 TEST(LaunchClass, Copies) {
-  EXPECT_EQ(copy_class("Memcpy HtoD (Pageable -> Device)"), kCopyToDevice);
-  EXPECT_EQ(copy_class("Memcpy DtoH"), kCopyToHost);
-  EXPECT_EQ(copy_class("Memcpy DtoD (Device -> Device)"), kCopyWithin);
+  EXPECT_EQ(copy_direction("Memcpy HtoD (Pageable -> Device)"), CopyDirection::kToDevice);
+  EXPECT_EQ(copy_direction("Memcpy HtoA"), CopyDirection::kToDevice);
+  EXPECT_EQ(copy_direction("[CUDA memcpy DtoH]"), CopyDirection::kToHost);
+  EXPECT_EQ(copy_direction("CopyDeviceToHost"), CopyDirection::kToHost);
+  EXPECT_EQ(copy_direction("Memcpy DtoD (Device -> Device)"), CopyDirection::kWithin);
+  EXPECT_EQ(copy_direction("Memcpy PtoP"), CopyDirection::kWithin);
+  EXPECT_EQ(copy_direction("Memcpy"), CopyDirection::kUnknown);
+  EXPECT_EQ(copy_class(CopyDirection::kToDevice), kCopyToDevice);
+  EXPECT_EQ(copy_class(CopyDirection::kToHost), kCopyToHost);
+  EXPECT_EQ(copy_class(CopyDirection::kWithin), kCopyWithin);
+  EXPECT_EQ(copy_class(CopyDirection::kUnknown), kCopyWithin);
 }
 
 }  // namespace

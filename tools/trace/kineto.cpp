@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/launch_class.h"
 #include "tools/trace/event_scanner.h"
 
 namespace mfu {
@@ -172,6 +173,23 @@ std::optional<Integer> parse_integer(std::string_view token) noexcept {
   return value;
 }
 
+/// `[x,y,z]`; all zero where that is not what it is.
+Grid parse_grid(std::string_view token) noexcept {
+  std::array<std::uint32_t, 3> sides{};
+  if (token.empty() || token.front() != '[') return {};
+  const char* at = token.data() + 1;
+  const char* const end = token.data() + token.size();
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    while (at != end && is_space(*at)) ++at;
+    const auto [rest, error] = std::from_chars(at, end, sides[i]);
+    if (error != std::errc{}) return {};
+    at = rest;
+    while (at != end && is_space(*at)) ++at;
+    if (at == end || *at++ != (i + 1 == sides.size() ? ']' : ',')) return {};
+  }
+  return {sides[0], sides[1], sides[2]};
+}
+
 /// A correlation id: 64 bits, signed or not. False: no integer.
 bool parse_id(std::string_view token, std::uint64_t& id) noexcept {
   if (const auto small = parse_integer<std::int64_t>(token)) {
@@ -189,6 +207,7 @@ struct RawEvent {
   Category category = Category::kUnknown;
   std::string_view name, pid, tid, ts, dur;
   std::string_view correlation, stream, device, bytes;
+  std::string_view grid;                 ///< `[x,y,z]`
   std::string_view region, rule, scope;  ///< of a trace that the library recorded
 };
 
@@ -690,6 +709,13 @@ class KinetoReader {
         case 'd':
           if (is("device\"")) event.device = trimmed(value.raw_json_token());
           break;
+        case 'g':
+          if (is("grid\"") && value.raw_json_token().front() == '[') {
+            ondemand::array grid;
+            if (const auto code = value.get_array().get(grid); code != simdjson::SUCCESS) return code;
+            if (const auto code = grid.raw_json().get(event.grid); code != simdjson::SUCCESS) return code;
+          }
+          break;
         case 'b':
           if (is("bytes\"")) event.bytes = trimmed(value.raw_json_token());
           break;
@@ -747,8 +773,14 @@ class KinetoReader {
         activity.kind = event.category == Category::kKernel   ? ActivityKind::kKernel
                         : event.category == Category::kMemcpy ? ActivityKind::kMemcpy
                                                               : ActivityKind::kMemset;
-        activity.nccl = activity.kind == ActivityKind::kKernel && flags_of(activity.name).nccl;
-        if (!event.bytes.empty()) activity.bytes = parse_integer<std::uint64_t>(event.bytes).value_or(0);
+        if (activity.kind == ActivityKind::kKernel) {
+          activity.nccl = flags_of(activity.name).nccl;
+          activity.extent = pack(parse_grid(event.grid));
+        } else {
+          if (activity.kind == ActivityKind::kMemcpy)
+            activity.direction = static_cast<std::uint8_t>(flags_of(activity.name).direction) & 3u;
+          if (!event.bytes.empty()) activity.extent = parse_integer<std::uint64_t>(event.bytes).value_or(0);
+        }
         trace_.activities.push_back(activity);
         break;
       }
@@ -825,6 +857,7 @@ class KinetoReader {
   struct NameFlags {
     bool known = false;
     bool nccl = false;
+    CopyDirection direction = CopyDirection::kUnknown;
     std::uint32_t key = 0;
     TraceLaunch launch;
   };
@@ -835,6 +868,7 @@ class KinetoReader {
       NameFlags flags;
       flags.known = true;
       flags.nccl = is_nccl_kernel(text);
+      flags.direction = copy_direction(text);
       flags.key = trace_.strings.intern(range_key(text));
       classify_launch(flags.launch, text);
       if (name >= name_flags_.size()) name_flags_.resize(name + 1);

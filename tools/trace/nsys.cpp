@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/launch_class.h"
+
 namespace mfu {
 namespace {
 
@@ -456,18 +458,22 @@ class NsysReader {
   }
 
   Result<void> read_kernels() {
-    return for_each(
-        "CUPTI_ACTIVITY_KIND_KERNEL",
-        {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "demangledName", "shortName"}, 2,
-        [&](const Row& row) {
-          std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kKernel);
-          if (!activity) return;
-          const bool has_short = !row.is_null(7);
-          const std::uint32_t short_name = has_short ? string_of(row.integer(7)) : 0;
-          activity->name = row.is_null(6) ? short_name : string_of(row.integer(6));
-          activity->nccl = nccl(has_short ? short_name : activity->name);
-          trace_.activities.push_back(*activity);
-        });
+    return for_each("CUPTI_ACTIVITY_KIND_KERNEL",
+                    {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "demangledName", "shortName",
+                     "gridX", "gridY", "gridZ"},
+                    2, [&](const Row& row) {
+                      std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kKernel);
+                      if (!activity) return;
+                      const bool has_short = !row.is_null(7);
+                      const std::uint32_t short_name = has_short ? string_of(row.integer(7)) : 0;
+                      activity->name = row.is_null(6) ? short_name : string_of(row.integer(6));
+                      const auto side = [&row](int column) {
+                        return static_cast<std::uint32_t>(std::clamp<std::int64_t>(row.integer(column), 0, 0xFFFFFFFF));
+                      };
+                      activity->extent = pack({side(8), side(9), side(10)});
+                      activity->nccl = nccl(has_short ? short_name : activity->name);
+                      trace_.activities.push_back(*activity);
+                    });
   }
 
   bool nccl(std::uint32_t name) {
@@ -487,8 +493,10 @@ class NsysReader {
                       std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kMemcpy);
                       if (!activity) return;
                       const auto kind = kKinds.find(row.integer(6));
-                      activity->name = trace_.strings.intern(kind == kKinds.end() ? "Memcpy" : kind->second);
-                      activity->bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, row.integer(7)));
+                      const std::string_view name = kind == kKinds.end() ? "Memcpy" : kind->second;
+                      activity->name = trace_.strings.intern(name);
+                      activity->direction = static_cast<std::uint8_t>(copy_direction(name)) & 3u;
+                      activity->extent = static_cast<std::uint64_t>(std::max<std::int64_t>(0, row.integer(7)));
                       trace_.activities.push_back(*activity);
                     });
   }
@@ -500,7 +508,7 @@ class NsysReader {
                       std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kMemset);
                       if (!activity) return;
                       activity->name = trace_.strings.intern("Memset");
-                      activity->bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, row.integer(6)));
+                      activity->extent = static_cast<std::uint64_t>(std::max<std::int64_t>(0, row.integer(6)));
                       trace_.activities.push_back(*activity);
                     });
   }

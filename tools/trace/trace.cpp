@@ -91,7 +91,8 @@ KernelRecord to_kernel_record(const Trace& trace, const TraceActivity& activity)
   KernelRecord record;
   record.begin_ns = activity.begin_ns;
   record.end_ns = activity.end_ns;
-  record.bytes = activity.bytes;
+  record.extent = activity.extent;
+  record.direction = static_cast<CopyDirection>(activity.direction);
   record.correlation = CorrelationId{activity.launch == kNoLaunch ? 0 : activity.launch + 1};
   const TraceStream& stream = trace.streams[activity.stream];
   record.device = trace.devices[stream.device].id;

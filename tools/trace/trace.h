@@ -113,7 +113,7 @@ inline constexpr std::uint32_t kNoLaunch = 0xFFFFFFFFu;
 struct TraceActivity {
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;                 ///< >= begin_ns
-  std::uint64_t bytes = 0;           ///< memcpy and memset only
+  std::uint64_t extent = 0;          ///< as KernelRecord::extent: pack(Grid) or bytes
   std::uint64_t correlation = 0;     ///< meaningless without has_correlation
   std::uint32_t name = 0;            ///< Trace::strings: the kernel's demangled name, or what the file calls a copy
   std::uint32_t launch = kNoLaunch;  ///< index into Trace::launches, filled by link_launches
@@ -123,6 +123,7 @@ struct TraceActivity {
   std::uint8_t nccl : 1 = 0;  ///< an NCCL kernel by its name (is_nccl_kernel)
   std::uint8_t has_correlation : 1 = 0;
   std::uint8_t on_stream : 1 = 0;  ///< the record names a stream of 0 or more (Kineto may leave it out)
+  std::uint8_t direction : 2 = 0;  ///< CopyDirection
 };
 static_assert(sizeof(TraceActivity) == 48);
 

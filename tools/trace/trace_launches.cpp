@@ -7,25 +7,21 @@
 
 #include "core/kernel_names.h"
 #include "core/launch_class.h"
+#include "core/launch_fold.h"
 
 namespace mfu {
-namespace {
-
-std::uint64_t mix(std::uint64_t h) noexcept {
-  h ^= h >> 32;
-  h *= 0xD6E8FEB86659FD93u;
-  return h ^ (h >> 32);
-}
-
-}  // namespace
-
 std::vector<DeviceLaunches> trace_launches(const Trace& trace) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> by_device;
   for (std::uint32_t i = 0; i < trace.activities.size(); ++i) {
     const TraceActivity& activity = trace.activities[i];
     if (activity.has_correlation) by_device[{activity.process, trace.streams[activity.stream].device}].push_back(i);
   }
-  std::unordered_map<std::uint32_t, LaunchTraits> kernel_traits;
+  std::unordered_map<std::uint32_t, LaunchTraits> known_traits;
+  const auto traits_of_kernel = [&](std::uint32_t name) {
+    const auto [known, inserted] = known_traits.try_emplace(name);
+    if (inserted) known->second = classify_launch_name(demangle(trace.strings.at(name)));
+    return known->second;
+  };
   std::vector<DeviceLaunches> out;
   for (auto& [key, activities] : by_device) {
     std::sort(activities.begin(), activities.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -37,36 +33,14 @@ std::vector<DeviceLaunches> trace_launches(const Trace& trace) {
     DeviceLaunches device{key.first, key.second, {}};
     for (std::size_t i = 0; i < activities.size();) {
       const TraceActivity& first = trace.activities[activities[i]];
-      Launch launch;
-      launch.begin_ns = first.begin_ns;
-      launch.end_ns = first.end_ns;
-      std::uint64_t content = 0;
-      std::size_t records = 0;
-      for (; i < activities.size() && trace.activities[activities[i]].correlation == first.correlation;
-           ++i, ++records) {
-        const TraceActivity& activity = trace.activities[activities[i]];
-        launch.begin_ns = std::min(launch.begin_ns, activity.begin_ns);
-        launch.end_ns = std::max(launch.end_ns, activity.end_ns);
-        content += mix(activity.name + 1);  // a sum: streams of one graph may finish in any order
+      const TraceLaunch* call = first.launch != kNoLaunch ? &trace.launches[first.launch] : nullptr;
+      LaunchFold fold(call != nullptr ? call->thread + 1 : 0);
+      for (; i < activities.size() && trace.activities[activities[i]].correlation == first.correlation; ++i) {
+        KernelRecord record = to_kernel_record(trace, trace.activities[activities[i]]);
+        if (call != nullptr && call->graph) record.graph = GraphId::kUnknown;
+        fold.add(record, record.kind == ActivityKind::kKernel ? traits_of_kernel(raw(record.name)) : traits_of(record));
       }
-      const bool graph = first.kind == ActivityKind::kGraph ||
-                         (first.launch != kNoLaunch && trace.launches[first.launch].graph) || records > 8;
-      if (graph) {
-        launch.traits = traits_of(LaunchClass::kGraph);
-        launch.name = static_cast<std::uint32_t>(mix(content + records)) | Launch::kGraphName;
-      } else if (first.kind == ActivityKind::kKernel) {
-        const auto [known, inserted] = kernel_traits.try_emplace(first.name);
-        if (inserted) known->second = classify_launch_name(demangle(trace.strings.at(first.name)));
-        launch.traits = known->second;
-        launch.name = Launch::kFirstKernel + first.name;
-      } else {
-        const LaunchClass launch_class =
-            first.kind == ActivityKind::kMemset ? LaunchClass::kMemset : copy_class(trace.strings.at(first.name));
-        launch.traits = traits_of(launch_class);
-        launch.name = static_cast<std::uint32_t>(launch_class);
-      }
-      if (first.launch != kNoLaunch) launch.thread = trace.launches[first.launch].thread + 1;
-      device.launches.push_back(launch);
+      device.launches.push_back(fold.launch());
     }
     out.push_back(std::move(device));
   }

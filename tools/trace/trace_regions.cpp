@@ -12,7 +12,6 @@
 #include "core/detected_regions.h"
 #include "core/drain.h"
 #include "core/kernel_names.h"
-#include "core/launch_class.h"
 #include "core/ledger.h"
 #include "core/peak.h"
 #include "core/range_names.h"
@@ -32,13 +31,6 @@ struct Event {
   Kind kind;
   std::uint32_t index;  ///< of the range, launch or activity
 };
-
-CopyDirection direction_of(std::string_view copy) {
-  const LaunchClass way = copy_class(copy);
-  return way == LaunchClass::kCopyToDevice ? CopyDirection::kToDevice
-         : way == LaunchClass::kCopyToHost ? CopyDirection::kToHost
-                                           : CopyDirection::kWithin;
-}
 
 bool before(const Event& a, const Event& b) {
   if (a.at != b.at) return a.at < b.at;
@@ -350,7 +342,6 @@ class ProcessReplay {
     const TraceActivity& of = trace_.activities[activity];
     record.correlation = correlation_of(of);
     if (of.launch != kNoLaunch && trace_.launches[of.launch].graph) record.graph = GraphId::kUnknown;
-    if (record.kind == ActivityKind::kMemcpy) record.direction = direction_of(trace_.strings.at(of.name));
     record.device = DeviceId{device_of(trace_.activities[activity])};
     record.begin_ns += shift_;
     record.end_ns += shift_;

@@ -74,6 +74,37 @@ TEST(Kineto, ArgumentsBeforeTheCategory) {
   EXPECT_EQ(trace->activities[0].end_ns, 3500);
 }
 
+TEST(Kineto, GridsAndDirections) {
+  const auto trace = read(R"json([
+    {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":1,"args":{"correlation":1,"grid":[300,2,1],"block":[128,1,1]}},
+    {"args":{"grid" : [ 2147483647 ,65535 , 65535 ] ,"correlation":2},"cat":"kernel","name":"k","ph":"X","pid":0,"tid":7,"ts":2,"dur":1},
+    {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":3,"dur":1,"args":{"correlation":3,"grid":[1,100000,4294967295]}},
+    {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":4,"dur":1,"args":{"correlation":4}},
+    {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":1,"args":{"correlation":5,"grid":[1,2]}},
+    {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":6,"dur":1,"args":{"correlation":6,"grid":"8"}},
+    {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":7,"dur":1,"args":{"correlation":7,"grid":[1,-2,1]}},
+    {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":7,"dur":1,"args":{"correlation":8,"grid":[1,2,3,4]}},
+    {"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD (Pinned -> Device)","pid":0,"tid":7,"ts":8,"dur":1,"args":{
+  "bytes" : 64}},
+    {"ph":"X","cat":"gpu_memcpy","name":"Memcpy DtoH (Device -> Pageable)","pid":0,"tid":7,"ts":9,"dur":1,"args":{"bytes":64}},
+    {"ph":"X","cat":"gpu_memcpy","name":"Memcpy PtoP (Device -> Device)","pid":0,"tid":7,"ts":10,"dur":1,"args":{"bytes":64}},
+    {"ph":"X","cat":"gpu_memset","name":"Memset (Device)","pid":0,"tid":7,"ts":11,"dur":1,"args":{"bytes":32}}])json");
+  ASSERT_TRUE(trace.ok()) << trace.error().message;
+  ASSERT_EQ(trace->activities.size(), 12u);
+  const auto record = [&](std::size_t i) { return to_kernel_record(*trace, trace->activities[i]); };
+  EXPECT_EQ(record(0).grid(), (Grid{300, 2, 1}));
+  EXPECT_EQ(record(1).grid(), (Grid{2'147'483'647, 65'535, 65'535}));
+  EXPECT_EQ(record(2).grid(), (Grid{1, 65'535, 65'535}));  // beyond what CUDA allows
+  for (std::size_t i = 3; i < 8; ++i) EXPECT_EQ(record(i).grid(), Grid{}) << i;
+  EXPECT_EQ(record(8).direction, CopyDirection::kToDevice);
+  EXPECT_EQ(record(9).direction, CopyDirection::kToHost);
+  EXPECT_EQ(record(10).direction, CopyDirection::kWithin);
+  EXPECT_EQ(record(11).direction, CopyDirection::kUnknown);
+  EXPECT_EQ(record(8).extent, 64u);
+  EXPECT_EQ(record(8).grid(), Grid{});
+  EXPECT_EQ(record(11).extent, 32u);
+}
+
 TEST(Kineto, WordsForPidsAndStreamsOfOldFiles) {
   const auto trace = read(
       R"([{"ph":"X","cat":"Kernel","name":"k","pid":0,"tid":"stream 7","ts":1,"dur":1,"args":{"device":0,"stream":7,"correlation":1}},
@@ -103,7 +134,7 @@ TEST(Kineto, InfAndNanWhereNothingIsReadFromThem) {
       {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1}])json");
   ASSERT_TRUE(trace.ok()) << trace.error().message;
   ASSERT_EQ(trace->activities.size(), 1u);
-  EXPECT_EQ(trace->activities[0].bytes, 16u);
+  EXPECT_EQ(trace->activities[0].extent, 16u);
   EXPECT_EQ(note(trace.value(), "events_with_unusable_time"), 4u);
 }
 

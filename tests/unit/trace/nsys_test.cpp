@@ -80,6 +80,37 @@ TEST(Nsys, CorrelationIdsBelongToTheirProcess) {
   EXPECT_EQ(figures[1].gpu_ops_by_launching_thread[0].first, std::to_string(global(kPidB, 201)));
 }
 
+TEST(Nsys, GridsAndDirections) {
+  const auto trace = read(database(
+      join({kStrings,
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, "
+            "correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER, gridX INTEGER, "
+            "gridY INTEGER, gridZ INTEGER);"
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY(start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, "
+            "correlationId INTEGER, globalPid INTEGER, copyKind INTEGER, bytes INTEGER);"
+            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (10,20,0,7,5,@A,1,2,300,2,1),(20,30,0,7,6,@A,1,2,-1,9,1);"
+            "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (30,40,0,7,7,@A,1,64),(40,50,0,7,8,@A,2,64),"
+            "(50,60,0,7,9,@A,8,64),(60,70,0,7,10,@A,10,64),(70,80,0,7,11,@A,99,64);"})));
+  ASSERT_TRUE(trace.ok()) << trace.error().message;
+  ASSERT_EQ(trace->activities.size(), 7u);
+  const auto record = [&](std::size_t i) { return to_kernel_record(*trace, trace->activities[i]); };
+  EXPECT_EQ(record(0).grid(), (Grid{300, 2, 1}));
+  EXPECT_EQ(record(1).grid(), (Grid{0, 9, 1}));  // no side is negative
+  EXPECT_EQ(record(2).direction, CopyDirection::kToDevice);
+  EXPECT_EQ(record(3).direction, CopyDirection::kToHost);
+  EXPECT_EQ(record(4).direction, CopyDirection::kWithin);
+  EXPECT_EQ(record(5).direction, CopyDirection::kWithin);
+  EXPECT_EQ(record(6).direction, CopyDirection::kUnknown);
+  EXPECT_EQ(record(6).extent, 64u);
+}
+
+TEST(Nsys, AnExportWithoutGridsHasNone) {
+  const auto trace = read(database(
+      join({kStrings, kKernelTable, "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (10,20,0,1,7,5,@A,1,2);"})));
+  ASSERT_TRUE(trace.ok()) << trace.error().message;
+  EXPECT_EQ(to_kernel_record(*trace, trace->activities.at(0)).grid(), Grid{});
+}
+
 TEST(Nsys, OfSeveralRecordsWithOneIdTheFirstIsTheLaunch) {
   const auto trace =
       read(database(join({kStrings, kKernelTable, kRuntimeTable,
