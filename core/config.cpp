@@ -27,8 +27,8 @@ constexpr std::string_view kVariables[] = {
 };
 
 constexpr std::pair<Phase, std::string_view> kPhases[] = {
-    {Phase::kNone, "none"},     {Phase::kTrain, "train"}, {Phase::kPrefill, "prefill"},
-    {Phase::kDecode, "decode"}, {Phase::kMixed, "mixed"}, {Phase::kVision, "vision"},
+    {Phase::kNone, "none"},   {Phase::kTrain, "train"},   {Phase::kPrefill, "prefill"}, {Phase::kDecode, "decode"},
+    {Phase::kMixed, "mixed"}, {Phase::kVision, "vision"}, {Phase::kForward, "forward"}, {Phase::kBackward, "backward"},
 };
 
 constexpr std::pair<Recompute, std::string_view> kRecomputes[] = {{Recompute::kNone, "none"},
@@ -498,7 +498,9 @@ void read_config(Resolved& r, Config& config, FlopsOptions& options, Lines* line
                   "recompute", "trainable", "images"});
     config.workload.phase = s.word("phase", kPhases);
     config.workload.shape = read_shape(s);
-    config.workload.grad_accum = s.integer("grad_accum", 1).value_or(1);
+    const std::optional<std::int64_t> grad_accum = s.integer("grad_accum", 1);
+    config.workload.grad_accum_given = grad_accum.has_value();
+    config.workload.grad_accum = grad_accum.value_or(1);
     options.grad_accum = config.workload.grad_accum;
     if (const auto recompute = s.word("recompute", kRecomputes)) options.recompute = *recompute;
     options.trainable = read_trainable(s);

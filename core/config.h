@@ -30,6 +30,7 @@ struct WorkloadConfig {
   std::optional<Phase> phase;
   Shape shape;                  ///< batch, seq_len, context, new_tokens, tokens, encoder_len
   std::int64_t grad_accum = 1;  ///< micro-batches per step; `batch` is per micro-batch
+  bool grad_accum_given = false;
 };
 
 /// The `peak` block and the MFU_PEAK_* variables.

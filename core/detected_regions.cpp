@@ -1,6 +1,7 @@
 #include "core/detected_regions.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -84,7 +85,8 @@ DetectedRegions::Device* DetectedRegions::device_at(std::uint32_t device) {
 }
 
 void DetectedRegions::add(const KernelRecord& record, bool first_of_launch, std::uint32_t thread) {
-  if (aside_ || raw(record.device) >= kMostDevices) {
+  // Without a correlation id there is no place for it among the launches.
+  if (aside_ || raw(record.device) >= kMostDevices || raw(record.correlation) == 0) {
     ledger_.add(record, InstanceId::kNone, first_of_launch);
     return;
   }
@@ -184,21 +186,68 @@ void DetectedRegions::give_out(Device& device, std::uint64_t before, InstanceId 
   device.given_out = std::max(device.given_out, before);
 }
 
+void DetectedRegions::prepare(InstanceSlot& slot, const Device& device, RegionId region) {
+  slot.id = static_cast<InstanceId>(kFirstId + 1 + next_id_++ % (kIds - 1));
+  slot.opener = static_cast<ThreadIndex>(kFirstOpener + device.index);
+  slot.region = region;
+  slot.rule = rules_.rule_of_region(region);
+  slot.kind = InstanceKind::kDetected;
+}
+
+/// Folds the records of [begin, end) once more, into step_.
+void DetectedRegions::launches_of(const Device& device, std::uint64_t begin, std::uint64_t end) {
+  step_.clear();
+  const auto& held = device.held;
+  for (std::size_t i = 0; i < held.size() && held[i].launch < end;) {
+    const std::uint64_t launch = held[i].launch;
+    LaunchFold fold(held[i].thread);
+    for (; i < held.size() && held[i].launch == launch; ++i) fold.add(held[i].record, traits_of_record(held[i].record));
+    if (launch >= begin) step_.push_back(fold.launch());
+  }
+}
+
 void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end) {
   const TimeNs opens = std::max(begin.at_ns, device.last_close);
   const TimeNs closes = std::max(end.at_ns, opens);
+  DetectedWork work;
+  bool cut = false;
+  if (end.kind == StepKind::kStep) {
+    work.passes = device.findings.micro_steps;
+    if (device.findings.rule != BoundaryRule::kAnywhere) {
+      launches_of(device, begin.launch, end.launch);
+      cut = step_.size() == end.launch - begin.launch && phases_.cut(step_) != PhaseRule::kNone;
+    }
+  }
+  std::array<std::int64_t, 3> passes{};  // of each phase
+  if (cut)
+    for (const PhaseSpan& span : phases_.spans()) ++passes[static_cast<std::size_t>(span.phase)];
+  if (cut && passes[1] != 0) work.passes = passes[1];
+
   InstanceSlot slot;
-  slot.id = static_cast<InstanceId>(kFirstId + 1 + next_id_++ % (kIds - 1));
-  slot.opener = static_cast<ThreadIndex>(kFirstOpener + device.index);
-  slot.region = region_of(end.kind);
-  slot.rule = rules_.rule_of_region(slot.region);
-  slot.kind = InstanceKind::kDetected;
-  ledger_.open(slot, opens);
+  prepare(slot, device, region_of(end.kind));
+  ledger_.open(slot, opens, &work);
+  TimeNs at = opens;
+  for (std::size_t i = 0; cut && i < phases_.spans().size(); ++i) {
+    const PhaseSpan& span = phases_.spans()[i];
+    const RegionRules::DetectedIds& ids = rules_.detected();
+    const std::array<RegionId, 3> regions{ids.forward, ids.backward, ids.optimizer};
+    DetectedWork part = work;
+    part.parts = passes[static_cast<std::size_t>(span.phase)];
+    InstanceSlot phase;
+    prepare(phase, device, regions[static_cast<std::size_t>(span.phase)]);
+    phase.parent = slot.id;
+    phase.rule = slot.rule;  // its shape is the step's
+    ledger_.open(phase, at, &part);
+    give_out(device, begin.launch + span.end, phase.id);
+    // The last one ends with its work: what comes then is waiting for the next step, and no phase's.
+    const std::size_t next = std::min<std::size_t>(span.end, step_.size() - 1);
+    at = std::clamp(step_[next].begin_ns, at, closes);
+    ledger_.close(phase, at, device.index);
+  }
   give_out(device, end.launch, slot.id);
   ledger_.close(slot, closes, device.index);
   device.last_close = closes;
   device.last_step = closes - opens;
-  named_ = true;
 }
 
 /// Makes instances of what the detector has told. `all`: nothing that it told will be taken back.

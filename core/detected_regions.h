@@ -16,6 +16,7 @@
 #include "core/ledger.h"
 #include "core/region_rules.h"
 #include "core/step_detector.h"
+#include "core/step_phases.h"
 #include "core/window.h"
 
 namespace mfu {
@@ -81,6 +82,8 @@ class DetectedRegions {
   void feed_launch(std::size_t begin, std::size_t end);
   void take_steps(Device& device, bool all);
   void make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end);
+  void launches_of(const Device& device, std::uint64_t begin, std::uint64_t end);
+  void prepare(InstanceSlot& slot, const Device& device, RegionId region);
   void give_out(Device& device, std::uint64_t before, InstanceId owner);
   void give_out_one(const Held& held, InstanceId owner);
   void let_go(Device& device, TimeNs newest);
@@ -96,13 +99,14 @@ class DetectedRegions {
   std::vector<Held> incoming_;  ///< as they came; their launches may have more records to come
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::optional<LaunchTraits>> traits_;  ///< by KernelNameId
-  std::size_t held_ = 0;                             ///< incoming_ and what the devices hold
+  std::vector<Launch> step_;                         ///< launches of the step at hand
+  StepPhases phases_;
+  std::size_t held_ = 0;  ///< incoming_ and what the devices hold
   std::uint64_t attributed_ = 0;
   std::uint32_t next_id_ = 0;
   TimeNs first_begin_ = 0;  ///< of the run's first record; 0: none yet
   TimeNs newest_begin_ = 0;
   bool aside_ = false;
-  bool named_ = false;  ///< some instance was made
   std::vector<std::string> notices_;
 };
 

@@ -298,7 +298,7 @@ FlopCount count_components(const ModelSpec& model, const FlopsOptions& o, const 
   FlopCount out;
   const Totals t = totals_of(r);
   out.tokens = t.fed;
-  const bool train = r.phase == Phase::kTrain;
+  const bool train = is_training(r.phase);
   const Count repeats = train ? o.grad_accum : 1;
   if (model.flat_params) {
     out.parts.other = t.fed * 2 * *model.flat_params * repeats;
@@ -387,7 +387,7 @@ FlopCount count_all(const ModelSpec& model, const ConventionTerms& terms, const 
                     const CountRequest& r) noexcept {
   FlopCount out = count_components(model, o, r);
   if (o.convention == Convention::kExact || (model.flat_params && o.convention == Convention::k6nd)) return out;
-  const bool train = r.phase == Phase::kTrain;
+  const bool train = is_training(r.phase);
   const PlainPairs pairs = plain_pairs(r, o.context_mode);
   const Count forward = convention_forward(o.convention, terms, model, totals_of(r).fed, pairs.full, pairs.half2);
   out.total = train ? forward * 3 * o.grad_accum : forward;
@@ -763,7 +763,7 @@ Result<FlopCount> FlopsModel::count_flop(const CountRequest& request) const {
 }
 
 Result<ByteCount> FlopsModel::count_bytes(const CountRequest& request) const {
-  if (request.phase == Phase::kTrain) return Error{"bytes: a training step has no agreed minimum"};
+  if (is_training(request.phase)) return Error{"bytes: a training step has no agreed minimum"};
   if (!impl_->storage.known) {
     return Error{"bytes: quantization_config.quant_method: unknown method \"" + impl_->storage.method +
                  "\"; give --weight-dtype"};
@@ -847,6 +847,8 @@ Work FlopsModel::work(Phase phase, const Shape& shape) const noexcept {
   request.encoder_runs = phase != Phase::kDecode;
   switch (phase) {
     case Phase::kTrain:
+    case Phase::kForward:
+    case Phase::kBackward:
     case Phase::kPrefill: {
       const std::int64_t past = phase == Phase::kPrefill ? shape.context.value_or(0) : 0;
       if (spec.is_vision_only()) {
@@ -927,10 +929,18 @@ Work FlopsModel::work(Phase phase, const Shape& shape) const noexcept {
   out.flop_known = true;
   out.flop = flop.total.to_double() * m.shares.flop;
   out.hfu_flop = (flop.total.to_double() + flop.recompute.to_double()) * m.shares.flop;
+  if (phase == Phase::kForward || phase == Phase::kBackward) {
+    // A convention gives one number for the step; its parts are as the exact count has them.
+    const double forward = flop.forward.to_double(), both = forward + flop.backward.to_double();
+    const double part = both > 0 ? (phase == Phase::kForward ? forward : both - forward) / both : 0;
+    const double recompute = phase == Phase::kForward ? 0 : out.hfu_flop - out.flop;
+    out.flop *= part;
+    out.hfu_flop = out.flop + recompute;
+  }
   const double tokens = flop.tokens.to_double() * m.shares.tokens;
   out.tokens = tokens < 9.2e18 ? static_cast<std::int64_t>(std::llround(tokens)) : 0;
 
-  if (phase != Phase::kTrain && m.storage.known) {
+  if (!is_training(phase) && m.storage.known) {
     const ByteCount bytes = count_all_bytes(spec, m.storage, m.options, request);
     if (!bytes.moved().overflowed() && !bytes.weights_read_min.overflowed()) {
       const double experts = bytes.experts_read.to_double();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -95,6 +96,10 @@ struct Instance {
   std::optional<std::uint32_t> home_device;    ///< where its thread launched; for instances without device activity
   std::optional<std::int64_t> cached_at_open;  ///< ShapeResolver::cached when its range opened
   ShapeWords own_shape;                        ///< as its range gave it
+  Shape detected_shape;                        ///< as its kernels say
+  std::int64_t passes = 0;                     ///< DetectedWork::passes
+  std::int64_t parts_of_step = 1;              ///< DetectedWork::parts
+  std::array<ShapeSource, ShapeWords::kCount> shape_source{};
 
   Work work;  ///< once closed: of its own shape, or the sum of its parts
   std::uint64_t part_count = 0;

@@ -13,6 +13,10 @@
 
 namespace mfu {
 
+/// Names of a shape's values, as ShapeWords numbers them.
+inline constexpr std::array<const char*, 7> kShapeKeys{"batch",  "seq_len",   "context",   "new_tokens",
+                                                       "tokens", "gen_batch", "gen_tokens"};
+
 /// The values of a Shape without their options, for shared memory: bit i of `given` says that value i was given.
 struct ShapeWords {
   static constexpr std::size_t kBatch = 0, kSeqLen = 1, kContext = 2, kNewTokens = 3, kTokens = 4, kGenBatch = 5,

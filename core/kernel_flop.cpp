@@ -51,7 +51,7 @@ Result<KernelFlop> kernel_flop(std::string_view kind, const ModelSpec& spec, con
     Count rows;
     for (const SequenceGroup& s : sequences) rows += s.fed > 0 ? s.count : 0;
     const bool all = options.logits == LogitsMode::kAll ||
-                     (options.logits == LogitsMode::kByPhase && (phase == Phase::kTrain || spec.is_encoder));
+                     (options.logits == LogitsMode::kByPhase && (is_training(phase) || spec.is_encoder));
     work.flop = work.all = (all ? tokens : rows) * 2 * spec.vocab * spec.io_width();
   }
   return checked(kind, work);

@@ -43,8 +43,8 @@ Launch LaunchFold::launch() const noexcept {
   Launch launch = launch_;
   if (first_.graph != GraphId::kNone || first_.kind == ActivityKind::kGraph || records_ > kMostOfOneCall) {
     const bool numbered = first_.graph != GraphId::kNone && first_.graph != GraphId::kUnknown;
-    launch.name = (numbered ? raw(first_.graph) : static_cast<std::uint32_t>(mix(content_ + records_))) |
-                  Launch::kGraphName;
+    launch.name =
+        (numbered ? raw(first_.graph) : static_cast<std::uint32_t>(mix(content_ + records_))) | Launch::kGraphName;
     launch.traits = traits_of(LaunchClass::kGraph);
     launch.traits.flags |= flags_ & (kFlagOptimizer | kFlagBackward | kFlagLoss | kFlagSampling);
   } else if (first_.kind == ActivityKind::kKernel) {

@@ -39,6 +39,13 @@ void add_stats(std::vector<KernelStat>& into, const std::vector<KernelStat>& fro
   }
 }
 
+void keep_least_trusted(std::array<ShapeSource, ShapeWords::kCount>& into,
+                        const std::array<ShapeSource, ShapeWords::kCount>& from) noexcept {
+  for (std::size_t key = 0; key < into.size(); ++key)
+    if (from[key] != ShapeSource::kNone && (into[key] == ShapeSource::kNone || from[key] < into[key]))
+      into[key] = from[key];
+}
+
 void add_row(RegionRow& into, const RegionRow& from) {
   into.instances += from.instances;
   into.tokens += from.tokens;
@@ -54,6 +61,7 @@ void add_row(RegionRow& into, const RegionRow& from) {
   into.flop_known = into.flop_known && from.flop_known;
   into.bytes_known = into.bytes_known && from.bytes_known;
   into.overlapped = into.overlapped || from.overlapped;
+  keep_least_trusted(into.shape_source, from.shape_source);
   into.latency.merge(from.latency);
   add_stats(into.kernel_stats, from.kernel_stats);
 }
@@ -70,6 +78,8 @@ std::int64_t count_tokens(Phase phase, const Shape& shape, std::int64_t grad_acc
   const std::int64_t batch = shape.batch.value_or(1);
   switch (phase) {
     case Phase::kTrain:
+    case Phase::kForward:
+    case Phase::kBackward:
       return shape.seq_len ? batch * *shape.seq_len * grad_accum : 0;
     case Phase::kPrefill:
     case Phase::kMixed:
@@ -81,6 +91,13 @@ std::int64_t count_tokens(Phase phase, const Shape& shape, std::int64_t grad_acc
       break;
   }
   return 0;
+}
+
+void scale(Work& work, double by) noexcept {
+  work.flop *= by;
+  work.hfu_flop *= by;
+  work.bytes *= by;
+  work.tokens = std::llround(static_cast<double>(work.tokens) * by);
 }
 
 }  // namespace
@@ -164,7 +181,7 @@ std::uint32_t Ledger::chain_of(std::uint32_t outer, RegionId region) {
   return it->second;
 }
 
-void Ledger::open(const InstanceSlot& slot, TimeNs at) {
+void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work) {
   const bool detected = slot.kind == InstanceKind::kDetected;
   if (observer_ != nullptr && !detected) observer_->on_open(slot, at);
   NamedBy& named_by = named_by_[raw(slot.region)];
@@ -179,6 +196,11 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at) {
   instance.phase = rules_.regions()[raw(slot.region)].phase;
   instance.thread = raw(slot.opener);
   instance.own_shape = slot.shape;
+  if (work != nullptr) {
+    instance.detected_shape = work->shape;
+    instance.passes = work->passes;
+    instance.parts_of_step = work->parts;
+  }
   instance.open_ns = std::max(at, options_.origin_ns);
   Instance*& bucket = buckets_[raw(slot.id) & (kBuckets - 1)];
   instance.next_in_bucket = bucket;
@@ -237,14 +259,27 @@ void Ledger::resolve_work(Instance& instance) {
   }
   const std::uint32_t device = instance.home_device.value_or(0);
   if (instance.part_count != 0) shapes_.set_cached(device, instance.cached_at_open);  // it covers its parts
-  const Shape shape =
-      shapes_.resolve(instance.phase, instance.own_shape.to_shape(), rules_.constants(instance.rule), device);
+  const ResolvedShape resolved = shapes_.resolve(
+      instance.phase, {instance.own_shape.to_shape(), rules_.constants(instance.rule), instance.detected_shape},
+      device);
+  const Shape& shape = resolved.shape;
+  instance.shape_source = resolved.source;
   if (config_.model) {
-    instance.work = config_.model->work(instance.phase, shape);
+    // How many sequences the tokens are, kernels do not say, and attention depends on it.
+    const bool length_unknown = resolved.source[ShapeWords::kTokens] == ShapeSource::kDetected && !shape.seq_len;
+    if (length_unknown)
+      instance.work.missing = "seq_len";
+    else
+      instance.work = config_.model->work(instance.phase, shape);
     if (!instance.work.flop_known) notice_missing(instance);
   }
   if (instance.work.tokens == 0)
     instance.work.tokens = count_tokens(instance.phase, shape, config_.workload.grad_accum);
+  // The config says how many passes a step has, or the kernels do.
+  if (is_training(instance.phase) && (instance.passes > 1 || instance.parts_of_step > 1))
+    scale(instance.work,
+          static_cast<double>(config_.workload.grad_accum_given ? 1 : std::max<std::int64_t>(1, instance.passes)) /
+              static_cast<double>(instance.parts_of_step));
 }
 
 void Ledger::notice_missing(const Instance& instance) {
@@ -518,6 +553,7 @@ void Ledger::account(Instance& instance) {
 
     RegionRow& at_end = row(end_window, raw(instance.region), d);
     ++at_end.instances;
+    keep_least_trusted(at_end.shape_source, instance.shape_source);
     if (share.active || devices.size() == 1) at_end.latency.add(share.elapsed_ns);
     const std::int64_t tokens =
         k + 1 == devices.size()
@@ -749,6 +785,11 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
   s.launches = row.launches;
   s.overlapped = row.overlapped;
   s.latency = row.latency.summary();
+  for (std::size_t key = 0; key < row.shape_source.size(); ++key) {
+    static constexpr std::array<const char*, 5> kSources{"", "detected", "cached", "given", "range"};
+    if (row.shape_source[key] != ShapeSource::kNone)
+      s.shape_source.emplace_back(kShapeKeys[key], kSources[static_cast<std::size_t>(row.shape_source[key])]);
+  }
   if (region != kTotal) {
     static constexpr std::array<const char*, 4> kNames{"", "detector", "framework", "range"};
     s.named_by = kNames[static_cast<std::size_t>(named_by_[region])];

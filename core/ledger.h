@@ -1,6 +1,7 @@
 // The account of the run: instances and activities in, closed windows out.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -43,8 +44,16 @@ struct RegionRow {
   bool flop_pending = false;  ///< some of its time has FLOP that will be known later only
   bool cut = false;  ///< an instance across its edge left part of its FLOP here, but not as much of its matmuls
   bool overlapped = false;
-  DurationHistogram latency;             ///< of the instances that ended
-  std::vector<KernelStat> kernel_stats;  ///< by KernelNameId
+  std::array<ShapeSource, ShapeWords::kCount> shape_source{};  ///< least trusted of any instance
+  DurationHistogram latency;                                   ///< of the instances that ended
+  std::vector<KernelStat> kernel_stats;                        ///< by KernelNameId
+};
+
+/// What the kernels say of an instance that no range named.
+struct DetectedWork {
+  Shape shape;              ///< of one pass
+  std::int64_t passes = 0;  ///< forward and backward passes that a training step consists of; 0: not known
+  std::int64_t parts = 1;   ///< of a pass of a step: how many of its kind the step has
 };
 
 struct LedgerOptions {
@@ -74,8 +83,9 @@ class Ledger final : private TimelineListener {
   /// Someone to tell, who outlives this. Before anything else is called.
   void observe(RunObserver* observer) noexcept { observer_ = observer; }
 
-  /// A range opened. `slot` is copied from; call in order of time, together with `close`.
-  void open(const InstanceSlot& slot, TimeNs at);
+  /// A range opened, or, with `detected`, work without one began. `slot` is copied from; call in order of time,
+  /// together with `close`.
+  void open(const InstanceSlot& slot, TimeNs at, const DetectedWork* detected = nullptr);
   /// Its range closed. `home_device`: where its thread launched last, if it ever did.
   void close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device);
 

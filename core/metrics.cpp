@@ -24,7 +24,7 @@ Roofline roofline(std::optional<double> flop, std::optional<double> bytes, Phase
   if (!flop || !peak.flop_per_s || !(*peak.flop_per_s > 0)) return r;
   const double compute_s = *flop / *peak.flop_per_s;
   if (!bytes || !peak.bytes_per_s || !(*peak.bytes_per_s > 0)) {
-    if (phase != Phase::kTrain && phase != Phase::kVision) return r;
+    if (!is_training(phase) && phase != Phase::kVision) return r;
     r.seconds = compute_s;
     r.bound = Bound::kCompute;
     return r;

@@ -263,7 +263,9 @@ Phase phase_of_region(std::string_view region) noexcept {
 RegionId RegionRules::region_named(const std::string& name, Phase phase) {
   for (std::size_t i = 0; i < regions_.size(); ++i) {
     if (regions_[i].name != name) continue;
-    if (regions_[i].phase == Phase::kNone) regions_[i].phase = phase;
+    // A forward or backward of the user's own has times only, unless its rule says more.
+    if (regions_[i].phase == Phase::kNone && phase != Phase::kForward && phase != Phase::kBackward)
+      regions_[i].phase = phase;
     return static_cast<RegionId>(i);
   }
   regions_.push_back({name, phase});
@@ -365,6 +367,9 @@ RegionRules::RegionRules(const std::vector<RegionRuleConfig>& rules, const std::
   // Their kernels are the same, and a pass with few sequences that decode is nearly all prefill.
   detected_.prefill_or_mixed = region_named("prefill_or_mixed", Phase::kPrefill);
   detected_.iteration = region_named("iteration", Phase::kNone);
+  detected_.forward = region_named("forward", Phase::kForward);
+  detected_.backward = region_named("backward", Phase::kBackward);
+  detected_.optimizer = region_named("optimizer", Phase::kNone);
 }
 
 RegionRules::~RegionRules() {

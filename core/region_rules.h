@@ -31,6 +31,7 @@ class RegionRules {
   /// Regions that the step detector names where no range does.
   struct DetectedIds {
     RegionId step, decode, prefill_or_mixed, iteration;
+    RegionId forward, backward, optimizer;  ///< inside a step
   };
 
   /// Compiles `rules` and the built-in packs named in `presets` (empty: all; `generic` is always among them). A rule

@@ -8,12 +8,28 @@ namespace mfu {
 
 /// What kind of work a region's instances do, so which formula applies.
 enum class Phase : std::uint8_t {
-  kNone,     ///< a region with times only
-  kTrain,    ///< forward and backward
-  kPrefill,  ///< forward over new tokens, logits of the last position
-  kDecode,   ///< forward, one token per sequence and pass
-  kMixed,    ///< one pass with prefill sequences (batch, tokens) and decode sequences (gen_batch, gen_tokens)
-  kVision,   ///< the vision tower alone, nested in prefill
+  kNone,      ///< a region with times only
+  kTrain,     ///< forward and backward
+  kPrefill,   ///< forward over new tokens, logits of the last position
+  kDecode,    ///< forward, one token per sequence and pass
+  kMixed,     ///< one pass with prefill sequences (batch, tokens) and decode sequences (gen_batch, gen_tokens)
+  kVision,    ///< the vision tower alone, nested in prefill
+  kForward,   ///< the forward pass of a training step
+  kBackward,  ///< its backward pass, recomputation included
+};
+
+/// A training step or a pass of one.
+[[nodiscard]] constexpr bool is_training(Phase phase) noexcept {
+  return phase == Phase::kTrain || phase == Phase::kForward || phase == Phase::kBackward;
+}
+
+/// Who said a value of a shape, least trusted first.
+enum class ShapeSource : std::uint8_t {
+  kNone,
+  kDetected,  ///< read from the kernels
+  kCached,    ///< decode's context: the last prompt and the steps since
+  kGiven,     ///< the config: its workload or a rule's constant
+  kRange,     ///< the range itself
 };
 
 /// Every value optional: absent means that nobody said. All >= 0.

@@ -71,6 +71,11 @@ Json to_json(const RegionSummary& r) {
                                 {"class", std::string(name(k.kernel_class))},
                                 {"count", k.count},
                                 {"sum_s", seconds(k.sum_ns)}});
+  if (!r.shape_source.empty()) {
+    Json sources;
+    for (const auto& [key, source] : r.shape_source) sources[key] = source;
+    j["shape_source"] = std::move(sources);
+  }
   j["named_by"] = r.named_by.empty() ? Json(nullptr) : Json(r.named_by);
   if (r.detected)
     j["detected"] = {{"kind", r.detected->kind},

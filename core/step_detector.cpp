@@ -173,19 +173,43 @@ void StepDetector::add(const Launch& launch) {
   families_seen_ |= launch.traits.family != 0;
   flags_[at] = launch.traits.flags;
   begins_[at] = launch.begin_ns;
-  if ((launch.traits.flags & (kFlagBackward | kFlagOptimizer | kFlagForeach)) != 0) {
-    if ((launch.traits.flags & kFlagBackward) != 0 && backward_seen_ < 3 && ++backward_seen_ == 3) training_ = true;
-    if ((launch.traits.flags & kFlagOptimizer) != 0 || training_) {
-      if ((launch.traits.flags & (kFlagOptimizer | kFlagForeach)) != 0) optimizer_known_ = true;
-    }
-  }
-  const bool ended = !training_ && serving_.add(launch.traits, n_);
+  if ((launch.traits.flags & (kFlagBackward | kFlagOptimizer | kFlagForeach)) != 0) note_training(launch.traits.flags);
+  const bool ended = serving_.add(launch.traits, n_) && (!training_ || training_is_over());
   ++n_;
   if (ended) iteration_ended();
   if (n_ >= next_work_) work(false);
 }
 
+/// A backward pass or an optimizer.
+void StepDetector::note_training(std::uint8_t flags) {
+  constexpr std::uint32_t kEnough = 3;  // one may be a misread name
+  if ((flags & kFlagBackward) != 0 && backward_seen_ < kEnough) ++backward_seen_;
+  if ((flags & kFlagOptimizer) != 0 && optimizer_seen_ < kEnough) ++optimizer_seen_;
+  const bool was = training_;
+  training_ = training_ || backward_seen_ == kEnough || optimizer_seen_ == kEnough;
+  if (!training_) return;
+  if ((flags & (kFlagOptimizer | kFlagForeach)) != 0) optimizer_known_ = true;
+  if (was && (flags & (kFlagBackward | kFlagOptimizer)) != 0)
+    training_gap_ = std::max(training_gap_, static_cast<std::uint32_t>(std::min<Position>(n_ - last_trained_, kRing)));
+  if (!was || (flags & (kFlagBackward | kFlagOptimizer)) != 0) last_trained_ = n_;
+  if (serving_.ended() != 0) serving_ = {};  // losses that were copied to the host
+}
+
+/// Iterations of a server have taken its place: reinforcement learning alternates, and a script may do one thing after
+/// the other.
+bool StepDetector::training_is_over() const noexcept {
+  constexpr std::uint32_t kLeast = 64;
+  return serving_.found() && n_ - last_trained_ > 3 * std::max<Position>(training_gap_, kLeast);
+}
+
 void StepDetector::iteration_ended() {
+  if (training_) {
+    training_ = optimizer_known_ = false;
+    backward_seen_ = optimizer_seen_ = training_gap_ = 0;
+    told_before_ = last_told_;  // its steps stand
+    first_told_ = 0;
+    unlock();
+  }
   ends_[serving_.ended() % ends_.size()] = serving_.last();
   if (serving_found_) {
     emit(serving_.last().launch, kind_of(serving_.last().kind));

@@ -163,6 +163,8 @@ class StepDetector {
 
   Key intern(std::uint32_t name);
   void forget_words();
+  [[gnu::noinline]] void note_training(std::uint8_t flags);
+  [[nodiscard]] bool training_is_over() const noexcept;
   void work(bool final);
   [[nodiscard]] std::uint32_t window_to_search(bool followed, bool final);
   void search_anew();
@@ -213,8 +215,10 @@ class StepDetector {
   std::uint32_t word_count_ = 0;
   std::uint32_t free_word_ = 0;  ///< where to look for a free place
   Position newest_word_ = 0;
-  std::uint32_t backward_seen_ = 0;
+  std::uint32_t backward_seen_ = 0, optimizer_seen_ = 0;
   bool training_ = false;
+  Position last_trained_ = 0;       ///< what occurs in training alone was seen there last
+  std::uint32_t training_gap_ = 0;  ///< longest stretch of training without any
   bool optimizer_known_ = false;
   Position next_work_ = 0;
   Position next_search_ = 0;

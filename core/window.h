@@ -72,6 +72,9 @@ struct RegionSummary {
   std::vector<TopKernel> top_kernels;
   std::string named_by;              ///< `range`, `framework`, `detector`: who said that this is a region
   std::optional<Detected> detected;  ///< where the detector did, or tried to
+  /// Key of a shape (`batch`, `seq_len`, ...) and who said it: `range`, `given` (the config), `cached` (the last prompt
+  /// and the decode steps since), `detected` (read from kernels). Where instances differ, the least trusted.
+  std::vector<std::pair<std::string, std::string>> shape_source;
 };
 
 /// What became of every launch. seen = attributed + outside + unattributed + dropped.

@@ -251,3 +251,30 @@ extern "C" __global__ void demo_adamw(half* weight, const half* gradient, float*
     weight[base + i] = __float2half(w - 6e-4f * (m / (sqrtf(v) + 1e-8f) + 0.1f * w));
   }
 }
+
+// Greedy sampling: the most likely token of each sequence. grid (sequences), 256 threads.
+extern "C" __global__ void demo_argmax(const half* logits, int* tokens, int vocabulary) {
+  __shared__ float best[256];
+  __shared__ int at[256];
+  const half* row = logits + static_cast<size_t>(blockIdx.x) * vocabulary;
+  float most = -1e30f;
+  int where = 0;
+  for (int i = threadIdx.x; i < vocabulary; i += blockDim.x) {
+    const float value = __half2float(row[i]);
+    if (value > most) {
+      most = value;
+      where = i;
+    }
+  }
+  best[threadIdx.x] = most;
+  at[threadIdx.x] = where;
+  __syncthreads();
+  for (int width = 128; width > 0; width /= 2) {
+    if (threadIdx.x < width && best[threadIdx.x + width] > best[threadIdx.x]) {
+      best[threadIdx.x] = best[threadIdx.x + width];
+      at[threadIdx.x] = at[threadIdx.x + width];
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) tokens[blockIdx.x] = at[0];
+}

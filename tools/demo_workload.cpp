@@ -95,6 +95,7 @@ enum Kernel {
   kAdd,
   kEmbedding,
   kAdamw,
+  kArgmax,
   kKernels
 };
 constexpr std::array<const char*, kKernels> kKernelNames{"demo_gemm_f16_64x64",
@@ -107,7 +108,8 @@ constexpr std::array<const char*, kKernels> kKernelNames{"demo_gemm_f16_64x64",
                                                          "demo_gelu",
                                                          "demo_add",
                                                          "demo_embedding",
-                                                         "demo_adamw"};
+                                                         "demo_adamw",
+                                                         "demo_argmax"};
 
 /// An NVTX range for the life of the object, unless ranges are off.
 class Range {
@@ -358,6 +360,16 @@ class Workload {
     free_training();
   }
 
+  /// What was sampled, for whoever asked.
+  void fetch_tokens() const {
+    std::array<int, 16> next{};
+    check(cu_.cuStreamSynchronize_f(stream_), "cuStreamSynchronize");
+    check(cu_.cuMemcpyDtoH_f(next.data(), tokens_, sizeof next), "cuMemcpyDtoH");
+  }
+  void sample(std::int64_t batch) const {
+    launch(kArgmax, {batch, 1, 1}, 256, logits_, tokens_, static_cast<int>(kVocabulary));
+  }
+
   /// One decode pass: every weight is read once for `batch` new tokens.
   void decode_pass(std::int64_t batch, std::int64_t context) const {
     const int m = static_cast<int>(batch);
@@ -379,6 +391,7 @@ class Workload {
     }
     layernorm(hidden_, normed_, batch);
     project(normed_, weights_, logits_, kVocabulary, kWidth);
+    sample(batch);
   }
 
   void serve() {
@@ -411,14 +424,13 @@ class Workload {
         layernorm(hidden_, normed_, batch);
         launch(kSkinny, {kVocabulary / 64, 1, 1}, 256, normed_, weights_, logits_, static_cast<int>(batch),
                static_cast<int>(kVocabulary), static_cast<int>(kWidth));
-        check(cu_.cuStreamSynchronize_f(stream_), "cuStreamSynchronize");
+        sample(batch);
+        fetch_tokens();
       }
       for (std::int64_t i = 0; i < passes && Clock::now() < until; ++i) {
         const Range step(ranges, "decode batch=" + std::to_string(batch) + " context=" + std::to_string(t + i));
         check(cu_.cuGraphLaunch_f(decode, stream_), "cuGraphLaunch");
-        int next[16] = {};
-        check(cu_.cuStreamSynchronize_f(stream_), "cuStreamSynchronize");
-        check(cu_.cuMemcpyDtoH_f(next, logits_, sizeof next), "cuMemcpyDtoH");
+        fetch_tokens();
       }
     }
     check(cu_.cuGraphExecDestroy_f(decode), "cuGraphExecDestroy");
