@@ -193,6 +193,53 @@ constexpr auto kThen = std::to_array<Rule>({
     {"elementwise", {}, kElementwise},
 });
 
+/// A kernel whose launch has one block per row. `name` with its namespace where other libraries have such a name too;
+/// looked up in the sources of the libraries.
+struct RowKernel {
+  std::string_view name;
+  RowAxis axis;
+};
+constexpr auto kRowKernels = std::to_array<RowKernel>({
+    // PyTorch, ATen/native/cuda/layer_norm_kernel.cu: <<<M>>> for M rows. RowwiseMoments is left out: group norms run
+    // it
+    // over batch x groups.
+    {"vectorized_layer_norm_kernel", RowAxis::kX},
+    {"LayerNormForwardCUDAKernel", RowAxis::kX},
+    // vLLM, csrc/layernorm_kernels.cu and layernorm_quant_kernels.cu: grid(num_tokens), the leading dimensions
+    // together.
+    {"vllm::rms_norm_kernel", RowAxis::kX},
+    {"vllm::fused_add_rms_norm_kernel", RowAxis::kX},
+    {"vllm::rms_norm_static_fp8_quant_kernel", RowAxis::kX},
+    {"vllm::fused_add_rms_norm_static_fp8_quant_kernel", RowAxis::kX},
+    // FlashInfer, include/flashinfer/norm.cuh: nblks(batch_size), the rows. QKRMSNormKernel takes no more blocks than
+    // fit
+    // the device.
+    {"RMSNormKernel", RowAxis::kX},
+    {"FusedAddRMSNormKernel", RowAxis::kX},
+    {"RMSNormQuantKernel", RowAxis::kX},
+    // TensorRT-LLM, cpp/tensorrt_llm/kernels/rmsnormKernels.cu and layernormKernels.cu: grid(tokens).
+    {"generalRmsNorm", RowAxis::kX},
+    {"generalLayerNorm", RowAxis::kX},
+    // Apex, csrc/layer_norm_cuda_kernel.cu: blocks(1, min(n1, maxGridY), 1) for n1 rows.
+    {"cuApplyLayerNorm", RowAxis::kY},
+    {"cuApplyRMSNorm", RowAxis::kY},
+    // Triton. Liger ops/rms_norm.py and rope.py: (n_rows,), (batch x seq_len,), the latter backward too; Unsloth
+    // kernels/rms_layernorm.py: (n_rows,); flash-attn ops/triton/layer_norm.py: (M,) for M rows.
+    {"_rms_norm_forward_kernel", RowAxis::kX},
+    {"_rms_layernorm_forward", RowAxis::kX},
+    {"_layer_norm_fwd_1pass_kernel", RowAxis::kX},
+    {"_triton_rope", RowAxis::kX},
+    // vLLM, csrc/pos_encoding_kernels.cu: grid(num_tokens); layers/rotary_embedding/mrope.py: (n_row,), the tokens.
+    {"vllm::rotary_embedding_kernel", RowAxis::kX},
+    {"_triton_mrope_forward", RowAxis::kX},
+    // vLLM, csrc/cache_kernels.cu: grid(num_tokens) of the slot mapping, so without the rows that pad a graph;
+    // triton_reshape_and_cache_flash.py: (slot_mapping.shape[0], tiles of a row).
+    {"vllm::reshape_and_cache_kernel", RowAxis::kX},
+    {"vllm::reshape_and_cache_flash_kernel", RowAxis::kX},
+    {"vllm::concat_and_cache_mla_kernel", RowAxis::kX},
+    {"reshape_and_cache_kernel_flash", RowAxis::kXTiled},
+});
+
 /// Names are read up to here: what decides stands in the first few hundred bytes of every name seen.
 constexpr std::size_t kMaxRead = 1024;
 
@@ -214,12 +261,24 @@ class LowerName {
 /// The name without its parameter list, whose types name other kernels' namespaces; template arguments stay, since
 /// ATen's elementwise and reduce kernels carry their functor there.
 std::string_view without_parameters(std::string_view name) noexcept {
-  int angle = 0;
+  // Brackets that are open: a `>` inside parentheses compares, as in enable_if<(((8)>(0)))>.
+  std::array<char, 64> open;
+  std::size_t depth = 0, parentheses = 0;
   for (std::size_t i = 0; i < name.size(); ++i) {
-    if (name[i] == '<') ++angle;
-    if (name[i] == '>' && angle > 0 && (i == 0 || name[i - 1] != '-')) --angle;
-    if (name[i] == '(' && angle == 0 && i > 0 && !name.substr(i).starts_with("(anonymous namespace)"))
-      return name.substr(0, i);
+    const char c = name[i];
+    if (c == '(' && depth == 0) {
+      if (i > 0 && !name.substr(i).starts_with("(anonymous namespace)")) return name.substr(0, i);
+    } else if (c == '<' || c == '(') {
+      if (depth == open.size()) return name;
+      open[depth++] = c;
+      parentheses += c == '(';
+    } else if (c == '>') {
+      if (depth > 0 && open[depth - 1] == '<' && name[i - 1] != '-') --depth;
+    } else if (c == ')' && parentheses > 0) {
+      --parentheses;
+      while (open[--depth] != '(') {  // a `<` inside them compared, too
+      }
+    }
   }
   return name;
 }
@@ -232,6 +291,21 @@ std::optional<LaunchClass> first_match(const std::array<Rule, N>& rules, std::st
     if (rule.also.empty() || name.find(rule.also, at + rule.text.size()) != name.npos) return rule.launch_class;
   }
   return std::nullopt;
+}
+
+/// Whole names only: `_block_rms_norm_forward_kernel` has several rows to a block.
+RowAxis row_axis_of(std::string_view demangled) noexcept {
+  const auto of_a_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  const std::string_view name = without_parameters(demangled.substr(0, kMaxRead));
+  for (const RowKernel& kernel : kRowKernels) {
+    const std::size_t at = name.find(kernel.name);
+    if (at == name.npos) continue;
+    const std::string_view after = name.substr(at + kernel.name.size());
+    if ((at == 0 || !of_a_name(name[at - 1])) && (after.empty() || !of_a_name(after.front()))) return kernel.axis;
+  }
+  return RowAxis::kNone;
 }
 
 LaunchClass class_of(std::string_view demangled) noexcept {
@@ -253,7 +327,7 @@ LaunchClass class_of(std::string_view demangled) noexcept {
 }  // namespace
 
 LaunchTraits traits_of(LaunchClass launch_class) noexcept {
-  LaunchTraits traits{launch_class, 0, 0};
+  LaunchTraits traits{launch_class, 0, RowAxis::kNone, 0};
   switch (launch_class) {
     case kGraph:
       traits.flags = kFlagGraph;
@@ -294,7 +368,12 @@ LaunchTraits traits_of(LaunchClass launch_class) noexcept {
   return traits;
 }
 
-LaunchTraits classify_launch_name(std::string_view demangled) noexcept { return traits_of(class_of(demangled)); }
+LaunchTraits classify_launch_name(std::string_view demangled) noexcept {
+  LaunchTraits traits = traits_of(class_of(demangled));
+  if (traits.launch_class == kNorm || traits.launch_class == kRope || traits.launch_class == kCacheWrite)
+    traits.row_axis = row_axis_of(demangled);
+  return traits;
+}
 
 LaunchClass copy_class(CopyDirection direction) noexcept {
   if (direction == CopyDirection::kToDevice) return kCopyToDevice;

@@ -59,10 +59,19 @@ enum LaunchFlag : std::uint8_t {
   kFlagGraph = 1 << 7,
 };
 
+/// Where a kernel's grid counts the rows (tokens) that it runs over, with one block for each.
+enum class RowAxis : std::uint8_t {
+  kNone,    ///< nowhere that is known
+  kX,       ///< x; y and z are 1
+  kXTiled,  ///< x; y counts pieces of a row
+  kY,       ///< y, up to what CUDA allows along it; x and z are 1
+};
+
 /// Everything that is known of a launch from its name.
 struct LaunchTraits {
   LaunchClass launch_class = LaunchClass::kOther;
   std::uint8_t flags = 0;
+  RowAxis row_axis = RowAxis::kNone;
   /// Equal for names that stand for the same operation on other shapes: a library chooses among many matmul kernels by
   /// shape, so all of them share one. 0: the name is its own family.
   std::uint32_t family = 0;

@@ -48,6 +48,9 @@ TEST(LaunchClass, RealNames) {
       {"void cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5, false, 512>(int)", kConvBackward},
       {"nvjet_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN", kGemm},
       {"void vllm::rms_norm_kernel<c10::BFloat16, 8, 2>(c10::BFloat16*)", kNorm},
+      {"std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type "
+       "vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, flash::AdamFunctor*)",
+       kNorm},
       {"void at::native::(anonymous namespace)::max_pool_backward_nchw<float, float>(float const*)",
        kElementwiseBackward},
   };
