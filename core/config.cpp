@@ -374,7 +374,8 @@ void read_regions(const json& root, const std::string& place, Config& config, Li
           "the rule is ignored");
     };
     rule.region = text("region", true).value_or("");
-    rule.match = text("match", true).value_or("");
+    // Without one no range is the region: what the rule says holds where the kernels tell it.
+    rule.match = text("match", false).value_or("(?!)");
     rule.domain = text("domain", false);
     rule.payload = text("payload", false);
     rule.phase = s.word("phase", kPhases);

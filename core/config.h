@@ -17,8 +17,10 @@ namespace mfu {
 
 /// One entry of the config's `regions`: which NVTX ranges are instances of which region.
 struct RegionRuleConfig {
-  std::string region;                  ///< `step`, `prefill`, `decode` or a name of the user's own
-  std::string match;                   ///< PCRE2 regular expression over the whole range name, anchored at both ends
+  std::string region;  ///< `step`, `prefill`, `decode` or a name of the user's own
+  /// PCRE2 regular expression over the whole range name, anchored at both ends; `(?!)`, which matches none, where the
+  /// config gives none: then the rule is about detected instances only.
+  std::string match;
   std::optional<std::string> domain;   ///< NVTX domain name; absent: any domain
   std::optional<std::string> payload;  ///< the shape key that the range's numeric payload sets; absent: `tokens`
   std::optional<Phase> phase;          ///< absent: by region name (step: train, prefill, decode, vision), else kNone

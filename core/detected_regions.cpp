@@ -206,10 +206,25 @@ void DetectedRegions::launches_of(const Device& device, std::uint64_t begin, std
   }
 }
 
+/// Rows that the kernels of [begin, end) ran over: sequences in decode, tokens else.
+Shape DetectedRegions::shape_of(const Device& device, std::uint64_t begin, std::uint64_t end, StepKind kind) {
+  PassRows rows;
+  for (const Held& held : device.held) {
+    if (held.launch >= end) break;
+    if (held.launch >= begin && held.record.kind == ActivityKind::kKernel)
+      rows.add(traits_of_record(held.record), held.record.grid());
+  }
+  Shape shape;
+  if (const std::optional<Rows> found = rows.rows())
+    (kind == StepKind::kDecode ? shape.batch : shape.tokens) = found->rows;
+  return shape;
+}
+
 void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end) {
   const TimeNs opens = std::max(begin.at_ns, device.last_close);
   const TimeNs closes = std::max(end.at_ns, opens);
   DetectedWork work;
+  work.shape = shape_of(device, begin.launch, end.launch, end.kind);
   bool cut = false;
   if (end.kind == StepKind::kStep) {
     work.passes = device.findings.micro_steps;

@@ -14,6 +14,7 @@
 #include "core/launch_class.h"
 #include "core/launch_fold.h"
 #include "core/ledger.h"
+#include "core/pass_rows.h"
 #include "core/region_rules.h"
 #include "core/step_detector.h"
 #include "core/step_phases.h"
@@ -82,6 +83,7 @@ class DetectedRegions {
   void feed_launch(std::size_t begin, std::size_t end);
   void take_steps(Device& device, bool all);
   void make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end);
+  [[nodiscard]] Shape shape_of(const Device& device, std::uint64_t begin, std::uint64_t end, StepKind kind);
   void launches_of(const Device& device, std::uint64_t begin, std::uint64_t end);
   void prepare(InstanceSlot& slot, const Device& device, RegionId region);
   void give_out(Device& device, std::uint64_t before, InstanceId owner);

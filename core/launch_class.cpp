@@ -201,19 +201,16 @@ struct RowKernel {
 };
 constexpr auto kRowKernels = std::to_array<RowKernel>({
     // PyTorch, ATen/native/cuda/layer_norm_kernel.cu: <<<M>>> for M rows. RowwiseMoments is left out: group norms run
-    // it
-    // over batch x groups.
+    // it over batch x groups.
     {"vectorized_layer_norm_kernel", RowAxis::kX},
     {"LayerNormForwardCUDAKernel", RowAxis::kX},
-    // vLLM, csrc/layernorm_kernels.cu and layernorm_quant_kernels.cu: grid(num_tokens), the leading dimensions
-    // together.
+    // vLLM, csrc/layernorm_kernels.cu and layernorm_quant_kernels.cu: grid(num_tokens), all but the last dimension.
     {"vllm::rms_norm_kernel", RowAxis::kX},
     {"vllm::fused_add_rms_norm_kernel", RowAxis::kX},
     {"vllm::rms_norm_static_fp8_quant_kernel", RowAxis::kX},
     {"vllm::fused_add_rms_norm_static_fp8_quant_kernel", RowAxis::kX},
     // FlashInfer, include/flashinfer/norm.cuh: nblks(batch_size), the rows. QKRMSNormKernel takes no more blocks than
-    // fit
-    // the device.
+    // fit the device.
     {"RMSNormKernel", RowAxis::kX},
     {"FusedAddRMSNormKernel", RowAxis::kX},
     {"RMSNormQuantKernel", RowAxis::kX},
@@ -238,6 +235,8 @@ constexpr auto kRowKernels = std::to_array<RowKernel>({
     {"vllm::reshape_and_cache_flash_kernel", RowAxis::kX},
     {"vllm::concat_and_cache_mla_kernel", RowAxis::kX},
     {"reshape_and_cache_kernel_flash", RowAxis::kXTiled},
+    // mfu demo, tools/demo_kernels.cu.
+    {"demo_layernorm", RowAxis::kX},
 });
 
 /// Names are read up to here: what decides stands in the first few hundred bytes of every name seen.

@@ -265,10 +265,13 @@ void Ledger::resolve_work(Instance& instance) {
   const Shape& shape = resolved.shape;
   instance.shape_source = resolved.source;
   if (config_.model) {
-    // How many sequences the tokens are, kernels do not say, and attention depends on it.
-    const bool length_unknown = resolved.source[ShapeWords::kTokens] == ShapeSource::kDetected && !shape.seq_len;
-    if (length_unknown)
-      instance.work.missing = "seq_len";
+    // A range that says no batch is one sequence; of what was detected nobody said anything.
+    const bool detected = instance.kind == InstanceKind::kDetected;
+    const bool by_sequence = instance.phase != Phase::kNone && !config_.model->spec().is_vision_only();
+    if (detected && by_sequence && !shape.batch && !shape.tokens)
+      instance.work.missing = instance.phase == Phase::kDecode ? "batch" : "batch or tokens";
+    else if (detected && by_sequence && instance.phase != Phase::kDecode && !shape.seq_len && !shape.batch)
+      instance.work.missing = "seq_len";  // attention depends on how many sequences the tokens are
     else
       instance.work = config_.model->work(instance.phase, shape);
     if (!instance.work.flop_known) notice_missing(instance);

@@ -953,7 +953,11 @@ bool StepDetector::scan(bool final) {
     if (next.score < cycle_.agreement || next.at <= start.at) continue;
     if (bag_alike(cycle_.begin, cycle_.end, start.at, next.at, families_) < kAlike) continue;
     const Position before = last_told_;
-    if (before != 0) emit(start.at, kind_of_cycle());  // of the very first one nobody saw what came before it
+    // Of the very first one nobody saw what came before it; before a later one ran a step all the same, or other work.
+    const bool whole = before != 0 && start.at > before && start.at - before <= p + slack() &&
+                       start.at - before + slack() >= p &&
+                       bag_alike(cycle_.begin, cycle_.end, before, start.at, families_) >= kAlike;
+    if (before != 0) emit(start.at, whole ? kind_of_cycle() : StepKind::kNone);
     in_step_ = true;
     step_begin_ = next.at;
     emit(next.at, kind_of_cycle());

@@ -42,7 +42,7 @@ enum class StepKind : std::uint8_t { kNone, kStep, kDecode, kPrefillOrMixed, kIt
 struct StepBoundary {
   std::uint64_t launch = 0;         ///< index of the first launch after the cut, from 0
   TimeNs at_ns = 0;                 ///< when that launch's first activity began
-  StepKind kind = StepKind::kNone;  ///< of what ended there
+  StepKind kind = StepKind::kNone;  ///< of what ended there; kNone: no step, one begins there
 };
 
 /// Who hears of boundaries. In order of launches, except after a withdrawal.

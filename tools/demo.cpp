@@ -1,6 +1,7 @@
 #include "tools/demo.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <spawn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -72,8 +73,11 @@ class TemporaryDirectory {
   [[nodiscard]] const std::string& path() const { return path_; }
 
   [[nodiscard]] bool write(const EmbeddedFile& file) const {
-    std::ofstream out(path_ + "/" + file.name, std::ios::binary);
-    out.write(file.begin, file.end - file.begin);
+    return write(file.name, {file.begin, static_cast<std::size_t>(file.end - file.begin)});
+  }
+  [[nodiscard]] bool write(const std::string& name, std::string_view content) const {
+    std::ofstream out(path_ + "/" + name, std::ios::binary);
+    out.write(content.data(), static_cast<std::streamsize>(content.size()));
     out.close();
     return out.good();
   }
@@ -143,6 +147,16 @@ int run_child(const std::string& self, const DemoRun& run) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/// What no kernel tells: how long the sequences are. How many there are is read from the kernels.
+std::string config_without_ranges(const DemoOptions& o) {
+  const auto mean_context = o.prompt_len + (o.new_tokens - 1) / 2;
+  return fmt::format(R"({{"model": "config.json",
+ "workload": {{"phase": "train", "seq_len": {}}},
+ "regions": [{{"region": "prefill_or_mixed", "seq_len": {}}}, {{"region": "decode", "context": {}}}]}}
+)",
+                     o.train_seq_len, o.prompt_len, mean_context);
+}
+
 int run_demo(const DemoRun& run) {
   if (run.workload_only) return run_demo_workload(run.workload);
   const std::string self = own_path();
@@ -157,6 +171,8 @@ int run_demo(const DemoRun& run) {
     return 1;
   }
   bool written = directory->write({"config.json", mfu_demo_config, mfu_demo_config_end});
+  const std::string config = run.workload.no_ranges ? "shapes.json" : "config.json";
+  if (run.workload.no_ranges) written = written && directory->write(config, config_without_ranges(run.workload));
   const bool simulated = run.simulated || !has_real_gpu();
   if (simulated) {
     for (const EmbeddedFile& file :
@@ -177,7 +193,7 @@ int run_demo(const DemoRun& run) {
   }
   setenv("CUDA_INJECTION64_PATH", library->c_str(), 1);
   setenv("NVTX_INJECTION64_PATH", library->c_str(), 1);
-  set_default("MFU_MODEL_CONFIG", directory->path() + "/config.json");
+  set_default("MFU_MODEL_CONFIG", directory->path() + "/" + config);
   char interval[32];
   std::snprintf(interval, sizeof interval, "%g", run.interval_s);
   set_default("MFU_INTERVAL", interval);
