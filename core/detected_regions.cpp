@@ -109,15 +109,16 @@ LaunchTraits DetectedRegions::traits_of_record(const KernelRecord& record) {
 
 /// Gives the detectors what is complete, in the order of launches.
 void DetectedRegions::feed(CorrelationId complete) {
-  const auto rest = std::stable_partition(incoming_.begin(), incoming_.end(), [complete](const Held& held) {
-    return !newer(held.record.correlation, complete);
-  });
+  const auto is_complete = [complete](const Held& held) { return !newer(held.record.correlation, complete); };
   const auto in_order = [](const Held& a, const Held& b) {
     if (a.record.correlation != b.record.correlation) return newer(b.record.correlation, a.record.correlation);
     if (a.record.device != b.record.device) return a.record.device < b.record.device;
     return a.record.begin_ns < b.record.begin_ns;
   };
-  std::sort(incoming_.begin(), rest, in_order);
+  // One stream's records come in order, and nearly always all of them.
+  const auto waits = std::find_if_not(incoming_.begin(), incoming_.end(), is_complete);
+  const auto rest = waits == incoming_.end() ? waits : std::stable_partition(waits, incoming_.end(), is_complete);
+  if (!std::is_sorted(incoming_.begin(), rest, in_order)) std::sort(incoming_.begin(), rest, in_order);
   const auto count = static_cast<std::size_t>(rest - incoming_.begin());
   for (std::size_t begin = 0, end = 0; begin < count; begin = end) {
     const KernelRecord& first = incoming_[begin].record;
