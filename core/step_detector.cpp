@@ -263,7 +263,16 @@ void StepDetector::search(std::uint32_t window) {
   const Position begin = std::max(oldest(), n_ > window ? n_ - window : 0);
   if (n_ - begin < 16) return;
   std::optional<Candidate> best = best_candidate(begin, ids_);
-  if (!best && families_seen_) best = best_candidate(begin, families_);
+  if (families_seen_ && !(best && best->optimizer)) {
+    // Where shapes change from step to step, names return with a part of a step, or with several steps, alone.
+    const std::optional<Candidate> other = best_candidate(begin, families_);
+    if (!best) {
+      best = other;
+    } else if (other && !equal_gaps(other->period, best->period)) {
+      const bool longer = other->period > best->period;
+      if (holds_more(longer ? *other : *best, longer ? *best : *other, families_) == longer) best = other;
+    }
+  }
   if (!best) return;
   if (locked_ && (equal_gaps(best->period, cycle_.period) || (in_step_ && best->period * 10 < cycle_.period * 19)))
     return;
@@ -572,10 +581,14 @@ void StepDetector::evaluate(Candidate& c, Position begin, const std::vector<Key>
 
   std::uint32_t inside = 0, remembered = 0;
   const Position from = n_ - std::min<Position>(n_ - oldest(), p + p / 10);
+  const auto seen = [&](const Word& word) { return word.used && word.last >= oldest(); };
+  for (const Word& word : words_)  // several words may share a key
+    if (seen(word)) counts_[keys[slot(word.last)]] |= word.last >= from ? 3 : 1;
   for (const Word& word : words_) {
-    if (!word.used || word.last < oldest()) continue;
-    ++remembered;
-    if (word.last >= from) ++inside;
+    if (!seen(word)) continue;
+    const std::int32_t where = std::exchange(counts_[keys[slot(word.last)]], 0);
+    remembered += where != 0 ? 1 : 0;
+    inside += where == 3 ? 1 : 0;
   }
   c.cover = static_cast<double>(inside) / remembered;
 
