@@ -33,7 +33,6 @@ bool ServingIterations::mark(const LaunchTraits& traits, std::uint64_t n) noexce
     ended = true;
     seen_classes_ = bit(traits.launch_class);  // what came since the sample is too little to tell
   }
-  if ((traits.flags & (kFlagToHost | kFlagToDevice)) != 0) talks_ = true;
   if ((traits.flags & kFlagSampling) != 0) {
     sampled_ = true;
     end_ = n + 1;
@@ -41,6 +40,7 @@ bool ServingIterations::mark(const LaunchTraits& traits, std::uint64_t n) noexce
   } else if (sampled_ && (traits.flags & kFlagToHost) != 0) {
     copied_ = true;
     end_ = n + 1;
+    talks_ = true;
   }
   return ended;
 }

@@ -1,5 +1,6 @@
 // Iterations of an inference server in a stream of launches: each ends where a token was sampled and copied to the
-// host. No period is needed: decode in many batch sizes and prefill in many lengths may alternate as they like.
+// host. An index of a largest value that stays on the device, as detection models take one, ends nothing. No period is
+// needed: decode in many batch sizes and prefill in many lengths may alternate as they like.
 #pragma once
 
 #include <array>
@@ -29,7 +30,7 @@ class ServingIterations {
   }
   [[nodiscard]] const End& last() const noexcept { return last_; }
 
-  /// Enough iterations of few kinds, which talk to the host: they may be told.
+  /// Enough iterations of few kinds whose samples go to the host: they may be told.
   [[nodiscard]] bool found() const noexcept { return ended_ >= kEnough && recurring_ >= 0.6 && talking_ >= 0.8; }
   /// Share of recent iterations whose make-up (classes that occur, length to a factor of two) was known, 0..1.
   [[nodiscard]] double recurring() const noexcept { return recurring_; }
@@ -50,7 +51,7 @@ class ServingIterations {
 
   LaunchClass last_class_ = LaunchClass::kOther;
   std::uint64_t seen_classes_ = 0;  ///< a bit each
-  bool talks_ = false;
+  bool talks_ = false;              ///< what was sampled went to the host
   bool sampled_ = false;
   bool copied_ = false;               ///< the sample went to the host
   std::uint64_t end_ = 0;             ///< after the last sample or its copy

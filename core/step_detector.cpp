@@ -15,11 +15,13 @@ constexpr std::uint32_t kMaxAnchors = 6144;
 constexpr std::uint32_t kSearchEvery = 1024;    ///< [launch]
 constexpr std::uint32_t kSmallWindow = 4096;    ///< [launch]
 constexpr std::uint32_t kMiddleWindow = 16384;  ///< [launch]
+constexpr std::uint32_t kSeldom = 32;           ///< a window is searched at least once in this many times its launches
 constexpr std::uint32_t kGram = 8;              ///< [launch]
 constexpr std::uint32_t kMaxGrams = 8192;
 constexpr std::uint32_t kBurst = 12;  ///< marks this close belong together [launch]
 constexpr double kAlike = 0.8;        ///< two cycles that share this much are the same
 constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kFewRepeats = 4;  ///< more are asked of what holds little of all that was seen
 
 std::uint64_t mix(std::uint64_t h) noexcept {
   h ^= h >> 32;
@@ -144,13 +146,12 @@ StepDetector::Key StepDetector::intern(std::uint32_t name) {
   return fresh;
 }
 
-/// Half of the vocabulary, the longest unseen, makes way.
+/// About half of the vocabulary, the longest unseen, makes way: the median of a sample divides it.
 void StepDetector::forget_words() {
-  std::vector<Position> lasts;
-  lasts.reserve(kVocabulary);
-  for (const Word& word : words_) lasts.push_back(word.last);
-  std::nth_element(lasts.begin(), lasts.begin() + kVocabulary / 2, lasts.end());
-  const Position keep_from = lasts[kVocabulary / 2];
+  std::array<Position, kVocabulary / 16> lasts;
+  for (std::uint32_t i = 0; i < lasts.size(); ++i) lasts[i] = words_[16 * i].last;
+  std::nth_element(lasts.begin(), lasts.begin() + lasts.size() / 2, lasts.end());
+  const Position keep_from = lasts[lasts.size() / 2];
   std::fill(word_index_.begin(), word_index_.end(), Key{0});
   word_count_ = 0;
   for (std::uint32_t i = 0; i < kVocabulary; ++i) {
@@ -174,7 +175,7 @@ void StepDetector::add(const Launch& launch) {
   flags_[at] = launch.traits.flags;
   begins_[at] = launch.begin_ns;
   if ((launch.traits.flags & (kFlagBackward | kFlagOptimizer | kFlagForeach)) != 0) note_training(launch.traits.flags);
-  const bool ended = serving_.add(launch.traits, n_) && (!training_ || training_is_over());
+  const bool ended = serving_.add(launch.traits, n_);
   ++n_;
   if (ended) iteration_ended();
   if (n_ >= next_work_) work(false);
@@ -203,14 +204,15 @@ bool StepDetector::training_is_over() const noexcept {
 }
 
 void StepDetector::iteration_ended() {
+  ends_[serving_.ended() % ends_.size()] = serving_.last();
   if (training_) {
+    if (!training_is_over()) return;
     training_ = optimizer_known_ = false;
     backward_seen_ = optimizer_seen_ = training_gap_ = 0;
     told_before_ = last_told_;  // its steps stand
     first_told_ = 0;
     unlock();
   }
-  ends_[serving_.ended() % ends_.size()] = serving_.last();
   if (serving_found_) {
     emit(serving_.last().launch, kind_of(serving_.last().kind));
   } else if (serving_.found()) {
@@ -221,7 +223,9 @@ void StepDetector::iteration_ended() {
     const std::uint64_t known = std::min<std::uint64_t>(serving_.ended(), ends_.size());
     for (std::uint64_t i = serving_.ended() + 1 - known; i <= serving_.ended(); ++i) {
       const ServingIterations::End& end = ends_[i % ends_.size()];
-      if (end.launch >= oldest()) emit(end.launch, kind_of(end.kind));
+      // Where the first of them began nobody knows.
+      if (end.launch >= oldest())
+        emit(end.launch, i + known == serving_.ended() + 1 ? StepKind::kNone : kind_of(end.kind));
     }
   }
   judge();
@@ -249,6 +253,7 @@ void StepDetector::work(bool final) {
   const bool lost = locked_ && !in_step_ && n_ - last_told_ > 4u * cycle_.period;
   // What is not known by a name may turn out to be a part of something larger.
   const bool unnamed = locked_ && !cycle_.optimizer && (training_ || (cycle_.marks & kFlagSampling) == 0);
+  if (unnamed && newest_word_ >= cover_checked_) check_cover();
   if (!locked_ || lost || unnamed) {
     const std::uint32_t window = window_to_search(locked_ && !lost, final);
     if (window != 0) search(window);
@@ -268,30 +273,55 @@ void StepDetector::work(bool final) {
 /// How far back to search now; 0: not now. The launches searched cost tens of ns each, so what has been in vain for
 /// long is tried seldom.
 std::uint32_t StepDetector::window_to_search(bool followed, bool final) {
+  if (!followed) notice_change();
   const Position age = n_ - searching_since_;
+  const auto wait = [&](Position age_share, std::uint32_t least, std::uint32_t window) {
+    return n_ + std::clamp<Position>(age <= kRing ? age / age_share : 2 * age, least, kSeldom * window);
+  };
   if (final || n_ >= next_full_search_) {
-    next_full_search_ = n_ + std::clamp<Position>(age / (followed ? 2 : 4), kSearchEvery, 4 * kRing);
+    next_full_search_ = wait(followed ? 2 : 4, kSearchEvery, kRing);
     return kRing;
   }
   if (followed) return 0;
   if (n_ >= next_middle_search_) {
-    next_middle_search_ = n_ + std::clamp<Position>(age / 8, 4 * kSearchEvery, 4 * kMiddleWindow);
+    next_middle_search_ = wait(8, 4 * kSearchEvery, kMiddleWindow);
     return kMiddleWindow;
   }
   if (n_ < next_search_) return 0;
-  next_search_ = n_ + std::clamp<Position>(age / 8, kSearchEvery, kMiddleWindow);
+  next_search_ = wait(8, kSearchEvery, kSmallWindow);
   return kSmallWindow;
+}
+
+/// Names never seen before after a long time without any, or no more of them after a long time with many: something
+/// else began, and is searched for as at the start. Not often, or what never rests would cost as much as a start.
+void StepDetector::notice_change() {
+  constexpr std::uint32_t kQuiet = 8 * kSearchEvery;
+  const bool quiet = n_ - newest_word_ > kQuiet;
+  if (std::exchange(quiet_, quiet) == quiet || n_ - searching_since_ < 4 * kRing) return;
+  search_anew();
+  next_search_ = next_middle_search_ = next_full_search_ = n_;
 }
 
 void StepDetector::search(std::uint32_t window) {
   const Position begin = std::max(oldest(), n_ > window ? n_ - window : 0);
   if (n_ - begin < 16) return;
   std::optional<Candidate> best = best_candidate(begin, ids_);
-  if (!best && families_seen_) best = best_candidate(begin, families_);
+  bool by_family = false;
+  if (families_seen_ && !(best && best->optimizer)) {
+    // Where shapes change from step to step, names return with a part of a step, or with several steps, alone.
+    const std::optional<Candidate> other = best_candidate(begin, families_);
+    if (!best) {
+      by_family = true;
+    } else if (other && !equal_gaps(other->period, best->period)) {
+      const bool longer = other->period > best->period;
+      by_family = holds_more(longer ? *other : *best, longer ? *best : *other, families_) == longer;
+    }
+    if (by_family) best = other;
+  }
   if (!best) return;
   if (locked_ && (equal_gaps(best->period, cycle_.period) || (in_step_ && best->period * 10 < cycle_.period * 19)))
     return;
-  lock(*best);
+  lock(*best, by_family);
 }
 
 std::optional<StepDetector::Candidate> StepDetector::best_candidate(Position begin, const std::vector<Key>& keys) {
@@ -596,10 +626,14 @@ void StepDetector::evaluate(Candidate& c, Position begin, const std::vector<Key>
 
   std::uint32_t inside = 0, remembered = 0;
   const Position from = n_ - std::min<Position>(n_ - oldest(), p + p / 10);
+  const auto seen = [&](const Word& word) { return word.used && word.last >= oldest(); };
+  for (const Word& word : words_)  // several words may share a key
+    if (seen(word)) counts_[keys[slot(word.last)]] |= word.last >= from ? 3 : 1;
   for (const Word& word : words_) {
-    if (!word.used || word.last < oldest()) continue;
-    ++remembered;
-    if (word.last >= from) ++inside;
+    if (!seen(word)) continue;
+    const std::int32_t where = std::exchange(counts_[keys[slot(word.last)]], 0);
+    remembered += where != 0 ? 1 : 0;
+    inside += where == 3 ? 1 : 0;
   }
   c.cover = static_cast<double>(inside) / remembered;
 
@@ -628,8 +662,40 @@ void StepDetector::evaluate(Candidate& c, Position begin, const std::vector<Key>
   for (Position end = n_; c.repeats < needed && end >= begin + 2 * p && (end == n_ || alike(end) >= kAlike); end -= p)
     ++c.repeats;
   c.by_name = by_name;
+  // Where other work comes between, as an update without a name does after some passes, turns count from there.
+  if (needed > kFewRepeats && !c.optimizer && (c.marks & kFlagSampling) == 0)
+    c.repeats = std::min(c.repeats, longest_undisturbed(p, begin, keys) / p);
   c.locks = c.repeats >= needed;
 }
+
+/// The longest stretch since `begin` [launch] without a burst of what the last cycle does not hold.
+std::uint32_t StepDetector::longest_undisturbed(std::uint32_t period, Position begin, const std::vector<Key>& keys) {
+  const Position from = n_ - std::min<Position>(n_ - begin, period + period / 10);
+  for (Position i = from; i < n_; ++i) counts_[keys[slot(i)]] = 1;
+  Position longest = 0, start = begin, last = 0;
+  std::uint32_t burst = 0;
+  for (Position i = begin; i < from; ++i) {
+    if (counts_[keys[slot(i)]] != 0) continue;
+    burst = burst != 0 && i - last <= kBurst ? burst + 1 : 1;
+    last = i;
+    if (burst < 3) continue;
+    longest = std::max(longest, i - start);
+    start = i;
+  }
+  longest = std::max(longest, n_ - start);
+  for (Position i = from; i < n_; ++i) counts_[keys[slot(i)]] = 0;
+  return static_cast<std::uint32_t>(longest);
+}
+
+namespace {
+
+/// What repeats inside, and has no other mark of a step, must come this often; `cover` as in Candidate. Few accumulate
+/// more passes than eight, so that nine in a row are steps.
+std::uint32_t repeats_of_stack(double cover) noexcept {
+  return cover >= 0.9 ? 3 : cover >= 0.8 ? 5 : cover >= 0.5 ? 10 : 200;
+}
+
+}  // namespace
 
 std::uint32_t StepDetector::repeats_needed(const Candidate& c) const noexcept {
   const bool copies = (c.marks & (kFlagToDevice | kFlagToHost)) != 0;
@@ -653,8 +719,8 @@ std::uint32_t StepDetector::repeats_needed(const Candidate& c) const noexcept {
   // Nothing in it says what it is. A stack of layers repeats inside; a layer does not, a group of layers little.
   if (c.composite >= 0.3) {
     const bool many = c.composite >= 0.8;
-    if (c.cover >= 0.9) return (c.period >= 256 ? (many ? 3 : 24) : 64) + fresh;
-    if (c.cover >= 0.5) return (many ? 12 : 200) + fresh;
+    if (c.cover >= 0.9) return (c.period >= 256 ? (many ? repeats_of_stack(c.cover) : 24) : 64) + fresh;
+    if (c.cover >= 0.5) return (many ? repeats_of_stack(c.cover) : 200) + fresh;
     return kNever;
   }
   if (copies && c.cover >= 0.6) return 40 + fresh;
@@ -663,7 +729,7 @@ std::uint32_t StepDetector::repeats_needed(const Candidate& c) const noexcept {
 
 // ---------------------------------------------------------------------------------------------- lock
 
-void StepDetector::lock(const Candidate& c) {
+void StepDetector::lock(const Candidate& c, bool by_family) {
   const std::uint32_t p = c.period;
   if (locked_ && !cycle_.optimizer && c.period > cycle_.period + cycle_.period / 2 && is_part_of(c.period))
     withdraw(first_told_);
@@ -674,6 +740,7 @@ void StepDetector::lock(const Candidate& c) {
   cycle_.marks = c.marks;
   cycle_.optimizer = c.optimizer;
   cycle_.cover = c.cover;
+  cycle_.by_family = by_family;
   const Position room = std::min<Position>(surroundings(), n_ - 2 * p);
   const Position boundary = place_boundary(n_ - p - room, p, cycle_.rule);
   set_reference(boundary - p, boundary);
@@ -697,6 +764,29 @@ bool StepDetector::is_part_of(std::uint32_t period) {
   for (Position i = begin; i < cycle_.end; ++i) inside += static_cast<std::uint32_t>(counts_[family(i)]);
   for (Position i = n_ - period; i < n_; ++i) counts_[family(i)] = 0;
   return begin < cycle_.end && inside * 10 >= (cycle_.end - begin) * 9;
+}
+
+/// What was never seen before came after the lock: is the cycle still most of all there is?
+void StepDetector::check_cover() {
+  cover_checked_ = n_;
+  if (cycle_.begin < oldest()) return;
+  const auto key = [&](Position i) { return cycle_.by_family ? family(i) : id(i); };
+  for (Position i = cycle_.begin; i < cycle_.end; ++i) counts_[key(i)] = 2;
+  std::uint32_t inside = 0, remembered = 0;
+  const auto visit = [&](auto&& take) {
+    for (const Word& word : words_)
+      if (word.used && word.last >= oldest()) take(counts_[key(word.last)]);
+  };
+  visit([&](std::int32_t& count) { count |= 1; });
+  visit([&](std::int32_t& count) {
+    remembered += count & 1;
+    inside += count == 3 ? 1 : 0;
+    count &= 2;
+  });
+  for (Position i = cycle_.begin; i < cycle_.end; ++i) counts_[key(i)] = 0;
+  if (steps_ >= repeats_of_stack(static_cast<double>(inside) / remembered)) return;
+  withdraw(first_told_);
+  unlock();
 }
 
 /// How well one boundary's surroundings agree with another's: less than 1 where streams swap or shapes vary.
@@ -741,6 +831,7 @@ StepDetector::Position StepDetector::place_boundary(Position begin, std::uint32_
     return best;
   };
   const auto to_device = [&](Position i) { return (flags(i) & kFlagToDevice) != 0; };
+  const auto to_host = [&](Position i) { return (flags(i) & kFlagToHost) != 0; };
   /// The fullest run of copies to the device that begins in the `reach` launches from `offset`; `offset` if none does.
   const auto move_to_copies = [&](std::uint32_t offset, std::uint32_t reach) {
     std::uint32_t best = offset, most = 0;
@@ -769,11 +860,24 @@ StepDetector::Position StepDetector::place_boundary(Position begin, std::uint32_
   }
   if (!training_ && (cycle_.marks & kFlagSampling) != 0) {
     const Stretch free = longest_without([&](Position i) { return (flags(i) & kFlagSampling) != 0; });
-    std::uint32_t end = free.before + 1;
+    const std::uint32_t sampled = free.before + 1;
+    std::uint32_t end = sampled;
     for (std::uint32_t i = end; i < end + kBurst && i < end + p; ++i)
-      if ((flags(on_circle(i)) & kFlagToHost) != 0) end = i + 1;
-    rule = BoundaryRule::kSampling;
-    return on_circle(move_to_copies(end, p / 8));
+      if (to_host(on_circle(i))) end = i + 1;
+    // A sample that stays on the device is a part of a model.
+    if (end > sampled) {
+      rule = BoundaryRule::kSampling;
+      return on_circle(move_to_copies(end, p / 8));
+    }
+  }
+  if ((cycle_.marks & kFlagToDevice) != 0 && (cycle_.marks & kFlagToHost) != 0) {
+    // Results go to the host, and the next input comes from there.
+    const Stretch free = longest_without(to_host);
+    const std::uint32_t end = free.before + 1, input = move_to_copies(end, p / 8);
+    if (free.length > p / 3 && to_device(on_circle(input))) {
+      rule = BoundaryRule::kCopies;
+      return on_circle(input);
+    }
   }
   if ((cycle_.marks & kFlagToDevice) != 0) {
     const Stretch free = longest_without(to_device);
@@ -887,6 +991,21 @@ StepDetector::Found StepDetector::find_boundary(Position expected, std::uint32_t
   return found;
 }
 
+/// The cycle's optimizer, if it has one, runs as far before `p` as before cycle_.end: where passes are accumulated,
+/// every pass begins like a step.
+bool StepDetector::ends_with_update(Position p) const noexcept {
+  if (!cycle_.optimizer) return true;
+  const Position reach = cycle_.period / 2 + surroundings();
+  Position distance = 1;
+  while (distance <= reach && cycle_.end >= oldest() + distance && !is_optimizer(cycle_.end - distance)) ++distance;
+  if (distance > reach || cycle_.end < oldest() + distance) return true;
+  const Position tolerance = distance / 32 + kBurst;
+  const Position nearest = distance - std::min(distance - 1, tolerance);
+  for (Position d = nearest; d <= distance + tolerance && p >= oldest() + d; ++d)
+    if (is_optimizer(p - d)) return true;
+  return false;
+}
+
 bool StepDetector::starts_like_step(Position p) const noexcept {
   const std::uint32_t w = std::min(32u, surroundings());
   std::int32_t equal = 0, total = 0;
@@ -950,7 +1069,7 @@ bool StepDetector::scan(bool final) {
     const Found start = find_boundary(scan_, std::min(8u, p / 4), kAfter);
     if (start.score < cycle_.agreement) continue;
     const Found next = find_boundary(start.at + p, slack(), kBoth);
-    if (next.score < cycle_.agreement || next.at <= start.at) continue;
+    if (next.score < cycle_.agreement || next.at <= start.at || !ends_with_update(next.at)) continue;
     if (bag_alike(cycle_.begin, cycle_.end, start.at, next.at, families_) < kAlike) continue;
     const Position before = last_told_;
     // Of the very first one nobody saw what came before it; before a later one ran a step all the same, or other work.
@@ -1069,7 +1188,7 @@ void StepDetector::judge() {
   findings_.period_launches = cycle_.period;
   findings_.micro_steps = micro_steps_;
   findings_.micro_step_launches = micro_length_;
-  const bool named = cycle_.optimizer || (!training_ && (cycle_.marks & kFlagSampling) != 0);
+  const bool named = cycle_.optimizer || cycle_.rule == BoundaryRule::kSampling;
   const bool steady = same_length_ >= 0.6;
   if (named && cycle_.cover >= 0.9 && exact_ >= 0.98 && steady && steps_ >= 2)
     findings_.confidence = StepConfidence::kHigh;

@@ -135,6 +135,7 @@ class StepDetector {
     std::uint8_t marks = 0;
     bool optimizer = false;
     double cover = 0;
+    bool by_family = false;  ///< found among families, not names
     double agreement = 0.6;  ///< what the surroundings of a boundary must share with those of `end`
   };
   struct Alignment {
@@ -167,6 +168,7 @@ class StepDetector {
   [[nodiscard]] bool training_is_over() const noexcept;
   void work(bool final);
   [[nodiscard]] std::uint32_t window_to_search(bool followed, bool final);
+  void notice_change();
   void search_anew();
   void search(std::uint32_t window);
   std::optional<Candidate> best_candidate(Position begin, const std::vector<Key>& keys);
@@ -176,10 +178,12 @@ class StepDetector {
   Alignment alignment(Position end, std::uint32_t period, const std::vector<Key>& keys);
   bool holds_more(const Candidate& longer, const Candidate& shorter, const std::vector<Key>& keys);
   void evaluate(Candidate& candidate, Position begin, const std::vector<Key>& keys);
+  std::uint32_t longest_undisturbed(std::uint32_t period, Position begin, const std::vector<Key>& keys);
   [[nodiscard]] std::uint32_t repeats_needed(const Candidate& candidate) const noexcept;
-  void lock(const Candidate& candidate);
+  void lock(const Candidate& candidate, bool by_family);
   void set_reference(Position begin, Position end);
   void measure_agreement();
+  void check_cover();
   [[nodiscard]] bool is_part_of(std::uint32_t period);
   void unlock();
   [[nodiscard]] Position place_boundary(Position begin, std::uint32_t period, BoundaryRule& rule) const;
@@ -189,6 +193,7 @@ class StepDetector {
   [[nodiscard]] double bag_alike(Position a, Position a_end, Position b, Position b_end,
                                  const std::vector<Key>& keys) const;
   [[nodiscard]] bool starts_like_step(Position p) const noexcept;
+  [[nodiscard]] bool ends_with_update(Position p) const noexcept;
   bool step_seen(Position begin, Position end, bool another_follows);
   bool holds_optimizer(Position begin, Position end);
   void emit(Position p, StepKind kind);
@@ -215,6 +220,8 @@ class StepDetector {
   std::uint32_t word_count_ = 0;
   std::uint32_t free_word_ = 0;  ///< where to look for a free place
   Position newest_word_ = 0;
+  Position cover_checked_ = 0;
+  bool quiet_ = false;  ///< no new name for long
   std::uint32_t backward_seen_ = 0, optimizer_seen_ = 0;
   bool training_ = false;
   Position last_trained_ = 0;       ///< what occurs in training alone was seen there last

@@ -92,9 +92,19 @@ PhaseRule StepPhases::cut(std::span<const Launch> step) {
     rule = cut_by_threads();
   else if (cut_by_names())
     rule = PhaseRule::kNames;
+  if (rule != PhaseRule::kNone && !plausible()) rule = PhaseRule::kNone;
   if (rule == PhaseRule::kNone) spans_.clear();
   step_ = {};
   return rule;
+}
+
+/// A pass of either direction is a good part of a step: a stray launch of another thread is neither.
+bool StepPhases::plausible() const noexcept {
+  constexpr std::size_t kLeastShare = 16;
+  std::array<std::size_t, 3> launches{};
+  for (const PhaseSpan& span : spans_) launches[static_cast<std::size_t>(span.phase)] += span.end - span.begin;
+  return launches[static_cast<std::size_t>(StepPhase::kForward)] * kLeastShare >= step_.size() &&
+         launches[static_cast<std::size_t>(StepPhase::kBackward)] * kLeastShare >= step_.size();
 }
 
 /// Ends the phase that goes on, and everything since the last one, at `end`. False: too many.

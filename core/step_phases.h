@@ -59,6 +59,7 @@ class StepPhases {
   [[nodiscard]] PhaseRule cut_by_threads();
   [[nodiscard]] bool cut_by_names();
   [[nodiscard]] bool find_runs();
+  [[nodiscard]] bool plausible() const noexcept;
   [[nodiscard]] bool cut_run(const Run& run, bool last);
   [[nodiscard]] bool like_forward(const Run& run);
   [[nodiscard]] bool add_pass(std::uint32_t begin, std::uint32_t end);

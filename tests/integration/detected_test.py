@@ -1,0 +1,117 @@
+"""Steps and serving iterations that no range names: the demo with and without its ranges, live and from a recording."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+from harness import BUILD, DEADLINE_S, SANITIZE, TIME_CLASSES, pathlib
+
+MFU = BUILD / "mfu"
+SECONDS = 16 if SANITIZE else 8
+# The demo's own: what no kernel tells.
+TRAIN_SEQ_LEN, PROMPT, NEW_TOKENS = 512, 256, 64
+SHAPE = ["--train-seq-len", str(TRAIN_SEQ_LEN), "--prompt-len", str(PROMPT), "--new-tokens", str(NEW_TOKENS)]
+
+
+def demo(directory, *options, **environment):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")} | environment
+    done = subprocess.run([MFU, "demo", "--simulated", "--seconds", str(SECONDS), "--interval", "1", "--run-dir", directory,
+                           *SHAPE, *options], env=environment, capture_output=True, timeout=DEADLINE_S, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for path in pathlib.Path(directory).glob("*.jsonl")
+             for line in path.read_text().splitlines()]
+    return done.stderr, lines
+
+
+def whole_run(lines):
+    (end,) = [line for line in lines if line["type"] == "end"]
+    return {region["region"]: region for region in end["regions"]}, end["launches"]
+
+
+class DetectedTest(unittest.TestCase):
+    def close(self, a, b, what):
+        self.assertIsNotNone(a, what)
+        self.assertIsNotNone(b, what)
+        self.assertLess(abs(a / b - 1), 0.01, f"{what}: {a} against {b}")
+
+    def test_a_run_without_ranges_says_what_one_with_ranges_says(self):
+        with tempfile.TemporaryDirectory() as with_ranges, tempfile.TemporaryDirectory() as without:
+            _, lines = demo(with_ranges)
+            said, _ = whole_run(lines)
+            log, lines = demo(without, "--no-ranges")
+            found, launches = whole_run(lines)
+        self.assertEqual({r["named_by"] for r in said.values() if r["region"] != "total"}, {"range"})
+        self.assertNotIn("detected", said["step"])
+        for region, same in (("step", "step"), ("prefill_or_mixed", "prefill"), ("decode", "decode")):
+            here, there = found[region], said[same]
+            self.assertEqual(here["named_by"], "detector")
+            self.assertGreater(here["instances"], 3)
+            # Two runs of one simulated clock: kernels take the same time, the pauses between them do not.
+            self.close(here["busy_s"] / here["instances"], there["busy_s"] / there["instances"], region + " busy")
+            self.close(here["mfu_busy"], there["mfu_busy"], region + " mfu_busy")
+            self.close(here["flop"] / here["instances"], there["flop"] / there["instances"], region + " flop")
+            self.close(here["tokens"] / here["instances"], there["tokens"] / there["instances"], region + " tokens")
+            self.close(sum(here["time_s"][c] for c in TIME_CLASSES), here["elapsed_s"], region)
+        self.assertEqual(found["step"]["shape_source"], {"seq_len": "given", "tokens": "detected"})
+        self.assertEqual(found["decode"]["shape_source"], {"batch": "detected", "context": "given"})
+        phases = [found[phase] for phase in ("forward", "backward", "optimizer")]
+        self.assertEqual([p["instances"] for p in phases], [found["step"]["instances"]] * 3)
+        self.close(sum(p["busy_s"] for p in phases), found["step"]["busy_s"], "phases")
+        self.close(phases[0]["flop"] + phases[1]["flop"], found["step"]["flop"], "flop of the passes")
+        self.assertGreater(launches["attributed"], 0.9 * launches["seen"])
+        self.assertIn("training step every", log)
+        # No window says more than the detector does.
+        for window in (line for line in lines if line["type"] == "window"):
+            self.assertIn("detected", window)
+            self.assertEqual(set(window["detected"]), {"kind", "period_launches", "confidence", "micro_steps"})
+            if window["region"] != "total":
+                self.assertNotEqual(window["detected"]["confidence"], "not_sure")
+
+    def test_of_one_run_both_say_the_same(self):
+        with tempfile.TemporaryDirectory() as directory:
+            recording = os.path.join(directory, "trace.json")
+            _, lines = demo(os.path.join(directory, "run"), MFU_TRACE=recording, MFU_TRACE_SECONDS="100")
+            said, _ = whole_run(lines)
+            config = {"model": json.loads((BUILD.parent.parent / "tools/demo_config.json").read_text())
+                      if (BUILD.parent.parent / "tools/demo_config.json").exists() else None,
+                      "workload": {"phase": "train", "seq_len": TRAIN_SEQ_LEN},
+                      "regions": [{"region": "prefill_or_mixed", "seq_len": PROMPT},
+                                  {"region": "decode", "context": PROMPT + (NEW_TOKENS - 1) / 2 // 1}]}
+            config["regions"][1]["context"] = PROMPT + (NEW_TOKENS - 1) // 2
+            path = os.path.join(directory, "config.json")
+            pathlib.Path(path).write_text(json.dumps(config))
+            done = subprocess.run([MFU, "replay", "--detect", "--json", "--config", path, recording],
+                                  capture_output=True, timeout=DEADLINE_S, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            replayed = json.loads(done.stdout)
+        found = {region["region"]: region for region in replayed["regions"]}
+        for region, same in (("step", "step"), ("decode", "decode")):
+            here, there = found[region], said[same]
+            self.assertEqual(here["named_by"], "detector")
+            self.assertGreaterEqual(here["instances"], there["instances"] - 4)
+            self.assertLessEqual(here["instances"], there["instances"])
+            self.close(here["mfu"], there["mfu"], region + " mfu")
+            self.close(here["elapsed_s"] / here["instances"], there["elapsed_s"] / there["instances"], region)
+        (detected,) = replayed["detected"]
+        self.assertEqual(detected["boundaries"], sorted(detected["boundaries"], key=lambda b: b["launch"]))
+
+    def test_it_can_be_switched_off(self):
+        with tempfile.TemporaryDirectory() as directory:
+            log, lines = demo(directory, "--no-ranges", MFU_DETECT="0")
+        found, launches = whole_run(lines)
+        self.assertEqual(set(found), {"total"})
+        self.assertNotIn("detected", found["total"])
+        self.assertEqual(launches["attributed"], 0)
+        self.assertEqual(launches["outside"], launches["seen"])
+        self.assertNotIn("no range names a region", log)
+
+    def test_a_wrong_switch_is_said(self):
+        with tempfile.TemporaryDirectory() as directory:
+            log, _ = demo(directory, MFU_DETECT="maybe")
+        self.assertIn('MFU_DETECT: expected 1 or 0, got "maybe"; using 1', log)
+
+
+if __name__ == "__main__":
+    unittest.main()
