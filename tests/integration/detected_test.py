@@ -6,19 +6,19 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import BUILD, DEADLINE_S, SANITIZE, TIME_CLASSES, pathlib
+from harness import BUILD, DEADLINE_S, SANITIZE, SOURCE, TIME_CLASSES, pathlib
 
 MFU = BUILD / "mfu"
 SECONDS = 16 if SANITIZE else 8
 # The demo's own: what no kernel tells.
 TRAIN_SEQ_LEN, PROMPT, NEW_TOKENS = 512, 256, 64
-SHAPE = ["--train-seq-len", str(TRAIN_SEQ_LEN), "--prompt-len", str(PROMPT), "--new-tokens", str(NEW_TOKENS)]
 
 
-def demo(directory, *options, **environment):
+def demo(directory, *options, new_tokens=NEW_TOKENS, seconds=SECONDS, **environment):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")} | environment
-    done = subprocess.run([MFU, "demo", "--simulated", "--seconds", str(SECONDS), "--interval", "1", "--run-dir", directory,
-                           *SHAPE, *options], env=environment, capture_output=True, timeout=DEADLINE_S, text=True)
+    done = subprocess.run([MFU, "demo", "--simulated", "--seconds", str(seconds), "--interval", "1", "--run-dir", directory,
+                           "--train-seq-len", str(TRAIN_SEQ_LEN), "--prompt-len", str(PROMPT), "--new-tokens",
+                           str(new_tokens), *options], env=environment, capture_output=True, timeout=DEADLINE_S, text=True)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for path in pathlib.Path(directory).glob("*.jsonl")
              for line in path.read_text().splitlines()]
@@ -71,31 +71,33 @@ class DetectedTest(unittest.TestCase):
 
     def test_of_one_run_both_say_the_same(self):
         with tempfile.TemporaryDirectory() as directory:
-            recording = os.path.join(directory, "trace.json")
-            _, lines = demo(os.path.join(directory, "run"), MFU_TRACE=recording, MFU_TRACE_SECONDS="100")
-            said, _ = whole_run(lines)
-            config = {"model": json.loads((BUILD.parent.parent / "tools/demo_config.json").read_text())
-                      if (BUILD.parent.parent / "tools/demo_config.json").exists() else None,
-                      "workload": {"phase": "train", "seq_len": TRAIN_SEQ_LEN},
-                      "regions": [{"region": "prefill_or_mixed", "seq_len": PROMPT},
-                                  {"region": "decode", "context": PROMPT + (NEW_TOKENS - 1) / 2 // 1}]}
-            config["regions"][1]["context"] = PROMPT + (NEW_TOKENS - 1) // 2
-            path = os.path.join(directory, "config.json")
-            pathlib.Path(path).write_text(json.dumps(config))
-            done = subprocess.run([MFU, "replay", "--detect", "--json", "--config", path, recording],
-                                  capture_output=True, timeout=DEADLINE_S, text=True)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            replayed = json.loads(done.stdout)
-        found = {region["region"]: region for region in replayed["regions"]}
-        for region, same in (("step", "step"), ("decode", "decode")):
+            recording, config = os.path.join(directory, "trace.json"), os.path.join(directory, "config.json")
+            # So little that the recording holds the whole run.
+            demo(os.path.join(directory, "run"), new_tokens=8, seconds=SECONDS / 2, MFU_TRACE=recording, MFU_TRACE_SECONDS="100")
+            pathlib.Path(config).write_text(json.dumps({
+                "model": json.loads((SOURCE / "tools/demo_config.json").read_text()),
+                "workload": {"phase": "train", "seq_len": TRAIN_SEQ_LEN},
+                "regions": [{"region": "prefill_or_mixed", "seq_len": PROMPT},
+                            {"region": "decode", "context": PROMPT + 3}]}))
+            said, found = ({r["region"]: r for r in self.replay("--config", config, *options, recording)["regions"]}
+                           for options in ([], ["--detect"]))
+            boundaries = self.replay("--detect", recording)["detected"][0]["boundaries"]
+        for region, same in (("step", "step"), ("prefill_or_mixed", "prefill"), ("decode", "decode")):
             here, there = found[region], said[same]
-            self.assertEqual(here["named_by"], "detector")
-            self.assertGreaterEqual(here["instances"], there["instances"] - 4)
+            self.assertEqual((here["named_by"], there["named_by"]), ("detector", "range"))
+            # Between training and serving, and at both ends, a few are not sure.
+            self.assertGreaterEqual(here["instances"], 0.9 * there["instances"])
             self.assertLessEqual(here["instances"], there["instances"])
-            self.close(here["mfu"], there["mfu"], region + " mfu")
-            self.close(here["elapsed_s"] / here["instances"], there["elapsed_s"] / there["instances"], region)
-        (detected,) = replayed["detected"]
-        self.assertEqual(detected["boundaries"], sorted(detected["boundaries"], key=lambda b: b["launch"]))
+            for value in ("busy_s", "kernels", "launches", "flop", "tokens"):
+                self.close(here[value] / here["instances"], there[value] / there["instances"], f"{region} {value}")
+        # A step that waits for the one before it: the pauses of one run are the same for both.
+        self.close(found["step"]["mfu"], said["step"]["mfu"], "step mfu")
+        self.assertEqual(boundaries, sorted(boundaries, key=lambda b: b["launch"]))
+
+    def replay(self, *options):
+        done = subprocess.run([MFU, "replay", "--json", *options], capture_output=True, timeout=DEADLINE_S, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
 
     def test_it_can_be_switched_off(self):
         with tempfile.TemporaryDirectory() as directory:

@@ -208,7 +208,7 @@ struct RawEvent {
   std::string_view name, pid, tid, ts, dur;
   std::string_view correlation, stream, device, bytes;
   std::string_view grid;                 ///< `[x,y,z]`
-  std::string_view region, rule, scope;  ///< of a trace that the library recorded
+  std::string_view region, scope;  ///< of a trace that the library recorded
 };
 
 class KinetoReader {
@@ -704,7 +704,6 @@ class KinetoReader {
           break;
         case 'r':
           if (is("region\"")) event.region = trimmed(value.raw_json_token());
-          if (is("rule\"")) event.rule = trimmed(value.raw_json_token());
           break;
         case 'd':
           if (is("device\"")) event.device = trimmed(value.raw_json_token());
@@ -824,7 +823,6 @@ class KinetoReader {
     if (trace_.recording && !event.region.empty() && event.region.front() == '"') {
       range.recorded = true;
       range.region = trace_.strings.intern(unescape(unquoted(event.region)));
-      range.rule = parse_integer<std::int32_t>(event.rule).value_or(-1);
       if (event.scope == "\"process\"") range.kind = RangeKind::kStartEnd;
     }
     trace_.ranges.push_back(range);

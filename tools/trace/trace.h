@@ -86,8 +86,7 @@ struct TraceRange {
   std::uint32_t thread = 0;  ///< index into Trace::threads
   std::int64_t payload = 0;  ///< NVTX payload as an integer
   bool has_payload = false;
-  bool recorded = false;     ///< the library recorded it: region and rule are what it was then
-  std::int32_t rule = -1;    ///< index of the rule; < 0: not said
+  bool recorded = false;     ///< the library recorded it: region is what it was then
   std::uint32_t region = 0;  ///< Trace::strings
   RangeKind kind = RangeKind::kPushPop;
 };

@@ -246,7 +246,10 @@ class ProcessReplay {
     if (const RegionId region = recorded_region(range); region != RegionId::kNone) {
       RegionOpening opening;
       opening.region = region;
-      opening.rule = range.rule < 0 ? RuleId::kNone : static_cast<RuleId>(range.rule);
+      // Not by the recorded number: the config at hand may number its rules otherwise.
+      if (const RuleId rule = rule_of(range);
+          rule != RuleId::kNone && rules_.open(rule, name, nullptr).region == region)
+        opening.rule = rule;
       opening.shape = shape_of_words(name);
       return opening;
     }
