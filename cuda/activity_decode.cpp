@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "cuda/launch_ids.h"
@@ -33,13 +34,14 @@ struct GraphTraceOffsets {
                                kStream = 36;
 };
 
+static_assert(std::endian::native == std::endian::little);
 static_assert(offsetof(CUpti_ActivityKernel9, start) == KernelOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityKernel9, end) == KernelOffsets::kEnd);
 static_assert(offsetof(CUpti_ActivityKernel9, deviceId) == KernelOffsets::kDevice);
 static_assert(offsetof(CUpti_ActivityKernel9, contextId) == KernelOffsets::kContext);
 static_assert(offsetof(CUpti_ActivityKernel9, streamId) == KernelOffsets::kStream);
 static_assert(offsetof(CUpti_ActivityKernel9, gridX) == KernelOffsets::kGridX);
-static_assert(offsetof(CUpti_ActivityKernel9, gridY) == KernelOffsets::kGridY);
+static_assert(offsetof(CUpti_ActivityKernel9, gridY) == KernelOffsets::kGridX + 4);
 static_assert(offsetof(CUpti_ActivityKernel9, gridZ) == KernelOffsets::kGridZ);
 static_assert(offsetof(CUpti_ActivityKernel9, correlationId) == KernelOffsets::kCorrelation);
 static_assert(offsetof(CUpti_ActivityKernel9, name) == KernelOffsets::kName);
@@ -190,9 +192,9 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         out.device = static_cast<DeviceId>(read<std::uint32_t>(record, KernelOffsets::kDevice));
         context = read<std::uint32_t>(record, KernelOffsets::kContext);
         out.stream = static_cast<StreamId>(read<std::uint32_t>(record, KernelOffsets::kStream));
-        out.extent = pack({read<std::uint32_t>(record, KernelOffsets::kGridX),
-                           read<std::uint32_t>(record, KernelOffsets::kGridY),
-                           read<std::uint32_t>(record, KernelOffsets::kGridZ)});
+        // pack() without its bounds: x and y stand side by side, and CUDA allows neither y nor z more than 16 bits.
+        out.extent = read<std::uint64_t>(record, KernelOffsets::kGridX) |
+                     std::uint64_t{read<std::uint32_t>(record, KernelOffsets::kGridZ)} << 48;
         out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, KernelOffsets::kCorrelation));
         out.graph = static_cast<GraphId>(read<std::uint32_t>(record, KernelOffsets::kGraph));
         out.name = cache.intern(names_, read<const char*>(record, KernelOffsets::kName));
