@@ -21,10 +21,10 @@ struct KernelOffsets {
 };
 struct MemcpyOffsets {
   static constexpr std::size_t kCopyKind = 4, kBytes = 8, kStart = 16, kEnd = 24, kDevice = 32, kContext = 36,
-                               kStream = 40, kCorrelation = 44;
+                               kStream = 40, kCorrelation = 44, kGraph = 72;
 };
 struct PeerCopyOffsets {
-  static constexpr std::size_t kCorrelation = 60;
+  static constexpr std::size_t kCorrelation = 60, kGraph = 80;
 };
 struct CallOffsets {
   static constexpr std::size_t kCbid = 4, kStart = 8, kEnd = 16, kThread = 28, kCorrelation = 32, kReturn = 36;
@@ -59,6 +59,8 @@ static_assert(offsetof(CUpti_ActivityMemcpy5, deviceId) == MemcpyOffsets::kDevic
 static_assert(offsetof(CUpti_ActivityMemcpy5, contextId) == MemcpyOffsets::kContext);
 static_assert(offsetof(CUpti_ActivityMemcpy5, streamId) == MemcpyOffsets::kStream);
 static_assert(offsetof(CUpti_ActivityMemcpy5, correlationId) == MemcpyOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityMemcpy5, graphId) == MemcpyOffsets::kGraph);
+static_assert(offsetof(CUpti_ActivityMemcpy4, graphId) == MemcpyOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityMemset4, bytes) == MemcpyOffsets::kBytes);
 static_assert(offsetof(CUpti_ActivityMemset4, start) == MemcpyOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityMemset4, end) == MemcpyOffsets::kEnd);
@@ -66,8 +68,12 @@ static_assert(offsetof(CUpti_ActivityMemset4, deviceId) == MemcpyOffsets::kDevic
 static_assert(offsetof(CUpti_ActivityMemset4, contextId) == MemcpyOffsets::kContext);
 static_assert(offsetof(CUpti_ActivityMemset4, streamId) == MemcpyOffsets::kStream);
 static_assert(offsetof(CUpti_ActivityMemset4, correlationId) == MemcpyOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityMemset4, graphId) == MemcpyOffsets::kGraph);
+static_assert(offsetof(CUpti_ActivityMemset3, graphId) == MemcpyOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, start) == MemcpyOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, correlationId) == PeerCopyOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, graphId) == PeerCopyOffsets::kGraph);
+static_assert(offsetof(CUpti_ActivityMemcpyPtoP3, graphId) == PeerCopyOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityAPI, cbid) == CallOffsets::kCbid);
 static_assert(offsetof(CUpti_ActivityAPI, start) == CallOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityAPI, end) == CallOffsets::kEnd);
@@ -84,8 +90,8 @@ static_assert(offsetof(CUpti_ActivityGraphTrace, streamId) == GraphTraceOffsets:
 
 /// Bytes of each record that are read: a record that ends before them is cut off.
 constexpr std::size_t kKernelBytes = KernelOffsets::kGraph + 4;
-constexpr std::size_t kCopyBytes = MemcpyOffsets::kCorrelation + 4;
-constexpr std::size_t kPeerCopyBytes = PeerCopyOffsets::kCorrelation + 4;
+constexpr std::size_t kCopyBytes = MemcpyOffsets::kGraph + 4;
+constexpr std::size_t kPeerCopyBytes = PeerCopyOffsets::kGraph + 4;
 constexpr std::size_t kCallBytes = CallOffsets::kReturn + 4;
 constexpr std::size_t kGraphTraceBytes = GraphTraceOffsets::kStream + 4;
 
@@ -220,6 +226,8 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         out.stream = static_cast<StreamId>(read<std::uint32_t>(record, MemcpyOffsets::kStream));
         out.correlation = static_cast<CorrelationId>(
             read<std::uint32_t>(record, peer ? PeerCopyOffsets::kCorrelation : MemcpyOffsets::kCorrelation));
+        out.graph =
+            static_cast<GraphId>(read<std::uint32_t>(record, peer ? PeerCopyOffsets::kGraph : MemcpyOffsets::kGraph));
         break;
       }
       case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
