@@ -374,10 +374,10 @@ class TraceWriter {
       if (a.first != 0 && places.find(a.owner, a.begin_ns, place)) {
         begin_event();
         put(R"({"ph":"X","cat":"cuda_runtime","name":")");
-        put(kind == ActivityKind::kGraph || (kernel && graph != 0) ? "cudaGraphLaunch"
-            : kernel                                               ? "cudaLaunchKernel"
-            : kind == ActivityKind::kMemcpy                        ? "cudaMemcpyAsync"
-                                                                   : "cudaMemsetAsync");
+        put(kind == ActivityKind::kGraph || graph != 0 ? "cudaGraphLaunch"
+            : kernel                                   ? "cudaLaunchKernel"
+            : kind == ActivityKind::kMemcpy            ? "cudaMemcpyAsync"
+                                                       : "cudaMemsetAsync");
         fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(","pid":{},"tid":{})"), header_.pid,
                        place.thread);
         put_times(place.at, place.at);
@@ -409,8 +409,7 @@ class TraceWriter {
       if (copy) fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"bytes":{})"), a.extent);
       if (const Grid grid = unpack_grid(a.extent); kernel && grid != Grid{})
         fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"grid":[{},{},{}])"), grid.x, grid.y, grid.z);
-      if (kernel && graph != 0)
-        fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"graph id":{})"), graph);
+      if (graph != 0) fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"graph id":{})"), graph);
       put("}}");
       file_.flush(kPiece);
     }

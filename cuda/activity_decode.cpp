@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "cuda/launch_ids.h"
@@ -20,10 +21,10 @@ struct KernelOffsets {
 };
 struct MemcpyOffsets {
   static constexpr std::size_t kCopyKind = 4, kBytes = 8, kStart = 16, kEnd = 24, kDevice = 32, kContext = 36,
-                               kStream = 40, kCorrelation = 44;
+                               kStream = 40, kCorrelation = 44, kGraph = 72;
 };
 struct PeerCopyOffsets {
-  static constexpr std::size_t kCorrelation = 60;
+  static constexpr std::size_t kCorrelation = 60, kGraph = 80;
 };
 struct CallOffsets {
   static constexpr std::size_t kCbid = 4, kStart = 8, kEnd = 16, kThread = 28, kCorrelation = 32, kReturn = 36;
@@ -33,13 +34,14 @@ struct GraphTraceOffsets {
                                kStream = 36;
 };
 
+static_assert(std::endian::native == std::endian::little);
 static_assert(offsetof(CUpti_ActivityKernel9, start) == KernelOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityKernel9, end) == KernelOffsets::kEnd);
 static_assert(offsetof(CUpti_ActivityKernel9, deviceId) == KernelOffsets::kDevice);
 static_assert(offsetof(CUpti_ActivityKernel9, contextId) == KernelOffsets::kContext);
 static_assert(offsetof(CUpti_ActivityKernel9, streamId) == KernelOffsets::kStream);
 static_assert(offsetof(CUpti_ActivityKernel9, gridX) == KernelOffsets::kGridX);
-static_assert(offsetof(CUpti_ActivityKernel9, gridY) == KernelOffsets::kGridY);
+static_assert(offsetof(CUpti_ActivityKernel9, gridY) == KernelOffsets::kGridX + 4);
 static_assert(offsetof(CUpti_ActivityKernel9, gridZ) == KernelOffsets::kGridZ);
 static_assert(offsetof(CUpti_ActivityKernel9, correlationId) == KernelOffsets::kCorrelation);
 static_assert(offsetof(CUpti_ActivityKernel9, name) == KernelOffsets::kName);
@@ -57,6 +59,8 @@ static_assert(offsetof(CUpti_ActivityMemcpy5, deviceId) == MemcpyOffsets::kDevic
 static_assert(offsetof(CUpti_ActivityMemcpy5, contextId) == MemcpyOffsets::kContext);
 static_assert(offsetof(CUpti_ActivityMemcpy5, streamId) == MemcpyOffsets::kStream);
 static_assert(offsetof(CUpti_ActivityMemcpy5, correlationId) == MemcpyOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityMemcpy5, graphId) == MemcpyOffsets::kGraph);
+static_assert(offsetof(CUpti_ActivityMemcpy4, graphId) == MemcpyOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityMemset4, bytes) == MemcpyOffsets::kBytes);
 static_assert(offsetof(CUpti_ActivityMemset4, start) == MemcpyOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityMemset4, end) == MemcpyOffsets::kEnd);
@@ -64,8 +68,12 @@ static_assert(offsetof(CUpti_ActivityMemset4, deviceId) == MemcpyOffsets::kDevic
 static_assert(offsetof(CUpti_ActivityMemset4, contextId) == MemcpyOffsets::kContext);
 static_assert(offsetof(CUpti_ActivityMemset4, streamId) == MemcpyOffsets::kStream);
 static_assert(offsetof(CUpti_ActivityMemset4, correlationId) == MemcpyOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityMemset4, graphId) == MemcpyOffsets::kGraph);
+static_assert(offsetof(CUpti_ActivityMemset3, graphId) == MemcpyOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, start) == MemcpyOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, correlationId) == PeerCopyOffsets::kCorrelation);
+static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, graphId) == PeerCopyOffsets::kGraph);
+static_assert(offsetof(CUpti_ActivityMemcpyPtoP3, graphId) == PeerCopyOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityAPI, cbid) == CallOffsets::kCbid);
 static_assert(offsetof(CUpti_ActivityAPI, start) == CallOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityAPI, end) == CallOffsets::kEnd);
@@ -82,8 +90,8 @@ static_assert(offsetof(CUpti_ActivityGraphTrace, streamId) == GraphTraceOffsets:
 
 /// Bytes of each record that are read: a record that ends before them is cut off.
 constexpr std::size_t kKernelBytes = KernelOffsets::kGraph + 4;
-constexpr std::size_t kCopyBytes = MemcpyOffsets::kCorrelation + 4;
-constexpr std::size_t kPeerCopyBytes = PeerCopyOffsets::kCorrelation + 4;
+constexpr std::size_t kCopyBytes = MemcpyOffsets::kGraph + 4;
+constexpr std::size_t kPeerCopyBytes = PeerCopyOffsets::kGraph + 4;
 constexpr std::size_t kCallBytes = CallOffsets::kReturn + 4;
 constexpr std::size_t kGraphTraceBytes = GraphTraceOffsets::kStream + 4;
 
@@ -190,9 +198,9 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         out.device = static_cast<DeviceId>(read<std::uint32_t>(record, KernelOffsets::kDevice));
         context = read<std::uint32_t>(record, KernelOffsets::kContext);
         out.stream = static_cast<StreamId>(read<std::uint32_t>(record, KernelOffsets::kStream));
-        out.extent = pack({read<std::uint32_t>(record, KernelOffsets::kGridX),
-                           read<std::uint32_t>(record, KernelOffsets::kGridY),
-                           read<std::uint32_t>(record, KernelOffsets::kGridZ)});
+        // pack() without its bounds: x and y stand side by side, and CUDA allows neither y nor z more than 16 bits.
+        out.extent = read<std::uint64_t>(record, KernelOffsets::kGridX) |
+                     std::uint64_t{read<std::uint32_t>(record, KernelOffsets::kGridZ)} << 48;
         out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, KernelOffsets::kCorrelation));
         out.graph = static_cast<GraphId>(read<std::uint32_t>(record, KernelOffsets::kGraph));
         out.name = cache.intern(names_, read<const char*>(record, KernelOffsets::kName));
@@ -218,6 +226,8 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         out.stream = static_cast<StreamId>(read<std::uint32_t>(record, MemcpyOffsets::kStream));
         out.correlation = static_cast<CorrelationId>(
             read<std::uint32_t>(record, peer ? PeerCopyOffsets::kCorrelation : MemcpyOffsets::kCorrelation));
+        out.graph =
+            static_cast<GraphId>(read<std::uint32_t>(record, peer ? PeerCopyOffsets::kGraph : MemcpyOffsets::kGraph));
         break;
       }
       case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:

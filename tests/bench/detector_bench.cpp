@@ -75,7 +75,7 @@ void BM_Serving(benchmark::State& state) {
   for (std::uint32_t k = 0; k < 300; ++k) iteration.push_back(launch(k % 40));
   iteration.push_back(launch(50, LaunchClass::kSampling));
   iteration.push_back(
-      {static_cast<std::uint32_t>(LaunchClass::kCopyToHost), 0, traits_of(LaunchClass::kCopyToHost), 0, 0});
+      {static_cast<std::uint32_t>(LaunchClass::kCopyToHost), 0, traits_of(LaunchClass::kCopyToHost), 0, 0, {}});
   for (int i = 0; i < 20; ++i)
     for (const Launch& l : iteration) detector.add(l);
   if (detector.findings().confidence == StepConfidence::kNotSure) state.SkipWithError("no iteration found");

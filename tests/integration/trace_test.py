@@ -139,6 +139,32 @@ class Trace(TestCase):
             if e.get("cat") == "cuda_runtime":
                 self.assertLessEqual(e["ts"], begins[e["args"]["correlation"]])
 
+    def test_grids_and_directions(self):
+        """Of every kernel, those inside graphs too, and of every copy: what the program asked for."""
+        run = self.record("""
+            kernel rms_norm_kernel ns=3000; kernel gemm_a ns=5000
+            stream main
+            launch rms_norm_kernel grid=4096 stream=main
+            launch gemm_a grid=12,345,6 stream=main
+            launch gemm_a grid=2000000,65535,65535 stream=main
+            memcpy htod 4096 stream=main; memcpy dtoh 2048 stream=main; memcpy dtod 1024 stream=main
+            memcpy htod 8192 sync
+            memset 512 stream=main
+            capture main
+            launch rms_norm_kernel grid=77 stream=main; launch gemm_a grid=8,9 stream=main; memcpy dtoh 256 stream=main
+            end_capture main g; instantiate g
+            graph_launch g stream=main count=3
+            sync
+        """)
+        events = json.loads(run.trace.read_text())["traceEvents"]
+        recorded = [(e["args"]["correlation"], e["name"], e["args"]["grid"]) for e in events if e.get("cat") == "kernel"]
+        truth = [(a["correlation"], a["name"], a["grid"]) for a in run.activities(kind="kernel")]
+        self.assertEqual(len(truth), 9)
+        self.assertEqual(sorted(recorded), sorted(truth))
+        copies = sorted((e["args"]["bytes"], e["name"]) for e in events if e.get("cat") == "gpu_memcpy")
+        self.assertEqual(copies, 3 * [(256, "Memcpy DtoH")] + [(1024, "Memcpy DtoD"), (2048, "Memcpy DtoH"),
+                                                              (4096, "Memcpy HtoD"), (8192, "Memcpy HtoD")])
+
     def test_only_the_last_seconds(self):
         run = self.record("""
             kernel add ns=100000

@@ -27,7 +27,7 @@ constexpr std::string_view kWrite =
 class Step {
  public:
   Step& add(std::string_view kernel, Grid grid, int times = 1) {
-    for (int i = 0; i < times; ++i) launches_.emplace_back(classify_launch_name(kernel), grid);
+    launches_.insert(launches_.end(), static_cast<std::size_t>(times), {classify_launch_name(kernel), grid});
     return *this;
   }
   Step& add(std::string_view kernel, std::uint32_t x, int times = 1) { return add(kernel, Grid{x, 1, 1}, times); }

@@ -801,13 +801,13 @@ CUresult launch_kernel(Stream& stream, Function& function, const LaunchShape& sh
 }
 
 Activity make_copy(std::uint64_t bytes, std::uint8_t copy_kind) {
-  // CUpti_ActivityMemcpyKind: 1 HtoD, 2 DtoH, 8 DtoD, 10 PtoP; CUpti_ActivityMemoryKind: 1 pageable, 3 device.
+  // CUpti_ActivityMemcpyKind: 1 HtoD, 2 DtoH, 8 DtoD, 9 HtoH, 10 PtoP; CUpti_ActivityMemoryKind: 1 pageable, 3 device.
   Activity work;
   work.kind = ActivityKind::kMemcpy;
   work.bytes = bytes;
   work.copy_kind = copy_kind;
-  work.src_kind = copy_kind == 1 ? 1 : 3;
-  work.dst_kind = copy_kind == 2 ? 1 : 3;
+  work.src_kind = copy_kind == 1 || copy_kind == 9 ? 1 : 3;
+  work.dst_kind = copy_kind == 2 || copy_kind == 9 ? 1 : 3;
   return work;
 }
 

@@ -130,6 +130,28 @@ TEST_F(ActivityDecode, PeerCopiesStayWithinAndSetsHaveNoDirection) {
   EXPECT_EQ(records[1].extent, 200u);
 }
 
+TEST_F(ActivityDecode, CopiesAndSetsInAGraphSayWhich) {
+  CUpti_ActivityMemcpy5 copy{};
+  copy.kind = CUPTI_ACTIVITY_KIND_MEMCPY;
+  copy.graphId = 7;
+  add(copy);
+  CUpti_ActivityMemset4 set{};
+  set.kind = CUPTI_ACTIVITY_KIND_MEMSET;
+  set.graphId = 8;
+  add(set);
+  CUpti_ActivityMemcpyPtoP4 peer{};
+  peer.kind = CUPTI_ACTIVITY_KIND_MEMCPY2;
+  peer.graphId = 9;
+  add(peer);
+  add_copy(1);
+  const auto records = decoded();
+  ASSERT_EQ(records.size(), 4u);
+  EXPECT_EQ(records[0].graph, GraphId{7});
+  EXPECT_EQ(records[1].graph, GraphId{8});
+  EXPECT_EQ(records[2].graph, GraphId{9});
+  EXPECT_EQ(records[3].graph, GraphId::kNone);
+}
+
 TEST_F(ActivityDecode, CallsKeepTheirThread) {
   CUpti_ActivityAPI call{};
   call.kind = CUPTI_ACTIVITY_KIND_DRIVER;

@@ -177,6 +177,33 @@ TEST_F(Recording, LaunchesAreReadBackWithGridsAndDirections) {
                                                            {CopyDirection::kUnknown, 4}}));
 }
 
+TEST_F(Recording, AGraphThatBeginsWithACopyIsAGraph) {
+  ring_.set_origin(kStart);
+  KernelRecord record;
+  record.begin_ns = kStart + 100;
+  record.end_ns = kStart + 150;
+  record.correlation = CorrelationId{1};
+  record.graph = GraphId{5};
+  record.kind = ActivityKind::kMemcpy;
+  record.direction = CopyDirection::kToDevice;
+  ring_.on_record(record, InstanceId::kNone, true);
+  record.begin_ns = kStart + 200;
+  record.end_ns = kStart + 250;
+  record.kind = ActivityKind::kKernel;
+  record.name = names_.intern("gemm_kernel");
+  record.extent = pack({8, 8, 1});
+  ring_.on_record(record, InstanceId::kNone, false);
+  const std::string path = (folder_ / "t.json").string();
+  ASSERT_TRUE(write(path, kStart + 10'000).ok());
+  const auto trace = open_trace(path);
+  ASSERT_TRUE(trace.ok()) << trace.error().message;
+  const auto devices = trace_launches(*trace);
+  ASSERT_EQ(devices.size(), 1u);
+  ASSERT_EQ(devices[0].launches.size(), 1u);
+  EXPECT_EQ(devices[0].launches[0].traits.launch_class, LaunchClass::kGraph);
+  EXPECT_EQ(devices[0].launches[0].grid, Grid{});
+}
+
 /// Whoever owns a launch, on regions of several threads: the replay finds the same owner.
 TEST_F(Recording, EveryLaunchGoesBackToItsRegion) {
   const auto seed = static_cast<unsigned>(std::chrono::steady_clock::now().time_since_epoch().count());
