@@ -91,10 +91,6 @@ class Latency(TestCase):
                     self.assertEqual(sum(b[key] for b in same), batch[key])
                 self.assertEqual(sum(ns(b["elapsed_s"]) for b in same), ns(batch["elapsed_s"]))
                 self.assertEqual(sum(b["latency_s"]["count"] for b in same), batch["latency_s"]["count"])
-            longest = sorted((s["elapsed_s"] for w in parts for s in w["slowest"]), reverse=True)
-            for slow in whole["slowest"]:
-                if slow["elapsed_s"] > 0.1:  # slow in its window too
-                    self.assertIn(slow["elapsed_s"], longest)
 
     def test_training_steps_too(self):
         run = self.scenario("""
@@ -109,7 +105,7 @@ class Latency(TestCase):
         self.assertEqual((step["by_batch"], step["inter_token_s"], step["after_prefill"]), ([], None, None))
 
     def test_the_report_has_them(self):
-        run = self.server()
+        run = self.scenario(SERVER)  # its files are still there
         folder = run.directory / "run"
 
         def report(*options):

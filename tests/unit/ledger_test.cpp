@@ -547,14 +547,16 @@ void LedgerProperty::check_latency(const RandomRun& run, const BruteForce& truth
         if (truth.of(i)[k].active) at.push_back(k);
       if (at.empty()) at.push_back(0);  // without activity it counts where its thread was
       if (std::count(at.begin(), at.end(), d) == 0) continue;
-      const auto share = [d](const std::vector<double>& of) {
-        return of[d] / std::accumulate(of.begin(), of.end(), 0.0);
-      };
       const auto any = [](const std::vector<double>& of) { return *std::max_element(of.begin(), of.end()) > 0; };
-      const double part = at.size() == 1 ? 1 : any(matmul) ? share(matmul) : any(kernels) ? share(kernels) : 0.5;
-      auto tokens = static_cast<std::int64_t>(std::llround(static_cast<double>(instance.tokens) * part));
-      if (at.size() == 2 && d == 1)  // the rest of what the first one got
-        tokens = instance.tokens - std::llround(static_cast<double>(instance.tokens) * (1 - part));
+      const auto part_of = [&](std::uint32_t device) {
+        if (at.size() == 1) return 1.0;
+        if (!any(kernels)) return 0.5;
+        const std::vector<double>& of = any(matmul) ? matmul : kernels;
+        return of[device] / std::accumulate(of.begin(), of.end(), 0.0);
+      };
+      const double part = part_of(d);
+      std::int64_t tokens = std::llround(static_cast<double>(instance.tokens) * part_of(at.front()));
+      if (d != at.front()) tokens = instance.tokens - tokens;
       const std::uint64_t nth = ended[instance.region]++;
       const bool prefills = instance.region == regions.prefill || instance.region == regions.mixed;
       std::int64_t passes = 0;

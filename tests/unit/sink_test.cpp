@@ -216,8 +216,8 @@ TEST_F(JsonlTest, SingleInstancesHaveTheirKeys) {
   EXPECT_EQ(keys_of(slow), Keys({"nth", "t0_ns", "elapsed_s", "time_s", "lost_to", "excess_s"}));
   EXPECT_EQ(slow["nth"], 17);
   EXPECT_EQ(slow["lost_to"], "idle");
-  EXPECT_EQ(slow["excess_s"], 0.0031);
-  EXPECT_EQ(slow["time_s"]["idle"], 0.0035);
+  EXPECT_EQ(slow["excess_s"], seconds(3'100'000));
+  EXPECT_EQ(slow["time_s"]["idle"], seconds(3'500'000));
   // What was not seen.
   EXPECT_TRUE(all[1]["inter_token_s"].is_null() && all[1]["prefill_to_decode_s"].is_null());
   EXPECT_TRUE(all[1]["after_prefill"].is_null());
