@@ -394,7 +394,7 @@ void DetectedRegions::describe(WindowSummary& window) const {
     region.detected =
         Detected{std::string(name(f.kind)), f.period_launches, std::string(name(f.confidence)), f.micro_steps};
     // Times only: what may be cut in the wrong place has no percentiles.
-    if (!total && f.confidence <= StepConfidence::kLow) region.latency = {};
+    if (!total && f.confidence <= StepConfidence::kLow) region.forget_single_instances();
   }
 }
 

@@ -144,12 +144,12 @@ inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance, 
     const bool matmul = time_class == TimeClass::kMatmul;
     for (Instance* i = instance; i != nullptr; i = i->parent) {
       Share& share = i->shares[device_];
-      share.active = true;
+      share.add_activity(begin);
       share.kernels += begun;
       share.add_kernel(begin, end, matmul);
     }
   } else {
-    for (Instance* i = instance; i != nullptr; i = i->parent) i->shares[device_].active = true;
+    for (Instance* i = instance; i != nullptr; i = i->parent) i->shares[device_].add_activity(begin);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -32,12 +33,30 @@ struct Portion {
   }
 };
 
+/// The decode passes inside an instance.
+struct DecodePasses {
+  std::int64_t passes = 0;  ///< one token per sequence each; 0: it does not decode
+  double sequences = 0;     ///< summed over the passes
+  bool batch_known = true;  ///< of every pass
+
+  /// Sequences of a pass, their mean where it changed; 0: not known.
+  [[nodiscard]] std::int64_t batch() const noexcept {
+    return batch_known && passes > 0 ? std::llround(sequences / static_cast<double>(passes)) : 0;
+  }
+  void add(const DecodePasses& other) noexcept {
+    passes += other.passes;
+    sequences += other.sequences;
+    batch_known = batch_known && other.batch_known;
+  }
+};
+
 /// The account of one instance on one device.
 struct Share {
   Portion open_portion;  ///< of the window that the device's timeline is in
   /// Its kernels so far cover no moment from here on. The sweep meets them in order of begin, so this one number is
   /// enough to add up their union.
   TimeNs covered_until_ns = std::numeric_limits<TimeNs>::min();
+  TimeNs first_activity_ns = std::numeric_limits<TimeNs>::max();
   TimeNs last_activity_end_ns = std::numeric_limits<TimeNs>::min();
   bool active = false;   ///< had device activity
   bool opened = false;   ///< its open mark was passed
@@ -49,13 +68,21 @@ struct Share {
   ClassTimes counted{};           ///< the device's class times up to where portions were cut
   std::vector<Portion> portions;  ///< of earlier windows that are not out yet
   std::uint64_t kernels = 0;
-  DurationNs elapsed_ns = 0;  ///< all portions, those given out early included
+  std::uint64_t nth = 0;      ///< of its region's instances with work here, once it ended
+  ClassTimes time_ns{};       ///< all portions, those given out early included
+  DurationNs elapsed_ns = 0;  ///< likewise
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
 
   /// It launched something here, whether or not the sweep has met it.
   [[nodiscard]] bool has_work() const noexcept {
     return active || last_activity_end_ns != std::numeric_limits<TimeNs>::min();
+  }
+
+  /// An activity begins.
+  void add_activity(TimeNs begin) noexcept {
+    active = true;
+    first_activity_ns = std::min(first_activity_ns, begin);
   }
 
   /// A kernel ran in [begin, end), and none that was added before began later.
@@ -101,7 +128,8 @@ struct Instance {
   std::int64_t parts_of_step = 1;              ///< DetectedWork::parts
   std::array<ShapeSource, ShapeWords::kCount> shape_source{};
 
-  Work work;  ///< once closed: of its own shape, or the sum of its parts
+  Work work;            ///< once closed: of its own shape, or the sum of its parts
+  DecodePasses decode;  ///< once closed, likewise; of the parts that closed meanwhile
   std::uint64_t part_count = 0;
   Work parts;                                    ///< sum of the closed parts that no window was given yet
   Work parts_given;                              ///< sum of those that went into windows given out early
@@ -112,6 +140,7 @@ struct Instance {
   std::size_t index_in_live = 0;
 
   [[nodiscard]] bool top_level() const noexcept { return parent == nullptr; }
+  [[nodiscard]] bool prefills() const noexcept { return phase == Phase::kPrefill || phase == Phase::kMixed; }
   /// Its range gave its own amount of work, which then covers whatever parts are inside.
   [[nodiscard]] bool says_itself() const noexcept {
     return own_shape.has(ShapeWords::kTokens) || own_shape.has(ShapeWords::kNewTokens);

@@ -100,6 +100,20 @@ void scale(Work& work, double by) noexcept {
   work.tokens = std::llround(static_cast<double>(work.tokens) * by);
 }
 
+/// What an instance of this shape decodes. A pass that prefills as well is one pass for the sequences that decode in
+/// it.
+DecodePasses decode_passes_of(Phase phase, const Shape& shape) noexcept {
+  if (phase == Phase::kMixed)
+    return {shape.gen_batch.value_or(0) > 0 || shape.gen_tokens.value_or(0) > 0 ? 1 : 0, 0, false};
+  if (phase != Phase::kDecode) return {};
+  // A shape is what somebody said: no more passes than can be added up.
+  const std::int64_t passes = std::min(decode_passes(shape), std::int64_t{1} << 31);
+  const std::optional<std::int64_t> batch = shape.batch                        ? shape.batch
+                                            : shape.new_tokens && shape.tokens ? *shape.tokens / passes
+                                                                               : std::optional<std::int64_t>();
+  return {passes, static_cast<double>(batch.value_or(0)) * static_cast<double>(passes), batch.value_or(0) > 0};
+}
+
 }  // namespace
 
 Ledger::Ledger(const RegionRules& rules, const Config& config, KernelNames& names, Counters& counters,
@@ -238,6 +252,7 @@ void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint3
     if (Instance* whole = instance->parent; whole != nullptr && instance->phase != Phase::kNone) {
       ++whole->part_count;
       whole->parts.add(instance->work);
+      whole->decode.add(instance->decode);
       const std::int64_t window = (instance->close_ns - options_.origin_ns) / options_.window_ns;
       auto [slot_of_window, inserted] = whole->parts_by_window.try_emplace(window, Work::none());
       slot_of_window->second.add(instance->work);
@@ -283,6 +298,7 @@ void Ledger::resolve_work(Instance& instance) {
     scale(instance.work,
           static_cast<double>(config_.workload.grad_accum_given ? 1 : std::max<std::int64_t>(1, instance.passes)) /
               static_cast<double>(instance.parts_of_step));
+  instance.decode = decode_passes_of(instance.phase, shape);
 }
 
 void Ledger::notice_missing(const Instance& instance) {
@@ -369,6 +385,7 @@ void Ledger::end_share(std::uint32_t device, Instance& instance) {
   share.ended = true;
   share.end_ns = on.timeline.now();
   cut_portion(device, share);
+  if (share.has_work() && !instance.closed_by_exit) follow_in_order(device, instance);
   if (instance.top_level()) {
     const auto queue = on.top_level.find(instance.thread);
     if (queue != on.top_level.end()) {
@@ -382,6 +399,17 @@ void Ledger::end_share(std::uint32_t device, Instance& instance) {
   }
   --instance.shares_left;
   finish_if_complete(&instance);
+}
+
+/// What depends on the instances that ended on the device before this one.
+void Ledger::follow_in_order(std::uint32_t device, Instance& instance) {
+  Device& on = *devices_[device];
+  Share& share = instance.shares[device];
+  share.nth = on.next_nth(instance.region);
+  if (instance.decode.passes > 0 && !on.prefills.empty())
+    row(window_of_end(share), raw(instance.region), device)
+        .latency.add_decode(on.prefills, share.begin_ns, share.active ? share.first_activity_ns : share.begin_ns);
+  if (instance.prefills()) on.prefills.add(share.last_activity_end_ns);
 }
 
 void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread) {
@@ -405,6 +433,7 @@ void Ledger::cut_portion(std::uint32_t device, Share& share) {
     for (std::size_t c = 0; c < kTimeClasses; ++c) portion.time_ns[c] = times[c] - share.counted[c];
     share.counted = times;
   }
+  for (std::size_t c = 0; c < kTimeClasses; ++c) share.time_ns[c] += portion.time_ns[c];
   share.elapsed_ns += portion.elapsed_ns();
   share.kernel_sum_ns += portion.kernel_sum_ns;
   share.matmul_sum_ns += portion.matmul_sum_ns;
@@ -538,8 +567,7 @@ void Ledger::account(Instance& instance) {
     Share& share = instance.shares[d];
     DurationNs elapsed_left = 0;
     for (const Portion& p : share.portions) elapsed_left += p.elapsed_ns();
-    const std::int64_t end_window =
-        std::max(next_window_, share.ended ? (share.end_ns - options_.origin_ns) / options_.window_ns : next_window_);
+    const std::int64_t end_window = window_of_end(share);
     // With parts, what earlier windows were given is theirs; without, they had time only and its FLOP go to the run.
     const DurationNs base = instance.by_parts() ? elapsed_left : share.elapsed_ns;
     double given = 0;
@@ -557,13 +585,13 @@ void Ledger::account(Instance& instance) {
     RegionRow& at_end = row(end_window, raw(instance.region), d);
     ++at_end.instances;
     keep_least_trusted(at_end.shape_source, instance.shape_source);
-    if (share.active || devices.size() == 1) at_end.latency.add(share.elapsed_ns);
     const std::int64_t tokens =
         k + 1 == devices.size()
             ? tokens_left
             : static_cast<std::int64_t>(std::llround(static_cast<double>(instance.work.tokens) * part));
     tokens_left -= tokens;
     at_end.tokens += tokens;
+    if (share.active || devices.size() == 1) add_latency(instance, d, part, tokens, at_end);
     bool inside_work = false;  // its tokens are those of a region around it
     for (const Instance* outer = instance.parent; outer != nullptr; outer = outer->parent)
       inside_work = inside_work || outer->phase != Phase::kNone;
@@ -573,6 +601,29 @@ void Ledger::account(Instance& instance) {
       mark_overlaps(instance, d, end_window);
     }
   }
+}
+
+void Ledger::add_latency(const Instance& instance, std::uint32_t device, double part, std::int64_t tokens,
+                         RegionRow& into) {
+  const Share& share = instance.shares[device];
+  EndedInstance ended;
+  ended.time.nth = share.has_work() ? share.nth : devices_[device]->next_nth(instance.region);
+  ended.time.t0_ns = share.begin_ns;
+  ended.time.elapsed_ns = share.elapsed_ns;
+  ended.time.time_ns = share.time_ns;
+  ended.decode = instance.decode;
+  ended.tokens = tokens;
+  if (instance.prefills()) {
+    ended.unit = BatchUnit::kTokens;
+    ended.batch = instance.work.tokens;
+  } else if (instance.phase == Phase::kDecode) {
+    ended.batch = instance.decode.batch();
+  }
+  if (config_.model && instance.work.flop_known) {
+    ended.flop = instance.work.flop * part;
+    if (instance.work.bytes_known) ended.bytes = instance.work.bytes * part;
+  }
+  into.latency.add(ended);
 }
 
 void Ledger::mark_overlaps(const Instance& instance, std::uint32_t device, std::int64_t window) {
@@ -706,6 +757,10 @@ void Ledger::emit(std::int64_t window, TimeNs end) {
             std::nullopt;
         region.roofline_s = std::nullopt;
         region.lost = std::nullopt;
+        region.prefill_to_decode = LatencySummary{};
+        region.after_prefill = std::nullopt;
+        region.slowest.clear();
+        for (BatchLatency& batch : region.by_batch) batch.flop = batch.bytes = batch.mfu = batch.mbu = std::nullopt;
         region.bound = Bound::kUnknown;
         region.suspect.clear();
       }
@@ -787,7 +842,6 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
   s.kernels = row.kernels;
   s.launches = row.launches;
   s.overlapped = row.overlapped;
-  s.latency = row.latency.summary();
   for (std::size_t key = 0; key < row.shape_source.size(); ++key) {
     static constexpr std::array<const char*, 5> kSources{"", "detected", "cached", "given", "range"};
     if (row.shape_source[key] != ShapeSource::kNone)
@@ -798,6 +852,7 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
     s.named_by = kNames[static_cast<std::size_t>(named_by_[region])];
   }
   s.classes_known = !options_.ranges_only;
+  row.latency.describe(s, peak);
   if (config_.model && row.any_work && row.flop_known && !row.flop_pending) {
     s.flop = row.flop;
     s.hfu_flop = row.hfu_flop;

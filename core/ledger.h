@@ -15,10 +15,10 @@
 #include "core/config.h"
 #include "core/counters.h"
 #include "core/device_timeline.h"
-#include "core/duration_histogram.h"
 #include "core/instance.h"
 #include "core/kernel_names.h"
 #include "core/kernel_record.h"
+#include "core/latency_stats.h"
 #include "core/peak.h"
 #include "core/region_rules.h"
 #include "core/run_observer.h"
@@ -45,7 +45,7 @@ struct RegionRow {
   bool cut = false;  ///< an instance across its edge left part of its FLOP here, but not as much of its matmuls
   bool overlapped = false;
   std::array<ShapeSource, ShapeWords::kCount> shape_source{};  ///< least trusted of any instance
-  DurationHistogram latency;                                   ///< of the instances that ended
+  LatencyStats latency;                                        ///< of the instances that ended
   std::vector<KernelStat> kernel_stats;                        ///< by KernelNameId
 };
 
@@ -135,6 +135,13 @@ class Ledger final : private TimelineListener {
     /// By thread serial: top-level instances that opened and have not ended; the front one has begun.
     std::unordered_map<std::uint32_t, std::deque<Instance*>> top_level;
     std::deque<Finished> finished;
+    std::vector<std::uint64_t> ended;  ///< by region: instances so far
+    WaitingPrefills prefills;
+
+    std::uint64_t next_nth(RegionId region) {
+      if (ended.size() <= raw(region)) ended.resize(raw(region) + 1u);
+      return ended[raw(region)]++;
+    }
     ClassTimes edge_times{};  ///< class times at the last edge
     DurationNs edge_busy_ns = 0, edge_sum_ns = 0;
   };
@@ -160,6 +167,7 @@ class Ledger final : private TimelineListener {
   RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
   void begin_share(std::uint32_t device, Instance& instance);
   void end_share(std::uint32_t device, Instance& instance);
+  void follow_in_order(std::uint32_t device, Instance& instance);
   void next_on_thread(std::uint32_t device, std::uint32_t thread);
   void cut_portion(std::uint32_t device, Share& share);
   void resolve_work(Instance& instance);
@@ -170,10 +178,16 @@ class Ledger final : private TimelineListener {
   void add_times(RegionRow& into, const Portion& portion) const noexcept;
   void add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work, double share,
                 bool cut);
+  void add_latency(const Instance& instance, std::uint32_t device, double part, std::int64_t tokens, RegionRow& into);
   void mark_overlaps(const Instance& instance, std::uint32_t device, std::int64_t window);
   [[nodiscard]] std::vector<std::pair<std::uint32_t, double>> devices_of(const Instance& instance) const;
   [[nodiscard]] TimeNs edge(std::int64_t window) const noexcept {
     return options_.origin_ns + window * options_.window_ns;
+  }
+  /// Where an instance that is over counts: the window that it ended in, or the first that is not out.
+  [[nodiscard]] std::int64_t window_of_end(const Share& share) const noexcept {
+    return std::max(next_window_,
+                    share.ended ? (share.end_ns - options_.origin_ns) / options_.window_ns : next_window_);
   }
   void sweep_to(TimeNs watermark);
   void emit_ready(bool all);

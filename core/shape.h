@@ -1,6 +1,7 @@
 // The shape of one region instance: what the FLOP and byte counts are worked out from.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -62,5 +63,13 @@ struct Shape {
     if (!mine) mine = theirs;
   }
 };
+
+/// Decode passes of an instance: as its shape says, or what its tokens come to, or one.
+[[nodiscard]] constexpr std::int64_t decode_passes(const Shape& shape) noexcept {
+  const std::int64_t steps = shape.new_tokens ? *shape.new_tokens
+                             : shape.tokens   ? *shape.tokens / std::max<std::int64_t>(1, shape.batch.value_or(1))
+                                              : 1;
+  return std::max<std::int64_t>(1, steps);
+}
 
 }  // namespace mfu

@@ -50,12 +50,7 @@ ResolvedShape ShapeResolver::resolve(Phase phase, const ShapeHints& hints, std::
     Shape from_cache;
     from_cache.context = cached(device);
     fill(from_cache, ShapeSource::kCached);
-    if (shape.context) {
-      std::int64_t steps = shape.new_tokens.value_or(0);
-      if (!shape.new_tokens)
-        steps = shape.tokens ? *shape.tokens / std::max<std::int64_t>(1, shape.batch.value_or(1)) : 1;
-      set_cached(device, *shape.context + std::max<std::int64_t>(1, steps));
-    }
+    if (shape.context) set_cached(device, *shape.context + decode_passes(shape));
   }
   return out;
 }

@@ -29,6 +29,51 @@ Json latency_json(const LatencySummary& l) {
   return j;
 }
 
+/// Under a key that has the unit.
+Json latency_s_json(const LatencySummary& l) {
+  if (l.count == 0) return nullptr;
+  const Json with_units = latency_json(l);
+  return {{"count", l.count},           {"p50", with_units["p50_s"]}, {"p90", with_units["p90_s"]},
+          {"p99", with_units["p99_s"]}, {"max", with_units["max_s"]}, {"histogram", with_units["histogram"]}};
+}
+
+Json times_json(const ClassTimes& time_ns, bool known) {
+  Json times;
+  for (std::size_t c = 0; c < kTimeClasses; ++c)
+    times[std::string(kTimeClassNames[c])] = known ? Json(seconds(time_ns[c])) : Json(nullptr);
+  return times;
+}
+
+Json by_batch_json(const RegionSummary& r) {
+  Json all = Json::array();
+  for (const BatchLatency& b : r.by_batch)
+    all.push_back({{"unit", std::string(kBatchUnitNames[static_cast<std::size_t>(b.unit)])},
+                   {"batch_min", b.batch_min},
+                   {"batch_max", b.batch_max},
+                   {"instances", b.instances},
+                   {"tokens", b.tokens},
+                   {"elapsed_s", seconds(b.elapsed_ns)},
+                   {"latency_s", latency_s_json(b.latency)},
+                   {"flop", number_or_null(b.flop)},
+                   {"bytes", number_or_null(b.bytes)},
+                   {"mfu", number_or_null(b.mfu)},
+                   {"mbu", number_or_null(b.mbu)}});
+  return all;
+}
+
+Json slowest_json(const RegionSummary& r) {
+  Json all = Json::array();
+  for (const SlowInstance& s : r.slowest)
+    all.push_back({{"nth", s.nth},
+                   {"t0_ns", s.t0_ns},
+                   {"elapsed_s", seconds(s.elapsed_ns)},
+                   {"time_s", times_json(s.time_ns, r.classes_known)},
+                   {"lost_to", r.classes_known ? Json(std::string(kTimeClassNames[static_cast<std::size_t>(s.lost_to)]))
+                                               : Json(nullptr)},
+                   {"excess_s", r.classes_known ? Json(seconds(s.excess_ns)) : Json(nullptr)}});
+  return all;
+}
+
 Json to_json(const RegionSummary& r) {
   Json j;
   j["region"] = r.region;
@@ -57,13 +102,10 @@ Json to_json(const RegionSummary& r) {
   j["clock_ratio"] = number_or_null(r.clock_ratio);
   j["suspect"] = r.suspect.empty() ? Json(nullptr) : Json(r.suspect);
   j["overlapped"] = r.overlapped;
-  Json times;
   Json lost;
-  for (std::size_t c = 0; c < kTimeClasses; ++c) {
-    times[std::string(kTimeClassNames[c])] = r.classes_known ? Json(seconds(r.time_ns[c])) : Json(nullptr);
+  for (std::size_t c = 0; c < kTimeClasses; ++c)
     lost[std::string(kTimeClassNames[c])] = r.lost && r.classes_known ? Json((*r.lost)[c]) : Json(nullptr);
-  }
-  j["time_s"] = std::move(times);
+  j["time_s"] = times_json(r.time_ns, r.classes_known);
   j["lost"] = std::move(lost);
   j["top_kernels"] = Json::array();
   for (const TopKernel& k : r.top_kernels)
@@ -71,6 +113,11 @@ Json to_json(const RegionSummary& r) {
                                 {"class", std::string(name(k.kernel_class))},
                                 {"count", k.count},
                                 {"sum_s", seconds(k.sum_ns)}});
+  j["inter_token_s"] = latency_s_json(r.inter_token);
+  j["by_batch"] = by_batch_json(r);
+  j["prefill_to_decode_s"] = latency_s_json(r.prefill_to_decode);
+  j["after_prefill"] = r.after_prefill ? Json(*r.after_prefill) : Json(nullptr);
+  j["slowest"] = slowest_json(r);
   if (!r.shape_source.empty()) {
     Json sources;
     for (const auto& [key, source] : r.shape_source) sources[key] = source;

@@ -1,6 +1,7 @@
 #include "core/sink_tensorboard.h"
 
 #include "core/event_file.h"
+#include "core/sink_text.h"
 
 namespace mfu {
 
@@ -15,7 +16,7 @@ std::string file_name(const std::string& directory, const RunInfo& run) {
 
 std::vector<Scalar> scalars_of(const RegionSummary& r, const std::string& prefix) {
   std::vector<Scalar> scalars;
-  const auto add = [&](const char* tag, const std::optional<double>& value) {
+  const auto add = [&](const std::string& tag, const std::optional<double>& value) {
     if (value) scalars.push_back({prefix + tag, *value});
   };
   add("mfu", r.mfu);
@@ -23,10 +24,16 @@ std::vector<Scalar> scalars_of(const RegionSummary& r, const std::string& prefix
   add("mbu", r.mbu);
   add("mfu_busy", r.mfu_busy);
   add("clock_ratio", r.clock_ratio);
-  if (r.latency.count != 0) {
-    add("p50_s", seconds(r.latency.p50_ns));
-    add("p99_s", seconds(r.latency.p99_ns));
-  }
+  const auto quantiles = [&add](const std::string& tag, const LatencySummary& l) {
+    if (l.count == 0) return;
+    add(tag + "p50_s", seconds(l.p50_ns));
+    add(tag + "p99_s", seconds(l.p99_ns));
+  };
+  quantiles("", r.latency);
+  quantiles("inter_token_", r.inter_token);
+  quantiles("prefill_to_decode_", r.prefill_to_decode);
+  for (const BatchLatency& b : r.by_batch)
+    quantiles(std::string(kBatchUnitNames[static_cast<std::size_t>(b.unit)]) + "_" + batch_range(b) + "/", b.latency);
   if (r.tokens > 0 && r.window.length_ns() > 0)
     add("tokens_per_s", static_cast<double>(r.tokens) / seconds(r.window.length_ns()));
   if (r.classes_known && r.elapsed_ns > 0) {

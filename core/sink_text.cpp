@@ -44,20 +44,21 @@ std::string origin(const RegionSummary& r) {
 /// The slow ones, where they are many enough for a percentile and differ from the mean by more than a tenth.
 std::string slow_ones(const RegionSummary& r) {
   constexpr std::uint64_t kEnough = 20;
-  if (r.latency.count < kEnough || (r.detected && r.detected->confidence == "low")) return "";
+  if (r.latency.count < kEnough) return "";
   const double mean = seconds(r.elapsed_ns) / static_cast<double>(std::max<std::uint64_t>(1, r.instances));
   return seconds(r.latency.p99_ns) > 1.1 * mean ? fmt::format(" p99={}", duration(seconds(r.latency.p99_ns))) : "";
 }
+
+constexpr std::array<std::string_view, kTimeClasses> kClassWords{"matmul", "other", "comm", "copy", "idle"};
 
 /// Where the time went, largest first, in percent of elapsed; what is below 0.05 % is left out.
 std::string waterfall(const RegionSummary& r) {
   if (!r.classes_known || r.elapsed_ns == 0) return "";
   std::array<std::pair<double, std::string_view>, kTimeClasses> parts;
   static constexpr std::array<std::string_view, kTimeClasses> kLost{"gemm-loss", "other", "comm", "copy", "idle"};
-  static constexpr std::array<std::string_view, kTimeClasses> kTime{"matmul", "other", "comm", "copy", "idle"};
   for (std::size_t c = 0; c < kTimeClasses; ++c)
     parts[c] = {r.lost ? (*r.lost)[c] : static_cast<double>(r.time_ns[c]) / static_cast<double>(r.elapsed_ns),
-                r.lost ? kLost[c] : kTime[c]};
+                r.lost ? kLost[c] : kClassWords[c]};
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
   for (const auto& [share, what] : parts)
@@ -65,7 +66,57 @@ std::string waterfall(const RegionSummary& r) {
   return text;
 }
 
+/// The batches that took most of the time, smallest first; nothing where there is one only: the region's line says it.
+std::string batch_lines(const RegionSummary& r) {
+  constexpr std::size_t kShown = 8;
+  if (r.by_batch.size() < 2) return "";
+  std::vector<const BatchLatency*> shown;
+  for (const BatchLatency& b : r.by_batch) shown.push_back(&b);
+  std::stable_sort(shown.begin(), shown.end(), [](auto* a, auto* b) { return a->elapsed_ns > b->elapsed_ns; });
+  shown.resize(std::min(kShown, shown.size()));
+  std::stable_sort(shown.begin(), shown.end(), [](auto* a, auto* b) { return a->batch_min < b->batch_min; });
+  std::string text;
+  for (const BatchLatency* b : shown) {
+    const bool decode = b->unit == BatchUnit::kSequences;
+    text += fmt::format("  {} {:<11} n={} p50={} p99={} max={}{}", decode ? "batch" : "tokens", batch_range(*b),
+                        b->instances, duration(seconds(b->latency.p50_ns)), duration(seconds(b->latency.p99_ns)),
+                        duration(seconds(b->latency.max_ns)), decode ? " per token" : "");
+    if (b->mfu) text += " MFU=" + percent(b->mfu);
+    if (b->mbu) text += " MBU=" + percent(b->mbu);
+    if (b->tokens != 0 && b->elapsed_ns > 0)
+      text += " tok/s=" + scaled(static_cast<double>(b->tokens) / seconds(b->elapsed_ns), "");
+    text += "\n";
+  }
+  if (shown.size() < r.by_batch.size())
+    text += fmt::format("  and {} shorter ones\n", r.by_batch.size() - shown.size());
+  return text;
+}
+
+std::string single_instances(const RegionSummary& r) {
+  std::string text = batch_lines(r);
+  if (const LatencySummary& gap = r.prefill_to_decode; gap.count != 0)
+    text += fmt::format("  from prefill to decode p50={} p99={} max={}; {} of {} came after a prefill\n",
+                        duration(seconds(gap.p50_ns)), duration(seconds(gap.p99_ns)), duration(seconds(gap.max_ns)),
+                        r.after_prefill.value_or(0), r.instances);
+  if (r.slowest.empty()) return text;
+  text += fmt::format("  slowest (median {}):", duration(seconds(r.latency.p50_ns)));
+  for (const SlowInstance& s : r.slowest)
+    text += (&s == r.slowest.data() ? " " : ", ") + slow_instance(s, r.classes_known);
+  return text + "\n";
+}
+
 }  // namespace
+
+std::string batch_range(const BatchLatency& b) {
+  return b.batch_min == b.batch_max ? fmt::format("{}", b.batch_min) : fmt::format("{}-{}", b.batch_min, b.batch_max);
+}
+
+std::string slow_instance(const SlowInstance& s, bool classes_known) {
+  std::string text = fmt::format("#{} {}", s.nth, duration(seconds(s.elapsed_ns)));
+  if (classes_known)
+    text += fmt::format(" ({} +{})", kClassWords[static_cast<std::size_t>(s.lost_to)], duration(seconds(s.excess_ns)));
+  return text;
+}
 
 std::string percent(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}%", *ratio * 100) : "-"; }
 
@@ -118,6 +169,7 @@ std::string region_table(const WindowSummary& run) {
                         percent(r.mfu_busy), percent(r.mbu),
                         r.tokens != 0 && base > 0 ? scaled(static_cast<double>(r.tokens) / base, "") : "-",
                         waterfall(r), origin(r), r.suspect.empty() ? "" : " suspect: " + r.suspect);
+    text += single_instances(r);
   }
   const LaunchAccount& l = run.launches;
   text += fmt::format("launches {} = attributed {} + outside {} + unattributed {} + dropped {}\n", l.seen, l.attributed,

@@ -29,7 +29,12 @@ class TextSink final : public Sink {
 [[nodiscard]] std::string percent(const std::optional<double>& ratio);
 /// One region of one window as the log shows it, without the prefix.
 [[nodiscard]] std::string region_line(const RegionSummary& region);
-/// The regions of the whole run as a table.
+/// `5-8`, or `1`.
+[[nodiscard]] std::string batch_range(const BatchLatency& batch);
+/// `#17 41.2 ms (idle +7.5 ms)`: which instance, how long it took, and what it lost most to.
+[[nodiscard]] std::string slow_instance(const SlowInstance& slow, bool classes_known);
+/// The regions of the whole run as a table. Below a region what single instances took: by batch where there are
+/// several, from prefill to decode, and the slowest.
 [[nodiscard]] std::string region_table(const WindowSummary& run);
 /// The table at the end of the run: regions, launch account, what the library cost.
 [[nodiscard]] std::string run_table(const WindowSummary& run);

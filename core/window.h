@@ -33,6 +33,36 @@ struct TopKernel {
   DurationNs sum_ns = 0;
 };
 
+/// What a batch is counted in: a decode pass by its sequences, a prefill or mixed pass by its tokens.
+enum class BatchUnit : std::uint8_t { kSequences, kTokens };
+/// `sequences`, `tokens`: the values of `by_batch[].unit`.
+inline constexpr std::array<std::string_view, 2> kBatchUnitNames{"sequences", "tokens"};
+
+/// The instances of a region whose batch is in one range: 1, 2, 3-4, 5-8, ... Whole instances, in the window that they
+/// ended in, as in `RegionSummary::latency`.
+struct BatchLatency {
+  BatchUnit unit = BatchUnit::kSequences;
+  std::int64_t batch_min = 0, batch_max = 0;  ///< both inclusive
+  std::uint64_t instances = 0;
+  std::int64_t tokens = 0;
+  DurationNs elapsed_ns = 0;
+  LatencySummary latency;          ///< by sequences: of a pass, as `inter_token`; by tokens: of an instance
+  std::optional<double> flop;      ///< [FLOP]
+  std::optional<double> bytes;     ///< [B]
+  std::optional<double> mfu, mbu;  ///< ratios 0..1
+};
+
+/// An instance that took longer than most.
+struct SlowInstance {
+  std::uint64_t nth = 0;  ///< of its region on its device, in the order in which they ended; the run's first is 0
+  TimeNs t0_ns = 0;       ///< its begin
+  DurationNs elapsed_ns = 0;
+  ClassTimes time_ns{};  ///< sums to elapsed_ns
+  /// The class that took most beyond the mean of all instances of the row, and how much [ns].
+  TimeClass lost_to = TimeClass::kIdle;
+  DurationNs excess_ns = 0;
+};
+
 /// What the detector found where no range named the region.
 struct Detected {
   std::string kind;                   ///< `step`, `decode`, `prefill_or_mixed`, `iteration`
@@ -54,12 +84,20 @@ struct RegionSummary {
   DurationNs kernel_sum_ns = 0;
   std::uint64_t kernels = 0;
   std::uint64_t launches = 0;
-  std::uint64_t comm_kernels = 0;  ///< of them, NCCL and the like
-  DurationNs comm_sum_ns = 0;      ///< sum of their durations: waiting for the last rank to arrive is part of it
-  LatencySummary latency;          ///< of the instances that ended in the window
-  std::optional<double> flop;      ///< model FLOP [FLOP]
-  std::optional<double> hfu_flop;  ///< plus recomputation [FLOP]
-  std::optional<double> bytes;     ///< bytes the model must move [B]
+  std::uint64_t comm_kernels = 0;      ///< of them, NCCL and the like
+  DurationNs comm_sum_ns = 0;          ///< sum of their durations: waiting for the last rank to arrive is part of it
+  LatencySummary latency;              ///< of the instances that ended in the window
+  LatencySummary inter_token;          ///< of their decode passes: elapsed / passes, once per pass; none elsewhere
+  std::vector<BatchLatency> by_batch;  ///< ascending; only instances whose batch is known
+  /// From the last activity of a prefill (or mixed) instance to the first of the next instance that decodes on the
+  /// device, in the row of the latter; once per prefill.
+  LatencySummary prefill_to_decode;
+  /// Instances that decode, with a prefill between them and the one before; none: nothing decodes here.
+  std::optional<std::uint64_t> after_prefill;
+  std::vector<SlowInstance> slowest;              ///< longest first; none where none is much longer than the median
+  std::optional<double> flop;                     ///< model FLOP [FLOP]
+  std::optional<double> hfu_flop;                 ///< plus recomputation [FLOP]
+  std::optional<double> bytes;                    ///< bytes the model must move [B]
   std::optional<double> mfu, mfu_busy, hfu, mbu;  ///< ratios 0..1
   std::optional<double> roofline_s;               ///< max(FLOP/peak, bytes/bandwidth) [s]
   Bound bound = Bound::kUnknown;
@@ -75,6 +113,15 @@ struct RegionSummary {
   /// Key of a shape (`batch`, `seq_len`, ...) and who said it: `range`, `given` (the config), `cached` (the last prompt
   /// and the decode steps since), `detected` (read from kernels). Where instances differ, the least trusted.
   std::vector<std::pair<std::string, std::string>> shape_source;
+
+  /// Where the limits of single instances are not sure enough: what was measured of each goes, the times of all
+  /// together stay.
+  void forget_single_instances() {
+    latency = inter_token = prefill_to_decode = LatencySummary{};
+    by_batch.clear();
+    after_prefill.reset();
+    slowest.clear();
+  }
 };
 
 /// What became of every launch. seen = attributed + outside + unattributed + dropped.

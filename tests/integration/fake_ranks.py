@@ -33,6 +33,7 @@ class Rank:
         self.mfu = 0.40
         self.dropped = 0
         self.config = {}
+        self.serves = False  # its lines say what the passes of a server took
         self.version = 1  # of its lines
 
     @property
@@ -92,6 +93,7 @@ class Job:
             "kernels": 3000 * steps, "launches": 2900 * steps, "comm_kernels": rank.comm_kernels, "comm_sum_s": comm_sum,
             "latency": {"count": steps, "p50_s": self.step_s, "p90_s": self.step_s, "p99_s": self.step_s * 1.1,
                         "max_s": self.step_s * 1.1, "histogram": [[self.step_s, steps - 1], [self.step_s * 1.1, 1]]},
+            **({"by_batch": self.by_batch(steps)} if rank.serves else {}),
             "flop": flop if rank.flop_known else None, "bytes": 0.2 * H100_BYTES * elapsed if rank.flop_known else None,
             "mfu": ideal, "mfu_busy": ideal / (1 - idle - copy) if known else None, "hfu": ideal * 1.25 if known else None,
             "mbu": 0.2 if known else None, "roofline_s": None, "bound": "compute" if known else None, "clock_ratio": 0.97,
@@ -99,6 +101,14 @@ class Job:
             "top_kernels": [{"name": f"sm90_xmma_gemm_bf16_{i}", "class": "gemm", "count": 100, "sum_s": 1.0 - i / 10}
                             for i in range(8)],
             "named_by": "range"}
+
+    def by_batch(self, steps):
+        """A pass in five had a small batch."""
+        return [{"unit": "sequences", "batch_min": low, "batch_max": high, "instances": n, "tokens": n * high,
+                 "elapsed_s": n * self.step_s, "flop": None, "bytes": None, "mfu": None, "mbu": None,
+                 "latency_s": {"count": n, "p50": self.step_s, "p90": self.step_s, "p99": self.step_s, "max": self.step_s,
+                               "histogram": [[self.step_s, n]]}}
+                for low, high, n in ((1, 1, steps // 5), (17, 32, steps - steps // 5))]
 
     def latest(self, window):
         for rank in self.ranks:

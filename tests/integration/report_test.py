@@ -28,7 +28,7 @@ def at(region, key):
     """The value of a figure as the JSON output has it."""
     value = region
     for part in key.split("."):
-        value = None if value is None else value[part]
+        value = None if value is None else value[int(part) if isinstance(value, list) else part]
     return value
 
 

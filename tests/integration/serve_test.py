@@ -89,6 +89,7 @@ class Exposition(Served):
         job = fake_ranks.Job(ranks=4, hosts=2)
         job.ranks[1].flop_known = False
         job.ranks[2].dropped = 7
+        job.ranks[3].serves = True
         job.write(self.run_dir, windows=3)
         text = self.text(self.run_dir)
         found = samples(text)
@@ -115,6 +116,12 @@ class Exposition(Served):
         # 72 steps of 0.4 s and 3 of 0.44 s: all above 0.268 s and below 0.537 s, the edges of that octave.
         self.assertEqual(value("mfu_step_seconds_bucket", 0, region="step", le="0.268435455"), 0)
         self.assertEqual(value("mfu_step_seconds_bucket", 0, region="step", le="0.536870911"), 75)
+        for batch, passes in (("1", 15), ("32", 60)):
+            of = {"region": "step", "batch_unit": "sequences", "batch_max": batch}
+            self.assertEqual(value("mfu_iteration_seconds_count", 3, **of), passes)
+            self.assertTrue(math.isclose(value("mfu_iteration_seconds_sum", 3, **of), passes * 0.4))
+            self.assertEqual(value("mfu_iteration_seconds_bucket", 3, le="0.536870911", **of), passes)
+        self.assertIsNone(value("mfu_iteration_seconds_count", 0, region="step", batch_unit="sequences", batch_max="1"))
         self.assertTrue(math.isclose(value("mfu_overhead_seconds_total", 0), 0.03))
         info = [dict(have) for (n, have) in found if n == "mfu_info" and ("rank", "0") in have][0]
         self.assertEqual((info["convention"], info["peak_source"], info["model"], info["version"]),
@@ -125,12 +132,14 @@ class Exposition(Served):
             self.skipTest("no promtool: Debian has it in the package prometheus")
         job = fake_ranks.Job(ranks=6, hosts=2, jitter_s=1e-5)
         job.ranks[4].late_s = 0.002
+        job.ranks[5].serves = True
         job.write(self.run_dir)
         _, url = self.serve()
         for text in (get(url), get(url), self.text(self.run_dir)):
             done = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
             self.assertIn('mfu_straggler_cost_ratio{', text)
+            self.assertIn('mfu_iteration_seconds_bucket{', text)
 
     def test_stale_ranks_lose_their_figures_and_come_back(self):
         job = fake_ranks.Job(ranks=8)

@@ -71,16 +71,25 @@ class Trace(TestCase):
                 found[key] = {k: v for k, v in row.items() if k not in LIVE_ONLY}
         return found
 
+    def assert_same_value(self, name, offline, live, where):
+        if isinstance(live, float) and name in ("flop", "bytes", "mfu", "mfu_busy", "hfu", "mbu", "roofline_s"):
+            # Sums of doubles, in an order of their own.
+            self.assertAlmostEqual(offline / live if live else 1, 1, places=9, msg=where)
+        elif isinstance(live, list) and live and isinstance(live[0], dict):
+            self.assertEqual(len(offline), len(live), where)
+            for a, b in zip(offline, live):
+                self.assertEqual(a.keys(), b.keys(), where)
+                for inner in b:
+                    self.assert_same_value(inner, a[inner], b[inner], (*where, inner))
+        else:
+            self.assertEqual(offline, live, where)
+
     def assert_same(self, run, lines):
         live, offline = self.figures(run.lines()), self.figures(lines)
         self.assertEqual(sorted(map(str, live)), sorted(map(str, offline)))
         for key, row in live.items():
             for name, value in row.items():
-                if isinstance(value, float) and name in ("flop", "bytes", "mfu", "mfu_busy", "hfu", "mbu", "roofline_s"):
-                    # Sums of doubles, in an order of their own.
-                    self.assertAlmostEqual(offline[key][name] / value if value else 1, 1, places=9, msg=(key, name))
-                else:
-                    self.assertEqual(offline[key].get(name), value, (key, name))
+                self.assert_same_value(name, offline[key].get(name), value, (key, name))
         self.assertGreater(len(live), 5)
 
     def test_live_equals_offline(self):

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "core/sink_jsonl.h"
 #include "core/sink_text.h"
@@ -17,11 +18,18 @@ using Json = nlohmann::json;
 using Keys = std::set<std::string>;
 
 const Keys kLineKeys{"v", "type", "t_ns", "seq"};
-const Keys kRegionKeys{"region",     "device",      "t0_ns",        "t1_ns",        "instances",  "open",
-                       "tokens",     "elapsed_s",   "busy_s",       "kernel_sum_s", "kernels",    "launches",
-                       "flop",       "bytes",       "mfu",          "mfu_busy",     "hfu",        "mbu",
-                       "roofline_s", "bound",       "clock_ratio",  "suspect",      "overlapped", "time_s",
-                       "lost",       "top_kernels", "comm_kernels", "comm_sum_s",   "latency",    "named_by"};
+const Keys kRegionKeys{"region",        "device",      "t0_ns",
+                       "t1_ns",         "instances",   "open",
+                       "tokens",        "elapsed_s",   "busy_s",
+                       "kernel_sum_s",  "kernels",     "launches",
+                       "flop",          "bytes",       "mfu",
+                       "mfu_busy",      "hfu",         "mbu",
+                       "roofline_s",    "bound",       "clock_ratio",
+                       "suspect",       "overlapped",  "time_s",
+                       "lost",          "top_kernels", "comm_kernels",
+                       "comm_sum_s",    "latency",     "named_by",
+                       "inter_token_s", "by_batch",    "prefill_to_decode_s",
+                       "after_prefill", "slowest"};
 
 Keys keys_of(const Json& j) {
   Keys keys;
@@ -55,6 +63,33 @@ RegionSummary full_region() {
   r.bound = Bound::kCompute;
   r.lost = std::array<double, kTimeClasses>{1.0 / 6, 1.0 / 6, 0.5 / 6, 0.25 / 6, 0.25 / 6};
   r.top_kernels = {{"gemm", KernelClass::kGemm, 500, 4'000'000'000}};
+  return r;
+}
+
+/// The same with what single instances took.
+RegionSummary region_with_instances() {
+  RegionSummary r = full_region();
+  DurationHistogram latency;
+  latency.add(1'000'000, 90);
+  latency.add(5'000'000, 10);
+  r.latency = r.inter_token = latency.summary();
+  latency.clear();
+  latency.add(250'000, 7);
+  r.prefill_to_decode = latency.summary();
+  r.after_prefill = 7;
+  for (const auto& [min, max] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {5, 8}}) {
+    BatchLatency b;
+    b.batch_min = min;
+    b.batch_max = max;
+    b.instances = 50;
+    b.tokens = 400;
+    b.elapsed_ns = 2'000'000'000;
+    b.latency = r.latency;
+    b.flop = 1e12;
+    b.mfu = 0.125;
+    r.by_batch.push_back(b);
+  }
+  r.slowest = {{17, 1'500'000'000, 5'000'000, {1'000'000, 500'000, 0, 0, 3'500'000}, TimeClass::kIdle, 3'100'000}};
   return r;
 }
 
@@ -150,6 +185,71 @@ TEST_F(JsonlTest, WindowsHaveTheirKeysAndFigures) {
   EXPECT_NEAR(shares, 1.0, 1e-12);
 }
 
+TEST_F(JsonlTest, SingleInstancesHaveTheirKeys) {
+  JsonlSink sink(folder_.string(), run_);
+  WindowSummary window;
+  RegionSummary blind = region_with_instances();
+  blind.classes_known = false;
+  window.regions = {region_with_instances(), full_region(), blind};
+  ASSERT_TRUE(sink.write(window).ok());
+  const auto all = lines(sink.path());
+  const Json& j = all[0];
+  EXPECT_EQ(keys_of(j), kLineKeys + kRegionKeys);
+  const Keys quantiles{"count", "p50", "p90", "p99", "max", "histogram"};
+  EXPECT_EQ(keys_of(j["inter_token_s"]), quantiles);
+  EXPECT_EQ(j["inter_token_s"]["max"], 0.005);
+  EXPECT_EQ(j["prefill_to_decode_s"]["p99"], 0.00025);
+  EXPECT_EQ(j["after_prefill"], 7);
+  ASSERT_EQ(j["by_batch"].size(), 2u);
+  const Json& batch = j["by_batch"][1];
+  EXPECT_EQ(keys_of(batch), Keys({"unit", "batch_min", "batch_max", "instances", "tokens", "elapsed_s", "latency_s",
+                                  "flop", "bytes", "mfu", "mbu"}));
+  EXPECT_EQ(keys_of(batch["latency_s"]), quantiles);
+  EXPECT_EQ(batch["unit"], "sequences");
+  EXPECT_EQ(batch["batch_min"], 5);
+  EXPECT_EQ(batch["batch_max"], 8);
+  EXPECT_EQ(batch["elapsed_s"], 2.0);
+  EXPECT_EQ(batch["mfu"], 0.125);
+  EXPECT_TRUE(batch["mbu"].is_null());
+  ASSERT_EQ(j["slowest"].size(), 1u);
+  const Json& slow = j["slowest"][0];
+  EXPECT_EQ(keys_of(slow), Keys({"nth", "t0_ns", "elapsed_s", "time_s", "lost_to", "excess_s"}));
+  EXPECT_EQ(slow["nth"], 17);
+  EXPECT_EQ(slow["lost_to"], "idle");
+  EXPECT_EQ(slow["excess_s"], seconds(3'100'000));
+  EXPECT_EQ(slow["time_s"]["idle"], seconds(3'500'000));
+  // What was not seen.
+  EXPECT_TRUE(all[1]["inter_token_s"].is_null() && all[1]["prefill_to_decode_s"].is_null());
+  EXPECT_TRUE(all[1]["after_prefill"].is_null());
+  EXPECT_TRUE(all[1]["by_batch"].empty() && all[1]["slowest"].empty());
+  EXPECT_EQ(all[2]["slowest"][0]["elapsed_s"], 0.005);
+  EXPECT_TRUE(all[2]["slowest"][0]["lost_to"].is_null() && all[2]["slowest"][0]["time_s"]["idle"].is_null());
+}
+
+TEST_F(JsonlTest, AtLowConfidenceThereAreTimesOnly) {
+  for (const char* confidence : {"high", "medium", "low"}) {
+    SCOPED_TRACE(confidence);
+    const bool low = std::string_view(confidence) == "low";
+    RegionSummary r = region_with_instances();
+    r.named_by = "detector";
+    r.detected = Detected{"decode", 100, confidence, 0};
+    if (low) r.forget_single_instances();
+    const Json j = Json::parse(region_json(r));
+    EXPECT_EQ(j["elapsed_s"], 6.0);
+    EXPECT_EQ(j["named_by"], "detector");
+    EXPECT_EQ(j["detected"]["confidence"], confidence);
+    for (const char* key : {"latency", "inter_token_s", "prefill_to_decode_s", "after_prefill"})
+      EXPECT_EQ(j[key].is_null(), low) << key;
+    for (const char* key : {"by_batch", "slowest"}) EXPECT_EQ(j[key].empty(), low) << key;
+    WindowSummary run;
+    run.regions = {r};
+    for (const std::string& text : {region_line(r), region_table(run)})
+      for (const char* word : {"p50", "p99=", "slowest", "batch 5-8", "prefill"})
+        EXPECT_TRUE(!low || text.find(word) == std::string::npos) << word << " in " << text;
+    EXPECT_EQ(region_table(run).find("slowest") == std::string::npos, low);
+  }
+}
+
 TEST_F(JsonlTest, WhatIsNotANumberIsNull) {
   JsonlSink sink(folder_.string(), run_);
   WindowSummary window;
@@ -236,6 +336,45 @@ TEST(TextSink, TheTableHoldsTheAccount) {
   EXPECT_NE(table.find("launches 10 = attributed 5 + outside 3 + unattributed 1 + dropped 1"), std::string::npos)
       << table;
   EXPECT_NE(table.find("records_late=2"), std::string::npos) << table;
+}
+
+TEST(TextSink, BelowARegionStandsWhatItsInstancesTook) {
+  WindowSummary run;
+  run.regions = {region_with_instances()};
+  const std::string table = region_table(run);
+  for (const char* part :
+       {"\n  batch 1           n=50 p50=1.00 ms p99=5.00 ms max=5.00 ms per token MFU=12.5% tok/s=200\n",
+        "\n  batch 5-8 ", "\n  from prefill to decode p50=250 us p99=250 us max=250 us; 7 of 4 came after a prefill\n",
+        "\n  slowest (median 1.00 ms): #17 5.00 ms (idle +3.10 ms)\n"})
+    EXPECT_NE(table.find(part), std::string::npos) << part << " in " << table;
+  // The line of a window stays a line.
+  EXPECT_EQ(region_line(run.regions[0]).find('\n'), std::string::npos);
+  // One batch alone says no more than the region.
+  run.regions[0].by_batch.pop_back();
+  EXPECT_EQ(region_table(run).find("  batch"), std::string::npos);
+  // Many batches: those that took the time, smallest first, none wider than a terminal.
+  run.regions[0].by_batch.clear();
+  for (std::int64_t i = 0; i < 20; ++i) {
+    BatchLatency b = region_with_instances().by_batch[0];
+    b.unit = BatchUnit::kTokens;
+    b.batch_min = (std::int64_t{1} << i) / 2 + 1;
+    b.batch_max = std::int64_t{1} << i;
+    b.elapsed_ns = (i % 2 == 0 ? 1 : 1000) * (i + 1);
+    b.mbu = 1;
+    b.instances = 123'456'789;
+    run.regions[0].by_batch.push_back(b);
+  }
+  const std::string many = region_table(run);
+  EXPECT_NE(many.find("\n  and 12 shorter ones\n"), std::string::npos) << many;
+  std::istringstream in(many);
+  std::vector<std::string> shown;
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("  tokens ", 0) != 0) continue;
+    shown.push_back(line.substr(9, line.find(' ', 9) - 9));
+    EXPECT_LE(line.size(), 114u) << line;
+  }
+  EXPECT_EQ(shown, (std::vector<std::string>{"17-32", "65-128", "257-512", "1025-2048", "4097-8192", "16385-32768",
+                                             "65537-131072", "262145-524288"}));
 }
 
 TEST(TextSink, EveryLineHasThePrefix) {

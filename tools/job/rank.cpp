@@ -25,6 +25,11 @@ void add(RegionSums& sums, const RegionSummary& r, const std::optional<double>& 
   sums.tokens += r.tokens;
   sums.instances += r.instances;
   for (const auto& [upper_ns, count] : r.latency.histogram) sums.durations[upper_ns] += count;
+  for (const BatchLatency& b : r.by_batch) {
+    BatchSums& batch = sums.by_batch[{b.unit, b.batch_max}];
+    batch.elapsed_ns += b.elapsed_ns;
+    for (const auto& [upper_ns, count] : b.latency.histogram) batch.durations[upper_ns] += count;
+  }
 }
 
 std::int64_t stages_of(const std::string& config_json) {

@@ -27,6 +27,12 @@ struct CommSample {
   DurationNs comm_sum_ns = 0;
 };
 
+/// Durations of the passes or instances of one batch range.
+struct BatchSums {
+  DurationNs elapsed_ns = 0;
+  std::map<DurationNs, std::uint64_t> durations;  ///< inclusive upper edge [ns] > passes or instances
+};
+
 /// Sums over every window that was read: counters in the sense of Prometheus.
 struct RegionSums {
   ClassTimes time_ns{};
@@ -36,7 +42,8 @@ struct RegionSums {
   bool flop_known = false, bytes_known = false;
   std::int64_t tokens = 0;
   std::uint64_t instances = 0;
-  std::map<DurationNs, std::uint64_t> durations;  ///< inclusive upper edge [ns] > instances
+  std::map<DurationNs, std::uint64_t> durations;                     ///< inclusive upper edge [ns] > instances
+  std::map<std::pair<BatchUnit, std::int64_t>, BatchSums> by_batch;  ///< by unit and largest batch
 };
 
 enum class RankState {

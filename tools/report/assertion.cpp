@@ -108,7 +108,8 @@ Result<Assertion> parse_assertion(std::string_view text) {
   }
   if (a.figure.empty())
     return Error{fmt::format("--assert '{}': '{}' ends in no figure; there are {}", text, left, known_figures())};
-  const bool time = a.figure.ends_with("_s") && !a.figure.ends_with("per_s");
+  const bool time =
+      (a.figure.ends_with("_s") || a.figure.find("_s.") != std::string::npos) && !a.figure.ends_with("per_s");
   const auto bound = bound_of(right, time || a.figure.starts_with("time_s."));
   if (!bound) return wrong(fmt::format("'{}' is no number", right));
   a.bound = *bound;
@@ -131,6 +132,10 @@ Result<Verdict> check(const Assertion& a, const Job& job) {
     why = "no device activity was measured";
   else if (a.figure.starts_with("latency.") || a.figure == "each_s")
     why = "no instance of it ended";
+  else if (a.figure.starts_with("inter_token_s.") || a.figure == "after_prefill")
+    why = "nothing in it decodes";
+  else if (a.figure.starts_with("prefill_to_decode_s."))
+    why = "no prefill ended before an instance of it that decodes";
   else if (a.figure == "mbu" || a.figure == "bytes" || a.figure == "roofline_s")
     why = "the bytes that it must move are not known (training has no agreed ones), or the bandwidth is not";
   else if (a.figure == "tokens_per_s")

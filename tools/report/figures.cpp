@@ -9,9 +9,11 @@ std::optional<double> of_device_activity(const JobRegion& r, Get get) {
   return r.sum().classes_known ? std::optional<double>(get(r.sum())) : std::nullopt;
 }
 
-template <typename Get>
-std::optional<double> of_latency(const JobRegion& r, Get get) {
-  return r.sum().latency.count != 0 ? std::optional<double>(get(r.sum().latency)) : std::nullopt;
+/// A quantile of a LatencySummary of the region; none where it is empty.
+template <LatencySummary RegionSummary::*of, DurationNs LatencySummary::*quantile>
+std::optional<double> quantile_s(const JobRegion& r) {
+  const LatencySummary& l = r.sum().*of;
+  return l.count != 0 ? std::optional(seconds(l.*quantile)) : std::nullopt;
 }
 
 template <std::size_t c>
@@ -53,10 +55,19 @@ const std::vector<RegionFigure>& region_figures() {
       {"tokens_per_s", [](R r) { return tokens_per_s(r.sum()); }},
       {"each_s", [](R r) { return each_s(r.sum()); }},
       {"latency.count", [](R r) { return number(r.sum().latency.count); }},
-      {"latency.p50_s", [](R r) { return of_latency(r, [](const auto& l) { return seconds(l.p50_ns); }); }},
-      {"latency.p90_s", [](R r) { return of_latency(r, [](const auto& l) { return seconds(l.p90_ns); }); }},
-      {"latency.p99_s", [](R r) { return of_latency(r, [](const auto& l) { return seconds(l.p99_ns); }); }},
-      {"latency.max_s", [](R r) { return of_latency(r, [](const auto& l) { return seconds(l.max_ns); }); }},
+      {"latency.p50_s", quantile_s<&RegionSummary::latency, &LatencySummary::p50_ns>},
+      {"latency.p90_s", quantile_s<&RegionSummary::latency, &LatencySummary::p90_ns>},
+      {"latency.p99_s", quantile_s<&RegionSummary::latency, &LatencySummary::p99_ns>},
+      {"latency.max_s", quantile_s<&RegionSummary::latency, &LatencySummary::max_ns>},
+      {"inter_token_s.p50", quantile_s<&RegionSummary::inter_token, &LatencySummary::p50_ns>},
+      {"inter_token_s.p90", quantile_s<&RegionSummary::inter_token, &LatencySummary::p90_ns>},
+      {"inter_token_s.p99", quantile_s<&RegionSummary::inter_token, &LatencySummary::p99_ns>},
+      {"inter_token_s.max", quantile_s<&RegionSummary::inter_token, &LatencySummary::max_ns>},
+      {"prefill_to_decode_s.p50", quantile_s<&RegionSummary::prefill_to_decode, &LatencySummary::p50_ns>},
+      {"prefill_to_decode_s.p90", quantile_s<&RegionSummary::prefill_to_decode, &LatencySummary::p90_ns>},
+      {"prefill_to_decode_s.p99", quantile_s<&RegionSummary::prefill_to_decode, &LatencySummary::p99_ns>},
+      {"prefill_to_decode_s.max", quantile_s<&RegionSummary::prefill_to_decode, &LatencySummary::max_ns>},
+      {"after_prefill", [](R r) { return r.sum().after_prefill ? number(*r.sum().after_prefill) : std::nullopt; }},
       {"elapsed_s", [](R r) { return std::optional(seconds(r.sum().elapsed_ns)); }},
       {"busy_s", [](R r) { return of_device_activity(r, [](const auto& s) { return seconds(s.busy_ns); }); }},
       {"kernel_sum_s",

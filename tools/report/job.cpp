@@ -43,6 +43,24 @@ std::string join(const std::set<std::string>& values) {
   return text;
 }
 
+/// The slowest instances of a region, longest first, and where they ran.
+void collect_slowest(const std::vector<JobProcess>& processes, JobRegion& region) {
+  constexpr std::size_t kShown = 10;
+  std::vector<std::pair<SlowInstance, std::string>> all;
+  for (const JobProcess& p : processes)
+    for (const RegionTotals& t : p.regions)
+      if (t.sum.region == region.name)
+        for (const SlowInstance& s : t.sum.slowest) all.emplace_back(s, row_label(p, t.sum));
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.first.elapsed_ns > b.first.elapsed_ns; });
+  all.resize(std::min(kShown, all.size()));
+  region.totals.sum.slowest.clear();
+  for (auto& [instance, where] : all) {
+    region.totals.sum.slowest.push_back(instance);
+    region.slowest_at.push_back(std::move(where));
+  }
+}
+
 /// `3, 5-7, 9`, at most a dozen pieces.
 std::string ranges_of(const std::vector<std::int64_t>& sorted) {
   std::string text;
@@ -289,6 +307,7 @@ Job JobBuilder::finish() {
         r.why_no_mfu = "its devices have different peaks, or one has none";
     }
     r.words = words_of(r);
+    collect_slowest(job.processes, r);
     job.regions.push_back(std::move(r));
   }
   std::stable_sort(job.regions.begin(), job.regions.end(), [](const JobRegion& a, const JobRegion& b) {

@@ -34,6 +34,8 @@ struct JobRegion {
   RegionTotals totals;
   std::uint64_t devices = 0;  ///< devices of processes that have it
   std::uint64_t processes = 0;
+  /// Where each of `sum().slowest` ran: the slowest of all ranks and devices, each beside the others of its own.
+  std::vector<std::string> slowest_at;
   std::string why_no_mfu;  ///< one clause, where MFU is unknown
   std::string words;       ///< where most of the time went, as one sentence
 

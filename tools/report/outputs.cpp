@@ -72,6 +72,7 @@ std::string job_json(const Job& job) {
   for (const JobRegion& region : job.regions) {
     Json r = Json::parse(region_json(region.sum()));
     const Weights& w = region.totals.weights;
+    for (std::size_t i = 0; i < region.slowest_at.size(); ++i) r["slowest"][i]["where"] = region.slowest_at[i];
     r["devices"] = region.devices;
     r["processes"] = region.processes;
     r["tokens_per_s"] = number_or_null(tokens_per_s(region.sum()));
@@ -106,7 +107,23 @@ const char* const kCsvHeader =
     "launches,"
     "comm_kernels,comm_sum_s,latency_count,latency_p50_s,latency_p90_s,latency_p99_s,latency_max_s,flop,bytes,mfu,"
     "mfu_busy,hfu,mbu,roofline_s,bound,clock_ratio,suspect,overlapped,time_matmul_s,time_other_s,time_comm_s,"
-    "time_memcpy_s,time_idle_s,lost_matmul,lost_other,lost_comm,lost_memcpy,lost_idle,named_by";
+    "time_memcpy_s,time_idle_s,lost_matmul,lost_other,lost_comm,lost_memcpy,lost_idle,named_by,"
+    "inter_token_p50_s,inter_token_p99_s,prefill_to_decode_p50_s,prefill_to_decode_p99_s,after_prefill,slowest_nth,"
+    "slowest_t0_ns,slowest_s,slowest_lost_to,slowest_excess_s,latency_by_batch";
+
+namespace {
+
+/// `sequences 5-8: p50=0.0013 p99=0.0049; sequences 9-16: ...` [s].
+std::string batches_text(const RegionSummary& r) {
+  std::string text;
+  for (const BatchLatency& b : r.by_batch)
+    text += fmt::format("{}{} {}: p50={} p99={}", text.empty() ? "" : "; ",
+                        kBatchUnitNames[static_cast<std::size_t>(b.unit)], batch_range(b), seconds(b.latency.p50_ns),
+                        seconds(b.latency.p99_ns));
+  return text;
+}
+
+}  // namespace
 
 CsvWriter::CsvWriter(std::ostream& out) : out_(out) { out_ << kCsvHeader << "\r\n"; }
 
@@ -133,7 +150,20 @@ void CsvWriter::process(const RunHistory& history) {
       for (const DurationNs t : r.time_ns) line += "," + measured(t);
       for (std::size_t c = 0; c < kTimeClasses; ++c)
         line += "," + (r.lost && r.classes_known ? shortest((*r.lost)[c]) : std::string());
-      out_ << line << "," << csv_text(r.named_by) << "\r\n";
+      line += "," + csv_text(r.named_by);
+      for (const LatencySummary* l : {&r.inter_token, &r.prefill_to_decode})
+        for (const DurationNs ns : {l->p50_ns, l->p99_ns})
+          line += "," + (l->count != 0 ? shortest(seconds(ns)) : std::string());
+      line += "," + (r.after_prefill ? std::to_string(*r.after_prefill) : std::string());
+      if (r.slowest.empty()) {
+        line += ",,,,,";
+      } else {
+        const SlowInstance& s = r.slowest.front();
+        line += fmt::format(",{},{},{},{},{}", s.nth, s.t0_ns, shortest(seconds(s.elapsed_ns)),
+                            r.classes_known ? kTimeClassNames[static_cast<std::size_t>(s.lost_to)] : std::string_view(),
+                            measured(s.excess_ns));
+      }
+      out_ << line << "," << csv_text(batches_text(r)) << "\r\n";
     }
   }
 }
@@ -225,7 +255,20 @@ void PerfettoWriter::finish(const Job& job) {
 }
 
 std::string job_text(const Job& job) {
-  std::string text = region_table(job_window(job)) + "\n";
+  WindowSummary window = job_window(job);
+  // Of several ranks or devices the table cannot say whose: below it.
+  std::string slowest;
+  for (std::size_t i = 0; i < job.regions.size(); ++i) {
+    const JobRegion& r = job.regions[i];
+    if (r.devices < 2 || r.slowest_at.empty()) continue;
+    window.regions[i].slowest.clear();
+    slowest += fmt::format("slowest of {}:", r.name);
+    for (std::size_t k = 0; k < std::min(SlowestInstances::kMost, r.slowest_at.size()); ++k)
+      slowest += fmt::format("{} {} {}", k == 0 ? "" : ",", r.slowest_at[k],
+                             slow_instance(r.sum().slowest[k], r.sum().classes_known));
+    slowest += "\n";
+  }
+  std::string text = region_table(window) + "\n" + slowest;
   if (job.processes_without_account == job.processes.size()) {  // nobody counted them to the end
     const std::size_t account = text.find("\nlaunches ");
     if (account != std::string::npos) text.erase(account, text.find('\n', account + 1) - account);
@@ -245,6 +288,49 @@ std::string job_text(const Job& job) {
   if (job.warnings.size() > kShown) text += fmt::format("... and {} more remarks\n", job.warnings.size() - kShown);
   return text;
 }
+
+namespace {
+
+std::string batches_markdown(const Job& job) {
+  std::string text;
+  for (const JobRegion& region : job.regions) {
+    for (const BatchLatency& b : region.sum().by_batch) {
+      const auto tokens_per_s = b.tokens != 0 && b.elapsed_ns > 0
+                                    ? std::optional(static_cast<double>(b.tokens) / seconds(b.elapsed_ns))
+                                    : std::nullopt;
+      text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", markdown_text(region.name),
+                          batch_range(b), kBatchUnitNames[static_cast<std::size_t>(b.unit)], b.instances,
+                          duration_text(seconds(b.latency.p50_ns)), duration_text(seconds(b.latency.p90_ns)),
+                          duration_text(seconds(b.latency.p99_ns)), duration_text(seconds(b.latency.max_ns)),
+                          percent_text(b.mfu), percent_text(b.mbu), scaled_text(tokens_per_s, "token/s"));
+    }
+  }
+  if (text.empty()) return "";
+  return "\n## Latency by batch\n\n| region | batch | in | instances | p50 | p90 | p99 | max | MFU | MBU | tokens |\n"
+         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|\n" +
+         text;
+}
+
+std::string slowest_markdown(const Job& job) {
+  std::string text;
+  for (const JobRegion& region : job.regions) {
+    const RegionSummary& r = region.sum();
+    for (std::size_t i = 0; i < region.slowest_at.size(); ++i) {
+      const SlowInstance& s = r.slowest[i];
+      text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", markdown_text(region.name),
+                          markdown_text(region.slowest_at[i]), s.nth,
+                          duration_text(seconds(s.t0_ns - job.span.begin_ns)), duration_text(seconds(s.elapsed_ns)),
+                          r.classes_known ? kTimeClassNames[static_cast<std::size_t>(s.lost_to)] : "-",
+                          duration_text(r.classes_known ? std::optional(seconds(s.excess_ns)) : std::nullopt));
+    }
+  }
+  if (text.empty()) return "";
+  return "\n## Slowest instances\n\n| region | where | nth | began after | took | lost to | more than the mean |\n"
+         "|---|---|--:|--:|--:|---|--:|\n" +
+         text;
+}
+
+}  // namespace
 
 std::string job_markdown(const Job& job) {
   std::string text = fmt::format("# MFU of {}\n\n", markdown_text(job.path));
@@ -284,6 +370,7 @@ std::string job_markdown(const Job& job) {
     if (!r.why_no_mfu.empty())
       text += fmt::format("- no MFU of {}: {}\n", markdown_text(r.name), markdown_text(r.why_no_mfu));
   }
+  text += batches_markdown(job) + slowest_markdown(job);
   for (const JobRegion& region : job.regions) {
     const RegionSummary& r = region.sum();
     if (r.top_kernels.empty() || (region.name == "total" && job.regions.size() > 1)) continue;

@@ -114,14 +114,15 @@ Json series_of(const Job& job) {
   return series;
 }
 
-std::string_view instance_name(std::string_view region) {
-  switch (phase_of_region(region)) {
+std::string_view instance_name(const RegionSummary& region) {
+  switch (phase_of_region(region.region)) {
     case Phase::kTrain:
       return "step time";
     case Phase::kPrefill:
       return "prefill time";
     case Phase::kDecode:
-      return "time between tokens";
+      // One pass each, or several: then the time between tokens has figures of its own.
+      return region.inter_token.count <= region.latency.count ? "time between tokens" : "time of several tokens";
     default:
       return "time of an instance";
   }
@@ -203,7 +204,7 @@ std::string run_page_data(const Job& job, std::string_view version) {
                             {"dtype_source", dtype_source},
                             {"sparse", sparse}});
   }
-  for (const JobRegion& r : job.regions) j["instance_names"][r.name] = std::string(instance_name(r.name));
+  for (const JobRegion& r : job.regions) j["instance_names"][r.name] = std::string(instance_name(r.sum()));
   j["series"] = series_of(job);
   j["rows"] = Json::array();
   constexpr std::size_t kRows = 6000;

@@ -79,6 +79,64 @@ std::optional<std::array<double, kTimeClasses>> Weights::time_shares() const {
   return shares;
 }
 
+void LatencySum::add(const LatencySummary& row) {
+  for (const auto& [upper_ns, count] : row.histogram) histogram_.add(upper_ns, count);
+  max_ns_ = std::max(max_ns_, row.max_ns);
+}
+
+void LatencySum::add(const LatencySum& other) {
+  histogram_.merge(other.histogram_);
+  max_ns_ = std::max(max_ns_, other.max_ns_);
+}
+
+LatencySummary LatencySum::summary() const {
+  LatencySummary s = histogram_.summary();
+  s.max_ns = max_ns_;
+  for (DurationNs* p : {&s.p50_ns, &s.p90_ns, &s.p99_ns}) *p = std::min(*p, max_ns_);
+  return s;
+}
+
+void RegionSum::Batch::add_counts(const BatchLatency& row) {
+  sum.unit = row.unit;
+  sum.batch_min = row.batch_min;
+  sum.batch_max = row.batch_max;
+  sum.instances += row.instances;
+  sum.tokens += row.tokens;
+  sum.elapsed_ns += row.elapsed_ns;
+}
+
+void RegionSum::Batch::add(const BatchLatency& row, const RowPeak& peak) {
+  add_counts(row);
+  latency.add(row.latency);
+  if (row.flop && usable(peak.flop_per_s)) {
+    flop += *row.flop;
+    flop_at_peak += *peak.flop_per_s * seconds(row.elapsed_ns);
+  }
+  if (row.bytes && usable(peak.bytes_per_s)) {
+    bytes += *row.bytes;
+    bytes_at_peak += *peak.bytes_per_s * seconds(row.elapsed_ns);
+  }
+}
+
+void RegionSum::Batch::add(const Batch& other) {
+  add_counts(other.sum);
+  latency.add(other.latency);
+  flop += other.flop;
+  flop_at_peak += other.flop_at_peak;
+  bytes += other.bytes;
+  bytes_at_peak += other.bytes_at_peak;
+}
+
+BatchLatency RegionSum::Batch::totals() const {
+  BatchLatency b = sum;
+  b.latency = latency.summary();
+  b.mfu = quotient(true, flop, flop_at_peak);
+  b.mbu = quotient(true, bytes, bytes_at_peak);
+  if (b.mfu) b.flop = flop;
+  if (b.mbu) b.bytes = bytes;
+  return b;
+}
+
 void RegionSum::Part::add_counts(const RegionSummary& row) {
   if (rows == 0) {
     sum.region = row.region;
@@ -99,6 +157,7 @@ void RegionSum::Part::add_counts(const RegionSummary& row) {
   sum.launches += row.launches;
   sum.comm_kernels += row.comm_kernels;
   sum.comm_sum_ns += row.comm_sum_ns;
+  if (row.after_prefill) sum.after_prefill = sum.after_prefill.value_or(0) + *row.after_prefill;
   sum.overlapped = sum.overlapped || row.overlapped;
   for (std::size_t c = 0; c < kTimeClasses; ++c) sum.time_ns[c] += row.time_ns[c];
   if (sum.named_by.empty()) sum.named_by = row.named_by;
@@ -121,8 +180,11 @@ void RegionSum::Part::add(const RegionSummary& row, const RowPeak& peak) {
     into.count += kernel.count;
     into.sum_ns += kernel.sum_ns;
   }
-  for (const auto& [upper_ns, count] : row.latency.histogram) latency.add(upper_ns, count);
-  latency_max_ns = std::max(latency_max_ns, row.latency.max_ns);
+  latency.add(row.latency);
+  inter_token.add(row.inter_token);
+  prefill_to_decode.add(row.prefill_to_decode);
+  for (const BatchLatency& b : row.by_batch) by_batch[{b.unit, b.batch_min}].add(b, peak);
+  for (const SlowInstance& s : row.slowest) slowest.add(s);
   bound_ns[static_cast<std::size_t>(row.bound)] += row.elapsed_ns;
   if (row.clock_ratio) {
     clock_weighted += *row.clock_ratio * seconds(row.elapsed_ns);
@@ -149,8 +211,11 @@ void RegionSum::Part::add(const Part& other) {
     into.count += kernel.count;
     into.sum_ns += kernel.sum_ns;
   }
-  latency.merge(other.latency);
-  latency_max_ns = std::max(latency_max_ns, other.latency_max_ns);
+  latency.add(other.latency);
+  inter_token.add(other.inter_token);
+  prefill_to_decode.add(other.prefill_to_decode);
+  for (const auto& [range, batch] : other.by_batch) by_batch[range].add(batch);
+  slowest.merge(other.slowest);
   for (std::size_t b = 0; b < bound_ns.size(); ++b) bound_ns[b] += other.bound_ns[b];
   clock_weighted += other.clock_weighted;
   clock_s += other.clock_s;
@@ -164,11 +229,11 @@ RegionTotals RegionSum::Part::totals() const {
   t.weights = weights;
   t.rows = rows;
   RegionSummary& s = t.sum;
-  if (latency.count() != 0) {
-    s.latency = latency.summary();
-    s.latency.max_ns = latency_max_ns;
-    for (DurationNs* p : {&s.latency.p50_ns, &s.latency.p90_ns, &s.latency.p99_ns}) *p = std::min(*p, latency_max_ns);
-  }
+  s.latency = latency.summary();
+  s.inter_token = inter_token.summary();
+  s.prefill_to_decode = prefill_to_decode.summary();
+  for (const auto& [range, batch] : by_batch) s.by_batch.push_back(batch.totals());
+  s.slowest = slowest.beyond(s.latency);
   const auto longest = std::max_element(bound_ns.begin() + 1, bound_ns.end());
   s.bound = *longest > 0 ? static_cast<Bound>(longest - bound_ns.begin()) : Bound::kUnknown;
   if (clock_s > 0) s.clock_ratio = clock_weighted / clock_s;

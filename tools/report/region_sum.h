@@ -6,8 +6,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "core/duration_histogram.h"
+#include "core/latency_stats.h"
 #include "core/window.h"
 
 namespace mfu {
@@ -45,6 +47,19 @@ struct Weights {
   [[nodiscard]] std::optional<std::array<double, kTimeClasses>> time_shares() const;
 };
 
+/// Durations of several rows together. From the histograms of their summaries: quantiles at most 9 % above the truth,
+/// never below.
+class LatencySum {
+ public:
+  void add(const LatencySummary& row);
+  void add(const LatencySum& other);
+  [[nodiscard]] LatencySummary summary() const;
+
+ private:
+  DurationHistogram histogram_;
+  DurationNs max_ns_ = 0;
+};
+
 /// A sum, and what its quotients were divided by.
 struct RegionTotals {
   RegionSummary sum;  ///< times in device-seconds
@@ -65,6 +80,18 @@ class RegionSum {
   [[nodiscard]] RegionTotals totals() const;
 
  private:
+  /// The rows' instances of one batch range.
+  struct Batch {
+    BatchLatency sum;  ///< counts; no quotient
+    LatencySum latency;
+    double flop = 0, flop_at_peak = 0, bytes = 0, bytes_at_peak = 0;
+
+    void add_counts(const BatchLatency& row);
+    void add(const BatchLatency& row, const RowPeak& peak);
+    void add(const Batch& other);
+    [[nodiscard]] BatchLatency totals() const;
+  };
+
   /// Rows that saw the device, or rows that did not.
   struct Part {
     RegionSummary sum;  ///< counts and times; no quotient
@@ -74,8 +101,9 @@ class RegionSum {
     std::array<DurationNs, 3> bound_ns{};  ///< elapsed time by Bound
     double clock_weighted = 0, clock_s = 0;
     DurationNs suspect_ns = -1;  ///< elapsed time of the row that `sum.suspect` is from
-    DurationHistogram latency;
-    DurationNs latency_max_ns = 0;
+    LatencySum latency, inter_token, prefill_to_decode;
+    std::map<std::pair<BatchUnit, std::int64_t>, Batch> by_batch;  ///< by unit and smallest batch
+    SlowestInstances slowest;
     std::map<std::string, TopKernel> kernels;
 
     void add(const RegionSummary& row, const RowPeak& peak);

@@ -102,13 +102,14 @@ KernelClass kernel_class_of(std::string_view text) {
   return KernelClass::kOther;
 }
 
-LatencySummary latency_of(const Object& object) {
+/// `suffix`: `_s` where the unit is in each key, empty where it is in the object's own.
+LatencySummary latency_of(const Object& object, const std::string& suffix) {
   LatencySummary l;
   l.count = integer_of<std::uint64_t>(object, "count");
-  l.p50_ns = ns_of(object, "p50_s");
-  l.p90_ns = ns_of(object, "p90_s");
-  l.p99_ns = ns_of(object, "p99_s");
-  l.max_ns = ns_of(object, "max_s");
+  l.p50_ns = ns_of(object, "p50" + suffix);
+  l.p90_ns = ns_of(object, "p90" + suffix);
+  l.p99_ns = ns_of(object, "p99" + suffix);
+  l.max_ns = ns_of(object, "max" + suffix);
   for_each_of(object, "histogram", [&](const Element& e) {
     simdjson::dom::array pair;
     double upper = 0;
@@ -119,6 +120,50 @@ LatencySummary latency_of(const Object& object) {
     l.histogram.emplace_back(to_ns(upper), count);
   });
   return l;
+}
+
+LatencySummary latency_in(const Object& o, std::string_view key, const std::string& suffix) {
+  const auto e = find(o, key);
+  return e ? latency_of(object_in(key, *e), suffix) : LatencySummary{};
+}
+
+ClassTimes times_of(const Object& o) {
+  ClassTimes times{};
+  if (const auto e = find(o, "time_s")) {
+    const Object by_class = object_in("time_s", *e);
+    for (std::size_t c = 0; c < kTimeClasses; ++c) times[c] = ns_of(by_class, kTimeClassNames[c]);
+  }
+  return times;
+}
+
+BatchLatency batch_of(const Object& o) {
+  BatchLatency b;
+  b.unit = string_of(o, "unit") == kBatchUnitNames[static_cast<std::size_t>(BatchUnit::kTokens)]
+               ? BatchUnit::kTokens
+               : BatchUnit::kSequences;
+  b.batch_min = integer_of<std::int64_t>(o, "batch_min");
+  b.batch_max = integer_of<std::int64_t>(o, "batch_max");
+  b.instances = integer_of<std::uint64_t>(o, "instances");
+  b.tokens = integer_of<std::int64_t>(o, "tokens");
+  b.elapsed_ns = ns_of(o, "elapsed_s");
+  b.latency = latency_in(o, "latency_s", "");
+  b.flop = number_of(o, "flop");
+  b.bytes = number_of(o, "bytes");
+  b.mfu = number_of(o, "mfu");
+  b.mbu = number_of(o, "mbu");
+  return b;
+}
+
+SlowInstance slow_of(const Object& o) {
+  SlowInstance s;
+  s.nth = integer_of<std::uint64_t>(o, "nth");
+  s.t0_ns = integer_of<std::int64_t>(o, "t0_ns");
+  s.elapsed_ns = ns_of(o, "elapsed_s");
+  s.time_ns = times_of(o);
+  const auto at = std::find(kTimeClassNames.begin(), kTimeClassNames.end(), string_of(o, "lost_to"));
+  if (at != kTimeClassNames.end()) s.lost_to = static_cast<TimeClass>(at - kTimeClassNames.begin());
+  s.excess_ns = ns_of(o, "excess_s");
+  return s;
 }
 
 RegionSummary region_of(const Object& o) {
@@ -137,7 +182,12 @@ RegionSummary region_of(const Object& o) {
   r.launches = integer_of<std::uint64_t>(o, "launches");
   r.comm_kernels = integer_of<std::uint64_t>(o, "comm_kernels");
   r.comm_sum_ns = ns_of(o, "comm_sum_s");
-  if (const auto e = find(o, "latency")) r.latency = latency_of(object_in("latency", *e));
+  r.latency = latency_in(o, "latency", "_s");
+  r.inter_token = latency_in(o, "inter_token_s", "");
+  for_each_of(o, "by_batch", [&](const Element& e) { r.by_batch.push_back(batch_of(object_in("by_batch", e))); });
+  r.prefill_to_decode = latency_in(o, "prefill_to_decode_s", "");
+  if (find(o, "after_prefill")) r.after_prefill = integer_of<std::uint64_t>(o, "after_prefill");
+  for_each_of(o, "slowest", [&](const Element& e) { r.slowest.push_back(slow_of(object_in("slowest", e))); });
   r.flop = number_of(o, "flop");
   r.bytes = number_of(o, "bytes");
   r.mfu = number_of(o, "mfu");
@@ -151,10 +201,7 @@ RegionSummary region_of(const Object& o) {
   r.clock_ratio = number_of(o, "clock_ratio");
   r.suspect = string_of(o, "suspect");
   r.overlapped = bool_of(o, "overlapped");
-  if (const auto e = find(o, "time_s")) {
-    const Object times = object_in("time_s", *e);
-    for (std::size_t c = 0; c < kTimeClasses; ++c) r.time_ns[c] = ns_of(times, kTimeClassNames[c]);
-  }
+  r.time_ns = times_of(o);
   if (const auto e = find(o, "lost")) {
     const Object lost = object_in("lost", *e);
     std::array<double, kTimeClasses> values{};

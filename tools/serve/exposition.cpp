@@ -56,19 +56,19 @@ Labels with(Labels labels, std::initializer_list<ClientMetric::Label> more) {
 /// count is exact.
 constexpr int kFirstEdgeBit = 18, kLastEdgeBit = 36;
 
-void step_histogram(ClientMetric& metric, const RegionSums& sums) {
+void fill_histogram(ClientMetric& metric, const std::map<DurationNs, std::uint64_t>& durations, DurationNs sum_ns) {
   auto& histogram = metric.histogram;
-  auto it = sums.durations.begin();
+  auto it = durations.begin();
   std::uint64_t seen = 0;
   for (int bit = kFirstEdgeBit; bit <= kLastEdgeBit; ++bit) {
     const DurationNs edge = (DurationNs{1} << bit) - 1;
-    for (; it != sums.durations.end() && it->first <= edge; ++it) seen += it->second;
+    for (; it != durations.end() && it->first <= edge; ++it) seen += it->second;
     histogram.bucket.push_back({seen, static_cast<double>(edge) / 1e9});  // divided: nearest to the decimal label
   }
-  for (; it != sums.durations.end(); ++it) seen += it->second;
+  for (; it != durations.end(); ++it) seen += it->second;
   histogram.bucket.push_back({seen, std::numeric_limits<double>::infinity()});
   histogram.sample_count = seen;
-  histogram.sample_sum = seconds(sums.elapsed_ns);
+  histogram.sample_sum = seconds(sum_ns);
 }
 
 std::string model_of(const RunInfo& run) {
@@ -149,7 +149,16 @@ void rank_metrics(Families& out, const Rank& rank, const Labels& process) {
       out.counter("mfu_region_seconds_total", "Device time by class; the classes sum to the elapsed time",
                   with(region, {{"class", std::string(kTimeClassNames[c])}}), seconds(sums.time_ns[c]));
     if (key.first != "total" && !sums.durations.empty())
-      step_histogram(out.histogram("mfu_step_seconds", "Durations of the region's instances", region), sums);
+      fill_histogram(out.histogram("mfu_step_seconds", "Durations of the region's instances", region), sums.durations,
+                     sums.elapsed_ns);
+    for (const auto& [range, batch] : sums.by_batch)
+      fill_histogram(
+          out.histogram(
+              "mfu_iteration_seconds",
+              "Durations by size of the batch: of decode passes by sequences, of others by tokens",
+              with(region, {{"batch_unit", std::string(kBatchUnitNames[static_cast<std::size_t>(range.first)])},
+                            {"batch_max", std::to_string(range.second)}})),
+          batch.durations, batch.elapsed_ns);
   }
 }
 

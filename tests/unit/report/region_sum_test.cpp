@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <random>
 
@@ -189,6 +190,85 @@ TEST_F(RegionSumTest, LatenciesOfAllRanksTogether) {
     const DurationNs truth = all[static_cast<std::size_t>(std::ceil(share * static_cast<double>(all.size()))) - 1];
     EXPECT_GE(value, truth);
     EXPECT_LE(static_cast<double>(value), 1.1 * static_cast<double>(truth));  // eight buckets to an octave
+  }
+}
+
+TEST_F(RegionSumTest, BatchesOfAllRowsTogether) {
+  struct Truth {
+    std::uint64_t instances = 0;
+    std::int64_t tokens = 0;
+    double flop = 0, flop_at_peak = 0;
+    std::vector<DurationNs> all;
+  };
+  std::map<std::pair<BatchUnit, std::int64_t>, Truth> truth;
+  std::uint64_t after_prefill = 0;
+  std::vector<DurationNs> slow;
+  RegionSum job, run;
+  for (int rank = 0; rank < 6; ++rank) {
+    Row row = random_row(random_);
+    row.summary.after_prefill = random_() % 100;
+    after_prefill += *row.summary.after_prefill;
+    for (const BatchUnit unit : {BatchUnit::kSequences, BatchUnit::kTokens}) {
+      for (std::int64_t max = 1; max <= 64; max *= 2) {
+        if (random_() % 3 == 0) continue;
+        DurationHistogram histogram;
+        Truth& t = truth[{unit, max}];
+        BatchLatency b;
+        b.unit = unit;
+        b.batch_max = max;
+        b.batch_min = max / 2 + 1;
+        b.instances = 40;
+        b.tokens = static_cast<std::int64_t>(random_() % 5000);
+        for (int i = 0; i < 40; ++i) {
+          t.all.push_back(1'000'000 + static_cast<DurationNs>(random_() % 50'000'000));
+          histogram.add(t.all.back());
+          b.elapsed_ns += t.all.back();
+        }
+        b.latency = histogram.summary();
+        if (random_() % 4 != 0) {  // of some the FLOP are not known: neither above nor below the line
+          b.flop = 1e12;
+          t.flop += 1e12;
+          t.flop_at_peak += *row.peak.flop_per_s * seconds(b.elapsed_ns);
+        }
+        t.instances += 40;
+        t.tokens += b.tokens;
+        row.summary.by_batch.push_back(b);
+      }
+    }
+    for (int i = 0; i < 2; ++i) {
+      SlowInstance s;
+      s.elapsed_ns = 1'000'000'000 + static_cast<DurationNs>(random_() % 1'000'000'000);
+      slow.push_back(s.elapsed_ns);
+      row.summary.slowest.push_back(s);
+    }
+    RegionSum one;
+    one.add(row.summary, row.peak);
+    job.add(one);
+    run.add(row.summary, row.peak);
+  }
+  std::sort(slow.rbegin(), slow.rend());
+  for (const RegionSum* sum : {&job, &run}) {
+    const RegionSummary s = sum->totals().sum;
+    EXPECT_EQ(s.after_prefill, after_prefill);
+    ASSERT_EQ(s.by_batch.size(), truth.size());
+    auto want = truth.begin();
+    for (const BatchLatency& b : s.by_batch) {
+      auto& [range, t] = *want++;
+      EXPECT_EQ(std::pair(b.unit, b.batch_max), range);
+      EXPECT_EQ(b.batch_min, range.second / 2 + 1);
+      EXPECT_EQ(b.instances, t.instances);
+      EXPECT_EQ(b.tokens, t.tokens);
+      EXPECT_EQ(b.mfu.has_value(), t.flop > 0);
+      if (b.mfu) EXPECT_NEAR(*b.mfu, t.flop / t.flop_at_peak, 1e-12);
+      std::sort(t.all.begin(), t.all.end());
+      EXPECT_EQ(b.latency.count, t.all.size());
+      EXPECT_EQ(b.latency.max_ns, t.all.back());
+      const DurationNs p90 = t.all[static_cast<std::size_t>(std::ceil(0.9 * static_cast<double>(t.all.size()))) - 1];
+      EXPECT_GE(b.latency.p90_ns, p90);
+      EXPECT_LE(static_cast<double>(b.latency.p90_ns), 1.1 * static_cast<double>(p90));
+    }
+    ASSERT_EQ(s.slowest.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(s.slowest[i].elapsed_ns, slow[i]);
   }
 }
 

@@ -379,6 +379,87 @@ TEST(Csv, OneRowPerRegionAndWindowUnderAFixedHeader) {
   EXPECT_EQ(rows[2][column("named_by")], "");
 }
 
+/// A run of a server: `rank` more ms in its slowest pass.
+RunHistory serving(std::int64_t rank) {
+  RunHistory h = history(rank, {60, 20, 0, 0, 20}, 0.5);
+  const auto fill = [&](RegionSummary& r) {
+    if (r.region != "step") return;
+    r.inter_token = r.prefill_to_decode = r.latency;
+    r.after_prefill = 4;
+    BatchLatency b;
+    b.batch_min = 5;
+    b.batch_max = 8;
+    b.instances = 10;
+    b.tokens = 80;
+    b.elapsed_ns = r.elapsed_ns;
+    b.latency = r.latency;
+    b.flop = r.flop;
+    b.mfu = 0.5;
+    r.by_batch = {b};
+    const DurationNs slow_ns = (500 + rank) * 1'000'000;
+    r.slowest = {{3, r.window.begin_ns, slow_ns, {0, 0, slow_ns / 2, 0, slow_ns / 2}, TimeClass::kComm, 70'000'000}};
+  };
+  for (WindowSummary& window : h.windows) std::for_each(window.regions.begin(), window.regions.end(), fill);
+  std::for_each(h.end->regions.begin(), h.end->regions.end(), fill);
+  return h;
+}
+
+TEST(Csv, SingleInstancesAreInTheLastColumns) {
+  const std::string text = written<CsvWriter>({serving(0)});
+  const std::vector<std::string> header = csv_fields(kCsvHeader);
+  const std::size_t first = text.find("\r\n") + 2;
+  const std::vector<std::string> fields = csv_fields(text.substr(first, text.find("\r\n", first) - first));
+  ASSERT_EQ(fields.size(), header.size());
+  const auto value = [&](const char* name) {
+    return fields[static_cast<std::size_t>(std::find(header.begin(), header.end(), name) - header.begin())];
+  };
+  EXPECT_EQ(value("inter_token_p99_s"), "0.1");
+  EXPECT_EQ(value("prefill_to_decode_p50_s"), "0.1");
+  EXPECT_EQ(value("after_prefill"), "4");
+  EXPECT_EQ(value("slowest_nth"), "3");
+  EXPECT_EQ(value("slowest_t0_ns"), std::to_string(kStart));
+  EXPECT_EQ(value("slowest_s"), "0.5");
+  EXPECT_EQ(value("slowest_lost_to"), "comm");
+  EXPECT_EQ(value("slowest_excess_s"), "0.07");
+  EXPECT_EQ(value("latency_by_batch"), "sequences 5-8: p50=0.1 p99=0.1");
+  EXPECT_EQ(fields[header.size() - 12], "range") << "columns are only ever added at the end";
+}
+
+TEST(Job, TheSlowestOfAllRanksSayWhereTheyWere) {
+  const Job job = job_of({serving(0), serving(2), serving(1)});
+  const json step = json::parse(job_json(job))["regions"][0];
+  ASSERT_EQ(step["slowest"].size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(step["slowest"][i]["where"], "rank " + std::to_string(2 - i) + " gpu0");
+    EXPECT_EQ(step["slowest"][i]["nth"], 3);
+    EXPECT_EQ(step["slowest"][i]["lost_to"], "comm");
+  }
+  EXPECT_EQ(step["by_batch"][0]["instances"], 30);
+  EXPECT_NEAR(step["by_batch"][0]["mfu"].get<double>(), 0.5, 1e-12);
+  EXPECT_EQ(step["after_prefill"], 12);
+  EXPECT_NE(
+      job_text(job).find("\nslowest of step: rank 2 gpu0 #3 502 ms (comm +70.0 ms), rank 1 gpu0 #3 501 ms (comm +70.0 "
+                         "ms), rank 0 gpu0 #3 500 ms (comm +70.0 ms)\n"),
+      std::string::npos)
+      << job_text(job);
+  const std::string markdown = job_markdown(job);
+  EXPECT_NE(markdown.find("| step | 5-8 | sequences | 30 | 100 ms | 100 ms | 100 ms | 100 ms | 50.0 % | - | 20"),
+            std::string::npos)
+      << markdown;
+  EXPECT_NE(markdown.find("| step | rank 2 gpu0 | 3 | 0 s | 502 ms | comm | 70.0 ms |"), std::string::npos) << markdown;
+  // One rank: the table's own line.
+  EXPECT_NE(job_text(job_of({serving(0)})).find("\n  slowest (median 100 ms): #3 500 ms (comm +70.0 ms)\n"),
+            std::string::npos);
+  const auto holds = [&](const char* text) { return check(*parse_assertion(text), job)->holds; };
+  EXPECT_TRUE(holds("step.inter_token_s.p99<101ms"));
+  EXPECT_FALSE(holds("step.prefill_to_decode_s.p50<99ms"));
+  EXPECT_TRUE(holds("step.after_prefill==12"));
+  const auto unknown =
+      check(*parse_assertion("step.inter_token_s.p99<1"), job_of({history(0, {60, 20, 0, 0, 20}, 0.5)}));
+  EXPECT_FALSE(unknown->holds);
+  EXPECT_NE(unknown->message.find("nothing in it decodes"), std::string::npos) << unknown->message;
+}
+
 TEST(Json, RunsAndJob) {
   const std::vector<RunHistory> histories{history(0, {60, 20, 0, 0, 20}, 0.5),
                                           history(1, {60, 20, 0, 0, 20}, 0.25, false)};

@@ -51,6 +51,31 @@ RegionSummary random_region(std::mt19937_64& random) {
   DurationHistogram latency;
   for (std::int64_t i = below(100); i-- > 0;) latency.add(below(100'000'000'000));
   r.latency = latency.summary();
+  if (below(2)) r.inter_token = latency.summary(), r.after_prefill = random() % 100;
+  if (below(2)) r.prefill_to_decode = latency.summary();
+  for (std::int64_t i = below(4); i-- > 0;) {
+    BatchLatency b;
+    b.unit = below(2) ? BatchUnit::kTokens : BatchUnit::kSequences;
+    b.batch_max = 2 << i;
+    b.batch_min = b.batch_max / 2 + 1;
+    b.instances = random() % 1000;
+    b.tokens = below(1 << 30);
+    b.elapsed_ns = below(100'000'000'000);
+    b.latency = r.latency;
+    if (below(2)) b.flop = static_cast<double>(random()), b.mfu = 0.375;
+    if (below(2)) b.bytes = 1e12, b.mbu = 0.625;
+    r.by_batch.push_back(b);
+  }
+  for (std::int64_t i = below(4); i-- > 0;) {
+    SlowInstance s;
+    s.nth = random() >> 20;
+    s.t0_ns = r.window.begin_ns + below(1'000'000);
+    for (auto& t : s.time_ns) s.elapsed_ns += t = below(20'000'000'000);
+    s.lost_to = static_cast<TimeClass>(below(kTimeClasses));
+    s.excess_ns = below(20'000'000'000);
+    r.slowest.push_back(s);
+  }
+  r.classes_known = below(4) != 0;
   if (below(2)) {
     r.flop = static_cast<double>(random());
     r.mfu = 0.25;

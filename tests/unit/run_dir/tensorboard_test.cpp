@@ -53,7 +53,12 @@ TEST(WriteTensorboardTest, IsWhatTheSinkWrites) {
       r.mfu = 0.1 * i;
       DurationHistogram latency;
       latency.add(400'000'000, 20);
-      r.latency = latency.summary();
+      r.latency = r.inter_token = r.prefill_to_decode = latency.summary();
+      BatchLatency batch;
+      batch.batch_min = 5;
+      batch.batch_max = 8;
+      batch.latency = r.latency;
+      r.by_batch = {batch};
       window.regions.push_back(r);
     }
     ASSERT_TRUE(jsonl.write(window));
@@ -70,6 +75,9 @@ TEST(WriteTensorboardTest, IsWhatTheSinkWrites) {
     EXPECT_EQ(exported, bytes_of(live.path()));
     EXPECT_NE(exported.find("step/gpu1/mfu"), std::string::npos);
     EXPECT_NE(exported.find("total/records_dropped"), std::string::npos);
+    for (const char* tag :
+         {"step/gpu1/inter_token_p99_s", "step/gpu1/prefill_to_decode_p50_s", "step/gpu1/sequences_5-8/p99_s"})
+      EXPECT_NE(exported.find(tag), std::string::npos) << tag;
   }
   std::ofstream(folder + "/taken") << "a file";
   EXPECT_FALSE(write_tensorboard({*history}, folder + "/taken"));

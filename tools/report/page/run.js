@@ -243,6 +243,8 @@ function runPage() {
     const q = (key) => [key.replace(/_s$/, "") + " ", figure(`${r.region}.latency.${key}`, l[key], duration(l[key]), "b")];
     return el("div", {}, el("div", {}, el("b", {}, r.region), el("span", { class: "dim small" }, ` ${report.instance_names[r.region]}, ${count(l.count)} instances`)),
       el("div", { class: "numbers" }, ["p50_s", "p90_s", "p99_s", "max_s"].map((k) => el("span", {}, q(k)))),
+      r.inter_token_s && r.inter_token_s.count > l.count ? el("div", { class: "numbers" }, el("span", {}, "between tokens"),
+        ["p50", "p90", "p99", "max"].map((k) => el("span", {}, k + " ", figure(`${r.region}.inter_token_s.${k}`, r.inter_token_s[k], duration(r.inter_token_s[k]), "b")))) : null,
       chart("latency-" + regions.indexOf(r), `Distribution of ${report.instance_names[r.region]} of ${r.region}`, make).box);
   }
 
@@ -252,6 +254,52 @@ function runPage() {
     const note = job.processes > 1 ? "Instances of all ranks together; quantiles come from the histogram's buckets: at most 9 % above the truth, never below." : null;
     return el("section", { class: shown.length > 1 || knowsMfu ? "panel wide" : "panel" }, el("h2", {}, "How long instances took"), note && el("p", { class: "dim small" }, note),
       el("div", { class: "small-charts" }, shown.map(distribution)));
+  }
+
+  // What users of a server wait for, by the size of the batch that they are in.
+  function batches() {
+    const rows = named.flatMap((r) => r.by_batch.map((b, i) => ({ r, b, i })));
+    if (!rows.length) return null;
+    const key = ({ r, i }, what) => `${r.region}.by_batch.${i}.${what}`;
+    const column = (title, what, of, text) => ({ title, of: (row) => figure(key(row, what), of(row), text(of(row))), by: of });
+    const rate = ({ b }) => (b.tokens && b.elapsed_s > 0 ? b.tokens / b.elapsed_s : null);
+    const anyOf = (of, wanted) => (rows.some((row) => of(row) != null) ? [wanted] : []);
+    const columns = [
+      { title: "region", text: true, of: ({ r }) => r.region, by: ({ r }) => r.region },
+      { title: "batch", of: ({ b }) => `${count(b.batch_min)}${b.batch_max > b.batch_min ? "–" + count(b.batch_max) : ""} ${b.unit}`, by: ({ b }) => b.batch_min },
+      column("instances", "instances", ({ b }) => b.instances, count),
+      ...["p50", "p90", "p99", "max"].map((q) => column(q, "latency_s." + q, ({ b }) => b.latency_s && b.latency_s[q], duration)),
+      ...anyOf(({ b }) => b.mfu, column("MFU", "mfu", ({ b }) => b.mfu, percent)),
+      ...anyOf(({ b }) => b.mbu, column("MBU", "mbu", ({ b }) => b.mbu, percent)),
+      ...anyOf(rate, { title: "tokens", of: (row) => scaled(rate(row), "token/s"), by: rate }),
+      { title: "share of time", of: ({ r, b }) => percent(b.elapsed_s / r.elapsed_s), by: ({ r, b }) => b.elapsed_s / r.elapsed_s },
+    ];
+    const gaps = named.filter((r) => r.prefill_to_decode_s);
+    const gap = (r) => el("p", {}, el("b", {}, r.region), " began ",
+      ["p50", "p99", "max"].flatMap((q, i) => [i ? ", " : "", q + " ", figure(`${r.region}.prefill_to_decode_s.${q}`, r.prefill_to_decode_s[q], duration(r.prefill_to_decode_s[q]), "b")]),
+      " after the prefill before it; ", figure(`${r.region}.after_prefill`, r.after_prefill, count(r.after_prefill), "b"), ` of ${count(r.instances)} came after a prefill.`);
+    return section("Latency by batch", "Of decode the time of a pass, which is the time between two tokens of a request; of prefill and mixed passes the time of the instance.",
+      table(columns, rows, { label: "latency by batch" }), gaps.map(gap));
+  }
+
+  function slowest() {
+    const rows = named.flatMap((r) => r.slowest.map((s, i) => ({ r, s, i })));
+    if (!rows.length) return null;
+    const several = report.rows.length > regions.length;
+    const known = rows.some(({ s }) => s.lost_to != null);
+    const columns = [
+      { title: "region", text: true, of: ({ r }) => r.region, by: ({ r }) => r.region },
+      ...(several ? [{ title: "where", text: true, of: ({ s }) => s.where, by: ({ s }) => s.where }] : []),
+      { title: "nth", of: ({ s }) => count(s.nth), by: ({ s }) => s.nth },
+      { title: "began", of: ({ s }) => clock((s.t0_ns - job.t0_ns) / 1e9), by: ({ s }) => s.t0_ns },
+      { title: "took", of: ({ r, s, i }) => figure(`${r.region}.slowest.${i}.elapsed_s`, s.elapsed_s, duration(s.elapsed_s)), by: ({ s }) => s.elapsed_s },
+      { title: "median", of: ({ r }) => duration(r.latency && r.latency.p50_s), by: ({ r }) => r.latency && r.latency.p50_s },
+      ...(known ? [{ title: "lost most to", text: true, of: ({ s }) => (s.lost_to ? TIME[s.lost_to] : "–"), by: ({ s }) => s.lost_to || "" },
+        { title: "more than the mean", of: ({ s }) => duration(s.excess_s), by: ({ s }) => s.excess_s },
+        { title: "where its time went", text: true, class: "times", of: ({ r, s }) => stackedBar(CLASSES.map((c) => [c, s.time_s[c] / s.elapsed_s]), TIME, `${r.region} ${s.nth}`) }] : []),
+    ];
+    return section("Slowest instances", "Over a tenth longer than the median of their region on their device; numbered from 0 in the order in which they ended.",
+      table(columns, rows, { label: "slowest instances" }));
   }
 
   function regionTable() {
@@ -354,7 +402,7 @@ function runPage() {
   return [...header(), answers(),
     el("div", { class: "grid" }, overTime(), waterfallOverTime()),
     el("div", { class: "grid" }, knowsMfu ? [roofline(), launches(), distributions()] : [distributions(), launches()]),
-    kernels(), regionTable(), ranks(), divided(), warnings(),
+    batches(), slowest(), kernels(), regionTable(), ranks(), divided(), warnings(),
     el("footer", {}, `Written by mfu report ${report.version}. Charts: Chart.js ${Chart.version}, MIT licence.`)];
 }
 
