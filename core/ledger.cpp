@@ -212,6 +212,8 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
   instance.own_shape = slot.shape;
   if (work != nullptr) {
     instance.detected_shape = work->shape;
+    // Rows of a training step are tokens in a language model only, and nobody said that this is one.
+    if (is_training(instance.phase) && !config_.model) instance.detected_shape = {};
     instance.passes = work->passes;
     instance.parts_of_step = work->parts;
   }

@@ -257,7 +257,7 @@ void add_replay(CLI::App& app) {
       ->required();
   command->add_flag("--json", options->json, "print everything as JSON");
   command->add_flag("--detect", options->detect,
-                    "find training steps and serving iterations in the launches alone, without ranges");
+                    "find training steps and serving iterations in the launches alone, whatever the ranges say");
   command->add_option("-c,--config", options->config,
                       "model, for MFU: HF config.json, its folder, a model id, or an own config");
   command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does")->type_name("DIR");
