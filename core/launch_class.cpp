@@ -92,6 +92,7 @@ constexpr auto kFirst = std::to_array<Rule>({
     {"store_kvcache", {}, kCacheWrite},
     {"concat_and_cache", {}, kCacheWrite},
     {"appendpagedkv", {}, kCacheWrite},
+    {"updatekvcache", {}, kCacheWrite},
     {"kv_buffer", {}, kCacheWrite},
     {"rotary", {}, kRope},
     {"rope_", {}, kRope},

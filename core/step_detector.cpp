@@ -713,8 +713,8 @@ std::uint32_t StepDetector::repeats_needed(const Candidate& c) const noexcept {
   if (c.by_name < 0.9) return kNever;
   if ((c.marks & kFlagSampling) != 0 && copies && !training_)
     return (c.cover >= 0.9 ? 2 : c.cover >= 0.6 ? 3 : c.cover >= 0.4 ? 4 : 6) + fresh;
-  if ((c.marks & kFlagLoss) != 0 && (c.cover >= 0.6 || structured))
-    return (c.cover >= 0.9 ? 2 : c.cover >= 0.6 ? 3 : 6) + fresh;
+  // A loss ends the forward pass of every micro-step.
+  if ((c.marks & kFlagLoss) != 0 && (c.cover >= 0.6 || structured)) return repeats_of_stack(c.cover) + fresh;
   if (c.alike < 0.96) return kNever;
   // Nothing in it says what it is. A stack of layers repeats inside; a layer does not, a group of layers little.
   if (c.composite >= 0.3) {
@@ -1041,7 +1041,7 @@ bool StepDetector::follow(bool final) {
   const auto alike = [&](Position end) {
     return end > step_begin_ ? bag_alike(cycle_.begin, cycle_.end, step_begin_, end, families_) : 0.0;
   };
-  if (found.score >= cycle_.agreement && alike(found.at) >= kAlike) {
+  if (found.score >= cycle_.agreement && ends_with_update(found.at) && alike(found.at) >= kAlike) {
     const Position begin = step_begin_;
     step_begin_ = found.at;
     emit(found.at, kind_of_cycle());
@@ -1051,7 +1051,7 @@ bool StepDetector::follow(bool final) {
   found = find_boundary(expected, slack(), kBefore);
   in_step_ = false;
   scan_ = step_begin_ + 1;
-  if (found.score >= 0.85 && alike(found.at) >= 0.95) {
+  if (found.score >= 0.85 && ends_with_update(found.at) && alike(found.at) >= 0.95) {
     scan_ = found.at + 1;
     emit(found.at, kind_of_cycle());
     return step_seen(step_begin_, found.at, false);
@@ -1066,11 +1066,16 @@ bool StepDetector::scan(bool final) {
   scan_ = std::max(scan_, oldest());
   for (; scan_ + p + room <= n_; ++scan_) {
     if (!starts_like_step(scan_)) continue;
-    const Found start = find_boundary(scan_, std::min(8u, p / 4), kAfter);
+    Found start = find_boundary(scan_, std::min(8u, p / 4), kAfter);
     if (start.score < cycle_.agreement) continue;
     const Found next = find_boundary(start.at + p, slack(), kBoth);
     if (next.score < cycle_.agreement || next.at <= start.at || !ends_with_update(next.at)) continue;
     if (bag_alike(cycle_.begin, cycle_.end, start.at, next.at, families_) < kAlike) continue;
+    // An evaluation's passes begin like a step as well: what begins one cycle before the end is nearer to the truth.
+    if (next.at > start.at + p) {
+      const Found later = find_boundary(next.at - p, slack(), kAfter);
+      if (later.score >= start.score && later.at > start.at && later.at < next.at) start = later;
+    }
     const Position before = last_told_;
     // Of the very first one nobody saw what came before it; before a later one ran a step all the same, or other work.
     const bool whole = before != 0 && start.at > before && start.at - before <= p + slack() &&

@@ -11,52 +11,16 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/made_launches.h"
+
 namespace mfu {
 namespace {
 
-using Launches = std::vector<Launch>;
-
-/// Only counts what is told.
 #ifdef __OPTIMIZE__
 constexpr int kMillion = 1'000'000;
 #else
 constexpr int kMillion = 100'000;
 #endif
-
-class Tally final : public StepListener {
- public:
-  void on_boundary(const StepBoundary& boundary) override { boundaries.push_back(boundary.launch); }
-  void on_withdrawal(std::uint64_t launch) override {
-    while (!boundaries.empty() && boundaries.back() >= launch) boundaries.pop_back();
-  }
-  std::vector<std::uint64_t> boundaries;
-};
-
-Launch kernel(std::uint32_t name, LaunchClass launch_class = LaunchClass::kOther) {
-  Launch launch;
-  launch.name = Launch::kFirstKernel + name;
-  launch.traits = traits_of(launch_class);
-  return launch;
-}
-Launch copy(LaunchClass direction) {
-  Launch launch;
-  launch.name = static_cast<std::uint32_t>(direction);
-  launch.traits = traits_of(direction);
-  return launch;
-}
-void append(Launches& to, const Launches& what) { to.insert(to.end(), what.begin(), what.end()); }
-
-struct Outcome {
-  StepFindings findings;
-  std::vector<std::uint64_t> boundaries;
-};
-Outcome detect(const Launches& stream) {
-  Tally tally;
-  StepDetector detector(tally);
-  for (const Launch& launch : stream) detector.add(launch);
-  detector.finish();
-  return {detector.findings(), tally.boundaries};
-}
 
 TEST(StepDetector, HoldsLittle) {
   Tally tally;
@@ -339,9 +303,7 @@ bool about(std::uint64_t a, std::uint64_t b) { return (a > b ? a - b : b - a) * 
 class RandomModels : public testing::TestWithParam<std::pair<std::string, Variation>> {};
 
 TEST_P(RandomModels, AreFoundOrNotSure) {
-  const char* given = std::getenv("MFU_TEST_SEED");
-  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
 #ifdef __OPTIMIZE__

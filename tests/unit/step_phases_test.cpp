@@ -7,24 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/made_launches.h"
+
 namespace mfu {
 namespace {
 
-using Launches = std::vector<Launch>;
 constexpr std::uint32_t kCaller = 11, kEngine = 12, kLoader = 13;
 
-Launch kernel(std::uint32_t name, LaunchClass launch_class = LaunchClass::kOther) {
-  Launch launch;
-  launch.name = Launch::kFirstKernel + name;
-  launch.traits = traits_of(launch_class);
-  return launch;
-}
-Launch copy(LaunchClass direction) {
-  Launch launch;
-  launch.name = static_cast<std::uint32_t>(direction);
-  launch.traits = traits_of(direction);
-  return launch;
-}
 void append(Launches& to, Launches what, std::uint32_t thread) {
   for (Launch& launch : what) {
     launch.thread = thread;

@@ -370,6 +370,37 @@ TEST(StepDetector, DecodeIterationsOfSglang) {
   for (const std::uint64_t b : heard.boundaries()) EXPECT_EQ(b % 15, heard.boundaries().front() % 15);
 }
 
+/// An encoder that serves, with and without an argmax over its classes at the end, prefills nothing.
+TEST(StepDetector, EncoderThatServesPrefillsNothing) {
+  const auto special = [](LaunchClass launch_class, std::uint32_t name) {
+    Launch launch;
+    launch.name = name;
+    launch.traits = traits_of(launch_class);
+    return launch;
+  };
+  const Launches pass = recorded("tracelens_bert_small_h100.json.gz");
+  ASSERT_EQ(pass.size(), 61u);
+  ASSERT_TRUE(std::any_of(pass.begin(), pass.end(),
+                          [](const Launch& l) { return l.traits.launch_class == LaunchClass::kAttention; }));
+  for (const bool argmax : {true, false}) {
+    Launches stream;
+    Positions truth;
+    for (int i = 0; i < 80; ++i) {
+      truth.push_back(stream.size());
+      stream.push_back(special(LaunchClass::kCopyToDevice, static_cast<std::uint32_t>(LaunchClass::kCopyToDevice)));
+      append(stream, pass);
+      if (argmax) stream.push_back(special(LaunchClass::kSampling, Launch::kFirstKernel + 100'000));
+      stream.push_back(special(LaunchClass::kCopyToHost, static_cast<std::uint32_t>(LaunchClass::kCopyToHost)));
+    }
+    const Heard heard(stream);
+    SCOPED_TRACE(argmax);
+    EXPECT_EQ(heard.findings().kind, StepKind::kIteration);
+    EXPECT_EQ(heard.findings().period_launches, truth[1]);
+    EXPECT_EQ(heard.outside(truth), Positions{});
+    EXPECT_EQ(heard.missed(truth, truth[4]), Positions{});
+  }
+}
+
 TEST(StepDetector, TwoDetectorsDoNotKnowOfEachOther) {
   Heard one, two;
   const Launches& a = resnet_v100();
