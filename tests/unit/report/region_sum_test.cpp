@@ -259,7 +259,9 @@ TEST_F(RegionSumTest, BatchesOfAllRowsTogether) {
       EXPECT_EQ(b.instances, t.instances);
       EXPECT_EQ(b.tokens, t.tokens);
       EXPECT_EQ(b.mfu.has_value(), t.flop > 0);
-      if (b.mfu) EXPECT_NEAR(*b.mfu, t.flop / t.flop_at_peak, 1e-12);
+      if (b.mfu) {
+        EXPECT_NEAR(*b.mfu, t.flop / t.flop_at_peak, 1e-12);
+      }
       std::sort(t.all.begin(), t.all.end());
       EXPECT_EQ(b.latency.count, t.all.size());
       EXPECT_EQ(b.latency.max_ns, t.all.back());
