@@ -414,6 +414,7 @@ class ProcessReplay {
     for (RegionSummary& region : window.regions) {
       region.window.begin_ns += back;
       region.window.end_ns += back;
+      for (SlowInstance& slow : region.slowest) slow.t0_ns += back;
     }
     if (drain_) window.launches = drain_->account();
     if (detected_) detected_->describe(window);
