@@ -80,7 +80,10 @@ DetectedRegions::~DetectedRegions() = default;
 DetectedRegions::Device* DetectedRegions::device_at(std::uint32_t device) {
   if (device >= kMostDevices) return nullptr;
   if (devices_.size() <= device) devices_.resize(device + 1);
-  if (!devices_[device]) devices_[device] = std::make_unique<Device>(device);
+  if (!devices_[device]) {
+    devices_[device] = std::make_unique<Device>(device);
+    ledger_.expect_device(device);
+  }
   return devices_[device].get();
 }
 
@@ -91,6 +94,7 @@ void DetectedRegions::add(const KernelRecord& record, bool first_of_launch, std:
     return;
   }
   if (first_begin_ == 0) first_begin_ = record.begin_ns;
+  (void)device_at(raw(record.device));
   newest_begin_ = std::max(newest_begin_, record.begin_ns);
   incoming_.push_back({record, 0, thread, first_of_launch});
   ++held_;

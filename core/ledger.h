@@ -89,6 +89,8 @@ class Ledger final : private TimelineListener {
   /// Its range closed. `home_device`: where its thread launched last, if it ever did.
   void close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device);
 
+  /// Work runs on `device`, whose activities come later.
+  void expect_device(std::uint32_t device) { (void)device_at(device); }
   /// An activity that `owner` launched. `first_of_launch`: the launch had none before.
   void add(const KernelRecord& record, InstanceId owner, bool first_of_launch);
 

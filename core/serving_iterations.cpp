@@ -55,8 +55,10 @@ void ServingIterations::end_iteration() noexcept {
   talking_ += weight * ((talks_ ? 1.0 : 0.0) - talking_);
   mean_launches_ += weight * (static_cast<double>(end_ - begin_) - mean_launches_);
 
-  // An encoder's attention writes no cache: its pass prefills nothing.
-  const bool encodes = (seen_classes_ & bit(LaunchClass::kCacheWrite)) == 0;
+  // An encoder's attention writes no cache: its pass prefills nothing. Where something decodes, a cache is written by
+  // kernels that no name gives away.
+  const bool encodes = (seen_classes_ & bit(LaunchClass::kCacheWrite)) == 0 &&
+                       kinds_[static_cast<std::size_t>(ServingKind::kDecode)] == 0;
   const bool prefill = (seen_classes_ & bit(LaunchClass::kAttentionPrefill)) != 0 ||
                        (!encodes && (seen_classes_ & bit(LaunchClass::kAttention)) != 0);
   const bool decode = (seen_classes_ & (bit(LaunchClass::kAttentionDecode) | bit(LaunchClass::kGraph))) != 0;
