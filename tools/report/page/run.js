@@ -295,7 +295,7 @@ function runPage() {
       { title: "took", of: ({ r, s, i }) => figure(`${r.region}.slowest.${i}.elapsed_s`, s.elapsed_s, duration(s.elapsed_s)), by: ({ s }) => s.elapsed_s },
       { title: "median", of: ({ r }) => duration(r.latency && r.latency.p50_s), by: ({ r }) => r.latency && r.latency.p50_s },
       ...(known ? [{ title: "lost most to", text: true, of: ({ s }) => (s.lost_to ? TIME[s.lost_to] : "–"), by: ({ s }) => s.lost_to || "" },
-        { title: "more than the mean", of: ({ s }) => duration(s.excess_s), by: ({ s }) => s.excess_s },
+        { title: "more than the others", of: ({ s }) => duration(s.excess_s), by: ({ s }) => s.excess_s },
         { title: "where its time went", text: true, class: "times", of: ({ r, s }) => stackedBar(CLASSES.map((c) => [c, s.time_s[c] / s.elapsed_s]), TIME, `${r.region} ${s.nth}`) }] : []),
     ];
     return section("Slowest instances", "Over a tenth longer than the median of their region on their device; numbered from 0 in the order in which they ended.",
