@@ -266,7 +266,7 @@ function runPage() {
     const anyOf = (of, wanted) => (rows.some((row) => of(row) != null) ? [wanted] : []);
     const columns = [
       { title: "region", text: true, of: ({ r }) => r.region, by: ({ r }) => r.region },
-      { title: "batch", of: ({ b }) => `${count(b.batch_min)}${b.batch_max > b.batch_min ? "–" + count(b.batch_max) : ""} ${b.unit}`, by: ({ b }) => b.batch_min },
+      { title: "batch", of: ({ b }) => `${count(b.batch_min)}${b.batch_max > b.batch_min ? "–" + count(b.batch_max) : ""} ${b.batch_max === 1 ? b.unit.slice(0, -1) : b.unit}`, by: ({ b }) => b.batch_min },
       column("instances", "instances", ({ b }) => b.instances, count),
       ...["p50", "p90", "p99", "max"].map((q) => column(q, "latency_s." + q, ({ b }) => b.latency_s && b.latency_s[q], duration)),
       ...anyOf(({ b }) => b.mfu, column("MFU", "mfu", ({ b }) => b.mfu, percent)),
