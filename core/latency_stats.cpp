@@ -125,11 +125,17 @@ void LatencyStats::describe(RegionSummary& into, const Peak& peak) const {
     into.by_batch.push_back(std::move(out));
   }
   into.slowest = slowest_.beyond(into.latency);
-  const auto mean_ns = [this](std::size_t c) { return time_ns_[c] / static_cast<DurationNs>(elapsed_.count()); };
+  if (into.slowest.empty()) return;
+  // The slowest would move a mean that they are in: a single long stall hides what the others lost.
+  ClassTimes mean_ns = time_ns_;
+  for (std::size_t c = 0; c < kTimeClasses; ++c) {
+    for (const SlowInstance& s : slowest_.all()) mean_ns[c] -= s.time_ns[c];
+    mean_ns[c] /= static_cast<DurationNs>(elapsed_.count() - SlowestInstances::kMost);
+  }
   for (SlowInstance& s : into.slowest) {
     s.excess_ns = std::numeric_limits<DurationNs>::min();
     for (std::size_t c = 0; c < kTimeClasses; ++c) {
-      const DurationNs excess = s.time_ns[c] - mean_ns(c);
+      const DurationNs excess = s.time_ns[c] - mean_ns[c];
       if (excess <= s.excess_ns) continue;
       s.excess_ns = excess;
       s.lost_to = static_cast<TimeClass>(c);

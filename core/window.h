@@ -58,7 +58,7 @@ struct SlowInstance {
   TimeNs t0_ns = 0;       ///< its begin
   DurationNs elapsed_ns = 0;
   ClassTimes time_ns{};  ///< sums to elapsed_ns
-  /// The class that took most beyond the mean of all instances of the row, and how much [ns].
+  /// The class that took most beyond the mean of the row without its three slowest, and how much [ns].
   TimeClass lost_to = TimeClass::kIdle;
   DurationNs excess_ns = 0;
 };

@@ -325,7 +325,7 @@ std::string slowest_markdown(const Job& job) {
     }
   }
   if (text.empty()) return "";
-  return "\n## Slowest instances\n\n| region | where | nth | began after | took | lost to | more than the mean |\n"
+  return "\n## Slowest instances\n\n| region | where | nth | began after | took | lost to | more than the others |\n"
          "|---|---|--:|--:|--:|---|--:|\n" +
          text;
 }

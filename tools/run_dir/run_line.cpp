@@ -218,6 +218,13 @@ RegionSummary region_of(const Object& o) {
     r.top_kernels.push_back({string_of(k, "name"), kernel_class_of(string_of(k, "class")),
                              integer_of<std::uint64_t>(k, "count"), ns_of(k, "sum_s")});
   });
+  if (const auto e = find(o, "shape_source")) {
+    for (const auto field : object_in("shape_source", *e)) {
+      std::string_view source;
+      if (field.value.get(source) != simdjson::SUCCESS) unexpected(field.key, field.value, "a string");
+      r.shape_source.emplace_back(std::string(field.key), std::string(source));
+    }
+  }
   r.named_by = string_of(o, "named_by");
   if (const auto e = find(o, "detected")) {
     const Object d = object_in("detected", *e);

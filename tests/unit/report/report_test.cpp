@@ -95,6 +95,31 @@ RunHistory history(std::int64_t rank, std::array<int, kTimeClasses> share, doubl
   return h;
 }
 
+/// A run of a server: `rank` more ms in its slowest pass.
+RunHistory serving(std::int64_t rank) {
+  RunHistory h = history(rank, {60, 20, 0, 0, 20}, 0.5);
+  const auto fill = [&](RegionSummary& r) {
+    if (r.region != "step") return;
+    r.inter_token = r.prefill_to_decode = r.latency;
+    r.after_prefill = 4;
+    BatchLatency b;
+    b.batch_min = 5;
+    b.batch_max = 8;
+    b.instances = 10;
+    b.tokens = 80;
+    b.elapsed_ns = r.elapsed_ns;
+    b.latency = r.latency;
+    b.flop = r.flop;
+    b.mfu = 0.5;
+    r.by_batch = {b};
+    const DurationNs slow_ns = (500 + rank) * 1'000'000;
+    r.slowest = {{3, r.window.begin_ns, slow_ns, {0, 0, slow_ns / 2, 0, slow_ns / 2}, TimeClass::kComm, 70'000'000}};
+  };
+  for (WindowSummary& window : h.windows) std::for_each(window.regions.begin(), window.regions.end(), fill);
+  std::for_each(h.end->regions.begin(), h.end->regions.end(), fill);
+  return h;
+}
+
 Job job_of(const std::vector<RunHistory>& histories) {
   JobBuilder builder("dir", false);
   for (const RunHistory& h : histories) builder.add(h);
@@ -249,7 +274,7 @@ TEST(Assertion, HoldsOrSaysWhatIs) {
 }
 
 TEST(Assertion, EveryFigureIsInTheJson) {
-  const Job job = job_of({history(0, {60, 20, 0, 0, 20}, 0.5)});
+  const Job job = job_of({serving(0)});
   const json region = json::parse(job_json(job))["regions"][0];
   for (const RegionFigure& figure : region_figures()) {
     std::string pointer = "/" + std::string(figure.key);
@@ -379,31 +404,6 @@ TEST(Csv, OneRowPerRegionAndWindowUnderAFixedHeader) {
   EXPECT_EQ(rows[2][column("named_by")], "");
 }
 
-/// A run of a server: `rank` more ms in its slowest pass.
-RunHistory serving(std::int64_t rank) {
-  RunHistory h = history(rank, {60, 20, 0, 0, 20}, 0.5);
-  const auto fill = [&](RegionSummary& r) {
-    if (r.region != "step") return;
-    r.inter_token = r.prefill_to_decode = r.latency;
-    r.after_prefill = 4;
-    BatchLatency b;
-    b.batch_min = 5;
-    b.batch_max = 8;
-    b.instances = 10;
-    b.tokens = 80;
-    b.elapsed_ns = r.elapsed_ns;
-    b.latency = r.latency;
-    b.flop = r.flop;
-    b.mfu = 0.5;
-    r.by_batch = {b};
-    const DurationNs slow_ns = (500 + rank) * 1'000'000;
-    r.slowest = {{3, r.window.begin_ns, slow_ns, {0, 0, slow_ns / 2, 0, slow_ns / 2}, TimeClass::kComm, 70'000'000}};
-  };
-  for (WindowSummary& window : h.windows) std::for_each(window.regions.begin(), window.regions.end(), fill);
-  std::for_each(h.end->regions.begin(), h.end->regions.end(), fill);
-  return h;
-}
-
 TEST(Csv, SingleInstancesAreInTheLastColumns) {
   const std::string text = written<CsvWriter>({serving(0)});
   const std::vector<std::string> header = csv_fields(kCsvHeader);
@@ -446,7 +446,7 @@ TEST(Job, TheSlowestOfAllRanksSayWhereTheyWere) {
   EXPECT_NE(markdown.find("| step | 5-8 | sequences | 30 | 100 ms | 100 ms | 100 ms | 100 ms | 50.0 % | - | 20"),
             std::string::npos)
       << markdown;
-  EXPECT_NE(markdown.find("| step | rank 2 gpu0 | 3 | 0 s | 502 ms | comm | 70.0 ms |"), std::string::npos) << markdown;
+  EXPECT_NE(markdown.find("| step | rank 2 gpu0 | 3 | 0 s | 502 ms | comm | 70 ms |"), std::string::npos) << markdown;
   // One rank: the table's own line.
   EXPECT_NE(job_text(job_of({serving(0)})).find("\n  slowest (median 100 ms): #3 500 ms (comm +70.0 ms)\n"),
             std::string::npos);

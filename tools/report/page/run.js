@@ -266,7 +266,7 @@ function runPage() {
     const anyOf = (of, wanted) => (rows.some((row) => of(row) != null) ? [wanted] : []);
     const columns = [
       { title: "region", text: true, of: ({ r }) => r.region, by: ({ r }) => r.region },
-      { title: "batch", of: ({ b }) => `${count(b.batch_min)}${b.batch_max > b.batch_min ? "–" + count(b.batch_max) : ""} ${b.unit}`, by: ({ b }) => b.batch_min },
+      { title: "batch", of: ({ b }) => `${count(b.batch_min)}${b.batch_max > b.batch_min ? "–" + count(b.batch_max) : ""} ${b.batch_max === 1 ? b.unit.slice(0, -1) : b.unit}`, by: ({ b }) => b.batch_min },
       column("instances", "instances", ({ b }) => b.instances, count),
       ...["p50", "p90", "p99", "max"].map((q) => column(q, "latency_s." + q, ({ b }) => b.latency_s && b.latency_s[q], duration)),
       ...anyOf(({ b }) => b.mfu, column("MFU", "mfu", ({ b }) => b.mfu, percent)),
@@ -295,7 +295,7 @@ function runPage() {
       { title: "took", of: ({ r, s, i }) => figure(`${r.region}.slowest.${i}.elapsed_s`, s.elapsed_s, duration(s.elapsed_s)), by: ({ s }) => s.elapsed_s },
       { title: "median", of: ({ r }) => duration(r.latency && r.latency.p50_s), by: ({ r }) => r.latency && r.latency.p50_s },
       ...(known ? [{ title: "lost most to", text: true, of: ({ s }) => (s.lost_to ? TIME[s.lost_to] : "–"), by: ({ s }) => s.lost_to || "" },
-        { title: "more than the mean", of: ({ s }) => duration(s.excess_s), by: ({ s }) => s.excess_s },
+        { title: "more than the others", of: ({ s }) => duration(s.excess_s), by: ({ s }) => s.excess_s },
         { title: "where its time went", text: true, class: "times", of: ({ r, s }) => stackedBar(CLASSES.map((c) => [c, s.time_s[c] / s.elapsed_s]), TIME, `${r.region} ${s.nth}`) }] : []),
     ];
     return section("Slowest instances", "Over a tenth longer than the median of their region on their device; numbered from 0 in the order in which they ended.",
