@@ -15,11 +15,23 @@ std::uint64_t mix(std::uint64_t h) noexcept {
 
 constexpr std::uint64_t bit(LaunchClass c) noexcept { return std::uint64_t{1} << static_cast<unsigned>(c); }
 
+constexpr std::uint64_t kOfModel = bit(LaunchClass::kGraph) | bit(LaunchClass::kEmbedding) | bit(LaunchClass::kGemm) |
+                                   bit(LaunchClass::kNorm) | bit(LaunchClass::kAttention) |
+                                   bit(LaunchClass::kAttentionPrefill) | bit(LaunchClass::kAttentionDecode) |
+                                   bit(LaunchClass::kCacheWrite);
+
 }  // namespace
 
-void ServingIterations::take(LaunchClass launch_class) noexcept {
+bool ServingIterations::take(LaunchClass launch_class) noexcept {
   last_class_ = launch_class;
+  // The model runs again: nothing more can come of what went to the host.
+  const bool ended = talks_ && (bit(launch_class) & kOfModel) != 0;
+  if (ended) {
+    end_iteration();
+    seen_classes_ = 0;
+  }
   seen_classes_ |= bit(launch_class);
+  return ended;
 }
 
 bool ServingIterations::mark(const LaunchTraits& traits, std::uint64_t n) noexcept {

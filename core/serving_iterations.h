@@ -20,9 +20,12 @@ class ServingIterations {
     ServingKind kind = ServingKind::kUnknown;
   };
 
+  /// `begin`: the index of the first launch that will be added.
+  explicit ServingIterations(std::uint64_t begin = 0) noexcept : begin_(begin) {}
+
   /// The launch with index `n`. True: an iteration ended; see last().
   bool add(const LaunchTraits& traits, std::uint64_t n) noexcept {
-    if (traits.launch_class != last_class_) take(traits.launch_class);
+    if (traits.launch_class != last_class_ && take(traits.launch_class)) return true;
     // Work for the host, or a sample: everything else is over in the line above.
     if ((traits.flags & (kFlagSampling | kFlagToHost | kFlagToDevice | kFlagGraph)) == 0 && n < decide_at_)
       return false;
@@ -45,7 +48,7 @@ class ServingIterations {
   static constexpr std::uint64_t kBurst = 12;  ///< samples and copies this close are of one iteration [launch]
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
-  void take(LaunchClass launch_class) noexcept;
+  bool take(LaunchClass launch_class) noexcept;
   bool mark(const LaunchTraits& traits, std::uint64_t n) noexcept;
   void end_iteration() noexcept;
 

@@ -98,7 +98,7 @@ std::string_view name(BoundaryRule rule) noexcept {
   return "anywhere";
 }
 
-StepDetector::StepDetector(StepListener& listener)
+StepDetector::StepDetector(StepListener& listener, std::uint64_t first)
     : listener_(listener),
       ids_(kRing),
       families_(kRing),
@@ -111,8 +111,12 @@ StepDetector::StepDetector(StepListener& listener)
       tallies_(kVocabulary + kFamilies),
       grams_(kMaxGrams),
       cost_(2 * (kMaxPeriod / 32 + 16) + 2 * kSurroundings + 2),
-      mark_(cost_.size()) {
-  next_work_ = next_search_ = next_middle_search_ = next_full_search_ = kSearchEvery;
+      mark_(cost_.size()),
+      first_(first),
+      n_(first),
+      serving_(first) {
+  search_anew();
+  next_work_ = next_search_;
 }
 
 std::size_t StepDetector::held_bytes() const noexcept {
@@ -242,7 +246,7 @@ void StepDetector::work(bool final) {
     const Position quiet = n_ - last_told_;
     if (training_ || quiet > std::max<Position>(kRing / 2, static_cast<Position>(64 * serving_.mean_launches()))) {
       serving_found_ = false;
-      serving_ = {};
+      serving_ = ServingIterations(n_);
     }
     next_work_ = n_ + kSearchEvery;
     judge();

@@ -88,13 +88,15 @@ class StepDetector {
 
   static constexpr std::uint32_t kSurroundings = 64;  ///< compared on each side of a boundary [launch]
 
-  explicit StepDetector(StepListener& listener);
+  /// `first`: the index of the first launch that will be added; boundaries are told by such indices.
+  explicit StepDetector(StepListener& listener, std::uint64_t first = 0);
 
   void add(const Launch& launch);
   /// The stream is over: says what can still be said.
   void finish();
 
   [[nodiscard]] const StepFindings& findings() const noexcept { return findings_; }
+  /// The index of the next launch: how many came, counted from `first`.
   [[nodiscard]] std::uint64_t launches() const noexcept { return n_; }
   [[nodiscard]] std::size_t held_bytes() const noexcept;
 
@@ -152,7 +154,7 @@ class StepDetector {
   enum Side : std::uint8_t { kBefore = 1, kAfter = 2, kBoth = 3 };
 
   [[nodiscard]] static std::uint32_t slot(Position p) noexcept { return static_cast<std::uint32_t>(p) & (kRing - 1); }
-  [[nodiscard]] Position oldest() const noexcept { return n_ > kRing ? n_ - kRing : 0; }
+  [[nodiscard]] Position oldest() const noexcept { return n_ > first_ + kRing ? n_ - kRing : first_; }
   [[nodiscard]] Key id(Position p) const noexcept { return ids_[slot(p)]; }
   [[nodiscard]] Key family(Position p) const noexcept { return families_[slot(p)]; }
   [[nodiscard]] std::uint8_t flags(Position p) const noexcept { return flags_[slot(p)]; }
@@ -216,7 +218,7 @@ class StepDetector {
   mutable std::vector<std::int32_t> cost_, mark_;
   std::array<std::int32_t, 2 * kSurroundings> weights_{};  ///< of the names around cycle_.end
 
-  Position n_ = 0;
+  Position first_ = 0, n_ = 0;
   std::uint32_t word_count_ = 0;
   std::uint32_t free_word_ = 0;  ///< where to look for a free place
   Position newest_word_ = 0;

@@ -41,9 +41,9 @@ struct Outcome {
   StepFindings findings;
   std::vector<std::uint64_t> boundaries;
 };
-inline Outcome detect(const Launches& stream) {
+inline Outcome detect(const Launches& stream, std::uint64_t first = 0) {
   Tally tally;
-  StepDetector detector(tally);
+  StepDetector detector(tally, first);
   for (const Launch& launch : stream) detector.add(launch);
   detector.finish();
   return {detector.findings(), tally.boundaries};

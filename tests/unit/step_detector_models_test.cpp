@@ -247,7 +247,6 @@ TEST(StepDetector, HarderModelsAreFoundOrNotSure) {
       if (off > 0) {
         ++misplaced;
         verdict = "misplaced";
-        if (verbose) { for (auto b : outcome.boundaries) { long best = 1e9; for (auto t : starts) if (std::labs((long)b - (long)t) < std::labs(best)) best = (long)b - (long)t; std::printf(" %lu(%+ld)", b, best); } std::printf("\n   truth"); for (auto t: starts) std::printf(" %lu",t); std::printf("\n"); }
       }
     } else {
       EXPECT_LT(outcome.findings.confidence, StepConfidence::kHigh) << what;
@@ -261,6 +260,102 @@ TEST(StepDetector, HarderModelsAreFoundOrNotSure) {
   }
   std::printf("%d models: %d right (%d misplaced), %d not sure, %d parts, %d several; named %d, right %d\n", kModels,
               right, misplaced, not_sure, parts, several, named, named_right);
+  if (kModels < 100) return;
+  EXPECT_GE(right, kModels * 90 / 100);
+  EXPECT_GE(named_right, named * 93 / 100);
+  EXPECT_LE(parts + several, kModels * 6 / 100);
+  EXPECT_LE(misplaced, kModels * 4 / 100);
+}
+
+/// A server: prefill of many lengths, decode in many batch sizes by graph or by kernel, sampled on the device.
+class Server {
+ public:
+  explicit Server(Random& random, bool sampling) : random_(random), sampling_(sampling) {
+    layers_ = random.between(4, 48);
+    eager_decode_ = random.chance(0.5);
+    lengths_ = random.between(1, 8);
+    batches_ = random.between(1, 12);
+    prefill_share_ = 0.05 * random.between(0, 12);
+    inputs_ = random.between(0, 6);
+    samplers_ = random.between(1, 4);
+    copies_ = random.between(1, 3);
+    late_copy_ = random.between(0, 8);
+  }
+  Launches run(int iterations, std::vector<std::uint64_t>& ends) {
+    Launches stream;
+    for (int i = 0; i < iterations; ++i) {
+      for (std::uint32_t k = 0; k < inputs_; ++k) stream.push_back(copy(LaunchClass::kCopyToDevice));
+      append(stream, {kernel(1, LaunchClass::kEmbedding), kernel(2, LaunchClass::kElementwise)});
+      if (random_.chance(prefill_share_)) {
+        pass(stream, 1'000 + 10 * random_.between(1, lengths_), LaunchClass::kAttentionPrefill);
+      } else if (const std::uint32_t batch = random_.between(1, batches_); eager_decode_) {
+        pass(stream, 2'000 + 10 * batch, LaunchClass::kAttentionDecode);
+      } else {
+        Launch graph;
+        graph.traits = traits_of(LaunchClass::kGraph);
+        graph.name = Launch::kGraphName | batch;
+        stream.push_back(graph);
+      }
+      append(stream, {kernel(3, LaunchClass::kGemm), kernel(4, LaunchClass::kSoftmax)});
+      if (sampling_)
+        for (std::uint32_t k = 0; k < samplers_; ++k) stream.push_back(kernel(60 + k, LaunchClass::kSampling));
+      for (std::uint32_t k = 0; k < late_copy_; ++k) stream.push_back(kernel(70 + k));
+      for (std::uint32_t k = 0; k < copies_; ++k) stream.push_back(copy(LaunchClass::kCopyToHost));
+      ends.push_back(stream.size());
+    }
+    return stream;
+  }
+  [[nodiscard]] std::string describe() const {
+    return std::to_string(layers_) + " layers, " + std::to_string(lengths_) + " lengths, " + std::to_string(batches_) +
+           " batches" + (eager_decode_ ? ", eager" : "") + ", prefill " + std::to_string(prefill_share_) + ", copies " +
+           std::to_string(inputs_) + " in, " + std::to_string(copies_) + " out after " + std::to_string(late_copy_);
+  }
+
+ private:
+  void pass(Launches& stream, std::uint32_t shape, LaunchClass attention) {
+    for (std::uint32_t layer = 0; layer < layers_; ++layer)
+      append(stream, {kernel(10, LaunchClass::kNorm), kernel(shape, LaunchClass::kGemm), kernel(11, LaunchClass::kRope),
+                      kernel(12, LaunchClass::kCacheWrite), kernel(shape + 1, attention),
+                      kernel(shape + 2, LaunchClass::kGemm), kernel(13, LaunchClass::kElementwise)});
+  }
+
+  Random& random_;
+  bool sampling_, eager_decode_;
+  std::uint32_t layers_, lengths_, batches_, inputs_, samplers_, copies_, late_copy_;
+  double prefill_share_;
+};
+
+TEST(StepDetector, ServersEndIterationsWithASample) {
+  const std::uint64_t seed = test_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Random random(seed);
+  for (int i = 0; i < kModels; ++i) {
+    Server server(random, true);
+    std::vector<std::uint64_t> ends;
+    const Outcome outcome = detect(server.run(120, ends));
+    ends.pop_back();  // nothing comes after the last one
+    SCOPED_TRACE("server " + std::to_string(i) + ": " + server.describe());
+    EXPECT_GE(outcome.findings.confidence, StepConfidence::kMedium);
+    EXPECT_NE(outcome.findings.kind, StepKind::kStep);
+    EXPECT_EQ(outcome.boundaries, ends);
+  }
+}
+
+/// Nothing says where an iteration ends: a layer or a share of an iteration is never told for one, nor anything surely.
+TEST(StepDetector, ServersWithoutASampleTellNoPartOfAnIteration) {
+  const std::uint64_t seed = test_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Random random(seed);
+  for (int i = 0; i < kModels; ++i) {
+    Server server(random, false);
+    std::vector<std::uint64_t> ends;
+    const Outcome outcome = detect(server.run(120, ends));
+    SCOPED_TRACE("server " + std::to_string(i) + ": " + server.describe() + ": period " +
+                 std::to_string(outcome.findings.period_launches));
+    EXPECT_LT(outcome.findings.confidence, StepConfidence::kHigh);
+    EXPECT_NE(outcome.findings.kind, StepKind::kStep);
+    EXPECT_NE(outcome.findings.period_launches, 7u);
+  }
 }
 
 }  // namespace

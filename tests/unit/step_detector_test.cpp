@@ -22,6 +22,38 @@ constexpr int kMillion = 1'000'000;
 constexpr int kMillion = 100'000;
 #endif
 
+/// Decode by graph in seven batch sizes and eager prefill in six lengths, as they come; the ends of iterations.
+Launches serving(std::uint64_t seed, bool sampling, int iterations, std::vector<std::uint64_t>& ends) {
+  std::mt19937_64 random(seed);
+  const auto between = [&](std::uint32_t low, std::uint32_t high) {
+    return std::uniform_int_distribution<std::uint32_t>(low, high)(random);
+  };
+  Launches stream;
+  for (int i = 0; i < iterations; ++i) {
+    for (std::uint32_t k = 0; k < 3; ++k) stream.push_back(copy(LaunchClass::kCopyToDevice));
+    append(stream, {kernel(1), kernel(2, LaunchClass::kElementwise)});
+    if (between(0, 3) != 0) {
+      Launch graph;
+      graph.traits = traits_of(LaunchClass::kGraph);
+      graph.name = Launch::kGraphName | between(1, 7);
+      stream.push_back(graph);
+    } else {
+      const std::uint32_t tiles = between(0, 5);
+      for (std::uint32_t layer = 0; layer < 28; ++layer)
+        append(stream,
+               {kernel(10, LaunchClass::kNorm), kernel(20 + tiles, LaunchClass::kGemm), kernel(11, LaunchClass::kRope),
+                kernel(12, LaunchClass::kCacheWrite), kernel(30 + tiles, LaunchClass::kAttentionPrefill),
+                kernel(40 + tiles, LaunchClass::kGemm), kernel(13, LaunchClass::kElementwise)});
+      append(stream, {kernel(14, LaunchClass::kNorm), kernel(50 + tiles, LaunchClass::kGemm)});
+    }
+    append(stream, {kernel(60, LaunchClass::kSoftmax)});
+    if (sampling) append(stream, {kernel(61, LaunchClass::kSampling), kernel(62, LaunchClass::kSampling)});
+    append(stream, {copy(LaunchClass::kCopyToHost)});
+    ends.push_back(stream.size());
+  }
+  return stream;
+}
+
 TEST(StepDetector, HoldsLittle) {
   Tally tally;
   const StepDetector detector(tally);
@@ -94,6 +126,30 @@ TEST(StepDetector, StepsThatBeginLateAreFound) {
   EXPECT_LE(steps_until_found(3 * kMillion + 777), at_once + 4);
 }
 
+/// What is said does not depend on how many launches came before, even where 32 bits would not hold their number.
+TEST(StepDetector, PositionsBeyond32Bits) {
+  Launches step{copy(LaunchClass::kCopyToDevice)};
+  for (std::uint32_t k = 0; k < 700; ++k) step.push_back(kernel(k % 40 + 50 * (k / 350)));
+  for (std::uint32_t k = 0; k < 40; ++k) step.push_back(kernel(200 + k, LaunchClass::kNormBackward));
+  for (std::uint32_t k = 0; k < 30; ++k) step.push_back(kernel(300 + k % 2, LaunchClass::kOptimizer));
+  Launches training;
+  for (int i = 0; i < 200; ++i) append(training, step);
+  std::vector<std::uint64_t> ends;
+  const Launches served = serving(7, true, 200, ends);
+  for (const Launches& stream : {training, served}) {
+    const Outcome usual = detect(stream);
+    ASSERT_GE(usual.boundaries.size(), 150u);
+    for (const std::uint64_t first : {(std::uint64_t{1} << 32) - 40'000, (std::uint64_t{1} << 63) - 1'000}) {
+      const Outcome late = detect(stream, first);
+      std::vector<std::uint64_t> expected = usual.boundaries;
+      for (std::uint64_t& b : expected) b += first;
+      EXPECT_EQ(late.boundaries, expected);
+      EXPECT_EQ(late.findings.period_launches, usual.findings.period_launches);
+      EXPECT_EQ(late.findings.confidence, usual.findings.confidence);
+    }
+  }
+}
+
 TEST(StepDetector, TransformerLayersAreNoStep) {
   for (const int layers : {24, 80}) {
     Launches forward, backward, update;
@@ -126,38 +182,6 @@ TEST(StepDetector, TransformerLayersAreNoStep) {
 }
 
 // -------------------------------------------------------------------------------------------- serving
-
-/// Decode by graph in seven batch sizes and eager prefill in six lengths, as they come; the ends of iterations.
-Launches serving(std::uint64_t seed, bool sampling, int iterations, std::vector<std::uint64_t>& ends) {
-  std::mt19937_64 random(seed);
-  const auto between = [&](std::uint32_t low, std::uint32_t high) {
-    return std::uniform_int_distribution<std::uint32_t>(low, high)(random);
-  };
-  Launches stream;
-  for (int i = 0; i < iterations; ++i) {
-    for (std::uint32_t k = 0; k < 3; ++k) stream.push_back(copy(LaunchClass::kCopyToDevice));
-    append(stream, {kernel(1), kernel(2, LaunchClass::kElementwise)});
-    if (between(0, 3) != 0) {
-      Launch graph;
-      graph.traits = traits_of(LaunchClass::kGraph);
-      graph.name = Launch::kGraphName | between(1, 7);
-      stream.push_back(graph);
-    } else {
-      const std::uint32_t tiles = between(0, 5);
-      for (std::uint32_t layer = 0; layer < 28; ++layer)
-        append(stream,
-               {kernel(10, LaunchClass::kNorm), kernel(20 + tiles, LaunchClass::kGemm), kernel(11, LaunchClass::kRope),
-                kernel(12, LaunchClass::kCacheWrite), kernel(30 + tiles, LaunchClass::kAttentionPrefill),
-                kernel(40 + tiles, LaunchClass::kGemm), kernel(13, LaunchClass::kElementwise)});
-      append(stream, {kernel(14, LaunchClass::kNorm), kernel(50 + tiles, LaunchClass::kGemm)});
-    }
-    append(stream, {kernel(60, LaunchClass::kSoftmax)});
-    if (sampling) append(stream, {kernel(61, LaunchClass::kSampling), kernel(62, LaunchClass::kSampling)});
-    append(stream, {copy(LaunchClass::kCopyToHost)});
-    ends.push_back(stream.size());
-  }
-  return stream;
-}
 
 TEST(StepDetector, ServingIterationsEndWithASample) {
   const std::uint64_t seed = std::random_device{}();
