@@ -38,9 +38,7 @@ bool ServingIterations::mark(const LaunchTraits& traits, std::uint64_t n) noexce
   bool ended = false;
   // The next iteration's input also ends the wait for copies of the last one's output.
   const bool input = (traits.flags & kFlagToDevice) != 0 && sampled_;
-  // A graph is a pass of the model: once the sample is copied, the next one. It may be all of an iteration.
-  const bool pass = (traits.flags & kFlagGraph) != 0 && copied_;
-  if (sampled_ && (n >= decide_at_ || input || pass)) {
+  if (sampled_ && (n >= decide_at_ || input)) {
     end_iteration();
     ended = true;
     seen_classes_ = bit(traits.launch_class);  // what came since the sample is too little to tell
@@ -50,7 +48,6 @@ bool ServingIterations::mark(const LaunchTraits& traits, std::uint64_t n) noexce
     end_ = n + 1;
     decide_at_ = n + kBurst;
   } else if (sampled_ && (traits.flags & kFlagToHost) != 0) {
-    copied_ = true;
     end_ = n + 1;
     talks_ = true;
   }
@@ -78,7 +75,7 @@ void ServingIterations::end_iteration() noexcept {
   for (std::uint32_t& count : kinds_) count -= count / 16;
   kinds_[static_cast<std::size_t>(last_.kind)] += 16;
   begin_ = end_;
-  sampled_ = copied_ = talks_ = false;
+  sampled_ = talks_ = false;
   decide_at_ = kNever;
 }
 

@@ -25,11 +25,10 @@ class ServingIterations {
 
   /// The launch with index `n`. True: an iteration ended; see last().
   bool add(const LaunchTraits& traits, std::uint64_t n) noexcept {
-    if (traits.launch_class != last_class_ && take(traits.launch_class)) return true;
+    const bool ended = traits.launch_class != last_class_ && take(traits.launch_class);
     // Work for the host, or a sample: everything else is over in the line above.
-    if ((traits.flags & (kFlagSampling | kFlagToHost | kFlagToDevice | kFlagGraph)) == 0 && n < decide_at_)
-      return false;
-    return mark(traits, n);
+    if ((traits.flags & (kFlagSampling | kFlagToHost | kFlagToDevice)) == 0 && n < decide_at_) return ended;
+    return mark(traits, n) || ended;  // a graph may sample: begin and end of an iteration
   }
   [[nodiscard]] const End& last() const noexcept { return last_; }
 
@@ -56,7 +55,6 @@ class ServingIterations {
   std::uint64_t seen_classes_ = 0;  ///< a bit each
   bool talks_ = false;              ///< what was sampled went to the host
   bool sampled_ = false;
-  bool copied_ = false;               ///< the sample went to the host
   std::uint64_t end_ = 0;             ///< after the last sample or its copy
   std::uint64_t decide_at_ = kNever;  ///< when nothing more can belong to the burst
   std::uint64_t begin_ = 0;

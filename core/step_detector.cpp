@@ -197,7 +197,7 @@ void StepDetector::note_training(std::uint8_t flags) {
   if (was && (flags & (kFlagBackward | kFlagOptimizer)) != 0)
     training_gap_ = std::max(training_gap_, static_cast<std::uint32_t>(std::min<Position>(n_ - last_trained_, kRing)));
   if (!was || (flags & (kFlagBackward | kFlagOptimizer)) != 0) last_trained_ = n_;
-  if (serving_.ended() != 0) serving_ = {};  // losses that were copied to the host
+  if (serving_.ended() != 0) serving_ = ServingIterations(n_);  // losses that were copied to the host
 }
 
 /// Iterations of a server have taken its place: reinforcement learning alternates, and a script may do one thing after

@@ -73,12 +73,12 @@ class DetectedTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             recording, config = os.path.join(directory, "trace.json"), os.path.join(directory, "config.json")
             # So little that the recording holds the whole run.
-            demo(os.path.join(directory, "run"), new_tokens=8, seconds=SECONDS / 2, MFU_TRACE=recording, MFU_TRACE_SECONDS="100")
+            demo(os.path.join(directory, "run"), new_tokens=1, seconds=SECONDS / 4, MFU_TRACE=recording, MFU_TRACE_SECONDS="100")
             pathlib.Path(config).write_text(json.dumps({
                 "model": json.loads((SOURCE / "tools/demo_config.json").read_text()),
                 "workload": {"phase": "train", "seq_len": TRAIN_SEQ_LEN},
                 "regions": [{"region": "prefill_or_mixed", "seq_len": PROMPT},
-                            {"region": "decode", "context": PROMPT + 3}]}))
+                            {"region": "decode", "context": PROMPT}]}))
             said, found = ({r["region"]: r for r in self.replay("--config", config, *options, recording)["regions"]}
                            for options in ([], ["--detect"]))
             boundaries = self.replay("--detect", recording)["detected"][0]["boundaries"]
