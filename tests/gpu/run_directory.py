@@ -22,10 +22,14 @@ class Process:
         """How much the library could do: `full`, ..., `inert`; None where it wrote no start line."""
         return ((self.start or {}).get("cupti") or {}).get("level")
 
-    def region(self, name):
-        """The whole run of a region, its devices added up: from the `end` line, else from the windows. None: unseen."""
+    def rows(self, name):
+        """The whole run of a region by device: from the `end` line, else from the windows."""
         source = self.end.get("regions", []) if self.end else self.windows
-        rows = [row for row in source if row.get("region") == name]
+        return [row for row in source if row.get("region") == name]
+
+    def region(self, name):
+        """The whole run of a region, its devices added up. None: unseen."""
+        rows = self.rows(name)
         if not rows:
             return None
         total = {}

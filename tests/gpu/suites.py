@@ -278,6 +278,33 @@ def generate(context, suite):
     _check_account(suite, process)
 
 
+def detected(context, suite):
+    """A training loop and a generation without ranges: what the detector says beside the program's own timing."""
+    for program, region, layers, arguments in (
+            ("train", "step", 8, ["--batch", TRAIN_SHAPE["batch"], "--seq", TRAIN_SHAPE["seq_len"], "--steps", 40]),
+            ("generate", "decode", None, ["--batch", GENERATE_SHAPE["batch"], "--seq", GENERATE_SHAPE["seq_len"],
+                                          "--steps", 6, "--new-tokens", NEW_TOKENS])):
+        config, path = context.model(f"detected_{program}", layers=layers)
+        env = context.ours(f"detected_{program}", {"model": config, "peak": {"dtype": "bf16"}})
+        own = context.workload(f"detected {program}", [program, "--config", path, "--no-ranges", *arguments], env)
+        process = context.run_of(env)
+        _check_account(suite, process)
+        total = next(row for row in (process.end or {}).get("regions", []) if row["region"] == "total")
+        suite.figure(f"{program}: found", total.get("detected"))
+        suite.figure(f"{program}: who said the shape", (process.rows(region) or [{}])[0].get("shape_source"))
+        instances, seconds = own["regions"][region]
+        found = process.region(region)
+        suite.figure(f"{program}: instances by events", instances)
+        suite.figure(f"{program}: instances found", found and found["instances"])
+        if found is None:
+            continue  # not sure is an answer; a layer for a step is none
+        # The warm-up has instances too, and the first and last of a loop are not told.
+        suite.at_most(f"{program}: instances found, of those there were", found["instances"] / instances, 1.3)
+        (row,) = process.rows(region)
+        suite.at_most(f"{program}: median, difference",
+                      figures.relative_difference(row["latency"]["p50_s"], seconds / instances), 0.1)
+
+
 def kernels(context, suite):
     """Kernels per region: ours, and torch.profiler's in a run without us."""
     for program, regions, layers, arguments in (
@@ -524,6 +551,7 @@ SUITES = {
     "profiler": Spec(profiler, 60, True),
     "slowdown": Spec(slowdown, 180, True),
     "clocks": Spec(clocks, 50, True),
+    "detected": Spec(detected, 120, False),
     "ids": Spec(ids, 75, False),
     "latency": Spec(latency, 150, False),
     "zeroed": Spec(zeroed, 40, False),

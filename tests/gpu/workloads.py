@@ -23,9 +23,10 @@ DEVICE = "cuda"
 class Regions:
     """Opens regions: an NVTX range, CUDA events at both ends, and an annotation for torch.profiler if asked."""
 
-    def __init__(self, annotate=False):
+    def __init__(self, annotate=False, ranges=True):
         self.enabled = False
         self.annotate = annotate
+        self.ranges = ranges
         self.events = {}
 
     @contextlib.contextmanager
@@ -35,14 +36,16 @@ class Regions:
             return
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         annotation = torch.profiler.record_function(region) if self.annotate else contextlib.nullcontext()
-        torch.cuda.nvtx.range_push(text)
+        if self.ranges:
+            torch.cuda.nvtx.range_push(text)
         try:
             with annotation:
                 begin.record()
                 yield
                 end.record()
         finally:
-            torch.cuda.nvtx.range_pop()
+            if self.ranges:
+                torch.cuda.nvtx.range_pop()
         self.events.setdefault(region, []).append((begin, end))
 
     def seconds(self):
@@ -118,7 +121,7 @@ def train(args):
     model, config = build_model(args.config)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=DEVICE == "cuda")
-    regions = Regions(annotate=args.profiler == "torch")
+    regions = Regions(annotate=args.profiler == "torch", ranges=not args.no_ranges)
     tokens = torch.randint(0, config.vocab_size, (args.batch, args.seq), device=DEVICE)
 
     def step():
@@ -147,7 +150,7 @@ def generate(args):
     model, config = build_model(args.config)
     model.eval()
     model.generation_config.eos_token_id = None
-    regions = Regions(annotate=args.profiler == "torch")
+    regions = Regions(annotate=args.profiler == "torch", ranges=not args.no_ranges)
     prompt = torch.randint(0, config.vocab_size, (args.batch, args.seq), device=DEVICE)
     forward = model.forward
     past = 0
@@ -348,6 +351,7 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=4)
     parser.add_argument("--pause", type=float, default=1.0)
+    parser.add_argument("--no-ranges", action="store_true", help="emit no NVTX ranges")
     parser.add_argument("--profiler", choices=("none", "torch", "proton"), default="none")
     parser.add_argument("--trace", help="where the profiler's result goes")
     parser.add_argument("--how", default="return")
