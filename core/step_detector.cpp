@@ -758,6 +758,24 @@ void StepDetector::lock(const Candidate& c, bool by_family) {
   micro_steps_ = micro_length_ = 0;
   measure_agreement();
   find_micro_steps();
+  one_update_ = !cycle_.optimizer || longest_without_update() * 20 > p * 11;
+}
+
+/// In the reference step, taken for a circle [launch].
+std::uint32_t StepDetector::longest_without_update() const noexcept {
+  Position first = 0, previous = 0, longest = 0;
+  bool any = false;
+  for (Position i = cycle_.begin; i < cycle_.end; ++i) {
+    if (!is_optimizer(i)) continue;
+    if (any)
+      longest = std::max(longest, i - previous);
+    else
+      first = i;
+    any = true;
+    previous = i;
+  }
+  const Position length = cycle_.end - cycle_.begin;
+  return static_cast<std::uint32_t>(any ? std::max(longest, first + length - previous) : length);
 }
 
 /// The cycle that was followed is in the last `period` launches, by its names.
@@ -1199,9 +1217,11 @@ void StepDetector::judge() {
   findings_.micro_step_launches = micro_length_;
   const bool named = cycle_.optimizer || cycle_.rule == BoundaryRule::kSampling;
   const bool steady = same_length_ >= 0.6;
-  if (named && cycle_.cover >= 0.9 && exact_ >= 0.98 && steady && steps_ >= 2)
+  // Where more than half of the launches are of something else, the cycle may be but a part of what runs.
+  const bool mostly = steps_ * cycle_.period * 2 >= last_told_ - std::min(first_told_, last_told_);
+  if (named && one_update_ && cycle_.cover >= 0.9 && exact_ >= 0.98 && steady && steps_ >= 2)
     findings_.confidence = StepConfidence::kHigh;
-  else if (exact_ >= 0.9 && cycle_.cover >= 0.6 && same_length_ >= 0.4)
+  else if (exact_ >= 0.9 && cycle_.cover >= 0.6 && same_length_ >= 0.4 && (named || mostly))
     findings_.confidence = StepConfidence::kMedium;
   else
     findings_.confidence = StepConfidence::kLow;

@@ -203,6 +203,7 @@ class StepDetector {
   [[gnu::noinline]] void iteration_ended();
   void withdraw(Position from);
   void find_micro_steps();
+  [[nodiscard]] std::uint32_t longest_without_update() const noexcept;
   void judge();
 
   StepListener& listener_;
@@ -249,6 +250,7 @@ class StepDetector {
   std::uint32_t last_length_ = 0;
   double same_length_ = 0, exact_ = 0;  ///< moving averages over steps
   std::uint32_t micro_steps_ = 0, micro_length_ = 0;
+  bool one_update_ = false;  ///< the cycle's updates are not spread over it, as those of several steps are
 
   ServingIterations serving_;
   bool serving_found_ = false;

@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "tests/unit/trace/launch_streams.h"
+#include "tests/unit/trace/trace_text.h"
+#include "tools/trace/kineto.h"
 
 namespace mfu {
 namespace {
@@ -399,6 +401,46 @@ TEST(StepDetector, EncoderThatServesPrefillsNothing) {
     EXPECT_EQ(heard.outside(truth), Positions{});
     EXPECT_EQ(heard.missed(truth, truth[4]), Positions{});
   }
+}
+
+/// One process that trains on one device and copies at random on another, its correlation ids in one row.
+TEST(StepDetector, TwoDevicesOfOneProcess) {
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int> any(0, 40);
+  TraceText trace;
+  int id = 1;
+  constexpr int kSteps = 8, kLayers = 6, kLaunches = 1 + 10 * kLayers + 6 * kLayers + 4;
+  long at = 0;
+  const auto launch = [&](const std::string& name, int device) {
+    trace.launch(id, at).kernel(name, at + 1, at + 2, id, device);
+    ++id;
+    at += 3;
+    if (device == 0 && any(random) < 20) {
+      trace.launch(id, at).kernel("noise_" + std::to_string(any(random)), at + 1, at + 2, id, 1);
+      ++id;
+      at += 3;
+    }
+  };
+  for (int s = 0; s < kSteps; ++s) {
+    launch("embedding", 0);
+    for (int l = 0; l < kLayers; ++l)
+      for (int k = 0; k < 10; ++k) launch("forward_" + std::to_string(k), 0);
+    for (int l = 0; l < kLayers; ++l)
+      for (int k = 0; k < 6; ++k) launch("layer_norm_backward_" + std::to_string(k), 0);
+    for (int k = 0; k < 4; ++k) launch("fused_adam", 0);
+  }
+  const auto read = read_kineto_text(trace.text(), "two.json");
+  ASSERT_TRUE(read.ok());
+  const auto devices = trace_launches(read.value());
+  ASSERT_EQ(devices.size(), 2u);
+  ASSERT_EQ(devices[0].launches.size(), static_cast<std::size_t>(kSteps * kLaunches));
+  const Heard trained(devices[0].launches), other(devices[1].launches);
+  EXPECT_EQ(trained.findings().period_launches, static_cast<std::uint32_t>(kLaunches));
+  Positions truth;
+  for (std::uint64_t s = 1; s < kSteps; ++s) truth.push_back(s * kLaunches);
+  EXPECT_EQ(trained.boundaries(), truth);
+  EXPECT_EQ(other.findings().confidence, StepConfidence::kNotSure);
+  EXPECT_TRUE(other.boundaries().empty());
 }
 
 TEST(StepDetector, TwoDetectorsDoNotKnowOfEachOther) {
