@@ -35,12 +35,6 @@ std::string label(const RegionSummary& r, bool show_device) {
   return show_device && r.device ? fmt::format("{}@gpu{}", r.region, *r.device) : r.region;
 }
 
-/// Who named the region, where it was not the program: nothing that was inferred looks as if it had been said.
-std::string origin(const RegionSummary& r) {
-  if (r.named_by != "detector" || !r.detected) return "";
-  return r.detected->confidence == "high" ? " (detected)" : fmt::format(" (inferred, {})", r.detected->confidence);
-}
-
 /// The slow ones, where they are many enough for a percentile and differ from the mean by more than a tenth.
 std::string slow_ones(const RegionSummary& r) {
   constexpr std::uint64_t kEnough = 20;
@@ -116,6 +110,11 @@ std::string slow_instance(const SlowInstance& s, bool classes_known) {
   if (classes_known)
     text += fmt::format(" ({} +{})", kClassWords[static_cast<std::size_t>(s.lost_to)], duration(seconds(s.excess_ns)));
   return text;
+}
+
+std::string origin(const RegionSummary& r) {
+  if (r.named_by != "detector" || !r.detected) return "";
+  return r.detected->confidence == "high" ? " (detected)" : fmt::format(" (inferred, {})", r.detected->confidence);
 }
 
 std::string percent(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}%", *ratio * 100) : "-"; }

@@ -29,6 +29,9 @@ class TextSink final : public Sink {
 [[nodiscard]] std::string percent(const std::optional<double>& ratio);
 /// One region of one window as the log shows it, without the prefix.
 [[nodiscard]] std::string region_line(const RegionSummary& region);
+/// ` (detected)` or ` (inferred, medium)` where no range named the region: nothing that was inferred looks as if it had
+/// been said. Empty otherwise.
+[[nodiscard]] std::string origin(const RegionSummary& region);
 /// `5-8`, or `1`.
 [[nodiscard]] std::string batch_range(const BatchLatency& batch);
 /// `#17 41.2 ms (idle +7.5 ms)`: which instance, how long it took, and what it lost most to.

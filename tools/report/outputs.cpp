@@ -351,8 +351,8 @@ std::string job_markdown(const Job& job) {
   for (const JobRegion& region : job.regions) {
     const RegionSummary& r = region.sum();
     const bool latency = r.latency.count != 0;
-    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |", markdown_text(region.name), r.instances,
-                        duration_text(each_s(r)),
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |", markdown_text(region.name + origin(r)),
+                        r.instances, duration_text(each_s(r)),
                         duration_text(latency ? std::optional(seconds(r.latency.p50_ns)) : std::nullopt),
                         duration_text(latency ? std::optional(seconds(r.latency.p99_ns)) : std::nullopt),
                         percent_text(r.mfu), percent_text(r.hfu), percent_text(r.mbu));

@@ -50,7 +50,7 @@ function runPage() {
     add(r.devices > 1 ? "GPU time" : "elapsed", b("elapsed_s", r.elapsed_s, duration(r.elapsed_s)));
     const marks = [];
     if (r.suspect) marks.push(el("span", { class: "badge warn", title: r.suspect }, "suspect: " + r.suspect.split(":")[0]));
-    if (r.named_by === "detector") marks.push(el("span", { class: "badge", title: r.detected ? `${r.detected.kind}, confidence ${r.detected.confidence}` : "" }, "inferred"));
+    if (r.named_by === "detector") marks.push(el("span", { class: "badge", title: r.detected ? `${r.detected.kind}, confidence ${r.detected.confidence}` : "" }, r.detected && r.detected.confidence === "high" ? "detected" : "inferred"));
     if (r.overlapped) marks.push(el("span", { class: "badge" }, "overlapped"));
     return el("div", { class: "answer", "data-region": r.region },
       el("div", { class: "head-cell" },
