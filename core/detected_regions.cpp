@@ -53,7 +53,10 @@ std::string sentence(const StepFindings& f) {
 struct DetectedRegions::Device final : StepListener {
   explicit Device(std::uint32_t device) : index(device), detector(*this) {}
 
-  void on_boundary(const StepBoundary& boundary) override { boundaries.push_back(boundary); }
+  void on_boundary(const StepBoundary& boundary) override {
+    boundaries.push_back(boundary);
+    if (found_at == 0) found_at = fed_at;
+  }
   void on_withdrawal(std::uint64_t launch) override {
     while (!boundaries.empty() && boundaries.back().launch >= launch) boundaries.pop_back();
   }
@@ -64,6 +67,7 @@ struct DetectedRegions::Device final : StepListener {
   std::deque<StepBoundary> boundaries;  ///< told, in order; what lies between the first two is next to be made
   std::uint64_t given_out = 0;          ///< launches before this one are in the Ledger
   std::optional<CorrelationId> last_fed;
+  TimeNs fed_at = 0;    ///< begin of the launch that the detector looks at
   TimeNs found_at = 0;  ///< when the detector told its first boundary since it knew nothing; 0: it knows nothing
   bool stands = false;  ///< what it tells may be used
   bool said_not_sure = false, said_found = false;
@@ -155,6 +159,7 @@ void DetectedRegions::feed_launch(std::size_t begin, std::size_t end) {
     incoming_[i].launch = device.detector.launches();
     device.held.push_back(incoming_[i]);
   }
+  device.fed_at = first.begin_ns;
   device.detector.add(fold.launch());
 }
 
@@ -225,9 +230,24 @@ Shape DetectedRegions::shape_of(const Device& device, std::uint64_t begin, std::
   return shape;
 }
 
-void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end) {
+/// A server that waits for a request is not slow: when the last activity before `end` was, if what follows is a pause.
+std::optional<TimeNs> DetectedRegions::pause_before(const Device& device, TimeNs opens, const StepBoundary& end,
+                                                    StepKind next) {
+  constexpr DurationNs kShortest = kNsPerSecond / 20;
+  constexpr DurationNs kOfIteration = 3;
+  if (end.kind == StepKind::kStep || next == StepKind::kDecode) return std::nullopt;  // the next token was waited for
+  TimeNs last = opens;
+  for (const Held& held : device.held) {
+    if (held.launch >= end.launch) break;
+    last = std::max(last, held.record.end_ns);
+  }
+  if (end.at_ns - last <= std::max(kShortest, kOfIteration * (last - opens))) return std::nullopt;
+  return last;
+}
+
+void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end, StepKind next) {
   const TimeNs opens = std::max(begin.at_ns, device.last_close);
-  const TimeNs closes = std::max(end.at_ns, opens);
+  const TimeNs closes = pause_before(device, opens, end, next).value_or(std::max(end.at_ns, opens));
   DetectedWork work;
   work.shape = shape_of(device, begin.launch, end.launch, end.kind);
   bool cut = false;
@@ -260,8 +280,8 @@ void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, c
     ledger_.open(phase, at, &part);
     give_out(device, begin.launch + span.end, phase.id);
     // The last one ends with its work: what comes then is waiting for the next step, and no phase's.
-    const std::size_t next = std::min<std::size_t>(span.end, step_.size() - 1);
-    at = std::clamp(step_[next].begin_ns, at, closes);
+    const std::size_t after = std::min<std::size_t>(span.end, step_.size() - 1);
+    at = std::clamp(step_[after].begin_ns, at, closes);
     ledger_.close(phase, at, device.index);
   }
   give_out(device, end.launch, slot.id);
@@ -280,7 +300,6 @@ void DetectedRegions::take_steps(Device& device, bool all) {
     }
     return;
   }
-  if (device.found_at == 0) device.found_at = newest_begin_;
   device.stands = device.stands || all || (!options_.whole_trace && newest_begin_ - device.found_at >= kPrintHold);
   if (!device.stands) return;
   if (now.confidence != StepConfidence::kNotSure) device.findings = now;
@@ -291,13 +310,17 @@ void DetectedRegions::take_steps(Device& device, bool all) {
   }
   while (device.boundaries.size() >= 2) {
     const StepBoundary begin = device.boundaries[0], end = device.boundaries[1];
+    // What an iteration waited for, the next one tells.
+    const bool serves = end.kind != StepKind::kStep && end.kind != StepKind::kNone;
+    if (serves && device.boundaries.size() == 2 && !all) return;
+    const StepKind next = device.boundaries.size() > 2 ? device.boundaries[2].kind : StepKind::kNone;
     device.boundaries.pop_front();
     if (end.kind == StepKind::kNone || begin.launch < device.given_out) {
       give_out(device, end.launch, InstanceId::kNone);
       continue;
     }
     give_out(device, begin.launch, InstanceId::kNone);
-    make_instance(device, begin, end);
+    make_instance(device, begin, end, next);
   }
 }
 
@@ -308,13 +331,13 @@ DurationNs DetectedRegions::patience(const Device& device) const noexcept {
     return std::clamp<DurationNs>(3 * device.last_step, 2 * ledger_.window_ns() + kPrintHold, kMostPatience);
   // The first steps are found a few steps late: with this they are in the account all the same.
   const DurationNs first_hold = std::clamp(ledger_.window_ns(), kLeastFirstHold, kMostFirstHold);
-  return newest_begin_ - first_begin_ <= first_hold ? kEver : 0;
+  return now_ - first_begin_ <= first_hold ? kEver : 0;
 }
 
 /// Gives out what has waited for too long, or is too much.
-void DetectedRegions::let_go(Device& device, TimeNs newest) {
+void DetectedRegions::let_go(Device& device) {
   const DurationNs wait = patience(device);
-  const auto too_old = [&](const Held& held) { return wait != kEver && held.record.begin_ns < newest - wait; };
+  const auto too_old = [&](const Held& held) { return wait != kEver && held.record.begin_ns < now_ - wait; };
   while (!device.held.empty() && (too_old(device.held.front()) || (held_ > kMostHeld && !options_.whole_trace)))
     give_out(device, device.held.front().launch + 1, InstanceId::kNone);
   if (wait == 0) note_not_sure(device);
@@ -341,13 +364,14 @@ void DetectedRegions::feed_all() {
 
 TimeNs DetectedRegions::settle(CorrelationId complete, TimeNs watermark) {
   if (aside_) return watermark;
+  now_ = std::max({now_, newest_begin_, watermark});
   feed(complete);
   if (incoming_.size() > kMostHeld / 2) feed_all();  // one launch keeps all after it waiting
   TimeNs until = watermark;
   for (const auto& device : devices_) {
     if (!device) continue;
     take_steps(*device, false);
-    let_go(*device, newest_begin_);
+    let_go(*device);
     for (const Held& held : device->held) until = std::min(until, held.record.begin_ns);
   }
   for (const Held& held : incoming_) until = std::min(until, held.record.begin_ns);

@@ -82,13 +82,15 @@ class DetectedRegions {
   void feed_all();
   void feed_launch(std::size_t begin, std::size_t end);
   void take_steps(Device& device, bool all);
-  void make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end);
+  void make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end, StepKind next);
+  [[nodiscard]] static std::optional<TimeNs> pause_before(const Device& device, TimeNs opens, const StepBoundary& end,
+                                                          StepKind next);
   [[nodiscard]] Shape shape_of(const Device& device, std::uint64_t begin, std::uint64_t end, StepKind kind);
   void launches_of(const Device& device, std::uint64_t begin, std::uint64_t end);
   void prepare(InstanceSlot& slot, const Device& device, RegionId region);
   void give_out(Device& device, std::uint64_t before, InstanceId owner);
   void give_out_one(const Held& held, InstanceId owner);
-  void let_go(Device& device, TimeNs newest);
+  void let_go(Device& device);
   [[nodiscard]] DurationNs patience(const Device& device) const noexcept;
   void note_not_sure(Device& device);
   [[nodiscard]] LaunchTraits traits_of_record(const KernelRecord& record);
@@ -108,6 +110,7 @@ class DetectedRegions {
   std::uint32_t next_id_ = 0;
   TimeNs first_begin_ = 0;  ///< of the run's first record; 0: none yet
   TimeNs newest_begin_ = 0;
+  TimeNs now_ = 0;  ///< of the newest record, or as far as everything was told
   bool aside_ = false;
   std::vector<std::string> notices_;
 };

@@ -109,7 +109,8 @@ void Drain::record_call(const KernelRecord& call) {
       counters_.add(Counter::kLaunchesCaptured);
     return;
   }
-  const LaunchOwner owner = calls_.owner_at(thread, call.begin_ns);
+  LaunchOwner owner = calls_.owner_at(thread, call.begin_ns);
+  if (owner == LaunchOwner::kOutside) owner = outside_by(1 + thread % 0xFFFF);
   if (!attribution_.map().insert(call.correlation, owner)) return;  // the driver's call inside the runtime's
   if (calls_seen_++ == 0 || newer(call.correlation, newest_call_)) newest_call_ = call.correlation;
 }

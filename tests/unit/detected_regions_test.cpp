@@ -90,6 +90,19 @@ class Program {
       kernel("multi_tensor_apply_kernel<adam_" + std::to_string(i) + ">", kForwardThread, device);
     in_step_ = false;
   }
+  /// A pass of a server over `layers`, and the sample that goes to the host.
+  void iteration(int layers, bool prefill) {
+    copy(CopyDirection::kToDevice);
+    kernel("embedding_kernel");
+    for (int l = 0; l < layers; ++l)
+      for (const char* name :
+           {"vllm::rms_norm_kernel", "nvjet_qkv", "vllm::rotary_embedding_kernel",
+            "vllm::reshape_and_cache_flash_kernel",
+            prefill ? "flash_fwd_kernel<PagedKv, Causal, VarSeq>" : "vllm::paged_attention_v1_kernel", "nvjet_out"})
+        kernel(name);
+    kernel("at::native::reduce_kernel<ArgMaxOps>");
+    copy(CopyDirection::kToHost);
+  }
   void pause(DurationNs length) { now_ += length; }
   [[nodiscard]] TimeNs now() const { return now_; }
   std::vector<Work> work;
@@ -247,6 +260,43 @@ TEST(DetectedRegionsTest, WorkBetweenStepsIsNobodys) {
   EXPECT_LE(step->instances, 24u);
   // Each has exactly the launches of a step: none took evaluation along.
   EXPECT_EQ(step->launches, step->instances * 252);
+}
+
+TEST(DetectedRegionsTest, WaitingForARequestIsNoTimePerToken) {
+  constexpr DurationNs kStall = 400'000'000, kQuiet = 700'000'000;
+  Account account({}, true, true);
+  Program program(account);
+  for (int request = 0; request < 10; ++request) {
+    program.iteration(12, true);
+    for (int token = 0; token < 20; ++token) {
+      if (request == 5 && token == 10) program.pause(kStall);  // somebody waits for this token
+      program.iteration(12, false);
+    }
+    program.pause(kQuiet);  // nobody waits for anything
+  }
+  play(account, program.work);
+  const RegionSummary *decode = account.region("decode"), *prefill = account.region("prefill_or_mixed");
+  ASSERT_TRUE(decode != nullptr && prefill != nullptr);
+  EXPECT_GE(decode->instances, 190u);
+  EXPECT_LE(decode->instances, 200u);
+  EXPECT_GE(prefill->instances, 8u);
+  EXPECT_LE(prefill->instances, 10u);
+  EXPECT_GE(decode->latency.max_ns, kStall);
+  EXPECT_LT(decode->latency.max_ns, kQuiet);
+  EXPECT_LT(prefill->latency.max_ns, kStall);
+  EXPECT_LT(decode->elapsed_ns, kStall + static_cast<DurationNs>(decode->instances) * 20'000'000);
+}
+
+TEST(DetectedRegionsTest, AProgramThatStandsStillStillHasWindows) {
+  Account account({}, true);
+  Program program(account);
+  for (int i = 0; i < 200; ++i) program.step(24);
+  for (const Work& w : program.work) account.detected->add(w.record, true, w.thread);
+  const CorrelationId last = program.work.back().record.correlation;
+  TimeNs now = program.now();
+  for (int i = 0; i < 100; ++i) account.ledger->advance(account.detected->settle(last, now += kNsPerSecond / 10));
+  EXPECT_EQ(account.detected->held_records(), 0u);
+  EXPECT_GE(account.windows.size(), 8u);
 }
 
 TEST(DetectedRegionsTest, WhatRepeatsNothingIsNotHeldBackForLong) {
