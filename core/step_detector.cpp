@@ -1218,7 +1218,7 @@ void StepDetector::judge() {
   const bool named = cycle_.optimizer || cycle_.rule == BoundaryRule::kSampling;
   const bool steady = same_length_ >= 0.6;
   // Where more than half of the launches are of something else, the cycle may be but a part of what runs.
-  const bool mostly = steps_ * cycle_.period * 2 >= last_told_ - std::min(first_told_, last_told_);
+  const bool mostly = steps_ >= 2 && steps_ * cycle_.period * 2 >= last_told_ - std::min(first_told_, last_told_);
   if (named && one_update_ && cycle_.cover >= 0.9 && exact_ >= 0.98 && steady && steps_ >= 2)
     findings_.confidence = StepConfidence::kHigh;
   else if (exact_ >= 0.9 && cycle_.cover >= 0.6 && same_length_ >= 0.4 && (named || mostly))
