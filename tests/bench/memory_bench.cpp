@@ -1,6 +1,6 @@
-// Memory of the whole path under load: 64 threads that launch inside regions, CUPTI's buffers with a record for each
-// launch, the drain behind them. `rss_mb` is what the process grew by since before the library's objects were made,
-// `half_mb` the same at half of the launches: flat means that the two agree.
+// Memory of the whole path under load: 64 threads that launch inside regions, or without any while steps are looked
+// for; CUPTI's buffers with a record for each launch, the drain behind them. `rss_mb` is what the process grew by since
+// before the library's objects were made, `half_mb` the same at half of the launches: flat means that the two agree.
 // MFU_BENCH_LAUNCHES: how many launches (default 2,000,000; the figure that counts is 100,000,000).
 #include <benchmark/benchmark.h>
 #include <cupti.h>
@@ -17,6 +17,7 @@
 
 #include "core/attribution.h"
 #include "core/config.h"
+#include "core/detected_regions.h"
 #include "core/drain.h"
 #include "core/kernel_names.h"
 #include "core/ledger.h"
@@ -64,11 +65,12 @@ struct Library {
   std::uint64_t windows = 0;
   Ledger ledger{
       rules, config, names, counters, {kOrigin, 10 * kNsPerSecond, false}, [this](WindowSummary&&) { ++windows; }};
-  Drain drain{attribution, ledger, clock, contexts, counters};
+  DetectedRegions detected{ledger, rules, names, {}};
+  Drain drain{attribution, ledger, clock, contexts, counters, &detected};
   ActivityBuffers buffers{counters, true};
 };
 
-void BM_Memory(benchmark::State& state) {
+void run(benchmark::State& state, bool ranges) {
   const char* wanted = std::getenv("MFU_BENCH_LAUNCHES");
   const std::uint64_t launches = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 2'000'000;
   const std::uint64_t rounds = std::max<std::uint64_t>(2, launches / (kThreads * kEachPerRound));
@@ -91,16 +93,17 @@ void BM_Memory(benchmark::State& state) {
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
         ThreadState* thread = l.attribution.acquire_thread();
+        const bool of_region = ranges && t % 2 == 0;
         for (std::uint64_t r = 0; r < rounds; ++r) {
           round.arrive_and_wait();
           for (std::uint32_t i = 0; i < kEachPerRound; ++i) {
-            if (t % 2 == 0 && i % 256 == 0) l.attribution.push_region(*thread, DomainId::kDefault, step, now + i);
-            if (t % 2 == 0 && i % 32 == 0) l.attribution.push_region(*thread, DomainId::kDefault, decode, now + i);
+            if (of_region && i % 256 == 0) l.attribution.push_region(*thread, DomainId::kDefault, step, now + i);
+            if (of_region && i % 32 == 0) l.attribution.push_region(*thread, DomainId::kDefault, decode, now + i);
             const auto id = static_cast<CorrelationId>(ids.fetch_add(1));
             l.attribution.launch(*thread, id, 1);
             l.attribution.launch_done(*thread, id, false);
-            if (t % 2 == 0 && i % 32 == 31) l.attribution.pop(*thread, DomainId::kDefault, [&] { return now + i; });
-            if (t % 2 == 0 && i % 256 == 255) l.attribution.pop(*thread, DomainId::kDefault, [&] { return now + i; });
+            if (of_region && i % 32 == 31) l.attribution.pop(*thread, DomainId::kDefault, [&] { return now + i; });
+            if (of_region && i % 256 == 255) l.attribution.pop(*thread, DomainId::kDefault, [&] { return now + i; });
           }
           round.arrive_and_wait();
         }
@@ -157,7 +160,10 @@ void BM_Memory(benchmark::State& state) {
     if (l.counters.get(Counter::kInstancesFull) != 0) state.SkipWithError("instances were lost");
   }
 }
+void BM_Memory(benchmark::State& state) { run(state, true); }
+void BM_MemoryWithoutRanges(benchmark::State& state) { run(state, false); }
 BENCHMARK(BM_Memory)->Iterations(1)->UseRealTime()->Unit(benchmark::kSecond);
+BENCHMARK(BM_MemoryWithoutRanges)->Iterations(1)->UseRealTime()->Unit(benchmark::kSecond);
 
 }  // namespace
 }  // namespace mfu
