@@ -300,7 +300,8 @@ void DetectedRegions::take_steps(Device& device, bool all) {
     }
     return;
   }
-  device.stands = device.stands || all || (!options_.whole_trace && newest_begin_ - device.found_at >= kPrintHold);
+  const bool stood = options_.whole_trace ? held_ > most_held() : newest_begin_ - device.found_at >= kPrintHold;
+  device.stands = device.stands || all || stood;
   if (!device.stands) return;
   if (now.confidence != StepConfidence::kNotSure) device.findings = now;
   if (!device.said_found && device.boundaries.size() >= 2 && device.findings.period_launches != 0) {
@@ -338,7 +339,7 @@ DurationNs DetectedRegions::patience(const Device& device) const noexcept {
 void DetectedRegions::let_go(Device& device) {
   const DurationNs wait = patience(device);
   const auto too_old = [&](const Held& held) { return wait != kEver && held.record.begin_ns < now_ - wait; };
-  while (!device.held.empty() && (too_old(device.held.front()) || (held_ > kMostHeld && !options_.whole_trace)))
+  while (!device.held.empty() && (too_old(device.held.front()) || held_ > most_held()))
     give_out(device, device.held.front().launch + 1, InstanceId::kNone);
   if (wait == 0) note_not_sure(device);
 }

@@ -27,7 +27,8 @@ namespace mfu {
 [[nodiscard]] std::string sentence(const StepFindings& findings);
 
 struct DetectionOptions {
-  /// Nothing is given out before the end: a stored trace, whose first steps are found with the help of later ones.
+  /// A stored trace, whose first steps are found with the help of later ones: as far as there is room for it, nothing
+  /// is given out before the end.
   bool whole_trace = false;
 };
 
@@ -38,8 +39,9 @@ struct DetectionOptions {
 /// Memory: kMostHeld records and a StepDetector (under 3 MB) for each of kMostDevices devices at most.
 class DetectedRegions {
  public:
-  static constexpr std::uint32_t kMostDevices = 8;        ///< further ones have no detector
-  static constexpr std::size_t kMostHeld = 1u << 17;      ///< records, all devices together: 8 MiB
+  static constexpr std::uint32_t kMostDevices = 8;           ///< further ones have no detector
+  static constexpr std::size_t kMostHeld = 1u << 17;         ///< records, all devices together: 8 MiB
+  static constexpr std::size_t kMostHeldOfTrace = 1u << 20;  ///< the same of a whole trace: 72 MiB
   static constexpr DurationNs kPrintHold = kNsPerSecond;  ///< a find must stand so long before anything is made of it
 
   DetectedRegions(Ledger& ledger, const RegionRules& rules, KernelNames& names, DetectionOptions options);
@@ -91,6 +93,7 @@ class DetectedRegions {
   void give_out(Device& device, std::uint64_t before, InstanceId owner);
   void give_out_one(const Held& held, InstanceId owner);
   void let_go(Device& device);
+  [[nodiscard]] std::size_t most_held() const noexcept { return options_.whole_trace ? kMostHeldOfTrace : kMostHeld; }
   [[nodiscard]] DurationNs patience(const Device& device) const noexcept;
   void note_not_sure(Device& device);
   [[nodiscard]] LaunchTraits traits_of_record(const KernelRecord& record);

@@ -140,7 +140,7 @@ void play(Account& account, const std::vector<Work>& work, std::uint64_t seed = 
     std::shuffle(flushed.begin(), flushed.end(), rng);
     for (const Work& w : flushed) account.detected->add(w.record, true, w.thread);
     if (end != 0) account.ledger->advance(account.detected->settle(work[end - 1].record.correlation, tick));
-    ASSERT_LE(account.detected->held_records(), DetectedRegions::kMostHeld);
+    ASSERT_LE(account.detected->held_records(), DetectedRegions::kMostHeldOfTrace);
     done = end;
   }
   account.detected->finish();
@@ -285,6 +285,17 @@ TEST(DetectedRegionsTest, WaitingForARequestIsNoTimePerToken) {
   EXPECT_LT(decode->latency.max_ns, kQuiet);
   EXPECT_LT(prefill->latency.max_ns, kStall);
   EXPECT_LT(decode->elapsed_ns, kStall + static_cast<DurationNs>(decode->instances) * 20'000'000);
+}
+
+TEST(DetectedRegionsTest, ALongTraceIsNotHeldWhole) {
+  Account account({}, true, true);
+  Program program(account);
+  while (program.work.size() < DetectedRegions::kMostHeldOfTrace * 5 / 4) program.step(100);
+  play(account, program.work);
+  ASSERT_NE(account.region("step"), nullptr);
+  EXPECT_GE(account.region("step")->instances, program.work.back().step - 4);
+  EXPECT_EQ(account.region("total")->launches, program.work.size());
+  EXPECT_EQ(account.counters.get(Counter::kRecordsLate), 0u);
 }
 
 TEST(DetectedRegionsTest, AProgramThatStandsStillStillHasWindows) {
