@@ -70,7 +70,8 @@ struct DetectedRegions::Device final : StepListener {
   TimeNs fed_at = 0;    ///< begin of the launch that the detector looks at
   TimeNs found_at = 0;  ///< when the detector told its first boundary since it knew nothing; 0: it knows nothing
   bool stands = false;  ///< what it tells may be used
-  bool said_not_sure = false, said_found = false;
+  bool said_not_sure = false;
+  std::uint32_t said_found = 0;  ///< bits: StepKind
   TimeNs last_close = std::numeric_limits<TimeNs>::min();
   DurationNs last_step = 0;
   StepFindings findings;  ///< the last that instances were made under
@@ -102,6 +103,7 @@ void DetectedRegions::add(const KernelRecord& record, bool first_of_launch, std:
   newest_begin_ = std::max(newest_begin_, record.begin_ns);
   incoming_.push_back({record, 0, thread, first_of_launch});
   ++held_;
+  earliest_held_ = std::min(earliest_held_, record.begin_ns);
 }
 
 LaunchTraits DetectedRegions::traits_of_record(const KernelRecord& record) {
@@ -185,6 +187,7 @@ void DetectedRegions::give_out_one(const Held& held, InstanceId owner) {
   ledger_.add(held.record, owner, held.first_of_launch);
   attributed_ += owner != InstanceId::kNone && held.first_of_launch ? 1 : 0;
   --held_;
+  earliest_known_ = false;
 }
 
 /// Launches before `before` are `owner`'s.
@@ -304,8 +307,9 @@ void DetectedRegions::take_steps(Device& device, bool all) {
   device.stands = device.stands || all || stood;
   if (!device.stands) return;
   if (now.confidence != StepConfidence::kNotSure) device.findings = now;
-  if (!device.said_found && device.boundaries.size() >= 2 && device.findings.period_launches != 0) {
-    device.said_found = true;
+  const std::uint32_t kind = 1u << static_cast<std::uint32_t>(device.findings.kind);
+  if ((device.said_found & kind) == 0 && device.boundaries.size() >= 2 && device.findings.period_launches != 0) {
+    device.said_found |= kind;
     notices_.push_back("no range names a region: " + sentence(device.findings) + " on gpu" +
                        std::to_string(device.index));
   }
@@ -346,7 +350,7 @@ void DetectedRegions::let_go(Device& device) {
 
 void DetectedRegions::note_not_sure(Device& device) {
   constexpr std::uint64_t kEnough = 1000;
-  if (device.said_not_sure || device.said_found || device.detector.launches() < kEnough) return;
+  if (device.said_not_sure || device.said_found != 0 || device.detector.launches() < kEnough) return;
   device.said_not_sure = true;
   StepFindings nothing;
   nothing.shortest_repeat = device.detector.findings().shortest_repeat;
@@ -368,15 +372,23 @@ TimeNs DetectedRegions::settle(CorrelationId complete, TimeNs watermark) {
   now_ = std::max({now_, newest_begin_, watermark});
   feed(complete);
   if (incoming_.size() > kMostHeld / 2) feed_all();  // one launch keeps all after it waiting
-  TimeNs until = watermark;
   for (const auto& device : devices_) {
     if (!device) continue;
     take_steps(*device, false);
     let_go(*device);
-    for (const Held& held : device->held) until = std::min(until, held.record.begin_ns);
   }
-  for (const Held& held : incoming_) until = std::min(until, held.record.begin_ns);
-  return until;
+  return std::min(watermark, earliest_held());
+}
+
+TimeNs DetectedRegions::earliest_held() noexcept {
+  if (earliest_known_) return earliest_held_;
+  earliest_known_ = true;
+  earliest_held_ = kEver;
+  const auto look = [this](const Held& held) { earliest_held_ = std::min(earliest_held_, held.record.begin_ns); };
+  for (const auto& device : devices_)
+    if (device) std::for_each(device->held.begin(), device->held.end(), look);
+  std::for_each(incoming_.begin(), incoming_.end(), look);
+  return earliest_held_;
 }
 
 void DetectedRegions::finish() {
@@ -397,7 +409,7 @@ void DetectedRegions::stand_aside() {
     if (!device) continue;
     if (device->stands) take_steps(*device, false);
     give_out(*device, std::numeric_limits<std::uint64_t>::max(), InstanceId::kNone);
-    if (device->said_found)
+    if (device->said_found != 0)
       notices_.push_back("ranges name regions now: the detector on gpu" + std::to_string(device->index) + " is off");
   }
   for (const Held& held : incoming_) give_out_one(held, InstanceId::kNone);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -96,6 +97,8 @@ class DetectedRegions {
   [[nodiscard]] std::size_t most_held() const noexcept { return options_.whole_trace ? kMostHeldOfTrace : kMostHeld; }
   [[nodiscard]] DurationNs patience(const Device& device) const noexcept;
   void note_not_sure(Device& device);
+  /// Begin of the earliest record held back.
+  [[nodiscard]] TimeNs earliest_held() noexcept;
   [[nodiscard]] LaunchTraits traits_of_record(const KernelRecord& record);
   [[nodiscard]] RegionId region_of(StepKind kind) const noexcept;
 
@@ -109,6 +112,8 @@ class DetectedRegions {
   std::vector<Launch> step_;                         ///< launches of the step at hand
   StepPhases phases_;
   std::size_t held_ = 0;  ///< incoming_ and what the devices hold
+  TimeNs earliest_held_ = std::numeric_limits<TimeNs>::max();
+  bool earliest_known_ = true;  ///< earliest_held_ is; nothing was given out since
   std::uint64_t attributed_ = 0;
   std::uint32_t next_id_ = 0;
   TimeNs first_begin_ = 0;  ///< of the run's first record; 0: none yet

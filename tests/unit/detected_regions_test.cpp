@@ -354,6 +354,34 @@ TEST(DetectedRegionsTest, RangesAreBetterThanWhatIsDetected) {
   EXPECT_FALSE(account.region("total")->detected);
 }
 
+TEST(DetectedRegionsTest, WhoNamesARegionIsSaidInTheOrderOfTrust) {
+  for (const auto& [ranges, expected] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"ProfilerStep#7"}, "framework"},
+           {{"step 7"}, "range"},
+           {{"ProfilerStep#7", "step 7", "ProfilerStep#8"}, "range"}}) {
+    Account account({}, false);
+    TimeNs at = kOrigin;
+    std::uint32_t id = 0;
+    for (const std::string& range : ranges) {
+      const RegionOpening opening = account.rules.open(account.rules.match("", range), range, nullptr);
+      InstanceSlot slot;
+      slot.id = static_cast<InstanceId>(++id);
+      slot.opener = ThreadIndex{1};
+      slot.region = opening.region;
+      slot.rule = opening.rule;
+      account.ledger->open(slot, at);
+      KernelRecord record;
+      record.begin_ns = at + 10;
+      record.end_ns = at += 1000;
+      account.ledger->add(record, slot.id, true);
+      account.ledger->close(slot, at, 0);
+    }
+    account.ledger->finish(at + 1000);
+    ASSERT_NE(account.region("step"), nullptr);
+    EXPECT_EQ(account.region("step")->named_by, expected);
+  }
+}
+
 TEST(DetectedRegionsTest, DevicesHaveTheirOwnSteps) {
   Account account({}, true, true);
   Peak peak;
