@@ -301,7 +301,7 @@ std::uint32_t StepDetector::window_to_search(bool followed, bool final) {
 void StepDetector::notice_change() {
   constexpr std::uint32_t kQuiet = 8 * kSearchEvery;
   const bool quiet = n_ - newest_word_ > kQuiet;
-  if (std::exchange(quiet_, quiet) == quiet || n_ - searching_since_ < 4 * kRing) return;
+  if (std::exchange(quiet_, quiet) == quiet || n_ - searching_since_ < kRing) return;
   search_anew();
   next_search_ = next_middle_search_ = next_full_search_ = n_;
 }
@@ -502,10 +502,11 @@ bool StepDetector::align(Position end, std::uint32_t period, const std::vector<K
   constexpr std::int32_t kReach = 12;
   const auto key = [&](Position i) { return keys[slot(i)]; };
   const Position begin = end - period;
-  const auto low = static_cast<std::int64_t>(begin - period), high = static_cast<std::int64_t>(begin);
   const auto reach = std::min<std::int32_t>(kReach, static_cast<std::int32_t>(period / 8));
+  // `at` counts from the beginning of the cycle before.
   const auto is = [&](std::int64_t at, Key wanted) {
-    return at >= low && at < high && key(static_cast<Position>(at)) == wanted;
+    return at >= 0 && at < static_cast<std::int64_t>(period) &&
+           key(begin - period + static_cast<Position>(at)) == wanted;
   };
   constexpr Position kTrial = 512;
   std::int32_t drift = 0;
@@ -513,7 +514,7 @@ bool StepDetector::align(Position end, std::uint32_t period, const std::vector<K
   for (Position i = end; i-- > begin;) {
     if (end - i == kTrial && agreeing < kTrial / 4) return false;
     const Key k = key(i);
-    const auto partner = static_cast<std::int64_t>(i - period) - drift;
+    const auto partner = static_cast<std::int64_t>(i - begin) - drift;
     bool found = is(partner, k);
     for (std::int32_t d = 1; !found && d <= reach; ++d) {
       for (const std::int32_t shift : {d, -d}) {
