@@ -60,7 +60,8 @@ class DetectedTest(unittest.TestCase):
         self.assertEqual([p["instances"] for p in phases], [found["step"]["instances"]] * 3)
         self.close(sum(p["busy_s"] for p in phases), found["step"]["busy_s"], "phases")
         self.close(phases[0]["flop"] + phases[1]["flop"], found["step"]["flop"], "flop of the passes")
-        self.assertGreater(launches["attributed"], 0.9 * launches["seen"])
+        # The first step, and serving until it is certain that training is over.
+        self.assertLess(launches["outside"], 3000)
         self.assertIn("training step every", log)
         # No window says more than the detector does.
         for window in (line for line in lines if line["type"] == "window"):
