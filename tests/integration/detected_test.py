@@ -70,6 +70,7 @@ class DetectedTest(unittest.TestCase):
             if window["region"] != "total":
                 self.assertNotEqual(window["detected"]["confidence"], "not_sure")
 
+    @unittest.skipIf(SANITIZE, "an instrumented library has no time to write the whole run down when it ends")
     def test_of_one_run_both_say_the_same(self):
         with tempfile.TemporaryDirectory() as directory:
             recording, config = os.path.join(directory, "trace.json"), os.path.join(directory, "config.json")
