@@ -75,7 +75,7 @@ class DetectedTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             recording, config = os.path.join(directory, "trace.json"), os.path.join(directory, "config.json")
             # So little that the recording holds the whole run.
-            demo(os.path.join(directory, "run"), new_tokens=1, seconds=2, MFU_TRACE=recording, MFU_TRACE_SECONDS="100")
+            demo(os.path.join(directory, "run"), new_tokens=1, seconds=1.5, MFU_TRACE=recording, MFU_TRACE_SECONDS="100")
             pathlib.Path(config).write_text(json.dumps({
                 "model": json.loads((SOURCE / "tools/demo_config.json").read_text()),
                 "workload": {"phase": "train", "seq_len": TRAIN_SEQ_LEN},
