@@ -21,6 +21,11 @@ enum class LaunchOwner : std::uint32_t {
   kAmbiguous = 0x3FFF'FFFEu,   ///< several regions open, nothing to decide between them
 };
 
+/// `a` was handed out after `b`; ids wrap.
+[[nodiscard]] constexpr bool newer(CorrelationId a, CorrelationId b) noexcept {
+  return static_cast<std::int32_t>(raw(a) - raw(b)) > 0;
+}
+
 /// No region open anywhere, by `thread`: 1 .. 65535.
 [[nodiscard]] constexpr LaunchOwner outside_by(std::uint32_t thread) noexcept {
   return static_cast<LaunchOwner>(raw(LaunchOwner::kOutsideFirst) + (thread & 0xFFFFu));

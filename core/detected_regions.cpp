@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/correlation_map.h"
+
 namespace mfu {
 namespace {
 
@@ -14,8 +16,6 @@ constexpr std::uint32_t kIds = 1u << 28;
 constexpr std::uint32_t kFirstOpener = 0xFFFF'0000u;  ///< thread serials that no thread has, one per device
 constexpr DurationNs kLeastFirstHold = 2 * kNsPerSecond, kMostFirstHold = 20 * kNsPerSecond;
 constexpr DurationNs kMostPatience = 120 * kNsPerSecond;
-
-bool newer(CorrelationId a, CorrelationId b) noexcept { return static_cast<std::int32_t>(raw(a) - raw(b)) > 0; }
 
 const char* noun(StepKind kind) noexcept {
   switch (kind) {

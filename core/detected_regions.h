@@ -53,7 +53,6 @@ class DetectedRegions {
   void add(const KernelRecord& record, bool first_of_launch, std::uint32_t thread);
   /// A range opened a region: the program names its work itself from `at` on.
   void stand_aside();
-  [[nodiscard]] bool standing_aside() const noexcept { return aside_; }
 
   /// Every launch up to and with `complete` has all its records; everything that began before `watermark` was told.
   /// \return how far the Ledger may be advanced

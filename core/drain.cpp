@@ -7,7 +7,6 @@
 namespace mfu {
 
 namespace {
-bool newer(CorrelationId a, CorrelationId b) noexcept { return static_cast<std::int32_t>(raw(a) - raw(b)) > 0; }
 constexpr DurationNs kLongestActivity = 3600 * kNsPerSecond;
 constexpr DurationNs kClockTolerance = 10 * kNsPerSecond;  // work that was measured cannot begin later than now
 }  // namespace

@@ -2,17 +2,9 @@
 
 #include <algorithm>
 
+#include "core/mix.h"
+
 namespace mfu {
-namespace {
-
-std::uint64_t mix(std::uint64_t h) noexcept {
-  h ^= h >> 32;
-  h *= 0xD6E8FEB86659FD93u;
-  return h ^ (h >> 32);
-}
-
-}  // namespace
-
 LaunchTraits traits_of(const KernelRecord& record) noexcept {
   switch (record.kind) {
     case ActivityKind::kMemcpy:

@@ -284,10 +284,12 @@ void Ledger::resolve_work(Instance& instance) {
   if (config_.model) {
     // A range that says no batch is one sequence; of what was detected nobody said anything.
     const bool detected = instance.kind == InstanceKind::kDetected;
-    const bool by_sequence = instance.phase != Phase::kNone && !config_.model->spec().is_vision_only();
+    const ModelSpec& model = config_.model->spec();
+    const bool by_sequence = instance.phase != Phase::kNone && !model.is_vision_only();
     if (detected && by_sequence && !shape.batch && !shape.tokens)
       instance.work.missing = instance.phase == Phase::kDecode ? "batch" : "batch or tokens";
-    else if (detected && by_sequence && instance.phase != Phase::kDecode && !shape.seq_len && !shape.batch)
+    else if (detected && by_sequence && instance.phase != Phase::kDecode && !model.flat_params && !shape.seq_len &&
+             !shape.batch)
       instance.work.missing = "seq_len";  // attention depends on how many sequences the tokens are
     else
       instance.work = config_.model->work(instance.phase, shape);

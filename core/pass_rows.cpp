@@ -110,11 +110,4 @@ std::optional<Rows> PassRows::rows() const noexcept {
   return Rows{ran->rows, rotated ? LaunchClass::kRope : LaunchClass::kNorm, ran->launches};
 }
 
-std::string describe(const Rows& rows) {
-  const char* from = rows.from == LaunchClass::kCacheWrite ? "KV-cache write"
-                     : rows.from == LaunchClass::kRope     ? "rotary embedding"
-                                                           : "norm";
-  return "rows " + std::to_string(rows.rows) + " from " + from + " grids";
-}
-
 }  // namespace mfu

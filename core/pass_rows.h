@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "core/kernel_record.h"
 #include "core/launch_class.h"
@@ -33,7 +32,6 @@ class PassRows {
  public:
   void add(const LaunchTraits& traits, const Grid& grid) noexcept;
   [[nodiscard]] std::optional<Rows> rows() const noexcept;
-  void clear() noexcept { *this = {}; }
 
  private:
   struct Count {
@@ -54,8 +52,5 @@ class PassRows {
 
   Counts cache_writes_, ropes_, norms_;
 };
-
-/// `rows 2048 from norm grids`, for people.
-[[nodiscard]] std::string describe(const Rows& rows);
 
 }  // namespace mfu

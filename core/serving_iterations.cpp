@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/mix.h"
+
 namespace mfu {
 namespace {
-
-std::uint64_t mix(std::uint64_t h) noexcept {
-  h *= 0xD6E8FEB86659FD93u;
-  h ^= h >> 32;
-  h *= 0xD6E8FEB86659FD93u;
-  return h ^ (h >> 32);
-}
 
 constexpr std::uint64_t bit(LaunchClass c) noexcept { return std::uint64_t{1} << static_cast<unsigned>(c); }
 

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/mix.h"
+
 namespace mfu {
 namespace {
 
@@ -22,14 +24,6 @@ constexpr std::uint32_t kBurst = 12;  ///< marks this close belong together [lau
 constexpr double kAlike = 0.8;        ///< two cycles that share this much are the same
 constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint32_t kFewRepeats = 4;  ///< more are asked of what holds little of all that was seen
-
-std::uint64_t mix(std::uint64_t h) noexcept {
-  h ^= h >> 32;
-  h *= 0xD6E8FEB86659FD93u;
-  h ^= h >> 32;
-  h *= 0xD6E8FEB86659FD93u;
-  return h ^ (h >> 32);
-}
 
 StepKind kind_of(ServingKind kind) noexcept {
   switch (kind) {

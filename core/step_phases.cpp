@@ -58,30 +58,6 @@ bool is_backward_mark(const Launch& launch) noexcept {
 
 }  // namespace
 
-std::string_view name(StepPhase phase) noexcept {
-  switch (phase) {
-    case StepPhase::kForward:
-      return "forward";
-    case StepPhase::kBackward:
-      return "backward";
-    case StepPhase::kOptimizer:
-      break;
-  }
-  return "optimizer";
-}
-
-std::string_view name(PhaseRule rule) noexcept {
-  switch (rule) {
-    case PhaseRule::kThreads:
-      return "threads";
-    case PhaseRule::kNames:
-      return "names";
-    case PhaseRule::kNone:
-      break;
-  }
-  return "none";
-}
-
 PhaseRule StepPhases::cut(std::span<const Launch> step) {
   step_ = step;
   spans_.clear();

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "core/step_detector.h"
@@ -26,11 +25,6 @@ struct PhaseSpan {
 
 /// What the cuts follow from; kNone: there are none.
 enum class PhaseRule : std::uint8_t { kNone, kThreads, kNames };
-
-/// `forward`, `backward`, `optimizer`.
-[[nodiscard]] std::string_view name(StepPhase phase) noexcept;
-/// `none`, `threads`, `names`.
-[[nodiscard]] std::string_view name(PhaseRule rule) noexcept;
 
 /// [one thread] Keeps its buffers from step to step, so that only the first steps allocate.
 class StepPhases {

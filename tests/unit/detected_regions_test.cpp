@@ -438,6 +438,24 @@ TEST(DetectedRegionsTest, SizesComeFromTheKernelsOnlyWhereTheConfigIsSilent) {
   }
 }
 
+TEST(DetectedRegionsTest, AModelOfParametersAloneNeedsNoLength) {
+  const auto config =
+      load_config_file(R"({"model": {"params": 1000000}})", [](const char*) -> const char* { return nullptr; });
+  ASSERT_TRUE(config);
+  Account account(*config, true, true);
+  Program program(account);
+  for (int i = 0; i < 10; ++i) program.step(24);
+  for (Work& w : program.work)
+    if (account.names.raw_name(w.record.name) == "layer_norm_kernel") {
+      w.record.name = account.names.intern("vectorized_layer_norm_kernel");
+      w.record.extent = pack(Grid{1024, 1, 1});
+    }
+  play(account, program.work);
+  const RegionSummary* step = account.region("step");
+  ASSERT_TRUE(step != nullptr && step->flop);
+  EXPECT_DOUBLE_EQ(*step->flop, static_cast<double>(step->instances) * 6 * 1024 * 1e6);
+}
+
 TEST(DetectedRegionsTest, WithoutASizeThereIsNoFlop) {
   const auto config = load_config_file(R"({"model": {"n_layer": 24, "n_head": 4, "n_embd": 64, "vocab_size": 100}})",
                                        [](const char*) -> const char* { return nullptr; });

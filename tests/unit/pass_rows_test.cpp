@@ -91,9 +91,6 @@ TEST(PassRows, OneKindThatAgrees) {
   EXPECT_EQ(rows->rows, 2048);
   EXPECT_EQ(rows->from, LaunchClass::kNorm);
   EXPECT_EQ(rows->launches, 25u);
-  EXPECT_EQ(describe(*rows), "rows 2048 from norm grids");
-  EXPECT_EQ(describe({7, LaunchClass::kCacheWrite, 3}), "rows 7 from KV-cache write grids");
-  EXPECT_EQ(describe({7, LaunchClass::kRope, 3}), "rows 7 from rotary embedding grids");
 }
 
 TEST(PassRows, NothingWhereNothingIsSaid) {
@@ -239,17 +236,6 @@ TEST(PassRows, OrderDoesNotMatterForAnything) {
     }
   }
   EXPECT_GT(answered, 0);
-}
-
-TEST(PassRows, ClearForgetsEverything) {
-  PassRows pass;
-  for (int i = 0; i < 10; ++i) pass.add(classify_launch_name(kRope), {5, 1, 1});
-  ASSERT_TRUE(pass.rows());
-  pass.clear();
-  EXPECT_FALSE(pass.rows());
-  for (int i = 0; i < 10; ++i) pass.add(classify_launch_name(kRope), {6, 1, 1});
-  ASSERT_TRUE(pass.rows());
-  EXPECT_EQ(pass.rows()->rows, 6);
 }
 
 }  // namespace

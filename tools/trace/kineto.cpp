@@ -207,7 +207,7 @@ struct RawEvent {
   Category category = Category::kUnknown;
   std::string_view name, pid, tid, ts, dur;
   std::string_view correlation, stream, device, bytes;
-  std::string_view grid;                 ///< `[x,y,z]`
+  std::string_view grid;           ///< `[x,y,z]`
   std::string_view region, scope;  ///< of a trace that the library recorded
 };
 
