@@ -63,7 +63,7 @@ def build(config):
         def forward(self, ids, targets):
             x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
             logits = self.head(self.norm(self.blocks(x)))
-            return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+            return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
 
     return GPT()
 

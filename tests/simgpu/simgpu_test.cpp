@@ -164,6 +164,87 @@ TEST(Timeline, StreamsOverlapEventsOrderAndProgrammaticLaunchesStartEarly) {
 
 // Callback API ---------------------------------------------------------------------------------------------------
 
+TEST(Timeline, KernelsWithoutACostLastByTheirThreadsOrTheirName) {
+  in_child({{"SIMGPU_PEAK_TFLOPS", "100"},
+            {"SIMGPU_SM_COUNT", "100"},
+            {"SIMGPU_PEAK_GBPS", "1000"},
+            {"SIMGPU_BYTES_PER_THREAD", "16"},
+            {"SIMGPU_FLOP_PER_BLOCK", "flash_fwd:1e9"}},
+           [] {
+             Cuda cuda;
+             Cupti cupti;
+             cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+             const std::uint32_t cubin[16] = {0x464C457F};  // an ELF image has every kernel name that is asked for
+             CUmodule module = nullptr;
+             CUfunction copy = nullptr, attention = nullptr;
+             ASSERT_EQ(CU(cuda, cuModuleLoadData)(&module, cubin), CUDA_SUCCESS);
+             ASSERT_EQ(CU(cuda, cuModuleGetFunction)(&copy, module, "elementwise_kernel"), CUDA_SUCCESS);
+             ASSERT_EQ(CU(cuda, cuModuleGetFunction)(&attention, module, "my_flash_fwd_kernel"), CUDA_SUCCESS);
+             cuda.launch(copy, nullptr, 1'000'000);  // 1e6 x 128 threads x 16 bytes / 1e12 = 2.048 ms
+             cuda.launch(copy);                      // never below SIMGPU_KERNEL_NS
+             cuda.launch(attention, nullptr, 1000);  // 1000 x 1e9 / 100e12 = 10 ms
+             cuda.synchronize();
+             cupti.flush();
+             const auto records = cupti.of_kind(kKernel);
+             ASSERT_EQ(records.size(), 3u);
+             EXPECT_EQ(records[0].kernel_end() - records[0].kernel_begin(), 2'048'000u);
+             EXPECT_EQ(records[1].kernel_end() - records[1].kernel_begin(), 2'000u);
+             EXPECT_EQ(records[2].kernel_end() - records[2].kernel_begin(), 10'000'000u);
+           });
+}
+
+// Memory ---------------------------------------------------------------------------------------------------------
+
+TEST(Memory, HoldsWhatWasCopiedAndSetWhereContentsAreAskedFor) {
+  in_child({{"SIMGPU_MEMORY", "contents"}}, [] {
+    Cuda cuda;
+    CUdeviceptr a = 0, b = 0;
+    ASSERT_EQ(CU(cuda, cuMemAlloc)(&a, 4096), CUDA_SUCCESS);
+    ASSERT_EQ(CU(cuda, cuMemAlloc)(&b, 4096), CUDA_SUCCESS);
+    const std::vector<std::uint32_t> sent = {1, 2, 3, 4};
+    std::vector<std::uint32_t> got(4, 9);
+    ASSERT_EQ(CU(cuda, cuMemcpyDtoH)(got.data(), a, 16), CUDA_SUCCESS);
+    EXPECT_EQ(got, std::vector<std::uint32_t>(4, 0));  // nobody wrote there
+    ASSERT_EQ(CU(cuda, cuMemcpyHtoD)(a, sent.data(), 16), CUDA_SUCCESS);
+    ASSERT_EQ(CU(cuda, cuMemcpyDtoDAsync)(b + 64, a, 16, nullptr), CUDA_SUCCESS);
+    ASSERT_EQ(CU(cuda, cuMemsetD32)(b + 68, 7, 1), CUDA_SUCCESS);
+    ASSERT_EQ(CU(cuda, cuMemcpyDtoHAsync)(got.data(), b + 64, 16, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(got, (std::vector<std::uint32_t>{1, 7, 3, 4}));
+    EXPECT_EQ(CU(cuda, cuMemFree)(a), CUDA_SUCCESS);
+  });
+}
+
+TEST(Memory, PointersKnowWhereTheyBelong) {
+  in_child({}, [] {
+    Cuda cuda;
+    CUdeviceptr a = 0;
+    void* pinned = nullptr;
+    int own = 0;
+    ASSERT_EQ(CU(cuda, cuMemAlloc)(&a, 1000), CUDA_SUCCESS);
+    ASSERT_EQ(CU(cuda, cuMemHostAlloc)(&pinned, 1000, 0), CUDA_SUCCESS);
+    const auto type = [&](CUdeviceptr p) {
+      unsigned t = 0;
+      const CUresult r = CU(cuda, cuPointerGetAttribute)(&t, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p);
+      return r == CUDA_SUCCESS ? t : 0;
+    };
+    EXPECT_EQ(type(a), CU_MEMORYTYPE_DEVICE);
+    EXPECT_EQ(type(a + 999), CU_MEMORYTYPE_DEVICE);
+    EXPECT_EQ(type(a + 1000), 0u);
+    EXPECT_EQ(type(reinterpret_cast<CUdeviceptr>(pinned) + 1), CU_MEMORYTYPE_HOST);
+    EXPECT_EQ(type(reinterpret_cast<CUdeviceptr>(&own)), 0u);
+    ASSERT_EQ(CU(cuda, cuMemHostRegister)(&own, sizeof own, 0), CUDA_SUCCESS);
+    EXPECT_EQ(type(reinterpret_cast<CUdeviceptr>(&own)), CU_MEMORYTYPE_HOST);
+    EXPECT_EQ(CU(cuda, cuMemHostRegister)(&own, sizeof own, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    EXPECT_EQ(CU(cuda, cuMemHostUnregister)(&own), CUDA_SUCCESS);
+    EXPECT_EQ(type(reinterpret_cast<CUdeviceptr>(&own)), 0u);
+    CUdeviceptr base = 0;
+    std::size_t bytes = 0;
+    EXPECT_EQ(CU(cuda, cuMemGetAddressRange)(&base, &bytes, a + 500), CUDA_SUCCESS);
+    EXPECT_EQ(base, a);
+    EXPECT_EQ(bytes, 1000u);
+  });
+}
+
 TEST(Callbacks, SecondSubscriberIsRefusedAndParametersAreChecked) {
   in_child({}, [] {
     Cuda cuda;

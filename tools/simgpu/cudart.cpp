@@ -1,178 +1,13 @@
 // The simulated libcudart.so.12/.13: runtime functions that call the simulated driver nested, so that the runtime call
 // and the driver calls inside it share one correlation id, as with the real libraries.
-#include <cuda.h>
-#include <cuda_runtime_api.h>
-#include <cupti_runtime_cbid.h>
-#include <dlfcn.h>
-
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "tools/simgpu/interface.h"
-
-#define SIM_EXPORT extern "C" [[gnu::visibility("default")]]
+#include "tools/simgpu/cudart_call.h"
 
 namespace {
-
 using namespace mfu::sim;
-
-/// The driver functions that are used here, found once.
-struct DriverApi {
-  void* library = nullptr;
-  const Driver* driver = nullptr;
-  template <typename F>
-  F* find(const char* name) const {
-    return reinterpret_cast<F*>(dlsym(library, name));
-  }
-};
-
-const DriverApi& driver_api() {
-  static const DriverApi api = [] {
-    DriverApi a;
-    a.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (a.library == nullptr) return a;
-    auto* entry = reinterpret_cast<const Driver* (*)()>(dlsym(a.library, "simgpu_driver"));
-    a.driver = entry != nullptr ? entry() : nullptr;
-    return a;
-  }();
-  return api;
 }
-
-// Looks a driver function up once per use, by the versioned name that cuda.h makes of it.
-#define TEXT_OF(name) #name
-#define TEXT(name) TEXT_OF(name)
-#define DRIVER(name)                                                                                    \
-  ([]() -> decltype(&::name) {                                                                          \
-    static auto* const found = driver_api().find<std::remove_pointer_t<decltype(&::name)>>(TEXT(name)); \
-    return found;                                                                                       \
-  }())
-
-cudaError_t error_of(CUresult result) { return static_cast<cudaError_t>(result); }  // the codes used here are the same
-
-thread_local cudaError_t last_error = cudaSuccess;
-thread_local int current_device = 0;
-
-/// The runtime initialises on first use: primary context of the current device.
-cudaError_t ensure_context() {
-  const DriverApi& api = driver_api();
-  if (api.library == nullptr || api.driver == nullptr) return cudaErrorInsufficientDriver;
-  if (const CUresult r = DRIVER(cuInit)(0); r != CUDA_SUCCESS) return error_of(r);
-  if (api.driver->current_context(nullptr, nullptr) != nullptr) return cudaSuccess;
-  CUcontext context = nullptr;
-  if (const CUresult r = DRIVER(cuDevicePrimaryCtxRetain)(&context, current_device); r != CUDA_SUCCESS)
-    return error_of(r);
-  return error_of(DRIVER(cuCtxSetCurrent)(context));
-}
-
-/// Everything around one runtime call: correlation id, callbacks on both sites, API record.
-template <typename Body>
-cudaError_t call(std::uint32_t cbid, const char* name, const void* params, const char* symbol, Body&& body) {
-  cudaError_t result = ensure_context();  // outside: initialisation is not part of the call
-  if (result != cudaSuccess) return last_error = result;
-  const Driver& driver = *driver_api().driver;
-  if (driver.forked()) return last_error = cudaErrorInitializationError;
-  ThreadState& state = *driver.thread();
-  if (state.in_callback()) {
-    std::string what = "a runtime function was called inside a callback: ";
-    rule_broken(what.append(name).c_str());
-  }
-  const std::uint32_t outer = state.runtime_correlation;
-  state.runtime_correlation = driver.next_correlation();
-  const Tool* tool = driver.tool->load(std::memory_order_acquire);
-  const std::uint8_t want = tool == nullptr ? 0 : driver.wanted->runtime[cbid].load(std::memory_order_relaxed);
-  std::uint64_t correlation_data = 0;
-  ApiEvent event{};
-  if ((want & kWantCallback) != 0) {
-    event.domain = ApiDomain::kRuntime;
-    event.cbid = cbid;
-    event.name = name;
-    event.params = params;
-    event.result = &result;
-    event.symbol = symbol;
-    event.context = driver.current_context(&event.context_uid, nullptr);
-    event.correlation = state.runtime_correlation;
-    event.correlation_data = &correlation_data;
-    tool->api(event);
-  }
-  const std::int64_t begin = (want & kWantRecord) != 0 ? driver.now_ns() : 0;
-  result = error_of(body());
-  if ((want & kWantRecord) != 0) {
-    tool->api_record({ApiDomain::kRuntime, cbid, begin, driver.now_ns(), state.runtime_correlation,
-                      static_cast<std::uint32_t>(result)});
-  }
-  if ((want & kWantCallback) != 0) {
-    event.exit = true;
-    tool->api(event);
-  }
-  state.runtime_correlation = outer;
-  if (result != cudaSuccess && result != cudaErrorNotReady) last_error = result;
-  return result;
-}
-
-#define RUNTIME(name, version, ...) \
-  call(CUPTI_RUNTIME_TRACE_CBID_##name##_v##version, #name, nullptr, nullptr, [&]() -> CUresult __VA_ARGS__)
-
-// Kernels that nvcc registered: host stub > name, resolved on first launch --------------------------------------
-
-struct FatBinary {
-  const void* image;
-  CUmodule module = nullptr;
-};
-struct Registered {
-  FatBinary* binary;
-  std::string name;
-  CUfunction function = nullptr;
-};
-struct Registry {
-  std::mutex mutex;
-  std::unordered_map<const void*, Registered> kernels;
-};
-Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
-}
-
-/// A kernel by what the program passes: the host stub of a registered kernel, or a driver function handle.
-CUresult function_for(const void* func, CUfunction* out) {
-  const std::lock_guard lock(registry().mutex);
-  const auto it = registry().kernels.find(func);
-  if (it == registry().kernels.end()) {
-    *out = reinterpret_cast<CUfunction>(const_cast<void*>(func));
-    return driver_api().driver->function_name(func) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-  }
-  Registered& kernel = it->second;
-  if (kernel.function == nullptr) {
-    if (kernel.binary->module == nullptr) {
-      if (const CUresult r = DRIVER(cuModuleLoadData)(&kernel.binary->module, kernel.binary->image); r != CUDA_SUCCESS)
-        return r;
-    }
-    if (const CUresult r = DRIVER(cuModuleGetFunction)(&kernel.function, kernel.binary->module, kernel.name.c_str());
-        r != CUDA_SUCCESS) {
-      return r;
-    }
-  }
-  *out = kernel.function;
-  return CUDA_SUCCESS;
-}
-
-const char* symbol_for(const void* func) {
-  {
-    const std::lock_guard lock(registry().mutex);
-    const auto it = registry().kernels.find(func);
-    if (it != registry().kernels.end()) return it->second.name.c_str();
-  }
-  const Driver* driver = driver_api().driver;
-  return driver != nullptr ? driver->function_name(func) : nullptr;
-}
-
-CUdeviceptr device_pointer(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
-
-}  // namespace
 
 SIM_EXPORT void** __cudaRegisterFatBinary(void* fat) { return reinterpret_cast<void**>(new FatBinary{fat}); }
 SIM_EXPORT void __cudaRegisterFatBinaryEnd(void**) {}
@@ -182,7 +17,10 @@ SIM_EXPORT void __cudaRegisterFunction(void** handle, const char* host, char*, c
   const std::lock_guard lock(registry().mutex);
   registry().kernels[host] = {reinterpret_cast<FatBinary*>(handle), name};
 }
-SIM_EXPORT void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
+SIM_EXPORT void __cudaRegisterVar(void**, char* host, char*, const char*, int, size_t bytes, int, int) {
+  const std::lock_guard lock(registry().mutex);
+  registry().variables[host].bytes = bytes;
+}
 
 SIM_EXPORT cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = SIMGPU_CUDART_MAJOR * 1000;
@@ -211,7 +49,7 @@ SIM_EXPORT const char* cudaGetErrorName(cudaError_t error) {
 }
 
 SIM_EXPORT cudaError_t cudaGetDeviceCount(int* count) {
-  return RUNTIME(cudaGetDeviceCount, 3020, { return DRIVER(cuDeviceGetCount)(count); });
+  return RUNTIME_QUERY(cudaGetDeviceCount, 3020, { return DRIVER(cuDeviceGetCount)(count); });
 }
 SIM_EXPORT cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
@@ -230,8 +68,9 @@ SIM_EXPORT cudaError_t cudaDeviceSynchronize() {
   return RUNTIME(cudaDeviceSynchronize, 3020, { return DRIVER(cuCtxSynchronize)(); });
 }
 SIM_EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  return RUNTIME(cudaDeviceGetAttribute, 5000,
-                 { return DRIVER(cuDeviceGetAttribute)(value, static_cast<CUdevice_attribute>(attribute), device); });
+  return RUNTIME_QUERY(cudaDeviceGetAttribute, 5000, {
+    return DRIVER(cuDeviceGetAttribute)(value, static_cast<CUdevice_attribute>(attribute), device);
+  });
 }
 
 SIM_EXPORT cudaError_t cudaMalloc(void** p, size_t bytes) {
@@ -244,7 +83,8 @@ SIM_EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cuda
   return RUNTIME(cudaMemcpy, 3020, {
     if (kind == cudaMemcpyHostToDevice) return DRIVER(cuMemcpyHtoD)(device_pointer(to), from, bytes);
     if (kind == cudaMemcpyDeviceToHost) return DRIVER(cuMemcpyDtoH)(to, device_pointer(from), bytes);
-    return DRIVER(cuMemcpyDtoD)(device_pointer(to), device_pointer(from), bytes);
+    if (kind == cudaMemcpyDeviceToDevice) return DRIVER(cuMemcpyDtoD)(device_pointer(to), device_pointer(from), bytes);
+    return DRIVER(cuMemcpy)(device_pointer(to), device_pointer(from), bytes);
   });
 }
 SIM_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
@@ -252,7 +92,10 @@ SIM_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
   return RUNTIME(cudaMemcpyAsync, 3020, {
     if (kind == cudaMemcpyHostToDevice) return DRIVER(cuMemcpyHtoDAsync)(device_pointer(to), from, bytes, stream);
     if (kind == cudaMemcpyDeviceToHost) return DRIVER(cuMemcpyDtoHAsync)(to, device_pointer(from), bytes, stream);
-    return DRIVER(cuMemcpyDtoDAsync)(device_pointer(to), device_pointer(from), bytes, stream);
+    if (kind == cudaMemcpyDeviceToDevice) {
+      return DRIVER(cuMemcpyDtoDAsync)(device_pointer(to), device_pointer(from), bytes, stream);
+    }
+    return DRIVER(cuMemcpyAsync)(device_pointer(to), device_pointer(from), bytes, stream);
   });
 }
 SIM_EXPORT cudaError_t cudaMemset(void* p, int value, size_t bytes) {

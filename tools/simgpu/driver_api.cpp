@@ -1,143 +1,16 @@
 // The exported functions of the simulated libcuda.so.1. Each counts a correlation id, tells an attached tool, and hands
 // over to the engine. Names and signatures follow cuda.h; `_ptds` and `_ptsz` are the per-thread default stream forms.
-#define __CUDA_API_VERSION_INTERNAL  // NOLINT(bugprone-reserved-identifier): cuda.h's own switch for every version's
-                                     // types
-#include <cuda.h>
-#include <cupti_driver_cbid.h>
 #include <dlfcn.h>
-#include <generated_cuda_meta.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
-#include "tools/simgpu/engine.h"
-
-#define SIM_EXPORT [[gnu::visibility("default")]]
-#define SIM_UNPACK(...) __VA_ARGS__
-
-// An API function: SIM_API(name, (declaration), (arguments), { body that returns CUresult })
-#define SIM_API_AS(name, thread_stream, decl, args, ...)                                        \
-  extern "C" SIM_EXPORT CUresult CUDAAPI name decl {                                            \
-    [[maybe_unused]] constexpr bool per_thread = thread_stream;                                 \
-    [[maybe_unused]] const name##_params params = {SIM_UNPACK args};                            \
-    return call(CUPTI_DRIVER_TRACE_CBID_##name, #name, &params, [&]() -> CUresult __VA_ARGS__); \
-  }
-#define SIM_API(name, decl, args, ...) SIM_API_AS(name, false, decl, args, __VA_ARGS__)
-// The same with a second form whose NULL stream is the calling thread's own.
-#define SIM_STREAM_API(name, decl, args, ...)      \
-  SIM_API_AS(name, false, decl, args, __VA_ARGS__) \
-  SIM_API_AS(name##_ptsz, true, decl, args, __VA_ARGS__)
-#define SIM_SYNC_API(name, decl, args, ...)        \
-  SIM_API_AS(name, false, decl, args, __VA_ARGS__) \
-  SIM_API_AS(name##_ptds, true, decl, args, __VA_ARGS__)
-// A function without arguments, and so without a parameter structure.
-#define SIM_API0(name, ...)                                                                     \
-  extern "C" SIM_EXPORT CUresult CUDAAPI name() {                                               \
-    return call(CUPTI_DRIVER_TRACE_CBID_##name, #name, nullptr, [&]() -> CUresult __VA_ARGS__); \
-  }
+#include "tools/simgpu/driver_call.h"
 
 namespace {
 
 using namespace mfu::sim;
-
-bool is_synchronize(std::uint32_t cbid) noexcept {
-  switch (cbid) {
-    case CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize:
-    case CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize:
-    case CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz:
-    case CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize:
-      return true;
-    default:
-      return false;
-  }
-}
-
-const char* symbol_of(std::uint32_t cbid, const void* params) noexcept {
-  const void* function = nullptr;
-  switch (cbid) {
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz:
-      function = static_cast<const cuLaunchKernel_params*>(params)->f;
-      break;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz:
-      function = static_cast<const cuLaunchKernelEx_params*>(params)->f;
-      break;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
-      function = static_cast<const cuLaunchCooperativeKernel_params*>(params)->f;
-      break;
-    default:
-      return nullptr;
-  }
-  const Function* found = function_of(function);
-  return found == nullptr ? nullptr : found->name;
-}
-
-/// Everything around the work of one API call: rules, correlation id, callbacks on both sites, API record, truth.
-template <typename Body>
-CUresult call(std::uint32_t cbid, const char* name, const void* params, Body&& body) {
-  ThreadState& state = thread_state();
-  if (state.injection != 0) rule_broken("a driver function was called inside InitializeInjection");
-  if (!driver_usable()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (state.in_callback() && !is_synchronize(cbid)) {
-    std::string what = "a driver function was called inside a callback: ";
-    rule_broken(what.append(name).c_str());
-  }
-  CallInfo& info = current_call();
-  const CallInfo outer = info;
-  info.correlation = state.runtime_correlation != 0 ? state.runtime_correlation : next_correlation();
-  info.api = name;
-  info.launch = info.captured = false;
-
-  const Tool* attached = tool();
-  const std::uint8_t want = attached == nullptr ? 0 : wanted().driver[cbid].load(std::memory_order_relaxed);
-  std::uint64_t correlation_data = 0;
-  CUresult result = CUDA_SUCCESS;
-  ApiEvent event{};
-  std::int64_t begin = 0;
-  if ((want & kWantCallback) != 0) {
-    event.domain = ApiDomain::kDriver;
-    event.cbid = cbid;
-    event.name = name;
-    event.params = params;
-    event.symbol = symbol_of(cbid, params);
-    event.context = reinterpret_cast<CUcontext>(current_context());
-    event.context_uid = event.context == nullptr ? 0 : current_context()->uid;
-    event.correlation = info.correlation;
-    event.correlation_data = &correlation_data;
-    event.result = &result;
-    attached->api(event);
-  }
-  if ((want & kWantRecord) != 0) begin = now_ns();
-  result = body();
-  if ((want & kWantRecord) != 0) {
-    attached->api_record(
-        {ApiDomain::kDriver, cbid, begin, now_ns(), info.correlation, static_cast<std::uint32_t>(result)});
-  }
-  if (info.launch) truth_launch(name, info.correlation, result, info.captured);
-  if ((want & kWantCallback) != 0) {
-    event.exit = true;
-    attached->api(event);
-  }
-  info = outer;
-  return result;
-}
-
-template <typename T, typename H>
-T* as(H handle, Magic magic) noexcept {
-  auto* object = reinterpret_cast<T*>(handle);
-  return object != nullptr && object->magic == magic ? object : nullptr;
-}
-
-template <typename Work>
-CUresult on_stream(CUstream handle, bool per_thread, Work&& work) {
-  Stream* stream = nullptr;
-  if (const CUresult result = resolve_stream(handle, per_thread, &stream); result != CUDA_SUCCESS) return result;
-  return work(*stream);
-}
 
 CUresult launch(CUfunction f, CUstream handle, bool per_thread, const LaunchShape& shape,
                 const LaunchOptions& options) {
@@ -162,30 +35,6 @@ CUresult launch_config(const CUlaunchConfig* config, CUfunction f, void** kernel
                  config->sharedMemBytes,
                  kernel_params},
                 options);
-}
-
-CUresult copy(CUstream stream, bool per_thread, std::size_t bytes, std::uint8_t kind, bool wait) {
-  return on_stream(stream, per_thread, [&](Stream& s) { return launch_transfer(s, make_copy(bytes, kind), wait); });
-}
-
-CUresult set(CUstream stream, bool per_thread, std::size_t bytes, std::uint32_t value, bool wait) {
-  return on_stream(stream, per_thread, [&](Stream& s) { return launch_transfer(s, make_set(bytes, value), wait); });
-}
-
-constexpr std::uint64_t kFirstDeviceAddress = 0x7F0000000000ull;
-constexpr std::uint64_t kLastDeviceAddress = 0x7F8000000000ull;
-
-/// CUpti_ActivityMemcpyKind of a unified address copy.
-std::uint8_t copy_kind(CUdeviceptr to, CUdeviceptr from) noexcept {
-  const auto on_device = [](CUdeviceptr p) { return p >= kFirstDeviceAddress && p < kLastDeviceAddress; };
-  if (on_device(to)) return on_device(from) ? 8 : 1;
-  return on_device(from) ? 2 : 9;
-}
-
-template <typename Copy>
-std::uint8_t array_copy_kind(const Copy& c) noexcept {
-  const bool to_host = c.dstMemoryType == CU_MEMORYTYPE_HOST, from_host = c.srcMemoryType == CU_MEMORYTYPE_HOST;
-  return to_host ? (from_host ? 9 : 2) : (from_host ? 1 : 8);
 }
 
 int attribute_of(const DeviceSpec& spec, CUdevice_attribute attribute, int ordinal) {
@@ -224,6 +73,19 @@ int attribute_of(const DeviceSpec& spec, CUdevice_attribute attribute, int ordin
       return static_cast<int>(spec.sm_count);
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
       return 50 << 20;
+    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
+      return 64 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+      return 0x7FFFFFFF;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
+      return 512;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
+      return spec.cc_major >= 9 ? 1 : 0;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       return static_cast<int>(spec.cc_major);
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
@@ -239,6 +101,10 @@ int attribute_of(const DeviceSpec& spec, CUdevice_attribute attribute, int ordin
     case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
     case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
       return 1;
     default:
       return 0;
@@ -274,19 +140,6 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* de
   if (const CUresult r = kernel_node(prototype, *function, shape, {}, *context->device); r != CUDA_SUCCESS) return r;
   return add_node(reinterpret_cast<Node**>(out), *graph, reinterpret_cast<Node* const*>(dependencies), count,
                   std::move(prototype));
-}
-
-CUresult capture_info(CUstream handle, bool per_thread, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                      const CUgraphNode** dependencies, std::size_t* count) {
-  return on_stream(handle, per_thread, [&](Stream& s) {
-    const bool active = s.capture != nullptr;
-    if (status != nullptr) *status = active ? s.capture->status : CU_STREAM_CAPTURE_STATUS_NONE;
-    if (id != nullptr) *id = active ? s.capture->id : 0;
-    if (graph != nullptr) *graph = active ? reinterpret_cast<CUgraph>(s.capture->graph) : nullptr;
-    if (dependencies != nullptr) *dependencies = reinterpret_cast<const CUgraphNode*>(s.frontier.data());
-    if (count != nullptr) *count = s.frontier.size();
-    return CUDA_SUCCESS;
-  });
 }
 
 CUresult retain(CUcontext* out, CUdevice device) {
@@ -649,65 +502,6 @@ SIM_API(cuFuncGetAttribute, (int* pi, CUfunction_attribute attrib, CUfunction hf
 })
 SIM_API(cuFuncSetAttribute, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value),
         { return function_of(hfunc) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; })
-
-// Memory ---------------------------------------------------------------------------------------------------------
-
-SIM_API(cuMemGetInfo_v2, (size_t * free, size_t* total), (free, total), {
-  const Context* context = current_context();
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  *total = context->device->spec->memory_bytes;
-  *free = *total - context->device->allocated.load();
-  return CUDA_SUCCESS;
-})
-SIM_API(cuMemAlloc_v2, (CUdeviceptr * dptr, size_t bytesize), (dptr, bytesize), { return allocate(dptr, bytesize); })
-SIM_API(cuMemFree_v2, (CUdeviceptr dptr), (dptr), { return release(dptr); })
-SIM_STREAM_API(cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream),
-               { return allocate(dptr, bytesize); })
-SIM_STREAM_API(cuMemFreeAsync, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream), { return release(dptr); })
-SIM_API(cuMemAllocHost_v2, (void** pp, size_t bytesize), (pp, bytesize), {
-  *pp = std::calloc(1, bytesize);
-  return *pp != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-})
-SIM_API(cuMemHostAlloc, (void** pp, size_t bytesize, unsigned Flags), (pp, bytesize, Flags), {
-  *pp = std::calloc(1, bytesize);
-  return *pp != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-})
-SIM_API(cuMemFreeHost, (void* p), (p), {
-  std::free(p);
-  return CUDA_SUCCESS;
-})
-SIM_SYNC_API(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount),
-             { return copy(nullptr, per_thread, ByteCount, copy_kind(dst, src), true); })
-SIM_SYNC_API(cuMemcpyHtoD_v2, (CUdeviceptr dst, const void* src, size_t ByteCount), (dst, src, ByteCount),
-             { return copy(nullptr, per_thread, ByteCount, 1, true); })
-SIM_SYNC_API(cuMemcpyDtoH_v2, (void* dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount),
-             { return copy(nullptr, per_thread, ByteCount, 2, true); })
-SIM_SYNC_API(cuMemcpyDtoD_v2, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount),
-             { return copy(nullptr, per_thread, ByteCount, 8, false); })
-SIM_STREAM_API(cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
-               (dst, src, ByteCount, hStream),
-               { return copy(hStream, per_thread, ByteCount, copy_kind(dst, src), false); })
-SIM_STREAM_API(cuMemcpyHtoDAsync_v2, (CUdeviceptr dst, const void* src, size_t ByteCount, CUstream hStream),
-               (dst, src, ByteCount, hStream), { return copy(hStream, per_thread, ByteCount, 1, false); })
-SIM_STREAM_API(cuMemcpyDtoHAsync_v2, (void* dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
-               (dst, src, ByteCount, hStream), { return copy(hStream, per_thread, ByteCount, 2, false); })
-SIM_STREAM_API(cuMemcpyDtoDAsync_v2, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
-               (dst, src, ByteCount, hStream), { return copy(hStream, per_thread, ByteCount, 8, false); })
-SIM_STREAM_API(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D* pCopy, CUstream hStream), (pCopy, hStream), {
-  return copy(hStream, per_thread, pCopy->WidthInBytes * pCopy->Height, array_copy_kind(*pCopy), false);
-})
-SIM_SYNC_API(cuMemsetD8_v2, (CUdeviceptr dst, unsigned char value, size_t N), (dst, value, N),
-             { return set(nullptr, per_thread, N, value, false); })
-SIM_SYNC_API(cuMemsetD16_v2, (CUdeviceptr dst, unsigned short value, size_t N), (dst, value, N),
-             { return set(nullptr, per_thread, N * 2, value, false); })
-SIM_SYNC_API(cuMemsetD32_v2, (CUdeviceptr dst, unsigned value, size_t N), (dst, value, N),
-             { return set(nullptr, per_thread, N * 4, value, false); })
-SIM_STREAM_API(cuMemsetD8Async, (CUdeviceptr dst, unsigned char value, size_t N, CUstream hStream),
-               (dst, value, N, hStream), { return set(hStream, per_thread, N, value, false); })
-SIM_STREAM_API(cuMemsetD16Async, (CUdeviceptr dst, unsigned short value, size_t N, CUstream hStream),
-               (dst, value, N, hStream), { return set(hStream, per_thread, N * 2, value, false); })
-SIM_STREAM_API(cuMemsetD32Async, (CUdeviceptr dst, unsigned value, size_t N, CUstream hStream),
-               (dst, value, N, hStream), { return set(hStream, per_thread, N * 4, value, false); })
 
 // Launches -------------------------------------------------------------------------------------------------------
 

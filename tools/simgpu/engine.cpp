@@ -42,9 +42,7 @@ struct Process {
   std::deque<Device> devices;
   std::vector<Context*> contexts;
   std::set<std::string> names;
-  std::unordered_map<CUdeviceptr, std::pair<std::size_t, Device*>> allocations;
   std::uint32_t next_context = 1, next_module = 1;
-  std::uint64_t next_address = 0x7F0000000000ull;
   std::atomic<std::uint32_t> next_graph{1};
   std::atomic<std::uint64_t> next_node{1}, next_capture{1};
 };
@@ -208,10 +206,12 @@ std::int64_t kernel_duration(const KernelCost& cost, const DeviceSpec& device, c
   };
   const double flop_per_block = cost.flop_per_block * factor(cost.flop_param);
   const double bytes_per_block = cost.bytes_per_block * factor(cost.bytes_param);
-  if (cost.flop_per_block <= 0 && cost.bytes_per_block <= 0) {
-    return scaled(static_cast<double>(settings().default_kernel_ns));
-  }
   const double blocks = static_cast<double>(shape.grid[0]) * shape.grid[1] * shape.grid[2];
+  if (cost.flop_per_block <= 0 && cost.bytes_per_block <= 0) {
+    const double threads = blocks * shape.block[0] * shape.block[1] * shape.block[2];
+    const double by_threads = threads * settings().bytes_per_thread / device.bytes_per_s * 1e9;
+    return scaled(std::max(static_cast<double>(settings().default_kernel_ns), by_threads));
+  }
   // One block runs on one SM: a small grid cannot use the whole device.
   const double share = std::min(1.0, blocks / device.sm_count);
   const double by_flop = blocks * flop_per_block / (device.flop_per_s * cost.efficiency * share);
@@ -720,6 +720,9 @@ CUresult find_function(Function** out, Module* module, const char* name) {
     auto function = std::make_unique<Function>();
     function->name = intern(name);
     function->module = module;
+    for (const auto& [part, flop] : settings().flop_per_block) {
+      if (std::strstr(name, part.c_str()) != nullptr) function->cost.flop_per_block = flop;
+    }
     it = module->functions.emplace(name, std::move(function)).first;
   }
   *out = it->second.get();
@@ -845,32 +848,6 @@ CUresult launch_transfer(Stream& stream, Activity work, bool wait) {
   finish_before_exit(work.end_ns);
   if (wait) sleep_until(work.end_ns);
   if (room_at != 0) sleep_until(room_at);
-  return CUDA_SUCCESS;
-}
-
-CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
-  Context* context = current_context();
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  Process& p = process();
-  const std::lock_guard lock(p.mutex);
-  Device& device = *context->device;
-  if (device.allocated.load() + bytes > device.spec->memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  *out = p.next_address;
-  p.next_address += (bytes + 511) / 512 * 512;
-  p.allocations[*out] = {bytes, &device};
-  device.allocated.fetch_add(bytes);
-  return CUDA_SUCCESS;
-}
-
-CUresult release(CUdeviceptr address) {
-  if (address == 0) return CUDA_SUCCESS;
-  Process& p = process();
-  const std::lock_guard lock(p.mutex);
-  const auto it = p.allocations.find(address);
-  if (it == p.allocations.end()) return CUDA_ERROR_INVALID_VALUE;
-  it->second.second->allocated.fetch_sub(it->second.first);
-  p.allocations.erase(it);
   return CUDA_SUCCESS;
 }
 

@@ -56,6 +56,7 @@ struct Module {
   bool any_name = false;  ///< an image that is no PTX text: every kernel name is taken
   std::mutex mutex;
   std::unordered_map<std::string, std::unique_ptr<Function>> functions;
+  std::unordered_map<std::string, CUdeviceptr> globals;
 };
 
 /// One node of a graph, and what it does when the graph is launched.
@@ -212,8 +213,6 @@ CUresult launch_kernel(Stream& stream, Function& function, const LaunchShape& sh
 CUresult launch_transfer(Stream& stream, Activity work, bool wait);
 Activity make_copy(std::uint64_t bytes, std::uint8_t copy_kind);
 Activity make_set(std::uint64_t bytes, std::uint32_t value);
-CUresult allocate(CUdeviceptr* out, std::size_t bytes);
-CUresult release(CUdeviceptr address);
 
 // Graphs ---------------------------------------------------------------------------------------------------------
 CUresult begin_capture(Stream& stream);

@@ -119,6 +119,20 @@ Settings* load() {
   read("SIMGPU_PDL_OVERLAP_NS", s->pdl_overlap_ns);
   read("SIMGPU_QUEUE_DEPTH", s->queue_depth);
   read("SIMGPU_TIME_SCALE", s->time_scale);
+  read("SIMGPU_BYTES_PER_THREAD", s->bytes_per_thread);
+  std::string costs;
+  read("SIMGPU_FLOP_PER_BLOCK", costs);
+  for (const std::string& entry : split(costs, ',')) {
+    const std::size_t colon = entry.find(':');
+    if (colon == std::string::npos) bad("SIMGPU_FLOP_PER_BLOCK", entry, "NAME:FLOP");
+    s->flop_per_block.emplace_back(entry.substr(0, colon), number("SIMGPU_FLOP_PER_BLOCK", entry.substr(colon + 1)));
+  }
+  std::string memory;
+  read("SIMGPU_MEMORY", memory);
+  if (!memory.empty() && memory != "contents" && memory != "addresses") {
+    bad("SIMGPU_MEMORY", memory, "addresses or contents");
+  }
+  s->memory_contents = memory == "contents";
   read("SIMGPU_STRICT", s->strict);
   read("SIMGPU_TRACE", s->trace);
   read("SIMGPU_CORRELATION_START", s->correlation_start);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace mfu::sim {
@@ -49,6 +50,9 @@ struct Settings {
   std::int64_t pdl_overlap_ns = 2000;     ///< how early a programmatic dependent launch starts
   std::uint32_t queue_depth = 1024;       ///< launches in flight per stream before the call waits; 0: no limit
   double time_scale = 1;                  ///< multiplies every duration
+  double bytes_per_thread = 0;  ///< a kernel without a cost line lasts at least as long as moving so much takes
+  std::vector<std::pair<std::string, double>> flop_per_block;  ///< of kernels without PTX text, by a part of their name
+  bool memory_contents = false;                                ///< device memory holds what was copied there
   // script
   bool strict = true;
   std::string trace;  ///< SIMGPU_TRACE
