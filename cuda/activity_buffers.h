@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/counters.h"
+#include "core/base/counters.h"
 
 namespace mfu {
 

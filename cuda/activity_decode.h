@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/counters.h"
-#include "core/drain.h"
-#include "core/kernel_names.h"
-#include "core/record_queue.h"
+#include "core/attribution/record_queue.h"
+#include "core/base/counters.h"
+#include "core/drain/drain.h"
+#include "core/kernels/kernel_names.h"
 #include "cuda/cupti_api.h"
 
 namespace mfu {

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <string>
 
-#include "core/attribution.h"
-#include "core/counters.h"
-#include "core/drain.h"
-#include "core/kernel_names.h"
-#include "core/record_queue.h"
-#include "core/result.h"
+#include "core/attribution/attribution.h"
+#include "core/attribution/record_queue.h"
+#include "core/base/counters.h"
+#include "core/base/result.h"
+#include "core/drain/drain.h"
+#include "core/kernels/kernel_names.h"
 #include "cuda/activity_buffers.h"
 #include "cuda/activity_decode.h"
 #include "cuda/cupti_api.h"

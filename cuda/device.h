@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/peak.h"
+#include "core/peak/peak.h"
 
 namespace mfu {
 

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/attribution.h"
-#include "core/range_names.h"
-#include "core/region_rules.h"
+#include "core/attribution/attribution.h"
+#include "core/ranges/region_rules.h"
+#include "core/ranges/rule_cache.h"
 
 namespace mfu {
 

@@ -3,7 +3,7 @@
 
 #include <nvtx3/nvToolsExt.h>
 
-#include "core/counters.h"
+#include "core/base/counters.h"
 
 namespace mfu {
 

@@ -4,9 +4,9 @@
 
 #include "cuda/nvtx_handler.h"
 #include "injection/contain.h"
-#include "injection/copies.h"
-#include "injection/environment.h"
-#include "injection/runtime.h"
+#include "injection/guest.h"
+#include "injection/other_copies.h"
+#include "injection/publish_variable.h"
 
 #define MFU_EXPORT extern "C" __attribute__((visibility("default")))
 

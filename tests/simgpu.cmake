@@ -4,7 +4,7 @@ if(MFU_BUILD_CUDA AND MFU_BUILD_TOOLS)
   add_library(simgpu_injected MODULE ${CMAKE_CURRENT_LIST_DIR}/simgpu/injected.cpp)
   target_link_libraries(simgpu_injected PRIVATE mfu_flags)
   add_executable(simgpu_test ${CMAKE_CURRENT_LIST_DIR}/simgpu/simgpu_test.cpp)
-  target_link_libraries(simgpu_test PRIVATE mfu_flags mfu_cuda_headers GTest::gtest_main Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_libraries(simgpu_test PRIVATE mfu_tests_headers mfu_simgpu_headers mfu_flags mfu_cuda_headers GTest::gtest_main Threads::Threads ${CMAKE_DL_LIBS})
   target_compile_definitions(simgpu_test PRIVATE SIMGPU_DIR="${CMAKE_BINARY_DIR}/simgpu"
                              SIMGPU_TEST_INJECTED_LIBRARY="$<TARGET_FILE:simgpu_injected>")
   target_compile_definitions(simgpu_test PRIVATE SIMGPU_SCENARIO="$<TARGET_FILE:scenario>")

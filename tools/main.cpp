@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/commands.h"
+#include "tools/commands/commands.h"
 
 int main(int argc, char** argv) {
   std::vector<std::string> arguments;

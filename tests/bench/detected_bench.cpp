@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/config.h"
-#include "core/detected_regions.h"
-#include "core/kernel_names.h"
-#include "core/ledger.h"
-#include "core/region_rules.h"
+#include "core/account/ledger.h"
+#include "core/config/config.h"
+#include "core/drain/detected_regions.h"
+#include "core/kernels/kernel_names.h"
+#include "core/ranges/region_rules.h"
 
 namespace mfu {
 namespace {

@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "core/step_detector.h"
+#include "core/detect/step_detector.h"
 
 namespace {
 

@@ -19,12 +19,12 @@
 #include <thread>
 #include <vector>
 
-#include "core/attribution.h"
-#include "core/drain.h"
-#include "core/kernel_names.h"
-#include "core/range_names.h"
-#include "core/record_queue.h"
-#include "core/region_rules.h"
+#include "core/attribution/attribution.h"
+#include "core/attribution/record_queue.h"
+#include "core/drain/drain.h"
+#include "core/kernels/kernel_names.h"
+#include "core/ranges/region_rules.h"
+#include "core/ranges/rule_cache.h"
 #include "cuda/cupti_session.h"
 #include "cuda/host_thread.h"
 

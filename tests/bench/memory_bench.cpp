@@ -15,15 +15,15 @@
 #include <thread>
 #include <vector>
 
-#include "core/attribution.h"
-#include "core/config.h"
-#include "core/detected_regions.h"
-#include "core/drain.h"
-#include "core/kernel_names.h"
-#include "core/ledger.h"
-#include "core/range_names.h"
-#include "core/record_queue.h"
-#include "core/region_rules.h"
+#include "core/account/ledger.h"
+#include "core/attribution/attribution.h"
+#include "core/attribution/record_queue.h"
+#include "core/config/config.h"
+#include "core/drain/detected_regions.h"
+#include "core/drain/drain.h"
+#include "core/kernels/kernel_names.h"
+#include "core/ranges/region_rules.h"
+#include "core/ranges/rule_cache.h"
 #include "cuda/activity_buffers.h"
 #include "cuda/activity_decode.h"
 

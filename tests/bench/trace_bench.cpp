@@ -10,8 +10,8 @@
 #include <fstream>
 #include <string>
 
+#include "tools/replay/trace_figures.h"
 #include "tools/trace/open_trace.h"
-#include "tools/trace/trace_figures.h"
 
 namespace {
 

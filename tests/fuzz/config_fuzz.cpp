@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/config.h"
-#include "core/model_families.h"
+#include "core/config/config.h"
+#include "core/model/read_architecture.h"
 
 namespace {
 

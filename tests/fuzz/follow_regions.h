@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/config.h"
-#include "tools/trace/trace_query.h"
-#include "tools/trace/trace_regions.h"
+#include "core/config/config.h"
+#include "tools/replay/process_replay.h"
+#include "tools/replay/trace_query.h"
 
 /// Aborts when a region's elapsed time is not the sum of its classes, or launches do not add up.
 inline void follow_regions(const mfu::Trace& trace) {

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "tests/fuzz/follow_regions.h"
+#include "tools/replay/trace_figures.h"
 #include "tools/trace/kineto.h"
-#include "tools/trace/trace_figures.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto trace = mfu::read_kineto_text({reinterpret_cast<const char*>(data), size}, "fuzz.json");

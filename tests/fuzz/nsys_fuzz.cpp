@@ -4,8 +4,8 @@
 #include <span>
 
 #include "tests/fuzz/follow_regions.h"
+#include "tools/replay/trace_figures.h"
 #include "tools/trace/nsys.h"
-#include "tools/trace/trace_figures.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto trace = mfu::read_nsys_bytes({reinterpret_cast<const char*>(data), size}, "fuzz.sqlite");

@@ -77,7 +77,7 @@ class DetectedTest(unittest.TestCase):
             # So little that the recording holds the whole run.
             demo(os.path.join(directory, "run"), new_tokens=1, seconds=1.5, MFU_TRACE=recording, MFU_TRACE_SECONDS="100")
             pathlib.Path(config).write_text(json.dumps({
-                "model": json.loads((SOURCE / "tools/demo_config.json").read_text()),
+                "model": json.loads((SOURCE / "tools/demo/config.json").read_text()),
                 "workload": {"phase": "train", "seq_len": TRAIN_SEQ_LEN},
                 "regions": [{"region": "prefill_or_mixed", "seq_len": PROMPT},
                             {"region": "decode", "context": PROMPT}]}))

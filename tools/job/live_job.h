@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/result.h"
+#include "core/base/result.h"
 #include "tools/job/rank.h"
 #include "tools/run_dir/run_file.h"
 

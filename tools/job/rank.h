@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/sink.h"
-#include "core/window.h"
+#include "core/account/region_summary.h"
+#include "core/sinks/sink.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_history.h"
 

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "tools/report/figures.h"
+#include "tools/job/region_figures.h"
 
 namespace mfu {
 

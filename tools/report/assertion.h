@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/result.h"
-#include "tools/report/job.h"
+#include "core/base/result.h"
+#include "tools/job/job_report.h"
 
 namespace mfu {
 

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tools/report/figures.h"
+#include "tools/job/region_figures.h"
 #include "tools/report/format.h"
-#include "tools/report/outputs.h"
+#include "tools/report/outputs/outputs.h"
 
 namespace mfu {
 

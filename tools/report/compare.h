@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/report/job.h"
+#include "tools/job/job_report.h"
 
 namespace mfu {
 

@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <optional>
 
+#include "tools/replay/process_replay.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/trace/open_trace.h"
 #include "tools/trace/trace_input.h"
-#include "tools/trace/trace_regions.h"
 
 namespace mfu {
 

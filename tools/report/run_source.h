@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "core/result.h"
+#include "core/base/result.h"
 #include "tools/run_dir/run_history.h"
 
 namespace mfu {

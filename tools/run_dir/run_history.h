@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/result.h"
-#include "core/sink.h"
-#include "core/window.h"
+#include "core/account/region_summary.h"
+#include "core/base/result.h"
+#include "core/sinks/sink.h"
 
 namespace mfu {
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <variant>
 
-#include "core/result.h"
-#include "core/sink.h"
-#include "core/window.h"
+#include "core/account/region_summary.h"
+#include "core/base/result.h"
+#include "core/sinks/sink.h"
 
 namespace mfu {
 

@@ -16,7 +16,7 @@
 #include <sstream>
 
 #include "tools/serve/exposition.h"
-#include "tools/serve/serve.h"
+#include "tools/serve/server_module.h"
 
 namespace mfu {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/result.h"
+#include "core/base/result.h"
 #include "tools/job/live_job.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/launch_class.h"
+#include "core/kernels/kernel_role.h"
 #include "tools/trace/event_scanner.h"
 
 namespace mfu {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/result.h"
+#include "core/base/result.h"
 #include "tools/trace/byte_source.h"
 #include "tools/trace/trace.h"
 

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/launch_class.h"
+#include "core/kernels/kernel_role.h"
 
 namespace mfu {
 namespace {

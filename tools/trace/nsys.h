@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "core/result.h"
+#include "core/base/result.h"
 #include "tools/trace/byte_source.h"
 #include "tools/trace/trace.h"
 

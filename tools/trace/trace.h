@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/kernel_record.h"
-#include "core/peak.h"
-#include "core/units.h"
+#include "core/base/activity_record.h"
+#include "core/base/units.h"
+#include "core/peak/peak.h"
 
 namespace mfu {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "core/config.h"
-#include "core/result.h"
+#include "core/base/result.h"
+#include "core/config/config.h"
 #include "tools/trace/trace.h"
 
 namespace mfu {

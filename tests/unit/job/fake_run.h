@@ -7,8 +7,8 @@
 #include <fstream>
 #include <string>
 
-#include "core/sink_jsonl.h"
-#include "core/window.h"
+#include "core/account/region_summary.h"
+#include "core/sinks/sink_jsonl.h"
 
 namespace mfu::testing_run {
 

@@ -7,13 +7,13 @@
 #include <random>
 #include <sstream>
 
-#include "core/metrics.h"
+#include "core/account/metrics.h"
+#include "tools/job/region_figures.h"
 #include "tools/report/assertion.h"
 #include "tools/report/compare.h"
-#include "tools/report/figures.h"
 #include "tools/report/format.h"
-#include "tools/report/outputs.h"
-#include "tools/report/page.h"
+#include "tools/report/outputs/outputs.h"
+#include "tools/report/page/page.h"
 
 namespace mfu {
 namespace {

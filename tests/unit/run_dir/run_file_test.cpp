@@ -8,7 +8,7 @@
 #include <fstream>
 #include <random>
 
-#include "core/sink_jsonl.h"
+#include "core/sinks/sink_jsonl.h"
 #include "tools/run_dir/run_history.h"
 
 namespace mfu {

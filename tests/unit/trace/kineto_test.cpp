@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "tools/trace/trace_figures.h"
+#include "tools/replay/trace_figures.h"
 
 namespace mfu {
 namespace {

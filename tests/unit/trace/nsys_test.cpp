@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "tools/trace/trace_figures.h"
+#include "tools/replay/trace_figures.h"
 
 namespace mfu {
 namespace {

@@ -1,0 +1,40 @@
+# Rooms: the folders that the code is divided into. A room is one static library, and its include path is its law: it
+# sees the headers of the rooms that it names, and of those that they name, and no others.
+#
+#   mfu_room(NAME [PATH core/NAME] [SEES room...] [PRIVATE library...] [EXCLUDE file...] [SOURCES file...])
+#
+# makes the target mfu_NAME from every .cpp below PATH. Headers are included as "PATH/file.h": the room's include root
+# holds nothing but a link to its own folder, so a room that is not named is not found.
+# mfu_include_root(NAME PATH) makes the interface target mfu_NAME_headers alone, for code that is no static library.
+function(mfu_include_root name path)
+  set(root ${CMAKE_BINARY_DIR}/include/${name})
+  get_filename_component(parent ${root}/${path} DIRECTORY)
+  file(MAKE_DIRECTORY ${parent})
+  file(CREATE_LINK ${CMAKE_SOURCE_DIR}/${path} ${root}/${path} SYMBOLIC)
+  add_library(mfu_${name}_headers INTERFACE)
+  target_include_directories(mfu_${name}_headers INTERFACE ${root})
+endfunction()
+
+function(mfu_room name)
+  cmake_parse_arguments(room "" "PATH" "SEES;PRIVATE;EXCLUDE;SOURCES" ${ARGN})
+  if(NOT room_PATH)
+    set(room_PATH core/${name})
+  endif()
+  set(here ${CMAKE_SOURCE_DIR}/${room_PATH})
+  set(root ${CMAKE_BINARY_DIR}/include/${name})
+  get_filename_component(parent ${root}/${room_PATH} DIRECTORY)
+  file(MAKE_DIRECTORY ${parent})
+  file(CREATE_LINK ${here} ${root}/${room_PATH} SYMBOLIC)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${here}/*.cpp)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${here}/*.h)
+  foreach(file ${room_EXCLUDE})
+    list(REMOVE_ITEM sources ${here}/${file})
+  endforeach()
+  list(TRANSFORM headers REPLACE "^${here}" "${root}/${room_PATH}")
+  list(TRANSFORM room_SEES PREPEND mfu_)
+  add_library(mfu_${name} STATIC ${sources} ${room_SOURCES})
+  target_sources(mfu_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${root} FILES ${headers})  # each header compiles alone
+  set_target_properties(mfu_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                        VISIBILITY_INLINES_HIDDEN ON)
+  target_link_libraries(mfu_${name} PUBLIC mfu_flags ${room_SEES} PRIVATE ${room_PRIVATE})
+endfunction()

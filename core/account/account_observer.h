@@ -1,0 +1,29 @@
+// What a Ledger is told and what it works out of it, for those who keep more than windows.
+#pragma once
+
+#include <cstdint>
+
+#include "core/account/instance.h"
+#include "core/attribution/instance_table.h"
+#include "core/base/activity_record.h"
+
+namespace mfu {
+
+/// [mfu-drain] Called in the order in which the Ledger learns it. Of what was detected it hears on_finished only. What
+/// it is given is valid during the call only.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  /// An activity with the instance that launched it; none where no range owns it. `first_of_launch`: nothing of its
+  /// launch came before.
+  virtual void on_record(const KernelRecord& record, InstanceId owner, bool first_of_launch) = 0;
+  /// A range opened an instance, or a part of one, at `at`.
+  virtual void on_open(const InstanceSlot& slot, TimeNs at) = 0;
+  /// Its range closed.
+  virtual void on_close(const InstanceSlot& slot, TimeNs at) = 0;
+  /// An instance is over, the last of its work done. Once per device that it is accounted on.
+  /// \param share_of_work its part of instance.work, 0..1; they sum to 1
+  virtual void on_finished(const Instance& instance, std::uint32_t device, double share_of_work) = 0;
+};
+
+}  // namespace mfu

@@ -1,0 +1,232 @@
+#include "core/account/device_timeline.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace mfu {
+
+namespace {
+constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
+constexpr TimeNs kLongAgo = std::numeric_limits<TimeNs>::min();
+constexpr std::uint64_t kEndOrder = 1ull << 63;
+}  // namespace
+
+DeviceTimeline::DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener)
+    : device_(device),
+      origin_(origin),
+      window_ns_(window_ns),
+      listener_(listener),
+      now_(origin),
+      next_edge_(origin + window_ns),
+      cut_at_(origin) {
+  covered_until_.fill(origin);
+  tails_.fill(kLongAgo);
+}
+
+/// No lane in use fits: the next one, or the very last, which takes what fits nowhere.
+std::size_t DeviceTimeline::new_lane(TimeNs begin_ns) noexcept {
+  if (lanes_used_ < kLanes) return lanes_used_++;
+  lanes_[kLanes - 1].sorted = lanes_[kLanes - 1].sorted && tails_[kLanes - 1] <= begin_ns;
+  return kLanes - 1;
+}
+
+void DeviceTimeline::note_added() noexcept {
+  for (Instance* i = added_to_; i != nullptr; i = i->parent) {
+    Share& share = i->shares[device_];
+    if (share.last_activity_end_ns >= added_end_ns_) break;  // then so are those around it
+    share.last_activity_end_ns = added_end_ns_;
+  }
+  added_to_ = nullptr;
+}
+
+void DeviceTimeline::add_chunk(Lane& lane) {
+  if (free_chunks_ == nullptr) {
+    chunks_.push_back(std::make_unique<Chunk>());
+    free_chunks_ = chunks_.back().get();
+  }
+  Chunk* chunk = free_chunks_;
+  free_chunks_ = chunk->next;
+  chunk->next = nullptr;
+  if (lane.last != nullptr) {
+    lane.last->next = chunk;
+  } else {
+    lane.first = chunk;
+    lane.next = chunk->items.data();
+  }
+  lane.last = chunk;
+  lane.fill = chunk->items.data();
+  lane.room = lane.fill + Chunk::kItems;
+}
+
+void DeviceTimeline::recycle(Chunk* chunk) noexcept {
+  chunk->next = free_chunks_;
+  free_chunks_ = chunk;
+}
+
+/// The first chunk of a lane was swept.
+void DeviceTimeline::next_chunk(std::size_t l) noexcept {
+  Lane& lane = lanes_[l];
+  Chunk* done = lane.first;
+  lane.first = done->next;
+  recycle(done);
+  if (lane.first == nullptr) {
+    lane = Lane{};
+    heads_[l] = kNever;
+    return;
+  }
+  lane.next = lane.first->items.data();
+  lane.stop = lane.first_stop();
+  heads_[l] = head_key(lane.next->begin_ns, l);
+}
+
+void DeviceTimeline::sort_lane(Lane& lane) {
+  std::vector<Activity> all;
+  while (lane.first != nullptr) {
+    Chunk* chunk = lane.first;
+    all.insert(all.end(), lane.next, lane.first_stop());
+    lane.first = chunk->next;
+    if (lane.first != nullptr) lane.next = lane.first->items.data();
+    recycle(chunk);
+  }
+  lane = Lane{};
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Activity& a, const Activity& b) { return a.begin_ns < b.begin_ns; });
+  for (const Activity& activity : all) append(lane, activity);
+}
+
+void DeviceTimeline::add_open_mark(Instance& instance, TimeNs at) {
+  marks_.push({std::max(at, now_), mark_order_++, &instance, false});
+}
+
+void DeviceTimeline::add_end_mark(Instance& instance, TimeNs at) {
+  marks_.push({std::max(at, now_), kEndOrder | mark_order_++, &instance, true});
+}
+
+void DeviceTimeline::prepare_lanes() {
+  heads_.fill(kNever);
+  for (std::size_t l = 0; l < lanes_used_; ++l) {
+    Lane& lane = lanes_[l];
+    if (!lane.sorted) sort_lane(lane);
+    if (lane.empty()) continue;
+    lane.stop = lane.first_stop();
+    heads_[l] = head_key(lane.next->begin_ns, l);
+  }
+}
+
+ClassTimes DeviceTimeline::class_times() const noexcept {
+  ClassTimes times{};
+  DurationNs before = 0;
+  for (std::size_t c = 0; c < kUnions; ++c) {
+    const DurationNs until = covered(static_cast<TimeClass>(c));
+    times[c] = until - before;
+    before = until;
+  }
+  times[static_cast<std::size_t>(TimeClass::kIdle)] = now_ - origin_ - before;
+  return times;
+}
+
+/// Accounts for [begin, end) of an activity; `begin` is the latest so far.
+inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel,
+                                  std::uint64_t begun) noexcept {
+  // To its own class and all after it. What adds nothing is an empty interval, not a branch: classes follow no pattern.
+  const auto length = static_cast<std::uint64_t>(end - begin);
+  const auto extend = [&](std::size_t c) {
+    const std::uint64_t whole = -static_cast<std::uint64_t>(static_cast<std::size_t>(time_class) <= c);
+    union_ns_[c] += Share::extend(covered_until_[c], begin, begin + static_cast<DurationNs>(length & whole));
+  };
+  extend(0);
+  extend(1);
+  extend(2);
+  extend(3);
+  static_assert(kUnions == 4);
+  if (is_kernel) {
+    kernel_sum_ns_ += end - begin;
+    const bool matmul = time_class == TimeClass::kMatmul;
+    for (Instance* i = instance; i != nullptr; i = i->parent) {
+      Share& share = i->shares[device_];
+      share.add_activity(begin);
+      share.kernels += begun;
+      share.add_kernel(begin, end, matmul);
+    }
+  } else {
+    for (Instance* i = instance; i != nullptr; i = i->parent) i->shares[device_].add_activity(begin);
+  }
+}
+
+/// Begins all activities before `limit`.
+void DeviceTimeline::begin_until(TimeNs limit) {
+  std::size_t begun = 0;
+  while (true) {
+    std::int64_t earliest = kNever;
+    for (std::size_t l = 0; l < lanes_used_; l += kAtOnce) {
+      const std::int64_t a = heads_[l], b = heads_[l + 1], c = heads_[l + 2], d = heads_[l + 3];
+      const std::int64_t first = a < b ? a : b, second = c < d ? c : d;
+      earliest = first < earliest ? first : earliest;
+      earliest = second < earliest ? second : earliest;
+    }
+    if (earliest == kNever) break;
+    const std::size_t l = static_cast<std::size_t>(earliest) % kLanes;
+    Lane& lane = lanes_[l];
+    const Activity& a = *lane.next;
+    const TimeNs at = std::max(a.begin_ns, now_);
+    if (at >= limit) break;
+    now_ = at;
+    ++begun;
+    count(a);
+    if (a.end_ns > cut_at_) running_.push_back({a.end_ns, a.instance, a.time_class, a.is_kernel});
+    // Wholly in the past, since it came late: counted, but there is no time left to cover.
+    cover(at, std::max(at, std::min(a.end_ns, cut_at_)), a.instance, a.time_class, a.is_kernel, 1);
+    if (++lane.next == lane.stop)
+      next_chunk(l);
+    else
+      heads_[l] = head_key(lane.next->begin_ns, l);
+  }
+  pending_ -= begun;
+}
+
+/// Goes on with what was cut at now().
+void DeviceTimeline::resume_running() {
+  if (running_.empty() || cut_at_ <= now_) return;
+  std::swap(running_, resumed_);
+  for (const Running& r : resumed_) {
+    cover(now_, std::min(r.end_ns, cut_at_), r.instance, r.time_class, r.is_kernel, 0);
+    if (r.end_ns > cut_at_) running_.push_back(r);
+  }
+  resumed_.clear();
+}
+
+void DeviceTimeline::sweep(TimeNs watermark) {
+  prepare_lanes();
+  cut_at_ = std::min(next_edge_, std::max(watermark, now_));
+  resume_running();
+  while (true) {
+    // Half-open intervals: a window's last moment is before its edge; what begins at t belongs to the instance that
+    // opens at t and to one that ends there (no length left). At the watermark itself more may begin.
+    const TimeNs next_mark = marks_.empty() ? kNever : marks_.top().at;
+    begin_until(std::min(next_edge_, next_mark <= watermark ? next_mark + 1 : watermark));
+    const TimeNs t = std::min(next_edge_, next_mark);
+    if (t > watermark) break;
+    now_ = t;
+    if (t == next_edge_) {
+      listener_.on_edge(device_, window_, t);
+      ++window_;
+      next_edge_ += window_ns_;
+      cut_at_ = std::min(next_edge_, watermark);
+      resume_running();
+      continue;
+    }
+    const Mark mark = marks_.top();
+    marks_.pop();
+    if (!mark.is_end) {
+      listener_.on_open(device_, *mark.instance, t);
+    } else if (const TimeNs last = mark.instance->shares[device_].last_activity_end_ns; last > t) {
+      marks_.push({last, mark.order, mark.instance, true});  // its work outlives its range
+    } else {
+      listener_.on_end(device_, *mark.instance, t);
+    }
+  }
+  now_ = std::max(now_, watermark);
+  while (lanes_used_ != 0 && lanes_[lanes_used_ - 1].empty()) tails_[--lanes_used_] = kLongAgo;
+}
+
+}  // namespace mfu

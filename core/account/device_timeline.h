@@ -1,0 +1,216 @@
+// One device's timeline: overlapping activities in, the class of every nanosecond out, swept once and in order.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <queue>
+#include <vector>
+
+#include "core/account/instance.h"
+#include "core/account/region_summary.h"
+#include "core/base/activity_record.h"
+#include "core/base/ids.h"
+#include "core/base/units.h"
+
+namespace mfu {
+
+/// What a sweep meets besides activities. Called on the drain at the moment the timeline stands exactly there.
+class TimelineListener {
+ public:
+  virtual ~TimelineListener() = default;
+  /// An instance's range opens here (`at` = its open_ns, or where the timeline already stood).
+  virtual void on_open(std::uint32_t device, Instance& instance, TimeNs at) = 0;
+  /// A closed instance's last moment on this device.
+  virtual void on_end(std::uint32_t device, Instance& instance, TimeNs at) = 0;
+  /// A window ends here; the next begins.
+  virtual void on_edge(std::uint32_t device, std::int64_t window, TimeNs at) = 0;
+};
+
+struct KernelStat {
+  std::uint64_t count = 0;
+  DurationNs sum_ns = 0;
+};
+
+/// Activities of one chain of nested regions that began.
+struct ActivityCounts {
+  std::uint64_t launches = 0;
+  std::vector<KernelStat> kernels;  ///< by KernelNameId
+};
+
+/// [mfu-drain] Collects activities and marks in any order, then sweeps them in time order up to a watermark. At every
+/// moment the class is the first of matmul, other, comm, memcpy that runs, else idle; the times per class since the
+/// origin are kept as running sums, so the classes of any interval are the difference of two looks at them.
+///
+/// The sweep stops where activities begin, not where they end: in order of begin, the union of intervals needs no more
+/// than its end so far, and the time of a class is what it adds to the union of those before it. An activity is cut
+/// where a sweep or a window ends, and its rest begins there.
+///
+/// Activities come in the order in which they completed: several streams, each in order. They are dealt to lanes so
+/// that every lane is in order of begin, and the sweep takes the earliest of the lanes' heads; no sorting, no copying.
+/// Memory: 32 B per activity that is not swept yet, 24 B per one that runs.
+class DeviceTimeline {
+ public:
+  /// \param origin start of the run: everything before it is not on the timeline.
+  DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener);
+
+  /// An activity [begin, end), possibly before `now()` when it came late: then only its rest is on the timeline.
+  void add(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch,
+           KernelNameId name, Instance* instance) {
+    // Activities of one instance come in runs: those around it are told once per run.
+    if (instance != added_to_) {
+      note_added();
+      added_to_ = instance;
+      added_end_ns_ = end_ns;
+    }
+    added_end_ns_ = std::max(added_end_ns_, end_ns);
+    // The first lane that it can go on with. A later lane ends earlier, since an activity goes to it only when all
+    // before end later: counting those is enough, and needs no branch per lane, which could not be predicted.
+    const auto later = [this, begin_ns](std::size_t lane) { return static_cast<std::size_t>(tails_[lane] > begin_ns); };
+    std::size_t l = 0;
+    for (std::size_t i = 0; i < lanes_used_; i += kAtOnce)
+      l += (later(i) + later(i + 1)) + (later(i + 2) + later(i + 3));
+    if (l >= lanes_used_) l = new_lane(begin_ns);
+    tails_[l] = std::max(tails_[l], begin_ns);
+    append(lanes_[l], {begin_ns, end_ns, instance, name, time_class, is_kernel, first_of_launch});
+    ++pending_;
+  }
+  /// Says in the instances what was added. Before any timeline is swept: an instance ends when its activities are over.
+  void note_added() noexcept;
+  void add_open_mark(Instance& instance, TimeNs at);
+  /// The instance is closed: its end is the later of `at` and its last activity here.
+  void add_end_mark(Instance& instance, TimeNs at);
+
+  /// Moves on to `watermark`: every activity that begins before it must have been added.
+  void sweep(TimeNs watermark);
+
+  [[nodiscard]] TimeNs now() const noexcept { return now_; }
+  /// Class times since the origin, at now().
+  [[nodiscard]] ClassTimes class_times() const noexcept;
+  [[nodiscard]] std::int64_t window() const noexcept { return window_; }
+  /// Activities not swept yet.
+  [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
+  /// Union and sum of every kernel of the process on the device since the origin, at now(): a window's edge, or as far
+  /// as was swept.
+  [[nodiscard]] DurationNs busy_ns() const noexcept { return covered(TimeClass::kComm); }
+  [[nodiscard]] DurationNs kernel_sum_ns() const noexcept { return kernel_sum_ns_; }
+  /// What began since they were last cleared, by chain. The caller reads and clears them.
+  [[nodiscard]] std::vector<ActivityCounts>& counts() noexcept { return counts_; }
+
+ private:
+  struct Activity {
+    TimeNs begin_ns;
+    TimeNs end_ns;
+    Instance* instance;
+    KernelNameId name;
+    TimeClass time_class;
+    bool is_kernel;
+    bool first_of_launch;
+  };
+  struct Running {
+    TimeNs end_ns;
+    Instance* instance;
+    TimeClass time_class;
+    bool is_kernel;
+  };
+  struct Mark {
+    TimeNs at;
+    std::uint64_t order;  ///< opens before ends at the same moment, then first come
+    Instance* instance;
+    bool is_end;
+    bool operator>(const Mark& o) const noexcept { return at != o.at ? at > o.at : order > o.order; }
+  };
+
+  /// What waits in order of begin, in chunks that go round: nothing is moved once it is in. The last lane is the
+  /// exception: it takes what fits nowhere, and is sorted when swept.
+  struct Chunk {
+    static constexpr std::size_t kItems = 256;
+    std::array<Activity, kItems> items;
+    Chunk* next = nullptr;
+  };
+  struct Lane {
+    Chunk* first = nullptr;
+    Chunk* last = nullptr;
+    const Activity* next = nullptr;  ///< in the first chunk: what is not swept begins here
+    const Activity* stop = nullptr;  ///< end of what the first chunk holds; during a sweep
+    Activity* fill = nullptr;        ///< in the last chunk: where the next one goes
+    Activity* room = nullptr;        ///< end of the last chunk
+    bool sorted = true;
+    [[nodiscard]] bool empty() const noexcept { return next == fill; }
+    [[nodiscard]] const Activity* first_stop() const noexcept {
+      return first == last ? fill : first->items.data() + Chunk::kItems;
+    }
+  };
+  static constexpr std::size_t kLanes = 16;
+  static constexpr std::size_t kAtOnce = 4;  ///< lanes that are looked at without asking how many there are
+  /// Classes that share a union with those before them: every class but idle.
+  static constexpr std::size_t kUnions = kTimeClasses - 1;
+
+  void append(Lane& lane, const Activity& activity) {
+    if (lane.fill == lane.room) add_chunk(lane);
+    *lane.fill++ = activity;
+  }
+  [[gnu::noinline]] void add_chunk(Lane& lane);
+  [[gnu::noinline]] std::size_t new_lane(TimeNs begin_ns) noexcept;
+  void sort_lane(Lane& lane);
+  void recycle(Chunk* chunk) noexcept;
+  /// A lane's head and the lane in one number, so that the earliest head is found without a branch.
+  [[nodiscard]] std::int64_t head_key(TimeNs begin_ns, std::size_t lane) const noexcept {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(begin_ns - origin_) * kLanes + lane);
+  }
+  void prepare_lanes();
+  [[gnu::noinline]] void next_chunk(std::size_t lane) noexcept;
+  void begin_until(TimeNs limit);
+  /// A piece of an activity; `begun`: 1 for its first, else 0.
+  void cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel,
+             std::uint64_t begun) noexcept;
+  void count(const Activity& a) {
+    const std::uint32_t chain = a.instance != nullptr ? a.instance->chain : 0;
+    if (counts_.size() <= chain) counts_.resize(chain + 1);
+    ActivityCounts& counts = counts_[chain];
+    counts.launches += static_cast<std::uint64_t>(a.first_of_launch);
+    if (!a.is_kernel) return;
+    if (counts.kernels.size() <= raw(a.name)) counts.kernels.resize(raw(a.name) + 16);
+    KernelStat& stat = counts.kernels[raw(a.name)];
+    ++stat.count;
+    stat.sum_ns += a.end_ns - a.begin_ns;
+  }
+  void resume_running();
+  /// Time that is covered by `time_class` or one before it, at now().
+  [[nodiscard]] DurationNs covered(TimeClass time_class) const noexcept {
+    const auto c = static_cast<std::size_t>(time_class);
+    return union_ns_[c] - std::max<DurationNs>(0, covered_until_[c] - now_);
+  }
+
+  std::uint32_t device_;
+  TimeNs origin_;
+  DurationNs window_ns_;
+  TimelineListener& listener_;
+  TimeNs now_;
+  std::int64_t window_ = 0;
+  TimeNs next_edge_;
+  TimeNs cut_at_;  ///< activities are counted up to here: the edge or the watermark, whichever is first
+  /// By class: the union of its activities and those of the classes before it, and where that ends so far.
+  std::array<DurationNs, kUnions> union_ns_{};
+  std::array<TimeNs, kUnions> covered_until_;
+  DurationNs kernel_sum_ns_ = 0;
+  std::vector<ActivityCounts> counts_;
+  std::uint64_t mark_order_ = 0;
+
+  std::array<Lane, kLanes> lanes_;
+  std::array<TimeNs, kLanes> tails_;        ///< begin of each lane's last; unused: long ago
+  std::array<std::int64_t, kLanes> heads_;  ///< key of each lane's first; empty or unused: never
+  std::size_t lanes_used_ = 0;              ///< lanes at or above it are empty
+  std::size_t pending_ = 0;
+  std::vector<std::unique_ptr<Chunk>> chunks_;  ///< all there are
+  Chunk* free_chunks_ = nullptr;
+  std::vector<Running> running_, resumed_;  ///< cut at cut_at_; their rest is still to come
+  // The instance that was added to last and the latest end there, not yet said in the instance itself.
+  Instance* added_to_ = nullptr;
+  TimeNs added_end_ns_ = 0;
+  std::priority_queue<Mark, std::vector<Mark>, std::greater<>> marks_;
+};
+
+}  // namespace mfu

@@ -1,0 +1,152 @@
+// One region instance on the drain's side: its place in the nesting, its work, and its account on each device.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/account/region_summary.h"
+#include "core/attribution/instance_table.h"
+#include "core/base/ids.h"
+#include "core/base/units.h"
+#include "core/model/flops_model.h"
+
+namespace mfu {
+
+/// What an instance did on one device within one window.
+struct Portion {
+  std::int64_t window = 0;  ///< window index
+  ClassTimes time_ns{};     ///< of its elapsed time
+  DurationNs busy_ns = 0;   ///< union of its own kernels
+  DurationNs kernel_sum_ns = 0;
+  DurationNs matmul_sum_ns = 0;
+
+  [[nodiscard]] DurationNs elapsed_ns() const noexcept {
+    DurationNs sum = 0;
+    for (const DurationNs t : time_ns) sum += t;
+    return sum;
+  }
+};
+
+/// The decode passes inside an instance.
+struct DecodePasses {
+  std::int64_t passes = 0;  ///< one token per sequence each; 0: it does not decode
+  double sequences = 0;     ///< summed over the passes
+  bool batch_known = true;  ///< of every pass
+
+  /// Sequences of a pass, their mean where it changed; 0: not known.
+  [[nodiscard]] std::int64_t batch() const noexcept {
+    return batch_known && passes > 0 ? std::llround(sequences / static_cast<double>(passes)) : 0;
+  }
+  void add(const DecodePasses& other) noexcept {
+    passes += other.passes;
+    sequences += other.sequences;
+    batch_known = batch_known && other.batch_known;
+  }
+};
+
+/// The account of one instance on one device.
+struct Share {
+  Portion open_portion;  ///< of the window that the device's timeline is in
+  /// Its kernels so far cover no moment from here on. The sweep meets them in order of begin, so this one number is
+  /// enough to add up their union.
+  TimeNs covered_until_ns = std::numeric_limits<TimeNs>::min();
+  TimeNs first_activity_ns = std::numeric_limits<TimeNs>::max();
+  TimeNs last_activity_end_ns = std::numeric_limits<TimeNs>::min();
+  bool active = false;   ///< had device activity
+  bool opened = false;   ///< its open mark was passed
+  bool begun = false;    ///< begin_ns is known
+  bool ended = false;    ///< end_ns is known
+  bool end_due = false;  ///< closed and past its last activity, but not begun yet
+  TimeNs begin_ns = 0;
+  TimeNs end_ns = 0;
+  ClassTimes counted{};           ///< the device's class times up to where portions were cut
+  std::vector<Portion> portions;  ///< of earlier windows that are not out yet
+  std::uint64_t kernels = 0;
+  std::uint64_t nth = 0;      ///< of its region's instances with work here, once it ended
+  ClassTimes time_ns{};       ///< all portions, those given out early included
+  DurationNs elapsed_ns = 0;  ///< likewise
+  DurationNs kernel_sum_ns = 0;
+  DurationNs matmul_sum_ns = 0;
+
+  /// It launched something here, whether or not the sweep has met it.
+  [[nodiscard]] bool has_work() const noexcept {
+    return active || last_activity_end_ns != std::numeric_limits<TimeNs>::min();
+  }
+
+  /// An activity begins.
+  void add_activity(TimeNs begin) noexcept {
+    active = true;
+    first_activity_ns = std::min(first_activity_ns, begin);
+  }
+
+  /// A kernel ran in [begin, end), and none that was added before began later.
+  void add_kernel(TimeNs begin_ns_of_it, TimeNs end_ns_of_it, bool matmul) noexcept {
+    const DurationNs length = end_ns_of_it - begin_ns_of_it;
+    open_portion.kernel_sum_ns += length;
+    open_portion.matmul_sum_ns += matmul ? length : 0;
+    open_portion.busy_ns += extend(covered_until_ns, begin_ns_of_it, end_ns_of_it);
+  }
+
+  /// What [begin, end) adds to a union of intervals that began before it; `covered_until` is the union's end.
+  static DurationNs extend(TimeNs& covered_until, TimeNs begin, TimeNs end) noexcept {
+    const TimeNs from = std::max(covered_until, begin);
+    covered_until = std::max(covered_until, end);
+    return covered_until - from;
+  }
+};
+
+struct Instance {
+  // What every activity asks for, together.
+  InstanceId id = InstanceId::kNone;
+  std::uint32_t chain = 0;     ///< of its region inside those around it: index into the ledger's chains
+  Instance* parent = nullptr;  ///< enclosing instance; of a part: what it is a part of
+  std::vector<Share> shares;   ///< by device index; grows with the devices
+  Instance* next_in_bucket = nullptr;
+
+  InstanceKind kind = InstanceKind::kThread;
+  RegionId region = RegionId::kNone;
+  RuleId rule = RuleId::kNone;
+  Phase phase = Phase::kNone;
+  std::uint32_t thread = 0;  ///< serial of the opening thread
+  Instance* root = nullptr;  ///< top-level instance around it; itself when top-level
+  std::uint32_t live_children = 0;
+  TimeNs open_ns = 0;
+  TimeNs close_ns = 0;
+  bool closed = false;
+  bool closed_by_exit = false;
+  std::optional<std::uint32_t> home_device;    ///< where its thread launched; for instances without device activity
+  std::optional<std::int64_t> cached_at_open;  ///< ShapeResolver::cached when its range opened
+  ShapeWords own_shape;                        ///< as its range gave it
+  Shape detected_shape;                        ///< as its kernels say
+  std::int64_t passes = 0;                     ///< DetectedWork::passes
+  std::int64_t parts_of_step = 1;              ///< DetectedWork::parts
+  std::array<ShapeSource, ShapeWords::kCount> shape_source{};
+
+  Work work;            ///< once closed: of its own shape, or the sum of its parts
+  DecodePasses decode;  ///< once closed, likewise; of the parts that closed meanwhile
+  std::uint64_t part_count = 0;
+  Work parts;                                    ///< sum of the closed parts that no window was given yet
+  Work parts_given;                              ///< sum of those that went into windows given out early
+  std::map<std::int64_t, Work> parts_by_window;  ///< by the window their range closed in; those in `parts`
+
+  std::uint32_t shares_left = 0;                             ///< devices on which it has not ended
+  std::vector<std::pair<std::uint32_t, Instance*>> waiting;  ///< nested ones (device, instance) that begin with it
+  std::size_t index_in_live = 0;
+
+  [[nodiscard]] bool top_level() const noexcept { return parent == nullptr; }
+  [[nodiscard]] bool prefills() const noexcept { return phase == Phase::kPrefill || phase == Phase::kMixed; }
+  /// Its range gave its own amount of work, which then covers whatever parts are inside.
+  [[nodiscard]] bool says_itself() const noexcept {
+    return own_shape.has(ShapeWords::kTokens) || own_shape.has(ShapeWords::kNewTokens);
+  }
+  /// Its work is the sum of its parts.
+  [[nodiscard]] bool by_parts() const noexcept { return part_count != 0 && !says_itself(); }
+};
+
+}  // namespace mfu

@@ -1,0 +1,119 @@
+// How long the instances of one row took, as who waits for them sees it: overall, by batch, and the slowest ones.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/account/duration_histogram.h"
+#include "core/account/instance.h"
+#include "core/account/region_summary.h"
+#include "core/peak/peak.h"
+
+namespace mfu {
+
+/// The power-of-two range that a batch falls in: 1, 2, 3-4, 5-8, ...
+struct BatchRange {
+  /// Ranges up to 2^23: no pass has more sequences or tokens, a shape that says so is wrong.
+  static constexpr std::uint32_t kCount = 24;
+
+  std::int64_t min = 0, max = 0;  ///< both inclusive
+  /// None: unknown (0), or beyond every range.
+  [[nodiscard]] static std::optional<std::uint32_t> index_of(std::int64_t batch) noexcept;
+  [[nodiscard]] static BatchRange of_index(std::uint32_t index) noexcept;
+};
+
+/// The longest instances of those it was shown.
+class SlowestInstances {
+ public:
+  static constexpr std::size_t kMost = 3;
+  /// Fewer instances than these have no typical one.
+  static constexpr std::uint64_t kEnough = 5;
+  /// Beyond the median [ratio]: what is less is the usual spread.
+  static constexpr double kFactor = 1.1;
+
+  void add(const SlowInstance& instance) noexcept;
+  void merge(const SlowestInstances& other) noexcept {
+    for (const SlowInstance& s : other.all()) add(s);
+  }
+  [[nodiscard]] std::span<const SlowInstance> all() const noexcept { return {slowest_.data(), count_}; }
+  /// Those that are slow beside the others; `latency` is that of all instances.
+  [[nodiscard]] std::vector<SlowInstance> beyond(const LatencySummary& latency) const;
+
+ private:
+  std::array<SlowInstance, kMost> slowest_;  ///< longest first, at equal length the earlier one
+  std::size_t count_ = 0;
+};
+
+/// The prefills of one device that no instance has decoded after yet. [mfu-drain]
+class WaitingPrefills {
+ public:
+  /// A process that only prefills never has one decoded: the oldest are forgotten beyond this.
+  static constexpr std::size_t kMost = 1024;
+
+  /// One is over; its last device activity ended at `end`.
+  void add(TimeNs end) {
+    if (ends_.size() == kMost) ends_.pop_front();
+    ends_.push_back(end);
+  }
+  [[nodiscard]] bool empty() const noexcept { return ends_.empty(); }
+  /// An instance that decodes began at `begin`: tells and forgets the end of every prefill before it.
+  template <typename Each>
+  void decoded(TimeNs begin, Each each) {
+    std::erase_if(ends_, [&](TimeNs end) {
+      if (end > begin) return false;  // it runs beside that instance: the next one decodes it
+      each(end);
+      return true;
+    });
+  }
+
+ private:
+  std::deque<TimeNs> ends_;
+};
+
+/// An instance that is over, on one device.
+struct EndedInstance {
+  SlowInstance time;  ///< without lost_to
+  DecodePasses decode;
+  BatchUnit unit = BatchUnit::kSequences;
+  std::int64_t batch = 0;  ///< 0: not known
+  std::int64_t tokens = 0;
+  std::optional<double> flop, bytes;  ///< its share on the device
+};
+
+/// [mfu-drain] What one row of the account keeps of single instances: under 1 KiB, and 16 B per width of duration met.
+class LatencyStats {
+ public:
+  void add(const EndedInstance& instance);
+  /// The first activity of an instance of this row that decodes, and that began at `begin`.
+  void add_decode(WaitingPrefills& prefills, TimeNs begin, TimeNs first_activity);
+  void merge(const LatencyStats& other);
+  /// Fills what `into` says of single instances; `into.classes_known` is settled.
+  void describe(RegionSummary& into, const Peak& peak) const;
+
+ private:
+  struct Bucket {
+    BatchUnit unit = BatchUnit::kSequences;
+    std::uint32_t index = 0;
+    std::uint64_t instances = 0;
+    std::int64_t tokens = 0;
+    DurationNs elapsed_ns = 0;
+    DurationHistogram latency;
+    double flop = 0, bytes = 0;
+    bool flop_known = true, bytes_known = true;
+  };
+  Bucket& bucket(BatchUnit unit, std::uint32_t index);
+
+  DurationHistogram elapsed_;
+  DurationHistogram inter_token_;
+  DurationHistogram prefill_to_decode_;
+  std::uint64_t after_prefill_ = 0;
+  ClassTimes time_ns_{};         ///< of the instances, whole
+  std::vector<Bucket> buckets_;  ///< ascending, those that were met
+  SlowestInstances slowest_;
+};
+
+}  // namespace mfu

@@ -1,0 +1,924 @@
+#include "core/account/ledger.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/account/metrics.h"
+
+namespace mfu {
+
+namespace {
+
+constexpr std::size_t kTopKernels = 10;
+constexpr std::size_t kFinishedKept = 256;
+
+/// By KernelClass. A table, since the classes of consecutive kernels follow no pattern that a branch could learn.
+constexpr std::array<TimeClass, 4> kTimeClassOf = [] {
+  std::array<TimeClass, 4> of{};
+  of[static_cast<std::size_t>(KernelClass::kGemm)] = TimeClass::kMatmul;
+  of[static_cast<std::size_t>(KernelClass::kAttention)] = TimeClass::kMatmul;
+  of[static_cast<std::size_t>(KernelClass::kComm)] = TimeClass::kComm;
+  of[static_cast<std::size_t>(KernelClass::kOther)] = TimeClass::kOther;
+  return of;
+}();
+
+TimeClass time_class_of(const KernelRecord& record, KernelNames& names) noexcept {
+  if (record.kind == ActivityKind::kKernel) return kTimeClassOf[static_cast<std::size_t>(names.class_of(record.name))];
+  // A whole graph as one record has no kernel name: its time is work, but nobody can say of which class.
+  return record.kind == ActivityKind::kGraph ? TimeClass::kOther : TimeClass::kMemcpy;
+}
+
+void add_stats(std::vector<KernelStat>& into, const std::vector<KernelStat>& from) {
+  if (into.size() < from.size()) into.resize(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    into[i].count += from[i].count;
+    into[i].sum_ns += from[i].sum_ns;
+  }
+}
+
+void keep_least_trusted(std::array<ShapeSource, ShapeWords::kCount>& into,
+                        const std::array<ShapeSource, ShapeWords::kCount>& from) noexcept {
+  for (std::size_t key = 0; key < into.size(); ++key)
+    if (from[key] != ShapeSource::kNone && (into[key] == ShapeSource::kNone || from[key] < into[key]))
+      into[key] = from[key];
+}
+
+void add_row(RegionRow& into, const RegionRow& from) {
+  into.instances += from.instances;
+  into.tokens += from.tokens;
+  for (std::size_t c = 0; c < kTimeClasses; ++c) into.time_ns[c] += from.time_ns[c];
+  into.busy_ns += from.busy_ns;
+  into.kernel_sum_ns += from.kernel_sum_ns;
+  into.kernels += from.kernels;
+  into.launches += from.launches;
+  into.flop += from.flop;
+  into.hfu_flop += from.hfu_flop;
+  into.bytes += from.bytes;
+  into.any_work = into.any_work || from.any_work;
+  into.flop_known = into.flop_known && from.flop_known;
+  into.bytes_known = into.bytes_known && from.bytes_known;
+  into.overlapped = into.overlapped || from.overlapped;
+  keep_least_trusted(into.shape_source, from.shape_source);
+  into.latency.merge(from.latency);
+  add_stats(into.kernel_stats, from.kernel_stats);
+}
+
+bool empty(const RegionRow& row) noexcept {
+  DurationNs elapsed = 0;
+  for (const DurationNs t : row.time_ns) elapsed += t;
+  return row.instances == 0 && row.open == 0 && row.kernels == 0 && row.launches == 0 && elapsed == 0;
+}
+
+/// Tokens of a shape where no model is there to count them.
+std::int64_t count_tokens(Phase phase, const Shape& shape, std::int64_t grad_accum) noexcept {
+  if (shape.tokens) return *shape.tokens + shape.gen_tokens.value_or(shape.gen_batch.value_or(0));
+  const std::int64_t batch = shape.batch.value_or(1);
+  switch (phase) {
+    case Phase::kTrain:
+    case Phase::kForward:
+    case Phase::kBackward:
+      return shape.seq_len ? batch * *shape.seq_len * grad_accum : 0;
+    case Phase::kPrefill:
+    case Phase::kMixed:
+      return shape.seq_len ? batch * *shape.seq_len : 0;
+    case Phase::kDecode:
+      return batch * shape.new_tokens.value_or(1);
+    case Phase::kNone:
+    case Phase::kVision:
+      break;
+  }
+  return 0;
+}
+
+void scale(Work& work, double by) noexcept {
+  work.flop *= by;
+  work.hfu_flop *= by;
+  work.bytes *= by;
+  work.tokens = std::llround(static_cast<double>(work.tokens) * by);
+}
+
+/// What an instance of this shape decodes. A pass that prefills as well is one pass for the sequences that decode in
+/// it.
+DecodePasses decode_passes_of(Phase phase, const Shape& shape) noexcept {
+  if (phase == Phase::kMixed)
+    return {shape.gen_batch.value_or(0) > 0 || shape.gen_tokens.value_or(0) > 0 ? 1 : 0, 0, false};
+  if (phase != Phase::kDecode) return {};
+  // A shape is what somebody said: no more passes than can be added up.
+  const std::int64_t passes = std::min(decode_passes(shape), std::int64_t{1} << 31);
+  const std::optional<std::int64_t> batch = shape.batch                        ? shape.batch
+                                            : shape.new_tokens && shape.tokens ? *shape.tokens / passes
+                                                                               : std::optional<std::int64_t>();
+  return {passes, static_cast<double>(batch.value_or(0)) * static_cast<double>(passes), batch.value_or(0) > 0};
+}
+
+}  // namespace
+
+Ledger::Ledger(const RegionRules& rules, const Config& config, KernelNames& names, Counters& counters,
+               LedgerOptions options, WindowCallback on_window)
+    : rules_(rules),
+      config_(config),
+      names_(names),
+      counters_(counters),
+      options_(options),
+      on_window_(std::move(on_window)),
+      shapes_(config.workload),
+      swept_(options.origin_ns),
+      buckets_(kBuckets, nullptr),
+      noticed_(rules.regions().size(), false),
+      named_by_(rules.regions().size(), NamedBy::kNobody) {
+  if (options_.ranges_only) device_at(0);
+}
+
+Ledger::~Ledger() = default;
+
+Ledger::Device& Ledger::new_device(std::uint32_t device) {
+  if (device >= devices_.size()) devices_.resize(device + 1);
+  devices_[device] =
+      std::make_unique<Device>(device, options_.origin_ns, options_.window_ns, static_cast<TimelineListener&>(*this));
+  for (const auto& instance : live_) {
+    if (instance->kind == InstanceKind::kPart) continue;
+    if (instance->shares.size() < devices_.size()) instance->shares.resize(devices_.size());
+    ++instance->shares_left;
+    devices_[device]->timeline.add_open_mark(*instance, instance->open_ns);
+    if (instance->closed) devices_[device]->timeline.add_end_mark(*instance, instance->close_ns);
+  }
+  note_added();
+  // It was idle until now; nothing can be pending before what the others have swept.
+  devices_[device]->timeline.sweep(swept_);
+  return *devices_[device];
+}
+
+void Ledger::set_peak(std::uint32_t device, const Peak& peak) { device_at(device).peak = peak; }
+
+Instance* Ledger::look_up(InstanceId id) noexcept {
+  for (Instance* i = buckets_[raw(id) & (kBuckets - 1)]; i != nullptr; i = i->next_in_bucket) {
+    if (i->id == id) {
+      last_found_ = i;
+      return i;
+    }
+  }
+  return nullptr;
+}
+
+Instance& Ledger::insert_live() {
+  live_.push_back(std::make_unique<Instance>());
+  live_.back()->index_in_live = live_.size() - 1;
+  return *live_.back();
+}
+
+void Ledger::remove_live(Instance* instance) noexcept {
+  for (Instance** at = &buckets_[raw(instance->id) & (kBuckets - 1)]; *at != nullptr; at = &(*at)->next_in_bucket) {
+    if (*at != instance) continue;
+    *at = instance->next_in_bucket;
+    break;
+  }
+  if (last_found_ == instance) last_found_ = nullptr;
+  const std::size_t index = instance->index_in_live;
+  if (index + 1 != live_.size()) {
+    std::swap(live_[index], live_.back());
+    live_[index]->index_in_live = index;
+  }
+  live_.pop_back();
+}
+
+RegionRow& Ledger::row(std::int64_t window, std::uint32_t region, std::uint32_t device) {
+  // What comes for a window that is out already still counts for the run.
+  return window < next_window_ ? run_[{region, device}] : windows_[window][{region, device}];
+}
+
+std::uint32_t Ledger::chain_of(std::uint32_t outer, RegionId region) {
+  const auto [it, inserted] = chain_index_.try_emplace({outer, region}, static_cast<std::uint32_t>(chains_.size()));
+  if (inserted) chains_.push_back({outer, region});
+  return it->second;
+}
+
+void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work) {
+  const bool detected = slot.kind == InstanceKind::kDetected;
+  if (observer_ != nullptr && !detected) observer_->on_open(slot, at);
+  NamedBy& named_by = named_by_[raw(slot.region)];
+  named_by = std::max(named_by, detected                            ? NamedBy::kDetector
+                                : rules_.is_of_framework(slot.rule) ? NamedBy::kFramework
+                                                                    : NamedBy::kRange);
+  Instance& instance = insert_live();
+  instance.id = slot.id;
+  instance.kind = slot.kind;
+  instance.region = slot.region;
+  instance.rule = slot.rule;
+  instance.phase = rules_.regions()[raw(slot.region)].phase;
+  instance.thread = raw(slot.opener);
+  instance.own_shape = slot.shape;
+  if (work != nullptr) {
+    instance.detected_shape = work->shape;
+    // Rows of a training step are tokens in a language model only, and nobody said that this is one.
+    if (is_training(instance.phase) && !config_.model) instance.detected_shape = {};
+    instance.passes = work->passes;
+    instance.parts_of_step = work->parts;
+  }
+  instance.open_ns = std::max(at, options_.origin_ns);
+  Instance*& bucket = buckets_[raw(slot.id) & (kBuckets - 1)];
+  instance.next_in_bucket = bucket;
+  bucket = &instance;
+  instance.parts = instance.parts_given = Work::none();
+  instance.parent = slot.parent == InstanceId::kNone ? nullptr : find(slot.parent);
+  if (instance.parent != nullptr) ++instance.parent->live_children;
+  instance.root = instance.parent != nullptr ? instance.parent->root : &instance;
+  instance.chain = chain_of(instance.parent != nullptr ? instance.parent->chain : 0, instance.region);
+  const auto home = home_of_thread_.find(instance.thread);
+  if (home != home_of_thread_.end()) instance.home_device = home->second;
+  instance.cached_at_open = shapes_.cached(instance.home_device.value_or(0));
+  if (instance.kind == InstanceKind::kPart) return;
+  instance.shares.resize(devices_.size());
+  for (const auto& device : devices_) {
+    if (!device) continue;
+    ++instance.shares_left;
+    device->timeline.add_open_mark(instance, instance.open_ns);
+  }
+}
+
+void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device) {
+  Instance* instance = find(slot.id);
+  if (instance == nullptr || instance->closed) return;
+  if (observer_ != nullptr && slot.kind != InstanceKind::kDetected) observer_->on_close(slot, at);
+  instance->closed = true;
+  instance->close_ns = std::max(at, instance->open_ns);
+  if (home_device) {
+    if (home_of_thread_.size() > 4096) home_of_thread_.clear();  // threads come and go; this is a hint only
+    home_of_thread_[instance->thread] = *home_device;
+    instance->home_device = home_device;
+  }
+  resolve_work(*instance);
+  if (instance->kind == InstanceKind::kPart) {
+    if (Instance* whole = instance->parent; whole != nullptr && instance->phase != Phase::kNone) {
+      ++whole->part_count;
+      whole->parts.add(instance->work);
+      whole->decode.add(instance->decode);
+      const std::int64_t window = (instance->close_ns - options_.origin_ns) / options_.window_ns;
+      auto [slot_of_window, inserted] = whole->parts_by_window.try_emplace(window, Work::none());
+      slot_of_window->second.add(instance->work);
+    }
+    finish_if_complete(instance);
+    return;
+  }
+  for (std::uint32_t d = 0; d < devices_.size(); ++d)
+    if (devices_[d]) devices_[d]->timeline.add_end_mark(*instance, instance->close_ns);
+  finish_if_complete(instance);
+}
+
+void Ledger::resolve_work(Instance& instance) {
+  if (instance.phase == Phase::kNone) return;
+  if (instance.by_parts()) {
+    instance.work = instance.parts;
+    instance.work.add(instance.parts_given);
+    return;
+  }
+  const std::uint32_t device = instance.home_device.value_or(0);
+  if (instance.part_count != 0) shapes_.set_cached(device, instance.cached_at_open);  // it covers its parts
+  const ResolvedShape resolved = shapes_.resolve(
+      instance.phase, {instance.own_shape.to_shape(), rules_.constants(instance.rule), instance.detected_shape},
+      device);
+  const Shape& shape = resolved.shape;
+  instance.shape_source = resolved.source;
+  if (config_.model) {
+    // A range that says no batch is one sequence; of what was detected nobody said anything.
+    const bool detected = instance.kind == InstanceKind::kDetected;
+    const ModelSpec& model = config_.model->spec();
+    const bool by_sequence = instance.phase != Phase::kNone && !model.is_vision_only();
+    if (detected && by_sequence && !shape.batch && !shape.tokens)
+      instance.work.missing = instance.phase == Phase::kDecode ? "batch" : "batch or tokens";
+    else if (detected && by_sequence && instance.phase != Phase::kDecode && !model.flat_params && !shape.seq_len &&
+             !shape.batch)
+      instance.work.missing = "seq_len";  // attention depends on how many sequences the tokens are
+    else
+      instance.work = config_.model->work(instance.phase, shape);
+    if (!instance.work.flop_known) notice_missing(instance);
+  }
+  if (instance.work.tokens == 0)
+    instance.work.tokens = count_tokens(instance.phase, shape, config_.workload.grad_accum);
+  // The config says how many passes a step has, or the kernels do.
+  if (is_training(instance.phase) && (instance.passes > 1 || instance.parts_of_step > 1))
+    scale(instance.work,
+          static_cast<double>(config_.workload.grad_accum_given ? 1 : std::max<std::int64_t>(1, instance.passes)) /
+              static_cast<double>(instance.parts_of_step));
+  instance.decode = decode_passes_of(instance.phase, shape);
+}
+
+void Ledger::notice_missing(const Instance& instance) {
+  if (noticed_[raw(instance.region)]) return;
+  noticed_[raw(instance.region)] = true;
+  const std::string& region = rules_.regions()[raw(instance.region)].name;
+  const std::string missing = instance.work.missing;
+  notices_.push_back("region " + region + ": no MFU, because its shape lacks " + missing + "; say it in the range (\"" +
+                     region + " " + missing.substr(0, missing.find_first_of(" ,")) +
+                     "=...\"), in a rule under \"regions\", or under \"workload\" in the config");
+}
+
+std::vector<std::string> Ledger::take_notices() { return std::exchange(notices_, {}); }
+
+void Ledger::add(const KernelRecord& record, InstanceId owner, bool first_of_launch) {
+  Device& device = device_at(raw(record.device));
+  Instance* instance = owner == InstanceId::kNone ? nullptr : find(owner);
+  if (observer_ != nullptr) {
+    const bool detected = instance != nullptr && instance->kind == InstanceKind::kDetected;
+    observer_->on_record(record, detected ? InstanceId::kNone : owner, first_of_launch);
+  }
+  const bool owner_is_over =
+      owner != InstanceId::kNone && (instance == nullptr || instance->shares[raw(record.device)].ended);
+  if (owner_is_over || record.begin_ns < device.timeline.now()) {
+    counters_.add(Counter::kRecordsLate);
+    // An instance that is over here may be gone before its late activity is swept; one around it that is not over
+    // stays.
+    while (instance != nullptr && instance->shares[raw(record.device)].ended) instance = instance->parent;
+  }
+  device.timeline.add(record.begin_ns, record.end_ns, time_class_of(record, names_),
+                      record.kind == ActivityKind::kKernel || record.kind == ActivityKind::kGraph, first_of_launch,
+                      record.name, instance);
+}
+
+// --- the sweep ------------------------------------------------------------------------------------------------------
+
+void Ledger::on_open(std::uint32_t device, Instance& instance, TimeNs) {
+  Share& share = instance.shares[device];
+  share.opened = true;
+  share.open_portion.window = devices_[device]->timeline.window();
+  if (instance.top_level()) {
+    std::deque<Instance*>& queue = devices_[device]->top_level[instance.thread];
+    queue.push_back(&instance);
+    if (queue.size() == 1) begin_share(device, instance);
+  } else if (instance.root->shares[device].begun) {
+    begin_share(device, instance);
+  } else {
+    instance.root->waiting.emplace_back(device, &instance);
+  }
+}
+
+void Ledger::begin_share(std::uint32_t device, Instance& instance) {
+  const DeviceTimeline& timeline = devices_[device]->timeline;
+  Share& share = instance.shares[device];
+  share.begun = true;
+  share.begin_ns = timeline.now();
+  share.counted = timeline.class_times();
+  if (!instance.top_level()) return;
+  for (auto it = instance.waiting.begin(); it != instance.waiting.end();) {
+    if (it->first != device) {
+      ++it;
+      continue;
+    }
+    Instance* nested = it->second;
+    it = instance.waiting.erase(it);
+    begin_share(device, *nested);
+    if (nested->shares[device].end_due) end_share(device, *nested);  // not top-level: cannot come back here
+  }
+}
+
+void Ledger::on_end(std::uint32_t device, Instance& instance, TimeNs) {
+  Share& share = instance.shares[device];
+  share.end_due = true;
+  if (!share.begun) return;  // its thread's previous instance still runs here; it ends when it begins
+  const std::uint32_t thread = instance.thread;
+  const bool top_level = instance.top_level();
+  end_share(device, instance);
+  if (top_level) next_on_thread(device, thread);
+}
+
+void Ledger::end_share(std::uint32_t device, Instance& instance) {
+  Device& on = *devices_[device];
+  Share& share = instance.shares[device];
+  share.ended = true;
+  share.end_ns = on.timeline.now();
+  cut_portion(device, share);
+  if (share.has_work() && !instance.closed_by_exit) follow_in_order(device, instance);
+  if (instance.top_level()) {
+    const auto queue = on.top_level.find(instance.thread);
+    if (queue != on.top_level.end()) {
+      // Nearly always the front one; behind it there may be as many as the CPU has run ahead.
+      if (!queue->second.empty() && queue->second.front() == &instance)
+        queue->second.pop_front();
+      else
+        std::erase(queue->second, &instance);
+      if (queue->second.empty()) on.top_level.erase(queue);
+    }
+  }
+  --instance.shares_left;
+  finish_if_complete(&instance);
+}
+
+/// What depends on the instances that ended on the device before this one.
+void Ledger::follow_in_order(std::uint32_t device, Instance& instance) {
+  Device& on = *devices_[device];
+  Share& share = instance.shares[device];
+  share.nth = on.next_nth(instance.region);
+  if (instance.decode.passes > 0 && !on.prefills.empty())
+    row(window_of_end(share), raw(instance.region), device)
+        .latency.add_decode(on.prefills, share.begin_ns, share.active ? share.first_activity_ns : share.begin_ns);
+  if (instance.prefills()) on.prefills.add(share.last_activity_end_ns);
+}
+
+void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread) {
+  while (true) {
+    const auto queue = devices_[device]->top_level.find(thread);
+    if (queue == devices_[device]->top_level.end()) return;
+    Instance& next = *queue->second.front();
+    if (next.shares[device].begun) return;
+    begin_share(device, next);
+    if (!next.shares[device].end_due) return;
+    end_share(device, next);
+  }
+}
+
+void Ledger::cut_portion(std::uint32_t device, Share& share) {
+  // Nothing of the instance runs beyond this moment: it ends with its last activity, and an edge cuts what runs.
+  const DeviceTimeline& timeline = devices_[device]->timeline;
+  Portion& portion = share.open_portion;
+  if (share.begun) {
+    const ClassTimes times = timeline.class_times();
+    for (std::size_t c = 0; c < kTimeClasses; ++c) portion.time_ns[c] = times[c] - share.counted[c];
+    share.counted = times;
+  }
+  for (std::size_t c = 0; c < kTimeClasses; ++c) share.time_ns[c] += portion.time_ns[c];
+  share.elapsed_ns += portion.elapsed_ns();
+  share.kernel_sum_ns += portion.kernel_sum_ns;
+  share.matmul_sum_ns += portion.matmul_sum_ns;
+  if (portion.elapsed_ns() != 0 || portion.kernel_sum_ns != 0) share.portions.push_back(portion);
+  portion = Portion{};
+  portion.window = timeline.window() + 1;
+}
+
+void Ledger::on_edge(std::uint32_t device, std::int64_t window, TimeNs) {
+  for (const auto& instance : live_) {
+    if (instance->kind == InstanceKind::kPart) continue;
+    Share& share = instance->shares[device];
+    if (share.opened && !share.ended) cut_portion(device, share);
+  }
+  Device& on = *devices_[device];
+  RegionRow& total = row(window, kTotal, device);
+  const ClassTimes times = on.timeline.class_times();
+  for (std::size_t c = 0; c < kTimeClasses; ++c) total.time_ns[c] += times[c] - on.edge_times[c];
+  total.busy_ns += on.timeline.busy_ns() - on.edge_busy_ns;
+  total.kernel_sum_ns += on.timeline.kernel_sum_ns() - on.edge_sum_ns;
+  on.edge_times = times;
+  on.edge_busy_ns = on.timeline.busy_ns();
+  on.edge_sum_ns = on.timeline.kernel_sum_ns();
+  take_counts(device, window);
+}
+
+/// What began on `device` in `window` goes to each region of its chain and to the process.
+void Ledger::take_counts(std::uint32_t device, std::int64_t window) {
+  std::vector<ActivityCounts>& by_chain = devices_[device]->timeline.counts();
+  for (std::uint32_t chain = 0; chain < by_chain.size(); ++chain) {
+    ActivityCounts& counts = by_chain[chain];
+    const std::uint64_t kernels =
+        std::accumulate(counts.kernels.begin(), counts.kernels.end(), std::uint64_t{0},
+                        [](std::uint64_t sum, const KernelStat& stat) { return sum + stat.count; });
+    if (counts.launches == 0 && kernels == 0) continue;
+    for (std::uint32_t c = chain;; c = chains_[c].outer) {
+      RegionRow& into = row(window, c == 0 ? kTotal : raw(chains_[c].region), device);
+      into.launches += counts.launches;
+      into.kernels += kernels;
+      add_stats(into.kernel_stats, counts.kernels);
+      if (c == 0) break;
+    }
+    counts.launches = 0;
+    std::fill(counts.kernels.begin(), counts.kernels.end(), KernelStat{});
+  }
+}
+
+// --- finished instances ---------------------------------------------------------------------------------------------
+
+void Ledger::finish_if_complete(Instance* instance) {
+  // Before the first record nobody knows on which device an instance ran; forget_idle settles those that ran on none.
+  if (devices_.empty() && instance->kind != InstanceKind::kPart) return;
+  while (instance != nullptr && instance->closed && instance->shares_left == 0 && instance->live_children == 0) {
+    Instance* parent = instance->parent;
+    if (instance->kind != InstanceKind::kPart) account(*instance);
+    remove_live(instance);
+    if (parent != nullptr) --parent->live_children;
+    instance = parent;
+  }
+}
+
+std::vector<std::pair<std::uint32_t, double>> Ledger::devices_of(const Instance& instance) const {
+  std::vector<std::pair<std::uint32_t, double>> found;
+  double matmul = 0, kernels = 0;
+  for (std::uint32_t d = 0; d < instance.shares.size(); ++d) {
+    const Share& share = instance.shares[d];
+    if (!share.has_work()) continue;
+    found.emplace_back(d, 0.0);
+    matmul += static_cast<double>(share.matmul_sum_ns);
+    kernels += static_cast<double>(share.kernel_sum_ns);
+  }
+  if (found.empty()) {
+    std::uint32_t device = 0, count = 0;
+    for (std::uint32_t d = 0; d < devices_.size(); ++d) {
+      if (!devices_[d]) continue;
+      if (count++ == 0 || instance.home_device == d) device = d;
+    }
+    if (count == 1 || (count != 0 && instance.home_device == device)) found.emplace_back(device, 1.0);
+    return found;
+  }
+  // On several devices the work went where the matmuls ran; nobody says more than that.
+  for (auto& [d, part] : found) {
+    const Share& share = instance.shares[d];
+    part = matmul > 0    ? static_cast<double>(share.matmul_sum_ns) / matmul
+           : kernels > 0 ? static_cast<double>(share.kernel_sum_ns) / kernels
+                         : 1.0 / static_cast<double>(found.size());
+  }
+  return found;
+}
+
+void Ledger::add_times(RegionRow& into, const Portion& portion) const noexcept {
+  for (std::size_t c = 0; c < kTimeClasses; ++c) into.time_ns[c] += portion.time_ns[c];
+  into.busy_ns += portion.busy_ns;
+  into.kernel_sum_ns += portion.kernel_sum_ns;
+}
+
+void Ledger::add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work,
+                      double part, bool cut) {
+  if (instance.phase == Phase::kNone) return;
+  const auto add = [&](RegionRow& into) {
+    into.any_work = true;
+    into.flop += work.flop * part;
+    into.hfu_flop += work.hfu_flop * part;
+    into.bytes += work.bytes * part;
+    into.flop_known = into.flop_known && work.flop_known;
+    into.bytes_known = into.bytes_known && work.bytes_known;
+    into.cut = into.cut || cut;
+  };
+  add(row(window, raw(instance.region), device));
+  // A region around it that has no work of its own is as much work as what runs inside it; one that has already
+  // counts this.
+  for (const Instance* outer = instance.parent; outer != nullptr; outer = outer->parent) {
+    if (outer->phase != Phase::kNone) return;
+    add(row(window, raw(outer->region), device));
+  }
+  add(row(window, kTotal, device));
+}
+
+void Ledger::account(Instance& instance) {
+  if (instance.closed_by_exit && instance.phase != Phase::kNone) {
+    counters_.add(Counter::kInstancesUnclosed);
+    return;
+  }
+  Work left = instance.work;  // what no window was given yet
+  if (instance.by_parts()) left = instance.parts;
+  std::int64_t tokens_left = instance.work.tokens;
+  const auto devices = devices_of(instance);
+  for (std::size_t k = 0; k < devices.size(); ++k) {
+    const auto [d, part] = devices[k];
+    if (observer_ != nullptr) observer_->on_finished(instance, d, part);
+    Share& share = instance.shares[d];
+    DurationNs elapsed_left = 0;
+    for (const Portion& p : share.portions) elapsed_left += p.elapsed_ns();
+    const std::int64_t end_window = window_of_end(share);
+    // With parts, what earlier windows were given is theirs; without, they had time only and its FLOP go to the run.
+    const DurationNs base = instance.by_parts() ? elapsed_left : share.elapsed_ns;
+    double given = 0;
+    for (const Portion& p : share.portions) {
+      add_times(row(p.window, raw(instance.region), d), p);
+      const double of_time = base > 0 ? static_cast<double>(p.elapsed_ns()) / static_cast<double>(base) : 0.0;
+      if (of_time > 0) add_work(instance, d, p.window, left, part * of_time, of_time < 1);
+      given += of_time;
+    }
+    if (base == 0)
+      add_work(instance, d, end_window, left, part, false);
+    else if (!instance.by_parts() && elapsed_left < base)
+      add_work(instance, d, next_window_ - 1, left, part * (1 - given), false);
+
+    RegionRow& at_end = row(end_window, raw(instance.region), d);
+    ++at_end.instances;
+    keep_least_trusted(at_end.shape_source, instance.shape_source);
+    const std::int64_t tokens =
+        k + 1 == devices.size()
+            ? tokens_left
+            : static_cast<std::int64_t>(std::llround(static_cast<double>(instance.work.tokens) * part));
+    tokens_left -= tokens;
+    at_end.tokens += tokens;
+    if (share.active || devices.size() == 1) add_latency(instance, d, part, tokens, at_end);
+    bool inside_work = false;  // its tokens are those of a region around it
+    for (const Instance* outer = instance.parent; outer != nullptr; outer = outer->parent)
+      inside_work = inside_work || outer->phase != Phase::kNone;
+    if (!inside_work) row(end_window, kTotal, d).tokens += tokens;
+    if (instance.top_level()) {
+      ++row(end_window, kTotal, d).instances;
+      mark_overlaps(instance, d, end_window);
+    }
+  }
+}
+
+void Ledger::add_latency(const Instance& instance, std::uint32_t device, double part, std::int64_t tokens,
+                         RegionRow& into) {
+  const Share& share = instance.shares[device];
+  EndedInstance ended;
+  ended.time.nth = share.has_work() ? share.nth : devices_[device]->next_nth(instance.region);
+  ended.time.t0_ns = share.begin_ns;
+  ended.time.elapsed_ns = share.elapsed_ns;
+  ended.time.time_ns = share.time_ns;
+  ended.decode = instance.decode;
+  ended.tokens = tokens;
+  if (instance.prefills()) {
+    ended.unit = BatchUnit::kTokens;
+    ended.batch = instance.work.tokens;
+  } else if (instance.phase == Phase::kDecode) {
+    ended.batch = instance.decode.batch();
+  }
+  if (config_.model && instance.work.flop_known) {
+    ended.flop = instance.work.flop * part;
+    if (instance.work.bytes_known) ended.bytes = instance.work.bytes * part;
+  }
+  into.latency.add(ended);
+}
+
+void Ledger::mark_overlaps(const Instance& instance, std::uint32_t device, std::int64_t window) {
+  const Share& share = instance.shares[device];
+  if (!share.active) return;
+  std::deque<Finished>& finished = devices_[device]->finished;
+  for (const Finished& other : finished) {
+    if (other.thread == instance.thread || other.end_ns <= share.begin_ns || share.end_ns <= other.begin_ns) continue;
+    row(window, raw(instance.region), device).overlapped = true;
+    row(other.window, other.region, device).overlapped = true;
+  }
+  finished.push_back({share.begin_ns, share.end_ns, instance.thread, raw(instance.region), window});
+  if (finished.size() > kFinishedKept) finished.pop_front();
+}
+
+// --- windows --------------------------------------------------------------------------------------------------------
+
+std::size_t Ledger::pending() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& device : devices_)
+    if (device) sum += device->timeline.pending();
+  return sum;
+}
+
+/// No device so far, and everything that began before `watermark` was told: what closed before it did no work.
+void Ledger::forget_idle(TimeNs watermark) {
+  for (std::size_t i = live_.size(); i-- > 0;) {
+    if (i >= live_.size()) continue;
+    Instance* instance = live_[i].get();
+    if (!instance->closed || instance->close_ns > watermark || instance->live_children != 0) continue;
+    if (instance->parent != nullptr) --instance->parent->live_children;
+    remove_live(instance);
+  }
+}
+
+void Ledger::advance(TimeNs watermark) {
+  if (watermark <= swept_) return;
+  if (devices_.empty()) forget_idle(watermark);
+  note_added();
+  sweep_to(watermark);
+}
+
+/// Stops where a window goes out at the earliest and at the latest, so that what it says follows from the times alone
+/// and not from when somebody looked.
+void Ledger::sweep_to(TimeNs watermark) {
+  while (swept_ < watermark) {
+    TimeNs stop = edge(next_window_ + 1);
+    if (swept_ >= stop) stop += options_.window_ns;
+    stop = stop > swept_ ? std::min(stop, watermark) : watermark;
+    for (const auto& device : devices_)
+      if (device) device->timeline.sweep(stop);
+    swept_ = stop;
+    emit_ready(false);
+  }
+}
+
+void Ledger::emit_ready(bool all) {
+  while (edge(next_window_ + 1) <= swept_) {
+    const TimeNs end = edge(next_window_ + 1);
+    bool wait = false;
+    if (!all && swept_ < end + options_.window_ns) {
+      // Not for what can be split without knowing its end: parts, and time alone, if there is one place it can be.
+      const auto several =
+          std::count_if(devices_.begin(), devices_.end(), [](const auto& d) { return d != nullptr; }) > 1;
+      for (const auto& instance : live_) {
+        const bool can_split = (!instance->closed || instance->close_ns > end) && !several &&
+                               (instance->phase == Phase::kNone || instance->by_parts());
+        wait = wait || (instance->kind != InstanceKind::kPart && instance->open_ns < end && !can_split);
+      }
+    }
+    if (wait) return;
+    emit(next_window_, end);
+  }
+}
+
+/// An instance that is still open, or still runs, when a window goes out: its time there is known, its FLOP are only as
+/// far as its parts say.
+void Ledger::give_out_early(Instance& instance, std::int64_t window) {
+  Work parts = Work::none();
+  const bool by_parts = instance.by_parts();
+  if (by_parts) {
+    for (auto it = instance.parts_by_window.begin(); it != instance.parts_by_window.end() && it->first <= window;) {
+      parts.add(it->second);
+      it = instance.parts_by_window.erase(it);
+    }
+    instance.parts.flop -= parts.flop;
+    instance.parts.hfu_flop -= parts.hfu_flop;
+    instance.parts.bytes -= parts.bytes;
+    instance.parts.tokens -= parts.tokens;
+    instance.parts_given.add(parts);
+  }
+  const auto devices = devices_of(instance);
+  for (const auto& [d, part] : devices) {
+    if (d >= instance.shares.size()) continue;
+    Share& share = instance.shares[d];
+    for (auto it = share.portions.begin(); it != share.portions.end();) {
+      if (it->window > window) {
+        ++it;
+        continue;
+      }
+      RegionRow& into = row(window, raw(instance.region), d);
+      add_times(into, *it);
+      ++into.open;
+      if (instance.phase != Phase::kNone && !by_parts) {
+        into.flop_pending = true;
+        bool inside_work = false;
+        for (const Instance* outer = instance.parent; outer != nullptr; outer = outer->parent)
+          inside_work = inside_work || outer->phase != Phase::kNone;
+        if (!inside_work) row(window, kTotal, d).flop_pending = true;
+      }
+      it = share.portions.erase(it);
+    }
+    if (by_parts) add_work(instance, d, window, parts, part, true);
+  }
+}
+
+void Ledger::emit(std::int64_t window, TimeNs end) {
+  for (const auto& instance : live_)
+    if (instance->kind != InstanceKind::kPart) give_out_early(*instance, window);
+  WindowSummary out;
+  out.window = {edge(window), end};
+  const auto found = windows_.find(window);
+  if (found != windows_.end()) {
+    summarize(found->second, out.window, out);
+    if (measured(out.window)) {
+      for (const auto& [key, from] : found->second) add_row(run_[key], from);
+    } else {
+      for (RegionSummary& region : out.regions) {
+        region.classes_known = false;
+        region.flop = region.hfu_flop = region.bytes = region.mfu = region.mfu_busy = region.hfu = region.mbu =
+            std::nullopt;
+        region.roofline_s = std::nullopt;
+        region.lost = std::nullopt;
+        region.prefill_to_decode = LatencySummary{};
+        region.after_prefill = std::nullopt;
+        region.slowest.clear();
+        for (BatchLatency& batch : region.by_batch) batch.flop = batch.bytes = batch.mfu = batch.mbu = std::nullopt;
+        region.bound = Bound::kUnknown;
+        region.suspect.clear();
+      }
+    }
+    windows_.erase(found);
+  }
+  while (!unmeasured_.empty() && unmeasured_.front().end_ns <= out.window.begin_ns) unmeasured_.pop_front();
+  next_window_ = window + 1;
+  on_window_(std::move(out));
+}
+
+bool Ledger::measured(Interval window) const noexcept {
+  return std::none_of(unmeasured_.begin(), unmeasured_.end(),
+                      [window](const Interval& u) { return u.begin_ns < window.end_ns && window.begin_ns < u.end_ns; });
+}
+
+void Ledger::note_added() noexcept {
+  for (const auto& device : devices_)
+    if (device) device->timeline.note_added();
+}
+
+void Ledger::finish(TimeNs end) {
+  note_added();
+  for (const auto& instance : live_) {
+    if (instance->kind == InstanceKind::kPart) continue;
+    for (const Share& share : instance->shares) end = std::max(end, share.last_activity_end_ns);
+  }
+  end = std::max(end, swept_);
+  std::vector<Instance*> open;
+  for (const auto& instance : live_)
+    if (!instance->closed && instance->kind != InstanceKind::kPart) open.push_back(instance.get());
+  // Parts that nobody closed say nothing: forget them, so that what they are part of can finish.
+  for (std::size_t i = live_.size(); i-- > 0;) {
+    if (i >= live_.size() || live_[i]->kind != InstanceKind::kPart) continue;
+    live_[i]->closed = true;
+    live_[i]->live_children = 0;
+  }
+  std::vector<Instance*> parts;
+  for (const auto& instance : live_)
+    if (instance->kind == InstanceKind::kPart) parts.push_back(instance.get());
+  for (Instance* part : parts) {
+    if (part->parent != nullptr) --part->parent->live_children;
+    remove_live(part);
+  }
+  for (Instance* instance : open) {
+    instance->closed = true;
+    instance->closed_by_exit = true;
+    instance->close_ns = std::max(end, instance->open_ns);
+    for (const auto& device : devices_)
+      if (device) device->timeline.add_end_mark(*instance, instance->close_ns);
+  }
+  sweep_to(end);
+  for (const auto& device : devices_)
+    if (device) device->timeline.sweep(end);  // marks at `end` where it was swept to already
+  emit_ready(true);
+  for (std::uint32_t d = 0; d < devices_.size(); ++d)
+    if (devices_[d]) on_edge(d, devices_[d]->timeline.window(), end);
+  if (end > edge(next_window_)) emit(next_window_, end);
+  WindowSummary out;
+  out.final_run = true;
+  out.window = {options_.origin_ns, end};
+  summarize(run_, out.window, out);
+  on_window_(std::move(out));
+}
+
+RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std::optional<std::uint32_t> device,
+                                 Interval window, const Peak& peak) const {
+  RegionSummary s;
+  s.region = region == kTotal ? "total" : rules_.regions()[region].name;
+  s.device = device;
+  s.window = window;
+  s.instances = row.instances;
+  s.open = row.open;
+  s.tokens = row.tokens;
+  s.time_ns = row.time_ns;
+  for (const DurationNs t : row.time_ns) s.elapsed_ns += t;
+  s.busy_ns = row.busy_ns;
+  s.kernel_sum_ns = row.kernel_sum_ns;
+  s.kernels = row.kernels;
+  s.launches = row.launches;
+  s.overlapped = row.overlapped;
+  for (std::size_t key = 0; key < row.shape_source.size(); ++key) {
+    static constexpr std::array<const char*, 5> kSources{"", "detected", "cached", "given", "range"};
+    if (row.shape_source[key] != ShapeSource::kNone)
+      s.shape_source.emplace_back(kShapeKeys[key], kSources[static_cast<std::size_t>(row.shape_source[key])]);
+  }
+  if (region != kTotal) {
+    static constexpr std::array<const char*, 4> kNames{"", "detector", "framework", "range"};
+    s.named_by = kNames[static_cast<std::size_t>(named_by_[region])];
+  }
+  s.classes_known = !options_.ranges_only;
+  row.latency.describe(s, peak);
+  if (config_.model && row.any_work && row.flop_known && !row.flop_pending) {
+    s.flop = row.flop;
+    s.hfu_flop = row.hfu_flop;
+    if (row.bytes_known) s.bytes = row.bytes;
+  }
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t i = 0; i < row.kernel_stats.size(); ++i)
+    if (row.kernel_stats[i].count != 0) order.push_back(i);
+  for (const std::uint32_t i : order) {
+    if (names_.class_of(static_cast<KernelNameId>(i)) != KernelClass::kComm) continue;
+    s.comm_kernels += row.kernel_stats[i].count;
+    s.comm_sum_ns += row.kernel_stats[i].sum_ns;
+  }
+  const std::size_t keep = std::min(kTopKernels, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
+                    [&row](std::uint32_t a, std::uint32_t b) {
+                      return row.kernel_stats[a].sum_ns != row.kernel_stats[b].sum_ns
+                                 ? row.kernel_stats[a].sum_ns > row.kernel_stats[b].sum_ns
+                                 : a < b;
+                    });
+  for (std::size_t i = 0; i < keep; ++i) {
+    const auto id = static_cast<KernelNameId>(order[i]);
+    s.top_kernels.push_back(
+        {names_.display(id), names_.class_of(id), row.kernel_stats[order[i]].count, row.kernel_stats[order[i]].sum_ns});
+  }
+  complete_metrics(s, region == kTotal ? Phase::kNone : rules_.regions()[region].phase, peak);
+  // FLOP of an instance across an edge are split by time, its matmul kernels are where they are.
+  if (row.cut && s.suspect.starts_with("flops_exceed_matmul_time")) s.suspect.clear();
+  if (!s.classes_known) {  // no kernel was seen: nothing can be said of what they lost
+    s.lost = std::nullopt;
+    s.mfu_busy = std::nullopt;
+    if (!s.mfu || *s.mfu <= 1) s.suspect.clear();
+  }
+  return s;
+}
+
+void Ledger::summarize(const Rows& rows, Interval window, WindowSummary& out) const {
+  RegionRow total;
+  std::uint32_t total_devices = 0, last_device = 0;
+  Peak total_peak;
+  bool peaks_agree = true;
+  for (const auto& [key, r] : rows) {
+    const auto& [region, device] = key;
+    const Peak& peak = devices_[device]->peak;
+    if (region == kTotal) {
+      add_row(total, r);
+      total.open += r.open;
+      total.flop_pending = total.flop_pending || r.flop_pending;
+      // Device-seconds times one device's peak is right for all only while they are alike.
+      peaks_agree = peaks_agree && (total_devices == 0 || (total_peak.flop_per_s == peak.flop_per_s &&
+                                                           total_peak.bytes_per_s == peak.bytes_per_s));
+      total_peak = peak;
+      ++total_devices;
+      last_device = device;
+    } else if (!empty(r)) {
+      out.regions.push_back(summary_of(r, region, device, window, peak));
+    }
+  }
+  if (!peaks_agree) total_peak.flop_per_s = total_peak.bytes_per_s = std::nullopt;
+  if (total_devices == 0) return;
+  out.regions.push_back(
+      summary_of(total, kTotal, total_devices == 1 ? std::optional(last_device) : std::nullopt, window, total_peak));
+}
+
+}  // namespace mfu

@@ -1,0 +1,236 @@
+// The account of the run: instances and activities in, closed windows out.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/account/account_observer.h"
+#include "core/account/device_timeline.h"
+#include "core/account/instance.h"
+#include "core/account/latency_stats.h"
+#include "core/account/region_summary.h"
+#include "core/account/shape_resolver.h"
+#include "core/base/activity_record.h"
+#include "core/base/counters.h"
+#include "core/config/config.h"
+#include "core/kernels/kernel_names.h"
+#include "core/peak/peak.h"
+#include "core/ranges/region_rules.h"
+
+namespace mfu {
+
+/// Sums of one region on one device, over one window or the whole run.
+struct RegionRow {
+  std::uint64_t instances = 0;
+  std::uint64_t open = 0;
+  std::int64_t tokens = 0;
+  ClassTimes time_ns{};
+  DurationNs busy_ns = 0;
+  DurationNs kernel_sum_ns = 0;
+  std::uint64_t kernels = 0;
+  std::uint64_t launches = 0;
+  double flop = 0, hfu_flop = 0, bytes = 0;
+  bool any_work = false;   ///< some instance has FLOP of its own
+  bool flop_known = true;  ///< no instance whose FLOP are unknown
+  bool bytes_known = true;
+  bool flop_pending = false;  ///< some of its time has FLOP that will be known later only
+  bool cut = false;  ///< an instance across its edge left part of its FLOP here, but not as much of its matmuls
+  bool overlapped = false;
+  std::array<ShapeSource, ShapeWords::kCount> shape_source{};  ///< least trusted of any instance
+  LatencyStats latency;                                        ///< of the instances that ended
+  std::vector<KernelStat> kernel_stats;                        ///< by KernelNameId
+};
+
+/// What the kernels say of an instance that no range named.
+struct DetectedWork {
+  Shape shape;              ///< of one pass
+  std::int64_t passes = 0;  ///< forward and backward passes that a training step consists of; 0: not known
+  std::int64_t parts = 1;   ///< of a pass of a step: how many of its kind the step has
+};
+
+struct LedgerOptions {
+  TimeNs origin_ns = 0;
+  DurationNs window_ns = 10 * kNsPerSecond;
+  bool ranges_only = false;  ///< no device activity to be had: times of the ranges alone
+};
+
+/// [mfu-drain] Single-threaded, no clock, no I/O: what it says follows from what it was told. Times in ns on one clock.
+///
+/// Every instance is followed on every device: it begins at the later of its range's opening and the end of the
+/// previous top-level instance of its thread there, and ends at the later of its range's closing and its last
+/// activity. Windows are cut at fixed edges; an instance across an edge is split there, its FLOP by elapsed time. A
+/// window is given out once everything that touches it is finished, or one window later at most; what is still open
+/// then has its time in it, but no FLOP.
+class Ledger final : private TimelineListener {
+ public:
+  using WindowCallback = std::function<void(WindowSummary&&)>;
+
+  Ledger(const RegionRules& rules, const Config& config, KernelNames& names, Counters& counters, LedgerOptions options,
+         WindowCallback on_window);
+  ~Ledger() override;
+
+  /// The peaks that ratios on `device` are divided by. Before its first window is out.
+  void set_peak(std::uint32_t device, const Peak& peak);
+
+  /// Someone to tell, who outlives this. Before anything else is called.
+  void observe(RunObserver* observer) noexcept { observer_ = observer; }
+
+  /// A range opened, or, with `detected`, work without one began. `slot` is copied from; call in order of time,
+  /// together with `close`.
+  void open(const InstanceSlot& slot, TimeNs at, const DetectedWork* detected = nullptr);
+  /// Its range closed. `home_device`: where its thread launched last, if it ever did.
+  void close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device);
+
+  /// Work runs on `device`, whose activities come later.
+  void expect_device(std::uint32_t device) { (void)device_at(device); }
+  /// An activity that `owner` launched. `first_of_launch`: the launch had none before.
+  void add(const KernelRecord& record, InstanceId owner, bool first_of_launch);
+
+  /// Everything that begins before `watermark` was told: sweep up to it and give out the windows that are complete.
+  void advance(TimeNs watermark);
+  /// The run ends at `end`: gives out all windows and then the whole run (`final_run`).
+  void finish(TimeNs end);
+
+  /// Activities held back by the watermark.
+  [[nodiscard]] std::size_t pending() const noexcept;
+  [[nodiscard]] TimeNs now() const noexcept { return swept_; }
+  [[nodiscard]] TimeNs origin() const noexcept { return options_.origin_ns; }
+  [[nodiscard]] DurationNs window_ns() const noexcept { return options_.window_ns; }
+  /// Devices are numbered 0 .. devices()-1; not every number need be one that was used.
+  [[nodiscard]] std::uint32_t devices() const noexcept { return static_cast<std::uint32_t>(devices_.size()); }
+  [[nodiscard]] bool has_device(std::uint32_t device) const noexcept {
+    return device < devices_.size() && devices_[device] != nullptr;
+  }
+  /// Nothing is known from `at` on, until measured_again: windows that it touches say so, and the run leaves them out.
+  void not_measured_from(TimeNs at) { unmeasured_.push_back({at, std::numeric_limits<TimeNs>::max()}); }
+  void measured_again(TimeNs at) {
+    if (!unmeasured_.empty()) unmeasured_.back().end_ns = at;
+  }
+  /// Memory held for activities and instances that are not accounted yet; an estimate [B].
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return pending() * 48 + live_.size() * sizeof(Instance); }
+  /// A line for the user, once each: regions whose FLOP are unknown and what is missing.
+  [[nodiscard]] std::vector<std::string> take_notices();
+
+ private:
+  using RowKey = std::pair<std::uint32_t, std::uint32_t>;  ///< region (kTotal: the process), device
+  using Rows = std::map<RowKey, RegionRow>;
+
+  struct Finished {  ///< a top-level instance that is over, to find overlaps with
+    TimeNs begin_ns, end_ns;
+    std::uint32_t thread;
+    std::uint32_t region;
+    std::int64_t window;
+  };
+  struct Device {
+    Device(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener)
+        : timeline(device, origin, window_ns, listener) {}
+    DeviceTimeline timeline;
+    Peak peak;
+    /// By thread serial: top-level instances that opened and have not ended; the front one has begun.
+    std::unordered_map<std::uint32_t, std::deque<Instance*>> top_level;
+    std::deque<Finished> finished;
+    std::vector<std::uint64_t> ended;  ///< by region: instances so far
+    WaitingPrefills prefills;
+
+    std::uint64_t next_nth(RegionId region) {
+      if (ended.size() <= raw(region)) ended.resize(raw(region) + 1u);
+      return ended[raw(region)]++;
+    }
+    ClassTimes edge_times{};  ///< class times at the last edge
+    DurationNs edge_busy_ns = 0, edge_sum_ns = 0;
+  };
+  static constexpr std::uint32_t kTotal = 0x10000;
+
+  // TimelineListener
+  void on_open(std::uint32_t device, Instance& instance, TimeNs at) override;
+  void on_end(std::uint32_t device, Instance& instance, TimeNs at) override;
+  void on_edge(std::uint32_t device, std::int64_t window, TimeNs at) override;
+  void take_counts(std::uint32_t device, std::int64_t window);
+  [[nodiscard]] std::uint32_t chain_of(std::uint32_t outer, RegionId region);
+
+  Device& device_at(std::uint32_t device) {
+    return device < devices_.size() && devices_[device] != nullptr ? *devices_[device] : new_device(device);
+  }
+  [[gnu::noinline]] Device& new_device(std::uint32_t device);
+  [[nodiscard]] Instance* find(InstanceId id) noexcept {
+    return last_found_ != nullptr && last_found_->id == id ? last_found_ : look_up(id);
+  }
+  [[nodiscard]] Instance* look_up(InstanceId id) noexcept;
+  Instance& insert_live();
+  void remove_live(Instance* instance) noexcept;
+  RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
+  void begin_share(std::uint32_t device, Instance& instance);
+  void end_share(std::uint32_t device, Instance& instance);
+  void follow_in_order(std::uint32_t device, Instance& instance);
+  void next_on_thread(std::uint32_t device, std::uint32_t thread);
+  void cut_portion(std::uint32_t device, Share& share);
+  void resolve_work(Instance& instance);
+  void finish_if_complete(Instance* instance);
+  void note_added() noexcept;
+  void forget_idle(TimeNs watermark);
+  void account(Instance& instance);
+  void add_times(RegionRow& into, const Portion& portion) const noexcept;
+  void add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work, double share,
+                bool cut);
+  void add_latency(const Instance& instance, std::uint32_t device, double part, std::int64_t tokens, RegionRow& into);
+  void mark_overlaps(const Instance& instance, std::uint32_t device, std::int64_t window);
+  [[nodiscard]] std::vector<std::pair<std::uint32_t, double>> devices_of(const Instance& instance) const;
+  [[nodiscard]] TimeNs edge(std::int64_t window) const noexcept {
+    return options_.origin_ns + window * options_.window_ns;
+  }
+  /// Where an instance that is over counts: the window that it ended in, or the first that is not out.
+  [[nodiscard]] std::int64_t window_of_end(const Share& share) const noexcept {
+    return std::max(next_window_,
+                    share.ended ? (share.end_ns - options_.origin_ns) / options_.window_ns : next_window_);
+  }
+  void sweep_to(TimeNs watermark);
+  void emit_ready(bool all);
+  void give_out_early(Instance& instance, std::int64_t window);
+  void emit(std::int64_t window, TimeNs end);
+  void summarize(const Rows& rows, Interval window, WindowSummary& out) const;
+  [[nodiscard]] RegionSummary summary_of(const RegionRow& row, std::uint32_t region,
+                                         std::optional<std::uint32_t> device, Interval window, const Peak& peak) const;
+  void notice_missing(const Instance& instance);
+  [[nodiscard]] bool measured(Interval window) const noexcept;
+
+  const RegionRules& rules_;
+  const Config& config_;
+  KernelNames& names_;
+  Counters& counters_;
+  LedgerOptions options_;
+  WindowCallback on_window_;
+  RunObserver* observer_ = nullptr;
+  ShapeResolver shapes_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  TimeNs swept_;
+  std::int64_t next_window_ = 0;  ///< the first one that is not out
+  std::map<std::int64_t, Rows> windows_;
+  Rows run_;
+  static constexpr std::uint32_t kBuckets = 1u << 16;
+  std::vector<Instance*> buckets_;  ///< live instances by id
+  std::vector<std::unique_ptr<Instance>> live_;
+  Instance* last_found_ = nullptr;
+  struct Chain {  ///< a region inside those around it, as instances nest
+    std::uint32_t outer;
+    RegionId region;
+  };
+  std::vector<Chain> chains_{{0, RegionId::kNone}};  ///< [0]: no region
+  std::map<std::pair<std::uint32_t, RegionId>, std::uint32_t> chain_index_;
+  std::unordered_map<std::uint32_t, std::uint32_t> home_of_thread_;
+  std::deque<Interval> unmeasured_;
+  std::vector<std::string> notices_;
+  std::vector<bool> noticed_;  ///< by region
+  /// Who says what a region is, in the order of trust.
+  enum class NamedBy : std::uint8_t { kNobody, kDetector, kFramework, kRange };
+  std::vector<NamedBy> named_by_;  ///< by region
+};
+
+}  // namespace mfu

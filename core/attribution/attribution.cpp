@@ -1,0 +1,258 @@
+#include "core/attribution/attribution.h"
+
+namespace mfu {
+
+namespace {
+
+/// Guards the table of start/end regions. Never held across a call out of this file, never taken by a launch.
+class SpinGuard {
+ public:
+  explicit SpinGuard(std::atomic_flag& flag) noexcept : flag_(flag) {
+    while (flag_.test_and_set(std::memory_order_acquire)) __builtin_ia32_pause();
+  }
+  ~SpinGuard() { flag_.clear(std::memory_order_release); }
+  SpinGuard(const SpinGuard&) = delete;
+  SpinGuard& operator=(const SpinGuard&) = delete;
+
+ private:
+  std::atomic_flag& flag_;
+};
+
+/// A region's instance that found no room in the table: what it launches has an owner that nobody can name, which is
+/// not the same as none.
+constexpr auto kUnrecorded = static_cast<InstanceId>(LaunchOwner::kAmbiguous);
+
+/// Serial numbers compare as distances, so the 32-bit wrap does not matter.
+bool newer(std::uint32_t a, std::uint32_t b) noexcept { return static_cast<std::int32_t>(a - b) > 0; }
+
+}  // namespace
+
+ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
+  if (threads_.size() == 0) return nullptr;
+  const std::uint32_t serial = next_serial_.fetch_add(1, std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < kMaxThreads; ++i) {
+    ThreadState& t = threads_[i];
+    std::uint32_t free = 0;
+    if (t.serial.load(std::memory_order_relaxed) != 0) continue;
+    if (!t.serial.compare_exchange_strong(free, serial, std::memory_order_acq_rel)) continue;
+    std::uint32_t used = threads_used_.load(std::memory_order_relaxed);
+    while (used <= i && !threads_used_.compare_exchange_weak(used, i + 1, std::memory_order_acq_rel)) {
+    }
+    t.index = i + 1;
+    t.stack.clear();
+    t.leaf.store(0, std::memory_order_relaxed);
+    t.context.store(0, std::memory_order_relaxed);
+    t.os_thread = os_thread;
+    t.in_launch_call = false;
+    t.holds_region = false;
+    return &t;
+  }
+  counters_.add(Counter::kThreadsAnonymous);
+  return nullptr;
+}
+
+void Attribution::release_thread(ThreadState& thread, Ticks now) noexcept {
+  for (std::uint32_t i = thread.stack.stored_depth(); i-- > 0;) {
+    const InstanceId instance = thread.stack.frame(i).instance;
+    if (instance != InstanceId::kNone) instances_.close(instance, now, thread.context.load(std::memory_order_relaxed));
+  }
+  thread.stack.clear();
+  publish_leaf(thread);
+  thread.serial.store(0, std::memory_order_release);
+}
+
+void Attribution::push_region(ThreadState& thread, DomainId domain, const RegionOpening& opening, Ticks now) noexcept {
+  RangeStack::Frame frame;
+  frame.domain = domain;
+  frame.region = opening.region;
+  frame.leaf = thread.stack.leaf();
+  if (thread.stack.depth() >= RangeStack::kMaxDepth) {
+    thread.stack.push(frame);
+    counters_.add(Counter::kNvtxTooDeep);
+    return;
+  }
+  const InstanceId outer = thread.stack.open_instance_of(opening.region);
+  InstanceId id = InstanceId::kNone;
+  InstanceSlot* slot = outer == kUnrecorded ? nullptr : instances_.claim(id);
+  if (slot != nullptr) {
+    slot->opener = static_cast<ThreadIndex>(thread.serial.load(std::memory_order_relaxed));
+    slot->os_thread = thread.os_thread;
+    slot->region = opening.region;
+    slot->rule = opening.rule;
+    slot->shape = opening.shape;
+    slot->open_ticks = now;
+    if (outer != InstanceId::kNone) {
+      slot->kind = InstanceKind::kPart;
+      slot->parent = outer;
+    } else {
+      slot->kind = InstanceKind::kThread;
+      // A range of the process that is open around a thread's outermost region encloses it.
+      slot->parent = frame.leaf != InstanceId::kNone
+                         ? frame.leaf
+                         : static_cast<InstanceId>(process_leaf_.load(std::memory_order_acquire));
+      frame.leaf = id;
+    }
+    InstanceTable::publish(*slot);
+    frame.instance = id;
+  } else if (outer == InstanceId::kNone) {
+    frame.leaf = frame.instance = kUnrecorded;
+  }
+  thread.stack.push(frame);
+  publish_leaf(thread);
+}
+
+void Attribution::close_opened(ThreadState& thread, InstanceId instance, Ticks now) noexcept {
+  instances_.close(instance, now, thread.context.load(std::memory_order_relaxed));
+  publish_leaf(thread);
+}
+
+void Attribution::publish_leaf(ThreadState& thread) noexcept {
+  const std::uint32_t leaf = raw(thread.stack.leaf());
+  thread.leaf.store(leaf, std::memory_order_release);
+  const bool holds = leaf != 0;
+  if (holds == thread.holds_region) return;
+  thread.holds_region = holds;
+  if (holds) {
+    recent_owner_.store(thread.index, std::memory_order_release);
+    owners_.fetch_add(1, std::memory_order_acq_rel);
+  } else {
+    owners_.fetch_sub(1, std::memory_order_acq_rel);
+  }
+}
+
+LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
+  const std::uint32_t owners = owners_.load(std::memory_order_acquire);
+  const std::uint32_t process = process_leaf_.load(std::memory_order_acquire);
+  if (owners == 0) return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;
+  const auto leaf_of = [this](std::uint32_t index) -> std::uint32_t {
+    return index == 0 ? 0 : threads_[index - 1].leaf.load(std::memory_order_acquire);
+  };
+  if (owners == 1) {
+    if (const std::uint32_t leaf = leaf_of(recent_owner_.load(std::memory_order_acquire)); leaf != 0)
+      return static_cast<LaunchOwner>(leaf);
+    const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
+    for (std::uint32_t i = 1; i <= used; ++i)
+      if (const std::uint32_t leaf = leaf_of(i); leaf != 0) return static_cast<LaunchOwner>(leaf);
+    return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;  // it closed this very moment
+  }
+  if (const std::uint32_t leaf = leaf_of(last_owner_[context & (kContexts - 1)].load(std::memory_order_acquire));
+      leaf != 0)
+    return static_cast<LaunchOwner>(leaf);
+  // Whoever launched there last has closed its region: of the others, the one that launched there last.
+  if (const std::uint32_t leaf = leaf_of(find_last_owner(context)); leaf != 0) return static_cast<LaunchOwner>(leaf);
+  return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kAmbiguous;
+}
+
+/// Among the threads with a region open, 1 + index of the one whose last launch was on `context` and is the newest; 0
+/// when there is none. A search, but of a rare moment: several owners, and the last of them to launch is done.
+std::uint32_t Attribution::find_last_owner(std::uint32_t context) const noexcept {
+  std::uint32_t found = 0, newest = 0;
+  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const ThreadState& t = threads_[i];
+    if (t.leaf.load(std::memory_order_acquire) == 0 || context == 0 ||
+        t.context.load(std::memory_order_relaxed) != context)
+      continue;
+    const std::uint32_t last = t.last_correlation.load(std::memory_order_relaxed);
+    if (found != 0 && !newer(last, newest)) continue;
+    found = i + 1;
+    newest = last;
+  }
+  return found;
+}
+
+std::uint64_t Attribution::start_process_region(ThreadState* thread, const RegionOpening& opening, Ticks now) noexcept {
+  const SpinGuard guard(process_lock_);
+  for (std::uint32_t i = 0; i < kMaxProcessRanges; ++i) {
+    ProcessRange& range = process_ranges_[i];
+    const std::uint32_t generation = range.generation.load(std::memory_order_relaxed);
+    if ((generation & 1u) != 0) continue;
+    InstanceId id = InstanceId::kNone;
+    InstanceSlot* slot = instances_.claim(id);
+    if (slot == nullptr) return 0;
+    slot->opener = static_cast<ThreadIndex>(thread ? thread->serial.load(std::memory_order_relaxed) : 0);
+    slot->region = opening.region;
+    slot->rule = opening.rule;
+    slot->shape = opening.shape;
+    slot->open_ticks = now;
+    slot->kind = InstanceKind::kProcess;
+    slot->parent = static_cast<InstanceId>(process_leaf_.load(std::memory_order_relaxed));
+    if (thread != nullptr) {
+      if (const InstanceId own = thread->stack.leaf(); own != InstanceId::kNone) slot->parent = own;
+      slot->context.store(thread->context.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    }
+    InstanceTable::publish(*slot);
+    range.instance.store(raw(id), std::memory_order_relaxed);
+    range.opener = thread ? thread->context.load(std::memory_order_relaxed) : 0;
+    range.order = process_order_.fetch_add(1, std::memory_order_relaxed);
+    range.generation.store(generation + 1, std::memory_order_release);
+    process_open_.fetch_add(1, std::memory_order_relaxed);
+    process_leaf_.store(raw(id), std::memory_order_release);
+    return (static_cast<std::uint64_t>(generation + 1) << 32) | (i + 1);
+  }
+  counters_.add(Counter::kNvtxRangesFull);
+  return 0;
+}
+
+bool Attribution::end_process_region(std::uint64_t handle, Ticks now) noexcept {
+  const auto index = static_cast<std::uint32_t>(handle) - 1;
+  if (index >= kMaxProcessRanges) return false;
+  const SpinGuard guard(process_lock_);
+  ProcessRange& range = process_ranges_[index];
+  const std::uint32_t generation = range.generation.load(std::memory_order_relaxed);
+  if (generation != static_cast<std::uint32_t>(handle >> 32) || (generation & 1u) == 0) return false;
+  instances_.close(static_cast<InstanceId>(range.instance.load(std::memory_order_relaxed)), now, range.opener);
+  range.generation.store(generation + 1, std::memory_order_release);
+  process_open_.fetch_sub(1, std::memory_order_relaxed);
+  pick_process_leaf();
+  return true;
+}
+
+void Attribution::pick_process_leaf() noexcept {
+  std::uint32_t leaf = 0;
+  std::uint32_t order = 0;
+  if (process_open_.load(std::memory_order_relaxed) != 0) {
+    for (const ProcessRange& range : process_ranges_) {
+      if ((range.generation.load(std::memory_order_relaxed) & 1u) == 0) continue;
+      if (leaf != 0 && !newer(range.order, order)) continue;
+      leaf = range.instance.load(std::memory_order_relaxed);
+      order = range.order;
+    }
+  }
+  process_leaf_.store(leaf, std::memory_order_release);
+}
+
+void Attribution::launch_anonymous(CorrelationId id, std::uint32_t context) noexcept {
+  if (!map_.insert(id, ambient_owner(context))) return;
+  anonymous_launches_.fetch_add(1, std::memory_order_relaxed);
+  anonymous_correlation_.store(raw(id), std::memory_order_relaxed);
+}
+
+void Attribution::retract(ThreadState& thread, Counter why) noexcept {
+  if (!map_.retract(static_cast<CorrelationId>(thread.launch_in_call))) return;
+  thread.launches.store(thread.launches.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  counters_.add(why);
+}
+
+std::uint64_t Attribution::launches_seen() const noexcept {
+  std::uint64_t sum = anonymous_launches_.load(std::memory_order_relaxed);
+  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i) sum += threads_[i].launches.load(std::memory_order_relaxed);
+  return sum;
+}
+
+bool Attribution::newest_correlation(CorrelationId& id) const noexcept {
+  bool any = anonymous_launches_.load(std::memory_order_relaxed) != 0;
+  std::uint32_t newest = anonymous_correlation_.load(std::memory_order_relaxed);
+  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (threads_[i].any_launch.load(std::memory_order_relaxed) == 0) continue;
+    const std::uint32_t last = threads_[i].last_correlation.load(std::memory_order_relaxed);
+    if (!any || newer(last, newest)) newest = last;
+    any = true;
+  }
+  id = static_cast<CorrelationId>(newest);
+  return any;
+}
+
+}  // namespace mfu

@@ -1,0 +1,169 @@
+// Whose kernel is it? Decided at launch, on the launching thread, from the ranges that are open at that moment.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "core/attribution/correlation_map.h"
+#include "core/attribution/instance_table.h"
+#include "core/attribution/range_stack.h"
+#include "core/base/counters.h"
+#include "core/base/ids.h"
+#include "core/base/zeroed_array.h"
+
+namespace mfu {
+
+/// What a range opens, worked out once per name by RegionRules and RangeNames.
+struct RegionOpening {
+  RegionId region = RegionId::kNone;
+  RuleId rule = RuleId::kNone;
+  ShapeWords shape;
+};
+
+/// One host thread as attribution sees it. Written by its own thread; the atomics are read by others.
+struct alignas(64) ThreadState {
+  std::atomic<std::uint32_t> leaf{0};      ///< innermost open region instance; 0: none. Read by threads without one
+  std::atomic<std::uint32_t> serial{0};    ///< ThreadIndex of the thread that holds this state; 0: free
+  std::atomic<std::uint64_t> launches{0};  ///< launch calls of threads that had this state, retracted ones excluded
+  std::atomic<std::uint32_t> last_correlation{0};
+  std::atomic<std::uint32_t> any_launch{0};  ///< last_correlation is meaningful
+  std::atomic<std::uint32_t> context{0};     ///< last CUDA context launched on
+  std::uint32_t os_thread = 0;               ///< as gettid() says
+  std::uint32_t index = 0;                   ///< 1 + place in the thread table
+  std::uint32_t launch_in_call = 0;          ///< correlation id of the launch call this thread is inside of
+  bool in_launch_call = false;
+  bool holds_region = false;  ///< counted in the number of owners
+  RangeStack stack;
+};
+
+/// Range events and launches in, LaunchOwner per correlation id out. Times are ticks that the caller read, so that a
+/// stored trace drives the same object as a live process.
+///
+/// The rule: the thread's innermost open range that maps to a region; else the region that is open elsewhere in the
+/// process, if only one thread has one; else that of the thread which last launched on the same context; else nobody.
+class Attribution {
+ public:
+  static constexpr std::uint32_t kMaxThreads = 1024;
+  static constexpr std::uint32_t kMaxProcessRanges = 1024;  ///< open start/end ranges that map to a region
+
+  explicit Attribution(Counters& counters) noexcept : counters_(counters), instances_(counters) {}
+
+  /// [any thread] cold. A state for the calling thread; nullptr when all are taken (use the anonymous calls then).
+  [[nodiscard]] ThreadState* acquire_thread(std::uint32_t os_thread = 0) noexcept;
+  /// [owner thread] The thread ends: what it left open is closed, the state is free again.
+  void release_thread(ThreadState& thread, Ticks now) noexcept;
+
+  /// [owner thread] hot. A range that maps to no region.
+  void push(ThreadState& thread, DomainId domain) noexcept {
+    RangeStack::Frame frame;
+    frame.domain = domain;
+    frame.leaf = thread.stack.leaf();
+    if (!thread.stack.push(frame)) counters_.add(Counter::kNvtxTooDeep);
+  }
+  /// [owner thread] A range that maps to a region: opens an instance, or a part of the one open already.
+  void push_region(ThreadState& thread, DomainId domain, const RegionOpening& opening, Ticks now) noexcept;
+  /// [owner thread] hot. `now` is called for the time only when the range opened something.
+  template <typename Now>
+  void pop(ThreadState& thread, DomainId domain, Now&& now) noexcept {
+    InstanceId opened = InstanceId::kNone;
+    switch (thread.stack.pop(domain, opened)) {
+      case RangeStack::Popped::kFrame:
+        if (opened != InstanceId::kNone) [[unlikely]]
+          close_opened(thread, opened, now());
+        return;
+      case RangeStack::Popped::kTooDeep:
+        return;
+      case RangeStack::Popped::kUnmatched:
+        counters_.add(Counter::kNvtxPopUnmatched);
+        return;
+    }
+  }
+
+  /// [any thread] Opens a start/end range that maps to a region. Returns its handle, 0 when it is not followed.
+  [[nodiscard]] std::uint64_t start_process_region(ThreadState* thread, const RegionOpening& opening,
+                                                   Ticks now) noexcept;
+  /// [any thread] False for a handle that is not open.
+  bool end_process_region(std::uint64_t handle, Ticks now) noexcept;
+
+  /// [launching thread] hot. A launch call enters. False when the same call was entered by an outer API layer.
+  bool launch(ThreadState& thread, CorrelationId id, std::uint32_t context) noexcept {
+    const std::uint32_t leaf = thread.leaf.load(std::memory_order_relaxed);
+    LaunchOwner owner;
+    if (leaf != 0) {
+      owner = static_cast<LaunchOwner>(leaf);
+      note_owner(thread, context);
+    } else {
+      owner = ambient_owner(context);
+      if (owner == LaunchOwner::kOutside) owner = outside_by(thread.index);
+    }
+    if (!map_.insert(id, owner)) return false;
+    thread.context.store(context, std::memory_order_relaxed);
+    thread.launch_in_call = raw(id);
+    thread.in_launch_call = true;
+    thread.launches.store(thread.launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    thread.last_correlation.store(raw(id), std::memory_order_relaxed);
+    if (thread.any_launch.load(std::memory_order_relaxed) == 0) thread.any_launch.store(1, std::memory_order_relaxed);
+    return true;
+  }
+  /// [launching thread] hot. The launch call `id` leaves; `failed`: it put no work on a stream.
+  void launch_done(ThreadState& thread, CorrelationId id, bool failed) noexcept {
+    if (!thread.in_launch_call || thread.launch_in_call != raw(id)) return;
+    if (failed) retract(thread, Counter::kLaunchesFailed);
+    thread.in_launch_call = false;
+  }
+  /// [launching thread] The launch call that this thread is inside of only added a node to a graph.
+  void launch_captured(ThreadState& thread) noexcept {
+    if (thread.in_launch_call) retract(thread, Counter::kLaunchesCaptured);
+  }
+  /// [launching thread] A launch on a thread without a state.
+  void launch_anonymous(CorrelationId id, std::uint32_t context) noexcept;
+
+  /// [mfu-drain] Launch calls so far, over all threads.
+  [[nodiscard]] std::uint64_t launches_seen() const noexcept;
+  /// [mfu-drain] The newest correlation id of a launch; false when there was none yet.
+  [[nodiscard]] bool newest_correlation(CorrelationId& id) const noexcept;
+
+  [[nodiscard]] CorrelationMap& map() noexcept { return map_; }
+  [[nodiscard]] InstanceTable& instances() noexcept { return instances_; }
+
+ private:
+  struct ProcessRange {
+    std::atomic<std::uint32_t> generation{0};  ///< odd while open
+    std::atomic<std::uint32_t> instance{0};
+    std::uint32_t opener = 0;
+    std::uint32_t order = 0;
+  };
+
+  void note_owner(const ThreadState& thread, std::uint32_t context) noexcept {
+    std::atomic<std::uint32_t>& last = last_owner_[context & (kContexts - 1)];
+    if (last.load(std::memory_order_relaxed) != thread.index) last.store(thread.index, std::memory_order_relaxed);
+  }
+  [[nodiscard]] LaunchOwner ambient_owner(std::uint32_t context) const noexcept;
+  [[gnu::noinline]] std::uint32_t find_last_owner(std::uint32_t context) const noexcept;
+  void close_opened(ThreadState& thread, InstanceId instance, Ticks now) noexcept;
+  void publish_leaf(ThreadState& thread) noexcept;
+  void retract(ThreadState& thread, Counter why) noexcept;
+  void pick_process_leaf() noexcept;
+
+  static constexpr std::uint32_t kContexts = 256;
+
+  Counters& counters_;
+  CorrelationMap map_;
+  InstanceTable instances_;
+  ZeroedArray<ThreadState> threads_{kMaxThreads};
+  std::array<std::atomic<std::uint32_t>, kContexts> last_owner_{};  ///< by context: 1 + index of the thread state
+  std::atomic<std::uint32_t> owners_{0};                            ///< threads with a region open
+  std::atomic<std::uint32_t> recent_owner_{0};                      ///< 1 + index of the thread that opened one last
+  std::atomic<std::uint32_t> threads_used_{0};                      ///< states at or above this index were never used
+  std::atomic<std::uint32_t> next_serial_{1};
+  std::atomic<std::uint64_t> anonymous_launches_{0};
+  std::atomic<std::uint32_t> anonymous_correlation_{0};
+  std::atomic<std::uint32_t> process_leaf_{0};  ///< the start/end region opened last that is still open
+  std::atomic<std::uint32_t> process_open_{0};
+  std::atomic<std::uint32_t> process_order_{0};
+  std::atomic_flag process_lock_ = ATOMIC_FLAG_INIT;  ///< start/end of regions only: rare, a few dozen instructions
+  std::array<ProcessRange, kMaxProcessRanges> process_ranges_{};
+};
+
+}  // namespace mfu

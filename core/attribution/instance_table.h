@@ -1,0 +1,98 @@
+// Region instances while they matter: opened and closed by host threads, followed and released by the drain.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "core/base/counters.h"
+#include "core/base/ids.h"
+#include "core/base/shape.h"
+#include "core/base/ticks.h"
+#include "core/base/zeroed_array.h"
+
+namespace mfu {
+
+/// Names of a shape's values, as ShapeWords numbers them.
+inline constexpr std::array<const char*, 7> kShapeKeys{"batch",  "seq_len",   "context",   "new_tokens",
+                                                       "tokens", "gen_batch", "gen_tokens"};
+
+/// The values of a Shape without their options, for shared memory: bit i of `given` says that value i was given.
+struct ShapeWords {
+  static constexpr std::size_t kBatch = 0, kSeqLen = 1, kContext = 2, kNewTokens = 3, kTokens = 4, kGenBatch = 5,
+                               kGenTokens = 6, kCount = 7;
+  std::array<std::int64_t, kCount> value{};
+  std::uint32_t given = 0;
+
+  void set(std::size_t key, std::int64_t v) noexcept {
+    if ((given & (1u << key)) != 0) return;  // the first source wins
+    value[key] = v;
+    given |= 1u << key;
+  }
+  [[nodiscard]] bool has(std::size_t key) const noexcept { return (given & (1u << key)) != 0; }
+  [[nodiscard]] Shape to_shape() const noexcept;
+  [[nodiscard]] static ShapeWords from_shape(const Shape& shape) noexcept;
+};
+
+/// What opened the instance.
+enum class InstanceKind : std::uint8_t {
+  kThread,    ///< a push/pop range: belongs to its thread
+  kProcess,   ///< a start/end range: belongs to the process
+  kPart,      ///< a range inside an instance of its own region: adds shape, not time
+  kDetected,  ///< no range: the step detector found it
+};
+
+/// One slot of the table. The opener fills it and publishes it; the closer sets two fields; the drain releases it.
+struct InstanceSlot {
+  enum State : std::uint32_t { kFree = 0, kOpen = 1, kClosed = 2, kClaimed = 3 };
+
+  std::atomic<std::uint32_t> state{kFree};  ///< release by the opener and the closer, acquire by the drain
+  InstanceId id = InstanceId::kNone;
+  InstanceId parent = InstanceId::kNone;    ///< enclosing instance; of a part: the instance it belongs to
+  ThreadIndex opener = ThreadIndex::kNone;  ///< serial of the opening thread
+  std::uint32_t os_thread = 0;              ///< of the opener, as gettid() says
+  RegionId region = RegionId::kNone;
+  RuleId rule = RuleId::kNone;
+  InstanceKind kind = InstanceKind::kThread;
+  std::atomic<std::uint32_t> context{0};  ///< last CUDA context that the opening thread launched on; 0: none yet
+  Ticks open_ticks = 0;
+  Ticks close_ticks = 0;
+  ShapeWords shape;
+};
+
+/// Fixed memory; ids count up and wrap after 2^30. An instance whose slot is still taken is not recorded, but counted.
+class InstanceTable {
+ public:
+  static constexpr std::uint32_t kCapacity = 1u << 15;
+
+  explicit InstanceTable(Counters& counters) noexcept : counters_(counters) {}
+
+  /// [opening thread] A free slot to fill, or nullptr when the table is full. Publish it with `publish`.
+  [[nodiscard]] InstanceSlot* claim(InstanceId& id) noexcept;
+  static void publish(InstanceSlot& slot) noexcept { slot.state.store(InstanceSlot::kOpen, std::memory_order_release); }
+  /// [closing thread] Ends the instance at `ticks`.
+  void close(InstanceId id, Ticks ticks, std::uint32_t context) noexcept;
+
+  /// [mfu-drain] Every id below this was handed out.
+  [[nodiscard]] std::uint32_t next_sequence() const noexcept { return next_.load(std::memory_order_acquire); }
+  /// [mfu-drain] The published slot of the n-th claim; nullptr when it is not published (yet), or never will be.
+  [[nodiscard]] InstanceSlot* at_sequence(std::uint32_t sequence, bool& pending) noexcept;
+  [[nodiscard]] InstanceSlot& slot(InstanceId id) noexcept { return slots_[(raw(id) - 1) & (kCapacity - 1)]; }
+  /// [mfu-drain] Gives the slot back. The instance's data must have been copied.
+  static void release(InstanceSlot& slot) noexcept { slot.state.store(InstanceSlot::kFree, std::memory_order_release); }
+
+  [[nodiscard]] std::size_t resident_bytes() const noexcept { return slots_.resident_bytes(); }
+
+  /// Ids run 1 .. kIds and start again.
+  static constexpr std::uint32_t kIds = 1u << 29;
+  [[nodiscard]] static InstanceId id_of(std::uint32_t sequence) noexcept {
+    return static_cast<InstanceId>(sequence % kIds + 1);
+  }
+
+ private:
+  Counters& counters_;
+  std::atomic<std::uint32_t> next_{0};
+  ZeroedArray<InstanceSlot> slots_{kCapacity};
+};
+
+}  // namespace mfu

@@ -1,0 +1,93 @@
+// The settings of a run: environment variables, and the file that MFU_MODEL_CONFIG names. Read once, at start-up.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/dtype.h"
+#include "core/base/result.h"
+#include "core/base/shape.h"
+#include "core/model/flops_model.h"
+
+namespace mfu {
+
+/// One entry of the config's `regions`: which NVTX ranges are instances of which region.
+struct RegionRuleConfig {
+  std::string region;  ///< `step`, `prefill`, `decode` or a name of the user's own
+  /// PCRE2 regular expression over the whole range name, anchored at both ends; `(?!)`, which matches none, where the
+  /// config gives none: then the rule is about detected instances only.
+  std::string match;
+  std::optional<std::string> domain;   ///< NVTX domain name; absent: any domain
+  std::optional<std::string> payload;  ///< the shape key that the range's numeric payload sets; absent: `tokens`
+  std::optional<Phase> phase;          ///< absent: by region name (step: train, prefill, decode, vision), else kNone
+  Shape constants;                     ///< shape values that hold for every instance of the rule
+};
+
+/// The `workload` block.
+struct WorkloadConfig {
+  std::optional<Phase> phase;
+  Shape shape;                  ///< batch, seq_len, context, new_tokens, tokens, encoder_len
+  std::int64_t grad_accum = 1;  ///< micro-batches per step; `batch` is per micro-batch
+  bool grad_accum_given = false;
+};
+
+/// The `peak` block and the MFU_PEAK_* variables.
+struct PeakConfig {
+  std::optional<DType> dtype;    ///< dtype of the matmul operands; absent: from the model config, else from kernels
+  bool sparse = false;           ///< divide by the 2:4 sparse peak
+  std::optional<double> tflops;  ///< override [1e12 FLOP/s]
+  std::optional<double> gbps;    ///< override [1e9 B/s]
+};
+
+enum class ProfilerPolicy : std::uint8_t { kOwn, kShare };
+
+/// Everything that a run can be told. Each field's default is the documented one.
+struct Config {
+  std::optional<FlopsModel> model;  ///< none: times and waterfall only
+  std::string model_source;         ///< what MFU_MODEL_CONFIG said, as resolved (path, id or `inline`)
+  WorkloadConfig workload;
+  PeakConfig peak;
+  std::vector<RegionRuleConfig> regions;  ///< the config's own rules, in order; built-in ones follow them
+  std::vector<std::string> presets;       ///< built-in rule packs to use; empty: all
+
+  double interval_s = 10;                          ///< MFU_INTERVAL [s], > 0
+  std::string tb_dir;                              ///< MFU_TB_DIR, likewise: TensorBoard event files
+  std::string run_dir;                             ///< MFU_RUN_DIR, %h %p %r expanded; empty: no files
+  std::string log = "stderr";                      ///< MFU_LOG: stderr, stdout, none or a path (expanded)
+  bool log_all_ranks = false;                      ///< MFU_LOG_RANKS=all
+  ProfilerPolicy profiler = ProfilerPolicy::kOwn;  ///< MFU_PROFILER
+  std::string cupti_path;                          ///< MFU_CUPTI; empty: search
+  std::string trace;                               ///< MFU_TRACE: file of the last seconds, expanded; empty: none
+  double trace_seconds = 60;                       ///< MFU_TRACE_SECONDS [s], > 0
+  bool disabled = false;                           ///< MFU_DISABLE=1
+  bool detect = true;                              ///< MFU_DETECT: find steps where no range names any
+
+  std::int64_t rank = 0;                   ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...
+  std::optional<std::int64_t> local_rank;  ///< none: the launcher does not say
+  std::int64_t world_size = 1;
+  std::string host;  ///< gethostname()
+
+  /// The config as resolved, as JSON text: the `config` key of the run directory's `start` line.
+  std::string resolved_json = "{}";
+  /// One line each: a misspelt MFU_* name with the nearest right one, an unusable value and what was used instead,
+  /// an unknown key of the config file. Never fatal.
+  std::vector<std::string> warnings;
+};
+
+/// Looks a variable up; nullptr when unset. `getenv` in the product, a map in tests.
+using Getenv = std::function<const char*(const char* name)>;
+
+/// Reads the environment and the config file it names. Never fails: what is wrong becomes one line in `warnings`
+/// (place, key, value, what was expected, what is used instead), and everything else still works.
+/// \param environ_block nullptr-terminated `NAME=value` list to check for misspelt MFU_* names; may be nullptr.
+[[nodiscard]] Config load_config(const Getenv& getenv, const char* const* environ_block);
+
+/// The same from an explicit config (file, folder, model id or inline JSON) as the command line gives it.
+/// Unlike load_config, an unusable config is an Error: a person is waiting for the answer.
+[[nodiscard]] Result<Config> load_config_file(std::string_view source, const Getenv& getenv);
+
+}  // namespace mfu

@@ -1,0 +1,51 @@
+#include "core/detect/launch_fold.h"
+
+#include <algorithm>
+
+#include "core/base/bit_mix.h"
+
+namespace mfu {
+LaunchTraits traits_of(const KernelRecord& record) noexcept {
+  switch (record.kind) {
+    case ActivityKind::kMemcpy:
+      return traits_of(copy_class(record.direction));
+    case ActivityKind::kMemset:
+      return traits_of(LaunchClass::kMemset);
+    case ActivityKind::kGraph:
+      return traits_of(LaunchClass::kGraph);
+    default:
+      return {};
+  }
+}
+
+void LaunchFold::add(const KernelRecord& record, const LaunchTraits& traits) noexcept {
+  if (records_++ == 0) {
+    first_ = record;
+    launch_.begin_ns = record.begin_ns;
+    launch_.end_ns = record.end_ns;
+    launch_.traits = traits;
+  }
+  launch_.begin_ns = std::min(launch_.begin_ns, record.begin_ns);
+  launch_.end_ns = std::max(launch_.end_ns, record.end_ns);
+  content_ += mix((static_cast<std::uint64_t>(raw(record.name)) << 8 | static_cast<std::uint64_t>(record.kind)) + 1);
+  flags_ |= traits.flags;
+}
+
+Launch LaunchFold::launch() const noexcept {
+  Launch launch = launch_;
+  if (first_.graph != GraphId::kNone || first_.kind == ActivityKind::kGraph || records_ > kMostOfOneCall) {
+    const bool numbered = first_.graph != GraphId::kNone && first_.graph != GraphId::kUnknown;
+    launch.name =
+        (numbered ? raw(first_.graph) : static_cast<std::uint32_t>(mix(content_ + records_))) | Launch::kGraphName;
+    launch.traits = traits_of(LaunchClass::kGraph);
+    launch.traits.flags |= flags_ & (kFlagOptimizer | kFlagBackward | kFlagLoss | kFlagSampling);
+  } else if (first_.kind == ActivityKind::kKernel) {
+    launch.name = Launch::kFirstKernel + raw(first_.name);
+    launch.grid = first_.grid();
+  } else {
+    launch.name = static_cast<std::uint32_t>(launch.traits.launch_class);
+  }
+  return launch;
+}
+
+}  // namespace mfu

@@ -1,0 +1,299 @@
+#include "core/detect/step_phases.h"
+
+#include <algorithm>
+#include <array>
+
+namespace mfu {
+namespace {
+
+constexpr std::uint32_t kBurst = 12;  ///< what is this close to an optimizer's launch belongs to it [launch]
+constexpr std::uint32_t kHead = 16;   ///< launches by which a forward pass is known again
+constexpr std::uint32_t kNone = 0xFFFF'FFFFu;
+
+/// Equal for the same operation on other shapes.
+std::uint32_t key_of(const Launch& launch) noexcept {
+  return launch.traits.family != 0 ? 0x4000'0000u | launch.traits.family : launch.name;
+}
+
+/// Copies, sets and communication run in every phase.
+bool moves_data(const Launch& launch) noexcept {
+  switch (launch.traits.launch_class) {
+    case LaunchClass::kCopyToDevice:
+    case LaunchClass::kCopyToHost:
+    case LaunchClass::kCopyWithin:
+    case LaunchClass::kMemset:
+    case LaunchClass::kComm:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Of a model, not of an update. Orthogonalising optimizers multiply matrices too; without a name they are not told
+/// from a model.
+bool is_of_model(const Launch& launch) noexcept {
+  switch (launch.traits.launch_class) {
+    case LaunchClass::kGemm:
+    case LaunchClass::kAttention:
+    case LaunchClass::kAttentionPrefill:
+    case LaunchClass::kNorm:
+    case LaunchClass::kSoftmax:
+    case LaunchClass::kEmbedding:
+    case LaunchClass::kLoss:
+      return true;
+    default:
+      return false;
+  }
+}
+bool is_forward_mark(const Launch& launch) noexcept {
+  return is_of_model(launch) && launch.traits.launch_class != LaunchClass::kGemm;
+}
+
+bool has(const Launch& launch, std::uint8_t flags) noexcept { return (launch.traits.flags & flags) != 0; }
+
+/// Names of convolutions say `dgrad` in the forward pass of a transposed one.
+bool is_backward_mark(const Launch& launch) noexcept {
+  return has(launch, kFlagBackward) && launch.traits.launch_class != LaunchClass::kConvBackward;
+}
+
+}  // namespace
+
+PhaseRule StepPhases::cut(std::span<const Launch> step) {
+  step_ = step;
+  spans_.clear();
+  if (step.empty() || step.size() > StepDetector::kRing) return PhaseRule::kNone;
+  named_optimizer_ = std::any_of(step.begin(), step.end(), [](const Launch& l) { return has(l, kFlagOptimizer); });
+  PhaseRule rule = PhaseRule::kNone;
+  if (find_runs())
+    rule = cut_by_threads();
+  else if (cut_by_names())
+    rule = PhaseRule::kNames;
+  if (rule != PhaseRule::kNone && !plausible()) rule = PhaseRule::kNone;
+  if (rule == PhaseRule::kNone) spans_.clear();
+  step_ = {};
+  return rule;
+}
+
+/// A pass of either direction is a good part of a step: a stray launch of another thread is neither.
+bool StepPhases::plausible() const noexcept {
+  constexpr std::size_t kLeastShare = 16;
+  std::array<std::size_t, 3> launches{};
+  for (const PhaseSpan& span : spans_) launches[static_cast<std::size_t>(span.phase)] += span.end - span.begin;
+  return launches[static_cast<std::size_t>(StepPhase::kForward)] * kLeastShare >= step_.size() &&
+         launches[static_cast<std::size_t>(StepPhase::kBackward)] * kLeastShare >= step_.size();
+}
+
+/// Ends the phase that goes on, and everything since the last one, at `end`. False: too many.
+bool StepPhases::add(StepPhase phase, std::uint32_t end) {
+  const std::uint32_t begin = spans_.empty() ? 0 : spans_.back().end;
+  if (end <= begin) return true;
+  if (!spans_.empty() && spans_.back().phase == phase) {
+    spans_.back().end = end;
+    return true;
+  }
+  if (spans_.size() == kMaxSpans) return false;
+  spans_.push_back({phase, begin, end});
+  return true;
+}
+
+bool StepPhases::updates(std::uint32_t i) const noexcept {
+  return has(step_[i], named_optimizer_ ? kFlagOptimizer | kFlagForeach : kFlagForeach);
+}
+
+// ---------------------------------------------------------------------------------------------- by threads
+
+/// The stretches that the thread of the backward pass launched, and the others. False: threads do not tell.
+bool StepPhases::find_runs() {
+  struct Thread {
+    std::uint32_t id = 0, kernels = 0, backward = 0, others = 0;  ///< others: losses and optimizers
+  };
+  std::array<Thread, kMaxThreads> threads{};
+  std::size_t count = 0;
+  std::uint32_t unknown = 0, backward = 0;
+  for (const Launch& launch : step_) {
+    if (launch.thread == 0) {
+      ++unknown;
+      continue;
+    }
+    std::size_t t = 0;
+    while (t < count && threads[t].id != launch.thread) ++t;
+    if (t == count) {
+      if (count == kMaxThreads) return false;
+      threads[count++].id = launch.thread;
+    }
+    if (!moves_data(launch)) ++threads[t].kernels;
+    if (has(launch, kFlagBackward)) ++threads[t].backward, ++backward;
+    if (has(launch, kFlagLoss | kFlagOptimizer)) ++threads[t].others;
+  }
+  if (count < 2 || unknown > step_.size() / 50) return false;
+  const auto of_threads = [&](auto&& better) {
+    return std::max_element(threads.begin(), threads.begin() + static_cast<std::ptrdiff_t>(count),
+                            [&](const Thread& a, const Thread& b) { return better(b, a); });
+  };
+  const auto engine = of_threads([&](const Thread& a, const Thread& b) {
+    if (a.backward != b.backward) return a.backward > b.backward;
+    if ((a.others == 0) != (b.others == 0)) return a.others == 0;
+    return a.kernels > b.kernels;
+  });
+  const auto caller = of_threads([&](const Thread& a, const Thread& b) {
+    if ((&a == &*engine) != (&b == &*engine)) return &b == &*engine;
+    return a.kernels > b.kernels;
+  });
+  // A transposed convolution runs forward under a backward's name; a loss may be computed again in the backward pass.
+  if (engine->backward * 10 < backward * 6 || engine->others > caller->others) return false;
+  if (caller->kernels == 0 || (backward == 0 && caller->others == 0)) return false;
+
+  runs_.clear();
+  for (std::uint32_t i = 0; i < step_.size(); ++i) {
+    const std::uint32_t thread = step_[i].thread;
+    const bool is_engine = thread == engine->id;
+    if (!is_engine && thread != caller->id && !runs_.empty()) continue;  // with what runs around it
+    if (!runs_.empty() && runs_.back().backward == is_engine) continue;
+    if (!runs_.empty()) runs_.back().end = i;
+    if (runs_.size() > kMaxSpans) break;
+    runs_.push_back({is_engine, i, 0});
+  }
+  runs_.back().end = static_cast<std::uint32_t>(step_.size());
+  return true;
+}
+
+PhaseRule StepPhases::cut_by_threads() {
+  if (runs_.size() > kMaxSpans) return PhaseRule::kNone;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    const Run& run = runs_[i];
+    const bool whole = run.backward ? add(StepPhase::kBackward, run.end) : cut_run(run, i + 1 == runs_.size());
+    if (!whole) return PhaseRule::kNone;
+  }
+  return PhaseRule::kThreads;
+}
+
+/// A stretch of the calling thread. False: it is none of what may stand there.
+bool StepPhases::cut_run(const Run& run, bool last) {
+  std::uint32_t after_update = 0, of_model = 0;
+  bool named = false;
+  for (std::uint32_t i = run.begin; i < run.end; ++i) {
+    of_model += is_of_model(step_[i]) ? 1 : 0;
+    if (!updates(i)) continue;
+    after_update = i + 1;
+    named = named || has(step_[i], kFlagOptimizer);
+  }
+  const bool first = spans_.empty();
+  if (first || !last) {
+    const bool updated = first ? named : named || (after_update != 0 && !named_optimizer_ && !like_forward(run));
+    if (updated && !add(StepPhase::kOptimizer, after_update)) return false;
+    if (updated || first) return add(StepPhase::kForward, run.end);
+    if (like_forward(run)) return add(StepPhase::kForward, run.end);
+    // A hook or two that run between parts of the backward pass.
+    return run.end - run.begin <= std::max<std::size_t>(kBurst, step_.size() / 100) &&
+           add(StepPhase::kBackward, run.end);
+  }
+  if (after_update == 0) {
+    // An update that no name gives away; a model's work there would be half of something else.
+    return of_model * 50 <= run.end - run.begin && add(StepPhase::kOptimizer, run.end);
+  }
+  if (run.end - after_update <= kBurst) after_update = run.end;
+  return add(StepPhase::kOptimizer, after_update) && add(StepPhase::kForward, run.end);
+}
+
+/// Nearly all of it is in the step's first forward pass as well.
+bool StepPhases::like_forward(const Run& run) {
+  if (spans_.empty() || spans_.front().phase != StepPhase::kForward) return false;
+  const PhaseSpan& forward = spans_.front();
+  std::size_t slots = 64;
+  while (slots < 2 * (forward.end - forward.begin + run.end - run.begin)) slots *= 2;
+  counts_.assign(std::max(slots, counts_.size()), {});
+  for (std::uint32_t i = forward.begin; i < forward.end; ++i) ++count_of(key_of(step_[i]));
+  std::uint32_t known = 0;
+  for (std::uint32_t i = run.begin; i < run.end; ++i) known += count_of(key_of(step_[i]))-- > 0 ? 1 : 0;
+  return known * 10 >= (run.end - run.begin) * 8;
+}
+
+std::int32_t& StepPhases::count_of(std::uint32_t key) {
+  const std::uint32_t used = key + 1;  // 0: free
+  std::size_t at = (std::uint64_t{used} * 0x9E37'79B9u >> 7) & (counts_.size() - 1);
+  while (counts_[at].key != 0 && counts_[at].key != used) at = (at + 1) & (counts_.size() - 1);
+  counts_[at].key = used;
+  return counts_[at].count;
+}
+
+// ---------------------------------------------------------------------------------------------- by names
+
+/// The first launches of the step come again here: another forward pass.
+bool StepPhases::begins_again(std::uint32_t at) const noexcept {
+  if (at + kHead > step_.size() || key_of(step_[at]) != key_of(step_[0])) return false;
+  std::uint32_t equal = 0;
+  for (std::uint32_t i = 0; i < kHead; ++i) equal += key_of(step_[at + i]) == key_of(step_[i]) ? 1 : 0;
+  return equal * 10 >= kHead * 8;
+}
+
+/// One forward and one backward pass. False: where one ends is not to be seen.
+bool StepPhases::add_pass(std::uint32_t begin, std::uint32_t end) {
+  std::uint32_t forward = begin, first = kNone, marks = 0;
+  for (std::uint32_t i = begin; i < end; ++i) {
+    if (first == kNone && is_forward_mark(step_[i])) forward = i + 1;
+    if (first != kNone && has(step_[i], kFlagLoss)) return false;  // another forward pass
+    if (!is_backward_mark(step_[i])) continue;
+    if (first == kNone) first = i;
+    ++marks;
+  }
+  if (marks < 3) return false;
+  // Between the last that is surely forward and the first that is surely backward anything may run; it must be little.
+  // Many launches of one kernel, as where gradients are cleared, count as one.
+  const auto next_kind = [&](std::uint32_t i) {
+    const std::uint32_t key = key_of(step_[i]);
+    while (i < first && key_of(step_[i]) == key) ++i;
+    return i;
+  };
+  std::uint32_t kinds = 0;
+  for (std::uint32_t i = forward; i < first; i = next_kind(i)) ++kinds;
+  if (forward == begin || kinds > std::max(kHead, (end - begin) / 50)) return false;
+  std::uint32_t middle = forward;
+  for (std::uint32_t k = 0; k < (kinds + 1) / 2; ++k) middle = next_kind(middle);
+  return add(StepPhase::kForward, middle) && add(StepPhase::kBackward, end);
+}
+
+bool StepPhases::cut_by_names() {
+  const auto size = static_cast<std::uint32_t>(step_.size());
+  std::uint32_t backward_end = 0;
+  for (std::uint32_t i = 0; i < size; ++i)
+    if (has(step_[i], kFlagBackward)) backward_end = i + 1;
+  if (backward_end == 0) return false;
+  std::uint32_t update = size, update_end = size, between = 0;
+  for (std::uint32_t i = 0; i < size; ++i) {
+    if (i < backward_end) {
+      if (has(step_[i], kFlagOptimizer)) return false;  // inside the backward pass
+      continue;
+    }
+    if (!updates(i)) continue;
+    if (update == size) update = i;
+    update_end = i + 1;
+  }
+  if (update == size) {
+    // No name gives it away: what follows the backward pass and its last products and copies.
+    const auto ends_backward = [&](const Launch& l) {
+      return moves_data(l) || l.traits.launch_class == LaunchClass::kGemm ||
+             l.traits.launch_class == LaunchClass::kReduce;
+    };
+    update = backward_end;
+    while (update < size && ends_backward(step_[update])) ++update;
+    for (std::uint32_t i = update; i < size; ++i)
+      if (is_of_model(step_[i])) return false;
+  } else {
+    for (std::uint32_t i = backward_end; i < update; ++i) between += moves_data(step_[i]) ? 0 : 1;
+    if (between > std::max(kHead, size / 50)) return false;
+    if (size - update_end <= kBurst) update_end = size;
+  }
+  std::uint32_t begin = 0, length = 0;
+  for (std::uint32_t i = kHead; i <= update; ++i) {
+    if (i < update && !begins_again(i)) continue;
+    if (!add_pass(begin, i)) return false;
+    // Passes of one step do the same; a part that returns within one (a layer computed again) is no pass.
+    if (length == 0) length = i - begin;
+    if ((i - begin) * 16 < length * 15 || (i - begin) * 15 > length * 16) return false;
+    begin = i;
+    i = std::max(i, std::min(i + kHead, update) - 1);
+  }
+  return add(StepPhase::kOptimizer, update_end) && add(StepPhase::kForward, size);
+}
+
+}  // namespace mfu

@@ -1,0 +1,451 @@
+#include "core/drain/detected_regions.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "core/attribution/correlation_map.h"
+
+namespace mfu {
+namespace {
+
+constexpr TimeNs kEver = std::numeric_limits<TimeNs>::max();
+constexpr std::uint32_t kFirstId = 1u << 29;  ///< after those of InstanceTable
+constexpr std::uint32_t kIds = 1u << 28;
+constexpr std::uint32_t kFirstOpener = 0xFFFF'0000u;  ///< thread serials that no thread has, one per device
+constexpr DurationNs kLeastFirstHold = 2 * kNsPerSecond, kMostFirstHold = 20 * kNsPerSecond;
+constexpr DurationNs kMostPatience = 120 * kNsPerSecond;
+
+const char* noun(StepKind kind) noexcept {
+  switch (kind) {
+    case StepKind::kStep:
+      return "training step";
+    case StepKind::kDecode:
+      return "decode iteration";
+    case StepKind::kPrefillOrMixed:
+      return "iteration (prefill or mixed)";
+    case StepKind::kIteration:
+    case StepKind::kNone:
+      break;
+  }
+  return "iteration";
+}
+
+}  // namespace
+
+std::string sentence(const StepFindings& f) {
+  if (f.confidence == StepConfidence::kNotSure) {
+    std::string text = "no step found";
+    if (f.shortest_repeat != 0) text += "; the shortest repeat is " + std::to_string(f.shortest_repeat) + " launches";
+    return text;
+  }
+  std::string text = f.confidence == StepConfidence::kHigh ? "" : "inferred ";
+  text += std::string(noun(f.kind)) + " every " + std::to_string(f.period_launches) + " launches, confidence " +
+          std::string(name(f.confidence));
+  text += f.rule == BoundaryRule::kAnywhere ? ", cut at an arbitrary place" : ", cut by " + std::string(name(f.rule));
+  if (f.micro_steps > 1)
+    text +=
+        ", " + std::to_string(f.micro_steps) + " micro-steps of " + std::to_string(f.micro_step_launches) + " launches";
+  return text;
+}
+
+struct DetectedRegions::Device final : StepListener {
+  explicit Device(std::uint32_t device) : index(device), detector(*this) {}
+
+  void on_boundary(const StepBoundary& boundary) override {
+    boundaries.push_back(boundary);
+    if (found_at == 0) found_at = fed_at;
+  }
+  void on_withdrawal(std::uint64_t launch) override {
+    while (!boundaries.empty() && boundaries.back().launch >= launch) boundaries.pop_back();
+  }
+
+  std::uint32_t index;
+  StepDetector detector;
+  std::deque<Held> held;                ///< in the order of launches
+  std::deque<StepBoundary> boundaries;  ///< told, in order; what lies between the first two is next to be made
+  std::uint64_t given_out = 0;          ///< launches before this one are in the Ledger
+  std::optional<CorrelationId> last_fed;
+  TimeNs fed_at = 0;    ///< begin of the launch that the detector looks at
+  TimeNs found_at = 0;  ///< when the detector told its first boundary since it knew nothing; 0: it knows nothing
+  bool stands = false;  ///< what it tells may be used
+  bool said_not_sure = false;
+  std::uint32_t said_found = 0;  ///< bits: StepKind
+  TimeNs last_close = std::numeric_limits<TimeNs>::min();
+  DurationNs last_step = 0;
+  StepFindings findings;  ///< the last that instances were made under
+};
+
+DetectedRegions::DetectedRegions(Ledger& ledger, const RegionRules& rules, KernelNames& names, DetectionOptions options)
+    : ledger_(ledger), rules_(rules), names_(names), options_(options) {}
+
+DetectedRegions::~DetectedRegions() = default;
+
+DetectedRegions::Device* DetectedRegions::device_at(std::uint32_t device) {
+  if (device >= kMostDevices) return nullptr;
+  if (devices_.size() <= device) devices_.resize(device + 1);
+  if (!devices_[device]) {
+    devices_[device] = std::make_unique<Device>(device);
+    ledger_.expect_device(device);
+  }
+  return devices_[device].get();
+}
+
+void DetectedRegions::add(const KernelRecord& record, bool first_of_launch, std::uint32_t thread) {
+  // Without a correlation id there is no place for it among the launches.
+  if (aside_ || raw(record.device) >= kMostDevices || raw(record.correlation) == 0) {
+    ledger_.add(record, InstanceId::kNone, first_of_launch);
+    return;
+  }
+  if (first_begin_ == 0) first_begin_ = record.begin_ns;
+  (void)device_at(raw(record.device));
+  newest_begin_ = std::max(newest_begin_, record.begin_ns);
+  incoming_.push_back({record, 0, thread, first_of_launch});
+  ++held_;
+  earliest_held_ = std::min(earliest_held_, record.begin_ns);
+}
+
+LaunchTraits DetectedRegions::traits_of_record(const KernelRecord& record) {
+  if (record.kind != ActivityKind::kKernel) return traits_of(record);
+  const std::uint32_t name = raw(record.name);
+  if (traits_.size() <= name) traits_.resize(std::max<std::size_t>(name + 1, names_.size()));
+  std::optional<LaunchTraits>& known = traits_[name];
+  if (!known) known = classify_launch_name(demangle(std::string(names_.raw_name(record.name))));
+  return *known;
+}
+
+// ------------------------------------------------------------------------------------------- records > launches
+
+/// Gives the detectors what is complete, in the order of launches.
+void DetectedRegions::feed(CorrelationId complete) {
+  const auto is_complete = [complete](const Held& held) { return !newer(held.record.correlation, complete); };
+  const auto in_order = [](const Held& a, const Held& b) {
+    if (a.record.correlation != b.record.correlation) return newer(b.record.correlation, a.record.correlation);
+    if (a.record.device != b.record.device) return a.record.device < b.record.device;
+    return a.record.begin_ns < b.record.begin_ns;
+  };
+  // One stream's records come in order, and nearly always all of them.
+  const auto waits = std::find_if_not(incoming_.begin(), incoming_.end(), is_complete);
+  const auto rest = waits == incoming_.end() ? waits : std::stable_partition(waits, incoming_.end(), is_complete);
+  if (!std::is_sorted(incoming_.begin(), rest, in_order)) std::sort(incoming_.begin(), rest, in_order);
+  const auto count = static_cast<std::size_t>(rest - incoming_.begin());
+  for (std::size_t begin = 0, end = 0; begin < count; begin = end) {
+    const KernelRecord& first = incoming_[begin].record;
+    while (end < count && incoming_[end].record.correlation == first.correlation &&
+           incoming_[end].record.device == first.device)
+      ++end;
+    feed_launch(begin, end);
+  }
+  incoming_.erase(incoming_.begin(), rest);
+}
+
+/// The records [begin, end) of incoming_ are one launch.
+void DetectedRegions::feed_launch(std::size_t begin, std::size_t end) {
+  const KernelRecord& first = incoming_[begin].record;
+  Device& device = *device_at(raw(first.device));
+  if (device.last_fed && !newer(first.correlation, *device.last_fed)) {
+    // Later than anybody waits for: it goes where the latest launch goes.
+    const std::uint64_t launch = device.detector.launches() == 0 ? 0 : device.detector.launches() - 1;
+    for (std::size_t i = begin; i < end; ++i) {
+      incoming_[i].launch = std::max(launch, device.given_out);
+      device.held.push_back(incoming_[i]);
+    }
+    return;
+  }
+  device.last_fed = first.correlation;
+  LaunchFold fold(incoming_[begin].thread);
+  for (std::size_t i = begin; i < end; ++i) {
+    const KernelRecord& record = incoming_[i].record;
+    fold.add(record, traits_of_record(record));
+    incoming_[i].launch = device.detector.launches();
+    device.held.push_back(incoming_[i]);
+  }
+  device.fed_at = first.begin_ns;
+  device.detector.add(fold.launch());
+}
+
+// ------------------------------------------------------------------------------------------- launches > instances
+
+RegionId DetectedRegions::region_of(StepKind kind) const noexcept {
+  const RegionRules::DetectedIds& ids = rules_.detected();
+  switch (kind) {
+    case StepKind::kStep:
+      return ids.step;
+    case StepKind::kDecode:
+      return ids.decode;
+    case StepKind::kPrefillOrMixed:
+      return ids.prefill_or_mixed;
+    case StepKind::kIteration:
+    case StepKind::kNone:
+      break;
+  }
+  return ids.iteration;
+}
+
+void DetectedRegions::give_out_one(const Held& held, InstanceId owner) {
+  ledger_.add(held.record, owner, held.first_of_launch);
+  attributed_ += owner != InstanceId::kNone && held.first_of_launch ? 1 : 0;
+  --held_;
+  earliest_known_ = false;
+}
+
+/// Launches before `before` are `owner`'s.
+void DetectedRegions::give_out(Device& device, std::uint64_t before, InstanceId owner) {
+  while (!device.held.empty() && device.held.front().launch < before) {
+    give_out_one(device.held.front(), owner);
+    device.held.pop_front();
+  }
+  device.given_out = std::max(device.given_out, before);
+}
+
+void DetectedRegions::prepare(InstanceSlot& slot, const Device& device, RegionId region) {
+  slot.id = static_cast<InstanceId>(kFirstId + 1 + next_id_++ % (kIds - 1));
+  slot.opener = static_cast<ThreadIndex>(kFirstOpener + device.index);
+  slot.region = region;
+  slot.rule = rules_.rule_of_region(region);
+  slot.kind = InstanceKind::kDetected;
+}
+
+/// Folds the records of [begin, end) once more, into step_.
+void DetectedRegions::launches_of(const Device& device, std::uint64_t begin, std::uint64_t end) {
+  step_.clear();
+  const auto& held = device.held;
+  for (std::size_t i = 0; i < held.size() && held[i].launch < end;) {
+    const std::uint64_t launch = held[i].launch;
+    LaunchFold fold(held[i].thread);
+    for (; i < held.size() && held[i].launch == launch; ++i) fold.add(held[i].record, traits_of_record(held[i].record));
+    if (launch >= begin) step_.push_back(fold.launch());
+  }
+}
+
+/// Rows that the kernels of [begin, end) ran over: sequences in decode, tokens else.
+Shape DetectedRegions::shape_of(const Device& device, std::uint64_t begin, std::uint64_t end, StepKind kind) {
+  PassRows rows;
+  for (const Held& held : device.held) {
+    if (held.launch >= end) break;
+    if (held.launch >= begin && held.record.kind == ActivityKind::kKernel)
+      rows.add(traits_of_record(held.record), held.record.grid());
+  }
+  Shape shape;
+  if (const std::optional<Rows> found = rows.rows())
+    (kind == StepKind::kDecode ? shape.batch : shape.tokens) = found->rows;
+  return shape;
+}
+
+/// A server that waits for a request is not slow: when the last activity before `end` was, if what follows is a pause.
+std::optional<TimeNs> DetectedRegions::pause_before(const Device& device, TimeNs opens, const StepBoundary& end,
+                                                    StepKind next) {
+  constexpr DurationNs kShortest = kNsPerSecond / 20;
+  constexpr DurationNs kOfIteration = 3;
+  if (end.kind == StepKind::kStep || next == StepKind::kDecode) return std::nullopt;  // the next token was waited for
+  TimeNs last = opens;
+  for (const Held& held : device.held) {
+    if (held.launch >= end.launch) break;
+    last = std::max(last, held.record.end_ns);
+  }
+  if (end.at_ns - last <= std::max(kShortest, kOfIteration * (last - opens))) return std::nullopt;
+  return last;
+}
+
+void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end, StepKind next) {
+  const TimeNs opens = std::max(begin.at_ns, device.last_close);
+  const TimeNs closes = pause_before(device, opens, end, next).value_or(std::max(end.at_ns, opens));
+  DetectedWork work;
+  work.shape = shape_of(device, begin.launch, end.launch, end.kind);
+  bool cut = false;
+  if (end.kind == StepKind::kStep) {
+    work.passes = device.findings.micro_steps;
+    if (device.findings.rule != BoundaryRule::kAnywhere) {
+      launches_of(device, begin.launch, end.launch);
+      cut = step_.size() == end.launch - begin.launch && phases_.cut(step_) != PhaseRule::kNone;
+    }
+  }
+  std::array<std::int64_t, 3> passes{};  // of each phase
+  if (cut)
+    for (const PhaseSpan& span : phases_.spans()) ++passes[static_cast<std::size_t>(span.phase)];
+  if (cut && passes[1] != 0) work.passes = passes[1];
+
+  InstanceSlot slot;
+  prepare(slot, device, region_of(end.kind));
+  ledger_.open(slot, opens, &work);
+  TimeNs at = opens;
+  for (std::size_t i = 0; cut && i < phases_.spans().size(); ++i) {
+    const PhaseSpan& span = phases_.spans()[i];
+    const RegionRules::DetectedIds& ids = rules_.detected();
+    const std::array<RegionId, 3> regions{ids.forward, ids.backward, ids.optimizer};
+    DetectedWork part = work;
+    part.parts = passes[static_cast<std::size_t>(span.phase)];
+    InstanceSlot phase;
+    prepare(phase, device, regions[static_cast<std::size_t>(span.phase)]);
+    phase.parent = slot.id;
+    phase.rule = slot.rule;  // its shape is the step's
+    ledger_.open(phase, at, &part);
+    give_out(device, begin.launch + span.end, phase.id);
+    // The last one ends with its work: what comes then is waiting for the next step, and no phase's.
+    const std::size_t after = std::min<std::size_t>(span.end, step_.size() - 1);
+    at = std::clamp(step_[after].begin_ns, at, closes);
+    ledger_.close(phase, at, device.index);
+  }
+  give_out(device, end.launch, slot.id);
+  ledger_.close(slot, closes, device.index);
+  device.last_close = closes;
+  device.last_step = closes - opens;
+}
+
+/// Makes instances of what the detector has told. `all`: nothing that it told will be taken back.
+void DetectedRegions::take_steps(Device& device, bool all) {
+  const StepFindings& now = device.detector.findings();
+  if (device.boundaries.empty()) {
+    if (now.confidence == StepConfidence::kNotSure) {
+      device.found_at = 0;
+      device.stands = false;
+    }
+    return;
+  }
+  const bool stood = options_.whole_trace ? held_ > most_held() : newest_begin_ - device.found_at >= kPrintHold;
+  device.stands = device.stands || all || stood;
+  if (!device.stands) return;
+  if (now.confidence != StepConfidence::kNotSure) device.findings = now;
+  const std::uint32_t kind = 1u << static_cast<std::uint32_t>(device.findings.kind);
+  if ((device.said_found & kind) == 0 && device.boundaries.size() >= 2 && device.findings.period_launches != 0) {
+    device.said_found |= kind;
+    notices_.push_back("no range names a region: " + sentence(device.findings) + " on gpu" +
+                       std::to_string(device.index));
+  }
+  while (device.boundaries.size() >= 2) {
+    const StepBoundary begin = device.boundaries[0], end = device.boundaries[1];
+    // What an iteration waited for, the next one tells.
+    const bool serves = end.kind != StepKind::kStep && end.kind != StepKind::kNone;
+    if (serves && device.boundaries.size() == 2 && !all) return;
+    const StepKind next = device.boundaries.size() > 2 ? device.boundaries[2].kind : StepKind::kNone;
+    device.boundaries.pop_front();
+    if (end.kind == StepKind::kNone || begin.launch < device.given_out) {
+      give_out(device, end.launch, InstanceId::kNone);
+      continue;
+    }
+    give_out(device, begin.launch, InstanceId::kNone);
+    make_instance(device, begin, end, next);
+  }
+}
+
+/// How long a record may wait for its step to be known.
+DurationNs DetectedRegions::patience(const Device& device) const noexcept {
+  if (options_.whole_trace) return kEver;
+  if (device.found_at != 0)
+    return std::clamp<DurationNs>(3 * device.last_step, 2 * ledger_.window_ns() + kPrintHold, kMostPatience);
+  // The first steps are found a few steps late: with this they are in the account all the same.
+  const DurationNs first_hold = std::clamp(ledger_.window_ns(), kLeastFirstHold, kMostFirstHold);
+  return now_ - first_begin_ <= first_hold ? kEver : 0;
+}
+
+/// Gives out what has waited for too long, or is too much.
+void DetectedRegions::let_go(Device& device) {
+  const DurationNs wait = patience(device);
+  const auto too_old = [&](const Held& held) { return wait != kEver && held.record.begin_ns < now_ - wait; };
+  while (!device.held.empty() && (too_old(device.held.front()) || held_ > most_held()))
+    give_out(device, device.held.front().launch + 1, InstanceId::kNone);
+  if (wait == 0) note_not_sure(device);
+}
+
+void DetectedRegions::note_not_sure(Device& device) {
+  constexpr std::uint64_t kEnough = 1000;
+  if (device.said_not_sure || device.said_found != 0 || device.detector.launches() < kEnough) return;
+  device.said_not_sure = true;
+  StepFindings nothing;
+  nothing.shortest_repeat = device.detector.findings().shortest_repeat;
+  notices_.push_back("no range names a region, and on gpu" + std::to_string(device.index) + " " + sentence(nothing) +
+                     ": totals only; one NVTX range around the step, prefill or decode gives its MFU");
+}
+
+/// Whatever has come, complete or not.
+void DetectedRegions::feed_all() {
+  if (incoming_.empty()) return;
+  CorrelationId newest = incoming_.front().record.correlation;
+  for (const Held& held : incoming_)
+    if (newer(held.record.correlation, newest)) newest = held.record.correlation;
+  feed(newest);
+}
+
+TimeNs DetectedRegions::settle(CorrelationId complete, TimeNs watermark) {
+  if (aside_) return watermark;
+  now_ = std::max({now_, newest_begin_, watermark});
+  feed(complete);
+  if (incoming_.size() > kMostHeld / 2) feed_all();  // one launch keeps all after it waiting
+  for (const auto& device : devices_) {
+    if (!device) continue;
+    take_steps(*device, false);
+    let_go(*device);
+  }
+  return std::min(watermark, earliest_held());
+}
+
+TimeNs DetectedRegions::earliest_held() noexcept {
+  if (earliest_known_) return earliest_held_;
+  earliest_known_ = true;
+  earliest_held_ = kEver;
+  const auto look = [this](const Held& held) { earliest_held_ = std::min(earliest_held_, held.record.begin_ns); };
+  for (const auto& device : devices_)
+    if (device) std::for_each(device->held.begin(), device->held.end(), look);
+  std::for_each(incoming_.begin(), incoming_.end(), look);
+  return earliest_held_;
+}
+
+void DetectedRegions::finish() {
+  if (aside_) return;
+  feed_all();
+  for (const auto& device : devices_) {
+    if (!device) continue;
+    device->detector.finish();
+    take_steps(*device, true);
+    give_out(*device, std::numeric_limits<std::uint64_t>::max(), InstanceId::kNone);
+    note_not_sure(*device);
+  }
+}
+
+void DetectedRegions::stand_aside() {
+  if (aside_) return;
+  for (const auto& device : devices_) {
+    if (!device) continue;
+    if (device->stands) take_steps(*device, false);
+    give_out(*device, std::numeric_limits<std::uint64_t>::max(), InstanceId::kNone);
+    if (device->said_found != 0)
+      notices_.push_back("ranges name regions now: the detector on gpu" + std::to_string(device->index) + " is off");
+  }
+  for (const Held& held : incoming_) give_out_one(held, InstanceId::kNone);
+  incoming_ = {};
+  devices_.clear();
+  traits_ = {};
+  aside_ = true;
+}
+
+// ------------------------------------------------------------------------------------------------ what is told
+
+void DetectedRegions::describe(WindowSummary& window) const {
+  if (aside_) return;
+  for (RegionSummary& region : window.regions) {
+    const Device* of = nullptr;
+    for (const auto& device : devices_)
+      if (device && (!region.device || *region.device == device->index) && (of == nullptr || !of->stands))
+        of = device.get();
+    if (of == nullptr) continue;
+    const bool total = region.region == "total";
+    if (!total) region.named_by = "detector";
+    const StepFindings& f = of->stands ? of->findings : StepFindings{};
+    region.detected =
+        Detected{std::string(name(f.kind)), f.period_launches, std::string(name(f.confidence)), f.micro_steps};
+    // Times only: what may be cut in the wrong place has no percentiles.
+    if (!total && f.confidence <= StepConfidence::kLow) region.forget_single_instances();
+  }
+}
+
+std::vector<std::string> DetectedRegions::take_notices() { return std::exchange(notices_, {}); }
+
+std::size_t DetectedRegions::held_bytes() const noexcept {
+  std::size_t bytes = held_ * sizeof(Held);
+  for (const auto& device : devices_)
+    if (device) bytes += device->detector.held_bytes();
+  return bytes;
+}
+
+}  // namespace mfu

@@ -1,0 +1,125 @@
+// Regions where no range names any: what the step detector finds becomes instances of the run's account.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/account/ledger.h"
+#include "core/account/region_summary.h"
+#include "core/attribution/instance_table.h"
+#include "core/base/activity_record.h"
+#include "core/detect/launch_fold.h"
+#include "core/detect/pass_rows.h"
+#include "core/detect/step_detector.h"
+#include "core/detect/step_phases.h"
+#include "core/kernels/kernel_names.h"
+#include "core/kernels/kernel_role.h"
+#include "core/ranges/region_rules.h"
+
+namespace mfu {
+
+/// What was found, for people: `training step every 1219 launches, confidence high, cut by optimizer`, or `no step
+/// found; the shortest repeat is 49 launches`.
+[[nodiscard]] std::string sentence(const StepFindings& findings);
+
+struct DetectionOptions {
+  /// A stored trace, whose first steps are found with the help of later ones: as far as there is room for it, nothing
+  /// is given out before the end.
+  bool whole_trace = false;
+};
+
+/// [mfu-drain] Between Drain and Ledger for work that no range owns. It keeps such records back until their step is
+/// known, gives them to the Ledger with the instance they belong to, and says how far the Ledger may go meanwhile. One
+/// detector per device; none once a range has opened a region, since what the program says is better.
+///
+/// Memory: kMostHeld records and a StepDetector (under 3 MB) for each of kMostDevices devices at most.
+class DetectedRegions {
+ public:
+  static constexpr std::uint32_t kMostDevices = 8;           ///< further ones have no detector
+  static constexpr std::size_t kMostHeld = 1u << 17;         ///< records, all devices together: 8 MiB
+  static constexpr std::size_t kMostHeldOfTrace = 1u << 20;  ///< the same of a whole trace: 72 MiB
+  static constexpr DurationNs kPrintHold = kNsPerSecond;  ///< a find must stand so long before anything is made of it
+
+  DetectedRegions(Ledger& ledger, const RegionRules& rules, KernelNames& names, DetectionOptions options);
+  ~DetectedRegions();
+
+  /// A record that no instance owns. `first_of_launch`: the launch had none before; `thread`: who launched, 0: not
+  /// known.
+  void add(const KernelRecord& record, bool first_of_launch, std::uint32_t thread);
+  /// A range opened a region: the program names its work itself from `at` on.
+  void stand_aside();
+
+  /// Every launch up to and with `complete` has all its records; everything that began before `watermark` was told.
+  /// \return how far the Ledger may be advanced
+  [[nodiscard]] TimeNs settle(CorrelationId complete, TimeNs watermark);
+  /// The run is over: nothing is held back any more.
+  void finish();
+
+  /// Says in a window about to go out who named its regions, and what was found.
+  void describe(WindowSummary& window) const;
+  /// A line for the user, once each.
+  [[nodiscard]] std::vector<std::string> take_notices();
+
+  /// Launches that are in an instance of a detected region.
+  [[nodiscard]] std::uint64_t attributed() const noexcept { return attributed_; }
+  [[nodiscard]] std::size_t held_records() const noexcept { return held_; }
+  [[nodiscard]] std::size_t held_bytes() const noexcept;
+
+ private:
+  struct Held {
+    KernelRecord record;
+    std::uint64_t launch = 0;  ///< index in the detector's stream, once it is there
+    std::uint32_t thread = 0;
+    bool first_of_launch = false;
+  };
+  struct Device;
+
+  Device* device_at(std::uint32_t device);
+  void feed(CorrelationId complete);
+  void feed_all();
+  void feed_launch(std::size_t begin, std::size_t end);
+  void take_steps(Device& device, bool all);
+  void make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end, StepKind next);
+  [[nodiscard]] static std::optional<TimeNs> pause_before(const Device& device, TimeNs opens, const StepBoundary& end,
+                                                          StepKind next);
+  [[nodiscard]] Shape shape_of(const Device& device, std::uint64_t begin, std::uint64_t end, StepKind kind);
+  void launches_of(const Device& device, std::uint64_t begin, std::uint64_t end);
+  void prepare(InstanceSlot& slot, const Device& device, RegionId region);
+  void give_out(Device& device, std::uint64_t before, InstanceId owner);
+  void give_out_one(const Held& held, InstanceId owner);
+  void let_go(Device& device);
+  [[nodiscard]] std::size_t most_held() const noexcept { return options_.whole_trace ? kMostHeldOfTrace : kMostHeld; }
+  [[nodiscard]] DurationNs patience(const Device& device) const noexcept;
+  void note_not_sure(Device& device);
+  /// Begin of the earliest record held back.
+  [[nodiscard]] TimeNs earliest_held() noexcept;
+  [[nodiscard]] LaunchTraits traits_of_record(const KernelRecord& record);
+  [[nodiscard]] RegionId region_of(StepKind kind) const noexcept;
+
+  Ledger& ledger_;
+  const RegionRules& rules_;
+  KernelNames& names_;
+  DetectionOptions options_;
+  std::vector<Held> incoming_;  ///< as they came; their launches may have more records to come
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::optional<LaunchTraits>> traits_;  ///< by KernelNameId
+  std::vector<Launch> step_;                         ///< launches of the step at hand
+  StepPhases phases_;
+  std::size_t held_ = 0;  ///< incoming_ and what the devices hold
+  TimeNs earliest_held_ = std::numeric_limits<TimeNs>::max();
+  bool earliest_known_ = true;  ///< earliest_held_ is; nothing was given out since
+  std::uint64_t attributed_ = 0;
+  std::uint32_t next_id_ = 0;
+  TimeNs first_begin_ = 0;  ///< of the run's first record; 0: none yet
+  TimeNs newest_begin_ = 0;
+  TimeNs now_ = 0;  ///< of the newest record, or as far as everything was told
+  bool aside_ = false;
+  std::vector<std::string> notices_;
+};
+
+}  // namespace mfu

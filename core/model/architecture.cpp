@@ -1,0 +1,218 @@
+#include "core/model/architecture.h"
+
+#include <nlohmann/json.hpp>
+
+namespace mfu {
+
+LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcept {
+  LayerWeights w;
+  const Count d = d_model;
+  const MixerSpec& m = layer.mixer;
+  switch (m.kind) {
+    case MixerKind::kNone:
+      break;
+    case MixerKind::kAttention: {
+      const Count query = d * m.heads * m.qk_dim;
+      w.qkv = query + d * m.kv_heads * m.qk_dim + d * m.kv_heads * m.v_dim;
+      if (m.output_gate) w.qkv += query;
+      w.o_proj = Count(m.heads) * m.v_dim * d;
+      break;
+    }
+    case MixerKind::kLatent: {
+      // Expanded form: every token's latent is projected up once. DeepSeek-V2 (arXiv:2405.04434) section 2.1.
+      const Count query_out = Count(m.heads) * (Count(m.nope_dim) + m.rope_dim);
+      w.qkv = m.q_rank > 0 ? d * m.q_rank + Count(m.q_rank) * query_out : d * query_out;
+      w.qkv += d * (Count(m.kv_rank) + m.rope_dim);
+      w.qkv += Count(m.kv_rank) * m.heads * (Count(m.nope_dim) + m.v_dim);
+      w.o_proj = Count(m.heads) * m.v_dim * d;
+      break;
+    }
+    case MixerKind::kMamba1:
+      w.qkv = d * 2 * m.inner;
+      w.other = Count(m.inner) * (Count(m.dt_rank) + Count(2) * m.state) + Count(m.dt_rank) * m.inner;
+      w.o_proj = Count(m.inner) * d;
+      break;
+    case MixerKind::kMamba2: {
+      const Count convolved = Count(m.inner) + Count(2) * m.groups * m.state;
+      w.qkv = d * (Count(m.inner) + convolved + m.heads);
+      w.other = convolved * m.conv_kernel;
+      w.o_proj = Count(m.inner) * d;
+      break;
+    }
+    case MixerKind::kDeltaNet: {
+      const Count keys = Count(m.heads) * m.qk_dim;
+      const Count values = Count(m.kv_heads) * m.v_dim;
+      w.qkv = d * (keys * 2 + values * 2 + Count(2) * m.kv_heads);
+      w.other = (keys * 2 + values) * m.conv_kernel;
+      w.o_proj = values * d;
+      break;
+    }
+  }
+  const MlpSpec& f = layer.mlp;
+  if (f.experts > 0) {
+    w.router = d * f.experts;
+    if (f.shared_gate) w.router += d;
+    w.expert = Count(f.matrices) * d * f.expert_width;
+    w.mlp_shared = Count(f.matrices) * d * f.shared_width;
+  } else {
+    w.mlp_dense = Count(f.matrices) * d * f.width;
+  }
+  if (layer.cross) {
+    const Count width = Count(layer.cross->heads) * layer.cross->head_dim;
+    w.cross_query = d * width;
+    w.cross_output = width * d;
+    w.cross_kv = Count(2) * d * width;
+  }
+  return w;
+}
+
+namespace {
+
+void add_stack(const std::vector<LayerSpec>& layers, std::int64_t d_model, ParamGroups& groups) noexcept {
+  for (const LayerSpec& layer : layers) {
+    const LayerWeights w = layer_weights(layer, d_model);
+    const Count n = layer.repeat;
+    groups.attn += n * (w.qkv + w.o_proj + w.other + layer.mixer.extra_params);
+    if (layer.cross) {
+      groups.attn +=
+          n * (w.cross_query + w.cross_output + w.cross_kv + layer.cross->extra_params + layer.cross->kv_extra_params);
+    }
+    if (layer.mlp.experts > 0) {
+      const Count expert = w.expert + layer.mlp.expert_extra_params;
+      groups.router += n * (w.router + layer.mlp.router_extra_params);
+      groups.expert += n * expert * layer.mlp.experts;
+      groups.inactive_expert += n * expert * (layer.mlp.experts - layer.mlp.top_k);
+      groups.shared_expert += n * (w.mlp_shared + layer.mlp.shared_extra_params);
+    } else {
+      groups.mlp += n * (w.mlp_dense + layer.mlp.extra_params);
+    }
+    groups.norm += n * layer.norm_params;
+  }
+}
+
+Count linear_weights(const std::vector<LayerSpec>& layers, std::int64_t d_model) noexcept {
+  Count sum;
+  for (const LayerSpec& layer : layers) {
+    const LayerWeights w = layer_weights(layer, d_model);
+    sum += Count(layer.repeat) * (w.qkv + w.o_proj + w.other + w.router + w.mlp_dense + w.mlp_shared +
+                                  w.expert * layer.mlp.top_k + w.cross_query + w.cross_output + w.cross_kv);
+  }
+  return sum;
+}
+
+}  // namespace
+
+ParamGroups count_params(const ModelSpec& model) noexcept {
+  ParamGroups groups;
+  if (model.flat_params) {
+    groups.other = *model.flat_params;
+    return groups;
+  }
+  add_stack(model.layers, model.d_model, groups);
+  add_stack(model.encoder, model.d_model, groups);
+  groups.embed = model.embed_params;
+  groups.position = model.position_params;
+  groups.attn += model.attn_extra_params + model.encoder_attn_extra_params;
+  groups.norm += model.norm_params + model.encoder_norm_params;
+  if (!model.tied) groups.lm_head = Count(model.vocab) * model.io_width();
+  groups.lm_head += model.lm_head_extra_params;
+  groups.other = model.other_matmul_weights + model.other_extra_params;
+  if (model.vision) groups.vision = model.vision->params;
+  groups.mtp = model.mtp_params;
+  return groups;
+}
+
+Count matmul_weights_per_token(const ModelSpec& model) noexcept {
+  if (model.flat_params) return *model.flat_params;
+  return linear_weights(model.layers, model.d_model) + linear_weights(model.encoder, model.d_model) +
+         model.other_matmul_weights + Count(model.vocab) * model.io_width();
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json mixer_json(const MixerSpec& m) {
+  Json j;
+  switch (m.kind) {
+    case MixerKind::kNone:
+      j["kind"] = "none";
+      return j;
+    case MixerKind::kAttention:
+      j["kind"] = "gqa";
+      j["heads"] = m.heads;
+      j["kv_heads"] = m.kv_heads;
+      if (m.qk_dim == m.v_dim) {
+        j["head_dim"] = m.qk_dim;
+      } else {
+        j["qk_dim"] = m.qk_dim;
+        j["v_dim"] = m.v_dim;
+      }
+      if (m.output_gate) j["output_gate"] = true;
+      break;
+    case MixerKind::kLatent:
+      j["kind"] = "mla";
+      j["heads"] = m.heads;
+      j["q_rank"] = m.q_rank;
+      j["kv_rank"] = m.kv_rank;
+      j["nope_dim"] = m.nope_dim;
+      j["rope_dim"] = m.rope_dim;
+      j["v_dim"] = m.v_dim;
+      break;
+    case MixerKind::kMamba1:
+      j = {{"kind", "mamba1"}, {"inner", m.inner}, {"state", m.state}, {"dt_rank", m.dt_rank}};
+      break;
+    case MixerKind::kMamba2:
+      j = {{"kind", "mamba2"}, {"heads", m.heads},   {"inner", m.inner},
+           {"state", m.state}, {"groups", m.groups}, {"conv_kernel", m.conv_kernel}};
+      break;
+    case MixerKind::kDeltaNet:
+      j = {{"kind", "delta_net"},       {"key_heads", m.heads}, {"key_dim", m.qk_dim},
+           {"value_heads", m.kv_heads}, {"value_dim", m.v_dim}, {"conv_kernel", m.conv_kernel}};
+      break;
+  }
+  if (m.window > 0) j["window"] = m.window;
+  if (m.chunk > 0) j["chunk"] = m.chunk;
+  if (m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent) j["causal"] = m.causal;
+  return j;
+}
+
+Json layers_json(const std::vector<LayerSpec>& layers) {
+  Json list = Json::array();
+  for (const LayerSpec& layer : layers) {
+    Json mlp;
+    if (layer.mlp.experts > 0) {
+      mlp = {{"width", layer.mlp.expert_width},
+             {"matrices", layer.mlp.matrices},
+             {"experts", layer.mlp.experts},
+             {"top_k", layer.mlp.top_k},
+             {"shared_width", layer.mlp.shared_width}};
+      if (layer.mlp.shared_gate) mlp["shared_gate"] = true;
+    } else {
+      mlp = {{"width", layer.mlp.width}, {"matrices", layer.mlp.matrices}};
+    }
+    Json j = {{"repeat", layer.repeat}, {"attention", mixer_json(layer.mixer)}, {"mlp", mlp}};
+    if (layer.cross) j["cross"] = {{"heads", layer.cross->heads}, {"head_dim", layer.cross->head_dim}};
+    list.push_back(std::move(j));
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string spec_json(const ModelSpec& model) {
+  Json j;
+  j["family"] = model.family;
+  if (model.flat_params) {
+    j["params"] = *model.flat_params;
+    return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  j["d_model"] = model.d_model;
+  j["vocab_size"] = model.vocab;
+  j["tied"] = model.tied;
+  j["layers"] = layers_json(model.layers);
+  if (model.is_encoder_decoder()) j["encoder"] = layers_json(model.encoder);
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace mfu

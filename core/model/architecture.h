@@ -1,0 +1,193 @@
+// A model as the FLOP code sees it: stacks of layers with their dimensions, and nothing of where they came from.
+// The family readers (core/model_families.*) and the project's own schema both produce exactly this.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/count.h"
+#include "core/base/dtype.h"
+
+namespace mfu {
+
+/// What mixes tokens in a layer.
+enum class MixerKind : std::uint8_t {
+  kNone,
+  kAttention,  ///< multi-head, grouped or multi-query
+  kLatent,     ///< multi-head latent attention (DeepSeek-V2, arXiv:2405.04434)
+  kMamba1,     ///< selective state space, elementwise scan (arXiv:2312.00752)
+  kMamba2,     ///< state space duality (arXiv:2405.21060)
+  kDeltaNet,   ///< gated delta net (Qwen3-Next linear attention)
+};
+
+/// Token mixing of one layer. Dimensions in elements; zero: not there.
+struct MixerSpec {
+  MixerKind kind = MixerKind::kNone;
+  bool causal = true;
+  bool output_gate = false;   ///< the query projection also makes a gate of the same width
+  std::int64_t heads = 0;     ///< query heads
+  std::int64_t kv_heads = 0;  ///< key/value heads; latent attention: 1, the shared latent
+  std::int64_t qk_dim = 0;    ///< width of a query and key head
+  std::int64_t v_dim = 0;     ///< width of a value head
+  std::int64_t window = 0;    ///< keys a query sees, itself included; 0: all
+  std::int64_t chunk = 0;     ///< a query sees keys of its own chunk only (Llama 4 local layers); 0: all
+  // Latent attention.
+  std::int64_t q_rank = 0;   ///< `q_lora_rank`; 0: plain query projection
+  std::int64_t kv_rank = 0;  ///< `kv_lora_rank`
+  std::int64_t nope_dim = 0;
+  std::int64_t rope_dim = 0;
+  // State space and delta net. Delta net: heads/qk_dim are those of keys, kv_heads/v_dim those of values.
+  std::int64_t inner = 0;  ///< expanded width
+  std::int64_t state = 0;  ///< state size per channel
+  std::int64_t groups = 0;
+  std::int64_t conv_kernel = 0;
+  std::int64_t dt_rank = 0;
+  Count extra_params;  ///< biases, sinks, decay vectors: stored, never multiplied as a matrix
+};
+
+/// Attention over the encoder's output (decoder layers of encoder-decoder models).
+struct CrossSpec {
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  Count extra_params;     ///< biases of the query and output projection
+  Count kv_extra_params;  ///< biases of the key and value projection
+};
+
+/// Feed-forward part of one layer: dense, or routed experts with or without shared ones.
+struct MlpSpec {
+  std::int64_t matrices = 2;  ///< 2 plain, 3 gated
+  std::int64_t width = 0;     ///< of a dense MLP; 0: none
+  std::int64_t experts = 0;   ///< routed experts; 0: dense
+  std::int64_t top_k = 0;
+  std::int64_t expert_width = 0;
+  std::int64_t shared_width = 0;  ///< total width of the shared experts
+  bool shared_gate = false;       ///< a d x 1 gate on the shared expert (Qwen2-MoE, Qwen3-Next)
+  Count extra_params;             ///< biases of the dense MLP
+  Count expert_extra_params;      ///< biases of one routed expert
+  Count shared_extra_params;
+  Count router_extra_params;  ///< router bias, score correction
+};
+
+/// `repeat` equal layers of a stack. The order of layers is not kept: no count depends on it.
+struct LayerSpec {
+  std::int64_t repeat = 1;
+  MixerSpec mixer;
+  MlpSpec mlp;
+  std::optional<CrossSpec> cross;
+  Count norm_params;
+};
+
+/// How an image becomes tokens.
+enum class VisionKind : std::uint8_t {
+  kFixed,       ///< ViT on a fixed image size: CLIP, SigLIP, ViT, Llama 4
+  kDynamic,     ///< Qwen2-VL and Qwen2.5-VL: patches of the image as it is, attention per image or per window
+  kDeepEncoder  ///< DeepSeek-OCR: SAM, two convolutions, CLIP on their output
+};
+
+/// A vision tower with its projector.
+struct VisionSpec {
+  VisionKind kind = VisionKind::kFixed;
+  std::int64_t width = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t mlp_width = 0;
+  std::int64_t mlp_matrices = 2;
+  std::int64_t patch_elements = 0;  ///< channels x patch x patch x temporal: inputs of the patch embedding
+  std::int64_t patch = 0;           ///< patch edge [pixel]
+  std::int64_t image = 0;           ///< image edge that a fixed tower runs on [pixel]
+  std::int64_t extra_tokens = 0;    ///< class token
+  bool pooling_head = false;        ///< SigLIP: one learned query attends over the patches, then an MLP
+  std::int64_t merge = 1;           ///< patches merged into one token along each edge
+  std::int64_t pooled_tokens = 0;   ///< tokens after pooling; 0: no pooling
+  std::int64_t window = 0;          ///< attention window edge [patch]; 0: whole image
+  std::int64_t global_layers = 0;   ///< layers without the window
+  std::vector<std::pair<std::int64_t, std::int64_t>> projector;  ///< matrices (in, out) applied to every output token
+  Count params;                                                  ///< every stored tensor of tower and projector
+};
+
+/// How many bits a stored weight takes, as an exact fraction (block scales included).
+struct WeightFormat {
+  std::string name = "bf16";
+  std::int64_t bits_num = 16;
+  std::int64_t bits_den = 1;
+};
+
+/// Which weights a quantised checkpoint stores how.
+struct WeightStorage {
+  WeightFormat plain;      ///< everything that is not quantised
+  WeightFormat quantised;  ///< the matrices below
+  bool attention = false;
+  bool mlp = false;      ///< dense MLPs and shared experts
+  bool experts = false;  ///< routed experts
+  bool known = true;     ///< false: the checkpoint's method is unknown, so bytes are too
+  std::string method;    ///< `quant_method`; empty: not quantised
+};
+
+/// The parts that make up `params`. All exact.
+struct ParamGroups {
+  Count embed, position, attn, mlp, expert, shared_expert, router, norm, lm_head, other, vision, mtp;
+  Count inactive_expert;  ///< the part of `expert` that one token does not use
+
+  [[nodiscard]] Count text_total() const noexcept {
+    return embed + position + attn + mlp + expert + shared_expert + router + norm + lm_head + other;
+  }
+  [[nodiscard]] Count total() const noexcept { return text_total() + vision + mtp; }
+  [[nodiscard]] Count active() const noexcept { return text_total() - inactive_expert; }
+};
+
+/// A whole model.
+struct ModelSpec {
+  std::string family;  ///< `model_type`, `nanogpt`, or `custom` for the own schema
+  std::int64_t d_model = 0;
+  std::int64_t vocab = 0;        ///< rows of the output matrix; 0: no output matrix
+  std::int64_t embed_width = 0;  ///< width of the input table and the output matrix when not d_model (OPT-350m)
+  bool tied = false;
+  bool is_encoder = false;         ///< bidirectional, no KV cache, head on every position (BERT)
+  std::vector<LayerSpec> layers;   ///< the decoder, or the only stack
+  std::vector<LayerSpec> encoder;  ///< encoder-decoder models
+  Count embed_params;              ///< input table
+  Count position_params;           ///< learned positions, token types
+  Count lm_head_extra_params;
+  Count norm_params;  ///< of the decoder, outside layers
+  Count encoder_norm_params;
+  Count attn_extra_params;  ///< outside layers: T5's decoder position bias table
+  Count encoder_attn_extra_params;
+  Count other_matmul_weights;  ///< applied to every token besides the layers: OPT in/out projection, BERT transform
+  Count other_extra_params;
+  std::optional<VisionSpec> vision;
+  std::int64_t mtp_layers = 0;  ///< multi-token-prediction modules; never part of a forward count
+  Count mtp_params;
+  std::optional<std::int64_t> flat_params;  ///< `{"params": N}`: nothing else is known of the model
+  std::int64_t max_positions = 0;           ///< longest sequence by the config; 0: not said
+  std::optional<DType> compute_dtype;       ///< of matmul operands, if the config says
+  std::optional<DType> kv_dtype;            ///< of the cache, if the own schema says
+  WeightStorage storage;
+
+  /// A vision tower and nothing else: CLIP, SigLIP, ViT.
+  [[nodiscard]] bool is_vision_only() const noexcept { return vision.has_value() && layers.empty(); }
+  [[nodiscard]] bool is_encoder_decoder() const noexcept { return !encoder.empty(); }
+  [[nodiscard]] std::int64_t io_width() const noexcept { return embed_width != 0 ? embed_width : d_model; }
+};
+
+/// Matrix elements that one token is multiplied with in one layer, by part. FLOP = 2 x tokens x elements.
+struct LayerWeights {
+  Count qkv, o_proj, other, router, mlp_dense, mlp_shared;
+  Count expert;  ///< of one routed expert
+  Count cross_query, cross_output, cross_kv;
+};
+
+[[nodiscard]] LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcept;
+
+/// All parameters by group. One pass over the distinct layers.
+[[nodiscard]] ParamGroups count_params(const ModelSpec& model) noexcept;
+
+/// N for which the linear forward FLOP of one decoder token, output matrix included, are exactly 2N.
+/// Encoder-decoder models: encoder and decoder weights together, as published counts do.
+[[nodiscard]] Count matmul_weights_per_token(const ModelSpec& model) noexcept;
+
+/// The resolved model as JSON text in the project's own schema ({"d_model", "vocab_size", "layers": [...]}).
+[[nodiscard]] std::string spec_json(const ModelSpec& model);
+
+}  // namespace mfu

@@ -1,0 +1,42 @@
+// How many query-key pairs an attention core multiplies, and how many cached entries it reads: closed forms, exact.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/count.h"
+
+namespace mfu {
+
+/// Which pairs are counted. Encoders and cross attention have no mask: the three agree there.
+enum class AttentionMode : std::uint8_t {
+  kCausal,        ///< the keys that the mask lets each query see (default)
+  kFull,          ///< every key of the pass for every query; windows and mask ignored
+  kFullWindowed,  ///< as kFull, but at most `window` keys on sliding layers
+};
+
+/// `passes` forward passes over one sequence that feed `fed` tokens each, the first after `past` cached ones.
+/// `grows`: each pass finds the tokens of the one before in the cache; otherwise every pass starts at `past`.
+struct PassSeries {
+  std::int64_t past = 0;
+  std::int64_t fed = 0;
+  std::int64_t passes = 1;
+  bool grows = true;
+};
+
+/// The mask of one layer. Zero: no limit.
+struct Mask {
+  bool causal = true;
+  std::int64_t window = 0;  ///< keys a query sees, itself included
+  std::int64_t chunk = 0;   ///< a query sees the keys of its own chunk only
+};
+
+/// Query-key pairs of the whole series in one layer and head.
+/// Causal, no window: n*p + n*(n+1)/2 for n new tokens on p cached ones; with a window W the rows beyond the window
+/// count W each; bidirectional: n*(p+n).
+[[nodiscard]] Count attention_pairs(const PassSeries& series, const Mask& mask, AttentionMode mode) noexcept;
+
+/// Cached entries that some query of each pass sees, the new ones included, summed over the passes:
+/// min(p+n, n+W-1) per pass with a window W, p+n without.
+[[nodiscard]] Count entries_seen(const PassSeries& series, const Mask& mask) noexcept;
+
+}  // namespace mfu

@@ -1,0 +1,26 @@
+// From a model's config to its dimensions: one table with an entry per family.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/model/architecture.h"
+
+namespace mfu {
+
+/// Reads a model config: a Hugging Face `config.json`, nanoGPT arguments, the project's own schema
+/// ({"d_model", "vocab_size", "layers": [...]}) or {"params": N}.
+/// \param text JSON; \param place what precedes a key in messages, e.g. `config.json: `.
+/// Error: key, value and what was expected; an unknown `model_type` is named, with the ways on. Never a guess: a
+/// missing key takes the default of the family's published configuration class where that class is known to leave it
+/// out.
+[[nodiscard]] Result<ModelSpec> read_model(std::string_view text, std::string_view place);
+
+/// How many bits a weight of `dtype` takes, block scales included: mxfp4 4.25, nvfp4 and nf4 4.5.
+[[nodiscard]] WeightFormat weight_format(DType dtype);
+
+/// Every `model_type` that read_model knows, for messages and tests.
+[[nodiscard]] std::vector<std::string_view> known_model_types();
+
+}  // namespace mfu

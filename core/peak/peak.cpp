@@ -1,0 +1,317 @@
+#include "core/peak/peak.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/config/config.h"
+#include "core/peak/peak_table.h"
+
+namespace mfu {
+namespace {
+
+char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+bool is_word(char c) noexcept {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+bool same_at(std::string_view text, std::size_t at, std::string_view piece) noexcept {
+  if (at > text.size() || text.size() - at < piece.size()) return false;
+  for (std::size_t i = 0; i < piece.size(); ++i) {
+    if (lower(text[at + i]) != lower(piece[i])) return false;
+  }
+  return true;
+}
+
+std::size_t find_folded(std::string_view text, std::string_view piece, std::size_t from = 0) noexcept {
+  for (std::size_t at = from; at + piece.size() <= text.size(); ++at) {
+    if (same_at(text, at, piece)) return at;
+  }
+  return std::string_view::npos;
+}
+
+bool matches(const DeviceNamePattern& p, std::string_view name) noexcept {
+  if (p.text.empty()) return false;
+  for (std::size_t at = find_folded(name, p.text); at != std::string_view::npos;
+       at = find_folded(name, p.text, at + 1)) {
+    const std::size_t end = at + p.text.size();
+    if (at > 0 && is_word(name[at - 1]) && is_word(name[at])) continue;
+    if (p.word_end && end < name.size() && is_word(name[end - 1]) && is_word(name[end])) continue;
+    if (p.name_end && end != name.size()) continue;
+    const bool blocked = std::any_of(p.not_before.begin(), p.not_before.end(),
+                                     [&](std::string_view next) { return !next.empty() && same_at(name, end, next); });
+    if (!blocked) return true;
+  }
+  return false;
+}
+
+std::string_view without_vendor(std::string_view name) noexcept {
+  for (std::string_view vendor : {std::string_view("NVIDIA "), std::string_view("Tesla ")}) {
+    if (same_at(name, 0, vendor)) name.remove_prefix(vendor.size());
+  }
+  return name;
+}
+
+/// `MIG 3g.20gb` inside a name: 3 compute slices, 20 GB.
+struct MigProfile {
+  bool is_mig = false;
+  std::uint32_t slices = 0;
+  std::uint32_t memory_gb = 0;
+};
+
+MigProfile mig_profile(std::string_view name) noexcept {
+  MigProfile mig;
+  const std::size_t at = find_folded(name, " MIG ");
+  if (at == std::string_view::npos) return mig;
+  mig.is_mig = true;
+  std::string_view rest = name.substr(at + 5);
+  const auto number = [&rest]() {
+    std::uint32_t value = 0;
+    while (!rest.empty() && rest.front() >= '0' && rest.front() <= '9' && value < 100000) {
+      value = value * 10 + static_cast<std::uint32_t>(rest.front() - '0');
+      rest.remove_prefix(1);
+    }
+    return value;
+  };
+  const std::uint32_t slices = number();
+  if (slices == 0) return mig;
+  if (!same_at(rest, 0, "g.") && !same_at(rest, 0, "c.")) return mig;
+  rest.remove_prefix(2);
+  if (same_at(rest, 1, "g.")) {  // `1c.3g.20gb`: a compute instance of 1 slice in a 3-slice GPU instance
+    rest.remove_prefix(3);
+  }
+  mig.slices = slices;
+  mig.memory_gb = number();
+  return mig;
+}
+
+/// SMs per MIG compute slice (NVIDIA MIG user guide, profile tables): 14 on GA100, 16 on GH100.
+std::uint32_t sms_of_slices(const PeakRow& row, std::uint32_t slices) noexcept {
+  const std::uint32_t most = row.cc_major == 8 && row.sm_count < 100 ? 4 : 7;  // A30 has four slices
+  const std::uint32_t per_slice = row.cc_major == 8 ? 14 : row.cc_major == 9 ? 16 : row.sm_count / most;
+  if (slices >= most && row.cc_major >= 9) return row.sm_count;
+  return std::min(row.sm_count, slices * per_slice);
+}
+
+PeakColumn column_of(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::kFp64:
+      return PeakColumn::kFp64Tensor;
+    case DType::kFp32:
+      return PeakColumn::kFp32;
+    case DType::kTf32:
+      return PeakColumn::kTf32;
+    case DType::kBf16:
+      return PeakColumn::kBf16;
+    case DType::kFp16:
+      return PeakColumn::kFp16;
+    case DType::kFp8:
+      return PeakColumn::kFp8;
+    case DType::kInt8:
+      return PeakColumn::kInt8;
+    case DType::kFp6:
+      return PeakColumn::kFp6;
+    case DType::kFp4:
+    case DType::kMxfp4:
+    case DType::kNvfp4:
+      return PeakColumn::kFp4;
+    case DType::kInt4:
+    case DType::kNf4:
+      return PeakColumn::kFp16;  // weight-only formats: the kernel computes in 16 bit
+  }
+  return PeakColumn::kBf16;
+}
+
+double rate_of(const PeakRates& rates, PeakColumn column) noexcept { return rates[static_cast<std::size_t>(column)]; }
+
+/// The rate of `dtype`, or of the dtype that kernels of this device then compute in.
+struct Rate {
+  double value = 0;
+  DType dtype = DType::kBf16;
+};
+
+Rate rate_for(const PeakRates& rates, DType dtype, bool has_bf16_tensor) noexcept {
+  if (dtype == DType::kInt4 || dtype == DType::kNf4) dtype = has_bf16_tensor ? DType::kBf16 : DType::kFp16;
+  if (dtype == DType::kFp64) {
+    return {std::max(rate_of(rates, PeakColumn::kFp64), rate_of(rates, PeakColumn::kFp64Tensor)), dtype};
+  }
+  for (int step = 0; step < 6; ++step) {
+    const double value = rate_of(rates, column_of(dtype));
+    if (value > 0) return {value, dtype};
+    switch (dtype) {
+      case DType::kFp4:
+      case DType::kMxfp4:
+      case DType::kNvfp4:
+      case DType::kFp6:
+      case DType::kFp8:
+      case DType::kInt8:
+        dtype = has_bf16_tensor ? DType::kBf16 : DType::kFp16;
+        break;
+      case DType::kBf16:
+      case DType::kTf32:
+      case DType::kFp16:
+        dtype = DType::kFp32;
+        break;
+      default:
+        return {0, dtype};
+    }
+  }
+  return {0, dtype};
+}
+
+std::string text(const char* format, double a, double b = 0, double c = 0) {
+  char buffer[160];
+  std::snprintf(buffer, sizeof buffer, format, a, b, c);
+  return buffer;
+}
+
+/// Boards that print one name for several SM counts and clocks.
+bool shares_its_name(const PeakRow& row) noexcept {
+  return row.id == "jetson-agx-orin-64" || row.id == "jetson-thor-t5000";
+}
+
+double table_bandwidth(const PeakRow& row, const DeviceFacts& device) noexcept {
+  if (row.id == "gh200" && find_folded(device.name, "144G") != std::string_view::npos) return 4900;  // HBM3e part
+  if (row.id == "jetson-agx-orin-64" && device.sm_count > 0 && device.sm_count <= 8) {
+    return device.clock_khz > 0 && device.clock_khz < 700'000 ? 68 : 102.4;  // Orin Nano, Orin NX
+  }
+  return row.mem_gb_per_s;
+}
+
+void from_table(const PeakRow& row, const DeviceFacts& device, DType dtype, bool sparse, Peak& peak) {
+  const bool bf16 = rate_of(row.dense_tflops, PeakColumn::kBf16) > 0;
+  Rate rate = rate_for(row.dense_tflops, dtype, bf16);
+  std::string note;
+  if (rate.dtype != dtype)
+    note += "; no " + std::string(name(dtype)) + " rate: " + std::string(name(rate.dtype)) +
+            (rate.dtype == DType::kFp32 ? " vector" : "");
+  if (sparse) {
+    const double twice = rate_of(row.sparse_tflops, column_of(rate.dtype));
+    if (twice > 0) {
+      rate.value = twice;
+      peak.sparse = true;
+      note += "; 2:4 sparse";
+    } else {
+      note += "; no sparse rate: dense";
+    }
+  }
+  double share = 1, memory_share = 1;
+  peak.clock_khz = row.tensor_clock_mhz * 1000;
+  const MigProfile mig = mig_profile(device.name);
+  if (mig.is_mig && row.sm_count > 0) {
+    const std::uint32_t sms = device.sm_count > 0 ? device.sm_count : sms_of_slices(row, mig.slices);
+    if (sms > 0 && sms <= row.sm_count) {
+      share = static_cast<double>(sms) / row.sm_count;
+      note += text("; MIG: %.0f of %.0f SMs", sms, row.sm_count);
+    }
+    // Memory comes in eighths of the card (A30: quarters, which are eighths too).
+    const double gb = mig.memory_gb > 0 ? mig.memory_gb : static_cast<double>(device.memory_bytes) * 1e-9;
+    if (gb > 0 && row.memory_gb > 0) memory_share = std::clamp(std::round(gb / row.memory_gb * 8), 1.0, 8.0) / 8;
+  } else if (shares_its_name(row) && device.sm_count > 0 && device.sm_count < row.sm_count * 2) {
+    share = static_cast<double>(device.sm_count) / row.sm_count;
+    if (device.clock_khz > 0 && row.tensor_clock_mhz > 0) {
+      share *= static_cast<double>(device.clock_khz) / (row.tensor_clock_mhz * 1000.0);
+      peak.clock_khz = device.clock_khz;
+    }
+    note += text("; scaled to %.0f SMs", device.sm_count);
+  }
+  peak.dtype = rate.dtype;
+  if (rate.value > 0) peak.flop_per_s = rate.value * 1e12 * share;
+  const double bandwidth = table_bandwidth(row, device) * memory_share;
+  if (bandwidth > 0) peak.bytes_per_s = bandwidth * 1e9;
+  peak.source = "table: " + std::string(row.name) + note + "; " + std::string(row.source);
+}
+
+/// SM count x clock x FLOP per clock and SM of the compute capability.
+bool derive(const DeviceFacts& device, DType dtype, bool sparse, Peak& peak) {
+  if (device.memory_clock_khz > 0 && device.memory_bus_bits > 0) {
+    peak.bytes_per_s = 2.0 * device.memory_clock_khz * 1e3 * device.memory_bus_bits / 8;
+  }
+  const auto archs = arch_rates();
+  const auto arch = std::find_if(archs.begin(), archs.end(), [&](const ArchRates& a) {
+    return a.cc_major == device.cc_major && a.cc_minor == device.cc_minor;
+  });
+  if (arch == archs.end() || device.sm_count == 0 || device.clock_khz == 0) return false;
+  const bool half_rate_class =
+      std::any_of(arch->geforce.begin(), arch->geforce.end(), [](double v) { return v > 0; }) &&
+      (find_folded(device.name, "GeForce") != std::string_view::npos ||
+       find_folded(device.name, "TITAN") != std::string_view::npos);
+  const PeakRates& rates = half_rate_class ? arch->geforce : arch->full;
+  const Rate rate = rate_for(rates, dtype, rate_of(rates, PeakColumn::kBf16) > 0);
+  if (rate.value <= 0) return false;
+  const bool tensor = rate.dtype != DType::kFp32 && rate.dtype != DType::kFp64;
+  const double factor = sparse && tensor && device.cc_major >= 8 ? 2 : 1;
+  peak.sparse = factor > 1;
+  peak.dtype = rate.dtype;
+  peak.clock_khz = device.clock_khz;
+  peak.flop_per_s = device.sm_count * (device.clock_khz * 1e3) * rate.value * factor;
+  peak.source = text("derived: %.0f SM x %.3f GHz x %.0f FLOP/clk", device.sm_count, device.clock_khz * 1e-6,
+                     rate.value * factor);
+  if (rate.dtype != dtype)
+    peak.source += "; no " + std::string(name(dtype)) + " rate: " + std::string(name(rate.dtype));
+  return true;
+}
+
+}  // namespace
+
+const PeakRow* find_peak_row(std::string_view device_name) noexcept {
+  const std::string_view name = without_vendor(device_name);
+  // A laptop part shares the desktop name, not its power, SMs or clocks.
+  if (find_folded(name, "Laptop") != std::string_view::npos ||
+      find_folded(name, "Max-Q Design") != std::string_view::npos)
+    return nullptr;
+  // A MIG name is matched without its profile, so that an end-of-name condition still holds.
+  const std::string_view whole = name.substr(0, find_folded(name, " MIG "));
+  for (const PeakRow& row : peak_rows()) {
+    for (const DeviceNamePattern& pattern : row.patterns) {
+      if (matches(pattern, whole)) return &row;
+    }
+  }
+  return nullptr;
+}
+
+const PeakRow* find_peak_row_by_any_name(std::string_view name) noexcept {
+  for (const PeakRow& row : peak_rows()) {
+    for (std::string_view known : {row.id, row.name}) {
+      if (known.size() == name.size() && same_at(name, 0, known)) return &row;
+    }
+  }
+  return find_peak_row(name);
+}
+
+DeviceFacts facts_of(const PeakRow& row) {
+  DeviceFacts facts;
+  facts.name = std::string(row.name);
+  facts.cc_major = row.cc_major;
+  facts.cc_minor = row.cc_minor;
+  return facts;
+}
+
+Peak find_peak(const DeviceFacts& device, DType dtype, const PeakConfig& config) {
+  Peak peak;
+  peak.dtype = dtype;
+  if (const PeakRow* row = find_peak_row_by_any_name(device.name)) {
+    from_table(*row, device, dtype, config.sparse, peak);
+  } else if (!derive(device, dtype, config.sparse, peak)) {
+    peak.source = "unknown";
+  }
+  // The override says what to divide by, whatever the device is.
+  if (config.tflops || config.gbps) {
+    std::string rest = peak.source;
+    if (config.tflops) {
+      peak.flop_per_s = *config.tflops * 1e12;
+      peak.dtype = dtype;
+      peak.clock_khz = 0;
+      peak.sparse = false;
+    }
+    if (config.gbps) peak.bytes_per_s = *config.gbps * 1e9;
+    peak.source = "override";
+    if (!config.tflops) peak.source = rest + "; bandwidth: override";
+    if (!config.gbps && peak.bytes_per_s) peak.source += "; bandwidth: " + rest;
+  }
+  return peak;
+}
+
+}  // namespace mfu

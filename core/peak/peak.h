@@ -1,0 +1,54 @@
+// What MFU divides by: (device, dtype) > peak FLOP/s and B/s, each with its source.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/base/dtype.h"
+
+namespace mfu {
+
+/// What the driver says of a device. Zero or empty: it did not say.
+struct DeviceFacts {
+  std::string name;             ///< as cuDeviceGetName or NVML prints it
+  std::uint32_t sm_count = 0;   ///< of this device, or of the MIG slice
+  std::uint32_t clock_khz = 0;  ///< maximum SM clock
+  std::uint32_t cc_major = 0, cc_minor = 0;
+  std::uint32_t memory_clock_khz = 0;
+  std::uint32_t memory_bus_bits = 0;
+  std::uint64_t memory_bytes = 0;
+};
+
+/// The denominators for one device.
+struct Peak {
+  std::optional<double> flop_per_s;   ///< [FLOP/s]; none: unknown device, and nobody said
+  std::optional<double> bytes_per_s;  ///< [B/s]
+  DType dtype = DType::kBf16;
+  bool sparse = false;
+  std::uint32_t clock_khz = 0;  ///< SM clock that flop_per_s stands for; 0: not known (override)
+  std::string source;           ///< `table: H100 SXM data sheet ...`, `override`, `derived`, `unknown`
+};
+
+struct PeakConfig;  // core/config.h
+struct PeakRow;     // core/peak_table.h
+
+/// The table's row for a device name as the driver or NVML prints it; nullptr: none. Laptop parts and parts that only
+/// share a piece of a name (T4G, A100X, RTX A1000) have none.
+[[nodiscard]] const PeakRow* find_peak_row(std::string_view device_name) noexcept;
+
+/// What a person may type for a device: its printed name, the row's id (`h100-sxm`) or its name in the table.
+[[nodiscard]] const PeakRow* find_peak_row_by_any_name(std::string_view name) noexcept;
+
+/// Facts of a device of which only the name is known, so that find_peak works from the table alone.
+[[nodiscard]] DeviceFacts facts_of(const PeakRow& row);
+
+/// Peak of `device` for matmuls in `dtype`. The override of `config` always wins, then the table, then what SM count,
+/// clock and FLOP per clock imply (`derived`: 6 to 16 % too high where the sheet uses a lower tensor clock); otherwise
+/// none. Where the device has no rate for `dtype`, the dtype that its kernels then compute in is used and named: bf16
+/// before 8.0 runs on the FP32 vector units, fp8 before 8.9 and 4-bit formats before 10.0 in 16 bit. A MIG slice gets
+/// its share: SMs for FLOP, memory slices for bandwidth.
+[[nodiscard]] Peak find_peak(const DeviceFacts& device, DType dtype, const PeakConfig& config);
+
+}  // namespace mfu

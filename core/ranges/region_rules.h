@@ -1,0 +1,82 @@
+// Which ranges are instances of which region: the config's rules first, then the built-in packs.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/attribution/attribution.h"
+#include "core/base/ids.h"
+#include "core/base/shape.h"
+
+namespace mfu {
+
+struct RegionRuleConfig;
+
+/// An ordered list of rules; the first whose expression matches the whole name (and whose domain fits) decides.
+/// Expressions are PCRE2 with a bounded number of steps, so a bad one costs microseconds, not a hang. Named groups set
+/// shape values: batch, seq_len, context, new_tokens, tokens (or b, s, ctx, n, tok), gen_batch and gen_tokens. A rule
+/// that names ctx_batch and gen_batch decides by them whether a pass was prefill, decode or mixed.
+class RegionRules {
+ public:
+  struct Region {
+    std::string name;
+    Phase phase = Phase::kNone;
+  };
+
+  /// Regions that the step detector names where no range does.
+  struct DetectedIds {
+    RegionId step, decode, prefill_or_mixed, iteration;
+    RegionId forward, backward, optimizer;  ///< inside a step
+  };
+
+  /// Compiles `rules` and the built-in packs named in `presets` (empty: all; `generic` is always among them). A rule
+  /// that cannot be used is left out, with one line in `warnings` that says why.
+  RegionRules(const std::vector<RegionRuleConfig>& rules, const std::vector<std::string>& presets,
+              std::vector<std::string>& warnings);
+  ~RegionRules();
+  RegionRules(const RegionRules&) = delete;
+  RegionRules& operator=(const RegionRules&) = delete;
+
+  /// [any thread] The first rule that matches; kNone when none does. Microseconds: cache the answer (RangeNames).
+  [[nodiscard]] RuleId match(std::string_view domain, std::string_view name) const noexcept;
+  /// [any thread] Region and shape of a range whose name matched `rule`: `key=value` words of the name, then named
+  /// groups. `payload` is the range's numeric payload, nullptr without one.
+  [[nodiscard]] RegionOpening open(RuleId rule, std::string_view name, const double* payload) const noexcept;
+  /// True when the digits of a name can never decide which rule matches, so that names which differ in them only may
+  /// share an answer.
+  [[nodiscard]] bool digits_do_not_matter() const noexcept { return digits_do_not_matter_; }
+
+  [[nodiscard]] const std::vector<Region>& regions() const noexcept { return regions_; }
+  [[nodiscard]] const DetectedIds& detected() const noexcept { return detected_; }
+  /// The first of the config's rules for a region, whose constants hold for it without a range too; kNone: there is
+  /// none.
+  [[nodiscard]] RuleId rule_of_region(RegionId region) const noexcept;
+  /// A built-in rule for what one framework emits by itself, not for what people write.
+  [[nodiscard]] bool is_of_framework(RuleId rule) const noexcept;
+  /// Constants of a rule: shape values for every instance that does not say itself.
+  [[nodiscard]] const Shape& constants(RuleId rule) const noexcept;
+
+ private:
+  struct Rule;
+  RegionId region_named(const std::string& name, Phase phase);
+  bool add(const RegionRuleConfig& config, std::string* why);
+
+  std::vector<Rule> rules_;
+  std::vector<Region> regions_;
+  DetectedIds detected_{};
+  std::size_t configured_ = 0;  ///< rules_ before this one are the config's
+  bool digits_do_not_matter_ = true;
+};
+
+/// Shape values of the `key=value` words in a range's name.
+[[nodiscard]] ShapeWords shape_of_words(std::string_view name) noexcept;
+
+/// Phase of a region by its name, where nobody said: step > train, prefill, decode, mixed, vision; else kNone.
+[[nodiscard]] Phase phase_of_region(std::string_view region) noexcept;
+
+}  // namespace mfu

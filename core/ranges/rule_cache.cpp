@@ -1,0 +1,41 @@
+#include "core/ranges/rule_cache.h"
+
+#include <array>
+
+namespace mfu {
+
+RuleId RangeNames::miss(DomainId domain, std::string_view domain_name, std::string_view name,
+                        std::uint64_t hash) noexcept {
+  std::atomic<std::uint64_t>& exact = cache_[hash & (kCapacity - 1)];
+  if (!rules_.digits_do_not_matter()) {
+    const RuleId rule = rules_.match(domain_name, name);
+    exact.store(pack(hash, rule), std::memory_order_relaxed);
+    return rule;
+  }
+  // The same name with every run of digits written as one NUL, which no real name holds.
+  std::array<char, kMaxLength> collapsed;
+  std::size_t length = 0;
+  bool in_digits = false;
+  for (const char c : name) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit)
+      collapsed[length++] = c;
+    else if (!in_digits)
+      collapsed[length++] = '\0';
+    in_digits = digit;
+  }
+  const std::uint64_t shared = hash_of({collapsed.data(), length}, ~static_cast<std::uint64_t>(raw(domain)));
+  std::atomic<std::uint64_t>& slot = cache_[shared & (kCapacity - 1)];
+  const std::uint64_t word = slot.load(std::memory_order_relaxed);
+  RuleId rule;
+  if ((word & ~0xFFFFull) == (shared & ~0xFFFFull) && (word & 0xFFFFull) != 0) {
+    rule = unpack(word);
+  } else {
+    rule = rules_.match(domain_name, name);
+    slot.store(pack(shared, rule), std::memory_order_relaxed);
+  }
+  exact.store(pack(hash, rule), std::memory_order_relaxed);
+  return rule;
+}
+
+}  // namespace mfu

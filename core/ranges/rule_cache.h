@@ -1,0 +1,90 @@
+// Range name > rule, fast: what RegionRules answers once is remembered here.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "core/base/ids.h"
+#include "core/base/zeroed_array.h"
+#include "core/ranges/region_rules.h"
+
+namespace mfu {
+
+/// A direct-mapped cache over name hashes. [any thread] hot: no lock, no allocation; a miss asks the rules
+/// (microseconds). Names that differ in their digits only (`ProfilerStep#17`) share one entry when no rule can tell
+/// them apart, so a counter in a name does not miss for ever.
+class RangeNames {
+ public:
+  static constexpr std::size_t kMaxLength = 255;  ///< bytes of a name that count; the rest is ignored
+  static constexpr std::uint32_t kCapacity = 1u << 14;
+
+  explicit RangeNames(const RegionRules& rules) noexcept : rules_(rules) {}
+
+  /// The rule for a range `name` (at most kMaxLength bytes are read) in `domain`; kNone: no region.
+  [[nodiscard]] RuleId rule_of(DomainId domain, std::string_view domain_name, std::string_view name) noexcept {
+    const std::uint64_t hash = hash_of(name, raw(domain));
+    const std::uint64_t word = cache_[hash & (kCapacity - 1)].load(std::memory_order_relaxed);
+    if ((word & ~0xFFFFull) == (hash & ~0xFFFFull) && (word & 0xFFFFull) != 0) return unpack(word);
+    return miss(domain, domain_name, name, hash);
+  }
+
+  /// A name as the client passed it, cut to what counts.
+  [[nodiscard]] static std::string_view cut(const char* text) noexcept { return {text, ::strnlen(text, kMaxLength)}; }
+
+ private:
+  [[nodiscard]] static std::uint64_t hash_of(std::string_view name, std::uint64_t seed) noexcept;
+  [[gnu::noinline]] RuleId miss(DomainId domain, std::string_view domain_name, std::string_view name,
+                                std::uint64_t hash) noexcept;
+  // Low 16 bits: rule + 2, so that "no rule" (0xFFFF + 2 = 1) is distinct from an empty slot.
+  static std::uint64_t pack(std::uint64_t hash, RuleId rule) noexcept {
+    return (hash & ~0xFFFFull) | static_cast<std::uint16_t>(raw(rule) + 2);
+  }
+  static RuleId unpack(std::uint64_t word) noexcept {
+    return static_cast<RuleId>(static_cast<std::uint16_t>((word & 0xFFFFull) - 2));
+  }
+
+  const RegionRules& rules_;
+  ZeroedArray<std::atomic<std::uint64_t>> cache_{kCapacity};
+};
+
+inline std::uint64_t RangeNames::hash_of(std::string_view name, std::uint64_t seed) noexcept {
+  // Multiply-and-fold, 16 bytes at a time; the last 16 overlap those before, so no byte loop is needed.
+  const auto fold = [](std::uint64_t a, std::uint64_t b) {
+    const auto product = static_cast<unsigned __int128>(a) * b;
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+  };
+  const auto read8 = [](const char* p) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, p, 8);
+    return word;
+  };
+  const auto read4 = [](const char* p) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, p, 4);
+    return std::uint64_t{word};
+  };
+  constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ull;    // 2^64 / golden ratio
+  constexpr std::uint64_t kOther = 0xD6E8FEB86659FD93ull;  // any odd number with as many ones as zeros
+  const char* p = name.data();
+  std::size_t left = name.size();
+  std::uint64_t h = seed * kOther;
+  std::uint64_t a = 0, b = 0;
+  if (left >= 8) {
+    for (; left > 16; left -= 16, p += 16) h = fold(read8(p) ^ kMix, read8(p + 8) ^ h);
+    const char* end = name.data() + name.size();
+    a = read8(left >= 8 ? p : end - 8);
+    b = read8(end - 8);
+  } else if (left >= 4) {
+    a = read4(p);
+    b = read4(p + left - 4);
+  } else if (left != 0) {
+    a = (static_cast<std::uint64_t>(static_cast<unsigned char>(p[0])) << 16) |
+        (static_cast<std::uint64_t>(static_cast<unsigned char>(p[left / 2])) << 8) |
+        static_cast<unsigned char>(p[left - 1]);
+  }
+  return fold(kOther ^ name.size(), fold(a ^ kMix, b ^ h ^ kOther));
+}
+
+}  // namespace mfu

@@ -1,0 +1,58 @@
+// Where closed windows go.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/account/region_summary.h"
+#include "core/base/result.h"
+
+namespace mfu {
+
+/// A device as the `start` line describes it.
+struct DeviceInfo {
+  std::uint32_t device = 0;
+  std::string name;
+  std::string uuid;
+  std::optional<double> peak_flop_per_s;   ///< [FLOP/s]
+  std::optional<double> peak_bytes_per_s;  ///< [B/s]
+  std::string peak_source;                 ///< `table: ...`, `override`, `derived`, `unknown`
+  std::string dtype;                       ///< of the peak
+  std::string dtype_source;                ///< `config`, `model`, `kernels` (their names), or `assumed`
+  bool sparse = false;
+};
+
+/// Facts that hold for the whole run: the `start` line.
+struct RunInfo {
+  TimeNs t_ns = 0;  ///< UTC
+  std::string host;
+  std::int64_t pid = 0;
+  std::int64_t rank = 0;
+  std::optional<std::int64_t> local_rank;  ///< among the processes of its host, where the launcher says so
+  std::int64_t world_size = 1;
+  std::string version;
+  std::vector<DeviceInfo> devices;
+  std::string cupti_path;
+  std::uint32_t cupti_version = 0;  ///< cuptiGetVersion()
+  std::string level;                ///< rung of the fallback ladder: `full`, `share`, `ranges`, `inert`
+  std::string config_json = "{}";   ///< the config as resolved
+  std::string model_json = "null";  ///< the `model` block of `mfu flops --json`, or null
+  std::string convention;           ///< how FLOP were counted
+};
+
+/// [mfu-sink] May block, may allocate, never throws.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  /// Once, before the first window; again when a device appears later.
+  [[nodiscard]] virtual Result<void> start(const RunInfo& run) = 0;
+  /// One closed window. An Error is counted under name(); the next window is tried again.
+  [[nodiscard]] virtual Result<void> write(const WindowSummary& window) = 0;
+  /// A warning or a change of state, at `t_ns` (UTC). `kind` is a stable word, `message` one line for a person.
+  [[nodiscard]] virtual Result<void> event(TimeNs t_ns, std::string_view kind, std::string_view message) = 0;
+};
+
+}  // namespace mfu

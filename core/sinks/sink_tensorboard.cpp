@@ -1,0 +1,86 @@
+#include "core/sinks/sink_tensorboard.h"
+
+#include "core/sinks/event_file.h"
+#include "core/sinks/sink_text.h"
+
+namespace mfu {
+
+namespace {
+
+std::string file_name(const std::string& directory, const RunInfo& run) {
+  std::string host;
+  for (const char c : run.host) host.push_back(c == '/' || c == '\0' ? '_' : c);
+  return directory + "/" + host + "-" + std::to_string(run.rank) + "-" + std::to_string(run.pid) +
+         "/events.out.tfevents." + std::to_string(run.t_ns / kNsPerSecond) + "." + host;
+}
+
+std::vector<Scalar> scalars_of(const RegionSummary& r, const std::string& prefix) {
+  std::vector<Scalar> scalars;
+  const auto add = [&](const std::string& tag, const std::optional<double>& value) {
+    if (value) scalars.push_back({prefix + tag, *value});
+  };
+  add("mfu", r.mfu);
+  add("hfu", r.hfu);
+  add("mbu", r.mbu);
+  add("mfu_busy", r.mfu_busy);
+  add("clock_ratio", r.clock_ratio);
+  const auto quantiles = [&add](const std::string& tag, const LatencySummary& l) {
+    if (l.count == 0) return;
+    add(tag + "p50_s", seconds(l.p50_ns));
+    add(tag + "p99_s", seconds(l.p99_ns));
+  };
+  quantiles("", r.latency);
+  quantiles("inter_token_", r.inter_token);
+  quantiles("prefill_to_decode_", r.prefill_to_decode);
+  for (const BatchLatency& b : r.by_batch)
+    quantiles(std::string(kBatchUnitNames[static_cast<std::size_t>(b.unit)]) + "_" + batch_range(b) + "/", b.latency);
+  if (r.tokens > 0 && r.window.length_ns() > 0)
+    add("tokens_per_s", static_cast<double>(r.tokens) / seconds(r.window.length_ns()));
+  if (r.classes_known && r.elapsed_ns > 0) {
+    for (std::size_t c = 0; c < kTimeClasses; ++c) {
+      const double share = static_cast<double>(r.time_ns[c]) / static_cast<double>(r.elapsed_ns);
+      scalars.push_back({prefix + "lost/" + std::string(kTimeClassNames[c]), r.lost ? (*r.lost)[c] : share});
+    }
+  }
+  return scalars;
+}
+
+}  // namespace
+
+TensorboardSink::TensorboardSink(const std::string& directory, const RunInfo& run)
+    : file_(file_name(directory, run)), start_s_(seconds(run.t_ns)) {}
+
+Result<void> TensorboardSink::start(const RunInfo& run) {
+  several_devices_ = run.devices.size() > 1;
+  return {};
+}
+
+Result<void> TensorboardSink::write(const WindowSummary& window) {
+  if (window.final_run) return {};
+  try {
+    std::string records;
+    // Made with the first window, and anew should the folder have been cleaned.
+    if (file_.fresh()) records = event_file_header(start_s_);
+    ++windows_;
+    const double end_s = seconds(window.window.end_ns);
+    for (const RegionSummary& r : window.regions) {
+      const bool total = r.region == "total";
+      std::int64_t& instances = instances_[{r.region, r.device}];
+      instances += static_cast<std::int64_t>(r.instances);
+      std::string prefix = r.region + "/";
+      if (several_devices_ && r.device) prefix += "gpu" + std::to_string(*r.device) + "/";
+      auto scalars = scalars_of(r, prefix);
+      if (total) {
+        scalars.push_back({prefix + "overhead", window.self.overhead});
+        for (const auto& [counter, count] : window.counters)
+          if (counter == "records_dropped") scalars.push_back({prefix + counter, static_cast<double>(count)});
+      }
+      if (!scalars.empty()) records += scalar_event(end_s, total ? windows_ : instances, scalars);
+    }
+    return file_.append_bytes(records);
+  } catch (const std::exception& e) {
+    return Error{std::string("window: ") + e.what()};
+  }
+}
+
+}  // namespace mfu

@@ -1,0 +1,38 @@
+// Windows as TensorBoard scalars.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/base/line_file.h"
+#include "core/sinks/sink.h"
+
+namespace mfu {
+
+/// `<dir>/<host>-<rank>-<pid>/events.out.tfevents.<start>.<host>`: a folder is what TensorBoard calls a run. Tags are
+/// `<region>/<figure>`, with `gpu<n>/` between where the process has several devices. A region's step is the number of
+/// its instances so far, that of `total` the number of the window; the time is the window's end.
+class TensorboardSink final : public Sink {
+ public:
+  TensorboardSink(const std::string& directory, const RunInfo& run);
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "tensorboard"; }
+  [[nodiscard]] Result<void> start(const RunInfo& run) override;
+  /// The whole run's window says nothing that a curve could show: it is passed over.
+  [[nodiscard]] Result<void> write(const WindowSummary& window) override;
+  /// Events are not for curves.
+  [[nodiscard]] Result<void> event(TimeNs, std::string_view, std::string_view) override { return {}; }
+  [[nodiscard]] const std::string& path() const noexcept { return file_.target(); }
+
+ private:
+  LineFile file_;
+  double start_s_;
+  bool several_devices_ = false;
+  std::int64_t windows_ = 0;
+  std::map<std::pair<std::string, std::optional<std::uint32_t>>, std::int64_t> instances_;
+};
+
+}  // namespace mfu

@@ -1,0 +1,235 @@
+#include "core/sinks/sink_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace mfu {
+
+namespace {
+
+/// 1234567 > `1.23M`: three significant digits, no decimals beyond them.
+std::string scaled(double value, const char* unit) {
+  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+  std::size_t i = 0;
+  while (std::fabs(value) >= 999.5 && i + 1 < std::size(kPrefixes)) {
+    value /= 1000;
+    ++i;
+  }
+  const int decimals = std::fabs(value) >= 99.95 || (i == 0 && value == std::floor(value)) ? 0
+                       : std::fabs(value) >= 9.995                                         ? 1
+                                                                                           : 2;
+  return fmt::format("{:.{}f}{}{}", value, decimals, kPrefixes[i], unit);
+}
+
+std::string duration(double s) {
+  if (s >= 100) return fmt::format("{:.0f} s", s);
+  if (s >= 1) return fmt::format("{:.2f} s", s);
+  if (s >= 1e-3) return fmt::format("{:.{}f} ms", s * 1e3, s >= 0.1 ? 0 : s >= 0.01 ? 1 : 2);
+  return fmt::format("{:.0f} us", s * 1e6);
+}
+
+std::string label(const RegionSummary& r, bool show_device) {
+  return show_device && r.device ? fmt::format("{}@gpu{}", r.region, *r.device) : r.region;
+}
+
+/// The slow ones, where they are many enough for a percentile and differ from the mean by more than a tenth.
+std::string slow_ones(const RegionSummary& r) {
+  constexpr std::uint64_t kEnough = 20;
+  if (r.latency.count < kEnough) return "";
+  const double mean = seconds(r.elapsed_ns) / static_cast<double>(std::max<std::uint64_t>(1, r.instances));
+  return seconds(r.latency.p99_ns) > 1.1 * mean ? fmt::format(" p99={}", duration(seconds(r.latency.p99_ns))) : "";
+}
+
+constexpr std::array<std::string_view, kTimeClasses> kClassWords{"matmul", "other", "comm", "copy", "idle"};
+
+/// Where the time went, largest first, in percent of elapsed; what is below 0.05 % is left out.
+std::string waterfall(const RegionSummary& r) {
+  if (!r.classes_known || r.elapsed_ns == 0) return "";
+  std::array<std::pair<double, std::string_view>, kTimeClasses> parts;
+  static constexpr std::array<std::string_view, kTimeClasses> kLost{"gemm-loss", "other", "comm", "copy", "idle"};
+  for (std::size_t c = 0; c < kTimeClasses; ++c)
+    parts[c] = {r.lost ? (*r.lost)[c] : static_cast<double>(r.time_ns[c]) / static_cast<double>(r.elapsed_ns),
+                r.lost ? kLost[c] : kClassWords[c]};
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text;
+  for (const auto& [share, what] : parts)
+    if (std::fabs(share) >= 0.0005) text += fmt::format("{}{} {:.1f}", text.empty() ? "" : " ", what, share * 100);
+  return text;
+}
+
+/// The batches that took most of the time, smallest first; nothing where there is one only: the region's line says it.
+std::string batch_lines(const RegionSummary& r) {
+  constexpr std::size_t kShown = 8;
+  if (r.by_batch.size() < 2) return "";
+  std::vector<const BatchLatency*> shown;
+  for (const BatchLatency& b : r.by_batch) shown.push_back(&b);
+  std::stable_sort(shown.begin(), shown.end(), [](auto* a, auto* b) { return a->elapsed_ns > b->elapsed_ns; });
+  shown.resize(std::min(kShown, shown.size()));
+  std::stable_sort(shown.begin(), shown.end(), [](auto* a, auto* b) { return a->batch_min < b->batch_min; });
+  std::string text;
+  for (const BatchLatency* b : shown) {
+    const bool decode = b->unit == BatchUnit::kSequences;
+    text += fmt::format("  {} {:<11} n={} p50={} p99={} max={}{}", decode ? "batch" : "tokens", batch_range(*b),
+                        b->instances, duration(seconds(b->latency.p50_ns)), duration(seconds(b->latency.p99_ns)),
+                        duration(seconds(b->latency.max_ns)), decode ? " per token" : "");
+    if (b->mfu) text += " MFU=" + percent(b->mfu);
+    if (b->mbu) text += " MBU=" + percent(b->mbu);
+    if (b->tokens != 0 && b->elapsed_ns > 0)
+      text += " tok/s=" + scaled(static_cast<double>(b->tokens) / seconds(b->elapsed_ns), "");
+    text += "\n";
+  }
+  if (shown.size() < r.by_batch.size())
+    text += fmt::format("  and {} shorter ones\n", r.by_batch.size() - shown.size());
+  return text;
+}
+
+std::string single_instances(const RegionSummary& r) {
+  std::string text = batch_lines(r);
+  if (const LatencySummary& gap = r.prefill_to_decode; gap.count != 0)
+    text += fmt::format("  from prefill to decode p50={} p99={} max={}; {} of {} came after a prefill\n",
+                        duration(seconds(gap.p50_ns)), duration(seconds(gap.p99_ns)), duration(seconds(gap.max_ns)),
+                        r.after_prefill.value_or(0), r.instances);
+  if (r.slowest.empty()) return text;
+  text += fmt::format("  slowest (median {}):", duration(seconds(r.latency.p50_ns)));
+  for (const SlowInstance& s : r.slowest)
+    text += (&s == r.slowest.data() ? " " : ", ") + slow_instance(s, r.classes_known);
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string batch_range(const BatchLatency& b) {
+  return b.batch_min == b.batch_max ? fmt::format("{}", b.batch_min) : fmt::format("{}-{}", b.batch_min, b.batch_max);
+}
+
+std::string slow_instance(const SlowInstance& s, bool classes_known) {
+  std::string text = fmt::format("#{} {}", s.nth, duration(seconds(s.elapsed_ns)));
+  if (classes_known)
+    text += fmt::format(" ({} +{})", kClassWords[static_cast<std::size_t>(s.lost_to)], duration(seconds(s.excess_ns)));
+  return text;
+}
+
+std::string origin(const RegionSummary& r) {
+  if (r.named_by != "detector" || !r.detected) return "";
+  return r.detected->confidence == "high" ? " (detected)" : fmt::format(" (inferred, {})", r.detected->confidence);
+}
+
+std::string percent(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}%", *ratio * 100) : "-"; }
+
+std::string region_line(const RegionSummary& r) {
+  std::string text = fmt::format("{:<12}{}", label(r, true), origin(r));
+  const double elapsed = seconds(r.elapsed_ns);
+  if (r.region == "total") {
+    text += fmt::format(" t={:.1f}s", seconds(r.window.length_ns()));
+  } else if (r.instances != 0) {
+    text +=
+        fmt::format(" n={} {}/it{}", r.instances, duration(elapsed / static_cast<double>(r.instances)), slow_ones(r));
+  } else {
+    text += fmt::format(" running {}", duration(elapsed));
+  }
+  text += " MFU=" + percent(r.mfu);
+  if (r.hfu && r.mfu && *r.hfu > *r.mfu * 1.0005) text += " HFU=" + percent(r.hfu);
+  if (r.mbu) text += " MBU=" + percent(r.mbu);
+  if (r.bound != Bound::kUnknown) text += r.bound == Bound::kCompute ? " bound=compute" : " bound=memory";
+  if (r.tokens != 0 && elapsed > 0) {
+    // Per second of the window for the process, per second of its own time for a region.
+    const double base = r.region == "total" ? seconds(r.window.length_ns()) : elapsed;
+    text += " tok/s=" + scaled(static_cast<double>(r.tokens) / base, "");
+  }
+  std::string tail;
+  // The GPU ran slower than its peak supposes: that part of the loss is power or heat, not the program.
+  if (r.clock_ratio && *r.clock_ratio < 0.95) tail += fmt::format(" clock={:.0f}%", *r.clock_ratio * 100);
+  if (r.overlapped) tail += " overlapped";
+  // What it means is in the exit table and the run directory.
+  if (!r.suspect.empty()) tail += " suspect: " + r.suspect.substr(0, r.suspect.find(':'));
+  // A suspect line has to fit a terminal as well: its waterfall is the part that can be missed.
+  constexpr std::size_t kColumns = 120 - 6;  // the rest is the prefix
+  if (const std::string parts = waterfall(r);
+      !parts.empty() && (r.suspect.empty() || text.size() + 3 + parts.size() + tail.size() <= kColumns))
+    text += " | " + parts;
+  return text + tail;
+}
+
+std::string region_table(const WindowSummary& run) {
+  std::string text = fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | {}\n", "whole run", "instances",
+                                 "each", "p99", "MFU", "busyMFU", "MBU", "tok/s", "where the time went, % of elapsed");
+  for (const RegionSummary& r : run.regions) {
+    const double elapsed = seconds(r.elapsed_ns);
+    const bool total = r.region == "total";
+    const double base = total ? seconds(r.window.length_ns()) : elapsed;
+    text += fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | {}{}{}\n", label(r, true), r.instances,
+                        total              ? duration(seconds(r.window.length_ns()))
+                        : r.instances != 0 ? duration(elapsed / static_cast<double>(r.instances))
+                                           : "-",
+                        r.latency.count != 0 ? duration(seconds(r.latency.p99_ns)) : "-", percent(r.mfu),
+                        percent(r.mfu_busy), percent(r.mbu),
+                        r.tokens != 0 && base > 0 ? scaled(static_cast<double>(r.tokens) / base, "") : "-",
+                        waterfall(r), origin(r), r.suspect.empty() ? "" : " suspect: " + r.suspect);
+    text += single_instances(r);
+  }
+  const LaunchAccount& l = run.launches;
+  text += fmt::format("launches {} = attributed {} + outside {} + unattributed {} + dropped {}\n", l.seen, l.attributed,
+                      l.outside, l.unattributed, l.dropped);
+  std::string counters;
+  for (const auto& [name, count] : run.counters)
+    counters += fmt::format("{}{}={}", counters.empty() ? "" : " ", name, count);
+  if (!counters.empty()) text += "noted: " + counters + "\n";
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+std::string run_table(const WindowSummary& run) {
+  std::string text = region_table(run) + "\n";
+  text += fmt::format("mfuinject itself: {:.2f} s CPU, {:.1f} MB, {:.2f}% of the run in callbacks", run.self.cpu_s,
+                      static_cast<double>(run.self.rss_bytes) / 1e6, run.self.overhead * 100);
+  return text;
+}
+
+TextSink::TextSink(std::string target, std::int64_t rank, bool name_rank)
+    : out_(std::move(target)), prefix_(name_rank ? fmt::format("[mfu] r{} ", rank) : "[mfu] ") {}
+
+Result<void> TextSink::print(std::string_view text) {
+  std::string lines;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (!lines.empty()) lines.push_back('\n');
+    lines += prefix_;
+    lines += text.substr(0, end);
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return out_.append(lines);
+}
+
+Result<void> TextSink::start(const RunInfo& run) {
+  std::string text = fmt::format("mfuinject {}", run.version);
+  for (const DeviceInfo& d : run.devices) {
+    text += fmt::format("; gpu{} {}", d.device, d.name.empty() ? "(unnamed)" : d.name);
+    if (d.peak_flop_per_s)
+      text += fmt::format(", peak {} {}{} ({})", scaled(*d.peak_flop_per_s, "FLOP/s"), d.dtype,
+                          d.sparse ? " sparse" : "", d.peak_source.substr(0, d.peak_source.find(';')));
+    else
+      text += ", peak unknown: set MFU_PEAK_TFLOPS";
+  }
+  if (!run.convention.empty()) text += fmt::format("; FLOP counted: {}", run.convention);
+  if (!run.level.empty()) text += fmt::format("; CUPTI: {}", run.level);
+  return print(text);
+}
+
+Result<void> TextSink::write(const WindowSummary& window) {
+  try {
+    if (window.final_run) return print(run_table(window));
+    std::string text;
+    for (const RegionSummary& region : window.regions) text += region_line(region) + "\n";
+    return text.empty() ? Result<void>() : print(text);
+  } catch (const std::exception& e) {
+    return Error{std::string("log: ") + e.what()};
+  }
+}
+
+Result<void> TextSink::event(TimeNs, std::string_view, std::string_view message) { return print(message); }
+
+}  // namespace mfu

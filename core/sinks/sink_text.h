@@ -1,0 +1,45 @@
+// The log: one line per region and window, a table at the end of the run.
+#pragma once
+
+#include <string>
+
+#include "core/base/line_file.h"
+#include "core/sinks/sink.h"
+
+namespace mfu {
+
+/// Lines with the prefix `[mfu]`, readable at 120 columns, words in a fixed order.
+class TextSink final : public Sink {
+ public:
+  TextSink(std::string target, std::int64_t rank, bool name_rank);
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "log"; }
+  [[nodiscard]] Result<void> start(const RunInfo& run) override;
+  [[nodiscard]] Result<void> write(const WindowSummary& window) override;
+  [[nodiscard]] Result<void> event(TimeNs t_ns, std::string_view kind, std::string_view message) override;
+
+ private:
+  [[nodiscard]] Result<void> print(std::string_view text);
+
+  LineFile out_;
+  std::string prefix_;
+};
+
+/// `12.3%`, or `-` where unknown.
+[[nodiscard]] std::string percent(const std::optional<double>& ratio);
+/// One region of one window as the log shows it, without the prefix.
+[[nodiscard]] std::string region_line(const RegionSummary& region);
+/// ` (detected)` or ` (inferred, medium)` where no range named the region: nothing that was inferred looks as if it had
+/// been said. Empty otherwise.
+[[nodiscard]] std::string origin(const RegionSummary& region);
+/// `5-8`, or `1`.
+[[nodiscard]] std::string batch_range(const BatchLatency& batch);
+/// `#17 41.2 ms (idle +7.5 ms)`: which instance, how long it took, and what it lost most to.
+[[nodiscard]] std::string slow_instance(const SlowInstance& slow, bool classes_known);
+/// The regions of the whole run as a table. Below a region what single instances took: by batch where there are
+/// several, from prefill to decode, and the slowest.
+[[nodiscard]] std::string region_table(const WindowSummary& run);
+/// The table at the end of the run: regions, launch account, what the library cost.
+[[nodiscard]] std::string run_table(const WindowSummary& run);
+
+}  // namespace mfu

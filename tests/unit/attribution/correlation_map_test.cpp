@@ -1,0 +1,113 @@
+#include "core/attribution/correlation_map.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace mfu {
+namespace {
+
+using Lookup = CorrelationMap::Lookup;
+constexpr std::uint32_t kCapacity = CorrelationMap::kCapacity;
+CorrelationId id(std::uint32_t value) { return static_cast<CorrelationId>(value); }
+LaunchOwner owner(std::uint32_t value) { return static_cast<LaunchOwner>(value); }
+
+TEST(CorrelationMap, AnEmptyMapKnowsNoId) {
+  CorrelationMap map;
+  for (const std::uint32_t i : {0u, 1u, kCapacity, 0xFFFF'FFFFu}) {
+    EXPECT_EQ(map.record(id(i)).result, Lookup::kNeverSeen) << i;
+    EXPECT_FALSE(map.outstanding(id(i))) << i;
+    EXPECT_FALSE(map.retract(id(i))) << i;
+  }
+}
+
+TEST(CorrelationMap, KeepsOwnersToTheLastBitAndTellsTheFirstRecord) {
+  CorrelationMap map;
+  std::uint32_t next = 0;
+  for (const LaunchOwner o : {LaunchOwner::kOutside, owner(1), LaunchOwner::kMaxInstance, LaunchOwner::kAmbiguous}) {
+    EXPECT_TRUE(map.insert(id(next), o));
+    EXPECT_TRUE(map.outstanding(id(next)));
+    const auto first = map.record(id(next));
+    EXPECT_EQ(first.result, Lookup::kFound);
+    EXPECT_EQ(first.owner, o);
+    EXPECT_FALSE(map.outstanding(id(next)));
+    const auto second = map.record(id(next));
+    EXPECT_EQ(second.result, Lookup::kAlreadyRecorded);
+    EXPECT_EQ(second.owner, o);
+    ++next;
+  }
+}
+
+TEST(CorrelationMap, TheOuterApiCallEntersTheIdAndTheInnerOneDoesNot) {
+  CorrelationMap map;
+  EXPECT_TRUE(map.insert(id(5), owner(1)));
+  EXPECT_FALSE(map.insert(id(5), owner(2)));
+  EXPECT_EQ(map.record(id(5)).owner, owner(1));
+}
+
+TEST(CorrelationMap, ANewerIdInTheSlotMeansOverwrittenAnOlderOneNeverSeen) {
+  CorrelationMap map;
+  ASSERT_TRUE(map.insert(id(10), owner(1)));
+  ASSERT_TRUE(map.insert(id(10 + kCapacity), owner(2)));
+  EXPECT_EQ(map.record(id(10)).result, Lookup::kOverwritten);
+  EXPECT_EQ(map.record(id(10 + 2 * kCapacity)).result, Lookup::kNeverSeen);
+  EXPECT_EQ(map.record(id(10 + kCapacity)).owner, owner(2));
+}
+
+TEST(CorrelationMap, IdsWrapAt32Bits) {
+  CorrelationMap map;
+  const std::uint32_t last = 0xFFFF'FFFFu - 3;
+  for (std::uint32_t i = 0; i < 8; ++i) ASSERT_TRUE(map.insert(id(last + i), owner(i + 1)));
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    const auto found = map.record(id(last + i));
+    EXPECT_EQ(found.result, Lookup::kFound);
+    EXPECT_EQ(found.owner, owner(i + 1));
+  }
+  // Across the wrap "newer" is still newer.
+  ASSERT_TRUE(map.insert(id(0xFFFF'FFFFu), owner(1)) || true);
+  ASSERT_TRUE(map.insert(id(0xFFFF'FFFFu + kCapacity), owner(2)));
+  EXPECT_EQ(map.record(id(0xFFFF'FFFFu)).result, Lookup::kOverwritten);
+}
+
+TEST(CorrelationMap, ARetractedLaunchIsNotWaitedForOnceAndNeverAfterItsRecord) {
+  CorrelationMap map;
+  ASSERT_TRUE(map.insert(id(3), owner(1)));
+  EXPECT_TRUE(map.retract(id(3)));
+  EXPECT_FALSE(map.retract(id(3)));
+  EXPECT_FALSE(map.outstanding(id(3)));
+  EXPECT_EQ(map.record(id(3)).owner, LaunchOwner::kNotALaunch);
+  ASSERT_TRUE(map.insert(id(4), owner(1)));
+  (void)map.record(id(4));
+  EXPECT_FALSE(map.retract(id(4)));  // it did put work on a stream
+  EXPECT_EQ(map.record(id(4)).owner, owner(1));
+}
+
+TEST(CorrelationMap, EveryLaunchOfManyThreadsIsFoundOnceWhileTheyInsert) {
+  CorrelationMap map;
+  constexpr std::uint32_t kThreads = 4, kEach = 20'000;
+  std::vector<std::atomic<std::uint32_t>> done(kThreads);
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint32_t i = 0; i < kEach; ++i) {
+        map.insert(id(i * kThreads + t), owner(i * kThreads + t + 1));
+        done[t].store(i + 1, std::memory_order_release);
+      }
+    });
+  }
+  std::uint64_t found = 0;
+  for (std::uint32_t i = 0; i < kEach; ++i) {
+    for (std::uint32_t t = 0; t < kThreads; ++t) {
+      while (done[t].load(std::memory_order_acquire) <= i) std::this_thread::yield();
+      const auto f = map.record(id(i * kThreads + t));
+      found += f.result == Lookup::kFound && f.owner == owner(i * kThreads + t + 1);
+    }
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(found, std::uint64_t{kThreads} * kEach);
+}
+
+}  // namespace
+}  // namespace mfu

@@ -1,0 +1,167 @@
+// Whole lines or none, in a process that is not ours: full disks, closed streams, broken pipes.
+#include "core/base/line_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace mfu {
+namespace {
+
+class LineFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string path = (std::filesystem::temp_directory_path() / "line_file_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(path.data()), nullptr);
+    folder_ = path;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  static std::string text(const std::string& path) {
+    std::ostringstream all;
+    all << std::ifstream(path).rdbuf();
+    return all.str();
+  }
+  /// Exit status of `body` in a child of its own, 128 + signal when one killed it.
+  template <typename Body>
+  static int in_child(Body&& body) {
+    const ::pid_t child = ::fork();
+    if (child == 0) ::_exit(body());
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(LineFileTest, AppendsLinesAndMakesMissingFolders) {
+  const LineFile file(path("a/b/run.jsonl"));
+  EXPECT_EQ(file.kind(), LineFile::Kind::kFile);
+  EXPECT_TRUE(file.fresh());
+  EXPECT_TRUE(file.append("one").ok());
+  EXPECT_FALSE(file.fresh());
+  EXPECT_TRUE(file.append("").ok());
+  EXPECT_TRUE(file.append("two").ok());
+  EXPECT_EQ(text(file.target()), "one\n\ntwo\n");
+}
+
+TEST_F(LineFileTest, AFileThatWasTakenAwayIsMadeAnew) {
+  const LineFile file(path("x/log"));
+  EXPECT_TRUE(file.append("one").ok());
+  std::filesystem::remove_all(folder_ / "x");
+  EXPECT_TRUE(file.fresh());
+  EXPECT_TRUE(file.append("two").ok());
+  EXPECT_EQ(text(file.target()), "two\n");
+}
+
+TEST_F(LineFileTest, KindsByTarget) {
+  EXPECT_EQ(LineFile("stderr").kind(), LineFile::Kind::kStderr);
+  EXPECT_EQ(LineFile("stdout").kind(), LineFile::Kind::kStdout);
+  EXPECT_EQ(LineFile("none").kind(), LineFile::Kind::kNone);
+  EXPECT_EQ(LineFile("").kind(), LineFile::Kind::kNone);
+  EXPECT_TRUE(LineFile("none").append("nobody reads this").ok());
+  EXPECT_FALSE(LineFile("none").fresh());
+}
+
+TEST_F(LineFileTest, WhatCannotBeOpenedIsAnErrorThatNamesIt) {
+  std::ofstream(path("plain")) << "x";
+  const LineFile file(path("plain/below"));
+  const auto done = file.append("line");
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().message, path("plain/below") + ": cannot be opened: Not a directory");
+  EXPECT_FALSE(LineFile(folder_.string()).append("line").ok());
+}
+
+TEST_F(LineFileTest, AShortWriteIsTakenBack) {
+  const std::string target = path("limited");
+  for (const bool ignored : {true, false}) {  // SIGXFSZ kills whoever does not expect it; a host of ours does not
+    std::filesystem::remove(target);
+    EXPECT_EQ(in_child([&] {
+                ::signal(SIGXFSZ, ignored ? SIG_IGN : SIG_DFL);
+                const LineFile file(target);
+                if (!file.append("123456789").ok()) return 1;
+                const ::rlimit limit{25, 25};
+                if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 2;
+                if (!file.append("abcdefghi").ok()) return 3;
+                const auto full = file.append("this goes beyond the limit");  // 5 bytes of it fit
+                if (full.ok() || full.error().message != target + ": cannot be written: no space left") return 4;
+                ::sigset_t pending;
+                ::sigpending(&pending);
+                if (::sigismember(&pending, SIGXFSZ) != 0) return 5;
+                return 0;
+              }),
+              0);
+    EXPECT_EQ(text(target), "123456789\nabcdefghi\n");
+  }
+}
+
+TEST_F(LineFileTest, AFullDeviceIsAnError) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";
+  const auto done = LineFile("/dev/full").append("line");
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().message, "/dev/full: cannot be written: No space left on device");
+}
+
+TEST_F(LineFileTest, AClosedStreamIsAnErrorAndNothingElse) {
+  EXPECT_EQ(in_child([] {
+              ::close(STDERR_FILENO);
+              return LineFile("stderr").append("line").ok() ? 1 : 0;
+            }),
+            0);
+}
+
+TEST_F(LineFileTest, ABrokenPipeRaisesNoSignal) {
+  EXPECT_EQ(in_child([] {
+              int ends[2];
+              if (::pipe(ends) != 0) return 1;
+              ::dup2(ends[1], STDOUT_FILENO);
+              ::close(ends[0]);
+              ::signal(SIGPIPE, SIG_DFL);
+              if (LineFile("stdout").append("line").ok()) return 2;
+              ::sigset_t pending, mask;
+              ::sigpending(&pending);
+              ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+              return ::sigismember(&pending, SIGPIPE) == 0 && ::sigismember(&mask, SIGPIPE) == 0 ? 0 : 3;
+            }),
+            0);
+}
+
+TEST_F(LineFileTest, ASignalOfTheHostsOwnStaysPending) {
+  EXPECT_EQ(in_child([] {
+              ::sigset_t pipe;
+              ::sigemptyset(&pipe);
+              ::sigaddset(&pipe, SIGPIPE);
+              ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+              ::raise(SIGPIPE);
+              int ends[2];
+              if (::pipe(ends) != 0) return 1;
+              ::dup2(ends[1], STDOUT_FILENO);
+              ::close(ends[0]);
+              (void)LineFile("stdout").append("line");
+              ::sigset_t pending;
+              ::sigpending(&pending);
+              return ::sigismember(&pending, SIGPIPE) == 1 ? 0 : 2;
+            }),
+            0);
+}
+
+TEST_F(LineFileTest, KeepsNoDescriptorOpen) {
+  const LineFile file(path("log"));
+  const int before = ::dup(0);
+  ::close(before);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(file.append("line").ok());
+  const int after = ::dup(0);
+  ::close(after);
+  EXPECT_EQ(before, after);
+}
+
+}  // namespace
+}  // namespace mfu

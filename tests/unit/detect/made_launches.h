@@ -1,0 +1,60 @@
+// Launches made up by hand, and what a detector says of a stream of them.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include "core/detect/step_detector.h"
+
+namespace mfu {
+
+using Launches = std::vector<Launch>;
+
+inline Launch kernel(std::uint32_t name, LaunchClass launch_class = LaunchClass::kOther) {
+  Launch launch;
+  launch.name = Launch::kFirstKernel + name;
+  launch.traits = traits_of(launch_class);
+  return launch;
+}
+inline Launch copy(LaunchClass direction) {
+  Launch launch;
+  launch.name = static_cast<std::uint32_t>(direction);
+  launch.traits = traits_of(direction);
+  return launch;
+}
+inline void append(Launches& to, const Launches& what) { to.insert(to.end(), what.begin(), what.end()); }
+
+/// Boundaries that stand.
+class Tally final : public StepListener {
+ public:
+  void on_boundary(const StepBoundary& boundary) override { boundaries.push_back(boundary.launch); }
+  void on_withdrawal(std::uint64_t launch) override {
+    while (!boundaries.empty() && boundaries.back() >= launch) boundaries.pop_back();
+  }
+  std::vector<std::uint64_t> boundaries;
+};
+
+struct Outcome {
+  StepFindings findings;
+  std::vector<std::uint64_t> boundaries;
+};
+inline Outcome detect(const Launches& stream, std::uint64_t first = 0) {
+  Tally tally;
+  StepDetector detector(tally, first);
+  for (const Launch& launch : stream) detector.add(launch);
+  detector.finish();
+  return {detector.findings(), tally.boundaries};
+}
+
+/// MFU_TEST_SEED, or a new one, which is printed.
+inline std::uint64_t test_seed() {
+  const char* given = std::getenv("MFU_TEST_SEED");
+  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  return seed;
+}
+
+}  // namespace mfu

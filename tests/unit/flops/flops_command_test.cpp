@@ -1,0 +1,187 @@
+// `mfu flops` and `mfu plan` as a script calls them: the keys of the JSON contract, the golden workloads, the
+// complaints.
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tools/commands/commands.h"
+
+namespace mfu {
+namespace {
+
+using nlohmann::json;
+
+struct Output {
+  int code = 0;
+  std::string out, err;
+};
+
+Output mfu(const std::vector<std::string>& arguments) {
+  CLI::App app;
+  add_flops(app);
+  add_plan(app);
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Output result;
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    result.code = error.get_exit_code();
+  }
+  std::fflush(stdout);
+  result.out = testing::internal::GetCapturedStdout();
+  result.err = testing::internal::GetCapturedStderr();
+  return result;
+}
+
+std::string config(const std::string& name) { return MFU_TEST_DATA "/reference/configs/" + name + ".json"; }
+
+json flops(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "flops");
+  arguments.push_back("--json");
+  const Output result = mfu(arguments);
+  EXPECT_EQ(result.code, 0) << result.err;
+  return json::parse(result.out, nullptr, false);
+}
+
+TEST(FlopsCommand, JsonContract) {
+  const json j = flops({config("mixtral-8x7b"), "--phase", "decode", "--batch", "32", "--context", "2047", "--gpu",
+                        "NVIDIA H100 80GB HBM3", "--dtype", "bf16"});
+  for (const char* key :
+       {"model", "shape", "convention", "attention", "logits", "flop", "bytes", "peak", "roofline_s", "bound"})
+    EXPECT_TRUE(j.contains(key)) << key;
+  for (const char* key : {"family", "params", "gqa_group_size", "attention_to_ffn_ratio"})
+    EXPECT_TRUE(j["model"].contains(key)) << key;
+  for (const char* key : {"total", "active", "embedding"})
+    EXPECT_TRUE(j["model"]["params"][key].is_number_integer()) << key;
+  for (const char* key : {"qkv", "attn_scores", "attn_av", "o_proj", "mlp", "router", "logits", "forward", "backward",
+                          "recompute", "total"}) {
+    EXPECT_TRUE(j["flop"][key].is_number_integer()) << key;
+  }
+  for (const char* key : {"weights_read", "weights_read_min", "weights_read_max", "kv_read", "kv_write"})
+    EXPECT_TRUE(j["bytes"][key].is_number_integer()) << key;
+  for (const char* key : {"flop_per_s", "bytes_per_s", "dtype", "sparse", "source"})
+    EXPECT_TRUE(j["peak"].contains(key)) << key;
+  EXPECT_EQ(j["peak"]["flop_per_s"], 989400000000000);
+  const double bytes = j["bytes"]["weights_read"].get<double>() + j["bytes"]["kv_read"].get<double>() +
+                       j["bytes"]["kv_write"].get<double>();
+  EXPECT_NEAR(j["roofline_s"].get<double>(), bytes / 3350e9, 1e-12);
+  EXPECT_EQ(j["bound"], "memory");
+}
+
+TEST(FlopsCommand, GoldenWorkloadsAsCalls) {
+  const json golden = json::parse(std::ifstream(MFU_TEST_DATA "/reference/golden.json"));
+  for (const json& model : golden["models"]) {
+    for (const json& w : model["workloads"]) {
+      const std::string where = model["model"].get<std::string>() + " " + w["id"].get<std::string>();
+      const std::int64_t past = w["first_pass"]["past"], fed = w["first_pass"]["new"], passes = w["passes"];
+      const std::string region = w["region"];
+      std::vector<std::string> call = {config(model["model"]),
+                                       "--phase",
+                                       region == "step" ? "train" : region,
+                                       "--logits",
+                                       "all",
+                                       "--weight-dtype",
+                                       "bf16",
+                                       "--kv-dtype",
+                                       "bf16"};
+      const auto add = [&call](const char* option, const std::string& value) {
+        call.insert(call.end(), {option, value});
+      };
+      if (w["id"] == "prefill_mixed") {
+        add("--seq-lens", std::to_string(fed) + "," + std::to_string(fed / 2) + "," + std::to_string(fed / 8) + ",1");
+        add("--contexts", "0,0," + std::to_string(fed / 4) + ",0");
+      } else {
+        add("--batch", std::to_string(w["batch"].get<std::int64_t>()));
+        if (region != "step") add("--context", std::to_string(past));
+        if (passes > 1) {
+          add("--new-tokens", std::to_string(passes));
+        } else {
+          add("--seq-len", std::to_string(fed));
+        }
+      }
+      if (w.contains("encoder_len")) {
+        add("--encoder-len", std::to_string(w["encoder_len"].get<std::int64_t>()));
+        add("--encoder-runs", w["encoder_runs"].get<bool>() ? "yes" : "no");
+      }
+      const json j = flops(call);
+      ASSERT_TRUE(j.is_object()) << where;
+      EXPECT_EQ(j["flop"]["forward"], w["flops"]["forward"]["causal"]["all"]) << where;
+      if (w["flops"].contains("train")) {
+        EXPECT_EQ(j["flop"]["total"], w["flops"]["train"]["causal"]) << where;
+      }
+      if (w.contains("bytes_bf16")) {
+        EXPECT_EQ(j["bytes"]["weights_read_max"], w["bytes_bf16"]["weights_read"]["max"]) << where;
+      }
+      if (w.contains("bytes_bf16") && w["bytes_bf16"].contains("kv_read")) {
+        EXPECT_EQ(j["bytes"]["kv_read"], w["bytes_bf16"]["kv_read"]) << where;
+      }
+    }
+    for (const json& v : model.value("vision", json::array())) {
+      int height = 0, width = 0;
+      ASSERT_EQ(std::sscanf(v["case"].get<std::string>().c_str(), "one %dx%d", &height, &width), 2);
+      const json j = flops({config(model["model"]), "--phase", "prefill", "--seq-len", "8", "--images",
+                            std::to_string(height) + "x" + std::to_string(width)});
+      EXPECT_EQ(j["flop"]["vision"], v["forward"]);
+    }
+  }
+}
+
+TEST(FlopsCommand, OneKernel) {
+  const json flash =
+      flops({config("llama-3-8b"), "--phase", "prefill", "--batch", "2", "--seq-len", "100", "--kernel", "flash_fwd"});
+  EXPECT_EQ(flash["flop"]["total"], 2 * 2 * 32 * 256 * (100 * 101 / 2));
+  EXPECT_EQ(flash["kernel"]["launches"], 32);
+  const json back =
+      flops({config("llama-3-8b"), "--phase", "train", "--batch", "2", "--seq-len", "100", "--kernel", "flash_bwd"});
+  EXPECT_EQ(back["flop"]["total"], 2 * flash["flop"]["total"].get<std::int64_t>());
+  EXPECT_EQ(flops({"--kernel", "gemm", "--m", "3", "--n", "5", "--k", "7"})["flop"]["total"], 2 * 3 * 5 * 7);
+}
+
+TEST(FlopsCommand, ComplaintsAreOneLineAndAnExitCode) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"flops", "/none.json"}, "/none.json: expected a config file"},
+      {{"flops", config("gpt2"), "--phase", "decode"}, "--context: expected"},
+      {{"flops", config("gpt2"), "--phase", "prefill"}, "--seq-len: expected"},
+      {{"flops", config("gpt2"), "--seq-len", "8", "--gpu", "Riva TNT"},
+       "--gpu: expected a known GPU, got \"Riva TNT\""},
+      {{"flops", config("gpt2"), "--seq-len", "8", "--convention", "mine"}, "--convention: expected exact"},
+      {{"flops", config("gpt2"), "--phase", "prefill", "--seq-lens", "1,2", "--contexts", "1"},
+       "--contexts: expected 2 values"},
+      {{"flops", config("t5-large"), "--phase", "decode", "--context", "3"}, "--encoder-len: expected"},
+      {{"flops", config("gpt2"), "--kernel", "gemm"}, "--kernel gemm: expected --m"},
+      {{"plan"}, "expected --flop, --params or --tokens"},
+      {{"plan", "--flop", "x"}, "--flop: expected a number"},
+  };
+  for (const auto& [call, expected] : cases) {
+    const Output result = mfu(call);
+    EXPECT_EQ(result.code, 1) << expected;
+    EXPECT_NE(result.err.find(expected), std::string::npos) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(FlopsCommand, TablesForPeople) {
+  const Output table = mfu({"flops", config("gemma-3-4b"), "--phase", "prefill", "--seq-len", "2048", "--images",
+                            "896x896", "--gpu", "h100-sxm"});
+  EXPECT_NE(table.out.find("5,461,902,360,576"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("compute-bound"), std::string::npos) << table.out;
+  const Output markdown = mfu({"flops", config("gpt2"), "--seq-len", "1024", "--markdown"});
+  EXPECT_NE(markdown.out.find("| logits | 79,047,426,048 |"), std::string::npos) << markdown.out;
+}
+
+TEST(PlanCommand, JsonContract) {
+  const Output result =
+      mfu({"plan", "--flop", "5.76e23", "--gpu", "h100-sxm", "--gpus", "1024", "--mfu", "0.4", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json j = json::parse(result.out);
+  for (const char* key : {"params", "tokens", "flop", "loss", "days", "constants"}) EXPECT_TRUE(j.contains(key)) << key;
+  EXPECT_NEAR(j["days"].get<double>(), 5.76e23 / (989.4e12 * 1024 * 0.4) / 86400, 1e-9);
+}
+
+}  // namespace
+}  // namespace mfu

@@ -1,0 +1,390 @@
+// What one region instance is worth: shapes and what is missing, invariants of exact counting, options, shares, bytes.
+#include "core/model/flops_model.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/model/read_architecture.h"
+
+namespace mfu {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLlama =
+    R"({"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "intermediate_size": 512, "vocab_size": 1000})";
+
+std::string reference(const std::string& name) {
+  std::ifstream file(MFU_TEST_DATA "/reference/configs/" + name + ".json");
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+FlopsModel model_of(const std::string& config, FlopsOptions options = {}) {
+  Result<ModelSpec> spec = read_model(config, "test: ");
+  EXPECT_TRUE(spec.ok()) << (spec.ok() ? "" : spec.error().message);
+  return FlopsModel::make(spec.ok() ? *spec : ModelSpec{}, std::move(options));
+}
+
+FlopCount count(const FlopsModel& model, Phase phase, std::vector<SequenceGroup> sequences, std::int64_t passes = 1) {
+  CountRequest request;
+  request.phase = phase;
+  request.sequences = sequences;
+  request.passes = passes;
+  Result<FlopCount> result = model.count_flop(request);
+  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().message);
+  return result.ok() ? *result : FlopCount{};
+}
+
+Shape shape(std::optional<std::int64_t> batch, std::optional<std::int64_t> seq_len,
+            std::optional<std::int64_t> context = {}, std::optional<std::int64_t> new_tokens = {},
+            std::optional<std::int64_t> tokens = {}) {
+  Shape s;
+  s.batch = batch;
+  s.seq_len = seq_len;
+  s.context = context;
+  s.new_tokens = new_tokens;
+  s.tokens = tokens;
+  return s;
+}
+
+TEST(Work, EqualsTheExactCount) {
+  const FlopsModel m = model_of(kLlama);
+  const Work train = m.work(Phase::kTrain, shape(4, 128));
+  ASSERT_TRUE(train.flop_known);
+  EXPECT_EQ(train.flop, count(m, Phase::kTrain, {{4, 0, 128}}).total.to_double());
+  EXPECT_EQ(train.hfu_flop, train.flop);
+  EXPECT_FALSE(train.bytes_known);
+  EXPECT_EQ(train.tokens, 512);
+  const Work prefill = m.work(Phase::kPrefill, shape(4, 128, 64));
+  EXPECT_EQ(prefill.flop, count(m, Phase::kPrefill, {{4, 64, 128}}).total.to_double());
+  EXPECT_TRUE(prefill.bytes_known);
+  const Work decode = m.work(Phase::kDecode, shape(4, {}, 128, 16));
+  EXPECT_EQ(decode.flop, count(m, Phase::kDecode, {{4, 128, 1}}, 16).total.to_double());
+  EXPECT_EQ(decode.tokens, 64);
+}
+
+TEST(Work, FillsWhatFollowsFromTheRest) {
+  const FlopsModel m = model_of(kLlama);
+  EXPECT_EQ(m.work(Phase::kTrain, shape({}, 128)).flop, m.work(Phase::kTrain, shape(1, 128)).flop);
+  EXPECT_EQ(m.work(Phase::kPrefill, shape(4, {}, {}, {}, 512)).flop, m.work(Phase::kPrefill, shape(4, 128)).flop);
+  EXPECT_EQ(m.work(Phase::kPrefill, shape({}, {}, {}, {}, 512)).flop, m.work(Phase::kPrefill, shape(1, 512)).flop);
+  EXPECT_EQ(m.work(Phase::kPrefill, shape({}, 128, {}, {}, 512)).flop, m.work(Phase::kPrefill, shape(4, 128)).flop);
+  EXPECT_EQ(m.work(Phase::kDecode, shape(4, {}, 128)).flop, m.work(Phase::kDecode, shape(4, {}, 128, 1)).flop);
+  EXPECT_EQ(m.work(Phase::kDecode, shape({}, {}, 128, {}, 16)).flop,
+            m.work(Phase::kDecode, shape(1, {}, 128, 16)).flop);
+  EXPECT_EQ(m.work(Phase::kDecode, shape(4, {}, 128, {}, 64)).flop, m.work(Phase::kDecode, shape(4, {}, 128, 16)).flop);
+  // Uneven tokens: two of 129, one of 128.
+  EXPECT_EQ(m.work(Phase::kPrefill, shape(3, {}, {}, {}, 386)).flop,
+            count(m, Phase::kPrefill, {{2, 0, 129}, {1, 0, 128}}).total.to_double());
+}
+
+TEST(Work, SaysWhatIsMissing) {
+  const FlopsModel m = model_of(kLlama);
+  EXPECT_STREQ(m.work(Phase::kTrain, {}).missing, "seq_len or tokens");
+  EXPECT_STREQ(m.work(Phase::kDecode, shape(4, {}, {}, 16)).missing, "context");
+  EXPECT_STREQ(m.work(Phase::kVision, shape(1, {})).missing, "a model with a vision tower");
+  EXPECT_FALSE(m.work(Phase::kNone, shape(4, 128)).flop_known);
+  EXPECT_FALSE(m.work(Phase::kTrain, shape(-4, 128)).flop_known);
+  EXPECT_FALSE(FlopsModel().work(Phase::kTrain, shape(4, 128)).flop_known);
+  Shape mixed;
+  mixed.batch = 2;
+  mixed.tokens = 256;
+  EXPECT_TRUE(m.work(Phase::kMixed, mixed).flop_known);
+  mixed.gen_batch = 8;
+  EXPECT_STREQ(m.work(Phase::kMixed, mixed).missing, "context");
+  mixed.context = 100;
+  const Work both = m.work(Phase::kMixed, mixed);
+  EXPECT_EQ(both.flop, m.work(Phase::kPrefill, shape(2, 128)).flop + m.work(Phase::kDecode, shape(8, {}, 100, 1)).flop);
+  EXPECT_EQ(both.tokens, 264);
+}
+
+TEST(Work, ParameterCountAlone) {
+  const FlopsModel m = model_of(R"({"params": 7000000000})");
+  EXPECT_EQ(m.work(Phase::kTrain, shape(2, 1024)).flop, 6.0 * 7e9 * 2048);
+  EXPECT_EQ(m.work(Phase::kPrefill, shape({}, {}, {}, {}, 100)).flop, 2.0 * 7e9 * 100);
+  EXPECT_EQ(m.work(Phase::kDecode, shape(4, {}, {}, 10)).flop, 2.0 * 7e9 * 40);
+  EXPECT_EQ(m.work(Phase::kDecode, shape(4, {})).bytes, 14e9);
+}
+
+TEST(Work, TakesMicroseconds) {
+  const FlopsModel m = model_of(reference("gpt-oss-20b"));
+  const auto begin = std::chrono::steady_clock::now();
+  double sum = 0;
+  constexpr int kRounds = 2000;
+  for (int i = 0; i < kRounds; ++i) sum += m.work(Phase::kDecode, shape(32, {}, 1000 + i, 128)).flop;
+  const double each_us =
+      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / kRounds;
+  RecordProperty("work_us", std::to_string(each_us));
+  EXPECT_GT(sum, 0);
+  EXPECT_LT(each_us, 200);  // a few where nothing else runs; sanitizers are slower
+}
+
+TEST(Work, EncoderDecoderAndVision) {
+  const FlopsModel t5 = model_of(reference("t5-large"));
+  EXPECT_STREQ(t5.work(Phase::kPrefill, shape(4, {})).missing, "encoder_len");
+  Shape s = shape(4, {});
+  s.encoder_len = 512;
+  EXPECT_EQ(t5.work(Phase::kPrefill, s).flop, 1549471711232.0);  // the golden prefill_b4
+  const FlopsModel gemma = model_of(reference("gemma-3-4b"));
+  EXPECT_EQ(gemma.work(Phase::kVision, shape(2, {})).flop, 2 * 5461902360576.0);
+  const FlopsModel qwen = model_of(reference("qwen2-vl-7b"));
+  EXPECT_STREQ(qwen.work(Phase::kVision, shape(2, {})).missing, "workload.images");
+  FlopsOptions options;
+  options.images = {{504, 504}};
+  EXPECT_EQ(model_of(reference("qwen2-vl-7b"), options).work(Phase::kVision, {}).flop, 1938713149440.0);
+}
+
+// ---------------------------------------------------------------- invariants
+
+const char* const kModels[] = {"gpt2",         "llama-3-8b",       "mistral-7b-v0.1",   "gemma-2-9b", "gpt-oss-20b",
+                               "mixtral-8x7b", "deepseek-v2-lite", "qwen1.5-moe-a2.7b", "falcon-7b"};
+
+TEST(Invariants, ComponentsSumAndTrainingIsThreeTimesForward) {
+  for (const char* name : kModels) {
+    const FlopCount step = count(model_of(reference(name)), Phase::kTrain, {{3, 0, 777}});
+    EXPECT_EQ(step.parts.sum().u64(), step.forward.u64()) << name;
+    EXPECT_EQ(step.total.u64(), 3 * step.forward.u64()) << name;
+    EXPECT_EQ((step.forward + step.backward).u64(), step.total.u64()) << name;
+  }
+}
+
+TEST(Invariants, ChunksAndDecodeStepsAddUpToOnePrefill) {
+  for (const char* name : kModels) {
+    FlopsOptions options;
+    options.logits = LogitsMode::kAll;  // so that the output matrix adds up too
+    const FlopsModel m = model_of(reference(name), options);
+    const std::uint64_t whole = count(m, Phase::kPrefill, {{1, 0, 6000}}).total.u64();
+    const std::uint64_t chunks = count(m, Phase::kPrefill, {{1, 0, 2500}}).total.u64() +
+                                 count(m, Phase::kPrefill, {{1, 2500, 3000}}).total.u64() +
+                                 count(m, Phase::kPrefill, {{1, 5500, 500}}).total.u64();
+    EXPECT_EQ(whole, chunks) << name;
+    EXPECT_EQ(whole, count(m, Phase::kDecode, {{1, 0, 1}}, 6000).total.u64()) << name;
+  }
+}
+
+TEST(Invariants, ModesAreOrdered) {
+  for (const char* name : kModels) {
+    std::uint64_t core[3];
+    for (AttentionMode mode : {AttentionMode::kCausal, AttentionMode::kFullWindowed, AttentionMode::kFull}) {
+      FlopsOptions options;
+      options.attention = mode;
+      const FlopCount c = count(model_of(reference(name), options), Phase::kPrefill, {{1, 0, 8192}});
+      core[mode == AttentionMode::kCausal         ? 0
+           : mode == AttentionMode::kFullWindowed ? 1
+                                                  : 2] = c.parts.attn_scores.u64();
+    }
+    EXPECT_LE(core[0], core[1]) << name;
+    EXPECT_LE(core[1], core[2]) << name;
+  }
+}
+
+TEST(Invariants, LinearFlopIsTwiceTheMatmulWeights) {
+  for (const char* name : kModels) {
+    const FlopsModel m = model_of(reference(name));
+    const FlopCount c = count(m, Phase::kTrain, {{2, 0, 100}});
+    EXPECT_EQ((c.forward - c.parts.attn_scores - c.parts.attn_av).u64(),
+              2 * 200 * matmul_weights_per_token(m.spec()).u64())
+        << name;
+  }
+}
+
+TEST(Invariants, DoublingTheBatch) {
+  for (const char* name : kModels) {
+    const FlopsModel m = model_of(reference(name));
+    CountRequest request;
+    request.phase = Phase::kDecode;
+    const SequenceGroup one{4, 500, 1}, two{8, 500, 1};
+    request.sequences = {&one, 1};
+    const Result<ByteCount> small = m.count_bytes(request);
+    const std::uint64_t flop = m.count_flop(request)->total.u64();
+    request.sequences = {&two, 1};
+    const Result<ByteCount> large = m.count_bytes(request);
+    EXPECT_EQ(m.count_flop(request)->total.u64(), 2 * flop) << name;
+    EXPECT_EQ(large->kv_read.u64(), 2 * small->kv_read.u64()) << name;
+    EXPECT_EQ(large->kv_write.u64(), 2 * small->kv_write.u64()) << name;
+    EXPECT_EQ((large->weights_read - large->experts_read).u64(), (small->weights_read - small->experts_read).u64())
+        << name;
+  }
+}
+
+TEST(Invariants, TiedOrNotSameFlop) {
+  json config = json::parse(kLlama);
+  config["tie_word_embeddings"] = false;
+  const FlopsModel untied = model_of(config.dump());
+  config["tie_word_embeddings"] = true;
+  const FlopsModel tied = model_of(config.dump());
+  EXPECT_EQ(count(tied, Phase::kTrain, {{1, 0, 64}}).total.u64(),
+            count(untied, Phase::kTrain, {{1, 0, 64}}).total.u64());
+  EXPECT_EQ((count_params(untied.spec()).total() - count_params(tied.spec()).total()).u64(), 1000u * 256u);
+}
+
+TEST(Invariants, AllExpertsAreOneWideMlpAndTheRouter) {
+  const std::string attention = R"("attention": {"heads": 4, "head_dim": 32})";
+  const FlopsModel moe = model_of(R"({"d_model": 128, "vocab_size": 50, "layers": [{"repeat": 3, )" + attention +
+                                  R"(, "mlp": {"width": 64, "matrices": 3, "experts": 8, "top_k": 8}}]})");
+  const FlopsModel dense = model_of(R"({"d_model": 128, "vocab_size": 50, "layers": [{"repeat": 3, )" + attention +
+                                    R"(, "mlp": {"width": 512, "matrices": 3}}]})");
+  const FlopCount a = count(moe, Phase::kTrain, {{2, 0, 40}}), b = count(dense, Phase::kTrain, {{2, 0, 40}});
+  EXPECT_EQ((a.forward - a.parts.router).u64(), b.forward.u64());
+}
+
+TEST(Invariants, PackedSequencesAreNotOneLongOne) {
+  const FlopsModel m = model_of(kLlama);
+  const FlopCount packed = count(m, Phase::kTrain, {{1, 0, 100}, {1, 0, 300}, {1, 0, 112}});
+  const FlopCount one = count(m, Phase::kTrain, {{1, 0, 512}});
+  EXPECT_EQ(packed.parts.qkv.u64(), one.parts.qkv.u64());
+  // 2 * heads * dim * layers * sum n(n+1)/2
+  EXPECT_EQ(packed.parts.attn_scores.u64(), 2u * 256 * 4 * (100 * 101 / 2 + 300 * 301 / 2 + 112 * 113 / 2));
+  EXPECT_LT(packed.parts.attn_scores.u64(), one.parts.attn_scores.u64());
+}
+
+TEST(Invariants, RanksSumToTheWhole) {
+  const double whole = model_of(kLlama).work(Phase::kTrain, shape(16, 128)).flop;
+  for (const ParallelConfig& p :
+       {ParallelConfig{8, 1, 1, 1, 1}, ParallelConfig{2, 4, 1, 1, 2}, ParallelConfig{1, 1, 4, 1, 2},
+        ParallelConfig{1, 1, 1, 8, 8}, ParallelConfig{1, 2, 1, 8, 1}}) {
+    FlopsOptions options;
+    options.parallel = p;
+    const double ranks = static_cast<double>(p.pp * std::max(p.tp * p.cp * p.dp, p.ep));
+    EXPECT_NEAR(model_of(kLlama, options).work(Phase::kTrain, shape(16, 128)).flop * ranks / whole, 1, 1e-12);
+  }
+}
+
+// ---------------------------------------------------------------- options
+
+TEST(Options, GradientAccumulationAndRecomputation) {
+  FlopsOptions options;
+  const double once = model_of(kLlama).work(Phase::kTrain, shape(2, 64)).flop;
+  options.grad_accum = 4;
+  EXPECT_EQ(model_of(kLlama, options).work(Phase::kTrain, shape(2, 64)).flop, 4 * once);
+  EXPECT_EQ(model_of(kLlama, options).work(Phase::kPrefill, shape(2, 64)).flop,
+            model_of(kLlama).work(Phase::kPrefill, shape(2, 64)).flop);
+  const FlopCount base = count(model_of(kLlama), Phase::kTrain, {{2, 0, 64}});
+  for (Recompute r : {Recompute::kFull, Recompute::kSelective, Recompute::kFlash}) {
+    options = {};
+    options.recompute = r;
+    const FlopCount c = count(model_of(kLlama, options), Phase::kTrain, {{2, 0, 64}});
+    EXPECT_EQ(c.total.u64(), base.total.u64());  // never raises MFU
+    const Count core = base.parts.attn_scores + base.parts.attn_av;
+    const Count expected = r == Recompute::kFull        ? base.forward - base.parts.logits
+                           : r == Recompute::kSelective ? core
+                                                        : base.parts.attn_scores;
+    EXPECT_EQ(c.recompute.u64(), expected.u64());
+    const Work w = model_of(kLlama, options).work(Phase::kTrain, shape(2, 64));
+    EXPECT_EQ(w.hfu_flop - w.flop, expected.to_double());
+  }
+}
+
+TEST(Options, LoraAndFrozenWeights) {
+  const FlopCount base = count(model_of(kLlama), Phase::kTrain, {{1, 0, 64}});
+  const Count core = base.parts.attn_scores + base.parts.attn_av;
+  FlopsOptions options;
+  options.trainable.lora = LoraConfig{8, true, false, true, false, false, false, false};
+  const FlopCount lora = count(model_of(kLlama, options), Phase::kTrain, {{1, 0, 64}});
+  // q: 256 > 256, v: 256 > 64; 2*T*r*(K+N) forward, three times that in training.
+  const std::uint64_t adapters = 2ull * 64 * 8 * (256 + 256 + 256 + 64) * 4;
+  EXPECT_EQ(lora.total.u64(), 2 * (base.forward - core).u64() + 3 * core.u64() + 3 * adapters);
+  options = {};
+  options.trainable.mlp = false;
+  const FlopCount frozen = count(model_of(kLlama, options), Phase::kTrain, {{1, 0, 64}});
+  EXPECT_EQ(base.total.u64() - frozen.total.u64(), base.parts.mlp.u64());
+  options = {};
+  options.trainable.none = true;
+  EXPECT_EQ(count(model_of(kLlama, options), Phase::kTrain, {{1, 0, 64}}).total.u64(), base.forward.u64());
+}
+
+TEST(Options, ContextModes) {
+  FlopsOptions options;
+  options.context_mode = ContextMode::kFixed;
+  const FlopCount fixed = count(model_of(kLlama, options), Phase::kDecode, {{1, 100, 1}}, 11);
+  options.context_mode = ContextMode::kMax;
+  const FlopCount most = count(model_of(kLlama, options), Phase::kDecode, {{1, 100, 1}}, 11);
+  const FlopCount exact = count(model_of(kLlama), Phase::kDecode, {{1, 100, 1}}, 11);
+  const std::uint64_t per_pair = 2ull * 256 * 4;
+  EXPECT_EQ(fixed.parts.attn_scores.u64(), per_pair * 11 * 101);
+  EXPECT_EQ(most.parts.attn_scores.u64(), per_pair * 11 * 111);
+  EXPECT_EQ(exact.parts.attn_scores.u64(), per_pair * (101 + 111) * 11 / 2);
+}
+
+TEST(Options, ConventionsRefuseWhatTheyDoNotDefine) {
+  FlopsOptions options;
+  options.convention = Convention::kPalm;
+  const SequenceGroup one{1, 0, 8};
+  CountRequest request;
+  request.sequences = {&one, 1};
+  request.encoder_len = 8;
+  EXPECT_FALSE(model_of(reference("t5-large"), options).count_flop(request).ok());
+  EXPECT_FALSE(model_of(R"({"params": 5})", options).count_flop(request).ok());
+}
+
+TEST(Options, ProductsBeyond64BitsAreSaid) {
+  const FlopsModel m =
+      model_of(R"({"model_type": "llama", "hidden_size": 2147483648, "num_hidden_layers": 1, "num_attention_heads": 1,
+      "intermediate_size": 2, "vocab_size": 1, "head_dim": 1})");
+  const SequenceGroup huge{std::int64_t{1} << 40, 0, std::int64_t{1} << 40};
+  CountRequest request;
+  request.sequences = {&huge, 1};
+  const Result<FlopCount> result = m.count_flop(request);
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message.find("beyond 2^64"), std::string::npos) << result.error().message;
+  const Result<ModelSpec> spec = read_model(
+      R"({"model_type": "llama", "hidden_size": 2147483648, "num_hidden_layers": 2147483648, "num_attention_heads": 2147483648,
+      "intermediate_size": 2147483648, "vocab_size": 2147483648})",
+      "x: ");
+  ASSERT_FALSE(spec.ok());
+  EXPECT_NE(spec.error().message.find("beyond 2^64"), std::string::npos) << spec.error().message;
+}
+
+// ---------------------------------------------------------------- formats
+
+TEST(Formats, QuantisedWeights) {
+  json config = json::parse(kLlama);
+  config["torch_dtype"] = "bfloat16";
+  const auto weights = [](const json& c) {
+    const FlopsModel m = model_of(c.dump());
+    const SequenceGroup one{1, 10, 1};
+    CountRequest request;
+    request.phase = Phase::kDecode;
+    request.sequences = {&one, 1};
+    Result<ByteCount> bytes = m.count_bytes(request);
+    return bytes.ok() ? bytes->weights_read.to_double() : -1.0;
+  };
+  const double matrices = 4 * (256 * 256 * 2 + 2 * 256 * 64 + 3 * 256 * 512);
+  const double rest = 256 * 1000 + 4 * 512 + 256;
+  EXPECT_EQ(weights(config), 2 * (matrices + rest));
+  config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}};
+  EXPECT_EQ(weights(config), matrices * 4.15625 / 8 + 2 * rest);
+  EXPECT_EQ(model_of(config.dump()).dtype(), DType::kBf16);  // weight-only: the activation's type computes
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
+  EXPECT_NEAR(weights(config), matrices * (8 + 32.0 / 16384) / 8 + 2 * rest, 1);
+  EXPECT_EQ(model_of(config.dump()).dtype(), DType::kFp8);
+  config["quantization_config"] = {
+      {"quant_method", "bitsandbytes"}, {"load_in_4bit", true}, {"bnb_4bit_quant_type", "nf4"}};
+  EXPECT_EQ(weights(config), matrices * 4.5 / 8 + 2 * rest);
+  config["quantization_config"] = {{"quant_method", "something_new"}};
+  EXPECT_EQ(weights(config), -1.0);                                                    // bytes unknown
+  EXPECT_TRUE(model_of(config.dump()).work(Phase::kPrefill, shape(1, 8)).flop_known);  // FLOP still known
+  EXPECT_FALSE(model_of(config.dump()).work(Phase::kPrefill, shape(1, 8)).bytes_known);
+}
+
+TEST(Formats, NamesAndSpellings) {
+  for (const char* text : {"bf16", "bfloat16", "torch.bfloat16", "BF16"})
+    EXPECT_EQ(parse_dtype(text), DType::kBf16) << text;
+  for (const char* text : {"fp8", "fp8_e4m3", "float8_e4m3fn", "torch.float8_e5m2"})
+    EXPECT_EQ(parse_dtype(text), DType::kFp8) << text;
+  for (const char* text : {"fp16", "half", "torch.float16"}) EXPECT_EQ(parse_dtype(text), DType::kFp16) << text;
+  EXPECT_EQ(parse_dtype("mxfp4"), DType::kMxfp4);
+  EXPECT_FALSE(parse_dtype("bf17"));
+  EXPECT_FALSE(parse_dtype(std::string(1000, 'x')));
+  EXPECT_EQ(name(DType::kNvfp4), "nvfp4");
+}
+
+}  // namespace
+}  // namespace mfu

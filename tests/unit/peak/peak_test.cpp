@@ -1,0 +1,174 @@
+// Peaks: every row and name of the reference table, MIG, derived and overridden peaks, formats a part lacks.
+#include "core/peak/peak.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/config/config.h"
+#include "core/peak/peak_table.h"
+
+namespace mfu {
+namespace {
+
+using nlohmann::json;
+
+const json& reference() {
+  static const json& data = *new json(json::parse(std::ifstream(MFU_GPU_PEAKS)));
+  return data;
+}
+
+DeviceFacts named(std::string name) {
+  DeviceFacts facts;
+  facts.name = std::move(name);
+  return facts;
+}
+
+TEST(Peak, TableEqualsReference) {
+  const json& gpus = reference()["gpus"];
+  ASSERT_EQ(gpus.size(), peak_rows().size());
+  constexpr const char* kColumns[kPeakColumns] = {"fp64", "fp64_tensor", "fp32", "tf32", "fp16",
+                                                  "bf16", "fp8",         "int8", "fp6",  "fp4"};
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const PeakRow& row = peak_rows()[i];
+    const json& gpu = gpus[i];
+    EXPECT_EQ(row.id, gpu["id"].get<std::string>());
+    EXPECT_EQ(row.mem_gb_per_s, gpu["mem_bandwidth_gbs"].get<double>()) << row.id;
+    EXPECT_EQ(row.sm_count, gpu["sm_count"].is_null() ? 0 : gpu["sm_count"].get<std::uint32_t>()) << row.id;
+    for (std::size_t c = 0; c < kPeakColumns; ++c) {
+      const json& dense = gpu["dense_tflops"][kColumns[c]];
+      const json& sparse = gpu["sparse_tflops"][kColumns[c]];
+      EXPECT_EQ(row.dense_tflops[c], dense.is_null() ? 0 : dense.get<double>()) << row.id << kColumns[c];
+      EXPECT_EQ(row.sparse_tflops[c], sparse.is_null() ? 0 : sparse.get<double>()) << row.id << kColumns[c];
+    }
+  }
+  for (const auto& item : reference()["per_arch_flops_per_clk_per_sm"].items()) {
+    const auto major = static_cast<std::uint32_t>(std::stoi(item.key()));
+    const auto minor = static_cast<std::uint32_t>(std::stoi(item.key().substr(item.key().find('.') + 1)));
+    const auto found = std::find_if(arch_rates().begin(), arch_rates().end(),
+                                    [&](const ArchRates& a) { return a.cc_major == major && a.cc_minor == minor; });
+    ASSERT_NE(found, arch_rates().end()) << item.key();
+    for (std::size_t c = 0; c < kPeakColumns; ++c) {
+      const json& full = item.value()["full"][kColumns[c]];
+      EXPECT_EQ(found->full[c], full.is_null() ? 0 : full.get<double>()) << item.key();
+    }
+  }
+}
+
+TEST(Peak, NamesAsDriversPrintThem) {
+  for (const json& test : reference()["matching"]["name_tests"]) {
+    const std::string name = test["name"];
+    const PeakRow* row = find_peak_row(name);
+    if (test["id"].is_null()) {
+      EXPECT_EQ(row, nullptr) << name << " was taken for " << (row ? row->id : "");
+    } else {
+      ASSERT_NE(row, nullptr) << name;
+      EXPECT_EQ(row->id, test["id"].get<std::string>()) << name;
+    }
+  }
+  for (const json& gpu : reference()["gpus"]) {
+    for (const json& example : gpu["examples"]) {
+      const PeakRow* row = find_peak_row(example.get<std::string>());
+      ASSERT_NE(row, nullptr) << example;
+      EXPECT_EQ(row->id, gpu["id"].get<std::string>()) << example;
+    }
+  }
+  EXPECT_EQ(find_peak_row("NVIDIA GeForce RTX 5090 Laptop GPU"), nullptr);
+  EXPECT_EQ(find_peak_row("NVIDIA GeForce RTX 4090 D"), nullptr);
+}
+
+TEST(Peak, DenseUnlessSparseIsAskedFor) {
+  PeakConfig config;
+  const Peak dense = find_peak(named("NVIDIA H100 80GB HBM3"), DType::kBf16, config);
+  EXPECT_DOUBLE_EQ(*dense.flop_per_s, 989.4e12);
+  EXPECT_DOUBLE_EQ(*dense.bytes_per_s, 3350e9);
+  EXPECT_FALSE(dense.sparse);
+  EXPECT_TRUE(dense.source.starts_with("table: ")) << dense.source;
+  config.sparse = true;
+  const Peak sparse = find_peak(named("NVIDIA H100 80GB HBM3"), DType::kBf16, config);
+  EXPECT_DOUBLE_EQ(*sparse.flop_per_s, 1978.8e12);
+  EXPECT_TRUE(sparse.sparse);
+  const Peak volta = find_peak(named("Tesla V100-SXM2-16GB"), DType::kFp16, config);  // no sparse rate there
+  EXPECT_DOUBLE_EQ(*volta.flop_per_s, 125e12);
+  EXPECT_FALSE(volta.sparse);
+}
+
+TEST(Peak, MigSliceGetsItsShare) {
+  DeviceFacts slice = named("NVIDIA A100-SXM4-40GB MIG 1g.5gb");
+  slice.sm_count = 14;
+  const Peak peak = find_peak(slice, DType::kBf16, {});
+  EXPECT_DOUBLE_EQ(*peak.flop_per_s, 312e12 * 14 / 108);
+  EXPECT_DOUBLE_EQ(*peak.bytes_per_s, 1555e9 / 8);
+  EXPECT_NE(peak.source.find("MIG"), std::string::npos);
+  // Without a driver the profile says how many SMs: three slices of 14.
+  const Peak by_profile = find_peak(named("NVIDIA A100-SXM4-40GB MIG 3g.20gb"), DType::kBf16, {});
+  EXPECT_DOUBLE_EQ(*by_profile.flop_per_s, 312e12 * 42 / 108);
+  EXPECT_DOUBLE_EQ(*by_profile.bytes_per_s, 1555e9 / 2);
+  DeviceFacts hopper = named("NVIDIA H100 80GB HBM3 MIG 3g.40gb");
+  hopper.sm_count = 60;
+  EXPECT_DOUBLE_EQ(*find_peak(hopper, DType::kFp8, {}).flop_per_s, 1978.9e12 * 60 / 132);
+}
+
+TEST(Peak, FormatsThatAPartLacks) {
+  const Peak volta = find_peak(named("Tesla V100-SXM2-16GB"), DType::kBf16, {});
+  EXPECT_EQ(volta.dtype, DType::kFp32);  // no tensor path: FP32 vector
+  EXPECT_DOUBLE_EQ(*volta.flop_per_s, 15.7e12);
+  EXPECT_NE(volta.source.find("no bf16 rate"), std::string::npos) << volta.source;
+  const Peak ampere = find_peak(named("NVIDIA A100-SXM4-80GB"), DType::kFp8, {});
+  EXPECT_EQ(ampere.dtype, DType::kBf16);
+  EXPECT_DOUBLE_EQ(*ampere.flop_per_s, 312e12);
+  const Peak mxfp4 = find_peak(named("NVIDIA H100 80GB HBM3"), DType::kMxfp4, {});
+  EXPECT_EQ(mxfp4.dtype, DType::kBf16);
+  EXPECT_DOUBLE_EQ(*find_peak(named("NVIDIA B200"), DType::kNvfp4, {}).flop_per_s, 9000e12);
+  EXPECT_DOUBLE_EQ(*find_peak(named("NVIDIA A100-SXM4-80GB"), DType::kFp64, {}).flop_per_s, 19.5e12);
+  EXPECT_DOUBLE_EQ(*find_peak(named("NVIDIA A100-SXM4-80GB"), DType::kInt4, {}).flop_per_s, 312e12);  // w4a16
+}
+
+TEST(Peak, UnknownDeviceIsDerivedFromItsClock) {
+  DeviceFacts facts = named("NVIDIA RTX 4000 Ada Generation");
+  facts.sm_count = 48;
+  facts.clock_khz = 2'175'000;
+  facts.cc_major = 8;
+  facts.cc_minor = 9;
+  facts.memory_clock_khz = 8'751'000;
+  facts.memory_bus_bits = 160;
+  const Peak peak = find_peak(facts, DType::kBf16, {});
+  EXPECT_DOUBLE_EQ(*peak.flop_per_s, 48 * 2.175e9 * 1024);
+  EXPECT_DOUBLE_EQ(*peak.bytes_per_s, 2 * 8.751e9 * 160 / 8);
+  EXPECT_TRUE(peak.source.starts_with("derived")) << peak.source;
+  facts.name = "NVIDIA GeForce RTX 4080";  // FP32 accumulation at half rate
+  EXPECT_DOUBLE_EQ(*find_peak(facts, DType::kBf16, {}).flop_per_s, 48 * 2.175e9 * 512);
+  facts.cc_major = 42;
+  const Peak nothing = find_peak(facts, DType::kBf16, {});
+  EXPECT_FALSE(nothing.flop_per_s);
+  EXPECT_EQ(nothing.source, "unknown");
+}
+
+TEST(Peak, OverrideAlwaysWins) {
+  PeakConfig config;
+  config.tflops = 800;
+  const Peak peak = find_peak(named("NVIDIA H100 80GB HBM3"), DType::kBf16, config);
+  EXPECT_DOUBLE_EQ(*peak.flop_per_s, 800e12);
+  EXPECT_DOUBLE_EQ(*peak.bytes_per_s, 3350e9);
+  EXPECT_TRUE(peak.source.starts_with("override")) << peak.source;
+  config.gbps = 3000;
+  const Peak both = find_peak(named("something else"), DType::kBf16, config);
+  EXPECT_DOUBLE_EQ(*both.flop_per_s, 800e12);
+  EXPECT_DOUBLE_EQ(*both.bytes_per_s, 3000e9);
+  EXPECT_EQ(both.source, "override");
+}
+
+TEST(Peak, ModulesThatShareAName) {
+  DeviceFacts orin = named("Orin");
+  orin.sm_count = 8;
+  orin.clock_khz = 918'000;
+  const Peak nx = find_peak(orin, DType::kFp16, {});
+  EXPECT_NEAR(*nx.flop_per_s, 42.6e12 * 8 / 16 * 918 / 1300, 1e6);
+  EXPECT_DOUBLE_EQ(*nx.bytes_per_s, 102.4e9);
+  EXPECT_DOUBLE_EQ(*find_peak(named("NVIDIA GH200 144G HBM3e"), DType::kBf16, {}).bytes_per_s, 4900e9);
+}
+
+}  // namespace
+}  // namespace mfu

@@ -1,0 +1,331 @@
+// Which names become which regions, with which numbers, and that no expression or name can hurt.
+#include "core/ranges/region_rules.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "core/config/config.h"
+#include "core/ranges/rule_cache.h"
+
+namespace mfu {
+namespace {
+
+struct Rules {
+  std::vector<std::string> warnings;
+  RegionRules rules;
+  explicit Rules(const std::vector<RegionRuleConfig>& own = {}, const std::vector<std::string>& presets = {})
+      : rules(own, presets, warnings) {}
+
+  /// Region of a range name; empty: none.
+  std::string region(std::string_view name, std::string_view domain = "") const {
+    const RuleId rule = rules.match(domain, name);
+    return rule == RuleId::kNone ? "" : rules.regions()[raw(rules.open(rule, name, nullptr).region)].name;
+  }
+  Shape shape(std::string_view name, const double* payload = nullptr) const {
+    const RuleId rule = rules.match("", name);
+    EXPECT_NE(rule, RuleId::kNone) << name;
+    return rule == RuleId::kNone ? Shape{} : rules.open(rule, name, payload).shape.to_shape();
+  }
+};
+
+RegionRuleConfig rule(std::string region, std::string match) {
+  RegionRuleConfig r;
+  r.region = std::move(region);
+  r.match = std::move(match);
+  return r;
+}
+
+TEST(RegionRules, BuiltInNames) {
+  const Rules r;
+  EXPECT_TRUE(r.warnings.empty());
+  const std::pair<const char*, const char*> kNames[] = {
+      {"step", "step"},
+      {"step 12", "step"},
+      {"step_12", "step"},
+      {"step#12", "step"},
+      {"train_step", "step"},
+      {"training_step", "step"},
+      {"global_step 3", "step"},
+      {"iteration", "step"},
+      {"iteration 100", "step"},
+      {"iter", "step"},
+      {"train_iter", "step"},
+      {"train_iteration 5", "step"},
+      {"step batch=8 seq_len=4096", "step"},
+      {"ProfilerStep#17", "step"},
+      {"prefill", "prefill"},
+      {"prefill batch=4 seq_len=2048", "prefill"},
+      {"LLM@prefill", "prefill"},
+      {"LLM@prefill tok=100", "prefill"},
+      {"prefill_batch", "prefill"},
+      {"Prefill", "prefill"},
+      {"decode", "decode"},
+      {"decode 7", "decode"},
+      {"LLM@decode_all", "decode"},
+      {"LLM@decode_step", "decode"},
+      {"LLM@decode_step 9", "decode"},
+      {"decode[bs=16]", "decode"},
+      {"Decode", "decode"},
+      {"mixed_batch", "mixed"},
+      {"execute_context_0(0)_generation_32(32)", "decode"},
+      {"execute_context_2(4096)_generation_0(0)", "prefill"},
+      {"execute_context_2(4096)_generation_30(30)", "mixed"},
+      {"[Executor] _forward_step 12: 3 ctx reqs, 0 gen reqs", "prefill"},
+      {"[Executor] _forward_step 12: 0 ctx reqs, 8 gen reqs", "decode"},
+      {"[Executor] _forward_step 12: 3 ctx reqs, 8 gen reqs", "mixed"},
+      {"_forward_step 12: 3 ctx reqs, 512 ctx tokens, 8 gen reqs", "mixed"},
+      {"executeStep: 1 ctx reqs, 0 gen reqs, 77 ctx tokens", "prefill"},
+  };
+  for (const auto& [name, region] : kNames) EXPECT_EQ(r.region(name), region) << name;
+}
+
+TEST(RegionRules, NamesThatOnlyLookLikeIt) {
+  const Rules r;
+  for (const char* name : {"",
+                           " ",
+                           "optimizer_step",
+                           "decoder_layer",
+                           "prefill_cache_init",
+                           "stepper",
+                           "step_size",
+                           "steps",
+                           "Step",
+                           "STEP",
+                           "my prefill",
+                           "predecode",
+                           "decoder",
+                           "decode_attention",
+                           "decode_allreduce",
+                           "prefilled",
+                           "iterator",
+                           "iterations",
+                           "LLM@prefill_cache",
+                           "LLM@decode_stepper",
+                           "LLM@",
+                           "ProfilerStep",
+                           "ProfilerStep#",
+                           "ProfilerStep#x",
+                           "lr_scheduler.step",
+                           "DeepSpeedEngine.step",
+                           "Prefilling",
+                           "Decoder",
+                           "execute_context_x(0)_generation_1(1)",
+                           "execute_context_1_generation_1",
+                           "_forward_step",
+                           "[Executor] _forward_step x: 1 ctx reqs, 2 gen reqs",
+                           "gpu_model_runner: forward",
+                           "forward",
+                           "backward",
+                           "layer_3",
+                           "ncclAllReduce",
+                           "bookkeeping",
+                           "mtp-spec-decoding/verify",
+                           "aten::step"})
+    EXPECT_EQ(r.region(name), "") << name;
+}
+
+TEST(RegionRules, NumbersInNamesAreShapes) {
+  const Rules r;
+  Shape s = r.shape("prefill batch=4 seq_len=2048");
+  EXPECT_EQ(s.batch, 4);
+  EXPECT_EQ(s.seq_len, 2048);
+  EXPECT_FALSE(s.context || s.new_tokens || s.tokens);
+  s = r.shape("decode b=2 ctx=100 n=3 tok=6");
+  EXPECT_EQ(s.batch, 2);
+  EXPECT_EQ(s.context, 100);
+  EXPECT_EQ(s.new_tokens, 3);
+  EXPECT_EQ(s.tokens, 6);
+  s = r.shape("step,bs=8,s=128");
+  EXPECT_EQ(s.batch, 8);
+  EXPECT_EQ(s.seq_len, 128);
+  s = r.shape("decode[bs=16]");
+  EXPECT_EQ(s.batch, 16);
+  s = r.shape("execute_context_2(4096)_generation_30(31)");
+  EXPECT_EQ(s.batch, 2);
+  EXPECT_EQ(s.tokens, 4096);
+  EXPECT_EQ(s.gen_batch, 30);
+  EXPECT_EQ(s.gen_tokens, 31);
+  s = r.shape("execute_context_0(0)_generation_30(30)");
+  EXPECT_EQ(s.batch, 30);
+  EXPECT_EQ(s.tokens, 30);
+  EXPECT_FALSE(s.gen_batch);
+  s = r.shape("[Executor] _forward_step 12: 3 ctx reqs, 512 ctx tokens, 8 gen reqs");
+  EXPECT_EQ(s.batch, 3);
+  EXPECT_EQ(s.tokens, 512);
+  EXPECT_EQ(s.gen_batch, 8);
+}
+
+TEST(RegionRules, WordsThatAreNoNumbersAreLeftAlone) {
+  const Rules r;
+  for (const char* name :
+       {"prefill batch=", "prefill batch=x", "prefill batch=-4", "prefill =4", "prefill rebatch=4", "prefill Batch=4",
+        "prefill batch= 4", "prefill batch=99999999999999999999", "prefill batch"})
+    EXPECT_FALSE(r.shape(name).batch) << name;
+  EXPECT_EQ(r.shape("prefill batch=4 batch=9").batch, 4);  // the first one counts
+  EXPECT_EQ(r.shape("prefill batch=4.5").batch, 4);
+}
+
+TEST(RegionRules, OwnRulesComeFirstInTheirOrder) {
+  const Rules r({rule("warmup", "step [0-4]"), rule("late", "step.*")});
+  EXPECT_EQ(r.region("step 3"), "warmup");
+  EXPECT_EQ(r.region("step 30"), "late");
+  EXPECT_EQ(r.region("prefill"), "prefill");
+}
+
+TEST(RegionRules, NamedGroupsAndConstants) {
+  RegionRuleConfig own = rule("decode", R"(gen (?P<b>\d+)x(?P<context>\d+)(?: of (?P<nobody>\d+))?)");
+  own.constants.new_tokens = 5;
+  const Rules r({own});
+  const Shape s = r.shape("gen 3x400 of 9");
+  EXPECT_EQ(s.batch, 3);
+  EXPECT_EQ(s.context, 400);
+  EXPECT_FALSE(s.new_tokens);  // a constant is no word of the name
+  EXPECT_EQ(r.rules.constants(r.rules.match("", "gen 3x400")).new_tokens, 5);
+  EXPECT_FALSE(r.rules.constants(r.rules.match("", "step")).new_tokens);
+}
+
+TEST(RegionRules, PayloadIsTokensUnlessTheRuleNamesAnother) {
+  RegionRuleConfig own = rule("decode", "gen.*");
+  own.payload = "context";
+  const Rules r({own});
+  const double hundred = 100, negative = -1, huge = 1e30, none = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(r.shape("gen", &hundred).context, 100);
+  EXPECT_EQ(r.shape("prefill", &hundred).tokens, 100);
+  EXPECT_EQ(r.shape("prefill tokens=7", &hundred).tokens, 7);  // the name was first
+  for (const double* bad : {&negative, &huge, &none}) EXPECT_FALSE(r.shape("prefill", bad).tokens) << *bad;
+}
+
+TEST(RegionRules, DomainsRestrict) {
+  RegionRuleConfig own = rule("gen", "go");
+  own.domain = "LLM";
+  const Rules r({own});
+  EXPECT_EQ(r.region("go", "LLM"), "gen");
+  EXPECT_EQ(r.region("go", ""), "");
+  EXPECT_EQ(r.region("go", "LLM2"), "");
+  EXPECT_EQ(r.region("step", "anything"), "step");  // built-in rules hold in every domain
+}
+
+TEST(RegionRules, PresetsChooseAmongThePacks) {
+  const Rules r({}, {"pytorch"});
+  EXPECT_EQ(r.region("ProfilerStep#3"), "step");
+  EXPECT_EQ(r.region("prefill"), "prefill");  // generic is always there
+  EXPECT_EQ(r.region("Prefill"), "");
+  const Rules odd({}, {"pytorsh"});
+  ASSERT_EQ(odd.warnings.size(), 1u);
+  EXPECT_EQ(odd.warnings[0],
+            "presets: expected generic, pytorch, vllm, sglang, tensorrt_llm or megatron, got \"pytorsh\"; ignored");
+}
+
+TEST(RegionRules, AnUnusableRuleIsNamedAndTheOthersWork) {
+  RegionRuleConfig odd_payload = rule("x", "x");
+  odd_payload.payload = "contxt";
+  const Rules r({rule("bad", "step("), odd_payload, rule("good", "fine")});
+  ASSERT_EQ(r.warnings.size(), 2u);
+  EXPECT_EQ(
+      r.warnings[0],
+      "regions[0]: expected a regular expression, got \"step(\": missing closing parenthesis at character 5; this "
+      "rule is left out");
+  EXPECT_EQ(
+      r.warnings[1],
+      "regions[1]: payload: expected batch, seq_len, context, new_tokens or tokens, got \"contxt\"; this rule is left "
+      "out");
+  EXPECT_EQ(r.region("fine"), "good");
+}
+
+TEST(RegionRules, MoreThan256RulesAreLeftOut) {
+  std::vector<RegionRuleConfig> many;
+  for (int i = 0; i < 300; ++i) many.push_back(rule("r" + std::to_string(i), "name" + std::to_string(i)));
+  const Rules r(many);
+  EXPECT_EQ(r.region("name255"), "r255");
+  EXPECT_EQ(r.region("name256"), "");
+  EXPECT_GE(r.warnings.size(), 44u);
+}
+
+TEST(RegionRules, AnExpressionThatExplodesGivesUpInTime) {
+  const Rules r({rule("bad", "(a+)+b"), rule("worse", "(?:(?:x*)*)*y")});
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(r.region(std::string(RangeNames::kMaxLength, 'a')), "");
+  EXPECT_EQ(r.region(std::string(RangeNames::kMaxLength, 'x')), "");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500));  // for ever, without a limit
+}
+
+TEST(RegionRules, NamesOfAnyLengthAndBytes) {
+  const Rules r;
+  EXPECT_EQ(r.region("step " + std::string(64 << 10, 'x')), "step");
+  EXPECT_EQ(r.region(std::string(64 << 10, 's')), "");
+  EXPECT_EQ(r.region("step \xff\xfe\x80 batch=3"), "step");
+  EXPECT_EQ(r.shape("step \xff\xfe\x80 batch=3").batch, 3);
+  EXPECT_EQ(r.region("\xc3"), "");
+  EXPECT_EQ(r.region(std::string_view("step\0hidden", 11)), "");
+}
+
+TEST(RangeNames, CutsLongNamesAndSurvivesUnterminatedOnes) {
+  const std::string longest(64 << 10, 'p');
+  EXPECT_EQ(RangeNames::cut(longest.c_str()).size(), RangeNames::kMaxLength);
+  EXPECT_EQ(RangeNames::cut(std::string().c_str()).size(), 0u);
+  EXPECT_EQ(RangeNames::cut(std::string("decode").c_str()).size(), 6u);
+}
+
+TEST(RangeNames, AnswersAsTheRulesDoWhateverIsCached) {
+  const Rules r({rule("first", "layer [0-3]"), rule("odd", R"(lane \d*[13579])")});
+  RangeNames names(r.rules);
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 40'000; i += 7) {  // more names than entries: they push each other out
+      for (const std::string& name : {"layer " + std::to_string(i % 50), "lane " + std::to_string(i),
+                                      "step " + std::to_string(i), "x" + std::to_string(i)}) {
+        ASSERT_EQ(raw(names.rule_of(DomainId::kDefault, "", name)), raw(r.rules.match("", name))) << name;
+      }
+    }
+  }
+}
+
+TEST(RangeNames, KeepsDomainsApart) {
+  RegionRuleConfig own = rule("gen", "go");
+  own.domain = "LLM";
+  const Rules r({own});
+  RangeNames names(r.rules);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_NE(names.rule_of(static_cast<DomainId>(1), "LLM", "go"), RuleId::kNone);
+    EXPECT_EQ(names.rule_of(static_cast<DomainId>(2), "other", "go"), RuleId::kNone);
+    EXPECT_EQ(names.rule_of(DomainId::kDefault, "", "go"), RuleId::kNone);
+  }
+}
+
+/// Names that differ in their digits only may share an answer: never where the rules tell them apart.
+TEST(RangeNames, DigitsMatterWhereARuleLooksAtThem) {
+  const char* kSensitive[] = {"step 1.*",
+                              R"(step \d)",
+                              R"(step \d{2})",
+                              "step .",
+                              R"(step \w)",
+                              "step [[:digit:]]",
+                              R"(step \d+\d+)",
+                              "step [1-9]+",
+                              "step [^a]",
+                              R"(step \d*\d+)",
+                              "step [!-z]",
+                              R"(step \d+5?)",
+                              R"(step (\d)+\d)",
+                              R"(step .+.+)",
+                              R"((?!step 1)step \d+)",
+                              R"(step \d?)",
+                              R"(step \x31)",
+                              R"(step (?:a|\d)(?:\d+)?)",
+                              R"(step \d+(?:x)?\d+)"};
+  for (const char* expression : kSensitive) {
+    const Rules r({rule("own", expression)});
+    ASSERT_TRUE(r.warnings.empty()) << expression;
+    RangeNames names(r.rules);
+    for (const char* name : {"step 2", "step 1", "step 15", "step 215", "step 33x", "step 7"})
+      EXPECT_EQ(raw(names.rule_of(DomainId::kDefault, "", name)), raw(r.rules.match("", name)))
+          << expression << " on " << name;
+  }
+  EXPECT_TRUE(Rules().rules.digits_do_not_matter());
+  for (const char* expression :
+       {"LLM@decode.*", R"(batch \d+)", R"(b\d+_s\d+.*)", R"((?P<b>\d+) of [0-9]+(?: x \d+)?)", "a|b"})
+    EXPECT_TRUE(Rules({rule("own", expression)}).rules.digits_do_not_matter()) << expression;
+}
+
+}  // namespace
+}  // namespace mfu

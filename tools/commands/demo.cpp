@@ -1,0 +1,237 @@
+#include "tools/demo/workload.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/commands/commands.h"
+#include "tools/commands/library_path.h"
+
+// The simulated libraries, put into the binary by demo_embedded.cpp.
+extern "C" {
+extern const char mfu_embedded_libcuda[], mfu_embedded_libcuda_end[];
+extern const char mfu_embedded_libcupti[], mfu_embedded_libcupti_end[];
+extern const char mfu_embedded_libnvml[], mfu_embedded_libnvml_end[];
+extern const char mfu_demo_config[], mfu_demo_config_end[];
+}
+
+extern char** environ;
+
+namespace mfu {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// How the demo is asked to run, beside what its workload does.
+struct DemoRun {
+  DemoOptions workload;
+  bool simulated = false;      ///< even where there is a GPU
+  bool workload_only = false;  ///< the child: environment is set, run the workload
+  std::string run_dir;
+  double interval_s = 2;
+};
+
+struct EmbeddedFile {
+  const char* name;
+  const char* begin;
+  const char* end;
+};
+
+/// A directory of ours under the temporary directory, removed with everything in it.
+class TemporaryDirectory {
+ public:
+  static std::optional<TemporaryDirectory> make() {
+    std::error_code error;
+    const fs::path base = fs::temp_directory_path(error);
+    std::string pattern = ((error ? fs::path("/tmp") : base) / "mfu-demo-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) return std::nullopt;
+    return TemporaryDirectory(pattern);
+  }
+  TemporaryDirectory(TemporaryDirectory&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
+  TemporaryDirectory& operator=(TemporaryDirectory&&) = delete;
+  ~TemporaryDirectory() {
+    std::error_code error;
+    if (!path_.empty()) fs::remove_all(path_, error);
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  [[nodiscard]] bool write(const EmbeddedFile& file) const {
+    return write(file.name, {file.begin, static_cast<std::size_t>(file.end - file.begin)});
+  }
+  [[nodiscard]] bool write(const std::string& name, std::string_view content) const {
+    std::ofstream out(path_ + "/" + name, std::ios::binary);
+    out.write(content.data(), static_cast<std::streamsize>(content.size()));
+    out.close();
+    return out.good();
+  }
+
+ private:
+  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+std::string own_path() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  return error ? std::string() : self.string();
+}
+
+/// Is there a driver with at least one device? Asked in a child process: a driver that was initialised here would be
+/// inherited by nobody, but its threads and its injection library would stay in this process.
+bool has_real_gpu() {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    unsetenv("CUDA_INJECTION64_PATH");
+    void* library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (library == nullptr) _exit(1);
+    auto* init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
+    auto* count = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDeviceGetCount"));
+    int n = 0;
+    _exit(init != nullptr && count != nullptr && init(0) == 0 && count(&n) == 0 && n > 0 ? 0 : 1);
+  }
+  int status = 1;
+  while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void set_default(const char* name, const std::string& value) { setenv(name, value.c_str(), /*overwrite=*/0); }
+
+/// Runs this binary again with the environment as it now is, and waits. Returns its exit code (128 + signal).
+int run_child(const std::string& self, const DemoRun& run) {
+  const DemoOptions& o = run.workload;
+  std::vector<std::string> words{self,
+                                 "demo",
+                                 "--workload-only",
+                                 "--seconds",
+                                 std::to_string(o.seconds),
+                                 "--train-batch",
+                                 std::to_string(o.train_batch),
+                                 "--train-seq-len",
+                                 std::to_string(o.train_seq_len),
+                                 "--serve-batch",
+                                 std::to_string(o.serve_batch),
+                                 "--prompt-len",
+                                 std::to_string(o.prompt_len),
+                                 "--new-tokens",
+                                 std::to_string(o.new_tokens)};
+  if (o.no_ranges) words.emplace_back("--no-ranges");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t pid = 0;
+  if (posix_spawn(&pid, self.c_str(), nullptr, nullptr, arguments.data(), environ) != 0) {
+    std::fprintf(stderr, "mfu demo: cannot start %s again\n", self.c_str());
+    return 1;
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// What no kernel tells: how long the sequences are. How many there are is read from the kernels.
+std::string config_without_ranges(const DemoOptions& o) {
+  const auto mean_context = o.prompt_len + (o.new_tokens - 1) / 2;
+  return fmt::format(R"({{"model": "config.json",
+ "workload": {{"phase": "train", "seq_len": {}}},
+ "regions": [{{"region": "prefill_or_mixed", "seq_len": {}}}, {{"region": "decode", "context": {}}}]}}
+)",
+                     o.train_seq_len, o.prompt_len, mean_context);
+}
+
+int run_demo(const DemoRun& run) {
+  if (run.workload_only) return run_demo_workload(run.workload);
+  const std::string self = own_path();
+  const Result<std::string> library = library_path();
+  if (self.empty() || !library) {
+    std::fprintf(stderr, "mfu demo: %s\n", library ? "/proc/self/exe cannot be read" : library.error().message.c_str());
+    return 1;
+  }
+  std::optional<TemporaryDirectory> directory = TemporaryDirectory::make();
+  if (!directory) {
+    std::fprintf(stderr, "mfu demo: cannot make a directory for its files: %s\n", std::strerror(errno));
+    return 1;
+  }
+  bool written = directory->write({"config.json", mfu_demo_config, mfu_demo_config_end});
+  const std::string config = run.workload.no_ranges ? "shapes.json" : "config.json";
+  if (run.workload.no_ranges) written = written && directory->write(config, config_without_ranges(run.workload));
+  const bool simulated = run.simulated || !has_real_gpu();
+  if (simulated) {
+    for (const EmbeddedFile& file :
+         {EmbeddedFile{"libcuda.so.1", mfu_embedded_libcuda, mfu_embedded_libcuda_end},
+          EmbeddedFile{"libcupti.so.13", mfu_embedded_libcupti, mfu_embedded_libcupti_end},
+          EmbeddedFile{"libnvidia-ml.so.1", mfu_embedded_libnvml, mfu_embedded_libnvml_end}}) {
+      written = written && directory->write(file);
+    }
+    const char* before = std::getenv("LD_LIBRARY_PATH");
+    const std::string path =
+        directory->path() + (before != nullptr && *before != '\0' ? std::string(":") + before : "");
+    setenv("LD_LIBRARY_PATH", path.c_str(), 1);
+    set_default("MFU_CUPTI", directory->path() + "/libcupti.so.13");
+  }
+  if (!written) {
+    std::fprintf(stderr, "mfu demo: cannot write to %s\n", directory->path().c_str());
+    return 1;
+  }
+  setenv("CUDA_INJECTION64_PATH", library->c_str(), 1);
+  setenv("NVTX_INJECTION64_PATH", library->c_str(), 1);
+  set_default("MFU_MODEL_CONFIG", directory->path() + "/" + config);
+  char interval[32];
+  std::snprintf(interval, sizeof interval, "%g", run.interval_s);
+  set_default("MFU_INTERVAL", interval);
+  if (!run.run_dir.empty()) setenv("MFU_RUN_DIR", run.run_dir.c_str(), 1);
+  std::printf(
+      "mfu demo: GPT-2 124M, %g s of training and serving on %s\n", run.workload.seconds,
+      simulated ? "the Simulated GPU: every figure below is made up by its clock, none is a measurement" : "the GPU");
+  std::fflush(stdout);
+  return run_child(self, run);
+}
+
+}  // namespace
+
+void add_demo(CLI::App& app) {
+  const auto run = std::make_shared<DemoRun>();
+  CLI::App* demo = app.add_subcommand(
+      "demo", "a small transformer's launches through the real library, on a GPU or a simulated one");
+  demo->add_option("--seconds", run->workload.seconds, "how long it runs in all")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  demo->add_flag("--no-ranges", run->workload.no_ranges, "emit no NVTX ranges");
+  demo->add_flag("--simulated", run->simulated, "use the simulated GPU even where there is a real one");
+  demo->add_option("--run-dir", run->run_dir, "write the run's windows there (MFU_RUN_DIR)")->type_name("DIR");
+  demo->add_option("--interval", run->interval_s, "seconds per window")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  demo->add_option("--train-batch", run->workload.train_batch, "sequences per training step")->capture_default_str();
+  demo->add_option("--train-seq-len", run->workload.train_seq_len, "tokens per training sequence")
+      ->capture_default_str();
+  demo->add_option("--serve-batch", run->workload.serve_batch, "sequences served at once")->capture_default_str();
+  demo->add_option("--prompt-len", run->workload.prompt_len, "tokens per prompt")->capture_default_str();
+  demo->add_option("--new-tokens", run->workload.new_tokens, "decode steps per prompt")->capture_default_str();
+  demo->add_flag("--workload-only", run->workload_only, "")->group("");
+  demo->footer(help_footer({"mfu demo", "mfu demo --simulated --seconds 6", "mfu demo --run-dir run --interval 1"},
+                           "0; 1 when it cannot be started, else that of the demonstrated program"));
+  demo->callback([run] {
+    if (const int code = run_demo(*run); code != 0) throw CLI::RuntimeError(code);
+  });
+}
+
+}  // namespace mfu

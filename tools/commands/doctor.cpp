@@ -1,0 +1,179 @@
+// `mfu doctor`: what works here and what does not, each line with what to do about it.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "core/config/config.h"
+#include "core/peak/peak.h"
+#include "cuda/cupti_api.h"
+#include "cuda/device.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/library_path.h"
+
+extern char** environ;
+
+namespace mfu {
+
+namespace {
+
+class Report {
+ public:
+  void good(const char* what, const std::string& text) { print("ok", what, text); }
+  void note(const char* what, const std::string& text) { print("--", what, text); }
+  void bad(const char* what, const std::string& text) {
+    print("NO", what, text);
+    ++problems_;
+  }
+  [[nodiscard]] int problems() const { return problems_; }
+
+ private:
+  static void print(const char* mark, const char* what, const std::string& text) {
+    std::printf("[%s] %-10s %s\n", mark, what, text.c_str());
+  }
+  int problems_ = 0;
+};
+
+std::string cuda_version(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string si(double value, const char* unit) {
+  char text[64];
+  if (value >= 1e12)
+    std::snprintf(text, sizeof text, "%.4g T%s", value / 1e12, unit);
+  else
+    std::snprintf(text, sizeof text, "%.4g G%s", value / 1e9, unit);
+  return text;
+}
+
+/// Initialises CUDA in this process, without any injection library.
+bool initialise_cuda(Report& report) {
+  ::unsetenv("CUDA_INJECTION64_PATH");
+  const int version = driver_version();
+  if (version == 0) {
+    const char* why = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr ? "it does not say its version"
+                                                                                  : "libcuda.so.1 cannot be opened";
+    report.bad("driver",
+               std::string(why) + "; on a machine with a GPU install its driver, in a container pass the GPU through");
+    return false;
+  }
+  const auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(::dlopen("libcuda.so.1", RTLD_NOW), "cuInit"));
+  if (init == nullptr || init(0) != 0) {
+    report.bad("driver", "CUDA " + cuda_version(version) + ", but cuInit fails; see nvidia-smi");
+    return false;
+  }
+  report.good("driver", "CUDA " + cuda_version(version));
+  return true;
+}
+
+void check_devices(Report& report, const Config& config) {
+  std::uint32_t count = 0;
+  for (;; ++count) {
+    const auto identity = identify_device(count);
+    if (!identity) break;
+    const DType dtype =
+        config.peak.dtype.value_or(config.model ? config.model->dtype().value_or(DType::kBf16) : DType::kBf16);
+    const Peak peak = find_peak(identity->facts, dtype, config.peak);
+    const std::string label = "gpu " + std::to_string(count);
+    std::string text = identity->facts.name + ", " + std::to_string(identity->facts.sm_count) + " SMs";
+    if (!peak.flop_per_s) {
+      report.bad(label.c_str(), text + ": peak unknown; set MFU_PEAK_TFLOPS and MFU_PEAK_GBPS");
+      continue;
+    }
+    text += ": peak " + si(*peak.flop_per_s, "FLOP/s ") + std::string(name(peak.dtype)) +
+            (peak.sparse ? " sparse" : " dense");
+    if (peak.bytes_per_s) text += ", " + si(*peak.bytes_per_s, "B/s");
+    report.good(label.c_str(), text + " (" + peak.source.substr(0, peak.source.find(';')) + ")");
+  }
+  if (count == 0) report.bad("gpu", "the driver shows no device; check CUDA_VISIBLE_DEVICES");
+}
+
+void on_nothing(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
+
+void check_cupti(Report& report, const Config& config) {
+  std::string tried;
+  for (const CuptiCandidate& candidate : cupti_candidates(config.cupti_path)) {
+    const auto api = open_cupti(candidate);
+    if (!api) {
+      if (candidate.path.find('/') != std::string::npos || tried.empty())
+        tried += (tried.empty() ? "" : "; ") + api.error().message;
+      continue;
+    }
+    const std::string text = "CUPTI " + cupti_version_text(api->version) + " at " + api->path;
+    CUpti_SubscriberHandle subscriber = nullptr;
+    const int result = static_cast<int>(api->subscribe(&subscriber, on_nothing, nullptr));
+    if (result == 0) {
+      if (api->unsubscribe != nullptr) (void)api->unsubscribe(subscriber);
+      report.good("cupti", text);
+      return;
+    }
+    tried += (tried.empty() ? "" : "; ") + text + ": cuptiSubscribe answers " + std::to_string(result) +
+             (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? " (another profiler holds it)"
+              : result == CUPTI_ERROR_NOT_INITIALIZED                  ? " (it is newer than the driver)"
+              : result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES          ? " (no right to profile)"
+                                                                       : "");
+  }
+  report.bad("cupti", tried + "; pip install nvidia-cuda-cupti (or -cu12 for CUDA 12), or set MFU_CUPTI");
+}
+
+void check_variable(Report& report, const char* variable, const std::string& library, bool required) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr || *value == '\0') {
+    if (required)
+      report.note(variable, "not set; `mfu run` sets it, else export " + std::string(variable) + "=" + library);
+    return;
+  }
+  if (library == value || std::strstr(value, "libmfuinject.so") != nullptr)
+    report.good(variable, value);
+  else
+    report.bad(variable, std::string(value) + " is not this library: another tool has it");
+}
+
+int doctor() {
+  Report report;
+  // Before CUDA starts in this process: the variables as a program would find them.
+  const auto library = library_path();
+  if (library)
+    report.good("library", *library);
+  else
+    report.bad("library", library.error().message);
+  check_variable(report, "CUDA_INJECTION64_PATH", library ? *library : "libmfuinject.so", true);
+  check_variable(report, "NVTX_INJECTION64_PATH", library ? *library : "libmfuinject.so", true);
+  if (const char* off = std::getenv("NVTX_DISABLE"); off != nullptr)
+    report.bad("nvtx", std::string("NVTX_DISABLE=") + off + ": the program emits no ranges");
+  const Config config = load_config([](const char* n) -> const char* { return ::getenv(n); }, environ);
+  for (const std::string& warning : config.warnings) report.bad("config", warning);
+  if (config.model)
+    report.good("config", config.model_source + ", FLOP counted: " + config.model->convention());
+  else if (config.warnings.empty())
+    report.note("config", "no model: set MFU_MODEL_CONFIG, else there are times but no MFU");
+  if (initialise_cuda(report)) {
+    check_devices(report, config);
+    check_cupti(report, config);
+  }
+  if (report.problems() == 0)
+    std::printf("everything that a measurement needs is here\n");
+  else
+    std::printf("%d of these stand in the way of a measurement\n", report.problems());
+  return report.problems() == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  CLI::App* sub = app.add_subcommand(
+      "doctor", "Say what works here and what does not: driver, GPU and its peaks, CUPTI, NVTX, config");
+  sub->footer(
+      help_footer({"mfu doctor", "MFU_MODEL_CONFIG=config.json mfu doctor", "mfu run -c config.json mfu doctor"},
+                  "0 when a measurement can be made here; 1 when something stands in its way"));
+  sub->callback([] {
+    if (const int code = doctor(); code != 0) throw CLI::RuntimeError(code);
+  });
+}
+
+}  // namespace mfu

@@ -1,0 +1,167 @@
+// `mfu plan`: Chinchilla-optimal parameters and tokens, the predicted loss, and the days it takes at an MFU.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "core/config/config.h"
+#include "core/model/scaling_law.h"
+#include "core/peak/peak.h"
+#include "tools/commands/commands.h"
+
+namespace mfu {
+namespace {
+
+struct PlanCall {
+  std::string flop, params, tokens;  ///< plain numbers, or with K, M, B, T: `70B`, `1.4T`
+  std::string gpu, dtype = "bf16", constants = "hoffmann";
+  std::optional<double> gpus, mfu, e, a, b, alpha, beta;
+  bool json = false;
+};
+
+/// `7e9`, `7B`, `1.4T`. Error: what was expected.
+Result<double> quantity(const std::string& option, const std::string& text) {
+  char* end = nullptr;
+  double value = std::strtod(text.c_str(), &end);
+  const std::string suffix = end;
+  const bool number = end != text.c_str();
+  if (suffix == "K" || suffix == "k")
+    value *= 1e3;
+  else if (suffix == "M")
+    value *= 1e6;
+  else if (suffix == "B" || suffix == "G")
+    value *= 1e9;
+  else if (suffix == "T")
+    value *= 1e12;
+  else if (!suffix.empty())
+    return Error{option + ": expected a number such as 7e9, 7B or 1.4T, got \"" + text + "\""};
+  // Above 1e40 the powers below leave the range where a plan means anything.
+  if (!number || !std::isfinite(value) || value <= 0 || value > 1e40)
+    return Error{option + ": expected a number > 0, got \"" + text + "\""};
+  return value;
+}
+
+Result<int> make_plan(const PlanCall& call) {
+  ScalingConstants constants = call.constants == "refit" ? kRefitConstants : ScalingConstants{};
+  const std::pair<const std::optional<double>&, double*> overrides[] = {{call.e, &constants.e},
+                                                                        {call.a, &constants.a},
+                                                                        {call.b, &constants.b},
+                                                                        {call.alpha, &constants.alpha},
+                                                                        {call.beta, &constants.beta}};
+  for (const auto& [given, value] : overrides) {
+    if (given) *value = *given;
+  }
+  std::optional<double> flop, params, tokens;
+  for (const auto& [option, text, value] :
+       {std::tuple{"--flop", &call.flop, &flop}, std::tuple{"--params", &call.params, &params},
+        std::tuple{"--tokens", &call.tokens, &tokens}}) {
+    if (text->empty()) continue;
+    const Result<double> read = quantity(option, *text);
+    if (!read) return read.error();
+    *value = *read;
+  }
+  if (flop && params && tokens) return Error{"expected at most two of --flop, --params and --tokens"};
+  TrainingPlan plan;
+  if (params && tokens)
+    plan = plan_as_given(constants, *params, *tokens);
+  else if (flop && params)
+    plan = plan_as_given(constants, *params, *flop / 6 / *params);
+  else if (flop && tokens)
+    plan = plan_as_given(constants, *flop / 6 / *tokens, *tokens);
+  else if (flop)
+    plan = plan_for_flop(constants, *flop);
+  else if (params)
+    plan = plan_for_params(constants, *params);
+  else if (tokens)
+    plan = plan_for_tokens(constants, *tokens);
+  else
+    return Error{"expected --flop, --params or --tokens"};
+
+  std::optional<double> days;
+  Peak peak;
+  const double gpus = call.gpus.value_or(1);
+  if (!call.gpu.empty() || call.mfu) {
+    if (!call.mfu) return Error{"--mfu: expected the MFU that the days are for, 0 to 1"};
+    const Config environment = load_config(
+        [](const char* variable) -> const char* {
+          return std::string_view(variable) == "MFU_MODEL_CONFIG" ? nullptr : std::getenv(variable);
+        },
+        nullptr);
+    DeviceFacts facts;
+    facts.name = call.gpu;
+    const auto dtype = parse_dtype(call.dtype);
+    if (!dtype) return Error{"--dtype: expected a number format such as bf16 or fp8, got \"" + call.dtype + "\""};
+    peak = find_peak(facts, *dtype, environment.peak);
+    if (!peak.flop_per_s) return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; or set MFU_PEAK_TFLOPS"};
+    days = training_days(plan.flop, *peak.flop_per_s, gpus, *call.mfu);
+  }
+  if (!std::isfinite(plan.flop) || !std::isfinite(plan.params) || !std::isfinite(plan.tokens)) {
+    return Error{"the plan leaves the range of numbers; check the constants"};
+  }
+  if (call.json) {
+    nlohmann::ordered_json j = {{"params", plan.params},
+                                {"tokens", plan.tokens},
+                                {"flop", plan.flop},
+                                {"loss", plan.loss},
+                                {"days", days ? nlohmann::ordered_json(*days) : nlohmann::ordered_json(nullptr)},
+                                {"constants",
+                                 {{"E", constants.e},
+                                  {"A", constants.a},
+                                  {"B", constants.b},
+                                  {"alpha", constants.alpha},
+                                  {"beta", constants.beta}}}};
+    fmt::print("{}\n", j.dump(2));
+    return 0;
+  }
+  fmt::print(
+      "parameters  {:.4g}\ntokens      {:.4g}  ({:.1f} per parameter)\nFLOP        {:.4g}  (6ND)\nloss        {:.4f}  "
+      "nats per token\n",
+      plan.params, plan.tokens, plan.tokens / plan.params, plan.flop, plan.loss);
+  if (days)
+    fmt::print("days        {:.4g}  on {:.0f} x {} at MFU {:.1f} % ({})\n", *days, gpus, call.gpu, 100 * *call.mfu,
+               peak.source);
+  fmt::print("constants   E {} A {} B {} alpha {} beta {}\n", constants.e, constants.a, constants.b, constants.alpha,
+             constants.beta);
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "plan", "Chinchilla-optimal model size and tokens for a compute budget, and the days they take");
+  const auto call = std::make_shared<PlanCall>();
+  command->add_option("--flop", call->flop, "compute budget [FLOP]")->type_name("NUMBER");
+  command->add_option("--params", call->params, "parameters: 7e9, 7B")->type_name("NUMBER");
+  command->add_option("--tokens", call->tokens, "training tokens: 1.4e12, 1.4T")->type_name("NUMBER");
+  command->add_option("--gpu", call->gpu, "device for the days")->type_name("GPU");
+  command->add_option("--gpus", call->gpus, "how many of them")->check(CLI::Range(1.0, 1e9));
+  command->add_option("--mfu", call->mfu, "MFU, 0 to 1")->check(CLI::Range(1e-6, 1.0));
+  command->add_option("--dtype", call->dtype, "dtype of the matmul operands")->type_name("DTYPE");
+  command->add_option("--constants", call->constants, "hoffmann (arXiv:2203.15556) or refit (arXiv:2404.10102)")
+      ->check(CLI::IsMember({"hoffmann", "refit"}));
+  command->add_option("--e", call->e, "irreducible loss E");
+  command->add_option("--a", call->a, "A")->check(CLI::PositiveNumber);
+  command->add_option("--b", call->b, "B")->check(CLI::PositiveNumber);
+  command->add_option("--alpha", call->alpha, "alpha")->check(CLI::PositiveNumber);
+  command->add_option("--beta", call->beta, "beta")->check(CLI::PositiveNumber);
+  command->add_flag("--json", call->json, "JSON, a contract");
+  command->footer(help_footer({"mfu plan --flop 1e24 --gpu H100 --gpus 512 --mfu 0.4", "mfu plan --params 7B --json",
+                               "mfu plan --params 8B --tokens 15T --constants refit"},
+                              "0; 1 when there is no such plan"));
+  command->callback([call] {
+    const Result<int> code = make_plan(*call);
+    if (!code) {
+      fmt::print(stderr, "mfu plan: {}\n", code.error().message);
+      throw CLI::RuntimeError(1);
+    }
+  });
+}
+
+}  // namespace mfu

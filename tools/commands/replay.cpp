@@ -1,0 +1,311 @@
+// `mfu replay TRACE...`: reads stored traces and says what their ranges cost on the GPU.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/config/config.h"
+#include "core/model/kernel_flop.h"
+#include "core/sinks/sink_jsonl.h"
+#include "core/sinks/sink_text.h"
+#include "tools/commands/commands.h"
+#include "tools/replay/process_replay.h"
+#include "tools/replay/trace_detect.h"
+#include "tools/replay/trace_figures.h"
+#include "tools/replay/trace_query.h"
+#include "tools/trace/open_trace.h"
+#include "tools/trace/trace_input.h"
+
+namespace mfu {
+namespace {
+
+struct ReplayOptions {
+  std::vector<std::string> paths;
+  bool json = false, detect = false;
+  std::string config, run_dir, interval;
+  std::string match = "contains", phase, kernel_per = "launch";
+  TraceQuery query;  ///< neither range nor kernel: none
+  [[nodiscard]] bool asks() const { return !query.range.empty() || !query.kernel.empty(); }
+};
+
+/// What is worked out of one trace.
+struct Replayed {
+  TraceReport report;
+  std::vector<ProcessRegions> regions;
+  QueryAnswers answers;
+  std::vector<DetectedSteps> detected;
+};
+
+std::string ms(DurationNs ns) { return fmt::format("{:.3f}", static_cast<double>(ns) / 1e6); }
+
+std::string percent(DurationNs part, DurationNs whole) {
+  return whole <= 0 ? "-" : fmt::format("{:.1f}", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+/// At most `width` bytes of a name, cut in the middle, where names of one family are alike. Never inside a UTF-8
+/// sequence.
+std::string shortened(std::string_view name, std::size_t width) {
+  if (name.size() <= width) return std::string(name);
+  const auto continues = [&](std::size_t at) { return (static_cast<unsigned char>(name[at]) & 0xC0) == 0x80; };
+  std::size_t head = width / 2;
+  std::size_t tail = name.size() - (width - 2 - head);
+  while (head > 0 && continues(head)) --head;
+  while (tail < name.size() && continues(tail)) ++tail;
+  return fmt::format("{}..{}", name.substr(0, head), name.substr(tail));
+}
+
+void print_process(const ProcessFigures& f) {
+  const SetFigures& t = f.totals;
+  fmt::print(
+      "process {}: {} device{}, {} kernels, {} copies, {} sets; span {} ms, busy {} ms ({} %), kernel sum {} ms\n",
+      f.process, f.devices, f.devices == 1 ? "" : "s", t[Figure::kKernels], t[Figure::kMemcpyOps],
+      t[Figure::kMemsetOps], ms(t[Figure::kSpan]), ms(t[Figure::kGpuBusy]),
+      percent(t[Figure::kGpuBusy], t[Figure::kSpan]), ms(t[Figure::kKernelSum]));
+  if (t[Figure::kNcclKernels] > 0) {
+    fmt::print("  communication: {} kernels, busy {} ms, exposed {} ms\n", t[Figure::kNcclKernels],
+               ms(t[Figure::kNcclBusy]), ms(t[Figure::kNcclExposed]));
+  }
+  fmt::print("  launches: {} host calls; {} operations with a launch, {} without ({} ms)", f.launches.host_calls,
+             f.launches.gpu_ops_with_launch, f.launches.gpu_ops_without_launch,
+             ms(f.launches.gpu_ops_without_launch_sum_ns));
+  if (f.launches.graph_launches > 0) {
+    fmt::print("; {} graph launches with {} operations", f.launches.graph_launches, f.launches.gpu_ops_from_graphs);
+  }
+  fmt::print("\n  in no range: {} operations by thread, {} by process\n", f.unattributed.by_thread_gpu_ops,
+             f.unattributed.by_process_gpu_ops);
+  for (const auto& [name, count] : f.notes) fmt::print("  note: {} {}\n", name, count);
+  if (f.ranges.empty()) return;
+
+  std::vector<const RangeFigures*> ranges;
+  for (const RangeFigures& range : f.ranges) ranges.push_back(&range);
+  std::stable_sort(ranges.begin(), ranges.end(), [](const RangeFigures* a, const RangeFigures* b) {
+    return a->by_process[Figure::kGpuBusy] > b->by_process[Figure::kGpuBusy];
+  });
+  constexpr std::size_t kRows = 30;
+  constexpr std::size_t kNameWidth = 44;
+  fmt::print("  {:<{}} {:>7} {:>11} {:>11} {:>11} {:>9} {:>11} {:>7}\n", "range (times in ms)", kNameWidth, "count",
+             "wall", "busy/thread", "busy/proc.", "kernels", "exp. comm", "GPU %");
+  for (std::size_t i = 0; i < std::min(kRows, ranges.size()); ++i) {
+    const RangeFigures& r = *ranges[i];
+    fmt::print("  {:<{}} {:>7} {:>11} {:>11} {:>11} {:>9} {:>11} {:>7}\n", shortened(r.name, kNameWidth), kNameWidth,
+               r.instances, ms(r.wall_ns), ms(r.by_thread[Figure::kGpuBusy]), ms(r.by_process[Figure::kGpuBusy]),
+               r.by_process[Figure::kKernels], ms(r.by_process[Figure::kNcclExposed]),
+               percent(r.window_busy_ns, r.window_busy_ns + r.window_idle_ns));
+  }
+  if (ranges.size() > kRows) fmt::print("  ... and {} more (--json has all)\n", ranges.size() - kRows);
+}
+
+void print_report(const TraceReport& report) {
+  fmt::print("{}: {}", report.facts.path,
+             report.facts.format == TraceFormat::kKineto ? "Kineto trace" : "Nsight Systems export");
+  if (report.facts.rank) fmt::print(", rank {}", *report.facts.rank);
+  if (report.facts.world_size) fmt::print(" of {}", *report.facts.world_size);
+  for (const std::string& name : report.facts.gpu_names) fmt::print(", {}", name);
+  fmt::print("\n");
+  for (const auto& [name, count] : report.facts.notes) fmt::print("  note: {} {}\n", name, count);
+  for (const ProcessFigures& process : report.processes) print_process(process);
+}
+
+/// The regions of one trace, as a table.
+void print_regions(const std::vector<ProcessRegions>& processes) {
+  for (const ProcessRegions& process : processes) {
+    for (const std::string& note : process.notes) fmt::print("process {}: note: {}\n", process.process, note);
+    if (process.whole.regions.empty()) continue;
+    fmt::print("process {}", process.process);
+    for (const DeviceInfo& device : process.run.devices) {
+      if (device.peak_flop_per_s)
+        fmt::print("; gpu{} {}: {} peak {:.4g} TFLOP/s ({}), dtype by {}", device.device, device.name, device.dtype,
+                   *device.peak_flop_per_s / 1e12, device.peak_source.substr(0, device.peak_source.find(';')),
+                   device.dtype_source);
+      else
+        fmt::print("; gpu{} {}: peak unknown, set MFU_PEAK_TFLOPS", device.device, device.name);
+    }
+    fmt::print("{}{}\n", process.run.convention.empty() ? "" : "; FLOP counted: ", process.run.convention);
+    fmt::print("{}\n", region_table(process.whole));
+  }
+}
+
+/// The same lines that a live run writes, one file per process of the trace.
+Result<void> write_run_directory(const std::string& directory, const std::vector<ProcessRegions>& processes) {
+  for (const ProcessRegions& process : processes) {
+    if (process.whole.regions.empty()) continue;
+    RunInfo run = process.run;
+    run.host = "replay";
+    run.pid = std::atoll(process.process.c_str());
+    JsonlSink sink(directory, run);
+    if (auto done = sink.start(run); !done) return done;
+    for (const WindowSummary& window : process.windows)
+      if (auto done = sink.write(window); !done) return done;
+    if (auto done = sink.write(process.whole); !done) return done;
+  }
+  return {};
+}
+
+/// Figures and regions side by side, then what was asked.
+Result<Replayed> work_out(const Trace& trace, const Config& config, const ReplayOptions& options) {
+  Replayed out;
+  const RegionsOptions regions_options{.detect = options.detect};
+  std::future<std::vector<ProcessRegions>> regions;
+  try {
+    regions = std::async(std::launch::async, [&] { return trace_regions(trace, config, regions_options); });
+  } catch (const std::system_error&) {
+    // No thread to be had: one after the other.
+  }
+  out.report = make_report(trace);
+  if (options.detect) out.detected = detect_steps(trace);
+  out.regions = regions.valid() ? regions.get() : trace_regions(trace, config, regions_options);
+  if (options.asks()) {
+    Result<QueryAnswers> answers = answer_query(trace, config, options.query);
+    if (!answers) return answers.error();
+    out.answers = std::move(answers).value();
+  }
+  return out;
+}
+
+void print_json(std::vector<Replayed>& traces, const ReplayOptions& options) {
+  std::vector<TraceReport> reports;
+  std::vector<ProcessRegions> regions;
+  std::vector<DetectedSteps> detected;
+  std::map<std::string, std::vector<std::string>> answers;
+  for (Replayed& trace : traces) {
+    reports.push_back(std::move(trace.report));
+    std::move(trace.regions.begin(), trace.regions.end(), std::back_inserter(regions));
+    std::move(trace.detected.begin(), trace.detected.end(), std::back_inserter(detected));
+    for (auto& [key, json] : query_json(options.query, trace.answers)) answers[key].push_back(std::move(json));
+  }
+  std::vector<std::pair<std::string, std::string>> more{{"regions", regions_json(regions)}};
+  if (options.detect) more.emplace_back("detected", detected_json(detected));
+  for (const auto& [key, list] : answers) {
+    // Of several traces a list, in their order.
+    more.emplace_back(key, list.size() == 1 ? list.front() : fmt::format("[{}]", fmt::join(list, ",")));
+  }
+  fmt::print("{}\n", report_json(reports, more));
+}
+
+void print_text(const Replayed& trace, const ReplayOptions& options) {
+  if (options.asks()) {
+    fmt::print("{}\n{}", trace.report.facts.path, query_text(options.query, trace.answers));
+    return;
+  }
+  print_report(trace.report);
+  print_regions(trace.regions);
+  if (options.detect) fmt::print("{}", detected_text(trace.detected));
+}
+
+int fail(const Error& error) {
+  fmt::print(stderr, "mfu replay: {}\n", error.message);
+  return 1;
+}
+
+/// Exit code: 0, or 1 when a trace could not be used. A file that was named ends it all; one of a folder is reported,
+/// and the others are still worked out.
+int replay(const ReplayOptions& options) {
+  std::vector<Replayed> traces;
+  int code = 0;
+  const Result<Config> config = trace_config(options.config, options.interval);
+  if (!config) return fail(config.error());
+  for (const std::string& warning : config->warnings) fmt::print(stderr, "mfu replay: {}\n", warning);
+  for (const std::string& path : options.paths) {
+    const Result<std::vector<std::string>> files = list_traces(path);
+    if (!files) return fail(files.error());
+    for (const std::string& file : files.value()) {
+      const Result<Trace> trace = open_trace_with_bar(file);
+      if (!trace) {
+        code = fail(trace.error());
+        if (file == path) return code;
+        continue;
+      }
+      Result<Replayed> replayed = work_out(*trace, *config, options);
+      if (!replayed) {
+        code = fail(Error{file + ": " + replayed.error().message});
+        if (file == path) return code;
+        continue;
+      }
+      traces.push_back(std::move(replayed).value());
+      if (!options.run_dir.empty()) {
+        if (const auto done = write_run_directory(options.run_dir, traces.back().regions); !done)
+          return fail(done.error());
+      }
+    }
+  }
+  if (traces.empty()) return code;
+  if (options.json)
+    print_json(traces, options);
+  else
+    for (const Replayed& trace : traces) print_text(trace, options);
+  return code;
+}
+
+}  // namespace
+
+void add_replay(CLI::App& app) {
+  auto options = std::make_shared<ReplayOptions>();
+  CLI::App* command = app.add_subcommand("replay", "figures of stored Kineto and Nsight Systems traces");
+  command->add_option("trace", options->paths, "trace files, or folders of them (.json, .json.gz, .sqlite, .sqlite.gz)")
+      ->required();
+  command->add_flag("--json", options->json, "print everything as JSON");
+  command->add_flag("--detect", options->detect,
+                    "find training steps and serving iterations in the launches alone, whatever the ranges say");
+  command->add_option("-c,--config", options->config,
+                      "model, for MFU: HF config.json, its folder, a model id, or an own config");
+  command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does")->type_name("DIR");
+  command->add_option("-i,--interval", options->interval, "seconds per window; default: 10")->type_name("SECONDS");
+  constexpr double kMostFlop = 1e30;
+  TraceQuery& query = options->query;
+  auto* range = command->add_option("--range", query.range, "MFU of the ranges whose name contains this");
+  command->add_option("--match", options->match, "how --range compares names; default: contains")
+      ->check(CLI::IsMember({"contains", "exact"}))
+      ->needs(range);
+  command->add_option("--nth", query.nth, "the n-th occurrence only, from 1; without --range the n-th launch")
+      ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()));
+  command->add_option("--device", query.device, "on this device only");
+  command->add_option("--phase", options->phase, "what the range does; default: as its name says")
+      ->check(CLI::IsMember({"train", "prefill", "decode"}));
+  command->add_option("--flop", query.flop, "FLOP of one occurrence of --range, or of one launch of --kernel")
+      ->check(CLI::Range(0.0, kMostFlop));
+  command->add_option("--gpus", query.gpus, "GPUs that share these FLOP; default: those that took part")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  auto* kernel =
+      command->add_option("--kernel", query.kernel, "MFU of the kernels whose name this regular expression finds");
+  command->add_option("--kernel-kind", query.kernel_kind, "what they compute; with --config their FLOP")
+      ->check(CLI::IsMember(std::vector<std::string>(kKernelKinds.begin(), kKernelKinds.end())))
+      ->needs(kernel);
+  command
+      ->add_option("--kernel-per", options->kernel_per,
+                   "a launch is one layer's work, or an occurrence of --range is a pass; default: launch")
+      ->check(CLI::IsMember({"launch", "pass"}))
+      ->needs(kernel);
+  const CLI::Range size(std::int64_t{1}, std::int64_t{1} << 40);
+  command->add_option("--m", query.m, "rows of the GEMM")->check(size);
+  command->add_option("--n", query.n, "columns of the GEMM")->check(size);
+  command->add_option("--k", query.k, "inner dimension of the GEMM")->check(size);
+  command->footer(
+      help_footer({"mfu replay trace.json.gz", "mfu replay -c Qwen/Qwen3-8B report.sqlite",
+                   "mfu replay --json traces/ > figures.json", "mfu replay --run-dir run -i 1 trace.json.gz",
+                   "mfu replay -c config.json --range ProfilerStep --nth 3 trace.json.gz",
+                   "mfu replay -c config.json --kernel flash_fwd --kernel-kind flash_fwd trace.json.gz"},
+                  "0; 1 when a trace or the config cannot be read"));
+  command->callback([options] {
+    TraceQuery& q = options->query;
+    q.exact = options->match == "exact";
+    q.per_pass = options->kernel_per == "pass";
+    if (options->phase == "train") q.phase = Phase::kTrain;
+    if (options->phase == "prefill") q.phase = Phase::kPrefill;
+    if (options->phase == "decode") q.phase = Phase::kDecode;
+    if (const int code = replay(*options); code != 0) throw CLI::RuntimeError(code);
+  });
+}
+
+}  // namespace mfu

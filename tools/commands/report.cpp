@@ -1,0 +1,232 @@
+// `mfu report DIR|TRACE [OTHER]`: a run as a page and in other forms; two runs side by side.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/commands/commands.h"
+#include "tools/report/assertion.h"
+#include "tools/report/compare.h"
+#include "tools/report/format.h"
+#include "tools/report/outputs/outputs.h"
+#include "tools/report/outputs/tensorboard.h"
+#include "tools/report/page/page.h"
+#include "tools/report/run_source.h"
+
+namespace mfu {
+namespace {
+
+constexpr int kFailed = 1;
+
+struct ReportOptions {
+  std::vector<std::string> paths;
+  bool json = false, csv = false, perfetto = false, markdown = false;
+  std::vector<std::string> asserts;
+  std::string output, config, interval, tensorboard;
+};
+
+void complain(std::string_view message) { fmt::print(stderr, "mfu report: {}\n", terminal_text(message)); }
+
+/// Reads one run, process by process. `writer` sees them as they pass; nullptr: none.
+Result<Job> read_job(const std::string& path, const ReportOptions& options, ProcessWriter* writer) {
+  const Result<SourceKind> kind = kind_of(path);
+  if (!kind) return kind.error();
+  JobBuilder builder(path, *kind == SourceKind::kTraces);
+  const auto done = for_each_process(
+      {path, options.config, options.interval},
+      [&](RunHistory&& history) -> Result<void> {
+        if (writer != nullptr) writer->process(history);
+        if (!options.tensorboard.empty()) {
+          if (auto written = write_tensorboard({history}, options.tensorboard); !written) return written.error();
+        }
+        builder.add(history);
+        return {};
+      },
+      [&](std::string remark) {
+        complain(remark);
+        builder.warn({"input", std::move(remark), "", 1});
+      });
+  if (!done) return done.error();
+  return builder.finish();
+}
+
+/// Writes what `write` says to -o, or to stdout. `-` is stdout.
+Result<void> write_to(const std::string& output, const std::function<Result<void>(std::ostream&)>& write) {
+  if (output.empty() || output == "-") {
+    if (auto done = write(std::cout); !done) return done;
+    std::cout.flush();
+    return std::cout ? Result<void>() : Error{"stdout: cannot be written"};
+  }
+  std::ofstream file(output, std::ios::binary | std::ios::trunc);
+  if (!file) return Error{fmt::format("{}: cannot be written: {}", output, std::strerror(errno))};
+  if (auto done = write(file); !done) return done;
+  file.close();
+  if (!file) return Error{fmt::format("{}: cannot be written: {}", output, std::strerror(errno))};
+  return {};
+}
+
+int report_one(const ReportOptions& o) {
+  std::vector<Assertion> assertions;
+  for (const std::string& text : o.asserts) {
+    Result<Assertion> assertion = parse_assertion(text);
+    if (!assertion) {
+      complain(assertion.error().message);
+      return kUsageError;
+    }
+    assertions.push_back(std::move(*assertion));
+  }
+  Job job;
+  const auto read = [&](ProcessWriter* writer) -> Result<void> {
+    Result<Job> read_one = read_job(o.paths.front(), o, writer);
+    if (!read_one) return read_one.error();
+    job = std::move(*read_one);
+    if (writer != nullptr) writer->finish(job);
+    return {};
+  };
+  const auto streamed = [&](auto make_writer) {
+    return write_to(o.output, [&](std::ostream& out) {
+      auto writer = make_writer(out);
+      return read(&writer);
+    });
+  };
+  Result<void> done;
+  if (o.json) {
+    done = streamed([](std::ostream& out) { return JsonWriter(out); });
+  } else if (o.csv) {
+    done = streamed([](std::ostream& out) { return CsvWriter(out); });
+  } else if (o.perfetto) {
+    done = streamed([](std::ostream& out) { return PerfettoWriter(out); });
+  } else {
+    done = read(nullptr);
+    if (done && o.markdown) {
+      done = write_to(o.output, [&](std::ostream& out) -> Result<void> {
+        out << job_markdown(job);
+        return {};
+      });
+    } else if (done) {
+      // A check in CI, or files for TensorBoard, want no page beside them unless it is asked for.
+      const bool wanted = (assertions.empty() && o.tensorboard.empty()) || !o.output.empty();
+      const std::string path = o.output.empty() ? "mfu-report.html" : o.output;
+      if (wanted)
+        done = write_to(path, [&](std::ostream& out) -> Result<void> {
+          out << run_page(job, MFU_VERSION);
+          return {};
+        });
+      if (done && path != "-") fmt::print("{}{}", wanted ? path + "\n" : "", terminal_text(job_text(job)));
+    }
+  }
+  if (!done) {
+    complain(done.error().message);
+    return kFailed;
+  }
+  int code = 0;
+  for (const Assertion& assertion : assertions) {
+    const Result<Verdict> verdict = check(assertion, job);
+    if (!verdict) {
+      complain(verdict.error().message);
+      return kUsageError;
+    }
+    if (verdict->holds) continue;
+    complain(verdict->message);
+    code = kFailed;
+  }
+  return code;
+}
+
+int report_two(const ReportOptions& o) {
+  if (o.csv || o.perfetto || !o.asserts.empty() || !o.tensorboard.empty()) {
+    complain("--csv, --perfetto, --tensorboard and --assert take one run, and two were given");
+    return kUsageError;
+  }
+  std::vector<Job> jobs;
+  for (const std::string& path : o.paths) {
+    Result<Job> job = read_job(path, o, nullptr);
+    if (!job) {
+      complain(job.error().message);
+      return kFailed;
+    }
+    jobs.push_back(std::move(*job));
+  }
+  const Comparison comparison = compare(jobs[0], jobs[1]);
+  const std::string path = o.output.empty() && !o.json && !o.markdown ? "mfu-report.html" : o.output;
+  const auto done = write_to(path, [&](std::ostream& out) -> Result<void> {
+    if (o.json)
+      out << comparison_json(comparison) << "\n";
+    else if (o.markdown)
+      out << comparison_markdown(comparison);
+    else
+      out << compare_page(comparison, MFU_VERSION);
+    return {};
+  });
+  if (!done) {
+    complain(done.error().message);
+    return kFailed;
+  }
+  if (!o.json && !o.markdown && path != "-") fmt::print("{}\n{}", path, terminal_text(comparison_text(comparison)));
+  return 0;
+}
+
+int report(const ReportOptions& options) {
+  if (options.paths.size() > 2) {
+    complain("one run, or two to compare; the ranks of one job belong into one folder");
+    return kUsageError;
+  }
+  if (int{options.json} + int{options.csv} + int{options.perfetto} + int{options.markdown} > 1) {
+    complain("one of --json, --csv, --perfetto and --markdown at a time");
+    return kUsageError;
+  }
+  try {
+    return options.paths.size() == 2 ? report_two(options) : report_one(options);
+  } catch (const std::exception& e) {
+    complain(e.what());
+    return kFailed;
+  }
+}
+
+}  // namespace
+
+void add_report(CLI::App& app) {
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App* command = app.add_subcommand("report", "a run, or two side by side, as a page; also for scripts and CI");
+  command
+      ->add_option("run", options->paths, "run directory, trace, or folder of traces; a second one is compared with it")
+      ->type_name("RUN")
+      ->required();
+  command->add_flag("--json", options->json, "every figure, window and event");
+  command->add_flag("--csv", options->csv, "one row per region and window");
+  command->add_flag("--perfetto", options->perfetto, "Chrome trace for ui.perfetto.dev: windows and counters");
+  command->add_flag("--markdown", options->markdown, "tables to paste");
+  command->add_option("--tensorboard", options->tensorboard,
+                      "event files in this folder, one folder in it per process, as MFU_TB_DIR makes them");
+  command
+      ->add_option("--assert", options->asserts,
+                   "REGION.FIGURE>=NUMBER, for CI; also <=, >, <, ==, !=, and 40% or 25ms; may be repeated")
+      ->type_name("BOUND")
+      ->allow_extra_args(false);
+  command
+      ->add_option("-o,--output", options->output,
+                   "where to write; default: mfu-report.html for the page, stdout for the rest")
+      ->type_name("FILE");
+  command->add_option("-c,--config", options->config,
+                      "for traces, the model: HF config.json, its folder, a model id, or an own config");
+  command
+      ->add_option("-i,--interval", options->interval, "for traces: seconds per window; default: what fits its length")
+      ->type_name("SECONDS");
+  command->footer(help_footer(
+      {"mfu report run", "mfu report -c config.json trace.json.gz -o trace.html", "mfu report before after",
+       "mfu report --json run > run.json", "mfu report run --assert 'step.mfu>=0.40' --assert 'decode.p99_s<25ms'"},
+      "0; 1 when a bound does not hold or nothing can be read; 2 for an unknown region or figure"));
+  command->callback([options] {
+    if (const int code = report(*options); code != 0) throw CLI::RuntimeError(code);
+  });
+}
+
+}  // namespace mfu

@@ -1,0 +1,61 @@
+// `mfu serve`: a job's run directories as Prometheus metrics.
+#include <dlfcn.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/commands/commands.h"
+#include "tools/commands/library_path.h"
+#include "tools/run_dir/find_run_dir.h"
+#include "tools/serve/server_module.h"
+
+namespace mfu {
+
+namespace {
+
+int serve(ServeOptions& options) {
+  const auto fail = [](const std::string& message) {
+    std::fprintf(stderr, "mfu serve: %s\n", message.c_str());
+    return 1;
+  };
+  auto directories = find_run_dirs(options.directories);
+  if (!directories) return fail(directories.error().message);
+  options.directories = std::move(*directories);
+  const auto path = installed_file(kServeModule);
+  if (!path) return fail(path.error().message);
+  void* module = ::dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr)
+    return fail(std::string(::dlerror()) + "; it needs libprometheus-cpp-pull (Debian: libprometheus-cpp-pull1.0)");
+  auto* function = reinterpret_cast<ServeFunction*>(::dlsym(module, kServeSymbol));
+  if (function == nullptr) return fail(*path + ": not of this version: no " + kServeSymbol);
+  return function(options);
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  auto options = std::make_shared<ServeOptions>();
+  CLI::App* sub = app.add_subcommand("serve", "Every rank as Prometheus metrics: mfu serve [DIR...] --port N");
+  sub->add_option("dir", options->directories,
+                  "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
+  sub->add_option("-p,--port", options->port, "port; 0: any that is free; default: 9977")->check(CLI::Range(0, 65535));
+  sub->add_option("--address", options->address, "address to listen on; default: 127.0.0.1; 0.0.0.0: all of them");
+  CLI::Option* textfile = sub->add_option("--textfile", options->textfile,
+                                          "write FILE for node_exporter's textfile collector instead of serving");
+  sub->add_flag("--once", options->once, "with --textfile: write it once and end")->needs(textfile);
+  sub->add_option("--every", options->every_s, "with --textfile: seconds between writes; default: 10")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->needs(textfile);
+  sub->add_option("--job", options->job, "the label `job`; default: the directory's name");
+  sub->footer(help_footer({"mfu serve runs/today", "mfu serve runs/today --port 9100 --address 0.0.0.0",
+                           "mfu serve runs/today --textfile mfu.prom --once"},
+                          "0; 1 when a directory cannot be read, the port is taken or the file cannot be written"));
+  sub->callback([options] {
+    if (const int code = serve(*options); code != 0) throw CLI::RuntimeError(code);
+  });
+}
+
+}  // namespace mfu

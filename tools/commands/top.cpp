@@ -1,0 +1,216 @@
+// `mfu top`: every rank of a job, live.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/commands/commands.h"
+#include "tools/job/live_job.h"
+#include "tools/run_dir/find_run_dir.h"
+#include "tools/top/terminal.h"
+#include "tools/top/view.h"
+
+namespace mfu {
+
+namespace {
+
+constexpr int kPlainWidth = 120;
+
+struct TopOptions {
+  std::vector<std::string> directories;
+  bool once = false, json = false;
+  std::string sort = "rank", filter;
+  double refresh_s = 1;
+};
+
+TimeNs clock_ns(clockid_t clock) {
+  ::timespec t{};
+  ::clock_gettime(clock, &t);
+  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
+}
+
+int plain_width() {
+  ::winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* columns = std::getenv("COLUMNS");
+  const int given = columns != nullptr ? std::atoi(columns) : 0;
+  return given > 0 ? given : kPlainWidth;
+}
+
+void sort_by_next(TopView& view, int step) {
+  const auto at = std::find(kSortKeys.begin(), kSortKeys.end(), view.sort) - kSortKeys.begin();
+  const auto count = static_cast<std::ptrdiff_t>(kSortKeys.size());
+  view.sort = kSortKeys[static_cast<std::size_t>((at + step + count) % count)];
+  view.selected = view.scroll = 0;
+}
+
+/// \return false: quit.
+bool handle(const Terminal::Press& press, TopView& view, int page) {
+  using Key = Terminal::Key;
+  if (view.editing_filter) {
+    if (press.key == Key::kEnter) view.editing_filter = false;
+    if (press.key == Key::kEscape) {
+      view.editing_filter = false;
+      view.filter.clear();
+    }
+    if (press.key == Key::kBackspace && !view.filter.empty()) view.filter.pop_back();
+    if (press.key == Key::kText) view.filter += press.text;
+    return true;
+  }
+  if (press.key == Key::kText && press.text == 'q') return false;
+  if (view.mode == TopView::Mode::kHelp) {
+    if (press.key != Key::kNone && press.key != Key::kResize) view.mode = TopView::Mode::kTable;
+    return true;
+  }
+  const auto up = [&view](int n) {
+    view.selected -= std::min<std::size_t>(view.selected, static_cast<std::size_t>(n));
+  };
+  const auto down = [&view](int n) { view.selected += static_cast<std::size_t>(n); };
+  switch (press.key) {
+    case Key::kUp:
+      up(1);
+      break;
+    case Key::kDown:
+      down(1);
+      break;
+    case Key::kPageUp:
+      up(page);
+      break;
+    case Key::kPageDown:
+      down(page);
+      break;
+    case Key::kHome:
+      view.selected = 0;
+      break;
+    case Key::kEnd:
+      down(1 << 30);
+      break;
+    case Key::kEnter:
+      view.mode = view.mode == TopView::Mode::kDetail ? TopView::Mode::kTable : TopView::Mode::kDetail;
+      break;
+    case Key::kEscape:
+      view.mode = TopView::Mode::kTable;
+      break;
+    case Key::kText:
+      switch (press.text) {
+        case 'k':
+          up(1);
+          break;
+        case 'j':
+          down(1);
+          break;
+        case 'g':
+          view.selected = 0;
+          break;
+        case 'G':
+          down(1 << 30);
+          break;
+        case 's':
+          sort_by_next(view, 1);
+          break;
+        case 'S':
+          sort_by_next(view, -1);
+          break;
+        case '/':
+          view.editing_filter = true;
+          view.mode = TopView::Mode::kTable;
+          break;
+        case 'h':
+        case '?':
+          view.mode = TopView::Mode::kHelp;
+          break;
+        default:
+          break;
+      }
+      break;
+    default:
+      break;
+  }
+  return true;
+}
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "mfu top: %s\n", error.message.c_str());
+  return 1;
+}
+
+int top(const TopOptions& o) {
+  auto directories = find_run_dirs(o.directories);
+  if (!directories) return fail(directories.error());
+  LiveJob job(std::move(*directories), RunFile::From::kTail);
+  if (const auto done = job.refresh(clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME)); !done)
+    return fail(done.error());
+  TopView view;
+  view.sort = o.sort;
+  view.filter = o.filter;
+  TopSnapshot snapshot = take_snapshot(job);
+  if (o.once || o.json || ::isatty(STDOUT_FILENO) == 0 || ::isatty(STDIN_FILENO) == 0) {
+    const std::string text =
+        o.json ? snapshot_json(snapshot, view) + "\n" : render_plain(snapshot, view, plain_width());
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+    return written || errno == EPIPE ? 0 : 1;
+  }
+
+  if (const auto opened = Terminal::open(); !opened) return fail(opened.error());
+  Result<void> outcome;
+  const auto interval = static_cast<DurationNs>(o.refresh_s * static_cast<double>(kNsPerSecond));
+  TimeNs next = clock_ns(CLOCK_MONOTONIC) + interval;
+  bool stale_screen = true;
+  while (true) {
+    const auto [width, height] = Terminal::size();
+    if (stale_screen) Terminal::draw(render(snapshot, view, width, height));
+    stale_screen = false;
+    const DurationNs left = next - clock_ns(CLOCK_MONOTONIC);
+    const auto press = Terminal::wait(static_cast<int>(std::clamp<DurationNs>(left / 1'000'000 + 1, 0, 60'000)));
+    if (press.key != Terminal::Key::kNone) {
+      if (!handle(press, view, std::max(1, height - 10))) break;
+      stale_screen = true;
+    }
+    const TimeNs now = clock_ns(CLOCK_MONOTONIC);
+    if (now < next) continue;
+    next = now + interval;
+    const auto changed = job.refresh(now, clock_ns(CLOCK_REALTIME));
+    if (!changed) {
+      // The directory went away: nothing more will come, and what was shown is no longer true.
+      outcome = changed.error();
+      break;
+    }
+    if (*changed) {
+      snapshot = take_snapshot(job);
+      stale_screen = true;
+    }
+  }
+  Terminal::close();
+  return outcome ? 0 : fail(outcome.error());
+}
+
+}  // namespace
+
+void add_top(CLI::App& app) {
+  auto options = std::make_shared<TopOptions>();
+  CLI::App* sub = app.add_subcommand("top", "Every rank of a job in the terminal, live: mfu top [DIR...]");
+  sub->add_option("dir", options->directories,
+                  "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
+  sub->add_flag("--once", options->once, "print the table once as plain text (as it does where there is no terminal)");
+  sub->add_flag("--json", options->json, "print everything once as JSON");
+  sub->add_option("-s,--sort", options->sort, "rank, mfu, mbu, step, busy, comm, clock, dropped, cost or late")
+      ->check(CLI::IsMember(std::vector<std::string>(kSortKeys.begin(), kSortKeys.end())));
+  sub->add_option("-f,--filter", options->filter, "words that a row must match: node03 'mfu<35' stale (quote < and >)");
+  sub->add_option("--refresh", options->refresh_s, "seconds between looks; default: 1")->check(CLI::Range(0.1, 3600.0));
+  sub->footer(help_footer({"mfu top", "mfu top runs/today --sort mfu", "mfu top --filter 'mfu<35' runs/today",
+                           "mfu top --once runs/today", "mfu top --json runs/today"},
+                          "0; 1 when there is no run directory to read"));
+  sub->callback([options] {
+    if (const int code = top(*options); code != 0) throw CLI::RuntimeError(code);
+  });
+}
+
+}  // namespace mfu

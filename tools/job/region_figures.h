@@ -1,0 +1,30 @@
+// The figures of a region by name: what an assertion may ask for, and what two runs are compared by.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/job/job_report.h"
+
+namespace mfu {
+
+/// A figure of a region as the JSON output names it (`mfu`, `lost.idle`, `latency.p99_s`); `p50_s` to `max_s` may be
+/// said without `latency.`.
+struct RegionFigure {
+  std::string_view key;
+  std::optional<double> (*of)(const JobRegion& region);  ///< none: unknown
+};
+
+/// Every figure, in the order in which they are listed to a person.
+[[nodiscard]] const std::vector<RegionFigure>& region_figures();
+/// nullptr: no such figure.
+[[nodiscard]] const RegionFigure* find_figure(std::string_view key);
+
+/// [token/s] per device while the region ran; none without tokens.
+[[nodiscard]] std::optional<double> tokens_per_s(const RegionSummary& row);
+/// Elapsed time of one instance [s]; none where none ended, and for `total`.
+[[nodiscard]] std::optional<double> each_s(const RegionSummary& row);
+
+}  // namespace mfu

@@ -1,0 +1,54 @@
+// A stored trace through the same attribution and ledger as a live process: regions, windows, MFU.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/account/account_observer.h"
+#include "core/account/region_summary.h"
+#include "core/config/config.h"
+#include "core/sinks/sink.h"
+#include "tools/trace/trace.h"
+
+namespace mfu {
+
+/// One process of a trace as the live library would have reported it.
+struct ProcessRegions {
+  std::string process;  ///< as the figures name it
+  RunInfo run;
+  std::vector<WindowSummary> windows;  ///< in order of time; times are the file's, made UTC where it says its base
+  WindowSummary whole;                 ///< final_run
+  std::vector<std::string> notes;      ///< what is otherwise than asked for, one line each
+};
+
+/// Told what a RunObserver is told, with the place in the trace. Times are those of the Ledger: `shift_ns` later than
+/// the trace's.
+class ReplayObserver : public RunObserver {
+ public:
+  std::uint32_t process = 0;   ///< index into Trace::processes
+  std::uint32_t activity = 0;  ///< index into Trace::activities of the record that on_record is told of
+  DurationNs shift_ns = 0;
+};
+
+/// Ranges that are one region, whatever rules say of them and of all others.
+struct OneRegion {
+  std::string name;
+  Phase phase = Phase::kNone;
+  std::vector<std::uint32_t> ranges;  ///< indices into Trace::ranges, ascending
+};
+
+struct RegionsOptions {
+  const OneRegion* only = nullptr;     ///< nullptr: regions by the config's and the built-in rules
+  bool detect = false;                 ///< regions as the step detector finds them, whatever the ranges say
+  ReplayObserver* observer = nullptr;  ///< nullptr: nobody to tell
+};
+
+/// Ranges, launches and activities of each process, in order of time, through Attribution, Drain and Ledger.
+[[nodiscard]] std::vector<ProcessRegions> trace_regions(const Trace& trace, const Config& config,
+                                                        const RegionsOptions& options = {});
+
+/// `regions` of `mfu replay --json`: one entry per process, region and device over the whole trace, with the keys of
+/// the run directory and `process`.
+[[nodiscard]] std::string regions_json(const std::vector<ProcessRegions>& processes);
+
+}  // namespace mfu

@@ -1,0 +1,34 @@
+// Training steps and serving iterations of a stored trace, found in its launches alone: what `mfu replay --detect`
+// says.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/detect/step_detector.h"
+#include "tools/trace/trace.h"
+
+namespace mfu {
+
+/// What the detector found on one device of one process.
+struct DetectedSteps {
+  std::string trace;    ///< path as given
+  std::string process;  ///< as the figures name it
+  std::uint32_t device = 0;
+  std::uint64_t launches = 0;
+  StepFindings findings;
+  std::vector<StepBoundary> boundaries;  ///< times on the file's own zero
+};
+
+/// One entry for every process and device that has launches.
+[[nodiscard]] std::vector<DetectedSteps> detect_steps(const Trace& trace);
+
+/// `detected` of `mfu replay --detect --json`: `[{trace, process, device, kind, period, confidence, rule, micro_steps,
+/// micro_step_launches, shortest_repeat, launches, boundaries: [{launch, t_ns}]}]`; `period` is null where nothing was
+/// found, and `rule` says how the place of the boundary was chosen.
+[[nodiscard]] std::string detected_json(const std::vector<DetectedSteps>& detected);
+
+/// The same for people: one paragraph per entry.
+[[nodiscard]] std::string detected_text(const std::vector<DetectedSteps>& detected);
+
+}  // namespace mfu
