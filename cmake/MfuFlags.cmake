@@ -15,4 +15,3 @@ if(MFU_FUZZ)  # coverage everywhere; the fuzz targets add libFuzzer's main
   target_compile_options(mfu_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
   target_link_options(mfu_flags INTERFACE -fsanitize=address,undefined)
 endif()
-target_include_directories(mfu_flags INTERFACE ${CMAKE_SOURCE_DIR})

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/attribution/context_devices.h"
 #include "core/attribution/record_queue.h"
 #include "core/base/counters.h"
-#include "core/drain/drain.h"
 #include "core/kernels/kernel_names.h"
 #include "cuda/cupti_api.h"
 

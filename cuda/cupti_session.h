@@ -7,10 +7,10 @@
 #include <string>
 
 #include "core/attribution/attribution.h"
+#include "core/attribution/context_devices.h"
 #include "core/attribution/record_queue.h"
 #include "core/base/counters.h"
 #include "core/base/result.h"
-#include "core/drain/drain.h"
 #include "core/kernels/kernel_names.h"
 #include "cuda/activity_buffers.h"
 #include "cuda/activity_decode.h"

@@ -500,7 +500,7 @@ void Guest::drain_loop() {
   options.origin_ns = origin;
   options.window_ns = std::max<DurationNs>(10'000'000, static_cast<DurationNs>(config_.interval_s * 1e9));
   options.ranges_only = session_ == nullptr;
-  ledger_.emplace(*rules_, config_, *kernel_names_, host_counters(), options,
+  ledger_.emplace(*rules_, config_.flops_model(), config_.workload, *kernel_names_, host_counters(), options,
                   [this](WindowSummary&& w) { emit(std::move(w)); });
   if (!config_.trace.empty()) {
     ring_.emplace(static_cast<DurationNs>(config_.trace_seconds * 1e9));

@@ -116,15 +116,16 @@ DecodePasses decode_passes_of(Phase phase, const Shape& shape) noexcept {
 
 }  // namespace
 
-Ledger::Ledger(const RegionRules& rules, const Config& config, KernelNames& names, Counters& counters,
-               LedgerOptions options, WindowCallback on_window)
+Ledger::Ledger(const RegionRules& rules, const FlopsModel* model, const Workload& workload, KernelNames& names,
+               Counters& counters, LedgerOptions options, WindowCallback on_window)
     : rules_(rules),
-      config_(config),
+      model_(model),
+      workload_(workload),
       names_(names),
       counters_(counters),
       options_(options),
       on_window_(std::move(on_window)),
-      shapes_(config.workload),
+      shapes_(workload),
       swept_(options.origin_ns),
       buckets_(kBuckets, nullptr),
       noticed_(rules.regions().size(), false),
@@ -213,7 +214,7 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
   if (work != nullptr) {
     instance.detected_shape = work->shape;
     // Rows of a training step are tokens in a language model only, and nobody said that this is one.
-    if (is_training(instance.phase) && !config_.model) instance.detected_shape = {};
+    if (is_training(instance.phase) && !model_) instance.detected_shape = {};
     instance.passes = work->passes;
     instance.parts_of_step = work->parts;
   }
@@ -281,10 +282,10 @@ void Ledger::resolve_work(Instance& instance) {
       device);
   const Shape& shape = resolved.shape;
   instance.shape_source = resolved.source;
-  if (config_.model) {
+  if (model_) {
     // A range that says no batch is one sequence; of what was detected nobody said anything.
     const bool detected = instance.kind == InstanceKind::kDetected;
-    const ModelSpec& model = config_.model->spec();
+    const ModelSpec& model = model_->spec();
     const bool by_sequence = instance.phase != Phase::kNone && !model.is_vision_only();
     if (detected && by_sequence && !shape.batch && !shape.tokens)
       instance.work.missing = instance.phase == Phase::kDecode ? "batch" : "batch or tokens";
@@ -292,15 +293,14 @@ void Ledger::resolve_work(Instance& instance) {
              !shape.batch)
       instance.work.missing = "seq_len";  // attention depends on how many sequences the tokens are
     else
-      instance.work = config_.model->work(instance.phase, shape);
+      instance.work = model_->work(instance.phase, shape);
     if (!instance.work.flop_known) notice_missing(instance);
   }
-  if (instance.work.tokens == 0)
-    instance.work.tokens = count_tokens(instance.phase, shape, config_.workload.grad_accum);
+  if (instance.work.tokens == 0) instance.work.tokens = count_tokens(instance.phase, shape, workload_.grad_accum);
   // The config says how many passes a step has, or the kernels do.
   if (is_training(instance.phase) && (instance.passes > 1 || instance.parts_of_step > 1))
     scale(instance.work,
-          static_cast<double>(config_.workload.grad_accum_given ? 1 : std::max<std::int64_t>(1, instance.passes)) /
+          static_cast<double>(workload_.grad_accum_given ? 1 : std::max<std::int64_t>(1, instance.passes)) /
               static_cast<double>(instance.parts_of_step));
   instance.decode = decode_passes_of(instance.phase, shape);
 }
@@ -623,7 +623,7 @@ void Ledger::add_latency(const Instance& instance, std::uint32_t device, double 
   } else if (instance.phase == Phase::kDecode) {
     ended.batch = instance.decode.batch();
   }
-  if (config_.model && instance.work.flop_known) {
+  if (model_ && instance.work.flop_known) {
     ended.flop = instance.work.flop * part;
     if (instance.work.bytes_known) ended.bytes = instance.work.bytes * part;
   }
@@ -857,7 +857,7 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
   }
   s.classes_known = !options_.ranges_only;
   row.latency.describe(s, peak);
-  if (config_.model && row.any_work && row.flop_known && !row.flop_pending) {
+  if (model_ && row.any_work && row.flop_known && !row.flop_pending) {
     s.flop = row.flop;
     s.hfu_flop = row.hfu_flop;
     if (row.bytes_known) s.bytes = row.bytes;

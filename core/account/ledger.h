@@ -20,8 +20,9 @@
 #include "core/account/shape_resolver.h"
 #include "core/base/activity_record.h"
 #include "core/base/counters.h"
-#include "core/config/config.h"
 #include "core/kernels/kernel_names.h"
+#include "core/model/flops_model.h"
+#include "core/model/workload.h"
 #include "core/peak/peak.h"
 #include "core/ranges/region_rules.h"
 
@@ -73,8 +74,8 @@ class Ledger final : private TimelineListener {
  public:
   using WindowCallback = std::function<void(WindowSummary&&)>;
 
-  Ledger(const RegionRules& rules, const Config& config, KernelNames& names, Counters& counters, LedgerOptions options,
-         WindowCallback on_window);
+  Ledger(const RegionRules& rules, const FlopsModel* model, const Workload& workload, KernelNames& names,
+         Counters& counters, LedgerOptions options, WindowCallback on_window);
   ~Ledger() override;
 
   /// The peaks that ratios on `device` are divided by. Before its first window is out.
@@ -202,7 +203,8 @@ class Ledger final : private TimelineListener {
   [[nodiscard]] bool measured(Interval window) const noexcept;
 
   const RegionRules& rules_;
-  const Config& config_;
+  const FlopsModel* model_;  ///< nullptr: no model, so times without FLOP
+  const Workload workload_;
   KernelNames& names_;
   Counters& counters_;
   LedgerOptions options_;

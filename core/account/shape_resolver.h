@@ -8,7 +8,7 @@
 
 #include "core/attribution/instance_table.h"
 #include "core/base/shape.h"
-#include "core/config/config.h"
+#include "core/model/workload.h"
 
 namespace mfu {
 
@@ -29,7 +29,7 @@ struct ResolvedShape {
 /// plus the decode steps since. Call in the order in which instances close.
 class ShapeResolver {
  public:
-  explicit ShapeResolver(const WorkloadConfig& workload) : workload_(workload) {}
+  explicit ShapeResolver(const Workload& workload) : workload_(workload) {}
 
   [[nodiscard]] ResolvedShape resolve(Phase phase, const ShapeHints& hints, std::uint32_t device);
 
@@ -39,7 +39,7 @@ class ShapeResolver {
   void set_cached(std::uint32_t device, std::optional<std::int64_t> tokens);
 
  private:
-  WorkloadConfig workload_;
+  Workload workload_;
   std::unordered_map<std::uint32_t, std::int64_t> cached_;
 };
 

@@ -11,15 +11,9 @@
 #include "core/base/counters.h"
 #include "core/base/ids.h"
 #include "core/base/zeroed_array.h"
+#include "core/ranges/region_opening.h"
 
 namespace mfu {
-
-/// What a range opens, worked out once per name by RegionRules and RangeNames.
-struct RegionOpening {
-  RegionId region = RegionId::kNone;
-  RuleId rule = RuleId::kNone;
-  ShapeWords shape;
-};
 
 /// One host thread as attribution sees it. Written by its own thread; the atomics are read by others.
 struct alignas(64) ThreadState {

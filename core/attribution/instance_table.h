@@ -13,27 +13,6 @@
 
 namespace mfu {
 
-/// Names of a shape's values, as ShapeWords numbers them.
-inline constexpr std::array<const char*, 7> kShapeKeys{"batch",  "seq_len",   "context",   "new_tokens",
-                                                       "tokens", "gen_batch", "gen_tokens"};
-
-/// The values of a Shape without their options, for shared memory: bit i of `given` says that value i was given.
-struct ShapeWords {
-  static constexpr std::size_t kBatch = 0, kSeqLen = 1, kContext = 2, kNewTokens = 3, kTokens = 4, kGenBatch = 5,
-                               kGenTokens = 6, kCount = 7;
-  std::array<std::int64_t, kCount> value{};
-  std::uint32_t given = 0;
-
-  void set(std::size_t key, std::int64_t v) noexcept {
-    if ((given & (1u << key)) != 0) return;  // the first source wins
-    value[key] = v;
-    given |= 1u << key;
-  }
-  [[nodiscard]] bool has(std::size_t key) const noexcept { return (given & (1u << key)) != 0; }
-  [[nodiscard]] Shape to_shape() const noexcept;
-  [[nodiscard]] static ShapeWords from_shape(const Shape& shape) noexcept;
-};
-
 /// What opened the instance.
 enum class InstanceKind : std::uint8_t {
   kThread,    ///< a push/pop range: belongs to its thread

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -62,6 +64,27 @@ struct Shape {
   static constexpr void fill(std::optional<std::int64_t>& mine, const std::optional<std::int64_t>& theirs) noexcept {
     if (!mine) mine = theirs;
   }
+};
+
+/// Names of a shape's values, as ShapeWords numbers them.
+inline constexpr std::array<const char*, 7> kShapeKeys{"batch",  "seq_len",   "context",   "new_tokens",
+                                                       "tokens", "gen_batch", "gen_tokens"};
+
+/// The values of a Shape without their options, for shared memory: bit i of `given` says that value i was given.
+struct ShapeWords {
+  static constexpr std::size_t kBatch = 0, kSeqLen = 1, kContext = 2, kNewTokens = 3, kTokens = 4, kGenBatch = 5,
+                               kGenTokens = 6, kCount = 7;
+  std::array<std::int64_t, kCount> value{};
+  std::uint32_t given = 0;
+
+  void set(std::size_t key, std::int64_t v) noexcept {
+    if ((given & (1u << key)) != 0) return;  // the first source wins
+    value[key] = v;
+    given |= 1u << key;
+  }
+  [[nodiscard]] bool has(std::size_t key) const noexcept { return (given & (1u << key)) != 0; }
+  [[nodiscard]] Shape to_shape() const noexcept;
+  [[nodiscard]] static ShapeWords from_shape(const Shape& shape) noexcept;
 };
 
 /// Decode passes of an instance: as its shape says, or what its tokens come to, or one.

@@ -357,7 +357,7 @@ void read_regions(const json& root, const std::string& place, Config& config, Li
     Section s(entry, at + ".", lines);
     s.check_keys({"region", "match", "domain", "payload", "phase", "batch", "seq_len", "context", "new_tokens",
                   "tokens", "encoder_len"});
-    RegionRuleConfig rule;
+    RegionRule rule;
     bool usable = true;
     const auto text = [&](const char* key, bool required) -> std::optional<std::string> {
       return s.read(
@@ -471,7 +471,7 @@ std::string resolved_json(const Config& c, const FlopsOptions& o) {
   j["peak"] = peak;
   j["counting"] = {{"convention", name(o.convention)}, {"attention", name(o.attention)}};
   OrderedJson rules = OrderedJson::array();
-  for (const RegionRuleConfig& rule : c.regions) {
+  for (const RegionRule& rule : c.regions) {
     OrderedJson entry = {{"region", rule.region}, {"match", rule.match}};
     if (rule.domain) entry["domain"] = *rule.domain;
     if (rule.payload) entry["payload"] = *rule.payload;

@@ -2,46 +2,19 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/base/dtype.h"
+#include "core/base/environment.h"
 #include "core/base/result.h"
-#include "core/base/shape.h"
 #include "core/model/flops_model.h"
+#include "core/model/workload.h"
+#include "core/peak/peak.h"
+#include "core/ranges/region_rules.h"
 
 namespace mfu {
-
-/// One entry of the config's `regions`: which NVTX ranges are instances of which region.
-struct RegionRuleConfig {
-  std::string region;  ///< `step`, `prefill`, `decode` or a name of the user's own
-  /// PCRE2 regular expression over the whole range name, anchored at both ends; `(?!)`, which matches none, where the
-  /// config gives none: then the rule is about detected instances only.
-  std::string match;
-  std::optional<std::string> domain;   ///< NVTX domain name; absent: any domain
-  std::optional<std::string> payload;  ///< the shape key that the range's numeric payload sets; absent: `tokens`
-  std::optional<Phase> phase;          ///< absent: by region name (step: train, prefill, decode, vision), else kNone
-  Shape constants;                     ///< shape values that hold for every instance of the rule
-};
-
-/// The `workload` block.
-struct WorkloadConfig {
-  std::optional<Phase> phase;
-  Shape shape;                  ///< batch, seq_len, context, new_tokens, tokens, encoder_len
-  std::int64_t grad_accum = 1;  ///< micro-batches per step; `batch` is per micro-batch
-  bool grad_accum_given = false;
-};
-
-/// The `peak` block and the MFU_PEAK_* variables.
-struct PeakConfig {
-  std::optional<DType> dtype;    ///< dtype of the matmul operands; absent: from the model config, else from kernels
-  bool sparse = false;           ///< divide by the 2:4 sparse peak
-  std::optional<double> tflops;  ///< override [1e12 FLOP/s]
-  std::optional<double> gbps;    ///< override [1e9 B/s]
-};
 
 enum class ProfilerPolicy : std::uint8_t { kOwn, kShare };
 
@@ -49,10 +22,10 @@ enum class ProfilerPolicy : std::uint8_t { kOwn, kShare };
 struct Config {
   std::optional<FlopsModel> model;  ///< none: times and waterfall only
   std::string model_source;         ///< what MFU_MODEL_CONFIG said, as resolved (path, id or `inline`)
-  WorkloadConfig workload;
-  PeakConfig peak;
-  std::vector<RegionRuleConfig> regions;  ///< the config's own rules, in order; built-in ones follow them
-  std::vector<std::string> presets;       ///< built-in rule packs to use; empty: all
+  Workload workload;
+  PeakOptions peak;
+  std::vector<RegionRule> regions;   ///< the config's own rules, in order; built-in ones follow them
+  std::vector<std::string> presets;  ///< built-in rule packs to use; empty: all
 
   double interval_s = 10;                          ///< MFU_INTERVAL [s], > 0
   std::string tb_dir;                              ///< MFU_TB_DIR, likewise: TensorBoard event files
@@ -76,10 +49,9 @@ struct Config {
   /// One line each: a misspelt MFU_* name with the nearest right one, an unusable value and what was used instead,
   /// an unknown key of the config file. Never fatal.
   std::vector<std::string> warnings;
-};
 
-/// Looks a variable up; nullptr when unset. `getenv` in the product, a map in tests.
-using Getenv = std::function<const char*(const char* name)>;
+  [[nodiscard]] const FlopsModel* flops_model() const noexcept { return model ? &*model : nullptr; }
+};
 
 /// Reads the environment and the config file it names. Never fails: what is wrong becomes one line in `warnings`
 /// (place, key, value, what was expected, what is used instead), and everything else still works.

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/environment.h"
 #include "core/base/result.h"
-#include "core/config/config.h"
 
 namespace mfu {
 

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/config/config.h"
 #include "core/peak/peak_table.h"
 
 namespace mfu {
@@ -289,7 +288,7 @@ DeviceFacts facts_of(const PeakRow& row) {
   return facts;
 }
 
-Peak find_peak(const DeviceFacts& device, DType dtype, const PeakConfig& config) {
+Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config) {
   Peak peak;
   peak.dtype = dtype;
   if (const PeakRow* row = find_peak_row_by_any_name(device.name)) {

@@ -21,6 +21,14 @@ struct DeviceFacts {
   std::uint64_t memory_bytes = 0;
 };
 
+/// The `peak` block and the MFU_PEAK_* variables.
+struct PeakOptions {
+  std::optional<DType> dtype;    ///< dtype of the matmul operands; absent: from the model config, else from kernels
+  bool sparse = false;           ///< divide by the 2:4 sparse peak
+  std::optional<double> tflops;  ///< override [1e12 FLOP/s]
+  std::optional<double> gbps;    ///< override [1e9 B/s]
+};
+
 /// The denominators for one device.
 struct Peak {
   std::optional<double> flop_per_s;   ///< [FLOP/s]; none: unknown device, and nobody said
@@ -31,8 +39,7 @@ struct Peak {
   std::string source;           ///< `table: H100 SXM data sheet ...`, `override`, `derived`, `unknown`
 };
 
-struct PeakConfig;  // core/config.h
-struct PeakRow;     // core/peak_table.h
+struct PeakRow;  // core/peak_table.h
 
 /// The table's row for a device name as the driver or NVML prints it; nullptr: none. Laptop parts and parts that only
 /// share a piece of a name (T4G, A100X, RTX A1000) have none.
@@ -49,6 +56,6 @@ struct PeakRow;     // core/peak_table.h
 /// none. Where the device has no rate for `dtype`, the dtype that its kernels then compute in is used and named: bf16
 /// before 8.0 runs on the FP32 vector units, fp8 before 8.9 and 4-bit formats before 10.0 in 16 bit. A MIG slice gets
 /// its share: SMs for FLOP, memory slices for bandwidth.
-[[nodiscard]] Peak find_peak(const DeviceFacts& device, DType dtype, const PeakConfig& config);
+[[nodiscard]] Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config);
 
 }  // namespace mfu

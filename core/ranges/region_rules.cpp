@@ -7,8 +7,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/config/config.h"
-
 namespace mfu {
 
 namespace {
@@ -272,7 +270,7 @@ RegionId RegionRules::region_named(const std::string& name, Phase phase) {
   return static_cast<RegionId>(regions_.size() - 1);
 }
 
-bool RegionRules::add(const RegionRuleConfig& config, std::string* why) {
+bool RegionRules::add(const RegionRule& config, std::string* why) {
   constexpr std::size_t kMaxRules = 256;
   if (rules_.size() >= kMaxRules) {
     *why = "more than 256 rules";
@@ -332,7 +330,7 @@ bool RegionRules::add(const RegionRuleConfig& config, std::string* why) {
   return true;
 }
 
-RegionRules::RegionRules(const std::vector<RegionRuleConfig>& rules, const std::vector<std::string>& presets,
+RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector<std::string>& presets,
                          std::vector<std::string>& warnings) {
   (void)match_limits();  // built here, not on a host thread
   for (std::size_t i = 0; i < rules.size(); ++i) {
@@ -352,7 +350,7 @@ RegionRules::RegionRules(const std::vector<RegionRuleConfig>& rules, const std::
     bool wanted = presets.empty() || std::string_view(b.pack) == "generic";
     for (const std::string& preset : presets) wanted = wanted || preset == b.pack;
     if (!wanted) continue;
-    RegionRuleConfig config;
+    RegionRule config;
     config.region = b.region;
     config.match = b.match;
     // The built-in expressions use digits in \d+ only; their literal digits would be a mistake of ours.

@@ -5,17 +5,28 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/attribution/attribution.h"
 #include "core/base/ids.h"
 #include "core/base/shape.h"
+#include "core/ranges/region_opening.h"
 
 namespace mfu {
 
-struct RegionRuleConfig;
+/// One entry of the config's `regions`: which NVTX ranges are instances of which region.
+struct RegionRule {
+  std::string region;  ///< `step`, `prefill`, `decode` or a name of the user's own
+  /// PCRE2 regular expression over the whole range name, anchored at both ends; `(?!)`, which matches none, where the
+  /// config gives none: then the rule is about detected instances only.
+  std::string match;
+  std::optional<std::string> domain;   ///< NVTX domain name; absent: any domain
+  std::optional<std::string> payload;  ///< the shape key that the range's numeric payload sets; absent: `tokens`
+  std::optional<Phase> phase;          ///< absent: by region name (step: train, prefill, decode, vision), else kNone
+  Shape constants;                     ///< shape values that hold for every instance of the rule
+};
 
 /// An ordered list of rules; the first whose expression matches the whole name (and whose domain fits) decides.
 /// Expressions are PCRE2 with a bounded number of steps, so a bad one costs microseconds, not a hang. Named groups set
@@ -36,7 +47,7 @@ class RegionRules {
 
   /// Compiles `rules` and the built-in packs named in `presets` (empty: all; `generic` is always among them). A rule
   /// that cannot be used is left out, with one line in `warnings` that says why.
-  RegionRules(const std::vector<RegionRuleConfig>& rules, const std::vector<std::string>& presets,
+  RegionRules(const std::vector<RegionRule>& rules, const std::vector<std::string>& presets,
               std::vector<std::string>& warnings);
   ~RegionRules();
   RegionRules(const RegionRules&) = delete;
@@ -64,7 +75,7 @@ class RegionRules {
  private:
   struct Rule;
   RegionId region_named(const std::string& name, Phase phase);
-  bool add(const RegionRuleConfig& config, std::string* why);
+  bool add(const RegionRule& config, std::string* why);
 
   std::vector<Rule> rules_;
   std::vector<Region> regions_;

@@ -9,8 +9,8 @@
 
 namespace mfu {
 
-/// `<dir>/<host>-<rank>-<pid>.jsonl`; keys and types are those documented in core/README.md. A line is written whole or
-/// not at all.
+/// `<dir>/<host>-<rank>-<pid>.jsonl`; keys and types are those documented in docs/reference.md. A line is written whole
+/// or not at all.
 class JsonlSink final : public Sink {
  public:
   JsonlSink(const std::string& directory, const RunInfo& run);

@@ -56,7 +56,8 @@ void run(benchmark::State& state, bool detect, bool graph) {
   RegionRules rules({}, {}, warnings);
   Counters counters;
   KernelNames names(counters);
-  Ledger ledger(rules, config, names, counters, {kOrigin, 10 * kNsPerSecond, false}, [](WindowSummary&&) {});
+  Ledger ledger(rules, config.flops_model(), config.workload, names, counters, {kOrigin, 10 * kNsPerSecond, false},
+                [](WindowSummary&&) {});
   DetectedRegions detected(ledger, rules, names, {});
   const std::vector<KernelRecord> step = step_of(names, graph);
   constexpr int kSteps = 20;  // a tick's

@@ -63,8 +63,13 @@ struct Library {
   RecordQueue queue;
   TickClock clock{true};
   std::uint64_t windows = 0;
-  Ledger ledger{
-      rules, config, names, counters, {kOrigin, 10 * kNsPerSecond, false}, [this](WindowSummary&&) { ++windows; }};
+  Ledger ledger{rules,
+                config.flops_model(),
+                config.workload,
+                names,
+                counters,
+                {kOrigin, 10 * kNsPerSecond, false},
+                [this](WindowSummary&&) { ++windows; }};
   DetectedRegions detected{ledger, rules, names, {}};
   Drain drain{attribution, ledger, clock, contexts, counters, &detected};
   ActivityBuffers buffers{counters, true};

@@ -73,7 +73,7 @@ class TrainingRun {
         attribution_(counters_),
         names_(counters_),
         clock_(true),
-        ledger_(rules_, config_, names_, counters_, {kOrigin, 10 * kNsPerSecond, false},
+        ledger_(rules_, config_.flops_model(), config_.workload, names_, counters_, {kOrigin, 10 * kNsPerSecond, false},
                 [this](WindowSummary&& w) { windows_ += !w.regions.empty(); }),
         drain_(attribution_, ledger_, clock_, contexts_, counters_),
         names_text_(kernel_names()) {

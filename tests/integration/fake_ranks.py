@@ -1,4 +1,4 @@
-"""Run directories of jobs that never ran: every line as core/README.md describes it, every figure as it was asked for.
+"""Run directories of jobs that never ran: every line as docs/reference.md describes it, every figure as it was asked for.
 
     job = Job(ranks=64, hosts=8)
     job.write(directory, windows=6)           # the whole job so far

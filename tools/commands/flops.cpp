@@ -380,7 +380,7 @@ Json kernel_json(const std::string& kind, const KernelFlop& work) {
 /// Peak of the named GPU, and the roofline of `flop` and `bytes` on it.
 Result<void> add_peak(const FlopsCall& call, const Config& config, std::optional<DType> model_dtype, Phase phase,
                       std::optional<double> flop, std::optional<double> bytes, Report& r) {
-  PeakConfig peak_config = config.peak;
+  PeakOptions peak_config = config.peak;
   peak_config.sparse = peak_config.sparse || call.sparse;
   DType dtype = DType::kBf16;
   r.dtype_from = "default";

@@ -71,13 +71,14 @@ class ProcessReplay {
       out.notes.push_back("windows of " + std::to_string(options.window_ns / kNsPerSecond) + " s: the trace spans " +
                           std::to_string(span() / kNsPerSecond) + " s, too long for shorter ones");
     if (options_.only != nullptr) options.window_ns = span() + 10 * kNsPerSecond;  // one for all: of no interest
-    ledger_ = std::make_unique<Ledger>(rules_, config_, *names_, counters_, options, [&](WindowSummary&& window) {
-      finish_window(window);
-      if (window.final_run)
-        out.whole = std::move(window);
-      else
-        out.windows.push_back(std::move(window));
-    });
+    ledger_ = std::make_unique<Ledger>(rules_, config_.flops_model(), config_.workload, *names_, counters_, options,
+                                       [&](WindowSummary&& window) {
+                                         finish_window(window);
+                                         if (window.final_run)
+                                           out.whole = std::move(window);
+                                         else
+                                           out.windows.push_back(std::move(window));
+                                       });
     if (options_.observer != nullptr) {
       options_.observer->process = process_;
       options_.observer->shift_ns = shift_;
@@ -218,10 +219,10 @@ class ProcessReplay {
   }
 
   /// The rule whose region is `only` comes first; no name matches it.
-  static std::vector<RegionRuleConfig> rules_of(const Config& config, const OneRegion* only) {
-    std::vector<RegionRuleConfig> rules;
+  static std::vector<RegionRule> rules_of(const Config& config, const OneRegion* only) {
+    std::vector<RegionRule> rules;
     if (only != nullptr) {
-      RegionRuleConfig rule;
+      RegionRule rule;
       rule.region = only->name;
       rule.match = "(?!)";
       rule.phase = only->phase;

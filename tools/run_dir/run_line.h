@@ -42,8 +42,8 @@ struct RunLine {
   std::variant<RunInfo, WindowLine, EventLine, EndLine, UnknownLine> what;
 };
 
-/// Reads lines; holds the parser's memory. Keys are those of core/README.md; unknown ones are passed over, missing ones
-/// leave the default or the absence that null stands for.
+/// Reads lines; holds the parser's memory. Keys are those of docs/reference.md; unknown ones are passed over, missing
+/// ones leave the default or the absence that null stands for.
 class RunLineReader {
  public:
   RunLineReader();

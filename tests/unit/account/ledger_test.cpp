@@ -1,6 +1,7 @@
 // The ledger against a brute-force account of the same random run: every definition is worked out nanosecond by
 // nanosecond from the list of all intervals, with nothing shared with the sweep.
 #include "core/account/ledger.h"
+#include "core/config/config.h"
 
 #include <gtest/gtest.h>
 
@@ -225,7 +226,8 @@ class LedgerProperty : public ::testing::Test {
     LedgerOptions options;
     options.origin_ns = kOrigin;
     options.window_ns = kWindow;
-    Ledger ledger(rules, config, names, counters, options, [&](WindowSummary&& w) { windows.push_back(std::move(w)); });
+    Ledger ledger(rules, config.flops_model(), config.workload, names, counters, options,
+                  [&](WindowSummary&& w) { windows.push_back(std::move(w)); });
     Peak peak;
     peak.flop_per_s = 1e12;
     peak.bytes_per_s = 1e9;

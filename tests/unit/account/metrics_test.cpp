@@ -15,7 +15,7 @@ namespace {
 constexpr DurationNs kMs = 1'000'000;
 
 Peak h100(bool sparse = false) {
-  PeakConfig config;
+  PeakOptions config;
   config.sparse = sparse;
   DeviceFacts facts;
   facts.name = "NVIDIA H100 80GB HBM3";
@@ -181,7 +181,7 @@ TEST(Metrics, ClockIsItsOwnFigure) {
   EXPECT_NEAR(*clock_ratio(1'464'000, peak), 0.8, 1e-12);  // the table's peak stands for 1830 MHz
   EXPECT_NEAR(*peak_at_clock(1'464'000, peak), 0.8 * 989.4e12, 1);
   EXPECT_FALSE(clock_ratio(0, peak));
-  PeakConfig config;
+  PeakOptions config;
   config.tflops = 500;
   DeviceFacts facts;
   EXPECT_FALSE(clock_ratio(1'464'000, find_peak(facts, DType::kBf16, config)));

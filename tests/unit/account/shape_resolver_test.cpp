@@ -14,7 +14,7 @@ Shape shape(std::optional<std::int64_t> batch, std::optional<std::int64_t> seq_l
 }
 
 TEST(ShapeResolver, TheRangeComesBeforeTheRuleBeforeTheWorkload) {
-  WorkloadConfig workload;
+  Workload workload;
   workload.phase = Phase::kTrain;
   workload.shape = shape(1, 10, {}, {}, {});
   ShapeResolver r(workload);
@@ -25,7 +25,7 @@ TEST(ShapeResolver, TheRangeComesBeforeTheRuleBeforeTheWorkload) {
 }
 
 TEST(ShapeResolver, AWorkloadOfOnePhaseSaysNothingAboutAnother) {
-  WorkloadConfig workload;
+  Workload workload;
   workload.phase = Phase::kTrain;
   workload.shape = shape(8, 4096);
   ShapeResolver train(workload);
@@ -41,7 +41,7 @@ TEST(ShapeResolver, AWorkloadOfOnePhaseSaysNothingAboutAnother) {
 }
 
 TEST(ShapeResolver, ATotalOfItsOwnIsNotContradictedByTheUsualLength) {
-  WorkloadConfig workload;
+  Workload workload;
   workload.shape = shape(4, 2048, {}, 16, 9999);
   ShapeResolver r(workload);
   const Shape prefill = r.resolve(Phase::kPrefill, {shape(2, {}, {}, {}, 100), {}, {}}, 0).shape;

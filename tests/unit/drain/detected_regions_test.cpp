@@ -28,8 +28,8 @@ struct Work {
 /// A Ledger with what it gave out.
 struct Account {
   explicit Account(const Config& settings, bool detect, bool whole_trace = false) : config(settings) {
-    ledger = std::make_unique<Ledger>(rules, config, names, counters, LedgerOptions{kOrigin, kWindow, false},
-                                      [this](WindowSummary&& w) {
+    ledger = std::make_unique<Ledger>(rules, config.flops_model(), config.workload, names, counters,
+                                      LedgerOptions{kOrigin, kWindow, false}, [this](WindowSummary&& w) {
                                         if (detected) detected->describe(w);
                                         windows.push_back(std::move(w));
                                       });

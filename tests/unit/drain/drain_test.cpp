@@ -20,7 +20,8 @@ class DrainTest : public ::testing::Test {
  protected:
   void SetUp() override {
     thread_ = attribution_.acquire_thread();
-    ledger_ = std::make_unique<Ledger>(rules_, config_, names_, counters_, LedgerOptions{kOrigin, kNsPerSecond, false},
+    ledger_ = std::make_unique<Ledger>(rules_, config_.flops_model(), config_.workload, names_, counters_,
+                                       LedgerOptions{kOrigin, kNsPerSecond, false},
                                        [this](WindowSummary&& w) { windows_.push_back(std::move(w)); });
     drain_ = std::make_unique<Drain>(attribution_, *ledger_, clock_, contexts_, counters_);
   }
@@ -250,7 +251,7 @@ TEST_F(DrainTest, WhatClosesAtOneMomentClosesFromTheInside) {
   open("decode tokens=1");  // without the word it would be worth its parts
   close();
   now_ += 10;
-  std::vector<RegionRuleConfig> none;
+  std::vector<RegionRule> none;
   open("decode");
   for (int i = 0; i < 3; ++i) {
     now_ += 5;

@@ -80,7 +80,7 @@ TEST(Peak, NamesAsDriversPrintThem) {
 }
 
 TEST(Peak, DenseUnlessSparseIsAskedFor) {
-  PeakConfig config;
+  PeakOptions config;
   const Peak dense = find_peak(named("NVIDIA H100 80GB HBM3"), DType::kBf16, config);
   EXPECT_DOUBLE_EQ(*dense.flop_per_s, 989.4e12);
   EXPECT_DOUBLE_EQ(*dense.bytes_per_s, 3350e9);
@@ -147,7 +147,7 @@ TEST(Peak, UnknownDeviceIsDerivedFromItsClock) {
 }
 
 TEST(Peak, OverrideAlwaysWins) {
-  PeakConfig config;
+  PeakOptions config;
   config.tflops = 800;
   const Peak peak = find_peak(named("NVIDIA H100 80GB HBM3"), DType::kBf16, config);
   EXPECT_DOUBLE_EQ(*peak.flop_per_s, 800e12);

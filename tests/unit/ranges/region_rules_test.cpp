@@ -14,7 +14,7 @@ namespace {
 struct Rules {
   std::vector<std::string> warnings;
   RegionRules rules;
-  explicit Rules(const std::vector<RegionRuleConfig>& own = {}, const std::vector<std::string>& presets = {})
+  explicit Rules(const std::vector<RegionRule>& own = {}, const std::vector<std::string>& presets = {})
       : rules(own, presets, warnings) {}
 
   /// Region of a range name; empty: none.
@@ -29,8 +29,8 @@ struct Rules {
   }
 };
 
-RegionRuleConfig rule(std::string region, std::string match) {
-  RegionRuleConfig r;
+RegionRule rule(std::string region, std::string match) {
+  RegionRule r;
   r.region = std::move(region);
   r.match = std::move(match);
   return r;
@@ -174,7 +174,7 @@ TEST(RegionRules, OwnRulesComeFirstInTheirOrder) {
 }
 
 TEST(RegionRules, NamedGroupsAndConstants) {
-  RegionRuleConfig own = rule("decode", R"(gen (?P<b>\d+)x(?P<context>\d+)(?: of (?P<nobody>\d+))?)");
+  RegionRule own = rule("decode", R"(gen (?P<b>\d+)x(?P<context>\d+)(?: of (?P<nobody>\d+))?)");
   own.constants.new_tokens = 5;
   const Rules r({own});
   const Shape s = r.shape("gen 3x400 of 9");
@@ -186,7 +186,7 @@ TEST(RegionRules, NamedGroupsAndConstants) {
 }
 
 TEST(RegionRules, PayloadIsTokensUnlessTheRuleNamesAnother) {
-  RegionRuleConfig own = rule("decode", "gen.*");
+  RegionRule own = rule("decode", "gen.*");
   own.payload = "context";
   const Rules r({own});
   const double hundred = 100, negative = -1, huge = 1e30, none = std::numeric_limits<double>::quiet_NaN();
@@ -197,7 +197,7 @@ TEST(RegionRules, PayloadIsTokensUnlessTheRuleNamesAnother) {
 }
 
 TEST(RegionRules, DomainsRestrict) {
-  RegionRuleConfig own = rule("gen", "go");
+  RegionRule own = rule("gen", "go");
   own.domain = "LLM";
   const Rules r({own});
   EXPECT_EQ(r.region("go", "LLM"), "gen");
@@ -218,7 +218,7 @@ TEST(RegionRules, PresetsChooseAmongThePacks) {
 }
 
 TEST(RegionRules, AnUnusableRuleIsNamedAndTheOthersWork) {
-  RegionRuleConfig odd_payload = rule("x", "x");
+  RegionRule odd_payload = rule("x", "x");
   odd_payload.payload = "contxt";
   const Rules r({rule("bad", "step("), odd_payload, rule("good", "fine")});
   ASSERT_EQ(r.warnings.size(), 2u);
@@ -234,7 +234,7 @@ TEST(RegionRules, AnUnusableRuleIsNamedAndTheOthersWork) {
 }
 
 TEST(RegionRules, MoreThan256RulesAreLeftOut) {
-  std::vector<RegionRuleConfig> many;
+  std::vector<RegionRule> many;
   for (int i = 0; i < 300; ++i) many.push_back(rule("r" + std::to_string(i), "name" + std::to_string(i)));
   const Rules r(many);
   EXPECT_EQ(r.region("name255"), "r255");
@@ -281,7 +281,7 @@ TEST(RangeNames, AnswersAsTheRulesDoWhateverIsCached) {
 }
 
 TEST(RangeNames, KeepsDomainsApart) {
-  RegionRuleConfig own = rule("gen", "go");
+  RegionRule own = rule("gen", "go");
   own.domain = "LLM";
   const Rules r({own});
   RangeNames names(r.rules);

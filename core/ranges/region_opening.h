@@ -1,0 +1,16 @@
+// What RegionRules tells attribution about a range.
+#pragma once
+
+#include "core/base/ids.h"
+#include "core/base/shape.h"
+
+namespace mfu {
+
+/// What a range opens. The rule is found once per name (RuleCache); the shape is read from the name at every push.
+struct RegionOpening {
+  RegionId region = RegionId::kNone;
+  RuleId rule = RuleId::kNone;
+  ShapeWords shape;
+};
+
+}  // namespace mfu
