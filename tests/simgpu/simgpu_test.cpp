@@ -451,6 +451,70 @@ TEST(Buffers, UnforcedFlushKeepsUnfinishedRecordsForcedGivesThemWithoutEnd) {
   });
 }
 
+TEST(Buffers, AForcedFlushGivesWhatRunsOnceAndNeverAgain) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    cuda.launch(cuda.kernel("slow", "ns=30000000"));
+    cupti.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    ASSERT_EQ(cupti.taken().size(), 1u);
+    EXPECT_EQ(cupti.taken()[0].kernel_end(), 0u);
+    cuda.synchronize();
+    cupti.flush();
+    cupti.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    EXPECT_EQ(cupti.taken().size(), 1u);
+  });
+}
+
+TEST(Buffers, AnUnforcedFlushLeavesABufferWithWorkInItToFillUp) {
+  // The kind reading closes such a buffer, and the worker hands it back as soon as it is complete.
+  for (const auto& [keeps_open, requests] : {std::pair{"", 1u}, std::pair{"0", 4u}}) {
+    in_child({{"SIMGPU_FLUSH_KEEPS_OPEN", keeps_open}}, [n = requests] {
+      Cuda cuda;
+      Cupti cupti;
+      cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+      CUfunction slow = cuda.kernel("slow", "ns=20000000");
+      for (int i = 0; i < 4; ++i) {  // there is always one that runs
+        cuda.launch(slow);
+        cuda.launch(slow);
+        std::this_thread::sleep_for(5ms);
+        cupti.flush();
+      }
+      EXPECT_EQ(cupti.requesters.size(), n);
+      cuda.synchronize();
+      cupti.flush();
+      EXPECT_EQ(cupti.taken(8).size(), 8u);
+    });
+  }
+}
+
+TEST(Buffers, AreZeroedOnTheThreadThatAskedUnlessTheClientDoesIt) {
+  for (const std::uint8_t client_does : {0, 1}) {
+    in_child({}, [client_does] {
+      Cuda cuda;
+      Cupti cupti;
+      static std::uint8_t* given = nullptr;
+      static std::vector<std::uint8_t> memory(4096, 0xCC);
+      const auto requested = [](std::uint8_t** buffer, std::size_t* size, std::size_t* most) {
+        *buffer = given = memory.data();
+        *size = memory.size();
+        *most = 0;
+      };
+      const auto completed = [](CUcontext, std::uint32_t, std::uint8_t*, std::size_t, std::size_t) {};
+      std::uint8_t value = client_does;
+      std::size_t size = sizeof value;
+      EXPECT_EQ(CUPTI(cupti, cuptiActivitySetAttribute)(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size, &value),
+                CUPTI_SUCCESS);
+      EXPECT_EQ(CUPTI(cupti, cuptiActivityRegisterCallbacks)(requested, completed), CUPTI_SUCCESS);
+      EXPECT_EQ(CUPTI(cupti, cuptiActivityEnable)(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS);
+      cuda.launch(cuda.kernel("k", "ns=1000"));
+      ASSERT_NE(given, nullptr);
+      EXPECT_EQ(given[4095], client_does != 0 ? 0xCC : 0);
+    });
+  }
+}
+
 TEST(Buffers, WorkerHandsBackClosedBuffersOnceComplete) {
   in_child({}, [] {
     Cuda cuda;
@@ -682,6 +746,67 @@ TEST(Graphs, InstantiatedBeforeTheToolShowsEveryNodeAsAKernel) {
   });
 }
 
+/// Begin times of the kernel nodes of 20 launches of a graph with three kernels.
+std::vector<std::uint64_t> node_begins(const char* version, std::size_t pool_limit) {
+  Cuda cuda;
+  Cupti cupti(version);
+  std::size_t size = sizeof pool_limit;
+  EXPECT_EQ(CUPTI(cupti, cuptiActivitySetAttribute)(CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT, &size, &pool_limit),
+            CUPTI_SUCCESS);
+  cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMSET});
+  CUfunction f = cuda.kernel("k", "ns=1000");
+  CUstream a = cuda.stream(), b = cuda.stream();
+  CUdeviceptr memory = 0;
+  CU(cuda, cuMemAlloc)(&memory, 4096);
+  CUgraphExec exec = small_graph(cuda, f, a, b, memory);
+  for (int i = 0; i < 20; ++i) CU(cuda, cuGraphLaunch)(exec, a);
+  cuda.synchronize();
+  cupti.flush();
+  std::vector<std::uint64_t> begins;
+  for (const Record& r : cupti.of_kind(kKernel)) begins.push_back(r.kernel_begin());
+  return begins;
+}
+
+TEST(Graphs, BeforeThirteenThreeDeviceBuffersOfGraphsRunOutForGood) {
+  const auto untimed = [](const std::vector<std::uint64_t>& begins) {
+    return static_cast<std::size_t>(std::count(begins.begin(), begins.end(), 0u));
+  };
+  in_child({{"SIMGPU_GRAPH_BUFFER_RECORDS", "10"}}, [&] {
+    const auto begins = node_begins("13.0", 2);
+    EXPECT_EQ(untimed(begins), begins.size() - 20);
+    EXPECT_EQ(untimed({begins.begin(), begins.begin() + 20}), 0u);
+  });
+  in_child({{"SIMGPU_GRAPH_BUFFER_RECORDS", "10"}}, [&] { EXPECT_EQ(untimed(node_begins("13.3", 2)), 0u); });
+  in_child({{"SIMGPU_GRAPH_BUFFER_RECORDS", "10"}, {"SIMGPU_GRAPH_BUFFERS_RECYCLED", "1"}},
+           [&] { EXPECT_EQ(untimed(node_begins("13.0", 2)), 0u); });
+}
+
+TEST(Graphs, NodesOfOlderGraphsDoNotComeBackWithAKindThatWasOff) {
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti;
+    cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    CUfunction f = cuda.kernel("k", "ns=10000");
+    CUstream a = cuda.stream(), b = cuda.stream();
+    CUdeviceptr memory = 0;
+    CU(cuda, cuMemAlloc)(&memory, 4096);
+    CUgraphExec before = small_graph(cuda, f, a, b, memory);
+    const auto kernels_of = [&](CUgraphExec exec) {
+      const std::size_t so_far = cupti.of_kind(kKernel).size();
+      CU(cuda, cuGraphLaunch)(exec, a);
+      cuda.synchronize();
+      cupti.flush();
+      return cupti.of_kind(kKernel).size() - so_far;
+    };
+    EXPECT_EQ(kernels_of(before), 3u);
+    EXPECT_EQ(CUPTI(cupti, cuptiActivityDisable)(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS);
+    EXPECT_EQ(kernels_of(before), 0u);
+    EXPECT_EQ(CUPTI(cupti, cuptiActivityEnable)(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS);
+    EXPECT_EQ(kernels_of(before), 0u);
+    EXPECT_EQ(kernels_of(small_graph(cuda, f, a, b, memory)), 3u);
+  });
+}
+
 TEST(Graphs, WorkThatDoesNotComeBackToTheOriginIsAnError) {
   in_child({}, [] {
     Cuda cuda;
@@ -806,6 +931,36 @@ TEST(Faults, WithoutADriverCallsAnswerUnknown) {
     EXPECT_EQ(CUPTI(cupti, cuptiEnableCallback)(1, nullptr, CUPTI_CB_DOMAIN_DRIVER_API, 1),
               CUPTI_ERROR_INVALID_PARAMETER);
     cupti.record({});
+  });
+}
+
+TEST(Faults, WithADriverThatIsTooOldEachVersionFailsInItsOwnWay) {
+  const auto nothing = [](void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {};
+  const auto version_and_subscribe = [&](const char* version, CUptiResult of_version, CUptiResult of_subscribe) {
+    in_child({{"SIMGPU_DRIVER_VERSION", "12080"}}, [=] {
+      Cuda cuda;
+      Cupti cupti(version);
+      std::uint32_t number = 0;
+      EXPECT_EQ(CUPTI(cupti, cuptiGetVersion)(&number), of_version) << version;
+      CUpti_SubscriberHandle handle = nullptr;
+      EXPECT_EQ(CUPTI(cupti, cuptiSubscribe)(&handle, nothing, nullptr), of_subscribe) << version;
+    });
+  };
+  version_and_subscribe("12.9", CUPTI_SUCCESS, CUPTI_SUCCESS);
+  version_and_subscribe("13.0", CUPTI_SUCCESS, CUPTI_ERROR_UNKNOWN);
+  version_and_subscribe("13.3", CUPTI_ERROR_UNKNOWN, CUPTI_ERROR_UNKNOWN);
+  aborts_in_child({{"SIMGPU_DRIVER_VERSION", "12080"}}, [] {
+    Cuda cuda;
+    Cupti cupti("13.2");
+    std::uint32_t number = 0;
+    CUPTI(cupti, cuptiGetVersion)(&number);
+  });
+  in_child({}, [] {
+    Cuda cuda;
+    Cupti cupti("13.2");
+    std::uint32_t number = 0;
+    EXPECT_EQ(CUPTI(cupti, cuptiGetVersion)(&number), CUPTI_SUCCESS);
+    EXPECT_EQ(number, 130200u);
   });
 }
 

@@ -171,8 +171,24 @@ CUptiResult scripted(const char* function) {
   return static_cast<CUptiResult>(fault.result);
 }
 
+/// Whether CUPTI can work with the driver: there is one, and it is not older than this CUPTI's major version.
+bool driver_is_fit() {
+  const Driver* driver = connected_driver();
+  const std::uint32_t version = cupti_layout().version;
+  return driver != nullptr && (version < 100000 || driver->settings->driver_version >= version / 10000 * 1000);
+}
+
+/// 13.2 cannot initialise without a fit driver, and every function of it asks another one for the text of that error,
+/// without end: the stack overflows.
+void overflow_stack_if_unfit(const char* function) {
+  if (cupti_layout().version / 100 != 1302 || driver_is_fit()) return;
+  std::fprintf(stderr, "[simgpu] %s of CUPTI 13.2 without a driver that it can use: stack overflow\n", function);
+  std::abort();
+}
+
 /// Start of a function that works without a driver.
 CUptiResult enter(const char* function) {
+  overflow_stack_if_unfit(function);
   if (const Driver* driver = connected_driver(); driver != nullptr && driver->forked()) {
     rule_broken("CUPTI was called in a process forked after cuInit");
   }
@@ -182,10 +198,13 @@ CUptiResult enter(const char* function) {
 /// Start of a function that answers 999 where there is no driver.
 CUptiResult enter_with_driver(const char* function) {
   if (const CUptiResult result = enter(function); result != kOk) return result;
-  const Driver* driver = connected_driver();
-  if (driver == nullptr) return CUPTI_ERROR_UNKNOWN;
+  if (!driver_is_fit())  // 15 up to 12.9, 999 from 13.0 on
+    return cupti_layout().version >= 130000 ? CUPTI_ERROR_UNKNOWN : CUPTI_ERROR_NOT_INITIALIZED;
   return kOk;
 }
+
+/// From 13.3 on the few functions that used to work without a driver answer 999 there as well.
+bool needs_driver_for_anything() { return cupti_layout().version >= 130300; }
 
 void attach() {
   connected_driver()->tool->store(&kTool, std::memory_order_release);
@@ -269,7 +288,7 @@ CUptiResult set_kind(CUpti_ActivityKind kind, bool on) {
       if (on && w.kernels.load() && api().kernel_kind.load() != number) return CUPTI_ERROR_NOT_COMPATIBLE;
       if (!on && api().kernel_kind.load() != number) return kOk;
       api().kernel_kind.store(number);
-      w.kernels.store(on);
+      if (w.kernels.exchange(on) && !on) w.kernels_off.fetch_add(1);
       break;
     case kKindMemcpy:
       w.memcpys.store(on);
@@ -334,6 +353,12 @@ const char* result_name(CUptiResult result) {
   if (const CUptiResult early = enter(#function); early != kOk) { \
     return early;                                                 \
   }
+/// For a function that needs a driver from 13.3 on.
+#define ENTER_ANYWHERE(function)                                                                               \
+  if (const CUptiResult early = needs_driver_for_anything() ? enter_with_driver(#function) : enter(#function); \
+      early != kOk) {                                                                                          \
+    return early;                                                                                              \
+  }
 #define ENTER_WITH_DRIVER(function)                                           \
   if (const CUptiResult early = enter_with_driver(#function); early != kOk) { \
     return early;                                                             \
@@ -342,13 +367,16 @@ const char* result_name(CUptiResult result) {
 // Callback API ---------------------------------------------------------------------------------------------------
 
 SIM_EXPORT CUptiResult cuptiGetVersion(uint32_t* version) {
+  overflow_stack_if_unfit("cuptiGetVersion");
   if (const CUptiResult early = scripted("cuptiGetVersion"); early != kOk) return early;
+  if (needs_driver_for_anything() && !driver_is_fit()) return CUPTI_ERROR_UNKNOWN;
   if (version == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   *version = cupti_layout().version;
   return kOk;
 }
 
 SIM_EXPORT CUptiResult cuptiGetResultString(CUptiResult result, const char** str) {
+  overflow_stack_if_unfit("cuptiGetResultString");
   if (str == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   *str = result_name(result);
   return *str != nullptr ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
@@ -428,9 +456,13 @@ SIM_EXPORT CUptiResult cuptiEnableAllDomains(uint32_t enable, CUpti_SubscriberHa
 
 SIM_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
                                                       CUpti_BuffersCallbackCompleteFunc completed) {
-  ENTER(cuptiActivityRegisterCallbacks)
+  ENTER_ANYWHERE(cuptiActivityRegisterCallbacks)
   if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  set_buffer_callbacks(requested, completed, acting_as_foreign());
+  BufferCallbacks callbacks;
+  callbacks.requested = requested;
+  callbacks.completed = completed;
+  callbacks.foreign = acting_as_foreign();
+  set_buffer_callbacks(callbacks);
   return kOk;
 }
 
@@ -489,7 +521,9 @@ SIM_EXPORT CUptiResult cuptiActivityFlushPeriod(uint32_t ms) {
 }
 
 SIM_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size_t valid, CUpti_Activity** record) {
+  overflow_stack_if_unfit("cuptiActivityGetNextRecord");
   if (const CUptiResult early = scripted("cuptiActivityGetNextRecord"); early != kOk) return early;
+  if (needs_driver_for_anything() && !driver_is_fit()) return CUPTI_ERROR_UNKNOWN;
   if (buffer == nullptr || record == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   const auto kind_at = [&](std::size_t offset) {
     std::uint32_t kind = 0;
@@ -531,7 +565,9 @@ SIM_EXPORT CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribu
   std::memcpy(&word, value, std::min(*size, sizeof word));
   const std::lock_guard lock(api().mutex);
   api().attributes[number] = word;
-  if (number == 9) set_per_thread_buffers((word & 0xFF) != 0);
+  if (number == CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT) set_device_buffer_limit(word);
+  if (number == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER) set_buffers_zeroed((word & 0xFF) == 0);
+  if (number == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER) set_per_thread_buffers((word & 0xFF) != 0);
   return kOk;
 }
 
@@ -545,7 +581,7 @@ SIM_EXPORT CUptiResult cuptiActivityGetAttribute(CUpti_ActivityAttribute attribu
   std::uint64_t word = 0;
   if (const auto it = defaults.find(number); it != defaults.end()) word = it->second;
   if (const auto it = api().attributes.find(number); it != api().attributes.end()) word = it->second;
-  if (number == 9) word = per_thread_buffers() ? 1 : 0;
+  if (number == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER) word = per_thread_buffers() ? 1 : 0;
   std::memcpy(value, &word, std::min(*size, sizeof word));
   return kOk;
 }
@@ -591,7 +627,7 @@ SIM_EXPORT CUptiResult cuptiActivityEnableHWTrace(uint8_t enable) {
 }
 
 SIM_EXPORT CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
-  ENTER(cuptiGetTimestamp)
+  ENTER_ANYWHERE(cuptiGetTimestamp)
   if (timestamp == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   *timestamp = cupti_timestamp();
   return kOk;
@@ -645,6 +681,59 @@ SIM_EXPORT CUptiResult cuptiGetGraphNodeId(CUgraphNode node, uint64_t* id) {
 
 SIM_EXPORT CUptiResult cuptiFinalize() {
   rule_broken("cuptiFinalize was called: it stops every thread of the process and crashes with CUDA graphs");
+  return kOk;
+}
+
+// The subscriber's own forms, from 13.2 and 13.3 on. One subscriber at a time here: whoever asks for several is
+// refused, as by a version that cannot, and its records have every field.
+
+SIM_EXPORT CUptiResult cuptiActivityRegisterCallbacks_v2(CUpti_SubscriberHandle subscriber, BufferRequestedV2 requested,
+                                                         BufferCompletedV2 completed) {
+  ENTER_WITH_DRIVER(cuptiActivityRegisterCallbacks_v2)
+  if (!is_subscriber(subscriber) || requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  BufferCallbacks callbacks;
+  callbacks.requested_v2 = requested;
+  callbacks.completed_v2 = completed;
+  callbacks.foreign = acting_as_foreign();
+  set_buffer_callbacks(callbacks);
+  return kOk;
+}
+
+SIM_EXPORT CUptiResult cuptiActivityEnable_v2(CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind,
+                                              const void* /*config*/) {
+  ENTER_WITH_DRIVER(cuptiActivityEnable_v2)
+  return is_subscriber(subscriber) ? set_kind(kind, true) : CUPTI_ERROR_INVALID_PARAMETER;
+}
+
+SIM_EXPORT CUptiResult cuptiActivityDisable_v2(CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind,
+                                               const void* /*config*/) {
+  ENTER_WITH_DRIVER(cuptiActivityDisable_v2)
+  return is_subscriber(subscriber) ? set_kind(kind, false) : CUPTI_ERROR_INVALID_PARAMETER;
+}
+
+SIM_EXPORT CUptiResult cuptiActivitySetAttribute_v2(CUpti_SubscriberHandle subscriber,
+                                                    CUpti_ActivityAttribute attribute, size_t* size, void* value) {
+  ENTER_WITH_DRIVER(cuptiActivitySetAttribute_v2)
+  return is_subscriber(subscriber) ? cuptiActivitySetAttribute(attribute, size, value) : CUPTI_ERROR_INVALID_PARAMETER;
+}
+
+SIM_EXPORT CUptiResult cuptiActivityGetAttribute_v2(CUpti_SubscriberHandle subscriber,
+                                                    CUpti_ActivityAttribute attribute, size_t* size, void* value) {
+  ENTER_WITH_DRIVER(cuptiActivityGetAttribute_v2)
+  return is_subscriber(subscriber) ? cuptiActivityGetAttribute(attribute, size, value) : CUPTI_ERROR_INVALID_PARAMETER;
+}
+
+SIM_EXPORT CUptiResult cuptiActivityGetNextRecord_v2(CUpti_SubscriberHandle subscriber, uint8_t* buffer, size_t valid,
+                                                     CUpti_Activity** record) {
+  if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  return cuptiActivityGetNextRecord(buffer, valid, record);
+}
+
+/// Whether any client has a kind enabled.
+SIM_EXPORT CUptiResult cuptiIsTracingSessionRunning(uint8_t* running) {
+  ENTER_WITH_DRIVER(cuptiIsTracingSessionRunning)
+  if (running == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  *running = connected_driver()->wanted->any_activity() ? 1 : 0;
   return kOk;
 }
 

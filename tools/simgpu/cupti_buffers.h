@@ -18,10 +18,39 @@ const Layout& cupti_layout();
 /// call until it is there, as the real library does.
 const Driver* connected_driver();
 
-void set_buffer_callbacks(CUpti_BuffersCallbackRequestFunc requested, CUpti_BuffersCallbackCompleteFunc completed,
-                          bool foreign);
+// Of CUPTI 13.2's cupti_activity.h, which the headers that this is built with need not have.
+struct BufferRequestInfoV2 {
+  std::size_t struct_size;
+};
+struct BufferCompleteInfoV2 {
+  std::size_t struct_size;
+  std::uint64_t thread_id;
+  void** record_layouts;
+  std::size_t layout_count;
+};
+using BufferRequestedV2 = void (*)(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records,
+                                   BufferRequestInfoV2* info);
+using BufferCompletedV2 = void (*)(std::uint8_t* buffer, std::size_t size, std::size_t valid,
+                                   BufferCompleteInfoV2* info);
+
+/// Who hands out buffers and takes them back: one pair of functions of either form.
+struct BufferCallbacks {
+  CUpti_BuffersCallbackRequestFunc requested = nullptr;
+  CUpti_BuffersCallbackCompleteFunc completed = nullptr;
+  BufferRequestedV2 requested_v2 = nullptr;
+  BufferCompletedV2 completed_v2 = nullptr;
+  bool foreign = false;
+
+  [[nodiscard]] bool any() const noexcept { return requested != nullptr || requested_v2 != nullptr; }
+};
+void set_buffer_callbacks(const BufferCallbacks& callbacks);
 void set_per_thread_buffers(bool on);
 bool per_thread_buffers();
+/// CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT.
+void set_device_buffer_limit(std::uint64_t buffers);
+/// Whether a buffer is filled with zeros when the client hands it over, on the client's thread.
+void set_buffers_zeroed(bool on);
+bool buffers_are_zeroed();
 void set_timestamp_callback(CUpti_TimestampCallbackFunc callback);
 [[nodiscard]] std::uint64_t cupti_timestamp();
 

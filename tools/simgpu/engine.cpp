@@ -999,6 +999,7 @@ CUresult instantiate(GraphExec** out, Graph& graph) {
   auto* exec = new GraphExec;
   exec->id = process().next_graph.fetch_add(1);
   exec->instrumented = tool() != nullptr && wanted().any_activity();
+  exec->kernels_off = wanted().kernels_off.load(std::memory_order_relaxed);
   exec->graph.id = exec->id;
   exec->graph.context = graph.context;
   ResourceEvent event = graph_event(kGraphExecCreateStarting, graph);
@@ -1088,7 +1089,9 @@ CUresult launch_graph(GraphExec& exec, Stream& stream) {
     room_at = enqueue(stream, finish);
   }
   const bool whole_only = wanted().graphs.load(std::memory_order_relaxed);
-  for (Activity& work : done) emit(work, !whole_only);
+  // Kinds that were off for a while do not come back for the nodes of older graphs.
+  const bool nodes_seen = !whole_only && exec.kernels_off == wanted().kernels_off.load(std::memory_order_relaxed);
+  for (Activity& work : done) emit(work, nodes_seen);
   if (whole_only && exec.instrumented) emit(whole, true);
   for (const auto& [function, data] : host_calls) host_function(stream, function, data);
   finish_before_exit(whole.end_ns);

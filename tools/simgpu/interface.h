@@ -98,6 +98,8 @@ struct Wanted {
   std::atomic<std::uint8_t> resource[kMaxResourceId];
   std::atomic<std::uint8_t> synchronize[8];
   std::atomic<bool> kernels, memcpys, memsets, graphs;
+  /// How often kernel records were switched off: nodes of a graph that was instantiated before leave none afterwards.
+  std::atomic<std::uint32_t> kernels_off;
   [[nodiscard]] bool any_activity() const noexcept {
     return kernels.load(std::memory_order_relaxed) || memcpys.load(std::memory_order_relaxed) ||
            memsets.load(std::memory_order_relaxed) || graphs.load(std::memory_order_relaxed);

@@ -155,6 +155,9 @@ Settings* load() {
   read("SIMGPU_PER_THREAD", s->per_thread);
   read("SIMGPU_FLUSH_ON_WORKER", s->flush_on_worker);
   read("SIMGPU_FLUSH_KEEPS_OPEN", s->flush_keeps_open);
+  read("SIMGPU_ZERO_BUFFERS", s->zero_buffers);
+  read("SIMGPU_GRAPH_BUFFERS_RECYCLED", s->graph_buffers_recycled);
+  read("SIMGPU_GRAPH_BUFFER_RECORDS", s->graph_buffer_records);
   read("SIMGPU_SHUFFLE", s->shuffle);
   read("SIMGPU_DROP_RATE", s->drop_rate);
   std::string burst;

@@ -68,7 +68,10 @@ struct Settings {
   int refused_kinds_result = 21;
   int per_thread = -1;  ///< -1: by version
   bool flush_on_worker = false;
-  bool flush_keeps_open = false;
+  bool flush_keeps_open = true;            ///< an unforced flush leaves partly filled buffers to CUPTI
+  bool zero_buffers = true;                ///< a buffer is zeroed on the thread that asked for it
+  bool graph_buffers_recycled = false;     ///< below 13.3 too
+  std::uint64_t graph_buffer_records = 0;  ///< of one device buffer; 0: as many as its size holds
   bool shuffle = false;
   double drop_rate = 0;
   std::uint64_t drop_every = 0, drop_burst = 0;
