@@ -1,5 +1,7 @@
 #include "cuda/activity_buffers.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstdlib>
 
 namespace mfu {
@@ -9,48 +11,75 @@ std::uint8_t* ActivityBuffers::allocate() noexcept {
   return static_cast<std::uint8_t*>(std::aligned_alloc(kAlignment, kBlockBytes));
 }
 
-std::uint8_t* ActivityBuffers::take(Block* blocks, std::uint32_t count, std::uint32_t& index) noexcept {
+ActivityBuffers::Block* ActivityBuffers::take(Block* blocks, std::uint32_t count) noexcept {
   // First-fit keeps the same few blocks, and so the same few touched pages, in use.
   for (std::uint32_t i = 0; i < count; ++i) {
-    index = i;
+    Block& block = blocks[i];
+    const std::uint32_t state = block.state.load(std::memory_order_relaxed);
     std::uint32_t expected = kFree;
-    if (blocks[i].state.load(std::memory_order_relaxed) == kFree &&
-        blocks[i].state.compare_exchange_strong(expected, kOut, std::memory_order_acq_rel))
-      return blocks[i].data.load(std::memory_order_relaxed);
+    if (state == kFree && block.state.compare_exchange_strong(expected, kBusy, std::memory_order_acq_rel))
+      return &block;
     expected = kEmpty;
-    if (blocks[i].state.load(std::memory_order_relaxed) != kEmpty ||
-        !blocks[i].state.compare_exchange_strong(expected, kBusy, std::memory_order_acq_rel))
-      continue;
+    if (state != kEmpty || !block.state.compare_exchange_strong(expected, kBusy, std::memory_order_acq_rel)) continue;
     std::uint8_t* data = allocate();
-    blocks[i].data.store(data, std::memory_order_release);
-    blocks[i].state.store(data != nullptr ? kOut : kEmpty, std::memory_order_release);
-    return data;
+    block.data.store(data, std::memory_order_release);
+    if (data != nullptr) return &block;
+    block.state.store(kEmpty, std::memory_order_release);
+    return nullptr;
   }
   return nullptr;
 }
 
-std::uint8_t* ActivityBuffers::request(std::size_t& size) noexcept {
-  std::uint32_t index = 0;
-  if (std::uint8_t* data = take(blocks_.data(), kMaxBlocks, index)) {
-    size = size_of_block(index);
+/// As much of `wanted` as the cap on growth allows; a block may always hold what it held before.
+std::size_t ActivityBuffers::size_for(Block& block, std::size_t wanted) noexcept {
+  const std::size_t reached = block.reached.load(std::memory_order_relaxed);
+  if (wanted <= reached) return wanted;
+  const std::size_t kept = std::max(reached, kSmallest);
+  const std::uint64_t more = wanted - kept;
+  if (growth_.fetch_add(more, std::memory_order_relaxed) + more > kMaxGrowth) {
+    growth_.fetch_sub(more, std::memory_order_relaxed);
+    wanted = kept;
+  }
+  block.reached.store(static_cast<std::uint32_t>(wanted), std::memory_order_relaxed);
+  return wanted;
+}
+
+std::uint8_t* ActivityBuffers::request(std::uint32_t lane, std::size_t& size) noexcept {
+  lane %= kLanes;
+  if (Block* block = take(blocks_.data(), kMaxBlocks)) {
+    // A long backlog (a CUDA graph of thousands of nodes, launched ahead) may come in larger pieces: a 32nd of it at a
+    // time is small enough, and the blocks last for 32 times as much.
+    const std::size_t backlog = std::bit_floor(std::min(bytes_out() / 32 + 1, std::uint64_t{kLargest}));
+    const std::size_t wanted = std::max<std::size_t>(lanes_[lane].wanted.load(std::memory_order_relaxed), backlog);
+    size = size_for(*block, wanted);
+    block->lane.store(lane, std::memory_order_relaxed);
+    block->told.store(static_cast<std::uint32_t>(size), std::memory_order_relaxed);
+    bytes_out_.fetch_add(size, std::memory_order_relaxed);
+    std::uint8_t* data = block->data.load(std::memory_order_relaxed);
+    block->state.store(kOut, std::memory_order_release);
     return data;
   }
   counters_.add(Counter::kBuffersExhausted);
   size = 0;
   if (null_allowed_) return nullptr;
   // What lands in a spare is thrown away, but CUPTI before 12.9 does not survive an empty answer.
-  std::uint8_t* spare = take(spares_.data(), kMaxSpare, index);
-  if (spare != nullptr) size = kSpareBytes;
-  return spare;
+  Block* spare = take(spares_.data(), kMaxSpare);
+  if (spare == nullptr) return nullptr;
+  size = kSpareBytes;
+  spare->state.store(kOut, std::memory_order_release);
+  return spare->data.load(std::memory_order_relaxed);
 }
 
 ActivityBuffers::Owner ActivityBuffers::owner_of(const std::uint8_t* buffer, std::size_t& size) const noexcept {
   const auto owner = [](const Block& b, Owner ours) {
     return b.state.load(std::memory_order_acquire) == kOut ? ours : Owner::kForeign;
   };
-  for (std::uint32_t i = 0; i < kMaxBlocks; ++i) {
-    size = size_of_block(i);
-    if (blocks_[i].data.load(std::memory_order_acquire) == buffer) return owner(blocks_[i], Owner::kOurs);
+  size = 0;
+  for (const Block& b : blocks_) {
+    if (b.data.load(std::memory_order_acquire) != buffer) continue;
+    const Owner found = owner(b, Owner::kOurs);
+    size = b.told.load(std::memory_order_relaxed);
+    return found;
   }
   size = kSpareBytes;
   for (const Block& b : spares_)
@@ -58,17 +87,30 @@ ActivityBuffers::Owner ActivityBuffers::owner_of(const std::uint8_t* buffer, std
   return Owner::kForeign;
 }
 
-void ActivityBuffers::give_back(const std::uint8_t* buffer) noexcept {
-  for (Block& b : blocks_)
-    if (b.data.load(std::memory_order_acquire) == buffer) b.state.store(kFree, std::memory_order_release);
+void ActivityBuffers::give_back(const std::uint8_t* buffer, std::size_t used, TimeNs now) noexcept {
+  for (Block& b : blocks_) {
+    if (b.data.load(std::memory_order_acquire) != buffer) continue;
+    bytes_out_.fetch_sub(b.told.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    Lane& lane = lanes_[b.lane.load(std::memory_order_relaxed)];
+    b.state.store(kFree, std::memory_order_release);
+    lane.bytes.fetch_add(used, std::memory_order_relaxed);
+    TimeNs since = lane.since.load(std::memory_order_relaxed);
+    if (now - since < kFillTime || !lane.since.compare_exchange_strong(since, now, std::memory_order_relaxed)) return;
+    const std::uint64_t bytes = lane.bytes.exchange(0, std::memory_order_relaxed);
+    const double in_fill_time =
+        since == 0 ? 0 : static_cast<double>(bytes) * static_cast<double>(kFillTime) / static_cast<double>(now - since);
+    const auto wanted = static_cast<std::uint64_t>(std::min(in_fill_time, static_cast<double>(kLargest)));
+    lane.wanted.store(static_cast<std::uint32_t>(std::bit_floor(std::max<std::uint64_t>(wanted, kSmallest))),
+                      std::memory_order_relaxed);
+    return;
+  }
   for (Block& b : spares_)
     if (b.data.load(std::memory_order_acquire) == buffer) b.state.store(kFree, std::memory_order_release);
 }
 
 std::uint64_t ActivityBuffers::advertised_bytes() const noexcept {
   std::uint64_t sum = 0;
-  for (std::uint32_t i = 0; i < kMaxBlocks; ++i)
-    if (blocks_[i].data.load(std::memory_order_relaxed) != nullptr) sum += size_of_block(i);
+  for (const Block& b : blocks_) sum += b.reached.load(std::memory_order_relaxed);
   for (const Block& b : spares_)
     if (b.data.load(std::memory_order_relaxed) != nullptr) sum += kSpareBytes;
   return sum;

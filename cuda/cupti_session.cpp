@@ -1,5 +1,7 @@
 #include "cuda/cupti_session.h"
 
+#include <time.h>
+
 #include <cstddef>
 
 #include "cuda/launch_ids.h"
@@ -19,6 +21,11 @@ constexpr bool is_one_of(const std::uint32_t* ids, std::size_t count, std::uint3
     if (ids[i] == id) return true;
   return false;
 }
+TimeNs monotonic_ns() noexcept {
+  ::timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
+}
 constexpr bool begins_capture(std::uint32_t id) noexcept {
   return is_one_of(kDriverBeginCapture, std::size(kDriverBeginCapture), id);
 }
@@ -26,18 +33,36 @@ constexpr bool ends_capture(std::uint32_t id) noexcept {
   return is_one_of(kDriverEndCapture, std::size(kDriverEndCapture), id);
 }
 
-/// Where the parameters of a kernel launch keep the stream [bytes]; 0: elsewhere or nowhere. From cuda.h's signature
-/// of cuLaunchKernel (f, 3+3 grid and block dimensions, shared bytes, stream): 8 + 7 * 4, rounded up to 8.
-constexpr std::size_t stream_offset(std::uint32_t driver_id) noexcept {
+/// The stream of a kernel launch, from the parameters of the driver's call; false where they do not hold one or
+/// the call is another. Offsets from cuda.h: cuLaunchKernel(f, 3+3 dimensions, shared bytes, stream): 8 + 7 * 4,
+/// rounded up to 8; cuLaunchKernelEx(config, ...), and the config begins with 3+3 dimensions, shared bytes, stream.
+bool launch_stream(std::uint32_t driver_id, const void* parameters, void*& stream) noexcept {
+  if (parameters == nullptr) return false;
+  std::size_t offset = 0;
   switch (driver_id) {
     case 307:  // cuLaunchKernel
     case 442:
     case 477:  // cuLaunchCooperativeKernel
     case 478:
-      return 40;
+      offset = 40;
+      break;
+    case 652:  // cuLaunchKernelEx
+    case 653:
+      parameters = *static_cast<const void* const*>(parameters);
+      if (parameters == nullptr) return false;
+      offset = 32;
+      break;
     default:
-      return 0;
+      return false;
   }
+  stream = *reinterpret_cast<void* const*>(static_cast<const char*>(parameters) + offset);
+  return true;
+}
+
+/// Remembers a launch, to learn whether it has finished. Of a call whose stream is not known it remembers nothing.
+void arm_probe(HostThread& thread, CUpti_CallbackId id, CorrelationId launch, const CUpti_CallbackData& data) noexcept {
+  void* stream = nullptr;
+  if (launch_stream(id, data.functionParams, stream)) thread.probe = {launch, stream, data.contextUid, true};
 }
 
 CuptiSession::Failure failure_of(CUptiResult result) noexcept {
@@ -150,8 +175,10 @@ void CuptiSession::enable_launch_callbacks() {
     (void)api_.enable_callback(1, subscriber_, domain,
                                id);  // an id this CUPTI does not know is refused, and not needed
   };
+  // The driver's calls alone: whatever the runtime or a library launches goes through one of them, with the same
+  // correlation id. The runtime's own would double the callbacks and tell nothing new.
   for (const LaunchCall& call : kDriverLaunchCalls) enable(CUPTI_CB_DOMAIN_DRIVER_API, call.cbid);
-  for (const LaunchCall& call : kRuntimeLaunchCalls) enable(CUPTI_CB_DOMAIN_RUNTIME_API, call.cbid);
+  for (const std::uint32_t id : kDriverSynchronize) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
   for (const std::uint32_t id : kDriverBeginCapture) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
   for (const std::uint32_t id : kDriverEndCapture) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
@@ -160,8 +187,29 @@ void CuptiSession::enable_launch_callbacks() {
   enable(CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
 }
 
+void CuptiSession::watch_runtime_calls() noexcept {
+  if (subscriber_ == nullptr) return;
+  for (const LaunchCall& call : kRuntimeLaunchCalls)
+    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API, call.cbid);
+}
+
+void CuptiSession::flush() noexcept {
+  // Where a subscriber of the second kind (CUPTI 13.2) has records of its own layout, all calls like this one fail.
+  if (api_.flush_all(0) == CUPTI_ERROR_NOT_COMPATIBLE) refused_.fetch_add(1, std::memory_order_relaxed);
+}
+
 void CuptiSession::resume() noexcept {
   if (api_.register_callbacks(on_buffer_requested, on_buffer_completed) == CUPTI_SUCCESS) (void)enable_activities();
+}
+
+std::uint32_t CuptiSession::take_finished(CorrelationId* launches, std::uint32_t count) noexcept {
+  const std::uint32_t published = finished_count_.load(std::memory_order_acquire);
+  if (published - finished_taken_ > kFinished) finished_taken_ = published - kFinished;
+  std::uint32_t taken = 0;
+  for (; taken < count && finished_taken_ != published; ++finished_taken_)
+    launches[taken++] =
+        static_cast<CorrelationId>(finished_[finished_taken_ % kFinished].load(std::memory_order_relaxed));
+  return taken;
 }
 
 std::uint64_t CuptiSession::take_dropped() noexcept {
@@ -207,7 +255,12 @@ void CuptiSession::on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, cons
   const LaunchKind kind = launch_kind(driver, id);
   const auto correlation = static_cast<CorrelationId>(data.correlationId);
   if (kind == LaunchKind::kNone) {
-    if (!driver || data.functionParams == nullptr) return;
+    if (!driver) return;
+    if (is_one_of(kDriverSynchronize, std::size(kDriverSynchronize), id)) {
+      on_synchronized(id, data);
+      return;
+    }
+    if (data.functionParams == nullptr) return;
     void* stream = *static_cast<void* const*>(data.functionParams);
     if (begins_capture(id) && data.callbackSite == CUPTI_API_EXIT && data.functionReturnValue != nullptr &&
         *static_cast<const int*>(data.functionReturnValue) == 0) {
@@ -246,17 +299,32 @@ void CuptiSession::on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, cons
     // that the call creates.
     if (captures_.load(std::memory_order_relaxed) != 0 && driver && on_capturing_stream(id, data))
       live_.attribution->launch_captured(*state);
+    if (sample) arm_probe(*thread, id, correlation, data);
   } else if (state != nullptr) {
     const bool failed = data.functionReturnValue != nullptr && *static_cast<const int*>(data.functionReturnValue) != 0;
     live_.attribution->launch_done(*state, correlation, failed);
   }
 }
 
+/// The host waited for a stream or a context, and the wait is over.
+void CuptiSession::on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+  if (data.callbackSite != CUPTI_API_EXIT || data.functionReturnValue == nullptr ||
+      *static_cast<const int*>(data.functionReturnValue) != 0)
+    return;
+  HostThread* thread = host_thread_if_any();
+  if (thread == nullptr || !thread->probe.armed || thread->probe.context != data.contextUid) return;
+  if (is_stream_synchronize(id)) {
+    if (data.functionParams == nullptr || *static_cast<void* const*>(data.functionParams) != thread->probe.stream)
+      return;
+  }
+  thread->probe.armed = false;
+  const std::uint32_t at = finished_count_.fetch_add(1, std::memory_order_relaxed);
+  finished_[at % kFinished].store(raw(thread->probe.launch), std::memory_order_release);
+}
+
 bool CuptiSession::on_capturing_stream(CUpti_CallbackId id, const CUpti_CallbackData& data) const noexcept {
-  const std::size_t offset = stream_offset(id);
-  if (offset == 0 || data.functionParams == nullptr) return false;
-  void* stream = *reinterpret_cast<void* const*>(static_cast<const char*>(data.functionParams) + offset);
-  if (stream == nullptr) return false;
+  void* stream = nullptr;
+  if (!launch_stream(id, data.functionParams, stream) || stream == nullptr) return false;
   for (const auto& slot : capturing_)
     if (slot.load(std::memory_order_acquire) == stream) return true;
   return false;
@@ -292,7 +360,9 @@ void CUPTIAPI CuptiSession::on_buffer_requested(std::uint8_t** buffer, std::size
   *max_records = 0;
   CuptiSession* session = instance_.load(std::memory_order_acquire);
   if (session == nullptr) return;
-  *buffer = session->buffers_.request(*size);
+  HostThread* thread = host_thread_if_any();
+  const std::uint32_t lane = thread != nullptr && thread->state != nullptr ? thread->state->index : 0;
+  *buffer = session->buffers_.request(lane, *size);
   session->first_use();
 }
 
@@ -315,7 +385,7 @@ void CUPTIAPI CuptiSession::on_buffer_completed(CUcontext, std::uint32_t, std::u
       if (!host_switches().inert.load(std::memory_order_relaxed)) session->decoder_.decode(buffer, valid, t_own_thread);
       break;
   }
-  session->buffers_.give_back(buffer);
+  session->buffers_.give_back(buffer, valid, monotonic_ns());
   session->on_buffer_();
 }
 

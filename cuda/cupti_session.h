@@ -46,12 +46,23 @@ class CuptiSession {
   /// that could disturb another tool. `why` gets one clause for the log.
   [[nodiscard]] Failure start(CuptiLevel level, std::string& why);
 
-  /// [mfu-flush] Asks CUPTI for what is complete. May block for long; never under a lock.
-  void flush() noexcept { api_.flush_all(0); }
-  /// [mfu-flush] At exit, with the last context still alive: incomplete records too.
+  /// [mfu-flush] Asks CUPTI for the buffers that are complete. May block for long; never under a lock.
+  void flush() noexcept;
+  /// [mfu-flush] At exit, once, with the last context still alive: asks for every buffer. What is still running then
+  /// comes with an end of 0, and is never delivered again, so this is for no other moment.
+  void flush_everything() noexcept { api_.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); }
+  /// [mfu-flush] Records that CUPTI dropped since the last call.
   [[nodiscard]] std::uint64_t take_dropped() noexcept;
   /// [mfu-drain] Registers and enables again, after another activity client went away.
   void resume() noexcept;
+  /// [mfu-drain] The runtime's launch calls too, from now on: for a driver below which not every launch makes one of
+  /// the driver calls that we know.
+  void watch_runtime_calls() noexcept;
+  /// [mfu-drain] Takes up to `count` launches that are known to have finished, since the host has synchronised their
+  /// stream. A sample, one launch in 256 at most.
+  [[nodiscard]] std::uint32_t take_finished(CorrelationId* launches, std::uint32_t count) noexcept;
+  /// Calls of ours that CUPTI refused because of another client.
+  [[nodiscard]] std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
   /// [any thread] Whether CUPTI said that it is dead.
   [[nodiscard]] bool fatal() const noexcept { return fatal_.load(std::memory_order_relaxed); }
   /// Buffers that came back, ours or not; foreign ones alone.
@@ -75,6 +86,7 @@ class CuptiSession {
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
   void release_slot() noexcept;
   void enable_launch_callbacks();
+  void on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void enable_call_records();
   [[nodiscard]] CUptiResult enable_activities();
   void first_use() noexcept;
@@ -92,7 +104,11 @@ class CuptiSession {
   CuptiLevel level_ = CuptiLevel::kFull;
   std::atomic<bool> used_{false};
   std::atomic<bool> fatal_{false};
-  std::atomic<std::uint64_t> completed_{0}, foreign_{0};
+  std::atomic<std::uint64_t> completed_{0}, foreign_{0}, refused_{0};
+  static constexpr std::uint32_t kFinished = 16;
+  std::array<std::atomic<std::uint32_t>, kFinished> finished_{};  ///< a ring; the newest are kept
+  std::atomic<std::uint32_t> finished_count_{0};
+  std::uint32_t finished_taken_ = 0;  ///< [mfu-drain]
   std::atomic<std::uint32_t> contexts_alive_{0};
   std::atomic<std::uint64_t> sampled_calls_{0};
   std::atomic<Ticks> sampled_ticks_{0};

@@ -33,6 +33,13 @@ struct HostThread {
   bool adopted = false;                           ///< its early ranges were given to the attribution
   std::uint32_t early_depth = 0;                  ///< counts past kMaxEarly too
   EarlyRange early[kMaxEarly];
+  /// One launch in 256, until the host has synchronised its stream: then it is known to have finished.
+  struct Probe {
+    CorrelationId launch{};
+    void* stream = nullptr;
+    std::uint32_t context = 0;
+    bool armed = false;
+  } probe;
 };
 
 /// Called once, on the first NVTX event while nothing is live. Set when the library is loaded.

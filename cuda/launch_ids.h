@@ -257,6 +257,12 @@ inline constexpr std::uint32_t kDriverEndCapture[] = {497, 498};
 inline constexpr std::uint32_t kRuntimeBeginCapture[] = {315, 316, 452, 453};
 inline constexpr std::uint32_t kRuntimeEndCapture[] = {319, 320};
 
+/// Calls that return once what was launched before them has finished.
+inline constexpr std::uint32_t kDriverSynchronize[] = {17, 126, 440,
+                                                       800};  // cuCtx-, cuStreamSynchronize, _ptsz, cuCtx- v2
+/// Of these, the ones that wait for one stream: the first member of their parameters.
+[[nodiscard]] constexpr bool is_stream_synchronize(std::uint32_t id) noexcept { return id == 126 || id == 440; }
+
 enum class CaptureEdge : std::uint8_t { kNone, kBegin, kEnd };
 [[nodiscard]] constexpr CaptureEdge capture_edge(bool driver, std::uint32_t id) noexcept {
   const auto among = [id](const auto& ids) { return std::find(std::begin(ids), std::end(ids), id) != std::end(ids); };

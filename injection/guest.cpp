@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -37,6 +38,7 @@
 #include "cuda/device.h"
 #include "cuda/host_thread.h"
 #include "cuda/nvtx_handler.h"
+#include "injection/client_watch.h"
 #include "injection/contain.h"
 #include "injection/own_thread.h"
 
@@ -154,7 +156,8 @@ class Guest {
   void take_records();
   void find_devices();
   void emit(WindowSummary&& window);
-  void watch_other_clients(std::uint64_t launches, std::uint64_t records);
+  void watch_other_clients();
+  void count_finished();
   [[nodiscard]] TimeNs cupti_now() const noexcept;
   void announce();
   void send_trace(std::string path, TimeNs now);
@@ -198,6 +201,7 @@ class Guest {
   std::atomic<bool> stopping_{false};
   Wakeup drain_wake_, flush_wake_, sink_wake_, done_wake_;
   std::atomic<std::uint64_t> flush_wanted_{0}, flush_done_{0};
+  std::atomic<bool> flush_everything_{false};  ///< the next one hands out what is incomplete too
   TimeNs flush_since_ = 0;
   bool flush_stuck_ = false;
   std::atomic<std::uint64_t> dropped_{0};
@@ -206,11 +210,14 @@ class Guest {
   std::uint64_t launches_before_ = 0;
   std::uint64_t records_ = 0;
   bool records_flow_ = true;  ///< some came in the last tick
-  bool yielded_ = false;
-  TimeNs quiet_since_ = 0;
-  std::uint64_t quiet_launches_ = 0, quiet_completed_ = 0, foreign_before_ = 0;
-  int resumes_ = 0;
-  TimeNs last_resume_ = 0;
+  ClientWatch watch_;
+  struct Finished {
+    CorrelationId launch;
+    std::uint64_t launches;  ///< that were made when it was told
+    TimeNs at;
+  };
+  std::deque<Finished> finished_;
+  std::uint64_t finished_without_record_ = 0;
   DurationNs cupti_offset_ = 0;
   DurationNs clock_lead_ = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
   DurationNs clock_step_ = 0, clock_step_before_ = 0;  ///< by how much CLOCK_REALTIME was set on since the start
@@ -409,7 +416,10 @@ void Guest::flush_loop() {
     flush_wake_.wait(3600 * kNsPerSecond, [&] { return flush_wanted_.load(std::memory_order_relaxed) != done; });
     const std::uint64_t wanted = flush_wanted_.load(std::memory_order_relaxed);
     if (wanted == done) continue;
-    session_->flush();
+    if (flush_everything_.exchange(false, std::memory_order_relaxed))
+      session_->flush_everything();
+    else
+      session_->flush();
     dropped_.fetch_add(session_->take_dropped(), std::memory_order_relaxed);
     done = wanted;
     cpu_flush_.store(thread_cpu_s(), std::memory_order_relaxed);
@@ -578,8 +588,6 @@ void Guest::take_records() {
 void Guest::tick(bool last) {
   anchor_clock();
   drain_->begin_tick(cupti_now());
-  const std::uint64_t launches = attribution_->launches_seen();
-  const std::uint64_t before = records_;
   if (session_ != nullptr && !flush_stuck_ && !session_->fatal()) {
     if (flush_done_.load(std::memory_order_relaxed) == flush_wanted_.load(std::memory_order_relaxed)) {
       flush_since_ = clock_ns(CLOCK_MONOTONIC);
@@ -605,7 +613,7 @@ void Guest::tick(bool last) {
   }
   take_records();
   find_devices();
-  if (!last) watch_other_clients(launches, records_ - before);
+  if (!last) watch_other_clients();
   const std::uint64_t dropped = dropped_.load(std::memory_order_relaxed);
   if (dropped != dropped_taken_) {
     host_counters().add(Counter::kRecordsDropped, dropped - dropped_taken_);
@@ -652,47 +660,51 @@ void Guest::send_trace(std::string path, TimeNs now) {
   messages_.push_back(std::move(m));
 }
 
-/// Another activity client takes CUPTI's buffer callbacks without a word: launches go on, records stop, or buffers that
-/// are not ours come back. It keeps them; when they have been silent for long enough it is gone, and we register again.
-void Guest::watch_other_clients(std::uint64_t launches, std::uint64_t records) {
-  constexpr DurationNs kQuiet = 5 * kNsPerSecond;
-  constexpr DurationNs kGone = 30 * kNsPerSecond;
-  constexpr std::uint64_t kEnoughLaunches = 100;
+void Guest::watch_other_clients() {
   if (session_ == nullptr) return;
-  const TimeNs now = clock_ns(CLOCK_MONOTONIC);
-  const bool foreign = session_->foreign() != foreign_before_;
-  foreign_before_ = session_->foreign();
-  if (records != 0 && !foreign) {
-    if (yielded_) {
-      yielded_ = false;
+  count_finished();
+  ClientWatch::Look seen;
+  seen.now = clock_ns(CLOCK_MONOTONIC);
+  seen.launches = attribution_->launches_seen();
+  seen.records = records_;
+  seen.foreign_buffers = session_->foreign();
+  seen.refused_calls = session_->refused();
+  seen.finished_without_record = finished_without_record_;
+  // The driver queues up to 1,024 launches a stream; two busy streams a context, and one context more than we know.
+  seen.room = session_->buffers().bytes_out() / ActivityBuffers::kShortestRecord +
+              std::uint64_t{2048} * (session_->live_contexts() + 1);
+  ClientWatch::Verdict verdict = watch_.look(seen);
+  switch (verdict.action) {
+    case ClientWatch::Action::kYield:
+      ledger_->not_measured_from(cupti_now() - (seen.now - verdict.since));
+      break;
+    case ClientWatch::Action::kBack:
       ledger_->measured_again(cupti_now());
-      say("resumed", "CUPTI's records come to us again");
-    }
-    quiet_since_ = 0;
-    return;
+      break;
+    case ClientWatch::Action::kResume:
+      session_->resume();
+      break;
+    case ClientWatch::Action::kSay:
+    case ClientWatch::Action::kNothing:
+      break;
   }
-  if (quiet_since_ == 0) {
-    quiet_since_ = now;
-    quiet_launches_ = launches;
-    quiet_completed_ = session_->completed();
+  if (!verdict.text.empty()) say(verdict.kind, std::move(verdict.text));
+}
+
+/// Launches that have finished, as the host's own synchronisation says, and of which no record came although every
+/// buffer that could hold it has been filled since.
+void Guest::count_finished() {
+  std::array<CorrelationId, 16> launches;
+  const TimeNs now = clock_ns(CLOCK_MONOTONIC);
+  const std::uint64_t seen = attribution_->launches_seen();
+  const std::uint32_t taken = session_->take_finished(launches.data(), launches.size());
+  for (std::uint32_t i = 0; i < taken; ++i) finished_.push_back({launches[i], seen, now});
+  const std::uint64_t room = session_->buffers().bytes_out() / ActivityBuffers::kShortestRecord;
+  while (!finished_.empty() && seen - finished_.front().launches > room && now - finished_.front().at > kNsPerSecond) {
+    finished_without_record_ += attribution_->map().outstanding(finished_.front().launch);
+    finished_.pop_front();
   }
-  if (!yielded_ && (foreign || (now - quiet_since_ > kQuiet && launches - quiet_launches_ > kEnoughLaunches))) {
-    yielded_ = true;
-    ledger_->not_measured_from(cupti_now() - (now - quiet_since_));
-    say("yielded",
-        "another profiler takes CUPTI's records: stepping aside until it is done; what runs meanwhile is not measured");
-  }
-  if (session_->completed() != quiet_completed_) {  // somebody's buffers still come back
-    quiet_completed_ = session_->completed();
-    quiet_since_ = now;
-    quiet_launches_ = launches;
-  }
-  if (yielded_ && now - quiet_since_ > kGone && launches != quiet_launches_ && resumes_ < 20 &&
-      now - last_resume_ > 60 * kNsPerSecond) {
-    ++resumes_;
-    last_resume_ = now;
-    session_->resume();
-  }
+  if (finished_.size() > 1024) finished_.pop_front();
 }
 
 void Guest::find_devices() {

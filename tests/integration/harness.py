@@ -5,6 +5,7 @@ MFU_BUILD_DIR names the build directory (CTest sets it); MFU_SANITIZE says what 
 
 import collections
 import glob
+import itertools
 import json
 import os
 import pathlib
@@ -156,7 +157,7 @@ class TestCase(unittest.TestCase):
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="mfu-integration-"))
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
-        self.run_number = 0
+        self.run_numbers = itertools.count(1)
 
     def environment(self, directory, entry, cupti, config, env):
         """`entry`: which of cuda, nvtx and preload name the library; `cupti`: folder of the simulated CUPTI."""
@@ -193,8 +194,7 @@ class TestCase(unittest.TestCase):
     def program(self, command, entry="cuda nvtx", cupti="cupti-13.0", config=GPT2, env=None, stdin=None, deadline=DEADLINE_S,
                 before=None, **popen):
         """Runs `command` to its end (its whole process group is ended past the deadline, and the test fails)."""
-        self.run_number += 1
-        directory = self.directory / str(self.run_number)
+        directory = self.directory / str(next(self.run_numbers))
         directory.mkdir()
         environment = self.environment(directory, entry.split(), cupti, config, env or {})
         if before is not None:
