@@ -66,7 +66,8 @@ class Launchers(TestCase):
             self.assertRegex(name, rf"-{start['rank']}-{start['pid']}\.jsonl$")
         self.assertEqual(seen, {rank: (RANKS, 1, [STEPS]) for rank in range(RANKS)})
         self.assertEqual(run.foreign_log, [])
-        self.assertEqual(len([line for line in run.log if line.startswith("run directory ")]), 1, run.log)
+        self.assertEqual(len([line for line in run.log if "; run directory " in line]), 1, run.log)
+        self.assertEqual(len([line for line in run.log if line.startswith("next: mfu report ")]), 1, run.log)
         self.assertEqual(len([line for line in run.log if re.match(r"mfuinject \d", line)]), 1, run.log)
         self.assertEqual(len([line for line in run.log if line.startswith("launches ")]), 1, run.log)
         own = " --local_rank={}" if launcher == "deepspeed" else ""

@@ -1,10 +1,16 @@
-// `mfu run`: the two injection variables and the MFU_* ones, then CMD in our place.
+// `mfu run`: checks what it was given, sets the two injection variables and the MFU_* ones, runs CMD, and says at its
+// end where to look.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,22 +22,51 @@
 #include <string>
 #include <vector>
 
+#include "core/base/line_file.h"
 #include "core/config/config.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/config_words.h"
 #include "tools/commands/library_path.h"
+#include "tools/commands/output_check.h"
+#include "tools/commands/supervise.h"
+#include "tools/report/format.h"
+#include "tools/report/outputs/outputs.h"
+#include "tools/report/run_source.h"
+#include "tools/run_dir/find_run_dir.h"
+#include "tools/run_dir/run_file.h"
+
+extern char** environ;
 
 namespace mfu {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int kCannotRun = 126;  // as a shell says it
 constexpr int kNotFound = 127;
 
 struct RunOptions {
-  std::string config, run_dir, interval, log, set, peak_tflops, peak_gbps, profiler, cupti;
-  bool no_run_dir = false, all_ranks = false;
+  std::string config, run_dir, interval, log, set, peak_tflops, peak_gbps, profiler, cupti, report;
+  bool no_run_dir = false, all_ranks = false, keep_going = false;
   std::vector<std::string> command;
 };
+
+/// What a run is, once everything was understood.
+struct Plan {
+  Config config;
+  std::string log;      ///< where our own lines go: where the library's go
+  std::string run_dir;  ///< as a person would name it from here; empty: none
+  TimeNs started_ns = 0;
+  [[nodiscard]] bool speaks() const { return config.rank == 0 && !config.disabled; }
+  void say(const std::string& line) const { (void)LineFile(log).append("[mfu] " + line); }
+};
+
+TimeNs now_ns() {
+  ::timespec t{};
+  ::clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
+}
 
 /// A variable that points elsewhere already belongs to another tool, which then keeps it.
 void inject(const char* variable, const std::string& library) {
@@ -94,6 +129,211 @@ std::string new_run_dir(const Config& launched) {
   return std::string(name.data()) + "-" + std::to_string(::getpid());
 }
 
+/// A number that an option was given, if it was; what it should be goes to `mistakes`.
+void check_number(const char* option, const std::string& text, double least, double most, const char* expected,
+                  std::vector<std::string>& mistakes) {
+  if (text.empty()) return;
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (*end == '\0' && value >= least && value <= most) return;
+  mistakes.push_back(std::string(option) + ": expected " + expected + ", got \"" + text + "\"");
+}
+
+/// `directory` from here, where that is shorter.
+std::string from_here(const std::string& directory) {
+  std::error_code error;
+  const fs::path here = fs::current_path(error);
+  const fs::path near = error ? fs::path() : fs::path(directory).lexically_relative(here);
+  return near.empty() || near.string().starts_with("..") ? directory : near.string();
+}
+
+void set_environment(const RunOptions& o) {
+  std::error_code error;
+  if (!o.config.empty()) {
+    // A path is meant from here, not from wherever the program changes to; a model id is left as it is.
+    const fs::path path = fs::absolute(o.config, error);
+    ::setenv("MFU_MODEL_CONFIG", !error && fs::exists(path, error) ? path.c_str() : o.config.c_str(), 1);
+  }
+  set_if_given("MFU_INTERVAL", o.interval);
+  if (!o.log.empty()) {
+    const bool word = o.log == "stderr" || o.log == "stdout" || o.log == "none";
+    ::setenv("MFU_LOG", word ? o.log.c_str() : fs::absolute(o.log, error).c_str(), 1);
+  }
+  set_if_given("MFU_SET", o.set);
+  set_if_given("MFU_PEAK_TFLOPS", o.peak_tflops);
+  set_if_given("MFU_PEAK_GBPS", o.peak_gbps);
+  set_if_given("MFU_PROFILER", o.profiler);
+  set_if_given("MFU_CUPTI", o.cupti);
+  if (o.all_ranks) ::setenv("MFU_LOG_RANKS", "all", 1);
+}
+
+/// A line about the config, as the person who typed the command knows it: by the option, without what would be used
+/// instead.
+std::string as_option(const RunOptions& o, std::string line) {
+  const auto rename = [&line](const char* variable, const char* option, bool given) {
+    if (given && line.starts_with(variable)) line.replace(0, std::strlen(variable), option);
+  };
+  rename("MFU_MODEL_CONFIG", "--config", !o.config.empty());
+  rename("MFU_SET", "--set", !o.set.empty());
+  for (const char* instead : {"; measuring time only", "; ignored", "; this rule is left out", "; using "})
+    if (const std::size_t at = line.rfind(instead); at != std::string::npos && !o.keep_going) line.resize(at);
+  return line;
+}
+
+/// Everything that can be known to be wrong before the program starts, one line each.
+std::vector<std::string> mistakes_of(const RunOptions& o, const Config& config) {
+  std::vector<std::string> mistakes;
+  check_number("--interval", o.interval, 0.01, 1e6, "seconds from 0.01 to 1,000,000", mistakes);
+  check_number("--peak-tflops", o.peak_tflops, 1e-6, 1e12, "a number above 0, in 1e12 FLOP/s", mistakes);
+  check_number("--peak-gbps", o.peak_gbps, 1e-6, 1e12, "a number above 0, in 1e9 B/s", mistakes);
+  const auto about_an_option = [&o](const std::string& line) {
+    return (!o.interval.empty() && line.starts_with("MFU_INTERVAL:")) ||
+           (!o.peak_tflops.empty() && line.starts_with("MFU_PEAK_TFLOPS:")) ||
+           (!o.peak_gbps.empty() && line.starts_with("MFU_PEAK_GBPS:"));
+  };
+  for (const std::string& line : config_mistakes(config))
+    if (!about_an_option(line)) mistakes.push_back(as_option(o, line));
+  const auto check = [&mistakes](const char* what, const Result<void>& done) {
+    if (!done) mistakes.push_back(std::string(what) + " " + done.error().message);
+  };
+  if (!config.cupti_path.empty() && config.cupti_path.find('/') != std::string::npos &&
+      ::access(config.cupti_path.c_str(), R_OK) != 0)
+    mistakes.push_back((o.cupti.empty() ? "MFU_CUPTI " : "--cupti ") + config.cupti_path + ": " + std::strerror(errno));
+  if (LineFile(config.log).kind() == LineFile::Kind::kFile)
+    check(o.log.empty() ? "MFU_LOG" : "--log", check_output_file(config.log));
+  if (!o.run_dir.empty()) check("--run-dir", check_output_folder(config.run_dir));
+  if (!config.trace.empty()) check("MFU_TRACE", check_output_file(config.trace));
+  if (!config.tb_dir.empty()) check("MFU_TB_DIR", check_output_folder(config.tb_dir));
+  if (!o.report.empty()) check("--report", check_output_file(o.report));
+  if (!o.report.empty() && o.no_run_dir)
+    mistakes.emplace_back("--report needs the run directory that --no-run-dir leaves out");
+  return mistakes;
+}
+
+/// Names the run directory for the program. It is made with its first line, by the library.
+void choose_run_dir(const RunOptions& o, Plan& plan) {
+  const char* given = std::getenv("MFU_RUN_DIR");
+  if (o.no_run_dir) {
+    ::unsetenv("MFU_RUN_DIR");
+    return;
+  }
+  if (o.run_dir.empty() && given != nullptr) {
+    plan.run_dir = plan.config.run_dir;
+    return;
+  }
+  std::error_code error;
+  std::string directory = fs::absolute(o.run_dir.empty() ? new_run_dir(plan.config) : o.run_dir, error).string();
+  if (error) directory = o.run_dir;
+  if (o.run_dir.empty()) {
+    if (const auto done = check_output_folder(directory); !done) {
+      if (plan.speaks()) plan.say("run directory " + done.error().message + ": log lines only");
+      return;
+    }
+  }
+  ::setenv("MFU_RUN_DIR", directory.c_str(), 1);
+  plan.run_dir = directory;
+}
+
+/// A run directory and those of its files that this run wrote.
+struct Written {
+  std::string directory;
+  std::vector<std::string> files;
+};
+
+/// MFU_RUN_DIR may stand for several folders, and a folder may hold files of earlier runs.
+std::vector<Written> written_by(const Plan& plan) {
+  std::vector<Written> all;
+  const auto found = find_run_dirs({});
+  if (plan.run_dir.empty() || !found) return all;
+  for (const std::string& directory : *found) {
+    const auto listed = list_run_files(directory);
+    if (!listed) continue;
+    Written written{directory, {}};
+    for (const std::string& file : *listed) {
+      struct ::stat info {};
+      // Clocks of file systems are behind by a tick; those of network file systems by what their servers differ.
+      if (::stat(file.c_str(), &info) == 0 && info.st_mtim.tv_sec + 2 >= plan.started_ns / kNsPerSecond)
+        written.files.push_back(file);
+    }
+    if (!written.files.empty()) all.push_back(std::move(written));
+  }
+  return all;
+}
+
+bool has_end(const std::string& path) {
+  bool ended = false;
+  RunFile file(path, RunFile::From::kTail);
+  (void)file.poll([&](RunLine&& line) { ended = ended || std::holds_alternative<EndLine>(line.what); });
+  return ended;
+}
+
+std::string signal_name(int signal) {
+  constexpr std::pair<int, const char*> kNames[] = {
+      {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},   {SIGABRT, "SIGABRT"},
+      {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"}, {SIGSEGV, "SIGSEGV"}, {SIGPIPE, "SIGPIPE"},
+      {SIGTERM, "SIGTERM"}, {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
+  for (const auto& [number, name] : kNames)
+    if (number == signal) return name;
+  return "signal " + std::to_string(signal);
+}
+
+/// The table that the program could not print, from what it wrote while it ran.
+void print_table(const Plan& plan, const Written& written, int status) {
+  JobBuilder builder(written.directory, false);
+  for (const std::string& file : written.files)
+    if (const auto history = read_run_history(file)) builder.add(*history);
+  const Job job = builder.finish();
+  const std::string how =
+      WIFSIGNALED(status) ? "ended by " + signal_name(WTERMSIG(status)) : std::string("ended without its last line");
+  if (job.regions.empty()) {
+    plan.say(how + " before its first window was written: no table");
+    return;
+  }
+  plan.say(how + "; from the run directory, without the window that was open:");
+  std::istringstream lines(job_text(job));
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with("unfinished: ")) plan.say(terminal_text(line));
+}
+
+/// `mfu report DIRECTORY -o FILE`.
+bool write_report(const std::string& directory, const std::string& file) {
+  std::vector<std::string> words{"mfu", "report", directory, "-o", file};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t pid = 0;
+  const int failed = ::posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  int status = 1;
+  while (failed == 0 && ::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return failed == 0 && status == 0;
+}
+
+/// The last lines: the table where the program could not print it, and what to do next.
+void conclude(const RunOptions& o, const Plan& plan, int status) {
+  if (!plan.speaks() || plan.run_dir.empty()) return;
+  const std::vector<Written> written = written_by(plan);
+  if (written.empty()) {
+    plan.say(
+        "nothing was measured: no process put work on a GPU with the library in it; mfu doctor says what is missing");
+    return;
+  }
+  const Written& first = written.front();
+  const std::string mine = "-" + std::to_string(plan.config.rank) + "-";
+  const bool told = std::any_of(first.files.begin(), first.files.end(), [&](const std::string& file) {
+    return fs::path(file).filename().string().find(mine) != std::string::npos && has_end(file);
+  });
+  if (!told) print_table(plan, first, status);
+  if (!o.report.empty() && write_report(first.directory, o.report)) plan.say("report: " + o.report);
+  const std::string others =
+      written.size() > 1 ? "; and " + std::to_string(written.size() - 1) + " more run directories" : "";
+  plan.say("next: mfu report " + from_here(first.directory) + others);
+}
+
 int run(const RunOptions& o) {
   const auto library = library_path();
   if (!library) {
@@ -102,42 +342,38 @@ int run(const RunOptions& o) {
   }
   inject("CUDA_INJECTION64_PATH", *library);
   inject("NVTX_INJECTION64_PATH", *library);
-  std::error_code error;
-  if (!o.config.empty()) {
-    // A path is meant from here, not from wherever the program changes to; a model id is left as it is.
-    const std::filesystem::path path = std::filesystem::absolute(o.config, error);
-    ::setenv("MFU_MODEL_CONFIG", !error && std::filesystem::exists(path, error) ? path.c_str() : o.config.c_str(), 1);
+  set_environment(o);
+  if (!o.run_dir.empty()) {
+    std::error_code error;
+    const fs::path absolute = fs::absolute(o.run_dir, error);
+    ::setenv("MFU_RUN_DIR", error ? o.run_dir.c_str() : absolute.c_str(), 1);
   }
-  set_if_given("MFU_INTERVAL", o.interval);
-  set_if_given("MFU_LOG", o.log);
-  set_if_given("MFU_SET", o.set);
-  set_if_given("MFU_PEAK_TFLOPS", o.peak_tflops);
-  set_if_given("MFU_PEAK_GBPS", o.peak_gbps);
-  set_if_given("MFU_PROFILER", o.profiler);
-  set_if_given("MFU_CUPTI", o.cupti);
-  if (o.all_ranks) ::setenv("MFU_LOG_RANKS", "all", 1);
-  // Which rank this is, if any; the config itself is the program's to read.
-  const Config launched = load_config(
-      [](const char* name) -> const char* { return std::strncmp(name, "MFU_", 4) == 0 ? nullptr : std::getenv(name); },
-      nullptr);
-  if (!o.no_run_dir && (!o.run_dir.empty() || std::getenv("MFU_RUN_DIR") == nullptr)) {
-    const std::string directory =
-        std::filesystem::absolute(o.run_dir.empty() ? new_run_dir(launched) : o.run_dir, error).string();
-    if (directory.find('%') == std::string::npos) std::filesystem::create_directories(directory, error);
-    if (error) {
-      std::fprintf(stderr, "[mfu] run directory %s: %s: log lines only\n", directory.c_str(), error.message().c_str());
-    } else {
-      ::setenv("MFU_RUN_DIR", directory.c_str(), 1);
-      if (launched.rank == 0) std::fprintf(stderr, "[mfu] run directory %s\n", directory.c_str());
+  Plan plan;
+  plan.config = load_config([](const char* name) -> const char* { return ::getenv(name); }, environ);
+  plan.log = plan.config.log;
+  plan.started_ns = now_ns();
+  if (!plan.config.disabled) {
+    const std::vector<std::string> mistakes = mistakes_of(o, plan.config);
+    for (const std::string& mistake : mistakes) std::fprintf(stderr, "mfu run: %s\n", terminal_text(mistake).c_str());
+    if (!mistakes.empty() && !o.keep_going) {
+      std::fprintf(stderr, "mfu run: nothing was started; --keep-going starts the program all the same\n");
+      return kUsageError;
     }
   }
-  std::vector<char*> arguments;
-  for (const std::string& word : o.command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  ::execvp(arguments[0], arguments.data());
-  const int why = errno;
-  std::fprintf(stderr, "mfu run: %s: %s\n", arguments[0], std::strerror(why));
-  return why == ENOENT ? kNotFound : kCannotRun;
+  choose_run_dir(o, plan);
+  if (plan.speaks() && !(plan.run_dir.empty() && !plan.config.model))
+    plan.say(config_words(plan.config) + (plan.run_dir.empty() ? "" : "; run directory " + from_here(plan.run_dir)));
+  const ProgramEnd end = run_and_wait(o.command);
+  if (end.start_error != 0) {
+    std::fprintf(stderr, "mfu run: %s: %s\n", o.command.front().c_str(), std::strerror(end.start_error));
+    return end.start_error == ENOENT ? kNotFound : kCannotRun;
+  }
+  try {
+    conclude(o, plan, end.status);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "mfu run: %s\n", e.what());
+  }
+  end_like(end.status);
 }
 
 /// Cuts the words that are the program's off the end of `arguments`. CLI11 would look for options of ours among them.
@@ -167,7 +403,7 @@ void add_run(CLI::App& app, std::vector<std::string>& arguments) {
   sub->add_option("-c,--config", options->config,
                   "model: HF config.json, its folder, a model id, or an own config (MFU_MODEL_CONFIG)")
       ->type_name("PATH");
-  sub->add_option("-d,--run-dir", options->run_dir, "where the run's lines go; default: mfu-runs/<time>-<pid>")
+  sub->add_option("-d,--run-dir", options->run_dir, "where the run's files go; default: mfu-runs/<time>-<pid>")
       ->type_name("DIR");
   sub->add_flag("--no-run-dir", options->no_run_dir, "log lines only");
   sub->add_option("-i,--interval", options->interval, "seconds per window; default: 10")->type_name("SECONDS");
@@ -181,6 +417,8 @@ void add_run(CLI::App& app, std::vector<std::string>& arguments) {
                   "own: hold CUPTI's one subscriber slot; share: leave it to torch.profiler")
       ->check(CLI::IsMember({"own", "share"}));
   sub->add_option("--cupti", options->cupti, "the libcupti to use")->type_name("PATH");
+  sub->add_option("--report", options->report, "write the page of `mfu report` at the end")->type_name("FILE");
+  sub->add_flag("--keep-going", options->keep_going, "start the program even where the config or an option is wrong");
   sub->footer(help_footer({"mfu run -c Qwen/Qwen3-8B python generate.py",
                            "mfu run -c config.json -i 5 torchrun --nproc-per-node 8 train.py",
                            "srun mfu run -c config.json -d 'runs/%q{SLURM_JOB_ID}' -- python train.py"},
@@ -191,7 +429,7 @@ void add_run(CLI::App& app, std::vector<std::string>& arguments) {
       std::fprintf(stderr, "mfu run: no program to run; for example: mfu run python train.py\n");
       throw CLI::RuntimeError(kUsageError);
     }
-    throw CLI::RuntimeError(run(*options));  // only reached when it could not be run
+    throw CLI::RuntimeError(run(*options));  // only reached when it was not run
   });
 }
 
