@@ -125,7 +125,9 @@ class NoCupti(TestCase):
         run = self.unharmed(SCRIPT, env={"SIMGPU_FAIL": "cuptiActivityFlushAll:999"})
         self.assertEqual((run.code, run.stdout), (3, b"finished\n"))
         account = self.assert_sound(run)["launches"]
-        self.assertEqual(account["dropped"], account["seen"])
+        # A buffer that is full comes by itself; the last one, of at most 150 kernel records, does not.
+        self.assertTrue(0 < account["dropped"] <= 150, account)
+        self.assertEqual(account["seen"], 181)
 
     def test_flush_fails_later(self):
         run = self.unharmed(SCRIPT.replace("repeat 20", "repeat 200"), env={"SIMGPU_FAIL": "cuptiActivityFlushAll:999@2",
