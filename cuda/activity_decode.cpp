@@ -41,7 +41,7 @@ static_assert(offsetof(CUpti_ActivityKernel9, deviceId) == KernelOffsets::kDevic
 static_assert(offsetof(CUpti_ActivityKernel9, contextId) == KernelOffsets::kContext);
 static_assert(offsetof(CUpti_ActivityKernel9, streamId) == KernelOffsets::kStream);
 static_assert(offsetof(CUpti_ActivityKernel9, gridX) == KernelOffsets::kGridX);
-static_assert(offsetof(CUpti_ActivityKernel9, gridY) == KernelOffsets::kGridX + 4);
+static_assert(offsetof(CUpti_ActivityKernel9, gridY) == KernelOffsets::kGridY);
 static_assert(offsetof(CUpti_ActivityKernel9, gridZ) == KernelOffsets::kGridZ);
 static_assert(offsetof(CUpti_ActivityKernel9, correlationId) == KernelOffsets::kCorrelation);
 static_assert(offsetof(CUpti_ActivityKernel9, name) == KernelOffsets::kName);

@@ -11,7 +11,7 @@ parser.add_argument("experiment")
 parser.add_argument("rank", type=int, nargs="?", default=0)
 arguments = parser.parse_args()
 
-import mlflow  # after the arguments: --help needs no tracker
+import mlflow  # noqa: E402  after the arguments: --help needs no tracker
 
 mlflow.set_experiment(arguments.experiment)
 with mlflow.start_run(run_name=f"mfu rank {arguments.rank}"):

@@ -11,7 +11,7 @@ parser.add_argument("project")
 parser.add_argument("rank", type=int, nargs="?", default=0)
 arguments = parser.parse_args()
 
-import wandb  # after the arguments: --help needs no tracker
+import wandb  # noqa: E402  # after the arguments: --help needs no tracker
 
 run = None
 for start, window in follow(arguments.run_dir):

@@ -12,6 +12,6 @@ if(MFU_BUILD_CUDA AND MFU_BUILD_TOOLS)
   # Speed is a measurement, not a test: on a machine that others use it says nothing.
   add_test(NAME integration.simgpu COMMAND simgpu_test --gtest_filter=-Speed.*)
   # The tests' own client keeps its buffers for ever, and so do programs that exit with work in flight.
-  set_tests_properties(integration.simgpu PROPERTIES LABELS integration TIMEOUT 300
+  set_tests_properties(integration.simgpu PROPERTIES LABELS integration TIMEOUT 1800
                        ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
 endif()

@@ -3,8 +3,8 @@
     mfu run -c gpt2 --set workload.grad_accum=4 python examples/hf_trainer/train.py --model gpt2 --grad-accum 4
     mfu run -c gpt2 accelerate launch --num_processes 8 examples/hf_trainer/train.py --model gpt2
 
-Needs PyTorch, transformers, accelerate and a CUDA GPU; the model is made from its config, no weights are loaded. A region holds one
-optimizer step with all its micro-batches: `batch` is that of one, workload.grad_accum says how many.
+Needs PyTorch, transformers, accelerate and a CUDA GPU; the model is made from its config, no weights are loaded. A region
+holds one optimizer step with all its micro-batches: `batch` is that of one, workload.grad_accum says how many.
 """
 
 import argparse

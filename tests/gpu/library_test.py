@@ -7,7 +7,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-import suites  # noqa: E402
+import suites
 
 LAUNCHES = 3000
 WARM_UP = 4 * 500  # launches that `host latency` makes before it measures

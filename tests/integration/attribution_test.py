@@ -337,10 +337,16 @@ class Attribution(TestCase):
         self.assertFalse(region["overlapped"])
 
     def test_correlation_ids_wrap(self):
-        run = self.scenario("""
+        run = self.scenario(
+            """
             kernel gemm_a ns=20000; kernel gemm_b ns=20000
-            repeat 40 { push "prefill tok=9"; launch gemm_a count=10; sync; pop; push "decode b=1"; launch gemm_b count=5; sync; pop }
-        """, env={"SIMGPU_CORRELATION_START": 2**32 - 300})
+            repeat 40 {
+                push "prefill tok=9"; launch gemm_a count=10; sync; pop
+                push "decode b=1"; launch gemm_b count=5; sync; pop
+            }
+        """,
+            env={"SIMGPU_CORRELATION_START": 2**32 - 300},
+        )
         ids = [a["correlation"] for a in run.activities()]
         self.assertTrue(max(ids) > 2**32 - 100 and min(ids) < 1000, (min(ids), max(ids)))
         self.assert_sound(run)
@@ -424,7 +430,9 @@ class Attribution(TestCase):
                 account = run.end["launches"]
                 self.assertEqual((account["seen"], account["dropped"], account["unattributed"]), (600, 0, 0), run.end["counters"])
                 region = run.region("prefill")
-                self.assertEqual((region["instances"], {k["name"]: k["count"] for k in region["top_kernels"]}["gemm_a"]), (30, 300))
+                self.assertEqual(
+                    (region["instances"], {k["name"]: k["count"] for k in region["top_kernels"]}["gemm_a"]), (30, 300)
+                )
                 self.assertNotIn("records_late", run.end["counters"])
 
     def test_many_launches_on_many_threads(self):

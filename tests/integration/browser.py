@@ -21,7 +21,7 @@ def program():
 class Browser:
     """One process with one page. Use as a context manager."""
 
-    def __init__(self, deadline_s=90):
+    def __init__(self, deadline_s=900):
         self.deadline = time.monotonic() + deadline_s
         self.profile = tempfile.mkdtemp(prefix="mfu-browser-")
         ours_out, theirs_in = os.pipe()
@@ -100,8 +100,13 @@ class Browser:
     def open(self, path, width=1280, height=900, dark=False):
         """Loads a file and waits until its body says data-ready. Forgets what happened before."""
         self.events.clear()
-        self.call("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
-        self.call("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
+        self.call(
+            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]}
+        )
         self.call("Page.navigate", {"url": path.resolve().as_uri()})
         while not self.evaluate("document.readyState === 'complete'"):
             time.sleep(0.02)

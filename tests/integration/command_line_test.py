@@ -78,7 +78,14 @@ class Run(TestCase):
     def test_the_program_gets_its_words_as_they_are(self):
         own = ["-c", "x", "--help", "--version", "--interval", "3", "--", "-i", "run", "plan", "--json", "", "a b", "-"]
         expected = str(own).replace("'", '"')
-        for ours in ([], ["--"], ["-i", "5"], ["-i5", "--all-ranks"], ["--interval=5", "--"], ["--log", "none", "--set", "workload.batch=1", "--"]):
+        for ours in (
+            [],
+            ["--"],
+            ["-i", "5"],
+            ["-i5", "--all-ranks"],
+            ["--interval=5", "--"],
+            ["--log", "none", "--set", "workload.batch=1", "--"],
+        ):
             with self.subTest(ours=ours):
                 self.assertEqual(self.words_after(*ours, PROGRAM, *own), expected)
 
@@ -117,7 +124,9 @@ class Run(TestCase):
                 self.assertTrue(said[1].startswith("[mfu] nothing was measured"), said)
         # One process, or a batch script that is no task of a step: a directory of its own each time.
         for more in ({}, {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "12"}):
-            said = {mfu("run", "sh", "-c", "echo $MFU_RUN_DIR", cwd=self.directory, env={**base, **more}).stdout for _ in range(2)}
+            said = {
+                mfu("run", "sh", "-c", "echo $MFU_RUN_DIR", cwd=self.directory, env={**base, **more}).stdout for _ in range(2)
+            }
             self.assertEqual(len(said), 2, said)
 
 
@@ -172,7 +181,9 @@ class Completion(TestCase):
 
     def bash(self, line):
         words = line.split(" ")
-        script = 'source <(mfu completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _mfu; printf "%s\\n" "${COMPREPLY[@]}"'
+        script = (
+            'source <(mfu completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _mfu; printf "%s\\n" "${COMPREPLY[@]}"'
+        )
         done = subprocess.run(["bash", "--norc", "-c", script, "bash", *words], cwd=self.directory, env=self.env, text=True,
                               capture_output=True, timeout=DEADLINE_S)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -182,8 +193,14 @@ class Completion(TestCase):
         self.assert_offers(self.bash)
         self.offers_of_every_option(self.bash)
         # As bash splits `--option=value`.
-        self.assert_offers(self.bash, [("mfu run --profiler =", ["own", "share"], []), ("mfu run --profiler = sh", ["share"], ["own"]),
-                                       ("mfu run --profiler = own mfu-test-prog", ["mfu-test-program"], [])])
+        self.assert_offers(
+            self.bash,
+            [
+                ("mfu run --profiler =", ["own", "share"], []),
+                ("mfu run --profiler = sh", ["share"], ["own"]),
+                ("mfu run --profiler = own mfu-test-prog", ["mfu-test-program"], []),
+            ],
+        )
 
     @unittest.skipUnless(shutil.which("fish"), "fish is not installed: tools/install-deps --tests does it")
     def test_fish(self):

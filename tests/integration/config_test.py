@@ -3,7 +3,7 @@
 import json
 import os
 
-from harness import BUILD, GPT2, SANITIZE, TestCase, main, ns
+from harness import GPT2, TestCase, main, ns
 
 SCRIPT = """
 kernel gemm_step ns=200000
@@ -65,8 +65,15 @@ class Config(TestCase):
 
     def test_wrong_types(self):
         base = json.loads(GPT2.read_text())
-        for key, value in (("n_layer", "twelve"), ("n_layer", -3), ("n_embd", None), ("n_head", 0), ("n_embd", 1e300), ("n_head", [12]),
-                           ("vocab_size", {})):
+        for key, value in (
+            ("n_layer", "twelve"),
+            ("n_layer", -3),
+            ("n_embd", None),
+            ("n_head", 0),
+            ("n_embd", 1e300),
+            ("n_head", [12]),
+            ("vocab_size", {}),
+        ):
             with self.subTest(f"{key}={value}"):
                 run = self.run_with(config={**base, key: value})
                 self.assert_times_only(run)
@@ -104,7 +111,9 @@ class Config(TestCase):
             push given u64=5; launch gemm_k count=4; sync; pop
         """)
         self.assert_sound(run)
-        self.assertEqual({r["region"]: r["kernels"] for r in run.end["regions"]}, {"decode": 1, "sampler": 2, "ctx": 4, "total": 10})
+        self.assertEqual(
+            {r["region"]: r["kernels"] for r in run.end["regions"]}, {"decode": 1, "sampler": 2, "ctx": 4, "total": 10}
+        )
         self.assertEqual(run.region("decode")["tokens"], 7)
         self.assert_one_line(run, "regions[0]", "((")
         self.assert_one_line(run, "regions[1]")
@@ -156,7 +165,9 @@ class Config(TestCase):
         self.assertTrue(any("MFU_PEAK_TFLOPS" in line for line in run.log), run.log)
 
     def test_mfu_beyond_reason_is_suspect(self):
-        run = self.run_with(script='kernel gemm_k ns=5000\nrepeat 5 { push "step batch=64 seq_len=1024"; launch gemm_k; sync; pop }')
+        run = self.run_with(
+            script='kernel gemm_k ns=5000\nrepeat 5 { push "step batch=64 seq_len=1024"; launch gemm_k; sync; pop }'
+        )
         self.assert_sound(run)
         self.assertIsNotNone(run.region("step")["suspect"])
         self.assertTrue(any("suspect" in line for line in run.log))
@@ -189,8 +200,12 @@ class Config(TestCase):
         self.assertEqual(run.stderr, b"")  # rank 0 speaks
         self.assertIn("-3-", next(iter(run.files)))
         run = self.run_with(RANK="3", WORLD_SIZE="8", MFU_LOG_RANKS="all")
-        self.assertTrue(run.stderr and all(l.startswith(b"[mfu] r3 ") for l in run.stderr.splitlines()), run.stderr)
-        for names in (("SLURM_PROCID", "SLURM_NTASKS"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")):
+        self.assertTrue(run.stderr and all(line.startswith(b"[mfu] r3 ") for line in run.stderr.splitlines()), run.stderr)
+        for names in (
+            ("SLURM_PROCID", "SLURM_NTASKS"),
+            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+            ("PMI_RANK", "PMI_SIZE"),
+        ):
             start = self.run_with(**{names[0]: "2", names[1]: "4"}).lines("start")[0]
             self.assertEqual((start["rank"], start["world"]), (2, 4), names)
         start = self.run_with(RANK="x", WORLD_SIZE="-1").lines("start")[0]

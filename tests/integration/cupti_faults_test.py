@@ -1,7 +1,7 @@
 """CUPTI that is missing, too old, taken, incomplete, slow, or refuses: the host runs as without the library, which says one
 line with effect and remedy and does what is left to do. And records that are lost, cut off or wrong."""
 
-from harness import BUILD, REAL_CUPTI, SANITIZE, TestCase, Truth, main, ns
+from harness import BUILD, REAL_CUPTI, SANITIZE, TestCase, Truth, main, ns, patience
 
 SCRIPT = """
 kernel gemm_step ns=200000; kernel relu_step ns=50000
@@ -141,7 +141,7 @@ class NoCupti(TestCase):
             with self.subTest(hang):
                 run = self.unharmed(SCRIPT, env={"SIMGPU_HANG": hang, "MFU_INTERVAL": "0.1"})
                 self.assertEqual((run.code, run.stdout), (3, b"finished\n"))
-                self.assertLess(run.seconds, 40 if SANITIZE else 6)
+                self.assertLess(run.seconds, patience(40 if SANITIZE else 6))
                 self.assert_sound(run)
                 self.assertGreaterEqual(run.end["counters"]["flush_stuck"], 1)
 
@@ -251,9 +251,19 @@ class WrongRecords(TestCase):
         self.assertEqual(run.region("step")["kernels"], 40 * 8)
 
     def test_everything_at_once(self):
-        env = {"SIMGPU_DROP_RATE": "0.05", "SIMGPU_TRUNCATE_RATE": "0.2", "SIMGPU_ZERO_TIMESTAMPS": "0.05", "SIMGPU_UNKNOWN_KINDS": "0.2",
-               "SIMGPU_NEGATIVE_TIMESTAMPS": "0.05", "SIMGPU_NULL_NAMES": "0.1", "SIMGPU_LONG_NAMES": 9000, "SIMGPU_SHUFFLE": 1,
-               "SIMGPU_WORKER_DELAY_MS": 50, "SIMGPU_STALE_NAMES": 1, "SIMGPU_POISON_BUFFERS": 1}
+        env = {
+            "SIMGPU_DROP_RATE": "0.05",
+            "SIMGPU_TRUNCATE_RATE": "0.2",
+            "SIMGPU_ZERO_TIMESTAMPS": "0.05",
+            "SIMGPU_UNKNOWN_KINDS": "0.2",
+            "SIMGPU_NEGATIVE_TIMESTAMPS": "0.05",
+            "SIMGPU_NULL_NAMES": "0.1",
+            "SIMGPU_LONG_NAMES": 9000,
+            "SIMGPU_SHUFFLE": 1,
+            "SIMGPU_WORKER_DELAY_MS": 50,
+            "SIMGPU_STALE_NAMES": 1,
+            "SIMGPU_POISON_BUFFERS": 1,
+        }
         for folder in ("cupti-11.8", "cupti-12.9", "cupti-13.3"):
             with self.subTest(folder):
                 run = self.steps(env, cupti=folder)

@@ -12,6 +12,7 @@ MFU = BUILD / "mfu"
 SECONDS = 16 if SANITIZE else 8
 # The demo's own: what no kernel tells.
 TRAIN_SEQ_LEN, PROMPT, NEW_TOKENS = 512, 256, 64
+REGIONS = ("step", "prefill_or_mixed", "decode")
 
 
 def demo(directory, *options, new_tokens=NEW_TOKENS, seconds=SECONDS, **environment):
@@ -37,11 +38,15 @@ class DetectedTest(unittest.TestCase):
         self.assertLess(abs(a / b - 1), 0.01, f"{what}: {a} against {b}")
 
     def test_a_run_without_ranges_says_what_one_with_ranges_says(self):
-        with tempfile.TemporaryDirectory() as with_ranges, tempfile.TemporaryDirectory() as without:
-            _, lines = demo(with_ranges)
-            said, _ = whole_run(lines)
-            log, lines = demo(without, "--no-ranges")
-            found, launches = whole_run(lines)
+        # On a machine that others use a few seconds may hold too few steps: longer, until there are enough.
+        for seconds in (SECONDS, 3 * SECONDS, 9 * SECONDS):
+            with tempfile.TemporaryDirectory() as with_ranges, tempfile.TemporaryDirectory() as without:
+                _, lines = demo(with_ranges, seconds=seconds)
+                said, _ = whole_run(lines)
+                log, lines = demo(without, "--no-ranges", seconds=seconds)
+                found, launches = whole_run(lines)
+            if all(region in found and found[region]["instances"] > 3 for region in REGIONS):
+                break
         self.assertEqual({r["named_by"] for r in said.values() if r["region"] != "total"}, {"range"})
         self.assertNotIn("detected", said["step"])
         for region, same in (("step", "step"), ("prefill_or_mixed", "prefill"), ("decode", "decode")):
@@ -92,8 +97,9 @@ class DetectedTest(unittest.TestCase):
             self.assertLessEqual(here["instances"], there["instances"])
             for value in ("busy_s", "kernels", "launches", "flop", "tokens"):
                 self.close(here[value] / here["instances"], there[value] / there["instances"], f"{region} {value}")
-        # A step that waits for the one before it: the pauses of one run are the same for both.
-        self.close(found["step"]["mfu"], said["step"]["mfu"], "step mfu")
+        # The few steps that were not found may have been held up by others on this machine: pauses are left out.
+        self.close(found["step"]["mfu_busy"], said["step"]["mfu_busy"], "step mfu_busy")
+        self.assertLessEqual(found["step"]["elapsed_s"], said["step"]["elapsed_s"])
         self.assertEqual(boundaries, sorted(boundaries, key=lambda b: b["launch"]))
 
     def replay(self, *options):

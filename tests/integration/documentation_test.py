@@ -8,8 +8,11 @@ import subprocess
 from harness import BUILD, DEADLINE_S, SOURCE, TestCase, main
 
 MFU = BUILD / "mfu"
-PAGES = sorted(p for p in [SOURCE / "README.md", *SOURCE.glob("*/README.md"), *SOURCE.glob("docs/*.md"), *SOURCE.glob("*/*/README.md")]
-               if not p.relative_to(SOURCE).parts[0].startswith((".", "build")))
+PAGES = sorted(
+    p
+    for p in [SOURCE / "README.md", *SOURCE.glob("*/README.md"), *SOURCE.glob("docs/*.md"), *SOURCE.glob("*/*/README.md")]
+    if not p.relative_to(SOURCE).parts[0].startswith((".", "build"))
+)
 
 
 def blocks(text, kind):
@@ -41,8 +44,14 @@ class Documentation(TestCase):
                 with self.subTest(page=page.relative_to(SOURCE), block=block):
                     json.loads(block)
                     env = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")}
-                    shown = subprocess.run([MFU, "doctor"], cwd=self.directory, capture_output=True, text=True, timeout=DEADLINE_S,
-                                           env={**env, "MFU_MODEL_CONFIG": block})
+                    shown = subprocess.run(
+                        [MFU, "doctor"],
+                        cwd=self.directory,
+                        capture_output=True,
+                        text=True,
+                        timeout=DEADLINE_S,
+                        env={**env, "MFU_MODEL_CONFIG": block},
+                    )
                     self.assertRegex(shown.stdout, r"(?m)^\[ok\] config ")
                     self.assertNotRegex(shown.stdout, r"(?m)^\[NO\] config ")
         self.assertGreaterEqual(found, 3)

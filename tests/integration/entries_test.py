@@ -236,11 +236,15 @@ class Entries(TestCase):
 
     def test_children_of_an_exec_and_a_spawn(self):
         """The environment stays for programs that this one starts: each measures itself."""
-        run = self.scenario(f'exec {SCENARIO} -c "kernel gemm_k ns=5000; push prefill u64=4; launch gemm_k; sync; pop; print child"')
+        run = self.scenario(
+            f'exec {SCENARIO} -c "kernel gemm_k ns=5000; push prefill u64=4; launch gemm_k; sync; pop; print child"'
+        )
         self.assertEqual(run.stdout, b"child\n")
         self.assertEqual(run.region("prefill")["kernels"], 1)
-        run = self.program(["/bin/sh", "-c", f"echo one; {SCENARIO} -c 'launch gemm_k; sync; print two'; {SCENARIO} -c 'print three'"],
-                           entry="cuda nvtx preload")
+        run = self.program(
+            ["/bin/sh", "-c", f"echo one; {SCENARIO} -c 'launch gemm_k; sync; print two'; {SCENARIO} -c 'print three'"],
+            entry="cuda nvtx preload",
+        )
         self.assertEqual((run.code, run.stdout), (0, b"one\ntwo\nthree\n"))
         self.assertEqual(len(run.files), 1)  # the shell and the program without CUDA stay silent
         self.assertEqual(run.foreign_log, [])

@@ -72,16 +72,21 @@ class Examples(TestCase):
     def test_servers_are_started_with_the_library_and_their_own_switches(self):
         programs = self.directory / "bin"
         programs.mkdir()
-        show = f"#!{sys.executable}\nimport json, os, sys\njson.dump([os.path.basename(sys.argv[0]), *sys.argv[1:]], open('started', 'w'))\n"
+        show = f"#!{sys.executable}\nimport json, os, sys\n"
+        show += "json.dump([os.path.basename(sys.argv[0]), *sys.argv[1:]], open('started', 'w'))\n"
         for name in ("mfu", "curl"):
             (programs / name).write_text(show if name == "mfu" else "#!/bin/sh\nexit 0\n")
             (programs / name).chmod(0o755)
         env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "MEGATRON": "/megatron", "GPUS": "2"}
         for script, words, wanted in (
-                ("vllm/serve.sh", ["some/model", "--port", "8123"],
-                 ["-c", "some/model", "vllm", "serve", "--profiler-config.profiler", "--port", "8123"]),
-                ("sglang/serve.sh", ["some/model"], ["-c", "some/model", "sglang.launch_server", "--enable-layerwise-nvtx-marker"]),
-                ("megatron/pretrain.sh", ["--lr", "1"], ["torchrun", str(EXAMPLES / "megatron/pretrain.py"), "--lr"])):
+            (
+                "vllm/serve.sh",
+                ["some/model", "--port", "8123"],
+                ["-c", "some/model", "vllm", "serve", "--profiler-config.profiler", "--port", "8123"],
+            ),
+            ("sglang/serve.sh", ["some/model"], ["-c", "some/model", "sglang.launch_server", "--enable-layerwise-nvtx-marker"]),
+            ("megatron/pretrain.sh", ["--lr", "1"], ["torchrun", str(EXAMPLES / "megatron/pretrain.py"), "--lr"]),
+        ):
             with self.subTest(script=script):
                 subprocess.run([EXAMPLES / script, *words], check=True, cwd=self.directory, env=env, timeout=DEADLINE_S)
                 started = json.loads((self.directory / "started").read_text())
@@ -89,17 +94,20 @@ class Examples(TestCase):
                 self.assertLessEqual(set(wanted), set(started))
 
     def test_configs_are_counted(self):
-        """Parameters by hand: GPT-2 with a padded vocabulary, an MLP of 4 x 2 x 1024 x 4096, Megatron-LM's 345M with longer rows."""
+        """Parameters by hand: GPT-2 with a padded vocabulary, a small MLP, Megatron-LM's 345M with longer rows."""
         gpt2 = 12 * (12 * 768 * 768 + 13 * 768) + 2 * 768 + 1024 * 768 + 50304 * 768
         for config, words, params in (("nanogpt/config.json", ["--phase", "train", "--batch", 1, "--seq-len", 8], gpt2),
                                       ("cuda_cpp/config.json", ["--phase", "prefill", "--batch", 1, "--seq-len", 8],
                                        4 * 2 * 1024 * 4096)):
             with self.subTest(config=config):
-                shown = subprocess.run([MFU, "flops", EXAMPLES / config, "--json", *map(str, words)], capture_output=True, text=True)
+                shown = subprocess.run(
+                    [MFU, "flops", EXAMPLES / config, "--json", *map(str, words)], capture_output=True, text=True
+                )
                 self.assertEqual((shown.returncode, shown.stderr), (0, ""))
                 self.assertEqual(json.loads(shown.stdout)["model"]["params"]["total"], params)
-        megatron = subprocess.run([MFU, "flops", EXAMPLES / "megatron/config.json", "--json", "--batch", "1"], capture_output=True,
-                                  text=True)
+        megatron = subprocess.run(
+            [MFU, "flops", EXAMPLES / "megatron/config.json", "--json", "--batch", "1"], capture_output=True, text=True
+        )
         self.assertEqual((megatron.returncode, megatron.stderr), (0, ""))
         self.assertAlmostEqual(json.loads(megatron.stdout)["model"]["params"]["total"] / 1e6, 355, delta=10)
 
@@ -150,9 +158,14 @@ class Examples(TestCase):
                      lambda: model.forward(input_ids=Ids(2, 1), past_key_values=Cache(512)),
                      lambda: model.forward(inputs_embeds=object())):
             self.assertEqual(call(), "logits")
-        self.assertEqual([e for e in region.events if e != "end"],
-                         [("prefill", {"batch": 2, "seq_len": 512, "context": 0}), ("prefill", {"batch": 2, "seq_len": 7, "context": 0}),
-                          ("decode", {"batch": 2, "context": 512})])
+        self.assertEqual(
+            [e for e in region.events if e != "end"],
+            [
+                ("prefill", {"batch": 2, "seq_len": 512, "context": 0}),
+                ("prefill", {"batch": 2, "seq_len": 7, "context": 0}),
+                ("decode", {"batch": 2, "context": 512}),
+            ],
+        )
         self.assertEqual(region.events.count("end"), 3)
         with self.assertRaisesRegex(ValueError, "the model's own"):
             model.forward(input_ids=Ids(1, 1), past_key_values=Cache(-1))
@@ -185,14 +198,46 @@ class Examples(TestCase):
 
         trainer = module["with_steps"](Trainer, Region(events))()
         self.assertEqual(trainer.train(), [0.5] * 6)
-        self.assertEqual(events, ["begin", "micro", "micro", "optimizer", "end", "begin", "micro", "micro", "micro", "optimizer", "end",
-                                  "begin", "micro"])
+        self.assertEqual(
+            events,
+            [
+                "begin",
+                "micro",
+                "micro",
+                "optimizer",
+                "end",
+                "begin",
+                "micro",
+                "micro",
+                "micro",
+                "optimizer",
+                "end",
+                "begin",
+                "micro",
+            ],
+        )
 
     @unittest.skipIf(SANITIZE, "the example is built as it stands in the repository")
     def test_the_cuda_program_shows_its_mfu(self):
-        run = self.program([MFU, "run", "-c", EXAMPLES / "cuda_cpp/config.json", "-d", "run", "-i", "0.5", PROGRAM, "--seconds", "1",
-                            "--kernels", EXAMPLES / "cuda_cpp/kernels.ptx"],
-                           entry="", env={"MFU_CUPTI": BUILD / "simgpu/cupti-13.0/libcupti.so.13"})
+        run = self.program(
+            [
+                MFU,
+                "run",
+                "-c",
+                EXAMPLES / "cuda_cpp/config.json",
+                "-d",
+                "run",
+                "-i",
+                "0.5",
+                PROGRAM,
+                "--seconds",
+                "1",
+                "--kernels",
+                EXAMPLES / "cuda_cpp/kernels.ptx",
+            ],
+            entry="",
+            env={"MFU_CUPTI": BUILD / "simgpu/cupti-13.0/libcupti.so.13"},
+        )
         self.assertEqual(run.code, 0, run.stderr.decode())
         passes = int(re.fullmatch(r"(\d+) passes of 4096 tokens\n", run.stdout.decode())[1])
         self.assert_sound(run)

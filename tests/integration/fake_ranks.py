@@ -54,15 +54,34 @@ class Job:
 
     def start_line(self, rank):
         return {
-            "v": rank.version, "type": "start", "t_ns": self.start_ns + round(rank.clock_ahead_s * GIGA), "seq": 0,
-            "host": rank.host, "pid": rank.pid, "rank": rank.number, "local_rank": rank.local, "world": self.world,
+            "v": rank.version,
+            "type": "start",
+            "t_ns": self.start_ns + round(rank.clock_ahead_s * GIGA),
+            "seq": 0,
+            "host": rank.host,
+            "pid": rank.pid,
+            "rank": rank.number,
+            "local_rank": rank.local,
+            "world": self.world,
             "version": "0.1.0",
-            "devices": [{"device": 0, "name": "NVIDIA H100 80GB HBM3", "uuid": f"GPU-{rank.number:08x}",
-                         "peak_flop_per_s": rank.peak_flop, "peak_bytes_per_s": rank.peak_bytes,
-                         "peak_source": "table: H100 SXM" if rank.peak_flop else "unknown", "dtype": "bf16", "dtype_source": "model",
-                         "sparse": False}],
+            "devices": [
+                {
+                    "device": 0,
+                    "name": "NVIDIA H100 80GB HBM3",
+                    "uuid": f"GPU-{rank.number:08x}",
+                    "peak_flop_per_s": rank.peak_flop,
+                    "peak_bytes_per_s": rank.peak_bytes,
+                    "peak_source": "table: H100 SXM" if rank.peak_flop else "unknown",
+                    "dtype": "bf16",
+                    "dtype_source": "model",
+                    "sparse": False,
+                }
+            ],
             "cupti": {"path": "libcupti.so.13", "version": 130001, "level": "full"},
-            "config": rank.config, "model": {"family": "llama", "params": {"total": 8030261248}}, "convention": "exact"}
+            "config": rank.config,
+            "model": {"family": "llama", "params": {"total": 8030261248}},
+            "convention": "exact",
+        }
 
     def figures(self, rank, latest_s, window):
         """Time per collective of this rank: whoever comes first waits longest."""

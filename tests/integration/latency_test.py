@@ -1,4 +1,4 @@
-"""What single instances of a server took: by batch, from prefill to decode, and the slowest, as the device's own record has it."""
+"""What single instances of a server took: by batch, from prefill to decode, the slowest; in device time."""
 
 import json
 import subprocess

@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-from harness import BUILD, GPT2, SCENARIO, SOURCE, SANITIZE, TestCase, main, unittest
+from harness import BUILD, GPT2, SANITIZE, SCENARIO, SOURCE, TestCase, main, unittest
 
 MFU = BUILD / "mfu"
 RANKS, STEPS = 3, 8
@@ -47,7 +47,9 @@ class Launchers(TestCase):
         self.programs.mkdir()
         for name in (*PYTHON_LAUNCHERS, *PROGRAM_LAUNCHERS):
             path = self.programs / name
-            path.write_text(f'#!/bin/sh\nexec {sys.executable} {pathlib.Path(__file__).with_name("fake_launcher.py")} {name} "$@"\n')
+            path.write_text(
+                f'#!/bin/sh\nexec {sys.executable} {pathlib.Path(__file__).with_name("fake_launcher.py")} {name} "$@"\n'
+            )
             path.chmod(0o755)
 
     def launch(self, command, **env):

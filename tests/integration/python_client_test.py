@@ -5,7 +5,7 @@ import os
 import pathlib
 import sys
 
-from harness import BUILD, CONFIGS, REAL_CUPTI, SANITIZE, SOURCE, TestCase, main, ns, unittest
+from harness import BUILD, CONFIGS, REAL_CUPTI, SANITIZE, SOURCE, TestCase, main, unittest
 
 CLIENT = pathlib.Path(__file__).with_name("qwen3_client.py")
 QWEN3 = CONFIGS / "qwen3-8b.json"

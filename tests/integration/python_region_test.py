@@ -51,8 +51,13 @@ class Region(TestCase):
                 "with a: pass\n"
                 "same = a is mfuinject.region('decode') and a(len) is len\n"
                 "print(same, *sorted(set(sys.modules) - before))")
-        shown = subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(SOURCE / 'python')!r})\n{code}"],
-                               capture_output=True, text=True, check=True, env={"PYTHONDONTWRITEBYTECODE": "1"})
+        shown = subprocess.run(
+            [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(SOURCE / 'python')!r})\n{code}"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONDONTWRITEBYTECODE": "1"},
+        )
         self.assertEqual(shown.stdout.split(), ["True", "__future__", "mfuinject", "mfuinject._nvtx", "mfuinject._region"])
 
     def test_a_tool_is_attached_once(self):

@@ -38,7 +38,7 @@ class Replay(unittest.TestCase):
     def mfu(self, *words, code=0, env=None):
         base = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")}
         done = subprocess.run([str(BUILD / "mfu"), "replay", *map(str, words)], capture_output=True, text=True, errors="replace",
-                              timeout=120, env={**base, **(env or {})})
+                              timeout=900, env={**base, **(env or {})})
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
@@ -64,7 +64,7 @@ class Replay(unittest.TestCase):
                     account = lines[-1]["launches"]
                     self.assertEqual(account["seen"], sum(v for k, v in account.items() if k != "seen"))
                     total = [r for r in lines[-1]["regions"] if r["region"] == "total"][0]
-                    windows = [l for l in lines if l["type"] == "window" and l["region"] == "total"]
+                    windows = [x for x in lines if x["type"] == "window" and x["region"] == "total"]
                     self.assertEqual(sum(w["kernels"] for w in windows), total["kernels"])
                     self.assertEqual(sum(ns(w["busy_s"] * 1e6) for w in windows), ns(total["busy_s"] * 1e6))
                 self.assertTrue(self.mfu(trace).stdout)
@@ -98,8 +98,10 @@ class Replay(unittest.TestCase):
         got = self.ask(trace, "--range", "FlashAttnFunc", "--kernel", "flash_fwd_kernel", "--flop", "1e12",
                        env={"MFU_PEAK_TFLOPS": "989.4"})
         self.assertEqual(got["kernel"]["devices"], 2)
-        self.assertEqual(len(got["range"]["occurrences"]), sum(r["instances"] for p in got["processes"] for n, r in p["ranges"].items()
-                                                               if "FlashAttnFunc" in n))
+        self.assertEqual(
+            len(got["range"]["occurrences"]),
+            sum(r["instances"] for p in got["processes"] for n, r in p["ranges"].items() if "FlashAttnFunc" in n),
+        )
         inside = {p: sum(ns(o["kernel_sum_s"] * 1e6) for o in got["kernel"]["occurrences"] if o["process"] == str(p))
                   for p in wanted}
         whole = self.ask(trace, "--kernel", "flash_fwd_kernel")["kernel"]

@@ -7,10 +7,9 @@ import math
 import os
 import shutil
 import subprocess
-import unittest
 
 import browser
-from harness import BUILD, GPT2, SOURCE, TIME_CLASSES, TestCase, main
+from harness import BUILD, DEADLINE_S, GPT2, SOURCE, TIME_CLASSES, TestCase, main
 
 MFU = BUILD / "mfu"
 TRACES = SOURCE / "tests/data/traces"
@@ -48,7 +47,7 @@ class Report(TestCase):
         directory.mkdir(exist_ok=True)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")}
         done = subprocess.run([MFU, "report", *map(str, arguments)], cwd=directory, env={**environment, **(env or {})},
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=DEADLINE_S)
         err = done.stderr.decode()
         self.assertEqual(done.returncode, code, err)
         return done.stdout.decode(), err
@@ -126,7 +125,9 @@ class Report(TestCase):
         drawn = page.evaluate("""Array.from(document.querySelectorAll("canvas"), c => {
             const pixels = new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer);
             return [c.id, new Set(pixels).size > 3]; })""")
-        self.assertGreaterEqual({name for name, _ in drawn}, {"chart-time", "chart-waterfall", "chart-roofline", "chart-latency-0"})
+        self.assertGreaterEqual(
+            {name for name, _ in drawn}, {"chart-time", "chart-waterfall", "chart-roofline", "chart-latency-0"}
+        )
         self.assertTrue(all(several for _, several in drawn), drawn)
         words = page.evaluate("document.querySelector('[data-region=step] .words').textContent")
         self.assertEqual(words.strip(), next(r for r in regions if r["region"] == "step")["words"] + ".")
@@ -199,7 +200,11 @@ class Report(TestCase):
         data = json.loads(self.report(directory, "--json")[0])
         file = next(directory.glob("*.jsonl"))
         lines = [json.loads(line) for line in file.read_text().splitlines()]
-        windows = [{k: v for k, v in l.items() if k not in ("v", "type", "t_ns", "seq", "counters", "self")} for l in lines if l["type"] == "window"]
+        windows = [
+            {k: v for k, v in line.items() if k not in ("v", "type", "t_ns", "seq", "counters", "self")}
+            for line in lines
+            if line["type"] == "window"
+        ]
         run = data["runs"][0]
         self.assertTrue(run["complete"])
         self.assertEqual(run["windows"], windows)
@@ -207,11 +212,16 @@ class Report(TestCase):
         self.assertEqual(run["launches"], end["launches"])
         for region in run["regions"]:
             written = next(r for r in end["regions"] if r["region"] == region["region"])
-            self.assertEqual({k: v for k, v in region.items() if k != "clock_ratio"}, {k: v for k, v in written.items() if k != "clock_ratio"})
+            self.assertEqual(
+                {k: v for k, v in region.items() if k != "clock_ratio"}, {k: v for k, v in written.items() if k != "clock_ratio"}
+            )
         rows = list(csv.DictReader(io.StringIO(self.report(directory, "--csv")[0], newline="")))
         self.assertEqual(len(rows), len(windows))
         for row, window in zip(rows, windows):
-            self.assertEqual((row["region"], int(row["t0_ns"]), int(row["instances"])), (window["region"], window["t0_ns"], window["instances"]))
+            self.assertEqual(
+                (row["region"], int(row["t0_ns"]), int(row["instances"])),
+                (window["region"], window["t0_ns"], window["instances"]),
+            )
             self.assertEqual(float(row["mfu"]) if row["mfu"] else None, window["mfu"])
             self.assertEqual(float(row["time_idle_s"]), window["time_s"]["idle"])
         trace = json.loads(self.report(directory, "--perfetto")[0])
@@ -230,11 +240,17 @@ class Report(TestCase):
         directory = self.live_run()
         self.report(directory, "--assert", "step.mfu>0", "--assert", "step.instances==12", "--assert", "decode.p99_s < 10 s")
         self.assertFalse((self.directory / "report/mfu-report.html").exists())
-        _, err = self.report(directory, "--assert", "step.mfu>=99%", "--assert", "step.mbu>=0", "--assert", "decode.mfu>0", code=1)
+        _, err = self.report(
+            directory, "--assert", "step.mfu>=99%", "--assert", "step.mbu>=0", "--assert", "decode.mfu>0", code=1
+        )
         self.assertEqual(len(err.splitlines()), 2, err)
         self.assertIn("step.mfu>=99% does not hold: step.mfu is 0.", err)
         self.assertIn("step.mbu>=0 does not hold: step.mbu is unknown: ", err)
-        for text, words in (("stop.mfu>=0", "there are step, decode, total"), ("step.mfuu>=0", "there are mfu, "), ("step.mfu", "no >=")):
+        for text, words in (
+            ("stop.mfu>=0", "there are step, decode, total"),
+            ("step.mfuu>=0", "there are mfu, "),
+            ("step.mfu", "no >="),
+        ):
             _, err = self.report(directory, "--assert", text, code=2)
             self.assertEqual(len(err.splitlines()), 1, err)
             self.assertIn(words, err)
@@ -260,8 +276,14 @@ class Report(TestCase):
         directory = self.directory / "input"
         directory.mkdir()
         cases = [(self.directory / "nowhere", "no such file"), (directory, "neither files of a run"), ("/dev/null", "/dev/null")]
-        for name, content in (("empty.jsonl", b""), ("foreign.jsonl", b'{"a": 1}\n[1]\nnull\n'), ("binary.jsonl", bytes(range(256)) * 40),
-                              ("half.jsonl", b'{"v":1,"type":"start","t_ns":1'), ("other.txt", b"hello"), ("trace.json", b'{"traceEvents": []}')):
+        for name, content in (
+            ("empty.jsonl", b""),
+            ("foreign.jsonl", b'{"a": 1}\n[1]\nnull\n'),
+            ("binary.jsonl", bytes(range(256)) * 40),
+            ("half.jsonl", b'{"v":1,"type":"start","t_ns":1'),
+            ("other.txt", b"hello"),
+            ("trace.json", b'{"traceEvents": []}'),
+        ):
             path = self.directory / name
             path.write_bytes(content)
             cases.append((path, name))

@@ -86,7 +86,7 @@ class Tail(unittest.TestCase):
             "def log_metric(name, value, step): print(json.dumps({name: value, 'step': step}))\n")
         for script, lines in (("tail_to_wandb.py", 5), ("tail_to_mlflow.py", None)):
             done = subprocess.run([sys.executable, SOURCE / "examples" / script, self.run_dir, "name", "1"], capture_output=True,
-                                  text=True, timeout=60, env={"PYTHONPATH": str(stand_in), "PYTHONDONTWRITEBYTECODE": "1"})
+                                  text=True, timeout=900, env={"PYTHONPATH": str(stand_in), "PYTHONDONTWRITEBYTECODE": "1"})
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             logged = [json.loads(line) for line in done.stdout.splitlines()]
             self.assertEqual([x["step/mfu"] for x in logged if "step/mfu" in x], [0.2, 0.2], script)

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from harness import BUILD, SOURCE, TestCase, main, unittest
+from harness import BUILD, DEADLINE_S, SOURCE, TestCase, main, unittest
 
 sys.path.insert(0, str(SOURCE / ".deps/tensorboard"))
 try:
@@ -54,7 +54,7 @@ class Tensorboard(TestCase):
 
         # Made afterwards from the run directory, the file is the same to the byte.
         done = subprocess.run([BUILD / "mfu", "report", run.directory / "run", "--tensorboard", self.directory / "later"],
-                              capture_output=True, text=True, timeout=60, cwd=self.directory)
+                              capture_output=True, text=True, timeout=DEADLINE_S, cwd=self.directory)
         self.assertEqual(done.returncode, 0, done.stderr)
         later = self.directory / "later" / files[0].relative_to(folder / "first")
         self.assertEqual(later.read_bytes(), files[0].read_bytes())

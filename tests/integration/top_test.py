@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -17,7 +16,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("MFU_BUILD_DIR", SOURCE / "build/dev"))
 SANITIZE = os.environ.get("MFU_SANITIZE", "")
 MFU = BUILD / "mfu"
-DEADLINE_S = 60
+DEADLINE_S = 900  # what does not end by then hangs
 
 
 class Top(unittest.TestCase):
@@ -67,7 +66,9 @@ class Text(Top):
         self.assertEqual(found["ranks"][0]["rank"], 5)
         self.assertEqual(found["job"]["stale"], 1)
         self.assertAlmostEqual(found["stragglers"][0]["cost_mfu"], 0.4 * 0.1 / 0.9, delta=0.002)
-        self.assertEqual([r["rank"] for r in json.loads(self.top(self.run_dir, "--json", "--filter", "node01 comm<5"))["ranks"]], [5])
+        self.assertEqual(
+            [r["rank"] for r in json.loads(self.top(self.run_dir, "--json", "--filter", "node01 comm<5"))["ranks"]], [5]
+        )
         self.assertIn("not in {rank", self.top(self.run_dir, "--sort", "beauty", code=2))
 
     def test_which_directory(self):
@@ -97,8 +98,16 @@ class Text(Top):
         (self.run_dir / "folder.jsonl").mkdir()
         text = self.top(self.run_dir, "--once")
         self.assertIn("3 live", text)
-        for words in ("not a JSON object", "'time_s'", "newer version", "foreign.jsonl", "huge.jsonl", "a line of more than 16 MB",
-                      "link.jsonl: cannot be read: No such file", "folder.jsonl: not a file"):
+        for words in (
+            "not a JSON object",
+            "'time_s'",
+            "newer version",
+            "foreign.jsonl",
+            "huge.jsonl",
+            "a line of more than 16 MB",
+            "link.jsonl: cannot be read: No such file",
+            "folder.jsonl: not a file",
+        ):
             self.assertIn(words, text)
         self.assertNotIn("\x1b", text)
 
@@ -125,7 +134,9 @@ class Terminal(Top):
     def open(self, width, height, *environment):
         self.terminals += 1
         self.socket = self.directory / f"tmux{self.terminals}"  # a server that was killed may not be gone yet
-        self.tmux("new-session", "-d", "-x", width, "-y", height, "env", *environment, MFU, "top", self.run_dir, "--refresh", "0.2")
+        self.tmux(
+            "new-session", "-d", "-x", width, "-y", height, "env", *environment, MFU, "top", self.run_dir, "--refresh", "0.2"
+        )
         self.addCleanup(subprocess.run, ["tmux", "-S", str(self.socket), "kill-server"], capture_output=True)
 
     def see(self, *words, without=()):
@@ -228,7 +239,11 @@ class Scale(Top):
         reader = threading.Thread(target=read)
         reader.start()
         window = text.splitlines()[-2:]
-        cpu = lambda: sum(int(x) for x in pathlib.Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
+
+        def cpu():
+            ticks = pathlib.Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+            return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
         try:
             time.sleep(2)
             before, begin = cpu(), time.monotonic()
@@ -246,7 +261,9 @@ class Scale(Top):
             os.waitpid(child, 0)
             reader.join(10)
             os.close(terminal)
-        print(f"1,000 ranks of {len(text) // 1024} KB: first merge {first_s:.2f} s, then {100 * share:.1f} % of a core, {memory} MB")
+        print(
+            f"1,000 ranks of {len(text) // 1024} KB: first merge {first_s:.2f} s, then {100 * share:.1f} % of a core, {memory} MB"
+        )
         slack = 10 if SANITIZE else 1
         self.assertLess(first_s, 8 * slack)
         self.assertLess(share, 0.25 * slack)

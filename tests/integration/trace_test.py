@@ -6,7 +6,7 @@ import os
 import pathlib
 import subprocess
 
-from harness import BUILD, GPT2, SANITIZE, TestCase, main
+from harness import BUILD, DEADLINE_S, GPT2, TestCase, main
 
 MFU = BUILD / "mfu"
 # Of a line: what only a live process knows, or what says when the line was written.
@@ -52,7 +52,7 @@ class Trace(TestCase):
         if config is not None:
             command += ["--config", config]
         env = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")}
-        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120, env=env)
+        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=DEADLINE_S, env=env)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         lines = []
         for path in glob.glob(str(out / "*.jsonl")):
@@ -99,7 +99,7 @@ class Trace(TestCase):
         self.assertEqual(report["processes"][0]["totals"]["kernels"],
                          len([a for a in run.activities() if a["kind"] == "kernel"]))
         self.assert_same(run, lines)
-        live, offline = run.end["launches"], [l for l in lines if l["type"] == "end"][0]["launches"]
+        live, offline = run.end["launches"], [line for line in lines if line["type"] == "end"][0]["launches"]
         self.assertEqual(offline, live)
 
     def test_threads_backward_and_process_ranges(self):
