@@ -13,6 +13,7 @@ LIBRARIES = [
     ("libcudart.so.13", "cu13", "libsimgpu_cudart.a", 801),  # cudaErrorNotSupported
     ("libcublasLt.so.13", "cu13", "libsimgpu_cublaslt.a", 15),  # CUBLAS_STATUS_NOT_SUPPORTED
     ("libcublas.so.13", "cu13", "libsimgpu_cublas.a", 15),
+    ("libnccl.so.2", "nccl", "libsimgpu_nccl.a", 5),  # ncclInvalidUsage
 ]
 
 

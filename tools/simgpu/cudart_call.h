@@ -8,6 +8,8 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -25,7 +27,12 @@ struct DriverApi {
   const Driver* driver = nullptr;
   template <typename F>
   F* find(const char* name) const {
-    return reinterpret_cast<F*>(dlsym(library, name));
+    void* const entry = dlsym(library, name);
+    if (entry == nullptr) {
+      std::fprintf(stderr, "[simgpu] the simulated driver has no %s\n", name);
+      std::abort();
+    }
+    return reinterpret_cast<F*>(entry);
   }
 };
 

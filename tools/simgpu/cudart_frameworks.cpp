@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 
 #include "tools/simgpu/cudart_call.h"
@@ -84,11 +85,15 @@ CUresult variable_address(CUdeviceptr* out, const void* symbol) {
 
 /// What `kernel<<<grid, block, shared, stream>>>` leaves on its thread until the host stub picks it up.
 struct Configuration {
-  dim3 grid, block;
+  unsigned grid[3], block[3];
   std::size_t shared;
   void* stream;
 };
-thread_local std::vector<Configuration> configurations;
+struct Configurations {  // trivially destructible: programs launch while they exit
+  Configuration last[8];
+  std::size_t depth;
+};
+thread_local Configurations configurations{};
 
 struct UserObject {
   void* data;
@@ -104,15 +109,15 @@ CUresult not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
 // Launches by code that nvcc 13 compiled -------------------------------------------------------------------------
 
 SIM_EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void* stream) {
-  configurations.push_back({grid, block, shared, stream});
+  if (configurations.depth == std::size(configurations.last)) return 1;
+  configurations.last[configurations.depth++] = {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared, stream};
   return 0;
 }
 SIM_EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
-  if (configurations.empty()) return cudaErrorMissingConfiguration;
-  const Configuration c = configurations.back();
-  configurations.pop_back();
-  *grid = c.grid;
-  *block = c.block;
+  if (configurations.depth == 0) return cudaErrorMissingConfiguration;
+  const Configuration& c = configurations.last[--configurations.depth];
+  *grid = dim3(c.grid[0], c.grid[1], c.grid[2]);
+  *block = dim3(c.block[0], c.block[1], c.block[2]);
   *shared = c.shared;
   *static_cast<void**>(stream) = c.stream;
   return cudaSuccess;

@@ -142,6 +142,16 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* de
                   std::move(prototype));
 }
 
+CUresult elapsed_time(float* ms, CUevent first, CUevent last) {
+  auto* start = as<Event>(first, Magic::kEvent);
+  auto* end = as<Event>(last, Magic::kEvent);
+  if (start == nullptr || end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!start->recorded.load() || !end->recorded.load()) return CUDA_ERROR_INVALID_HANDLE;
+  if (end->time_ns.load() > now_ns()) return CUDA_ERROR_NOT_READY;
+  *ms = static_cast<float>(static_cast<double>(end->time_ns.load() - start->time_ns.load()) * 1e-6);
+  return CUDA_SUCCESS;
+}
+
 CUresult retain(CUcontext* out, CUdevice device) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return retain_primary(reinterpret_cast<Context**>(out), device);
@@ -445,15 +455,10 @@ SIM_API(cuEventSynchronize, (CUevent hEvent), (hEvent), {
   auto* event = as<Event>(hEvent, Magic::kEvent);
   return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : synchronize_event(*event);
 })
-SIM_API(cuEventElapsedTime, (float* ms, CUevent hStart, CUevent hEnd), (ms, hStart, hEnd), {
-  auto* start = as<Event>(hStart, Magic::kEvent);
-  auto* end = as<Event>(hEnd, Magic::kEvent);
-  if (start == nullptr || end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (!start->recorded.load() || !end->recorded.load()) return CUDA_ERROR_INVALID_HANDLE;
-  if (end->time_ns.load() > now_ns()) return CUDA_ERROR_NOT_READY;
-  *ms = static_cast<float>(static_cast<double>(end->time_ns.load() - start->time_ns.load()) * 1e-6);
-  return CUDA_SUCCESS;
-})
+SIM_API(cuEventElapsedTime, (float* ms, CUevent hStart, CUevent hEnd), (ms, hStart, hEnd),
+        { return elapsed_time(ms, hStart, hEnd); })
+SIM_API(cuEventElapsedTime_v2, (float* ms, CUevent hStart, CUevent hEnd), (ms, hStart, hEnd),
+        { return elapsed_time(ms, hStart, hEnd); })
 
 // Modules --------------------------------------------------------------------------------------------------------
 

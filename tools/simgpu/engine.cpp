@@ -70,13 +70,31 @@ std::int64_t clock_offset_ns(std::int64_t now) noexcept {
   return static_cast<std::int64_t>(s.clock_jump_s * 1e9);
 }
 
+/// The contexts of a thread. Trivially destructible: libraries call the driver from destructors that run after those of
+/// the main thread's own objects.
+class ContextStack {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return depth_ == 0; }
+  [[nodiscard]] Context* back() const noexcept { return contexts_[depth_ - 1]; }
+  void pop_back() noexcept { --depth_; }
+  [[nodiscard]] bool push_back(Context* context) noexcept {
+    if (depth_ == std::size(contexts_)) return false;
+    contexts_[depth_++] = context;
+    return true;
+  }
+
+ private:
+  Context* contexts_[64];
+  std::size_t depth_;
+};
+
 struct ThreadContexts {
-  std::vector<Context*> stack;
-  std::unordered_map<Context*, Stream*> per_thread_streams;
+  ContextStack stack;
+  std::unordered_map<Context*, Stream*>* per_thread_streams;  ///< never freed, for the same reason
 };
 
 ThreadContexts& thread_contexts() {
-  static thread_local ThreadContexts contexts;
+  static thread_local ThreadContexts contexts{};
   return contexts;
 }
 
@@ -199,6 +217,11 @@ std::int64_t scaled(double ns) { return std::max<std::int64_t>(1, std::llround(n
 
 std::int64_t kernel_duration(const KernelCost& cost, const DeviceSpec& device, const LaunchShape& shape) {
   if (cost.fixed_ns > 0) return scaled(static_cast<double>(cost.fixed_ns));
+  if (cost.ns_param >= 0 && shape.params != nullptr) {
+    std::uint32_t ns = 0;
+    std::memcpy(&ns, shape.params[cost.ns_param], sizeof ns);
+    return scaled(ns);
+  }
   const auto factor = [&](int index) {
     std::uint32_t value = 1;
     if (index >= 0 && shape.params != nullptr) std::memcpy(&value, shape.params[index], sizeof value);
@@ -301,6 +324,8 @@ void parse_ptx(Module& module, const char* text) {
         if (key == "bytes_param") cost.bytes_param = static_cast<int>(value);
         if (key == "efficiency") cost.efficiency = value > 0 ? value : 1;
         if (key == "ns") cost.fixed_ns = std::llround(value);
+        if (key == "ns_param") cost.ns_param = static_cast<int>(value);
+        if (key == "until_param") cost.until_param = static_cast<int>(value);
       }
       costs[name] = cost;
       continue;
@@ -418,14 +443,13 @@ CUresult set_current(Context* context) {
   if (context != nullptr && !alive(context, Magic::kContext)) return CUDA_ERROR_INVALID_CONTEXT;
   auto& stack = thread_contexts().stack;
   if (!stack.empty()) stack.pop_back();
-  if (context != nullptr) stack.push_back(context);
+  if (context != nullptr && !stack.push_back(context)) return CUDA_ERROR_INVALID_CONTEXT;
   return CUDA_SUCCESS;
 }
 
 CUresult push_context(Context* context) {
   if (!alive(context, Magic::kContext)) return CUDA_ERROR_INVALID_CONTEXT;
-  thread_contexts().stack.push_back(context);
-  return CUDA_SUCCESS;
+  return thread_contexts().stack.push_back(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult pop_context(Context** context) {
@@ -519,7 +543,9 @@ CUresult resolve_stream(CUstream handle, bool per_thread, Stream** out) {
       *out = &context->legacy;
       return CUDA_SUCCESS;
     }
-    Stream*& stream = thread_contexts().per_thread_streams[context];
+    auto*& streams = thread_contexts().per_thread_streams;
+    if (streams == nullptr) streams = new std::unordered_map<Context*, Stream*>;
+    Stream*& stream = (*streams)[context];
     if (stream == nullptr) {
       stream = new Stream;
       const std::lock_guard lock(context->mutex);
@@ -586,6 +612,11 @@ CUresult query_stream(Stream& stream) {
   const std::lock_guard lock(stream.context->mutex);
   if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return stream.tail_ns <= now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+std::int64_t start_of_next(Stream& stream) {
+  const std::lock_guard lock(stream.context->mutex);
+  return earliest_start(stream, now_ns());
 }
 
 CUresult record_event(Event& event, Stream& stream) {
@@ -771,7 +802,7 @@ CUresult launch_kernel(Stream& stream, Function& function, const LaunchShape& sh
   if (!valid(shape)) return CUDA_ERROR_INVALID_VALUE;
   burn_launch_cost();
   if (const CUresult failure = scripted_launch_failure(); failure != CUDA_SUCCESS) return failure;
-  const std::int64_t duration = kernel_duration(function.cost, *stream.context->device->spec, shape);
+  std::int64_t duration = kernel_duration(function.cost, *stream.context->device->spec, shape);
   Activity work = kernel_work(function, shape, options);
   std::int64_t room_at = 0;
   {
@@ -791,6 +822,11 @@ CUresult launch_kernel(Stream& stream, Function& function, const LaunchShape& sh
     if (options.programmatic && ready_at(stream) == stream.tail_ns) {
       begin = std::max(
           {now + settings().launch_latency_ns, stream.last_begin_ns, stream.tail_ns - settings().pdl_overlap_ns});
+    }
+    if (function.cost.until_param >= 0 && shape.params != nullptr) {
+      std::int64_t until = 0;
+      std::memcpy(&until, shape.params[function.cost.until_param], sizeof until);
+      duration = std::max(duration, until - begin);
     }
     place(work, stream, begin, duration);
     stream.last_begin_ns = begin;
@@ -1130,6 +1166,11 @@ bool interface_stream(CUcontext handle, CUstream stream, bool per_thread, std::u
   return true;
 }
 
+std::int64_t interface_start(CUstream handle) {
+  Stream* stream = nullptr;
+  return resolve_stream(handle, false, &stream) == CUDA_SUCCESS ? start_of_next(*stream) : now_ns();
+}
+
 bool interface_graph(CUgraph handle, std::uint32_t* id) {
   const auto* graph = reinterpret_cast<const Graph*>(handle);
   if (!alive(graph, Magic::kGraph)) return false;
@@ -1173,6 +1214,7 @@ const Driver* driver_interface() noexcept {
       .current_context = interface_current,
       .context_info = interface_context,
       .stream_id = interface_stream,
+      .start_of_next = interface_start,
       .graph_id = interface_graph,
       .graph_exec_id = interface_exec,
       .graph_node_id = interface_node,

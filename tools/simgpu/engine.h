@@ -40,6 +40,9 @@ enum class Magic : std::uint32_t {
 struct KernelCost {
   double flop_per_block = 0, bytes_per_block = 0, efficiency = 1;
   int flop_param = -1, bytes_param = -1;  ///< index of a 32-bit kernel parameter that multiplies the count; -1: none
+  int ns_param = -1;                      ///< index of a 32-bit parameter that is the duration [ns]; -1: none
+  int until_param =
+      -1;  ///< index of a 64-bit parameter: the kernel ends no earlier than this [CLOCK_REALTIME ns]; -1: none
   std::int64_t fixed_ns = 0;
 };
 
@@ -196,6 +199,7 @@ CUresult create_stream(CUstream* out, unsigned flags, int priority);
 CUresult destroy_stream(CUstream handle);
 CUresult synchronize_stream(Stream& stream);
 CUresult query_stream(Stream& stream);
+std::int64_t start_of_next(Stream& stream);  ///< when a kernel that is launched now would begin
 CUresult wait_event(Stream& stream, Event& event);
 CUresult record_event(Event& event, Stream& stream);
 CUresult synchronize_event(Event& event);

@@ -11,7 +11,7 @@
 
 namespace mfu::sim {
 
-inline constexpr std::uint32_t kInterfaceVersion = 1;
+inline constexpr std::uint32_t kInterfaceVersion = 2;
 inline constexpr std::uint32_t kMaxCallbackId = 1024;  ///< above every driver and runtime callback id of CUDA 13.5
 inline constexpr std::uint32_t kMaxResourceId = 32;
 
@@ -149,6 +149,7 @@ struct Driver {
   CUcontext (*current_context)(std::uint32_t* uid, std::uint32_t* device);
   bool (*context_info)(CUcontext, std::uint32_t* uid, std::uint32_t* device);
   bool (*stream_id)(CUcontext, CUstream, bool per_thread, std::uint32_t* id);
+  std::int64_t (*start_of_next)(CUstream);  ///< when a kernel launched now would begin [ns]; current context's streams
   bool (*graph_id)(CUgraph, std::uint32_t* id);
   bool (*graph_exec_id)(CUgraphExec, std::uint32_t* id);
   bool (*graph_node_id)(CUgraphNode, std::uint64_t* id);
