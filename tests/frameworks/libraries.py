@@ -57,4 +57,4 @@ def prepare(venv, build, out):
         link(real, source, target, result)
     cupti = out / "libcupti.so.13"
     cupti.unlink(missing_ok=True)
-    cupti.symlink_to(build / "simgpu" / "cupti-13.0" / "libcupti.so.13")
+    cupti.symlink_to(build / "simgpu" / "cupti-13.2" / "libcupti.so.13")
