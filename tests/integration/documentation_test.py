@@ -10,7 +10,7 @@ from harness import BUILD, DEADLINE_S, SOURCE, TestCase, main
 MFU = BUILD / "mfu"
 PAGES = sorted(
     p
-    for p in [SOURCE / "README.md", *SOURCE.glob("*/README.md"), *SOURCE.glob("docs/*.md"), *SOURCE.glob("*/*/README.md")]
+    for p in [*SOURCE.glob("*.md"), *SOURCE.glob("*/README.md"), *SOURCE.glob("docs/*.md"), *SOURCE.glob("*/*/README.md")]
     if not p.relative_to(SOURCE).parts[0].startswith((".", "build"))
 )
 
