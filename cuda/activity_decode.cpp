@@ -181,8 +181,8 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
     }
     if (batch == nullptr) batch = take_batch(may_wait);
     // Straight into the batch; what turns out to be no record is overwritten by the next.
-    KernelRecord nowhere;
-    KernelRecord& out = batch != nullptr ? batch->records[batch->count] : nowhere;
+    ActivityRecord nowhere;
+    ActivityRecord& out = batch != nullptr ? batch->records[batch->count] : nowhere;
     out = {};
     std::uint32_t context = 0;
     std::size_t needed = 0;

@@ -1,4 +1,4 @@
-// CUPTI's activity records > KernelRecord, for every CUPTI from 11.1 on with one set of offsets.
+// CUPTI's activity records > ActivityRecord, for every CUPTI from 11.1 on with one set of offsets.
 #pragma once
 
 #include <cstddef>

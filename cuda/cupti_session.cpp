@@ -87,7 +87,7 @@ CuptiSession::Failure failure_of(CUptiResult result) noexcept {
 
 }  // namespace
 
-CuptiSession::CuptiSession(const CuptiApi& api, const LiveState& live, KernelNames& names, ContextDevices& contexts,
+CuptiSession::CuptiSession(const CuptiApi& api, const HostLinks& live, KernelNames& names, ContextDevices& contexts,
                            RecordQueue& queue, Counters& counters, void (*on_first_use)(), void (*on_buffer)())
     : api_(api),
       live_(live),

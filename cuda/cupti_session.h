@@ -39,7 +39,7 @@ class CuptiSession {
   };
 
   /// \param on_first_use once, when there is a context or a record; \param on_buffer when a buffer was decoded.
-  CuptiSession(const CuptiApi& api, const LiveState& live, KernelNames& names, ContextDevices& contexts,
+  CuptiSession(const CuptiApi& api, const HostLinks& live, KernelNames& names, ContextDevices& contexts,
                RecordQueue& queue, Counters& counters, void (*on_first_use)(), void (*on_buffer)());
 
   /// [inside cuInit] Subscribes and enables. No thread, no driver call. On failure nothing of ours stays registered
@@ -93,7 +93,7 @@ class CuptiSession {
   [[nodiscard]] bool on_capturing_stream(CUpti_CallbackId id, const CUpti_CallbackData& data) const noexcept;
 
   CuptiApi api_;
-  const LiveState& live_;
+  const HostLinks& live_;
   ContextDevices& contexts_;
   Counters& counters_;
   void (*on_first_use_)();

@@ -20,7 +20,7 @@ void on_thread_exit(void* block) noexcept {
   // A fork's child has only the forking thread; the others' destructors never run there, and this one must not
   // touch what it shares with nobody any more.
   if (switches.inert.load(std::memory_order_relaxed)) return;
-  if (const LiveState* live = switches.live.load(std::memory_order_acquire);
+  if (const HostLinks* live = switches.live.load(std::memory_order_acquire);
       live != nullptr && thread->state != nullptr)
     live->attribution->release_thread(*thread->state, ticks_now());
   delete thread;
@@ -54,7 +54,7 @@ HostThread* host_thread() noexcept {
 
 void set_on_early_nvtx(OnEarlyNvtx hook) noexcept { g_on_early_nvtx.store(hook, std::memory_order_release); }
 
-void adopt_early_ranges(HostThread& thread, const LiveState& live) noexcept {
+void adopt_early_ranges(HostThread& thread, const HostLinks& live) noexcept {
   thread.adopted = true;
   thread.state = live.attribution->acquire_thread(static_cast<std::uint32_t>(::gettid()));
   if (thread.state == nullptr) return;
@@ -64,7 +64,7 @@ void adopt_early_ranges(HostThread& thread, const LiveState& live) noexcept {
       continue;
     }
     const EarlyRange& range = thread.early[i];
-    const std::string_view name = RangeNames::cut(range.name);
+    const std::string_view name = RuleCache::cut(range.name);
     const RuleId rule = live.names->rule_of(range.domain, nvtx_domain_name(range.domain), name);
     if (rule == RuleId::kNone)
       live.attribution->push(*thread.state, range.domain);

@@ -11,10 +11,10 @@
 namespace mfu {
 
 /// What host threads need while the library is active. Published once, never freed.
-struct LiveState {
+struct HostLinks {
   Attribution* attribution = nullptr;
   const RegionRules* rules = nullptr;
-  RangeNames* names = nullptr;
+  RuleCache* names = nullptr;
 };
 
 /// A push/pop range that was opened before CUDA started, when there were no rules yet.
@@ -48,7 +48,7 @@ void set_on_early_nvtx(OnEarlyNvtx hook) noexcept;
 
 /// Process-wide switches that every entry looks at first.
 struct HostSwitches {
-  std::atomic<const LiveState*> live{nullptr};  ///< set when active; nullptr while dormant
+  std::atomic<const HostLinks*> live{nullptr};  ///< set when active; nullptr while dormant
   std::atomic<bool> inert{false};               ///< for good: every entry returns at once
 };
 namespace detail {
@@ -65,9 +65,9 @@ inline constinit HostSwitches g_host_switches;
 /// [any thread] The calling thread's block; cold the first time. nullptr when there is no memory for one.
 [[nodiscard]] HostThread* host_thread() noexcept;
 /// [any thread] Gives the thread's early ranges to the attribution, once, with the times at which they opened.
-void adopt_early_ranges(HostThread& thread, const LiveState& live) noexcept;
+void adopt_early_ranges(HostThread& thread, const HostLinks& live) noexcept;
 /// The thread with its early ranges adopted; nullptr as above.
-[[nodiscard]] inline HostThread* live_thread(const LiveState& live) noexcept {
+[[nodiscard]] inline HostThread* live_thread(const HostLinks& live) noexcept {
   HostThread* thread = host_thread_if_any();
   if (thread == nullptr) thread = host_thread();
   if (thread != nullptr && !thread->adopted) adopt_early_ranges(*thread, live);

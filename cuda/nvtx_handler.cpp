@@ -63,7 +63,7 @@ struct RegisteredString {
   std::uint32_t magic = kMagic;
   std::uint32_t length = 0;
   std::atomic<std::uint32_t> rule{0};  ///< 1 + RuleId; 0: not asked yet
-  char text[RangeNames::kMaxLength + 1] = {};
+  char text[RuleCache::kMaxLength + 1] = {};
 
   static constexpr std::uint32_t kMagic = 0x4D465553;  // "MFUS"
 };
@@ -75,19 +75,19 @@ RegisteredString* register_text(const char* text) noexcept {
   if (text == nullptr || g_string_count.fetch_add(1, std::memory_order_relaxed) >= kMaxStrings) return &g_other_string;
   auto* s = new (std::nothrow) RegisteredString;
   if (s == nullptr) return &g_other_string;
-  const std::string_view cut = RangeNames::cut(text);
+  const std::string_view cut = RuleCache::cut(text);
   std::memcpy(s->text, cut.data(), cut.size());
   s->length = static_cast<std::uint32_t>(cut.size());
   return s;
 }
 
 /// Wide characters to UTF-8, as far as a name counts.
-std::string_view narrow(const wchar_t* text, std::array<char, RangeNames::kMaxLength + 1>& out) noexcept {
+std::string_view narrow(const wchar_t* text, std::array<char, RuleCache::kMaxLength + 1>& out) noexcept {
   std::size_t n = 0;
   for (; *text != L'\0'; ++text) {
     const auto c = static_cast<std::uint32_t>(*text);
     const std::size_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    if (n + bytes > RangeNames::kMaxLength) break;
+    if (n + bytes > RuleCache::kMaxLength) break;
     if (bytes == 1) {
       out[n++] = static_cast<char>(c);
       continue;
@@ -141,7 +141,7 @@ void early_pop(HostThread& thread, const Domain& domain) noexcept {
   host_counters().add(Counter::kNvtxPopUnmatched);
 }
 
-[[gnu::always_inline]] inline RuleId rule_of(const LiveState& live, const Domain& domain,
+[[gnu::always_inline]] inline RuleId rule_of(const HostLinks& live, const Domain& domain,
                                              const RangeEvent& event) noexcept {
   if (event.registered != nullptr) {
     const std::uint32_t known = event.registered->rule.load(std::memory_order_relaxed);
@@ -169,7 +169,7 @@ void early_pop(HostThread& thread, const Domain& domain) noexcept {
   return static_cast<int>(thread->early_depth);
 }
 
-[[gnu::noinline]] int push_region(const LiveState& live, ThreadState& state, const Domain& domain, RangeEvent event,
+[[gnu::noinline]] int push_region(const HostLinks& live, ThreadState& state, const Domain& domain, RangeEvent event,
                                   RuleId rule) noexcept {
   live.attribution->push_region(
       state, domain.id, live.rules->open(rule, event.name, event.has_payload ? &event.payload : nullptr), ticks_now());
@@ -182,7 +182,7 @@ void early_pop(HostThread& thread, const Domain& domain) noexcept {
   HostSwitches& switches = host_switches();
   if (domain.ignored || switches.inert.load(std::memory_order_relaxed)) return 0;
   if (!g_ranges_seen.load(std::memory_order_relaxed)) g_ranges_seen.store(true, std::memory_order_relaxed);
-  const LiveState* live = switches.live.load(std::memory_order_acquire);
+  const HostLinks* live = switches.live.load(std::memory_order_acquire);
   if (live == nullptr) return push_before_live(domain, event);
   HostThread* thread = live_thread(*live);
   if (thread == nullptr || thread->state == nullptr) return 0;
@@ -195,7 +195,7 @@ void early_pop(HostThread& thread, const Domain& domain) noexcept {
 [[gnu::always_inline]] inline int pop(const Domain& domain) noexcept {
   HostSwitches& switches = host_switches();
   if (domain.ignored || switches.inert.load(std::memory_order_relaxed)) return 0;
-  const LiveState* live = switches.live.load(std::memory_order_acquire);
+  const HostLinks* live = switches.live.load(std::memory_order_acquire);
   if (live == nullptr) return pop_before_live(domain);
   HostThread* thread = live_thread(*live);
   if (thread == nullptr || thread->state == nullptr) return 0;
@@ -223,7 +223,7 @@ nvtxRangeId_t start(const Domain& domain, const RangeEvent& event) noexcept {
   HostSwitches& switches = host_switches();
   if (domain.ignored || switches.inert.load(std::memory_order_relaxed)) return kUnfollowed;
   if (!g_ranges_seen.load(std::memory_order_relaxed)) g_ranges_seen.store(true, std::memory_order_relaxed);
-  const LiveState* live = switches.live.load(std::memory_order_acquire);
+  const HostLinks* live = switches.live.load(std::memory_order_acquire);
   if (live == nullptr) {
     nvtxRangeId_t id = kUnfollowed;
     while (g_early_lock.test_and_set(std::memory_order_acquire)) {
@@ -259,7 +259,7 @@ nvtxRangeId_t start(const Domain& domain, const RangeEvent& event) noexcept {
 void end(nvtxRangeId_t id) noexcept {
   HostSwitches& switches = host_switches();
   if (id == kUnfollowed || switches.inert.load(std::memory_order_relaxed)) return;
-  const LiveState* live = switches.live.load(std::memory_order_acquire);
+  const HostLinks* live = switches.live.load(std::memory_order_acquire);
   std::uint64_t handle = id;
   if ((id & kEarly) != 0) {
     const auto index = static_cast<std::uint32_t>(id & 0xFFFF);
@@ -282,7 +282,7 @@ void end(nvtxRangeId_t id) noexcept {
 // --- the functions NVTX calls ---------------------------------------------------------------------------------------
 
 /// Reads as much of the attributes as the client's version of the struct has.
-RangeEvent read(const nvtxEventAttributes_t* a, std::array<char, RangeNames::kMaxLength + 1>& buffer) noexcept {
+RangeEvent read(const nvtxEventAttributes_t* a, std::array<char, RuleCache::kMaxLength + 1>& buffer) noexcept {
   RangeEvent event;
   event.name = "";
   if (a == nullptr || a->size < offsetof(nvtxEventAttributes_t, message) + sizeof a->message) return event;
@@ -316,7 +316,7 @@ RangeEvent read(const nvtxEventAttributes_t* a, std::array<char, RangeNames::kMa
   }
   switch (a->messageType) {
     case NVTX_MESSAGE_TYPE_ASCII:
-      if (a->message.ascii != nullptr) event.name = RangeNames::cut(a->message.ascii);
+      if (a->message.ascii != nullptr) event.name = RuleCache::cut(a->message.ascii);
       break;
     case NVTX_MESSAGE_TYPE_UNICODE:
       if (a->message.unicode != nullptr) event.name = narrow(a->message.unicode, buffer);
@@ -336,11 +336,11 @@ RangeEvent read(const nvtxEventAttributes_t* a, std::array<char, RangeNames::kMa
 
 RangeEvent plain(const char* message) noexcept {
   RangeEvent event;
-  event.name = message != nullptr ? RangeNames::cut(message) : std::string_view("");
+  event.name = message != nullptr ? RuleCache::cut(message) : std::string_view("");
   return event;
 }
 
-using NameBuffer = std::array<char, RangeNames::kMaxLength + 1>;
+using NameBuffer = std::array<char, RuleCache::kMaxLength + 1>;
 
 int NVTX_API push_a(const char* message) { return push(g_domains[0], plain(message)); }
 int NVTX_API push_w(const wchar_t* message) {
@@ -430,12 +430,12 @@ const char* nvtx_domain_name(DomainId domain) noexcept {
 unsigned nvtx_modules_attached() noexcept { return g_modules.load(std::memory_order_relaxed); }
 bool nvtx_ranges_seen() noexcept { return g_ranges_seen.load(std::memory_order_relaxed); }
 
-void adopt_early_process_ranges(const LiveState& live) noexcept {
+void adopt_early_process_ranges(const HostLinks& live) noexcept {
   while (g_early_lock.test_and_set(std::memory_order_acquire)) {
   }
   for (EarlyProcessRange& early : g_early_process) {
     if (!early.open) continue;
-    const std::string_view name = RangeNames::cut(early.range.name);
+    const std::string_view name = RuleCache::cut(early.range.name);
     const RuleId rule = live.names->rule_of(early.range.domain, nvtx_domain_name(early.range.domain), name);
     if (rule == RuleId::kNone) continue;
     early.handle = live.attribution->start_process_region(

@@ -44,7 +44,7 @@
 
 namespace mfu {
 
-void adopt_early_process_ranges(const LiveState& live) noexcept;  // cuda/nvtx_handler.cpp
+void adopt_early_process_ranges(const HostLinks& live) noexcept;  // cuda/nvtx_handler.cpp
 
 namespace {
 
@@ -174,7 +174,7 @@ class Guest {
   TimeNs started_mono_ = 0;
 
   std::optional<RegionRules> rules_;
-  std::optional<RangeNames> range_names_;
+  std::optional<RuleCache> range_names_;
   std::optional<Attribution> attribution_;
   std::optional<KernelNames> kernel_names_;
   ContextDevices contexts_;
@@ -183,12 +183,12 @@ class Guest {
   std::optional<Ledger> ledger_;
   std::optional<DetectedRegions> detected_;  ///< MFU_DETECT
   std::optional<Drain> drain_;
-  std::optional<TraceRing> ring_;  ///< MFU_TRACE
+  std::optional<RecordingRing> ring_;  ///< MFU_TRACE
   std::vector<std::pair<DeviceFacts, Peak>> traced_devices_;
   std::atomic<bool> trace_wanted_{false};
   ::timespec trace_request_seen_{};  ///< [mfu-sink]
   CuptiSession* session_ = nullptr;  // leaked: callbacks may come until the process is gone
-  LiveState live_;
+  HostLinks live_;
   std::string level_ = "ranges";
   RunInfo run_;
   std::optional<DType> dtype_;   ///< of the matmul operands, once somebody said
@@ -457,7 +457,7 @@ void Guest::bring_onto_our_clock(RecordBatch& batch) const noexcept {
   const Ticks ticks = ticks_now();
   const TimeNs between = ticks + (now - ticks) / 2;  // what lies below is nearer to the counter
   for (std::uint32_t i = 0; i < batch.count; ++i) {
-    KernelRecord& record = batch.records[i];
+    ActivityRecord& record = batch.records[i];
     if (record.begin_ns == 0) continue;
     if ((record.begin_ns < between) == (ticks < now)) {
       record.begin_ns = clock_.to_ns(record.begin_ns);

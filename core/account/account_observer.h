@@ -11,12 +11,12 @@ namespace mfu {
 
 /// [mfu-drain] Called in the order in which the Ledger learns it. Of what was detected it hears on_finished only. What
 /// it is given is valid during the call only.
-class RunObserver {
+class AccountObserver {
  public:
-  virtual ~RunObserver() = default;
+  virtual ~AccountObserver() = default;
   /// An activity with the instance that launched it; none where no range owns it. `first_of_launch`: nothing of its
   /// launch came before.
-  virtual void on_record(const KernelRecord& record, InstanceId owner, bool first_of_launch) = 0;
+  virtual void on_record(const ActivityRecord& record, InstanceId owner, bool first_of_launch) = 0;
   /// A range opened an instance, or a part of one, at `at`.
   virtual void on_open(const InstanceSlot& slot, TimeNs at) = 0;
   /// Its range closed.

@@ -32,7 +32,7 @@ std::size_t DeviceTimeline::new_lane(TimeNs begin_ns) noexcept {
 
 void DeviceTimeline::note_added() noexcept {
   for (Instance* i = added_to_; i != nullptr; i = i->parent) {
-    Share& share = i->shares[device_];
+    InstanceOnDevice& share = i->shares[device_];
     if (share.last_activity_end_ns >= added_end_ns_) break;  // then so are those around it
     share.last_activity_end_ns = added_end_ns_;
   }
@@ -132,7 +132,7 @@ inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance, 
   const auto length = static_cast<std::uint64_t>(end - begin);
   const auto extend = [&](std::size_t c) {
     const std::uint64_t whole = -static_cast<std::uint64_t>(static_cast<std::size_t>(time_class) <= c);
-    union_ns_[c] += Share::extend(covered_until_[c], begin, begin + static_cast<DurationNs>(length & whole));
+    union_ns_[c] += InstanceOnDevice::extend(covered_until_[c], begin, begin + static_cast<DurationNs>(length & whole));
   };
   extend(0);
   extend(1);
@@ -143,7 +143,7 @@ inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance, 
     kernel_sum_ns_ += end - begin;
     const bool matmul = time_class == TimeClass::kMatmul;
     for (Instance* i = instance; i != nullptr; i = i->parent) {
-      Share& share = i->shares[device_];
+      InstanceOnDevice& share = i->shares[device_];
       share.add_activity(begin);
       share.kernels += begun;
       share.add_kernel(begin, end, matmul);

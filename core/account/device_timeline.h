@@ -34,7 +34,7 @@ struct KernelStat {
   DurationNs sum_ns = 0;
 };
 
-/// Activities of one chain of nested regions that began.
+/// Activities of one region_path of nested regions that began.
 struct ActivityCounts {
   std::uint64_t launches = 0;
   std::vector<KernelStat> kernels;  ///< by KernelNameId
@@ -96,7 +96,7 @@ class DeviceTimeline {
   /// as was swept.
   [[nodiscard]] DurationNs busy_ns() const noexcept { return covered(TimeClass::kComm); }
   [[nodiscard]] DurationNs kernel_sum_ns() const noexcept { return kernel_sum_ns_; }
-  /// What began since they were last cleared, by chain. The caller reads and clears them.
+  /// What began since they were last cleared, by region_path. The caller reads and clears them.
   [[nodiscard]] std::vector<ActivityCounts>& counts() noexcept { return counts_; }
 
  private:
@@ -167,9 +167,9 @@ class DeviceTimeline {
   void cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel,
              std::uint64_t begun) noexcept;
   void count(const Activity& a) {
-    const std::uint32_t chain = a.instance != nullptr ? a.instance->chain : 0;
-    if (counts_.size() <= chain) counts_.resize(chain + 1);
-    ActivityCounts& counts = counts_[chain];
+    const std::uint32_t region_path = a.instance != nullptr ? a.instance->region_path : 0;
+    if (counts_.size() <= region_path) counts_.resize(region_path + 1);
+    ActivityCounts& counts = counts_[region_path];
     counts.launches += static_cast<std::uint64_t>(a.first_of_launch);
     if (!a.is_kernel) return;
     if (counts.kernels.size() <= raw(a.name)) counts.kernels.resize(raw(a.name) + 16);

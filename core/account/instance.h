@@ -19,7 +19,7 @@
 namespace mfu {
 
 /// What an instance did on one device within one window.
-struct Portion {
+struct WindowSlice {
   std::int64_t window = 0;  ///< window index
   ClassTimes time_ns{};     ///< of its elapsed time
   DurationNs busy_ns = 0;   ///< union of its own kernels
@@ -51,8 +51,8 @@ struct DecodePasses {
 };
 
 /// The account of one instance on one device.
-struct Share {
-  Portion open_portion;  ///< of the window that the device's timeline is in
+struct InstanceOnDevice {
+  WindowSlice open_portion;  ///< of the window that the device's timeline is in
   /// Its kernels so far cover no moment from here on. The sweep meets them in order of begin, so this one number is
   /// enough to add up their union.
   TimeNs covered_until_ns = std::numeric_limits<TimeNs>::min();
@@ -65,8 +65,8 @@ struct Share {
   bool end_due = false;  ///< closed and past its last activity, but not begun yet
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
-  ClassTimes counted{};           ///< the device's class times up to where portions were cut
-  std::vector<Portion> portions;  ///< of earlier windows that are not out yet
+  ClassTimes counted{};               ///< the device's class times up to where portions were cut
+  std::vector<WindowSlice> portions;  ///< of earlier windows that are not out yet
   std::uint64_t kernels = 0;
   std::uint64_t nth = 0;      ///< of its region's instances with work here, once it ended
   ClassTimes time_ns{};       ///< all portions, those given out early included
@@ -104,9 +104,9 @@ struct Share {
 struct Instance {
   // What every activity asks for, together.
   InstanceId id = InstanceId::kNone;
-  std::uint32_t chain = 0;     ///< of its region inside those around it: index into the ledger's chains
-  Instance* parent = nullptr;  ///< enclosing instance; of a part: what it is a part of
-  std::vector<Share> shares;   ///< by device index; grows with the devices
+  std::uint32_t region_path = 0;         ///< of its region inside those around it: index into the ledger's chains
+  Instance* parent = nullptr;            ///< enclosing instance; of a part: what it is a part of
+  std::vector<InstanceOnDevice> shares;  ///< by device index; grows with the devices
   Instance* next_in_bucket = nullptr;
 
   InstanceKind kind = InstanceKind::kThread;

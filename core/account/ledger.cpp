@@ -25,7 +25,7 @@ constexpr std::array<TimeClass, 4> kTimeClassOf = [] {
   return of;
 }();
 
-TimeClass time_class_of(const KernelRecord& record, KernelNames& names) noexcept {
+TimeClass time_class_of(const ActivityRecord& record, KernelNames& names) noexcept {
   if (record.kind == ActivityKind::kKernel) return kTimeClassOf[static_cast<std::size_t>(names.class_of(record.name))];
   // A whole graph as one record has no kernel name: its time is work, but nobody can say of which class.
   return record.kind == ActivityKind::kGraph ? TimeClass::kOther : TimeClass::kMemcpy;
@@ -140,7 +140,7 @@ Ledger::Device& Ledger::new_device(std::uint32_t device) {
   devices_[device] =
       std::make_unique<Device>(device, options_.origin_ns, options_.window_ns, static_cast<TimelineListener&>(*this));
   for (const auto& instance : live_) {
-    if (instance->kind == InstanceKind::kPart) continue;
+    if (instance->kind == InstanceKind::kNested) continue;
     if (instance->shares.size() < devices_.size()) instance->shares.resize(devices_.size());
     ++instance->shares_left;
     devices_[device]->timeline.add_open_mark(*instance, instance->open_ns);
@@ -190,9 +190,10 @@ RegionRow& Ledger::row(std::int64_t window, std::uint32_t region, std::uint32_t 
   return window < next_window_ ? run_[{region, device}] : windows_[window][{region, device}];
 }
 
-std::uint32_t Ledger::chain_of(std::uint32_t outer, RegionId region) {
-  const auto [it, inserted] = chain_index_.try_emplace({outer, region}, static_cast<std::uint32_t>(chains_.size()));
-  if (inserted) chains_.push_back({outer, region});
+std::uint32_t Ledger::region_path_of(std::uint32_t outer, RegionId region) {
+  const auto [it, inserted] =
+      region_path_index_.try_emplace({outer, region}, static_cast<std::uint32_t>(region_paths_.size()));
+  if (inserted) region_paths_.push_back({outer, region});
   return it->second;
 }
 
@@ -226,11 +227,11 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
   instance.parent = slot.parent == InstanceId::kNone ? nullptr : find(slot.parent);
   if (instance.parent != nullptr) ++instance.parent->live_children;
   instance.root = instance.parent != nullptr ? instance.parent->root : &instance;
-  instance.chain = chain_of(instance.parent != nullptr ? instance.parent->chain : 0, instance.region);
+  instance.region_path = region_path_of(instance.parent != nullptr ? instance.parent->region_path : 0, instance.region);
   const auto home = home_of_thread_.find(instance.thread);
   if (home != home_of_thread_.end()) instance.home_device = home->second;
   instance.cached_at_open = shapes_.cached(instance.home_device.value_or(0));
-  if (instance.kind == InstanceKind::kPart) return;
+  if (instance.kind == InstanceKind::kNested) return;
   instance.shares.resize(devices_.size());
   for (const auto& device : devices_) {
     if (!device) continue;
@@ -251,7 +252,7 @@ void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint3
     instance->home_device = home_device;
   }
   resolve_work(*instance);
-  if (instance->kind == InstanceKind::kPart) {
+  if (instance->kind == InstanceKind::kNested) {
     if (Instance* whole = instance->parent; whole != nullptr && instance->phase != Phase::kNone) {
       ++whole->part_count;
       whole->parts.add(instance->work);
@@ -285,7 +286,7 @@ void Ledger::resolve_work(Instance& instance) {
   if (model_) {
     // A range that says no batch is one sequence; of what was detected nobody said anything.
     const bool detected = instance.kind == InstanceKind::kDetected;
-    const ModelSpec& model = model_->spec();
+    const Architecture& model = model_->spec();
     const bool by_sequence = instance.phase != Phase::kNone && !model.is_vision_only();
     if (detected && by_sequence && !shape.batch && !shape.tokens)
       instance.work.missing = instance.phase == Phase::kDecode ? "batch" : "batch or tokens";
@@ -317,7 +318,7 @@ void Ledger::notice_missing(const Instance& instance) {
 
 std::vector<std::string> Ledger::take_notices() { return std::exchange(notices_, {}); }
 
-void Ledger::add(const KernelRecord& record, InstanceId owner, bool first_of_launch) {
+void Ledger::add(const ActivityRecord& record, InstanceId owner, bool first_of_launch) {
   Device& device = device_at(raw(record.device));
   Instance* instance = owner == InstanceId::kNone ? nullptr : find(owner);
   if (observer_ != nullptr) {
@@ -340,7 +341,7 @@ void Ledger::add(const KernelRecord& record, InstanceId owner, bool first_of_lau
 // --- the sweep ------------------------------------------------------------------------------------------------------
 
 void Ledger::on_open(std::uint32_t device, Instance& instance, TimeNs) {
-  Share& share = instance.shares[device];
+  InstanceOnDevice& share = instance.shares[device];
   share.opened = true;
   share.open_portion.window = devices_[device]->timeline.window();
   if (instance.top_level()) {
@@ -356,7 +357,7 @@ void Ledger::on_open(std::uint32_t device, Instance& instance, TimeNs) {
 
 void Ledger::begin_share(std::uint32_t device, Instance& instance) {
   const DeviceTimeline& timeline = devices_[device]->timeline;
-  Share& share = instance.shares[device];
+  InstanceOnDevice& share = instance.shares[device];
   share.begun = true;
   share.begin_ns = timeline.now();
   share.counted = timeline.class_times();
@@ -374,7 +375,7 @@ void Ledger::begin_share(std::uint32_t device, Instance& instance) {
 }
 
 void Ledger::on_end(std::uint32_t device, Instance& instance, TimeNs) {
-  Share& share = instance.shares[device];
+  InstanceOnDevice& share = instance.shares[device];
   share.end_due = true;
   if (!share.begun) return;  // its thread's previous instance still runs here; it ends when it begins
   const std::uint32_t thread = instance.thread;
@@ -385,10 +386,10 @@ void Ledger::on_end(std::uint32_t device, Instance& instance, TimeNs) {
 
 void Ledger::end_share(std::uint32_t device, Instance& instance) {
   Device& on = *devices_[device];
-  Share& share = instance.shares[device];
+  InstanceOnDevice& share = instance.shares[device];
   share.ended = true;
   share.end_ns = on.timeline.now();
-  cut_portion(device, share);
+  cut_slice(device, share);
   if (share.has_work() && !instance.closed_by_exit) follow_in_order(device, instance);
   if (instance.top_level()) {
     const auto queue = on.top_level.find(instance.thread);
@@ -408,7 +409,7 @@ void Ledger::end_share(std::uint32_t device, Instance& instance) {
 /// What depends on the instances that ended on the device before this one.
 void Ledger::follow_in_order(std::uint32_t device, Instance& instance) {
   Device& on = *devices_[device];
-  Share& share = instance.shares[device];
+  InstanceOnDevice& share = instance.shares[device];
   share.nth = on.next_nth(instance.region);
   if (instance.decode.passes > 0 && !on.prefills.empty())
     row(window_of_end(share), raw(instance.region), device)
@@ -428,10 +429,10 @@ void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread) {
   }
 }
 
-void Ledger::cut_portion(std::uint32_t device, Share& share) {
+void Ledger::cut_slice(std::uint32_t device, InstanceOnDevice& share) {
   // Nothing of the instance runs beyond this moment: it ends with its last activity, and an edge cuts what runs.
   const DeviceTimeline& timeline = devices_[device]->timeline;
-  Portion& portion = share.open_portion;
+  WindowSlice& portion = share.open_portion;
   if (share.begun) {
     const ClassTimes times = timeline.class_times();
     for (std::size_t c = 0; c < kTimeClasses; ++c) portion.time_ns[c] = times[c] - share.counted[c];
@@ -442,15 +443,15 @@ void Ledger::cut_portion(std::uint32_t device, Share& share) {
   share.kernel_sum_ns += portion.kernel_sum_ns;
   share.matmul_sum_ns += portion.matmul_sum_ns;
   if (portion.elapsed_ns() != 0 || portion.kernel_sum_ns != 0) share.portions.push_back(portion);
-  portion = Portion{};
+  portion = WindowSlice{};
   portion.window = timeline.window() + 1;
 }
 
 void Ledger::on_edge(std::uint32_t device, std::int64_t window, TimeNs) {
   for (const auto& instance : live_) {
-    if (instance->kind == InstanceKind::kPart) continue;
-    Share& share = instance->shares[device];
-    if (share.opened && !share.ended) cut_portion(device, share);
+    if (instance->kind == InstanceKind::kNested) continue;
+    InstanceOnDevice& share = instance->shares[device];
+    if (share.opened && !share.ended) cut_slice(device, share);
   }
   Device& on = *devices_[device];
   RegionRow& total = row(window, kTotal, device);
@@ -464,17 +465,17 @@ void Ledger::on_edge(std::uint32_t device, std::int64_t window, TimeNs) {
   take_counts(device, window);
 }
 
-/// What began on `device` in `window` goes to each region of its chain and to the process.
+/// What began on `device` in `window` goes to each region of its region_path and to the process.
 void Ledger::take_counts(std::uint32_t device, std::int64_t window) {
-  std::vector<ActivityCounts>& by_chain = devices_[device]->timeline.counts();
-  for (std::uint32_t chain = 0; chain < by_chain.size(); ++chain) {
-    ActivityCounts& counts = by_chain[chain];
+  std::vector<ActivityCounts>& by_region_path = devices_[device]->timeline.counts();
+  for (std::uint32_t region_path = 0; region_path < by_region_path.size(); ++region_path) {
+    ActivityCounts& counts = by_region_path[region_path];
     const std::uint64_t kernels =
         std::accumulate(counts.kernels.begin(), counts.kernels.end(), std::uint64_t{0},
                         [](std::uint64_t sum, const KernelStat& stat) { return sum + stat.count; });
     if (counts.launches == 0 && kernels == 0) continue;
-    for (std::uint32_t c = chain;; c = chains_[c].outer) {
-      RegionRow& into = row(window, c == 0 ? kTotal : raw(chains_[c].region), device);
+    for (std::uint32_t c = region_path;; c = region_paths_[c].outer) {
+      RegionRow& into = row(window, c == 0 ? kTotal : raw(region_paths_[c].region), device);
       into.launches += counts.launches;
       into.kernels += kernels;
       add_stats(into.kernel_stats, counts.kernels);
@@ -489,10 +490,10 @@ void Ledger::take_counts(std::uint32_t device, std::int64_t window) {
 
 void Ledger::finish_if_complete(Instance* instance) {
   // Before the first record nobody knows on which device an instance ran; forget_idle settles those that ran on none.
-  if (devices_.empty() && instance->kind != InstanceKind::kPart) return;
+  if (devices_.empty() && instance->kind != InstanceKind::kNested) return;
   while (instance != nullptr && instance->closed && instance->shares_left == 0 && instance->live_children == 0) {
     Instance* parent = instance->parent;
-    if (instance->kind != InstanceKind::kPart) account(*instance);
+    if (instance->kind != InstanceKind::kNested) account(*instance);
     remove_live(instance);
     if (parent != nullptr) --parent->live_children;
     instance = parent;
@@ -503,7 +504,7 @@ std::vector<std::pair<std::uint32_t, double>> Ledger::devices_of(const Instance&
   std::vector<std::pair<std::uint32_t, double>> found;
   double matmul = 0, kernels = 0;
   for (std::uint32_t d = 0; d < instance.shares.size(); ++d) {
-    const Share& share = instance.shares[d];
+    const InstanceOnDevice& share = instance.shares[d];
     if (!share.has_work()) continue;
     found.emplace_back(d, 0.0);
     matmul += static_cast<double>(share.matmul_sum_ns);
@@ -520,7 +521,7 @@ std::vector<std::pair<std::uint32_t, double>> Ledger::devices_of(const Instance&
   }
   // On several devices the work went where the matmuls ran; nobody says more than that.
   for (auto& [d, part] : found) {
-    const Share& share = instance.shares[d];
+    const InstanceOnDevice& share = instance.shares[d];
     part = matmul > 0    ? static_cast<double>(share.matmul_sum_ns) / matmul
            : kernels > 0 ? static_cast<double>(share.kernel_sum_ns) / kernels
                          : 1.0 / static_cast<double>(found.size());
@@ -528,7 +529,7 @@ std::vector<std::pair<std::uint32_t, double>> Ledger::devices_of(const Instance&
   return found;
 }
 
-void Ledger::add_times(RegionRow& into, const Portion& portion) const noexcept {
+void Ledger::add_times(RegionRow& into, const WindowSlice& portion) const noexcept {
   for (std::size_t c = 0; c < kTimeClasses; ++c) into.time_ns[c] += portion.time_ns[c];
   into.busy_ns += portion.busy_ns;
   into.kernel_sum_ns += portion.kernel_sum_ns;
@@ -568,14 +569,14 @@ void Ledger::account(Instance& instance) {
   for (std::size_t k = 0; k < devices.size(); ++k) {
     const auto [d, part] = devices[k];
     if (observer_ != nullptr) observer_->on_finished(instance, d, part);
-    Share& share = instance.shares[d];
+    InstanceOnDevice& share = instance.shares[d];
     DurationNs elapsed_left = 0;
-    for (const Portion& p : share.portions) elapsed_left += p.elapsed_ns();
+    for (const WindowSlice& p : share.portions) elapsed_left += p.elapsed_ns();
     const std::int64_t end_window = window_of_end(share);
     // With parts, what earlier windows were given is theirs; without, they had time only and its FLOP go to the run.
     const DurationNs base = instance.by_parts() ? elapsed_left : share.elapsed_ns;
     double given = 0;
-    for (const Portion& p : share.portions) {
+    for (const WindowSlice& p : share.portions) {
       add_times(row(p.window, raw(instance.region), d), p);
       const double of_time = base > 0 ? static_cast<double>(p.elapsed_ns()) / static_cast<double>(base) : 0.0;
       if (of_time > 0) add_work(instance, d, p.window, left, part * of_time, of_time < 1);
@@ -609,7 +610,7 @@ void Ledger::account(Instance& instance) {
 
 void Ledger::add_latency(const Instance& instance, std::uint32_t device, double part, std::int64_t tokens,
                          RegionRow& into) {
-  const Share& share = instance.shares[device];
+  const InstanceOnDevice& share = instance.shares[device];
   EndedInstance ended;
   ended.time.nth = share.has_work() ? share.nth : devices_[device]->next_nth(instance.region);
   ended.time.t0_ns = share.begin_ns;
@@ -631,7 +632,7 @@ void Ledger::add_latency(const Instance& instance, std::uint32_t device, double 
 }
 
 void Ledger::mark_overlaps(const Instance& instance, std::uint32_t device, std::int64_t window) {
-  const Share& share = instance.shares[device];
+  const InstanceOnDevice& share = instance.shares[device];
   if (!share.active) return;
   std::deque<Finished>& finished = devices_[device]->finished;
   for (const Finished& other : finished) {
@@ -695,7 +696,7 @@ void Ledger::emit_ready(bool all) {
       for (const auto& instance : live_) {
         const bool can_split = (!instance->closed || instance->close_ns > end) && !several &&
                                (instance->phase == Phase::kNone || instance->by_parts());
-        wait = wait || (instance->kind != InstanceKind::kPart && instance->open_ns < end && !can_split);
+        wait = wait || (instance->kind != InstanceKind::kNested && instance->open_ns < end && !can_split);
       }
     }
     if (wait) return;
@@ -722,7 +723,7 @@ void Ledger::give_out_early(Instance& instance, std::int64_t window) {
   const auto devices = devices_of(instance);
   for (const auto& [d, part] : devices) {
     if (d >= instance.shares.size()) continue;
-    Share& share = instance.shares[d];
+    InstanceOnDevice& share = instance.shares[d];
     for (auto it = share.portions.begin(); it != share.portions.end();) {
       if (it->window > window) {
         ++it;
@@ -746,7 +747,7 @@ void Ledger::give_out_early(Instance& instance, std::int64_t window) {
 
 void Ledger::emit(std::int64_t window, TimeNs end) {
   for (const auto& instance : live_)
-    if (instance->kind != InstanceKind::kPart) give_out_early(*instance, window);
+    if (instance->kind != InstanceKind::kNested) give_out_early(*instance, window);
   WindowSummary out;
   out.window = {edge(window), end};
   const auto found = windows_.find(window);
@@ -789,22 +790,22 @@ void Ledger::note_added() noexcept {
 void Ledger::finish(TimeNs end) {
   note_added();
   for (const auto& instance : live_) {
-    if (instance->kind == InstanceKind::kPart) continue;
-    for (const Share& share : instance->shares) end = std::max(end, share.last_activity_end_ns);
+    if (instance->kind == InstanceKind::kNested) continue;
+    for (const InstanceOnDevice& share : instance->shares) end = std::max(end, share.last_activity_end_ns);
   }
   end = std::max(end, swept_);
   std::vector<Instance*> open;
   for (const auto& instance : live_)
-    if (!instance->closed && instance->kind != InstanceKind::kPart) open.push_back(instance.get());
+    if (!instance->closed && instance->kind != InstanceKind::kNested) open.push_back(instance.get());
   // Parts that nobody closed say nothing: forget them, so that what they are part of can finish.
   for (std::size_t i = live_.size(); i-- > 0;) {
-    if (i >= live_.size() || live_[i]->kind != InstanceKind::kPart) continue;
+    if (i >= live_.size() || live_[i]->kind != InstanceKind::kNested) continue;
     live_[i]->closed = true;
     live_[i]->live_children = 0;
   }
   std::vector<Instance*> parts;
   for (const auto& instance : live_)
-    if (instance->kind == InstanceKind::kPart) parts.push_back(instance.get());
+    if (instance->kind == InstanceKind::kNested) parts.push_back(instance.get());
   for (Instance* part : parts) {
     if (part->parent != nullptr) --part->parent->live_children;
     remove_live(part);

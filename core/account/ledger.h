@@ -82,7 +82,7 @@ class Ledger final : private TimelineListener {
   void set_peak(std::uint32_t device, const Peak& peak);
 
   /// Someone to tell, who outlives this. Before anything else is called.
-  void observe(RunObserver* observer) noexcept { observer_ = observer; }
+  void observe(AccountObserver* observer) noexcept { observer_ = observer; }
 
   /// A range opened, or, with `detected`, work without one began. `slot` is copied from; call in order of time,
   /// together with `close`.
@@ -93,7 +93,7 @@ class Ledger final : private TimelineListener {
   /// Work runs on `device`, whose activities come later.
   void expect_device(std::uint32_t device) { (void)device_at(device); }
   /// An activity that `owner` launched. `first_of_launch`: the launch had none before.
-  void add(const KernelRecord& record, InstanceId owner, bool first_of_launch);
+  void add(const ActivityRecord& record, InstanceId owner, bool first_of_launch);
 
   /// Everything that begins before `watermark` was told: sweep up to it and give out the windows that are complete.
   void advance(TimeNs watermark);
@@ -155,7 +155,7 @@ class Ledger final : private TimelineListener {
   void on_end(std::uint32_t device, Instance& instance, TimeNs at) override;
   void on_edge(std::uint32_t device, std::int64_t window, TimeNs at) override;
   void take_counts(std::uint32_t device, std::int64_t window);
-  [[nodiscard]] std::uint32_t chain_of(std::uint32_t outer, RegionId region);
+  [[nodiscard]] std::uint32_t region_path_of(std::uint32_t outer, RegionId region);
 
   Device& device_at(std::uint32_t device) {
     return device < devices_.size() && devices_[device] != nullptr ? *devices_[device] : new_device(device);
@@ -172,13 +172,13 @@ class Ledger final : private TimelineListener {
   void end_share(std::uint32_t device, Instance& instance);
   void follow_in_order(std::uint32_t device, Instance& instance);
   void next_on_thread(std::uint32_t device, std::uint32_t thread);
-  void cut_portion(std::uint32_t device, Share& share);
+  void cut_slice(std::uint32_t device, InstanceOnDevice& share);
   void resolve_work(Instance& instance);
   void finish_if_complete(Instance* instance);
   void note_added() noexcept;
   void forget_idle(TimeNs watermark);
   void account(Instance& instance);
-  void add_times(RegionRow& into, const Portion& portion) const noexcept;
+  void add_times(RegionRow& into, const WindowSlice& portion) const noexcept;
   void add_work(const Instance& instance, std::uint32_t device, std::int64_t window, const Work& work, double share,
                 bool cut);
   void add_latency(const Instance& instance, std::uint32_t device, double part, std::int64_t tokens, RegionRow& into);
@@ -188,7 +188,7 @@ class Ledger final : private TimelineListener {
     return options_.origin_ns + window * options_.window_ns;
   }
   /// Where an instance that is over counts: the window that it ended in, or the first that is not out.
-  [[nodiscard]] std::int64_t window_of_end(const Share& share) const noexcept {
+  [[nodiscard]] std::int64_t window_of_end(const InstanceOnDevice& share) const noexcept {
     return std::max(next_window_,
                     share.ended ? (share.end_ns - options_.origin_ns) / options_.window_ns : next_window_);
   }
@@ -209,7 +209,7 @@ class Ledger final : private TimelineListener {
   Counters& counters_;
   LedgerOptions options_;
   WindowCallback on_window_;
-  RunObserver* observer_ = nullptr;
+  AccountObserver* observer_ = nullptr;
   ShapeResolver shapes_;
   std::vector<std::unique_ptr<Device>> devices_;
   TimeNs swept_;
@@ -220,12 +220,12 @@ class Ledger final : private TimelineListener {
   std::vector<Instance*> buckets_;  ///< live instances by id
   std::vector<std::unique_ptr<Instance>> live_;
   Instance* last_found_ = nullptr;
-  struct Chain {  ///< a region inside those around it, as instances nest
+  struct RegionPath {  ///< a region inside those around it, as instances nest
     std::uint32_t outer;
     RegionId region;
   };
-  std::vector<Chain> chains_{{0, RegionId::kNone}};  ///< [0]: no region
-  std::map<std::pair<std::uint32_t, RegionId>, std::uint32_t> chain_index_;
+  std::vector<RegionPath> region_paths_{{0, RegionId::kNone}};  ///< [0]: no region
+  std::map<std::pair<std::uint32_t, RegionId>, std::uint32_t> region_path_index_;
   std::unordered_map<std::uint32_t, std::uint32_t> home_of_thread_;
   std::deque<Interval> unmeasured_;
   std::vector<std::string> notices_;

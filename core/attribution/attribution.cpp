@@ -40,7 +40,7 @@ ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
     }
     t.index = i + 1;
     t.stack.clear();
-    t.leaf.store(0, std::memory_order_relaxed);
+    t.innermost.store(0, std::memory_order_relaxed);
     t.context.store(0, std::memory_order_relaxed);
     t.os_thread = os_thread;
     t.in_launch_call = false;
@@ -57,7 +57,7 @@ void Attribution::release_thread(ThreadState& thread, Ticks now) noexcept {
     if (instance != InstanceId::kNone) instances_.close(instance, now, thread.context.load(std::memory_order_relaxed));
   }
   thread.stack.clear();
-  publish_leaf(thread);
+  publish_innermost(thread);
   thread.serial.store(0, std::memory_order_release);
 }
 
@@ -65,7 +65,7 @@ void Attribution::push_region(ThreadState& thread, DomainId domain, const Region
   RangeStack::Frame frame;
   frame.domain = domain;
   frame.region = opening.region;
-  frame.leaf = thread.stack.leaf();
+  frame.innermost = thread.stack.innermost();
   if (thread.stack.depth() >= RangeStack::kMaxDepth) {
     thread.stack.push(frame);
     counters_.add(Counter::kNvtxTooDeep);
@@ -75,41 +75,41 @@ void Attribution::push_region(ThreadState& thread, DomainId domain, const Region
   InstanceId id = InstanceId::kNone;
   InstanceSlot* slot = outer == kUnrecorded ? nullptr : instances_.claim(id);
   if (slot != nullptr) {
-    slot->opener = static_cast<ThreadIndex>(thread.serial.load(std::memory_order_relaxed));
+    slot->opener = static_cast<ThreadSerial>(thread.serial.load(std::memory_order_relaxed));
     slot->os_thread = thread.os_thread;
     slot->region = opening.region;
     slot->rule = opening.rule;
     slot->shape = opening.shape;
     slot->open_ticks = now;
     if (outer != InstanceId::kNone) {
-      slot->kind = InstanceKind::kPart;
+      slot->kind = InstanceKind::kNested;
       slot->parent = outer;
     } else {
       slot->kind = InstanceKind::kThread;
       // A range of the process that is open around a thread's outermost region encloses it.
-      slot->parent = frame.leaf != InstanceId::kNone
-                         ? frame.leaf
-                         : static_cast<InstanceId>(process_leaf_.load(std::memory_order_acquire));
-      frame.leaf = id;
+      slot->parent = frame.innermost != InstanceId::kNone
+                         ? frame.innermost
+                         : static_cast<InstanceId>(process_innermost_.load(std::memory_order_acquire));
+      frame.innermost = id;
     }
     InstanceTable::publish(*slot);
     frame.instance = id;
   } else if (outer == InstanceId::kNone) {
-    frame.leaf = frame.instance = kUnrecorded;
+    frame.innermost = frame.instance = kUnrecorded;
   }
   thread.stack.push(frame);
-  publish_leaf(thread);
+  publish_innermost(thread);
 }
 
 void Attribution::close_opened(ThreadState& thread, InstanceId instance, Ticks now) noexcept {
   instances_.close(instance, now, thread.context.load(std::memory_order_relaxed));
-  publish_leaf(thread);
+  publish_innermost(thread);
 }
 
-void Attribution::publish_leaf(ThreadState& thread) noexcept {
-  const std::uint32_t leaf = raw(thread.stack.leaf());
-  thread.leaf.store(leaf, std::memory_order_release);
-  const bool holds = leaf != 0;
+void Attribution::publish_innermost(ThreadState& thread) noexcept {
+  const std::uint32_t innermost = raw(thread.stack.innermost());
+  thread.innermost.store(innermost, std::memory_order_release);
+  const bool holds = innermost != 0;
   if (holds == thread.holds_region) return;
   thread.holds_region = holds;
   if (holds) {
@@ -122,24 +122,25 @@ void Attribution::publish_leaf(ThreadState& thread) noexcept {
 
 LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
   const std::uint32_t owners = owners_.load(std::memory_order_acquire);
-  const std::uint32_t process = process_leaf_.load(std::memory_order_acquire);
+  const std::uint32_t process = process_innermost_.load(std::memory_order_acquire);
   if (owners == 0) return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;
   const auto leaf_of = [this](std::uint32_t index) -> std::uint32_t {
-    return index == 0 ? 0 : threads_[index - 1].leaf.load(std::memory_order_acquire);
+    return index == 0 ? 0 : threads_[index - 1].innermost.load(std::memory_order_acquire);
   };
   if (owners == 1) {
-    if (const std::uint32_t leaf = leaf_of(recent_owner_.load(std::memory_order_acquire)); leaf != 0)
-      return static_cast<LaunchOwner>(leaf);
+    if (const std::uint32_t innermost = leaf_of(recent_owner_.load(std::memory_order_acquire)); innermost != 0)
+      return static_cast<LaunchOwner>(innermost);
     const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
     for (std::uint32_t i = 1; i <= used; ++i)
-      if (const std::uint32_t leaf = leaf_of(i); leaf != 0) return static_cast<LaunchOwner>(leaf);
+      if (const std::uint32_t innermost = leaf_of(i); innermost != 0) return static_cast<LaunchOwner>(innermost);
     return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kOutside;  // it closed this very moment
   }
-  if (const std::uint32_t leaf = leaf_of(last_owner_[context & (kContexts - 1)].load(std::memory_order_acquire));
-      leaf != 0)
-    return static_cast<LaunchOwner>(leaf);
+  if (const std::uint32_t innermost = leaf_of(last_owner_[context & (kContexts - 1)].load(std::memory_order_acquire));
+      innermost != 0)
+    return static_cast<LaunchOwner>(innermost);
   // Whoever launched there last has closed its region: of the others, the one that launched there last.
-  if (const std::uint32_t leaf = leaf_of(find_last_owner(context)); leaf != 0) return static_cast<LaunchOwner>(leaf);
+  if (const std::uint32_t innermost = leaf_of(find_last_owner(context)); innermost != 0)
+    return static_cast<LaunchOwner>(innermost);
   return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kAmbiguous;
 }
 
@@ -150,7 +151,7 @@ std::uint32_t Attribution::find_last_owner(std::uint32_t context) const noexcept
   const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {
     const ThreadState& t = threads_[i];
-    if (t.leaf.load(std::memory_order_acquire) == 0 || context == 0 ||
+    if (t.innermost.load(std::memory_order_acquire) == 0 || context == 0 ||
         t.context.load(std::memory_order_relaxed) != context)
       continue;
     const std::uint32_t last = t.last_correlation.load(std::memory_order_relaxed);
@@ -170,15 +171,15 @@ std::uint64_t Attribution::start_process_region(ThreadState* thread, const Regio
     InstanceId id = InstanceId::kNone;
     InstanceSlot* slot = instances_.claim(id);
     if (slot == nullptr) return 0;
-    slot->opener = static_cast<ThreadIndex>(thread ? thread->serial.load(std::memory_order_relaxed) : 0);
+    slot->opener = static_cast<ThreadSerial>(thread ? thread->serial.load(std::memory_order_relaxed) : 0);
     slot->region = opening.region;
     slot->rule = opening.rule;
     slot->shape = opening.shape;
     slot->open_ticks = now;
     slot->kind = InstanceKind::kProcess;
-    slot->parent = static_cast<InstanceId>(process_leaf_.load(std::memory_order_relaxed));
+    slot->parent = static_cast<InstanceId>(process_innermost_.load(std::memory_order_relaxed));
     if (thread != nullptr) {
-      if (const InstanceId own = thread->stack.leaf(); own != InstanceId::kNone) slot->parent = own;
+      if (const InstanceId own = thread->stack.innermost(); own != InstanceId::kNone) slot->parent = own;
       slot->context.store(thread->context.load(std::memory_order_relaxed), std::memory_order_relaxed);
     }
     InstanceTable::publish(*slot);
@@ -187,7 +188,7 @@ std::uint64_t Attribution::start_process_region(ThreadState* thread, const Regio
     range.order = process_order_.fetch_add(1, std::memory_order_relaxed);
     range.generation.store(generation + 1, std::memory_order_release);
     process_open_.fetch_add(1, std::memory_order_relaxed);
-    process_leaf_.store(raw(id), std::memory_order_release);
+    process_innermost_.store(raw(id), std::memory_order_release);
     return (static_cast<std::uint64_t>(generation + 1) << 32) | (i + 1);
   }
   counters_.add(Counter::kNvtxRangesFull);
@@ -204,22 +205,22 @@ bool Attribution::end_process_region(std::uint64_t handle, Ticks now) noexcept {
   instances_.close(static_cast<InstanceId>(range.instance.load(std::memory_order_relaxed)), now, range.opener);
   range.generation.store(generation + 1, std::memory_order_release);
   process_open_.fetch_sub(1, std::memory_order_relaxed);
-  pick_process_leaf();
+  pick_process_innermost();
   return true;
 }
 
-void Attribution::pick_process_leaf() noexcept {
-  std::uint32_t leaf = 0;
+void Attribution::pick_process_innermost() noexcept {
+  std::uint32_t innermost = 0;
   std::uint32_t order = 0;
   if (process_open_.load(std::memory_order_relaxed) != 0) {
     for (const ProcessRange& range : process_ranges_) {
       if ((range.generation.load(std::memory_order_relaxed) & 1u) == 0) continue;
-      if (leaf != 0 && !newer(range.order, order)) continue;
-      leaf = range.instance.load(std::memory_order_relaxed);
+      if (innermost != 0 && !newer(range.order, order)) continue;
+      innermost = range.instance.load(std::memory_order_relaxed);
       order = range.order;
     }
   }
-  process_leaf_.store(leaf, std::memory_order_release);
+  process_innermost_.store(innermost, std::memory_order_release);
 }
 
 void Attribution::launch_anonymous(CorrelationId id, std::uint32_t context) noexcept {

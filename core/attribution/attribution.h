@@ -17,9 +17,9 @@ namespace mfu {
 
 /// One host thread as attribution sees it. Written by its own thread; the atomics are read by others.
 struct alignas(64) ThreadState {
-  std::atomic<std::uint32_t> leaf{0};      ///< innermost open region instance; 0: none. Read by threads without one
-  std::atomic<std::uint32_t> serial{0};    ///< ThreadIndex of the thread that holds this state; 0: free
-  std::atomic<std::uint64_t> launches{0};  ///< launch calls of threads that had this state, retracted ones excluded
+  std::atomic<std::uint32_t> innermost{0};  ///< innermost open region instance; 0: none. Read by threads without one
+  std::atomic<std::uint32_t> serial{0};     ///< ThreadSerial of the thread that holds this state; 0: free
+  std::atomic<std::uint64_t> launches{0};   ///< launch calls of threads that had this state, retracted ones excluded
   std::atomic<std::uint32_t> last_correlation{0};
   std::atomic<std::uint32_t> any_launch{0};  ///< last_correlation is meaningful
   std::atomic<std::uint32_t> context{0};     ///< last CUDA context launched on
@@ -52,7 +52,7 @@ class Attribution {
   void push(ThreadState& thread, DomainId domain) noexcept {
     RangeStack::Frame frame;
     frame.domain = domain;
-    frame.leaf = thread.stack.leaf();
+    frame.innermost = thread.stack.innermost();
     if (!thread.stack.push(frame)) counters_.add(Counter::kNvtxTooDeep);
   }
   /// [owner thread] A range that maps to a region: opens an instance, or a part of the one open already.
@@ -82,10 +82,10 @@ class Attribution {
 
   /// [launching thread] hot. A launch call enters. False when the same call was entered by an outer API layer.
   bool launch(ThreadState& thread, CorrelationId id, std::uint32_t context) noexcept {
-    const std::uint32_t leaf = thread.leaf.load(std::memory_order_relaxed);
+    const std::uint32_t innermost = thread.innermost.load(std::memory_order_relaxed);
     LaunchOwner owner;
-    if (leaf != 0) {
-      owner = static_cast<LaunchOwner>(leaf);
+    if (innermost != 0) {
+      owner = static_cast<LaunchOwner>(innermost);
       note_owner(thread, context);
     } else {
       owner = ambient_owner(context);
@@ -136,9 +136,9 @@ class Attribution {
   [[nodiscard]] LaunchOwner ambient_owner(std::uint32_t context) const noexcept;
   [[gnu::noinline]] std::uint32_t find_last_owner(std::uint32_t context) const noexcept;
   void close_opened(ThreadState& thread, InstanceId instance, Ticks now) noexcept;
-  void publish_leaf(ThreadState& thread) noexcept;
+  void publish_innermost(ThreadState& thread) noexcept;
   void retract(ThreadState& thread, Counter why) noexcept;
-  void pick_process_leaf() noexcept;
+  void pick_process_innermost() noexcept;
 
   static constexpr std::uint32_t kContexts = 256;
 
@@ -153,7 +153,7 @@ class Attribution {
   std::atomic<std::uint32_t> next_serial_{1};
   std::atomic<std::uint64_t> anonymous_launches_{0};
   std::atomic<std::uint32_t> anonymous_correlation_{0};
-  std::atomic<std::uint32_t> process_leaf_{0};  ///< the start/end region opened last that is still open
+  std::atomic<std::uint32_t> process_innermost_{0};  ///< the start/end region opened last that is still open
   std::atomic<std::uint32_t> process_open_{0};
   std::atomic<std::uint32_t> process_order_{0};
   std::atomic_flag process_lock_ = ATOMIC_FLAG_INIT;  ///< start/end of regions only: rare, a few dozen instructions

@@ -17,7 +17,7 @@ namespace mfu {
 enum class InstanceKind : std::uint8_t {
   kThread,    ///< a push/pop range: belongs to its thread
   kProcess,   ///< a start/end range: belongs to the process
-  kPart,      ///< a range inside an instance of its own region: adds shape, not time
+  kNested,    ///< a range inside an instance of its own region: adds shape, not time
   kDetected,  ///< no range: the step detector found it
 };
 
@@ -27,9 +27,9 @@ struct InstanceSlot {
 
   std::atomic<std::uint32_t> state{kFree};  ///< release by the opener and the closer, acquire by the drain
   InstanceId id = InstanceId::kNone;
-  InstanceId parent = InstanceId::kNone;    ///< enclosing instance; of a part: the instance it belongs to
-  ThreadIndex opener = ThreadIndex::kNone;  ///< serial of the opening thread
-  std::uint32_t os_thread = 0;              ///< of the opener, as gettid() says
+  InstanceId parent = InstanceId::kNone;      ///< enclosing instance; of a part: the instance it belongs to
+  ThreadSerial opener = ThreadSerial::kNone;  ///< serial of the opening thread
+  std::uint32_t os_thread = 0;                ///< of the opener, as gettid() says
   RegionId region = RegionId::kNone;
   RuleId rule = RuleId::kNone;
   InstanceKind kind = InstanceKind::kThread;

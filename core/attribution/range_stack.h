@@ -16,9 +16,9 @@ class RangeStack {
 
   struct Frame {
     DomainId domain{};
-    InstanceId instance = InstanceId::kNone;  ///< what this range opened: an instance, a part of one, or nothing
-    InstanceId leaf = InstanceId::kNone;      ///< innermost region instance of the thread while this frame is on top
-    RegionId region = RegionId::kNone;        ///< of the range itself
+    InstanceId instance = InstanceId::kNone;   ///< what this range opened: an instance, a part of one, or nothing
+    InstanceId innermost = InstanceId::kNone;  ///< innermost region instance of the thread while this frame is on top
+    RegionId region = RegionId::kNone;         ///< of the range itself
   };
 
   /// False below kMaxDepth: the level is counted, so that its pop stays balanced, but not stored.
@@ -54,15 +54,16 @@ class RangeStack {
   }
 
   /// Innermost region instance; kNone outside every region.
-  [[nodiscard]] InstanceId leaf() const noexcept {
+  [[nodiscard]] InstanceId innermost() const noexcept {
     const std::uint32_t stored = stored_depth();
-    return stored == 0 ? InstanceId::kNone : open_[stored - 1].leaf;
+    return stored == 0 ? InstanceId::kNone : open_[stored - 1].innermost;
   }
   /// The instance of `region` that is open here already: a further range of it is a part, not an instance. A part
   /// whose instance is gone (domains may close out of order) is none.
   [[nodiscard]] InstanceId open_instance_of(RegionId region) const noexcept {
     for (std::uint32_t i = 0; i < stored_depth(); ++i)
-      if (open_[i].region == region && open_[i].instance != InstanceId::kNone && open_[i].instance == open_[i].leaf)
+      if (open_[i].region == region && open_[i].instance != InstanceId::kNone &&
+          open_[i].instance == open_[i].innermost)
         return open_[i].instance;
     return InstanceId::kNone;
   }
@@ -75,11 +76,11 @@ class RangeStack {
   /// Takes a frame out from among others: domains may close out of order.
   [[gnu::noinline]] void remove(std::uint32_t i) noexcept {
     const InstanceId gone = open_[i].instance;
-    const InstanceId below = i == 0 ? InstanceId::kNone : open_[i - 1].leaf;
+    const InstanceId below = i == 0 ? InstanceId::kNone : open_[i - 1].innermost;
     for (std::uint32_t k = i + 1; k < depth_; ++k) {
       open_[k - 1] = open_[k];
-      // Frames above that only inherited the leaf of the removed one now see what lay below it.
-      if (gone != InstanceId::kNone && open_[k - 1].leaf == gone) open_[k - 1].leaf = below;
+      // Frames above that only inherited the innermost of the removed one now see what lay below it.
+      if (gone != InstanceId::kNone && open_[k - 1].innermost == gone) open_[k - 1].innermost = below;
     }
     --depth_;
   }

@@ -76,7 +76,7 @@ class BoundedQueue {
 struct RecordBatch {
   static constexpr std::uint32_t kRecords = 4096;
   std::uint32_t count;
-  std::array<KernelRecord, kRecords> records;
+  std::array<ActivityRecord, kRecords> records;
 };
 
 /// A fixed number of batches that go round: take an empty one, fill it, send it, receive it, give it back.

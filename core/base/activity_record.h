@@ -47,7 +47,7 @@ struct Grid {
 }
 
 /// [begin_ns, end_ns) of one kernel, memcpy, memset or (graph-level tracing) whole graph on one device.
-struct KernelRecord {
+struct ActivityRecord {
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
   std::uint64_t extent = 0;     ///< kernels: pack(Grid); copies and sets: bytes; host calls: their OS thread
@@ -61,7 +61,7 @@ struct KernelRecord {
 
   [[nodiscard]] Grid grid() const noexcept { return kind == ActivityKind::kKernel ? unpack_grid(extent) : Grid{}; }
 };
-static_assert(std::is_trivially_copyable_v<KernelRecord>);
-static_assert(sizeof(KernelRecord) == 48);
+static_assert(std::is_trivially_copyable_v<ActivityRecord>);
+static_assert(sizeof(ActivityRecord) == 48);
 
 }  // namespace mfu

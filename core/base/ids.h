@@ -12,10 +12,10 @@ enum class ContextId : std::uint32_t {};      ///< CUPTI context uid
 enum class CorrelationId : std::uint32_t {};  ///< CUPTI's id of one API call; wraps at 2^32
 /// CUPTI graph id of a record that a CUDA graph launch made. kUnknown: made by one, nobody says which.
 enum class GraphId : std::uint32_t { kNone = 0, kUnknown = 0xFFFFFFFFu };
-enum class ThreadIndex : std::uint32_t { kNone = 0xFFFFFFFFu };  ///< slot in the thread table, not an OS thread id
-enum class RegionId : std::uint16_t { kNone = 0xFFFFu };         ///< index into the region names of a RegionRules
-enum class RuleId : std::uint16_t { kNone = 0xFFFFu };           ///< index into the rules of a RegionRules
-enum class DomainId : std::uint32_t { kDefault = 0 };            ///< NVTX domain
+enum class ThreadSerial : std::uint32_t { kNone = 0xFFFFFFFFu };  ///< slot in the thread table, not an OS thread id
+enum class RegionId : std::uint16_t { kNone = 0xFFFFu };          ///< index into the region names of a RegionRules
+enum class RuleId : std::uint16_t { kNone = 0xFFFFu };            ///< index into the rules of a RegionRules
+enum class DomainId : std::uint32_t { kDefault = 0 };             ///< NVTX domain
 enum class KernelNameId : std::uint32_t { kOther = 0 };  ///< index into KernelNames; kOther once the table is full
 
 /// One open-close execution of a region. 30 bits wide because a CorrelationMap slot keeps two flags beside it.

@@ -542,7 +542,7 @@ void read_config(Resolved& r, Config& config, FlopsOptions& options, Lines* line
   }
   const auto model = root.find("model");
   if (model == root.end()) return;
-  Result<ModelSpec> spec = read_model(model->dump(-1, ' ', false, json::error_handler_t::replace), r.model_place);
+  Result<Architecture> spec = read_model(model->dump(-1, ' ', false, json::error_handler_t::replace), r.model_place);
   if (!spec) {
     *model_error = spec.error();
     return;

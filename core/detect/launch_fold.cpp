@@ -5,20 +5,20 @@
 #include "core/base/bit_mix.h"
 
 namespace mfu {
-LaunchTraits traits_of(const KernelRecord& record) noexcept {
+KernelTraits traits_of(const ActivityRecord& record) noexcept {
   switch (record.kind) {
     case ActivityKind::kMemcpy:
-      return traits_of(copy_class(record.direction));
+      return traits_of(copy_role(record.direction));
     case ActivityKind::kMemset:
-      return traits_of(LaunchClass::kMemset);
+      return traits_of(KernelRole::kMemset);
     case ActivityKind::kGraph:
-      return traits_of(LaunchClass::kGraph);
+      return traits_of(KernelRole::kGraph);
     default:
       return {};
   }
 }
 
-void LaunchFold::add(const KernelRecord& record, const LaunchTraits& traits) noexcept {
+void LaunchFold::add(const ActivityRecord& record, const KernelTraits& traits) noexcept {
   if (records_++ == 0) {
     first_ = record;
     launch_.begin_ns = record.begin_ns;
@@ -37,13 +37,13 @@ Launch LaunchFold::launch() const noexcept {
     const bool numbered = first_.graph != GraphId::kNone && first_.graph != GraphId::kUnknown;
     launch.name =
         (numbered ? raw(first_.graph) : static_cast<std::uint32_t>(mix(content_ + records_))) | Launch::kGraphName;
-    launch.traits = traits_of(LaunchClass::kGraph);
+    launch.traits = traits_of(KernelRole::kGraph);
     launch.traits.flags |= flags_ & (kFlagOptimizer | kFlagBackward | kFlagLoss | kFlagSampling);
   } else if (first_.kind == ActivityKind::kKernel) {
     launch.name = Launch::kFirstKernel + raw(first_.name);
     launch.grid = first_.grid();
   } else {
-    launch.name = static_cast<std::uint32_t>(launch.traits.launch_class);
+    launch.name = static_cast<std::uint32_t>(launch.traits.role);
   }
   return launch;
 }

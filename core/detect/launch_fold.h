@@ -10,7 +10,7 @@
 namespace mfu {
 
 /// Traits of a record that is no kernel. [pure]
-[[nodiscard]] LaunchTraits traits_of(const KernelRecord& record) noexcept;
+[[nodiscard]] KernelTraits traits_of(const ActivityRecord& record) noexcept;
 
 /// The records of one correlation id on one device, in the order in which they began.
 class LaunchFold {
@@ -19,7 +19,7 @@ class LaunchFold {
   explicit LaunchFold(std::uint32_t thread) noexcept { launch_.thread = thread; }
 
   /// \param traits of the kernel's name, or traits_of(record)
-  void add(const KernelRecord& record, const LaunchTraits& traits) noexcept;
+  void add(const ActivityRecord& record, const KernelTraits& traits) noexcept;
 
   /// A graph is named by its id, so that it stays the same when some of its records are lost, or by what runs in it
   /// where nobody says its id. It samples, updates weights or goes backward where one of its kernels does.
@@ -30,7 +30,7 @@ class LaunchFold {
   static constexpr std::uint32_t kMostOfOneCall = 8;
 
   Launch launch_;
-  KernelRecord first_;
+  ActivityRecord first_;
   std::uint64_t content_ = 0;  ///< a sum over its records: streams of one graph may finish in any order
   std::uint32_t records_ = 0;
   std::uint8_t flags_ = 0;

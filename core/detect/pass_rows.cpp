@@ -63,7 +63,7 @@ std::optional<PassRows::Count> PassRows::Counts::same_or_per_head() const noexce
   return std::nullopt;
 }
 
-void PassRows::add(const LaunchTraits& traits, const Grid& grid) noexcept {
+void PassRows::add(const KernelTraits& traits, const Grid& grid) noexcept {
   std::uint32_t rows = 0;
   switch (traits.row_axis) {
     case RowAxis::kNone:
@@ -82,14 +82,14 @@ void PassRows::add(const LaunchTraits& traits, const Grid& grid) noexcept {
       break;
   }
   if (rows == 0) return;
-  switch (traits.launch_class) {
-    case LaunchClass::kCacheWrite:
+  switch (traits.role) {
+    case KernelRole::kCacheWrite:
       cache_writes_.add(rows);
       break;
-    case LaunchClass::kRope:
+    case KernelRole::kRope:
       ropes_.add(rows);
       break;
-    case LaunchClass::kNorm:
+    case KernelRole::kNorm:
       norms_.add(rows);
       break;
     default:
@@ -104,10 +104,10 @@ std::optional<Rows> PassRows::rows() const noexcept {
   const std::optional<Count>& ran = rotated ? rotated : normed;
   if (written) {
     if (ran && (ran->rows < written->rows || ran->rows / 2 >= written->rows)) return std::nullopt;
-    return Rows{written->rows, LaunchClass::kCacheWrite, written->launches};
+    return Rows{written->rows, KernelRole::kCacheWrite, written->launches};
   }
   if (!ran) return std::nullopt;
-  return Rows{ran->rows, rotated ? LaunchClass::kRope : LaunchClass::kNorm, ran->launches};
+  return Rows{ran->rows, rotated ? KernelRole::kRope : KernelRole::kNorm, ran->launches};
 }
 
 }  // namespace mfu

@@ -13,9 +13,9 @@
 namespace mfu {
 
 struct Rows {
-  std::int64_t rows = 0;                   ///< of one pass on this device, however often it ran
-  LaunchClass from = LaunchClass::kOther;  ///< kCacheWrite, kRope or kNorm
-  std::uint32_t launches = 0;              ///< of that class with this many rows: layers x passes
+  std::int64_t rows = 0;                 ///< of one pass on this device, however often it ran
+  KernelRole from = KernelRole::kOther;  ///< kCacheWrite, kRope or kNorm
+  std::uint32_t launches = 0;            ///< of that class with this many rows: layers x passes
 };
 
 /// Is fed every kernel of one step, iteration or phase, in any order, kernels inside graphs included. Answers only
@@ -30,7 +30,7 @@ struct Rows {
 /// rows, only the launches. With sequence parallelism norms run on a device's share of the rows.
 class PassRows {
  public:
-  void add(const LaunchTraits& traits, const Grid& grid) noexcept;
+  void add(const KernelTraits& traits, const Grid& grid) noexcept;
   [[nodiscard]] std::optional<Rows> rows() const noexcept;
 
  private:

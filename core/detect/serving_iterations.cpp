@@ -8,35 +8,35 @@
 namespace mfu {
 namespace {
 
-constexpr std::uint64_t bit(LaunchClass c) noexcept { return std::uint64_t{1} << static_cast<unsigned>(c); }
+constexpr std::uint64_t bit(KernelRole c) noexcept { return std::uint64_t{1} << static_cast<unsigned>(c); }
 
-constexpr std::uint64_t kOfModel = bit(LaunchClass::kGraph) | bit(LaunchClass::kEmbedding) | bit(LaunchClass::kGemm) |
-                                   bit(LaunchClass::kNorm) | bit(LaunchClass::kAttention) |
-                                   bit(LaunchClass::kAttentionPrefill) | bit(LaunchClass::kAttentionDecode) |
-                                   bit(LaunchClass::kCacheWrite);
+constexpr std::uint64_t kOfModel = bit(KernelRole::kGraph) | bit(KernelRole::kEmbedding) | bit(KernelRole::kGemm) |
+                                   bit(KernelRole::kNorm) | bit(KernelRole::kAttention) |
+                                   bit(KernelRole::kAttentionPrefill) | bit(KernelRole::kAttentionDecode) |
+                                   bit(KernelRole::kCacheWrite);
 
 }  // namespace
 
-bool ServingIterations::take(LaunchClass launch_class) noexcept {
-  last_class_ = launch_class;
+bool ServingIterations::take(KernelRole role) noexcept {
+  last_class_ = role;
   // The model runs again: nothing more can come of what went to the host.
-  const bool ended = talks_ && (bit(launch_class) & kOfModel) != 0;
+  const bool ended = talks_ && (bit(role) & kOfModel) != 0;
   if (ended) {
     end_iteration();
     seen_classes_ = 0;
   }
-  seen_classes_ |= bit(launch_class);
+  seen_classes_ |= bit(role);
   return ended;
 }
 
-bool ServingIterations::mark(const LaunchTraits& traits, std::uint64_t n) noexcept {
+bool ServingIterations::mark(const KernelTraits& traits, std::uint64_t n) noexcept {
   bool ended = false;
   // The next iteration's input also ends the wait for copies of the last one's output.
   const bool input = (traits.flags & kFlagToDevice) != 0 && sampled_;
   if (sampled_ && (n >= decide_at_ || input)) {
     end_iteration();
     ended = true;
-    seen_classes_ = bit(traits.launch_class);  // what came since the sample is too little to tell
+    seen_classes_ = bit(traits.role);  // what came since the sample is too little to tell
   }
   if ((traits.flags & kFlagSampling) != 0) {
     sampled_ = true;
@@ -61,11 +61,11 @@ void ServingIterations::end_iteration() noexcept {
 
   // An encoder's attention writes no cache: its pass prefills nothing. Where something decodes, a cache is written by
   // kernels that no name gives away.
-  const bool encodes = (seen_classes_ & bit(LaunchClass::kCacheWrite)) == 0 &&
+  const bool encodes = (seen_classes_ & bit(KernelRole::kCacheWrite)) == 0 &&
                        kinds_[static_cast<std::size_t>(ServingKind::kDecode)] == 0;
-  const bool prefill = (seen_classes_ & bit(LaunchClass::kAttentionPrefill)) != 0 ||
-                       (!encodes && (seen_classes_ & bit(LaunchClass::kAttention)) != 0);
-  const bool decode = (seen_classes_ & (bit(LaunchClass::kAttentionDecode) | bit(LaunchClass::kGraph))) != 0;
+  const bool prefill = (seen_classes_ & bit(KernelRole::kAttentionPrefill)) != 0 ||
+                       (!encodes && (seen_classes_ & bit(KernelRole::kAttention)) != 0);
+  const bool decode = (seen_classes_ & (bit(KernelRole::kAttentionDecode) | bit(KernelRole::kGraph))) != 0;
   last_ = {end_, prefill ? ServingKind::kPrefillOrMixed : decode ? ServingKind::kDecode : ServingKind::kUnknown};
   for (std::uint32_t& count : kinds_) count -= count / 16;
   kinds_[static_cast<std::size_t>(last_.kind)] += 16;

@@ -24,8 +24,8 @@ class ServingIterations {
   explicit ServingIterations(std::uint64_t begin = 0) noexcept : begin_(begin) {}
 
   /// The launch with index `n`. True: an iteration ended; see last().
-  bool add(const LaunchTraits& traits, std::uint64_t n) noexcept {
-    const bool ended = traits.launch_class != last_class_ && take(traits.launch_class);
+  bool add(const KernelTraits& traits, std::uint64_t n) noexcept {
+    const bool ended = traits.role != last_class_ && take(traits.role);
     // Work for the host, or a sample: everything else is over in the line above.
     if ((traits.flags & (kFlagSampling | kFlagToHost | kFlagToDevice)) == 0 && n < decide_at_) return ended;
     return mark(traits, n) || ended;  // a graph may sample: begin and end of an iteration
@@ -47,11 +47,11 @@ class ServingIterations {
   static constexpr std::uint64_t kBurst = 12;  ///< samples and copies this close are of one iteration [launch]
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
-  bool take(LaunchClass launch_class) noexcept;
-  bool mark(const LaunchTraits& traits, std::uint64_t n) noexcept;
+  bool take(KernelRole role) noexcept;
+  bool mark(const KernelTraits& traits, std::uint64_t n) noexcept;
   void end_iteration() noexcept;
 
-  LaunchClass last_class_ = LaunchClass::kOther;
+  KernelRole last_class_ = KernelRole::kOther;
   std::uint64_t seen_classes_ = 0;  ///< a bit each
   bool talks_ = false;              ///< what was sampled went to the host
   bool sampled_ = false;

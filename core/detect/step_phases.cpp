@@ -17,12 +17,12 @@ std::uint32_t key_of(const Launch& launch) noexcept {
 
 /// Copies, sets and communication run in every phase.
 bool moves_data(const Launch& launch) noexcept {
-  switch (launch.traits.launch_class) {
-    case LaunchClass::kCopyToDevice:
-    case LaunchClass::kCopyToHost:
-    case LaunchClass::kCopyWithin:
-    case LaunchClass::kMemset:
-    case LaunchClass::kComm:
+  switch (launch.traits.role) {
+    case KernelRole::kCopyToDevice:
+    case KernelRole::kCopyToHost:
+    case KernelRole::kCopyWithin:
+    case KernelRole::kMemset:
+    case KernelRole::kComm:
       return true;
     default:
       return false;
@@ -32,28 +32,28 @@ bool moves_data(const Launch& launch) noexcept {
 /// Of a model, not of an update. Orthogonalising optimizers multiply matrices too; without a name they are not told
 /// from a model.
 bool is_of_model(const Launch& launch) noexcept {
-  switch (launch.traits.launch_class) {
-    case LaunchClass::kGemm:
-    case LaunchClass::kAttention:
-    case LaunchClass::kAttentionPrefill:
-    case LaunchClass::kNorm:
-    case LaunchClass::kSoftmax:
-    case LaunchClass::kEmbedding:
-    case LaunchClass::kLoss:
+  switch (launch.traits.role) {
+    case KernelRole::kGemm:
+    case KernelRole::kAttention:
+    case KernelRole::kAttentionPrefill:
+    case KernelRole::kNorm:
+    case KernelRole::kSoftmax:
+    case KernelRole::kEmbedding:
+    case KernelRole::kLoss:
       return true;
     default:
       return false;
   }
 }
 bool is_forward_mark(const Launch& launch) noexcept {
-  return is_of_model(launch) && launch.traits.launch_class != LaunchClass::kGemm;
+  return is_of_model(launch) && launch.traits.role != KernelRole::kGemm;
 }
 
 bool has(const Launch& launch, std::uint8_t flags) noexcept { return (launch.traits.flags & flags) != 0; }
 
 /// Names of convolutions say `dgrad` in the forward pass of a transposed one.
 bool is_backward_mark(const Launch& launch) noexcept {
-  return has(launch, kFlagBackward) && launch.traits.launch_class != LaunchClass::kConvBackward;
+  return has(launch, kFlagBackward) && launch.traits.role != KernelRole::kConvBackward;
 }
 
 }  // namespace
@@ -271,8 +271,7 @@ bool StepPhases::cut_by_names() {
   if (update == size) {
     // No name gives it away: what follows the backward pass and its last products and copies.
     const auto ends_backward = [&](const Launch& l) {
-      return moves_data(l) || l.traits.launch_class == LaunchClass::kGemm ||
-             l.traits.launch_class == LaunchClass::kReduce;
+      return moves_data(l) || l.traits.role == KernelRole::kGemm || l.traits.role == KernelRole::kReduce;
     };
     update = backward_end;
     while (update < size && ends_backward(step_[update])) ++update;

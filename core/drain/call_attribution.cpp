@@ -5,7 +5,7 @@
 namespace mfu {
 
 void CallAttribution::open(const InstanceSlot& slot, TimeNs at) {
-  if (slot.kind == InstanceKind::kPart) return;
+  if (slot.kind == InstanceKind::kNested) return;
   Span span;
   span.open = at;
   span.id = slot.id;
@@ -13,7 +13,7 @@ void CallAttribution::open(const InstanceSlot& slot, TimeNs at) {
 }
 
 void CallAttribution::close(const InstanceSlot& slot, TimeNs at) {
-  if (slot.kind == InstanceKind::kPart) return;
+  if (slot.kind == InstanceKind::kNested) return;
   auto& spans = spans_[slot.kind == InstanceKind::kProcess ? kProcess : slot.os_thread];
   const auto found = std::find_if(spans.rbegin(), spans.rend(), [&](const Span& s) { return s.id == slot.id; });
   if (found != spans.rend()) found->close = at;

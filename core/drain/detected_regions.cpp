@@ -92,7 +92,7 @@ DetectedRegions::Device* DetectedRegions::device_at(std::uint32_t device) {
   return devices_[device].get();
 }
 
-void DetectedRegions::add(const KernelRecord& record, bool first_of_launch, std::uint32_t thread) {
+void DetectedRegions::add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread) {
   // Without a correlation id there is no place for it among the launches.
   if (aside_ || raw(record.device) >= kMostDevices || raw(record.correlation) == 0) {
     ledger_.add(record, InstanceId::kNone, first_of_launch);
@@ -106,12 +106,12 @@ void DetectedRegions::add(const KernelRecord& record, bool first_of_launch, std:
   earliest_held_ = std::min(earliest_held_, record.begin_ns);
 }
 
-LaunchTraits DetectedRegions::traits_of_record(const KernelRecord& record) {
+KernelTraits DetectedRegions::traits_of_record(const ActivityRecord& record) {
   if (record.kind != ActivityKind::kKernel) return traits_of(record);
   const std::uint32_t name = raw(record.name);
   if (traits_.size() <= name) traits_.resize(std::max<std::size_t>(name + 1, names_.size()));
-  std::optional<LaunchTraits>& known = traits_[name];
-  if (!known) known = classify_launch_name(demangle(std::string(names_.raw_name(record.name))));
+  std::optional<KernelTraits>& known = traits_[name];
+  if (!known) known = role_of_kernel(demangle(std::string(names_.raw_name(record.name))));
   return *known;
 }
 
@@ -131,7 +131,7 @@ void DetectedRegions::feed(CorrelationId complete) {
   if (!std::is_sorted(incoming_.begin(), rest, in_order)) std::sort(incoming_.begin(), rest, in_order);
   const auto count = static_cast<std::size_t>(rest - incoming_.begin());
   for (std::size_t begin = 0, end = 0; begin < count; begin = end) {
-    const KernelRecord& first = incoming_[begin].record;
+    const ActivityRecord& first = incoming_[begin].record;
     while (end < count && incoming_[end].record.correlation == first.correlation &&
            incoming_[end].record.device == first.device)
       ++end;
@@ -142,7 +142,7 @@ void DetectedRegions::feed(CorrelationId complete) {
 
 /// The records [begin, end) of incoming_ are one launch.
 void DetectedRegions::feed_launch(std::size_t begin, std::size_t end) {
-  const KernelRecord& first = incoming_[begin].record;
+  const ActivityRecord& first = incoming_[begin].record;
   Device& device = *device_at(raw(first.device));
   if (device.last_fed && !newer(first.correlation, *device.last_fed)) {
     // Later than anybody waits for: it goes where the latest launch goes.
@@ -156,7 +156,7 @@ void DetectedRegions::feed_launch(std::size_t begin, std::size_t end) {
   device.last_fed = first.correlation;
   LaunchFold fold(incoming_[begin].thread);
   for (std::size_t i = begin; i < end; ++i) {
-    const KernelRecord& record = incoming_[i].record;
+    const ActivityRecord& record = incoming_[i].record;
     fold.add(record, traits_of_record(record));
     incoming_[i].launch = device.detector.launches();
     device.held.push_back(incoming_[i]);
@@ -201,7 +201,7 @@ void DetectedRegions::give_out(Device& device, std::uint64_t before, InstanceId 
 
 void DetectedRegions::prepare(InstanceSlot& slot, const Device& device, RegionId region) {
   slot.id = static_cast<InstanceId>(kFirstId + 1 + next_id_++ % (kIds - 1));
-  slot.opener = static_cast<ThreadIndex>(kFirstOpener + device.index);
+  slot.opener = static_cast<ThreadSerial>(kFirstOpener + device.index);
   slot.region = region;
   slot.rule = rules_.rule_of_region(region);
   slot.kind = InstanceKind::kDetected;

@@ -50,7 +50,7 @@ class DetectedRegions {
 
   /// A record that no instance owns. `first_of_launch`: the launch had none before; `thread`: who launched, 0: not
   /// known.
-  void add(const KernelRecord& record, bool first_of_launch, std::uint32_t thread);
+  void add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread);
   /// A range opened a region: the program names its work itself from `at` on.
   void stand_aside();
 
@@ -72,7 +72,7 @@ class DetectedRegions {
 
  private:
   struct Held {
-    KernelRecord record;
+    ActivityRecord record;
     std::uint64_t launch = 0;  ///< index in the detector's stream, once it is there
     std::uint32_t thread = 0;
     bool first_of_launch = false;
@@ -98,7 +98,7 @@ class DetectedRegions {
   void note_not_sure(Device& device);
   /// Begin of the earliest record held back.
   [[nodiscard]] TimeNs earliest_held() noexcept;
-  [[nodiscard]] LaunchTraits traits_of_record(const KernelRecord& record);
+  [[nodiscard]] KernelTraits traits_of_record(const ActivityRecord& record);
   [[nodiscard]] RegionId region_of(StepKind kind) const noexcept;
 
   Ledger& ledger_;
@@ -107,7 +107,7 @@ class DetectedRegions {
   DetectionOptions options_;
   std::vector<Held> incoming_;  ///< as they came; their launches may have more records to come
   std::vector<std::unique_ptr<Device>> devices_;
-  std::vector<std::optional<LaunchTraits>> traits_;  ///< by KernelNameId
+  std::vector<std::optional<KernelTraits>> traits_;  ///< by KernelNameId
   std::vector<Launch> step_;                         ///< launches of the step at hand
   StepPhases phases_;
   std::size_t held_ = 0;  ///< incoming_ and what the devices hold

@@ -88,7 +88,7 @@ void Drain::count_unmatched(CorrelationId id, bool seen) {
   if (!seen) ++seen_by_record_;
 }
 
-void Drain::record_call(const KernelRecord& call) {
+void Drain::record_call(const ActivityRecord& call) {
   const auto thread = static_cast<std::uint32_t>(call.extent);
   if (call.kind == ActivityKind::kCaptureBegins) {
     // The driver's call lies inside the runtime's: the capture is the outer one.
@@ -115,7 +115,7 @@ void Drain::record_call(const KernelRecord& call) {
 }
 
 /// A record whose launch nobody knows, or that belongs to no region.
-void Drain::settle_odd(const KernelRecord& record, const CorrelationMap::Found& found) {
+void Drain::settle_odd(const ActivityRecord& record, const CorrelationMap::Found& found) {
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   if (found.result == CorrelationMap::Lookup::kNeverSeen || found.result == CorrelationMap::Lookup::kOverwritten)
     count_unmatched(record.correlation, found.result == CorrelationMap::Lookup::kOverwritten);
@@ -127,13 +127,13 @@ void Drain::settle_odd(const KernelRecord& record, const CorrelationMap::Found& 
     count_unmatched(record.correlation, false);  // not a launch, as far as its thread said
 }
 
-inline bool Drain::time_is_good(const KernelRecord& record) const noexcept {
+inline bool Drain::time_is_good(const ActivityRecord& record) const noexcept {
   return record.begin_ns != 0 && record.end_ns != 0 && record.begin_ns >= ledger_.origin() - kNsPerSecond &&
          record.begin_ns <= latest_begin_ && record.end_ns >= record.begin_ns &&
          record.end_ns - record.begin_ns <= kLongestActivity;
 }
 
-inline void Drain::settle(const KernelRecord& record, const CorrelationMap::Found& found) {
+inline void Drain::settle(const ActivityRecord& record, const CorrelationMap::Found& found) {
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   const bool known = first || found.result == CorrelationMap::Lookup::kAlreadyRecorded;
   InstanceId owner = InstanceId::kNone;
@@ -163,7 +163,7 @@ inline void Drain::settle(const KernelRecord& record, const CorrelationMap::Foun
   }
 }
 
-inline void Drain::record_one(const KernelRecord& record) {
+inline void Drain::record_one(const ActivityRecord& record) {
   if (is_host_call(record.kind)) {
     record_call(record);
     return;
@@ -176,7 +176,7 @@ inline void Drain::record_one(const KernelRecord& record) {
   settle(record, found);
 }
 
-void Drain::record(const KernelRecord& record) { record_one(record); }
+void Drain::record(const ActivityRecord& record) { record_one(record); }
 
 void Drain::record(const RecordBatch& batch) {
   // The map is larger than any cache near the core: ask for its slots ahead of time.

@@ -42,7 +42,7 @@ class Drain {
         lag_(by_calls ? kLagByCalls : kLag) {}
 
   void begin_tick(TimeNs now);
-  void record(const KernelRecord& record);
+  void record(const ActivityRecord& record);
   void record(const RecordBatch& batch);
   /// \param lossy CUPTI said that it dropped records: launches without one are given up on sooner.
   void end_tick(bool lossy);
@@ -84,11 +84,11 @@ class Drain {
   [[nodiscard]] CorrelationId complete() const noexcept { return static_cast<CorrelationId>(raw(oldest_) - 1); }
   void advance_ledger(const Settled& settled);
   void count_unmatched(CorrelationId id, bool seen);
-  void record_call(const KernelRecord& call);
-  void settle(const KernelRecord& record, const CorrelationMap::Found& found);
-  void record_one(const KernelRecord& record);
-  [[gnu::noinline]] void settle_odd(const KernelRecord& record, const CorrelationMap::Found& found);
-  [[nodiscard]] bool time_is_good(const KernelRecord& record) const noexcept;
+  void record_call(const ActivityRecord& call);
+  void settle(const ActivityRecord& record, const CorrelationMap::Found& found);
+  void record_one(const ActivityRecord& record);
+  [[gnu::noinline]] void settle_odd(const ActivityRecord& record, const CorrelationMap::Found& found);
+  [[nodiscard]] bool time_is_good(const ActivityRecord& record) const noexcept;
 
   Attribution& attribution_;
   Ledger& ledger_;
@@ -99,7 +99,7 @@ class Drain {
   bool by_calls_;
   CallAttribution calls_;
   struct Waiting {
-    KernelRecord record;
+    ActivityRecord record;
     std::uint32_t ticks;
   };
   std::vector<Waiting> waiting_;  ///< by_calls: records whose call has not come yet

@@ -15,10 +15,10 @@ namespace {
 struct Rule {
   std::string_view text;
   std::string_view also;
-  LaunchClass launch_class;
+  KernelRole role;
 };
 
-using enum LaunchClass;
+using enum KernelRole;
 
 // Before GEMM and attention are asked of classify_kernel. In order of precedence.
 constexpr auto kFirst = std::to_array<Rule>({
@@ -284,11 +284,11 @@ std::string_view without_parameters(std::string_view name) noexcept {
 }
 
 template <std::size_t N>
-std::optional<LaunchClass> first_match(const std::array<Rule, N>& rules, std::string_view name) noexcept {
+std::optional<KernelRole> first_match(const std::array<Rule, N>& rules, std::string_view name) noexcept {
   for (const Rule& rule : rules) {
     const std::size_t at = name.find(rule.text);
     if (at == name.npos) continue;
-    if (rule.also.empty() || name.find(rule.also, at + rule.text.size()) != name.npos) return rule.launch_class;
+    if (rule.also.empty() || name.find(rule.also, at + rule.text.size()) != name.npos) return rule.role;
   }
   return std::nullopt;
 }
@@ -308,7 +308,7 @@ RowAxis row_axis_of(std::string_view demangled) noexcept {
   return RowAxis::kNone;
 }
 
-LaunchClass class_of(std::string_view demangled) noexcept {
+KernelRole class_of(std::string_view demangled) noexcept {
   const LowerName lowered(demangled);
   const std::string_view name = without_parameters(lowered.view());
   const KernelClass kernel_class = classify_kernel(demangled);
@@ -326,9 +326,9 @@ LaunchClass class_of(std::string_view demangled) noexcept {
 
 }  // namespace
 
-LaunchTraits traits_of(LaunchClass launch_class) noexcept {
-  LaunchTraits traits{launch_class, 0, RowAxis::kNone, 0};
-  switch (launch_class) {
+KernelTraits traits_of(KernelRole role) noexcept {
+  KernelTraits traits{role, 0, RowAxis::kNone, 0};
+  switch (role) {
     case kGraph:
       traits.flags = kFlagGraph;
       break;
@@ -362,20 +362,20 @@ LaunchTraits traits_of(LaunchClass launch_class) noexcept {
       break;
   }
   // What a library picks by shape, and copies, whose sizes say nothing.
-  if (launch_class == kGemm || launch_class == kConvBackward || launch_class == kAttention ||
-      launch_class == kAttentionPrefill || launch_class == kAttentionDecode || launch_class == kAttentionBackward)
-    traits.family = 1 + static_cast<std::uint32_t>(launch_class == kConvBackward ? kGemm : launch_class);
+  if (role == kGemm || role == kConvBackward || role == kAttention || role == kAttentionPrefill ||
+      role == kAttentionDecode || role == kAttentionBackward)
+    traits.family = 1 + static_cast<std::uint32_t>(role == kConvBackward ? kGemm : role);
   return traits;
 }
 
-LaunchTraits classify_launch_name(std::string_view demangled) noexcept {
-  LaunchTraits traits = traits_of(class_of(demangled));
-  if (traits.launch_class == kNorm || traits.launch_class == kRope || traits.launch_class == kCacheWrite)
+KernelTraits role_of_kernel(std::string_view demangled) noexcept {
+  KernelTraits traits = traits_of(class_of(demangled));
+  if (traits.role == kNorm || traits.role == kRope || traits.role == kCacheWrite)
     traits.row_axis = row_axis_of(demangled);
   return traits;
 }
 
-LaunchClass copy_class(CopyDirection direction) noexcept {
+KernelRole copy_role(CopyDirection direction) noexcept {
   if (direction == CopyDirection::kToDevice) return kCopyToDevice;
   if (direction == CopyDirection::kToHost) return kCopyToHost;
   return kCopyWithin;

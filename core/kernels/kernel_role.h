@@ -10,7 +10,7 @@
 namespace mfu {
 
 /// In the order of the rules: the first family that matches a name is its class.
-enum class LaunchClass : std::uint8_t {
+enum class KernelRole : std::uint8_t {
   kOther,
   kGraph,  ///< a whole CUDA graph
   kCopyToDevice,
@@ -48,7 +48,7 @@ enum class LaunchClass : std::uint8_t {
 };
 
 /// Facts that follow from a class, as bits.
-enum LaunchFlag : std::uint8_t {
+enum TraitFlag : std::uint8_t {
   kFlagOptimizer = 1 << 0,
   kFlagForeach = 1 << 1,   ///< counts as optimizer once training is certain
   kFlagBackward = 1 << 2,  ///< occurs in a backward pass alone
@@ -68,8 +68,8 @@ enum class RowAxis : std::uint8_t {
 };
 
 /// Everything that is known of a launch from its name.
-struct LaunchTraits {
-  LaunchClass launch_class = LaunchClass::kOther;
+struct KernelTraits {
+  KernelRole role = KernelRole::kOther;
   std::uint8_t flags = 0;
   RowAxis row_axis = RowAxis::kNone;
   /// Equal for names that stand for the same operation on other shapes: a library chooses among many matmul kernels by
@@ -78,13 +78,13 @@ struct LaunchTraits {
 };
 
 /// Traits of a kernel by its demangled (or plain) name. Microseconds.
-[[nodiscard]] LaunchTraits classify_launch_name(std::string_view demangled) noexcept;
+[[nodiscard]] KernelTraits role_of_kernel(std::string_view demangled) noexcept;
 
 /// Traits of what is no kernel, and of whole graphs.
-[[nodiscard]] LaunchTraits traits_of(LaunchClass launch_class) noexcept;
+[[nodiscard]] KernelTraits traits_of(KernelRole role) noexcept;
 
 /// Of a copy by its direction; one that is not known passes for one within the device, which says nothing.
-[[nodiscard]] LaunchClass copy_class(CopyDirection direction) noexcept;
+[[nodiscard]] KernelRole copy_role(CopyDirection direction) noexcept;
 
 /// Direction of a copy as traces word it: `Memcpy HtoD (Pageable -> Device)`, `[CUDA memcpy DtoH]`,
 /// `CopyHostToDevice`. kUnknown: the name does not say.

@@ -102,7 +102,7 @@ Count linear_weights(const std::vector<LayerSpec>& layers, std::int64_t d_model)
 
 }  // namespace
 
-ParamGroups count_params(const ModelSpec& model) noexcept {
+ParamGroups count_params(const Architecture& model) noexcept {
   ParamGroups groups;
   if (model.flat_params) {
     groups.other = *model.flat_params;
@@ -122,7 +122,7 @@ ParamGroups count_params(const ModelSpec& model) noexcept {
   return groups;
 }
 
-Count matmul_weights_per_token(const ModelSpec& model) noexcept {
+Count matmul_weights_per_token(const Architecture& model) noexcept {
   if (model.flat_params) return *model.flat_params;
   return linear_weights(model.layers, model.d_model) + linear_weights(model.encoder, model.d_model) +
          model.other_matmul_weights + Count(model.vocab) * model.io_width();
@@ -200,7 +200,7 @@ Json layers_json(const std::vector<LayerSpec>& layers) {
 
 }  // namespace
 
-std::string spec_json(const ModelSpec& model) {
+std::string spec_json(const Architecture& model) {
   Json j;
   j["family"] = model.family;
   if (model.flat_params) {

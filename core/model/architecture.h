@@ -138,7 +138,7 @@ struct ParamGroups {
 };
 
 /// A whole model.
-struct ModelSpec {
+struct Architecture {
   std::string family;  ///< `model_type`, `nanogpt`, or `custom` for the own schema
   std::int64_t d_model = 0;
   std::int64_t vocab = 0;        ///< rows of the output matrix; 0: no output matrix
@@ -181,13 +181,13 @@ struct LayerWeights {
 [[nodiscard]] LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcept;
 
 /// All parameters by group. One pass over the distinct layers.
-[[nodiscard]] ParamGroups count_params(const ModelSpec& model) noexcept;
+[[nodiscard]] ParamGroups count_params(const Architecture& model) noexcept;
 
 /// N for which the linear forward FLOP of one decoder token, output matrix included, are exactly 2N.
 /// Encoder-decoder models: encoder and decoder weights together, as published counts do.
-[[nodiscard]] Count matmul_weights_per_token(const ModelSpec& model) noexcept;
+[[nodiscard]] Count matmul_weights_per_token(const Architecture& model) noexcept;
 
 /// The resolved model as JSON text in the project's own schema ({"d_model", "vocab_size", "layers": [...]}).
-[[nodiscard]] std::string spec_json(const ModelSpec& model);
+[[nodiscard]] std::string spec_json(const Architecture& model);
 
 }  // namespace mfu

@@ -215,7 +215,7 @@ HeadSums head_sums(const std::vector<LayerSpec>& layers) noexcept {
 }
 
 /// Router matrices of all layers, without biases.
-Count router_weights(const ModelSpec& model) noexcept {
+Count router_weights(const Architecture& model) noexcept {
   Count sum;
   for (const LayerSpec& layer : model.layers) sum += Count(layer.repeat) * layer_weights(layer, model.d_model).router;
   return sum;
@@ -229,8 +229,8 @@ struct ConventionTerms {
 
 /// Forward FLOP by a named convention. `pairs_full` is the sum of fed x context over all passes, windows ignored;
 /// `pairs_half2` is twice the half square: 2*n*p + n*n.
-Count convention_forward(Convention c, const ConventionTerms& t, const ModelSpec& model, Count tokens, Count pairs_full,
-                         Count pairs_half2) noexcept {
+Count convention_forward(Convention c, const ConventionTerms& t, const Architecture& model, Count tokens,
+                         Count pairs_full, Count pairs_half2) noexcept {
   const Count full = t.heads.width * pairs_full;
   switch (c) {
     case Convention::kExact:
@@ -272,7 +272,7 @@ PlainPairs plain_pairs(const CountRequest& r, ContextMode context) noexcept {
 }
 
 /// A tower that is the whole model: its parts under their own names, one image per sequence unless sizes are given.
-FlopParts vision_parts(const ModelSpec& model, const CountRequest& r) noexcept {
+FlopParts vision_parts(const Architecture& model, const CountRequest& r) noexcept {
   FlopParts parts;
   const auto add = [&](std::int64_t height, std::int64_t width, Count times) {
     const VisionCount v = count_image(*model.vision, height, width);
@@ -294,7 +294,7 @@ FlopParts vision_parts(const ModelSpec& model, const CountRequest& r) noexcept {
 }
 
 /// The components, backward and recomputation; `total` by the exact rule.
-FlopCount count_components(const ModelSpec& model, const FlopsOptions& o, const CountRequest& r) noexcept {
+FlopCount count_components(const Architecture& model, const FlopsOptions& o, const CountRequest& r) noexcept {
   FlopCount out;
   const Totals t = totals_of(r);
   out.tokens = t.fed;
@@ -383,7 +383,7 @@ FlopCount count_components(const ModelSpec& model, const FlopsOptions& o, const 
   return out;
 }
 
-FlopCount count_all(const ModelSpec& model, const ConventionTerms& terms, const FlopsOptions& o,
+FlopCount count_all(const Architecture& model, const ConventionTerms& terms, const FlopsOptions& o,
                     const CountRequest& r) noexcept {
   FlopCount out = count_components(model, o, r);
   if (o.convention == Convention::kExact || (model.flat_params && o.convention == Convention::k6nd)) return out;
@@ -491,14 +491,14 @@ Count rounded(long double value) noexcept {
   return static_cast<std::int64_t>(std::llround(value));
 }
 
-WeightStorage effective_storage(const ModelSpec& model, const FlopsOptions& o) {
+WeightStorage effective_storage(const Architecture& model, const FlopsOptions& o) {
   if (!o.weight_format) return model.storage;
   WeightStorage storage;
   storage.plain = *o.weight_format;
   return storage;
 }
 
-std::int64_t kv_bits(const ModelSpec& model, const FlopsOptions& o) noexcept {
+std::int64_t kv_bits(const Architecture& model, const FlopsOptions& o) noexcept {
   if (o.kv_dtype) return dtype_bits(*o.kv_dtype);
   if (model.kv_dtype) return dtype_bits(*model.kv_dtype);
   if (model.compute_dtype == DType::kFp32 || model.compute_dtype == DType::kFp64)
@@ -506,7 +506,7 @@ std::int64_t kv_bits(const ModelSpec& model, const FlopsOptions& o) noexcept {
   return 16;
 }
 
-ByteCount count_all_bytes(const ModelSpec& model, const WeightStorage& storage, const FlopsOptions& o,
+ByteCount count_all_bytes(const Architecture& model, const WeightStorage& storage, const FlopsOptions& o,
                           const CountRequest& r) noexcept {
   ByteCount out;
   const Totals t = totals_of(r);
@@ -594,7 +594,7 @@ ByteCount count_all_bytes(const ModelSpec& model, const WeightStorage& storage, 
 }
 
 /// The `model` block of `mfu flops --json`.
-std::string make_model_json(const ModelSpec& model) {
+std::string make_model_json(const Architecture& model) {
   using Json = nlohmann::ordered_json;
   Json j;
   j["family"] = model.family;
@@ -638,7 +638,7 @@ struct Shares {
   double tokens = 1;
 };
 
-Shares shares_of(const ParallelConfig& p, const ModelSpec& model) noexcept {
+Shares shares_of(const ParallelConfig& p, const Architecture& model) noexcept {
   Shares s;
   const double tp = static_cast<double>(p.tp), pp = static_cast<double>(p.pp), cp = static_cast<double>(p.cp),
                ep = static_cast<double>(p.ep), dp = static_cast<double>(p.dp);
@@ -691,7 +691,7 @@ std::optional<AttentionMode> parse_attention_mode(std::string_view text) noexcep
 }
 
 struct FlopsModel::Impl {
-  ModelSpec spec;
+  Architecture spec;
   FlopsOptions options;
   WeightStorage storage;
   ConventionTerms terms;
@@ -701,7 +701,7 @@ struct FlopsModel::Impl {
   std::string json;
 };
 
-FlopsModel FlopsModel::make(ModelSpec spec, FlopsOptions options) {
+FlopsModel FlopsModel::make(Architecture spec, FlopsOptions options) {
   auto impl = std::make_shared<Impl>();
   impl->storage = effective_storage(spec, options);
   const ParamGroups groups = count_params(spec);
@@ -725,11 +725,11 @@ FlopsModel FlopsModel::make(ModelSpec spec, FlopsOptions options) {
 std::optional<DType> FlopsModel::dtype() const noexcept { return impl_->spec.compute_dtype; }
 const std::string& FlopsModel::convention() const noexcept { return impl_->convention; }
 const std::string& FlopsModel::model_json() const noexcept { return impl_->json; }
-const ModelSpec& FlopsModel::spec() const noexcept { return impl_->spec; }
+const Architecture& FlopsModel::spec() const noexcept { return impl_->spec; }
 const FlopsOptions& FlopsModel::options() const noexcept { return impl_->options; }
 
 Result<FlopCount> FlopsModel::count_flop(const CountRequest& request) const {
-  const ModelSpec& spec = impl_->spec;
+  const Architecture& spec = impl_->spec;
   const Convention convention = impl_->options.convention;
   if (convention != Convention::kExact && convention != Convention::k6nd && spec.flat_params) {
     return Error{"convention " + impl_->convention +
@@ -805,7 +805,7 @@ Work FlopsModel::work(Phase phase, const Shape& shape) const noexcept {
   Work out;
   if (!impl_ || phase == Phase::kNone) return out;
   const Impl& m = *impl_;
-  const ModelSpec& spec = m.spec;
+  const Architecture& spec = m.spec;
   if (negative(shape)) {
     out.missing = "values >= 0";
     return out;

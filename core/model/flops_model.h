@@ -184,7 +184,7 @@ struct ByteCount {
 class FlopsModel {
  public:
   /// \param spec as a family reader or the own schema made it.
-  [[nodiscard]] static FlopsModel make(ModelSpec spec, FlopsOptions options);
+  [[nodiscard]] static FlopsModel make(Architecture spec, FlopsOptions options);
 
   /// Work of one instance. Never throws, no I/O; at most a few microseconds (called once per instance).
   [[nodiscard]] Work work(Phase phase, const Shape& shape) const noexcept;
@@ -195,7 +195,7 @@ class FlopsModel {
   /// The `model` block of `mfu flops --json`, as JSON text.
   [[nodiscard]] const std::string& model_json() const noexcept;
 
-  [[nodiscard]] const ModelSpec& spec() const noexcept;
+  [[nodiscard]] const Architecture& spec() const noexcept;
   [[nodiscard]] const FlopsOptions& options() const noexcept;
 
   /// Exact FLOP of the whole model. Error: a convention that is not defined for this model, or a product beyond 2^64.

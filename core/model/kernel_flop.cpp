@@ -20,8 +20,8 @@ Result<KernelFlop> gemm_flop(std::int64_t m, std::int64_t n, std::int64_t k) {
   return checked("gemm", work);
 }
 
-Result<KernelFlop> kernel_flop(std::string_view kind, const ModelSpec& spec, const FlopsOptions& options, Phase phase,
-                               std::span<const SequenceGroup> sequences) {
+Result<KernelFlop> kernel_flop(std::string_view kind, const Architecture& spec, const FlopsOptions& options,
+                               Phase phase, std::span<const SequenceGroup> sequences) {
   KernelFlop work;
   Count tokens;
   for (const SequenceGroup& s : sequences) tokens += Count(s.count) * s.fed;

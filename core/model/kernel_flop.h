@@ -28,7 +28,8 @@ struct KernelFlop {
 /// Forward FLOP of `kind` (a word of kKernelKinds but gemm) in one pass over `sequences`: matrices 2 T (weights of the
 /// matrix), flash_fwd 2 pairs Hq (dq + dv), flash_bwd twice that: four products for the forward's two (the scores that
 /// it computes again are not model work). Error: beyond 2^64.
-[[nodiscard]] Result<KernelFlop> kernel_flop(std::string_view kind, const ModelSpec& spec, const FlopsOptions& options,
-                                             Phase phase, std::span<const SequenceGroup> sequences);
+[[nodiscard]] Result<KernelFlop> kernel_flop(std::string_view kind, const Architecture& spec,
+                                             const FlopsOptions& options, Phase phase,
+                                             std::span<const SequenceGroup> sequences);
 
 }  // namespace mfu

@@ -62,8 +62,8 @@ struct Defaults {
 };
 
 struct Family;
-using Build = void (*)(const Family&, const Fields&, bool nested, ModelSpec&);
-void build_decoder(const Family&, const Fields&, bool nested, ModelSpec&);
+using Build = void (*)(const Family&, const Fields&, bool nested, Architecture&);
+void build_decoder(const Family&, const Fields&, bool nested, Architecture&);
 
 /// One entry of the table. Key names list alternatives with `|`; "" means that the family has no such key.
 struct Family {
@@ -454,7 +454,7 @@ MlpSpec read_dense(const Family& family, const Fields& f, bool nested, std::int6
 }
 
 /// Embedding, output matrix and positions, alike in every decoder.
-void read_io(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void read_io(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   spec.vocab = dimension(f, family.vocab, nested, family.defaults.vocab);
   spec.tied = family.tied.read(f);
   spec.embed_params = Count(spec.vocab) * spec.io_width();
@@ -468,7 +468,7 @@ void read_io(const Family& family, const Fields& f, bool nested, ModelSpec& spec
   }
 }
 
-void build_decoder(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_decoder(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   const std::int64_t d = spec.d_model = dimension(f, family.width, nested, family.defaults.width);
   const std::int64_t layers = dimension(f, family.layers, nested, family.defaults.layers);
   const Heads h = read_heads(family, f, nested, d);
@@ -499,7 +499,7 @@ void build_decoder(const Family& family, const Fields& f, bool nested, ModelSpec
 
 // ------------------------------------------------------------------ families with rules of their own
 
-void build_nanogpt(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_nanogpt(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   build_decoder(family, f, nested, spec);
   if (!f.flag("bias", true)) {  // LayerNorms lose their bias too
     for (LayerSpec& layer : spec.layers) {
@@ -511,7 +511,7 @@ void build_nanogpt(const Family& family, const Fields& f, bool nested, ModelSpec
   }
 }
 
-void build_opt(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_opt(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   spec.embed_width = f.integer_or("word_embed_proj_dim", 0, 0);
   build_decoder(family, f, nested, spec);
   if (spec.embed_width == spec.d_model) spec.embed_width = 0;
@@ -527,12 +527,12 @@ void build_opt(const Family& family, const Fields& f, bool nested, ModelSpec& sp
   }
 }
 
-void build_bloom(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_bloom(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   build_decoder(family, f, nested, spec);
   spec.norm_params += Count(2) * spec.d_model;  // LayerNorm after the embedding
 }
 
-void build_falcon(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_falcon(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   const bool new_decoder = f.flag("new_decoder_architecture", false);
   const bool parallel = f.flag("parallel_attn", true);
   Family own = family;
@@ -549,7 +549,7 @@ void build_falcon(const Family& family, const Fields& f, bool nested, ModelSpec&
   }
 }
 
-void build_gpt_bigcode(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_gpt_bigcode(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   build_decoder(family, f, nested, spec);
   if (!f.flag("multi_query", true)) return;
   for (LayerSpec& layer : spec.layers) {
@@ -558,7 +558,7 @@ void build_gpt_bigcode(const Family& family, const Fields& f, bool nested, Model
   }
 }
 
-void build_mpt(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_mpt(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   build_decoder(family, f, nested, spec);
   if (f.failed()) return;
   const std::int64_t factor = f.integer_or("expansion_ratio", 4, 1, 1024);
@@ -585,13 +585,13 @@ void build_mpt(const Family& family, const Fields& f, bool nested, ModelSpec& sp
   }
 }
 
-void build_stablelm(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_stablelm(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   Family own = family;
   own.norms = f.flag("use_parallel_residual", false) ? 1 : 2;
   build_decoder(own, f, nested, spec);
 }
 
-void build_chatglm(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_chatglm(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   Family own = family;
   own.kv_heads = f.flag("multi_query_attention", false) ? "multi_query_group_num" : "";
   const bool linear_bias = f.flag("add_bias_linear", false);
@@ -603,7 +603,7 @@ void build_chatglm(const Family& family, const Fields& f, bool nested, ModelSpec
 }
 
 /// Multi-head latent attention with DeepSeek's mixture of experts.
-void build_deepseek(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_deepseek(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   if (!f.flag("use_mla", true)) {
     // DeepSeek-OCR's decoder: plain heads; the latent dimensions in the file are 0 or null and mean nothing.
     Family own = family;
@@ -641,7 +641,7 @@ void build_deepseek(const Family& family, const Fields& f, bool nested, ModelSpe
   if (spec.mtp_layers > 0 && !f.failed()) {
     // One more layer of the last kind, the projection of the two concatenated states and three norms. Embedding and
     // output matrix are shared with the main model (README_WEIGHTS of DeepSeek-V3).
-    ModelSpec one;
+    Architecture one;
     one.d_model = d;
     LayerSpec last;
     last.mixer = m;
@@ -654,7 +654,7 @@ void build_deepseek(const Family& family, const Fields& f, bool nested, ModelSpe
 }
 
 /// T5: encoder and decoder stacks with cross attention, relative position biases in the first layer of each.
-void build_t5(const Family& family, const Fields& f, bool, ModelSpec& spec) {
+void build_t5(const Family& family, const Fields& f, bool, Architecture& spec) {
   const std::int64_t d = spec.d_model = f.require("d_model");
   const std::int64_t encoder_layers = f.require("num_layers");
   const std::int64_t decoder_layers = f.integer_or("num_decoder_layers", encoder_layers, 1);
@@ -692,7 +692,7 @@ void build_t5(const Family& family, const Fields& f, bool, ModelSpec& spec) {
 }
 
 /// BERT and RoBERTa with their masked-language-model head.
-void build_bert(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_bert(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   build_decoder(family, f, nested, spec);
   if (f.failed()) return;
   const std::int64_t d = spec.d_model;
@@ -707,7 +707,7 @@ void build_bert(const Family& family, const Fields& f, bool nested, ModelSpec& s
 }
 
 /// Gated delta net and full attention in turn, experts in every layer (Qwen3-Next).
-void build_qwen3_next(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_qwen3_next(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   const std::int64_t d = spec.d_model = f.require(family.width);
   const std::int64_t layers = f.require(family.layers);
   const Heads h = read_heads(family, f, nested, d);
@@ -759,7 +759,7 @@ void build_qwen3_next(const Family& family, const Fields& f, bool nested, ModelS
   spec.norm_params = d;
 }
 
-void build_mamba2(const Family& family, const Fields& f, bool, ModelSpec& spec) {
+void build_mamba2(const Family& family, const Fields& f, bool, Architecture& spec) {
   const std::int64_t d = spec.d_model = f.require("hidden_size");
   LayerSpec layer;
   layer.repeat = f.require("num_hidden_layers");
@@ -809,7 +809,7 @@ MixerSpec read_mamba1(const Fields& f, std::int64_t d, const char* prefix, bool 
   return m;
 }
 
-void build_mamba(const Family& family, const Fields& f, bool, ModelSpec& spec) {
+void build_mamba(const Family& family, const Fields& f, bool, Architecture& spec) {
   const std::int64_t d = spec.d_model = f.require("hidden_size");
   LayerSpec layer;
   layer.repeat = f.require("num_hidden_layers");
@@ -822,7 +822,7 @@ void build_mamba(const Family& family, const Fields& f, bool, ModelSpec& spec) {
   spec.norm_params = d;
 }
 
-void build_jamba(const Family& family, const Fields& f, bool nested, ModelSpec& spec) {
+void build_jamba(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   const std::int64_t d = spec.d_model = f.require(family.width);
   const std::int64_t layers = f.require(family.layers);
   const Heads h = read_heads(family, f, nested, d);
@@ -906,7 +906,7 @@ VisionSpec read_siglip(const Fields& f) {
 }
 
 /// A tower as a model of its own: images in, hidden states out.
-void build_vision_only(const Family& family, const Fields& f, bool, ModelSpec& spec) {
+void build_vision_only(const Family& family, const Fields& f, bool, Architecture& spec) {
   VisionSpec v;
   if (family.model_type == "vit") {
     v = read_vit(f, {}, 224, 16);
@@ -937,7 +937,7 @@ void build_vision_only(const Family& family, const Fields& f, bool, ModelSpec& s
 const Family* find_family(std::string_view model_type);
 
 /// The decoder of a vision-language model: under `key`, or the top level where the keys are repeated there.
-void build_text(const Fields& f, std::string_view key, std::string_view fallback_type, ModelSpec& spec) {
+void build_text(const Fields& f, std::string_view key, std::string_view fallback_type, Architecture& spec) {
   const Fields text = f.child(key);
   const bool nested = f.find(key) != nullptr;
   const Fields& source = nested ? text : f;
@@ -954,7 +954,7 @@ void build_text(const Fields& f, std::string_view key, std::string_view fallback
   }
 }
 
-void build_llava(const Family&, const Fields& f, bool, ModelSpec& spec) {
+void build_llava(const Family&, const Fields& f, bool, Architecture& spec) {
   build_text(f, "text_config", "llama", spec);
   const Fields vision = f.child("vision_config");
   const std::string type = vision.text_or("model_type", "clip_vision_model");
@@ -971,7 +971,7 @@ void build_llava(const Family&, const Fields& f, bool, ModelSpec& spec) {
   spec.vision = v;
 }
 
-void build_gemma3(const Family&, const Fields& f, bool, ModelSpec& spec) {
+void build_gemma3(const Family&, const Fields& f, bool, Architecture& spec) {
   build_text(f, "text_config", "gemma3_text", spec);
   if (f.find("vision_config") == nullptr) return;
   VisionSpec v = read_siglip(f.child("vision_config"));
@@ -981,7 +981,7 @@ void build_gemma3(const Family&, const Fields& f, bool, ModelSpec& spec) {
   spec.vision = v;
 }
 
-void build_qwen2_vl(const Family& family, const Fields& f, bool, ModelSpec& spec) {
+void build_qwen2_vl(const Family& family, const Fields& f, bool, Architecture& spec) {
   build_text(f, "text_config", "qwen2", spec);
   if (f.find("vision_config") == nullptr) return;
   const bool newer = family.model_type == "qwen2_5_vl";
@@ -1019,7 +1019,7 @@ void build_qwen2_vl(const Family& family, const Fields& f, bool, ModelSpec& spec
 }
 
 /// DeepSeek-OCR: decoder without latent attention, SAM-B and CLIP-L in front (its published modelling code).
-void build_deepseek_ocr(const Family&, const Fields& f, bool, ModelSpec& spec) {
+void build_deepseek_ocr(const Family&, const Fields& f, bool, Architecture& spec) {
   build_text(f, "language_config", "deepseek_v2", spec);
   if (f.failed() || f.find("vision_config") == nullptr) return;
   const Fields vision = f.child("vision_config");
@@ -1052,7 +1052,7 @@ void build_deepseek_ocr(const Family&, const Fields& f, bool, ModelSpec& spec) {
 }
 
 /// Llama 4: patches through a ViT with a class token, 2x2 of them shuffled into one, a two-layer adapter, a projection.
-void build_llama4(const Family&, const Fields& f, bool, ModelSpec& spec) {
+void build_llama4(const Family&, const Fields& f, bool, Architecture& spec) {
   build_text(f, "text_config", "llama4_text", spec);
   if (f.failed() || f.find("vision_config") == nullptr) return;
   const Fields c = f.child("vision_config");
@@ -1321,7 +1321,7 @@ bool excludes(const json* names, std::string_view part) {
 }
 
 /// `quantization_config`: which matrices are stored how, and the operands' dtype where it decides it.
-void read_quantization(const Fields& f, ModelSpec& spec) {
+void read_quantization(const Fields& f, Architecture& spec) {
   WeightStorage& s = spec.storage;
   const DType base = spec.compute_dtype.value_or(DType::kBf16);
   s.plain = format_of(base);
@@ -1507,7 +1507,7 @@ std::vector<LayerSpec> read_own_layers(const Fields& f, const char* key, std::op
   return layers;
 }
 
-void read_own(const Fields& f, std::optional<Error>* problem, ModelSpec& spec) {
+void read_own(const Fields& f, std::optional<Error>* problem, Architecture& spec) {
   for (const std::string& unknown :
        f.unknown_keys({"d_model", "vocab_size", "tied", "layers", "encoder", "dtype", "family"})) {
     f.wrong(unknown, "one of d_model, vocab_size, tied, layers, encoder, dtype", f.find(unknown));
@@ -1543,7 +1543,7 @@ std::string ways_on() {
          "{\"params\": N}";
 }
 
-void read_any(const Fields& f, std::optional<Error>* problem, ModelSpec& spec) {
+void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec) {
   if (const json* type = f.find("model_type")) {
     const std::string text = type->is_string() ? type->get<std::string>() : std::string();
     const Family* family = find_family(text);
@@ -1589,12 +1589,12 @@ void read_any(const Fields& f, std::optional<Error>* problem, ModelSpec& spec) {
 
 WeightFormat weight_format(DType dtype) { return format_of(dtype); }
 
-Result<ModelSpec> read_model(std::string_view text, std::string_view place) {
+Result<Architecture> read_model(std::string_view text, std::string_view place) {
   Result<json> parsed = parse_json(text, place.substr(0, place.find(": ")));
   if (!parsed) return parsed.error();
   if (!parsed->is_object()) return Error{std::string(place) + "expected a JSON object, got " + brief(*parsed)};
   std::optional<Error> problem;
-  ModelSpec spec;
+  Architecture spec;
   const Fields fields(*parsed, std::string(place), &problem);
   read_any(fields, &problem, spec);
   if (problem) return *problem;

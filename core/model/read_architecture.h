@@ -15,7 +15,7 @@ namespace mfu {
 /// Error: key, value and what was expected; an unknown `model_type` is named, with the ways on. Never a guess: a
 /// missing key takes the default of the family's published configuration class where that class is known to leave it
 /// out.
-[[nodiscard]] Result<ModelSpec> read_model(std::string_view text, std::string_view place);
+[[nodiscard]] Result<Architecture> read_model(std::string_view text, std::string_view place);
 
 /// How many bits a weight of `dtype` takes, block scales included: mxfp4 4.25, nvfp4 and nf4 4.5.
 [[nodiscard]] WeightFormat weight_format(DType dtype);

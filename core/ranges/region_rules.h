@@ -53,7 +53,7 @@ class RegionRules {
   RegionRules(const RegionRules&) = delete;
   RegionRules& operator=(const RegionRules&) = delete;
 
-  /// [any thread] The first rule that matches; kNone when none does. Microseconds: cache the answer (RangeNames).
+  /// [any thread] The first rule that matches; kNone when none does. Microseconds: cache the answer (RuleCache).
   [[nodiscard]] RuleId match(std::string_view domain, std::string_view name) const noexcept;
   /// [any thread] Region and shape of a range whose name matched `rule`: `key=value` words of the name, then named
   /// groups. `payload` is the range's numeric payload, nullptr without one.

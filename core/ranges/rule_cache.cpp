@@ -4,8 +4,8 @@
 
 namespace mfu {
 
-RuleId RangeNames::miss(DomainId domain, std::string_view domain_name, std::string_view name,
-                        std::uint64_t hash) noexcept {
+RuleId RuleCache::miss(DomainId domain, std::string_view domain_name, std::string_view name,
+                       std::uint64_t hash) noexcept {
   std::atomic<std::uint64_t>& exact = cache_[hash & (kCapacity - 1)];
   if (!rules_.digits_do_not_matter()) {
     const RuleId rule = rules_.match(domain_name, name);

@@ -15,12 +15,12 @@ namespace mfu {
 /// A direct-mapped cache over name hashes. [any thread] hot: no lock, no allocation; a miss asks the rules
 /// (microseconds). Names that differ in their digits only (`ProfilerStep#17`) share one entry when no rule can tell
 /// them apart, so a counter in a name does not miss for ever.
-class RangeNames {
+class RuleCache {
  public:
   static constexpr std::size_t kMaxLength = 255;  ///< bytes of a name that count; the rest is ignored
   static constexpr std::uint32_t kCapacity = 1u << 14;
 
-  explicit RangeNames(const RegionRules& rules) noexcept : rules_(rules) {}
+  explicit RuleCache(const RegionRules& rules) noexcept : rules_(rules) {}
 
   /// The rule for a range `name` (at most kMaxLength bytes are read) in `domain`; kNone: no region.
   [[nodiscard]] RuleId rule_of(DomainId domain, std::string_view domain_name, std::string_view name) noexcept {
@@ -49,7 +49,7 @@ class RangeNames {
   ZeroedArray<std::atomic<std::uint64_t>> cache_{kCapacity};
 };
 
-inline std::uint64_t RangeNames::hash_of(std::string_view name, std::uint64_t seed) noexcept {
+inline std::uint64_t RuleCache::hash_of(std::string_view name, std::uint64_t seed) noexcept {
   // Multiply-and-fold, 16 bytes at a time; the last 16 overlap those before, so no byte loop is needed.
   const auto fold = [](std::uint64_t a, std::uint64_t b) {
     const auto product = static_cast<unsigned __int128>(a) * b;

@@ -5,7 +5,7 @@
 
 namespace mfu {
 
-void TraceRing::on_record(const KernelRecord& record, InstanceId owner, bool first_of_launch) {
+void RecordingRing::on_record(const ActivityRecord& record, InstanceId owner, bool first_of_launch) {
   const auto [stream, fresh] =
       stream_index_.try_emplace(raw(record.stream), static_cast<std::uint32_t>(streams_.size()));
   if (fresh) {
@@ -30,7 +30,7 @@ void TraceRing::on_record(const KernelRecord& record, InstanceId owner, bool fir
   activities_.push(activity);
 }
 
-void TraceRing::on_open(const InstanceSlot& slot, TimeNs at) {
+void RecordingRing::on_open(const InstanceSlot& slot, TimeNs at) {
   TracedInstance instance{};
   instance.open_ns = at;
   instance.close_ns = std::numeric_limits<TimeNs>::max();
@@ -43,7 +43,7 @@ void TraceRing::on_open(const InstanceSlot& slot, TimeNs at) {
   open_[raw(slot.id)] = instance;
 }
 
-void TraceRing::on_close(const InstanceSlot& slot, TimeNs at) {
+void RecordingRing::on_close(const InstanceSlot& slot, TimeNs at) {
   const auto found = open_.find(raw(slot.id));
   if (found == open_.end()) return;
   found->second.close_ns = at;
@@ -51,8 +51,8 @@ void TraceRing::on_close(const InstanceSlot& slot, TimeNs at) {
   open_.erase(found);
 }
 
-void TraceRing::on_finished(const Instance& instance, std::uint32_t device, double share_of_work) {
-  const Share& share = instance.shares[device];
+void RecordingRing::on_finished(const Instance& instance, std::uint32_t device, double share_of_work) {
+  const InstanceOnDevice& share = instance.shares[device];
   TracedWork work{};
   work.begin_ns = share.begin_ns;
   work.end_ns = share.end_ns;
@@ -63,7 +63,7 @@ void TraceRing::on_finished(const Instance& instance, std::uint32_t device, doub
   works_.push(work);
 }
 
-TraceSnapshot TraceRing::snapshot(TimeNs now) const {
+TraceSnapshot RecordingRing::snapshot(TimeNs now) const {
   TraceSnapshot out;
   out.origin_ns = origin_ns_;
   out.end_ns = now;
@@ -92,7 +92,7 @@ TraceSnapshot TraceRing::snapshot(TimeNs now) const {
   return out;
 }
 
-std::size_t TraceRing::resident_bytes() const noexcept {
+std::size_t RecordingRing::resident_bytes() const noexcept {
   return activities_.resident_bytes() + instances_.resident_bytes() + works_.resident_bytes() +
          open_.size() * (sizeof(TracedInstance) + 32) + streams_.capacity() * sizeof(StreamId) +
          stream_index_.size() * 32;

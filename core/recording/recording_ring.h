@@ -27,7 +27,7 @@ struct TracedActivity {
   std::uint32_t name : 30;      ///< KernelNameId
   std::uint32_t direction : 2;  ///< CopyDirection
   GraphId graph;
-  std::uint64_t extent;  ///< as KernelRecord::extent
+  std::uint64_t extent;  ///< as ActivityRecord::extent
 };
 static_assert(sizeof(TracedActivity) == 40);
 
@@ -65,12 +65,12 @@ struct TraceSnapshot {
 
 /// [mfu-drain] Listens to the Ledger. At most 14.5 MiB of memory, touched only as far as it is used, and some 150 B for
 /// each region instance that is open; the oldest makes way, and is counted.
-class TraceRing final : public RunObserver {
+class RecordingRing final : public AccountObserver {
  public:
   /// \param keep_ns how far back a snapshot reaches
-  explicit TraceRing(DurationNs keep_ns) : keep_ns_(keep_ns) {}
+  explicit RecordingRing(DurationNs keep_ns) : keep_ns_(keep_ns) {}
 
-  void on_record(const KernelRecord& record, InstanceId owner, bool first_of_launch) override;
+  void on_record(const ActivityRecord& record, InstanceId owner, bool first_of_launch) override;
   void on_open(const InstanceSlot& slot, TimeNs at) override;
   void on_close(const InstanceSlot& slot, TimeNs at) override;
   void on_finished(const Instance& instance, std::uint32_t device, double share_of_work) override;

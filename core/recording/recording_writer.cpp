@@ -55,7 +55,7 @@ class LaunchPlaces {
   explicit LaunchPlaces(const TraceSnapshot& snapshot) {
     std::vector<const TracedInstance*> order;
     for (const TracedInstance& i : snapshot.instances)
-      if (i.kind != InstanceKind::kPart) order.push_back(&i);
+      if (i.kind != InstanceKind::kNested) order.push_back(&i);
     std::sort(order.begin(), order.end(), [](const TracedInstance* a, const TracedInstance* b) {
       return a->open_ns != b->open_ns ? a->open_ns < b->open_ns : a->close_ns > b->close_ns;
     });
@@ -205,10 +205,10 @@ class TraceFile {
   fmt::memory_buffer text_;
 };
 
-class TraceWriter {
+class RecordingWriter {
  public:
-  TraceWriter(TraceFile& file, const TraceSnapshot& snapshot, const TraceHeader& header, const RegionRules& rules,
-              const KernelNames& names, DurationNs budget_ns)
+  RecordingWriter(TraceFile& file, const TraceSnapshot& snapshot, const TraceHeader& header, const RegionRules& rules,
+                  const KernelNames& names, DurationNs budget_ns)
       : file_(file),
         snapshot_(snapshot),
         header_(header),
@@ -432,7 +432,7 @@ class TraceWriter {
 Result<void> write_trace(const std::string& path, const TraceSnapshot& snapshot, const TraceHeader& header,
                          const RegionRules& rules, const KernelNames& names, DurationNs budget_ns) {
   TraceFile file(path);
-  if (!file.failed()) TraceWriter(file, snapshot, header, rules, names, budget_ns).write();
+  if (!file.failed()) RecordingWriter(file, snapshot, header, rules, names, budget_ns).write();
   return file.finish();
 }
 

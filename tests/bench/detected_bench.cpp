@@ -27,14 +27,14 @@ std::int64_t thread_cpu_ns() {
 
 /// A training step of 1,200 launches: a copy, 24 layers forward and back, an optimizer. `graph`: as graphs of
 /// 100 nodes each.
-std::vector<KernelRecord> step_of(KernelNames& names, bool graph) {
-  std::vector<KernelRecord> step;
+std::vector<ActivityRecord> step_of(KernelNames& names, bool graph) {
+  std::vector<ActivityRecord> step;
   const auto add = [&](const std::string& name) {
-    KernelRecord record;
+    ActivityRecord record;
     record.name = names.intern(name.c_str());
     step.push_back(record);
   };
-  KernelRecord copy;
+  ActivityRecord copy;
   copy.kind = ActivityKind::kMemcpy;
   copy.direction = CopyDirection::kToDevice;
   step.push_back(copy);
@@ -59,17 +59,17 @@ void run(benchmark::State& state, bool detect, bool graph) {
   Ledger ledger(rules, config.flops_model(), config.workload, names, counters, {kOrigin, 10 * kNsPerSecond, false},
                 [](WindowSummary&&) {});
   DetectedRegions detected(ledger, rules, names, {});
-  const std::vector<KernelRecord> step = step_of(names, graph);
+  const std::vector<ActivityRecord> step = step_of(names, graph);
   constexpr int kSteps = 20;  // a tick's
   TimeNs at = kOrigin;
   std::uint32_t correlation = 0;
   std::uint64_t records = 0;
-  std::vector<KernelRecord> tick;
+  std::vector<ActivityRecord> tick;
   for (auto _ : state) {
     tick.clear();
     for (int s = 0; s < kSteps; ++s) {
       for (std::size_t i = 0; i < step.size(); ++i) {
-        KernelRecord record = step[i];
+        ActivityRecord record = step[i];
         if (record.graph == GraphId::kNone || i % 100 == 0 || i == 1) ++correlation;
         record.correlation = static_cast<CorrelationId>(correlation);
         record.begin_ns = at;
@@ -79,7 +79,7 @@ void run(benchmark::State& state, bool detect, bool graph) {
     }
     const std::int64_t before = thread_cpu_ns();
     CorrelationId last{};
-    for (const KernelRecord& record : tick) {
+    for (const ActivityRecord& record : tick) {
       const bool first = record.correlation != last;
       last = record.correlation;
       if (detect)

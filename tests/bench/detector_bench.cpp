@@ -16,10 +16,10 @@ class Nobody final : public StepListener {
   void on_withdrawal(std::uint64_t) override {}
 };
 
-Launch launch(std::uint32_t name, LaunchClass launch_class = LaunchClass::kOther) {
+Launch launch(std::uint32_t name, KernelRole role = KernelRole::kOther) {
   Launch l;
   l.name = Launch::kFirstKernel + name;
-  l.traits = traits_of(launch_class);
+  l.traits = traits_of(role);
   return l;
 }
 
@@ -28,11 +28,11 @@ std::vector<Launch> training_step(int layers) {
   std::vector<Launch> step{launch(500), launch(501)};
   for (int i = 0; i < layers; ++i)
     for (std::uint32_t k = 0; k < 40; ++k) step.push_back(launch(k % 23));
-  step.push_back(launch(502, LaunchClass::kLoss));
+  step.push_back(launch(502, KernelRole::kLoss));
   for (int i = 0; i < layers; ++i)
     for (std::uint32_t k = 0; k < 80; ++k)
-      step.push_back(launch(100 + k % 31, k % 20 == 0 ? LaunchClass::kNormBackward : LaunchClass::kOther));
-  for (std::uint32_t k = 0; k < 20; ++k) step.push_back(launch(510 + k % 2, LaunchClass::kOptimizer));
+      step.push_back(launch(100 + k % 31, k % 20 == 0 ? KernelRole::kNormBackward : KernelRole::kOther));
+  for (std::uint32_t k = 0; k < 20; ++k) step.push_back(launch(510 + k % 2, KernelRole::kOptimizer));
   return step;
 }
 
@@ -73,9 +73,9 @@ void BM_Serving(benchmark::State& state) {
   StepDetector detector(nobody);
   std::vector<Launch> iteration;
   for (std::uint32_t k = 0; k < 300; ++k) iteration.push_back(launch(k % 40));
-  iteration.push_back(launch(50, LaunchClass::kSampling));
+  iteration.push_back(launch(50, KernelRole::kSampling));
   iteration.push_back(
-      {static_cast<std::uint32_t>(LaunchClass::kCopyToHost), 0, traits_of(LaunchClass::kCopyToHost), 0, 0, {}});
+      {static_cast<std::uint32_t>(KernelRole::kCopyToHost), 0, traits_of(KernelRole::kCopyToHost), 0, 0, {}});
   for (int i = 0; i < 20; ++i)
     for (const Launch& l : iteration) detector.add(l);
   if (detector.findings().confidence == StepConfidence::kNotSure) state.SkipWithError("no iteration found");

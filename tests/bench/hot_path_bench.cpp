@@ -214,12 +214,12 @@ class LaunchBench {
   std::vector<std::string> warnings_;
   Counters counters_;
   RegionRules rules_;
-  RangeNames range_names_;
+  RuleCache range_names_;
   Attribution attribution_;
   KernelNames names_;
   ContextDevices contexts_;
   RecordQueue queue_;
-  LiveState live_;
+  HostLinks live_;
   std::unique_ptr<CuptiSession> session_;
   RegionOpening step_;
 };

@@ -56,7 +56,7 @@ struct Library {
   std::vector<std::string> warnings;
   RegionRules rules{{}, {}, warnings};
   Counters counters;
-  RangeNames range_names{rules};
+  RuleCache range_names{rules};
   Attribution attribution{counters};
   KernelNames names{counters};
   ContextDevices contexts;

@@ -115,7 +115,7 @@ Result<void> read_options(const FlopsCall& call, FlopsOptions& o) {
 Result<Job> make_job(const FlopsCall& call, const Config& config, const FlopsModel& model,
                      const FlopsOptions& options) {
   Job job;
-  const ModelSpec& spec = model.spec();
+  const Architecture& spec = model.spec();
   const Shape& w = config.workload.shape;
   job.phase = config.workload.phase.value_or(Phase::kTrain);
   if (call.phase == "train") job.phase = Phase::kTrain;

@@ -243,7 +243,7 @@ class ProcessReplay {
 
   /// What a range opens. With only one region its rule still says the shape, if there is one.
   RegionOpening opening_of(const TraceRange& range) {
-    const std::string_view name = std::string_view(trace_.strings.at(range.name)).substr(0, RangeNames::kMaxLength);
+    const std::string_view name = std::string_view(trace_.strings.at(range.name)).substr(0, RuleCache::kMaxLength);
     if (const RegionId region = recorded_region(range); region != RegionId::kNone) {
       RegionOpening opening;
       opening.region = region;
@@ -277,7 +277,7 @@ class ProcessReplay {
     if (inserted && trace_.strings.at(range.domain) != "NCCL") {
       const std::string& name = trace_.strings.at(range.name);
       known->second =
-          rules_.match(trace_.strings.at(range.domain), std::string_view(name).substr(0, RangeNames::kMaxLength));
+          rules_.match(trace_.strings.at(range.domain), std::string_view(name).substr(0, RuleCache::kMaxLength));
     }
     return known->second;
   }
@@ -341,8 +341,8 @@ class ProcessReplay {
     drain_->record(record_of(activity));
   }
 
-  KernelRecord record_of(std::uint32_t activity) {
-    KernelRecord record = to_kernel_record(trace_, trace_.activities[activity]);
+  ActivityRecord record_of(std::uint32_t activity) {
+    ActivityRecord record = to_kernel_record(trace_, trace_.activities[activity]);
     const TraceActivity& of = trace_.activities[activity];
     record.correlation = correlation_of(of);
     if (of.launch != kNoLaunch && trace_.launches[of.launch].graph) record.graph = GraphId::kUnknown;

@@ -21,9 +21,9 @@ struct ProcessRegions {
   std::vector<std::string> notes;      ///< what is otherwise than asked for, one line each
 };
 
-/// Told what a RunObserver is told, with the place in the trace. Times are those of the Ledger: `shift_ns` later than
-/// the trace's.
-class ReplayObserver : public RunObserver {
+/// Told what a AccountObserver is told, with the place in the trace. Times are those of the Ledger: `shift_ns` later
+/// than the trace's.
+class ReplayObserver : public AccountObserver {
  public:
   std::uint32_t process = 0;   ///< index into Trace::processes
   std::uint32_t activity = 0;  ///< index into Trace::activities of the record that on_record is told of

@@ -16,10 +16,10 @@ std::vector<DeviceLaunches> trace_launches(const Trace& trace) {
     const TraceActivity& activity = trace.activities[i];
     if (activity.has_correlation) by_device[{activity.process, trace.streams[activity.stream].device}].push_back(i);
   }
-  std::unordered_map<std::uint32_t, LaunchTraits> known_traits;
+  std::unordered_map<std::uint32_t, KernelTraits> known_traits;
   const auto traits_of_kernel = [&](std::uint32_t name) {
     const auto [known, inserted] = known_traits.try_emplace(name);
-    if (inserted) known->second = classify_launch_name(demangle(trace.strings.at(name)));
+    if (inserted) known->second = role_of_kernel(demangle(trace.strings.at(name)));
     return known->second;
   };
   std::vector<DeviceLaunches> out;
@@ -36,7 +36,7 @@ std::vector<DeviceLaunches> trace_launches(const Trace& trace) {
       const TraceLaunch* call = first.launch != kNoLaunch ? &trace.launches[first.launch] : nullptr;
       LaunchFold fold(call != nullptr ? call->thread + 1 : 0);
       for (; i < activities.size() && trace.activities[activities[i]].correlation == first.correlation; ++i) {
-        KernelRecord record = to_kernel_record(trace, trace.activities[activities[i]]);
+        ActivityRecord record = to_kernel_record(trace, trace.activities[activities[i]]);
         if (call != nullptr && call->graph) record.graph = GraphId::kUnknown;
         fold.add(record, record.kind == ActivityKind::kKernel ? traits_of_kernel(raw(record.name)) : traits_of(record));
       }

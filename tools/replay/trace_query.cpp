@@ -115,7 +115,7 @@ class Query {
    public:
     explicit Collector(Query& query) : query_(query) {}
     void on_open(const InstanceSlot& slot, TimeNs at) override {
-      if (slot.kind == InstanceKind::kPart) return;
+      if (slot.kind == InstanceKind::kNested) return;
       Part part;
       part.process = process;
       part.open_ns = at - shift_ns;
@@ -125,7 +125,7 @@ class Query {
       query_.parts_.push_back(std::move(part));
     }
     void on_close(const InstanceSlot&, TimeNs) override {}
-    void on_record(const KernelRecord& record, InstanceId owner, bool) override {
+    void on_record(const ActivityRecord& record, InstanceId owner, bool) override {
       if (record.kind != ActivityKind::kKernel || !query_.matches(activity)) return;
       if (const auto found = place_.find({process, raw(owner)}); found != place_.end())
         query_.parts_[found->second].matched.push_back(activity);
@@ -133,13 +133,13 @@ class Query {
     void on_finished(const Instance& instance, std::uint32_t device, double share_of_work) override {
       const auto found = place_.find({process, raw(instance.id)});
       if (found == place_.end() || (query_.query_.device && device != *query_.query_.device)) return;
-      const Share& share = instance.shares[device];
+      const InstanceOnDevice& share = instance.shares[device];
       RegionSummary s;
       s.region = query_.query_.range;
       s.device = device;
       s.window = {share.begin_ns - shift_ns, share.end_ns - shift_ns};
       s.instances = 1;
-      for (const Portion& p : share.portions) {
+      for (const WindowSlice& p : share.portions) {
         for (std::size_t c = 0; c < kTimeClasses; ++c) s.time_ns[c] += p.time_ns[c];
         s.busy_ns += p.busy_ns;
       }
@@ -228,7 +228,7 @@ class Query {
     const RegionRules rules(config_.regions, config_.presets, warnings);
     for (const std::uint32_t i : only_.ranges) {
       const TraceRange& range = trace_.ranges[i];
-      const std::string_view name = std::string_view(trace_.strings.at(range.name)).substr(0, RangeNames::kMaxLength);
+      const std::string_view name = std::string_view(trace_.strings.at(range.name)).substr(0, RuleCache::kMaxLength);
       const RuleId rule = rules.match(trace_.strings.at(range.domain), name);
       if (rule == RuleId::kNone) continue;
       const RegionOpening opening = rules.open(rule, name, nullptr);

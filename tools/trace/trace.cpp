@@ -87,8 +87,8 @@ void link_launches(Trace& trace) {
   }
 }
 
-KernelRecord to_kernel_record(const Trace& trace, const TraceActivity& activity) {
-  KernelRecord record;
+ActivityRecord to_kernel_record(const Trace& trace, const TraceActivity& activity) {
+  ActivityRecord record;
   record.begin_ns = activity.begin_ns;
   record.end_ns = activity.end_ns;
   record.extent = activity.extent;

@@ -112,7 +112,7 @@ inline constexpr std::uint32_t kNoLaunch = 0xFFFFFFFFu;
 struct TraceActivity {
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;                 ///< >= begin_ns
-  std::uint64_t extent = 0;          ///< as KernelRecord::extent: pack(Grid) or bytes
+  std::uint64_t extent = 0;          ///< as ActivityRecord::extent: pack(Grid) or bytes
   std::uint64_t correlation = 0;     ///< meaningless without has_correlation
   std::uint32_t name = 0;            ///< Trace::strings: the kernel's demangled name, or what the file calls a copy
   std::uint32_t launch = kNoLaunch;  ///< index into Trace::launches, filled by link_launches
@@ -186,7 +186,7 @@ void link_launches(Trace& trace);
 
 /// The activity as the live library would have decoded it. `correlation` is the index of its launch + 1 (0: none),
 /// which is unique across processes; `name` is the id in Trace::strings.
-[[nodiscard]] KernelRecord to_kernel_record(const Trace& trace, const TraceActivity& activity);
+[[nodiscard]] ActivityRecord to_kernel_record(const Trace& trace, const TraceActivity& activity);
 
 /// True for a name that starts with `nccl` or contains `ncclKernel` or `ncclDevKernel`.
 [[nodiscard]] bool is_nccl_kernel(std::string_view name) noexcept;

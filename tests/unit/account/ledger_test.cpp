@@ -256,7 +256,7 @@ class LedgerProperty : public ::testing::Test {
         const TestInstance& instance = run.instances[static_cast<std::size_t>(events[next].index)];
         slot.id = static_cast<InstanceId>(events[next].index + 1);
         slot.parent = static_cast<InstanceId>(instance.parent + 1);
-        slot.opener = static_cast<ThreadIndex>(instance.thread);
+        slot.opener = static_cast<ThreadSerial>(instance.thread);
         slot.region = static_cast<RegionId>(instance.region);
         slot.rule = static_cast<RuleId>(0);
         slot.shape = ShapeWords::from_shape(instance.shape);
@@ -269,7 +269,7 @@ class LedgerProperty : public ::testing::Test {
         if (told[k] || activities[k].launch > until) continue;
         told[k] = true;
         const TestActivity& a = activities[k];
-        KernelRecord record;
+        ActivityRecord record;
         record.begin_ns = a.begin;
         record.end_ns = a.end;
         record.device = static_cast<DeviceId>(a.device);

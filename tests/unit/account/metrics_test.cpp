@@ -98,7 +98,7 @@ class SuspectTest : public testing::Test {
            std::to_string(layers) + "}";
   }
   static double flop_of(const std::string& text, std::int64_t batch) {
-    const Result<ModelSpec> spec = read_model(text, "test: ");
+    const Result<Architecture> spec = read_model(text, "test: ");
     EXPECT_TRUE(spec.ok());
     Shape shape;
     shape.batch = batch;

@@ -89,7 +89,7 @@ TEST_F(AttributionTest, ARangeOfTheSameRegionIsAPartAndItsLaunchesAreTheWholes) 
   ThreadState* t = a_->acquire_thread();
   const LaunchOwner whole = push(t, 0);
   const LaunchOwner part = push(t, 0);
-  EXPECT_EQ(slot(part).kind, InstanceKind::kPart);
+  EXPECT_EQ(slot(part).kind, InstanceKind::kNested);
   EXPECT_EQ(slot(part).parent, static_cast<InstanceId>(whole));
   EXPECT_EQ(launch(t), whole);
   const LaunchOwner nested = push(t, 1);
@@ -267,7 +267,7 @@ TEST_F(AttributionTest, RangesBelowTheDeepestLevelOpenNothing) {
 TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
   constexpr std::uint32_t kOwners = 5, kContexts = 3;
   struct Open {
-    LaunchOwner instance;  ///< the leaf while it is on top
+    LaunchOwner instance;  ///< the innermost while it is on top
     std::uint16_t region;  ///< 0xFFFF: a plain range
   };
   for (unsigned seed = 1; seed <= 60; ++seed) {
@@ -281,7 +281,7 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
     std::vector<std::uint64_t> last_launch(kOwners, 0);
     std::vector<std::pair<std::uint64_t, LaunchOwner>> process;
     std::uint64_t clock = 0;
-    const auto leaf = [&](std::uint32_t o) {
+    const auto innermost = [&](std::uint32_t o) {
       return stacks[o].empty() ? LaunchOwner::kOutside : stacks[o].back().instance;
     };
     for (int step = 0; step < 500 && !HasFailure(); ++step) {
@@ -293,14 +293,14 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
           const auto r = static_cast<std::uint16_t>(rng() % 3);
           bool part = false;
           for (const Open& open : stacks[o]) part = part || open.region == r;
-          const LaunchOwner before = leaf(o);
+          const LaunchOwner before = innermost(o);
           const LaunchOwner opened = push(owners[o], r);
           stacks[o].push_back({part ? before : opened, r});
           break;
         }
         case 2:
           a_->push(*owners[o], kDomain);
-          stacks[o].push_back({leaf(o), 0xFFFF});
+          stacks[o].push_back({innermost(o), 0xFFFF});
           break;
         case 3:
         case 4:
@@ -309,8 +309,8 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
           stacks[o].pop_back();
           break;
         case 5:
-          if (leaf(o) == LaunchOwner::kOutside) break;
-          ASSERT_EQ(launch(owners[o], 1 + o % kContexts), leaf(o));
+          if (innermost(o) == LaunchOwner::kOutside) break;
+          ASSERT_EQ(launch(owners[o], 1 + o % kContexts), innermost(o));
           last_launch[o] = ++clock;
           break;
         case 6:
@@ -329,15 +329,15 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
           LaunchOwner expected = process.empty() ? LaunchOwner::kOutside : process.back().second;
           std::vector<std::uint32_t> open;
           for (std::uint32_t i = 0; i < kOwners; ++i)
-            if (leaf(i) != LaunchOwner::kOutside) open.push_back(i);
-          if (open.size() == 1) expected = leaf(open[0]);
+            if (innermost(i) != LaunchOwner::kOutside) open.push_back(i);
+          if (open.size() == 1) expected = innermost(open[0]);
           if (open.size() > 1) {
             if (process.empty()) expected = LaunchOwner::kAmbiguous;
             std::uint64_t newest = 0;
             for (const std::uint32_t i : open) {
               if (1 + i % kContexts != context || last_launch[i] <= newest) continue;
               newest = last_launch[i];
-              expected = leaf(i);
+              expected = innermost(i);
             }
           }
           ASSERT_EQ(launch(rng() % 2 == 0 ? helper : nullptr, context), expected);

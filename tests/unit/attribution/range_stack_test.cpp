@@ -16,22 +16,22 @@ using Popped = RangeStack::Popped;
 RangeStack::Frame opens(const RangeStack& stack, DomainId domain, std::uint32_t id, std::uint16_t region = 0) {
   RangeStack::Frame f;
   f.domain = domain;
-  f.instance = f.leaf = static_cast<InstanceId>(id);
+  f.instance = f.innermost = static_cast<InstanceId>(id);
   f.region = static_cast<RegionId>(region);
-  if (id == 0) f.leaf = stack.leaf();
+  if (id == 0) f.innermost = stack.innermost();
   return f;
 }
 RangeStack::Frame plain(const RangeStack& stack, DomainId domain) {
   RangeStack::Frame f;
   f.domain = domain;
-  f.leaf = stack.leaf();
+  f.innermost = stack.innermost();
   return f;
 }
 
 TEST(RangeStack, EmptyStackHasNoLeafAndNothingToPop) {
   RangeStack stack;
   InstanceId opened = InstanceId::kNone;
-  EXPECT_EQ(stack.leaf(), InstanceId::kNone);
+  EXPECT_EQ(stack.innermost(), InstanceId::kNone);
   EXPECT_EQ(stack.pop(kA, opened), Popped::kUnmatched);
   EXPECT_EQ(stack.depth(), 0u);
 }
@@ -41,17 +41,17 @@ TEST(RangeStack, PlainRangesInsideARegionKeepItsLeaf) {
   stack.push(opens(stack, kA, 7));
   for (int i = 0; i < 100; ++i) {
     EXPECT_TRUE(stack.push(plain(stack, kA)));
-    EXPECT_EQ(raw(stack.leaf()), 7u);
+    EXPECT_EQ(raw(stack.innermost()), 7u);
   }
   InstanceId opened = InstanceId::kNone;
   for (int i = 0; i < 100; ++i) {
     EXPECT_EQ(stack.pop(kA, opened), Popped::kFrame);
     EXPECT_EQ(opened, InstanceId::kNone);
-    EXPECT_EQ(raw(stack.leaf()), 7u);
+    EXPECT_EQ(raw(stack.innermost()), 7u);
   }
   EXPECT_EQ(stack.pop(kA, opened), Popped::kFrame);
   EXPECT_EQ(raw(opened), 7u);
-  EXPECT_EQ(stack.leaf(), InstanceId::kNone);
+  EXPECT_EQ(stack.innermost(), InstanceId::kNone);
 }
 
 TEST(RangeStack, LevelsBeyondTheDeepestAreCountedSoThatPopsStayBalanced) {
@@ -61,7 +61,7 @@ TEST(RangeStack, LevelsBeyondTheDeepestAreCountedSoThatPopsStayBalanced) {
   for (int i = 0; i < 50; ++i) EXPECT_FALSE(stack.push(opens(stack, kA, 99)));
   EXPECT_EQ(stack.depth(), RangeStack::kMaxDepth + 50);
   EXPECT_EQ(stack.stored_depth(), RangeStack::kMaxDepth);
-  EXPECT_EQ(raw(stack.leaf()), 1u);  // what is not stored opens nothing
+  EXPECT_EQ(raw(stack.innermost()), 1u);  // what is not stored opens nothing
   InstanceId opened = InstanceId::kNone;
   for (int i = 0; i < 50; ++i) EXPECT_EQ(stack.pop(kA, opened), Popped::kTooDeep);
   for (std::uint32_t i = 1; i < RangeStack::kMaxDepth; ++i) EXPECT_EQ(stack.pop(kA, opened), Popped::kFrame);
@@ -77,10 +77,10 @@ TEST(RangeStack, DomainsPopTheirOwnInnermostRange) {
   InstanceId opened = InstanceId::kNone;
   ASSERT_EQ(stack.pop(kA, opened), Popped::kFrame);  // below the other domain's
   EXPECT_EQ(raw(opened), 1u);
-  EXPECT_EQ(raw(stack.leaf()), 2u);
+  EXPECT_EQ(raw(stack.innermost()), 2u);
   EXPECT_EQ(stack.pop(kA, opened), Popped::kUnmatched);
   ASSERT_EQ(stack.pop(kB, opened), Popped::kFrame);
-  EXPECT_EQ(stack.leaf(), InstanceId::kNone);
+  EXPECT_EQ(stack.innermost(), InstanceId::kNone);
 }
 
 TEST(RangeStack, AFrameAboveTheRemovedRegionSeesWhatLayBelow) {
@@ -90,7 +90,7 @@ TEST(RangeStack, AFrameAboveTheRemovedRegionSeesWhatLayBelow) {
   stack.push(plain(stack, kA));
   InstanceId opened = InstanceId::kNone;
   ASSERT_EQ(stack.pop(kB, opened), Popped::kFrame);
-  EXPECT_EQ(raw(stack.leaf()), 1u);
+  EXPECT_EQ(raw(stack.innermost()), 1u);
 }
 
 TEST(RangeStack, FindsTheOpenInstanceOfARegionButNotAnOrphanedPart) {
@@ -98,7 +98,7 @@ TEST(RangeStack, FindsTheOpenInstanceOfARegionButNotAnOrphanedPart) {
   stack.push(opens(stack, kA, 1, 5));
   EXPECT_EQ(raw(stack.open_instance_of(static_cast<RegionId>(5))), 1u);
   EXPECT_EQ(stack.open_instance_of(static_cast<RegionId>(6)), InstanceId::kNone);
-  RangeStack::Frame part = plain(stack, kB);  // of the same region: keeps the leaf
+  RangeStack::Frame part = plain(stack, kB);  // of the same region: keeps the innermost
   part.instance = static_cast<InstanceId>(2);
   part.region = static_cast<RegionId>(5);
   stack.push(part);
@@ -106,10 +106,11 @@ TEST(RangeStack, FindsTheOpenInstanceOfARegionButNotAnOrphanedPart) {
   InstanceId opened = InstanceId::kNone;
   ASSERT_EQ(stack.pop(kA, opened), Popped::kFrame);  // the whole closes before its part
   EXPECT_EQ(stack.open_instance_of(static_cast<RegionId>(5)), InstanceId::kNone);
-  EXPECT_EQ(stack.leaf(), InstanceId::kNone);
+  EXPECT_EQ(stack.innermost(), InstanceId::kNone);
 }
 
-/// What NVTX means, said the slow way: a list of open ranges; the leaf is the last one in it that opened an instance.
+/// What NVTX means, said the slow way: a list of open ranges; the innermost is the last one in it that opened an
+/// instance.
 TEST(RangeStack, AgreesWithAListOnRandomPushesAndPops) {
   struct Open {
     DomainId domain;
@@ -138,9 +139,9 @@ TEST(RangeStack, AgreesWithAListOnRandomPushesAndPops) {
           model.erase(std::next(at).base());
         }
       }
-      std::uint32_t leaf = 0;
-      for (const Open& o : model) leaf = o.instance != 0 ? o.instance : leaf;
-      ASSERT_EQ(raw(stack.leaf()), leaf);
+      std::uint32_t innermost = 0;
+      for (const Open& o : model) innermost = o.instance != 0 ? o.instance : innermost;
+      ASSERT_EQ(raw(stack.innermost()), innermost);
       ASSERT_EQ(stack.depth(), model.size());
     }
   }

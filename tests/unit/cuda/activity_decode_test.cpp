@@ -54,10 +54,10 @@ class ActivityDecode : public testing::Test {
     add(record);
   }
 
-  std::vector<KernelRecord> decoded() {
+  std::vector<ActivityRecord> decoded() {
     ActivityDecoder decoder(api_, names_, contexts_, queue_, counters_);
     decoder.decode(buffer_.data(), buffer_.size(), false);
-    std::vector<KernelRecord> out;
+    std::vector<ActivityRecord> out;
     while (RecordBatch* batch = queue_.receive()) {
       out.insert(out.end(), batch->records.begin(), batch->records.begin() + batch->count);
       queue_.give_back(batch);

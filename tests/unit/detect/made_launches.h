@@ -13,13 +13,13 @@ namespace mfu {
 
 using Launches = std::vector<Launch>;
 
-inline Launch kernel(std::uint32_t name, LaunchClass launch_class = LaunchClass::kOther) {
+inline Launch kernel(std::uint32_t name, KernelRole role = KernelRole::kOther) {
   Launch launch;
   launch.name = Launch::kFirstKernel + name;
-  launch.traits = traits_of(launch_class);
+  launch.traits = traits_of(role);
   return launch;
 }
-inline Launch copy(LaunchClass direction) {
+inline Launch copy(KernelRole direction) {
   Launch launch;
   launch.name = static_cast<std::uint32_t>(direction);
   launch.traits = traits_of(direction);

@@ -27,7 +27,7 @@ constexpr std::string_view kWrite =
 class Step {
  public:
   Step& add(std::string_view kernel, Grid grid, int times = 1) {
-    launches_.insert(launches_.end(), static_cast<std::size_t>(times), {classify_launch_name(kernel), grid});
+    launches_.insert(launches_.end(), static_cast<std::size_t>(times), {role_of_kernel(kernel), grid});
     return *this;
   }
   Step& add(std::string_view kernel, std::uint32_t x, int times = 1) { return add(kernel, Grid{x, 1, 1}, times); }
@@ -49,7 +49,7 @@ class Step {
   }
 
  private:
-  std::vector<std::pair<LaunchTraits, Grid>> launches_;
+  std::vector<std::pair<KernelTraits, Grid>> launches_;
 };
 
 /// Qwen3's forward pass: per layer two norms of rows, one per query head and one per key head, and one at the end.
@@ -59,7 +59,7 @@ Step qwen3(std::uint32_t rows, std::uint32_t layers, std::uint32_t heads, std::u
 }
 
 TEST(PassRows, TheKernelsThatHaveOneBlockPerRow) {
-  const auto axis = [](std::string_view name) { return classify_launch_name(name).row_axis; };
+  const auto axis = [](std::string_view name) { return role_of_kernel(name).row_axis; };
   for (const std::string_view name :
        {kLayerNorm, kRmsNorm, kAddNorm, kRope, kWrite,
         std::string_view("void at::native::<unnamed>::vectorized_layer_norm_kernel<float, float, (bool)0>(int, T2)"),
@@ -89,7 +89,7 @@ TEST(PassRows, OneKindThatAgrees) {
   const auto rows = Step().add(kLayerNorm, 2048, 25).rows();
   ASSERT_TRUE(rows);
   EXPECT_EQ(rows->rows, 2048);
-  EXPECT_EQ(rows->from, LaunchClass::kNorm);
+  EXPECT_EQ(rows->from, KernelRole::kNorm);
   EXPECT_EQ(rows->launches, 25u);
 }
 
@@ -156,11 +156,11 @@ TEST(PassRows, KindsMustNotContradictEachOther) {
   const auto all = Step().add(kAddNorm, 888, 72).add(kRmsNorm, 888).add(kRope, 888, 36).add(kWrite, 888, 36).rows();
   ASSERT_TRUE(all);
   EXPECT_EQ(all->rows, 888);
-  EXPECT_EQ(all->from, LaunchClass::kCacheWrite);
+  EXPECT_EQ(all->from, KernelRole::kCacheWrite);
   EXPECT_EQ(all->launches, 36u);
   const auto without_cache = Step().add(kAddNorm, 888, 72).add(kRope, 888, 36).rows();
   ASSERT_TRUE(without_cache);
-  EXPECT_EQ(without_cache->from, LaunchClass::kRope);
+  EXPECT_EQ(without_cache->from, KernelRole::kRope);
   EXPECT_EQ(Step().add(kAddNorm, 444, 72).add(kRope, 888, 36).count(), 0) << "sequence parallel norms";
 }
 

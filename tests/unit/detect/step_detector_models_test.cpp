@@ -37,11 +37,11 @@ class Random {
 class Names {
  public:
   explicit Names(Random& random) : random_(random) {}
-  Launch fresh(LaunchClass launch_class = LaunchClass::kOther) { return kernel(next_++, launch_class); }
+  Launch fresh(KernelRole role = KernelRole::kOther) { return kernel(next_++, role); }
   Launches sequence(std::uint32_t distinct, std::uint32_t length) {
     Launches pool, out;
     for (std::uint32_t i = 0; i < distinct; ++i)
-      pool.push_back(fresh(random_.chance(0.25) ? LaunchClass::kGemm : LaunchClass::kOther));
+      pool.push_back(fresh(random_.chance(0.25) ? KernelRole::kGemm : KernelRole::kOther));
     for (std::uint32_t i = 0; i < length; ++i) out.push_back(pool[random_.between(0, distinct - 1)]);
     return out;
   }
@@ -81,32 +81,32 @@ class Training {
       append(block.forward, names_.sequence(random.between(2, 6), random.between(1, 10)));
       const Launches inner_backward = names_.sequence(random.between(3, 12), part * 2);
       for (std::uint32_t i = random.between(1, 3); i > 0; --i) append(block.backward, inner_backward);
-      if (named_backward_) block.backward.push_back(names_.fresh(LaunchClass::kNormBackward));
+      if (named_backward_) block.backward.push_back(names_.fresh(KernelRole::kNormBackward));
       block.times = random.between(1, 40 / passes_ + 2);
       blocks += block.times;
       blocks_.push_back(block);
     }
-    input_ = random.chance(0.7) ? Launches(random.between(1, 8), copy(LaunchClass::kCopyToDevice)) : Launches{};
+    input_ = random.chance(0.7) ? Launches(random.between(1, 8), copy(KernelRole::kCopyToDevice)) : Launches{};
     append(input_, names_.sequence(3, random.between(1, 6)));
     head_ = names_.sequence(5, random.between(3, 14));
-    if (random.chance(0.7)) head_.push_back(names_.fresh(LaunchClass::kLoss));
+    if (random.chance(0.7)) head_.push_back(names_.fresh(KernelRole::kLoss));
     tail_ = names_.sequence(3, random.between(1, 6));
     expert_ = names_.sequence(4, 4);
-    comm_ = names_.fresh(LaunchClass::kComm);
-    const LaunchClass of_update = update_ == Update::kFused     ? LaunchClass::kOptimizer
-                                  : update_ == Update::kForeach ? LaunchClass::kForeach
-                                                                : LaunchClass::kOther;
+    comm_ = names_.fresh(KernelRole::kComm);
+    const KernelRole of_update = update_ == Update::kFused     ? KernelRole::kOptimizer
+                                 : update_ == Update::kForeach ? KernelRole::kForeach
+                                                               : KernelRole::kOther;
     if (clips_) append(update_launches_, {names_.fresh(of_update), names_.fresh(), names_.fresh(of_update)});
-    if (copies_rate_) update_launches_.push_back(copy(LaunchClass::kCopyToDevice));
+    if (copies_rate_) update_launches_.push_back(copy(KernelRole::kCopyToDevice));
     const Launches body{names_.fresh(of_update), names_.fresh(of_update), names_.fresh(of_update)};
     if (update_ == Update::kUnnamedLoop)
       for (std::uint32_t i = blocks * random.between(2, 6); i > 0; --i) append(update_launches_, body);
     else
       for (std::uint32_t i = random.between(4, 40); i > 0; --i) update_launches_.push_back(body[i % 3]);
     log_ = names_.sequence(3, random.between(1, 5));
-    log_.push_back(copy(LaunchClass::kCopyToHost));
+    log_.push_back(copy(KernelRole::kCopyToHost));
     evaluation_ = names_.sequence(4, random.between(2, 8));
-    evaluation_.push_back(copy(LaunchClass::kCopyToHost));
+    evaluation_.push_back(copy(KernelRole::kCopyToHost));
   }
 
   [[nodiscard]] Launches forward() {
@@ -288,23 +288,23 @@ class Server {
   Launches run(int iterations, std::vector<std::uint64_t>& ends) {
     Launches stream;
     for (int i = 0; i < iterations; ++i) {
-      for (std::uint32_t k = 0; k < inputs_; ++k) stream.push_back(copy(LaunchClass::kCopyToDevice));
-      append(stream, {kernel(1, LaunchClass::kEmbedding), kernel(2, LaunchClass::kElementwise)});
+      for (std::uint32_t k = 0; k < inputs_; ++k) stream.push_back(copy(KernelRole::kCopyToDevice));
+      append(stream, {kernel(1, KernelRole::kEmbedding), kernel(2, KernelRole::kElementwise)});
       if (random_.chance(prefill_share_)) {
-        pass(stream, 1'000 + 10 * random_.between(1, lengths_), LaunchClass::kAttentionPrefill);
+        pass(stream, 1'000 + 10 * random_.between(1, lengths_), KernelRole::kAttentionPrefill);
       } else if (const std::uint32_t batch = random_.between(1, batches_); eager_decode_) {
-        pass(stream, 2'000 + 10 * batch, LaunchClass::kAttentionDecode);
+        pass(stream, 2'000 + 10 * batch, KernelRole::kAttentionDecode);
       } else {
         Launch graph;
-        graph.traits = traits_of(LaunchClass::kGraph);
+        graph.traits = traits_of(KernelRole::kGraph);
         graph.name = Launch::kGraphName | batch;
         stream.push_back(graph);
       }
-      append(stream, {kernel(3, LaunchClass::kGemm), kernel(4, LaunchClass::kSoftmax)});
+      append(stream, {kernel(3, KernelRole::kGemm), kernel(4, KernelRole::kSoftmax)});
       if (sampling_)
-        for (std::uint32_t k = 0; k < samplers_; ++k) stream.push_back(kernel(60 + k, LaunchClass::kSampling));
+        for (std::uint32_t k = 0; k < samplers_; ++k) stream.push_back(kernel(60 + k, KernelRole::kSampling));
       for (std::uint32_t k = 0; k < late_copy_; ++k) stream.push_back(kernel(70 + k));
-      for (std::uint32_t k = 0; k < copies_; ++k) stream.push_back(copy(LaunchClass::kCopyToHost));
+      for (std::uint32_t k = 0; k < copies_; ++k) stream.push_back(copy(KernelRole::kCopyToHost));
       ends.push_back(stream.size());
     }
     return stream;
@@ -316,11 +316,11 @@ class Server {
   }
 
  private:
-  void pass(Launches& stream, std::uint32_t shape, LaunchClass attention) {
+  void pass(Launches& stream, std::uint32_t shape, KernelRole attention) {
     for (std::uint32_t layer = 0; layer < layers_; ++layer)
-      append(stream, {kernel(10, LaunchClass::kNorm), kernel(shape, LaunchClass::kGemm), kernel(11, LaunchClass::kRope),
-                      kernel(12, LaunchClass::kCacheWrite), kernel(shape + 1, attention),
-                      kernel(shape + 2, LaunchClass::kGemm), kernel(13, LaunchClass::kElementwise)});
+      append(stream, {kernel(10, KernelRole::kNorm), kernel(shape, KernelRole::kGemm), kernel(11, KernelRole::kRope),
+                      kernel(12, KernelRole::kCacheWrite), kernel(shape + 1, attention),
+                      kernel(shape + 2, KernelRole::kGemm), kernel(13, KernelRole::kElementwise)});
   }
 
   Random& random_;

@@ -30,25 +30,25 @@ Launches serving(std::uint64_t seed, bool sampling, int iterations, std::vector<
   };
   Launches stream;
   for (int i = 0; i < iterations; ++i) {
-    for (std::uint32_t k = 0; k < 3; ++k) stream.push_back(copy(LaunchClass::kCopyToDevice));
-    append(stream, {kernel(1), kernel(2, LaunchClass::kElementwise)});
+    for (std::uint32_t k = 0; k < 3; ++k) stream.push_back(copy(KernelRole::kCopyToDevice));
+    append(stream, {kernel(1), kernel(2, KernelRole::kElementwise)});
     if (between(0, 3) != 0) {
       Launch graph;
-      graph.traits = traits_of(LaunchClass::kGraph);
+      graph.traits = traits_of(KernelRole::kGraph);
       graph.name = Launch::kGraphName | between(1, 7);
       stream.push_back(graph);
     } else {
       const std::uint32_t tiles = between(0, 5);
       for (std::uint32_t layer = 0; layer < 28; ++layer)
         append(stream,
-               {kernel(10, LaunchClass::kNorm), kernel(20 + tiles, LaunchClass::kGemm), kernel(11, LaunchClass::kRope),
-                kernel(12, LaunchClass::kCacheWrite), kernel(30 + tiles, LaunchClass::kAttentionPrefill),
-                kernel(40 + tiles, LaunchClass::kGemm), kernel(13, LaunchClass::kElementwise)});
-      append(stream, {kernel(14, LaunchClass::kNorm), kernel(50 + tiles, LaunchClass::kGemm)});
+               {kernel(10, KernelRole::kNorm), kernel(20 + tiles, KernelRole::kGemm), kernel(11, KernelRole::kRope),
+                kernel(12, KernelRole::kCacheWrite), kernel(30 + tiles, KernelRole::kAttentionPrefill),
+                kernel(40 + tiles, KernelRole::kGemm), kernel(13, KernelRole::kElementwise)});
+      append(stream, {kernel(14, KernelRole::kNorm), kernel(50 + tiles, KernelRole::kGemm)});
     }
-    append(stream, {kernel(60, LaunchClass::kSoftmax)});
-    if (sampling) append(stream, {kernel(61, LaunchClass::kSampling), kernel(62, LaunchClass::kSampling)});
-    append(stream, {copy(LaunchClass::kCopyToHost)});
+    append(stream, {kernel(60, KernelRole::kSoftmax)});
+    if (sampling) append(stream, {kernel(61, KernelRole::kSampling), kernel(62, KernelRole::kSampling)});
+    append(stream, {copy(KernelRole::kCopyToHost)});
     ends.push_back(stream.size());
   }
   return stream;
@@ -78,9 +78,9 @@ TEST(StepDetector, LoopOverParameters) {
 
 TEST(StepDetector, LoopOverParametersOfAnOptimizerKnownByName) {
   Launches stream;
-  for (int i = 0; i < 10; ++i) stream.push_back(kernel(9, LaunchClass::kNormBackward));
+  for (int i = 0; i < 10; ++i) stream.push_back(kernel(9, KernelRole::kNormBackward));
   for (int i = 0; i < 5'000; ++i)
-    append(stream, {kernel(1), kernel(2, LaunchClass::kForeach), kernel(3), kernel(4, LaunchClass::kForeach)});
+    append(stream, {kernel(1), kernel(2, KernelRole::kForeach), kernel(3), kernel(4, KernelRole::kForeach)});
   EXPECT_EQ(detect(stream).findings.confidence, StepConfidence::kNotSure);
 }
 
@@ -105,10 +105,10 @@ TEST(StepDetector, NoiseNeverLocksAndHoldsNoMore) {
 TEST(StepDetector, StepsThatBeginLateAreFound) {
   std::mt19937_64 random(1);
   std::uniform_int_distribution<std::uint32_t> name(0, 200);
-  Launches step{copy(LaunchClass::kCopyToDevice)};
+  Launches step{copy(KernelRole::kCopyToDevice)};
   for (std::uint32_t k = 0; k < 600; ++k) step.push_back(kernel(1000 + k % 40 + 50 * (k / 300)));
-  for (std::uint32_t k = 0; k < 40; ++k) step.push_back(kernel(1200 + k, LaunchClass::kNormBackward));
-  for (std::uint32_t k = 0; k < 30; ++k) step.push_back(kernel(1300 + k % 2, LaunchClass::kOptimizer));
+  for (std::uint32_t k = 0; k < 40; ++k) step.push_back(kernel(1200 + k, KernelRole::kNormBackward));
+  for (std::uint32_t k = 0; k < 30; ++k) step.push_back(kernel(1300 + k % 2, KernelRole::kOptimizer));
   const auto steps_until_found = [&](int before) {
     Tally tally;
     StepDetector detector(tally);
@@ -130,10 +130,10 @@ TEST(StepDetector, StepsThatBeginLateAreFound) {
 
 /// What is said does not depend on how many launches came before, even where 32 bits would not hold their number.
 TEST(StepDetector, PositionsBeyond32Bits) {
-  Launches step{copy(LaunchClass::kCopyToDevice)};
+  Launches step{copy(KernelRole::kCopyToDevice)};
   for (std::uint32_t k = 0; k < 700; ++k) step.push_back(kernel(k % 40 + 50 * (k / 350)));
-  for (std::uint32_t k = 0; k < 40; ++k) step.push_back(kernel(200 + k, LaunchClass::kNormBackward));
-  for (std::uint32_t k = 0; k < 30; ++k) step.push_back(kernel(300 + k % 2, LaunchClass::kOptimizer));
+  for (std::uint32_t k = 0; k < 40; ++k) step.push_back(kernel(200 + k, KernelRole::kNormBackward));
+  for (std::uint32_t k = 0; k < 30; ++k) step.push_back(kernel(300 + k % 2, KernelRole::kOptimizer));
   Launches training;
   for (int i = 0; i < 200; ++i) append(training, step);
   std::vector<std::uint64_t> ends;
@@ -159,14 +159,14 @@ TEST(StepDetector, TransformerLayersAreNoStep) {
       for (std::uint32_t k = 0; k < 49; ++k) forward.push_back(kernel(k % 17 + 20 * (k % 3)));
       for (std::uint32_t k = 0; k < 98; ++k)
         backward.push_back(
-            kernel(100 + k % 23 + 30 * (k % 4), k % 20 == 0 ? LaunchClass::kNormBackward : LaunchClass::kOther));
+            kernel(100 + k % 23 + 30 * (k % 4), k % 20 == 0 ? KernelRole::kNormBackward : KernelRole::kOther));
     }
-    for (std::uint32_t k = 0; k < 30; ++k) update.push_back(kernel(300, LaunchClass::kOptimizer));
+    for (std::uint32_t k = 0; k < 30; ++k) update.push_back(kernel(300, KernelRole::kOptimizer));
     Tally tally;
     StepDetector detector(tally);
-    Launches step{copy(LaunchClass::kCopyToDevice), kernel(400), kernel(401)};
+    Launches step{copy(KernelRole::kCopyToDevice), kernel(400), kernel(401)};
     append(step, forward);
-    append(step, {kernel(402), kernel(403, LaunchClass::kLoss)});
+    append(step, {kernel(402), kernel(403, KernelRole::kLoss)});
     append(step, backward);
     append(step, update);
     for (int i = 0; i < 6; ++i) {
@@ -210,7 +210,7 @@ TEST(StepDetector, SamplesInEveryLayerEndNothing) {
   Launches stream;
   for (int i = 0; i < 300; ++i) {
     for (std::uint32_t k = 0; k < 30; ++k) stream.push_back(kernel(k));
-    stream.push_back(kernel(40, LaunchClass::kSampling));
+    stream.push_back(kernel(40, KernelRole::kSampling));
   }
   EXPECT_EQ(detect(stream).findings.confidence, StepConfidence::kNotSure);
 }
@@ -251,7 +251,7 @@ RandomModel random_model(std::mt19937_64& random, const Variation& variation) {
   const auto names = [&](std::uint32_t count) {
     Launches pool;
     for (std::uint32_t i = 0; i < count; ++i)
-      pool.push_back(kernel(next_name++, chance(0.25) ? LaunchClass::kGemm : LaunchClass::kOther));
+      pool.push_back(kernel(next_name++, chance(0.25) ? KernelRole::kGemm : KernelRole::kOther));
     return pool;
   };
   const auto sequence = [&](const Launches& pool, std::uint32_t length) {
@@ -266,22 +266,22 @@ RandomModel random_model(std::mt19937_64& random, const Variation& variation) {
     if (chance(0.4)) backward_pool.push_back(shared);
   const Launches layer = sequence(forward_pool, between(6, 60));
   Launches backward_layer = sequence(backward_pool, static_cast<std::uint32_t>(layer.size()) * between(3, 5) / 2);
-  if (m.named_backward) backward_layer[backward_layer.size() / 2] = kernel(next_name++, LaunchClass::kNormBackward);
+  if (m.named_backward) backward_layer[backward_layer.size() / 2] = kernel(next_name++, KernelRole::kNormBackward);
   m.layer = static_cast<std::uint32_t>(layer.size());
   m.backward_layer = static_cast<std::uint32_t>(backward_layer.size());
 
   Launches micro;
-  if (m.copies) micro.insert(micro.end(), between(1, 4), copy(LaunchClass::kCopyToDevice));
+  if (m.copies) micro.insert(micro.end(), between(1, 4), copy(KernelRole::kCopyToDevice));
   append(micro, sequence(names(5), between(1, 10)));
   for (std::uint32_t i = 0; i < m.layers; ++i) append(micro, layer);
   append(micro, sequence(names(6), between(2, 14)));
-  if (m.named_backward && chance(0.5)) micro.push_back(kernel(next_name++, LaunchClass::kLoss));
+  if (m.named_backward && chance(0.5)) micro.push_back(kernel(next_name++, KernelRole::kLoss));
   for (std::uint32_t i = 0; i < m.layers; ++i) append(micro, backward_layer);
   append(micro, sequence(names(4), between(1, 6)));
   m.micro_step = static_cast<std::uint32_t>(micro.size());
 
   Launches update;
-  const LaunchClass of_update = !m.optimizer_named ? LaunchClass::kOther : LaunchClass::kOptimizer;
+  const KernelRole of_update = !m.optimizer_named ? KernelRole::kOther : KernelRole::kOptimizer;
   if (m.parameter_loop) {
     Launches body;
     for (std::uint32_t i = between(1, 4); i > 0; --i) body.push_back(kernel(next_name++, of_update));
@@ -306,7 +306,7 @@ RandomModel random_model(std::mt19937_64& random, const Variation& variation) {
     m.starts.push_back(m.stream.size());
     const std::uint32_t bucket = variation.buckets ? between(0, 3) : 0;
     for (Launch launch : step) {
-      if (launch.traits.launch_class == LaunchClass::kGemm) launch.name += 10'000 * bucket;
+      if (launch.traits.role == KernelRole::kGemm) launch.name += 10'000 * bucket;
       m.stream.push_back(launch);
       if (strays > 0 && wait-- == 0) {
         m.stream.push_back(kernel(5000 + between(0, 5)));

@@ -22,32 +22,32 @@ void append(Launches& to, Launches what, std::uint32_t thread) {
 }
 
 Launches forward(int layers) {
-  Launches out{copy(LaunchClass::kCopyToDevice), kernel(1, LaunchClass::kEmbedding)};
+  Launches out{copy(KernelRole::kCopyToDevice), kernel(1, KernelRole::kEmbedding)};
   for (int i = 0; i < layers; ++i)
-    for (const Launch& l : {kernel(2, LaunchClass::kNorm), kernel(3, LaunchClass::kGemm),
-                            kernel(4, LaunchClass::kAttention), kernel(5, LaunchClass::kElementwise)})
+    for (const Launch& l : {kernel(2, KernelRole::kNorm), kernel(3, KernelRole::kGemm),
+                            kernel(4, KernelRole::kAttention), kernel(5, KernelRole::kElementwise)})
       out.push_back(l);
-  out.push_back(kernel(6, LaunchClass::kLoss));
+  out.push_back(kernel(6, KernelRole::kLoss));
   return out;
 }
 Launches backward(int layers, bool recomputed = false) {
-  Launches out{kernel(20, LaunchClass::kSoftmaxBackward)};
+  Launches out{kernel(20, KernelRole::kSoftmaxBackward)};
   for (int i = 0; i < layers; ++i) {
     if (recomputed)
-      for (const Launch& l : {kernel(2, LaunchClass::kNorm), kernel(3, LaunchClass::kGemm),
-                              kernel(4, LaunchClass::kAttention), kernel(5, LaunchClass::kElementwise)})
+      for (const Launch& l : {kernel(2, KernelRole::kNorm), kernel(3, KernelRole::kGemm),
+                              kernel(4, KernelRole::kAttention), kernel(5, KernelRole::kElementwise)})
         out.push_back(l);
-    for (const Launch& l : {kernel(21), kernel(22, LaunchClass::kGemm), kernel(22, LaunchClass::kGemm),
-                            kernel(23, LaunchClass::kAttentionBackward), kernel(24, LaunchClass::kNormBackward)})
+    for (const Launch& l : {kernel(21), kernel(22, KernelRole::kGemm), kernel(22, KernelRole::kGemm),
+                            kernel(23, KernelRole::kAttentionBackward), kernel(24, KernelRole::kNormBackward)})
       out.push_back(l);
   }
-  out.push_back(kernel(25, LaunchClass::kComm));
+  out.push_back(kernel(25, KernelRole::kComm));
   return out;
 }
 Launches update(bool named, int parameters) {
-  Launches out{kernel(30, named ? LaunchClass::kForeach : LaunchClass::kElementwise)};
+  Launches out{kernel(30, named ? KernelRole::kForeach : KernelRole::kElementwise)};
   for (int i = 0; i < parameters; ++i)
-    out.push_back(kernel(31, named ? LaunchClass::kOptimizer : LaunchClass::kElementwise));
+    out.push_back(kernel(31, named ? KernelRole::kOptimizer : KernelRole::kElementwise));
   return out;
 }
 
@@ -108,7 +108,7 @@ TEST(StepPhases, CopiesOfALoaderBelongToWhatRunsAroundThem) {
   step.add(StepPhase::kBackward, backward(10));
   step.add(StepPhase::kOptimizer, update(true, 10));
   for (const std::size_t at : {60u, 20u, 0u}) {
-    Launch loaded = copy(LaunchClass::kCopyToDevice);
+    Launch loaded = copy(KernelRole::kCopyToDevice);
     loaded.thread = kLoader;
     step.launches.insert(step.launches.begin() + static_cast<std::ptrdiff_t>(at), loaded);
     step.truth.insert(step.truth.begin() + static_cast<std::ptrdiff_t>(at), step.truth[at]);
@@ -154,7 +154,7 @@ TEST(StepPhases, InterleavedPassesAreNotCut) {
   for (int i = 0; i < 12; ++i) {
     step.add(StepPhase::kBackward, backward(1));
     Launches weights;
-    for (std::uint32_t k = 0; k < 30; ++k) weights.push_back(kernel(50 + k % 3, LaunchClass::kGemm));
+    for (std::uint32_t k = 0; k < 30; ++k) weights.push_back(kernel(50 + k % 3, KernelRole::kGemm));
     step.add(StepPhase::kForward, weights);
   }
   step.add(StepPhase::kOptimizer, update(true, 10));
@@ -176,7 +176,7 @@ TEST(StepPhases, InterleavedPassesAreNotCut) {
 TEST(StepPhases, TransposedConvolutionsRunForwardUnderABackwardName) {
   Step step;
   Launches decoder = forward(10);
-  decoder.insert(decoder.begin() + 20, 6, kernel(60, LaunchClass::kConvBackward));
+  decoder.insert(decoder.begin() + 20, 6, kernel(60, KernelRole::kConvBackward));
   step.add(StepPhase::kForward, decoder);
   step.add(StepPhase::kBackward, backward(10));
   step.add(StepPhase::kOptimizer, update(false, 40));
@@ -191,7 +191,7 @@ TEST(StepPhases, AnUpdateInsideTheBackwardPassLeavesNoOptimizer) {
   Launches step = forward(10);
   for (int i = 0; i < 10; ++i) {
     append(step, backward(1), 0);
-    append(step, {kernel(31, LaunchClass::kOptimizer)}, 0);
+    append(step, {kernel(31, KernelRole::kOptimizer)}, 0);
   }
   append(step, backward(1), 0);
   StepPhases phases;
@@ -204,12 +204,12 @@ TEST(StepPhases, NothingToCut) {
   EXPECT_EQ(phases.cut(Launches{kernel(1)}), PhaseRule::kNone);
   EXPECT_EQ(phases.cut(forward(20)), PhaseRule::kNone);
   Launch graph;
-  graph.traits = traits_of(LaunchClass::kGraph);
+  graph.traits = traits_of(KernelRole::kGraph);
   graph.name = Launch::kGraphName | 1;
-  EXPECT_EQ(phases.cut(Launches{copy(LaunchClass::kCopyToDevice), graph}), PhaseRule::kNone);
+  EXPECT_EQ(phases.cut(Launches{copy(KernelRole::kCopyToDevice), graph}), PhaseRule::kNone);
   // Two threads that serve: no pass of either is a backward one.
   Launches serving;
-  for (std::uint32_t i = 0; i < 40; ++i) append(serving, {kernel(i % 7, LaunchClass::kGemm)}, 1 + i / 20);
+  for (std::uint32_t i = 0; i < 40; ++i) append(serving, {kernel(i % 7, KernelRole::kGemm)}, 1 + i / 20);
   EXPECT_EQ(phases.cut(serving), PhaseRule::kNone);
   EXPECT_TRUE(phases.spans().empty());
 }

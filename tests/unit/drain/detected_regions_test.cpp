@@ -20,7 +20,7 @@ constexpr DurationNs kWindow = kNsPerSecond;
 constexpr std::uint32_t kForwardThread = 1, kBackwardThread = 2;
 
 struct Work {
-  KernelRecord record;
+  ActivityRecord record;
   std::uint32_t thread = kForwardThread;
   std::size_t step = 0;  ///< it belongs to; counted from 1, 0: to none
 };
@@ -61,12 +61,12 @@ class Program {
   explicit Program(Account& account, std::uint64_t seed = 1) : names_(account.names), rng_(seed) {}
 
   void kernel(const std::string& name, std::uint32_t thread = kForwardThread, std::uint32_t device = 0) {
-    KernelRecord record;
+    ActivityRecord record;
     record.name = names_.intern(name.c_str());
     add(record, thread, device);
   }
   void copy(CopyDirection direction, std::uint32_t device = 0) {
-    KernelRecord record;
+    ActivityRecord record;
     record.kind = ActivityKind::kMemcpy;
     record.direction = direction;
     add(record, kForwardThread, device);
@@ -108,7 +108,7 @@ class Program {
   std::vector<Work> work;
 
  private:
-  void add(KernelRecord& record, std::uint32_t thread, std::uint32_t device) {
+  void add(ActivityRecord& record, std::uint32_t thread, std::uint32_t device) {
     now_ += static_cast<DurationNs>(1000 + rng_() % 3000);
     record.begin_ns = now_;
     now_ += static_cast<DurationNs>(5000 + rng_() % 50'000);
@@ -160,7 +160,7 @@ void draw_by_hand(Account& account, const std::vector<Work>& work, std::size_t f
     give(begins[step], InstanceId::kNone);
     InstanceSlot slot;
     slot.id = static_cast<InstanceId>(step);
-    slot.opener = ThreadIndex{1};
+    slot.opener = ThreadSerial{1};
     slot.region = account.rules.detected().step;
     account.ledger->open(slot, work[begins[step]].record.begin_ns);
     give(begins[step + 1], slot.id);
@@ -366,11 +366,11 @@ TEST(DetectedRegionsTest, WhoNamesARegionIsSaidInTheOrderOfTrust) {
       const RegionOpening opening = account.rules.open(account.rules.match("", range), range, nullptr);
       InstanceSlot slot;
       slot.id = static_cast<InstanceId>(++id);
-      slot.opener = ThreadIndex{1};
+      slot.opener = ThreadSerial{1};
       slot.region = opening.region;
       slot.rule = opening.rule;
       account.ledger->open(slot, at);
-      KernelRecord record;
+      ActivityRecord record;
       record.begin_ns = at + 10;
       record.end_ns = at += 1000;
       account.ledger->add(record, slot.id, true);

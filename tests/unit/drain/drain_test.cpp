@@ -33,8 +33,8 @@ class DrainTest : public ::testing::Test {
     ++launches_;
     return id;
   }
-  static KernelRecord record(CorrelationId id, TimeNs begin, DurationNs length = 1000) {
-    KernelRecord r;
+  static ActivityRecord record(CorrelationId id, TimeNs begin, DurationNs length = 1000) {
+    ActivityRecord r;
     r.correlation = id;
     r.begin_ns = begin;
     if (__builtin_add_overflow(begin, length, &r.end_ns)) r.end_ns = std::numeric_limits<TimeNs>::max();
@@ -48,11 +48,11 @@ class DrainTest : public ::testing::Test {
     attribution_.pop(*thread_, DomainId::kDefault, [this] { return now_; });
   }
   /// One tick of 100 ms in which `records` arrive.
-  void tick(const std::vector<KernelRecord>& records, bool lossy = false) {
+  void tick(const std::vector<ActivityRecord>& records, bool lossy = false) {
     now_ += kTick;
     drain_->begin_tick(now_);
     drain_->follow_instances();
-    for (const KernelRecord& r : records) drain_->record(r);
+    for (const ActivityRecord& r : records) drain_->record(r);
     drain_->end_tick(lossy);
     const LaunchAccount a = drain_->account();
     EXPECT_EQ(a.seen, a.attributed + a.outside + a.unattributed + a.dropped);
@@ -107,9 +107,9 @@ TEST_F(DrainTest, EachLaunchEndsAsOneOfFour) {
 TEST_F(DrainTest, RecordsWithoutUsableTimesCountTheirLaunchButNoTime) {
   tick({});
   open("step");
-  std::vector<KernelRecord> records;
+  std::vector<ActivityRecord> records;
   const auto with = [&](TimeNs begin, TimeNs end) {
-    KernelRecord r = record(launch(), begin);
+    ActivityRecord r = record(launch(), begin);
     r.end_ns = end;
     records.push_back(r);
   };
@@ -175,7 +175,7 @@ TEST_F(DrainTest, TheAccountAddsUpAndNothingIsLateWhateverIsLostDoubledOrDelayed
   struct Flying {
     int arrives;
     TimeNs launched;
-    KernelRecord record;
+    ActivityRecord record;
   };
   for (unsigned seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -204,7 +204,7 @@ TEST_F(DrainTest, TheAccountAddsUpAndNothingIsLateWhateverIsLostDoubledOrDelayed
         }
         if (rng() % 2 == 0) close();
       }
-      std::vector<KernelRecord> arrived;
+      std::vector<ActivityRecord> arrived;
       TimeNs oldest = std::numeric_limits<TimeNs>::max();
       std::erase_if(flying, [&](const Flying& f) {
         if (f.arrives > t) {

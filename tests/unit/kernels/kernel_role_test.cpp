@@ -9,10 +9,10 @@
 namespace mfu {
 namespace {
 
-using enum LaunchClass;
+using enum KernelRole;
 
-TEST(LaunchClass, RealNames) {
-  const std::pair<std::string_view, LaunchClass> names[] = {
+TEST(KernelRole, RealNames) {
+  const std::pair<std::string_view, KernelRole> names[] = {
       {"void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, float, float>(int, int volatile*)",
        kOptimizer},
       {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous "
@@ -54,28 +54,26 @@ TEST(LaunchClass, RealNames) {
       {"void at::native::(anonymous namespace)::max_pool_backward_nchw<float, float>(float const*)",
        kElementwiseBackward},
   };
-  for (const auto& [name, expected] : names) EXPECT_EQ(classify_launch_name(name).launch_class, expected) << name;
+  for (const auto& [name, expected] : names) EXPECT_EQ(role_of_kernel(name).role, expected) << name;
 }
 
-TEST(LaunchClass, Traps) {
+TEST(KernelRole, Traps) {
   // FBGEMM's namespace holds the letters of a matmul, its embedding backward is its optimizer too.
-  EXPECT_NE(classify_launch_name("void fbgemm_gpu::permute_2D_lengths_kernel<int>(int, int)").launch_class, kGemm);
-  EXPECT_EQ(
-      classify_launch_name("void split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_warp_per_row_1"
+  EXPECT_NE(role_of_kernel("void fbgemm_gpu::permute_2D_lengths_kernel<int>(int, int)").role, kGemm);
+  EXPECT_EQ(role_of_kernel("void split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_warp_per_row_1"
                            "<float, float, float, 5ul>(at::GenericPackedTensorAccessor<float, 2ul>)")
-          .flags,
-      kFlagBackward);
+                .flags,
+            kFlagBackward);
   // cuDNN's prefixes do not follow the direction of the pass; "unrolled" contains "roll".
-  EXPECT_EQ(classify_launch_name("cudnn_infer_volta_scudnn_128x64_stridedB_dgrad_nn").launch_class, kConvBackward);
-  EXPECT_EQ(
-      classify_launch_name("void at::native::unrolled_elementwise_kernel<at::native::CopyFunctor>(int)").launch_class,
-      kElementwise);
+  EXPECT_EQ(role_of_kernel("cudnn_infer_volta_scudnn_128x64_stridedB_dgrad_nn").role, kConvBackward);
+  EXPECT_EQ(role_of_kernel("void at::native::unrolled_elementwise_kernel<at::native::CopyFunctor>(int)").role,
+            kElementwise);
   // Parameter types name other kernels.
-  EXPECT_EQ(classify_launch_name("copy_rows(flash::AdamFunctor*, multi_tensor_apply_kernel*)").flags, 0);
-  EXPECT_EQ(classify_launch_name("").launch_class, kOther);
+  EXPECT_EQ(role_of_kernel("copy_rows(flash::AdamFunctor*, multi_tensor_apply_kernel*)").flags, 0);
+  EXPECT_EQ(role_of_kernel("").role, kOther);
 }
 
-TEST(LaunchClass, Copies) {
+TEST(KernelRole, Copies) {
   EXPECT_EQ(copy_direction("Memcpy HtoD (Pageable -> Device)"), CopyDirection::kToDevice);
   EXPECT_EQ(copy_direction("Memcpy HtoA"), CopyDirection::kToDevice);
   EXPECT_EQ(copy_direction("[CUDA memcpy DtoH]"), CopyDirection::kToHost);
@@ -83,10 +81,10 @@ TEST(LaunchClass, Copies) {
   EXPECT_EQ(copy_direction("Memcpy DtoD (Device -> Device)"), CopyDirection::kWithin);
   EXPECT_EQ(copy_direction("Memcpy PtoP"), CopyDirection::kWithin);
   EXPECT_EQ(copy_direction("Memcpy"), CopyDirection::kUnknown);
-  EXPECT_EQ(copy_class(CopyDirection::kToDevice), kCopyToDevice);
-  EXPECT_EQ(copy_class(CopyDirection::kToHost), kCopyToHost);
-  EXPECT_EQ(copy_class(CopyDirection::kWithin), kCopyWithin);
-  EXPECT_EQ(copy_class(CopyDirection::kUnknown), kCopyWithin);
+  EXPECT_EQ(copy_role(CopyDirection::kToDevice), kCopyToDevice);
+  EXPECT_EQ(copy_role(CopyDirection::kToHost), kCopyToHost);
+  EXPECT_EQ(copy_role(CopyDirection::kWithin), kCopyWithin);
+  EXPECT_EQ(copy_role(CopyDirection::kUnknown), kCopyWithin);
 }
 
 }  // namespace

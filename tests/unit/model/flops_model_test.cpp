@@ -27,9 +27,9 @@ std::string reference(const std::string& name) {
 }
 
 FlopsModel model_of(const std::string& config, FlopsOptions options = {}) {
-  Result<ModelSpec> spec = read_model(config, "test: ");
+  Result<Architecture> spec = read_model(config, "test: ");
   EXPECT_TRUE(spec.ok()) << (spec.ok() ? "" : spec.error().message);
-  return FlopsModel::make(spec.ok() ? *spec : ModelSpec{}, std::move(options));
+  return FlopsModel::make(spec.ok() ? *spec : Architecture{}, std::move(options));
 }
 
 FlopCount count(const FlopsModel& model, Phase phase, std::vector<SequenceGroup> sequences, std::int64_t passes = 1) {
@@ -334,7 +334,7 @@ TEST(Options, ProductsBeyond64BitsAreSaid) {
   const Result<FlopCount> result = m.count_flop(request);
   ASSERT_FALSE(result.ok());
   EXPECT_NE(result.error().message.find("beyond 2^64"), std::string::npos) << result.error().message;
-  const Result<ModelSpec> spec = read_model(
+  const Result<Architecture> spec = read_model(
       R"({"model_type": "llama", "hidden_size": 2147483648, "num_hidden_layers": 2147483648, "num_attention_heads": 2147483648,
       "intermediate_size": 2147483648, "vocab_size": 2147483648})",
       "x: ");

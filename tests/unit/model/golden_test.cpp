@@ -27,11 +27,11 @@ const json& golden() {
   return data;
 }
 
-ModelSpec spec_of(const json& model) {
+Architecture spec_of(const json& model) {
   const std::string path = MFU_TEST_DATA "/reference/" + model.at("config").get<std::string>();
-  Result<ModelSpec> spec = read_model(read_text(path), path + ": ");
+  Result<Architecture> spec = read_model(read_text(path), path + ": ");
   EXPECT_TRUE(spec.ok()) << (spec.ok() ? "" : spec.error().message);
-  return spec.ok() ? *spec : ModelSpec{};
+  return spec.ok() ? *spec : Architecture{};
 }
 
 /// Counts that do not exist are absent from the file; those that do must be equal.
@@ -56,7 +56,7 @@ class GoldenTest : public testing::TestWithParam<std::size_t> {
 };
 
 TEST_P(GoldenTest, Parameters) {
-  const ModelSpec spec = spec_of(model());
+  const Architecture spec = spec_of(model());
   const ParamGroups g = count_params(spec);
   const json& p = model()["params"];
   const std::string where = model()["model"];
@@ -83,7 +83,7 @@ TEST_P(GoldenTest, Parameters) {
 }
 
 TEST_P(GoldenTest, Workloads) {
-  const ModelSpec spec = spec_of(model());
+  const Architecture spec = spec_of(model());
   int compared = 0;
   for (const json& w : model()["workloads"]) {
     const std::string where = model()["model"].get<std::string>() + " " + w["id"].get<std::string>();
@@ -170,7 +170,7 @@ TEST_P(GoldenTest, Workloads) {
 
 TEST_P(GoldenTest, Vision) {
   if (!model().contains("vision")) GTEST_SKIP() << "no vision tower";
-  const ModelSpec spec = spec_of(model());
+  const Architecture spec = spec_of(model());
   ASSERT_TRUE(spec.vision);
   for (const json& v : model()["vision"]) {
     const std::string where = model()["model"].get<std::string>() + " " + v["case"].get<std::string>();
@@ -192,7 +192,7 @@ TEST_P(GoldenTest, Vision) {
 
 TEST_P(GoldenTest, NativeWeightBytes) {
   if (!model().contains("native_weight_bytes_total")) GTEST_SKIP() << "no native format";
-  const ModelSpec spec = spec_of(model());
+  const Architecture spec = spec_of(model());
   const ParamGroups g = count_params(spec);
   ASSERT_TRUE(spec.storage.known);
   ASSERT_TRUE(spec.storage.experts);

@@ -15,9 +15,9 @@ namespace {
 using nlohmann::json;
 
 FlopsModel model_of(const std::string& config, FlopsOptions options = {}) {
-  Result<ModelSpec> spec = read_model(config, "test: ");
+  Result<Architecture> spec = read_model(config, "test: ");
   EXPECT_TRUE(spec.ok()) << (spec.ok() ? "" : spec.error().message);
-  return FlopsModel::make(spec.ok() ? *spec : ModelSpec{}, std::move(options));
+  return FlopsModel::make(spec.ok() ? *spec : Architecture{}, std::move(options));
 }
 
 FlopCount count(const FlopsModel& model, Phase phase, std::vector<SequenceGroup> sequences, std::int64_t passes = 1) {
@@ -35,7 +35,7 @@ TEST(Published, ParameterCounts) {
   EXPECT_GT(data["models"].size(), 60u);
   for (const json& model : data["models"]) {
     const std::string name = model["name"];
-    const Result<ModelSpec> spec = read_model(model["config"].dump(), name + ": ");
+    const Result<Architecture> spec = read_model(model["config"].dump(), name + ": ");
     ASSERT_TRUE(spec.ok()) << spec.error().message;
     EXPECT_EQ(count_params(*spec).total().u64(), model["params"].get<std::uint64_t>()) << name;
   }
@@ -67,7 +67,7 @@ TEST(Published, ParameterCountsOfSmallConfigs) {
   EXPECT_GT(data["models"].size(), 60u);
   for (const json& model : data["models"]) {
     const std::string name = model["name"];
-    const Result<ModelSpec> spec = read_model(model["config"].dump(), name + ": ");
+    const Result<Architecture> spec = read_model(model["config"].dump(), name + ": ");
     ASSERT_TRUE(spec.ok()) << spec.error().message;
     EXPECT_EQ(count_params(*spec).total().u64(), model["params"].get<std::uint64_t>()) << name;
   }
@@ -179,7 +179,7 @@ TEST(Published, VisionTowers) {
   for (const json& model : data["models"]) {
     const std::string name = model["name"];
     if (name != "llava-1.5-7b" && name != "deepseek-ocr") continue;
-    const Result<ModelSpec> spec = read_model(model["config"].dump(), name + ": ");
+    const Result<Architecture> spec = read_model(model["config"].dump(), name + ": ");
     ASSERT_TRUE(spec.ok() && spec->vision);
     if (name == "llava-1.5-7b") {
       const VisionCount image = count_image(*spec->vision, 336, 336);

@@ -245,8 +245,8 @@ TEST(RegionRules, MoreThan256RulesAreLeftOut) {
 TEST(RegionRules, AnExpressionThatExplodesGivesUpInTime) {
   const Rules r({rule("bad", "(a+)+b"), rule("worse", "(?:(?:x*)*)*y")});
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(r.region(std::string(RangeNames::kMaxLength, 'a')), "");
-  EXPECT_EQ(r.region(std::string(RangeNames::kMaxLength, 'x')), "");
+  EXPECT_EQ(r.region(std::string(RuleCache::kMaxLength, 'a')), "");
+  EXPECT_EQ(r.region(std::string(RuleCache::kMaxLength, 'x')), "");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500));  // for ever, without a limit
 }
 
@@ -260,16 +260,16 @@ TEST(RegionRules, NamesOfAnyLengthAndBytes) {
   EXPECT_EQ(r.region(std::string_view("step\0hidden", 11)), "");
 }
 
-TEST(RangeNames, CutsLongNamesAndSurvivesUnterminatedOnes) {
+TEST(RuleCache, CutsLongNamesAndSurvivesUnterminatedOnes) {
   const std::string longest(64 << 10, 'p');
-  EXPECT_EQ(RangeNames::cut(longest.c_str()).size(), RangeNames::kMaxLength);
-  EXPECT_EQ(RangeNames::cut(std::string().c_str()).size(), 0u);
-  EXPECT_EQ(RangeNames::cut(std::string("decode").c_str()).size(), 6u);
+  EXPECT_EQ(RuleCache::cut(longest.c_str()).size(), RuleCache::kMaxLength);
+  EXPECT_EQ(RuleCache::cut(std::string().c_str()).size(), 0u);
+  EXPECT_EQ(RuleCache::cut(std::string("decode").c_str()).size(), 6u);
 }
 
-TEST(RangeNames, AnswersAsTheRulesDoWhateverIsCached) {
+TEST(RuleCache, AnswersAsTheRulesDoWhateverIsCached) {
   const Rules r({rule("first", "layer [0-3]"), rule("odd", R"(lane \d*[13579])")});
-  RangeNames names(r.rules);
+  RuleCache names(r.rules);
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 40'000; i += 7) {  // more names than entries: they push each other out
       for (const std::string& name : {"layer " + std::to_string(i % 50), "lane " + std::to_string(i),
@@ -280,11 +280,11 @@ TEST(RangeNames, AnswersAsTheRulesDoWhateverIsCached) {
   }
 }
 
-TEST(RangeNames, KeepsDomainsApart) {
+TEST(RuleCache, KeepsDomainsApart) {
   RegionRule own = rule("gen", "go");
   own.domain = "LLM";
   const Rules r({own});
-  RangeNames names(r.rules);
+  RuleCache names(r.rules);
   for (int i = 0; i < 2; ++i) {
     EXPECT_NE(names.rule_of(static_cast<DomainId>(1), "LLM", "go"), RuleId::kNone);
     EXPECT_EQ(names.rule_of(static_cast<DomainId>(2), "other", "go"), RuleId::kNone);
@@ -293,7 +293,7 @@ TEST(RangeNames, KeepsDomainsApart) {
 }
 
 /// Names that differ in their digits only may share an answer: never where the rules tell them apart.
-TEST(RangeNames, DigitsMatterWhereARuleLooksAtThem) {
+TEST(RuleCache, DigitsMatterWhereARuleLooksAtThem) {
   const char* kSensitive[] = {"step 1.*",
                               R"(step \d)",
                               R"(step \d{2})",
@@ -316,7 +316,7 @@ TEST(RangeNames, DigitsMatterWhereARuleLooksAtThem) {
   for (const char* expression : kSensitive) {
     const Rules r({rule("own", expression)});
     ASSERT_TRUE(r.warnings.empty()) << expression;
-    RangeNames names(r.rules);
+    RuleCache names(r.rules);
     for (const char* name : {"step 2", "step 1", "step 15", "step 215", "step 33x", "step 7"})
       EXPECT_EQ(raw(names.rule_of(DomainId::kDefault, "", name)), raw(r.rules.match("", name)))
           << expression << " on " << name;

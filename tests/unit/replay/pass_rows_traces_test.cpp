@@ -26,12 +26,12 @@ std::optional<Rows> rows_of(const std::string& name) {
     ADD_FAILURE() << trace.error().message;
     return std::nullopt;
   }
-  std::unordered_map<std::uint32_t, LaunchTraits> traits;
+  std::unordered_map<std::uint32_t, KernelTraits> traits;
   PassRows rows;
   for (const TraceActivity& activity : trace->activities) {
     if (activity.kind != ActivityKind::kKernel) continue;
     const auto [known, fresh] = traits.try_emplace(activity.name);
-    if (fresh) known->second = classify_launch_name(demangle(trace->strings.at(activity.name)));
+    if (fresh) known->second = role_of_kernel(demangle(trace->strings.at(activity.name)));
     rows.add(known->second, to_kernel_record(*trace, activity).grid());
   }
   return rows.rows();
@@ -71,7 +71,7 @@ TEST(PassRowsOfTraces, BertEagerOnH100) {
   ASSERT_TRUE(rows);
   EXPECT_EQ(rows_of_operator(trace, "aten::layer_norm"), (std::map<std::int64_t, int>{{rows->rows, 10}}));
   EXPECT_EQ(rows->rows, 141);
-  EXPECT_EQ(rows->from, LaunchClass::kNorm);
+  EXPECT_EQ(rows->from, KernelRole::kNorm);
   EXPECT_EQ(rows->launches, 10u);
 }
 
@@ -83,7 +83,7 @@ TEST(PassRowsOfTraces, VllmPrefillOnB200) {
   const auto of_linear = rows_of_operator(trace, "aten::linear");
   EXPECT_EQ(of_linear, (std::map<std::int64_t, int>{{888, 108}, {1, 1}}));  // the head runs over the last row alone
   EXPECT_EQ(rows->rows, 888);
-  EXPECT_EQ(rows->from, LaunchClass::kCacheWrite);
+  EXPECT_EQ(rows->from, KernelRole::kCacheWrite);
   EXPECT_EQ(rows->launches, 36u);
 }
 
@@ -103,7 +103,7 @@ TEST(PassRowsOfTraces, VideoDiffusionTrainingOnTwoH100) {
   const auto rows = rows_of("nsysai_wan_train_2xh100_before.sqlite.gz");
   ASSERT_TRUE(rows);
   EXPECT_EQ(rows->rows, 23'400 * 1'024 / 1'536);
-  EXPECT_EQ(rows->from, LaunchClass::kNorm);
+  EXPECT_EQ(rows->from, KernelRole::kNorm);
 }
 
 /// Without a norm, rope or cache kernel of known grid: convolutions, recommenders without norms, RMS norms written as

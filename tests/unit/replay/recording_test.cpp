@@ -36,7 +36,7 @@ class Recording : public testing::Test {
 
   void work(TimeNs begin, TimeNs end, std::uint32_t correlation, InstanceId owner, bool first = true,
             std::uint32_t device = 0) {
-    KernelRecord record;
+    ActivityRecord record;
     record.begin_ns = begin;
     record.end_ns = end;
     record.correlation = CorrelationId{correlation};
@@ -48,7 +48,7 @@ class Recording : public testing::Test {
   /// One launch of one activity, as the decoder would have made it.
   void activity(ActivityKind kind, const char* name, std::uint64_t extent,
                 CopyDirection direction = CopyDirection::kUnknown) {
-    KernelRecord record;
+    ActivityRecord record;
     record.begin_ns = kStart + 100 * ++activities_;
     record.end_ns = record.begin_ns + 50;
     record.correlation = CorrelationId{static_cast<std::uint32_t>(activities_)};
@@ -88,7 +88,7 @@ class Recording : public testing::Test {
   std::vector<std::string> warnings_;
   RegionRules rules_{{}, {}, warnings_};
   KernelNames names_{counters_};
-  TraceRing ring_{60 * kNsPerSecond};
+  RecordingRing ring_{60 * kNsPerSecond};
   std::map<std::uint32_t, InstanceSlot> slots_;
   int activities_ = 0;
 };
@@ -153,22 +153,22 @@ TEST_F(Recording, LaunchesAreReadBackWithGridsAndDirections) {
   const auto devices = trace_launches(*trace);
   ASSERT_EQ(devices.size(), 1u);
   struct Expected {
-    LaunchClass launch_class;
+    KernelRole role;
     Grid grid;
   };
-  using enum LaunchClass;
+  using enum KernelRole;
   const std::vector<Expected> expected{{kCopyToDevice, {}}, {kNorm, norm},     {kAttention, attention},
                                        {kMemset, {}},       {kCopyWithin, {}}, {kNorm, largest},
                                        {kGraph, {}},        {kOther, {}},      {kCopyToHost, {}},
                                        {kCopyWithin, {}}};
   ASSERT_EQ(devices[0].launches.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(devices[0].launches[i].traits.launch_class, expected[i].launch_class) << i;
+    EXPECT_EQ(devices[0].launches[i].traits.role, expected[i].role) << i;
     EXPECT_EQ(devices[0].launches[i].grid, expected[i].grid) << i;
   }
   std::map<CopyDirection, std::uint64_t> bytes;  // the file holds the newest first
   for (const TraceActivity& a : trace->activities) {
-    const KernelRecord record = to_kernel_record(*trace, a);
+    const ActivityRecord record = to_kernel_record(*trace, a);
     if (record.kind == ActivityKind::kMemcpy) bytes[record.direction] = record.extent;
   }
   EXPECT_EQ(bytes, (std::map<CopyDirection, std::uint64_t>{{CopyDirection::kToDevice, 64},
@@ -179,7 +179,7 @@ TEST_F(Recording, LaunchesAreReadBackWithGridsAndDirections) {
 
 TEST_F(Recording, AGraphThatBeginsWithACopyIsAGraph) {
   ring_.set_origin(kStart);
-  KernelRecord record;
+  ActivityRecord record;
   record.begin_ns = kStart + 100;
   record.end_ns = kStart + 150;
   record.correlation = CorrelationId{1};
@@ -200,7 +200,7 @@ TEST_F(Recording, AGraphThatBeginsWithACopyIsAGraph) {
   const auto devices = trace_launches(*trace);
   ASSERT_EQ(devices.size(), 1u);
   ASSERT_EQ(devices[0].launches.size(), 1u);
-  EXPECT_EQ(devices[0].launches[0].traits.launch_class, LaunchClass::kGraph);
+  EXPECT_EQ(devices[0].launches[0].traits.role, KernelRole::kGraph);
   EXPECT_EQ(devices[0].launches[0].grid, Grid{});
 }
 

@@ -207,7 +207,7 @@ TEST(StepDetector, StreamsThatSwapNeighbours) {
   }
   // Two streams: communication, sets and copies on the second.
   const auto second = [](const Launch& l) {
-    return l.traits.launch_class == LaunchClass::kComm || l.name < Launch::kFirstKernel;
+    return l.traits.role == KernelRole::kComm || l.name < Launch::kFirstKernel;
   };
   std::bernoulli_distribution swaps(0.3);
   for (std::size_t i = 0; i + 1 < stream.size(); ++i)
@@ -284,8 +284,7 @@ TEST(StepDetector, ShapeBuckets) {
       const auto bucket = std::uniform_int_distribution<std::uint32_t>(0, buckets - 1)(random);
       truth.push_back(stream.size());
       for (Launch launch : step) {
-        if (launch.traits.launch_class == LaunchClass::kGemm ||
-            launch.traits.launch_class == LaunchClass::kConvBackward)
+        if (launch.traits.role == KernelRole::kGemm || launch.traits.role == KernelRole::kConvBackward)
           launch.name += 1000 * bucket;
         stream.push_back(launch);
       }
@@ -374,25 +373,25 @@ TEST(StepDetector, DecodeIterationsOfSglang) {
 
 /// An encoder that serves, with and without an argmax over its classes at the end, prefills nothing.
 TEST(StepDetector, EncoderThatServesPrefillsNothing) {
-  const auto special = [](LaunchClass launch_class, std::uint32_t name) {
+  const auto special = [](KernelRole role, std::uint32_t name) {
     Launch launch;
     launch.name = name;
-    launch.traits = traits_of(launch_class);
+    launch.traits = traits_of(role);
     return launch;
   };
   const Launches pass = recorded("tracelens_bert_small_h100.json.gz");
   ASSERT_EQ(pass.size(), 61u);
-  ASSERT_TRUE(std::any_of(pass.begin(), pass.end(),
-                          [](const Launch& l) { return l.traits.launch_class == LaunchClass::kAttention; }));
+  ASSERT_TRUE(
+      std::any_of(pass.begin(), pass.end(), [](const Launch& l) { return l.traits.role == KernelRole::kAttention; }));
   for (const bool argmax : {true, false}) {
     Launches stream;
     Positions truth;
     for (int i = 0; i < 80; ++i) {
       truth.push_back(stream.size());
-      stream.push_back(special(LaunchClass::kCopyToDevice, static_cast<std::uint32_t>(LaunchClass::kCopyToDevice)));
+      stream.push_back(special(KernelRole::kCopyToDevice, static_cast<std::uint32_t>(KernelRole::kCopyToDevice)));
       append(stream, pass);
-      if (argmax) stream.push_back(special(LaunchClass::kSampling, Launch::kFirstKernel + 100'000));
-      stream.push_back(special(LaunchClass::kCopyToHost, static_cast<std::uint32_t>(LaunchClass::kCopyToHost)));
+      if (argmax) stream.push_back(special(KernelRole::kSampling, Launch::kFirstKernel + 100'000));
+      stream.push_back(special(KernelRole::kCopyToHost, static_cast<std::uint32_t>(KernelRole::kCopyToHost)));
     }
     const Heard heard(stream);
     SCOPED_TRACE(argmax);
