@@ -44,15 +44,20 @@ std::size_t ActivityBuffers::size_for(Block& block, std::size_t wanted) noexcept
   return wanted;
 }
 
-std::uint8_t* ActivityBuffers::request(std::uint32_t lane, std::size_t& size) noexcept {
-  lane %= kLanes;
+std::uint8_t* ActivityBuffers::request(std::uint32_t lane_index, std::size_t& size, std::size_t& records) noexcept {
+  lane_index %= kLanes;
+  records = 0;
   if (Block* block = take(blocks_.data(), kMaxBlocks)) {
     // A long backlog (a CUDA graph of thousands of nodes, launched ahead) may come in larger pieces: a 32nd of it at a
     // time is small enough, and the blocks last for 32 times as much.
     const std::size_t backlog = std::bit_floor(std::min(bytes_out() / 32 + 1, std::uint64_t{kLargest}));
-    const std::size_t wanted = std::max<std::size_t>(lanes_[lane].wanted.load(std::memory_order_relaxed), backlog);
+    Lane& lane = lanes_[lane_index];
+    const std::size_t wanted = std::max<std::size_t>(lane.wanted.load(std::memory_order_relaxed), backlog);
+    // Where many wait already, the thread has become faster than it was: no more short ones.
+    if (lane.out.fetch_add(1, std::memory_order_relaxed) < kMostCounted)
+      records = lane.records.load(std::memory_order_relaxed);
     size = size_for(*block, wanted);
-    block->lane.store(lane, std::memory_order_relaxed);
+    block->lane.store(lane_index, std::memory_order_relaxed);
     block->told.store(static_cast<std::uint32_t>(size), std::memory_order_relaxed);
     bytes_out_.fetch_add(size, std::memory_order_relaxed);
     std::uint8_t* data = block->data.load(std::memory_order_relaxed);
@@ -93,15 +98,19 @@ void ActivityBuffers::give_back(const std::uint8_t* buffer, std::size_t used, Ti
     bytes_out_.fetch_sub(b.told.load(std::memory_order_relaxed), std::memory_order_relaxed);
     Lane& lane = lanes_[b.lane.load(std::memory_order_relaxed)];
     b.state.store(kFree, std::memory_order_release);
+    lane.out.fetch_sub(1, std::memory_order_relaxed);
     lane.bytes.fetch_add(used, std::memory_order_relaxed);
     TimeNs since = lane.since.load(std::memory_order_relaxed);
     if (now - since < kFillTime || !lane.since.compare_exchange_strong(since, now, std::memory_order_relaxed)) return;
     const std::uint64_t bytes = lane.bytes.exchange(0, std::memory_order_relaxed);
-    const double in_fill_time =
-        since == 0 ? 0 : static_cast<double>(bytes) * static_cast<double>(kFillTime) / static_cast<double>(now - since);
-    const auto wanted = static_cast<std::uint64_t>(std::min(in_fill_time, static_cast<double>(kLargest)));
+    if (since == 0) return;  // the first one tells no rate
+    const double fill = static_cast<double>(bytes) * static_cast<double>(kFillTime) / static_cast<double>(now - since);
+    const auto wanted = static_cast<std::uint64_t>(std::min(fill, static_cast<double>(kLargest)));
     lane.wanted.store(static_cast<std::uint32_t>(std::bit_floor(std::max<std::uint64_t>(wanted, kSmallest))),
                       std::memory_order_relaxed);
+    lane.records.store(
+        wanted < kSmallest ? std::max(kFewestRecords, static_cast<std::uint32_t>(wanted / kUsualRecord)) : 0,
+        std::memory_order_relaxed);
     return;
   }
   for (Block& b : spares_)

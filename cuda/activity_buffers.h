@@ -34,15 +34,20 @@ class ActivityBuffers {
   static constexpr std::uint32_t kMaxSpare = 64;  ///< more of them where CUPTI cannot take "none" for an answer
   static constexpr std::size_t kSpareBytes = 64u << 10;
   static constexpr std::uint32_t kLanes = 64;
+  /// A thread that makes few records gets them back by number: so many in kFillTime, but no fewer than this.
+  static constexpr std::uint32_t kFewestRecords = 8;
+  static constexpr std::uint32_t kUsualRecord = 216;  ///< a kernel record of CUPTI 13.0 [B]
+  static constexpr std::uint32_t kMostCounted = 4;    ///< buffers of a lane that are cut short at a time
   /// No device record of any CUPTI is shorter: a memset of 11.x takes 80 bytes, of 13.x 104.
   static constexpr std::size_t kShortestRecord = 80;
 
   /// \param null_allowed CUPTI 12.9 and newer drop records when they get no buffer; older ones crash.
   ActivityBuffers(Counters& counters, bool null_allowed) noexcept : counters_(counters), null_allowed_(null_allowed) {}
 
-  /// A buffer of `size` bytes; nullptr and 0 when the cap is reached. `lane`: any number that tells the calling thread
-  /// from others; each lane has a rate of its own, since from CUPTI 13.0 on each thread fills buffers of its own.
-  std::uint8_t* request(std::uint32_t lane, std::size_t& size) noexcept;
+  /// A buffer of `size` bytes for at most `records` records (0: as many as fit); nullptr and 0 when the cap is reached.
+  /// `lane`: any number that tells the calling thread from others; each lane has a rate of its own, since from
+  /// CUPTI 13.0 on each thread fills buffers of its own.
+  std::uint8_t* request(std::uint32_t lane, std::size_t& size, std::size_t& records) noexcept;
 
   enum class Owner : std::uint8_t { kOurs, kSpare, kForeign };
   /// Whether `buffer` is one that was given out and not returned; `size`: what CUPTI was told of it.
@@ -67,6 +72,8 @@ class ActivityBuffers {
     std::atomic<TimeNs> since{0};
     std::atomic<std::uint64_t> bytes{0};  ///< that came back since then
     std::atomic<std::uint32_t> wanted{kSmallest};
+    std::atomic<std::uint32_t> records{0};  ///< most that a buffer is to hold; 0: as many as fit
+    std::atomic<std::uint32_t> out{0};      ///< buffers that CUPTI has
   };
   static std::uint8_t* allocate() noexcept;
   static Block* take(Block* blocks, std::uint32_t count) noexcept;

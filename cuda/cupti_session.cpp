@@ -362,7 +362,7 @@ void CUPTIAPI CuptiSession::on_buffer_requested(std::uint8_t** buffer, std::size
   if (session == nullptr) return;
   HostThread* thread = host_thread_if_any();
   const std::uint32_t lane = thread != nullptr && thread->state != nullptr ? thread->state->index : 0;
-  *buffer = session->buffers_.request(lane, *size);
+  *buffer = session->buffers_.request(lane, *size, *max_records);
   session->first_use();
 }
 
@@ -382,7 +382,9 @@ void CUPTIAPI CuptiSession::on_buffer_completed(CUcontext, std::uint32_t, std::u
       break;
     case ActivityBuffers::Owner::kOurs:
       if (valid > size) valid = size;
-      if (!host_switches().inert.load(std::memory_order_relaxed)) session->decoder_.decode(buffer, valid, t_own_thread);
+      if (!host_switches().inert.load(std::memory_order_relaxed) ||
+          host_switches().closing.load(std::memory_order_relaxed))
+        session->decoder_.decode(buffer, valid, t_own_thread);
       break;
   }
   session->buffers_.give_back(buffer, valid, monotonic_ns());

@@ -50,6 +50,7 @@ void set_on_early_nvtx(OnEarlyNvtx hook) noexcept;
 struct HostSwitches {
   std::atomic<const HostLinks*> live{nullptr};  ///< set when active; nullptr while dormant
   std::atomic<bool> inert{false};               ///< for good: every entry returns at once
+  std::atomic<bool> closing{false};             ///< inert, but records of launches before that are still taken
 };
 namespace detail {
 // In the header, so that the callbacks reach them without a call. Initial-exec: a load through the thread pointer, and

@@ -154,6 +154,8 @@ class Guest {
   void follow_clock_steps();
   void bring_onto_our_clock(RecordBatch& batch) const noexcept;
   void take_records();
+  void take_last_records();
+  void leave_out_later_launches(RecordBatch& batch) const noexcept;
   void find_devices();
   void emit(WindowSummary&& window);
   void watch_other_clients();
@@ -208,6 +210,9 @@ class Guest {
   std::uint64_t dropped_taken_ = 0;
   bool untimed_said_ = false;
   std::uint64_t launches_before_ = 0;
+  CorrelationId cut_{};  ///< at exit: the newest launch of the account
+  bool cut_known_ = false;
+  TimeNs cut_ns_ = 0;
   std::uint64_t records_ = 0;
   bool records_flow_ = true;  ///< some came in the last tick
   ClientWatch watch_;
@@ -390,12 +395,16 @@ void Guest::start_threads() {
 /// it inherited is left as it is.
 void Guest::before_fork_in_child() { host_switches().inert.store(true, std::memory_order_relaxed); }
 
+/// The account ends here: what other threads launch while the process goes is not ours to tell, and would keep us from
+/// ending for as long as they do. Time spent here is time in which the host's own threads race its end, so it is short:
+/// 200 ms where the GPU is still at work, and what CUPTI's own flush takes.
 void Guest::at_exit() {
   Guest* guest = g_guest.load(std::memory_order_acquire);
   if (guest == nullptr || guest->pid_ != ::getpid()) return;
-  // As long as something is written down, on a machine that is busy with other things; not for what hangs.
-  constexpr DurationNs kPatience = 2 * kSlowdown * kNsPerSecond;
-  constexpr DurationNs kDeadline = 5 * kSlowdown * kNsPerSecond;
+  host_switches().closing.store(true, std::memory_order_relaxed);
+  host_switches().inert.store(true, std::memory_order_relaxed);
+  constexpr DurationNs kPatience = kSlowdown * kNsPerSecond;  // without a line written or a batch of records taken
+  constexpr DurationNs kDeadline = 3 * kSlowdown * kNsPerSecond;
   guest->drain_wake_.notify([guest] { guest->stopping_.store(true, std::memory_order_relaxed); });
   const TimeNs deadline = clock_ns(CLOCK_MONOTONIC) + kDeadline;
   for (bool done = false, moves = true; !done && moves && clock_ns(CLOCK_MONOTONIC) < deadline;) {
@@ -404,7 +413,7 @@ void Guest::at_exit() {
     moves = guest->progress_.load(std::memory_order_relaxed) != progress;
   }
   // Nothing is destroyed: other threads may still be inside callbacks, and the kernel takes it all in a moment.
-  host_switches().inert.store(true, std::memory_order_relaxed);
+  host_switches().closing.store(false, std::memory_order_relaxed);
 }
 
 // --- mfu-flush ------------------------------------------------------------------------------------------------------
@@ -551,13 +560,7 @@ void Guest::drain_loop() {
     launches_before_ = launches;
     cpu_drain_.store(thread_cpu_s(), std::memory_order_relaxed);
   }
-  // What is on its way gets a moment: work that is done but not delivered yet.
-  tick(true);
-  for (int i = 0; i < 10 && !flush_stuck_ && session_ != nullptr && drain_->account().dropped != 0; ++i) {
-    const ::timespec pause{0, 20'000'000};
-    ::nanosleep(&pause, nullptr);
-    tick(true);
-  }
+  take_last_records();
   find_devices();
   // A process that never worked on a GPU has nothing to say.
   if (records_ != 0 || attribution_->launches_seen() != 0 || session_ == nullptr) announce();
@@ -573,8 +576,42 @@ void Guest::drain_loop() {
   sink_wake_.notify([] {});
 }
 
+/// What is on its way gets a moment; then everything is asked for, with what still runs. [at exit]
+void Guest::take_last_records() {
+  if (attribution_->newest_correlation(cut_)) cut_known_ = true;
+  cut_ns_ = cupti_now();
+  const TimeNs begin = clock_ns(CLOCK_MONOTONIC);
+  // CUPTI's own flush may take as long as it takes where it moves at all; hanging it holds the process up for so long.
+  const TimeNs hung_at = begin + kSlowdown * kNsPerSecond * 3 / 4;
+  const auto flush = [&](bool everything) {
+    if (session_ == nullptr || flush_stuck_ || session_->fatal()) return;
+    flush_everything_.store(everything, std::memory_order_relaxed);
+    flush_wake_.notify([this] { flush_wanted_.fetch_add(1, std::memory_order_relaxed); });
+    const std::uint64_t wanted = flush_wanted_.load(std::memory_order_relaxed);
+    for (bool done = false; !done;) {
+      const std::uint64_t before = records_;
+      done = drain_wake_.wait(5'000'000, [&] { return flush_done_.load(std::memory_order_relaxed) >= wanted; });
+      take_records();
+      if (done || clock_ns(CLOCK_MONOTONIC) < hung_at || records_ != before) continue;
+      flush_stuck_ = true;
+      host_counters().add(Counter::kFlushStuck);
+      return;
+    }
+  };
+  tick(true);
+  flush(false);
+  for (int i = 0; i < 10 && !flush_stuck_ && session_ != nullptr && drain_->account().dropped != 0; ++i) {
+    const ::timespec pause{0, 12'000'000};
+    ::nanosleep(&pause, nullptr);
+    flush(false);
+  }
+  if (drain_->account().dropped != 0) flush(true);
+  tick(true);
+}
+
 void Guest::take_records() {
   while (RecordBatch* batch = queue_->receive()) {
+    if (stopping_.load(std::memory_order_relaxed)) leave_out_later_launches(*batch);
     // Whoever launched these opened its ranges before: they must be known first.
     drain_->follow_instances();
     bring_onto_our_clock(*batch);
@@ -585,30 +622,37 @@ void Guest::take_records() {
   }
 }
 
+/// [at exit] Threads may go on launching while the process ends: those launches are in no account.
+void Guest::leave_out_later_launches(RecordBatch& batch) const noexcept {
+  const auto later = [this](const ActivityRecord& record) {
+    return is_host_call(record.kind) ? record.begin_ns > cut_ns_ : cut_known_ && newer(record.correlation, cut_);
+  };
+  const auto end = std::remove_if(batch.records.begin(), batch.records.begin() + batch.count, later);
+  batch.count = static_cast<std::uint32_t>(end - batch.records.begin());
+}
+
+/// \param last at exit: the flushes are take_last_records()'s.
 void Guest::tick(bool last) {
   anchor_clock();
   drain_->begin_tick(cupti_now());
-  if (session_ != nullptr && !flush_stuck_ && !session_->fatal()) {
+  if (!last && session_ != nullptr && !flush_stuck_ && !session_->fatal()) {
     if (flush_done_.load(std::memory_order_relaxed) == flush_wanted_.load(std::memory_order_relaxed)) {
       flush_since_ = clock_ns(CLOCK_MONOTONIC);
       flush_wake_.notify([this] { flush_wanted_.fetch_add(1, std::memory_order_relaxed); });
     }
     const std::uint64_t wanted = flush_wanted_.load(std::memory_order_relaxed);
-    const TimeNs patience = last ? kSlowdown * 500'000'000 : kNsPerSecond;
     // Take what comes while it comes: the queue is no larger than it must be.
-    for (TimeNs waited = 0; waited < patience; waited += 10'000'000) {
+    for (TimeNs waited = 0; waited < kNsPerSecond && !stopping_.load(std::memory_order_relaxed); waited += 10'000'000) {
       const bool done =
           drain_wake_.wait(10'000'000, [&] { return flush_done_.load(std::memory_order_relaxed) >= wanted; });
       take_records();
       if (done) break;
     }
     if (flush_done_.load(std::memory_order_relaxed) < wanted &&
-        (last || clock_ns(CLOCK_MONOTONIC) - flush_since_ > 30 * kNsPerSecond)) {
+        clock_ns(CLOCK_MONOTONIC) - flush_since_ > 30 * kNsPerSecond) {
       flush_stuck_ = true;
       host_counters().add(Counter::kFlushStuck);
-      if (!last)
-        say("flush",
-            "CUPTI did not return from a flush for 30 s: not asking again; records come with full buffers only");
+      say("flush", "CUPTI did not return from a flush for 30 s: not asking again; records come with full buffers only");
     }
   }
   take_records();

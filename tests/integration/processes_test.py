@@ -152,6 +152,59 @@ class Processes(TestCase):
         delivered = len([a for a in run.activities() if a["delivered"]])
         self.assertEqual(account["attributed"], delivered)
 
+    def test_exit_while_a_kernel_never_ends(self):
+        """A prefetcher or a collective that still runs: everything that has finished is accounted all the same."""
+        for env in ({}, {"SIMGPU_FLUSH_KEEPS_OPEN": "0"}, {"SIMGPU_PER_THREAD": "0"}, {"SIMGPU_FLUSH_ON_WORKER": "1"}):
+            with self.subTest(env):
+                run = self.unharmed("""
+                    kernel gemm_step ns=20000; kernel endless ns=600000000000
+                    stream side
+                    launch endless stream=side
+                    repeat 300 { push "step batch=1 seq_len=8"; launch gemm_step count=10; pop }
+                    sync default
+                    launch endless stream=side
+                    print leaves
+                    exit 4
+                """, env=env)
+                self.assertEqual((run.code, run.stdout), (4, b"leaves\n"))
+                end = self.assert_sound(run)
+                finished = [a for a in run.activities() if a["name"] == "gemm_step"]
+                self.assert_region(run, "step", finished, instances=300)
+                # The two that never ended are known, and have no time.
+                self.assertEqual(end["launches"], {"seen": 3002, "attributed": 3000, "outside": 2, "unattributed": 0, "dropped": 0})
+                self.assertEqual(end["counters"]["records_no_time"], 2)
+
+    def test_exit_while_threads_go_on_launching(self):
+        """The account ends where exit begins; the process is not held up, and its table is there."""
+        script = """
+            kernel gemm_step ns=5000; kernel gemm_load ns=3000
+            stream a; stream b
+            thread prefetch { repeat 100000000 { launch gemm_load stream=a } }
+            thread daemon { repeat 100000000 { launch gemm_load stream=b; sleep 1 } }
+            repeat 200 { push "step batch=1 seq_len=8"; launch gemm_step count=5; sync; sleep 1; pop }
+            print leaves
+            exit 4
+        """
+        for env in ({}, {"MFU_PROFILER": "share"}):
+            with self.subTest(env):
+                run = self.unharmed(script, env={**env, "SIMGPU_TRACE": None})
+                self.assertEqual((run.code, run.stdout), (4, b"leaves\n"))
+                end = self.assert_sound(run)
+                self.assertEqual(run.region("step")["instances"], 200)
+                self.assertGreater(run.region("step")["launches"], 1000)  # the others' belong to the open step
+                self.assertTrue([line for line in run.log if line.startswith("total")], run.log)
+                bare = self.scenario(script, code=4, entry="", env={"SIMGPU_TRACE": None})
+                self.assertLess(run.seconds, bare.seconds + patience(1.5), end)
+
+    def test_exit_while_cupti_hangs(self):
+        for hang in ("cuptiActivityFlushAll", "cuptiActivityFlushAll:1@4"):
+            with self.subTest(hang):
+                script = 'kernel gemm_k ns=100000; repeat 20 { push "step batch=1 seq_len=8"; launch gemm_k count=9; sync; pop }'
+                run = self.unharmed(script, env={"SIMGPU_HANG": hang})
+                self.assert_sound(run)
+                bare = self.scenario(script, entry="")
+                self.assertLess(run.seconds, bare.seconds + patience(2))
+
     def test_exit_inside_a_range(self):
         run = self.unharmed("""
             kernel gemm_k ns=100000
