@@ -29,6 +29,18 @@ int run(void* handle, const char* call, int transpose_a, int transpose_b, std::i
   return run_product(p, h->stream) == CUDA_SUCCESS ? kSuccess : kExecutionFailed;
 }
 
+int solve(void* handle, const char* kernel, int side, int m, int n, int batch, double element_bytes) {
+  auto* h = static_cast<Handle*>(handle);
+  if (h == nullptr) return kNotInitialized;
+  if (m < 0 || n < 0 || batch < 0) return kInvalidValue;
+  if (m == 0 || n == 0 || batch == 0) return kSuccess;
+  const double order = side == 0 ? m : n, cells = static_cast<double>(m) * n * batch;
+  return run_kernel(kernel, order * cells, 2 * cells * element_bytes, static_cast<std::uint64_t>(batch), h->stream) ==
+                 CUDA_SUCCESS
+             ? kSuccess
+             : kExecutionFailed;
+}
+
 int compute_of(DataType type) {
   return type == DataType::kF64 || type == DataType::kC128 ? kComputeF64 : type == DataType::kF16 ? 64 : kComputeF32;
 }
@@ -169,3 +181,17 @@ SIM_EXPORT int cublasDotEx(void* handle, int n, const void*, int x, int, const v
                            int) {
   return run(handle, "cublasDotEx", 1, 0, 1, 1, n, 1, x, y, result, kComputeF32);
 }
+
+// Triangular solves: a kernel, no product ------------------------------------------------------------------------
+
+#define SIM_TRSM(letter, element)                                                                              \
+  SIM_EXPORT int cublas##letter##trsm_v2(void* handle, int side, int, int, int, int m, int n, const void*,     \
+                                         const void*, int, void*, int) {                                       \
+    return solve(handle, "_Z" #letter "trsm_kernel", side, m, n, 1, element);                                  \
+  }                                                                                                            \
+  SIM_EXPORT int cublas##letter##trsmBatched(void* handle, int side, int, int, int, int m, int n, const void*, \
+                                             const void* const*, int, void* const*, int, int batch) {          \
+    return solve(handle, "_Z" #letter "trsm_batched_kernel", side, m, n, batch, element);                      \
+  }
+SIM_TRSM(S, 4)
+SIM_TRSM(D, 8)

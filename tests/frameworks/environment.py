@@ -1,0 +1,85 @@
+"""The virtual environment of the suite, in a cache outside the tree, and the variables that its programs run with."""
+
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+import venv
+
+import libraries
+
+HERE = libraries.HERE
+ROOT = libraries.ROOT
+REQUIREMENTS = HERE / "requirements.txt"
+SKIPPED = 77
+
+# A copy of the variables without those of other runs.
+FOREIGN = ("MFU_", "SIMGPU_", "CUDA_", "NVTX_", "SLURM_", "OMPI_", "PMI", "TORCH", "NCCL_", "HF_")
+
+
+def skip(reason):
+    print(f"frameworks: skipped: {reason}")
+    sys.exit(SKIPPED)
+
+
+def directory(latest):
+    """MFU_FRAMEWORKS_VENV, or a folder in the user's cache that the pinned versions name."""
+    named = os.environ.get("MFU_FRAMEWORKS_VENV")
+    if named:
+        return pathlib.Path(named)
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    pins = "latest" if latest else hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
+    return cache / "mfuinject" / f"frameworks-{pins}"
+
+
+def prepare_venv(latest=False):
+    """Makes the environment, or takes the one that is there. Ends the program with 77 where it cannot be had."""
+    where = directory(latest)
+    complete = where / "complete"
+    if os.environ.get("MFU_FRAMEWORKS_VENV"):
+        if not (where / "bin" / "python").exists():
+            skip(f"MFU_FRAMEWORKS_VENV={where}: no environment there")
+        return where
+    if complete.exists() and not latest:
+        return where
+    words = [line for line in REQUIREMENTS.read_text().splitlines() if line and not line.startswith("#")]
+    if latest:
+        words = ["--upgrade", *(word.split("==")[0] for word in words)]
+    print(f"frameworks: installing {' '.join(words)} into {where}", flush=True)
+    venv.create(where, with_pip=True)
+    done = subprocess.run([where / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words],
+                          capture_output=True, text=True)
+    if done.returncode:
+        skip("the packages cannot be had: " + (done.stderr.strip().splitlines() or ["pip failed"])[-1])
+    complete.touch()
+    return where
+
+
+def prepare(build, latest=False):
+    """(environment folder, variables). Needs the targets mfu, mfuinject and simgpu_frameworks of the build tree."""
+    where = prepare_venv(latest)
+    linked = build / "simgpu" / "frameworks" / "linked"
+    libraries.prepare(where, build, linked)
+    cache = where / "compiled"
+    env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    env |= {
+        "PATH": f"{where / 'bin'}:{env['PATH']}",
+        "LD_LIBRARY_PATH": str(build / "simgpu"),
+        "PYTHONPATH": f"{HERE / 'site'}:{ROOT / 'python'}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "SIMGPU_LIBRARIES": str(linked),
+        "SIMGPU_MEMORY": "contents",
+        "SIMGPU_BYTES_PER_THREAD": "16",
+        # 128 queries of 64 channels against 512 keys; the backward pass is two and a half times that.
+        "SIMGPU_FLOP_PER_BLOCK": "flash_fwd:1.7e7,flash_bwd:4.2e7,fmha_cutlassF:8e6,fmha_cutlassB:2e7",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(where / "huggingface"),
+        "TOKENIZERS_PARALLELISM": "false",
+        "OMP_NUM_THREADS": "1",
+        "TORCH_CUDNN_SDPA_DEPRIORITIZED": "1",  # cuDNN cannot start here: flash attention instead
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "TRITON_CACHE_DIR": str(cache / "triton"),
+        "TRITON_LIBCUDA_PATH": str(build / "simgpu"),
+    }
+    return where, env
