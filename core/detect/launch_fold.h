@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "core/base/activity_record.h"
-#include "core/detect/step_detector.h"
+#include "core/detect/launch.h"
 #include "core/kernels/kernel_role.h"
 
 namespace mfu {

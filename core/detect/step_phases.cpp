@@ -61,7 +61,7 @@ bool is_backward_mark(const Launch& launch) noexcept {
 PhaseRule StepPhases::cut(std::span<const Launch> step) {
   step_ = step;
   spans_.clear();
-  if (step.empty() || step.size() > StepDetector::kRing) return PhaseRule::kNone;
+  if (step.empty() || step.size() > kMaxLaunches) return PhaseRule::kNone;
   named_optimizer_ = std::any_of(step.begin(), step.end(), [](const Launch& l) { return has(l, kFlagOptimizer); });
   PhaseRule rule = PhaseRule::kNone;
   if (find_runs())

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "core/detect/step_detector.h"
+#include "core/detect/launch.h"
 
 namespace mfu {
 
@@ -31,6 +31,7 @@ class StepPhases {
  public:
   static constexpr std::size_t kMaxSpans = 256;  ///< a step of more is taken for interleaved
   static constexpr std::size_t kMaxThreads = 16;
+  static constexpr std::size_t kMaxLaunches = 1u << 17;  ///< longer ones are not cut; what the detector remembers
 
   /// `step`: the launches between two boundaries, in correlation order, which begins with a forward pass (not one
   /// that BoundaryRule::kAnywhere cut). Recomputation inside a backward pass is backward; gradient clipping and loss

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/detect/step_detector.h"
+#include "core/detect/launch.h"
 #include "tools/trace/trace.h"
 
 namespace mfu {

@@ -1,0 +1,115 @@
+#include "core/detect/launch_history.h"
+
+#include <array>
+#include <cstdlib>
+
+#include "core/base/bit_mix.h"
+
+namespace mfu {
+namespace {
+
+constexpr std::uint32_t kIndexSlots = 2 * LaunchHistory::kVocabulary;
+
+}  // namespace
+
+LaunchHistory::LaunchHistory(Position first)
+    : flags_(kRing), begins_(kRing), words_(kVocabulary), word_index_(kIndexSlots), first_(first), n_(first) {}
+
+LaunchHistory::Position LaunchHistory::add(const Launch& launch) {
+  const Key word = intern(launch.name);
+  const std::uint32_t at = slot(n_);
+  names_.ring_[at] = word;
+  families_.ring_[at] =
+      launch.traits.family != 0 ? static_cast<Key>(kVocabulary + std::min(launch.traits.family, kFamilies) - 1) : word;
+  families_seen_ |= launch.traits.family != 0;
+  flags_[at] = launch.traits.flags;
+  begins_[at] = launch.begin_ns;
+  if ((launch.traits.flags & (kFlagBackward | kFlagOptimizer | kFlagForeach)) != 0) note_training(launch.traits.flags);
+  return n_++;
+}
+
+LaunchHistory::Key LaunchHistory::intern(std::uint32_t name) {
+  for (std::uint32_t at = static_cast<std::uint32_t>(mix(name)) % kIndexSlots;; at = (at + 1) % kIndexSlots) {
+    const Key entry = word_index_[at];
+    if (entry == 0) break;
+    const auto known = static_cast<Key>(entry - 1);
+    if (words_[known].name == name) {
+      words_[known].last = n_;
+      return known;
+    }
+  }
+  if (word_count_ == kVocabulary) forget_words();
+  while (words_[free_word_].used) free_word_ = (free_word_ + 1) % kVocabulary;
+  const auto fresh = static_cast<Key>(free_word_);
+  words_[fresh] = {name, true, n_};
+  ++word_count_;
+  newest_word_ = n_;
+  std::uint32_t at = static_cast<std::uint32_t>(mix(name)) % kIndexSlots;
+  while (word_index_[at] != 0) at = (at + 1) % kIndexSlots;
+  word_index_[at] = static_cast<Key>(fresh + 1);
+  return fresh;
+}
+
+/// Forgets about half of the vocabulary, the longest unseen: the median of a sample divides it.
+void LaunchHistory::forget_words() {
+  std::array<Position, kVocabulary / 16> lasts;
+  for (std::uint32_t i = 0; i < lasts.size(); ++i) lasts[i] = words_[16 * i].last;
+  std::nth_element(lasts.begin(), lasts.begin() + lasts.size() / 2, lasts.end());
+  const Position keep_from = lasts[lasts.size() / 2];
+  std::fill(word_index_.begin(), word_index_.end(), Key{0});
+  word_count_ = 0;
+  for (std::uint32_t i = 0; i < kVocabulary; ++i) {
+    Word& word = words_[i];
+    word.used = word.last > keep_from;
+    if (!word.used) continue;
+    ++word_count_;
+    std::uint32_t at = static_cast<std::uint32_t>(mix(word.name)) % kIndexSlots;
+    while (word_index_[at] != 0) at = (at + 1) % kIndexSlots;
+    word_index_[at] = static_cast<Key>(i + 1);
+  }
+}
+
+/// A backward pass or an optimizer.
+void LaunchHistory::note_training(std::uint8_t flags) {
+  constexpr std::uint32_t kEnough = 3;  // one may be a misread name
+  if ((flags & kFlagBackward) != 0 && backward_seen_ < kEnough) ++backward_seen_;
+  if ((flags & kFlagOptimizer) != 0 && optimizer_seen_ < kEnough) ++optimizer_seen_;
+  const bool was = training_;
+  training_ = training_ || backward_seen_ == kEnough || optimizer_seen_ == kEnough;
+  if (!training_) return;
+  if ((flags & (kFlagOptimizer | kFlagForeach)) != 0) optimizer_known_ = true;
+  const bool of_training = (flags & (kFlagBackward | kFlagOptimizer)) != 0;
+  if (was && of_training)
+    training_gap_ = std::max(training_gap_, static_cast<std::uint32_t>(std::min<Position>(n_ - last_trained_, kRing)));
+  if (!was || of_training) last_trained_ = n_;
+}
+
+void LaunchHistory::forget_training() noexcept {
+  training_ = optimizer_known_ = false;
+  backward_seen_ = optimizer_seen_ = training_gap_ = 0;
+}
+
+std::size_t LaunchHistory::held_bytes() const noexcept {
+  const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
+  return bytes(names_.ring_) + bytes(families_.ring_) + bytes(flags_) + bytes(begins_) + bytes(words_) +
+         bytes(word_index_);
+}
+
+double multiset_similarity(const LaunchHistory::Keys& keys, LaunchPosition a, LaunchPosition a_end, LaunchPosition b,
+                           LaunchPosition b_end, KeyCounts& counts) {
+  for (LaunchPosition i = a; i < a_end; ++i) ++counts[keys[i]];
+  for (LaunchPosition i = b; i < b_end; ++i) --counts[keys[i]];
+  std::uint64_t unlike = 0;
+  const auto take = [&](LaunchPosition i) {
+    std::int32_t& count = counts[keys[i]];
+    unlike += static_cast<std::uint64_t>(std::abs(count));
+    count = 0;
+  };
+  for (LaunchPosition i = a; i < a_end; ++i) take(i);
+  for (LaunchPosition i = b; i < b_end; ++i) take(i);
+  const std::uint64_t both = (a_end - a) + (b_end - b);
+  const std::uint64_t longer = std::max(a_end - a, b_end - b);
+  return longer == 0 ? 0 : static_cast<double>(both - unlike) / 2 / static_cast<double>(longer);
+}
+
+}  // namespace mfu

@@ -1,0 +1,121 @@
+// The last launches of one device, their names as small keys, and whether the program trains.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/detect/launch.h"
+
+namespace mfu {
+
+/// A kernel's name, a graph or a direction of a copy, as an index; also a family of names (KernelTraits::family).
+using LaunchKey = std::uint16_t;
+/// Index of a launch, counted from the first one ever added.
+using LaunchPosition = std::uint64_t;
+
+/// [one thread] Hot: add() runs for every launch; no allocation after construction.
+class LaunchHistory {
+ public:
+  static constexpr std::uint32_t kRing = 1u << 17;    ///< launches that are remembered
+  static constexpr std::uint32_t kVocabulary = 4096;  ///< distinct names; the least recent makes way
+  static constexpr std::uint32_t kFamilies = 64;      ///< keys after the vocabulary's, one per family
+  static constexpr std::uint32_t kKeys = kVocabulary + kFamilies;
+
+  using Key = LaunchKey;
+  using Position = LaunchPosition;
+
+  /// The keys of the remembered launches, by position.
+  class Keys {
+   public:
+    [[nodiscard]] Key operator[](Position p) const noexcept { return ring_[slot(p)]; }
+
+   private:
+    friend class LaunchHistory;
+    Keys() : ring_(kRing) {}
+    std::vector<Key> ring_;
+  };
+
+  /// `first`: the position of the first launch that will be added.
+  explicit LaunchHistory(Position first);
+
+  /// \return its position
+  Position add(const Launch& launch);
+
+  [[nodiscard]] Position end() const noexcept { return n_; }  ///< of the next launch
+  [[nodiscard]] Position oldest() const noexcept { return n_ > first_ + kRing ? n_ - kRing : first_; }
+  [[nodiscard]] const Keys& names() const noexcept { return names_; }
+  /// Names that stand for the same operation on other shapes share a key.
+  [[nodiscard]] const Keys& families() const noexcept { return families_; }
+  [[nodiscard]] std::uint8_t flags(Position p) const noexcept { return flags_[slot(p)]; }
+  [[nodiscard]] TimeNs begin_ns(Position p) const noexcept { return begins_[slot(p)]; }
+  [[nodiscard]] bool families_seen() const noexcept { return families_seen_; }
+  [[nodiscard]] Position newest_name() const noexcept { return newest_word_; }  ///< where one was new last
+  /// Calls `visit(position)` with the last occurrence of every name in memory.
+  template <typename Visit>
+  void for_each_name(Visit&& visit) const {
+    for (const Word& word : words_)
+      if (word.used && word.last >= oldest()) visit(word.last);
+  }
+
+  // ---- training
+  [[nodiscard]] bool is_optimizer(Position p) const noexcept {
+    return (flags(p) & kFlagOptimizer) != 0 || (training_ && (flags(p) & kFlagForeach) != 0);
+  }
+  /// Backward passes or optimizers were seen.
+  [[nodiscard]] bool training() const noexcept { return training_; }
+  [[nodiscard]] bool optimizer_known() const noexcept { return optimizer_known_; }
+  [[nodiscard]] Position last_trained() const noexcept { return last_trained_; }
+  /// Longest stretch of training without a backward pass or optimizer [launch].
+  [[nodiscard]] std::uint32_t training_gap() const noexcept { return training_gap_; }
+  void forget_training() noexcept;
+
+  [[nodiscard]] std::size_t held_bytes() const noexcept;
+
+ private:
+  struct Word {
+    std::uint32_t name = 0;
+    bool used = false;
+    Position last = 0;
+  };
+
+  [[nodiscard]] static std::uint32_t slot(Position p) noexcept { return static_cast<std::uint32_t>(p) & (kRing - 1); }
+  Key intern(std::uint32_t name);
+  void forget_words();
+  [[gnu::noinline]] void note_training(std::uint8_t flags);
+
+  Keys names_, families_;
+  std::vector<std::uint8_t> flags_;
+  std::vector<TimeNs> begins_;
+  std::vector<Word> words_;
+  std::vector<Key> word_index_;
+  Position first_ = 0, n_ = 0;
+  std::uint32_t word_count_ = 0;
+  std::uint32_t free_word_ = 0;  ///< where to look for a free place
+  Position newest_word_ = 0;
+  bool families_seen_ = false;
+  std::uint32_t backward_seen_ = 0, optimizer_seen_ = 0;
+  bool training_ = false;
+  Position last_trained_ = 0;
+  std::uint32_t training_gap_ = 0;
+  bool optimizer_known_ = false;
+};
+
+/// A number for every key, all zero between uses.
+class KeyCounts {
+ public:
+  KeyCounts() : counts_(LaunchHistory::kKeys) {}
+  [[nodiscard]] std::int32_t& operator[](LaunchKey key) noexcept { return counts_[key]; }
+  void fill(std::int32_t value) noexcept { std::fill(counts_.begin(), counts_.end(), value); }
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return counts_.capacity() * sizeof(counts_[0]); }
+
+ private:
+  std::vector<std::int32_t> counts_;
+};
+
+/// What [a, a_end) and [b, b_end) have in common, whatever its order, as a share of the longer one: 0..1.
+[[nodiscard]] double multiset_similarity(const LaunchHistory::Keys& keys, LaunchPosition a, LaunchPosition a_end,
+                                         LaunchPosition b, LaunchPosition b_end, KeyCounts& counts);
+
+}  // namespace mfu

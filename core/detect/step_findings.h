@@ -1,0 +1,53 @@
+// What the step detector reports: boundaries, as they are found, and what it knows at the moment.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/base/units.h"
+
+namespace mfu {
+
+enum class StepKind : std::uint8_t { kNone, kStep, kDecode, kPrefillOrMixed, kIteration };
+
+struct StepBoundary {
+  std::uint64_t launch = 0;         ///< index of the first launch after the cut, from 0
+  TimeNs at_ns = 0;                 ///< when that launch's first activity began
+  StepKind kind = StepKind::kNone;  ///< of what ended there; kNone: no step ended, one begins there
+};
+
+/// Receives the boundaries, in the order of launches except after a withdrawal.
+class StepListener {
+ public:
+  virtual void on_boundary(const StepBoundary& boundary) = 0;
+  /// Every boundary at or after `launch` that was reported so far is taken back.
+  virtual void on_withdrawal(std::uint64_t launch) = 0;
+
+ protected:
+  ~StepListener() = default;
+};
+
+/// kNotSure: nothing found; no rate of steps may be printed. kLow: times only, no percentiles.
+enum class StepConfidence : std::uint8_t { kNotSure, kLow, kMedium, kHigh };
+/// How the place of the boundary in the cycle was chosen; kAnywhere: the period is right, the place is arbitrary.
+enum class BoundaryRule : std::uint8_t { kAnywhere, kOptimizer, kSampling, kCopies, kGraph };
+
+/// What is known at the moment.
+struct StepFindings {
+  StepKind kind = StepKind::kNone;
+  StepConfidence confidence = StepConfidence::kNotSure;
+  BoundaryRule rule = BoundaryRule::kAnywhere;
+  std::uint32_t period_launches = 0;  ///< 0 while kNotSure
+  std::uint32_t micro_steps = 0;      ///< forward and backward passes per optimizer step; 0: not known
+  std::uint32_t micro_step_launches = 0;
+  std::uint32_t shortest_repeat = 0;  ///< shortest distance at which something returns; 0: none
+};
+
+/// `step`, `decode`, `prefill_or_mixed`, `iteration`; `none`.
+[[nodiscard]] std::string_view name(StepKind kind) noexcept;
+/// `high`, `medium`, `low`, `not_sure`.
+[[nodiscard]] std::string_view name(StepConfidence confidence) noexcept;
+/// `optimizer`, `sampling`, `h2d`, `graph`, `anywhere`.
+[[nodiscard]] std::string_view name(BoundaryRule rule) noexcept;
+
+}  // namespace mfu

@@ -1,0 +1,47 @@
+// Passes boundaries on to the listener, and knows which of them can still be taken back.
+#pragma once
+
+#include "core/detect/launch_history.h"
+#include "core/detect/step_findings.h"
+
+namespace mfu {
+
+/// [one thread]
+class StepReporter {
+ public:
+  StepReporter(StepListener& listener, const LaunchHistory& history) noexcept
+      : listener_(listener), history_(history) {}
+
+  /// Reports a boundary before the launch at `p`; no effect unless it lies after all others and within the stream.
+  void report(LaunchPosition p, StepKind kind) {
+    if (p == 0 || p <= last_ || p >= history_.end()) return;
+    if (first_ == 0) first_ = p;
+    last_ = p;
+    listener_.on_boundary({p, history_.begin_ns(p), kind});
+  }
+  /// What was reported so far is final: only what follows can be withdrawn.
+  void confirm() noexcept {
+    first_ = 0;
+    before_ = last_;
+  }
+  /// Takes back everything since the last confirm().
+  void withdraw() {
+    if (first_ == 0 || last_ < first_) return;
+    listener_.on_withdrawal(first_);
+    last_ = before_;
+    first_ = 0;
+  }
+
+  /// Of the boundaries since the last confirm(); 0: none.
+  [[nodiscard]] LaunchPosition first() const noexcept { return first_; }
+  /// Of all boundaries; 0: none.
+  [[nodiscard]] LaunchPosition last() const noexcept { return last_; }
+
+ private:
+  StepListener& listener_;
+  const LaunchHistory& history_;
+  LaunchPosition first_ = 0, last_ = 0;
+  LaunchPosition before_ = 0;  ///< last_ at the last confirm()
+};
+
+}  // namespace mfu

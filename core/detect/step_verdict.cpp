@@ -1,0 +1,60 @@
+#include "core/detect/step_verdict.h"
+
+#include <algorithm>
+
+#include "core/detect/thresholds.h"
+
+namespace mfu {
+namespace {
+
+constexpr const Thresholds& kT = kThresholds;
+
+}  // namespace
+
+StepKind step_kind(ServingKind kind) noexcept {
+  switch (kind) {
+    case ServingKind::kDecode:
+      return StepKind::kDecode;
+    case ServingKind::kPrefillOrMixed:
+      return StepKind::kPrefillOrMixed;
+    case ServingKind::kUnknown:
+      break;
+  }
+  return StepKind::kIteration;
+}
+
+StepFindings findings_of(const ServingIterations& serving) noexcept {
+  StepFindings findings;
+  findings.kind = step_kind(serving.usual_kind());
+  findings.rule = BoundaryRule::kSampling;
+  findings.period_launches = static_cast<std::uint32_t>(serving.mean_launches() + 0.5);
+  const bool known = serving.recurring() >= kT.serving_high && serving.ended() >= kT.serving_high_ended;
+  findings.confidence = known ? StepConfidence::kHigh : StepConfidence::kMedium;
+  return findings;
+}
+
+StepFindings findings_of(const StepFollower& follower, const StepReporter& reporter) noexcept {
+  const StepCycle& cycle = follower.cycle();
+  const FollowedSteps& seen = follower.seen();
+  StepFindings findings;
+  findings.kind = follower.kind();
+  findings.rule = cycle.rule;
+  findings.period_launches = cycle.period;
+  findings.micro_steps = seen.micro_steps;
+  findings.micro_step_launches = seen.micro_step_launches;
+  const bool named = cycle.optimizer || cycle.rule == BoundaryRule::kSampling;
+  // Where more than half of the launches are of something else, the cycle may be but a part of what runs.
+  const LaunchPosition covered = reporter.last() - std::min(reporter.first(), reporter.last());
+  const bool mostly = seen.steps >= 2 && seen.steps * cycle.period * 2 >= covered;
+  if (named && seen.one_update && cycle.coverage >= kT.coverage_all && seen.exact >= kT.high_exact &&
+      seen.same_length >= kT.high_same_length && seen.steps >= 2)
+    findings.confidence = StepConfidence::kHigh;
+  else if (seen.exact >= kT.medium_exact && cycle.coverage >= kT.medium_coverage &&
+           seen.same_length >= kT.medium_same_length && (named || mostly))
+    findings.confidence = StepConfidence::kMedium;
+  else
+    findings.confidence = StepConfidence::kLow;
+  return findings;
+}
+
+}  // namespace mfu

@@ -1,0 +1,19 @@
+// How sure the detector may be of what it follows.
+#pragma once
+
+#include "core/detect/launch_history.h"
+#include "core/detect/serving_iterations.h"
+#include "core/detect/step_findings.h"
+#include "core/detect/step_follower.h"
+#include "core/detect/step_reporter.h"
+
+namespace mfu {
+
+[[nodiscard]] StepKind step_kind(ServingKind kind) noexcept;
+
+/// Of a server's iterations.
+[[nodiscard]] StepFindings findings_of(const ServingIterations& serving) noexcept;
+/// Of a cycle that is followed, of which at least one step was seen.
+[[nodiscard]] StepFindings findings_of(const StepFollower& follower, const StepReporter& reporter) noexcept;
+
+}  // namespace mfu
