@@ -213,6 +213,8 @@ inline constexpr LaunchCall kRuntimeLaunchCalls[] = {
     {312, LaunchKind::kGraph},   // cudaGraphLaunch_ptsz_v10000
     {430, LaunchKind::kKernel},  // cudaLaunchKernelExC_v11060
     {431, LaunchKind::kKernel},  // cudaLaunchKernelExC_ptsz_v11060
+    {505, LaunchKind::kKernel},  // __cudaLaunchKernel_v13000: what nvcc 13 makes of <<<>>>
+    {506, LaunchKind::kKernel},  // __cudaLaunchKernel_ptsz_v13000
     {482, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_v12080
     {483, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_ptsz_v12080
     {484, LaunchKind::kMemcpy},  // cudaMemcpy3DBatchAsync_v12080

@@ -48,8 +48,11 @@ def prepare_venv(latest=False):
         words = ["--upgrade", *(word.split("==")[0] for word in words)]
     print(f"frameworks: installing {' '.join(words)} into {where}", flush=True)
     venv.create(where, with_pip=True)
-    done = subprocess.run([where / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words],
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [where / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words],
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         skip("the packages cannot be had: " + (done.stderr.strip().splitlines() or ["pip failed"])[-1])
     complete.touch()

@@ -37,7 +37,9 @@ def routed_flop(model, tokens):
     for module in model.modules():
         if type(module).__name__.endswith("Experts"):
             text = model.config.get_text_config()
-            taken = next(getattr(text, key) for key in ("num_experts_per_tok", "moe_topk", "num_experts_per_token") if hasattr(text, key))
+            taken = next(
+                getattr(text, key) for key in ("num_experts_per_tok", "moe_topk", "num_experts_per_token") if hasattr(text, key)
+            )
             matrices = [p for p in module.parameters() if p.dim() == 3]
             total += sum(2 * tokens * taken * p.numel() // p.shape[0] for p in matrices)
     return total
@@ -65,7 +67,11 @@ def main():
             passes = {}
             with torch.no_grad():
                 model.eval()
-                passes["prefill"] = timed(lambda: model(**words, use_cache=False) if "use_cache" in model.forward.__code__.co_varnames else model(**words))
+                passes["prefill"] = timed(
+                    lambda: (
+                        model(**words, use_cache=False) if "use_cache" in model.forward.__code__.co_varnames else model(**words)
+                    )
+                )
             model.train()
             passes["train"] = timed(lambda: model(**words, labels=ids).loss.backward())
             answer |= {"passes": passes, "routed": routed_flop(model, ids.numel())}

@@ -33,15 +33,39 @@ def link(real, archive, out, result):
     names = exports(real)
     source = out.with_suffix(".stubs.cpp")
     lines = ['extern "C" {', "int simgpu_not_simulated(const char*, int);"]
-    lines += [f'[[gnu::weak, gnu::visibility("default")]] int {name}() {{ return simgpu_not_simulated("{name}", {result}); }}' for name in names]
+    lines += [
+        f'[[gnu::weak, gnu::visibility("default")]] int {name}() {{ return simgpu_not_simulated("{name}", {result}); }}'
+        for name in names
+    ]
     source.write_text("\n".join(lines + ["}"]) + "\n")
     script = out.with_suffix(".map")
     node = real.name if versioned(real) else ""
     script.write_text(f"{node} {{ global: {' '.join(name + ';' for name in names)} local: *; }};\n")
     subprocess.run(
-        ["c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-o", out, source, "-Wl,--whole-archive", archive, "-Wl,--no-whole-archive",
-         f"-Wl,-soname,{real.name}", f"-Wl,--version-script={script}", "-Wl,-Bsymbolic", "-Wl,-z,nodelete", "-static-libstdc++", "-static-libgcc",
-         "-ldl", "-lpthread"], check=True)
+        [
+            "c++",
+            "-std=c++20",
+            "-O1",
+            "-fPIC",
+            "-shared",
+            "-w",
+            "-o",
+            out,
+            source,
+            "-Wl,--whole-archive",
+            archive,
+            "-Wl,--no-whole-archive",
+            f"-Wl,-soname,{real.name}",
+            f"-Wl,--version-script={script}",
+            "-Wl,-Bsymbolic",
+            "-Wl,-z,nodelete",
+            "-static-libstdc++",
+            "-static-libgcc",
+            "-ldl",
+            "-lpthread",
+        ],
+        check=True,
+    )
 
 
 def prepare(venv, build, out):
@@ -52,7 +76,9 @@ def prepare(venv, build, out):
         real = packages / "nvidia" / wheel / "lib" / name
         source = build / "simgpu" / "frameworks" / archive
         target = out / name
-        if target.exists() and target.stat().st_mtime > max(source.stat().st_mtime, real.stat().st_mtime, pathlib.Path(__file__).stat().st_mtime):
+        if target.exists() and target.stat().st_mtime > max(
+            source.stat().st_mtime, real.stat().st_mtime, pathlib.Path(__file__).stat().st_mtime
+        ):
             continue
         link(real, source, target, result)
     cupti = out / "libcupti.so.13"

@@ -21,11 +21,17 @@ with torch.device("cuda"):
 forward = model.forward
 
 
-@functools.wraps(forward)  # generate() looks at the signature: without `logits_to_keep` it would ask for the logits of all positions
+@functools.wraps(
+    forward
+)  # generate() looks at the signature: without `logits_to_keep` it would ask for the logits of all positions
 def named(*words, **kwargs):
     ids, cache = kwargs["input_ids"], kwargs.get("past_key_values")
     context = cache.get_seq_length() if cache is not None else 0
-    what = f"prefill batch={ids.shape[0]} seq_len={ids.shape[1]}" if ids.shape[1] > 1 else f"decode batch={ids.shape[0]} context={context}"
+    what = (
+        f"prefill batch={ids.shape[0]} seq_len={ids.shape[1]}"
+        if ids.shape[1] > 1
+        else f"decode batch={ids.shape[0]} context={context}"
+    )
     with torch.cuda.nvtx.range(what):
         return forward(*words, **kwargs)
 
@@ -33,6 +39,12 @@ def named(*words, **kwargs):
 model.forward = named
 for turn in range(args.rounds):
     ids = torch.randint(model.config.vocab_size, (args.batch, args.prompt_len)).cuda()
-    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=args.new_tokens, min_new_tokens=args.new_tokens, do_sample=args.sample)
+    out = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=args.new_tokens,
+        min_new_tokens=args.new_tokens,
+        do_sample=args.sample,
+    )
     print("round", turn, tuple(out.shape))
 print("done")

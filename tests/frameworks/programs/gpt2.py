@@ -37,13 +37,27 @@ def main():
     if args.checkpoint:
         model.gradient_checkpointing_enable()
     forward = torch.compile(model, mode=args.compile) if args.compile else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=args.optimizer == "fused" or None, foreach={"foreach": True, "single": False}.get(args.optimizer))
-    loader = iter(torch.utils.data.DataLoader(RandomTokens(), batch_size=args.batch, num_workers=args.workers, pin_memory=True,
-                                              multiprocessing_context=args.start_method if args.workers else None))
+    optimizer = torch.optim.AdamW(
+        model.parameters(),
+        lr=3e-4,
+        fused=args.optimizer == "fused" or None,
+        foreach={"foreach": True, "single": False}.get(args.optimizer),
+    )
+    loader = iter(
+        torch.utils.data.DataLoader(
+            RandomTokens(),
+            batch_size=args.batch,
+            num_workers=args.workers,
+            pin_memory=True,
+            multiprocessing_context=args.start_method if args.workers else None,
+        )
+    )
     profiler = None
     if args.profile:
-        profiler = torch.profiler.profile(schedule=torch.profiler.schedule(wait=8, warmup=2, active=5, repeat=2),
-                                          on_trace_ready=lambda p: print("profiled rows", count_rows(p)))
+        profiler = torch.profiler.profile(
+            schedule=torch.profiler.schedule(wait=8, warmup=2, active=5, repeat=2),
+            on_trace_ready=lambda p: print("profiled rows", count_rows(p)),
+        )
         profiler.start()
     for step in range(args.steps):
         with torch.cuda.nvtx.range(f"step batch={args.batch} seq_len={args.seq_len}"):

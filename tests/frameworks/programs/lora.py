@@ -16,7 +16,9 @@ args = parser.parse_args()
 torch.manual_seed(1)
 with torch.device("cuda"):
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(args.config), dtype=torch.bfloat16)
-model = peft.get_peft_model(model, peft.LoraConfig(r=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")).cuda().train()
+model = (
+    peft.get_peft_model(model, peft.LoraConfig(r=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")).cuda().train()
+)
 optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4)
 for step in range(args.steps):
     ids = torch.randint(100, (args.batch, args.seq_len)).cuda()

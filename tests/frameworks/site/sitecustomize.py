@@ -89,7 +89,9 @@ class _Marks:
     def close(self):
         text, begin = self.stacks.stack.pop()
         if self.path:
-            line = json.dumps({"name": text, "begin": begin, "end": time.time_ns(), "pid": os.getpid(), "thread": threading.get_native_id()})
+            line = json.dumps(
+                {"name": text, "begin": begin, "end": time.time_ns(), "pid": os.getpid(), "thread": threading.get_native_id()}
+            )
             with open(self.path, "a") as out:
                 out.write(line + "\n")
 
@@ -109,7 +111,10 @@ def note_ranges(marks, shown):
         module.range_push, module.range_pop = range_push, range_pop
 
     def own_regions(module):
-        make, text_of = module.region, lambda name, shape: " ".join([name, *(f"{k}={v}" for k, v in shape.items() if v is not None)])
+        make, text_of = (
+            module.region,
+            lambda name, shape: " ".join([name, *(f"{k}={v}" for k, v in shape.items() if v is not None)]),
+        )
 
         class Noted:
             def __init__(self, text, inner):
