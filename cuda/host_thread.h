@@ -67,6 +67,8 @@ inline constinit HostSwitches g_host_switches;
 [[nodiscard]] HostThread* host_thread() noexcept;
 /// [any thread] Gives the thread's early ranges to the attribution, once, with the times at which they opened.
 void adopt_early_ranges(HostThread& thread, const HostLinks& live) noexcept;
+/// [starting thread] The same for start/end ranges, which belong to no thread.
+void adopt_early_process_ranges(const HostLinks& live) noexcept;
 /// The thread with its early ranges adopted; nullptr as above.
 [[nodiscard]] inline HostThread* live_thread(const HostLinks& live) noexcept {
   HostThread* thread = host_thread_if_any();

@@ -14,7 +14,7 @@
 MFU_EXPORT int InitializeInjection() noexcept {
   return mfu::contain(1, [] {
     if (const auto lead = mfu::in_leading_copy<int()>("InitializeInjection")) return lead();
-    mfu::Runtime::start();
+    mfu::Guest::start();
     return 1;
   });
 }
@@ -54,7 +54,7 @@ __attribute__((constructor)) void on_load() noexcept {
     const std::string path = mfu::own_path();
     mfu::publish_variable("CUDA_INJECTION64_PATH", path);
     mfu::publish_variable("NVTX_INJECTION64_PATH", path);
-    mfu::set_on_early_nvtx([] { mfu::Runtime::start_late(); });
+    mfu::set_on_early_nvtx([] { mfu::Guest::start_late(); });
     return 0;
   });
 }

@@ -1,15 +1,19 @@
 // Everything that runs inside a host: built in one order, started once, stopped once, never destroyed.
 #pragma once
 
-#include "core/base/result.h"
-
 namespace mfu {
 
-/// Config > rules and model > attribution and ledger > CUPTI > threads and sinks. [inside cuInit, or later]
-class Runtime {
+/// The library as one process has it. All its parts are leaked on purpose: host threads may be inside our callbacks
+/// until the process is gone, and CUPTI's own thread may call us after the last exit handler.
+///
+/// Who may do what:
+/// - host threads run callbacks: no lock, no allocation, no driver call;
+/// - mfu-drain attributes and accounts, mfu-flush asks CUPTI, mfu-sink writes (injection/README.md);
+/// - the thread that exits waits for the three, with a deadline.
+class Guest {
  public:
-  /// Once per process; further calls return at once. Reads the configuration, opens CUPTI, subscribes. No thread is
-  /// started before there is a context, unless there is no CUPTI to wait for.
+  /// [inside cuInit, or on a thread of ours] Once per process; further calls return at once. Reads the configuration,
+  /// opens CUPTI, subscribes. No thread is started before there is a context, unless there is no CUPTI to wait for.
   static void start();
   /// NVTX is in use and nobody started us: if CUDA was initialised before we were loaded, the driver never will.
   static void start_late() noexcept;

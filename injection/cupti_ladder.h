@@ -1,0 +1,35 @@
+// From everything that CUPTI can give down to nothing: the first rung that holds.
+#pragma once
+
+#include <string>
+
+#include "core/config/config.h"
+#include "cuda/cupti_session.h"
+
+namespace mfu {
+
+/// What CuptiSession is made with.
+struct CuptiParts {
+  const HostLinks& live;
+  KernelNames& names;
+  ContextDevices& contexts;
+  RecordQueue& queue;
+  Counters& counters;
+  void (*on_first_use)();
+  void (*on_buffer)();
+};
+
+/// Where the library stands for the rest of the process.
+struct CuptiRung {
+  CuptiSession* session = nullptr;  ///< leaked: callbacks may come until the process is gone
+  std::string level = "ranges";     ///< `full`, `share`, `ranges` or `inert`
+  std::string path;                 ///< of libcupti
+  std::uint32_t version = 0;        ///< cuptiGetVersion()
+  std::string event_kind, text;     ///< one line of why there is less than everything; empty: nothing to say
+};
+
+/// [inside cuInit] Tries the candidates for libcupti one after the other. No thread, no driver call but
+/// cuDriverGetVersion, and no call to a libcupti whose version is not known to be safe with this driver.
+[[nodiscard]] CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts);
+
+}  // namespace mfu

@@ -1,0 +1,336 @@
+#include "injection/drain_thread.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "cuda/nvtx_handler.h"
+#include "injection/own_thread.h"
+
+namespace mfu {
+
+namespace {
+
+void pause(DurationNs ns) noexcept {
+  const ::timespec t{static_cast<::time_t>(ns / kNsPerSecond), static_cast<long>(ns % kNsPerSecond)};
+  ::nanosleep(&t, nullptr);
+}
+
+}  // namespace
+
+DrainThread::DrainThread(const DrainParts& parts, RunInfo run, TimeNs started)
+    : parts_(parts), run_(std::move(run)), started_(started), devices_(parts.config, parts.names) {
+  if (parts_.session != nullptr) flush_.emplace(*parts_.session, wake_);
+}
+
+bool DrainThread::start() {
+  return start_own_thread(
+             "mfu-drain", [](void* self) { static_cast<DrainThread*>(self)->loop(); }, this) &&
+         (!flush_ || flush_->start());
+}
+
+void DrainThread::stop() {
+  wake_.notify([this] { stopping_.store(true, std::memory_order_relaxed); });
+}
+
+// --- the loop -------------------------------------------------------------------------------------------------------
+
+void DrainThread::loop() {
+  begin();
+  const DurationNs window = ledger_->window_ns();
+  const DurationNs period = std::clamp<DurationNs>(window / 4, 20'000'000, kNsPerSecond);
+  bool idle = false;
+  while (!stopping()) {
+    const std::uint64_t completed = parts_.session != nullptr ? parts_.session->completed() : 0;
+    wait_for(monotonic_ns() + (idle ? std::max(period, window) : period), completed);
+    if (stopping()) break;
+    const std::uint64_t launches = parts_.attribution.launches_seen();
+    const std::uint64_t records = records_;
+    tick();
+    records_flow_ = records != records_;
+    idle = launches == parts_.attribution.launches_seen() && launches == launches_before_ && records == records_;
+    launches_before_ = launches;
+  }
+  finish();
+}
+
+void DrainThread::begin() {
+  const Config& config = parts_.config;
+  if (parts_.session != nullptr) clock_.choose(parts_.session->api());
+  anchor_clock();
+  LedgerOptions options;
+  options.origin_ns = clock_.now() - (monotonic_ns() - started_);
+  options.window_ns = std::max<DurationNs>(10'000'000, static_cast<DurationNs>(config.interval_s * 1e9));
+  options.ranges_only = parts_.session == nullptr;
+  ledger_.emplace(parts_.rules, config.flops_model(), config.workload, parts_.names, host_counters(), options,
+                  [this](WindowSummary&& w) { emit(std::move(w)); });
+  if (!config.trace.empty()) {
+    ring_.emplace(static_cast<DurationNs>(config.trace_seconds * 1e9));
+    ring_->set_origin(options.origin_ns);
+    ledger_->observe(&*ring_);
+  }
+  if (config.detect && parts_.session != nullptr)
+    detected_.emplace(*ledger_, parts_.rules, parts_.names, DetectionOptions{});
+  drain_.emplace(parts_.attribution, *ledger_, clock_.ticks(), parts_.contexts, host_counters(),
+                 detected_ ? &*detected_ : nullptr,
+                 parts_.session != nullptr && parts_.session->level() == CuptiLevel::kShare);
+  // The tick clock needs two anchors before it can convert: take the second one 2 ms later.
+  pause(2'000'000);
+  anchor_clock();
+}
+
+/// CUPTI hands over full buffers between ticks too; while they flow, take them often enough for the queue to hold what
+/// comes at 10 M records/s.
+void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
+  const auto some_completed = [&] { return parts_.session != nullptr && parts_.session->completed() != completed; };
+  for (bool flowing = records_flow_; !stopping();) {
+    const DurationNs left = next - monotonic_ns();
+    if (left <= 0) return;
+    wake_.wait(flowing ? std::min<DurationNs>(left, 20'000'000) : left,
+               [&] { return stopping() || (!flowing && some_completed()); });
+    flowing = flowing || some_completed();
+    if (flowing) take_records();
+  }
+}
+
+void DrainThread::tick() {
+  anchor_clock();
+  drain_->begin_tick(clock_.now());
+  ask_for_records();
+  take_records();
+  announce_new_devices();
+  watch_other_clients();
+  say_what_is_lost();
+  drain_->end_tick(dropped_taken_ != 0);
+  for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
+  if (detected_)
+    for (std::string& notice : detected_->take_notices()) parts_.sink.say("detected", std::move(notice));
+  // A process that only opened a context stays silent until it works.
+  if (!announced_ && parts_.session == nullptr && nvtx_ranges_seen()) announce();
+  if (parts_.sink.take_trace_request() && announced_ && ring_)
+    send_trace(parts_.config.run_dir + "/" + parts_.config.host + "-" + std::to_string(parts_.config.rank) + "-" +
+                   std::to_string(run_.pid) + ".trace.json",
+               clock_.now());
+  parts_.sink.wake();
+}
+
+void DrainThread::anchor_clock() {
+  if (auto notice = clock_.anchor()) parts_.sink.say("clock", std::move(*notice));
+}
+
+// --- records --------------------------------------------------------------------------------------------------------
+
+void DrainThread::take_records() {
+  while (RecordBatch* batch = parts_.queue.receive()) {
+    if (cut_ns_ != 0) leave_out_later_launches(*batch);
+    // A record's instance opened before its launch, so instances are published first.
+    drain_->follow_instances();
+    clock_.correct(*batch);
+    drain_->record(*batch);
+    records_ += batch->count;
+    parts_.queue.give_back(batch);
+    progress_.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+/// One flush per tick. A slow one goes on into the next ticks; one that hangs for 30 s is the last.
+void DrainThread::ask_for_records() {
+  if (!flush_ || flush_stuck_ || parts_.session->fatal()) return;
+  if (flush_->idle()) {
+    flush_since_ = monotonic_ns();
+    (void)flush_->ask(false);
+  }
+  const std::uint64_t wanted = flush_->newest();
+  // Take what comes while it comes: the queue is no larger than it must be.
+  for (DurationNs waited = 0; waited < kNsPerSecond && !stopping(); waited += 10'000'000) {
+    const bool done = wake_.wait(10'000'000, [&] { return flush_->returned(wanted); });
+    take_records();
+    if (done) return;
+  }
+  if (flush_->returned(wanted) || monotonic_ns() - flush_since_ <= 30 * kNsPerSecond) return;
+  flush_stuck_ = true;
+  host_counters().add(Counter::kFlushStuck);
+  parts_.sink.say("flush",
+                  "CUPTI did not return from a flush for 30 s: not asking again; records come with full buffers only");
+}
+
+void DrainThread::say_what_is_lost() {
+  const std::uint64_t dropped = flush_ ? flush_->dropped() : 0;
+  if (dropped != dropped_taken_) {
+    host_counters().add(Counter::kRecordsDropped, dropped - dropped_taken_);
+    if (dropped_taken_ == 0)
+      parts_.sink.say("dropped", "CUPTI dropped records: figures of that window are lower bounds");
+    dropped_taken_ = dropped;
+  }
+  const std::uint64_t untimed =
+      host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
+  if (!untimed_said_ && untimed > 16 && untimed > records_ / 100) {
+    untimed_said_ = true;
+    parts_.sink.say("untimed", std::to_string(untimed * 100 / records_) +
+                                   "% of CUPTI's records have no usable time: device buffers ran out, or another "
+                                   "client set CUPTI's clock; figures are lower bounds");
+  }
+}
+
+// --- other clients of CUPTI -----------------------------------------------------------------------------------------
+
+void DrainThread::watch_other_clients() {
+  if (parts_.session == nullptr) return;
+  count_finished();
+  const CuptiSession& session = *parts_.session;
+  ClientWatch::Look seen;
+  seen.now = monotonic_ns();
+  seen.launches = parts_.attribution.launches_seen();
+  seen.records = records_;
+  seen.foreign_buffers = session.foreign();
+  seen.refused_calls = session.refused();
+  seen.finished_without_record = finished_without_record_;
+  // The driver queues up to 1,024 launches a stream; two busy streams a context, and one context more than we know.
+  seen.room = session.buffers().bytes_out() / ActivityBuffers::kShortestRecord +
+              std::uint64_t{2048} * (session.live_contexts() + 1);
+  ClientWatch::Verdict verdict = watch_.look(seen);
+  switch (verdict.action) {
+    case ClientWatch::Action::kYield:
+      ledger_->not_measured_from(clock_.now() - (seen.now - verdict.since));
+      break;
+    case ClientWatch::Action::kBack:
+      ledger_->measured_again(clock_.now());
+      break;
+    case ClientWatch::Action::kResume:
+      parts_.session->resume();
+      break;
+    case ClientWatch::Action::kSay:
+    case ClientWatch::Action::kNothing:
+      break;
+  }
+  if (!verdict.text.empty()) parts_.sink.say(verdict.kind, std::move(verdict.text));
+}
+
+/// Launches that have finished, as the host's own synchronisation says, and of which no record came although every
+/// buffer that could hold it has been filled since.
+void DrainThread::count_finished() {
+  std::array<CorrelationId, 16> launches;
+  const TimeNs now = monotonic_ns();
+  const std::uint64_t seen = parts_.attribution.launches_seen();
+  const std::uint32_t taken = parts_.session->take_finished(launches.data(), launches.size());
+  for (std::uint32_t i = 0; i < taken; ++i) finished_.push_back({launches[i], seen, now});
+  const std::uint64_t room = parts_.session->buffers().bytes_out() / ActivityBuffers::kShortestRecord;
+  while (!finished_.empty() && seen - finished_.front().launches > room && now - finished_.front().at > kNsPerSecond) {
+    finished_without_record_ += parts_.attribution.map().outstanding(finished_.front().launch);
+    finished_.pop_front();
+  }
+  if (finished_.size() > 1024) finished_.pop_front();
+}
+
+// --- what goes out --------------------------------------------------------------------------------------------------
+
+void DrainThread::announce_new_devices() {
+  if (!devices_.find(*ledger_, clock_.now(), stopping())) return;
+  run_.devices = devices_.infos();
+  announced_ = false;  // once more, with the new device
+  if (!stopping()) announce();
+}
+
+void DrainThread::announce() {
+  if (std::exchange(announced_, true)) return;
+  parts_.sink.announce(run_);
+}
+
+void DrainThread::emit(WindowSummary&& window) {
+  window.launches = drain_->account();
+  if (detected_) detected_->describe(window);
+  const CuptiSession* session = parts_.session;
+  const double wall = seconds(monotonic_ns() - started_);
+  window.self.cpu_s = thread_cpu_s() + (flush_ ? flush_->cpu_s() : 0) + parts_.sink.cpu_s();
+  window.self.rss_bytes = parts_.attribution.map().resident_bytes() + parts_.attribution.instances().resident_bytes() +
+                          parts_.queue.resident_bytes() +
+                          (session != nullptr ? session->buffers().advertised_bytes() : 0) + ledger_->held_bytes() +
+                          (detected_ ? detected_->held_bytes() : 0) + (ring_ ? ring_->resident_bytes() : 0);
+  window.self.overhead = wall > 0 && session != nullptr ? session->callback_seconds(clock_.ticks()) / wall : 0;
+  if (!window.final_run) devices_.add_clock_ratios(window);
+  for (std::size_t i = 0; i < kCounters; ++i)
+    if (const std::uint64_t n = host_counters().get(static_cast<Counter>(i)); n != 0)
+      window.counters.emplace_back(std::string(kCounterNames[i]), n);
+  parts_.sink.send(std::move(window));
+}
+
+/// What is kept goes to the thread that may wait for a disk.
+void DrainThread::send_trace(std::string path, TimeNs now) {
+  TraceHeader header;
+  header.host = parts_.config.host;
+  header.version = MFU_VERSION;
+  header.pid = run_.pid;
+  header.rank = parts_.config.rank;
+  header.world_size = parts_.config.world_size;
+  header.config_json = parts_.config.resolved_json;
+  header.devices = devices_.facts();
+  parts_.sink.send_trace(std::move(path), ring_->snapshot(now), std::move(header));
+}
+
+// --- exit -----------------------------------------------------------------------------------------------------------
+
+void DrainThread::finish() {
+  take_last_records();
+  // A process that never worked on a GPU has nothing to say.
+  if (records_ != 0 || parts_.attribution.launches_seen() != 0 || parts_.session == nullptr) announce();
+  const TimeNs end = clock_.now();
+  drain_->finish(end);
+  if (ring_ && announced_) send_trace(parts_.config.trace, end);
+  parts_.sink.close();
+}
+
+/// What is on its way gets a moment; then everything is asked for, with what still runs.
+void DrainThread::take_last_records() {
+  cut_known_ = parts_.attribution.newest_correlation(cut_);
+  cut_ns_ = clock_.now();
+  // CUPTI's own flush may take as long as it takes where records move at all; one that hangs is left after this time.
+  const TimeNs hung_at = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 4;
+  const auto waiting = [this] { return drain_->account().dropped != 0; };
+  anchor_clock();
+  drain_->begin_tick(clock_.now());
+  if (flush_) {
+    flush_at_exit(false, hung_at);
+    for (int i = 0; i < 10 && !flush_stuck_ && waiting(); ++i) {
+      pause(12'000'000);
+      flush_at_exit(false, hung_at);
+    }
+    if (waiting()) flush_at_exit(true, hung_at);
+  }
+  take_records();
+  announce_new_devices();
+  say_what_is_lost();
+  drain_->end_tick(dropped_taken_ != 0);
+  for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
+  if (detected_)
+    for (std::string& notice : detected_->take_notices()) parts_.sink.say("detected", std::move(notice));
+}
+
+void DrainThread::flush_at_exit(bool everything, TimeNs hung_at) {
+  if (flush_stuck_ || parts_.session->fatal()) return;
+  const std::uint64_t wanted = flush_->ask(everything);
+  while (true) {
+    const std::uint64_t before = records_;
+    const bool done = wake_.wait(5'000'000, [&] { return flush_->returned(wanted); });
+    take_records();
+    if (done) return;
+    if (monotonic_ns() < hung_at || records_ != before) continue;
+    flush_stuck_ = true;
+    host_counters().add(Counter::kFlushStuck);
+    return;
+  }
+}
+
+/// Threads may go on launching while the process ends: those launches are in no account. Without launch callbacks it is
+/// the time that tells them from the others.
+void DrainThread::leave_out_later_launches(RecordBatch& batch) const noexcept {
+  const bool by_time = !cut_known_;
+  const auto later = [&](const ActivityRecord& record) {
+    return by_time || is_host_call(record.kind) ? record.begin_ns > cut_ns_ : newer(record.correlation, cut_);
+  };
+  const auto end = std::remove_if(batch.records.begin(), batch.records.begin() + batch.count, later);
+  batch.count = static_cast<std::uint32_t>(end - batch.records.begin());
+}
+
+}  // namespace mfu

@@ -1,0 +1,114 @@
+// The thread that turns records into windows: once per tick it asks CUPTI, attributes, accounts and hands over.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "core/account/ledger.h"
+#include "core/attribution/attribution.h"
+#include "core/attribution/context_devices.h"
+#include "core/attribution/record_queue.h"
+#include "core/config/config.h"
+#include "core/drain/drain.h"
+#include "core/kernels/kernel_names.h"
+#include "core/recording/recording_ring.h"
+#include "cuda/cupti_session.h"
+#include "injection/client_watch.h"
+#include "injection/flush_thread.h"
+#include "injection/host_clock.h"
+#include "injection/run_devices.h"
+#include "injection/sink_thread.h"
+
+namespace mfu {
+
+/// What the drain works on. All of it outlives the process's last callback.
+struct DrainParts {
+  const Config& config;
+  const RegionRules& rules;
+  Attribution& attribution;
+  KernelNames& names;
+  const ContextDevices& contexts;
+  RecordQueue& queue;
+  CuptiSession* session;  ///< nullptr: ranges alone
+  SinkThread& sink;
+};
+
+/// [mfu-drain] runs loop(); all members without a tag are its own. Nothing here waits for CUPTI or a disk: the flush
+/// thread does the one, the sink thread the other, and both may hang for good.
+class DrainThread {
+ public:
+  /// \param started CLOCK_MONOTONIC when the library came up: where the run begins [ns].
+  DrainThread(const DrainParts& parts, RunInfo run, TimeNs started);
+  /// Starts this thread and, where there is CUPTI, the flush thread.
+  [[nodiscard]] bool start();
+
+  /// [CUPTI's threads] A buffer was decoded. No lock.
+  void poke() noexcept { wake_.poke(); }
+  /// [exiting thread] The run is over: take what is left, close the account, and end.
+  void stop();
+  /// [any thread] Batches taken so far: while it grows, an exit waits.
+  [[nodiscard]] std::uint64_t progress() const noexcept { return progress_.load(std::memory_order_relaxed); }
+
+ private:
+  void loop();
+  void begin();
+  void tick();
+  void wait_for(TimeNs next, std::uint64_t completed);
+  void finish();
+  void take_records();
+  void ask_for_records();
+  void take_last_records();
+  void flush_at_exit(bool everything, TimeNs hung_at);
+  void leave_out_later_launches(RecordBatch& batch) const noexcept;
+  void watch_other_clients();
+  void count_finished();
+  void say_what_is_lost();
+  void announce_new_devices();
+  void announce();
+  void emit(WindowSummary&& window);
+  void send_trace(std::string path, TimeNs now);
+  void anchor_clock();
+  [[nodiscard]] bool stopping() const noexcept { return stopping_.load(std::memory_order_relaxed); }
+
+  DrainParts parts_;
+  RunInfo run_;
+  const TimeNs started_;
+
+  HostClock clock_;
+  std::optional<Ledger> ledger_;
+  std::optional<DetectedRegions> detected_;  ///< MFU_DETECT
+  std::optional<Drain> drain_;
+  std::optional<RecordingRing> ring_;  ///< MFU_TRACE
+  RunDevices devices_;
+  bool announced_ = false;
+
+  Wakeup wake_;
+  std::optional<FlushThread> flush_;  ///< where there is CUPTI
+  TimeNs flush_since_ = 0;
+  bool flush_stuck_ = false;
+  std::uint64_t dropped_taken_ = 0;
+  bool untimed_said_ = false;
+  std::uint64_t records_ = 0;
+  std::uint64_t launches_before_ = 0;
+  bool records_flow_ = true;  ///< some came in the last tick
+
+  ClientWatch watch_;
+  struct Finished {
+    CorrelationId launch;
+    std::uint64_t launches;  ///< that were made when it was told
+    TimeNs at;
+  };
+  std::deque<Finished> finished_;
+  std::uint64_t finished_without_record_ = 0;
+
+  CorrelationId cut_{};  ///< at exit: the newest launch of the account
+  bool cut_known_ = false;
+  TimeNs cut_ns_ = 0;  ///< when that was; 0: the run goes on
+
+  std::atomic<bool> stopping_{false};       ///< [any thread]
+  std::atomic<std::uint64_t> progress_{0};  ///< [any thread]
+};
+
+}  // namespace mfu

@@ -1,0 +1,42 @@
+// The GPUs that a run works on: who they are, and what their peak is.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "core/account/ledger.h"
+#include "core/config/config.h"
+#include "core/kernels/kernel_names.h"
+#include "core/peak/peak.h"
+#include "core/sinks/sink.h"
+
+namespace mfu {
+
+/// [mfu-drain] Devices become known with their first record. The driver and NVML are asked then, on this thread: never
+/// inside a callback, and never a context.
+class RunDevices {
+ public:
+  RunDevices(const Config& config, KernelNames& names);
+
+  /// Looks for devices that the ledger has and that are new, and tells the ledger their peak. True when there is one.
+  /// A device whose data type nobody has named yet may wait for a matmul kernel to name it, but no longer than to the
+  /// end of its first window: the peak must be set before the window goes out. \param last at exit nothing waits.
+  bool find(Ledger& ledger, TimeNs now, bool last);
+
+  [[nodiscard]] const std::vector<DeviceInfo>& infos() const noexcept { return infos_; }
+  /// By device.
+  [[nodiscard]] const std::vector<std::pair<DeviceFacts, Peak>>& facts() const noexcept { return facts_; }
+  /// Asks NVML for the clock of each device, and puts the ratio to the peak's clock into the rows of `window`.
+  void add_clock_ratios(WindowSummary& window) const;
+
+ private:
+  const Config& config_;
+  KernelNames& names_;
+  std::optional<DType> dtype_;   ///< of the matmul operands, once somebody said
+  TimeNs dtype_wait_until_ = 0;  ///< end of the window in which the first device came up
+  std::vector<bool> known_;
+  std::vector<DeviceInfo> infos_;
+  std::vector<std::pair<DeviceFacts, Peak>> facts_;
+};
+
+}  // namespace mfu
