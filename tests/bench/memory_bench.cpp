@@ -123,11 +123,13 @@ void run(benchmark::State& state, bool ranges) {
       // As CUPTI: fills all its buffers, then completes them.
       std::vector<std::pair<std::uint8_t*, std::size_t>> full;
       for (const std::uint32_t end = ids.load(); recorded != end;) {
-        std::size_t size = 0;
-        std::uint8_t* buffer = l.buffers.request(size);
+        std::size_t size = 0, records = 0;
+        std::uint8_t* buffer = l.buffers.request(0, size, records);
         if (buffer == nullptr) break;
         std::size_t used = 0;
-        for (; recorded != end && used + sizeof(CUpti_ActivityKernel9) <= size; ++recorded) {
+        for (std::size_t in_buffer = 0;
+             recorded != end && used + sizeof(CUpti_ActivityKernel9) <= size && (records == 0 || in_buffer < records);
+             ++recorded, ++in_buffer) {
           CUpti_ActivityKernel9 record{};
           record.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
           record.start = static_cast<std::uint64_t>(now + 2000 + recorded % (kThreads * kEachPerRound) * 1000);
@@ -145,7 +147,7 @@ void run(benchmark::State& state, bool ranges) {
       l.drain.begin_tick(now);
       for (const auto& [buffer, used] : full) {
         decoder.decode(buffer, used, false);
-        l.buffers.give_back(buffer);
+        l.buffers.give_back(buffer, used, now);
       }
       while (RecordBatch* batch = l.queue.receive()) {
         l.drain.follow_instances();
