@@ -21,7 +21,8 @@ class Program:
     # FLOP of a region is attention plus what was asked of cuBLAS, 'logged': while it was open, 'captured': while its graph was made,
     # 'none': not compared.
     flop: str = "logged"
-    detected: dict = None  # region > least share of the true instances that is found without ranges; None: not tried
+    # Region > what is found without ranges: at least a share (float) of the true instances, or all but so many (int). None: not tried.
+    detected: dict = None
     micro_batches: int = 1  # of the shape that the range names, in one region
     known: tuple = ()  # what fails and is understood, as regular expressions: shown, and no failure
     allowed: tuple = ()  # lines on stderr that are understood, as regular expressions
@@ -36,7 +37,7 @@ class Program:
 
 
 def gpt2(*words, **more):
-    more = {"model": GPT2, "options": ["-c", str(MODELS / "gpt2")], "detected": {"step": 0.9}} | more
+    more = {"model": GPT2, "options": ["-c", str(MODELS / "gpt2")], "detected": {"step": 4}} | more
     return Program([HERE / "gpt2.py", *words], **more)
 
 
@@ -70,7 +71,7 @@ PROGRAMS = {
         [EXAMPLES / "nanogpt/train.py", "--steps", 20, "--batch", 4, "--seq-len", 512],
         ["-c", str(EXAMPLES / "nanogpt/config.json")],
         model=GPT2,
-        detected={"step": 0.85},
+        detected={"step": 4},
     ),
     "nanogpt-ranks": Program(
         [EXAMPLES / "nanogpt/train.py", "--steps", 20, "--batch", 2, "--seq-len", 256],
@@ -79,7 +80,7 @@ PROGRAMS = {
         launcher=TORCHRUN,
         processes=2,
         env={"SIMGPU_DEVICES": "2"},
-        detected={"step": 0.8},
+        detected={"step": 4},
     ),
     "trainer": Program(
         [
@@ -98,7 +99,7 @@ PROGRAMS = {
         ["-c", str(MODELS / "gpt2"), "--set", "workload.grad_accum=2"],
         model=GPT2,
         micro_batches=2,
-        detected={"step": 0.85},
+        detected={"step": 4},
     ),
     "generate": Program(
         [HERE / "generate.py", "--config", LLAMA], LLAMA_OPTIONS, model=SMALL_LLAMA, detected={"passes": 0.5}
@@ -133,7 +134,7 @@ PROGRAMS = {
         model=SMALL_LLAMA,
         # The input gradients of the first layer's projections are counted; nothing below them has a gradient, so PyTorch computes none.
         known=(r"step: .*: 1\.0064 of that",),
-        detected={"step": 0.8},
+        detected={"step": 4},
     ),
     "resnet50": Program([HERE / "resnet50.py"], [], flop="none", detected={}),
     "ddp": Program(
@@ -143,7 +144,7 @@ PROGRAMS = {
         launcher=TORCHRUN,
         processes=2,
         env={"SIMGPU_DEVICES": "2"},
-        detected={"step": 0.8},
+        detected={"step": 4},
     ),
     "fsdp": Program(
         [HERE / "ranks.py", "--config", LLAMA, "--how", "fsdp"],
@@ -152,6 +153,6 @@ PROGRAMS = {
         launcher=TORCHRUN,
         processes=2,
         env={"SIMGPU_DEVICES": "2"},
-        detected={"step": 0.8},
+        detected={"step": 4},
     ),
 }
