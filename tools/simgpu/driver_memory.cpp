@@ -17,9 +17,9 @@ std::uint8_t copy_kind(std::uint64_t to, std::uint64_t from) noexcept {
 }
 
 template <typename Move>
-CUresult transfer(CUstream stream, bool per_thread, Activity work, bool wait, Move&& move) {
+CUresult transfer(CUstream stream, bool per_thread, const Activity& work, bool wait, Move&& move) {
   return on_stream(stream, per_thread, [&](Stream& s) {
-    const CUresult result = launch_transfer(s, std::move(work), wait);
+    const CUresult result = launch_transfer(s, work, wait);
     if (result == CUDA_SUCCESS && !current_call().captured) move();
     return result;
   });
@@ -61,7 +61,7 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, std::uint6
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: {
       const Device* device = device_at(info.ordinal);
-      return answer(device == nullptr ? nullptr : device->primary);
+      return answer(reinterpret_cast<std::uintptr_t>(device == nullptr ? nullptr : device->primary));
     }
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return answer(static_cast<unsigned>(info.device_memory ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST));
