@@ -72,14 +72,18 @@ std::string brief(const json& value) {
 
 const json* Fields::find(std::string_view keys) const {
   if (!object_.is_object()) return nullptr;
+  const std::string_view all = keys;
+  bool said_null = false;
   while (!keys.empty()) {
     const std::size_t bar = keys.find('|');
     const auto found = object_.find(std::string(keys.substr(0, bar)));
     if (found != object_.end() && !found->is_null()) return &*found;
+    said_null = said_null || found != object_.end();
     if (bar == std::string_view::npos) break;
     keys.remove_prefix(bar + 1);
   }
-  return nullptr;
+  if (defaults_ == nullptr || said_null) return nullptr;
+  return Fields(*defaults_, place_, problem_).find(all);
 }
 
 bool Fields::mentions(std::string_view key) const { return object_.is_object() && object_.contains(std::string(key)); }

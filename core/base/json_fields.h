@@ -31,6 +31,12 @@ class Fields {
       : object_(object), place_(std::move(place)), problem_(problem) {}
 
   [[nodiscard]] const nlohmann::json* find(std::string_view keys) const;
+  /// The same object where a key that it leaves out is that of `defaults`, which outlives it. A null stays a null.
+  [[nodiscard]] Fields with_defaults(const nlohmann::json& defaults) const {
+    Fields filled = *this;
+    filled.defaults_ = &defaults;
+    return filled;
+  }
   /// Present, even as null.
   [[nodiscard]] bool mentions(std::string_view key) const;
   [[nodiscard]] std::int64_t require(std::string_view keys, std::int64_t min = 1,
@@ -58,6 +64,7 @@ class Fields {
   const nlohmann::json& object_;
   std::string place_;
   std::optional<Error>* problem_;
+  const nlohmann::json* defaults_ = nullptr;
 };
 
 }  // namespace mfu

@@ -35,7 +35,7 @@ LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcep
     case MixerKind::kMamba2: {
       const Count convolved = Count(m.inner) + Count(2) * m.groups * m.state;
       w.qkv = d * (Count(m.inner) + convolved + m.heads);
-      w.other = convolved * m.conv_kernel;
+      w.conv = convolved * m.conv_kernel;
       w.o_proj = Count(m.inner) * d;
       break;
     }
@@ -43,11 +43,15 @@ LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcep
       const Count keys = Count(m.heads) * m.qk_dim;
       const Count values = Count(m.kv_heads) * m.v_dim;
       w.qkv = d * (keys * 2 + values * 2 + Count(2) * m.kv_heads);
-      w.other = (keys * 2 + values) * m.conv_kernel;
+      w.conv = (keys * 2 + values) * m.conv_kernel;
       w.o_proj = values * d;
       break;
     }
+    case MixerKind::kLinear:
+      break;
   }
+  w.conv += m.conv_weights;
+  w.other += m.weights + w.conv;
   const MlpSpec& f = layer.mlp;
   if (f.experts > 0) {
     w.router = d * f.experts;
@@ -66,12 +70,18 @@ LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcep
   return w;
 }
 
+Count state_flop_per_token(const MixerSpec& m) noexcept {
+  if (m.kind == MixerKind::kMamba2) return Count(4) * m.inner * m.state;
+  if (m.kind == MixerKind::kDeltaNet) return Count(8) * m.kv_heads * m.qk_dim * m.v_dim;
+  return m.state_flop;
+}
+
 namespace {
 
 void add_stack(const std::vector<LayerSpec>& layers, std::int64_t d_model, ParamGroups& groups) noexcept {
   for (const LayerSpec& layer : layers) {
     const LayerWeights w = layer_weights(layer, d_model);
-    const Count n = layer.repeat;
+    const Count n = layer.stored > 0 ? layer.stored : layer.repeat;
     groups.attn += n * (w.qkv + w.o_proj + w.other + layer.mixer.extra_params);
     if (layer.cross) {
       groups.attn +=
@@ -116,7 +126,7 @@ ParamGroups count_params(const Architecture& model) noexcept {
   groups.norm += model.norm_params + model.encoder_norm_params;
   if (!model.tied) groups.lm_head = Count(model.vocab) * model.io_width();
   groups.lm_head += model.lm_head_extra_params;
-  groups.other = model.other_matmul_weights + model.other_extra_params;
+  groups.other = model.other_matmul_weights + model.other_extra_params + model.sequence_weights + model.encoder_token_weights;
   if (model.vision) groups.vision = model.vision->params;
   groups.mtp = model.mtp_params;
   return groups;
@@ -170,7 +180,18 @@ Json mixer_json(const MixerSpec& m) {
       j = {{"kind", "delta_net"},       {"key_heads", m.heads}, {"key_dim", m.qk_dim},
            {"value_heads", m.kv_heads}, {"value_dim", m.v_dim}, {"conv_kernel", m.conv_kernel}};
       break;
+    case MixerKind::kLinear:
+      j["kind"] = "linear";
+      break;
   }
+  const auto number = [](Count c) -> Json { return c.fits() ? Json(c.u64()) : Json(nullptr); };
+  if (!m.weights.is_zero()) j["weights"] = number(m.weights);
+  if (!m.conv_weights.is_zero()) j["conv_weights"] = number(m.conv_weights);
+  if (!m.state_flop.is_zero()) j["state_flop"] = number(m.state_flop);
+  if (!m.state_elements.is_zero()) j["state_elements"] = number(m.state_elements);
+  if (m.top_keys > 0) j["top_keys"] = m.top_keys;
+  if (m.index_heads > 0) j["index_heads"] = m.index_heads;
+  if (m.index_dim > 0) j["index_dim"] = m.index_dim;
   if (m.window > 0) j["window"] = m.window;
   if (m.chunk > 0) j["chunk"] = m.chunk;
   if (m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent) j["causal"] = m.causal;

@@ -20,6 +20,7 @@ enum class MixerKind : std::uint8_t {
   kMamba1,     ///< selective state space, elementwise scan (arXiv:2312.00752)
   kMamba2,     ///< state space duality (arXiv:2405.21060)
   kDeltaNet,   ///< gated delta net (Qwen3-Next linear attention)
+  kLinear,     ///< any other mixer without pairs: `weights`, `conv_weights` and `state_flop` say what it does
 };
 
 /// Token mixing of one layer. Dimensions in elements; zero: not there.
@@ -44,7 +45,17 @@ struct MixerSpec {
   std::int64_t groups = 0;
   std::int64_t conv_kernel = 0;
   std::int64_t dt_rank = 0;
-  Count extra_params;  ///< biases, sinks, decay vectors: stored, never multiplied as a matrix
+  // Sparse attention: an index of `index_heads` x `index_dim` scores every visible key, the core sees the best `top_keys`.
+  std::int64_t top_keys = 0;  ///< 0: all
+  std::int64_t index_heads = 0;
+  std::int64_t index_dim = 0;
+  Count weights;         ///< further matrices that every token is multiplied with: gates, low-rank pieces, the index
+  Count conv_weights;    ///< elements of convolutions, per token
+  Count state_flop;      ///< kLinear: state update and readout, per token [FLOP]
+  Count state_elements;  ///< kLinear: recurrent state per sequence
+  Count extra_params;    ///< biases, sinks, decay vectors: stored, never multiplied as a matrix
+
+  friend bool operator==(const MixerSpec&, const MixerSpec&) = default;
 };
 
 /// Attention over the encoder's output (decoder layers of encoder-decoder models).
@@ -53,6 +64,8 @@ struct CrossSpec {
   std::int64_t head_dim = 0;
   Count extra_params;     ///< biases of the query and output projection
   Count kv_extra_params;  ///< biases of the key and value projection
+
+  friend bool operator==(const CrossSpec&, const CrossSpec&) = default;
 };
 
 /// Feed-forward part of one layer: dense, or routed experts with or without shared ones.
@@ -68,15 +81,20 @@ struct MlpSpec {
   Count expert_extra_params;      ///< biases of one routed expert
   Count shared_extra_params;
   Count router_extra_params;  ///< router bias, score correction
+
+  friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 
 /// `repeat` equal layers of a stack. The order of layers is not kept: no count depends on it.
 struct LayerSpec {
   std::int64_t repeat = 1;
+  std::int64_t stored = 0;  ///< copies of the weights where layers share them (ALBERT); 0: one per layer
   MixerSpec mixer;
   MlpSpec mlp;
   std::optional<CrossSpec> cross;
   Count norm_params;
+
+  friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
 /// How an image becomes tokens.
@@ -103,6 +121,9 @@ struct VisionSpec {
   std::int64_t pooled_tokens = 0;   ///< tokens after pooling; 0: no pooling
   std::int64_t window = 0;          ///< attention window edge [patch]; 0: whole image
   std::int64_t global_layers = 0;   ///< layers without the window
+  std::int64_t inner = 0;           ///< width of all attention heads together; 0: `width`
+  std::int64_t patches = 0;         ///< patches of a fixed image; 0: (image / patch)^2
+  Count image_flop;                 ///< per image, besides patches, layers and projector: stems, heads, poolers [FLOP]
   std::vector<std::pair<std::int64_t, std::int64_t>> projector;  ///< matrices (in, out) applied to every output token
   Count params;                                                  ///< every stored tensor of tower and projector
 };
@@ -156,6 +177,9 @@ struct Architecture {
   Count encoder_attn_extra_params;
   Count other_matmul_weights;  ///< applied to every token besides the layers: OPT in/out projection, BERT transform
   Count other_extra_params;
+  Count sequence_weights;         ///< multiplied once per sequence: poolers, heads of classifiers
+  Count encoder_token_weights;    ///< multiplied once per encoder token, besides its layers: an audio encoder's convolutions
+  std::vector<std::string> assumed;  ///< what the reader took for granted, a sentence each; empty: nothing
   std::optional<VisionSpec> vision;
   std::int64_t mtp_layers = 0;  ///< multi-token-prediction modules; never part of a forward count
   Count mtp_params;
@@ -174,11 +198,17 @@ struct Architecture {
 /// Matrix elements that one token is multiplied with in one layer, by part. FLOP = 2 x tokens x elements.
 struct LayerWeights {
   Count qkv, o_proj, other, router, mlp_dense, mlp_shared;
+  Count conv;    ///< the part of `other` that is a convolution
   Count expert;  ///< of one routed expert
   Count cross_query, cross_output, cross_kv;
 };
 
 [[nodiscard]] LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcept;
+
+/// FLOP per token of the state update and readout of a mixer; no stored matrix is involved.
+/// Mamba-2: outer product in, vector out, 4*di*N. Gated delta net: Megatron-LM's four products, 8*Hv*dk*dv.
+/// Mamba-1's selective scan is elementwise and so outside the matmul rule.
+[[nodiscard]] Count state_flop_per_token(const MixerSpec& mixer) noexcept;
 
 /// All parameters by group. One pass over the distinct layers.
 [[nodiscard]] ParamGroups count_params(const Architecture& model) noexcept;

@@ -18,30 +18,28 @@ constexpr std::pair<Convention, std::string_view> kConventions[] = {
 
 Mask mask_of(const MixerSpec& m) noexcept { return {m.causal, m.window, m.chunk}; }
 
-bool has_attention(const MixerSpec& m) noexcept {
-  return m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent;
+/// The pairs of the core: of sparse attention the chosen keys, which are as many as a window of that size would show.
+Mask core_mask_of(const MixerSpec& m) noexcept {
+  Mask mask = mask_of(m);
+  if (m.top_keys > 0 && (mask.window == 0 || m.top_keys < mask.window)) mask.window = m.top_keys;
+  return mask;
 }
 
-/// Multiplies per token of the state update and readout, in FLOP; no stored matrix is involved.
-/// Mamba-2: outer product in, vector out, 4*di*N. Gated delta net: Megatron-LM's four products, 8*Hv*dk*dv.
-/// Mamba-1's selective scan is elementwise and so outside the matmul rule.
-Count state_flop_per_token(const MixerSpec& m) noexcept {
-  if (m.kind == MixerKind::kMamba2) return Count(4) * m.inner * m.state;
-  if (m.kind == MixerKind::kDeltaNet) return Count(8) * m.kv_heads * m.qk_dim * m.v_dim;
-  return 0;
+bool has_attention(const MixerSpec& m) noexcept {
+  return m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent;
 }
 
 /// Elements of the recurrent state of one sequence in one layer.
 Count state_elements(const MixerSpec& m) noexcept {
   if (m.kind == MixerKind::kMamba1 || m.kind == MixerKind::kMamba2) return Count(m.inner) * m.state;
   if (m.kind == MixerKind::kDeltaNet) return Count(m.kv_heads) * m.qk_dim * m.v_dim;
-  return 0;
+  return m.state_elements;
 }
 
 /// Cached elements per token in one layer.
 Count cache_elements(const MixerSpec& m) noexcept {
-  if (m.kind == MixerKind::kAttention) return Count(m.kv_heads) * (Count(m.qk_dim) + m.v_dim);
-  if (m.kind == MixerKind::kLatent) return Count(m.kv_rank) + m.rope_dim;
+  if (m.kind == MixerKind::kAttention) return Count(m.kv_heads) * (Count(m.qk_dim) + m.v_dim) + m.index_dim;
+  if (m.kind == MixerKind::kLatent) return Count(m.kv_rank) + m.rope_dim + m.index_dim;
   return 0;
 }
 
@@ -142,8 +140,12 @@ StackCount count_stack(const std::vector<LayerSpec>& layers, std::int64_t d, Cou
     out.mlp_routed += rows * w.expert * layer.mlp.top_k;
     out.mlp_shared += rows * w.mlp_shared;
     if (has_attention(m)) {
-      const Count pairs = pairs_of(r, mask_of(m), mode, context) * 2 * layer.repeat * m.heads;
+      const Count pairs = pairs_of(r, core_mask_of(m), mode, context) * 2 * layer.repeat * m.heads;
       out.parts.attn_scores += pairs * m.qk_dim;
+      if (m.index_heads > 0) {  // the index scores every visible key
+        const Count seen = pairs_of(r, mask_of(m), mode, context) * 2 * layer.repeat;
+        out.parts.attn_scores += seen * m.index_heads * m.index_dim;
+      }
       out.parts.attn_av += pairs * m.v_dim;
       if (m.kind == MixerKind::kLatent) {
         out.absorbed_scores += pairs * (Count(m.kv_rank) + m.rope_dim);
@@ -323,6 +325,7 @@ FlopCount count_components(const Architecture& model, const FlopsOptions& o, con
       CountRequest pass{r.phase, {&one, 1}, 1, 0, false, {}};
       encoder = count_stack(model.encoder, model.d_model, r.encoder_len, pass, o.attention, ContextMode::kAuto,
                             o.trainable.lora, 0, 0);
+      encoder.parts.other += Count(r.encoder_len) * 2 * model.encoder_token_weights;
       encoder.parts = encoder.parts * sequences;
       encoder.mlp_dense *= sequences;
       encoder.mlp_routed *= sequences;
@@ -332,7 +335,7 @@ FlopCount count_components(const Architecture& model, const FlopsOptions& o, con
   }
   StackCount stack = count_stack(model.layers, model.d_model, t.fed, r, o.attention, o.context_mode, o.trainable.lora,
                                  cross_pairs, encoder_tokens);
-  const Count head_other = t.fed * 2 * model.other_matmul_weights;
+  const Count head_other = t.fed * 2 * model.other_matmul_weights + t.sequences * r.passes * 2 * model.sequence_weights;
   const bool all = o.logits == LogitsMode::kAll || (o.logits == LogitsMode::kByPhase && (train || model.is_encoder));
   const Count rows = all ? t.fed : t.sequences * r.passes;
   FlopParts head;
@@ -525,11 +528,12 @@ ByteCount count_all_bytes(const Architecture& model, const WeightStorage& storag
   PassWeights weights;
   add_layer_weights(model.layers, model.d_model, storage, encoder_runs, weights);
   weights.plain += model.norm_params + model.attn_extra_params + model.other_matmul_weights + model.other_extra_params +
+                   model.sequence_weights +
                    model.lm_head_extra_params + Count(model.vocab) * model.io_width();
   PassWeights encoder;
   if (encoder_runs) {
     add_layer_weights(model.encoder, model.d_model, storage, true, encoder);
-    encoder.plain += model.encoder_norm_params + model.encoder_attn_extra_params;
+    encoder.plain += model.encoder_norm_params + model.encoder_attn_extra_params + model.encoder_token_weights;
   }
   const ExpertBytes experts = expert_bytes(model.layers, model.d_model, storage, tokens_per_pass);
   const Count dense = format_bytes(weights.plain, storage.plain) + format_bytes(weights.quantised, storage.quantised);

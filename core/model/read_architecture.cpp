@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "core/base/json_fields.h"
+#include "core/model/class_defaults.h"
+#include "core/model/family_rows.h"
 
 namespace mfu {
 namespace {
@@ -691,21 +693,6 @@ void build_t5(const Family& family, const Fields& f, bool, Architecture& spec) {
   spec.max_positions = f.integer_or("n_positions", 0, 0, INT64_MAX);
 }
 
-/// BERT and RoBERTa with their masked-language-model head.
-void build_bert(const Family& family, const Fields& f, bool nested, Architecture& spec) {
-  build_decoder(family, f, nested, spec);
-  if (f.failed()) return;
-  const std::int64_t d = spec.d_model;
-  spec.is_encoder = true;
-  for (LayerSpec& layer : spec.layers) layer.mixer.causal = false;
-  const std::int64_t types = f.integer_or("type_vocab_size", 2, 0);
-  spec.position_params = (Count(f.require("max_position_embeddings")) + types) * d;
-  spec.max_positions = f.integer_or("max_position_embeddings", 0, 0);
-  spec.norm_params = Count(4) * d;  // after the embedding, and in the head
-  spec.other_matmul_weights = Count(d) * d;
-  spec.other_extra_params = d;
-}
-
 /// Gated delta net and full attention in turn, experts in every layer (Qwen3-Next).
 void build_qwen3_next(const Family& family, const Fields& f, bool nested, Architecture& spec) {
   const std::int64_t d = spec.d_model = f.require(family.width);
@@ -905,35 +892,6 @@ VisionSpec read_siglip(const Fields& f) {
   return v;
 }
 
-/// A tower as a model of its own: images in, hidden states out.
-void build_vision_only(const Family& family, const Fields& f, bool, Architecture& spec) {
-  VisionSpec v;
-  if (family.model_type == "vit") {
-    v = read_vit(f, {}, 224, 16);
-    v.extra_tokens = 1;
-    const Count patches = Count(v.image / v.patch) * (v.image / v.patch);
-    v.params = Count(v.width) + Count(v.patch_elements) * v.width + v.width + (patches + 1) * v.width +
-               Count(2) * v.width + vit_block_params(v, 2 * v.width);
-    if (!f.flag("qkv_bias", true)) v.params = v.params - Count(3) * v.width * v.layers;
-  } else if (family.model_type == "clip_vision_model") {
-    v = read_clip(f);
-  } else {
-    v = read_siglip(f);
-    if (f.flag("vision_use_head", true)) {
-      v.pooling_head = true;
-      // Attention pooling: probe, attention with biases, norm, MLP.
-      const Count d = v.width;
-      v.params += d + Count(4) * d * d + Count(4) * d + Count(2) * d + Count(2) * d * v.mlp_width + v.mlp_width + d;
-    }
-  }
-  spec.d_model = v.width;
-  spec.is_encoder = true;
-  spec.tied = true;
-  spec.other_extra_params = v.params;  // the tower is the model, not an addition to one
-  v.params = 0;
-  spec.vision = v;
-}
-
 const Family* find_family(std::string_view model_type);
 
 /// The decoder of a vision-language model: under `key`, or the top level where the keys are repeated there.
@@ -942,12 +900,7 @@ void build_text(const Fields& f, std::string_view key, std::string_view fallback
   const bool nested = f.find(key) != nullptr;
   const Fields& source = nested ? text : f;
   const std::string type = nested ? source.text_or("model_type", fallback_type) : std::string(fallback_type);
-  const Family* family = find_family(type);
-  if (family == nullptr) {
-    source.problem(source.place() + "model_type: unknown decoder \"" + type + "\"");
-    return;
-  }
-  family->build(*family, source, nested, spec);
+  read_typed(source, type, nested, ModelHead::kOwn, spec);
   // The decoder's own word on tying comes first; only where it says nothing does the outer config decide.
   if (nested && source.find("tie_word_embeddings") == nullptr && f.find("tie_word_embeddings") != nullptr) {
     spec.tied = f.flag("tie_word_embeddings", spec.tied);
@@ -1212,19 +1165,10 @@ constexpr Family kFamilies[] = {
     with(llama_like("jamba"), [](Family& f) { f.build = build_jamba; f.qkv_bias = f.o_bias = kNo; f.head_dim = "";
       f.experts = Experts::kJamba; }),
     // --- encoders and encoder-decoders
-    with(gpt2_like("bert"), [](Family& f) { f.build = build_bert; f.layers = "num_hidden_layers";
-      f.width = "hidden_size"; f.heads = "num_attention_heads"; f.mlp = "intermediate_size"; f.mlp_factor = 0;
-      f.learned_positions = false; f.positions = ""; f.lm_head_bias = kYes; }),
-    with(gpt2_like("roberta"), [](Family& f) { f.build = build_bert; f.layers = "num_hidden_layers";
-      f.width = "hidden_size"; f.heads = "num_attention_heads"; f.mlp = "intermediate_size"; f.mlp_factor = 0;
-      f.learned_positions = false; f.positions = ""; f.lm_head_bias = kYes; }),
     with(llama_like("t5"), [](Family& f) { f.build = build_t5; f.tied = kTied; }),
     with(llama_like("mt5"), [](Family& f) { f.build = build_t5; f.tied = kUntied; }),
     with(llama_like("umt5"), [](Family& f) { f.build = build_t5; f.tied = kUntied; }),
     // --- vision
-    with(llama_like("vit"), [](Family& f) { f.build = build_vision_only; }),
-    with(llama_like("clip_vision_model"), [](Family& f) { f.build = build_vision_only; }),
-    with(llama_like("siglip_vision_model"), [](Family& f) { f.build = build_vision_only; }),
     with(llama_like("llava"), [](Family& f) { f.build = build_llava; }),
     with(llama_like("gemma3"), [](Family& f) { f.build = build_gemma3; }),
     with(llama_like("qwen2_vl"), [](Family& f) { f.build = build_qwen2_vl; }),
@@ -1543,16 +1487,38 @@ std::string ways_on() {
          "{\"params\": N}";
 }
 
+/// What the class in `architectures` puts behind the layers. A class that is not known is taken for the family's own,
+/// and said.
+ModelHead head_of(const Fields& f, Architecture& spec) {
+  const json* list = f.find("architectures");
+  if (list == nullptr || !list->is_array() || list->empty() || !list->front().is_string()) return ModelHead::kOwn;
+  const std::string name = list->front().get<std::string>();
+  const auto ends = [&name](std::string_view word) { return name.ends_with(word); };
+  for (std::string_view own : {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining",
+                               "DoubleHeadsModel", "ForSpeechSeq2Seq", "ForCTC", "ForSeq2SeqLM", "MTModel", "VisionModel",
+                               "VisionTransformer"}) {
+    if (ends(own)) return ModelHead::kOwn;
+  }
+  if (ends("ForSequenceClassification") || ends("ForRewardModel") || ends("ForMultipleChoice") ||
+      ends("ForImageClassification") || ends("ForVideoClassification") || ends("ForAudioClassification"))
+    return ModelHead::kSequence;
+  if (ends("ForTokenClassification") || ends("ForQuestionAnswering")) return ModelHead::kToken;
+  if (ends("EncoderModel")) return ModelHead::kEncoder;
+  if (ends("Model") || ends("Encoder") || ends("Transformer") || ends("Backbone")) return ModelHead::kNone;
+  spec.assumed.push_back("architectures: \"" + name + "\" is not known; counted as the family's own class");
+  return ModelHead::kOwn;
+}
+
 void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec) {
   if (const json* type = f.find("model_type")) {
     const std::string text = type->is_string() ? type->get<std::string>() : std::string();
     const Family* family = find_family(text);
-    if (family == nullptr || text == "nanogpt") {
+    if ((family == nullptr && find_row(text) == nullptr) || text == "nanogpt") {
       f.problem(f.place() + "model_type: expected a supported model type, got " + brief(*type) + "; " + ways_on());
       return;
     }
-    spec.family = std::string(family->model_type);
-    family->build(*family, f, false, spec);
+    spec.family = text;
+    read_typed(f, text, false, head_of(f, spec), spec);
     if (f.failed()) return;
     spec.compute_dtype = stated_dtype(f);
     read_quantization(f, spec);
@@ -1587,6 +1553,20 @@ void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec
 
 }  // namespace
 
+void read_typed(const Fields& f, std::string_view type, bool nested, ModelHead head, Architecture& spec) {
+  if (const FamilyRow* row = find_row(type)) {
+    build_row(*row, nested ? f.with_defaults(class_defaults(type)) : f, head, spec);
+    return;
+  }
+  const Family* family = find_family(type);
+  if (family == nullptr) {
+    f.problem(f.place() + "model_type: unknown decoder \"" + std::string(type) + "\"");
+    return;
+  }
+  family->build(*family, f, nested, spec);
+  if (!f.failed()) replace_head(head, f, spec);
+}
+
 WeightFormat weight_format(DType dtype) { return format_of(dtype); }
 
 Result<Architecture> read_model(std::string_view text, std::string_view place) {
@@ -1608,6 +1588,7 @@ Result<Architecture> read_model(std::string_view text, std::string_view place) {
 std::vector<std::string_view> known_model_types() {
   std::vector<std::string_view> types;
   for (const Family& family : kFamilies) types.push_back(family.model_type);
+  for (std::string_view type : row_types()) types.push_back(type);
   return types;
 }
 

@@ -8,16 +8,17 @@ namespace {
 /// Linear parts of `layers` transformer blocks on `rows` rows.
 void add_blocks(const VisionSpec& v, std::int64_t layers, Count attention_rows, Count mlp_rows,
                 VisionCount& out) noexcept {
-  const Count d = v.width;
-  out.qkv += attention_rows * 6 * d * d * layers;
-  out.o_proj += attention_rows * 2 * d * d * layers;
+  const Count d = v.width, inner = v.inner > 0 ? v.inner : v.width;
+  out.qkv += attention_rows * 6 * d * inner * layers;
+  out.o_proj += attention_rows * 2 * d * inner * layers;
   out.mlp += mlp_rows * 2 * v.mlp_matrices * d * v.mlp_width * layers;
 }
 
 /// Attention cores of `layers` layers over groups of `rows` rows that see each other.
 void add_core(const VisionSpec& v, std::int64_t layers, Count group_rows_squared, VisionCount& out) noexcept {
-  out.attn_scores += group_rows_squared * 2 * v.width * layers;
-  out.attn_av += group_rows_squared * 2 * v.width * layers;
+  const Count inner = v.inner > 0 ? v.inner : v.width;
+  out.attn_scores += group_rows_squared * 2 * inner * layers;
+  out.attn_av += group_rows_squared * 2 * inner * layers;
 }
 
 void add_projector(const VisionSpec& v, Count tokens, VisionCount& out) noexcept {
@@ -28,7 +29,7 @@ void add_projector(const VisionSpec& v, Count tokens, VisionCount& out) noexcept
 VisionCount count_fixed(const VisionSpec& v) noexcept {
   VisionCount out;
   const std::int64_t edge = v.patch > 0 ? v.image / v.patch : 0;
-  const Count patches = Count(edge) * edge;
+  const Count patches = v.patches > 0 ? Count(v.patches) : Count(edge) * edge;
   const Count rows = patches + v.extra_tokens;
   out.patch_embed = patches * 2 * v.patch_elements * v.width;
   add_blocks(v, v.layers, rows, rows, out);
@@ -45,6 +46,7 @@ VisionCount count_fixed(const VisionSpec& v) noexcept {
   if (v.pooled_tokens > 0) tokens = v.pooled_tokens;
   if (v.projector.empty() && v.merge <= 1 && v.pooled_tokens == 0) tokens = rows;
   add_projector(v, tokens, out);
+  out.other += v.image_flop;
   return out;
 }
 

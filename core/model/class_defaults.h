@@ -1,0 +1,12 @@
+// What the configuration classes of transformers take where a config inside another one leaves a key out.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+namespace mfu {
+
+/// Defaults of a `model_type`, as an object; an empty one where the type is not known. Lives until the process ends.
+[[nodiscard]] const nlohmann::json& class_defaults(std::string_view model_type);
+
+}  // namespace mfu

@@ -1,0 +1,468 @@
+#include "core/model/family_rows.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/model/class_defaults.h"
+#include "core/model/expression.h"
+
+namespace mfu {
+namespace {
+
+using nlohmann::json;
+
+// The names that a text model's row defines. Dimensions are in elements.
+//
+//   d L V          width, layers, rows of the output matrix       tied io emb   tied matrices; width of input table and
+//   H K h hv       heads, key/value heads, their widths                         output matrix if not d; its elements
+//   f m            MLP width; its matrices, 3 where it is gated   out pos       parameters outside layers; positions
+//   kind           none, attention, latent, mamba1, mamba2,       tok seq       matrix elements per token and per
+//                  delta or linear                                              sequence besides layers
+//   gate           1: the query projection makes a gate too       htok hx       the same of the head; its parameters
+//   window chunk   keys that a query sees                         labels        outputs of a classifier
+//   topk ih id     sparse attention: keys, index heads and width  cls_* tc_*    heads of classifiers: per token (_tok), per
+//   aw cw          further matrices, convolutions per token       base_*        sequence (_seq), parameters (_x)
+//   sf se          state FLOP per token, elements per sequence    causal enc    1: causal; 1: an encoder alone
+//   moe E k fe fs  1: this layer has experts; how many, used,     max           longest sequence
+//                  their width, that of shared ones
+//   sg rx ex       gate of the shared expert, parameters of the router and of one expert
+//   layer dense_x  parameters of a layer that are no matrix; of a dense MLP's
+//   qr kvr nope rope            latent attention
+//   mh mi ms mg mc mr           state space: heads, inner width, state, groups, convolution, rank of the step size
+//   dkh dk dvh dv               delta net: heads and widths of keys and values
+//   eL eH eK eh ef em elayer eout eaw efront, xH xh    encoder, and the cross attention of the decoder
+constexpr std::string_view kTextBase = R"(
+  d=hidden_size; L=num_hidden_layers; H=num_attention_heads; K=num_key_value_heads~H; h=head_dim~(d/H); hv=h;
+  f=intermediate_size; m=3; V=vocab_size; tied=tie_word_embeddings~0; io=0; emb=V*(io > 0 ? io : d);
+  none=0; attention=1; latent=2; mamba1=3; mamba2=4; delta=5; linear=6; kind=attention;
+  qb=attention_bias~0; ob=qb; mb=0; hb=0; nd=d; norms=2; qkn=0; extra=0; max=max_position_embeddings~0;
+  biases=qb*(h*(H+K) + hv*K) + ob*d; dense_x=mb*((m-1)*f + d); layer=norms*nd + biases + qkn + extra; out=nd; pos=0;
+  gate=0; sl=0; slides=has(layer_types) ? atis(layer_types,i,sliding_attention) : sl; window=slides ? sliding_window : 0;
+  chunk=0; topk=0; ih=0; id=0; aw=0; cw=0; sf=0; se=0; causal=1; enc=0; tok=0; seq=0; htok=0; hx=hb*V;
+  mo=0; moe=has(mlp_layer_types) ? atis(mlp_layer_types,i,sparse) : mo; fs=0; sg=0; rx=0; ex=0;
+  cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; stored=0)";
+
+struct Named {
+  std::string_view name, text;
+};
+
+// Rows that others build on.
+constexpr Named kBases[] = {
+    {"_llama", ""},
+    // GPT-2's keys: biases everywhere, learned positions.
+    {"_gpt", "d=n_embd; L=n_layer; H=n_head; K=H; h=d/H; f=n_inner~(4*d); m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1;"
+             "max=n_positions; pos=max*d"},
+    {"_moe", "mo=1; E=num_experts~num_local_experts~n_routed_experts; k=num_experts_per_tok~num_experts_per_token; fe=moe_intermediate_size"},
+    // Latent attention and DeepSeek's experts.
+    {"_mla", "kind=latent; K=1; qr=q_lora_rank~0; kvr=kv_lora_rank; nope=qk_nope_head_dim; rope=qk_rope_head_dim;"
+             "h=nope+rope; hv=v_head_dim; layer=2*d + qr + kvr + (attention_bias~0)*(qr + kvr + rope + d) + extra;"
+             "mo=i >= first_k_dense_replace~0 && i % (moe_layer_freq~1) == 0; E=n_routed_experts;"
+             "k=num_experts_per_tok; fe=moe_intermediate_size; fs=n_shared_experts~0*fe; rx=E"},
+    // BERT: post-norm, learned positions and token types, a pooler, a masked-language-model head.
+    {"_bert", "K=H; h=d/H; m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1; causal=0; enc=1; types=type_vocab_size~2;"
+              "pos=(max_position_embeddings + types)*d; htok=d*d; hx=d + 2*d + V; base_seq=d*d; base_x=d;"
+              "cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
+    // BART: encoder and decoder with biases, learned positions with two more rows in each.
+    {"_bart", "d=d_model; L=decoder_layers; H=decoder_attention_heads; K=H; h=d/H; f=decoder_ffn_dim; m=2; nd=2*d; qb=1;"
+              "mb=1; tied=tie_word_embeddings~1; norms=3; rows=2; pos=2*(max_position_embeddings + rows)*d; out=nd;"
+              "extra=h*(H+2*K) + d; xH=H; xh=h; hx=0;"
+              "eL=encoder_layers; eH=encoder_attention_heads; eK=eH; eh=d/eH; ef=encoder_ffn_dim; em=m;"
+              "elayer=2*nd + 4*d + ef + d; eout=nd; eaw=0; efront=0; cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
+    {"_tower", R"(d=hidden_size; L=num_hidden_layers; H=num_attention_heads; w=d; f=intermediate_size; m=2;
+       C=num_channels~3; p=patch_size; hi=high(image_size) // high(patch_size); wi=wide(image_size) // wide(patch_size);
+       n=hi*wi; x=0; pe=C*high(patch_size)*wide(patch_size); nd=2*d; ab=1; mb=1; pb=1; rows=n+x; outer=1; extra=0; lx=0;
+       qb=3*ab; ob=ab; layer=2*nd + qb*w + ob*d + mb*((m-1)*f + d) + lx; out=pb*d + x*d + rows*d + outer*nd + extra;
+       merge=1; window=0; global=0; dynamic=0; image_flop=0; image_x=0; head_flop=0; head_x=0; base_flop=0; base_x=0;
+       pooling=0; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0)"},
+    // Towers that take an image as it is, in patches that later merge (Qwen2-VL and its kin).
+    {"_dynamic", R"(dynamic=1; n=1; L=depth; H=num_heads; C=in_channels~3; t=temporal_patch_size~2; pe=C*t*p*p; rows=0;
+       hi=1; wi=1; merge=spatial_merge_size~2; mm=merge*merge)"},
+    // A text model under `text`, of `text_type` where it does not say; a tower under `vision` likewise. td, vd: their
+    // widths. j1i j1o ...: matrices of the projector, in and out; jx: its other parameters; tokens: after pooling.
+    {"_composite", R"(j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config;
+       text_type=llama; vision_type=siglip_vision_model)"},
+};
+
+constexpr FamilyRow kRows[] = {
+#include "core/model/families.inc"
+};
+
+std::string_view base_text(std::string_view name) noexcept {
+  for (const Named& base : kBases) {
+    if (base.name == name) return base.text;
+  }
+  return {};
+}
+
+/// The definitions of a row, the most general first.
+void define_all(const FamilyRow& row, Expressions& x, int depth = 0) {
+  if (depth > 8) return;
+  if (row.like.starts_with("_")) {
+    if (row.like == "_dynamic") {
+      x.define(base_text("_tower"));
+    } else if (row.like != "_tower" && row.like != "_composite") {
+      x.define(kTextBase);
+    }
+    x.define(base_text(row.like));
+  } else if (const FamilyRow* relative = find_row(row.like)) {
+    define_all(*relative, x, depth + 1);
+  }
+  x.define(row.text);
+}
+
+/// How many outputs a classifier has: `id2label`, else `num_labels`, else two, as transformers has it.
+std::int64_t labels_of(const Fields& f) {
+  const json* names = f.find("id2label");
+  if (names != nullptr && names->is_object() && !names->empty()) return static_cast<std::int64_t>(names->size());
+  return f.integer_or("num_labels", 2, 1);
+}
+
+MixerSpec mixer_of(Expressions& x) {
+  MixerSpec m;
+  const std::int64_t kind = x.value("kind");
+  m.kind = static_cast<MixerKind>(kind);
+  m.causal = x.value("causal") != 0;
+  m.weights = x.value("aw");
+  m.conv_weights = x.value("cw");
+  switch (m.kind) {
+    case MixerKind::kNone:
+      break;
+    case MixerKind::kAttention:
+    case MixerKind::kLatent:
+      m.heads = x.positive("H");
+      m.kv_heads = m.kind == MixerKind::kLatent ? 1 : x.positive("K");
+      m.qk_dim = x.positive("h");
+      m.v_dim = x.positive("hv");
+      m.window = x.value("window");
+      m.chunk = x.value("chunk");
+      m.top_keys = x.value("topk");
+      m.index_heads = x.value("ih");
+      m.index_dim = x.value("id");
+      if (m.kind == MixerKind::kLatent) {
+        m.q_rank = x.value("qr");
+        m.kv_rank = x.positive("kvr");
+        m.nope_dim = x.value("nope");
+        m.rope_dim = x.value("rope");
+      } else {
+        m.output_gate = x.value("gate") != 0;
+        if (!x.fields().failed() && m.heads % m.kv_heads != 0) {
+          x.fields().wrong("num_key_value_heads", "a divisor of the " + std::to_string(m.heads) + " query heads",
+                           x.fields().find("num_key_value_heads"));
+        }
+      }
+      break;
+    case MixerKind::kMamba1:
+      m.inner = x.positive("mi");
+      m.state = x.positive("ms");
+      m.dt_rank = x.positive("mr");
+      break;
+    case MixerKind::kMamba2:
+      m.heads = x.positive("mh");
+      m.inner = x.positive("mi");
+      m.state = x.positive("ms");
+      m.groups = x.positive("mg");
+      m.conv_kernel = x.positive("mc");
+      break;
+    case MixerKind::kDeltaNet:
+      m.heads = x.positive("dkh");
+      m.qk_dim = x.positive("dk");
+      m.kv_heads = x.positive("dvh");
+      m.v_dim = x.positive("dv");
+      m.conv_kernel = x.value("mc");
+      break;
+    case MixerKind::kLinear:
+      m.state_flop = x.value("sf");
+      m.state_elements = x.value("se");
+      break;
+  }
+  return m;
+}
+
+MlpSpec mlp_of(Expressions& x) {
+  MlpSpec m;
+  m.matrices = x.value("m");
+  if (x.value("moe") == 0) {
+    m.width = x.value("f");
+    if (m.width > 0) m.extra_params = x.value("dense_x");
+    return m;
+  }
+  m.experts = x.positive("E");
+  m.top_k = x.positive("k");
+  if (!x.fields().failed() && m.top_k > m.experts) {
+    x.fields().problem(x.fields().place() + "num_experts_per_tok: expected at most the " + std::to_string(m.experts) +
+                       " experts, got " + std::to_string(m.top_k));
+  }
+  m.expert_width = x.positive("fe");
+  m.shared_width = x.value("fs");
+  m.shared_gate = x.value("sg") != 0;
+  m.router_extra_params = x.value("rx");
+  m.expert_extra_params = x.value("ex");
+  return m;
+}
+
+/// Layers one by one where any value depends on the layer, alike ones together.
+void build_layers(Expressions& x, std::int64_t layers, bool cross, std::vector<LayerSpec>& out) {
+  constexpr std::int64_t kMostPatterned = 100'000;  // no published model comes near
+  if (x.by_layer() && layers > kMostPatterned) {
+    x.fields().problem(x.fields().place() + "num_hidden_layers: expected at most " + std::to_string(kMostPatterned) +
+                       " where layers differ, got " + std::to_string(layers));
+    return;
+  }
+  for (std::int64_t i = 0; i < (x.by_layer() ? layers : 1) && !x.fields().failed(); ++i) {
+    x.set_layer(i);
+    LayerSpec layer;
+    layer.mixer = mixer_of(x);
+    layer.mlp = mlp_of(x);
+    layer.norm_params = x.value("layer");
+    if (cross) layer.cross = CrossSpec{x.positive("xH"), x.positive("xh"), {}, {}};
+    const auto alike = std::find_if(out.begin(), out.end(), [&](const LayerSpec& known) {
+      layer.repeat = known.repeat;
+      layer.stored = known.stored;
+      return known == layer;
+    });
+    if (alike != out.end()) {
+      ++alike->repeat;
+    } else {
+      layer.repeat = x.by_layer() ? 1 : layers;
+      layer.stored = std::min(x.value("stored"), layer.repeat);
+      out.push_back(layer);
+    }
+  }
+}
+
+void build_encoder(Expressions& x, Architecture& spec) {
+  LayerSpec layer;
+  layer.repeat = x.positive("eL");
+  layer.mixer.kind = MixerKind::kAttention;
+  layer.mixer.causal = false;
+  layer.mixer.heads = x.positive("eH");
+  layer.mixer.kv_heads = x.positive("eK");
+  layer.mixer.qk_dim = layer.mixer.v_dim = x.positive("eh");
+  layer.mixer.weights = x.value("eaw");
+  layer.mlp.matrices = x.value("em");
+  layer.mlp.width = x.positive("ef");
+  layer.norm_params = x.value("elayer");
+  spec.encoder.push_back(layer);
+  spec.encoder_norm_params = x.value("eout");
+  spec.encoder_token_weights = x.value("efront");
+}
+
+void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
+  const Fields& f = x.fields();
+  spec.d_model = x.positive("d");
+  const std::int64_t layers = x.positive("L");
+  const bool encoder_decoder = x.value("eL") > 0;
+  if (f.failed()) return;
+  spec.is_encoder = x.value("enc") != 0;
+  if (encoder_decoder) build_encoder(x, spec);
+  build_layers(x, layers, encoder_decoder, spec.layers);
+  spec.embed_width = x.value("io");
+  spec.embed_params = x.value("emb");
+  spec.position_params = x.value("pos");
+  spec.norm_params = x.value("out");
+  spec.max_positions = x.value("max");
+  spec.other_matmul_weights = x.value("tok");
+  spec.sequence_weights = x.value("seq");
+  if (head == ModelHead::kEncoder && encoder_decoder) {
+    spec.layers = std::move(spec.encoder);
+    spec.encoder.clear();
+    spec.norm_params = spec.encoder_norm_params;
+    spec.encoder_norm_params = {};
+    spec.other_matmul_weights += spec.encoder_token_weights;
+    spec.encoder_token_weights = {};
+    if (x.defines("epos")) spec.position_params = x.value("epos");
+    spec.is_encoder = true;
+    head = ModelHead::kNone;
+  }
+  switch (head) {
+    case ModelHead::kOwn:
+      spec.vocab = x.value("V");
+      spec.tied = x.value("tied") != 0;
+      spec.other_matmul_weights += x.value("htok");
+      spec.lm_head_extra_params = x.value("hx");
+      break;
+    case ModelHead::kNone:
+    case ModelHead::kEncoder:
+      spec.tied = true;
+      spec.sequence_weights += x.value("base_seq");
+      spec.other_extra_params = x.value("base_x");
+      break;
+    case ModelHead::kSequence:
+      spec.tied = true;
+      spec.other_matmul_weights += x.value("cls_tok");
+      spec.sequence_weights += x.value("cls_seq");
+      spec.other_extra_params = x.value("cls_x");
+      break;
+    case ModelHead::kToken:
+      spec.tied = true;
+      spec.other_matmul_weights += x.value("tc_tok");
+      spec.other_extra_params = x.value("tc_x");
+      break;
+  }
+}
+
+/// The matrices that turn a tower's output into tokens.
+void add_projector(Expressions& x, VisionSpec& v) {
+  constexpr std::pair<std::string_view, std::string_view> kMatrices[] = {{"j1i", "j1o"}, {"j2i", "j2o"}, {"j3i", "j3o"}};
+  for (std::int64_t again = 0; again < x.value("jn"); ++again) {
+    for (const auto& [in, out] : kMatrices) {
+      if (x.value(in) <= 0 || again > 64) continue;
+      v.projector.emplace_back(x.value(in), x.value(out));
+      v.params += Count(x.value(in)) * x.value(out);
+    }
+  }
+  v.params += x.value("jx");
+}
+
+VisionSpec tower_of(Expressions& x) {
+  VisionSpec v;
+  v.width = x.positive("d");
+  v.layers = x.positive("L");
+  v.heads = x.positive("H");
+  v.inner = x.positive("w");
+  v.mlp_width = x.positive("f");
+  v.mlp_matrices = x.value("m");
+  v.patch_elements = x.positive("pe");
+  v.extra_tokens = x.value("x");
+  v.merge = x.positive("merge");
+  v.window = x.value("window");
+  v.global_layers = x.value("global");
+  v.image_flop = x.value("image_flop");
+  v.pooling_head = x.value("pooling") != 0;
+  v.patch = x.value("p");
+  if (x.value("dynamic") != 0) {
+    v.kind = VisionKind::kDynamic;
+  } else {
+    v.patches = x.positive("n");
+    v.image = x.value("hi") * v.patch;
+  }
+  const Count d = v.width, w = v.inner;
+  v.params = Count(v.patch_elements) * d +
+             (Count(4) * d * w + Count(v.mlp_matrices) * d * v.mlp_width + x.value("layer")) * v.layers +
+             x.value("out") + x.value("image_x");
+  add_projector(x, v);
+  return v;
+}
+
+/// The definitions of `row` with what only a classifier needs.
+void prepare(const FamilyRow& row, Expressions& x) {
+  define_all(row, x);
+  x.give("labels", labels_of(x.fields()));
+}
+
+void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Architecture& spec) {
+  Expressions x({}, f);
+  prepare(row, x);
+  const std::string_view text = x.text("text"), vision = x.text("vision");
+  const Fields inner = f.child(text);
+  const bool nested = f.find(text) != nullptr;
+  const Fields& source = nested ? inner : f;
+  const std::string type = nested ? inner.text_or("model_type", x.text("text_type")) : std::string(x.text("text_type"));
+  read_typed(source, type, nested, head, spec);
+  // The outer class is the one that ties; where its config does not say, the decoder's own word stands.
+  if (head == ModelHead::kOwn && nested && f.find("tie_word_embeddings") != nullptr) {
+    spec.tied = f.flag("tie_word_embeddings", spec.tied);
+  }
+  if (f.failed()) return;
+  x.give("td", spec.d_model);
+  if (vision == "none") {
+    spec.other_extra_params += x.value("jx");
+    return;
+  }
+  const Fields tower = f.child(vision);
+  const std::string tower_type = tower.text_or("model_type", x.text("vision_type"));
+  const FamilyRow* tower_row = find_row(tower_type);
+  if (tower_row == nullptr || kind_of(*tower_row) != RowKind::kTower) {
+    spec.assumed.push_back(std::string(vision) + ".model_type: the tower \"" + tower_type +
+                           "\" is not known; only the text model is counted");
+    return;
+  }
+  Fields filled = tower.with_defaults(class_defaults(tower_type));
+  Expressions t({}, filled);
+  prepare(*tower_row, t);
+  VisionSpec v = tower_of(t);
+  if (f.failed()) return;
+  x.give("vd", v.width);
+  x.give("vm", v.merge);
+  x.give("vn", v.patches);
+  x.give("vL", v.layers);
+  add_projector(x, v);
+  if (const std::int64_t merge = x.value("merge"); merge > 1) v.merge = merge;
+  v.pooled_tokens = x.value("tokens");
+  spec.vision = v;
+}
+
+}  // namespace
+
+const FamilyRow* find_row(std::string_view model_type) noexcept {
+  for (const FamilyRow& row : kRows) {
+    if (row.type == model_type) return &row;
+  }
+  return nullptr;
+}
+
+RowKind kind_of(const FamilyRow& row) noexcept {
+  const FamilyRow* r = &row;
+  for (int depth = 0; depth < 8 && !r->like.starts_with("_"); ++depth) {
+    const FamilyRow* next = find_row(r->like);
+    if (next == nullptr) break;
+    r = next;
+  }
+  return r->like == "_tower" || r->like == "_dynamic" ? RowKind::kTower : r->like == "_composite" ? RowKind::kComposite : RowKind::kText;
+}
+
+std::vector<std::string_view> row_types() {
+  std::vector<std::string_view> types;
+  for (const FamilyRow& row : kRows) types.push_back(row.type);
+  return types;
+}
+
+void build_row(const FamilyRow& row, const Fields& f, ModelHead head, Architecture& spec) {
+  if (kind_of(row) == RowKind::kComposite) {
+    build_composite(row, f, head, spec);
+    return;
+  }
+  Expressions x({}, f);
+  prepare(row, x);
+  if (kind_of(row) == RowKind::kText) {
+    build_text_row(x, head, spec);
+    return;
+  }
+  VisionSpec v = tower_of(x);
+  if (f.failed()) return;
+  // The class that an image classifier is published with, or the bare tower with its pooler; neither where nobody says.
+  const bool classifier = head == ModelHead::kSequence, bare = head == ModelHead::kNone;
+  if (classifier || bare) v.image_flop += x.value(classifier ? "head_flop" : "base_flop");
+  spec.d_model = v.width;
+  spec.is_encoder = true;
+  spec.tied = true;
+  spec.other_extra_params = v.params;
+  if (classifier || bare) spec.other_extra_params += x.value(classifier ? "head_x" : "base_x");
+  v.params = 0;
+  spec.vision = v;
+}
+
+void replace_head(ModelHead head, const Fields& f, Architecture& spec) {
+  if (head == ModelHead::kOwn || spec.flat_params || spec.is_vision_only()) return;
+  spec.vocab = 0;
+  spec.tied = true;
+  spec.lm_head_extra_params = {};
+  if ((head == ModelHead::kEncoder || head == ModelHead::kToken) && spec.is_encoder_decoder()) {
+    spec.layers = std::move(spec.encoder);
+    spec.encoder.clear();
+    spec.norm_params = spec.encoder_norm_params;
+    spec.attn_extra_params = spec.encoder_attn_extra_params;
+    spec.encoder_norm_params = spec.encoder_attn_extra_params = {};
+    spec.is_encoder = true;
+  }
+  const std::int64_t labels = labels_of(f);
+  if (head == ModelHead::kSequence && spec.is_encoder_decoder()) {  // T5: a dense layer and the classifier
+    spec.sequence_weights = Count(spec.d_model) * spec.d_model + Count(spec.d_model) * labels;
+    spec.other_extra_params += Count(spec.d_model) + labels;
+  } else if (head == ModelHead::kSequence || head == ModelHead::kToken) {
+    spec.other_matmul_weights += Count(spec.d_model) * labels;
+    if (head == ModelHead::kToken) spec.other_extra_params += labels;
+  }
+}
+
+}  // namespace mfu
