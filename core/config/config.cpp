@@ -547,6 +547,7 @@ void read_config(Resolved& r, Config& config, FlopsOptions& options, Lines* line
     *model_error = spec.error();
     return;
   }
+  for (const std::string& assumed : spec->assumed) lines->push_back(r.model_place + "assumed: " + assumed);
   if (!windows) {
     for (LayerSpec& layer : spec->layers) layer.mixer.window = 0;
   }

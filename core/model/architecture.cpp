@@ -126,7 +126,8 @@ ParamGroups count_params(const Architecture& model) noexcept {
   groups.norm += model.norm_params + model.encoder_norm_params;
   if (!model.tied) groups.lm_head = Count(model.vocab) * model.io_width();
   groups.lm_head += model.lm_head_extra_params;
-  groups.other = model.other_matmul_weights + model.other_extra_params + model.sequence_weights + model.encoder_token_weights;
+  groups.other =
+      model.other_matmul_weights + model.other_extra_params + model.sequence_weights + model.encoder_token_weights;
   if (model.vision) groups.vision = model.vision->params;
   groups.mtp = model.mtp_params;
   return groups;

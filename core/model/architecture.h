@@ -45,7 +45,8 @@ struct MixerSpec {
   std::int64_t groups = 0;
   std::int64_t conv_kernel = 0;
   std::int64_t dt_rank = 0;
-  // Sparse attention: an index of `index_heads` x `index_dim` scores every visible key, the core sees the best `top_keys`.
+  // Sparse attention: an index of `index_heads` x `index_dim` scores every visible key, the core sees the best
+  // `top_keys`.
   std::int64_t top_keys = 0;  ///< 0: all
   std::int64_t index_heads = 0;
   std::int64_t index_dim = 0;
@@ -177,8 +178,9 @@ struct Architecture {
   Count encoder_attn_extra_params;
   Count other_matmul_weights;  ///< applied to every token besides the layers: OPT in/out projection, BERT transform
   Count other_extra_params;
-  Count sequence_weights;         ///< multiplied once per sequence: poolers, heads of classifiers
-  Count encoder_token_weights;    ///< multiplied once per encoder token, besides its layers: an audio encoder's convolutions
+  Count sequence_weights;            ///< multiplied once per sequence: poolers, heads of classifiers
+  Count encoder_token_weights;       ///< multiplied once per encoder token, besides its layers: an audio encoder's
+                                     ///< convolutions
   std::vector<std::string> assumed;  ///< what the reader took for granted, a sentence each; empty: nothing
   std::optional<VisionSpec> vision;
   std::int64_t mtp_layers = 0;  ///< multi-token-prediction modules; never part of a forward count

@@ -20,17 +20,17 @@ using nlohmann::json;
 //                  delta or linear                                              sequence besides layers
 //   gate           1: the query projection makes a gate too       htok hx       the same of the head; its parameters
 //   window chunk   keys that a query sees                         labels        outputs of a classifier
-//   topk ih id     sparse attention: keys, index heads and width  cls_* tc_*    heads of classifiers: per token (_tok), per
-//   aw cw          further matrices, convolutions per token       base_*        sequence (_seq), parameters (_x)
-//   sf se          state FLOP per token, elements per sequence    causal enc    1: causal; 1: an encoder alone
-//   moe E k fe fs  1: this layer has experts; how many, used,     max           longest sequence
+//   topk ih id     sparse attention: keys, index heads and width  cls_* tc_*    heads of classifiers: per token (_tok),
+//   per aw cw          further matrices, convolutions per token       base_*        sequence (_seq), parameters (_x) sf
+//   se          state FLOP per token, elements per sequence    causal enc    1: causal; 1: an encoder alone moe E k fe
+//   fs  1: this layer has experts; how many, used,     max           longest sequence
 //                  their width, that of shared ones
 //   sg rx ex       gate of the shared expert, parameters of the router and of one expert
-//   layer dense_x  parameters of a layer that are no matrix; of a dense MLP's
-//   qr kvr nope rope            latent attention
-//   mh mi ms mg mc mr           state space: heads, inner width, state, groups, convolution, rank of the step size
-//   dkh dk dvh dv               delta net: heads and widths of keys and values
-//   eL eH eK eh ef em elayer eout eaw efront, xH xh    encoder, and the cross attention of the decoder
+//   layer dense_x  parameters of a layer that are no matrix; of a dense MLP's      hn ho     of hx: its norm, and
+//   others attx           of these, biases of the attention qr kvr nope rope            latent attention mh mi ms mg mc
+//   mr           state space: heads, inner width, state, groups, convolution, rank of the step size dkh dk dvh dv delta
+//   net: heads and widths of keys and values eL eH eK eh ef em elayer eout eaw efront, xH xh    encoder, and the cross
+//   attention of the decoder
 constexpr std::string_view kTextBase = R"(
   d=hidden_size; L=num_hidden_layers; H=num_attention_heads; K=num_key_value_heads~H; h=head_dim~(d/H); hv=h;
   f=intermediate_size; m=3; V=vocab_size; tied=tie_word_embeddings~0; io=0; emb=V*(io > 0 ? io : d);
@@ -38,7 +38,7 @@ constexpr std::string_view kTextBase = R"(
   qb=attention_bias~0; ob=qb; mb=0; hb=0; nd=d; norms=2; qkn=0; extra=0; max=max_position_embeddings~0;
   biases=qb*(h*(H+K) + hv*K) + ob*d; dense_x=mb*((m-1)*f + d); layer=norms*nd + biases + qkn + extra; out=nd; pos=0;
   gate=0; sl=0; slides=has(layer_types) ? atis(layer_types,i,sliding_attention) : sl; window=slides ? sliding_window : 0;
-  chunk=0; topk=0; ih=0; id=0; aw=0; cw=0; sf=0; se=0; causal=1; enc=0; tok=0; seq=0; htok=0; hx=hb*V;
+  chunk=0; topk=0; ih=0; id=0; aw=0; cw=0; sf=0; se=0; causal=1; enc=0; tok=0; seq=0; htok=0; hx=hb*V; hn=0; ho=0; attx=0;
   mo=0; moe=has(mlp_layer_types) ? atis(mlp_layer_types,i,sparse) : mo; fs=0; sg=0; rx=0; ex=0;
   cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; stored=0)";
 
@@ -50,24 +50,31 @@ struct Named {
 constexpr Named kBases[] = {
     {"_llama", ""},
     // GPT-2's keys: biases everywhere, learned positions.
-    {"_gpt", "d=n_embd; L=n_layer; H=n_head; K=H; h=d/H; f=n_inner~(4*d); m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1;"
-             "max=n_positions; pos=max*d"},
-    {"_moe", "mo=1; E=num_experts~num_local_experts~n_routed_experts; k=num_experts_per_tok~num_experts_per_token; fe=moe_intermediate_size"},
+    {"_gpt",
+     "d=n_embd; L=n_layer; H=n_head; K=H; h=d/H; f=n_inner~(4*d); m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1;"
+     "max=n_positions; pos=max*d"},
+    {"_moe",
+     "mo=1; E=num_experts~num_local_experts~n_routed_experts; k=num_experts_per_tok~num_experts_per_token; "
+     "fe=moe_intermediate_size"},
     // Latent attention and DeepSeek's experts.
-    {"_mla", "kind=latent; K=1; qr=q_lora_rank~0; kvr=kv_lora_rank; nope=qk_nope_head_dim; rope=qk_rope_head_dim;"
-             "h=nope+rope; hv=v_head_dim; layer=2*d + qr + kvr + (attention_bias~0)*(qr + kvr + rope + d) + extra;"
-             "mo=i >= first_k_dense_replace~0 && i % (moe_layer_freq~1) == 0; E=n_routed_experts;"
-             "k=num_experts_per_tok; fe=moe_intermediate_size; fs=n_shared_experts~0*fe; rx=E"},
+    {"_mla",
+     "kind=latent; K=1; qr=q_lora_rank~0; kvr=kv_lora_rank; nope=qk_nope_head_dim; rope=qk_rope_head_dim;"
+     "h=nope+rope; hv=v_head_dim; layer=2*d + qr + kvr + (attention_bias~0)*(qr + kvr + rope + d) + extra;"
+     "mo=i >= first_k_dense_replace~0 && i % (moe_layer_freq~1) == 0; E=n_routed_experts;"
+     "k=num_experts_per_tok; fe=moe_intermediate_size; fs=n_shared_experts~0*fe; rx=E"},
     // BERT: post-norm, learned positions and token types, a pooler, a masked-language-model head.
-    {"_bert", "K=H; h=d/H; m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1; causal=0; enc=1; types=type_vocab_size~2;"
-              "pos=(max_position_embeddings + types)*d; htok=d*d; hx=d + 2*d + V; base_seq=d*d; base_x=d;"
-              "cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
+    {"_bert",
+     "K=H; h=d/H; m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1; causal=0; enc=1; types=type_vocab_size~2;"
+     "attx=biases; layer=norms*nd + qkn + extra;"
+     "pos=(max_position_embeddings + types)*d; htok=d*d; hx=V; hn=2*d; ho=d; base_seq=d*d; base_x=d;"
+     "cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
     // BART: encoder and decoder with biases, learned positions with two more rows in each.
-    {"_bart", "d=d_model; L=decoder_layers; H=decoder_attention_heads; K=H; h=d/H; f=decoder_ffn_dim; m=2; nd=2*d; qb=1;"
-              "mb=1; tied=tie_word_embeddings~1; norms=3; rows=2; pos=2*(max_position_embeddings + rows)*d; out=nd;"
-              "extra=h*(H+2*K) + d; xH=H; xh=h; hx=0;"
-              "eL=encoder_layers; eH=encoder_attention_heads; eK=eH; eh=d/eH; ef=encoder_ffn_dim; em=m;"
-              "elayer=2*nd + 4*d + ef + d; eout=nd; eaw=0; efront=0; cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
+    {"_bart",
+     "d=d_model; L=decoder_layers; H=decoder_attention_heads; K=H; h=d/H; f=decoder_ffn_dim; m=2; nd=2*d; qb=1;"
+     "mb=1; tied=tie_word_embeddings~1; norms=3; rows=2; pos=2*(max_position_embeddings + rows)*d; out=nd;"
+     "extra=h*(H+2*K) + d; xH=H; xh=h; hx=0;"
+     "eL=encoder_layers; eH=encoder_attention_heads; eK=eH; eh=d/eH; ef=encoder_ffn_dim; em=m;"
+     "elayer=2*nd + 4*d + ef + d; eout=nd; eaw=0; efront=0; cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
     {"_tower", R"(d=hidden_size; L=num_hidden_layers; H=num_attention_heads; w=d; f=intermediate_size; m=2;
        C=num_channels~3; p=patch_size; hi=high(image_size) // high(patch_size); wi=wide(image_size) // wide(patch_size);
        n=hi*wi; x=0; pe=C*high(patch_size)*wide(patch_size); nd=2*d; ab=1; mb=1; pb=1; rows=n+x; outer=1; extra=0; lx=0;
@@ -79,7 +86,8 @@ constexpr Named kBases[] = {
        hi=1; wi=1; merge=spatial_merge_size~2; mm=merge*merge)"},
     // A text model under `text`, of `text_type` where it does not say; a tower under `vision` likewise. td, vd: their
     // widths. j1i j1o ...: matrices of the projector, in and out; jx: its other parameters; tokens: after pooling.
-    {"_composite", R"(j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config;
+    {"_composite",
+     R"(j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config; inner_tie=0;
        text_type=llama; vision_type=siglip_vision_model)"},
 };
 
@@ -124,6 +132,7 @@ MixerSpec mixer_of(Expressions& x) {
   m.causal = x.value("causal") != 0;
   m.weights = x.value("aw");
   m.conv_weights = x.value("cw");
+  m.extra_params = x.value("attx");
   switch (m.kind) {
     case MixerKind::kNone:
       break;
@@ -280,6 +289,8 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
       spec.tied = x.value("tied") != 0;
       spec.other_matmul_weights += x.value("htok");
       spec.lm_head_extra_params = x.value("hx");
+      spec.norm_params += x.value("hn");
+      spec.other_extra_params = x.value("ho");
       break;
     case ModelHead::kNone:
     case ModelHead::kEncoder:
@@ -303,7 +314,8 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
 
 /// The matrices that turn a tower's output into tokens.
 void add_projector(Expressions& x, VisionSpec& v) {
-  constexpr std::pair<std::string_view, std::string_view> kMatrices[] = {{"j1i", "j1o"}, {"j2i", "j2o"}, {"j3i", "j3o"}};
+  constexpr std::pair<std::string_view, std::string_view> kMatrices[] = {
+      {"j1i", "j1o"}, {"j2i", "j2o"}, {"j3i", "j3o"}};
   for (std::int64_t again = 0; again < x.value("jn"); ++again) {
     for (const auto& [in, out] : kMatrices) {
       if (x.value(in) <= 0 || again > 64) continue;
@@ -359,8 +371,10 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
   const Fields& source = nested ? inner : f;
   const std::string type = nested ? inner.text_or("model_type", x.text("text_type")) : std::string(x.text("text_type"));
   read_typed(source, type, nested, head, spec);
-  // The outer class is the one that ties; where its config does not say, the decoder's own word stands.
-  if (head == ModelHead::kOwn && nested && f.find("tie_word_embeddings") != nullptr) {
+  // The outer class is the one that ties; where its config does not say, the decoder's own word stands. Older classes
+  // have it the other way round.
+  const bool inner_says = x.value("inner_tie") != 0 && source.find("tie_word_embeddings") != nullptr;
+  if (head == ModelHead::kOwn && nested && !inner_says && f.find("tie_word_embeddings") != nullptr) {
     spec.tied = f.flag("tie_word_embeddings", spec.tied);
   }
   if (f.failed()) return;
@@ -370,8 +384,13 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
     return;
   }
   const Fields tower = f.child(vision);
-  const std::string tower_type = tower.text_or("model_type", x.text("vision_type"));
+  std::string tower_type = tower.text_or("model_type", x.text("vision_type"));
   const FamilyRow* tower_row = find_row(tower_type);
+  if (tower_row == nullptr || kind_of(*tower_row) == RowKind::kComposite || tower_type == row.type) {
+    // Older files name the whole model there (`qwen2_vl`), or a name of their own.
+    if (tower_type == row.type || tower_row != nullptr) tower_type = std::string(x.text("vision_type"));
+    tower_row = find_row(tower_type);
+  }
   if (tower_row == nullptr || kind_of(*tower_row) != RowKind::kTower) {
     spec.assumed.push_back(std::string(vision) + ".model_type: the tower \"" + tower_type +
                            "\" is not known; only the text model is counted");
@@ -401,6 +420,21 @@ const FamilyRow* find_row(std::string_view model_type) noexcept {
   return nullptr;
 }
 
+const FamilyRow* generic_row() noexcept {
+  static constexpr FamilyRow kGeneric{
+      "generic", "_llama",
+      "d=hidden_size~d_model~n_embd~dim~0; L=num_hidden_layers~n_layer~n_layers~num_layers~0;"
+      "H=num_attention_heads~n_head~n_heads~num_heads~0; K=num_key_value_heads~n_kv_heads~num_kv_heads~H;"
+      "E=num_experts~num_local_experts~n_routed_experts~moe_num_experts~0;"
+      "k=num_experts_per_tok~num_experts_per_token~moe_topk~moe_k~experts_per_token; "
+      "fe=moe_intermediate_size~expert_ffn_hidden_size~f;"
+      "f=intermediate_size~ffn_hidden_size~ffn_dim~n_inner~moe_intermediate_size; "
+      "qb=attention_bias~qkv_bias~use_bias~0; ob=0;"
+      "fs=shared_expert_intermediate_size~((n_shared_experts~num_shared_experts~0)*fe);"
+      "mo=E > 0 && i >= first_k_dense_replace~num_dense_layers~0 && (i + 1) % (decoder_sparse_step~1) == 0"};
+  return &kGeneric;
+}
+
 RowKind kind_of(const FamilyRow& row) noexcept {
   const FamilyRow* r = &row;
   for (int depth = 0; depth < 8 && !r->like.starts_with("_"); ++depth) {
@@ -408,7 +442,9 @@ RowKind kind_of(const FamilyRow& row) noexcept {
     if (next == nullptr) break;
     r = next;
   }
-  return r->like == "_tower" || r->like == "_dynamic" ? RowKind::kTower : r->like == "_composite" ? RowKind::kComposite : RowKind::kText;
+  return r->like == "_tower" || r->like == "_dynamic" ? RowKind::kTower
+         : r->like == "_composite"                    ? RowKind::kComposite
+                                                      : RowKind::kText;
 }
 
 std::vector<std::string_view> row_types() {

@@ -35,6 +35,8 @@ struct FamilyRow {
 
 /// The row of a `model_type`; nullptr: there is none. Rows that only others build on (`_llama`) are not found.
 [[nodiscard]] const FamilyRow* find_row(std::string_view model_type) noexcept;
+/// The row that reads decoders by the usual key names.
+[[nodiscard]] const FamilyRow* generic_row() noexcept;
 [[nodiscard]] RowKind kind_of(const FamilyRow& row) noexcept;
 /// Every `model_type` that has a row, in the table's order.
 [[nodiscard]] std::vector<std::string_view> row_types();

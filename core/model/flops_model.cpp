@@ -144,7 +144,7 @@ StackCount count_stack(const std::vector<LayerSpec>& layers, std::int64_t d, Cou
       out.parts.attn_scores += pairs * m.qk_dim;
       if (m.index_heads > 0) {  // the index scores every visible key
         const Count seen = pairs_of(r, mask_of(m), mode, context) * 2 * layer.repeat;
-        out.parts.attn_scores += seen * m.index_heads * m.index_dim;
+        out.parts.attn_scores += seen * m.index_heads * (Count(m.index_dim) + 1);  // and weighs its heads
       }
       out.parts.attn_av += pairs * m.v_dim;
       if (m.kind == MixerKind::kLatent) {
@@ -528,8 +528,7 @@ ByteCount count_all_bytes(const Architecture& model, const WeightStorage& storag
   PassWeights weights;
   add_layer_weights(model.layers, model.d_model, storage, encoder_runs, weights);
   weights.plain += model.norm_params + model.attn_extra_params + model.other_matmul_weights + model.other_extra_params +
-                   model.sequence_weights +
-                   model.lm_head_extra_params + Count(model.vocab) * model.io_width();
+                   model.sequence_weights + model.lm_head_extra_params + Count(model.vocab) * model.io_width();
   PassWeights encoder;
   if (encoder_runs) {
     add_layer_weights(model.encoder, model.d_model, storage, true, encoder);
@@ -626,6 +625,7 @@ std::string make_model_json(const Architecture& model) {
       }
     }
   }
+  if (!model.assumed.empty()) j["assumed"] = model.assumed;
   j["gqa_group_size"] = group_size;
   j["attention_to_ffn_ratio"] = ffn.is_zero() || ffn.overflowed() || attention.overflowed()
                                     ? Json(nullptr)

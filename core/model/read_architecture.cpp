@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "core/base/edit_distance.h"
 #include "core/base/json_fields.h"
 #include "core/model/class_defaults.h"
 #include "core/model/family_rows.h"
@@ -1481,10 +1482,107 @@ void read_own(const Fields& f, std::optional<Error>* problem, Architecture& spec
   spec.kv_dtype = read("kv");
 }
 
-/// Messages about a missing type list what there is, so the way on is at hand.
+/// Messages about a missing type say how to go on.
 std::string ways_on() {
-  return "use a supported model_type, or describe it as {\"d_model\", \"vocab_size\", \"layers\": [...]} or "
-         "{\"params\": N}";
+  return "name the family that it is like (--as FAMILY, or model_type), or describe it as {\"d_model\", "
+         "\"vocab_size\", "
+         "\"layers\": [...]} or {\"params\": N}; mfu flops --list prints what is known";
+}
+
+/// True if `f` has what the generic reader needs to count a decoder.
+bool looks_like_decoder(const Fields& f) {
+  return f.find("hidden_size|d_model|n_embd|dim") != nullptr &&
+         f.find("num_hidden_layers|n_layer|n_layers|num_layers") != nullptr &&
+         f.find("num_attention_heads|n_head|n_heads|num_heads") != nullptr && f.find("vocab_size") != nullptr;
+}
+
+/// The object with the language model of a config whose type nobody knows: itself, or a part by its usual name.
+Fields decoder_part(const Fields& f) {
+  for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config", "decoder_config"}) {
+    const json* part = f.find(key);
+    if (part != nullptr && part->is_object()) return decoder_part(f.child(key));
+  }
+  return f;
+}
+
+/// Keys of `f` that tell of parts which the generic reader does not know: those are refused, never counted as a plain
+/// decoder. nullptr: none.
+const char* beyond_generic(const Fields& f) {
+  for (const char* key : {"kv_lora_rank",
+                          "index_topk",
+                          "linear_num_key_heads",
+                          "linear_num_heads",
+                          "linear_attn_config",
+                          "mamba_d_state",
+                          "ssm_state_size",
+                          "state_size",
+                          "mamba_num_heads",
+                          "conv_L_cache",
+                          "hybrid_override_pattern",
+                          "layers_block_type",
+                          "attn_type_list",
+                          "encoder_layers",
+                          "num_encoder_layers",
+                          "block_configs",
+                          "hc_mult",
+                          "altup_num_inputs",
+                          "num_kv_shared_layers",
+                          "cross_attention_layers",
+                          "rwkv",
+                          "block_types",
+                          "zero_expert_num",
+                          "lru_width"}) {
+    const json* value = f.find(key);
+    if (value == nullptr || (value->is_number() && value->get<double>() == 0) ||
+        (value->is_boolean() && !value->get<bool>()))
+      continue;
+    return key;
+  }
+  return nullptr;
+}
+
+/// A dense or mixture-of-experts decoder by the usual key names, for types that nobody has heard of.
+void read_generic(const Fields& f, std::string_view type, ModelHead head, Architecture& spec) {
+  const Fields text = decoder_part(f);
+  const std::string inner = text.text_or("model_type", type);
+  if (&text.object() != &f.object() && (find_row(inner) != nullptr || find_family(inner) != nullptr)) {
+    read_typed(text, inner, true, head, spec);
+    spec.assumed.push_back("model_type: \"" + std::string(type) + "\" is not known; only its language model, " + inner +
+                           ", is counted");
+    return;
+  }
+  if (const char* key = beyond_generic(text)) {
+    f.problem(f.place() + "model_type: \"" + std::string(type) + "\" is not known, and its " + key +
+              " is beyond a plain decoder; nearest: " + nearest_model_types(type) + "; " + ways_on());
+    return;
+  }
+  const FamilyRow* row = generic_row();
+  build_row(*row, text, head, spec);
+  spec.assumed.push_back("model_type: \"" + std::string(type) +
+                         "\" is not known; counted as a decoder by the usual key names, without biases");
+}
+
+/// EAGLE-3's draft head: one layer that sees the hidden state beside the embedding, three of the target's states in, an
+/// output matrix of its own vocabulary (arXiv:2503.01840 and its published code). The embedding is the target's.
+void read_eagle3(const Fields& f, Architecture& spec) {
+  const std::int64_t d = spec.d_model = f.require("hidden_size");
+  const std::int64_t target = f.integer_or("target_hidden_size", d, 1);
+  LayerSpec layer;
+  layer.repeat = f.integer_or("num_hidden_layers", 1, 1, 16);
+  MixerSpec& m = layer.mixer;
+  m.kind = MixerKind::kAttention;
+  m.heads = f.require("num_attention_heads");
+  m.kv_heads = f.integer_or("num_key_value_heads", m.heads, 1);
+  m.qk_dim = m.v_dim = f.integer_or("head_dim", m.heads > 0 ? d / m.heads : 1, 1);
+  m.weights = Count(d) * (Count(m.heads) + Count(2) * m.kv_heads) * m.qk_dim;  // the second half of the wide input
+  layer.mlp.matrices = 3;
+  layer.mlp.width = f.require("intermediate_size");
+  layer.norm_params = Count(3) * d;
+  spec.layers.push_back(layer);
+  spec.vocab = f.require("draft_vocab_size|vocab_size");
+  spec.other_matmul_weights = Count(3) * target * d;
+  spec.norm_params = d;
+  spec.max_positions = f.integer_or("max_position_embeddings", 0, 0, INT64_MAX);
 }
 
 /// What the class in `architectures` puts behind the layers. A class that is not known is taken for the family's own,
@@ -1494,9 +1592,9 @@ ModelHead head_of(const Fields& f, Architecture& spec) {
   if (list == nullptr || !list->is_array() || list->empty() || !list->front().is_string()) return ModelHead::kOwn;
   const std::string name = list->front().get<std::string>();
   const auto ends = [&name](std::string_view word) { return name.ends_with(word); };
-  for (std::string_view own : {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining",
-                               "DoubleHeadsModel", "ForSpeechSeq2Seq", "ForCTC", "ForSeq2SeqLM", "MTModel", "VisionModel",
-                               "VisionTransformer"}) {
+  for (std::string_view own :
+       {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining", "DoubleHeadsModel",
+        "ChatGLMModel", "ForSpeechSeq2Seq", "ForCTC", "ForSeq2SeqLM", "MTModel"}) {
     if (ends(own)) return ModelHead::kOwn;
   }
   if (ends("ForSequenceClassification") || ends("ForRewardModel") || ends("ForMultipleChoice") ||
@@ -1513,12 +1611,21 @@ void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec
   if (const json* type = f.find("model_type")) {
     const std::string text = type->is_string() ? type->get<std::string>() : std::string();
     const Family* family = find_family(text);
-    if ((family == nullptr && find_row(text) == nullptr) || text == "nanogpt") {
-      f.problem(f.place() + "model_type: expected a supported model type, got " + brief(*type) + "; " + ways_on());
-      return;
-    }
     spec.family = text;
-    read_typed(f, text, false, head_of(f, spec), spec);
+    const ModelHead head = head_of(f, spec);
+    if (const json* list = f.find("architectures"); list != nullptr && list->is_array() && !list->empty() &&
+                                                    list->front().is_string() &&
+                                                    list->front().get<std::string>().ends_with("Eagle3")) {
+      spec.assumed.clear();
+      read_eagle3(f, spec);
+    } else if ((family != nullptr || find_row(text) != nullptr) && text != "nanogpt") {
+      read_typed(f, text, false, head, spec);
+    } else if (!text.empty() && looks_like_decoder(decoder_part(f))) {
+      read_generic(f, text, head, spec);
+    } else {
+      f.problem(f.place() + "model_type: expected a supported model type, got " + brief(*type) +
+                "; nearest: " + nearest_model_types(text) + "; " + ways_on());
+    }
     if (f.failed()) return;
     spec.compute_dtype = stated_dtype(f);
     read_quantization(f, spec);
@@ -1585,10 +1692,30 @@ Result<Architecture> read_model(std::string_view text, std::string_view place) {
   return spec;
 }
 
+std::string nearest_model_types(std::string_view type, std::size_t most) {
+  std::string wanted;
+  for (char c : type.substr(0, 64)) wanted += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  std::vector<std::pair<std::size_t, std::string_view>> ranked;
+  for (std::string_view known : known_model_types()) {
+    // A shared beginning counts more than length: qwen3_omni is nearer to qwen3_vl than to any short name.
+    const auto same = static_cast<std::size_t>(
+        std::mismatch(wanted.begin(), wanted.end(), known.begin(), known.end()).first - wanted.begin());
+    const std::size_t distance = 2 * edit_distance(wanted, known);
+    ranked.emplace_back(distance > same ? distance - same : 0, known);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, ranked.size()); ++i)
+    text += (i > 0 ? ", " : "") + std::string(ranked[i].second);
+  return text;
+}
+
 std::vector<std::string_view> known_model_types() {
   std::vector<std::string_view> types;
   for (const Family& family : kFamilies) types.push_back(family.model_type);
-  for (std::string_view type : row_types()) types.push_back(type);
+  for (std::string_view type : row_types()) {
+    if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+  }
   return types;
 }
 

@@ -14,11 +14,14 @@ namespace mfu {
 /// \param text JSON; \param place what precedes a key in messages, e.g. `config.json: `.
 /// Error: key, value and what was expected; an unknown `model_type` is named, with the ways on. Never a guess: a
 /// missing key takes the default of the family's published configuration class where that class is known to leave it
-/// out.
+/// out. A type that no row knows is read by the usual key names of decoders, if it has them; `assumed` then says so.
 [[nodiscard]] Result<Architecture> read_model(std::string_view text, std::string_view place);
 
 /// How many bits a weight of `dtype` takes, block scales included: mxfp4 4.25, nvfp4 and nf4 4.5.
 [[nodiscard]] WeightFormat weight_format(DType dtype);
+
+/// The types nearest in spelling to `type`, nearest first: `qwen3, qwen2, qwen3_vl`.
+[[nodiscard]] std::string nearest_model_types(std::string_view type, std::size_t most = 3);
 
 /// Every `model_type` that read_model knows, for messages and tests.
 [[nodiscard]] std::vector<std::string_view> known_model_types();

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
+#include "core/base/edit_distance.h"
 #include "core/peak/peak_table.h"
 
 namespace mfu {
@@ -280,6 +282,78 @@ const PeakRow* find_peak_row_by_any_name(std::string_view name) noexcept {
   return find_peak_row(name);
 }
 
+namespace {
+
+/// Letters and digits of a name in lower case, without the words that say nothing: `NVIDIA GeForce RTX 4090` > `4090`.
+std::string essence(std::string_view name) {
+  std::string out;
+  std::size_t at = 0;
+  while (at < name.size()) {
+    std::size_t end = at;
+    while (end < name.size() && is_word(name[end])) ++end;
+    std::string word;
+    for (std::size_t i = at; i < end; ++i) word += lower(name[i]);
+    if (word.size() > 5 && word.starts_with("rtx") && word[3] >= '0' && word[3] <= '9') word.erase(0, 3);  // rtx4090
+    const bool says_nothing =
+        word == "nvidia" || word == "geforce" || word == "tesla" || word == "rtx" || word == "quadro" || word == "gpu";
+    if (!says_nothing) out += word;
+    at = end + 1;
+  }
+  return out;
+}
+
+/// Names of several parts, and the part that most people have.
+constexpr std::pair<std::string_view, std::string_view> kUsual[] = {
+    {"a100", "a100-sxm-80"},     {"a10080gb", "a100-sxm-80"},    {"a10040gb", "a100-sxm-40"},
+    {"a100sxm", "a100-sxm-80"},  {"a100sxm4", "a100-sxm-80"},    {"a100pcie", "a100-pcie-80"},
+    {"a800", "a100-sxm-80"},     {"v100", "v100-sxm2"},          {"v100sxm", "v100-sxm2"},
+    {"v10032gb", "v100-sxm2"},   {"v10016gb", "v100-sxm2"},      {"p100", "p100-sxm2"},
+    {"h10080gb", "h100-sxm"},    {"h800", "h800-sxm"},           {"6000ada", "rtx-6000-ada"},
+    {"5000ada", "rtx-5000-ada"}, {"4000ada", "rtx-4000-ada"},    {"pro6000", "rtx-pro-6000"},
+    {"6000pro", "rtx-pro-6000"}, {"orin", "jetson-agx-orin-64"}, {"thor", "jetson-thor-t5000"},
+    {"dgxspark", "gb10"},
+};
+
+}  // namespace
+
+const PeakRow* find_usual_peak_row(std::string_view name) noexcept {
+  try {
+    // A laptop's or a slice's name is another part, not a short form of this one.
+    if (find_folded(name, "Laptop") != std::string_view::npos || find_folded(name, "Max-Q") != std::string_view::npos ||
+        find_folded(name, " MIG ") != std::string_view::npos)
+      return nullptr;
+    const std::string wanted = essence(name);
+    if (wanted.empty()) return nullptr;
+    for (const PeakRow& row : peak_rows()) {
+      if (essence(row.id) == wanted || essence(row.name) == wanted) return &row;
+    }
+    for (const auto& [usual, id] : kUsual) {
+      if (usual != wanted) continue;
+      for (const PeakRow& row : peak_rows()) {
+        if (row.id == id) return &row;
+      }
+    }
+  } catch (...) {  // out of memory: not found
+  }
+  return nullptr;
+}
+
+std::string nearest_peak_rows(std::string_view name, std::size_t most) {
+  const std::string wanted = essence(name);
+  std::vector<std::pair<std::size_t, std::string_view>> ranked;
+  for (const PeakRow& row : peak_rows()) {
+    const std::string known = essence(row.id);
+    std::size_t distance = std::min(edit_distance(wanted, known), edit_distance(wanted, essence(row.name)));
+    if (!wanted.empty() && known.find(wanted) != std::string::npos) distance = 0;
+    ranked.emplace_back(distance, row.id);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, ranked.size()); ++i)
+    text += (i > 0 ? ", " : "") + std::string(ranked[i].second);
+  return text;
+}
+
 DeviceFacts facts_of(const PeakRow& row) {
   DeviceFacts facts;
   facts.name = std::string(row.name);
@@ -293,6 +367,9 @@ Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config
   peak.dtype = dtype;
   if (const PeakRow* row = find_peak_row_by_any_name(device.name)) {
     from_table(*row, device, dtype, config.sparse, peak);
+  } else if (const PeakRow* usual = device.sm_count == 0 ? find_usual_peak_row(device.name) : nullptr) {
+    from_table(*usual, device, dtype, config.sparse, peak);
+    peak.source += "; taken for \"" + device.name + "\"";
   } else if (!derive(device, dtype, config.sparse, peak)) {
     peak.source = "unknown";
   }

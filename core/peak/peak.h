@@ -48,6 +48,13 @@ struct PeakRow;  // core/peak_table.h
 /// What a person may type for a device: its printed name, the row's id (`h100-sxm`) or its name in the table.
 [[nodiscard]] const PeakRow* find_peak_row_by_any_name(std::string_view name) noexcept;
 
+/// The row that a person means by a short or ambiguous name: `A100` (the SXM part with 80 GB), `4090`, `RTX PRO 6000`.
+/// nullptr: none. find_peak falls back to it and says so in `source`.
+[[nodiscard]] const PeakRow* find_usual_peak_row(std::string_view name) noexcept;
+
+/// Ids of the rows whose names are nearest to what was typed, nearest first: `h100-sxm, h100-pcie, h100-nvl`.
+[[nodiscard]] std::string nearest_peak_rows(std::string_view name, std::size_t most = 3);
+
 /// Facts of a device of which only the name is known, so that find_peak works from the table alone.
 [[nodiscard]] DeviceFacts facts_of(const PeakRow& row);
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -33,7 +34,8 @@ struct FlopsCall {
   std::optional<std::int64_t> batch, seq_len, context, new_tokens, grad_accum, encoder_len, m, n, k;
   std::vector<std::int64_t> seq_lens, contexts;
   std::vector<std::string> images;
-  bool sparse = false, json = false, markdown = false, schema = false;
+  std::string as;
+  bool sparse = false, json = false, markdown = false, schema = false, list = false;
 };
 
 /// What is to be counted, worked out from the call and the config's workload.
@@ -347,8 +349,17 @@ std::string roofline_text(const Report& r) {
   return text;
 }
 
+/// One line for each thing that the reader took for granted.
+std::string assumptions(const Report& r) {
+  std::string text;
+  if (r.json.contains("model") && r.json["model"].is_object() && r.json["model"].contains("assumed")) {
+    for (const Json& one : r.json["model"]["assumed"]) text += "assumed: " + one.get<std::string>() + "\n";
+  }
+  return text;
+}
+
 void print_table(const Report& r) {
-  fmt::print("{}\n\n", headline(r));
+  fmt::print("{}\n{}\n", headline(r), assumptions(r));
   if (r.kernel) {
     const Json& kernel = r.json["kernel"];
     fmt::print("kernel {}: {} FLOP per launch ({}), {} launches of this size per pass, {} FLOP in all\n",
@@ -364,6 +375,7 @@ void print_table(const Report& r) {
 }
 
 void print_markdown(const Report& r) {
+  if (const std::string assumed = assumptions(r); !assumed.empty()) fmt::print("{}\n", assumed);
   std::string head = headline(r);
   head.replace(head.find('\n'), 1, "  \n`");
   fmt::print("{}`\n\n| component | exact | readable | of forward |\n|---|---:|---:|---:|\n", head);
@@ -401,10 +413,8 @@ Result<void> add_peak(const FlopsCall& call, const Config& config, std::optional
   facts.name = call.gpu;
   const Peak peak = find_peak(facts, dtype, peak_config);
   if (!peak.flop_per_s) {
-    std::string known;
-    for (const PeakRow& row : peak_rows()) known += (known.empty() ? "" : ", ") + std::string(row.id);
-    return Error{"--gpu: expected a known GPU, got \"" + call.gpu +
-                 "\"; set MFU_PEAK_TFLOPS and MFU_PEAK_GBPS, or use one of " + known};
+    return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; nearest: " + nearest_peak_rows(call.gpu) +
+                 "; or set MFU_PEAK_TFLOPS and MFU_PEAK_GBPS"};
   }
   r.peak = peak;
   r.best = roofline(flop, bytes, phase, peak);
@@ -423,9 +433,35 @@ Result<void> add_peak(const FlopsCall& call, const Config& config, std::optional
   return {};
 }
 
+/// The environment, with --as as one more override of the config.
+Getenv environment_of(const FlopsCall& call) {
+  if (call.as.empty()) return [](const char* variable) -> const char* { return std::getenv(variable); };
+  const char* set = std::getenv("MFU_SET");
+  std::string overrides = set != nullptr ? std::string(set) + "," : std::string();
+  overrides += "model.model_type=" + call.as;
+  return [overrides](const char* variable) -> const char* {
+    return std::string_view(variable) == "MFU_SET" ? overrides.c_str() : std::getenv(variable);
+  };
+}
+
+/// `mfu flops --list`: the model types, as many to a line as fit.
+void print_types() {
+  std::vector<std::string_view> types = known_model_types();
+  std::sort(types.begin(), types.end());
+  std::string line;
+  for (std::string_view type : types) {
+    if (line.size() + type.size() + 2 > 100) {
+      fmt::print("{}\n", line);
+      line.clear();
+    }
+    line += (line.empty() ? "" : ", ") + std::string(type);
+  }
+  fmt::print("{}\n{} model types; others by the usual key names of decoders, marked as assumed\n", line, types.size());
+}
+
 Result<Report> make_report(const FlopsCall& call) {
   Report r;
-  const Getenv environment = [](const char* variable) -> const char* { return std::getenv(variable); };
+  const Getenv environment = environment_of(call);
   Config config;
   FlopsOptions options;
   std::optional<FlopsModel> model;
@@ -539,13 +575,27 @@ Result<Report> make_report(const FlopsCall& call) {
 }
 
 int run_flops(const FlopsCall& call) {
+  if (call.list) {
+    print_types();
+    return 0;
+  }
+  if (!call.as.empty()) {
+    const auto types = known_model_types();
+    if (std::find(types.begin(), types.end(), call.as) == types.end()) {
+      fmt::print(stderr, "mfu flops: --as: expected a model type, got \"{}\"; nearest: {}\n", call.as,
+                 nearest_model_types(call.as));
+      return 2;
+    }
+    fmt::print(stderr, "mfu flops: counted as {} because --as says so; keys that {} does not have are not understood\n",
+               call.as, call.as);
+  }
   const Result<Report> report = make_report(call);
   if (!report) {
     fmt::print(stderr, "mfu flops: {}\n", report.error().message);
     return 1;
   }
   if (call.schema) {
-    const Getenv environment = [](const char* variable) -> const char* { return std::getenv(variable); };
+    const Getenv environment = environment_of(call);
     const Result<Config> config = load_config_file(call.config, environment);
     if (config.ok() && config->model) fmt::print("{}\n", Json::parse(spec_json(config->model->spec())).dump(2));
     return 0;
@@ -569,6 +619,8 @@ void add_flops(CLI::App& app) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   const CLI::Range from_zero(std::int64_t{0}, kMost), from_one(std::int64_t{1}, kMost);
   command->add_option("config", call->config, "config file, folder, model id in the Hugging Face cache, or JSON text");
+  command->add_option("--as", call->as, "read the config as one of this model type")->type_name("FAMILY");
+  command->add_flag("--list", call->list, "print the model types that are known");
   command->add_option("--phase", call->phase, "what the work is")->check(CLI::IsMember({"train", "prefill", "decode"}));
   command->add_option("--batch", call->batch, "sequences")->check(from_zero);
   command->add_option("--seq-len", call->seq_len, "new tokens per sequence and pass")->check(from_zero);

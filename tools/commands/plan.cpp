@@ -20,7 +20,7 @@ namespace {
 
 struct PlanCall {
   std::string flop, params, tokens;  ///< plain numbers, or with K, M, B, T: `70B`, `1.4T`
-  std::string gpu, dtype = "bf16", constants = "hoffmann";
+  std::string gpu, dtype = "bf16", constants = "refit";
   std::optional<double> gpus, mfu, e, a, b, alpha, beta;
   bool json = false;
 };
@@ -47,8 +47,27 @@ Result<double> quantity(const std::string& option, const std::string& text) {
   return value;
 }
 
+/// `95.9 B`, `1.74 T`; three digits.
+std::string short_number(double value) {
+  constexpr std::pair<double, const char*> kUnits[] = {
+      {1e15, " P"}, {1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " K"}};
+  for (const auto& [unit, word] : kUnits) {
+    if (value >= unit * 0.9995)
+      return value / unit < 9995 ? fmt::format("{:#.3g}", value / unit) + word : fmt::format("{:.3e}", value);
+  }
+  return fmt::format("{:.3g}", value);
+}
+
+/// `57 days`, `3.2 hours`, `12.4 years`.
+std::string time_of(double days) {
+  if (days < 2) return fmt::format("{:.3g} hours", days * 24);
+  if (days < 10) return fmt::format("{:.2g} days", days);
+  if (days < 3650) return fmt::format("{:.0f} days", days);
+  return fmt::format("{:.4g} years", days / 365.25);
+}
+
 Result<int> make_plan(const PlanCall& call) {
-  ScalingConstants constants = call.constants == "refit" ? kRefitConstants : ScalingConstants{};
+  ScalingConstants constants = call.constants == "hoffmann" ? ScalingConstants{} : kRefitConstants;
   const std::pair<const std::optional<double>&, double*> overrides[] = {{call.e, &constants.e},
                                                                         {call.a, &constants.a},
                                                                         {call.b, &constants.b},
@@ -98,7 +117,9 @@ Result<int> make_plan(const PlanCall& call) {
     const auto dtype = parse_dtype(call.dtype);
     if (!dtype) return Error{"--dtype: expected a number format such as bf16 or fp8, got \"" + call.dtype + "\""};
     peak = find_peak(facts, *dtype, environment.peak);
-    if (!peak.flop_per_s) return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; or set MFU_PEAK_TFLOPS"};
+    if (!peak.flop_per_s)
+      return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; nearest: " + nearest_peak_rows(call.gpu) +
+                   "; or set MFU_PEAK_TFLOPS"};
     days = training_days(plan.flop, *peak.flop_per_s, gpus, *call.mfu);
   }
   if (!std::isfinite(plan.flop) || !std::isfinite(plan.params) || !std::isfinite(plan.tokens)) {
@@ -120,14 +141,18 @@ Result<int> make_plan(const PlanCall& call) {
     return 0;
   }
   fmt::print(
-      "parameters  {:.4g}\ntokens      {:.4g}  ({:.1f} per parameter)\nFLOP        {:.4g}  (6ND)\nloss        {:.4f}  "
+      "parameters  {}\ntokens      {}  ({:.1f} per parameter)\nFLOP        {:.4g}  (6ND)\nloss        {:.4f}  "
       "nats per token\n",
-      plan.params, plan.tokens, plan.tokens / plan.params, plan.flop, plan.loss);
+      short_number(plan.params), short_number(plan.tokens), plan.tokens / plan.params, plan.flop, plan.loss);
   if (days)
-    fmt::print("days        {:.4g}  on {:.0f} x {} at MFU {:.1f} % ({})\n", *days, gpus, call.gpu, 100 * *call.mfu,
-               peak.source);
-  fmt::print("constants   E {} A {} B {} alpha {} beta {}\n", constants.e, constants.a, constants.b, constants.alpha,
-             constants.beta);
+    fmt::print("time        {}  on {:.0f} x {} at MFU {:.1f} %, {:.4g} TFLOP/s {} each\n", time_of(*days), gpus,
+               call.gpu, 100 * *call.mfu, *peak.flop_per_s / 1e12, name(peak.dtype));
+  fmt::print("constants   {}: E {} A {} B {} alpha {} beta {}\n", call.constants, constants.e, constants.a, constants.b,
+             constants.alpha, constants.beta);
+  if (call.constants == "hoffmann")
+    fmt::print(
+        "note        the rounded constants of arXiv:2203.15556 do not give that paper's own 20 tokens per parameter; "
+        "refit does\n");
   return 0;
 }
 
@@ -144,7 +169,9 @@ void add_plan(CLI::App& app) {
   command->add_option("--gpus", call->gpus, "how many of them")->check(CLI::Range(1.0, 1e9));
   command->add_option("--mfu", call->mfu, "MFU, 0 to 1")->check(CLI::Range(1e-6, 1.0));
   command->add_option("--dtype", call->dtype, "dtype of the matmul operands")->type_name("DTYPE");
-  command->add_option("--constants", call->constants, "hoffmann (arXiv:2203.15556) or refit (arXiv:2404.10102)")
+  command
+      ->add_option("--constants", call->constants,
+                   "refit (arXiv:2404.10102, the default) or hoffmann (arXiv:2203.15556, as rounded in print)")
       ->check(CLI::IsMember({"hoffmann", "refit"}));
   command->add_option("--e", call->e, "irreducible loss E");
   command->add_option("--a", call->a, "A")->check(CLI::PositiveNumber);
@@ -153,7 +180,7 @@ void add_plan(CLI::App& app) {
   command->add_option("--beta", call->beta, "beta")->check(CLI::PositiveNumber);
   command->add_flag("--json", call->json, "JSON, a contract");
   command->footer(help_footer({"mfu plan --flop 1e24 --gpu H100 --gpus 512 --mfu 0.4", "mfu plan --params 7B --json",
-                               "mfu plan --params 8B --tokens 15T --constants refit"},
+                               "mfu plan --params 8B --tokens 15T --constants hoffmann"},
                               "0; 1 when there is no such plan"));
   command->callback([call] {
     const Result<int> code = make_plan(*call);

@@ -38,6 +38,18 @@ HEADS = (
     "MODEL_FOR_OBJECT_DETECTION", "MODEL_FOR_SEMANTIC_SEGMENTATION", "MODEL_FOR_DEPTH_ESTIMATION",
 )
 OTHERS = ("MODEL_FOR_SEQUENCE_CLASSIFICATION", "MODEL_FOR_TOKEN_CLASSIFICATION", "MODEL_FOR_TEXT_ENCODING")
+# What a class without a usable default needs.
+NEEDS = {
+    "hunyuan_v1_dense": {"head_dim": 128}, "hunyuan_v1_moe": {"head_dim": 128, "num_experts": 8, "moe_topk": 2,
+    "num_shared_expert": 1}, "dots1": {"n_routed_experts": 32, "n_shared_experts": 2, "first_k_dense_replace": 1,
+    "head_dim": 128, "num_experts_per_tok": 4}, "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+    "glm4_moe": {"head_dim": 128}, "nemotron": {"head_dim": 128, "num_key_value_heads": 8}, "ministral": {"head_dim": 128},
+    "lfm2_moe": {"num_hidden_layers": 6, "layer_types": ["conv", "conv", "full_attention"] * 2},
+    "rwkv": {"hidden_size": 512, "num_hidden_layers": 3}, "aya_vision": {"vision_config": {"model_type":
+    "siglip_vision_model", "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27,
+    "num_attention_heads": 16, "image_size": 384, "patch_size": 14, "vision_use_head": False}}, "deepseek_v2": {"num_experts_per_tok": 6, "n_routed_experts": 64, "topk_group": 1,
+    "n_group": 1, "first_k_dense_replace": 1, "moe_intermediate_size": 1408},
+}
 SHAPES = ((2, 48), (1, 72))
 LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers",
               "num_decoder_layers", "depth", "num_encoder_layers", "layers")
@@ -284,7 +296,7 @@ def count(cls, config, shapes, forward=True):
     model = build(cls, config)
     params = sum(p.numel() for p in model.parameters())
     # Routing corrections of DeepSeek-V3 and its kin are buffers; checkpoints and published totals have them.
-    params += sum(b.numel() for name, b in model.named_buffers() if "correction_bias" in name)
+    params += sum(b.numel() for name, b in model.named_buffers() if "correction_bias" in name or name.endswith("expert_bias"))
     if not forward:
         return params, [], ""
     results, why, detail = [], "", {}
@@ -366,7 +378,7 @@ def one_type(model_type, variants=True):
     import torch  # noqa: F401
     count_experts()
     config_type = config_class(model_type)
-    default = config_type()
+    default = config_type(**NEEDS.get(model_type, {}))
     lines = []
     for place, cls in enumerate(model_classes(model_type, default)):
         line = {"type": model_type, "class": cls.__name__}
@@ -384,14 +396,15 @@ def one_type(model_type, variants=True):
             line["no_forward"] = why
         if place == 0 and variants:
             line["variants"] = []
-            base = {}
+            base = dict(NEEDS.get(model_type, {}))
             set_layers(base, default)
             tried = [("", None)] + list(dimension_keys(default))
-            for key, value in tried[:70]:
+            for key, value in tried[:40]:
                 try:
                     config = changed(config_type, base, key, value) if key else config_type.from_dict(copy.deepcopy(base))
                     p, f, _, _ = count(cls, config, SHAPES[:1], forward=not why)
-                    line["variants"].append([key, value, p, f[0] if f else None])
+                    line["variants"].append([strip(json.loads(json.dumps(config.to_diff_dict(), default=str).replace("Infinity", "null"))), key, p,
+                                             f[0] if f else None])
                 except Exception:
                     continue
             line["base"] = base

@@ -55,6 +55,8 @@ TEST(Published, EveryFamilyIsCovered) {
   }
   const json golden = json::parse(std::ifstream(MFU_TEST_DATA "/reference/golden.json"));
   for (const json& model : golden["models"]) covered.push_back(model["model_type"]);
+  std::ifstream truth(MFU_TEST_DATA "/truth/modules.jsonl");
+  for (std::string line; std::getline(truth, line);) covered.push_back(json::parse(line).value("type", ""));
   for (std::string_view type : known_model_types()) {
     EXPECT_NE(std::find(covered.begin(), covered.end(), type), covered.end())
         << type << " is in the table but in no test data";

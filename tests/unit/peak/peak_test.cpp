@@ -127,7 +127,7 @@ TEST(Peak, FormatsThatAPartLacks) {
 }
 
 TEST(Peak, UnknownDeviceIsDerivedFromItsClock) {
-  DeviceFacts facts = named("NVIDIA RTX 4000 Ada Generation");
+  DeviceFacts facts = named("NVIDIA RTX 4000 SFF Ada Lovelace");
   facts.sm_count = 48;
   facts.clock_khz = 2'175'000;
   facts.cc_major = 8;
@@ -138,7 +138,7 @@ TEST(Peak, UnknownDeviceIsDerivedFromItsClock) {
   EXPECT_DOUBLE_EQ(*peak.flop_per_s, 48 * 2.175e9 * 1024);
   EXPECT_DOUBLE_EQ(*peak.bytes_per_s, 2 * 8.751e9 * 160 / 8);
   EXPECT_TRUE(peak.source.starts_with("derived")) << peak.source;
-  facts.name = "NVIDIA GeForce RTX 4080";  // FP32 accumulation at half rate
+  facts.name = "NVIDIA GeForce RTX 4070";  // FP32 accumulation at half rate
   EXPECT_DOUBLE_EQ(*find_peak(facts, DType::kBf16, {}).flop_per_s, 48 * 2.175e9 * 512);
   facts.cc_major = 42;
   const Peak nothing = find_peak(facts, DType::kBf16, {});
@@ -168,6 +168,35 @@ TEST(Peak, ModulesThatShareAName) {
   EXPECT_NEAR(*nx.flop_per_s, 42.6e12 * 8 / 16 * 918 / 1300, 1e6);
   EXPECT_DOUBLE_EQ(*nx.bytes_per_s, 102.4e9);
   EXPECT_DOUBLE_EQ(*find_peak(named("NVIDIA GH200 144G HBM3e"), DType::kBf16, {}).bytes_per_s, 4900e9);
+}
+
+/// What people type. An ambiguous name takes the part that most have, and says so; an unknown one names its neighbours.
+TEST(Peak, NamesAsPeopleTypeThem) {
+  const std::pair<const char*, const char*> typed[] = {{"A100", "A100 SXM4 80GB"},
+                                                       {"a100 40GB", "A100 SXM4 40GB"},
+                                                       {"V100", "Tesla V100 SXM2"},
+                                                       {"4090", "GeForce RTX 4090"},
+                                                       {"3090", "GeForce RTX 3090"},
+                                                       {"5090", "GeForce RTX 5090"},
+                                                       {"A6000", "RTX A6000"},
+                                                       {"H800", "H800 SXM5"},
+                                                       {"A800", "A100 SXM4 80GB"},
+                                                       {"P100", "Tesla P100 SXM2"},
+                                                       {"2080 Ti", "GeForce RTX 2080 Ti"},
+                                                       {"RTX PRO 6000", "RTX PRO 6000 Blackwell Workstation"},
+                                                       {"rtx4090", "GeForce RTX 4090"},
+                                                       {"h20", "H20"}};
+  for (const auto& [name, row] : typed) {
+    const Peak peak = find_peak(named(name), DType::kFp16, {});
+    EXPECT_TRUE(peak.flop_per_s.has_value()) << name;
+    EXPECT_NE(peak.source.find(row), std::string::npos) << name << ": " << peak.source;
+  }
+  EXPECT_NE(find_peak(named("A100"), DType::kBf16, {}).source.find("taken for \"A100\""), std::string::npos);
+  for (const char* other : {"RTX 4090 Laptop", "A1000", "MI300X", "", "RTX"}) {
+    EXPECT_FALSE(find_peak(named(other), DType::kBf16, {}).flop_per_s.has_value()) << other;
+  }
+  EXPECT_TRUE(nearest_peak_rows("H100 SMX").starts_with("h100")) << nearest_peak_rows("H100 SMX");
+  EXPECT_EQ(nearest_peak_rows("MI300X", 2).find(','), nearest_peak_rows("MI300X", 2).rfind(','));
 }
 
 }  // namespace
