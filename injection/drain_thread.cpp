@@ -128,6 +128,7 @@ void DrainThread::take_records() {
     // A record's instance opened before its launch, so instances are published first.
     drain_->follow_instances();
     clock_.correct(*batch);
+    devices_.took(*batch);
     drain_->record(*batch);
     records_ += batch->count;
     parts_.queue.give_back(batch);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/account/ledger.h"
+#include "core/attribution/record_queue.h"
 #include "core/config/config.h"
 #include "core/kernels/kernel_names.h"
 #include "core/peak/peak.h"
@@ -22,6 +23,14 @@ class RunDevices {
   /// A device whose data type nobody has named yet may wait for a matmul kernel to name it, but no longer than to the
   /// end of its first window: the peak must be set before the window goes out. \param last at exit nothing waits.
   bool find(Ledger& ledger, TimeNs now, bool last);
+  /// Kernels that ran: while nobody said the operands' dtype, the one in which matmuls run longest is taken.
+  void took(const RecordBatch& batch) noexcept {
+    if (dtype_) return;
+    for (std::uint32_t i = 0; i < batch.count; ++i) {
+      const ActivityRecord& r = batch.records[i];
+      if (r.kind == ActivityKind::kKernel) names_.ran(r.name, r.end_ns - r.begin_ns);
+    }
+  }
 
   [[nodiscard]] const std::vector<DeviceInfo>& infos() const noexcept { return infos_; }
   /// By device.

@@ -10,11 +10,15 @@ constexpr double kTolerance = 1.001;
 
 /// What usually makes FLOP this many times more than the time allows.
 const char* likely_cause(double factor) noexcept {
-  if (factor < 1.25) return "weights counted twice (a tied embedding), or the card clocks above its data sheet";
-  if (factor < 2.6) {
-    return "batch or layers counted twice, or matmuls in a faster dtype or 2:4 sparse than the peak";
+  if (factor < 1.25) {
+    return "matmuls in a faster dtype than the peak's, weights counted twice (a tied embedding), or the card clocks "
+           "above "
+           "its data sheet";
   }
-  return "FLOP of the whole model on one kernel or on one rank of many, or batch counted several times";
+  if (factor < 2.6) return "matmuls in a faster dtype than the peak's, or 2:4 sparse; or batch or layers counted twice";
+  return "matmuls in a faster dtype than the peak's (TF32 is up to 8 x FP32), FLOP of the whole model on one kernel or "
+         "on "
+         "one rank of many, or batch counted several times";
 }
 
 }  // namespace
@@ -36,7 +40,7 @@ Roofline roofline(std::optional<double> flop, std::optional<double> bytes, Phase
 }
 
 std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bound bound, bool sparse_peak) {
-  char text[240] = {};
+  char text[400] = {};
   if (ideal_s > matmul_s * kTolerance) {
     const double factor = matmul_s > 0 ? ideal_s / matmul_s : 1e9;
     std::snprintf(text, sizeof text,

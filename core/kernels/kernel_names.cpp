@@ -2,8 +2,10 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 
 namespace mfu {
@@ -129,12 +131,17 @@ KernelClass KernelNames::classify(KernelNameId id) noexcept {
 }
 
 std::optional<DType> KernelNames::matmul_dtype_seen() {
+  std::map<DType, DurationNs> by_dtype;
   for (std::uint32_t i = 1; i < size(); ++i) {
     const auto id = static_cast<KernelNameId>(i);
     if (!is_matmul(class_of(id))) continue;
-    if (const auto dtype = matmul_dtype(demangle(std::string(raw_name(id))))) return dtype;
+    // A name whose records are still on their way counts for a nanosecond: better than none.
+    if (const auto dtype = matmul_dtype(demangle(std::string(raw_name(id)))))
+      by_dtype[*dtype] += std::max<DurationNs>(1, ran_ns_[i]);
   }
-  return std::nullopt;
+  const auto longest = std::max_element(by_dtype.begin(), by_dtype.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+  return longest == by_dtype.end() ? std::nullopt : std::optional(longest->first);
 }
 
 std::string_view KernelNames::raw_name(KernelNameId id) const noexcept {

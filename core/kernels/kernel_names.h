@@ -11,6 +11,7 @@
 
 #include "core/base/counters.h"
 #include "core/base/ids.h"
+#include "core/base/units.h"
 #include "core/base/zeroed_array.h"
 #include "core/kernels/kernel_class.h"
 
@@ -37,7 +38,9 @@ class KernelNames {
     const std::uint8_t known = classes_[raw(id)];
     return known != 0 ? static_cast<KernelClass>(known - 1) : classify(id);
   }
-  /// [mfu-drain] dtype of the first matmul kernel seen whose name says one.
+  /// [mfu-drain] Notes that a kernel of this name ran for so long.
+  void ran(KernelNameId id, DurationNs elapsed) noexcept { ran_ns_[raw(id)] += elapsed; }
+  /// [mfu-drain] dtype in which matmul kernels ran longest so far, of those whose names say one.
   [[nodiscard]] std::optional<DType> matmul_dtype_seen();
   /// [mfu-drain] For people: demangled, at most 200 bytes, valid UTF-8.
   [[nodiscard]] std::string display(KernelNameId id) const;
@@ -53,6 +56,7 @@ class KernelNames {
   std::array<std::atomic<std::uint64_t>, 2 * kCapacity> index_{};  ///< open addressing: hash (upper 48) | id; 0 empty
   std::array<std::atomic<const std::string*>, kCapacity> names_{};
   std::array<std::uint8_t, kCapacity> classes_{};  ///< 1 + KernelClass; 0: not classified yet. Drain only
+  std::array<DurationNs, kCapacity> ran_ns_{};     ///< Drain only
   std::atomic<std::uint32_t> size_{1};             ///< id 0 is kOther
   std::size_t stored_bytes_ = 0;
   std::mutex add_mutex_;  ///< first sight of a name only; never taken on a launching thread

@@ -119,6 +119,18 @@ std::string origin(const RegionSummary& r) {
 
 std::string percent(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}%", *ratio * 100) : "-"; }
 
+namespace {
+
+/// MFU and HFU as a result: a figure above 100 % cannot be one and stands in the suspect clause alone.
+std::string result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? "-" : percent(ratio); }
+
+/// ` (MFU 131.5%)` where the figure is not shown as a result.
+std::string not_shown(const RegionSummary& r) {
+  return r.mfu && *r.mfu > 1 ? fmt::format(" (MFU {})", percent(r.mfu)) : "";
+}
+
+}  // namespace
+
 std::string region_line(const RegionSummary& r) {
   std::string text = fmt::format("{:<12}{}", label(r, true), origin(r));
   const double elapsed = seconds(r.elapsed_ns);
@@ -130,8 +142,8 @@ std::string region_line(const RegionSummary& r) {
   } else {
     text += fmt::format(" running {}", duration(elapsed));
   }
-  text += " MFU=" + percent(r.mfu);
-  if (r.hfu && r.mfu && *r.hfu > *r.mfu * 1.0005) text += " HFU=" + percent(r.hfu);
+  text += " MFU=" + result(r.mfu);
+  if (r.hfu && r.mfu && *r.mfu <= 1 && *r.hfu > *r.mfu * 1.0005) text += " HFU=" + percent(r.hfu);
   if (r.mbu) text += " MBU=" + percent(r.mbu);
   if (r.bound != Bound::kUnknown) text += r.bound == Bound::kCompute ? " bound=compute" : " bound=memory";
   if (r.tokens != 0 && elapsed > 0) {
@@ -144,7 +156,7 @@ std::string region_line(const RegionSummary& r) {
   if (r.clock_ratio && *r.clock_ratio < 0.95) tail += fmt::format(" clock={:.0f}%", *r.clock_ratio * 100);
   if (r.overlapped) tail += " overlapped";
   // What it means is in the exit table and the run directory.
-  if (!r.suspect.empty()) tail += " suspect: " + r.suspect.substr(0, r.suspect.find(':'));
+  if (!r.suspect.empty()) tail += " suspect: " + r.suspect.substr(0, r.suspect.find(':')) + not_shown(r);
   // A suspect line has to fit a terminal as well: its waterfall is the part that can be missed.
   constexpr std::size_t kColumns = 120 - 6;  // the rest is the prefix
   if (const std::string parts = waterfall(r);
@@ -160,14 +172,14 @@ std::string region_table(const WindowSummary& run) {
     const double elapsed = seconds(r.elapsed_ns);
     const bool total = r.region == "total";
     const double base = total ? seconds(r.window.length_ns()) : elapsed;
-    text += fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | {}{}{}\n", label(r, true), r.instances,
-                        total              ? duration(seconds(r.window.length_ns()))
-                        : r.instances != 0 ? duration(elapsed / static_cast<double>(r.instances))
-                                           : "-",
-                        r.latency.count != 0 ? duration(seconds(r.latency.p99_ns)) : "-", percent(r.mfu),
-                        percent(r.mfu_busy), percent(r.mbu),
-                        r.tokens != 0 && base > 0 ? scaled(static_cast<double>(r.tokens) / base, "") : "-",
-                        waterfall(r), origin(r), r.suspect.empty() ? "" : " suspect: " + r.suspect);
+    text +=
+        fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | {}{}{}\n", label(r, true), r.instances,
+                    total              ? duration(seconds(r.window.length_ns()))
+                    : r.instances != 0 ? duration(elapsed / static_cast<double>(r.instances))
+                                       : "-",
+                    r.latency.count != 0 ? duration(seconds(r.latency.p99_ns)) : "-", result(r.mfu), result(r.mfu_busy),
+                    percent(r.mbu), r.tokens != 0 && base > 0 ? scaled(static_cast<double>(r.tokens) / base, "") : "-",
+                    waterfall(r), origin(r), r.suspect.empty() ? "" : " suspect: " + r.suspect + not_shown(r));
     text += single_instances(r);
   }
   const LaunchAccount& l = run.launches;

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -18,6 +19,7 @@
 
 #include "core/config/config.h"
 #include "core/model/kernel_flop.h"
+#include "core/peak/peak.h"
 #include "core/sinks/sink_jsonl.h"
 #include "core/sinks/sink_text.h"
 #include "tools/commands/commands.h"
@@ -33,7 +35,9 @@ namespace {
 
 struct ReplayOptions {
   std::vector<std::string> paths;
-  bool json = false, detect = false;
+  bool json = false, detect = false, partial = false;
+  std::string gpu;
+  std::optional<double> peak_tflops;
   std::string config, run_dir, interval;
   std::string match = "contains", phase, kernel_per = "launch";
   TraceQuery query;  ///< neither range nor kernel: none
@@ -204,6 +208,36 @@ void print_text(const Replayed& trace, const ReplayOptions& options) {
   if (options.detect) fmt::print("{}", detected_text(trace.detected));
 }
 
+/// A trace that ends in the middle: what is overstated, on the error output. \return whether it does.
+bool say_if_cut(const TraceReport& report) {
+  std::uint64_t calls = 0, without = 0;
+  bool cut = false;
+  for (const auto& [name, count] : report.facts.notes) cut = cut || name == "cut_off";
+  for (const ProcessFigures& process : report.processes) {
+    for (const auto& [name, count] : process.notes) cut = cut || name == "cut_off";
+    const auto launches = static_cast<std::uint64_t>(process.launches.host_calls);
+    const auto found = static_cast<std::uint64_t>(process.launches.gpu_ops_with_launch);
+    calls += launches;
+    without += launches > found ? launches - found : 0;
+  }
+  if (!cut) return false;
+  fmt::print(
+      stderr,
+      "mfu replay: {} ends in the middle: of {} launches {} have no record of their work; idle is overstated, and what "
+      "came later is missing\n",
+      report.facts.path, calls, without);
+  return true;
+}
+
+/// The device that --gpu names instead of what the trace says.
+void name_device(const std::string& gpu, Trace& trace) {
+  for (TraceDevice& device : trace.devices) {
+    device.facts = DeviceFacts{};
+    device.facts.name = gpu;
+  }
+  trace.gpu_names = {gpu};
+}
+
 int fail(const Error& error) {
   fmt::print(stderr, "mfu replay: {}\n", error.message);
   return 1;
@@ -214,19 +248,28 @@ int fail(const Error& error) {
 int replay(const ReplayOptions& options) {
   std::vector<Replayed> traces;
   int code = 0;
-  const Result<Config> config = trace_config(options.config, options.interval);
+  Result<Config> config = trace_config(options.config, options.interval);
   if (!config) return fail(config.error());
+  if (options.peak_tflops) config->peak.tflops = options.peak_tflops;
+  if (!options.gpu.empty()) {
+    DeviceFacts facts;
+    facts.name = options.gpu;
+    if (!options.peak_tflops && !find_peak(facts, DType::kBf16, {}).flop_per_s)
+      return fail(Error{"--gpu: expected a known GPU, got \"" + options.gpu +
+                        "\"; nearest: " + nearest_peak_rows(options.gpu) + "; or give --peak-tflops"});
+  }
   for (const std::string& warning : config->warnings) fmt::print(stderr, "mfu replay: {}\n", warning);
   for (const std::string& path : options.paths) {
     const Result<std::vector<std::string>> files = list_traces(path);
     if (!files) return fail(files.error());
     for (const std::string& file : files.value()) {
-      const Result<Trace> trace = open_trace_with_bar(file);
+      Result<Trace> trace = open_trace_with_bar(file);
       if (!trace) {
         code = fail(trace.error());
         if (file == path) return code;
         continue;
       }
+      if (!options.gpu.empty()) name_device(options.gpu, *trace);
       Result<Replayed> replayed = work_out(*trace, *config, options);
       if (!replayed) {
         code = fail(Error{file + ": " + replayed.error().message});
@@ -234,6 +277,7 @@ int replay(const ReplayOptions& options) {
         continue;
       }
       traces.push_back(std::move(replayed).value());
+      if (say_if_cut(traces.back().report) && !options.partial) code = 1;
       if (!options.run_dir.empty()) {
         if (const auto done = write_run_directory(options.run_dir, traces.back().regions); !done)
           return fail(done.error());
@@ -260,6 +304,11 @@ void add_replay(CLI::App& app) {
                     "find training steps and serving iterations in the launches alone, whatever the ranges say");
   command->add_option("-c,--config", options->config,
                       "model, for MFU: HF config.json, its folder, a model id, or an own config");
+  command->add_option("--gpu", options->gpu, "the device that ran it, whatever the trace says")->type_name("GPU");
+  command->add_option("--peak-tflops", options->peak_tflops, "peak to divide by [TFLOP/s]")
+      ->check(CLI::Range(1e-6, 1e9))
+      ->type_name("NUMBER");
+  command->add_flag("--partial", options->partial, "exit 0 for a trace that ends in the middle");
   command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does")->type_name("DIR");
   command->add_option("-i,--interval", options->interval, "seconds per window; default: 10")->type_name("SECONDS");
   constexpr double kMostFlop = 1e30;
@@ -296,7 +345,7 @@ void add_replay(CLI::App& app) {
                    "mfu replay --json traces/ > figures.json", "mfu replay --run-dir run -i 1 trace.json.gz",
                    "mfu replay -c config.json --range ProfilerStep --nth 3 trace.json.gz",
                    "mfu replay -c config.json --kernel flash_fwd --kernel-kind flash_fwd trace.json.gz"},
-                  "0; 1 when a trace or the config cannot be read"));
+                  "0; 1 when a trace or the config cannot be read, or a trace ends in the middle"));
   command->callback([options] {
     TraceQuery& q = options->query;
     q.exact = options->match == "exact";

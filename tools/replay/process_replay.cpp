@@ -395,17 +395,22 @@ class ProcessReplay {
     }
   }
 
-  /// Operand dtype of the first matmul kernel whose name tells it.
+  /// Operand dtype in which matmul kernels ran longest, of those whose names tell it.
   [[nodiscard]] std::optional<DType> dtype_of_kernels() const {
-    std::vector<bool> looked_at(trace_.strings.size());
+    std::vector<DurationNs> ran(trace_.strings.size());
     for (const TraceActivity& activity : trace_.activities) {
-      if (activity.kind != ActivityKind::kKernel || looked_at[activity.name]) continue;
-      looked_at[activity.name] = true;
-      const std::string name = demangle(trace_.strings.at(activity.name));
-      if (!is_matmul(classify_kernel(name))) continue;
-      if (const std::optional<DType> dtype = matmul_dtype(name)) return dtype;
+      if (activity.kind == ActivityKind::kKernel) ran[activity.name] += activity.end_ns - activity.begin_ns;
     }
-    return std::nullopt;
+    std::map<DType, DurationNs> by_dtype;
+    for (std::size_t i = 0; i < ran.size(); ++i) {
+      if (ran[i] <= 0) continue;
+      const std::string name = demangle(trace_.strings.at(static_cast<std::uint32_t>(i)));
+      if (!is_matmul(classify_kernel(name))) continue;
+      if (const std::optional<DType> dtype = matmul_dtype(name)) by_dtype[*dtype] += ran[i];
+    }
+    const auto longest = std::max_element(by_dtype.begin(), by_dtype.end(),
+                                          [](const auto& a, const auto& b) { return a.second < b.second; });
+    return longest == by_dtype.end() ? std::nullopt : std::optional(longest->first);
   }
 
   void finish_window(WindowSummary& window) {

@@ -119,8 +119,10 @@ void rank_metrics(Families& out, const Rank& rank, const Labels& process) {
     std::set<std::uint32_t> clocked;
     for (const RegionSummary& r : rank.last->regions) {
       const Labels region = with(labels_of(r.device), {{"region", r.region}});
-      out.gauge("mfu_ratio", "Model FLOP / (peak x elapsed) of the newest window", region, r.mfu);
-      out.gauge("mfu_hfu_ratio", "With recomputed FLOP, of the newest window", region, r.hfu);
+      out.gauge("mfu_ratio", "Model FLOP / (peak x elapsed) of the newest window", region,
+                r.mfu && *r.mfu > 1 ? std::nullopt : r.mfu);  // above 100 % it is no result: suspect says why
+      out.gauge("mfu_hfu_ratio", "With recomputed FLOP, of the newest window", region,
+                r.hfu && *r.hfu > 1 ? std::nullopt : r.hfu);
       out.gauge("mfu_mbu_ratio", "Model bytes / (peak bandwidth x elapsed) of the newest window", region, r.mbu);
       if (r.classes_known && r.elapsed_ns > 0)
         out.gauge("mfu_busy_ratio", "Time with a kernel running / elapsed, of the newest window", region,

@@ -28,6 +28,8 @@ constexpr std::array<Part, 6> kParts{{{'#', "MFU", Style::kMfu},
                                       {'y', "copy", Style::kMemcpy},
                                       {'.', "idle", Style::kIdle}}};
 
+/// A figure above 100 % is no result: it stands in the suspect remark alone.
+std::optional<double> result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? std::nullopt : ratio; }
 std::string percent_of(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}", 100 * *ratio) : "-"; }
 
 std::string duration(std::optional<double> s) {
@@ -190,7 +192,7 @@ ScreenLine row_line(const TopRow& row, const Widths& w, bool selected) {
   text += left(live && row.region != nullptr ? row.region->region : state_text(rank), w.region);
   const RegionSummary* r = row.region;
   text += right(duration(row.step_s()), 8);
-  text += right(r != nullptr ? percent_of(r->mfu) : "-", 6) + right(r != nullptr ? percent_of(r->mbu) : "-", 6);
+  text += right(r != nullptr ? percent_of(result(r->mfu)) : "-", 6) + right(r != nullptr ? percent_of(r->mbu) : "-", 6);
   text += right(percent_of(row.busy()), 6) + right(percent_of(row.comm()), 6);
   text += right(row.clock() ? fmt::format("{:.0f}", 100 * *row.clock()) : "-", 5);
   const WindowSummary* shown = rank.shown();
@@ -236,7 +238,8 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, bool all_p
     const auto word = [](const char* what, const std::optional<double>& ratio) {
       return ratio ? fmt::format("{} {:.1f}%", what, 100 * *ratio) : fmt::format("{} -", what);
     };
-    std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word("MFU", t.mfu), word("HFU", t.hfu)};
+    std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word("MFU", result(t.mfu)),
+                                     word("HFU", result(t.hfu))};
     if (t.mbu) figures.push_back(word("MBU", t.mbu));
     figures.push_back(word("busy", t.busy));
     if (t.classes_known) figures.push_back(word("comm", t.time_share[kCommClass]));
@@ -335,7 +338,7 @@ std::vector<ScreenLine> detail(const TopRow& row, std::size_t width) {
                right(timed ? duration(seconds(r.latency.p99_ns)) : "-", 8) +
                right(r.comm_kernels != 0 ? duration(seconds(r.comm_sum_ns) / static_cast<double>(r.comm_kernels)) : "-",
                      8) +
-               right(percent_of(r.mfu), 7) + right(percent_of(r.hfu), 7) + right(percent_of(r.mbu), 7),
+               right(percent_of(result(r.mfu)), 7) + right(percent_of(result(r.hfu)), 7) + right(percent_of(r.mbu), 7),
            Style::kPlain}};
       if (width > bar_at + 8) {
         line.push_back({"  ", Style::kPlain});

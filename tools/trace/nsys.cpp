@@ -613,7 +613,9 @@ class NsysReader {
                            if (!gpu.facts.name.empty()) names.insert(gpu.facts.name);
                            const std::int64_t id = row.is_null(1) ? row.integer(2) : row.integer(1);
                            by_gpu[id] = gpu;
-                           by_ordinal[row.is_null(3) ? id : row.integer(3)] = gpu;
+                           // Adapters that CUDA does not run on (Intel, Microsoft) have no compute capability.
+                           TraceDevice& known = by_ordinal[row.is_null(3) ? id : row.integer(3)];
+                           if (gpu.facts.cc_major > 0 || known.facts.cc_major == 0) known = gpu;
                          });
     if (!done) return done;
     trace_.gpu_names.assign(names.begin(), names.end());

@@ -17,6 +17,8 @@ function threeDigits(v) {
   const size = Math.abs(v);
   return v.toFixed(size >= 99.95 || v === Math.floor(v) ? 0 : size >= 9.995 ? 1 : 2);
 }
+// A figure above 100 % is no result: it stands in the suspect remark alone.
+const mfuPercent = (v) => percent(v > 1 ? null : v);
 const percent = (v) => (v == null ? "–" : (v * 100).toFixed(1) + " %");
 function points(v) {
   if (v == null) return "–";

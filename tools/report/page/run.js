@@ -55,7 +55,7 @@ function runPage() {
     return el("div", { class: "answer", "data-region": r.region },
       el("div", { class: "head-cell" },
         el("div", { class: "name" }, r.region === "total" ? "total (the process)" : r.region, " ", marks),
-        r.mfu != null ? figure(`${r.region}.mfu`, r.mfu, [percent(r.mfu), el("span", {}, "MFU")], "div", { class: "big" })
+        r.mfu != null ? figure(`${r.region}.mfu`, r.mfu, [mfuPercent(r.mfu), el("span", {}, "MFU")], "div", { class: "big" })
           : figure(`${r.region}.mfu`, null, "MFU unknown", "div", { class: "big unknown" })),
       el("div", {},
         p ? stackedBar(p.parts, p.names, r.region) : null,
@@ -269,7 +269,7 @@ function runPage() {
       { title: "batch", of: ({ b }) => `${count(b.batch_min)}${b.batch_max > b.batch_min ? "–" + count(b.batch_max) : ""} ${b.batch_max === 1 ? b.unit.slice(0, -1) : b.unit}`, by: ({ b }) => b.batch_min },
       column("instances", "instances", ({ b }) => b.instances, count),
       ...["p50", "p90", "p99", "max"].map((q) => column(q, "latency_s." + q, ({ b }) => b.latency_s && b.latency_s[q], duration)),
-      ...anyOf(({ b }) => b.mfu, column("MFU", "mfu", ({ b }) => b.mfu, percent)),
+      ...anyOf(({ b }) => b.mfu, column("MFU", "mfu", ({ b }) => b.mfu, mfuPercent)),
       ...anyOf(({ b }) => b.mbu, column("MBU", "mbu", ({ b }) => b.mbu, percent)),
       ...anyOf(rate, { title: "tokens", of: (row) => scaled(rate(row), "token/s"), by: rate }),
       { title: "share of time", of: ({ r, b }) => percent(b.elapsed_s / r.elapsed_s), by: ({ r, b }) => b.elapsed_s / r.elapsed_s },
@@ -308,7 +308,7 @@ function runPage() {
     const anyOf = (of, ...wanted) => (regions.some(of) ? wanted : []);
     const columns = [
       { title: "region", text: true, of: (r) => r.region, by: (r) => r.region },
-      column("MFU", "mfu", (r) => r.mfu, percent), ...anyOf((r) => r.mfu_busy != null, column("busy MFU", "mfu_busy", (r) => r.mfu_busy, percent)),
+      column("MFU", "mfu", (r) => r.mfu, mfuPercent), ...anyOf((r) => r.mfu_busy != null, column("busy MFU", "mfu_busy", (r) => r.mfu_busy, percent)),
       ...anyOf((r) => r.hfu > r.mfu * 1.0005, column("HFU", "hfu", (r) => r.hfu, percent)),
       ...anyOf((r) => r.mbu != null, column("MBU", "mbu", (r) => r.mbu, percent)),
       ...CLASSES.map((c) => column((knowsMfu && c === "matmul" ? "matmul loss" : c === "memcpy" ? "copies" : c), `${knowsMfu ? "lost" : "time_s"}.${c}`, (r) => (knowsMfu ? r.lost : r.time_s)[c], knowsMfu ? percent : duration)),
@@ -345,7 +345,7 @@ function runPage() {
     const names = [...new Set(report.rows.map((row) => row.region))].sort((a, b) => (a === "total") - (b === "total"));
     const place = el("div");
     const by = (title, key, text, more = {}) => ({ title, of: (row) => (text ? text(row[key]) : row[key]), by: (row) => row[key], ...more });
-    const mfu = by("MFU", "mfu", percent);
+    const mfu = by("MFU", "mfu", mfuPercent);
     const p50 = by("p50", "p50_s", duration);
     const known = (column, key) => (report.rows.some((row) => row[key] != null && row[key] !== "") ? [column] : []);
     const columns = [by("rank", "label", null, { text: true }), ...known(by("host", "host", null, { text: true }), "host"), ...known(mfu, "mfu"), ...known(by("MBU", "mbu", percent), "mbu"),
@@ -369,7 +369,7 @@ function runPage() {
       { title: "FLOP", of: (r) => figure(`${r.region}.flop`, r.flop, scaled(r.flop, "FLOP")) },
       { title: "÷ peak × elapsed", of: (r) => figure(`${r.region}.flop_at_peak`, r.flop_at_peak, scaled(r.flop_at_peak, "FLOP")) },
       { title: "over", of: (r) => figure(`${r.region}.counted_s`, r.counted_s, duration(r.counted_s)) },
-      { title: "= MFU", of: (r) => percent(r.mfu) },
+      { title: "= MFU", of: (r) => mfuPercent(r.mfu) },
       { title: "bytes", of: (r) => figure(`${r.region}.bytes`, r.bytes, scaled(r.bytes, "B")) },
       { title: "÷ bandwidth × elapsed", of: (r) => scaled(r.bytes_at_peak, "B") },
       { title: "= MBU", of: (r) => percent(r.mbu) },
