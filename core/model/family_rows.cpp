@@ -39,7 +39,7 @@ constexpr std::string_view kTextBase = R"(
   biases=qb*(h*(H+K) + hv*K) + ob*d; dense_x=mb*((m-1)*f + d); layer=norms*nd + biases + qkn + extra; out=nd; pos=0;
   gate=0; sl=0; slides=has(layer_types) ? atis(layer_types,i,sliding_attention) : sl; window=slides ? sliding_window : 0;
   chunk=0; topk=0; ih=0; id=0; aw=0; cw=0; sf=0; se=0; causal=1; enc=0; tok=0; seq=0; htok=0; hx=hb*V; hn=0; ho=0; attx=0;
-  mo=0; moe=has(mlp_layer_types) ? atis(mlp_layer_types,i,sparse) : mo; fs=0; sg=0; rx=0; ex=0;
+  mo=0; moe=has(mlp_layer_types) ? atis(mlp_layer_types,i,sparse) : mo; fs=0; sg=0; rx=0; ex=0; sx=0;
   cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; stored=0)";
 
 struct Named {
@@ -66,12 +66,13 @@ constexpr Named kBases[] = {
     {"_bert",
      "K=H; h=d/H; m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1; causal=0; enc=1; types=type_vocab_size~2;"
      "attx=biases; layer=norms*nd + qkn + extra;"
-     "pos=(max_position_embeddings + types)*d; htok=d*d; hx=V; hn=2*d; ho=d; base_seq=d*d; base_x=d;"
+     "pos=(max_position_embeddings + types)*d; htok=d*d; hx=V*(2 - tied); hn=2*d; ho=d; base_seq=d*d; base_x=d;"
      "cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
     // BART: encoder and decoder with biases, learned positions with two more rows in each.
     {"_bart",
      "d=d_model; L=decoder_layers; H=decoder_attention_heads; K=H; h=d/H; f=decoder_ffn_dim; m=2; nd=2*d; qb=1;"
-     "mb=1; tied=tie_word_embeddings~1; norms=3; rows=2; pos=2*(max_position_embeddings + rows)*d; out=nd;"
+     "mb=1; tied=tie_word_embeddings~1; emb=V*d*(tied ? 1 : 3); norms=3; rows=2; pos=2*(max_position_embeddings + "
+     "rows)*d; out=nd;"
      "extra=h*(H+2*K) + d; xH=H; xh=h; hx=0;"
      "eL=encoder_layers; eH=encoder_attention_heads; eK=eH; eh=d/eH; ef=encoder_ffn_dim; em=m;"
      "elayer=2*nd + 4*d + ef + d; eout=nd; eaw=0; efront=0; cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
@@ -205,6 +206,7 @@ MlpSpec mlp_of(Expressions& x) {
   m.shared_width = x.value("fs");
   m.shared_gate = x.value("sg") != 0;
   m.router_extra_params = x.value("rx");
+  m.shared_extra_params = x.value("sx");
   m.expert_extra_params = x.value("ex");
   return m;
 }

@@ -666,7 +666,7 @@ void build_t5(const Family& family, const Fields& f, bool, Architecture& spec) {
   h.head_dim = f.require("d_kv");
   MlpSpec mlp;
   mlp.width = f.require("d_ff");
-  mlp.matrices = f.text_or("feed_forward_proj", "relu").starts_with("gated") ? 3 : 2;
+  mlp.matrices = f.flag("is_gated_act", f.text_or("feed_forward_proj", "relu").starts_with("gated")) ? 3 : 2;
   spec.vocab = f.require("vocab_size");
   spec.tied = family.tied.read(f);
   spec.embed_params = Count(spec.vocab) * d;

@@ -2,6 +2,7 @@
 """Keeps of count_modules.py's output what the test needs: types of our table, keys that may decide a count.
 
     select_known.py COUNTED.jsonl > modules.jsonl
+    select_known.py COUNTED.jsonl --variants > variants.jsonl
 """
 
 import json
@@ -30,13 +31,33 @@ def clean(config):
     return out
 
 
+def patch(old, new):
+    out = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(old.get(key), dict):
+            if inner := patch(old[key], value):
+                out[key] = inner
+        elif old.get(key) != value or key not in old:
+            out[key] = value
+    return out
+
+
+only_variants = "--variants" in sys.argv
 for line in open(sys.argv[1]):
     entry = json.loads(line)
     if "torch" in entry:
         print(json.dumps(entry, separators=(",", ":")))
-    elif entry["type"] in TYPES and "config" in entry:
-        entry["config"] = clean(entry["config"])
+    elif entry["type"] in TYPES and "config" in entry and (not only_variants or entry.get("variants")):
+        if only_variants:
+            entry = {key: entry[key] for key in ("type", "class", "variants")}
+        else:
+            entry["config"] = clean(entry["config"])
         if entry.get("variants"):
-            entry["variants"] = [[clean(config), *rest] for config, *rest in entry["variants"]]
+            # The first is the config with few layers; of the others what differs from it, as a JSON merge patch.
+            base = clean(entry["variants"][0][0])
+            entry["base"] = base
+            entry["variants"] = [[patch(base, clean(config)), *rest] for config, *rest in entry["variants"]]
+        else:
+            entry.pop("base", None)
         entry.pop("no_forward", None)
         print(json.dumps(entry, separators=(",", ":")))

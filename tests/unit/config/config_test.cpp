@@ -169,7 +169,8 @@ TEST_F(ConfigTest, WrongValuesNameFileKeyValueAndExpectation) {
 
 TEST_F(ConfigTest, EachComplaint) {
   const std::pair<std::string, std::string> cases[] = {
-      {R"({"model_type": "rwkv"})", "inline: model_type: expected a supported model type, got \"rwkv\""},
+      {R"({"model_type": "no_such"})",
+       "inline: model_type: expected a supported model type, got \"no_such\"; nearest: "},
       {R"({"model_type": 7})", "model_type: expected a supported model type, got 7"},
       {R"({"hidden_size": 7})", "model_type: expected a model type, but it is missing"},
       {R"({"model_type": "llama"})", "hidden_size: expected an integer > 0, but it is missing"},
