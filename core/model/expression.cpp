@@ -251,7 +251,7 @@ class ExpressionParser {
   std::string_view word() {
     skip_space();
     const std::size_t begin = at_;
-    while (at_ < text_.size() && (is_name(text_[at_]) || text_[at_] == '-')) ++at_;
+    while (at_ < text_.size() && (is_name(text_[at_]) || text_[at_] == '-' || text_[at_] == '*')) ++at_;
     return text_.substr(begin, at_ - begin);
   }
   void comma() {
@@ -310,6 +310,20 @@ class ExpressionParser {
         const std::string_view expected = word();
         const json* item = item_of(key, found, index);
         value = item != nullptr && item->is_string() && item->get_ref<const std::string&>() == expected ? 1 : 0;
+      } else if (name == "chr") {
+        comma();
+        const std::int64_t index = choice();
+        comma();
+        const std::string_view expected = word();
+        value = 0;
+        if (live_) {
+          const std::string text = found != nullptr && found->is_string() ? found->get<std::string>() : std::string();
+          if (index < 0 || static_cast<std::size_t>(index) >= text.size()) {
+            owner_.fields_.wrong(key, "a letter for layer " + std::to_string(index), found);
+          } else {
+            value = expected.size() == 1 && text[static_cast<std::size_t>(index)] == expected.front() ? 1 : 0;
+          }
+        }
       } else if (name == "high" || name == "wide") {
         value = edge(key, found, name == "high");
       } else if (name == "scaled") {

@@ -40,7 +40,7 @@ constexpr std::string_view kTextBase = R"(
   gate=0; sl=0; slides=has(layer_types) ? atis(layer_types,i,sliding_attention) : sl; window=slides ? sliding_window : 0;
   chunk=0; topk=0; ih=0; id=0; aw=0; cw=0; sf=0; se=0; causal=1; enc=0; tok=0; seq=0; htok=0; hx=hb*V; hn=0; ho=0; attx=0;
   mo=0; moe=has(mlp_layer_types) ? atis(mlp_layer_types,i,sparse) : mo; fs=0; sg=0; rx=0; ex=0; sx=0;
-  cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; stored=0)";
+  cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; stored=0; known=1)";
 
 struct Named {
   std::string_view name, text;
@@ -81,7 +81,7 @@ constexpr Named kBases[] = {
        n=hi*wi; x=0; pe=C*high(patch_size)*wide(patch_size); nd=2*d; ab=1; mb=1; pb=1; rows=n+x; outer=1; extra=0; lx=0;
        qb=3*ab; ob=ab; layer=2*nd + qb*w + ob*d + mb*((m-1)*f + d) + lx; out=pb*d + x*d + rows*d + outer*nd + extra;
        merge=1; window=0; global=0; dynamic=0; image_flop=0; image_x=0; head_flop=0; head_x=0; base_flop=0; base_x=0;
-       pooling=0; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0)"},
+       pooling=0; plain=0; known=1; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0)"},
     // Towers that take an image as it is, in patches that later merge (Qwen2-VL and its kin).
     {"_dynamic", R"(dynamic=1; n=1; L=depth; H=num_heads; C=in_channels~3; t=temporal_patch_size~2; pe=C*t*p*p; rows=0;
        hi=1; wi=1; merge=spatial_merge_size~2; mm=merge*merge)"},
@@ -235,10 +235,11 @@ void build_layers(Expressions& x, std::int64_t layers, bool cross, std::vector<L
       ++alike->repeat;
     } else {
       layer.repeat = x.by_layer() ? 1 : layers;
-      layer.stored = std::min(x.value("stored"), layer.repeat);
+      layer.stored = x.value("stored");
       out.push_back(layer);
     }
   }
+  for (LayerSpec& layer : out) layer.stored = std::min(layer.stored, layer.repeat);
 }
 
 void build_encoder(Expressions& x, Architecture& spec) {
@@ -328,9 +329,22 @@ void add_projector(Expressions& x, VisionSpec& v) {
   v.params += x.value("jx");
 }
 
+/// Edge of the image that a tower of convolutions runs on; 1 where the config does not say.
+std::int64_t high_edge(Expressions& x) {
+  const json* size = x.fields().find("image_size");
+  return size != nullptr && size->is_number_integer() ? size->get<std::int64_t>() : 1;
+}
+
 VisionSpec tower_of(Expressions& x) {
   VisionSpec v;
   v.width = x.positive("d");
+  if (x.value("plain") != 0) {  // no transformer: the row says all of it
+    v.image = high_edge(x);
+    v.patches = 1;
+    v.image_flop = x.value("image_flop");
+    v.params = x.value("out");
+    return v;
+  }
   v.layers = x.positive("L");
   v.heads = x.positive("H");
   v.inner = x.positive("w");
@@ -362,6 +376,9 @@ VisionSpec tower_of(Expressions& x) {
 void prepare(const FamilyRow& row, Expressions& x) {
   define_all(row, x);
   x.give("labels", labels_of(x.fields()));
+  if (x.defines("known") && x.value("known") == 0) {
+    x.fields().problem(x.fields().place() + "model_type: this variant of " + std::string(row.type) + " is not known");
+  }
 }
 
 void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Architecture& spec) {

@@ -1508,7 +1508,17 @@ Fields decoder_part(const Fields& f) {
 /// Keys of `f` that tell of parts which the generic reader does not know: those are refused, never counted as a plain
 /// decoder. nullptr: none.
 const char* beyond_generic(const Fields& f) {
-  for (const char* key : {"kv_lora_rank",
+  for (const char* key : {"type_vocab_size",
+                          "hidden_size_per_layer_input",
+                          "per_layer_config",
+                          "swa_num_key_value_heads",
+                          "index_n_heads",
+                          "sparse_attention_config",
+                          "num_global_key_value_heads",
+                          "max_relative_positions",
+                          "num_random_blocks",
+                          "is_encoder_decoder",
+                          "kv_lora_rank",
                           "index_topk",
                           "linear_num_key_heads",
                           "linear_num_heads",
@@ -1549,6 +1559,14 @@ void read_generic(const Fields& f, std::string_view type, ModelHead head, Archit
     read_typed(text, inner, true, head, spec);
     spec.assumed.push_back("model_type: \"" + std::string(type) + "\" is not known; only its language model, " + inner +
                            ", is counted");
+    return;
+  }
+  const json* list = f.find("architectures");
+  if (list != nullptr && list->is_array() && !list->empty() && list->front().is_string() &&
+      list->front().get<std::string>().ends_with("ForMaskedLM")) {
+    f.problem(f.place() + "model_type: \"" + std::string(type) +
+              "\" is not known, and its class is that of an encoder; nearest: " + nearest_model_types(type) + "; " +
+              ways_on());
     return;
   }
   if (const char* key = beyond_generic(text)) {

@@ -68,11 +68,12 @@ json config_of(const json& entry) {
 
 void compare(const std::string& name, const Architecture& spec, const json& flop, std::size_t shape) {
   const std::int64_t batch = shape == 0 ? 2 : 1, tokens = shape == 0 ? 48 : 72;
-  const bool tower = spec.is_vision_only();
-  const double conv = tower ? flop[1].get<double>() : 0;  // the patch embedding, which is a matrix here
+  const bool tower = spec.is_vision_only(), speech = !spec.encoder_token_weights.is_zero();
+  // The patch embedding is a matrix here, and the convolutions of a speech encoder weights per token.
+  const double conv = tower || speech ? flop[1].get<double>() : 0;
   const double weights = flop[0].get<double>() + conv, core = flop[2].get<double>();
   const std::int64_t fed = spec.is_encoder_decoder() ? tokens / 2 : tokens;
-  Parts ours = count(spec, tower ? 1 : batch, fed, tokens);
+  Parts ours = count(spec, tower ? 1 : batch, fed, speech ? 1500 : tokens);
   if (tower && ours.weights * 2 == weights) ours = count(spec, 2, fed, tokens);  // some towers were given two images
   EXPECT_EQ(ours.weights, weights) << name << ": products with stored matrices, shape " << shape;
   EXPECT_EQ(ours.core, core) << name << ": attention core, shape " << shape;
