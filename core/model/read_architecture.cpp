@@ -1508,7 +1508,14 @@ Fields decoder_part(const Fields& f) {
 /// Keys of `f` that tell of parts which the generic reader does not know: those are refused, never counted as a plain
 /// decoder. nullptr: none.
 const char* beyond_generic(const Fields& f) {
-  for (const char* key : {"type_vocab_size",
+  for (const char* key : {"conv_dim",
+                          "num_feat_extract_layers",
+                          "image_size",
+                          "patch_size",
+                          "num_mel_bins",
+                          "num_codebooks",
+                          "codebook_size",
+                          "type_vocab_size",
                           "hidden_size_per_layer_input",
                           "per_layer_config",
                           "swa_num_key_value_heads",
