@@ -440,9 +440,11 @@ void CycleSearch::look_at_marks(CycleCandidate& c, Position begin) const {
   std::uint8_t last = 0, before = 0;
   std::uint32_t updates = 0, updates_before = 0, returning = 0;
   const std::uint32_t tolerance = p / 64 + 8;
+  const Key matmul = LaunchHistory::key_of_family(traits_of(KernelRole::kGemm).family);
   for (Position i = n - p; i < n; ++i) {
     last |= history_.flags(i);
     before |= history_.flags(i - p);
+    c.matmuls = c.matmuls || history_.families()[i] == matmul;
     if (is_optimizer(i - p)) ++updates_before;
     if (!is_optimizer(i)) continue;
     ++updates;
@@ -518,7 +520,7 @@ std::uint32_t CycleSearch::repeats_needed(const CycleCandidate& c) const noexcep
   if (c.optimizer && (c.trait_flags & (kFlagBackward | kFlagOptimizer)) != 0) {
     // An optimizer that runs inside the backward pass makes a cycle of one layer; its forward pass is then left out.
     const bool backward = (c.trait_flags & kFlagBackward) != 0;
-    if (!backward && !structured) return kNever;  // a loop over parameters
+    if (!backward && (!structured || !c.matmuls)) return kNever;  // a loop over parameters, a benchmark of an optimizer
     if (c.coverage >= kT.coverage_all) return kT.repeats_optimizer_all + fresh;
     if (!structured) return kT.repeats_optimizer_alone;
     return (c.coverage >= kT.coverage_more ? kT.repeats_optimizer_more : kT.repeats_optimizer) + fresh;
@@ -534,6 +536,9 @@ std::uint32_t CycleSearch::repeats_needed(const CycleCandidate& c) const noexcep
   if ((c.trait_flags & kFlagLoss) != 0 && (c.coverage >= kT.coverage_more || structured))
     return repeats_of_stack(c.coverage) + fresh;
   if (c.similarity < kT.nearly_equal) return kNever;
+  // Neither a pass goes backward nor is anything said to or heard from the host: a solver, a quantiser or a benchmark
+  // repeats as well.
+  if (!copies && (c.trait_flags & (kFlagBackward | kFlagGraph)) == 0) return kNever;
   // Nothing in it says what it is. A stack of layers repeats inside; a layer does not, a group of layers little.
   if (c.composite >= kT.structured) {
     const bool stack = c.composite >= kT.stack;

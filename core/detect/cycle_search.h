@@ -26,6 +26,7 @@ struct CycleCandidate {
   std::uint8_t trait_flags = 0;   ///< TraitFlag bits in both of the last two turns
   bool optimizer = false;         ///< both hold one, at the same place
   std::uint32_t updates = 0;      ///< launches of it
+  bool matmuls = false;           ///< matrix products or convolutions in the last turn
   bool accepted = false;          ///< it is a step, as far as one candidate alone can show
   bool by_family = false;         ///< found among families, not names
 };

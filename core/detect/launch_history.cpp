@@ -19,8 +19,7 @@ LaunchHistory::Position LaunchHistory::add(const Launch& launch) {
   const Key word = intern(launch.name);
   const std::uint32_t at = slot(n_);
   names_.ring_[at] = word;
-  families_.ring_[at] =
-      launch.traits.family != 0 ? static_cast<Key>(kVocabulary + std::min(launch.traits.family, kFamilies) - 1) : word;
+  families_.ring_[at] = launch.traits.family != 0 ? key_of_family(launch.traits.family) : word;
   families_seen_ |= launch.traits.family != 0;
   flags_[at] = launch.traits.flags;
   begins_[at] = launch.begin_ns;

@@ -52,6 +52,10 @@ class LaunchHistory {
   [[nodiscard]] TimeNs begin_ns(Position p) const noexcept { return begins_[slot(p)]; }
   [[nodiscard]] bool families_seen() const noexcept { return families_seen_; }
   [[nodiscard]] Position newest_name() const noexcept { return newest_word_; }  ///< where one was new last
+  /// The key of KernelTraits::family, which is not 0.
+  [[nodiscard]] static constexpr Key key_of_family(std::uint32_t family) noexcept {
+    return static_cast<Key>(kVocabulary + std::min(family, kFamilies) - 1);
+  }
   /// Calls `visit(position)` with the last occurrence of every name in memory.
   template <typename Visit>
   void for_each_name(Visit&& visit) const {

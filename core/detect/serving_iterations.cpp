@@ -4,74 +4,131 @@
 #include <bit>
 
 #include "core/base/bit_mix.h"
+#include "core/detect/thresholds.h"
 
 namespace mfu {
 namespace {
 
-constexpr std::uint64_t bit(KernelRole c) noexcept { return std::uint64_t{1} << static_cast<unsigned>(c); }
-
-constexpr std::uint64_t kOfModel = bit(KernelRole::kGraph) | bit(KernelRole::kEmbedding) | bit(KernelRole::kGemm) |
-                                   bit(KernelRole::kNorm) | bit(KernelRole::kAttention) |
-                                   bit(KernelRole::kAttentionPrefill) | bit(KernelRole::kAttentionDecode) |
-                                   bit(KernelRole::kCacheWrite);
+constexpr const Thresholds& kT = kThresholds;
 
 }  // namespace
 
-bool ServingIterations::take(KernelRole role) noexcept {
-  last_class_ = role;
-  // The model runs again: nothing more can come of what went to the host.
-  const bool ended = talks_ && (bit(role) & kOfModel) != 0;
-  if (ended) {
-    end_iteration();
-    seen_classes_ = 0;
+/// The model runs again: nothing more can come of what went to the host.
+bool ServingIterations::model_runs() noexcept {
+  runs_ = true;
+  const bool ended = returned_ && samples_ && end_iteration();  // a turn of the host ends with its next input
+  returned_ = false;
+  ran_ = true;
+  sampled_ = false;
+  if (copied_in_) {
+    ++inputs_;
+    copied_in_ = false;
   }
-  seen_classes_ |= bit(role);
   return ended;
 }
 
 bool ServingIterations::mark(const KernelTraits& traits, std::uint64_t n) noexcept {
   bool ended = false;
-  // The next iteration's input also ends the wait for copies of the last one's output.
-  const bool input = (traits.flags & kFlagToDevice) != 0 && sampled_;
-  if (sampled_ && (n >= decide_at_ || input)) {
-    end_iteration();
-    ended = true;
-    seen_classes_ = bit(traits.role);  // what came since the sample is too little to tell
+  if ((traits.flags & kFlagToDevice) != 0) {
+    if (returned_) ended = end_iteration();
+    copied_in_ = true;
+    runs_ = false;
   }
   if ((traits.flags & kFlagSampling) != 0) {
     sampled_ = true;
+    ran_ = true;  // a graph that samples is a model, too
+    runs_ = false;
+  }
+  if ((traits.flags & kFlagToHost) != 0 && ran_ && (sampled_ || !samples_)) {
+    samples_ = samples_ || sampled_;
+    returned_ = true;
+    runs_ = false;
     end_ = n + 1;
-    decide_at_ = n + kBurst;
-  } else if (sampled_ && (traits.flags & kFlagToHost) != 0) {
-    end_ = n + 1;
-    talks_ = true;
+    roles_before_end_ = roles_;
   }
   return ended;
 }
 
-void ServingIterations::end_iteration() noexcept {
-  const std::uint64_t make_up = mix(seen_classes_ ^ (static_cast<std::uint64_t>(std::bit_width(end_ - begin_)) << 56));
+void ServingIterations::note_rows(const KernelTraits& traits, const Grid& grid) noexcept {
+  if (traits.row_axis == RowAxis::kY || grid.x == 0) return;
+  if (traits.role == KernelRole::kCacheWrite)
+    cache_rows_ = std::max(cache_rows_, grid.x);
+  else if (traits.role == KernelRole::kRope)
+    rope_rows_ = std::max(rope_rows_, grid.x);
+  else  // those of queries and keys run over more rows; that of the last row of each sequence is one of many
+    norm_rows_ = norm_rows_ == 0 ? grid.x : std::min(norm_rows_, grid.x);
+}
+
+/// \return whether it was one
+bool ServingIterations::end_iteration() noexcept {
+  const bool turn_of_host = !samples_ && inputs_ == 0;
+  const auto launches = static_cast<std::uint32_t>(std::min<std::uint64_t>(end_ - begin_, 1u << 31));
+  const std::uint64_t roles = roles_before_end_;
+  const std::uint32_t rows = cache_rows_ != 0 ? cache_rows_ : rope_rows_ != 0 ? rope_rows_ : norm_rows_;
+  const bool clean = inputs_ <= 1;
+  begin_ = end_;
+  roles_ = 0;
+  inputs_ = 0;
+  cache_rows_ = rope_rows_ = norm_rows_ = 0;
+  ran_ = sampled_ = returned_ = false;
+  if (turn_of_host) return false;  // nothing was copied in: a result that is looked at now and then
+  last_ = {end_, roles, rows, launches, clean};
+
+  const std::uint64_t make_up = mix(roles ^ (static_cast<std::uint64_t>(std::bit_width(launches)) << 56));
   const bool known = std::find(known_.begin(), known_.end(), make_up) != known_.end();
   if (!known) known_[ended_ % known_.size()] = make_up;
   ++ended_;
   const double weight = std::max(1.0 / static_cast<double>(ended_), 1.0 / 16);
   recurring_ += weight * ((known ? 1.0 : 0.0) - recurring_);
-  talking_ += weight * ((talks_ ? 1.0 : 0.0) - talking_);
-  mean_launches_ += weight * (static_cast<double>(end_ - begin_) - mean_launches_);
-
-  // An encoder's attention writes no cache: its pass prefills nothing. Where something decodes, a cache is written by
-  // kernels that no name gives away.
-  const bool encodes = (seen_classes_ & bit(KernelRole::kCacheWrite)) == 0 &&
-                       kinds_[static_cast<std::size_t>(ServingKind::kDecode)] == 0;
-  const bool prefill = (seen_classes_ & bit(KernelRole::kAttentionPrefill)) != 0 ||
-                       (!encodes && (seen_classes_ & bit(KernelRole::kAttention)) != 0);
-  const bool decode = (seen_classes_ & (bit(KernelRole::kAttentionDecode) | bit(KernelRole::kGraph))) != 0;
-  last_ = {end_, prefill ? ServingKind::kPrefillOrMixed : decode ? ServingKind::kDecode : ServingKind::kUnknown};
+  uniform_ += weight * ((make_up == make_up_ ? 1.0 : 0.0) - uniform_);
+  clean_ += weight * ((clean ? 1.0 : 0.0) - clean_);
+  mean_launches_ += weight * (static_cast<double>(launches) - mean_launches_);
+  make_up_ = make_up;
+  decodes_by_name_ =
+      decodes_by_name_ || (roles & (role_bit(KernelRole::kAttentionDecode) | role_bit(KernelRole::kGraph))) != 0;
+  writes_cache_ = writes_cache_ || (roles & role_bit(KernelRole::kCacheWrite)) != 0;
+  const bool graph = rows == 0 && (roles & role_bit(KernelRole::kGraph)) != 0;
+  graphed_ += weight * ((graph ? 1.0 : 0.0) - graphed_);
+  follow_level();
   for (std::uint32_t& count : kinds_) count -= count / 16;
-  kinds_[static_cast<std::size_t>(last_.kind)] += 16;
-  begin_ = end_;
-  sampled_ = talks_ = false;
-  decide_at_ = kNever;
+  kinds_[static_cast<std::size_t>(kind_of(last_))] += 16;
+  return true;
+}
+
+/// Follows how many rows a decode has: it falls at once, and rises by a few, or when it stays high.
+void ServingIterations::follow_level() noexcept {
+  constexpr std::uint32_t kStays = 24;
+  if (last_.rows == 0) return;
+  const double rows = last_.rows;
+  if (level_ == 0 || rows <= level_ * kT.more_sequences + kT.few_sequences) {
+    level_ = rows;
+    above_level_ = 0;
+  } else if (++above_level_ >= kStays) {
+    level_ = rows;
+    above_level_ = 0;
+  }
+}
+
+ServingKind ServingIterations::kind_of(const End& end) const noexcept {
+  const auto has = [&](std::uint64_t roles) { return (end.roles & roles) != 0; };
+  const bool writes_cache = has(role_bit(KernelRole::kCacheWrite));
+  // Names first where they are certain; kernels that serve both are told by rows against those of a decode.
+  const bool decodes_in_graphs = graphed_ > kT.serving_graphed;
+  if (end.rows != 0 && !decodes_in_graphs && (writes_cache || decodes_by_name_))
+    return end.rows > level_ * kT.more_sequences + kT.few_sequences ? ServingKind::kPrefillOrMixed
+                                                                    : ServingKind::kDecode;
+  if (decodes_in_graphs && end.rows != 0 && writes_cache) return ServingKind::kPrefillOrMixed;
+  if (has(role_bit(KernelRole::kAttentionPrefill))) return ServingKind::kPrefillOrMixed;
+  if (has(role_bit(KernelRole::kAttentionDecode))) return ServingKind::kDecode;
+  // An encoder's attention writes no cache and samples nothing: its pass prefills nothing.
+  if (has(role_bit(KernelRole::kAttention)) && (writes_cache || decodes_by_name_)) return ServingKind::kPrefillOrMixed;
+  return has(role_bit(KernelRole::kGraph)) && (samples_ || writes_cache_) ? ServingKind::kDecode
+                                                                          : ServingKind::kUnknown;
+}
+
+bool ServingIterations::found() const noexcept {
+  if (recurring_ < kT.serving_recurring || clean_ < kT.serving_clean) return false;
+  return ended_ >= (samples_ ? kT.serving_iterations : kT.host_turns);
 }
 
 ServingKind ServingIterations::usual_kind() const noexcept {

@@ -18,20 +18,41 @@ StepDetector::StepDetector(StepListener& listener, std::uint64_t first)
       search_(history_),
       reporter_(listener, history_),
       follower_(history_, schedule_, reporter_),
+      training_(history_),
       serving_(first),
       next_work_(first + kT.search_every) {}
 
 std::size_t StepDetector::held_bytes() const noexcept {
-  return sizeof(*this) + history_.held_bytes() + search_.held_bytes() + follower_.held_bytes();
+  return sizeof(*this) + history_.held_bytes() + search_.held_bytes() + follower_.held_bytes() + training_.held_bytes();
+}
+
+/// Copies to the device count where a thread makes them that launches kernels, too. A loader that runs ahead on a
+/// thread of its own says nothing about where a step begins.
+bool StepDetector::is_of_loader(const Launch& launch) noexcept {
+  if ((launch.traits.flags & kFlagToDevice) == 0) {
+    if (launch.thread != kernel_threads_[0] && launch.name >= Launch::kFirstKernel)
+      kernel_threads_ = {launch.thread, kernel_threads_[0]};
+    return false;
+  }
+  return launch.thread != 0 && kernel_threads_[0] != 0 && launch.thread != kernel_threads_[0] &&
+         launch.thread != kernel_threads_[1];
 }
 
 void StepDetector::add(const Launch& launch) {
+  if (is_of_loader(launch)) {
+    Launch silent = launch;
+    silent.traits.flags = 0;
+    history_.add(silent);
+    if (history_.end() >= next_work_) run_pending(false);
+    return;
+  }
   const Position at = history_.add(launch);
   // In training, what looked like samples were losses that went to the host.
   if ((launch.traits.flags & (kFlagBackward | kFlagOptimizer | kFlagForeach)) != 0 && history_.training() &&
       serving_.ended() != 0)
     serving_ = ServingIterations(at);
-  if (serving_.add(launch.traits, at)) iteration_ended();
+  if (training_.add(launch, at)) step_ended();
+  if (serving_.add(launch.traits, launch.grid, at)) iteration_ended();
   if (history_.end() >= next_work_) run_pending(false);
 }
 
@@ -46,8 +67,9 @@ void StepDetector::finish() {
 /// after the other.
 bool StepDetector::training_is_over() const noexcept {
   constexpr std::uint32_t kLeast = 64;
-  return serving_.found() &&
-         history_.end() - history_.last_trained() > 3 * std::max<Position>(history_.training_gap(), kLeast);
+  const Position several_steps = training_found_ ? Position{kT.steps_of_break} * training_.usual_launches() : 0;
+  const Position quiet = history_.end() - history_.last_trained();
+  return serving_.found() && quiet > 3 * std::max<Position>(history_.training_gap(), kLeast) && quiet > several_steps;
 }
 
 void StepDetector::iteration_ended() {
@@ -57,12 +79,17 @@ void StepDetector::iteration_ended() {
     history_.forget_training();
     reporter_.confirm();
     follower_.unlock();
+    training_found_ = false;
   }
   if (serving_found_)
-    reporter_.report(serving_.last().launch, step_kind(serving_.last().kind));
+    reporter_.report(serving_.last().launch, kind_of(serving_.last()));
   else if (serving_.found())
     start_serving();
   update_findings();
+}
+
+StepKind StepDetector::kind_of(const ServingIterations::End& end) const noexcept {
+  return end.clean ? step_kind(serving_.kind_of(end)) : StepKind::kNone;
 }
 
 /// Sampling kernels mark iterations directly; they are preferred over a period.
@@ -75,7 +102,7 @@ void StepDetector::start_serving() {
     const ServingIterations::End& end = ends_[i % ends_.size()];
     // Where the first of them began nobody knows.
     const bool first = i + known == serving_.ended() + 1;
-    if (end.launch >= history_.oldest()) reporter_.report(end.launch, first ? StepKind::kNone : step_kind(end.kind));
+    if (end.launch >= history_.oldest()) reporter_.report(end.launch, first ? StepKind::kNone : kind_of(end));
   }
 }
 
@@ -92,9 +119,71 @@ void StepDetector::check_serving() {
 
 // ---------------------------------------------------------------------------------------------- training
 
+/// Updates mark steps directly; they are preferred over a period.
+void StepDetector::step_ended() {
+  if (training_found_ && (training_.known() < 2 || training_.doubtful())) {  // passes of steps, as has turned out
+    training_found_ = false;
+    reporter_.withdraw();
+  }
+  if (!training_found_) {
+    if (!training_.found()) return;
+    // A cycle that is followed knows better than passes without a named update.
+    if (!training_.named() && follower_.locked() && !follower_.lost()) return;
+    const bool same = follower_.locked() && follower_.seen().steps != 0 &&
+                      equal_periods(follower_.cycle().period, training_.usual_launches());
+    training_found_ = true;
+    serving_found_ = false;
+    const std::size_t kept = training_.known() - 1;
+    if (!same) reporter_.withdraw_from(training_.back(kept).begin);
+    follower_.unlock();
+    for (std::size_t i = kept; i > 0; --i)
+      if (training_.back(i).begin >= history_.oldest()) report_step(i);
+  }
+  report_step(0);
+  // Seldom: it looks at every launch of a step several times.
+  const TrainingSteps::Step& last = training_.last();
+  constexpr std::uint64_t kSeldom = 64;
+  if (training_.named() && training_.passes() == 1 && training_.count() % kSeldom == 3 &&
+      last.begin >= history_.oldest())
+    passes_ = passes_of_step(history_, last.begin, static_cast<std::uint32_t>(last.update_end - last.begin));
+  update_findings();
+}
+
+/// \param back the step so many before the last
+void StepDetector::report_step(std::size_t back) {
+  const TrainingSteps::Step& step = training_.back(back);
+  if (training_.steps_per_turn() > 1) {
+    // A turn begins with the step that takes a batch; of an unknown one, with every second.
+    const std::size_t before = back + 1;
+    if (before + 1 >= training_.known() || !step.certain || !training_.back(before).certain) return;
+    const bool here = step.copies > 0, there = training_.back(before).copies > 0;
+    const bool ends_turn = here == there ? (training_.count() - back) % 2 == 0 : there;
+    if (!ends_turn) return;
+    reporter_.report(training_.back(before).begin, StepKind::kNone);
+    reporter_.report(step.end, StepKind::kStep);
+    return;
+  }
+  if (step.certain && (back + 1 >= training_.known() || training_.ends_step(training_.back(back + 1))))
+    reporter_.report(step.begin, StepKind::kNone);
+  if (!training_.ends_step(step)) return;
+  reporter_.report(step.end, step.certain ? StepKind::kStep : StepKind::kNone);
+}
+
+/// No step for long: something else runs, and is searched for. The next step is known at once.
+void StepDetector::check_training() {
+  const Position quiet = history_.end() - training_.last().next;
+  if (quiet > std::max<Position>(kRing, Position{4} * training_.usual_launches())) {
+    training_found_ = false;
+    schedule_.restart();
+  }
+  next_work_ = history_.end() + kT.search_every;
+}
+
 void StepDetector::run_pending(bool final) {
   if (serving_found_) {
     check_serving();
+  } else if (training_found_) {
+    check_training();
   } else {
     follower_.advance(final);
     search(final);
@@ -125,15 +214,21 @@ void StepDetector::search(bool final) {
 
 void StepDetector::update_findings() {
   const bool followed = follower_.locked() && follower_.seen().steps != 0;
-  if (!serving_found_ && !followed && reporter_.last() != 0 && history_.end() - reporter_.last() < kRing) {
+  const bool marked = serving_found_ || training_found_;
+  if (!marked && !followed && reporter_.last() != 0 && history_.end() - reporter_.last() < kRing) {
     // What was reported stays, but nothing has followed since.
     findings_ = followed_;
     findings_.confidence = StepConfidence::kLow;
     return;
   }
-  findings_ = serving_found_ ? findings_of(serving_) : followed ? findings_of(follower_, reporter_) : StepFindings{};
+  if (serving_found_)
+    findings_ = findings_of(serving_);
+  else if (training_found_)
+    findings_ = findings_of(training_, passes_);
+  else
+    findings_ = followed ? findings_of(follower_, reporter_) : StepFindings{};
   findings_.shortest_repeat = search_.shortest_repeat();
-  if (followed) followed_ = findings_;
+  if (followed || training_found_) followed_ = findings_;
 }
 
 }  // namespace mfu

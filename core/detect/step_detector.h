@@ -21,6 +21,7 @@
 #include "core/detect/step_findings.h"
 #include "core/detect/step_follower.h"
 #include "core/detect/step_reporter.h"
+#include "core/detect/training_steps.h"
 
 namespace mfu {
 
@@ -47,11 +48,16 @@ class StepDetector {
  private:
   using Position = LaunchPosition;
 
+  [[nodiscard]] bool is_of_loader(const Launch& launch) noexcept;
   [[gnu::noinline]] void iteration_ended();
   [[nodiscard]] bool training_is_over() const noexcept;
+  [[nodiscard]] StepKind kind_of(const ServingIterations::End& end) const noexcept;
   void start_serving();
   [[gnu::noinline]] void run_pending(bool final);
   void check_serving();
+  [[gnu::noinline]] void step_ended();
+  void report_step(std::size_t back);
+  void check_training();
   void search(bool final);
   void update_findings();
 
@@ -60,9 +66,13 @@ class StepDetector {
   CycleSearch search_;
   StepReporter reporter_;
   StepFollower follower_;
+  TrainingSteps training_;
+  bool training_found_ = false;
+  PassesOfStep passes_;  ///< of the training steps, where losses do not tell them
   ServingIterations serving_;
   bool serving_found_ = false;
   std::array<ServingIterations::End, 32> ends_{};  ///< of iterations before they are found
+  std::array<std::uint32_t, 2> kernel_threads_{};  ///< that launched kernels last; 0: not known
   Position next_work_ = 0;
   StepFindings findings_;
   StepFindings followed_;  ///< the last that a step was seen under

@@ -218,30 +218,31 @@ bool StepFollower::gives_way_to_optimizer(Position begin, Position end) {
   return false;
 }
 
-/// Passes inside the cycle: where its beginning comes again, and all in between with it.
 void StepFollower::find_micro_steps() {
-  const auto& family = history_.families();
   seen_.micro_steps = cycle_.optimizer ? 1 : 0;
   if (!cycle_.optimizer) return;
-  const std::uint32_t p = cycle_.period;
-  const std::uint32_t w = std::min(32u, finder_.surroundings());
+  const PassesOfStep passes = passes_of_step(history_, cycle_.begin, cycle_.period);
+  seen_.micro_steps = passes.count;
+  seen_.micro_step_launches = passes.launches;
+}
+
+PassesOfStep passes_of_step(const LaunchHistory& history, LaunchPosition begin, std::uint32_t p) {
+  const auto& family = history.families();
+  const std::uint32_t w = std::min(32u, p / 2);
   for (std::uint32_t m = std::max(w, p / 64); m <= p / 2 + 1 && m < p; ++m) {
     std::uint32_t equal = 0;
     for (std::uint32_t i = 0; i < w; ++i) {
-      equal += family[cycle_.begin + i] == family[cycle_.begin + m + i] ? 1 : 0;
+      equal += family[begin + i] == family[begin + m + i] ? 1 : 0;
       if (i == 7 && equal < 4) break;
     }
     if (equal * 10 < w * 8) continue;
     const std::uint32_t passes = p / m;
     std::uint32_t same = 0;
     const std::uint32_t compared = (passes - 1) * m;
-    for (std::uint32_t i = 0; i < compared; ++i)
-      same += family[cycle_.begin + i] == family[cycle_.begin + m + i] ? 1 : 0;
-    if (same * 10u < compared * 9u) continue;
-    seen_.micro_steps = passes;
-    seen_.micro_step_launches = m;
-    return;
+    for (std::uint32_t i = 0; i < compared; ++i) same += family[begin + i] == family[begin + m + i] ? 1 : 0;
+    if (same * 10u >= compared * 9u) return {passes, m};
   }
+  return {};
 }
 
 }  // namespace mfu

@@ -21,6 +21,14 @@ struct FollowedSteps {
   bool one_update = false;  ///< the cycle's updates are not spread over it, as those of several steps are
 };
 
+struct PassesOfStep {
+  std::uint32_t count = 1;
+  std::uint32_t launches = 0;  ///< of one; 0: there is one
+};
+/// Passes inside the step of `period` launches from `begin`: where its beginning comes again, and all in between with
+/// it.
+[[nodiscard]] PassesOfStep passes_of_step(const LaunchHistory& history, LaunchPosition begin, std::uint32_t period);
+
 /// [one thread]
 class StepFollower {
  public:

@@ -26,10 +26,36 @@ StepKind step_kind(ServingKind kind) noexcept {
 StepFindings findings_of(const ServingIterations& serving) noexcept {
   StepFindings findings;
   findings.kind = step_kind(serving.usual_kind());
-  findings.rule = BoundaryRule::kSampling;
+  findings.rule = serving.samples() ? BoundaryRule::kSampling : BoundaryRule::kCopies;
   findings.period_launches = static_cast<std::uint32_t>(serving.mean_launches() + 0.5);
   const bool known = serving.recurring() >= kT.serving_high && serving.ended() >= kT.serving_high_ended;
-  findings.confidence = known ? StepConfidence::kHigh : StepConfidence::kMedium;
+  if (serving.samples())
+    findings.confidence = known ? StepConfidence::kHigh : StepConfidence::kMedium;
+  else
+    findings.confidence = serving.uniform() >= kT.host_turns_uniform ? StepConfidence::kMedium : StepConfidence::kLow;
+  return findings;
+}
+
+StepFindings findings_of(const TrainingSteps& training, const PassesOfStep& passes) noexcept {
+  StepFindings findings;
+  findings.kind = StepKind::kStep;
+  findings.rule = training.named()                ? BoundaryRule::kOptimizer
+                  : training.last().batch_follows ? BoundaryRule::kCopies
+                                                  : BoundaryRule::kAnywhere;
+  findings.period_launches = training.usual_launches() * training.steps_per_turn();
+  findings.micro_steps = training.steps_per_turn() == 1 ? training.passes() : 1;
+  if (training.steps_per_turn() == 1 && findings.micro_steps == 1 && passes.count > 1) {
+    findings.micro_steps = passes.count;
+    findings.micro_step_launches = passes.launches;
+  } else if (findings.micro_steps > 1)
+    findings.micro_step_launches = (findings.period_launches - training.last().updates) / findings.micro_steps;
+  const bool equal = training.exact() >= kT.high_exact && training.same_length() >= kT.high_same_length;
+  if (equal && training.named() && training.steps_per_turn() == 1)
+    findings.confidence = StepConfidence::kHigh;
+  else if (training.exact() >= kT.medium_exact && training.same_length() >= kT.medium_same_length)
+    findings.confidence = StepConfidence::kMedium;
+  else
+    findings.confidence = StepConfidence::kLow;
   return findings;
 }
 

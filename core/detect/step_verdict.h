@@ -6,6 +6,7 @@
 #include "core/detect/step_findings.h"
 #include "core/detect/step_follower.h"
 #include "core/detect/step_reporter.h"
+#include "core/detect/training_steps.h"
 
 namespace mfu {
 
@@ -13,6 +14,8 @@ namespace mfu {
 
 /// Of a server's iterations.
 [[nodiscard]] StepFindings findings_of(const ServingIterations& serving) noexcept;
+/// Of training steps that end with an update. `passes`: of one step, for where no losses tell them.
+[[nodiscard]] StepFindings findings_of(const TrainingSteps& training, const PassesOfStep& passes) noexcept;
 /// Of a cycle that is followed, of which at least one step was seen.
 [[nodiscard]] StepFindings findings_of(const StepFollower& follower, const StepReporter& reporter) noexcept;
 

@@ -57,6 +57,22 @@ struct Thresholds {
   double agreement_share = 0.85;  ///< of what the reference's own two ends share
   double lost_periods = 4;        ///< without a step for so many periods, the cycle is lost
 
+  std::uint32_t stray_launches = 3;          ///< in a gap between two passes, of other streams or by chance
+  std::uint32_t seldom_foreign = 12;         ///< other work after more than one in so many passes may be an update
+  std::uint32_t passes_without_update = 16;  ///< passes to see where no update shows: few accumulate more than eight
+  std::uint32_t steps_of_break = 8;  ///< evaluation lasts as long as a few steps; a server that takes over, longer
+
+  // ---- serving
+  std::uint32_t serving_iterations = 6;  ///< with samples, before they are reported
+  std::uint32_t host_turns = 12;         ///< without: copies in and out are weaker evidence
+  double serving_recurring = 0.6;        ///< share of iterations of a make-up that was seen before
+  double serving_clean = 0.93;      ///< share of iterations with copies in once at most: an evaluation in a training
+                                    ///< loop whose names say nothing leaves one of ten that holds whole steps
+  double more_sequences = 1.3;      ///< rows of a decode over those of the one before, at most,
+  std::uint32_t few_sequences = 4;  ///< and so many more: requests join one by one
+  double serving_graphed = 0.3;     ///< share of iterations that are a graph, above which the others prefill
+  double host_turns_uniform = 0.9;  ///< share of turns of the host like the one before, for medium confidence
+
   // ---- confidence
   double high_exact = 0.98;       ///< launches of equal names, step against step
   double high_same_length = 0.6;  ///< share of steps of the usual length

@@ -98,6 +98,9 @@ constexpr auto kFirst = std::to_array<Rule>({
     {"rope_", {}, kRope},
     {"_rope", {}, kRope},
     {"ropequantize", {}, kRope},
+    {"flash_attn_ext_vec", {}, kAttentionDecode},  // llama.cpp: one row of queries at a time
+    {"k_set_rows", {}, kCacheWrite},
+    {"k_get_rows", {}, kEmbedding},
     {"paged_attention", {}, kAttentionDecode},
     {"splitkv", {}, kAttentionDecode},
     {"unified_attention_3d", {}, kAttentionDecode},

@@ -1,0 +1,313 @@
+#include "core/detect/training_steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/detect/thresholds.h"
+
+namespace mfu {
+namespace {
+
+constexpr const Thresholds& kT = kThresholds;
+
+bool within_an_eighth(std::uint64_t a, std::uint64_t b) noexcept {
+  const std::uint64_t more = std::max(a, b), less = std::min(a, b);
+  return (more - less) * 8 <= more + 8;
+}
+
+bool within_a_sixteenth(std::uint64_t a, std::uint64_t b) noexcept { return (a > b ? a - b : b - a) * 16 <= b; }
+
+/// Of one make-up: as many launches of optimizers and of backward passes.
+bool alike(const TrainingSteps::Step& a, const TrainingSteps::Step& b) noexcept {
+  return within_an_eighth(a.updates, b.updates) && within_an_eighth(a.backwards, b.backwards);
+}
+
+/// Without what may follow the update, as a line of the log.
+std::uint64_t length(const TrainingSteps::Step& s) noexcept { return s.update_end - s.begin; }
+
+}  // namespace
+
+bool TrainingSteps::mark(const Launch& launch, Position p) {
+  const std::uint8_t flags = launch.traits.flags;
+  if ((flags & kFlagToDevice) != 0) {
+    copies_since_backward_ = true;
+    // Another thread's copies, as of a loader that runs ahead, come at any place.
+    if (open_ && (launch.thread == 0 || caller_ == 0 || launch.thread == caller_)) note_copy(p);
+    return false;
+  }
+  if ((flags & (kFlagSampling | kFlagToHost)) != 0) foreign_ += (flags & kFlagSampling) != 0 ? kT.burst : 1;
+  if ((flags & kFlagLoss) != 0) {
+    loss_since_backward_ = loss_seen_ = true;
+    caller_ = launch.thread;
+  }
+  bool complete = false;
+  if ((flags & kFlagBackward) != 0) {
+    const bool pass = loss_since_backward_ || copies_since_backward_;
+    if (updated_) {
+      // An optimizer that runs inside the backward pass ends no step: another forward pass must have run.
+      // Where records of it were lost, the step before may be whole all the same.
+      complete = pass || (count_ != 0 && alike(now_, last())) ||
+                 (!loss_seen_ && !copies_seen_ && (p - update_end_) * 6 >= update_end_ - now_.begin);
+    } else if (open_ && !history_.optimizer_known() && pass) {
+      update_end_ = last_backward_ + 1;
+      complete = true;
+    }
+    if (complete) {
+      start_step(p);
+    } else if (!open_) {
+      now_.first_backward = p;
+      now_.begin = p;
+    }
+    updated_ = false;
+    if (loss_since_backward_ || now_.passes == 0) ++now_.passes;
+    copies_seen_ = copies_seen_ || copies_since_backward_;
+    loss_since_backward_ = copies_since_backward_ = false;
+    open_ = true;
+    run_count_ = foreign_ = 0;
+    last_backward_ = p;
+    ++now_.backwards;
+  }
+  if (open_ && history_.is_optimizer(p)) {
+    updated_ = true;
+    update_end_ = p + 1;
+    caller_ = launch.thread;
+    run_count_ = foreign_ = 0;
+    last_copy_ = 0;
+    if (now_.updates++ == 0 && count_ != 0 && !named()) forget_passes();
+    loss_since_backward_ = false;
+    copies_since_backward_ = false;
+  }
+  return complete;
+}
+
+/// An update with a name came after all: what counted as steps may have been passes of one.
+void TrainingSteps::forget_passes() noexcept {
+  count_ = compared_ = steps_seen_ = 0;
+  forward_count_ = passes_ = 0;
+  step_begin_ = 0;
+  now_.certain = false;
+}
+
+void TrainingSteps::note_copy(Position p) {
+  if (last_copy_ != 0 && p - last_copy_ <= 4 && run_count_ != 0) {
+    ++runs_[(run_count_ - 1) % runs_.size()].copies;
+  } else {
+    runs_[run_count_ % runs_.size()] = {p, 1};
+    ++run_count_;
+  }
+  last_copy_ = p;
+}
+
+/// A forward pass ran after the last update, and went backward at `backward`: the step before is complete.
+void TrainingSteps::start_step(Position backward) {
+  bool contiguous = false;
+  certain_ = true;
+  const Position begin = begin_before(backward, contiguous);
+  // An update without a name is as long as the longest that another step followed at once.
+  const bool named_update = now_.updates != 0;
+  now_.end = contiguous ? begin : std::min(begin, update_end_ + (named_update ? tail_ : most_gap_));
+  now_.next = begin;
+  now_.update_end = update_end_;
+  now_.followed = contiguous;
+  now_.gap = static_cast<std::uint32_t>(std::min<Position>(contiguous ? begin - update_end_ : 0, 1u << 31));
+  now_.batch_follows = run_count_ != 0;
+  now_.talks = foreign_ != 0;
+  steps_[++count_ % kKept] = now_;
+  // Of the very first one nobody saw the begin; where there was no room for it, the next one is taken for no step
+  // either.
+  const Position forward = now_.first_backward - now_.begin;
+  const bool room = (back(1).first_backward - history_.oldest()) * 8 >= forward * 7;
+  if (count_ == 2 && (!room || !alike(last(), back(1)))) steps_[count_ % kKept].certain = false;
+  if (contiguous) learn(begin, backward);
+  find_turns();
+  compare();
+  const bool copies = run_count_ > 0 && contiguous;
+  now_ = {};
+  now_.copies = copies ? 1 : 0;
+  now_.begin = begin;
+  now_.first_backward = backward;
+  now_.certain = certain_;
+}
+
+/// Where the step begins whose backward pass begins at `backward`.
+LaunchPosition TrainingSteps::begin_before(Position backward, bool& contiguous) {
+  const std::uint32_t kept = std::min<std::uint32_t>(run_count_, static_cast<std::uint32_t>(runs_.size()));
+  const auto run = [&](std::uint32_t i) { return runs_[(run_count_ - kept + i) % runs_.size()]; };
+  Position first = update_end_;
+  std::uint32_t most = 0;
+  const std::uint32_t known = std::min<std::uint32_t>(forward_count_, static_cast<std::uint32_t>(forwards_.size()));
+  std::array<std::uint32_t, 5> sorted = forwards_;
+  std::sort(sorted.begin(), sorted.begin() + known);
+  const Position usual = known > 0 ? sorted[known / 2] : 0;
+  const Position tolerance = usual / 8 + std::min<Position>(16, usual / 4);
+  const auto off = [&](Position at) {
+    const Position distance = backward - at;
+    return distance > usual ? distance - usual : usual - distance;
+  };
+  if (known == 0) {
+    // The fullest run of copies: a batch, not a number for the log.
+    for (std::uint32_t i = 0; i < kept; ++i) {
+      if (run(i).copies <= 4 * most) continue;
+      first = run(i).begin;
+      most = run(i).copies;
+    }
+    contiguous = true;
+    return first;
+  }
+  // Of the runs of copies, the one from which the forward pass is as long as usual.
+  Position best = 0;
+  for (std::uint32_t i = 0; i < kept; ++i) {
+    if (off(run(i).begin) > tolerance) continue;
+    if (best == 0 || run(i).copies > most || (run(i).copies == most && off(run(i).begin) < off(best))) {
+      best = run(i).begin;
+      most = run(i).copies;
+    }
+  }
+  if (best != 0) {
+    // What lies between is an update without a name, or other work.
+    contiguous = best - update_end_ <= tail_ + tolerance ||
+                 (!history_.optimizer_known() && best == run(0).begin && foreign_ < kT.burst);
+    return best;
+  }
+  const Position after_update = update_end_ + (copies_usual_ ? tail_ : 0);
+  // Where less than a forward pass was seen, records were lost, the batch's copies perhaps among them.
+  first = kept > 0 && backward > after_update + usual ? run(0).begin : after_update;
+  const Position distance = backward - first;
+  const auto like = [&](Position other) { return distance + tolerance >= other && distance <= other + tolerance; };
+  contiguous = distance < usual;  // shorter than most before: nothing else can have run
+  for (std::uint32_t i = 0; i < known; ++i) contiguous = contiguous || like(forwards_[i]);
+  // What is unusual twice among three is another kind of step: two networks take turns.
+  contiguous = contiguous || like(unusual_[0]) || like(unusual_[1]);
+  unusual_ = {contiguous ? 0 : distance, unusual_[0]};
+  if (contiguous) return first;
+  return like_reference(backward - usual, static_cast<std::uint32_t>(tolerance));
+}
+
+/// The place around `around` that looks most like the begin of a step.
+LaunchPosition TrainingSteps::like_reference(Position around, std::uint32_t reach) {
+  certain_ = false;
+  if (!reference_known_) return around;
+  const auto& family = history_.families();
+  const Position low = std::max({history_.oldest(), update_end_, around - std::min<Position>(around, reach)});
+  Position best = around;
+  std::uint32_t most = 0;
+  for (Position p = low; p <= around + reach && p + reference_.size() < history_.end(); ++p) {
+    std::uint32_t equal = 0;
+    for (std::uint32_t i = 0; i < reference_.size(); ++i) equal += family[p + i] == reference_[i] ? 1 : 0;
+    const auto distance = [&](Position q) { return q > around ? q - around : around - q; };
+    if (equal > most || (equal == most && distance(p) < distance(best))) {
+      most = equal;
+      best = p;
+    }
+  }
+  certain_ = most * 4 >= reference_.size() * 3;
+  return best;
+}
+
+void TrainingSteps::learn(Position begin, Position backward) {
+  forwards_[forward_count_++ % forwards_.size()] = static_cast<std::uint32_t>(backward - begin);
+  copies_usual_ = run_count_ > 0;
+  const auto tail = static_cast<std::uint32_t>(begin - update_end_);
+  tail_ = forward_count_ <= 1 ? tail : std::min(tail_, tail);
+  if (begin < history_.oldest()) return;
+  for (std::uint32_t i = 0; i < reference_.size(); ++i) reference_[i] = history_.families()[begin + i];
+  reference_known_ = true;
+}
+
+/// Two networks that take turns: what is alike is every second step, and neighbours are not.
+void TrainingSteps::find_turns() {
+  constexpr std::size_t kEnough = 6;
+  if (turn_ > 1 || known() < kEnough + 2 || count_ > 4 * kEnough) return;
+  for (std::size_t i = 0; i < kEnough; ++i)
+    if (!alike(back(i), back(i + 2)) || alike(back(i), back(i + 1))) return;
+  turn_ = 2;
+}
+
+double TrainingSteps::similarity(const Step& a, const Step& b) {
+  const auto& names = history_.names();
+  const std::uint64_t long_a = length(a), long_b = length(b);
+  if (long_a == long_b) {
+    std::uint64_t unlike = 0;
+    for (std::uint64_t i = 0; i < long_a; ++i) unlike += names[a.begin + i] != names[b.begin + i] ? 1 : 0;
+    if (unlike == 0) return 1;
+  }
+  return multiset_similarity(names, a.begin, a.update_end, b.begin, b.update_end, counts_);
+}
+
+/// The last step with the one before of its kind.
+void TrainingSteps::compare() {
+  const Step& now = last();
+  least_gap_ = ~0u;
+  most_gap_ = broken_ = 0;
+  std::uint32_t most_silent = 0;
+  for (std::size_t i = 0; i + 1 < known(); ++i) {
+    if (!back(i).followed) {
+      ++broken_;
+      continue;
+    }
+    least_gap_ = std::min(least_gap_, back(i).gap);
+    most_gap_ = std::max(most_gap_, back(i).gap);
+    if (!back(i).talks) most_silent = std::max(most_silent, back(i).gap);
+  }
+  if (least_gap_ == ~0u) least_gap_ = 0;
+  // A line of the log, with a copy to the host, comes after some passes as well; an update is longer, or silent.
+  const std::uint32_t stray = kT.stray_launches + least_gap_ / 16;
+  update_gap_ = most_silent > least_gap_ + stray                         ? (least_gap_ + most_silent) / 2 + 1
+                : most_gap_ > least_gap_ + 2 * kT.burst + least_gap_ / 2 ? (least_gap_ + most_gap_) / 2 + 1
+                                                                         : 0;
+  updates_seen_ = 0;
+  for (std::size_t i = 0; i + 1 < known(); ++i) updates_seen_ += back(i).followed && back(i).gap >= update_gap_ ? 1 : 0;
+  if (std::exchange(grouped_, update_gap_ != 0) != grouped_) steps_seen_ = 0;
+  if (known() < turn_ + 1) return;
+  const Step& before = back(turn_);
+  if (!now.certain || !before.certain || before.begin < history_.oldest()) return;
+  ++compared_;
+  const double weight = std::max(1.0 / static_cast<double>(compared_), 1.0 / 16);
+  exact_ += weight * (similarity(now, before) - exact_);
+  same_length_ += weight * ((length(now) == length(before) ? 1.0 : 0.0) - same_length_);
+  ++passes_;
+  if (ends_step(back(1))) {
+    step_begin_ = now.begin;
+    passes_ = 1;
+  }
+  if (!ends_step(now) || step_begin_ == 0) return;
+  ++steps_seen_;
+  passes_of_step_ = named() ? now.passes : passes_;
+  // What runs between two steps belongs to none.
+  const Position end = now.end;
+  const double weight_of_step = std::max(1.0 / static_cast<double>(steps_seen_), 1.0 / 16);
+  const auto launches = static_cast<std::uint32_t>(end - step_begin_);
+  if (launches == last_length_) usual_length_ = launches;
+  last_length_ = launches;
+  mean_ += weight_of_step * (static_cast<double>(launches) - mean_);
+}
+
+std::uint32_t TrainingSteps::usual_launches() const noexcept {
+  const auto mean = static_cast<std::uint32_t>(mean_ + 0.5);
+  return within_a_sixteenth(usual_length_, mean) ? usual_length_ : mean;
+}
+
+bool TrainingSteps::doubtful() const noexcept {
+  return !named() && broken_ > (last().batch_follows ? known() / kT.seldom_foreign : 1);
+}
+
+/// An update without a name takes launches of its own: after some passes, or after all of them.
+bool TrainingSteps::ends_step(const Step& pass) const noexcept {
+  return pass.updates != 0 || !pass.followed || pass.gap >= update_gap_;
+}
+
+bool TrainingSteps::found() const noexcept {
+  if (turn_ > 1) return true;
+  if (known() < 3) return false;
+  // Start-up lies in the first one.
+  if (!alike(last(), back(1)) || !last().certain || !back(1).certain ||
+      !within_an_eighth(length(last()), length(back(1))))
+    return false;
+  if (named()) return true;
+  // Without copies nothing tells an update from evaluation: only what is the same after every pass is certain.
+  if (doubtful() || (!last().batch_follows && (broken_ != 0 || count_ < kKept))) return false;
+  // Few accumulate more passes than eight.
+  return known() > kT.passes_without_update && updates_seen_ >= 2;
+}
+
+}  // namespace mfu

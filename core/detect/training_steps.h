@@ -1,0 +1,129 @@
+// Training steps whose backward pass is known by name: each ends with its update. No period is needed, so that lengths
+// may vary, and evaluation, sampling, logging and checkpoints between the steps do no harm.
+//
+// A step ends after the last launch of an optimizer before the next backward pass. The next one begins at the copies of
+// its batch to the device, or with the first launch after the update; but if other work ran first, which shows in a
+// forward pass that seems too long, where a forward pass of the usual length began.
+//
+// Where no name tells the optimizer, but each batch is copied to the device, every pass counts as a step at first. The
+// update shows in what lies between a backward pass and the next batch: where it lies after some passes only, these end
+// the steps.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/detect/launch_history.h"
+
+namespace mfu {
+
+/// [one thread] Fixed memory. Hot: add() returns at once for launches without a mark.
+class TrainingSteps {
+ public:
+  using Position = LaunchPosition;
+
+  struct Step {
+    Position begin = 0;  ///< first launch
+    Position end = 0;    ///< first launch after it, as far as is known: after the update and what usually follows
+    Position next = 0;   ///< where the next step begins; other work lies between if it is not `end`
+    std::uint32_t updates = 0, backwards = 0, passes = 0;  ///< launches of optimizers, of backward passes; passes
+    Position first_backward = 0;
+    Position update_end = 0;     ///< after its last launch of an optimizer
+    std::uint32_t copies = 0;    ///< to the device, where it begins
+    std::uint32_t gap = 0;       ///< from there to where the next one begins
+    bool followed = false;       ///< by the next one, without other work between
+    bool batch_follows = false;  ///< copies to the device come before the next one
+    bool talks = false;          ///< something was copied to the host in the gap
+    bool certain = false;        ///< where it begins is known
+  };
+
+  explicit TrainingSteps(const LaunchHistory& history) noexcept : history_(history) {}
+
+  /// The launch at `p`, which the history holds already. \return true: a step is complete, see last()
+  bool add(const Launch& launch, Position p) {
+    if (launch.traits.flags == 0) return false;
+    return mark(launch, p);
+  }
+
+  [[nodiscard]] const Step& last() const noexcept { return steps_[count_ % kKept]; }
+  /// The steps before the last one, 1: the one before it. At most known() - 1 are remembered.
+  [[nodiscard]] const Step& back(std::size_t n) const noexcept { return steps_[(count_ - n) % kKept]; }
+  [[nodiscard]] std::size_t known() const noexcept { return count_ < kKept ? static_cast<std::size_t>(count_) : kKept; }
+  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+
+  /// Steps of one make-up follow each other: they may be reported.
+  [[nodiscard]] bool found() const noexcept;
+  /// What was found are perhaps passes only: between some of them runs what may be an update, or evaluation.
+  [[nodiscard]] bool doubtful() const noexcept;
+  /// False for a pass that is followed by another one of the same step.
+  [[nodiscard]] bool ends_step(const Step& pass) const noexcept;
+  /// Steps that make up one turn of an alternation, as of two networks; 1: there is none.
+  [[nodiscard]] std::uint32_t steps_per_turn() const noexcept { return turn_; }
+  /// How equal the steps are, one against the one before (of two that take turns, the one two before): moving averages.
+  [[nodiscard]] double exact() const noexcept { return exact_; }                   ///< share of equal names
+  [[nodiscard]] double same_length() const noexcept { return same_length_; }       ///< share of steps of equal length
+  [[nodiscard]] std::uint32_t passes() const noexcept { return passes_of_step_; }  ///< of the last step
+  [[nodiscard]] bool named() const noexcept { return last().updates != 0; }        ///< the optimizer is known by name
+  /// Of one step: how many are usual, or the mean where that varies.
+  [[nodiscard]] std::uint32_t usual_launches() const noexcept;
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return counts_.held_bytes(); }
+
+  static constexpr std::size_t kKept = 32;
+
+ private:
+  struct Run {  ///< of copies to the device
+    Position begin = 0;
+    std::uint32_t copies = 0;
+  };
+
+  [[gnu::noinline]] bool mark(const Launch& launch, Position p);
+  void start_step(Position backward);
+  [[nodiscard]] Position begin_before(Position backward, bool& contiguous);
+  Position like_reference(Position around, std::uint32_t reach);
+  void note_copy(Position p);
+  void forget_passes() noexcept;
+  void learn(Position begin, Position backward);
+  void find_turns();
+  void compare();
+  [[nodiscard]] double similarity(const Step& a, const Step& b);
+
+  const LaunchHistory& history_;
+  std::array<Step, kKept> steps_{};  ///< by number
+  std::uint64_t count_ = 0;
+  Step now_;
+  bool open_ = false;          ///< a backward pass was seen since the last update
+  bool updated_ = false;       ///< an optimizer ran since the last backward pass
+  std::uint32_t foreign_ = 0;  ///< samples and copies to the host since the last backward pass or update
+  Position last_backward_ = 0;
+  std::uint32_t caller_ = 0;  ///< thread that computes losses and runs optimizers; 0: not known
+  bool loss_since_backward_ = false, copies_since_backward_ = false;
+  bool loss_seen_ = false, copies_seen_ = false;
+  Position update_end_ = 0;
+  std::array<Run, 64> runs_{};  ///< copies since the update, the latest ones
+  std::uint32_t run_count_ = 0;
+  Position last_copy_ = 0;
+  std::array<std::uint32_t, 5> forwards_{};  ///< launches from a step's begin to its first backward, of recent steps
+  std::uint32_t forward_count_ = 0;
+  std::array<LaunchKey, 24> reference_{};  ///< families of the first launches of a step
+  bool reference_known_ = false;
+  bool certain_ = true;  ///< where the step at hand begins is known
+  std::array<Position, 2>
+      unusual_{};  ///< launches to the first backward pass where they were unusual, the last two steps
+  bool copies_usual_ = false;
+  std::uint32_t tail_ = 0;  ///< launches between the update and the next step, where nothing else runs
+  std::uint32_t turn_ = 1;
+  std::uint32_t update_gap_ = 0;    ///< a gap of so many launches holds an update; 0: all do
+  bool grouped_ = false;            ///< steps are of several passes
+  std::uint32_t updates_seen_ = 0;  ///< among the remembered passes
+  KeyCounts counts_;
+  std::uint64_t compared_ = 0, steps_seen_ = 0;
+  Position step_begin_ = 0;
+  std::uint32_t passes_ = 0, passes_of_step_ = 1;
+  std::uint32_t least_gap_ = 0, most_gap_ = 0,
+                broken_ = 0;  ///< between backward passes and the next batch, of remembered passes
+  double exact_ = 0, same_length_ = 0, mean_ = 0;
+  std::uint32_t last_length_ = 0, usual_length_ = 0;
+};
+
+}  // namespace mfu

@@ -1,0 +1,204 @@
+// The step detector on programs as frameworks launch them (framework_programs.h): how many are right, and what must
+// never happen. MFU_TEST_PROGRAMS: how many of each kind, 40 unless given; MFU_TEST_SEED: the first.
+#include "tests/unit/detect/framework_programs.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+
+#include "core/detect/step_detector.h"
+#include "tests/unit/detect/made_launches.h"
+
+namespace mfu::programs {
+namespace {
+
+std::size_t programs_of_each_kind() {
+  const char* given = std::getenv("MFU_TEST_PROGRAMS");
+#ifdef __OPTIMIZE__
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : 40;
+#else
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : 4;
+#endif
+}
+
+struct Reported {
+  std::uint64_t begin = 0, end = 0;
+  StepKind kind = StepKind::kNone;
+};
+
+/// The steps that a detector reported, and what it knew at the end.
+class Heard final : public StepListener {
+ public:
+  explicit Heard(const std::vector<Launch>& stream) {
+    StepDetector detector(*this);
+    for (const Launch& launch : stream) {
+      detector.add(launch);
+      ++launches_;
+    }
+    detector.finish();
+    findings_ = detector.findings();
+  }
+  void on_boundary(const StepBoundary& boundary) override {
+    if (boundaries_.empty()) first_at_ = launches_;
+    boundaries_.push_back(boundary);
+  }
+  void on_withdrawal(std::uint64_t launch) override {
+    while (!boundaries_.empty() && boundaries_.back().launch >= launch) boundaries_.pop_back();
+  }
+  [[nodiscard]] std::vector<Reported> steps() const {
+    std::vector<Reported> steps;
+    for (std::size_t i = 1; i < boundaries_.size(); ++i)
+      if (boundaries_[i].kind != StepKind::kNone)
+        steps.push_back({boundaries_[i - 1].launch, boundaries_[i].launch, boundaries_[i].kind});
+    return steps;
+  }
+  [[nodiscard]] const StepFindings& findings() const { return findings_; }
+  [[nodiscard]] std::uint64_t first_at() const { return first_at_; }  ///< launches until the first boundary that stands
+
+ private:
+  std::vector<StepBoundary> boundaries_;
+  std::uint64_t launches_ = 0, first_at_ = 0;
+  StepFindings findings_;
+};
+
+/// How many of the reported steps are true ones, when all may be cut at one constant distance from the true place. A
+/// line of the log between two steps may belong to either.
+struct Score {
+  static constexpr std::int64_t kLogLine = 16;  ///< launches
+
+  Score(const Program& program, const std::vector<Reported>& reported) {
+    const auto& steps = program.steps;
+    const auto near = [&](std::int64_t at) {
+      const auto after = std::upper_bound(steps.begin(), steps.end(), at, [](std::int64_t x, const TrueStep& s) {
+        return x < static_cast<std::int64_t>(s.end);
+      });
+      return static_cast<std::size_t>(after - steps.begin());
+    };
+    std::map<std::int64_t, int> offsets;
+    double mean = 0;
+    for (const TrueStep& s : steps) mean += static_cast<double>(s.end - s.begin) / static_cast<double>(steps.size());
+    for (const Reported& r : reported) {
+      const std::size_t i = near(static_cast<std::int64_t>(r.begin));
+      if (i == steps.size()) continue;
+      ++offsets[static_cast<std::int64_t>(r.begin) - static_cast<std::int64_t>(steps[i].begin)];
+      ++offsets[static_cast<std::int64_t>(r.begin) - static_cast<std::int64_t>(steps[i].end)];
+    }
+    int most = 0;
+    for (const auto& [distance, count] : offsets) {
+      if (count < most || (count == most && std::abs(distance) >= std::abs(offset))) continue;
+      most = count;
+      offset = distance;
+    }
+    const std::int64_t tolerance = std::max<std::int64_t>(2, static_cast<std::int64_t>(mean / 64));
+    for (const Reported& r : reported) {
+      const std::int64_t begin = static_cast<std::int64_t>(r.begin) - offset;
+      const std::int64_t end = static_cast<std::int64_t>(r.end) - offset;
+      bool is_right = false;
+      const std::size_t here = near(begin);
+      for (std::size_t i = here > 0 ? here - 1 : 0; !is_right && i < std::min(steps.size(), here + 2); ++i) {
+        const auto true_begin = static_cast<std::int64_t>(steps[i].begin),
+                   true_end = static_cast<std::int64_t>(steps[i].end);
+        const std::int64_t before = i > 0 ? static_cast<std::int64_t>(steps[i - 1].end) : 0;
+        const std::int64_t next =
+            i + 1 < steps.size() ? static_cast<std::int64_t>(steps[i + 1].begin) : true_end + kLogLine;
+        const bool begins = std::abs(begin - true_begin) <= tolerance ||
+                            (begin <= true_begin && begin >= before - tolerance && true_begin - before <= kLogLine);
+        const bool ends = std::abs(end - true_end) <= tolerance || std::abs(end - next) <= tolerance ||
+                          (end >= true_end && end <= true_end + kLogLine && end <= next + tolerance);
+        if (!begins || !ends) continue;
+        is_right = true;
+        if (i >= program.prefill.size() || program.prefill[i] == 2) continue;
+        ++of_known_kind;
+        wrong_kind += r.kind != (program.prefill[i] == 1 ? StepKind::kPrefillOrMixed : StepKind::kDecode);
+      }
+      ++(is_right ? right : wrong);
+    }
+  }
+
+  std::size_t right = 0, wrong = 0, wrong_kind = 0, of_known_kind = 0;
+  std::int64_t offset = 0;
+};
+
+/// Of one kind of program: how many are right, and what was reported with high confidence.
+struct Figures {
+  std::size_t programs = 0, right = 0, partial = 0, not_sure = 0, wrong = 0, high = 0, wrong_high = 0, wrong_kinds = 0;
+  std::vector<std::size_t> found_after;  ///< true steps that had ended
+
+  void add(const Program& program, const std::string& what) {
+    const Heard heard(program.stream);
+    const std::vector<Reported> reported = heard.steps();
+    const Score score(program, reported);
+    const bool is_high = heard.findings().confidence == StepConfidence::kHigh;
+    ++programs;
+    const char* verdict = nullptr;
+    if (reported.empty()) {
+      ++not_sure;
+      verdict = "not sure";
+    } else if (score.wrong * 20 > reported.size()) {
+      ++wrong;
+      wrong_high += is_high ? 1 : 0;
+      verdict = "wrong";
+    } else if (score.right * 5 < program.steps.size() * 4) {
+      ++partial;
+      verdict = "partial";
+    } else {
+      ++right;
+      high += is_high ? 1 : 0;
+    }
+    if (score.wrong_kind * 100 > 3 * score.of_known_kind) ++wrong_kinds;
+    if (!reported.empty())
+      found_after.push_back(static_cast<std::size_t>(std::count_if(
+          program.steps.begin(), program.steps.end(), [&](const TrueStep& s) { return s.end <= heard.first_at(); })));
+    if (verdict != nullptr && std::getenv("MFU_TEST_VERBOSE") != nullptr)
+      std::printf("%s: %s: %s: period %u, %s, %s; %zu of %zu right, %zu wrong\n", what.c_str(), program.what.c_str(),
+                  verdict, heard.findings().period_launches, std::string(name(heard.findings().confidence)).c_str(),
+                  std::string(name(heard.findings().rule)).c_str(), score.right, program.steps.size(), score.wrong);
+  }
+  void print(const char* kind) {
+    std::sort(found_after.begin(), found_after.end());
+    std::printf(
+        "%s: %zu programs: %zu right (%zu high), %zu partial, %zu not sure, %zu wrong (%zu high), %zu of wrong "
+        "kinds, found after %zu (median)\n",
+        kind, programs, right, high, partial, not_sure, wrong, wrong_high, wrong_kinds,
+        found_after.empty() ? 0 : found_after[found_after.size() / 2]);
+  }
+};
+
+TEST(FrameworkPrograms, TrainingIsFound) {
+  const std::uint64_t seed = test_seed();
+  Figures figures;
+  for (std::size_t i = 0; i < programs_of_each_kind(); ++i)
+    figures.add(training(seed + i), "training " + std::to_string(i));
+  figures.print("training");
+  EXPECT_LE(figures.wrong_high, figures.programs / 50);
+  if (figures.programs < 20) return;
+  EXPECT_GE(figures.right, figures.programs * 85 / 100);
+  EXPECT_LE(figures.wrong, figures.programs * 12 / 100);
+  EXPECT_LE(figures.found_after[figures.found_after.size() / 2], 5u);
+}
+
+TEST(FrameworkPrograms, IterationsOfServersAreFound) {
+  const std::uint64_t seed = test_seed();
+  Figures figures;
+  for (std::size_t i = 0; i < programs_of_each_kind(); ++i)
+    figures.add(serving(seed + i), "server " + std::to_string(i));
+  figures.print("servers");
+  EXPECT_EQ(figures.wrong_high, 0u);
+  EXPECT_GE(figures.right, figures.programs * 95 / 100);
+  EXPECT_LE(figures.wrong_kinds, figures.programs * 5 / 100);
+}
+
+TEST(FrameworkPrograms, NothingIsReportedWhereThereIsNoStep) {
+  const std::uint64_t seed = test_seed();
+  Figures figures;
+  for (std::size_t i = 0; i < programs_of_each_kind(); ++i)
+    figures.add(no_step(seed + i), "without " + std::to_string(i));
+  figures.print("without steps");
+  EXPECT_GE(figures.not_sure, figures.programs * 97 / 100);
+  EXPECT_EQ(figures.wrong_high, 0u);
+}
+
+}  // namespace
+}  // namespace mfu::programs
