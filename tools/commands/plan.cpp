@@ -53,7 +53,7 @@ std::string short_number(double value) {
       {1e15, " P"}, {1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " K"}};
   for (const auto& [unit, word] : kUnits) {
     if (value >= unit * 0.9995)
-      return value / unit < 9995 ? fmt::format("{:#.3g}", value / unit) + word : fmt::format("{:.3e}", value);
+      return value / unit < 999.5 ? fmt::format("{:.3g}", value / unit) + word : fmt::format("{:.3e}", value);
   }
   return fmt::format("{:.3g}", value);
 }
