@@ -9,6 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cuda/cupti_versions.h"
+#include "cuda/device.h"
+
 namespace mfu {
 
 namespace {
@@ -35,6 +38,13 @@ int major_of(std::string_view path) {
   return at == std::string_view::npos ? 0 : std::atoi(std::string(base.substr(at + 4)).c_str());
 }
 
+std::string real_path(const std::string& path) {
+  char* real = ::realpath(path.c_str(), nullptr);
+  std::string result = real != nullptr ? real : path;
+  std::free(real);
+  return result;
+}
+
 struct Mapped {
   std::vector<std::string> cupti;
   std::string cudart;
@@ -59,8 +69,10 @@ Mapped mapped_libraries() {
 
 void add_existing(std::vector<CuptiCandidate>& to, const std::string& path) {
   if (::access(path.c_str(), R_OK) != 0) return;
+  // /usr/local/cuda has the same file under two names.
+  const std::string real = real_path(path);
   for (const CuptiCandidate& c : to)
-    if (c.path == path) return;
+    if (c.path == path || real_path(c.path) == real) return;
   to.push_back({path, false});
 }
 
@@ -101,6 +113,19 @@ void add_python_wheels(std::vector<CuptiCandidate>& to, const Mapped& mapped) {
     add_site_packages(to, std::string(home) + "/.local/lib/python3*/site-packages");
 }
 
+/// What the open library says of itself without being called.
+CuptiTraits traits_of(void* handle, const CuptiCandidate& candidate) {
+  CuptiTraits traits;
+  traits.host_mapped = candidate.host_mapped;
+  traits.is_13_2 = ::dlsym(handle, "cuptiActivityEnable_v2") != nullptr &&
+                   ::dlsym(handle, "cuptiActivityGetNextRecord_v2") == nullptr &&
+                   ::dlsym(handle, "cuptiIsTracingSessionRunning") == nullptr;
+  // Wheels and toolkits name the file after the CUDA version, or after its year: only the former is of use here.
+  const int major = major_of(candidate.path);
+  if (major >= 11 && major < 100) traits.cuda_major = major;
+  return traits;
+}
+
 template <typename F>
 bool resolve(void* handle, const char* name, F& function) {
   function = reinterpret_cast<F>(::dlsym(handle, name));
@@ -113,9 +138,9 @@ std::string cupti_version_text(std::uint32_t version) {
   static constexpr struct {
     std::uint32_t number;
     const char* text;
-  } kNamed[] = {{13, "11.0"}, {14, "11.1"}, {15, "11.2"}, {16, "11.5"}, {17, "11.6"},
-                {18, "11.8"}, {19, "12.0"}, {20, "12.2"}, {21, "12.3"}, {22, "12.4"},
-                {23, "12.5"}, {24, "12.6"}, {26, "12.8"}, {27, "12.9"}, {28, "12.9.1"}};
+  } kNamed[] = {{13, "11.0"},      {14, "11.1"}, {15, "11.2"}, {16, "11.5"}, {17, "11.6"},
+                {18, "11.8-12.1"}, {19, "12.0"}, {20, "12.2"}, {21, "12.3"}, {22, "12.4"},
+                {23, "12.5"},      {24, "12.6"}, {26, "12.8"}, {27, "12.9"}, {28, "12.9.1"}};
   for (const auto& named : kNamed)
     if (named.number == version) return named.text;
   if (version < 100000) return "API " + std::to_string(version);
@@ -159,7 +184,8 @@ std::vector<CuptiCandidate> cupti_candidates(std::string_view override_path) {
   return found;
 }
 
-Result<CuptiApi> open_cupti(const CuptiCandidate& candidate) {
+Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver) {
+  if (no_driver != nullptr) *no_driver = false;
   void* handle = ::dlopen(candidate.path.c_str(), RTLD_NOW | RTLD_LOCAL | (candidate.host_mapped ? RTLD_NOLOAD : 0));
   if (handle == nullptr) {
     const char* why = ::dlerror();
@@ -190,7 +216,20 @@ Result<CuptiApi> open_cupti(const CuptiCandidate& candidate) {
   resolve(handle, "cuptiActivityEnableDriverApi", api.enable_driver_api);
   resolve(handle, "cuptiActivityEnableRuntimeApi", api.enable_runtime_api);
   // The handle is never closed: records and callbacks may come until the process is gone.
-  if (api.get_version(&api.version) != CUPTI_SUCCESS) return Error{candidate.path + ": cuptiGetVersion failed"};
+  const int driver = mapped_driver_version();
+  if (const std::string why = unfit_cupti(traits_of(handle, candidate), driver); !why.empty()) {
+    if (no_driver != nullptr) *no_driver = true;
+    return Error{candidate.path + ": " + why};
+  }
+  if (const CUptiResult result = api.get_version(&api.version); result != CUPTI_SUCCESS) {
+    // From 13.3 on even this call fails where CUPTI cannot initialise.
+    const bool unfit = result == CUPTI_ERROR_NOT_INITIALIZED || result == CUPTI_ERROR_UNKNOWN;
+    if (no_driver != nullptr) *no_driver = unfit;
+    return Error{candidate.path + ": cuptiGetVersion failed with error " + std::to_string(static_cast<int>(result)) +
+                 (unfit && driver != 0 ? " (the driver is for CUDA " + std::to_string(driver / 1000) + "." +
+                                             std::to_string(driver % 1000 / 10) + ")"
+                                       : "")};
+  }
   if (api.version < kOldestVersion)
     return Error{candidate.path + ": is CUPTI " + cupti_version_text(api.version) + ", expected 11.1 or newer"};
   if (!candidate.host_mapped && candidate.path.find('/') == std::string::npos && api.version < kSafeForPython &&

@@ -54,7 +54,10 @@ struct CuptiCandidate {
 [[nodiscard]] std::vector<CuptiCandidate> cupti_candidates(std::string_view override_path);
 
 /// Opens `candidate` and resolves its functions. The Error names the file and what is wrong with it: cannot be opened,
-/// a function is missing, older than 11.1.
-[[nodiscard]] Result<CuptiApi> open_cupti(const CuptiCandidate& candidate);
+/// a function is missing, older than 11.1. No function of it is called before its version is known to be fit for the
+/// driver (cuda/cupti_versions.h).
+/// \param no_driver set to whether the reason is that CUPTI finds no driver that it can use, or one that it is not made
+///   for: then there is nothing wrong with the file.
+[[nodiscard]] Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver = nullptr);
 
 }  // namespace mfu

@@ -112,13 +112,6 @@ CuptiSession::Failure CuptiSession::start(CuptiLevel level, std::string& why) {
   }
   // So that the thread of an API record is the one gettid() names. Matters for kShare only.
   if (api_.set_thread_id_type != nullptr) api_.set_thread_id_type(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
-  if (api_.set_attribute != nullptr && api_.version < 130300) {
-    // Before 13.3 graphs with copy nodes leak device buffers: 32 of 3.2 MB each end that as lost timestamps, which are
-    // counted, before it becomes the host's out-of-memory.
-    std::size_t limit = 32;
-    std::size_t size = sizeof limit;
-    api_.set_attribute(CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT, &size, &limit);
-  }
   if (const CUptiResult result = api_.register_callbacks(on_buffer_requested, on_buffer_completed);
       result != CUPTI_SUCCESS) {
     why = "cuptiActivityRegisterCallbacks failed with error " + std::to_string(static_cast<int>(result));
@@ -142,7 +135,7 @@ void CuptiSession::release_slot() noexcept {
 CUptiResult CuptiSession::enable_activities() {
   const CUptiResult result = api_.activity_enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
   if (result != CUPTI_SUCCESS) return result;
-  // Copies and sets are needed for the waterfall, and before 13.3 for graphs not to leak. Without them there is less.
+  // Copies and sets are needed for the waterfall. Without them there is less.
   (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_MEMCPY);
   (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_MEMSET);
   (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_MEMCPY2);

@@ -64,6 +64,7 @@ std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid) {
   using Handle = void*;
   struct Nvml {
     int (*by_uuid)(const char*, Handle*) = nullptr;
+    int (*parent_of)(Handle, Handle*) = nullptr;
     int (*clock_info)(Handle, int, unsigned*) = nullptr;
   };
   static const Nvml nvml = [] {
@@ -72,15 +73,23 @@ std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid) {
     const auto init = find<int (*)()>(library, "nvmlInit_v2");
     if (init == nullptr || init() != 0) return n;
     n.by_uuid = find<int (*)(const char*, Handle*)>(library, "nvmlDeviceGetHandleByUUID");
+    n.parent_of = find<int (*)(Handle, Handle*)>(library, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle");
     n.clock_info = find<int (*)(Handle, int, unsigned*)>(library, "nvmlDeviceGetClockInfo");
     return n;
   }();
   constexpr int kSmClock = 1;  // NVML_CLOCK_SM
   Handle device = nullptr;
   unsigned mhz = 0;
-  if (nvml.by_uuid == nullptr || nvml.clock_info == nullptr || uuid.empty() ||
-      nvml.by_uuid(uuid.c_str(), &device) != 0 || nvml.clock_info(device, kSmClock, &mhz) != 0 || mhz == 0)
-    return std::nullopt;
+  if (nvml.by_uuid == nullptr || nvml.clock_info == nullptr || uuid.empty()) return std::nullopt;
+  if (nvml.by_uuid(uuid.c_str(), &device) != 0) {
+    // The driver gives a part of a GPU its own UUID (12.8 and newer), with nothing in it that says so.
+    if (nvml.parent_of == nullptr || !uuid.starts_with("GPU-") ||
+        nvml.by_uuid(("MIG-" + uuid.substr(4)).c_str(), &device) != 0)
+      return std::nullopt;
+  }
+  // A part of a GPU has no clock of its own: that of the whole one.
+  if (Handle parent = nullptr; nvml.parent_of != nullptr && nvml.parent_of(device, &parent) == 0) device = parent;
+  if (nvml.clock_info(device, kSmClock, &mhz) != 0 || mhz == 0) return std::nullopt;
   return mhz * 1000;
 }
 
@@ -92,6 +101,12 @@ bool cuda_initialised() {
 }
 
 bool driver_mapped() { return mapped_driver() != nullptr; }
+
+int mapped_driver_version() {
+  const auto get = find<CUresult (*)(int*)>(mapped_driver(), "cuDriverGetVersion");
+  int version = 0;
+  return get != nullptr && get(&version) == CUDA_SUCCESS ? version : 0;
+}
 
 int driver_version() {
   const auto get = find<CUresult (*)(int*)>(::dlopen("libcuda.so.1", RTLD_NOW), "cuDriverGetVersion");

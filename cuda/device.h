@@ -11,7 +11,7 @@ namespace mfu {
 
 struct DeviceIdentity {
   DeviceFacts facts;
-  std::string uuid;  ///< `GPU-...`, or empty
+  std::string uuid;  ///< `GPU-...` as the driver says, of a part of a GPU (MIG) too; or empty
 };
 
 /// Facts of the device with this CUDA ordinal, from the libcuda that the process has open; nothing is loaded. Facts
@@ -28,7 +28,11 @@ struct DeviceIdentity {
 /// Is the driver's library in the process? Loads nothing.
 [[nodiscard]] bool driver_mapped();
 
-/// CUDA version of the driver, 13000 for 13.0; 0 when there is none. Loads libcuda: for the command line, not the
+/// [also inside cuInit] CUDA version of the driver that the process has open, 13000 for 13.0; 0 when there is none.
+/// Nothing is loaded and nothing initialised.
+[[nodiscard]] int mapped_driver_version();
+
+/// The same of the machine's driver. Loads libcuda: for the command line, not the
 /// guest.
 [[nodiscard]] int driver_version();
 

@@ -129,6 +129,8 @@ inline constexpr LaunchCall kDriverLaunchCalls[] = {
     {515, LaunchKind::kGraph},   // cuGraphLaunch_ptsz
     {652, LaunchKind::kKernel},  // cuLaunchKernelEx
     {653, LaunchKind::kKernel},  // cuLaunchKernelEx_ptsz
+    {761, LaunchKind::kMemcpy},  // cuMemBatchDecompressAsync
+    {762, LaunchKind::kMemcpy},  // cuMemBatchDecompressAsync_ptsz
     {776, LaunchKind::kMemcpy},  // cuMemcpyBatchAsync
     {777, LaunchKind::kMemcpy},  // cuMemcpyBatchAsync_ptsz
     {778, LaunchKind::kMemcpy},  // cuMemcpy3DBatchAsync
@@ -137,6 +139,9 @@ inline constexpr LaunchCall kDriverLaunchCalls[] = {
     {797, LaunchKind::kMemcpy},  // cuMemcpyBatchAsync_v2_ptsz
     {798, LaunchKind::kMemcpy},  // cuMemcpy3DBatchAsync_v2
     {799, LaunchKind::kMemcpy},  // cuMemcpy3DBatchAsync_v2_ptsz
+    {819, LaunchKind::kGraph},   // cuGraphLaunchWithArguments
+    {828, LaunchKind::kGraph},   // cuSubgridScheduleLaunch
+    {829, LaunchKind::kGraph},   // cuSubgridScheduleLaunch_ptsz
     {837, LaunchKind::kMemcpy},  // cuMemcpyWithAttributesAsync
     {838, LaunchKind::kMemcpy},  // cuMemcpyWithAttributesAsync_ptsz
     {839, LaunchKind::kMemcpy},  // cuMemcpy3DWithAttributesAsync
@@ -219,6 +224,8 @@ inline constexpr LaunchCall kRuntimeLaunchCalls[] = {
     {483, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_ptsz_v12080
     {484, LaunchKind::kMemcpy},  // cudaMemcpy3DBatchAsync_v12080
     {485, LaunchKind::kMemcpy},  // cudaMemcpy3DBatchAsync_ptsz_v12080
+    {505, LaunchKind::kKernel},  // __cudaLaunchKernel_v13000: what nvcc 13 makes of <<<>>>
+    {506, LaunchKind::kKernel},  // __cudaLaunchKernel_ptsz_v13000
     {509, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_v13000
     {510, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_ptsz_v13000
     {511, LaunchKind::kMemcpy},  // cudaMemcpy3DBatchAsync_v13000
@@ -253,10 +260,10 @@ inline constexpr LaunchTable kRuntimeLaunchTable(kRuntimeLaunchCalls);
 
 /// Calls that begin and end the capture of a stream; the first member of their parameters is the stream. Launches on it
 /// in between put no work on the device.
-inline constexpr std::uint32_t kDriverBeginCapture[] = {495, 496, 539, 540, 720, 721};
-inline constexpr std::uint32_t kDriverEndCapture[] = {497, 498};
+inline constexpr std::uint32_t kDriverBeginCapture[] = {495, 496, 539, 540, 720, 721, 783, 814, 846, 847};
+inline constexpr std::uint32_t kDriverEndCapture[] = {497, 498, 815, 816};
 /// The same calls of the runtime, for records: a runtime call need not have a driver call's record inside.
-inline constexpr std::uint32_t kRuntimeBeginCapture[] = {315, 316, 452, 453};
+inline constexpr std::uint32_t kRuntimeBeginCapture[] = {315, 316, 452, 453, 562, 563};
 inline constexpr std::uint32_t kRuntimeEndCapture[] = {319, 320};
 
 /// Calls that return once what was launched before them has finished.

@@ -1,6 +1,24 @@
 #include "injection/cupti_ladder.h"
 
+#include <sys/stat.h>
+
+#include <cstdlib>
+
+#include "cuda/cupti_versions.h"
+#include "cuda/device.h"
+
 namespace mfu {
+
+namespace {
+
+/// Whether this process is a client of MPS, by what its clients look for themselves.
+bool uses_mps() {
+  if (const char* pipes = ::getenv("CUDA_MPS_PIPE_DIRECTORY"); pipes != nullptr) return *pipes != '\0';
+  struct ::stat info {};
+  return ::stat("/tmp/nvidia-mps/control", &info) == 0;
+}
+
+}  // namespace
 
 CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
   CuptiRung rung;
@@ -13,13 +31,28 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
     return rung;
   };
   bool slot_taken = false, no_driver = false;
-  for (const CuptiCandidate& candidate : cupti_candidates(config.cupti_path)) {
-    auto api = open_cupti(candidate);
+  std::vector<CuptiCandidate> candidates = cupti_candidates(config.cupti_path);
+  const std::size_t known = candidates.size();  // what follows was put off: it is known to be bad
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const CuptiCandidate candidate = candidates[i];
+    bool unfit = false;
+    auto api = open_cupti(candidate, &unfit);
     if (!api) {
+      no_driver = no_driver || unfit;
       // The system's names are tried one after another; only the first says something new.
       if (candidate.path.find('/') != std::string::npos || tried.empty()) note(api.error().message);
       continue;
     }
+    const CuptiDefect* defect = cupti_defect(api->version, CuptiRemedy::kOtherCopy);
+    if (defect != nullptr && !candidate.host_mapped && i < known && known > 1) {
+      candidates.push_back(candidate);
+      continue;
+    }
+    if (::getenv("MFU_PROFILER") == nullptr && uses_mps() && (api->version < 130000 || mapped_driver_version() < 13000))
+      return stay(
+          "ranges",
+          "MPS is in use: with CUPTI or a driver older than CUDA 13.0 cooperative kernels can hang while they are "
+          "traced; measuring the ranges' times only (MFU_PROFILER=own traces all the same)");
     const CuptiLevel level = config.profiler == ProfilerPolicy::kShare ? CuptiLevel::kShare : CuptiLevel::kFull;
     auto* session = new CuptiSession(*api, parts.live, parts.names, parts.contexts, parts.queue, parts.counters,
                                      parts.on_first_use, parts.on_buffer);
@@ -30,6 +63,10 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
       rung.level = level == CuptiLevel::kFull ? "full" : "share";
       rung.path = api->path;
       rung.version = api->version;
+      if (defect != nullptr) {
+        rung.event_kind = "cupti";
+        rung.text = std::string(defect->what) + " (" + api->path + "): use a newer one if you can";
+      }
       return rung;
     }
     note(api->path + " (" + cupti_version_text(api->version) + "): " + why);
@@ -38,10 +75,11 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
       slot_taken = true;
       break;
     }
-    no_driver = failure == CuptiSession::Failure::kNoDriver;
+    const bool refused = failure != CuptiSession::Failure::kNoDriver;
+    no_driver = !refused;
     // If the host mapped this copy, no other is tried. A copy that accepted part of our setup stays loaded, so trying a
     // second would leave two CUPTIs in the process.
-    if (candidate.host_mapped || !no_driver) break;
+    if (candidate.host_mapped || refused) break;
   }
   if (no_driver) return stay("inert", "CUPTI finds no driver that it can use: " + tried);
   if (slot_taken)

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "cuda/cupti_versions.h"
 #include "cuda/nvtx_handler.h"
 #include "injection/own_thread.h"
 
@@ -103,6 +104,7 @@ void DrainThread::tick() {
   announce_new_devices();
   watch_other_clients();
   say_what_is_lost();
+  check_assumptions();
   drain_->end_tick(dropped_taken_ != 0);
   for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
   if (detected_)
@@ -129,6 +131,7 @@ void DrainThread::take_records() {
     drain_->follow_instances();
     clock_.correct(*batch);
     devices_.took(*batch);
+    trust_.see(*batch, clock_.now());
     drain_->record(*batch);
     records_ += batch->count;
     parts_.queue.give_back(batch);
@@ -167,12 +170,27 @@ void DrainThread::say_what_is_lost() {
   }
   const std::uint64_t untimed =
       host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
-  if (!untimed_said_ && untimed > 16 && untimed > records_ / 100) {
-    untimed_said_ = true;
-    parts_.sink.say("untimed", std::to_string(untimed * 100 / records_) +
-                                   "% of CUPTI's records have no usable time: device buffers ran out, or another "
-                                   "client set CUPTI's clock; figures are lower bounds");
-  }
+  say_untimed(untimed - untimed_before_, records_ - records_before_);
+  if (records_ - records_before_ < 10'000 && !stopping()) return;  // goes on until there are enough to judge
+  untimed_before_ = untimed;
+  records_before_ = records_;
+}
+
+/// \param untimed of the last \param records: looked at piece by piece, since buffers can run out after an hour of good
+/// records.
+void DrainThread::say_untimed(std::uint64_t untimed, std::uint64_t records) {
+  if (untimed <= 16 || untimed <= records / 100) return;
+  const bool most = records >= 1000 && untimed > records / 2;
+  if (untimed_said_ && (most_untimed_said_ || !most)) return;
+  untimed_said_ = true;
+  most_untimed_said_ = most;
+  std::string why = "device buffers ran out, or another client set CUPTI's clock";
+  for (const CuptiDefect& defect : kCuptiDefects)
+    if (defect.remedy == CuptiRemedy::kSayIfUntimed && run_.cupti_version >= defect.first &&
+        run_.cupti_version <= defect.last)
+      why = std::string("known: ") + defect.what;
+  parts_.sink.say("untimed", std::to_string(untimed * 100 / records) + "% of CUPTI's records have no usable time (" +
+                                 why + "); figures are lower bounds");
 }
 
 // --- other clients of CUPTI -----------------------------------------------------------------------------------------
@@ -206,6 +224,9 @@ void DrainThread::watch_other_clients() {
     case ClientWatch::Action::kNothing:
       break;
   }
+  const CuptiDefect* defect = cupti_defect(run_.cupti_version, CuptiRemedy::kSayIfNoRecords);
+  if (verdict.action == ClientWatch::Action::kSay && records_ == 0 && defect != nullptr)
+    verdict.text += std::string(", or this CUPTI: ") + defect->what;
   if (!verdict.text.empty()) parts_.sink.say(verdict.kind, std::move(verdict.text));
 }
 
@@ -223,6 +244,20 @@ void DrainThread::count_finished() {
     finished_.pop_front();
   }
   if (finished_.size() > 1024) finished_.pop_front();
+}
+
+void DrainThread::check_assumptions() {
+  if (parts_.session == nullptr || watch_.state() != ClientWatch::State::kOurs) return;
+  const LaunchAccount account = drain_->account();
+  TrustChecks::Look seen;
+  seen.without_record = host_counters().get(Counter::kLaunchesExpired);
+  seen.launches = account.seen - account.dropped + seen.without_record;
+  seen.records = records_;
+  seen.unmatched = host_counters().get(Counter::kRecordsUnmatched);
+  for (std::string& notice : trust_.look(seen)) parts_.sink.say("trust", std::move(notice));
+  if (trust_.holds(TrustChecks::kCallbacks) || std::exchange(runtime_watched_, true)) return;
+  // Below this runtime not every launch makes a driver call that we know: its own calls may tell.
+  parts_.session->watch_runtime_calls();
 }
 
 // --- what goes out --------------------------------------------------------------------------------------------------
@@ -293,8 +328,8 @@ void DrainThread::take_last_records() {
   drain_->begin_tick(clock_.now());
   if (flush_) {
     flush_at_exit(false, hung_at);
-    for (int i = 0; i < 10 && !flush_stuck_ && waiting(); ++i) {
-      pause(12'000'000);
+    for (int i = 0; i < 4 && !flush_stuck_ && waiting(); ++i) {
+      pause(10'000'000);
       flush_at_exit(false, hung_at);
     }
     if (waiting()) flush_at_exit(true, hung_at);

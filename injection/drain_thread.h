@@ -20,6 +20,7 @@
 #include "injection/host_clock.h"
 #include "injection/run_devices.h"
 #include "injection/sink_thread.h"
+#include "injection/trust.h"
 
 namespace mfu {
 
@@ -64,7 +65,9 @@ class DrainThread {
   void leave_out_later_launches(RecordBatch& batch) const noexcept;
   void watch_other_clients();
   void count_finished();
+  void check_assumptions();
   void say_what_is_lost();
+  void say_untimed(std::uint64_t untimed, std::uint64_t records);
   void announce_new_devices();
   void announce();
   void emit(WindowSummary&& window);
@@ -89,11 +92,14 @@ class DrainThread {
   TimeNs flush_since_ = 0;
   bool flush_stuck_ = false;
   std::uint64_t dropped_taken_ = 0;
-  bool untimed_said_ = false;
+  bool untimed_said_ = false, most_untimed_said_ = false;
+  std::uint64_t untimed_before_ = 0, records_before_ = 0;  ///< at the last judgement
   std::uint64_t records_ = 0;
   std::uint64_t launches_before_ = 0;
   bool records_flow_ = true;  ///< some came in the last tick
 
+  TrustChecks trust_;
+  bool runtime_watched_ = false;
   ClientWatch watch_;
   struct Finished {
     CorrelationId launch;

@@ -163,7 +163,7 @@ void Parts::in_child_after_fork() { host_switches().inert.store(true, std::memor
 
 /// The account ends here: what other threads launch while the process goes is not ours to tell, and would keep us from
 /// ending for as long as they do. Time spent here is time in which the host's own threads race its end (CPython ends a
-/// thread that asks for the GIL now, which C++ frames do not survive), so it is short: 150 ms where the GPU is still
+/// thread that asks for the GIL now, which C++ frames do not survive), so it is short: 40 ms where the GPU is still
 /// at work, and what CUPTI's own flush takes.
 ///
 /// The exiting thread holds no lock of ours, and may hold any of the host's: so our threads, which never take one of

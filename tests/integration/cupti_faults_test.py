@@ -1,6 +1,8 @@
 """CUPTI that is missing, too old, taken, incomplete, slow, or refuses: the host runs as without the library, which says one
 line with effect and remedy and does what is left to do. And records that are lost, cut off or wrong."""
 
+import shutil
+
 from harness import BUILD, REAL_CUPTI, SANITIZE, TestCase, Truth, main, ns, patience
 
 SCRIPT = """
@@ -81,6 +83,45 @@ class NoCupti(TestCase):
     def test_no_usable_driver(self):
         for code in (15, 999):
             self.assert_inert(self.unharmed(SCRIPT, env={"SIMGPU_FAIL": f"*:{code}"}), "no driver")
+
+    def test_newer_than_the_driver(self):
+        """13.2 dies in any call when it cannot initialise, so it is not called; 13.3 answers 999 even to cuptiGetVersion."""
+        for folder, driver, words in (("cupti-13.2", 12080, "is CUPTI 13.2, which overflows the stack"),
+                                      ("cupti-13.2", 13000, "is CUPTI 13.2, which overflows the stack"),
+                                      ("cupti-13.3", 12080, "is CUPTI for CUDA 13, and the driver is for CUDA 12.8"),
+                                      ("cupti-13.0", 12080, "is CUPTI for CUDA 13, and the driver is for CUDA 12.8")):
+            with self.subTest(folder=folder, driver=driver):
+                path = BUILD / "simgpu" / folder / "libcupti.so.13"
+                run = self.unharmed(SCRIPT, env={"SIMGPU_DRIVER_VERSION": driver, "MFU_CUPTI": path})
+                self.assert_inert(run, "no driver", words)
+        run = self.unharmed(SCRIPT, cupti="cupti-13.2", env={"SIMGPU_DRIVER_VERSION": 13020})
+        self.assert_sound(run)
+        self.assertEqual(run.region("step")["kernels"], 160)
+        self.assert_one_line(run, "CUPTI 13.2 overflows the stack", "use a newer one")
+        # The file's name says nothing, and the call does.
+        link = self.directory / "libcupti.so"
+        link.symlink_to(BUILD / "simgpu/cupti-13.3/libcupti.so.13")
+        run = self.unharmed(SCRIPT, env={"SIMGPU_DRIVER_VERSION": 12080, "MFU_CUPTI": link})
+        self.assert_inert(run, "no driver", "cuptiGetVersion failed with error 999 (the driver is for CUDA 12.8)")
+
+    def test_multi_process_service(self):
+        env = {"CUDA_MPS_PIPE_DIRECTORY": "/nowhere"}
+        run = self.unharmed(SCRIPT, cupti="cupti-12.9", env=env)
+        self.assert_ranges_only(run, "MPS is in use")
+        for more in ({"MFU_PROFILER": "own"}, {"CUDA_MPS_PIPE_DIRECTORY": ""}):
+            run = self.unharmed(SCRIPT, cupti="cupti-12.9", env={**env, **more})
+            self.assertEqual(run.region("step")["kernels"], 160)
+        self.assertEqual(self.unharmed(SCRIPT, env=env).region("step")["kernels"], 160)
+
+    def test_other_tools_by_their_files(self):
+        for name, tool in (("libToolsInjection64.so", "Nsight Systems"), ("libInterceptorInjectionTarget.so", "Nsight Compute")):
+            library = self.directory / name
+            shutil.copy(BUILD / "clients/libclock_step.so", library)
+            run = self.unharmed(SCRIPT, env={"LD_PRELOAD": library})
+            self.assert_inert(run, tool, "stepping aside for good")
+        library = self.directory / "libcudadebugger.so.1"  # the driver loads it for core dumps
+        shutil.copy(BUILD / "clients/libclock_step.so", library)
+        self.assertEqual(self.unharmed(SCRIPT, env={"LD_PRELOAD": library}).region("step")["kernels"], 160)
 
     def test_forbidden(self):
         for code in (35, 40, 41):

@@ -1,0 +1,64 @@
+// What is known to be wrong with which CUPTI, as data, and which one may be called at all.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mfu {
+
+/// What the library does about a defect.
+enum class CuptiRemedy : std::uint8_t {
+  kOtherCopy,       ///< another candidate is taken where there is one; the host's own copy is used all the same
+  kSayIfNoRecords,  ///< named when launches are made and no record ever comes
+  kSayIfUntimed,    ///< named when records come without times
+  kDocumented,      ///< nothing can be done about it here
+};
+
+struct CuptiDefect {
+  std::uint32_t first, last;  ///< cuptiGetVersion(), both included
+  CuptiRemedy remedy;
+  const char* what;    ///< one clause
+  const char* source;  ///< where it is said
+};
+
+/// The table. Source: NVIDIA's CUPTI release notes and the threads named.
+inline constexpr CuptiDefect kCuptiDefects[] = {
+    {22, 22, CuptiRemedy::kSayIfNoRecords, "CUPTI 12.4 Update 1 traces no kernels", "release notes of 12.5 Update 1"},
+    {24, 130099, CuptiRemedy::kSayIfUntimed,
+     "CUPTI 12.6 Update 2 to 13.0 writes no times once any client has registered a clock of its own, as Kineto does",
+     "release notes of 13.1"},
+    {0, 130299, CuptiRemedy::kSayIfUntimed,
+     "CUPTI before 13.3 does not give back the device buffers of CUDA graphs: use 13.3 or newer, or MFU_GRAPHS=graph",
+     "release notes of 13.3"},
+    {130000, 130000, CuptiRemedy::kOtherCopy,
+     "CUPTI 13.0 (before Update 1) can crash in cuptiActivityFlushAll and in long runs of CUDA graphs",
+     "release notes of 13.0 Update 1"},
+    {130000, 130100, CuptiRemedy::kDocumented,
+     "correlation ids of graph launches are wrong in profiler sessions after the first",
+     "release notes of 13.1 Update 1"},
+    {130200, 130202, CuptiRemedy::kOtherCopy,
+     "CUPTI 13.2 overflows the stack when it cannot initialise, and becomes slower with the number of calls",
+     "release notes of 13.3; seen with 13.2.23, 13.2.75 and 13.2.86 without a driver"},
+    {0, 130400, CuptiRemedy::kDocumented, "CUPTI's CPU time grows in long traces", "release notes of 13.4 Update 1"},
+};
+
+/// The first defect of `version` with this remedy; nullptr: none is known.
+[[nodiscard]] constexpr const CuptiDefect* cupti_defect(std::uint32_t version, CuptiRemedy remedy) noexcept {
+  for (const CuptiDefect& defect : kCuptiDefects)
+    if (defect.remedy == remedy && version >= defect.first && version <= defect.last) return &defect;
+  return nullptr;
+}
+
+/// What can be known about a libcupti without calling it.
+struct CuptiTraits {
+  bool is_13_2 = false;  ///< exports what came with 13.2 and not what came with 13.3
+  int cuda_major = 0;    ///< from its SONAME or file name; 0: not known
+  bool host_mapped = false;
+};
+
+/// Why this libcupti must not be called with a driver of this version (cuDriverGetVersion, 13000 for 13.0; 0: unknown);
+/// empty: it may be. 13.2 dies inside any call, cuptiGetVersion too, when it cannot initialise: it needs a driver of
+/// its own release, or one of CUDA 13 where the host itself has chosen this copy.
+[[nodiscard]] std::string unfit_cupti(const CuptiTraits& cupti, int driver_version);
+
+}  // namespace mfu
