@@ -38,9 +38,36 @@ std::string without_python_numbers(std::string_view text) {
   return out;
 }
 
+/// How deep objects and lists of `text` are nested, as far as that can be told without parsing: strings and comments
+/// are skipped, nothing else is checked.
+std::size_t nesting_depth(std::string_view text) noexcept {
+  std::size_t depth = 0;
+  std::size_t deepest = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\' ? 1 : 0;
+    } else if (c == '/' && text.substr(i).starts_with("//")) {
+      i = std::min(text.find('\n', i), text.size());
+    } else if (c == '/' && text.substr(i).starts_with("/*")) {
+      i = std::min(text.find("*/", i + 2), text.size());
+    } else if (c == '[' || c == '{') {
+      deepest = std::max(deepest, ++depth);
+    } else if (c == ']' || c == '}') {
+      depth -= depth > 0 ? 1 : 0;
+    }
+  }
+  return deepest;
+}
+
 }  // namespace
 
 Result<json> parse_json(std::string_view text, std::string_view place) {
+  // Reading, printing and destroying a value recurse, on the stack of a thread that is not ours.
+  if (nesting_depth(text) > kMaxNesting) {
+    return Error{std::string(place) + ": expected JSON that is nested at most " + std::to_string(kMaxNesting) +
+                 " deep, got more"};
+  }
   json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   if (!parsed.is_discarded()) return parsed;
   if (text.find("Infinity") != std::string_view::npos || text.find("NaN") != std::string_view::npos) {

@@ -16,7 +16,11 @@ namespace mfu {
 /// Largest dimension that a config may give. Products of dimensions are checked apart (core/count.h).
 inline constexpr std::int64_t kMaxDimension = std::int64_t{1} << 31;
 
-/// Parses JSON text; // and /* */ comments are allowed. Error: place, and where the text stops being JSON.
+/// How deep a config may be nested. The deepest published ones have five levels.
+inline constexpr std::size_t kMaxNesting = 64;
+
+/// Parses JSON text; // and /* */ comments are allowed. Error: place, and where the text stops being
+/// JSON, or that it is nested deeper than kMaxNesting.
 [[nodiscard]] Result<nlohmann::json> parse_json(std::string_view text, std::string_view place);
 
 /// The value as one short printable piece of an error message.

@@ -9,6 +9,8 @@
 
 #include "core/base/environment.h"
 #include "core/base/result.h"
+#include "core/config/overrides.h"
+#include "core/config/problem.h"
 #include "core/model/flops_model.h"
 #include "core/model/workload.h"
 #include "core/peak/peak.h"
@@ -28,7 +30,7 @@ struct Config {
   std::vector<std::string> presets;  ///< built-in rule packs to use; empty: all
 
   double interval_s = 10;                          ///< MFU_INTERVAL [s], > 0
-  std::string tb_dir;                              ///< MFU_TB_DIR, likewise: TensorBoard event files
+  std::string tb_dir;                              ///< MFU_TB_DIR, expanded: TensorBoard event files; empty: none
   std::string run_dir;                             ///< MFU_RUN_DIR, %h %p %r expanded; empty: no files
   std::string log = "stderr";                      ///< MFU_LOG: stderr, stdout, none or a path (expanded)
   bool log_all_ranks = false;                      ///< MFU_LOG_RANKS=all
@@ -46,20 +48,23 @@ struct Config {
 
   /// The config as resolved, as JSON text: the `config` key of the run directory's `start` line.
   std::string resolved_json = "{}";
-  /// One line each: a misspelt MFU_* name with the nearest right one, an unusable value and what was used instead,
-  /// an unknown key of the config file. Never fatal.
-  std::vector<std::string> warnings;
+  /// A misspelt MFU_* name with the nearest right one, an unusable value and what was used instead, an unknown key of
+  /// the config file. Never fatal.
+  std::vector<Problem> problems;
+  std::vector<std::string> warnings;  ///< the same for people, one line each
 
   [[nodiscard]] const FlopsModel* flops_model() const noexcept { return model ? &*model : nullptr; }
 };
 
-/// Reads the environment and the config file it names. Never fails: what is wrong becomes one line in `warnings`
+/// Reads the environment and the config file it names. Never fails: what is wrong becomes one of `problems`
 /// (place, key, value, what was expected, what is used instead), and everything else still works.
 /// \param environ_block nullptr-terminated `NAME=value` list to check for misspelt MFU_* names; may be nullptr.
 [[nodiscard]] Config load_config(const Getenv& getenv, const char* const* environ_block);
 
 /// The same from an explicit config (file, folder, model id or inline JSON) as the command line gives it.
 /// Unlike load_config, an unusable config is an Error: a person is waiting for the answer.
-[[nodiscard]] Result<Config> load_config_file(std::string_view source, const Getenv& getenv);
+/// \param overrides options of the command line, over what the file and MFU_SET say
+[[nodiscard]] Result<Config> load_config_file(std::string_view source, const Getenv& getenv,
+                                              std::vector<Override> overrides = {});
 
 }  // namespace mfu

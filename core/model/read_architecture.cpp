@@ -1704,10 +1704,14 @@ WeightFormat weight_format(DType dtype) { return format_of(dtype); }
 Result<Architecture> read_model(std::string_view text, std::string_view place) {
   Result<json> parsed = parse_json(text, place.substr(0, place.find(": ")));
   if (!parsed) return parsed.error();
-  if (!parsed->is_object()) return Error{std::string(place) + "expected a JSON object, got " + brief(*parsed)};
+  return read_model(*parsed, place);
+}
+
+Result<Architecture> read_model(const json& config, std::string_view place) {
+  if (!config.is_object()) return Error{std::string(place) + "expected a JSON object, got " + brief(config)};
   std::optional<Error> problem;
   Architecture spec;
-  const Fields fields(*parsed, std::string(place), &problem);
+  const Fields fields(config, std::string(place), &problem);
   read_any(fields, &problem, spec);
   if (problem) return *problem;
   const ParamGroups groups = count_params(spec);

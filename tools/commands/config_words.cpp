@@ -7,13 +7,6 @@
 #include "core/ranges/region_rules.h"
 
 namespace mfu {
-namespace {
-
-bool is_unknown_variable(const std::string& line) {
-  return line.starts_with("MFU_") && line.find(": unknown variable") != std::string::npos;
-}
-
-}  // namespace
 
 std::string count_words(double count) {
   constexpr std::pair<double, const char*> kUnits[] = {{1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " k"}};
@@ -62,16 +55,16 @@ std::string config_words(const Config& config) {
 
 std::vector<std::string> config_mistakes(const Config& config) {
   std::vector<std::string> lines;
-  for (const std::string& line : config.warnings)
-    if (!is_unknown_variable(line)) lines.push_back(line);
+  for (const Problem& problem : config.problems)
+    if (problem.kind != Problem::Kind::kUnknownVariable) lines.push_back(problem.line());
   const RegionRules compiled(config.regions, config.presets, lines);
   return lines;
 }
 
 std::vector<std::string> unknown_variables(const Config& config) {
   std::vector<std::string> lines;
-  for (const std::string& line : config.warnings)
-    if (is_unknown_variable(line)) lines.push_back(line);
+  for (const Problem& problem : config.problems)
+    if (problem.kind == Problem::Kind::kUnknownVariable) lines.push_back(problem.line());
   return lines;
 }
 

@@ -1,0 +1,53 @@
+#include "core/config/launcher.h"
+
+#include <cerrno>
+#include <cstdlib>
+
+namespace mfu {
+namespace {
+
+struct Launcher {
+  const char* rank;
+  const char* local_rank;
+  const char* world;
+};
+
+// In this order: torchrun, Slurm, Open MPI, PMIx, PMI (MPICH, Intel MPI), Flux. torchrun inside a Slurm job sets both.
+constexpr Launcher kLaunchers[] = {
+    {"RANK", "LOCAL_RANK", "WORLD_SIZE"},
+    {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE"},
+    {"PMI_RANK", "PMI_LOCAL_RANK", "PMI_SIZE"},
+    {"FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE"},
+};
+
+std::optional<std::int64_t> whole_number(const char* text) {
+  if (text == nullptr) return std::nullopt;
+  char* end = nullptr;
+  errno = 0;
+  const long long value = std::strtoll(text, &end, 10);
+  if (end == text || *end != '\0' || errno != 0 || value < 0 || value > (std::int64_t{1} << 40)) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+LauncherFacts read_launcher(const Getenv& getenv) {
+  LauncherFacts facts;
+  const auto read_rest = [&](const char* local_rank, const char* world) {
+    facts.local_rank = whole_number(value_of(getenv, local_rank));
+    if (const auto size = whole_number(value_of(getenv, world)); size && *size > 0) facts.world_size = *size;
+  };
+  for (const Launcher& launcher : kLaunchers) {
+    const auto rank = whole_number(value_of(getenv, launcher.rank));
+    if (!rank) continue;
+    facts.rank = *rank;
+    read_rest(launcher.local_rank, launcher.world);
+    return facts;
+  }
+  read_rest("LOCAL_RANK", "WORLD_SIZE");
+  return facts;
+}
+
+}  // namespace mfu

@@ -1,0 +1,31 @@
+// What is wrong with a setting.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mfu {
+
+/// One thing that is wrong with the settings of a run. Code decides by `kind`, people read `line()`.
+struct Problem {
+  enum class Kind : std::uint8_t {
+    kNoModel,          ///< the config or its model cannot be read: no FLOP, time only
+    kValue,            ///< a value is not usable: a default stands in
+    kUnknownKey,       ///< a key of the config that nobody reads
+    kAssumed,          ///< the model was read by a guess; it is used
+    kUnknownVariable,  ///< an MFU_* variable that nobody reads
+  };
+
+  std::string place;  ///< where it was given: `MFU_MODEL_CONFIG job.json: `, `MFU_SET: `; empty for a variable
+  std::string key;    ///< `workload.batch`, or the variable
+  Kind kind = Kind::kValue;
+  std::string text;     ///< what was expected and what is there: `expected an integer > 0, got "x"`
+  std::string instead;  ///< what is used now: `using the default`; empty: nothing to say
+
+  /// For a person: `place key: text; instead`, one printable line.
+  [[nodiscard]] std::string line() const;
+  /// The same without what is used instead.
+  [[nodiscard]] std::string complaint() const;
+};
+
+}  // namespace mfu
