@@ -1,11 +1,13 @@
 #include "core/base/line_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -48,47 +50,115 @@ void make_folders(const std::string& path) {
     ::mkdir(path.substr(0, slash).c_str(), 0777);
 }
 
-LineFile::LineFile(std::string target)
+LineFile::Identity LineFile::Identity::of(int descriptor) noexcept {
+  struct ::stat info {};
+  if (descriptor < 0 || ::fstat(descriptor, &info) != 0) return {};
+  return {true, info.st_dev, info.st_ino, info.st_mode & static_cast<::mode_t>(S_IFMT)};
+}
+
+LineFile::LineFile(std::string target, Owner owner)
     : target_(std::move(target)),
+      wanted_(target_),
       kind_(target_ == "stderr"                    ? Kind::kStderr
             : target_ == "stdout"                  ? Kind::kStdout
             : target_ == "none" || target_.empty() ? Kind::kNone
-                                                   : Kind::kFile) {}
+                                                   : Kind::kFile),
+      owner_(owner) {
+  if (kind_ == Kind::kStderr) identity_ = Identity::of(STDERR_FILENO);
+  if (kind_ == Kind::kStdout) identity_ = Identity::of(STDOUT_FILENO);
+}
 
 bool LineFile::fresh() const noexcept {
   if (kind_ != Kind::kFile) return false;
+  if (owner_ == Owner::kOurs && !identity_.open) return true;
   struct ::stat info {};
   return ::stat(target_.c_str(), &info) != 0 || info.st_size == 0;
 }
 
-Result<void> LineFile::append(std::string_view line) const {
+Result<void> LineFile::append(std::string_view line) {
   if (kind_ == Kind::kNone) return {};
   std::string text(line);
   text.push_back('\n');
   return append_bytes(text);
 }
 
-Result<void> LineFile::append_bytes(std::string_view text) const {
+Result<void> LineFile::append_bytes(std::string_view text) {
   if (kind_ == Kind::kNone) return {};
   const NoWriteSignals guard;
-  if (kind_ != Kind::kFile) {
-    const int fd = kind_ == Kind::kStderr ? STDERR_FILENO : STDOUT_FILENO;
-    const char* at = text.data();
-    for (std::size_t left = text.size(); left != 0;) {
-      const ::ssize_t n = ::write(fd, at, left);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return Error{target_ + ": " + std::strerror(errno)};
-      at += n;
-      left -= static_cast<std::size_t>(n);
+  return kind_ == Kind::kFile ? write_file(text) : write_stream(text);
+}
+
+Result<void> LineFile::write_stream(std::string_view text) {
+  const int fd = kind_ == Kind::kStderr ? STDERR_FILENO : STDOUT_FILENO;
+  // A host that closed its descriptors and opened files of its own has one of them behind this number.
+  if (!identity_.open || Identity::of(fd) != identity_)
+    return Error{target_ + ": is no longer the stream of the start"};
+  constexpr std::size_t kPortion = 4096;  // what a pipe that is ready takes without waiting (PIPE_BUF)
+  while (!text.empty()) {
+    ::pollfd ready{fd, POLLOUT, 0};
+    if (::poll(&ready, 1, blocked_ ? 0 : kPatienceMs) <= 0) {
+      blocked_ = true;
+      return Error{target_ + ": nobody reads it"};
     }
-    return {};
+    blocked_ = false;
+    const ::ssize_t n = ::write(fd, text.data(), std::min(text.size(), kPortion));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return Error{target_ + ": " + std::strerror(errno)};
+    text.remove_prefix(static_cast<std::size_t>(n));
   }
-  constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY;
-  int fd = ::open(target_.c_str(), kFlags, 0644);
-  if (fd < 0 && errno == ENOENT) {
-    make_folders(target_);
-    fd = ::open(target_.c_str(), kFlags, 0644);
+  return {};
+}
+
+namespace {
+
+// O_NONBLOCK: a FIFO that nobody reads must not hold the thread.
+constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+
+/// open(), which makes the folders of `path` when they are missing.
+int open_with_folders(const std::string& path, int flags) {
+  const int fd = ::open(path.c_str(), flags, 0644);
+  if (fd >= 0 || errno != ENOENT) return fd;
+  make_folders(path);
+  return ::open(path.c_str(), flags, 0644);
+}
+
+/// `run/a.jsonl`, 2 > `run/a-2.jsonl`
+std::string numbered(const std::string& path, int number) {
+  const std::size_t slash = path.rfind('/');
+  std::size_t dot = path.rfind('.');
+  if (dot == std::string::npos || (slash != std::string::npos && dot < slash)) dot = path.size();
+  return path.substr(0, dot) + "-" + std::to_string(number) + path.substr(dot);
+}
+
+}  // namespace
+
+int LineFile::open_named() const { return open_with_folders(target_, kFlags | O_CREAT); }
+
+int LineFile::open_ours() {
+  if (identity_.open) {
+    const int fd = ::open(target_.c_str(), kFlags | O_NOFOLLOW);
+    if (fd >= 0 && Identity::of(fd) == identity_) return fd;
+    if (fd >= 0) ::close(fd);
+    // It is gone, or somebody put something else in its place: a new file.
+    if (fd < 0 && errno != ENOENT && errno != ELOOP && errno != ENXIO && errno != EISDIR) return -1;
+    identity_ = {};
   }
+  constexpr int kMostNames = 1000;
+  for (int number = 1; number <= kMostNames; ++number) {
+    const std::string name = number == 1 ? wanted_ : numbered(wanted_, number);
+    const int fd = open_with_folders(name, kFlags | O_CREAT | O_EXCL | O_NOFOLLOW);
+    if (fd < 0 && errno == EEXIST) continue;
+    if (fd < 0) return -1;
+    target_ = name;
+    identity_ = Identity::of(fd);
+    return fd;
+  }
+  errno = EEXIST;
+  return -1;
+}
+
+Result<void> LineFile::write_file(std::string_view text) {
+  const int fd = owner_ == Owner::kOurs ? open_ours() : open_named();
   if (fd < 0) return Error{target_ + ": cannot be opened: " + std::strerror(errno)};
   const ::off_t before = ::lseek(fd, 0, SEEK_END);
   ::ssize_t n = 0;

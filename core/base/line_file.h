@@ -1,6 +1,9 @@
 // Appending whole lines to a file or a standard stream, in a process that is not ours.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,27 +12,56 @@
 namespace mfu {
 
 /// Where lines go. A file is opened for each write and closed again: no descriptor of ours is around for the host to
-/// close, reuse or inherit, and a file that was moved away is simply made anew. Never raises SIGPIPE or SIGXFSZ.
+/// close, reuse or inherit, and a file that was moved away is simply made anew. Never raises SIGPIPE or SIGXFSZ, and
+/// never waits for a reader longer than kPatienceMs.
 class LineFile {
  public:
   enum class Kind { kNone, kStderr, kStdout, kFile };
+  /// Whose file it is. kNamed: a person named it, so links are followed and what is there is appended to. kOurs: we
+  /// made up its name, in a folder that others may write to. It is made new, a regular file, through no link; where
+  /// something of that name exists already, the file gets another name (`name-2.jsonl`).
+  enum class Owner { kNamed, kOurs };
 
-  /// `stderr`, `stdout`, `none`, or a path. Missing folders are made.
-  explicit LineFile(std::string target);
+  static constexpr int kPatienceMs = 100;
+
+  /// `stderr`, `stdout`, `none`, or a path. Missing folders are made. A standard stream is what it is now: when the
+  /// host puts another file in its place, nothing is written there.
+  explicit LineFile(std::string target, Owner owner = Owner::kNamed);
 
   /// Appends `line` and a newline with one write. After a short write (a full disk) what got through is taken back, so
   /// that the file holds whole lines only.
-  [[nodiscard]] Result<void> append(std::string_view line) const;
+  [[nodiscard]] Result<void> append(std::string_view line);
   /// Appends `bytes` as they are, whole or not at all.
-  [[nodiscard]] Result<void> append_bytes(std::string_view bytes) const;
+  [[nodiscard]] Result<void> append_bytes(std::string_view bytes);
   /// True when the file does not exist or is empty: its first line is still to be written.
   [[nodiscard]] bool fresh() const noexcept;
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
+  /// The path as it is now: of a kOurs file the name that it got.
   [[nodiscard]] const std::string& target() const noexcept { return target_; }
 
  private:
+  /// Which file a descriptor is.
+  struct Identity {
+    bool open = false;
+    ::dev_t device = 0;
+    ::ino_t inode = 0;
+    ::mode_t type = 0;
+
+    static Identity of(int descriptor) noexcept;
+    bool operator==(const Identity&) const = default;
+  };
+
+  Result<void> write_stream(std::string_view text);
+  Result<void> write_file(std::string_view text);
+  [[nodiscard]] int open_named() const;
+  [[nodiscard]] int open_ours();
+
   std::string target_;
+  std::string wanted_;  ///< the name that a kOurs file should have
   Kind kind_;
+  Owner owner_;
+  Identity identity_;     ///< the stream at the start, or the file that was made
+  bool blocked_ = false;  ///< nobody read the stream last time: do not wait again
 };
 
 /// Makes the folders of `path` that are missing.

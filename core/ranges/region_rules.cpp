@@ -1,11 +1,11 @@
 #include "core/ranges/region_rules.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
+
+#include "core/ranges/digit_dependence.h"
 
 namespace mfu {
 
@@ -65,137 +65,6 @@ void read_words(std::string_view name, ShapeWords& shape) noexcept {
   }
 }
 
-/// Match data for pcre2_match, which may run on any host thread: taken from here, put back after. Nothing to lock.
-class MatchDataPool {
- public:
-  pcre2_match_data* take() noexcept {
-    for (auto& slot : slots_)
-      if (pcre2_match_data* data = slot.exchange(nullptr, std::memory_order_acquire)) return data;
-    return pcre2_match_data_create(kPairs, nullptr);
-  }
-  void put(pcre2_match_data* data) noexcept {
-    for (auto& slot : slots_) {
-      pcre2_match_data* none = nullptr;
-      if (slot.compare_exchange_strong(none, data, std::memory_order_release, std::memory_order_relaxed)) return;
-    }
-    pcre2_match_data_free(data);
-  }
-  static constexpr std::uint32_t kPairs = 32;
-
- private:
-  std::array<std::atomic<pcre2_match_data*>, 16> slots_{};
-};
-
-MatchDataPool& pool() noexcept {
-  static MatchDataPool instance;
-  return instance;
-}
-
-pcre2_match_context* match_limits() noexcept {
-  static pcre2_match_context* const limits = [] {
-    pcre2_match_context* c = pcre2_match_context_create(nullptr);
-    if (c != nullptr) {
-      pcre2_set_match_limit(c, 20'000);  // about 100 us: a pathological expression gives up and does not match
-      pcre2_set_heap_limit(c, 256);      // KiB
-    }
-    return c;
-  }();
-  return limits;
-}
-
-/// Whether which names an expression matches can depend on the value or the number of their digits. False only for
-/// expressions simple enough to be sure: letters and punctuation, groups, alternatives, classes of neither digits nor
-/// ranges, `.*`, and `\d+` or `[0-9]+` that no other `\d+` can touch. Everything else is taken to depend on them, which
-/// costs a miss per name and no more.
-bool depends_on_digits(std::string_view expression) noexcept {
-  constexpr std::string_view kRepeats = "*+?{";
-  std::size_t i = 0;
-  const auto next_is = [&](std::string_view text) { return expression.substr(i, text.size()) == text; };
-  bool after_digits = false;  // a `\d+` may be what stands right before
-  struct Group {
-    bool at_open, at_ends;  ///< after_digits where it opened, and after any of its alternatives
-  };
-  std::array<Group, 32> groups{};  // [0]: the expression itself
-  std::size_t depth = 0;
-  while (i < expression.size()) {
-    const char c = expression[i];
-    if (next_is("(?P<") || next_is("(?<")) {  // a named group; `(?<=` and `(?<!` look behind
-      const std::size_t end = expression.find('>', i);
-      if (next_is("(?<=") || next_is("(?<!") || end == std::string_view::npos) return true;
-      i = end;
-    } else if (next_is("(?:")) {
-      i += 2;
-    } else if (next_is("(?") || next_is("(*")) {
-      return true;
-    }
-    if (c == '(') {
-      ++i;
-      if (++depth == groups.size()) return true;
-      groups[depth] = {after_digits, false};
-      continue;
-    }
-    Group& group = groups[depth];
-    if (c == '|') {
-      ++i;
-      group.at_ends = group.at_ends || after_digits;
-      after_digits = group.at_open;
-      continue;
-    }
-    if (c == ')') {
-      ++i;
-      if (depth-- == 0) return true;
-      after_digits = after_digits || group.at_ends;
-      if (i < expression.size() && (expression[i] == '*' || expression[i] == '+' || expression[i] == '{')) return true;
-      if (i < expression.size() && expression[i] == '?') {
-        ++i;
-        after_digits = after_digits || group.at_open;
-        if (i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
-      }
-      continue;
-    }
-    std::size_t width = 1;
-    bool digits = false;
-    if (next_is("\\d")) {
-      digits = true;
-      width = 2;
-    } else if (next_is("[0-9]")) {
-      digits = true;
-      width = 5;
-    } else if (next_is(".*")) {
-      i += 2;
-      if (i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
-      continue;
-    } else if (c == '\\') {
-      if (i + 1 >= expression.size() || is_word_char(expression[i + 1])) return true;  // \w, \b, \1 ...
-      width = 2;
-    } else if (c == '[') {
-      std::size_t end = i + 1;
-      for (; end < expression.size() && (expression[end] != ']' || end == i + 1); ++end) {
-        const char m = expression[end];
-        if ((m >= '0' && m <= '9') || m == '-' || m == '[' || m == '^') return true;
-        if (m == '\\' && (++end >= expression.size() || is_word_char(expression[end]))) return true;
-      }
-      if (end >= expression.size()) return true;
-      width = end + 1 - i;
-    } else if (c == '.' || c == '^' || c == '$' || c == '{' || (c >= '0' && c <= '9')) {
-      return true;
-    }
-    i += width;
-    const char repeat = i < expression.size() ? expression[i] : '\0';
-    if (repeat == '{') return true;
-    const bool repeated = repeat == '*' || repeat == '+' || repeat == '?';
-    if (repeated) ++i;
-    if (repeated && i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
-    if (digits) {
-      if (repeat != '+' || after_digits) return true;
-      after_digits = true;
-    } else if (repeat != '*' && repeat != '?') {
-      after_digits = false;  // something that is no digit stands in between for certain
-    }
-  }
-  return false;
-}
-
 struct BuiltIn {
   const char* pack;
   const char* region;
@@ -226,8 +95,14 @@ constexpr BuiltIn kBuiltIn[] = {
 }  // namespace
 
 struct RegionRules::Rule {
+  explicit Rule(Regex r) : regex(std::move(r)) {}
+
+  Regex regex;
+  /// Names on which the expression gave up; kStrikes of them and the rule is asked no more. [any thread]
+  mutable std::atomic<std::uint32_t> strikes{0};
+  bool said = false;  ///< take_dropped reported it
+  std::string match;  ///< the expression, for messages
   RegionId region = RegionId::kNone;
-  pcre2_code* code = nullptr;
   std::string domain;
   bool any_domain = true;
   std::size_t payload_key = ShapeWords::kTokens;
@@ -276,39 +151,25 @@ bool RegionRules::add(const RegionRule& config, std::string* why) {
     *why = "more than 256 rules";
     return false;
   }
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  pcre2_code* code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(config.match.data()), config.match.size(),
-                    PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_DUPNAMES | PCRE2_DOTALL, &error, &offset, nullptr);
-  if (code == nullptr) {
-    std::array<unsigned char, 128> text{};
-    pcre2_get_error_message(error, text.data(), text.size());
-    *why = "expected a regular expression, got \"" + config.match +
-           "\": " + reinterpret_cast<const char*>(text.data()) + " at character " + std::to_string(offset);
+  Result<Regex> regex = Regex::compile(config.match, Regex::Where::kWhole);
+  if (!regex) {
+    *why = regex.error().message;
     return false;
   }
-  Rule rule;
-  rule.code = code;
+  auto made = std::make_unique<Rule>(std::move(*regex));
+  Rule& rule = *made;
+  rule.match = config.match;
   rule.any_domain = !config.domain.has_value();
   rule.domain = config.domain.value_or("");
   rule.constants = config.constants;
   if (config.payload && !find_key(*config.payload, rule.payload_key)) {
     *why = "payload: expected batch, seq_len, context, new_tokens or tokens, got \"" + *config.payload + "\"";
-    pcre2_code_free(code);
     return false;
   }
   rule.region = region_named(config.region, config.phase.value_or(phase_of_region(config.region)));
 
-  std::uint32_t names = 0, entry_size = 0;
-  PCRE2_SPTR table = nullptr;
-  pcre2_pattern_info(code, PCRE2_INFO_NAMECOUNT, &names);
-  pcre2_pattern_info(code, PCRE2_INFO_NAMEENTRYSIZE, &entry_size);
-  pcre2_pattern_info(code, PCRE2_INFO_NAMETABLE, &table);
   bool gen_batch = false;
-  for (std::uint32_t i = 0; i < names; ++i, table += entry_size) {
-    const std::uint32_t number = (static_cast<std::uint32_t>(table[0]) << 8) | table[1];
-    const std::string_view name(reinterpret_cast<const char*>(table + 2));
+  for (const auto& [name, number] : rule.regex.groups()) {
     std::size_t key = 0;
     if (name == "ctx_batch") {
       rule.ctx_batch.push_back(number);
@@ -326,13 +187,12 @@ bool RegionRules::add(const RegionRule& config, std::string* why) {
     rule.mixed = rule.region;
   }
   digits_do_not_matter_ = digits_do_not_matter_ && !depends_on_digits(config.match);
-  rules_.push_back(std::move(rule));
+  rules_.push_back(std::move(made));
   return true;
 }
 
 RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector<std::string>& presets,
                          std::vector<std::string>& warnings) {
-  (void)match_limits();  // built here, not on a host thread
   for (std::size_t i = 0; i < rules.size(); ++i) {
     std::string why;
     if (!add(rules[i], &why))
@@ -353,10 +213,9 @@ RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector
     RegionRule config;
     config.region = b.region;
     config.match = b.match;
-    // The built-in expressions use digits in \d+ only; their literal digits would be a mistake of ours.
     std::string why;
     if (add(config, &why))
-      rules_.back().of_framework = std::string_view(b.pack) != "generic";
+      rules_.back()->of_framework = std::string_view(b.pack) != "generic";
     else
       warnings.push_back(std::string("built-in rule for ") + b.region + ": " + why);
   }
@@ -370,48 +229,76 @@ RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector
   detected_.optimizer = region_named("optimizer", Phase::kNone);
 }
 
-RegionRules::~RegionRules() {
-  for (Rule& rule : rules_) pcre2_code_free(rule.code);
-}
+RegionRules::~RegionRules() = default;
 
 RuleId RegionRules::rule_of_region(RegionId region) const noexcept {
   for (std::size_t i = 0; i < configured_; ++i)
-    if (rules_[i].region == region) return static_cast<RuleId>(i);
+    if (rules_[i]->region == region) return static_cast<RuleId>(i);
   return RuleId::kNone;
 }
 
 bool RegionRules::is_of_framework(RuleId rule) const noexcept {
-  return raw(rule) < rules_.size() && rules_[raw(rule)].of_framework;
+  return raw(rule) < rules_.size() && rules_[raw(rule)]->of_framework;
 }
 
-RuleId RegionRules::match(std::string_view domain, std::string_view name) const noexcept {
-  pcre2_match_data* data = pool().take();
-  if (data == nullptr) return RuleId::kNone;
-  RuleId found = RuleId::kNone;
-  for (std::size_t i = 0; i < rules_.size() && found == RuleId::kNone; ++i) {
-    const Rule& rule = rules_[i];
-    if (!rule.any_domain && rule.domain != domain) continue;
-    if (pcre2_match(rule.code, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0, data, match_limits()) >= 0)
-      found = static_cast<RuleId>(i);
+/// What is left of the steps that one name may take. Most matches end within kFirst steps, which are not counted; an
+/// expression that needs more gets them from what is left for the name, in growing portions, and gives up when there is
+/// nothing left.
+class RegionRules::Budget {
+ public:
+  [[nodiscard]] Regex::Outcome match(const Regex& regex, std::string_view name,
+                                     Regex::Groups* groups = nullptr) noexcept {
+    for (std::uint32_t steps = kFirst;; steps *= 8) {
+      const Regex::Outcome outcome = regex.match(name, steps, groups);
+      if (outcome != Regex::Outcome::kGaveUp || steps * 8 > left_) return outcome;
+      left_ -= steps * 8;
+    }
   }
-  pool().put(data);
-  return found;
+
+ private:
+  static constexpr std::uint32_t kFirst = 256;
+  std::uint32_t left_ = kStepsPerName;
+};
+
+RuleId RegionRules::match(std::string_view domain, std::string_view name) const noexcept {
+  Budget budget;
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    const Rule& rule = *rules_[i];
+    if (!rule.any_domain && rule.domain != domain) continue;
+    if (rule.strikes.load(std::memory_order_relaxed) >= kStrikes) continue;
+    const Regex::Outcome outcome = budget.match(rule.regex, name);
+    if (outcome == Regex::Outcome::kMatch) return static_cast<RuleId>(i);
+    if (outcome == Regex::Outcome::kGaveUp && rule.strikes.fetch_add(1, std::memory_order_relaxed) + 1 == kStrikes)
+      dropped_.fetch_add(1, std::memory_order_release);  // pairs with take_dropped
+  }
+  return RuleId::kNone;
+}
+
+std::vector<std::string> RegionRules::take_dropped() {
+  std::vector<std::string> lines;
+  if (dropped_.load(std::memory_order_acquire) == dropped_said_) return lines;
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    Rule& rule = *rules_[i];
+    if (rule.said || rule.strikes.load(std::memory_order_relaxed) < kStrikes) continue;
+    rule.said = true;
+    ++dropped_said_;
+    lines.push_back("regions[" + std::to_string(i) + "]: \"" + rule.match.substr(0, 100) +
+                    "\" takes too many steps on the names it meets; this rule is dropped");
+  }
+  return lines;
 }
 
 RegionOpening RegionRules::open(RuleId id, std::string_view name, const double* payload) const noexcept {
-  const Rule& rule = rules_[raw(id)];
+  const Rule& rule = *rules_[raw(id)];
   RegionOpening opening;
   opening.region = rule.region;
   opening.rule = id;
   read_words(name, opening.shape);
   if (!rule.groups.empty() || rule.by_counts) {
-    if (pcre2_match_data* data = pool().take()) {
-      const int pairs =
-          pcre2_match(rule.code, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0, data, match_limits());
-      const PCRE2_SIZE* at = pcre2_get_ovector_pointer(data);
-      const auto value_of = [&](std::uint32_t group, std::int64_t& value) {
-        return pairs >= 0 && group < static_cast<std::uint32_t>(pairs) && at[2 * group] != PCRE2_UNSET &&
-               read_integer(name.substr(at[2 * group], at[2 * group + 1] - at[2 * group]), value);
+    Regex::Groups texts;
+    if (Budget().match(rule.regex, name, &texts) == Regex::Outcome::kMatch) {
+      const auto value_of = [&texts](std::uint32_t group, std::int64_t& value) {
+        return read_integer(texts[group], value);
       };
       std::int64_t value = 0;
       if (rule.by_counts) {
@@ -439,7 +326,6 @@ RegionOpening RegionRules::open(RuleId id, std::string_view name, const double* 
         for (const Rule::Group& g : rule.groups)
           if (value_of(g.number, value)) opening.shape.set(g.key, value);
       }
-      pool().put(data);
     }
   }
   if (payload != nullptr && std::isfinite(*payload) && *payload >= 0 && *payload < 9.0e18)
@@ -449,7 +335,7 @@ RegionOpening RegionRules::open(RuleId id, std::string_view name, const double* 
 
 const Shape& RegionRules::constants(RuleId rule) const noexcept {
   static const Shape kNoConstants;
-  return raw(rule) < rules_.size() ? rules_[raw(rule)].constants : kNoConstants;
+  return raw(rule) < rules_.size() ? rules_[raw(rule)]->constants : kNoConstants;
 }
 
 }  // namespace mfu

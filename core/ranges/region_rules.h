@@ -1,7 +1,6 @@
 // Which ranges are instances of which region: the config's rules first, then the built-in packs.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/base/regex.h"
 #include "core/base/shape.h"
 #include "core/ranges/region_opening.h"
 
@@ -29,11 +29,16 @@ struct RegionRule {
 };
 
 /// An ordered list of rules; the first whose expression matches the whole name (and whose domain fits) decides.
-/// Expressions are PCRE2 with a bounded number of steps, so a bad one costs microseconds, not a hang. Named groups set
-/// shape values: batch, seq_len, context, new_tokens, tokens (or b, s, ctx, n, tok), gen_batch and gen_tokens. A rule
-/// that names ctx_batch and gen_batch decides by them whether a pass was prefill, decode or mixed.
+/// Expressions are PCRE2. All of them together take at most kStepsPerName steps on one name (and 256 each, which are
+/// not counted), so bad ones cost less than a millisecond per new name, and one that gives up on kStrikes names is
+/// dropped. Named groups set shape values: batch, seq_len, context, new_tokens, tokens (or b, s, ctx, n, tok),
+/// gen_batch and gen_tokens. A rule that names ctx_batch and gen_batch decides by them whether a pass was prefill,
+/// decode or mixed.
 class RegionRules {
  public:
+  static constexpr std::uint32_t kStepsPerName = 40'000;  ///< some 200 us
+  static constexpr std::uint32_t kStrikes = 3;
+
   struct Region {
     std::string name;
     Phase phase = Phase::kNone;
@@ -58,6 +63,8 @@ class RegionRules {
   /// [any thread] Region and shape of a range whose name matched `rule`: `key=value` words of the name, then named
   /// groups. `payload` is the range's numeric payload, nullptr without one.
   [[nodiscard]] RegionOpening open(RuleId rule, std::string_view name, const double* payload) const noexcept;
+  /// [mfu-drain] A line for each rule that was dropped since the last call.
+  [[nodiscard]] std::vector<std::string> take_dropped();
   /// True when the digits of a name can never decide which rule matches, so that names which differ in them only may
   /// share an answer.
   [[nodiscard]] bool digits_do_not_matter() const noexcept { return digits_do_not_matter_; }
@@ -74,10 +81,13 @@ class RegionRules {
 
  private:
   struct Rule;
+  class Budget;
   RegionId region_named(const std::string& name, Phase phase);
   bool add(const RegionRule& config, std::string* why);
 
-  std::vector<Rule> rules_;
+  std::vector<std::unique_ptr<Rule>> rules_;
+  mutable std::atomic<std::uint32_t> dropped_{0};  ///< rules that reached kStrikes
+  std::uint32_t dropped_said_ = 0;
   std::vector<Region> regions_;
   DetectedIds detected_{};
   std::size_t configured_ = 0;  ///< rules_ before this one are the config's

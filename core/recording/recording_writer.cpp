@@ -156,7 +156,9 @@ class TraceFile {
  public:
   explicit TraceFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {
     // Signals of a full disk are blocked on the library's threads. O_NONBLOCK: a pipe that nobody reads is an error.
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    // The name can be guessed: a file that is there is removed, never followed or written into.
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    ::unlink(part_.c_str());
     fd_ = ::open(part_.c_str(), kFlags, 0644);
     if (fd_ < 0 && errno == ENOENT) {
       make_folders(part_);

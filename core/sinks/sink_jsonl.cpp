@@ -216,7 +216,8 @@ std::string region_json(const RegionSummary& region) { return dump(to_json(regio
 std::string run_json(const RunInfo& run) { return dump(to_json(run)); }
 std::string whole_run_json(const WindowSummary& whole) { return dump(to_json(whole)); }
 
-JsonlSink::JsonlSink(const std::string& directory, const RunInfo& run) : file_(file_name(directory, run)) {}
+JsonlSink::JsonlSink(const std::string& directory, const RunInfo& run)
+    : file_(file_name(directory, run), LineFile::Owner::kOurs) {}
 
 Result<void> JsonlSink::append(const std::string& line) {
   if (!start_line_.empty() && line != start_line_ && file_.fresh()) {

@@ -48,7 +48,7 @@ std::vector<Scalar> scalars_of(const RegionSummary& r, const std::string& prefix
 }  // namespace
 
 TensorboardSink::TensorboardSink(const std::string& directory, const RunInfo& run)
-    : file_(file_name(directory, run)), start_s_(seconds(run.t_ns)) {}
+    : file_(file_name(directory, run), LineFile::Owner::kOurs), start_s_(seconds(run.t_ns)) {}
 
 Result<void> TensorboardSink::start(const RunInfo& run) {
   several_devices_ = run.devices.size() > 1;

@@ -79,7 +79,9 @@ Result<void> replace_file(const std::string& path, const std::string& text) {
     ::unlink(fresh.c_str());
     return error;
   };
-  const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  // The name can be guessed: a file that is there is removed, never followed or written into.
+  ::unlink(fresh.c_str());
+  const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (file < 0) return failed("cannot be written");
   for (std::size_t at = 0; at < text.size();) {
     const ::ssize_t put = ::write(file, text.data() + at, text.size() - at);

@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 namespace mfu {
@@ -43,7 +44,7 @@ class LineFileTest : public ::testing::Test {
 };
 
 TEST_F(LineFileTest, AppendsLinesAndMakesMissingFolders) {
-  const LineFile file(path("a/b/run.jsonl"));
+  LineFile file(path("a/b/run.jsonl"));
   EXPECT_EQ(file.kind(), LineFile::Kind::kFile);
   EXPECT_TRUE(file.fresh());
   EXPECT_TRUE(file.append("one").ok());
@@ -54,7 +55,7 @@ TEST_F(LineFileTest, AppendsLinesAndMakesMissingFolders) {
 }
 
 TEST_F(LineFileTest, AFileThatWasTakenAwayIsMadeAnew) {
-  const LineFile file(path("x/log"));
+  LineFile file(path("x/log"));
   EXPECT_TRUE(file.append("one").ok());
   std::filesystem::remove_all(folder_ / "x");
   EXPECT_TRUE(file.fresh());
@@ -73,7 +74,7 @@ TEST_F(LineFileTest, KindsByTarget) {
 
 TEST_F(LineFileTest, WhatCannotBeOpenedIsAnErrorThatNamesIt) {
   std::ofstream(path("plain")) << "x";
-  const LineFile file(path("plain/below"));
+  LineFile file(path("plain/below"));
   const auto done = file.append("line");
   ASSERT_FALSE(done.ok());
   EXPECT_EQ(done.error().message, path("plain/below") + ": cannot be opened: Not a directory");
@@ -86,7 +87,7 @@ TEST_F(LineFileTest, AShortWriteIsTakenBack) {
     std::filesystem::remove(target);
     EXPECT_EQ(in_child([&] {
                 ::signal(SIGXFSZ, ignored ? SIG_IGN : SIG_DFL);
-                const LineFile file(target);
+                LineFile file(target);
                 if (!file.append("123456789").ok()) return 1;
                 const ::rlimit limit{25, 25};
                 if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 2;
@@ -154,13 +155,130 @@ TEST_F(LineFileTest, ASignalOfTheHostsOwnStaysPending) {
 }
 
 TEST_F(LineFileTest, KeepsNoDescriptorOpen) {
-  const LineFile file(path("log"));
+  LineFile file(path("log"));
   const int before = ::dup(0);
   ::close(before);
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(file.append("line").ok());
   const int after = ::dup(0);
   ::close(after);
   EXPECT_EQ(before, after);
+}
+
+// --- files whose names we made up, in a folder that others may write to
+
+class OwnFileTest : public LineFileTest {
+ protected:
+  LineFile ours(const char* name) const { return LineFile(path(name), LineFile::Owner::kOurs); }
+};
+
+TEST_F(OwnFileTest, IsMadeOnceAndAppendedTo) {
+  LineFile file = ours("run/host-0-1.jsonl");
+  EXPECT_TRUE(file.fresh());
+  EXPECT_TRUE(file.append("one").ok());
+  EXPECT_FALSE(file.fresh());
+  EXPECT_TRUE(file.append("two").ok());
+  EXPECT_EQ(text(path("run/host-0-1.jsonl")), "one\ntwo\n");
+  EXPECT_EQ(file.target(), path("run/host-0-1.jsonl"));
+}
+
+TEST_F(OwnFileTest, AFileOfThatNameIsLeftAlone) {
+  std::ofstream(path("a.jsonl")) << "of an earlier process\n";
+  LineFile first = ours("a.jsonl");
+  EXPECT_TRUE(first.fresh());
+  EXPECT_TRUE(first.append("one").ok());
+  EXPECT_EQ(first.target(), path("a-2.jsonl"));
+  LineFile second = ours("a.jsonl");  // two at once: containers that share host name and pid
+  EXPECT_TRUE(second.append("two").ok());
+  EXPECT_TRUE(first.append("three").ok());
+  EXPECT_EQ(text(path("a.jsonl")), "of an earlier process\n");
+  EXPECT_EQ(text(path("a-2.jsonl")), "one\nthree\n");
+  EXPECT_EQ(text(path("a-3.jsonl")), "two\n");
+}
+
+TEST_F(OwnFileTest, LinksAndPipesAreNotFollowed) {
+  std::ofstream(path("victim")) << "precious";
+  std::filesystem::create_symlink("victim", path("a.jsonl"));
+  std::filesystem::create_symlink("nowhere", path("a-2.jsonl"));
+  ASSERT_EQ(::mkfifo(path("a-3.jsonl").c_str(), 0666), 0);
+  std::filesystem::create_directory(path("a-4.jsonl"));
+  LineFile file = ours("a.jsonl");
+  EXPECT_TRUE(file.append("line").ok());
+  EXPECT_EQ(file.target(), path("a-5.jsonl"));
+  EXPECT_EQ(text(path("victim")), "precious");
+  EXPECT_FALSE(std::filesystem::exists(path("nowhere")));
+}
+
+TEST_F(OwnFileTest, WhatTakesItsPlaceLaterIsNotWrittenTo) {
+  std::ofstream(path("victim")) << "precious";
+  for (const auto& plant : std::initializer_list<std::function<void()>>{
+           [&] { std::filesystem::create_symlink("victim", path("a.jsonl")); },
+           [&] { ASSERT_EQ(::mkfifo(path("a.jsonl").c_str(), 0666), 0); },
+           [&] { std::filesystem::create_hard_link(path("victim"), path("a.jsonl")); }}) {
+    LineFile file = ours("a.jsonl");
+    EXPECT_TRUE(file.append("one").ok());
+    EXPECT_EQ(file.target(), path("a.jsonl"));
+    std::filesystem::remove(path("a.jsonl"));
+    plant();
+    EXPECT_TRUE(file.append("two").ok());
+    EXPECT_EQ(file.target(), path("a-2.jsonl"));
+    EXPECT_EQ(text(path("a-2.jsonl")), "two\n");
+    EXPECT_EQ(text(path("victim")), "precious");
+    std::filesystem::remove(path("a.jsonl"));
+    std::filesystem::remove(path("a-2.jsonl"));
+  }
+}
+
+TEST_F(OwnFileTest, ADirectoryThatWasClearedGetsAFreshFile) {
+  LineFile file = ours("run/a.jsonl");
+  EXPECT_TRUE(file.append("one").ok());
+  std::filesystem::remove_all(path("run"));
+  EXPECT_TRUE(file.fresh());
+  EXPECT_TRUE(file.append("start").ok());
+  EXPECT_EQ(text(path("run/a.jsonl")), "start\n");
+}
+
+// --- what others do to a stream or a log
+
+TEST_F(LineFileTest, AStreamThatBecameAnotherFileIsLeftAlone) {
+  const std::string database = path("database");
+  EXPECT_EQ(in_child([&] {
+              LineFile log("stderr");
+              ::close(STDERR_FILENO);
+              if (::open(database.c_str(), O_WRONLY | O_CREAT, 0644) != STDERR_FILENO) return 1;
+              if (log.append("line").ok()) return 2;
+              // Closed from the start, opened by the host later.
+              ::close(STDERR_FILENO);
+              LineFile closed("stderr");
+              if (::open(database.c_str(), O_WRONLY | O_CREAT, 0644) != STDERR_FILENO) return 3;
+              return closed.append("line").ok() ? 4 : 0;
+            }),
+            0);
+  EXPECT_EQ(text(database), "");
+}
+
+TEST_F(LineFileTest, APipeThatNobodyReadsHoldsNobody) {
+  EXPECT_EQ(in_child([] {
+              int ends[2];
+              if (::pipe(ends) != 0) return 1;
+              ::dup2(ends[1], STDERR_FILENO);
+              LineFile log("stderr");
+              const std::string line(1000, 'x');
+              int written = 0;
+              while (log.append(line).ok()) ++written;  // for ever, if it waited
+              if (written < 10) return 2;
+              if (log.append(line).ok()) return 3;
+              std::string taken(1 << 20, ' ');
+              if (::read(ends[0], taken.data(), taken.size()) <= 0) return 4;
+              return log.append("again").ok() ? 0 : 5;
+            }),
+            0);
+}
+
+TEST_F(LineFileTest, AFifoThatNobodyReadsIsAnError) {
+  ASSERT_EQ(::mkfifo(path("log").c_str(), 0666), 0);
+  const auto done = LineFile(path("log")).append("line");
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().message, path("log") + ": cannot be opened: No such device or address");
 }
 
 }  // namespace
