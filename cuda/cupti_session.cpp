@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "cuda/launch_ids.h"
+#include "cuda/launch_stream.h"
 
 namespace mfu {
 
@@ -176,6 +177,7 @@ void CuptiSession::enable_launch_callbacks() {
   for (const std::uint32_t id : kDriverEndCapture) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
+  enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_STREAM_DESTROY_STARTING);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED);
   enable(CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
 }
@@ -254,6 +256,10 @@ void CuptiSession::on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, cons
       return;
     }
     if (data.functionParams == nullptr) return;
+    if (const EventCall event = event_call(id); event.kind != EventCall::Kind::kNone) {
+      if (data.callbackSite == CUPTI_API_ENTER) on_event(event, data);
+      return;
+    }
     void* stream = *static_cast<void* const*>(data.functionParams);
     if (begins_capture(id) && data.callbackSite == CUPTI_API_EXIT && data.functionReturnValue != nullptr &&
         *static_cast<const int*>(data.functionReturnValue) == 0) {
@@ -283,7 +289,8 @@ void CuptiSession::on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, cons
     constexpr std::uint64_t kSampleMask = 255;
     const bool sample = (state->launches.load(std::memory_order_relaxed) & kSampleMask) == kSampleMask;
     const Ticks begin = sample ? ticks_now() : 0;
-    live_.attribution->launch(*state, correlation, data.contextUid);
+    live_.attribution->launch(*state, correlation, data.contextUid,
+                              driver ? place_of(*state, id, kind, data) : LaunchPlace{});
     if (sample) {
       sampled_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
       sampled_calls_.fetch_add(1, std::memory_order_relaxed);
@@ -297,6 +304,36 @@ void CuptiSession::on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, cons
     const bool failed = data.functionReturnValue != nullptr && *static_cast<const int*>(data.functionReturnValue) != 0;
     live_.attribution->launch_done(*state, correlation, failed);
   }
+}
+
+LaunchPlace CuptiSession::place_of(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
+                                   const CUpti_CallbackData& data) const noexcept {
+  const LaunchStream stream = stream_of_launch(id, data.functionParams);
+  if (!stream.known) return {};
+  LaunchPlace place = live_.attribution->place_on(state, data.contextUid, stream.handle, stream.per_thread);
+  if (stream.programmatic) place = place.programmatic();
+  return kind == LaunchKind::kGraph ? place.graph() : place;
+}
+
+/// An event is recorded on a stream, or a stream waits for one.
+void CuptiSession::on_event(const EventCall& call, const CUpti_CallbackData& data) noexcept {
+  const HostThread* thread = live_thread(live_);
+  if (thread == nullptr || thread->state == nullptr) return;
+  const bool waits = call.kind == EventCall::Kind::kWait;
+  const auto first = detail::read_at<std::uint64_t>(data.functionParams, 0);
+  const auto second = detail::read_at<std::uint64_t>(data.functionParams, 8);
+  const std::uint64_t stream = waits ? first : second, event = waits ? second : first;
+  const LaunchPlace place = live_.attribution->place_on(*thread->state, data.contextUid, stream, call.per_thread);
+  // Handles are addresses, aligned to 16: events of one process that share these bits lie 64 GiB apart.
+  live_.attribution->event_call(*thread->state, static_cast<CorrelationId>(data.correlationId), waits, place,
+                                static_cast<std::uint32_t>(event >> 4));
+}
+
+void CuptiSession::follow_events() noexcept {
+  if (level_ != CuptiLevel::kFull || follows_events_) return;
+  follows_events_ = true;
+  for (const std::uint32_t id : kDriverEventCalls)
+    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
 }
 
 /// The host waited for a stream or a context, and the wait is over.
@@ -338,6 +375,12 @@ void CuptiSession::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& da
     case CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING:
       if (contexts_alive_.load(std::memory_order_relaxed) != 0) contexts_alive_.fetch_sub(1, std::memory_order_relaxed);
       return;
+    case CUPTI_CBID_RESOURCE_STREAM_DESTROY_STARTING: {
+      std::uint32_t context = 0;
+      if (api_.get_context_id != nullptr && api_.get_context_id(data.context, &context) == CUPTI_SUCCESS)
+        live_.attribution->lanes().remove(context, reinterpret_cast<std::uintptr_t>(data.resourceHandle.stream));
+      return;
+    }
     case CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED:
       if (HostThread* thread = host_thread_if_any(); thread != nullptr && thread->state != nullptr)
         live_.attribution->launch_captured(*thread->state);

@@ -16,6 +16,8 @@
 #include "cuda/activity_decode.h"
 #include "cuda/cupti_api.h"
 #include "cuda/host_thread.h"
+#include "cuda/launch_ids.h"
+#include "cuda/launch_stream.h"
 
 namespace mfu {
 
@@ -53,6 +55,8 @@ class CuptiSession {
   void flush_everything() noexcept { api_.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); }
   /// [mfu-flush] Records that CUPTI dropped since the last call.
   [[nodiscard]] std::uint64_t take_dropped() noexcept;
+  /// [mfu-drain] From now on the calls are followed that record events and wait for them.
+  void follow_events() noexcept;
   /// [mfu-drain] Registers and enables again, after another activity client went away.
   void resume() noexcept;
   /// [mfu-drain] The runtime's launch calls too, from now on: for a driver below which not every launch makes one of
@@ -90,6 +94,9 @@ class CuptiSession {
   void enable_call_records();
   [[nodiscard]] CUptiResult enable_activities();
   void first_use() noexcept;
+  [[nodiscard]] LaunchPlace place_of(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
+                                     const CUpti_CallbackData& data) const noexcept;
+  void on_event(const EventCall& call, const CUpti_CallbackData& data) noexcept;
   [[nodiscard]] bool on_capturing_stream(CUpti_CallbackId id, const CUpti_CallbackData& data) const noexcept;
 
   CuptiApi api_;
@@ -102,6 +109,7 @@ class CuptiSession {
   ActivityDecoder decoder_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
   CuptiLevel level_ = CuptiLevel::kFull;
+  bool follows_events_ = false;
   std::atomic<bool> used_{false};
   std::atomic<bool> fatal_{false};
   std::atomic<std::uint64_t> completed_{0}, foreign_{0}, refused_{0};

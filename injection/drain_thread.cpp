@@ -105,7 +105,9 @@ void DrainThread::tick() {
   watch_other_clients();
   say_what_is_lost();
   check_assumptions();
-  drain_->end_tick(dropped_taken_ != 0);
+  drain_->end_tick(dropped_taken_ != 0, !flush_ || flush_stuck_ || flush_->idle());
+  if (parts_.session != nullptr && drain_->wants_events()) parts_.session->follow_events();
+  for (std::string& notice : drain_->take_notices()) parts_.sink.say("order", std::move(notice));
   for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
   if (detected_)
     for (std::string& notice : detected_->take_notices()) parts_.sink.say("detected", std::move(notice));
@@ -125,7 +127,11 @@ void DrainThread::anchor_clock() {
 // --- records --------------------------------------------------------------------------------------------------------
 
 void DrainThread::take_records() {
-  while (RecordBatch* batch = parts_.queue.receive()) {
+  // Records may come faster than they are taken, without end. A tick ends all the same, so that windows come.
+  constexpr std::size_t kAtOnce = 2 * RecordQueue::kBatches;
+  for (std::size_t taken = 0; taken < kAtOnce; ++taken) {
+    RecordBatch* batch = parts_.queue.receive();
+    if (batch == nullptr) break;
     if (cut_ns_ != 0) leave_out_later_launches(*batch);
     // A record's instance opened before its launch, so instances are published first.
     drain_->follow_instances();
@@ -276,6 +282,7 @@ void DrainThread::announce() {
 
 void DrainThread::emit(WindowSummary&& window) {
   window.launches = drain_->account();
+  window.settled = window.final_run || drain_->settled(window.window);
   if (detected_) detected_->describe(window);
   const CuptiSession* session = parts_.session;
   const double wall = seconds(monotonic_ns() - started_);

@@ -694,9 +694,12 @@ void Ledger::emit_ready(bool all) {
       const auto several =
           std::count_if(devices_.begin(), devices_.end(), [](const auto& d) { return d != nullptr; }) > 1;
       for (const auto& instance : live_) {
+        // What has begun nowhere begins later than the edge: its range opened early, as the CPU runs ahead.
+        const bool begun = std::any_of(instance->shares.begin(), instance->shares.end(),
+                                       [end](const auto& on) { return on.begun && on.begin_ns < end; });
         const bool can_split = (!instance->closed || instance->close_ns > end) && !several &&
                                (instance->phase == Phase::kNone || instance->by_parts());
-        wait = wait || (instance->kind != InstanceKind::kNested && instance->open_ns < end && !can_split);
+        wait = wait || (instance->kind != InstanceKind::kNested && begun && !can_split);
       }
     }
     if (wait) return;

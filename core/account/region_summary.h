@@ -131,6 +131,8 @@ struct LaunchAccount {
   std::uint64_t outside = 0;       ///< no region open anywhere
   std::uint64_t unattributed = 0;  ///< several regions open and nothing to decide between them, or its slot was lost
   std::uint64_t dropped = 0;       ///< CUPTI gave no record
+  /// Of all but the dropped: the record has no usable time, so that the launch is counted and its work is not.
+  std::uint64_t not_timed = 0;
 };
 
 /// What the library itself cost so far.
@@ -144,6 +146,7 @@ struct SelfCost {
 struct WindowSummary {
   Interval window;
   bool final_run = false;
+  bool settled = true;                 ///< false: closed before all of its work was recorded
   std::vector<RegionSummary> regions;  ///< every region and device with anything to say, `total` last
   LaunchAccount launches;              ///< so far in the run
   SelfCost self;

@@ -7,7 +7,9 @@
 
 #include "core/attribution/correlation_map.h"
 #include "core/attribution/instance_table.h"
+#include "core/attribution/launch_place.h"
 #include "core/attribution/range_stack.h"
+#include "core/attribution/stream_lanes.h"
 #include "core/base/counters.h"
 #include "core/base/ids.h"
 #include "core/base/zeroed_array.h"
@@ -28,6 +30,7 @@ struct alignas(64) ThreadState {
   std::uint32_t launch_in_call = 0;          ///< correlation id of the launch call this thread is inside of
   bool in_launch_call = false;
   bool holds_region = false;  ///< counted in the number of owners
+  StreamLanes::Cache lane;    ///< of the stream that it launched on last
   RangeStack stack;
 };
 
@@ -81,7 +84,8 @@ class Attribution {
   bool end_process_region(std::uint64_t handle, Ticks now) noexcept;
 
   /// [launching thread] hot. A launch call enters. False when the same call was entered by an outer API layer.
-  bool launch(ThreadState& thread, CorrelationId id, std::uint32_t context) noexcept {
+  /// \param place the stream, and what kind of launch; unknown where the caller cannot tell.
+  bool launch(ThreadState& thread, CorrelationId id, std::uint32_t context, LaunchPlace place = {}) noexcept {
     const std::uint32_t innermost = thread.innermost.load(std::memory_order_relaxed);
     LaunchOwner owner;
     if (innermost != 0) {
@@ -91,7 +95,7 @@ class Attribution {
       owner = ambient_owner(context);
       if (owner == LaunchOwner::kOutside) owner = outside_by(thread.index);
     }
-    if (!map_.insert(id, owner)) return false;
+    if (!map_.insert(id, owner, place.by(thread.index))) return false;
     thread.context.store(context, std::memory_order_relaxed);
     thread.launch_in_call = raw(id);
     thread.in_launch_call = true;
@@ -120,6 +124,17 @@ class Attribution {
 
   [[nodiscard]] CorrelationMap& map() noexcept { return map_; }
   [[nodiscard]] InstanceTable& instances() noexcept { return instances_; }
+  [[nodiscard]] StreamLanes& lanes() noexcept { return lanes_; }
+  /// [launching thread] hot. The number of the stream that a call names; see StreamLanes::lane_of.
+  [[nodiscard]] LaunchPlace place_on(ThreadState& thread, std::uint32_t context, std::uint64_t stream,
+                                     bool per_thread) noexcept {
+    return LaunchPlace::on(lanes_.lane_of(thread.lane, context, stream, per_thread, thread.index));
+  }
+  /// [calling thread] A stream records an event, or waits for one.
+  void event_call(const ThreadState& thread, CorrelationId id, bool awaited, LaunchPlace place,
+                  std::uint32_t event) noexcept {
+    map_.insert_event(id, awaited, place.by(thread.index), event);
+  }
 
  private:
   struct ProcessRange {
@@ -144,6 +159,7 @@ class Attribution {
 
   Counters& counters_;
   CorrelationMap map_;
+  StreamLanes lanes_;
   InstanceTable instances_;
   ZeroedArray<ThreadState> threads_{kMaxThreads};
   std::array<std::atomic<std::uint32_t>, kContexts> last_owner_{};  ///< by context: 1 + index of the thread state

@@ -1,11 +1,13 @@
-// Correlation id > who launched it. Written on host threads inside the launch callback, read by the drain.
+// Correlation id > who launched it, and where. Written on host threads inside callbacks, read by the drain.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "core/attribution/launch_place.h"
 #include "core/base/ids.h"
+#include "core/base/units.h"
 #include "core/base/zeroed_array.h"
 
 namespace mfu {
@@ -17,8 +19,10 @@ enum class LaunchOwner : std::uint32_t {
   kMaxInstance = 0x2FFF'FFFFu,   ///< instance ids are 1 .. kMaxInstance
   kOutsideFirst = 0x3000'0000u,  ///< the same as kOutside, by the thread with this number less kOutsideFirst
   kOutsideLast = 0x3000'FFFFu,
-  kNotALaunch = 0x3FFF'FFFDu,  ///< captured into a graph, or failed: put no work on a stream
-  kAmbiguous = 0x3FFF'FFFEu,   ///< several regions open, nothing to decide between them
+  kEventRecorded = 0x3FFF'FFFBu,  ///< no launch: an event was recorded on the stream
+  kEventAwaited = 0x3FFF'FFFCu,   ///< no launch: the stream waits for an event
+  kNotALaunch = 0x3FFF'FFFDu,     ///< captured into a graph, or failed: put no work on a stream
+  kAmbiguous = 0x3FFF'FFFEu,      ///< several regions open, nothing to decide between them
 };
 
 /// `a` was handed out after `b`; ids wrap.
@@ -42,29 +46,37 @@ enum class LaunchOwner : std::uint32_t {
 
 /// A direct-mapped ring over the 32-bit correlation ids: fixed memory, an insert is one store, and an entry lives until
 /// an id that is a multiple of the capacity later takes its place. Ids count every API call, so entries are sparse.
-/// One word per slot (id | recorded bit | owner), so a reader never sees half an entry.
+/// Who launched is one word (id | recorded bit | owner), so a reader never sees half of it; where it was launched and
+/// when its work ended lie beside it.
 class CorrelationMap {
  public:
-  static constexpr std::uint32_t kCapacity = 1u << 20;  ///< ids; 8 MiB: over 2 s at 500,000 API calls/s
+  static constexpr std::uint32_t kCapacity = 1u << 20;  ///< ids; 16 MiB: over 2 s at 500,000 API calls/s
 
   enum class Lookup : std::uint8_t { kFound, kAlreadyRecorded, kNeverSeen, kOverwritten };
 
   /// [launching thread] hot. True when this id was new; false when an outer API call had entered it already.
-  bool insert(CorrelationId id, LaunchOwner owner) noexcept {
-    std::atomic<std::uint64_t>& slot = slots_[raw(id) & (kCapacity - 1)];
-    const std::uint64_t old = slot.load(std::memory_order_relaxed);
-    if (static_cast<std::uint32_t>(old >> 32) == raw(id) && (old & kUsed) != 0) return false;
-    slot.store(pack(id, owner), std::memory_order_release);
+  bool insert(CorrelationId id, LaunchOwner owner, LaunchPlace place = {}) noexcept {
+    Slot& slot = slot_of(id);
+    const std::uint64_t old = slot.word.load(std::memory_order_relaxed);
+    if (static_cast<std::uint32_t>(old >> 32) == raw(id) && (old & kUsed) != 0) {
+      if (place.lane() != LaunchPlace::kUnknownLane) slot.place.store(place.word(), std::memory_order_relaxed);
+      return false;
+    }
+    write(slot, pack(id, owner), place, 0);
     return true;
+  }
+  /// [calling thread] A stream records an event or waits for one; `event` tells events apart.
+  void insert_event(CorrelationId id, bool awaited, LaunchPlace place, std::uint32_t event) noexcept {
+    write(slot_of(id), pack(id, awaited ? LaunchOwner::kEventAwaited : LaunchOwner::kEventRecorded), place, event);
   }
 
   /// [launching thread] The launch put no work on a stream after all. False when the id is not in the map, or when
   /// there is a record of it: then it did.
   bool retract(CorrelationId id) noexcept {
-    std::atomic<std::uint64_t>& slot = slots_[raw(id) & (kCapacity - 1)];
+    std::atomic<std::uint64_t>& slot = slot_of(id).word;
     std::uint64_t old = slot.load(std::memory_order_relaxed);
     if (static_cast<std::uint32_t>(old >> 32) != raw(id) || (old & (kUsed | kRecorded)) != kUsed ||
-        owner_of(old) == LaunchOwner::kNotALaunch)
+        !is_launch(owner_of(old)))
       return false;
     return slot.compare_exchange_strong(old, pack(id, LaunchOwner::kNotALaunch), std::memory_order_release,
                                         std::memory_order_relaxed);
@@ -77,7 +89,7 @@ class CorrelationMap {
 
   /// [mfu-drain] Marks the launch as recorded. kFound the first time, kAlreadyRecorded for its further records.
   Found record(CorrelationId id) noexcept {
-    std::atomic<std::uint64_t>& slot = slots_[raw(id) & (kCapacity - 1)];
+    std::atomic<std::uint64_t>& slot = slot_of(id).word;
     std::uint64_t old = slot.load(std::memory_order_acquire);  // pairs with insert
     if ((old & kUsed) == 0) return {};
     const auto held = static_cast<std::uint32_t>(old >> 32);
@@ -90,10 +102,68 @@ class CorrelationMap {
     return {Lookup::kFound, owner_of(old)};
   }
 
+  /// [mfu-drain] When the work of a launch ended that was just recorded; of one with several records the latest. Of a
+  /// programmatic launch it is the begin: the next one of that kind waits for no more.
+  void note_times(CorrelationId id, TimeNs begin_ns, TimeNs end_ns, bool first) noexcept {
+    Slot& slot = slot_of(id);
+    std::atomic<std::uint32_t>& end = slot.detail;
+    const LaunchPlace place(slot.place.load(std::memory_order_relaxed));
+    const std::uint32_t units = units_of(place.is_programmatic() ? begin_ns : end_ns);
+    if (first || static_cast<std::int32_t>(units - end.load(std::memory_order_relaxed)) > 0)
+      end.store(units, std::memory_order_relaxed);
+  }
+
   /// [mfu-drain] Whether `id` is a launch that still waits for its first record.
   [[nodiscard]] bool outstanding(CorrelationId id) const noexcept {
-    const std::uint64_t word = slots_[raw(id) & (kCapacity - 1)].load(std::memory_order_acquire);
-    return ((word ^ pack(id, LaunchOwner::kOutside)) & ~kOwnerMask) == 0 && owner_of(word) != LaunchOwner::kNotALaunch;
+    const Slot& slot = slot_of(id);
+    const std::uint64_t word = slot.word.load(std::memory_order_acquire);  // pairs with write
+    return ((word ^ pack(id, LaunchOwner::kOutside)) & ~kOwnerMask) == 0 && is_launch(owner_of(word)) &&
+           !LaunchPlace(slot.place.load(std::memory_order_relaxed)).is_given_up();
+  }
+
+  enum class Kind : std::uint8_t { kOther, kOutstanding, kRecorded, kEventRecorded, kEventAwaited };
+  /// What the drain follows in the order of ids.
+  struct Entry {
+    Kind kind = Kind::kOther;  ///< kOther: no entry with that id, or no work came of it
+    LaunchPlace place;
+    std::uint32_t detail = 0;  ///< kRecorded: see end_of; of events: which one
+  };
+  /// [mfu-drain]
+  [[nodiscard]] Entry look(CorrelationId id) const noexcept {
+    const Slot& slot = slot_of(id);
+    const std::uint64_t word = slot.word.load(std::memory_order_acquire);  // pairs with write
+    if (static_cast<std::uint32_t>(word >> 32) != raw(id) || (word & kUsed) == 0) return {};
+    Entry entry;
+    entry.place = LaunchPlace(slot.place.load(std::memory_order_acquire));
+    entry.detail = slot.detail.load(std::memory_order_acquire);
+    if (slot.word.load(std::memory_order_relaxed) != word) return {};  // taken over by a newer id this very moment
+    const LaunchOwner owner = owner_of(word);
+    if (owner == LaunchOwner::kEventRecorded)
+      entry.kind = Kind::kEventRecorded;
+    else if (owner == LaunchOwner::kEventAwaited)
+      entry.kind = Kind::kEventAwaited;
+    else if (owner == LaunchOwner::kNotALaunch)
+      entry.kind = Kind::kOther;
+    else if ((word & kRecorded) != 0)
+      entry.kind = Kind::kRecorded;
+    else
+      entry.kind = entry.place.is_given_up() ? Kind::kOther : Kind::kOutstanding;
+    return entry;
+  }
+  /// When recorded work ended, rounded down to 256 ns; `now` is within 9 minutes of it. 0: it had no usable time.
+  [[nodiscard]] static TimeNs end_of(const Entry& entry, TimeNs now) noexcept {
+    if (entry.detail == 0) return 0;
+    const auto ago = static_cast<std::int32_t>(units_of(now) - entry.detail);
+    return ((now >> kUnitShift) - ago) << kUnitShift;
+  }
+  /// [mfu-drain] No record is waited for any more. Should one come, it is found all the same.
+  void give_up(CorrelationId id) noexcept {
+    Slot& slot = slot_of(id);
+    std::uint32_t place = slot.place.load(std::memory_order_relaxed);
+    slot.place.compare_exchange_strong(place, LaunchPlace(place).given_up().word(), std::memory_order_relaxed);
+  }
+  [[nodiscard]] LaunchPlace place_of(CorrelationId id) const noexcept {
+    return LaunchPlace(slot_of(id).place.load(std::memory_order_relaxed));
   }
 
   /// [mfu-drain] `id` is about to be asked for.
@@ -111,8 +181,34 @@ class CorrelationMap {
     return (static_cast<std::uint64_t>(raw(id)) << 32) | kUsed | (raw(owner) & kOwnerMask);
   }
   static LaunchOwner owner_of(std::uint64_t word) noexcept { return static_cast<LaunchOwner>(word & kOwnerMask); }
+  static bool is_launch(LaunchOwner owner) noexcept {
+    return owner < LaunchOwner::kEventRecorded || owner == LaunchOwner::kAmbiguous;
+  }
+  static constexpr int kUnitShift = 8;
+  static std::uint32_t units_of(TimeNs t) noexcept {
+    const auto units = static_cast<std::uint32_t>(t >> kUnitShift);
+    return units != 0 ? units : 1;
+  }
 
-  ZeroedArray<std::atomic<std::uint64_t>> slots_{kCapacity};
+  struct Slot {
+    std::atomic<std::uint64_t> word;
+    std::atomic<std::uint32_t> place;
+    /// Of a launch: when its work ended, written and read by the drain alone once it is recorded. Of an event: which.
+    std::atomic<std::uint32_t> detail;
+  };
+  static_assert(sizeof(Slot) == 16);
+  Slot& slot_of(CorrelationId id) noexcept { return slots_[raw(id) & (kCapacity - 1)]; }
+  const Slot& slot_of(CorrelationId id) const noexcept { return slots_[raw(id) & (kCapacity - 1)]; }
+  /// Nothing of the entry before is left to be seen together with the new one: whoever sees the new place or detail
+  /// sees the word gone.
+  static void write(Slot& slot, std::uint64_t word, LaunchPlace place, std::uint32_t detail) noexcept {
+    slot.word.store(0, std::memory_order_relaxed);
+    slot.place.store(place.word(), std::memory_order_release);  // pairs with look
+    slot.detail.store(detail, std::memory_order_release);       // pairs with look
+    slot.word.store(word, std::memory_order_release);
+  }
+
+  ZeroedArray<Slot> slots_{kCapacity};
 };
 
 }  // namespace mfu

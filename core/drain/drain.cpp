@@ -1,7 +1,6 @@
 #include "core/drain/drain.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace mfu {
@@ -11,55 +10,28 @@ constexpr DurationNs kLongestActivity = 3600 * kNsPerSecond;
 constexpr DurationNs kClockTolerance = 10 * kNsPerSecond;  // work that was measured cannot begin later than now
 }  // namespace
 
+Drain::Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const ContextDevices& contexts,
+             Counters& counters, DetectedRegions* detected, bool by_calls)
+    : attribution_(attribution),
+      ledger_(ledger),
+      contexts_(contexts),
+      counters_(counters),
+      detected_(detected),
+      instances_(attribution.instances(), clock),
+      launches_(attribution.map(), counters),
+      lag_(by_calls ? CallRecords::kMostTicks : kLag) {
+  if (by_calls) calls_.emplace(attribution.map(), counters);
+}
+
 void Drain::follow_instances() {
-  InstanceTable& table = attribution_.instances();
-  events_.clear();
-  const auto take = [&](InstanceSlot* slot) {
-    events_.push_back({clock_.to_ns(slot->open_ticks), Event::kOpen, slot});
-    open_.push_back(slot);
-  };
-  for (std::size_t i = 0; i < unpublished_.size();) {
-    bool pending = false;
-    InstanceSlot* slot = table.at_sequence(unpublished_[i].sequence, pending);
-    if (slot != nullptr) take(slot);
-    // Three ticks are enough for any claim to be published: then it met a full table and never will be.
-    if (pending && ++unpublished_[i].ticks < 3) {
-      ++i;
-    } else {
-      unpublished_[i] = unpublished_.back();
-      unpublished_.pop_back();
-    }
-  }
-  for (const std::uint32_t end = table.next_sequence(); next_sequence_ != end; ++next_sequence_) {
-    bool pending = false;
-    InstanceSlot* slot = table.at_sequence(next_sequence_, pending);
-    if (slot != nullptr)
-      take(slot);
-    else if (pending)
-      unpublished_.push_back({next_sequence_, 0});
-  }
-  // From the newest on, so that of two that close at one moment the inner one comes first.
-  std::size_t kept = open_.size();
-  for (std::size_t i = open_.size(); i-- > 0;) {
-    InstanceSlot* slot = open_[i];
-    if (slot->state.load(std::memory_order_acquire) == InstanceSlot::kClosed)
-      events_.push_back({clock_.to_ns(slot->close_ticks),
-                         slot->close_ticks > slot->open_ticks ? Event::kCloseEarlier : Event::kClose, slot});
-    else
-      open_[--kept] = slot;
-  }
-  open_.erase(open_.begin(), open_.begin() + static_cast<std::ptrdiff_t>(kept));
-  if (events_.empty()) return;
-  std::stable_sort(events_.begin(), events_.end(),
-                   [](const Event& a, const Event& b) { return a.at != b.at ? a.at < b.at : a.rank < b.rank; });
-  for (const Event& event : events_) {
-    if (event.rank == Event::kOpen) {
+  for (const InstanceFeed::Event& event : instances_.take()) {
+    if (event.opens()) {
       if (detected_ != nullptr) detected_->stand_aside();
       ledger_.open(*event.slot, event.at);
-      if (by_calls_) calls_.open(*event.slot, event.at);
+      if (calls_) calls_->ranges().open(*event.slot, event.at);
       continue;
     }
-    if (by_calls_) calls_.close(*event.slot, event.at);
+    if (calls_) calls_->ranges().close(*event.slot, event.at);
     const std::uint32_t context = event.slot->context.load(std::memory_order_relaxed);
     ledger_.close(*event.slot, event.at, context != 0 ? contexts_.find(context) : std::nullopt);
     InstanceTable::release(*event.slot);
@@ -67,15 +39,16 @@ void Drain::follow_instances() {
 }
 
 void Drain::begin_tick(TimeNs now) {
-  CorrelationId newest = newest_call_;
-  const bool any = by_calls_ ? calls_seen_ != 0 : attribution_.newest_correlation(newest);
-  if (any && !started_) {
-    started_ = true;
-    oldest_ = static_cast<CorrelationId>(raw(newest) - (CorrelationMap::kCapacity - 1));
+  CorrelationId newest{};
+  bool any = false;
+  if (calls_) {
+    newest = calls_->newest();
+    any = calls_->seen() != 0;
+  } else {
+    any = attribution_.newest_correlation(newest);
   }
-  ticks_.push_back({now, newest, any});
+  launches_.begin_tick(now, newest, any);
   latest_begin_ = now + kClockTolerance;
-  if (ticks_.size() > 4096) ticks_.pop_front();
 }
 
 void Drain::count_unmatched(CorrelationId id, bool seen) {
@@ -88,34 +61,8 @@ void Drain::count_unmatched(CorrelationId id, bool seen) {
   if (!seen) ++seen_by_record_;
 }
 
-void Drain::record_call(const ActivityRecord& call) {
-  const auto thread = static_cast<std::uint32_t>(call.extent);
-  if (call.kind == ActivityKind::kCaptureBegins) {
-    // The driver's call lies inside the runtime's: the capture is the outer one.
-    Interval& capture = captures_[thread];
-    if (capture.end_ns != std::numeric_limits<TimeNs>::max())
-      capture = {call.begin_ns, std::numeric_limits<TimeNs>::max()};
-    return;
-  }
-  if (call.kind == ActivityKind::kCaptureEnds) {
-    if (const auto found = captures_.find(thread); found != captures_.end()) found->second.end_ns = call.end_ns;
-    return;
-  }
-  if (const auto found = captures_.find(thread);
-      found != captures_.end() && call.begin_ns >= found->second.begin_ns && call.begin_ns < found->second.end_ns) {
-    // Which stream it is on, its record does not say; should work come of it after all, it is counted then.
-    if (attribution_.map().insert(call.correlation, LaunchOwner::kNotALaunch))
-      counters_.add(Counter::kLaunchesCaptured);
-    return;
-  }
-  LaunchOwner owner = calls_.owner_at(thread, call.begin_ns);
-  if (owner == LaunchOwner::kOutside) owner = outside_by(1 + thread % 0xFFFF);
-  if (!attribution_.map().insert(call.correlation, owner)) return;  // the driver's call inside the runtime's
-  if (calls_seen_++ == 0 || newer(call.correlation, newest_call_)) newest_call_ = call.correlation;
-}
-
 /// A record whose launch nobody knows, or that belongs to no region.
-void Drain::settle_odd(const ActivityRecord& record, const CorrelationMap::Found& found) {
+void Drain::deliver_odd(const ActivityRecord& record, const CorrelationMap::Found& found) {
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   if (found.result == CorrelationMap::Lookup::kNeverSeen || found.result == CorrelationMap::Lookup::kOverwritten)
     count_unmatched(record.correlation, found.result == CorrelationMap::Lookup::kOverwritten);
@@ -127,13 +74,23 @@ void Drain::settle_odd(const ActivityRecord& record, const CorrelationMap::Found
     count_unmatched(record.correlation, false);  // not a launch, as far as its thread said
 }
 
+/// The account has gone on past the begin of this one.
+void Drain::note_late(const ActivityRecord& record, bool first) {
+  if (record.begin_ns < forced_to_) return;
+  if (first && !calls_)
+    launches_.violated(record.correlation);
+  else
+    came_in_two_flushes_ = true;
+}
+
 inline bool Drain::time_is_good(const ActivityRecord& record) const noexcept {
   return record.begin_ns != 0 && record.end_ns != 0 && record.begin_ns >= ledger_.origin() - kNsPerSecond &&
          record.begin_ns <= latest_begin_ && record.end_ns >= record.begin_ns &&
          record.end_ns - record.begin_ns <= kLongestActivity;
 }
 
-inline void Drain::settle(const ActivityRecord& record, const CorrelationMap::Found& found) {
+/// Gives a record to its owner.
+inline void Drain::deliver(const ActivityRecord& record, const CorrelationMap::Found& found) {
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   const bool known = first || found.result == CorrelationMap::Lookup::kAlreadyRecorded;
   InstanceId owner = InstanceId::kNone;
@@ -141,17 +98,18 @@ inline void Drain::settle(const ActivityRecord& record, const CorrelationMap::Fo
     owner = static_cast<InstanceId>(found.owner);
     attributed_ += first;
   } else {
-    settle_odd(record, found);
+    deliver_odd(record, found);
   }
-  if (known && (!any_recorded_ || newer(record.correlation, newest_recorded_))) {
-    newest_recorded_ = record.correlation;
-    any_recorded_ = true;
-  }
+  if (known) launches_.recorded(record.correlation);
   if (!time_is_good(record)) [[unlikely]] {
     const bool none = record.begin_ns == 0 || record.end_ns == 0;
     counters_.add(none ? Counter::kRecordsNoTime : Counter::kRecordsBadTime);
+    not_timed_ += first;
     return;
   }
+  if (known) attribution_.map().note_times(record.correlation, record.begin_ns, record.end_ns, first);
+  if (record.begin_ns < advanced_to_) [[unlikely]]
+    note_late(record, first);
   newest_begin_ = std::max(newest_begin_, record.begin_ns);
   if (owner == InstanceId::kNone && detected_ != nullptr)
     detected_->add(record, first, thread_outside(found.owner));
@@ -165,15 +123,12 @@ inline void Drain::settle(const ActivityRecord& record, const CorrelationMap::Fo
 
 inline void Drain::record_one(const ActivityRecord& record) {
   if (is_host_call(record.kind)) {
-    record_call(record);
+    if (calls_) calls_->add(record);
     return;
   }
   const CorrelationMap::Found found = attribution_.map().record(record.correlation);
-  if (by_calls_ && found.result == CorrelationMap::Lookup::kNeverSeen && waiting_.size() < kMaxPending) {
-    waiting_.push_back({record, 0});
-    return;
-  }
-  settle(record, found);
+  if (calls_ && found.result == CorrelationMap::Lookup::kNeverSeen && calls_->keep(record)) return;
+  deliver(record, found);
 }
 
 void Drain::record(const ActivityRecord& record) { record_one(record); }
@@ -187,102 +142,59 @@ void Drain::record(const RecordBatch& batch) {
     if (i + kAhead < batch.count) map.prefetch(batch.records[i + kAhead].correlation);
     record_one(batch.records[i]);
   }
-  // While those slots are near.
-  if (!by_calls_ && !ticks_.empty() && ticks_.back().any) pass_recorded(ticks_.back().newest);
-}
-
-/// Moves on to the oldest launch that still waits for its first record; ids in between were other API calls.
-void Drain::pass_recorded(CorrelationId newest) {
-  if (raw(newest) - raw(oldest_) > kMaxWalk && newer(newest, oldest_))
-    oldest_ = static_cast<CorrelationId>(raw(newest) - kMaxWalk);  // its slot is another's many times over
-  const CorrelationMap& map = attribution_.map();
-  std::uint32_t oldest = raw(oldest_);
-  while (!newer(static_cast<CorrelationId>(oldest), newest) && !map.outstanding(static_cast<CorrelationId>(oldest)))
-    ++oldest;
-  oldest_ = static_cast<CorrelationId>(oldest);
+  if (!calls_) launches_.pass_recorded();  // while those slots are near
 }
 
 /// More waits than there is memory for: settles what can be settled at this moment, then whatever is oldest.
 void Drain::make_room() {
-  if (ledger_.pending() <= kMaxPending || ticks_.empty()) return;
+  if (ledger_.pending() <= kMaxPending || !launches_.any_tick()) return;
   follow_instances();
-  const TimeNs watermark = settled_until(false);
-  advance_ledger({watermark, complete()});
-  while (ledger_.pending() > kMaxPending && newest_begin_ - ledger_.now() > 1)
+  advance_ledger(launches_.settle(false, false));
+  while (ledger_.pending() > kMaxPending && newest_begin_ - ledger_.now() > 1) {
     ledger_.advance(ledger_.now() + (newest_begin_ - ledger_.now()) / 2);
-}
-
-TimeNs Drain::settled_until(bool lossy) {
-  const Tick& now = ticks_.back();
-  if (!now.any) return now.at;
-  const DurationNs patience = lossy || counters_.get(Counter::kLaunchesExpired) > 16 ? kShortPatience : kPatience;
-  for (pass_recorded(now.newest); !newer(oldest_, now.newest); pass_recorded(now.newest)) {
-    // It was launched between the last tick whose newest id is older and the next one.
-    const auto after = std::find_if(ticks_.begin(), ticks_.end(),
-                                    [this](const Tick& t) { return t.any && !newer(oldest_, t.newest); });
-    const TimeNs launched_by = after != ticks_.end() ? after->at : now.at;
-    const bool overtaken = any_recorded_ && newer(newest_recorded_, oldest_);
-    if (overtaken && now.at - launched_by > patience) {
-      counters_.add(Counter::kLaunchesExpired);
-      oldest_ = static_cast<CorrelationId>(raw(oldest_) + 1);
-      continue;
-    }
-    return after == ticks_.begin() ? ledger_.now() : (after - 1)->at;
+    forced_to_ = ledger_.now();
+    launches_.force(forced_to_);
   }
-  return now.at;
 }
 
-void Drain::advance_ledger(const Settled& settled) {
-  ledger_.advance(detected_ != nullptr ? detected_->settle(settled.complete, settled.watermark) : settled.watermark);
+void Drain::advance_ledger(const LaunchTracker::Settled& settled) {
+  const TimeNs until = detected_ != nullptr ? detected_->settle(settled.complete, settled.until) : settled.until;
+  advanced_to_ = std::max(advanced_to_, until);
+  ledger_.advance(until);
 }
 
-void Drain::end_tick(bool lossy) {
+void Drain::end_tick(bool lossy, bool flushed) {
   follow_instances();
-  if (by_calls_) {
-    std::size_t kept = 0;
-    for (Waiting& w : waiting_) {
-      const CorrelationMap::Found found = attribution_.map().record(w.record.correlation);
-      if (found.result == CorrelationMap::Lookup::kNeverSeen && ++w.ticks < kLagByCalls)
-        waiting_[kept++] = w;
-      else
-        settle(w.record, found);
-    }
-    waiting_.resize(kept);
-    calls_.forget_before(ticks_.back().at - 60 * kNsPerSecond);
+  if (calls_) {
+    calls_->deliver_waiting(false, [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver(r, f); });
+    calls_->ranges().forget_before(launches_.now() - 60 * kNsPerSecond);
   }
-  // Work that came after its time was settled: leave more of it open from now on.
-  const std::uint64_t late = counters_.get(Counter::kRecordsLate);
-  if (late > late_seen_) {
-    lag_ = std::min(kMaxLag, lag_ * 2);
-    late_seen_ = late;
-  }
-  const TimeNs watermark = settled_until(lossy);  // moves on to the oldest launch that waits
-  settled_.push_back({watermark, complete()});
+  // Records of one launch lay further apart than was waited for: leave more open from now on.
+  if (std::exchange(came_in_two_flushes_, false)) lag_ = std::min(kMaxLag, lag_ * 2);
+  settled_.push_back(launches_.settle(flushed, lossy));
   while (settled_.size() > lag_ + 1) settled_.pop_front();
-  // Not the very moment of the tick: what it let in after it looked carries the same time where clocks are coarse.
-  if (settled_.size() > lag_) advance_ledger({settled_.front().watermark - 1, settled_.front().complete});
+  // One ns before the tick: with a coarse clock, a launch made just after begin_tick may carry the tick's own time.
+  if (settled_.size() > lag_) advance_ledger({settled_.front().until - 1, settled_.front().complete});
   make_room();
-  // Ticks before the oldest waiting launch are no longer asked for.
-  while (ticks_.size() > 2 && ticks_[1].any && newer(oldest_, ticks_[1].newest)) ticks_.pop_front();
-  while (ticks_.size() > 2 && !ticks_[1].any) ticks_.pop_front();
 }
 
 void Drain::finish(TimeNs now) {
   follow_instances();
-  for (const Waiting& w : std::exchange(waiting_, {}))
-    settle(w.record, attribution_.map().record(w.record.correlation));
+  if (calls_)
+    calls_->deliver_waiting(true, [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver(r, f); });
   if (detected_ != nullptr) detected_->finish();
   ledger_.finish(now);
 }
 
 LaunchAccount Drain::account() const {
   LaunchAccount account;
-  account.seen = attribution_.launches_seen() + calls_seen_ + seen_by_record_;
+  account.seen = attribution_.launches_seen() + (calls_ ? calls_->seen() : 0) + seen_by_record_;
   // What the detector found a region for was launched outside of every range.
   const std::uint64_t detected = detected_ != nullptr ? std::min(detected_->attributed(), outside_) : 0;
   account.attributed = attributed_ + detected;
   account.outside = outside_ - detected;
   account.unattributed = unattributed_;
+  account.not_timed = not_timed_;
   const std::uint64_t known = attributed_ + outside_ + unattributed_;
   account.seen = std::max(account.seen, known);
   account.dropped = account.seen - known;

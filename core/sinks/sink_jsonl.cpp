@@ -180,7 +180,8 @@ Json to_json(const WindowSummary& window) {
                    {"attributed", l.attributed},
                    {"outside", l.outside},
                    {"unattributed", l.unattributed},
-                   {"dropped", l.dropped}};
+                   {"dropped", l.dropped},
+                   {"not_timed", l.not_timed}};
   j["self"] = self_json(window.self);
   j["counters"] = Json::object();
   for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
@@ -244,6 +245,7 @@ Result<void> JsonlSink::write(const WindowSummary& window) {
       for (const RegionSummary& region : window.regions) {
         Json j = line("window", utc_now(), seq_++);
         j.update(to_json(region));
+        j["settled"] = window.settled;
         if (region.region == "total") {
           for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
           j["self"] = self_json(window.self);

@@ -17,7 +17,7 @@ class Attribution(TestCase):
     def assert_all_attributed(self, run, outside=0):
         seen = len(run.launches())
         self.assertEqual(run.end["launches"], {"seen": seen, "attributed": seen - outside, "outside": outside,
-                                               "unattributed": 0, "dropped": 0})
+                                               "unattributed": 0, "dropped": 0, "not_timed": 0})
 
     def assert_elapsed(self, region, activities, instances, gaps_ns=0):
         """Elapsed covers the activities; beyond them lies what the host did between its range calls and its launches."""
@@ -270,7 +270,8 @@ class Attribution(TestCase):
             thread helper { barrier up 3; launch gemm_x count=7; sync; barrier down 3 }
         """)
         self.assert_sound(run)
-        self.assertEqual(run.end["launches"], {"seen": 8, "attributed": 0, "outside": 1, "unattributed": 7, "dropped": 0})
+        self.assertEqual(run.end["launches"], {"seen": 8, "attributed": 0, "outside": 1, "unattributed": 7, "dropped": 0,
+                                                   "not_timed": 0})
 
     def test_start_end_ranges_are_of_the_process(self):
         run = self.scenario("""

@@ -77,7 +77,7 @@ class Contract(TestCase):
             self.assertEqual(set(region["lost"]), set(TIME_CLASSES))
             for kernel in region["top_kernels"]:
                 self.assertEqual(set(kernel), {"name", "class", "count", "sum_s"})
-        self.assertEqual(set(run.end["launches"]), {"seen", "attributed", "outside", "unattributed", "dropped"})
+        self.assertEqual(set(run.end["launches"]), {"seen", "attributed", "outside", "unattributed", "dropped", "not_timed"})
         self.assertLessEqual({"cpu_s", "rss_bytes", "overhead"}, run.end["self"].keys())
 
     def test_windows_add_up_to_the_run(self):
@@ -124,7 +124,8 @@ class Contract(TestCase):
     def test_the_launch_account(self):
         run = self.training()
         self.assertEqual(run.end["launches"],
-                         {"seen": len(run.launches()), "attributed": 30 * 12, "outside": 1 + 5, "unattributed": 0, "dropped": 0})
+                         {"seen": len(run.launches()), "attributed": 30 * 12, "outside": 1 + 5, "unattributed": 0, "dropped": 0,
+                          "not_timed": 0})
 
     def test_the_log(self):
         run = self.training()

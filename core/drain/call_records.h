@@ -1,0 +1,73 @@
+// Launches that are known by API records alone, where the callbacks belong to another tool.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <unordered_map>
+#include <vector>
+
+#include "core/attribution/correlation_map.h"
+#include "core/base/activity_record.h"
+#include "core/base/counters.h"
+#include "core/base/ids.h"
+#include "core/base/units.h"
+#include "core/drain/call_attribution.h"
+
+namespace mfu {
+
+/// [mfu-drain] Level `share`: a kCall record enters its launch into the map, as a callback does at level `full`. It may
+/// come after the records of the work that it launched, which wait here meanwhile.
+class CallRecords {
+ public:
+  CallRecords(CorrelationMap& map, Counters& counters) : map_(map), counters_(counters) {}
+
+  /// Ranges that are open when a call is made own it.
+  [[nodiscard]] CallAttribution& ranges() noexcept { return ranges_; }
+
+  /// A record of a host call; see is_host_call.
+  void add(const ActivityRecord& call);
+
+  /// Keeps a record whose call has not come. False when there is no room: then it is a launch that nobody knows.
+  [[nodiscard]] bool keep(const ActivityRecord& record) {
+    if (waiting_.size() >= kMostWaiting) return false;
+    waiting_.push_back({record, 0});
+    return true;
+  }
+  /// Gives `deliver(record, found)` what has waited for long enough, or whose call has come. Once a tick.
+  template <typename Deliver>
+  void deliver_waiting(bool all, Deliver&& deliver) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < waiting_.size(); ++i) {
+      Waiting w = waiting_[i];
+      const CorrelationMap::Found found = map_.record(w.record.correlation);
+      if (!all && found.result == CorrelationMap::Lookup::kNeverSeen && ++w.ticks < kMostTicks)
+        waiting_[kept++] = w;
+      else
+        deliver(w.record, found);
+    }
+    waiting_.resize(kept);
+  }
+
+  [[nodiscard]] std::uint64_t seen() const noexcept { return seen_; }
+  /// Of the calls so far; none while seen() is 0.
+  [[nodiscard]] CorrelationId newest() const noexcept { return newest_; }
+
+  static constexpr std::uint32_t kMostTicks = 3;  ///< a call's record may be a flush behind that of its kernel
+
+ private:
+  struct Waiting {
+    ActivityRecord record;
+    std::uint32_t ticks;
+  };
+  static constexpr std::size_t kMostWaiting = 1u << 17;  ///< 7 MiB
+
+  CorrelationMap& map_;
+  Counters& counters_;
+  CallAttribution ranges_;
+  std::vector<Waiting> waiting_;
+  std::uint64_t seen_ = 0;
+  CorrelationId newest_{};
+  std::unordered_map<std::uint32_t, Interval> captures_;  ///< the latest one of each OS thread
+};
+
+}  // namespace mfu

@@ -1,0 +1,49 @@
+#include "core/drain/instance_feed.h"
+
+#include <algorithm>
+
+namespace mfu {
+
+const std::vector<InstanceFeed::Event>& InstanceFeed::take() {
+  events_.clear();
+  const auto opened = [&](InstanceSlot* slot) {
+    events_.push_back({clock_.to_ns(slot->open_ticks), Event::kOpen, slot});
+    open_.push_back(slot);
+  };
+  for (std::size_t i = 0; i < unpublished_.size();) {
+    bool pending = false;
+    InstanceSlot* slot = table_.at_sequence(unpublished_[i].sequence, pending);
+    if (slot != nullptr) opened(slot);
+    // Three looks are enough for any claim to be published: then it met a full table and never will be.
+    if (pending && ++unpublished_[i].looks < 3) {
+      ++i;
+    } else {
+      unpublished_[i] = unpublished_.back();
+      unpublished_.pop_back();
+    }
+  }
+  for (const std::uint32_t end = table_.next_sequence(); next_sequence_ != end; ++next_sequence_) {
+    bool pending = false;
+    InstanceSlot* slot = table_.at_sequence(next_sequence_, pending);
+    if (slot != nullptr)
+      opened(slot);
+    else if (pending)
+      unpublished_.push_back({next_sequence_, 0});
+  }
+  // From the newest on, so that of two that close at one moment the inner one comes first.
+  std::size_t kept = open_.size();
+  for (std::size_t i = open_.size(); i-- > 0;) {
+    InstanceSlot* slot = open_[i];
+    if (slot->state.load(std::memory_order_acquire) == InstanceSlot::kClosed)
+      events_.push_back({clock_.to_ns(slot->close_ticks),
+                         slot->close_ticks > slot->open_ticks ? Event::kCloseEarlier : Event::kClose, slot});
+    else
+      open_[--kept] = slot;
+  }
+  open_.erase(open_.begin(), open_.begin() + static_cast<std::ptrdiff_t>(kept));
+  std::stable_sort(events_.begin(), events_.end(),
+                   [](const Event& a, const Event& b) { return a.at != b.at ? a.at < b.at : a.order < b.order; });
+  return events_;
+}
+
+}  // namespace mfu

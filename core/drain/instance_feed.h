@@ -1,0 +1,43 @@
+// Range instances that host threads opened and closed, in the order of time, for the account.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/attribution/instance_table.h"
+#include "core/base/ticks.h"
+#include "core/base/units.h"
+
+namespace mfu {
+
+/// [mfu-drain] Takes from the table what was published since it looked last.
+class InstanceFeed {
+ public:
+  struct Event {
+    TimeNs at;
+    std::uint8_t order;  ///< at one moment: close, then open, then close of what opened at this very time
+    InstanceSlot* slot;
+    static constexpr std::uint8_t kCloseEarlier = 0, kOpen = 1, kClose = 2;
+    [[nodiscard]] bool opens() const noexcept { return order == kOpen; }
+  };
+
+  InstanceFeed(InstanceTable& table, const TickClock& clock) : table_(table), clock_(clock) {}
+
+  /// Valid until the next call. Whoever has used an event that closes releases its slot.
+  [[nodiscard]] const std::vector<Event>& take();
+
+ private:
+  struct Unpublished {
+    std::uint32_t sequence;
+    std::uint32_t looks;
+  };
+
+  InstanceTable& table_;
+  const TickClock& clock_;
+  std::uint32_t next_sequence_ = 0;
+  std::vector<Unpublished> unpublished_;  ///< claimed, and not there yet when it was looked at
+  std::vector<InstanceSlot*> open_;
+  std::vector<Event> events_;
+};
+
+}  // namespace mfu

@@ -1,0 +1,142 @@
+#include "core/drain/launch_tracker.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace mfu {
+
+void LaunchTracker::begin_tick(TimeNs now, CorrelationId newest, bool any) {
+  if (any && !started_) {
+    started_ = true;
+    oldest_ = static_cast<CorrelationId>(raw(newest) - (CorrelationMap::kCapacity - 1));
+  }
+  if (first_tick_ == 0) first_tick_ = now;
+  ticks_.push_back({now, newest, any});
+  if (ticks_.size() > 4096) ticks_.pop_front();
+}
+
+void LaunchTracker::pass_recorded() {
+  if (ticks_.empty() || !ticks_.back().any) return;
+  const Tick& now = ticks_.back();
+  if (raw(now.newest) - raw(oldest_) > kMaxWalk && newer(now.newest, oldest_))
+    oldest_ = static_cast<CorrelationId>(raw(now.newest) - kMaxWalk);  // older slots have been reused, so skip them
+  Calls calls(ticks_);
+  while (!newer(oldest_, now.newest)) {
+    const CorrelationMap::Entry entry = map_.look(oldest_);
+    if (entry.kind == CorrelationMap::Kind::kOutstanding) break;
+    if (entry.kind != CorrelationMap::Kind::kOther || entry.place.thread() != 0)
+      order_.pass(oldest_, entry, entry.place.is_graph() ? calls.before(oldest_) : 0, now.at);
+    passed_ += entry.kind == CorrelationMap::Kind::kRecorded;
+    oldest_ = static_cast<CorrelationId>(raw(oldest_) + 1);
+  }
+}
+
+/// Looks at everything from oldest_ on, gives up what is over and left no record, and leaves in waiting_ what holds
+/// time back.
+void LaunchTracker::walk(const Tick& now, bool lossy) {
+  Calls calls(ticks_);
+  order_.begin_walk();
+  for (CorrelationId id = oldest_; !newer(id, now.newest); id = static_cast<CorrelationId>(raw(id) + 1)) {
+    CorrelationMap::Entry entry = map_.look(id);
+    if (entry.kind == CorrelationMap::Kind::kOther && entry.place.thread() == 0) continue;
+    if (!ordered_) entry.place = LaunchPlace();
+    const TimeNs called = calls.before(id);
+    if (entry.kind == CorrelationMap::Kind::kOutstanding && lost(id, entry.place, called, now.at, lossy)) {
+      map_.give_up(id);
+      counters_.add(Counter::kLaunchesExpired);
+      entry.kind = CorrelationMap::Kind::kOther;
+    }
+    order_.visit(id, entry, called, now.at);
+  }
+  waiting_ = order_.end_walk();
+}
+
+/// Whether the work of a launch without a record is over, and its record will not come.
+bool LaunchTracker::lost(CorrelationId id, LaunchPlace place, TimeNs called, TimeNs now, bool lossy) const noexcept {
+  if (place.lane() == LaunchPlace::kUnknownLane) {
+    // That others are done says little here; after long enough it says enough.
+    return any_recorded_ && newer(newest_recorded_, id) &&
+           now - std::max(called, first_tick_) > (lossy ? kMostHeld : kPatience);
+  }
+  const auto evidence =
+      std::find_if(evidence_.begin(), evidence_.end(), [&](const Evidence& e) { return e.lane == place.lane(); });
+  if (evidence == evidence_.end() || !newer(evidence->two_flushes_ago, id)) return false;
+  // Its record may be in a buffer that CUPTI keeps because work on another stream, launched about then, still runs.
+  return std::none_of(may_run_long_.begin(), may_run_long_.end(), [id](CorrelationId other) {
+    const auto apart = static_cast<std::int32_t>(raw(other) - raw(id));
+    return static_cast<std::uint32_t>(apart < 0 ? -apart : apart) < kSameBuffer;
+  });
+}
+
+void LaunchTracker::keep_evidence(TimeNs now) {
+  std::vector<Evidence> kept;
+  may_run_long_.clear();
+  for (const StreamOrder::Waiting& w : waiting_) {
+    if (w.graph || w.lane == LaunchPlace::kUnknownLane) continue;
+    if (!w.overtaken()) {
+      if (now - w.from > kLongRun) may_run_long_.push_back(w.id);
+      continue;
+    }
+    const auto before =
+        std::find_if(evidence_.begin(), evidence_.end(), [&](const Evidence& e) { return e.lane == w.lane; });
+    Evidence e = before != evidence_.end() ? *before : Evidence{w.lane, w.id, w.id, w.id};
+    e.now = w.overtaken_by;
+    kept.push_back(e);
+  }
+  evidence_ = std::move(kept);
+}
+
+LaunchTracker::Settled LaunchTracker::settle(bool flushed, bool lossy) {
+  const Tick now = ticks_.back();
+  if (!now.any) return {now.at, static_cast<CorrelationId>(raw(oldest_) - 1)};
+  if (flushed) {
+    for (Evidence& e : evidence_) {
+      e.two_flushes_ago = e.one_flush_ago;
+      e.one_flush_ago = e.now;
+    }
+  }
+  pass_recorded();
+  walk(now, lossy);
+  keep_evidence(now.at);
+  Settled settled{now.at, now.newest};
+  unsettled_.clear();
+  std::size_t streams = 0;
+  for (const StreamOrder::Waiting& w : waiting_) {
+    const bool alone = !any_recorded_ || !newer(newest_recorded_, w.id);
+    const TimeNs floor = now.at - (alone ? kMostHeldAlone : kMostHeld);
+    if (w.from < floor) unsettled_.push_back(w);
+    // What time has gone past does not keep the detector from what came after it either.
+    if (w.from >= floor && !w.graph && !newer(w.id, settled.complete))
+      settled.complete = static_cast<CorrelationId>(raw(w.id) - 1);
+    settled.until = std::min(settled.until, std::max(w.from, floor));
+    streams += !w.graph;
+  }
+  if (streams > 1 && now.at - settled.until > kNsPerSecond / 20) wants_events_ = true;
+  // Ticks before the oldest waiting launch are no longer asked for.
+  while (ticks_.size() > 2 && (!ticks_[1].any || newer(oldest_, ticks_[1].newest))) ticks_.pop_front();
+  return settled;
+}
+
+bool LaunchTracker::settled(Interval interval) const noexcept {
+  return interval.begin_ns >= forced_until_ &&
+         std::none_of(unsettled_.begin(), unsettled_.end(),
+                      [&](const StreamOrder::Waiting& w) { return w.from < interval.end_ns; });
+}
+
+void LaunchTracker::violated(CorrelationId id) {
+  const LaunchPlace place = map_.place_of(id);
+  if (!ordered_ || place.is_given_up() || place.lane() == LaunchPlace::kUnknownLane) return;
+  if (std::any_of(unsettled_.begin(), unsettled_.end(), [id](const auto& w) { return w.id == id; })) return;
+  counters_.add(Counter::kStreamOrderBroken);
+  ++violations_;
+  if (violations_ <= kFewViolations || violations_ * kViolationsPer <= passed_) return;
+  ordered_ = false;
+  notices_.push_back("work began before what was launched before it on its stream had ended, " +
+                     std::to_string(violations_) +
+                     " times: the order of streams is no longer relied on, windows come later");
+}
+
+std::vector<std::string> LaunchTracker::take_notices() { return std::exchange(notices_, {}); }
+
+}  // namespace mfu
