@@ -176,12 +176,9 @@ Json to_json(const WindowSummary& window) {
   j["regions"] = Json::array();
   for (const RegionSummary& region : window.regions) j["regions"].push_back(to_json(region));
   const LaunchAccount& l = window.launches;
-  j["launches"] = {{"seen", l.seen},
-                   {"attributed", l.attributed},
-                   {"outside", l.outside},
-                   {"unattributed", l.unattributed},
-                   {"dropped", l.dropped},
-                   {"not_timed", l.not_timed}};
+  j["launches"] = {{"seen", l.seen},       {"attributed", l.attributed},
+                   {"outside", l.outside}, {"unattributed", l.unattributed},
+                   {"dropped", l.dropped}, {"not_timed", l.not_timed}};
   j["self"] = self_json(window.self);
   j["counters"] = Json::object();
   for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
