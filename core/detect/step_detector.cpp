@@ -67,7 +67,10 @@ void StepDetector::finish() {
 /// after the other.
 bool StepDetector::training_is_over() const noexcept {
   constexpr std::uint32_t kLeast = 64;
-  const Position several_steps = training_found_ ? Position{kT.steps_of_break} * training_.usual_launches() : 0;
+  // An evaluation takes an argmax of its batches, too; but it decodes nothing.
+  const bool generates = serving_.usual_kind() == ServingKind::kDecode;
+  const Position several_steps =
+      training_found_ && !generates ? Position{kT.steps_of_break} * training_.usual_launches() : 0;
   const Position quiet = history_.end() - history_.last_trained();
   return serving_.found() && quiet > 3 * std::max<Position>(history_.training_gap(), kLeast) && quiet > several_steps;
 }
@@ -76,6 +79,7 @@ void StepDetector::iteration_ended() {
   ends_[serving_.ended() % ends_.size()] = serving_.last();
   if (history_.training()) {
     if (!training_is_over()) return;
+    if (training_found_ && training_.end_last()) report_step(0);
     history_.forget_training();
     reporter_.confirm();
     follower_.unlock();

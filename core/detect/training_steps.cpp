@@ -107,6 +107,10 @@ void TrainingSteps::start_step(Position backward) {
   const bool named_update = now_.updates != 0;
   now_.end = contiguous ? begin : std::min(begin, update_end_ + (named_update ? tail_ : most_gap_));
   now_.next = begin;
+  if (std::exchange(ended_, false)) {
+    begin_step(begin, backward, false);
+    return;
+  }
   now_.update_end = update_end_;
   now_.followed = contiguous;
   now_.gap = static_cast<std::uint32_t>(std::min<Position>(contiguous ? begin - update_end_ : 0, 1u << 31));
@@ -121,12 +125,24 @@ void TrainingSteps::start_step(Position backward) {
   if (contiguous) learn(begin, backward);
   find_turns();
   compare();
-  const bool copies = run_count_ > 0 && contiguous;
+  begin_step(begin, backward, run_count_ > 0 && contiguous);
+}
+
+void TrainingSteps::begin_step(Position begin, Position backward, bool copies) {
   now_ = {};
   now_.copies = copies ? 1 : 0;
   now_.begin = begin;
   now_.first_backward = backward;
   now_.certain = certain_;
+}
+
+bool TrainingSteps::end_last() {
+  if (!updated_ || ended_ || count_ == 0 || !now_.certain || now_.updates == 0) return false;
+  now_.update_end = update_end_;
+  now_.end = now_.next = std::min<Position>(update_end_ + tail_, history_.end());
+  steps_[++count_ % kKept] = now_;
+  ended_ = true;
+  return true;
 }
 
 /// Where the step begins whose backward pass begins at `backward`.

@@ -46,6 +46,9 @@ class TrainingSteps {
     return mark(launch, p);
   }
 
+  /// Nothing more of training comes for now: the step whose update ran last is complete. \return whether there is one
+  bool end_last();
+
   [[nodiscard]] const Step& last() const noexcept { return steps_[count_ % kKept]; }
   /// The steps before the last one, 1: the one before it. At most known() - 1 are remembered.
   [[nodiscard]] const Step& back(std::size_t n) const noexcept { return steps_[(count_ - n) % kKept]; }
@@ -79,6 +82,7 @@ class TrainingSteps {
 
   [[gnu::noinline]] bool mark(const Launch& launch, Position p);
   void start_step(Position backward);
+  void begin_step(Position begin, Position backward, bool copies);
   [[nodiscard]] Position begin_before(Position backward, bool& contiguous);
   Position like_reference(Position around, std::uint32_t reach);
   void note_copy(Position p);
@@ -93,6 +97,7 @@ class TrainingSteps {
   std::uint64_t count_ = 0;
   Step now_;
   bool open_ = false;          ///< a backward pass was seen since the last update
+  bool ended_ = false;         ///< the last step is among steps_ already
   bool updated_ = false;       ///< an optimizer ran since the last backward pass
   std::uint32_t foreign_ = 0;  ///< samples and copies to the host since the last backward pass or update
   Position last_backward_ = 0;
