@@ -128,7 +128,8 @@ class Attribution {
   /// [launching thread] hot. The number of the stream that a call names; see StreamLanes::lane_of.
   [[nodiscard]] LaunchPlace place_on(ThreadState& thread, std::uint32_t context, std::uint64_t stream,
                                      bool per_thread) noexcept {
-    return LaunchPlace::on(lanes_.lane_of(thread.lane, context, stream, per_thread, thread.index));
+    return LaunchPlace::on(
+        lanes_.lane_of(thread.lane, context, stream, per_thread, thread.serial.load(std::memory_order_relaxed)));
   }
   /// [calling thread] A stream records an event, or waits for one.
   void event_call(const ThreadState& thread, CorrelationId id, bool awaited, LaunchPlace place,

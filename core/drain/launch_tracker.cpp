@@ -45,6 +45,7 @@ void LaunchTracker::walk(const Tick& now, bool lossy) {
     if (entry.kind == CorrelationMap::Kind::kOutstanding && lost(id, entry.place, called, now.at, lossy)) {
       map_.give_up(id);
       counters_.add(Counter::kLaunchesExpired);
+      given_up_unknown_ += entry.place.lane() == LaunchPlace::kUnknownLane;
       entry.kind = CorrelationMap::Kind::kOther;
     }
     order_.visit(id, entry, called, now.at);
@@ -56,8 +57,7 @@ void LaunchTracker::walk(const Tick& now, bool lossy) {
 bool LaunchTracker::lost(CorrelationId id, LaunchPlace place, TimeNs called, TimeNs now, bool lossy) const noexcept {
   if (place.lane() == LaunchPlace::kUnknownLane) {
     // That others are done says little here; after long enough it says enough.
-    return any_recorded_ && newer(newest_recorded_, id) &&
-           now - std::max(called, first_tick_) > (lossy ? kMostHeld : kPatience);
+    return any_recorded_ && newer(newest_recorded_, id) && now - std::max(called, first_tick_) > patience(lossy);
   }
   const auto evidence =
       std::find_if(evidence_.begin(), evidence_.end(), [&](const Evidence& e) { return e.lane == place.lane(); });
@@ -104,7 +104,8 @@ LaunchTracker::Settled LaunchTracker::settle(bool flushed, bool lossy) {
   std::size_t streams = 0;
   for (const StreamOrder::Waiting& w : waiting_) {
     const bool alone = !any_recorded_ || !newer(newest_recorded_, w.id);
-    const TimeNs floor = now.at - (alone ? kMostHeldAlone : kMostHeld);
+    const DurationNs longest = w.lane == LaunchPlace::kUnknownLane ? patience(lossy) : kMostHeld;
+    const TimeNs floor = now.at - (alone ? kMostHeldAlone : longest);
     if (w.from < floor) unsettled_.push_back(w);
     // What time has gone past does not keep the detector from what came after it either.
     if (w.from >= floor && !w.graph && !newer(w.id, settled.complete))

@@ -21,6 +21,7 @@ namespace mfu {
 /// - Where other work has overtaken it, it may run long (a collective that waits for another rank). Time goes on 2 s
 ///   behind now; windows from its begin on are not settled.
 /// - Where nothing has overtaken it, the device may be busy with it alone: time waits for it for up to a minute.
+/// - Of a launch on an unknown stream it is only known that it was called: it is waited for 10 s while others finish.
 class LaunchTracker {
  public:
   LaunchTracker(CorrelationMap& map, Counters& counters) : map_(map), counters_(counters) {}
@@ -87,6 +88,10 @@ class LaunchTracker {
   void walk(const Tick& now, bool lossy);
   [[nodiscard]] bool lost(CorrelationId id, LaunchPlace place, TimeNs called, TimeNs now, bool lossy) const noexcept;
   void keep_evidence(TimeNs now);
+  /// How long time waits for a launch on an unknown stream while other work finishes.
+  [[nodiscard]] DurationNs patience(bool lossy) const noexcept {
+    return lossy || given_up_unknown_ > kFewGivenUp ? kMostHeld : kPatience;
+  }
 
   static constexpr DurationNs kMostHeld = 2 * kNsPerSecond;
   static constexpr DurationNs kMostHeldAlone = 60 * kNsPerSecond;
@@ -94,6 +99,7 @@ class LaunchTracker {
   static constexpr DurationNs kLongRun = kNsPerSecond / 2;    ///< what waits longer may run, and keep a buffer back
   static constexpr std::uint32_t kSameBuffer = 1u << 14;      ///< ids so far apart have no buffer in common
   static constexpr std::uint32_t kMaxWalk = CorrelationMap::kCapacity;
+  static constexpr std::uint64_t kFewGivenUp = 16;
   static constexpr std::uint64_t kFewViolations = 16, kViolationsPer = 10'000;
 
   CorrelationMap& map_;
@@ -111,6 +117,7 @@ class LaunchTracker {
   std::vector<CorrelationId> may_run_long_;      ///< and keep a buffer back, with records of others in it
   std::vector<StreamOrder::Waiting> unsettled_;  ///< that time went past
   TimeNs forced_until_ = 0;
+  std::uint64_t given_up_unknown_ = 0;  ///< launches on unknown streams
   std::uint64_t passed_ = 0, violations_ = 0;
   bool wants_events_ = false;
   std::vector<std::string> notices_;

@@ -134,28 +134,18 @@ TEST_F(DrainTest, RecordsWithoutUsableTimesCountTheirLaunchButNoTime) {
   for (const RegionSummary& r : windows_.back().regions) EXPECT_EQ(r.busy_ns, 0) << r.region;
 }
 
-TEST_F(DrainTest, ALaunchOnAnUnknownStreamHoldsTimeBackForTwoSecondsAndIsGivenUpAfterTen) {
+TEST_F(DrainTest, ALaunchWithoutARecordHoldsTimeBackUntilItIsGivenUp) {
   tick({});
   const CorrelationId waiting = launch();
   const TimeNs launched = now_;
-  for (int i = 0; i < 18; ++i) {
+  for (int i = 0; i < 95; ++i) {
     tick({record(launch(), now_)});
     ASSERT_LE(ledger_->now(), launched) << i;  // its work may begin any time after
-    ASSERT_TRUE(drain_->settled({launched, now_}));
   }
-  for (int i = 0; i < 77; ++i) {
-    tick({record(launch(), now_)});
-    // Two ticks are looked at together: what came in the last one is not in the account yet.
-    ASSERT_LE(ledger_->now(), std::max(launched, now_ - 2 * kNsPerSecond)) << i;
-    ASSERT_GE(ledger_->now(), now_ - 2 * kNsPerSecond - 2 * kTick) << i;
-  }
-  EXPECT_FALSE(drain_->settled({launched, launched + kNsPerSecond}));
-  EXPECT_TRUE(drain_->settled({launched - kNsPerSecond, launched}));
   EXPECT_EQ(counters_.get(Counter::kLaunchesExpired), 0u);
   for (int i = 0; i < 20; ++i) tick({record(launch(), now_)});
   EXPECT_EQ(counters_.get(Counter::kLaunchesExpired), 1u);
-  EXPECT_GT(ledger_->now(), now_ - 3 * kTick);
-  EXPECT_TRUE(drain_->settled({launched, launched + kNsPerSecond}));
+  EXPECT_GT(ledger_->now(), launched + kNsPerSecond);
   EXPECT_EQ(drain_->account().dropped, 1u);
   tick({record(waiting, now_)});  // it was only very late
   EXPECT_EQ(drain_->account().dropped, 0u);
