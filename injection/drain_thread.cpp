@@ -111,6 +111,7 @@ void DrainThread::tick() {
   for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
   if (detected_)
     for (std::string& notice : detected_->take_notices()) parts_.sink.say("detected", std::move(notice));
+  tell_unmatched_names();
   // A process that only opened a context stays silent until it works.
   if (!announced_ && parts_.session == nullptr && nvtx_ranges_seen()) announce();
   if (parts_.sink.take_trace_request() && announced_ && ring_)
@@ -348,6 +349,16 @@ void DrainThread::take_last_records() {
   for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
   if (detected_)
     for (std::string& notice : detected_->take_notices()) parts_.sink.say("detected", std::move(notice));
+}
+
+/// Ranges come, GPU work runs, and no rule matches: the names and the missing rule, once.
+void DrainThread::tell_unmatched_names() {
+  constexpr DurationNs kFirstSeconds = 2 * kNsPerSecond;  // a program's start has other ranges than its steps
+  if (unmatched_told_ || !announced_ || clock_ns(CLOCK_MONOTONIC) - started_ < kFirstSeconds) return;
+  const UnmatchedNames& seen = parts_.rule_cache.unmatched();
+  std::string notice = unmatched_notice(seen, parts_.config.regions);
+  unmatched_told_ = !notice.empty() || (seen.any_matched() && parts_.config.regions.empty());
+  if (!notice.empty()) parts_.sink.say("ranges_unmatched", std::move(notice));
 }
 
 void DrainThread::flush_at_exit(bool everything, TimeNs hung_at) {

@@ -13,6 +13,7 @@
 #include "core/config/config.h"
 #include "core/drain/drain.h"
 #include "core/kernels/kernel_names.h"
+#include "core/ranges/rule_cache.h"
 #include "core/recording/recording_ring.h"
 #include "cuda/cupti_session.h"
 #include "injection/client_watch.h"
@@ -28,6 +29,7 @@ namespace mfu {
 struct DrainParts {
   const Config& config;
   const RegionRules& rules;
+  const RuleCache& rule_cache;
   Attribution& attribution;
   KernelNames& names;
   const ContextDevices& contexts;
@@ -68,6 +70,7 @@ class DrainThread {
   void check_assumptions();
   void say_what_is_lost();
   void say_untimed(std::uint64_t untimed, std::uint64_t records);
+  void tell_unmatched_names();
   void announce_new_devices();
   void announce();
   void emit(WindowSummary&& window);
@@ -94,6 +97,7 @@ class DrainThread {
   std::uint64_t dropped_taken_ = 0;
   bool untimed_said_ = false, most_untimed_said_ = false;
   std::uint64_t untimed_before_ = 0, records_before_ = 0;  ///< at the last judgement
+  bool unmatched_told_ = false;
   std::uint64_t records_ = 0;
   std::uint64_t launches_before_ = 0;
   bool records_flow_ = true;  ///< some came in the last tick

@@ -116,7 +116,8 @@ void Parts::start() {
     start_threads();  // only to say why
     return;
   }
-  drain_.emplace(DrainParts{config_, *rules_, *attribution_, *kernel_names_, contexts_, *queue_, rung.session, *sink_},
+  drain_.emplace(DrainParts{config_, *rules_, *rule_cache_, *attribution_, *kernel_names_, contexts_, *queue_,
+                            rung.session, *sink_},
                  std::move(run), started_);
   g_parts.store(this, std::memory_order_release);
   host_switches().live.store(&live_, std::memory_order_release);

@@ -74,6 +74,10 @@ class RegionRules {
   /// The first of the config's rules for a region, whose constants hold for it without a range too; kNone: there is
   /// none.
   [[nodiscard]] RuleId rule_of_region(RegionId region) const noexcept;
+  /// One of the config's own.
+  [[nodiscard]] bool is_of_config(RuleId rule) const noexcept {
+    return static_cast<std::size_t>(raw(rule)) < configured_;
+  }
   /// A built-in rule for what one framework emits by itself, not for what people write.
   [[nodiscard]] bool is_of_framework(RuleId rule) const noexcept;
   /// Constants of a rule: shape values for every instance that does not say itself.

@@ -4,11 +4,20 @@
 
 namespace mfu {
 
+RuleId RuleCache::ask(std::string_view domain_name, std::string_view name) noexcept {
+  const RuleId rule = rules_.match(domain_name, name);
+  if (rule == RuleId::kNone)
+    unmatched_.add(domain_name, name);
+  else
+    unmatched_.matched(rules_.is_of_config(rule));
+  return rule;
+}
+
 RuleId RuleCache::miss(DomainId domain, std::string_view domain_name, std::string_view name,
                        std::uint64_t hash) noexcept {
   std::atomic<std::uint64_t>& exact = cache_[hash & (kCapacity - 1)];
   if (!rules_.digits_do_not_matter()) {
-    const RuleId rule = rules_.match(domain_name, name);
+    const RuleId rule = ask(domain_name, name);
     exact.store(pack(hash, rule), std::memory_order_relaxed);
     return rule;
   }
@@ -31,7 +40,7 @@ RuleId RuleCache::miss(DomainId domain, std::string_view domain_name, std::strin
   if ((word & ~0xFFFFull) == (shared & ~0xFFFFull) && (word & 0xFFFFull) != 0) {
     rule = unpack(word);
   } else {
-    rule = rules_.match(domain_name, name);
+    rule = ask(domain_name, name);
     slot.store(pack(shared, rule), std::memory_order_relaxed);
   }
   exact.store(pack(hash, rule), std::memory_order_relaxed);

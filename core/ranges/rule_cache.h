@@ -9,6 +9,7 @@
 #include "core/base/ids.h"
 #include "core/base/zeroed_array.h"
 #include "core/ranges/region_rules.h"
+#include "core/ranges/unmatched_names.h"
 
 namespace mfu {
 
@@ -30,6 +31,9 @@ class RuleCache {
     return miss(domain, domain_name, name, hash);
   }
 
+  /// What was met so far that is no region.
+  [[nodiscard]] const UnmatchedNames& unmatched() const noexcept { return unmatched_; }
+
   /// A name as the client passed it, cut to what counts.
   [[nodiscard]] static std::string_view cut(const char* text) noexcept { return {text, ::strnlen(text, kMaxLength)}; }
 
@@ -37,6 +41,7 @@ class RuleCache {
   [[nodiscard]] static std::uint64_t hash_of(std::string_view name, std::uint64_t seed) noexcept;
   [[gnu::noinline]] RuleId miss(DomainId domain, std::string_view domain_name, std::string_view name,
                                 std::uint64_t hash) noexcept;
+  RuleId ask(std::string_view domain_name, std::string_view name) noexcept;
   // Low 16 bits: rule + 2, so that "no rule" (0xFFFF + 2 = 1) is distinct from an empty slot.
   static std::uint64_t pack(std::uint64_t hash, RuleId rule) noexcept {
     return (hash & ~0xFFFFull) | static_cast<std::uint16_t>(raw(rule) + 2);
@@ -47,6 +52,7 @@ class RuleCache {
 
   const RegionRules& rules_;
   ZeroedArray<std::atomic<std::uint64_t>> cache_{kCapacity};
+  UnmatchedNames unmatched_;
 };
 
 inline std::uint64_t RuleCache::hash_of(std::string_view name, std::uint64_t seed) noexcept {

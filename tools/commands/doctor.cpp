@@ -8,12 +8,15 @@
 #include <cstring>
 #include <string>
 
+#include "core/base/line_file.h"
 #include "core/config/config.h"
 #include "core/peak/peak.h"
 #include "cuda/cupti_api.h"
 #include "cuda/device.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/config_words.h"
 #include "tools/commands/library_path.h"
+#include "tools/commands/output_check.h"
 
 extern char** environ;
 
@@ -25,17 +28,23 @@ class Report {
  public:
   void good(const char* what, const std::string& text) { print("ok", what, text); }
   void note(const char* what, const std::string& text) { print("--", what, text); }
+  /// Something is not as it was meant, and a measurement can be made all the same.
+  void warn(const char* what, const std::string& text) {
+    print("!!", what, text);
+    ++warnings_;
+  }
   void bad(const char* what, const std::string& text) {
     print("NO", what, text);
     ++problems_;
   }
   [[nodiscard]] int problems() const { return problems_; }
+  [[nodiscard]] int warnings() const { return warnings_; }
 
  private:
   static void print(const char* mark, const char* what, const std::string& text) {
-    std::printf("[%s] %-10s %s\n", mark, what, text.c_str());
+    std::printf("[%s] %-11s %s\n", mark, what, text.c_str());
   }
-  int problems_ = 0;
+  int problems_ = 0, warnings_ = 0;
 };
 
 std::string cuda_version(int version) {
@@ -134,6 +143,42 @@ void check_variable(Report& report, const char* variable, const std::string& lib
     report.bad(variable, std::string(value) + " is not this library: another tool has it");
 }
 
+/// What the config says, and every line about it that a run would print.
+void check_config(Report& report, const Config& config) {
+  if (config.disabled) report.warn("config", "MFU_DISABLE=1: the library is switched off");
+  const auto is_harmless = [](const std::string& line) {
+    return line.find(": unknown key") != std::string::npos || line.find("; using ") != std::string::npos;
+  };
+  bool read = true;
+  for (const std::string& line : config_mistakes(config)) {
+    if (is_harmless(line))
+      report.warn("config", line);
+    else
+      report.bad("config", line);
+    read = read && is_harmless(line);
+  }
+  for (const std::string& line : unknown_variables(config)) report.warn("config", line);
+  if (config.model)
+    report.good("config", config.model_source + ": " + config_words(config));
+  else if (read)
+    report.note("config", "no model: set MFU_MODEL_CONFIG, else there are times but no MFU");
+}
+
+/// Every place that a run would write to, by writing there.
+void check_outputs(Report& report, const Config& config) {
+  const auto check = [&report](const char* variable, const std::string& place, const Result<void>& done) {
+    if (place.empty()) return;
+    if (done)
+      report.good(variable, place);
+    else
+      report.bad(variable, done.error().message);
+  };
+  if (LineFile(config.log).kind() == LineFile::Kind::kFile) check("MFU_LOG", config.log, check_output_file(config.log));
+  check("MFU_RUN_DIR", config.run_dir, check_output_folder(config.run_dir));
+  check("MFU_TRACE", config.trace, check_output_file(config.trace));
+  check("MFU_TB_DIR", config.tb_dir, check_output_folder(config.tb_dir));
+}
+
 int doctor() {
   Report report;
   // Before CUDA starts in this process: the variables as a program would find them.
@@ -147,19 +192,20 @@ int doctor() {
   if (const char* off = std::getenv("NVTX_DISABLE"); off != nullptr)
     report.bad("nvtx", std::string("NVTX_DISABLE=") + off + ": the program emits no ranges");
   const Config config = load_config([](const char* n) -> const char* { return ::getenv(n); }, environ);
-  for (const std::string& warning : config.warnings) report.bad("config", warning);
-  if (config.model)
-    report.good("config", config.model_source + ", FLOP counted: " + config.model->convention());
-  else if (config.warnings.empty())
-    report.note("config", "no model: set MFU_MODEL_CONFIG, else there are times but no MFU");
+  check_config(report, config);
+  check_outputs(report, config);
   if (initialise_cuda(report)) {
     check_devices(report, config);
     check_cupti(report, config);
   }
+  const std::string warnings = report.warnings() == 0   ? ""
+                               : report.warnings() == 1 ? "; 1 warning"
+                                                        : "; " + std::to_string(report.warnings()) + " warnings";
   if (report.problems() == 0)
-    std::printf("everything that a measurement needs is here\n");
+    std::printf("everything that a measurement needs is here%s\n", warnings.c_str());
   else
-    std::printf("%d of these stand in the way of a measurement\n", report.problems());
+    std::printf("%d of these stand%s in the way of a measurement%s\n", report.problems(),
+                report.problems() == 1 ? "s" : "", warnings.c_str());
   return report.problems() == 0 ? 0 : 1;
 }
 
@@ -167,7 +213,7 @@ int doctor() {
 
 void add_doctor(CLI::App& app) {
   CLI::App* sub = app.add_subcommand(
-      "doctor", "Say what works here and what does not: driver, GPU and its peaks, CUPTI, NVTX, config");
+      "doctor", "Say what works here and what does not: driver, GPU and its peaks, CUPTI, NVTX, config, outputs");
   sub->footer(
       help_footer({"mfu doctor", "MFU_MODEL_CONFIG=config.json mfu doctor", "mfu run -c config.json mfu doctor"},
                   "0 when a measurement can be made here; 1 when something stands in its way"));
