@@ -1,6 +1,7 @@
 #include "cuda/host_thread.h"
 
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <new>
@@ -56,7 +57,7 @@ void set_on_early_nvtx(OnEarlyNvtx hook) noexcept { g_on_early_nvtx.store(hook, 
 
 void adopt_early_ranges(HostThread& thread, const HostLinks& live) noexcept {
   thread.adopted = true;
-  thread.state = live.attribution->acquire_thread(static_cast<std::uint32_t>(::gettid()));
+  thread.state = live.attribution->acquire_thread(static_cast<std::uint32_t>(::syscall(SYS_gettid)));
   if (thread.state == nullptr) return;
   for (std::uint32_t i = 0; i < thread.early_depth; ++i) {
     if (i >= HostThread::kMaxEarly) {

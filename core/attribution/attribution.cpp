@@ -1,5 +1,7 @@
 #include "core/attribution/attribution.h"
 
+#include "core/base/ticks.h"
+
 namespace mfu {
 
 namespace {
@@ -8,7 +10,7 @@ namespace {
 class SpinGuard {
  public:
   explicit SpinGuard(std::atomic_flag& flag) noexcept : flag_(flag) {
-    while (flag_.test_and_set(std::memory_order_acquire)) __builtin_ia32_pause();
+    while (flag_.test_and_set(std::memory_order_acquire)) spin_pause();
   }
   ~SpinGuard() { flag_.clear(std::memory_order_release); }
   SpinGuard(const SpinGuard&) = delete;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <type_traits>
@@ -32,14 +33,15 @@ class ZeroedArray {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Bytes that are in memory at this moment; an upper bound where the kernel does not say.
   [[nodiscard]] std::size_t resident_bytes() const noexcept {
-    constexpr std::size_t kPage = 4096, kPagesAtOnce = 1024;
+    constexpr std::size_t kPagesAtOnce = 1024;
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));  // 4 KiB; 64 KiB on many Arm servers
     unsigned char there[kPagesAtOnce];
     const std::size_t bytes = size_ * sizeof(T);
     std::size_t resident = 0;
-    for (std::size_t at = 0; at < bytes; at += kPage * kPagesAtOnce) {
-      const std::size_t part = bytes - at < kPage * kPagesAtOnce ? bytes - at : kPage * kPagesAtOnce;
+    for (std::size_t at = 0; at < bytes; at += page * kPagesAtOnce) {
+      const std::size_t part = bytes - at < page * kPagesAtOnce ? bytes - at : page * kPagesAtOnce;
       if (::mincore(reinterpret_cast<char*>(data_) + at, part, there) != 0) return bytes;
-      for (std::size_t i = 0; i < (part + kPage - 1) / kPage; ++i) resident += (there[i] & 1u) != 0 ? kPage : 0;
+      for (std::size_t i = 0; i < (part + page - 1) / page; ++i) resident += (there[i] & 1u) != 0 ? page : 0;
     }
     return resident;
   }

@@ -6,6 +6,7 @@
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtPayload.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -880,7 +881,9 @@ const std::map<std::string, Op>& operations() {
          }
        }},
       {"nvtx_name_thread",
-       [](const Statement& s) { nvtxNameOsThreadA(static_cast<std::uint32_t>(gettid()), s.word(1).c_str()); }},
+       [](const Statement& s) {
+         nvtxNameOsThreadA(static_cast<std::uint32_t>(syscall(SYS_gettid)), s.word(1).c_str());
+       }},
       {"nvtx_initialize", [](const Statement&) { nvtxInitialize(nullptr); }},
       {"ext_push", ext_push},
       {"ext_pop", [](const Statement& s) { nvtxDomainRangePop(domain_named(s.option("domain"))); }},

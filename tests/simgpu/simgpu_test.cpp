@@ -2,6 +2,8 @@
 #include <cuda_runtime_api.h>
 #include <cupti_driver_cbid.h>
 #include <cupti_runtime_cbid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -422,7 +424,7 @@ TEST(Records, NewestHeaderStructuresAgreeWithTheLayout) {
       if (api.cbid != kLaunch) continue;
       found = true;
       EXPECT_EQ(api.correlationId, k.correlationId);
-      EXPECT_EQ(api.threadId, static_cast<std::uint32_t>(gettid()));
+      EXPECT_EQ(api.threadId, static_cast<std::uint32_t>(syscall(SYS_gettid)));
       EXPECT_LE(api.start, api.end);
     }
     EXPECT_TRUE(found);

@@ -3,7 +3,9 @@
 #include <cupti.h>
 #include <pthread.h>
 #include <time.h>
+#if defined(__x86_64__)
 #include <x86intrin.h>
+#endif
 
 #include <atomic>
 #include <cstdlib>
@@ -93,7 +95,15 @@ void freer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_
 
 void freer_completed(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t) { std::free(buffer); }
 
-std::uint64_t tsc() { return __rdtsc(); }
+std::uint64_t tsc() {
+#if defined(__x86_64__)
+  return __rdtsc();
+#else
+  std::uint64_t ticks = 0;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+  return ticks;
+#endif
+}
 
 void ignore_callback(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
 

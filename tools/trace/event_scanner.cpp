@@ -1,8 +1,12 @@
 #include "tools/trace/event_scanner.h"
 
-#include <emmintrin.h>
-
 #include <bit>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 namespace mfu {
 namespace {
@@ -14,6 +18,8 @@ struct BlockMasks {
   std::uint64_t opens = 0;   ///< `{` and `[`
   std::uint64_t closes = 0;  ///< `}` and `]`
 };
+
+#if defined(__SSE2__)
 
 BlockMasks classify(const char* block) noexcept {
   BlockMasks masks;
@@ -35,6 +41,46 @@ BlockMasks classify(const char* block) noexcept {
   }
   return masks;
 }
+
+#elif defined(__aarch64__)
+
+BlockMasks classify(const char* block) noexcept {
+  BlockMasks masks;
+  constexpr std::uint8_t kWeights[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  const uint8x16_t weights = vld1q_u8(kWeights);
+  // Bytes that are equal are all ones: one bit of each, then added up half by half.
+  const auto bits = [&weights](uint8x16_t equal) {
+    const uint8x16_t weighted = vandq_u8(equal, weights);
+    return static_cast<std::uint64_t>(vaddv_u8(vget_low_u8(weighted))) |
+           static_cast<std::uint64_t>(vaddv_u8(vget_high_u8(weighted))) << 8;
+  };
+  for (int i = 0; i < 4; ++i) {
+    const uint8x16_t bytes = vld1q_u8(reinterpret_cast<const std::uint8_t*>(block) + 16 * i);
+    const uint8x16_t folded = vorrq_u8(bytes, vdupq_n_u8(0x20));  // `[` | 0x20 == `{`, `]` | 0x20 == `}`
+    masks.quotes |= bits(vceqq_u8(bytes, vdupq_n_u8('"'))) << (16 * i);
+    masks.backslashes |= bits(vceqq_u8(bytes, vdupq_n_u8('\\'))) << (16 * i);
+    masks.opens |= bits(vceqq_u8(folded, vdupq_n_u8('{'))) << (16 * i);
+    masks.closes |= bits(vceqq_u8(folded, vdupq_n_u8('}'))) << (16 * i);
+  }
+  return masks;
+}
+
+#else
+
+BlockMasks classify(const char* block) noexcept {
+  BlockMasks masks;
+  for (int i = 0; i < 64; ++i) {
+    const std::uint64_t bit = std::uint64_t{1} << i;
+    const char c = block[i];
+    if (c == '"') masks.quotes |= bit;
+    if (c == '\\') masks.backslashes |= bit;
+    if (c == '{' || c == '[') masks.opens |= bit;
+    if (c == '}' || c == ']') masks.closes |= bit;
+  }
+  return masks;
+}
+
+#endif
 
 /// Bit i of the result is the parity of the bits 0..i: ones from each opening quote up to its closing one.
 std::uint64_t prefix_parity(std::uint64_t bits) noexcept {
