@@ -23,6 +23,9 @@ if(TARGET mfu)
       execute_process(COMMAND \"$<TARGET_FILE:mfu>\" completion \${shell} OUTPUT_FILE \"${completions}/\${shell}\"
                       COMMAND_ERROR_IS_FATAL ANY)
     endforeach()")
+  install(CODE "
+    execute_process(COMMAND \"$<TARGET_FILE:mfu>\" man OUTPUT_FILE \"${completions}/mfu.1\" COMMAND_ERROR_IS_FATAL ANY)")
+  install(FILES ${completions}/mfu.1 DESTINATION ${MFU_INSTALL_DATADIR}/man/man1)
   install(FILES ${completions}/bash DESTINATION ${MFU_INSTALL_DATADIR}/bash-completion/completions RENAME mfu)
   install(FILES ${completions}/fish DESTINATION ${MFU_INSTALL_DATADIR}/fish/vendor_completions.d RENAME mfu.fish)
   # Debian's zsh looks for packages' completions elsewhere than an unpatched one.

@@ -15,8 +15,13 @@ SinkThread::SinkThread(const Config& config, const RegionRules& rules, const Ker
 
 void SinkThread::open(const RunInfo& run) {
   run_begin_ns_ = run.t_ns;
-  if (config_.log_all_ranks || config_.rank == 0)
-    text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1);
+  if (config_.log_all_ranks || config_.rank == 0) {
+    if (config_.log_json)
+      json_log_.emplace(config_.log);
+    else
+      text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1,
+                    static_cast<std::uint64_t>(config_.log_every));
+  }
   if (!config_.run_dir.empty()) jsonl_.emplace(config_.run_dir, run);
   if (!config_.tb_dir.empty()) tensorboard_.emplace(config_.tb_dir, run);
 }
@@ -186,6 +191,7 @@ void SinkThread::write(Message& message) {
       (void)text_->event(message.t_ns, "sink", done.error().message + "; the program runs on");
   };
   if (jsonl_) to(*jsonl_);
+  if (json_log_) to(*json_log_);
   if (tensorboard_) to(*tensorboard_);
   // An inert process logs the reason only, no start line.
   if (text_ && !(message.kind == Message::Kind::kStart && message.run.level == "inert")) to(*text_);

@@ -94,6 +94,7 @@ class SinkThread {
   // [mfu-sink]
   ::timespec trace_request_seen_{};
   std::optional<TextSink> text_;
+  std::optional<JsonlSink> json_log_;  ///< instead of text_
   std::optional<JsonlSink> jsonl_;
   std::optional<TensorboardSink> tensorboard_;
   std::vector<std::string> sinks_failed_;

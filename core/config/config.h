@@ -33,6 +33,8 @@ struct Config {
   std::string tb_dir;                              ///< MFU_TB_DIR, expanded: TensorBoard event files; empty: none
   std::string run_dir;                             ///< MFU_RUN_DIR, %h %p %r expanded; empty: no files
   std::string log = "stderr";                      ///< MFU_LOG: stderr, stdout, none or a path (expanded)
+  std::int64_t log_every = 1;                      ///< MFU_LOG_EVERY: every so many-th window; 0: the table only
+  bool log_json = false;                           ///< MFU_LOG_FORMAT=json: the run directory's lines
   bool log_all_ranks = false;                      ///< MFU_LOG_RANKS=all
   ProfilerPolicy profiler = ProfilerPolicy::kOwn;  ///< MFU_PROFILER
   std::string cupti_path;                          ///< MFU_CUPTI; empty: search

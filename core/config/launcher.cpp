@@ -12,7 +12,12 @@ struct Launcher {
   const char* world;
 };
 
-// In this order: torchrun, Slurm, Open MPI, PMIx, PMI (MPICH, Intel MPI), Flux. torchrun inside a Slurm job sets both.
+// The index of a pod of a Kubernetes job. Without a WORLD_SIZE the pods may be tasks of their own, each of them a rank
+// 0.
+constexpr const char* kPodIndex = "JOB_COMPLETION_INDEX";
+
+// In this order: torchrun, Slurm, Open MPI, PMIx, PMI (MPICH, Intel MPI), Flux, pods. torchrun inside a Slurm job sets
+// both.
 constexpr Launcher kLaunchers[] = {
     {"RANK", "LOCAL_RANK", "WORLD_SIZE"},
     {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"},
@@ -20,6 +25,7 @@ constexpr Launcher kLaunchers[] = {
     {"PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE"},
     {"PMI_RANK", "PMI_LOCAL_RANK", "PMI_SIZE"},
     {"FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE"},
+    {kPodIndex, "LOCAL_RANK", "WORLD_SIZE"},
 };
 
 std::optional<std::int64_t> whole_number(const char* text) {
@@ -41,7 +47,7 @@ LauncherFacts read_launcher(const Getenv& getenv) {
   };
   for (const Launcher& launcher : kLaunchers) {
     const auto rank = whole_number(value_of(getenv, launcher.rank));
-    if (!rank) continue;
+    if (!rank || (launcher.rank == kPodIndex && value_of(getenv, launcher.world) == nullptr)) continue;
     facts.rank = *rank;
     read_rest(launcher.local_rank, launcher.world);
     return facts;

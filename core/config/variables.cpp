@@ -98,6 +98,21 @@ void read_log_ranks(const char* text, const Getenv&, Config& config, Problems* p
   if (word != "all" && word != "0") wrong(problems, "MFU_LOG_RANKS", "all or 0", word, "using 0");
 }
 
+void read_log_every(const char* text, const Getenv&, Config& config, Problems* problems) {
+  char* end = nullptr;
+  const long long every = std::strtoll(text, &end, 10);
+  if (end != text && *end == '\0' && every >= 0)
+    config.log_every = every;
+  else
+    wrong(problems, "MFU_LOG_EVERY", "a whole number >= 0", text, "using 1");
+}
+
+void read_log_format(const char* text, const Getenv&, Config& config, Problems* problems) {
+  const std::string_view word(text);
+  config.log_json = word == "json";
+  if (word != "json" && word != "text") wrong(problems, "MFU_LOG_FORMAT", "text or json", word, "using text");
+}
+
 void read_profiler(const char* text, const Getenv&, Config& config, Problems* problems) {
   const std::string_view word(text);
   if (word == "share") config.profiler = ProfilerPolicy::kShare;
@@ -121,6 +136,8 @@ constexpr Variable kVariables[] = {
      [](const char* text, const Getenv& getenv, Config& c, Problems*) { c.tb_dir = expand_path(text, c, getenv); }},
     {"MFU_LOG", "stderr", "stderr, stdout, none or a file", read_log},
     {"MFU_LOG_RANKS", "0", "all: every rank logs", read_log_ranks},
+    {"MFU_LOG_EVERY", "1", "log every so many-th window only; 0: the table alone", read_log_every},
+    {"MFU_LOG_FORMAT", "text", "text, or json: the lines of the run directory", read_log_format},
     {"MFU_PEAK_TFLOPS", "the table", "the device's peak, always [1e12 FLOP/s]", nullptr},
     {"MFU_PEAK_GBPS", "the table", "the device's memory bandwidth, always [1e9 B/s]", nullptr},
     {"MFU_PROFILER", "own", "own or share CUPTI's one subscriber slot", read_profiler},

@@ -14,8 +14,10 @@ namespace mfu {
 class JsonlSink final : public Sink {
  public:
   JsonlSink(const std::string& directory, const RunInfo& run);
+  /// The same lines to `target`: a file, stderr or stdout (MFU_LOG_FORMAT=json).
+  explicit JsonlSink(std::string target) : file_(std::move(target)), name_("log") {}
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "run_dir"; }
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] Result<void> start(const RunInfo& run) override;
   [[nodiscard]] Result<void> write(const WindowSummary& window) override;
   [[nodiscard]] Result<void> event(TimeNs t_ns, std::string_view kind, std::string_view message) override;
@@ -25,6 +27,7 @@ class JsonlSink final : public Sink {
   [[nodiscard]] Result<void> append(const std::string& line);
 
   LineFile file_;
+  std::string_view name_ = "run_dir";
   std::string start_line_;  ///< once more, should the file be made anew
   std::uint64_t seq_ = 0;
 };

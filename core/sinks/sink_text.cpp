@@ -1,9 +1,11 @@
 #include "core/sinks/sink_text.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 
 namespace mfu {
@@ -21,7 +23,7 @@ std::string scaled(double value, const char* unit) {
   const int decimals = std::fabs(value) >= 99.95 || (i == 0 && value == std::floor(value)) ? 0
                        : std::fabs(value) >= 9.995                                         ? 1
                                                                                            : 2;
-  return fmt::format("{:.{}f}{}{}", value, decimals, kPrefixes[i], unit);
+  return fmt::format("{:.{}f}{}{}{}", value, decimals, *unit != '\0' ? " " : "", kPrefixes[i], unit);
 }
 
 std::string duration(double s) {
@@ -40,13 +42,14 @@ std::string slow_ones(const RegionSummary& r) {
   constexpr std::uint64_t kEnough = 20;
   if (r.latency.count < kEnough) return "";
   const double mean = seconds(r.elapsed_ns) / static_cast<double>(std::max<std::uint64_t>(1, r.instances));
-  return seconds(r.latency.p99_ns) > 1.1 * mean ? fmt::format(" p99={}", duration(seconds(r.latency.p99_ns))) : "";
+  return seconds(r.latency.p99_ns) > 1.1 * mean ? fmt::format("p99={}", duration(seconds(r.latency.p99_ns))) : "";
 }
 
 constexpr std::array<std::string_view, kTimeClasses> kClassWords{"matmul", "other", "comm", "copy", "idle"};
 
-/// Where the time went, largest first, in percent of elapsed; what is below 0.05 % is left out.
-std::string waterfall(const RegionSummary& r) {
+/// Where the time went, largest first, in percent of elapsed; what is below 0.05 % is left out, and what does not fit
+/// into `room` columns.
+std::string waterfall(const RegionSummary& r, std::size_t room = 200) {
   if (!r.classes_known || r.elapsed_ns == 0) return "";
   std::array<std::pair<double, std::string_view>, kTimeClasses> parts;
   static constexpr std::array<std::string_view, kTimeClasses> kLost{"gemm-loss", "other", "comm", "copy", "idle"};
@@ -55,8 +58,12 @@ std::string waterfall(const RegionSummary& r) {
                 r.lost ? kLost[c] : kClassWords[c]};
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
-  for (const auto& [share, what] : parts)
-    if (std::fabs(share) >= 0.0005) text += fmt::format("{}{} {:.1f}", text.empty() ? "" : " ", what, share * 100);
+  for (const auto& [share, what] : parts) {
+    if (std::fabs(share) < 0.0005) continue;
+    const std::string part = fmt::format("{}{} {:.1f}", text.empty() ? "" : " ", what, share * 100);
+    if (text.size() + part.size() > room) break;
+    text += part;
+  }
   return text;
 }
 
@@ -129,40 +136,107 @@ std::string not_shown(const RegionSummary& r) {
   return r.mfu && *r.mfu > 1 ? fmt::format(" (MFU {})", percent(r.mfu)) : "";
 }
 
-}  // namespace
+constexpr std::size_t kColumns = 120;  ///< of a log line, prefix included
+constexpr std::size_t kPrefix = 6;     ///< `[mfu] `
 
-std::string region_line(const RegionSummary& r) {
-  std::string text = fmt::format("{:<12}{}", label(r, true), origin(r));
+/// The words of a region's line before the waterfall, column by column; empty where a region has none.
+LineColumns columns_of(const RegionSummary& r) {
+  constexpr std::size_t kLongestName = 16;
+  RegionSummary named = r;
+  if (named.region.size() > kLongestName) named.region.resize(kLongestName);
+  LineColumns c;
+  c[0] = label(named, true) + origin(r);
   const double elapsed = seconds(r.elapsed_ns);
   if (r.region == "total") {
-    text += fmt::format(" t={:.1f}s", seconds(r.window.length_ns()));
+    c[1] = fmt::format("t={:.1f}s", seconds(r.window.length_ns()));
   } else if (r.instances != 0) {
-    text +=
-        fmt::format(" n={} {}/it{}", r.instances, duration(elapsed / static_cast<double>(r.instances)), slow_ones(r));
+    c[1] = fmt::format("n={}", r.instances);
+    c[2] = duration(elapsed / static_cast<double>(r.instances)) + "/it";
+    c[3] = slow_ones(r);
   } else {
-    text += fmt::format(" running {}", duration(elapsed));
+    c[1] = "running";
+    c[2] = duration(elapsed);
   }
-  text += " MFU=" + result(r.mfu);
-  if (r.hfu && r.mfu && *r.mfu <= 1 && *r.hfu > *r.mfu * 1.0005) text += " HFU=" + percent(r.hfu);
-  if (r.mbu) text += " MBU=" + percent(r.mbu);
-  if (r.bound != Bound::kUnknown) text += r.bound == Bound::kCompute ? " bound=compute" : " bound=memory";
+  // First the figure that can reach 100 %: bytes where memory is the limit.
+  const bool memory = r.bound == Bound::kMemory;
+  std::string& figures = c[4];
+  if (memory && r.mbu) figures = "MBU=" + percent(r.mbu) + " ";
+  figures += "MFU=" + result(r.mfu);
+  if (r.hfu && r.mfu && *r.mfu <= 1 && *r.hfu > *r.mfu * 1.0005) figures += " HFU=" + percent(r.hfu);
+  if (r.mbu && !memory) figures += " MBU=" + percent(r.mbu);
+  if (r.bound != Bound::kUnknown) figures += memory ? " bound=memory" : " bound=compute";
   if (r.tokens != 0 && elapsed > 0) {
     // Per second of the window for the process, per second of its own time for a region.
     const double base = r.region == "total" ? seconds(r.window.length_ns()) : elapsed;
-    text += " tok/s=" + scaled(static_cast<double>(r.tokens) / base, "");
+    c[5] = "tok/s=" + scaled(static_cast<double>(r.tokens) / base, "");
   }
+  return c;
+}
+
+/// What stands behind the waterfall.
+std::string tail_of(const RegionSummary& r) {
   std::string tail;
   // The GPU ran slower than its peak supposes: that part of the loss is power or heat, not the program.
   if (r.clock_ratio && *r.clock_ratio < 0.95) tail += fmt::format(" clock={:.0f}%", *r.clock_ratio * 100);
   if (r.overlapped) tail += " overlapped";
   // What it means is in the exit table and the run directory.
   if (!r.suspect.empty()) tail += " suspect: " + r.suspect.substr(0, r.suspect.find(':')) + not_shown(r);
-  // A suspect line has to fit a terminal as well: its waterfall is the part that can be missed.
-  constexpr std::size_t kColumns = 120 - 6;  // the rest is the prefix
-  if (const std::string parts = waterfall(r);
-      !parts.empty() && (r.suspect.empty() || text.size() + 3 + parts.size() + tail.size() <= kColumns))
-    text += " | " + parts;
+  return tail;
+}
+
+/// The columns, each as wide as `widths` says (0: as it is), then as much of the waterfall as fits into `most` columns.
+std::string line_of(const RegionSummary& r, const std::array<std::size_t, kLineColumns>& widths,
+                    std::size_t most = kColumns) {
+  const LineColumns columns = columns_of(r);
+  std::string text;
+  for (std::size_t i = 0; i < kLineColumns; ++i) {
+    if (columns[i].empty() && widths[i] == 0) continue;
+    if (!text.empty()) text += ' ';
+    const bool to_the_right = i == 2;  // times
+    text += to_the_right ? fmt::format("{:>{}}", columns[i], widths[i]) : fmt::format("{:<{}}", columns[i], widths[i]);
+  }
+  const std::string tail = tail_of(r);
+  const std::size_t used = kPrefix + text.size() + 3 + tail.size();
+  const std::string parts = used < most ? waterfall(r, most - used) : "";
+  if (!parts.empty()) return text + " | " + parts + tail;
+  text.resize(text.find_last_not_of(' ') + 1);
   return text + tail;
+}
+
+/// The first figure bold, what may be wrong in yellow.
+std::string colored(std::string line) {
+  if (const std::size_t at = line.find("suspect: "); at != std::string::npos)
+    line = line.substr(0, at) + "\x1b[33m" + line.substr(at) + "\x1b[0m";
+  const std::size_t mfu = line.find(" MFU="), mbu = line.find(" MBU=");
+  const std::size_t at = std::min(mfu, mbu);
+  if (at == std::string::npos) return line;
+  line.insert(std::min(line.find(' ', at + 1), line.size()), "\x1b[0m");
+  return line.insert(at + 1, "\x1b[1m");
+}
+
+/// Sentences that stand in one line, separated by `; `, on as many lines as they need.
+std::string wrapped(const std::string& text) {
+  std::string out, line;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find("; ", at), text.size());
+    const std::string part = text.substr(at, end - at);
+    if (!line.empty() && kPrefix + line.size() + 2 + part.size() > kColumns) {
+      out += line + "\n";
+      line = "  " + part;
+    } else {
+      line += (line.empty() ? "" : "; ") + part;
+    }
+    at = std::min(end + 2, text.size());
+  }
+  return out + line;
+}
+
+}  // namespace
+
+std::string region_line(const RegionSummary& r) {
+  std::array<std::size_t, kLineColumns> widths{};
+  widths[0] = 12;
+  return line_of(r, widths, r.suspect.empty() ? 2 * kColumns : kColumns);
 }
 
 std::string region_table(const WindowSummary& run) {
@@ -200,15 +274,24 @@ std::string run_table(const WindowSummary& run) {
   return text;
 }
 
-TextSink::TextSink(std::string target, std::int64_t rank, bool name_rank)
-    : out_(std::move(target)), prefix_(name_rank ? fmt::format("[mfu] r{} ", rank) : "[mfu] ") {}
+TextSink::TextSink(std::string target, std::int64_t rank, bool name_rank, std::uint64_t every)
+    : out_(std::move(target)), prefix_(name_rank ? fmt::format("[mfu] r{} ", rank) : "[mfu] "), every_(every) {
+  const int fd = out_.kind() == LineFile::Kind::kStderr   ? STDERR_FILENO
+                 : out_.kind() == LineFile::Kind::kStdout ? STDOUT_FILENO
+                                                          : -1;
+  const char* terminal = std::getenv("TERM");
+  const char* no_color = std::getenv("NO_COLOR");  // https://no-color.org
+  terminal_ = fd >= 0 && ::isatty(fd) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";
+  color_ = terminal_ && (no_color == nullptr || *no_color == '\0');
+}
 
 Result<void> TextSink::print(std::string_view text) {
-  std::string lines;
-  while (!text.empty()) {
+  // A progress bar stands on the line that the cursor is in: without this, half of it would stay behind ours.
+  std::string lines = terminal_ ? "\r\x1b[K" : "";
+  for (bool first = true; !text.empty(); first = false) {
     const std::size_t end = text.find('\n');
-    if (!lines.empty()) lines.push_back('\n');
-    lines += prefix_;
+    if (!first) lines.push_back('\n');
+    lines += color_ ? "\x1b[2m" + prefix_ + "\x1b[0m" : prefix_;
     lines += text.substr(0, end);
     if (end == std::string_view::npos) break;
     text.remove_prefix(end + 1);
@@ -228,14 +311,41 @@ Result<void> TextSink::start(const RunInfo& run) {
   }
   if (!run.convention.empty()) text += fmt::format("; FLOP counted: {}", run.convention);
   if (!run.level.empty()) text += fmt::format("; CUPTI: {}", run.level);
-  return print(text);
+  return print(wrapped(text));
+}
+
+std::string TextSink::window_text(const WindowSummary& window) {
+  // What remains of a run behind its last whole window says nothing, and the table follows.
+  constexpr DurationNs kShortest = kNsPerSecond / 20;
+  longest_ = std::max(longest_, window.window.length_ns());
+  if (window.window.length_ns() < std::min(kShortest, longest_ / 2)) return "";
+  if (every_ == 0 || ++windows_ % every_ != 0) return "";
+  std::vector<const RegionSummary*> shown;
+  for (const RegionSummary& region : window.regions) shown.push_back(&region);
+  // The process as a whole says nothing more where one region is all of it.
+  if (shown.size() == 2 && shown[1]->region == "total" && shown[0]->instances != 0 && shown[0]->mfu.has_value() &&
+      shown[0]->elapsed_ns > window.window.length_ns() / 100 * 99)
+    shown.pop_back();
+  // Columns only grow: lines of one run stand below each other.
+  std::array<std::size_t, kLineColumns> widths = widths_;
+  for (const RegionSummary* region : shown) {
+    const LineColumns columns = columns_of(*region);
+    for (std::size_t i = 0; i < kLineColumns; ++i) widths[i] = std::max(widths[i], columns[i].size());
+  }
+  widths_ = widths;
+  std::string text;
+  for (const RegionSummary* region : shown) {
+    std::string line = line_of(*region, widths_);
+    if (line.size() + prefix_.size() > kColumns) line = line_of(*region, {});
+    text += (color_ ? colored(line) : line) + "\n";
+  }
+  return text;
 }
 
 Result<void> TextSink::write(const WindowSummary& window) {
   try {
     if (window.final_run) return print(run_table(window));
-    std::string text;
-    for (const RegionSummary& region : window.regions) text += region_line(region) + "\n";
+    const std::string text = window_text(window);
     return text.empty() ? Result<void>() : print(text);
   } catch (const std::exception& e) {
     return Error{std::string("log: ") + e.what()};

@@ -1,6 +1,8 @@
 // The log: one line per region and window, a table at the end of the run.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 
 #include "core/base/line_file.h"
@@ -8,10 +10,17 @@
 
 namespace mfu {
 
-/// Lines with the prefix `[mfu]`, readable at 120 columns, words in a fixed order.
+/// Columns of a region's line before its waterfall: region, instances, time of each, the slow ones, figures, rate.
+inline constexpr std::size_t kLineColumns = 6;
+using LineColumns = std::array<std::string, kLineColumns>;
+
+/// Lines with the prefix `[mfu]`, at most 120 columns wide, words in a fixed order, aligned below each other. On a
+/// terminal the current line is cleared first, so that progress bars and these lines do not mix, and figures are bold
+/// unless NO_COLOR is set.
 class TextSink final : public Sink {
  public:
-  TextSink(std::string target, std::int64_t rank, bool name_rank);
+  /// \param every lines for each so many-th window only; 0: none, the table at the end alone.
+  TextSink(std::string target, std::int64_t rank, bool name_rank, std::uint64_t every = 1);
 
   [[nodiscard]] std::string_view name() const noexcept override { return "log"; }
   [[nodiscard]] Result<void> start(const RunInfo& run) override;
@@ -20,9 +29,14 @@ class TextSink final : public Sink {
 
  private:
   [[nodiscard]] Result<void> print(std::string_view text);
+  [[nodiscard]] std::string window_text(const WindowSummary& window);
 
   LineFile out_;
   std::string prefix_;
+  std::uint64_t every_ = 1, windows_ = 0;
+  bool terminal_ = false, color_ = false;
+  DurationNs longest_ = 0;  ///< window so far
+  std::array<std::size_t, kLineColumns> widths_{};
 };
 
 /// `12.3%`, or `-` where unknown.

@@ -52,7 +52,7 @@ class Help(TestCase):
                                 self.assertRegex(text, rf"(?m)^  (.*,)?{re.escape(word)}[ ,]", example)
 
     def test_a_wrong_command_line_exits_with_2_and_says_why(self):
-        for words, said in [([], "subcommand"), (["nonsense"], "nonsense"), (["plan", "--flopp", "1"], "--flopp"),
+        for words, said in [([], "Subcommands:"), (["repot", "x"], "did you mean report?"), (["nonsense"], "nonsense"), (["plan", "--flopp", "1"], "--flopp"),
                             (["run"], "no program"), (["run", "--"], "no program"), (["run", "-c"], "--config"),
                             (["run", "--intervall", "5", "echo", "x"], "--intervall"),
                             (["run", "--profiler", "both", "echo"], "both"), (["completion", "tcsh"], "tcsh")]:
@@ -61,10 +61,27 @@ class Help(TestCase):
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 self.assertIn(said, done.stderr)
 
+    def test_the_manual_page_has_every_command_and_option(self):
+        page = mfu("man").stdout.replace("\\-", "-")
+        self.assertTrue(page.startswith(".TH MFU 1 "))
+        for name in commands():
+            self.assertIn(f"\n.SS mfu {name}\n", page)
+            for option in re.findall(r"(?m)^  (?:-\w,)?(--[\w-]+)", mfu(name, "--help").stdout):
+                if option != "--help":
+                    self.assertIn(f"\\fB{option}\\fR", page)
+        if shutil.which("man"):
+            shown = subprocess.run(["man", "--warnings", "-l", "-"], input=mfu("man").stdout, capture_output=True, text=True,
+                                   env={**os.environ, "MANPAGER": "cat", "MANWIDTH": "100"})
+            self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+
+    def test_words_that_people_try_first(self):
+        self.assertEqual(mfu("help", "run").stdout, mfu("run", "--help").stdout)
+        self.assertEqual(mfu("version").stdout, mfu("--version").stdout)
+
     def test_version(self):
         shown = mfu("--version")
         self.assertEqual(shown.returncode, 0)
-        self.assertRegex(shown.stdout, r"^\d+\.\d+\.\d+\n$")
+        self.assertRegex(shown.stdout, r"^\d+\.\d+\.\d+( \([0-9a-f]{12}(-dirty)?\))?\n$")
 
 
 class Run(TestCase):

@@ -56,6 +56,26 @@ class Documentation(TestCase):
                     self.assertNotRegex(shown.stdout, r"(?m)^\[NO\] config ")
         self.assertGreaterEqual(found, 3)
 
+    def test_every_message_is_found_in_troubleshooting_by_its_words(self):
+        """Whatever the sources print as a line for a person: three words of it, as they stand there, are on the page."""
+        page = " ".join((SOURCE / "docs/troubleshooting.md").read_text().split())
+        literal = r'"(?:[^"\\\n]|\\.)*"'
+        places = [(path, "") for path in sorted(SOURCE.glob("injection/*.cpp"))]  # where every sentence is for a person
+        places += [(SOURCE / "core/account/ledger.cpp", "notices_"), (SOURCE / "core/drain/detected_regions.cpp", "notices_"),
+                   (SOURCE / "tools/commands/run.cpp", "say")]
+        checked = 0
+        for path, call in places:
+            source = re.sub(r"(?m)//.*$", "", path.read_text())
+            texts = [source] if not call else re.findall(rf"\b{call}\b[^;]*?\(((?:[^;\"]|{literal})*);", source)
+            for sentence in (re.sub(r'"\s*"', "", found) for text in texts for found in re.findall(rf"{literal}(?:\s+{literal})*", text)):
+                words = re.findall(r"[\w'/%-]+", sentence)
+                if len(words) < 4:
+                    continue
+                checked += 1
+                with self.subTest(file=path.name, sentence=sentence):
+                    self.assertTrue(any(" ".join(words[i:i + 3]) in page for i in range(len(words) - 2)))
+        self.assertGreater(checked, 15)
+
     def test_commands_have_the_options_that_are_shown(self):
         helps = {}
         checked = 0

@@ -52,4 +52,7 @@ void add_demo(CLI::App& app);
 /// `mfu completion SHELL`: a shell's completion of every command that `app` has by the time it is asked.
 void add_completion(CLI::App& app);
 
+/// `mfu man`: the manual page of every command that `app` has by the time it is asked.
+void add_man(CLI::App& app);
+
 }  // namespace mfu

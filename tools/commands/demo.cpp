@@ -112,6 +112,13 @@ bool has_real_gpu() {
   return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/// For an option: what is wrong with its text, or nothing.
+std::string above_zero(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  return *end == '\0' && value > 0 && value < 1e9 ? "" : "expected a number above 0, got \"" + text + "\"";
+}
+
 void set_default(const char* name, const std::string& value) { setenv(name, value.c_str(), /*overwrite=*/0); }
 
 /// Runs this binary again with the environment as it now is, and waits. Returns its exit code (128 + signal).
@@ -210,16 +217,14 @@ int run_demo(const DemoRun& run) {
 void add_demo(CLI::App& app) {
   const auto run = std::make_shared<DemoRun>();
   CLI::App* demo = app.add_subcommand(
-      "demo", "a small transformer's launches through the real library, on a GPU or a simulated one");
+      "demo", "Show a small transformer's training and serving through the real library, on a GPU or a simulated one");
   demo->add_option("--seconds", run->workload.seconds, "how long it runs in all")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero);
   demo->add_flag("--no-ranges", run->workload.no_ranges, "emit no NVTX ranges");
   demo->add_flag("--simulated", run->simulated, "use the simulated GPU even where there is a real one");
   demo->add_option("--run-dir", run->run_dir, "write the run's windows there (MFU_RUN_DIR)")->type_name("DIR");
-  demo->add_option("--interval", run->interval_s, "seconds per window")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  demo->add_option("--interval", run->interval_s, "seconds per window")->capture_default_str()->check(above_zero);
   demo->add_option("--train-batch", run->workload.train_batch, "sequences per training step")->capture_default_str();
   demo->add_option("--train-seq-len", run->workload.train_seq_len, "tokens per training sequence")
       ->capture_default_str();

@@ -47,19 +47,23 @@ constexpr int kCannotRun = 126;  // as a shell says it
 constexpr int kNotFound = 127;
 
 struct RunOptions {
-  std::string config, run_dir, interval, log, set, peak_tflops, peak_gbps, profiler, cupti, report;
-  bool no_run_dir = false, all_ranks = false, keep_going = false;
+  std::string config, run_dir, interval, log, set, peak_tflops, peak_gbps, profiler, cupti, report, every, log_format;
+  bool no_run_dir = false, all_ranks = false, keep_going = false, quiet = false;
   std::vector<std::string> command;
 };
 
 /// What a run is, once everything was understood.
 struct Plan {
   Config config;
-  std::string log;      ///< where our own lines go: where the library's go
+  std::string log;      ///< where our own lines go: where the library's go; stderr where those are JSON
   std::string run_dir;  ///< as a person would name it from here; empty: none
   TimeNs started_ns = 0;
   [[nodiscard]] bool speaks() const { return config.rank == 0 && !config.disabled; }
-  void say(const std::string& line) const { (void)LineFile(log).append("[mfu] " + line); }
+  void say(const std::string& line) const {
+    // As the library does beside progress bars.
+    const bool terminal = log == "stderr" && ::isatty(STDERR_FILENO) == 1;
+    (void)LineFile(log).append((terminal ? "\r\x1b[K[mfu] " : "[mfu] ") + line);
+  }
 };
 
 TimeNs now_ns() {
@@ -159,6 +163,8 @@ void set_environment(const RunOptions& o) {
     const bool word = o.log == "stderr" || o.log == "stdout" || o.log == "none";
     ::setenv("MFU_LOG", word ? o.log.c_str() : fs::absolute(o.log, error).c_str(), 1);
   }
+  set_if_given("MFU_LOG_EVERY", o.quiet ? "0" : o.every);
+  set_if_given("MFU_LOG_FORMAT", o.log_format);
   set_if_given("MFU_SET", o.set);
   set_if_given("MFU_PEAK_TFLOPS", o.peak_tflops);
   set_if_given("MFU_PEAK_GBPS", o.peak_gbps);
@@ -184,10 +190,12 @@ std::string as_option(const RunOptions& o, std::string line) {
 std::vector<std::string> mistakes_of(const RunOptions& o, const Config& config) {
   std::vector<std::string> mistakes;
   check_number("--interval", o.interval, 0.01, 1e6, "seconds from 0.01 to 1,000,000", mistakes);
+  check_number("--every", o.every, 1, 1e9, "a number of windows from 1 on", mistakes);
   check_number("--peak-tflops", o.peak_tflops, 1e-6, 1e12, "a number above 0, in 1e12 FLOP/s", mistakes);
   check_number("--peak-gbps", o.peak_gbps, 1e-6, 1e12, "a number above 0, in 1e9 B/s", mistakes);
   const auto about_an_option = [&o](const std::string& line) {
     return (!o.interval.empty() && line.starts_with("MFU_INTERVAL:")) ||
+           (!o.every.empty() && line.starts_with("MFU_LOG_EVERY:")) ||
            (!o.peak_tflops.empty() && line.starts_with("MFU_PEAK_TFLOPS:")) ||
            (!o.peak_gbps.empty() && line.starts_with("MFU_PEAK_GBPS:"));
   };
@@ -350,7 +358,7 @@ int run(const RunOptions& o) {
   }
   Plan plan;
   plan.config = load_config([](const char* name) -> const char* { return ::getenv(name); }, environ);
-  plan.log = plan.config.log;
+  plan.log = plan.config.log_json && plan.config.log != "none" ? "stderr" : plan.config.log;
   plan.started_ns = now_ns();
   if (!plan.config.disabled) {
     const std::vector<std::string> mistakes = mistakes_of(o, plan.config);
@@ -408,6 +416,10 @@ void add_run(CLI::App& app, std::vector<std::string>& arguments) {
   sub->add_flag("--no-run-dir", options->no_run_dir, "log lines only");
   sub->add_option("-i,--interval", options->interval, "seconds per window; default: 10")->type_name("SECONDS");
   sub->add_option("--log", options->log, "stderr, stdout, none or a file; default: stderr")->type_name("PATH");
+  sub->add_option("--every", options->every, "log every Nth window only; the run directory has all")->type_name("N");
+  sub->add_flag("--quiet", options->quiet, "log no windows, only warnings and the table at the end");
+  sub->add_option("--log-format", options->log_format, "text, or json: the lines of the run directory")
+      ->check(CLI::IsMember({"text", "json"}));
   sub->add_flag("--all-ranks", options->all_ranks, "every rank logs, not only rank 0");
   sub->add_option("--set", options->set, "overrides of the config: workload.batch=8,peak.dtype=fp8")
       ->type_name("KEY=VALUE");
