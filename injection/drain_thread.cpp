@@ -8,6 +8,7 @@
 
 #include "cuda/cupti_versions.h"
 #include "cuda/nvtx_handler.h"
+#include "injection/allocation.h"
 #include "injection/own_thread.h"
 
 namespace mfu {
@@ -43,7 +44,7 @@ void DrainThread::loop() {
   const DurationNs window = ledger_->window_ns();
   const DurationNs period = std::clamp<DurationNs>(window / 4, 20'000'000, kNsPerSecond);
   bool idle = false;
-  while (!stopping()) {
+  while (!stopping() && !memory_was_refused()) {
     const std::uint64_t completed = parts_.session != nullptr ? parts_.session->completed() : 0;
     wait_for(monotonic_ns() + (idle ? std::max(period, window) : period), completed);
     if (stopping()) break;
@@ -112,6 +113,7 @@ void DrainThread::tick() {
   if (detected_)
     for (std::string& notice : detected_->take_notices()) parts_.sink.say("detected", std::move(notice));
   tell_unmatched_names();
+  for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
   // A process that only opened a context stays silent until it works.
   if (!announced_ && parts_.session == nullptr && nvtx_ranges_seen()) announce();
   if (parts_.sink.take_trace_request() && announced_ && ring_)

@@ -28,7 +28,7 @@ namespace mfu {
 /// What the drain works on. All of it outlives the process's last callback.
 struct DrainParts {
   const Config& config;
-  const RegionRules& rules;
+  RegionRules& rules;
   const RuleCache& rule_cache;
   Attribution& attribution;
   KernelNames& names;

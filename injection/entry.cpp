@@ -1,4 +1,6 @@
 // The functions that the CUDA driver and NVTX look up by name, and the constructor for LD_PRELOAD.
+#include <sys/auxv.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -13,6 +15,7 @@
 /// Called by the CUDA driver inside cuInit(). Always 1: what does not work is our business, not the driver's.
 MFU_EXPORT int InitializeInjection() noexcept {
   return mfu::contain(1, [] {
+    if (mfu::host_switches().inert.load(std::memory_order_relaxed)) return 1;
     if (const auto lead = mfu::in_leading_copy<int()>("InitializeInjection")) return lead();
     mfu::Guest::start();
     return 1;
@@ -46,7 +49,10 @@ namespace {
 /// Runs wherever the library is loaded, under LD_PRELOAD in every process of the tree: it only makes sure that CUDA
 /// and NVTX will look us up. Constructors of the executable's own libraries ran already.
 __attribute__((constructor)) void on_load() noexcept {
-  if (const char* off = std::getenv("MFU_DISABLE"); off != nullptr && std::strcmp(off, "1") == 0) {
+  // A setuid program or one with file capabilities has more rights than whoever set its environment, which would say
+  // where files are made.
+  const char* off = std::getenv("MFU_DISABLE");
+  if (::getauxval(AT_SECURE) != 0 || (off != nullptr && std::strcmp(off, "1") == 0)) {
     mfu::host_switches().inert.store(true, std::memory_order_relaxed);
     return;
   }

@@ -1,18 +1,25 @@
 #include "injection/other_copies.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <link.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 
 namespace mfu {
 
 namespace {
 
+/// Paths on the heap: the host's thread may have a stack of 16 KB.
 struct Names {
-  std::array<std::array<char, PATH_MAX>, 4> paths{};
+  Names() = default;
+  Names(const Names&) = delete;
+  Names& operator=(const Names&) = delete;
+  ~Names() {
+    for (char* path : paths) std::free(path);
+  }
+  std::array<char*, 4> paths{};
   std::size_t count = 0;
 };
 
@@ -26,15 +33,17 @@ void* find_in_leading_copy(const char* symbol) noexcept {
       [](dl_phdr_info* info, std::size_t, void* out) {
         auto& found = *static_cast<Names*>(out);
         const char* path = info->dlpi_name;
-        if (path == nullptr || std::strstr(path, "mfuinject") == nullptr || std::strlen(path) >= PATH_MAX) return 0;
-        std::strcpy(found.paths[found.count++].data(), path);
+        if (path == nullptr || std::strstr(path, "mfuinject") == nullptr) return 0;
+        char* copy = ::strdup(path);
+        if (copy == nullptr) return 1;
+        found.paths[found.count++] = copy;
         return found.count == found.paths.size() ? 1 : 0;
       },
       &names);
   Dl_info mine{};
   if (::dladdr(reinterpret_cast<void*>(&find_in_leading_copy), &mine) == 0) return nullptr;
   for (std::size_t i = 0; i < names.count; ++i) {
-    void* handle = ::dlopen(names.paths[i].data(), RTLD_NOW | RTLD_NOLOAD);
+    void* handle = ::dlopen(names.paths[i], RTLD_NOW | RTLD_NOLOAD);
     if (handle == nullptr) continue;
     Dl_info theirs{};
     void* version = ::dlsym(handle, "mfuinject_version");

@@ -1,11 +1,11 @@
 #include "injection/publish_variable.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 
 namespace mfu {
@@ -13,8 +13,9 @@ namespace mfu {
 std::string own_path() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(&own_path), &info) == 0 || info.dli_fname == nullptr) return "";
-  char resolved[PATH_MAX];
-  return ::realpath(info.dli_fname, resolved) != nullptr ? std::string(resolved) : std::string(info.dli_fname);
+  // No buffer of ours on the stack, which may be small.
+  const std::unique_ptr<char, void (*)(void*)> resolved(::realpath(info.dli_fname, nullptr), std::free);
+  return resolved != nullptr ? std::string(resolved.get()) : std::string(info.dli_fname);
 }
 
 void publish_variable(const char* name, const std::string& value) noexcept {

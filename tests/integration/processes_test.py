@@ -171,7 +171,9 @@ class Processes(TestCase):
                 finished = [a for a in run.activities() if a["name"] == "gemm_step"]
                 self.assert_region(run, "step", finished, instances=300)
                 # The two that never ended are known, and have no time.
-                self.assertEqual(end["launches"], {"seen": 3002, "attributed": 3000, "outside": 2, "unattributed": 0, "dropped": 0})
+                self.assertEqual(
+                    end["launches"], {"seen": 3002, "attributed": 3000, "outside": 2, "unattributed": 0, "dropped": 0}
+                )
                 self.assertEqual(end["counters"]["records_no_time"], 2)
 
     def test_exit_while_threads_go_on_launching(self):

@@ -36,21 +36,34 @@ def children(pid):
 class Checks(TestCase):
     def mfu_run(self, *words, **env):
         base = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")}
-        return subprocess.run([MFU, "run", *map(str, words)], capture_output=True, text=True, timeout=DEADLINE_S, cwd=self.directory,
-                              env={**base, **env})
+        return subprocess.run(
+            [MFU, "run", *map(str, words)],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            cwd=self.directory,
+            env={**base, **env},
+        )
 
     def test_what_is_wrong_is_said_before_the_program_starts(self):
         started = self.directory / "started"
-        for words, said in ((["-c", "nope.json"], "--config nope.json: "), (["-i", "abc"], '--interval: expected seconds .* got "abc"'),
-                            (["-i", "-1"], "--interval: "), (["--set", "foo"], "--set: expected key=value"),
-                            (["--set", "workload.batchh=8"], "workload.batchh: unknown key .* did you mean batch"),
-                            (["--set", "workload.batch=x"], "--set: workload.batch: "),
-                            (["--peak-tflops", "abc"], "--peak-tflops: expected a number"), (["--peak-gbps", "0"], "--peak-gbps: "),
-                            (["--cupti", "/nope"], "--cupti /nope: No such file"), (["--log", "/proc/zz"], "--log /proc/zz: cannot be"),
-                            (["--log", "none/such/log"], "there is no folder .*none/such"), (["-d", "/proc/x"], "--run-dir /proc/x: "),
-                            (["--report", "/nonexistent/x.html"], "--report .*there is no folder /nonexistent"),
-                            (["--no-run-dir", "--report", "x.html"], "--report needs the run directory"),
-                            (["-c", '{"regions": [{"region": "a", "match": "(un"}]}'], r'regions\[0\]: .*"\(un": missing')):
+        for words, said in (
+            (["-c", "nope.json"], "--config nope.json: "),
+            (["-i", "abc"], '--interval: expected seconds .* got "abc"'),
+            (["-i", "-1"], "--interval: "),
+            (["--set", "foo"], "--set: expected key=value"),
+            (["--set", "workload.batchh=8"], "workload.batchh: unknown key .* did you mean batch"),
+            (["--set", "workload.batch=x"], "--set: workload.batch: "),
+            (["--peak-tflops", "abc"], "--peak-tflops: expected a number"),
+            (["--peak-gbps", "0"], "--peak-gbps: "),
+            (["--cupti", "/nope"], "--cupti /nope: No such file"),
+            (["--log", "/proc/zz"], "--log /proc/zz: cannot be"),
+            (["--log", "none/such/log"], "there is no folder .*none/such"),
+            (["-d", "/proc/x"], "--run-dir /proc/x: "),
+            (["--report", "/nonexistent/x.html"], "--report .*there is no folder /nonexistent"),
+            (["--no-run-dir", "--report", "x.html"], "--report needs the run directory"),
+            (["-c", '{"regions": [{"region": "a", "match": "(un"}]}'], r'regions\[0\]: .*"\(un": missing'),
+        ):
             with self.subTest(words=words):
                 done = self.mfu_run(*words, "touch", started)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
@@ -66,9 +79,14 @@ class Checks(TestCase):
         self.assertEqual(self.mfu_run("-c", "nope.json", "true", MFU_DISABLE="1").returncode, 0)
 
     def test_one_line_says_what_was_understood(self):
-        done = self.mfu_run("-c", GPT2, "--set", "workload.phase=train,workload.batch=8,workload.seq_len=1024,peak.dtype=bf16", "true")
-        self.assertRegex(done.stderr.splitlines()[0],
-                         r"^\[mfu\] gpt2 124 M, train, batch 8, 1,024 tokens, bf16 peak, exact counting; run directory mfu-runs/\d{8}-\d{6}-\d+$")
+        done = self.mfu_run(
+            "-c", GPT2, "--set", "workload.phase=train,workload.batch=8,workload.seq_len=1024,peak.dtype=bf16", "true"
+        )
+        self.assertRegex(
+            done.stderr.splitlines()[0],
+            r"^\[mfu\] gpt2 124 M, train, batch 8, 1,024 tokens, bf16 peak, exact counting; "
+            r"run directory mfu-runs/\d{8}-\d{6}-\d+$",
+        )
 
     def test_a_program_without_gpu_work_leaves_nothing(self):
         done = self.mfu_run("echo", "out")
@@ -116,9 +134,17 @@ class Signals(TestCase):
         self.assertEqual(self.ends_with(child), "SIGUSR1 SIGUSR1 SIGUSR1 SIGTERM")
 
     def test_it_ends_as_the_program(self):
-        for how, status in (("kill -TERM $$", -15), ("kill -KILL $$", -9), ("kill -SEGV $$", -11), ("exit 130", 130), ("exit 0", 0)):
+        for how, status in (
+            ("kill -TERM $$", -15),
+            ("kill -KILL $$", -9),
+            ("kill -SEGV $$", -11),
+            ("exit 130", 130),
+            ("exit 0", 0),
+        ):
             with self.subTest(how):
-                self.assertEqual(subprocess.run([MFU, "run", "--no-run-dir", "sh", "-c", how], timeout=DEADLINE_S).returncode, status)
+                self.assertEqual(
+                    subprocess.run([MFU, "run", "--no-run-dir", "sh", "-c", how], timeout=DEADLINE_S).returncode, status
+                )
 
     def test_without_the_parent_there_is_no_program(self):
         child, program = self.start()
@@ -139,7 +165,9 @@ class Signals(TestCase):
         """Ctrl-C on it arrives once, what is typed arrives, and it stays a terminal."""
         pid, master = pty.fork()
         if pid == 0:
-            program = COUNTER.replace('print("ready"', 'print("tty" if sys.stdin.isatty() and sys.stdout.isatty() else "none", "ready"')
+            program = COUNTER.replace(
+                'print("ready"', 'print("tty" if sys.stdin.isatty() and sys.stdout.isatty() else "none", "ready"'
+            )
             os.execv(MFU, ["mfu", "run", "--no-run-dir", sys.executable, "-c", program])
         text = b""
 
@@ -174,8 +202,15 @@ class Table(TestCase):
     def killed(self, how, *words):
         """A measured program that is ended by `how(mfu's process)` once two windows are written."""
         env = self.environment(self.directory, [], "cupti-13.0", None, {"SIMGPU_TRACE": None})
-        child = subprocess.Popen([MFU, "run", "-c", GPT2, "-i", "0.2", *words, SCENARIO, "-c", self.LONG], env=env, cwd=self.directory,
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        child = subprocess.Popen(
+            [MFU, "run", "-c", GPT2, "-i", "0.2", *words, SCENARIO, "-c", self.LONG],
+            env=env,
+            cwd=self.directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
             written = [line for path in self.directory.glob("mfu-runs/*/*.jsonl") for line in path.read_text().splitlines()]
@@ -204,16 +239,35 @@ class Table(TestCase):
                 instances = sum(w["instances"] for w in windows if w["type"] == "window" and w["region"] == "step")
                 self.assertEqual(int(step[0].split()[2]), instances)
                 self.assertRegex(lines[-1], r"^\[mfu\] next: mfu report mfu-runs/\S+$")
-                shown = subprocess.run([MFU, *lines[-1].split()[3:], "--json"], cwd=self.directory, capture_output=True, timeout=DEADLINE_S)
+                shown = subprocess.run(
+                    [MFU, *lines[-1].split()[3:], "--json"], cwd=self.directory, capture_output=True, timeout=DEADLINE_S
+                )
                 self.assertEqual(shown.returncode, 0, shown.stderr)
                 path.unlink()
                 path.parent.rmdir()
 
     def test_a_program_that_ends_in_peace_has_one_table(self):
         env = self.environment(self.directory, [], "cupti-13.0", None, {"SIMGPU_TRACE": None})
-        done = subprocess.run([MFU, "run", "-c", GPT2, "-i", "0.2", "--report", "page.html", SCENARIO, "-c",
-                               self.LONG.replace("100000 {", "500 {") + "; exit 3"], env=env, cwd=self.directory, capture_output=True,
-                              text=True, timeout=DEADLINE_S)
+        done = subprocess.run(
+            [
+                MFU,
+                "run",
+                "-c",
+                GPT2,
+                "-i",
+                "0.2",
+                "--report",
+                "page.html",
+                SCENARIO,
+                "-c",
+                self.LONG.replace("100000 {", "500 {") + "; exit 3",
+            ],
+            env=env,
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
         lines = done.stderr.splitlines()
         self.assertEqual((done.returncode, done.stdout), (3, "begins\n"))
         self.assertEqual(len([line for line in lines if "whole run " in line]), 1, lines)
