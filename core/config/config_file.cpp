@@ -390,7 +390,7 @@ void read_config_file(const ConfigDocument& document, const std::vector<Override
   read_presets(reading, config);
   const auto model = root.find("model");
   if (model == root.end()) return;
-  Result<Architecture> spec = read_model(*model, document.model_place);
+  Result<Architecture> spec = read_parsed_model(*model, document.model_place);
   if (!spec) {
     problems->push_back({"", "", Problem::Kind::kNoModel, spec.error().message, "measuring time only"});
     return;

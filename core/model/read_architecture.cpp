@@ -1704,10 +1704,10 @@ WeightFormat weight_format(DType dtype) { return format_of(dtype); }
 Result<Architecture> read_model(std::string_view text, std::string_view place) {
   Result<json> parsed = parse_json(text, place.substr(0, place.find(": ")));
   if (!parsed) return parsed.error();
-  return read_model(*parsed, place);
+  return read_parsed_model(*parsed, place);
 }
 
-Result<Architecture> read_model(const json& config, std::string_view place) {
+Result<Architecture> read_parsed_model(const json& config, std::string_view place) {
   if (!config.is_object()) return Error{std::string(place) + "expected a JSON object, got " + brief(config)};
   std::optional<Error> problem;
   Architecture spec;

@@ -18,7 +18,7 @@ namespace mfu {
 /// out. A type that no row knows is read by the usual key names of decoders, if it has them; `assumed` then says so.
 [[nodiscard]] Result<Architecture> read_model(std::string_view text, std::string_view place);
 /// The same of a config that was parsed already.
-[[nodiscard]] Result<Architecture> read_model(const nlohmann::json& config, std::string_view place);
+[[nodiscard]] Result<Architecture> read_parsed_model(const nlohmann::json& config, std::string_view place);
 
 /// How many bits a weight of `dtype` takes, block scales included: mxfp4 4.25, nvfp4 and nf4 4.5.
 [[nodiscard]] WeightFormat weight_format(DType dtype);
