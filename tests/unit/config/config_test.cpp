@@ -304,6 +304,9 @@ TEST_F(ConfigTest, Launchers) {
       {{{"PMIX_RANK", "6"}}, {6, std::nullopt, 1}},
       {{{"PMI_RANK", "7"}, {"PMI_SIZE", "9"}}, {7, std::nullopt, 9}},
       {{{"FLUX_TASK_RANK", "1"}, {"FLUX_TASK_LOCAL_ID", "1"}, {"FLUX_JOB_SIZE", "2"}}, {1, 1, 2}},
+      {{{"JOB_COMPLETION_INDEX", "3"}, {"WORLD_SIZE", "4"}}, {3, std::nullopt, 4}},
+      {{{"JOB_COMPLETION_INDEX", "3"}}, {0, std::nullopt, 1}},  // a task of its own
+      {{{"JOB_COMPLETION_INDEX", "3"}, {"RANK", "1"}, {"WORLD_SIZE", "4"}}, {1, std::nullopt, 4}},
       {{{"RANK", "x"}}, {0, std::nullopt, 1}},
   };
   for (const auto& [variables, expected] : cases) {
