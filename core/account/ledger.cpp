@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/account/metrics.h"
+#include "core/account/region_totals.h"
 
 namespace mfu {
 
@@ -47,20 +48,13 @@ void keep_least_trusted(std::array<ShapeSource, ShapeWords::kCount>& into,
 }
 
 void add_row(RegionRow& into, const RegionRow& from) {
-  into.instances += from.instances;
-  into.tokens += from.tokens;
-  for (std::size_t c = 0; c < kTimeClasses; ++c) into.time_ns[c] += from.time_ns[c];
-  into.busy_ns += from.busy_ns;
-  into.kernel_sum_ns += from.kernel_sum_ns;
-  into.kernels += from.kernels;
-  into.launches += from.launches;
+  add_up(into, from);
   into.flop += from.flop;
   into.hfu_flop += from.hfu_flop;
   into.bytes += from.bytes;
   into.any_work = into.any_work || from.any_work;
   into.flop_known = into.flop_known && from.flop_known;
   into.bytes_known = into.bytes_known && from.bytes_known;
-  into.overlapped = into.overlapped || from.overlapped;
   keep_least_trusted(into.shape_source, from.shape_source);
   into.latency.merge(from.latency);
   add_stats(into.kernel_stats, from.kernel_stats);
@@ -840,25 +834,14 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
   s.region = region == kTotal ? "total" : rules_.regions()[region].name;
   s.device = device;
   s.window = window;
-  s.instances = row.instances;
-  s.open = row.open;
-  s.tokens = row.tokens;
-  s.time_ns = row.time_ns;
+  static_cast<RegionCounts&>(s) = row;
   for (const DurationNs t : row.time_ns) s.elapsed_ns += t;
-  s.busy_ns = row.busy_ns;
-  s.kernel_sum_ns = row.kernel_sum_ns;
-  s.kernels = row.kernels;
-  s.launches = row.launches;
-  s.overlapped = row.overlapped;
   for (std::size_t key = 0; key < row.shape_source.size(); ++key) {
     static constexpr std::array<const char*, 5> kSources{"", "detected", "cached", "given", "range"};
     if (row.shape_source[key] != ShapeSource::kNone)
       s.shape_source.emplace_back(kShapeKeys[key], kSources[static_cast<std::size_t>(row.shape_source[key])]);
   }
-  if (region != kTotal) {
-    static constexpr std::array<const char*, 4> kNames{"", "detector", "framework", "range"};
-    s.named_by = kNames[static_cast<std::size_t>(named_by_[region])];
-  }
+  if (region != kTotal) s.named_by = named_by_[region];
   s.classes_known = !options_.ranges_only;
   row.latency.describe(s, peak);
   if (model_ && row.any_work && row.flop_known && !row.flop_pending) {

@@ -29,22 +29,13 @@
 namespace mfu {
 
 /// Sums of one region on one device, over one window or the whole run.
-struct RegionRow {
-  std::uint64_t instances = 0;
-  std::uint64_t open = 0;
-  std::int64_t tokens = 0;
-  ClassTimes time_ns{};
-  DurationNs busy_ns = 0;
-  DurationNs kernel_sum_ns = 0;
-  std::uint64_t kernels = 0;
-  std::uint64_t launches = 0;
+struct RegionRow : RegionCounts {
   double flop = 0, hfu_flop = 0, bytes = 0;
   bool any_work = false;   ///< some instance has FLOP of its own
   bool flop_known = true;  ///< no instance whose FLOP are unknown
   bool bytes_known = true;
   bool flop_pending = false;  ///< some of its time has FLOP that will be known later only
   bool cut = false;  ///< an instance across its edge left part of its FLOP here, but not as much of its matmuls
-  bool overlapped = false;
   std::array<ShapeSource, ShapeWords::kCount> shape_source{};  ///< least trusted of any instance
   LatencyStats latency;                                        ///< of the instances that ended
   std::vector<KernelStat> kernel_stats;                        ///< by KernelNameId
@@ -230,8 +221,6 @@ class Ledger final : private TimelineListener {
   std::deque<Interval> unmeasured_;
   std::vector<std::string> notices_;
   std::vector<bool> noticed_;  ///< by region
-  /// Who says what a region is, in the order of trust.
-  enum class NamedBy : std::uint8_t { kNobody, kDetector, kFramework, kRange };
   std::vector<NamedBy> named_by_;  ///< by region
 };
 

@@ -14,17 +14,38 @@
 
 namespace mfu {
 
+/// The word that an output has for each value of an enum, in their order; empty: null.
+template <typename Enum>
+inline constexpr std::array<std::string_view, 0> kWords{};
+
+template <typename Enum>
+[[nodiscard]] constexpr std::string_view word(Enum value) noexcept {
+  return kWords<Enum>[static_cast<std::size_t>(value)];
+}
+
+template <>
+inline constexpr auto kWords<KernelClass> = std::to_array<std::string_view>({"gemm", "attention", "comm", "other"});
+
 /// The classes of the waterfall, in order of precedence: a moment belongs to the first one that runs.
 enum class TimeClass : std::uint8_t { kMatmul, kOther, kComm, kMemcpy, kIdle };
 inline constexpr std::size_t kTimeClasses = 5;
 /// `matmul`, `other`, `comm`, `memcpy`, `idle`: the keys of `time_s` and `lost`.
 inline constexpr std::array<std::string_view, kTimeClasses> kTimeClassNames{"matmul", "other", "comm", "memcpy",
                                                                             "idle"};
+template <>
+inline constexpr auto kWords<TimeClass> = kTimeClassNames;
 
 /// Time per class [ns]. Sums to the elapsed time it splits.
 using ClassTimes = std::array<DurationNs, kTimeClasses>;
 
 enum class Bound : std::uint8_t { kUnknown, kCompute, kMemory };
+template <>
+inline constexpr auto kWords<Bound> = std::to_array<std::string_view>({"", "compute", "memory"});
+
+/// Who said that something is a region, in the order of trust.
+enum class NamedBy : std::uint8_t { kNobody, kDetector, kFramework, kRange };
+template <>
+inline constexpr auto kWords<NamedBy> = std::to_array<std::string_view>({"", "detector", "framework", "range"});
 
 struct TopKernel {
   std::string name;  ///< demangled, at most 200 bytes
@@ -35,8 +56,8 @@ struct TopKernel {
 
 /// What a batch is counted in: a decode pass by its sequences, a prefill or mixed pass by its tokens.
 enum class BatchUnit : std::uint8_t { kSequences, kTokens };
-/// `sequences`, `tokens`: the values of `by_batch[].unit`.
-inline constexpr std::array<std::string_view, 2> kBatchUnitNames{"sequences", "tokens"};
+template <>
+inline constexpr auto kWords<BatchUnit> = std::to_array<std::string_view>({"sequences", "tokens"});
 
 /// The instances of a region whose batch is in one range: 1, 2, 3-4, 5-8, ... Whole instances, in the window that they
 /// ended in, as in `RegionSummary::latency`.
@@ -71,11 +92,8 @@ struct Detected {
   std::uint64_t micro_steps = 0;      ///< passes per optimizer step; 0: not known
 };
 
-/// One region on one device (or all of the process's devices) over one window or the whole run.
-struct RegionSummary {
-  std::string region;                   ///< `total`: the process
-  std::optional<std::uint32_t> device;  ///< index in this process; none: all devices together
-  Interval window;
+/// The figures of a region that add up by themselves.
+struct RegionCounts {
   std::uint64_t instances = 0;  ///< that ended in the window
   std::uint64_t open = 0;       ///< still open, or still running on the device, at its end
   std::int64_t tokens = 0;
@@ -84,8 +102,18 @@ struct RegionSummary {
   DurationNs kernel_sum_ns = 0;
   std::uint64_t kernels = 0;
   std::uint64_t launches = 0;
-  std::uint64_t comm_kernels = 0;      ///< of them, NCCL and the like
-  DurationNs comm_sum_ns = 0;          ///< sum of their durations: waiting for the last rank to arrive is part of it
+  std::uint64_t comm_kernels = 0;  ///< of them, NCCL and the like
+  DurationNs comm_sum_ns = 0;      ///< sum of their durations: waiting for the last rank to arrive is part of it
+  bool overlapped = false;         ///< another thread's top-level instance ran at the same time on the device
+  ClassTimes time_ns{};            ///< sums to elapsed_ns
+};
+
+/// One region on one device (or all of the process's devices) over one window or the whole run. Its outputs are made
+/// from the table in region_fields.h: a new member is a new row there.
+struct RegionSummary : RegionCounts {
+  std::string region;                   ///< `total`: the process
+  std::optional<std::uint32_t> device;  ///< index in this process; none: all devices together
+  Interval window;
   LatencySummary latency;              ///< of the instances that ended in the window
   LatencySummary inter_token;          ///< of their decode passes: elapsed / passes, once per pass; none elsewhere
   std::vector<BatchLatency> by_batch;  ///< ascending; only instances whose batch is known
@@ -103,12 +131,10 @@ struct RegionSummary {
   Bound bound = Bound::kUnknown;
   std::optional<double> clock_ratio;  ///< SM clock at the window's end over the clock that the peak stands for
   std::string suspect;                ///< why the figure is not to be believed; empty: nothing found
-  bool overlapped = false;            ///< another thread's top-level instance ran at the same time on the device
-  ClassTimes time_ns{};               ///< sums to elapsed_ns
   bool classes_known = true;          ///< false: no device activity was to be had, so idle is not idle
   std::optional<std::array<double, kTimeClasses>> lost;  ///< with mfu sums to 1; [kMatmul] is beyond the ideal
   std::vector<TopKernel> top_kernels;
-  std::string named_by;              ///< `range`, `framework`, `detector`: who said that this is a region
+  NamedBy named_by = NamedBy::kNobody;
   std::optional<Detected> detected;  ///< where the detector did, or tried to
   /// Key of a shape (`batch`, `seq_len`, ...) and who said it: `range`, `given` (the config), `cached` (the last prompt
   /// and the decode steps since), `detected` (read from kernels). Where instances differ, the least trusted.
@@ -142,7 +168,7 @@ struct SelfCost {
   double overhead = 0;          ///< estimated share of the host's wall time, 0..1
 };
 
-/// One closed window of every region. `final` marks the whole run.
+/// One closed window of every region. `final_run` marks the whole run.
 struct WindowSummary {
   Interval window;
   bool final_run = false;

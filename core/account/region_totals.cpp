@@ -15,7 +15,65 @@ std::optional<double> quotient(bool known, double part, double whole) {
   return known && whole > 0 ? std::optional(part / whole) : std::nullopt;
 }
 
+template <typename T>
+void add_field(AddsUp how, T& into, const T& from) {
+  if constexpr (std::is_same_v<T, bool>) {
+    if (how == AddsUp::kAny) into = into || from;
+  } else if constexpr (std::is_same_v<T, std::optional<bool>>) {
+    if (how == AddsUp::kAll && from) into = into.value_or(true) && *from;
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    if (how == AddsUp::kSum) into += from;
+  } else if constexpr (std::is_same_v<T, ClassTimes>) {
+    for (std::size_t c = 0; c < kTimeClasses; ++c) into[c] += from[c];
+  } else if constexpr (std::is_same_v<T, std::optional<std::uint32_t>>) {
+    if (how == AddsUp::kSame && into != from) into.reset();
+  } else if constexpr (requires { *into += *from; }) {
+    if (how == AddsUp::kSum && from) into = into ? *into + *from : *from;
+  } else if constexpr (std::is_enum_v<T>) {
+    if (how == AddsUp::kFirst && into == T{}) into = from;
+  } else if constexpr (requires { into.has_value(); }) {
+    if (how == AddsUp::kFirst && !into) into = from;
+    if (how != AddsUp::kSum || !from) return;
+    if constexpr (kHasFields<typename T::value_type>) {
+      if (!into) into.emplace();
+      for_each_field<typename T::value_type>(
+          [&](const auto& field) { add_field(field.adds_up, field.of(*into), field.of(*from)); });
+    }
+  } else if constexpr (requires { into.empty(); }) {
+    if (how == AddsUp::kFirst && into.empty()) into = from;
+  }
+}
+
+/// Calls `each` with the number of every field that adds up to a mean, and the field.
+template <typename Each>
+void for_each_mean(Each each) {
+  std::size_t index = 0;
+  for_each_field<RegionSummary>([&](const auto& field) {
+    using T = std::remove_cvref_t<decltype(field.of(std::declval<const RegionSummary&>()))>;
+    if constexpr (std::is_same_v<T, std::optional<double>>)
+      if (field.adds_up == AddsUp::kMean) each(index++, field);
+  });
+}
+
+/// Fields that only one of the two has are passed over.
+template <typename Row>
+void add_fields(Row& into, const Row& from) {
+  for_each_field<RegionSummary>([&](const auto& field) {
+    using Get = std::remove_cvref_t<decltype(field.get)>;
+    if constexpr (std::is_same_v<Get, WindowBegin>) {
+      if constexpr (std::is_same_v<Row, RegionSummary>) field.of(into) = std::min(field.of(into), field.of(from));
+    } else if constexpr (std::is_same_v<Get, WindowEnd>) {
+      if constexpr (std::is_same_v<Row, RegionSummary>) field.of(into) = std::max(field.of(into), field.of(from));
+    } else if constexpr (std::is_invocable_v<Get, Row&>) {
+      add_field(field.adds_up, field.of(into), field.of(from));
+    }
+  });
+}
+
 }  // namespace
+
+void add_up(RegionCounts& into, const RegionCounts& from) { add_fields(into, from); }
+void add_up(RegionSummary& into, const RegionSummary& from) { add_fields(into, from); }
 
 Weights Weights::of(const RegionSummary& row, const RowPeak& peak) {
   Weights w;
@@ -96,7 +154,7 @@ LatencySummary LatencySum::summary() const {
   return s;
 }
 
-void RegionSum::Batch::add_counts(const BatchLatency& row) {
+void RegionTotals::Batch::add_counts(const BatchLatency& row) {
   sum.unit = row.unit;
   sum.batch_min = row.batch_min;
   sum.batch_max = row.batch_max;
@@ -105,7 +163,7 @@ void RegionSum::Batch::add_counts(const BatchLatency& row) {
   sum.elapsed_ns += row.elapsed_ns;
 }
 
-void RegionSum::Batch::add(const BatchLatency& row, const RowPeak& peak) {
+void RegionTotals::Batch::add(const BatchLatency& row, const RowPeak& peak) {
   add_counts(row);
   latency.add(row.latency);
   if (row.flop && usable(peak.flop_per_s)) {
@@ -118,7 +176,7 @@ void RegionSum::Batch::add(const BatchLatency& row, const RowPeak& peak) {
   }
 }
 
-void RegionSum::Batch::add(const Batch& other) {
+void RegionTotals::Batch::add(const Batch& other) {
   add_counts(other.sum);
   latency.add(other.latency);
   flop += other.flop;
@@ -127,7 +185,7 @@ void RegionSum::Batch::add(const Batch& other) {
   bytes_at_peak += other.bytes_at_peak;
 }
 
-BatchLatency RegionSum::Batch::totals() const {
+BatchLatency RegionTotals::Batch::totals() const {
   BatchLatency b = sum;
   b.latency = latency.summary();
   b.mfu = quotient(true, flop, flop_at_peak);
@@ -137,38 +195,22 @@ BatchLatency RegionSum::Batch::totals() const {
   return b;
 }
 
-void RegionSum::Part::add_counts(const RegionSummary& row) {
+void RegionTotals::Part::merge(const RegionSummary& row) {
   if (rows == 0) {
     sum.region = row.region;
     sum.device = row.device;
     sum.window = row.window;
     sum.classes_known = row.classes_known;
-  } else {
-    if (sum.device != row.device) sum.device.reset();
-    sum.window.begin_ns = std::min(sum.window.begin_ns, row.window.begin_ns);
-    sum.window.end_ns = std::max(sum.window.end_ns, row.window.end_ns);
   }
-  sum.instances += row.instances;
-  sum.tokens += row.tokens;
-  sum.elapsed_ns += row.elapsed_ns;
-  sum.busy_ns += row.busy_ns;
-  sum.kernel_sum_ns += row.kernel_sum_ns;
-  sum.kernels += row.kernels;
-  sum.launches += row.launches;
-  sum.comm_kernels += row.comm_kernels;
-  sum.comm_sum_ns += row.comm_sum_ns;
-  if (row.after_prefill) sum.after_prefill = sum.after_prefill.value_or(0) + *row.after_prefill;
-  sum.overlapped = sum.overlapped || row.overlapped;
-  for (std::size_t c = 0; c < kTimeClasses; ++c) sum.time_ns[c] += row.time_ns[c];
-  if (sum.named_by.empty()) sum.named_by = row.named_by;
-  if (!sum.detected) sum.detected = row.detected;
+  add_up(sum, row);
+  if (row.hfu_flop || row.flop) sum.hfu_flop = sum.hfu_flop.value_or(0) + row.hfu_flop.value_or(row.flop.value_or(0));
 }
 
-void RegionSum::Part::add(const RegionSummary& row, const RowPeak& peak) {
+void RegionTotals::Part::add(const RegionSummary& row, const RowPeak& peak) {
   const TimeNs latest = rows == 0 ? row.window.end_ns : sum.window.end_ns;
   if (row.window.end_ns > latest) sum.open = 0;
   if (row.window.end_ns >= latest) sum.open += row.open;
-  add_counts(row);
+  merge(row);
   ++rows;
   weights.add(Weights::of(row, peak));
   if (!row.suspect.empty() && row.elapsed_ns > suspect_ns) {
@@ -186,20 +228,22 @@ void RegionSum::Part::add(const RegionSummary& row, const RowPeak& peak) {
   for (const BatchLatency& b : row.by_batch) by_batch[{b.unit, b.batch_min}].add(b, peak);
   for (const SlowInstance& s : row.slowest) slowest.add(s);
   bound_ns[static_cast<std::size_t>(row.bound)] += row.elapsed_ns;
-  if (row.clock_ratio) {
-    clock_weighted += *row.clock_ratio * seconds(row.elapsed_ns);
-    clock_s += seconds(row.elapsed_ns);
-  }
-  if (row.roofline_s) {
-    roofline_s += *row.roofline_s;
-    ++with_roofline;
-  }
+  for_each_mean([&](std::size_t index, const auto& field) {
+    if (const std::optional<double>& value = field.of(row)) means[index].add(*value, seconds(row.elapsed_ns));
+  });
 }
 
-void RegionSum::Part::add(const Part& other) {
+void RegionTotals::Part::merge_histograms(const Part& other) {
+  latency.add(other.latency);
+  inter_token.add(other.inter_token);
+  prefill_to_decode.add(other.prefill_to_decode);
+  for (const auto& [range, batch] : other.by_batch) by_batch[range].add(batch);
+}
+
+void RegionTotals::Part::add(const Part& other) {
   if (other.rows == 0) return;
   sum.open += other.sum.open;
-  add_counts(other.sum);
+  merge(other.sum);
   rows += other.rows;
   weights.add(other.weights);
   if (other.suspect_ns > suspect_ns) {
@@ -211,33 +255,29 @@ void RegionSum::Part::add(const Part& other) {
     into.count += kernel.count;
     into.sum_ns += kernel.sum_ns;
   }
-  latency.add(other.latency);
-  inter_token.add(other.inter_token);
-  prefill_to_decode.add(other.prefill_to_decode);
-  for (const auto& [range, batch] : other.by_batch) by_batch[range].add(batch);
+  merge_histograms(other);
   slowest.merge(other.slowest);
   for (std::size_t b = 0; b < bound_ns.size(); ++b) bound_ns[b] += other.bound_ns[b];
-  clock_weighted += other.clock_weighted;
-  clock_s += other.clock_s;
-  roofline_s += other.roofline_s;
-  with_roofline += other.with_roofline;
+  for (std::size_t i = 0; i < means.size(); ++i) means[i].add(other.means[i]);
 }
 
-RegionTotals RegionSum::Part::totals() const {
-  RegionTotals t;
-  t.sum = sum;
-  t.weights = weights;
-  t.rows = rows;
+/// Histograms as an output has them.
+void RegionTotals::Part::describe(RegionSummary& into) const {
+  into.latency = latency.summary();
+  into.inter_token = inter_token.summary();
+  into.prefill_to_decode = prefill_to_decode.summary();
+  into.by_batch.clear();
+  for (const auto& [range, batch] : by_batch) into.by_batch.push_back(batch.totals());
+}
+
+SummedRegion RegionTotals::Part::summed() const {
+  SummedRegion t{sum, weights, rows};
   RegionSummary& s = t.sum;
-  s.latency = latency.summary();
-  s.inter_token = inter_token.summary();
-  s.prefill_to_decode = prefill_to_decode.summary();
-  for (const auto& [range, batch] : by_batch) s.by_batch.push_back(batch.totals());
+  describe(s);
   s.slowest = slowest.beyond(s.latency);
   const auto longest = std::max_element(bound_ns.begin() + 1, bound_ns.end());
   s.bound = *longest > 0 ? static_cast<Bound>(longest - bound_ns.begin()) : Bound::kUnknown;
-  if (clock_s > 0) s.clock_ratio = clock_weighted / clock_s;
-  if (with_roofline != 0) s.roofline_s = roofline_s;
+  for_each_mean([&](std::size_t index, const auto& field) { field.of(s) = means[index].mean(); });
   for (const auto& [name, kernel] : kernels) s.top_kernels.push_back(kernel);
   std::stable_sort(s.top_kernels.begin(), s.top_kernels.end(),
                    [](const TopKernel& a, const TopKernel& b) { return a.sum_ns > b.sum_ns; });
@@ -257,22 +297,39 @@ RegionTotals RegionSum::Part::totals() const {
   return t;
 }
 
-void RegionSum::add(const RegionSummary& row, const RowPeak& peak) {
+void RegionTotals::add(const RegionSummary& row, const RowPeak& peak) {
   only_ = empty() ? std::optional(row) : std::nullopt;
   (row.classes_known ? seen_ : blind_).add(row, peak);
 }
 
-void RegionSum::add(const RegionSum& other) {
+void RegionTotals::add(const RegionTotals& other) {
   if (other.empty()) return;
   only_ = empty() ? other.only_ : std::nullopt;
   seen_.add(other.seen_);
   blind_.add(other.blind_);
 }
 
-RegionTotals RegionSum::totals() const {
-  RegionTotals t = seen_.rows != 0 ? seen_.totals() : blind_.totals();
+void RegionTotals::add_beside(const RegionSummary& row, const RowPeak& peak) {
+  RegionTotals one;
+  one.add(row, peak);
+  add(one);
+}
+
+SummedRegion RegionTotals::summed() const {
+  SummedRegion t = seen_.rows != 0 ? seen_.summed() : blind_.summed();
   if (only_) t.sum = *only_;  // quotients as they were written, not as they are worked out again
   return t;
+}
+
+RegionSummary RegionTotals::everything() const {
+  if (only_) return *only_;
+  Part all = seen_;
+  if (blind_.rows != 0) {
+    all.merge(blind_.sum);
+    all.merge_histograms(blind_);
+  }
+  all.describe(all.sum);
+  return std::move(all.sum);
 }
 
 }  // namespace mfu

@@ -10,6 +10,7 @@
 
 #include "core/account/duration_histogram.h"
 #include "core/account/latency_stats.h"
+#include "core/account/region_fields.h"
 #include "core/account/region_summary.h"
 
 namespace mfu {
@@ -60,24 +61,58 @@ class LatencySum {
   DurationNs max_ns_ = 0;
 };
 
+/// Adds each field that adds up by itself (region_fields.h says which): those of RegionCounts, or of RegionSummary.
+void add_up(RegionCounts& into, const RegionCounts& from);
+void add_up(RegionSummary& into, const RegionSummary& from);
+
+/// How many fields add up to a mean.
+inline constexpr std::size_t kMeans = std::apply(
+    [](const auto&... field) { return (std::size_t{field.adds_up == AddsUp::kMean} + ...); }, kFieldsOf<RegionSummary>);
+
+/// A mean of ratios, weighted by time.
+struct WeightedMean {
+  double weighted = 0, weight_s = 0;
+
+  void add(double value, double s) noexcept {
+    weighted += value * s;
+    weight_s += s;
+  }
+  void add(const WeightedMean& other) noexcept {
+    weighted += other.weighted;
+    weight_s += other.weight_s;
+  }
+  [[nodiscard]] std::optional<double> mean() const noexcept {
+    return weight_s > 0 ? std::optional(weighted / weight_s) : std::nullopt;
+  }
+};
+
 /// A sum, and what its quotients were divided by.
-struct RegionTotals {
+struct SummedRegion {
   RegionSummary sum;  ///< times in device-seconds
   Weights weights;
   std::uint64_t rows = 0;  ///< that were added up
 };
 
-/// One region's rows. Counts, times and latencies are those of all rows, quotients those of their Weights:
-/// MFU = sum(FLOP) / sum(peak x elapsed). Rows without device activity (`classes_known` false) are left out altogether
-/// where others have it. The sum of one row is that row, to the last digit.
-class RegionSum {
+/// The one sum of a region's rows: the report, `mfu top`, `mfu serve` and replay all take it from here. Counts, times and
+/// latencies are those of all rows, quotients those of their Weights: MFU = sum(FLOP) / sum(peak x elapsed). Rows without
+/// device activity (`classes_known` false) are left out altogether where others have it. FLOP and bytes are those of the
+/// rows that MFU and MBU cover; where no peak is known, of all rows whose FLOP are. The sum of one row is that row, to
+/// the last digit.
+class RegionTotals {
  public:
   /// The next window, or the whole run of one device: `open` is that of the latest.
   void add(const RegionSummary& row, const RowPeak& peak);
   /// Another device or rank, beside this one.
-  void add(const RegionSum& other);
+  void add(const RegionTotals& other);
+  /// The same for one row.
+  void add_beside(const RegionSummary& row, const RowPeak& peak);
   [[nodiscard]] bool empty() const noexcept { return seen_.rows + blind_.rows == 0; }
-  [[nodiscard]] RegionTotals totals() const;
+  [[nodiscard]] SummedRegion summed() const;
+  /// Counts, times, FLOP, bytes and latencies of all rows, those without device activity too: what a counter of
+  /// Prometheus has, which may never fall. No quotient but these sums.
+  [[nodiscard]] RegionSummary everything() const;
+  /// Peak x elapsed of all rows that MFU covers [FLOP].
+  [[nodiscard]] double flop_at_peak() const noexcept { return seen_.weights.flop_at_peak + blind_.weights.flop_at_peak; }
 
  private:
   /// The rows' instances of one batch range.
@@ -94,12 +129,11 @@ class RegionSum {
 
   /// Rows that saw the device, or rows that did not.
   struct Part {
-    RegionSummary sum;  ///< counts and times; no quotient
+    RegionSummary sum;  ///< what adds up; no quotient
     Weights weights;
-    std::uint64_t rows = 0, with_roofline = 0;
-    double roofline_s = 0;
+    std::uint64_t rows = 0;
     std::array<DurationNs, 3> bound_ns{};  ///< elapsed time by Bound
-    double clock_weighted = 0, clock_s = 0;
+    std::array<WeightedMean, kMeans> means{};
     DurationNs suspect_ns = -1;  ///< elapsed time of the row that `sum.suspect` is from
     LatencySum latency, inter_token, prefill_to_decode;
     std::map<std::pair<BatchUnit, std::int64_t>, Batch> by_batch;  ///< by unit and smallest batch
@@ -108,8 +142,10 @@ class RegionSum {
 
     void add(const RegionSummary& row, const RowPeak& peak);
     void add(const Part& other);
-    void add_counts(const RegionSummary& row);
-    [[nodiscard]] RegionTotals totals() const;
+    void merge(const RegionSummary& row);
+    void merge_histograms(const Part& other);
+    [[nodiscard]] SummedRegion summed() const;
+    void describe(RegionSummary& into) const;
   };
 
   Part seen_, blind_;

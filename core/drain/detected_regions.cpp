@@ -430,7 +430,7 @@ void DetectedRegions::describe(WindowSummary& window) const {
         of = device.get();
     if (of == nullptr) continue;
     const bool total = region.region == "total";
-    if (!total) region.named_by = "detector";
+    if (!total) region.named_by = NamedBy::kDetector;
     const StepFindings& f = of->stands ? of->findings : StepFindings{};
     region.detected =
         Detected{std::string(name(f.kind)), f.period_launches, std::string(name(f.confidence)), f.micro_steps};

@@ -34,9 +34,5 @@ class JsonlSink final : public Sink {
 
 /// One `window` or `end.regions` entry as JSON text, without `v`, `type`, `t_ns` and `seq`.
 [[nodiscard]] std::string region_json(const RegionSummary& region);
-/// A `start` line as JSON text, without those.
-[[nodiscard]] std::string run_json(const RunInfo& run);
-/// An `end` line as JSON text, without those.
-[[nodiscard]] std::string whole_run_json(const WindowSummary& whole);
 
 }  // namespace mfu

@@ -32,8 +32,7 @@ std::vector<Scalar> scalars_of(const RegionSummary& r, const std::string& prefix
   quantiles("", r.latency);
   quantiles("inter_token_", r.inter_token);
   quantiles("prefill_to_decode_", r.prefill_to_decode);
-  for (const BatchLatency& b : r.by_batch)
-    quantiles(std::string(kBatchUnitNames[static_cast<std::size_t>(b.unit)]) + "_" + batch_range(b) + "/", b.latency);
+  for (const BatchLatency& b : r.by_batch) quantiles(std::string(word(b.unit)) + "_" + batch_range(b) + "/", b.latency);
   if (r.tokens > 0 && r.window.length_ns() > 0)
     add("tokens_per_s", static_cast<double>(r.tokens) / seconds(r.window.length_ns()));
   if (r.classes_known && r.elapsed_ns > 0) {

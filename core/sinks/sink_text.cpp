@@ -120,7 +120,7 @@ std::string slow_instance(const SlowInstance& s, bool classes_known) {
 }
 
 std::string origin(const RegionSummary& r) {
-  if (r.named_by != "detector" || !r.detected) return "";
+  if (r.named_by != NamedBy::kDetector || !r.detected) return "";
   return r.detected->confidence == "high" ? " (detected)" : fmt::format(" (inferred, {})", r.detected->confidence);
 }
 

@@ -48,7 +48,7 @@ void collect_slowest(const std::vector<JobProcess>& processes, JobRegion& region
   constexpr std::size_t kShown = 10;
   std::vector<std::pair<SlowInstance, std::string>> all;
   for (const JobProcess& p : processes)
-    for (const RegionTotals& t : p.regions)
+    for (const SummedRegion& t : p.regions)
       if (t.sum.region == region.name)
         for (const SlowInstance& s : t.sum.slowest) all.emplace_back(s, row_label(p, t.sum));
   std::stable_sort(all.begin(), all.end(),
@@ -116,10 +116,10 @@ RowPeak peak_of(const RunInfo& run, const std::optional<std::uint32_t>& device) 
   return peak;
 }
 
-std::vector<RegionSum> whole_run(const RunHistory& history) {
+std::vector<RegionTotals> whole_run(const RunHistory& history) {
   using Key = std::pair<std::string, std::optional<std::uint32_t>>;
   std::map<Key, std::size_t> index;
-  std::vector<RegionSum> sums;
+  std::vector<RegionTotals> sums;
   std::map<Key, std::pair<double, double>> clocks;  // weighted ratio, seconds
   const auto add = [&](const RegionSummary& row) {
     // A process that comes to use a second device has a total for one first, and for all of them later.
@@ -149,7 +149,7 @@ std::vector<RegionSum> whole_run(const RunHistory& history) {
   for (const WindowSummary& window : history.windows)
     for (const RegionSummary& row : window.regions) add(row);
   std::stable_partition(sums.begin(), sums.end(),
-                        [](const RegionSum& sum) { return sum.totals().sum.region != "total"; });
+                        [](const RegionTotals& sum) { return sum.summed().sum.region != "total"; });
   return sums;
 }
 
@@ -206,8 +206,8 @@ void JobBuilder::add(const RunHistory& history) {
   }
 
   std::set<std::string> here;
-  for (RegionSum& sum : whole_run(history)) {
-    process.regions.push_back(sum.totals());
+  for (RegionTotals& sum : whole_run(history)) {
+    process.regions.push_back(sum.summed());
     const RegionSummary& s = process.regions.back().sum;
     Region& region = regions_[s.region];
     region.sum.add(sum);
@@ -224,7 +224,7 @@ void JobBuilder::add(const RunHistory& history) {
   if (process.regions.empty()) warn({"empty", "no region and no device activity was measured", source, 1});
   for (const RunEvent& event : history.events) warn({event.kind, event.message, source, 1});
   for (const std::string& oddity : history.oddities) warn({"oddity", oddity, source, 1});
-  for (const RegionTotals& t : process.regions) {
+  for (const SummedRegion& t : process.regions) {
     const std::string where = row_label(process, t.sum);
     if (!t.sum.suspect.empty()) warn({"suspect", t.sum.region + ": " + t.sum.suspect, where, 1});
     if (t.weights.with_flop > 0 && t.weights.left_out > 0)
@@ -289,7 +289,7 @@ Job JobBuilder::finish() {
   for (auto& [name, region] : regions_) {
     JobRegion r;
     r.name = name;
-    r.totals = region.sum.totals();
+    r.totals = region.sum.summed();
     r.totals.sum.region = name;
     if (job.processes.size() > 1) r.totals.sum.device.reset();
     r.devices = region.devices;
@@ -303,7 +303,7 @@ Job JobBuilder::finish() {
         r.why_no_mfu = fmt::format("the peak of {} is unknown: set MFU_PEAK_TFLOPS", join(gpus));
       else if (!s.flop)
         r.why_no_mfu = name == "total"                                   ? "no work with known FLOP"
-                       : name == "optimizer" && s.named_by == "detector" ? "an update of the weights is no model FLOP"
+                       : name == "optimizer" && s.named_by == NamedBy::kDetector ? "an update of the weights is no model FLOP"
                                                                          : "the shapes of its instances are not known";
       else
         r.why_no_mfu = "its devices have different peaks, or one has none";

@@ -22,7 +22,7 @@ struct JobProcess {
   bool ended = false;                     ///< false: no end line, the regions are summed from the windows
   Interval span;                          ///< first to last moment measured
   std::uint64_t windows = 0;              ///< that were read
-  std::vector<RegionTotals> regions;      ///< every region and device, `total` last
+  std::vector<SummedRegion> regions;      ///< every region and device, `total` last
   std::optional<LaunchAccount> launches;  ///< none where there is no end line
   std::optional<SelfCost> self;
   std::vector<std::pair<std::string, std::uint64_t>> counters;
@@ -31,7 +31,7 @@ struct JobProcess {
 /// One region over all devices and ranks.
 struct JobRegion {
   std::string name;
-  RegionTotals totals;
+  SummedRegion totals;
   std::uint64_t devices = 0;  ///< devices of processes that have it
   std::uint64_t processes = 0;
   /// Where each of `sum().slowest` ran: the slowest of all ranks and devices, each beside the others of its own.
@@ -78,7 +78,7 @@ class JobBuilder {
 
  private:
   struct Region {
-    RegionSum sum;
+    RegionTotals sum;
     std::uint64_t devices = 0, processes = 0;
   };
   Job job_;
@@ -87,7 +87,7 @@ class JobBuilder {
 
 /// The whole run of one process, one entry per region and device in the order of its file: its end line, or its windows
 /// added up where it has none.
-[[nodiscard]] std::vector<RegionSum> whole_run(const RunHistory& history);
+[[nodiscard]] std::vector<RegionTotals> whole_run(const RunHistory& history);
 
 /// The peaks that a row of this run was divided by: its device's, or for all devices together the one they agree on.
 [[nodiscard]] RowPeak peak_of(const RunInfo& run, const std::optional<std::uint32_t>& device);

@@ -9,29 +9,6 @@ namespace mfu {
 
 namespace {
 
-void add(RegionSums& sums, const RegionSummary& r, const std::optional<double>& peak) {
-  for (std::size_t c = 0; c < kTimeClasses; ++c) sums.time_ns[c] += r.time_ns[c];
-  sums.elapsed_ns += r.elapsed_ns;
-  if (r.flop) {
-    sums.flop_known = true;
-    sums.flop += *r.flop;
-    if (peak) sums.possible_flop += *peak * seconds(r.elapsed_ns);
-    sums.hfu_flop += r.hfu_flop.value_or(*r.flop);
-  }
-  if (r.bytes) {
-    sums.bytes_known = true;
-    sums.bytes += *r.bytes;
-  }
-  sums.tokens += r.tokens;
-  sums.instances += r.instances;
-  for (const auto& [upper_ns, count] : r.latency.histogram) sums.durations[upper_ns] += count;
-  for (const BatchLatency& b : r.by_batch) {
-    BatchSums& batch = sums.by_batch[{b.unit, b.batch_max}];
-    batch.elapsed_ns += b.elapsed_ns;
-    for (const auto& [upper_ns, count] : b.latency.histogram) batch.durations[upper_ns] += count;
-  }
-}
-
 std::int64_t stages_of(const std::string& config_json) {
   const auto config = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return 1;
@@ -98,7 +75,7 @@ void Rank::take(RunLine&& line) {
     RegionSummary& region = window->region;
     if (!open_.regions.empty() && open_.window.begin_ns != region.window.begin_ns) open_ = {};
     open_.window = region.window;
-    add(sums[{region.region, region.device}], region, peak_flop_of(*this, region));
+    sums[{region.region, region.device}].add(region, peak_of(*this, region));
     const bool complete = region.region == "total";
     open_.regions.push_back(std::move(region));
     if (!complete) return;

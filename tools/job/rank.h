@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/account/region_summary.h"
+#include "core/account/region_totals.h"
 #include "core/sinks/sink.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_history.h"
@@ -25,25 +26,6 @@ struct CommSample {
   DurationNs exposed_ns = 0;  ///< time of class comm
   std::uint64_t comm_kernels = 0;
   DurationNs comm_sum_ns = 0;
-};
-
-/// Durations of the passes or instances of one batch range.
-struct BatchSums {
-  DurationNs elapsed_ns = 0;
-  std::map<DurationNs, std::uint64_t> durations;  ///< inclusive upper edge [ns] > passes or instances
-};
-
-/// Sums over every window that was read: counters in the sense of Prometheus.
-struct RegionSums {
-  ClassTimes time_ns{};
-  DurationNs elapsed_ns = 0;
-  double flop = 0, hfu_flop = 0, bytes = 0;
-  double possible_flop = 0;  ///< peak x elapsed of the windows whose FLOP and peak are known
-  bool flop_known = false, bytes_known = false;
-  std::int64_t tokens = 0;
-  std::uint64_t instances = 0;
-  std::map<DurationNs, std::uint64_t> durations;                     ///< inclusive upper edge [ns] > instances
-  std::map<std::pair<BatchUnit, std::int64_t>, BatchSums> by_batch;  ///< by unit and largest batch
 };
 
 enum class RankState {
@@ -67,7 +49,7 @@ struct Rank {
   std::optional<WindowSummary> end;
   std::deque<std::vector<CommSample>> recent;  ///< per window, oldest first
   std::deque<RunEvent> events;                 ///< the last ones
-  std::map<RegionKey, RegionSums> sums;
+  std::map<RegionKey, RegionTotals> sums;  ///< over every window that was read
   std::uint64_t windows = 0;
   TimeNs last_line_ns = 0;           ///< UTC, by the clock of its host
   std::int64_t pipeline_stages = 1;  ///< `parallel.pp` of its config

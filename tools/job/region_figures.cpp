@@ -1,32 +1,88 @@
 #include "tools/job/region_figures.h"
 
+#include "core/account/region_fields.h"
+
 namespace mfu {
 
 namespace {
 
-template <typename Get>
-std::optional<double> of_device_activity(const JobRegion& r, Get get) {
-  return r.sum().classes_known ? std::optional<double>(get(r.sum())) : std::nullopt;
+using Row = RegionSummary;
+
+std::optional<double> double_of(double value, Unit) { return value; }
+std::optional<double> double_of(std::integral auto value, Unit unit) {
+  return unit == Unit::kSeconds ? seconds(static_cast<DurationNs>(value)) : static_cast<double>(value);
+}
+template <typename T>
+std::optional<double> double_of(const std::optional<T>& value, Unit unit) {
+  return value ? double_of(*value, unit) : std::nullopt;
 }
 
-/// A quantile of a LatencySummary of the region; none where it is empty.
-template <LatencySummary RegionSummary::*of, DurationNs LatencySummary::*quantile>
-std::optional<double> quantile_s(const JobRegion& r) {
-  const LatencySummary& l = r.sum().*of;
-  return l.count != 0 ? std::optional(seconds(l.*quantile)) : std::nullopt;
+template <typename T>
+inline constexpr bool kIsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+template <typename T>
+inline constexpr bool kIsNumber<std::optional<T>> = kIsNumber<T>;
+
+/// The figures of the field that `of` gives of a row: one of a number, five of a waterfall, the quantiles of a
+/// histogram, those of its own fields of an object.
+template <typename T, typename Get, typename Of>
+void add_figures(std::vector<RegionFigure>& into, const std::string& key, const Field<Get>& field, Of of) {
+  const bool device_activity = field.null == Null::kNoDeviceActivity;
+  const Unit unit = field.unit;
+  const auto add = [&](const std::string& name, Unit its_unit, auto value_of) {
+    into.push_back({name, its_unit, field.compared, [of, value_of, device_activity](const JobRegion& r) {
+                      const Row& row = r.sum();
+                      const T* value = of(row);
+                      return value == nullptr || (device_activity && !row.classes_known) ? std::nullopt
+                                                                                         : value_of(*value);
+                    }});
+  };
+  if constexpr (kIsByClass<T>) {
+    for (std::size_t c = 0; c < kTimeClasses; ++c)
+      add(key + "." + std::string(kTimeClassNames[c]), unit, [c, unit](const T& value) -> std::optional<double> {
+        if constexpr (std::is_same_v<T, ClassTimes>)
+          return double_of(value[c], unit);
+        else
+          return value ? std::optional(double((*value)[c])) : std::nullopt;
+      });
+  } else if constexpr (std::is_same_v<T, LatencySummary>) {
+    const std::string suffix(quantile_suffix(key));
+    add(key + ".count", Unit::kCount, [](const LatencySummary& l) { return std::optional<double>(double(l.count)); });
+    const auto quantile = [&](const char* name, DurationNs LatencySummary::*of_it) {
+      add(key + "." + name + suffix, Unit::kSeconds, [of_it](const LatencySummary& l) {
+        return l.count != 0 ? std::optional(seconds(l.*of_it)) : std::nullopt;
+      });
+    };
+    quantile("p50", &LatencySummary::p50_ns);
+    quantile("p90", &LatencySummary::p90_ns);
+    quantile("p99", &LatencySummary::p99_ns);
+    quantile("max", &LatencySummary::max_ns);
+  } else if constexpr (kIsNumber<T>) {
+    if (unit != Unit::kMoment && key != "device")
+      add(key, unit, [unit](const T& value) { return double_of(value, unit); });
+  } else if constexpr (requires(T value) { value.has_value(); }) {
+    if constexpr (kHasFields<typename T::value_type>)
+      for_each_field<typename T::value_type>([&](const auto& inner) {
+        using Inner = std::remove_cvref_t<decltype(inner.of(std::declval<const typename T::value_type&>()))>;
+        add_figures<Inner>(into, key + "." + std::string(inner.key), inner, [of, inner](const Row& row) -> const Inner* {
+          const T* outer = of(row);
+          return outer != nullptr && *outer ? &inner.of(**outer) : nullptr;
+        });
+      });
+  }
 }
 
-template <std::size_t c>
-std::optional<double> lost(const JobRegion& r) {
-  return r.sum().lost && r.sum().classes_known ? std::optional((*r.sum().lost)[c]) : std::nullopt;
+std::vector<RegionFigure> made_figures() {
+  std::vector<RegionFigure> figures;
+  for_each_field<Row>([&](const auto& field) {
+    using T = std::remove_cvref_t<decltype(field.of(std::declval<const Row&>()))>;
+    add_figures<T>(figures, std::string(field.key), field, [field](const Row& row) { return &field.of(row); });
+  });
+  figures.push_back({"tokens_per_s", Unit::kNone, true, [](const JobRegion& r) { return tokens_per_s(r.sum()); }});
+  figures.push_back({"each_s", Unit::kSeconds, true, [](const JobRegion& r) { return each_s(r.sum()); }});
+  figures.push_back(
+      {"ranks", Unit::kCount, false, [](const JobRegion& r) { return std::optional(double(r.processes)); }});
+  return figures;
 }
-
-template <std::size_t c>
-std::optional<double> time_s(const JobRegion& r) {
-  return of_device_activity(r, [](const RegionSummary& s) { return seconds(s.time_ns[c]); });
-}
-
-std::optional<double> number(std::uint64_t n) { return static_cast<double>(n); }
 
 }  // namespace
 
@@ -41,62 +97,16 @@ std::optional<double> each_s(const RegionSummary& row) {
 }
 
 const std::vector<RegionFigure>& region_figures() {
-  using R = const JobRegion&;
-  static const std::vector<RegionFigure> kFigures{
-      {"mfu", [](R r) { return r.sum().mfu; }},
-      {"mfu_busy", [](R r) { return r.sum().mfu_busy; }},
-      {"hfu", [](R r) { return r.sum().hfu; }},
-      {"mbu", [](R r) { return r.sum().mbu; }},
-      {"lost.matmul", lost<0>},
-      {"lost.other", lost<1>},
-      {"lost.comm", lost<2>},
-      {"lost.memcpy", lost<3>},
-      {"lost.idle", lost<4>},
-      {"tokens_per_s", [](R r) { return tokens_per_s(r.sum()); }},
-      {"each_s", [](R r) { return each_s(r.sum()); }},
-      {"latency.count", [](R r) { return number(r.sum().latency.count); }},
-      {"latency.p50_s", quantile_s<&RegionSummary::latency, &LatencySummary::p50_ns>},
-      {"latency.p90_s", quantile_s<&RegionSummary::latency, &LatencySummary::p90_ns>},
-      {"latency.p99_s", quantile_s<&RegionSummary::latency, &LatencySummary::p99_ns>},
-      {"latency.max_s", quantile_s<&RegionSummary::latency, &LatencySummary::max_ns>},
-      {"inter_token_s.p50", quantile_s<&RegionSummary::inter_token, &LatencySummary::p50_ns>},
-      {"inter_token_s.p90", quantile_s<&RegionSummary::inter_token, &LatencySummary::p90_ns>},
-      {"inter_token_s.p99", quantile_s<&RegionSummary::inter_token, &LatencySummary::p99_ns>},
-      {"inter_token_s.max", quantile_s<&RegionSummary::inter_token, &LatencySummary::max_ns>},
-      {"prefill_to_decode_s.p50", quantile_s<&RegionSummary::prefill_to_decode, &LatencySummary::p50_ns>},
-      {"prefill_to_decode_s.p90", quantile_s<&RegionSummary::prefill_to_decode, &LatencySummary::p90_ns>},
-      {"prefill_to_decode_s.p99", quantile_s<&RegionSummary::prefill_to_decode, &LatencySummary::p99_ns>},
-      {"prefill_to_decode_s.max", quantile_s<&RegionSummary::prefill_to_decode, &LatencySummary::max_ns>},
-      {"after_prefill", [](R r) { return r.sum().after_prefill ? number(*r.sum().after_prefill) : std::nullopt; }},
-      {"elapsed_s", [](R r) { return std::optional(seconds(r.sum().elapsed_ns)); }},
-      {"busy_s", [](R r) { return of_device_activity(r, [](const auto& s) { return seconds(s.busy_ns); }); }},
-      {"kernel_sum_s",
-       [](R r) { return of_device_activity(r, [](const auto& s) { return seconds(s.kernel_sum_ns); }); }},
-      {"comm_sum_s", [](R r) { return of_device_activity(r, [](const auto& s) { return seconds(s.comm_sum_ns); }); }},
-      {"time_s.matmul", time_s<0>},
-      {"time_s.other", time_s<1>},
-      {"time_s.comm", time_s<2>},
-      {"time_s.memcpy", time_s<3>},
-      {"time_s.idle", time_s<4>},
-      {"instances", [](R r) { return number(r.sum().instances); }},
-      {"open", [](R r) { return number(r.sum().open); }},
-      {"tokens", [](R r) { return std::optional(static_cast<double>(r.sum().tokens)); }},
-      {"kernels", [](R r) { return number(r.sum().kernels); }},
-      {"launches", [](R r) { return number(r.sum().launches); }},
-      {"comm_kernels", [](R r) { return number(r.sum().comm_kernels); }},
-      {"flop", [](R r) { return r.sum().flop; }},
-      {"bytes", [](R r) { return r.sum().bytes; }},
-      {"roofline_s", [](R r) { return r.sum().roofline_s; }},
-      {"clock_ratio", [](R r) { return r.sum().clock_ratio; }},
-      {"ranks", [](R r) { return number(r.processes); }},
-  };
+  static const std::vector<RegionFigure> kFigures = made_figures();
   return kFigures;
 }
 
 const RegionFigure* find_figure(std::string_view key) {
   for (const RegionFigure& figure : region_figures())
-    if (figure.key == key || (figure.key.starts_with("latency.") && figure.key.substr(8) == key && key != "count"))
-      return &figure;
+    if (figure.key == key) return &figure;
+  if (key == "count") return nullptr;
+  for (const RegionFigure& figure : region_figures())
+    if (figure.key.starts_with("latency.") && figure.key.substr(8) == key) return &figure;
   return nullptr;
 }
 

@@ -1,11 +1,13 @@
 // The figures of a region by name: what an assertion may ask for, and what two runs are compared by.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/account/region_fields.h"
 #include "tools/job/job_report.h"
 
 namespace mfu {
@@ -13,11 +15,13 @@ namespace mfu {
 /// A figure of a region as the JSON output names it (`mfu`, `lost.idle`, `latency.p99_s`); `p50_s` to `max_s` may be
 /// said without `latency.`.
 struct RegionFigure {
-  std::string_view key;
-  std::optional<double> (*of)(const JobRegion& region);  ///< none: unknown
+  std::string key;
+  Unit unit = Unit::kNone;
+  bool compared = false;                                            ///< shown when two runs are laid side by side
+  std::function<std::optional<double>(const JobRegion& region)> of;  ///< none: unknown
 };
 
-/// Every figure, in the order in which they are listed to a person.
+/// Every number of region_fields.h, then those that follow from them.
 [[nodiscard]] const std::vector<RegionFigure>& region_figures();
 /// nullptr: no such figure.
 [[nodiscard]] const RegionFigure* find_figure(std::string_view key);

@@ -11,19 +11,15 @@
 
 namespace mfu {
 
-/// Sums over the newest window of every live rank; over whole runs where no rank is live any more but some ended in
-/// peace. Ratios 0..1.
-///   mfu = sum FLOP / sum(peak x elapsed), over the ranks whose FLOP and peak are known
-///   hfu, mbu: likewise, with recomputation; with bytes and peak bandwidth
-///   lost[c] = sum(peak x time of class c) / sum(peak x elapsed), [kMatmul] less mfu: with mfu they sum to 1
-///   (over the ranks in mfu; time_share is over all whose device activity is known)
-/// Elapsed time is that of the `total` lines, so time outside every region counts; it is in device-seconds.
+/// The newest window of every live rank as one row (RegionTotals); whole runs where no rank is live any more but some
+/// ended in peace. Ratios 0..1. The row is that of the `total` lines, so time outside every region counts; it is in
+/// device-seconds.
 struct JobTotals {
   std::size_t live = 0, starting = 0, stale = 0, ended = 0, replaced = 0, unreadable = 0;
   std::int64_t world_size = 0;  ///< as the start lines say it
   std::size_t hosts = 0, devices = 0;
   std::size_t counted = 0;   ///< ranks whose figures are in the sums below
-  std::size_t with_mfu = 0;  ///< of them, those in mfu
+  std::size_t with_mfu = 0;  ///< of them, those that mfu covers
   bool whole_run = false;    ///< over `end` lines
   std::optional<double> mfu, hfu, mbu;
   std::optional<double> busy;         ///< sum busy / sum elapsed, over the ranks whose device activity is known
@@ -37,10 +33,9 @@ struct JobTotals {
   std::optional<double> overhead;  ///< mean over ranks
 };
 
-/// \param peak [FLOP/s] or [B/s] that the elapsed device-seconds of `row` are to be multiplied by: that of its device,
-/// or the mean of the process's devices. None: some of them is not known.
-[[nodiscard]] std::optional<double> peak_flop_of(const Rank& rank, const RegionSummary& row) noexcept;
-[[nodiscard]] std::optional<double> peak_bytes_of(const Rank& rank, const RegionSummary& row) noexcept;
+/// What the elapsed device-seconds of `row` are to be multiplied by: the peak of its device, or the mean of the process's
+/// devices. None where that of any of them is not known.
+[[nodiscard]] RowPeak peak_of(const Rank& rank, const RegionSummary& row) noexcept;
 
 [[nodiscard]] JobTotals job_totals(const std::vector<const Rank*>& ranks);
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <unordered_map>
 
@@ -17,7 +18,7 @@
 #include "core/peak/peak.h"
 #include "core/ranges/region_rules.h"
 #include "core/ranges/rule_cache.h"
-#include "core/sinks/sink_jsonl.h"
+#include "core/sinks/region_json.h"
 
 namespace mfu {
 
@@ -469,16 +470,15 @@ std::vector<ProcessRegions> trace_regions(const Trace& trace, const Config& conf
 }
 
 std::string regions_json(const std::vector<ProcessRegions>& processes) {
-  std::string text = "[";
+  auto all = nlohmann::ordered_json::array();
   for (const ProcessRegions& process : processes) {
     for (const RegionSummary& region : process.whole.regions) {
-      if (text.size() > 1) text += ",";
-      std::string entry = region_json(region);
-      entry.insert(1, "\"process\":\"" + printable(process.process, 200) + "\",");
-      text += entry;
+      nlohmann::ordered_json entry{{"process", printable(process.process, 200)}};
+      entry.update(to_json(region));
+      all.push_back(std::move(entry));
     }
   }
-  return text + "]";
+  return text_of(all);
 }
 
 }  // namespace mfu

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/kernels/kernel_names.h"
-#include "core/sinks/sink_jsonl.h"
+#include "core/sinks/region_json.h"
 #include "core/sinks/sink_text.h"
 #include "tools/replay/trace_query.h"
 
@@ -73,7 +73,7 @@ Json occurrences_json(const QueryAnswer& answer) {
     put_figures(j, o.figures);
     if (!o.regions.empty()) {
       j["regions"] = Json::array();
-      for (const RegionSummary& r : o.regions) j["regions"].push_back(Json::parse(region_json(r)));
+      for (const RegionSummary& r : o.regions) j["regions"].push_back(to_json(r));
     }
     list.push_back(std::move(j));
   }
@@ -133,7 +133,7 @@ std::vector<std::pair<std::string, std::string>> query_json(const TraceQuery& qu
   if (answers.range) {
     Json j = head(query, *answers.range);
     put_figures(j, answers.range->sum);
-    if (answers.range->region) j["sum"] = Json::parse(region_json(*answers.range->region));
+    if (answers.range->region) j["sum"] = to_json(*answers.range->region);
     j["occurrences"] = occurrences_json(*answers.range);
     j["notes"] = answers.range->notes;
     out.emplace_back("range", dump(j));

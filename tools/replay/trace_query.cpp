@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "core/account/metrics.h"
+#include "core/account/region_totals.h"
 #include "core/base/edit_distance.h"
 #include "core/base/regex.h"
 #include "core/kernels/kernel_class.h"
@@ -147,7 +148,7 @@ class Query {
       s.kernel_sum_ns = share.kernel_sum_ns;
       s.kernels = share.kernels;
       s.tokens = static_cast<std::int64_t>(static_cast<double>(instance.work.tokens) * share_of_work + 0.5);
-      s.named_by = "range";
+      s.named_by = NamedBy::kRange;
       if (query_.query_.flop && query_.query_.kernel.empty()) {
         s.flop = s.hfu_flop = *query_.query_.flop * share_of_work;
       } else if (query_.config_.model && instance.phase != Phase::kNone && instance.work.flop_known) {
@@ -352,23 +353,26 @@ class Query {
     return query_.gpus && devices > 0 ? static_cast<double>(*query_.gpus) / devices : 1.0;
   }
 
-  static void add_to(RegionSummary& into, const RegionSummary& from) {
-    into.instances += from.instances;
-    into.tokens += from.tokens;
-    into.elapsed_ns += from.elapsed_ns;
-    into.busy_ns += from.busy_ns;
-    into.kernel_sum_ns += from.kernel_sum_ns;
-    into.kernels += from.kernels;
-    for (std::size_t c = 0; c < kTimeClasses; ++c) into.time_ns[c] += from.time_ns[c];
-    const auto add = [](std::optional<double>& a, const std::optional<double>& b) {
-      a = a && b ? std::optional(*a + *b) : std::nullopt;
-    };
-    add(into.flop, from.flop);
-    add(into.hfu_flop, from.hfu_flop);
-    add(into.bytes, from.bytes);
-    into.window.begin_ns = std::min(into.window.begin_ns, from.window.begin_ns);
-    into.window.end_ns = std::max(into.window.end_ns, from.window.end_ns);
-  }
+  /// Rows of which one has unknown FLOP have unknown FLOP together: a query asks for all of a range or for nothing.
+  class StrictTotals {
+   public:
+    void add(const RegionSummary& row) {
+      totals_.add_beside(row, RowPeak{});
+      flop_known_ = flop_known_ && row.flop;
+      bytes_known_ = bytes_known_ && row.bytes;
+    }
+    [[nodiscard]] bool empty() const { return totals_.empty(); }
+    [[nodiscard]] RegionSummary summary() const {
+      RegionSummary sum = totals_.summed().sum;
+      if (!flop_known_) sum.flop = sum.hfu_flop = std::nullopt;
+      if (!bytes_known_) sum.bytes = std::nullopt;
+      return sum;
+    }
+
+   private:
+    RegionTotals totals_;
+    bool flop_known_ = true, bytes_known_ = true;
+  };
 
   static BaseFigures bases_of(const RegionSummary& s) {
     BaseFigures f;
@@ -388,7 +392,7 @@ class Query {
     const double share = 1.0 / scale(answer.devices);  // of --flop that is the trace's
     const Phase phase = query_.flop && query_.kernel.empty() ? Phase::kTrain : only_.phase;
     std::map<std::uint32_t, std::int64_t> count;
-    std::optional<RegionSummary> sum;
+    StrictTotals sums;
     for (Part& part : parts_) {
       if (part.regions.empty()) continue;
       Occurrence o;
@@ -396,36 +400,32 @@ class Query {
       o.process = trace_.processes[part.process].name;
       o.name = trace_.strings.at(trace_.ranges[part.range].name);
       o.devices = static_cast<std::uint32_t>(part.regions.size());
-      std::optional<RegionSummary> all;
+      StrictTotals of_devices;
       for (RegionSummary& r : part.regions) {
         r.window.begin_ns += trace_.base_ns;
         r.window.end_ns += trace_.base_ns;
         if (query_.flop && query_.kernel.empty()) r.flop = r.hfu_flop = *r.flop * share;
-        if (all)
-          add_to(*all, r);
-        else
-          all = r;
+        of_devices.add(r);
         complete_metrics(r, phase, peak_);
         o.regions.push_back(r);
       }
-      o.hull = all->window;
-      if (sum)
-        add_to(*sum, *all);
-      else
-        sum = *all;
-      o.figures = bases_of(*all);
-      complete_metrics(*all, phase, peak_);
+      RegionSummary all = of_devices.summary();
+      o.hull = all.window;
+      sums.add(all);
+      o.figures = bases_of(all);
+      complete_metrics(all, phase, peak_);
       set_mfu(o.figures, peak_.flop_per_s, 1, peak_.sparse, Bound::kUnknown);
-      o.figures.suspect = all->suspect;
+      o.figures.suspect = all.suspect;
       answer.occurrences.push_back(std::move(o));
     }
-    if (!sum) return answer;
-    answer.sum = bases_of(*sum);
+    if (sums.empty()) return answer;
+    RegionSummary sum = sums.summary();
+    answer.sum = bases_of(sum);
     set_mfu(answer.sum, peak_.flop_per_s, 1, peak_.sparse, Bound::kUnknown);
-    if (answer.devices != 1) sum->device.reset();
-    complete_metrics(*sum, phase, peak_);
-    answer.sum.suspect = sum->suspect;
-    add_top_kernels(*sum);
+    if (answer.devices != 1) sum.device.reset();
+    complete_metrics(sum, phase, peak_);
+    answer.sum.suspect = sum.suspect;
+    add_top_kernels(sum);
     answer.region = std::move(sum);
     if (!answer.sum.flop) {
       if (!config_.model)

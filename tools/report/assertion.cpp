@@ -104,13 +104,11 @@ Result<Assertion> parse_assertion(std::string_view text) {
     const RegionFigure* figure = find_figure(left.substr(dot + 1));
     if (figure == nullptr || dot == 0) continue;
     a.region = std::string(left.substr(0, dot));
-    a.figure = std::string(figure->key);
+    a.figure = figure->key;
   }
   if (a.figure.empty())
     return Error{fmt::format("--assert '{}': '{}' ends in no figure; there are {}", text, left, known_figures())};
-  const bool time =
-      (a.figure.ends_with("_s") || a.figure.find("_s.") != std::string::npos) && !a.figure.ends_with("per_s");
-  const auto bound = bound_of(right, time || a.figure.starts_with("time_s."));
+  const auto bound = bound_of(right, find_figure(a.figure)->unit == Unit::kSeconds);
   if (!bound) return wrong(fmt::format("'{}' is no number", right));
   a.bound = *bound;
   return a;

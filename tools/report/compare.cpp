@@ -11,7 +11,8 @@
 
 #include "tools/job/region_figures.h"
 #include "tools/report/format.h"
-#include "tools/report/outputs/outputs.h"
+#include "core/sinks/region_json.h"
+#include "tools/report/outputs/json.h"
 
 namespace mfu {
 
@@ -21,11 +22,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, kTimeClasses> kLostNames{"matmul loss", "other", "comm", "copy", "idle"};
 constexpr std::array<std::string_view, kTimeClasses> kTimeNames{"matmul", "other", "comm", "copy", "idle"};
-
-/// What is shown beside MFU and the waterfall.
-constexpr std::array<std::string_view, 12> kShown{"mfu_busy",      "hfu",           "mbu",           "each_s",
-                                                  "latency.p50_s", "latency.p90_s", "latency.p99_s", "latency.max_s",
-                                                  "instances",     "tokens_per_s",  "elapsed_s",     "clock_ratio"};
 
 ComparedFigure compared(std::string_view key, std::optional<double> a, std::optional<double> b) {
   return {key, a, b, a && b ? std::optional(*b - *a) : std::nullopt};
@@ -94,8 +90,6 @@ std::string facts_of(const Job& job, const std::function<std::string(const RunIn
   return text;
 }
 
-Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 Json figure_json(const ComparedFigure& f) {
   Json j;
   j["a"] = number_or_null(f.a);
@@ -133,7 +127,8 @@ Comparison compare(const Job& a, const Job& b) {
       return compared(f->key, of_a ? f->of(*of_a) : std::nullopt, of_b ? f->of(*of_b) : std::nullopt);
     };
     r.mfu = figure("mfu");
-    for (const std::string_view key : kShown) r.figures.push_back(figure(key));
+    for (const RegionFigure& f : region_figures())
+      if (f.compared && f.key != "mfu") r.figures.push_back(figure(f.key));
     for (std::size_t c = 0; c < kTimeClasses; ++c) r.classes[c].key = kTimeClassNames[c];
     if (of_a && of_b) {
       const RegionSummary& x = of_a->sum();
@@ -188,7 +183,7 @@ std::string comparison_json(const Comparison& comparison) {
   j["v"] = 1;
   for (const auto& [job, name] : {std::pair(comparison.a, "a"), std::pair(comparison.b, "b")}) {
     j[name]["path"] = job->path;
-    j[name].update(Json::parse(job_json(*job)));
+    j[name].update(job_json(*job));
   }
   j["regions"] = Json::array();
   for (const ComparedRegion& r : comparison.regions) {

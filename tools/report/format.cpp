@@ -74,6 +74,8 @@ std::string markdown_text(std::string_view text) {
   return out;
 }
 
+std::string file_name(std::string_view path) { return std::string(path.substr(path.find_last_of('/') + 1)); }
+
 std::string csv_text(std::string_view text) {
   if (text.find_first_of("\",\r\n") == std::string_view::npos) return std::string(text);
   std::string out = "\"";

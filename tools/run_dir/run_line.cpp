@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/account/region_fields.h"
+
 namespace mfu {
 
 namespace {
@@ -96,12 +98,6 @@ DurationNs to_ns(double s) { return std::isfinite(s) ? std::llround(std::clamp(s
 
 DurationNs ns_of(const Object& object, std::string_view key) { return to_ns(number_of(object, key).value_or(0)); }
 
-KernelClass kernel_class_of(std::string_view text) {
-  for (const KernelClass c : {KernelClass::kGemm, KernelClass::kAttention, KernelClass::kComm})
-    if (text == name(c)) return c;
-  return KernelClass::kOther;
-}
-
 /// `suffix`: `_s` where the unit is in each key, empty where it is in the object's own.
 LatencySummary latency_of(const Object& object, const std::string& suffix) {
   LatencySummary l;
@@ -122,115 +118,81 @@ LatencySummary latency_of(const Object& object, const std::string& suffix) {
   return l;
 }
 
-LatencySummary latency_in(const Object& o, std::string_view key, const std::string& suffix) {
+/// The value of a word; of one that this version does not know, `otherwise`.
+template <typename Enum>
+Enum value_of_word(std::string_view text, Enum otherwise) {
+  const auto& words = kWords<Enum>;
+  const auto at = std::find(words.begin(), words.end(), text);
+  return at == words.end() ? otherwise : static_cast<Enum>(at - words.begin());
+}
+
+template <typename T>
+T row_of(const Object& object);
+
+/// Reads one field as json_of in core/sinks/region_json.cpp writes it. Absent and null leave what `into` has.
+template <typename Get, typename T>
+void read_field(const Object& o, const Field<Get>& field, T& into) {
+  const std::string_view key = field.key;
   const auto e = find(o, key);
-  return e ? latency_of(object_in(key, *e), suffix) : LatencySummary{};
-}
-
-ClassTimes times_of(const Object& o) {
-  ClassTimes times{};
-  if (const auto e = find(o, "time_s")) {
-    const Object by_class = object_in("time_s", *e);
-    for (std::size_t c = 0; c < kTimeClasses; ++c) times[c] = ns_of(by_class, kTimeClassNames[c]);
-  }
-  return times;
-}
-
-BatchLatency batch_of(const Object& o) {
-  BatchLatency b;
-  b.unit = string_of(o, "unit") == kBatchUnitNames[static_cast<std::size_t>(BatchUnit::kTokens)]
-               ? BatchUnit::kTokens
-               : BatchUnit::kSequences;
-  b.batch_min = integer_of<std::int64_t>(o, "batch_min");
-  b.batch_max = integer_of<std::int64_t>(o, "batch_max");
-  b.instances = integer_of<std::uint64_t>(o, "instances");
-  b.tokens = integer_of<std::int64_t>(o, "tokens");
-  b.elapsed_ns = ns_of(o, "elapsed_s");
-  b.latency = latency_in(o, "latency_s", "");
-  b.flop = number_of(o, "flop");
-  b.bytes = number_of(o, "bytes");
-  b.mfu = number_of(o, "mfu");
-  b.mbu = number_of(o, "mbu");
-  return b;
-}
-
-SlowInstance slow_of(const Object& o) {
-  SlowInstance s;
-  s.nth = integer_of<std::uint64_t>(o, "nth");
-  s.t0_ns = integer_of<std::int64_t>(o, "t0_ns");
-  s.elapsed_ns = ns_of(o, "elapsed_s");
-  s.time_ns = times_of(o);
-  const auto at = std::find(kTimeClassNames.begin(), kTimeClassNames.end(), string_of(o, "lost_to"));
-  if (at != kTimeClassNames.end()) s.lost_to = static_cast<TimeClass>(at - kTimeClassNames.begin());
-  s.excess_ns = ns_of(o, "excess_s");
-  return s;
-}
-
-RegionSummary region_of(const Object& o) {
-  RegionSummary r;
-  r.region = string_of(o, "region");
-  if (find(o, "device")) r.device = integer_of<std::uint32_t>(o, "device");
-  r.window = {integer_of<std::int64_t>(o, "t0_ns"), integer_of<std::int64_t>(o, "t1_ns")};
-  r.instances = integer_of<std::uint64_t>(o, "instances");
-  r.open = integer_of<std::uint64_t>(o, "open");
-  r.tokens = integer_of<std::int64_t>(o, "tokens");
-  r.elapsed_ns = ns_of(o, "elapsed_s");
-  r.busy_ns = ns_of(o, "busy_s");
-  r.classes_known = find(o, "busy_s").has_value();
-  r.kernel_sum_ns = ns_of(o, "kernel_sum_s");
-  r.kernels = integer_of<std::uint64_t>(o, "kernels");
-  r.launches = integer_of<std::uint64_t>(o, "launches");
-  r.comm_kernels = integer_of<std::uint64_t>(o, "comm_kernels");
-  r.comm_sum_ns = ns_of(o, "comm_sum_s");
-  r.latency = latency_in(o, "latency", "_s");
-  r.inter_token = latency_in(o, "inter_token_s", "");
-  for_each_of(o, "by_batch", [&](const Element& e) { r.by_batch.push_back(batch_of(object_in("by_batch", e))); });
-  r.prefill_to_decode = latency_in(o, "prefill_to_decode_s", "");
-  if (find(o, "after_prefill")) r.after_prefill = integer_of<std::uint64_t>(o, "after_prefill");
-  for_each_of(o, "slowest", [&](const Element& e) { r.slowest.push_back(slow_of(object_in("slowest", e))); });
-  r.flop = number_of(o, "flop");
-  r.bytes = number_of(o, "bytes");
-  r.mfu = number_of(o, "mfu");
-  r.mfu_busy = number_of(o, "mfu_busy");
-  r.hfu = number_of(o, "hfu");
-  r.mbu = number_of(o, "mbu");
-  if (r.hfu && r.mfu && r.flop && *r.mfu > 0) r.hfu_flop = *r.flop * (*r.hfu / *r.mfu);
-  r.roofline_s = number_of(o, "roofline_s");
-  const std::string bound = string_of(o, "bound");
-  r.bound = bound == "compute" ? Bound::kCompute : bound == "memory" ? Bound::kMemory : Bound::kUnknown;
-  r.clock_ratio = number_of(o, "clock_ratio");
-  r.suspect = string_of(o, "suspect");
-  r.overlapped = bool_of(o, "overlapped");
-  r.time_ns = times_of(o);
-  if (const auto e = find(o, "lost")) {
-    const Object lost = object_in("lost", *e);
-    std::array<double, kTimeClasses> values{};
+  if (!e) return;
+  if constexpr (std::is_same_v<T, ClassTimes>) {
+    const Object by_class = object_in(key, *e);
+    for (std::size_t c = 0; c < kTimeClasses; ++c) into[c] = ns_of(by_class, kTimeClassNames[c]);
+  } else if constexpr (kIsByClass<T>) {
+    const Object by_class = object_in(key, *e);
+    typename T::value_type values{};
     bool all = true;
     for (std::size_t c = 0; c < kTimeClasses; ++c) {
-      const auto value = number_of(lost, kTimeClassNames[c]);
+      const auto value = number_of(by_class, kTimeClassNames[c]);
       all = all && value.has_value();
       values[c] = value.value_or(0);
     }
-    if (all) r.lost = values;
-  }
-  for_each_of(o, "top_kernels", [&](const Element& e) {
-    const Object k = object_in("top_kernels", e);
-    r.top_kernels.push_back({string_of(k, "name"), kernel_class_of(string_of(k, "class")),
-                             integer_of<std::uint64_t>(k, "count"), ns_of(k, "sum_s")});
-  });
-  if (const auto e = find(o, "shape_source")) {
-    for (const auto field : object_in("shape_source", *e)) {
-      std::string_view source;
-      if (field.value.get(source) != simdjson::SUCCESS) unexpected(field.key, field.value, "a string");
-      r.shape_source.emplace_back(std::string(field.key), std::string(source));
+    if (all) into = values;
+  } else if constexpr (std::is_same_v<T, LatencySummary>) {
+    into = latency_of(object_in(key, *e), std::string(quantile_suffix(key)));
+  } else if constexpr (std::is_same_v<T, bool>) {
+    into = bool_of(o, key);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    into = number(key, *e);
+  } else if constexpr (std::is_integral_v<T>) {
+    if (field.unit == Unit::kSeconds)
+      into = static_cast<T>(ns_of(o, key));
+    else
+      into = integer_of<T>(o, key);
+  } else if constexpr (std::is_enum_v<T>) {
+    into = value_of_word(string_of(o, key), into);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    into = string_of(o, key);
+  } else if constexpr (requires { into.has_value(); }) {
+    typename T::value_type value{};
+    read_field(o, field, value);
+    into = std::move(value);
+  } else if constexpr (kHasFields<T>) {
+    into = row_of<T>(object_in(key, *e));
+  } else if constexpr (std::is_same_v<typename T::value_type, std::pair<std::string, std::string>>) {
+    for (const auto entry : object_in(key, *e)) {
+      std::string_view text;
+      if (entry.value.get(text) != simdjson::SUCCESS) unexpected(entry.key, entry.value, "a string");
+      into.emplace_back(std::string(entry.key), std::string(text));
     }
+  } else {
+    for_each_of(o, key, [&](const Element& entry) {
+      into.push_back(row_of<typename T::value_type>(object_in(key, entry)));
+    });
   }
-  r.named_by = string_of(o, "named_by");
-  if (const auto e = find(o, "detected")) {
-    const Object d = object_in("detected", *e);
-    r.detected = Detected{string_of(d, "kind"), integer_of<std::uint64_t>(d, "period_launches"),
-                          string_of(d, "confidence"), integer_of<std::uint64_t>(d, "micro_steps")};
-  }
+}
+
+template <typename T>
+T row_of(const Object& object) {
+  T row;
+  for_each_field<T>([&](const auto& field) { read_field(object, field, field.of(row)); });
+  return row;
+}
+
+RegionSummary region_of(const Object& o) {
+  auto r = row_of<RegionSummary>(o);
+  r.classes_known = find(o, "busy_s").has_value();
+  if (r.hfu && r.mfu && r.flop && *r.mfu > 0) r.hfu_flop = *r.flop * (*r.hfu / *r.mfu);
   return r;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "core/account/region_fields.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"
 
@@ -56,19 +57,56 @@ Labels with(Labels labels, std::initializer_list<ClientMetric::Label> more) {
 /// count is exact.
 constexpr int kFirstEdgeBit = 18, kLastEdgeBit = 36;
 
-void fill_histogram(ClientMetric& metric, const std::map<DurationNs, std::uint64_t>& durations, DurationNs sum_ns) {
+void fill_histogram(ClientMetric& metric, const LatencySummary& latency, DurationNs sum_ns) {
   auto& histogram = metric.histogram;
-  auto it = durations.begin();
+  auto it = latency.histogram.begin();
   std::uint64_t seen = 0;
   for (int bit = kFirstEdgeBit; bit <= kLastEdgeBit; ++bit) {
     const DurationNs edge = (DurationNs{1} << bit) - 1;
-    for (; it != durations.end() && it->first <= edge; ++it) seen += it->second;
+    for (; it != latency.histogram.end() && it->first <= edge; ++it) seen += it->second;
     histogram.bucket.push_back({seen, static_cast<double>(edge) / 1e9});  // divided: nearest to the decimal label
   }
-  for (; it != durations.end(); ++it) seen += it->second;
+  for (; it != latency.histogram.end(); ++it) seen += it->second;
   histogram.bucket.push_back({seen, std::numeric_limits<double>::infinity()});
   histogram.sample_count = seen;
   histogram.sample_sum = seconds(sum_ns);
+}
+
+std::optional<double> metric_value(double value, Unit) { return value; }
+std::optional<double> metric_value(std::integral auto value, Unit unit) {
+  return unit == Unit::kSeconds ? seconds(static_cast<DurationNs>(value)) : static_cast<double>(value);
+}
+
+/// The metrics of one kind that region_fields.h names, for one row.
+void field_metrics(Families& out, Metric::Kind kind, const RegionSummary& row, const Labels& labels) {
+  for_each_field<RegionSummary>([&](const auto& field) {
+    const Metric& metric = field.metric;
+    if (metric.kind != kind) return;
+    const auto put = [&](const std::optional<double>& value, Labels with_class) {
+      if (!value) return;
+      // Above 100 % it is no result: suspect says why.
+      if ((field.key == "mfu" || field.key == "hfu") && *value > 1) return;
+      if (kind == Metric::Kind::kGauge)
+        out.gauge(metric.name, metric.help, std::move(with_class), *value);
+      else if (*value != 0 || field.key != "tokens")
+        out.counter(metric.name, metric.help, std::move(with_class), *value);
+    };
+    const auto& value = field.of(row);
+    using T = std::remove_cvref_t<decltype(value)>;
+    if constexpr (kIsByClass<T>) {
+      for (std::size_t c = 0; c < kTimeClasses; ++c) {
+        const Labels of_class = with(labels, {{"class", std::string(kTimeClassNames[c])}});
+        if constexpr (std::is_same_v<T, ClassTimes>)
+          put(metric_value(value[c], field.unit), of_class);
+        else if (value)
+          put(metric_value((*value)[c], field.unit), of_class);
+      }
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      put(metric_value(value, field.unit), labels);
+    } else if constexpr (requires { metric_value(*value, field.unit); }) {
+      if (value) put(metric_value(*value, field.unit), labels);
+    }
+  });
 }
 
 std::string model_of(const RunInfo& run) {
@@ -119,48 +157,36 @@ void rank_metrics(Families& out, const Rank& rank, const Labels& process) {
     std::set<std::uint32_t> clocked;
     for (const RegionSummary& r : rank.last->regions) {
       const Labels region = with(labels_of(r.device), {{"region", r.region}});
-      out.gauge("mfu_ratio", "Model FLOP / (peak x elapsed) of the newest window", region,
-                r.mfu && *r.mfu > 1 ? std::nullopt : r.mfu);  // above 100 % it is no result: suspect says why
-      out.gauge("mfu_hfu_ratio", "With recomputed FLOP, of the newest window", region,
-                r.hfu && *r.hfu > 1 ? std::nullopt : r.hfu);
-      out.gauge("mfu_mbu_ratio", "Model bytes / (peak bandwidth x elapsed) of the newest window", region, r.mbu);
+      field_metrics(out, Metric::Kind::kGauge, r, region);
       if (r.classes_known && r.elapsed_ns > 0)
         out.gauge("mfu_busy_ratio", "Time with a kernel running / elapsed, of the newest window", region,
                   static_cast<double>(r.busy_ns) / static_cast<double>(r.elapsed_ns));
-      if (r.lost)
-        for (std::size_t c = 0; c < kTimeClasses; ++c)
-          out.gauge("mfu_lost_ratio", "Share of the newest window lost to the class; with mfu_ratio they sum to 1",
-                    with(region, {{"class", std::string(kTimeClassNames[c])}}), (*r.lost)[c]);
       if (r.clock_ratio && r.device && clocked.insert(*r.device).second)
         out.gauge("mfu_clock_ratio", "SM clock / the clock that the peak stands for", labels_of(r.device),
                   r.clock_ratio);
     }
   }
-  for (const auto& [key, sums] : rank.sums) {
+  for (const auto& [key, totals] : rank.sums) {
     const Labels region = with(labels_of(key.second), {{"region", key.first}});
-    if (sums.flop_known) {
-      out.counter("mfu_model_flops_total", "Model FLOP done", region, sums.flop);
-      out.counter("mfu_executed_flops_total", "Model FLOP and recomputed FLOP done", region, sums.hfu_flop);
-      if (sums.possible_flop > 0)
-        out.counter("mfu_possible_flops_total", "Peak x elapsed of the windows in mfu_model_flops_total", region,
-                    sums.possible_flop);
+    const RegionSummary sum = totals.everything();
+    field_metrics(out, Metric::Kind::kCounter, sum, region);
+    if (sum.flop) {
+      out.counter("mfu_executed_flops_total", "Model FLOP and recomputed FLOP done", region,
+                  sum.hfu_flop.value_or(*sum.flop));
+      if (totals.flop_at_peak() > 0)
+        out.counter("mfu_possible_flops_total", "Peak x elapsed of the windows whose FLOP are known", region,
+                    totals.flop_at_peak());
     }
-    if (sums.bytes_known) out.counter("mfu_bytes_total", "Bytes that the model had to move", region, sums.bytes);
-    if (sums.tokens != 0) out.counter("mfu_tokens_total", "Tokens processed", region, static_cast<double>(sums.tokens));
-    for (std::size_t c = 0; c < kTimeClasses; ++c)
-      out.counter("mfu_region_seconds_total", "Device time by class; the classes sum to the elapsed time",
-                  with(region, {{"class", std::string(kTimeClassNames[c])}}), seconds(sums.time_ns[c]));
-    if (key.first != "total" && !sums.durations.empty())
-      fill_histogram(out.histogram("mfu_step_seconds", "Durations of the region's instances", region), sums.durations,
-                     sums.elapsed_ns);
-    for (const auto& [range, batch] : sums.by_batch)
+    if (key.first != "total" && sum.latency.count != 0)
+      fill_histogram(out.histogram("mfu_step_seconds", "Durations of the region's instances", region), sum.latency,
+                     sum.elapsed_ns);
+    for (const BatchLatency& batch : sum.by_batch)
       fill_histogram(
-          out.histogram(
-              "mfu_iteration_seconds",
-              "Durations by size of the batch: of decode passes by sequences, of others by tokens",
-              with(region, {{"batch_unit", std::string(kBatchUnitNames[static_cast<std::size_t>(range.first)])},
-                            {"batch_max", std::to_string(range.second)}})),
-          batch.durations, batch.elapsed_ns);
+          out.histogram("mfu_iteration_seconds",
+                        "Durations by size of the batch: of decode passes by sequences, of others by tokens",
+                        with(region, {{"batch_unit", std::string(word(batch.unit))},
+                                      {"batch_max", std::to_string(batch.batch_max)}})),
+          batch.latency, batch.elapsed_ns);
   }
 }
 

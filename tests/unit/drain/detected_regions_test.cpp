@@ -196,8 +196,8 @@ TEST(DetectedRegionsTest, StepsAreAccountedAsIfRangesHadBeenDrawnAroundThem) {
   draw_by_hand(drawn, same.work, 12 - steps->instances, 11);
   expect_same(*steps, *drawn.region("step"));
   expect_same(*detected.region("total"), *drawn.region("total"));
-  EXPECT_EQ(steps->named_by, "detector");
-  EXPECT_EQ(drawn.region("step")->named_by, "range");
+  EXPECT_EQ(steps->named_by, NamedBy::kDetector);
+  EXPECT_EQ(drawn.region("step")->named_by, NamedBy::kRange);
   ASSERT_TRUE(steps->detected);
   EXPECT_EQ(steps->detected->kind, "step");
   EXPECT_EQ(steps->detected->period_launches, 2u + 24 * 10 + 1 + 9);
@@ -355,10 +355,10 @@ TEST(DetectedRegionsTest, RangesAreBetterThanWhatIsDetected) {
 }
 
 TEST(DetectedRegionsTest, WhoNamesARegionIsSaidInTheOrderOfTrust) {
-  for (const auto& [ranges, expected] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"ProfilerStep#7"}, "framework"},
-           {{"step 7"}, "range"},
-           {{"ProfilerStep#7", "step 7", "ProfilerStep#8"}, "range"}}) {
+  for (const auto& [ranges, expected] : std::vector<std::pair<std::vector<std::string>, NamedBy>>{
+           {{"ProfilerStep#7"}, NamedBy::kFramework},
+           {{"step 7"}, NamedBy::kRange},
+           {{"ProfilerStep#7", "step 7", "ProfilerStep#8"}, NamedBy::kRange}}) {
     Account account({}, false);
     TimeNs at = kOrigin;
     std::uint32_t id = 0;

@@ -53,20 +53,20 @@ Row random_row(std::mt19937_64& random) {
   return row;
 }
 
-class RegionSumTest : public testing::Test {
+class RegionTotalsTest : public testing::Test {
  protected:
   std::uint64_t seed_ = std::random_device{}();
   std::mt19937_64 random_{seed_};
   testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
 };
 
-TEST_F(RegionSumTest, JobIsWeightedByWhatEachRowWasDividedBy) {
+TEST_F(RegionTotalsTest, JobIsWeightedByWhatEachRowWasDividedBy) {
   for (int round = 0; round < 50; ++round) {
     std::vector<Row> rows(2 + random_() % 40);
     for (Row& row : rows) row = random_row(random_);
-    RegionSum sum;
+    RegionTotals sum;
     for (const Row& row : rows) {
-      RegionSum rank;
+      RegionTotals rank;
       rank.add(row.summary, row.peak);
       sum.add(rank);
     }
@@ -85,7 +85,7 @@ TEST_F(RegionSumTest, JobIsWeightedByWhatEachRowWasDividedBy) {
       instances += row.summary.instances;
       for (std::size_t c = 0; c < kTimeClasses; ++c) times[c] += row.summary.time_ns[c];
     }
-    const RegionTotals totals = sum.totals();
+    const SummedRegion totals = sum.summed();
     const RegionSummary& s = totals.sum;
     EXPECT_NEAR(*s.mfu, static_cast<double>(flop / at_peak), 1e-12);
     EXPECT_NEAR(*s.hfu, static_cast<double>(hfu_flop / at_peak), 1e-12);
@@ -101,28 +101,28 @@ TEST_F(RegionSumTest, JobIsWeightedByWhatEachRowWasDividedBy) {
   }
 }
 
-TEST_F(RegionSumTest, OneRowStaysAsItIs) {
+TEST_F(RegionTotalsTest, OneRowStaysAsItIs) {
   const Row row = random_row(random_);
-  RegionSum sum;
+  RegionTotals sum;
   sum.add(row.summary, row.peak);
-  RegionSum job;
+  RegionTotals job;
   job.add(sum);
-  const RegionSummary s = job.totals().sum;
+  const RegionSummary s = job.summed().sum;
   EXPECT_EQ(s.mfu, row.summary.mfu);
   EXPECT_EQ(s.lost, row.summary.lost);
   EXPECT_EQ(s.latency.p99_ns, row.summary.latency.p99_ns);
   EXPECT_EQ(s.device, row.summary.device);
 }
 
-TEST_F(RegionSumTest, ARowThatNobodyCouldCountIsLeftOutOfBothSides) {
+TEST_F(RegionTotalsTest, ARowThatNobodyCouldCountIsLeftOutOfBothSides) {
   const Row known = random_row(random_);
   Row unknown = random_row(random_);
   unknown.summary.flop = unknown.summary.bytes = std::nullopt;
   Row no_peak = random_row(random_);
   no_peak.peak = {};
-  RegionSum sum;
+  RegionTotals sum;
   for (const Row& row : {known, unknown, no_peak}) sum.add(row.summary, row.peak);
-  const RegionTotals totals = sum.totals();
+  const SummedRegion totals = sum.summed();
   EXPECT_DOUBLE_EQ(*totals.sum.mfu, *known.summary.mfu);
   EXPECT_DOUBLE_EQ(*totals.sum.flop, *known.summary.flop);
   EXPECT_EQ(totals.weights.left_out, 2);
@@ -130,46 +130,46 @@ TEST_F(RegionSumTest, ARowThatNobodyCouldCountIsLeftOutOfBothSides) {
   EXPECT_NEAR(*totals.sum.mfu + std::accumulate(totals.sum.lost->begin(), totals.sum.lost->end(), 0.0), 1, 1e-12);
 }
 
-TEST_F(RegionSumTest, TimeInWhichNothingWasAtWorkCountsAgainstMfu) {
+TEST_F(RegionTotalsTest, TimeInWhichNothingWasAtWorkCountsAgainstMfu) {
   const Row work = random_row(random_);
   Row idle = work;
   idle.summary.flop = idle.summary.hfu_flop = idle.summary.bytes = std::nullopt;
   idle.summary.instances = idle.summary.open = 0;
-  RegionSum sum;
+  RegionTotals sum;
   sum.add(work.summary, work.peak);
   sum.add(idle.summary, idle.peak);
-  EXPECT_DOUBLE_EQ(*sum.totals().sum.mfu, *work.summary.mfu / 2);  // the same time again, without FLOP
-  EXPECT_EQ(sum.totals().weights.left_out, 0);
+  EXPECT_DOUBLE_EQ(*sum.summed().sum.mfu, *work.summary.mfu / 2);  // the same time again, without FLOP
+  EXPECT_EQ(sum.summed().weights.left_out, 0);
 }
 
-TEST_F(RegionSumTest, NothingKnownStaysUnknown) {
+TEST_F(RegionTotalsTest, NothingKnownStaysUnknown) {
   Row row = random_row(random_);
   row.summary.flop = row.summary.bytes = row.summary.mfu = std::nullopt;
   row.summary.lost = std::nullopt;
-  RegionSum sum;
+  RegionTotals sum;
   sum.add(row.summary, row.peak);
   sum.add(row.summary, row.peak);
-  const RegionSummary s = sum.totals().sum;
+  const RegionSummary s = sum.summed().sum;
   EXPECT_FALSE(s.flop || s.mfu || s.hfu || s.mbu || s.lost);
-  const auto shares = sum.totals().weights.time_shares();
+  const auto shares = sum.summed().weights.time_shares();
   EXPECT_NEAR(std::accumulate(shares->begin(), shares->end(), 0.0), 1, 1e-12);
 }
 
-TEST_F(RegionSumTest, RowsWithoutDeviceActivityDoNotBecomeIdleTime) {
+TEST_F(RegionTotalsTest, RowsWithoutDeviceActivityDoNotBecomeIdleTime) {
   const Row seen = random_row(random_);
   Row blind = random_row(random_);
   blind.summary.classes_known = false;
-  RegionSum sum;
+  RegionTotals sum;
   sum.add(seen.summary, seen.peak);
   sum.add(blind.summary, blind.peak);
-  EXPECT_EQ(sum.totals().sum.time_ns, seen.summary.time_ns);
-  EXPECT_EQ(sum.totals().sum.elapsed_ns, seen.summary.elapsed_ns);
-  EXPECT_TRUE(sum.totals().sum.classes_known);
+  EXPECT_EQ(sum.summed().sum.time_ns, seen.summary.time_ns);
+  EXPECT_EQ(sum.summed().sum.elapsed_ns, seen.summary.elapsed_ns);
+  EXPECT_TRUE(sum.summed().sum.classes_known);
 }
 
-TEST_F(RegionSumTest, LatenciesOfAllRanksTogether) {
+TEST_F(RegionTotalsTest, LatenciesOfAllRanksTogether) {
   std::vector<DurationNs> all;
-  RegionSum sum;
+  RegionTotals sum;
   for (int rank = 0; rank < 9; ++rank) {
     DurationHistogram histogram;
     for (int i = 0; i < 200; ++i) {
@@ -178,12 +178,12 @@ TEST_F(RegionSumTest, LatenciesOfAllRanksTogether) {
     }
     Row row = random_row(random_);
     row.summary.latency = histogram.summary();
-    RegionSum one;
+    RegionTotals one;
     one.add(row.summary, row.peak);
     sum.add(one);
   }
   std::sort(all.begin(), all.end());
-  const LatencySummary l = sum.totals().sum.latency;
+  const LatencySummary l = sum.summed().sum.latency;
   EXPECT_EQ(l.count, all.size());
   EXPECT_EQ(l.max_ns, all.back());
   for (const auto& [value, share] : {std::pair(l.p50_ns, 0.5), std::pair(l.p90_ns, 0.9), std::pair(l.p99_ns, 0.99)}) {
@@ -193,7 +193,7 @@ TEST_F(RegionSumTest, LatenciesOfAllRanksTogether) {
   }
 }
 
-TEST_F(RegionSumTest, BatchesOfAllRowsTogether) {
+TEST_F(RegionTotalsTest, BatchesOfAllRowsTogether) {
   struct Truth {
     std::uint64_t instances = 0;
     std::int64_t tokens = 0;
@@ -203,7 +203,7 @@ TEST_F(RegionSumTest, BatchesOfAllRowsTogether) {
   std::map<std::pair<BatchUnit, std::int64_t>, Truth> truth;
   std::uint64_t after_prefill = 0;
   std::vector<DurationNs> slow;
-  RegionSum job, run;
+  RegionTotals job, run;
   for (int rank = 0; rank < 6; ++rank) {
     Row row = random_row(random_);
     row.summary.after_prefill = random_() % 100;
@@ -241,13 +241,13 @@ TEST_F(RegionSumTest, BatchesOfAllRowsTogether) {
       slow.push_back(s.elapsed_ns);
       row.summary.slowest.push_back(s);
     }
-    RegionSum one;
+    RegionTotals one;
     one.add(row.summary, row.peak);
     job.add(one);
     run.add(row.summary, row.peak);
   }
   std::sort(slow.rbegin(), slow.rend());
-  for (const RegionSum* sum : {&job, &run}) {
+  for (const RegionTotals* sum : {&job, &run}) {
     const RegionSummary s = sum->totals().sum;
     EXPECT_EQ(s.after_prefill, after_prefill);
     ASSERT_EQ(s.by_batch.size(), truth.size());
@@ -274,25 +274,25 @@ TEST_F(RegionSumTest, BatchesOfAllRowsTogether) {
   }
 }
 
-TEST_F(RegionSumTest, TopKernelsAreAddedUpByName) {
+TEST_F(RegionTotalsTest, TopKernelsAreAddedUpByName) {
   const Row a = random_row(random_);
   const Row b = random_row(random_);
-  RegionSum sum;
+  RegionTotals sum;
   sum.add(a.summary, a.peak);
   sum.add(b.summary, b.peak);
-  for (const TopKernel& kernel : sum.totals().sum.top_kernels) {
+  for (const TopKernel& kernel : sum.summed().sum.top_kernels) {
     DurationNs expected = 0;
     for (const Row& row : {a, b})
       for (const TopKernel& k : row.summary.top_kernels)
         if (k.name == kernel.name) expected += k.sum_ns;
     EXPECT_EQ(kernel.sum_ns, expected);
   }
-  EXPECT_EQ(sum.totals().sum.top_kernels.size(), 3u);
+  EXPECT_EQ(sum.summed().sum.top_kernels.size(), 3u);
 }
 
 // --- over time ------------------------------------------------------------------------------------------------------
 
-TEST_F(RegionSumTest, ALongRunKeepsItsTruthInFewerBins) {
+TEST_F(RegionTotalsTest, ALongRunKeepsItsTruthInFewerBins) {
   TimeGrid job;
   Weights all;
   constexpr DurationNs kWindow = 10 * kNsPerSecond;
@@ -323,7 +323,7 @@ TEST_F(RegionSumTest, ALongRunKeepsItsTruthInFewerBins) {
   for (std::size_t c = 0; c < kTimeClasses; ++c) EXPECT_NEAR(binned.time_ns[c], all.time_ns[c], 1e-9 * all.time_ns[c]);
 }
 
-TEST_F(RegionSumTest, AShortRunKeepsEveryWindow) {
+TEST_F(RegionTotalsTest, AShortRunKeepsEveryWindow) {
   TimeGrid grid;
   std::vector<double> expected;
   for (int w = 0; w < 300; ++w) {
@@ -338,7 +338,7 @@ TEST_F(RegionSumTest, AShortRunKeepsEveryWindow) {
   EXPECT_EQ(grid.width_ns(), kNsPerSecond);
 }
 
-TEST_F(RegionSumTest, NoTimeIsTooStrange) {
+TEST_F(RegionTotalsTest, NoTimeIsTooStrange) {
   TimeGrid grid;
   const Row row = random_row(random_);
   const Weights weights = Weights::of(row.summary, row.peak);

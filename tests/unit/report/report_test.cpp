@@ -12,7 +12,11 @@
 #include "tools/report/assertion.h"
 #include "tools/report/compare.h"
 #include "tools/report/format.h"
-#include "tools/report/outputs/outputs.h"
+#include "tools/report/outputs/csv.h"
+#include "tools/report/outputs/json.h"
+#include "tools/report/outputs/markdown.h"
+#include "tools/report/outputs/perfetto.h"
+#include "tools/report/outputs/table.h"
 #include "tools/report/page/page.h"
 
 namespace mfu {
@@ -63,7 +67,7 @@ RegionSummary row(const std::string& region, Interval window, std::array<int, kT
   for (std::uint64_t i = 0; i < instances; ++i) latency.add(r.elapsed_ns / static_cast<DurationNs>(instances));
   r.latency = latency.summary();
   r.top_kernels = {{"gemm", KernelClass::kGemm, 100, r.time_ns[0]}, {"softmax", KernelClass::kOther, 50, r.time_ns[1]}};
-  r.named_by = region == "total" ? "" : "range";
+  r.named_by = region == "total" ? NamedBy::kNobody : NamedBy::kRange;
   Peak peak;
   peak.flop_per_s = 1000e12;
   peak.bytes_per_s = 3e12;
@@ -389,7 +393,7 @@ TEST(Csv, OneRowPerRegionAndWindowUnderAFixedHeader) {
   EXPECT_EQ(at, text.size());
   ASSERT_EQ(rows.size(), 1u + 2 * 4 * 2);
   const std::vector<std::string>& header = rows[0];
-  EXPECT_EQ(header, csv_fields(kCsvHeader));
+  EXPECT_EQ(header, csv_fields(csv_header()));
   const auto column = [&header](const char* name) {
     return static_cast<std::size_t>(std::find(header.begin(), header.end(), name) - header.begin());
   };
@@ -406,7 +410,7 @@ TEST(Csv, OneRowPerRegionAndWindowUnderAFixedHeader) {
 
 TEST(Csv, SingleInstancesAreInTheLastColumns) {
   const std::string text = written<CsvWriter>({serving(0)});
-  const std::vector<std::string> header = csv_fields(kCsvHeader);
+  const std::vector<std::string> header = csv_fields(csv_header());
   const std::size_t first = text.find("\r\n") + 2;
   const std::vector<std::string> fields = csv_fields(text.substr(first, text.find("\r\n", first) - first));
   ASSERT_EQ(fields.size(), header.size());

@@ -231,7 +231,7 @@ TEST_F(JsonlTest, AtLowConfidenceThereAreTimesOnly) {
     SCOPED_TRACE(confidence);
     const bool low = std::string_view(confidence) == "low";
     RegionSummary r = region_with_instances();
-    r.named_by = "detector";
+    r.named_by = NamedBy::kDetector;
     r.detected = Detected{"decode", 100, confidence, 0};
     if (low) r.forget_single_instances();
     const Json j = Json::parse(region_json(r));

@@ -12,7 +12,8 @@
 #include "core/ranges/region_rules.h"
 #include "tools/job/region_figures.h"
 #include "tools/report/format.h"
-#include "tools/report/outputs/outputs.h"
+#include "core/sinks/region_json.h"
+#include "tools/report/outputs/json.h"
 
 extern "C" {  // page_embedded.cpp.in
 extern const char mfu_page_html[], mfu_page_html_end[];
@@ -30,8 +31,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string_view embedded(const char* begin, const char* end) { return {begin, static_cast<std::size_t>(end - begin)}; }
-
-Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 /// Six significant digits: more than a chart can show, and half the bytes.
 Json rounded(const std::optional<double>& value) {
@@ -72,8 +71,6 @@ std::string page(const std::string& title, const std::string& data) {
                  {"CHART", embedded(mfu_page_chart_js, mfu_page_chart_js_end)},
                  {"SCRIPT", script}});
 }
-
-std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 /// Regions that are drawn over time: the longest ones, and `total`.
 constexpr std::size_t kDrawnRegions = 8;
@@ -174,7 +171,7 @@ std::string run_page_data(const Job& job, std::string_view version) {
   j["version"] = std::string(version);
   j["path"] = job.path;
   j["trace"] = job.trace;
-  j["job"] = Json::parse(job_json(job));
+  j["job"] = job_json(job);
   // A trace that does not say when it was taken begins at or near 0.
   constexpr TimeNs kYear2000 = 946'684'800 * kNsPerSecond;
   j["start"] = job.span.begin_ns > kYear2000 ? Json(utc_text(job.span.begin_ns)) : Json(nullptr);
@@ -210,7 +207,7 @@ std::string run_page_data(const Job& job, std::string_view version) {
   constexpr std::size_t kRows = 6000;
   std::size_t rows = 0;
   for (const JobProcess& p : job.processes) {
-    for (const RegionTotals& t : p.regions) {
+    for (const SummedRegion& t : p.regions) {
       if (rows++ >= kRows) continue;
       const RegionSummary& r = t.sum;
       const auto shares = r.classes_known ? t.weights.time_shares() : std::nullopt;

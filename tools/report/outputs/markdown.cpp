@@ -1,0 +1,121 @@
+#include "tools/report/outputs/markdown.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "core/sinks/sink_text.h"
+#include "tools/job/region_figures.h"
+#include "tools/report/format.h"
+
+namespace mfu {
+
+namespace {
+
+std::string batches_markdown(const Job& job) {
+  std::string text;
+  for (const JobRegion& region : job.regions) {
+    for (const BatchLatency& b : region.sum().by_batch) {
+      const auto tokens_per_s = b.tokens != 0 && b.elapsed_ns > 0
+                                    ? std::optional(static_cast<double>(b.tokens) / seconds(b.elapsed_ns))
+                                    : std::nullopt;
+      text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", markdown_text(region.name),
+                          batch_range(b), word(b.unit), b.instances, duration_text(seconds(b.latency.p50_ns)),
+                          duration_text(seconds(b.latency.p90_ns)), duration_text(seconds(b.latency.p99_ns)),
+                          duration_text(seconds(b.latency.max_ns)), percent_text(b.mfu), percent_text(b.mbu),
+                          scaled_text(tokens_per_s, "token/s"));
+    }
+  }
+  if (text.empty()) return "";
+  return "\n## Latency by batch\n\n| region | batch | in | instances | p50 | p90 | p99 | max | MFU | MBU | tokens |\n"
+         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|\n" +
+         text;
+}
+
+std::string slowest_markdown(const Job& job) {
+  std::string text;
+  for (const JobRegion& region : job.regions) {
+    const RegionSummary& r = region.sum();
+    for (std::size_t i = 0; i < region.slowest_at.size(); ++i) {
+      const SlowInstance& s = r.slowest[i];
+      text +=
+          fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", markdown_text(region.name),
+                      markdown_text(region.slowest_at[i]), s.nth, duration_text(seconds(s.t0_ns - job.span.begin_ns)),
+                      duration_text(seconds(s.elapsed_ns)), r.classes_known ? word(s.lost_to) : "-",
+                      duration_text(r.classes_known ? std::optional(seconds(s.excess_ns)) : std::nullopt));
+    }
+  }
+  if (text.empty()) return "";
+  return "\n## Slowest instances\n\n| region | where | nth | began after | took | lost to | more than the others |\n"
+         "|---|---|--:|--:|--:|---|--:|\n" +
+         text;
+}
+
+}  // namespace
+
+std::string job_markdown(const Job& job) {
+  std::string text = fmt::format("# MFU of {}\n\n", markdown_text(job.path));
+  text += fmt::format("{} process{}, {}", job.processes.size(), job.processes.size() == 1 ? "" : "es",
+                      duration_text(seconds(job.span.length_ns())));
+  std::set<std::string> peaks, conventions;
+  for (const JobProcess& p : job.processes) {
+    for (const DeviceInfo& d : p.run.devices)
+      peaks.insert(fmt::format("{}: {} {}{}, {} ({})", markdown_text(d.name), scaled_text(d.peak_flop_per_s, "FLOP/s"),
+                               d.dtype, d.sparse ? " sparse" : "", scaled_text(d.peak_bytes_per_s, "B/s"),
+                               markdown_text(d.peak_source.substr(0, d.peak_source.find(';')))));
+    if (!p.run.convention.empty()) conventions.insert(p.run.convention);
+  }
+  for (const std::string& peak : peaks) text += "; peak of " + peak;
+  for (const std::string& convention : conventions) text += "; FLOP counted: " + convention;
+  text += "\n\n| region | instances | each | p50 | p99 | MFU | HFU | MBU | matmul | other | comm | copy | idle |\n";
+  text += "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+  for (const JobRegion& region : job.regions) {
+    const RegionSummary& r = region.sum();
+    const bool latency = r.latency.count != 0;
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |", markdown_text(region.name + origin(r)),
+                        r.instances, duration_text(each_s(r)),
+                        duration_text(latency ? std::optional(seconds(r.latency.p50_ns)) : std::nullopt),
+                        duration_text(latency ? std::optional(seconds(r.latency.p99_ns)) : std::nullopt),
+                        percent_text(r.mfu), percent_text(r.hfu), percent_text(r.mbu));
+    const auto shares = r.lost ? r.lost : region.totals.weights.time_shares();
+    for (std::size_t c = 0; c < kTimeClasses; ++c)
+      text +=
+          fmt::format(" {} |", percent_text(shares && r.classes_known ? std::optional((*shares)[c]) : std::nullopt));
+    text += "\n";
+  }
+  text +=
+      "\nThe last five columns are shares of the elapsed time; where MFU is known, `matmul` is what its kernels lost "
+      "to the peak, and MFU and the five add up to 100 %.\n\n";
+  for (const JobRegion& r : job.regions) {
+    if (!r.words.empty()) text += fmt::format("- {}\n", markdown_text(r.words));
+    if (!r.why_no_mfu.empty())
+      text += fmt::format("- no MFU of {}: {}\n", markdown_text(r.name), markdown_text(r.why_no_mfu));
+  }
+  text += batches_markdown(job) + slowest_markdown(job);
+  for (const JobRegion& region : job.regions) {
+    const RegionSummary& r = region.sum();
+    if (r.top_kernels.empty() || (region.name == "total" && job.regions.size() > 1)) continue;
+    text += fmt::format(
+        "\n## Kernels of {}\n\n| kernel | class | count | time | of its kernel time |\n|---|---|--:|--:|--:|\n",
+        markdown_text(region.name));
+    for (const TopKernel& k : r.top_kernels)
+      text += fmt::format("| {} | {} | {} | {} | {} |\n", markdown_text(k.name), name(k.kernel_class), k.count,
+                          duration_text(seconds(k.sum_ns)),
+                          percent_text(r.kernel_sum_ns > 0 ? std::optional(static_cast<double>(k.sum_ns) /
+                                                                           static_cast<double>(r.kernel_sum_ns))
+                                                           : std::nullopt));
+  }
+  if (job.processes_without_account < job.processes.size()) {
+    const LaunchAccount& l = job.launches;
+    text += fmt::format("\nLaunches: {} = {} attributed + {} outside every region + {} unattributed + {} dropped\n",
+                        l.seen, l.attributed, l.outside, l.unattributed, l.dropped);
+  }
+  if (!job.warnings.empty()) text += "\n## To know\n\n";
+  for (const JobWarning& w : job.warnings)
+    text += fmt::format("- {}: {}{}{}\n", markdown_text(w.kind), markdown_text(w.message),
+                        w.source.empty() ? "" : " (" + markdown_text(file_name(w.source)) + ")",
+                        w.count > 1 ? fmt::format(", {} times", w.count) : "");
+  return text;
+}
+
+}  // namespace mfu

@@ -1,0 +1,48 @@
+#include "tools/report/outputs/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/sinks/sink_text.h"
+#include "tools/report/format.h"
+
+namespace mfu {
+
+std::string job_text(const Job& job) {
+  WindowSummary window = job_window(job);
+  // Of several ranks or devices the table cannot say whose: below it.
+  std::string slowest;
+  for (std::size_t i = 0; i < job.regions.size(); ++i) {
+    const JobRegion& r = job.regions[i];
+    if (r.devices < 2 || r.slowest_at.empty()) continue;
+    window.regions[i].slowest.clear();
+    slowest += fmt::format("slowest of {}:", r.name);
+    for (std::size_t k = 0; k < std::min(SlowestInstances::kMost, r.slowest_at.size()); ++k)
+      slowest += fmt::format("{} {} {}", k == 0 ? "" : ",", r.slowest_at[k],
+                             slow_instance(r.sum().slowest[k], r.sum().classes_known));
+    slowest += "\n";
+  }
+  std::string text = region_table(window) + "\n" + slowest;
+  if (job.processes_without_account == job.processes.size()) {  // nobody counted them to the end
+    const std::size_t account = text.find("\nlaunches ");
+    if (account != std::string::npos) text.erase(account, text.find('\n', account + 1) - account);
+  }
+  for (const JobRegion& r : job.regions)
+    if (!r.words.empty()) text += r.words + "\n";
+  std::set<std::string> reasons;
+  for (const JobRegion& r : job.regions)
+    if (!r.why_no_mfu.empty() && reasons.insert(r.why_no_mfu).second)
+      text += fmt::format("no MFU of {}: {}\n", r.name, r.why_no_mfu);
+  constexpr std::size_t kShown = 8;
+  for (std::size_t i = 0; i < std::min(kShown, job.warnings.size()); ++i) {
+    const JobWarning& w = job.warnings[i];
+    text += fmt::format("{}: {}{}{}\n", w.kind, w.message, w.source.empty() ? "" : " [" + file_name(w.source) + "]",
+                        w.count > 1 ? fmt::format(" ({} times)", w.count) : "");
+  }
+  if (job.warnings.size() > kShown) text += fmt::format("... and {} more remarks\n", job.warnings.size() - kShown);
+  return text;
+}
+
+}  // namespace mfu
