@@ -125,6 +125,13 @@ inline constexpr auto kFieldsOf<Detected> = std::tuple{
     Field{"micro_steps", &Detected::micro_steps, Unit::kCount},
 };
 
+template <>
+inline constexpr auto kFieldsOf<ExecutedWork> = std::tuple{
+    Field{"flop", &ExecutedWork::flop, Unit::kFlop, AddsUp::kSum},
+    Field{"covered_s", &ExecutedWork::covered_ns, Unit::kSeconds, AddsUp::kSum},
+    Field{"matmul_s", &ExecutedWork::matmul_ns, Unit::kSeconds, AddsUp::kSum},
+};
+
 /// A row of a window, and an entry of `end.regions`. CSV columns follow this order and are only ever added at the end:
 /// so are fields here.
 template <>
@@ -208,6 +215,14 @@ inline constexpr auto kFieldsOf<RegionSummary> = std::tuple{
           "who said the batch, seq_len, ...: `range`, `given`, `cached`, `detected`"},
     Field{"detected", &RegionSummary::detected, Unit::kNone, AddsUp::kFirst, Null::kAbsent,
           "what the detector found, where it looked"},
+    Field{"mfu_lower", &RegionSummary::mfu_lower, Unit::kRatio, AddsUp::kMean, Null::kUnknown,
+          "MFU is at least this: where tokens are known and the sequence length is not"},
+    Field{"flop_source", &RegionSummary::flop_source, Unit::kNone, AddsUp::kFirst, Null::kUnknown,
+          "where the FLOP come from: `shape`, `config`, `detected`, `executed`, `lower_bound`"},
+    Field{"executed", &RegionSummary::executed, Unit::kNone, AddsUp::kSum, Null::kUnknown,
+          "FLOP of the matmuls that ran, the time of those whose size is known, and of all"},
+    Field{"settled", &RegionSummary::settled, Unit::kNone, AddsUp::kAll, Null::kUnknown,
+          "false: written before all of its work was recorded; what comes later counts in the window then open"},
 };
 
 /// Calls `each` with every field of T.

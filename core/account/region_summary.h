@@ -84,6 +84,19 @@ struct SlowInstance {
   DurationNs excess_ns = 0;
 };
 
+/// Where the FLOP of a region come from, most trusted first.
+enum class FlopSource : std::uint8_t { kNone, kShape, kConfig, kDetected, kExecuted, kLowerBound };
+template <>
+inline constexpr auto kWords<FlopSource> = std::to_array<std::string_view>({"", "shape", "config", "detected",
+                                                                            "executed", "lower_bound"});
+
+/// The matmuls that really ran, as far as their sizes were seen.
+struct ExecutedWork {
+  double flop = 0;            ///< [FLOP]
+  DurationNs covered_ns = 0;  ///< of matmul_ns, time of the matmul kernels whose sizes are known
+  DurationNs matmul_ns = 0;   ///< of all matmul kernels
+};
+
 /// What the detector found where no range named the region.
 struct Detected {
   std::string kind;                   ///< `step`, `decode`, `prefill_or_mixed`, `iteration`
@@ -139,6 +152,11 @@ struct RegionSummary : RegionCounts {
   /// Key of a shape (`batch`, `seq_len`, ...) and who said it: `range`, `given` (the config), `cached` (the last prompt
   /// and the decode steps since), `detected` (read from kernels). Where instances differ, the least trusted.
   std::vector<std::pair<std::string, std::string>> shape_source;
+
+  std::optional<double> mfu_lower;  ///< bound from below, where tokens are known and the sequence length is not
+  FlopSource flop_source = FlopSource::kNone;
+  std::optional<ExecutedWork> executed;
+  std::optional<bool> settled;  ///< all of its work was recorded when it was written
 
   /// Where the limits of single instances are not sure enough: what was measured of each goes, the times of all
   /// together stay.
