@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
   mfu::add_plan(app);
   mfu::add_replay(app);
   mfu::add_report(app);
+  mfu::add_compare(app);
   mfu::add_serve(app);
   mfu::add_top(app);
 #ifdef MFU_HAVE_CUDA

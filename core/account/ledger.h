@@ -220,7 +220,7 @@ class Ledger final : private TimelineListener {
   std::unordered_map<std::uint32_t, std::uint32_t> home_of_thread_;
   std::deque<Interval> unmeasured_;
   std::vector<std::string> notices_;
-  std::vector<bool> noticed_;  ///< by region
+  std::vector<bool> noticed_;      ///< by region
   std::vector<NamedBy> named_by_;  ///< by region
 };
 

@@ -93,11 +93,11 @@ struct SummedRegion {
   std::uint64_t rows = 0;  ///< that were added up
 };
 
-/// The one sum of a region's rows: the report, `mfu top`, `mfu serve` and replay all take it from here. Counts, times and
-/// latencies are those of all rows, quotients those of their Weights: MFU = sum(FLOP) / sum(peak x elapsed). Rows without
-/// device activity (`classes_known` false) are left out altogether where others have it. FLOP and bytes are those of the
-/// rows that MFU and MBU cover; where no peak is known, of all rows whose FLOP are. The sum of one row is that row, to
-/// the last digit.
+/// The one sum of a region's rows: the report, `mfu top`, `mfu serve` and replay all take it from here. Counts, times
+/// and latencies are those of all rows, quotients those of their Weights: MFU = sum(FLOP) / sum(peak x elapsed). Rows
+/// without device activity (`classes_known` false) are left out altogether where others have it. FLOP and bytes are
+/// those of the rows that MFU and MBU cover; where no peak is known, of all rows whose FLOP are. The sum of one row is
+/// that row, to the last digit.
 class RegionTotals {
  public:
   /// The next window, or the whole run of one device: `open` is that of the latest.
@@ -112,7 +112,9 @@ class RegionTotals {
   /// Prometheus has, which may never fall. No quotient but these sums.
   [[nodiscard]] RegionSummary everything() const;
   /// Peak x elapsed of all rows that MFU covers [FLOP].
-  [[nodiscard]] double flop_at_peak() const noexcept { return seen_.weights.flop_at_peak + blind_.weights.flop_at_peak; }
+  [[nodiscard]] double flop_at_peak() const noexcept {
+    return seen_.weights.flop_at_peak + blind_.weights.flop_at_peak;
+  }
 
  private:
   /// The rows' instances of one batch range.

@@ -6,32 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <iterator>
+
+#include "core/base/number_text.h"
 
 namespace mfu {
 
 namespace {
-
-/// 1234567 > `1.23M`: three significant digits, no decimals beyond them.
-std::string scaled(double value, const char* unit) {
-  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E"};
-  std::size_t i = 0;
-  while (std::fabs(value) >= 999.5 && i + 1 < std::size(kPrefixes)) {
-    value /= 1000;
-    ++i;
-  }
-  const int decimals = std::fabs(value) >= 99.95 || (i == 0 && value == std::floor(value)) ? 0
-                       : std::fabs(value) >= 9.995                                         ? 1
-                                                                                           : 2;
-  return fmt::format("{:.{}f}{}{}{}", value, decimals, *unit != '\0' ? " " : "", kPrefixes[i], unit);
-}
-
-std::string duration(double s) {
-  if (s >= 100) return fmt::format("{:.0f} s", s);
-  if (s >= 1) return fmt::format("{:.2f} s", s);
-  if (s >= 1e-3) return fmt::format("{:.{}f} ms", s * 1e3, s >= 0.1 ? 0 : s >= 0.01 ? 1 : 2);
-  return fmt::format("{:.0f} us", s * 1e6);
-}
 
 std::string label(const RegionSummary& r, bool show_device) {
   return show_device && r.device ? fmt::format("{}@gpu{}", r.region, *r.device) : r.region;
@@ -42,7 +22,7 @@ std::string slow_ones(const RegionSummary& r) {
   constexpr std::uint64_t kEnough = 20;
   if (r.latency.count < kEnough) return "";
   const double mean = seconds(r.elapsed_ns) / static_cast<double>(std::max<std::uint64_t>(1, r.instances));
-  return seconds(r.latency.p99_ns) > 1.1 * mean ? fmt::format("p99={}", duration(seconds(r.latency.p99_ns))) : "";
+  return seconds(r.latency.p99_ns) > 1.1 * mean ? fmt::format("p99={}", duration_text(seconds(r.latency.p99_ns))) : "";
 }
 
 constexpr std::array<std::string_view, kTimeClasses> kClassWords{"matmul", "other", "comm", "copy", "idle"};
@@ -79,13 +59,14 @@ std::string batch_lines(const RegionSummary& r) {
   std::string text;
   for (const BatchLatency* b : shown) {
     const bool decode = b->unit == BatchUnit::kSequences;
-    text += fmt::format("  {} {:<11} n={} p50={} p99={} max={}{}", decode ? "batch" : "tokens", batch_range(*b),
-                        b->instances, duration(seconds(b->latency.p50_ns)), duration(seconds(b->latency.p99_ns)),
-                        duration(seconds(b->latency.max_ns)), decode ? " per token" : "");
+    text +=
+        fmt::format("  {} {:<11} n={} p50={} p99={} max={}{}", decode ? "batch" : "tokens", batch_range(*b),
+                    b->instances, duration_text(seconds(b->latency.p50_ns)), duration_text(seconds(b->latency.p99_ns)),
+                    duration_text(seconds(b->latency.max_ns)), decode ? " per token" : "");
     if (b->mfu) text += " MFU=" + percent(b->mfu);
     if (b->mbu) text += " MBU=" + percent(b->mbu);
     if (b->tokens != 0 && b->elapsed_ns > 0)
-      text += " tok/s=" + scaled(static_cast<double>(b->tokens) / seconds(b->elapsed_ns), "");
+      text += " tok/s=" + compact_text(static_cast<double>(b->tokens) / seconds(b->elapsed_ns));
     text += "\n";
   }
   if (shown.size() < r.by_batch.size())
@@ -97,10 +78,10 @@ std::string single_instances(const RegionSummary& r) {
   std::string text = batch_lines(r);
   if (const LatencySummary& gap = r.prefill_to_decode; gap.count != 0)
     text += fmt::format("  from prefill to decode p50={} p99={} max={}; {} of {} came after a prefill\n",
-                        duration(seconds(gap.p50_ns)), duration(seconds(gap.p99_ns)), duration(seconds(gap.max_ns)),
-                        r.after_prefill.value_or(0), r.instances);
+                        duration_text(seconds(gap.p50_ns)), duration_text(seconds(gap.p99_ns)),
+                        duration_text(seconds(gap.max_ns)), r.after_prefill.value_or(0), r.instances);
   if (r.slowest.empty()) return text;
-  text += fmt::format("  slowest (median {}):", duration(seconds(r.latency.p50_ns)));
+  text += fmt::format("  slowest (median {}):", duration_text(seconds(r.latency.p50_ns)));
   for (const SlowInstance& s : r.slowest)
     text += (&s == r.slowest.data() ? " " : ", ") + slow_instance(s, r.classes_known);
   return text + "\n";
@@ -113,9 +94,10 @@ std::string batch_range(const BatchLatency& b) {
 }
 
 std::string slow_instance(const SlowInstance& s, bool classes_known) {
-  std::string text = fmt::format("#{} {}", s.nth, duration(seconds(s.elapsed_ns)));
+  std::string text = fmt::format("#{} {}", s.nth, duration_text(seconds(s.elapsed_ns)));
   if (classes_known)
-    text += fmt::format(" ({} +{})", kClassWords[static_cast<std::size_t>(s.lost_to)], duration(seconds(s.excess_ns)));
+    text +=
+        fmt::format(" ({} +{})", kClassWords[static_cast<std::size_t>(s.lost_to)], duration_text(seconds(s.excess_ns)));
   return text;
 }
 
@@ -151,11 +133,11 @@ LineColumns columns_of(const RegionSummary& r) {
     c[1] = fmt::format("t={:.1f}s", seconds(r.window.length_ns()));
   } else if (r.instances != 0) {
     c[1] = fmt::format("n={}", r.instances);
-    c[2] = duration(elapsed / static_cast<double>(r.instances)) + "/it";
+    c[2] = duration_text(elapsed / static_cast<double>(r.instances)) + "/it";
     c[3] = slow_ones(r);
   } else {
     c[1] = "running";
-    c[2] = duration(elapsed);
+    c[2] = duration_text(elapsed);
   }
   // First the figure that can reach 100 %: bytes where memory is the limit.
   const bool memory = r.bound == Bound::kMemory;
@@ -168,7 +150,7 @@ LineColumns columns_of(const RegionSummary& r) {
   if (r.tokens != 0 && elapsed > 0) {
     // Per second of the window for the process, per second of its own time for a region.
     const double base = r.region == "total" ? seconds(r.window.length_ns()) : elapsed;
-    c[5] = "tok/s=" + scaled(static_cast<double>(r.tokens) / base, "");
+    c[5] = "tok/s=" + compact_text(static_cast<double>(r.tokens) / base);
   }
   return c;
 }
@@ -246,14 +228,14 @@ std::string region_table(const WindowSummary& run) {
     const double elapsed = seconds(r.elapsed_ns);
     const bool total = r.region == "total";
     const double base = total ? seconds(r.window.length_ns()) : elapsed;
-    text +=
-        fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | {}{}{}\n", label(r, true), r.instances,
-                    total              ? duration(seconds(r.window.length_ns()))
-                    : r.instances != 0 ? duration(elapsed / static_cast<double>(r.instances))
-                                       : "-",
-                    r.latency.count != 0 ? duration(seconds(r.latency.p99_ns)) : "-", result(r.mfu), result(r.mfu_busy),
-                    percent(r.mbu), r.tokens != 0 && base > 0 ? scaled(static_cast<double>(r.tokens) / base, "") : "-",
-                    waterfall(r), origin(r), r.suspect.empty() ? "" : " suspect: " + r.suspect + not_shown(r));
+    text += fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | {}{}{}\n", label(r, true), r.instances,
+                        total              ? duration_text(seconds(r.window.length_ns()))
+                        : r.instances != 0 ? duration_text(elapsed / static_cast<double>(r.instances))
+                                           : "-",
+                        r.latency.count != 0 ? duration_text(seconds(r.latency.p99_ns)) : "-", result(r.mfu),
+                        result(r.mfu_busy), percent(r.mbu),
+                        r.tokens != 0 && base > 0 ? compact_text(static_cast<double>(r.tokens) / base) : "-",
+                        waterfall(r), origin(r), r.suspect.empty() ? "" : " suspect: " + r.suspect + not_shown(r));
     text += single_instances(r);
   }
   const LaunchAccount& l = run.launches;
@@ -304,7 +286,7 @@ Result<void> TextSink::start(const RunInfo& run) {
   for (const DeviceInfo& d : run.devices) {
     text += fmt::format("; gpu{} {}", d.device, d.name.empty() ? "(unnamed)" : d.name);
     if (d.peak_flop_per_s)
-      text += fmt::format(", peak {} {}{} ({})", scaled(*d.peak_flop_per_s, "FLOP/s"), d.dtype,
+      text += fmt::format(", peak {} {}{} ({})", scaled_text(d.peak_flop_per_s, "FLOP/s"), d.dtype,
                           d.sparse ? " sparse" : "", d.peak_source.substr(0, d.peak_source.find(';')));
     else
       text += ", peak unknown: set MFU_PEAK_TFLOPS";

@@ -165,7 +165,7 @@ class Report(TestCase):
             self.assertEqual(float(shown[f"step.{c}.change"]), step["classes"][c]["change"])
         self.look(path, width=400, dark=True)
         text, _ = self.report(a, b)
-        self.assertIn("step: MFU", text)
+        self.assertRegex(text, r"(?m)^step: .*token/s to .*; MFU .* points")
         self.assertIn("| step |", self.report(a, b, "--markdown")[0])
         for wrong in (["--csv"], ["--perfetto"], ["--assert", "step.mfu>=0"]):
             _, err = self.report(a, b, *wrong, code=2)
@@ -243,12 +243,13 @@ class Report(TestCase):
         _, err = self.report(
             directory, "--assert", "step.mfu>=99%", "--assert", "step.mbu>=0", "--assert", "decode.mfu>0", code=1
         )
-        self.assertEqual(len(err.splitlines()), 2, err)
+        self.assertEqual(len(err.splitlines()), 3, err)
+        self.assertIn("mfu report: ok decode.mfu 0.", err)
         self.assertIn("step.mfu>=99% does not hold: step.mfu is 0.", err)
         self.assertIn("step.mbu>=0 does not hold: step.mbu is unknown: ", err)
         for text, words in (
             ("stop.mfu>=0", "there are step, decode, total"),
-            ("step.mfuu>=0", "there are mfu, "),
+            ("step.mfuu>=0", ", mfu, mfu_busy, "),
             ("step.mfu", "no >="),
         ):
             _, err = self.report(directory, "--assert", text, code=2)

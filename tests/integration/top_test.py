@@ -48,7 +48,7 @@ class Text(Top):
         self.job()
         text = self.top(self.run_dir, "--once")
         self.assertIn("15 live, 1 stale of 16 ranks on 4 hosts", text)
-        self.assertIn("job:  MFU 40.0%  HFU 50.0%  MBU 20.0%", text)
+        self.assertIn("job:  MFU 40.0 %  HFU 50.0 %  MBU 20.0 %", text)
         # 500 collectives, 2 ms each, of 10 s: 10 % of the time; 40 % MFU in 90 % of it would be 44.4 %.
         self.assertRegex(text, r"straggler: rank 5 \(node01 gpu 0\) costs 4\.[345] points of MFU: last in step by 2 ms")
         self.assertIn("host node03: its clock is 3600 s behind the others'", text)

@@ -46,6 +46,9 @@ void add_serve(CLI::App& app);
 /// `mfu report DIR|TRACE`: a run as a page, JSON, CSV, a Chrome trace; assertions for CI; two runs side by side.
 void add_report(CLI::App& app);
 
+/// `mfu compare A B`: what differs between two runs, and where the change comes from.
+void add_compare(CLI::App& app);
+
 /// `mfu demo`: a small transformer's launches through the real library.
 void add_demo(CLI::App& app);
 

@@ -2,28 +2,23 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tools/commands/commands.h"
+#include "tools/commands/job_input.h"
 #include "tools/report/assertion.h"
 #include "tools/report/compare.h"
-#include "tools/report/format.h"
+#include "tools/report/escape.h"
 #include "tools/report/outputs/csv.h"
 #include "tools/report/outputs/json.h"
 #include "tools/report/outputs/markdown.h"
 #include "tools/report/outputs/perfetto.h"
 #include "tools/report/outputs/table.h"
-#include "tools/report/outputs/tensorboard.h"
 #include "tools/report/page/page.h"
-#include "tools/report/run_source.h"
 
 namespace mfu {
 namespace {
@@ -39,44 +34,6 @@ struct ReportOptions {
 
 void complain(std::string_view message) { fmt::print(stderr, "mfu report: {}\n", terminal_text(message)); }
 
-/// Reads one run, process by process. `writer` sees them as they pass; nullptr: none.
-Result<Job> read_job(const std::string& path, const ReportOptions& options, ProcessWriter* writer) {
-  const Result<SourceKind> kind = kind_of(path);
-  if (!kind) return kind.error();
-  JobBuilder builder(path, *kind == SourceKind::kTraces);
-  const auto done = for_each_process(
-      {path, options.config, options.interval},
-      [&](RunHistory&& history) -> Result<void> {
-        if (writer != nullptr) writer->process(history);
-        if (!options.tensorboard.empty()) {
-          if (auto written = write_tensorboard({history}, options.tensorboard); !written) return written.error();
-        }
-        builder.add(history);
-        return {};
-      },
-      [&](std::string remark) {
-        complain(remark);
-        builder.warn({"input", std::move(remark), "", 1});
-      });
-  if (!done) return done.error();
-  return builder.finish();
-}
-
-/// Writes what `write` says to -o, or to stdout. `-` is stdout.
-Result<void> write_to(const std::string& output, const std::function<Result<void>(std::ostream&)>& write) {
-  if (output.empty() || output == "-") {
-    if (auto done = write(std::cout); !done) return done;
-    std::cout.flush();
-    return std::cout ? Result<void>() : Error{"stdout: cannot be written"};
-  }
-  std::ofstream file(output, std::ios::binary | std::ios::trunc);
-  if (!file) return Error{fmt::format("{}: cannot be written: {}", output, std::strerror(errno))};
-  if (auto done = write(file); !done) return done;
-  file.close();
-  if (!file) return Error{fmt::format("{}: cannot be written: {}", output, std::strerror(errno))};
-  return {};
-}
-
 int report_one(const ReportOptions& o) {
   std::vector<Assertion> assertions;
   for (const std::string& text : o.asserts) {
@@ -89,7 +46,7 @@ int report_one(const ReportOptions& o) {
   }
   Job job;
   const auto read = [&](ProcessWriter* writer) -> Result<void> {
-    Result<Job> read_one = read_job(o.paths.front(), o, writer);
+    Result<Job> read_one = read_job({o.paths.front(), o.config, o.interval, o.tensorboard}, writer, complain);
     if (!read_one) return read_one.error();
     job = std::move(*read_one);
     if (writer != nullptr) writer->finish(job);
@@ -138,21 +95,21 @@ int report_one(const ReportOptions& o) {
       complain(verdict.error().message);
       return kUsageError;
     }
-    if (verdict->holds) continue;
-    complain(verdict->message);
-    code = kFailed;
+    fmt::print(stderr, "mfu report: {}\n", terminal_text(verdict->message));
+    if (!verdict->holds) code = kFailed;
   }
   return code;
 }
 
 int report_two(const ReportOptions& o) {
   if (o.csv || o.perfetto || !o.asserts.empty() || !o.tensorboard.empty()) {
-    complain("--csv, --perfetto, --tensorboard and --assert take one run, and two were given");
+    complain(
+        "--csv, --perfetto, --tensorboard and --assert take one run, and two were given; mfu compare has an --assert");
     return kUsageError;
   }
   std::vector<Job> jobs;
   for (const std::string& path : o.paths) {
-    Result<Job> job = read_job(path, o, nullptr);
+    Result<Job> job = read_job({path, o.config, o.interval, ""}, nullptr, complain);
     if (!job) {
       complain(job.error().message);
       return kFailed;

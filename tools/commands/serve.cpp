@@ -3,18 +3,33 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tools/commands/commands.h"
+#include "tools/commands/job_input.h"
 #include "tools/commands/library_path.h"
+#include "tools/report/page/page.h"
 #include "tools/run_dir/find_run_dir.h"
 #include "tools/serve/server_module.h"
 
 namespace mfu {
 
 namespace {
+
+/// The report of the job so far, as a page that loads itself again.
+Result<std::string> live_page(const std::string& path) {
+  constexpr int kRefreshS = 10;
+  try {
+    Result<Job> job = read_job({path, "", "", ""}, nullptr, [](std::string_view) {});
+    if (!job) return job.error();
+    return run_page(*job, MFU_VERSION, kRefreshS);
+  } catch (const std::exception& e) {
+    return Error{e.what()};
+  }
+}
 
 int serve(ServeOptions& options) {
   const auto fail = [](const std::string& message) {
@@ -28,9 +43,11 @@ int serve(ServeOptions& options) {
   if (!path) return fail(path.error().message);
   void* module = ::dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr)
-    return fail(std::string(::dlerror()) + "; it needs libprometheus-cpp-pull (Debian: libprometheus-cpp-pull1.0)");
+    return fail(std::string(::dlerror()) +
+                "; it needs libprometheus-cpp-core and libcivetweb (Debian: libprometheus-cpp-core1.0, libcivetweb1)");
   auto* function = reinterpret_cast<ServeFunction*>(::dlsym(module, kServeSymbol));
   if (function == nullptr) return fail(*path + ": not of this version: no " + kServeSymbol);
+  options.page = [&options] { return live_page(options.directories.front()); };
   return function(options);
 }
 
@@ -38,7 +55,8 @@ int serve(ServeOptions& options) {
 
 void add_serve(CLI::App& app) {
   auto options = std::make_shared<ServeOptions>();
-  CLI::App* sub = app.add_subcommand("serve", "Every rank as Prometheus metrics: mfu serve [DIR...] --port N");
+  CLI::App* sub =
+      app.add_subcommand("serve", "every rank as Prometheus metrics, and the live page: mfu serve [DIR...] --port N");
   sub->add_option("dir", options->directories,
                   "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
   sub->add_option("-p,--port", options->port, "port; 0: any that is free; default: 9977")->check(CLI::Range(0, 65535));
@@ -49,6 +67,12 @@ void add_serve(CLI::App& app) {
   sub->add_option("--every", options->every_s, "with --textfile: seconds between writes; default: 10")
       ->check(CLI::Range(0.1, 86400.0))
       ->needs(textfile);
+  const std::map<std::string, PerRank> per_rank{
+      {"auto", PerRank::kAuto}, {"all", PerRank::kAll}, {"mfu", PerRank::kMfu}, {"none", PerRank::kNone}};
+  sub->add_option("--per-rank", options->per_rank,
+                  "what is exported of each rank: all, mfu (its ratios), none; default: all up to 128 ranks, then mfu")
+      ->transform(CLI::CheckedTransformer(per_rank, CLI::ignore_case).description(""))
+      ->type_name("WHAT");
   sub->add_option("--job", options->job, "the label `job`; default: the directory's name");
   sub->footer(help_footer({"mfu serve runs/today", "mfu serve runs/today --port 9100 --address 0.0.0.0",
                            "mfu serve runs/today --textfile mfu.prom --once"},

@@ -302,9 +302,10 @@ Job JobBuilder::finish() {
       else if (!any_peak)
         r.why_no_mfu = fmt::format("the peak of {} is unknown: set MFU_PEAK_TFLOPS", join(gpus));
       else if (!s.flop)
-        r.why_no_mfu = name == "total"                                   ? "no work with known FLOP"
-                       : name == "optimizer" && s.named_by == NamedBy::kDetector ? "an update of the weights is no model FLOP"
-                                                                         : "the shapes of its instances are not known";
+        r.why_no_mfu = name == "total" ? "no work with known FLOP"
+                       : name == "optimizer" && s.named_by == NamedBy::kDetector
+                           ? "an update of the weights is no model FLOP"
+                           : "the shapes of its instances are not known";
       else
         r.why_no_mfu = "its devices have different peaks, or one has none";
     }

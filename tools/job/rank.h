@@ -49,7 +49,7 @@ struct Rank {
   std::optional<WindowSummary> end;
   std::deque<std::vector<CommSample>> recent;  ///< per window, oldest first
   std::deque<RunEvent> events;                 ///< the last ones
-  std::map<RegionKey, RegionTotals> sums;  ///< over every window that was read
+  std::map<RegionKey, RegionTotals> sums;      ///< over every window that was read
   std::uint64_t windows = 0;
   TimeNs last_line_ns = 0;           ///< UTC, by the clock of its host
   std::int64_t pipeline_stages = 1;  ///< `parallel.pp` of its config

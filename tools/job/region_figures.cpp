@@ -48,9 +48,8 @@ void add_figures(std::vector<RegionFigure>& into, const std::string& key, const 
     const std::string suffix(quantile_suffix(key));
     add(key + ".count", Unit::kCount, [](const LatencySummary& l) { return std::optional<double>(double(l.count)); });
     const auto quantile = [&](const char* name, DurationNs LatencySummary::*of_it) {
-      add(key + "." + name + suffix, Unit::kSeconds, [of_it](const LatencySummary& l) {
-        return l.count != 0 ? std::optional(seconds(l.*of_it)) : std::nullopt;
-      });
+      add(key + "." + name + suffix, Unit::kSeconds,
+          [of_it](const LatencySummary& l) { return l.count != 0 ? std::optional(seconds(l.*of_it)) : std::nullopt; });
     };
     quantile("p50", &LatencySummary::p50_ns);
     quantile("p90", &LatencySummary::p90_ns);
@@ -63,10 +62,11 @@ void add_figures(std::vector<RegionFigure>& into, const std::string& key, const 
     if constexpr (kHasFields<typename T::value_type>)
       for_each_field<typename T::value_type>([&](const auto& inner) {
         using Inner = std::remove_cvref_t<decltype(inner.of(std::declval<const typename T::value_type&>()))>;
-        add_figures<Inner>(into, key + "." + std::string(inner.key), inner, [of, inner](const Row& row) -> const Inner* {
-          const T* outer = of(row);
-          return outer != nullptr && *outer ? &inner.of(**outer) : nullptr;
-        });
+        add_figures<Inner>(into, key + "." + std::string(inner.key), inner,
+                           [of, inner](const Row& row) -> const Inner* {
+                             const T* outer = of(row);
+                             return outer != nullptr && *outer ? &inner.of(**outer) : nullptr;
+                           });
       });
   }
 }

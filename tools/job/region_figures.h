@@ -17,7 +17,7 @@ namespace mfu {
 struct RegionFigure {
   std::string key;
   Unit unit = Unit::kNone;
-  bool compared = false;                                            ///< shown when two runs are laid side by side
+  bool compared = false;                                             ///< shown when two runs are laid side by side
   std::function<std::optional<double>(const JobRegion& region)> of;  ///< none: unknown
 };
 

@@ -33,8 +33,8 @@ struct JobTotals {
   std::optional<double> overhead;  ///< mean over ranks
 };
 
-/// What the elapsed device-seconds of `row` are to be multiplied by: the peak of its device, or the mean of the process's
-/// devices. None where that of any of them is not known.
+/// What the elapsed device-seconds of `row` are to be multiplied by: the peak of its device, or the mean of the
+/// process's devices. None where that of any of them is not known.
 [[nodiscard]] RowPeak peak_of(const Rank& rank, const RegionSummary& row) noexcept;
 
 [[nodiscard]] JobTotals job_totals(const std::vector<const Rank*>& ranks);

@@ -31,8 +31,9 @@ constexpr std::array<OpName, 6> kOps{{{">=", Assertion::Op::kAtLeast},
                                       {"<", Assertion::Op::kLess}}};
 
 /// `0.40`, `40%`, `1.5 ms`; none: not that.
-std::optional<double> bound_of(std::string_view text, bool time) {
+std::optional<double> bound_of(std::string_view text, bool time, bool& percent) {
   double scale = 1;
+  percent = text.ends_with('%');
   const auto ends = [&text](std::string_view suffix) {
     if (!text.ends_with(suffix)) return false;
     text = trimmed(text.substr(0, text.size() - suffix.size()));
@@ -74,6 +75,20 @@ bool holds(double value, Assertion::Op op, double bound) {
   return false;
 }
 
+std::string_view op_text(Assertion::Op op) {
+  for (const OpName& known : kOps)
+    if (known.op == op) return known.text;
+  return "?";
+}
+
+/// The region of that name, or an Error that lists those there are.
+Result<const JobRegion*> region_of(const Assertion& a, const Job& job) {
+  if (const JobRegion* region = job.find(a.region)) return region;
+  std::string names;
+  for (const JobRegion& r : job.regions) names += (names.empty() ? "" : ", ") + r.name;
+  return Error{fmt::format("--assert '{}': no region '{}'; there are {}", a.text, a.region, names)};
+}
+
 std::string known_figures() {
   std::string text;
   for (const RegionFigure& figure : region_figures()) text += fmt::format("{}{}", text.empty() ? "" : ", ", figure.key);
@@ -108,22 +123,20 @@ Result<Assertion> parse_assertion(std::string_view text) {
   }
   if (a.figure.empty())
     return Error{fmt::format("--assert '{}': '{}' ends in no figure; there are {}", text, left, known_figures())};
-  const auto bound = bound_of(right, find_figure(a.figure)->unit == Unit::kSeconds);
+  const auto bound = bound_of(right, find_figure(a.figure)->unit == Unit::kSeconds, a.percent);
   if (!bound) return wrong(fmt::format("'{}' is no number", right));
   a.bound = *bound;
   return a;
 }
 
 Result<Verdict> check(const Assertion& a, const Job& job) {
-  const JobRegion* region = job.find(a.region);
-  if (region == nullptr) {
-    std::string names;
-    for (const JobRegion& r : job.regions) names += (names.empty() ? "" : ", ") + r.name;
-    return Error{fmt::format("--assert '{}': no region '{}'; there are {}", a.text, a.region, names)};
-  }
+  const auto found = region_of(a, job);
+  if (!found) return found.error();
+  const JobRegion* region = *found;
   const std::optional<double> value = find_figure(a.figure)->of(*region);
-  if (value && holds(*value, a.op, a.bound)) return Verdict{true, ""};
   const std::string name = a.region + "." + a.figure;
+  if (value && holds(*value, a.op, a.bound))
+    return Verdict{true, fmt::format("ok {} {:.6g} {} {:.6g}", name, *value, op_text(a.op), a.bound)};
   if (value) return Verdict{false, fmt::format("{} does not hold: {} is {:.6g}", a.text, name, *value)};
   std::string why = region->why_no_mfu;
   if (!region->sum().classes_known && (why.empty() || a.figure.starts_with("lost.") || a.figure.starts_with("time_s.")))
@@ -141,6 +154,30 @@ Result<Verdict> check(const Assertion& a, const Job& job) {
   else if (a.figure == "clock_ratio")
     why = "the clock was not read";
   return Verdict{false, fmt::format("{} does not hold: {} is unknown{}", a.text, name, why.empty() ? "" : ": " + why)};
+}
+
+Result<Verdict> check_change(const Assertion& a, const Job& before, const Job& after) {
+  std::array<std::optional<double>, 2> values;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto region = region_of(a, i == 0 ? before : after);
+    if (!region) return region.error();
+    values[i] = find_figure(a.figure)->of(**region);
+  }
+  const std::string name = a.region + "." + a.figure;
+  for (std::size_t i = 0; i < 2; ++i)
+    if (!values[i])
+      return Verdict{false, fmt::format("{} does not hold: {} is unknown in {}", a.text, name, i == 0 ? "A" : "B")};
+  if (a.percent && *values[0] == 0)
+    return Verdict{false,
+                   fmt::format("{} does not hold: {} is 0 in A, so that no change in % can be said", a.text, name)};
+  const double change = a.percent ? *values[1] / *values[0] - 1 : *values[1] - *values[0];
+  const std::string shown = a.percent ? fmt::format("{:+.2f} %", 100 * change) : fmt::format("{:+.6g}", change);
+  const std::string bound = a.percent ? fmt::format("{:+.6g} %", 100 * a.bound) : fmt::format("{:+.6g}", a.bound);
+  if (holds(change, a.op, a.bound))
+    return Verdict{true, fmt::format("ok {} {} {} {}: {:.6g} to {:.6g}", name, shown, op_text(a.op), bound, *values[0],
+                                     *values[1])};
+  return Verdict{false, fmt::format("{} does not hold: {} went from {:.6g} to {:.6g}, {}", a.text, name, *values[0],
+                                    *values[1], shown)};
 }
 
 }  // namespace mfu

@@ -19,19 +19,22 @@ struct Assertion {
   std::string figure;  ///< key of region_figures()
   Op op = Op::kAtLeast;
   double bound = 0;
+  bool percent = false;  ///< the number was said in %
 };
 
 /// Error: what was expected, with the known figures where the name is none.
 [[nodiscard]] Result<Assertion> parse_assertion(std::string_view text);
 
-/// Whether an assertion holds, and what to tell a person where it does not.
+/// Whether an assertion holds, and the line that tells a person.
 struct Verdict {
   bool holds = false;
-  std::string message;  ///< `step.mfu>=0.40 does not hold: step.mfu is 0.312`; empty where it holds
+  std::string message;  ///< `step.mfu>=0.40 does not hold: step.mfu is 0.312`, or `ok step.mfu 0.412 >= 0.4`
 };
 
 /// A figure that is unknown does not hold, and the message says why it is unknown. Error: no such region; names those
 /// that there are.
 [[nodiscard]] Result<Verdict> check(const Assertion& assertion, const Job& job);
+/// The same of a change: `-3%` is relative to the figure before, a plain number is a difference in the figure's unit.
+[[nodiscard]] Result<Verdict> check_change(const Assertion& assertion, const Job& before, const Job& after);
 
 }  // namespace mfu

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tools/job/region_figures.h"
-#include "tools/report/format.h"
+#include "core/base/number_text.h"
 #include "core/sinks/region_json.h"
+#include "tools/job/region_figures.h"
+#include "tools/report/escape.h"
 #include "tools/report/outputs/json.h"
 
 namespace mfu {
@@ -57,11 +57,26 @@ std::string_view class_name(const ComparedRegion& region, std::size_t c) {
   return region.basis == ComparedRegion::Basis::kMfu ? kLostNames[c] : kTimeNames[c];
 }
 
-/// `step: MFU 40.2 % > 38.1 %, -2.1 points: idle +3.0, other -0.9`
+const ComparedFigure* figure_of(const ComparedRegion& r, std::string_view key) {
+  for (const ComparedFigure& f : r.figures)
+    if (f.key == key) return &f;
+  return nullptr;
+}
+
+/// `+3.1 %` of A's value.
+std::string relative_text(const ComparedFigure* f) {
+  return f != nullptr && f->a && f->b && *f->a != 0 ? fmt::format("{:+.1f} %", 100 * (*f->b / *f->a - 1)) : "-";
+}
+
+/// `step: 504 ktoken/s to 470 ktoken/s (-6.7 %); MFU 40.2 % to 38.1 %, -2.1 points: idle +3.0, other -0.9`
 std::string words_of(const ComparedRegion& r) {
   if (!r.in_b) return fmt::format("{} is only in A", r.name);
   if (!r.in_a) return fmt::format("{} is only in B", r.name);
   std::string text = r.name + ": ";
+  const ComparedFigure* tokens = figure_of(r, "tokens_per_s");
+  if (tokens != nullptr && tokens->a && tokens->b)
+    text += fmt::format("{} to {} ({}); ", scaled_text(tokens->a, "token/s"), scaled_text(tokens->b, "token/s"),
+                        relative_text(tokens));
   if (r.basis == ComparedRegion::Basis::kMfu)
     text +=
         fmt::format("MFU {} to {}, {} points", percent_text(r.mfu.a), percent_text(r.mfu.b), points_text(r.mfu.change));
@@ -74,34 +89,82 @@ std::string words_of(const ComparedRegion& r) {
                    [](const auto& x, const auto& y) { return std::fabs(x.first) > std::fabs(y.first); });
   for (std::size_t i = 0; i < parts.size(); ++i)
     text += fmt::format("{}{} {}", i == 0 ? ": " : ", ", parts[i].second, points_text(parts[i].first));
-  for (const ComparedFigure& f : r.figures)
-    if (f.key == "each_s" && f.a && f.b && *f.a > 0)
-      text +=
-          fmt::format("; {} to {} each ({:+.1f} %)", duration_text(f.a), duration_text(f.b), 100 * (*f.b / *f.a - 1));
+  if (const ComparedFigure* each = figure_of(r, "each_s"); each != nullptr && each->a && each->b && *each->a > 0)
+    text += fmt::format("; {} to {} each ({})", duration_text(each->a), duration_text(each->b), relative_text(each));
   return text;
 }
 
-std::string facts_of(const Job& job, const std::function<std::string(const RunInfo&, const DeviceInfo&)>& of) {
-  std::set<std::string> values;
-  for (const JobProcess& p : job.processes)
-    for (const DeviceInfo& d : p.run.devices) values.insert(of(p.run, d));
+/// `workload.batch` > `16` for every value of a JSON document that is no list.
+void flatten(const Json& json, const std::string& path, std::map<std::string, std::string>& into) {
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.items()) flatten(value, path.empty() ? key : path + "." + key, into);
+  } else {
+    std::string text = json.is_string() ? json.get<std::string>() : text_of(json);
+    constexpr std::size_t kShown = 60;
+    if (text.size() > kShown) text = text.substr(0, kShown) + "...";
+    into[path] = text;
+  }
+}
+
+/// What the processes of a job say of one fact, each once.
+using Facts = std::map<std::string, std::set<std::string>>;
+
+Facts facts_of(const Job& job) {
+  Facts facts;
+  const auto add = [&](const std::string& what, const std::string& value) {
+    if (!value.empty()) facts[what].insert(value);
+  };
+  for (const JobProcess& p : job.processes) {
+    for (const DeviceInfo& d : p.run.devices) {
+      add("GPU", d.name);
+      add("peak", fmt::format("{} {}{}", scaled_text(d.peak_flop_per_s, "FLOP/s"), d.dtype, d.sparse ? " sparse" : ""));
+      add("bandwidth", scaled_text(d.peak_bytes_per_s, "B/s"));
+    }
+    add("FLOP counted", p.run.convention);
+    add("mfuinject", p.run.version);
+    add("CUPTI", p.run.cupti_version != 0 ? std::to_string(p.run.cupti_version) : "");
+    std::map<std::string, std::string> config;
+    const Json resolved = Json::parse(p.run.config_json, nullptr, /*allow_exceptions=*/false);
+    if (resolved.is_object()) flatten(resolved, "", config);
+    // Where the config lay says nothing about the run.
+    for (const auto& [key, value] : config)
+      if (key != "model_source") add(key, value);
+    const Json model = Json::parse(p.run.model_json, nullptr, /*allow_exceptions=*/false);
+    if (model.is_object() && model.contains("params") && model["params"].contains("total") &&
+        model["params"]["total"].is_number())
+      add("parameters", count_text(model["params"]["total"].get<double>()));
+  }
+  if (!job.trace) add("processes", std::to_string(job.processes.size()));
+  for (const JobRegion& r : job.regions)
+    if (r.name != "total" && r.sum().tokens != 0 && r.sum().instances != 0)
+      add(r.name + ": tokens per instance",
+          count_text(static_cast<double>(r.sum().tokens) / static_cast<double>(r.sum().instances)));
+  return facts;
+}
+
+std::string join(const std::set<std::string>& values) {
   std::string text;
-  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + (value.empty() ? "none" : value);
-  return text;
+  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
+  return text.empty() ? "-" : text;
 }
 
-Json figure_json(const ComparedFigure& f) {
-  Json j;
-  j["a"] = number_or_null(f.a);
-  j["b"] = number_or_null(f.b);
-  j["change"] = number_or_null(f.change);
-  return j;
-}
-
-const ComparedFigure* figure_of(const ComparedRegion& r, std::string_view key) {
-  for (const ComparedFigure& f : r.figures)
-    if (f.key == key) return &f;
-  return nullptr;
+std::vector<Difference> differences_of(const Job& a, const Job& b) {
+  Facts of_a = facts_of(a), of_b = facts_of(b);
+  std::vector<Difference> found;
+  std::set<std::string> keys;
+  for (const Facts* facts : {&of_a, &of_b})
+    for (const auto& [key, values] : *facts) keys.insert(key);
+  for (const std::string& key : keys)
+    if (of_a[key] != of_b[key]) found.push_back({key, join(of_a[key]), join(of_b[key])});
+  // What a person changed first, what follows from the place last.
+  const auto rank = [](const Difference& d) {
+    return d.what.find("tokens per instance") != std::string::npos || d.what.starts_with("workload") ? 0
+           : d.what == "GPU" || d.what == "peak" || d.what == "parameters" || d.what == "processes"  ? 1
+                                                                                                     : 2;
+  };
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const Difference& x, const Difference& y) { return rank(x) < rank(y); });
+  return found;
 }
 
 }  // namespace
@@ -148,28 +211,12 @@ Comparison compare(const Job& a, const Job& b) {
     comparison.regions.push_back(std::move(r));
   }
 
-  const auto differ = [&](std::string_view what,
-                          const std::function<std::string(const RunInfo&, const DeviceInfo&)>& of,
-                          std::string_view so) {
-    const std::string x = facts_of(a, of);
-    const std::string y = facts_of(b, of);
-    if (x != y) comparison.remarks.push_back(fmt::format("{}: A {}, B {}{}", what, x, y, so));
-  };
-  differ(
-      "GPU", [](const RunInfo&, const DeviceInfo& d) { return d.name; }, "");
-  differ(
-      "peak", [](const RunInfo&, const DeviceInfo& d) { return scaled_text(d.peak_flop_per_s, "FLOP/s"); },
-      ": a point of MFU is not the same work in both");
-  differ(
-      "dtype of the peak", [](const RunInfo&, const DeviceInfo& d) { return d.dtype + (d.sparse ? " sparse" : ""); },
-      "");
-  differ(
-      "convention", [](const RunInfo& r, const DeviceInfo&) { return r.convention; },
-      ": FLOP were counted differently");
-  const auto models = [](const RunInfo& r, const DeviceInfo&) { return r.model_json; };
-  if (facts_of(a, models) != facts_of(b, models)) comparison.remarks.push_back("the models are not the same");
-  if (a.processes.size() != b.processes.size())
-    comparison.remarks.push_back(fmt::format("processes: A {}, B {}", a.processes.size(), b.processes.size()));
+  comparison.differences = differences_of(a, b);
+  for (const Difference& d : comparison.differences) {
+    if (d.what == "peak")
+      comparison.remarks.emplace_back("the peaks differ: a point of MFU is not the same work in both");
+    if (d.what == "FLOP counted") comparison.remarks.emplace_back("FLOP were counted differently");
+  }
   for (const auto& [job, name] : {std::pair(&a, "A"), std::pair(&b, "B")})
     for (const JobWarning& w : job->warnings)
       if (w.kind == "suspect" || w.kind == "unfinished" || w.kind == "left_out" || w.kind == "ranks" ||
@@ -177,6 +224,14 @@ Comparison compare(const Job& a, const Job& b) {
         comparison.remarks.push_back(fmt::format("{}: {}", name, w.message));
   return comparison;
 }
+
+namespace {
+
+Json figure_json(const ComparedFigure& f) {
+  return {{"a", number_or_null(f.a)}, {"b", number_or_null(f.b)}, {"change", number_or_null(f.change)}};
+}
+
+}  // namespace
 
 std::string comparison_json(const Comparison& comparison) {
   Json j;
@@ -205,48 +260,78 @@ std::string comparison_json(const Comparison& comparison) {
     entry["words"] = r.words;
     j["regions"].push_back(std::move(entry));
   }
+  j["differences"] = Json::array();
+  for (const Difference& d : comparison.differences)
+    j["differences"].push_back({{"what", d.what}, {"a", d.a}, {"b", d.b}});
   j["remarks"] = comparison.remarks;
-  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text_of(j);
 }
 
 std::string comparison_text(const Comparison& comparison) {
-  std::string text = fmt::format("A {}\nB {}\n", comparison.a->path, comparison.b->path);
-  text += fmt::format("{:<16} {:>8} {:>8} {:>7} | {:>9} {:>7} {:>7} {:>7} {:>7} | {:>9} {:>9} | {:>9} {:>9}\n",
-                      "B - A, points", "MFU A", "MFU B", "MFU", "matmul", "other", "comm", "copy", "idle", "p50 A",
-                      "p50 B", "p99 A", "p99 B");
+  std::string text = fmt::format("A  {}\nB  {}\n", comparison.a->path, comparison.b->path);
+  if (!comparison.differences.empty()) text += "\ndiffers\n";
+  for (const Difference& d : comparison.differences) text += fmt::format("  {:<28} {} -> {}\n", d.what, d.a, d.b);
+  text +=
+      fmt::format("\n{:<16} {:>12} {:>12} {:>8} | {:>8} {:>8} {:>7} | {:>9} {:>9} {:>8} | {:>9} {:>9}\n", "region",
+                  "token/s A", "token/s B", "", "MFU A", "MFU B", "points", "each A", "each B", "", "p99 A", "p99 B");
   for (const ComparedRegion& r : comparison.regions) {
-    text += fmt::format("{:<16} {:>8} {:>8} {:>7} |", r.name, percent_text(r.mfu.a), percent_text(r.mfu.b),
-                        points_text(r.mfu.change));
+    const ComparedFigure* tokens = figure_of(r, "tokens_per_s");
+    const ComparedFigure* each = figure_of(r, "each_s");
+    const ComparedFigure* p99 = figure_of(r, "latency.p99_s");
+    text += fmt::format("{:<16} {:>12} {:>12} {:>8} | {:>8} {:>8} {:>7} | {:>9} {:>9} {:>8} | {:>9} {:>9}\n", r.name,
+                        scaled_text(tokens->a, ""), scaled_text(tokens->b, ""), relative_text(tokens),
+                        percent_text(r.mfu.a), percent_text(r.mfu.b), points_text(r.mfu.change), duration_text(each->a),
+                        duration_text(each->b), relative_text(each), duration_text(p99->a), duration_text(p99->b));
+  }
+  text += fmt::format("\n{:<16} {:>11} {:>7} {:>7} {:>7} {:>7}   points of the elapsed time, B - A\n", "where from",
+                      "matmul", "other", "comm", "copy", "idle");
+  for (const ComparedRegion& r : comparison.regions) {
+    if (r.basis == ComparedRegion::Basis::kNone) continue;
+    text += fmt::format("{:<16}", r.name);
     for (std::size_t c = 0; c < kTimeClasses; ++c)
-      text += fmt::format(" {:>{}}", points_text(r.classes[c].change), c == 0 ? 9 : 7);
-    for (const std::string_view key : {"latency.p50_s", "latency.p99_s"})
-      text += fmt::format(" | {:>9} {:>9}", duration_text(figure_of(r, key)->a), duration_text(figure_of(r, key)->b));
+      text += fmt::format(" {:>{}}", points_text(r.classes[c].change), c == 0 ? 11 : 7);
     text += "\n";
   }
+  text += "\n";
   for (const ComparedRegion& r : comparison.regions) text += r.words + "\n";
   for (const std::string& remark : comparison.remarks) text += "note: " + remark + "\n";
   return text;
 }
 
 std::string comparison_markdown(const Comparison& comparison) {
-  std::string text = fmt::format("# MFU: {} against {}\n\nA: {}\nB: {}\n\n", markdown_text(comparison.b->path),
-                                 markdown_text(comparison.a->path), markdown_text(comparison.a->path),
-                                 markdown_text(comparison.b->path));
+  std::string text =
+      fmt::format("### MFU: {} against {}\n\n", markdown_text(comparison.b->path), markdown_text(comparison.a->path));
+  if (!comparison.differences.empty()) text += "| differs | A | B |\n|---|---|---|\n";
+  for (const Difference& d : comparison.differences)
+    text += fmt::format("| {} | {} | {} |\n", markdown_text(d.what), markdown_text(d.a), markdown_text(d.b));
+  if (!comparison.differences.empty()) text += "\n";
   text +=
-      "| region | MFU A | MFU B | change | matmul | other | comm | copy | idle | each A | each B | p50 A | p50 B | p99 "
-      "A "
-      "| p99 B |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+      "| region | token/s A | token/s B | | MFU A | MFU B | points | each A | each B | | p99 A | p99 B |\n"
+      "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
   for (const ComparedRegion& r : comparison.regions) {
-    text += fmt::format("| {} | {} | {} | {} |", markdown_text(r.name), percent_text(r.mfu.a), percent_text(r.mfu.b),
-                        points_text(r.mfu.change));
+    const ComparedFigure* tokens = figure_of(r, "tokens_per_s");
+    const ComparedFigure* each = figure_of(r, "each_s");
+    const ComparedFigure* p99 = figure_of(r, "latency.p99_s");
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", markdown_text(r.name),
+                        scaled_text(tokens->a, ""), scaled_text(tokens->b, ""), relative_text(tokens),
+                        percent_text(r.mfu.a), percent_text(r.mfu.b), points_text(r.mfu.change), duration_text(each->a),
+                        duration_text(each->b), relative_text(each), duration_text(p99->a), duration_text(p99->b));
+  }
+  text += "\n";
+  for (const ComparedRegion& r : comparison.regions) text += fmt::format("- {}\n", markdown_text(r.words));
+  text +=
+      "\n<details><summary>Where the change comes from</summary>\n\n"
+      "| region | MFU | matmul | other | comm | copy | idle |\n|---|--:|--:|--:|--:|--:|--:|\n";
+  for (const ComparedRegion& r : comparison.regions) {
+    text += fmt::format("| {} | {} |", markdown_text(r.name), points_text(r.mfu.change));
     for (const ComparedFigure& c : r.classes) text += fmt::format(" {} |", points_text(c.change));
-    for (const std::string_view key : {"each_s", "latency.p50_s", "latency.p99_s"})
-      text += fmt::format(" {} | {} |", duration_text(figure_of(r, key)->a), duration_text(figure_of(r, key)->b));
     text += "\n";
   }
-  text += "\nChanges are B - A in percentage points; those of MFU and of the five classes add up to 0.\n\n";
-  for (const ComparedRegion& r : comparison.regions) text += fmt::format("- {}\n", markdown_text(r.words));
-  if (!comparison.remarks.empty()) text += "\n## To know\n\n";
+  text +=
+      "\nChanges are B - A in percentage points of the elapsed time; those of MFU and of the five classes add up to "
+      "0.\n\n"
+      "</details>\n";
+  if (!comparison.remarks.empty()) text += "\nTo know:\n\n";
   for (const std::string& remark : comparison.remarks) text += fmt::format("- {}\n", markdown_text(remark));
   return text;
 }

@@ -37,10 +37,17 @@ struct ComparedRegion {
   std::string words;                                 ///< what changed, in one sentence
 };
 
+/// A fact that is not the same in both runs.
+struct Difference {
+  std::string what;  ///< `workload.batch`, `GPU`, `step: tokens per instance`
+  std::string a, b;
+};
+
 struct Comparison {
   const Job* a = nullptr;
   const Job* b = nullptr;
   std::vector<ComparedRegion> regions;  ///< in the order of the runs, `total` last
+  std::vector<Difference> differences;  ///< config, model, GPUs, peak, versions
   std::vector<std::string> remarks;  ///< what makes the two hard to compare: other GPU, peak, dtype, convention, ranks
 };
 
@@ -48,7 +55,8 @@ struct Comparison {
 [[nodiscard]] Comparison compare(const Job& a, const Job& b);
 
 /// {"v", "a", "b": {"path", "regions"...: job_json}, "regions": [{"region", "in", "basis", "mfu": {"a", "b", "change"},
-/// "classes": {class: {...}}, "figures": {key: {...}}, "kernels", "words"}], "remarks"}
+/// "classes": {class: {...}}, "figures": {key: {...}}, "kernels", "words"}], "differences": [{"what", "a", "b"}],
+/// "remarks"}
 [[nodiscard]] std::string comparison_json(const Comparison& comparison);
 [[nodiscard]] std::string comparison_text(const Comparison& comparison);
 [[nodiscard]] std::string comparison_markdown(const Comparison& comparison);

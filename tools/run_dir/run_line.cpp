@@ -176,9 +176,8 @@ void read_field(const Object& o, const Field<Get>& field, T& into) {
       into.emplace_back(std::string(entry.key), std::string(text));
     }
   } else {
-    for_each_of(o, key, [&](const Element& entry) {
-      into.push_back(row_of<typename T::value_type>(object_in(key, entry)));
-    });
+    for_each_of(o, key,
+                [&](const Element& entry) { into.push_back(row_of<typename T::value_type>(object_in(key, entry))); });
   }
 }
 
@@ -284,7 +283,8 @@ Result<RunLine> RunLineReader::read(std::string_view text) {
     if (const auto failed = parser_->json.parse(text.data(), text.size()).get(top); failed != simdjson::SUCCESS)
       return Error{fmt::format("not a JSON object: {}", simdjson::error_message(failed))};
     const Object o = object_in("line", top);
-    RunLine line;
+    Result<RunLine> result{RunLine{}};
+    RunLine& line = *result;
     line.v = integer_of<std::int64_t>(o, "v", 0);
     line.t_ns = integer_of<std::int64_t>(o, "t_ns");
     line.seq = integer_of<std::uint64_t>(o, "seq");
@@ -300,7 +300,7 @@ Result<RunLine> RunLineReader::read(std::string_view text) {
       line.what = end_of(o);
     else
       line.what = UnknownLine{type};
-    return line;
+    return result;
   } catch (const Unexpected& e) {
     return Error{e.message};
   } catch (const std::exception& e) {

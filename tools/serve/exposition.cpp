@@ -116,11 +116,28 @@ std::string model_of(const RunInfo& run) {
   return family != model.end() && family->is_string() ? family->get<std::string>() : "";
 }
 
-void rank_metrics(Families& out, const Rank& rank, const Labels& process) {
+/// The ratios of the newest window that a large job is watched by.
+void short_rank_metrics(Families& out, const Rank& rank, const Labels& process) {
+  if (rank.state != RankState::kLive || !rank.last) return;
+  for (const RegionSummary& r : rank.last->regions) {
+    const Labels region = with(process, {{"gpu", r.device ? std::to_string(*r.device) : ""}, {"region", r.region}});
+    for_each_field<RegionSummary>([&](const auto& field) {
+      const auto& value = field.of(r);
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::optional<double>>)
+        if (field.metric.kind == Metric::Kind::kGauge) out.gauge(field.metric.name, field.metric.help, region, value);
+    });
+  }
+}
+
+void rank_metrics(Families& out, const Rank& rank, const Labels& process, PerRank per_rank) {
   const bool live = rank.state == RankState::kLive;
   const RunInfo& run = *rank.run;
   out.gauge("mfu_rank_up", "1: the rank wrote within its last three windows; 0: it is stale or has ended", process,
             live || rank.state == RankState::kStarting ? 1 : 0);
+  if (per_rank == PerRank::kMfu) {
+    short_rank_metrics(out, rank, process);
+    return;
+  }
   out.gauge("mfu_last_line_timestamp_seconds", "When the rank wrote its newest line, by its host's clock", process,
             seconds(rank.last_line_ns));
   if (rank.state == RankState::kStale) return;
@@ -181,18 +198,17 @@ void rank_metrics(Families& out, const Rank& rank, const Labels& process) {
       fill_histogram(out.histogram("mfu_step_seconds", "Durations of the region's instances", region), sum.latency,
                      sum.elapsed_ns);
     for (const BatchLatency& batch : sum.by_batch)
-      fill_histogram(
-          out.histogram("mfu_iteration_seconds",
-                        "Durations by size of the batch: of decode passes by sequences, of others by tokens",
-                        with(region, {{"batch_unit", std::string(word(batch.unit))},
-                                      {"batch_max", std::to_string(batch.batch_max)}})),
-          batch.latency, batch.elapsed_ns);
+      fill_histogram(out.histogram("mfu_iteration_seconds",
+                                   "Durations by size of the batch: of decode passes by sequences, of others by tokens",
+                                   with(region, {{"batch_unit", std::string(word(batch.unit))},
+                                                 {"batch_max", std::to_string(batch.batch_max)}})),
+                     batch.latency, batch.elapsed_ns);
   }
 }
 
 }  // namespace
 
-std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_label) {
+std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_label, PerRank per_rank) {
   Families out;
   const JobTotals totals = job_totals(job.ranks());
   const Labels whole{{"job", job_label}};
@@ -221,6 +237,8 @@ std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_
   for (const Rank* rank : job.ranks()) bad_lines += static_cast<double>(rank->bad_lines);
   out.counter("mfu_unreadable_lines_total", "Lines of the run directory that could not be read", whole, bad_lines);
 
+  constexpr std::size_t kInFull = 128;
+  if (per_rank == PerRank::kAuto) per_rank = job.ranks().size() <= kInFull ? PerRank::kAll : PerRank::kMfu;
   std::map<std::pair<std::string, std::int64_t>, int> seen;
   std::map<const Rank*, Labels> labels;
   for (const Rank* rank : job.ranks()) {
@@ -231,7 +249,7 @@ std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_
                                   {"hostname", run.host}});
     // Programs that no launcher numbered are all rank 0: series must differ none the less.
     if (seen[{run.host, run.rank}]++ != 0) process.push_back({"pid", std::to_string(run.pid)});
-    rank_metrics(out, *rank, process);
+    if (per_rank != PerRank::kNone) rank_metrics(out, *rank, process, per_rank);
     labels[rank] = std::move(process);
   }
   for (const Straggler& s : find_stragglers(job.ranks(), job.skews(), totals.mfu)) {

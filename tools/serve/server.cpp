@@ -1,21 +1,23 @@
 // The server behind `mfu serve`: prometheus-cpp over the job's files. They are read when somebody asks.
 #include <fcntl.h>
 #include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
 #include <prometheus/text_serializer.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <sstream>
 
 #include "tools/serve/exposition.h"
+#include "tools/serve/http_server.h"
 #include "tools/serve/server_module.h"
 
 namespace mfu {
@@ -34,7 +36,7 @@ TimeNs clock_ns(clockid_t clock) {
 class JobMetrics final : public prometheus::Collectable {
  public:
   JobMetrics(const ServeOptions& options, std::string label)
-      : job_(options.directories, RunFile::From::kBeginning), label_(std::move(label)) {}
+      : job_(options.directories, RunFile::From::kBeginning), label_(std::move(label)), per_rank_(options.per_rank) {}
 
   Result<void> refresh() {
     const std::lock_guard lock(mutex_);
@@ -50,7 +52,7 @@ class JobMetrics final : public prometheus::Collectable {
     up.metric.back().label = {{"job", label_}};
     up.metric.back().gauge.value = read ? 1 : 0;
     if (!read) return {up};
-    auto families = exposition(job_, label_);
+    auto families = exposition(job_, label_, per_rank_);
     families.push_back(std::move(up));
     return families;
   }
@@ -69,6 +71,34 @@ class JobMetrics final : public prometheus::Collectable {
   mutable LiveJob job_;
   mutable TimeNs read_ns_ = 0;
   std::string label_;
+  PerRank per_rank_;
+};
+
+/// The report of what the job has written so far; made anew at most every few seconds, whoever asks. [any thread]
+class LivePage {
+ public:
+  explicit LivePage(const std::function<Result<std::string>()>& make) : make_(make) {}
+
+  [[nodiscard]] HttpAnswer answer() {
+    const std::lock_guard lock(mutex_);
+    const TimeNs now = clock_ns(CLOCK_MONOTONIC);
+    // A large job takes a while to read: no more than a tenth of the time goes there.
+    if (made_ns_ == 0 || now - made_ns_ > std::max<DurationNs>(5 * kNsPerSecond, 10 * took_ns_)) {
+      const Result<std::string> page = make_ ? make_() : Error{"this mfu has no page"};
+      answer_ = page ? HttpAnswer{200, "text/html; charset=utf-8", *page}
+                     : HttpAnswer{503, "text/plain; charset=utf-8", page.error().message + "\n"};
+      made_ns_ = clock_ns(CLOCK_MONOTONIC);
+      took_ns_ = made_ns_ - now;
+    }
+    return answer_;
+  }
+
+ private:
+  std::mutex mutex_;
+  const std::function<Result<std::string>()>& make_;
+  HttpAnswer answer_;
+  TimeNs made_ns_ = 0;
+  DurationNs took_ns_ = 0;
 };
 
 /// Written beside `path`, then renamed: whoever reads it sees the old or the new one, whole.
@@ -137,19 +167,21 @@ int serve(const ServeOptions& options) {
                                   ? "[" + options.address + "]"
                                   : options.address;
   const std::string at = address + ":" + std::to_string(options.port);
-  try {
-    prometheus::Exposer exposer(at);
-    exposer.RegisterCollectable(metrics);
-    const auto ports = exposer.GetListeningPorts();
-    std::printf("mfu serve: http://%s:%d/metrics\n", address.c_str(), ports.empty() ? options.port : ports.front());
-    std::fflush(stdout);
-    int signal = 0;
-    ::sigwait(&ends, &signal);
-    return 0;
-  } catch (const std::exception& e) {
-    return fail(at +
-                ": cannot listen there (taken by another program, or not an address of this machine): " + e.what());
-  }
+  HttpServer server;
+  server.handle("/metrics", [&metrics] {
+    std::ostringstream text;
+    prometheus::TextSerializer().Serialize(text, metrics->Collect());
+    return HttpAnswer{200, "text/plain; version=0.0.4; charset=utf-8", text.str()};
+  });
+  LivePage page(options.page);
+  server.handle("/", [&page] { return page.answer(); });
+  const Result<int> port = server.listen(at);
+  if (!port) return fail(at + ": cannot listen there: it is taken by another program, or no address of this machine");
+  std::printf("mfu serve: http://%s:%d/metrics\n", address.c_str(), *port);
+  std::fflush(stdout);
+  int signal = 0;
+  ::sigwait(&ends, &signal);
+  return 0;
 }
 
 }  // namespace

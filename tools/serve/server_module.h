@@ -1,10 +1,21 @@
 // What `mfu serve` is told. The server is a module of its own, so that the command needs no HTTP server to start.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "core/base/result.h"
+
 namespace mfu {
+
+/// What is exported of each rank; the job's own metrics always are.
+enum class PerRank {
+  kAuto,  ///< kAll up to 128 ranks, kMfu beyond: a scrape of 1,000 ranks stays below 1 MB
+  kAll,
+  kMfu,  ///< mfu_rank_up and the ratios of the newest window
+  kNone,
+};
 
 struct ServeOptions {
   std::vector<std::string> directories;
@@ -14,6 +25,9 @@ struct ServeOptions {
   bool once = false;     ///< of textfile: write it once
   double every_s = 10;   ///< between writes of textfile
   std::string job;       ///< the label `job`; empty: the first directory's name
+  PerRank per_rank = PerRank::kAuto;
+  /// The live page at `/`, as HTML; an Error is shown instead. Called again and again, from one thread at a time.
+  std::function<Result<std::string>()> page;
 };
 
 /// Serves until SIGINT or SIGTERM. \return an exit code; what went wrong is on stderr.

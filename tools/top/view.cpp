@@ -9,6 +9,8 @@
 #include <set>
 #include <tuple>
 
+#include "core/base/number_text.h"
+
 namespace mfu {
 
 namespace {
@@ -31,31 +33,6 @@ constexpr std::array<Part, 6> kParts{{{'#', "MFU", Style::kMfu},
 /// A figure above 100 % is no result: it stands in the suspect remark alone.
 std::optional<double> result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? std::nullopt : ratio; }
 std::string percent_of(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}", 100 * *ratio) : "-"; }
-
-std::string duration(std::optional<double> s) {
-  if (!s) return "-";
-  if (*s >= 100) return fmt::format("{:.0f} s", *s);
-  if (*s >= 1) return fmt::format("{:.2f} s", *s);
-  if (*s >= 1e-3) return fmt::format("{:.3g} ms", *s * 1e3);
-  return fmt::format("{:.3g} us", *s * 1e6);
-}
-
-std::string ago(double s) {
-  if (s < 120) return fmt::format("{:.0f} s", s);
-  if (s < 7200) return fmt::format("{:.0f} min", s / 60);
-  if (s < 172800) return fmt::format("{:.0f} h", s / 3600);
-  return fmt::format("{:.0f} days", s / 86400);
-}
-
-std::string with_prefix(double value) {
-  constexpr std::array<const char*, 7> kPrefixes{"", "k", "M", "G", "T", "P", "E"};
-  std::size_t i = 0;
-  while (std::abs(value) >= 999.5 && i + 1 < kPrefixes.size()) {
-    value /= 1000;
-    ++i;
-  }
-  return fmt::format("{:.3g} {}", value, kPrefixes[i]);
-}
 
 /// The six shares of a bar; they sum to at most 1. Where FLOP or peak are unknown, matmul has all of its time.
 std::optional<std::array<double, 6>> shares(const std::optional<double>& mfu,
@@ -125,7 +102,7 @@ std::string straggler_text(const Straggler& s) {
   std::string text = fmt::format("straggler: {} ", who(*s.rank, s.device));
   text += s.cost_mfu ? fmt::format("costs {:.1f} points of MFU", 100 * *s.cost_mfu)
                      : fmt::format("keeps the others waiting {:.1f} % of the time", 100 * s.lost_share);
-  text += fmt::format(": last in {} by {}", s.region, duration(s.lead_s));
+  text += fmt::format(": last in {} by {}", s.region, duration_text(s.lead_s));
   return text;
 }
 
@@ -173,7 +150,7 @@ ScreenLine header_line(const Widths& w) {
 }
 
 std::string state_text(const Rank& rank) {
-  if (rank.state == RankState::kStale) return "stale " + ago(rank.quiet_s);
+  if (rank.state == RankState::kStale) return "stale " + duration_text(rank.quiet_s);
   return std::string(name(rank.state));
 }
 
@@ -191,7 +168,7 @@ ScreenLine row_line(const TopRow& row, const Widths& w, bool selected) {
   text += right(gpu_of(row), w.gpu) + " ";
   text += left(live && row.region != nullptr ? row.region->region : state_text(rank), w.region);
   const RegionSummary* r = row.region;
-  text += right(duration(row.step_s()), 8);
+  text += right(duration_text(row.step_s()), 8);
   text += right(r != nullptr ? percent_of(result(r->mfu)) : "-", 6) + right(r != nullptr ? percent_of(r->mbu) : "-", 6);
   text += right(percent_of(row.busy()), 6) + right(percent_of(row.comm()), 6);
   text += right(row.clock() ? fmt::format("{:.0f}", 100 * *row.clock()) : "-", 5);
@@ -222,7 +199,7 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, bool all_p
                          t.hosts == 1 ? "" : "s");
   std::vector<std::string> words{"mfu top " + s.title, ranks};
   if (t.devices != 0) words.push_back(fmt::format("{} x {}", t.devices, s.gpu_name));
-  if (s.silent_s > 60 && t.live == 0) words.push_back(fmt::format("last line {} ago", ago(s.silent_s)));
+  if (s.silent_s > 60 && t.live == 0) words.push_back(fmt::format("last line {} ago", duration_text(s.silent_s)));
   bool first = true;
   for (std::string& line : flow(words, width)) {
     lines.push_back({{fit(line, width), first ? Style::kBold : Style::kPlain}});
@@ -236,18 +213,18 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, bool all_p
     lines.push_back({{fit(why, width), Style::kDim}});
   } else {
     const auto word = [](const char* what, const std::optional<double>& ratio) {
-      return ratio ? fmt::format("{} {:.1f}%", what, 100 * *ratio) : fmt::format("{} -", what);
+      return ratio ? fmt::format("{} {:.1f} %", what, 100 * *ratio) : fmt::format("{} -", what);
     };
     std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word("MFU", result(t.mfu)),
                                      word("HFU", result(t.hfu))};
     if (t.mbu) figures.push_back(word("MBU", t.mbu));
     figures.push_back(word("busy", t.busy));
     if (t.classes_known) figures.push_back(word("comm", t.time_share[kCommClass]));
-    if (t.clock_ratio) figures.push_back(fmt::format("clock {:.0f}%", 100 * *t.clock_ratio));
-    if (t.flop_per_s > 0) figures.push_back(with_prefix(t.flop_per_s) + "FLOP/s");
-    if (t.tokens_per_s > 0) figures.push_back(with_prefix(t.tokens_per_s) + "tok/s");
+    if (t.clock_ratio) figures.push_back(fmt::format("clock {:.0f} %", 100 * *t.clock_ratio));
+    if (t.flop_per_s > 0) figures.push_back(scaled_text(t.flop_per_s, "FLOP/s"));
+    if (t.tokens_per_s > 0) figures.push_back(scaled_text(t.tokens_per_s, "tok/s"));
     figures.push_back(fmt::format("dropped {}", t.dropped_records));
-    if (t.overhead) figures.push_back(fmt::format("cost {:.2f}%", 100 * *t.overhead));
+    if (t.overhead) figures.push_back(fmt::format("cost {:.2f} %", 100 * *t.overhead));
     if (t.with_mfu < t.counted) figures.push_back(fmt::format("MFU of {} of {} ranks", t.with_mfu, t.counted));
     for (std::string& line : flow(figures, width)) lines.push_back({{fit(line, width), Style::kBold}});
 
@@ -316,10 +293,10 @@ std::vector<ScreenLine> detail(const TopRow& row, std::size_t width) {
             run.convention.empty() ? "" : "FLOP counted: " + run.convention});
   for (const DeviceInfo& d : run.devices)
     say_flow({fmt::format("gpu {}: {}", d.device, d.name), d.uuid,
-              d.peak_flop_per_s ? fmt::format("peak {}FLOP/s {}{} ({})", with_prefix(*d.peak_flop_per_s), d.dtype,
+              d.peak_flop_per_s ? fmt::format("peak {} {}{} ({})", scaled_text(d.peak_flop_per_s, "FLOP/s"), d.dtype,
                                               d.sparse ? " sparse" : "", d.peak_source)
                                 : "peak unknown: MFU_PEAK_TFLOPS sets it",
-              d.peak_bytes_per_s ? fmt::format("{}B/s", with_prefix(*d.peak_bytes_per_s)) : ""});
+              d.peak_bytes_per_s ? scaled_text(d.peak_bytes_per_s, "B/s") : ""});
   const WindowSummary* shown = rank.shown();
   if (shown != nullptr) {
     say("");
@@ -334,9 +311,10 @@ std::vector<ScreenLine> detail(const TopRow& row, std::size_t width) {
       ScreenLine line{
           {" " + left(r.region, name_width) + right(r.device ? std::to_string(*r.device) : "-", 4) +
                right(r.region == "total" ? "-" : std::to_string(r.instances), 8) +
-               right(timed ? duration(seconds(r.latency.p50_ns)) : "-", 8) +
-               right(timed ? duration(seconds(r.latency.p99_ns)) : "-", 8) +
-               right(r.comm_kernels != 0 ? duration(seconds(r.comm_sum_ns) / static_cast<double>(r.comm_kernels)) : "-",
+               right(timed ? duration_text(seconds(r.latency.p50_ns)) : "-", 8) +
+               right(timed ? duration_text(seconds(r.latency.p99_ns)) : "-", 8) +
+               right(r.comm_kernels != 0 ? duration_text(seconds(r.comm_sum_ns) / static_cast<double>(r.comm_kernels))
+                                         : "-",
                      8) +
                right(percent_of(result(r.mfu)), 7) + right(percent_of(result(r.hfu)), 7) + right(percent_of(r.mbu), 7),
            Style::kPlain}};
@@ -362,9 +340,10 @@ std::vector<ScreenLine> detail(const TopRow& row, std::size_t width) {
     std::vector<std::string> counters;
     for (const auto& [counter, count] : shown->counters) counters.push_back(fmt::format("{}={}", counter, count));
     say("");
-    counters.insert(counters.begin(),
-                    fmt::format("library: {:.2f} s of CPU, {}B, {:.2f}% of the host's time", shown->self.cpu_s,
-                                with_prefix(static_cast<double>(shown->self.rss_bytes)), 100 * shown->self.overhead));
+    counters.insert(
+        counters.begin(),
+        fmt::format("library: {:.2f} s of CPU, {}, {:.2f} % of the host's time", shown->self.cpu_s,
+                    scaled_text(static_cast<double>(shown->self.rss_bytes), "B"), 100 * shown->self.overhead));
     say_flow(counters);
   }
   for (const RunEvent& event : rank.events) say(event.kind + ": " + event.message, Style::kDim);

@@ -248,7 +248,7 @@ TEST_F(RegionTotalsTest, BatchesOfAllRowsTogether) {
   }
   std::sort(slow.rbegin(), slow.rend());
   for (const RegionTotals* sum : {&job, &run}) {
-    const RegionSummary s = sum->totals().sum;
+    const RegionSummary s = sum->summed().sum;
     EXPECT_EQ(s.after_prefill, after_prefill);
     ASSERT_EQ(s.by_batch.size(), truth.size());
     auto want = truth.begin();

@@ -8,10 +8,10 @@
 #include <sstream>
 
 #include "core/account/metrics.h"
+#include "core/base/number_text.h"
 #include "tools/job/region_figures.h"
 #include "tools/report/assertion.h"
 #include "tools/report/compare.h"
-#include "tools/report/format.h"
 #include "tools/report/outputs/csv.h"
 #include "tools/report/outputs/json.h"
 #include "tools/report/outputs/markdown.h"
@@ -247,7 +247,7 @@ TEST(Assertion, Grammar) {
 TEST(Assertion, WhatIsWrongIsNamed) {
   for (const auto& [text, words] :
        {std::pair("step.mfu", "no >=, <=, >, <, == or !="), std::pair("step.mfu=0.4", "'=' is no comparison"),
-        std::pair("mfu>=0.4", "'mfu' is no REGION.FIGURE"), std::pair("step.mfoo>=0.4", "there are mfu, mfu_busy"),
+        std::pair("mfu>=0.4", "'mfu' is no REGION.FIGURE"), std::pair("step.mfoo>=0.4", ", mfu, mfu_busy, hfu, mbu"),
         std::pair(".mfu>=0.4", "'.mfu'"), std::pair("step.mfu>=", "'' is no number"),
         std::pair("step.mfu>=high", "'high' is no number"), std::pair("step.mfu>=0.4.1", "'0.4.1' is no number"),
         std::pair("step.mfu>=nan", "'nan' is no number"), std::pair("step.mfu>=0.4ms", "'0.4ms' is no number"),
@@ -266,6 +266,7 @@ TEST(Assertion, HoldsOrSaysWhatIs) {
   EXPECT_TRUE(verdict("step.instances==40").holds);
   EXPECT_FALSE(verdict("step.instances!=40").holds);
   EXPECT_TRUE(verdict("step.each_s<=100ms").holds);
+  EXPECT_EQ(verdict("step.mfu>=0.49").message, "ok step.mfu 0.5 >= 0.49");
   const Verdict no = verdict("step.mfu>=0.6");
   EXPECT_FALSE(no.holds);
   EXPECT_EQ(no.message, "step.mfu>=0.6 does not hold: step.mfu is 0.5");
@@ -277,16 +278,32 @@ TEST(Assertion, HoldsOrSaysWhatIs) {
   EXPECT_NE(missing.error().message.find("no region 'decode'; there are step, total"), std::string::npos);
 }
 
+TEST(Assertion, AChangeIsRelativeInPercentAndElseInTheUnit) {
+  const Job before = job_of({history(0, {60, 20, 0, 0, 20}, 0.5)});
+  const Job after = job_of({history(0, {60, 20, 0, 0, 20}, 0.48)});
+  const auto verdict = [&](const char* text) { return *check_change(*parse_assertion(text), before, after); };
+  EXPECT_TRUE(verdict("step.mfu>=-5%").holds);  // 0.48 / 0.5 is 4 % less
+  EXPECT_FALSE(verdict("step.mfu>=-3%").holds);
+  EXPECT_TRUE(verdict("step.mfu>=-0.03").holds);  // 0.02 less
+  EXPECT_FALSE(verdict("step.mfu>=-0.01").holds);
+  EXPECT_TRUE(verdict("step.each_s<=+1ms").holds);
+  EXPECT_EQ(verdict("step.mfu>=-3%").message, "step.mfu>=-3% does not hold: step.mfu went from 0.5 to 0.48, -4.00 %");
+  EXPECT_EQ(verdict("step.mfu>=-5%").message, "ok step.mfu -4.00 % >= -5 %: 0.5 to 0.48");
+  EXPECT_NE(verdict("step.mbu>=-1%").message.find("unknown in A"), std::string::npos);
+  EXPECT_FALSE(check_change(*parse_assertion("decode.mfu>=0.1"), before, after));
+}
+
 TEST(Assertion, EveryFigureIsInTheJson) {
   const Job job = job_of({serving(0)});
-  const json region = json::parse(job_json(job))["regions"][0];
+  const json region = json::parse(job_json(job).dump())["regions"][0];
   for (const RegionFigure& figure : region_figures()) {
     std::string pointer = "/" + std::string(figure.key);
     std::replace(pointer.begin(), pointer.end(), '.', '/');
     if (figure.key == "ranks") pointer = "/processes";
+    const std::optional<double> of = figure.of(job.regions[0]);
+    if (!of && !region.contains(json::json_pointer(pointer))) continue;  // of an object that is null or left out
     ASSERT_TRUE(region.contains(json::json_pointer(pointer))) << figure.key;
     const json& value = region.at(json::json_pointer(pointer));
-    const std::optional<double> of = figure.of(job.regions[0]);
     ASSERT_EQ(value.is_null(), !of) << figure.key;
     if (of) {
       EXPECT_DOUBLE_EQ(value.get<double>(), *of) << figure.key;
@@ -355,7 +372,12 @@ TEST(Compare, RegionsOfOneRunAndOtherDenominators) {
   EXPECT_EQ(comparison.regions[0].words, "decode is only in A");
   EXPECT_EQ(comparison.regions[1].words, "step is only in B");
   ASSERT_FALSE(comparison.remarks.empty());
-  EXPECT_EQ(comparison.remarks[0], "peak: A 500 TFLOP/s, B 1 PFLOP/s: a point of MFU is not the same work in both");
+  EXPECT_EQ(comparison.remarks[0], "the peaks differ: a point of MFU is not the same work in both");
+  const auto peak = std::find_if(comparison.differences.begin(), comparison.differences.end(),
+                                 [](const Difference& d) { return d.what == "peak"; });
+  ASSERT_NE(peak, comparison.differences.end());
+  EXPECT_EQ(peak->a.substr(0, 11), "500 TFLOP/s");
+  EXPECT_EQ(peak->b.substr(0, 9), "1 PFLOP/s");
   EXPECT_NE(comparison_text(comparison).find("only in B"), std::string::npos);
   EXPECT_NE(comparison_markdown(comparison).find("| decode |"), std::string::npos);
 }
@@ -431,7 +453,7 @@ TEST(Csv, SingleInstancesAreInTheLastColumns) {
 
 TEST(Job, TheSlowestOfAllRanksSayWhereTheyWere) {
   const Job job = job_of({serving(0), serving(2), serving(1)});
-  const json step = json::parse(job_json(job))["regions"][0];
+  const json step = json::parse(job_json(job).dump())["regions"][0];
   ASSERT_EQ(step["slowest"].size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(step["slowest"][i]["where"], "rank " + std::to_string(2 - i) + " gpu0");

@@ -344,7 +344,7 @@ TEST(TextSink, BelowARegionStandsWhatItsInstancesTook) {
   const std::string table = region_table(run);
   for (const char* part :
        {"\n  batch 1           n=50 p50=1.00 ms p99=5.00 ms max=5.00 ms per token MFU=12.5% tok/s=200\n",
-        "\n  batch 5-8 ", "\n  from prefill to decode p50=250 us p99=250 us max=250 us; 7 of 4 came after a prefill\n",
+        "\n  batch 5-8 ", "\n  from prefill to decode p50=250 µs p99=250 µs max=250 µs; 7 of 4 came after a prefill\n",
         "\n  slowest (median 1.00 ms): #17 5.00 ms (idle +3.10 ms)\n"})
     EXPECT_NE(table.find(part), std::string::npos) << part << " in " << table;
   // The line of a window stays a line.

@@ -71,7 +71,7 @@ TEST_F(ViewTest, FitsEverySizeExactly) {
 TEST_F(ViewTest, SaysTheJobItsStragglerAndEveryRank) {
   const std::string all = text_of(screen(80, 60));
   // Mean of 10 % .. 49 %: all have the same peak.
-  EXPECT_NE(all.find("MFU 29.5%"), std::string::npos) << all;
+  EXPECT_NE(all.find("MFU 29.5 %"), std::string::npos) << all;
   EXPECT_NE(all.find("40 live of 40 ranks on 4 hosts"), std::string::npos) << all;
   // Others are in 400 collectives for 1.2 s, it for 0.4 s: 2 ms each, 0.8 s of 10, 29.5 x 0.08 / 0.92 = 2.57 points.
   EXPECT_NE(all.find("straggler: rank 7 (node0 gpu 0) costs 2.6 points of MFU: last in step by 2 ms"),

@@ -6,7 +6,7 @@
 
 #include "core/account/region_fields.h"
 #include "core/sinks/sink_text.h"
-#include "tools/report/format.h"
+#include "tools/report/escape.h"
 
 namespace mfu {
 

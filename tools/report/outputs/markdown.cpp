@@ -4,9 +4,10 @@
 
 #include <set>
 
+#include "core/base/number_text.h"
 #include "core/sinks/sink_text.h"
 #include "tools/job/region_figures.h"
-#include "tools/report/format.h"
+#include "tools/report/escape.h"
 
 namespace mfu {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "core/sinks/sink_text.h"
-#include "tools/report/format.h"
+#include "tools/report/escape.h"
 
 namespace mfu {
 

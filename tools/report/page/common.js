@@ -28,11 +28,13 @@ function points(v) {
 function duration(s) {
   if (s == null) return "–";
   if (s === 0) return "0 s";
+  if (s >= 172800) return threeDigits(s / 86400) + " days";
   if (s >= 7200) return threeDigits(s / 3600) + " h";
   if (s >= 120) return threeDigits(s / 60) + " min";
   if (s >= 0.9995) return threeDigits(s) + " s";
   if (s >= 0.9995e-3) return threeDigits(s * 1e3) + " ms";
-  return threeDigits(s * 1e6) + " µs";
+  if (s >= 0.9995e-6) return threeDigits(s * 1e6) + " µs";
+  return threeDigits(s * 1e9) + " ns";
 }
 function scaled(v, unit) {
   if (v == null) return "–";
@@ -48,6 +50,24 @@ function clock(s) {
   if (t < 60) return sign + +t.toPrecision(3) + " s";
   const pad = (n) => String(Math.floor(n)).padStart(2, "0");
   return t < 3600 ? `${sign}${Math.floor(t / 60)}:${pad(t % 60)}` : `${sign}${Math.floor(t / 3600)}:${pad((t % 3600) / 60)}:${pad(t % 60)}`;
+}
+// Ticks of a time axis that is `s` long, at most nine of them.
+function timeStep(s) {
+  const steps = [1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+  return steps.find((step) => s / step <= 8) || 86400 * Math.ceil(s / 8 / 86400);
+}
+// Which class of the waterfall the time of a kernel's class is.
+const CLASS_OF = { gemm: "matmul", attention: "matmul", comm: "comm", other: "other" };
+// A kernel's name without template arguments and parameters, as far as it says which one it is.
+function shortKernel(name) {
+  let depth = 0, short = "";
+  for (const c of name.replace(/^void /, "")) {
+    if (c === "<" || c === "(") ++depth;
+    else if (c === ">" || c === ")") --depth;
+    else if (depth === 0) short += c;
+  }
+  short = short.replace(/\(anonymous namespace\)::/g, "").trim();
+  return short.length > 3 ? (short.length > 90 ? short.slice(0, 88) + "…" : short) : name.slice(0, 90);
 }
 const baseName = (path) => path.slice(path.lastIndexOf("/") + 1);
 

@@ -15,6 +15,10 @@ function comparePage() {
     return figure(`${r.region}.${key}.change`, value, points(value), "span", { class: sign > 0 ? "gain" : sign < 0 ? "loss" : null });
   };
 
+  // Tokens per second, relative to A: what people want more of.
+  const rate = (r) => { const t = r.figures.tokens_per_s; return t && t.a > 0 && t.b != null ? t.b / t.a - 1 : null; };
+  const signedPercent = (v) => (v > 0 ? "+" : v < 0 ? "−" : "") + (Math.abs(v) * 100).toFixed(1) + " %";
+
   function bar(r, side) {
     const parts = CLASSES.map((c) => [c, r.classes[c][side]]);
     return stackedBar(r.basis === "mfu" ? [["mfu", r.mfu[side]], ...parts] : parts, classNames(r), `${r.region} in ${side.toUpperCase()}`);
@@ -25,7 +29,8 @@ function comparePage() {
     return section("What changed", null, legend(knowsMfu ? ["mfu", ...CLASSES] : CLASSES, knowsMfu ? LOST : TIME), regions.slice(0, 12).map((r) =>
       el("div", { class: "answer", "data-region": r.region },
         el("div", { class: "head-cell" }, el("div", { class: "name" }, r.region),
-          r.mfu.change != null ? el("div", { class: "big" }, points(r.mfu.change), el("span", {}, "points of MFU"))
+          rate(r) != null ? el("div", { class: "big" }, signedPercent(rate(r)), el("span", {}, "token/s")) : null,
+          r.mfu.change != null ? el("div", { class: rate(r) != null ? "" : "big" }, points(r.mfu.change), el("span", { class: "dim" }, " points of MFU"))
             : el("div", { class: "big unknown" }, r.in === "both" ? "MFU unknown in one of them" : `only in ${r.in.toUpperCase()}`)),
         el("div", {}, r.basis ? ["a", "b"].map((side) => el("div", { class: "side" }, el("span", { class: "dim small" }, side.toUpperCase()), bar(r, side))) : null,
           el("p", { class: "words" }, r.words + ".")))));
@@ -44,7 +49,8 @@ function comparePage() {
   function figures() {
     const pair = (title, key, text) => [{ title: title + " A", of: (r) => f(r, key, "a", text) }, { title: title + " B", of: (r) => f(r, key, "b", text) }];
     return section("Figures of both", "Changes in percentage points.", table([
-      { title: "region", text: true, of: (r) => r.region }, ...pair("MFU", "mfu", percent),
+      { title: "region", text: true, of: (r) => r.region }, ...pair("token/s", "tokens_per_s", (v) => scaled(v, "")),
+      { title: "token/s", of: (r) => (rate(r) == null ? "–" : el("span", { class: rate(r) > 0.0005 ? "gain" : rate(r) < -0.0005 ? "loss" : null }, signedPercent(rate(r)))) }, ...pair("MFU", "mfu", percent),
       { title: "MFU", of: (r) => signed(1, r, "mfu") },
       ...CLASSES.map((c) => ({ title: c === "memcpy" ? "copies" : c, of: (r) => signed(-1, r, c) })),
       ...pair("each", "each_s", duration), ...pair("p50", "latency.p50_s", duration), ...pair("p99", "latency.p99_s", duration),
@@ -70,6 +76,13 @@ function comparePage() {
       el("p", { class: "dim small" }, "Time per instance of the region (of total: per second). –: not among the ten longest of that run."), place);
   }
 
+  // Before any figure: what is not the same.
+  function differences() {
+    if (!report.differences.length) return null;
+    return section("What differs", null, table([{ title: "", text: true, of: (d) => d.what, by: (d) => d.what }, { title: "A", text: true, class: "note", of: (d) => d.a }, { title: "B", text: true, class: "note", of: (d) => d.b }],
+      report.differences, { label: "what differs", shown: 12 }));
+  }
+
   function remarks() {
     if (!report.remarks.length) return null;
     return el("section", { class: "panel", id: "warnings" }, el("h2", {}, "To know before comparing"), el("ul", { class: "warnings" }, report.remarks.map((r) => el("li", {}, r))));
@@ -78,7 +91,7 @@ function comparePage() {
   return [el("h1", {}, "MFU of two runs"),
     el("ul", { class: "facts" }, el("li", {}, "A ", el("b", {}, report.a.path)), el("li", {}, "B ", el("b", {}, report.b.path)),
       report.remarks.length ? el("li", {}, el("a", { href: "#warnings" }, `${report.remarks.length} remark${report.remarks.length === 1 ? "" : "s"}`)) : null),
-    answers(), changes(), figures(), kernels(), remarks(),
+    differences(), answers(), changes(), figures(), kernels(), remarks(),
     el("footer", {}, `Written by mfu report ${report.version}. Charts: Chart.js ${Chart.version}, MIT licence.`)];
 }
 

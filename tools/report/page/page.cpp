@@ -9,10 +9,10 @@
 #include <tuple>
 #include <vector>
 
+#include "core/base/number_text.h"
 #include "core/ranges/region_rules.h"
-#include "tools/job/region_figures.h"
-#include "tools/report/format.h"
 #include "core/sinks/region_json.h"
+#include "tools/job/region_figures.h"
 #include "tools/report/outputs/json.h"
 
 extern "C" {  // page_embedded.cpp.in
@@ -58,14 +58,17 @@ std::string filled(std::string_view text, const std::map<std::string_view, std::
   return out;
 }
 
-std::string page(const std::string& title, const std::string& data) {
+std::string page(const std::string& title, const std::string& data, int refresh_s = 0) {
   const std::string safe_title = html_text(title);
   const std::string safe_data = script_safe(data);
+  const std::string refresh =
+      refresh_s > 0 ? fmt::format("<meta http-equiv=\"refresh\" content=\"{}\">\n", refresh_s) : std::string();
   std::string script(embedded(mfu_page_common_js, mfu_page_common_js_end));
   script += embedded(mfu_page_run_js, mfu_page_run_js_end);
   script += embedded(mfu_page_compare_js, mfu_page_compare_js_end);
   return filled(embedded(mfu_page_html, mfu_page_html_end),
                 {{"TITLE", safe_title},
+                 {"REFRESH", refresh},
                  {"STYLE", embedded(mfu_page_css, mfu_page_css_end)},
                  {"DATA", safe_data},
                  {"CHART", embedded(mfu_page_chart_js, mfu_page_chart_js_end)},
@@ -109,6 +112,80 @@ Json series_of(const Job& job) {
     series["regions"][region.name] = std::move(s);
   }
   return series;
+}
+
+/// The model as its config names it: `gpt2 124 M`; empty where no process says.
+std::string model_name(const Job& job) {
+  for (const JobProcess& p : job.processes) {
+    const Json model = Json::parse(p.run.model_json, nullptr, /*allow_exceptions=*/false);
+    if (!model.is_object() || !model.contains("family") || !model["family"].is_string()) continue;
+    std::string name = model["family"].get<std::string>();
+    if (model.contains("params") && model["params"].is_object() && model["params"].value("total", Json()).is_number())
+      name += " " + count_text(model["params"]["total"].get<double>());
+    return name;
+  }
+  return "";
+}
+
+std::string short_path(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return std::string(path.substr(path.find_last_of('/') + 1));
+}
+
+/// The region that the run is about: the one that took most time and has FLOP; `total` where none has.
+const JobRegion* main_region(const Job& job) {
+  for (const JobRegion& r : job.regions)
+    if (r.name != "total" && r.sum().mfu) return &r;
+  return job.find("total");
+}
+
+/// `gpt2 124 M: 40.9 % MFU in step, demo1`.
+std::string page_title(const Job& job) {
+  std::string title = model_name(job);
+  const JobRegion* region = main_region(job);
+  if (region != nullptr && region->sum().mfu) {
+    const bool memory = region->sum().bound == Bound::kMemory && region->sum().mbu;
+    title +=
+        fmt::format("{}{} {} in {}", title.empty() ? "" : ": ",
+                    percent_text(memory ? region->sum().mbu : region->sum().mfu), memory ? "MBU" : "MFU", region->name);
+  }
+  return title.empty() ? "MFU of " + short_path(job.path) : title + ", " + short_path(job.path);
+}
+
+/// What the run was: its host, shape, command and versions, as far as its files say.
+Json about_of(const Job& job) {
+  Json about;
+  about["title"] = page_title(job);
+  about["model"] = model_name(job);
+  std::map<std::string, std::set<std::string>> facts;
+  for (const JobProcess& p : job.processes) {
+    facts["host"].insert(p.run.host);
+    if (p.run.cupti_version != 0) facts["CUPTI"].insert(std::to_string(p.run.cupti_version));
+    const Json config = Json::parse(p.run.config_json, nullptr, /*allow_exceptions=*/false);
+    if (!config.is_object()) continue;
+    for (const char* block : {"workload", "parallel"}) {
+      if (!config.contains(block) || !config[block].is_object()) continue;
+      std::string text;
+      for (const auto& [key, value] : config[block].items()) {
+        // A split by one is no split.
+        if (value.is_structured() || (std::string_view(block) == "parallel" && value == 1)) continue;
+        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key,
+                            value.is_string() ? value.get<std::string>() : value.dump());
+      }
+      if (!text.empty()) facts[block].insert(text);
+    }
+  }
+  about["facts"] = Json::object();
+  for (const auto& [what, values] : facts) {
+    constexpr std::size_t kShown = 4;
+    std::string text;
+    std::size_t shown = 0;
+    for (const std::string& value : values)
+      if (!value.empty() && shown++ < kShown) text += (text.empty() ? "" : ", ") + value;
+    if (values.size() > kShown) text += fmt::format(" and {} more", values.size() - kShown);
+    if (!text.empty()) about["facts"][what] = text;
+  }
+  return about;
 }
 
 std::string_view instance_name(const RegionSummary& region) {
@@ -171,6 +248,7 @@ std::string run_page_data(const Job& job, std::string_view version) {
   j["version"] = std::string(version);
   j["path"] = job.path;
   j["trace"] = job.trace;
+  j["about"] = about_of(job);
   j["job"] = job_json(job);
   // A trace that does not say when it was taken begins at or near 0.
   constexpr TimeNs kYear2000 = 946'684'800 * kNsPerSecond;
@@ -233,8 +311,8 @@ std::string run_page_data(const Job& job, std::string_view version) {
   return text_of(j);
 }
 
-std::string run_page(const Job& job, std::string_view version) {
-  return page("MFU of " + job.path, run_page_data(job, version));
+std::string run_page(const Job& job, std::string_view version, int refresh_s) {
+  return page(page_title(job), run_page_data(job, version), refresh_s);
 }
 
 std::string compare_page(const Comparison& comparison, std::string_view version) {

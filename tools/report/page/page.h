@@ -9,8 +9,8 @@
 
 namespace mfu {
 
-/// One run. `version`: of this program.
-[[nodiscard]] std::string run_page(const Job& job, std::string_view version);
+/// One run. `version`: of this program; `refresh_s`: seconds after which the page loads itself again, 0: never.
+[[nodiscard]] std::string run_page(const Job& job, std::string_view version, int refresh_s = 0);
 /// Two runs side by side.
 [[nodiscard]] std::string compare_page(const Comparison& comparison, std::string_view version);
 

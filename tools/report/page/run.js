@@ -20,19 +20,175 @@ function runPage() {
   function header() {
     const gpus = new Map();
     for (const d of report.devices) gpus.set(d.name || "unnamed GPU", (gpus.get(d.name || "unnamed GPU") || 0) + d.count);
-    const facts = [["", [...gpus].map(([name, n]) => `${n > 1 ? n + " × " : ""}${name}`).join(", ") || "no device"]];
+    const about = report.about;
+    const facts = [["", about.model], ["", about.facts.workload], ["", [...gpus].map(([name, n]) => `${n} × ${name}`).join(", ") || "no device"]];
+    if (about.facts.parallel) facts.push(["", about.facts.parallel]);
+    const peaks = [...new Set(report.devices.filter((d) => d.peak_flop_per_s).map((d) => `${d.dtype} ${d.sparse ? "2:4 sparse" : "dense"} ${scaled(d.peak_flop_per_s, "FLOP/s")}`))];
+    if (peaks.length) facts.push(["peak ", peaks.join(", ")]);
+    if (report.conventions.length) facts.push(["FLOP counted ", report.conventions.join(", ")]);
     if (job.processes > 1) facts.push(["", `${job.processes} processes` + (report.hosts ? ` on ${report.hosts} host${report.hosts === 1 ? "" : "s"}` : "")]);
+    else if (about.facts.host) facts.push(["host ", about.facts.host]);
     facts.push(["", duration((job.t1_ns - job.t0_ns) / 1e9)]);
     if (report.start) facts.push(["from ", report.start]);
-    if (report.conventions.length) facts.push(["FLOP counted: ", report.conventions.join(", ")]);
+    facts.push(["", report.path]);
     if (report.versions.length) facts.push(["mfuinject ", report.versions.join(", ")]);
     const unfinished = job.processes - job.complete;
     return [
-      el("h1", {}, "MFU of " + report.path),
-      el("ul", { class: "facts" }, facts.map(([what, value]) => el("li", {}, what, el("b", {}, value))),
+      el("div", { class: "head" }, el("h1", {}, about.title),
+        el("div", { class: "actions" },
+          el("button", { class: "more", type: "button", onclick: (e) => saveCard(e.target) }, "save as PNG"),
+          el("button", { class: "more", type: "button", onclick: (e) => copyMarkdown(e.target) }, "copy as Markdown"))),
+      el("ul", { class: "facts" }, facts.filter(([, value]) => value).map(([what, value]) => el("li", {}, what, el("b", {}, value))),
         unfinished > 0 ? el("li", {}, el("span", { class: "badge warn" }, job.processes === 1 ? "not finished: summed from its windows" : `${unfinished} of ${job.processes} not finished: summed from windows`)) : null,
         job.warnings.length ? el("li", {}, el("a", { href: "#warnings" }, `${job.warnings.length} remark${job.warnings.length === 1 ? "" : "s"}`)) : null),
     ];
+  }
+
+  // The region that a reader asks about first: the longest one with MFU.
+  const main = named.find((r) => r.mfu != null) || named[0] || total;
+  const byMemory = (r) => r.bound === "memory" && r.mbu != null;
+
+  // --- what is worth doing, and what it would gain ---
+
+  // Time that is given back makes the rest faster: a share x that goes away is 1 / (1 - x) times the rate.
+  const gainOf = (share) => (share < 0.995 ? 1 / (1 - share) : null);
+  function opportunities(r) {
+    const p = partsOf(r);
+    if (!p || r.region === "total") return [];
+    const found = [];
+    const share = Object.fromEntries(p.parts);
+    const add = (value, key, what, todo) => { if (value >= 0.02) found.push({ region: r.region, share: value, key, what, todo, gain: gainOf(value) }); };
+    const idle_s = r.time_s.idle;
+    if (r.launches > 0 && r.instances > 0)
+      add(share.idle, "idle", `idle ${percent(share.idle)}: ${count(Math.round(r.launches / r.instances))} launches per instance, ${duration(idle_s / r.launches)} of idle time each`,
+        r.launches / r.instances > 50 ? "Launch less: CUDA graphs, torch.compile, larger batches. A gap of a few µs at every launch is the CPU." : "The GPU waits for the host between few launches: data loading, synchronisation, Python between steps.");
+    else add(share.idle, "idle", `idle ${percent(share.idle)}`, "The GPU waits for the host.");
+    const longest = (wanted) => r.top_kernels.find((k) => k.class === wanted);
+    const other = longest("other");
+    add(share.other, "other", `other kernels ${percent(share.other)}${other && r.kernel_sum_s > 0 ? `; ${shortName(other.name)} alone is ${percent(other.sum_s / r.elapsed_s)}` : ""}`,
+      "Fuse element-wise work and normalisation (torch.compile, fused attention and optimizer): none of it counts as model FLOP.");
+    add(share.comm, "comm", `exposed communication ${percent(share.comm)}`, "Overlap it with compute (bucket sizes, prefetch), or move less. Look for a rank that arrives last.");
+    add(share.memcpy, "memcpy", `copies ${percent(share.memcpy)}`, "Pinned memory and copies on a stream of their own; fewer synchronising reads of results.");
+    if (r.mfu != null && !byMemory(r)) {
+      const gemm = longest("gemm");
+      add(share.matmul, "matmul", `matmuls below the peak ${percent(share.matmul)}${gemm ? `; the longest is ${shortName(gemm.name)}` : ""}`,
+        "Larger or better aligned shapes (multiples of 64 and 128), a faster dtype, fewer tiny batches. Not all of it can be had: 70 to 80 % of the peak is good.");
+    }
+    return found;
+  }
+  const shortName = (name) => { const short = name.replace(/^void /, "").replace(/[<(].*$/, ""); return short.length > 40 ? short.slice(0, 38) + "…" : short || name.slice(0, 40); };
+  const allOpportunities = named.flatMap((r) => opportunities(r).map((o) => ({ ...o, weight: o.share * r.elapsed_s }))).sort((x, y) => y.weight - x.weight);
+
+  function whatToDo() {
+    if (!allOpportunities.length) return null;
+    const rows = allOpportunities.slice(0, 5);
+    return el("section", { class: "panel", id: "opportunities" }, el("h2", {}, "Opportunities"),
+      el("p", { class: "dim small" }, "If that time went away and nothing else changed, the region would run so many times as fast: an upper bound."),
+      el("ol", { class: "todo" }, rows.map((o) => el("li", {},
+        el("span", { class: "swatch", style: { background: `var(--${o.key})` } }), el("b", {}, o.region), " ", o.what,
+        o.gain ? el("span", { class: "gain" }, ` up to ${threeDigits(o.gain)}×`) : null,
+        el("div", { class: "dim small" }, o.todo)))));
+  }
+
+  // 100 % of the time, step by step down to what the model needed.
+  function stepsDown() {
+    const r = main;
+    const p = r && partsOf(r);
+    if (!p || r.mfu == null) return null;
+    const share = Object.fromEntries(p.parts);
+    const rows = [el("div", { class: "step" }, el("span", {}, "elapsed"), el("div", { class: "track" }, el("div", { class: "fill", style: { left: "0", width: "100%", background: "var(--line)" } })), el("b", {}, "100 %"))];
+    let left = 1;
+    for (const key of ["idle", "memcpy", "comm", "other", "matmul"]) {
+      const lost = Math.max(0, share[key]);
+      if (lost < 0.0005) continue;
+      left -= lost;
+      rows.push(el("div", { class: "step", title: MEANING[key] }, el("span", {}, "− " + LOST[key]),
+        el("div", { class: "track" }, el("div", { class: "fill", style: { left: `${100 * Math.max(0, left)}%`, width: `${100 * lost}%`, background: `var(--${key})` } })), el("b", {}, percent(lost))));
+    }
+    rows.push(el("div", { class: "step total" }, el("span", {}, "= MFU"),
+      el("div", { class: "track" }, el("div", { class: "fill", style: { left: "0", width: `${Math.min(100, 100 * r.mfu)}%`, background: "var(--mfu)" } })), el("b", {}, percent(r.mfu))));
+    return el("section", { class: "panel" }, el("h2", {}, `From 100 % to MFU: ${r.region}`), el("div", { class: "steps", role: "img", "aria-label": "waterfall of " + r.region }, rows));
+  }
+
+  // Ranks beside each other: who is slowest, and who is not like the rest.
+  function oddRanks() {
+    const region = main && main.region;
+    const rows = report.rows.filter((row) => row.region === region);
+    if (rows.length < 3) return null;
+    const key = rows.some((row) => row.mfu != null) ? "mfu" : "p50_s";
+    const known = rows.filter((row) => row[key] != null);
+    if (known.length < 3) return null;
+    const sorted = known.map((row) => row[key]).sort((x, y) => x - y);
+    const median = sorted[sorted.length >> 1];
+    const spread = known.map((row) => Math.abs(row[key] - median)).sort((x, y) => x - y)[known.length >> 1];
+    const text = key === "mfu" ? percent : duration;
+    const slowest = key === "mfu" ? known.reduce((x, y) => (y.mfu < x.mfu ? y : x)) : known.reduce((x, y) => (y.p50_s > x.p50_s ? y : x));
+    const odd = known.filter((row) => Math.abs(row[key] - median) > Math.max(5 * 1.4826 * spread, 0.02 * median)).sort((x, y) => Math.abs(y[key] - median) - Math.abs(x[key] - median));
+    const waits = rows.filter((row) => row.comm != null);
+    const least = waits.length > 2 ? waits.reduce((x, y) => (y.comm < x.comm ? y : x)) : null;
+    const comms = waits.map((row) => row.comm).sort((x, y) => x - y);
+    const usual = comms.length ? comms[comms.length >> 1] : 0;
+    const lines = [];
+    if (Math.abs(slowest[key] - median) > 0.005 * median) lines.push(`slowest: ${slowest.label}${slowest.host ? ` (${slowest.host})` : ""} with ${text(slowest[key])} in ${region}, median ${text(median)}`);
+    if (odd.length) lines.push(`${odd.length === 1 ? "differs" : "differ"} from the others: ${odd.slice(0, 5).map((row) => `${row.label} ${text(row[key])}`).join(", ")}${odd.length > 5 ? ` and ${odd.length - 5} more` : ""}`);
+    if (least && usual - least.comm > 0.01) lines.push(`${least.label} waits least in communication (${percent(least.comm)}, median ${percent(usual)}): the others may be waiting for it`);
+    if (known.length < rows.length) lines.push(`${rows.length - known.length} of ${rows.length} ranks have no ${key === "mfu" ? "MFU" : "duration"}`);
+    return lines.length ? el("ul", { class: "odd" }, lines.map((line) => el("li", {}, line))) : null;
+  }
+
+  // --- to take away ---
+
+  function markdownText() {
+    const cell = (v) => String(v).replace(/[|\n]/g, " ");
+    const lines = [`**${cell(report.about.title)}**`, "", "| region | each | token/s | MFU | MBU | matmul loss | other | comm | copies | idle |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"];
+    for (const r of regions) lines.push("| " + [r.region, duration(r.each_s), r.tokens_per_s != null ? scaled(r.tokens_per_s, "") : "–", percent(r.mfu), percent(r.mbu), ...CLASSES.map((c) => percent((r.lost || {})[c]))].map(cell).join(" | ") + " |");
+    for (const o of allOpportunities.slice(0, 3)) lines.push(`${o === allOpportunities[0] ? "\n" : ""}- ${cell(o.region)}: ${cell(o.what)}${o.gain ? `, up to ${threeDigits(o.gain)}×` : ""}`);
+    return lines.join("\n") + "\n";
+  }
+  function said(button, text) { const was = button.textContent; button.textContent = text; setTimeout(() => (button.textContent = was), 1500); }
+  function copyMarkdown(button) {
+    const text = markdownText();
+    if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => said(button, "copied"), () => said(button, "the browser refused"));
+    else said(button, "the browser refused");
+  }
+
+  // A card of 1200 x 630, the size that chats and social sites show.
+  function card() {
+    const canvas = el("canvas", { width: 1200, height: 630 });
+    const g = canvas.getContext("2d");
+    const family = getComputedStyle(document.body).fontFamily;
+    const put = (text, x, y, font, fill, most) => { g.font = `${font} ${family}`; g.fillStyle = fill; g.fillText(text, x, y, most); };
+    g.fillStyle = colour("panel");
+    g.fillRect(0, 0, 1200, 630);
+    const r = main;
+    put(report.about.model || baseName(report.path), 60, 90, "600 44px", colour("text"), 1080);
+    const gpus = report.devices.map((d) => `${d.count} × ${d.name || "unnamed GPU"}`).join(", ");
+    put([gpus, report.about.facts.workload].filter(Boolean).join(" · "), 60, 135, "24px", colour("dim"), 1080);
+    const big = r && (byMemory(r) ? r.mbu : r.mfu);
+    put(big != null ? percent(big) : "MFU unknown", 60, 265, "700 96px", colour("text"), 620);
+    put(r ? `${byMemory(r) ? "MBU" : "MFU"} of ${r.region}` : "", 60, 310, "28px", colour("dim"), 1080);
+    const p = r && partsOf(r);
+    let x = 60;
+    if (p) for (const [key, v] of p.parts) { const w = 1080 * Math.max(0, v); g.fillStyle = colour(key); g.fillRect(x, 350, w, 60); x += w; }
+    if (p) {
+      let at = 60;
+      for (const [key, v] of p.parts) {
+        if (v < 0.005) continue;
+        const text = `${p.names[key]} ${percent(v)}`;
+        g.fillStyle = colour(key);
+        g.fillRect(at, 432, 16, 16);
+        put(text, at + 24, 447, "20px", colour("text"));
+        at += 24 + g.measureText(text).width + 26;
+        if (at > 1000) break;
+      }
+    }
+    allOpportunities.slice(0, 3).forEach((o, i) => put(`${o.region}: ${o.what}${o.gain ? `, up to ${threeDigits(o.gain)}×` : ""}`, 60, 505 + 32 * i, "22px", colour("text"), 1080));
+    put(`mfuinject ${report.version}${report.start ? " · " + report.start.slice(0, 10) : ""}`, 60, 605, "18px", colour("dim"), 1080);
+    return canvas;
+  }
+  function saveCard(button) {
+    el("a", { href: card().toDataURL("image/png"), download: "mfu.png" }).click();
+    said(button, "saved");
   }
 
   function answer(r) {
@@ -42,11 +198,12 @@ function runPage() {
     const b = (key, value, text) => figure(`${r.region}.${key}`, value, text, "b");
     if (r.region !== "total" && r.instances) add("each", b("each_s", r.each_s, duration(r.each_s)));
     if (r.latency) add("p99", b("latency.p99_s", r.latency.p99_s, duration(r.latency.p99_s)));
-    if (r.mbu != null) add("MBU", b("mbu", r.mbu, percent(r.mbu)));
+    if (byMemory(r)) add("MFU", b("mfu", r.mfu, percent(r.mfu)));
+    else if (r.mbu != null) add("MBU", b("mbu", r.mbu, percent(r.mbu)));
     if (r.hfu != null && r.hfu > r.mfu * 1.0005) add("HFU", b("hfu", r.hfu, percent(r.hfu)));
-    if (r.bound) add("bound by", el("b", {}, r.bound));
+    if (r.bound) add("roofline:", el("b", {}, r.bound));
     if (r.tokens_per_s != null) add(r.devices > 1 ? "per GPU" : "", b("tokens_per_s", r.tokens_per_s, scaled(r.tokens_per_s, "token/s")));
-    add("instances", b("instances", r.instances, count(r.instances)));
+    if (r.region !== "total") add("instances", b("instances", r.instances, count(r.instances)));
     add(r.devices > 1 ? "GPU time" : "elapsed", b("elapsed_s", r.elapsed_s, duration(r.elapsed_s)));
     const marks = [];
     if (r.suspect) marks.push(el("span", { class: "badge warn", title: r.suspect }, "suspect: " + r.suspect.split(":")[0]));
@@ -54,8 +211,9 @@ function runPage() {
     if (r.overlapped) marks.push(el("span", { class: "badge" }, "overlapped"));
     return el("div", { class: "answer", "data-region": r.region },
       el("div", { class: "head-cell" },
-        el("div", { class: "name" }, r.region === "total" ? "total (the process)" : r.region, " ", marks),
-        r.mfu != null ? figure(`${r.region}.mfu`, r.mfu, [mfuPercent(r.mfu), el("span", {}, "MFU")], "div", { class: "big" })
+        el("div", { class: "name" }, r.region === "total" ? (job.processes > 1 ? "total (all processes)" : "total (the process)") : r.region, " ", marks),
+        byMemory(r) ? figure(`${r.region}.mbu`, r.mbu, [percent(r.mbu), el("span", {}, "MBU")], "div", { class: "big" })
+          : r.mfu != null ? figure(`${r.region}.mfu`, r.mfu, [mfuPercent(r.mfu), el("span", {}, "MFU")], "div", { class: "big" })
           : figure(`${r.region}.mfu`, null, "MFU unknown", "div", { class: "big unknown" })),
       el("div", {},
         p ? stackedBar(p.parts, p.names, r.region) : null,
@@ -67,7 +225,7 @@ function runPage() {
     const shown = regions.length > 9 ? [...named.slice(0, 8), total].filter(Boolean) : regions;
     const rest = regions.length - shown.length;
     const keys = knowsMfu ? ["mfu", ...CLASSES] : CLASSES;
-    return section("Where the time went", null, legend(keys, knowsMfu ? LOST : TIME), shown.map(answer),
+    return section("Where the time went", null, oddRanks(), legend(keys, knowsMfu ? LOST : TIME), shown.map(answer),
       rest > 0 ? el("p", { class: "dim small" }, `${rest} shorter regions are in the table below.`) : null);
   }
 
@@ -103,7 +261,7 @@ function runPage() {
       }
       return { type: "line", data: { datasets }, options: {
         parsing: false, interaction: { mode: "nearest", axis: "x", intersect: false },
-        scales: { x: axis("time since the first window", { type: "linear", min: 0, max: at(last + 0.5), ticks: { callback: clock, includeBounds: false, maxTicksLimit: 8, maxRotation: 0, autoSkipPadding: 14 } }),
+        scales: { x: axis("time since the first window", { type: "linear", min: 0, max: at(last + 0.5), ticks: { callback: clock, includeBounds: false, stepSize: timeStep(at(last + 0.5)), maxRotation: 0, autoSkipPadding: 14 } }),
                   y: axis(busy ? "GPU busy" : "MFU", { beginAtZero: true, ticks: percentTicks }) },
         plugins: { legend: { labels: { filter: (item, data) => !data.datasets[item.datasetIndex].band } },
           tooltip: { filter: (item) => Number.isFinite(item.parsed.y), callbacks: {
@@ -252,7 +410,7 @@ function runPage() {
     const shown = named.filter((r) => r.latency && r.latency.histogram.length).slice(0, 6);
     if (!shown.length) return null;
     const note = job.processes > 1 ? "Instances of all ranks together; quantiles come from the histogram's buckets: at most 9 % above the truth, never below." : null;
-    return el("section", { class: shown.length > 1 || knowsMfu ? "panel wide" : "panel" }, el("h2", {}, "How long instances took"), note && el("p", { class: "dim small" }, note),
+    return el("section", { class: shown.length > 1 || knowsMfu ? "panel wide" : "panel" }, el("h2", {}, "Time of single instances"), note && el("p", { class: "dim small" }, note),
       el("div", { class: "small-charts" }, shown.map(distribution)));
   }
 
@@ -328,8 +486,9 @@ function runPage() {
       const r = regions.find((x) => x.region === name);
       const share = (k) => (r.kernel_sum_s > 0 ? k.sum_s / r.kernel_sum_s : null);
       place.replaceChildren(table([
-        { title: "kernel", text: true, class: "kernel", of: (k) => k.name, by: (k) => k.name },
+        { title: "kernel", text: true, class: "kernel", of: (k) => el("span", { title: k.name }, el("span", { class: "swatch", style: { background: `var(--${CLASS_OF[k.class]})` } }), shortKernel(k.name)), by: (k) => k.name },
         { title: "class", text: true, of: (k) => k.class, by: (k) => k.class },
+        { title: "of elapsed", of: (k) => percent(r.elapsed_s > 0 ? k.sum_s / r.elapsed_s : null), by: (k) => k.sum_s },
         { title: "count", of: (k) => count(k.count), by: (k) => k.count },
         { title: "time", of: (k) => duration(k.sum_s), by: (k) => k.sum_s },
         { title: "each", of: (k) => duration(k.sum_s / k.count), by: (k) => k.sum_s / k.count },
@@ -376,33 +535,34 @@ function runPage() {
       { title: "named by", text: true, of: (r) => (r.named_by === "detector" ? "inferred" : r.named_by || "–") },
     ], regions, { label: "quotients" });
     const note = knowsMfu ? `MFU = model FLOP ÷ (peak × elapsed). FLOP counted by the convention ${report.conventions.join(", ")}.` : "Nothing yet: without FLOP there is no MFU. These are the peaks that they would be divided by.";
-    return section("What was divided by what", note, peaks, el("p", {}), knowsMfu ? quotients : null);
+    return section("How MFU is computed", note, peaks, el("p", {}), knowsMfu ? quotients : null);
   }
 
+  // The tool's own proof: one line, unless something is missing.
   function launches() {
     const l = job.launches;
-    const parts = [["attributed", "in a region"], ["outside", "no region was open"], ["unattributed", "several regions were open and nothing to decide between them"], ["dropped", "CUPTI gave no record"]];
     const counters = Object.entries(job.counters || {});
-    return section("Launch account", null,
-      l ? el("div", {}, el("p", {}, figure("launches.seen", l.seen, count(l.seen), "b"), " launches ="),
-        table([{ title: "", text: true, of: ([key]) => key }, { title: "launches", of: ([key]) => figure("launches." + key, l[key], count(l[key])) },
-          { title: "share", of: ([key]) => percent(l.seen ? l[key] / l.seen : null) }, { title: "", text: true, class: "note", of: ([, what]) => what }], parts, { label: "launch account" }))
-        : el("p", {}, "The account is written at the end of a run, and this one has no end."),
-      counters.length ? el("p", { class: "small" }, "Noted: ", counters.map(([k, n]) => `${k} ${count(n)}`).join(", ")) : null,
-      job.self && !report.trace ? el("p", { class: "small dim" }, `The library itself: ${duration(job.self.cpu_s)} CPU, ${scaled(job.self.rss_bytes, "B")}, ${(job.self.overhead * 100).toFixed(2)} % of the run in callbacks.`) : null);
+    const f = (key) => figure("launches." + key, l[key], count(l[key]));
+    const lost = l ? l.unattributed + l.dropped : 0;
+    const line = l ? el("p", { class: lost > l.seen / 1000 ? "" : "dim small" }, "Launches: ", f("seen"), " = ", f("attributed"), " in a region + ", f("outside"), " outside every region + ", f("unattributed"), " that nothing decides between regions + ", f("dropped"), " without a record from CUPTI.")
+      : el("p", { class: "dim small" }, "Launches are counted at the end of a run, and this one has no end.");
+    const notes = el("p", { class: "dim small" }, counters.length ? `Counted on the way: ${counters.map(([k, n]) => `${k} ${count(n)}`).join(", ")}. ` : "",
+      job.self && !report.trace ? `The library itself: ${duration(job.self.cpu_s)} CPU, ${scaled(job.self.rss_bytes, "B")}, ${(job.self.overhead * 100).toFixed(2)} % of the run in callbacks.` : "");
+    return lost > (l ? l.seen / 1000 : 0) ? section("Launches that are missing", null, line, notes) : el("div", { class: "account" }, line, notes);
   }
 
   function warnings() {
     if (!job.warnings.length) return null;
-    return el("section", { class: "panel", id: "warnings" }, el("h2", {}, "To know before believing a figure"),
+    return el("section", { class: "panel", id: "warnings" }, el("h2", {}, "Caveats"),
       el("ul", { class: "warnings" }, job.warnings.map((w) => el("li", {}, el("b", {}, w.kind), " ", w.message,
         el("span", { class: "dim small" }, [w.source ? " " + baseName(w.source) : "", w.count > 1 ? ` ${count(w.count)} times` : ""].join(""))))));
   }
 
   return [...header(), answers(),
+    el("div", { class: "grid" }, stepsDown(), whatToDo()),
     el("div", { class: "grid" }, overTime(), waterfallOverTime()),
-    el("div", { class: "grid" }, knowsMfu ? [roofline(), launches(), distributions()] : [distributions(), launches()]),
-    batches(), slowest(), kernels(), regionTable(), ranks(), divided(), warnings(),
+    el("div", { class: "grid" }, knowsMfu ? [roofline(), distributions()] : [distributions()]),
+    batches(), slowest(), kernels(), regionTable(), ranks(), divided(), warnings(), launches(),
     el("footer", {}, `Written by mfu report ${report.version}. Charts: Chart.js ${Chart.version}, MIT licence.`)];
 }
 

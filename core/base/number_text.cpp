@@ -1,0 +1,89 @@
+#include "core/base/number_text.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <ctime>
+
+namespace mfu {
+
+namespace {
+
+/// Three significant digits, none beyond them; what is too large to be read is written with an exponent.
+std::string three_digits(double value) {
+  const double size = std::fabs(value);
+  if (!(size < 999'999.5)) return fmt::format("{:.3g}", value);
+  return fmt::format("{:.{}f}", value, size >= 99.95 || value == std::floor(value) ? 0 : size >= 9.995 ? 1 : 2);
+}
+
+struct Scaled {
+  double value;
+  std::string_view prefix;
+};
+
+template <std::size_t count>
+Scaled scaled(double value, const std::array<std::string_view, count>& prefixes) {
+  std::size_t i = 0;
+  while (std::fabs(value) >= 999.5 && i + 1 < count) {
+    value /= 1000;
+    ++i;
+  }
+  return {value, prefixes[i]};
+}
+
+constexpr std::array<std::string_view, 9> kDecimal{"", "k", "M", "G", "T", "P", "E", "Z", "Y"};
+constexpr std::array<std::string_view, 5> kCounting{"", "K", "M", "B", "T"};
+
+}  // namespace
+
+std::string percent_text(const std::optional<double>& ratio) {
+  if (!ratio) return "-";
+  const double percent = *ratio * 100;
+  return std::fabs(percent) < 99'999.5 ? fmt::format("{:.1f} %", percent) : fmt::format("{:.3g} %", percent);
+}
+
+std::string points_text(const std::optional<double>& difference) {
+  if (!difference) return "-";
+  const double points = std::round(*difference * 1000) / 10;
+  return points == 0 ? "0.0" : fmt::format("{:+.1f}", points);
+}
+
+std::string duration_text(const std::optional<double>& s) {
+  if (!s) return "-";
+  if (*s == 0) return "0 s";
+  if (*s >= 48 * 3600) return three_digits(*s / 86400) + " days";
+  if (*s >= 7200) return three_digits(*s / 3600) + " h";
+  if (*s >= 120) return three_digits(*s / 60) + " min";
+  if (*s >= 0.9995) return three_digits(*s) + " s";
+  if (*s >= 0.9995e-3) return three_digits(*s * 1e3) + " ms";
+  if (*s >= 0.9995e-6) return three_digits(*s * 1e6) + " µs";
+  return three_digits(*s * 1e9) + " ns";
+}
+
+std::string scaled_text(const std::optional<double>& value, std::string_view unit) {
+  if (!value) return "-";
+  const Scaled s = scaled(*value, kDecimal);
+  return fmt::format("{} {}{}", three_digits(s.value), s.prefix, unit);
+}
+
+std::string count_text(const std::optional<double>& value) {
+  if (!value) return "-";
+  const Scaled s = scaled(*value, kCounting);
+  return three_digits(s.value) + (s.prefix.empty() ? "" : " ") + std::string(s.prefix);
+}
+
+std::string compact_text(double value) {
+  const Scaled s = scaled(value, kDecimal);
+  return three_digits(s.value) + std::string(s.prefix);
+}
+
+std::string utc_text(TimeNs t_ns) {
+  const std::time_t s = static_cast<std::time_t>(t_ns / kNsPerSecond);
+  std::tm parts{};
+  if (::gmtime_r(&s, &parts) == nullptr) return "-";
+  char text[40];
+  return std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts) != 0 ? text : "-";
+}
+
+}  // namespace mfu

@@ -1,0 +1,27 @@
+// Numbers as people read them: three significant digits, a space before the unit, `-` where unknown.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/base/units.h"
+
+namespace mfu {
+
+/// `40.2 %` of a ratio 0..1.
+[[nodiscard]] std::string percent_text(const std::optional<double>& ratio);
+/// `+1.3` percentage points of a difference of ratios.
+[[nodiscard]] std::string points_text(const std::optional<double>& difference);
+/// `502 µs`, `33.3 ms`, `12 s`, `2.01 min`, `57 days`.
+[[nodiscard]] std::string duration_text(const std::optional<double>& s);
+/// `989 TFLOP/s`: a decimal prefix before `unit`.
+[[nodiscard]] std::string scaled_text(const std::optional<double>& value, std::string_view unit);
+/// `8.19 B` parameters or `1.74 T` tokens: thousands, millions, billions, trillions.
+[[nodiscard]] std::string count_text(const std::optional<double>& value);
+/// `1.73M`: the form of the log's `key=value` words, without a space.
+[[nodiscard]] std::string compact_text(double value);
+/// `2026-11-21 19:45:32 UTC`.
+[[nodiscard]] std::string utc_text(TimeNs t_ns);
+
+}  // namespace mfu

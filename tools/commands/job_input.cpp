@@ -1,0 +1,51 @@
+#include "tools/commands/job_input.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
+#include "tools/report/outputs/tensorboard.h"
+#include "tools/report/run_source.h"
+
+namespace mfu {
+
+Result<Job> read_job(const JobInput& input, ProcessWriter* writer, const Complain& complain) {
+  const Result<SourceKind> kind = kind_of(input.path);
+  if (!kind) return kind.error();
+  JobBuilder builder(input.path, *kind == SourceKind::kTraces);
+  const auto done = for_each_process(
+      {input.path, input.config, input.interval},
+      [&](RunHistory&& history) -> Result<void> {
+        if (writer != nullptr) writer->process(history);
+        if (!input.tensorboard.empty()) {
+          if (auto written = write_tensorboard({history}, input.tensorboard); !written) return written.error();
+        }
+        builder.add(history);
+        return {};
+      },
+      [&](std::string remark) {
+        complain(remark);
+        builder.warn({"input", std::move(remark), "", 1});
+      });
+  if (!done) return done.error();
+  return builder.finish();
+}
+
+Result<void> write_to(const std::string& output, const std::function<Result<void>(std::ostream&)>& write) {
+  if (output.empty() || output == "-") {
+    if (auto done = write(std::cout); !done) return done;
+    std::cout.flush();
+    return std::cout ? Result<void>() : Error{"stdout: cannot be written"};
+  }
+  std::ofstream file(output, std::ios::binary | std::ios::trunc);
+  if (!file) return Error{fmt::format("{}: cannot be written: {}", output, std::strerror(errno))};
+  if (auto done = write(file); !done) return done;
+  file.close();
+  if (!file) return Error{fmt::format("{}: cannot be written: {}", output, std::strerror(errno))};
+  return {};
+}
+
+}  // namespace mfu

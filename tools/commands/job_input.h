@@ -1,0 +1,31 @@
+// What the commands that look at finished runs share: reading one, and writing to a file or stdout.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+#include "tools/job/job_report.h"
+#include "tools/report/outputs/process_writer.h"
+
+namespace mfu {
+
+struct JobInput {
+  std::string path;         ///< a run directory, a file of one, a trace, a folder of traces
+  std::string config;       ///< of traces: the model
+  std::string interval;     ///< of traces: seconds per window
+  std::string tensorboard;  ///< a folder that gets event files; empty: none
+};
+
+/// One line on stderr for a person.
+using Complain = std::function<void(std::string_view message)>;
+
+/// Reads one run, process by process. `writer` sees them as they pass; nullptr: none.
+[[nodiscard]] Result<Job> read_job(const JobInput& input, ProcessWriter* writer, const Complain& complain);
+
+/// Writes what `write` says to the file `output`, or to stdout where it is empty or `-`.
+[[nodiscard]] Result<void> write_to(const std::string& output, const std::function<Result<void>(std::ostream&)>& write);
+
+}  // namespace mfu

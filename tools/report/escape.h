@@ -1,0 +1,18 @@
+// Names from files, made safe for the format that they go into.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace mfu {
+
+/// Lines for a terminal: names in them came from files, so control characters other than newlines become `?`.
+[[nodiscard]] std::string terminal_text(std::string_view text);
+/// Text that came from a file, for a cell of a Markdown table: no pipe, no newline, no markup.
+[[nodiscard]] std::string markdown_text(std::string_view text);
+/// What comes behind the last `/`.
+[[nodiscard]] std::string file_name(std::string_view path);
+/// For a field of CSV: in quotes where RFC 4180 asks for them.
+[[nodiscard]] std::string csv_text(std::string_view text);
+
+}  // namespace mfu
