@@ -29,7 +29,8 @@ const Keys kRegionKeys{"region",        "device",      "t0_ns",
                        "lost",          "top_kernels", "comm_kernels",
                        "comm_sum_s",    "latency",     "named_by",
                        "inter_token_s", "by_batch",    "prefill_to_decode_s",
-                       "after_prefill", "slowest"};
+                       "after_prefill", "slowest",     "mfu_lower",
+                       "flop_source",   "executed",    "settled"};
 
 Keys keys_of(const Json& j) {
   Keys keys;
@@ -343,9 +344,9 @@ TEST(TextSink, BelowARegionStandsWhatItsInstancesTook) {
   run.regions = {region_with_instances()};
   const std::string table = region_table(run);
   for (const char* part :
-       {"\n  batch 1           n=50 p50=1.00 ms p99=5.00 ms max=5.00 ms per token MFU=12.5% tok/s=200\n",
-        "\n  batch 5-8 ", "\n  from prefill to decode p50=250 µs p99=250 µs max=250 µs; 7 of 4 came after a prefill\n",
-        "\n  slowest (median 1.00 ms): #17 5.00 ms (idle +3.10 ms)\n"})
+       {"\n  batch 1           n=50 p50=1.00 ms p99=5 ms max=5 ms per token MFU=12.5% tok/s=200\n", "\n  batch 5-8 ",
+        "\n  from prefill to decode p50=250 µs p99=250 µs max=250 µs; 7 of 4 came after a prefill\n",
+        "\n  slowest (median 1.00 ms): #17 5 ms (idle +3.10 ms)\n"})
     EXPECT_NE(table.find(part), std::string::npos) << part << " in " << table;
   // The line of a window stays a line.
   EXPECT_EQ(region_line(run.regions[0]).find('\n'), std::string::npos);
