@@ -15,8 +15,8 @@
 #include "tools/commands/commands.h"
 #include "tools/job/live_job.h"
 #include "tools/run_dir/find_run_dir.h"
+#include "tools/top/screen.h"
 #include "tools/top/terminal.h"
-#include "tools/top/view.h"
 
 namespace mfu {
 
@@ -143,6 +143,10 @@ int fail(const Error& error) {
 }
 
 int top(const TopOptions& o) {
+  if (const std::string problem = filter_problem(o.filter); !problem.empty()) {
+    std::fprintf(stderr, "mfu top: %s\n", problem.c_str());
+    return kUsageError;
+  }
   auto directories = find_run_dirs(o.directories);
   if (!directories) return fail(directories.error());
   LiveJob job(std::move(*directories), RunFile::From::kTail);
@@ -154,7 +158,7 @@ int top(const TopOptions& o) {
   TopSnapshot snapshot = take_snapshot(job);
   if (o.once || o.json || ::isatty(STDOUT_FILENO) == 0 || ::isatty(STDIN_FILENO) == 0) {
     const std::string text =
-        o.json ? snapshot_json(snapshot, view) + "\n" : render_plain(snapshot, view, plain_width());
+        o.json ? snapshot_json(snapshot, view.sort, view.filter) + "\n" : render_plain(snapshot, view, plain_width());
     const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
     return written || errno == EPIPE ? 0 : 1;
   }

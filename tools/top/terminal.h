@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "tools/top/view.h"
+#include "tools/top/screen.h"
 
 namespace mfu {
 

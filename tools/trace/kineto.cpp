@@ -14,16 +14,13 @@
 
 #include "core/kernels/kernel_role.h"
 #include "tools/trace/event_scanner.h"
+#include "tools/trace/json_text.h"
+#include "tools/trace/kineto_document.h"
 
 namespace mfu {
 namespace {
 
 namespace ondemand = simdjson::ondemand;
-
-constexpr std::size_t kPieceBytes = 512 * 1024;          // read and parsed at once: fits the second-level cache
-constexpr std::size_t kLargestValueBytes = 256u << 20u;  // one event or metadata value; beyond it the file is refused
-constexpr std::size_t kHeadroom = 64;                    // room before the first byte, for the `[` put there
-constexpr std::size_t kTailroom = simdjson::SIMDJSON_PADDING + 1;  // what simdjson asks for behind a `]` of ours
 
 enum class Category : std::uint8_t {
   kUnknown,  ///< no `cat` seen (yet)
@@ -80,78 +77,7 @@ bool needs_args(Category c) noexcept {
          c == Category::kHostCall;
 }
 
-bool is_space(char c) noexcept { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
-std::string_view trimmed(std::string_view token) noexcept {
-  while (!token.empty() && is_space(token.back())) token.remove_suffix(1);
-  return token;
-}
-
-/// What stands between the quotes of a string token, escapes as written; any other token as it is.
-std::string_view unquoted(std::string_view token) noexcept {
-  return token.size() >= 2 && token.front() == '"' ? token.substr(1, token.size() - 2) : token;
-}
-
 bool is_scalar(std::string_view token) noexcept { return !token.empty() && token[0] != '{' && token[0] != '['; }
-
-void append_utf8(std::string& out, std::uint32_t code) {
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-  } else if (code < 0x800) {
-    out += static_cast<char>(0xC0 | code >> 6);
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    out += static_cast<char>(0xE0 | code >> 12);
-    out += static_cast<char>(0x80 | (code >> 6 & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else {
-    out += static_cast<char>(0xF0 | code >> 18);
-    out += static_cast<char>(0x80 | (code >> 12 & 0x3F));
-    out += static_cast<char>(0x80 | (code >> 6 & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  }
-}
-
-/// Text of a JSON string from what stands between its quotes. An escape that JSON does not know stays as written.
-std::string unescape(std::string_view raw) {
-  std::string out;
-  out.reserve(raw.size());
-  const auto hex = [&](std::size_t at) -> std::optional<std::uint32_t> {
-    std::uint32_t code = 0;
-    if (at + 4 > raw.size()) return std::nullopt;
-    const auto [end, error] = std::from_chars(raw.data() + at, raw.data() + at + 4, code, 16);
-    if (error != std::errc{} || end != raw.data() + at + 4) return std::nullopt;
-    return code;
-  };
-  for (std::size_t i = 0; i < raw.size(); ++i) {
-    if (raw[i] != '\\' || i + 1 == raw.size()) {
-      out += raw[i];
-      continue;
-    }
-    const char c = raw[++i];
-    constexpr std::string_view kFrom = "\"\\/bfnrt";
-    constexpr std::string_view kTo = "\"\\/\b\f\n\r\t";
-    if (const std::size_t known = kFrom.find(c); known != kFrom.npos) {
-      out += kTo[known];
-      continue;
-    }
-    std::optional<std::uint32_t> code = c == 'u' ? hex(i + 1) : std::nullopt;
-    if (!code) {
-      out += '\\';
-      out += c;
-      continue;
-    }
-    i += 4;
-    if (*code >= 0xD800 && *code < 0xDC00 && raw.substr(i + 1).starts_with("\\u")) {
-      if (const auto low = hex(i + 3); low && *low >= 0xDC00 && *low < 0xE000) {
-        code = 0x10000 + ((*code - 0xD800) << 10) + (*low - 0xDC00);
-        i += 6;
-      }
-    }
-    append_utf8(out, *code >= 0xD800 && *code < 0xE000 ? 0xFFFD : *code);
-  }
-  return out;
-}
 
 /// A word in quotes as the figures name threads: `'19392'`.
 std::string quoted_word(std::string_view word) {
@@ -164,43 +90,6 @@ std::string quoted_word(std::string_view word) {
   return out + quote;
 }
 
-template <typename Integer>
-std::optional<Integer> parse_integer(std::string_view token) noexcept {
-  token = unquoted(token);
-  Integer value{};
-  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
-  if (error != std::errc{} || end != token.data() + token.size()) return std::nullopt;
-  return value;
-}
-
-/// `[x,y,z]`; all zero where that is not what it is.
-Grid parse_grid(std::string_view token) noexcept {
-  std::array<std::uint32_t, 3> sides{};
-  if (token.empty() || token.front() != '[') return {};
-  const char* at = token.data() + 1;
-  const char* const end = token.data() + token.size();
-  for (std::size_t i = 0; i < sides.size(); ++i) {
-    while (at != end && is_space(*at)) ++at;
-    const auto [rest, error] = std::from_chars(at, end, sides[i]);
-    if (error != std::errc{}) return {};
-    at = rest;
-    while (at != end && is_space(*at)) ++at;
-    if (at == end || *at++ != (i + 1 == sides.size() ? ']' : ',')) return {};
-  }
-  return {sides[0], sides[1], sides[2]};
-}
-
-/// A correlation id: 64 bits, signed or not. False: no integer.
-bool parse_id(std::string_view token, std::uint64_t& id) noexcept {
-  if (const auto small = parse_integer<std::int64_t>(token)) {
-    id = static_cast<std::uint64_t>(*small);
-    return true;
-  }
-  const auto large = parse_integer<std::uint64_t>(token);
-  id = large.value_or(0);
-  return large.has_value();
-}
-
 /// One event as it stands in the text. The views live as long as the piece.
 struct RawEvent {
   char phase = 0;
@@ -211,10 +100,9 @@ struct RawEvent {
   std::string_view region, scope;  ///< of a trace that the library recorded
 };
 
-class KinetoReader {
+class KinetoReader : private KinetoDocument {
  public:
-  KinetoReader(ByteSource source, const ReadProgress& progress) : source_(std::move(source)), progress_(progress) {
-    buffer_.resize(kHeadroom + kPieceBytes + kTailroom);
+  KinetoReader(ByteSource source, const ReadProgress& progress) : KinetoDocument(std::move(source), progress) {
     trace_.path = source_.name();
     trace_.format = TraceFormat::kKineto;
     trace_.processes.push_back({"0", {}});
@@ -228,93 +116,6 @@ class KinetoReader {
 
  private:
   TraceNotes& notes() { return trace_.processes[0].notes; }
-
-  Error error_at(std::uint64_t byte, std::string_view what) const {
-    return Error{fmt::format("{}: byte {}: {}", source_.name(), byte, what)};
-  }
-  [[nodiscard]] std::uint64_t position() const { return consumed_ + (begin_ - kHeadroom); }
-  [[nodiscard]] std::size_t available() const { return end_ - begin_; }
-
-  /// A few bytes from here for an error message.
-  [[nodiscard]] std::string excerpt(std::string_view text) const {
-    std::string out;
-    for (const char c : text.substr(0, 40)) out += (c >= 0x20 && c < 0x7F) ? c : '?';
-    return out;
-  }
-
-  // --- the window over the text ---------------------------------------------------------------------------------
-
-  /// Reads another piece behind the unconsumed text. True: there is more text than before.
-  Result<bool> fill() {
-    if (at_end_) return false;
-    if (begin_ > kHeadroom) {
-      std::memmove(buffer_.data() + kHeadroom, buffer_.data() + begin_, available());
-      consumed_ += begin_ - kHeadroom;
-      end_ -= begin_ - kHeadroom;
-      begin_ = kHeadroom;
-    }
-    std::size_t room = buffer_.size() - kTailroom - end_;
-    if (room < kPieceBytes / 2) {
-      if (available() > kLargestValueBytes) {
-        return error_at(position(), fmt::format("one value is longer than {} MB: expected the events of a trace",
-                                                kLargestValueBytes >> 20u));
-      }
-      buffer_.resize(buffer_.size() + std::max(available(), kPieceBytes));
-      room = buffer_.size() - kTailroom - end_;
-    }
-    const std::size_t want = std::min(room, std::max(kPieceBytes, available()));
-    const Result<std::size_t> got = source_.read({buffer_.data() + end_, want});
-    if (!got) return got.error();
-    end_ += got.value();
-    at_end_ = got.value() < want;
-    if (progress_) progress_(source_.stored_bytes_read(), source_.stored_bytes());
-    return got.value() > 0;
-  }
-
-  /// The next byte that is no white space, not consumed; none at the end of the file.
-  Result<std::optional<char>> peek() {
-    for (;;) {
-      while (begin_ < end_ && is_space(buffer_[begin_])) ++begin_;
-      if (begin_ < end_) return std::optional<char>(buffer_[begin_]);
-      const Result<bool> more = fill();
-      if (!more) return more.error();
-      if (!more.value()) return std::optional<char>();
-    }
-  }
-
-  /// Length of the JSON value that starts here; none: the file ends before it does.
-  Result<std::optional<std::size_t>> value_length() {
-    std::int64_t depth = 0;
-    bool in_string = false;
-    bool escaped = false;
-    for (std::size_t i = 0;; ++i) {
-      while (begin_ + i == end_) {
-        const Result<bool> more = fill();
-        if (!more) return more.error();
-        if (!more.value()) return std::optional<std::size_t>();
-      }
-      const char c = buffer_[begin_ + i];
-      if (in_string) {
-        if (escaped) {
-          escaped = false;
-        } else if (c == '\\') {
-          escaped = true;
-        } else if (c == '"') {
-          in_string = false;
-          if (depth == 0) return std::optional<std::size_t>(i + 1);
-        }
-      } else if (c == '"') {
-        in_string = true;
-      } else if (c == '{' || c == '[') {
-        ++depth;
-      } else if (c == '}' || c == ']') {
-        if (depth == 0) return std::optional<std::size_t>(i);  // of what surrounds a number or a word
-        if (--depth == 0) return std::optional<std::size_t>(i + 1);
-      } else if (depth == 0 && (c == ',' || is_space(c))) {
-        return std::optional<std::size_t>(i);
-      }
-    }
-  }
 
   // --- the document ---------------------------------------------------------------------------------------------
 
@@ -509,7 +310,7 @@ class KinetoReader {
       if (length != 0 || found.array_end != 0) {
         // Elements of the array have a comma before them, except the first.
         std::size_t start = 0;
-        while (start < length && is_space(buffer_[begin_ + start])) ++start;
+        while (start < length && is_json_space(buffer_[begin_ + start])) ++start;
         const bool any = start < length;
         if (any && !first) {
           if (buffer_[begin_ + start] != ',') {
@@ -581,7 +382,7 @@ class KinetoReader {
     for (std::size_t i = 0; i < text.size();) {
       const auto c = static_cast<unsigned char>(text[i]);
       if (c < 0x80) {
-        if (c < 0x20 && !is_space(text[i])) ++control;
+        if (c < 0x20 && !is_json_space(text[i])) ++control;
         if (c < 0x20) text[i] = ' ';
         ++i;
         continue;
@@ -938,14 +739,7 @@ class KinetoReader {
     link_launches(trace_);
   }
 
-  ByteSource source_;
-  const ReadProgress& progress_;
   Trace trace_;
-  std::vector<char> buffer_;
-  std::size_t begin_ = kHeadroom;  ///< first byte not consumed
-  std::size_t end_ = kHeadroom;    ///< one past the last byte read
-  std::uint64_t consumed_ = 0;     ///< bytes of the text before buffer_[kHeadroom]
-  bool at_end_ = false;
   bool cut_off_ = false;
   bool seen_events_ = false;
   std::string problem_;  ///< set by take: why the file cannot be used

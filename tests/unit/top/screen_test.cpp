@@ -1,5 +1,5 @@
 // What the screen of `mfu top` says, at every size, without a terminal.
-#include "tools/top/view.h"
+#include "tools/top/screen.h"
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::string text_of(const std::vector<ScreenLine>& lines) {
   return text;
 }
 
-class ViewTest : public testing::Test {
+class ScreenTest : public testing::Test {
  protected:
   /// 40 ranks on 4 hosts; rank r has (r + 10) % MFU; rank 7 comes last by 2 ms in 400 collectives per window.
   void SetUp() override {
@@ -56,7 +56,7 @@ class ViewTest : public testing::Test {
   TopView view_;
 };
 
-TEST_F(ViewTest, FitsEverySizeExactly) {
+TEST_F(ScreenTest, FitsEverySizeExactly) {
   for (const auto mode : {TopView::Mode::kTable, TopView::Mode::kDetail, TopView::Mode::kHelp}) {
     view_.mode = mode;
     for (const auto& [width, height] : {std::pair{80, 24}, {200, 50}, {40, 10}, {20, 3}, {400, 100}, {81, 25}}) {
@@ -68,7 +68,7 @@ TEST_F(ViewTest, FitsEverySizeExactly) {
   }
 }
 
-TEST_F(ViewTest, SaysTheJobItsStragglerAndEveryRank) {
+TEST_F(ScreenTest, SaysTheJobItsStragglerAndEveryRank) {
   const std::string all = text_of(screen(80, 60));
   // Mean of 10 % .. 49 %: all have the same peak.
   EXPECT_NE(all.find("MFU 29.5 %"), std::string::npos) << all;
@@ -84,7 +84,7 @@ TEST_F(ViewTest, SaysTheJobItsStragglerAndEveryRank) {
   EXPECT_NE(all.find("!    7 "), std::string::npos) << all;
 }
 
-TEST_F(ViewTest, BarsAddUpToTheWindow) {
+TEST_F(ScreenTest, BarsAddUpToTheWindow) {
   view_.sort = "rank";
   const std::string wide = text_of(screen(200, 60));
   EXPECT_NE(wide.find(" node3 "), std::string::npos) << "hosts where there is room";
@@ -100,7 +100,7 @@ TEST_F(ViewTest, BarsAddUpToTheWindow) {
   }
 }
 
-TEST_F(ViewTest, SortsWorstFirstAndFilters) {
+TEST_F(ScreenTest, SortsWorstFirstAndFilters) {
   const auto ranks = [&](std::string_view sort, std::string_view filter) {
     std::vector<std::int64_t> numbers;
     for (const TopRow& row : select_rows(snapshot_.rows, sort, filter)) numbers.push_back(row.rank->run->rank);
@@ -120,7 +120,17 @@ TEST_F(ViewTest, SortsWorstFirstAndFilters) {
   EXPECT_EQ(screen(80, 24).size(), 24u) << "no row to show";
 }
 
-TEST_F(ViewTest, TheSelectedRowStaysInSight) {
+TEST_F(ScreenTest, AFilterThatCannotBeMeantIsNamed) {
+  EXPECT_EQ(filter_problem("node03 mfu<35 host=node01"), "");
+  EXPECT_NE(filter_problem("mfuu<35").find("no key 'mfuu'; there are rank, mfu"), std::string::npos);
+  EXPECT_EQ(filter_problem("mfu<<35"), "filter: '<35' is no number");
+  EXPECT_EQ(filter_problem("host<3"), "filter: host takes = only");
+  view_.filter = "mfuu<35";
+  const std::string all = text_of(render(snapshot_, view_, 100, 30));
+  EXPECT_NE(all.find("no key 'mfuu'"), std::string::npos) << all;
+}
+
+TEST_F(ScreenTest, TheSelectedRowStaysInSight) {
   view_.selected = 39;
   const std::string bottom = text_of(screen(80, 24));
   EXPECT_NE(bottom.find("   39 "), std::string::npos) << bottom;
@@ -132,7 +142,7 @@ TEST_F(ViewTest, TheSelectedRowStaysInSight) {
   EXPECT_NE(text_of(screen(80, 24)).find("    3 "), std::string::npos);
 }
 
-TEST_F(ViewTest, DetailHasRegionsPeaksAndKernels) {
+TEST_F(ScreenTest, DetailHasRegionsPeaksAndKernels) {
   view_.mode = TopView::Mode::kDetail;
   view_.selected = 7;
   const std::string all = text_of(screen(120, 40));
@@ -143,15 +153,15 @@ TEST_F(ViewTest, DetailHasRegionsPeaksAndKernels) {
   EXPECT_NE(all.find("1 ms"), std::string::npos) << "time per collective: 0.4 s / 400";
 }
 
-TEST_F(ViewTest, JsonHasTheSameFigures) {
-  const auto j = nlohmann::json::parse(snapshot_json(snapshot_, view_));
+TEST_F(ScreenTest, JsonHasTheSameFigures) {
+  const auto j = nlohmann::json::parse(snapshot_json(snapshot_, view_.sort, view_.filter));
   EXPECT_NEAR(j["job"]["mfu"].get<double>(), 0.295, 1e-9);
   EXPECT_EQ(j["ranks"].size(), 40u);
   EXPECT_EQ(j["stragglers"].at(0)["rank"], 7);
   EXPECT_NEAR(j["stragglers"].at(0)["cost_mfu"].get<double>(), 0.295 * 0.08 / 0.92, 1e-6);
 }
 
-TEST_F(ViewTest, NamesReachNoTerminalUnfiltered) {
+TEST_F(ScreenTest, NamesReachNoTerminalUnfiltered) {
   FakeRank evil(directory_, 41, "node9", 0, 42);
   evil.start(0);
   evil.window(0, {region("\x1b[2Jstep\x07\xff", 1e15), region("total", 1e15)});
@@ -166,7 +176,7 @@ TEST_F(ViewTest, NamesReachNoTerminalUnfiltered) {
     EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 0x20);
 }
 
-TEST_F(ViewTest, AnEmptyDirectorySaysWhatIsMissing) {
+TEST_F(ScreenTest, AnEmptyDirectorySaysWhatIsMissing) {
   const Directory nothing;
   LiveJob job({nothing.path()}, RunFile::From::kTail);
   ASSERT_TRUE(job.refresh(1, kBegin));
@@ -175,7 +185,7 @@ TEST_F(ViewTest, AnEmptyDirectorySaysWhatIsMissing) {
   EXPECT_EQ(render(empty, view_, 80, 24).size(), 24u);
 }
 
-TEST_F(ViewTest, AJobThatIsGoneIsSaidToBeGone) {
+TEST_F(ScreenTest, AJobThatIsGoneIsSaidToBeGone) {
   ASSERT_TRUE(job_->refresh(100 * kNsPerSecond, kBegin + 140 * kNsPerSecond));
   const TopSnapshot gone = take_snapshot(*job_);
   const std::string text = render_plain(gone, view_, 120);

@@ -1,40 +1,18 @@
-// The screen of `mfu top` as text with styles: no terminal is needed to make it.
+// What `mfu top` shows at one moment: rows, their order and filter, and the same as JSON. No terminal here.
 #pragma once
 
-#include <cstddef>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/base/result.h"
 #include "tools/job/live_job.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"
 
 namespace mfu {
-
-enum class Style : std::uint8_t {
-  kPlain,
-  kBold,
-  kDim,
-  kHeader,
-  kSelected,
-  kWarning,
-  kMfu,  ///< the six parts of the waterfall, in its order
-  kMatmul,
-  kOther,
-  kComm,
-  kMemcpy,
-  kIdle,
-};
-
-struct Span {
-  std::string text;  ///< printable, no control character
-  Style style = Style::kPlain;
-};
-using ScreenLine = std::vector<Span>;
 
 /// One row of the table: a rank's device.
 struct TopRow {
@@ -74,28 +52,14 @@ inline constexpr std::array<std::string_view, 10> kSortKeys{"rank", "mfu",   "mb
 [[nodiscard]] std::vector<TopRow> select_rows(const std::vector<TopRow>& rows, std::string_view sort,
                                               std::string_view filter);
 
-struct TopView {
-  enum class Mode : std::uint8_t { kTable, kDetail, kHelp };
-  Mode mode = Mode::kTable;
-  std::string sort = "rank";
-  std::string filter;
-  bool editing_filter = false;
-  std::size_t selected = 0;  ///< index among the rows shown
-  std::size_t scroll = 0;    ///< first row shown; kept so that the selected one is
-};
+/// What is wrong with a filter, in a few words; empty: nothing.
+[[nodiscard]] std::string filter_problem(std::string_view filter);
 
-/// The whole screen: at most `height` lines of at most `width` columns. Clamps selected and scroll of `view`.
-[[nodiscard]] std::vector<ScreenLine> render(const TopSnapshot& snapshot, TopView& view, int width, int height);
+/// `live`, `stale 40 s`, ...
+[[nodiscard]] std::string state_text(const Rank& rank);
 
-/// Everything, for a file or a pipe: as many lines as it takes, plain.
-[[nodiscard]] std::string render_plain(const TopSnapshot& snapshot, const TopView& view, int width);
-
-/// The snapshot as a JSON object: `job`, `ranks[]`, `stragglers[]`, `problems[]`; ratios 0..1, times in s.
-[[nodiscard]] std::string snapshot_json(const TopSnapshot& snapshot, const TopView& view);
-
-/// `text` without control characters and broken UTF-8, at most `width` columns; cut ones end in `~`.
-[[nodiscard]] std::string fit(std::string_view text, std::size_t width);
-/// Columns that `text` takes (valid UTF-8; every character counts as one).
-[[nodiscard]] std::size_t columns(std::string_view text) noexcept;
+/// The rows that `select_rows` gives, and the job, as a JSON object: `job`, `ranks[]`, `stragglers[]`, `problems[]`;
+/// ratios 0..1, times in s.
+[[nodiscard]] std::string snapshot_json(const TopSnapshot& snapshot, std::string_view sort, std::string_view filter);
 
 }  // namespace mfu
