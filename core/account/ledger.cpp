@@ -13,7 +13,6 @@ namespace mfu {
 
 namespace {
 
-constexpr std::size_t kTopKernels = 10;
 constexpr std::size_t kFinishedKept = 256;
 
 /// By KernelClass. A table, since the classes of consecutive kernels follow no pattern that a branch could learn.
@@ -32,82 +31,6 @@ TimeClass time_class_of(const ActivityRecord& record, KernelNames& names) noexce
   return record.kind == ActivityKind::kGraph ? TimeClass::kOther : TimeClass::kMemcpy;
 }
 
-void add_stats(std::vector<KernelStat>& into, const std::vector<KernelStat>& from) {
-  if (into.size() < from.size()) into.resize(from.size());
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    into[i].count += from[i].count;
-    into[i].sum_ns += from[i].sum_ns;
-  }
-}
-
-void keep_least_trusted(std::array<ShapeSource, ShapeWords::kCount>& into,
-                        const std::array<ShapeSource, ShapeWords::kCount>& from) noexcept {
-  for (std::size_t key = 0; key < into.size(); ++key)
-    if (from[key] != ShapeSource::kNone && (into[key] == ShapeSource::kNone || from[key] < into[key]))
-      into[key] = from[key];
-}
-
-void add_row(RegionRow& into, const RegionRow& from) {
-  add_up(into, from);
-  into.flop += from.flop;
-  into.hfu_flop += from.hfu_flop;
-  into.bytes += from.bytes;
-  into.any_work = into.any_work || from.any_work;
-  into.flop_known = into.flop_known && from.flop_known;
-  into.bytes_known = into.bytes_known && from.bytes_known;
-  keep_least_trusted(into.shape_source, from.shape_source);
-  into.latency.merge(from.latency);
-  add_stats(into.kernel_stats, from.kernel_stats);
-}
-
-bool empty(const RegionRow& row) noexcept {
-  DurationNs elapsed = 0;
-  for (const DurationNs t : row.time_ns) elapsed += t;
-  return row.instances == 0 && row.open == 0 && row.kernels == 0 && row.launches == 0 && elapsed == 0;
-}
-
-/// Tokens of a shape where no model is there to count them.
-std::int64_t count_tokens(Phase phase, const Shape& shape, std::int64_t grad_accum) noexcept {
-  if (shape.tokens) return *shape.tokens + shape.gen_tokens.value_or(shape.gen_batch.value_or(0));
-  const std::int64_t batch = shape.batch.value_or(1);
-  switch (phase) {
-    case Phase::kTrain:
-    case Phase::kForward:
-    case Phase::kBackward:
-      return shape.seq_len ? batch * *shape.seq_len * grad_accum : 0;
-    case Phase::kPrefill:
-    case Phase::kMixed:
-      return shape.seq_len ? batch * *shape.seq_len : 0;
-    case Phase::kDecode:
-      return batch * shape.new_tokens.value_or(1);
-    case Phase::kNone:
-    case Phase::kVision:
-      break;
-  }
-  return 0;
-}
-
-void scale(Work& work, double by) noexcept {
-  work.flop *= by;
-  work.hfu_flop *= by;
-  work.bytes *= by;
-  work.tokens = std::llround(static_cast<double>(work.tokens) * by);
-}
-
-/// What an instance of this shape decodes. A pass that prefills as well is one pass for the sequences that decode in
-/// it.
-DecodePasses decode_passes_of(Phase phase, const Shape& shape) noexcept {
-  if (phase == Phase::kMixed)
-    return {shape.gen_batch.value_or(0) > 0 || shape.gen_tokens.value_or(0) > 0 ? 1 : 0, 0, false};
-  if (phase != Phase::kDecode) return {};
-  // A shape is what somebody said: no more passes than can be added up.
-  const std::int64_t passes = std::min(decode_passes(shape), std::int64_t{1} << 31);
-  const std::optional<std::int64_t> batch = shape.batch                        ? shape.batch
-                                            : shape.new_tokens && shape.tokens ? *shape.tokens / passes
-                                                                               : std::optional<std::int64_t>();
-  return {passes, static_cast<double>(batch.value_or(0)) * static_cast<double>(passes), batch.value_or(0) > 0};
-}
-
 }  // namespace
 
 Ledger::Ledger(const RegionRules& rules, const FlopsModel* model, const Workload& workload, KernelNames& names,
@@ -121,7 +44,6 @@ Ledger::Ledger(const RegionRules& rules, const FlopsModel* model, const Workload
       on_window_(std::move(on_window)),
       shapes_(workload),
       swept_(options.origin_ns),
-      buckets_(kBuckets, nullptr),
       noticed_(rules.regions().size(), false),
       named_by_(rules.regions().size(), NamedBy::kNobody) {
   if (options_.ranges_only) device_at(0);
@@ -148,37 +70,6 @@ Ledger::Device& Ledger::new_device(std::uint32_t device) {
 
 void Ledger::set_peak(std::uint32_t device, const Peak& peak) { device_at(device).peak = peak; }
 
-Instance* Ledger::look_up(InstanceId id) noexcept {
-  for (Instance* i = buckets_[raw(id) & (kBuckets - 1)]; i != nullptr; i = i->next_in_bucket) {
-    if (i->id == id) {
-      last_found_ = i;
-      return i;
-    }
-  }
-  return nullptr;
-}
-
-Instance& Ledger::insert_live() {
-  live_.push_back(std::make_unique<Instance>());
-  live_.back()->index_in_live = live_.size() - 1;
-  return *live_.back();
-}
-
-void Ledger::remove_live(Instance* instance) noexcept {
-  for (Instance** at = &buckets_[raw(instance->id) & (kBuckets - 1)]; *at != nullptr; at = &(*at)->next_in_bucket) {
-    if (*at != instance) continue;
-    *at = instance->next_in_bucket;
-    break;
-  }
-  if (last_found_ == instance) last_found_ = nullptr;
-  const std::size_t index = instance->index_in_live;
-  if (index + 1 != live_.size()) {
-    std::swap(live_[index], live_.back());
-    live_[index]->index_in_live = index;
-  }
-  live_.pop_back();
-}
-
 RegionRow& Ledger::row(std::int64_t window, std::uint32_t region, std::uint32_t device) {
   // What comes for a window that is out already still counts for the run.
   return window < next_window_ ? run_[{region, device}] : windows_[window][{region, device}];
@@ -198,8 +89,7 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
   named_by = std::max(named_by, detected                            ? NamedBy::kDetector
                                 : rules_.is_of_framework(slot.rule) ? NamedBy::kFramework
                                                                     : NamedBy::kRange);
-  Instance& instance = insert_live();
-  instance.id = slot.id;
+  Instance& instance = live_.insert(slot.id);
   instance.kind = slot.kind;
   instance.region = slot.region;
   instance.rule = slot.rule;
@@ -214,11 +104,8 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
     instance.parts_of_step = work->parts;
   }
   instance.open_ns = std::max(at, options_.origin_ns);
-  Instance*& bucket = buckets_[raw(slot.id) & (kBuckets - 1)];
-  instance.next_in_bucket = bucket;
-  bucket = &instance;
   instance.parts = instance.parts_given = Work::none();
-  instance.parent = slot.parent == InstanceId::kNone ? nullptr : find(slot.parent);
+  instance.parent = slot.parent == InstanceId::kNone ? nullptr : live_.find(slot.parent);
   if (instance.parent != nullptr) ++instance.parent->live_children;
   instance.root = instance.parent != nullptr ? instance.parent->root : &instance;
   instance.region_path = region_path_of(instance.parent != nullptr ? instance.parent->region_path : 0, instance.region);
@@ -235,7 +122,7 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
 }
 
 void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device) {
-  Instance* instance = find(slot.id);
+  Instance* instance = live_.find(slot.id);
   if (instance == nullptr || instance->closed) return;
   if (observer_ != nullptr && slot.kind != InstanceKind::kDetected) observer_->on_close(slot, at);
   instance->closed = true;
@@ -263,58 +150,9 @@ void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint3
   finish_if_complete(instance);
 }
 
-void Ledger::resolve_work(Instance& instance) {
-  if (instance.phase == Phase::kNone) return;
-  if (instance.by_parts()) {
-    instance.work = instance.parts;
-    instance.work.add(instance.parts_given);
-    return;
-  }
-  const std::uint32_t device = instance.home_device.value_or(0);
-  if (instance.part_count != 0) shapes_.set_cached(device, instance.cached_at_open);  // it covers its parts
-  const ResolvedShape resolved = shapes_.resolve(
-      instance.phase, {instance.own_shape.to_shape(), rules_.constants(instance.rule), instance.detected_shape},
-      device);
-  const Shape& shape = resolved.shape;
-  instance.shape_source = resolved.source;
-  if (model_) {
-    // A range that says no batch is one sequence; of what was detected nobody said anything.
-    const bool detected = instance.kind == InstanceKind::kDetected;
-    const Architecture& model = model_->spec();
-    const bool by_sequence = instance.phase != Phase::kNone && !model.is_vision_only();
-    if (detected && by_sequence && !shape.batch && !shape.tokens)
-      instance.work.missing = instance.phase == Phase::kDecode ? "batch" : "batch or tokens";
-    else if (detected && by_sequence && instance.phase != Phase::kDecode && !model.flat_params && !shape.seq_len &&
-             !shape.batch)
-      instance.work.missing = "seq_len";  // attention depends on how many sequences the tokens are
-    else
-      instance.work = model_->work(instance.phase, shape);
-    if (!instance.work.flop_known) notice_missing(instance);
-  }
-  if (instance.work.tokens == 0) instance.work.tokens = count_tokens(instance.phase, shape, workload_.grad_accum);
-  // The config says how many passes a step has, or the kernels do.
-  if (is_training(instance.phase) && (instance.passes > 1 || instance.parts_of_step > 1))
-    scale(instance.work,
-          static_cast<double>(workload_.grad_accum_given ? 1 : std::max<std::int64_t>(1, instance.passes)) /
-              static_cast<double>(instance.parts_of_step));
-  instance.decode = decode_passes_of(instance.phase, shape);
-}
-
-void Ledger::notice_missing(const Instance& instance) {
-  if (noticed_[raw(instance.region)]) return;
-  noticed_[raw(instance.region)] = true;
-  const std::string& region = rules_.regions()[raw(instance.region)].name;
-  const std::string missing = instance.work.missing;
-  notices_.push_back("region " + region + ": no MFU, because its shape lacks " + missing + "; say it in the range (\"" +
-                     region + " " + missing.substr(0, missing.find_first_of(" ,")) +
-                     "=...\"), in a rule under \"regions\", or under \"workload\" in the config");
-}
-
-std::vector<std::string> Ledger::take_notices() { return std::exchange(notices_, {}); }
-
 void Ledger::add(const ActivityRecord& record, InstanceId owner, bool first_of_launch) {
   Device& device = device_at(raw(record.device));
-  Instance* instance = owner == InstanceId::kNone ? nullptr : find(owner);
+  Instance* instance = owner == InstanceId::kNone ? nullptr : live_.find(owner);
   if (observer_ != nullptr) {
     const bool detected = instance != nullptr && instance->kind == InstanceKind::kDetected;
     observer_->on_record(record, detected ? InstanceId::kNone : owner, first_of_launch);
@@ -472,7 +310,7 @@ void Ledger::take_counts(std::uint32_t device, std::int64_t window) {
       RegionRow& into = row(window, c == 0 ? kTotal : raw(region_paths_[c].region), device);
       into.launches += counts.launches;
       into.kernels += kernels;
-      add_stats(into.kernel_stats, counts.kernels);
+      into.add_kernels(counts.kernels);
       if (c == 0) break;
     }
     counts.launches = 0;
@@ -488,7 +326,7 @@ void Ledger::finish_if_complete(Instance* instance) {
   while (instance != nullptr && instance->closed && instance->shares_left == 0 && instance->live_children == 0) {
     Instance* parent = instance->parent;
     if (instance->kind != InstanceKind::kNested) account(*instance);
-    remove_live(instance);
+    live_.remove(instance);
     if (parent != nullptr) --parent->live_children;
     instance = parent;
   }
@@ -583,7 +421,7 @@ void Ledger::account(Instance& instance) {
 
     RegionRow& at_end = row(end_window, raw(instance.region), d);
     ++at_end.instances;
-    keep_least_trusted(at_end.shape_source, instance.shape_source);
+    at_end.keep_least_trusted(instance.shape_source);
     const std::int64_t tokens =
         k + 1 == devices.size()
             ? tokens_left
@@ -654,7 +492,7 @@ void Ledger::forget_idle(TimeNs watermark) {
     Instance* instance = live_[i].get();
     if (!instance->closed || instance->close_ns > watermark || instance->live_children != 0) continue;
     if (instance->parent != nullptr) --instance->parent->live_children;
-    remove_live(instance);
+    live_.remove(instance);
   }
 }
 
@@ -751,7 +589,7 @@ void Ledger::emit(std::int64_t window, TimeNs end) {
   if (found != windows_.end()) {
     summarize(found->second, out.window, out);
     if (measured(out.window)) {
-      for (const auto& [key, from] : found->second) add_row(run_[key], from);
+      for (const auto& [key, from] : found->second) run_[key].add(from);
     } else {
       for (RegionSummary& region : out.regions) {
         region.classes_known = false;
@@ -805,7 +643,7 @@ void Ledger::finish(TimeNs end) {
     if (instance->kind == InstanceKind::kNested) parts.push_back(instance.get());
   for (Instance* part : parts) {
     if (part->parent != nullptr) --part->parent->live_children;
-    remove_live(part);
+    live_.remove(part);
   }
   for (Instance* instance : open) {
     instance->closed = true;
@@ -826,86 +664,6 @@ void Ledger::finish(TimeNs end) {
   out.window = {options_.origin_ns, end};
   summarize(run_, out.window, out);
   on_window_(std::move(out));
-}
-
-RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std::optional<std::uint32_t> device,
-                                 Interval window, const Peak& peak) const {
-  RegionSummary s;
-  s.region = region == kTotal ? "total" : rules_.regions()[region].name;
-  s.device = device;
-  s.window = window;
-  static_cast<RegionCounts&>(s) = row;
-  for (const DurationNs t : row.time_ns) s.elapsed_ns += t;
-  for (std::size_t key = 0; key < row.shape_source.size(); ++key) {
-    static constexpr std::array<const char*, 5> kSources{"", "detected", "cached", "given", "range"};
-    if (row.shape_source[key] != ShapeSource::kNone)
-      s.shape_source.emplace_back(kShapeKeys[key], kSources[static_cast<std::size_t>(row.shape_source[key])]);
-  }
-  if (region != kTotal) s.named_by = named_by_[region];
-  s.classes_known = !options_.ranges_only;
-  row.latency.describe(s, peak);
-  if (model_ && row.any_work && row.flop_known && !row.flop_pending) {
-    s.flop = row.flop;
-    s.hfu_flop = row.hfu_flop;
-    if (row.bytes_known) s.bytes = row.bytes;
-  }
-  std::vector<std::uint32_t> order;
-  for (std::uint32_t i = 0; i < row.kernel_stats.size(); ++i)
-    if (row.kernel_stats[i].count != 0) order.push_back(i);
-  for (const std::uint32_t i : order) {
-    if (names_.class_of(static_cast<KernelNameId>(i)) != KernelClass::kComm) continue;
-    s.comm_kernels += row.kernel_stats[i].count;
-    s.comm_sum_ns += row.kernel_stats[i].sum_ns;
-  }
-  const std::size_t keep = std::min(kTopKernels, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
-                    [&row](std::uint32_t a, std::uint32_t b) {
-                      return row.kernel_stats[a].sum_ns != row.kernel_stats[b].sum_ns
-                                 ? row.kernel_stats[a].sum_ns > row.kernel_stats[b].sum_ns
-                                 : a < b;
-                    });
-  for (std::size_t i = 0; i < keep; ++i) {
-    const auto id = static_cast<KernelNameId>(order[i]);
-    s.top_kernels.push_back(
-        {names_.display(id), names_.class_of(id), row.kernel_stats[order[i]].count, row.kernel_stats[order[i]].sum_ns});
-  }
-  complete_metrics(s, region == kTotal ? Phase::kNone : rules_.regions()[region].phase, peak);
-  // FLOP of an instance across an edge are split by time, its matmul kernels are where they are.
-  if (row.cut && s.suspect.starts_with("flops_exceed_matmul_time")) s.suspect.clear();
-  if (!s.classes_known) {  // no kernel was seen: nothing can be said of what they lost
-    s.lost = std::nullopt;
-    s.mfu_busy = std::nullopt;
-    if (!s.mfu || *s.mfu <= 1) s.suspect.clear();
-  }
-  return s;
-}
-
-void Ledger::summarize(const Rows& rows, Interval window, WindowSummary& out) const {
-  RegionRow total;
-  std::uint32_t total_devices = 0, last_device = 0;
-  Peak total_peak;
-  bool peaks_agree = true;
-  for (const auto& [key, r] : rows) {
-    const auto& [region, device] = key;
-    const Peak& peak = devices_[device]->peak;
-    if (region == kTotal) {
-      add_row(total, r);
-      total.open += r.open;
-      total.flop_pending = total.flop_pending || r.flop_pending;
-      // Device-seconds times one device's peak is right for all only while they are alike.
-      peaks_agree = peaks_agree && (total_devices == 0 || (total_peak.flop_per_s == peak.flop_per_s &&
-                                                           total_peak.bytes_per_s == peak.bytes_per_s));
-      total_peak = peak;
-      ++total_devices;
-      last_device = device;
-    } else if (!empty(r)) {
-      out.regions.push_back(summary_of(r, region, device, window, peak));
-    }
-  }
-  if (!peaks_agree) total_peak.flop_per_s = total_peak.bytes_per_s = std::nullopt;
-  if (total_devices == 0) return;
-  out.regions.push_back(
-      summary_of(total, kTotal, total_devices == 1 ? std::optional(last_device) : std::nullopt, window, total_peak));
 }
 
 }  // namespace mfu

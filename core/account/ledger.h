@@ -15,7 +15,8 @@
 #include "core/account/account_observer.h"
 #include "core/account/device_timeline.h"
 #include "core/account/instance.h"
-#include "core/account/latency_stats.h"
+#include "core/account/live_instances.h"
+#include "core/account/region_row.h"
 #include "core/account/region_summary.h"
 #include "core/account/shape_resolver.h"
 #include "core/base/activity_record.h"
@@ -27,19 +28,6 @@
 #include "core/ranges/region_rules.h"
 
 namespace mfu {
-
-/// Sums of one region on one device, over one window or the whole run.
-struct RegionRow : RegionCounts {
-  double flop = 0, hfu_flop = 0, bytes = 0;
-  bool any_work = false;   ///< some instance has FLOP of its own
-  bool flop_known = true;  ///< no instance whose FLOP are unknown
-  bool bytes_known = true;
-  bool flop_pending = false;  ///< some of its time has FLOP that will be known later only
-  bool cut = false;  ///< an instance across its edge left part of its FLOP here, but not as much of its matmuls
-  std::array<ShapeSource, ShapeWords::kCount> shape_source{};  ///< least trusted of any instance
-  LatencyStats latency;                                        ///< of the instances that ended
-  std::vector<KernelStat> kernel_stats;                        ///< by KernelNameId
-};
 
 /// What the kernels say of an instance that no range named.
 struct DetectedWork {
@@ -152,12 +140,6 @@ class Ledger final : private TimelineListener {
     return device < devices_.size() && devices_[device] != nullptr ? *devices_[device] : new_device(device);
   }
   [[gnu::noinline]] Device& new_device(std::uint32_t device);
-  [[nodiscard]] Instance* find(InstanceId id) noexcept {
-    return last_found_ != nullptr && last_found_->id == id ? last_found_ : look_up(id);
-  }
-  [[nodiscard]] Instance* look_up(InstanceId id) noexcept;
-  Instance& insert_live();
-  void remove_live(Instance* instance) noexcept;
   RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
   void begin_share(std::uint32_t device, Instance& instance);
   void end_share(std::uint32_t device, Instance& instance);
@@ -207,10 +189,7 @@ class Ledger final : private TimelineListener {
   std::int64_t next_window_ = 0;  ///< the first one that is not out
   std::map<std::int64_t, Rows> windows_;
   Rows run_;
-  static constexpr std::uint32_t kBuckets = 1u << 16;
-  std::vector<Instance*> buckets_;  ///< live instances by id
-  std::vector<std::unique_ptr<Instance>> live_;
-  Instance* last_found_ = nullptr;
+  LiveInstances live_;
   struct RegionPath {  ///< a region inside those around it, as instances nest
     std::uint32_t outer;
     RegionId region;

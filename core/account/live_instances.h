@@ -1,0 +1,66 @@
+// The instances that are not accounted for yet, found by their id. [mfu-drain]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/account/instance.h"
+#include "core/base/ids.h"
+
+namespace mfu {
+
+/// Owns them. The one that was found last is looked at first: records come in runs of one instance.
+class LiveInstances {
+ public:
+  Instance& insert(InstanceId id) {
+    live_.push_back(std::make_unique<Instance>());
+    Instance& instance = *live_.back();
+    instance.id = id;
+    instance.index_in_live = live_.size() - 1;
+    Instance*& bucket = bucket_of(id);
+    instance.next_in_bucket = bucket;
+    bucket = &instance;
+    return instance;
+  }
+
+  /// nullptr: there is none of that id.
+  [[nodiscard]] Instance* find(InstanceId id) noexcept {
+    if (last_found_ != nullptr && last_found_->id == id) return last_found_;
+    for (Instance* i = bucket_of(id); i != nullptr; i = i->next_in_bucket)
+      if (i->id == id) return last_found_ = i;
+    return nullptr;
+  }
+
+  /// Destroys it. The last one takes its index.
+  void remove(Instance* instance) noexcept {
+    for (Instance** at = &bucket_of(instance->id); *at != nullptr; at = &(*at)->next_in_bucket) {
+      if (*at != instance) continue;
+      *at = instance->next_in_bucket;
+      break;
+    }
+    if (last_found_ == instance) last_found_ = nullptr;
+    const std::size_t index = instance->index_in_live;
+    if (index + 1 != live_.size()) {
+      std::swap(live_[index], live_.back());
+      live_[index]->index_in_live = index;
+    }
+    live_.pop_back();
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return live_.size(); }
+  [[nodiscard]] const std::unique_ptr<Instance>& operator[](std::size_t index) const noexcept { return live_[index]; }
+  [[nodiscard]] auto begin() const noexcept { return live_.begin(); }
+  [[nodiscard]] auto end() const noexcept { return live_.end(); }
+
+ private:
+  static constexpr std::uint32_t kBuckets = 1u << 16;
+  [[nodiscard]] Instance*& bucket_of(InstanceId id) noexcept { return buckets_[raw(id) & (kBuckets - 1)]; }
+
+  std::vector<Instance*> buckets_ = std::vector<Instance*>(kBuckets, nullptr);
+  std::vector<std::unique_ptr<Instance>> live_;
+  Instance* last_found_ = nullptr;
+};
+
+}  // namespace mfu

@@ -1,0 +1,41 @@
+#include "core/account/region_row.h"
+
+#include "core/account/region_totals.h"
+
+namespace mfu {
+
+void RegionRow::add_kernels(const std::vector<KernelStat>& stats) {
+  if (kernel_stats.size() < stats.size()) kernel_stats.resize(stats.size());
+  for (std::size_t i = 0; i < stats.size(); ++i) {
+    kernel_stats[i].count += stats[i].count;
+    kernel_stats[i].sum_ns += stats[i].sum_ns;
+  }
+}
+
+void RegionRow::keep_least_trusted(const std::array<ShapeSource, ShapeWords::kCount>& source) noexcept {
+  for (std::size_t key = 0; key < source.size(); ++key)
+    if (source[key] != ShapeSource::kNone &&
+        (shape_source[key] == ShapeSource::kNone || source[key] < shape_source[key]))
+      shape_source[key] = source[key];
+}
+
+void RegionRow::add(const RegionRow& other) {
+  add_up(*this, other);
+  flop += other.flop;
+  hfu_flop += other.hfu_flop;
+  bytes += other.bytes;
+  any_work = any_work || other.any_work;
+  flop_known = flop_known && other.flop_known;
+  bytes_known = bytes_known && other.bytes_known;
+  keep_least_trusted(other.shape_source);
+  latency.merge(other.latency);
+  add_kernels(other.kernel_stats);
+}
+
+bool RegionRow::empty() const noexcept {
+  DurationNs elapsed = 0;
+  for (const DurationNs t : time_ns) elapsed += t;
+  return instances == 0 && open == 0 && kernels == 0 && launches == 0 && elapsed == 0;
+}
+
+}  // namespace mfu

@@ -1,0 +1,34 @@
+// What the ledger keeps of one region on one device, over one window or the whole run.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "core/account/device_timeline.h"
+#include "core/account/latency_stats.h"
+#include "core/account/region_summary.h"
+#include "core/account/shape_resolver.h"
+
+namespace mfu {
+
+/// Counts that add up by themselves, and what their summary is worked out from.
+struct RegionRow : RegionCounts {
+  double flop = 0, hfu_flop = 0, bytes = 0;
+  bool any_work = false;   ///< some instance has FLOP of its own
+  bool flop_known = true;  ///< no instance whose FLOP are unknown
+  bool bytes_known = true;
+  bool flop_pending = false;  ///< some of its time has FLOP that will be known later only
+  bool cut = false;  ///< an instance across its edge left part of its FLOP here, but not as much of its matmuls
+  std::array<ShapeSource, ShapeWords::kCount> shape_source{};  ///< least trusted of any instance
+  LatencyStats latency;                                        ///< of the instances that ended
+  std::vector<KernelStat> kernel_stats;                        ///< by KernelNameId
+
+  /// Another window or device. `open`, `flop_pending` and `cut` are those of a window and stay.
+  void add(const RegionRow& other);
+  void add_kernels(const std::vector<KernelStat>& stats);
+  void keep_least_trusted(const std::array<ShapeSource, ShapeWords::kCount>& source) noexcept;
+  /// Nothing happened in it.
+  [[nodiscard]] bool empty() const noexcept;
+};
+
+}  // namespace mfu
