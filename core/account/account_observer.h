@@ -1,4 +1,4 @@
-// What a Ledger is told and what it works out of it, for those who keep more than windows.
+// Observer of a Ledger's inputs and finished instances. The recorder and the queries of replay use it.
 #pragma once
 
 #include <cstdint>

@@ -68,8 +68,8 @@ struct InstanceOnDevice {
   ClassTimes counted{};               ///< the device's class times up to where portions were cut
   std::vector<WindowSlice> portions;  ///< of earlier windows that are not out yet
   std::uint64_t kernels = 0;
-  std::uint64_t nth = 0;      ///< of its region's instances with work here, once it ended
-  ClassTimes time_ns{};       ///< all portions, those given out early included
+  std::uint64_t nth = 0;      ///< index among the region's ended instances on the device
+  ClassTimes time_ns{};       ///< all portions, those emitted early included
   DurationNs elapsed_ns = 0;  ///< likewise
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
@@ -132,7 +132,7 @@ struct Instance {
   DecodePasses decode;  ///< once closed, likewise; of the parts that closed meanwhile
   std::uint64_t part_count = 0;
   Work parts;                                    ///< sum of the closed parts that no window was given yet
-  Work parts_given;                              ///< sum of those that went into windows given out early
+  Work parts_given;                              ///< sum of those that went into windows emitted early
   std::map<std::int64_t, Work> parts_by_window;  ///< by the window their range closed in; those in `parts`
 
   std::uint32_t shares_left = 0;                             ///< devices on which it has not ended

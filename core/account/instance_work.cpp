@@ -43,7 +43,7 @@ DecodePasses decode_passes_of(Phase phase, const Shape& shape) noexcept {
   if (phase == Phase::kMixed)
     return {shape.gen_batch.value_or(0) > 0 || shape.gen_tokens.value_or(0) > 0 ? 1 : 0, 0, false};
   if (phase != Phase::kDecode) return {};
-  // A shape is what somebody said: no more passes than can be added up.
+  // Shapes come from names and configs: take no more passes than can be added up.
   const std::int64_t passes = std::min(decode_passes(shape), std::int64_t{1} << 31);
   const std::optional<std::int64_t> batch = shape.batch                        ? shape.batch
                                             : shape.new_tokens && shape.tokens ? *shape.tokens / passes
@@ -68,7 +68,7 @@ void Ledger::resolve_work(Instance& instance) {
   const Shape& shape = resolved.shape;
   instance.shape_source = resolved.source;
   if (model_) {
-    // A range that says no batch is one sequence; of what was detected nobody said anything.
+    // A range without a batch is one sequence. A detected instance has no range, so its batch is unknown.
     const bool detected = instance.kind == InstanceKind::kDetected;
     const Architecture& model = model_->spec();
     const bool by_sequence = instance.phase != Phase::kNone && !model.is_vision_only();

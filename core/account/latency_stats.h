@@ -1,4 +1,4 @@
-// How long the instances of one row took, as who waits for them sees it: overall, by batch, and the slowest ones.
+// Latency of single instances of one row: quantiles, by batch size, the slowest.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ class SlowestInstances {
   std::size_t count_ = 0;
 };
 
-/// The prefills of one device that no instance has decoded after yet. [mfu-drain]
+/// Prefills on one device that still wait for their first decode. [mfu-drain]
 class WaitingPrefills {
  public:
   /// A process that only prefills never has one decoded: the oldest are forgotten beyond this.

@@ -71,7 +71,7 @@ Ledger::Device& Ledger::new_device(std::uint32_t device) {
 void Ledger::set_peak(std::uint32_t device, const Peak& peak) { device_at(device).peak = peak; }
 
 RegionRow& Ledger::row(std::int64_t window, std::uint32_t region, std::uint32_t device) {
-  // What comes for a window that is out already still counts for the run.
+  // Late data for an emitted window goes into the run's totals only.
   return window < next_window_ ? run_[{region, device}] : windows_[window][{region, device}];
 }
 
@@ -262,7 +262,7 @@ void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread) {
 }
 
 void Ledger::cut_slice(std::uint32_t device, InstanceOnDevice& share) {
-  // Nothing of the instance runs beyond this moment: it ends with its last activity, and an edge cuts what runs.
+  // The timeline stands exactly here, so the instance's counters are complete up to now.
   const DeviceTimeline& timeline = devices_[device]->timeline;
   WindowSlice& portion = share.open_portion;
   if (share.begun) {
@@ -380,8 +380,7 @@ void Ledger::add_work(const Instance& instance, std::uint32_t device, std::int64
     into.cut = into.cut || cut;
   };
   add(row(window, raw(instance.region), device));
-  // A region around it that has no work of its own is as much work as what runs inside it; one that has already
-  // counts this.
+  // Enclosing regions without a phase inherit this work; the first one with a phase counts it itself, so stop there.
   for (const Instance* outer = instance.parent; outer != nullptr; outer = outer->parent) {
     if (outer->phase != Phase::kNone) return;
     add(row(window, raw(outer->region), device));
@@ -405,7 +404,8 @@ void Ledger::account(Instance& instance) {
     DurationNs elapsed_left = 0;
     for (const WindowSlice& p : share.portions) elapsed_left += p.elapsed_ns();
     const std::int64_t end_window = window_of_end(share);
-    // With parts, what earlier windows were given is theirs; without, they had time only and its FLOP go to the run.
+    // Nested ranges of the same region already put their FLOP into earlier windows. Otherwise those windows got time
+    // without FLOP, and the FLOP go to the run's totals.
     const DurationNs base = instance.by_parts() ? elapsed_left : share.elapsed_ns;
     double given = 0;
     for (const WindowSlice& p : share.portions) {
@@ -485,7 +485,7 @@ std::size_t Ledger::pending() const noexcept {
   return sum;
 }
 
-/// No device so far, and everything that began before `watermark` was told: what closed before it did no work.
+/// No device has appeared, so instances closed before `watermark` launched nothing: drop them.
 void Ledger::forget_idle(TimeNs watermark) {
   for (std::size_t i = live_.size(); i-- > 0;) {
     if (i >= live_.size()) continue;
@@ -503,7 +503,7 @@ void Ledger::advance(TimeNs watermark) {
   sweep_to(watermark);
 }
 
-/// Stops where a window goes out at the earliest and at the latest, so that what it says follows from the times alone
+/// Stops where a window is emitted at the earliest and at the latest, so that its content follows from the times alone
 /// and not from when somebody looked.
 void Ledger::sweep_to(TimeNs watermark) {
   while (swept_ < watermark) {
@@ -539,7 +539,7 @@ void Ledger::emit_ready(bool all) {
   }
 }
 
-/// An instance that is still open, or still runs, when a window goes out: its time there is known, its FLOP are only as
+/// An instance that is still open, or still runs, when a window is emitted: its time there is known, its FLOP only as
 /// far as its parts say.
 void Ledger::give_out_early(Instance& instance, std::int64_t window) {
   Work parts = Work::none();

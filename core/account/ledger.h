@@ -42,12 +42,12 @@ struct LedgerOptions {
   bool ranges_only = false;  ///< no device activity to be had: times of the ranges alone
 };
 
-/// [mfu-drain] Single-threaded, no clock, no I/O: what it says follows from what it was told. Times in ns on one clock.
+/// [mfu-drain] Single-threaded, no clock, no I/O: windows follow from the calls alone. Times in ns on one clock.
 ///
 /// Every instance is followed on every device: it begins at the later of its range's opening and the end of the
 /// previous top-level instance of its thread there, and ends at the later of its range's closing and its last
 /// activity. Windows are cut at fixed edges; an instance across an edge is split there, its FLOP by elapsed time. A
-/// window is given out once everything that touches it is finished, or one window later at most; what is still open
+/// window is emitted once everything that touches it is finished, or one window later at most; what is still open
 /// then has its time in it, but no FLOP.
 class Ledger final : private TimelineListener {
  public:
@@ -60,7 +60,7 @@ class Ledger final : private TimelineListener {
   /// The peaks that ratios on `device` are divided by. Before its first window is out.
   void set_peak(std::uint32_t device, const Peak& peak);
 
-  /// Someone to tell, who outlives this. Before anything else is called.
+  /// Registers an observer, which must outlive the ledger. Call before the first open() or add().
   void observe(AccountObserver* observer) noexcept { observer_ = observer; }
 
   /// A range opened, or, with `detected`, work without one began. `slot` is copied from; call in order of time,
@@ -74,7 +74,7 @@ class Ledger final : private TimelineListener {
   /// An activity that `owner` launched. `first_of_launch`: the launch had none before.
   void add(const ActivityRecord& record, InstanceId owner, bool first_of_launch);
 
-  /// Everything that begins before `watermark` was told: sweep up to it and give out the windows that are complete.
+  /// Everything that begins before `watermark` was added: sweep up to it and emit the windows that are complete.
   void advance(TimeNs watermark);
   /// The run ends at `end`: gives out all windows and then the whole run (`final_run`).
   void finish(TimeNs end);

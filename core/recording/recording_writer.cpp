@@ -151,7 +151,7 @@ class LaunchPlaces {
   std::vector<Interval> covered_;                      ///< some region was open
 };
 
-/// Where the text goes. Errors stay: the first one is told at the end.
+/// Where the text goes. The first error is kept, and returned at the end.
 class TraceFile {
  public:
   explicit TraceFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {

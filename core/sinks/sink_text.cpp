@@ -17,7 +17,7 @@ std::string label(const RegionSummary& r, bool show_device) {
   return show_device && r.device ? fmt::format("{}@gpu{}", r.region, *r.device) : r.region;
 }
 
-/// The slow ones, where they are many enough for a percentile and differ from the mean by more than a tenth.
+/// ` p99=...`, shown from 20 instances on and only if p99 exceeds the mean by 10 %.
 std::string slow_ones(const RegionSummary& r) {
   constexpr std::uint64_t kEnough = 20;
   if (r.latency.count < kEnough) return "";

@@ -146,7 +146,7 @@ void LiveJob::settle(TimeNs mono_ns, TimeNs utc_ns) {
   }
   if (interval == 0) interval = kDefaultInterval;
 
-  // A rank that was started again: what its earlier process said is history.
+  // A rank that was started again: the figures of its earlier process are history.
   std::map<std::int64_t, std::vector<Entry*>> by_rank;
   for (auto& [path, entry] : entries_)
     if (entry->rank.run) by_rank[entry->rank.run->rank].push_back(entry.get());

@@ -207,7 +207,7 @@ class ProcessReplay {
     std::inplace_merge(events_.begin(), launches, events_.end(), before);
   }
 
-  /// So long after its launch that a live process would hear of it much later: the Drain doubts work of the future.
+  /// Starts more than 5 s after its launch: feed it at its own time, since Drain rejects records from the future.
   [[nodiscard]] bool comes_later(const TraceActivity& activity) const {
     return activity.launch != kNoLaunch &&
            activity.begin_ns - trace_.launches[activity.launch].begin_ns > 5 * kNsPerSecond;

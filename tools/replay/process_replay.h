@@ -21,12 +21,12 @@ struct ProcessRegions {
   std::vector<std::string> notes;      ///< what is otherwise than asked for, one line each
 };
 
-/// Told what a AccountObserver is told, with the place in the trace. Times are those of the Ledger: `shift_ns` later
+/// Gets what an AccountObserver gets, with the place in the trace. Times are those of the Ledger: `shift_ns` later
 /// than the trace's.
 class ReplayObserver : public AccountObserver {
  public:
   std::uint32_t process = 0;   ///< index into Trace::processes
-  std::uint32_t activity = 0;  ///< index into Trace::activities of the record that on_record is told of
+  std::uint32_t activity = 0;  ///< index into Trace::activities of the record of on_record
   DurationNs shift_ns = 0;
 };
 
