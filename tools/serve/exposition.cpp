@@ -123,8 +123,11 @@ void short_rank_metrics(Families& out, const Rank& rank, const Labels& process) 
     const Labels region = with(process, {{"gpu", r.device ? std::to_string(*r.device) : ""}, {"region", r.region}});
     for_each_field<RegionSummary>([&](const auto& field) {
       const auto& value = field.of(r);
-      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::optional<double>>)
-        if (field.metric.kind == Metric::Kind::kGauge) out.gauge(field.metric.name, field.metric.help, region, value);
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::optional<double>>) {
+        const bool no_result = (field.key == "mfu" || field.key == "hfu") && value && *value > 1;
+        if (field.metric.kind == Metric::Kind::kGauge && !no_result)
+          out.gauge(field.metric.name, field.metric.help, region, value);
+      }
     });
   }
 }

@@ -135,7 +135,7 @@ std::string short_path(std::string_view path) {
 /// The region that the run is about: the one that took most time and has FLOP; `total` where none has.
 const JobRegion* main_region(const Job& job) {
   for (const JobRegion& r : job.regions)
-    if (r.name != "total" && r.sum().mfu) return &r;
+    if (r.name != "total" && r.sum().mfu && *r.sum().mfu <= 1) return &r;
   return job.find("total");
 }
 
@@ -143,7 +143,7 @@ const JobRegion* main_region(const Job& job) {
 std::string page_title(const Job& job) {
   std::string title = model_name(job);
   const JobRegion* region = main_region(job);
-  if (region != nullptr && region->sum().mfu) {
+  if (region != nullptr && region->sum().mfu && *region->sum().mfu <= 1) {
     const bool memory = region->sum().bound == Bound::kMemory && region->sum().mbu;
     title +=
         fmt::format("{}{} {} in {}", title.empty() ? "" : ": ",

@@ -45,7 +45,7 @@ function runPage() {
   }
 
   // The region that a reader asks about first: the longest one with MFU.
-  const main = named.find((r) => r.mfu != null) || named[0] || total;
+  const main = named.find((r) => r.mfu != null && r.mfu <= 1) || named[0] || total;
   const byMemory = (r) => r.bound === "memory" && r.mbu != null;
 
   // --- what is worth doing, and what it would gain ---
@@ -94,7 +94,7 @@ function runPage() {
   function stepsDown() {
     const r = main;
     const p = r && partsOf(r);
-    if (!p || r.mfu == null) return null;
+    if (!p || r.mfu == null || r.mfu > 1) return null;
     const share = Object.fromEntries(p.parts);
     const rows = [el("div", { class: "step" }, el("span", {}, "elapsed"), el("div", { class: "track" }, el("div", { class: "fill", style: { left: "0", width: "100%", background: "var(--line)" } })), el("b", {}, "100 %"))];
     let left = 1;
