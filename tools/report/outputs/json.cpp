@@ -78,8 +78,9 @@ Json job_json(const Job& job) {
   std::uint64_t complete = 0;
   for (const JobProcess& p : job.processes) complete += p.ended ? 1 : 0;
   j["complete"] = complete;
-  const WindowSummary window = job_window(job);
-  Json whole = to_json(WindowSummary{window.window, true, {}, window.launches, window.self, window.counters});
+  WindowSummary window = job_window(job);
+  window.regions.clear();  // they are above, with what only a job knows
+  Json whole = to_json(window);
   whole.erase("regions");
   if (job.processes_without_account == job.processes.size()) whole["launches"] = whole["self"] = nullptr;
   j.update(whole);
