@@ -58,11 +58,12 @@ struct InstanceOnDevice {
   TimeNs covered_until_ns = std::numeric_limits<TimeNs>::min();
   TimeNs first_activity_ns = std::numeric_limits<TimeNs>::max();
   TimeNs last_activity_end_ns = std::numeric_limits<TimeNs>::min();
-  bool active = false;   ///< had device activity
-  bool opened = false;   ///< its open mark was passed
-  bool begun = false;    ///< begin_ns is known
-  bool ended = false;    ///< end_ns is known
-  bool end_due = false;  ///< closed and past its last activity, but not begun yet
+  bool active = false;     ///< had device activity
+  bool opened = false;     ///< its open mark was passed
+  bool begun = false;      ///< begin_ns is known
+  bool ended = false;      ///< end_ns is known
+  bool end_due = false;    ///< closed and past its last activity, but not begun yet
+  bool end_waits = false;  ///< closed and past its last activity so far, and more may come
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
   ClassTimes counted{};               ///< the device's class times up to where portions were cut
@@ -120,6 +121,7 @@ struct Instance {
   TimeNs close_ns = 0;
   bool closed = false;
   bool closed_by_exit = false;
+  bool awaited = false;                        ///< it, or an instance inside it, has a launch whose record has not come
   std::optional<std::uint32_t> home_device;    ///< where its thread launched; for instances without device activity
   std::optional<std::int64_t> cached_at_open;  ///< ShapeResolver::cached when its range opened
   ShapeWords own_shape;                        ///< as its range gave it

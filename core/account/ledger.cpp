@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "core/account/metrics.h"
 #include "core/account/region_totals.h"
@@ -208,6 +209,10 @@ void Ledger::begin_share(std::uint32_t device, Instance& instance) {
 
 void Ledger::on_end(std::uint32_t device, Instance& instance, TimeNs) {
   InstanceOnDevice& share = instance.shares[device];
+  if (instance.awaited) {
+    share.end_waits = true;
+    return;
+  }
   share.end_due = true;
   if (!share.begun) return;  // its thread's previous instance still runs here; it ends when it begins
   const std::uint32_t thread = instance.thread;
@@ -490,9 +495,30 @@ void Ledger::forget_idle(TimeNs watermark) {
   for (std::size_t i = live_.size(); i-- > 0;) {
     if (i >= live_.size()) continue;
     Instance* instance = live_[i].get();
-    if (!instance->closed || instance->close_ns > watermark || instance->live_children != 0) continue;
+    if (!instance->closed || instance->awaited || instance->close_ns > watermark || instance->live_children != 0)
+      continue;
     if (instance->parent != nullptr) --instance->parent->live_children;
     live_.remove(instance);
+  }
+}
+
+void Ledger::await_launches_of(const std::vector<InstanceId>& owners) {
+  const std::vector<InstanceId> before = std::exchange(awaited_, {});
+  for (const InstanceId id : before)
+    if (Instance* instance = live_.find(id)) instance->awaited = false;
+  for (const InstanceId id : owners) {
+    for (Instance* instance = live_.find(id); instance != nullptr && !instance->awaited; instance = instance->parent) {
+      instance->awaited = true;
+      awaited_.push_back(instance->id);
+    }
+  }
+  for (const InstanceId id : before) {
+    Instance* instance = live_.find(id);
+    if (instance == nullptr || instance->awaited) continue;
+    // Its last activity ends no earlier than the timeline stands: the mark moves on to there.
+    for (std::uint32_t d = 0; d < instance->shares.size(); ++d)
+      if (std::exchange(instance->shares[d].end_waits, false))
+        devices_[d]->timeline.add_end_mark(*instance, instance->close_ns);
   }
 }
 

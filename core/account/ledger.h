@@ -74,6 +74,9 @@ class Ledger final : private TimelineListener {
   /// An activity that `owner` launched. `first_of_launch`: the launch had none before.
   void add(const ActivityRecord& record, InstanceId owner, bool first_of_launch);
 
+  /// Instances, and those around them, that do not end on any device yet, however far advance() goes: a launch of
+  /// theirs has no record so far. All others may.
+  void await_launches_of(const std::vector<InstanceId>& owners);
   /// Everything that begins before `watermark` was added: sweep up to it and emit the windows that are complete.
   void advance(TimeNs watermark);
   /// The run ends at `end`: gives out all windows and then the whole run (`final_run`).
@@ -190,6 +193,7 @@ class Ledger final : private TimelineListener {
   std::map<std::int64_t, Rows> windows_;
   Rows run_;
   LiveInstances live_;
+  std::vector<InstanceId> awaited_;
   struct RegionPath {  ///< a region inside those around it, as instances nest
     std::uint32_t outer;
     RegionId region;

@@ -126,6 +126,7 @@ class CorrelationMap {
   struct Entry {
     Kind kind = Kind::kOther;  ///< kOther: no entry with that id, or no work came of it
     LaunchPlace place;
+    LaunchOwner owner = LaunchOwner::kOutside;
     std::uint32_t detail = 0;  ///< kRecorded: see end_of; of events: which one
   };
   /// [mfu-drain]
@@ -138,6 +139,7 @@ class CorrelationMap {
     entry.detail = slot.detail.load(std::memory_order_acquire);
     if (slot.word.load(std::memory_order_relaxed) != word) return {};  // taken over by a newer id this very moment
     const LaunchOwner owner = owner_of(word);
+    entry.owner = owner;
     if (owner == LaunchOwner::kEventRecorded)
       entry.kind = Kind::kEventRecorded;
     else if (owner == LaunchOwner::kEventAwaited)

@@ -160,6 +160,7 @@ void Drain::make_room() {
 void Drain::advance_ledger(const LaunchTracker::Settled& settled) {
   const TimeNs until = detected_ != nullptr ? detected_->settle(settled.complete, settled.until) : settled.until;
   advanced_to_ = std::max(advanced_to_, until);
+  ledger_.await_launches_of(launches_.awaited());
   ledger_.advance(until);
 }
 
@@ -183,6 +184,7 @@ void Drain::finish(TimeNs now) {
   if (calls_)
     calls_->deliver_waiting(true, [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver(r, f); });
   if (detected_ != nullptr) detected_->finish();
+  ledger_.await_launches_of({});
   ledger_.finish(now);
 }
 

@@ -37,6 +37,7 @@ void LaunchTracker::pass_recorded() {
 void LaunchTracker::walk(const Tick& now, bool lossy) {
   Calls calls(ticks_);
   order_.begin_walk();
+  awaited_.clear();
   for (CorrelationId id = oldest_; !newer(id, now.newest); id = static_cast<CorrelationId>(raw(id) + 1)) {
     CorrelationMap::Entry entry = map_.look(id);
     if (entry.kind == CorrelationMap::Kind::kOther && entry.place.thread() == 0) continue;
@@ -47,6 +48,11 @@ void LaunchTracker::walk(const Tick& now, bool lossy) {
       counters_.add(Counter::kLaunchesExpired);
       given_up_unknown_ += entry.place.lane() == LaunchPlace::kUnknownLane;
       entry.kind = CorrelationMap::Kind::kOther;
+    }
+    if (entry.kind == CorrelationMap::Kind::kOutstanding && entry.owner != LaunchOwner::kOutside &&
+        entry.owner <= LaunchOwner::kMaxInstance) {
+      const auto owner = static_cast<InstanceId>(entry.owner);
+      if (awaited_.empty() || awaited_.back() != owner) awaited_.push_back(owner);
     }
     order_.visit(id, entry, called, now.at);
   }

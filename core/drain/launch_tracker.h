@@ -47,6 +47,9 @@ class LaunchTracker {
   /// \param lossy CUPTI said that it dropped records.
   [[nodiscard]] Settled settle(bool flushed, bool lossy);
 
+  /// Instances with a launch that is waited for, as of the last settle. Any of them may stand there several times.
+  [[nodiscard]] const std::vector<InstanceId>& awaited() const noexcept { return awaited_; }
+
   /// False if work that began in the interval may not be recorded yet, though time went on.
   [[nodiscard]] bool settled(Interval interval) const noexcept;
   /// The account went on up to `until` whether or not everything had come.
@@ -113,6 +116,7 @@ class LaunchTracker {
   CorrelationId newest_recorded_{};
   bool any_recorded_ = false;
   std::vector<StreamOrder::Waiting> waiting_;
+  std::vector<InstanceId> awaited_;
   std::vector<Evidence> evidence_;
   std::vector<CorrelationId> may_run_long_;      ///< and keep a buffer back, with records of others in it
   std::vector<StreamOrder::Waiting> unsettled_;  ///< that time went past
