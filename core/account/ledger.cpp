@@ -203,7 +203,7 @@ void Ledger::begin_share(std::uint32_t device, Instance& instance) {
     Instance* nested = it->second;
     it = instance.waiting.erase(it);
     begin_share(device, *nested);
-    if (nested->shares[device].end_due) end_share(device, *nested);  // not top-level: cannot come back here
+    (void)end_if_due(device, *nested);  // not top-level: cannot come back here
   }
 }
 
@@ -219,6 +219,20 @@ void Ledger::on_end(std::uint32_t device, Instance& instance, TimeNs) {
   const bool top_level = instance.top_level();
   end_share(device, instance);
   if (top_level) next_on_thread(device, thread);
+}
+
+/// An instance that just began, and whose end was met before: ends it, unless activities came meanwhile that still run.
+bool Ledger::end_if_due(std::uint32_t device, Instance& instance) {
+  InstanceOnDevice& share = instance.shares[device];
+  if (!share.end_due) return false;
+  DeviceTimeline& timeline = devices_[device]->timeline;
+  if (instance.awaited || share.last_activity_end_ns > timeline.now()) {
+    share.end_due = false;
+    timeline.add_end_mark(instance, instance.close_ns);
+    return false;
+  }
+  end_share(device, instance);
+  return true;
 }
 
 void Ledger::end_share(std::uint32_t device, Instance& instance) {
@@ -261,8 +275,7 @@ void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread) {
     Instance& next = *queue->second.front();
     if (next.shares[device].begun) return;
     begin_share(device, next);
-    if (!next.shares[device].end_due) return;
-    end_share(device, next);
+    if (!end_if_due(device, next)) return;
   }
 }
 

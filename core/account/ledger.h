@@ -145,6 +145,7 @@ class Ledger final : private TimelineListener {
   [[gnu::noinline]] Device& new_device(std::uint32_t device);
   RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
   void begin_share(std::uint32_t device, Instance& instance);
+  bool end_if_due(std::uint32_t device, Instance& instance);
   void end_share(std::uint32_t device, Instance& instance);
   void follow_in_order(std::uint32_t device, Instance& instance);
   void next_on_thread(std::uint32_t device, std::uint32_t thread);
