@@ -88,12 +88,10 @@ class TimeTable : public testing::Test {
     slot.id = id;
     slot.parent = parent;
     slot.opener = static_cast<ThreadSerial>(thread);
-    slot.rule = static_cast<RuleId>(0);
-    for (std::size_t i = 0; i < rules_->regions().size(); ++i)
-      if (rules_->regions()[i].name == "step") slot.region = static_cast<RegionId>(i);
-    Shape shape;
-    shape.tokens = 8;
-    slot.shape = ShapeWords::from_shape(shape);
+    const RegionOpening opening = rules_->open(rules_->match("", "step tokens=8"), "step tokens=8", nullptr);
+    slot.region = opening.region;
+    slot.rule = opening.rule;
+    slot.shape = opening.shape;
   }
 
   Config config_;
