@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
+#include <array>
 #include <set>
 
 #include "tests/unit/job/fake_run.h"
@@ -28,7 +28,7 @@ class ExpositionTest : public testing::Test {
       rank.start(0);
       RegionSummary step = region("step", 0.4 * kPeak * 10, 1, 100, 2);
       step.tokens = 1000;
-      step.lost = {{0.5, 0, 0.1, 0, 0}};
+      step.lost = std::array<double, kTimeClasses>{0.5, 0, 0.1, 0, 0};
       DurationHistogram latency;
       for (int i = 0; i < 10; ++i) latency.add(1'000'000'000);
       step.latency = latency.summary();
