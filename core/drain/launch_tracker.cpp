@@ -52,7 +52,10 @@ void LaunchTracker::walk(const Tick& now, bool lossy) {
     if (entry.kind == CorrelationMap::Kind::kOutstanding && entry.owner != LaunchOwner::kOutside &&
         entry.owner <= LaunchOwner::kMaxInstance) {
       const auto owner = static_cast<InstanceId>(entry.owner);
-      if (awaited_.empty() || awaited_.back() != owner) awaited_.push_back(owner);
+      // What time has gone past does not keep its instance open for ever.
+      const bool gone_past =
+          std::any_of(unsettled_.begin(), unsettled_.end(), [id](const auto& w) { return w.id == id; });
+      if (!gone_past && (awaited_.empty() || awaited_.back() != owner)) awaited_.push_back(owner);
     }
     order_.visit(id, entry, called, now.at);
   }
