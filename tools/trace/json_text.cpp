@@ -18,7 +18,7 @@ std::string_view unquoted(std::string_view token) noexcept {
 std::string unescape(std::string_view raw) {
   if (raw.find('\\') == std::string_view::npos) return std::string(raw);
   const std::string quoted = "\"" + std::string(raw) + "\"";
-  simdjson::dom::parser parser;
+  thread_local simdjson::dom::parser parser;  // its memory is worth keeping
   std::string_view text;
   if (parser.parse(simdjson::padded_string(quoted)).get(text) != simdjson::SUCCESS) return std::string(raw);
   return std::string(text);
