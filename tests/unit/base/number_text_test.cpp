@@ -63,7 +63,9 @@ TEST(NumberText, ThreeSignificantDigitsEverywhere) {
       expected /= 1000;
       if (text.back() == c) break;
     }
-    if (value >= 1) EXPECT_NEAR(shown / expected, 1, 0.005) << text;
+    if (value >= 1) {
+      EXPECT_NEAR(shown / expected, 1, 0.005) << text;
+    }
   }
 }
 

@@ -192,12 +192,12 @@ TEST(LiveJobTest, AFileMadeAnewStartsAnew) {
   live_for(first, 5);
   LiveJob job({directory.path()}, RunFile::From::kBeginning);
   ASSERT_TRUE(job.refresh(kS, kBegin + 51 * kS));
-  EXPECT_NEAR(job.ranks()[0]->sums.at({"total", 0}).flop, 5e15, 1);
+  EXPECT_NEAR(job.ranks()[0]->sums.at({"total", 0}).summed().weights.flop, 5e15, 1);
   std::filesystem::remove(first.path());
   FakeRank again(directory, 0);
   live_for(again, 2, 100);
   ASSERT_TRUE(job.refresh(10 * kS, kBegin + 121 * kS));
-  EXPECT_NEAR(job.ranks()[0]->sums.at({"total", 0}).flop, 2e15, 1);
+  EXPECT_NEAR(job.ranks()[0]->sums.at({"total", 0}).summed().weights.flop, 2e15, 1);
   EXPECT_EQ(job.ranks()[0]->windows, 2u);
 }
 
