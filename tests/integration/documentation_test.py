@@ -82,7 +82,7 @@ class Documentation(TestCase):
         for page in PAGES:
             shown = blocks(page.read_text(), "") + re.findall(r"`(mfu [^`]*)`", page.read_text())
             for line in "\n".join(shown).splitlines():
-                words = re.sub(r"#.*", "", line).split()
+                words = re.sub(r"#.*|\|.*", "", line).split()  # a comment, or the program that reads the output
                 while "mfu" in words:
                     words = words[words.index("mfu") + 1:]
                     if not words or not re.fullmatch(r"[a-z]+", words[0]):

@@ -261,11 +261,13 @@ void print_zsh(const std::vector<Command>& commands) {
       fmt::print("      esac\n      ;;\n  esac\n}}\n");
       continue;
     }
+    bool rest_printed = false;  // _arguments takes one `*` only, and it stands for every word
     for (const Argument& a : command.positionals) {
       if (a.takes == Takes::kProgram)
         fmt::print(" \\\n    '(-)1:program:_command_names -e' \\\n    '*::argument:_normal'");
-      else
+      else if (!rest_printed)
         fmt::print(" \\\n    {}", in_quotes("*" + zsh_action(a)));
+      rest_printed = true;
     }
     fmt::print("\n}}\n");
   }
