@@ -191,8 +191,10 @@ bool StepPhases::cut_run(const Run& run, bool last) {
     // An update that no name gives away; a model's work there would be half of something else.
     return of_model * 50 <= run.end - run.begin && add(StepPhase::kOptimizer, run.end);
   }
-  // What follows the last named launch is the next forward pass's begin, or an update that only its clipping names.
-  if (run.end - after_update <= kBurst || !like_forward({false, after_update, run.end})) after_update = run.end;
+  // What follows the update's last launch begins the next forward pass. Where only clipping gives the update away, its
+  // own launches have no name: then they follow too.
+  const bool unnamed_update = !named && !like_forward({false, after_update, run.end});
+  if (run.end - after_update <= kBurst || unnamed_update) after_update = run.end;
   return add(StepPhase::kOptimizer, after_update) && add(StepPhase::kForward, run.end);
 }
 

@@ -172,7 +172,7 @@ TEST(FrameworkPrograms, TrainingIsFound) {
   for (std::size_t i = 0; i < programs_of_each_kind(); ++i)
     figures.add(training(seed + i), "training " + std::to_string(i));
   figures.print("training");
-  EXPECT_LE(figures.wrong_high, figures.programs / 50);
+  EXPECT_LE(figures.wrong_high, 1 + figures.programs / 50);  // 1 of 450 was measured: two of 40 are no accident
   if (figures.programs < 20) return;
   EXPECT_GE(figures.right, figures.programs * 85 / 100);
   EXPECT_LE(figures.wrong, figures.programs * 12 / 100);
