@@ -56,7 +56,8 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
   }
   complete_metrics(s, region == kTotal ? Phase::kNone : rules_.regions()[region].phase, peak);
   // FLOP of an instance across an edge are split by time, its matmul kernels are where they are.
-  if (row.cut && s.suspect.starts_with("flops_exceed_matmul_time")) s.suspect.clear();
+  // Above 100 % of the time that is no excuse.
+  if (row.cut && s.suspect.starts_with("flops_exceed_matmul_time") && s.mfu.value_or(0) <= 1) s.suspect.clear();
   if (!s.classes_known) {  // no kernel was seen: nothing can be said of what they lost
     s.lost = std::nullopt;
     s.mfu_busy = std::nullopt;

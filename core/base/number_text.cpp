@@ -14,7 +14,9 @@ namespace {
 std::string three_digits(double value) {
   const double size = std::fabs(value);
   if (!(size < 999'999.5)) return fmt::format("{:.3g}", value);
-  return fmt::format("{:.{}f}", value, size >= 99.95 || value == std::floor(value) ? 0 : size >= 9.995 ? 1 : 2);
+  // 2 ms that were worked out are 1.99999: a whole number all the same.
+  const bool whole = std::fabs(value - std::round(value)) <= 1e-4 * size;
+  return fmt::format("{:.{}f}", value, size >= 99.95 || whole ? 0 : size >= 9.995 ? 1 : 2);
 }
 
 struct Scaled {

@@ -33,9 +33,10 @@ std::string waterfall(const RegionSummary& r, std::size_t room = 200) {
   if (!r.classes_known || r.elapsed_ns == 0) return "";
   std::array<std::pair<double, std::string_view>, kTimeClasses> parts;
   static constexpr std::array<std::string_view, kTimeClasses> kLost{"gemm-loss", "other", "comm", "copy", "idle"};
+  const bool lost = r.lost && r.mfu.value_or(0) <= 1;  // above 100 % there is nothing that it could be lost from
   for (std::size_t c = 0; c < kTimeClasses; ++c)
-    parts[c] = {r.lost ? (*r.lost)[c] : static_cast<double>(r.time_ns[c]) / static_cast<double>(r.elapsed_ns),
-                r.lost ? kLost[c] : kClassWords[c]};
+    parts[c] = {lost ? (*r.lost)[c] : static_cast<double>(r.time_ns[c]) / static_cast<double>(r.elapsed_ns),
+                lost ? kLost[c] : kClassWords[c]};
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
   for (const auto& [share, what] : parts) {

@@ -90,6 +90,7 @@ RegionSummary random_region(std::mt19937_64& random) {
   r.top_kernels.push_back({"ncclKernel", KernelClass::kComm, 7, below(1'000'000'000)});
   if (below(2)) r.shape_source = {{"batch", "range"}, {"context", "cached"}};
   r.named_by = NamedBy::kRange;
+  r.settled = true;  // as the window is
   if (below(2)) r.detected = Detected{"step", random() % 5000, "high", 4};
   return r;
 }

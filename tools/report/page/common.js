@@ -15,7 +15,8 @@ const MEANING = {
 
 function threeDigits(v) {
   const size = Math.abs(v);
-  return v.toFixed(size >= 99.95 || v === Math.floor(v) ? 0 : size >= 9.995 ? 1 : 2);
+  const whole = Math.abs(v - Math.round(v)) <= 1e-4 * size;
+  return v.toFixed(size >= 99.95 || whole ? 0 : size >= 9.995 ? 1 : 2);
 }
 // A figure above 100 % is no result: it stands in the suspect remark alone.
 const mfuPercent = (v) => percent(v > 1 ? null : v);

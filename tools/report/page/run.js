@@ -544,7 +544,7 @@ function runPage() {
     const counters = Object.entries(job.counters || {});
     const f = (key) => figure("launches." + key, l[key], count(l[key]));
     const lost = l ? l.unattributed + l.dropped : 0;
-    const line = l ? el("p", { class: lost > l.seen / 1000 ? "" : "dim small" }, "Launches: ", f("seen"), " = ", f("attributed"), " in a region + ", f("outside"), " outside every region + ", f("unattributed"), " that nothing decides between regions + ", f("dropped"), " without a record from CUPTI.")
+    const line = l ? el("p", { class: lost > l.seen / 1000 ? "" : "dim small" }, "Launches: ", f("seen"), " = ", f("attributed"), " in a region + ", f("outside"), " outside every region + ", f("unattributed"), " that nothing decides between regions + ", f("dropped"), " without a record from CUPTI.", l.not_timed != null ? [" Of the others ", f("not_timed"), " have a record without a usable time."] : "")
       : el("p", { class: "dim small" }, "Launches are counted at the end of a run, and this one has no end.");
     const notes = el("p", { class: "dim small" }, counters.length ? `Counted on the way: ${counters.map(([k, n]) => `${k} ${count(n)}`).join(", ")}. ` : "",
       job.self && !report.trace ? `The library itself: ${duration(job.self.cpu_s)} CPU, ${scaled(job.self.rss_bytes, "B")}, ${(job.self.overhead * 100).toFixed(2)} % of the run in callbacks.` : "");
