@@ -78,7 +78,7 @@ void Drain::deliver_odd(const ActivityRecord& record, const CorrelationMap::Foun
 void Drain::note_late(const ActivityRecord& record, bool first) {
   if (record.begin_ns < forced_to_) return;
   if (first && !calls_)
-    launches_.violated(record.correlation);
+    launches_.violated(record.correlation, record.begin_ns);
   else
     came_in_two_flushes_ = true;
 }

@@ -115,7 +115,10 @@ LaunchTracker::Settled LaunchTracker::settle(bool flushed, bool lossy) {
     const bool alone = !any_recorded_ || !newer(newest_recorded_, w.id);
     const DurationNs longest = w.lane == LaunchPlace::kUnknownLane ? patience(lossy) : kMostHeld;
     const TimeNs floor = now.at - (alone ? kMostHeldAlone : longest);
-    if (w.from < floor) unsettled_.push_back(w);
+    if (w.from < floor) {
+      unsettled_.push_back(w);
+      gone_past_until_ = std::max(gone_past_until_, floor);
+    }
     // What time has gone past does not keep the detector from what came after it either.
     if (w.from >= floor && !w.graph && !newer(w.id, settled.complete))
       settled.complete = static_cast<CorrelationId>(raw(w.id) - 1);
@@ -134,10 +137,10 @@ bool LaunchTracker::settled(Interval interval) const noexcept {
                       [&](const StreamOrder::Waiting& w) { return w.from < interval.end_ns; });
 }
 
-void LaunchTracker::violated(CorrelationId id) {
+void LaunchTracker::violated(CorrelationId id, TimeNs begin_ns) {
+  if (begin_ns < gone_past_until_) return;
   const LaunchPlace place = map_.place_of(id);
   if (!ordered_ || place.is_given_up() || place.lane() == LaunchPlace::kUnknownLane) return;
-  if (std::any_of(unsettled_.begin(), unsettled_.end(), [id](const auto& w) { return w.id == id; })) return;
   counters_.add(Counter::kStreamOrderBroken);
   ++violations_;
   if (violations_ <= kFewViolations || violations_ * kViolationsPer <= passed_) return;

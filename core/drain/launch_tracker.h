@@ -36,8 +36,8 @@ class LaunchTracker {
     newest_recorded_ = id;
     any_recorded_ = true;
   }
-  /// The first record of a launch begins before the moment that settled() had passed.
-  void violated(CorrelationId id);
+  /// The first record of a launch begins before the moment up to which the account was settled.
+  void violated(CorrelationId id, TimeNs begin_ns);
 
   struct Settled {
     TimeNs until = 0;          ///< what began before is recorded, or is in unsettled()
@@ -121,6 +121,7 @@ class LaunchTracker {
   std::vector<CorrelationId> may_run_long_;      ///< and keep a buffer back, with records of others in it
   std::vector<StreamOrder::Waiting> unsettled_;  ///< that time went past
   TimeNs forced_until_ = 0;
+  TimeNs gone_past_until_ = 0;          ///< time went on to there though something was waited for
   std::uint64_t given_up_unknown_ = 0;  ///< launches on unknown streams
   std::uint64_t passed_ = 0, violations_ = 0;
   bool wants_events_ = false;

@@ -40,7 +40,8 @@ class Entries(TestCase):
         self.assertEqual(run.stdout, b"bye\n")
         self.assert_sound(run)
         self.assert_region(run, "step", [a for a in run.activities() if "gemm_step" in a["name"]], instances=5)
-        self.assertEqual(run.end["launches"], {"seen": 21, "attributed": 20, "outside": 1, "unattributed": 0, "dropped": 0})
+        self.assertEqual(run.end["launches"], {"seen": 21, "attributed": 20, "outside": 1, "unattributed": 0, "dropped": 0,
+                                               "not_timed": 0})
 
     def test_both_variables(self):
         self.assert_steps(self.unharmed(STEPS))

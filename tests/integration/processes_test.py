@@ -172,7 +172,8 @@ class Processes(TestCase):
                 self.assert_region(run, "step", finished, instances=300)
                 # The two that never ended are known, and have no time.
                 self.assertEqual(
-                    end["launches"], {"seen": 3002, "attributed": 3000, "outside": 2, "unattributed": 0, "dropped": 0}
+                    end["launches"],
+                    {"seen": 3002, "attributed": 3000, "outside": 2, "unattributed": 0, "dropped": 0, "not_timed": 2},
                 )
                 self.assertEqual(end["counters"]["records_no_time"], 2)
 
@@ -230,7 +231,10 @@ class Processes(TestCase):
             sync
         """)
         self.assert_sound(run)
-        self.assertEqual(run.end["launches"], {"seen": 22, "attributed": 21, "outside": 1, "unattributed": 0, "dropped": 0})
+        self.assertEqual(
+            run.end["launches"],
+            {"seen": 22, "attributed": 21, "outside": 1, "unattributed": 0, "dropped": 0, "not_timed": 0},
+        )
 
     def test_many_threads(self):
         run = self.unharmed(

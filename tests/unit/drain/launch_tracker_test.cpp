@@ -177,7 +177,7 @@ TEST_F(LaunchTrackerTest, WorkThatKeepsBeginningTooEarlyTurnsTheRuleOff) {
   tick(now);
   for (int i = 0; i < 17; ++i) {
     const Work work = launch(1, now, kMs);
-    tracker_->violated(work.id);
+    tracker_->violated(work.id, work.parts[0].begin);
     deliver(work);
   }
   EXPECT_EQ(counters_.get(Counter::kStreamOrderBroken), 17u);
