@@ -146,7 +146,8 @@ TEST_F(JsonlTest, StartEventAndEndHaveTheirKeys) {
   EXPECT_EQ(keys_of(all[1]), kLineKeys + Keys({"kind", "message"}));
   EXPECT_EQ(all[1]["t_ns"], 77);
   EXPECT_EQ(keys_of(all[2]), kLineKeys + Keys({"t0_ns", "t1_ns", "regions", "launches", "self", "counters"}));
-  EXPECT_EQ(keys_of(all[2]["launches"]), Keys({"seen", "attributed", "outside", "unattributed", "dropped", "not_timed"}));
+  EXPECT_EQ(keys_of(all[2]["launches"]),
+            Keys({"seen", "attributed", "outside", "unattributed", "dropped", "not_timed"}));
   EXPECT_EQ(keys_of(all[2]["self"]), Keys({"cpu_s", "rss_bytes", "overhead"}));
   EXPECT_EQ(keys_of(all[2]["regions"][0]), kRegionKeys);
   for (std::size_t i = 0; i < all.size(); ++i) {
