@@ -28,7 +28,7 @@ std::atomic<std::size_t> g_used{0};
 std::atomic<bool> g_refused{false};
 
 /// Never given back: what was served from here ends with the process.
-void* from_reserve(std::size_t size, std::size_t alignment) noexcept {
+[[maybe_unused]] void* from_reserve(std::size_t size, std::size_t alignment) noexcept {
   if (!g_refused.exchange(true, std::memory_order_relaxed)) host_counters().add(Counter::kFaultsContained);
   host_switches().inert.store(true, std::memory_order_relaxed);
   if (size > kReserve) return nullptr;
@@ -41,7 +41,9 @@ void* from_reserve(std::size_t size, std::size_t alignment) noexcept {
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-bool is_of_reserve(const void* memory) noexcept { return memory >= g_reserve && memory < g_reserve + kReserve; }
+[[maybe_unused]] bool is_of_reserve(const void* memory) noexcept {
+  return memory >= g_reserve && memory < g_reserve + kReserve;
+}
 
 }  // namespace
 

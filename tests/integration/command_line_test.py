@@ -52,7 +52,8 @@ class Help(TestCase):
                                 self.assertRegex(text, rf"(?m)^  (.*,)?{re.escape(word)}[ ,]", example)
 
     def test_a_wrong_command_line_exits_with_2_and_says_why(self):
-        for words, said in [([], "Subcommands:"), (["repot", "x"], "did you mean report?"), (["nonsense"], "nonsense"), (["plan", "--flopp", "1"], "--flopp"),
+        for words, said in [([], "Subcommands:"), (["repot", "x"], "did you mean report?"), (["nonsense"], "nonsense"),
+                            (["plan", "--flopp", "1"], "--flopp"),
                             (["run"], "no program"), (["run", "--"], "no program"), (["run", "-c"], "--config"),
                             (["run", "--intervall", "5", "echo", "x"], "--intervall"),
                             (["run", "--profiler", "both", "echo"], "both"), (["completion", "tcsh"], "tcsh")]:

@@ -132,14 +132,16 @@ class Contract(TestCase):
         run = self.training()
         step = [line for line in run.log if re.match(r"step@gpu0 +n=\d+ ", line)]
         self.assertGreaterEqual(len(step), 2, run.log)
-        pattern = (r"^step@gpu0 +n=\d+ +[\d.]+ (us|ms|s)/it +(p99=[\d.]+ \w+ +)?MFU=[\d.]+% bound=compute +tok/s=[\d.]+ ?[kMG]? *\| "
+        pattern = (r"^step@gpu0 +n=\d+ +[\d.]+ (us|ms|s)/it +(p99=[\d.]+ \w+ +)?MFU=[\d.]+% "
+                   r"bound=compute +tok/s=[\d.]+ ?[kMG]? *\| "
                    r"((gemm-loss|other|comm|copy|idle) -?[\d.]+ ?)+( suspect: .*)?$")
         self.assertTrue(any(re.match(pattern, line) for line in step), step)
         for line in run.stderr.decode().splitlines():
             self.assertTrue(line.startswith("[mfu] "), line)
             if re.search(r" MFU=[\d.-]+", line):
                 self.assertLessEqual(len(line), 120, line)
-        self.assertTrue(any(re.match(r"total@gpu0 +(t=[\d.]+s +MFU=[\d.]+%|\d+ +[\d.]+ m?s )", line) for line in run.log), run.log)
+        total = r"total@gpu0 +(t=[\d.]+s +MFU=[\d.]+%|\d+ +[\d.]+ m?s )"
+        self.assertTrue(any(re.match(total, line) for line in run.log), run.log)
         self.assert_one_line(run, "launches ", "attributed 360", "outside 6", "unattributed 0", "dropped 0")
         self.assert_one_line(run, "mfuinject itself", "CPU", "MB")
         self.assertEqual(run.foreign_log, [])

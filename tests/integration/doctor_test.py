@@ -1,8 +1,7 @@
-"""`mfu doctor`: what stands in the way of a measurement, what is only not as it was meant; and the line of a run whose ranges are no
-region.
+"""`mfu doctor`: what stands in the way of a measurement, and what is only not as it was meant; the line of a run whose
+ranges are no region.
 """
 
-import os
 import re
 import subprocess
 
@@ -17,8 +16,14 @@ class Doctor(TestCase):
         base = self.environment(self.directory, [], "cupti-13.0", None, {"SIMGPU_TRACE": None})
         if not simulated:
             base["LD_LIBRARY_PATH"] = ""
-        done = subprocess.run([MFU, "doctor"], env={**base, **{k: str(v) for k, v in env.items()}}, cwd=self.directory, text=True,
-                              capture_output=True, timeout=DEADLINE_S)
+        done = subprocess.run(
+            [MFU, "doctor"],
+            env={**base, **{k: str(v) for k, v in env.items()}},
+            cwd=self.directory,
+            text=True,
+            capture_output=True,
+            timeout=DEADLINE_S,
+        )
         lines = done.stdout.splitlines()
         return [re.match(r"\[(..)\] (\S+) +(.*)", line).groups() for line in lines[:-1]], lines[-1], done.returncode
 
@@ -31,18 +36,28 @@ class Doctor(TestCase):
         self.assertLessEqual({"driver", "cupti", "MFU_RUN_DIR", "MFU_LOG"}, set(said))
 
     def test_what_is_not_as_it_was_meant_is_a_warning(self):
-        for env in ({"MFU_INTERVAL": "0"}, {"MFU_FOO": "1"}, {"MFU_MODEL_CONFIG": f'{{"model": "{GPT2}", "presetss": []}}'}, {"MFU_PROFILER": "both"}):
+        for env in (
+            {"MFU_INTERVAL": "0"},
+            {"MFU_FOO": "1"},
+            {"MFU_MODEL_CONFIG": f'{{"model": "{GPT2}", "presetss": []}}'},
+            {"MFU_PROFILER": "both"},
+        ):
             with self.subTest(env):
                 lines, last, code = self.doctor(**env)
                 self.assertEqual((last, code), ("everything that a measurement needs is here; 1 warning", 0), lines)
                 self.assertEqual([what for mark, what, _ in lines if mark in ("!!", "NO")], ["config"])
 
     def test_what_stands_in_the_way_is_a_problem(self):
-        for env, what in (({"MFU_RUN_DIR": "/proc/x"}, "MFU_RUN_DIR"), ({"MFU_LOG": "/proc/x"}, "MFU_LOG"),
-                          ({"MFU_TRACE": "/proc/x/t.json"}, "MFU_TRACE"), ({"MFU_TB_DIR": "/proc/x"}, "MFU_TB_DIR"),
-                          ({"MFU_TRACE": "none/t.json"}, "MFU_TRACE"),
-                          ({"MFU_MODEL_CONFIG": '{"regions": [{"region": "a", "match": "(un"}]}'}, "config"),
-                          ({"MFU_MODEL_CONFIG": "nope.json"}, "config"), ({"simulated": False}, "driver")):
+        for env, what in (
+            ({"MFU_RUN_DIR": "/proc/x"}, "MFU_RUN_DIR"),
+            ({"MFU_LOG": "/proc/x"}, "MFU_LOG"),
+            ({"MFU_TRACE": "/proc/x/t.json"}, "MFU_TRACE"),
+            ({"MFU_TB_DIR": "/proc/x"}, "MFU_TB_DIR"),
+            ({"MFU_TRACE": "none/t.json"}, "MFU_TRACE"),
+            ({"MFU_MODEL_CONFIG": '{"regions": [{"region": "a", "match": "(un"}]}'}, "config"),
+            ({"MFU_MODEL_CONFIG": "nope.json"}, "config"),
+            ({"simulated": False}, "driver"),
+        ):
             with self.subTest(env):
                 lines, last, code = self.doctor(**env)
                 self.assertEqual((last, code), ("1 of these stands in the way of a measurement", 1), lines)
@@ -53,8 +68,10 @@ class UnmatchedRanges(TestCase):
     def test_ranges_that_are_no_region_are_named_with_the_rule_that_is_missing(self):
         script = 'kernel k ns=1000000; repeat 6000 { push "forward tokens=4096"; launch k; sync; pop }'
         rule = {"model": str(GPT2), "regions": [{"region": "f", "match": "fwd.*"}]}
-        for config, said in ((rule, 'no rule of the config matches a range; seen: "forward tokens=4096"; not matched by "fwd.*"; '),
-                             (GPT2, 'no NVTX range is a region; seen: "forward tokens=4096"; ')):
+        for config, said in (
+            (rule, 'no rule of the config matches a range; seen: "forward tokens=4096"; not matched by "fwd.*"; '),
+            (GPT2, 'no NVTX range is a region; seen: "forward tokens=4096"; '),
+        ):
             with self.subTest(config=config):
                 run = self.scenario(script, config=config, env={"MFU_DETECT": "0"})
                 line = self.assert_one_line(run, said)

@@ -67,7 +67,8 @@ class Documentation(TestCase):
         for path, call in places:
             source = re.sub(r"(?m)//.*$", "", path.read_text())
             texts = [source] if not call else re.findall(rf"\b{call}\b[^;]*?\(((?:[^;\"]|{literal})*);", source)
-            for sentence in (re.sub(r'"\s*"', "", found) for text in texts for found in re.findall(rf"{literal}(?:\s+{literal})*", text)):
+            literals = [found for text in texts for found in re.findall(rf"{literal}(?:\s+{literal})*", text)]
+            for sentence in (re.sub(r'"\s*"', "", found) for found in literals):
                 words = re.findall(r"[\w'/%-]+", sentence)
                 if len(words) < 4:
                     continue

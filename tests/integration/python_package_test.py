@@ -10,7 +10,7 @@ import pathlib
 import subprocess
 import sys
 
-from harness import DEADLINE_S, SANITIZE, SCENARIO, SOURCE, TestCase, main, unittest
+from harness import DEADLINE_S, SANITIZE, SOURCE, TestCase, main, unittest
 
 PYTHON = os.environ.get("MFU_FRAMEWORKS_PYTHON", sys.executable)
 TRAINING = """kernel gemm_k ns=200000
@@ -24,7 +24,9 @@ marks = []
 r._unasked, r._push, r._pop = False, lambda text: marks.append(text.decode()), lambda: marks.append("pop")
 """
 
-TRAINER = RECORDED + """
+TRAINER = (
+    RECORDED
+    + """
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 from mfuinject.hf import MfuCallback
@@ -38,8 +40,11 @@ trainer = Trainer(model=model, args=args, train_dataset=Data(), callbacks=[MfuCa
 trainer.train()
 print(json.dumps([marks, trainer.state.log_history]))
 """
+)
 
-ACCELERATE = RECORDED + """
+ACCELERATE = (
+    RECORDED
+    + """
 from accelerate import Accelerator
 from accelerate.tracking import GeneralTracker
 from mfuinject.accelerate import MfuTracker
@@ -55,8 +60,11 @@ accelerator.init_trackers("p")
 accelerator.log({"loss": 1.0}, step=5)
 print(json.dumps([sorted(mfu.tracker), other.got]))
 """
+)
 
-LIGHTNING = RECORDED + """
+LIGHTNING = (
+    RECORDED
+    + """
 import torch
 try:
     import lightning.pytorch as L
@@ -79,6 +87,7 @@ trainer = L.Trainer(max_epochs=1, accelerator="cpu", logger=logger, callbacks=[M
 trainer.fit(Module(), loader)
 print(json.dumps([marks, logger.got]))
 """
+)
 
 
 def has(*modules):
@@ -93,9 +102,21 @@ class Package(TestCase):
         return run, str(run.directory / "run")
 
     def python(self, code, *words, python=sys.executable, **env):
-        done = subprocess.run([python, "-c", code, *words], capture_output=True, text=True, timeout=3 * DEADLINE_S, cwd=self.directory,
-                              env={**os.environ, "PYTHONPATH": f"{SOURCE / 'python'}:{os.environ.get('PYTHONPATH', '')}",
-                                   "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", **env})
+        done = subprocess.run(
+            [python, "-c", code, *words],
+            capture_output=True,
+            text=True,
+            timeout=3 * DEADLINE_S,
+            cwd=self.directory,
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{SOURCE / 'python'}:{os.environ.get('PYTHONPATH', '')}",
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "CUDA_VISIBLE_DEVICES": "",
+                "HF_HUB_OFFLINE": "1",
+                **env,
+            },
+        )
         self.assertEqual(done.returncode, 0, done.stderr[-3000:])
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -104,10 +125,13 @@ class Package(TestCase):
 
     def test_a_run_as_records(self):
         run, path = self.run_of()
-        got = self.python("""import json, sys, mfuinject
+        got = self.python(
+            """import json, sys, mfuinject
 r = mfuinject.read(sys.argv[1])
 p, = r.processes
-print(json.dumps([r.windows, r.regions, r.events, p.start, p.end, len(mfuinject.read(p.path).windows)]))""", path)
+print(json.dumps([r.windows, r.regions, r.events, p.start, p.end, len(mfuinject.read(p.path).windows)]))""",
+            path,
+        )
         windows, regions, _, start, end, of_file = got
         plain = [{k: v for k, v in w.items() if k not in ("host", "rank", "pid")} for w in windows]
         self.assertEqual(plain, run.lines("window"))
@@ -119,10 +143,12 @@ print(json.dumps([r.windows, r.regions, r.events, p.start, p.end, len(mfuinject.
 
     def test_a_run_that_goes_on_is_read_as_far_as_it_is_whole(self):
         _, path = self.run_of()
-        file, = pathlib.Path(path).glob("*.jsonl")
+        (file,) = pathlib.Path(path).glob("*.jsonl")
         whole = file.read_bytes()
-        file.write_bytes(whole[:len(whole) - 40] if whole.endswith(b"\n") else whole)
-        code = "import json, sys, mfuinject; p, = mfuinject.read(sys.argv[1]).processes; print(json.dumps([p.end, len(p.windows)]))"
+        file.write_bytes(whole[: len(whole) - 40] if whole.endswith(b"\n") else whole)
+        code = (
+            "import json, sys, mfuinject; p, = mfuinject.read(sys.argv[1]).processes; print(json.dumps([p.end, len(p.windows)]))"
+        )
         end, windows = self.python(code, path)
         self.assertIsNone(end)
         self.assertGreater(windows, 2)
@@ -132,18 +158,22 @@ print(json.dumps([r.windows, r.regions, r.events, p.start, p.end, len(mfuinject.
     @unittest.skipUnless(importlib.util.find_spec("pandas"), "pandas is not installed")
     def test_a_run_as_a_frame(self):
         run, path = self.run_of()
-        columns = self.python("import json, sys, mfuinject; print(json.dumps(list(mfuinject.read(sys.argv[1]).frame().columns)))", path)
+        columns = self.python(
+            "import json, sys, mfuinject; print(json.dumps(list(mfuinject.read(sys.argv[1]).frame().columns)))", path
+        )
         self.assertLessEqual({"region", "mfu", "lost.idle", "t0", "rank"}, set(columns))
 
     def with_own_file(self, code, *words):
         """`code` in a process that has a run file with two windows: the figures are known before it starts."""
-        windows = [{"v": 1, "type": "window", "region": "step", "device": 0, "t0_ns": 0, "t1_ns": 10**9, "tokens": t, "mfu": m}
-                   for t, m in ((100, 0.25), (500, 0.5))]
+        windows = [
+            {"v": 1, "type": "window", "region": "step", "device": 0, "t0_ns": 0, "t1_ns": 10**9, "tokens": t, "mfu": m}
+            for t, m in ((100, 0.25), (500, 0.5))
+        ]
         own = f"""
 import json, os, socket
-d = {str(self.directory / 'run')!r}
+d = {str(self.directory / "run")!r}
 os.makedirs(d, exist_ok=True)
-open(f"{{d}}/{{socket.gethostname()}}-0-{{os.getpid()}}.jsonl", "w").write({''.join(json.dumps(w) + chr(10) for w in windows)!r})
+open(f"{{d}}/{{socket.gethostname()}}-0-{{os.getpid()}}.jsonl", "w").write({"".join(json.dumps(w) + chr(10) for w in windows)!r})
 open(f"{{d}}/other-0-1.jsonl", "w").write({json.dumps({**windows[0], "mfu": 0.9}) + chr(10)!r})
 """
         return self.python(own + code, *words, python=PYTHON, MFU_RUN_DIR=str(self.directory / "run"))
@@ -152,12 +182,19 @@ open(f"{{d}}/other-0-1.jsonl", "w").write({json.dumps({**windows[0], "mfu": 0.9}
         got = self.with_own_file("import mfuinject; print(json.dumps(mfuinject.latest()))")
         self.assertEqual(got, {"step/mfu": 0.5, "step/tokens_per_s": 500})
         self.assertEqual(self.python("import json, mfuinject; print(json.dumps(mfuinject.latest()))", MFU_RUN_DIR=""), {})
-        pattern = f"import os; os.environ['MFU_RUN_DIR'] = {str(self.directory)!r} + '/r%%/%h-%q{{NAME}}-%p'; os.environ['NAME'] = 'n'\n"
-        code = pattern + """import json, socket, mfuinject
+        pattern = (
+            f"import os; os.environ['MFU_RUN_DIR'] = {str(self.directory)!r} + '/r%%/%h-%q{{NAME}}-%p'; "
+            "os.environ['NAME'] = 'n'\n"
+        )
+        code = (
+            pattern
+            + """import json, socket, mfuinject
 d = os.path.dirname(os.environ['MFU_RUN_DIR'].split('/r%%')[0] + '/r%/x') + f"/{socket.gethostname()}-n-{os.getpid()}"
 os.makedirs(d)
-open(f"{d}/{socket.gethostname()}-3-{os.getpid()}.jsonl", "w").write('{"type": "window", "region": "a", "t0_ns": 0, "t1_ns": 1, "mfu": 0.1}\\n')
+window = '{"type": "window", "region": "a", "t0_ns": 0, "t1_ns": 1, "mfu": 0.1}\\n'
+open(f"{d}/{socket.gethostname()}-3-{os.getpid()}.jsonl", "w").write(window)
 print(json.dumps(mfuinject.latest()))"""
+        )
         self.assertEqual(self.python(code), {"a/mfu": 0.1})
 
     @unittest.skipUnless(has("torch", "transformers", "accelerate"), "transformers is not installed")
@@ -173,7 +210,9 @@ print(json.dumps(mfuinject.latest()))"""
     def test_a_tracker_of_accelerate(self):
         known, got = self.with_own_file(ACCELERATE)
         self.assertEqual(known, ["step/mfu", "step/tokens_per_s"])
-        self.assertEqual(sorted(got, key=str), sorted([[{"loss": 1.0}, 5], [{"mfu/step/mfu": 0.5, "mfu/step/tokens_per_s": 500}, 5]], key=str))
+        self.assertEqual(
+            sorted(got, key=str), sorted([[{"loss": 1.0}, 5], [{"mfu/step/mfu": 0.5, "mfu/step/tokens_per_s": 500}, 5]], key=str)
+        )
 
     @unittest.skipUnless(has("torch", "lightning") or has("torch", "pytorch_lightning"), "lightning is not installed")
     def test_a_callback_of_lightning(self):
