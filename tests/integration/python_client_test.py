@@ -64,7 +64,8 @@ class PythonClient(TestCase):
         prefill = self.assert_region(run, "prefill", in_prefill, instances=ROUNDS, **words)
         decode = self.assert_region(run, "decode", graph, instances=ROUNDS * NEW_TOKENS, **words)
         self.assertEqual(decode["launches"], did["graph_launches"])
-        self.assertEqual(run.end["launches"], {"seen": len(run.launches()), "outside": ROUNDS, "unattributed": 0, "dropped": 0, "not_timed": 0,
+        self.assertEqual(run.end["launches"], {"seen": len(run.launches()), "outside": ROUNDS, "unattributed": 0, "dropped": 0,
+                                                 "not_timed": 0,
                                                "attributed": did["launched"]["prefill"] + did["graph_launches"]})
         # Tokens and FLOP.
         self.assertEqual((prefill["tokens"], decode["tokens"]), (ROUNDS * PROMPT, ROUNDS * NEW_TOKENS))
