@@ -65,7 +65,7 @@ class PythonClient(TestCase):
         decode = self.assert_region(run, "decode", graph, instances=ROUNDS * NEW_TOKENS, **words)
         self.assertEqual(decode["launches"], did["graph_launches"])
         self.assertEqual(run.end["launches"], {"seen": len(run.launches()), "outside": ROUNDS, "unattributed": 0, "dropped": 0,
-                                                 "not_timed": 0,
+                                               "not_timed": 0,
                                                "attributed": did["launched"]["prefill"] + did["graph_launches"]})
         # Tokens and FLOP.
         self.assertEqual((prefill["tokens"], decode["tokens"]), (ROUNDS * PROMPT, ROUNDS * NEW_TOKENS))
