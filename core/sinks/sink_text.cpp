@@ -170,15 +170,25 @@ std::string tail_of(const RegionSummary& r) {
 /// The columns, each as wide as `widths` says (0: as it is), then as much of the waterfall as fits into `most` columns.
 std::string line_of(const RegionSummary& r, const std::array<std::size_t, kLineColumns>& widths,
                     std::size_t most = kColumns) {
-  const LineColumns columns = columns_of(r);
-  std::string text;
-  for (std::size_t i = 0; i < kLineColumns; ++i) {
-    if (columns[i].empty() && widths[i] == 0) continue;
-    if (!text.empty()) text += ' ';
-    const bool to_the_right = i == 2;  // times
-    text += to_the_right ? fmt::format("{:>{}}", columns[i], widths[i]) : fmt::format("{:<{}}", columns[i], widths[i]);
-  }
+  LineColumns columns = columns_of(r);
   const std::string tail = tail_of(r);
+  const auto joined = [&columns](const std::array<std::size_t, kLineColumns>& wide) {
+    std::string text;
+    for (std::size_t i = 0; i < kLineColumns; ++i) {
+      if (columns[i].empty() && wide[i] == 0) continue;
+      if (!text.empty()) text += ' ';
+      const bool to_the_right = i == 2;  // times
+      text += to_the_right ? fmt::format("{:>{}}", columns[i], wide[i]) : fmt::format("{:<{}}", columns[i], wide[i]);
+    }
+    return text;
+  };
+  std::string text = joined(widths);
+  // A line that is too long with its suspect clause loses its padding, then the slow instances, then the tokens.
+  for (const std::size_t dropped : {kLineColumns, std::size_t{3}, std::size_t{5}}) {
+    if (kPrefix + text.size() + tail.size() <= most) break;
+    if (dropped < kLineColumns) columns[dropped].clear();
+    text = joined({});
+  }
   const std::size_t used = kPrefix + text.size() + 3 + tail.size();
   const std::string parts = used < most ? waterfall(r, most - used) : "";
   if (!parts.empty()) return text + " | " + parts + tail;

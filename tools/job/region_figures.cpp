@@ -39,8 +39,9 @@ void add_figures(std::vector<RegionFigure>& into, const std::string& key, const 
   if constexpr (kIsByClass<T>) {
     for (std::size_t c = 0; c < kTimeClasses; ++c)
       add(key + "." + std::string(kTimeClassNames[c]), unit, [c, unit](const T& value) -> std::optional<double> {
+        [[maybe_unused]] const Unit of_times = unit;
         if constexpr (std::is_same_v<T, ClassTimes>)
-          return double_of(value[c], unit);
+          return double_of(value[c], of_times);
         else
           return value ? std::optional(double((*value)[c])) : std::nullopt;
       });
