@@ -62,7 +62,7 @@ std::string name_of(const json& entry) {
 
 json config_of(const json& entry) {
   json config = entry["config"];
-  config["architectures"] = {entry["class"]};
+  config["architectures"] = json::array({entry["class"]});  // braces alone mean an array to gcc only
   return config;
 }
 
@@ -120,7 +120,7 @@ TEST(Truth, ChangedKeysChangeWhatTheyChangeThere) {
     for (const json& variant : entry["variants"]) {
       json config = entry["base"];
       config.merge_patch(variant[0]);
-      config["architectures"] = {entry["class"]};
+      config["architectures"] = json::array({entry["class"]});  // braces alone mean an array to gcc only
       const std::string name = type + " with " + variant[1].dump();
       const Result<Architecture> spec = read_model(config.dump(), "");
       if (!spec.ok() || !spec->assumed.empty()) {
