@@ -28,7 +28,7 @@ inline constexpr CuptiDefect kCuptiDefects[] = {
      "CUPTI 12.6 Update 2 to 13.0 writes no times once any client has registered a clock of its own, as Kineto does",
      "release notes of 13.1"},
     {0, 130299, CuptiRemedy::kSayIfUntimed,
-     "CUPTI before 13.3 does not give back the device buffers of CUDA graphs: use 13.3 or newer, or MFU_GRAPHS=graph",
+     "CUPTI before 13.3 does not give back the device buffers of CUDA graphs: use 13.3 or newer",
      "release notes of 13.3"},
     {130000, 130000, CuptiRemedy::kOtherCopy,
      "CUPTI 13.0 (before Update 1) can crash in cuptiActivityFlushAll and in long runs of CUDA graphs",
