@@ -21,7 +21,7 @@ inline constexpr std::uint8_t kDefaultStream = 0xFE;  ///< a synchronous copy or
 inline constexpr std::uint8_t kInConfig = 0xFD;       ///< cuLaunchKernelEx: in the structure of the first parameter
 
 /// Where the parameters of a driver call keep the stream [B]. From the signatures in cuda.h, laid out as
-/// generated_cuda_meta.h lays them out; the tests compare. Batch copies are missing on purpose: their reads may happen
+/// generated_cuda_meta.h lays them out. Batch copies are missing on purpose: their reads may happen
 /// early (cudaMemcpySrcAccessOrder).
 [[nodiscard]] constexpr std::uint8_t stream_offset(std::uint32_t driver_id, bool& per_thread) noexcept {
   per_thread = (driver_id >= 397 && driver_id <= 433) || driver_id == 442 || driver_id == 478 || driver_id == 515 ||
