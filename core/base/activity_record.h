@@ -58,10 +58,13 @@ struct ActivityRecord {
   KernelNameId name = KernelNameId::kOther;  ///< kernels only
   ActivityKind kind = ActivityKind::kKernel;
   CopyDirection direction = CopyDirection::kUnknown;  ///< memcpy only
+  /// Of the kernels that one matrix product launched, one alone has this set: the product's FLOP count once, with it.
+  bool first_of_product = false;
+  ProductId product = ProductId::kNone;  ///< kernels only: the matrix product that launched it
 
   [[nodiscard]] Grid grid() const noexcept { return kind == ActivityKind::kKernel ? unpack_grid(extent) : Grid{}; }
 };
 static_assert(std::is_trivially_copyable_v<ActivityRecord>);
-static_assert(sizeof(ActivityRecord) == 48);
+static_assert(sizeof(ActivityRecord) == 56);
 
 }  // namespace mfu

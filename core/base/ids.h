@@ -18,6 +18,9 @@ enum class RuleId : std::uint16_t { kNone = 0xFFFFu };            ///< index int
 enum class DomainId : std::uint32_t { kDefault = 0 };             ///< NVTX domain
 enum class KernelNameId : std::uint32_t { kOther = 0 };  ///< index into KernelNames; kOther once the table is full
 
+/// Index into a ProductTable: the sizes of a matrix product. kNone: the work is no product whose call was seen.
+enum class ProductId : std::uint32_t { kNone = 0 };
+
 /// One open-close execution of a region. 30 bits wide because a CorrelationMap slot keeps two flags beside it.
 enum class InstanceId : std::uint32_t { kNone = 0 };
 

@@ -1,0 +1,46 @@
+// The distinct matrix products of a process: a product's sizes become one number that fits beside a launch.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "core/base/ids.h"
+#include "core/base/product.h"
+#include "core/base/zeroed_array.h"
+
+namespace mfu {
+
+/// Insert-only, lock-free, fixed memory (5 MiB at most, and pages are touched only as products come). A training
+/// program has some dozens of distinct products, a server some thousands for each number of tokens that a pass can
+/// have.
+class ProductTable {
+ public:
+  static constexpr std::uint32_t kCapacity = 1u << 16;
+  /// What every product is called once the table is full: its kernels are products of unknown size.
+  static constexpr ProductId kFull{kCapacity};
+
+  /// [any thread] hot. The number of `product`: the same for equal ones. Never kNone.
+  [[nodiscard]] ProductId number_of(const Product& product) noexcept;
+  /// [any thread] Nothing for kNone and for numbers that were never given. A kUnsized product for kFull.
+  [[nodiscard]] std::optional<Product> find(ProductId id) const noexcept;
+  /// Distinct products so far.
+  [[nodiscard]] std::uint32_t size() const noexcept { return used_.load(std::memory_order_relaxed); }
+
+ private:
+  enum : std::uint32_t { kFree = 0, kWriting = 1, kReady = 2 };
+  static constexpr std::uint32_t kProbes = 64;
+
+  struct Slot {
+    std::atomic<std::uint32_t> state;
+    std::uint32_t padding;
+    /// Product in words, so that a reader beside a writer is no race: m, n, k, then the rest.
+    std::array<std::atomic<std::uint64_t>, 4> words;
+  };
+
+  ZeroedArray<Slot> slots_{kCapacity};
+  std::atomic<std::uint32_t> used_{0};
+};
+
+}  // namespace mfu

@@ -1,0 +1,38 @@
+// One matrix product as a program asks a library for it: sizes, operands, and the FLOP and bytes that they imply.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/base/dtype.h"
+
+namespace mfu {
+
+/// D (m x n) = op(A) (m x k) op(B) (k x n), `batch` times, all matrices column-major as cuBLAS sees them. A program
+/// with row-major matrices sees the transposed product: PyTorch's `y = x W^T` of x (tokens x in) and W (out x in) is m
+/// = out, n = tokens, k = in, with A transposed and B not.
+struct Product {
+  enum class Kind : std::uint8_t {
+    kSized,    ///< m, n, k and batch are known
+    kUnsized,  ///< a matrix product whose sizes lie in device memory, or could not be read
+  };
+  std::uint64_t m = 0;
+  std::uint64_t n = 0;
+  std::uint64_t k = 0;
+  std::uint32_t batch = 1;
+  DType operands = DType::kFp32;  ///< what decides the peak: A's type; TF32 where fp32 operands are rounded to it
+  DType result = DType::kFp32;    ///< D's type
+  bool transpose_a = false;
+  bool transpose_b = false;
+  Kind kind = Kind::kSized;
+
+  /// [FLOP] One multiplication and one addition for each of the m n k batch products of elements. 0 for kUnsized.
+  [[nodiscard]] constexpr double flop() const noexcept {
+    return kind == Kind::kSized ? 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * batch
+                                : 0.0;
+  }
+  friend constexpr bool operator==(const Product&, const Product&) = default;
+};
+static_assert(std::is_trivially_copyable_v<Product>);
+
+}  // namespace mfu

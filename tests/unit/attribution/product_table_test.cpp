@@ -1,0 +1,84 @@
+#include "core/attribution/product_table.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace mfu {
+namespace {
+
+Product random_product(std::mt19937_64& random) {
+  Product p;
+  p.m = random() % 100'000 + 1;
+  p.n = random() >> (random() % 60);
+  p.k = random() % 65'536;
+  p.batch = static_cast<std::uint32_t>(random());
+  p.operands = static_cast<DType>(random() % 13);
+  p.result = static_cast<DType>(random() % 13);
+  p.transpose_a = random() % 2 != 0;
+  p.transpose_b = random() % 2 != 0;
+  p.kind = random() % 8 == 0 ? Product::Kind::kUnsized : Product::Kind::kSized;
+  return p;
+}
+
+TEST(ProductTable, GivesBackWhatWasNumbered) {
+  auto table = std::make_unique<ProductTable>();
+  std::mt19937_64 random(1);
+  std::vector<std::pair<ProductId, Product>> given;
+  for (int i = 0; i < 20'000; ++i) {
+    const Product p = random_product(random);
+    given.emplace_back(table->number_of(p), p);
+  }
+  EXPECT_EQ(table->size(), given.size());
+  for (const auto& [id, p] : given) {
+    ASSERT_NE(id, ProductId::kNone);
+    ASSERT_TRUE(table->find(id).has_value());
+    EXPECT_EQ(*table->find(id), p);
+    EXPECT_EQ(table->number_of(p), id);
+  }
+  EXPECT_FALSE(table->find(ProductId::kNone).has_value());
+}
+
+TEST(ProductTable, OnceFullEveryNewProductIsOneOfUnknownSize) {
+  auto table = std::make_unique<ProductTable>();
+  Product p;
+  for (p.m = 1; p.m < 3 * ProductTable::kCapacity; ++p.m) (void)table->number_of(p);
+  EXPECT_GT(table->size(), ProductTable::kCapacity * 9 / 10);
+  EXPECT_EQ(table->number_of(p), ProductTable::kFull);
+  const std::optional<Product> unknown = table->find(ProductTable::kFull);
+  ASSERT_TRUE(unknown.has_value());
+  EXPECT_EQ(unknown->flop(), 0);
+  EXPECT_EQ(unknown->kind, Product::Kind::kUnsized);
+}
+
+TEST(ProductTable, ThreadsThatNumberTheSameProductsReadTheSameSizes) {
+  auto table = std::make_unique<ProductTable>();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&table] {
+      std::mt19937_64 random(7);  // the same products on every thread
+      for (int i = 0; i < 5'000; ++i) {
+        const Product p = random_product(random);
+        EXPECT_EQ(*table->find(table->number_of(p)), p);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_GE(table->size(), 5'000u);
+  EXPECT_LE(table->size(), 20'000u);
+}
+
+TEST(Product, FlopAreTwoPerElementProduct) {
+  Product p;
+  p.m = 3;
+  p.n = 5;
+  p.k = 7;
+  p.batch = 2;
+  EXPECT_EQ(p.flop(), 420.0);
+}
+
+}  // namespace
+}  // namespace mfu
