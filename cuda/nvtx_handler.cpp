@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <cwchar>
@@ -85,7 +86,7 @@ RegisteredString* register_text(const char* text) noexcept {
 std::string_view narrow(const wchar_t* text, std::array<char, RuleCache::kMaxLength + 1>& out) noexcept {
   std::size_t n = 0;
   for (; *text != L'\0'; ++text) {
-    const auto c = static_cast<std::uint32_t>(*text);
+    const auto c = std::bit_cast<std::uint32_t>(*text);
     const std::size_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     if (n + bytes > RuleCache::kMaxLength) break;
     if (bytes == 1) {

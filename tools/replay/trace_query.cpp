@@ -42,6 +42,7 @@ std::string nearest_names(std::string_view wanted, const std::vector<std::string
     return least;
   };
   std::vector<std::pair<std::size_t, const std::string*>> ranked;
+  ranked.reserve(names.size());
   for (const std::string& name : names) ranked.emplace_back(distance(name), &name);
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string out = "nearest: ";
