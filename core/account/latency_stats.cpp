@@ -61,10 +61,10 @@ void LatencyStats::add(const EndedInstance& instance) {
   ++b.instances;
   b.tokens += instance.tokens;
   b.elapsed_ns += elapsed_ns;
-  if (instance.unit == BatchUnit::kSequences)
-    b.latency.add(elapsed_ns / passes, static_cast<std::uint64_t>(passes));
-  else
+  if (instance.unit == BatchUnit::kTokens)
     b.latency.add(elapsed_ns);
+  else if (passes > 0)
+    b.latency.add(elapsed_ns / passes, static_cast<std::uint64_t>(passes));
   b.flop += instance.flop.value_or(0);
   b.bytes += instance.bytes.value_or(0);
   b.flop_known = b.flop_known && instance.flop;
