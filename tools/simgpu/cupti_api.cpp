@@ -22,6 +22,11 @@
 
 #define SIM_EXPORT extern "C" [[gnu::visibility("default")]]
 
+// Exports NAME under another name in C++: headers from 13.2 on declare it themselves, with types that older ones lack.
+#define SIM_EXPORT_AS(name, parameters)                                                   \
+  extern "C" [[gnu::visibility("default")]] CUptiResult sim_##name parameters asm(#name); \
+  CUptiResult sim_##name parameters
+
 struct CUpti_Subscriber_st {
   CUpti_CallbackFunc callback;
   void* userdata;
@@ -687,8 +692,8 @@ SIM_EXPORT CUptiResult cuptiFinalize() {
 // The subscriber's own forms, from 13.2 and 13.3 on. One subscriber at a time here: whoever asks for several is
 // refused, as by a version that cannot, and its records have every field.
 
-SIM_EXPORT CUptiResult cuptiActivityRegisterCallbacks_v2(CUpti_SubscriberHandle subscriber, BufferRequestedV2 requested,
-                                                         BufferCompletedV2 completed) {
+SIM_EXPORT_AS(cuptiActivityRegisterCallbacks_v2,
+              (CUpti_SubscriberHandle subscriber, BufferRequestedV2 requested, BufferCompletedV2 completed)) {
   ENTER_WITH_DRIVER(cuptiActivityRegisterCallbacks_v2)
   if (!is_subscriber(subscriber) || requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   BufferCallbacks callbacks;
@@ -699,38 +704,38 @@ SIM_EXPORT CUptiResult cuptiActivityRegisterCallbacks_v2(CUpti_SubscriberHandle 
   return kOk;
 }
 
-SIM_EXPORT CUptiResult cuptiActivityEnable_v2(CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind,
-                                              const void* /*config*/) {
+SIM_EXPORT_AS(cuptiActivityEnable_v2,
+              (CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, const void* /*config*/)) {
   ENTER_WITH_DRIVER(cuptiActivityEnable_v2)
   return is_subscriber(subscriber) ? set_kind(kind, true) : CUPTI_ERROR_INVALID_PARAMETER;
 }
 
-SIM_EXPORT CUptiResult cuptiActivityDisable_v2(CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind,
-                                               const void* /*config*/) {
+SIM_EXPORT_AS(cuptiActivityDisable_v2,
+              (CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, const void* /*config*/)) {
   ENTER_WITH_DRIVER(cuptiActivityDisable_v2)
   return is_subscriber(subscriber) ? set_kind(kind, false) : CUPTI_ERROR_INVALID_PARAMETER;
 }
 
-SIM_EXPORT CUptiResult cuptiActivitySetAttribute_v2(CUpti_SubscriberHandle subscriber,
-                                                    CUpti_ActivityAttribute attribute, size_t* size, void* value) {
+SIM_EXPORT_AS(cuptiActivitySetAttribute_v2,
+              (CUpti_SubscriberHandle subscriber, CUpti_ActivityAttribute attribute, size_t* size, void* value)) {
   ENTER_WITH_DRIVER(cuptiActivitySetAttribute_v2)
   return is_subscriber(subscriber) ? cuptiActivitySetAttribute(attribute, size, value) : CUPTI_ERROR_INVALID_PARAMETER;
 }
 
-SIM_EXPORT CUptiResult cuptiActivityGetAttribute_v2(CUpti_SubscriberHandle subscriber,
-                                                    CUpti_ActivityAttribute attribute, size_t* size, void* value) {
+SIM_EXPORT_AS(cuptiActivityGetAttribute_v2,
+              (CUpti_SubscriberHandle subscriber, CUpti_ActivityAttribute attribute, size_t* size, void* value)) {
   ENTER_WITH_DRIVER(cuptiActivityGetAttribute_v2)
   return is_subscriber(subscriber) ? cuptiActivityGetAttribute(attribute, size, value) : CUPTI_ERROR_INVALID_PARAMETER;
 }
 
-SIM_EXPORT CUptiResult cuptiActivityGetNextRecord_v2(CUpti_SubscriberHandle subscriber, uint8_t* buffer, size_t valid,
-                                                     CUpti_Activity** record) {
+SIM_EXPORT_AS(cuptiActivityGetNextRecord_v2,
+              (CUpti_SubscriberHandle subscriber, uint8_t* buffer, size_t valid, CUpti_Activity** record)) {
   if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   return cuptiActivityGetNextRecord(buffer, valid, record);
 }
 
 /// Whether any client has a kind enabled.
-SIM_EXPORT CUptiResult cuptiIsTracingSessionRunning(uint8_t* running) {
+SIM_EXPORT_AS(cuptiIsTracingSessionRunning, (uint8_t * running)) {
   ENTER_WITH_DRIVER(cuptiIsTracingSessionRunning)
   if (running == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   *running = connected_driver()->wanted->any_activity() ? 1 : 0;
