@@ -21,16 +21,6 @@ std::string_view trimmed(std::string_view text) noexcept {
   return text;
 }
 
-/// True if `text` has the name `i` on its own.
-bool mentions_layer(std::string_view text) noexcept {
-  for (std::size_t at = text.find('i'); at != std::string_view::npos; at = text.find('i', at + 1)) {
-    const bool begins = at == 0 || !is_name(text[at - 1]);
-    const bool ends = at + 1 == text.size() || !is_name(text[at + 1]);
-    if (begins && ends) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 /// Recursive descent over one expression. What a `?:` or a `~` does not choose is parsed and not looked up.
@@ -215,7 +205,10 @@ class ExpressionParser {
   }
 
   std::int64_t lookup(std::string_view name) {
-    if (name == "i") return owner_.layer_;
+    if (name == "i") {
+      owner_.by_layer_ = true;
+      return owner_.layer_;
+    }
     if (const auto given = owner_.given_.find(name); given != owner_.given_.end()) return given->second;
     if (owner_.defines(name)) return owner_.value(name);
     if (name.front() == '.') name.remove_prefix(1);
@@ -271,7 +264,10 @@ class ExpressionParser {
     } else {
       const std::string_view key = word();
       const json* found = find(key);
-      if (name == "has") {
+      if (name == "said") {
+        value =
+            live_ && with_key(key, [](const Fields& f, const std::string& last) { return f.mentions(last); }) ? 1 : 0;
+      } else if (name == "has") {
         value = found != nullptr ? 1 : 0;
       } else if (name == "is" || name == "starts") {
         comma();
@@ -413,8 +409,6 @@ void Expressions::define(std::string_view definitions) {
     if (equals == std::string_view::npos) continue;
     definitions_[trimmed(one.substr(0, equals))] = trimmed(one.substr(equals + 1));
   }
-  by_layer_ = false;
-  for (const auto& [name, text] : definitions_) by_layer_ = by_layer_ || mentions_layer(text);
   known_.clear();
 }
 
@@ -426,6 +420,12 @@ void Expressions::set_layer(std::int64_t i) {
 }
 
 bool Expressions::defines(std::string_view name) const { return definitions_.contains(name); }
+
+bool Expressions::speaks_of(std::string_view word) const {
+  return !word.empty() && std::any_of(definitions_.begin(), definitions_.end(), [word](const auto& definition) {
+    return definition.second.find(word) != std::string_view::npos;
+  });
+}
 
 std::string_view Expressions::text(std::string_view name) const {
   const auto found = definitions_.find(name);

@@ -8,6 +8,7 @@
 // remainder, `//` rounds down. `a ? b : c`, `&& || !` and comparisons are as in C.
 //
 //     has(key)          1 if the key is there and not null
+//     said(key)         1 if the key is there, even as null
 //     is(key,word)      1 if its text is `word`; starts(key,word): begins with it
 //     at(key,n)         item `n` of a list of numbers or booleans; atis(key,n,word): 1 if item `n` is the text `word`
 //     chr(key,n,c)      1 if letter `n` of the text is `c`
@@ -47,7 +48,9 @@ class Expressions {
   [[nodiscard]] std::int64_t value(std::string_view name);
   /// The same, where 0 and less are a problem of the config.
   [[nodiscard]] std::int64_t positive(std::string_view name);
-  /// Whether any definition speaks of `i`.
+  /// Whether any definition has `word` in it.
+  [[nodiscard]] bool speaks_of(std::string_view word) const;
+  /// Whether any value so far depended on `i`. If none of one layer's does, all layers are alike.
   [[nodiscard]] bool by_layer() const noexcept { return by_layer_; }
   [[nodiscard]] const Fields& fields() const noexcept { return fields_; }
 

@@ -12,35 +12,50 @@ namespace {
 using nlohmann::json;
 
 // The names that a text model's row defines. Dimensions are in elements.
+// clang-format off
 //
-//   d L V          width, layers, rows of the output matrix       tied io emb   tied matrices; width of input table and
-//   H K h hv       heads, key/value heads, their widths                         output matrix if not d; its elements
-//   f m            MLP width; its matrices, 3 where it is gated   out pos       parameters outside layers; positions
-//   kind           none, attention, latent, mamba1, mamba2,       tok seq       matrix elements per token and per
-//                  delta or linear                                              sequence besides layers
-//   gate           1: the query projection makes a gate too       htok hx       the same of the head; its parameters
-//   window chunk   keys that a query sees                         labels        outputs of a classifier
-//   topk ih id     sparse attention: keys, index heads and width  cls_* tc_*    heads of classifiers: per token (_tok),
-//   per aw cw          further matrices, convolutions per token       base_*        sequence (_seq), parameters (_x) sf
-//   se          state FLOP per token, elements per sequence    causal enc    1: causal; 1: an encoder alone moe E k fe
-//   fs  1: this layer has experts; how many, used,     max           longest sequence
-//                  their width, that of shared ones
-//   sg rx ex       gate of the shared expert, parameters of the router and of one expert
-//   layer dense_x  parameters of a layer that are no matrix; of a dense MLP's      hn ho     of hx: its norm, and
-//   others attx           of these, biases of the attention qr kvr nope rope            latent attention mh mi ms mg mc
-//   mr           state space: heads, inner width, state, groups, convolution, rank of the step size dkh dk dvh dv delta
-//   net: heads and widths of keys and values eL eH eK eh ef em elayer eout eaw efront, xH xh    encoder, and the cross
-//   attention of the decoder
+//   d L V            width, layers, rows of the output matrix
+//   H K h hv         query heads, key/value heads, widths of a query/key head and of a value head
+//   f m              MLP width; its matrices, 3 where it is gated
+//   kind             none, attention, latent, mamba1, mamba2, delta or linear
+//   gate             1: the query projection makes a gate of its own width too
+//   window chunk     keys that a query sees: the last ones, or those of its own chunk
+//   topk ih id       sparse attention: keys that the core sees, heads and width of the index
+//   aw cw sf se      further matrices and convolutions per token; state FLOP per token, state elements per sequence
+//   causal enc       1: causal; 1: an encoder alone
+//   moe E k fe fs    1: this layer has experts; how many, used, their width, that of all shared ones together
+//   sg rx ex sx      gate of the shared expert; parameters besides matrices of router, one expert, shared experts
+//   layer            parameters of a layer that are no matrix, but those of the next two lines
+//   dense_x          biases of a dense MLP
+//   attx             biases and vectors of the mixer
+//   tied io emb      tied matrices; width of input table and output matrix if not d; elements of the input table
+//   out outa pos     parameters outside layers: norms, of the attention, positions
+//   tok seq          matrix elements per token and per sequence besides layers
+//   htok hx hn ho    the head: matrix elements per token, parameters, of these its norm and others
+//   cls_* tc_*       heads of classifiers of sequences and tokens: per token (_tok), sequence (_seq), parameters (_x)
+//   base_*           what the bare model has behind its layers, likewise
+//   labels           outputs of a classifier (given)
+//   max              longest sequence
+//   qr kvr nope rope latent attention: ranks of queries and of the latent, widths of a head's two parts
+//   mh mi ms mg mc mr  state space: heads, inner width, state, groups, convolution, rank of the step size
+//   dkh dk dvh dv    delta net: heads and widths of keys and values
+//   eL eH eK eh ef em elayer eout eouta eattx eaw efront    the encoder of an encoder-decoder
+//   xH xh            heads and their width of the decoder's attention to the encoder
+//   mtp mtpx         prediction modules like the last layer; parameters of one besides that layer
+//   stored known     copies of the weights where layers share them; 0: a variant that is refused
+// clang-format on
 constexpr std::string_view kTextBase = R"(
   d=hidden_size; L=num_hidden_layers; H=num_attention_heads; K=num_key_value_heads~H; h=head_dim~(d/H); hv=h;
   f=intermediate_size; m=3; V=vocab_size; tied=tie_word_embeddings~0; io=0; emb=V*(io > 0 ? io : d);
   none=0; attention=1; latent=2; mamba1=3; mamba2=4; delta=5; linear=6; kind=attention;
   qb=attention_bias~0; ob=qb; mb=0; hb=0; nd=d; norms=2; qkn=0; extra=0; max=max_position_embeddings~0;
-  biases=qb*(h*(H+K) + hv*K) + ob*d; dense_x=mb*((m-1)*f + d); layer=norms*nd + biases + qkn + extra; out=nd; pos=0;
+  biases=qb*(h*(H+K) + hv*K) + ob*d; dense_x=mb*((m-1)*f + d); layer=norms*nd + qkn + extra; out=nd; pos=0; outa=0;
   gate=0; sl=0; slides=has(layer_types) ? atis(layer_types,i,sliding_attention) : sl; window=slides ? sliding_window : 0;
-  chunk=0; topk=0; ih=0; id=0; aw=0; cw=0; sf=0; se=0; causal=1; enc=0; tok=0; seq=0; htok=0; hx=hb*V; hn=0; ho=0; attx=0;
+  chunk=0; topk=0; ih=0; id=0; aw=0; cw=0; sf=0; se=0; causal=1; enc=0; tok=0; seq=0; htok=0; hx=hb*V; hn=0; ho=0;
+  attx=kind == attention ? biases : 0;
   mo=0; moe=has(mlp_layer_types) ? atis(mlp_layer_types,i,sparse) : mo; fs=0; sg=0; rx=0; ex=0; sx=0;
-  cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; stored=0; known=1)";
+  cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; eouta=0; eattx=0;
+  mtp=0; mtpx=2*d*d + 3*d; stored=0; known=1)";
 
 struct Named {
   std::string_view name, text;
@@ -59,13 +74,12 @@ constexpr Named kBases[] = {
     // Latent attention and DeepSeek's experts.
     {"_mla",
      "kind=latent; K=1; qr=q_lora_rank~0; kvr=kv_lora_rank; nope=qk_nope_head_dim; rope=qk_rope_head_dim;"
-     "h=nope+rope; hv=v_head_dim; layer=2*d + qr + kvr + (attention_bias~0)*(qr + kvr + rope + d) + extra;"
+     "h=nope+rope; hv=v_head_dim; layer=2*d + qr + kvr + extra; attx=(attention_bias~0)*(qr + kvr + rope + d);"
      "mo=i >= first_k_dense_replace~0 && i % (moe_layer_freq~1) == 0; E=n_routed_experts;"
      "k=num_experts_per_tok; fe=moe_intermediate_size; fs=n_shared_experts~0*fe; rx=E"},
     // BERT: post-norm, learned positions and token types, a pooler, a masked-language-model head.
     {"_bert",
      "K=H; h=d/H; m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1; causal=0; enc=1; types=type_vocab_size~2;"
-     "attx=biases; layer=norms*nd + qkn + extra;"
      "pos=(max_position_embeddings + types)*d; htok=d*d; hx=V*(2 - tied); hn=2*d; ho=d; base_seq=d*d; base_x=d;"
      "cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
     // BART: encoder and decoder with biases, learned positions with two more rows in each.
@@ -83,12 +97,15 @@ constexpr Named kBases[] = {
        merge=1; window=0; global=0; dynamic=0; image_flop=0; image_x=0; head_flop=0; head_x=0; base_flop=0; base_x=0;
        pooling=0; plain=0; known=1; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0)"},
     // Towers that take an image as it is, in patches that later merge (Qwen2-VL and its kin).
-    {"_dynamic", R"(dynamic=1; n=1; L=depth; H=num_heads; C=in_channels~3; t=temporal_patch_size~2; pe=C*t*p*p; rows=0;
+    {"_dynamic", R"(dynamic=1; n=1; L=depth; H=num_heads; C=in_channels~in_chans~3; p=patch_size~spatial_patch_size~14;
+       t=temporal_patch_size~2; pe=C*t*p*p; rows=0;
        hi=1; wi=1; merge=spatial_merge_size~2; mm=merge*merge)"},
     // A text model under `text`, of `text_type` where it does not say; a tower under `vision` likewise. td, vd: their
     // widths. j1i j1o ...: matrices of the projector, in and out; jx: its other parameters; tokens: after pooling.
+    // inner_tie: the text model's own word on tying comes first; lone: a file without a tower is a text model.
     {"_composite",
-     R"(j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config; inner_tie=0;
+     R"(j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config;
+       inner_tie=0; lone=0;
        text_type=llama; vision_type=siglip_vision_model)"},
 };
 
@@ -211,15 +228,34 @@ MlpSpec mlp_of(Expressions& x) {
   return m;
 }
 
+/// Each entry of `layer_types` must be a word that the row speaks of: a layer of a kind that it does not know is never
+/// taken for a plain one.
+void check_layer_types(Expressions& x, std::int64_t layers) {
+  const Fields& f = x.fields();
+  const json* types = f.find("layer_types");
+  if (types == nullptr || f.failed()) return;
+  if (!types->is_array() || static_cast<std::int64_t>(types->size()) < layers) {
+    f.wrong("layer_types", "a list of " + std::to_string(layers) + " layer types", types);
+    return;
+  }
+  for (const json& type : *types) {
+    const std::string word = type.is_string() ? type.get<std::string>() : std::string();
+    if (word == "full_attention" || word == "attention" || x.speaks_of(word)) continue;
+    f.wrong("layer_types", "layer types that this family has, such as full_attention", &type);
+    return;
+  }
+}
+
 /// Layers one by one where any value depends on the layer, alike ones together.
 void build_layers(Expressions& x, std::int64_t layers, bool cross, std::vector<LayerSpec>& out) {
   constexpr std::int64_t kMostPatterned = 100'000;  // no published model comes near
-  if (x.by_layer() && layers > kMostPatterned) {
-    x.fields().problem(x.fields().place() + "num_hidden_layers: expected at most " + std::to_string(kMostPatterned) +
-                       " where layers differ, got " + std::to_string(layers));
-    return;
-  }
+  check_layer_types(x, layers);
   for (std::int64_t i = 0; i < (x.by_layer() ? layers : 1) && !x.fields().failed(); ++i) {
+    if (i >= kMostPatterned) {
+      x.fields().problem(x.fields().place() + "num_hidden_layers: expected at most " + std::to_string(kMostPatterned) +
+                         " where layers differ, got " + std::to_string(layers));
+      return;
+    }
     x.set_layer(i);
     LayerSpec layer;
     layer.mixer = mixer_of(x);
@@ -251,12 +287,38 @@ void build_encoder(Expressions& x, Architecture& spec) {
   layer.mixer.kv_heads = x.positive("eK");
   layer.mixer.qk_dim = layer.mixer.v_dim = x.positive("eh");
   layer.mixer.weights = x.value("eaw");
+  layer.mixer.extra_params = x.value("eattx");
   layer.mlp.matrices = x.value("em");
   layer.mlp.width = x.positive("ef");
   layer.norm_params = x.value("elayer");
   spec.encoder.push_back(layer);
   spec.encoder_norm_params = x.value("eout");
+  spec.encoder_attn_extra_params = x.value("eouta");
   spec.encoder_token_weights = x.value("efront");
+}
+
+/// Multi-token-prediction modules: layers like the last one, the projection of the two concatenated states and three
+/// norms. Embedding and output matrix are shared with the main model (README_WEIGHTS of DeepSeek-V3).
+void build_prediction(Expressions& x, std::int64_t layers, Architecture& spec) {
+  spec.mtp_layers = x.value("mtp");
+  if (spec.mtp_layers <= 0 || x.fields().failed()) return;
+  if (spec.mtp_layers > 1024) {
+    x.fields().problem(x.fields().place() + "num_nextn_predict_layers: expected at most 1024, got " +
+                       std::to_string(spec.mtp_layers));
+    return;
+  }
+  // The module's place is behind the last layer; a list of layers does not say it.
+  const bool listed = x.fields().find("layer_types") != nullptr || x.fields().find("mlp_layer_types") != nullptr;
+  x.set_layer(listed ? layers - 1 : layers);
+  Architecture one;
+  one.d_model = spec.d_model;
+  one.tied = true;
+  LayerSpec last;
+  last.mixer = mixer_of(x);
+  last.mlp = mlp_of(x);
+  last.norm_params = x.value("layer");
+  one.layers.push_back(last);
+  spec.mtp_params = (count_params(one).text_total() + x.value("mtpx")) * spec.mtp_layers;
 }
 
 void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
@@ -272,19 +334,22 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
   spec.embed_params = x.value("emb");
   spec.position_params = x.value("pos");
   spec.norm_params = x.value("out");
+  spec.attn_extra_params = x.value("outa");
   spec.max_positions = x.value("max");
   spec.other_matmul_weights = x.value("tok");
   spec.sequence_weights = x.value("seq");
-  if (head == ModelHead::kEncoder && encoder_decoder) {
+  build_prediction(x, layers, spec);
+  if ((head == ModelHead::kEncoder || head == ModelHead::kToken) && encoder_decoder) {
     spec.layers = std::move(spec.encoder);
     spec.encoder.clear();
     spec.norm_params = spec.encoder_norm_params;
-    spec.encoder_norm_params = {};
+    spec.attn_extra_params = spec.encoder_attn_extra_params;
+    spec.encoder_norm_params = spec.encoder_attn_extra_params = {};
     spec.other_matmul_weights += spec.encoder_token_weights;
     spec.encoder_token_weights = {};
     if (x.defines("epos")) spec.position_params = x.value("epos");
     spec.is_encoder = true;
-    head = ModelHead::kNone;
+    if (head == ModelHead::kEncoder) head = ModelHead::kNone;
   }
   switch (head) {
     case ModelHead::kOwn:
@@ -402,6 +467,7 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
     spec.other_extra_params += x.value("jx");
     return;
   }
+  if (x.value("lone") != 0 && f.find(vision) == nullptr) return;
   const Fields tower = f.child(vision);
   std::string tower_type = tower.text_or("model_type", x.text("vision_type"));
   const FamilyRow* tower_row = find_row(tower_type);
@@ -495,29 +561,6 @@ void build_row(const FamilyRow& row, const Fields& f, ModelHead head, Architectu
   if (classifier || bare) spec.other_extra_params += x.value(classifier ? "head_x" : "base_x");
   v.params = 0;
   spec.vision = v;
-}
-
-void replace_head(ModelHead head, const Fields& f, Architecture& spec) {
-  if (head == ModelHead::kOwn || spec.flat_params || spec.is_vision_only()) return;
-  spec.vocab = 0;
-  spec.tied = true;
-  spec.lm_head_extra_params = {};
-  if ((head == ModelHead::kEncoder || head == ModelHead::kToken) && spec.is_encoder_decoder()) {
-    spec.layers = std::move(spec.encoder);
-    spec.encoder.clear();
-    spec.norm_params = spec.encoder_norm_params;
-    spec.attn_extra_params = spec.encoder_attn_extra_params;
-    spec.encoder_norm_params = spec.encoder_attn_extra_params = {};
-    spec.is_encoder = true;
-  }
-  const std::int64_t labels = labels_of(f);
-  if (head == ModelHead::kSequence && spec.is_encoder_decoder()) {  // T5: a dense layer and the classifier
-    spec.sequence_weights = Count(spec.d_model) * spec.d_model + Count(spec.d_model) * labels;
-    spec.other_extra_params += Count(spec.d_model) + labels;
-  } else if (head == ModelHead::kSequence || head == ModelHead::kToken) {
-    spec.other_matmul_weights += Count(spec.d_model) * labels;
-    if (head == ModelHead::kToken) spec.other_extra_params += labels;
-  }
 }
 
 }  // namespace mfu

@@ -43,9 +43,6 @@ struct FamilyRow {
 
 void build_row(const FamilyRow& row, const Fields& f, ModelHead head, Architecture& spec);
 
-/// Takes the family's own output matrix off a model that a row does not describe, and puts `head` there.
-void replace_head(ModelHead head, const Fields& f, Architecture& spec);
-
 /// Reads `f` as a model of `type`, whatever describes it (read_architecture.cpp). \param nested inside another config,
 /// which leaves out what its class has as a default.
 void read_typed(const Fields& f, std::string_view type, bool nested, ModelHead head, Architecture& spec);

@@ -11,9 +11,8 @@ import re
 from pathlib import Path
 
 here = Path(__file__).parent
-table = (here / "families.inc").read_text() + (here / "family_rows.cpp").read_text() + \
-    (here / "read_architecture.cpp").read_text()
-types = set(re.findall(r'^\{"([^"]+)"', table, re.M)) | set(re.findall(r'(?:_like)\("([^"]+)"\)', table))
+table = (here / "families.inc").read_text() + (here / "family_rows.cpp").read_text()
+types = set(re.findall(r'^\{"([^"]+)"', table, re.M))
 words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", table))
 
 

@@ -1,0 +1,132 @@
+#include "core/model/conventions.h"
+
+#include <utility>
+
+#include "core/model/flop_count.h"
+
+namespace mfu {
+namespace {
+
+constexpr std::pair<Convention, std::string_view> kConventions[] = {
+    {Convention::kExact, "exact"},           {Convention::kPalm, "palm"},         {Convention::kNanogpt, "nanogpt"},
+    {Convention::kTorchtitan, "torchtitan"}, {Convention::kMegatron, "megatron"}, {Convention::kKaplan, "kaplan"},
+    {Convention::kChinchilla, "chinchilla"}, {Convention::k6nd, "6nd"},
+};
+
+HeadSums head_sums(const std::vector<LayerSpec>& layers) noexcept {
+  HeadSums s;
+  for (const LayerSpec& layer : layers) {
+    if (!has_attention(layer.mixer)) continue;
+    const Count heads = Count(layer.repeat) * layer.mixer.heads;
+    s.heads += heads;
+    s.width += heads * (Count(layer.mixer.qk_dim) + layer.mixer.v_dim);
+  }
+  return s;
+}
+
+/// Router matrices of all layers, without biases.
+Count router_weights(const Architecture& model) noexcept {
+  Count sum;
+  for (const LayerSpec& layer : model.layers) sum += Count(layer.repeat) * layer_weights(layer, model.d_model).router;
+  return sum;
+}
+
+/// Forward FLOP by a named convention. `pairs_full` is the sum of fed x context over all passes, windows ignored;
+/// `pairs_half2` is twice the half square: 2*n*p + n*n.
+Count convention_forward(Convention c, const ConventionTerms& t, const Architecture& model, Count tokens,
+                         Count pairs_full, Count pairs_half2) noexcept {
+  const Count full = t.heads.width * pairs_full;
+  switch (c) {
+    case Convention::kExact:
+      break;
+    case Convention::kPalm:
+      return tokens * 2 * t.active + full * 2;
+    case Convention::kNanogpt:
+      return tokens * 2 * (t.active - t.position) + full * 2;
+    case Convention::kTorchtitan:
+      return tokens * 2 * (t.active - (model.tied ? Count(0) : t.embed)) + full * 2;
+    case Convention::kMegatron:
+      return tokens * 2 * (t.matmul - t.router) + (model.is_encoder ? full * 2 : t.heads.width * pairs_half2);
+    case Convention::kKaplan:
+      return tokens * 2 * (t.active - t.embed - t.position - t.lm_head) + full;
+    case Convention::kChinchilla:
+      return tokens * 2 * t.matmul + tokens * 2 * model.vocab * model.d_model + full * 2 +
+             pairs_full * 3 * t.heads.heads;
+    case Convention::k6nd:
+      return tokens * 2 * t.active;
+  }
+  return 0;
+}
+
+/// Pairs without windows, as the named conventions bill them.
+struct PlainPairs {
+  Count full, half2;
+};
+
+PlainPairs plain_pairs(const CountRequest& r, ContextMode context) noexcept {
+  PlainPairs p;
+  for (const SequenceGroup& g : r.sequences) {
+    const PassSeries s = series_of(g, r.passes, context);
+    const Count full = attention_pairs(s, {}, AttentionMode::kFull);
+    p.full += full * g.count;
+    // Per pass 2np + n^2 = 2n(p + n) - n^2.
+    p.half2 += (full * 2 - Count(s.fed) * s.fed * s.passes) * g.count;
+  }
+  return p;
+}
+
+}  // namespace
+
+ConventionTerms convention_terms(const Architecture& model) noexcept {
+  const ParamGroups groups = count_params(model);
+  return {groups.active(),        groups.position,       groups.embed,
+          groups.lm_head,         router_weights(model), matmul_weights_per_token(model),
+          head_sums(model.layers)};
+}
+
+FlopCount count_by_convention(const Architecture& model, const ConventionTerms& terms, const FlopsOptions& o,
+                              const CountRequest& r) noexcept {
+  FlopCount out = count_components(model, o, r);
+  if (o.convention == Convention::kExact || (model.flat_params && o.convention == Convention::k6nd)) return out;
+  const bool train = is_training(r.phase);
+  const PlainPairs pairs = plain_pairs(r, o.context_mode);
+  const Count forward = convention_forward(o.convention, terms, model, totals_of(r).fed, pairs.full, pairs.half2);
+  out.total = train ? forward * 3 * o.grad_accum : forward;
+  return out;
+}
+
+std::string_view name(Convention convention) noexcept {
+  for (const auto& [value, text] : kConventions) {
+    if (value == convention) return text;
+  }
+  return "exact";
+}
+
+std::string_view name(AttentionMode mode) noexcept {
+  switch (mode) {
+    case AttentionMode::kCausal:
+      return "causal";
+    case AttentionMode::kFull:
+      return "full";
+    case AttentionMode::kFullWindowed:
+      return "full_windowed";
+  }
+  return "causal";
+}
+
+std::optional<Convention> parse_convention(std::string_view text) noexcept {
+  for (const auto& [value, known] : kConventions) {
+    if (known == text) return value;
+  }
+  if (text == "causal") return Convention::kExact;
+  return std::nullopt;
+}
+
+std::optional<AttentionMode> parse_attention_mode(std::string_view text) noexcept {
+  for (AttentionMode mode : {AttentionMode::kCausal, AttentionMode::kFull, AttentionMode::kFullWindowed}) {
+    if (text == name(mode)) return mode;
+  }
+  return std::nullopt;
+}
+
+}  // namespace mfu

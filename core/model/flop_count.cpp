@@ -1,0 +1,283 @@
+#include "core/model/flop_count.h"
+
+#include <utility>
+
+#include "core/model/vision.h"
+
+namespace mfu {
+
+PassSeries series_of(const SequenceGroup& group, std::int64_t passes, ContextMode mode) noexcept {
+  PassSeries series{group.past, group.fed, passes, true};
+  if (mode == ContextMode::kFixed) series.grows = false;
+  if (mode == ContextMode::kMax && passes > 1) {
+    series.grows = false;
+    const Count last = Count(group.past) + Count(group.fed) * (passes - 1);
+    series.past = last.fits() && last.u64() <= INT64_MAX ? static_cast<std::int64_t>(last.u64()) : -1;
+  }
+  return series;
+}
+
+Totals totals_of(const CountRequest& r) noexcept {
+  Totals t;
+  for (const SequenceGroup& g : r.sequences) {
+    t.fed += Count(g.count) * g.fed * r.passes;
+    if (g.fed > 0) t.sequences += g.count;
+  }
+  return t;
+}
+
+namespace {
+
+/// The pairs of the core: of sparse attention the chosen keys, which are as many as a window of that size would show.
+Mask core_mask_of(const MixerSpec& m) noexcept {
+  Mask mask = mask_of(m);
+  if (m.top_keys > 0 && (mask.window == 0 || m.top_keys < mask.window)) mask.window = m.top_keys;
+  return mask;
+}
+
+/// Sum over all sequences of the pairs in one layer with this mask.
+Count pairs_of(const CountRequest& r, const Mask& mask, AttentionMode mode, ContextMode context) noexcept {
+  Count sum;
+  for (const SequenceGroup& g : r.sequences) {
+    sum += attention_pairs(series_of(g, r.passes, context), mask, mode) * g.count;
+  }
+  return sum;
+}
+
+/// FLOP of LoRA adapters per token of one layer: 2*r*(K+N) for every adapted K x N matrix.
+Count lora_flop_per_token(const LoraConfig& lora, const LayerSpec& layer, std::int64_t d) noexcept {
+  const MixerSpec& m = layer.mixer;
+  Count edges;
+  const auto add = [&edges](bool on, Count in, Count out) {
+    if (on) edges += in + out;
+  };
+  if (m.kind == MixerKind::kAttention) {
+    add(lora.q, d, Count(m.heads) * m.qk_dim);
+    add(lora.k, d, Count(m.kv_heads) * m.qk_dim);
+    add(lora.v, d, Count(m.kv_heads) * m.v_dim);
+    add(lora.o, Count(m.heads) * m.v_dim, d);
+  } else if (m.kind == MixerKind::kLatent) {
+    const Count query_out = Count(m.heads) * (Count(m.nope_dim) + m.rope_dim);
+    add(lora.q, m.q_rank > 0 ? Count(m.q_rank) : Count(d), query_out);
+    add(lora.k, d, Count(m.kv_rank) + m.rope_dim);
+    add(lora.v, m.kv_rank, Count(m.heads) * (Count(m.nope_dim) + m.v_dim));
+    add(lora.o, Count(m.heads) * m.v_dim, d);
+  }
+  const auto add_mlp = [&](std::int64_t width, std::int64_t times) {
+    for (std::int64_t i = 0; i < (width > 0 ? 1 : 0); ++i) {
+      Count before = edges;
+      add(lora.gate && layer.mlp.matrices == 3, d, width);
+      add(lora.up, d, width);
+      add(lora.down, width, d);
+      edges = before + (edges - before) * times;
+    }
+  };
+  if (layer.mlp.experts > 0) {
+    add_mlp(layer.mlp.expert_width, layer.mlp.top_k);
+    add_mlp(layer.mlp.shared_width, 1);
+  } else {
+    add_mlp(layer.mlp.width, 1);
+  }
+  return Count(2) * lora.rank * edges * layer.repeat;
+}
+
+/// Forward components of one stack. `head_other` is what `other` holds besides layers.
+struct StackCount {
+  FlopParts parts;
+  Count mlp_dense, mlp_routed, mlp_shared;
+  Count absorbed_scores, absorbed_av;
+  Count adapters;
+};
+
+/// \param tokens that run through the stack; \param encoder_tokens through cross key/value projections.
+StackCount count_stack(const std::vector<LayerSpec>& layers, std::int64_t d, Count tokens, const CountRequest& r,
+                       AttentionMode mode, ContextMode context, const std::optional<LoraConfig>& lora,
+                       Count cross_pairs, Count encoder_tokens) noexcept {
+  StackCount out;
+  for (const LayerSpec& layer : layers) {
+    const LayerWeights w = layer_weights(layer, d);
+    const Count rows = tokens * 2 * layer.repeat;  // two FLOP per element and token
+    const MixerSpec& m = layer.mixer;
+    out.parts.qkv += rows * w.qkv;
+    out.parts.o_proj += rows * w.o_proj;
+    out.parts.other += rows * w.other + tokens * layer.repeat * state_flop_per_token(m);
+    out.parts.router += rows * w.router;
+    out.mlp_dense += rows * w.mlp_dense;
+    out.mlp_routed += rows * w.expert * layer.mlp.top_k;
+    out.mlp_shared += rows * w.mlp_shared;
+    if (has_attention(m)) {
+      const Count pairs = pairs_of(r, core_mask_of(m), mode, context) * 2 * layer.repeat * m.heads;
+      out.parts.attn_scores += pairs * m.qk_dim;
+      if (m.index_heads > 0) {  // the index scores every visible key
+        const Count seen = pairs_of(r, mask_of(m), mode, context) * 2 * layer.repeat;
+        out.parts.attn_scores += seen * m.index_heads * (Count(m.index_dim) + 1);  // and weighs its heads
+      }
+      out.parts.attn_av += pairs * m.v_dim;
+      if (m.kind == MixerKind::kLatent) {
+        out.absorbed_scores += pairs * (Count(m.kv_rank) + m.rope_dim);
+        out.absorbed_av += pairs * m.kv_rank;
+      }
+    }
+    if (layer.cross) {
+      out.parts.cross_qkv += rows * w.cross_query + encoder_tokens * 2 * layer.repeat * w.cross_kv;
+      out.parts.cross_o_proj += rows * w.cross_output;
+      const Count core = cross_pairs * 2 * layer.repeat * layer.cross->heads * layer.cross->head_dim;
+      out.parts.cross_scores += core;
+      out.parts.cross_av += core;
+    }
+    if (lora) out.adapters += tokens * lora_flop_per_token(*lora, layer, d);
+  }
+  out.parts.mlp = out.mlp_dense + out.mlp_routed + out.mlp_shared;
+  return out;
+}
+
+/// Backward FLOP of one stack: 2x where the weight is trained, 1x where gradients only pass through, 2x for the core.
+Count backward_of(const FlopParts& p, const TrainableConfig& t) noexcept {
+  if (t.none) return 0;
+  const bool frozen = t.lora.has_value();  // every matrix of the base model
+  const std::int64_t attention = t.attention && !frozen ? 2 : 1;
+  const std::int64_t mlp = t.mlp && !frozen ? 2 : 1;
+  const std::int64_t head = t.lm_head && !frozen ? 2 : 1;
+  return (p.qkv + p.o_proj + p.cross_qkv + p.cross_o_proj) * attention + (p.mlp + p.router) * mlp + p.logits * head +
+         p.other * (frozen ? 1 : 2) + (p.attn_scores + p.attn_av + p.cross_scores + p.cross_av) * 2;
+}
+
+Count core_of(const FlopParts& p) noexcept { return p.attn_scores + p.attn_av + p.cross_scores + p.cross_av; }
+
+FlopParts operator+(const FlopParts& a, const FlopParts& b) noexcept {
+  return {a.qkv + b.qkv,
+          a.attn_scores + b.attn_scores,
+          a.attn_av + b.attn_av,
+          a.o_proj + b.o_proj,
+          a.mlp + b.mlp,
+          a.router + b.router,
+          a.logits + b.logits,
+          a.cross_qkv + b.cross_qkv,
+          a.cross_scores + b.cross_scores,
+          a.cross_av + b.cross_av,
+          a.cross_o_proj + b.cross_o_proj,
+          a.vision + b.vision,
+          a.other + b.other};
+}
+
+FlopParts operator*(const FlopParts& a, Count n) noexcept {
+  return {a.qkv * n,          a.attn_scores * n, a.attn_av * n,   a.o_proj * n,       a.mlp * n,
+          a.router * n,       a.logits * n,      a.cross_qkv * n, a.cross_scores * n, a.cross_av * n,
+          a.cross_o_proj * n, a.vision * n,      a.other * n};
+}
+
+/// A tower that is the whole model: its parts under their own names, one image per sequence unless sizes are given.
+FlopParts vision_parts(const Architecture& model, const CountRequest& r) noexcept {
+  FlopParts parts;
+  const auto add = [&](std::int64_t height, std::int64_t width, Count times) {
+    const VisionCount v = count_image(*model.vision, height, width);
+    parts.qkv += v.qkv * times;
+    parts.attn_scores += v.attn_scores * times;
+    parts.attn_av += v.attn_av * times;
+    parts.o_proj += v.o_proj * times;
+    parts.mlp += v.mlp * times;
+    parts.other += (v.patch_embed + v.projector + v.other) * times;
+  };
+  if (r.images.empty()) {
+    Count images;
+    for (const SequenceGroup& g : r.sequences) images += g.count;
+    const auto [height, width] = default_image(*model.vision);
+    add(height, width, images);
+  }
+  for (const auto& [height, width] : r.images) add(height, width, 1);
+  return parts;
+}
+
+}  // namespace
+
+FlopCount count_components(const Architecture& model, const FlopsOptions& o, const CountRequest& r) noexcept {
+  FlopCount out;
+  const Totals t = totals_of(r);
+  out.tokens = t.fed;
+  const bool train = is_training(r.phase);
+  const Count repeats = train ? o.grad_accum : 1;
+  if (model.flat_params) {
+    out.parts.other = t.fed * 2 * *model.flat_params * repeats;
+    out.forward = out.parts.other;
+    out.backward = train && !o.trainable.none ? out.forward * (o.trainable.lora ? 1 : 2) : Count(0);
+    if (train && o.recompute == Recompute::kFull) out.recompute = out.forward;
+    out.total = out.forward + out.backward;
+    out.tokens *= repeats;
+    return out;
+  }
+  StackCount encoder;
+  Count cross_pairs, encoder_tokens;
+  if (model.is_encoder_decoder()) {
+    for (const SequenceGroup& g : r.sequences) {
+      cross_pairs += Count(g.count) * g.fed * r.passes * r.encoder_len;
+      if (r.encoder_runs) encoder_tokens += Count(g.count) * r.encoder_len;
+    }
+    if (r.encoder_runs && r.encoder_len > 0) {
+      Count sequences;
+      for (const SequenceGroup& g : r.sequences) sequences += g.count;
+      const SequenceGroup one{1, 0, r.encoder_len};
+      CountRequest pass{r.phase, {&one, 1}, 1, 0, false, {}};
+      encoder = count_stack(model.encoder, model.d_model, r.encoder_len, pass, o.attention, ContextMode::kAuto,
+                            o.trainable.lora, 0, 0);
+      encoder.parts.other += Count(r.encoder_len) * 2 * model.encoder_token_weights;
+      encoder.parts = encoder.parts * sequences;
+      encoder.mlp_dense *= sequences;
+      encoder.mlp_routed *= sequences;
+      encoder.mlp_shared *= sequences;
+      encoder.adapters *= sequences;
+    }
+  }
+  StackCount stack = count_stack(model.layers, model.d_model, t.fed, r, o.attention, o.context_mode, o.trainable.lora,
+                                 cross_pairs, encoder_tokens);
+  const Count head_other = t.fed * 2 * model.other_matmul_weights + t.sequences * r.passes * 2 * model.sequence_weights;
+  const bool all = o.logits == LogitsMode::kAll || (o.logits == LogitsMode::kByPhase && (train || model.is_encoder));
+  const Count rows = all ? t.fed : t.sequences * r.passes;
+  FlopParts head;
+  head.logits = rows * 2 * model.vocab * model.io_width();
+  head.other = head_other;
+  Count vision;
+  if (model.vision && model.is_vision_only()) {
+    head = head + vision_parts(model, r);
+  } else if (model.vision) {
+    for (const auto& [height, width] : r.images) vision += count_image(*model.vision, height, width).sum();
+  }
+
+  const Count layers_forward = stack.parts.sum() + encoder.parts.sum();
+  const Count adapters = stack.adapters + encoder.adapters;
+  out.encoder_forward = encoder.parts.sum();
+  Count backward, recompute;
+  if (train) {
+    backward = backward_of(stack.parts + head, o.trainable);
+    if (o.trainable.encoder) backward += backward_of(encoder.parts, o.trainable);
+    if (o.trainable.vision && !o.trainable.none && !o.trainable.lora) backward += vision * 2;
+    if (!o.trainable.none) backward += adapters * 2;
+    const Count core = core_of(stack.parts) + core_of(encoder.parts);
+    if (o.recompute == Recompute::kFull) recompute = layers_forward + adapters;
+    if (o.recompute == Recompute::kSelective) recompute = core;
+    if (o.recompute == Recompute::kFlash) {
+      recompute = stack.parts.attn_scores + stack.parts.cross_scores + encoder.parts.attn_scores;
+    }
+  }
+  if (o.mla_absorbed && !train && !stack.absorbed_scores.is_zero()) {
+    const Count executed = stack.absorbed_scores + stack.absorbed_av;
+    const Count modelled = stack.parts.attn_scores + stack.parts.attn_av;
+    if (modelled < executed) recompute += executed - modelled;
+  }
+  out.parts = (stack.parts + encoder.parts + head) * repeats;
+  out.parts.vision = vision * repeats;
+  out.parts.other += adapters * repeats;
+  out.mlp_dense = (stack.mlp_dense + encoder.mlp_dense) * repeats;
+  out.mlp_routed = (stack.mlp_routed + encoder.mlp_routed) * repeats;
+  out.mlp_shared = (stack.mlp_shared + encoder.mlp_shared) * repeats;
+  out.absorbed_scores = stack.absorbed_scores * repeats;
+  out.absorbed_av = stack.absorbed_av * repeats;
+  out.encoder_forward *= repeats;
+  out.forward = out.parts.sum();
+  out.backward = backward * repeats;
+  out.recompute = recompute * repeats;
+  out.total = out.forward + out.backward;
+  out.tokens *= repeats;
+  return out;
+}
+
+}  // namespace mfu
