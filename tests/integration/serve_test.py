@@ -1,5 +1,6 @@
 """`mfu serve` under a real Prometheus: 64 ranks on 8 hosts, the shipped rules, and every query of the shipped dashboard."""
 
+import gzip
 import json
 import math
 import os
@@ -13,6 +14,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -203,6 +205,44 @@ class Exposition(Served):
         self.assertIn(f"127.0.0.1:{port}: cannot listen there", taken.stderr)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(DEADLINE_S), 0)
+
+    def answer(self, url, **headers):
+        """Body and headers of an answer."""
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=DEADLINE_S) as answer:
+            return answer.read(), answer.headers
+
+    def test_the_root_is_the_live_page(self):
+        job = fake_ranks.Job(ranks=2, hosts=1)
+        job.write(self.run_dir)
+        _, url = self.serve()
+        root = url.removesuffix("metrics")
+        page, headers = self.answer(root)
+        self.assertEqual(headers["Content-Type"], "text/html; charset=utf-8")
+        self.assertIn(b'<meta http-equiv="refresh" content="10">', page)
+        self.assertIn(b"<title>llama 8.03 B: 40.0 % MFU in step, run64</title>", page)
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.answer(root + "nothing")
+        self.assertEqual(refused.exception.code, 404)
+        refused.exception.close()
+
+    def test_answers_are_packed_for_those_who_take_it(self):
+        fake_ranks.Job(ranks=8, hosts=1).write(self.run_dir)
+        _, url = self.serve()
+        for address in (url, url.removesuffix("metrics")):
+            with self.subTest(address):
+                plain, headers = self.answer(address)
+                self.assertIsNone(headers["Content-Encoding"])
+                packed, headers = self.answer(address, **{"Accept-Encoding": "gzip"})
+                self.assertEqual(headers["Content-Encoding"], "gzip")
+                self.assertLess(len(packed), len(plain) / 2)
+                self.assertEqual(len(gzip.decompress(packed)), len(plain))
+
+    def test_a_thousand_ranks_are_a_scrape_of_less_than_a_megabyte(self):
+        fake_ranks.Job(ranks=1000, hosts=125).write(self.run_dir, windows=1)
+        text = self.text(self.run_dir)
+        self.assertLess(len(text), 1_000_000)
+        self.assertEqual(len(re.findall(r'(?m)^mfu_ratio\{', text)), 2000)  # step and total of each
+        self.assertNotRegex(text, r"exposer_|(?i:nan)")
 
     def test_the_textfile_is_replaced_whole(self):
         fake_ranks.Job(ranks=2, hosts=1).write(self.run_dir)

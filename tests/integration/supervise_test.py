@@ -169,6 +169,50 @@ class Signals(TestCase):
             self.fail("the program lives on")
         child.communicate(timeout=DEADLINE_S)
 
+    def read_until(self, master, text, pattern):
+        """`text` and what comes from the terminal, up to the pattern."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not re.search(pattern, text) and time.monotonic() < deadline:
+            if not select.select([master], [], [], 1)[0]:
+                continue
+            try:
+                text += os.read(master, 4096)
+            except OSError:
+                break
+        self.assertRegex(text, pattern)
+        return text
+
+    def test_ctrl_z_and_fg(self):
+        """A shell's job: Ctrl-Z stops the program and mfu run, fg continues both, and the exit code is the shell's."""
+        pid, master = pty.fork()
+        if pid == 0:
+            os.environ["PS1"] = "prompt> "
+            os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+        (self.directory / "counter.py").write_text(COUNTER)
+        text = self.read_until(master, b"", rb"prompt> ")
+        os.write(master, f"{MFU} run --no-run-dir {sys.executable} {self.directory}/counter.py; echo code $?\n".encode())
+        text = self.read_until(master, text, rb"ready (\d+)\r")
+        program = int(re.search(rb"ready (\d+)\r", text)[1])
+        os.write(master, b"\x1a")
+        text = self.read_until(master, text, rb"Stopped")
+
+        def state(process):
+            return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+        parent = int(pathlib.Path(f"/proc/{program}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        self.assertEqual((state(program), state(parent)), ("T", "T"))
+        os.write(master, b"fg\n")
+        deadline = time.monotonic() + DEADLINE_S
+        while "T" in (state(program), state(parent)):
+            self.assertLess(time.monotonic(), deadline, "fg continues them")
+            time.sleep(0.02)
+        os.write(master, b"end\n")
+        text = self.read_until(master, text, rb"none\r\n")
+        os.write(master, b"exit 7\n")
+        self.read_until(master, text, rb"exit 7\r\n")
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
+        os.close(master)
+
     def test_the_terminal_is_the_programs(self):
         """Ctrl-C on it arrives once, what is typed arrives, and it stays a terminal."""
         pid, master = pty.fork()
@@ -177,25 +221,11 @@ class Signals(TestCase):
                 'print("ready"', 'print("tty" if sys.stdin.isatty() and sys.stdout.isatty() else "none", "ready"'
             )
             os.execv(MFU, ["mfu", "run", "--no-run-dir", sys.executable, "-c", program])
-        text = b""
-
-        def read_until(pattern):
-            nonlocal text
-            deadline = time.monotonic() + DEADLINE_S
-            while not re.search(pattern, text) and time.monotonic() < deadline:
-                if not select.select([master], [], [], 1)[0]:
-                    continue
-                try:
-                    text += os.read(master, 4096)
-                except OSError:
-                    break
-            self.assertRegex(text, pattern)
-
-        read_until(rb"tty ready \d+")
+        text = self.read_until(master, b"", rb"tty ready \d+")
         os.write(master, b"\x03")
         time.sleep(0.5)
         os.write(master, b"end\n")
-        read_until(rb"SIGINT\r\n")
+        text = self.read_until(master, text, rb"SIGINT\r\n")
         self.assertNotIn(b"SIGINT SIGINT", text)
         self.assertEqual(os.waitpid(pid, 0)[1], 0)
         os.close(master)
