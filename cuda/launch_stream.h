@@ -67,7 +67,7 @@ inline constexpr std::uint8_t kInConfig = 0xFD;       ///< cuLaunchKernelEx: in 
     case 429:
     case 430:
       return 24;
-    case 292:  // cuMemcpyHtoAAsync_v2
+    case 293:  // cuMemcpyHtoAAsync_v2
     case 283:  // cuMemcpyAtoHAsync_v2
     case 419:
     case 420:
@@ -78,7 +78,7 @@ inline constexpr std::uint8_t kInConfig = 0xFD;       ///< cuLaunchKernelEx: in 
   const bool set = driver_id >= 249 && driver_id <= 254;                           // cuMemsetD8_v2 ...
   const bool copy = driver_id == 276 || driver_id == 278 || driver_id == 280 ||    // cuMemcpyHtoD_v2 ...
                     driver_id == 282 || (driver_id >= 284 && driver_id <= 288) ||  // cuMemcpyAtoD_v2 ...
-                    driver_id == 290 || driver_id == 305 || driver_id == 318 || driver_id == 320;
+                    driver_id == 290 || driver_id == 292 || driver_id == 305 || driver_id == 318 || driver_id == 320;
   const bool per_thread_copy = driver_id >= 397 && driver_id <= 416;  // the same, _ptds
   return set || copy || per_thread_copy ? kDefaultStream : kNoStream;
 }
