@@ -18,7 +18,8 @@ DeviceTimeline::DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs w
       listener_(listener),
       now_(origin),
       next_edge_(origin + window_ns),
-      cut_at_(origin) {
+      cut_at_(origin),
+      history_(origin) {
   covered_until_.fill(origin);
   tails_.fill(kLongAgo);
 }
@@ -51,7 +52,7 @@ void DeviceTimeline::add_chunk(Lane& lane) {
     lane.last->next = chunk;
   } else {
     lane.first = chunk;
-    lane.next = chunk->items.data();
+    lane.next = lane.kept = chunk->items.data();
   }
   lane.last = chunk;
   lane.fill = chunk->items.data();
@@ -67,6 +68,7 @@ void DeviceTimeline::recycle(Chunk* chunk) noexcept {
 void DeviceTimeline::next_chunk(std::size_t l) noexcept {
   Lane& lane = lanes_[l];
   Chunk* done = lane.first;
+  history_.add(lane.kept, lane.next);
   lane.first = done->next;
   recycle(done);
   if (lane.first == nullptr) {
@@ -74,13 +76,14 @@ void DeviceTimeline::next_chunk(std::size_t l) noexcept {
     heads_[l] = kNever;
     return;
   }
-  lane.next = lane.first->items.data();
+  lane.next = lane.kept = lane.first->items.data();
   lane.stop = lane.first_stop();
   heads_[l] = head_key(lane.next->begin_ns, l);
 }
 
 void DeviceTimeline::sort_lane(Lane& lane) {
   std::vector<Activity> all;
+  history_.add(lane.kept, lane.next);
   while (lane.first != nullptr) {
     Chunk* chunk = lane.first;
     all.insert(all.end(), lane.next, lane.first_stop());
@@ -195,7 +198,38 @@ void DeviceTimeline::resume_running() {
   resumed_.clear();
 }
 
+std::uint32_t DeviceTimeline::add_late(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel,
+                                       bool first_of_launch, KernelNameId name, Instance* instance,
+                                       std::uint32_t region_path) {
+  count({begin_ns, end_ns, instance, name, time_class, is_kernel, first_of_launch}, region_path);
+  for (Instance* i = instance; i != nullptr; i = i->parent) {
+    InstanceOnDevice& share = i->shares[device_];
+    share.add_activity(begin_ns);
+    share.kernels += static_cast<std::uint64_t>(is_kernel);
+    share.last_activity_end_ns = std::max(share.last_activity_end_ns, end_ns);
+  }
+  if (end_ns > now_) running_.push_back({end_ns, instance, time_class, is_kernel});
+  late_.push_back({begin_ns, end_ns, time_class});
+  return static_cast<std::uint32_t>(late_.size()) - 1;
+}
+
+/// Puts what came late into the time that has been swept.
+void DeviceTimeline::correct_past() {
+  for (std::size_t l = 0; l < lanes_used_; ++l) {
+    history_.add(lanes_[l].kept, lanes_[l].next);
+    lanes_[l].kept = lanes_[l].next;
+  }
+  history_.correct(late_, now_, [this](const Corrections& corrections) {
+    for (const Correction& c : corrections.list())
+      for (auto of = static_cast<std::size_t>(c.to); of < static_cast<std::size_t>(c.from); ++of)
+        union_ns_[of] += c.end_ns - c.begin_ns;
+    listener_.on_corrected(device_, corrections, now_);
+  });
+  late_.clear();
+}
+
 void DeviceTimeline::sweep(TimeNs watermark) {
+  if (!late_.empty()) correct_past();
   prepare_lanes();
   cut_at_ = std::min(next_edge_, std::max(watermark, now_));
   resume_running();

@@ -11,6 +11,7 @@
 
 #include "core/account/instance.h"
 #include "core/account/region_summary.h"
+#include "core/account/time_history.h"
 #include "core/base/activity_record.h"
 #include "core/base/ids.h"
 #include "core/base/units.h"
@@ -27,6 +28,9 @@ class TimelineListener {
   virtual void on_end(std::uint32_t device, Instance& instance, TimeNs at) = 0;
   /// A window ends here; the next begins.
   virtual void on_edge(std::uint32_t device, std::int64_t window, TimeNs at) = 0;
+  /// Work came late: `corrections` are of the time before `at`, and already in class_times(). The index of each late
+  /// work is what add_late returned.
+  virtual void on_corrected(std::uint32_t device, const Corrections& corrections, TimeNs at) = 0;
 };
 
 struct KernelStat {
@@ -56,7 +60,7 @@ class DeviceTimeline {
   /// \param origin start of the run: everything before it is not on the timeline.
   DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener);
 
-  /// An activity [begin, end), possibly before `now()` when it came late: then only its rest is on the timeline.
+  /// An activity [begin, end) that begins at now() or later.
   void add(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch,
            KernelNameId name, Instance* instance) {
     // Activities of one instance come in runs: those around it are told once per run.
@@ -77,6 +81,15 @@ class DeviceTimeline {
     append(lanes_[l], {begin_ns, end_ns, instance, name, time_class, is_kernel, first_of_launch});
     ++pending_;
   }
+  /// One that begins before now(). The next sweep says what it changes in the past; from now() on it runs as any other.
+  /// \param instance not over on this device; \param region_path where it counts.
+  /// \return its index among those that came late since the last sweep.
+  std::uint32_t add_late(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch,
+                         KernelNameId name, Instance* instance, std::uint32_t region_path);
+  /// Late work may begin at `from`: what ended after it is kept, if that is no more than `most` activities.
+  void keep_from(TimeNs from, std::size_t most) noexcept { history_.keep_from(from, most); }
+  /// The past before is not known any more, and late work changes nothing there.
+  [[nodiscard]] TimeNs known_from() const noexcept { return history_.known_from(); }
   /// Says in the instances what was added. Before any timeline is swept: an instance ends when its activities are over.
   void note_added() noexcept;
   void add_open_mark(Instance& instance, TimeNs at);
@@ -135,6 +148,7 @@ class DeviceTimeline {
     Chunk* last = nullptr;
     const Activity* next = nullptr;  ///< in the first chunk: what is not swept begins here
     const Activity* stop = nullptr;  ///< end of what the first chunk holds; during a sweep
+    const Activity* kept = nullptr;  ///< in the first chunk: what was swept and is not in the history begins here
     Activity* fill = nullptr;        ///< in the last chunk: where the next one goes
     Activity* room = nullptr;        ///< end of the last chunk
     bool sorted = true;
@@ -166,8 +180,8 @@ class DeviceTimeline {
   /// A piece of an activity; `begun`: 1 for its first, else 0.
   void cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel,
              std::uint64_t begun) noexcept;
-  void count(const Activity& a) {
-    const std::uint32_t region_path = a.instance != nullptr ? a.instance->region_path : 0;
+  void count(const Activity& a) { count(a, a.instance != nullptr ? a.instance->region_path : 0); }
+  void count(const Activity& a, std::uint32_t region_path) {
     if (counts_.size() <= region_path) counts_.resize(region_path + 1);
     ActivityCounts& counts = counts_[region_path];
     counts.launches += static_cast<std::uint64_t>(a.first_of_launch);
@@ -178,6 +192,7 @@ class DeviceTimeline {
     stat.sum_ns += a.end_ns - a.begin_ns;
   }
   void resume_running();
+  [[gnu::noinline]] void correct_past();
   /// Time that is covered by `time_class` or one before it, at now().
   [[nodiscard]] DurationNs covered(TimeClass time_class) const noexcept {
     const auto c = static_cast<std::size_t>(time_class);
@@ -207,6 +222,8 @@ class DeviceTimeline {
   std::vector<std::unique_ptr<Chunk>> chunks_;  ///< all there are
   Chunk* free_chunks_ = nullptr;
   std::vector<Running> running_, resumed_;  ///< cut at cut_at_; their rest is still to come
+  TimeHistory history_;
+  std::vector<LateWork> late_;  ///< since the last sweep
   // The instance that was added to last and the latest end there, not yet said in the instance itself.
   Instance* added_to_ = nullptr;
   TimeNs added_end_ns_ = 0;

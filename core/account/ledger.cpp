@@ -65,7 +65,7 @@ Ledger::Device& Ledger::new_device(std::uint32_t device) {
   }
   note_added();
   // It was idle until now; nothing can be pending before what the others have swept.
-  devices_[device]->timeline.sweep(swept_);
+  devices_[device]->sweep(swept_);
   return *devices_[device];
 }
 
@@ -158,15 +158,17 @@ void Ledger::add(const ActivityRecord& record, InstanceId owner, bool first_of_l
     const bool detected = instance != nullptr && instance->kind == InstanceKind::kDetected;
     observer_->on_record(record, detected ? InstanceId::kNone : owner, first_of_launch);
   }
+  const TimeClass time_class = time_class_of(record, names_);
   const bool owner_is_over =
       owner != InstanceId::kNone && (instance == nullptr || instance->shares[raw(record.device)].ended);
   if (owner_is_over || record.begin_ns < device.timeline.now()) {
     counters_.add(Counter::kRecordsLate);
+    if (record.begin_ns < device.timeline.now() && add_late(record, owner, time_class, first_of_launch)) return;
     // An instance that is over here may be gone before its late activity is swept; one around it that is not over
     // stays.
     while (instance != nullptr && instance->shares[raw(record.device)].ended) instance = instance->parent;
   }
-  device.timeline.add(record.begin_ns, record.end_ns, time_class_of(record, names_),
+  device.timeline.add(record.begin_ns, record.end_ns, time_class,
                       record.kind == ActivityKind::kKernel || record.kind == ActivityKind::kGraph, first_of_launch,
                       record.name, instance);
 }
@@ -417,6 +419,7 @@ void Ledger::account(Instance& instance) {
   const auto devices = devices_of(instance);
   for (std::size_t k = 0; k < devices.size(); ++k) {
     const auto [d, part] = devices[k];
+    keep_over(instance, d);
     if (observer_ != nullptr) observer_->on_finished(instance, d, part);
     InstanceOnDevice& share = instance.shares[d];
     DurationNs elapsed_left = 0;
@@ -550,7 +553,7 @@ void Ledger::sweep_to(TimeNs watermark) {
     if (swept_ >= stop) stop += options_.window_ns;
     stop = stop > swept_ ? std::min(stop, watermark) : watermark;
     for (const auto& device : devices_)
-      if (device) device->timeline.sweep(stop);
+      if (device) device->sweep(stop);
     swept_ = stop;
     emit_ready(false);
   }
@@ -693,11 +696,13 @@ void Ledger::finish(TimeNs end) {
   }
   sweep_to(end);
   for (const auto& device : devices_)
-    if (device) device->timeline.sweep(end);  // marks at `end` where it was swept to already
+    if (device) device->sweep(end);  // marks at `end` where it was swept to already
   emit_ready(true);
   for (std::uint32_t d = 0; d < devices_.size(); ++d)
     if (devices_[d]) on_edge(d, devices_[d]->timeline.window(), end);
   if (end > edge(next_window_)) emit(next_window_, end);
+  for (const auto& [window, rows] : windows_)  // of a window without length: what came late at its very begin
+    for (const auto& [key, from] : rows) run_[key].add(from);
   WindowSummary out;
   out.final_run = true;
   out.window = {options_.origin_ns, end};

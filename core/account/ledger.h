@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "core/account/account_observer.h"
@@ -97,6 +98,9 @@ class Ledger final : private TimelineListener {
   void measured_again(TimeNs at) {
     if (!unmeasured_.empty()) unmeasured_.back().end_ns = at;
   }
+  /// Work that began at `from` or later may come late, at any time: what the devices did since is kept as far as there
+  /// is room. TimeHistory::kNever: none is expected.
+  void keep_from(TimeNs from) noexcept;
   /// Memory held for activities and instances that are not accounted yet; an estimate [B].
   [[nodiscard]] std::size_t held_bytes() const noexcept { return pending() * 48 + live_.size() * sizeof(Instance); }
   /// A line for the user, once each: regions whose FLOP are unknown and what is missing.
@@ -112,6 +116,13 @@ class Ledger final : private TimelineListener {
     std::uint32_t region;
     std::int64_t window;
   };
+  /// An instance that is accounted for, on one device.
+  struct Over {
+    InstanceId id, outer;
+    std::uint32_t region, region_path;
+    TimeNs begin_ns, end_ns;
+  };
+  using Owners = std::vector<std::variant<Instance*, const Over*>>;  ///< the innermost first
   struct Device {
     Device(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener)
         : timeline(device, origin, window_ns, listener) {}
@@ -122,6 +133,12 @@ class Ledger final : private TimelineListener {
     std::deque<Finished> finished;
     std::vector<std::uint64_t> ended;  ///< by region: instances so far
     WaitingPrefills prefills;
+    std::deque<Over> over;                ///< lately
+    std::vector<InstanceId> late_owners;  ///< of the work that came late since the last sweep
+    void sweep(TimeNs until) {
+      timeline.sweep(until);
+      late_owners.clear();
+    }
 
     std::uint64_t next_nth(RegionId region) {
       if (ended.size() <= raw(region)) ended.resize(raw(region) + 1u);
@@ -136,6 +153,7 @@ class Ledger final : private TimelineListener {
   void on_open(std::uint32_t device, Instance& instance, TimeNs at) override;
   void on_end(std::uint32_t device, Instance& instance, TimeNs at) override;
   void on_edge(std::uint32_t device, std::int64_t window, TimeNs at) override;
+  void on_corrected(std::uint32_t device, const Corrections& corrections, TimeNs at) override;
   void take_counts(std::uint32_t device, std::int64_t window);
   [[nodiscard]] std::uint32_t region_path_of(std::uint32_t outer, RegionId region);
 
@@ -144,6 +162,16 @@ class Ledger final : private TimelineListener {
   }
   [[gnu::noinline]] Device& new_device(std::uint32_t device);
   RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
+  [[nodiscard]] bool add_late(const ActivityRecord& record, InstanceId owner, TimeClass time_class,
+                              bool first_of_launch);
+  [[nodiscard]] Owners owners_from(std::uint32_t device, InstanceId id);
+  void keep_over(const Instance& instance, std::uint32_t device);
+  template <typename Each>
+  void by_window(Interval interval, Each&& each) const;
+  template <typename Change>
+  void change_row(std::int64_t window, std::uint32_t region, std::uint32_t device, Change&& change);
+  template <typename Change>
+  void change_slice(Instance& instance, std::uint32_t device, std::int64_t window, Change&& change);
   void begin_share(std::uint32_t device, Instance& instance);
   bool end_if_due(std::uint32_t device, Instance& instance);
   void end_share(std::uint32_t device, Instance& instance);

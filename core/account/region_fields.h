@@ -222,7 +222,7 @@ inline constexpr auto kFieldsOf<RegionSummary> = std::tuple{
     Field{"executed", &RegionSummary::executed, Unit::kNone, AddsUp::kSum, Null::kUnknown,
           "FLOP of the matmuls that ran, the time of those whose size is known, and of all"},
     Field{"settled", &RegionSummary::settled, Unit::kNone, AddsUp::kAll, Null::kUnknown,
-          "false: written before all of its work was recorded; what comes later counts in the window then open"},
+          "false: written before all of its work was recorded; the time of what comes later counts in `end` alone"},
 };
 
 /// Calls `each` with every field of T.

@@ -28,6 +28,7 @@ enum class Counter : std::uint8_t {
   kLaunchesFailed,       ///< launch calls that returned an error: no work was put on a stream
   kLaunchesCaptured,     ///< launch calls that a stream capture recorded: no work was put on a stream
   kLaunchesExpired,      ///< given up on: no record came while later work finished
+  kLaunchesElsewhere,    ///< given up on: another client of CUPTI had the records
   kStreamOrderBroken,    ///< began before what was launched before them on their stream had ended
   kKernelNamesFull,      ///< distinct kernel names beyond the table
   kBuffersForeign,       ///< activity buffers that are not ours
@@ -43,15 +44,13 @@ inline constexpr std::size_t kCounters = static_cast<std::size_t>(Counter::kCoun
 
 /// Stable names: the keys in the run directory.
 inline constexpr std::array<std::string_view, kCounters> kCounterNames{
-    "nvtx_pop_unmatched",  "nvtx_too_deep",     "nvtx_range_end_unknown",
-    "nvtx_ranges_full",    "threads_anonymous", "instances_full",
-    "instances_unclosed",  "records_dropped",   "records_late",
-    "records_no_time",     "records_bad_time",  "records_unknown_kind",
-    "records_truncated",   "records_no_batch",  "records_unmatched",
-    "launches_failed",     "launches_captured", "launches_expired",
-    "stream_order_broken", "kernel_names_full", "buffers_foreign",
-    "buffers_exhausted",   "flush_stuck",       "sink_errors",
-    "windows_dropped",     "faults_contained",  "clock_jumps"};
+    "nvtx_pop_unmatched", "nvtx_too_deep",    "nvtx_range_end_unknown", "nvtx_ranges_full",
+    "threads_anonymous",  "instances_full",   "instances_unclosed",     "records_dropped",
+    "records_late",       "records_no_time",  "records_bad_time",       "records_unknown_kind",
+    "records_truncated",  "records_no_batch", "records_unmatched",      "launches_failed",
+    "launches_captured",  "launches_expired", "launches_elsewhere",     "stream_order_broken",
+    "kernel_names_full",  "buffers_foreign",  "buffers_exhausted",      "flush_stuck",
+    "sink_errors",        "windows_dropped",  "faults_contained",       "clock_jumps"};
 
 /// [any thread] No lock, no allocation.
 class Counters {

@@ -38,15 +38,20 @@ void Drain::follow_instances() {
   }
 }
 
+bool Drain::newest_launch(CorrelationId& newest) const noexcept {
+  if (!calls_) return attribution_.newest_correlation(newest);
+  newest = calls_->newest();
+  return calls_->seen() != 0;
+}
+
+void Drain::forget_waiting() noexcept {
+  CorrelationId newest{};
+  if (newest_launch(newest)) launches_.forget_until(newest);
+}
+
 void Drain::begin_tick(TimeNs now) {
   CorrelationId newest{};
-  bool any = false;
-  if (calls_) {
-    newest = calls_->newest();
-    any = calls_->seen() != 0;
-  } else {
-    any = attribution_.newest_correlation(newest);
-  }
+  const bool any = newest_launch(newest);
   launches_.begin_tick(now, newest, any);
   latest_begin_ = now + kClockTolerance;
 }
@@ -161,6 +166,8 @@ void Drain::advance_ledger(const LaunchTracker::Settled& settled) {
   const TimeNs until = detected_ != nullptr ? detected_->settle(settled.complete, settled.until) : settled.until;
   advanced_to_ = std::max(advanced_to_, until);
   ledger_.await_launches_of(launches_.awaited());
+  const TimeNs late_from = launches_.unsettled_from();
+  ledger_.keep_from(late_from != 0 ? late_from : TimeHistory::kNever);
   ledger_.advance(until);
 }
 

@@ -51,6 +51,8 @@ class Drain {
   [[nodiscard]] bool settled(Interval window) const noexcept { return launches_.settled(window); }
   /// It would help to be told of event records and waits; see Attribution::event_call.
   [[nodiscard]] bool wants_events() const noexcept { return launches_.wants_events(); }
+  /// The records of what was launched so far have gone to somebody else: nothing waits for them.
+  void forget_waiting() noexcept;
   /// For the log, once each.
   [[nodiscard]] std::vector<std::string> take_notices() { return launches_.take_notices(); }
 
@@ -59,6 +61,7 @@ class Drain {
   static constexpr std::uint32_t kMaxLag = 8;
   static constexpr std::size_t kMaxPending = 1u << 18;  ///< activities held back by the watermark: 8 MiB
 
+  [[nodiscard]] bool newest_launch(CorrelationId& newest) const noexcept;
   void make_room();
   void advance_ledger(const LaunchTracker::Settled& settled);
   void count_unmatched(CorrelationId id, bool seen);

@@ -35,6 +35,7 @@ void LaunchTracker::pass_recorded() {
 /// Looks at everything from oldest_ on, gives up what is over and left no record, and leaves in waiting_ what holds
 /// time back.
 void LaunchTracker::walk(const Tick& now, bool lossy) {
+  if (newer(oldest_, forgotten_)) any_forgotten_ = false;
   Calls calls(ticks_);
   order_.begin_walk();
   awaited_.clear();
@@ -43,11 +44,12 @@ void LaunchTracker::walk(const Tick& now, bool lossy) {
     if (entry.kind == CorrelationMap::Kind::kOther && entry.place.thread() == 0) continue;
     if (!ordered_) entry.place = LaunchPlace();
     const TimeNs called = calls.before(id);
-    if (entry.kind == CorrelationMap::Kind::kOutstanding && lost(id, entry.place, called, now.at, lossy)) {
-      map_.give_up(id);
-      counters_.add(Counter::kLaunchesExpired);
+    const bool outstanding = entry.kind == CorrelationMap::Kind::kOutstanding;
+    if (outstanding && any_forgotten_ && !newer(id, forgotten_)) {
+      give_up(id, entry, Counter::kLaunchesElsewhere);
+    } else if (outstanding && lost(id, entry.place, called, now.at, lossy)) {
       given_up_unknown_ += entry.place.lane() == LaunchPlace::kUnknownLane;
-      entry.kind = CorrelationMap::Kind::kOther;
+      give_up(id, entry, Counter::kLaunchesExpired);
     }
     if (entry.kind == CorrelationMap::Kind::kOutstanding && entry.owner != LaunchOwner::kOutside &&
         entry.owner <= LaunchOwner::kMaxInstance) {
@@ -135,6 +137,12 @@ bool LaunchTracker::settled(Interval interval) const noexcept {
   return interval.begin_ns >= forced_until_ &&
          std::none_of(unsettled_.begin(), unsettled_.end(),
                       [&](const StreamOrder::Waiting& w) { return w.from < interval.end_ns; });
+}
+
+TimeNs LaunchTracker::unsettled_from() const noexcept {
+  TimeNs from = 0;
+  for (const StreamOrder::Waiting& w : unsettled_) from = from == 0 ? w.from : std::min(from, w.from);
+  return from;
 }
 
 void LaunchTracker::violated(CorrelationId id, TimeNs begin_ns) {

@@ -52,8 +52,16 @@ class LaunchTracker {
 
   /// False if work that began in the interval may not be recorded yet, though time went on.
   [[nodiscard]] bool settled(Interval interval) const noexcept;
+  /// The earliest begin of work that time went past and that may still be recorded; none: 0.
+  [[nodiscard]] TimeNs unsettled_from() const noexcept;
   /// The account went on up to `until` whether or not everything had come.
   void force(TimeNs until) noexcept { forced_until_ = std::max(forced_until_, until); }
+
+  /// The records of this launch and all before it have gone to somebody else. Counted as launches_elsewhere.
+  void forget_until(CorrelationId id) noexcept {
+    forgotten_ = id;
+    any_forgotten_ = true;
+  }
 
   [[nodiscard]] bool any_tick() const noexcept { return !ticks_.empty(); }
   [[nodiscard]] TimeNs now() const noexcept { return ticks_.back().at; }
@@ -89,6 +97,11 @@ class LaunchTracker {
   };
 
   void walk(const Tick& now, bool lossy);
+  void give_up(CorrelationId id, CorrelationMap::Entry& entry, Counter counter) noexcept {
+    map_.give_up(id);
+    counters_.add(counter);
+    entry.kind = CorrelationMap::Kind::kOther;
+  }
   [[nodiscard]] bool lost(CorrelationId id, LaunchPlace place, TimeNs called, TimeNs now, bool lossy) const noexcept;
   void keep_evidence(TimeNs now);
   /// How long time waits for a launch on an unknown stream while other work finishes.
@@ -120,6 +133,8 @@ class LaunchTracker {
   std::vector<Evidence> evidence_;
   std::vector<CorrelationId> may_run_long_;      ///< and keep a buffer back, with records of others in it
   std::vector<StreamOrder::Waiting> unsettled_;  ///< that time went past
+  CorrelationId forgotten_{};                    ///< it and all before it
+  bool any_forgotten_ = false;
   TimeNs forced_until_ = 0;
   TimeNs gone_past_until_ = 0;          ///< time went on to there though something was waited for
   std::uint64_t given_up_unknown_ = 0;  ///< launches on unknown streams

@@ -38,6 +38,7 @@ class Recorder : public TimelineListener {
   void on_edge(std::uint32_t, std::int64_t window, TimeNs at) override {
     edges.push_back({window, at, timeline->class_times(), timeline->busy_ns()});
   }
+  void on_corrected(std::uint32_t, const Corrections&, TimeNs) override {}
   DeviceTimeline* timeline = nullptr;
   std::vector<std::tuple<std::string, InstanceId, TimeNs>> marks;
   std::vector<Edge> edges;

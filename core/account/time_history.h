@@ -1,0 +1,133 @@
+// What a device did lately, kept so that work which is recorded late changes the class of the time that it took.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "core/account/region_summary.h"
+#include "core/base/units.h"
+
+namespace mfu {
+
+/// Work that was recorded after the account had gone on past its begin.
+struct LateWork {
+  TimeNs begin_ns, end_ns;
+  TimeClass time_class;
+};
+
+/// A stretch of the past that turns out to be of another class.
+struct Correction {
+  TimeNs begin_ns, end_ns;
+  TimeClass from, to;  ///< `to` comes before `from` in the order of precedence
+  std::uint32_t late;  ///< index of the work that makes it so
+};
+
+/// Corrections in the order of time, with the sum over any interval.
+class Corrections {
+ public:
+  /// \param list at least one; disjoint, in order.
+  explicit Corrections(std::vector<Correction> list);
+
+  [[nodiscard]] const std::vector<Correction>& list() const noexcept { return list_; }
+  [[nodiscard]] Interval hull() const noexcept { return {list_.front().begin_ns, list_.back().end_ns}; }
+  /// What the time of each class within the interval changes by. Sums to 0.
+  [[nodiscard]] ClassTimes within(Interval interval) const noexcept;
+
+ private:
+  [[nodiscard]] ClassTimes before(TimeNs at) const noexcept;
+
+  std::vector<Correction> list_;
+  std::vector<ClassTimes> sums_;  ///< [i]: of the first i
+};
+
+/// [mfu-drain] The newest activities of a device, 16 B each. What is asked for rarely is kept cheaply: activities are
+/// copied in once they were swept, in any order, and looked at only when late work comes.
+class TimeHistory {
+ public:
+  static constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
+
+  explicit TimeHistory(TimeNs origin) : known_from_(origin) {}
+
+  /// Items with `begin_ns`, `end_ns` and `time_class`.
+  template <typename Item>
+  void add(const Item* first, const Item* last) {
+    for (; first != last; ++first) add(first->begin_ns, first->end_ns, first->time_class);
+  }
+  void add(TimeNs begin, TimeNs end, TimeClass time_class) {
+    if (end - begin > kLong) return add_long(begin, end, time_class);
+    if (next_ == ring_.size()) make_room();
+    Past& slot = ring_[next_++];
+    if (slot.used) known_from_ = std::max(known_from_, slot.begin_ns + static_cast<DurationNs>(slot.length));
+    slot = {begin, static_cast<std::uint32_t>(end - begin), time_class, true};
+  }
+
+  /// What ended after `from` is kept as long as there is room for `most` activities; kNever: the newest kFew are
+  /// enough.
+  void keep_from(TimeNs from, std::size_t most) noexcept {
+    keep_from_ = from;
+    most_ = std::max(most, kFew);
+  }
+  /// Complete from here on.
+  [[nodiscard]] TimeNs known_from() const noexcept { return known_from_; }
+
+  /// Adds late work and says what it changes before `now`, in order of time, in parts of at most kPart corrections.
+  /// What it did before known_from() is not said.
+  template <typename Each>
+  void correct(const std::vector<LateWork>& late, TimeNs now, Each&& each) {
+    Sweep sweep = begin_correction(late, now);
+    while (true) {
+      std::vector<Correction> part = next_part(sweep);
+      if (part.empty()) break;
+      each(Corrections(std::move(part)));
+    }
+    for (const LateWork& work : late) add(work.begin_ns, work.end_ns, work.time_class);
+  }
+
+ private:
+  static constexpr std::size_t kFew = 1u << 12;
+  static constexpr std::size_t kPart = 1u << 12;
+  static constexpr DurationNs kLong = 10'000'000;  ///< so that forgetting one forgets little time before it
+  static constexpr std::size_t kMostLong = 1u << 12;
+  static constexpr std::uint32_t kNobody = ~0u;
+  static constexpr std::size_t kUnions = kTimeClasses - 1;  ///< every class but idle
+
+  struct Past {
+    TimeNs begin_ns = 0;
+    std::uint32_t length = 0;
+    TimeClass time_class = TimeClass::kIdle;
+    bool used = false;
+  };
+  static_assert(sizeof(Past) == 16);
+  struct Began {
+    TimeNs begin_ns, end_ns;
+    TimeClass time_class;
+    std::uint32_t late;  ///< kNobody: it was known
+  };
+  /// Goes over what began, in order of begin, once with and once without the late work.
+  struct Sweep {
+    std::vector<Began> began;
+    std::size_t next = 0;
+    TimeNs at = 0, stop = 0;
+    /// By class: the work of that class and those before it covers no moment from here on.
+    std::array<TimeNs, kUnions> known_until{}, true_until{};
+    std::array<std::uint32_t, kUnions> covered_by{};
+  };
+
+  void make_room();
+  void add_long(TimeNs begin, TimeNs end, TimeClass time_class);
+  [[nodiscard]] Sweep begin_correction(const std::vector<LateWork>& late, TimeNs now) const;
+  [[nodiscard]] static std::vector<Correction> next_part(Sweep& sweep);
+
+  TimeNs known_from_;
+  TimeNs keep_from_ = kNever;
+  std::size_t most_ = kFew;
+  std::vector<Past> ring_;
+  std::size_t next_ = 0;
+  std::vector<LateWork> long_;
+};
+
+}  // namespace mfu
