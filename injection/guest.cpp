@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
 
@@ -81,6 +82,14 @@ RunInfo Parts::describe_run() const {
   return run;
 }
 
+/// Another library gets what the program says through NVTX; empty: none does.
+std::string taken_ranges() {
+  const char* library = ::getenv("NVTX_INJECTION64_PATH");
+  if (library == nullptr || *library == '\0' || std::strstr(library, "libmfuinject") != nullptr) return "";
+  return "NVTX_INJECTION64_PATH is " + std::string(library) +
+         ": that library gets the program's ranges, and none come here";
+}
+
 void Parts::start() {
   rules_.emplace(config_.regions, config_.presets, config_.warnings);
   rule_cache_.emplace(*rules_);
@@ -96,6 +105,8 @@ void Parts::start() {
     sink_->say("config",
                "no model config: times and waterfall only; for MFU set MFU_MODEL_CONFIG to a Hugging Face config.json, "
                "its folder or a model id");
+
+  if (std::string taken = taken_ranges(); !taken.empty()) sink_->say("ranges_taken", std::move(taken));
 
   CuptiRung rung;
   if (const std::string tool = foreign_tool(); !tool.empty()) {

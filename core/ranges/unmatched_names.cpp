@@ -85,6 +85,17 @@ std::string proposed_rule(std::string_view name) {
   return "{\"region\": \"" + region + "\", \"match\": \"" + match + "\"}";
 }
 
+std::string no_ranges_notice(bool any_seen, const std::vector<RegionRule>& rules) {
+  std::string waiting;
+  std::size_t shown = 0;
+  for (const RegionRule& rule : rules) {
+    if (rule.match == "(?!)" || ++shown > 2) continue;
+    waiting += (waiting.empty() ? "\"" : ", \"") + rule.match.substr(0, 24) + (rule.match.size() > 24 ? "...\"" : "\"");
+  }
+  if (any_seen || shown == 0) return "";
+  return "no NVTX range came so far, and rules of the config wait for " + waiting + (shown > 2 ? ", ..." : "");
+}
+
 std::string unmatched_notice(const UnmatchedNames& seen, const std::vector<RegionRule>& rules) {
   std::vector<const RegionRule*> own;
   for (const RegionRule& rule : rules)

@@ -46,6 +46,9 @@ class UnmatchedNames {
 /// match none, and a rule that would. Empty: nothing to say.
 [[nodiscard]] std::string unmatched_notice(const UnmatchedNames& seen, const std::vector<RegionRule>& rules);
 
+/// One line when rules of the config wait for ranges and none came at all. Empty: nothing to say.
+[[nodiscard]] std::string no_ranges_notice(bool any_seen, const std::vector<RegionRule>& rules);
+
 /// The rule for a range of that name, as an entry of the config's `regions`:
 /// `{"region": "forward", "match": "forward.*"}`.
 [[nodiscard]] std::string proposed_rule(std::string_view name);
