@@ -211,6 +211,7 @@ Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver) {
   resolve(handle, "cuptiGetTimestamp", api.get_timestamp);
   resolve(handle, "cuptiSetThreadIdType", api.set_thread_id_type);
   resolve(handle, "cuptiActivitySetAttribute", api.set_attribute);
+  resolve(handle, "cuptiActivityGetAttribute", api.get_attribute);
   resolve(handle, "cuptiGetContextId", api.get_context_id);
   resolve(handle, "cuptiGetDeviceId", api.get_device_id);
   resolve(handle, "cuptiActivityEnableDriverApi", api.enable_driver_api);

@@ -29,6 +29,7 @@ struct CuptiApi {
   CUptiResult (*get_timestamp)(std::uint64_t*) = nullptr;
   CUptiResult (*set_thread_id_type)(CUpti_ActivityThreadIdType) = nullptr;
   CUptiResult (*set_attribute)(CUpti_ActivityAttribute, std::size_t*, void*) = nullptr;
+  CUptiResult (*get_attribute)(CUpti_ActivityAttribute, std::size_t*, void*) = nullptr;
   CUptiResult (*get_context_id)(CUcontext, std::uint32_t*) = nullptr;
   CUptiResult (*get_device_id)(CUcontext, std::uint32_t*) = nullptr;
   CUptiResult (*enable_driver_api)(std::uint32_t, std::uint8_t) = nullptr;   ///< 12.5+

@@ -15,6 +15,7 @@ namespace {
 
 constinit thread_local bool t_own_thread = false;
 
+constexpr std::uint32_t kThreadBuffers = 130000;  // each thread fills buffers of its own by default from here on
 constexpr std::uint32_t kNullBufferAllowed = 27;  // 12.9: older ones write through the null pointer
 
 constexpr bool is_one_of(const std::uint32_t* ids, std::size_t count, std::uint32_t id) noexcept {
@@ -101,8 +102,9 @@ CuptiSession::CuptiSession(const CuptiApi& api, const HostLinks& live, KernelNam
 
 void CuptiSession::set_own_thread() noexcept { t_own_thread = true; }
 
-CuptiSession::Failure CuptiSession::start(CuptiLevel level, std::string& why) {
+CuptiSession::Failure CuptiSession::start(CuptiLevel level, bool whole_graphs, std::string& why) {
   level_ = level;
+  whole_graphs_ = whole_graphs;
   instance_.store(this, std::memory_order_release);
   if (level == CuptiLevel::kFull) {
     if (const CUptiResult result = api_.subscribe(&subscriber_, on_callback, this); result != CUPTI_SUCCESS) {
@@ -125,6 +127,7 @@ CuptiSession::Failure CuptiSession::start(CuptiLevel level, std::string& why) {
     return failure_of(result) == Failure::kSlotTaken ? Failure::kSlotTaken : Failure::kRefused;
   }
   if (level == CuptiLevel::kFull) enable_launch_callbacks();
+  had_thread_buffers_ = api_.set_attribute != nullptr && thread_buffers(had_thread_buffers_) && had_thread_buffers_;
   return Failure::kNone;
 }
 
@@ -134,6 +137,8 @@ void CuptiSession::release_slot() noexcept {
 }
 
 CUptiResult CuptiSession::enable_activities() {
+  // Before any other kind: from then on CUPTI reports no nodes.
+  if (whole_graphs_) whole_graphs_ = api_.activity_enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE) == CUPTI_SUCCESS;
   const CUptiResult result = api_.activity_enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
   if (result != CUPTI_SUCCESS) return result;
   // Copies and sets are needed for the waterfall. Without them there is less.
@@ -193,7 +198,30 @@ void CuptiSession::flush() noexcept {
   if (api_.flush_all(0) == CUPTI_ERROR_NOT_COMPATIBLE) refused_.fetch_add(1, std::memory_order_relaxed);
 }
 
+bool CuptiSession::thread_buffers(bool& on) const noexcept {
+  std::uint8_t value = 0;
+  std::size_t size = sizeof value;
+  if (api_.version < kThreadBuffers || api_.get_attribute == nullptr ||
+      api_.get_attribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, &size, &value) != CUPTI_SUCCESS)
+    return false;
+  on = value != 0;
+  return true;
+}
+
+void CuptiSession::look_for_ended_session() noexcept {
+  bool on = true;
+  if (!had_thread_buffers_ || session_ended_.load(std::memory_order_relaxed) || !thread_buffers(on) || on) return;
+  session_ended_.store(true, std::memory_order_relaxed);
+  ended_sessions_.fetch_add(1, std::memory_order_relaxed);
+}
+
 void CuptiSession::resume() noexcept {
+  if (session_ended_.exchange(false, std::memory_order_relaxed)) {
+    // No kind is on at this moment. The end of the next session shall be seen too.
+    std::uint8_t on = 1;
+    std::size_t size = sizeof on;
+    (void)api_.set_attribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, &size, &on);
+  }
   if (api_.register_callbacks(on_buffer_requested, on_buffer_completed) == CUPTI_SUCCESS) (void)enable_activities();
 }
 
@@ -312,7 +340,7 @@ LaunchPlace CuptiSession::place_of(ThreadState& state, CUpti_CallbackId id, Laun
   if (!stream.known) return {};
   LaunchPlace place = live_.attribution->place_on(state, data.contextUid, stream.handle, stream.per_thread);
   if (stream.programmatic) place = place.programmatic();
-  return kind == LaunchKind::kGraph ? place.graph() : place;
+  return kind == LaunchKind::kGraph && !whole_graphs_ ? place.graph() : place;
 }
 
 /// An event is recorded on a stream, or a stream waits for one.

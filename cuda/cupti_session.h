@@ -46,7 +46,10 @@ class CuptiSession {
 
   /// [inside cuInit] Subscribes and enables. No thread, no driver call. On failure nothing of ours stays registered
   /// that could disturb another tool. `why` gets one clause for the log.
-  [[nodiscard]] Failure start(CuptiLevel level, std::string& why);
+  /// \param whole_graphs a launch of a CUDA graph is one record, and its nodes have none.
+  [[nodiscard]] Failure start(CuptiLevel level, bool whole_graphs, std::string& why);
+  /// Whether graphs are traced as a whole: asked for, and this CUPTI can.
+  [[nodiscard]] bool whole_graphs() const noexcept { return whole_graphs_; }
 
   /// [mfu-flush] Asks CUPTI for the buffers that are complete. May block for long; never under a lock.
   void flush() noexcept;
@@ -57,6 +60,13 @@ class CuptiSession {
   [[nodiscard]] std::uint64_t take_dropped() noexcept;
   /// [mfu-drain] From now on the calls are followed that record events and wait for them.
   void follow_events() noexcept;
+  /// [mfu-flush] Looks whether another client's session has ended. Kineto ends each by setting the attribute that gives
+  /// every thread a buffer of its own back to 0; from CUPTI 13.0 on it is 1 unless somebody has set it.
+  void look_for_ended_session() noexcept;
+  /// [any thread] How many have ended so far, as far as is known.
+  [[nodiscard]] std::uint64_t ended_sessions() const noexcept {
+    return ended_sessions_.load(std::memory_order_relaxed);
+  }
   /// [mfu-drain] Registers and enables again, after another activity client went away.
   void resume() noexcept;
   /// [mfu-drain] The runtime's launch calls too, from now on: for a driver below which not every launch makes one of
@@ -93,6 +103,7 @@ class CuptiSession {
   void on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void enable_call_records();
   [[nodiscard]] CUptiResult enable_activities();
+  [[nodiscard]] bool thread_buffers(bool& on) const noexcept;
   void first_use() noexcept;
   [[nodiscard]] LaunchPlace place_of(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
                                      const CUpti_CallbackData& data) const noexcept;
@@ -110,6 +121,10 @@ class CuptiSession {
   CUpti_SubscriberHandle subscriber_ = nullptr;
   CuptiLevel level_ = CuptiLevel::kFull;
   bool follows_events_ = false;
+  bool whole_graphs_ = false;
+  bool had_thread_buffers_ = false;         ///< before anybody changed it
+  std::atomic<bool> session_ended_{false};  ///< and we have not registered again since
+  std::atomic<std::uint64_t> ended_sessions_{0};
   std::atomic<bool> used_{false};
   std::atomic<bool> fatal_{false};
   std::atomic<std::uint64_t> completed_{0}, foreign_{0}, refused_{0};

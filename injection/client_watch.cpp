@@ -1,5 +1,7 @@
 #include "injection/client_watch.h"
 
+#include "core/base/number_text.h"
+
 namespace mfu {
 
 /// Why the records must have gone to somebody else; nullptr: nothing says so.
@@ -25,6 +27,19 @@ ClientWatch::Verdict ClientWatch::look(const Look& seen) {
     note(seen);
     last_.records = 0;
     last_.foreign_buffers = last_.refused_calls = 0;
+  }
+  if (seen.ended_sessions != ended_before_) {
+    // Whether its records were missed at all: a session may lie between two of ours.
+    ended_before_ = seen.ended_sessions;
+    const TimeNs since = last_.now;
+    const DurationNs away = seen.now - since;
+    state_ = State::kOurs;
+    tries_ = 0;
+    foreign_before_ = seen.foreign_buffers;
+    note(seen);
+    return {Action::kReturn, since, "resumed",
+            "another profiler had CUPTI's records for " + duration_text(seconds(away)) +
+                " and has finished: what ran meanwhile is not measured"};
   }
   const bool foreign = seen.foreign_buffers != foreign_before_;
   if (foreign) silent_since_ = seen.now;

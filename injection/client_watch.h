@@ -16,6 +16,7 @@ namespace mfu {
 /// is busy with one long kernel gives none for as long as the kernel runs. Evidence is
 /// - a buffer that came back and is not ours;
 /// - a call of ours that CUPTI refused;
+/// - the end of another client's session, which it leaves behind in CUPTI's attributes;
 /// - more launches since the last record than the buffers that CUPTI has, and the driver's queues, can hold;
 /// - work that is known to have finished (the host synchronised its stream) without a record, several times over, while
 ///   no record at all came.
@@ -34,6 +35,7 @@ class ClientWatch {
     std::uint64_t records = 0;
     std::uint64_t foreign_buffers = 0;
     std::uint64_t refused_calls = 0;
+    std::uint64_t ended_sessions = 0;           ///< of other clients, as CuptiSession knows them
     std::uint64_t finished_without_record = 0;  ///< launches whose stream was synchronised and that have no record
     std::uint64_t room = 0;  ///< launches that may wait at this moment: in CUPTI's buffers, in the driver's queues
   };
@@ -42,7 +44,8 @@ class ClientWatch {
     kNothing,
     kSay,     ///< `text` is worth an event
     kYield,   ///< nothing is measured since `since`
-    kResume,  ///< register and enable again
+    kResume,  ///< register and enable again; perhaps the other client has finished
+    kReturn,  ///< the same, and it has finished: nothing was measured since `since`, and from now on it is
     kBack,    ///< records come to us again
   };
   struct Verdict {
@@ -54,6 +57,10 @@ class ClientWatch {
 
   [[nodiscard]] Verdict look(const Look& seen);
   [[nodiscard]] State state() const noexcept { return state_; }
+  /// Nobody waits for records of what was launched so far: they went to the other client.
+  [[nodiscard]] bool records_are_lost(TimeNs now) const noexcept {
+    return state_ == State::kYielded && (tries_ == 0 || now - last_try_ > kQuietAfter);
+  }
 
  private:
   [[nodiscard]] const char* evidence(const Look& seen) const;
@@ -71,6 +78,7 @@ class ClientWatch {
   Look last_;                ///< when the last record came
   TimeNs silent_since_ = 0;  ///< since the other client was last heard of
   std::uint64_t foreign_before_ = 0;
+  std::uint64_t ended_before_ = 0;
   DurationNs say_after_ = 2 * kQuietAfter;  ///< doubles with each time that it was said
   bool said_ = false;
   std::uint32_t tries_ = 0;

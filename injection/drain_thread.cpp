@@ -214,11 +214,14 @@ void DrainThread::watch_other_clients() {
   seen.records = records_;
   seen.foreign_buffers = session.foreign();
   seen.refused_calls = session.refused();
+  seen.ended_sessions = session.ended_sessions();
   seen.finished_without_record = finished_without_record_;
   // The driver queues up to 1,024 launches a stream; two busy streams a context, and one context more than we know.
   seen.room = session.buffers().bytes_out() / ActivityBuffers::kShortestRecord +
               std::uint64_t{2048} * (session.live_contexts() + 1);
+  const bool yielded = watch_.state() == ClientWatch::State::kYielded;
   ClientWatch::Verdict verdict = watch_.look(seen);
+  if (watch_.records_are_lost(seen.now)) drain_->forget_waiting();
   switch (verdict.action) {
     case ClientWatch::Action::kYield:
       ledger_->not_measured_from(clock_.now() - (seen.now - verdict.since));
@@ -228,6 +231,12 @@ void DrainThread::watch_other_clients() {
       break;
     case ClientWatch::Action::kResume:
       parts_.session->resume();
+      break;
+    case ClientWatch::Action::kReturn:
+      parts_.session->resume();
+      if (!yielded) ledger_->not_measured_from(clock_.now() - (seen.now - verdict.since));
+      ledger_->measured_again(clock_.now());
+      drain_->forget_waiting();
       break;
     case ClientWatch::Action::kSay:
     case ClientWatch::Action::kNothing:
@@ -359,6 +368,8 @@ void DrainThread::tell_unmatched_names() {
   if (unmatched_told_ || !announced_ || clock_ns(CLOCK_MONOTONIC) - started_ < kFirstSeconds) return;
   const UnmatchedNames& seen = parts_.rule_cache.unmatched();
   std::string notice = unmatched_notice(seen, parts_.config.regions);
+  if (notice.empty() && clock_ns(CLOCK_MONOTONIC) - started_ > kFirstSeconds + ledger_->window_ns())
+    notice = no_ranges_notice(nvtx_ranges_seen(), parts_.config.regions);
   unmatched_told_ = !notice.empty() || (seen.any_matched() && parts_.config.regions.empty());
   if (!notice.empty()) parts_.sink.say("ranges_unmatched", std::move(notice));
 }

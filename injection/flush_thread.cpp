@@ -26,6 +26,7 @@ void FlushThread::loop() {
       session_.flush_everything();
     else
       session_.flush();
+    session_.look_for_ended_session();
     dropped_.fetch_add(session_.take_dropped(), std::memory_order_relaxed);
     done = wanted;
     cpu_s_.store(thread_cpu_s(), std::memory_order_relaxed);

@@ -19,6 +19,8 @@
 namespace mfu {
 
 enum class ProfilerPolicy : std::uint8_t { kOwn, kShare };
+/// What is traced of a CUDA graph: every node, or each launch as a whole.
+enum class GraphTracing : std::uint8_t { kNode, kGraph };
 
 /// Everything that a run can be told. Each field's default is the documented one.
 struct Config {
@@ -37,6 +39,7 @@ struct Config {
   bool log_json = false;                           ///< MFU_LOG_FORMAT=json: the run directory's lines
   bool log_all_ranks = false;                      ///< MFU_LOG_RANKS=all
   ProfilerPolicy profiler = ProfilerPolicy::kOwn;  ///< MFU_PROFILER
+  GraphTracing graphs = GraphTracing::kNode;       ///< MFU_GRAPHS
   std::string cupti_path;                          ///< MFU_CUPTI; empty: search
   std::string trace;                               ///< MFU_TRACE: file of the last seconds, expanded; empty: none
   double trace_seconds = 60;                       ///< MFU_TRACE_SECONDS [s], > 0

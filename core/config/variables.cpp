@@ -119,6 +119,12 @@ void read_profiler(const char* text, const Getenv&, Config& config, Problems* pr
   if (word != "share" && word != "own") wrong(problems, "MFU_PROFILER", "own or share", word, "using own");
 }
 
+void read_graphs(const char* text, const Getenv&, Config& config, Problems* problems) {
+  const std::string_view word(text);
+  config.graphs = word == "graph" ? GraphTracing::kGraph : GraphTracing::kNode;
+  if (word != "graph" && word != "node") wrong(problems, "MFU_GRAPHS", "node or graph", word, "using node");
+}
+
 void read_log(const char* text, const Getenv& getenv, Config& config, Problems*) {
   const std::string_view word(text);
   config.log =
@@ -141,6 +147,7 @@ constexpr Variable kVariables[] = {
     {"MFU_PEAK_TFLOPS", "the table", "the device's peak, always [1e12 FLOP/s]", nullptr},
     {"MFU_PEAK_GBPS", "the table", "the device's memory bandwidth, always [1e9 B/s]", nullptr},
     {"MFU_PROFILER", "own", "own or share CUPTI's one subscriber slot", read_profiler},
+    {"MFU_GRAPHS", "node", "node: every kernel of a CUDA graph is timed; graph: each launch as a whole", read_graphs},
     {"MFU_CUPTI", "searched", "the libcupti to open",
      [](const char* text, const Getenv&, Config& c, Problems*) { c.cupti_path = text; }},
     {"MFU_TRACE", "none", "a file that gets the last seconds of the run as a trace",

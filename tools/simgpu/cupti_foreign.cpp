@@ -12,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "tools/simgpu/cupti_buffers.h"
 #include "tools/simgpu/settings.h"
 
 namespace mfu::sim {
@@ -130,7 +131,12 @@ bool start_kineto(bool subscribes) {
 bool stop_kineto(bool subscribes) {
   if (subscribes && old_kineto.load() != Subscription::kHeld) return true;
   for (const CUpti_ActivityKind kind : kKinetoKinds) cuptiActivityDisable(kind);
-  cuptiActivityFlushAll(0);
+  cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  if (cupti_layout().version >= 21) {  // it takes its wish for buffers per thread back, also where that is the default
+    std::uint8_t off = 0;
+    std::size_t size = sizeof off;
+    cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, &size, &off);
+  }
   return true;
 }
 
