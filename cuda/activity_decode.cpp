@@ -17,7 +17,7 @@ namespace {
 // 13.5 below, and by notes of every version's layout). sizeof is never used to step: cuptiActivityGetNextRecord knows.
 struct KernelOffsets {
   static constexpr std::size_t kStart = 16, kEnd = 24, kDevice = 40, kContext = 44, kStream = 48, kGridX = 52,
-                               kGridY = 56, kGridZ = 60, kCorrelation = 92, kName = 104, kGraph = 156;
+                               kGridY = 56, kGridZ = 60, kCorrelation = 92, kName = 104, kGraphNode = 144, kGraph = 156;
 };
 struct MemcpyOffsets {
   static constexpr std::size_t kCopyKind = 4, kBytes = 8, kStart = 16, kEnd = 24, kDevice = 32, kContext = 36,
@@ -45,11 +45,13 @@ static_assert(offsetof(CUpti_ActivityKernel9, gridY) == KernelOffsets::kGridY);
 static_assert(offsetof(CUpti_ActivityKernel9, gridZ) == KernelOffsets::kGridZ);
 static_assert(offsetof(CUpti_ActivityKernel9, correlationId) == KernelOffsets::kCorrelation);
 static_assert(offsetof(CUpti_ActivityKernel9, name) == KernelOffsets::kName);
+static_assert(offsetof(CUpti_ActivityKernel9, graphNodeId) == KernelOffsets::kGraphNode);
 static_assert(offsetof(CUpti_ActivityKernel9, graphId) == KernelOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityKernel5, start) == KernelOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityKernel5, gridX) == KernelOffsets::kGridX);
 static_assert(offsetof(CUpti_ActivityKernel5, correlationId) == KernelOffsets::kCorrelation);
 static_assert(offsetof(CUpti_ActivityKernel5, name) == KernelOffsets::kName);
+static_assert(offsetof(CUpti_ActivityKernel5, graphNodeId) == KernelOffsets::kGraphNode);
 static_assert(offsetof(CUpti_ActivityKernel5, graphId) == KernelOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityMemcpy5, copyKind) == MemcpyOffsets::kCopyKind);
 static_assert(offsetof(CUpti_ActivityMemcpy5, bytes) == MemcpyOffsets::kBytes);
@@ -204,6 +206,11 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, KernelOffsets::kCorrelation));
         out.graph = static_cast<GraphId>(read<std::uint32_t>(record, KernelOffsets::kGraph));
         out.name = cache.intern(names_, read<const char*>(record, KernelOffsets::kName));
+        if (out.graph != GraphId::kNone && nodes_ != nullptr) {
+          const ProductTag product = nodes_->find(read<std::uint64_t>(record, KernelOffsets::kGraphNode));
+          out.product = product.product();
+          out.first_of_product = product.first();
+        }
         break;
       case CUPTI_ACTIVITY_KIND_MEMCPY:
       case CUPTI_ACTIVITY_KIND_MEMSET:

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/attribution/context_devices.h"
+#include "core/attribution/graph_products.h"
 #include "core/attribution/record_queue.h"
 #include "core/base/counters.h"
 #include "core/kernels/kernel_names.h"
@@ -16,9 +17,10 @@ namespace mfu {
 /// there. [CUPTI's worker, or whoever flushes] No lock but at the first sight of a kernel name.
 class ActivityDecoder {
  public:
+  /// \param nodes products of the kernels that CUDA graphs launch; nullptr: none are known
   ActivityDecoder(const CuptiApi& api, KernelNames& names, ContextDevices& contexts, RecordQueue& queue,
-                  Counters& counters)
-      : api_(api), names_(names), contexts_(contexts), queue_(queue), counters_(counters) {}
+                  Counters& counters, const GraphProducts* nodes = nullptr)
+      : api_(api), names_(names), contexts_(contexts), queue_(queue), counters_(counters), nodes_(nodes) {}
 
   /// \param may_wait the calling thread is our own, so it may give the drain a moment to make room.
   void decode(std::uint8_t* buffer, std::size_t valid_bytes, bool may_wait) noexcept;
@@ -31,6 +33,7 @@ class ActivityDecoder {
   ContextDevices& contexts_;
   RecordQueue& queue_;
   Counters& counters_;
+  const GraphProducts* nodes_;
 };
 
 }  // namespace mfu

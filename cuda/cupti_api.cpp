@@ -213,6 +213,7 @@ Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver) {
   resolve(handle, "cuptiActivitySetAttribute", api.set_attribute);
   resolve(handle, "cuptiActivityGetAttribute", api.get_attribute);
   resolve(handle, "cuptiGetContextId", api.get_context_id);
+  resolve(handle, "cuptiGetGraphNodeId", api.get_graph_node_id);
   resolve(handle, "cuptiGetDeviceId", api.get_device_id);
   resolve(handle, "cuptiActivityEnableDriverApi", api.enable_driver_api);
   resolve(handle, "cuptiActivityEnableRuntimeApi", api.enable_runtime_api);

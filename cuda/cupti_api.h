@@ -31,6 +31,7 @@ struct CuptiApi {
   CUptiResult (*set_attribute)(CUpti_ActivityAttribute, std::size_t*, void*) = nullptr;
   CUptiResult (*get_attribute)(CUpti_ActivityAttribute, std::size_t*, void*) = nullptr;
   CUptiResult (*get_context_id)(CUcontext, std::uint32_t*) = nullptr;
+  CUptiResult (*get_graph_node_id)(CUgraphNode, std::uint64_t*) = nullptr;
   CUptiResult (*get_device_id)(CUcontext, std::uint32_t*) = nullptr;
   CUptiResult (*enable_driver_api)(std::uint32_t, std::uint8_t) = nullptr;   ///< 12.5+
   CUptiResult (*enable_runtime_api)(std::uint32_t, std::uint8_t) = nullptr;  ///< 12.5+

@@ -98,7 +98,7 @@ CuptiSession::CuptiSession(const CuptiApi& api, const HostLinks& live, KernelNam
       on_first_use_(on_first_use),
       on_buffer_(on_buffer),
       buffers_(counters, api.version >= kNullBufferAllowed),
-      decoder_(api_, names, contexts, queue, counters) {}
+      decoder_(api_, names, contexts, queue, counters, &live.attribution->graph_products()) {}
 
 void CuptiSession::set_own_thread() noexcept { t_own_thread = true; }
 
@@ -283,6 +283,10 @@ void CuptiSession::on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, cons
       on_synchronized(id, data);
       return;
     }
+    if (is_one_of(kDriverGraphChanges, std::size(kDriverGraphChanges), id)) {
+      live_.attribution->graph_products().graphs_changed();
+      return;
+    }
     if (data.functionParams == nullptr) return;
     if (const EventCall event = event_call(id); event.kind != EventCall::Kind::kNone) {
       if (data.callbackSite == CUPTI_API_ENTER) on_event(event, data);
@@ -318,7 +322,7 @@ void CuptiSession::on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, cons
     const bool sample = (state->launches.load(std::memory_order_relaxed) & kSampleMask) == kSampleMask;
     const Ticks begin = sample ? ticks_now() : 0;
     live_.attribution->launch(*state, correlation, data.contextUid,
-                              driver ? place_of(*state, id, kind, data) : LaunchPlace{});
+                              driver ? place_of(*state, id, kind, data) : LaunchPlace{}, kind == LaunchKind::kKernel);
     if (sample) {
       sampled_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
       sampled_calls_.fetch_add(1, std::memory_order_relaxed);
@@ -362,6 +366,38 @@ void CuptiSession::follow_events() noexcept {
   follows_events_ = true;
   for (const std::uint32_t id : kDriverEventCalls)
     (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
+}
+
+void CuptiSession::follow_graph_products() noexcept {
+  if (level_ != CuptiLevel::kFull || api_.get_graph_node_id == nullptr || follows_graph_products_) return;
+  follows_graph_products_ = true;
+  for (const CUpti_CallbackId id :
+       {CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING})
+    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id);
+  for (const std::uint32_t id : kDriverGraphChanges)
+    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
+}
+
+/// 0: not known.
+std::uint64_t CuptiSession::node_id(CUgraphNode node) const noexcept {
+  std::uint64_t id = 0;
+  return node != nullptr && api_.get_graph_node_id(node, &id) == CUPTI_SUCCESS ? id : 0;
+}
+
+void CuptiSession::on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept {
+  GraphProducts& products = live_.attribution->graph_products();
+  if (id == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) {
+    const HostThread* thread = host_thread_if_any();
+    if (thread != nullptr && thread->state != nullptr && thread->state->launch_product)
+      live_.attribution->launch_captured_as(*thread->state, node_id(graph.node));
+    return;
+  }
+  if (!products.any()) return;
+  if (id == CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING) {
+    products.forget(node_id(graph.node));
+    return;
+  }
+  if (const ProductTag product = products.find(node_id(graph.originalNode))) products.set(node_id(graph.node), product);
 }
 
 /// The host waited for a stream or a context, and the wait is over.
@@ -412,6 +448,11 @@ void CuptiSession::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& da
     case CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED:
       if (HostThread* thread = host_thread_if_any(); thread != nullptr && thread->state != nullptr)
         live_.attribution->launch_captured(*thread->state);
+      [[fallthrough]];
+    case CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED:
+    case CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING:
+      if (follows_graph_products_ && data.resourceDescriptor != nullptr)
+        on_graph_node(id, *static_cast<const CUpti_GraphData*>(data.resourceDescriptor));
       return;
     default:
       return;

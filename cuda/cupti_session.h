@@ -58,6 +58,8 @@ class CuptiSession {
   void flush_everything() noexcept { api_.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); }
   /// [mfu-flush] Records that CUPTI dropped since the last call.
   [[nodiscard]] std::uint64_t take_dropped() noexcept;
+  /// [inside cuInit] From now on the products of captured library calls are followed through graphs and their copies.
+  void follow_graph_products() noexcept;
   /// [mfu-drain] From now on the calls are followed that record events and wait for them.
   void follow_events() noexcept;
   /// [mfu-flush] Looks whether another client's session has ended. Kineto ends each by setting the attribute that gives
@@ -98,6 +100,8 @@ class CuptiSession {
                                            std::size_t size, std::size_t valid);
   void on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
+  [[nodiscard]] std::uint64_t node_id(CUgraphNode node) const noexcept;
+  void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
   void release_slot() noexcept;
   void enable_launch_callbacks();
   void on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
@@ -120,7 +124,7 @@ class CuptiSession {
   ActivityDecoder decoder_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
   CuptiLevel level_ = CuptiLevel::kFull;
-  bool follows_events_ = false;
+  bool follows_events_ = false, follows_graph_products_ = false;
   bool whole_graphs_ = false;
   bool had_thread_buffers_ = false;         ///< before anybody changed it
   std::atomic<bool> session_ended_{false};  ///< and we have not registered again since

@@ -272,6 +272,11 @@ inline constexpr std::uint32_t kDriverSynchronize[] = {17, 126, 440,
 /// Of these, the ones that wait for one stream: the first member of their parameters.
 [[nodiscard]] constexpr bool is_stream_synchronize(std::uint32_t id) noexcept { return id == 126 || id == 440; }
 
+/// Calls that give a node of a graph, or all of an executable one, other kernels or arguments:
+/// cuGraphKernelNodeSetParams, cuGraphExecKernelNodeSetParams, cuGraphExecUpdate, their second versions,
+/// cuGraphNodeSetParams, cuGraphExecNodeSetParams.
+inline constexpr std::uint32_t kDriverGraphChanges[] = {521, 538, 561, 691, 692, 696, 713, 714};
+
 enum class CaptureEdge : std::uint8_t { kNone, kBegin, kEnd };
 [[nodiscard]] constexpr CaptureEdge capture_edge(bool driver, std::uint32_t id) noexcept {
   const auto among = [id](const auto& ids) { return std::find(std::begin(ids), std::end(ids), id) != std::end(ids); };

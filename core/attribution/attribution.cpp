@@ -46,6 +46,7 @@ ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
     t.context.store(0, std::memory_order_relaxed);
     t.os_thread = os_thread;
     t.in_launch_call = false;
+    t.product = t.launch_product = {};
     t.holds_region = false;
     return &t;
   }

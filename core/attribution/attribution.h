@@ -6,8 +6,11 @@
 #include <cstdint>
 
 #include "core/attribution/correlation_map.h"
+#include "core/attribution/graph_products.h"
 #include "core/attribution/instance_table.h"
 #include "core/attribution/launch_place.h"
+#include "core/attribution/product_table.h"
+#include "core/attribution/product_tag.h"
 #include "core/attribution/range_stack.h"
 #include "core/attribution/stream_lanes.h"
 #include "core/base/counters.h"
@@ -29,8 +32,13 @@ struct alignas(64) ThreadState {
   std::uint32_t index = 0;                   ///< 1 + place in the thread table
   std::uint32_t launch_in_call = 0;          ///< correlation id of the launch call this thread is inside of
   bool in_launch_call = false;
-  bool holds_region = false;  ///< counted in the number of owners
-  StreamLanes::Cache lane;    ///< of the stream that it launched on last
+  /// Of the library call for a matrix product that the thread is inside of; no product: it is inside of none. first():
+  /// the call has launched no kernel yet.
+  ProductTag product;
+  ProductTag launch_product;         ///< of the launch call that this thread is inside of
+  CorrelationId first_of_product{};  ///< the launch that carries the product, once there is one
+  bool holds_region = false;         ///< counted in the number of owners
+  StreamLanes::Cache lane;           ///< of the stream that it launched on last
   RangeStack stack;
 };
 
@@ -85,7 +93,9 @@ class Attribution {
 
   /// [launching thread] hot. A launch call enters. False when the same call was entered by an outer API layer.
   /// \param place the stream, and what kind of launch; unknown where the caller cannot tell.
-  bool launch(ThreadState& thread, CorrelationId id, std::uint32_t context, LaunchPlace place = {}) noexcept {
+  /// \param kernel it launches a kernel: one of the product that the thread asks a library for, if it does.
+  bool launch(ThreadState& thread, CorrelationId id, std::uint32_t context, LaunchPlace place = {},
+              bool kernel = false) noexcept {
     const std::uint32_t innermost = thread.innermost.load(std::memory_order_relaxed);
     LaunchOwner owner;
     if (innermost != 0) {
@@ -95,7 +105,13 @@ class Attribution {
       owner = ambient_owner(context);
       if (owner == LaunchOwner::kOutside) owner = outside_by(thread.index);
     }
-    if (!map_.insert(id, owner, place.by(thread.index))) return false;
+    const ProductTag product = kernel ? thread.product : ProductTag{};
+    if (!map_.insert(id, owner, place.by(thread.index), product)) return false;
+    thread.launch_product = product;
+    if (product.first()) {
+      thread.product = product.further();
+      thread.first_of_product = id;
+    }
     thread.context.store(context, std::memory_order_relaxed);
     thread.launch_in_call = raw(id);
     thread.in_launch_call = true;
@@ -107,12 +123,33 @@ class Attribution {
   /// [launching thread] hot. The launch call `id` leaves; `failed`: it put no work on a stream.
   void launch_done(ThreadState& thread, CorrelationId id, bool failed) noexcept {
     if (!thread.in_launch_call || thread.launch_in_call != raw(id)) return;
-    if (failed) retract(thread, Counter::kLaunchesFailed);
+    if (failed) {
+      retract(thread, Counter::kLaunchesFailed);
+      if (thread.launch_product.first() && thread.product) thread.product = thread.launch_product;
+    }
     thread.in_launch_call = false;
   }
   /// [launching thread] The launch call that this thread is inside of only added a node to a graph.
   void launch_captured(ThreadState& thread) noexcept {
     if (thread.in_launch_call) retract(thread, Counter::kLaunchesCaptured);
+  }
+  /// [owner thread] hot. A library call for `product` begins: the kernels that the thread launches until it ends are of
+  /// that product. False inside of such a call: the outermost counts, and end_product is not for the inner one.
+  bool begin_product(ThreadState& thread, ProductId product) noexcept {
+    if (thread.product) return false;
+    thread.product = ProductTag::first_of(product);
+    return true;
+  }
+  /// [owner thread] hot. The call that begin_product was true for returns. `failed`: what it launched, if anything, is
+  /// no whole product.
+  void end_product(ThreadState& thread, bool failed) noexcept {
+    if (failed && !thread.product.first())
+      map_.retag(thread.first_of_product, ProductTag::first_of(ProductTable::kFull));
+    thread.product = {};
+  }
+  /// [launching thread] That node is `node`: each launch of its graph, or of a copy of it, computes the product again.
+  void launch_captured_as(const ThreadState& thread, std::uint64_t node) noexcept {
+    if (thread.in_launch_call && thread.launch_product) graph_products_.set(node, thread.launch_product);
   }
   /// [launching thread] A launch on a thread without a state.
   void launch_anonymous(CorrelationId id, std::uint32_t context) noexcept;
@@ -125,6 +162,9 @@ class Attribution {
   [[nodiscard]] CorrelationMap& map() noexcept { return map_; }
   [[nodiscard]] InstanceTable& instances() noexcept { return instances_; }
   [[nodiscard]] StreamLanes& lanes() noexcept { return lanes_; }
+  [[nodiscard]] ProductTable& products() noexcept { return products_; }
+  [[nodiscard]] const ProductTable& products() const noexcept { return products_; }
+  [[nodiscard]] GraphProducts& graph_products() noexcept { return graph_products_; }
   /// [launching thread] hot. The number of the stream that a call names; see StreamLanes::lane_of.
   [[nodiscard]] LaunchPlace place_on(ThreadState& thread, std::uint32_t context, std::uint64_t stream,
                                      bool per_thread) noexcept {
@@ -161,6 +201,8 @@ class Attribution {
   Counters& counters_;
   CorrelationMap map_;
   StreamLanes lanes_;
+  ProductTable products_;
+  GraphProducts graph_products_;
   InstanceTable instances_;
   ZeroedArray<ThreadState> threads_{kMaxThreads};
   std::array<std::atomic<std::uint32_t>, kContexts> last_owner_{};  ///< by context: 1 + index of the thread state

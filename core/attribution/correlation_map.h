@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/attribution/launch_place.h"
+#include "core/attribution/product_tag.h"
 #include "core/base/ids.h"
 #include "core/base/units.h"
 #include "core/base/zeroed_array.h"
@@ -55,14 +56,15 @@ class CorrelationMap {
   enum class Lookup : std::uint8_t { kFound, kAlreadyRecorded, kNeverSeen, kOverwritten };
 
   /// [launching thread] hot. True when this id was new; false when an outer API call had entered it already.
-  bool insert(CorrelationId id, LaunchOwner owner, LaunchPlace place = {}) noexcept {
+  /// \param product of a kernel that a library launches for a matrix product
+  bool insert(CorrelationId id, LaunchOwner owner, LaunchPlace place = {}, ProductTag product = {}) noexcept {
     Slot& slot = slot_of(id);
     const std::uint64_t old = slot.word.load(std::memory_order_relaxed);
     if (static_cast<std::uint32_t>(old >> 32) == raw(id) && (old & kUsed) != 0) {
       if (place.lane() != LaunchPlace::kUnknownLane) slot.place.store(place.word(), std::memory_order_relaxed);
       return false;
     }
-    write(slot, pack(id, owner), place, 0);
+    write(slot, pack(id, owner), place, product.word());
     return true;
   }
   /// [calling thread] A stream records an event or waits for one; `event` tells events apart.
@@ -82,24 +84,39 @@ class CorrelationMap {
                                         std::memory_order_relaxed);
   }
 
+  /// [launching thread] The launch belongs to another product than was said, or to none. Without effect once there is
+  /// a record of it.
+  void retag(CorrelationId id, ProductTag product) noexcept {
+    Slot& slot = slot_of(id);
+    const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
+    if (static_cast<std::uint32_t>(word >> 32) != raw(id) || (word & (kUsed | kRecorded)) != kUsed) return;
+    slot.detail.store(product.word(), std::memory_order_release);
+  }
+
   struct Found {
     Lookup result = Lookup::kNeverSeen;
     LaunchOwner owner = LaunchOwner::kOutside;
+    ProductTag product;  ///< kFound only
   };
 
-  /// [mfu-drain] Marks the launch as recorded. kFound the first time, kAlreadyRecorded for its further records.
+  /// [mfu-drain] Marks the launch as recorded. kFound the first time, kAlreadyRecorded for its further records. After
+  /// kFound comes note_times or note_no_time, whichever fits.
   Found record(CorrelationId id) noexcept {
-    std::atomic<std::uint64_t>& slot = slot_of(id).word;
+    Slot& entry = slot_of(id);
+    std::atomic<std::uint64_t>& slot = entry.word;
     std::uint64_t old = slot.load(std::memory_order_acquire);  // pairs with insert
     if ((old & kUsed) == 0) return {};
     const auto held = static_cast<std::uint32_t>(old >> 32);
     if (held != raw(id))
       return {static_cast<std::int32_t>(held - raw(id)) > 0 ? Lookup::kOverwritten : Lookup::kNeverSeen,
-              LaunchOwner::kOutside};
-    if ((old & kRecorded) != 0) return {Lookup::kAlreadyRecorded, owner_of(old)};
+              LaunchOwner::kOutside,
+              {}};
+    if ((old & kRecorded) != 0) return {Lookup::kAlreadyRecorded, owner_of(old), {}};
+    ProductTag product;
+    if (is_launch(owner_of(old))) product = ProductTag(entry.detail.load(std::memory_order_relaxed));
     // A failed exchange means that a newer launch took the slot this very moment; this record then counts as found.
-    slot.compare_exchange_strong(old, old | kRecorded, std::memory_order_relaxed);
-    return {Lookup::kFound, owner_of(old)};
+    if (!slot.compare_exchange_strong(old, old | kRecorded, std::memory_order_acquire)) product = {};
+    return {Lookup::kFound, owner_of(old), product};
   }
 
   /// [mfu-drain] When the work of a launch ended that was just recorded; of one with several records the latest. Of a
@@ -112,6 +129,8 @@ class CorrelationMap {
     if (first || static_cast<std::int32_t>(units - end.load(std::memory_order_relaxed)) > 0)
       end.store(units, std::memory_order_relaxed);
   }
+  /// [mfu-drain] The first record of a launch has no usable time.
+  void note_no_time(CorrelationId id) noexcept { slot_of(id).detail.store(0, std::memory_order_relaxed); }
 
   /// [mfu-drain] Whether `id` is a launch that still waits for its first record.
   [[nodiscard]] bool outstanding(CorrelationId id) const noexcept {
@@ -195,7 +214,8 @@ class CorrelationMap {
   struct Slot {
     std::atomic<std::uint64_t> word;
     std::atomic<std::uint32_t> place;
-    /// Of a launch: when its work ended, written and read by the drain alone once it is recorded. Of an event: which.
+    /// Of a launch: its ProductTag, and when its work ended, written and read by the drain alone, once it is recorded.
+    /// Of an event: which.
     std::atomic<std::uint32_t> detail;
   };
   static_assert(sizeof(Slot) == 16);

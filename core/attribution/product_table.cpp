@@ -11,7 +11,8 @@ constexpr Words to_words(const Product& p) noexcept {
   return {p.m, p.n, p.k,
           static_cast<std::uint64_t>(p.batch) | static_cast<std::uint64_t>(p.operands) << 32 |
               static_cast<std::uint64_t>(p.result) << 40 | static_cast<std::uint64_t>(p.transpose_a) << 48 |
-              static_cast<std::uint64_t>(p.transpose_b) << 49 | static_cast<std::uint64_t>(p.kind) << 50};
+              static_cast<std::uint64_t>(p.transpose_b) << 49 | static_cast<std::uint64_t>(p.kind) << 50 |
+              static_cast<std::uint64_t>(p.complex) << 58};
 }
 
 constexpr Product from_words(const Words& w) noexcept {
@@ -25,6 +26,7 @@ constexpr Product from_words(const Words& w) noexcept {
   p.transpose_a = (w[3] >> 48 & 1) != 0;
   p.transpose_b = (w[3] >> 49 & 1) != 0;
   p.kind = static_cast<Product::Kind>(w[3] >> 50 & 0xFF);
+  p.complex = (w[3] >> 58 & 1) != 0;
   return p;
 }
 
@@ -33,9 +35,9 @@ constexpr Product from_words(const Words& w) noexcept {
 ProductId ProductTable::number_of(const Product& product) noexcept {
   if (slots_.size() == 0) return kFull;
   const Words words = to_words(product);
-  std::uint64_t hash = words[0];
-  for (std::size_t i = 1; i < words.size(); ++i) hash = mix(hash) + words[i];
-  hash = mix(hash);
+  // Odd multipliers, so that the multiplications run side by side; mix() does the rest.
+  const std::uint64_t hash = mix(words[0] * 0x9E3779B97F4A7C15u + words[1] * 0xC2B2AE3D27D4EB4Fu +
+                                 words[2] * 0x165667B19E3779F9u + words[3] * 0xD6E8FEB86659FD93u);
   for (std::uint32_t probe = 0; probe < kProbes; ++probe) {
     const auto at = static_cast<std::uint32_t>(hash + probe) & (kCapacity - 1);
     if (at == 0) continue;  // a number is its slot's place, and 0 is none

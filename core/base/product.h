@@ -24,12 +24,16 @@ struct Product {
   DType result = DType::kFp32;    ///< D's type
   bool transpose_a = false;
   bool transpose_b = false;
+  bool complex = false;  ///< of complex numbers: `operands` is the type of their parts
   Kind kind = Kind::kSized;
 
-  /// [FLOP] One multiplication and one addition for each of the m n k batch products of elements. 0 for kUnsized.
+  /// [FLOP] One multiplication and one addition for each of the m n k batch products of elements; four of each where
+  /// they are complex. 0 for kUnsized.
   [[nodiscard]] constexpr double flop() const noexcept {
-    return kind == Kind::kSized ? 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * batch
-                                : 0.0;
+    const double per_element = complex ? 8.0 : 2.0;
+    return kind == Kind::kSized
+               ? per_element * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * batch
+               : 0.0;
   }
   friend constexpr bool operator==(const Product&, const Product&) = default;
 };

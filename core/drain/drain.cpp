@@ -110,6 +110,7 @@ inline void Drain::deliver(const ActivityRecord& record, const CorrelationMap::F
     const bool none = record.begin_ns == 0 || record.end_ns == 0;
     counters_.add(none ? Counter::kRecordsNoTime : Counter::kRecordsBadTime);
     not_timed_ += first;
+    if (first) attribution_.map().note_no_time(record.correlation);
     return;
   }
   if (known) attribution_.map().note_times(record.correlation, record.begin_ns, record.end_ns, first);
@@ -126,6 +127,18 @@ inline void Drain::deliver(const ActivityRecord& record, const CorrelationMap::F
   }
 }
 
+/// A kernel gets the product that it was launched for. Those of graphs have that of their node already.
+inline void Drain::deliver_found(const ActivityRecord& record, const CorrelationMap::Found& found) {
+  if (!found.product || record.kind != ActivityKind::kKernel || record.graph != GraphId::kNone) {
+    deliver(record, found);
+    return;
+  }
+  ActivityRecord of_product = record;
+  of_product.product = found.product.product();
+  of_product.first_of_product = found.product.first();
+  deliver(of_product, found);
+}
+
 inline void Drain::record_one(const ActivityRecord& record) {
   if (is_host_call(record.kind)) {
     if (calls_) calls_->add(record);
@@ -133,7 +146,7 @@ inline void Drain::record_one(const ActivityRecord& record) {
   }
   const CorrelationMap::Found found = attribution_.map().record(record.correlation);
   if (calls_ && found.result == CorrelationMap::Lookup::kNeverSeen && calls_->keep(record)) return;
-  deliver(record, found);
+  deliver_found(record, found);
 }
 
 void Drain::record(const ActivityRecord& record) { record_one(record); }

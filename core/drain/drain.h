@@ -66,6 +66,7 @@ class Drain {
   void advance_ledger(const LaunchTracker::Settled& settled);
   void count_unmatched(CorrelationId id, bool seen);
   void deliver(const ActivityRecord& record, const CorrelationMap::Found& found);
+  void deliver_found(const ActivityRecord& record, const CorrelationMap::Found& found);
   void record_one(const ActivityRecord& record);
   [[gnu::noinline]] void deliver_odd(const ActivityRecord& record, const CorrelationMap::Found& found);
   [[gnu::noinline]] void note_late(const ActivityRecord& record, bool first);

@@ -396,5 +396,63 @@ TEST_F(AttributionTest, ManyThreadsAtOnce) {
   }
 }
 
+/// Launches of one thread and the products that their records get.
+class ProductsTest : public AttributionTest {
+ protected:
+  CorrelationId launch_kernel(bool kernel = true, bool failed = false) {
+    const auto id = static_cast<CorrelationId>(++correlation_);
+    EXPECT_TRUE(a_->launch(*thread_, id, kContext, {}, kernel));
+    a_->launch_done(*thread_, id, failed);
+    return id;
+  }
+  ProductTag tag_of(CorrelationId id) { return a_->map().record(id).product; }
+
+  ThreadState* thread_ = a_->acquire_thread();
+};
+
+TEST_F(ProductsTest, OneKernelOfACallCarriesItAndTheOthersBelongToIt) {
+  const CorrelationId before = launch_kernel();
+  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{5}));
+  const CorrelationId set = launch_kernel(false), first = launch_kernel(), second = launch_kernel();
+  a_->end_product(*thread_, false);
+  const CorrelationId after = launch_kernel();
+  EXPECT_FALSE(tag_of(before));
+  EXPECT_FALSE(tag_of(set));  // a copy or a set is no kernel
+  EXPECT_EQ(tag_of(first).word(), ProductTag::first_of(ProductId{5}).word());
+  EXPECT_EQ(tag_of(second).word(), ProductTag::first_of(ProductId{5}).further().word());
+  EXPECT_FALSE(tag_of(after));
+}
+
+TEST_F(ProductsTest, OfNestedCallsTheOutermostCounts) {
+  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{5}));
+  EXPECT_FALSE(a_->begin_product(*thread_, ProductId{6}));
+  EXPECT_EQ(tag_of(launch_kernel()).product(), ProductId{5});
+  a_->end_product(*thread_, false);
+  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{6}));
+  EXPECT_TRUE(tag_of(launch_kernel()).first());
+  a_->end_product(*thread_, false);
+}
+
+TEST_F(ProductsTest, AFailedCallCountsNothing) {
+  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{5}));
+  a_->end_product(*thread_, true);  // it launched nothing
+  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{6}));
+  const CorrelationId first = launch_kernel();
+  a_->end_product(*thread_, true);
+  EXPECT_EQ(tag_of(first).product(), ProductTable::kFull);  // of unknown size
+  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{7}));
+  const CorrelationId failed = launch_kernel(true, true), good = launch_kernel();
+  a_->end_product(*thread_, false);
+  EXPECT_FALSE(tag_of(failed));
+  EXPECT_EQ(tag_of(good).word(), ProductTag::first_of(ProductId{7}).word());
+}
+
+TEST_F(ProductsTest, AThreadThatTakesOverAStateIsInsideOfNoCall) {
+  ASSERT_TRUE(a_->begin_product(*thread_, ProductId{5}));
+  a_->release_thread(*thread_, ++now_);
+  thread_ = a_->acquire_thread();
+  EXPECT_FALSE(tag_of(launch_kernel()));
+}
+
 }  // namespace
 }  // namespace mfu

@@ -109,5 +109,39 @@ TEST(CorrelationMap, EveryLaunchOfManyThreadsIsFoundOnceWhileTheyInsert) {
   EXPECT_EQ(found, std::uint64_t{kThreads} * kEach);
 }
 
+TEST(CorrelationMap, ALaunchKeepsItsProductUntilItsFirstRecord) {
+  CorrelationMap map;
+  const ProductTag tag = ProductTag::first_of(ProductId{77});
+  ASSERT_TRUE(map.insert(id(5), owner(1), LaunchPlace::on(3), tag));
+  const auto found = map.record(id(5));
+  EXPECT_EQ(found.product.product(), ProductId{77});
+  EXPECT_TRUE(found.product.first());
+  map.note_times(id(5), 1'000'000, 2'000'000, true);
+  EXPECT_FALSE(map.record(id(5)).product);
+  EXPECT_EQ(CorrelationMap::end_of(map.look(id(5)), 2'000'000), 2'000'000 / 256 * 256);
+  // Without a usable time nothing of the tag is left to be taken for one.
+  ASSERT_TRUE(map.insert(id(6), owner(1), LaunchPlace::on(3), tag));
+  EXPECT_TRUE(map.record(id(6)).product);
+  map.note_no_time(id(6));
+  EXPECT_EQ(CorrelationMap::end_of(map.look(id(6)), 2'000'000), 0);
+}
+
+TEST(CorrelationMap, AProductIsTakenBackUntilItsRecordAndNotOfAnotherId) {
+  CorrelationMap map;
+  const ProductTag tag = ProductTag::first_of(ProductId{77}), other = ProductTag::first_of(ProductId{78}).further();
+  ASSERT_TRUE(map.insert(id(5), owner(1), {}, tag));
+  map.retag(id(5 + kCapacity), other);
+  map.retag(id(5), other);
+  const auto found = map.record(id(5));
+  EXPECT_EQ(found.product.product(), ProductId{78});
+  EXPECT_FALSE(found.product.first());
+  map.note_times(id(5), 1'000'000, 2'000'000, true);
+  map.retag(id(5), tag);
+  EXPECT_EQ(CorrelationMap::end_of(map.look(id(5)), 2'000'000), 2'000'000 / 256 * 256);
+  ASSERT_TRUE(map.insert(id(6), owner(1), {}, tag));
+  ASSERT_TRUE(map.retract(id(6)));
+  EXPECT_FALSE(map.record(id(6)).product);  // it put no work on a stream
+}
+
 }  // namespace
 }  // namespace mfu

@@ -275,5 +275,42 @@ TEST_F(DrainTest, WhatClosesAtOneMomentClosesFromTheInside) {
   }
 }
 
+/// Keeps what the ledger is given.
+struct Kept : AccountObserver {
+  void on_record(const ActivityRecord& r, InstanceId, bool) override { records.push_back(r); }
+  void on_open(const InstanceSlot&, TimeNs) override {}
+  void on_close(const InstanceSlot&, TimeNs) override {}
+  void on_finished(const Instance&, std::uint32_t, double) override {}
+  std::vector<ActivityRecord> records;
+};
+
+TEST_F(DrainTest, KernelsGetTheProductTheyWereLaunchedFor) {
+  Kept kept;
+  ledger_->observe(&kept);
+  const auto product = [this](std::uint32_t number, int kernels) {
+    std::vector<CorrelationId> ids;
+    EXPECT_TRUE(attribution_.begin_product(*thread_, ProductId{number}));
+    for (int i = 0; i < kernels; ++i) {
+      ids.push_back(static_cast<CorrelationId>(++correlation_));
+      EXPECT_TRUE(attribution_.launch(*thread_, ids.back(), 1, {}, true));
+      attribution_.launch_done(*thread_, ids.back(), false);
+    }
+    attribution_.end_product(*thread_, false);
+    return ids;
+  };
+  tick({});
+  const CorrelationId other = launch();
+  const auto two = product(3, 2), one = product(4, 1);
+  // Not in the order of launches, and one with times that cannot be used.
+  tick({record(one[0], now_ + 30), record(two[1], now_ + 20), record(other, now_), record(two[0], 0)});
+  ASSERT_EQ(kept.records.size(), 3u);
+  EXPECT_EQ(kept.records[0].product, ProductId{4});
+  EXPECT_TRUE(kept.records[0].first_of_product);
+  EXPECT_EQ(kept.records[1].product, ProductId{3});
+  EXPECT_FALSE(kept.records[1].first_of_product);
+  EXPECT_EQ(kept.records[2].product, ProductId::kNone);
+  EXPECT_FALSE(kept.records[2].first_of_product);
+}
+
 }  // namespace
 }  // namespace mfu
