@@ -98,6 +98,7 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
 }
 
 void DrainThread::tick() {
+  if (parts_.imports != nullptr) parts_.imports->scan_if_changed();  // modules that were loaded since
   anchor_clock();
   drain_->begin_tick(clock_.now());
   ask_for_records();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "blas/import_patcher.h"
 #include "core/account/ledger.h"
 #include "core/attribution/attribution.h"
 #include "core/attribution/context_devices.h"
@@ -36,6 +37,7 @@ struct DrainParts {
   RecordQueue& queue;
   CuptiSession* session;  ///< nullptr: ranges alone
   SinkThread& sink;
+  ImportPatcher* imports;  ///< nullptr: calls to cuBLAS are not looked at
 };
 
 /// [mfu-drain] runs loop(); all members without a tag are its own. Nothing here waits for CUPTI or a disk: the flush

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "blas/import_patcher.h"
 #include "core/attribution/attribution.h"
 #include "core/attribution/record_queue.h"
 #include "core/config/config.h"
@@ -55,6 +56,7 @@ class Parts {
   ContextDevices contexts_;
   std::optional<RecordQueue> queue_;
   HostLinks live_;
+  std::optional<ImportPatcher> imports_;  ///< none where calls to cuBLAS are not looked at
   std::optional<SinkThread> sink_;
   std::optional<DrainThread> drain_;  ///< none where the process is inert
   std::atomic<bool> threads_running_{false};
@@ -127,11 +129,17 @@ void Parts::start() {
     start_threads();  // only to say why
     return;
   }
+  // Only with callbacks a launch is known while its library call lasts.
+  if (config_.executed && run.level == "full") {
+    imports_.emplace();
+    rung.session->follow_graph_products();
+  }
   drain_.emplace(DrainParts{config_, *rules_, *rule_cache_, *attribution_, *kernel_names_, contexts_, *queue_,
-                            rung.session, *sink_},
+                            rung.session, *sink_, imports_ ? &*imports_ : nullptr},
                  std::move(run), started_);
   g_parts.store(this, std::memory_order_release);
   host_switches().live.store(&live_, std::memory_order_release);
+  if (imports_) imports_->scan_if_changed();
   ::pthread_atfork(nullptr, nullptr, in_child_after_fork);
   adopt_early_process_ranges(live_);
   (void)live_thread(live_);  // what this thread has open is the region of whatever other threads launch

@@ -44,6 +44,7 @@ struct Config {
   std::string trace;                               ///< MFU_TRACE: file of the last seconds, expanded; empty: none
   double trace_seconds = 60;                       ///< MFU_TRACE_SECONDS [s], > 0
   bool disabled = false;                           ///< MFU_DISABLE=1
+  bool executed = true;                            ///< MFU_EXECUTED: look at calls to cuBLAS
   bool detect = true;                              ///< MFU_DETECT: find steps where no range names any
 
   std::int64_t rank = 0;                   ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...

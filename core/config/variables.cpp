@@ -160,6 +160,10 @@ constexpr Variable kVariables[] = {
      [](const char* text, const Getenv&, Config& c, Problems* problems) {
        c.detect = flag("MFU_DETECT", text, problems, "using 1").value_or(true);
      }},
+    {"MFU_EXECUTED", "1", "0: do not look at the program's calls to cuBLAS",
+     [](const char* text, const Getenv&, Config& c, Problems* problems) {
+       c.executed = flag("MFU_EXECUTED", text, problems, "using 1").value_or(true);
+     }},
     {"MFU_DISABLE", "unset", "1: load, do nothing",
      [](const char* text, const Getenv&, Config& c, Problems* problems) {
        c.disabled = flag("MFU_DISABLE", text, problems, "using 0").value_or(false);

@@ -1,0 +1,87 @@
+// Values of cuBLAS's enumerations, and what they say of a product. Source: library_types.h, cublas_api.h and cublasLt.h
+// of CUDA 13.0; a value never changes its meaning.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/base/dtype.h"
+
+namespace mfu {
+
+struct ElementType {
+  DType dtype = DType::kFp32;
+  bool complex = false;
+};
+
+/// cudaDataType. Nothing for a type that has no matrix product.
+[[nodiscard]] constexpr std::optional<ElementType> element_type(std::int32_t cuda_data_type) noexcept {
+  switch (cuda_data_type) {
+    case 0:  // CUDA_R_32F
+      return ElementType{DType::kFp32, false};
+    case 1:  // CUDA_R_64F
+      return ElementType{DType::kFp64, false};
+    case 2:  // CUDA_R_16F
+      return ElementType{DType::kFp16, false};
+    case 3:  // CUDA_R_8I
+    case 8:  // CUDA_R_8U
+      return ElementType{DType::kInt8, false};
+    case 4:  // CUDA_C_32F
+      return ElementType{DType::kFp32, true};
+    case 5:  // CUDA_C_64F
+      return ElementType{DType::kFp64, true};
+    case 6:  // CUDA_C_16F
+      return ElementType{DType::kFp16, true};
+    case 7:  // CUDA_C_8I
+    case 9:  // CUDA_C_8U
+      return ElementType{DType::kInt8, true};
+    case 10:  // CUDA_R_32I, of results alone; there is no name for it, and nothing depends on it but its four bytes
+      return ElementType{DType::kFp32, false};
+    case 14:  // CUDA_R_16BF
+      return ElementType{DType::kBf16, false};
+    case 15:  // CUDA_C_16BF
+      return ElementType{DType::kBf16, true};
+    case 16:  // CUDA_R_4I
+    case 18:  // CUDA_R_4U
+      return ElementType{DType::kInt4, false};
+    case 28:  // CUDA_R_8F_E4M3
+    case 29:  // CUDA_R_8F_E5M2
+      return ElementType{DType::kFp8, false};
+    case 31:  // CUDA_R_6F_E2M3
+    case 32:  // CUDA_R_6F_E3M2
+      return ElementType{DType::kFp6, false};
+    case 33:  // CUDA_R_4F_E2M1
+      return ElementType{DType::kFp4, false};
+    default:
+      return std::nullopt;
+  }
+}
+
+/// cublasComputeType_t. C++ programs may pass a cudaDataType instead, which an inline function of the header turns into
+/// one of these before the call.
+inline constexpr std::int32_t kCompute32f = 68, kCompute32fFast16f = 74, kCompute32fFast16bf = 75,
+                              kCompute32fFastTf32 = 77;
+
+/// cublasMath_t, without its flag 16 (CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION).
+inline constexpr std::int32_t kMathFlags = 16, kMathTensorOp = 1, kMathTf32TensorOp = 3;
+
+/// What the multipliers get where the operands are single precision. Under CUBLAS_TENSOR_OP_MATH they are rounded to
+/// half precision, as the documentation of cublasMath_t says.
+[[nodiscard]] constexpr DType single_precision_as(std::int32_t compute, std::int32_t math_mode) noexcept {
+  if (compute == kCompute32fFastTf32) return DType::kTf32;
+  if (compute == kCompute32fFast16f) return DType::kFp16;
+  if (compute == kCompute32fFast16bf) return DType::kBf16;
+  if (compute != kCompute32f) return DType::kFp32;  // CUBLAS_COMPUTE_32F_PEDANTIC, or an emulation of it
+  const std::int32_t mode = math_mode & ~kMathFlags;
+  return mode == kMathTf32TensorOp ? DType::kTf32 : mode == kMathTensorOp ? DType::kFp16 : DType::kFp32;
+}
+
+/// cublasLtMatrixLayoutAttribute_t and cublasLtMatmulDescAttributes_t.
+inline constexpr int kLayoutType = 0, kLayoutRows = 2, kLayoutColumns = 3, kLayoutBatchCount = 5, kLayoutBatchMode = 8;
+inline constexpr int kDescComputeType = 0, kDescTransposeA = 3, kDescTransposeB = 4, kDescScaleModeA = 31;
+/// cublasLtBatchMode_t: sizes of a grouped layout lie in device memory.
+inline constexpr std::int32_t kBatchModeStrided = 0, kBatchModePointers = 1;
+/// cublasLtMatmulMatrixScale_t
+inline constexpr std::int32_t kScaleVec16Ue4m3 = 1, kScaleVec32Ue8m0 = 2;
+
+}  // namespace mfu

@@ -1,0 +1,154 @@
+// A program that multiplies matrices with the simulated cuBLAS and cuBLASLt, in the way that its argument says.
+//
+//   blas_client calls N       N rounds of every kind of call, on one stream
+//   blas_client threads N     the same on a second thread, as PyTorch's backward pass
+//   blas_client graph N       calls that a stream capture records, and N launches of the graph; then of a copy of it
+//   blas_client fork N        before CUDA is initialised the program forks, and both multiply
+//   blas_client fork_after N  a child forked afterwards calls the library, which cannot work there
+#include <cuda.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+extern "C" {
+int cublasCreate_v2(void** handle);
+int cublasSetStream_v2(void* handle, CUstream stream);
+int cublasSetMathMode(void* handle, int mode);
+int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const void*, const void*, int a, int, const void*, int b,
+                 int, const void*, void*, int c, int, int compute, int);
+int cublasGemmStridedBatchedEx(void*, int ta, int tb, int m, int n, int k, const void*, const void*, int a, int,
+                               long long, const void*, int b, int, long long, const void*, void*, int c, int, long long,
+                               int batch, int compute, int);
+int cublasSgemm_v2(void*, int ta, int tb, int m, int n, int k, const float*, const float*, int, const float*, int,
+                   const float*, float*, int);
+int cublasLtCreate(void** handle);
+int cublasLtMatrixLayoutCreate(void** layout, int type, std::uint64_t rows, std::uint64_t columns, std::int64_t ld);
+int cublasLtMatmulDescCreate(void** desc, int compute, int scale);
+int cublasLtMatmulDescSetAttribute(void* desc, int attribute, const void* from, std::size_t bytes);
+int cublasLtMatmul(void*, const void* desc, const void*, const void*, const void* a, const void*, const void* b,
+                   const void*, const void*, const void* c, void*, const void* d, const void*, void*, std::size_t,
+                   CUstream stream);
+}
+
+namespace {
+
+constexpr int kBf16 = 14, kFp32 = 0, kCompute = 68;
+
+void check(int result, const char* what) {
+  if (result == 0) return;
+  std::fprintf(stderr, "%s: %d\n", what, result);
+  std::exit(70);
+}
+
+struct Library {
+  void *blas = nullptr, *lt = nullptr, *desc = nullptr, *a = nullptr, *b = nullptr, *d = nullptr, *wrong = nullptr;
+  CUstream stream = nullptr;
+
+  void open(CUcontext context) {
+    check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    check(cublasCreate_v2(&blas), "cublasCreate");
+    check(cublasSetStream_v2(blas, stream), "cublasSetStream");
+    check(cublasLtCreate(&lt), "cublasLtCreate");
+    const int transpose = 1;
+    check(cublasLtMatmulDescCreate(&desc, kCompute, kFp32), "desc");
+    check(cublasLtMatmulDescSetAttribute(desc, 3, &transpose, sizeof transpose), "transpose");
+    check(cublasLtMatrixLayoutCreate(&a, kBf16, 512, 768, 512), "layout");
+    check(cublasLtMatrixLayoutCreate(&b, kBf16, 512, 1024, 512), "layout");
+    check(cublasLtMatrixLayoutCreate(&d, kBf16, 768, 1024, 768), "layout");
+    check(cublasLtMatrixLayoutCreate(&wrong, kBf16, 500, 1024, 500), "layout");
+  }
+  /// One product of each kind: one whose sum is split and needs two kernels, one that fails and is done otherwise, one
+  /// of single precision as TF32.
+  void multiply() const {
+    check(cublasGemmEx(blas, 1, 0, 640, 384, 1024, nullptr, nullptr, kBf16, 1, nullptr, kBf16, 1, nullptr, nullptr,
+                       kBf16, 1, kCompute, -1),
+          "GemmEx");
+    check(cublasGemmEx(blas, 0, 0, 64, 64, 8192, nullptr, nullptr, kBf16, 1, nullptr, kBf16, 1, nullptr, nullptr, kBf16,
+                       1, kCompute, -1),
+          "GemmEx, split");
+    check(cublasGemmStridedBatchedEx(blas, 0, 1, 128, 128, 64, nullptr, nullptr, kBf16, 1, 1, nullptr, kBf16, 1, 1,
+                                     nullptr, nullptr, kBf16, 1, 1, 12, kCompute, -1),
+          "GemmStridedBatchedEx");
+    check(cublasSetMathMode(blas, 3), "cublasSetMathMode");
+    check(cublasSgemm_v2(blas, 0, 0, 256, 256, 256, nullptr, nullptr, 1, nullptr, 1, nullptr, nullptr, 1), "Sgemm");
+    if (cublasLtMatmul(lt, desc, nullptr, nullptr, a, nullptr, wrong, nullptr, nullptr, d, nullptr, d, nullptr, nullptr,
+                       0, stream) == 0)
+      check(1, "a product whose sizes do not fit");
+    check(cublasLtMatmul(lt, desc, nullptr, nullptr, a, nullptr, b, nullptr, nullptr, d, nullptr, d, nullptr, nullptr,
+                         0, stream),
+          "LtMatmul");
+  }
+};
+
+CUcontext start() {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  check(cuInit(0), "cuInit");
+  check(cuDeviceGet(&device, 0), "cuDeviceGet");
+  check(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+  return context;
+}
+
+void calls(CUcontext context, int rounds) {
+  Library library;
+  library.open(context);
+  for (int i = 0; i < rounds; ++i) library.multiply();
+  check(cuStreamSynchronize(library.stream), "cuStreamSynchronize");
+}
+
+void graph(CUcontext context, int launches) {
+  Library library;
+  library.open(context);
+  CUgraph captured = nullptr, copy = nullptr;
+  CUgraphExec exec = nullptr;
+  check(cuStreamBeginCapture(library.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
+  library.multiply();
+  check(cuStreamEndCapture(library.stream, &captured), "cuStreamEndCapture");
+  check(cuGraphInstantiateWithFlags(&exec, captured, 0), "cuGraphInstantiate");
+  for (int i = 0; i < launches; ++i) check(cuGraphLaunch(exec, library.stream), "cuGraphLaunch");
+  check(cuStreamSynchronize(library.stream), "cuStreamSynchronize");
+  check(cuGraphClone(&copy, captured), "cuGraphClone");
+  check(cuGraphDestroy(captured), "cuGraphDestroy");
+  check(cuGraphInstantiateWithFlags(&exec, copy, 0), "cuGraphInstantiate");
+  check(cuGraphLaunch(exec, library.stream), "cuGraphLaunch");
+  check(cuStreamSynchronize(library.stream), "cuStreamSynchronize");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "calls";
+  const int n = argc > 2 ? std::atoi(argv[2]) : 10;
+  const pid_t child = what == "fork" ? fork() : -1;
+  const CUcontext context = start();
+  if (what == "graph") {
+    graph(context, n);
+  } else if (what == "threads") {
+    std::thread([&] { calls(context, n); }).join();
+  } else {
+    calls(context, n);
+  }
+  if (what == "fork_after") {
+    Library library;
+    const pid_t after = fork();
+    if (after == 0)
+      _exit(cublasGemmEx(nullptr, 0, 0, 8, 8, 8, nullptr, nullptr, kBf16, 1, nullptr, kBf16, 1, nullptr, nullptr, kBf16,
+                         1, kCompute, -1));
+    int status = 0;
+    waitpid(after, &status, 0);
+    std::printf("child %d\n", WEXITSTATUS(status));
+  }
+  if (child > 0) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  }
+  return 0;
+}
