@@ -7,9 +7,11 @@ namespace mfu {
 namespace {
 
 /// Kernels tell rows. In decode they are sequences; in training and prefill tokens, which say nothing new beside a
-/// batch and a length.
+/// batch and a length. A total that somebody said stands: of the kernels only the number of sequences adds to it.
 template <typename Fill>
 void fill_from_kernels(Phase phase, Shape detected, const Fill& fill, const Shape& shape) {
+  if (shape.tokens && shape.seq_len) detected.batch.reset();
+  if (shape.tokens) detected.seq_len.reset();
   if (shape.tokens || (shape.batch && shape.seq_len)) detected.tokens.reset();
   if (phase == Phase::kDecode) detected.tokens.reset();
   fill(detected, ShapeSource::kDetected);
