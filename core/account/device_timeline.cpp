@@ -167,9 +167,9 @@ void DeviceTimeline::count_product(const Activity& a, ProductStats& products) {
   }
   if (a.product == 0) return;
   const DurationNs length = a.end_ns - a.begin_ns;
-  products.add(static_cast<ProductId>(a.product), place_,
-               {(a.flags & Activity::kFirstOfProduct) != 0 ? 1u : 0u, length,
-                a.time_class == TimeClass::kMatmul ? length : 0});
+  products.add(
+      static_cast<ProductId>(a.product), place_,
+      {(a.flags & Activity::kFirstOfProduct) != 0 ? 1u : 0u, length, a.time_class == TimeClass::kMatmul ? length : 0});
 }
 
 /// Begins all activities before `limit`.

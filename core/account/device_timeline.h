@@ -132,10 +132,9 @@ class DeviceTimeline {
           product(raw(traits.product)),
           name(static_cast<std::uint16_t>(raw(traits.name))),
           time_class(traits.time_class),
-          flags(static_cast<std::uint8_t>((traits.is_kernel ? kKernel : 0) |
-                                          (traits.first_of_launch ? kFirstOfLaunch : 0) |
-                                          (traits.first_of_product ? kFirstOfProduct : 0) |
-                                          (traits.is_attention ? kAttention : 0))) {}
+          flags(static_cast<std::uint8_t>(
+              (traits.is_kernel ? kKernel : 0) | (traits.first_of_launch ? kFirstOfLaunch : 0) |
+              (traits.first_of_product ? kFirstOfProduct : 0) | (traits.is_attention ? kAttention : 0))) {}
     [[nodiscard]] bool is_kernel() const noexcept { return (flags & kKernel) != 0; }
   };
   static_assert(sizeof(Activity) == 32);
@@ -231,7 +230,7 @@ class DeviceTimeline {
   std::array<TimeNs, kUnions> covered_until_;
   DurationNs kernel_sum_ns_ = 0;
   std::vector<ActivityCounts> counts_;
-  std::uint32_t since_attention_ = kLongSince;  ///< products since an attention kernel
+  std::uint32_t since_attention_ = kLongSince;     ///< products since an attention kernel
   AfterAttention place_ = AfterAttention::kLater;  ///< of the latest product
   std::uint64_t mark_order_ = 0;
 

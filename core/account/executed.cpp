@@ -191,9 +191,9 @@ DurationNs add_attention(const RegionRow& row, ProductRoles& roles, KernelNames&
     const auto id = static_cast<KernelNameId>(i);
     if (stat.count == 0 || names.class_of(id) != KernelClass::kAttention) continue;
     const AttentionKernel& kernel = roles.attention(id);
-    const bool backward = kernel.part == AttentionKernel::Part::kBackward ||
-                          (kernel.part == AttentionKernel::Part::kHelper &&
-                           names.display(id).find("bwd") != std::string::npos);
+    const bool backward =
+        kernel.part == AttentionKernel::Part::kBackward ||
+        (kernel.part == AttentionKernel::Part::kHelper && names.display(id).find("bwd") != std::string::npos);
     Sum& sum = sums[backward ? 1 : 0];
     sum.time_ns += stat.sum_ns;
     if (kernel.part == AttentionKernel::Part::kHelper) continue;
@@ -314,8 +314,8 @@ void find_dtype(const Collected& collected, const Peak& peak, const RegionSummar
   add_finding(out.findings, "peak_dtype", std::move(text));
 }
 
-/// Less than the model's FLOP were executed although nearly all matmuls are seen: the config describes another model, or
-/// a shape that did not run.
+/// Less than the model's FLOP were executed although nearly all matmuls are seen: the config describes another model,
+/// or a shape that did not run.
 void find_other_model(const Collected& collected, const ComponentNames& names, RegionSummary& s, ExecutedRow& out) {
   if (!s.flop || s.open != 0 || out.work.coverage() < 0.99 || out.work.flop >= 0.98 * *s.flop) return;
   std::string missing, strange;
@@ -373,8 +373,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
     out.work.flop += sum.flop;
     ideal_ns += sum.ideal_ns;
   }
-  const DurationNs attention_covered =
-      add_attention(row, roles, names, peak, collected, out.work.flop, ideal_ns);
+  const DurationNs attention_covered = add_attention(row, roles, names, peak, collected, out.work.flop, ideal_ns);
   out.work.covered_ns = sized_ns + attention_covered;
   out.work.matmul_ns = gemm_ns + attention_ns;
   out.work.ideal_ns = std::llround(ideal_ns);

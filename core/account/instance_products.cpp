@@ -15,9 +15,7 @@ void InstanceProducts::add(const Product& product, ComponentNames::Match match) 
     return;
   }
   if (!match.is_weight()) return;
-  const auto is_it = [match](const Calls& c) {
-    return c.match.weights == match.weights && c.match.pass == match.pass;
-  };
+  const auto is_it = [match](const Calls& c) { return c.match.weights == match.weights && c.match.pass == match.pass; };
   // The next one of a layer is mostly the next one that was met.
   std::size_t at = last_ + 1 < calls_.size() ? last_ + 1 : 0;
   if (at >= calls_.size() || !is_it(calls_[at])) {

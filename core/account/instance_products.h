@@ -61,7 +61,7 @@ class InstanceProducts {
   struct Calls {
     ComponentNames::Match match;
     std::uint64_t count = 0;
-    std::uint64_t rows = 0;        ///< sum
+    std::uint64_t rows = 0;  ///< sum
     std::uint64_t first_rows = 0;
     bool same_rows = true;
   };

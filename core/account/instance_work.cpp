@@ -83,8 +83,7 @@ std::int64_t tokens_of(Phase phase, const Shape& shape) noexcept {
 
 /// Notes in the instance, and in those around it, what the launch of a matmul says of its work.
 void Ledger::look_at_matmul(const ActivityRecord& record, Instance* instance, ActivityTraits& traits) {
-  const bool fused =
-      record.kind == ActivityKind::kKernel && names_.class_of(record.name) == KernelClass::kAttention;
+  const bool fused = record.kind == ActivityKind::kKernel && names_.class_of(record.name) == KernelClass::kAttention;
   traits.is_attention = fused;
   ProductRoles::Role role;
   bool called = false;
@@ -211,8 +210,7 @@ void Ledger::resolve_work(Instance& instance, bool complete) {
     const ParallelConfig& ranks = model_->options().parallel;
     instance.said_tokens =
         said ? tokens_of(instance.phase, shape) /
-                   (data_ranks(ranks) *
-                    (instance.phase == Phase::kDecode ? 1 : std::max<std::int64_t>(1, ranks.cp)))
+                   (data_ranks(ranks) * (instance.phase == Phase::kDecode ? 1 : std::max<std::int64_t>(1, ranks.cp)))
              : 0;
   }
   if (instance.work.tokens == 0) instance.work.tokens = count_tokens(instance.phase, shape, workload_.grad_accum);

@@ -15,9 +15,9 @@ namespace mfu {
 
 /// Kernels of one product that began.
 struct ProductStat {
-  std::uint64_t calls = 0;    ///< of the library; each may launch several kernels
-  DurationNs sum_ns = 0;      ///< of its kernels
-  DurationNs matmul_ns = 0;   ///< of those whose names say matmul; the others set memory, add up parts, apply epilogues
+  std::uint64_t calls = 0;   ///< of the library; each may launch several kernels
+  DurationNs sum_ns = 0;     ///< of its kernels
+  DurationNs matmul_ns = 0;  ///< of those whose names say matmul; the others set memory, add up parts, apply epilogues
 
   void add(const ProductStat& other) noexcept {
     calls += other.calls;
@@ -26,8 +26,8 @@ struct ProductStat {
   }
 };
 
-/// [mfu-drain] By product and place behind attention. At most kMost entries (56 B each); what is beyond goes to a product
-/// of unknown size.
+/// [mfu-drain] By product and place behind attention. At most kMost entries (56 B each); what is beyond goes to a
+/// product of unknown size.
 class ProductStats {
  public:
   static constexpr std::size_t kMost = 4096;

@@ -23,8 +23,8 @@ struct RegionRow : RegionCounts {
   std::array<ShapeSource, ShapeWords::kCount> shape_source{};  ///< least trusted of any instance
   LatencyStats latency;                                        ///< of the instances that ended
   std::vector<KernelStat> kernel_stats;                        ///< by KernelNameId
-  double flop_least = 0, bytes_least = 0;  ///< bounds from below, where `flop` is not known
-  FlopSource flop_source = FlopSource::kNone;  ///< least trusted of any instance
+  double flop_least = 0, bytes_least = 0;                      ///< bounds from below, where `flop` is not known
+  FlopSource flop_source = FlopSource::kNone;                  ///< least trusted of any instance
   ProductStats products;
   AttentionWork attention;  ///< of the instances that ended
   double product_rows = 0;  ///< rows of projections, of instances whose tokens somebody said

@@ -113,12 +113,12 @@ struct Component {
   std::string name;  ///< `qkv`, `gate+up`, `attention`, ...; in x out where it is no matrix of the model; `other`
   std::string pass;  ///< `fwd`, `dgrad`, `wgrad`, `bwd`; empty: not known
   std::uint64_t calls = 0;
-  std::uint64_t shapes = 0;           ///< distinct sizes
-  DurationNs time_ns = 0;             ///< of its kernels, added up
-  std::optional<double> flop;         ///< executed [FLOP]
-  std::optional<double> flop_per_s;   ///< flop / time [FLOP/s]
-  std::optional<double> of_peak;      ///< flop / (peak of its dtypes x time), 0..1
-  Bound bound = Bound::kUnknown;      ///< FLOP / peak against bytes / bandwidth, each matrix once
+  std::uint64_t shapes = 0;          ///< distinct sizes
+  DurationNs time_ns = 0;            ///< of its kernels, added up
+  std::optional<double> flop;        ///< executed [FLOP]
+  std::optional<double> flop_per_s;  ///< flop / time [FLOP/s]
+  std::optional<double> of_peak;     ///< flop / (peak of its dtypes x time), 0..1
+  Bound bound = Bound::kUnknown;     ///< FLOP / peak against bytes / bandwidth, each matrix once
 };
 
 /// What the products that ran say about the model, or the program: one line for people.

@@ -26,14 +26,14 @@ struct RowPeak {
 /// MFU covers the rows whose FLOP and peak are known, and those in which no instance was at work (their FLOP are 0).
 /// The others are left out of both sides: a row that nobody could count must not make the rest look slow.
 struct Weights {
-  double flop = 0, hfu_flop = 0;                  ///< [FLOP]
-  double flop_at_peak = 0;                        ///< sum of peak x elapsed [FLOP]
-  double flop_at_peak_busy = 0;                   ///< sum of peak x busy [FLOP]
-  double bytes = 0, bytes_at_peak = 0;            ///< [B]
-  std::array<double, kTimeClasses> counted_ns{};  ///< class times of the rows that MFU covers [ns]
-  std::array<double, kTimeClasses> time_ns{};     ///< class times of all rows [ns]
-  double with_flop = 0, with_bytes = 0;           ///< rows, or shares of rows, that have FLOP or bytes
-  double left_out = 0;                            ///< rows that MFU does not cover
+  double flop = 0, hfu_flop = 0;                       ///< [FLOP]
+  double flop_at_peak = 0;                             ///< sum of peak x elapsed [FLOP]
+  double flop_at_peak_busy = 0;                        ///< sum of peak x busy [FLOP]
+  double bytes = 0, bytes_at_peak = 0;                 ///< [B]
+  std::array<double, kTimeClasses> counted_ns{};       ///< class times of the rows that MFU covers [ns]
+  std::array<double, kTimeClasses> time_ns{};          ///< class times of all rows [ns]
+  double with_flop = 0, with_bytes = 0;                ///< rows, or shares of rows, that have FLOP or bytes
+  double left_out = 0;                                 ///< rows that MFU does not cover
   double ideal_ns = 0, covered_ns = 0, matmul_ns = 0;  ///< ExecutedWork of the rows that have it [ns]
   double executed_elapsed_ns = 0;                      ///< elapsed time of those rows [ns]
 

@@ -38,9 +38,8 @@ std::uint32_t template_number(std::string_view text, std::string_view type, std:
 }
 
 bool is_helper(std::string_view name) noexcept {
-  for (const std::string_view piece :
-       {"dot_do_o", "convert_d", "clear_d", "combine", "preprocess", "postprocess", "reduce_segments", "merge_attn",
-        "MergeStates", "reduction"})
+  for (const std::string_view piece : {"dot_do_o", "convert_d", "clear_d", "combine", "preprocess", "postprocess",
+                                       "reduce_segments", "merge_attn", "MergeStates", "reduction"})
     if (has(name, piece)) return true;
   return false;
 }

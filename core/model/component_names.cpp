@@ -55,8 +55,8 @@ bool is_output_projection(const std::string& name) { return name == "o"; }
 
 void ComponentNames::add(std::string_view name, std::int64_t out, std::int64_t in, double calls, Rows rows) {
   if (out <= 0 || in <= 0 || calls <= 0 || all_.size() >= kAttention) return;
-  const auto same = std::find_if(all_.begin(), all_.end(),
-                                 [out, in](const Weights& w) { return w.out == out && w.in == in; });
+  const auto same =
+      std::find_if(all_.begin(), all_.end(), [out, in](const Weights& w) { return w.out == out && w.in == in; });
   if (same == all_.end()) {
     all_.push_back({out, in, {std::string(name)}, calls, rows});
     return;
@@ -154,8 +154,7 @@ ComponentNames::Match ComponentNames::match(const Product& p, WeightLayout layou
   if (p.kind != Product::Kind::kSized || all_.empty()) return none;
   const auto by_transposes = [&](WeightLayout stored) -> Match {
     const bool out_by_in = stored == WeightLayout::kOutByIn;
-    if (!p.transpose_a && p.transpose_b)
-      return {out_by_in ? find(p.n, p.m) : find(p.m, p.n), ProductPass::kWgrad};
+    if (!p.transpose_a && p.transpose_b) return {out_by_in ? find(p.n, p.m) : find(p.m, p.n), ProductPass::kWgrad};
     if (p.transpose_b) return {};
     if (p.transpose_a == out_by_in) return {find(p.m, p.k), ProductPass::kForward};
     return {find(p.k, p.m), ProductPass::kDgrad};

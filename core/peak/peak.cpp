@@ -383,8 +383,7 @@ Peak peak_of_device(const DeviceFacts& device, DType dtype, const PeakOptions& c
 
 Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config) {
   Peak peak = peak_of_device(device, dtype, config);
-  for (std::size_t i = 0; i < kDTypes; ++i)
-    peak.by_dtype[i] = config.tflops.value_or(0) * 1e12;
+  for (std::size_t i = 0; i < kDTypes; ++i) peak.by_dtype[i] = config.tflops.value_or(0) * 1e12;
   if (!config.tflops) {
     PeakOptions dense = config;
     dense.sparse = false;

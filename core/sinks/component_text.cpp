@@ -41,8 +41,7 @@ std::string component_lines(const RegionSummary& r) {
     if (c.bound != Bound::kUnknown) text += fmt::format(" {}", word(c.bound));
     if (c.calls != 0) text += fmt::format(" calls={}", c.calls);
     if (c.shapes > 1) text += fmt::format(" sizes={}", c.shapes);
-    if (c.of_peak && *c.of_peak < 1)
-      text += fmt::format(" loses {:.1f}%", time_s * (1 - *c.of_peak) / elapsed_s * 100);
+    if (c.of_peak && *c.of_peak < 1) text += fmt::format(" loses {:.1f}%", time_s * (1 - *c.of_peak) / elapsed_s * 100);
     text += "\n";
   }
   return text;
