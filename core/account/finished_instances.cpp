@@ -74,7 +74,13 @@ void Ledger::account(Instance& instance) {
     counters_.add(Counter::kInstancesUnclosed);
     return;
   }
-  if (!instance.work.flop_known && !instance.by_parts()) resolve_work(instance, true);
+  // Its products are all there now: what its range and the config left open, and how many passes a step had.
+  if (!instance.by_parts() && instance.kind != InstanceKind::kDetected) {
+    if (!instance.work.flop_known || (is_training(instance.phase) && instance.products))
+      resolve_work(instance, true);
+    else
+      note_seen(instance, seen_shape(instance));
+  }
   count_attention(instance);
   Work left = instance.work;  // what no window was given yet
   if (instance.by_parts()) left = instance.parts;

@@ -167,8 +167,7 @@ void Ledger::resolve_work(Instance& instance, bool complete) {
   if (complete && model_) {
     seen = seen_shape(instance);
     from_kernels = detected_shape(instance.phase, from_kernels, seen, model_->options().parallel);
-    instance.seen_rows = seen.rows.value_or(0);
-    instance.seen_sequences = seen.sequences.value_or(0);
+    note_seen(instance, seen);
   }
   const ResolvedShape resolved = shapes_.resolve(
       instance.phase, {instance.own_shape.to_shape(), rules_.constants(instance.rule), from_kernels}, device);
@@ -216,6 +215,11 @@ void Ledger::resolve_work(Instance& instance, bool complete) {
   if (instance.work.tokens == 0) instance.work.tokens = count_tokens(instance.phase, shape, workload_.grad_accum);
   scale_to_passes(instance, seen);
   instance.decode = decode_passes_of(instance.phase, shape);
+}
+
+void Ledger::note_seen(Instance& instance, const SeenShape& seen) noexcept {
+  instance.seen_rows = seen.rows.value_or(0);
+  instance.seen_sequences = seen.sequences.value_or(0);
 }
 
 /// The config says how many passes a step has, or its products do, or the detector.

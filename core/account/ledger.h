@@ -157,6 +157,7 @@ class Ledger final : private TimelineListener {
   void look_at_matmul(const ActivityRecord& record, Instance* instance, ActivityTraits& traits);
   [[nodiscard]] SeenShape seen_shape(const Instance& instance) const;
   void resolve_work(Instance& instance, bool complete);
+  static void note_seen(Instance& instance, const SeenShape& seen) noexcept;
   void scale_to_passes(Instance& instance, const SeenShape& seen) const;
   void count_attention(Instance& instance);
   void add_attention(const Instance& instance, std::uint32_t device, std::int64_t window, double part);

@@ -170,7 +170,8 @@ TEST(ComponentNames, OrderTellsTheOutputProjectionFromQueries) {
 }
 
 TEST(ComponentNames, MatricesThatAreStoredInByOut) {
-  const json config = {{"model_type", "gpt2"}, {"n_embd", 768}, {"n_layer", 12}, {"n_head", 12}, {"vocab_size", 50257}};
+  const json config = {{"model_type", "gpt2"}, {"n_embd", 768},       {"n_layer", 12},
+                       {"n_head", 12},         {"n_positions", 1024}, {"vocab_size", 50257}};
   const Result<Architecture> spec = read_model(config.dump(), "gpt2: ");
   ASSERT_TRUE(spec.ok());
   const ComponentNames names = ComponentNames::of(*spec);
