@@ -20,7 +20,7 @@ void SinkThread::open(const RunInfo& run) {
       json_log_.emplace(config_.log);
     else
       text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1,
-                    static_cast<std::uint64_t>(config_.log_every));
+                    static_cast<std::uint64_t>(config_.log_every), config_.log_components);
   }
   if (!config_.run_dir.empty()) jsonl_.emplace(config_.run_dir, run);
   if (!config_.tb_dir.empty()) tensorboard_.emplace(config_.tb_dir, run);

@@ -156,6 +156,25 @@ inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance, 
   }
 }
 
+void DeviceTimeline::count_product(const Activity& a, ProductStats& products) {
+  if ((a.flags & Activity::kAttention) != 0) {
+    since_attention_ = 0;
+    place_ = AfterAttention::kLater;
+  } else if ((a.flags & Activity::kFirstOfProduct) != 0) {
+    // Queries, keys and values apart: six gradients behind the backward kernel of attention.
+    constexpr std::uint32_t kSoon = 6;
+    place_ = since_attention_ == 0      ? AfterAttention::kNext
+             : since_attention_ < kSoon ? AfterAttention::kSoon
+                                        : AfterAttention::kLater;
+    since_attention_ = std::min(since_attention_ + 1, kLongSince);
+  }
+  if (a.product == 0) return;
+  const DurationNs length = a.end_ns - a.begin_ns;
+  products.add(
+      static_cast<ProductId>(a.product), place_,
+      {(a.flags & Activity::kFirstOfProduct) != 0 ? 1u : 0u, length, a.time_class == TimeClass::kMatmul ? length : 0});
+}
+
 /// Begins all activities before `limit`.
 void DeviceTimeline::begin_until(TimeNs limit) {
   std::size_t begun = 0;
@@ -176,9 +195,9 @@ void DeviceTimeline::begin_until(TimeNs limit) {
     now_ = at;
     ++begun;
     count(a);
-    if (a.end_ns > cut_at_) running_.push_back({a.end_ns, a.instance, a.time_class, a.is_kernel});
+    if (a.end_ns > cut_at_) running_.push_back({a.end_ns, a.instance, a.time_class, a.is_kernel()});
     // Wholly in the past, since it came late: counted, but there is no time left to cover.
-    cover(at, std::max(at, std::min(a.end_ns, cut_at_)), a.instance, a.time_class, a.is_kernel, 1);
+    cover(at, std::max(at, std::min(a.end_ns, cut_at_)), a.instance, a.time_class, a.is_kernel(), 1);
     if (++lane.next == lane.stop)
       next_chunk(l);
     else
@@ -198,18 +217,17 @@ void DeviceTimeline::resume_running() {
   resumed_.clear();
 }
 
-std::uint32_t DeviceTimeline::add_late(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel,
-                                       bool first_of_launch, KernelNameId name, Instance* instance,
+std::uint32_t DeviceTimeline::add_late(TimeNs begin_ns, TimeNs end_ns, const ActivityTraits& traits, Instance* instance,
                                        std::uint32_t region_path) {
-  count({begin_ns, end_ns, instance, name, time_class, is_kernel, first_of_launch}, region_path);
+  count({begin_ns, end_ns, instance, traits}, region_path);
   for (Instance* i = instance; i != nullptr; i = i->parent) {
     InstanceOnDevice& share = i->shares[device_];
     share.add_activity(begin_ns);
-    share.kernels += static_cast<std::uint64_t>(is_kernel);
+    share.kernels += static_cast<std::uint64_t>(traits.is_kernel);
     share.last_activity_end_ns = std::max(share.last_activity_end_ns, end_ns);
   }
-  if (end_ns > now_) running_.push_back({end_ns, instance, time_class, is_kernel});
-  late_.push_back({begin_ns, end_ns, time_class});
+  if (end_ns > now_) running_.push_back({end_ns, instance, traits.time_class, traits.is_kernel});
+  late_.push_back({begin_ns, end_ns, traits.time_class});
   return static_cast<std::uint32_t>(late_.size()) - 1;
 }
 

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "core/account/instance.h"
+#include "core/account/product_stats.h"
 #include "core/account/region_summary.h"
 #include "core/account/time_history.h"
 #include "core/base/activity_record.h"
 #include "core/base/ids.h"
 #include "core/base/units.h"
+#include "core/kernels/kernel_names.h"
 
 namespace mfu {
 
@@ -42,6 +44,18 @@ struct KernelStat {
 struct ActivityCounts {
   std::uint64_t launches = 0;
   std::vector<KernelStat> kernels;  ///< by KernelNameId
+  ProductStats products;
+};
+
+/// What an activity is, besides its times.
+struct ActivityTraits {
+  TimeClass time_class = TimeClass::kOther;
+  bool is_kernel = false;
+  bool first_of_launch = false;
+  bool first_of_product = false;
+  bool is_attention = false;
+  KernelNameId name = KernelNameId::kOther;
+  ProductId product = ProductId::kNone;
 };
 
 /// [mfu-drain] Collects activities and marks in any order, then sweeps them in time order up to a watermark. At every
@@ -61,8 +75,7 @@ class DeviceTimeline {
   DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener);
 
   /// An activity [begin, end) that begins at now() or later.
-  void add(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch,
-           KernelNameId name, Instance* instance) {
+  void add(TimeNs begin_ns, TimeNs end_ns, const ActivityTraits& traits, Instance* instance) {
     // Activities of one instance come in runs: those around it are told once per run.
     if (instance != added_to_) {
       note_added();
@@ -78,14 +91,14 @@ class DeviceTimeline {
       l += (later(i) + later(i + 1)) + (later(i + 2) + later(i + 3));
     if (l >= lanes_used_) l = new_lane(begin_ns);
     tails_[l] = std::max(tails_[l], begin_ns);
-    append(lanes_[l], {begin_ns, end_ns, instance, name, time_class, is_kernel, first_of_launch});
+    append(lanes_[l], {begin_ns, end_ns, instance, traits});
     ++pending_;
   }
   /// One that begins before now(). The next sweep says what it changes in the past; from now() on it runs as any other.
   /// \param instance not over on this device; \param region_path where it counts.
   /// \return its index among those that came late since the last sweep.
-  std::uint32_t add_late(TimeNs begin_ns, TimeNs end_ns, TimeClass time_class, bool is_kernel, bool first_of_launch,
-                         KernelNameId name, Instance* instance, std::uint32_t region_path);
+  std::uint32_t add_late(TimeNs begin_ns, TimeNs end_ns, const ActivityTraits& traits, Instance* instance,
+                         std::uint32_t region_path);
   /// Late work may begin at `from`: what ended after it is kept, if that is no more than `most` activities.
   void keep_from(TimeNs from, std::size_t most) noexcept { history_.keep_from(from, most); }
   /// The past before is not known any more, and late work changes nothing there.
@@ -113,15 +126,32 @@ class DeviceTimeline {
   [[nodiscard]] std::vector<ActivityCounts>& counts() noexcept { return counts_; }
 
  private:
+  /// Most of what is held at any time: 32 bytes.
   struct Activity {
-    TimeNs begin_ns;
-    TimeNs end_ns;
-    Instance* instance;
-    KernelNameId name;
-    TimeClass time_class;
-    bool is_kernel;
-    bool first_of_launch;
+    enum : std::uint8_t { kKernel = 1, kFirstOfLaunch = 2, kFirstOfProduct = 4, kAttention = 8 };
+    TimeNs begin_ns = 0;
+    TimeNs end_ns = 0;
+    Instance* instance = nullptr;
+    std::uint32_t product = 0;
+    std::uint16_t name = 0;
+    TimeClass time_class = TimeClass::kOther;
+    std::uint8_t flags = 0;
+
+    Activity() = default;
+    Activity(TimeNs begin, TimeNs end, Instance* of, const ActivityTraits& traits) noexcept
+        : begin_ns(begin),
+          end_ns(end),
+          instance(of),
+          product(raw(traits.product)),
+          name(static_cast<std::uint16_t>(raw(traits.name))),
+          time_class(traits.time_class),
+          flags(static_cast<std::uint8_t>(
+              (traits.is_kernel ? kKernel : 0) | (traits.first_of_launch ? kFirstOfLaunch : 0) |
+              (traits.first_of_product ? kFirstOfProduct : 0) | (traits.is_attention ? kAttention : 0))) {}
+    [[nodiscard]] bool is_kernel() const noexcept { return (flags & kKernel) != 0; }
   };
+  static_assert(sizeof(Activity) == 32);
+  static_assert(KernelNames::kCapacity <= 0x10000);
   struct Running {
     TimeNs end_ns;
     Instance* instance;
@@ -157,6 +187,7 @@ class DeviceTimeline {
       return first == last ? fill : first->items.data() + Chunk::kItems;
     }
   };
+  static constexpr std::uint32_t kLongSince = 1000;
   static constexpr std::size_t kLanes = 16;
   static constexpr std::size_t kAtOnce = 4;  ///< lanes that are looked at without asking how many there are
   /// Classes that share a union with those before them: every class but idle.
@@ -184,13 +215,15 @@ class DeviceTimeline {
   void count(const Activity& a, std::uint32_t region_path) {
     if (counts_.size() <= region_path) counts_.resize(region_path + 1);
     ActivityCounts& counts = counts_[region_path];
-    counts.launches += static_cast<std::uint64_t>(a.first_of_launch);
-    if (!a.is_kernel) return;
-    if (counts.kernels.size() <= raw(a.name)) counts.kernels.resize(raw(a.name) + 16);
-    KernelStat& stat = counts.kernels[raw(a.name)];
+    counts.launches += static_cast<std::uint64_t>((a.flags & Activity::kFirstOfLaunch) != 0);
+    if (!a.is_kernel()) return;
+    if (counts.kernels.size() <= a.name) counts.kernels.resize(a.name + 16u);
+    KernelStat& stat = counts.kernels[a.name];
     ++stat.count;
     stat.sum_ns += a.end_ns - a.begin_ns;
+    if (a.product != 0 || (a.flags & Activity::kAttention) != 0) count_product(a, counts.products);
   }
+  [[gnu::noinline]] void count_product(const Activity& a, ProductStats& products);
   void resume_running();
   [[gnu::noinline]] void correct_past();
   /// Time that is covered by `time_class` or one before it, at now().
@@ -212,6 +245,8 @@ class DeviceTimeline {
   std::array<TimeNs, kUnions> covered_until_;
   DurationNs kernel_sum_ns_ = 0;
   std::vector<ActivityCounts> counts_;
+  std::uint32_t since_attention_ = kLongSince;     ///< products since an attention kernel
+  AfterAttention place_ = AfterAttention::kLater;  ///< of the latest product
   std::uint64_t mark_order_ = 0;
 
   std::array<Lane, kLanes> lanes_;

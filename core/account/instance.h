@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "core/account/instance_products.h"
 #include "core/account/region_summary.h"
 #include "core/attribution/instance_table.h"
 #include "core/base/ids.h"
@@ -129,6 +131,13 @@ struct Instance {
   std::int64_t passes = 0;                     ///< DetectedWork::passes
   std::int64_t parts_of_step = 1;              ///< DetectedWork::parts
   std::array<ShapeSource, ShapeWords::kCount> shape_source{};
+  std::unique_ptr<InstanceProducts> products;  ///< of it and of all inside it; none: no matmul so far
+  AttentionWork attention;                     ///< of its attention kernels, once their shape is known
+  Shape shape;                                 ///< as far as it was resolved
+  std::int64_t said_tokens = 0;                ///< of a pass, if not read from products; 0: not known
+  std::int64_t seen_rows = 0;                  ///< of a pass of its products; 0: not known
+  std::int64_t seen_sequences = 0;             ///< likewise
+  FlopSource flop_source = FlopSource::kNone;
 
   Work work;            ///< once closed: of its own shape, or the sum of its parts
   DecodePasses decode;  ///< once closed, likewise; of the parts that closed meanwhile

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/account/ledger.h"
+#include "core/model/least_work.h"
 
 namespace mfu {
 
@@ -34,6 +35,8 @@ void scale(Work& work, double by) noexcept {
   work.flop *= by;
   work.hfu_flop *= by;
   work.bytes *= by;
+  work.flop_least *= by;
+  work.bytes_least *= by;
   work.tokens = std::llround(static_cast<double>(work.tokens) * by);
 }
 
@@ -51,9 +54,106 @@ DecodePasses decode_passes_of(Phase phase, const Shape& shape) noexcept {
   return {passes, static_cast<double>(batch.value_or(0)) * static_cast<double>(passes), batch.value_or(0) > 0};
 }
 
+/// Ranks that each have sequences of their own, so that a shape counts those of all.
+std::int64_t data_ranks(const ParallelConfig& p) noexcept {
+  const std::int64_t sharing = std::max<std::int64_t>(1, p.tp * p.cp);
+  return std::max<std::int64_t>(1, std::max(p.tp * p.cp * p.dp, p.ep) / sharing);
+}
+
+FlopSource source_of(const ResolvedShape& resolved) noexcept {
+  FlopSource least = FlopSource::kNone;
+  for (const ShapeSource source : resolved.source) {
+    const FlopSource flop = source == ShapeSource::kRange   ? FlopSource::kShape
+                            : source == ShapeSource::kGiven ? FlopSource::kConfig
+                            : source == ShapeSource::kNone  ? FlopSource::kNone
+                                                            : FlopSource::kDetected;
+    least = std::max(least, flop);
+  }
+  return least == FlopSource::kNone ? FlopSource::kConfig : least;
+}
+
+/// Tokens of a pass by what the shape says of them; 0: it does not.
+std::int64_t tokens_of(Phase phase, const Shape& shape) noexcept {
+  if (phase == Phase::kDecode) return shape.batch.value_or(0) * std::max<std::int64_t>(1, shape.seq_len.value_or(1));
+  if (shape.tokens) return *shape.tokens + shape.gen_tokens.value_or(shape.gen_batch.value_or(0));
+  return shape.seq_len ? shape.batch.value_or(1) * *shape.seq_len : 0;
+}
+
 }  // namespace
 
-void Ledger::resolve_work(Instance& instance) {
+/// Notes in the instance, and in those around it, what the launch of a matmul says of its work.
+void Ledger::look_at_matmul(const ActivityRecord& record, Instance* instance, ActivityTraits& traits) {
+  const bool fused = record.kind == ActivityKind::kKernel && names_.class_of(record.name) == KernelClass::kAttention;
+  traits.is_attention = fused;
+  ProductRoles::Role role;
+  bool called = false;
+  if (record.product != ProductId::kNone && roles_.watched()) {
+    role = roles_.of(record.product);
+    traits.product = record.product;
+    traits.first_of_product = called = record.first_of_product;
+    traits.is_attention = fused || role.is_attention;
+  }
+  if (model_ == nullptr || !(fused || called)) return;
+  for (Instance* i = instance; i != nullptr; i = i->parent) {
+    if (!i->products) i->products = std::make_unique<InstanceProducts>();
+    if (fused) i->products->add(roles_.attention(record.name), record.grid());
+    if (called) i->products->add(role.product, role.match);
+  }
+}
+
+SeenShape Ledger::seen_shape(const Instance& instance) const {
+  if (model_ == nullptr || !instance.products) return {};
+  const ParallelConfig& ranks = model_->options().parallel;
+  std::int64_t heads = 0, width = 0;
+  for (const LayerSpec& layer : model_->spec().layers) {
+    if (layer.mixer.kind != MixerKind::kAttention) continue;
+    heads = layer.mixer.heads / std::max<std::int64_t>(1, ranks.tp);
+    width = layer.mixer.qk_dim;
+    break;
+  }
+  const double layers = 1.0 / static_cast<double>(std::max<std::int64_t>(1, ranks.pp));
+  SeenShape seen = instance.products->shape(roles_.names(), instance.phase, heads, width, layers);
+  // The kernels of a backward pass may say less than those of the forward pass of the same step.
+  const Instance* step = instance.parent;
+  if (!seen.queries && step != nullptr && step->products && is_training(step->phase)) {
+    const SeenShape around = step->products->shape(roles_.names(), step->phase, heads, width, layers);
+    if (!seen.rows) seen.rows = around.rows;
+    if (seen.rows == around.rows) {
+      seen.sequences = around.sequences;
+      seen.queries = around.queries;
+    }
+  }
+  return seen;
+}
+
+namespace {
+
+/// What products and grids add to what the detector read from the grids of norms and cache writes.
+Shape detected_shape(Phase phase, Shape known, const SeenShape& seen, const ParallelConfig& ranks) {
+  const std::int64_t data = data_ranks(ranks), rows_per_token = data * std::max<std::int64_t>(1, ranks.cp);
+  if (phase == Phase::kDecode) {
+    if (!known.batch && seen.rows) {
+      known.batch = *seen.rows * data;
+      if (seen.queries && *seen.queries > 1) {  // tokens that are tried at once
+        known.batch = *seen.sequences * data;
+        known.seq_len = seen.queries;
+      }
+    }
+    if (seen.keys) known.context = std::max<std::int64_t>(0, *seen.keys - known.seq_len.value_or(1));
+    return known;
+  }
+  if (!known.tokens && seen.rows) known.tokens = *seen.rows * rows_per_token;
+  if (seen.sequences && !known.batch) known.batch = *seen.sequences * data;
+  // Of rows that only fill a batch up, the length is not that of the sequences.
+  if (seen.queries && seen.rows && known.tokens == *seen.rows * rows_per_token)
+    known.seq_len = *seen.queries * std::max<std::int64_t>(1, ranks.cp);
+  return known;
+}
+
+}  // namespace
+
+/// \param complete every record of the instance has come, so its products say what its range does not.
+void Ledger::resolve_work(Instance& instance, bool complete) {
   if (instance.phase == Phase::kNone) return;
   if (instance.by_parts()) {
     instance.work = instance.parts;
@@ -62,32 +162,122 @@ void Ledger::resolve_work(Instance& instance) {
   }
   const std::uint32_t device = instance.home_device.value_or(0);
   if (instance.part_count != 0) shapes_.set_cached(device, instance.cached_at_open);  // it covers its parts
+  SeenShape seen;
+  Shape from_kernels = instance.detected_shape;
+  if (complete && model_) {
+    seen = seen_shape(instance);
+    from_kernels = detected_shape(instance.phase, from_kernels, seen, model_->options().parallel);
+    note_seen(instance, seen);
+  }
   const ResolvedShape resolved = shapes_.resolve(
-      instance.phase, {instance.own_shape.to_shape(), rules_.constants(instance.rule), instance.detected_shape},
-      device);
+      instance.phase, {instance.own_shape.to_shape(), rules_.constants(instance.rule), from_kernels}, device);
   const Shape& shape = resolved.shape;
+  instance.shape = shape;
   instance.shape_source = resolved.source;
+  instance.work = Work{};
   if (model_) {
     // A range without a batch is one sequence. A detected instance has no range, so its batch is unknown.
     const bool detected = instance.kind == InstanceKind::kDetected;
+    const auto by_kernels = [&resolved](std::size_t key) { return resolved.source[key] == ShapeSource::kDetected; };
     const Architecture& model = model_->spec();
-    const bool by_sequence = instance.phase != Phase::kNone && !model.is_vision_only();
+    const bool by_sequence = !model.is_vision_only();
+    const char* missing = "";
     if (detected && by_sequence && !shape.batch && !shape.tokens)
-      instance.work.missing = instance.phase == Phase::kDecode ? "batch" : "batch or tokens";
-    else if (detected && by_sequence && instance.phase != Phase::kDecode && !model.flat_params && !shape.seq_len &&
-             !shape.batch)
-      instance.work.missing = "seq_len";  // attention depends on how many sequences the tokens are
-    else
+      missing = instance.phase == Phase::kDecode ? "batch" : "batch or tokens";
+    else if ((detected || by_kernels(ShapeWords::kTokens)) && by_sequence && instance.phase != Phase::kDecode &&
+             !model.flat_params && !shape.seq_len && (!shape.batch || by_kernels(ShapeWords::kBatch)))
+      missing = "seq_len";  // attention depends on how long each sequence is
+    if (*missing == '\0') {
       instance.work = model_->work(instance.phase, shape);
-    if (!instance.work.flop_known) notice_missing(instance);
+      missing = instance.work.missing;
+    }
+    if (!instance.work.flop_known) {
+      instance.work = least_work(*model_, instance.phase, shape);
+      instance.work.missing = missing;
+      if (complete) notice_missing(instance);
+      // What decodes next would take the length of an earlier prompt.
+      if (!complete && instance.prefills()) shapes_.set_cached(device, std::nullopt);
+    }
+    instance.flop_source = instance.work.flop_known       ? source_of(resolved)
+                           : instance.work.flop_least > 0 ? FlopSource::kLowerBound
+                                                          : FlopSource::kNone;
+    const bool rows_by_products = from_kernels.tokens && !instance.detected_shape.tokens;
+    const bool said = instance.phase == Phase::kDecode
+                          ? !by_kernels(ShapeWords::kBatch) || instance.detected_shape.batch.has_value()
+                          : !(by_kernels(ShapeWords::kTokens) && rows_by_products) &&
+                                !by_kernels(ShapeWords::kSeqLen) && !by_kernels(ShapeWords::kBatch);
+    const ParallelConfig& ranks = model_->options().parallel;
+    instance.said_tokens =
+        said ? tokens_of(instance.phase, shape) /
+                   (data_ranks(ranks) * (instance.phase == Phase::kDecode ? 1 : std::max<std::int64_t>(1, ranks.cp)))
+             : 0;
   }
   if (instance.work.tokens == 0) instance.work.tokens = count_tokens(instance.phase, shape, workload_.grad_accum);
-  // The config says how many passes a step has, or the kernels do.
-  if (is_training(instance.phase) && (instance.passes > 1 || instance.parts_of_step > 1))
-    scale(instance.work,
-          static_cast<double>(workload_.grad_accum_given ? 1 : std::max<std::int64_t>(1, instance.passes)) /
-              static_cast<double>(instance.parts_of_step));
+  scale_to_passes(instance, seen);
   instance.decode = decode_passes_of(instance.phase, shape);
+}
+
+void Ledger::note_seen(Instance& instance, const SeenShape& seen) noexcept {
+  instance.seen_rows = seen.rows.value_or(0);
+  instance.seen_sequences = seen.sequences.value_or(0);
+}
+
+/// The config says how many passes a step has, or its products do, or the detector.
+void Ledger::scale_to_passes(Instance& instance, const SeenShape& seen) const {
+  if (!is_training(instance.phase)) return;
+  double passes = static_cast<double>(std::max<std::int64_t>(1, instance.passes));
+  auto parts = static_cast<double>(std::max<std::int64_t>(1, instance.parts_of_step));
+  if (workload_.grad_accum_given) {
+    passes = 1;
+  } else if (seen.passes > 0 && seen.rows && model_) {
+    const ParallelConfig& ranks = model_->options().parallel;
+    const std::int64_t all_ranks = data_ranks(ranks) * std::max<std::int64_t>(1, ranks.cp);
+    const std::int64_t tokens = tokens_of(instance.phase, instance.shape), rows = *seen.rows * all_ranks;
+    if (tokens == rows) {
+      passes = static_cast<double>(seen.passes);
+      parts = 1;
+    } else if (tokens == rows * seen.passes) {
+      passes = parts = 1;  // the shape counts all passes already
+    }
+  }
+  if (passes != parts) scale(instance.work, passes / parts);
+}
+
+/// FLOP of its attention kernels: of one layer's core for each, and two and a half times as much backward, since the
+/// scores are computed once more there (FlashAttention-2, arXiv:2307.08691, section 4.1).
+void Ledger::count_attention(Instance& instance) {
+  constexpr double kBackward = 2.5;
+  if (instance.products && model_ && instance.work.flop_known) {
+    const auto forward = static_cast<double>(instance.products->attention_forward());
+    const auto backward = static_cast<double>(instance.products->attention_backward());
+    if (forward + backward > 0) {
+      const AttentionCore core = attention_core(*model_, instance.phase, instance.shape);
+      if (core.flop > 0 && core.layers > 0) {
+        const double of_one = core.flop / core.layers;
+        instance.attention = {forward * of_one, backward * kBackward * of_one, forward, backward};
+      }
+    }
+  }
+  if (instance.parent != nullptr) instance.parent->attention.add(instance.attention);
+}
+
+void Ledger::add_attention(const Instance& instance, std::uint32_t device, std::int64_t window, double part) {
+  if (instance.attention.forward_kernels + instance.attention.backward_kernels == 0) return;
+  row(window, raw(instance.region), device).attention.add(instance.attention, part);
+  if (instance.top_level()) row(window, kTotal, device).attention.add(instance.attention, part);
+}
+
+/// What is compared with the tokens of a region: rows of products, sequences.
+void Ledger::note_rows(const Instance& instance, double part, RegionRow& into) const {
+  if (instance.said_tokens > 0 && instance.seen_rows > 0) {
+    into.product_rows += static_cast<double>(instance.seen_rows) * part;
+    into.said_tokens += static_cast<double>(instance.said_tokens) * part;
+  }
+  if (!instance.prefills()) return;
+  const std::int64_t sequences =
+      instance.seen_sequences > 0 ? instance.seen_sequences : instance.shape.batch.value_or(0);
+  into.sequences += static_cast<double>(sequences) * part;
+  into.sequences_known = into.sequences_known && sequences > 0;
 }
 
 void Ledger::notice_missing(const Instance& instance) {
@@ -95,8 +285,10 @@ void Ledger::notice_missing(const Instance& instance) {
   noticed_[raw(instance.region)] = true;
   const std::string& region = rules_.regions()[raw(instance.region)].name;
   const std::string missing = instance.work.missing;
-  notices_.push_back("region " + region + ": no MFU, because its shape lacks " + missing + "; say it in the range (\"" +
-                     region + " " + missing.substr(0, missing.find_first_of(" ,")) +
+  const bool bound = instance.work.flop_least > 0;
+  notices_.push_back("region " + region + (bound ? ": MFU is a bound from below" : ": no MFU") +
+                     ", because its shape lacks " + missing + "; say it in the range (\"" + region + " " +
+                     missing.substr(0, missing.find_first_of(" ,")) +
                      "=...\"), in a rule under \"regions\", or under \"workload\" in the config");
 }
 

@@ -93,7 +93,8 @@ void Ledger::keep_over(const Instance& instance, std::uint32_t device) {
 }
 
 /// \return false: there is too much of it; it counts from where the timeline stands.
-bool Ledger::add_late(const ActivityRecord& record, InstanceId owner, TimeClass time_class, bool first_of_launch) {
+bool Ledger::add_late(const ActivityRecord& record, InstanceId owner, const ActivityTraits& traits) {
+  const TimeClass time_class = traits.time_class;
   const std::uint32_t d = raw(record.device);
   Device& on = *devices_[d];
   if (on.late_owners.size() >= kMostLate) return false;
@@ -134,8 +135,7 @@ bool Ledger::add_late(const ActivityRecord& record, InstanceId owner, TimeClass 
   }
   std::uint32_t region_path = 0;
   if (!owners.empty()) region_path = std::visit([](const auto* found) { return found->region_path; }, owners.front());
-  on.timeline.add_late(record.begin_ns, record.end_ns, time_class, is_kernel, first_of_launch, record.name, runs_in,
-                       region_path);
+  on.timeline.add_late(record.begin_ns, record.end_ns, traits, runs_in, region_path);
   on.late_owners.push_back(owner);
   return true;
 }

@@ -17,6 +17,7 @@
 #include "core/account/device_timeline.h"
 #include "core/account/instance.h"
 #include "core/account/live_instances.h"
+#include "core/account/product_roles.h"
 #include "core/account/region_row.h"
 #include "core/account/region_summary.h"
 #include "core/account/shape_resolver.h"
@@ -60,6 +61,9 @@ class Ledger final : private TimelineListener {
 
   /// The peaks that ratios on `device` are divided by. Before its first window is out.
   void set_peak(std::uint32_t device, const Peak& peak);
+
+  /// Records carry numbers of these products, which must outlive the ledger. Before the first add().
+  void watch_products(const ProductTable& products) noexcept { roles_.watch(products); }
 
   /// Registers an observer, which must outlive the ledger. Call before the first open() or add().
   void observe(AccountObserver* observer) noexcept { observer_ = observer; }
@@ -162,8 +166,7 @@ class Ledger final : private TimelineListener {
   }
   [[gnu::noinline]] Device& new_device(std::uint32_t device);
   RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
-  [[nodiscard]] bool add_late(const ActivityRecord& record, InstanceId owner, TimeClass time_class,
-                              bool first_of_launch);
+  [[nodiscard]] bool add_late(const ActivityRecord& record, InstanceId owner, const ActivityTraits& traits);
   [[nodiscard]] Owners owners_from(std::uint32_t device, InstanceId id);
   void keep_over(const Instance& instance, std::uint32_t device);
   template <typename Each>
@@ -178,7 +181,14 @@ class Ledger final : private TimelineListener {
   void follow_in_order(std::uint32_t device, Instance& instance);
   void next_on_thread(std::uint32_t device, std::uint32_t thread);
   void cut_slice(std::uint32_t device, InstanceOnDevice& share);
-  void resolve_work(Instance& instance);
+  void look_at_matmul(const ActivityRecord& record, Instance* instance, ActivityTraits& traits);
+  [[nodiscard]] SeenShape seen_shape(const Instance& instance) const;
+  void resolve_work(Instance& instance, bool complete);
+  static void note_seen(Instance& instance, const SeenShape& seen) noexcept;
+  void scale_to_passes(Instance& instance, const SeenShape& seen) const;
+  void count_attention(Instance& instance);
+  void add_attention(const Instance& instance, std::uint32_t device, std::int64_t window, double part);
+  void note_rows(const Instance& instance, double part, RegionRow& into) const;
   void finish_if_complete(Instance* instance);
   void note_added() noexcept;
   void forget_idle(TimeNs watermark);
@@ -201,9 +211,10 @@ class Ledger final : private TimelineListener {
   void emit_ready(bool all);
   void give_out_early(Instance& instance, std::int64_t window);
   void emit(std::int64_t window, TimeNs end);
-  void summarize(const Rows& rows, Interval window, WindowSummary& out) const;
+  void summarize(const Rows& rows, WindowSummary& out) const;
   [[nodiscard]] RegionSummary summary_of(const RegionRow& row, std::uint32_t region,
-                                         std::optional<std::uint32_t> device, Interval window, const Peak& peak) const;
+                                         std::optional<std::uint32_t> device, const WindowSummary& out,
+                                         const Peak& peak) const;
   void notice_missing(const Instance& instance);
   [[nodiscard]] bool measured(Interval window) const noexcept;
 
@@ -216,6 +227,7 @@ class Ledger final : private TimelineListener {
   WindowCallback on_window_;
   AccountObserver* observer_ = nullptr;
   ShapeResolver shapes_;
+  mutable ProductRoles roles_;
   std::vector<std::unique_ptr<Device>> devices_;
   TimeNs swept_;
   std::int64_t next_window_ = 0;  ///< the first one that is not out

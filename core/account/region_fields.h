@@ -130,6 +130,26 @@ inline constexpr auto kFieldsOf<ExecutedWork> = std::tuple{
     Field{"flop", &ExecutedWork::flop, Unit::kFlop, AddsUp::kSum},
     Field{"covered_s", &ExecutedWork::covered_ns, Unit::kSeconds, AddsUp::kSum},
     Field{"matmul_s", &ExecutedWork::matmul_ns, Unit::kSeconds, AddsUp::kSum},
+    Field{"ideal_s", &ExecutedWork::ideal_ns, Unit::kSeconds, AddsUp::kSum},
+};
+
+template <>
+inline constexpr auto kFieldsOf<Component> = std::tuple{
+    Field{"name", &Component::name},
+    Field{"pass", &Component::pass, Unit::kNone, AddsUp::kMerged, Null::kUnknown},
+    Field{"calls", &Component::calls, Unit::kCount},
+    Field{"shapes", &Component::shapes, Unit::kCount},
+    Field{"time_s", &Component::time_ns, Unit::kSeconds},
+    Field{"flop", &Component::flop, Unit::kFlop},
+    Field{"flop_per_s", &Component::flop_per_s, Unit::kNone},
+    Field{"of_peak", &Component::of_peak, Unit::kRatio},
+    Field{"bound", &Component::bound},
+};
+
+template <>
+inline constexpr auto kFieldsOf<Finding> = std::tuple{
+    Field{"kind", &Finding::kind},
+    Field{"text", &Finding::text},
 };
 
 /// A row of a window, and an entry of `end.regions`. CSV columns follow this order and are only ever added at the end:
@@ -172,7 +192,7 @@ inline constexpr auto kFieldsOf<RegionSummary> = std::tuple{
     Field{"mfu_busy", &RegionSummary::mfu_busy, Unit::kRatio, AddsUp::kQuotient, Null::kUnknown, "FLOP / (peak x busy)",
           Metric{}, true},
     Field{"hfu", &RegionSummary::hfu, Unit::kRatio, AddsUp::kQuotient, Null::kUnknown,
-          "(FLOP + recomputed FLOP) / (peak x elapsed)",
+          "(FLOP + recomputed FLOP) / (peak x elapsed); of executed FLOP where 90 % of the matmul time is seen",
           Metric{Metric::Kind::kGauge, "mfu_hfu_ratio", "With recomputed FLOP, of the newest window"}, true},
     Field{
         "mbu", &RegionSummary::mbu, Unit::kRatio, AddsUp::kQuotient, Null::kUnknown,
@@ -220,9 +240,15 @@ inline constexpr auto kFieldsOf<RegionSummary> = std::tuple{
     Field{"flop_source", &RegionSummary::flop_source, Unit::kNone, AddsUp::kFirst, Null::kUnknown,
           "where the FLOP come from: `shape`, `config`, `detected`, `executed`, `lower_bound`"},
     Field{"executed", &RegionSummary::executed, Unit::kNone, AddsUp::kSum, Null::kUnknown,
-          "FLOP of the matmuls that ran, the time of those whose size is known, and of all"},
+          "FLOP of the matmuls that ran, the time of those whose size is known, of all, and at peak"},
     Field{"settled", &RegionSummary::settled, Unit::kNone, AddsUp::kAll, Null::kUnknown,
           "false: written before all of its work was recorded; the time of what comes later counts in `end` alone"},
+    Field{"mbu_lower", &RegionSummary::mbu_lower, Unit::kRatio, AddsUp::kMean, Null::kUnknown,
+          "MBU is at least this, likewise"},
+    Field{"components", &RegionSummary::components, Unit::kNone, AddsUp::kMerged, Null::kAbsent,
+          "its matmuls by what they compute"},
+    Field{"findings", &RegionSummary::findings, Unit::kNone, AddsUp::kFirst, Null::kAbsent,
+          "what the matmuls that ran say about the model and the program"},
 };
 
 /// Calls `each` with every field of T.

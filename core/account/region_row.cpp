@@ -1,5 +1,7 @@
 #include "core/account/region_row.h"
 
+#include <algorithm>
+
 #include "core/account/region_totals.h"
 
 namespace mfu {
@@ -29,6 +31,15 @@ void RegionRow::add(const RegionRow& other) {
   bytes_known = bytes_known && other.bytes_known;
   keep_least_trusted(other.shape_source);
   latency.merge(other.latency);
+  flop_least += other.flop_least;
+  bytes_least += other.bytes_least;
+  flop_source = std::max(flop_source, other.flop_source);
+  products.add(other.products);
+  attention.add(other.attention);
+  product_rows += other.product_rows;
+  said_tokens += other.said_tokens;
+  sequences += other.sequences;
+  sequences_known = sequences_known && other.sequences_known;
   add_kernels(other.kernel_stats);
 }
 

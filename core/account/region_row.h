@@ -6,6 +6,7 @@
 
 #include "core/account/device_timeline.h"
 #include "core/account/latency_stats.h"
+#include "core/account/product_stats.h"
 #include "core/account/region_summary.h"
 #include "core/account/shape_resolver.h"
 
@@ -22,6 +23,14 @@ struct RegionRow : RegionCounts {
   std::array<ShapeSource, ShapeWords::kCount> shape_source{};  ///< least trusted of any instance
   LatencyStats latency;                                        ///< of the instances that ended
   std::vector<KernelStat> kernel_stats;                        ///< by KernelNameId
+  double flop_least = 0, bytes_least = 0;                      ///< bounds from below, where `flop` is not known
+  FlopSource flop_source = FlopSource::kNone;                  ///< least trusted of any instance
+  ProductStats products;
+  AttentionWork attention;  ///< of the instances that ended
+  double product_rows = 0;  ///< rows of projections, of instances whose tokens somebody said
+  double said_tokens = 0;   ///< those tokens
+  double sequences = 0;     ///< of instances that prefill, where it is known of each
+  bool sequences_known = true;
 
   /// Another window or device. `open`, `flop_pending` and `cut` are those of a window and stay.
   void add(const RegionRow& other);

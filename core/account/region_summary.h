@@ -1,6 +1,7 @@
 // What closed windows say: the one structure that every output format is made from.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -95,6 +96,35 @@ struct ExecutedWork {
   double flop = 0;            ///< [FLOP]
   DurationNs covered_ns = 0;  ///< of matmul_ns, time of the matmul kernels whose sizes are known
   DurationNs matmul_ns = 0;   ///< of all matmul kernels
+  /// Time that `flop` takes at the peaks of the dtypes that the matmuls had; 0: no peak is known.
+  DurationNs ideal_ns = 0;
+
+  /// From this share on, HFU is worked out from it.
+  static constexpr double kEnough = 0.9;
+  /// Share of the matmul time whose FLOP are known, 0..1.
+  [[nodiscard]] double coverage() const noexcept {
+    return matmul_ns > 0 ? std::min(1.0, static_cast<double>(covered_ns) / static_cast<double>(matmul_ns)) : 0;
+  }
+  [[nodiscard]] bool enough() const noexcept { return ideal_ns > 0 && coverage() >= kEnough; }
+};
+
+/// One kind of matmul in a row: a matrix of the model in one of its passes, attention, or a size.
+struct Component {
+  std::string name;  ///< `qkv`, `gate+up`, `attention`, ...; in x out where it is no matrix of the model; `other`
+  std::string pass;  ///< `fwd`, `dgrad`, `wgrad`, `bwd`; empty: not known
+  std::uint64_t calls = 0;
+  std::uint64_t shapes = 0;          ///< distinct sizes
+  DurationNs time_ns = 0;            ///< of its kernels, added up
+  std::optional<double> flop;        ///< executed [FLOP]
+  std::optional<double> flop_per_s;  ///< flop / time [FLOP/s]
+  std::optional<double> of_peak;     ///< flop / (peak of its dtypes x time), 0..1
+  Bound bound = Bound::kUnknown;     ///< FLOP / peak against bytes / bandwidth, each matrix once
+};
+
+/// What the products that ran say about the model, or the program: one line for people.
+struct Finding {
+  std::string kind;  ///< `recomputation`, `padding`, `logits`, `expert_capacity`, `config`, `peak_dtype`
+  std::string text;
 };
 
 /// What the detector found where no range named the region.
@@ -156,6 +186,9 @@ struct RegionSummary : RegionCounts {
   std::optional<double> mfu_lower;  ///< bound from below, where tokens are known and the sequence length is not
   FlopSource flop_source = FlopSource::kNone;
   std::optional<ExecutedWork> executed;
+  std::optional<double> mbu_lower;    ///< as mfu_lower
+  std::vector<Component> components;  ///< most time first, `other` last
+  std::vector<Finding> findings;
   std::optional<bool> settled;  ///< all of its work was recorded when it was written
 
   /// Where the limits of single instances are not sure enough: what was measured of each goes, the times of all

@@ -7,7 +7,8 @@ namespace mfu {
 
 namespace {
 
-constexpr std::size_t kTopKernels = 10;  ///< as many as a row has
+constexpr std::size_t kTopKernels = 10;      ///< as many as a row has
+constexpr std::size_t kMostComponents = 48;  ///< likewise of a whole run
 
 bool usable(const std::optional<double>& peak) { return peak && *peak > 0; }
 
@@ -95,6 +96,12 @@ Weights Weights::of(const RegionSummary& row, const RowPeak& peak) {
     w.bytes = row.bytes.value_or(0);
     w.bytes_at_peak = *peak.bytes_per_s * elapsed_s;
   }
+  if (row.executed) {
+    w.ideal_ns = static_cast<double>(row.executed->ideal_ns);
+    w.covered_ns = static_cast<double>(row.executed->covered_ns);
+    w.matmul_ns = static_cast<double>(row.executed->matmul_ns);
+    w.executed_elapsed_ns = static_cast<double>(row.elapsed_ns);
+  }
   return w;
 }
 
@@ -105,6 +112,10 @@ void Weights::add(const Weights& other, double share) {
   flop_at_peak_busy += share * other.flop_at_peak_busy;
   bytes += share * other.bytes;
   bytes_at_peak += share * other.bytes_at_peak;
+  ideal_ns += share * other.ideal_ns;
+  covered_ns += share * other.covered_ns;
+  matmul_ns += share * other.matmul_ns;
+  executed_elapsed_ns += share * other.executed_elapsed_ns;
   for (std::size_t c = 0; c < kTimeClasses; ++c) {
     counted_ns[c] += share * other.counted_ns[c];
     time_ns[c] += share * other.time_ns[c];
@@ -115,7 +126,12 @@ void Weights::add(const Weights& other, double share) {
 }
 
 std::optional<double> Weights::mfu() const { return quotient(with_flop > 0, flop, flop_at_peak); }
-std::optional<double> Weights::hfu() const { return quotient(with_flop > 0, hfu_flop, flop_at_peak); }
+std::optional<double> Weights::hfu() const {
+  // As ExecutedWork::enough() has it for one row.
+  if (ideal_ns > 0 && matmul_ns > 0 && covered_ns >= ExecutedWork::kEnough * matmul_ns)
+    return quotient(true, ideal_ns, executed_elapsed_ns);
+  return quotient(with_flop > 0, hfu_flop, flop_at_peak);
+}
 std::optional<double> Weights::mfu_busy() const { return quotient(with_flop > 0, flop, flop_at_peak_busy); }
 std::optional<double> Weights::mbu() const { return quotient(with_bytes > 0, bytes, bytes_at_peak); }
 
@@ -152,6 +168,75 @@ LatencySummary LatencySum::summary() const {
   s.max_ns = max_ns_;
   for (DurationNs* p : {&s.p50_ns, &s.p90_ns, &s.p99_ns}) *p = std::min(*p, max_ns_);
   return s;
+}
+
+void ComponentSums::Sum::add(const Sum& other) {
+  sum.calls += other.sum.calls;
+  sum.shapes = std::max(sum.shapes, other.sum.shapes);  // mostly the same ones: nobody knows how many are not
+  sum.time_ns += other.sum.time_ns;
+  if (other.sum.flop) sum.flop = sum.flop.value_or(0) + *other.sum.flop;
+  ideal_ns += other.ideal_ns;
+  with_peak_ns += other.with_peak_ns;
+  flop_ns += other.flop_ns;
+  for (std::size_t b = 0; b < bound_ns.size(); ++b) bound_ns[b] += other.bound_ns[b];
+}
+
+Component ComponentSums::Sum::total() const {
+  Component c = sum;
+  c.flop_per_s = quotient(c.flop.has_value(), c.flop.value_or(0), flop_ns * 1e-9);
+  c.of_peak = quotient(true, ideal_ns, with_peak_ns);
+  const auto longest = std::max_element(bound_ns.begin() + 1, bound_ns.end());
+  c.bound = *longest > 0 ? static_cast<Bound>(longest - bound_ns.begin()) : Bound::kUnknown;
+  return c;
+}
+
+void ComponentSums::add(const Component& component) {
+  Sum one;
+  one.sum = component;
+  const auto time = static_cast<double>(component.time_ns);
+  if (component.of_peak) {
+    one.ideal_ns = *component.of_peak * time;
+    one.with_peak_ns = time;
+  }
+  if (component.flop) one.flop_ns = time;
+  one.bound_ns[static_cast<std::size_t>(component.bound)] = component.time_ns;
+  const auto [known, inserted] = by_name_.try_emplace({component.name, component.pass}, one);
+  if (!inserted) known->second.add(one);
+}
+
+void ComponentSums::add(const ComponentSums& other) {
+  for (const auto& [name, sum] : other.by_name_) {
+    const auto [known, inserted] = by_name_.try_emplace(name, sum);
+    if (!inserted) known->second.add(sum);
+  }
+}
+
+std::vector<Component> ComponentSums::list(std::size_t most) const {
+  std::vector<const Sum*> order;
+  Sum rest;
+  rest.sum.name = "other";
+  bool any_rest = false;
+  for (const auto& [name, sum] : by_name_) {
+    if (name.first == "other") {
+      rest.add(sum);
+      any_rest = true;
+    } else {
+      order.push_back(&sum);
+    }
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Sum* a, const Sum* b) { return a->sum.time_ns > b->sum.time_ns; });
+  std::vector<Component> out;
+  for (const Sum* sum : order) {
+    if (out.size() < most) {
+      out.push_back(sum->total());
+    } else {
+      rest.add(*sum);
+      any_rest = true;
+    }
+  }
+  if (any_rest) out.push_back(rest.total());
+  return out;
 }
 
 void RegionTotals::Batch::add_counts(const BatchLatency& row) {
@@ -222,6 +307,7 @@ void RegionTotals::Part::add(const RegionSummary& row, const RowPeak& peak) {
     into.count += kernel.count;
     into.sum_ns += kernel.sum_ns;
   }
+  for (const Component& component : row.components) components.add(component);
   latency.add(row.latency);
   inter_token.add(row.inter_token);
   prefill_to_decode.add(row.prefill_to_decode);
@@ -255,6 +341,7 @@ void RegionTotals::Part::add(const Part& other) {
     into.count += kernel.count;
     into.sum_ns += kernel.sum_ns;
   }
+  components.add(other.components);
   merge_histograms(other);
   slowest.merge(other.slowest);
   for (std::size_t b = 0; b < bound_ns.size(); ++b) bound_ns[b] += other.bound_ns[b];
@@ -282,6 +369,7 @@ SummedRegion RegionTotals::Part::summed() const {
   std::stable_sort(s.top_kernels.begin(), s.top_kernels.end(),
                    [](const TopKernel& a, const TopKernel& b) { return a.sum_ns > b.sum_ns; });
   if (s.top_kernels.size() > kTopKernels) s.top_kernels.resize(kTopKernels);
+  s.components = components.list(kMostComponents);
   if (weights.with_flop > 0) {
     s.flop = weights.flop;
     s.hfu_flop = weights.hfu_flop;

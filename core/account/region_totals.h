@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/account/duration_histogram.h"
 #include "core/account/latency_stats.h"
@@ -25,14 +26,16 @@ struct RowPeak {
 /// MFU covers the rows whose FLOP and peak are known, and those in which no instance was at work (their FLOP are 0).
 /// The others are left out of both sides: a row that nobody could count must not make the rest look slow.
 struct Weights {
-  double flop = 0, hfu_flop = 0;                  ///< [FLOP]
-  double flop_at_peak = 0;                        ///< sum of peak x elapsed [FLOP]
-  double flop_at_peak_busy = 0;                   ///< sum of peak x busy [FLOP]
-  double bytes = 0, bytes_at_peak = 0;            ///< [B]
-  std::array<double, kTimeClasses> counted_ns{};  ///< class times of the rows that MFU covers [ns]
-  std::array<double, kTimeClasses> time_ns{};     ///< class times of all rows [ns]
-  double with_flop = 0, with_bytes = 0;           ///< rows, or shares of rows, that have FLOP or bytes
-  double left_out = 0;                            ///< rows that MFU does not cover
+  double flop = 0, hfu_flop = 0;                       ///< [FLOP]
+  double flop_at_peak = 0;                             ///< sum of peak x elapsed [FLOP]
+  double flop_at_peak_busy = 0;                        ///< sum of peak x busy [FLOP]
+  double bytes = 0, bytes_at_peak = 0;                 ///< [B]
+  std::array<double, kTimeClasses> counted_ns{};       ///< class times of the rows that MFU covers [ns]
+  std::array<double, kTimeClasses> time_ns{};          ///< class times of all rows [ns]
+  double with_flop = 0, with_bytes = 0;                ///< rows, or shares of rows, that have FLOP or bytes
+  double left_out = 0;                                 ///< rows that MFU does not cover
+  double ideal_ns = 0, covered_ns = 0, matmul_ns = 0;  ///< ExecutedWork of the rows that have it [ns]
+  double executed_elapsed_ns = 0;                      ///< elapsed time of those rows [ns]
 
   [[nodiscard]] static Weights of(const RegionSummary& row, const RowPeak& peak);
   /// Adds a share (0..1) of `other`: the part of a window that falls into a longer or a shifted one.
@@ -84,6 +87,27 @@ struct WeightedMean {
   [[nodiscard]] std::optional<double> mean() const noexcept {
     return weight_s > 0 ? std::optional(weighted / weight_s) : std::nullopt;
   }
+};
+
+/// Components of several rows, by name and pass.
+class ComponentSums {
+ public:
+  void add(const Component& component);
+  void add(const ComponentSums& other);
+  /// Most time first, `other` last; at most `most` besides it.
+  [[nodiscard]] std::vector<Component> list(std::size_t most) const;
+
+ private:
+  struct Sum {
+    Component sum;
+    double ideal_ns = 0, with_peak_ns = 0;  ///< of_peak x time, and that time
+    double flop_ns = 0;                     ///< time of those whose FLOP are known
+    std::array<DurationNs, 3> bound_ns{};   ///< by Bound
+
+    void add(const Sum& other);
+    [[nodiscard]] Component total() const;
+  };
+  std::map<std::pair<std::string, std::string>, Sum> by_name_;
 };
 
 /// A sum, and what its quotients were divided by.
@@ -141,6 +165,7 @@ class RegionTotals {
     std::map<std::pair<BatchUnit, std::int64_t>, Batch> by_batch;  ///< by unit and smallest batch
     SlowestInstances slowest;
     std::map<std::string, TopKernel> kernels;
+    ComponentSums components;
 
     void add(const RegionSummary& row, const RowPeak& peak);
     void add(const Part& other);

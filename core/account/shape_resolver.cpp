@@ -7,9 +7,11 @@ namespace mfu {
 namespace {
 
 /// Kernels tell rows. In decode they are sequences; in training and prefill tokens, which say nothing new beside a
-/// batch and a length.
+/// batch and a length. A total that somebody said stands: of the kernels only the number of sequences adds to it.
 template <typename Fill>
 void fill_from_kernels(Phase phase, Shape detected, const Fill& fill, const Shape& shape) {
+  if (shape.tokens && shape.seq_len) detected.batch.reset();
+  if (shape.tokens) detected.seq_len.reset();
   if (shape.tokens || (shape.batch && shape.seq_len)) detected.tokens.reset();
   if (phase == Phase::kDecode) detected.tokens.reset();
   fill(detected, ShapeSource::kDetected);
@@ -44,8 +46,14 @@ ResolvedShape ShapeResolver::resolve(Phase phase, const ShapeHints& hints, std::
   fill_from_kernels(phase, hints.detected, fill, shape);
   if (phase == Phase::kPrefill || phase == Phase::kMixed) {
     std::optional<std::int64_t> prompt = shape.seq_len;
-    if (!prompt && shape.tokens) prompt = *shape.tokens / std::max<std::int64_t>(1, shape.batch.value_or(1));
-    if (prompt) set_cached(device, shape.context.value_or(0) + *prompt);
+    // A range that counts tokens alone is one sequence; rows that were read from kernels may be several.
+    const bool several = !shape.batch && out.source[ShapeWords::kTokens] == ShapeSource::kDetected;
+    if (!prompt && shape.tokens && !several)
+      prompt = *shape.tokens / std::max<std::int64_t>(1, shape.batch.value_or(1));
+    if (prompt)
+      set_cached(device, shape.context.value_or(0) + *prompt);
+    else if (several)
+      set_cached(device, std::nullopt);
   } else if (phase == Phase::kDecode) {
     Shape from_cache;
     from_cache.context = cached(device);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/account/executed.h"
 #include "core/account/ledger.h"
 #include "core/account/metrics.h"
 
@@ -14,11 +15,11 @@ constexpr std::size_t kTopKernels = 10;
 }  // namespace
 
 RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std::optional<std::uint32_t> device,
-                                 Interval window, const Peak& peak) const {
+                                 const WindowSummary& out, const Peak& peak) const {
   RegionSummary s;
   s.region = region == kTotal ? "total" : rules_.regions()[region].name;
   s.device = device;
-  s.window = window;
+  s.window = out.window;
   static_cast<RegionCounts&>(s) = row;
   for (const DurationNs t : row.time_ns) s.elapsed_ns += t;
   for (std::size_t key = 0; key < row.shape_source.size(); ++key) {
@@ -54,7 +55,8 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
     s.top_kernels.push_back(
         {names_.display(id), names_.class_of(id), row.kernel_stats[order[i]].count, row.kernel_stats[order[i]].sum_ns});
   }
-  complete_metrics(s, region == kTotal ? Phase::kNone : rules_.regions()[region].phase, peak);
+  const Phase phase = region == kTotal ? Phase::kNone : rules_.regions()[region].phase;
+  complete_metrics(s, phase, peak);
   // FLOP of an instance across an edge are split by time, its matmul kernels are where they are.
   // Above 100 % of the time that is no excuse.
   if (row.cut && s.suspect.starts_with("flops_exceed_matmul_time") && s.mfu.value_or(0) <= 1) s.suspect.clear();
@@ -63,10 +65,12 @@ RegionSummary Ledger::summary_of(const RegionRow& row, std::uint32_t region, std
     s.mfu_busy = std::nullopt;
     if (!s.mfu || *s.mfu <= 1) s.suspect.clear();
   }
+  describe_matmuls(row, roles_, names_, model_, phase, peak, out.final_run ? kComponentsOfRun : kComponentsOfWindow, s);
   return s;
 }
 
-void Ledger::summarize(const Rows& rows, Interval window, WindowSummary& out) const {
+/// \param out its window, and whether it is the whole run, are set.
+void Ledger::summarize(const Rows& rows, WindowSummary& out) const {
   RegionRow total;
   std::uint32_t total_devices = 0, last_device = 0;
   Peak total_peak;
@@ -85,13 +89,16 @@ void Ledger::summarize(const Rows& rows, Interval window, WindowSummary& out) co
       ++total_devices;
       last_device = device;
     } else if (!r.empty()) {
-      out.regions.push_back(summary_of(r, region, device, window, peak));
+      out.regions.push_back(summary_of(r, region, device, out, peak));
     }
   }
-  if (!peaks_agree) total_peak.flop_per_s = total_peak.bytes_per_s = std::nullopt;
+  if (!peaks_agree) {
+    total_peak.flop_per_s = total_peak.bytes_per_s = std::nullopt;
+    total_peak.by_dtype = {};
+  }
   if (total_devices == 0) return;
   out.regions.push_back(
-      summary_of(total, kTotal, total_devices == 1 ? std::optional(last_device) : std::nullopt, window, total_peak));
+      summary_of(total, kTotal, total_devices == 1 ? std::optional(last_device) : std::nullopt, out, total_peak));
 }
 
 }  // namespace mfu

@@ -1,6 +1,7 @@
 // Numeric formats of matmul operands, weights and caches: names, sizes, parsing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -22,6 +23,7 @@ enum class DType : std::uint8_t {
   kNvfp4,
   kNf4,
 };
+inline constexpr std::size_t kDTypes = static_cast<std::size_t>(DType::kNf4) + 1;
 
 /// The one name used in output: `bf16`, `fp8`, ...
 [[nodiscard]] std::string_view name(DType dtype) noexcept;

@@ -38,6 +38,7 @@ struct Config {
   std::int64_t log_every = 1;                      ///< MFU_LOG_EVERY: every so many-th window; 0: the table only
   bool log_json = false;                           ///< MFU_LOG_FORMAT=json: the run directory's lines
   bool log_all_ranks = false;                      ///< MFU_LOG_RANKS=all
+  bool log_components = false;                     ///< MFU_COMPONENTS: below each region its matmuls
   ProfilerPolicy profiler = ProfilerPolicy::kOwn;  ///< MFU_PROFILER
   GraphTracing graphs = GraphTracing::kNode;       ///< MFU_GRAPHS
   std::string cupti_path;                          ///< MFU_CUPTI; empty: search

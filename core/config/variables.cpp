@@ -144,6 +144,10 @@ constexpr Variable kVariables[] = {
     {"MFU_LOG_RANKS", "0", "all: every rank logs", read_log_ranks},
     {"MFU_LOG_EVERY", "1", "log every so many-th window only; 0: the table alone", read_log_every},
     {"MFU_LOG_FORMAT", "text", "text, or json: the lines of the run directory", read_log_format},
+    {"MFU_COMPONENTS", "0", "1: log each region's matmuls by what they compute",
+     [](const char* text, const Getenv&, Config& c, Problems* problems) {
+       c.log_components = flag("MFU_COMPONENTS", text, problems, "using 0").value_or(false);
+     }},
     {"MFU_PEAK_TFLOPS", "the table", "the device's peak, always [1e12 FLOP/s]", nullptr},
     {"MFU_PEAK_GBPS", "the table", "the device's memory bandwidth, always [1e9 B/s]", nullptr},
     {"MFU_PROFILER", "own", "own or share CUPTI's one subscriber slot", read_profiler},

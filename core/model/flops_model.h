@@ -28,9 +28,15 @@ struct Work {
   double bytes = 0;          ///< bytes that the model must move [B]
   std::int64_t tokens = 0;   ///< tokens processed (train, prefill) or generated (decode); 0 when unknown
   const char* missing = "";  ///< the shape keys that were needed, for one line to the user; static string
+  double flop_least = 0;     ///< where `flop` is not known: bound from below [FLOP]; 0: none
+  double bytes_least = 0;    ///< likewise of `bytes` [B]
 
+  [[nodiscard]] double at_least_flop() const noexcept { return flop_known ? flop : flop_least; }
+  [[nodiscard]] double at_least_bytes() const noexcept { return bytes_known ? bytes : bytes_least; }
   /// Adds the work of another piece. What is unknown in one is unknown in the sum.
   void add(const Work& other) noexcept {
+    flop_least = at_least_flop() + other.at_least_flop();
+    bytes_least = at_least_bytes() + other.at_least_bytes();
     flop_known = flop_known && other.flop_known;
     bytes_known = bytes_known && other.bytes_known;
     flop += other.flop;

@@ -362,7 +362,10 @@ DeviceFacts facts_of(const PeakRow& row) {
   return facts;
 }
 
-Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config) {
+namespace {
+
+/// As the device has it, whatever anybody says.
+Peak peak_of_device(const DeviceFacts& device, DType dtype, const PeakOptions& config) {
   Peak peak;
   peak.dtype = dtype;
   if (const PeakRow* row = find_peak_row_by_any_name(device.name)) {
@@ -372,6 +375,20 @@ Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config
     peak.source += "; taken for \"" + device.name + "\"";
   } else if (!derive(device, dtype, config.sparse, peak)) {
     peak.source = "unknown";
+  }
+  return peak;
+}
+
+}  // namespace
+
+Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config) {
+  Peak peak = peak_of_device(device, dtype, config);
+  for (std::size_t i = 0; i < kDTypes; ++i) peak.by_dtype[i] = config.tflops.value_or(0) * 1e12;
+  if (!config.tflops) {
+    PeakOptions dense = config;
+    dense.sparse = false;
+    for (std::size_t i = 0; i < kDTypes; ++i)
+      peak.by_dtype[i] = peak_of_device(device, static_cast<DType>(i), dense).flop_per_s.value_or(0);
   }
   // The override says what to divide by, whatever the device is.
   if (config.tflops || config.gbps) {

@@ -1,6 +1,7 @@
 // What MFU divides by: (device, dtype) > peak FLOP/s and B/s, each with its source.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,6 +38,15 @@ struct Peak {
   bool sparse = false;
   std::uint32_t clock_khz = 0;  ///< SM clock that flop_per_s stands for; 0: not known (override)
   std::string source;           ///< `table: H100 SXM data sheet ...`, `override`, `derived`, `unknown`
+  /// Dense rates of the device by DType, for what ran in another dtype than `dtype` [FLOP/s]; 0: not known. All are
+  /// flop_per_s where that is an override.
+  std::array<double, kDTypes> by_dtype{};
+
+  /// The rate that a product with such operands could have; that of `dtype` where the device's is not known.
+  [[nodiscard]] std::optional<double> rate_of(DType operands) const noexcept {
+    const double rate = by_dtype[static_cast<std::size_t>(operands)];
+    return rate > 0 ? std::optional(rate) : flop_per_s;
+  }
 };
 
 struct PeakRow;  // core/peak_table.h

@@ -23,7 +23,9 @@ void RecordingRing::on_record(const ActivityRecord& record, InstanceId owner, bo
   activity.first = first_of_launch;
   activity.correlation = record.correlation;
   activity.owner = owner;
-  activity.name = raw(record.name) & ((1u << 30) - 1);
+  activity.name = raw(record.name) & (KernelNames::kCapacity - 1);
+  activity.product = raw(record.product) & ((1u << 17) - 1);
+  activity.first_of_product = record.first_of_product ? 1 : 0;
   activity.direction = static_cast<std::uint32_t>(record.direction) & 3u;
   activity.graph = record.graph;
   activity.extent = record.extent;

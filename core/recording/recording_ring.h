@@ -7,10 +7,12 @@
 
 #include "core/account/account_observer.h"
 #include "core/attribution/instance_table.h"
+#include "core/attribution/product_table.h"
 #include "core/base/activity_record.h"
 #include "core/base/ids.h"
 #include "core/base/units.h"
 #include "core/base/zeroed_array.h"
+#include "core/kernels/kernel_names.h"
 
 namespace mfu {
 
@@ -23,13 +25,16 @@ struct TracedActivity {
   std::uint64_t kind : 2;     ///< ActivityKind
   std::uint64_t first : 1;    ///< the first of its launch that came
   CorrelationId correlation;
-  InstanceId owner;             ///< kNone: no region was open at its launch, or its launch is not known
-  std::uint32_t name : 30;      ///< KernelNameId
-  std::uint32_t direction : 2;  ///< CopyDirection
+  InstanceId owner;                    ///< kNone: no region was open at its launch, or its launch is not known
+  std::uint32_t name : 12;             ///< KernelNameId
+  std::uint32_t direction : 2;         ///< CopyDirection
+  std::uint32_t product : 17;          ///< ProductId
+  std::uint32_t first_of_product : 1;  ///< as in the record
   GraphId graph;
   std::uint64_t extent;  ///< as ActivityRecord::extent
 };
 static_assert(sizeof(TracedActivity) == 40);
+static_assert(KernelNames::kCapacity <= 1u << 12 && ProductTable::kCapacity < 1u << 17);
 
 /// One range that was a region instance, or a part of one.
 struct TracedInstance {

@@ -14,6 +14,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_map>
 
 #include "core/base/line_file.h"
@@ -412,9 +413,19 @@ class RecordingWriter {
       if (const Grid grid = unpack_grid(a.extent); kernel && grid != Grid{})
         fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"grid":[{},{},{}])"), grid.x, grid.y, grid.z);
       if (graph != 0) fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"graph id":{})"), graph);
+      if (kernel && a.product != 0) put_product(static_cast<ProductId>(a.product), a.first_of_product != 0);
       put("}}");
       file_.flush(kPiece);
     }
+  }
+
+  void put_product(ProductId id, bool first) {
+    const std::optional<Product> product = header_.products != nullptr ? header_.products->find(id) : std::nullopt;
+    if (!product) return;
+    const bool sized = product->kind == Product::Kind::kSized;
+    fmt::format_to(std::back_inserter(file_.text()), FMT_COMPILE(R"(,"product":[{},{},{},{},{},{},"{}","{}",{}])"),
+                   sized ? product->m : 0, product->n, product->k, product->batch, product->transpose_a ? 1 : 0,
+                   product->transpose_b ? 1 : 0, name(product->operands), name(product->result), first ? 1 : 0);
   }
 
   static constexpr std::size_t kPiece = 256 << 10;

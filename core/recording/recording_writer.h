@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/attribution/product_table.h"
 #include "core/base/result.h"
 #include "core/kernels/kernel_names.h"
 #include "core/peak/peak.h"
@@ -20,11 +21,14 @@ struct TraceHeader {
   std::int64_t pid = 0, rank = 0, world_size = 1;
   std::string config_json = "{}";
   std::vector<std::pair<DeviceFacts, Peak>> devices;  ///< by index in this process; an empty name: never seen
+  const ProductTable* products = nullptr;  ///< of the numbers in the records; nullptr: nobody looked at calls
 };
 
 /// Chrome trace JSON with the words of PyTorch's profiler: `kernel`, `gpu_memcpy`, `gpu_memset` on their streams,
 /// `cuda_runtime` launches joined to them by `correlation`, regions as `user_annotation` slices on their threads, and a
-/// counter track of MFU, MBU and TFLOP/s for each region. Times are exact to the ns, on `baseTimeNanoseconds` (UTC).
+/// counter track of MFU, MBU and TFLOP/s for each region. A kernel of a matrix product says its sizes in `product`:
+/// `[m, n, k, batch, transpose_a, transpose_b, "bf16", "bf16", first_of_product]`, m = 0 where they are not known.
+/// Times are exact to the ns, on `baseTimeNanoseconds` (UTC).
 ///
 /// The library does not note when each call was made, only which region was open then: a launch stands at the last
 /// moment before its work at which its region was the innermost one of the thread that opened it.

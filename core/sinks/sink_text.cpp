@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "core/base/number_text.h"
+#include "core/sinks/component_text.h"
 
 namespace mfu {
 
@@ -114,6 +115,9 @@ namespace {
 /// MFU and HFU as a result: a figure above 100 % cannot be one and stands in the suspect clause alone.
 std::string result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? "-" : percent(ratio); }
 
+/// A bound is never rounded up.
+std::string percent_below(double ratio) { return fmt::format("{:.1f}%", std::floor(ratio * 1000) / 10); }
+
 /// ` (MFU 131.5%)` where the figure is not shown as a result.
 std::string not_shown(const RegionSummary& r) {
   return r.mfu && *r.mfu > 1 ? fmt::format(" (MFU {})", percent(r.mfu)) : "";
@@ -143,10 +147,15 @@ LineColumns columns_of(const RegionSummary& r) {
   // First the figure that can reach 100 %: bytes where memory is the limit.
   const bool memory = r.bound == Bound::kMemory;
   std::string& figures = c[4];
-  if (memory && r.mbu) figures = "MBU=" + percent(r.mbu) + " ";
-  figures += "MFU=" + result(r.mfu);
-  if (r.hfu && r.mfu && *r.mfu <= 1 && *r.hfu > *r.mfu * 1.0005) figures += " HFU=" + percent(r.hfu);
-  if (r.mbu && !memory) figures += " MBU=" + percent(r.mbu);
+  const std::string mbu = r.mbu ? "MBU=" + percent(r.mbu) : r.mbu_lower ? "MBU>=" + percent_below(*r.mbu_lower) : "";
+  if (memory && r.mbu) figures = mbu + " ";
+  figures +=
+      !r.mfu && r.mfu_lower && *r.mfu_lower <= 1 ? "MFU>=" + percent_below(*r.mfu_lower) : "MFU=" + result(r.mfu);
+  if (const std::string executed = executed_text(r); !executed.empty())
+    figures += " " + executed;
+  else if (r.hfu && r.mfu && *r.mfu <= 1 && *r.hfu > *r.mfu * 1.0005)
+    figures += " HFU=" + percent(r.hfu);
+  if (!mbu.empty() && !(memory && r.mbu)) figures += " " + mbu;
   if (r.bound != Bound::kUnknown) figures += memory ? " bound=memory" : " bound=compute";
   if (r.tokens != 0 && elapsed > 0) {
     // Per second of the window for the process, per second of its own time for a region.
@@ -200,8 +209,8 @@ std::string line_of(const RegionSummary& r, const std::array<std::size_t, kLineC
 std::string colored(std::string line) {
   if (const std::size_t at = line.find("suspect: "); at != std::string::npos)
     line = line.substr(0, at) + "\x1b[33m" + line.substr(at) + "\x1b[0m";
-  const std::size_t mfu = line.find(" MFU="), mbu = line.find(" MBU=");
-  const std::size_t at = std::min(mfu, mbu);
+  std::size_t at = std::string::npos;
+  for (const char* figure : {" MFU=", " MFU>=", " MBU="}) at = std::min(at, line.find(figure));
   if (at == std::string::npos) return line;
   line.insert(std::min(line.find(' ', at + 1), line.size()), "\x1b[0m");
   return line.insert(at + 1, "\x1b[1m");
@@ -232,7 +241,15 @@ std::string region_line(const RegionSummary& r) {
   return line_of(r, widths, r.suspect.empty() ? 2 * kColumns : kColumns);
 }
 
-std::string region_table(const WindowSummary& run) {
+namespace {
+
+std::string mfu_of_table(const RegionSummary& r) {
+  return !r.mfu && r.mfu_lower && *r.mfu_lower <= 1 ? ">=" + percent_below(*r.mfu_lower) : result(r.mfu);
+}
+
+}  // namespace
+
+std::string region_table(const WindowSummary& run, bool components) {
   std::string text = fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | {}\n", "whole run", "instances",
                                  "each", "p99", "MFU", "busyMFU", "MBU", "tok/s", "where the time went, % of elapsed");
   for (const RegionSummary& r : run.regions) {
@@ -243,11 +260,13 @@ std::string region_table(const WindowSummary& run) {
                         total              ? duration_text(seconds(r.window.length_ns()))
                         : r.instances != 0 ? duration_text(elapsed / static_cast<double>(r.instances))
                                            : "-",
-                        r.latency.count != 0 ? duration_text(seconds(r.latency.p99_ns)) : "-", result(r.mfu),
+                        r.latency.count != 0 ? duration_text(seconds(r.latency.p99_ns)) : "-", mfu_of_table(r),
                         result(r.mfu_busy), percent(r.mbu),
                         r.tokens != 0 && base > 0 ? compact_text(static_cast<double>(r.tokens) / base) : "-",
                         waterfall(r), origin(r), r.suspect.empty() ? "" : " suspect: " + r.suspect + not_shown(r));
-    text += single_instances(r);
+    if (const std::string executed = executed_text(r); !executed.empty()) text += "  " + executed + "\n";
+    text += single_instances(r) + finding_lines(r);
+    if (components) text += component_lines(r);
   }
   const LaunchAccount& l = run.launches;
   text += fmt::format("launches {} = attributed {} + outside {} + unattributed {} + dropped {}\n", l.seen, l.attributed,
@@ -260,15 +279,18 @@ std::string region_table(const WindowSummary& run) {
   return text;
 }
 
-std::string run_table(const WindowSummary& run) {
-  std::string text = region_table(run) + "\n";
+std::string run_table(const WindowSummary& run, bool components) {
+  std::string text = region_table(run, components) + "\n";
   text += fmt::format("mfuinject itself: {:.2f} s CPU, {:.1f} MB, {:.2f}% of the run in callbacks", run.self.cpu_s,
                       static_cast<double>(run.self.rss_bytes) / 1e6, run.self.overhead * 100);
   return text;
 }
 
-TextSink::TextSink(std::string target, std::int64_t rank, bool name_rank, std::uint64_t every)
-    : out_(std::move(target)), prefix_(name_rank ? fmt::format("[mfu] r{} ", rank) : "[mfu] "), every_(every) {
+TextSink::TextSink(std::string target, std::int64_t rank, bool name_rank, std::uint64_t every, bool components)
+    : out_(std::move(target)),
+      prefix_(name_rank ? fmt::format("[mfu] r{} ", rank) : "[mfu] "),
+      every_(every),
+      components_(components) {
   const int fd = out_.kind() == LineFile::Kind::kStderr   ? STDERR_FILENO
                  : out_.kind() == LineFile::Kind::kStdout ? STDOUT_FILENO
                                                           : -1;
@@ -316,7 +338,8 @@ std::string TextSink::window_text(const WindowSummary& window) {
   std::vector<const RegionSummary*> shown;
   for (const RegionSummary& region : window.regions) shown.push_back(&region);
   // The process as a whole says nothing more where one region is all of it.
-  if (shown.size() == 2 && shown[1]->region == "total" && shown[0]->instances != 0 && shown[0]->mfu.has_value() &&
+  if (shown.size() == 2 && shown[1]->region == "total" && shown[0]->instances != 0 &&
+      (shown[0]->mfu.has_value() || shown[0]->mfu_lower.has_value()) &&
       shown[0]->elapsed_ns > window.window.length_ns() / 100 * 99)
     shown.pop_back();
   // Columns only grow: lines of one run stand below each other.
@@ -331,13 +354,14 @@ std::string TextSink::window_text(const WindowSummary& window) {
     std::string line = line_of(*region, widths_);
     if (line.size() + prefix_.size() > kColumns) line = line_of(*region, {});
     text += (color_ ? colored(line) : line) + "\n";
+    if (components_) text += component_lines(*region);
   }
   return text;
 }
 
 Result<void> TextSink::write(const WindowSummary& window) {
   try {
-    if (window.final_run) return print(run_table(window));
+    if (window.final_run) return print(run_table(window, components_));
     const std::string text = window_text(window);
     return text.empty() ? Result<void>() : print(text);
   } catch (const std::exception& e) {

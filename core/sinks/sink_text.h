@@ -20,7 +20,8 @@ using LineColumns = std::array<std::string, kLineColumns>;
 class TextSink final : public Sink {
  public:
   /// \param every lines for each so many-th window only; 0: none, the table at the end alone.
-  TextSink(std::string target, std::int64_t rank, bool name_rank, std::uint64_t every = 1);
+  /// \param components below each region its matmuls, one line each.
+  TextSink(std::string target, std::int64_t rank, bool name_rank, std::uint64_t every = 1, bool components = false);
 
   [[nodiscard]] std::string_view name() const noexcept override { return "log"; }
   [[nodiscard]] Result<void> start(const RunInfo& run) override;
@@ -34,7 +35,7 @@ class TextSink final : public Sink {
   LineFile out_;
   std::string prefix_;
   std::uint64_t every_ = 1, windows_ = 0;
-  bool terminal_ = false, color_ = false;
+  bool terminal_ = false, color_ = false, components_ = false;
   DurationNs longest_ = 0;  ///< window so far
   std::array<std::size_t, kLineColumns> widths_{};
 };
@@ -51,9 +52,9 @@ class TextSink final : public Sink {
 /// `#17 41.2 ms (idle +7.5 ms)`: which instance, how long it took, and what it lost most to.
 [[nodiscard]] std::string slow_instance(const SlowInstance& slow, bool classes_known);
 /// The regions of the whole run as a table. Below a region what single instances took: by batch where there are
-/// several, from prefill to decode, and the slowest.
-[[nodiscard]] std::string region_table(const WindowSummary& run);
+/// several, from prefill to decode, and the slowest; what its matmuls say, and with `components` each of them.
+[[nodiscard]] std::string region_table(const WindowSummary& run, bool components = false);
 /// The table at the end of the run: regions, launch account, what the library cost.
-[[nodiscard]] std::string run_table(const WindowSummary& run);
+[[nodiscard]] std::string run_table(const WindowSummary& run, bool components = false);
 
 }  // namespace mfu

@@ -10,6 +10,7 @@
 
 #include "core/account/ledger.h"
 #include "core/attribution/attribution.h"
+#include "core/attribution/product_table.h"
 #include "core/base/counters.h"
 #include "core/base/ticks.h"
 #include "core/drain/detected_regions.h"
@@ -80,6 +81,7 @@ class ProcessReplay {
                                          else
                                            out.windows.push_back(std::move(window));
                                        });
+    if (!trace_.product_of_activity.empty()) ledger_->watch_products(products_);
     if (options_.observer != nullptr) {
       options_.observer->process = process_;
       options_.observer->shift_ns = shift_;
@@ -354,6 +356,11 @@ class ProcessReplay {
       const auto [id, inserted] = name_ids_.try_emplace(raw(record.name), KernelNameId::kOther);
       if (inserted) id->second = names_->intern(trace_.strings.at(raw(record.name)).c_str());
       record.name = id->second;
+      if (activity < trace_.product_of_activity.size()) {
+        const TraceProduct& of_call = trace_.product_of_activity[activity];
+        if (of_call.product) record.product = products_.number_of(*of_call.product);
+        record.first_of_product = of_call.first;
+      }
     } else {
       record.name = KernelNameId::kOther;
     }
@@ -441,6 +448,7 @@ class ProcessReplay {
   std::unique_ptr<KernelNames> names_;
   TickClock clock_;
   ContextDevices contexts_;
+  ProductTable products_;
   std::unique_ptr<Ledger> ledger_;
   std::unique_ptr<DetectedRegions> detected_;
   std::unique_ptr<Drain> drain_;

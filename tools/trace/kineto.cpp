@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -16,6 +15,7 @@
 #include "tools/trace/event_scanner.h"
 #include "tools/trace/json_text.h"
 #include "tools/trace/kineto_document.h"
+#include "tools/trace/operator_products.h"
 
 namespace mfu {
 namespace {
@@ -96,8 +96,10 @@ struct RawEvent {
   Category category = Category::kUnknown;
   std::string_view name, pid, tid, ts, dur;
   std::string_view correlation, stream, device, bytes;
-  std::string_view grid;           ///< `[x,y,z]`
-  std::string_view region, scope;  ///< of a trace that the library recorded
+  std::string_view grid;                  ///< `[x,y,z]`
+  std::string_view region, scope;         ///< of a trace that the library recorded
+  std::string_view product;               ///< likewise, of a kernel
+  std::string_view dims, strides, types;  ///< of an operator that is a matrix product
 };
 
 class KinetoReader : private KinetoDocument {
@@ -473,6 +475,8 @@ class KinetoReader : private KinetoDocument {
     if (value.raw_json_token().front() != '{') return simdjson::SUCCESS;
     ondemand::object args;
     if (const auto code = value.get_object().get(args); code != simdjson::SUCCESS) return code;
+    if (event.category == Category::kOther && is_product_operator(unquoted(event.name)))
+      return collect_args(args, event);
     if (!needs_args(event.category) && !(trace_.recording && event.category == Category::kUserAnnotation)) {
       // Only the word "stream" would matter here, and hardly any event has it: search, and parse what is found.
       std::string_view text;
@@ -486,6 +490,14 @@ class KinetoReader : private KinetoDocument {
       return collect_args(copy, event);
     }
     return collect_args(args, event);
+  }
+
+  /// The text of an array; anything else is passed over.
+  static simdjson::error_code array_text(ondemand::value& value, std::string_view& into) {
+    if (value.raw_json_token().front() != '[') return simdjson::SUCCESS;
+    ondemand::array array;
+    if (const auto code = value.get_array().get(array); code != simdjson::SUCCESS) return code;
+    return array.raw_json().get(into);
   }
 
   simdjson::error_code collect_args(ondemand::object& args, RawEvent& event) {
@@ -510,10 +522,23 @@ class KinetoReader : private KinetoDocument {
           if (is("device\"")) event.device = trimmed(value.raw_json_token());
           break;
         case 'g':
-          if (is("grid\"") && value.raw_json_token().front() == '[') {
-            ondemand::array grid;
-            if (const auto code = value.get_array().get(grid); code != simdjson::SUCCESS) return code;
-            if (const auto code = grid.raw_json().get(event.grid); code != simdjson::SUCCESS) return code;
+          if (is("grid\"")) {
+            if (const auto code = array_text(value, event.grid); code != simdjson::SUCCESS) return code;
+          }
+          break;
+        case 'p':
+          if (is("product\"") && trace_.recording) {
+            if (const auto code = array_text(value, event.product); code != simdjson::SUCCESS) return code;
+          }
+          break;
+        case 'I':
+          if (is("Input ")) {
+            std::string_view* into = is("Input Dims\"")      ? &event.dims
+                                     : is("Input Strides\"") ? &event.strides
+                                     : is("Input type\"")    ? &event.types
+                                                             : nullptr;
+            if (into == nullptr) break;
+            if (const auto code = array_text(value, *into); code != simdjson::SUCCESS) return code;
           }
           break;
         case 'b':
@@ -542,7 +567,8 @@ class KinetoReader : private KinetoDocument {
     const bool step = event.name.starts_with("\"ProfilerStep#");
     const bool other = event.category == Category::kOther || event.category == Category::kOldOperator;
     if (event.category == Category::kUnknown || event.category == Category::kSession) return;
-    if (other && !step && event.stream.empty()) return;
+    const bool product = event.category == Category::kOther && !event.dims.empty();
+    if (other && !step && !product && event.stream.empty()) return;
 
     TimeNs begin_ns = 0;
     TimeNs end_ns = 0;
@@ -550,6 +576,8 @@ class KinetoReader : private KinetoDocument {
       ++notes()["events_with_unusable_time"];
       return;
     }
+    if (product) take_operator(event, begin_ns, end_ns);
+    if (other && !step && event.stream.empty()) return;
     std::uint64_t id = 0;
     const bool has_id = !event.correlation.empty() && parse_id(event.correlation, id);
     if (!event.correlation.empty() && !has_id) ++notes()["correlation_ids_that_are_no_number"];
@@ -576,6 +604,7 @@ class KinetoReader : private KinetoDocument {
         if (activity.kind == ActivityKind::kKernel) {
           activity.nccl = flags_of(activity.name).nccl;
           activity.extent = pack(parse_grid(event.grid));
+          if (!event.product.empty()) take_product(event.product);
         } else {
           if (activity.kind == ActivityKind::kMemcpy)
             activity.direction = static_cast<std::uint8_t>(flags_of(activity.name).direction) & 3u;
@@ -612,6 +641,20 @@ class KinetoReader : private KinetoDocument {
         }
         break;
     }
+  }
+
+  void take_operator(const RawEvent& event, TimeNs begin_ns, TimeNs end_ns) {
+    const std::optional<Product> product =
+        product_of_operator(unquoted(event.name), event.dims, event.strides, event.types);
+    if (product) trace_.operators.push_back({begin_ns, end_ns, thread_of(event), *product});
+  }
+
+  /// Of the activity that comes next.
+  void take_product(std::string_view text) {
+    const auto product = recorded_product(text);
+    if (!product) return;
+    trace_.product_of_activity.resize(trace_.activities.size() + 1);
+    trace_.product_of_activity.back() = {product->first, product->second};
   }
 
   void take_range(const RawEvent& event, TimeNs begin_ns, TimeNs end_ns) {
@@ -737,6 +780,10 @@ class KinetoReader : private KinetoDocument {
       }
     }
     link_launches(trace_);
+    if (!trace_.product_of_activity.empty())
+      trace_.product_of_activity.resize(trace_.activities.size());
+    else
+      link_products(trace_);
   }
 
   Trace trace_;
@@ -757,61 +804,6 @@ class KinetoReader : private KinetoDocument {
 };
 
 }  // namespace
-
-std::optional<TimeNs> parse_us_as_ns(std::string_view number) noexcept {
-  std::size_t at = 0;
-  const bool negative = !number.empty() && number[0] == '-';
-  if (negative) ++at;
-  std::uint64_t digits = 0;
-  int shown = 0;     // digits seen, leading zeros too
-  int exponent = 3;  // of ten, for `digits`: microseconds to ns
-  bool fraction = false;
-  bool round_up = false;
-  bool dropped = false;
-  for (; at < number.size(); ++at) {
-    const char c = number[at];
-    if (c == '.' && !fraction) {
-      fraction = true;
-      continue;
-    }
-    if (c < '0' || c > '9') break;
-    ++shown;
-    const auto digit = static_cast<std::uint64_t>(c - '0');
-    if (dropped || digits > (std::numeric_limits<std::uint64_t>::max() - 9) / 10) {
-      if (!dropped) round_up = digit >= 5;
-      dropped = true;
-      if (!fraction) ++exponent;
-      continue;
-    }
-    digits = digits * 10 + digit;
-    if (fraction) --exponent;
-  }
-  if (shown == 0) return std::nullopt;
-  if (at < number.size()) {
-    if (number[at] != 'e' && number[at] != 'E') return std::nullopt;
-    ++at;
-    if (at < number.size() && number[at] == '+') ++at;
-    int given = 0;
-    const auto [end, error] = std::from_chars(number.data() + at, number.data() + number.size(), given);
-    if (error != std::errc{} || end != number.data() + number.size() || given > 1000 || given < -1000) {
-      return std::nullopt;
-    }
-    exponent += given;
-  }
-  if (digits == 0) return 0;
-  for (; exponent > 0; --exponent) {
-    if (__builtin_mul_overflow(digits, std::uint64_t{10}, &digits)) return std::nullopt;
-  }
-  for (; exponent < 0 && digits != 0; ++exponent) {
-    round_up = digits % 10 >= 5;
-    digits /= 10;
-  }
-  if (exponent < 0) round_up = false;
-  if (round_up) ++digits;
-  if (digits > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
-  const auto value = static_cast<std::int64_t>(digits);
-  return negative ? -value : value;
-}
 
 Result<Trace> read_kineto(ByteSource source, const ReadProgress& progress) {
   return KinetoReader(std::move(source), progress).read();

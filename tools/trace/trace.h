@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/activity_record.h"
+#include "core/base/product.h"
 #include "core/base/units.h"
 #include "core/peak/peak.h"
 
@@ -136,6 +137,20 @@ struct TraceStreamRow {
   bool has_correlation = false;
 };
 
+/// A host operator that asked for a matrix product.
+struct TraceOperator {
+  TimeNs begin_ns = 0;
+  TimeNs end_ns = 0;
+  std::uint32_t thread = 0;  ///< index into Trace::threads
+  Product product;
+};
+
+/// The matrix product that a kernel is of.
+struct TraceProduct {
+  std::optional<Product> product;  ///< none: nobody says
+  bool first = false;              ///< as ActivityRecord::first_of_product
+};
+
 enum class TraceFormat : std::uint8_t { kKineto, kNsys };
 
 /// What is known of a trace as a whole.
@@ -171,6 +186,8 @@ struct Trace : TraceFacts {
   std::vector<TraceRange> ranges;                            ///< in file order
   std::vector<TraceLaunch> launches;                         ///< in file order
   std::vector<TraceActivity> activities;                     ///< in file order; nsys: kernels, copies, sets, graphs
+  std::vector<TraceOperator> operators;                      ///< Kineto with record_shapes: the products, in file order
+  std::vector<TraceProduct> product_of_activity;             ///< by activity; empty: nobody says anything of products
   std::vector<TraceStreamRow> stream_rows;                   ///< Kineto only
   std::vector<std::pair<TimeNs, std::uint32_t>> host_steps;  ///< Kineto: begin and name of every ProfilerStep event
   bool fractional_us = false;                                ///< Kineto: some ts is not a whole number of microseconds

@@ -79,7 +79,9 @@ std::vector<Made> random_activities(std::mt19937& random, int count, TimeNs leng
 }
 
 void add(DeviceTimeline& timeline, const Made& a) {
-  timeline.add(a.begin, a.end, a.time_class, a.is_kernel, a.first, a.name, nullptr);
+  timeline.add(a.begin, a.end,
+               {.time_class = a.time_class, .is_kernel = a.is_kernel, .first_of_launch = a.first, .name = a.name},
+               nullptr);
 }
 
 TEST(DeviceTimeline, NothingHappenedIsIdle) {
@@ -170,7 +172,8 @@ TEST(DeviceTimeline, OpensStandBeforeEndsAndEndsWaitForTheWork) {
   timeline.add_open_mark(second, kOrigin + 50);
   timeline.add_end_mark(second, kOrigin + 60);
   // The first one's kernel runs on beyond the end of its range.
-  timeline.add(kOrigin + 20, kOrigin + 80, TimeClass::kMatmul, true, true, {}, &first);
+  timeline.add(kOrigin + 20, kOrigin + 80,
+               {.time_class = TimeClass::kMatmul, .is_kernel = true, .first_of_launch = true}, &first);
   timeline.note_added();
   timeline.sweep(kOrigin + 100);
   const std::vector<std::tuple<std::string, InstanceId, TimeNs>> expected{{"open", InstanceId{1}, kOrigin + 10},

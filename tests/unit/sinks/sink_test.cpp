@@ -30,7 +30,8 @@ const Keys kRegionKeys{"region",        "device",      "t0_ns",
                        "comm_sum_s",    "latency",     "named_by",
                        "inter_token_s", "by_batch",    "prefill_to_decode_s",
                        "after_prefill", "slowest",     "mfu_lower",
-                       "flop_source",   "executed",    "settled"};
+                       "flop_source",   "executed",    "settled",
+                       "mbu_lower"};
 
 Keys keys_of(const Json& j) {
   Keys keys;

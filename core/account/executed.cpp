@@ -1,0 +1,413 @@
+#include "core/account/executed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/account/region_totals.h"
+#include "core/base/number_text.h"
+
+namespace mfu {
+namespace {
+
+/// Sums of one component.
+struct Sum {
+  std::uint64_t calls = 0;
+  DurationNs time_ns = 0;
+  double flop = 0, bytes = 0, ideal_ns = 0;
+  bool flop_known = false, unsized = false;
+  std::set<std::array<std::uint64_t, 5>> shapes;  ///< m, n, k, batch, transposes
+
+  void add_shape(const Product& p) {
+    constexpr std::size_t kMostShapes = 256;
+    if (shapes.size() < kMostShapes)
+      shapes.insert({p.m, p.n, p.k, p.batch, (p.transpose_a ? 1u : 0u) | (p.transpose_b ? 2u : 0u)});
+  }
+};
+
+/// Products of one matrix without a model: out x in as the transposes imply.
+struct OfSize {
+  std::array<std::uint64_t, 4> calls{};  ///< by ProductPass
+  std::array<double, 4> flop{};
+};
+
+/// ns of `flop` at the rate of their dtype; 0 where no rate is known.
+double ideal_ns_of(double flop, DType operands, const Peak& peak) {
+  const std::optional<double> rate = peak.rate_of(operands);
+  return rate && *rate > 0 ? flop / *rate * 1e9 : 0;
+}
+
+Bound bound_of(const Sum& sum, const Peak& peak) {
+  if (!sum.flop_known || !(sum.ideal_ns > 0) || !(sum.bytes > 0) || !(peak.bytes_per_s.value_or(0) > 0))
+    return Bound::kUnknown;
+  return sum.bytes / *peak.bytes_per_s * 1e9 > sum.ideal_ns ? Bound::kMemory : Bound::kCompute;
+}
+
+Component component_of(std::string name, std::string pass, const Sum& sum, const Peak& peak) {
+  Component c;
+  c.name = std::move(name);
+  c.pass = std::move(pass);
+  c.calls = sum.calls;
+  c.shapes = sum.shapes.size();
+  c.time_ns = sum.time_ns;
+  if (sum.flop_known && !sum.unsized) {
+    c.flop = sum.flop;
+    if (sum.time_ns > 0) {
+      c.flop_per_s = sum.flop / seconds(sum.time_ns);
+      if (sum.ideal_ns > 0) c.of_peak = sum.ideal_ns / static_cast<double>(sum.time_ns);
+    }
+    c.bound = bound_of(sum, peak);
+  }
+  return c;
+}
+
+/// What is found besides the components.
+struct ExecutedRow {
+  ExecutedWork work;
+  double flop_once = 0;  ///< [FLOP] that a model of these products has at least
+  /// The dtype that most of the time ran in of those with another rate than the peak's, and that time.
+  std::optional<DType> other_dtype;
+  DurationNs other_dtype_ns = 0;
+  std::vector<Finding> findings;
+};
+
+std::string percent_of(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f} %", part / whole * 100) : "-";
+}
+
+/// Everything that one pass over the products of a row collects.
+struct Collected {
+  std::map<std::pair<std::string, std::string>, Sum> sums;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, OfSize> by_size;
+  std::map<DType, DurationNs> by_dtype;
+  std::map<std::string, double> unnamed_flop;  ///< by size, of products that are no matrix of the model
+  std::set<std::uint16_t> met;                 ///< matrices of the model
+  /// By matrix of the model: calls and FLOP by ProductPass.
+  std::map<std::uint16_t, OfSize> by_weights;
+  double logits_rows = 0, logits_flop = 0;
+  DurationNs logits_ns = 0;
+  double expert_rows = 0, expert_flop = 0;
+  bool forward_experts = false;
+};
+
+void note_for_bound(const Product& p, std::uint64_t calls, Collected& into) {
+  const ProductPass pass = pass_by_transposes(p);
+  if (pass == ProductPass::kUnknown) return;
+  const auto key = pass == ProductPass::kForward ? std::pair(p.m, p.k)
+                   : pass == ProductPass::kDgrad ? std::pair(p.k, p.m)
+                                                 : std::pair(p.n, p.m);
+  OfSize& size = into.by_size[key];
+  size.calls[static_cast<std::size_t>(pass)] += calls;
+  size.flop[static_cast<std::size_t>(pass)] += p.flop() * static_cast<double>(calls);
+}
+
+/// Where weight gradients ran: the other two products as often as these, since more is recomputation. Where only input
+/// gradients did (frozen weights): forward as often as they.
+double flop_once_of(const Collected& collected) {
+  double sum = 0;
+  for (const auto& [key, size] : collected.by_size) {
+    const std::uint64_t forward = size.calls[1], dgrad = size.calls[2], wgrad = size.calls[3];
+    const auto at_most = [&](std::size_t pass, std::uint64_t times) {
+      const std::uint64_t calls = size.calls[pass];
+      return calls > times ? size.flop[pass] * static_cast<double>(times) / static_cast<double>(calls)
+                           : size.flop[pass];
+    };
+    if (wgrad != 0)
+      sum += size.flop[3] + at_most(1, wgrad) + at_most(2, wgrad);
+    else if (forward != 0 && dgrad != 0)
+      sum += at_most(1, std::min(forward, dgrad)) + at_most(2, std::min(forward, dgrad));
+    else
+      sum += size.flop[1] + size.flop[2];
+  }
+  return sum;
+}
+
+void collect(const RegionRow& row, ProductRoles& roles, const Peak& peak, Collected& into) {
+  const ComponentNames& names = roles.names();
+  row.products.for_each([&](ProductId id, AfterAttention after, const ProductStat& stat) {
+    const ProductRoles::Role role = roles.of(id);
+    const Product& p = role.product;
+    const bool sized = p.kind == Product::Kind::kSized;
+    std::string name, pass;
+    if (sized && role.match.known()) {
+      name = names.name(role.match, after);
+      pass = mfu::name(role.match.pass);
+    } else if (sized) {
+      name = name_by_size(p);
+      pass = mfu::name(pass_by_transposes(p));
+    } else {
+      name = "unsized";
+    }
+    Sum& sum = into.sums[{name, pass}];
+    sum.calls += stat.calls;
+    sum.time_ns += stat.sum_ns;
+    if (!sized) {
+      sum.unsized = true;
+      return;
+    }
+    const double calls = static_cast<double>(stat.calls), flop = p.flop() * calls;
+    sum.flop_known = true;
+    sum.flop += flop;
+    sum.bytes += bytes_once(p) * calls;
+    sum.ideal_ns += ideal_ns_of(flop, p.operands, peak);
+    sum.add_shape(p);
+    into.by_dtype[p.operands] += stat.matmul_ns;
+    if (p.batch == 1) note_for_bound(p, stat.calls, into);
+    if (!role.match.is_weight()) {
+      if (!role.is_attention) into.unnamed_flop[name_by_size(p)] += flop;
+      return;
+    }
+    into.met.insert(role.match.weights);
+    const auto of_pass = static_cast<std::size_t>(role.match.pass);
+    into.by_weights[role.match.weights].calls[of_pass] += stat.calls;
+    into.by_weights[role.match.weights].flop[of_pass] += flop;
+    const ComponentNames::Weights& weights = names.all()[role.match.weights];
+    if (role.match.pass != ProductPass::kForward) return;
+    const double rows = static_cast<double>(rows_of(p, ProductPass::kForward)) * p.batch * calls;
+    if (weights.rows == ComponentNames::Rows::kLogits) {
+      into.logits_rows += rows;
+      into.logits_flop += flop;
+      into.logits_ns += stat.sum_ns;
+    } else if (weights.rows == ComponentNames::Rows::kExperts && weights.names.back() == "experts down") {
+      into.expert_rows += rows;
+      into.expert_flop += flop;
+      into.forward_experts = true;
+    }
+  });
+}
+
+/// Attention kernels of a row by pass, and how much of their time has known FLOP.
+DurationNs add_attention(const RegionRow& row, ProductRoles& roles, KernelNames& names, const Peak& peak,
+                         Collected& into, double& flop, double& ideal_ns) {
+  std::array<Sum, 2> sums;  // forward, backward
+  std::array<double, 2> kernels{};
+  for (std::uint32_t i = 0; i < row.kernel_stats.size(); ++i) {
+    const KernelStat& stat = row.kernel_stats[i];
+    const auto id = static_cast<KernelNameId>(i);
+    if (stat.count == 0 || names.class_of(id) != KernelClass::kAttention) continue;
+    const AttentionKernel& kernel = roles.attention(id);
+    const bool backward =
+        kernel.part == AttentionKernel::Part::kBackward ||
+        (kernel.part == AttentionKernel::Part::kHelper && names.display(id).find("bwd") != std::string::npos);
+    Sum& sum = sums[backward ? 1 : 0];
+    sum.time_ns += stat.sum_ns;
+    if (kernel.part == AttentionKernel::Part::kHelper) continue;
+    sum.calls += stat.count;
+    kernels[backward ? 1 : 0] += static_cast<double>(stat.count);
+  }
+  const std::array<double, 2> known_kernels{row.attention.forward_kernels, row.attention.backward_kernels};
+  const std::array<double, 2> known_flop{row.attention.forward_flop, row.attention.backward_flop};
+  static constexpr std::array<const char*, 2> kPasses{"fwd", "bwd"};
+  DurationNs covered = 0;
+  for (std::size_t b = 0; b < 2; ++b) {
+    if (sums[b].time_ns == 0 && sums[b].calls == 0) continue;
+    // Instances that are open have no shape yet; their kernels are not covered.
+    const double share = kernels[b] > 0 ? std::min(1.0, known_kernels[b] / kernels[b]) : 0;
+    covered += std::llround(static_cast<double>(sums[b].time_ns) * share);
+    flop += known_flop[b];
+    const double ideal = ideal_ns_of(known_flop[b], peak.dtype, peak);
+    ideal_ns += ideal;
+    if (share > 0.999) {
+      sums[b].flop_known = true;
+      sums[b].flop = known_flop[b];
+      sums[b].ideal_ns = ideal;
+    }
+    Sum& into_sum = into.sums[{"attention", kPasses[b]}];
+    into_sum.calls += sums[b].calls;
+    into_sum.time_ns += sums[b].time_ns;
+    into_sum.flop += sums[b].flop;
+    into_sum.ideal_ns += sums[b].ideal_ns;
+    into_sum.flop_known = sums[b].flop_known;
+    into_sum.unsized = !sums[b].flop_known;
+  }
+  return covered;
+}
+
+void add_finding(std::vector<Finding>& findings, const char* kind, std::string text) {
+  findings.push_back({kind, std::move(text)});
+}
+
+/// Forward products twice as often as the gradients of their input: activations are computed again.
+void find_recomputation(const Collected& collected, const ComponentNames& names, double all_flop,
+                        std::vector<Finding>& findings) {
+  constexpr double kTwice = 1.8;
+  double again = 0;
+  std::string which;
+  for (const auto& [weights, calls] : collected.by_weights) {
+    const auto forward = static_cast<double>(calls.calls[1]), dgrad = static_cast<double>(calls.calls[2]);
+    if (names.all()[weights].rows == ComponentNames::Rows::kLogits || dgrad < 2 || forward < kTwice * dgrad) continue;
+    again += calls.flop[1] * (1 - dgrad / forward);
+    for (const std::string& name : names.all()[weights].names) which += (which.empty() ? "" : ", ") + name;
+  }
+  if (again > 0)
+    add_finding(findings, "recomputation",
+                fmt::format("activations are recomputed: {} ran twice for each of their gradients, {} of the executed "
+                            "matmul FLOP",
+                            which, percent_of(again, all_flop)));
+}
+
+void find_padding(const RegionRow& row, std::vector<Finding>& findings) {
+  if (row.said_tokens <= 0 || row.product_rows < 1.02 * row.said_tokens) return;
+  add_finding(findings, "padding",
+              fmt::format("products ran on {} rows for every 100 tokens: {} of them are padding",
+                          std::lround(100 * row.product_rows / row.said_tokens),
+                          percent_of(row.product_rows - row.said_tokens, row.product_rows)));
+}
+
+void find_logits(const RegionRow& row, const Collected& collected, Phase phase, double matmul_ns,
+                 std::vector<Finding>& findings) {
+  if (phase != Phase::kPrefill && phase != Phase::kMixed) return;
+  if (!row.sequences_known || row.sequences <= 0 || collected.logits_rows < 2 * row.sequences) return;
+  add_finding(findings, "logits",
+              fmt::format("logits of {} positions were computed for {} sequences, which need one each: {} of the "
+                          "matmul time",
+                          compact_text(collected.logits_rows), compact_text(row.sequences),
+                          percent_of(static_cast<double>(collected.logits_ns), matmul_ns)));
+}
+
+/// Rows of expert products against the tokens that were routed, top_k to each token and layer.
+void find_expert_waste(const RegionRow& row, const Collected& collected, const FlopsModel& model, double all_flop,
+                       std::vector<Finding>& findings) {
+  if (!collected.forward_experts || row.tokens <= 0 || row.open != 0) return;
+  double routed = 0;
+  for (const LayerSpec& layer : model.spec().layers)
+    if (layer.mlp.experts > 0) routed += static_cast<double>(layer.repeat * layer.mlp.top_k);
+  const ParallelConfig& ranks = model.options().parallel;
+  routed *= static_cast<double>(row.tokens) / static_cast<double>(ranks.pp);
+  // Recomputation runs them twice.
+  double again = 1;
+  for (const auto& [weights, calls] : collected.by_weights)
+    if (calls.calls[2] > 0 && calls.calls[1] > calls.calls[2])
+      again = std::max(again, std::round(static_cast<double>(calls.calls[1]) / static_cast<double>(calls.calls[2])));
+  routed *= again;
+  if (ranks.ep > 1 || routed <= 0 || collected.expert_rows < 1.05 * routed) return;
+  add_finding(findings, "expert_capacity",
+              fmt::format("experts ran on {} rows for {} routed tokens: {} of their work, {} of all matmul FLOP, is "
+                          "capacity that no token fills",
+                          compact_text(collected.expert_rows), compact_text(routed),
+                          percent_of(collected.expert_rows - routed, collected.expert_rows),
+                          percent_of(3 * collected.expert_flop * (1 - routed / collected.expert_rows), all_flop)));
+}
+
+void find_dtype(const Collected& collected, const Peak& peak, const RegionSummary& s, ExecutedRow& out) {
+  DurationNs all = 0;
+  for (const auto& [dtype, time] : collected.by_dtype) {
+    all += time;
+    const double rate = peak.by_dtype[static_cast<std::size_t>(dtype)];
+    const bool other = peak.flop_per_s && rate > 0 && std::fabs(rate / *peak.flop_per_s - 1) > 0.01;
+    if (!other || time <= out.other_dtype_ns) continue;
+    out.other_dtype_ns = time;
+    out.other_dtype = dtype;
+  }
+  if (!out.other_dtype || out.other_dtype_ns * 2 < all) return;
+  const double rate = peak.by_dtype[static_cast<std::size_t>(*out.other_dtype)];
+  std::string text = fmt::format("{} of the matmul time ran in {}, and MFU is divided by the peak of {} ({})",
+                                 percent_of(static_cast<double>(out.other_dtype_ns), static_cast<double>(all)),
+                                 name(*out.other_dtype), name(peak.dtype), scaled_text(peak.flop_per_s, "FLOP/s"));
+  text += fmt::format("; that of {} is {}", name(*out.other_dtype), scaled_text(rate, "FLOP/s"));
+  if (s.mfu) text += fmt::format(", against which it is {:.1f} %", *s.mfu * *peak.flop_per_s / rate * 100);
+  add_finding(out.findings, "peak_dtype", std::move(text));
+}
+
+/// Less than the model's FLOP were executed although nearly all matmuls are seen: the config describes another model,
+/// or a shape that did not run.
+void find_other_model(const Collected& collected, const ComponentNames& names, RegionSummary& s, ExecutedRow& out) {
+  if (!s.flop || s.open != 0 || out.work.coverage() < 0.99 || out.work.flop >= 0.98 * *s.flop) return;
+  std::string missing, strange;
+  std::size_t shown = 0;
+  for (std::uint16_t i = 0; i < names.all().size() && shown < 3; ++i) {
+    const ComponentNames::Weights& w = names.all()[i];
+    if (collected.met.contains(i) || w.rows != ComponentNames::Rows::kTokens) continue;
+    missing += fmt::format("{}{} {}x{}", shown++ == 0 ? "" : ", ", w.names.front(), w.in, w.out);
+  }
+  std::vector<std::pair<double, std::string>> order;
+  for (const auto& [size, flop] : collected.unnamed_flop) order.emplace_back(flop, size);
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, order.size()); ++i)
+    strange += (i == 0 ? "" : ", ") + order[i].second;
+  std::string text = fmt::format("{:.3g} FLOP were executed, the model has {:.3g}: {} fewer", out.work.flop, *s.flop,
+                                 percent_of(*s.flop - out.work.flop, *s.flop));
+  if (!strange.empty()) text += "; ran and is not in the config: " + strange;
+  if (!strange.empty() && !missing.empty()) text += "; in the config and did not run: " + missing;
+  if (s.suspect.empty()) s.suspect = "config_is_not_the_model: " + text;
+  add_finding(out.findings, "config", "the config is not the model that runs: " + text);
+}
+
+}  // namespace
+
+void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& names, const FlopsModel* model,
+                      Phase phase, const Peak& peak, std::size_t most_components, RegionSummary& s) {
+  const double elapsed_s = seconds(s.elapsed_ns);
+  if (!s.flop && row.flop_least > 0 && peak.flop_per_s.value_or(0) > 0 && elapsed_s > 0)
+    s.mfu_lower = row.flop_least / (*peak.flop_per_s * elapsed_s);
+  if (!s.bytes && row.bytes_least > 0 && peak.bytes_per_s.value_or(0) > 0 && elapsed_s > 0)
+    s.mbu_lower = row.bytes_least / (*peak.bytes_per_s * elapsed_s);
+  s.flop_source = s.flop ? row.flop_source : s.mfu_lower ? FlopSource::kLowerBound : FlopSource::kNone;
+  if (!roles.watched() || !s.classes_known) return;
+
+  DurationNs gemm_ns = 0, attention_ns = 0;
+  for (std::uint32_t i = 0; i < row.kernel_stats.size(); ++i) {
+    const KernelStat& stat = row.kernel_stats[i];
+    if (stat.count == 0) continue;
+    const KernelClass of = names.class_of(static_cast<KernelNameId>(i));
+    if (of == KernelClass::kGemm) gemm_ns += stat.sum_ns;
+    if (of == KernelClass::kAttention) attention_ns += stat.sum_ns;
+  }
+  if (gemm_ns + attention_ns == 0 && row.products.empty()) return;
+
+  Collected collected;
+  collect(row, roles, peak, collected);
+  ExecutedRow out;
+  double ideal_ns = 0;
+  DurationNs sized_ns = 0, product_ns = 0;  // of matmul kernels
+  row.products.for_each([&](ProductId id, AfterAttention, const ProductStat& stat) {
+    product_ns += stat.matmul_ns;
+    if (roles.of(id).product.kind == Product::Kind::kSized) sized_ns += stat.matmul_ns;
+  });
+  for (const auto& [key, sum] : collected.sums) {
+    out.work.flop += sum.flop;
+    ideal_ns += sum.ideal_ns;
+  }
+  const DurationNs attention_covered = add_attention(row, roles, names, peak, collected, out.work.flop, ideal_ns);
+  out.work.covered_ns = sized_ns + attention_covered;
+  out.work.matmul_ns = gemm_ns + attention_ns;
+  out.work.ideal_ns = std::llround(ideal_ns);
+  out.flop_once = flop_once_of(collected);
+  if (gemm_ns > product_ns) {  // nobody saw the call: CUTLASS, Triton, a library that was not looked at
+    Sum unseen;
+    unseen.time_ns = gemm_ns - product_ns;
+    collected.sums[{"not seen", ""}] = unseen;
+  }
+  s.executed = out.work;
+  if (out.work.enough() && elapsed_s > 0) s.hfu = seconds(out.work.ideal_ns) / elapsed_s;
+
+  ComponentSums sums;
+  for (const auto& [key, sum] : collected.sums) sums.add(component_of(key.first, key.second, sum, peak));
+  s.components = sums.list(most_components);
+
+  if (!s.flop && !s.mfu_lower && model == nullptr && out.flop_once > 0 && ideal_ns > 0 && elapsed_s > 0 &&
+      peak.flop_per_s.value_or(0) > 0) {
+    s.mfu_lower = out.flop_once / (*peak.flop_per_s * elapsed_s);
+    s.flop_source = FlopSource::kLowerBound;
+  }
+  if (s.flop_source == FlopSource::kNone && out.work.enough()) s.flop_source = FlopSource::kExecuted;
+
+  find_dtype(collected, peak, s, out);
+  if (model != nullptr) {
+    const double matmul_ns = static_cast<double>(out.work.matmul_ns);
+    find_recomputation(collected, roles.names(), out.work.flop, out.findings);
+    find_padding(row, out.findings);
+    find_logits(row, collected, phase, matmul_ns, out.findings);
+    if (is_training(phase) || phase == Phase::kPrefill)
+      find_expert_waste(row, collected, *model, out.work.flop, out.findings);
+    if (phase != Phase::kNone) find_other_model(collected, roles.names(), s, out);
+  }
+  s.findings = std::move(out.findings);
+}
+
+}  // namespace mfu

@@ -1,0 +1,101 @@
+// The matrix products and attention kernels of one instance, and the shape that they give away.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/base/activity_record.h"
+#include "core/base/product.h"
+#include "core/base/shape.h"
+#include "core/kernels/attention_grid.h"
+#include "core/model/component_names.h"
+
+namespace mfu {
+
+/// FLOP of the attention kernels of some instances, as far as their shapes tell.
+struct AttentionWork {
+  double forward_flop = 0, backward_flop = 0;        ///< [FLOP] of the kernels below
+  double forward_kernels = 0, backward_kernels = 0;  ///< split with the time of an instance across windows
+
+  void add(const AttentionWork& other, double share = 1) noexcept {
+    forward_flop += share * other.forward_flop;
+    backward_flop += share * other.backward_flop;
+    forward_kernels += share * other.forward_kernels;
+    backward_kernels += share * other.backward_kernels;
+  }
+};
+
+/// What an instance worked on, read from its products and attention kernels. Of this rank.
+struct SeenShape {
+  std::optional<std::int64_t> rows;       ///< of one pass: tokens of this rank
+  std::optional<std::int64_t> sequences;  ///< of one pass
+  /// Tokens of each sequence; only where all of them have as many.
+  std::optional<std::int64_t> queries;
+  std::optional<std::int64_t> keys;  ///< that each query sees, itself included; of a single pass
+  std::int64_t passes = 0;           ///< 0: not known
+};
+
+/// [mfu-drain] A few hundred bytes.
+class InstanceProducts {
+ public:
+  /// A product that was called. `match`: what it is of the model.
+  void add(const Product& product, ComponentNames::Match match);
+  /// A fused attention kernel that ran.
+  void add(const AttentionKernel& kernel, const Grid& grid);
+
+  /// \param heads, head_dim of one attention layer on this rank.
+  /// \param layer_share the share of the model's layers that this rank has: 1 / pipeline stages.
+  ///
+  /// Rows: n of the forward products of a weight matrix that every token is multiplied with; in training n of the
+  /// gradients of its input, which recomputation does not repeat. Of all matrices the one that says most, since those
+  /// that the model has twice by size may run once. Sequences: of fused kernels by their grids, else batch / heads of
+  /// the products of queries and keys. They have one length where rows / sequences is whole and fits the grids.
+  [[nodiscard]] SeenShape shape(const ComponentNames& names, Phase phase, std::int64_t heads, std::int64_t head_dim,
+                                double layer_share) const;
+  [[nodiscard]] std::uint64_t attention_forward() const noexcept { return forward_; }
+  [[nodiscard]] std::uint64_t attention_backward() const noexcept { return backward_; }
+
+ private:
+  /// Calls of one matrix in one pass.
+  struct Calls {
+    ComponentNames::Match match;
+    std::uint64_t count = 0;
+    std::uint64_t rows = 0;  ///< sum
+    std::uint64_t first_rows = 0;
+    bool same_rows = true;
+  };
+  /// A number that is of interest only where it is always the same.
+  struct Same {
+    std::int64_t value = 0;
+    bool any = false, differs = false;
+
+    void add(std::int64_t v) noexcept {
+      differs = differs || (any && v != value);
+      value = v;
+      any = true;
+    }
+    [[nodiscard]] std::optional<std::int64_t> get() const noexcept {
+      return any && !differs ? std::optional(value) : std::nullopt;
+    }
+  };
+  struct Grids {
+    AttentionKernel kernel;
+    Grid grid;
+  };
+  static constexpr std::size_t kMostGrids = 8;  ///< distinct ones; more are passes of many lengths
+
+  [[nodiscard]] const Calls* calls_that_say_most(const ComponentNames& names, ProductPass pass) const;
+
+  std::vector<Calls> calls_;  ///< at most the model's distinct matrices times three
+  std::size_t last_ = 0;
+  std::uint64_t forward_ = 0, backward_ = 0;  ///< attention kernels that do the work
+  Same sequences_;
+  bool unknown_sequences_ = false;  ///< some attention kernel's grid does not say
+  std::vector<Grids> grids_;
+  bool more_grids_ = false;
+  // Products of queries and keys: A transposed, k = width of a head.
+  Same score_batch_, score_queries_, score_keys_, score_width_;
+};
+
+}  // namespace mfu

@@ -1,0 +1,56 @@
+#include "core/sinks/component_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/number_text.h"
+
+namespace mfu {
+namespace {
+
+/// Whole percents, downwards: what is not wholly seen is not said to be.
+int whole_percent(double ratio) { return static_cast<int>(std::floor(ratio * 100 + 1e-9)); }
+
+}  // namespace
+
+std::string executed_text(const RegionSummary& r) {
+  if (!r.executed || r.executed->matmul_ns <= 0 || r.executed->covered_ns <= 0) return "";
+  const std::string seen = fmt::format("(of {}% seen)", whole_percent(r.executed->coverage()));
+  if (r.executed->enough() && r.hfu) {
+    if (*r.hfu > 1) return "";
+    return fmt::format("HFU {:.1f}% {}", *r.hfu * 100, seen);
+  }
+  return scaled_text(r.executed->flop / seconds(r.executed->covered_ns), "FLOP/s") + " " + seen;
+}
+
+std::string component_lines(const RegionSummary& r) {
+  std::string text;
+  const double elapsed_s = seconds(r.elapsed_ns);
+  if (!(elapsed_s > 0)) return text;
+  std::size_t widest = 0;
+  for (const Component& c : r.components)
+    widest = std::max(widest, c.name.size() + (c.pass.empty() ? 0 : c.pass.size() + 1));
+  for (const Component& c : r.components) {
+    const double time_s = seconds(c.time_ns);
+    text += fmt::format("  {:<{}} {:>5.1f}% of time", c.pass.empty() ? c.name : c.name + " " + c.pass,
+                        std::min<std::size_t>(widest, 40), time_s / elapsed_s * 100);
+    if (c.flop_per_s) text += fmt::format(" {:>13}", scaled_text(c.flop_per_s, "FLOP/s"));
+    if (c.of_peak) text += fmt::format(" {:>5.1f}% of peak", *c.of_peak * 100);
+    if (c.bound != Bound::kUnknown) text += fmt::format(" {}", word(c.bound));
+    if (c.calls != 0) text += fmt::format(" calls={}", c.calls);
+    if (c.shapes > 1) text += fmt::format(" sizes={}", c.shapes);
+    if (c.of_peak && *c.of_peak < 1) text += fmt::format(" loses {:.1f}%", time_s * (1 - *c.of_peak) / elapsed_s * 100);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string finding_lines(const RegionSummary& r) {
+  std::string text;
+  for (const Finding& finding : r.findings) text += "  " + finding.text + "\n";
+  return text;
+}
+
+}  // namespace mfu

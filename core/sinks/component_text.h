@@ -1,0 +1,18 @@
+// The matmuls of a row for people: a line per component, and what was found.
+#pragma once
+
+#include <string>
+
+#include "core/account/region_summary.h"
+
+namespace mfu {
+
+/// `HFU 41.0% (of 93% seen)`, or `412 TFLOP/s (of 61% seen)` where too little is seen for HFU; empty where nothing is.
+[[nodiscard]] std::string executed_text(const RegionSummary& row);
+/// Lines of a row's components, two blanks in front, each with its end of line: share of the row's time, FLOP/s, % of
+/// peak, bound, calls, sizes, and the share of the row's time that its matmuls lose against their peak.
+[[nodiscard]] std::string component_lines(const RegionSummary& row);
+/// Lines of a row's findings, likewise.
+[[nodiscard]] std::string finding_lines(const RegionSummary& row);
+
+}  // namespace mfu

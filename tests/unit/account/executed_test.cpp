@@ -1,0 +1,464 @@
+// Executed FLOP, shapes that products give away, bounds, components and findings: against a made transformer, whose
+// FLOP are counted by hand, and against brute-force sums.
+#include "core/account/executed.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "core/account/ledger.h"
+#include "core/account/region_totals.h"
+#include "core/config/config.h"
+#include "made_transformer.h"
+
+namespace mfu {
+namespace {
+
+constexpr TimeNs kOrigin = kNsPerSecond;
+constexpr double kPeak = 1e15;
+
+class Executed : public testing::Test {
+ protected:
+  void SetUp() override { start(MadeTransformer::config()); }
+
+  /// \param window_ns so long by default that there is one.
+  void start(const std::string& config, DurationNs window_ns = 1000 * kNsPerSecond, bool watched = true) {
+    windows_.clear();
+    auto read = load_config_file(config, [](const char*) -> const char* { return nullptr; });
+    ASSERT_TRUE(read.ok()) << (read.ok() ? "" : read.error().message);
+    config_ = std::make_unique<Config>(*read);
+    names_ = std::make_unique<KernelNames>(counters_);
+    products_ = std::make_unique<ProductTable>();
+    std::vector<std::string> warnings;
+    rules_ = std::make_unique<RegionRules>(config_->regions, std::vector<std::string>{}, warnings);
+    LedgerOptions options;
+    options.origin_ns = kOrigin;
+    options.window_ns = window_ns;
+    ledger_ = std::make_unique<Ledger>(*rules_, config_->flops_model(), config_->workload, *names_, counters_, options,
+                                       [this](WindowSummary&& w) { windows_.push_back(std::move(w)); });
+    if (watched) ledger_->watch_products(*products_);
+    peak_ = Peak{};
+    peak_.flop_per_s = kPeak;
+    peak_.bytes_per_s = 3e12;
+    peak_.by_dtype.fill(kPeak);
+    ledger_->set_peak(0, peak_);
+    made_ = MadeTransformer{};
+    made_.products = products_.get();
+    made_.names = names_.get();
+    made_.at = kOrigin + 1000;
+    made_.give = [this](const ActivityRecord& r) { ledger_->add(r, owner_, true); };
+  }
+  /// A range of this name around the work.
+  template <typename Work>
+  void in_range(const std::string& name, Work work) {
+    InstanceSlot slot;
+    slot.id = static_cast<InstanceId>(++ids_);
+    slot.opener = static_cast<ThreadSerial>(1);
+    const RegionOpening opening = rules_->open(rules_->match("", name), name, nullptr);
+    slot.region = opening.region;
+    slot.rule = opening.rule;
+    slot.shape = opening.shape;
+    ledger_->open(slot, made_.at);
+    // The CPU is ahead: the range is over before the work is.
+    ledger_->close(slot, made_.at + 10, 0);
+    owner_ = slot.id;
+    work();
+    owner_ = InstanceId::kNone;
+    made_.at += 500;
+  }
+  RegionSummary finish(const std::string& region = "step") {
+    ledger_->finish(made_.at);
+    for (const RegionSummary& r : windows_.back().regions)
+      if (r.region == region) return r;
+    ADD_FAILURE() << "no region " << region;
+    return {};
+  }
+  static const Component* find(const RegionSummary& r, const std::string& name, const std::string& pass) {
+    for (const Component& c : r.components)
+      if (c.name == name && c.pass == pass) return &c;
+    return nullptr;
+  }
+  static std::string finding(const RegionSummary& r, const std::string& kind) {
+    for (const Finding& f : r.findings)
+      if (f.kind == kind) return f.text;
+    return "";
+  }
+
+  Counters counters_;
+  std::unique_ptr<Config> config_;
+  std::unique_ptr<KernelNames> names_;
+  std::unique_ptr<ProductTable> products_;
+  std::unique_ptr<RegionRules> rules_;
+  std::unique_ptr<Ledger> ledger_;
+  std::vector<WindowSummary> windows_;
+  Peak peak_;
+  MadeTransformer made_;
+  InstanceId owner_ = InstanceId::kNone;
+  std::uint32_t ids_ = 0;
+};
+
+TEST_F(Executed, AStepWithoutAShapeIsCountedExactlyByItsProducts) {
+  for (const auto attention : {MadeTransformer::Attention::kFlash2, MadeTransformer::Attention::kBatched}) {
+    for (const int passes : {1, 3}) {
+      start(MadeTransformer::config());
+      made_.attention = attention;
+      for (int i = 0; i < 3; ++i) in_range("step", [&] { made_.step(4, 256, passes); });
+      const double by_hand = 3 * made_.step_flop(4, 256, passes);
+      const RegionSummary r = finish();
+      ASSERT_TRUE(r.flop);
+      EXPECT_NEAR(*r.flop, by_hand, 1e-9 * by_hand);
+      EXPECT_EQ(r.flop_source, FlopSource::kDetected);
+      EXPECT_EQ(r.tokens, 3 * 4 * 256 * passes);
+      EXPECT_NEAR(*r.mfu, by_hand / (kPeak * seconds(r.elapsed_ns)), 1e-12);
+      EXPECT_FALSE(r.mfu_lower);
+      ASSERT_TRUE(r.executed);
+      EXPECT_NEAR(r.executed->flop, made_.product_flop + made_.attention_flop, 1e-6 * r.executed->flop);
+      EXPECT_EQ(r.executed->matmul_ns, static_cast<DurationNs>(made_.gemm_ns + made_.attention_ns));
+      EXPECT_DOUBLE_EQ(r.executed->coverage(), 1);
+      // The ideal time is in whole ns.
+      EXPECT_NEAR(*r.hfu, r.executed->flop / (kPeak * seconds(r.elapsed_ns)), 1.0 / static_cast<double>(r.elapsed_ns));
+      EXPECT_TRUE(ledger_->take_notices().empty());
+      EXPECT_TRUE(r.suspect.empty()) << r.suspect;
+      EXPECT_TRUE(r.findings.empty()) << r.findings.front().text;
+    }
+  }
+}
+
+TEST_F(Executed, WhatARangeOrTheConfigSaysComesFirst) {
+  in_range("step batch=2 seq_len=128", [&] { made_.step(4, 256); });
+  EXPECT_NEAR(*finish().flop, made_.step_flop(2, 128), 1);
+  EXPECT_EQ(windows_.back().regions.front().flop_source, FlopSource::kShape);
+  start(MadeTransformer::config(R"("workload": {"batch": 4, "seq_len": 256})"));
+  in_range("step", [&] { made_.step(4, 256); });
+  const RegionSummary r = finish();
+  EXPECT_NEAR(*r.flop, made_.step_flop(4, 256), 1);
+  EXPECT_EQ(r.flop_source, FlopSource::kConfig);
+}
+
+/// The micro-batch is in the config, and the passes are not: products say how many.
+TEST_F(Executed, PassesOfAStepAreSeen) {
+  start(MadeTransformer::config(R"("workload": {"batch": 4, "seq_len": 256})"));
+  in_range("step", [&] { made_.step(4, 256, 4); });
+  EXPECT_NEAR(*finish().flop, made_.step_flop(4, 256, 4), 1);
+  // Here the config counts all of them.
+  start(MadeTransformer::config(R"("workload": {"batch": 16, "seq_len": 256})"));
+  in_range("step", [&] { made_.step(4, 256, 4); });
+  EXPECT_NEAR(*finish().flop, made_.step_flop(16, 256), 1);
+}
+
+TEST_F(Executed, WithoutALengthThereIsABound) {
+  made_.attention = MadeTransformer::Attention::kFlash3;
+  in_range("step", [&] { made_.step(4, 256); });
+  const RegionSummary r = finish();
+  EXPECT_FALSE(r.mfu);
+  ASSERT_TRUE(r.mfu_lower);
+  const double without_attention = made_.step_flop(4, 256) - 3.0 * 4 * made_.core(4, 256);
+  EXPECT_NEAR(*r.mfu_lower, without_attention / (kPeak * seconds(r.elapsed_ns)), 1e-9);
+  EXPECT_EQ(r.flop_source, FlopSource::kLowerBound);
+  EXPECT_EQ(r.tokens, 1024);
+  const std::vector<std::string> notices = ledger_->take_notices();
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_EQ(notices[0].find("no MFU"), std::string::npos) << notices[0];
+  EXPECT_NE(notices[0].find("bound"), std::string::npos) << notices[0];
+  // Attention's FLOP are not known, so its time is not covered.
+  EXPECT_NEAR(r.executed->coverage(), made_.gemm_ns / (made_.gemm_ns + made_.attention_ns), 1e-9);
+}
+
+TEST_F(Executed, WithoutAConfigHfuAndABound) {
+  for (const bool recompute : {false, true}) {
+    start(R"({"workload": {"phase": "train"}})");
+    made_.attention = MadeTransformer::Attention::kBatched;
+    made_.recompute = recompute;
+    in_range("step", [&] { made_.step(4, 256); });
+    const RegionSummary r = finish();
+    EXPECT_FALSE(r.mfu);
+    ASSERT_TRUE(r.executed && r.hfu && r.mfu_lower);
+    EXPECT_DOUBLE_EQ(r.executed->coverage(), 1);
+    EXPECT_NEAR(r.executed->flop, made_.product_flop, 1);
+    EXPECT_NEAR(*r.hfu, made_.product_flop / (kPeak * seconds(r.elapsed_ns)), 1.0 / static_cast<double>(r.elapsed_ns));
+    // Recomputation does not count, attention neither.
+    const double once = made_.step_flop(4, 256) - 3.0 * 4 * made_.core(4, 256);
+    EXPECT_NEAR(*r.mfu_lower * kPeak * seconds(r.elapsed_ns), once, 1e-6 * once);
+    EXPECT_EQ(r.flop_source, FlopSource::kLowerBound);
+    EXPECT_NE(find(r, "512x1536", "fwd"), nullptr);
+  }
+}
+
+TEST_F(Executed, LittleCoverageHasNoHfu) {
+  start(R"({"workload": {"phase": "train"}})");
+  in_range("step", [&] {
+    made_.forward(1536, 512, 1024);
+    made_.kernel("triton_mm_gemm_kernel", 1000);
+  });
+  const RegionSummary r = finish();
+  ASSERT_TRUE(r.executed);
+  EXPECT_FALSE(r.hfu);
+  EXPECT_NEAR(r.executed->coverage(), made_.gemm_ns / (made_.gemm_ns + 1000), 1e-9);
+  ASSERT_NE(find(r, "not seen", ""), nullptr);
+  EXPECT_EQ(find(r, "not seen", "")->time_ns, 1000);
+  EXPECT_FALSE(find(r, "not seen", "")->flop);
+}
+
+TEST_F(Executed, NobodyLookedIsNull) {
+  start(MadeTransformer::config(), 1000 * kNsPerSecond, false);
+  in_range("step batch=4 seq_len=256", [&] { made_.step(4, 256); });
+  const RegionSummary r = finish();
+  EXPECT_FALSE(r.executed);
+  EXPECT_TRUE(r.components.empty());
+  EXPECT_NEAR(*r.hfu, *r.mfu, 1e-12);
+}
+
+TEST_F(Executed, ComponentsHaveTheirNamesAndAddUp) {
+  in_range("step", [&] { made_.step(4, 256); });
+  const RegionSummary r = finish();
+  std::set<std::string> names;
+  DurationNs time = 0;
+  std::uint64_t calls = 0;
+  double flop = 0;
+  for (const Component& c : r.components) {
+    names.insert(c.name + " " + c.pass);
+    time += c.time_ns;
+    flop += c.flop.value_or(0);
+    if (c.name != "attention") calls += c.calls;
+    ASSERT_TRUE(c.of_peak && c.flop_per_s) << c.name;
+    EXPECT_NEAR(*c.of_peak, *c.flop_per_s / kPeak, 1e-6);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"q fwd",        "q dgrad",      "q wgrad",       "k+v fwd",
+                                          "k+v dgrad",    "k+v wgrad",    "o fwd",         "o dgrad",
+                                          "o wgrad",      "gate+up fwd",  "gate+up dgrad", "gate+up wgrad",
+                                          "down fwd",     "down dgrad",   "down wgrad",    "logits fwd",
+                                          "logits dgrad", "logits wgrad", "attention fwd", "attention bwd"}));
+  EXPECT_EQ(time, r.executed->matmul_ns);
+  EXPECT_EQ(calls, made_.calls);
+  EXPECT_NEAR(flop, r.executed->flop, 1e-6 * flop);
+  EXPECT_EQ(find(r, "o", "fwd")->calls, 4u);
+  EXPECT_EQ(find(r, "k+v", "wgrad")->calls, 8u);
+  EXPECT_EQ(find(r, "attention", "fwd")->calls, 4u);
+  EXPECT_EQ(find(r, "attention", "bwd")->calls, 4u);
+}
+
+TEST_F(Executed, WindowsAddUpToTheRun) {
+  start(MadeTransformer::config(), 100'000);
+  made_.attention = MadeTransformer::Attention::kBatched;  // fused kernels get their FLOP when their step is over
+  for (int i = 0; i < 20; ++i) {
+    in_range("step", [&] { made_.step(4, 256); });
+    ledger_->advance(made_.at - 200);
+  }
+  ledger_->finish(made_.at);
+  ASSERT_GT(windows_.size(), 10u);
+  RegionTotals totals;
+  double flop = 0;
+  for (const WindowSummary& w : windows_) {
+    if (w.final_run) continue;
+    for (const RegionSummary& r : w.regions) {
+      if (r.region != "step") continue;
+      totals.add(r, {kPeak, 3e12});
+      if (r.executed) flop += r.executed->flop;
+      EXPECT_LE(r.components.size(), kComponentsOfWindow + 1);
+    }
+  }
+  const RegionSummary* whole = nullptr;
+  for (const RegionSummary& r : windows_.back().regions)
+    if (r.region == "step") whole = &r;
+  ASSERT_NE(whole, nullptr);
+  EXPECT_NEAR(flop, whole->executed->flop, 1e-6 * flop);
+  const RegionSummary sum = totals.summed().sum;
+  EXPECT_NEAR(sum.executed->flop, whole->executed->flop, 1e-6 * flop);
+  EXPECT_EQ(sum.executed->matmul_ns, whole->executed->matmul_ns);
+  ASSERT_TRUE(sum.hfu && whole->hfu);
+  EXPECT_NEAR(*sum.hfu, *whole->hfu, 1e-3 * *whole->hfu);
+  DurationNs in_sum = 0, in_run = 0;
+  for (const Component& c : sum.components) in_sum += c.time_ns;
+  for (const Component& c : whole->components) in_run += c.time_ns;
+  EXPECT_EQ(in_sum, in_run);
+}
+
+TEST_F(Executed, RecomputationIsFoundAndRaisesHfuAlone) {
+  in_range("step", [&] { made_.step(4, 256); });
+  const RegionSummary plain = finish();
+  const double plain_flop = made_.product_flop + made_.attention_flop;
+  start(MadeTransformer::config());
+  made_.recompute = true;
+  in_range("step", [&] { made_.step(4, 256); });
+  const RegionSummary r = finish();
+  EXPECT_DOUBLE_EQ(*r.flop, *plain.flop);
+  EXPECT_NEAR(r.executed->flop / plain_flop, (made_.product_flop + made_.attention_flop) / plain_flop, 1e-6);
+  EXPECT_GT(r.executed->flop, 1.2 * plain_flop);
+  EXPECT_EQ(finding(plain, "recomputation"), "");
+  EXPECT_NE(finding(r, "recomputation"), "");
+  EXPECT_EQ(r.tokens, 1024);
+}
+
+TEST_F(Executed, PaddingWastedLogitsAndAnotherModelAreFound) {
+  start(MadeTransformer::config(R"("workload": {"phase": "prefill"})"));
+  in_range("prefill batch=4 seq_len=200", [&] { made_.pass_forward(4, 256, 4 * 256); });
+  RegionSummary r = finish("prefill");
+  EXPECT_NE(finding(r, "padding").find("128 rows for every 100 tokens"), std::string::npos) << finding(r, "padding");
+  EXPECT_NE(finding(r, "logits").find("1.02k positions were computed for 4 sequences"), std::string::npos)
+      << finding(r, "logits");
+  EXPECT_EQ(finding(r, "config"), "");
+
+  start(MadeTransformer::config());
+  made_.f = 1024;  // the config says 1536
+  in_range("step batch=4 seq_len=256", [&] { made_.step(4, 256); });
+  r = finish();
+  EXPECT_TRUE(r.suspect.starts_with("config_is_not_the_model")) << r.suspect;
+  EXPECT_NE(finding(r, "config").find("512x1024"), std::string::npos) << finding(r, "config");
+  EXPECT_NE(finding(r, "config").find("512x1536"), std::string::npos) << finding(r, "config");
+}
+
+TEST_F(Executed, ThePeakIsThatOfTheOperands) {
+  peak_.by_dtype[static_cast<std::size_t>(DType::kTf32)] = kPeak / 2;
+  ledger_->set_peak(0, peak_);
+  made_.attention = MadeTransformer::Attention::kBatched;
+  made_.dtype = DType::kTf32;
+  in_range("step", [&] { made_.step(4, 256); });
+  const RegionSummary r = finish();
+  EXPECT_NEAR(*r.hfu, made_.product_flop / (kPeak / 2 * seconds(r.elapsed_ns)),
+              1.0 / static_cast<double>(r.elapsed_ns));
+  EXPECT_NE(finding(r, "peak_dtype").find("tf32"), std::string::npos) << finding(r, "peak_dtype");
+}
+
+TEST_F(Executed, ServingHasBoundsWithoutAnyShape) {
+  start(MadeTransformer::config(R"("workload": {"phase": "prefill"})"));
+  made_.attention = MadeTransformer::Attention::kFlash3;
+  in_range("prefill", [&] { made_.pass_forward(4, 256, 4); });
+  in_range("decode", [&] { made_.pass_forward(4, 1, 4); });
+  ledger_->finish(made_.at);
+  for (const RegionSummary& r : windows_.back().regions) {
+    if (r.region == "total") continue;
+    SCOPED_TRACE(r.region);
+    EXPECT_FALSE(r.mfu);
+    ASSERT_TRUE(r.mfu_lower && r.mbu_lower);
+    EXPECT_EQ(r.tokens, r.region == "decode" ? 4 : 1024);
+    const double matrices = 4.0 * (2 * 512 * 512 + 2 * 512 * 128 + 3 * 512 * 1536);
+    const double tokens = r.region == "decode" ? 4 : 1024;
+    const double least = 2 * matrices * tokens + 2.0 * 512 * 4096 * (r.region == "decode" ? 4 : 1);
+    EXPECT_NEAR(*r.mfu_lower * kPeak * seconds(r.elapsed_ns) / least, 1, 0.002);
+    EXPECT_GE(*r.mbu_lower * 3e12 * seconds(r.elapsed_ns), 2 * matrices);
+  }
+}
+
+/// Batches of products give the length of prompt and cache away: nothing is missing.
+TEST_F(Executed, GenerationWithBatchedAttentionIsExact) {
+  made_.attention = MadeTransformer::Attention::kBatched;
+  in_range("prefill", [&] { made_.pass_forward(4, 256, 4); });
+  in_range("decode", [&] {
+    const std::uint64_t keys = 300;
+    for (std::uint64_t l = 0; l < made_.layers; ++l) {
+      made_.forward(512, 512, 4);
+      made_.forward(128, 512, 4);
+      made_.forward(128, 512, 4);
+      made_.product(keys, 1, 64, true, false, 32);
+      made_.product(64, 1, keys, false, false, 32);
+      made_.forward(512, 512, 4);
+      made_.forward(1536, 512, 4);
+      made_.forward(1536, 512, 4);
+      made_.forward(512, 1536, 4);
+    }
+    made_.forward(4096, 512, 4);
+  });
+  ledger_->finish(made_.at);
+  for (const RegionSummary& r : windows_.back().regions) {
+    if (r.region == "total") continue;
+    SCOPED_TRACE(r.region);
+    Shape shape;
+    shape.batch = 4;
+    if (r.region == "decode")
+      shape.context = 299;
+    else
+      shape.seq_len = 256;
+    const Work work = config_->flops_model()->work(r.region == "decode" ? Phase::kDecode : Phase::kPrefill, shape);
+    ASSERT_TRUE(r.flop && r.bytes);
+    EXPECT_DOUBLE_EQ(*r.flop, work.flop);
+    EXPECT_DOUBLE_EQ(*r.bytes, work.bytes);
+  }
+}
+
+/// Anything at all, against sums over the list.
+TEST_F(Executed, RandomProductsAddUpAsBruteForceHasThem) {
+  std::mt19937 random(7);
+  const auto pick = [&](std::uint64_t n) { return random() % n; };
+  for (int round = 0; round < 20; ++round) {
+    start(R"({"workload": {"phase": "train"}})", 20'000 + static_cast<DurationNs>(pick(100'000)));
+    std::map<std::string, double> flop, time;
+    std::map<std::string, std::uint64_t> calls;
+    double all = 0, matmul = 0, covered = 0;
+    for (int i = 0; i < 6; ++i) {
+      in_range("step", [&] {
+        for (std::uint64_t n = pick(60); n > 0; --n) {
+          Product p;
+          p.m = 64 * (1 + pick(3));
+          p.n = 64 * (1 + pick(3));
+          p.k = 64 * (1 + pick(3));
+          p.transpose_a = pick(2) == 0;
+          p.transpose_b = !p.transpose_a && pick(2) == 0;
+          p.kind = pick(8) == 0 ? Product::Kind::kUnsized : Product::Kind::kSized;
+          p.operands = DType::kBf16;
+          const std::uint64_t kernels = 1 + pick(3);
+          const std::string of = p.kind == Product::Kind::kUnsized ? "unsized"
+                                 : p.transpose_a                   ? std::to_string(p.k) + "x" + std::to_string(p.m)
+                                 : p.transpose_b                   ? std::to_string(p.m) + "x" + std::to_string(p.n)
+                                                                   : std::to_string(p.m) + "x" + std::to_string(p.k);
+          for (std::uint64_t k = 0; k < kernels; ++k) {
+            const auto length = static_cast<std::int64_t>(1 + pick(2000));
+            const bool gemm = k == 0 || pick(2) == 0;
+            made_.kernel(gemm ? "sm80_xmma_gemm_bf16bf16" : "epilogue_of_a_library", length, &p, k == 0);
+            time[of] += static_cast<double>(length);
+            if (gemm) matmul += static_cast<double>(length);
+            if (gemm && p.kind == Product::Kind::kSized) covered += static_cast<double>(length);
+          }
+          ++calls[of];
+          flop[of] += p.flop();
+          all += p.flop();
+          if (pick(5) == 0) {
+            made_.kernel("triton_gemm", 700);
+            matmul += 700;
+          }
+        }
+      });
+      ledger_->advance(made_.at - 100);
+    }
+    const RegionSummary r = finish();
+    ASSERT_TRUE(r.executed);
+    EXPECT_DOUBLE_EQ(r.executed->flop, all);
+    EXPECT_EQ(r.executed->matmul_ns, static_cast<DurationNs>(matmul));
+    EXPECT_EQ(r.executed->covered_ns, static_cast<DurationNs>(covered));
+    std::map<std::string, double> got_flop, got_time;
+    std::map<std::string, std::uint64_t> got_calls;
+    for (const Component& c : r.components) {
+      if (c.name == "not seen") continue;
+      ASSERT_NE(c.name, "other");
+      got_flop[c.name] += c.flop.value_or(0);
+      got_time[c.name] += static_cast<double>(c.time_ns);
+      got_calls[c.name] += c.calls;
+    }
+    EXPECT_EQ(got_calls, calls);
+    EXPECT_EQ(got_time, time);
+    for (const auto& [name, value] : flop) EXPECT_DOUBLE_EQ(got_flop[name], value) << name;
+  }
+}
+
+TEST_F(Executed, ManySizesAreBounded) {
+  start(R"({"workload": {"phase": "train"}})");
+  double all = 0;
+  in_range("step", [&] {
+    for (std::uint64_t i = 1; i <= ProductStats::kMost + 500; ++i) {
+      made_.forward(64, 64, i);
+      all = made_.product_flop;
+    }
+  });
+  const RegionSummary r = finish();
+  EXPECT_LE(r.components.size(), kComponentsOfRun + 1);
+  EXPECT_LT(r.executed->flop, all);  // the rest is of unknown size, and not covered
+  EXPECT_LT(r.executed->coverage(), 1);
+  EXPECT_EQ(r.executed->matmul_ns, static_cast<DurationNs>(made_.gemm_ns));
+}
+
+}  // namespace
+}  // namespace mfu
