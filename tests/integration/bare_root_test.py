@@ -17,6 +17,7 @@ STEPS = 6
 STEP = 'push "step batch=1 seq_len=8"; launch gemm_k count=2; sync; pop'
 SCRIPT = f"kernel gemm_k ns=200000; repeat {STEPS} {{ {STEP} }}; print done"
 SIMGPU = [BUILD / "simgpu/libcuda.so.1", BUILD / "simgpu/libnvidia-ml.so.1", BUILD / "simgpu/cupti-13.0/libcupti.so.13"]
+OLD_ROOT = os.environ.get("MFU_OLD_ROOT")  # a C library to run on instead of this machine's; the build is linked for it
 NAMESPACES = ["unshare", "--user", "--map-root-user", "--mount", "--uts", "--pid", "--fork"]
 
 
@@ -40,9 +41,11 @@ class BareRoot(TestCase):
     def setUp(self):
         super().setUp()
         self.root = self.directory / "root"
+        if OLD_ROOT:
+            shutil.copytree(OLD_ROOT, self.root, symlinks=True)
         for path in (SCENARIO, LIBRARY, *SIMGPU, GPT2):
             self.copy(path)
-            if path != GPT2:
+            if path != GPT2 and not OLD_ROOT:
                 for needed in loaded_by(path):
                     self.copy(needed)
         self.runs = self.root / "runs"

@@ -272,7 +272,6 @@ class Entries(TestCase):
         out = subprocess.run(["readelf", "-dW", LIBRARY], capture_output=True, text=True, check=True).stdout
         needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", out))
         self.assertLessEqual(needed, {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libdl.so.2", "libpthread.so.0"})
-        self.assertLessEqual(needed, {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"})
         self.assertIn("NODELETE", out)
 
     @unittest.skipIf(shutil.which("readelf") is None, "binutils are not installed")

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Holds libmfuinject.so against what is promised of it wherever it is loaded, symbol by symbol.
+
+    tests/packaging/library.py [--glibc 2.17] LIBRARY
+
+No symbol of the C library is later than the promise, none is of another library; nothing is exported but what
+injection/exports.map names; only parts of glibc are needed, found without a path; no text relocation, no executable stack, no
+segment that is writable and executable; bound at once, relocations read-only afterwards, never unloaded; segments that fit the
+largest pages of the processor.
+Needs `readelf` of binutils, which reads every processor's files. One line per fault; exit status 1 if there is one.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Parts of glibc, which every program of such a system has.
+SYSTEM = {
+    "libc.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+}
+LARGEST_PAGE = {"Advanced Micro Devices X86-64": 4096, "AArch64": 65536}
+
+
+def readelf(path, *options):
+    return subprocess.run(["readelf", "-W", *options, str(path)], stdout=subprocess.PIPE, check=True).stdout.decode()
+
+
+def number(version):
+    return tuple(map(int, version.split(".")))
+
+
+def symbols(path):
+    """(name, version or "", defined) of the dynamic symbol table."""
+    for line in readelf(path, "--dyn-syms").splitlines():
+        words = line.split()
+        if len(words) >= 8 and words[0].rstrip(":").isdigit() and words[4] != "LOCAL":
+            name, _, version = words[7].partition("@")
+            yield name, version.lstrip("@"), words[6] != "UND"
+
+
+def exported_by_map():
+    named = re.search(r"global:(.*?)local:", (ROOT / "injection/exports.map").read_text(), re.S).group(1)
+    return {name.strip() for name in named.split(";") if name.strip()}
+
+
+def faults_of(path, glibc):
+    for symbol, version, defined in symbols(path):
+        if defined or not version:
+            continue
+        library, _, since = version.partition("_")
+        if library != "GLIBC":
+            yield f"{symbol} wants {version}: only versions of glibc are promised"
+        elif number(since) > number(glibc):
+            yield f"{symbol} wants {version}, later than {glibc}"
+    exported = {name for name, _, defined in symbols(path) if defined}
+    wanted = exported_by_map()
+    if exported != wanted:
+        yield f"exports {sorted(exported - wanted)} beyond its map, lacks {sorted(wanted - exported)}"
+
+    dynamic = readelf(path, "-d")
+    for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
+        if needed not in SYSTEM:
+            yield f"needs {needed}"
+    for tag in ("RPATH", "RUNPATH", "TEXTREL"):
+        if re.search(rf"\({tag}\)|\(FLAGS\).*\b{tag}\b", dynamic):
+            yield f"has {tag}"
+    for flag in ("NOW", "NODELETE"):
+        if not re.search(rf"\(FLAGS_1\).*\b{flag}\b", dynamic):
+            yield f"is not linked with -z {flag.lower()}"
+
+    header, segments = readelf(path, "-h"), readelf(path, "-l")
+    page = next((size for machine, size in LARGEST_PAGE.items() if machine in header), None)
+    if page is None:
+        yield "is for a processor that nothing is promised of"
+    stack = re.search(r"GNU_STACK\s+(?:0x\S+\s+){5}(\S+)", segments)
+    if not stack or "E" in stack.group(1):
+        yield "asks for an executable stack"
+    if "GNU_RELRO" not in segments:
+        yield "has relocations that stay writable"
+    loads = re.findall(r"^\s+LOAD\s+(?:0x\S+\s+){5}([RWE ]+?)\s+(0x\S+)", segments, re.M)
+    if not loads:
+        yield "has no segments"
+    for flags, align in loads:
+        if "W" in flags and "E" in flags:
+            yield "has a segment that is writable and executable"
+        if page and int(align, 16) < page:
+            yield f"has a segment that is aligned to {align}: pages may have {page} bytes"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--glibc", default="2.17", help="the newest version of glibc that may be asked for")
+    parser.add_argument("library", type=Path)
+    args = parser.parse_args()
+    faults = list(faults_of(args.library, args.glibc))
+    for fault in faults:
+        print(f"{args.library}: {fault}")
+    versions = {version[6:] for _, version, defined in symbols(args.library) if version.startswith("GLIBC_") and not defined}
+    print(f"{args.library}: newest symbol of glibc {max(versions, key=number)}, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
