@@ -7,6 +7,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import results
 import suites
 
 LAUNCHES = 3000
@@ -30,6 +31,20 @@ class Library(unittest.TestCase):
             total = process.region("total")
             self.assertEqual(total["kernels"], LAUNCHES + WARM_UP)
             self.assertGreater(total["elapsed_s"], total["busy_s"])
+
+
+    def test_first_contact(self):
+        with tempfile.TemporaryDirectory() as directory:
+            context = suites.Context(pathlib.Path(os.environ["MFU_TEST_LIBRARY"]), pathlib.Path(directory), minutes=10)
+            context.cupti = os.environ["PROBE_CUPTI"]
+            suite = results.Suite("contact")
+            suites.contact(context, suite, loop_s=3)
+            rows = {row["what"]: row for row in suite.rows}
+            broken = {what for what, row in rows.items() if row.get("ok") is False}
+            self.assertLessEqual(broken, {"lag"}, rows)  # a machine that others use may be late
+            self.assertIn("3261 seen of 3261 made", rows["launches"]["value"])
+            self.assertIn("3450 recorded of 3450", rows["kernels"]["value"])
+            self.assertLessEqual({"driver", "gpu 0", "cupti", "time", "events", "loop", "lag", "assumption"}, set(rows))
 
 
 if __name__ == "__main__":

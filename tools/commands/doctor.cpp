@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "core/base/line_file.h"
@@ -15,6 +16,7 @@
 #include "cuda/device.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_words.h"
+#include "tools/commands/doctor_measure.h"
 #include "tools/commands/library_path.h"
 #include "tools/commands/output_check.h"
 
@@ -179,7 +181,18 @@ void check_outputs(Report& report, const Config& config) {
   check("MFU_TB_DIR", config.tb_dir, check_output_folder(config.tb_dir));
 }
 
-int doctor() {
+/// Work of known length through the library: what it says of it.
+void check_measurement(Report& report, const std::string& library, double seconds) {
+  const auto held = measure_known_work(library, seconds);
+  if (!held) return report.bad("measure", held.error().message);
+  for (const Held& one : *held)
+    if (one.holds)
+      report.good(one.what.c_str(), one.text);
+    else
+      report.bad(one.what.c_str(), one.text);
+}
+
+int doctor(bool measure, double seconds) {
   Report report;
   // Before CUDA starts in this process: the variables as a program would find them.
   const auto library = library_path();
@@ -197,6 +210,7 @@ int doctor() {
   if (initialise_cuda(report)) {
     check_devices(report, config);
     check_cupti(report, config);
+    if (measure && library) check_measurement(report, *library, seconds);
   }
   const std::string warnings = report.warnings() == 0   ? ""
                                : report.warnings() == 1 ? "; 1 warning"
@@ -214,11 +228,24 @@ int doctor() {
 void add_doctor(CLI::App& app) {
   CLI::App* sub = app.add_subcommand(
       "doctor", "Say what works here and what does not: driver, GPU and its peaks, CUPTI, NVTX, config, outputs");
-  sub->footer(
-      help_footer({"mfu doctor", "MFU_MODEL_CONFIG=config.json mfu doctor", "mfu run -c config.json mfu doctor"},
-                  "0 when a measurement can be made here; 1 when something stands in its way"));
-  sub->callback([] {
-    if (const int code = doctor(); code != 0) throw CLI::RuntimeError(code);
+  struct Options {
+    bool measure = false;
+    double seconds = 20;
+    std::string known_work;
+  };
+  const auto options = std::make_shared<Options>();
+  sub->add_flag("--measure", options->measure,
+                "also run kernels of known length on GPU 0 and hold the measurement against CUDA events");
+  sub->add_option("--seconds", options->seconds, "of them, how long launches go on without waiting")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  sub->add_option("--known-work", options->known_work, "")->group("");  // what --measure starts
+  sub->footer(help_footer({"mfu doctor", "mfu doctor --measure", "MFU_MODEL_CONFIG=config.json mfu doctor"},
+                          "0 when a measurement can be made here; 1 when something stands in its way"));
+  sub->callback([options] {
+    const int code = options->known_work.empty() ? doctor(options->measure, options->seconds)
+                                                 : run_measured_work(options->seconds, options->known_work);
+    if (code != 0) throw CLI::RuntimeError(code);
   });
 }
 

@@ -143,5 +143,44 @@ TEST_F(ClientWatchTest, GivesUpAfterManyTriesInVainAndNotAfterManySessions) {
   EXPECT_EQ(tries, 20);
 }
 
+TEST_F(ClientWatchTest, TheEndOfASessionBringsUsBackAtOnce) {
+  run(2, 50, 50);
+  const TimeNs since = seen_.now;
+  EXPECT_EQ(run(3, 50, 0).action, Action::kNothing);
+  EXPECT_FALSE(watch_.records_are_lost(seen_.now));  // nothing says so yet
+  seen_.ended_sessions = 1;
+  const auto verdict = tick();
+  EXPECT_EQ(verdict.action, Action::kReturn);
+  EXPECT_EQ(verdict.since, since);
+  EXPECT_EQ(verdict.text,
+            "another profiler had CUPTI's records for 3.25 s and has finished: what ran meanwhile is not measured");
+  EXPECT_EQ(watch_.state(), State::kOurs);
+  EXPECT_EQ(run(100, 50, 50).action, Action::kNothing);
+  // And each further one.
+  seen_.ended_sessions = 2;
+  EXPECT_EQ(tick().action, Action::kReturn);
+  EXPECT_EQ(run(1, 50, 0).action, Action::kNothing);
+}
+
+TEST_F(ClientWatchTest, TheEndOfASessionThatWeMadeRoomForToo) {
+  run(2, 50, 50);
+  EXPECT_EQ(run(8, 300, 0).action, Action::kYield);
+  EXPECT_TRUE(watch_.records_are_lost(seen_.now));
+  seen_.ended_sessions = 1;
+  EXPECT_EQ(tick().action, Action::kReturn);
+  EXPECT_FALSE(watch_.records_are_lost(seen_.now));
+  EXPECT_EQ(run(2, 50, 50).action, Action::kNothing);  // not said a second time
+}
+
+TEST_F(ClientWatchTest, AfterATryRecordsAreWaitedForAWhile) {
+  run(2, 50, 50);
+  EXPECT_EQ(run(8, 300, 0).action, Action::kYield);
+  EXPECT_EQ(run(31, 10, 0).action, Action::kResume);
+  while (seen_.now % kNsPerSecond != 0) tick();
+  EXPECT_EQ(watch_.state(), State::kYielded);
+  run(6, 10, 0);
+  EXPECT_TRUE(watch_.records_are_lost(seen_.now));
+}
+
 }  // namespace
 }  // namespace mfu
