@@ -2,6 +2,7 @@
 # with tests every commit would link all of them again. An archive without .git sets MFU_COMMIT by hand.
 set(MFU_COMMIT "" CACHE STRING "Commit of the source, where git does not say")
 set(commit "${MFU_COMMIT}")
+set(MFU_BUILD_KIND "" CACHE STRING "The package that this build is for, as `mfu --version` tells it; empty: none")
 find_package(Git QUIET)
 if(NOT commit AND NOT MFU_BUILD_TESTS AND GIT_FOUND AND EXISTS ${CMAKE_SOURCE_DIR}/.git)
   execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse --short=12 HEAD WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}

@@ -13,7 +13,9 @@
 #include "blas/import_patcher.h"
 #include "core/attribution/attribution.h"
 #include "core/attribution/record_queue.h"
+#include "core/base/build_info.h"
 #include "core/config/config.h"
+#include "core/config/host_command.h"
 #include "core/kernels/kernel_names.h"
 #include "core/ranges/region_rules.h"
 #include "core/ranges/rule_cache.h"
@@ -76,6 +78,9 @@ RunInfo Parts::describe_run() const {
   run.local_rank = config_.local_rank;
   run.world_size = config_.world_size;
   run.version = MFU_VERSION;
+  run.commit = build_commit();
+  run.build = build_kind();
+  run.command = host_command();
   run.config_json = config_.resolved_json;
   if (config_.model) {
     run.model_json = config_.model->model_json();

@@ -31,7 +31,9 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) arguments.emplace_back(argv[i]);
   CLI::App app("MFU of a model's regions: live, from traces, from shapes", "mfu");
   const std::string commit(mfu::build_commit());
-  app.set_version_flag("--version", MFU_VERSION + (commit.empty() ? "" : " (" + commit + ")"));
+  const std::string kind(mfu::build_kind());
+  const std::string origin = commit + (commit.empty() || kind.empty() ? "" : ", ") + kind;
+  app.set_version_flag("--version", MFU_VERSION + (origin.empty() ? "" : " (" + origin + ")"));
   app.require_subcommand(0, 1);
   app.footer(mfu::help_footer({"mfu demo", "mfu run -c config.json python train.py", "mfu doctor", "mfu run --help"},
                               "that of the command, which its own --help explains"));

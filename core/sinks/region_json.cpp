@@ -16,6 +16,8 @@ struct Context {
   bool device_seen = true;
 };
 
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
 Json json_of(const LatencySummary& l, std::string_view key) {
   if (l.count == 0) return nullptr;
   const std::string suffix(quantile_suffix(key));
@@ -131,6 +133,9 @@ Json to_json(const RunInfo& run) {
   j["local_rank"] = run.local_rank ? Json(*run.local_rank) : Json(nullptr);
   j["world"] = run.world_size;
   j["version"] = run.version;
+  j["commit"] = text_or_null(run.commit);
+  j["build"] = text_or_null(run.build);
+  j["command"] = text_or_null(run.command);
   j["devices"] = Json::array();
   for (const DeviceInfo& d : run.devices)
     j["devices"].push_back({{"device", d.device},
@@ -142,12 +147,10 @@ Json to_json(const RunInfo& run) {
                             {"dtype", d.dtype},
                             {"dtype_source", d.dtype_source},
                             {"sparse", d.sparse}});
-  j["cupti"] = {{"path", run.cupti_path.empty() ? Json(nullptr) : Json(run.cupti_path)},
-                {"version", run.cupti_version},
-                {"level", run.level}};
+  j["cupti"] = {{"path", text_or_null(run.cupti_path)}, {"version", run.cupti_version}, {"level", run.level}};
   j["config"] = parsed(run.config_json);
   j["model"] = parsed(run.model_json);
-  j["convention"] = run.convention.empty() ? Json(nullptr) : Json(run.convention);
+  j["convention"] = text_or_null(run.convention);
   return j;
 }
 

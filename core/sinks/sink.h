@@ -33,6 +33,9 @@ struct RunInfo {
   std::optional<std::int64_t> local_rank;  ///< among the processes of its host, where the launcher says so
   std::int64_t world_size = 1;
   std::string version;
+  std::string commit;   ///< of the source; empty where nobody knows
+  std::string build;    ///< the package that holds the library; empty outside of packages
+  std::string command;  ///< of the process, as command_text() puts it
   std::vector<DeviceInfo> devices;
   std::string cupti_path;
   std::uint32_t cupti_version = 0;  ///< cuptiGetVersion()

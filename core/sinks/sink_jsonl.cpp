@@ -61,6 +61,8 @@ Result<void> JsonlSink::start(const RunInfo& run) {
 Result<void> JsonlSink::write(const WindowSummary& window) {
   try {
     if (!window.final_run) {
+      // All rows with one write: on a shared file system it is opening and closing that costs.
+      std::string rows;
       for (const RegionSummary& region : window.regions) {
         Json j = line("window", utc_now(), seq_++);
         j.update(to_json(region));
@@ -69,8 +71,10 @@ Result<void> JsonlSink::write(const WindowSummary& window) {
           for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
           j["self"] = to_json(window.self);
         }
-        if (auto done = append(text_of(j)); !done) return done;
+        if (!rows.empty()) rows += '\n';
+        rows += text_of(j);
       }
+      if (!rows.empty()) return append(rows);
       return {};
     }
     Json j = line("end", utc_now(), seq_++);

@@ -224,6 +224,9 @@ RunInfo start_of(const Object& o, TimeNs t_ns) {
   if (find(o, "local_rank")) run.local_rank = integer_of<std::int64_t>(o, "local_rank");
   run.world_size = integer_of<std::int64_t>(o, "world", 1);
   run.version = string_of(o, "version");
+  run.commit = string_of(o, "commit");
+  run.build = string_of(o, "build");
+  run.command = string_of(o, "command");
   for_each_of(o, "devices", [&](const Element& e) {
     const Object d = object_in("devices", e);
     DeviceInfo device;

@@ -107,6 +107,8 @@ TEST_F(RunFileTest, WhatWasWrittenComesBackExactly) {
   run.local_rank = 1;
   run.world_size = 64;
   run.version = "0.1.0";
+  run.commit = "0123456789ab";
+  run.command = "python train.py 'a \"b\"'";
   run.devices.push_back({1, "NVIDIA H100", "GPU-1", 9.894e14, 3.35e12, "table: H100", "bf16", "model", false});
   run.devices.push_back({2, "?", "GPU-2", std::nullopt, std::nullopt, "unknown", "", "", true});
   run.level = "full";
@@ -143,6 +145,9 @@ TEST_F(RunFileTest, WhatWasWrittenComesBackExactly) {
   EXPECT_EQ(h.run.rank, 3);
   EXPECT_EQ(h.run.local_rank, 1);
   EXPECT_EQ(h.run.world_size, 64);
+  EXPECT_EQ(h.run.commit, run.commit);
+  EXPECT_EQ(h.run.build, "");
+  EXPECT_EQ(h.run.command, run.command);
   ASSERT_EQ(h.run.devices.size(), 2U);
   EXPECT_EQ(h.run.devices[0].peak_flop_per_s, 9.894e14);
   EXPECT_FALSE(h.run.devices[1].peak_flop_per_s.has_value());

@@ -1,5 +1,6 @@
 // What goes out: exactly the documented keys, finite numbers or null, whatever the names hold.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -121,6 +122,31 @@ TEST_F(JsonlTest, OneFilePerProcessNamedByHostRankAndPid) {
   EXPECT_EQ(sink.path(), (folder_ / "node_7-3-42.jsonl").string());
 }
 
+TEST_F(JsonlTest, TheRowsOfAWindowAreThereTogetherOrNotAtAll) {
+  JsonlSink sink(folder_.string(), run_);
+  ASSERT_TRUE(sink.start(run_).ok());
+  WindowSummary window;
+  window.regions = {full_region(), full_region()};
+  window.regions.back().region = "total";
+  const auto size = [&] { return std::filesystem::file_size(sink.path()); };
+  const auto before = size();
+  ASSERT_TRUE(sink.write(window).ok());
+  const auto rows = size() - before;
+  ASSERT_EQ(lines(sink.path()).size(), 3u);
+
+  // One row would fit.
+  ::rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const ::rlimit tight{size() + rows - 100, limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  const bool written = sink.write(window).ok();
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  EXPECT_FALSE(written);
+  EXPECT_EQ(lines(sink.path()).size(), 3u);
+  ASSERT_TRUE(sink.write(window).ok());
+  EXPECT_EQ(lines(sink.path()).size(), 5u);
+}
+
 TEST_F(JsonlTest, StartEventAndEndHaveTheirKeys) {
   JsonlSink sink(folder_.string(), run_);
   run_.config_json = R"({"model": "x"})";
@@ -136,8 +162,9 @@ TEST_F(JsonlTest, StartEventAndEndHaveTheirKeys) {
   ASSERT_TRUE(sink.write(end).ok());
   const auto all = lines(sink.path());
   ASSERT_EQ(all.size(), 3u);
-  EXPECT_EQ(keys_of(all[0]), kLineKeys + Keys({"host", "pid", "rank", "local_rank", "world", "version", "devices",
-                                               "cupti", "config", "model", "convention"}));
+  EXPECT_EQ(keys_of(all[0]),
+            kLineKeys + Keys({"host", "pid", "rank", "local_rank", "world", "version", "commit", "build", "command",
+                              "devices", "cupti", "config", "model", "convention"}));
   EXPECT_EQ(keys_of(all[0]["devices"][0]), Keys({"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s",
                                                  "peak_source", "dtype", "dtype_source", "sparse"}));
   EXPECT_EQ(keys_of(all[0]["cupti"]), Keys({"path", "version", "level"}));

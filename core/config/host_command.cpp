@@ -1,0 +1,84 @@
+#include "core/config/host_command.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace mfu {
+namespace {
+
+constexpr std::array kSecrets = {std::string_view("token"), std::string_view("secret"), std::string_view("password"),
+                                 std::string_view("passwd"), std::string_view("credential")};
+
+/// `name`: `--api-key`, `HF_TOKEN`, without a value.
+bool is_secret(std::string_view name) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  if (lower.ends_with("key")) return true;
+  return std::any_of(kSecrets.begin(), kSecrets.end(),
+                     [&](std::string_view word) { return lower.find(word) != lower.npos; });
+}
+
+bool is_plain(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+         std::string_view("@%+=:,./-_").find(c) != std::string_view::npos;
+}
+
+std::string quoted(std::string_view argument) {
+  if (!argument.empty() && std::all_of(argument.begin(), argument.end(), is_plain)) return std::string(argument);
+  std::string out = "'";
+  for (const char c : argument) {
+    if (c == '\'')
+      out += "'\\''";
+    else
+      out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;  // a line stays a line
+  }
+  return out + "'";
+}
+
+}  // namespace
+
+std::string command_text(std::string_view cmdline) {
+  std::string out;
+  bool hide_next = false;
+  while (!cmdline.empty() && out.size() <= kMaxCommandBytes) {
+    const std::size_t length = std::min(cmdline.find('\0'), cmdline.size());
+    const std::string_view argument = cmdline.substr(0, length);
+    cmdline.remove_prefix(std::min(length + 1, cmdline.size()));
+    if (!out.empty()) out += ' ';
+    const std::size_t equals = argument.find('=');
+    const bool hidden = hide_next && !argument.starts_with("--");
+    hide_next = false;
+    if (hidden) {
+      out += "***";
+    } else if (equals != argument.npos && is_secret(argument.substr(0, equals))) {
+      out += quoted(argument.substr(0, equals + 1)) + "***";
+    } else {
+      hide_next = argument.starts_with("-") && is_secret(argument);
+      out += quoted(argument);
+    }
+  }
+  if (out.size() > kMaxCommandBytes) {
+    std::size_t end = kMaxCommandBytes - 3;
+    while (end > 0 && (static_cast<unsigned char>(out[end]) & 0xC0) == 0x80) --end;  // not within a character
+    out.resize(end);
+    out += "...";
+  }
+  return out;
+}
+
+std::string host_command() {
+  const int fd = ::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return "";
+  std::array<char, 4 * kMaxCommandBytes> buffer{};
+  const ssize_t bytes = ::read(fd, buffer.data(), buffer.size());
+  ::close(fd);
+  if (bytes <= 0) return "";
+  return command_text({buffer.data(), static_cast<std::size_t>(bytes)});
+}
+
+}  // namespace mfu

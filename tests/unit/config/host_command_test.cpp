@@ -1,0 +1,40 @@
+#include "core/config/host_command.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace mfu {
+namespace {
+
+using std::string_literals::operator""s;
+
+TEST(HostCommand, IsWhatAShellWouldTake) {
+  EXPECT_EQ(command_text("python\0train.py\0--lr=1e-4\0"s), "python train.py --lr=1e-4");
+  EXPECT_EQ(command_text("python\0-c\0print('a b')\0\0"s), "python -c 'print('\\''a b'\\'')' ''");
+  EXPECT_EQ(command_text("sh\0-c\0a\nb\tc\0"s), "sh -c 'a b c'");
+  EXPECT_EQ(command_text(""), "");
+  EXPECT_EQ(command_text("python"), "python");  // a program may have written over its arguments
+}
+
+TEST(HostCommand, SecretsAreLeftOut) {
+  EXPECT_EQ(command_text("t\0--api-key\0abc\0--lr\0001\0"s), "t --api-key *** --lr 1");
+  EXPECT_EQ(command_text("t\0--HF_Token=abc\0x\0"s), "t --HF_Token=*** x");
+  EXPECT_EQ(command_text("t\0wandb.key=a=b\0"s), "t wandb.key=***");
+  EXPECT_EQ(command_text("t\0--password\0--verbose\0"s), "t --password --verbose");
+  EXPECT_EQ(command_text("t\0--num_key_value_heads\0008\0--keys\0a\0"s), "t --num_key_value_heads 8 --keys a");
+}
+
+TEST(HostCommand, IsBounded) {
+  const std::string ends_inside =
+      command_text("t\0"s + std::string(kMaxCommandBytes - 6, 'x') + "\xC3\xA4\xC3\xA4\xC3\xA4"s);
+  EXPECT_LE(ends_inside.size(), kMaxCommandBytes);
+  EXPECT_TRUE(ends_inside.ends_with("..."));
+  EXPECT_NE(ends_inside[ends_inside.size() - 4], '\xC3');  // half a character is no UTF-8
+  EXPECT_EQ(command_text(std::string(1'000'000, 'x')).size(), kMaxCommandBytes);
+}
+
+TEST(HostCommand, OfThisProcess) { EXPECT_NE(host_command().find("host_command_test"), std::string::npos); }
+
+}  // namespace
+}  // namespace mfu
