@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <string>
 #include <utility>
 
 #include "core/base/bit_mix.h"
@@ -16,7 +16,6 @@ constexpr std::uint32_t kAnchorSlots = 8192;
 constexpr std::uint32_t kMaxAnchors = 6144;
 constexpr std::uint32_t kGram = 8;  ///< [launch]
 constexpr std::uint32_t kMaxGrams = 8192;
-constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
 
 /// The hash of the last eight keys: of each, rotated by how long ago it came.
 class GramHash {
@@ -88,8 +87,8 @@ void SearchSchedule::notice_change() {
 
 // ---------------------------------------------------------------------------------------------- the search
 
-CycleSearch::CycleSearch(const LaunchHistory& history)
-    : history_(history), anchors_(kAnchorSlots), tallies_(LaunchHistory::kKeys), grams_(kMaxGrams) {}
+CycleSearch::CycleSearch(const LaunchHistory& history, Explainer& explain)
+    : history_(history), explain_(explain), anchors_(kAnchorSlots), tallies_(LaunchHistory::kKeys), grams_(kMaxGrams) {}
 
 std::size_t CycleSearch::held_bytes() const noexcept {
   const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
@@ -121,7 +120,28 @@ std::optional<CycleCandidate> CycleSearch::best_of(Position begin, const Keys& k
   for (CycleCandidate& candidate : candidates) evaluate(candidate, begin, keys);
   refuse_multiples(candidates, keys);
   std::optional<CycleCandidate> best = choose(candidates, keys);
-  return best ? without_shorter(*best, begin, keys) : best;
+  if (explain_.wanted())
+    for (const CycleCandidate& candidate : candidates) explain(candidate);
+  if (!best) return best;
+  const std::uint32_t whole = best->period;
+  best = without_shorter(*best, begin, keys);
+  if (!best)
+    explain_.say_of(whole, "part", "a part of the cycle of " + std::to_string(whole) + " launches repeats too");
+  return best;
+}
+
+void CycleSearch::explain(const CycleCandidate& c) {
+  if (c.period < kT.shortest_period || (c.refused == nullptr && !c.accepted)) return;
+  const auto percent = [](double share) { return std::to_string(static_cast<int>(100 * share + 0.5)) + " %"; };
+  std::string text = "a cycle of " + std::to_string(c.period) + " launches ";
+  text += c.accepted ? "may be a step: " : std::string("is refused: ") + c.refused + " (";
+  text += "two turns agree to " + percent(c.similarity);
+  if (c.coverage > 0) text += ", holds " + percent(c.coverage) + " of the names";
+  if (c.optimizer) text += ", an optimizer";
+  if ((c.trait_flags & kFlagBackward) != 0) text += ", a backward pass";
+  if ((c.trait_flags & kFlagSampling) != 0) text += ", a sample";
+  if (c.needed != 0) text += ", " + std::to_string(c.repeats) + " of " + std::to_string(c.needed) + " turns";
+  explain_.say_of(c.period, c.accepted ? "accepted" : c.refused, c.accepted ? text : text + ")");
 }
 
 /// Notes in anchors_ at what distances names, returns of names after an absence, and 8-grams come back.
@@ -260,7 +280,9 @@ void CycleSearch::refuse_multiples(std::vector<CycleCandidate>& candidates, cons
       if (turns < 2 || turns > 16 || shorter.similarity < longer.similarity - kT.equally_similar) continue;
       const std::uint32_t whole = turns * shorter.period, tolerance = turns * (shorter.period / 64 + 2);
       if (whole > longer.period + tolerance || longer.period > whole + tolerance) continue;
-      if (!holds_more(longer, shorter, keys)) longer.accepted = false;
+      if (holds_more(longer, shorter, keys)) continue;
+      longer.accepted = false;
+      longer.refused = "several turns of something shorter";
     }
   }
 }
@@ -377,7 +399,13 @@ bool CycleSearch::holds_more(const CycleCandidate& longer, const CycleCandidate&
   const Position first = n - std::min<Position>(2 * turn, n - history_.oldest());
   for (Position i = first; i < n; ++i) counts_[keys[i]] |= i + turn < n ? 2 : 1;
   Position here = n;
-  std::uint32_t to_host = 0, optimizer = 0;
+  std::uint32_t to_host = 0, optimizer = 0, logged = 0;
+  const auto talks = [&](Position p) {
+    constexpr Position kNear = 8;
+    for (Position i = p - std::min<Position>(kNear, p - history_.oldest()); i < std::min(p + kNear, n); ++i)
+      if ((history_.flags(i) & kFlagToHost) != 0) return true;
+    return false;
+  };
   align(n, l, keys, [&](Key k, bool found) {
     --here;
     if (counts_[k] == 3) return;
@@ -385,6 +413,7 @@ bool CycleSearch::holds_more(const CycleCandidate& longer, const CycleCandidate&
     ++tally.count;
     if (!found) ++tally.unlike;
     if (found && (history_.flags(here) & kFlagToHost) != 0) ++to_host;
+    if (found && talks(here)) ++logged;
     if (found && history_.is_optimizer(here)) ++optimizer;
   });
   for (Position i = first; i < n; ++i) counts_[keys[i]] = 0;
@@ -396,8 +425,8 @@ bool CycleSearch::holds_more(const CycleCandidate& longer, const CycleCandidate&
   }
   if (optimizer > 0) return true;
   if (more < 3) return false;
-  // Logging returns as well: a few launches after many steps, or a copy of the loss to the host.
-  if (to_host > 0 && more < s / 8) return false;
+  // Logging returns as well: a few launches after many steps, around a copy of the loss to the host.
+  if ((to_host > 0 || logged * 2 > more) && more < s / 8) return false;
   return l <= 9 * s || more >= l / 50;
 }
 
@@ -415,13 +444,18 @@ void CycleSearch::evaluate(CycleCandidate& c, Position begin, const Keys& keys) 
                     multiset_similarity(keys, end - p, end, end - 2 * p, end - p, counts_) - kT.multiset_penalty);
   };
   c.similarity = similarity(n);
-  if (c.similarity < kT.similar) return;
+  if (c.similarity < kT.similar) {
+    c.refused = "the last two turns do not agree";
+    return;
+  }
   const double by_name = c.similarity_by_name;
   look_at_marks(c, begin);
   c.coverage = coverage_of(p, keys);
   c.composite = composite_of(p, keys);
-  const std::uint32_t needed = repeats_needed(c);
-  if (needed == kNever || needed > (n - begin) / p) return;
+  const auto [needed, never] = repeats_needed(c);
+  c.needed = needed;
+  c.refused = never != nullptr ? never : needed > (n - begin) / p ? "not seen often enough" : nullptr;
+  if (c.refused != nullptr) return;
   for (Position end = n; c.repeats < needed && end >= begin + 2 * p && (end == n || similarity(end) >= kT.similar);
        end -= p)
     ++c.repeats;
@@ -430,6 +464,7 @@ void CycleSearch::evaluate(CycleCandidate& c, Position begin, const Keys& keys) 
   if (needed > kT.few_repeats && !c.optimizer && (c.trait_flags & kFlagSampling) == 0)
     c.repeats = std::min(c.repeats, longest_undisturbed(p, begin, keys) / p);
   c.accepted = c.repeats >= needed;
+  if (!c.accepted) c.refused = "not seen often enough";
 }
 
 /// Flags in both of the last two turns, and whether the optimizer returns where it was.
@@ -513,44 +548,46 @@ std::uint32_t CycleSearch::longest_undisturbed(std::uint32_t period, Position be
   return static_cast<std::uint32_t>(longest);
 }
 
-std::uint32_t CycleSearch::repeats_needed(const CycleCandidate& c) const noexcept {
+CycleSearch::Needed CycleSearch::repeats_needed(const CycleCandidate& c) const noexcept {
   const bool copies = (c.trait_flags & (kFlagToDevice | kFlagToHost)) != 0;
   const bool structured = c.composite >= kT.structured || copies;
   const std::uint32_t fresh = history_.newest_name() + c.period > history_.end() ? 1 : 0;
   if (c.optimizer && (c.trait_flags & (kFlagBackward | kFlagOptimizer)) != 0) {
     // An optimizer that runs inside the backward pass makes a cycle of one layer; its forward pass is then left out.
     const bool backward = (c.trait_flags & kFlagBackward) != 0;
-    if (!backward && (!structured || !c.matmuls)) return kNever;  // a loop over parameters, a benchmark of an optimizer
-    if (c.coverage >= kT.coverage_all) return kT.repeats_optimizer_all + fresh;
-    if (!structured) return kT.repeats_optimizer_alone;
-    return (c.coverage >= kT.coverage_more ? kT.repeats_optimizer_more : kT.repeats_optimizer) + fresh;
+    if (!backward && (!structured || !c.matmuls))
+      return {0, "an optimizer alone: a loop over parameters, or a benchmark"};
+    if (c.coverage >= kT.coverage_all) return {kT.repeats_optimizer_all + fresh};
+    if (!structured) return {kT.repeats_optimizer_alone};
+    return {(c.coverage >= kT.coverage_more ? kT.repeats_optimizer_more : kT.repeats_optimizer) + fresh};
   }
-  if (history_.optimizer_known()) return kNever;  // every step has one
-  if (c.similarity_by_name < kT.similar_by_name) return kNever;
+  if (history_.optimizer_known()) return {0, "no optimizer in it, and the program has one"};
+  if (c.similarity_by_name < kT.similar_by_name) return {0, "some names do not return in their places"};
   if ((c.trait_flags & kFlagSampling) != 0 && copies && !history_.training()) {
-    if (c.coverage >= kT.coverage_all) return 2 + fresh;
-    if (c.coverage >= kT.coverage_more) return 3 + fresh;
-    return (c.coverage >= kT.coverage_some ? 4 : 6) + fresh;
+    if (c.coverage >= kT.coverage_all) return {2 + fresh};
+    if (c.coverage >= kT.coverage_more) return {3 + fresh};
+    return {(c.coverage >= kT.coverage_some ? 4 : 6) + fresh};
   }
   // A loss ends the forward pass of every micro-step.
   if ((c.trait_flags & kFlagLoss) != 0 && (c.coverage >= kT.coverage_more || structured))
-    return repeats_of_stack(c.coverage) + fresh;
-  if (c.similarity < kT.nearly_equal) return kNever;
+    return {repeats_of_stack(c.coverage) + fresh};
+  if (c.similarity < kT.nearly_equal) return {0, "two turns are not equal enough for a cycle without a name"};
   // Neither a pass goes backward nor is anything said to or heard from the host: a solver, a quantiser or a benchmark
   // repeats as well.
-  if (!copies && (c.trait_flags & (kFlagBackward | kFlagGraph)) == 0) return kNever;
+  if (!copies && (c.trait_flags & (kFlagBackward | kFlagGraph)) == 0)
+    return {0, "no backward pass, no graph, and nothing goes to or comes from the host"};
   // Nothing in it says what it is. A stack of layers repeats inside; a layer does not, a group of layers little.
   if (c.composite >= kT.structured) {
     const bool stack = c.composite >= kT.stack;
     if (c.coverage >= kT.coverage_all) {
-      if (c.period < kT.long_period) return kT.repeats_short + fresh;
-      return (stack ? repeats_of_stack(c.coverage) : kT.repeats_group_of_layers) + fresh;
+      if (c.period < kT.long_period) return {kT.repeats_short + fresh};
+      return {(stack ? repeats_of_stack(c.coverage) : kT.repeats_group_of_layers) + fresh};
     }
-    if (c.coverage >= kT.coverage_half) return (stack ? repeats_of_stack(c.coverage) : kT.repeats_stack) + fresh;
-    return kNever;
+    if (c.coverage >= kT.coverage_half) return {(stack ? repeats_of_stack(c.coverage) : kT.repeats_stack) + fresh};
+    return {0, "it holds less than half of the names that run"};
   }
-  if (copies && c.coverage >= kT.coverage_more) return kT.repeats_copies + fresh;
-  return kNever;
+  if (copies && c.coverage >= kT.coverage_more) return {kT.repeats_copies + fresh};
+  return {0, "nothing repeats inside: a layer, or a loop"};
 }
 
 }  // namespace mfu

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/detect/detection_log.h"
 #include "core/detect/launch_history.h"
 
 namespace mfu {
@@ -28,6 +29,8 @@ struct CycleCandidate {
   std::uint32_t updates = 0;      ///< launches of it
   bool matmuls = false;           ///< matrix products or convolutions in the last turn
   bool accepted = false;          ///< it is a step, as far as one candidate alone can show
+  const char* refused = nullptr;  ///< why it is not
+  std::uint32_t needed = 0;       ///< turns asked of it; 0: it is none however often it runs
   bool by_family = false;         ///< found among families, not names
 };
 
@@ -62,7 +65,7 @@ class CycleSearch {
  public:
   static constexpr std::uint32_t kMaxPeriod = LaunchHistory::kRing / 2;  ///< [launch]
 
-  explicit CycleSearch(const LaunchHistory& history);
+  CycleSearch(const LaunchHistory& history, Explainer& explain);
 
   /// The step that the last `window` launches are made of, if they are.
   [[nodiscard]] std::optional<CycleCandidate> find(std::uint32_t window);
@@ -88,6 +91,11 @@ class CycleSearch {
     double share = 0;    ///< of the launches
     double by_name = 0;  ///< the same with every name weighing alike, however often it occurs
   };
+  /// Turns that are asked of a candidate, or why no number of them would do.
+  struct Needed {
+    std::uint32_t repeats = 0;
+    const char* never = nullptr;
+  };
   struct Tally {  ///< of one name in the last turn, and in the one before
     std::uint32_t count = 0, unlike = 0, before = 0;
   };
@@ -109,9 +117,11 @@ class CycleSearch {
   [[nodiscard]] double coverage_of(std::uint32_t period, const Keys& keys);
   [[nodiscard]] double composite_of(std::uint32_t period, const Keys& keys);
   std::uint32_t longest_undisturbed(std::uint32_t period, Position begin, const Keys& keys);
-  [[nodiscard]] std::uint32_t repeats_needed(const CycleCandidate& candidate) const noexcept;
+  [[nodiscard]] Needed repeats_needed(const CycleCandidate& candidate) const noexcept;
+  void explain(const CycleCandidate& candidate);
 
   const LaunchHistory& history_;
+  Explainer& explain_;
   std::vector<Anchor> anchors_;
   std::uint32_t anchors_used_ = 0;
   KeyCounts counts_;

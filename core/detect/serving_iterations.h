@@ -3,7 +3,8 @@
 //
 // Where tokens are sampled on the device, an iteration ends with the copy to the host that follows a sample before the
 // model runs again: of the tokens, or of the answer to "are all sequences done?". An argmax whose result stays on the
-// device, as detection models and draft models take one, ends nothing. Where nothing is sampled on the device
+// device, as detection models and draft models take one, ends nothing. But where one graph that samples is all that
+// runs between two looks of the host, each of its launches is an iteration. Where nothing is sampled on the device
 // (llama.cpp samples on the host; encoders and compiled models return what they worked out), an iteration is a turn of
 // the host: copies in, the model, copies out, in this order and once each.
 #pragma once
@@ -40,10 +41,11 @@ class ServingIterations {
   explicit ServingIterations(std::uint64_t begin = 0) noexcept : begin_(begin) {}
 
   /// The launch with index `n`. True: an iteration ended before it; see last().
-  bool add(const KernelTraits& traits, const Grid& grid, std::uint64_t n) noexcept {
+  bool add(const KernelTraits& traits, const Grid& grid, std::uint32_t name, std::uint64_t n) noexcept {
     const std::uint64_t role = role_bit(traits.role);
     bool ended = false;
-    if ((role & kRolesOfModel) != 0 && !runs_) ended = model_runs();
+    if (traits.role == KernelRole::kGraph) ended = graph_runs(traits, name, n);
+    if ((role & kRolesOfModel) != 0 && !runs_) ended = model_runs() || ended;
     roles_ |= role;
     if ((traits.flags & (kFlagSampling | kFlagToHost | kFlagToDevice)) != 0) ended = mark(traits, n) || ended;
     if (traits.row_axis != RowAxis::kNone) note_rows(traits, grid);
@@ -68,6 +70,7 @@ class ServingIterations {
 
  private:
   bool model_runs() noexcept;
+  bool graph_runs(const KernelTraits& traits, std::uint32_t name, std::uint64_t n) noexcept;
   bool mark(const KernelTraits& traits, std::uint64_t n) noexcept;
   void note_rows(const KernelTraits& traits, const Grid& grid) noexcept;
   bool end_iteration() noexcept;
@@ -83,6 +86,10 @@ class ServingIterations {
   std::uint64_t roles_ = 0, roles_before_end_ = 0;
   std::uint64_t end_ = 0;  ///< after the last copy to the host
   std::uint64_t begin_ = 0;
+  std::uint32_t graph_ = 0;       ///< name of the one that sampled since the iteration began; 0: none
+  std::uint32_t replays_ = 0;     ///< of it
+  bool other_graphs_ = false;     ///< ran since the iteration began
+  std::uint32_t pass_graph_ = 0;  ///< a graph that is known to be a whole pass: each of its launches is an iteration
   std::uint32_t cache_rows_ = 0, rope_rows_ = 0, norm_rows_ = 0;
   End last_;
   std::array<std::uint64_t, 64> known_{};

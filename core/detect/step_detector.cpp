@@ -1,6 +1,7 @@
 #include "core/detect/step_detector.h"
 
 #include <algorithm>
+#include <string>
 
 #include "core/detect/step_verdict.h"
 #include "core/detect/thresholds.h"
@@ -12,12 +13,13 @@ constexpr const Thresholds& kT = kThresholds;
 
 }  // namespace
 
-StepDetector::StepDetector(StepListener& listener, std::uint64_t first)
+StepDetector::StepDetector(StepListener& listener, std::uint64_t first, DetectionLog* log)
     : history_(first),
+      explain_(log, history_),
       schedule_(history_),
-      search_(history_),
+      search_(history_, explain_),
       reporter_(listener, history_),
-      follower_(history_, schedule_, reporter_),
+      follower_(history_, schedule_, reporter_, explain_),
       training_(history_),
       serving_(first),
       next_work_(first + kT.search_every) {}
@@ -52,7 +54,7 @@ void StepDetector::add(const Launch& launch) {
       serving_.ended() != 0)
     serving_ = ServingIterations(at);
   if (training_.add(launch, at)) step_ended();
-  if (serving_.add(launch.traits, launch.grid, at)) iteration_ended();
+  if (serving_.add(launch.traits, launch.grid, launch.name, at)) iteration_ended();
   if (history_.end() >= next_work_) run_pending(false);
 }
 
@@ -69,8 +71,8 @@ bool StepDetector::training_is_over() const noexcept {
   constexpr std::uint32_t kLeast = 64;
   // An evaluation takes an argmax of its batches, too; but it decodes nothing.
   const bool generates = serving_.usual_kind() == ServingKind::kDecode;
-  const Position several_steps =
-      training_found_ && !generates ? Position{kT.steps_of_break} * training_.usual_launches() : 0;
+  const Position step = std::max<Position>(training_.longest_launches(), history_.training_gap());
+  const Position several_steps = generates ? 0 : kT.steps_of_break * step;
   const Position quiet = history_.end() - history_.last_trained();
   return serving_.found() && quiet > 3 * std::max<Position>(history_.training_gap(), kLeast) && quiet > several_steps;
 }
@@ -79,6 +81,7 @@ void StepDetector::iteration_ended() {
   ends_[serving_.ended() % ends_.size()] = serving_.last();
   if (history_.training()) {
     if (!training_is_over()) return;
+    explain_.say("training is over: iterations of a server have taken its place");
     if (training_found_ && training_.end_last()) report_step(0);
     history_.forget_training();
     reporter_.confirm();
@@ -99,6 +102,9 @@ StepKind StepDetector::kind_of(const ServingIterations::End& end) const noexcept
 /// Sampling kernels mark iterations directly; they are preferred over a period.
 void StepDetector::start_serving() {
   serving_found_ = true;
+  explain_.say(serving_.samples()
+                   ? "taken: iterations of a server, by samples that go to the host"
+                   : "taken: iterations of a server, by turns of the host: copies in, the model, copies out");
   reporter_.withdraw();
   follower_.unlock();
   const std::uint64_t known = std::min<std::uint64_t>(serving_.ended(), ends_.size());
@@ -115,6 +121,8 @@ void StepDetector::check_serving() {
   const Position quiet = history_.end() - reporter_.last();
   if (history_.training() ||
       quiet > std::max<Position>(kRing / 2, static_cast<Position>(64 * serving_.mean_launches()))) {
+    explain_.say(history_.training() ? "given up: iterations of a server, since the program trains"
+                                     : "given up: iterations of a server, since none ended for long");
     serving_found_ = false;
     serving_ = ServingIterations(history_.end());
   }
@@ -127,14 +135,22 @@ void StepDetector::check_serving() {
 void StepDetector::step_ended() {
   if (training_found_ && (training_.known() < 2 || training_.doubtful())) {  // passes of steps, as has turned out
     training_found_ = false;
+    explain_.say("withdrawn: what counted as steps may be passes of steps, or other work runs between them");
     reporter_.withdraw();
   }
   if (!training_found_) {
-    if (!training_.found()) return;
-    // A cycle that is followed knows better than passes without a named update.
-    if (!training_.named() && follower_.locked() && !follower_.lost()) return;
-    const bool same = follower_.locked() && follower_.seen().steps != 0 &&
-                      equal_periods(follower_.cycle().period, training_.usual_launches());
+    if (!training_.found()) {
+      explain_training();
+      return;
+    }
+    // A cycle that is followed knows better than passes without a named update, unless both say the same: then passes
+    // do, which other work in between does not disturb.
+    const bool equal = follower_.locked() && follower_.seen().steps != 0 &&
+                       equal_periods(follower_.cycle().period, training_.usual_launches());
+    if (!training_.named() && !equal && follower_.locked() && !follower_.lost()) return;
+    const bool same = equal && tells_same_places();
+    explain_.say(training_.named() ? "taken: training steps, by the updates of a named optimizer"
+                                   : "taken: training steps, by what runs between a backward pass and the next batch");
     training_found_ = true;
     serving_found_ = false;
     const std::size_t kept = training_.known() - 1;
@@ -151,6 +167,15 @@ void StepDetector::step_ended() {
       last.begin >= history_.oldest())
     passes_ = passes_of_step(history_, last.begin, static_cast<std::uint32_t>(last.update_end - last.begin));
   update_findings();
+}
+
+/// What was reported of the cycle that is followed was cut where the training steps begin or end.
+bool StepDetector::tells_same_places() const noexcept {
+  const Position told = reporter_.last();
+  const auto near = [&](Position at) { return (at > told ? at - told : told - at) <= kT.burst; };
+  for (std::size_t i = 0; i < training_.known(); ++i)
+    if (near(training_.back(i).begin) || near(training_.back(i).end)) return true;
+  return false;
 }
 
 /// \param back the step so many before the last
@@ -177,6 +202,7 @@ void StepDetector::report_step(std::size_t back) {
 void StepDetector::check_training() {
   const Position quiet = history_.end() - training_.last().next;
   if (quiet > std::max<Position>(kRing, Position{4} * training_.usual_launches())) {
+    explain_.say("no update for long: the search goes on");
     training_found_ = false;
     schedule_.restart();
   }
@@ -208,10 +234,16 @@ void StepDetector::search(bool final) {
   const std::uint32_t window = schedule_.window(follower_.locked() && !lost, final);
   if (window == 0) return;
   if (const auto found = search_.find(window)) {
-    const bool gives_way =
-        !follower_.locked() || (!equal_periods(found->period, cycle.period) &&
-                                !(follower_.in_step() && found->period < kT.longer_while_followed * cycle.period));
-    if (gives_way) follower_.lock(*found);
+    // A lost cycle may be found again, by a step that other work did not leave its marks on.
+    const bool gives_way = !follower_.locked() || lost ||
+                           (!equal_periods(found->period, cycle.period) &&
+                            !(follower_.in_step() && found->period < kT.longer_while_followed * cycle.period));
+    if (gives_way)
+      follower_.lock(*found);
+    else if (!equal_periods(found->period, cycle.period))
+      explain_.say_of(found->period, "shorter",
+                      "a cycle of " + std::to_string(found->period) + " launches is refused: that of " +
+                          std::to_string(cycle.period) + " is followed");
   }
   follower_.advance(final);
 }
@@ -233,6 +265,39 @@ void StepDetector::update_findings() {
     findings_ = followed ? findings_of(follower_, reporter_) : StepFindings{};
   findings_.shortest_repeat = search_.shortest_repeat();
   if (followed || training_found_) followed_ = findings_;
+  if (explain_.wanted()) explain_findings();
+}
+
+/// Why no step was taken from passes and updates, once for each reason.
+void StepDetector::explain_training() {
+  if (!explain_.wanted()) return;
+  const char* why = training_.why_not_found();
+  explain_.say_of(0, why,
+                  std::string("training steps are not taken yet: ") + why + " (" + std::to_string(training_.count()) +
+                      " passes or updates seen)");
+}
+
+/// Says what is known, where that has changed, and what the confidence comes from.
+void StepDetector::explain_findings() {
+  const StepFindings& f = findings_;
+  const bool same = f.kind == explained_.kind && f.confidence == explained_.confidence && f.rule == explained_.rule &&
+                    f.micro_steps == explained_.micro_steps &&
+                    equal_periods(f.period_launches, explained_.period_launches);
+  if (same) return;
+  explained_ = f;
+  const auto percent = [](double share) { return std::to_string(static_cast<int>(100 * share + 0.5)) + " %"; };
+  std::string text = "now: " + std::string(name(f.kind)) + " of " + std::to_string(f.period_launches) + " launches, " +
+                     cut_by(f.rule) + ", confidence " + std::string(name(f.confidence));
+  if (training_found_)
+    text += " (names equal to " + percent(training_.exact()) + ", " + percent(training_.same_length()) +
+            " of equal length" + (training_.named() ? ")" : ", no named optimizer)");
+  else if (serving_found_)
+    text +=
+        " (" + percent(serving_.recurring()) + " of a known make-up, " + std::to_string(serving_.ended()) + " seen)";
+  else if (follower_.locked())
+    text += " (names equal to " + percent(follower_.seen().exact) + ", " + percent(follower_.seen().same_length) +
+            " of equal length, holds " + percent(follower_.cycle().coverage) + " of the names)";
+  explain_.say(text);
 }
 
 }  // namespace mfu

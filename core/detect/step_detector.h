@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "core/detect/cycle_search.h"
+#include "core/detect/detection_log.h"
 #include "core/detect/launch.h"
 #include "core/detect/launch_history.h"
 #include "core/detect/serving_iterations.h"
@@ -32,7 +33,8 @@ class StepDetector {
   static constexpr std::uint32_t kMaxPeriod = CycleSearch::kMaxPeriod;  ///< [launch]
 
   /// `first`: the index of the first launch that will be added; boundaries are reported by such indices.
-  explicit StepDetector(StepListener& listener, std::uint64_t first = 0);
+  /// `log` hears why, if it is given; both outlive the detector.
+  explicit StepDetector(StepListener& listener, std::uint64_t first = 0, DetectionLog* log = nullptr);
   StepDetector(const StepDetector&) = delete;
   StepDetector& operator=(const StepDetector&) = delete;
 
@@ -56,12 +58,16 @@ class StepDetector {
   [[gnu::noinline]] void run_pending(bool final);
   void check_serving();
   [[gnu::noinline]] void step_ended();
+  [[nodiscard]] bool tells_same_places() const noexcept;
   void report_step(std::size_t back);
   void check_training();
   void search(bool final);
   void update_findings();
+  void explain_findings();
+  void explain_training();
 
   LaunchHistory history_;
+  Explainer explain_;
   SearchSchedule schedule_;
   CycleSearch search_;
   StepReporter reporter_;
@@ -75,7 +81,8 @@ class StepDetector {
   std::array<std::uint32_t, 2> kernel_threads_{};  ///< that launched kernels last; 0: not known
   Position next_work_ = 0;
   StepFindings findings_;
-  StepFindings followed_;  ///< the last that a step was seen under
+  StepFindings explained_;  ///< the last that the log was told
+  StepFindings followed_;   ///< the last that a step was seen under
 };
 
 }  // namespace mfu

@@ -48,4 +48,8 @@ std::string_view name(BoundaryRule rule) noexcept {
   return "anywhere";
 }
 
+std::string cut_by(BoundaryRule rule) {
+  return rule == BoundaryRule::kAnywhere ? "cut at an arbitrary place" : "cut by " + std::string(name(rule));
+}
+
 }  // namespace mfu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "core/base/units.h"
@@ -49,5 +50,7 @@ struct StepFindings {
 [[nodiscard]] std::string_view name(StepConfidence confidence) noexcept;
 /// `optimizer`, `sampling`, `h2d`, `graph`, `anywhere`.
 [[nodiscard]] std::string_view name(BoundaryRule rule) noexcept;
+/// `cut by optimizer`, `cut at an arbitrary place`.
+[[nodiscard]] std::string cut_by(BoundaryRule rule);
 
 }  // namespace mfu

@@ -1,6 +1,7 @@
 #include "core/detect/step_follower.h"
 
 #include <algorithm>
+#include <string>
 
 #include "core/detect/thresholds.h"
 
@@ -11,15 +12,19 @@ constexpr const Thresholds& kT = kThresholds;
 
 }  // namespace
 
-StepFollower::StepFollower(const LaunchHistory& history, SearchSchedule& schedule, StepReporter& reporter)
-    : history_(history), schedule_(schedule), reporter_(reporter), finder_(history, cycle_) {}
+StepFollower::StepFollower(const LaunchHistory& history, SearchSchedule& schedule, StepReporter& reporter,
+                           Explainer& explain)
+    : history_(history), schedule_(schedule), reporter_(reporter), explain_(explain), finder_(history, cycle_) {}
 
 // ---------------------------------------------------------------------------------------------- lock
 
 void StepFollower::lock(const CycleCandidate& c) {
   const std::uint32_t p = c.period;
   const Position n = history_.end();
-  if (locked_ && !cycle_.optimizer && p > cycle_.period + cycle_.period / 2 && is_part_of(p)) reporter_.withdraw();
+  if (locked_ && !cycle_.optimizer && p > cycle_.period + cycle_.period / 2 && is_part_of(p)) {
+    explain_.say("withdrawn: the cycle of " + std::to_string(cycle_.period) + " launches is a part of a longer one");
+    reporter_.withdraw();
+  }
   locked_ = true;
   schedule_.restart();
   cycle_ = {};
@@ -38,6 +43,8 @@ void StepFollower::lock(const CycleCandidate& c) {
   seen_ = {};
   finder_.measure_agreement();
   find_micro_steps();
+  explain_.say("taken: a cycle of " + std::to_string(p) + " launches, " + cut_by(cycle_.rule) + ", first at launch " +
+               std::to_string(boundary));
   seen_.one_update = !cycle_.optimizer || longest_without_update() * 20 > p * kT.optimizer_free;
 }
 
@@ -92,6 +99,8 @@ void StepFollower::check_coverage() {
   });
   for (Position i = cycle_.begin; i < cycle_.end; ++i) counts_[keys[i]] = 0;
   if (seen_.steps >= repeats_of_stack(static_cast<double>(inside) / remembered)) return;
+  explain_.say("withdrawn: new names appeared that the cycle of " + std::to_string(cycle_.period) +
+               " launches does not hold");
   reporter_.withdraw();
   unlock();
 }
@@ -146,6 +155,10 @@ bool StepFollower::follow(bool final) {
   found = finder_.find(expected, slack, BoundaryFinder::kBefore);
   in_step_ = false;
   scan_ = step_begin_ + 1;
+  if (explain_.wanted())
+    explain_.say_of(cycle_.period, "interrupted",
+                    "the step that began at launch " + std::to_string(step_begin_) +
+                        " is not followed by another: other work runs, or it changed");
   if (found.score >= kT.agreement_most && finder_.ends_with_update(found.at) &&
       similarity(step_begin_, found.at) >= kT.whole_step) {
     scan_ = found.at + 1;
@@ -211,6 +224,8 @@ bool StepFollower::gives_way_to_optimizer(Position begin, Position end) {
   if (cycle_.optimizer) return false;
   for (Position i = std::max(begin, history_.oldest()); i < end; ++i) {
     if (!history_.is_optimizer(i)) continue;
+    explain_.say("withdrawn: an optimizer ran, which the cycle of " + std::to_string(cycle_.period) +
+                 " launches does not hold");
     reporter_.withdraw();
     unlock();
     return true;

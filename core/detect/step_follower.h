@@ -32,7 +32,7 @@ struct PassesOfStep {
 /// [one thread]
 class StepFollower {
  public:
-  StepFollower(const LaunchHistory& history, SearchSchedule& schedule, StepReporter& reporter);
+  StepFollower(const LaunchHistory& history, SearchSchedule& schedule, StepReporter& reporter, Explainer& explain);
 
   /// Follows `candidate` from now on. The cycle followed so far, if it is a part of it, is taken back.
   void lock(const CycleCandidate& candidate);
@@ -71,6 +71,7 @@ class StepFollower {
   const LaunchHistory& history_;
   SearchSchedule& schedule_;
   StepReporter& reporter_;
+  Explainer& explain_;
   StepCycle cycle_;
   BoundaryFinder finder_;
   KeyCounts counts_;

@@ -9,6 +9,18 @@ namespace {
 
 constexpr const Thresholds& kT = kThresholds;
 
+/// The named part of the update is not all of it, and the forward pass is a graph or little more: a stray launch is
+/// then enough to put the begin of a step elsewhere.
+bool begins_anywhere(const TrainingSteps& training) noexcept {
+  constexpr std::uint64_t kFewLaunches = 24;
+  constexpr std::size_t kLooked = 8;
+  for (std::size_t i = 0; i + 1 < training.known() && i < kLooked; ++i) {
+    const TrainingSteps::Step& step = training.back(i);
+    if (step.gap > kT.burst && step.first_backward - step.begin < kFewLaunches) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 StepKind step_kind(ServingKind kind) noexcept {
@@ -50,7 +62,7 @@ StepFindings findings_of(const TrainingSteps& training, const PassesOfStep& pass
   } else if (findings.micro_steps > 1)
     findings.micro_step_launches = (findings.period_launches - training.last().updates) / findings.micro_steps;
   const bool equal = training.exact() >= kT.high_exact && training.same_length() >= kT.high_same_length;
-  if (equal && training.named() && training.steps_per_turn() == 1)
+  if (equal && training.named() && training.steps_per_turn() == 1 && !begins_anywhere(training))
     findings.confidence = StepConfidence::kHigh;
   else if (training.exact() >= kT.medium_exact && training.same_length() >= kT.medium_same_length)
     findings.confidence = StepConfidence::kMedium;

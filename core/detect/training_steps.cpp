@@ -15,6 +15,8 @@ bool within_an_eighth(std::uint64_t a, std::uint64_t b) noexcept {
   return (more - less) * 8 <= more + 8;
 }
 
+bool within_a_64th(std::uint64_t a, std::uint64_t b) noexcept { return (a > b ? a - b : b - a) * 64 <= b; }
+
 bool within_a_sixteenth(std::uint64_t a, std::uint64_t b) noexcept { return (a > b ? a - b : b - a) * 16 <= b; }
 
 /// Of one make-up: as many launches of optimizers and of backward passes.
@@ -63,6 +65,7 @@ bool TrainingSteps::mark(const Launch& launch, Position p) {
     copies_seen_ = copies_seen_ || copies_since_backward_;
     loss_since_backward_ = copies_since_backward_ = false;
     open_ = true;
+    if (complete) foreign_before_ = foreign_;
     run_count_ = foreign_ = 0;
     last_backward_ = p;
     ++now_.backwards;
@@ -114,6 +117,10 @@ void TrainingSteps::start_step(Position backward) {
   now_.update_end = update_end_;
   now_.followed = contiguous;
   now_.gap = static_cast<std::uint32_t>(std::min<Position>(contiguous ? begin - update_end_ : 0, 1u << 31));
+  if (!contiguous && !named_update) {
+    now_.gap = usual_gap_before_other_work();
+    now_.updates_unnamed = now_.gap != 0;
+  }
   now_.batch_follows = run_count_ != 0;
   now_.talks = foreign_ != 0;
   steps_[++count_ % kKept] = now_;
@@ -143,6 +150,22 @@ bool TrainingSteps::end_last() {
   steps_[++count_ % kKept] = now_;
   ended_ = true;
   return true;
+}
+
+/// What runs after the pass at hand, before other work, is what runs after a pass that the next one followed at once:
+/// how long that is. 0: it is not.
+std::uint32_t TrainingSteps::usual_gap_before_other_work() const noexcept {
+  const auto& family = history_.families();
+  for (std::size_t i = 0; i + 1 < known(); ++i) {
+    const Step& other = back(i);
+    if (!other.followed || other.gap == 0 || other.gap < update_gap_ || other.update_end < history_.oldest()) continue;
+    if (update_end_ + other.gap > history_.end()) continue;
+    std::uint32_t equal = 0;
+    for (std::uint32_t k = 0; k < other.gap; ++k)
+      equal += family[update_end_ + k] == family[other.update_end + k] ? 1 : 0;
+    if (equal >= kT.similar * other.gap) return other.gap;
+  }
+  return 0;
 }
 
 /// Where the step begins whose backward pass begins at `backward`.
@@ -192,8 +215,11 @@ LaunchPosition TrainingSteps::begin_before(Position backward, bool& contiguous) 
   const auto like = [&](Position other) { return distance + tolerance >= other && distance <= other + tolerance; };
   contiguous = distance < usual;  // shorter than most before: nothing else can have run
   for (std::uint32_t i = 0; i < known; ++i) contiguous = contiguous || like(forwards_[i]);
+  // Much more than usual went to the host: a checkpoint is no part of a forward pass.
+  contiguous = contiguous && (foreign_ < kT.burst || foreign_ <= 4 * foreign_before_);
   // What is unusual twice among three is another kind of step: two networks take turns.
-  contiguous = contiguous || like(unusual_[0]) || like(unusual_[1]);
+  const bool turns = like(unusual_[0]) || like(unusual_[1]);
+  contiguous = contiguous || (turns && foreign_ < kT.burst);
   unusual_ = {contiguous ? 0 : distance, unusual_[0]};
   if (contiguous) return first;
   return like_reference(backward - usual, static_cast<std::uint32_t>(tolerance));
@@ -207,16 +233,18 @@ LaunchPosition TrainingSteps::like_reference(Position around, std::uint32_t reac
   const Position low = std::max({history_.oldest(), update_end_, around - std::min<Position>(around, reach)});
   Position best = around;
   std::uint32_t most = 0;
-  for (Position p = low; p <= around + reach && p + reference_.size() < history_.end(); ++p) {
+  // A forward pass in a graph or two is shorter than the reference, and only as much of it was seen.
+  const Position compared = std::min<Position>(reference_.size(), history_.end() - around);
+  for (Position p = low; p <= around + reach && p + compared <= history_.end(); ++p) {
     std::uint32_t equal = 0;
-    for (std::uint32_t i = 0; i < reference_.size(); ++i) equal += family[p + i] == reference_[i] ? 1 : 0;
+    for (std::uint32_t i = 0; i < compared; ++i) equal += family[p + i] == reference_[i] ? 1 : 0;
     const auto distance = [&](Position q) { return q > around ? q - around : around - q; };
     if (equal > most || (equal == most && distance(p) < distance(best))) {
       most = equal;
       best = p;
     }
   }
-  certain_ = most * 4 >= reference_.size() * 3;
+  certain_ = compared >= 2 && most * 4 >= compared * 3;
   return best;
 }
 
@@ -240,7 +268,8 @@ void TrainingSteps::find_turns() {
 }
 
 double TrainingSteps::similarity(const Step& a, const Step& b) {
-  const auto& names = history_.names();
+  // Where the optimizer has a name, other shapes make no step doubtful: its operations are compared.
+  const auto& names = named() ? history_.families() : history_.names();
   const std::uint64_t long_a = length(a), long_b = length(b);
   if (long_a == long_b) {
     std::uint64_t unlike = 0;
@@ -258,7 +287,7 @@ void TrainingSteps::compare() {
   std::uint32_t most_silent = 0;
   for (std::size_t i = 0; i + 1 < known(); ++i) {
     if (!back(i).followed) {
-      ++broken_;
+      broken_ += back(i).updates_unnamed ? 0 : 1;
       continue;
     }
     least_gap_ = std::min(least_gap_, back(i).gap);
@@ -272,7 +301,8 @@ void TrainingSteps::compare() {
                 : most_gap_ > least_gap_ + 2 * kT.burst + least_gap_ / 2 ? (least_gap_ + most_gap_) / 2 + 1
                                                                          : 0;
   updates_seen_ = 0;
-  for (std::size_t i = 0; i + 1 < known(); ++i) updates_seen_ += back(i).followed && back(i).gap >= update_gap_ ? 1 : 0;
+  for (std::size_t i = 0; i + 1 < known(); ++i)
+    updates_seen_ += (back(i).followed || back(i).updates_unnamed) && back(i).gap >= update_gap_ ? 1 : 0;
   if (std::exchange(grouped_, update_gap_ != 0) != grouped_) steps_seen_ = 0;
   if (known() < turn_ + 1) return;
   const Step& before = back(turn_);
@@ -280,7 +310,8 @@ void TrainingSteps::compare() {
   ++compared_;
   const double weight = std::max(1.0 / static_cast<double>(compared_), 1.0 / 16);
   exact_ += weight * (similarity(now, before) - exact_);
-  same_length_ += weight * ((length(now) == length(before) ? 1.0 : 0.0) - same_length_);
+  const bool same_length = named() ? within_a_64th(length(now), length(before)) : length(now) == length(before);
+  same_length_ += weight * ((same_length ? 1.0 : 0.0) - same_length_);
   ++passes_;
   if (ends_step(back(1))) {
     step_begin_ = now.begin;
@@ -303,6 +334,12 @@ std::uint32_t TrainingSteps::usual_launches() const noexcept {
   return within_a_sixteenth(usual_length_, mean) ? usual_length_ : mean;
 }
 
+LaunchPosition TrainingSteps::longest_launches() const noexcept {
+  Position longest = 0;
+  for (std::size_t i = 0; i < known(); ++i) longest = std::max(longest, back(i).update_end - back(i).begin);
+  return longest;
+}
+
 bool TrainingSteps::doubtful() const noexcept {
   return !named() && broken_ > (last().batch_follows ? known() / kT.seldom_foreign : 1);
 }
@@ -312,18 +349,21 @@ bool TrainingSteps::ends_step(const Step& pass) const noexcept {
   return pass.updates != 0 || !pass.followed || pass.gap >= update_gap_;
 }
 
-bool TrainingSteps::found() const noexcept {
-  if (turn_ > 1) return true;
-  if (known() < 3) return false;
+const char* TrainingSteps::why_not_found() const noexcept {
+  if (turn_ > 1) return nullptr;
+  if (known() < 3) return "fewer than three were seen";
   // Start-up lies in the first one.
-  if (!alike(last(), back(1)) || !last().certain || !back(1).certain ||
-      !within_an_eighth(length(last()), length(back(1))))
-    return false;
-  if (named()) return true;
+  if (!last().certain || !back(1).certain) return "where the last two began is not certain";
+  if (!alike(last(), back(1)) || !within_an_eighth(length(last()), length(back(1)))) return "the last two differ";
+  if (named()) return nullptr;
   // Without copies nothing tells an update from evaluation: only what is the same after every pass is certain.
-  if (doubtful() || (!last().batch_follows && (broken_ != 0 || count_ < kKept))) return false;
+  if (doubtful()) return "no optimizer has a name, and other work runs between passes";
+  if (!last().batch_follows && (broken_ != 0 || count_ < kKept))
+    return "no optimizer has a name, and no batch is copied to the device by the thread that trains";
   // Few accumulate more passes than eight.
-  return known() > kT.passes_without_update && updates_seen_ >= 2;
+  if (known() <= kT.passes_without_update || updates_seen_ < 2)
+    return "no optimizer has a name: some passes more show what runs between them";
+  return nullptr;
 }
 
 }  // namespace mfu

@@ -29,13 +29,14 @@ class TrainingSteps {
     Position next = 0;   ///< where the next step begins; other work lies between if it is not `end`
     std::uint32_t updates = 0, backwards = 0, passes = 0;  ///< launches of optimizers, of backward passes; passes
     Position first_backward = 0;
-    Position update_end = 0;     ///< after its last launch of an optimizer
-    std::uint32_t copies = 0;    ///< to the device, where it begins
-    std::uint32_t gap = 0;       ///< from there to where the next one begins
-    bool followed = false;       ///< by the next one, without other work between
-    bool batch_follows = false;  ///< copies to the device come before the next one
-    bool talks = false;          ///< something was copied to the host in the gap
-    bool certain = false;        ///< where it begins is known
+    Position update_end = 0;       ///< after its last launch of an optimizer
+    std::uint32_t copies = 0;      ///< to the device, where it begins
+    std::uint32_t gap = 0;         ///< from there to where the next one begins
+    bool followed = false;         ///< by the next one, without other work between
+    bool updates_unnamed = false;  ///< other work follows, but after what follows the others: an update without a name
+    bool batch_follows = false;    ///< copies to the device come before the next one
+    bool talks = false;            ///< something was copied to the host in the gap
+    bool certain = false;          ///< where it begins is known
   };
 
   explicit TrainingSteps(const LaunchHistory& history) noexcept : history_(history) {}
@@ -56,7 +57,9 @@ class TrainingSteps {
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
 
   /// Steps of one make-up follow each other: they may be reported.
-  [[nodiscard]] bool found() const noexcept;
+  [[nodiscard]] bool found() const noexcept { return why_not_found() == nullptr; }
+  /// Why they may not be; null: they may.
+  [[nodiscard]] const char* why_not_found() const noexcept;
   /// What was found are perhaps passes only: between some of them runs what may be an update, or evaluation.
   [[nodiscard]] bool doubtful() const noexcept;
   /// False for a pass that is followed by another one of the same step.
@@ -70,6 +73,8 @@ class TrainingSteps {
   [[nodiscard]] bool named() const noexcept { return last().updates != 0; }        ///< the optimizer is known by name
   /// Of one step: how many are usual, or the mean where that varies.
   [[nodiscard]] std::uint32_t usual_launches() const noexcept;
+  /// Of the longest step or pass that is remembered, whether steps are found or not; 0: none is known.
+  [[nodiscard]] Position longest_launches() const noexcept;
   [[nodiscard]] std::size_t held_bytes() const noexcept { return counts_.held_bytes(); }
 
   static constexpr std::size_t kKept = 32;
@@ -91,15 +96,17 @@ class TrainingSteps {
   void find_turns();
   void compare();
   [[nodiscard]] double similarity(const Step& a, const Step& b);
+  [[nodiscard]] std::uint32_t usual_gap_before_other_work() const noexcept;
 
   const LaunchHistory& history_;
   std::array<Step, kKept> steps_{};  ///< by number
   std::uint64_t count_ = 0;
   Step now_;
-  bool open_ = false;          ///< a backward pass was seen since the last update
-  bool ended_ = false;         ///< the last step is among steps_ already
-  bool updated_ = false;       ///< an optimizer ran since the last backward pass
-  std::uint32_t foreign_ = 0;  ///< samples and copies to the host since the last backward pass or update
+  bool open_ = false;                 ///< a backward pass was seen since the last update
+  bool ended_ = false;                ///< the last step is among steps_ already
+  bool updated_ = false;              ///< an optimizer ran since the last backward pass
+  std::uint32_t foreign_ = 0;         ///< samples and copies to the host since the last backward pass or update
+  std::uint32_t foreign_before_ = 0;  ///< the same before the last step began
   Position last_backward_ = 0;
   std::uint32_t caller_ = 0;  ///< thread that computes losses and runs optimizers; 0: not known
   bool loss_since_backward_ = false, copies_since_backward_ = false;

@@ -35,7 +35,7 @@ namespace {
 
 struct ReplayOptions {
   std::vector<std::string> paths;
-  bool json = false, detect = false, partial = false;
+  bool json = false, detect = false, explain = false, partial = false;
   std::string gpu;
   std::optional<double> peak_tflops;
   std::string config, run_dir, interval;
@@ -168,7 +168,7 @@ Result<Replayed> work_out(const Trace& trace, const Config& config, const Replay
     // No thread to be had: one after the other.
   }
   out.report = make_report(trace);
-  if (options.detect) out.detected = detect_steps(trace);
+  if (options.detect) out.detected = detect_steps(trace, options.explain);
   out.regions = regions.valid() ? regions.get() : trace_regions(trace, config, regions_options);
   if (options.asks()) {
     Result<QueryAnswers> answers = answer_query(trace, config, options.query);
@@ -302,6 +302,10 @@ void add_replay(CLI::App& app) {
   command->add_flag("--json", options->json, "print everything as JSON");
   command->add_flag("--detect", options->detect,
                     "find training steps and serving iterations in the launches alone, whatever the ranges say");
+  command
+      ->add_flag("--explain", options->explain,
+                 "with --detect: what was considered as a step, and why it was taken or refused, by number of launch")
+      ->needs("--detect");
   command->add_option("-c,--config", options->config,
                       "model, for MFU: HF config.json, its folder, a model id, or an own config");
   command->add_option("--gpu", options->gpu, "the device that ran it, whatever the trace says")->type_name("GPU");

@@ -23,9 +23,18 @@ class Boundaries final : public StepListener {
   std::vector<StepBoundary>& into_;
 };
 
+class Considered final : public DetectionLog {
+ public:
+  explicit Considered(std::vector<DetectedSteps::Considered>& into) : into_(into) {}
+  void say(LaunchPosition at, std::string_view text) override { into_.push_back({at, std::string(text)}); }
+
+ private:
+  std::vector<DetectedSteps::Considered>& into_;
+};
+
 }  // namespace
 
-std::vector<DetectedSteps> detect_steps(const Trace& trace) {
+std::vector<DetectedSteps> detect_steps(const Trace& trace, bool explain) {
   std::vector<DetectedSteps> out;
   for (const DeviceLaunches& device : trace_launches(trace)) {
     DetectedSteps& found = out.emplace_back();
@@ -34,7 +43,8 @@ std::vector<DetectedSteps> detect_steps(const Trace& trace) {
     found.device = raw(trace.devices[device.device].id);
     found.launches = device.launches.size();
     Boundaries boundaries(found.boundaries);
-    StepDetector detector(boundaries);
+    Considered considered(found.explained);
+    StepDetector detector(boundaries, 0, explain ? &considered : nullptr);
     for (const Launch& launch : device.launches) detector.add(launch);
     detector.finish();
     found.findings = detector.findings();
@@ -60,6 +70,11 @@ std::string detected_json(const std::vector<DetectedSteps>& detected) {
                                  {"shortest_repeat", f.shortest_repeat},
                                  {"launches", d.launches},
                                  {"boundaries", std::move(boundaries)}};
+    if (!d.explained.empty()) {
+      nlohmann::ordered_json lines = nlohmann::ordered_json::array();
+      for (const auto& [launch, line] : d.explained) lines.push_back({{"launch", launch}, {"text", line}});
+      entry["explain"] = std::move(lines);
+    }
     if (f.period_launches != 0) entry["period"] = f.period_launches;
     all.push_back(std::move(entry));
   }
@@ -71,6 +86,8 @@ std::string detected_text(const std::vector<DetectedSteps>& detected) {
   auto out = std::back_inserter(text);
   for (const DetectedSteps& d : detected) {
     const StepFindings& f = d.findings;
+    if (!d.explained.empty()) fmt::format_to(out, "process {} gpu{}, what was considered:\n", d.process, d.device);
+    for (const auto& [launch, line] : d.explained) fmt::format_to(out, "  launch {:>9}: {}\n", launch, line);
     fmt::format_to(out, "process {} gpu{}: ", d.process, d.device);
     if (f.confidence == StepConfidence::kNotSure) {
       fmt::format_to(out, "{} (in {} launches)\n", sentence(f), d.launches);

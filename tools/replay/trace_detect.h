@@ -18,14 +18,20 @@ struct DetectedSteps {
   std::uint64_t launches = 0;
   StepFindings findings;
   std::vector<StepBoundary> boundaries;  ///< times on the file's own zero
+  struct Considered {
+    std::uint64_t launch = 0;  ///< how many had come
+    std::string text;
+  };
+  std::vector<Considered> explained;  ///< what was considered, and why it was taken or refused; if that was asked
 };
 
-/// One entry for every process and device that has launches.
-[[nodiscard]] std::vector<DetectedSteps> detect_steps(const Trace& trace);
+/// One entry for every process and device that has launches. `explain`: with what the detector considered.
+[[nodiscard]] std::vector<DetectedSteps> detect_steps(const Trace& trace, bool explain = false);
 
 /// `detected` of `mfu replay --detect --json`: `[{trace, process, device, kind, period, confidence, rule, micro_steps,
 /// micro_step_launches, shortest_repeat, launches, boundaries: [{launch, t_ns}]}]`; `period` is null where nothing was
-/// found, and `rule` says how the place of the boundary was chosen.
+/// found, and `rule` says how the place of the boundary was chosen. Where it was asked for, `explain: [{launch,
+/// text}]`.
 [[nodiscard]] std::string detected_json(const std::vector<DetectedSteps>& detected);
 
 /// The same for people: one paragraph per entry.

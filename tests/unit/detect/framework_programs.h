@@ -35,6 +35,7 @@ struct Program {
   /// Cycles that may be reported in place of a step: turns of an alternation, an image of several denoising steps.
   std::uint32_t most_steps_of_a_cycle = 1;
   std::vector<std::uint8_t> prefill;  ///< by iteration: 1 prefill, 0 decode, 2 either
+  std::vector<TrueStep> generated;    ///< stretches between training steps in which tokens are sampled
 };
 
 class Dice {
@@ -337,6 +338,7 @@ class TrainingProgram {
     w_.to_host();
   }
   void sample() {
+    const std::uint64_t begin = w_.at();
     for (std::uint32_t t = d_.between(16, 64); t > 0; --t) {
       embed();
       for (std::uint32_t l = 0; l < layers_; ++l) layer_forward(salt_ + 700'000 + (t % 3 == 0 ? 1000 : 0), l);
@@ -348,6 +350,7 @@ class TrainingProgram {
       if (t % 2 == 0) w_.to_host();
     }
     w_.to_host();
+    w_.out.generated.push_back({begin, w_.at(), StepKind::kIteration});
   }
   void argmax() { w_.reduce("ArgMaxOps<float>"); }
   void comm(std::string_view what) {

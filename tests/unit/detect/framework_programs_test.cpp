@@ -93,6 +93,9 @@ struct Score {
     }
     const std::int64_t tolerance = std::max<std::int64_t>(2, static_cast<std::int64_t>(mean / 64));
     for (const Reported& r : reported) {
+      // Where a training loop generates text, its iterations are no steps, and are not told as such.
+      const auto holds = [&](const TrueStep& g) { return r.begin + kLogLine >= g.begin && r.end <= g.end + kLogLine; };
+      if (r.kind != StepKind::kStep && std::any_of(program.generated.begin(), program.generated.end(), holds)) continue;
       const std::int64_t begin = static_cast<std::int64_t>(r.begin) - offset;
       const std::int64_t end = static_cast<std::int64_t>(r.end) - offset;
       bool is_right = false;
@@ -172,10 +175,10 @@ TEST(FrameworkPrograms, TrainingIsFound) {
   for (std::size_t i = 0; i < programs_of_each_kind(); ++i)
     figures.add(training(seed + i), "training " + std::to_string(i));
   figures.print("training");
-  EXPECT_LE(figures.wrong_high, 1 + figures.programs / 50);  // 1 of 450 was measured: two of 40 are no accident
+  EXPECT_EQ(figures.wrong_high, 0u);
   if (figures.programs < 20) return;
-  EXPECT_GE(figures.right, figures.programs * 85 / 100);
-  EXPECT_LE(figures.wrong, figures.programs * 12 / 100);
+  EXPECT_GE(figures.right, figures.programs * 90 / 100);
+  EXPECT_LE(figures.wrong, figures.programs * 5 / 100);
   EXPECT_LE(figures.found_after[figures.found_after.size() / 2], 5u);
 }
 
