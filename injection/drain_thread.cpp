@@ -9,6 +9,7 @@
 #include "cuda/cupti_versions.h"
 #include "cuda/nvtx_handler.h"
 #include "injection/allocation.h"
+#include "injection/last_thread.h"
 #include "injection/own_thread.h"
 
 namespace mfu {
@@ -39,7 +40,15 @@ void DrainThread::stop() {
 
 // --- the loop -------------------------------------------------------------------------------------------------------
 
+std::uint64_t DrainThread::progress() const noexcept {
+  const ::clockid_t cpu = cpu_clock_.load(std::memory_order_relaxed);
+  const std::uint64_t cpu_ms = cpu != 0 ? static_cast<std::uint64_t>(clock_ns(cpu) / 1'000'000) : 0;
+  return progress_.load(std::memory_order_relaxed) + cpu_ms;
+}
+
 void DrainThread::loop() {
+  ::clockid_t cpu{};
+  if (::pthread_getcpuclockid(::pthread_self(), &cpu) == 0) cpu_clock_.store(cpu, std::memory_order_relaxed);
   begin();
   const DurationNs window = ledger_->window_ns();
   const DurationNs period = std::clamp<DurationNs>(window / 4, 20'000'000, kNsPerSecond);
@@ -54,6 +63,7 @@ void DrainThread::loop() {
     records_flow_ = records != records_;
     idle = launches == parts_.attribution.launches_seen() && launches == launches_before_ && records == records_;
     launches_before_ = launches;
+    if (only_own_threads_left()) exit_as_last_thread();
   }
   finish();
 }
@@ -132,8 +142,11 @@ void DrainThread::anchor_clock() {
 
 void DrainThread::take_records() {
   // Records may come faster than they are taken, without end. A tick ends all the same, so that windows come.
+  // Instances come with them, and take longer than records where there are many: so time bounds it too.
   constexpr std::size_t kAtOnce = 2 * RecordQueue::kBatches;
-  for (std::size_t taken = 0; taken < kAtOnce; ++taken) {
+  constexpr DurationNs kLongest = kNsPerSecond / 10;
+  const TimeNs until = last_records_until_ != 0 ? last_records_until_ : monotonic_ns() + kLongest;
+  for (std::size_t taken = 0; taken < kAtOnce && (taken == 0 || monotonic_ns() < until); ++taken) {
     RecordBatch* batch = parts_.queue.receive();
     if (batch == nullptr) break;
     if (cut_ns_ != 0) leave_out_later_launches(*batch);
@@ -343,6 +356,7 @@ void DrainThread::take_last_records() {
   cut_ns_ = clock_.now();
   // CUPTI's own flush may take as long as it takes where records move at all; one that hangs is left after this time.
   const TimeNs hung_at = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 4;
+  last_records_until_ = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 2;  // what is left then is dropped, and said
   const auto waiting = [this] { return drain_->account().dropped != 0; };
   anchor_clock();
   drain_->begin_tick(clock_.now());
@@ -383,7 +397,9 @@ void DrainThread::flush_at_exit(bool everything, TimeNs hung_at) {
     const bool done = wake_.wait(5'000'000, [&] { return flush_->returned(wanted); });
     take_records();
     if (done) return;
-    if (monotonic_ns() < hung_at || records_ != before) continue;
+    // Records may come faster than they are taken: at some time the account ends all the same.
+    const TimeNs now = monotonic_ns();
+    if (now < hung_at || (records_ != before && now < hung_at + kSlowdown * kNsPerSecond)) continue;
     flush_stuck_ = true;
     host_counters().add(Counter::kFlushStuck);
     return;

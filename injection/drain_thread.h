@@ -53,8 +53,9 @@ class DrainThread {
   void poke() noexcept { wake_.poke(); }
   /// [exiting thread] The run is over: take what is left, close the account, and end.
   void stop();
-  /// [any thread] Batches taken so far: while it grows, an exit waits.
-  [[nodiscard]] std::uint64_t progress() const noexcept { return progress_.load(std::memory_order_relaxed); }
+  /// [any thread] Batches taken so far, and ms of CPU that the thread had: while it grows, an exit waits. Where a host
+  /// starves it, the account of a second of launches takes more than a second.
+  [[nodiscard]] std::uint64_t progress() const noexcept;
 
  private:
   void loop();
@@ -117,10 +118,12 @@ class DrainThread {
 
   CorrelationId cut_{};  ///< at exit: the newest launch of the account
   bool cut_known_ = false;
-  TimeNs cut_ns_ = 0;  ///< when that was; 0: the run goes on
+  TimeNs cut_ns_ = 0;              ///< when that was; 0: the run goes on
+  TimeNs last_records_until_ = 0;  ///< at exit: when the last records must have been taken
 
   std::atomic<bool> stopping_{false};       ///< [any thread]
   std::atomic<std::uint64_t> progress_{0};  ///< [any thread]
+  std::atomic<::clockid_t> cpu_clock_{0};   ///< [any thread] of mfu-drain; 0: it has not started
 };
 
 }  // namespace mfu

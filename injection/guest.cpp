@@ -2,11 +2,13 @@
 
 #include <link.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <string>
 
@@ -97,7 +99,17 @@ std::string taken_ranges() {
          ": that library gets the program's ranges, and none come here";
 }
 
+/// Whether there are addresses for the tables that callbacks write to: they must be there before the first callback.
+bool has_room_for_tables() noexcept {
+  constexpr std::size_t kTables = std::size_t{64} << 20;  // of all, with what allocators ask for around them
+  void* room = ::mmap(nullptr, kTables, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return false;
+  ::munmap(room, kTables);
+  return true;
+}
+
 void Parts::start() {
+  if (!has_room_for_tables()) throw std::bad_alloc();  // inert, as with any other memory that is refused
   rules_.emplace(config_.regions, config_.presets, config_.warnings);
   rule_cache_.emplace(*rules_);
   attribution_.emplace(host_counters());

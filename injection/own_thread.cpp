@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
 
@@ -17,6 +18,8 @@ struct Start {
   void* argument;
 };
 
+std::atomic<unsigned> g_running{0};
+
 void* enter(void* argument) {
   const Start start = *static_cast<Start*>(argument);
   delete static_cast<Start*>(argument);
@@ -25,6 +28,7 @@ void* enter(void* argument) {
     start.body(start.argument);
     return 0;
   });
+  g_running.fetch_sub(1, std::memory_order_relaxed);
   return nullptr;
 }
 
@@ -42,11 +46,17 @@ bool start_own_thread(const char* name, void (*body)(void*), void* argument) noe
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   ::pthread_t thread;
+  g_running.fetch_add(1, std::memory_order_relaxed);
   const int failed = ::pthread_create(&thread, &attributes, enter, start);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_attr_destroy(&attributes);
-  if (failed != 0) delete start;
+  if (failed != 0) {
+    g_running.fetch_sub(1, std::memory_order_relaxed);
+    delete start;
+  }
   return failed == 0;
 }
+
+unsigned own_threads() noexcept { return g_running.load(std::memory_order_relaxed); }
 
 }  // namespace mfu

@@ -9,4 +9,7 @@ namespace mfu {
 /// it, 512 KiB of stack. False when there is no thread to be had.
 [[nodiscard]] bool start_own_thread(const char* name, void (*body)(void*), void* argument) noexcept;
 
+/// [any thread] How many of them run.
+[[nodiscard]] unsigned own_threads() noexcept;
+
 }  // namespace mfu

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cuda/nvtx_handler.h"
+#include "injection/own_descriptors.h"
 #include "injection/own_thread.h"
 
 namespace mfu {
@@ -15,18 +16,27 @@ SinkThread::SinkThread(const Config& config, const RegionRules& rules, const Ker
 
 void SinkThread::open(const RunInfo& run) {
   run_begin_ns_ = run.t_ns;
+  const double bytes_per_day = config_.run_dir_limit_mb * 1e6;
   if (config_.log_all_ranks || config_.rank == 0) {
     if (config_.log_json)
-      json_log_.emplace(config_.log);
+      json_log_.emplace(config_.log, bytes_per_day);
     else
       text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1,
-                    static_cast<std::uint64_t>(config_.log_every), config_.log_components);
+                    static_cast<std::uint64_t>(config_.log_every), config_.log_components, bytes_per_day);
   }
-  if (!config_.run_dir.empty()) jsonl_.emplace(config_.run_dir, run);
-  if (!config_.tb_dir.empty()) tensorboard_.emplace(config_.tb_dir, run);
+  if (!config_.run_dir.empty()) jsonl_.emplace(config_.run_dir, run, bytes_per_day);
+  if (!config_.tb_dir.empty()) tensorboard_.emplace(config_.tb_dir, run, bytes_per_day);
 }
 
 bool SinkThread::start() {
+  const bool stream = (text_ || json_log_) && (config_.log == "stderr" || config_.log == "stdout");
+  if (stream && log_thread_.emplace().start()) {
+    if (text_) text_->carried_by(&*log_thread_);
+    if (json_log_) json_log_->carried_by(&*log_thread_);
+  } else {
+    log_thread_.reset();
+  }
+  own_descriptors_ = !stream || log_thread_;
   return start_own_thread(
       "mfu-sink", [](void* self) { static_cast<SinkThread*>(self)->loop(); }, this);
 }
@@ -35,6 +45,10 @@ bool SinkThread::start() {
 
 void SinkThread::push(Message&& message) {
   const std::lock_guard lock(mutex_);
+  if (messages_.size() >= 2 * kMostWaiting) {
+    host_counters().add(Counter::kSinkErrors);
+    return;
+  }
   messages_.push_back(std::move(message));
 }
 
@@ -105,6 +119,8 @@ bool SinkThread::wait_written(DurationNs patience) {
 // --- mfu-sink -------------------------------------------------------------------------------------------------------
 
 void SinkThread::loop() {
+  // Where it is refused files are opened in the host's table, for the moment of a write.
+  if (own_descriptors_) (void)take_own_descriptors();
   bool finished = false;
   const bool asked_for_traces = !config_.trace.empty() && !config_.run_dir.empty();
   while (!finished) {
@@ -129,6 +145,8 @@ void SinkThread::loop() {
     }
     cpu_s_.store(thread_cpu_s(), std::memory_order_relaxed);
   }
+  constexpr DurationNs kLogPatience = 3 * kSlowdown * kNsPerSecond / 10;
+  if (log_thread_) log_thread_->finish(kLogPatience);
   written_wake_.notify([this] { written_ = true; });
 }
 
@@ -195,6 +213,23 @@ void SinkThread::write(Message& message) {
   if (tensorboard_) to(*tensorboard_);
   // An inert process logs the reason only, no start line.
   if (text_ && !(message.kind == Message::Kind::kStart && message.run.level == "inert")) to(*text_);
+  if (message.kind == Message::Kind::kWindow) say_notices();
+}
+
+/// A window was too long for the budget of an output: every output says so.
+void SinkThread::say_notices() {
+  const auto each = [this](auto&& visit) {
+    if (jsonl_) visit(static_cast<Sink&>(*jsonl_));
+    if (json_log_) visit(static_cast<Sink&>(*json_log_));
+    if (tensorboard_) visit(static_cast<Sink&>(*tensorboard_));
+    if (text_) visit(static_cast<Sink&>(*text_));
+  };
+  each([&](Sink& from) {
+    const std::string notice = from.take_notice();
+    if (notice.empty()) return;
+    const TimeNs now = clock_ns(CLOCK_REALTIME);
+    each([&](Sink& to) { (void)to.event(now, "limit", notice); });
+  });
 }
 
 }  // namespace mfu

@@ -16,13 +16,15 @@
 #include "core/sinks/sink_jsonl.h"
 #include "core/sinks/sink_tensorboard.h"
 #include "core/sinks/sink_text.h"
+#include "injection/log_thread.h"
 #include "injection/wakeup.h"
 
 namespace mfu {
 
-/// [mfu-sink] runs loop(), and alone touches the sinks. Others leave messages in a queue of bounded length: a disk that
-/// hangs costs the oldest windows, and no other thread a moment. Messages wait until the start line is among them, so a
-/// process that never works on a GPU writes nothing.
+/// [mfu-sink] runs loop(), and alone touches the sinks. It has a table of descriptors of its own, so that no number
+/// that the host sees is ever its. Others leave messages in a queue of bounded length: a disk that hangs costs the
+/// oldest windows, and no other thread a moment. Messages wait until the start line is among them, so a process that
+/// never works on a GPU writes nothing.
 ///
 /// The queue's mutex is held for a move of a message, never while something is written.
 class SinkThread {
@@ -72,6 +74,7 @@ class SinkThread {
   void push(Message&& message);
   void loop();
   void write(Message& message);
+  void say_notices();
   void write_trace_file(const Message& message);
   void look_for_trace_request();
 
@@ -90,6 +93,9 @@ class SinkThread {
   std::atomic<bool> trace_wanted_{false};
   std::atomic<std::uint64_t> lines_{0};
   std::atomic<double> cpu_s_{0};
+
+  std::optional<LogThread> log_thread_;  ///< where the log is a standard stream
+  bool own_descriptors_ = false;
 
   // [mfu-sink]
   ::timespec trace_request_seen_{};

@@ -1,6 +1,7 @@
 #include "core/account/region_totals.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace mfu {
@@ -16,6 +17,17 @@ std::optional<double> quotient(bool known, double part, double whole) {
   return known && whole > 0 ? std::optional(part / whole) : std::nullopt;
 }
 
+/// A sum that is too large is the largest number: rows may come from a file that somebody made up.
+template <typename Number>
+void add_to(Number& into, Number more) noexcept {
+  if constexpr (std::is_integral_v<Number>) {
+    if (__builtin_add_overflow(into, more, &into))
+      into = more < 0 ? std::numeric_limits<Number>::min() : std::numeric_limits<Number>::max();
+  } else {
+    into += more;
+  }
+}
+
 template <typename T>
 void add_field(AddsUp how, T& into, const T& from) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -23,9 +35,9 @@ void add_field(AddsUp how, T& into, const T& from) {
   } else if constexpr (std::is_same_v<T, std::optional<bool>>) {
     if (how == AddsUp::kAll && from) into = into.value_or(true) && *from;
   } else if constexpr (std::is_arithmetic_v<T>) {
-    if (how == AddsUp::kSum) into += from;
+    if (how == AddsUp::kSum) add_to(into, from);
   } else if constexpr (std::is_same_v<T, ClassTimes>) {
-    for (std::size_t c = 0; c < kTimeClasses; ++c) into[c] += from[c];
+    for (std::size_t c = 0; c < kTimeClasses; ++c) add_to(into[c], from[c]);
   } else if constexpr (std::is_same_v<T, std::optional<std::uint32_t>>) {
     if (how == AddsUp::kSame && into != from) into.reset();
   } else if constexpr (requires { *into += *from; }) {
@@ -243,9 +255,9 @@ void RegionTotals::Batch::add_counts(const BatchLatency& row) {
   sum.unit = row.unit;
   sum.batch_min = row.batch_min;
   sum.batch_max = row.batch_max;
-  sum.instances += row.instances;
-  sum.tokens += row.tokens;
-  sum.elapsed_ns += row.elapsed_ns;
+  add_to(sum.instances, row.instances);
+  add_to(sum.tokens, row.tokens);
+  add_to(sum.elapsed_ns, row.elapsed_ns);
 }
 
 void RegionTotals::Batch::add(const BatchLatency& row, const RowPeak& peak) {
@@ -304,8 +316,8 @@ void RegionTotals::Part::add(const RegionSummary& row, const RowPeak& peak) {
   }
   for (const TopKernel& kernel : row.top_kernels) {
     TopKernel& into = kernels.try_emplace(kernel.name, TopKernel{kernel.name, kernel.kernel_class, 0, 0}).first->second;
-    into.count += kernel.count;
-    into.sum_ns += kernel.sum_ns;
+    add_to(into.count, kernel.count);
+    add_to(into.sum_ns, kernel.sum_ns);
   }
   for (const Component& component : row.components) components.add(component);
   latency.add(row.latency);
@@ -313,7 +325,7 @@ void RegionTotals::Part::add(const RegionSummary& row, const RowPeak& peak) {
   prefill_to_decode.add(row.prefill_to_decode);
   for (const BatchLatency& b : row.by_batch) by_batch[{b.unit, b.batch_min}].add(b, peak);
   for (const SlowInstance& s : row.slowest) slowest.add(s);
-  bound_ns[static_cast<std::size_t>(row.bound)] += row.elapsed_ns;
+  add_to(bound_ns[static_cast<std::size_t>(row.bound)], row.elapsed_ns);
   for_each_mean([&](std::size_t index, const auto& field) {
     if (const std::optional<double>& value = field.of(row)) means[index].add(*value, seconds(row.elapsed_ns));
   });
@@ -338,13 +350,13 @@ void RegionTotals::Part::add(const Part& other) {
   }
   for (const auto& [name, kernel] : other.kernels) {
     TopKernel& into = kernels.try_emplace(name, TopKernel{name, kernel.kernel_class, 0, 0}).first->second;
-    into.count += kernel.count;
-    into.sum_ns += kernel.sum_ns;
+    add_to(into.count, kernel.count);
+    add_to(into.sum_ns, kernel.sum_ns);
   }
   components.add(other.components);
   merge_histograms(other);
   slowest.merge(other.slowest);
-  for (std::size_t b = 0; b < bound_ns.size(); ++b) bound_ns[b] += other.bound_ns[b];
+  for (std::size_t b = 0; b < bound_ns.size(); ++b) add_to(bound_ns[b], other.bound_ns[b]);
   for (std::size_t i = 0; i < means.size(); ++i) means[i].add(other.means[i]);
 }
 

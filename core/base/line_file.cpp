@@ -84,6 +84,10 @@ Result<void> LineFile::append(std::string_view line) {
 
 Result<void> LineFile::append_bytes(std::string_view text) {
   if (kind_ == Kind::kNone) return {};
+  return carrier_ != nullptr && kind_ != Kind::kFile ? carrier_->carry(*this, std::string(text)) : write_now(text);
+}
+
+Result<void> LineFile::write_now(std::string_view text) {
   const NoWriteSignals guard;
   return kind_ == Kind::kFile ? write_file(text) : write_stream(text);
 }

@@ -11,6 +11,16 @@
 
 namespace mfu {
 
+class LineFile;
+
+/// Writes for a LineFile on another thread.
+class LineCarrier {
+ public:
+  virtual ~LineCarrier() = default;
+  /// Leads to `file.write_now(text)`, sooner or later.
+  [[nodiscard]] virtual Result<void> carry(LineFile& file, std::string text) = 0;
+};
+
 /// Where lines go. A file is opened for each write and closed again: no descriptor of ours is around for the host to
 /// close, reuse or inherit, and a file that was moved away is simply made anew. Never raises SIGPIPE or SIGXFSZ, and
 /// never waits for a reader longer than kPatienceMs.
@@ -33,6 +43,10 @@ class LineFile {
   [[nodiscard]] Result<void> append(std::string_view line);
   /// Appends `bytes` as they are, whole or not at all.
   [[nodiscard]] Result<void> append_bytes(std::string_view bytes);
+  /// From now on a standard stream is written by somebody else; a file is not. The file must not move then.
+  void carried_by(LineCarrier* carrier) noexcept { carrier_ = carrier; }
+  /// [carrier's thread] The bytes, whole or not at all.
+  [[nodiscard]] Result<void> write_now(std::string_view bytes);
   /// True when the file does not exist or is empty: its first line is still to be written.
   [[nodiscard]] bool fresh() const noexcept;
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
@@ -60,7 +74,8 @@ class LineFile {
   std::string wanted_;  ///< the name that a kOurs file should have
   Kind kind_;
   Owner owner_;
-  Identity identity_;     ///< the stream at the start, or the file that was made
+  Identity identity_;  ///< the stream at the start, or the file that was made
+  LineCarrier* carrier_ = nullptr;
   bool blocked_ = false;  ///< nobody read the stream last time: do not wait again
 };
 

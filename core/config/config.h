@@ -34,6 +34,7 @@ struct Config {
   double interval_s = 10;                          ///< MFU_INTERVAL [s], > 0
   std::string tb_dir;                              ///< MFU_TB_DIR, expanded: TensorBoard event files; empty: none
   std::string run_dir;                             ///< MFU_RUN_DIR, %h %p %r expanded; empty: no files
+  double run_dir_limit_mb = 100;                   ///< MFU_RUN_DIR_LIMIT [1e6 B a day]; 0: none
   std::string log = "stderr";                      ///< MFU_LOG: stderr, stdout, none or a path (expanded)
   std::int64_t log_every = 1;                      ///< MFU_LOG_EVERY: every so many-th window; 0: the table only
   bool log_json = false;                           ///< MFU_LOG_FORMAT=json: the run directory's lines

@@ -1,11 +1,11 @@
 #include "core/config/config_source.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 
 namespace mfu {
 namespace {
@@ -32,14 +32,21 @@ Kind kind_of(const std::string& path) noexcept {
 }
 
 Result<std::string> read_file(const std::string& path) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
-  if (!file) return Error{path + ": expected a readable file"};
+  // O_NONBLOCK: files of /proc are regular and may wait for ever, and a FIFO may have taken the file's place.
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (file < 0) return Error{path + ": expected a readable file"};
+  constexpr std::size_t kAtOnce = 16384;  // not on the stack: it is the host's
   std::string text;
-  char buffer[16384];
-  while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, file.get())) {
-    text.append(buffer, got);
-    if (text.size() > kLargestConfig) return Error{path + ": expected a config of at most 16 MiB"};
-  }
+  ::ssize_t got = 0;
+  do {
+    const std::size_t before = text.size();
+    text.resize(before + kAtOnce);
+    got = ::read(file, text.data() + before, kAtOnce);
+    text.resize(before + static_cast<std::size_t>(std::max<::ssize_t>(0, got)));
+  } while (got > 0 && text.size() <= kLargestConfig);
+  ::close(file);
+  if (got < 0) return Error{path + ": expected a readable file"};
+  if (text.size() > kLargestConfig) return Error{path + ": expected a config of at most 16 MiB"};
   return text;
 }
 

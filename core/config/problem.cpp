@@ -1,16 +1,14 @@
 #include "core/config/problem.h"
 
+#include "core/base/printable.h"
+
 namespace mfu {
 namespace {
 
 /// Names and values in a message come from outside.
-std::string one_line(std::string line) {
+std::string one_line(const std::string& line) {
   constexpr std::size_t kLongest = 1000;
-  if (line.size() > kLongest) line.resize(kLongest);
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return line;
+  return printable(line, kLongest);
 }
 
 }  // namespace

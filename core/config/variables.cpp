@@ -125,6 +125,19 @@ void read_graphs(const char* text, const Getenv&, Config& config, Problems* prob
   if (word != "graph" && word != "node") wrong(problems, "MFU_GRAPHS", "node or graph", word, "using node");
 }
 
+void read_run_dir_limit(const char* text, const Getenv&, Config& config, Problems* problems) {
+  if (std::string_view(text) == "none") {
+    config.run_dir_limit_mb = 0;
+    return;
+  }
+  config.run_dir_limit_mb = positive_number("MFU_RUN_DIR_LIMIT", text, problems, "using 100").value_or(100);
+  if (config.run_dir_limit_mb < 1) {
+    wrong(problems, "MFU_RUN_DIR_LIMIT", "at least 1 MB a day, or none", text, "using 1");
+    config.run_dir_limit_mb = 1;
+  }
+  config.run_dir_limit_mb = std::min(config.run_dir_limit_mb, 1e9);
+}
+
 void read_log(const char* text, const Getenv& getenv, Config& config, Problems*) {
   const std::string_view word(text);
   config.log =
@@ -138,6 +151,8 @@ constexpr Variable kVariables[] = {
     {"MFU_INTERVAL", "10", "seconds per window", read_interval},
     {"MFU_RUN_DIR", "none", "the run directory; %h %p %r %q{VAR} expand to host, pid, rank, a variable",
      [](const char* text, const Getenv& getenv, Config& c, Problems*) { c.run_dir = expand_path(text, c, getenv); }},
+    {"MFU_RUN_DIR_LIMIT", "100", "MB a day that each output of a process has at most; none: no limit",
+     read_run_dir_limit},
     {"MFU_TB_DIR", "none", "TensorBoard event files",
      [](const char* text, const Getenv& getenv, Config& c, Problems*) { c.tb_dir = expand_path(text, c, getenv); }},
     {"MFU_LOG", "stderr", "stderr, stdout, none or a file", read_log},

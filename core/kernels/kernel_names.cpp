@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 
+#include "core/base/printable.h"
+
 namespace mfu {
 
 namespace {
@@ -39,36 +41,6 @@ std::string demangle(const std::string& name) {
   const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
                                                     std::free);
   return status == 0 && text ? std::string(text.get()) : name;
-}
-
-std::string printable(std::string_view text, std::size_t max_bytes) {
-  std::string out;
-  std::size_t i = 0;
-  while (i < text.size()) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    std::size_t length = c < 0x80                   ? 1
-                         : (c >= 0xC2 && c <= 0xDF) ? 2
-                         : (c >= 0xE0 && c <= 0xEF) ? 3
-                         : (c >= 0xF0 && c <= 0xF4) ? 4
-                                                    : 0;
-    bool good = length != 0 && i + length <= text.size() && c >= 0x20 && c != 0x7F;
-    for (std::size_t k = 1; good && k < length; ++k) {
-      const auto follow = static_cast<unsigned char>(text[i + k]);
-      good = (follow & 0xC0) == 0x80;
-      if (k == 1) {  // no overlong forms, no surrogates, nothing beyond U+10FFFF
-        good = good && !(c == 0xE0 && follow < 0xA0) && !(c == 0xED && follow > 0x9F) &&
-               !(c == 0xF0 && follow < 0x90) && !(c == 0xF4 && follow > 0x8F);
-      }
-    }
-    if (!good) length = 1;
-    if (out.size() + length > max_bytes) break;
-    if (good)
-      out.append(text.substr(i, length));
-    else
-      out.push_back('?');
-    i += length;
-  }
-  return out;
 }
 
 KernelNames::KernelNames(Counters& counters) : counters_(counters) {

@@ -18,6 +18,7 @@
 #include <unordered_map>
 
 #include "core/base/line_file.h"
+#include "core/base/printable.h"
 
 namespace mfu {
 

@@ -56,6 +56,8 @@ class Sink {
   [[nodiscard]] virtual Result<void> write(const WindowSummary& window) = 0;
   /// A warning or a change of state, at `t_ns` (UTC). `kind` is a stable word, `message` one line for a person.
   [[nodiscard]] virtual Result<void> event(TimeNs t_ns, std::string_view kind, std::string_view message) = 0;
+  /// What is to be said once of what became of the last window; empty as a rule.
+  [[nodiscard]] virtual std::string take_notice() { return {}; }
 };
 
 }  // namespace mfu

@@ -36,8 +36,8 @@ std::string file_name(const std::string& directory, const RunInfo& run) {
 
 std::string region_json(const RegionSummary& region) { return text_of(to_json(region)); }
 
-JsonlSink::JsonlSink(const std::string& directory, const RunInfo& run)
-    : file_(file_name(directory, run), LineFile::Owner::kOurs) {}
+JsonlSink::JsonlSink(const std::string& directory, const RunInfo& run, double bytes_per_day)
+    : file_(file_name(directory, run), LineFile::Owner::kOurs), budget_("run directory", bytes_per_day) {}
 
 Result<void> JsonlSink::append(const std::string& line) {
   if (!start_line_.empty() && line != start_line_ && file_.fresh()) {
@@ -49,6 +49,7 @@ Result<void> JsonlSink::append(const std::string& line) {
 
 Result<void> JsonlSink::start(const RunInfo& run) {
   try {
+    budget_.start(run);
     Json j = line("start", run.t_ns, seq_++);
     j.update(to_json(run));
     start_line_ = text_of(j);
@@ -58,25 +59,40 @@ Result<void> JsonlSink::start(const RunInfo& run) {
   }
 }
 
+/// The row of `total` is the last, and says how long the next window is where that is longer than usual.
+Result<void> JsonlSink::write_window(const WindowSummary& window) {
+  std::vector<std::string> lines;
+  std::size_t bytes = 0;
+  for (const RegionSummary& region : window.regions) {
+    Json j = line("window", utc_now(), seq_++);
+    j.update(to_json(region));
+    j["settled"] = window.settled;
+    const bool total = region.region == "total";
+    if (total) {
+      for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
+      j["self"] = to_json(window.self);
+    }
+    lines.push_back(text_of(j));
+    bytes += lines.back().size() + 1;
+    if (!total) continue;
+    budget_.wrote(bytes);
+    if (budget_.next_ns() == 0) continue;
+    j["next_s"] = seconds(budget_.next_ns());
+    lines.back() = text_of(j);
+  }
+  if (lines.empty()) return {};
+  // All rows with one write: on a shared file system it is opening and closing that costs.
+  std::string rows = std::move(lines.front());
+  for (std::size_t i = 1; i < lines.size(); ++i) rows += '\n' + lines[i];
+  return append(rows);
+}
+
 Result<void> JsonlSink::write(const WindowSummary& window) {
   try {
-    if (!window.final_run) {
-      // All rows with one write: on a shared file system it is opening and closing that costs.
-      std::string rows;
-      for (const RegionSummary& region : window.regions) {
-        Json j = line("window", utc_now(), seq_++);
-        j.update(to_json(region));
-        j["settled"] = window.settled;
-        if (region.region == "total") {
-          for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
-          j["self"] = to_json(window.self);
-        }
-        if (!rows.empty()) rows += '\n';
-        rows += text_of(j);
-      }
-      if (!rows.empty()) return append(rows);
-      return {};
-    }
+    const WindowSummary* now = window.final_run ? budget_.rest() : budget_.take(window);
+    if (now != nullptr)
+      if (auto done = write_window(*now); !done && !window.final_run) return done;
+    if (!window.final_run) return {};
     Json j = line("end", utc_now(), seq_++);
     j.update(to_json(window));
     return append(text_of(j));
@@ -90,7 +106,9 @@ Result<void> JsonlSink::event(TimeNs t_ns, std::string_view kind, std::string_vi
     Json j = line("event", t_ns, seq_++);
     j["kind"] = std::string(kind);
     j["message"] = std::string(message);
-    return append(text_of(j));
+    const std::string text = text_of(j);
+    if (!budget_.allows_event(text.size() + 1)) return Error{path() + ": more events than its limit allows"};
+    return append(text);
   } catch (const std::exception& e) {
     return Error{std::string("event: ") + e.what()};
   }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/line_file.h"
+#include "core/sinks/output_budget.h"
 #include "core/sinks/sink.h"
 
 namespace mfu {
@@ -13,21 +14,28 @@ namespace mfu {
 /// or not at all.
 class JsonlSink final : public Sink {
  public:
-  JsonlSink(const std::string& directory, const RunInfo& run);
+  /// \param bytes_per_day that are written at most; 0: no limit.
+  JsonlSink(const std::string& directory, const RunInfo& run, double bytes_per_day = 0);
   /// The same lines to `target`: a file, stderr or stdout (MFU_LOG_FORMAT=json).
-  explicit JsonlSink(std::string target) : file_(std::move(target)), name_("log") {}
+  explicit JsonlSink(std::string target, double bytes_per_day = 0)
+      : file_(std::move(target)), name_("log"), budget_("log", bytes_per_day) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] Result<void> start(const RunInfo& run) override;
   [[nodiscard]] Result<void> write(const WindowSummary& window) override;
   [[nodiscard]] Result<void> event(TimeNs t_ns, std::string_view kind, std::string_view message) override;
+  /// Lines to a standard stream are written by `carrier`.
+  void carried_by(LineCarrier* carrier) noexcept { file_.carried_by(carrier); }
+  [[nodiscard]] std::string take_notice() override { return budget_.take_notice(); }
   [[nodiscard]] const std::string& path() const noexcept { return file_.target(); }
 
  private:
   [[nodiscard]] Result<void> append(const std::string& line);
+  [[nodiscard]] Result<void> write_window(const WindowSummary& window);
 
   LineFile file_;
   std::string_view name_ = "run_dir";
+  OutputBudget budget_;
   std::string start_line_;  ///< once more, should the file be made anew
   std::uint64_t seq_ = 0;
 };

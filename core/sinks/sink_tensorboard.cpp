@@ -46,40 +46,48 @@ std::vector<Scalar> scalars_of(const RegionSummary& r, const std::string& prefix
 
 }  // namespace
 
-TensorboardSink::TensorboardSink(const std::string& directory, const RunInfo& run)
-    : file_(file_name(directory, run), LineFile::Owner::kOurs), start_s_(seconds(run.t_ns)) {}
+TensorboardSink::TensorboardSink(const std::string& directory, const RunInfo& run, double bytes_per_day)
+    : file_(file_name(directory, run), LineFile::Owner::kOurs),
+      budget_("TensorBoard", bytes_per_day),
+      start_s_(seconds(run.t_ns)) {}
 
 Result<void> TensorboardSink::start(const RunInfo& run) {
+  budget_.start(run);
   several_devices_ = run.devices.size() > 1;
   return {};
 }
 
 Result<void> TensorboardSink::write(const WindowSummary& window) {
-  if (window.final_run) return {};
   try {
-    std::string records;
-    // Made with the first window, and anew should the folder have been cleaned.
-    if (file_.fresh()) records = event_file_header(start_s_);
-    ++windows_;
-    const double end_s = seconds(window.window.end_ns);
-    for (const RegionSummary& r : window.regions) {
-      const bool total = r.region == "total";
-      std::int64_t& instances = instances_[{r.region, r.device}];
-      instances += static_cast<std::int64_t>(r.instances);
-      std::string prefix = r.region + "/";
-      if (several_devices_ && r.device) prefix += "gpu" + std::to_string(*r.device) + "/";
-      auto scalars = scalars_of(r, prefix);
-      if (total) {
-        scalars.push_back({prefix + "overhead", window.self.overhead});
-        for (const auto& [counter, count] : window.counters)
-          if (counter == "records_dropped") scalars.push_back({prefix + counter, static_cast<double>(count)});
-      }
-      if (!scalars.empty()) records += scalar_event(end_s, total ? windows_ : instances, scalars);
-    }
-    return file_.append_bytes(records);
+    const WindowSummary* now = window.final_run ? budget_.rest() : budget_.take(window);
+    return now != nullptr ? write_window(*now) : Result<void>();
   } catch (const std::exception& e) {
     return Error{std::string("window: ") + e.what()};
   }
+}
+
+Result<void> TensorboardSink::write_window(const WindowSummary& window) {
+  std::string records;
+  // Made with the first window, and anew should the folder have been cleaned.
+  if (file_.fresh()) records = event_file_header(start_s_);
+  ++windows_;
+  const double end_s = seconds(window.window.end_ns);
+  for (const RegionSummary& r : window.regions) {
+    const bool total = r.region == "total";
+    std::int64_t& instances = instances_[{r.region, r.device}];
+    instances += static_cast<std::int64_t>(r.instances);
+    std::string prefix = r.region + "/";
+    if (several_devices_ && r.device) prefix += "gpu" + std::to_string(*r.device) + "/";
+    auto scalars = scalars_of(r, prefix);
+    if (total) {
+      scalars.push_back({prefix + "overhead", window.self.overhead});
+      for (const auto& [counter, count] : window.counters)
+        if (counter == "records_dropped") scalars.push_back({prefix + counter, static_cast<double>(count)});
+    }
+    if (!scalars.empty()) records += scalar_event(end_s, total ? windows_ : instances, scalars);
+  }
+  budget_.wrote(records.size());
+  return file_.append_bytes(records);
 }
 
 }  // namespace mfu

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/line_file.h"
+#include "core/sinks/output_budget.h"
 #include "core/sinks/sink.h"
 
 namespace mfu {
@@ -17,7 +18,8 @@ namespace mfu {
 /// its instances so far, that of `total` the number of the window; the time is the window's end.
 class TensorboardSink final : public Sink {
  public:
-  TensorboardSink(const std::string& directory, const RunInfo& run);
+  /// \param bytes_per_day that are written at most; 0: no limit.
+  TensorboardSink(const std::string& directory, const RunInfo& run, double bytes_per_day = 0);
 
   [[nodiscard]] std::string_view name() const noexcept override { return "tensorboard"; }
   [[nodiscard]] Result<void> start(const RunInfo& run) override;
@@ -25,10 +27,14 @@ class TensorboardSink final : public Sink {
   [[nodiscard]] Result<void> write(const WindowSummary& window) override;
   /// Events are not for curves.
   [[nodiscard]] Result<void> event(TimeNs, std::string_view, std::string_view) override { return {}; }
+  [[nodiscard]] std::string take_notice() override { return budget_.take_notice(); }
   [[nodiscard]] const std::string& path() const noexcept { return file_.target(); }
 
  private:
+  [[nodiscard]] Result<void> write_window(const WindowSummary& window);
+
   LineFile file_;
+  OutputBudget budget_;
   double start_s_;
   bool several_devices_ = false;
   std::int64_t windows_ = 0;

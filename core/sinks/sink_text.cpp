@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "core/base/number_text.h"
+#include "core/base/printable.h"
 #include "core/sinks/component_text.h"
 
 namespace mfu {
@@ -15,7 +16,8 @@ namespace mfu {
 namespace {
 
 std::string label(const RegionSummary& r, bool show_device) {
-  return show_device && r.device ? fmt::format("{}@gpu{}", r.region, *r.device) : r.region;
+  const std::string region = printable(r.region);  // a config is a stranger's file
+  return show_device && r.device ? fmt::format("{}@gpu{}", region, *r.device) : region;
 }
 
 /// ` p99=...`, shown from 20 instances on and only if p99 exceeds the mean by 10 %.
@@ -286,8 +288,10 @@ std::string run_table(const WindowSummary& run, bool components) {
   return text;
 }
 
-TextSink::TextSink(std::string target, std::int64_t rank, bool name_rank, std::uint64_t every, bool components)
+TextSink::TextSink(std::string target, std::int64_t rank, bool name_rank, std::uint64_t every, bool components,
+                   double bytes_per_day)
     : out_(std::move(target)),
+      budget_("log", bytes_per_day),
       prefix_(name_rank ? fmt::format("[mfu] r{} ", rank) : "[mfu] "),
       every_(every),
       components_(components) {
@@ -315,6 +319,7 @@ Result<void> TextSink::print(std::string_view text) {
 }
 
 Result<void> TextSink::start(const RunInfo& run) {
+  budget_.start(run);
   std::string text = fmt::format("mfuinject {}", run.version);
   for (const DeviceInfo& d : run.devices) {
     text += fmt::format("; gpu{} {}", d.device, d.name.empty() ? "(unnamed)" : d.name);
@@ -326,7 +331,7 @@ Result<void> TextSink::start(const RunInfo& run) {
   }
   if (!run.convention.empty()) text += fmt::format("; FLOP counted: {}", run.convention);
   if (!run.level.empty()) text += fmt::format("; CUPTI: {}", run.level);
-  return print(wrapped(text));
+  return print(wrapped(printable(text)));
 }
 
 std::string TextSink::window_text(const WindowSummary& window) {
@@ -361,14 +366,22 @@ std::string TextSink::window_text(const WindowSummary& window) {
 
 Result<void> TextSink::write(const WindowSummary& window) {
   try {
-    if (window.final_run) return print(run_table(window, components_));
-    const std::string text = window_text(window);
-    return text.empty() ? Result<void>() : print(text);
+    const WindowSummary* now = window.final_run ? budget_.rest() : budget_.take(window);
+    Result<void> done;
+    if (const std::string text = now != nullptr ? window_text(*now) : ""; !text.empty()) {
+      budget_.wrote(text.size());
+      done = print(text);
+    }
+    return window.final_run ? print(run_table(window, components_)) : done;
   } catch (const std::exception& e) {
     return Error{std::string("log: ") + e.what()};
   }
 }
 
-Result<void> TextSink::event(TimeNs, std::string_view, std::string_view message) { return print(message); }
+Result<void> TextSink::event(TimeNs, std::string_view, std::string_view message) {
+  if (!budget_.allows_event(message.size() + prefix_.size() + 1))
+    return Error{"log: more events than its limit allows"};
+  return print(printable_lines(message));
+}
 
 }  // namespace mfu

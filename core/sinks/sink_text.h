@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/base/line_file.h"
+#include "core/sinks/output_budget.h"
 #include "core/sinks/sink.h"
 
 namespace mfu {
@@ -21,18 +22,24 @@ class TextSink final : public Sink {
  public:
   /// \param every lines for each so many-th window only; 0: none, the table at the end alone.
   /// \param components below each region its matmuls, one line each.
-  TextSink(std::string target, std::int64_t rank, bool name_rank, std::uint64_t every = 1, bool components = false);
+  /// \param bytes_per_day that are written at most; 0: no limit.
+  TextSink(std::string target, std::int64_t rank, bool name_rank, std::uint64_t every = 1, bool components = false,
+           double bytes_per_day = 0);
 
   [[nodiscard]] std::string_view name() const noexcept override { return "log"; }
   [[nodiscard]] Result<void> start(const RunInfo& run) override;
   [[nodiscard]] Result<void> write(const WindowSummary& window) override;
   [[nodiscard]] Result<void> event(TimeNs t_ns, std::string_view kind, std::string_view message) override;
+  /// Lines to a standard stream are written by `carrier`.
+  void carried_by(LineCarrier* carrier) noexcept { out_.carried_by(carrier); }
+  [[nodiscard]] std::string take_notice() override { return budget_.take_notice(); }
 
  private:
   [[nodiscard]] Result<void> print(std::string_view text);
   [[nodiscard]] std::string window_text(const WindowSummary& window);
 
   LineFile out_;
+  OutputBudget budget_;
   std::string prefix_;
   std::uint64_t every_ = 1, windows_ = 0;
   bool terminal_ = false, color_ = false, components_ = false;

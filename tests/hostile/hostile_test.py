@@ -138,6 +138,12 @@ class Input(TestCase):
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertIn("nested at most 64 deep", done.stderr)
 
+    def test_a_config_that_cannot_be_read(self):
+        for path in ("/proc/kmsg", "/proc/self/mem", "/dev/zero", "/proc/self/fd", "/"):
+            with self.subTest(path):
+                run = self.unharmed(WORK, config=path)
+                self.assertEqual(run.code, 7)
+
     def test_rules_that_explode(self):
         rules = [{"region": f"r{i}", "match": "((a|aa)+)+c"} for i in range(200)]
         config = {"model": json.loads(GPT2.read_text()), "regions": rules}

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/printable.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/job_input.h"
 #include "tools/report/assertion.h"
@@ -27,7 +28,7 @@ struct CompareOptions {
   std::string output, config, interval;
 };
 
-void complain(std::string_view message) { fmt::print(stderr, "mfu compare: {}\n", terminal_text(message)); }
+void complain(std::string_view message) { fmt::print(stderr, "mfu compare: {}\n", printable_lines(message)); }
 
 int compare_runs(const CompareOptions& o) {
   if (int{o.json} + int{o.markdown} + int{o.html} > 1) {
@@ -61,7 +62,7 @@ int compare_runs(const CompareOptions& o) {
     else if (o.html)
       out << compare_page(comparison, MFU_VERSION);
     else
-      out << terminal_text(comparison_text(comparison));
+      out << printable_lines(comparison_text(comparison));
     return {};
   });
   if (!done) {

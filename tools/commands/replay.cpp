@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/printable.h"
 #include "core/config/config.h"
 #include "core/model/kernel_flop.h"
 #include "core/peak/peak.h"
@@ -58,38 +59,43 @@ std::string percent(DurationNs part, DurationNs whole) {
   return whole <= 0 ? "-" : fmt::format("{:.1f}", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-/// At most `width` bytes of a name, cut in the middle, where names of one family are alike. Never inside a UTF-8
-/// sequence.
-std::string shortened(std::string_view name, std::size_t width) {
-  if (name.size() <= width) return std::string(name);
+/// At most `width` bytes of a name out of a trace, cut in the middle, where names of one family are alike. Never inside
+/// a UTF-8 sequence.
+std::string shortened(std::string_view raw, std::size_t width) {
+  const std::string name = printable(raw);
+  if (name.size() <= width) return name;
   const auto continues = [&](std::size_t at) { return (static_cast<unsigned char>(name[at]) & 0xC0) == 0x80; };
   std::size_t head = width / 2;
   std::size_t tail = name.size() - (width - 2 - head);
   while (head > 0 && continues(head)) --head;
   while (tail < name.size() && continues(tail)) ++tail;
-  return fmt::format("{}..{}", name.substr(0, head), name.substr(tail));
+  return name.substr(0, head) + ".." + name.substr(tail);
+}
+
+/// Names and paths in it came from outside.
+template <typename... Values>
+void say(fmt::format_string<Values...> format, Values&&... values) {
+  fmt::print("{}", printable_lines(fmt::format(format, std::forward<Values>(values)...)));
 }
 
 void print_process(const ProcessFigures& f) {
   const SetFigures& t = f.totals;
-  fmt::print(
-      "process {}: {} device{}, {} kernels, {} copies, {} sets; span {} ms, busy {} ms ({} %), kernel sum {} ms\n",
+  say("process {}: {} device{}, {} kernels, {} copies, {} sets; span {} ms, busy {} ms ({} %), kernel sum {} ms\n",
       f.process, f.devices, f.devices == 1 ? "" : "s", t[Figure::kKernels], t[Figure::kMemcpyOps],
       t[Figure::kMemsetOps], ms(t[Figure::kSpan]), ms(t[Figure::kGpuBusy]),
       percent(t[Figure::kGpuBusy], t[Figure::kSpan]), ms(t[Figure::kKernelSum]));
   if (t[Figure::kNcclKernels] > 0) {
-    fmt::print("  communication: {} kernels, busy {} ms, exposed {} ms\n", t[Figure::kNcclKernels],
-               ms(t[Figure::kNcclBusy]), ms(t[Figure::kNcclExposed]));
+    say("  communication: {} kernels, busy {} ms, exposed {} ms\n", t[Figure::kNcclKernels], ms(t[Figure::kNcclBusy]),
+        ms(t[Figure::kNcclExposed]));
   }
-  fmt::print("  launches: {} host calls; {} operations with a launch, {} without ({} ms)", f.launches.host_calls,
-             f.launches.gpu_ops_with_launch, f.launches.gpu_ops_without_launch,
-             ms(f.launches.gpu_ops_without_launch_sum_ns));
+  say("  launches: {} host calls; {} operations with a launch, {} without ({} ms)", f.launches.host_calls,
+      f.launches.gpu_ops_with_launch, f.launches.gpu_ops_without_launch, ms(f.launches.gpu_ops_without_launch_sum_ns));
   if (f.launches.graph_launches > 0) {
-    fmt::print("; {} graph launches with {} operations", f.launches.graph_launches, f.launches.gpu_ops_from_graphs);
+    say("; {} graph launches with {} operations", f.launches.graph_launches, f.launches.gpu_ops_from_graphs);
   }
-  fmt::print("\n  in no range: {} operations by thread, {} by process\n", f.unattributed.by_thread_gpu_ops,
-             f.unattributed.by_process_gpu_ops);
-  for (const auto& [name, count] : f.notes) fmt::print("  note: {} {}\n", name, count);
+  say("\n  in no range: {} operations by thread, {} by process\n", f.unattributed.by_thread_gpu_ops,
+      f.unattributed.by_process_gpu_ops);
+  for (const auto& [name, count] : f.notes) say("  note: {} {}\n", name, count);
   if (f.ranges.empty()) return;
 
   std::vector<const RangeFigures*> ranges;
@@ -99,45 +105,45 @@ void print_process(const ProcessFigures& f) {
   });
   constexpr std::size_t kRows = 30;
   constexpr std::size_t kNameWidth = 44;
-  fmt::print("  {:<{}} {:>7} {:>11} {:>11} {:>11} {:>9} {:>11} {:>7}\n", "range (times in ms)", kNameWidth, "count",
-             "wall", "busy/thread", "busy/proc.", "kernels", "exp. comm", "GPU %");
+  say("  {:<{}} {:>7} {:>11} {:>11} {:>11} {:>9} {:>11} {:>7}\n", "range (times in ms)", kNameWidth, "count", "wall",
+      "busy/thread", "busy/proc.", "kernels", "exp. comm", "GPU %");
   for (std::size_t i = 0; i < std::min(kRows, ranges.size()); ++i) {
     const RangeFigures& r = *ranges[i];
-    fmt::print("  {:<{}} {:>7} {:>11} {:>11} {:>11} {:>9} {:>11} {:>7}\n", shortened(r.name, kNameWidth), kNameWidth,
-               r.instances, ms(r.wall_ns), ms(r.by_thread[Figure::kGpuBusy]), ms(r.by_process[Figure::kGpuBusy]),
-               r.by_process[Figure::kKernels], ms(r.by_process[Figure::kNcclExposed]),
-               percent(r.window_busy_ns, r.window_busy_ns + r.window_idle_ns));
+    say("  {:<{}} {:>7} {:>11} {:>11} {:>11} {:>9} {:>11} {:>7}\n", shortened(r.name, kNameWidth), kNameWidth,
+        r.instances, ms(r.wall_ns), ms(r.by_thread[Figure::kGpuBusy]), ms(r.by_process[Figure::kGpuBusy]),
+        r.by_process[Figure::kKernels], ms(r.by_process[Figure::kNcclExposed]),
+        percent(r.window_busy_ns, r.window_busy_ns + r.window_idle_ns));
   }
-  if (ranges.size() > kRows) fmt::print("  ... and {} more (--json has all)\n", ranges.size() - kRows);
+  if (ranges.size() > kRows) say("  ... and {} more (--json has all)\n", ranges.size() - kRows);
 }
 
 void print_report(const TraceReport& report) {
-  fmt::print("{}: {}", report.facts.path,
-             report.facts.format == TraceFormat::kKineto ? "Kineto trace" : "Nsight Systems export");
-  if (report.facts.rank) fmt::print(", rank {}", *report.facts.rank);
-  if (report.facts.world_size) fmt::print(" of {}", *report.facts.world_size);
-  for (const std::string& name : report.facts.gpu_names) fmt::print(", {}", name);
-  fmt::print("\n");
-  for (const auto& [name, count] : report.facts.notes) fmt::print("  note: {} {}\n", name, count);
+  say("{}: {}", report.facts.path,
+      report.facts.format == TraceFormat::kKineto ? "Kineto trace" : "Nsight Systems export");
+  if (report.facts.rank) say(", rank {}", *report.facts.rank);
+  if (report.facts.world_size) say(" of {}", *report.facts.world_size);
+  for (const std::string& name : report.facts.gpu_names) say(", {}", name);
+  say("\n");
+  for (const auto& [name, count] : report.facts.notes) say("  note: {} {}\n", name, count);
   for (const ProcessFigures& process : report.processes) print_process(process);
 }
 
 /// The regions of one trace, as a table.
 void print_regions(const std::vector<ProcessRegions>& processes) {
   for (const ProcessRegions& process : processes) {
-    for (const std::string& note : process.notes) fmt::print("process {}: note: {}\n", process.process, note);
+    for (const std::string& note : process.notes) say("process {}: note: {}\n", process.process, note);
     if (process.whole.regions.empty()) continue;
-    fmt::print("process {}", process.process);
+    say("process {}", process.process);
     for (const DeviceInfo& device : process.run.devices) {
       if (device.peak_flop_per_s)
-        fmt::print("; gpu{} {}: {} peak {:.4g} TFLOP/s ({}), dtype by {}", device.device, device.name, device.dtype,
-                   *device.peak_flop_per_s / 1e12, device.peak_source.substr(0, device.peak_source.find(';')),
-                   device.dtype_source);
+        say("; gpu{} {}: {} peak {:.4g} TFLOP/s ({}), dtype by {}", device.device, device.name, device.dtype,
+            *device.peak_flop_per_s / 1e12, device.peak_source.substr(0, device.peak_source.find(';')),
+            device.dtype_source);
       else
-        fmt::print("; gpu{} {}: peak unknown, set MFU_PEAK_TFLOPS", device.device, device.name);
+        say("; gpu{} {}: peak unknown, set MFU_PEAK_TFLOPS", device.device, device.name);
     }
-    fmt::print("{}{}\n", process.run.convention.empty() ? "" : "; FLOP counted: ", process.run.convention);
-    fmt::print("{}\n", region_table(process.whole));
+    say("{}{}\n", process.run.convention.empty() ? "" : "; FLOP counted: ", process.run.convention);
+    say("{}\n", region_table(process.whole));
   }
 }
 
@@ -200,12 +206,12 @@ void print_json(std::vector<Replayed>& traces, const ReplayOptions& options) {
 
 void print_text(const Replayed& trace, const ReplayOptions& options) {
   if (options.asks()) {
-    fmt::print("{}\n{}", trace.report.facts.path, query_text(options.query, trace.answers));
+    say("{}\n{}", trace.report.facts.path, query_text(options.query, trace.answers));
     return;
   }
   print_report(trace.report);
   print_regions(trace.regions);
-  if (options.detect) fmt::print("{}", detected_text(trace.detected));
+  if (options.detect) say("{}", detected_text(trace.detected));
 }
 
 /// A trace that ends in the middle: what is overstated, on the error output. \return whether it does.
@@ -239,7 +245,7 @@ void name_device(const std::string& gpu, Trace& trace) {
 }
 
 int fail(const Error& error) {
-  fmt::print(stderr, "mfu replay: {}\n", error.message);
+  fmt::print(stderr, "mfu replay: {}\n", printable_lines(error.message));
   return 1;
 }
 
@@ -258,7 +264,7 @@ int replay(const ReplayOptions& options) {
       return fail(Error{"--gpu: expected a known GPU, got \"" + options.gpu +
                         "\"; nearest: " + nearest_peak_rows(options.gpu) + "; or give --peak-tflops"});
   }
-  for (const std::string& warning : config->warnings) fmt::print(stderr, "mfu replay: {}\n", warning);
+  for (const std::string& warning : config->warnings) fmt::print(stderr, "mfu replay: {}\n", printable_lines(warning));
   for (const std::string& path : options.paths) {
     const Result<std::vector<std::string>> files = list_traces(path);
     if (!files) return fail(files.error());

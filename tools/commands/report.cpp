@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/printable.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/job_input.h"
 #include "tools/report/assertion.h"
@@ -32,7 +33,7 @@ struct ReportOptions {
   std::string output, config, interval, tensorboard;
 };
 
-void complain(std::string_view message) { fmt::print(stderr, "mfu report: {}\n", terminal_text(message)); }
+void complain(std::string_view message) { fmt::print(stderr, "mfu report: {}\n", printable_lines(message)); }
 
 int report_one(const ReportOptions& o) {
   std::vector<Assertion> assertions;
@@ -81,7 +82,7 @@ int report_one(const ReportOptions& o) {
           out << run_page(job, MFU_VERSION);
           return {};
         });
-      if (done && path != "-") fmt::print("{}{}", wanted ? path + "\n" : "", terminal_text(job_text(job)));
+      if (done && path != "-") fmt::print("{}{}", wanted ? path + "\n" : "", printable_lines(job_text(job)));
     }
   }
   if (!done) {
@@ -95,7 +96,7 @@ int report_one(const ReportOptions& o) {
       complain(verdict.error().message);
       return kUsageError;
     }
-    fmt::print(stderr, "mfu report: {}\n", terminal_text(verdict->message));
+    fmt::print(stderr, "mfu report: {}\n", printable_lines(verdict->message));
     if (!verdict->holds) code = kFailed;
   }
   return code;
@@ -131,7 +132,7 @@ int report_two(const ReportOptions& o) {
     complain(done.error().message);
     return kFailed;
   }
-  if (!o.json && !o.markdown && path != "-") fmt::print("{}\n{}", path, terminal_text(comparison_text(comparison)));
+  if (!o.json && !o.markdown && path != "-") fmt::print("{}\n{}", path, printable_lines(comparison_text(comparison)));
   return 0;
 }
 

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "core/base/line_file.h"
+#include "core/base/printable.h"
 #include "core/config/config.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_words.h"
@@ -300,7 +301,7 @@ void print_table(const Plan& plan, const Written& written, int status) {
   plan.say(how + "; from the run directory, without the window that was open:");
   std::istringstream lines(job_text(job));
   for (std::string line; std::getline(lines, line);)
-    if (!line.starts_with("unfinished: ")) plan.say(terminal_text(line));
+    if (!line.starts_with("unfinished: ")) plan.say(printable_lines(line));
 }
 
 /// `mfu report DIRECTORY -o FILE`.
@@ -362,7 +363,7 @@ int run(const RunOptions& o) {
   plan.started_ns = now_ns();
   if (!plan.config.disabled) {
     const std::vector<std::string> mistakes = mistakes_of(o, plan.config);
-    for (const std::string& mistake : mistakes) std::fprintf(stderr, "mfu run: %s\n", terminal_text(mistake).c_str());
+    for (const std::string& mistake : mistakes) std::fprintf(stderr, "mfu run: %s\n", printable_lines(mistake).c_str());
     if (!mistakes.empty() && !o.keep_going) {
       std::fprintf(stderr, "mfu run: nothing was started; --keep-going starts the program all the same\n");
       return kUsageError;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/kernels/kernel_names.h"
+#include "core/base/printable.h"
 
 namespace mfu {
 

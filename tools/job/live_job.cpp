@@ -146,6 +146,21 @@ void LiveJob::settle(TimeNs mono_ns, TimeNs utc_ns) {
   }
   if (interval == 0) interval = kDefaultInterval;
 
+  // A process is its host, pid and start: a second file of it is a copy, of which the longest counts.
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t, TimeNs>, Entry*> processes;
+  for (auto& [path, entry] : entries_) {
+    if (!entry->rank.run) continue;
+    const RunInfo& run = *entry->rank.run;
+    const auto [at, fresh] = processes.try_emplace({run.host, run.rank, run.pid, run.t_ns}, entry.get());
+    if (fresh) continue;
+    const auto length = [](const Entry* e) { return std::tuple(e->rank.end.has_value(), e->rank.windows); };
+    Entry* copy = entry.get();
+    if (length(copy) > length(at->second)) std::swap(copy, at->second);
+    copy->rank.state = RankState::kReplaced;
+    copy->rank.problems.push_back(copy->rank.path + ": is of the same process as " + at->second->rank.path +
+                                  ": left out");
+  }
+
   // A rank that was started again: the figures of its earlier process are history.
   std::map<std::int64_t, std::vector<Entry*>> by_rank;
   for (auto& [path, entry] : entries_)

@@ -9,13 +9,17 @@ namespace mfu {
 
 namespace {
 
+constexpr DurationNs kLongestWindow = 365 * 86400 * kNsPerSecond;  ///< whatever a file says
+
 std::int64_t stages_of(const std::string& config_json) {
   const auto config = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return 1;
   const auto parallel = config.find("parallel");
   if (parallel == config.end() || !parallel->is_object()) return 1;
   const auto pp = parallel->find("pp");
-  return pp != parallel->end() && pp->is_number_integer() ? std::max<std::int64_t>(1, pp->get<std::int64_t>()) : 1;
+  return pp != parallel->end() && pp->is_number_integer()
+             ? std::clamp<std::int64_t>(pp->get<std::int64_t>(), 1, 1 << 20)
+             : 1;
 }
 
 }  // namespace
@@ -72,16 +76,20 @@ void Rank::take(RunLine&& line) {
     run->t_ns = begin;
     pipeline_stages = stages_of(run->config_json);
   } else if (auto* window = std::get_if<WindowLine>(&line.what)) {
-    RegionSummary& region = window->region;
-    if (!open_.regions.empty() && open_.window.begin_ns != region.window.begin_ns) open_ = {};
-    open_.window = region.window;
-    sums[{region.region, region.device}].add(region, peak_of(*this, region));
-    const bool complete = region.region == "total";
-    open_.regions.push_back(std::move(region));
-    if (!complete) return;
+    const Interval at = window->region.window;
+    if (open_.regions.empty() || open_.window.begin_ns != at.begin_ns) {
+      open_ = {};
+      limit_.next_window();
+    }
+    open_.window = at;
+    const RegionSummary as_read = window->region;
+    const RegionSummary& region = limit_.put(open_.regions, std::move(window->region));
+    sums[{region.region, region.device}].add(as_read, peak_of(*this, as_read));
+    if (as_read.region != "total") return;
     open_.counters = std::move(window->counters);
     if (window->self) open_.self = *window->self;
-    interval_ns = std::max(interval_ns, open_.window.length_ns());
+    // Where an output's budget is used up, the next window is longer than any before.
+    interval_ns = std::min(kLongestWindow, std::max({interval_ns, open_.window.length_ns(), window->next_ns}));
     std::vector<CommSample> samples;
     for (const RegionSummary& r : open_.regions)
       if (r.comm_kernels != 0)

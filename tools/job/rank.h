@@ -12,6 +12,7 @@
 #include "core/account/region_summary.h"
 #include "core/account/region_totals.h"
 #include "core/sinks/sink.h"
+#include "tools/run_dir/region_limit.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_history.h"
 
@@ -33,7 +34,7 @@ enum class RankState {
   kLive,
   kStale,       ///< nothing for more than three windows while others went on, or while it was watched
   kEnded,       ///< its end line is there
-  kReplaced,    ///< a later process has its rank: a restart
+  kReplaced,    ///< a later process has its rank: a restart; or a copy of another file
   kUnreadable,  ///< not one line of a run, or no start line
 };
 [[nodiscard]] std::string_view name(RankState state) noexcept;
@@ -76,6 +77,7 @@ struct Rank {
  private:
   friend class LiveJob;
   WindowSummary open_;  ///< regions of the window whose total is still to come
+  RegionLimit limit_;
 };
 
 }  // namespace mfu

@@ -3,24 +3,11 @@
 #include <algorithm>
 #include <set>
 
+#include "core/sinks/row_peak.h"
+
 namespace mfu {
 
 namespace {
-
-std::optional<double> mean_peak(const Rank& rank, const RegionSummary& row,
-                                std::optional<double> DeviceInfo::*peak) noexcept {
-  if (!rank.run) return std::nullopt;
-  double sum = 0;
-  int devices = 0;
-  for (const DeviceInfo& d : rank.run->devices) {
-    if (row.device && d.device != *row.device) continue;
-    if (!(d.*peak) || !(*(d.*peak) > 0)) return std::nullopt;
-    sum += *(d.*peak);
-    ++devices;
-  }
-  if (devices == 0) return std::nullopt;
-  return sum / devices;
-}
 
 /// A mean over ranks or devices.
 struct Mean {
@@ -38,7 +25,7 @@ struct Mean {
 }  // namespace
 
 RowPeak peak_of(const Rank& rank, const RegionSummary& row) noexcept {
-  return {mean_peak(rank, row, &DeviceInfo::peak_flop_per_s), mean_peak(rank, row, &DeviceInfo::peak_bytes_per_s)};
+  return rank.run ? row_peak(rank.run->devices, row) : RowPeak{};
 }
 
 JobTotals job_totals(const std::vector<const Rank*>& ranks) {

@@ -12,6 +12,7 @@
 #include "core/attribution/attribution.h"
 #include "core/attribution/product_table.h"
 #include "core/base/counters.h"
+#include "core/base/printable.h"
 #include "core/base/ticks.h"
 #include "core/drain/detected_regions.h"
 #include "core/drain/drain.h"

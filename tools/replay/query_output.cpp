@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/kernels/kernel_names.h"
+#include "core/base/printable.h"
 #include "core/sinks/region_json.h"
 #include "core/sinks/sink_text.h"
 #include "tools/replay/trace_query.h"

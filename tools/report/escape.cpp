@@ -1,27 +1,40 @@
 #include "tools/report/escape.h"
 
+#include <charconv>
+
+#include "core/base/printable.h"
+
 namespace mfu {
 
-std::string terminal_text(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7F) c = '?';
-  return out;
-}
-
 std::string markdown_text(std::string_view text) {
+  std::string plain(text);
+  for (char& c : plain)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
   std::string out;
-  for (const char c : text) {
-    if (std::string_view("\\`*_{}[]<>()#|~!").find(c) != std::string_view::npos) out.push_back('\\');
-    out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c);
+  for (const char c : printable(plain)) {
+    if (std::string_view("\\`*_{}[]<>()#|~!&").find(c) != std::string_view::npos) out.push_back('\\');
+    out.push_back(c);
   }
   return out;
 }
 
 std::string file_name(std::string_view path) { return std::string(path.substr(path.find_last_of('/') + 1)); }
 
-std::string csv_text(std::string_view text) {
-  if (text.find_first_of("\",\r\n") == std::string_view::npos) return std::string(text);
+namespace {
+
+bool is_number(std::string_view text) {
+  double value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return failed == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace
+
+std::string csv_text(std::string_view raw) {
+  std::string text = printable(raw);
+  constexpr std::string_view kFormulas = "=+-@";
+  if (!text.empty() && kFormulas.find(text.front()) != std::string_view::npos && !is_number(text)) text.insert(0, "'");
+  if (text.find_first_of("\",") == std::string_view::npos) return text;
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"') out.push_back('"');

@@ -21,7 +21,9 @@ constexpr std::size_t kOdditiesKept = 8;
 
 class Descriptor {
  public:
-  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  // O_NONBLOCK: should a FIFO have taken the file's place.
+  explicit Descriptor(const std::string& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {}
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() {
@@ -32,6 +34,23 @@ class Descriptor {
  private:
   int fd_;
 };
+
+/// How much of the file's end holds its last whole window: it ends with a row of `total`, and begins behind one.
+std::uint64_t tail_bytes(int file, std::uint64_t size) {
+  constexpr std::uint64_t kMost = 16u << 20u;
+  constexpr std::string_view kTotal = R"("region":"total")";  // in a name its quotes would be escaped
+  std::string text;
+  for (std::uint64_t tail = RunFile::kTailBytes;; tail *= 4) {
+    tail = std::min(tail, size);
+    if (tail >= std::min(size, kMost)) return tail;
+    text.resize(tail);
+    const ::ssize_t got = ::pread(file, text.data(), tail, static_cast<off_t>(size - tail));
+    if (got < 0) return tail;
+    text.resize(static_cast<std::size_t>(got));
+    const std::size_t last = text.rfind(kTotal);
+    if (last != std::string::npos && last != 0 && text.rfind(kTotal, last - 1) != std::string::npos) return tail;
+  }
+}
 
 }  // namespace
 
@@ -68,6 +87,7 @@ Result<std::size_t> RunFile::poll(const std::function<void(RunLine&&)>& on_line)
   const Descriptor file(path_);
   if (file.get() < 0) return failed("cannot be opened");
   if (::fstat(file.get(), &at) != 0) return failed("cannot be read");
+  if (!S_ISREG(at.st_mode)) return Error{path_ + ": not a file"};
   size = static_cast<std::uint64_t>(at.st_size);
   if (inode_ != 0 && (inode_ != at.st_ino || size < offset_)) {
     restarted_ = true;
@@ -109,9 +129,11 @@ Result<std::size_t> RunFile::poll(const std::function<void(RunLine&&)>& on_line)
     }
     if (start_only && lines != 0) {
       start_only = false;
-      offset_ = size - kTailBytes;
-      numbered_ = false;
-      skip_first = true;
+      const std::uint64_t behind_start = offset_ - rest.size();
+      const std::uint64_t tail = size - tail_bytes(file.get(), size);
+      numbered_ = tail <= behind_start;
+      skip_first = !numbered_;
+      offset_ = std::max(tail, behind_start);
       half_.clear();
       continue;
     }

@@ -18,7 +18,7 @@ class RunFile {
   /// Where the first call of poll begins.
   enum class From {
     kBeginning,
-    kTail,  ///< the start line, then the last kTailBytes: enough for the windows that matter now
+    kTail,  ///< the start line, then the end of the file: kTailBytes, or as much as its last whole window takes
   };
   static constexpr std::uint64_t kTailBytes = 64 * 1024;
 

@@ -6,47 +6,65 @@
 
 namespace mfu {
 
-Result<RunHistory> read_run_history(const std::string& path) {
-  RunHistory history;
-  history.source = path;
-  RunFile file(path, RunFile::From::kBeginning);
-  bool started = false;
-  bool any = false;
-  const auto done = file.poll([&](RunLine&& line) {
-    any = true;
-    if (auto* run = std::get_if<RunInfo>(&line.what)) {
-      // Once more when a device appears: the first time is when the run began.
-      const TimeNs begin = started ? history.run.t_ns : run->t_ns;
-      history.run = std::move(*run);
-      history.run.t_ns = begin;
-      started = true;
-    } else if (auto* window = std::get_if<WindowLine>(&line.what)) {
-      const Interval& at = window->region.window;
-      if (history.windows.empty() || history.windows.back().window.begin_ns != at.begin_ns ||
-          history.windows.back().window.end_ns != at.end_ns) {
-        history.windows.emplace_back();
-        history.windows.back().window = at;
-      }
-      if (!window->counters.empty()) history.windows.back().counters = std::move(window->counters);
-      if (window->self) history.windows.back().self = *window->self;
-      history.windows.back().regions.push_back(std::move(window->region));
-    } else if (auto* event = std::get_if<EventLine>(&line.what)) {
-      history.events.push_back({line.t_ns, std::move(event->kind), std::move(event->message)});
-    } else if (auto* end = std::get_if<EndLine>(&line.what)) {
-      history.end = std::move(end->whole);
+void HistoryBuilder::take(RunLine&& line) {
+  any_ = true;
+  if (auto* run = std::get_if<RunInfo>(&line.what)) {
+    // Once more when a device appears: the first time is when the run began.
+    const TimeNs begin = started_ ? history_.run.t_ns : run->t_ns;
+    history_.run = std::move(*run);
+    history_.run.t_ns = begin;
+    started_ = true;
+  } else if (auto* window = std::get_if<WindowLine>(&line.what)) {
+    const Interval& at = window->region.window;
+    if (history_.windows.empty() || history_.windows.back().window.begin_ns != at.begin_ns ||
+        history_.windows.back().window.end_ns != at.end_ns) {
+      history_.windows.emplace_back();
+      history_.windows.back().window = at;
+      limit_.next_window();
     }
-  });
+    WindowSummary& into = history_.windows.back();
+    if (!window->counters.empty()) into.counters = std::move(window->counters);
+    if (window->self) into.self = *window->self;
+    limit_.put(into.regions, std::move(window->region));
+  } else if (auto* event = std::get_if<EventLine>(&line.what)) {
+    history_.events.push_back({line.t_ns, std::move(event->kind), std::move(event->message)});
+  } else if (auto* end = std::get_if<EndLine>(&line.what)) {
+    history_.end = std::move(end->whole);
+    std::vector<RegionSummary> rows;
+    limit_.next_window();
+    for (RegionSummary& row : history_.end->regions) limit_.put(rows, std::move(row));
+    history_.end->regions = std::move(rows);
+    limit_.next_window();
+  }
+}
+
+RunHistory HistoryBuilder::finish() {
+  if (limit_.reached())
+    history_.oddities.push_back(fmt::format("{}: more than {} regions or {} rows to a window; the others are `other`",
+                                            history_.source, RegionLimit::kNames, RegionLimit::kRows));
+  if (any_ && !started_)
+    history_.oddities.push_back(history_.source + ": no start line: device, peak and config are not known");
+  return std::move(history_);
+}
+
+Result<RunHistory> read_run_history(const std::string& path) {
+  HistoryBuilder builder(path);
+  RunFile file(path, RunFile::From::kBeginning);
+  const auto done = file.poll([&](RunLine&& line) { builder.take(std::move(line)); });
   if (!done) return done.error();
-  for (const RunFile::Oddity& oddity : file.oddities()) history.oddities.push_back(oddity.message);
+  const bool any = builder.any();
+  RunHistory history = builder.finish();
+  std::vector<std::string> oddities;
+  for (const RunFile::Oddity& oddity : file.oddities()) oddities.push_back(oddity.message);
   if (file.bad_lines() > file.oddities().size())
-    history.oddities.push_back(fmt::format("{}: {} bad lines in all", path, file.bad_lines()));
+    oddities.push_back(fmt::format("{}: {} bad lines in all", path, file.bad_lines()));
   if (file.newer_lines() != 0)
-    history.oddities.push_back(fmt::format("{}: {} lines are of a newer version: read as far as their keys are known",
-                                           path, file.newer_lines()));
+    oddities.push_back(fmt::format("{}: {} lines are of a newer version: read as far as their keys are known", path,
+                                   file.newer_lines()));
+  history.oddities.insert(history.oddities.begin(), oddities.begin(), oddities.end());
   if (!any)
     return Error{
         fmt::format("{}: {}", path, history.oddities.empty() ? "holds no line of a run" : history.oddities.front())};
-  if (!started) history.oddities.push_back(path + ": no start line: device, peak and config are not known");
   return history;
 }
 

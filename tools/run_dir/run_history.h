@@ -3,11 +3,14 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/account/region_summary.h"
 #include "core/base/result.h"
 #include "core/sinks/sink.h"
+#include "tools/run_dir/region_limit.h"
+#include "tools/run_dir/run_line.h"
 
 namespace mfu {
 
@@ -25,6 +28,21 @@ struct RunHistory {
   std::vector<RunEvent> events;
   std::optional<WindowSummary> end;   ///< none: still running, or killed
   std::vector<std::string> oddities;  ///< what could not be read, each with its place
+};
+
+/// Puts the lines of one process together, in the order of its file.
+class HistoryBuilder {
+ public:
+  explicit HistoryBuilder(std::string source) { history_.source = std::move(source); }
+  void take(RunLine&& line);
+  [[nodiscard]] bool any() const noexcept { return any_; }  ///< a line was taken
+  [[nodiscard]] bool started() const noexcept { return started_; }
+  [[nodiscard]] RunHistory finish();
+
+ private:
+  RunHistory history_;
+  RegionLimit limit_;
+  bool any_ = false, started_ = false;
 };
 
 /// The whole file. Error: it cannot be read, or holds not one line of a run.

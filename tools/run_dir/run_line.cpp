@@ -15,6 +15,10 @@ namespace {
 using Object = simdjson::dom::object;
 using Element = simdjson::dom::element;
 
+constexpr TimeNs kLatestMoment = 4'000'000'000 * kNsPerSecond;  ///< in 2096
+constexpr std::int64_t kMostRanks = std::int64_t{1} << 40;      ///< as the library reads them
+constexpr std::size_t kMostDevices = 1024;
+
 /// What a line holds where something else should be. Caught in read().
 struct Unexpected {
   std::string message;
@@ -93,8 +97,12 @@ void for_each_of(const Object& object, std::string_view key, Each each) {
   for (const Element value : values) each(value);
 }
 
-/// Seconds as they are printed, back to ns: exact up to 2^53 ns (104 days).
-DurationNs to_ns(double s) { return std::isfinite(s) ? std::llround(std::clamp(s, -9e9, 9e9) * 1e9) : 0; }
+/// Seconds as they are printed, back to ns: exact up to 2^53 ns (104 days). No more than 63 years, so that a few of
+/// them can be added.
+DurationNs to_ns(double s) { return std::isfinite(s) ? std::llround(std::clamp(s, -2e9, 2e9) * 1e9) : 0; }
+
+/// A point of time of this century, so that the difference of two, or a point and a duration, is a number too.
+TimeNs moment(std::int64_t t_ns) { return std::clamp<TimeNs>(t_ns, 0, kLatestMoment); }
 
 DurationNs ns_of(const Object& object, std::string_view key) { return to_ns(number_of(object, key).value_or(0)); }
 
@@ -157,6 +165,8 @@ void read_field(const Object& o, const Field<Get>& field, T& into) {
   } else if constexpr (std::is_integral_v<T>) {
     if (field.unit == Unit::kSeconds)
       into = static_cast<T>(ns_of(o, key));
+    else if (field.unit == Unit::kMoment)
+      into = static_cast<T>(moment(integer_of<std::int64_t>(o, key)));
     else
       into = integer_of<T>(o, key);
   } else if constexpr (std::is_enum_v<T>) {
@@ -220,9 +230,9 @@ RunInfo start_of(const Object& o, TimeNs t_ns) {
   run.t_ns = t_ns;
   run.host = string_of(o, "host");
   run.pid = integer_of<std::int64_t>(o, "pid");
-  run.rank = integer_of<std::int64_t>(o, "rank");
+  run.rank = std::clamp<std::int64_t>(integer_of<std::int64_t>(o, "rank"), 0, kMostRanks);
   if (find(o, "local_rank")) run.local_rank = integer_of<std::int64_t>(o, "local_rank");
-  run.world_size = integer_of<std::int64_t>(o, "world", 1);
+  run.world_size = std::clamp<std::int64_t>(integer_of<std::int64_t>(o, "world", 1), 0, kMostRanks);
   run.version = string_of(o, "version");
   run.commit = string_of(o, "commit");
   run.build = string_of(o, "build");
@@ -239,7 +249,10 @@ RunInfo start_of(const Object& o, TimeNs t_ns) {
     device.dtype = string_of(d, "dtype");
     device.dtype_source = string_of(d, "dtype_source");
     device.sparse = bool_of(d, "sparse");
-    run.devices.push_back(std::move(device));
+    // One that is named twice would give every series of it twice.
+    const bool known = std::any_of(run.devices.begin(), run.devices.end(),
+                                   [&](const DeviceInfo& other) { return other.device == device.device; });
+    if (!known && run.devices.size() < kMostDevices) run.devices.push_back(std::move(device));
   });
   if (const auto e = find(o, "cupti")) {
     const Object cupti = object_in("cupti", *e);
@@ -256,7 +269,7 @@ RunInfo start_of(const Object& o, TimeNs t_ns) {
 EndLine end_of(const Object& o) {
   EndLine end;
   end.whole.final_run = true;
-  end.whole.window = {integer_of<std::int64_t>(o, "t0_ns"), integer_of<std::int64_t>(o, "t1_ns")};
+  end.whole.window = {moment(integer_of<std::int64_t>(o, "t0_ns")), moment(integer_of<std::int64_t>(o, "t1_ns"))};
   for_each_of(o, "regions", [&](const Element& e) { end.whole.regions.push_back(region_of(object_in("regions", e))); });
   if (const auto e = find(o, "launches")) {
     const Object l = object_in("launches", *e);
@@ -289,14 +302,14 @@ Result<RunLine> RunLineReader::read(std::string_view text) {
     Result<RunLine> result{RunLine{}};
     RunLine& line = *result;
     line.v = integer_of<std::int64_t>(o, "v", 0);
-    line.t_ns = integer_of<std::int64_t>(o, "t_ns");
+    line.t_ns = moment(integer_of<std::int64_t>(o, "t_ns"));
     line.seq = integer_of<std::uint64_t>(o, "seq");
     const std::string type = string_of(o, "type");
     if (line.v < 1 || type.empty()) return Error{"neither 'v' nor 'type': not a line of a run directory"};
     if (type == "start")
       line.what = start_of(o, line.t_ns);
     else if (type == "window")
-      line.what = WindowLine{region_of(o), counters_of(o), self_of(o)};
+      line.what = WindowLine{region_of(o), counters_of(o), self_of(o), std::max<DurationNs>(0, ns_of(o, "next_s"))};
     else if (type == "event")
       line.what = EventLine{string_of(o, "kind"), string_of(o, "message")};
     else if (type == "end")

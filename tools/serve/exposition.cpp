@@ -4,9 +4,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "core/account/region_fields.h"
+#include "core/base/printable.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"
 
@@ -42,8 +44,11 @@ class Families {
     auto& metrics = families_[at->second].metric;
     metrics.emplace_back();
     metrics.back().label = std::move(labels);
+    for (ClientMetric::Label& label : metrics.back().label) label.value = printable(label.value, kLongestLabel);
     return metrics.back();
   }
+  static constexpr std::size_t kLongestLabel = 1000;
+
   std::vector<MetricFamily> families_;
   std::map<std::string, std::size_t> index_;
 };
@@ -243,6 +248,7 @@ std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_
   constexpr std::size_t kInFull = 128;
   if (per_rank == PerRank::kAuto) per_rank = job.ranks().size() <= kInFull ? PerRank::kAll : PerRank::kMfu;
   std::map<std::pair<std::string, std::int64_t>, int> seen;
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t>, int> same_pid;
   std::map<const Rank*, Labels> labels;
   for (const Rank* rank : job.ranks()) {
     if (!rank->run || rank->state == RankState::kReplaced) continue;
@@ -252,6 +258,8 @@ std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_
                                   {"hostname", run.host}});
     // Programs that no launcher numbered are all rank 0: series must differ none the less.
     if (seen[{run.host, run.rank}]++ != 0) process.push_back({"pid", std::to_string(run.pid)});
+    // Containers with one host name may have one pid as well.
+    if (same_pid[{run.host, run.rank, run.pid}]++ != 0) process.push_back({"start_ns", std::to_string(run.t_ns)});
     if (per_rank != PerRank::kNone) rank_metrics(out, *rank, process, per_rank);
     labels[rank] = std::move(process);
   }

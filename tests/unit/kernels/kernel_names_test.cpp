@@ -82,20 +82,5 @@ TEST_F(KernelNamesTest, ThreadsThatSeeANameAtOnceAgreeOnItsId) {
   EXPECT_EQ(names_->size(), 1u + kNames);
 }
 
-TEST(Printable, OnlyValidUtf8Remains) {
-  EXPECT_EQ(printable("plain", 200), "plain");
-  EXPECT_EQ(printable("d\xc3\xa9j\xc3\xa0 \xe2\x82\xac \xf0\x9f\x98\x80", 200),
-            "d\xc3\xa9j\xc3\xa0 \xe2\x82\xac \xf0\x9f\x98\x80");
-  EXPECT_EQ(printable("a\xff"
-                      "b\xc3",
-                      200),
-            "a?b?");
-  EXPECT_EQ(printable("\xc0\xaf", 200), "??");            // overlong
-  EXPECT_EQ(printable("\xed\xa0\x80", 200), "???");       // a surrogate
-  EXPECT_EQ(printable("\xf4\x90\x80\x80", 200), "????");  // beyond U+10FFFF
-  EXPECT_EQ(printable("tab\tnew\n\x7f", 200), "tab?new??");
-  EXPECT_EQ(printable("\xe2\x82\xac\xe2\x82\xac", 4), "\xe2\x82\xac");  // cut between characters
-}
-
 }  // namespace
 }  // namespace mfu

@@ -62,9 +62,10 @@ std::string job_markdown(const Job& job) {
   for (const JobProcess& p : job.processes) {
     for (const DeviceInfo& d : p.run.devices)
       peaks.insert(fmt::format("{}: {} {}{}, {} ({})", markdown_text(d.name), scaled_text(d.peak_flop_per_s, "FLOP/s"),
-                               d.dtype, d.sparse ? " sparse" : "", scaled_text(d.peak_bytes_per_s, "B/s"),
+                               markdown_text(d.dtype), d.sparse ? " sparse" : "",
+                               scaled_text(d.peak_bytes_per_s, "B/s"),
                                markdown_text(d.peak_source.substr(0, d.peak_source.find(';')))));
-    if (!p.run.convention.empty()) conventions.insert(p.run.convention);
+    if (!p.run.convention.empty()) conventions.insert(markdown_text(p.run.convention));
   }
   for (const std::string& peak : peaks) text += "; peak of " + peak;
   for (const std::string& convention : conventions) text += "; FLOP counted: " + convention;

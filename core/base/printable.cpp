@@ -1,0 +1,58 @@
+#include "core/base/printable.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace mfu {
+
+namespace {
+
+/// Bytes of the character at the beginning of `text`; 0 where it is none, or not one for a terminal.
+std::size_t good_length(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char c = byte(0);
+  if (c < 0x80) return c >= 0x20 && c != 0x7F ? 1 : 0;
+  const std::size_t length = (c >= 0xC2 && c <= 0xDF) ? 2 : (c & 0xF0) == 0xE0 ? 3 : (c >= 0xF0 && c <= 0xF4) ? 4 : 0;
+  if (length == 0 || length > text.size()) return 0;
+  std::uint32_t code = c & (0xFFu >> (length + 1));
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+    code = code << 6u | (byte(i) & 0x3Fu);
+  }
+  const std::uint32_t smallest = length == 2 ? 0x80 : length == 3 ? 0x800 : 0x10000;
+  if (code < smallest || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return 0;  // overlong, surrogates
+  const bool c1 = code < 0xA0;
+  const bool separator = code == 0x2028 || code == 0x2029;
+  const bool turns = code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) ||
+                     (code >= 0x2066 && code <= 0x2069);
+  return c1 || separator || turns ? 0 : length;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, std::size_t max_bytes) {
+  std::string out;
+  out.reserve(std::min(text.size(), max_bytes));
+  while (!text.empty()) {
+    const std::size_t length = good_length(text);
+    const std::size_t taken = std::max<std::size_t>(1, length);
+    if (out.size() + taken > max_bytes) break;
+    if (length != 0)
+      out.append(text.substr(0, length));
+    else
+      out.push_back('?');
+    text.remove_prefix(taken);
+  }
+  return out;
+}
+
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    out += printable(text.substr(0, end)) + "\n";
+    text.remove_prefix(end + 1);
+  }
+  return out + printable(text);
+}
+
+}  // namespace mfu

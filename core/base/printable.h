@@ -1,0 +1,18 @@
+// Text from outside, made fit for a terminal, a table or a label.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace mfu {
+
+/// At most `max_bytes` of `text` as valid UTF-8 without anything that a terminal obeys or that turns what stands beside
+/// it: control characters (C0, DEL, C1), line and paragraph separators, bidirectional controls and bytes that are no
+/// UTF-8 become `?`, one for each byte. Never cut inside a character.
+[[nodiscard]] std::string printable(std::string_view text, std::size_t max_bytes = std::string_view::npos);
+
+/// The same for several lines: `\n` stays.
+[[nodiscard]] std::string printable_lines(std::string_view text);
+
+}  // namespace mfu

@@ -1,0 +1,12 @@
+// A table of descriptors of our own.
+#pragma once
+
+namespace mfu {
+
+/// [a thread of ours, once] From now on the calling thread has a table of its own, with nothing of the host's in it: a
+/// number that the host closes is never ours for a moment, and what it keeps open, closes or counts is its own affair.
+/// Numbers 0 to 2 are /dev/null. False where the system refuses (Linux before 5.9 without /proc, seccomp): the table is
+/// the host's then, as it was.
+[[nodiscard]] bool take_own_descriptors() noexcept;
+
+}  // namespace mfu

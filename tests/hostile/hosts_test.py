@@ -1,0 +1,313 @@
+"""Odd hosts: whatever they do to their descriptors, threads, children, rights and limits, they do it as without the library."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from harness import BUILD, DEADLINE_S, LIBRARY, SANITIZE, TestCase, main, patience, unittest
+
+HOST = BUILD / "clients/hostile_host"
+SLOW = BUILD / "clients/libslow_open.so"
+FORKS = BUILD / "clients/libfork_in_constructor.so"
+ROOT = os.geteuid() == 0
+# Numbers of x86-64: what the library itself calls, beyond what every program needs to start.
+REFUSED = {
+    "close_range": 436,
+    "unshare": 272,
+    "clone3": 435,
+    "open": 2,
+    "mkdir": 83,
+    "getdents64": 217,
+    "readlink": 89,
+    "stat": 4,
+    "getcwd": 79,
+    "gethostname (uname)": 63,
+    "sched_getaffinity": 204,
+    "prctl": 157,
+    "poll": 7,
+    "rt_sigtimedwait": 128,
+    "rt_sigpending": 127,
+    "clock_nanosleep": 230,
+    "ftruncate": 77,
+    "lseek": 8,
+    "membarrier": 324,
+    "getrandom": 318,
+    "memfd_create": 319,
+    "sigaltstack": 131,
+}
+
+
+class Hosts(TestCase):
+    def host(self, *words, **options):
+        return self.program([HOST, *words], **{"env": {"MFU_INTERVAL": "0.05"}, **options})
+
+    def same(self, *words, entry="cuda nvtx", env=None, **options):
+        """The host with the library ends as it does without."""
+        bare = self.program([HOST, *words], entry="", env=options.pop("bare", None), **options)
+        run = self.program([HOST, *words], entry=entry, env={"MFU_INTERVAL": "0.05", **(env or {})}, **options)
+        self.assertEqual((run.code, run.stdout), (bare.code, bare.stdout), run.stderr.decode(errors="replace")[-4000:])
+        self.assertEqual(run.foreign_log, bare.foreign_log)
+        return run
+
+
+class Descriptors(Hosts):
+    def test_numbers_are_the_hosts(self):
+        """A number that was closed is free, however slow the file system is that the library writes to."""
+        if SANITIZE:
+            self.skipTest("sanitizers want to be loaded first")
+        run = self.same("numbers", env={"LD_PRELOAD": SLOW, "SLOW_OPEN_MS": 5, "MFU_INTERVAL": "0.01"})
+        self.assertEqual(run.code, 0)
+        self.assertGreater(len(run.lines("window")), 20)
+
+    def test_the_end_of_a_pipe_is_seen(self):
+        self.assertEqual(self.same("pipe", env={"MFU_INTERVAL": "0.01"}).code, 0)
+
+    def test_all_closed(self):
+        run = self.same("closeall", bare={"SIMGPU_TRACE": None}, env={"SIMGPU_TRACE": None})
+        self.assertEqual(run.lines()[-1]["type"], "end")
+
+    def test_a_host_without_any_descriptor_left(self):
+        """The library needs one for each write and is not to be helped; the host is."""
+        for most in (0, 3, 6):
+            with self.subTest(most):
+                self.same("limit", "NOFILE", most)
+
+
+class Ends(Hosts):
+    KINDS = ("return", "exit", "quick_exit", "_exit", "abort", "term", "kill", "exec", "handler", "thread", "execthread")
+
+    def test_every_kind(self):
+        for kind in self.KINDS:
+            for entry in ("cuda nvtx", "preload"):
+                with self.subTest(kind=kind, entry=entry):
+                    run = self.same("leave", kind, entry=entry)
+                    for name in run.files:
+                        run.objects(name)  # whole lines
+
+    def test_what_ends_by_itself_has_its_last_line(self):
+        for kind in ("return", "exit", "handler", "thread"):
+            with self.subTest(kind):
+                run = self.host("leave", kind)
+                self.assertEqual(run.lines()[-1]["type"], "end", run.log[-5:])
+                self.assertEqual(run.region("step")["instances"], 5)
+
+    def test_the_end_of_main_s_thread(self):
+        """Without a context the simulated driver has no thread either: the process ends with its last one."""
+        run = self.same("lastthread", env={"SIMGPU_FAIL": "cuptiSubscribe:39"}, bare={"SIMGPU_FAIL": "cuptiSubscribe:39"})
+        self.assertEqual(run.code, 0)
+        self.assertEqual(run.lines()[-1]["type"], "end")
+
+
+class Children(Hosts):
+    KINDS = ("fork", "forkexec", "vfork", "spawn", "clone", "thread", "double", "before")
+
+    def test_every_kind(self):
+        for kind in self.KINDS:
+            for entry in ("cuda nvtx", "preload"):
+                with self.subTest(kind=kind, entry=entry):
+                    run = self.same("fork", kind, entry=entry)
+                    self.assertEqual(run.code, 0)
+                    if kind != "before":
+                        self.assertEqual(run.region("step")["instances"], 10)
+
+    @unittest.skipIf(SANITIZE, "sanitizers want to be loaded first")
+    def test_a_fork_in_a_constructor(self):
+        for order in (f"{FORKS}:{LIBRARY}", f"{LIBRARY}:{FORKS}"):
+            with self.subTest(order):
+                run = self.host("leave", "return", entry="cuda nvtx", env={"LD_PRELOAD": order, "MFU_INTERVAL": "0.05"})
+                self.assertEqual(run.code, 21, run.stderr)
+                self.assertEqual(run.region("step")["instances"], 5)
+
+
+class Limits(Hosts):
+    def test_after_the_start(self):
+        for name, values in (("FSIZE", (0, 10, 3000)), ("NPROC", (0, 1)), ("AS", (1 << 28, 1 << 26))):
+            for value in values:
+                with self.subTest(limit=name, value=value):
+                    self.same("limit", name, value)
+
+    @unittest.skipIf(SANITIZE, "sanitizers take a terabyte of addresses")
+    def test_address_space_from_the_start(self):
+        """From what the bare host needs on: it runs with the library as it does without."""
+        import resource
+
+        def below(most):
+            return lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+        least = next(
+            mb
+            for mb in range(8, 2048, 4)
+            if self.program([HOST, "chdir", "elsewhere"], entry="", preexec_fn=below(mb << 20)).code == 0
+        )
+        for mb in (*range(least, least + 64, 8), *range(least + 64, least + 640, 64)):
+            for entry in ("cuda nvtx", "preload"):
+                if entry == "preload" and mb < least + 16:
+                    continue  # the loader itself ends a program when it has no room for what is to be preloaded
+                with self.subTest(mb=mb, entry=entry):
+                    run = self.host("chdir", "elsewhere", entry=entry, preexec_fn=below(mb << 20))
+                    self.assertEqual((run.code, run.stdout), (0, b""), run.stderr)
+
+    @unittest.skipIf(SANITIZE, "sanitizers need what is refused")
+    def test_few_processes_files_and_bytes_from_the_start(self):
+        import resource
+
+        os.chmod(self.directory, 0o777)
+        as_nobody = {"user": 65534} if ROOT else {}
+        for name, limit, values in (
+            ("NPROC", resource.RLIMIT_NPROC, (1, 2, 3, 4, 5)),
+            ("NOFILE", resource.RLIMIT_NOFILE, (8, 12, 16)),
+            ("FSIZE", resource.RLIMIT_FSIZE, (0, 100)),
+        ):
+            for value in values:
+                with self.subTest(limit=name, value=value):
+                    set_it = {"preexec_fn": lambda limit=limit, value=value: resource.setrlimit(limit, (value, value))}
+                    opened = {"before": lambda directory, _: os.chmod(directory, 0o777)}
+                    trace = {"SIMGPU_TRACE": None}
+                    bare = self.program([HOST, "limit", "NOFILE", 64], entry="", env=trace, **set_it, **as_nobody, **opened)
+                    run = self.host("limit", "NOFILE", 64, env=trace, **set_it, **as_nobody, **opened)
+                    self.assertEqual((run.code, run.stdout), (bare.code, bare.stdout), run.stderr)
+
+
+class Rights(Hosts):
+    @unittest.skipIf(not ROOT, "needs root, to become somebody else")
+    def test_another_user_while_it_runs(self):
+        run = self.same("setuid", 65534)
+        self.assertEqual(run.code, 0)
+
+    @unittest.skipIf(os.uname().machine != "x86_64" or SANITIZE, "numbers of x86-64")
+    def test_refused_system_calls(self):
+        for name, number in REFUSED.items():
+            with self.subTest(name):
+                self.same("seccomp", number)
+        with self.subTest("all that a descriptor table of one's own takes"):
+            run = self.same("seccomp", REFUSED["close_range"], REFUSED["unshare"])
+            self.assertEqual(run.lines()[-1]["type"], "end")
+
+    @unittest.skipIf(not ROOT or SANITIZE or shutil.which("unshare") is None, "needs root, to hide /proc")
+    def test_without_proc(self):
+        hidden = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
+        if subprocess.run([*hidden, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no mount namespaces here")
+        for words in (("chdir", "elsewhere"), ("leave", "return"), ("leave", "thread"), ("fork", "fork"), ("numbers",)):
+            for entry in ("cuda nvtx", "preload"):
+                with self.subTest(words=words, entry=entry):
+                    bare = self.program([*hidden, HOST, *words], entry="")
+                    run = self.program([*hidden, HOST, *words], entry=entry, env={"MFU_INTERVAL": "0.05"})
+                    self.assertEqual((run.code, run.stdout, run.foreign_log), (bare.code, bare.stdout, bare.foreign_log))
+
+
+class FileSystems(Hosts):
+    WORK = ("chdir", "elsewhere")
+
+    @unittest.skipIf(SANITIZE, "sanitizers want to be loaded first")
+    def test_slow(self):
+        """A file system that takes a second for everything costs the host nothing but the patience at its end."""
+        begin = time.monotonic()
+        bare = self.program([HOST, *self.WORK], entry="")
+        took = time.monotonic() - begin
+        run = self.host(*self.WORK, env={"LD_PRELOAD": SLOW, "SLOW_OPEN_MS": 1000, "SLOW_WRITE_MS": 1000, "MFU_INTERVAL": "0.05"})
+        self.assertEqual((run.code, run.stdout), (bare.code, bare.stdout), run.stderr)
+        self.assertLess(run.seconds, took + patience(4), "3 s at most at the exit")
+
+    def test_full(self):
+        for variable in ("MFU_LOG", "MFU_TRACE"):
+            with self.subTest(variable):
+                self.same(*self.WORK, env={variable: "/dev/full"})
+
+    def test_read_only_and_no_folders(self):
+        for variable in ("MFU_RUN_DIR", "MFU_TB_DIR", "MFU_TRACE", "MFU_LOG"):
+            for path in ("/proc/no", "/sys/no/such", "/dev/null/x", "x" * 5000, "/" + "x/" * 2000 + "y"):
+                with self.subTest(variable=variable, path=path[:20]):
+                    self.same("limit", "NOFILE", 64, env={variable: path})
+
+    @unittest.skipIf(not ROOT or SANITIZE or shutil.which("unshare") is None, "needs root, to make file systems")
+    def test_full_and_read_only_mounts(self):
+        folder = self.directory / "small"
+        folder.mkdir()
+        os.chmod(folder, 0o777)
+        for options in ("size=16k", "ro", "nr_inodes=2"):
+            mounted = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o {options} none {folder} && exec "$@"', "sh"]
+            if subprocess.run([*mounted, "true"], capture_output=True).returncode != 0:
+                self.skipTest("no mount namespaces here")
+            with self.subTest(options):
+                bare = self.program([*mounted, HOST, *self.WORK], entry="")
+                run = self.program(
+                    [*mounted, HOST, *self.WORK],
+                    env={"MFU_RUN_DIR": folder, "MFU_TB_DIR": folder, "MFU_TRACE": folder / "t.json", "MFU_INTERVAL": "0.02"},
+                )
+                self.assertEqual((run.code, run.stdout, run.foreign_log), (bare.code, bare.stdout, bare.foreign_log))
+
+
+class Programs(TestCase):
+    """Programs that have nothing to do with GPUs, under LD_PRELOAD as `mfu run` sets it."""
+
+    COMMANDS = (
+        ("sh", "-c", "echo $0; exit 3"),
+        ("bash", "-c", "set -e; (echo a; exit 4)"),
+        ("env", "-i", "echo", "b"),
+        (
+            "python3",
+            "-c",
+            "import threading, subprocess, os; t = threading.Thread(target=print, args=('t',)); t.start(); t.join(); "
+            "print(subprocess.run(['true']).returncode); os._exit(5)",
+        ),
+        ("git", "--version"),
+        ("perl", "-e", "fork(); print 1; exit 6"),
+        ("node", "-e", "console.log(1); process.exit(7)"),
+        ("gdb", "--batch", "-ex", "print 1"),
+        ("ssh", "-V"),
+        ("java", "-version"),
+        ("make", "--version"),
+        ("sqlite3", ":memory:", "select 1"),
+        ("tar", "--version"),
+        ("find", "/dev/null"),
+        ("awk", "BEGIN { print 1; exit 8 }"),
+        ("xargs", "true"),
+    )
+
+    def test_same_output_and_code(self):
+        for command in self.COMMANDS:
+            if shutil.which(command[0]) is None:
+                continue
+            with self.subTest(command[0]):
+                bare = self.program(command, entry="")
+                run = self.program(command, entry="preload")
+                self.assertEqual((run.code, run.stdout, run.stderr), (bare.code, bare.stdout, bare.stderr))
+                self.assertEqual(run.files, {}, "a program without a GPU writes nothing")
+
+    def test_signals_end_it_as_ever(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL):
+            with self.subTest(number):
+                codes = []
+                for entry in ("", "preload"):
+                    child = subprocess.Popen(
+                        ["sleep", "600"], env=self.environment(self.directory, entry.split(), "cupti-13.0", None, {})
+                    )
+                    child.send_signal(number)
+                    codes.append(child.wait(DEADLINE_S))
+                self.assertEqual(codes[0], codes[1])
+
+
+class Launching(Hosts):
+    """Faster than records are taken: windows come, and the account ends with what was dropped."""
+
+    def test_eight_devices_at_full_speed(self):
+        threads = "\n".join(
+            f'thread w{d} {{ device {d}; repeat 2000 {{ push "step batch=1 seq_len=8"; launch k count=20; pop }} }}'
+            for d in range(8)
+        )
+        script = f"kernel k ns=500\n{threads}\njoin\nprint finished\nexit 7"
+        run = self.scenario(script, env={"MFU_INTERVAL": "0.5", "SIMGPU_DEVICES": 8, "SIMGPU_TRACE": None}, code=7)
+        self.assertEqual(run.stdout, b"finished\n")
+        end = run.end
+        account = end["launches"]
+        self.assertEqual(
+            account["seen"], account["attributed"] + account["outside"] + account["unattributed"] + account["dropped"]
+        )
+        self.assertGreater(len(run.lines("window")), 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""A long run at full speed: memory, descriptors, threads and files stay what they were, and every launch is in the account.
+
+MFU_SOAK_SECONDS: how long all of it takes, about (1800). Two thirds are launches in ranges as fast as the simulated GPU takes
+them: in 30 minutes 10^9 launches and 10^8 ranges where the machine makes 800,000 launches a second. The rest is contexts, threads
+and other clients that come and go.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+
+from harness import GPT2, LIBRARY, SCENARIO, Run, TestCase, main
+
+SECONDS = float(os.environ.get("MFU_SOAK_SECONDS", "1800"))
+LIMIT_MB = 20
+
+
+class Sample:
+    """What a process holds at a moment."""
+
+    def __init__(self, pid, folder):
+        status = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())
+        self.rss_kb = int(status["VmRSS"].split()[0])
+        self.swap_kb = int(status.get("VmSwap", "0 kB").split()[0])
+        self.threads = int(status["Threads"])
+        self.descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+        self.maps = len(pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines())
+        self.bytes = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+
+    @property
+    def memory_kb(self):
+        return self.rss_kb + self.swap_kb
+
+
+class Soak(TestCase):
+    def watch(self, script, **env):
+        """Runs a script to its end and looks at the process 100 times or more: (run, samples)."""
+        directory = self.directory / str(next(self.run_numbers))
+        directory.mkdir()
+        environment = self.environment(
+            directory,
+            ["cuda", "nvtx"],
+            "cupti-13.0",
+            GPT2,
+            {
+                "SIMGPU_TRACE": None,
+                "MFU_INTERVAL": "1",
+                "MFU_RUN_DIR_LIMIT": LIMIT_MB,
+                "MFU_TB_DIR": str(directory / "tb"),
+                **env,
+            },
+        )
+        with open(directory / "stdout", "wb") as out, open(directory / "stderr", "wb") as err:
+            begin = time.monotonic()
+            child = subprocess.Popen([str(SCENARIO), "-c", script], env=environment, stdout=out, stderr=err, cwd=directory)
+            samples = []
+            while child.poll() is None:
+                try:
+                    samples.append(Sample(child.pid, directory))
+                except (OSError, KeyError):
+                    break  # it ended meanwhile
+                time.sleep(min(1.0, max(0.05, SECONDS / 600)))
+            child.wait()
+            took = time.monotonic() - begin
+        run = Run(child.returncode, (directory / "stdout").read_bytes(), (directory / "stderr").read_bytes(), directory, took)
+        self.assertEqual(run.code, 0, run.stderr[-4000:])
+        return run, samples
+
+    def rate(self, script_of, least):
+        """Repeats a second that this machine makes of a script: measured for a twentieth of the time."""
+        count = least
+        while True:
+            run, _ = self.watch(script_of(count))
+            if run.seconds > max(1, SECONDS / 60) or run.seconds > 20:
+                return count / run.seconds
+            count *= 4
+
+    def assert_flat(self, samples, run, room_kb=4096):
+        """From a third of the run on nothing grows: the median of the last tenth against that behind the first third."""
+        self.assertGreater(len(samples), 20)
+
+        def median(values):
+            return sorted(values)[len(values) // 2]
+
+        n = len(samples)
+        early, late = samples[n // 3 : n // 3 + max(3, n // 10)], samples[-max(3, n // 10) :]
+        for what in ("memory_kb", "threads", "descriptors", "maps"):
+            before, after = (median([getattr(s, what) for s in part]) for part in (early, late))
+            print(f"    {what}: {before} > {after}", file=sys.stderr)
+            room = {"memory_kb": max(room_kb, before // 50), "threads": 4, "descriptors": 4, "maps": max(16, before // 20)}[what]
+            self.assertLessEqual(after, before + room, what)
+        files = samples[-1].bytes
+        print(f"    files: {files / 1e6:.1f} MB after {run.seconds:.0f} s; log {len(run.stderr) / 1e6:.2f} MB", file=sys.stderr)
+        self.assertLess(files, 3 * (LIMIT_MB * 1e6 * (0.2 + run.seconds / 86400) + 1e6))
+
+    def assert_account(self, run, launches, ranges):
+        end = self.assert_sound(run)
+        account = end["launches"]
+        print(f"    {run.seconds:.0f} s: {account}; counters {end['counters']}", file=sys.stderr)
+        self.assertEqual(account["seen"], launches)
+        step = [r for r in end["regions"] if r["region"] == "step"]
+        lost = end["counters"].get("instances_full", 0)
+        self.assertEqual(sum(r["instances"] for r in step) + lost, ranges, end["counters"])
+        windows = [o for o in run.lines("window") if o["region"] == "step"]
+        self.assertEqual(sum(w["instances"] for w in windows), sum(r["instances"] for r in step))
+        self.assertAlmostEqual(sum(w["elapsed_s"] for w in windows), sum(r["elapsed_s"] for r in step), places=3)
+
+    def test_launches_at_full_speed(self):
+        def script(count):
+            return f'kernel gemm_k ns=300\nrepeat {count} {{ push "step batch=1 seq_len=8"; launch gemm_k count=10; pop }}'
+
+        count = int(self.rate(script, 2000) * SECONDS * 2 / 3)
+        run, samples = self.watch(script(count))
+        self.assert_account(run, 10 * count, count)
+        self.assert_flat(samples, run)
+
+    def test_contexts_that_come_and_go(self):
+        def script(count):
+            return (
+                "kernel gemm_k ns=300\n"
+                f'repeat {count} {{ context_create; push "step batch=1 seq_len=8"; launch gemm_k count=10; sync; pop; '
+                "context_destroy }"
+            )
+
+        count = max(100, int(self.rate(script, 20) * SECONDS / 9))
+        run, samples = self.watch(script(count))
+        self.assert_account(run, 10 * count, count)
+        self.assert_flat(samples, run)
+
+    def test_short_threads(self):
+        def script(count):
+            return (
+                "kernel gemm_k ns=300\n"
+                f'repeat {count} {{ thread worker {{ push "step batch=1 seq_len=8"; launch gemm_k count=2; pop }}; join worker }}'
+            )
+
+        count = max(200, min(10_000, int(self.rate(script, 100) * SECONDS / 9)))
+        run, samples = self.watch(script(count))
+        end = self.assert_sound(run)
+        self.assertEqual(end["launches"]["seen"], 2 * count)
+        # The pool of activity buffers, of which each thread fills a page, is taken in turns: 2,300 of them, two pages each.
+        self.assert_flat(samples, run, room_kb=18 << 10)
+
+    def test_other_clients_that_come_and_go(self):
+        """Profilers take CUPTI's buffers and give them back, another tool its own ranges: windows go on, nothing counts twice.
+
+        The library comes back when the other has been silent for 30 s, so a round is 40 s; the short form has one.
+        """
+        rounds = max(1, int(SECONDS / 9 / 40))
+        work = 'repeat %d { push "step batch=1 seq_len=8"; launch gemm_k count=10; pop; sync; sleep 10 }'
+        run, samples = self.watch(
+            "kernel gemm_k ns=300\n"
+            + work % 300
+            + f"\nrepeat {rounds} {{\nforeign new_kineto start\n"
+            + work % 200
+            + "\nforeign new_kineto stop\n"
+            + 'dso_push "another tool"; dso_pop; v2_push "an old one"; v2_pop\n'
+            + work % 3500
+            + "\n}"
+        )
+        instances = 300 + 3700 * rounds
+        end = self.assert_sound(run)
+        account = end["launches"]
+        print(f"    {run.seconds:.0f} s: {account}; counters {end['counters']}", file=sys.stderr)
+        self.assertEqual(account["seen"], 10 * instances)
+        step = [r for r in end["regions"] if r["region"] == "step"]
+        self.assertEqual(sum(r["instances"] for r in step), instances)
+        self.assertLessEqual(sum(r["launches"] for r in step), account["attributed"])
+        windows = [w for w in run.lines("window") if w["region"] == "step" and w["busy_s"] is not None]
+        last = run.lines("end")[0]["t1_ns"]
+        self.assertGreater(max(w["t1_ns"] for w in windows), last - 10e9, "measured again at the end")
+        self.assert_flat(samples, run)
+
+
+if __name__ == "__main__":
+    if not LIBRARY.exists():
+        sys.exit(f"{LIBRARY} is missing")
+    unittest.TestCase.longMessage = True
+    main()
