@@ -18,6 +18,14 @@ std::int64_t stages_of(const std::string& config_json) {
   return pp != parallel->end() && pp->is_number_integer() ? std::max<std::int64_t>(1, pp->get<std::int64_t>()) : 1;
 }
 
+HistoryPoint point_of(const RegionSummary& r) {
+  const auto ratio = [](const std::optional<double>& v) { return v ? static_cast<float>(*v) : -1.0F; };
+  HistoryPoint point{r.window.end_ns, ratio(r.mfu), ratio(r.mbu), -1};
+  if (r.classes_known && r.elapsed_ns > 0)
+    point.busy = static_cast<float>(static_cast<double>(r.busy_ns) / static_cast<double>(r.elapsed_ns));
+  return point;
+}
+
 }  // namespace
 
 std::string_view name(RankState state) noexcept {
@@ -76,6 +84,9 @@ void Rank::take(RunLine&& line) {
     if (!open_.regions.empty() && open_.window.begin_ns != region.window.begin_ns) open_ = {};
     open_.window = region.window;
     sums[{region.region, region.device}].add(region, peak_of(*this, region));
+    std::deque<HistoryPoint>& past = history[{region.region, region.device}];
+    past.push_back(point_of(region));
+    if (past.size() > kHistory) past.pop_front();
     const bool complete = region.region == "total";
     open_.regions.push_back(std::move(region));
     if (!complete) return;
