@@ -147,7 +147,7 @@ class Terminal(Top):
         self.terminals += 1
         self.socket = self.directory / f"tmux{self.terminals}"  # a server that was killed may not be gone yet
         self.tmux("new-session", "-d", "-x", width, "-y", height,
-                  "env", "LC_ALL=C.UTF-8", *environment, MFU, "top", self.run_dir, "--refresh", "0.2")
+                  "env", "-u", "NO_COLOR", "LC_ALL=C.UTF-8", *environment, MFU, "top", self.run_dir, "--refresh", "0.2")
         self.addCleanup(subprocess.run, ["tmux", "-S", str(self.socket), "kill-server"], capture_output=True)
 
     def see(self, *words, without=()):
@@ -273,7 +273,7 @@ class Terminal(Top):
         self.assertNotRegex(self.tmux("capture-pane", "-p", "-e"), r"\x1b\[[0-9;]*[34]8;5;")
         self.assertIn("#MFU", self.tmux("capture-pane", "-p").replace(" ", ""))
         self.tmux("kill-server")
-        self.open(80, 24, "-u", "NO_COLOR", "TERM=screen-256color")
+        self.open(80, 24, "TERM=screen-256color")
         self.see("2 live", "█")
         dark = self.tmux("capture-pane", "-p", "-e")
         self.assertRegex(dark, r"\x1b\[[0-9;]*38;5;36m█")  # MFU in the page's green

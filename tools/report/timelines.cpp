@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 
+#include "tools/trace/open_trace.h"
 #include "tools/trace/trace_input.h"
 
 namespace mfu {
@@ -89,7 +90,13 @@ std::string recording_of(const RunHistory& history) {
     for (const fs::path& path : {named, fs::path(history.source).parent_path() / named.filename()})
       if (::access(path.c_str(), R_OK) == 0) return path.string();
   }
-  return "";
+  // At the end of a run the recording is written after the last line: it is looked for beside the run's own file.
+  const fs::path own(history.source);
+  const Result<std::vector<std::string>> traces = list_traces(own.parent_path().string());
+  if (!traces) return "";
+  for (const std::string& trace : *traces)
+    if (fs::path(trace).filename().string().starts_with(own.stem().string() + ".")) return trace;
+  return traces->size() == 1 && history.run.world_size <= 1 ? traces->front() : "";
 }
 
 Result<void> add_recording(Timelines& timelines, const std::string& recording, const RunHistory& history) {

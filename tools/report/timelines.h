@@ -40,8 +40,8 @@ class Timelines {
   std::vector<RegionTimelines> regions_;
 };
 
-/// The file that a process recorded its last seconds in (MFU_TRACE), as its events name it; empty: none, or it cannot
-/// be read from here.
+/// The file that a process recorded its last seconds in (MFU_TRACE): as its events name it, else the trace in the run
+/// directory with the name of its run file, else the only trace there of a run of one process; empty: none.
 [[nodiscard]] std::string recording_of(const RunHistory& history);
 
 /// Replays the recording of a process and adds what is in it. Error: it cannot be read.

@@ -161,7 +161,7 @@ void add_hosts(TopSnapshot& s) {
 /// 5 %, 10 %, 20 %, ... 100 %.
 double round_top(double highest) {
   for (const double top : {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8})
-    if (highest <= top) return top;
+    if (highest <= top + 1e-6) return top;  // histories are floats
   return 1;
 }
 

@@ -96,9 +96,8 @@ TEST(InstanceTimeline, NestedRangesHaveARowPerDepth) {
 TEST(InstanceTimeline, JoinsTheShortestNeighboursAndLosesNone) {
   TraceText t;
   t.range("step", 0, 100'000);
-  std::uint32_t id = 0;
   for (int i = 0; i < 3000; ++i)
-    t.launch(++id, 10 + i).kernel(i % 500 == 0 ? "softmax" : "gemm", 10 + 30 * i, 20 + 30 * i, id);
+    t.launch(i + 1, 10 + i).kernel(i % 500 == 0 ? "softmax" : "gemm", 10 + 30 * i, 20 + 30 * i, i + 1);
   const auto trace = read_kineto_text(t.text(), "t.json");
   ASSERT_TRUE(trace.ok());
   const InstanceSpan span = instances(*trace).at("step").front();
@@ -117,7 +116,7 @@ TEST(InstanceTimeline, ManyKindsInTurnEndTheJoining) {
   // Neighbours that differ in kind are never one: there may be more bars than asked for.
   TraceText t;
   t.range("step", 0, 1000);
-  for (std::uint32_t i = 1; i <= 40; ++i)
+  for (int i = 1; i <= 40; ++i)
     t.launch(i, i).kernel(i % 2 == 0 ? "softmax" : "gemm", 50 + 10 * i, 55 + 10 * i, i);
   const auto trace = read_kineto_text(t.text(), "t.json");
   ASSERT_TRUE(trace.ok());

@@ -49,7 +49,7 @@ TEST(Opportunities, SayWhatARegionWouldGainWithoutAClass) {
 }
 
 TEST(Opportunities, KernelNamesLoseTheirArguments) {
-  EXPECT_EQ(short_kernel_name("void at::native::vectorized_elementwise_kernel<4, at::F<float>, X>(int, float*)"),
+  EXPECT_EQ(short_kernel_name("void at::native::vectorized_elementwise_kernel<4, at::F<float>, X>(int, float*)", 60),
             "at::native::vectorized_elementwise_kernel");
   EXPECT_EQ(short_kernel_name("gemm"), "gemm");
   EXPECT_EQ(short_kernel_name("<unnamed>"), "<unnamed>");

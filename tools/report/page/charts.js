@@ -34,7 +34,7 @@ function overTime() {
     return { type: "line", data: { datasets }, options: {
       parsing: false, interaction: { mode: "nearest", axis: "x", intersect: false },
       scales: { x: timeAxis("time since the first window", at(last + 0.5)),
-                  y: axis(busy ? "GPU busy" : "MFU", { beginAtZero: true, grace: "6%", ticks: percentTicks }) },
+                  y: axis(busy ? "GPU busy" : "MFU", { beginAtZero: true, max: busy ? 1 : undefined, grace: busy ? 0 : "6%", ticks: percentTicks }) },
       plugins: { legend: { labels: { filter: (item, data) => !data.datasets[item.datasetIndex].band } },
         tooltip: { filter: (item) => Number.isFinite(item.parsed.y), callbacks: {
           title: (items) => items.length ? clock(items[0].parsed.x) : "", label: (item) => `${item.dataset.label} ${percent(item.parsed.y)}` } } } } };
