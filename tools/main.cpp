@@ -1,7 +1,9 @@
 // `mfu`: one command, a file per subcommand.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -11,7 +13,7 @@
 
 namespace {
 
-/// `; did you mean report?` where one is near.
+/// `; did you mean report?` where one is near, else `;`.
 std::string nearest_command(const CLI::App& app, const std::string& word) {
   std::string best;
   std::size_t least = 3;  // letters that may be wrong
@@ -21,7 +23,41 @@ std::string nearest_command(const CLI::App& app, const std::string& word) {
     least = distance;
     best = command->get_name();
   }
-  return best.empty() ? "" : "; did you mean " + best + "?";
+  return best.empty() ? ";" : "; did you mean " + best + "?";
+}
+
+/// CLI11's `--flop: Value -3 not in range 0.000000 to 1000000000000000019884624838656.000000` in words.
+std::string in_words(const std::string& message) {
+  const std::size_t value_at = message.find(": Value "), range_at = message.rfind(" not in range ");
+  if (value_at == std::string::npos || range_at == std::string::npos || range_at < value_at) return message;
+  constexpr std::size_t kValue = 8, kRange = 14;
+  const std::string range = message.substr(range_at + kRange);
+  const std::size_t to = range.find(" to ");
+  if (to == std::string::npos) return message;
+  const double low = std::strtod(range.c_str(), nullptr), high = std::strtod(range.c_str() + to + 4, nullptr);
+  const bool whole = range.find('.') == std::string::npos;
+  constexpr double kNoLimit = 1e9;  // what is beyond is there to keep sums in their types
+  std::array<char, 128> limits{};
+  if (high >= kNoLimit)
+    std::snprintf(limits.data(), limits.size(), "%.10g or more", low);
+  else
+    std::snprintf(limits.data(), limits.size(), "from %.10g to %.10g", low, high);
+  return message.substr(0, value_at) + ": expected a " + (whole ? "whole " : "") + "number " + limits.data() +
+         ", got \"" + message.substr(value_at + kValue, range_at - value_at - kValue) + "\"";
+}
+
+/// In the help a number is `N` or `NUMBER`, not CLI11's `INT:INT in [1 - 1099511627776]`.
+void name_numbers(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    for (CLI::Option* option : command->get_options()) {
+      const std::string type = option->get_type_name();
+      const bool range = type.find(" in [") != std::string::npos;
+      if (!range && type != "FLOAT" && type != "INT" && type != "UINT") continue;
+      if (range) option->get_validator(0)->description("");
+      const std::string own = type.substr(0, type.find(':'));
+      option->type_name(own == "FLOAT" ? "NUMBER" : own == "INT" || own == "UINT" ? "N" : own);
+    }
+  }
 }
 
 }  // namespace
@@ -51,6 +87,7 @@ int main(int argc, char** argv) {
 #endif
   mfu::add_completion(app);
   mfu::add_man(app);
+  name_numbers(app);
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == arguments.front(); };
   if (!arguments.empty() && !arguments.front().starts_with('-') && app.get_subcommands(is_named).empty()) {
     // `mfu help run` and `mfu version` are what people try first.
@@ -60,7 +97,7 @@ int main(int argc, char** argv) {
       if (!help) arguments.clear();
       arguments.emplace_back(help ? "--help" : "--version");
     } else {
-      std::fprintf(stderr, "mfu: no command \"%s\"%s; mfu --help lists those there are\n", arguments.front().c_str(),
+      std::fprintf(stderr, "mfu: no command \"%s\"%s mfu --help lists those there are\n", arguments.front().c_str(),
                    nearest_command(app, arguments.front()).c_str());
       return mfu::kUsageError;
     }
@@ -77,7 +114,8 @@ int main(int argc, char** argv) {
     return result.get_exit_code();
   } catch (const CLI::ParseError& wrong) {
     if (wrong.get_exit_code() == 0) return app.exit(wrong);  // --help, --version
-    std::fprintf(stderr, "%s: %s\n%s --help lists the options\n", named.c_str(), wrong.what(), named.c_str());
+    std::fprintf(stderr, "%s: %s\n%s --help lists the options\n", named.c_str(), in_words(wrong.what()).c_str(),
+                 named.c_str());
     return mfu::kUsageError;
   }
   return 0;

@@ -29,6 +29,7 @@ class Rank:
         self.ends = False
         self.flop_known = True
         self.peak_flop, self.peak_bytes = H100_FLOP, H100_BYTES
+        self.uuid = f"GPU-{number:08x}"
         self.comm_kernels = 500  # per window
         self.mfu = 0.40
         self.dropped = 0
@@ -68,7 +69,7 @@ class Job:
                 {
                     "device": 0,
                     "name": "NVIDIA H100 80GB HBM3",
-                    "uuid": f"GPU-{rank.number:08x}",
+                    "uuid": rank.uuid,
                     "peak_flop_per_s": rank.peak_flop,
                     "peak_bytes_per_s": rank.peak_bytes,
                     "peak_source": "table: H100 SXM" if rank.peak_flop else "unknown",

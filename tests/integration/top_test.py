@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -34,6 +35,17 @@ class Top(unittest.TestCase):
 
 
 class Text(Top):
+    def test_a_rank_that_differs_is_marked(self):
+        job = fake_ranks.Job(ranks=16, hosts=2)
+        job.ranks[7].mfu = 0.25
+        job.write(self.run_dir)
+        self.assertRegex(self.top(self.run_dir, "--once"), r"(?m)^\*    7 .* 25\.0 ")
+        found = {r["rank"]: r["differs_in"] for r in json.loads(self.top(self.run_dir, "--json"))["ranks"]}
+        self.assertEqual(found.pop(7), "MFU")
+        self.assertEqual(set(found.values()), {None})
+        self.assertIn("no key 'mfuu'", self.top(self.run_dir, "--filter", "mfuu<35", code=2))
+        self.assertIn("no row matches", self.top(self.run_dir, "--once", "--filter", "mfu<1"))
+
     def job(self):
         job = fake_ranks.Job(ranks=16, hosts=4, jitter_s=2e-5)
         job.ranks[5].late_s = 0.002
@@ -128,15 +140,14 @@ class Terminal(Top):
         self.terminals = 0
 
     def tmux(self, *arguments):
-        return subprocess.run(["tmux", "-S", str(self.socket), "-f", "/dev/null", *[str(a) for a in arguments]], check=True,
+        return subprocess.run(["tmux", "-u", "-S", str(self.socket), "-f", "/dev/null", *[str(a) for a in arguments]], check=True,
                               capture_output=True, text=True, timeout=DEADLINE_S).stdout
 
     def open(self, width, height, *environment):
         self.terminals += 1
         self.socket = self.directory / f"tmux{self.terminals}"  # a server that was killed may not be gone yet
-        self.tmux(
-            "new-session", "-d", "-x", width, "-y", height, "env", *environment, MFU, "top", self.run_dir, "--refresh", "0.2"
-        )
+        self.tmux("new-session", "-d", "-x", width, "-y", height,
+                  "env", "-u", "NO_COLOR", "LC_ALL=C.UTF-8", *environment, MFU, "top", self.run_dir, "--refresh", "0.2")
         self.addCleanup(subprocess.run, ["tmux", "-S", str(self.socket), "kill-server"], capture_output=True)
 
     def see(self, *words, without=()):
@@ -148,6 +159,74 @@ class Terminal(Top):
                 return screen
             self.assertLess(time.monotonic(), deadline, f"{words} not in\n{screen}")
             time.sleep(0.1)
+
+    def see_styled(self, pattern):
+        """The same with its escape sequences, once the pattern is in it."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not re.search(pattern, self.tmux("capture-pane", "-p", "-e")):
+            self.assertLess(time.monotonic(), deadline, pattern)
+            time.sleep(0.1)
+
+    def click(self, column, line, button=0):
+        """A press of a mouse button, as xterm and tmux report it (columns and lines from 0)."""
+        self.tmux("send-keys", "-H", *[f"{b:02x}" for b in (0x1B, 0x5B, 0x4D, 0x20 + button, 0x21 + column, 0x21 + line)])
+
+    def test_hosts_mouse_marks_and_filters(self):
+        job = fake_ranks.Job(ranks=64, hosts=8)
+        job.ranks[17].late_s = 0.002
+        job.ranks[7].mfu = 0.25
+        job.write(self.run_dir)
+        self.open(120, 40, "TERM=screen-256color")
+        screen = self.see("64 live", "*    7 ", "!   17 ")
+        # The history of the job has its scale, and grows upwards from the bottom.
+        self.assertRegex(screen, r"(?m)^MFU 40 % +[\u2800-\u28ff]")
+        self.assertRegex(screen, r"(?m)^0 % .*⣿")
+        lines = screen.splitlines()
+        head = next(i for i, line in enumerate(lines) if "REGION" in line)
+        self.click(lines[head].index("MFU%") + 2, head)
+        first = self.see("sort: mfu").splitlines()[head + 1]
+        self.assertRegex(first, r"^\*    7 ")
+        self.click(5, head + 4)
+        self.see("4/64")
+        self.click(5, head + 4, button=1 + 64)  # wheel down
+        self.see("7/64")
+        self.click(5, head + 4)
+        self.see("4/64")
+        self.click(5, head + 4)  # once more: what is behind it
+        self.see("KERNEL of step", "last 6 windows")
+        self.tmux("send-keys", "Escape")
+        self.see("sort: mfu", without=("KERNEL",))
+        self.tmux("send-keys", "o")
+        hosts = self.see("8 hosts", "HIGHEST")
+        self.assertRegex(hosts, r"node00 +8 +8 +38\.1 +25\.0 +40\.0 .*\* 1 differ")
+        self.assertRegex(hosts, r"node02 .*! 1 late")
+        self.tmux("send-keys", "Down", "Down", "Enter")
+        self.see("1/8 ", "filter: host=node02", "!   17 ")
+        self.tmux("send-keys", "Escape")
+        self.see("/64", without=("filter: host",))
+        self.tmux("send-keys", "/", "mfuu<3", "Enter")
+        self.see("no key 'mfuu'")
+        self.tmux("send-keys", "/", "BSpace", "BSpace", "BSpace", "BSpace", "BSpace", "BSpace", "mfu<1", "Enter")
+        self.see("no row matches the filter; Esc takes it away")
+        self.tmux("send-keys", "Escape")
+        self.see("/64", without=("no row matches",))
+
+    def test_letters_where_blocks_cannot_be_shown(self):
+        fake_ranks.Job(ranks=2, hosts=1).write(self.run_dir)
+        self.open(80, 24, "LC_ALL=C", "TERM=screen-256color")
+        screen = self.see("2 live", "# MFU")
+        self.assertTrue(screen.isascii(), screen)
+
+    def test_what_the_driver_says_of_this_machines_gpus(self):
+        job = fake_ranks.Job(ranks=8, hosts=1)
+        job.ranks[3].uuid = "GPU-513a6d0f-7369-6d75-8c61-746564000000"
+        job.write(self.run_dir)
+        self.open(140, 30, f"LD_LIBRARY_PATH={BUILD}/simgpu", "TERM=screen-256color")
+        screen = self.see("8 live", "POWER", "650 W here")
+        self.assertRegex(screen, r"(?m)^     3 .* 0\.0 G 650 W ")
+        self.assertRegex(screen, r"(?m)^     2 .* - +- ")
+        self.tmux("send-keys", "Down", "Down", "Down", "Enter")
+        self.see("rank 3 of 8", "power 650 W  55 °C")
 
     def test_keys_growth_and_resize(self):
         job = fake_ranks.Job(ranks=64, hosts=8)
@@ -191,11 +270,18 @@ class Terminal(Top):
         fake_ranks.Job(ranks=2, hosts=1).write(self.run_dir)
         self.open(80, 24, "NO_COLOR=1")
         self.see("2 live")
-        self.assertNotRegex(self.tmux("capture-pane", "-p", "-e"), r"\x1b\[[0-9;]*4[1-7]m")
+        self.assertNotRegex(self.tmux("capture-pane", "-p", "-e"), r"\x1b\[[0-9;]*[34]8;5;")
+        self.assertIn("#MFU", self.tmux("capture-pane", "-p").replace(" ", ""))
         self.tmux("kill-server")
-        self.open(80, 24, "-u", "NO_COLOR", "TERM=screen-256color")
-        self.see("2 live")
-        self.assertRegex(self.tmux("capture-pane", "-p", "-e"), r"\x1b\[[0-9;]*4[1-7]m")
+        self.open(80, 24, "TERM=screen-256color")
+        self.see("2 live", "█")
+        dark = self.tmux("capture-pane", "-p", "-e")
+        self.assertRegex(dark, r"\x1b\[[0-9;]*38;5;36m█")  # MFU in the page's green
+        self.tmux("send-keys", "t")
+        self.see_styled(r"\x1b\[[0-9;]*38;5;29m█")
+        self.tmux("send-keys", "t")
+        self.see("# MFU")
+        self.assertNotRegex(self.tmux("capture-pane", "-p", "-e"), r"38;5;")
         self.tmux("kill-server")
         self.open(80, 24, "TERM=unheard-of", "sh", "-c", '"$@" 2>&1; sleep 30', "sh")
         self.see("TERM=unheard-of: not a terminal that ncurses knows")

@@ -2,6 +2,7 @@
 // code when that is not 0.
 #pragma once
 
+#include <cstdlib>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -19,6 +20,13 @@ constexpr int kUsageError = 2;  ///< exit code of a command line that cannot be 
   std::string text = "Examples:\n";
   for (const char* example : examples) text += std::string("  ") + example + "\n";
   return text + "Exit code: " + exit_codes + "; 2 when the command line is wrong.";
+}
+
+/// For CLI11's check(): what is wrong with the text of an option that takes a number above 0, or nothing.
+[[nodiscard]] inline std::string above_zero(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  return *end == '\0' && value > 0 && value < 1e9 ? "" : "expected a number above 0, got \"" + text + "\"";
 }
 
 /// `mfu run [options] [--] CMD...`: CMD with the library in it. Takes CMD off `arguments` (the words after `mfu`): its

@@ -46,7 +46,7 @@ int compare_runs(const CompareOptions& o) {
   }
   std::vector<Job> jobs;
   for (const std::string& path : {o.a, o.b}) {
-    Result<Job> job = read_job({path, o.config, o.interval, ""}, nullptr, complain);
+    Result<Job> job = read_job({path, o.config, o.interval, "", nullptr}, nullptr, complain);
     if (!job) {
       complain(job.error().message);
       return kFailed;
@@ -87,7 +87,7 @@ int compare_runs(const CompareOptions& o) {
 void add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareOptions>();
   CLI::App* command =
-      app.add_subcommand("compare", "two runs: what differs, tokens/s, MFU, where the change comes from");
+      app.add_subcommand("compare", "Two runs: what differs, tokens/s, MFU, where the change comes from");
   command->add_option("A", options->a, "run directory or trace of before")->required();
   command->add_option("B", options->b, "that of after")->required();
   command

@@ -113,10 +113,10 @@ bool has_real_gpu() {
 }
 
 /// For an option: what is wrong with its text, or nothing.
-std::string above_zero(const std::string& text) {
+std::string multiple_of_64(const std::string& text) {
   char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  return *end == '\0' && value > 0 && value < 1e9 ? "" : "expected a number above 0, got \"" + text + "\"";
+  const long long value = std::strtoll(text.c_str(), &end, 10);
+  return *end == '\0' && value > 0 && value % 64 == 0 ? "" : "expected a multiple of 64, got \"" + text + "\"";
 }
 
 void set_default(const char* name, const std::string& value) { setenv(name, value.c_str(), /*overwrite=*/0); }
@@ -225,12 +225,21 @@ void add_demo(CLI::App& app) {
   demo->add_flag("--simulated", run->simulated, "use the simulated GPU even where there is a real one");
   demo->add_option("--run-dir", run->run_dir, "write the run's windows there (MFU_RUN_DIR)")->type_name("DIR");
   demo->add_option("--interval", run->interval_s, "seconds per window")->capture_default_str()->check(above_zero);
-  demo->add_option("--train-batch", run->workload.train_batch, "sequences per training step")->capture_default_str();
+  demo->add_option("--train-batch", run->workload.train_batch, "sequences per training step")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   demo->add_option("--train-seq-len", run->workload.train_seq_len, "tokens per training sequence")
-      ->capture_default_str();
-  demo->add_option("--serve-batch", run->workload.serve_batch, "sequences served at once")->capture_default_str();
-  demo->add_option("--prompt-len", run->workload.prompt_len, "tokens per prompt")->capture_default_str();
-  demo->add_option("--new-tokens", run->workload.new_tokens, "decode steps per prompt")->capture_default_str();
+      ->capture_default_str()
+      ->check(multiple_of_64);
+  demo->add_option("--serve-batch", run->workload.serve_batch, "sequences served at once")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{16}));
+  demo->add_option("--prompt-len", run->workload.prompt_len, "tokens per prompt")
+      ->capture_default_str()
+      ->check(multiple_of_64);
+  demo->add_option("--new-tokens", run->workload.new_tokens, "decode steps per prompt")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   demo->add_flag("--workload-only", run->workload_only, "")->group("");
   demo->footer(help_footer({"mfu demo", "mfu demo --simulated --seconds 6", "mfu demo --run-dir run --interval 1"},
                            "0; 1 when it cannot be started, else that of the demonstrated program"));

@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "tools/report/outputs/tensorboard.h"
+#include "tools/report/rank_notes.h"
 #include "tools/report/run_source.h"
 
 namespace mfu {
@@ -17,7 +18,7 @@ Result<Job> read_job(const JobInput& input, ProcessWriter* writer, const Complai
   if (!kind) return kind.error();
   JobBuilder builder(input.path, *kind == SourceKind::kTraces);
   const auto done = for_each_process(
-      {input.path, input.config, input.interval},
+      {input.path, input.config, input.interval, input.timelines},
       [&](RunHistory&& history) -> Result<void> {
         if (writer != nullptr) writer->process(history);
         if (!input.tensorboard.empty()) {
@@ -31,7 +32,9 @@ Result<Job> read_job(const JobInput& input, ProcessWriter* writer, const Complai
         builder.warn({"input", std::move(remark), "", 1});
       });
   if (!done) return done.error();
-  return builder.finish();
+  Job job = builder.finish();
+  job.rank_notes = rank_notes(job);
+  return job;
 }
 
 Result<void> write_to(const std::string& output, const std::function<Result<void>(std::ostream&)>& write) {

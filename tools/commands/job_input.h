@@ -9,14 +9,16 @@
 #include "core/base/result.h"
 #include "tools/job/job_report.h"
 #include "tools/report/outputs/process_writer.h"
+#include "tools/report/timelines.h"
 
 namespace mfu {
 
 struct JobInput {
-  std::string path;         ///< a run directory, a file of one, a trace, a folder of traces
-  std::string config;       ///< of traces: the model
-  std::string interval;     ///< of traces: seconds per window
-  std::string tensorboard;  ///< a folder that gets event files; empty: none
+  std::string path;                ///< a run directory, a file of one, a trace, a folder of traces
+  std::string config;              ///< of traces: the model
+  std::string interval;            ///< of traces: seconds per window
+  std::string tensorboard;         ///< a folder that gets event files; empty: none
+  Timelines* timelines = nullptr;  ///< gets single instances where the input has them
 };
 
 /// One line on stderr for a person.

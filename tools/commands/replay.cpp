@@ -78,8 +78,14 @@ void say(fmt::format_string<Values...> format, Values&&... values) {
   fmt::print("{}", printable_lines(fmt::format(format, std::forward<Values>(values)...)));
 }
 
-void print_process(const ProcessFigures& f) {
+/// What ran on the GPUs of a process, and what launched it.
+void print_device_work(const ProcessFigures& f) {
   const SetFigures& t = f.totals;
+  if (t[Figure::kKernels] + t[Figure::kMemcpyOps] + t[Figure::kMemsetOps] == 0) {
+    say("process {}: no GPU activity in it: record with ProfilerActivity.CUDA, or nsys profile --trace=cuda,nvtx\n",
+        f.process);
+    return;
+  }
   say("process {}: {} device{}, {} kernels, {} copies, {} sets; span {} ms, busy {} ms ({} %), kernel sum {} ms\n",
       f.process, f.devices, f.devices == 1 ? "" : "s", t[Figure::kKernels], t[Figure::kMemcpyOps],
       t[Figure::kMemsetOps], ms(t[Figure::kSpan]), ms(t[Figure::kGpuBusy]),
@@ -95,6 +101,10 @@ void print_process(const ProcessFigures& f) {
   }
   say("\n  in no range: {} operations by thread, {} by process\n", f.unattributed.by_thread_gpu_ops,
       f.unattributed.by_process_gpu_ops);
+}
+
+void print_process(const ProcessFigures& f) {
+  print_device_work(f);
   for (const auto& [name, count] : f.notes) say("  note: {} {}\n", name, count);
   if (f.ranges.empty()) return;
 
@@ -115,6 +125,8 @@ void print_process(const ProcessFigures& f) {
         percent(r.window_busy_ns, r.window_busy_ns + r.window_idle_ns));
   }
   if (ranges.size() > kRows) say("  ... and {} more (--json has all)\n", ranges.size() - kRows);
+  say("  busy/thread: work that the range's own thread launched; busy/proc.: that any thread launched meanwhile;\n"
+      "  exp. comm: communication with no other kernel beside it; GPU %: of the range's time, in which anything ran\n");
 }
 
 void print_report(const TraceReport& report) {
@@ -136,11 +148,12 @@ void print_regions(const std::vector<ProcessRegions>& processes) {
     say("process {}", process.process);
     for (const DeviceInfo& device : process.run.devices) {
       if (device.peak_flop_per_s)
-        say("; gpu{} {}: {} peak {:.4g} TFLOP/s ({}), dtype by {}", device.device, device.name, device.dtype,
+        say("; gpu{} {}: {} peak {:.4g} TFLOP/s ({}), dtype {}{}", device.device, device.name, device.dtype,
             *device.peak_flop_per_s / 1e12, device.peak_source.substr(0, device.peak_source.find(';')),
-            device.dtype_source);
+            device.dtype_source == "assumed" ? "" : "from the ", device.dtype_source);
       else
-        say("; gpu{} {}: peak unknown, set MFU_PEAK_TFLOPS", device.device, device.name);
+        say("; gpu{}{}{}: peak unknown, set MFU_PEAK_TFLOPS", device.device, device.name.empty() ? "" : " ",
+            device.name);
     }
     say("{}{}\n", process.run.convention.empty() ? "" : "; FLOP counted: ", process.run.convention);
     say("{}\n", region_table(process.whole));
@@ -302,7 +315,7 @@ int replay(const ReplayOptions& options) {
 
 void add_replay(CLI::App& app) {
   auto options = std::make_shared<ReplayOptions>();
-  CLI::App* command = app.add_subcommand("replay", "figures of stored Kineto and Nsight Systems traces");
+  CLI::App* command = app.add_subcommand("replay", "Figures of stored Kineto and Nsight Systems traces");
   command->add_option("trace", options->paths, "trace files, or folders of them (.json, .json.gz, .sqlite, .sqlite.gz)")
       ->required();
   command->add_flag("--json", options->json, "print everything as JSON");
@@ -320,7 +333,9 @@ void add_replay(CLI::App& app) {
       ->type_name("NUMBER");
   command->add_flag("--partial", options->partial, "exit 0 for a trace that ends in the middle");
   command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does")->type_name("DIR");
-  command->add_option("-i,--interval", options->interval, "seconds per window; default: 10")->type_name("SECONDS");
+  command->add_option("-i,--interval", options->interval, "seconds per window; default: 10")
+      ->check(above_zero)
+      ->type_name("SECONDS");
   constexpr double kMostFlop = 1e30;
   TraceQuery& query = options->query;
   auto* range = command->add_option("--range", query.range, "MFU of the ranges whose name contains this");
@@ -359,6 +374,10 @@ void add_replay(CLI::App& app) {
   command->callback([options] {
     TraceQuery& q = options->query;
     q.exact = options->match == "exact";
+    if ((q.nth || q.device || q.flop) && !options->asks()) {
+      fmt::print(stderr, "mfu replay: --nth, --device and --flop are about --range or --kernel: give one of them\n");
+      throw CLI::RuntimeError(kUsageError);
+    }
     q.per_pass = options->kernel_per == "pass";
     if (options->phase == "train") q.phase = Phase::kTrain;
     if (options->phase == "prefill") q.phase = Phase::kPrefill;

@@ -20,6 +20,7 @@
 #include "tools/report/outputs/perfetto.h"
 #include "tools/report/outputs/table.h"
 #include "tools/report/page/page.h"
+#include "tools/run_dir/find_run_dir.h"
 
 namespace mfu {
 namespace {
@@ -45,9 +46,14 @@ int report_one(const ReportOptions& o) {
     }
     assertions.push_back(std::move(*assertion));
   }
+  // A check in CI, or files for TensorBoard, want no page beside them unless it is asked for.
+  const bool page_wanted = !o.json && !o.csv && !o.perfetto && !o.markdown &&
+                           ((assertions.empty() && o.tensorboard.empty()) || !o.output.empty());
   Job job;
+  Timelines timelines;
   const auto read = [&](ProcessWriter* writer) -> Result<void> {
-    Result<Job> read_one = read_job({o.paths.front(), o.config, o.interval, o.tensorboard}, writer, complain);
+    Result<Job> read_one = read_job(
+        {o.paths.front(), o.config, o.interval, o.tensorboard, page_wanted ? &timelines : nullptr}, writer, complain);
     if (!read_one) return read_one.error();
     job = std::move(*read_one);
     if (writer != nullptr) writer->finish(job);
@@ -74,15 +80,13 @@ int report_one(const ReportOptions& o) {
         return {};
       });
     } else if (done) {
-      // A check in CI, or files for TensorBoard, want no page beside them unless it is asked for.
-      const bool wanted = (assertions.empty() && o.tensorboard.empty()) || !o.output.empty();
       const std::string path = o.output.empty() ? "mfu-report.html" : o.output;
-      if (wanted)
+      if (page_wanted)
         done = write_to(path, [&](std::ostream& out) -> Result<void> {
-          out << run_page(job, MFU_VERSION);
+          out << run_page(job, MFU_VERSION, {&timelines, 0});
           return {};
         });
-      if (done && path != "-") fmt::print("{}{}", wanted ? path + "\n" : "", printable_lines(job_text(job)));
+      if (done && path != "-") fmt::print("{}{}", page_wanted ? path + "\n" : "", printable_lines(job_text(job)));
     }
   }
   if (!done) {
@@ -110,7 +114,7 @@ int report_two(const ReportOptions& o) {
   }
   std::vector<Job> jobs;
   for (const std::string& path : o.paths) {
-    Result<Job> job = read_job({path, o.config, o.interval, ""}, nullptr, complain);
+    Result<Job> job = read_job({path, o.config, o.interval, "", nullptr}, nullptr, complain);
     if (!job) {
       complain(job.error().message);
       return kFailed;
@@ -136,7 +140,15 @@ int report_two(const ReportOptions& o) {
   return 0;
 }
 
-int report(const ReportOptions& options) {
+int report(ReportOptions& options) {
+  if (options.paths.empty()) {
+    Result<std::vector<std::string>> found = find_run_dirs({});
+    if (!found || found->size() != 1) {
+      complain(found ? "several run directories are there: name one" : found.error().message);
+      return found ? kUsageError : kFailed;
+    }
+    options.paths = std::move(*found);
+  }
   if (options.paths.size() > 2) {
     complain("one run, or two to compare; the ranks of one job belong into one folder");
     return kUsageError;
@@ -157,11 +169,13 @@ int report(const ReportOptions& options) {
 
 void add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
-  CLI::App* command = app.add_subcommand("report", "a run, or two side by side, as a page; also for scripts and CI");
+  CLI::App* command =
+      app.add_subcommand("report", "A run as a page, as data, or checked against bounds; two runs side by side");
   command
-      ->add_option("run", options->paths, "run directory, trace, or folder of traces; a second one is compared with it")
-      ->type_name("RUN")
-      ->required();
+      ->add_option("run", options->paths,
+                   "run directory, trace, or folder of traces; a second one is compared with it; default: MFU_RUN_DIR, "
+                   "else the newest in ./mfu-runs")
+      ->type_name("RUN");
   command->add_flag("--json", options->json, "every figure, window and event");
   command->add_flag("--csv", options->csv, "one row per region and window");
   command->add_flag("--perfetto", options->perfetto, "Chrome trace for ui.perfetto.dev: windows and counters");
@@ -181,6 +195,7 @@ void add_report(CLI::App& app) {
                       "for traces, the model: HF config.json, its folder, a model id, or an own config");
   command
       ->add_option("-i,--interval", options->interval, "for traces: seconds per window; default: what fits its length")
+      ->check(above_zero)
       ->type_name("SECONDS");
   command->footer(help_footer(
       {"mfu report run", "mfu report -c config.json trace.json.gz -o trace.html", "mfu report before after",

@@ -23,9 +23,9 @@ namespace {
 Result<std::string> live_page(const std::string& path) {
   constexpr int kRefreshS = 10;
   try {
-    Result<Job> job = read_job({path, "", "", ""}, nullptr, [](std::string_view) {});
+    Result<Job> job = read_job({path, "", "", "", nullptr}, nullptr, [](std::string_view) {});
     if (!job) return job.error();
-    return run_page(*job, MFU_VERSION, kRefreshS);
+    return run_page(*job, MFU_VERSION, {nullptr, kRefreshS});
   } catch (const std::exception& e) {
     return Error{e.what()};
   }
@@ -55,8 +55,7 @@ int serve(ServeOptions& options) {
 
 void add_serve(CLI::App& app) {
   auto options = std::make_shared<ServeOptions>();
-  CLI::App* sub =
-      app.add_subcommand("serve", "every rank as Prometheus metrics, and the live page: mfu serve [DIR...] --port N");
+  CLI::App* sub = app.add_subcommand("serve", "Every rank as Prometheus metrics, and the live page");
   sub->add_option("dir", options->directories,
                   "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
   sub->add_option("-p,--port", options->port, "port; 0: any that is free; default: 9977")->check(CLI::Range(0, 65535));

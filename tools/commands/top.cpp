@@ -15,6 +15,7 @@
 #include "tools/commands/commands.h"
 #include "tools/job/live_job.h"
 #include "tools/run_dir/find_run_dir.h"
+#include "tools/top/local_gpus.h"
 #include "tools/top/screen.h"
 #include "tools/top/terminal.h"
 
@@ -26,8 +27,8 @@ constexpr int kPlainWidth = 120;
 
 struct TopOptions {
   std::vector<std::string> directories;
-  bool once = false, json = false;
-  std::string sort = "rank", filter;
+  bool once = false, json = false, ascii = false, no_mouse = false;
+  std::string sort = "rank", filter, theme = "dark";
   double refresh_s = 1;
 };
 
@@ -52,8 +53,40 @@ void sort_by_next(TopView& view, int step) {
   view.selected = view.scroll = 0;
 }
 
+/// Enter, or a second click: what is behind the selected row.
+void open_selected(TopView& view, const TopSnapshot& snapshot) {
+  if (view.mode != TopView::Mode::kHosts) {
+    view.mode = view.mode == TopView::Mode::kDetail ? TopView::Mode::kTable : TopView::Mode::kDetail;
+    return;
+  }
+  if (view.selected < snapshot.hosts.size()) view.filter = "host=" + snapshot.hosts[view.selected].name;
+  view.mode = TopView::Mode::kTable;
+  view.selected = view.scroll = 0;
+}
+
+void handle_mouse(const Terminal::Press& press, TopView& view, const TopSnapshot& snapshot) {
+  using Key = Terminal::Key;
+  constexpr std::size_t kWheelRows = 3;
+  if (press.key == Key::kWheelUp) view.selected -= std::min(view.selected, kWheelRows);
+  if (press.key == Key::kWheelDown) view.selected += kWheelRows;
+  if (press.key != Key::kClick && press.key != Key::kDoubleClick) return;
+  if (view.mode == TopView::Mode::kDetail) {
+    view.mode = TopView::Mode::kTable;
+    return;
+  }
+  if (const std::string key = heading_at(view, press.line, press.column); !key.empty()) {
+    view.sort = key;
+    view.selected = view.scroll = 0;
+  } else if (const auto row = row_at(view, press.line)) {
+    if (press.key == Key::kDoubleClick || *row == view.selected)
+      open_selected(view, snapshot);
+    else
+      view.selected = *row;
+  }
+}
+
 /// \return false: quit.
-bool handle(const Terminal::Press& press, TopView& view, int page) {
+bool handle(const Terminal::Press& press, TopView& view, const TopSnapshot& snapshot, int page) {
   using Key = Terminal::Key;
   if (view.editing_filter) {
     if (press.key == Key::kEnter) view.editing_filter = false;
@@ -94,10 +127,17 @@ bool handle(const Terminal::Press& press, TopView& view, int page) {
       down(1 << 30);
       break;
     case Key::kEnter:
-      view.mode = view.mode == TopView::Mode::kDetail ? TopView::Mode::kTable : TopView::Mode::kDetail;
+      open_selected(view, snapshot);
       break;
     case Key::kEscape:
+      if (view.mode == TopView::Mode::kTable) view.filter.clear();
       view.mode = TopView::Mode::kTable;
+      break;
+    case Key::kClick:
+    case Key::kDoubleClick:
+    case Key::kWheelUp:
+    case Key::kWheelDown:
+      handle_mouse(press, view, snapshot);
       break;
     case Key::kText:
       switch (press.text) {
@@ -122,6 +162,15 @@ bool handle(const Terminal::Press& press, TopView& view, int page) {
         case '/':
           view.editing_filter = true;
           view.mode = TopView::Mode::kTable;
+          break;
+        case 'o':
+          if (view.mode == TopView::Mode::kHosts && view.filter.starts_with("host=")) view.filter.clear();
+          view.mode = view.mode == TopView::Mode::kHosts ? TopView::Mode::kTable : TopView::Mode::kHosts;
+          view.selected = view.scroll = 0;
+          break;
+        case 't':
+          Terminal::set_theme(
+              static_cast<Theme>((static_cast<std::size_t>(Terminal::theme()) + 1) % kThemeNames.size()));
           break;
         case 'h':
         case '?':
@@ -155,7 +204,8 @@ int top(const TopOptions& o) {
   TopView view;
   view.sort = o.sort;
   view.filter = o.filter;
-  TopSnapshot snapshot = take_snapshot(job);
+  LocalGpus gpus;
+  TopSnapshot snapshot = take_snapshot(job, gpus.look());
   if (o.once || o.json || ::isatty(STDOUT_FILENO) == 0 || ::isatty(STDIN_FILENO) == 0) {
     const std::string text =
         o.json ? snapshot_json(snapshot, view.sort, view.filter) + "\n" : render_plain(snapshot, view, plain_width());
@@ -163,19 +213,24 @@ int top(const TopOptions& o) {
     return written || errno == EPIPE ? 0 : 1;
   }
 
-  if (const auto opened = Terminal::open(); !opened) return fail(opened.error());
+  const auto theme = std::find(kThemeNames.begin(), kThemeNames.end(), o.theme) - kThemeNames.begin();
+  if (const auto opened = Terminal::open(static_cast<Theme>(theme), !o.no_mouse); !opened) return fail(opened.error());
   Result<void> outcome;
   const auto interval = static_cast<DurationNs>(o.refresh_s * static_cast<double>(kNsPerSecond));
   TimeNs next = clock_ns(CLOCK_MONOTONIC) + interval;
   bool stale_screen = true;
   while (true) {
     const auto [width, height] = Terminal::size();
+    // Blocks are told apart by their colours alone.
+    view.glyphs = o.ascii || !Terminal::has_unicode() ? Glyphs::kAscii
+                  : Terminal::theme() == Theme::kNone ? Glyphs::kLetters
+                                                      : Glyphs::kBlocks;
     if (stale_screen) Terminal::draw(render(snapshot, view, width, height));
     stale_screen = false;
     const DurationNs left = next - clock_ns(CLOCK_MONOTONIC);
     const auto press = Terminal::wait(static_cast<int>(std::clamp<DurationNs>(left / 1'000'000 + 1, 0, 60'000)));
     if (press.key != Terminal::Key::kNone) {
-      if (!handle(press, view, std::max(1, height - 10))) break;
+      if (!handle(press, view, snapshot, std::max(1, height - 10))) break;
       stale_screen = true;
     }
     const TimeNs now = clock_ns(CLOCK_MONOTONIC);
@@ -187,8 +242,9 @@ int top(const TopOptions& o) {
       outcome = changed.error();
       break;
     }
-    if (*changed) {
-      snapshot = take_snapshot(job);
+    GpusNow now_here = gpus.look();
+    if (*changed || !now_here.empty()) {
+      snapshot = take_snapshot(job, std::move(now_here));
       stale_screen = true;
     }
   }
@@ -200,7 +256,7 @@ int top(const TopOptions& o) {
 
 void add_top(CLI::App& app) {
   auto options = std::make_shared<TopOptions>();
-  CLI::App* sub = app.add_subcommand("top", "Every rank of a job in the terminal, live: mfu top [DIR...]");
+  CLI::App* sub = app.add_subcommand("top", "Every rank of a job in the terminal, live");
   sub->add_option("dir", options->directories,
                   "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
   sub->add_flag("--once", options->once, "print the table once as plain text (as it does where there is no terminal)");
@@ -208,6 +264,11 @@ void add_top(CLI::App& app) {
   sub->add_option("-s,--sort", options->sort, "rank, mfu, mbu, step, busy, comm, clock, dropped, cost or late")
       ->check(CLI::IsMember(std::vector<std::string>(kSortKeys.begin(), kSortKeys.end())));
   sub->add_option("-f,--filter", options->filter, "words that a row must match: node03 'mfu<35' stale (quote < and >)");
+  sub->add_option("--theme", options->theme,
+                  "colours for a dark or a light background, or none (as NO_COLOR); t changes it")
+      ->check(CLI::IsMember(std::vector<std::string>(kThemeNames.begin(), kThemeNames.end())));
+  sub->add_flag("--ascii", options->ascii, "letters instead of blocks and braille");
+  sub->add_flag("--no-mouse", options->no_mouse, "leave the mouse to the terminal");
   sub->add_option("--refresh", options->refresh_s, "seconds between looks; default: 1")->check(CLI::Range(0.1, 3600.0));
   sub->footer(help_footer({"mfu top", "mfu top runs/today --sort mfu", "mfu top --filter 'mfu<35' runs/today",
                            "mfu top --once runs/today", "mfu top --json runs/today"},

@@ -193,7 +193,8 @@ void JobBuilder::add(const RunHistory& history) {
   for (const WindowSummary& window : history.windows) {
     reach(window.window);
     for (const RegionSummary& row : window.regions)
-      series.add(row.region, row.window, Weights::of(row, peak_of(history.run, row.device)), row.classes_known);
+      series.add(row.region, row.window, Weights::of(row, peak_of(history.run, row.device)), row.classes_known,
+                 row.latency);
   }
   job_.series.add_rank(std::move(series));
   if (history.end) {
@@ -344,8 +345,7 @@ Job JobBuilder::finish() {
             "", 1});
   if (const LaunchAccount& l = job.launches; l.dropped + l.unattributed > l.seen / 1000)
     warn({"launches",
-          fmt::format("{} of {} launches are in no region for lack of a record or of an owner: busy time and FLOP of "
-                      "the regions miss what they did",
+          fmt::format("{} of {} launches could not be assigned; region times and FLOP exclude them",
                       l.dropped + l.unattributed, l.seen),
           "", 1});
   return std::move(job_);

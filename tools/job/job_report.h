@@ -61,6 +61,8 @@ struct Job {
   SelfCost self;                                ///< summed; overhead: the mean
   std::vector<std::pair<std::string, std::uint64_t>> counters;
   std::vector<JobWarning> warnings;
+  /// Which rank the others wait for, which one is slowest, which differ from the rest: one sentence each.
+  std::vector<std::string> rank_notes;
   TimeGrid series;
 
   /// The region of that name; nullptr: none.

@@ -22,6 +22,14 @@ std::int64_t stages_of(const std::string& config_json) {
              : 1;
 }
 
+HistoryPoint point_of(const RegionSummary& r) {
+  const auto ratio = [](const std::optional<double>& v) { return v ? static_cast<float>(*v) : -1.0F; };
+  HistoryPoint point{r.window.end_ns, ratio(r.mfu), ratio(r.mbu), -1};
+  if (r.classes_known && r.elapsed_ns > 0)
+    point.busy = static_cast<float>(static_cast<double>(r.busy_ns) / static_cast<double>(r.elapsed_ns));
+  return point;
+}
+
 }  // namespace
 
 std::string_view name(RankState state) noexcept {
@@ -85,6 +93,9 @@ void Rank::take(RunLine&& line) {
     const RegionSummary as_read = window->region;
     const RegionSummary& region = limit_.put(open_.regions, std::move(window->region));
     sums[{region.region, region.device}].add(as_read, peak_of(*this, as_read));
+    std::deque<HistoryPoint>& past = history[{region.region, region.device}];
+    past.push_back(point_of(as_read));
+    if (past.size() > kHistory) past.pop_front();
     if (as_read.region != "total") return;
     open_.counters = std::move(window->counters);
     if (window->self) open_.self = *window->self;

@@ -39,18 +39,26 @@ enum class RankState {
 };
 [[nodiscard]] std::string_view name(RankState state) noexcept;
 
+/// A window of a region, as little as a history of it needs. Ratios 0..1, negative: not known.
+struct HistoryPoint {
+  TimeNs end_ns = 0;  ///< of the window, UTC
+  float mfu = -1, mbu = -1, busy = -1;
+};
+
 struct Rank {
   using RegionKey = std::pair<std::string, std::optional<std::uint32_t>>;
   static constexpr std::size_t kRecentWindows = 6;  ///< that comm samples are kept of
   static constexpr std::size_t kEventsKept = 8;
+  static constexpr std::size_t kHistory = 160;  ///< windows that the history keeps
 
   std::string path;
   std::optional<RunInfo> run;         ///< t_ns: of the first start line
   std::optional<WindowSummary> last;  ///< the newest window that is complete
   std::optional<WindowSummary> end;
-  std::deque<std::vector<CommSample>> recent;  ///< per window, oldest first
-  std::deque<RunEvent> events;                 ///< the last ones
-  std::map<RegionKey, RegionTotals> sums;      ///< over every window that was read
+  std::deque<std::vector<CommSample>> recent;             ///< per window, oldest first
+  std::deque<RunEvent> events;                            ///< the last ones
+  std::map<RegionKey, RegionTotals> sums;                 ///< over every window that was read
+  std::map<RegionKey, std::deque<HistoryPoint>> history;  ///< oldest first
   std::uint64_t windows = 0;
   TimeNs last_line_ns = 0;           ///< UTC, by the clock of its host
   std::int64_t pipeline_stages = 1;  ///< `parallel.pp` of its config

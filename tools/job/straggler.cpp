@@ -1,9 +1,13 @@
 #include "tools/job/straggler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
+
+#include "core/base/number_text.h"
 
 namespace mfu {
 
@@ -194,6 +198,14 @@ std::vector<Straggler> find_stragglers(const std::vector<const Rank*>& ranks, co
   std::set<std::pair<const Rank*, std::optional<std::uint32_t>>> named;
   std::erase_if(found, [&named](const Straggler& s) { return !named.insert({s.rank, s.device}).second; });
   return found;
+}
+
+std::string straggler_text(const Straggler& s) {
+  std::string text = fmt::format("straggler: rank {} ({}", s.rank->run->rank, s.rank->run->host);
+  if (s.device) text += fmt::format(" gpu {}", *s.device);
+  text += s.cost_mfu ? fmt::format(") costs {:.1f} points of MFU", 100 * *s.cost_mfu)
+                     : fmt::format(") keeps the others waiting {:.1f} % of the time", 100 * s.lost_share);
+  return text + fmt::format(": last in {} by {}", s.region, duration_text(s.lead_s));
 }
 
 }  // namespace mfu

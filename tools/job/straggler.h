@@ -47,4 +47,7 @@ struct Straggler {
                                                      const std::vector<ClockSkew>& skews,
                                                      std::optional<double> job_mfu);
 
+/// `straggler: rank 13 (node01 gpu 0) costs 1.9 points of MFU: last in step by 900 µs`.
+[[nodiscard]] std::string straggler_text(const Straggler& straggler);
+
 }  // namespace mfu

@@ -14,6 +14,12 @@ void widen(std::optional<double>& lowest, std::optional<double>& highest, std::o
 
 }  // namespace
 
+void TimeGrid::Bin::add_instances(const Bin& other, double part) noexcept {
+  instances += other.instances * part;
+  medians_ns += other.medians_ns * part;
+  longest_ns = std::max(longest_ns, other.longest_ns);
+}
+
 TimeGrid TimeGrid::like(const TimeGrid& other) {
   TimeGrid grid;
   grid.anchor_ns_ = other.anchor_ns_;
@@ -43,6 +49,7 @@ void TimeGrid::halve() {
       Bin& into = wider[index >> 1];
       into.weights.add(bin.weights);
       into.classes_known = into.classes_known && bin.classes_known;
+      into.add_instances(bin, 1);
       widen(into.lowest, into.highest, bin.lowest, bin.highest);
     }
     bins = std::move(wider);
@@ -52,7 +59,8 @@ void TimeGrid::halve() {
   last_ >>= 1;
 }
 
-void TimeGrid::add(const std::string& region, Interval window, const Weights& weights, bool classes_known) {
+void TimeGrid::add(const std::string& region, Interval window, const Weights& weights, bool classes_known,
+                   const LatencySummary& latency) {
   // Times are those of a file: whatever they are, differences fit in 64 bits.
   constexpr TimeNs kEarliest = -(TimeNs{1} << 60);
   constexpr TimeNs kLatest = TimeNs{1} << 62;
@@ -70,12 +78,18 @@ void TimeGrid::add(const std::string& region, Interval window, const Weights& we
   const std::int64_t last = index_of(window.end_ns - 1);
   reach(first, last);
   Bins& bins = regions_[region];
+  Bin ended;
+  ended.instances = static_cast<double>(latency.count);
+  ended.medians_ns = ended.instances * static_cast<double>(latency.p50_ns);
+  ended.longest_ns = latency.max_ns;
   for (std::int64_t index = first; index <= last; ++index) {
     const TimeNs begin = std::max(window.begin_ns, anchor_ns_ + index * width_ns_);
     const TimeNs end = std::min(window.end_ns, anchor_ns_ + (index + 1) * width_ns_);
     Bin& bin = bins[index];
-    bin.weights.add(weights,
-                    first == last ? 1.0 : static_cast<double>(end - begin) / static_cast<double>(window.length_ns()));
+    const double part =
+        first == last ? 1.0 : static_cast<double>(end - begin) / static_cast<double>(window.length_ns());
+    bin.weights.add(weights, part);
+    if (latency.count != 0) bin.add_instances(ended, part);
     bin.classes_known = bin.classes_known && classes_known;
   }
 }
@@ -94,6 +108,7 @@ void TimeGrid::add_rank(TimeGrid rank) {
       Bin& into = regions_[name][index];
       into.weights.add(bin.weights);
       into.classes_known = into.classes_known && bin.classes_known;
+      into.add_instances(bin, 1);
       const std::optional<double> mfu = bin.weights.mfu();
       widen(into.lowest, into.highest, mfu, mfu);
     }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/account/duration_histogram.h"
 #include "core/account/region_totals.h"
 #include "core/base/units.h"
 
@@ -23,6 +24,16 @@ class TimeGrid {
     /// MFU of the rank that was lowest and highest in any bin that became part of this one.
     std::optional<double> lowest, highest;
     bool classes_known = true;
+    /// Of the instances that ended: their number, the sum of their windows' medians (each times its instances) [ns],
+    /// and the longest one.
+    double instances = 0, medians_ns = 0;
+    DurationNs longest_ns = 0;
+
+    void add_instances(const Bin& other, double part) noexcept;
+    /// Mean of the medians [s]; none where no instance ended.
+    [[nodiscard]] std::optional<double> median_s() const noexcept {
+      return instances > 0 ? std::optional(medians_ns / instances * 1e-9) : std::nullopt;
+    }
   };
   using Bins = std::map<std::int64_t, Bin>;  ///< index: from anchor_ns() + index x width_ns() on
 
@@ -30,8 +41,9 @@ class TimeGrid {
   /// An empty grid with the bins of another one.
   [[nodiscard]] static TimeGrid like(const TimeGrid& other);
 
-  /// Adds one window of a region. One that crosses bins is split by time.
-  void add(const std::string& region, Interval window, const Weights& weights, bool classes_known);
+  /// Adds one window of a region. One that crosses bins is split by time. \param latency of its instances
+  void add(const std::string& region, Interval window, const Weights& weights, bool classes_known,
+           const LatencySummary& latency = {});
   /// Adds what one rank did, a grid made `like` this one.
   void add_rank(TimeGrid rank);
 

@@ -86,6 +86,7 @@ class ProcessReplay {
     if (options_.observer != nullptr) {
       options_.observer->process = process_;
       options_.observer->shift_ns = shift_;
+      options_.observer->rules = &rules_;
       ledger_->observe(options_.observer);
     }
     // Of one range the time is asked, whatever else there is.

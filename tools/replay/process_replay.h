@@ -7,6 +7,7 @@
 #include "core/account/account_observer.h"
 #include "core/account/region_summary.h"
 #include "core/config/config.h"
+#include "core/ranges/region_rules.h"
 #include "core/sinks/sink.h"
 #include "tools/trace/trace.h"
 
@@ -28,6 +29,7 @@ class ReplayObserver : public AccountObserver {
   std::uint32_t process = 0;   ///< index into Trace::processes
   std::uint32_t activity = 0;  ///< index into Trace::activities of the record of on_record
   DurationNs shift_ns = 0;
+  const RegionRules* rules = nullptr;  ///< names of the regions; valid until the process has been replayed
 };
 
 /// Ranges that are one region, whatever rules say of them and of all others.

@@ -331,7 +331,7 @@ std::string comparison_markdown(const Comparison& comparison) {
       "\nChanges are B - A in percentage points of the elapsed time; those of MFU and of the five classes add up to "
       "0.\n\n"
       "</details>\n";
-  if (!comparison.remarks.empty()) text += "\nTo know:\n\n";
+  if (!comparison.remarks.empty()) text += "\nCaveats:\n\n";
   for (const std::string& remark : comparison.remarks) text += fmt::format("- {}\n", markdown_text(remark));
   return text;
 }

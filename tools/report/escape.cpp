@@ -7,12 +7,19 @@
 namespace mfu {
 
 std::string markdown_text(std::string_view text) {
+  const auto letter = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   std::string plain(text);
   for (char& c : plain)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  plain = printable(plain);
   std::string out;
-  for (const char c : printable(plain)) {
-    if (std::string_view("\\`*_{}[]<>()#|~!&").find(c) != std::string_view::npos) out.push_back('\\');
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const char c = plain[i];
+    // A word's own underscores are text, and `#` is a heading at the beginning only.
+    const bool inside = i != 0 && i + 1 < plain.size() && letter(plain[i - 1]) && letter(plain[i + 1]);
+    if (std::string_view("\\`*{}[]<>|~&").find(c) != std::string_view::npos || (c == '_' && !inside) ||
+        (c == '#' && i == 0))
+      out.push_back('\\');
     out.push_back(c);
   }
   return out;

@@ -45,7 +45,7 @@ Result<void> for_each_run(const RunSource& source, const std::function<Result<vo
   const Result<std::vector<std::string>> files = list_run_files(source.path);
   if (!files) return files.error();
   std::optional<Error> first_error;
-  std::size_t used = 0;
+  std::size_t used = 0, recordings = 0;
   for (const std::string& file : *files) {
     Result<RunHistory> history = read_run_history(file);
     if (!history) {
@@ -55,6 +55,13 @@ Result<void> for_each_run(const RunSource& source, const std::function<Result<vo
       continue;
     }
     ++used;
+    // Each is read whole: of a large job a few must do.
+    constexpr std::size_t kMostRecordings = 8;
+    if (const std::string recording =
+            source.timelines != nullptr && recordings < kMostRecordings ? recording_of(*history) : "";
+        !recording.empty() && ++recordings != 0)
+      if (const auto added = add_recording(*source.timelines, recording, *history); !added)
+        remark(added.error().message);
     if (auto done = each(std::move(*history)); !done) return done;
   }
   if (used != 0) return {};
@@ -80,11 +87,21 @@ Result<void> for_each_trace(const RunSource& source, const std::function<Result<
       if (!first_error) first_error = trace.error();
       continue;
     }
-    std::vector<ProcessRegions> processes = trace_regions(*trace, *config);
+    InstanceCollector collector;
+    const RegionsOptions options{.observer = source.timelines != nullptr ? &collector : nullptr};
+    std::vector<ProcessRegions> processes = trace_regions(*trace, *config, options);
     if (const auto interval_s = fitting_interval(processes, config->interval_s); choose_interval && interval_s) {
       Config fitting = *config;
       fitting.interval_s = *interval_s;
       processes = trace_regions(*trace, fitting);
+    }
+    if (source.timelines != nullptr) {
+      std::vector<std::string> where;
+      for (std::size_t p = 0; p < trace->processes.size(); ++p)
+        where.push_back(trace->rank                   ? fmt::format("rank {}", *trace->rank)
+                        : trace->processes.size() > 1 ? "process " + trace->processes[p].name
+                                                      : "");
+      source.timelines->add(*trace, collector, where);
     }
     for (ProcessRegions& process : processes) {
       if (process.whole.regions.empty()) continue;
@@ -120,7 +137,10 @@ Result<SourceKind> kind_of(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code failed;
   const fs::file_status status = fs::status(path, failed);
-  if (!fs::exists(status)) return Error{fmt::format("{}: no such file or directory", path)};
+  if (!fs::exists(status))
+    return Error{fmt::format("{}: {}", path,
+                             failed && failed != std::errc::no_such_file_or_directory ? failed.message()
+                                                                                       : "no such file or directory")};
   if (!fs::is_directory(status))
     return fs::path(path).extension() == ".jsonl" ? SourceKind::kRunDirectory : SourceKind::kTraces;
   const Result<std::vector<std::string>> files = list_run_files(path);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/result.h"
+#include "tools/report/timelines.h"
 #include "tools/run_dir/run_history.h"
 
 namespace mfu {
@@ -13,6 +14,7 @@ struct RunSource {
   std::string path;
   std::string config;    ///< for traces: what the model computes; empty: times only
   std::string interval;  ///< for traces: seconds per window; empty: MFU_INTERVAL, or what fits the trace's length
+  Timelines* timelines = nullptr;  ///< gets single instances of traces, and of the recordings of runs; nullptr: none
 };
 
 /// What a path holds.

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/base/number_text.h"
+#include "tools/top/detail.h"
 
 namespace mfu {
 
@@ -14,94 +15,16 @@ namespace {
 
 constexpr std::size_t kCommClass = static_cast<std::size_t>(TimeClass::kComm);
 
-struct Part {
-  char glyph;
-  std::string_view word;
-  Style style;
-};
-// The waterfall from left to right: what was asked for, then what it was lost to.
-constexpr std::array<Part, 6> kParts{{{'#', "MFU", Style::kMfu},
-                                      {'=', "matmul", Style::kMatmul},
-                                      {'o', "other", Style::kOther},
-                                      {'c', "comm", Style::kComm},
-                                      {'y', "copy", Style::kMemcpy},
-                                      {'.', "idle", Style::kIdle}}};
-
 /// A figure above 100 % is no result: it stands in the suspect remark alone.
 std::optional<double> result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? std::nullopt : ratio; }
 std::string percent_of(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}", 100 * *ratio) : "-"; }
 
-/// The six shares of a bar; they sum to at most 1. Where FLOP or peak are unknown, matmul has all of its time.
-std::optional<std::array<double, 6>> shares(const std::optional<double>& mfu,
-                                            const std::optional<std::array<double, kTimeClasses>>& lost) {
-  if (!mfu || !lost) return std::nullopt;
-  std::array<double, 6> all{*mfu};
-  for (std::size_t c = 0; c < kTimeClasses; ++c) all[c + 1] = (*lost)[c];
-  return all;
-}
-
-std::optional<std::array<double, 6>> shares(const RegionSummary& r) {
-  if (auto all = shares(r.mfu, r.lost)) return all;
-  if (!r.classes_known || r.elapsed_ns <= 0) return std::nullopt;
-  std::array<double, 6> all{};
-  for (std::size_t c = 0; c < kTimeClasses; ++c)
-    all[c + 1] = static_cast<double>(r.time_ns[c]) / static_cast<double>(r.elapsed_ns);
-  return all;
-}
-
-/// `width` columns; each edge is rounded by itself, so that parts never add up to more than there is.
-ScreenLine bar(const std::optional<std::array<double, 6>>& parts, std::size_t width) {
-  ScreenLine line;
-  if (!parts) return {{std::string(width, ' '), Style::kPlain}};
-  double reached = 0;
-  std::size_t filled = 0;
-  for (std::size_t i = 0; i < kParts.size(); ++i) {
-    reached += std::max(0.0, (*parts)[i]);
-    const auto edge = std::min(width, static_cast<std::size_t>(std::lround(reached * static_cast<double>(width))));
-    if (edge > filled) line.push_back({std::string(edge - filled, kParts[i].glyph), kParts[i].style});
-    filled = std::max(filled, edge);
-  }
-  if (filled < width) line.push_back({std::string(width - filled, ' '), Style::kPlain});
-  return line;
-}
-
-std::string right(std::string_view text, std::size_t width) {
-  const std::string cut = fit(text, width);
-  return std::string(width - std::min(width, columns(cut)), ' ') + cut;
-}
-
-std::string left(std::string_view text, std::size_t width) {
-  const std::string cut = fit(text, width);
-  return cut + std::string(width - std::min(width, columns(cut)), ' ');
-}
-
-/// Words two spaces apart, in as many lines as it takes.
-std::vector<std::string> flow(const std::vector<std::string>& words, std::size_t width) {
-  std::vector<std::string> lines{""};
-  for (const std::string& word : words) {
-    if (word.empty()) continue;
-    if (!lines.back().empty() && columns(lines.back()) + 2 + columns(word) > width) lines.emplace_back();
-    if (!lines.back().empty()) lines.back() += "  ";
-    lines.back() += word;
-  }
-  return lines;
-}
-
 std::string gpu_of(const TopRow& row) { return row.device ? std::to_string(*row.device) : "-"; }
 
-std::string who(const Rank& rank, std::optional<std::uint32_t> device) {
-  std::string text = fmt::format("rank {} ({}", rank.run->rank, rank.run->host);
-  if (device) text += fmt::format(" gpu {}", *device);
-  return text + ")";
-}
+/// `!`: the others wait for it. `*`: it differs from the others.
+std::string mark_of(const TopRow& row) { return row.lost_share > 0 ? "!" : row.odd ? "*" : " "; }
 
-std::string straggler_text(const Straggler& s) {
-  std::string text = fmt::format("straggler: {} ", who(*s.rank, s.device));
-  text += s.cost_mfu ? fmt::format("costs {:.1f} points of MFU", 100 * *s.cost_mfu)
-                     : fmt::format("keeps the others waiting {:.1f} % of the time", 100 * s.lost_share);
-  text += fmt::format(": last in {} by {}", s.region, duration_text(s.lead_s));
-  return text;
-}
+std::string host_of(const Rank& rank) { return rank.run ? rank.run->host : rank.path.substr(rank.path.rfind('/') + 1); }
 
 /// Takes off what is beyond `width` columns.
 void clip(ScreenLine& line, std::size_t width) {
@@ -115,62 +38,145 @@ void clip(ScreenLine& line, std::size_t width) {
 
 // --- the table
 
-struct Widths {
-  std::size_t rank = 5, host = 0, gpu = 3, region = 10, bar = 0;
+/// A column of the table. Width 0: not shown.
+struct Column {
+  const char* head;
+  const char* sort;  ///< the key that a click sorts by; empty: none
+  std::size_t width;
+  bool to_the_right;
 };
 
-constexpr std::size_t kFigures = 8 + 6 * 4 + 5 + 6 + 6;  // step, MFU MBU busy comm, clock, dropped, cost
+enum : std::size_t {
+  kRank,
+  kHost,
+  kGpu,
+  kRegion,
+  kStep,
+  kMfu,
+  kMbu,
+  kBusy,
+  kComm,
+  kClock,
+  kMem,
+  kPower,
+  kDrop,
+  kCost,
+  kHistoryColumn,
+  kBarColumn,
+  kColumns
+};
+using Columns = std::array<Column, kColumns>;
 
-Widths widths_for(std::size_t width) {
-  Widths w;
-  if (width >= 100) w.host = 12;
-  if (width >= 140) {
-    w.host = 20;
-    w.region = 20;
+Columns columns_for(const TopSnapshot& s, std::size_t width) {
+  Columns c{{{"RANK", "rank", 6, true},
+             {"HOST", "", 0, false},
+             {"GPU", "", 3, true},
+             {"REGION", "", 10, false},
+             {"STEP", "step", 7, true},
+             {"MFU%", "mfu", 5, true},
+             {"MBU%", "mbu", 5, true},
+             {"BUSY%", "busy", 5, true},
+             {"COMM%", "comm", 5, true},
+             {"CLK%", "clock", 4, true},
+             {"MEM", "", 0, true},
+             {"POWER", "", 0, true},
+             {"DROP", "dropped", 0, true},
+             {"COST%", "cost", 0, true},
+             {"HISTORY", "", 0, false},
+             {"WATERFALL", "", 0, false}}};
+  const auto used = [&c] {
+    std::size_t sum = 0;
+    for (const Column& column : c) sum += column.width != 0 ? column.width + 1 : 0;
+    return sum;
+  };
+  if (width >= 90) c[kHost].width = 10;
+  if (width >= 100) {
+    c[kDrop].width = 5;
+    c[kCost].width = 5;
+    c[kHost].width = 12;
   }
-  const std::size_t used = 1 + w.rank + 1 + (w.host != 0 ? w.host + 1 : 0) + w.gpu + 1 + w.region + kFigures + 1;
-  w.bar = width > used ? std::min<std::size_t>(width - used, 100) : 0;
-  return w;
+  const bool local = std::any_of(s.rows.begin(), s.rows.end(), [](const TopRow& row) { return row.gpu != nullptr; });
+  if (local && width >= 100) {
+    c[kMem].width = 7;
+    c[kPower].width = 5;
+  }
+  if (width >= 130 && s.has_history) c[kHistoryColumn].width = 10;
+  if (width >= 160) {
+    c[kHost].width = 20;
+    c[kRegion].width = 16;
+    if (s.has_history) c[kHistoryColumn].width = 20;
+  }
+  constexpr std::size_t kLeastBar = 7, kMostBar = 100;
+  if (const std::size_t without = used(); width >= without + kLeastBar)
+    c[kBarColumn].width = std::min(width - without, kMostBar);
+  return c;
 }
 
-ScreenLine header_line(const Widths& w) {
-  std::string text = " " + right("RANK", w.rank) + " ";
-  if (w.host != 0) text += left("HOST", w.host) + " ";
-  text += right("GPU", w.gpu) + " " + left("REGION", w.region);
-  for (const char* word : {"MFU%", "MBU%", "BUSY%", "COMM%"}) {
-    if (std::string_view(word) == "MFU%") text += right("STEP", 8);
-    text += right(word, 6);
+ScreenLine header_line(const Columns& columns_, TopView* view) {
+  std::string text;
+  if (view != nullptr) view->header_keys.clear();
+  for (const Column& c : columns_) {
+    if (c.width == 0) continue;
+    text += (text.empty() ? "" : " ") + (c.to_the_right ? right(c.head, c.width) : left(c.head, c.width));
+    if (view != nullptr) view->header_keys.emplace_back(static_cast<int>(columns(text)), c.sort);
   }
-  text += right("CLK%", 5) + right("DROP", 6) + right("COST%", 6);
-  if (w.bar != 0) text += " " + left("WATERFALL", w.bar);
   return {{text, Style::kHeader}};
 }
 
-ScreenLine row_line(const TopRow& row, const Widths& w, bool selected) {
+/// Windows of the row's region, oldest first: MFU, MBU where memory is the limit, or the share of time that it is busy.
+std::vector<std::optional<double>> history_of(const TopRow& row) {
+  std::vector<std::optional<double>> values;
+  if (row.history == nullptr) return values;
+  for (const HistoryPoint& point : *row.history) {
+    const float value = row.history_of == HistoryOf::kMfu   ? point.mfu
+                        : row.history_of == HistoryOf::kMbu ? point.mbu
+                                                            : point.busy;
+    values.push_back(value >= 0 ? std::optional<double>(value) : std::nullopt);
+  }
+  return values;
+}
+
+std::string memory_text(const GpuNow& gpu) {
+  return gpu.memory_used ? fmt::format("{:.1f} G", static_cast<double>(*gpu.memory_used) / 1e9) : "-";
+}
+
+ScreenLine row_line(const TopRow& row, const Columns& c, bool selected, Glyphs glyphs, double history_top) {
   const Rank& rank = *row.rank;
   const bool live = rank.state == RankState::kLive || rank.state == RankState::kEnded;
-  const Style style = selected                          ? Style::kSelected
-                      : rank.state == RankState::kStale ? Style::kWarning
-                      : row.lost_share > 0              ? Style::kWarning
-                      : rank.state == RankState::kLive  ? Style::kPlain
-                                                        : Style::kDim;
-  std::string text =
-      (row.lost_share > 0 ? "!" : " ") + right(rank.run ? std::to_string(rank.run->rank) : "?", w.rank) + " ";
-  if (w.host != 0) text += left(rank.run ? rank.run->host : rank.path.substr(rank.path.rfind('/') + 1), w.host) + " ";
-  text += right(gpu_of(row), w.gpu) + " ";
-  text += left(live && row.region != nullptr ? row.region->region : state_text(rank), w.region);
+  const Style style = selected                                  ? Style::kSelected
+                      : rank.state == RankState::kStale         ? Style::kDim
+                      : row.lost_share > 0 || (live && row.odd) ? Style::kWarning
+                      : rank.state == RankState::kLive          ? Style::kPlain
+                                                                : Style::kDim;
   const RegionSummary* r = row.region;
-  text += right(duration_text(row.step_s()), 8);
-  text += right(r != nullptr ? percent_of(result(r->mfu)) : "-", 6) + right(r != nullptr ? percent_of(r->mbu) : "-", 6);
-  text += right(percent_of(row.busy()), 6) + right(percent_of(row.comm()), 6);
-  text += right(row.clock() ? fmt::format("{:.0f}", 100 * *row.clock()) : "-", 5);
   const WindowSummary* shown = rank.shown();
-  text += right(shown != nullptr ? std::to_string(rank.dropped_records()) : "-", 6);
-  text += right(shown != nullptr ? fmt::format("{:.2f}", 100 * shown->self.overhead) : "-", 6);
+  const GpuNow* gpu = row.gpu;
+  std::array<std::string, kColumns> cells;
+  cells[kRank] = mark_of(row) + right(rank.run ? std::to_string(rank.run->rank) : "?", c[kRank].width - 1);
+  cells[kHost] = host_of(rank);
+  cells[kGpu] = gpu_of(row);
+  cells[kRegion] = live && r != nullptr ? r->region : state_text(rank);
+  cells[kStep] = duration_text(row.step_s());
+  cells[kMfu] = r != nullptr ? percent_of(result(r->mfu)) : "-";
+  cells[kMbu] = r != nullptr ? percent_of(r->mbu) : "-";
+  cells[kBusy] = percent_of(row.busy());
+  cells[kComm] = percent_of(row.comm());
+  cells[kClock] = row.clock() ? fmt::format("{:.0f}", 100 * *row.clock()) : "-";
+  cells[kMem] = gpu != nullptr ? memory_text(*gpu) : "-";
+  cells[kPower] = gpu != nullptr && gpu->power_w ? fmt::format("{:.0f} W", *gpu->power_w) : "-";
+  cells[kDrop] = shown != nullptr ? std::to_string(rank.dropped_records()) : "-";
+  cells[kCost] = shown != nullptr ? fmt::format("{:.2f}", 100 * shown->self.overhead) : "-";
+  if (c[kHistoryColumn].width != 0)
+    cells[kHistoryColumn] = history_lines(history_of(row), c[kHistoryColumn].width, 1, history_top, glyphs).front();
+  std::string text;
+  for (std::size_t i = 0; i < kBarColumn; ++i)
+    if (c[i].width != 0)
+      text +=
+          (text.empty() ? "" : " ") + (c[i].to_the_right ? right(cells[i], c[i].width) : left(cells[i], c[i].width));
   ScreenLine line{{text, style}};
-  if (w.bar != 0) {
+  if (const std::size_t width = c[kBarColumn].width; width != 0) {
     line.push_back({" ", Style::kPlain});
-    ScreenLine parts = r != nullptr ? bar(shares(*r), w.bar) : bar(std::nullopt, w.bar);
+    ScreenLine parts = bar(r != nullptr ? bar_shares(*r) : std::nullopt, width, live ? glyphs : Glyphs::kAscii);
     if (!live)
       for (Span& span : parts) span.style = Style::kDim;
     line.insert(line.end(), parts.begin(), parts.end());
@@ -178,7 +184,61 @@ ScreenLine row_line(const TopRow& row, const Widths& w, bool selected) {
   return line;
 }
 
-std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, bool all_problems) {
+// --- hosts
+
+ScreenLine hosts_header(std::size_t bar_width) {
+  return {{" " + left("HOST", 20) + right("RANKS", 7) + right("GPUS", 6) + right("MFU%", 7) + right("LOWEST", 8) +
+               right("HIGHEST", 9) + right("BUSY%", 7) + "  " + left("MARKED", 12) +
+               (bar_width != 0 ? left("WATERFALL", bar_width) : ""),
+           Style::kHeader}};
+}
+
+ScreenLine host_line(const TopHost& host, std::size_t bar_width, bool selected, Glyphs glyphs) {
+  const std::string marked = host.late != 0    ? fmt::format("! {} late", host.late)
+                             : host.odd != 0   ? fmt::format("* {} differ", host.odd)
+                             : host.quiet != 0 ? fmt::format("{} stale", host.quiet)
+                                               : "";
+  ScreenLine line{{" " + left(host.name, 20) + right(std::to_string(host.ranks), 7) +
+                       right(std::to_string(host.totals.devices), 6) + right(percent_of(result(host.totals.mfu)), 7) +
+                       right(percent_of(host.lowest), 8) + right(percent_of(host.highest), 9) +
+                       right(percent_of(host.totals.busy), 7) + "  " + left(marked, 12),
+                   selected                                 ? Style::kSelected
+                   : host.late + host.odd + host.quiet != 0 ? Style::kWarning
+                                                            : Style::kPlain}};
+  if (bar_width != 0) {
+    ScreenLine parts = bar(totals_shares(host.totals), bar_width, glyphs);
+    line.insert(line.end(), parts.begin(), parts.end());
+  }
+  return line;
+}
+
+// --- the lines above the table
+
+void add(std::vector<ScreenLine>& lines, const std::vector<std::string>& texts, Style style, std::size_t width) {
+  for (const std::string& text : texts) lines.push_back({{fit(text, width), style}});
+}
+
+/// The job's MFU (or busy time) over its windows: `height` lines with the scale at their left.
+std::vector<ScreenLine> job_history(const TopSnapshot& s, std::size_t width, std::size_t height, Glyphs glyphs) {
+  const std::string what = s.job_history_of == HistoryOf::kMfu ? "MFU" : "busy";
+  const double top = s.history_top;
+  const std::size_t gutter = 12;
+  std::vector<ScreenLine> lines;
+  if (width < gutter + 10) return lines;
+  const auto drawn = history_lines(s.job_history, width - gutter, height, top, glyphs);
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    const std::string label = height == 1             ? fmt::format("{} 0-{:.0f} %", what, 100 * top)
+                              : i == 0                ? fmt::format("{} {:.0f} %", what, 100 * top)
+                              : i + 1 == drawn.size() ? "0 %"
+                                                      : "";
+    lines.push_back({{left(label, gutter), Style::kDim},
+                     {drawn[i], s.job_history_of == HistoryOf::kMfu ? Style::kMfu : Style::kMatmul}});
+  }
+  return lines;
+}
+
+std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_t history_height, bool all_problems,
+                             Glyphs glyphs) {
   const JobTotals& t = s.totals;
   std::vector<ScreenLine> lines;
   std::string ranks = fmt::format("{} live", t.live);
@@ -193,7 +253,7 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, bool all_p
   if (t.devices != 0) words.push_back(fmt::format("{} x {}", t.devices, s.gpu_name));
   if (s.silent_s > 60 && t.live == 0) words.push_back(fmt::format("last line {} ago", duration_text(s.silent_s)));
   bool first = true;
-  for (std::string& line : flow(words, width)) {
+  for (const std::string& line : flow(words, width)) {
     lines.push_back({{fit(line, width), first ? Style::kBold : Style::kPlain}});
     first = false;
   }
@@ -215,39 +275,40 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, bool all_p
     if (t.clock_ratio) figures.push_back(fmt::format("clock {:.0f} %", 100 * *t.clock_ratio));
     if (t.flop_per_s > 0) figures.push_back(scaled_text(t.flop_per_s, "FLOP/s"));
     if (t.tokens_per_s > 0) figures.push_back(scaled_text(t.tokens_per_s, "tok/s"));
+    if (s.power_w > 0) figures.push_back(fmt::format("{:.0f} W here", s.power_w));
     figures.push_back(fmt::format("dropped {}", t.dropped_records));
     if (t.overhead) figures.push_back(fmt::format("cost {:.2f} %", 100 * *t.overhead));
     if (t.with_mfu < t.counted) figures.push_back(fmt::format("MFU of {} of {} ranks", t.with_mfu, t.counted));
-    for (std::string& line : flow(figures, width)) lines.push_back({{fit(line, width), Style::kBold}});
+    for (const std::string& line : flow(figures, width)) lines.push_back({{fit(line, width), Style::kBold}});
 
-    auto parts = shares(t.mfu, t.lost);
-    if (!parts && t.classes_known) {
-      parts.emplace();
-      for (std::size_t c = 0; c < kTimeClasses; ++c) (*parts)[c + 1] = t.time_share[c];
-    }
-    if (parts) {
+    if (const auto parts = totals_shares(t)) {
       ScreenLine full{{"[", Style::kPlain}};
-      for (Span& span : bar(parts, width - 2)) full.push_back(std::move(span));
+      for (Span& span : bar(parts, width - 2, glyphs)) full.push_back(std::move(span));
       full.push_back({"]", Style::kPlain});
       lines.push_back(std::move(full));
       ScreenLine legend;
       std::size_t used = 0;
-      for (std::size_t i = 0; i < kParts.size(); ++i) {
+      for (std::size_t i = 0; i < kBarParts.size(); ++i) {
         if (i == 0 && !t.lost) continue;
-        const std::string text = fmt::format(" {} {:.1f}", kParts[i].word, 100 * (*parts)[i]);
+        const std::string text = fmt::format(" {} {:.1f}", kBarParts[i].word, 100 * (*parts)[i]);
         const std::size_t gap = legend.empty() ? 0 : 2;
         if (used + gap + 1 + text.size() > width) break;
         if (gap != 0) legend.push_back({"  ", Style::kPlain});
-        legend.push_back({std::string(1, kParts[i].glyph), kParts[i].style});
+        legend.push_back({glyphs == Glyphs::kBlocks ? "█" : std::string(1, kBarParts[i].letter), kBarParts[i].style});
         legend.push_back({text, Style::kPlain});
         used += gap + 1 + text.size();
       }
       lines.push_back(std::move(legend));
     }
+    constexpr std::size_t kWorthDrawing = 2;
+    if (history_height != 0 && s.job_history.size() >= kWorthDrawing)
+      for (ScreenLine& line : job_history(s, width, history_height, glyphs)) lines.push_back(std::move(line));
   }
   constexpr std::size_t kShownStragglers = 3;
   for (std::size_t i = 0; i < s.stragglers.size() && (all_problems || i < kShownStragglers); ++i)
-    lines.push_back({{fit(straggler_text(s.stragglers[i]), width), Style::kWarning}});
+    add(lines,
+        all_problems ? std::vector{straggler_text(s.stragglers[i])} : wrapped(straggler_text(s.stragglers[i]), width),
+        Style::kWarning, all_problems ? std::string::npos : width);
   if (s.stragglers.size() > kShownStragglers && !all_problems)
     lines.push_back({{fit(fmt::format("and {} more: sort by late", s.stragglers.size() - kShownStragglers), width),
                       Style::kWarning}});
@@ -262,105 +323,14 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, bool all_p
   return lines;
 }
 
-// --- one rank
+std::size_t history_height(std::size_t height) { return height >= 45 ? 6 : height >= 36 ? 4 : height >= 30 ? 3 : 1; }
 
-std::vector<ScreenLine> detail(const TopRow& row, std::size_t width) {
-  const Rank& rank = *row.rank;
-  std::vector<ScreenLine> lines;
-  const auto say = [&](std::string_view text, Style style = Style::kPlain) {
-    lines.push_back({{fit(text, width), style}});
-  };
-  const auto say_flow = [&](const std::vector<std::string>& words) {
-    for (const std::string& line : flow(words, width)) say(line);
-  };
-  if (!rank.run) {
-    say(rank.path, Style::kBold);
-    for (const std::string& problem : rank.problems) say(problem, Style::kWarning);
-    return lines;
-  }
-  const RunInfo& run = *rank.run;
-  say(fmt::format("rank {} of {}  host {}  pid {}  {}", run.rank, run.world_size, run.host, run.pid, state_text(rank)),
-      Style::kBold);
-  say_flow({rank.path, "library " + run.version, run.level.empty() ? "" : "CUPTI " + run.level,
-            run.convention.empty() ? "" : "FLOP counted: " + run.convention});
-  for (const DeviceInfo& d : run.devices)
-    say_flow({fmt::format("gpu {}: {}", d.device, d.name), d.uuid,
-              d.peak_flop_per_s ? fmt::format("peak {} {}{} ({})", scaled_text(d.peak_flop_per_s, "FLOP/s"), d.dtype,
-                                              d.sparse ? " sparse" : "", d.peak_source)
-                                : "peak unknown: MFU_PEAK_TFLOPS sets it",
-              d.peak_bytes_per_s ? scaled_text(d.peak_bytes_per_s, "B/s") : ""});
-  const WindowSummary* shown = rank.shown();
-  if (shown != nullptr) {
-    say("");
-    const std::size_t name_width = width >= 120 ? 24 : 12;
-    const std::size_t bar_at = 1 + name_width + 4 + 8 + 8 + 8 + 8 + 7 + 7 + 7 + 2;
-    say(" " + left("REGION", name_width) + right("GPU", 4) + right("COUNT", 8) + right("P50", 8) + right("P99", 8) +
-            right("COLL", 8) + right("MFU%", 7) + right("HFU%", 7) + right("MBU%", 7) +
-            (width > bar_at + 8 ? "  WATERFALL" : ""),
-        Style::kHeader);
-    for (const RegionSummary& r : shown->regions) {
-      const bool timed = r.latency.count != 0;
-      ScreenLine line{
-          {" " + left(r.region, name_width) + right(r.device ? std::to_string(*r.device) : "-", 4) +
-               right(r.region == "total" ? "-" : std::to_string(r.instances), 8) +
-               right(timed ? duration_text(seconds(r.latency.p50_ns)) : "-", 8) +
-               right(timed ? duration_text(seconds(r.latency.p99_ns)) : "-", 8) +
-               right(r.comm_kernels != 0 ? duration_text(seconds(r.comm_sum_ns) / static_cast<double>(r.comm_kernels))
-                                         : "-",
-                     8) +
-               right(percent_of(result(r.mfu)), 7) + right(percent_of(result(r.hfu)), 7) + right(percent_of(r.mbu), 7),
-           Style::kPlain}};
-      if (width > bar_at + 8) {
-        line.push_back({"  ", Style::kPlain});
-        for (Span& span : bar(shares(r), std::min<std::size_t>(width - bar_at, 80))) line.push_back(std::move(span));
-      }
-      lines.push_back(std::move(line));
-      if (!r.suspect.empty()) say("   suspect: " + r.suspect, Style::kWarning);
-    }
-    if (row.region != nullptr && !row.region->top_kernels.empty()) {
-      say("");
-      say(fmt::format(" {:>7} {:>9} {:<9} KERNEL of {}", "TIME%", "COUNT", "CLASS", row.region->region),
-          Style::kHeader);
-      for (const TopKernel& k : row.region->top_kernels)
-        say(fmt::format(" {:>7} {:>9} {:<9} {}",
-                        row.region->kernel_sum_ns > 0
-                            ? fmt::format("{:.1f}", 100.0 * static_cast<double>(k.sum_ns) /
-                                                        static_cast<double>(row.region->kernel_sum_ns))
-                            : "-",
-                        k.count, name(k.kernel_class), k.name));
-    }
-    std::vector<std::string> counters;
-    for (const auto& [counter, count] : shown->counters) counters.push_back(fmt::format("{}={}", counter, count));
-    say("");
-    counters.insert(
-        counters.begin(),
-        fmt::format("library: {:.2f} s of CPU, {}, {:.2f} % of the host's time", shown->self.cpu_s,
-                    scaled_text(static_cast<double>(shown->self.rss_bytes), "B"), 100 * shown->self.overhead));
-    say_flow(counters);
-  }
-  for (const RunEvent& event : rank.events) say(event.kind + ": " + event.message, Style::kDim);
-  for (const std::string& problem : rank.problems) say(problem, Style::kWarning);
-  return lines;
-}
-
-std::vector<ScreenLine> help(std::size_t width) {
-  std::vector<ScreenLine> lines;
-  for (const char* text : {"mfu top: one row per rank and GPU, newest window; keys:", "",
-                           "  q          quit                       up/down j/k   select a row",
-                           "  enter      the rank in detail, back   page, g, G    move far",
-                           "  s, S       sort by the next, previous key: what is worst comes first",
-                           "  /          filter: words of host, region, GPU or state; KEY<VALUE, > or =",
-                           "             as in  /node03 mfu<35   (ratios in %, step in ms)", "  h, ?       this page",
-                           "", "  REGION     where most of the window went; STEP its median instance",
-                           "  MFU% MBU%  of that region            BUSY%   kernels run",
-                           "  COMM%      exposed communication     CLK%    clock over the peak's clock",
-                           "  DROP       records that CUPTI or the library lost, so far",
-                           "  COST%      the library's share of the host's time",
-                           "  !          others wait for this rank in collectives: it comes last", "",
-                           "  Job figures are sums over the ranks that are live: FLOP / (peak x time),",
-                           "  time outside every region included."})
-    lines.push_back({{fit(text, width), Style::kPlain}});
-  return lines;
+/// Keeps the selected one of `count` rows in sight, `room` of which fit.
+void scroll_to_selected(TopView& view, std::size_t count, std::size_t room) {
+  view.selected = count == 0 ? 0 : std::min(view.selected, count - 1);
+  if (view.selected < view.scroll) view.scroll = view.selected;
+  if (room != 0 && view.selected >= view.scroll + room) view.scroll = view.selected - room + 1;
+  if (view.scroll + room > count) view.scroll = count > room ? count - room : 0;
 }
 
 }  // namespace
@@ -369,32 +339,43 @@ std::vector<ScreenLine> render(const TopSnapshot& snapshot, TopView& view, int w
   const auto width = static_cast<std::size_t>(std::max(20, width_in));
   const auto height = static_cast<std::size_t>(std::max(3, height_in));
   const auto rows = select_rows(snapshot.rows, view.sort, view.filter);
-  view.selected = rows.empty() ? 0 : std::min(view.selected, rows.size() - 1);
   std::vector<ScreenLine> lines;
   std::string status;
+  view.header_line = -1;
   if (view.mode == TopView::Mode::kHelp) {
-    lines = help(width);
+    lines = help_lines(width);
     status = "any key: back";
   } else if (view.mode == TopView::Mode::kDetail && !rows.empty()) {
-    lines = detail(rows[view.selected], width);
+    view.selected = std::min(view.selected, rows.size() - 1);
+    lines = detail_lines(rows[view.selected], history_of(rows[view.selected]), snapshot.history_top, width,
+                         height >= 36 ? 4 : 2, view.glyphs);
     status = "enter: back  up/down: other ranks  q: quit";
   } else {
-    lines = head(snapshot, width, false);
+    const bool hosts = view.mode == TopView::Mode::kHosts;
+    lines = head(snapshot, width, history_height(height), false, view.glyphs);
     if (lines.size() + 4 > height) lines.resize(height > 4 ? height - 4 : 0);
-    const Widths w = widths_for(width);
-    lines.push_back(header_line(w));
+    const Columns c = columns_for(snapshot, width);
+    const std::size_t bar_width = width > 90 ? width - 80 : 0;
+    view.header_line = static_cast<int>(lines.size());
+    lines.push_back(hosts ? hosts_header(bar_width) : header_line(c, &view));
+    if (hosts) view.header_keys.clear();
     const std::size_t room = height - 1 - std::min(height - 1, lines.size());
-    if (view.selected < view.scroll) view.scroll = view.selected;
-    if (room != 0 && view.selected >= view.scroll + room) view.scroll = view.selected - room + 1;
-    if (view.scroll + room > rows.size()) view.scroll = rows.size() > room ? rows.size() - room : 0;
-    for (std::size_t i = view.scroll; i < rows.size() && i < view.scroll + room; ++i)
-      lines.push_back(row_line(rows[i], w, i == view.selected));
+    const std::size_t count = hosts ? snapshot.hosts.size() : rows.size();
+    scroll_to_selected(view, count, room);
+    for (std::size_t i = view.scroll; i < count && i < view.scroll + room; ++i)
+      lines.push_back(hosts ? host_line(snapshot.hosts[i], bar_width, i == view.selected, view.glyphs)
+                            : row_line(rows[i], c, i == view.selected, view.glyphs, snapshot.history_top));
+    if (!hosts && rows.empty() && !snapshot.rows.empty())
+      lines.push_back({{fit("no row matches the filter; Esc takes it away", width), Style::kWarning}});
     if (view.editing_filter)
-      status = "filter: " + view.filter + "_";
+      status = "filter: " + view.filter + "_  " + filter_problem(view.filter);
     else if (const std::string problem = filter_problem(view.filter); !problem.empty())
-      status = problem;
+      status = problem + "  (Esc takes it away)";
+    else if (hosts)
+      status = fmt::format("{}/{} hosts  enter: its ranks  o: all ranks  q quit  h help",
+                           count == 0 ? 0 : view.selected + 1, count);
     else
-      status = fmt::format("{}/{}  sort: {}{}  q quit  s sort  / filter  enter detail  h help",
+      status = fmt::format("{}/{}  sort: {}{}  q quit  s sort  / filter  o hosts  enter detail  h help",
                            rows.empty() ? 0 : view.selected + 1, rows.size(), view.sort,
                            view.filter.empty() ? "" : "  filter: " + view.filter);
   }
@@ -407,12 +388,12 @@ std::vector<ScreenLine> render(const TopSnapshot& snapshot, TopView& view, int w
 
 std::string render_plain(const TopSnapshot& snapshot, const TopView& view, int width_in) {
   const auto width = static_cast<std::size_t>(std::max(40, width_in));
-  std::vector<ScreenLine> lines = head(snapshot, width, true);
+  std::vector<ScreenLine> lines = head(snapshot, width, 0, true, Glyphs::kAscii);
   const auto rows = select_rows(snapshot.rows, view.sort, view.filter);
   if (!rows.empty()) {
-    const Widths w = widths_for(width);
-    lines.push_back(header_line(w));
-    for (const TopRow& row : rows) lines.push_back(row_line(row, w, false));
+    const Columns c = columns_for(snapshot, width);
+    lines.push_back(header_line(c, nullptr));
+    for (const TopRow& row : rows) lines.push_back(row_line(row, c, false, Glyphs::kAscii, snapshot.history_top));
   } else if (!snapshot.rows.empty()) {
     lines.push_back({{"no row matches the filter", Style::kPlain}});
   }
@@ -426,46 +407,16 @@ std::string render_plain(const TopSnapshot& snapshot, const TopView& view, int w
   return text;
 }
 
-std::size_t columns(std::string_view text) noexcept {
-  std::size_t n = 0;
-  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
-  return n;
+std::optional<std::size_t> row_at(const TopView& view, int line) {
+  if (view.header_line < 0 || line <= view.header_line) return std::nullopt;
+  return view.scroll + static_cast<std::size_t>(line - view.header_line - 1);
 }
 
-std::string fit(std::string_view text, std::size_t width) {
-  // Names come from programs: no control character of theirs may reach a terminal.
-  std::string clean;
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80                   ? 1
-                               : lead >= 0xC2 && lead < 0xE0 ? 2
-                               : lead >= 0xE0 && lead < 0xF0 ? 3
-                               : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                             : 0;
-    bool whole = length != 0 && i + length <= text.size();
-    for (std::size_t k = 1; whole && k < length; ++k)
-      whole = (static_cast<unsigned char>(text[i + k]) & 0xC0U) == 0x80U;
-    const bool c1 = whole && length == 2 && lead == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (!whole || c1 || lead < 0x20 || lead == 0x7F) {
-      clean += '?';
-      i += whole ? length : 1;
-      continue;
-    }
-    clean += text.substr(i, length);
-    i += length;
-  }
-  if (columns(clean) <= width) return clean;
-  if (width == 0) return "";
-  std::string cut;
-  std::size_t n = 0;
-  for (std::size_t i = 0; i < clean.size();) {
-    std::size_t next = i + 1;
-    while (next < clean.size() && (static_cast<unsigned char>(clean[next]) & 0xC0U) == 0x80U) ++next;
-    if (++n == width) break;
-    cut += clean.substr(i, next - i);
-    i = next;
-  }
-  return cut + "~";
+std::string heading_at(const TopView& view, int line, int column) {
+  if (view.header_line < 0 || line != view.header_line) return "";
+  for (const auto& [end, key] : view.header_keys)
+    if (column <= end) return key;
+  return "";
 }
 
 }  // namespace mfu

@@ -7,39 +7,24 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/top/glyphs.h"
 #include "tools/top/snapshot.h"
 
 namespace mfu {
 
-enum class Style : std::uint8_t {
-  kPlain,
-  kBold,
-  kDim,
-  kHeader,
-  kSelected,
-  kWarning,
-  kMfu,  ///< the six parts of the waterfall, in its order
-  kMatmul,
-  kOther,
-  kComm,
-  kMemcpy,
-  kIdle,
-};
-
-struct Span {
-  std::string text;  ///< printable, no control character
-  Style style = Style::kPlain;
-};
-using ScreenLine = std::vector<Span>;
-
 struct TopView {
-  enum class Mode : std::uint8_t { kTable, kDetail, kHelp };
+  enum class Mode : std::uint8_t { kTable, kHosts, kDetail, kHelp };
   Mode mode = Mode::kTable;
+  Glyphs glyphs = Glyphs::kAscii;
   std::string sort = "rank";
   std::string filter;
   bool editing_filter = false;
   std::size_t selected = 0;  ///< index among the rows shown
   std::size_t scroll = 0;    ///< first row shown; kept so that the selected one is
+
+  // Where the last render put things, for the mouse.
+  int header_line = -1;                                  ///< of the table; -1: none
+  std::vector<std::pair<int, std::string>> header_keys;  ///< end column of each heading, and its sort key (or empty)
 };
 
 /// The whole screen: at most `height` lines of at most `width` columns. Clamps selected and scroll of `view`.
@@ -48,9 +33,9 @@ struct TopView {
 /// Everything, for a file or a pipe: as many lines as it takes, plain.
 [[nodiscard]] std::string render_plain(const TopSnapshot& snapshot, const TopView& view, int width);
 
-/// `text` without control characters and broken UTF-8, at most `width` columns; cut ones end in `~`.
-[[nodiscard]] std::string fit(std::string_view text, std::size_t width);
-/// Columns that `text` takes (valid UTF-8; every character counts as one).
-[[nodiscard]] std::size_t columns(std::string_view text) noexcept;
+/// What a click at this place of the last render means: the index of the row that is there.
+[[nodiscard]] std::optional<std::size_t> row_at(const TopView& view, int line);
+/// The sort key of the heading there; empty: none.
+[[nodiscard]] std::string heading_at(const TopView& view, int line, int column);
 
 }  // namespace mfu

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/base/number_text.h"
+#include "tools/job/outliers.h"
 
 namespace mfu {
 
@@ -68,6 +70,157 @@ nlohmann::ordered_json number(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
+// --- histories, hosts, what differs
+
+void add_history(TopRow& row) {
+  if (row.region == nullptr) return;
+  const auto& all = row.rank->history;
+  const auto found = all.find({row.region->region, row.region->device});
+  if (found == all.end()) return;
+  row.history = &found->second;
+  const auto any = [&](float HistoryPoint::*value) {
+    return std::any_of(row.history->begin(), row.history->end(), [&](const HistoryPoint& p) { return p.*value >= 0; });
+  };
+  row.history_of = row.region->bound == Bound::kMemory && any(&HistoryPoint::mbu) ? HistoryOf::kMbu
+                   : any(&HistoryPoint::mfu)                                      ? HistoryOf::kMfu
+                                                                                  : HistoryOf::kBusy;
+}
+
+/// Live ranks (ended ones where none is live) are compared region by region.
+void mark_odd_rows(std::vector<TopRow>& rows) {
+  const bool any_live =
+      std::any_of(rows.begin(), rows.end(), [](const TopRow& row) { return row.rank->state == RankState::kLive; });
+  std::map<std::string, std::vector<TopRow*>> regions;
+  for (TopRow& row : rows)
+    if (row.region != nullptr && row.rank->state == (any_live ? RankState::kLive : RankState::kEnded))
+      regions[row.region->region].push_back(&row);
+  const std::pair<const char*, std::optional<double> (*)(const TopRow&)> compared[] = {
+      {"MFU", [](const TopRow& row) { return row.region->mfu; }},
+      {"MBU", [](const TopRow& row) { return row.region->mbu; }},
+      {"step time", [](const TopRow& row) { return row.step_s(); }}};
+  for (const auto& [region, of] : regions) {
+    for (const auto& [what, value] : compared) {
+      std::vector<std::optional<double>> values;
+      for (const TopRow* row : of) values.push_back(value(*row));
+      for (const std::size_t i : outliers(values)) {
+        of[i]->odd = true;
+        of[i]->odd_in += (of[i]->odd_in.empty() ? "" : ", ") + std::string(what);
+      }
+    }
+  }
+}
+
+/// `node2` before `node10`.
+bool numbers_in_order(const std::string& a, const std::string& b) {
+  std::size_t i = 0, j = 0;
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  while (i < a.size() && j < b.size()) {
+    if (digit(a[i]) && digit(b[j])) {
+      const auto number = [&digit](const std::string& text, std::size_t& at) {
+        while (at < text.size() && text[at] == '0') ++at;
+        const std::size_t begin = at;
+        while (at < text.size() && digit(text[at])) ++at;
+        return text.substr(begin, at - begin);
+      };
+      const std::string x = number(a, i), y = number(b, j);
+      if (x.size() != y.size()) return x.size() < y.size();
+      if (x != y) return x < y;
+      continue;
+    }
+    if (a[i] != b[j]) return a[i] < b[j];
+    ++i;
+    ++j;
+  }
+  return a.size() - i != b.size() - j ? a.size() - i < b.size() - j : a < b;
+}
+
+void add_hosts(TopSnapshot& s) {
+  std::map<std::string, std::vector<const TopRow*>, bool (*)(const std::string&, const std::string&)> hosts(
+      numbers_in_order);
+  for (const TopRow& row : s.rows)
+    if (row.rank->run) hosts[row.rank->run->host].push_back(&row);
+  for (const auto& [name, rows] : hosts) {
+    TopHost host;
+    host.name = name;
+    std::vector<const Rank*> ranks;
+    for (const TopRow* row : rows) {
+      if (ranks.empty() || ranks.back() != row->rank) ranks.push_back(row->rank);
+      host.late += row->lost_share > 0 ? 1 : 0;
+      host.odd += row->odd ? 1 : 0;
+      if (row->region == nullptr || !row->region->mfu) continue;
+      host.lowest = std::min(host.lowest.value_or(*row->region->mfu), *row->region->mfu);
+      host.highest = std::max(host.highest.value_or(*row->region->mfu), *row->region->mfu);
+    }
+    host.ranks = ranks.size();
+    host.totals = job_totals(ranks);
+    host.quiet = host.totals.stale;
+    s.hosts.push_back(std::move(host));
+  }
+}
+
+/// 5 %, 10 %, 20 %, ... 100 %.
+double round_top(double highest) {
+  for (const double top : {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8})
+    if (highest <= top + 1e-6) return top;  // histories are floats
+  return 1;
+}
+
+/// Windows of all ranks by the number of their interval; the mean of those that say.
+void add_job_history(TopSnapshot& s, const LiveJob& job) {
+  DurationNs interval = 0;
+  for (const Rank* rank : job.ranks()) interval = std::max(interval, rank->interval_ns);
+  double highest = 0;
+  struct Sum {
+    double mfu = 0, busy = 0;
+    std::size_t with_mfu = 0, with_busy = 0;
+  };
+  std::map<std::int64_t, Sum> windows;
+  for (const Rank* rank : job.ranks()) {
+    if (rank->state == RankState::kReplaced) continue;
+    DurationNs skew = 0;
+    for (const ClockSkew& k : job.skews())
+      if (rank->run && k.host == rank->run->host) skew = k.ahead_ns;
+    for (const auto& [key, points] : rank->history) {
+      if (key.first != "total" || interval <= 0) continue;
+      for (const HistoryPoint& point : points) {
+        Sum& sum = windows[(point.end_ns - skew + interval / 2) / interval];
+        if (point.mfu >= 0) {
+          sum.mfu += point.mfu;
+          ++sum.with_mfu;
+        }
+        if (point.busy >= 0) {
+          sum.busy += point.busy;
+          ++sum.with_busy;
+        }
+      }
+    }
+  }
+  const bool any_mfu =
+      std::any_of(windows.begin(), windows.end(), [](const auto& w) { return w.second.with_mfu != 0; });
+  s.job_history_of = any_mfu ? HistoryOf::kMfu : HistoryOf::kBusy;
+  std::optional<std::int64_t> last;
+  constexpr std::int64_t kLongestGap = Rank::kHistory;
+  for (const auto& [number, sum] : windows) {
+    // Windows that nobody wrote are gaps.
+    for (std::int64_t missing = last ? std::max(*last + 1, number - kLongestGap) : number; missing < number; ++missing)
+      s.job_history.emplace_back();
+    last = number;
+    const std::size_t count = any_mfu ? sum.with_mfu : sum.with_busy;
+    const double value = any_mfu ? sum.mfu : sum.busy;
+    s.job_history.push_back(count != 0 ? std::optional(value / static_cast<double>(count)) : std::nullopt);
+    if (count != 0) highest = std::max(highest, value / static_cast<double>(count));
+  }
+  if (s.job_history.size() > Rank::kHistory)
+    s.job_history.erase(s.job_history.begin(), s.job_history.end() - static_cast<std::ptrdiff_t>(Rank::kHistory));
+  for (const TopRow& row : s.rows)
+    if (row.history != nullptr)
+      for (const HistoryPoint& p : *row.history)
+        highest = std::max<double>(highest, row.history_of == HistoryOf::kMfu   ? p.mfu
+                                            : row.history_of == HistoryOf::kMbu ? p.mbu
+                                                                                : p.busy);
+  s.history_top = round_top(highest);
+}
+
 }  // namespace
 
 std::string state_text(const Rank& rank) {
@@ -94,8 +247,9 @@ std::optional<double> TopRow::comm() const {
 
 std::optional<double> TopRow::clock() const { return region == nullptr ? std::nullopt : region->clock_ratio; }
 
-TopSnapshot take_snapshot(const LiveJob& job) {
+TopSnapshot take_snapshot(const LiveJob& job, GpusNow gpus) {
   TopSnapshot s;
+  s.gpus = std::move(gpus);
   s.totals = job_totals(job.ranks());
   s.stragglers = find_stragglers(job.ranks(), job.skews(), s.totals.mfu);
   s.problems = job.problems();
@@ -114,7 +268,9 @@ TopSnapshot take_snapshot(const LiveJob& job) {
     if (devices.empty()) devices.insert(std::nullopt);
     const WindowSummary* shown = rank->shown();
     for (const auto& device : devices) {
-      TopRow row{rank, device, nullptr, 0};
+      TopRow row;
+      row.rank = rank;
+      row.device = device;
       if (shown != nullptr) {
         for (const RegionSummary& r : shown->regions) {
           if (r.device && device && *r.device != *device) continue;
@@ -126,10 +282,33 @@ TopSnapshot take_snapshot(const LiveJob& job) {
       for (const Straggler& straggler : s.stragglers)
         if (straggler.rank == rank && (!straggler.device || straggler.device == device))
           row.lost_share = straggler.lost_share;
-      s.rows.push_back(row);
+      if (const DeviceInfo* info = rank->device(device); info != nullptr && !info->uuid.empty())
+        if (const auto now = s.gpus.find(info->uuid); now != s.gpus.end()) row.gpu = &now->second;
+      add_history(row);
+      s.has_history = s.has_history || (row.history != nullptr && row.history->size() > 1);
+      s.rows.push_back(std::move(row));
     }
   }
+  std::set<const GpuNow*> counted;
+  for (const TopRow& row : s.rows)
+    if (row.gpu != nullptr && row.gpu->power_w && counted.insert(row.gpu).second) s.power_w += *row.gpu->power_w;
+  mark_odd_rows(s.rows);
+  add_hosts(s);
+  add_job_history(s, job);
   return s;
+}
+
+std::optional<BarShares> totals_shares(const JobTotals& t) {
+  BarShares all{};
+  if (t.mfu && t.lost) {
+    all[0] = *t.mfu;
+    std::copy(t.lost->begin(), t.lost->end(), all.begin() + 1);
+  } else if (t.classes_known) {
+    std::copy(t.time_share.begin(), t.time_share.end(), all.begin() + 1);
+  } else {
+    return std::nullopt;
+  }
+  return all;
 }
 
 std::string filter_problem(std::string_view filter) {
@@ -238,6 +417,10 @@ std::string snapshot_json(const TopSnapshot& s, std::string_view sort, std::stri
                           {"dropped_records", rank.dropped_records()},
                           {"overhead", shown != nullptr ? Json(shown->self.overhead) : Json(nullptr)},
                           {"late_share", row.lost_share},
+                          {"differs_in", row.odd ? Json(row.odd_in) : Json(nullptr)},
+                          {"memory_used_bytes",
+                           row.gpu != nullptr && row.gpu->memory_used ? Json(*row.gpu->memory_used) : Json(nullptr)},
+                          {"power_w", row.gpu != nullptr ? number(row.gpu->power_w) : Json(nullptr)},
                           {"file", rank.path}});
   }
   j["stragglers"] = Json::array();

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,21 +12,39 @@
 #include "tools/job/live_job.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"
+#include "tools/top/glyphs.h"
+#include "tools/top/local_gpus.h"
 
 namespace mfu {
+
+/// Which figure a history shows.
+enum class HistoryOf : std::uint8_t { kMfu, kMbu, kBusy };
 
 /// One row of the table: a rank's device.
 struct TopRow {
   const Rank* rank = nullptr;
   std::optional<std::uint32_t> device;
   const RegionSummary* region =
-      nullptr;            ///< the outermost region with the most time in the window; `total` where there is none
-  double lost_share = 0;  ///< as a straggler, 0..1
+      nullptr;              ///< the outermost region with the most time in the window; `total` where there is none
+  double lost_share = 0;    ///< as a straggler, 0..1
+  bool odd = false;         ///< not like the other ranks in the same region
+  std::string odd_in = {};  ///< in what: `MFU`, `step time`, ...
+  const std::deque<HistoryPoint>* history = nullptr;  ///< of `region`; nullptr: none
+  HistoryOf history_of = HistoryOf::kMfu;
+  const GpuNow* gpu = nullptr;  ///< what this machine's driver says now; nullptr: another machine's GPU, or no driver
 
   [[nodiscard]] std::optional<double> step_s() const;  ///< median instance, else mean [s]
   [[nodiscard]] std::optional<double> busy() const;    ///< busy / elapsed
   [[nodiscard]] std::optional<double> comm() const;    ///< exposed communication / elapsed
   [[nodiscard]] std::optional<double> clock() const;
+};
+
+/// The ranks of one host together.
+struct TopHost {
+  std::string name;
+  JobTotals totals;
+  std::size_t ranks = 0, late = 0, odd = 0, quiet = 0;  ///< stragglers, outliers, stale ones
+  std::optional<double> lowest, highest;                ///< MFU of its rows
 };
 
 /// A job at one moment.
@@ -37,10 +56,21 @@ struct TopSnapshot {
   std::string title;     ///< the directories
   std::string gpu_name;  ///< of the devices; `mixed` where they differ
   double silent_s = 0;
+  std::vector<TopHost> hosts;  ///< by name, with numbers in numeric order
+  /// Mean over the ranks, window by window, oldest first; none where nobody says.
+  std::vector<std::optional<double>> job_history;
+  HistoryOf job_history_of = HistoryOf::kMfu;
+  bool has_history = false;  ///< some row has two windows or more
+  double history_top = 1;    ///< a round value not below any of the histories, 0..1
+  double power_w = 0;        ///< of this machine's GPUs that the job uses [W]
+  GpusNow gpus;
 };
 
-/// Valid until the job is refreshed.
-[[nodiscard]] TopSnapshot take_snapshot(const LiveJob& job);
+/// Valid until the job is refreshed. \param gpus of this machine, as LocalGpus sees them.
+[[nodiscard]] TopSnapshot take_snapshot(const LiveJob& job, GpusNow gpus = {});
+
+/// The parts of a job's bar; none where what ran was not measured.
+[[nodiscard]] std::optional<BarShares> totals_shares(const JobTotals& totals);
 
 /// `rank`, `mfu`, `mbu`, `step`, `busy`, `comm`, `clock`, `dropped`, `cost`, `late`: what is worst comes first, ranks
 /// ascend.

@@ -7,8 +7,8 @@
 #include <random>
 #include <sstream>
 
-#include "core/account/metrics.h"
 #include "core/base/number_text.h"
+#include "tests/unit/report/fake_job.h"
 #include "tools/job/region_figures.h"
 #include "tools/report/assertion.h"
 #include "tools/report/compare.h"
@@ -17,118 +17,15 @@
 #include "tools/report/outputs/markdown.h"
 #include "tools/report/outputs/perfetto.h"
 #include "tools/report/outputs/table.h"
-#include "tools/report/page/page.h"
 
 namespace mfu {
 namespace {
 
 using nlohmann::json;
-
-constexpr TimeNs kStart = 1'795'289'438'000'000'000;
-
-RunInfo run_info(std::int64_t rank) {
-  RunInfo run;
-  run.t_ns = kStart;
-  run.host = "node";
-  run.pid = 100 + rank;
-  run.rank = rank;
-  run.world_size = rank + 1;
-  run.version = "0.1.0";
-  run.level = "full";
-  run.model_json = "{\"family\":\"gpt2\"}";
-  run.convention = "exact";
-  DeviceInfo device;
-  device.name = "NVIDIA H100 80GB HBM3";
-  device.peak_flop_per_s = 1000e12;
-  device.peak_bytes_per_s = 3e12;
-  device.dtype = "bf16";
-  device.peak_source = "table: H100";
-  run.devices = {device};
-  return run;
-}
-
-/// A region's row with `share` (in percent) of each class and the FLOP that make `mfu`.
-RegionSummary row(const std::string& region, Interval window, std::array<int, kTimeClasses> share, double mfu,
-                  std::uint64_t instances = 10) {
-  RegionSummary r;
-  r.region = region;
-  r.device = 0;
-  r.window = window;
-  r.instances = instances;
-  r.tokens = 1000;
-  for (std::size_t c = 0; c < kTimeClasses; ++c) r.elapsed_ns += r.time_ns[c] = window.length_ns() / 100 * share[c];
-  r.busy_ns = r.elapsed_ns - r.time_ns[4];
-  r.kernel_sum_ns = r.busy_ns;
-  r.kernels = 1000;
-  r.launches = 900;
-  r.flop = mfu * 1000e12 * seconds(r.elapsed_ns);
-  r.hfu_flop = r.flop;
-  DurationHistogram latency;
-  for (std::uint64_t i = 0; i < instances; ++i) latency.add(r.elapsed_ns / static_cast<DurationNs>(instances));
-  r.latency = latency.summary();
-  r.top_kernels = {{"gemm", KernelClass::kGemm, 100, r.time_ns[0]}, {"softmax", KernelClass::kOther, 50, r.time_ns[1]}};
-  r.named_by = region == "total" ? NamedBy::kNobody : NamedBy::kRange;
-  Peak peak;
-  peak.flop_per_s = 1000e12;
-  peak.bytes_per_s = 3e12;
-  complete_metrics(r, Phase::kTrain, peak);
-  return r;
-}
-
-RunHistory history(std::int64_t rank, std::array<int, kTimeClasses> share, double mfu, bool ended = true) {
-  RunHistory h;
-  h.source = "dir/node-" + std::to_string(rank) + ".jsonl";
-  h.run = run_info(rank);
-  constexpr int kWindows = 4;
-  for (int w = 0; w < kWindows; ++w) {
-    WindowSummary window;
-    window.window = {kStart + w * kNsPerSecond, kStart + (w + 1) * kNsPerSecond};
-    window.regions = {row("step", window.window, share, mfu), row("total", window.window, share, mfu)};
-    h.windows.push_back(window);
-  }
-  if (ended) {
-    WindowSummary end;
-    end.final_run = true;
-    end.window = {kStart, kStart + kWindows * kNsPerSecond};
-    end.regions = {row("step", end.window, share, mfu, 40), row("total", end.window, share, mfu, 40)};
-    end.launches = {4000, 3990, 6, 3, 1};
-    end.self = {0.5, 10'000'000, 0.001};
-    end.counters = {{"records_unmatched", 7}};
-    h.end = end;
-  }
-  return h;
-}
-
-/// A run of a server: `rank` more ms in its slowest pass.
-RunHistory serving(std::int64_t rank) {
-  RunHistory h = history(rank, {60, 20, 0, 0, 20}, 0.5);
-  const auto fill = [&](RegionSummary& r) {
-    if (r.region != "step") return;
-    r.inter_token = r.prefill_to_decode = r.latency;
-    r.after_prefill = 4;
-    BatchLatency b;
-    b.batch_min = 5;
-    b.batch_max = 8;
-    b.instances = 10;
-    b.tokens = 80;
-    b.elapsed_ns = r.elapsed_ns;
-    b.latency = r.latency;
-    b.flop = r.flop;
-    b.mfu = 0.5;
-    r.by_batch = {b};
-    const DurationNs slow_ns = (500 + rank) * 1'000'000;
-    r.slowest = {{3, r.window.begin_ns, slow_ns, {0, 0, slow_ns / 2, 0, slow_ns / 2}, TimeClass::kComm, 70'000'000}};
-  };
-  for (WindowSummary& window : h.windows) std::for_each(window.regions.begin(), window.regions.end(), fill);
-  std::for_each(h.end->regions.begin(), h.end->regions.end(), fill);
-  return h;
-}
-
-Job job_of(const std::vector<RunHistory>& histories) {
-  JobBuilder builder("dir", false);
-  for (const RunHistory& h : histories) builder.add(h);
-  return builder.finish();
-}
+using testing_job::history;
+using testing_job::job_of;
+using testing_job::kStart;
+using testing_job::serving;
 
 template <typename Writer>
 std::string written(const std::vector<RunHistory>& histories) {
@@ -535,59 +432,6 @@ TEST(Perfetto, SlicesAndCounters) {
   EXPECT_EQ(slices, 6u);
   EXPECT_EQ(names, 1u);
   EXPECT_EQ(zeros, 2u);  // at the gap, and after the last window
-}
-
-TEST(Markdown, NamesAreText) {
-  RunHistory h = history(0, {60, 20, 0, 0, 20}, 0.5);
-  h.end->regions[0].region = "a|b\n# <b>";
-  const std::string text = job_markdown(job_of({h}));
-  EXPECT_NE(text.find("| a\\|b \\# \\<b\\> |"), std::string::npos) << text;
-}
-
-TEST(Page, NothingInItCanEndItsScript) {
-  EXPECT_EQ(script_safe("{\"a\":\"</script><!--\"}"), "{\"a\":\"\\u003c/script>\\u003c!--\"}");
-  EXPECT_EQ(json::parse(script_safe("{\"a\":\"</script>\"}"))["a"], "</script>");
-  EXPECT_EQ(html_text("<a href=\"x\">'&"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;");
-  RunHistory h = history(0, {60, 20, 0, 0, 20}, 0.5);
-  const std::string evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)> @DATA@ @STYLE@";
-  h.end->regions[0].region = evil;
-  h.end->regions[0].top_kernels[0].name = evil;
-  h.run.host = h.run.devices[0].name = evil;
-  JobBuilder builder(evil, false);
-  builder.add(h);
-  const std::string page = run_page(builder.finish(), "0");
-  const auto times = [&page](std::string_view what) {
-    std::size_t n = 0;
-    for (std::size_t at = page.find(what); at != std::string::npos; at = page.find(what, at + 1)) ++n;
-    return n;
-  };
-  EXPECT_EQ(times("</script"), 3u);  // data, library, ours
-  EXPECT_EQ(times("<script"), 3u);
-  EXPECT_EQ(times("<img"), 0u);
-  EXPECT_EQ(times("<style>"), 1u);
-}
-
-TEST(Page, StaysSmallForManyRanksAndLongRuns) {
-  JobBuilder builder("dir", false);
-  RunHistory h = history(0, {60, 20, 0, 0, 20}, 0.5);
-  for (int rank = 0; rank < 1000; ++rank) {
-    h.run.rank = rank;
-    h.run.pid = rank;
-    builder.add(h);
-  }
-  RunHistory long_run = history(1000, {60, 20, 0, 0, 20}, 0.5);
-  for (int w = 4; w < 20000; ++w) {
-    WindowSummary window = long_run.windows[0];
-    window.window = {kStart + w * kNsPerSecond, kStart + (w + 1) * kNsPerSecond};
-    for (RegionSummary& r : window.regions) r.window = window.window;
-    long_run.windows.push_back(std::move(window));
-  }
-  builder.add(long_run);
-  const Job job = builder.finish();
-  EXPECT_LT(run_page(job, "0").size(), 2u << 20u);
-  const json data = json::parse(run_page_data(job, "0"));
-  EXPECT_EQ(data["rows"].size(), 2002u);
-  EXPECT_LE(data["series"]["regions"]["step"]["bin"].size(), static_cast<std::size_t>(TimeGrid::kMaxBins));
 }
 
 TEST(Format, ThreeDigitsAndUnits) {

@@ -194,28 +194,5 @@ TEST_F(ScreenTest, AJobThatIsGoneIsSaidToBeGone) {
   EXPECT_NE(text.find("stale 99 s"), std::string::npos) << text;
 }
 
-TEST(FitTest, CutsByCharactersAndKeepsOutWhatIsNoText) {
-  EXPECT_EQ(fit("décode", 10), "décode");
-  EXPECT_EQ(fit("décode", 4), "déc~");
-  EXPECT_EQ(fit("a\nb\x1b", 10), "a?b?");
-  EXPECT_EQ(fit("\xc3", 4), "?");
-  EXPECT_EQ(fit("\xc2\x9b"
-                "31m",
-                10),
-            "?31m")
-      << "CSI as one character";
-  EXPECT_EQ(fit("abc", 0), "");
-  EXPECT_EQ(columns("décode"), 6u);
-  std::mt19937 random(7);
-  for (int i = 0; i < 2000; ++i) {
-    std::string text(random() % 40, '\0');
-    for (char& c : text) c = static_cast<char>(random());
-    const std::size_t width = random() % 30;
-    const std::string cut = fit(text, width);
-    EXPECT_LE(columns(cut), width);
-    EXPECT_EQ(fit(cut, width), cut);
-  }
-}
-
 }  // namespace
 }  // namespace mfu

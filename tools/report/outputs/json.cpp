@@ -5,6 +5,7 @@
 
 #include "core/sinks/region_json.h"
 #include "tools/job/region_figures.h"
+#include "tools/report/opportunities.h"
 
 namespace mfu {
 
@@ -84,6 +85,15 @@ Json job_json(const Job& job) {
   whole.erase("regions");
   if (job.processes_without_account == job.processes.size()) whole["launches"] = whole["self"] = nullptr;
   j.update(whole);
+  j["rank_notes"] = job.rank_notes;
+  j["opportunities"] = Json::array();
+  for (const Opportunity& o : opportunities(job))
+    j["opportunities"].push_back({{"region", o.region},
+                                  {"class", word(o.time_class)},
+                                  {"share", o.share},
+                                  {"gain", number_or_null(o.gain)},
+                                  {"what", o.what},
+                                  {"advice", o.advice}});
   j["warnings"] = Json::array();
   for (const JobWarning& w : job.warnings)
     j["warnings"].push_back({{"kind", w.kind}, {"message", w.message}, {"source", w.source}, {"count", w.count}});

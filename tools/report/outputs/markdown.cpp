@@ -8,6 +8,7 @@
 #include "core/sinks/sink_text.h"
 #include "tools/job/region_figures.h"
 #include "tools/report/escape.h"
+#include "tools/report/opportunities.h"
 
 namespace mfu {
 
@@ -88,8 +89,12 @@ std::string job_markdown(const Job& job) {
   text +=
       "\nThe last five columns are shares of the elapsed time; where MFU is known, `matmul` is what its kernels lost "
       "to the peak, and MFU and the five add up to 100 %.\n\n";
+  for (const std::string& note : job.rank_notes) text += fmt::format("- {}\n", markdown_text(note));
+  constexpr std::size_t kOpportunities = 5;
+  const std::vector<Opportunity> found = opportunities(job);
+  for (std::size_t i = 0; i < std::min(kOpportunities, found.size()); ++i)
+    text += fmt::format("- {} {}\n", markdown_text(opportunity_text(found[i]) + "."), markdown_text(found[i].advice));
   for (const JobRegion& r : job.regions) {
-    if (!r.words.empty()) text += fmt::format("- {}\n", markdown_text(r.words));
     if (!r.why_no_mfu.empty())
       text += fmt::format("- no MFU of {}: {}\n", markdown_text(r.name), markdown_text(r.why_no_mfu));
   }
@@ -112,7 +117,7 @@ std::string job_markdown(const Job& job) {
     text += fmt::format("\nLaunches: {} = {} attributed + {} outside every region + {} unattributed + {} dropped\n",
                         l.seen, l.attributed, l.outside, l.unattributed, l.dropped);
   }
-  if (!job.warnings.empty()) text += "\n## To know\n\n";
+  if (!job.warnings.empty()) text += "\n## Caveats\n\n";
   for (const JobWarning& w : job.warnings)
     text += fmt::format("- {}: {}{}{}\n", markdown_text(w.kind), markdown_text(w.message),
                         w.source.empty() ? "" : " (" + markdown_text(file_name(w.source)) + ")",

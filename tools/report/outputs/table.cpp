@@ -7,6 +7,7 @@
 
 #include "core/sinks/sink_text.h"
 #include "tools/report/escape.h"
+#include "tools/report/opportunities.h"
 
 namespace mfu {
 
@@ -29,8 +30,11 @@ std::string job_text(const Job& job) {
     const std::size_t account = text.find("\nlaunches ");
     if (account != std::string::npos) text.erase(account, text.find('\n', account + 1) - account);
   }
-  for (const JobRegion& r : job.regions)
-    if (!r.words.empty()) text += r.words + "\n";
+  for (const std::string& note : job.rank_notes) text += note + "\n";
+  constexpr std::size_t kOpportunities = 3;
+  const std::vector<Opportunity> found = opportunities(job);
+  for (std::size_t i = 0; i < std::min(kOpportunities, found.size()); ++i)
+    text += (i == 0 ? "worth doing: " : "             ") + opportunity_text(found[i]) + "\n";
   std::set<std::string> reasons;
   for (const JobRegion& r : job.regions)
     if (!r.why_no_mfu.empty() && reasons.insert(r.why_no_mfu).second)

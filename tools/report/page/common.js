@@ -8,7 +8,7 @@ const TIME = { ...LOST, matmul: "matmul" };
 const MEANING = {
   mfu: "what the model needed, at the peak", matmul: "matmul kernels ran, but slower than the peak",
   other: "only compute kernels other than matmuls ran", comm: "only communication kernels ran", memcpy: "only copies ran",
-  idle: "nothing ran on the GPU",
+  idle: "nothing ran on the GPU", range: "a range that the program opened", launch: "a call of the driver or the runtime",
 };
 
 // --- text -----------------------------------------------------------------------------------------------------------
@@ -52,11 +52,22 @@ function clock(s) {
   const pad = (n) => String(Math.floor(n)).padStart(2, "0");
   return t < 3600 ? `${sign}${Math.floor(t / 60)}:${pad(t % 60)}` : `${sign}${Math.floor(t / 3600)}:${pad((t % 3600) / 60)}:${pad(t % 60)}`;
 }
-// Ticks of a time axis that is `s` long, at most nine of them.
-function timeStep(s) {
-  const steps = [1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
-  return steps.find((step) => s / step <= 8) || 86400 * Math.ceil(s / 8 / 86400);
+// The step of a time axis that is `s` seconds long, with at most `most` labels on it.
+const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+function timeStep(s, most = 8) {
+  const decimal = 10 ** Math.floor(Math.log10(s / most || 1e-9));
+  const below = [1, 2, 5, 10].map((v) => +(v * decimal).toPrecision(3)).find((step) => s / step <= most);
+  if (below < 1) return below;
+  return TIME_STEPS.find((step) => s / step <= most) || 86400 * Math.ceil(s / most / 86400);
 }
+const LABEL_PX = 84;  // that a label of a time axis may take
+const labelsIn = (width) => Math.max(2, Math.floor(width / LABEL_PX));
+// A time axis from 0 to `s` seconds: labels at round times only.
+const timeAxis = (title, s) => axis(title, { type: "linear", min: 0, max: s, ticks: { callback: (v) => clock(v), maxRotation: 0, autoSkip: false },
+  afterBuildTicks: (scale) => {
+    const step = timeStep(s, labelsIn(scale.chart.width - 60));
+    scale.ticks = Array.from({ length: Math.floor(s / step + 1e-9) + 1 }, (_, i) => ({ value: +(i * step).toPrecision(12) }));
+  } });
 // Which class of the waterfall the time of a kernel's class is.
 const CLASS_OF = { gemm: "matmul", attention: "matmul", comm: "comm", other: "other" };
 // A kernel's name without template arguments and parameters, as far as it says which one it is.
@@ -172,6 +183,7 @@ function drawCharts() {
   Chart.defaults.plugins.legend.labels.boxWidth = 12;
   Chart.defaults.plugins.legend.labels.boxHeight = 2;
   for (const entry of charts) entry.draw();
+  for (const draw of timelineViews) draw();
 }
 
 const axis = (title, more = {}) => ({ title: { display: true, text: title }, grid: { color: colour("line") }, ...more });

@@ -85,7 +85,7 @@ function comparePage() {
 
   function remarks() {
     if (!report.remarks.length) return null;
-    return el("section", { class: "panel", id: "warnings" }, el("h2", {}, "To know before comparing"), el("ul", { class: "warnings" }, report.remarks.map((r) => el("li", {}, r))));
+    return el("section", { class: "panel", id: "warnings" }, el("h2", {}, "Before you compare"), el("ul", { class: "warnings" }, report.remarks.map((r) => el("li", {}, r))));
   }
 
   return [el("h1", {}, "MFU of two runs"),

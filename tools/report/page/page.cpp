@@ -2,24 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <tuple>
-#include <vector>
 
-#include "core/base/number_text.h"
-#include "core/ranges/region_rules.h"
 #include "core/sinks/region_json.h"
-#include "tools/job/region_figures.h"
-#include "tools/report/outputs/json.h"
 
 extern "C" {  // page_embedded.cpp.in
 extern const char mfu_page_html[], mfu_page_html_end[];
 extern const char mfu_page_css[], mfu_page_css_end[];
 extern const char mfu_page_common_js[], mfu_page_common_js_end[];
 extern const char mfu_page_run_js[], mfu_page_run_js_end[];
+extern const char mfu_page_regions_js[], mfu_page_regions_js_end[];
+extern const char mfu_page_card_js[], mfu_page_card_js_end[];
+extern const char mfu_page_charts_js[], mfu_page_charts_js_end[];
+extern const char mfu_page_tables_js[], mfu_page_tables_js_end[];
+extern const char mfu_page_timeline_js[], mfu_page_timeline_js_end[];
 extern const char mfu_page_compare_js[], mfu_page_compare_js_end[];
 extern const char mfu_page_chart_js[], mfu_page_chart_js_end[];
 }
@@ -31,12 +28,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string_view embedded(const char* begin, const char* end) { return {begin, static_cast<std::size_t>(end - begin)}; }
-
-/// Six significant digits: more than a chart can show, and half the bytes.
-Json rounded(const std::optional<double>& value) {
-  if (!value || !std::isfinite(*value)) return nullptr;
-  return std::strtod(fmt::format("{:.6g}", *value).c_str(), nullptr);
-}
 
 /// The template with every @NAME@ replaced, in one pass: what is put in is not looked at again.
 std::string filled(std::string_view text, const std::map<std::string_view, std::string_view>& values) {
@@ -64,6 +55,11 @@ std::string page(const std::string& title, const std::string& data, int refresh_
   const std::string refresh =
       refresh_s > 0 ? fmt::format("<meta http-equiv=\"refresh\" content=\"{}\">\n", refresh_s) : std::string();
   std::string script(embedded(mfu_page_common_js, mfu_page_common_js_end));
+  script += embedded(mfu_page_regions_js, mfu_page_regions_js_end);
+  script += embedded(mfu_page_card_js, mfu_page_card_js_end);
+  script += embedded(mfu_page_charts_js, mfu_page_charts_js_end);
+  script += embedded(mfu_page_tables_js, mfu_page_tables_js_end);
+  script += embedded(mfu_page_timeline_js, mfu_page_timeline_js_end);
   script += embedded(mfu_page_run_js, mfu_page_run_js_end);
   script += embedded(mfu_page_compare_js, mfu_page_compare_js_end);
   return filled(embedded(mfu_page_html, mfu_page_html_end),
@@ -73,133 +69,6 @@ std::string page(const std::string& title, const std::string& data, int refresh_
                  {"DATA", safe_data},
                  {"CHART", embedded(mfu_page_chart_js, mfu_page_chart_js_end)},
                  {"SCRIPT", script}});
-}
-
-/// Regions that are drawn over time: the longest ones, and `total`.
-constexpr std::size_t kDrawnRegions = 8;
-
-Json series_of(const Job& job) {
-  Json series;
-  series["width_s"] = seconds(job.series.width_ns());
-  // How many windows became one: as wide as the grid is against the longest window of the first process.
-  std::uint64_t most_windows = 0;
-  for (const JobProcess& p : job.processes) most_windows = std::max(most_windows, p.windows);
-  const double bins = seconds(job.span.length_ns()) / std::max(1e-9, seconds(job.series.width_ns()));
-  const auto merged = static_cast<std::int64_t>(std::lround(static_cast<double>(most_windows) / std::max(1.0, bins)));
-  if (merged > 1) series["merged"] = merged;
-  series["regions"] = Json::object();
-  std::size_t drawn = 0;
-  for (const JobRegion& region : job.regions) {
-    const auto found = job.series.regions().find(region.name);
-    if (found == job.series.regions().end() || (region.name != "total" && drawn++ >= kDrawnRegions)) continue;
-    Json s{{"bin", Json::array()}, {"mfu", Json::array()}, {"lost", Json::array()}};
-    const bool band = region.processes > 1;
-    for (const auto& [index, bin] : found->second) {
-      s["bin"].push_back(index);
-      s["mfu"].push_back(rounded(bin.weights.mfu()));
-      if (band) {
-        s["low"].push_back(rounded(bin.lowest));
-        s["high"].push_back(rounded(bin.highest));
-      }
-      const auto shares = bin.weights.mfu() ? bin.weights.lost() : bin.weights.time_shares();
-      Json parts = nullptr;
-      if (shares && bin.classes_known) {
-        parts = Json::array();
-        for (const double share : *shares) parts.push_back(rounded(share));
-      }
-      s["lost"].push_back(std::move(parts));
-    }
-    series["regions"][region.name] = std::move(s);
-  }
-  return series;
-}
-
-/// The model as its config names it: `gpt2 124 M`; empty where no process says.
-std::string model_name(const Job& job) {
-  for (const JobProcess& p : job.processes) {
-    const Json model = Json::parse(p.run.model_json, nullptr, /*allow_exceptions=*/false);
-    if (!model.is_object() || !model.contains("family") || !model["family"].is_string()) continue;
-    std::string name = model["family"].get<std::string>();
-    if (model.contains("params") && model["params"].is_object() && model["params"].value("total", Json()).is_number())
-      name += " " + count_text(model["params"]["total"].get<double>());
-    return name;
-  }
-  return "";
-}
-
-std::string short_path(std::string_view path) {
-  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
-  return std::string(path.substr(path.find_last_of('/') + 1));
-}
-
-/// The region that the run is about: the one that took most time and has FLOP; `total` where none has.
-const JobRegion* main_region(const Job& job) {
-  for (const JobRegion& r : job.regions)
-    if (r.name != "total" && r.sum().mfu && *r.sum().mfu <= 1) return &r;
-  return job.find("total");
-}
-
-/// `gpt2 124 M: 40.9 % MFU in step, demo1`.
-std::string page_title(const Job& job) {
-  std::string title = model_name(job);
-  const JobRegion* region = main_region(job);
-  if (region != nullptr && region->sum().mfu && *region->sum().mfu <= 1) {
-    const bool memory = region->sum().bound == Bound::kMemory && region->sum().mbu;
-    title +=
-        fmt::format("{}{} {} in {}", title.empty() ? "" : ": ",
-                    percent_text(memory ? region->sum().mbu : region->sum().mfu), memory ? "MBU" : "MFU", region->name);
-  }
-  return title.empty() ? "MFU of " + short_path(job.path) : title + ", " + short_path(job.path);
-}
-
-/// What the run was: its host, shape, command and versions, as far as its files say.
-Json about_of(const Job& job) {
-  Json about;
-  about["title"] = page_title(job);
-  about["model"] = model_name(job);
-  std::map<std::string, std::set<std::string>> facts;
-  for (const JobProcess& p : job.processes) {
-    facts["host"].insert(p.run.host);
-    if (p.run.cupti_version != 0) facts["CUPTI"].insert(std::to_string(p.run.cupti_version));
-    const Json config = Json::parse(p.run.config_json, nullptr, /*allow_exceptions=*/false);
-    if (!config.is_object()) continue;
-    for (const char* block : {"workload", "parallel"}) {
-      if (!config.contains(block) || !config[block].is_object()) continue;
-      std::string text;
-      for (const auto& [key, value] : config[block].items()) {
-        // A split by one is no split.
-        if (value.is_structured() || (std::string_view(block) == "parallel" && value == 1)) continue;
-        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key,
-                            value.is_string() ? value.get<std::string>() : value.dump());
-      }
-      if (!text.empty()) facts[block].insert(text);
-    }
-  }
-  about["facts"] = Json::object();
-  for (const auto& [what, values] : facts) {
-    constexpr std::size_t kShown = 4;
-    std::string text;
-    std::size_t shown = 0;
-    for (const std::string& value : values)
-      if (!value.empty() && shown++ < kShown) text += (text.empty() ? "" : ", ") + value;
-    if (values.size() > kShown) text += fmt::format(" and {} more", values.size() - kShown);
-    if (!text.empty()) about["facts"][what] = text;
-  }
-  return about;
-}
-
-std::string_view instance_name(const RegionSummary& region) {
-  switch (phase_of_region(region.region)) {
-    case Phase::kTrain:
-      return "step time";
-    case Phase::kPrefill:
-      return "prefill time";
-    case Phase::kDecode:
-      // One pass each, or several: then the time between tokens has figures of its own.
-      return region.inter_token.count <= region.latency.count ? "time between tokens" : "time of several tokens";
-    default:
-      return "time of an instance";
-  }
 }
 
 }  // namespace
@@ -242,77 +111,8 @@ std::string html_text(std::string_view text) {
   return out;
 }
 
-std::string run_page_data(const Job& job, std::string_view version) {
-  Json j;
-  j["kind"] = "run";
-  j["version"] = std::string(version);
-  j["path"] = job.path;
-  j["trace"] = job.trace;
-  j["about"] = about_of(job);
-  j["job"] = job_json(job);
-  // A trace that does not say when it was taken begins at or near 0.
-  constexpr TimeNs kYear2000 = 946'684'800 * kNsPerSecond;
-  j["start"] = job.span.begin_ns > kYear2000 ? Json(utc_text(job.span.begin_ns)) : Json(nullptr);
-  std::set<std::string> hosts, conventions, versions;
-  using DeviceKey = std::tuple<std::string, std::optional<double>, std::optional<double>, std::string, std::string,
-                               std::string, bool>;
-  std::map<DeviceKey, std::uint64_t> devices;
-  for (const JobProcess& p : job.processes) {
-    if (!p.run.host.empty()) hosts.insert(p.run.host);
-    if (!p.run.convention.empty()) conventions.insert(p.run.convention);
-    if (!p.run.version.empty()) versions.insert(p.run.version);
-    for (const DeviceInfo& d : p.run.devices)
-      ++devices[{d.name, d.peak_flop_per_s, d.peak_bytes_per_s, d.peak_source, d.dtype, d.dtype_source, d.sparse}];
-  }
-  j["hosts"] = hosts.size();
-  j["conventions"] = conventions;
-  j["versions"] = versions;
-  j["devices"] = Json::array();
-  for (const auto& [key, count] : devices) {
-    const auto& [name, flop_per_s, bytes_per_s, source, dtype, dtype_source, sparse] = key;
-    j["devices"].push_back({{"name", name},
-                            {"count", count},
-                            {"peak_flop_per_s", number_or_null(flop_per_s)},
-                            {"peak_bytes_per_s", number_or_null(bytes_per_s)},
-                            {"peak_source", source},
-                            {"dtype", dtype},
-                            {"dtype_source", dtype_source},
-                            {"sparse", sparse}});
-  }
-  for (const JobRegion& r : job.regions) j["instance_names"][r.name] = std::string(instance_name(r.sum()));
-  j["series"] = series_of(job);
-  j["rows"] = Json::array();
-  constexpr std::size_t kRows = 6000;
-  std::size_t rows = 0;
-  for (const JobProcess& p : job.processes) {
-    for (const SummedRegion& t : p.regions) {
-      if (rows++ >= kRows) continue;
-      const RegionSummary& r = t.sum;
-      const auto shares = r.classes_known ? t.weights.time_shares() : std::nullopt;
-      const auto share = [&](TimeClass c) {
-        return shares ? rounded((*shares)[static_cast<std::size_t>(c)]) : Json(nullptr);
-      };
-      const bool latency = r.latency.count != 0;
-      j["rows"].push_back({{"label", row_label(p, r)},
-                           {"host", p.run.host},
-                           {"region", r.region},
-                           {"mfu", rounded(r.mfu)},
-                           {"mbu", rounded(r.mbu)},
-                           {"instances", r.instances},
-                           {"p50_s", latency ? rounded(seconds(r.latency.p50_ns)) : Json(nullptr)},
-                           {"p99_s", latency ? rounded(seconds(r.latency.p99_ns)) : Json(nullptr)},
-                           {"idle", share(TimeClass::kIdle)},
-                           {"comm", share(TimeClass::kComm)},
-                           {"elapsed_s", rounded(seconds(r.elapsed_ns))},
-                           {"clock_ratio", rounded(r.clock_ratio)}});
-    }
-  }
-  j["rows_left_out"] = rows - j["rows"].size();
-  return text_of(j);
-}
-
-std::string run_page(const Job& job, std::string_view version, int refresh_s) {
-  return page(page_title(job), run_page_data(job, version), refresh_s);
+std::string run_page(const Job& job, std::string_view version, const PageOptions& options) {
+  return page(run_page_title(job), run_page_data(job, version, options), options.refresh_s);
 }
 
 std::string compare_page(const Comparison& comparison, std::string_view version) {

@@ -1,0 +1,34 @@
+// What is worth doing about a run, and what it would gain at most.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/account/region_summary.h"
+#include "tools/job/job_report.h"
+
+namespace mfu {
+
+/// Time of one class that a region might be without.
+struct Opportunity {
+  std::string region;
+  TimeClass time_class = TimeClass::kIdle;
+  double share = 0;            ///< of the region's elapsed time, 0..1
+  std::optional<double> gain;  ///< 1 / (1 - share): times the rate, if that time went away; none where all of it would
+  std::string what;            ///< `idle 30.5 %: 371 launches per instance, 37.7 µs of idle time each`
+  std::string advice;          ///< one or two sentences
+};
+
+/// Shares of 2 % and more of every region but `total`, most device time first. Matmul time below the peak is one where
+/// MFU is known and memory is not the limit.
+[[nodiscard]] std::vector<Opportunity> opportunities(const Job& job);
+
+/// `step: idle 30.5 %: ..., up to 1.44x`.
+[[nodiscard]] std::string opportunity_text(const Opportunity& opportunity);
+
+/// A kernel's name without template arguments and parameters, at most `most` bytes.
+[[nodiscard]] std::string short_kernel_name(std::string_view name, std::size_t most = 40);
+
+}  // namespace mfu

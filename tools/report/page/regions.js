@@ -1,0 +1,52 @@
+"use strict";
+// What a run is made of: its regions, and the parts of their time; what is worth doing about them.
+
+const job = report.job || { regions: [] };
+const regions = job.regions;
+const named = regions.filter((r) => r.region !== "total");
+const total = regions.find((r) => r.region === "total");
+const knowsMfu = regions.some((r) => r.mfu != null);
+const seriesColour = new Map(regions.map((r, i) => [r.region, r.region === "total" ? "dim" : "series-" + (i % 8)]));
+
+// A region's parts: MFU and what was lost, or shares of time where MFU is unknown.
+function partsOf(r) {
+  if (r.busy_s == null) return null;
+  if (r.mfu != null && r.lost.idle != null) return { names: LOST, parts: [["mfu", r.mfu], ...CLASSES.map((c) => [c, r.lost[c]])] };
+  if (!(r.elapsed_s > 0)) return null;
+  return { names: TIME, parts: CLASSES.map((c) => [c, r.time_s[c] / r.elapsed_s]) };
+}
+
+// The region that a reader asks about first: the longest one with MFU.
+const main = named.find((r) => r.mfu != null && r.mfu <= 1) || named[0] || total;
+const byMemory = (r) => r.bound === "memory" && r.mbu != null;
+
+function whatToDo() {
+  if (!job.opportunities.length) return null;
+  const rows = job.opportunities.slice(0, 5);
+  return el("section", { class: "panel", id: "opportunities" }, el("h2", {}, "Opportunities"),
+    el("p", { class: "dim small" }, "If that time went away and nothing else changed, the region would run so many times as fast: an upper bound."),
+    el("ol", { class: "todo" }, rows.map((o) => el("li", {},
+      el("span", { class: "swatch", style: { background: `var(--${o.class})` } }), el("b", {}, o.region), " ", o.what,
+      o.gain ? el("span", { class: "gain" }, ` up to ${threeDigits(o.gain)}×`) : null,
+      el("div", { class: "dim small" }, o.advice)))));
+}
+
+// 100 % of the time, step by step down to what the model needed.
+function stepsDown() {
+  const r = main;
+  const p = r && partsOf(r);
+  if (!p || r.mfu == null || r.mfu > 1) return null;
+  const share = Object.fromEntries(p.parts);
+  const rows = [el("div", { class: "step" }, el("span", {}, "elapsed"), el("div", { class: "track" }, el("div", { class: "fill", style: { left: "0", width: "100%", background: "var(--line)" } })), el("b", {}, "100 %"))];
+  let left = 1;
+  for (const key of ["idle", "memcpy", "comm", "other", "matmul"]) {
+    const lost = Math.max(0, share[key]);
+    if (lost < 0.0005) continue;
+    left -= lost;
+    rows.push(el("div", { class: "step", title: MEANING[key] }, el("span", {}, "− " + LOST[key]),
+      el("div", { class: "track" }, el("div", { class: "fill", style: { left: `${100 * Math.max(0, left)}%`, width: `${100 * lost}%`, background: `var(--${key})` } })), el("b", {}, percent(lost))));
+  }
+  rows.push(el("div", { class: "step total" }, el("span", {}, "= MFU"),
+    el("div", { class: "track" }, el("div", { class: "fill", style: { left: "0", width: `${Math.min(100, 100 * r.mfu)}%`, background: "var(--mfu)" } })), el("b", {}, percent(r.mfu))));
+  return el("section", { class: "panel" }, el("h2", {}, `From 100 % to MFU: ${r.region}`), el("div", { class: "steps", role: "img", "aria-label": "waterfall of " + r.region }, rows));
+}

@@ -1,0 +1,112 @@
+#include "tools/report/timelines.h"
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "tools/trace/open_trace.h"
+#include "tools/trace/trace_input.h"
+
+namespace mfu {
+
+namespace {
+
+using Spans = std::vector<InstanceSpan>;
+
+DurationNs total(const Spans& spans) {
+  DurationNs sum = 0;
+  for (const InstanceSpan& span : spans) sum += span.time.length_ns();
+  return sum;
+}
+
+bool shorter(const InstanceSpan& a, const InstanceSpan& b) { return a.time.length_ns() < b.time.length_ns(); }
+
+RegionTimelines draw(const Trace& trace, const std::string& region, const Spans& spans, const std::string& where) {
+  RegionTimelines drawn;
+  drawn.region = region;
+  drawn.where = where;
+  drawn.recording = trace.path;
+  drawn.base_ns = trace.base_ns;
+  drawn.instances_in_all = spans.size();
+  Spans by_length = spans;
+  std::stable_sort(by_length.begin(), by_length.end(), shorter);
+  const InstanceSpan& median = by_length[by_length.size() / 2];
+  drawn.median_ns = median.time.length_ns();
+  drawn.slowest = draw_instance(trace, by_length.back());
+  drawn.median = draw_instance(trace, median);
+  // The longest stay in any case: they are what a reader looks for.
+  constexpr std::size_t kLongest = 100;
+  const DurationNs long_ones =
+      by_length.size() > kLongest ? by_length[by_length.size() - kLongest].time.length_ns() : 0;
+  const std::size_t every = (spans.size() + RegionTimelines::kMostInstances - 1) / RegionTimelines::kMostInstances;
+  for (std::size_t i = 0; i < spans.size(); ++i)
+    if (i % every == 0 || (every > 1 && spans[i].time.length_ns() > long_ones))
+      drawn.instances.emplace_back(spans[i].time.begin_ns + trace.base_ns, spans[i].time.length_ns());
+  return drawn;
+}
+
+}  // namespace
+
+void Timelines::add(const Trace& trace, const InstanceCollector& collector, const std::vector<std::string>& where) {
+  using Place = std::pair<std::uint32_t, std::uint32_t>;  // process, device
+  std::vector<std::pair<DurationNs, const std::string*>> order;
+  for (const auto& [region, spans] : collector.regions())
+    if (!spans.empty()) order.emplace_back(total(spans), &region);
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  if (order.size() > kMostRegions) order.resize(kMostRegions);
+  for (const auto& entry : order) {
+    const std::string& region = *entry.second;
+    const Spans& spans = collector.regions().at(region);
+    const InstanceSpan& slowest = *std::max_element(spans.begin(), spans.end(), shorter);
+    const auto known =
+        std::find_if(regions_.begin(), regions_.end(), [&](const auto& r) { return r.region == region; });
+    if (known == regions_.end() && regions_.size() == kMostRegions) continue;
+    if (known != regions_.end() && known->slowest.span.time.length_ns() >= slowest.time.length_ns()) continue;
+    const Place place{slowest.process, slowest.device};
+    Spans beside;
+    for (const InstanceSpan& span : spans)
+      if (Place{span.process, span.device} == place) beside.push_back(span);
+    const std::string of = slowest.process < where.size() ? where[slowest.process] : "";
+    RegionTimelines drawn =
+        draw(trace, region, beside, fmt::format("{}{}gpu{}", of, of.empty() ? "" : " ", slowest.device));
+    if (known != regions_.end())
+      *known = std::move(drawn);
+    else
+      regions_.push_back(std::move(drawn));
+  }
+}
+
+std::string recording_of(const RunHistory& history) {
+  constexpr std::string_view kBefore = " ranges are in ";
+  namespace fs = std::filesystem;
+  for (auto event = history.events.rbegin(); event != history.events.rend(); ++event) {
+    const std::size_t at = event->kind == "trace" ? event->message.rfind(kBefore) : std::string::npos;
+    if (at == std::string::npos) continue;
+    const fs::path named = event->message.substr(at + kBefore.size());
+    // As it was called then; or it was moved together with the run directory.
+    for (const fs::path& path : {named, fs::path(history.source).parent_path() / named.filename()})
+      if (::access(path.c_str(), R_OK) == 0) return path.string();
+  }
+  // At the end of a run the recording is written after the last line: it is looked for beside the run's own file.
+  const fs::path own(history.source);
+  const Result<std::vector<std::string>> traces = list_traces(own.parent_path().string());
+  if (!traces) return "";
+  for (const std::string& trace : *traces)
+    if (fs::path(trace).filename().string().starts_with(own.stem().string() + ".")) return trace;
+  return traces->size() == 1 && history.run.world_size <= 1 ? traces->front() : "";
+}
+
+Result<void> add_recording(Timelines& timelines, const std::string& recording, const RunHistory& history) {
+  const Result<Trace> trace = open_trace_with_bar(recording);
+  if (!trace) return trace.error();
+  InstanceCollector collector;
+  (void)trace_regions(*trace, recording_config(history.run.config_json), {.observer = &collector});
+  timelines.add(*trace, collector,
+                std::vector<std::string>(trace->processes.size(), fmt::format("rank {}", history.run.rank)));
+  return {};
+}
+
+}  // namespace mfu

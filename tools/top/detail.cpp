@@ -1,0 +1,147 @@
+#include "tools/top/detail.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/number_text.h"
+
+namespace mfu {
+
+namespace {
+
+/// A figure above 100 % is no result: it stands in the suspect remark alone.
+std::optional<double> result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? std::nullopt : ratio; }
+std::string percent_of(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}", 100 * *ratio) : "-"; }
+
+}  // namespace
+
+std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::optional<double>>& history,
+                                     double history_top, std::size_t width, std::size_t history_height, Glyphs glyphs) {
+  const Rank& rank = *row.rank;
+  std::vector<ScreenLine> lines;
+  const auto say = [&](std::string_view text, Style style = Style::kPlain) {
+    lines.push_back({{fit(text, width), style}});
+  };
+  const auto say_flow = [&](const std::vector<std::string>& words) {
+    for (const std::string& line : flow(words, width)) say(line);
+  };
+  if (!rank.run) {
+    say(rank.path, Style::kBold);
+    for (const std::string& problem : rank.problems) say(problem, Style::kWarning);
+    return lines;
+  }
+  const RunInfo& run = *rank.run;
+  say(fmt::format("rank {} of {}  host {}  pid {}  {}", run.rank, run.world_size, run.host, run.pid, state_text(rank)),
+      Style::kBold);
+  say_flow({rank.path, "library " + run.version, run.level.empty() ? "" : "CUPTI " + run.level,
+            run.convention.empty() ? "" : "FLOP counted: " + run.convention});
+  for (const DeviceInfo& d : run.devices)
+    say_flow({fmt::format("gpu {}: {}", d.device, d.name), d.uuid,
+              d.peak_flop_per_s ? fmt::format("peak {} {}{} ({})", scaled_text(d.peak_flop_per_s, "FLOP/s"), d.dtype,
+                                              d.sparse ? " sparse" : "", d.peak_source)
+                                : "peak unknown: MFU_PEAK_TFLOPS sets it",
+              d.peak_bytes_per_s ? scaled_text(d.peak_bytes_per_s, "B/s") : ""});
+  if (const GpuNow* now = row.gpu; now != nullptr) {
+    std::vector<std::string> words{"now:"};
+    if (now->memory_used && now->memory_total)
+      words.push_back(fmt::format("memory {:.1f} of {:.1f} GB", static_cast<double>(*now->memory_used) / 1e9,
+                                  static_cast<double>(*now->memory_total) / 1e9));
+    if (now->power_w)
+      words.push_back(now->power_limit_w ? fmt::format("power {:.0f} of {:.0f} W", *now->power_w, *now->power_limit_w)
+                                         : fmt::format("power {:.0f} W", *now->power_w));
+    if (now->temperature_c) words.push_back(fmt::format("{} °C", *now->temperature_c));
+    if (now->clock_mhz) words.push_back(fmt::format("SM clock {} MHz", *now->clock_mhz));
+    if (words.size() > 1) say_flow(words);
+  }
+  if (row.odd) say("differs from the other ranks in " + row.odd_in, Style::kWarning);
+  const WindowSummary* shown = rank.shown();
+  if (history.size() > 1 && row.region != nullptr) {
+    say("");
+    const char* what = row.history_of == HistoryOf::kMfu ? "MFU" : row.history_of == HistoryOf::kMbu ? "MBU" : "busy";
+    say(fmt::format("{} of {}, 0 to {:.0f} %, last {} windows", what, row.region->region, 100 * history_top,
+                    history.size()),
+        Style::kDim);
+    for (const std::string& line : history_lines(history, width, history_height, history_top, glyphs))
+      lines.push_back({{line, row.history_of == HistoryOf::kMfu ? Style::kMfu : Style::kMatmul}});
+  }
+  if (shown != nullptr) {
+    say("");
+    const std::size_t name_width = width >= 120 ? 24 : 12;
+    const std::size_t bar_at = 1 + name_width + 4 + 8 + 8 + 8 + 8 + 7 + 7 + 7 + 2;
+    say(" " + left("REGION", name_width) + right("GPU", 4) + right("COUNT", 8) + right("P50", 8) + right("P99", 8) +
+            right("COLL", 8) + right("MFU%", 7) + right("HFU%", 7) + right("MBU%", 7) +
+            (width > bar_at + 8 ? "  WATERFALL" : ""),
+        Style::kHeader);
+    for (const RegionSummary& r : shown->regions) {
+      const bool timed = r.latency.count != 0;
+      ScreenLine line{
+          {" " + left(r.region, name_width) + right(r.device ? std::to_string(*r.device) : "-", 4) +
+               right(r.region == "total" ? "-" : std::to_string(r.instances), 8) +
+               right(timed ? duration_text(seconds(r.latency.p50_ns)) : "-", 8) +
+               right(timed ? duration_text(seconds(r.latency.p99_ns)) : "-", 8) +
+               right(r.comm_kernels != 0 ? duration_text(seconds(r.comm_sum_ns) / static_cast<double>(r.comm_kernels))
+                                         : "-",
+                     8) +
+               right(percent_of(result(r.mfu)), 7) + right(percent_of(result(r.hfu)), 7) + right(percent_of(r.mbu), 7),
+           Style::kPlain}};
+      if (width > bar_at + 8) {
+        line.push_back({"  ", Style::kPlain});
+        for (Span& span : bar(bar_shares(r), std::min<std::size_t>(width - bar_at, 80), glyphs))
+          line.push_back(std::move(span));
+      }
+      lines.push_back(std::move(line));
+      if (!r.suspect.empty()) say("   suspect: " + r.suspect, Style::kWarning);
+    }
+    if (row.region != nullptr && !row.region->top_kernels.empty()) {
+      say("");
+      say(fmt::format(" {:>7} {:>9} {:<9} KERNEL of {}", "TIME%", "COUNT", "CLASS", row.region->region),
+          Style::kHeader);
+      for (const TopKernel& k : row.region->top_kernels)
+        say(fmt::format(" {:>7} {:>9} {:<9} {}",
+                        row.region->kernel_sum_ns > 0
+                            ? fmt::format("{:.1f}", 100.0 * static_cast<double>(k.sum_ns) /
+                                                        static_cast<double>(row.region->kernel_sum_ns))
+                            : "-",
+                        k.count, name(k.kernel_class), k.name));
+    }
+    std::vector<std::string> counters;
+    for (const auto& [counter, count] : shown->counters) counters.push_back(fmt::format("{}={}", counter, count));
+    say("");
+    counters.insert(
+        counters.begin(),
+        fmt::format("library: {:.2f} s of CPU, {}, {:.2f} % of the host's time", shown->self.cpu_s,
+                    scaled_text(static_cast<double>(shown->self.rss_bytes), "B"), 100 * shown->self.overhead));
+    say_flow(counters);
+  }
+  for (const RunEvent& event : rank.events) say(event.kind + ": " + event.message, Style::kDim);
+  for (const std::string& problem : rank.problems) say(problem, Style::kWarning);
+  return lines;
+}
+
+std::vector<ScreenLine> help_lines(std::size_t width) {
+  std::vector<ScreenLine> lines;
+  for (const char* text :
+       {"mfu top: one row per rank and GPU, newest window; keys:",
+        "  q          quit                       up/down j/k   select a row",
+        "  enter      the rank in detail, back   page, g, G    move far",
+        "  s, S       sort by the next, previous key: what is worst comes first",
+        "  /          filter: words of host, region, GPU or state; KEY<VALUE, > or =",
+        "             as in  /node03 mfu<35   (ratios in %, step in ms); Esc: no filter",
+        "  o          hosts, one row each; enter there: its ranks",
+        "  t          colours: dark, light, none     mouse: click, wheel, headings",
+        "  REGION     where most of the window went; STEP its median instance",
+        "  MFU% MBU%  of that region            BUSY%   kernels run",
+        "  COMM%      exposed communication     CLK%    clock over the peak's clock",
+        "  MEM POWER  of this machine's GPUs, now", "  DROP       records that CUPTI or the library lost, so far",
+        "  COST%      the library's share of the host's time",
+        "  !          others wait for this rank in collectives: it comes last",
+        "  *          its MFU, MBU or step time is not like the other ranks'",
+        "  HISTORY    the row's MFU, window by window, newest at the right",
+        "  Job figures are sums over the ranks that are live: FLOP / (peak x time),",
+        "  time outside every region included; the history is the mean of the ranks."})
+    lines.push_back({{fit(text, width), Style::kPlain}});
+  return lines;
+}
+
+}  // namespace mfu
