@@ -138,9 +138,9 @@ Result<SourceKind> kind_of(const std::string& path) {
   std::error_code failed;
   const fs::file_status status = fs::status(path, failed);
   if (!fs::exists(status))
-    return Error{fmt::format("{}: {}", path,
-                             failed && failed != std::errc::no_such_file_or_directory ? failed.message()
-                                                                                       : "no such file or directory")};
+    return Error{fmt::format(
+        "{}: {}", path,
+        failed && failed != std::errc::no_such_file_or_directory ? failed.message() : "no such file or directory")};
   if (!fs::is_directory(status))
     return fs::path(path).extension() == ".jsonl" ? SourceKind::kRunDirectory : SourceKind::kTraces;
   const Result<std::vector<std::string>> files = list_run_files(path);

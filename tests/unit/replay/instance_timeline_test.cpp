@@ -116,8 +116,7 @@ TEST(InstanceTimeline, ManyKindsInTurnEndTheJoining) {
   // Neighbours that differ in kind are never one: there may be more bars than asked for.
   TraceText t;
   t.range("step", 0, 1000);
-  for (int i = 1; i <= 40; ++i)
-    t.launch(i, i).kernel(i % 2 == 0 ? "softmax" : "gemm", 50 + 10 * i, 55 + 10 * i, i);
+  for (int i = 1; i <= 40; ++i) t.launch(i, i).kernel(i % 2 == 0 ? "softmax" : "gemm", 50 + 10 * i, 55 + 10 * i, i);
   const auto trace = read_kineto_text(t.text(), "t.json");
   ASSERT_TRUE(trace.ok());
   const InstanceTimeline drawn = draw_instance(*trace, instances(*trace).at("step").front(), 5);
