@@ -78,6 +78,7 @@ void DrainThread::begin() {
   options.ranges_only = parts_.session == nullptr;
   ledger_.emplace(parts_.rules, config.flops_model(), config.workload, parts_.names, host_counters(), options,
                   [this](WindowSummary&& w) { emit(std::move(w)); });
+  if (parts_.imports != nullptr) ledger_->watch_products(parts_.attribution.products());
   if (!config.trace.empty()) {
     ring_.emplace(static_cast<DurationNs>(config.trace_seconds * 1e9));
     ring_->set_origin(options.origin_ns);
@@ -335,6 +336,7 @@ void DrainThread::send_trace(std::string path, TimeNs now) {
   header.world_size = parts_.config.world_size;
   header.config_json = parts_.config.resolved_json;
   header.devices = devices_.facts();
+  if (parts_.imports != nullptr) header.products = &parts_.attribution.products();
   parts_.sink.send_trace(std::move(path), ring_->snapshot(now), std::move(header));
 }
 

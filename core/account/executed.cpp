@@ -348,7 +348,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   if (!s.bytes && row.bytes_least > 0 && peak.bytes_per_s.value_or(0) > 0 && elapsed_s > 0)
     s.mbu_lower = row.bytes_least / (*peak.bytes_per_s * elapsed_s);
   s.flop_source = s.flop ? row.flop_source : s.mfu_lower ? FlopSource::kLowerBound : FlopSource::kNone;
-  if (!roles.watched() || !s.classes_known) return;
+  if (!roles.watched() || !s.classes_known || row.products.empty()) return;
 
   DurationNs gemm_ns = 0, attention_ns = 0;
   for (std::uint32_t i = 0; i < row.kernel_stats.size(); ++i) {
@@ -358,7 +358,6 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
     if (of == KernelClass::kGemm) gemm_ns += stat.sum_ns;
     if (of == KernelClass::kAttention) attention_ns += stat.sum_ns;
   }
-  if (gemm_ns + attention_ns == 0 && row.products.empty()) return;
 
   Collected collected;
   collect(row, roles, peak, collected);
