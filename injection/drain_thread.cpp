@@ -323,6 +323,9 @@ void DrainThread::emit(WindowSummary&& window) {
   for (std::size_t i = 0; i < kCounters; ++i)
     if (const std::uint64_t n = host_counters().get(static_cast<Counter>(i)); n != 0)
       window.counters.emplace_back(std::string(kCounterNames[i]), n);
+  // What instances lacked that ended with the run stands above its table.
+  if (window.final_run)
+    for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
   parts_.sink.send(std::move(window));
 }
 
