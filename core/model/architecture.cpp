@@ -12,10 +12,14 @@ LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcep
     case MixerKind::kNone:
       break;
     case MixerKind::kAttention: {
-      const Count query = d * m.heads * m.qk_dim;
-      w.qkv = query + d * m.kv_heads * m.qk_dim + d * m.kv_heads * m.v_dim;
+      const Count query_out = Count(m.heads) * m.qk_dim;
+      const Count query = m.q_rank > 0 ? d * m.q_rank + Count(m.q_rank) * query_out : d * query_out;
+      w.qkv = query;
+      if (m.key_values != KeyValues::kReused) w.qkv += d * m.kv_heads * m.qk_dim;
+      if (m.key_values == KeyValues::kOwn) w.qkv += d * m.kv_heads * m.v_dim;
       if (m.output_gate) w.qkv += query;
-      w.o_proj = Count(m.heads) * m.v_dim * d;
+      const Count values = Count(m.heads) * m.v_dim;
+      w.o_proj = m.o_rank > 0 ? values * m.o_rank + Count(m.o_groups) * m.o_rank * d : values * d;
       break;
     }
     case MixerKind::kLatent: {
@@ -56,7 +60,7 @@ LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcep
   if (f.experts > 0) {
     w.router = d * f.experts;
     if (f.shared_gate) w.router += d;
-    w.expert = Count(f.matrices) * d * f.expert_width;
+    w.expert = Count(f.matrices) * (f.expert_input > 0 ? Count(f.expert_input) : d) * f.expert_width;
     w.mlp_shared = Count(f.matrices) * d * f.shared_width;
   } else {
     w.mlp_dense = Count(f.matrices) * d * f.width;
@@ -65,7 +69,9 @@ LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcep
     const Count width = Count(layer.cross->heads) * layer.cross->head_dim;
     w.cross_query = d * width;
     w.cross_output = width * d;
-    w.cross_kv = Count(2) * d * width;
+    const std::int64_t kv_heads = layer.cross->kv_heads > 0 ? layer.cross->kv_heads : layer.cross->heads;
+    const Count input = layer.cross->kv_input > 0 ? Count(layer.cross->kv_input) : d;
+    w.cross_kv = Count(2) * input * kv_heads * layer.cross->head_dim;
   }
   return w;
 }
@@ -82,7 +88,9 @@ void add_stack(const std::vector<LayerSpec>& layers, std::int64_t d_model, Param
   for (const LayerSpec& layer : layers) {
     const LayerWeights w = layer_weights(layer, d_model);
     const Count n = layer.stored > 0 ? layer.stored : layer.repeat;
-    groups.attn += n * (w.qkv + w.o_proj + w.other + layer.mixer.extra_params);
+    // The text's own copies of the matrices.
+    const Count copies = layer.streams, read_after = layer.joint == Joint::kKeys ? 1 : layer.streams;
+    groups.attn += n * (w.qkv * copies + w.o_proj * read_after + w.other + layer.mixer.extra_params);
     if (layer.cross) {
       groups.attn +=
           n * (w.cross_query + w.cross_output + w.cross_kv + layer.cross->extra_params + layer.cross->kv_extra_params);
@@ -94,7 +102,7 @@ void add_stack(const std::vector<LayerSpec>& layers, std::int64_t d_model, Param
       groups.inactive_expert += n * expert * (layer.mlp.experts - layer.mlp.top_k);
       groups.shared_expert += n * (w.mlp_shared + layer.mlp.shared_extra_params);
     } else {
-      groups.mlp += n * (w.mlp_dense + layer.mlp.extra_params);
+      groups.mlp += n * (w.mlp_dense * read_after + layer.mlp.extra_params);
     }
     groups.norm += n * layer.norm_params;
   }
@@ -119,15 +127,15 @@ ParamGroups count_params(const Architecture& model) noexcept {
     return groups;
   }
   add_stack(model.layers, model.d_model, groups);
-  add_stack(model.encoder, model.d_model, groups);
+  add_stack(model.encoder, model.encoder_d(), groups);
   groups.embed = model.embed_params;
   groups.position = model.position_params;
   groups.attn += model.attn_extra_params + model.encoder_attn_extra_params;
   groups.norm += model.norm_params + model.encoder_norm_params;
   if (!model.tied) groups.lm_head = Count(model.vocab) * model.io_width();
   groups.lm_head += model.lm_head_extra_params;
-  groups.other =
-      model.other_matmul_weights + model.other_extra_params + model.sequence_weights + model.encoder_token_weights;
+  groups.other = model.other_matmul_weights + model.other_extra_params + model.sequence_weights +
+                 model.encoder_token_weights + model.context_token_weights;
   if (model.vision) groups.vision = model.vision->params;
   groups.mtp = model.mtp_params;
   return groups;
@@ -135,7 +143,7 @@ ParamGroups count_params(const Architecture& model) noexcept {
 
 Count matmul_weights_per_token(const Architecture& model) noexcept {
   if (model.flat_params) return *model.flat_params;
-  return linear_weights(model.layers, model.d_model) + linear_weights(model.encoder, model.d_model) +
+  return linear_weights(model.layers, model.d_model) + linear_weights(model.encoder, model.encoder_d()) +
          model.other_matmul_weights + Count(model.vocab) * model.io_width();
 }
 
@@ -160,6 +168,11 @@ Json mixer_json(const MixerSpec& m) {
         j["v_dim"] = m.v_dim;
       }
       if (m.output_gate) j["output_gate"] = true;
+      if (m.q_rank > 0) j["q_rank"] = m.q_rank;
+      if (m.o_rank > 0) j["o_rank"] = m.o_rank;
+      if (m.key_values == KeyValues::kOneProjection) j["key_values"] = "one_projection";
+      if (m.key_values == KeyValues::kOneVector) j["key_values"] = "one_vector";
+      if (m.key_values == KeyValues::kReused) j["key_values"] = "reused";
       break;
     case MixerKind::kLatent:
       j["kind"] = "mla";
@@ -193,6 +206,7 @@ Json mixer_json(const MixerSpec& m) {
   if (m.top_keys > 0) j["top_keys"] = m.top_keys;
   if (m.index_heads > 0) j["index_heads"] = m.index_heads;
   if (m.index_dim > 0) j["index_dim"] = m.index_dim;
+  if (m.compress > 0) j["compress"] = m.compress;
   if (m.window > 0) j["window"] = m.window;
   if (m.chunk > 0) j["chunk"] = m.chunk;
   if (m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent) j["causal"] = m.causal;
@@ -210,6 +224,7 @@ Json layers_json(const std::vector<LayerSpec>& layers) {
              {"top_k", layer.mlp.top_k},
              {"shared_width", layer.mlp.shared_width}};
       if (layer.mlp.shared_gate) mlp["shared_gate"] = true;
+      if (layer.mlp.expert_input > 0) mlp["expert_input"] = layer.mlp.expert_input;
     } else {
       mlp = {{"width", layer.mlp.width}, {"matrices", layer.mlp.matrices}};
     }

@@ -23,6 +23,14 @@ enum class MixerKind : std::uint8_t {
   kLinear,     ///< any other mixer without pairs: `weights`, `conv_weights` and `state_flop` say what it does
 };
 
+/// What an attention layer makes and keeps of keys and values.
+enum class KeyValues : std::uint8_t {
+  kOwn,            ///< two projections, both cached
+  kOneProjection,  ///< values are the keys' projection; both are cached (Gemma 4)
+  kOneVector,      ///< keys are the values, cached once (DeepSeek-V4)
+  kReused,         ///< those of a layer below: no projection, nothing new cached (Gemma 3n)
+};
+
 /// Token mixing of one layer. Dimensions in elements; zero: not there.
 struct MixerSpec {
   MixerKind kind = MixerKind::kNone;
@@ -34,7 +42,10 @@ struct MixerSpec {
   std::int64_t v_dim = 0;     ///< width of a value head
   std::int64_t window = 0;    ///< keys a query sees, itself included; 0: all
   std::int64_t chunk = 0;     ///< a query sees keys of its own chunk only (Llama 4 local layers); 0: all
-  // Latent attention.
+  KeyValues key_values = KeyValues::kOwn;
+  std::int64_t o_rank = 0;    ///< output projection by groups of heads to this width each, then one matrix; 0: plain
+  std::int64_t o_groups = 0;  ///< how many such groups
+  // Latent attention; low-rank queries also elsewhere.
   std::int64_t q_rank = 0;   ///< `q_lora_rank`; 0: plain query projection
   std::int64_t kv_rank = 0;  ///< `kv_lora_rank`
   std::int64_t nope_dim = 0;
@@ -50,6 +61,9 @@ struct MixerSpec {
   std::int64_t top_keys = 0;  ///< 0: all
   std::int64_t index_heads = 0;
   std::int64_t index_dim = 0;
+  bool index_plain = false;   ///< the scores of its heads are added up, not weighed by one more product
+  std::int64_t compress = 0;  ///< beside the window, a query sees one entry per so many tokens, at most `top_keys`
+                              ///< of them where there is an index, which then scores these (DeepSeek-V4); 0: none
   Count weights;         ///< further matrices that every token is multiplied with: gates, low-rank pieces, the index
   Count conv_weights;    ///< elements of convolutions, per token
   Count state_flop;      ///< kLinear: state update and readout, per token [FLOP]
@@ -63,8 +77,10 @@ struct MixerSpec {
 struct CrossSpec {
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
-  Count extra_params;     ///< biases of the query and output projection
-  Count kv_extra_params;  ///< biases of the key and value projection
+  std::int64_t kv_heads = 0;  ///< 0: `heads`
+  std::int64_t kv_input = 0;  ///< width of what is attended to; 0: that of the model
+  Count extra_params;         ///< biases of the query and output projection
+  Count kv_extra_params;      ///< biases of the key and value projection
 
   friend bool operator==(const CrossSpec&, const CrossSpec&) = default;
 };
@@ -76,6 +92,7 @@ struct MlpSpec {
   std::int64_t experts = 0;   ///< routed experts; 0: dense
   std::int64_t top_k = 0;
   std::int64_t expert_width = 0;
+  std::int64_t expert_input = 0;  ///< width that routed experts read and write; 0: that of the model
   std::int64_t shared_width = 0;  ///< total width of the shared experts
   bool shared_gate = false;       ///< a d x 1 gate on the shared expert (Qwen2-MoE, Qwen3-Next)
   Count extra_params;             ///< biases of the dense MLP
@@ -86,6 +103,13 @@ struct MlpSpec {
   friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 
+/// How a layer of a diffusion transformer takes the text in beside the image tokens.
+enum class Joint : std::uint8_t {
+  kNone,
+  kBoth,  ///< image and text tokens in one sequence: both attend to both, both are projected
+  kKeys,  ///< likewise, but only the image tokens are read afterwards (the last layer of SD3)
+};
+
 /// `repeat` equal layers of a stack. The order of layers is not kept: no count depends on it.
 struct LayerSpec {
   std::int64_t repeat = 1;
@@ -93,6 +117,8 @@ struct LayerSpec {
   MixerSpec mixer;
   MlpSpec mlp;
   std::optional<CrossSpec> cross;
+  Joint joint = Joint::kNone;
+  std::int64_t streams = 1;  ///< 2: text tokens have matrices of their own, as large as those of image tokens
   Count norm_params;
 
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
@@ -120,11 +146,12 @@ struct VisionSpec {
   bool pooling_head = false;        ///< SigLIP: one learned query attends over the patches, then an MLP
   std::int64_t merge = 1;           ///< patches merged into one token along each edge
   std::int64_t pooled_tokens = 0;   ///< tokens after pooling; 0: no pooling
-  std::int64_t window = 0;          ///< attention window edge [patch]; 0: whole image
-  std::int64_t global_layers = 0;   ///< layers without the window
-  std::int64_t inner = 0;           ///< width of all attention heads together; 0: `width`
-  std::int64_t patches = 0;         ///< patches of a fixed image; 0: (image / patch)^2
-  Count image_flop;                 ///< per image, besides patches, layers and projector: stems, heads, poolers [FLOP]
+  std::vector<std::pair<std::int64_t, std::int64_t>> patch_projector;  ///< matrices (in, out) before patches merge
+  std::int64_t window = 0;         ///< attention window edge [patch]; 0: whole image
+  std::int64_t global_layers = 0;  ///< layers without the window
+  std::int64_t inner = 0;          ///< width of all attention heads together; 0: `width`
+  std::int64_t patches = 0;        ///< patches of a fixed image; 0: (image / patch)^2
+  Count image_flop;                ///< per image, besides patches, layers and projector: stems, heads, poolers [FLOP]
   std::vector<std::pair<std::int64_t, std::int64_t>> projector;  ///< matrices (in, out) applied to every output token
   Count params;                                                  ///< every stored tensor of tower and projector
 };
@@ -169,6 +196,7 @@ struct Architecture {
   bool is_encoder = false;         ///< bidirectional, no KV cache, head on every position (BERT)
   std::vector<LayerSpec> layers;   ///< the decoder, or the only stack
   std::vector<LayerSpec> encoder;  ///< encoder-decoder models
+  std::int64_t encoder_width = 0;  ///< of the encoder's layers when not d_model
   Count embed_params;              ///< input table
   Count position_params;           ///< learned positions, token types
   Count lm_head_extra_params;
@@ -179,11 +207,13 @@ struct Architecture {
   Count other_matmul_weights;  ///< applied to every token besides the layers: OPT in/out projection, BERT transform
   Count other_extra_params;
   Count sequence_weights;            ///< multiplied once per sequence: poolers, heads of classifiers
+  Count context_token_weights;       ///< multiplied once per text token of a diffusion transformer
   Count encoder_token_weights;       ///< multiplied once per encoder token, besides its layers: an audio encoder's
                                      ///< convolutions
   std::vector<std::string> assumed;  ///< what the reader took for granted, a sentence each; empty: nothing
   std::optional<VisionSpec> vision;
-  std::int64_t mtp_layers = 0;  ///< multi-token-prediction modules; never part of a forward count
+  bool image_per_sequence = false;  ///< an image goes with every sequence unless images are given (CLIP)
+  std::int64_t mtp_layers = 0;      ///< multi-token-prediction modules; never part of a forward count
   Count mtp_params;
   std::optional<std::int64_t> flat_params;  ///< `{"params": N}`: nothing else is known of the model
   std::int64_t max_positions = 0;           ///< longest sequence by the config; 0: not said
@@ -194,6 +224,15 @@ struct Architecture {
   /// A vision tower and nothing else: CLIP, SigLIP, ViT.
   [[nodiscard]] bool is_vision_only() const noexcept { return vision.has_value() && layers.empty(); }
   [[nodiscard]] bool is_encoder_decoder() const noexcept { return !encoder.empty(); }
+  /// A diffusion transformer that reads text without an encoder of its own.
+  [[nodiscard]] bool reads_context() const noexcept {
+    if (is_encoder_decoder()) return false;
+    for (const LayerSpec& layer : layers) {
+      if (layer.joint != Joint::kNone || layer.cross) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] std::int64_t encoder_d() const noexcept { return encoder_width != 0 ? encoder_width : d_model; }
   [[nodiscard]] std::int64_t io_width() const noexcept { return embed_width != 0 ? embed_width : d_model; }
 };
 

@@ -80,6 +80,26 @@ Count attention_pairs(const PassSeries& s, const Mask& mask, AttentionMode mode)
   return Count(s.fed) * capped_context_sum(s.past, s.fed, s.passes, limit);
 }
 
+Count compressed_pairs(const PassSeries& s, std::int64_t rate, std::int64_t most, AttentionMode mode) noexcept {
+  if (s.fed <= 0 || s.passes <= 0 || rate <= 0) return 0;
+  if (!s.grows && s.passes > 1) return compressed_pairs({s.past, s.fed, 1, true}, rate, most, mode) * s.passes;
+  const Count rows = Count(s.fed) * s.passes;
+  const auto capped_sum = [rate, most](Count first, Count n, std::int64_t step) {
+    // Sum over j in [0, n) of min((first + j * step) / rate, most).
+    Count under = n;
+    if (most > 0) {
+      const Count limit = Count(most) * rate;  // below it, fewer than `most`
+      under = first < limit ? (limit - first + (step - 1)).divided_by(step) : Count(0);
+      if (n < under) under = n;
+    }
+    Count sum = floor_sum(under, rate, step, first);
+    if (most > 0) sum += (n - under) * most;
+    return sum;
+  };
+  if (mode == AttentionMode::kCausal) return capped_sum(Count(s.past) + 1, rows, 1);
+  return Count(s.fed) * capped_sum(Count(s.past) + s.fed, s.passes, s.fed);
+}
+
 Count entries_seen(const PassSeries& s, const Mask& mask) noexcept {
   if (s.fed <= 0 || s.passes <= 0) return 0;
   if (!s.grows && s.passes > 1) return entries_seen({s.past, s.fed, 1, true}, mask) * s.passes;

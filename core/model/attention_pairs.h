@@ -39,4 +39,9 @@ struct Mask {
 /// min(p+n, n+W-1) per pass with a window W, p+n without.
 [[nodiscard]] Count entries_seen(const PassSeries& series, const Mask& mask) noexcept;
 
+/// Pairs of queries and compressed entries, one per `rate` tokens that end no later than the query, at most `most` of
+/// them (0: all). kFull and kFullWindowed: every entry that is there at the end of the pass.
+[[nodiscard]] Count compressed_pairs(const PassSeries& series, std::int64_t rate, std::int64_t most,
+                                     AttentionMode mode) noexcept;
+
 }  // namespace mfu

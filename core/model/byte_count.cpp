@@ -16,7 +16,11 @@ Count state_elements(const MixerSpec& m) noexcept {
 
 /// Cached elements per token in one layer.
 Count cache_elements(const MixerSpec& m) noexcept {
-  if (m.kind == MixerKind::kAttention) return Count(m.kv_heads) * (Count(m.qk_dim) + m.v_dim) + m.index_dim;
+  if (m.kind == MixerKind::kAttention) {
+    const Count entry =
+        Count(m.kv_heads) * (m.key_values == KeyValues::kOneVector ? Count(m.qk_dim) : Count(m.qk_dim) + m.v_dim);
+    return m.compress > 0 ? entry : entry + m.index_dim;
+  }
   if (m.kind == MixerKind::kLatent) return Count(m.kv_rank) + m.rope_dim + m.index_dim;
   return 0;
 }
@@ -61,7 +65,8 @@ void add_layer_weights(const std::vector<LayerSpec>& layers, std::int64_t d, con
   for (const LayerSpec& layer : layers) {
     const LayerWeights w = layer_weights(layer, d);
     const Count n = layer.repeat;
-    Count attention = w.qkv + w.o_proj;
+    const Count copies = layer.streams, read_after = layer.joint == Joint::kKeys ? 1 : layer.streams;
+    Count attention = w.qkv * copies + w.o_proj * read_after;
     out.plain += n * (w.other + layer.mixer.extra_params + layer.norm_params + w.router);
     if (layer.cross) {
       attention += w.cross_query + w.cross_output;
@@ -71,7 +76,7 @@ void add_layer_weights(const std::vector<LayerSpec>& layers, std::int64_t d, con
         out.plain += n * layer.cross->kv_extra_params;
       }
     }
-    const Count mlp = w.mlp_dense + w.mlp_shared;
+    const Count mlp = w.mlp_dense * read_after + w.mlp_shared;
     if (layer.mlp.experts > 0) {
       out.plain += n * (layer.mlp.router_extra_params + layer.mlp.shared_extra_params);
     } else {
@@ -152,10 +157,11 @@ ByteCount count_all_bytes(const Architecture& model, const WeightStorage& storag
   PassWeights weights;
   add_layer_weights(model.layers, model.d_model, storage, encoder_runs, weights);
   weights.plain += model.norm_params + model.attn_extra_params + model.other_matmul_weights + model.other_extra_params +
-                   model.sequence_weights + model.lm_head_extra_params + Count(model.vocab) * model.io_width();
+                   model.sequence_weights + model.context_token_weights + model.lm_head_extra_params +
+                   Count(model.vocab) * model.io_width();
   PassWeights encoder;
   if (encoder_runs) {
-    add_layer_weights(model.encoder, model.d_model, storage, true, encoder);
+    add_layer_weights(model.encoder, model.encoder_d(), storage, true, encoder);
     encoder.plain += model.encoder_norm_params + model.encoder_attn_extra_params + model.encoder_token_weights;
   }
   const ExpertBytes experts = expert_bytes(model.layers, model.d_model, storage, tokens_per_pass);
@@ -168,7 +174,7 @@ ByteCount count_all_bytes(const Architecture& model, const WeightStorage& storag
   out.weights_read_min = (dense + experts.min) * r.passes + encoder_once;
   out.weights_read_max = (dense + experts.max) * r.passes + encoder_once;
 
-  if (model.vision && !r.images.empty()) {
+  if (model.vision && (!r.images.empty() || model.image_per_sequence)) {
     const Count tower = format_bytes(model.vision->params, storage.plain);  // once per pass over the images
     out.weights_read += tower;
     out.weights_read_min += tower;
@@ -187,17 +193,33 @@ ByteCount count_all_bytes(const Architecture& model, const WeightStorage& storag
     const Count n = layer.repeat;
     if (has_attention(m)) {
       const Count elements = cache_elements(m) * n;
+      const bool keeps = m.key_values != KeyValues::kReused;
+      // Compressed entries and their index keys, one per `compress` tokens (DeepSeek-V4).
+      const Count compressed = m.compress > 0 ? (Count(m.kv_heads) * m.qk_dim + m.index_dim) * n : Count(0);
       Count seen;
       for (const SequenceGroup& g : r.sequences) {
-        seen += entries_seen(series_of(g, r.passes, o.context_mode), mask_of(m)) * g.count;
+        const PassSeries series = series_of(g, r.passes, o.context_mode);
+        seen += entries_seen(series, mask_of(m)) * g.count;
         const Count end = Count(g.past) + Count(g.fed) * r.passes;
+        if (m.compress > 0) {
+          // Each pass reads all entries that there are at its end: what `fed` equal rows see, divided by them.
+          const Count entries =
+              g.fed > 0 ? compressed_pairs(series, m.compress, 0, AttentionMode::kFull).divided_by(g.fed) : Count(0);
+          const Count made = end.divided_by(m.compress) - Count(g.past).divided_by(m.compress);
+          read += compressed * entries * g.count;
+          written += compressed * made * g.count;
+          resident += compressed * end.divided_by(m.compress) * g.count;
+          resident_windowed += compressed * end.divided_by(m.compress) * g.count;
+        }
+        if (!keeps) continue;
         resident += elements * end * g.count;
         const std::int64_t limit = m.window > 0 ? m.window : m.chunk;
         resident_windowed += elements * (limit > 0 && Count(limit) < end ? Count(limit) : end) * g.count;
       }
       read += elements * seen;
-      written += elements * t.fed;
-    } else if (const Count state = state_elements(m) * n; !state.is_zero()) {
+      if (keeps) written += elements * t.fed;
+    }
+    if (const Count state = state_elements(m) * n; !state.is_zero()) {
       // The recurrent state goes in and out once per pass and sequence, whatever the context.
       read += state * t.sequences * r.passes;
       written += state * t.sequences * r.passes;
@@ -205,7 +227,8 @@ ByteCount count_all_bytes(const Architecture& model, const WeightStorage& storag
       resident_windowed += state * sequences;
     }
     if (layer.cross) {
-      const Count elements = Count(2) * layer.cross->heads * layer.cross->head_dim * n * encoder_tokens;
+      const std::int64_t heads = layer.cross->kv_heads > 0 ? layer.cross->kv_heads : layer.cross->heads;
+      const Count elements = Count(2) * heads * layer.cross->head_dim * n * encoder_tokens;
       read += elements * r.passes;
       if (encoder_runs) written += elements;
       resident += elements;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -306,6 +307,11 @@ class ExpressionParser {
         const std::string_view expected = word();
         const json* item = item_of(key, found, index);
         value = item != nullptr && item->is_string() && item->get_ref<const std::string&>() == expected ? 1 : 0;
+      } else if (name == "own") {
+        comma();
+        const std::int64_t index = choice();
+        comma();
+        value = own_number(found, index, word());
       } else if (name == "chr") {
         comma();
         const std::int64_t index = choice();
@@ -346,6 +352,17 @@ class ExpressionParser {
     if (item == nullptr) return 1;
     if (item->is_boolean()) return item->get<bool>() ? 1 : 0;
     return with_range(key, *item);
+  }
+  std::int64_t own_number(const json* layers, std::int64_t index, std::string_view field) {
+    if (!live_ || layers == nullptr || !layers->is_object()) return 0;
+    for (const auto& [key, values] : layers->items()) {
+      std::int64_t number = -1;
+      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), number);
+      if (error != std::errc() || end != key.data() + key.size() || number != index || !values.is_object()) continue;
+      const auto found = values.find(std::string(field));
+      return found == values.end() || found->is_null() ? 0 : with_range(field, *found);
+    }
+    return 0;
   }
   std::int64_t with_range(std::string_view key, const json& value) {
     if (value.is_number_integer() && value.get<std::int64_t>() >= 0 && value.get<std::int64_t>() <= kMaxDimension)

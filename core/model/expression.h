@@ -11,11 +11,11 @@
 //     said(key)         1 if the key is there, even as null
 //     is(key,word)      1 if its text is `word`; starts(key,word): begins with it
 //     at(key,n)         item `n` of a list of numbers or booleans; atis(key,n,word): 1 if item `n` is the text `word`
-//     chr(key,n,c)      1 if letter `n` of the text is `c`
-//     len(key)          length of a list or number of keys of an object; 0 where it is missing
-//     count(key,word)   how many items are the text `word`; in(key,n): 1 if the list has the number `n`
-//     high(key)         a size: the number, the first item of a list, or `height` of an object; wide(key): the other
-//     scaled(key,x,n)   n times the number under the key (x where it is missing), rounded down
+//     own(key,n,field)  the number `field` of the object under the number `n` in the object `key`; 0 where there is
+//     none chr(key,n,c)      1 if letter `n` of the text is `c` len(key)          length of a list or number of keys of
+//     an object; 0 where it is missing count(key,word)   how many items are the text `word`; in(key,n): 1 if the list
+//     has the number `n` high(key)         a size: the number, the first item of a list, or `height` of an object;
+//     wide(key): the other scaled(key,x,n)   n times the number under the key (x where it is missing), rounded down
 //     min(a,b) max(a,b) ceil(a,b): a / b rounded up; up(a,b): a rounded up to a multiple of b
 #pragma once
 

@@ -20,10 +20,14 @@ using nlohmann::json;
 //   kind             none, attention, latent, mamba1, mamba2, delta or linear
 //   gate             1: the query projection makes a gate of its own width too
 //   window chunk     keys that a query sees: the last ones, or those of its own chunk
-//   topk ih id       sparse attention: keys that the core sees, heads and width of the index
+//   topk ih id ip    sparse attention: keys that the core sees, heads and width of the index; 1: its heads add up
+//   comp             tokens per compressed entry, which a query sees beside its window
+//   kv or og         keys and values: 0 own, 1 one projection, 2 one vector, 3 those of a layer below; output projection
+//                    by groups: width of each, how many
 //   aw cw sf se      further matrices and convolutions per token; state FLOP per token, state elements per sequence
 //   causal enc       1: causal; 1: an encoder alone
 //   moe E k fe fs    1: this layer has experts; how many, used, their width, that of all shared ones together
+//   ei               width that routed experts read, 0: d
 //   sg rx ex sx      gate of the shared expert; parameters besides matrices of router, one expert, shared experts
 //   layer            parameters of a layer that are no matrix, but those of the next two lines
 //   dense_x          biases of a dense MLP
@@ -40,7 +44,12 @@ using nlohmann::json;
 //   mh mi ms mg mc mr  state space: heads, inner width, state, groups, convolution, rank of the step size
 //   dkh dk dvh dv    delta net: heads and widths of keys and values
 //   eL eH eK eh ef em elayer eout eouta eattx eaw efront    the encoder of an encoder-decoder
-//   xH xh            heads and their width of the decoder's attention to the encoder
+//   xH xh xK xi      heads, their width, key/value heads (0: xH) and width of what is attended to (0: d) of the
+//                    decoder's attention to the encoder, or a diffusion transformer's to the text
+//   cross joint two  1: has it without an encoder; text tokens in the same sequence: 1 both are read after, 2 the image's;
+//                    1: text tokens have matrices of their own
+//   tc_enc           1: a classifier of tokens has the encoder alone
+//   ctx eD           matrix elements per text token; width of the encoder, 0: d
 //   mtp mtpx         prediction modules like the last layer; parameters of one besides that layer
 //   stored known     copies of the weights where layers share them; 0: a variant that is refused
 // clang-format on
@@ -51,10 +60,10 @@ constexpr std::string_view kTextBase = R"(
   qb=attention_bias~0; ob=qb; mb=0; hb=0; nd=d; norms=2; qkn=0; extra=0; max=max_position_embeddings~0;
   biases=qb*(h*(H+K) + hv*K) + ob*d; dense_x=mb*((m-1)*f + d); layer=norms*nd + qkn + extra; out=nd; pos=0; outa=0;
   gate=0; sl=0; slides=has(layer_types) ? atis(layer_types,i,sliding_attention) : sl; window=slides ? sliding_window : 0;
-  chunk=0; topk=0; ih=0; id=0; aw=0; cw=0; sf=0; se=0; causal=1; enc=0; tok=0; seq=0; htok=0; hx=hb*V; hn=0; ho=0;
+  chunk=0; topk=0; ih=0; id=0; ip=0; comp=0; kv=0; or=0; og=0; qr=0; ei=0; aw=0; cw=0; sf=0; se=0; causal=1; enc=0; tok=0; seq=0; htok=0; hx=hb*V; hn=0; ho=0;
   attx=kind == attention ? biases : 0;
   mo=0; moe=has(mlp_layer_types) ? atis(mlp_layer_types,i,sparse) : mo; fs=0; sg=0; rx=0; ex=0; sx=0;
-  cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; eouta=0; eattx=0;
+  cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; tc_enc=0; cross=0; joint=0; two=0; ctx=0; eD=0; xK=0; xi=0; eouta=0; eattx=0;
   mtp=0; mtpx=2*d*d + 3*d; stored=0; known=1)";
 
 struct Named {
@@ -90,22 +99,28 @@ constexpr Named kBases[] = {
      "extra=h*(H+2*K) + d; xH=H; xh=h; hx=0;"
      "eL=encoder_layers; eH=encoder_attention_heads; eK=eH; eh=d/eH; ef=encoder_ffn_dim; em=m;"
      "elayer=2*nd + 4*d + ef + d; eout=nd; eaw=0; efront=0; cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
+    // Diffusion transformers: every token sees every other, the step and the pooled text come in once per image.
+    {"_dit", "d=H*h; K=H; hv=h; m=2; f=4*d; V=0; emb=0; tied=1; causal=0; enc=1; qb=0; max=0"},
     {"_tower", R"(d=hidden_size; L=num_hidden_layers; H=num_attention_heads; w=d; f=intermediate_size; m=2;
        C=num_channels~3; p=patch_size; hi=high(image_size) // high(patch_size); wi=wide(image_size) // wide(patch_size);
        n=hi*wi; x=0; pe=C*high(patch_size)*wide(patch_size); nd=2*d; ab=1; mb=1; pb=1; rows=n+x; outer=1; extra=0; lx=0;
        qb=3*ab; ob=ab; layer=2*nd + qb*w + ob*d + mb*((m-1)*f + d) + lx; out=pb*d + x*d + rows*d + outer*nd + extra;
        merge=1; window=0; global=0; dynamic=0; image_flop=0; image_x=0; head_flop=0; head_x=0; base_flop=0; base_x=0;
-       pooling=0; plain=0; known=1; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0)"},
+       pooling=0; plain=0; known=1; p1i=0; p1o=0; p2i=0; p2o=0; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0)"},
     // Towers that take an image as it is, in patches that later merge (Qwen2-VL and its kin).
     {"_dynamic", R"(dynamic=1; n=1; L=depth; H=num_heads; C=in_channels~in_chans~3; p=patch_size~spatial_patch_size~14;
        t=temporal_patch_size~2; pe=C*t*p*p; rows=0;
        hi=1; wi=1; merge=spatial_merge_size~2; mm=merge*merge)"},
     // A text model under `text`, of `text_type` where it does not say; a tower under `vision` likewise. td, vd: their
-    // widths. j1i j1o ...: matrices of the projector, in and out; jx: its other parameters; tokens: after pooling.
-    // inner_tie: the text model's own word on tying comes first; lone: a file without a tower is a text model.
+    // widths. p1i p1o ...: matrices that every patch passes before patches merge; j1i j1o ...: matrices of the
+    // projector, in and out; jx: its other parameters; tokens: after pooling. inner_tie: the text model's own word on
+    // tying comes first; lone: a file without a tower is a text model.
+    // pair: two towers beside each other, an image with every text (CLIP); tseq, iflop, ix: matrix elements per text,
+    // FLOP and parameters per image besides; headless: no output matrix; fixed: the
+    // tower is this one whatever its file says.
     {"_composite",
-     R"(j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config;
-       inner_tie=0; lone=0;
+     R"(p1i=0; p1o=0; p2i=0; p2o=0; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config;
+       inner_tie=0; lone=0; pair=0; tseq=0; iflop=0; ix=0; headless=0; fixed=0;
        text_type=llama; vision_type=siglip_vision_model)"},
 };
 
@@ -151,6 +166,8 @@ MixerSpec mixer_of(Expressions& x) {
   m.weights = x.value("aw");
   m.conv_weights = x.value("cw");
   m.extra_params = x.value("attx");
+  m.state_flop = x.value("sf");
+  m.state_elements = x.value("se");
   switch (m.kind) {
     case MixerKind::kNone:
       break;
@@ -165,8 +182,13 @@ MixerSpec mixer_of(Expressions& x) {
       m.top_keys = x.value("topk");
       m.index_heads = x.value("ih");
       m.index_dim = x.value("id");
+      m.index_plain = x.value("ip") != 0;
+      m.compress = x.value("comp");
+      m.key_values = static_cast<KeyValues>(std::clamp<std::int64_t>(x.value("kv"), 0, 3));
+      m.q_rank = x.value("qr");
+      m.o_rank = x.value("or");
+      m.o_groups = x.value("og");
       if (m.kind == MixerKind::kLatent) {
-        m.q_rank = x.value("qr");
         m.kv_rank = x.positive("kvr");
         m.nope_dim = x.value("nope");
         m.rope_dim = x.value("rope");
@@ -198,8 +220,6 @@ MixerSpec mixer_of(Expressions& x) {
       m.conv_kernel = x.value("mc");
       break;
     case MixerKind::kLinear:
-      m.state_flop = x.value("sf");
-      m.state_elements = x.value("se");
       break;
   }
   return m;
@@ -220,6 +240,7 @@ MlpSpec mlp_of(Expressions& x) {
                        " experts, got " + std::to_string(m.top_k));
   }
   m.expert_width = x.positive("fe");
+  m.expert_input = x.value("ei");
   m.shared_width = x.value("fs");
   m.shared_gate = x.value("sg") != 0;
   m.router_extra_params = x.value("rx");
@@ -261,7 +282,11 @@ void build_layers(Expressions& x, std::int64_t layers, bool cross, std::vector<L
     layer.mixer = mixer_of(x);
     layer.mlp = mlp_of(x);
     layer.norm_params = x.value("layer");
-    if (cross) layer.cross = CrossSpec{x.positive("xH"), x.positive("xh"), {}, {}};
+    if (cross || x.value("cross") != 0) {
+      layer.cross = CrossSpec{x.positive("xH"), x.positive("xh"), x.value("xK"), x.value("xi"), {}, {}};
+    }
+    layer.joint = static_cast<Joint>(std::clamp<std::int64_t>(x.value("joint"), 0, 2));
+    layer.streams = x.value("two") != 0 ? 2 : 1;
     const auto alike = std::find_if(out.begin(), out.end(), [&](const LayerSpec& known) {
       layer.repeat = known.repeat;
       layer.stored = known.stored;
@@ -329,6 +354,8 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
   if (f.failed()) return;
   spec.is_encoder = x.value("enc") != 0;
   if (encoder_decoder) build_encoder(x, spec);
+  spec.encoder_width = x.value("eD");
+  spec.context_token_weights = x.value("ctx");
   build_layers(x, layers, encoder_decoder, spec.layers);
   spec.embed_width = x.value("io");
   spec.embed_params = x.value("emb");
@@ -339,9 +366,11 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
   spec.other_matmul_weights = x.value("tok");
   spec.sequence_weights = x.value("seq");
   build_prediction(x, layers, spec);
-  if ((head == ModelHead::kEncoder || head == ModelHead::kToken) && encoder_decoder) {
+  if (encoder_decoder && (head == ModelHead::kEncoder || (head == ModelHead::kToken && x.value("tc_enc") != 0))) {
     spec.layers = std::move(spec.encoder);
     spec.encoder.clear();
+    spec.d_model = spec.encoder_d();
+    spec.encoder_width = 0;
     spec.norm_params = spec.encoder_norm_params;
     spec.attn_extra_params = spec.encoder_attn_extra_params;
     spec.encoder_norm_params = spec.encoder_attn_extra_params = {};
@@ -392,6 +421,11 @@ void add_projector(Expressions& x, VisionSpec& v) {
     }
   }
   v.params += x.value("jx");
+  for (const auto& [in, out] : {std::pair("p1i", "p1o"), std::pair("p2i", "p2o")}) {
+    if (x.value(in) <= 0) continue;
+    v.patch_projector.emplace_back(x.value(in), x.value(out));
+    v.params += Count(x.value(in)) * x.value(out);
+  }
 }
 
 /// Edge of the image that a tower of convolutions runs on; 1 where the config does not say.
@@ -454,7 +488,9 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
   const bool nested = f.find(text) != nullptr;
   const Fields& source = nested ? inner : f;
   const std::string type = nested ? inner.text_or("model_type", x.text("text_type")) : std::string(x.text("text_type"));
-  read_typed(source, type, nested, head, spec);
+  const bool pair = x.value("pair") != 0;
+  const bool image_only = pair && head == ModelHead::kSequence;
+  read_typed(source, type, nested, pair || x.value("headless") != 0 ? ModelHead::kNone : head, spec);
   // The outer class is the one that ties; where its config does not say, the decoder's own word stands. Older classes
   // have it the other way round.
   const bool inner_says = x.value("inner_tie") != 0 && source.find("tie_word_embeddings") != nullptr;
@@ -470,6 +506,7 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
   if (x.value("lone") != 0 && f.find(vision) == nullptr) return;
   const Fields tower = f.child(vision);
   std::string tower_type = tower.text_or("model_type", x.text("vision_type"));
+  if (tower_type.empty() || x.value("fixed") != 0) tower_type = std::string(x.text("vision_type"));
   const FamilyRow* tower_row = find_row(tower_type);
   if (tower_row == nullptr || kind_of(*tower_row) == RowKind::kComposite || tower_type == row.type) {
     // Older files name the whole model there (`qwen2_vl`), or a name of their own.
@@ -486,6 +523,21 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
   prepare(*tower_row, t);
   VisionSpec v = tower_of(t);
   if (f.failed()) return;
+  if (image_only) {  // the image's classifier
+    std::vector<std::string> assumed = std::move(spec.assumed);
+    const std::string family = spec.family;
+    spec = Architecture{};
+    spec.family = family;
+    spec.assumed = std::move(assumed);
+    const std::int64_t labels = labels_of(f);
+    spec.d_model = v.width;
+    spec.is_encoder = spec.tied = true;
+    v.image_flop += Count(2) * v.width * labels;
+    spec.other_extra_params = v.params + Count(v.width) * labels + labels;
+    v.params = 0;
+    spec.vision = v;
+    return;
+  }
   x.give("vd", v.width);
   x.give("vm", v.merge);
   x.give("vn", v.patches);
@@ -493,6 +545,13 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
   add_projector(x, v);
   if (const std::int64_t merge = x.value("merge"); merge > 1) v.merge = merge;
   v.pooled_tokens = x.value("tokens");
+  if (pair) {
+    spec.image_per_sequence = true;
+    spec.is_encoder = true;
+    spec.sequence_weights += x.value("tseq");
+    v.image_flop += x.value("iflop");
+    v.params += x.value("ix");
+  }
   spec.vision = v;
 }
 

@@ -31,7 +31,7 @@ namespace {
 /// The pairs of the core: of sparse attention the chosen keys, which are as many as a window of that size would show.
 Mask core_mask_of(const MixerSpec& m) noexcept {
   Mask mask = mask_of(m);
-  if (m.top_keys > 0 && (mask.window == 0 || m.top_keys < mask.window)) mask.window = m.top_keys;
+  if (m.compress == 0 && m.top_keys > 0 && (mask.window == 0 || m.top_keys < mask.window)) mask.window = m.top_keys;
   return mask;
 }
 
@@ -40,6 +40,26 @@ Count pairs_of(const CountRequest& r, const Mask& mask, AttentionMode mode, Cont
   Count sum;
   for (const SequenceGroup& g : r.sequences) {
     sum += attention_pairs(series_of(g, r.passes, context), mask, mode) * g.count;
+  }
+  return sum;
+}
+
+/// The same where `context` text tokens stand in every sequence and everything sees everything.
+Count joint_pairs_of(const CountRequest& r, std::int64_t context) noexcept {
+  Count sum;
+  for (const SequenceGroup& g : r.sequences) {
+    const Count rows = Count(g.fed) + context;
+    sum += rows * rows * g.count * r.passes;
+  }
+  return sum;
+}
+
+/// Sum over all sequences of the pairs with compressed entries in one layer, at most `most` per query.
+Count compressed_pairs_of(const CountRequest& r, std::int64_t rate, std::int64_t most, AttentionMode mode,
+                          ContextMode context) noexcept {
+  Count sum;
+  for (const SequenceGroup& g : r.sequences) {
+    sum += compressed_pairs(series_of(g, r.passes, context), rate, most, mode) * g.count;
   }
   return sum;
 }
@@ -97,20 +117,27 @@ StackCount count_stack(const std::vector<LayerSpec>& layers, std::int64_t d, Cou
   for (const LayerSpec& layer : layers) {
     const LayerWeights w = layer_weights(layer, d);
     const Count rows = tokens * 2 * layer.repeat;  // two FLOP per element and token
+    const bool joint = layer.joint != Joint::kNone;
+    const Count with_text = joint ? (tokens + encoder_tokens) * 2 * layer.repeat : rows;
+    const Count read_after = layer.joint == Joint::kBoth ? with_text : rows;
     const MixerSpec& m = layer.mixer;
-    out.parts.qkv += rows * w.qkv;
-    out.parts.o_proj += rows * w.o_proj;
+    out.parts.qkv += with_text * w.qkv;
+    out.parts.o_proj += read_after * w.o_proj;
     out.parts.other += rows * w.other + tokens * layer.repeat * state_flop_per_token(m);
     out.parts.router += rows * w.router;
-    out.mlp_dense += rows * w.mlp_dense;
+    out.mlp_dense += read_after * w.mlp_dense;
     out.mlp_routed += rows * w.expert * layer.mlp.top_k;
     out.mlp_shared += rows * w.mlp_shared;
     if (has_attention(m)) {
-      const Count pairs = pairs_of(r, core_mask_of(m), mode, context) * 2 * layer.repeat * m.heads;
+      Count seen = joint ? joint_pairs_of(r, r.encoder_len) : pairs_of(r, core_mask_of(m), mode, context);
+      if (m.compress > 0) seen += compressed_pairs_of(r, m.compress, m.top_keys, mode, context);
+      const Count pairs = seen * 2 * layer.repeat * m.heads;
       out.parts.attn_scores += pairs * m.qk_dim;
-      if (m.index_heads > 0) {  // the index scores every visible key
-        const Count seen = pairs_of(r, mask_of(m), mode, context) * 2 * layer.repeat;
-        out.parts.attn_scores += seen * m.index_heads * (Count(m.index_dim) + 1);  // and weighs its heads
+      if (m.index_heads > 0) {  // the index scores every visible key, and weighs its heads
+        const Count scored = m.compress > 0 ? compressed_pairs_of(r, m.compress, 0, mode, context)
+                                            : pairs_of(r, mask_of(m), mode, context);
+        out.parts.attn_scores +=
+            scored * 2 * layer.repeat * m.index_heads * (Count(m.index_dim) + (m.index_plain ? 0 : 1));
       }
       out.parts.attn_av += pairs * m.v_dim;
       if (m.kind == MixerKind::kLatent) {
@@ -207,6 +234,12 @@ FlopCount count_components(const Architecture& model, const FlopsOptions& o, con
   }
   StackCount encoder;
   Count cross_pairs, encoder_tokens;
+  if (model.reads_context()) {
+    for (const SequenceGroup& g : r.sequences) {
+      cross_pairs += Count(g.count) * g.fed * r.passes * r.encoder_len;
+      encoder_tokens += Count(g.count) * r.passes * r.encoder_len;
+    }
+  }
   if (model.is_encoder_decoder()) {
     for (const SequenceGroup& g : r.sequences) {
       cross_pairs += Count(g.count) * g.fed * r.passes * r.encoder_len;
@@ -217,7 +250,7 @@ FlopCount count_components(const Architecture& model, const FlopsOptions& o, con
       for (const SequenceGroup& g : r.sequences) sequences += g.count;
       const SequenceGroup one{1, 0, r.encoder_len};
       CountRequest pass{r.phase, {&one, 1}, 1, 0, false, {}};
-      encoder = count_stack(model.encoder, model.d_model, r.encoder_len, pass, o.attention, ContextMode::kAuto,
+      encoder = count_stack(model.encoder, model.encoder_d(), r.encoder_len, pass, o.attention, ContextMode::kAuto,
                             o.trainable.lora, 0, 0);
       encoder.parts.other += Count(r.encoder_len) * 2 * model.encoder_token_weights;
       encoder.parts = encoder.parts * sequences;
@@ -229,7 +262,9 @@ FlopCount count_components(const Architecture& model, const FlopsOptions& o, con
   }
   StackCount stack = count_stack(model.layers, model.d_model, t.fed, r, o.attention, o.context_mode, o.trainable.lora,
                                  cross_pairs, encoder_tokens);
-  const Count head_other = t.fed * 2 * model.other_matmul_weights + t.sequences * r.passes * 2 * model.sequence_weights;
+  const Count head_other = t.fed * 2 * model.other_matmul_weights +
+                           t.sequences * r.passes * 2 * model.sequence_weights +
+                           encoder_tokens * 2 * model.context_token_weights;
   const bool all = o.logits == LogitsMode::kAll || (o.logits == LogitsMode::kByPhase && (train || model.is_encoder));
   const Count rows = all ? t.fed : t.sequences * r.passes;
   FlopParts head;
@@ -240,6 +275,10 @@ FlopCount count_components(const Architecture& model, const FlopsOptions& o, con
     head = head + vision_parts(model, r);
   } else if (model.vision) {
     for (const auto& [height, width] : r.images) vision += count_image(*model.vision, height, width).sum();
+    if (model.image_per_sequence && r.images.empty()) {
+      const auto [height, width] = default_image(*model.vision);
+      vision += count_image(*model.vision, height, width).sum() * t.sequences;
+    }
   }
 
   const Count layers_forward = stack.parts.sum() + encoder.parts.sum();

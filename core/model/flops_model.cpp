@@ -224,7 +224,7 @@ Work FlopsModel::work(Phase phase, const Shape& shape) const noexcept {
   request.phase = phase;
   request.images = m.options.images;
   request.encoder_len = shape.encoder_len.value_or(0);
-  if (spec.is_encoder_decoder() && !shape.encoder_len) {
+  if ((spec.is_encoder_decoder() || spec.reads_context()) && !shape.encoder_len) {
     out.missing = "encoder_len";
     return out;
   }

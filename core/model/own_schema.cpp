@@ -98,7 +98,7 @@ std::vector<LayerSpec> read_own_layers(const Fields& f, const char* key, std::op
     if (e.find("mlp") != nullptr) layer.mlp = read_own_mlp(e.child("mlp"));
     if (e.find("cross") != nullptr) {
       const Fields c = e.child("cross");
-      layer.cross = CrossSpec{c.require("heads"), c.require("head_dim"), {}, {}};
+      layer.cross = CrossSpec{c.require("heads"), c.require("head_dim"), 0, 0, {}, {}};
     }
     layers.push_back(std::move(layer));
   }

@@ -169,6 +169,26 @@ void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec
     read_quantization(f, spec);
     return;
   }
+  if (const json* type = f.find("_class_name"); type != nullptr && type->is_string()) {  // a part of diffusers
+    spec.family = type->get<std::string>();
+    if (find_row(spec.family) == nullptr) {
+      f.problem(f.place() + "_class_name: expected a supported class of diffusers, got " + brief(*type) +
+                "; nearest: " + nearest_model_types(spec.family) + "; mfu flops --list prints what is known");
+      return;
+    }
+    read_typed(f, spec.family, false, ModelHead::kOwn, spec);
+    if (!f.failed()) spec.compute_dtype = stated_dtype(f);
+    return;
+  }
+  const bool meta = f.find("dim") != nullptr && f.find("n_layers") != nullptr && f.find("n_heads") != nullptr;
+  const bool megatron = f.find("num_layers") != nullptr && f.find("hidden_size") != nullptr &&
+                        f.find("num_attention_heads") != nullptr && f.find("d_model") == nullptr;
+  if (meta || megatron) {  // params.json of Meta and Mistral; arguments of Megatron-LM
+    spec.family = meta ? "meta_params" : "megatron_args";
+    read_typed(f, spec.family, false, ModelHead::kOwn, spec);
+    if (!f.failed()) spec.compute_dtype = stated_dtype(f);
+    return;
+  }
   if (f.find("n_layer") != nullptr && f.find("n_head") != nullptr && f.find("n_embd") != nullptr) {
     // nanoGPT's GPTConfig: block_size 1024, vocab_size 50304, bias true unless given.
     json args = f.object();

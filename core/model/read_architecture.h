@@ -10,7 +10,8 @@
 
 namespace mfu {
 
-/// Reads a model config: a Hugging Face `config.json`, nanoGPT arguments, the project's own schema
+/// Reads a model config: a Hugging Face `config.json`, that of a diffusers transformer, `params.json` of Meta and
+/// Mistral, arguments of Megatron-LM and nanoGPT, the project's own schema
 /// ({"d_model", "vocab_size", "layers": [...]}) or {"params": N}.
 /// \param text JSON; \param place what precedes a key in messages, e.g. `config.json: `.
 /// Error: key, value and what was expected; an unknown `model_type` is named, with the ways on. Never a guess: a

@@ -21,7 +21,8 @@ void add_core(const VisionSpec& v, std::int64_t layers, Count group_rows_squared
   out.attn_av += group_rows_squared * 2 * inner * layers;
 }
 
-void add_projector(const VisionSpec& v, Count tokens, VisionCount& out) noexcept {
+void add_projector(const VisionSpec& v, Count patches, Count tokens, VisionCount& out) noexcept {
+  for (const auto& [in, width] : v.patch_projector) out.projector += patches * 2 * in * width;
   for (const auto& [in, width] : v.projector) out.projector += tokens * 2 * in * width;
   out.tokens_out = tokens;
 }
@@ -45,7 +46,7 @@ VisionCount count_fixed(const VisionSpec& v) noexcept {
   Count tokens = patches.divided_by(std::max<std::int64_t>(1, v.merge * v.merge));
   if (v.pooled_tokens > 0) tokens = v.pooled_tokens;
   if (v.projector.empty() && v.merge <= 1 && v.pooled_tokens == 0) tokens = rows;
-  add_projector(v, tokens, out);
+  add_projector(v, patches, tokens, out);
   out.other += v.image_flop;
   return out;
 }
@@ -76,7 +77,7 @@ VisionCount count_dynamic(const VisionSpec& v, std::int64_t height, std::int64_t
     // patches costs (h*w)^2, so the sum over the grid is the product of the sums over each edge.
     add_core(v, v.layers - global, piece_squares(rows_high, v.window) * piece_squares(rows_wide, v.window), out);
   }
-  add_projector(v, patches.divided_by(std::max<std::int64_t>(1, v.merge * v.merge)), out);
+  add_projector(v, patches, patches.divided_by(std::max<std::int64_t>(1, v.merge * v.merge)), out);
   return out;
 }
 
@@ -112,7 +113,7 @@ VisionCount count_deep_encoder(const VisionSpec& v, std::int64_t edge_pixels) no
   const Count clip_rows = quarter + v.extra_tokens;
   add_blocks(v, v.layers, clip_rows, clip_rows, out);
   add_core(v, v.layers, clip_rows * clip_rows, out);
-  add_projector(v, quarter, out);
+  add_projector(v, quarter, quarter, out);
   return out;
 }
 

@@ -135,12 +135,13 @@ Result<Job> make_job(const FlopsCall& call, const Config& config, const FlopsMod
   if (!seq_len && call.seq_lens.empty() && w.tokens && !decode && batch > 0 && *w.tokens % batch == 0)
     seq_len = *w.tokens / batch;
   const std::optional<std::int64_t> context = either(call.context, w.context);
-  if (spec.is_encoder_decoder()) {
+  if (spec.is_encoder_decoder() || spec.reads_context()) {
     const auto encoder_len = either(call.encoder_len, w.encoder_len);
     job.encoder_runs = call.encoder_runs.empty() ? !decode : call.encoder_runs == "yes";
     if (encoder_len) job.encoder_len = *encoder_len;
     if (!encoder_len && (seq_len || decode || call.batch || !call.seq_lens.empty())) {
-      return Error{"--encoder-len: expected the encoder's tokens per sequence for model_type " + spec.family};
+      return Error{"--encoder-len: expected the encoder's tokens per sequence for model_type " + spec.family +
+                   (spec.reads_context() ? " (tokens of the text)" : "")};
     }
     if (!seq_len && encoder_len && job.phase == Phase::kPrefill) seq_len = 1;  // the first decoder token
   } else if (call.encoder_len || !call.encoder_runs.empty()) {
@@ -198,7 +199,7 @@ Result<Job> make_job(const FlopsCall& call, const Config& config, const FlopsMod
     job.shape["new_tokens"] = job.passes;
   }
   if (job.phase == Phase::kTrain) job.shape["grad_accum"] = options.grad_accum;
-  if (spec.is_encoder_decoder()) {
+  if (spec.is_encoder_decoder() || spec.reads_context()) {
     job.shape["encoder_len"] = job.encoder_len;
     job.shape["encoder_runs"] = job.encoder_runs;
   }

@@ -98,6 +98,40 @@ def model_classes(model_type, config):
     return classes
 
 
+def on_two_devices(packet, args, kwargs):
+    """Whole numbers and masks are computed for real, on the CPU, so that sizes that depend on them are known; what they
+    meet on the meta device takes them along."""
+    import torch
+    from torch.utils._pytree import tree_flatten, tree_unflatten
+    aten = torch.ops.aten
+    flat, spec = tree_flatten((args, kwargs))
+    tensors = [x for x in flat if isinstance(x, torch.Tensor)]
+    meta = [t for t in tensors if t.is_meta]
+    if not meta:
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type == "meta":
+            whole = [t.dtype for t in tensors] or [kwargs.get("dtype")]
+            if packet in (aten.arange, aten.full) and kwargs.get("dtype") is None:
+                numbers = [x for x in flat if isinstance(x, (int, float)) and not isinstance(x, bool)]
+                whole = [torch.int64 if all(isinstance(x, int) for x in numbers) else torch.float32]
+            if kwargs.get("dtype") is not None:
+                whole = [kwargs["dtype"]]
+            if all(d is not None and not d.is_floating_point and not d.is_complex for d in whole):
+                kwargs = dict(kwargs, device=torch.device("cpu"))
+        return args, kwargs
+    if len(meta) == len(tensors):
+        return args, kwargs
+    if packet == aten.index and args[0].is_meta:
+        flat = [x if not isinstance(x, torch.Tensor) or x.is_meta or x.dtype != torch.bool else x.nonzero(as_tuple=True)
+                for x in flat]
+        args, kwargs = tree_unflatten(flat, spec)
+        if any(isinstance(x, tuple) for x in args[1]):
+            args = (args[0], [y for x in args[1] for y in (x if isinstance(x, tuple) else (x,))])
+        flat, spec = tree_flatten((args, kwargs))
+    flat = [torch.empty_like(x, device="meta") if isinstance(x, torch.Tensor) and not x.is_meta else x for x in flat]
+    return tree_unflatten(flat, spec)
+
+
 class Counter:
     """Counts matrix products of a module while it runs."""
 
@@ -121,7 +155,8 @@ class Counter:
                 packet = func.overloadpacket
                 if packet == aten._local_scalar_dense and args[0].is_meta:
                     return True if args[0].dtype == torch.bool else 1  # "nothing is packed", "nothing is padded"
-                out = func(*args, **(kwargs or {}))
+                args, kwargs = on_two_devices(packet, args, kwargs or {})
+                out = func(*args, **kwargs)
                 if packet in (aten.mm, aten.bmm):
                     a, b = args[0], args[1]
                     outer.add(a, b, 2 * a.numel() * b.shape[-1], a.shape[-1])
@@ -221,7 +256,7 @@ def inputs_of(model, config, shape, device):
     kwargs = {}
 
     def ids(b=batch, t=tokens):
-        return torch.zeros((b, t), dtype=torch.long, device=device)
+        return torch.zeros((b, t), dtype=torch.long)
 
     main = getattr(model, "main_input_name", "input_ids")
     if "grid_thw" in signature and "input_ids" not in signature:

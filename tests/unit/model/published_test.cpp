@@ -41,6 +41,41 @@ TEST(Published, ParameterCounts) {
   }
 }
 
+/// Configs of current models as a planning tool ships them: read as what they are, not as something like it. Those
+/// that are not are named, so that a new one is seen.
+TEST(Published, ShippedConfigsAreKnown) {
+  const std::vector<std::string> unknown = {"moonshotai--Kimi-K3", "stepfun-ai--Step-3.7-Flash",
+                                            "stepfun-ai--Step-3.7-Flash-FP8"};
+  std::ifstream file(MFU_TEST_DATA "/shipped_configs.jsonl");
+  int known = 0;
+  for (std::string line; std::getline(file, line);) {
+    const json entry = json::parse(line);
+    const std::string name = entry["name"];
+    const Result<Architecture> spec = read_model(entry["config"].dump(), "");
+    const bool as_it_is = spec.ok() && spec->assumed.empty();
+    EXPECT_NE(as_it_is, std::find(unknown.begin(), unknown.end(), name) != unknown.end())
+        << name << ": " << (spec.ok() ? (as_it_is ? "read" : spec->assumed.front()) : spec.error().message);
+    known += as_it_is ? 1 : 0;
+  }
+  EXPECT_EQ(known, 83);
+}
+
+/// Files that name no model type are known by their keys: the same model as with the type named.
+TEST(Published, FilesWithoutAModelType) {
+  const json data = json::parse(std::ifstream(MFU_TEST_DATA "/published.json"));
+  int read = 0;
+  for (const json& model : data["models"]) {
+    json config = model["config"];
+    if (config["model_type"] != "meta_params" && config["model_type"] != "megatron_args") continue;
+    config.erase("model_type");
+    const Result<Architecture> spec = read_model(config.dump(), "");
+    ASSERT_TRUE(spec.ok()) << spec.error().message;
+    EXPECT_EQ(count_params(*spec).total().u64(), model["params"].get<std::uint64_t>()) << model["name"];
+    ++read;
+  }
+  EXPECT_EQ(read, 6);
+}
+
 /// Every entry of the table reads some config of the data; a family without one is not covered by anything.
 TEST(Published, EveryFamilyIsCovered) {
   std::vector<std::string> covered = {"nanogpt"};
@@ -57,6 +92,11 @@ TEST(Published, EveryFamilyIsCovered) {
   for (const json& model : golden["models"]) covered.push_back(model["model_type"]);
   std::ifstream truth(MFU_TEST_DATA "/truth/modules.jsonl");
   for (std::string line; std::getline(truth, line);) covered.push_back(json::parse(line).value("type", ""));
+  std::ifstream diffusers(MFU_TEST_DATA "/truth/diffusers.jsonl");
+  for (std::string line; std::getline(diffusers, line);) {
+    const json entry = json::parse(line);
+    if (entry.contains("config")) covered.push_back(entry["config"]["_class_name"]);
+  }
   for (std::string_view type : known_model_types()) {
     EXPECT_NE(std::find(covered.begin(), covered.end(), type), covered.end())
         << type << " is in the table but in no test data";

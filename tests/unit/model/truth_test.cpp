@@ -22,6 +22,10 @@ struct Parts {
 
 Parts count(const Architecture& spec, std::int64_t batch, std::int64_t tokens, std::int64_t encoder_len) {
   FlopsOptions options;
+  std::vector<std::pair<std::int64_t, std::int64_t>> images;
+  if (spec.is_vision_only() && spec.vision->kind == VisionKind::kDynamic) {  // 8 patches along each edge, or 16
+    images.emplace_back(8 * batch * spec.vision->patch, 8 * batch * spec.vision->patch);
+  }
   options.attention = AttentionMode::kFull;
   options.logits = LogitsMode::kAll;
   const FlopsModel model = FlopsModel::make(spec, options);
@@ -30,6 +34,7 @@ Parts count(const Architecture& spec, std::int64_t batch, std::int64_t tokens, s
   request.phase = Phase::kForward;
   request.sequences = {&group, 1};
   request.encoder_len = encoder_len;
+  request.images = images;
   const Result<FlopCount> flop = model.count_flop(request);
   EXPECT_TRUE(flop.ok()) << (flop.ok() ? "" : flop.error().message);
   if (!flop.ok()) return {};
@@ -74,8 +79,13 @@ void compare(const std::string& name, const Architecture& spec, const json& flop
   const double conv = tower || speech ? flop[1].get<double>() : 0;
   const double weights = flop[0].get<double>() + conv, core = flop[2].get<double>();
   const std::int64_t fed = spec.is_encoder_decoder() ? tokens / 2 : tokens;
-  Parts ours = count(spec, tower ? 1 : batch, fed, speech ? 1500 : tokens);
-  if (tower && ours.weights * 2 == weights) ours = count(spec, 2, fed, tokens);  // some towers were given two images
+  const bool fixed = tower && spec.vision->kind != VisionKind::kDynamic;
+  Parts ours = count(spec, fixed ? 1 : batch, fed, speech ? 1500 : tokens);
+  if (fixed && ours.weights * 2 == weights) ours = count(spec, 2, fed, tokens);  // some towers were given two images
+  if (spec.image_per_sequence) {  // text and image side by side: our image is one sum
+    EXPECT_EQ(ours.weights + ours.core, weights + flop[1].get<double>() + core) << name << ": all, shape " << shape;
+    return;
+  }
   EXPECT_EQ(ours.weights, weights) << name << ": products with stored matrices, shape " << shape;
   EXPECT_EQ(ours.core, core) << name << ": attention core, shape " << shape;
 }
@@ -103,8 +113,29 @@ TEST(Truth, EveryModuleCountsAsItsLibraryRunsIt) {
     }
   }
   std::printf("%zu types by parameters, %zu of them by FLOP of two shapes\n", exact_params.size(), exact_flop.size());
-  EXPECT_GE(exact_params.size(), 190u);
-  EXPECT_GE(exact_flop.size(), 170u);
+  EXPECT_GE(exact_params.size(), 255u);
+  EXPECT_GE(exact_flop.size(), 235u);
+}
+
+/// The transformers of diffusers, with the configs of published models: two shapes of image and text tokens each.
+TEST(Truth, DiffusionTransformersCountAsTheirLibraryRunsThem) {
+  std::ifstream file(MFU_TEST_DATA "/truth/diffusers.jsonl");
+  std::set<std::string> exact;
+  for (std::string line; std::getline(file, line);) {
+    const json entry = json::parse(line);
+    if (!entry.contains("config")) continue;
+    const std::string name = entry["config"]["_class_name"];
+    const Result<Architecture> spec = read_model(entry["config"].dump(), "");
+    ASSERT_TRUE(spec.ok()) << name << ": " << spec.error().message;
+    EXPECT_EQ(params_of(*spec), entry["params"].get<std::uint64_t>()) << name;
+    for (const json& shape : entry["flop"]) {
+      const Parts ours = count(*spec, 2, shape[0], shape[1]);
+      EXPECT_EQ(ours.weights, shape[2].get<double>()) << name << ": products with stored matrices";
+      EXPECT_EQ(ours.core, shape[3].get<double>()) << name << ": attention core";
+    }
+    exact.insert(name);
+  }
+  EXPECT_EQ(exact.size(), 5u);
 }
 
 /// Configs with one key changed: what the module does with the key, ours does, or it is an error. A key that the
