@@ -52,18 +52,18 @@ TEST(ExecutedTraces, OperatorsBecomeProducts) {
   // y = x W^T of x (8944 x 1024) and W (2816 x 1024): W^T lies by columns.
   auto p = of("aten::mm", "[[8944, 1024], [1024, 2816]]", "[[1024, 1], [1, 1024]]");
   ASSERT_TRUE(p);
-  EXPECT_EQ(*p, (Product{2816, 8944, 1024, 1, DType::kBf16, DType::kBf16, true, false, Product::Kind::kSized}));
+  EXPECT_EQ(*p, (Product{2816, 8944, 1024, 1, DType::kBf16, DType::kBf16, true, false, false, Product::Kind::kSized}));
   // The gradient of x, then of W.
   p = of("aten::mm", "[[8944, 2816], [2816, 1024]]", "[[2816, 1], [1024, 1]]");
-  EXPECT_EQ(*p, (Product{1024, 8944, 2816, 1, DType::kBf16, DType::kBf16, false, false, Product::Kind::kSized}));
+  EXPECT_EQ(*p, (Product{1024, 8944, 2816, 1, DType::kBf16, DType::kBf16, false, false, false, Product::Kind::kSized}));
   p = of("aten::mm", "[[2816, 8944], [8944, 1024]]", "[[1, 2816], [1024, 1]]");
-  EXPECT_EQ(*p, (Product{1024, 2816, 8944, 1, DType::kBf16, DType::kBf16, false, true, Product::Kind::kSized}));
+  EXPECT_EQ(*p, (Product{1024, 2816, 8944, 1, DType::kBf16, DType::kBf16, false, true, false, Product::Kind::kSized}));
   p = of("aten::addmm", "[[2816], [8944, 1024], [1024, 2816], [], []]", "[[1], [1024, 1], [1, 1024], [], []]");
   EXPECT_EQ(p->flop(), 2.0 * 2816 * 8944 * 1024);
   p = of("aten::bmm", "[[16, 559, 64], [16, 64, 559]]", "[[35776, 64, 1], [35776, 1, 64]]");
-  EXPECT_EQ(*p, (Product{559, 559, 64, 16, DType::kBf16, DType::kBf16, true, false, Product::Kind::kSized}));
+  EXPECT_EQ(*p, (Product{559, 559, 64, 16, DType::kBf16, DType::kBf16, true, false, false, Product::Kind::kSized}));
   p = of("aten::linear", "[[4, 128, 1024], [2816, 1024]]", "");
-  EXPECT_EQ(*p, (Product{2816, 512, 1024, 1, DType::kBf16, DType::kBf16, true, false, Product::Kind::kSized}));
+  EXPECT_EQ(*p, (Product{2816, 512, 1024, 1, DType::kBf16, DType::kBf16, true, false, false, Product::Kind::kSized}));
   p = of("aten::_grouped_mm", "[[700, 1024], [8, 1024, 2816]]", "");
   EXPECT_EQ(p->flop(), 2.0 * 700 * 1024 * 2816);
   p = of("aten::mv", "[[300, 200], [200]]", "");

@@ -56,17 +56,17 @@ function components() {
   const place = el("div");
   const show = (name) => {
     const r = regions.find((x) => x.region === name);
-    const peak = r.flop_at_peak && r.counted_s ? r.flop_at_peak / r.counted_s : report.devices.length === 1 ? report.devices[0].peak_flop_per_s : null;
-    const rate = (c) => (c.flop != null && c.elapsed_s > 0 ? c.flop / c.elapsed_s : null);
-    const share = (c) => (r.elapsed_s > 0 ? c.elapsed_s / r.elapsed_s : null);
-    const f = (title, key, of, text) => ({ title, of: (c) => figure(`${name}.components.${c.name}.${key}`, of(c), text(of(c))), by: of });
+    const rows = r.components.map((c, index) => ({ c, index }));
+    const share = ({ c }) => (r.elapsed_s > 0 ? c.time_s / r.elapsed_s : null);
+    const f = (title, key, text) => ({ title, of: ({ c, index }) => figure(`${name}.components.${index}.${key}`, c[key], text(c[key])), by: ({ c }) => c[key] });
+    const label = ({ c }) => (c.pass ? `${c.name} ${c.pass}` : c.name);
     place.replaceChildren(table([
-      { title: "component", text: true, of: (c) => c.name, by: (c) => c.name },
-      f("of elapsed", "share", share, percent), f("reached", "flop_per_s", rate, (v) => scaled(v, "FLOP/s")),
-      f("of peak", "of_peak", (c) => (rate(c) != null && peak ? rate(c) / peak : null), percent),
-      { title: "bound", text: true, of: (c) => c.bound || "–", by: (c) => c.bound || "" },
-      f("calls", "calls", (c) => c.calls, count), f("shapes", "shapes", (c) => c.shapes, count), f("time", "elapsed_s", (c) => c.elapsed_s, duration),
-    ], r.components, { label: "components of " + name }));
+      { title: "component", text: true, of: label, by: label },
+      { title: "of elapsed", of: (row) => percent(share(row)), by: share },
+      f("reached", "flop_per_s", (v) => scaled(v, "FLOP/s")), f("of peak", "of_peak", percent),
+      { title: "bound", text: true, of: ({ c }) => c.bound || "–", by: ({ c }) => c.bound || "" },
+      f("calls", "calls", count), f("shapes", "shapes", count), f("time", "time_s", duration),
+    ], rows, { label: "components of " + name }));
   };
   show(names[0]);
   return el("section", { class: "panel", id: "components" }, el("div", { class: "head" }, el("h2", {}, "Components"), choice("region", names, show)),
