@@ -78,7 +78,7 @@ constexpr Named kBases[] = {
      "d=n_embd; L=n_layer; H=n_head; K=H; h=d/H; f=n_inner~(4*d); m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1;"
      "max=n_positions; pos=max*d"},
     {"_moe",
-     "mo=1; E=num_experts~num_local_experts~n_routed_experts; k=num_experts_per_tok~num_experts_per_token; "
+     "mo=1; E=num_experts~num_local_experts~n_routed_experts; k=num_experts_per_token~num_experts_per_tok; "
      "fe=moe_intermediate_size"},
     // Latent attention and DeepSeek's experts.
     {"_mla",
@@ -570,7 +570,7 @@ const FamilyRow* generic_row() noexcept {
       "d=hidden_size~d_model~n_embd~dim~0; L=num_hidden_layers~n_layer~n_layers~num_layers~0;"
       "H=num_attention_heads~n_head~n_heads~num_heads~0; K=num_key_value_heads~n_kv_heads~num_kv_heads~H;"
       "E=num_experts~num_local_experts~n_routed_experts~moe_num_experts~0;"
-      "k=num_experts_per_tok~num_experts_per_token~moe_topk~moe_k~experts_per_token; "
+      "k=num_experts_per_token~moe_topk~moe_k~experts_per_token~num_experts_per_tok; "
       "fe=moe_intermediate_size~expert_ffn_hidden_size~f;"
       "f=intermediate_size~ffn_hidden_size~ffn_dim~n_inner~moe_intermediate_size; "
       "qb=attention_bias~qkv_bias~use_bias~0; ob=0;"

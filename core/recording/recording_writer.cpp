@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/compile.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -160,6 +161,11 @@ class TraceFile {
     // Signals of a full disk are blocked on the library's threads. O_NONBLOCK: a pipe that nobody reads is an error.
     // The name can be guessed: a file that is there is removed, never followed or written into.
     constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    struct ::stat there {};
+    if (::lstat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+      error_ = EINVAL;  // a device or a link is not put aside for a file, not even where we may
+      return;
+    }
     ::unlink(part_.c_str());
     fd_ = ::open(part_.c_str(), kFlags, 0644);
     if (fd_ < 0 && errno == ENOENT) {

@@ -76,8 +76,8 @@ void activate() {
 template <typename Function, typename Call>
 void compare(benchmark::State& state, const char* name, Function function, Call call) {
   activate();
-  const auto hook =
-      reinterpret_cast<Function>(hook_for(*find_blas_entry(name), reinterpret_cast<void*>(function), helper));
+  const auto hook = reinterpret_cast<Function>(hook_for(*find_blas_entry(name), reinterpret_cast<void*>(function),
+                                                        [](const char* other) { return helper(other); }));
   constexpr int kCalls = 20'000;
   std::vector<double> extra;
   for (auto _ : state) {

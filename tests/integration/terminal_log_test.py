@@ -87,7 +87,7 @@ class TerminalLog(TestCase):
 
     def test_a_narrow_terminal_wraps_and_loses_nothing(self):
         text, _ = self.screen(60)
-        self.assertRegex(text, r"(?m)^\[mfu\] step@gpu0 +n=\d+ .* \| .*idle \d")
+        self.assertRegex(text, r"(?m)^\[mfu\] step@gpu0 +n=\d+ .* \| gemm-loss \d")
         self.assertRegex(text, r"(?m)^\[mfu\] whole run +instances")
 
 

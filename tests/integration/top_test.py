@@ -168,8 +168,9 @@ class Terminal(Top):
             time.sleep(0.1)
 
     def click(self, column, line, button=0):
-        """A press of a mouse button, as xterm and tmux report it (columns and lines from 0)."""
-        self.tmux("send-keys", "-H", *[f"{b:02x}" for b in (0x1B, 0x5B, 0x4D, 0x20 + button, 0x21 + column, 0x21 + line)])
+        """A mouse button pressed and let go, as xterm and tmux report it (columns and lines from 0); a wheel has no release."""
+        for code in (button,) if button >= 64 else (button, 3):
+            self.tmux("send-keys", "-H", *[f"{b:02x}" for b in (0x1B, 0x5B, 0x4D, 0x20 + code, 0x21 + column, 0x21 + line)])
 
     def test_hosts_mouse_marks_and_filters(self):
         job = fake_ranks.Job(ranks=64, hosts=8)

@@ -3,6 +3,7 @@
 #include <prometheus/collectable.h>
 #include <prometheus/text_serializer.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -109,6 +110,9 @@ Result<void> replace_file(const std::string& path, const std::string& text) {
     ::unlink(fresh.c_str());
     return error;
   };
+  struct ::stat there {};
+  if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
+    return Error{path + ": is there and is no regular file"};
   // The name can be guessed: a file that is there is removed, never followed or written into.
   ::unlink(fresh.c_str());
   const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);

@@ -62,7 +62,7 @@ TEST(Job, WithoutAnEndTheWindowsAreSummed) {
   EXPECT_EQ(a.instances, b.instances);
   EXPECT_EQ(a.time_ns, b.time_ns);
   EXPECT_NE(job_text(whole).find("launches 4000 ="), std::string::npos);
-  EXPECT_EQ(job_text(killed).find("launches "), std::string::npos);
+  EXPECT_EQ(job_text(killed).find("\nlaunches "), std::string::npos);
   EXPECT_TRUE(whole.processes[0].ended);
   EXPECT_FALSE(killed.processes[0].ended);
   EXPECT_EQ(killed.processes_without_account, 1u);
@@ -317,7 +317,7 @@ TEST(Csv, OneRowPerRegionAndWindowUnderAFixedHeader) {
     return static_cast<std::size_t>(std::find(header.begin(), header.end(), name) - header.begin());
   };
   for (const auto& fields : rows) EXPECT_EQ(fields.size(), header.size());
-  EXPECT_EQ(rows[1][column("region")], "a \"strange\",\nname");
+  EXPECT_EQ(rows[1][column("region")], "a \"strange\",?name");
   EXPECT_EQ(rows[1][column("rank")], "0");
   EXPECT_EQ(rows[9][column("rank")], "1");
   EXPECT_EQ(rows[2][column("t0_ns")], std::to_string(kStart));

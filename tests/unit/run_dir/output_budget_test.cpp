@@ -138,7 +138,7 @@ TEST_F(OutputBudgetTest, ADayOfFiftyRegionsOnEightDevicesStaysBelowTheDefault) {
   Load load(50, 8);
   JsonlSink jsonl((folder_ / "run").string(), load.run(), 100 * kMB);
   TensorboardSink tensorboard((folder_ / "tb").string(), load.run(), 100 * kMB);
-  TextSink text((folder_ / "log").string(), 0, false, 1, 100 * kMB);
+  TextSink text((folder_ / "log").string(), 0, false, 1, false, 100 * kMB);
   const std::vector<Sink*> sinks{&jsonl, &tensorboard, &text};
   std::map<std::string_view, int> notices;
   for (Sink* sink : sinks) ASSERT_TRUE(sink->start(load.run()));

@@ -123,6 +123,7 @@ TEST_F(RunFileTest, WhatWasWrittenComesBackExactly) {
     window.window = {begin, begin + 10 * kNsPerSecond};
     for (int k = 0; k < 3; ++k) {
       window.regions.push_back(random_region(random));
+      window.regions.back().region += std::to_string(k);  // two rows of one region and device would be added up
       window.regions.back().window = window.window;
     }
     window.regions.back().region = "total";
@@ -215,8 +216,8 @@ TEST_F(RunFileTest, TailHasTheStartAndTheLastLines) {
   constexpr int kLines = 20'000;
   std::string text;
   for (int i = 1; i <= kLines; ++i)
-    text +=
-        "{\"v\":1,\"type\":\"event\",\"t_ns\":1,\"seq\":" + std::to_string(i) + ",\"kind\":\"k\",\"message\":\"\"}\n";
+    text += "{\"v\":1,\"type\":\"event\",\"t_ns\":1,\"seq\":" + std::to_string(i) + ",\"kind\":\"k\"," +
+            (i % 100 == 0 ? "\"region\":\"total\"," : "") + "\"message\":\"\"}\n";  // as often as windows end
   append(text);
   RunFile file(path_, RunFile::From::kTail);
   std::int64_t rank = -1;
