@@ -110,7 +110,8 @@ void note_for_bound(const Product& p, std::uint64_t calls, Collected& into) {
 /// gradients did (frozen weights): forward as often as they.
 double flop_once_of(const Collected& collected) {
   double sum = 0;
-  for (const auto& [key, size] : collected.by_size) {
+  for (const auto& entry : collected.by_size) {
+    const auto& size = entry.second;
     const std::uint64_t forward = size.calls[1], dgrad = size.calls[2], wgrad = size.calls[3];
     const auto at_most = [&](std::size_t pass, std::uint64_t times) {
       const std::uint64_t calls = size.calls[pass];
