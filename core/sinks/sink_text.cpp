@@ -149,7 +149,9 @@ LineColumns columns_of(const RegionSummary& r) {
   // First the figure that can reach 100 %: bytes where memory is the limit.
   const bool memory = r.bound == Bound::kMemory;
   std::string& figures = c[4];
-  const std::string mbu = r.mbu ? "MBU=" + percent(r.mbu) : r.mbu_lower ? "MBU>=" + percent_below(*r.mbu_lower) : "";
+  const std::string mbu = r.mbu                              ? "MBU=" + percent(r.mbu)
+                          : r.mbu_lower && *r.mbu_lower <= 1 ? "MBU>=" + percent_below(*r.mbu_lower)
+                                                             : "";
   if (memory && r.mbu) figures = mbu + " ";
   figures +=
       !r.mfu && r.mfu_lower && *r.mfu_lower <= 1 ? "MFU>=" + percent_below(*r.mfu_lower) : "MFU=" + result(r.mfu);

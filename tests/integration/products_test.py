@@ -1,5 +1,5 @@
-"""What a program asks of cuBLAS, against the simulated library's own list of its products: every way of calling it, graphs, threads,
-forks, other tools in front of it, and that switched off the library leaves no trace."""
+"""What a program asks of cuBLAS, against the simulated library's own list of its products: every way of calling it, graphs,
+threads, forks, other tools in front of it, and that switched off the library leaves no trace."""
 
 import json
 

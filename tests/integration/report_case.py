@@ -22,8 +22,11 @@ FIGURES = """Array.from(document.querySelectorAll("[data-figure]"), e => [e.data
 def at(region, key):
     """The value of a figure as the JSON output has it."""
     value = region
-    for part in key.split("."):
-        value = None if value is None else value[int(part) if isinstance(value, list) else part]
+    for depth, part in enumerate(key.split(".")):
+        if isinstance(value, list):
+            value = value[int(part)]
+        elif value is not None:
+            value = value[part] if depth == 0 else value.get(part)  # a part of a figure that is unknown may be left out
     return value
 
 

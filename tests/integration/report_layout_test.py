@@ -107,7 +107,7 @@ class Layout(ReportCase):
             push "step batch=2 seq_len=64"; launch gemm_step count=10; sleep 80; launch softmax count=20; sync; pop
             repeat 6 { push "step batch=2 seq_len=64"; launch gemm_step count=10; launch softmax count=20; sync; pop }
         """
-        run = self.scenario(script, env={"MFU_TRACE": str(self.directory / "run/%h-%r-%p.json")}).directory / "run"
+        run = self.scenario(script, env={"MFU_TRACE": "run/%h-%r-%p.json"}).directory / "run"
         return run, next(run.glob("*.json"))
 
     def test_the_slowest_and_the_median_instance(self):

@@ -58,7 +58,7 @@ function components() {
     const r = regions.find((x) => x.region === name);
     const rows = r.components.map((c, index) => ({ c, index }));
     const share = ({ c }) => (r.elapsed_s > 0 ? c.time_s / r.elapsed_s : null);
-    const f = (title, key, text) => ({ title, of: ({ c, index }) => figure(`${name}.components.${index}.${key}`, c[key], text(c[key])), by: ({ c }) => c[key] });
+    const f = (title, key, text) => ({ title, of: ({ c, index }) => figure(`${name}.components.${index}.${key}`, c[key] ?? null, text(c[key] ?? null)), by: ({ c }) => c[key] ?? null });
     const label = ({ c }) => (c.pass ? `${c.name} ${c.pass}` : c.name);
     place.replaceChildren(table([
       { title: "component", text: true, of: label, by: label },
