@@ -136,7 +136,6 @@ int main(int argc, char** argv) {
     calls(context, n);
   }
   if (what == "fork_after") {
-    Library library;
     const pid_t after = fork();
     if (after == 0)
       _exit(cublasGemmEx(nullptr, 0, 0, 8, 8, 8, nullptr, nullptr, kBf16, 1, nullptr, kBf16, 1, nullptr, nullptr, kBf16,

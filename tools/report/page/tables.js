@@ -97,7 +97,7 @@ function executedLine(r) {
   const e = r.executed;
   const peak = r.flop_at_peak && r.counted_s ? r.flop_at_peak / r.counted_s : null;
   if (!e || !(e.flop > 0) || !(e.covered_s > 0)) return null;
-  return el("p", { class: "small" }, "Matmuls whose sizes were seen reached ", figure(`${r.region}.executed.flop_per_s`, e.flop / e.covered_s, scaled(e.flop / e.covered_s, "FLOP/s"), "b"),
+  return el("p", { class: "small" }, "Matmuls whose sizes were seen reached ", el("b", {}, scaled(e.flop / e.covered_s, "FLOP/s")),
     peak ? [", ", el("b", {}, percent(e.flop / e.covered_s / peak)), " of the peak"] : "", `; they are ${percent(e.covered_s / e.matmul_s)} of the matmul time.`);
 }
 const peakShare = (r, k) => (k.flop != null && k.sum_s > 0 && r.flop_at_peak ? k.flop / k.sum_s / (r.flop_at_peak / r.counted_s) : null);
