@@ -5,6 +5,26 @@
 #include "core/model/flop_count.h"
 
 namespace mfu {
+std::int64_t dtype_bits(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::kFp64:
+      return 64;
+    case DType::kFp32:
+    case DType::kTf32:
+      return 32;
+    case DType::kBf16:
+    case DType::kFp16:
+      return 16;
+    case DType::kFp8:
+    case DType::kInt8:
+      return 8;
+    case DType::kFp6:
+      return 6;
+    default:
+      return 4;
+  }
+}
+
 namespace {
 
 /// Elements of the recurrent state of one sequence in one layer.
@@ -28,26 +48,6 @@ Count cache_elements(const MixerSpec& m) noexcept {
 /// Bits of `elements` stored in a format, as a Count of bytes times (8 * den) avoided: rounds down at the end only.
 Count format_bytes(Count elements, const WeightFormat& f) noexcept {
   return (elements * f.bits_num).divided_by(8 * f.bits_den);
-}
-
-std::int64_t dtype_bits(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::kFp64:
-      return 64;
-    case DType::kFp32:
-    case DType::kTf32:
-      return 32;
-    case DType::kBf16:
-    case DType::kFp16:
-      return 16;
-    case DType::kFp8:
-    case DType::kInt8:
-      return 8;
-    case DType::kFp6:
-      return 6;
-    default:
-      return 4;
-  }
 }
 
 /// Elements of the weights that one pass reads, by how they are stored. Experts apart, per expert.

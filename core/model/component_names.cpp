@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/model/byte_count.h"
+
 namespace mfu {
 namespace {
 
@@ -16,32 +18,6 @@ constexpr std::int64_t share(std::int64_t whole, std::int64_t ranks) noexcept {
 }
 
 bool is_8_bit_float(DType dtype) noexcept { return dtype == DType::kFp8; }
-
-/// [bit] of one element.
-double bits_of(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::kFp64:
-      return 64;
-    case DType::kFp32:
-    case DType::kTf32:
-      return 32;
-    case DType::kBf16:
-    case DType::kFp16:
-      return 16;
-    case DType::kFp8:
-    case DType::kInt8:
-      return 8;
-    case DType::kFp6:
-      return 6;
-    case DType::kFp4:
-    case DType::kInt4:
-    case DType::kMxfp4:
-    case DType::kNvfp4:
-    case DType::kNf4:
-      return 4;
-  }
-  return 16;
-}
 
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
@@ -224,7 +200,9 @@ std::string name_by_size(const Product& p) {
 double bytes_once(const Product& p) noexcept {
   if (p.kind != Product::Kind::kSized) return 0;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-  return p.batch * ((m * k + k * n) * bits_of(p.operands) + m * n * bits_of(p.result)) / 8;
+  const auto operand_bits = static_cast<double>(dtype_bits(p.operands));
+  const auto result_bits = static_cast<double>(dtype_bits(p.result));
+  return p.batch * ((m * k + k * n) * operand_bits + m * n * result_bits) / 8;
 }
 
 std::string_view name(ProductPass pass) noexcept {
