@@ -8,8 +8,19 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LES
   target_compile_options(mfu_flags INTERFACE -Wno-restrict)
 endif()
 if(MFU_SANITIZE)
+  target_compile_definitions(mfu_flags INTERFACE MFU_SANITIZED)
+  if(MFU_SANITIZE STREQUAL thread)
+    target_compile_definitions(mfu_flags INTERFACE MFU_THREAD_SANITIZED)
+  endif()
   target_compile_options(mfu_flags INTERFACE -fsanitize=${MFU_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(mfu_flags INTERFACE -fsanitize=${MFU_SANITIZE})
+  # One runtime for a program and the libraries that it loads, as gcc has it by default.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    # Functions of other libraries are called by the types that we know of them, not by their own.
+    target_compile_options(mfu_flags INTERFACE -fno-sanitize=function)
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-resource-dir OUTPUT_VARIABLE resources OUTPUT_STRIP_TRAILING_WHITESPACE)
+    target_link_options(mfu_flags INTERFACE -shared-libsan -Wl,-rpath,${resources}/lib/linux)
+  endif()
 endif()
 # The library goes into images that are older than the machine which builds it. gcc looks into -B first, for start files and
 # libraries alike. What the compiler adds of its own (libstdc++, libgcc) must be linked in.

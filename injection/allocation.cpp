@@ -52,13 +52,6 @@ bool memory_was_refused() noexcept { return g_refused.load(std::memory_order_rel
 }  // namespace mfu
 
 // A sanitizer brings its own, and libstdc++ as a shared library that would not use these.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MFU_SANITIZED
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define MFU_SANITIZED
-#endif
-#endif
 #ifndef MFU_SANITIZED
 
 namespace {

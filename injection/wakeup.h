@@ -20,7 +20,7 @@ namespace mfu {
 [[nodiscard]] inline double thread_cpu_s() noexcept { return seconds(clock_ns(CLOCK_THREAD_CPUTIME_ID)); }
 
 /// Factor on every deadline at exit: ThreadSanitizer slows the process about tenfold.
-#ifdef __SANITIZE_THREAD__
+#ifdef MFU_THREAD_SANITIZED
 inline constexpr DurationNs kSlowdown = 10;
 #else
 inline constexpr DurationNs kSlowdown = 1;

@@ -7,10 +7,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -80,82 +80,81 @@ struct WindowEnd {
   [[nodiscard]] constexpr const TimeNs& operator()(const RegionSummary& row) const { return row.window.end_ns; }
 };
 
+template <std::size_t Index, typename Get>
+struct FieldAt {
+  Field<Get> field;
+};
+template <typename Indices, typename... Gets>
+struct FieldTable;
+/// What a tuple would do too; but one with fifty elements costs the compiler seconds in every file that sees it.
+template <std::size_t... Indices, typename... Gets>
+struct FieldTable<std::index_sequence<Indices...>, Gets...> : FieldAt<Indices, Gets>... {
+  template <typename Each>
+  constexpr void for_each(Each& each) const {
+    (each(this->FieldAt<Indices, Gets>::field), ...);
+  }
+};
+template <typename... Gets>
+[[nodiscard]] constexpr auto fields(Field<Gets>... all) {
+  return FieldTable<std::index_sequence_for<Gets...>, Gets...>{{all}...};
+}
+
 /// The fields of T, in the order in which they are written; a type that is no object has none.
 template <typename T>
-inline constexpr std::tuple<> kFieldsOf{};
+inline constexpr auto kFieldsOf = fields();
 
 template <>
-inline constexpr auto kFieldsOf<TopKernel> = std::tuple{
-    Field{"name", &TopKernel::name},
-    Field{"class", &TopKernel::kernel_class},
-    Field{"count", &TopKernel::count, Unit::kCount},
-    Field{"sum_s", &TopKernel::sum_ns, Unit::kSeconds},
-};
+inline constexpr auto kFieldsOf<TopKernel> = fields(Field{"name", &TopKernel::name},
+                                                    Field{"class", &TopKernel::kernel_class},
+                                                    Field{"count", &TopKernel::count, Unit::kCount},
+                                                    Field{"sum_s", &TopKernel::sum_ns, Unit::kSeconds});
 
 template <>
-inline constexpr auto kFieldsOf<BatchLatency> = std::tuple{
-    Field{"unit", &BatchLatency::unit},
-    Field{"batch_min", &BatchLatency::batch_min, Unit::kCount},
+inline constexpr auto kFieldsOf<BatchLatency> = fields(
+    Field{"unit", &BatchLatency::unit}, Field{"batch_min", &BatchLatency::batch_min, Unit::kCount},
     Field{"batch_max", &BatchLatency::batch_max, Unit::kCount},
-    Field{"instances", &BatchLatency::instances, Unit::kCount},
-    Field{"tokens", &BatchLatency::tokens, Unit::kToken},
+    Field{"instances", &BatchLatency::instances, Unit::kCount}, Field{"tokens", &BatchLatency::tokens, Unit::kToken},
     Field{"elapsed_s", &BatchLatency::elapsed_ns, Unit::kSeconds},
-    Field{"latency_s", &BatchLatency::latency, Unit::kSeconds},
-    Field{"flop", &BatchLatency::flop, Unit::kFlop},
-    Field{"bytes", &BatchLatency::bytes, Unit::kByte},
-    Field{"mfu", &BatchLatency::mfu, Unit::kRatio},
-    Field{"mbu", &BatchLatency::mbu, Unit::kRatio},
-};
+    Field{"latency_s", &BatchLatency::latency, Unit::kSeconds}, Field{"flop", &BatchLatency::flop, Unit::kFlop},
+    Field{"bytes", &BatchLatency::bytes, Unit::kByte}, Field{"mfu", &BatchLatency::mfu, Unit::kRatio},
+    Field{"mbu", &BatchLatency::mbu, Unit::kRatio});
 
 template <>
-inline constexpr auto kFieldsOf<SlowInstance> = std::tuple{
-    Field{"nth", &SlowInstance::nth, Unit::kCount},
-    Field{"t0_ns", &SlowInstance::t0_ns, Unit::kMoment},
-    Field{"elapsed_s", &SlowInstance::elapsed_ns, Unit::kSeconds},
-    Field{"time_s", &SlowInstance::time_ns, Unit::kSeconds, AddsUp::kMerged, Null::kNoDeviceActivity},
-    Field{"lost_to", &SlowInstance::lost_to, Unit::kNone, AddsUp::kMerged, Null::kNoDeviceActivity},
-    Field{"excess_s", &SlowInstance::excess_ns, Unit::kSeconds, AddsUp::kMerged, Null::kNoDeviceActivity},
-};
+inline constexpr auto kFieldsOf<SlowInstance> =
+    fields(Field{"nth", &SlowInstance::nth, Unit::kCount}, Field{"t0_ns", &SlowInstance::t0_ns, Unit::kMoment},
+           Field{"elapsed_s", &SlowInstance::elapsed_ns, Unit::kSeconds},
+           Field{"time_s", &SlowInstance::time_ns, Unit::kSeconds, AddsUp::kMerged, Null::kNoDeviceActivity},
+           Field{"lost_to", &SlowInstance::lost_to, Unit::kNone, AddsUp::kMerged, Null::kNoDeviceActivity},
+           Field{"excess_s", &SlowInstance::excess_ns, Unit::kSeconds, AddsUp::kMerged, Null::kNoDeviceActivity});
 
 template <>
-inline constexpr auto kFieldsOf<Detected> = std::tuple{
-    Field{"kind", &Detected::kind},
-    Field{"period_launches", &Detected::period_launches, Unit::kCount},
-    Field{"confidence", &Detected::confidence},
-    Field{"micro_steps", &Detected::micro_steps, Unit::kCount},
-};
+inline constexpr auto kFieldsOf<Detected> = fields(Field{"kind", &Detected::kind},
+                                                   Field{"period_launches", &Detected::period_launches, Unit::kCount},
+                                                   Field{"confidence", &Detected::confidence},
+                                                   Field{"micro_steps", &Detected::micro_steps, Unit::kCount});
 
 template <>
-inline constexpr auto kFieldsOf<ExecutedWork> = std::tuple{
-    Field{"flop", &ExecutedWork::flop, Unit::kFlop, AddsUp::kSum},
-    Field{"covered_s", &ExecutedWork::covered_ns, Unit::kSeconds, AddsUp::kSum},
-    Field{"matmul_s", &ExecutedWork::matmul_ns, Unit::kSeconds, AddsUp::kSum},
-    Field{"ideal_s", &ExecutedWork::ideal_ns, Unit::kSeconds, AddsUp::kSum},
-};
+inline constexpr auto kFieldsOf<ExecutedWork> =
+    fields(Field{"flop", &ExecutedWork::flop, Unit::kFlop, AddsUp::kSum},
+           Field{"covered_s", &ExecutedWork::covered_ns, Unit::kSeconds, AddsUp::kSum},
+           Field{"matmul_s", &ExecutedWork::matmul_ns, Unit::kSeconds, AddsUp::kSum},
+           Field{"ideal_s", &ExecutedWork::ideal_ns, Unit::kSeconds, AddsUp::kSum});
 
 template <>
-inline constexpr auto kFieldsOf<Component> = std::tuple{
-    Field{"name", &Component::name},
-    Field{"pass", &Component::pass, Unit::kNone, AddsUp::kMerged, Null::kUnknown},
-    Field{"calls", &Component::calls, Unit::kCount},
-    Field{"shapes", &Component::shapes, Unit::kCount},
-    Field{"time_s", &Component::time_ns, Unit::kSeconds},
-    Field{"flop", &Component::flop, Unit::kFlop},
-    Field{"flop_per_s", &Component::flop_per_s, Unit::kNone},
-    Field{"of_peak", &Component::of_peak, Unit::kRatio},
-    Field{"bound", &Component::bound},
-};
+inline constexpr auto kFieldsOf<Component> = fields(
+    Field{"name", &Component::name}, Field{"pass", &Component::pass, Unit::kNone, AddsUp::kMerged, Null::kUnknown},
+    Field{"calls", &Component::calls, Unit::kCount}, Field{"shapes", &Component::shapes, Unit::kCount},
+    Field{"time_s", &Component::time_ns, Unit::kSeconds}, Field{"flop", &Component::flop, Unit::kFlop},
+    Field{"flop_per_s", &Component::flop_per_s, Unit::kNone}, Field{"of_peak", &Component::of_peak, Unit::kRatio},
+    Field{"bound", &Component::bound});
 
 template <>
-inline constexpr auto kFieldsOf<Finding> = std::tuple{
-    Field{"kind", &Finding::kind},
-    Field{"text", &Finding::text},
-};
+inline constexpr auto kFieldsOf<Finding> = fields(Field{"kind", &Finding::kind}, Field{"text", &Finding::text});
 
 /// A row of a window, and an entry of `end.regions`. CSV columns follow this order and are only ever added at the end:
 /// so are fields here.
 template <>
-inline constexpr auto kFieldsOf<RegionSummary> = std::tuple{
+inline constexpr auto kFieldsOf<RegionSummary> = fields(
     Field{"region", &RegionSummary::region, Unit::kNone, AddsUp::kFirst, Null::kNever,
           "name of the region; `total`: the process"},
     Field{"device", &RegionSummary::device, Unit::kNone, AddsUp::kSame, Null::kUnknown,
@@ -248,18 +247,17 @@ inline constexpr auto kFieldsOf<RegionSummary> = std::tuple{
     Field{"components", &RegionSummary::components, Unit::kNone, AddsUp::kMerged, Null::kAbsent,
           "its matmuls by what they compute"},
     Field{"findings", &RegionSummary::findings, Unit::kNone, AddsUp::kFirst, Null::kAbsent,
-          "what the matmuls that ran say about the model and the program"},
-};
+          "what the matmuls that ran say about the model and the program"});
 
 /// Calls `each` with every field of T.
 template <typename T, typename Each>
 constexpr void for_each_field(Each&& each) {
-  std::apply([&](const auto&... field) { (each(field), ...); }, kFieldsOf<T>);
+  kFieldsOf<T>.for_each(each);
 }
 
 /// An object with fields of its own.
 template <typename T>
-inline constexpr bool kHasFields = std::tuple_size_v<std::remove_cvref_t<decltype(kFieldsOf<T>)>> != 0;
+inline constexpr bool kHasFields = !std::is_same_v<decltype(kFieldsOf<T>), const decltype(fields())>;
 
 /// A value per class of the waterfall: ClassTimes, or shares.
 template <typename T>

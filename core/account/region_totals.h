@@ -69,8 +69,11 @@ void add_up(RegionCounts& into, const RegionCounts& from);
 void add_up(RegionSummary& into, const RegionSummary& from);
 
 /// How many fields add up to a mean.
-inline constexpr std::size_t kMeans = std::apply(
-    [](const auto&... field) { return (std::size_t{field.adds_up == AddsUp::kMean} + ...); }, kFieldsOf<RegionSummary>);
+inline constexpr std::size_t kMeans = [] {
+  std::size_t count = 0;
+  for_each_field<RegionSummary>([&count](const auto& field) { count += field.adds_up == AddsUp::kMean ? 1 : 0; });
+  return count;
+}();
 
 /// A mean of ratios, weighted by time.
 struct WeightedMean {

@@ -6,10 +6,6 @@
 #include <ctime>
 #include <deque>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
-
 #include "core/base/units.h"
 
 namespace mfu {
@@ -22,7 +18,7 @@ using Ticks = std::int64_t;  ///< of the processor's counter live; plain ns in r
 /// takes any rate.
 [[nodiscard]] inline Ticks ticks_now() noexcept {
 #if defined(__x86_64__)
-  return static_cast<Ticks>(__rdtsc());
+  return static_cast<Ticks>(__builtin_ia32_rdtsc());
 #elif defined(__aarch64__)
   std::uint64_t ticks = 0;
   asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));

@@ -93,8 +93,8 @@ class Section {
       const json* value = fields.find(key);
       reading_.problems->push_back(
           {reading_.place_of(path_ + key), path_ + key.substr(0, 100), Problem::Kind::kUnknownKey,
-           "unknown key" + (value != nullptr ? " with value " + brief(*value) : std::string()) + "; did you mean " +
-               std::string(nearest_name(key, {known.begin(), known.size()})) + "?",
+           "unknown key" + (value != nullptr ? " with value " + brief(*value) : std::string()) +
+               proposal(key, {known.begin(), known.size()}),
            ""});
     }
   }

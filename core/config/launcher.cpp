@@ -16,14 +16,15 @@ struct Launcher {
 // 0.
 constexpr const char* kPodIndex = "JOB_COMPLETION_INDEX";
 
-// In this order: torchrun, Slurm, Open MPI, PMIx, PMI (MPICH, Intel MPI), Flux, pods. torchrun inside a Slurm job sets
-// both.
+// In this order: torchrun, Slurm, Open MPI, PMIx, PMI (MPICH, Intel MPI), MVAPICH2, Flux, pods. torchrun inside a Slurm
+// job sets both.
 constexpr Launcher kLaunchers[] = {
     {"RANK", "LOCAL_RANK", "WORLD_SIZE"},
     {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"},
     {"PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE"},
     {"PMI_RANK", "PMI_LOCAL_RANK", "PMI_SIZE"},
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE"},
     {"FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE"},
     {kPodIndex, "LOCAL_RANK", "WORLD_SIZE"},
 };
@@ -41,12 +42,18 @@ std::optional<std::int64_t> whole_number(const char* text) {
 
 LauncherFacts read_launcher(const Getenv& getenv) {
   LauncherFacts facts;
+  const auto whole_number_of = [&](const char* name) {
+    const char* text = value_of(getenv, name);
+    const auto number = whole_number(text);
+    if (text != nullptr && !number) facts.unusable.emplace_back(name, text);
+    return number;
+  };
   const auto read_rest = [&](const char* local_rank, const char* world) {
-    facts.local_rank = whole_number(value_of(getenv, local_rank));
-    if (const auto size = whole_number(value_of(getenv, world)); size && *size > 0) facts.world_size = *size;
+    facts.local_rank = whole_number_of(local_rank);
+    if (const auto size = whole_number_of(world); size && *size > 0) facts.world_size = *size;
   };
   for (const Launcher& launcher : kLaunchers) {
-    const auto rank = whole_number(value_of(getenv, launcher.rank));
+    const auto rank = whole_number_of(launcher.rank);
     if (!rank || (launcher.rank == kPodIndex && value_of(getenv, launcher.world) == nullptr)) continue;
     facts.rank = *rank;
     read_rest(launcher.local_rank, launcher.world);

@@ -199,6 +199,9 @@ void read_variables(const Getenv& getenv, Config& config, Problems* problems) {
   config.rank = launcher.rank;
   config.local_rank = launcher.local_rank;
   config.world_size = launcher.world_size;
+  for (const auto& [name, value] : launcher.unusable)
+    problems->push_back(
+        {"", name, Problem::Kind::kValue, "expected a whole number, got \"" + value.substr(0, 100) + "\"", "ignored"});
   for (const Variable& variable : kVariables) {
     const char* value = variable.read != nullptr ? value_of(getenv, variable.name) : nullptr;
     if (value != nullptr) variable.read(value, getenv, config, problems);
@@ -225,20 +228,22 @@ void check_spelling(const char* const* environ_block, Problems* problems) {
     const std::string_view entry(*environ_block);
     const std::string_view name = entry.substr(0, std::min<std::size_t>(entry.find('='), 64));
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    problems->push_back({"", std::string(name), Problem::Kind::kUnknownVariable,
-                         "unknown variable; did you mean " + std::string(nearest_name(name, names)) + "?", ""});
+    problems->push_back(
+        {"", std::string(name), Problem::Kind::kUnknownVariable, "unknown variable" + proposal(name, names), ""});
     ++said;
   }
 }
 
-std::string_view nearest_name(std::string_view word, std::span<const std::string_view> names) {
+std::string proposal(std::string_view word, std::span<const std::string_view> names) {
   std::string_view best;
   std::size_t least = SIZE_MAX;
   for (std::string_view candidate : names) {
     const std::size_t d = edit_distance(word, candidate);
     if (d < least) least = d, best = candidate;
   }
-  return best;
+  // A slip of the hand leaves most letters as they are; beyond that the nearest name is any name.
+  const std::size_t letters = best.size() - (best.starts_with("MFU_") ? 4 : 0);
+  return 2 * least <= letters ? "; did you mean " + std::string(best) + "?" : "";
 }
 
 }  // namespace mfu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,7 +33,7 @@ void read_peak_variables(const Getenv& getenv, Config& config, std::vector<Probl
 /// A problem for each MFU_* name of the block that no row has, with the nearest one; ten at most.
 void check_spelling(const char* const* environ_block, std::vector<Problem>* problems);
 
-/// Of `names` the one that takes the fewest edits from `word`.
-[[nodiscard]] std::string_view nearest_name(std::string_view word, std::span<const std::string_view> names);
+/// `; did you mean X?`, with that of `names` which takes the fewest edits from `word`; empty where none is near.
+[[nodiscard]] std::string proposal(std::string_view word, std::span<const std::string_view> names);
 
 }  // namespace mfu

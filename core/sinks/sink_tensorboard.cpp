@@ -36,9 +36,11 @@ std::vector<Scalar> scalars_of(const RegionSummary& r, const std::string& prefix
   if (r.tokens > 0 && r.window.length_ns() > 0)
     add("tokens_per_s", static_cast<double>(r.tokens) / seconds(r.window.length_ns()));
   if (r.classes_known && r.elapsed_ns > 0) {
+    // Without MFU nobody can say what of the matmul time was lost: then the curves are the shares of time alone.
+    const std::string curve = prefix + (r.lost ? "lost/" : "time/");
     for (std::size_t c = 0; c < kTimeClasses; ++c) {
       const double share = static_cast<double>(r.time_ns[c]) / static_cast<double>(r.elapsed_ns);
-      scalars.push_back({prefix + "lost/" + std::string(kTimeClassNames[c]), r.lost ? (*r.lost)[c] : share});
+      scalars.push_back({curve + std::string(kTimeClassNames[c]), r.lost ? (*r.lost)[c] : share});
     }
   }
   return scalars;

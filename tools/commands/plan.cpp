@@ -20,8 +20,8 @@ namespace {
 
 struct PlanCall {
   std::string flop, params, tokens;  ///< plain numbers, or with K, M, B, T: `70B`, `1.4T`
-  std::string gpu, dtype = "bf16", constants = "refit";
-  std::optional<double> gpus, mfu, e, a, b, alpha, beta;
+  std::string gpu, dtype = "bf16", constants = "refit", mfu;
+  std::optional<double> gpus, e, a, b, alpha, beta;
   bool json = false;
 };
 
@@ -44,6 +44,20 @@ Result<double> quantity(const std::string& option, const std::string& text) {
   // Above 1e40 the powers below leave the range where a plan means anything.
   if (!number || !std::isfinite(value) || value <= 0 || value > 1e40)
     return Error{option + ": expected a number > 0, got \"" + text + "\""};
+  return value;
+}
+
+/// `0.4`, `40%`. Error: what was expected.
+Result<double> share(const std::string& option, const std::string& text) {
+  char* end = nullptr;
+  double value = std::strtod(text.c_str(), &end);
+  const std::string suffix = end;
+  if (suffix == "%" || suffix == " %")
+    value /= 100;
+  else if (!suffix.empty())
+    value = 0;
+  if (end == text.c_str() || !(value >= 1e-6 && value <= 1))
+    return Error{option + ": expected a share above 0 and at most 1, such as 0.4 or 40%, got \"" + text + "\""};
   return value;
 }
 
@@ -105,8 +119,12 @@ Result<int> make_plan(const PlanCall& call) {
   std::optional<double> days;
   Peak peak;
   const double gpus = call.gpus.value_or(1);
-  if (!call.gpu.empty() || call.mfu) {
-    if (!call.mfu) return Error{"--mfu: expected the MFU that the days are for, 0 to 1"};
+  double mfu = 0;
+  if (!call.gpu.empty() || !call.mfu.empty()) {
+    if (call.mfu.empty()) return Error{"--mfu: expected the MFU that the days are for, such as 0.4 or 40%"};
+    const Result<double> read = share("--mfu", call.mfu);
+    if (!read) return read.error();
+    mfu = *read;
     const Config environment = load_config(
         [](const char* variable) -> const char* {
           return std::string_view(variable) == "MFU_MODEL_CONFIG" ? nullptr : std::getenv(variable);
@@ -120,7 +138,7 @@ Result<int> make_plan(const PlanCall& call) {
     if (!peak.flop_per_s)
       return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; nearest: " + nearest_peak_rows(call.gpu) +
                    "; or set MFU_PEAK_TFLOPS"};
-    days = training_days(plan.flop, *peak.flop_per_s, gpus, *call.mfu);
+    days = training_days(plan.flop, *peak.flop_per_s, gpus, mfu);
   }
   if (!std::isfinite(plan.flop) || !std::isfinite(plan.params) || !std::isfinite(plan.tokens)) {
     return Error{"the plan leaves the range of numbers; check the constants"};
@@ -146,7 +164,7 @@ Result<int> make_plan(const PlanCall& call) {
       short_number(plan.params), short_number(plan.tokens), plan.tokens / plan.params, plan.flop, plan.loss);
   if (days)
     fmt::print("time        {}  on {:.0f} x {} at MFU {:.1f} %, {:.4g} TFLOP/s {} each\n", time_of(*days), gpus,
-               call.gpu, 100 * *call.mfu, *peak.flop_per_s / 1e12, name(peak.dtype));
+               call.gpu, 100 * mfu, *peak.flop_per_s / 1e12, name(peak.dtype));
   fmt::print("constants   {}: E {} A {} B {} alpha {} beta {}\n", call.constants, constants.e, constants.a, constants.b,
              constants.alpha, constants.beta);
   if (call.constants == "hoffmann")
@@ -167,7 +185,7 @@ void add_plan(CLI::App& app) {
   command->add_option("--tokens", call->tokens, "training tokens: 1.4e12, 1.4T")->type_name("NUMBER");
   command->add_option("--gpu", call->gpu, "device for the days")->type_name("GPU");
   command->add_option("--gpus", call->gpus, "how many of them")->check(CLI::Range(1.0, 1e9));
-  command->add_option("--mfu", call->mfu, "MFU, 0 to 1")->check(CLI::Range(1e-6, 1.0));
+  command->add_option("--mfu", call->mfu, "MFU: 0.4 or 40%")->type_name("NUMBER");
   command->add_option("--dtype", call->dtype, "dtype of the matmul operands")->type_name("DTYPE");
   command
       ->add_option("--constants", call->constants,

@@ -236,10 +236,11 @@ TEST_F(ConfigTest, ComplaintsStayOnOneLine) {
 }
 
 TEST_F(ConfigTest, MisspeltVariablesGetTheNearestRightOne) {
-  const char* environment[] = {"PATH=/bin",    "MFU_MODEL_CONFG=x", "MFU_RUNDIR=y",     "MFU_TRACE=1",
-                               "MFU_DETECT=1", "MFU_LOG=none",      "MFU_PEAK_TFLOP=3", nullptr};
+  const char* environment[] = {"PATH=/bin",    "MFU_MODEL_CONFG=x", "MFU_RUNDIR=y", "MFU_TRACE=1", "MFU_DETECT=1",
+                               "MFU_LOG=none", "MFU_PEAK_TFLOP=3",  "MFU_FOO=1",    nullptr};
   const Config config = load_config(lookup({{"MFU_LOG", "none"}}), environment);
-  ASSERT_EQ(config.warnings.size(), 3u) << joined(config.warnings);
+  ASSERT_EQ(config.warnings.size(), 4u) << joined(config.warnings);
+  EXPECT_EQ(config.warnings[3], "MFU_FOO: unknown variable");  // nothing is near
   EXPECT_EQ(config.warnings[0], "MFU_MODEL_CONFG: unknown variable; did you mean MFU_MODEL_CONFIG?");
   EXPECT_EQ(config.warnings[1], "MFU_RUNDIR: unknown variable; did you mean MFU_RUN_DIR?");
   EXPECT_EQ(config.warnings[2], "MFU_PEAK_TFLOP: unknown variable; did you mean MFU_PEAK_TFLOPS?");
@@ -307,6 +308,7 @@ TEST_F(ConfigTest, Launchers) {
       {{{"JOB_COMPLETION_INDEX", "3"}, {"WORLD_SIZE", "4"}}, {3, std::nullopt, 4}},
       {{{"JOB_COMPLETION_INDEX", "3"}}, {0, std::nullopt, 1}},  // a task of its own
       {{{"JOB_COMPLETION_INDEX", "3"}, {"RANK", "1"}, {"WORLD_SIZE", "4"}}, {1, std::nullopt, 4}},
+      {{{"MV2_COMM_WORLD_RANK", "4"}, {"MV2_COMM_WORLD_LOCAL_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "8"}}, {4, 0, 8}},
       {{{"RANK", "x"}}, {0, std::nullopt, 1}},
   };
   for (const auto& [variables, expected] : cases) {
@@ -315,6 +317,8 @@ TEST_F(ConfigTest, Launchers) {
     EXPECT_EQ(config.local_rank, expected[1]);
     EXPECT_EQ(config.world_size, expected[2]);
   }
+  const Config bad = load_config(lookup({{"RANK", "abc"}, {"WORLD_SIZE", "2"}}), nullptr);
+  EXPECT_TRUE(mentions(bad.warnings, "RANK: expected a whole number, got \"abc\"; ignored")) << joined(bad.warnings);
 }
 
 TEST_F(ConfigTest, ProblemsHaveKinds) {

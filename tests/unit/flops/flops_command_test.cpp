@@ -181,6 +181,15 @@ TEST(PlanCommand, JsonContract) {
   const json j = json::parse(result.out);
   for (const char* key : {"params", "tokens", "flop", "loss", "days", "constants"}) EXPECT_TRUE(j.contains(key)) << key;
   EXPECT_NEAR(j["days"].get<double>(), 5.76e23 / (989.4e12 * 1024 * 0.4) / 86400, 1e-9);
+  const Output percent =
+      mfu({"plan", "--flop", "5.76e23", "--gpu", "h100-sxm", "--gpus", "1024", "--mfu", "40%", "--json"});
+  EXPECT_EQ(percent.out, result.out) << percent.err;
+  for (const char* wrong : {"40", "0", "-1", "fast", "140%", "nan"}) {
+    const Output refused = mfu({"plan", "--flop", "5.76e23", "--gpu", "h100-sxm", "--mfu", wrong});
+    EXPECT_EQ(refused.code, 1) << wrong;
+    EXPECT_NE(refused.err.find("such as 0.4 or 40%, got \"" + std::string(wrong) + "\""), std::string::npos)
+        << refused.err;
+  }
 }
 
 }  // namespace
