@@ -52,7 +52,10 @@ class Replay(unittest.TestCase):
     # --- recorded traces
 
     def test_every_recorded_trace_adds_up(self):
-        for trace in sorted(TRACES.glob("*.gz")):
+        traces = sorted(TRACES.glob("*.gz"))
+        if os.environ.get("MFU_SANITIZE"):
+            traces = [t for t in traces if t.stat().st_size < 200_000]  # the large ones take a minute each
+        for trace in traces:
             with self.subTest(trace.name):
                 answer = self.ask(trace, "--run-dir", self.folder / trace.name)
                 for region in answer["regions"]:

@@ -10,6 +10,8 @@
 #include <memory>
 #include <random>
 
+#include "tests/sanitized.h"
+
 namespace mfu {
 namespace {
 
@@ -397,7 +399,8 @@ class RandomProgram {
 };
 
 TEST(LaunchTrackerProperty, NothingThatIsNotRecordedBeganBeforeTheSettledMoment) {
-  for (unsigned seed = 1; seed <= 150; ++seed) {
+  const auto seeds = static_cast<unsigned>(tests::sanitized_share(150));
+  for (unsigned seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RandomProgram(seed).run();
     if (::testing::Test::HasFailure()) break;

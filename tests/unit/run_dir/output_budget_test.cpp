@@ -135,6 +135,9 @@ Sums sums_of(const RunHistory& history) {
 }
 
 TEST_F(OutputBudgetTest, ADayOfFiftyRegionsOnEightDevicesStaysBelowTheDefault) {
+#ifdef MFU_SANITIZED
+  GTEST_SKIP() << "577,000 rows; the tests below write the same with fewer";
+#endif
   Load load(50, 8);
   JsonlSink jsonl((folder_ / "run").string(), load.run(), 100 * kMB);
   TensorboardSink tensorboard((folder_ / "tb").string(), load.run(), 100 * kMB);
