@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <queue>
 #include <vector>
 
 #include "core/account/instance.h"
+#include "core/account/mark_queue.h"
 #include "core/account/product_stats.h"
 #include "core/account/region_summary.h"
 #include "core/account/time_history.h"
@@ -158,13 +158,6 @@ class DeviceTimeline {
     TimeClass time_class;
     bool is_kernel;
   };
-  struct Mark {
-    TimeNs at;
-    std::uint64_t order;  ///< opens before ends at the same moment, then first come
-    Instance* instance;
-    bool is_end;
-    bool operator>(const Mark& o) const noexcept { return at != o.at ? at > o.at : order > o.order; }
-  };
 
   /// What waits in order of begin, in chunks that go round: nothing is moved once it is in. The last lane is the
   /// exception: it takes what fits nowhere, and is sorted when swept.
@@ -262,7 +255,7 @@ class DeviceTimeline {
   // The instance that was added to last and the latest end there, not yet said in the instance itself.
   Instance* added_to_ = nullptr;
   TimeNs added_end_ns_ = 0;
-  std::priority_queue<Mark, std::vector<Mark>, std::greater<>> marks_;
+  MarkQueue marks_;
 };
 
 }  // namespace mfu
