@@ -35,6 +35,9 @@ bool DrainThread::start() {
 }
 
 void DrainThread::stop() {
+  // The host waits for 3 s at most, and the sinks are still to come. Where there is no processor for us, the account of
+  // what piled up takes longer than that.
+  account_until_.store(monotonic_ns() + 2 * kSlowdown * kNsPerSecond, std::memory_order_relaxed);
   wake_.notify([this] { stopping_.store(true, std::memory_order_relaxed); });
 }
 
@@ -78,6 +81,7 @@ void DrainThread::begin() {
   options.ranges_only = parts_.session == nullptr;
   ledger_.emplace(parts_.rules, config.flops_model(), config.workload, parts_.names, host_counters(), options,
                   [this](WindowSummary&& w) { emit(std::move(w)); });
+  ledger_->stop_when([this] { return stopping() && monotonic_ns() > account_until_.load(std::memory_order_relaxed); });
   if (parts_.imports != nullptr) ledger_->watch_products(parts_.attribution.products());
   if (!config.trace.empty()) {
     ring_.emplace(static_cast<DurationNs>(config.trace_seconds * 1e9));
@@ -157,6 +161,7 @@ void DrainThread::take_records() {
     devices_.took(*batch);
     trust_.see(*batch, clock_.now());
     drain_->record(*batch);
+    if (!announced_) announce_new_devices();  // before whatever else comes in the first tick
     records_ += batch->count;
     parts_.queue.give_back(batch);
     progress_.fetch_add(1, std::memory_order_relaxed);
@@ -171,8 +176,10 @@ void DrainThread::ask_for_records() {
     (void)flush_->ask(false);
   }
   const std::uint64_t wanted = flush_->newest();
-  // Take what comes while it comes: the queue is no larger than it must be.
-  for (DurationNs waited = 0; waited < kNsPerSecond && !stopping(); waited += 10'000'000) {
+  // Take what comes while it comes: the queue is no larger than it must be. Taking counts: where records come faster
+  // than they are taken, the flush ends when they no longer do.
+  const TimeNs enough = monotonic_ns() + kNsPerSecond;
+  while (!stopping() && monotonic_ns() < enough) {
     const bool done = wake_.wait(10'000'000, [&] { return flush_->returned(wanted); });
     take_records();
     if (done) return;
@@ -351,6 +358,9 @@ void DrainThread::finish() {
   if (records_ != 0 || parts_.attribution.launches_seen() != 0 || parts_.session == nullptr) announce();
   const TimeNs end = clock_.now();
   drain_->finish(end);
+  if (const DurationNs left_out = ledger_->left_out_ns(); left_out > 0)
+    parts_.sink.say("exit", "the account of the last " + std::to_string(left_out / 1'000'000) +
+                                " ms is left out: the process ends, and there was no time to add them up");
   if (ring_ && announced_) send_trace(parts_.config.trace, end);
   parts_.sink.close();
 }
@@ -377,6 +387,7 @@ void DrainThread::take_last_records() {
   announce_new_devices();
   say_what_is_lost();
   drain_->end_tick(dropped_taken_ != 0);
+  for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
   for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
   if (detected_)
     for (std::string& notice : detected_->take_notices()) parts_.sink.say("detected", std::move(notice));

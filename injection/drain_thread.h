@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -120,6 +121,7 @@ class DrainThread {
   bool cut_known_ = false;
   TimeNs cut_ns_ = 0;              ///< when that was; 0: the run goes on
   TimeNs last_records_until_ = 0;  ///< at exit: when the last records must have been taken
+  std::atomic<TimeNs> account_until_{std::numeric_limits<TimeNs>::max()};  ///< [any thread] at exit: when it must end
 
   std::atomic<bool> stopping_{false};       ///< [any thread]
   std::atomic<std::uint64_t> progress_{0};  ///< [any thread]

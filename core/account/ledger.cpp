@@ -14,6 +14,9 @@ namespace mfu {
 
 namespace {
 
+constexpr DurationNs kBetweenLooks = kNsPerSecond / 100;  ///< time that is swept between two looks at the clock
+constexpr std::size_t kQueuesKept = 64;                   ///< of threads that have no instance open, on a device
+
 /// By KernelClass. A table, since the classes of consecutive kernels follow no pattern that a branch could learn.
 constexpr std::array<TimeClass, 4> kTimeClassOf = [] {
   std::array<TimeClass, 4> of{};
@@ -256,7 +259,8 @@ void Ledger::end_share(std::uint32_t device, Instance& instance) {
         queue->second.pop_front();
       else
         std::erase(queue->second, &instance);
-      if (queue->second.empty()) on.top_level.erase(queue);
+      // Threads come and go; those of a steady few keep their queues.
+      if (queue->second.empty() && on.top_level.size() > kQueuesKept) on.top_level.erase(queue);
     }
   }
   --instance.shares_left;
@@ -277,7 +281,7 @@ void Ledger::follow_in_order(std::uint32_t device, Instance& instance) {
 void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread) {
   while (true) {
     const auto queue = devices_[device]->top_level.find(thread);
-    if (queue == devices_[device]->top_level.end()) return;
+    if (queue == devices_[device]->top_level.end() || queue->second.empty()) return;
     Instance& next = *queue->second.front();
     if (next.shares[device].begun) return;
     begin_share(device, next);
@@ -409,10 +413,11 @@ void Ledger::advance(TimeNs watermark) {
 /// Stops where a window is emitted at the earliest and at the latest, so that its content follows from the times alone
 /// and not from when somebody looked.
 void Ledger::sweep_to(TimeNs watermark) {
-  while (swept_ < watermark) {
+  while (swept_ < watermark && !out_of_time()) {
     TimeNs stop = edge(next_window_ + 1);
     if (swept_ >= stop) stop += options_.window_ns;
     stop = stop > swept_ ? std::min(stop, watermark) : watermark;
+    if (out_of_time_) stop = std::min(stop, swept_ + kBetweenLooks);
     for (const auto& device : devices_)
       if (device) device->sweep(stop);
     swept_ = stop;
@@ -560,6 +565,8 @@ void Ledger::finish(TimeNs end) {
       if (device) device->timeline.add_end_mark(*instance, instance->close_ns);
   }
   sweep_to(end);
+  left_out_ns_ = end - swept_;
+  end = swept_;
   for (const auto& device : devices_)
     if (device) device->sweep(end);  // marks at `end` where it was swept to already
   emit_ready(true);

@@ -86,6 +86,17 @@ class Ledger final : private TimelineListener {
   void advance(TimeNs watermark);
   /// The run ends at `end`: gives out all windows and then the whole run (`final_run`).
   void finish(TimeNs end);
+  /// Time stands still once this says so: a host that ends does not wait for the account of what piled up. finish()
+  /// then ends the run where time stands.
+  void stop_when(std::function<bool()> out_of_time) { out_of_time_ = std::move(out_of_time); }
+  [[nodiscard]] bool out_of_time() const { return out_of_time_ && out_of_time_(); }
+  /// False: more instances wait for their records than can be followed on every device in the time there is. One more
+  /// is better not opened, and counted.
+  [[nodiscard]] bool has_room() const noexcept {
+    return live_.size() < (devices_.empty() ? kMostShares / 4 : kMostShares / devices_.size());
+  }
+  /// What finish() left out at the end of the run [ns].
+  [[nodiscard]] DurationNs left_out_ns() const noexcept { return left_out_ns_; }
 
   /// Activities held back by the watermark.
   [[nodiscard]] std::size_t pending() const noexcept;
@@ -152,6 +163,9 @@ class Ledger final : private TimelineListener {
     DurationNs edge_busy_ns = 0, edge_sum_ns = 0;
   };
   static constexpr std::uint32_t kTotal = 0x10000;
+  /// Of live instances on devices: a fifth of a second to add up. The instance table is smaller than that for one
+  /// device.
+  static constexpr std::size_t kMostShares = 1u << 16;
 
   // TimelineListener
   void on_open(std::uint32_t device, Instance& instance, TimeNs at) override;
@@ -229,6 +243,8 @@ class Ledger final : private TimelineListener {
   ShapeResolver shapes_;
   mutable ProductRoles roles_;
   std::vector<std::unique_ptr<Device>> devices_;
+  std::function<bool()> out_of_time_;
+  DurationNs left_out_ns_ = 0;
   TimeNs swept_;
   std::int64_t next_window_ = 0;  ///< the first one that is not out
   std::map<std::int64_t, Rows> windows_;

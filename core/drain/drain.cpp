@@ -25,7 +25,12 @@ Drain::Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const C
 
 void Drain::follow_instances() {
   for (const InstanceFeed::Event& event : instances_.take()) {
+    if (ledger_.out_of_time()) return;  // the run ends without them
     if (event.opens()) {
+      if (!ledger_.has_room()) {
+        counters_.add(Counter::kInstancesFull);
+        continue;
+      }
       if (detected_ != nullptr) detected_->stand_aside();
       ledger_.open(*event.slot, event.at);
       if (calls_) calls_->ranges().open(*event.slot, event.at);
@@ -169,7 +174,9 @@ void Drain::make_room() {
   follow_instances();
   advance_ledger(launches_.settle(false, false));
   while (ledger_.pending() > kMaxPending && newest_begin_ - ledger_.now() > 1) {
-    ledger_.advance(ledger_.now() + (newest_begin_ - ledger_.now()) / 2);
+    const TimeNs before = ledger_.now();
+    ledger_.advance(before + (newest_begin_ - before) / 2);
+    if (ledger_.now() == before) return;  // the run ends, and time stands still
     forced_to_ = ledger_.now();
     launches_.force(forced_to_);
   }
