@@ -8,6 +8,7 @@
 #include "cuda/nvtx_handler.h"
 #include "injection/own_descriptors.h"
 #include "injection/own_thread.h"
+#include "injection/same_root.h"
 
 namespace mfu {
 
@@ -181,6 +182,14 @@ void SinkThread::write_trace_file(const Message& message) {
 }
 
 void SinkThread::write(Message& message) {
+  const bool files = same_root();
+  if (!files && !std::exchange(other_root_said_, true)) {
+    host_counters().add(Counter::kSinkErrors);
+    if (text_ && log_thread_)
+      (void)text_->event(message.t_ns, "sink",
+                         "the program has gone into another root directory: nothing is written to files from now on");
+  }
+  if (!files && message.kind == Message::Kind::kTrace) return;
   if (message.kind == Message::Kind::kTrace) {
     write_trace_file(message);
     return;
@@ -208,12 +217,13 @@ void SinkThread::write(Message& message) {
     if (text_ && sink.name() != text_->name())
       (void)text_->event(message.t_ns, "sink", done.error().message + "; the program runs on");
   };
-  if (jsonl_) to(*jsonl_);
-  if (json_log_) to(*json_log_);
-  if (tensorboard_) to(*tensorboard_);
+  const bool log = files || log_thread_;  // a stream of the host's is no file of ours
+  if (jsonl_ && files) to(*jsonl_);
+  if (json_log_ && log) to(*json_log_);
+  if (tensorboard_ && files) to(*tensorboard_);
   // An inert process logs the reason only, no start line.
-  if (text_ && !(message.kind == Message::Kind::kStart && message.run.level == "inert")) to(*text_);
-  if (message.kind == Message::Kind::kWindow) say_notices();
+  if (text_ && log && !(message.kind == Message::Kind::kStart && message.run.level == "inert")) to(*text_);
+  if (files && message.kind == Message::Kind::kWindow) say_notices();
 }
 
 /// A window was too long for the budget of an output: every output says so.

@@ -104,6 +104,7 @@ class SinkThread {
   std::optional<JsonlSink> jsonl_;
   std::optional<TensorboardSink> tensorboard_;
   std::vector<std::string> sinks_failed_;
+  bool other_root_said_ = false;
 };
 
 }  // namespace mfu
