@@ -99,7 +99,7 @@ std::string taken_ranges() {
          ": that library gets the program's ranges, and none come here";
 }
 
-/// Whether there are addresses for the tables that callbacks write to: they must be there before the first callback.
+/// Whether there are addresses for the tables that callbacks write to, with some left for the host.
 bool has_room_for_tables() noexcept {
   constexpr std::size_t kTables = std::size_t{64} << 20;  // of all, with what allocators ask for around them
   void* room = ::mmap(nullptr, kTables, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -115,6 +115,7 @@ void Parts::start() {
   attribution_.emplace(host_counters());
   kernel_names_.emplace(host_counters());
   queue_.emplace();
+  if (array_was_refused()) throw std::bad_alloc();  // before any callback can reach a table that is not there
   live_ = {&*attribution_, &*rules_, &*rule_cache_};
   sink_.emplace(config_, *rules_, *kernel_names_);
   RunInfo run = describe_run();

@@ -4,13 +4,24 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <type_traits>
 
 namespace mfu {
 
+namespace detail {
+inline constinit std::atomic<bool> g_array_refused{false};
+}  // namespace detail
+
+/// The system had no memory for some array. [any thread] Ask before the first callback that would write to one.
+[[nodiscard]] inline bool array_was_refused() noexcept {
+  return detail::g_array_refused.load(std::memory_order_relaxed);
+}
+
 /// `size` elements whose all-zero bytes are a valid value. Never unmapped: callbacks may still run while the process
-/// exits, and a leaked mapping is cheaper than a crash. If there is no memory, data() is nullptr and size() is 0.
+/// exits, and a leaked mapping is cheaper than a crash. If there is no memory, data() is nullptr, size() is 0, and
+/// array_was_refused() says so.
 template <typename T>
 class ZeroedArray {
   static_assert(std::is_trivially_destructible_v<T>);
@@ -19,7 +30,10 @@ class ZeroedArray {
   explicit ZeroedArray(std::size_t size) noexcept {
     void* p =
         ::mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) return;
+    if (p == MAP_FAILED) {
+      detail::g_array_refused.store(true, std::memory_order_relaxed);
+      return;
+    }
     data_ = static_cast<T*>(p);
     size_ = size;
   }
