@@ -80,8 +80,11 @@ class Soak(TestCase):
                 return count / run.seconds
             count *= 4
 
-    def assert_flat(self, samples, run, room_kb=4096):
-        """From a third of the run on nothing grows: the median of the last tenth against that behind the first third."""
+    def assert_flat(self, samples, run):
+        """From a third of the run on nothing grows: the median of the last tenth against that behind the first third.
+
+        Memory may grow by 2 MB, or a 50th: pages of the 512 activity buffers that no record lay in before.
+        """
         self.assertGreater(len(samples), 20)
 
         def median(values):
@@ -92,7 +95,7 @@ class Soak(TestCase):
         for what in ("memory_kb", "threads", "descriptors", "maps"):
             before, after = (median([getattr(s, what) for s in part]) for part in (early, late))
             print(f"    {what}: {before} > {after}", file=sys.stderr)
-            room = {"memory_kb": max(room_kb, before // 50), "threads": 4, "descriptors": 4, "maps": max(16, before // 20)}[what]
+            room = {"memory_kb": max(2048, before // 50), "threads": 4, "descriptors": 4, "maps": max(16, before // 20)}[what]
             self.assertLessEqual(after, before + room, what)
         files = samples[-1].bytes
         print(f"    files: {files / 1e6:.1f} MB after {run.seconds:.0f} s; log {len(run.stderr) / 1e6:.2f} MB", file=sys.stderr)
@@ -143,8 +146,7 @@ class Soak(TestCase):
         run, samples = self.watch(script(count))
         end = self.assert_sound(run)
         self.assertEqual(end["launches"]["seen"], 2 * count)
-        # The pool of activity buffers, of which each thread fills a page, is taken in turns: 2,300 of them, two pages each.
-        self.assert_flat(samples, run, room_kb=18 << 10)
+        self.assert_flat(samples, run)
 
     def test_other_clients_that_come_and_go(self):
         """Profilers take CUPTI's buffers and give them back, another tool its own ranges: windows go on, nothing counts twice.
@@ -169,11 +171,15 @@ class Soak(TestCase):
         print(f"    {run.seconds:.0f} s: {account}; counters {end['counters']}", file=sys.stderr)
         self.assertEqual(account["seen"], 10 * instances)
         step = [r for r in end["regions"] if r["region"] == "step"]
-        self.assertEqual(sum(r["instances"] for r in step), instances)
+        windows = [w for w in run.lines("window") if w["region"] == "step"]
+        self.assertEqual(sum(w["instances"] for w in windows), instances)
+        # The run leaves out the windows in which the other one had the records.
+        measured = [w for w in windows if w["time_s"]["matmul"] is not None]
+        self.assertEqual(sum(r["instances"] for r in step), sum(w["instances"] for w in measured))
+        self.assertGreater(sum(w["instances"] for w in measured), instances / 2)
         self.assertLessEqual(sum(r["launches"] for r in step), account["attributed"])
-        windows = [w for w in run.lines("window") if w["region"] == "step" and w["busy_s"] is not None]
         last = run.lines("end")[0]["t1_ns"]
-        self.assertGreater(max(w["t1_ns"] for w in windows), last - 10e9, "measured again at the end")
+        self.assertGreater(max(w["t1_ns"] for w in measured), last - 10e9, "measured again at the end")
         self.assert_flat(samples, run)
 
 
