@@ -9,11 +9,10 @@
 //   names FILE             a range for each of the names in FILE, which are separated by a NUL
 //   setuid UID             works, becomes another user, works
 //   seccomp NUMBER...      a filter refuses these system calls (EPERM) from the start
-//   limit NAME VALUE       works, sets RLIMIT_NAME (NOFILE FSIZE AS NPROC) to VALUE, works
+//   limit NAME VALUE       works, sets RLIMIT_NAME (NOFILE FSIZE AS NPROC STACK MEMLOCK) to VALUE, works
 //   leave KIND             works, ends: return exit quick_exit _exit abort thread handler term kill exec execthread
 //   lastthread             opens ranges, and ends its only thread
 //   fork KIND              works, makes a child, works: fork forkexec vfork spawn clone thread double before
-#include <cuda.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -41,41 +40,14 @@
 #include <string>
 #include <vector>
 
+#include "host_work.h"
+
 extern char** environ;
 
 namespace {
 
-void* g_driver = nullptr;
-CUdeviceptr g_memory = 0;
-
-template <typename Function>
-Function driver_function(const char* name) {
-  const auto function = reinterpret_cast<Function>(::dlsym(g_driver, name));
-  if (function == nullptr) std::exit(92);
-  return function;
-}
-
-void start_cuda() {
-  g_driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-  if (g_driver == nullptr) std::exit(90);
-  CUcontext context = nullptr;
-  if (driver_function<decltype(&::cuInit)>("cuInit")(0) != CUDA_SUCCESS ||
-      driver_function<decltype(&::cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain")(&context, 0) != CUDA_SUCCESS ||
-      driver_function<decltype(&::cuCtxSetCurrent)>("cuCtxSetCurrent")(context) != CUDA_SUCCESS ||
-      driver_function<decltype(&::cuMemAlloc)>("cuMemAlloc_v2")(&g_memory, 4096) != CUDA_SUCCESS)
-    std::exit(91);
-}
-
-/// Each of 20 ms and a little work on the GPU.
-void steps(int count) {
-  static const auto set = driver_function<decltype(&::cuMemsetD8Async)>("cuMemsetD8Async");
-  for (int i = 0; i < count; ++i) {
-    nvtxRangePushA("step batch=1 seq_len=8");
-    (void)set(g_memory, 0, 4096, nullptr);
-    ::usleep(20'000);
-    nvtxRangePop();
-  }
-}
+using host::start_cuda;
+using host::steps;
 
 int descriptor2(const char* path) {
   start_cuda();
@@ -205,8 +177,9 @@ int refuse(int count, char** numbers) {
 }
 
 int limit(const std::string& name, const char* value) {
-  const std::map<std::string, int> known{
-      {"NOFILE", RLIMIT_NOFILE}, {"FSIZE", RLIMIT_FSIZE}, {"AS", RLIMIT_AS}, {"NPROC", RLIMIT_NPROC}};
+  const std::map<std::string, int> known{{"NOFILE", RLIMIT_NOFILE}, {"FSIZE", RLIMIT_FSIZE},
+                                         {"AS", RLIMIT_AS},         {"NPROC", RLIMIT_NPROC},
+                                         {"STACK", RLIMIT_STACK},   {"MEMLOCK", RLIMIT_MEMLOCK}};
   start_cuda();
   steps(5);
   const auto most = static_cast<::rlim_t>(std::atoll(value));

@@ -83,16 +83,38 @@ class Neighbours(TestCase):
         victim = self.directory / "victim"
         victim.write_text("precious")
 
-        def plant(directory, environment):
-            (directory / "run").mkdir()
-            for name in ("t.json.part", "t.json"):
-                (directory / name).symlink_to(victim)
+        def run_with(*links):
+            def plant(directory, environment):
+                for name in links:
+                    (directory / name).symlink_to(victim)
 
-        run = self.program([SCENARIO, "-c", WORK], env={"MFU_TRACE": "t.json", "MFU_INTERVAL": "0.1"}, before=plant)
-        self.assertEqual(run.code, 7, run.stderr)
-        self.assertEqual(victim.read_text(), "precious")
+            run = self.program([SCENARIO, "-c", WORK], env={"MFU_TRACE": "t.json", "MFU_INTERVAL": "0.1"}, before=plant)
+            self.assertEqual(run.code, 7, run.stderr)
+            self.assertEqual(victim.read_text(), "precious")
+            return run
+
+        run = run_with("t.json.part")
         self.assertFalse((run.directory / "t.json").is_symlink())
         json.loads((run.directory / "t.json").read_text())
+        run = run_with("t.json.part", "t.json")
+        self.assertTrue((run.directory / "t.json").is_symlink(), "not put aside for a file either")
+        self.assert_one_line(run, "t.json", "no trace")
+
+    def test_names_of_run_files_that_are_taken(self):
+        """Whatever has the name that the file of this process would have, it stays as it is, and the run has another file."""
+        victim = self.directory / "victim"
+        victim.write_text("precious")
+        links = (f"ln -s {victim} $N", f"ln {victim} $N", "ln -s $N $N", "ln -s /dev/full $N")
+        for plant in (*links, f"cp {victim} $N", "mkfifo $N", "mkdir $N"):
+            with self.subTest(plant.split("/")[0]):
+                script = f'mkdir run; N=run/$(uname -n)-0-$$.jsonl; {plant}; exec "$@"'
+                run = self.program(["sh", "-c", script, "sh", SCENARIO, "-c", WORK], env={"MFU_INTERVAL": "0.1"})
+                self.assertEqual((run.code, run.stdout), (7, b"finished\n"), run.stderr)
+                self.assertEqual(victim.read_text(), "precious")
+                ends = [name for name, text in run.files.items() if b'"type":"end"' in text]
+                self.assertEqual(len(ends), 1, (sorted(run.files), run.log))
+                planted = next(p for p in (run.directory / "run").iterdir() if p.name not in ends)
+                self.assertIn(planted.read_text() if planted.is_file() and not planted.is_symlink() else "precious", "precious")
 
     def test_a_log_that_nobody_reads(self):
         """The run directory is whole, whatever the log does."""
@@ -151,6 +173,7 @@ class Input(TestCase):
             f'push "{"a" * (100 + i)}cx"; launch gemm_k; pop' for i in range(50)) + "\nprint finished\nexit 3"
         run = self.unharmed(script, config=config)
         self.assertEqual(run.code, 3)
+        self.assertTrue(any("takes too many steps" in line for line in run.log), run.log)
 
 
 class Rights(TestCase):

@@ -70,7 +70,8 @@ class Run:
         run_dir = directory / "run"
         if run_dir.is_dir():
             for path in sorted(run_dir.rglob("*.jsonl")):
-                self.files[path.name] = path.read_bytes()
+                if path.is_file():  # some tests put other things there
+                    self.files[path.name] = path.read_bytes()
         self.truth = []
         trace = directory / "trace"
         if trace.exists():
