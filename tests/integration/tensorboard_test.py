@@ -48,7 +48,7 @@ class Tensorboard(TestCase):
         done, steps = 0, []
         for window in windows:
             done += window["instances"]
-            if window["lost"] is not None:
+            if (window["lost"] or {}).get("idle") is not None:
                 steps.append((done, window["t1_ns"] / 1e9))
         self.assertEqual([p.step for p in curve], [done for done, _ in steps])
         self.assertAlmostEqual(curve[0].wall_time, steps[0][1], places=3)
