@@ -331,8 +331,12 @@ void DrainThread::emit(WindowSummary&& window) {
     if (const std::uint64_t n = host_counters().get(static_cast<Counter>(i)); n != 0)
       window.counters.emplace_back(std::string(kCounterNames[i]), n);
   // What instances lacked that ended with the run stands above its table.
-  if (window.final_run)
+  if (window.final_run) {
     for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
+    if (const DurationNs left_out = ledger_->left_out_ns(); left_out > 0)
+      parts_.sink.say("exit", "the account of the last " + std::to_string(left_out / 1'000'000) +
+                                  " ms is left out: the process ends, and there was no time to add them up");
+  }
   parts_.sink.send(std::move(window));
 }
 
@@ -358,9 +362,6 @@ void DrainThread::finish() {
   if (records_ != 0 || parts_.attribution.launches_seen() != 0 || parts_.session == nullptr) announce();
   const TimeNs end = clock_.now();
   drain_->finish(end);
-  if (const DurationNs left_out = ledger_->left_out_ns(); left_out > 0)
-    parts_.sink.say("exit", "the account of the last " + std::to_string(left_out / 1'000'000) +
-                                " ms is left out: the process ends, and there was no time to add them up");
   if (ring_ && announced_) send_trace(parts_.config.trace, end);
   parts_.sink.close();
 }

@@ -12,6 +12,20 @@
 
 namespace mfu {
 
+namespace {
+
+/// What is said may hold a path or a name of any length.
+std::string cut(std::string text) {
+  constexpr std::size_t kMost = 1000;
+  if (text.size() <= kMost) return text;
+  std::size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0u) == 0x80u) --end;  // inside of a character
+  text.resize(end);
+  return text + "...";
+}
+
+}  // namespace
+
 SinkThread::SinkThread(const Config& config, const RegionRules& rules, const KernelNames& names)
     : config_(config), rules_(rules), names_(names) {}
 
@@ -57,7 +71,7 @@ void SinkThread::say(std::string kind, std::string text) {
   Message m;
   m.t_ns = clock_ns(CLOCK_REALTIME);
   m.event_kind = std::move(kind);
-  m.text = std::move(text);
+  m.text = cut(std::move(text));
   push(std::move(m));
 }
 
@@ -174,7 +188,7 @@ void SinkThread::write_trace_file(const Message& message) {
   said.event_kind = "trace";
   said.text = done ? "the last " + std::to_string(message.trace.activities.size()) + " GPU activities and " +
                          std::to_string(message.trace.instances.size()) + " ranges are in " + message.path
-                   : done.error().message + "; no trace";
+                   : cut(done.error().message) + "; no trace";
   if (!leaving)
     write(said);
   else if (!done && text_)  // the run directory has its last line
@@ -215,7 +229,7 @@ void SinkThread::write(Message& message) {
     if (std::find(sinks_failed_.begin(), sinks_failed_.end(), sink.name()) != sinks_failed_.end()) return;
     sinks_failed_.emplace_back(sink.name());
     if (text_ && sink.name() != text_->name())
-      (void)text_->event(message.t_ns, "sink", done.error().message + "; the program runs on");
+      (void)text_->event(message.t_ns, "sink", cut(done.error().message) + "; the program runs on");
   };
   const bool log = files || log_thread_;  // a stream of the host's is no file of ours
   if (jsonl_ && files) to(*jsonl_);
