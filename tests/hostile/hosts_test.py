@@ -329,10 +329,14 @@ class Launching(Hosts):
 
     @unittest.skipIf(shutil.which("taskset") is None, "needs taskset")
     def test_eight_devices_on_a_processor_that_others_use(self):
-        """With a seventeenth of one processor, ticks end, windows come, and the host waits for 3 s at its end at most."""
+        """With a seventeenth of one processor ticks end, windows come, and so does the end within the 3 s that the host waits.
+
+        Others on the machine have a share already: then there are fewer of ours.
+        """
         processor = str(min(os.sched_getaffinity(0)))
+        count = max(1, int(8 / (patience(0.5) ** 2)))
         others = [
-            subprocess.Popen(["taskset", "-c", processor, "sh", "-c", "while :; do :; done"]) for _ in range(8)
+            subprocess.Popen(["taskset", "-c", processor, "sh", "-c", "while :; do :; done"]) for _ in range(count)
         ]
         try:
             self.check("taskset", "-c", processor)

@@ -212,7 +212,7 @@ class Variables(Hosts):
         self.assertEqual((run.code, run.stdout), (21, b""), run.stderr[-3000:])
         self.assertEqual(run.foreign_log, [])
         self.assertIsNone(re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", run.stderr.decode()), run.stderr[-3000:])
-        self.assertLess(len(run.stderr), 100_000)
+        self.assertLess(max((len(line) for line in run.log), default=0), 2000)
 
     def test_junk_in_all_at_once(self):
         for value in self.VALUES:
@@ -313,7 +313,7 @@ class Configs(Hosts):
         for source in ("gpt2.json", "qwen3-8b.json"):
             config = json.loads((SOURCE / "tests/data/configs" / source).read_text())
             for i, key in enumerate(sorted(config)):
-                for value in self.WRONG[i % 3 :: 3]:
+                for value in self.WRONG[i % 5 :: 5]:
                     with self.subTest(source=source, key=key, value=str(value)[:20]):
                         self.flops(self.write("config.json", json.dumps({**config, key: value})))
             for value in self.WRONG:
