@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -39,9 +40,11 @@ struct Pending {
   std::uint32_t external_kind = 0;
   std::uint64_t external_id = 0;
   bool untimed = false;  ///< the device had no buffer left to write its times into
+  bool told = true;      ///< the truth is told what becomes of it: once, where several clients get it
 };
 
 struct Batch {
+  std::uint32_t client = 0;
   std::uint8_t* buffer = nullptr;
   std::size_t capacity = 0, used = 0, max_records = 0;
   std::vector<Pending> records;
@@ -56,7 +59,7 @@ struct Holder {
 
 struct State {
   std::mutex mutex;  ///< guards what follows; never held while a client's callback runs
-  BufferCallbacks callbacks;
+  std::array<BufferCallbacks, kClients> callbacks;
   std::deque<Batch> closed;  ///< full, or flushed while something in them was still running
   std::vector<Holder*> holders;
   std::uint64_t flush_requests = 0, flushes_done = 0;
@@ -68,20 +71,16 @@ struct State {
   std::set<std::uint64_t> under_way;  ///< those that have not ended
   std::condition_variable delivery_ended;
 
-  Holder shared;
+  std::array<Holder, kClients> shared;
   std::mutex in_delivery_mutex;
   std::condition_variable in_delivery_changed;
   std::multiset<const std::uint8_t*> in_delivery;  ///< only kept when buffers are poisoned after their return
   std::atomic<bool> per_thread{false};
-  std::atomic<std::size_t> dropped{0};
+  std::array<std::atomic<std::size_t>, kClients> dropped{};
   std::atomic<std::uint64_t> record_count{0};
   std::atomic<std::uint64_t> graph_records{0};  ///< of kernel nodes, since the start
   std::atomic<std::uint64_t> pool_limit{250};   ///< CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT: its default
   std::atomic<bool> zeroed{true};               ///< CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER is not set
-  std::atomic<CUpti_TimestampCallbackFunc> timestamp{nullptr};
-  std::atomic<bool> timestamp_ever{false};
-  std::atomic<std::int64_t> tick_base_ns{0};
-  std::atomic<std::uint64_t> tick_base{0};
   std::mutex name_mutex;
   std::unordered_map<const char*, std::string> long_names;
   std::deque<std::pair<void*, std::size_t>> stale_arenas;
@@ -92,6 +91,10 @@ State& state() {
     auto* s = new State;  // leaked: threads may still launch while the process exits
     const int wanted = settings().per_thread;
     s->per_thread = wanted >= 0 ? wanted != 0 : cupti_layout().version >= 130000;
+    for (std::uint32_t client = 0; client < kClients; ++client) {
+      s->shared[client].open.client = client;
+      s->holders.push_back(&s->shared[client]);
+    }
     return s;
   }();
   return *instance;
@@ -108,46 +111,27 @@ std::int64_t monotonic_ns() {
   return static_cast<std::int64_t>(ts.tv_sec) * 1'000'000'000 + ts.tv_nsec;
 }
 
-Holder& holder() {
+Holder& holder(std::uint32_t client) {
   State& s = state();
-  if (!s.per_thread.load(std::memory_order_relaxed)) {
-    static const bool registered = [&] {
-      const std::lock_guard lock(s.mutex);
-      s.holders.push_back(&s.shared);
-      return true;
-    }();
-    (void)registered;
-    return s.shared;
-  }
-  static thread_local Holder* own = nullptr;  // leaked: its records outlive the thread
-  if (own == nullptr) {
-    own = new Holder;
+  if (!s.per_thread.load(std::memory_order_relaxed)) return s.shared[client];
+  static thread_local std::array<Holder*, kClients> own{};  // leaked: its records outlive the thread
+  if (own[client] == nullptr) {
+    own[client] = new Holder;
+    own[client]->open.client = client;
     const std::lock_guard lock(s.mutex);
-    s.holders.push_back(own);
+    s.holders.push_back(own[client]);
   }
-  return *own;
+  return *own[client];
 }
 
 void set_fate(const Pending& p, Fate fate) {
-  if (const Driver* driver = connected_driver(); driver != nullptr) driver->truth_fate(p.activity.truth, fate);
+  if (const Driver* driver = connected_driver(); driver != nullptr && p.told)
+    driver->truth_fate(p.activity.truth, fate);
 }
 
-void drop(const Pending& p) {
-  state().dropped.fetch_add(1);
+void drop(const Pending& p, std::uint32_t client) {
+  state().dropped[client].fetch_add(1);
   set_fate(p, Fate::kDropped);
-}
-
-/// Converts a time of ours to what the client's timestamp callback would have said then.
-std::int64_t in_client_units(std::int64_t t_ns) {
-  State& s = state();
-  const CUpti_TimestampCallbackFunc callback = s.timestamp.load();
-  if (callback == nullptr || t_ns == 0) return t_ns;
-  const std::int64_t now = connected_driver()->now_ns();
-  const std::uint64_t ticks = callback();
-  const std::int64_t base_ns = s.tick_base_ns.load();
-  const double rate =
-      now > base_ns ? static_cast<double>(ticks - s.tick_base.load()) / static_cast<double>(now - base_ns) : 1;
-  return static_cast<std::int64_t>(ticks) - static_cast<std::int64_t>(static_cast<double>(now - t_ns) * rate);
 }
 
 /// Memory for the names of one delivery that is made unreadable once the client has had its callback.
@@ -222,7 +206,7 @@ void write_pending(const Pending& p, std::uint64_t serial, bool foreign, std::in
   view.end_ns = p.activity.end_ns;
   Fate fate = foreign ? Fate::kForeign : Fate::kDelivered;
   if (is_device_record(p)) {
-    const bool bug = script.timestamp_bug && state().timestamp_ever.load();
+    const bool bug = script.timestamp_bug && timestamp_callback_ever();
     if (p.activity.end_ns > now) {  // handed back by force: the GPU has not got there yet
       view.end_ns = 0;
       if (p.activity.begin_ns > now) view.begin_ns = 0;
@@ -234,6 +218,11 @@ void write_pending(const Pending& p, std::uint64_t serial, bool foreign, std::in
       std::swap(view.begin_ns, view.end_ns);
       fate = Fate::kNegative;
     }
+  }
+  if (view.begin_ns != 0 && view.end_ns != 0) {
+    const std::int64_t moved = script.skew_ns - (hit(script.early_rate, serial, 9) ? script.early_ns : 0);
+    view.begin_ns += moved;
+    view.end_ns += moved;
   }
   view.begin_ns = in_client_units(view.begin_ns);
   view.end_ns = in_client_units(view.end_ns);
@@ -255,7 +244,7 @@ void deliver(Batch batch) {
   BufferCallbacks callbacks;
   {
     const std::lock_guard lock(s.mutex);
-    callbacks = s.callbacks;
+    callbacks = s.callbacks[batch.client];
   }
   const std::uint64_t first = s.record_count.fetch_add(batch.records.size());
   if (script.shuffle) {
@@ -392,7 +381,9 @@ void close_batch(Batch& batch) {
     const std::lock_guard lock(s.mutex);
     s.closed.push_back(std::move(batch));
   }
+  const std::uint32_t client = batch.client;
   batch = Batch{};
+  batch.client = client;
   s.wake.notify_one();
 }
 
@@ -412,7 +403,7 @@ bool request_buffer(Batch& batch, std::size_t record) {
   BufferCallbacks callbacks;
   {
     const std::lock_guard lock(s.mutex);
-    callbacks = s.callbacks;
+    callbacks = s.callbacks[batch.client];
   }
   if (!callbacks.any()) return false;
   ThreadState& thread = *connected_driver()->thread();
@@ -442,24 +433,30 @@ bool request_buffer(Batch& batch, std::size_t record) {
     s.in_delivery_changed.wait(lock, [&] { return !s.in_delivery.contains(buffer); });
   }
   if (settings().zero_buffers && buffers_are_zeroed()) std::memset(buffer, 0, size);
+  const std::uint32_t client = batch.client;
   batch = Batch{};
+  batch.client = client;
   batch.buffer = buffer;
   batch.capacity = size;
   batch.max_records = max_records;
   return true;
 }
 
-void append(Pending pending) {
+void append(Pending pending, std::uint32_t client) {
   const Settings& script = settings();
   static std::atomic<std::uint64_t> serial{0};
   const std::uint64_t n = serial.fetch_add(1, std::memory_order_relaxed);
   const bool burst = script.drop_every != 0 && n % script.drop_every < script.drop_burst;
   if (burst || hit(script.drop_rate, n, 6)) {
-    drop(pending);
+    drop(pending, client);
+    return;
+  }
+  if (hit(script.lose_rate, n, 8)) {
+    set_fate(pending, Fate::kDropped);
     return;
   }
   const std::size_t bytes = record_bytes(cupti_layout(), pending.kind);
-  Holder& h = holder();
+  Holder& h = holder(client);
   const std::lock_guard lock(h.mutex);
   Batch& batch = h.open;
   if (batch.buffer != nullptr &&
@@ -467,7 +464,7 @@ void append(Pending pending) {
     close_batch(batch);
   }
   if (batch.buffer == nullptr && !request_buffer(batch, bytes)) {
-    drop(pending);
+    drop(pending, client);
     return;
   }
   batch.used += bytes;
@@ -475,15 +472,15 @@ void append(Pending pending) {
   batch.records.push_back(std::move(pending));
 }
 
-void append_with_unknowns(Pending pending) {
+void append_with_unknowns(Pending pending, std::uint32_t client) {
   static std::atomic<std::uint64_t> serial{0};
   const double rate = settings().unknown_kind_rate;
   if (rate > 0 && hit(rate, serial.fetch_add(1, std::memory_order_relaxed), 7)) {
     Pending unknown;
     unknown.kind = kKindUnknown;
-    append(unknown);
+    append(unknown, client);
   }
-  append(std::move(pending));
+  append(std::move(pending), client);
 }
 
 }  // namespace
@@ -514,11 +511,11 @@ const Driver* connected_driver() {
   return driver;
 }
 
-void set_buffer_callbacks(const BufferCallbacks& callbacks) {
+void set_buffer_callbacks(std::uint32_t client, const BufferCallbacks& callbacks) {
   State& s = state();
   {
     const std::lock_guard lock(s.mutex);
-    s.callbacks = callbacks;
+    s.callbacks[client] = callbacks;
   }
   if (connected_driver() != nullptr) start_worker();
 }
@@ -529,27 +526,7 @@ void set_buffers_zeroed(bool on) { state().zeroed.store(on); }
 bool buffers_are_zeroed() { return state().zeroed.load(std::memory_order_relaxed); }
 bool per_thread_buffers() { return state().per_thread.load(); }
 
-void set_timestamp_callback(CUpti_TimestampCallbackFunc callback) {
-  State& s = state();
-  s.timestamp.store(nullptr);
-  if (callback != nullptr) {
-    s.timestamp_ever.store(true);
-    s.tick_base_ns.store(connected_driver()->now_ns());
-    s.tick_base.store(callback());
-    usleep(2000);  // the rate of its clock is worked out from here on: give it something to divide by
-  }
-  s.timestamp.store(callback);
-}
-
-std::uint64_t cupti_timestamp() {
-  if (const CUpti_TimestampCallbackFunc callback = state().timestamp.load(); callback != nullptr) return callback();
-  if (const Driver* driver = connected_driver(); driver != nullptr) return static_cast<std::uint64_t>(driver->now_ns());
-  timespec ts{};
-  clock_gettime(CLOCK_REALTIME, &ts);
-  return static_cast<std::uint64_t>(ts.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(ts.tv_nsec);
-}
-
-void record_activity(const Activity& activity, std::uint32_t kernel_kind) {
+void record_activity(const Activity& activity, std::uint32_t kernel_kind, std::uint32_t client) {
   Pending p;
   p.activity = activity;
   p.kind = kernel_kind;
@@ -559,7 +536,12 @@ void record_activity(const Activity& activity, std::uint32_t kernel_kind) {
     if (activity.kind == ActivityKind::kGraph) p.kind = kKindGraphTrace;
   }
   if (p.kind == kernel_kind && activity.graph_id != 0) p.untimed = graph_buffers_used_up();
-  append_with_unknowns(std::move(p));
+  if (client != 0) {
+    State& s = state();
+    const std::lock_guard lock(s.mutex);
+    p.told = !s.callbacks[client].foreign;
+  }
+  append_with_unknowns(std::move(p), client);
 }
 
 void record_api(const ApiRecord& record) {
@@ -569,7 +551,7 @@ void record_api(const ApiRecord& record) {
   p.thread = thread_id();
   p.activity.begin_ns = record.begin_ns;
   p.activity.end_ns = record.end_ns;
-  append_with_unknowns(std::move(p));
+  append_with_unknowns(std::move(p), 0);
 }
 
 void record_external(std::uint32_t kind, std::uint64_t id, std::uint32_t correlation) {
@@ -578,7 +560,7 @@ void record_external(std::uint32_t kind, std::uint64_t id, std::uint32_t correla
   p.external_kind = kind;
   p.external_id = id;
   p.api.correlation = correlation;
-  append_with_unknowns(std::move(p));
+  append_with_unknowns(std::move(p), 0);
 }
 
 void flush_buffers(bool forced) {
@@ -619,11 +601,11 @@ void set_flush_period(std::uint32_t ms) {
   s.wake.notify_one();
 }
 
-std::size_t take_dropped() {
+std::size_t take_dropped(std::uint32_t client) {
   // Under the lock that is held while the client is asked for a buffer, as in CUPTI: a client that calls this with a
   // lock of its request callback held deadlocks here too.
-  const std::lock_guard lock(state().shared.mutex);
-  return state().dropped.exchange(0);
+  const std::lock_guard lock(state().shared[client].mutex);
+  return state().dropped[client].exchange(0);
 }
 
 CallbackTimer::CallbackTimer(CallbackCostIndex which) noexcept : which_(which), begin_ns_(monotonic_ns()) {}

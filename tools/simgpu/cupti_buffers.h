@@ -43,7 +43,9 @@ struct BufferCallbacks {
 
   [[nodiscard]] bool any() const noexcept { return requested != nullptr || requested_v2 != nullptr; }
 };
-void set_buffer_callbacks(const BufferCallbacks& callbacks);
+/// Client 0 is whoever names no subscriber; every subscriber has a number of its own.
+inline constexpr std::uint32_t kClients = 5;
+void set_buffer_callbacks(std::uint32_t client, const BufferCallbacks& callbacks);
 void set_per_thread_buffers(bool on);
 bool per_thread_buffers();
 /// CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT.
@@ -51,10 +53,16 @@ void set_device_buffer_limit(std::uint64_t buffers);
 /// Whether a buffer is filled with zeros when the client hands it over, on the client's thread.
 void set_buffers_zeroed(bool on);
 bool buffers_are_zeroed();
-void set_timestamp_callback(CUpti_TimestampCallbackFunc callback);
-[[nodiscard]] std::uint64_t cupti_timestamp();
 
-void record_activity(const Activity& activity, std::uint32_t kernel_kind);
+// The clock (cupti_clock.cpp).
+void set_timestamp_callback(CUpti_TimestampCallbackFunc callback);
+/// Whether there ever was one.
+[[nodiscard]] bool timestamp_callback_ever();
+[[nodiscard]] std::uint64_t cupti_timestamp();
+/// Converts a time of ours to what the client's timestamp callback would have said then.
+[[nodiscard]] std::int64_t in_client_units(std::int64_t t_ns);
+
+void record_activity(const Activity& activity, std::uint32_t kernel_kind, std::uint32_t client);
 void record_api(const ApiRecord& record);
 void record_external(std::uint32_t kind, std::uint64_t id, std::uint32_t correlation);
 
@@ -64,7 +72,7 @@ void flush_buffers(bool forced);
 void flush_on_worker(bool forced);
 void set_flush_period(std::uint32_t ms);
 /// Dropped records since the last call.
-[[nodiscard]] std::size_t take_dropped();
+[[nodiscard]] std::size_t take_dropped(std::uint32_t client);
 
 /// Adds what one callback of the client took.
 class CallbackTimer {

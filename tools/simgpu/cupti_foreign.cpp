@@ -8,11 +8,13 @@
 #endif
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
 
 #include "tools/simgpu/cupti_buffers.h"
+#include "tools/simgpu/cupti_subscribers.h"
 #include "tools/simgpu/settings.h"
 
 namespace mfu::sim {
@@ -140,6 +142,63 @@ bool stop_kineto(bool subscribes) {
   return true;
 }
 
+// PyTorch's CUPTI monitor (torch/profiler/_cuspy): a subscriber that does not mind others, with buffers of its own.
+extern "C" {
+CUptiResult sim_cuptiSubscribe_v2(CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*,
+                                  SubscriberParams*) asm("cuptiSubscribe_v2");
+CUptiResult sim_cuptiActivityRegisterCallbacks_v2(CUpti_SubscriberHandle, BufferRequestedV2,
+                                                  BufferCompletedV2) asm("cuptiActivityRegisterCallbacks_v2");
+CUptiResult sim_cuptiActivityEnable_v2(CUpti_SubscriberHandle, CUpti_ActivityKind,
+                                       const void*) asm("cuptiActivityEnable_v2");
+}
+
+struct Monitor {
+  CUpti_SubscriberHandle handle = nullptr;
+  CUptiResult refused = CUPTI_SUCCESS;
+  std::atomic<std::uint64_t> kernels{0};
+};
+Monitor& monitor() {
+  static Monitor* const instance = new Monitor;
+  return *instance;
+}
+
+void monitor_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records, BufferRequestInfoV2*) {
+  hand_out(buffer, size, max_records, kKinetoBuffer);
+}
+
+void monitor_completed(std::uint8_t* buffer, std::size_t, std::size_t valid, BufferCompleteInfoV2*) {
+  CUpti_Activity* record = nullptr;
+  while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS)
+    monitor().kernels.fetch_add(record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  std::free(buffer);
+}
+
+bool start_monitor() {
+  Monitor& m = monitor();
+  SubscriberParams params{};
+  params.struct_size = sizeof params;
+  params.name = "monitor";
+  params.several = 1;
+  m.refused = sim_cuptiSubscribe_v2(&m.handle, ignore_callback, nullptr, &params);
+  if (m.refused != CUPTI_SUCCESS) return true;
+  m.refused = sim_cuptiActivityRegisterCallbacks_v2(m.handle, monitor_requested, monitor_completed);
+  if (m.refused == CUPTI_SUCCESS)
+    m.refused = sim_cuptiActivityEnable_v2(m.handle, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, nullptr);
+  return true;
+}
+
+/// It says what it got, for the test to read.
+bool stop_monitor() {
+  Monitor& m = monitor();
+  if (m.refused != CUPTI_SUCCESS) {
+    std::fprintf(stderr, "[monitor] refused with error %d\n", static_cast<int>(m.refused));
+    return true;
+  }
+  cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  std::fprintf(stderr, "[monitor] %llu kernels\n", static_cast<unsigned long long>(m.kernels.load()));
+  return cuptiUnsubscribe(m.handle) == CUPTI_SUCCESS;
+}
+
 void sleep_ms(std::int64_t ms) {
   const timespec ts{ms / 1000, ms % 1000 * 1'000'000};
   nanosleep(&ts, nullptr);
@@ -175,6 +234,7 @@ bool run_foreign_client(std::string_view kind, std::string_view action) {
   if (!start && action != "stop") return false;
   if (kind == "old_kineto" || kind == "new_kineto")
     return start ? start_kineto(kind == "old_kineto") : stop_kineto(kind == "old_kineto");
+  if (kind == "monitor") return start ? start_monitor() : stop_monitor();
   if (kind == "resiliency" || kind == "freer") {
     const bool frees = kind == "freer";
     if (start) {

@@ -176,6 +176,12 @@ Settings* load() {
   read("SIMGPU_STALE_NAMES", s->stale_names);
   read("SIMGPU_POISON_BUFFERS", s->poison_buffers);
   read("SIMGPU_TIMESTAMP_BUG", s->timestamp_bug);
+  read("SIMGPU_LOSE_RATE", s->lose_rate);
+  read("SIMGPU_SILENT_RATE", s->silent_rate);
+  read("SIMGPU_EARLY_RATE", s->early_rate);
+  read("SIMGPU_EARLY_NS", s->early_ns);
+  read("SIMGPU_SKEW_NS", s->skew_ns);
+  read("SIMGPU_UNFIT", s->unfit);
   read("SIMGPU_WORKER_DELAY_MS", s->worker_delay_ms);
   read_foreign(*s);
   return s;

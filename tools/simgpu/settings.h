@@ -33,7 +33,7 @@ struct FunctionFault {
 /// A foreign CUPTI client that acts on its own thread, at times counted from the first subscription or enabled kind
 /// [ms].
 struct ForeignClient {
-  std::string kind;  ///< old_kineto, new_kineto, resiliency, freer, first
+  std::string kind;  ///< old_kineto, new_kineto, monitor, resiliency, freer, first
   std::int64_t start_ms = 0;
   std::int64_t stop_ms = -1;  ///< -1: never
 };
@@ -78,6 +78,11 @@ struct Settings {
   double truncate_rate = 0, zero_rate = 0, negative_rate = 0, unknown_kind_rate = 0, null_name_rate = 0;
   std::uint32_t long_name_bytes = 0;
   bool stale_names = false, poison_buffers = false, timestamp_bug = false;
+  double lose_rate = 0;                    ///< records that are lost and not counted
+  double silent_rate = 0;                  ///< launches without a callback
+  double early_rate = 0;                   ///< records whose times are `early_ns` too early
+  std::int64_t early_ns = 0, skew_ns = 0;  ///< skew: of all times
+  bool unfit = false;                      ///< CUPTI cannot work with this driver, whatever its version
   std::int64_t worker_delay_ms = 0;
   std::vector<ForeignClient> foreign;
 };

@@ -1,0 +1,44 @@
+// What every exported function of the simulated libcupti does before its own work.
+#pragma once
+
+#include <cupti.h>
+
+#define SIM_EXPORT extern "C" [[gnu::visibility("default")]]
+
+// Exports NAME under another name in C++: headers from 13.2 on declare it themselves, with types that older ones lack.
+#define SIM_EXPORT_AS(name, parameters)                                                   \
+  extern "C" [[gnu::visibility("default")]] CUptiResult sim_##name parameters asm(#name); \
+  CUptiResult sim_##name parameters
+
+#define ENTER(function)                                                     \
+  if (const CUptiResult early = enter(#function); early != CUPTI_SUCCESS) { \
+    return early;                                                           \
+  }
+/// For a function that needs a driver from 13.3 on.
+#define ENTER_ANYWHERE(function)                                                                               \
+  if (const CUptiResult early = needs_driver_for_anything() ? enter_with_driver(#function) : enter(#function); \
+      early != CUPTI_SUCCESS) {                                                                                \
+    return early;                                                                                              \
+  }
+#define ENTER_WITH_DRIVER(function)                                                     \
+  if (const CUptiResult early = enter_with_driver(#function); early != CUPTI_SUCCESS) { \
+    return early;                                                                       \
+  }
+
+namespace mfu::sim {
+
+/// Runs the fault script for `function`; a value other than 0 is the answer.
+[[nodiscard]] CUptiResult scripted(const char* function);
+/// Whether CUPTI can work with the driver: there is one, and it is not older than this CUPTI's major version.
+[[nodiscard]] bool driver_is_fit();
+/// 13.2 cannot initialise without a fit driver, and every function of it asks another one for the text of that error,
+/// without end: the stack overflows.
+void overflow_stack_if_unfit(const char* function);
+/// From 13.3 on the few functions that used to work without a driver answer 999 there as well.
+[[nodiscard]] bool needs_driver_for_anything();
+/// Start of a function that works without a driver.
+[[nodiscard]] CUptiResult enter(const char* function);
+/// Start of a function that answers 15 (up to 12.9) or 999 where there is no driver.
+[[nodiscard]] CUptiResult enter_with_driver(const char* function);
+
+}  // namespace mfu::sim
