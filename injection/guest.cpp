@@ -30,6 +30,7 @@
 #include "injection/foreign_tools.h"
 #include "injection/own_thread.h"
 #include "injection/sink_thread.h"
+#include "injection/wakeup.h"
 
 namespace mfu {
 
@@ -239,16 +240,53 @@ void Guest::start() {
   parts->start();
 }
 
+namespace {
+
+/// A start on a thread of ours, and the host's thread that waits for it.
+struct LateStart {
+  Wakeup wake;
+  bool ended = false;
+  std::atomic<::clockid_t> cpu{0};  ///< of the thread; 0: it does not run yet
+};
+
+/// Until it has ended; or until it has not moved for a while, since what it waits for may be the caller's to give.
+void await(LateStart& start) noexcept {
+  constexpr DurationNs kStill = kSlowdown * kNsPerSecond / 2;
+  constexpr DurationNs kLongest = kSlowdown * 5 * kNsPerSecond;
+  const TimeNs begin = monotonic_ns();
+  TimeNs moved = begin, used = 0;
+  for (TimeNs now = begin; now - moved < kStill && now - begin < kLongest; now = monotonic_ns()) {
+    if (start.wake.wait(10'000'000, [&] { return start.ended; })) return;
+    const ::clockid_t cpu = start.cpu.load(std::memory_order_relaxed);
+    const TimeNs used_now = cpu != 0 ? clock_ns(cpu) : 0;
+    if (used_now == used) continue;
+    used = used_now;
+    moved = monotonic_ns();
+  }
+}
+
+}  // namespace
+
 void Guest::start_late() noexcept {
   // Without a driver in the process there is nothing to be late for; and a host that is about to fork keeps one thread.
   if (started() || !driver_mapped()) return;
-  // On a thread of ours: the host's thread is inside an NVTX call, and this may open a library.
-  (void)start_own_thread(
+  // On a thread of ours: the host's thread is inside an NVTX call with locks of its own, and this opens a library. The
+  // range that is being opened waits for it all the same: what ran before the end of the start would not be measured.
+  static LateStart start;
+  const bool runs = start_own_thread(
       "mfu-start",
       [](void*) {
+        struct End {
+          ~End() {
+            start.wake.notify([] { start.ended = true; });
+          }
+        } const end;
+        ::clockid_t cpu{};
+        if (::pthread_getcpuclockid(::pthread_self(), &cpu) == 0) start.cpu.store(cpu, std::memory_order_relaxed);
         if (cuda_initialised()) Guest::start();
       },
       nullptr);
+  if (runs) await(start);
 }
 
 bool Guest::started() noexcept { return g_started.load(std::memory_order_acquire); }
