@@ -160,7 +160,9 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
   std::size_t stride = 0;
   std::uint32_t last_context = 0, last_device = ~0u;
   while (valid_bytes != 0) {
-    const CUptiResult result = api_.get_next_record(buffer, valid_bytes, &next);
+    const CUptiResult result = subscriber_ == nullptr
+                                   ? api_.get_next_record(buffer, valid_bytes, &next)
+                                   : api_.get_next_record_v2(subscriber_, buffer, valid_bytes, &next);
     if (result != CUPTI_SUCCESS) {
       if (result != CUPTI_ERROR_MAX_LIMIT_REACHED) counters_.add(Counter::kRecordsTruncated);
       break;

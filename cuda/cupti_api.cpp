@@ -11,6 +11,7 @@
 
 #include "cuda/cupti_versions.h"
 #include "cuda/device.h"
+#include "cuda/overflow_guard.h"
 
 namespace mfu {
 
@@ -217,13 +218,29 @@ Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver) {
   resolve(handle, "cuptiGetDeviceId", api.get_device_id);
   resolve(handle, "cuptiActivityEnableDriverApi", api.enable_driver_api);
   resolve(handle, "cuptiActivityEnableRuntimeApi", api.enable_runtime_api);
+  resolve(handle, "cuptiSubscribe_v2", api.subscribe_v2);
+  resolve(handle, "cuptiActivityRegisterCallbacks_v2", api.register_callbacks_v2);
+  resolve(handle, "cuptiActivityEnable_v2", api.activity_enable_v2);
+  resolve(handle, "cuptiActivityGetNextRecord_v2", api.get_next_record_v2);
+  resolve(handle, "cuptiActivityGetNumDroppedRecords_v2", api.get_dropped_v2);
+  resolve(handle, "cuptiGetTimestamp_v2", api.get_timestamp_v2);
   // The handle is never closed: records and callbacks may come until the process is gone.
   const int driver = mapped_driver_version();
-  if (const std::string why = unfit_cupti(traits_of(handle, candidate), driver); !why.empty()) {
+  const CuptiTraits traits = traits_of(handle, candidate);
+  if (const std::string why = unfit_cupti(traits, driver); !why.empty()) {
     if (no_driver != nullptr) *no_driver = true;
     return Error{candidate.path + ": " + why};
   }
-  if (const CUptiResult result = api.get_version(&api.version); result != CUPTI_SUCCESS) {
+  CUptiResult result = CUPTI_ERROR_UNKNOWN;
+  // 13.2 may find no way to initialise though the driver is new enough. Then its first call never comes back.
+  const auto ask = [&] { result = api.get_version(&api.version); };
+  if (traits.is_13_2 && !survives_overflow(ask)) {
+    if (no_driver != nullptr) *no_driver = true;
+    return Error{candidate.path +
+                 ": is CUPTI 13.2, and it overflowed its stack: it cannot initialise with this driver"};
+  }
+  if (!traits.is_13_2) ask();
+  if (result != CUPTI_SUCCESS) {
     // From 13.3 on even this call fails where CUPTI cannot initialise.
     const bool unfit = result == CUPTI_ERROR_NOT_INITIALIZED || result == CUPTI_ERROR_UNKNOWN;
     if (no_driver != nullptr) *no_driver = unfit;

@@ -36,6 +36,20 @@ struct CuptiApi {
   CUptiResult (*enable_driver_api)(std::uint32_t, std::uint8_t) = nullptr;   ///< 12.5+
   CUptiResult (*enable_runtime_api)(std::uint32_t, std::uint8_t) = nullptr;  ///< 12.5+
 
+  // A subscriber's own forms of calls, all of them or none: 13.3+. Types that older headers lack are void here.
+  using RequestedV2 = void (*)(std::uint8_t**, std::size_t*, std::size_t*, void* info);
+  using CompletedV2 = void (*)(std::uint8_t*, std::size_t, std::size_t, void* info);
+  CUptiResult (*subscribe_v2)(CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*, void* parameters) = nullptr;
+  CUptiResult (*register_callbacks_v2)(CUpti_SubscriberHandle, RequestedV2, CompletedV2) = nullptr;
+  CUptiResult (*activity_enable_v2)(CUpti_SubscriberHandle, CUpti_ActivityKind, void* config) = nullptr;
+  CUptiResult (*get_next_record_v2)(CUpti_SubscriberHandle, std::uint8_t*, std::size_t, CUpti_Activity**) = nullptr;
+  CUptiResult (*get_dropped_v2)(CUpti_SubscriberHandle, CUcontext, std::uint32_t, std::size_t*) = nullptr;
+  CUptiResult (*get_timestamp_v2)(CUpti_SubscriberHandle, std::uint64_t*) = nullptr;
+  [[nodiscard]] bool has_own_forms() const noexcept {
+    return subscribe_v2 != nullptr && register_callbacks_v2 != nullptr && activity_enable_v2 != nullptr &&
+           get_next_record_v2 != nullptr && get_dropped_v2 != nullptr && get_timestamp_v2 != nullptr;
+  }
+
   std::uint32_t version = 0;  ///< as cuptiGetVersion says: 18 is 11.8, 28 is 12.9 U1, then xxyyzz
   std::string path;
   bool host_mapped = false;  ///< the process had it open before us

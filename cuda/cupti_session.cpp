@@ -102,21 +102,57 @@ CuptiSession::CuptiSession(const CuptiApi& api, const HostLinks& live, KernelNam
 
 void CuptiSession::set_own_thread() noexcept { t_own_thread = true; }
 
-CuptiSession::Failure CuptiSession::start(CuptiLevel level, bool whole_graphs, std::string& why) {
+CUptiResult CuptiSession::subscribe(bool own_forms) {
+  if (own_forms && api_.has_own_forms()) {
+    // CUpti_SubscriberParams of CUPTI 13.2 and newer (cupti_callbacks.h); older headers have it without the last part.
+    struct Parameters {
+      std::size_t size = sizeof(Parameters);
+      const char* name = "mfuinject";
+      char* other_name = nullptr;
+      std::size_t other_size = 0;
+      std::uint8_t allow_others = 1;
+      std::uint8_t padding[7] = {};
+    } parameters;
+    static_assert(sizeof(Parameters) == 40);
+    own_forms_ = api_.subscribe_v2(&subscriber_, on_callback, this, &parameters) == CUPTI_SUCCESS;
+    if (own_forms_) {
+      decoder_.read_for(subscriber_);
+      return CUPTI_SUCCESS;
+    }
+  }
+  return api_.subscribe(&subscriber_, on_callback, this);
+}
+
+CUptiResult CuptiSession::register_buffers() noexcept {
+  return own_forms_ ? api_.register_callbacks_v2(subscriber_, on_own_buffer_requested, on_own_buffer_completed)
+                    : api_.register_callbacks(on_buffer_requested, on_buffer_completed);
+}
+
+CUptiResult CuptiSession::enable(CUpti_ActivityKind kind) noexcept {
+  return own_forms_ ? api_.activity_enable_v2(subscriber_, kind, nullptr) : api_.activity_enable(kind);
+}
+
+std::uint64_t CuptiSession::timestamp() const noexcept {
+  std::uint64_t told = 0;
+  if (own_forms_) return api_.get_timestamp_v2(subscriber_, &told) == CUPTI_SUCCESS ? told : 0;
+  return api_.get_timestamp != nullptr && api_.get_timestamp(&told) == CUPTI_SUCCESS ? told : 0;
+}
+
+CuptiSession::Failure CuptiSession::start(CuptiLevel level, bool whole_graphs, bool own_forms, std::string& why) {
   level_ = level;
   whole_graphs_ = whole_graphs;
   instance_.store(this, std::memory_order_release);
   if (level == CuptiLevel::kFull) {
-    if (const CUptiResult result = api_.subscribe(&subscriber_, on_callback, this); result != CUPTI_SUCCESS) {
+    if (const CUptiResult result = subscribe(own_forms); result != CUPTI_SUCCESS) {
       instance_.store(nullptr, std::memory_order_release);
       why = "cuptiSubscribe failed with error " + std::to_string(static_cast<int>(result));
       return failure_of(result);
     }
   }
-  // So that the thread of an API record is the one gettid() names. Matters for kShare only.
-  if (api_.set_thread_id_type != nullptr) api_.set_thread_id_type(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
-  if (const CUptiResult result = api_.register_callbacks(on_buffer_requested, on_buffer_completed);
-      result != CUPTI_SUCCESS) {
+  // So that the thread of an API record is the one gettid() names.
+  if (level == CuptiLevel::kShare && api_.set_thread_id_type != nullptr)
+    api_.set_thread_id_type(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
+  if (const CUptiResult result = register_buffers(); result != CUPTI_SUCCESS) {
     why = "cuptiActivityRegisterCallbacks failed with error " + std::to_string(static_cast<int>(result));
     release_slot();
     return failure_of(result);
@@ -127,24 +163,28 @@ CuptiSession::Failure CuptiSession::start(CuptiLevel level, bool whole_graphs, s
     return failure_of(result) == Failure::kSlotTaken ? Failure::kSlotTaken : Failure::kRefused;
   }
   if (level == CuptiLevel::kFull) enable_launch_callbacks();
-  had_thread_buffers_ = api_.set_attribute != nullptr && thread_buffers(had_thread_buffers_) && had_thread_buffers_;
+  // Beside others of our kind nobody takes our buffers, so there is no end of a session to look for.
+  had_thread_buffers_ =
+      !own_forms_ && api_.set_attribute != nullptr && thread_buffers(had_thread_buffers_) && had_thread_buffers_;
   return Failure::kNone;
 }
 
 void CuptiSession::release_slot() noexcept {
   if (subscriber_ != nullptr && api_.unsubscribe != nullptr) (void)api_.unsubscribe(subscriber_);
   subscriber_ = nullptr;
+  own_forms_ = false;
+  decoder_.read_for(nullptr);
 }
 
 CUptiResult CuptiSession::enable_activities() {
   // Before any other kind: from then on CUPTI reports no nodes.
-  if (whole_graphs_) whole_graphs_ = api_.activity_enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE) == CUPTI_SUCCESS;
-  const CUptiResult result = api_.activity_enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  if (whole_graphs_) whole_graphs_ = enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE) == CUPTI_SUCCESS;
+  const CUptiResult result = enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
   if (result != CUPTI_SUCCESS) return result;
   // Copies and sets are needed for the waterfall. Without them there is less.
-  (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_MEMCPY);
-  (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_MEMSET);
-  (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_MEMCPY2);
+  (void)enable(CUPTI_ACTIVITY_KIND_MEMCPY);
+  (void)enable(CUPTI_ACTIVITY_KIND_MEMSET);
+  (void)enable(CUPTI_ACTIVITY_KIND_MEMCPY2);
   if (level_ == CuptiLevel::kShare) {
     enable_call_records();
   }
@@ -222,7 +262,7 @@ void CuptiSession::resume() noexcept {
     std::size_t size = sizeof on;
     (void)api_.set_attribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, &size, &on);
   }
-  if (api_.register_callbacks(on_buffer_requested, on_buffer_completed) == CUPTI_SUCCESS) (void)enable_activities();
+  if (!own_forms_ && register_buffers() == CUPTI_SUCCESS) (void)enable_activities();
 }
 
 std::uint32_t CuptiSession::take_finished(CorrelationId* launches, std::uint32_t count) noexcept {
@@ -237,8 +277,9 @@ std::uint32_t CuptiSession::take_finished(CorrelationId* launches, std::uint32_t
 
 std::uint64_t CuptiSession::take_dropped() noexcept {
   std::size_t dropped = 0;
-  if (api_.get_dropped(nullptr, 0, &dropped) != CUPTI_SUCCESS) return 0;
-  return dropped;
+  const CUptiResult result =
+      own_forms_ ? api_.get_dropped_v2(subscriber_, nullptr, 0, &dropped) : api_.get_dropped(nullptr, 0, &dropped);
+  return result == CUPTI_SUCCESS ? dropped : 0;
 }
 
 double CuptiSession::callback_seconds(const TickClock& clock) const {

@@ -47,7 +47,13 @@ class CuptiSession {
   /// [inside cuInit] Subscribes and enables. No thread, no driver call. On failure nothing of ours stays registered
   /// that could disturb another tool. `why` gets one clause for the log.
   /// \param whole_graphs a launch of a CUDA graph is one record, and its nodes have none.
-  [[nodiscard]] Failure start(CuptiLevel level, bool whole_graphs, std::string& why);
+  /// \param own_forms as a subscriber with buffers of its own beside others of that kind (kFull only). Where this CUPTI
+  ///   cannot, or refuses, as the only one.
+  [[nodiscard]] Failure start(CuptiLevel level, bool whole_graphs, bool own_forms, std::string& why);
+  /// Whether there may be others beside us.
+  [[nodiscard]] bool own_forms() const noexcept { return own_forms_; }
+  /// [mfu-drain] CUPTI's clock; 0: it does not say.
+  [[nodiscard]] std::uint64_t timestamp() const noexcept;
   /// Whether graphs are traced as a whole: asked for, and this CUPTI can.
   [[nodiscard]] bool whole_graphs() const noexcept { return whole_graphs_; }
 
@@ -102,6 +108,15 @@ class CuptiSession {
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
   [[nodiscard]] std::uint64_t node_id(CUgraphNode node) const noexcept;
   void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
+  static void on_own_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records, void*) {
+    on_buffer_requested(buffer, size, max_records);
+  }
+  static void on_own_buffer_completed(std::uint8_t* buffer, std::size_t size, std::size_t valid, void*) {
+    on_buffer_completed(nullptr, 0, buffer, size, valid);
+  }
+  [[nodiscard]] CUptiResult subscribe(bool own_forms);
+  [[nodiscard]] CUptiResult register_buffers() noexcept;
+  [[nodiscard]] CUptiResult enable(CUpti_ActivityKind kind) noexcept;
   void release_slot() noexcept;
   void enable_launch_callbacks();
   void on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
@@ -126,6 +141,7 @@ class CuptiSession {
   CuptiLevel level_ = CuptiLevel::kFull;
   bool follows_events_ = false, follows_graph_products_ = false;
   bool whole_graphs_ = false;
+  bool own_forms_ = false;
   bool had_thread_buffers_ = false;         ///< before anybody changed it
   std::atomic<bool> session_ended_{false};  ///< and we have not registered again since
   std::atomic<std::uint64_t> ended_sessions_{0};

@@ -57,7 +57,8 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
     auto* session = new CuptiSession(*api, parts.live, parts.names, parts.contexts, parts.queue, parts.counters,
                                      parts.on_first_use, parts.on_buffer);
     std::string why;
-    const CuptiSession::Failure failure = session->start(level, config.graphs == GraphTracing::kGraph, why);
+    const CuptiSession::Failure failure =
+        session->start(level, config.graphs == GraphTracing::kGraph, config.cupti_v2, why);
     if (failure == CuptiSession::Failure::kNone) {
       rung.session = session;
       rung.level = level == CuptiLevel::kFull ? "full" : "share";
@@ -66,6 +67,10 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
       if (defect != nullptr) {
         rung.event_kind = "cupti";
         rung.text = std::string(defect->what) + " (" + api->path + "): use a newer one if you can";
+      } else if (config.cupti_v2 && !session->own_forms()) {
+        rung.event_kind = "cupti";
+        rung.text =
+            "MFU_CUPTI_V2=1: this CUPTI cannot have several subscribers here (13.3 or newer can): we are its only one";
       } else if (config.graphs == GraphTracing::kGraph && !session->whole_graphs()) {
         rung.event_kind = "cupti";
         rung.text = "MFU_GRAPHS=graph: this CUPTI cannot (11.7 or newer can): every node of a graph is traced";

@@ -73,7 +73,7 @@ void DrainThread::loop() {
 
 void DrainThread::begin() {
   const Config& config = parts_.config;
-  if (parts_.session != nullptr) clock_.choose(parts_.session->api());
+  if (parts_.session != nullptr) clock_.choose(parts_.session->timestamp());
   anchor_clock();
   LedgerOptions options;
   options.origin_ns = clock_.now() - (monotonic_ns() - started_);
@@ -115,7 +115,9 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
 void DrainThread::tick() {
   if (parts_.imports != nullptr) parts_.imports->scan_if_changed();  // modules that were loaded since
   anchor_clock();
-  drain_->begin_tick(clock_.now());
+  const TimeNs now = clock_.now();  // before the newest launch is looked up, so that whatever is newer began later
+  if (CorrelationId newest{}; parts_.attribution.newest_correlation(newest)) trust_.begin_tick(now, newest);
+  drain_->begin_tick(now);
   ask_for_records();
   take_records();
   announce_new_devices();
@@ -154,7 +156,10 @@ void DrainThread::take_records() {
   for (std::size_t taken = 0; taken < kAtOnce && (taken == 0 || monotonic_ns() < until); ++taken) {
     RecordBatch* batch = parts_.queue.receive();
     if (batch == nullptr) break;
-    if (cut_ns_ != 0) leave_out_later_launches(*batch);
+    if (cut_ns_ != 0 && batch->count != 0) {
+      leave_out_later_launches(*batch);
+      later_batches_ = batch->count == 0 ? later_batches_ + 1 : 0;
+    }
     // A record's instance opened before its launch, so instances are published first.
     drain_->follow_instances();
     clock_.correct(*batch);
@@ -287,13 +292,17 @@ void DrainThread::count_finished() {
 }
 
 void DrainThread::check_assumptions() {
-  if (parts_.session == nullptr || watch_.state() != ClientWatch::State::kOurs) return;
+  if (parts_.session == nullptr || watch_.state() == ClientWatch::State::kYielded) return;
   const LaunchAccount account = drain_->account();
   TrustChecks::Look seen;
+  seen.now = monotonic_ns();
   seen.without_record = host_counters().get(Counter::kLaunchesExpired);
   seen.launches = account.seen - account.dropped + seen.without_record;
   seen.records = records_;
   seen.unmatched = host_counters().get(Counter::kRecordsUnmatched);
+  seen.untimed = host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
+  seen.called = account.seen;
+  seen.buffers = parts_.session->completed();
   for (std::string& notice : trust_.look(seen)) parts_.sink.say("trust", std::move(notice));
   if (trust_.holds(TrustChecks::kCallbacks) || std::exchange(runtime_watched_, true)) return;
   // Below this runtime not every launch makes a driver call that we know: its own calls may tell.
@@ -330,6 +339,7 @@ void DrainThread::emit(WindowSummary&& window) {
   for (std::size_t i = 0; i < kCounters; ++i)
     if (const std::uint64_t n = host_counters().get(static_cast<Counter>(i)); n != 0)
       window.counters.emplace_back(std::string(kCounterNames[i]), n);
+  if (session != nullptr) window.trust = trust_.states();
   // What instances lacked that ended with the run stands above its table.
   if (window.final_run) {
     for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
@@ -414,8 +424,14 @@ void DrainThread::flush_at_exit(bool everything, TimeNs hung_at) {
     const bool done = wake_.wait(5'000'000, [&] { return flush_->returned(wanted); });
     take_records();
     if (done) return;
-    // Records may come faster than they are taken: at some time the account ends all the same.
     const TimeNs now = monotonic_ns();
+    // Threads that go on launching keep a flush going for as long as they do. Once all that comes is theirs, and
+    // nothing of the account is waited for, the flush gets a moment to end, and is left.
+    if (later_batches_ >= kOnlyLater && cut_known_ && drain_->account().dropped == 0) {
+      if (leave_at_ == 0) leave_at_ = now + kSlowdown * kNsPerSecond / 4;
+      if (now >= leave_at_) return;
+    }
+    // Records may come faster than they are taken: at some time the account ends all the same.
     if (now < hung_at || (records_ != before && now < hung_at + kSlowdown * kNsPerSecond)) continue;
     flush_stuck_ = true;
     host_counters().add(Counter::kFlushStuck);

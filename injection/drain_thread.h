@@ -122,6 +122,9 @@ class DrainThread {
   TimeNs cut_ns_ = 0;              ///< when that was; 0: the run goes on
   TimeNs last_records_until_ = 0;  ///< at exit: when the last records must have been taken
   std::atomic<TimeNs> account_until_{std::numeric_limits<TimeNs>::max()};  ///< [any thread] at exit: when it must end
+  static constexpr std::uint32_t kOnlyLater = 4;
+  std::uint32_t later_batches_ = 0;  ///< at exit: in a row, with nothing but what was launched after the cut
+  TimeNs leave_at_ = 0;              ///< at exit: a flush that still runs then is left; 0: not decided
 
   std::atomic<bool> stopping_{false};       ///< [any thread]
   std::atomic<std::uint64_t> progress_{0};  ///< [any thread]

@@ -7,7 +7,6 @@
 #include "core/attribution/record_queue.h"
 #include "core/base/ticks.h"
 #include "core/base/units.h"
-#include "cuda/cupti_api.h"
 
 namespace mfu {
 
@@ -18,7 +17,8 @@ class HostClock {
  public:
   /// Finds out which clock CUPTI uses: CLOCK_REALTIME is then read directly instead of asking CUPTI, since another
   /// client may replace CUPTI's. Anything else (WSL) is taken as an offset to CLOCK_MONOTONIC.
-  void choose(const CuptiApi& api);
+  /// \param told what CUPTI's clock says at this moment; 0: it does not say.
+  void choose(std::uint64_t told);
 
   /// Once per tick: ties the counter to the clock, and follows a clock that was set. Returns what is worth an event.
   [[nodiscard]] std::optional<std::string> anchor();

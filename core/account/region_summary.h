@@ -212,6 +212,13 @@ struct LaunchAccount {
   std::uint64_t not_timed = 0;
 };
 
+/// One of the assumptions about CUPTI that figures rest on, as far as this run has seen.
+struct TrustState {
+  std::string name;           ///< `records`, `callbacks`, `order`, `clock`, `times`, `buffers`
+  std::optional<bool> holds;  ///< none: too few cases so far
+  std::uint64_t against = 0;  ///< cases that contradict it, so far in the run
+};
+
 /// What the library itself cost so far.
 struct SelfCost {
   double cpu_s = 0;             ///< CPU time of our own threads [s]
@@ -228,6 +235,7 @@ struct WindowSummary {
   LaunchAccount launches;              ///< so far in the run
   SelfCost self;
   std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< every non-zero counter of faults and losses
+  std::vector<TrustState> trust;                                ///< empty where there is no CUPTI
 };
 
 }  // namespace mfu

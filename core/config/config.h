@@ -43,6 +43,7 @@ struct Config {
   ProfilerPolicy profiler = ProfilerPolicy::kOwn;  ///< MFU_PROFILER
   GraphTracing graphs = GraphTracing::kNode;       ///< MFU_GRAPHS
   std::string cupti_path;                          ///< MFU_CUPTI; empty: search
+  bool cupti_v2 = false;                           ///< MFU_CUPTI_V2: a subscriber that allows others
   std::string trace;                               ///< MFU_TRACE: file of the last seconds, expanded; empty: none
   double trace_seconds = 60;                       ///< MFU_TRACE_SECONDS [s], > 0
   bool disabled = false;                           ///< MFU_DISABLE=1

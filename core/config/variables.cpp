@@ -169,6 +169,10 @@ constexpr Variable kVariables[] = {
     {"MFU_GRAPHS", "node", "node: every kernel of a CUDA graph is timed; graph: each launch as a whole", read_graphs},
     {"MFU_CUPTI", "searched", "the libcupti to open",
      [](const char* text, const Getenv&, Config& c, Problems*) { c.cupti_path = text; }},
+    {"MFU_CUPTI_V2", "0", "1: allow other subscribers of CUPTI 13.3 and newer beside this library",
+     [](const char* text, const Getenv&, Config& c, Problems* problems) {
+       c.cupti_v2 = flag("MFU_CUPTI_V2", text, problems, "using 0").value_or(false);
+     }},
     {"MFU_TRACE", "none", "a file that gets the last seconds of the run as a trace",
      [](const char* text, const Getenv& getenv, Config& c, Problems*) { c.trace = expand_path(text, c, getenv); }},
     {"MFU_TRACE_SECONDS", "60", "seconds that a trace covers",

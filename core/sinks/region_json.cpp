@@ -125,6 +125,13 @@ Json to_json(const SelfCost& self) {
   return {{"cpu_s", self.cpu_s}, {"rss_bytes", self.rss_bytes}, {"overhead", self.overhead}};
 }
 
+Json to_json(const std::vector<TrustState>& trust) {
+  Json j = Json::object();
+  for (const TrustState& state : trust)
+    j[state.name] = {{"holds", state.holds ? Json(*state.holds) : Json(nullptr)}, {"against", state.against}};
+  return j;
+}
+
 Json to_json(const RunInfo& run) {
   Json j;
   j["host"] = run.host;
@@ -167,6 +174,7 @@ Json to_json(const WindowSummary& window) {
   j["self"] = to_json(window.self);
   j["counters"] = Json::object();
   for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
+  j["trust"] = to_json(window.trust);
   return j;
 }
 

@@ -15,6 +15,8 @@ namespace mfu {
 /// An `end` line without those.
 [[nodiscard]] nlohmann::ordered_json to_json(const WindowSummary& whole);
 [[nodiscard]] nlohmann::ordered_json to_json(const SelfCost& self);
+/// By name: `holds` (null: too few cases) and `against`.
+[[nodiscard]] nlohmann::ordered_json to_json(const std::vector<TrustState>& trust);
 
 /// As one line; bytes that are no UTF-8 become U+FFFD.
 [[nodiscard]] std::string text_of(const nlohmann::ordered_json& json);

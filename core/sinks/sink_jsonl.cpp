@@ -71,6 +71,7 @@ Result<void> JsonlSink::write_window(const WindowSummary& window) {
     if (total) {
       for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
       j["self"] = to_json(window.self);
+      if (!window.trust.empty()) j["trust"] = to_json(window.trust);
     }
     lines.push_back(text_of(j));
     bytes += lines.back().size() + 1;

@@ -19,6 +19,39 @@ class OtherClients(TestCase):
         self.assertEqual(run.region("step")["kernels"], 480)
         self.assertEqual(run.end["launches"]["dropped"], 0)
 
+    MONITORED = """
+        kernel gemm_step ns=100000
+        cuinit
+        foreign monitor start
+        repeat 120 { push "step batch=1 seq_len=32"; launch gemm_step count=4; sync; sleep 4; pop }
+        foreign monitor stop
+        print ends
+    """
+
+    def test_a_subscriber_that_allows_others_beside_one_of_ours(self):
+        """Each has all records, with buffers of its own; the monitor says on stderr what it got."""
+        run = self.scenario(self.MONITORED, cupti="cupti-13.3", env={"MFU_CUPTI_V2": "1", "SIMGPU_DRIVER_VERSION": "13030"})
+        self.assertEqual((run.stdout, run.foreign_log), (b"ends\n", ["[monitor] 480 kernels"]))
+        account = self.assert_sound(run)["launches"]
+        self.assertEqual((account["seen"], account["attributed"], account["dropped"]), (480, 480, 0))
+        self.assert_region(run, "step", run.activities(), instances=120)
+        self.assertEqual([line for line in run.log if "profiler" in line or "subscriber" in line], [])
+
+    def test_it_is_refused_where_we_are_the_only_one(self):
+        for cupti, v2 in (("cupti-13.3", "0"), ("cupti-13.0", "1")):
+            with self.subTest(cupti=cupti, v2=v2):
+                run = self.scenario(self.MONITORED, cupti=cupti, env={"MFU_CUPTI_V2": v2, "SIMGPU_DRIVER_VERSION": "13030"})
+                self.assertEqual(run.foreign_log, ["[monitor] refused with error 39"])
+                self.assertEqual(self.assert_sound(run)["launches"]["attributed"], 480)
+                self.assertEqual(len([line for line in run.log if "MFU_CUPTI_V2=1" in line]), int(v2), run.log)
+
+    def test_kineto_has_nothing_beside_subscribers_with_forms_of_their_own(self):
+        """Why this is not the default: calls that name no subscriber are refused from then on."""
+        run = self.scenario(BUSY, cupti="cupti-13.3", env={"MFU_CUPTI_V2": "1", "SIMGPU_DRIVER_VERSION": "13030",
+                                                           "SIMGPU_FOREIGN": "new_kineto:200:600"})
+        self.assertEqual(self.assert_sound(run)["launches"]["attributed"], 480)
+        self.assertEqual(run.activities(fate="foreign"), [])
+
     def test_the_slot_is_taken_before_us(self):
         run = self.unharmed(BUSY, env={"SIMGPU_FOREIGN": "first:0:400"})
         self.assert_one_line(run, "another tool holds CUPTI", "keeps it")
