@@ -16,10 +16,18 @@ def kernels(events):
     return [event for event in events if event.get("cat", "").lower() == "kernel"]
 
 
-def kernels_by_annotation(events, names):
+def kernel_seconds_by_annotation(events, name):
+    """(kernels, sum of their durations [s]) of launches inside annotations of that name."""
+    inside = {name: []}
+    kernels_by_annotation(events, [name], inside)
+    return len(inside[name]), sum(inside[name]) / 1e6
+
+
+def kernels_by_annotation(events, names, durations=None):
     """{name: (annotations, kernels)}: kernels whose launch starts inside an annotation of that name, on any thread.
 
-    Several host records may share a correlation id (a runtime call and the driver call inside it): the first counts.
+    Several host records may share a correlation id (a runtime call and the driver call inside it): the first counts. `durations`, where
+    given, gets the kernels' [us] by name.
     """
     launch_at = {}
     for event in events:
@@ -39,4 +47,6 @@ def kernels_by_annotation(events, names):
         for name, ranges in spans.items():
             if any(begin <= at < end for begin, end in ranges):
                 counts[name] += 1
+                if durations is not None:
+                    durations.setdefault(name, []).append(kernel.get("dur", 0))
     return {name: (len(spans[name]), counts[name]) for name in names}

@@ -72,6 +72,7 @@ struct Cupti {
   PROBE_MEMBER(lib, cuptiSubscribe);
   PROBE_MEMBER(lib, cuptiEnableCallback);
   PROBE_MEMBER(lib, cuptiActivityEnable);
+  PROBE_MEMBER(lib, cuptiActivityDisable);
   PROBE_MEMBER(lib, cuptiActivityRegisterCallbacks);
   PROBE_MEMBER(lib, cuptiActivityGetNextRecord);
   PROBE_MEMBER(lib, cuptiActivityFlushAll);
@@ -102,6 +103,15 @@ inline constexpr CUpti_CallbackId kDriverLaunches[] = {
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
     CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
+};
+inline constexpr CUpti_CallbackId kDriverCopies[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2, CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoDAsync_v2, CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async,      CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async,
+};
+inline constexpr CUpti_CallbackId kRuntimeCopies[] = {
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020,
 };
 inline constexpr CUpti_CallbackId kRuntimeLaunches[] = {
     CUPTI_RUNTIME_TRACE_CBID_cudaLaunch_v3020,

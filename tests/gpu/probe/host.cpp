@@ -5,17 +5,24 @@
 //   host blocks FEATURES
 //   host clock
 //   host toggle
-//   host exit return|thread|_exit|signal|inflight
-// FEATURES: `none`, or words of {load,kernel,memory,callbacks,api,external,graph_trace} joined by `+`: what CUPTI is
-// asked for. PROBE_CUPTI is the path of libcupti.
+//   host exit return|thread|_exit|signal|inflight|term|abort|fork
+//   host sessions COUNT
+//   host rate PER_SECOND SECONDS
+//   host runtime FEATURES LAUNCHES
+// FEATURES: `none`, or words of {load,kernel,memory,callbacks,runtime,copies,api,external,graph_trace} joined by `+`:
+// what CUPTI is asked for (callbacks: the driver's launches; runtime, copies: the runtime's launches, the copies of
+// both). PROBE_CUPTI is the path of libcupti, PROBE_CUDART that of libcudart; PROBE_POOL_LIMIT is set as CUPTI's limit.
 #include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -80,10 +87,26 @@ class Tracer {
     if (has(features, "callbacks")) {
       check(cupti_->p_cuptiSubscribe(&subscriber_, on_launch, nullptr), "cuptiSubscribe");
       enable_callbacks(1);
+      const auto also = [this](CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+        cupti_->p_cuptiEnableCallback(1, subscriber_, domain, id);
+      };
+      if (has(features, "runtime"))
+        for (const CUpti_CallbackId id : kRuntimeLaunches) also(CUPTI_CB_DOMAIN_RUNTIME_API, id);
+      if (has(features, "copies")) {
+        for (const CUpti_CallbackId id : kDriverCopies) also(CUPTI_CB_DOMAIN_DRIVER_API, id);
+        if (has(features, "runtime"))
+          for (const CUpti_CallbackId id : kRuntimeCopies) also(CUPTI_CB_DOMAIN_RUNTIME_API, id);
+      }
     }
     const bool records = has(features, "kernel") || has(features, "api") || has(features, "graph_trace");
     if (!records) return;
     Records::install(*cupti_, keep_spans);
+    if (const char* limit = std::getenv("PROBE_POOL_LIMIT")) {
+      std::size_t value = std::strtoull(limit, nullptr, 10);
+      std::size_t size = sizeof value;
+      check(cupti_->p_cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT, &size, &value),
+            "CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT");
+    }
     if (has(features, "graph_trace")) enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
     if (has(features, "kernel")) enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
     if (has(features, "memory")) {
@@ -391,6 +414,28 @@ int end_process(Driver& driver, std::string_view how) {
   if (how != "inflight") check(driver.p_cuCtxSynchronize(), "cuCtxSynchronize");
   std::printf("worked\n");
   std::fflush(stdout);
+  if (how == "fork") {  // a child that does nothing with CUDA, and one that ends in another way than its parent
+    for (const int code : {0, 9}) {
+      const pid_t child = fork();
+      if (child == 0) {
+        if (code == 0) std::exit(0);
+        _exit(code);
+      }
+      int status = 0;
+      waitpid(child, &status, 0);
+      std::printf("child %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    }
+    return 3;
+  }
+  // Long enough for windows to be out.
+  if (how == "term" || how == "abort") {
+    for (int i = 0; i < 40; ++i) {
+      for (int k = 0; k < 50; ++k) device.launch_empty(stream);
+      check(driver.p_cuCtxSynchronize(), "cuCtxSynchronize");
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    raise(how == "term" ? SIGTERM : SIGABRT);
+  }
   if (how == "inflight") {
     for (int i = 0; i < 100; ++i) device.launch_spin(stream, 10'000'000);
     return 3;
@@ -400,6 +445,126 @@ int end_process(Driver& driver, std::string_view how) {
   if (how == "_exit") _exit(3);
   if (how == "signal") raise(SIGINT);
   die("exit: how?");
+}
+
+// torch.profiler's part: `count` sessions that register buffers, switch kinds on and off as it does, beside whatever
+// was injected. A graph that was captured before the first one is launched in each. What each session got.
+int sessions(Driver& driver, int count) {
+  const char* path = std::getenv("PROBE_CUPTI");
+  if (path == nullptr) die("PROBE_CUPTI is not set");
+  Device device(driver);
+  CUstream stream = device.stream();
+  constexpr int kNodes = 100, kEager = 50;
+  check(driver.p_cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
+  for (int i = 0; i < kNodes; ++i) device.launch_empty(stream);
+  CUgraph captured = nullptr;
+  CUgraphExec executable = nullptr;
+  check(driver.p_cuStreamEndCapture(stream, &captured), "cuStreamEndCapture");
+  check(driver.p_cuGraphInstantiate(&executable, captured, 0), "cuGraphInstantiate");
+  const auto work = [&] {
+    check(driver.p_cuGraphLaunch(executable, stream), "cuGraphLaunch");
+    for (int i = 0; i < kEager; ++i) device.launch_empty(stream);
+    check(driver.p_cuCtxSynchronize(), "cuCtxSynchronize");
+  };
+  work();
+  Cupti cupti(path);
+  constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                           CUPTI_ACTIVITY_KIND_MEMSET};
+  std::string each;
+  int refused = 0;
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t before = Records::kernels();
+    Records::install(cupti, false);
+    for (const CUpti_ActivityKind kind : kKinds) refused += cupti.p_cuptiActivityEnable(kind) != CUPTI_SUCCESS;
+    work();
+    for (const CUpti_ActivityKind kind : kKinds) cupti.p_cuptiActivityDisable(kind);
+    cupti.p_cuptiActivityFlushAll(1);
+    std::uint8_t off = 0;  // at the end of a session Kineto takes its wish for buffers per thread back
+    std::size_t size = sizeof off;
+    cupti.p_cuptiActivitySetAttribute(static_cast<CUpti_ActivityAttribute>(9), &size, &off);
+    each += (each.empty() ? "" : ", ") + std::to_string(Records::kernels() - before);
+    for (int k = 0; k < 20; ++k) {  // the injected library's turn
+      work();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+  std::printf("{\"nodes\": %d, \"eager\": %d, \"refused\": %d, \"kernels\": [%s]}\n", kNodes, kEager, refused,
+              each.c_str());
+  return 0;
+}
+
+// CPU time [s] of this process's threads, by name.
+std::map<std::string, double> thread_seconds() {
+  std::map<std::string, double> seconds;
+  std::error_code failed;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", failed)) {
+    std::string name;
+    std::ifstream(task.path() / "comm") >> name;
+    std::ifstream stat(task.path() / "schedstat");
+    double ns = 0;
+    if (stat >> ns) seconds[name] += ns * 1e-9;
+  }
+  return seconds;
+}
+
+// Kernels at a steady rate for long. CPU time of every thread over the first and the last tenth of it.
+int rate(Driver& driver, int per_second, int length) {
+  Device device(driver);
+  CUstream stream = device.stream();
+  const auto begin = Clock::now();
+  std::map<std::string, double> at_start, after_first, before_last;
+  std::uint64_t launched = 0;
+  const auto at_end_of = [&](double share) { return ns_since(begin) * 1e-9 >= share * length; };
+  while (!at_end_of(1)) {
+    const auto due = static_cast<std::uint64_t>(ns_since(begin) * 1e-9 * per_second);
+    for (; launched < due; ++launched) device.launch_empty(stream);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (at_start.empty() && at_end_of(0.05)) at_start = thread_seconds();
+    if (after_first.empty() && at_end_of(0.15)) after_first = thread_seconds();
+    if (before_last.empty() && at_end_of(0.9)) before_last = thread_seconds();
+  }
+  const std::map<std::string, double> end = thread_seconds();
+  check(driver.p_cuCtxSynchronize(), "cuCtxSynchronize");
+  const auto text = [&](const std::map<std::string, double>& from, const std::map<std::string, double>& to) {
+    std::string line;
+    for (const auto& [name, seconds] : to) {
+      const auto before = from.find(name);
+      line += (line.empty() ? "\"" : ", \"") + name +
+              "\": " + std::to_string(seconds - (before == from.end() ? 0 : before->second));
+    }
+    return line;
+  };
+  std::printf("{\"launches\": %llu, \"tenth_s\": %.3f, \"rss\": %llu, \"first\": {%s}, \"last\": {%s}}\n",
+              static_cast<unsigned long long>(launched), 0.1 * length,
+              static_cast<unsigned long long>(resident_bytes()), text(at_start, after_first).c_str(),
+              text(before_last, end).c_str());
+  return 0;
+}
+
+// What a call of the runtime costs that makes one of the driver inside: cudaMemsetAsync.
+int runtime(Driver& driver, std::string_view features, int launches) {
+  const char* path = std::getenv("PROBE_CUDART");
+  if (path == nullptr) die("PROBE_CUDART is not set");
+  Tracer tracer(driver, features, false);
+  Device device(driver);
+  const auto memset_async = symbol<int (*)(void*, int, std::size_t, void*)>(open_library(path), "cudaMemsetAsync");
+  CUdeviceptr scratch = 0;
+  check(driver.p_cuMemAlloc(&scratch, 4096), "cuMemAlloc");
+  constexpr int kBatch = 500;
+  std::vector<double> batches;
+  for (int done = -4 * kBatch; done < launches; done += kBatch) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < kBatch; ++i)
+      if (memset_async(reinterpret_cast<void*>(scratch), 0, 4096, nullptr) != 0) die("cudaMemsetAsync");
+    const double each = ns_since(begin) / kBatch;
+    check(driver.p_cuCtxSynchronize(), "cuCtxSynchronize");
+    if (done >= 0) batches.push_back(each);
+  }
+  tracer.finish();
+  std::printf("{\"call_ns\": %.1f, \"callbacks\": %llu, \"records\": %llu}\n", median(batches),
+              static_cast<unsigned long long>(g_callbacks.load()),
+              static_cast<unsigned long long>(Records::others().load()));
+  return 0;
 }
 
 int run(int argc, char** argv) {
@@ -421,6 +586,9 @@ int run(int argc, char** argv) {
   if (mode == "clock") return clock_check(driver);
   if (mode == "toggle") return toggle(driver);
   if (mode == "exit") return end_process(driver, text(2));
+  if (mode == "sessions") return sessions(driver, number(2));
+  if (mode == "rate") return rate(driver, number(2), number(3));
+  if (mode == "runtime") return runtime(driver, text(2), number(3));
   die("usage: see the head of host.cpp");
 }
 
