@@ -27,12 +27,14 @@ def totals(context, suite):
     for key in ("seen", "attributed", "outside", "unattributed", "dropped", "not_timed"):
         suite.figure(f"launches {key}", account.get(key))
     counters = (process.end or {}).get("counters", {})
-    without = {key: counters.get(key, 0) for key in ("launches_captured", "launches_failed", "launches_expired", "records_unmatched")}
+    recordless = ("launches_captured", "launches_failed", "launches_expired", "records_unmatched")
+    without = {key: counters.get(key, 0) for key in recordless}
     suite.figure("launches without a record, by what is known of them", json.dumps(without))
     suite.equal("step: kernels", step and step["kernels"], count)
     suite.figure("step: kernel time, torch.profiler", seconds, "s")
     suite.figure("step: kernel time, ours", step and step["kernel_sum_s"], "s")
-    suite.at_most("step: kernel time, difference", figures.relative_difference(step["kernel_sum_s"], seconds) if step else None, 0.02)
+    difference = figures.relative_difference(step["kernel_sum_s"], seconds) if step else None
+    suite.at_most("step: kernel time, difference", difference, 0.02)
     for name, state in (process.end or {}).get("trust", {}).items():
         suite.figure(f"assumption {name}", f"holds: {state['holds']}, {state['against']} cases against it")
 
@@ -117,7 +119,8 @@ def sessions(context, suite, count=10):
     account = process.launches()
     suite.figure("our launches seen", account.get("seen"))
     suite.figure("our launches with a record", account.get("attributed", 0) + account.get("outside", 0))
-    suite.figure("our kernels", (process.region("total") or {}).get("kernels"))
+    kernels = (process.region("total") or {}).get("kernels")
+    suite.figure("our kernels", "not known: others had the records" if kernels is None else kernels)
     between = count * 20  # turns of ours between its sessions
     suite.figure("our kernels if every turn between sessions is whole", between * expected + expected)
     suite.figure("events", " ".join(sorted(e.get("kind", "?") for e in process.events)) or "none")
@@ -146,7 +149,7 @@ def ends(context, suite):
     host, _ = suites._build_probes(context)
     cupti = str(context.cupti or suites.find_cupti())
     for how in ("return", "term", "abort", "_exit", "inflight", "fork"):
-        env = context.ours(f"ends_{how}", MFU_CUPTI=cupti, MFU_INTERVAL="0.5")
+        env = {**context.ours(f"ends_{how}", MFU_CUPTI=cupti), "MFU_INTERVAL": "0.5"}
         alone = context.command(f"ends {how} alone", [host, "exit", how], any_exit=True, limit_s=60)
         done = context.command(f"ends {how}", [host, "exit", how], env, any_exit=True, limit_s=60)
         suite.equal(f"{how}: exit status", done.returncode, alone.returncode)

@@ -26,8 +26,8 @@ def kernel_seconds_by_annotation(events, name):
 def kernels_by_annotation(events, names, durations=None):
     """{name: (annotations, kernels)}: kernels whose launch starts inside an annotation of that name, on any thread.
 
-    Several host records may share a correlation id (a runtime call and the driver call inside it): the first counts. `durations`, where
-    given, gets the kernels' [us] by name.
+    Several host records may share a correlation id (a runtime call and the driver call inside it): the first counts.
+    `durations`, where given, gets the kernels' [us] by name.
     """
     launch_at = {}
     for event in events:

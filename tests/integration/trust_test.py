@@ -47,7 +47,7 @@ class Trust(TestCase):
         self.assertGreater(run.end["trust"][check]["against"], 0)
         against = [w["trust"][check]["against"] for w in totals]
         self.assertEqual(against, sorted(against))
-        report = self.program([BUILD / "mfu", "report", run.directory / "run", "--markdown", "-"], entry="", config=None)
+        report = self.program([BUILD / "mfu", "report", run.directory / "run", "--markdown"], entry="", config=None)
         self.assertEqual(report.code, 0, report.stderr)
         self.assertIn(said[0][:40].encode(), report.stdout)
 
