@@ -101,22 +101,36 @@ void Ledger::look_at_matmul(const ActivityRecord& record, Instance* instance, Ac
   }
 }
 
-SeenShape Ledger::seen_shape(const Instance& instance) const {
-  if (model_ == nullptr || !instance.products) return {};
+void Ledger::note_matmul(const ActivityRecord& record, InstanceProducts& into) {
+  if (model_ == nullptr || record.kind != ActivityKind::kKernel) return;
+  if (names_.class_of(record.name) == KernelClass::kAttention) into.add(roles_.attention(record.name), record.grid());
+  if (record.product == ProductId::kNone || !record.first_of_product || !roles_.watched()) return;
+  const ProductRoles::Role role = roles_.of(record.product);
+  into.add(role.product, role.match);
+}
+
+SeenShape Ledger::seen_shape(const InstanceProducts& products, Phase phase) const {
+  if (model_ == nullptr) return {};
   const ParallelConfig& ranks = model_->options().parallel;
+  const std::int64_t tp = std::max<std::int64_t>(1, ranks.tp);
   std::int64_t heads = 0, width = 0;
   for (const LayerSpec& layer : model_->spec().layers) {
     if (layer.mixer.kind != MixerKind::kAttention) continue;
-    heads = layer.mixer.heads / std::max<std::int64_t>(1, ranks.tp);
+    heads = layer.mixer.heads / tp;
     width = layer.mixer.qk_dim;
     break;
   }
   const double layers = 1.0 / static_cast<double>(std::max<std::int64_t>(1, ranks.pp));
-  SeenShape seen = instance.products->shape(roles_.names(), instance.phase, heads, width, layers);
+  return products.shape(roles_.names(), phase, heads, width, layers);
+}
+
+SeenShape Ledger::seen_shape(const Instance& instance) const {
+  if (model_ == nullptr || !instance.products) return {};
+  SeenShape seen = seen_shape(*instance.products, instance.phase);
   // The kernels of a backward pass may say less than those of the forward pass of the same step.
   const Instance* step = instance.parent;
   if (!seen.queries && step != nullptr && step->products && is_training(step->phase)) {
-    const SeenShape around = step->products->shape(roles_.names(), step->phase, heads, width, layers);
+    const SeenShape around = seen_shape(*step->products, step->phase);
     if (!seen.rows) seen.rows = around.rows;
     if (seen.rows == around.rows) {
       seen.sequences = around.sequences;

@@ -79,6 +79,11 @@ class Ledger final : private TimelineListener {
   /// An activity that `owner` launched. `first_of_launch`: the launch had none before.
   void add(const ActivityRecord& record, InstanceId owner, bool first_of_launch);
 
+  /// Notes what a kernel that no instance owns yet says of the pass that it is part of. No effect without a model.
+  void note_matmul(const ActivityRecord& record, InstanceProducts& into);
+  /// What they say. Nothing without a model.
+  [[nodiscard]] SeenShape seen_shape(const InstanceProducts& products, Phase phase) const;
+
   /// Instances, and those around them, that do not end on any device yet, however far advance() goes: a launch of
   /// theirs has no record so far. All others may.
   void await_launches_of(const std::vector<InstanceId>& owners);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/attribution/correlation_map.h"
+#include "core/drain/pass_kind.h"
 
 namespace mfu {
 namespace {
@@ -59,6 +60,7 @@ struct DetectedRegions::Device final : StepListener {
   }
   void on_withdrawal(std::uint64_t launch) override {
     while (!boundaries.empty() && boundaries.back().launch >= launch) boundaries.pop_back();
+    judged = std::min(judged, launch);
   }
 
   std::uint32_t index;
@@ -66,6 +68,7 @@ struct DetectedRegions::Device final : StepListener {
   std::deque<Held> held;                ///< in the order of launches
   std::deque<StepBoundary> boundaries;  ///< told, in order; what lies between the first two is next to be made
   std::uint64_t given_out = 0;          ///< launches before this one are in the Ledger
+  std::uint64_t judged = 0;             ///< the kinds of boundaries before this launch are those of their products
   std::optional<CorrelationId> last_fed;
   TimeNs fed_at = 0;    ///< begin of the launch that the detector looks at
   TimeNs found_at = 0;  ///< when the detector told its first boundary since it knew nothing; 0: it knows nothing
@@ -293,6 +296,31 @@ void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, c
   device.last_step = closes - opens;
 }
 
+/// What the next two iterations are, where their matrix products tell it better than names.
+void DetectedRegions::judge_by_products(Device& device) {
+  for (std::size_t i = 1; i < std::min<std::size_t>(device.boundaries.size(), 3); ++i) {
+    StepBoundary& end = device.boundaries[i];
+    if (end.launch < device.judged || end.kind == StepKind::kNone || end.kind == StepKind::kStep) continue;
+    device.judged = end.launch + 1;
+    InstanceProducts products;
+    for (const Held& held : device.held) {
+      if (held.launch >= end.launch) break;
+      if (held.launch >= device.boundaries[i - 1].launch) ledger_.note_matmul(held.record, products);
+    }
+    end.kind = kind_of_pass(ledger_.seen_shape(products, Phase::kPrefill), end.kind);
+  }
+}
+
+/// A line for people about the first of each kind.
+void DetectedRegions::say_found(Device& device, StepKind kind) {
+  const std::uint32_t bit = 1u << static_cast<std::uint32_t>(kind);
+  if ((device.said_found & bit) != 0 || device.findings.period_launches == 0) return;
+  device.said_found |= bit;
+  StepFindings of_kind = device.findings;
+  of_kind.kind = kind;
+  notices_.push_back("no range names a region: " + sentence(of_kind) + " on gpu" + std::to_string(device.index));
+}
+
 /// Makes instances of what the detector has told. `all`: nothing that it told will be taken back.
 void DetectedRegions::take_steps(Device& device, bool all) {
   const StepFindings& now = device.detector.findings();
@@ -307,13 +335,8 @@ void DetectedRegions::take_steps(Device& device, bool all) {
   device.stands = device.stands || all || stood;
   if (!device.stands) return;
   if (now.confidence != StepConfidence::kNotSure) device.findings = now;
-  const std::uint32_t kind = 1u << static_cast<std::uint32_t>(device.findings.kind);
-  if ((device.said_found & kind) == 0 && device.boundaries.size() >= 2 && device.findings.period_launches != 0) {
-    device.said_found |= kind;
-    notices_.push_back("no range names a region: " + sentence(device.findings) + " on gpu" +
-                       std::to_string(device.index));
-  }
   while (device.boundaries.size() >= 2) {
+    judge_by_products(device);
     const StepBoundary begin = device.boundaries[0], end = device.boundaries[1];
     // What an iteration waited for, the next one tells.
     const bool serves = end.kind != StepKind::kStep && end.kind != StepKind::kNone;
@@ -325,6 +348,7 @@ void DetectedRegions::take_steps(Device& device, bool all) {
       continue;
     }
     give_out(device, begin.launch, InstanceId::kNone);
+    say_found(device, end.kind);
     make_instance(device, begin, end, next);
   }
 }
@@ -432,8 +456,11 @@ void DetectedRegions::describe(WindowSummary& window) const {
     const bool total = region.region == "total";
     if (!total) region.named_by = NamedBy::kDetector;
     const StepFindings& f = of->stands ? of->findings : StepFindings{};
-    region.detected =
-        Detected{std::string(name(f.kind)), f.period_launches, std::string(name(f.confidence)), f.micro_steps};
+    // Of an iteration the region says what it is.
+    std::string kind(name(f.kind));
+    for (const StepKind of_region : {StepKind::kDecode, StepKind::kPrefillOrMixed, StepKind::kIteration})
+      if (f.kind != StepKind::kNone && region.region == name(of_region)) kind = region.region;
+    region.detected = Detected{std::move(kind), f.period_launches, std::string(name(f.confidence)), f.micro_steps};
     // Times only: what may be cut in the wrong place has no percentiles.
     if (!total && f.confidence <= StepConfidence::kLow) region.forget_single_instances();
   }

@@ -84,6 +84,8 @@ class DetectedRegions {
   void feed_all();
   void feed_launch(std::size_t begin, std::size_t end);
   void take_steps(Device& device, bool all);
+  void judge_by_products(Device& device);
+  void say_found(Device& device, StepKind kind);
   void make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end, StepKind next);
   [[nodiscard]] static std::optional<TimeNs> pause_before(const Device& device, TimeNs opens, const StepBoundary& end,
                                                           StepKind next);
