@@ -384,7 +384,9 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
     collected.sums[{"not seen", ""}] = unseen;
   }
   s.executed = out.work;
-  if (out.work.enough() && elapsed_s > 0) s.hfu = seconds(out.work.ideal_ns) / elapsed_s;
+  // Where the model has more FLOP than those that were seen, kernels whose calls nobody saw did the rest.
+  const bool rest_is_known = s.flop && s.hfu && out.work.coverage() < 0.99 && out.work.flop < *s.flop;
+  if (out.work.enough() && elapsed_s > 0 && !rest_is_known) s.hfu = seconds(out.work.ideal_ns) / elapsed_s;
 
   ComponentSums sums;
   for (const auto& [key, sum] : collected.sums) sums.add(component_of(key.first, key.second, sum, peak));
