@@ -14,6 +14,31 @@ namespace {
 std::optional<double> result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? std::nullopt : ratio; }
 std::string percent_of(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}", 100 * *ratio) : "-"; }
 
+/// What the region's matmuls compute: the share of its time, how fast, and what of its time the peak would save. Those
+/// that took no time are left out. Empty without any.
+std::vector<ScreenLine> component_table(const RegionSummary& r, std::size_t width) {
+  std::vector<ScreenLine> lines;
+  const double elapsed_s = seconds(r.elapsed_ns);
+  if (r.components.empty() || !(elapsed_s > 0)) return lines;
+  const auto say = [&](const std::string& text, Style style) { lines.push_back({{fit(text, width), style}}); };
+  say("", Style::kPlain);
+  say(fmt::format(" {:>7} {:>7} {:>14} {:>7} {:<7} {:>8} MATMUL of {}", "TIME%", "LOSS%", "RATE", "PEAK%", "BOUND",
+                  "CALLS", r.region),
+      Style::kHeader);
+  for (const Component& c : r.components) {
+    if (c.time_ns <= 0) continue;
+    const double share = seconds(c.time_ns) / elapsed_s;
+    const bool below = c.of_peak && *c.of_peak <= 1;
+    say(fmt::format(" {:>7.1f} {:>7} {:>14} {:>7} {:<7} {:>8} {}{}{}", 100 * share,
+                    below ? fmt::format("{:.1f}", 100 * share * (1 - *c.of_peak)) : "-",
+                    c.flop_per_s ? scaled_text(c.flop_per_s, "FLOP/s") : "-", percent_of(result(c.of_peak)),
+                    c.bound == Bound::kUnknown ? "-" : std::string(word(c.bound)), c.calls, c.name,
+                    c.pass.empty() ? "" : " ", c.pass),
+        Style::kPlain);
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::optional<double>>& history,
@@ -92,6 +117,10 @@ std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::o
       }
       lines.push_back(std::move(line));
       if (!r.suspect.empty()) say("   suspect: " + r.suspect, Style::kWarning);
+    }
+    if (row.region != nullptr) {
+      for (ScreenLine& line : component_table(*row.region, width)) lines.push_back(std::move(line));
+      for (const Finding& finding : row.region->findings) say("   " + finding.text, Style::kWarning);
     }
     if (row.region != nullptr && !row.region->top_kernels.empty()) {
       say("");

@@ -153,6 +153,36 @@ TEST_F(ScreenTest, DetailHasRegionsPeaksAndKernels) {
   EXPECT_NE(all.find("1 ms"), std::string::npos) << "time per collective: 0.4 s / 400";
 }
 
+TEST_F(ScreenTest, DetailHasTheMatmulsAndWhatTheyLose) {
+  RegionSummary step = region("step", 0.3 * kPeak * 10);
+  Component down;
+  down.name = "down";
+  down.pass = "wgrad";
+  down.calls = 96;
+  down.time_ns = 2 * kNsPerSecond;
+  down.flop = 0.25 * kPeak * 2;
+  down.flop_per_s = 0.25 * kPeak;
+  down.of_peak = 0.25;
+  down.bound = Bound::kMemory;
+  Component unseen;
+  unseen.name = "not seen";
+  unseen.time_ns = kNsPerSecond;
+  step.components = {down, unseen};
+  step.findings = {{"peak_dtype", "95.0 % of the matmul time ran in fp32"}};
+  FakeRank rank(directory_, 40, "node4", 0, 41);
+  rank.start(0);
+  rank.window(0, {step, region("total", 0.3 * kPeak * 10)});
+  read();
+  view_.mode = TopView::Mode::kDetail;
+  view_.filter = "rank=40";
+  const std::string all = text_of(screen(120, 40));
+  EXPECT_NE(all.find("MATMUL of step"), std::string::npos) << all;
+  // 2 s of 10, three quarters of which the peak would save.
+  EXPECT_NE(all.find("    20.0    15.0    250 TFLOP/s    25.0 memory        96 down wgrad"), std::string::npos) << all;
+  EXPECT_NE(all.find("    10.0       -              -       - -              0 not seen"), std::string::npos) << all;
+  EXPECT_NE(all.find("95.0 % of the matmul time ran in fp32"), std::string::npos) << all;
+}
+
 TEST_F(ScreenTest, JsonHasTheSameFigures) {
   const auto j = nlohmann::json::parse(snapshot_json(snapshot_, view_.sort, view_.filter));
   EXPECT_NEAR(j["job"]["mfu"].get<double>(), 0.295, 1e-9);

@@ -60,9 +60,11 @@ function components() {
     const share = ({ c }) => (r.elapsed_s > 0 ? c.time_s / r.elapsed_s : null);
     const f = (title, key, text) => ({ title, of: ({ c, index }) => figure(`${name}.components.${index}.${key}`, c[key] ?? null, text(c[key] ?? null)), by: ({ c }) => c[key] ?? null });
     const label = ({ c }) => (c.pass ? `${c.name} ${c.pass}` : c.name);
+    const lost = ({ c }) => (c.of_peak != null && c.of_peak <= 1 && r.elapsed_s > 0 ? c.time_s * (1 - c.of_peak) / r.elapsed_s : null);
     place.replaceChildren(table([
       { title: "component", text: true, of: label, by: label },
       { title: "of elapsed", of: (row) => percent(share(row)), by: share },
+      { title: "loses", of: (row) => percent(lost(row)), by: lost },
       f("reached", "flop_per_s", (v) => scaled(v, "FLOP/s")), f("of peak", "of_peak", percent),
       { title: "bound", text: true, of: ({ c }) => c.bound || "–", by: ({ c }) => c.bound || "" },
       f("calls", "calls", count), f("shapes", "shapes", count), f("time", "time_s", duration),
@@ -70,7 +72,7 @@ function components() {
   };
   show(names[0]);
   return el("section", { class: "panel", id: "components" }, el("div", { class: "head" }, el("h2", {}, "Components"), choice("region", names, show)),
-    el("p", { class: "dim small" }, "FLOP that ran (not the model's), over the time of the kernels that did them. Bound: by the roofline, each operand moved once."), place);
+    el("p", { class: "dim small" }, "FLOP that ran (not the model's), over the time of the kernels that did them. Loses: of the elapsed time, what the peak rate would save. Bound: by the roofline, each operand moved once."), place);
 }
 
 function regionTable() {
