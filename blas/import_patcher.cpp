@@ -171,7 +171,26 @@ void ImportPatcher::patch(const ::dl_phdr_info& info) noexcept {
       patch_look_up(module, slot);
     }
   });
+  close_page();
   if (!any) note_without(module.key());
+}
+
+/// Slots of one page lie together: /proc/self/maps is read once for them. False where the linker still works on it.
+bool ImportPatcher::open_page(std::uintptr_t page) noexcept {
+  if (page == open_page_) return true;
+  close_page();
+  if (!page_is_read_only(page)) {
+    wait_ = true;
+    return false;
+  }
+  if (::mprotect(reinterpret_cast<void*>(page), page_bytes(), PROT_READ | PROT_WRITE) != 0) return false;
+  open_page_ = page;
+  return true;
+}
+
+void ImportPatcher::close_page() noexcept {
+  if (open_page_ != 0) (void)::mprotect(reinterpret_cast<void*>(open_page_), page_bytes(), PROT_READ);
+  open_page_ = 0;
 }
 
 void ImportPatcher::patch_slot(const LoadedModule& module, const BlasEntry& entry, std::uintptr_t slot) noexcept {
@@ -203,14 +222,8 @@ void ImportPatcher::patch_look_up(const LoadedModule& module, std::uintptr_t slo
 void ImportPatcher::put(const LoadedModule& module, std::uintptr_t slot, void* hook, bool unbound) noexcept {
   if (module.read_only_later(slot)) {
     // Until the linker has made it read-only, it is still at work on this module.
-    void* page = reinterpret_cast<void*>(slot & ~(page_bytes() - 1));
-    if (!page_is_read_only(slot)) {
-      wait_ = true;
-      return;
-    }
-    if (::mprotect(page, page_bytes(), PROT_READ | PROT_WRITE) != 0) return;
+    if (!open_page(slot & ~(page_bytes() - 1))) return;
     store(slot, hook);
-    (void)::mprotect(page, page_bytes(), PROT_READ);
   } else {
     if (!module.writable(slot)) return;
     store(slot, hook);

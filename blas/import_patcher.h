@@ -50,6 +50,8 @@ class ImportPatcher {
   void patch_slot(const LoadedModule& module, const BlasEntry& entry, std::uintptr_t slot) noexcept;
   void patch_look_up(const LoadedModule& module, std::uintptr_t slot) noexcept;
   void put(const LoadedModule& module, std::uintptr_t slot, void* hook, bool unbound) noexcept;
+  [[nodiscard]] bool open_page(std::uintptr_t page) noexcept;
+  void close_page() noexcept;
   [[nodiscard]] void* unbound_target(const LoadedModule& module, const BlasEntry& entry) const noexcept;
   [[nodiscard]] void* helper(const BlasEntry& entry, void* function, const char* name) const noexcept;
   [[nodiscard]] bool in_a_module(std::uintptr_t address) const noexcept;
@@ -70,6 +72,7 @@ class ImportPatcher {
   std::uint32_t wait_scans_ = 0;  ///< calls of changed() to go
   std::uint32_t wait_next_ = 1;
   std::atomic<std::uint32_t> patched_{0};
+  std::uintptr_t open_page_ = 0;  ///< a read-only page that is writable while slots of it are filled in; 0: none
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
 };
 
