@@ -196,7 +196,7 @@ class Variables(Hosts):
         "/dev/zero",
         "/dev/full",
         "/proc/self/mem",
-        "/nonexistent/x",
+        "/proc/no/such/folder",
         "{",
         '{"a":' * 1000,
         "true,false",
