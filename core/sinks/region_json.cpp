@@ -174,7 +174,7 @@ Json to_json(const WindowSummary& window) {
   j["self"] = to_json(window.self);
   j["counters"] = Json::object();
   for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
-  j["trust"] = to_json(window.trust);
+  if (!window.trust.empty()) j["trust"] = to_json(window.trust);
   return j;
 }
 

@@ -200,7 +200,7 @@ class LaunchBench {
     session_ = std::make_unique<CuptiSession>(
         api, live_, names_, contexts_, queue_, counters_, [] {}, [] {});
     std::string why;
-    (void)session_->start(CuptiLevel::kFull, false, why);
+    (void)session_->start(CuptiLevel::kFull, false, false, why);
     host_switches().live.store(&live_, std::memory_order_release);
     step_ = rules_.open(rules_.match("", "step"), "step", nullptr);
   }

@@ -15,7 +15,7 @@ class Forms(ReportCase):
         file = next(directory.glob("*.jsonl"))
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         windows = [
-            {k: v for k, v in line.items() if k not in ("v", "type", "t_ns", "seq", "counters", "self")}
+            {k: v for k, v in line.items() if k not in ("v", "type", "t_ns", "seq", "counters", "self", "trust")}
             for line in lines
             if line["type"] == "window"
         ]

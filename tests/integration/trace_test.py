@@ -10,7 +10,7 @@ from harness import BUILD, DEADLINE_S, GPT2, TestCase, main
 
 MFU = BUILD / "mfu"
 # Of a line: what only a live process knows, or what says when the line was written.
-LIVE_ONLY = ("v", "type", "t_ns", "seq", "clock_ratio", "counters", "self")
+LIVE_ONLY = ("v", "type", "t_ns", "seq", "clock_ratio", "counters", "self", "trust")
 
 MIXED = """
     kernel gemm_a ns=300000; kernel flash_fwd_kernel_b ns=200000; kernel elementwise_c ns=70000; kernel nccl_d ns=150000
