@@ -15,14 +15,8 @@ namespace mfu::detail {
 namespace {
 
 // Sanitizers keep books of stacks, and of SIGSEGV.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef MFU_SANITIZED
 constexpr bool kGuarded = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kGuarded = false;
-#else
-constexpr bool kGuarded = true;
-#endif
 #else
 constexpr bool kGuarded = true;
 #endif

@@ -94,7 +94,9 @@ class NoCupti(TestCase):
                 path = BUILD / "simgpu" / folder / "libcupti.so.13"
                 run = self.unharmed(SCRIPT, env={"SIMGPU_DRIVER_VERSION": driver, "MFU_CUPTI": path})
                 self.assert_inert(run, "no driver", words)
-        for load in ("", f'dlopen cupti "{BUILD}/simgpu/cupti-13.2/libcupti.so.13"\n'):  # found by us, loaded by the program
+        # A sanitizer keeps the signal of an overflow for itself.
+        loads = () if SANITIZE else ("", f'dlopen cupti "{BUILD}/simgpu/cupti-13.2/libcupti.so.13"\n')
+        for load in loads:  # found by us, loaded by the program
             run = self.unharmed(load + SCRIPT, cupti="cupti-13.2", env={"SIMGPU_DRIVER_VERSION": 13020, "SIMGPU_UNFIT": 1})
             self.assert_one_line(run, "CUPTI finds no driver that it can use", "overflowed its stack")
         run = self.unharmed(SCRIPT, cupti="cupti-13.2", env={"SIMGPU_DRIVER_VERSION": 13020})
