@@ -22,7 +22,11 @@ mfu::Job job() {
   row.time_ns = {9, 0, 0, 0, 0};
   row.mfu = 0.5;
   row.window = {0, 10};
-  history.windows.push_back({{0, 10}, false, true, {row}, {}, {}, {}});
+  mfu::WindowSummary window;
+  window.window = {0, 10};
+  window.settled = true;
+  window.regions = {row};
+  history.windows.push_back(std::move(window));
   mfu::JobBuilder builder("a", false);
   builder.add(history);
   return builder.finish();
