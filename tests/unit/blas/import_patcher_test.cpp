@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cuda/host_thread.h"
+#include "tests/sanitized.h"
 #include "tests/unit/blas/stubs/library.h"
 
 namespace mfu {
@@ -390,7 +391,7 @@ TEST_F(ImportPatcherTest, FunctionsThatAreLookedUpAreHooked) {
 
 // Threads load, call and unload modules of every kind while another one scans all the time.
 TEST_F(ImportPatcherTest, ModulesComeAndGoWhileItScans) {
-  constexpr int kThreads = 8, kRounds = 200;
+  constexpr int kThreads = 8, kRounds = tests::sanitized_share(200);
   const char* const kinds[] = {"libcaller_lazy.so", "libcaller_now.so", "libcaller_no_plt.so"};
   std::vector<std::string> copies;
   for (int t = 0; t < kThreads; ++t) {
