@@ -377,11 +377,11 @@ void start_worker() {
 void close_batch(Batch& batch) {
   if (batch.buffer == nullptr) return;
   State& s = state();
+  const std::uint32_t client = batch.client;
   {
     const std::lock_guard lock(s.mutex);
     s.closed.push_back(std::move(batch));
   }
-  const std::uint32_t client = batch.client;
   batch = Batch{};
   batch.client = client;
   s.wake.notify_one();
