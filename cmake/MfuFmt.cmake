@@ -1,5 +1,5 @@
-# {fmt}, compiled once (core/base/format_library.cpp) instead of in each of the seventy files that format: that is two to three
-# seconds of gcc a file. Linked in: the host may lack its library, and distributions have no static one. That file knows
+# {fmt}, compiled once (core/base/format_library.cpp) instead of in each of the forty files that format: that is two to three
+# seconds of gcc 12 a file. Linked in: the host may lack its library, and distributions have no static one. That file knows
 # the functions of {fmt} 9; other versions are taken header-only.
 find_package(fmt REQUIRED)
 add_library(mfu_fmt INTERFACE)

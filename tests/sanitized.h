@@ -1,5 +1,5 @@
-// How much of a long test a sanitizer runs: instrumented code without optimisation takes about fifty times as long, and
-// whether a property holds is what the release build shows.
+// How much of a long test a sanitizer runs: instrumented code without optimisation takes many times as long, and the
+// release build shows whether a property holds.
 #pragma once
 
 namespace mfu::tests {

@@ -86,7 +86,7 @@ struct FieldAt {
 };
 template <typename Indices, typename... Gets>
 struct FieldTable;
-/// What a tuple would do too; but one with fifty elements costs the compiler seconds in every file that sees it.
+/// The fields of one type. A std::tuple of as many costs the compiler a second in each file that reads them.
 template <std::size_t... Indices, typename... Gets>
 struct FieldTable<std::index_sequence<Indices...>, Gets...> : FieldAt<Indices, Gets>... {
   template <typename Each>
