@@ -2,6 +2,8 @@
 // of CUDA 13.0; a value never changes its meaning.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -14,8 +16,8 @@ struct ElementType {
   bool complex = false;
 };
 
-/// cudaDataType. Nothing for a type that has no matrix product.
-[[nodiscard]] constexpr std::optional<ElementType> element_type(std::int32_t cuda_data_type) noexcept {
+namespace detail {
+[[nodiscard]] constexpr std::optional<ElementType> find_element_type(std::int32_t cuda_data_type) noexcept {
   switch (cuda_data_type) {
     case 0:  // CUDA_R_32F
       return ElementType{DType::kFp32, false};
@@ -55,6 +57,19 @@ struct ElementType {
     default:
       return std::nullopt;
   }
+}
+
+inline constexpr std::array<std::optional<ElementType>, 34> kElementTypes = [] {
+  std::array<std::optional<ElementType>, 34> types{};
+  for (std::size_t i = 0; i < types.size(); ++i) types[i] = find_element_type(static_cast<std::int32_t>(i));
+  return types;
+}();
+}  // namespace detail
+
+/// hot. cudaDataType. Nothing for a type that has no matrix product.
+[[nodiscard]] constexpr std::optional<ElementType> element_type(std::int32_t cuda_data_type) noexcept {
+  const auto at = static_cast<std::uint32_t>(cuda_data_type);
+  return at < detail::kElementTypes.size() ? detail::kElementTypes[at] : std::nullopt;
 }
 
 /// cublasComputeType_t. C++ programs may pass a cudaDataType instead, which an inline function of the header turns into

@@ -42,8 +42,8 @@ std::int32_t math_mode(const BlasTarget& target, void* handle) noexcept {
 }
 
 /// Of functions that take the types as arguments, and may multiply single precision as something else.
-void types(Product& p, const BlasTarget& target, void* handle, std::int32_t a, std::int32_t d,
-           std::int32_t compute) noexcept {
+[[gnu::always_inline]] inline void types(Product& p, const BlasTarget& target, void* handle, std::int32_t a,
+                                         std::int32_t d, std::int32_t compute) noexcept {
   const auto operands = element_type(a), result = element_type(d);
   if (!operands || !result) {
     p.kind = Product::Kind::kUnsized;

@@ -1,11 +1,9 @@
 #include "blas/import_patcher.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string_view>
@@ -32,40 +30,6 @@ bool is_off_limits(std::string_view name) noexcept {
 std::uintptr_t page_bytes() noexcept {
   static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   return page;
-}
-
-/// What /proc/self/maps says of the page of `address`; false where it does not.
-bool page_is_read_only(std::uintptr_t address) noexcept {
-  const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  char text[4096];
-  std::size_t held = 0;
-  bool found = false, read_only = false, end = false;
-  while (!found && !end) {
-    const ssize_t got = ::read(fd, text + held, sizeof text - held);
-    end = got <= 0;
-    if (got > 0) held += static_cast<std::size_t>(got);
-    std::size_t at = 0;
-    while (!found) {
-      const std::string_view rest(text + at, held - at);
-      const std::size_t length = rest.find('\n');
-      if (length == std::string_view::npos) break;
-      // 7f0000000000-7f0000001000 r--p ...
-      char* after = nullptr;
-      const auto begin = static_cast<std::uintptr_t>(std::strtoull(text + at, &after, 16));
-      const auto stop = static_cast<std::uintptr_t>(*after == '-' ? std::strtoull(after + 1, &after, 16) : 0);
-      if (address >= begin && address < stop) {
-        found = true;
-        read_only = after[0] == ' ' && after[1] == 'r' && after[2] == '-';
-      }
-      at += length + 1;
-    }
-    for (std::size_t i = at; i < held; ++i) text[i - at] = text[i];
-    held -= at;
-    if (held == sizeof text) held = 0;  // a path longer than the buffer: nothing in it is looked for
-  }
-  ::close(fd);
-  return found && read_only;
 }
 
 void* load(std::uintptr_t slot) noexcept { return __atomic_load_n(reinterpret_cast<void**>(slot), __ATOMIC_ACQUIRE); }
@@ -127,6 +91,7 @@ void ImportPatcher::scan() noexcept {
   scanned_ = true;
   wait_ = false;
   range_count_ = library_count_ = 0;
+  read_only_.forget();
   // Both passes see the same modules: the linker's lock is held by the outer call until they are done.
   ::dl_iterate_phdr(
       [](::dl_phdr_info*, std::size_t, void* self) {
@@ -159,7 +124,9 @@ void ImportPatcher::patch(const ::dl_phdr_info& info) noexcept {
   const bool looks_up = looks_up_blas(module.name());
   bool any = false;
   const auto wanted = [looks_up](const char* name) {
-    return std::strncmp(name, "cublas", 6) == 0 || (looks_up && std::strcmp(name, "dlsym") == 0);
+    // Of thousands of names hardly one begins with this letter and the next.
+    return (name[0] == 'c' && name[1] == 'u' && std::strncmp(name, "cublas", 6) == 0) ||
+           (looks_up && std::strcmp(name, "dlsym") == 0);
   };
   module.each_import(wanted, [&](const char* name, std::uintptr_t slot) {
     if (slot % sizeof(void*) != 0) return;
@@ -175,11 +142,11 @@ void ImportPatcher::patch(const ::dl_phdr_info& info) noexcept {
   if (!any) note_without(module.key());
 }
 
-/// Slots of one page lie together: /proc/self/maps is read once for them. False where the linker still works on it.
+/// Slots of one page lie together. False where the linker still works on it.
 bool ImportPatcher::open_page(std::uintptr_t page) noexcept {
   if (page == open_page_) return true;
   close_page();
-  if (!page_is_read_only(page)) {
+  if (!read_only_.contains(page)) {
     wait_ = true;
     return false;
   }

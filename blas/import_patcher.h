@@ -6,6 +6,7 @@
 
 #include "blas/entries.h"
 #include "blas/loaded_module.h"
+#include "blas/read_only_memory.h"
 #include "core/base/zeroed_array.h"
 
 namespace mfu {
@@ -72,6 +73,7 @@ class ImportPatcher {
   std::uint32_t wait_scans_ = 0;  ///< calls of changed() to go
   std::uint32_t wait_next_ = 1;
   std::atomic<std::uint32_t> patched_{0};
+  ReadOnlyMemory read_only_;
   std::uintptr_t open_page_ = 0;  ///< a read-only page that is writable while slots of it are filled in; 0: none
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
 };

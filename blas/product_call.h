@@ -12,7 +12,7 @@ namespace mfu {
 class ProductCall {
  public:
   /// Nothing is looked at where the library is not active, or the thread is inside of another call: then false.
-  ProductCall() noexcept {
+  [[gnu::always_inline]] ProductCall() noexcept {
     const HostSwitches& switches = host_switches();
     if (switches.inert.load(std::memory_order_relaxed)) return;
     const HostLinks* live = switches.live.load(std::memory_order_acquire);
@@ -22,15 +22,15 @@ class ProductCall {
     attribution_ = live->attribution;
     state_ = thread->state;
   }
-  ~ProductCall() {
+  [[gnu::always_inline]] ~ProductCall() {
     if (begun_) attribution_->end_product(*state_, failed_);
   }
   ProductCall(const ProductCall&) = delete;
   ProductCall& operator=(const ProductCall&) = delete;
 
   [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
-  void begin(const Product& product) noexcept {
-    begun_ = attribution_->begin_product(*state_, attribution_->products().number_of(product));
+  [[gnu::always_inline]] void begin(const Product& product) noexcept {
+    begun_ = attribution_->begin_product(*state_, product);
   }
   /// The library returned an error: what it launched is no whole product.
   void fail() noexcept { failed_ = true; }

@@ -259,4 +259,17 @@ bool Attribution::newest_correlation(CorrelationId& id) const noexcept {
   return any;
 }
 
+std::uint32_t Attribution::ids_since_first(CorrelationId newest) const noexcept {
+  if (anonymous_launches_.load(std::memory_order_relaxed) != 0) return CorrelationMap::kCapacity - 1;
+  constexpr std::uint32_t kJustBegun = 1u << 12;  // a thread that is inside its first launch does not say so yet
+  std::uint32_t most = 0;
+  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (threads_[i].any_launch.load(std::memory_order_acquire) == 0) continue;  // pairs with launch
+    const std::uint32_t first = threads_[i].first_correlation.load(std::memory_order_relaxed);
+    if (!newer(first, raw(newest)) && raw(newest) - first > most) most = raw(newest) - first;
+  }
+  return most < CorrelationMap::kCapacity - kJustBegun ? most + kJustBegun : CorrelationMap::kCapacity - 1;
+}
+
 }  // namespace mfu

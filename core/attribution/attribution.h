@@ -26,19 +26,21 @@ struct alignas(64) ThreadState {
   std::atomic<std::uint32_t> serial{0};     ///< ThreadSerial of the thread that holds this state; 0: free
   std::atomic<std::uint64_t> launches{0};   ///< launch calls of threads that had this state, retracted ones excluded
   std::atomic<std::uint32_t> last_correlation{0};
-  std::atomic<std::uint32_t> any_launch{0};  ///< last_correlation is meaningful
-  std::atomic<std::uint32_t> context{0};     ///< last CUDA context launched on
-  std::uint32_t os_thread = 0;               ///< as gettid() says
-  std::uint32_t index = 0;                   ///< 1 + place in the thread table
-  std::uint32_t launch_in_call = 0;          ///< correlation id of the launch call this thread is inside of
+  std::atomic<std::uint32_t> any_launch{0};  ///< last_correlation and first_correlation are meaningful
+  std::atomic<std::uint32_t> first_correlation{0};
+  std::atomic<std::uint32_t> context{0};  ///< last CUDA context launched on
+  std::uint32_t os_thread = 0;            ///< as gettid() says
+  std::uint32_t index = 0;                ///< 1 + place in the thread table
+  std::uint32_t launch_in_call = 0;       ///< correlation id of the launch call this thread is inside of
   bool in_launch_call = false;
   /// Of the library call for a matrix product that the thread is inside of; no product: it is inside of none. first():
   /// the call has launched no kernel yet.
   ProductTag product;
   ProductTag launch_product;         ///< of the launch call that this thread is inside of
   CorrelationId first_of_product{};  ///< the launch that carries the product, once there is one
-  bool holds_region = false;         ///< counted in the number of owners
-  StreamLanes::Cache lane;           ///< of the stream that it launched on last
+  RecentProducts recent_products;
+  bool holds_region = false;  ///< counted in the number of owners
+  StreamLanes::Cache lane;    ///< of the stream that it launched on last
   RangeStack stack;
 };
 
@@ -117,7 +119,10 @@ class Attribution {
     thread.in_launch_call = true;
     thread.launches.store(thread.launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     thread.last_correlation.store(raw(id), std::memory_order_relaxed);
-    if (thread.any_launch.load(std::memory_order_relaxed) == 0) thread.any_launch.store(1, std::memory_order_relaxed);
+    if (thread.any_launch.load(std::memory_order_relaxed) == 0) [[unlikely]] {
+      thread.first_correlation.store(raw(id), std::memory_order_relaxed);
+      thread.any_launch.store(1, std::memory_order_release);
+    }
     return true;
   }
   /// [launching thread] hot. The launch call `id` leaves; `failed`: it put no work on a stream.
@@ -135,6 +140,9 @@ class Attribution {
   }
   /// [owner thread] hot. A library call for `product` begins: the kernels that the thread launches until it ends are of
   /// that product. False inside of such a call: the outermost counts, and end_product is not for the inner one.
+  bool begin_product(ThreadState& thread, const Product& product) noexcept {
+    return begin_product(thread, thread.recent_products.number_of(product, products_));
+  }
   bool begin_product(ThreadState& thread, ProductId product) noexcept {
     if (thread.product) return false;
     thread.product = ProductTag::first_of(product);
@@ -158,6 +166,8 @@ class Attribution {
   [[nodiscard]] std::uint64_t launches_seen() const noexcept;
   /// [mfu-drain] The newest correlation id of a launch; false when there was none yet.
   [[nodiscard]] bool newest_correlation(CorrelationId& id) const noexcept;
+  /// [mfu-drain] How many ids before `newest` the first launch of all may lie; of threads without a state nobody knows.
+  [[nodiscard]] std::uint32_t ids_since_first(CorrelationId newest) const noexcept;
 
   [[nodiscard]] CorrelationMap& map() noexcept { return map_; }
   [[nodiscard]] InstanceTable& instances() noexcept { return instances_; }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -41,6 +42,54 @@ class ProductTable {
 
   ZeroedArray<Slot> slots_{kCapacity};
   std::atomic<std::uint32_t> used_{0};
+};
+
+/// [owner thread] hot. What one thread asked for lately, with its numbers: the products of a layer come again and
+/// again, and are found here without a look at what all threads share. All zero: nothing.
+class RecentProducts {
+ public:
+  [[nodiscard]] ProductId number_of(const Product& product, ProductTable& table) noexcept {
+    const Key key(product);
+    Entry& entry = entries_[key.place()];
+    if (entry.is(key)) [[likely]]
+      return entry.number;
+    // Two products of one layer may meet in a place: the one that was pushed out of it stands beside it.
+    Entry& beside = entries_[key.place() ^ 1u];
+    if (beside.is(key)) return beside.number;
+    beside = entry;
+    entry = {key, table.number_of(product)};
+    return entry.number;
+  }
+
+ private:
+  static constexpr unsigned kBits = 5;
+  /// A product in words. Put together from its parts: what was just written byte by byte is slow to read as a word.
+  struct Key {
+    std::uint64_t m = 0, n = 0, k = 0, rest = 0;
+
+    Key() = default;
+    explicit Key(const Product& p) noexcept
+        : m(p.m),
+          n(p.n),
+          k(p.k),
+          rest(p.batch | static_cast<std::uint64_t>(p.operands) << 32 | static_cast<std::uint64_t>(p.result) << 40 |
+               static_cast<std::uint64_t>(p.transpose_a) << 48 | static_cast<std::uint64_t>(p.transpose_b) << 49 |
+               static_cast<std::uint64_t>(p.complex) << 50 | static_cast<std::uint64_t>(p.kind) << 51) {}
+    [[nodiscard]] std::size_t place() const noexcept {
+      return (m * 0x9E3779B97F4A7C15u + n * 0xC2B2AE3D27D4EB4Fu + k * 0x165667B19E3779F9u + rest) >> (64 - kBits);
+    }
+  };
+  struct Entry {
+    Key key;
+    ProductId number = ProductId::kNone;
+
+    [[nodiscard]] bool is(const Key& other) const noexcept {
+      return number != ProductId::kNone &&
+             ((key.m ^ other.m) | (key.n ^ other.n) | (key.k ^ other.k) | (key.rest ^ other.rest)) == 0;
+    }
+  };
+
+  std::array<Entry, 1u << kBits> entries_{};
 };
 
 }  // namespace mfu

@@ -43,6 +43,40 @@ TEST(ProductTable, GivesBackWhatWasNumbered) {
   EXPECT_FALSE(table->find(ProductId::kNone).has_value());
 }
 
+/// A thread's own look-up gives the table's numbers, whatever comes between and however often it comes again.
+TEST(RecentProducts, GivesTheNumbersOfTheTable) {
+  auto table = std::make_unique<ProductTable>();
+  RecentProducts recent;
+  std::mt19937_64 random(3);
+  std::vector<Product> known;
+  for (int i = 0; i < 100; ++i) {
+    Product p = random_product(random);
+    p.complex = random() % 2 != 0;
+    for (int k = 0; k < 8; ++k) {  // neighbours that differ in one thing each
+      known.push_back(p);
+      if (k == 0) ++p.m;
+      if (k == 1) ++p.n;
+      if (k == 2) ++p.k;
+      if (k == 3) ++p.batch;
+      if (k == 4) p.transpose_a = !p.transpose_a;
+      if (k == 5) p.complex = !p.complex;
+      if (k == 6) p.kind = p.kind == Product::Kind::kSized ? Product::Kind::kUnsized : Product::Kind::kSized;
+    }
+  }
+  Product zero;
+  zero.batch = 0;
+  zero.operands = zero.result = DType{};
+  known.push_back(zero);
+  for (int i = 0; i < 100'000; ++i) {
+    const std::size_t around = i / 100 * 5 % known.size();  // some dozens at a time, then others
+    const Product& p = known[(around + random() % 40) % known.size()];
+    const ProductId number = recent.number_of(p, *table);
+    ASSERT_NE(number, ProductId::kNone);
+    ASSERT_EQ(number, table->number_of(p));
+    ASSERT_EQ(table->find(number), p);
+  }
+}
+
 TEST(ProductTable, OnceFullEveryNewProductIsOneOfUnknownSize) {
   auto table = std::make_unique<ProductTable>();
   Product p;
