@@ -187,7 +187,6 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
     // Straight into the batch; what turns out to be no record is overwritten by the next.
     ActivityRecord nowhere;
     ActivityRecord& out = batch != nullptr ? batch->records[batch->count] : nowhere;
-    out = {};
     std::uint32_t context = 0;
     std::size_t needed = 0;
     const auto kind = read<std::uint32_t>(record, 0);
@@ -196,18 +195,20 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
       case CUPTI_ACTIVITY_KIND_KERNEL:
         needed = kKernelBytes;
         if (left < needed) break;
-        out.kind = ActivityKind::kKernel;
-        out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kStart));
-        out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kEnd));
-        out.device = static_cast<DeviceId>(read<std::uint32_t>(record, KernelOffsets::kDevice));
         context = read<std::uint32_t>(record, KernelOffsets::kContext);
-        out.stream = static_cast<StreamId>(read<std::uint32_t>(record, KernelOffsets::kStream));
-        // pack() without its bounds: x and y stand side by side, and CUDA allows neither y nor z more than 16 bits.
-        out.extent = read<std::uint64_t>(record, KernelOffsets::kGridX) |
-                     std::uint64_t{read<std::uint32_t>(record, KernelOffsets::kGridZ)} << 48;
-        out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, KernelOffsets::kCorrelation));
-        out.graph = static_cast<GraphId>(read<std::uint32_t>(record, KernelOffsets::kGraph));
-        out.name = cache.intern(names_, read<const char*>(record, KernelOffsets::kName));
+        out = {
+            .begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kStart)),
+            .end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kEnd)),
+            // pack() without its bounds: x and y stand side by side, and CUDA allows neither y nor z more than 16 bits.
+            .extent = read<std::uint64_t>(record, KernelOffsets::kGridX) |
+                      std::uint64_t{read<std::uint32_t>(record, KernelOffsets::kGridZ)} << 48,
+            .correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, KernelOffsets::kCorrelation)),
+            .device = static_cast<DeviceId>(read<std::uint32_t>(record, KernelOffsets::kDevice)),
+            .stream = static_cast<StreamId>(read<std::uint32_t>(record, KernelOffsets::kStream)),
+            .graph = static_cast<GraphId>(read<std::uint32_t>(record, KernelOffsets::kGraph)),
+            .name = cache.intern(names_, read<const char*>(record, KernelOffsets::kName)),
+            .kind = ActivityKind::kKernel,
+        };
         if (out.graph != GraphId::kNone && nodes_ != nullptr) {
           const ProductTag product = nodes_->find(read<std::uint64_t>(record, KernelOffsets::kGraphNode));
           out.product = product.product();
@@ -221,6 +222,7 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         const bool peer = kind == CUPTI_ACTIVITY_KIND_MEMCPY2;
         needed = peer ? kPeerCopyBytes : kCopyBytes;
         if (left < needed) break;
+        out = {};
         out.kind = set ? ActivityKind::kMemset : ActivityKind::kMemcpy;
         const auto copy_kind = read<std::uint8_t>(record, MemcpyOffsets::kCopyKind);
         out.direction = set                              ? CopyDirection::kUnknown
@@ -242,6 +244,7 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
       case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
         needed = kGraphTraceBytes;
         if (left < needed) break;
+        out = {};
         out.kind = ActivityKind::kGraph;
         out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, GraphTraceOffsets::kStart));
         out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, GraphTraceOffsets::kEnd));
@@ -261,6 +264,7 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
         if ((edge == CaptureEdge::kNone && launch_kind(driver, id) == LaunchKind::kNone) ||
             read<std::uint32_t>(record, CallOffsets::kReturn) != 0)
           continue;
+        out = {};
         out.kind = edge == CaptureEdge::kBegin ? ActivityKind::kCaptureBegins
                    : edge == CaptureEdge::kEnd ? ActivityKind::kCaptureEnds
                                                : ActivityKind::kCall;

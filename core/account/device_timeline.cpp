@@ -9,6 +9,14 @@ namespace {
 constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
 constexpr TimeNs kLongAgo = std::numeric_limits<TimeNs>::min();
 constexpr std::uint64_t kEndOrder = 1ull << 63;
+
+/// [class][union]: all bits set where an activity of the class is part of the union of the classes up to that one.
+constexpr auto kInUnion = [] {
+  std::array<std::array<DurationNs, kTimeClasses>, kTimeClasses> in{};
+  for (std::size_t of = 0; of < kTimeClasses; ++of)
+    for (std::size_t c = of; c < kTimeClasses; ++c) in[of][c] = -1;
+  return in;
+}();
 }  // namespace
 
 DeviceTimeline::DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener)
@@ -32,12 +40,16 @@ std::size_t DeviceTimeline::new_lane(TimeNs begin_ns) noexcept {
 }
 
 void DeviceTimeline::note_added() noexcept {
-  for (Instance* i = added_to_; i != nullptr; i = i->parent) {
-    InstanceOnDevice& share = i->shares[device_];
-    if (share.last_activity_end_ns >= added_end_ns_) break;  // then so are those around it
-    share.last_activity_end_ns = added_end_ns_;
+  for (Instance* instance : added_to_) {
+    InstanceOnDevice& own = instance->shares[device_];
+    own.added_to = false;
+    for (Instance* i = instance->parent; i != nullptr; i = i->parent) {
+      TimeNs& last = i->shares[device_].last_activity_end_ns;
+      if (last >= own.last_activity_end_ns) break;  // then those around it were told, or will be
+      last = own.last_activity_end_ns;
+    }
   }
-  added_to_ = nullptr;
+  added_to_.clear();
 }
 
 void DeviceTimeline::add_chunk(Lane& lane) {
@@ -128,31 +140,68 @@ ClassTimes DeviceTimeline::class_times() const noexcept {
   return times;
 }
 
+/// False: something else runs on in an instance around this one, and so what a kernel covers differs among them.
+[[gnu::noinline]] bool DeviceTimeline::begin_run(Instance* instance, TimeNs begin) noexcept {
+  end_run();
+  // What its kernels cover those around it cover too: the outermost reaches furthest.
+  const Instance* around = instance;
+  while (around->parent != nullptr) around = around->parent;
+  const TimeNs outermost = around->shares[device_].covered_until_ns;
+  if (outermost > begin && outermost != instance->shares[device_].covered_until_ns) return false;
+  run_.instance = instance;
+  run_.begin_ns = begin;
+  run_.covered_until_ns = outermost;
+  return true;
+}
+
+void DeviceTimeline::end_run() noexcept {
+  for (Instance* i = run_.instance; i != nullptr; i = i->parent) {
+    InstanceOnDevice& share = i->shares[device_];
+    share.add_activity(run_.begin_ns);
+    share.kernels += run_.kernels;
+    share.covered_until_ns = run_.covered_until_ns;
+    share.open_portion.busy_ns += run_.busy_ns;
+    share.open_portion.kernel_sum_ns += run_.kernel_sum_ns;
+    share.open_portion.matmul_sum_ns += run_.matmul_sum_ns;
+  }
+  run_ = Run{};
+}
+
 /// Accounts for [begin, end) of an activity; `begin` is the latest so far.
-inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel,
-                                  std::uint64_t begun) noexcept {
+[[gnu::always_inline]] inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance,
+                                                         TimeClass time_class, bool is_kernel,
+                                                         std::uint64_t begun) noexcept {
   // To its own class and all after it. What adds nothing is an empty interval, not a branch: classes follow no pattern.
-  const auto length = static_cast<std::uint64_t>(end - begin);
+  const DurationNs length = end - begin;
+  const auto& in_union = kInUnion[static_cast<std::size_t>(time_class)];
   const auto extend = [&](std::size_t c) {
-    const std::uint64_t whole = -static_cast<std::uint64_t>(static_cast<std::size_t>(time_class) <= c);
-    union_ns_[c] += InstanceOnDevice::extend(covered_until_[c], begin, begin + static_cast<DurationNs>(length & whole));
+    const TimeNs from = std::max(covered_until_[c], begin);
+    const TimeNs until = std::max(from, begin + (length & in_union[c]));
+    union_ns_[c] += until - from;
+    covered_until_[c] = until;
   };
   extend(0);
   extend(1);
   extend(2);
   extend(3);
   static_assert(kUnions == 4);
-  if (is_kernel) {
-    kernel_sum_ns_ += end - begin;
-    const bool matmul = time_class == TimeClass::kMatmul;
-    for (Instance* i = instance; i != nullptr; i = i->parent) {
-      InstanceOnDevice& share = i->shares[device_];
-      share.add_activity(begin);
-      share.kernels += begun;
-      share.add_kernel(begin, end, matmul);
-    }
-  } else {
-    for (Instance* i = instance; i != nullptr; i = i->parent) i->shares[device_].add_activity(begin);
+  kernel_sum_ns_ += is_kernel ? length : 0;
+  if (instance == nullptr) return;
+  const bool matmul = time_class == TimeClass::kMatmul;
+  if (instance == run_.instance || begin_run(instance, begin)) [[likely]] {
+    if (!is_kernel) return;
+    run_.busy_ns += InstanceOnDevice::extend(run_.covered_until_ns, begin, end);
+    run_.kernel_sum_ns += length;
+    run_.matmul_sum_ns += matmul ? length : 0;
+    run_.kernels += begun;
+    return;
+  }
+  for (Instance* i = instance; i != nullptr; i = i->parent) {
+    InstanceOnDevice& share = i->shares[device_];
+    share.add_activity(begin);
+    if (!is_kernel) continue;
+    share.kernels += begun;
+    share.add_kernel(begin, end, matmul);
   }
 }
 
@@ -178,6 +227,8 @@ void DeviceTimeline::count_product(const Activity& a, ProductStats& products) {
 /// Begins all activities before `limit`.
 void DeviceTimeline::begin_until(TimeNs limit) {
   std::size_t begun = 0;
+  const Instance* counted = nullptr;
+  ActivityCounts* counts = nullptr;
   while (true) {
     std::int64_t earliest = kNever;
     for (std::size_t l = 0; l < lanes_used_; l += kAtOnce) {
@@ -194,7 +245,11 @@ void DeviceTimeline::begin_until(TimeNs limit) {
     if (at >= limit) break;
     now_ = at;
     ++begun;
-    count(a);
+    if (a.instance != counted || counts == nullptr) {
+      counted = a.instance;
+      counts = &counts_of(counted != nullptr ? counted->region_path : 0);
+    }
+    count(a, *counts);
     if (a.end_ns > cut_at_) running_.push_back({a.end_ns, a.instance, a.time_class, a.is_kernel()});
     // Wholly in the past, since it came late: counted, but there is no time left to cover.
     cover(at, std::max(at, std::min(a.end_ns, cut_at_)), a.instance, a.time_class, a.is_kernel(), 1);
@@ -204,6 +259,7 @@ void DeviceTimeline::begin_until(TimeNs limit) {
       heads_[l] = head_key(lane.next->begin_ns, l);
   }
   pending_ -= begun;
+  end_run();
 }
 
 /// Goes on with what was cut at now().
@@ -215,11 +271,12 @@ void DeviceTimeline::resume_running() {
     if (r.end_ns > cut_at_) running_.push_back(r);
   }
   resumed_.clear();
+  end_run();
 }
 
 std::uint32_t DeviceTimeline::add_late(TimeNs begin_ns, TimeNs end_ns, const ActivityTraits& traits, Instance* instance,
                                        std::uint32_t region_path) {
-  count({begin_ns, end_ns, instance, traits}, region_path);
+  count({begin_ns, end_ns, instance, traits}, counts_of(region_path));
   for (Instance* i = instance; i != nullptr; i = i->parent) {
     InstanceOnDevice& share = i->shares[device_];
     share.add_activity(begin_ns);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/account/instance.h"
@@ -75,14 +76,13 @@ class DeviceTimeline {
   DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener);
 
   /// An activity [begin, end) that begins at now() or later.
-  void add(TimeNs begin_ns, TimeNs end_ns, const ActivityTraits& traits, Instance* instance) {
-    // Activities of one instance come in runs: those around it are told once per run.
-    if (instance != added_to_) {
-      note_added();
-      added_to_ = instance;
-      added_end_ns_ = end_ns;
+  [[gnu::always_inline]] void add(TimeNs begin_ns, TimeNs end_ns, const ActivityTraits& traits, Instance* instance) {
+    if (instance != nullptr) [[likely]] {
+      InstanceOnDevice& share = instance->shares[device_];
+      share.last_activity_end_ns = std::max(share.last_activity_end_ns, end_ns);
+      if (!std::exchange(share.added_to, true)) [[unlikely]]
+        added_to_.push_back(instance);
     }
-    added_end_ns_ = std::max(added_end_ns_, end_ns);
     // The first lane that it can go on with. A later lane ends earlier, since an activity goes to it only when all
     // before end later: counting those is enough, and needs no branch per lane, which could not be predicted.
     const auto later = [this, begin_ns](std::size_t lane) { return static_cast<std::size_t>(tails_[lane] > begin_ns); };
@@ -103,7 +103,8 @@ class DeviceTimeline {
   void keep_from(TimeNs from, std::size_t most) noexcept { history_.keep_from(from, most); }
   /// The past before is not known any more, and late work changes nothing there.
   [[nodiscard]] TimeNs known_from() const noexcept { return history_.known_from(); }
-  /// Says in the instances what was added. Before any timeline is swept: an instance ends when its activities are over.
+  /// Says in the instances around those that were added to when their last activity ends. Before any timeline is swept:
+  /// an instance ends when its activities are over.
   void note_added() noexcept;
   void add_open_mark(Instance& instance, TimeNs at);
   /// The instance is closed: its end is the later of `at` and its last activity here.
@@ -159,6 +160,17 @@ class DeviceTimeline {
     bool is_kernel;
   };
 
+  /// Activities of one instance, one behind another, that neither it nor those around it were told of yet. When the run
+  /// began, no kernel of any of them was running beyond what ran of the instance itself, so each further kernel covers
+  /// as much new time of all of them: it is added up once, and said to each when the run is over.
+  struct Run {
+    Instance* instance = nullptr;  ///< nullptr: there is no run
+    TimeNs begin_ns = 0;
+    TimeNs covered_until_ns = 0;
+    DurationNs busy_ns = 0, kernel_sum_ns = 0, matmul_sum_ns = 0;
+    std::uint64_t kernels = 0;
+  };
+
   /// What waits in order of begin, in chunks that go round: nothing is moved once it is in. The last lane is the
   /// exception: it takes what fits nowhere, and is sorted when swept.
   struct Chunk {
@@ -201,13 +213,16 @@ class DeviceTimeline {
   void prepare_lanes();
   [[gnu::noinline]] void next_chunk(std::size_t lane) noexcept;
   void begin_until(TimeNs limit);
-  /// A piece of an activity; `begun`: 1 for its first, else 0.
+  /// A piece of an activity; `begun`: 1 for its first, else 0. end_run() after the last one.
   void cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel,
              std::uint64_t begun) noexcept;
-  void count(const Activity& a) { count(a, a.instance != nullptr ? a.instance->region_path : 0); }
-  void count(const Activity& a, std::uint32_t region_path) {
+  [[nodiscard]] bool begin_run(Instance* instance, TimeNs begin) noexcept;
+  void end_run() noexcept;
+  [[nodiscard]] ActivityCounts& counts_of(std::uint32_t region_path) {
     if (counts_.size() <= region_path) counts_.resize(region_path + 1);
-    ActivityCounts& counts = counts_[region_path];
+    return counts_[region_path];
+  }
+  void count(const Activity& a, ActivityCounts& counts) {
     counts.launches += static_cast<std::uint64_t>((a.flags & Activity::kFirstOfLaunch) != 0);
     if (!a.is_kernel()) return;
     if (counts.kernels.size() <= a.name) counts.kernels.resize(a.name + 16u);
@@ -237,6 +252,7 @@ class DeviceTimeline {
   std::array<DurationNs, kUnions> union_ns_{};
   std::array<TimeNs, kUnions> covered_until_;
   DurationNs kernel_sum_ns_ = 0;
+  Run run_;
   std::vector<ActivityCounts> counts_;
   std::uint32_t since_attention_ = kLongSince;     ///< products since an attention kernel
   AfterAttention place_ = AfterAttention::kLater;  ///< of the latest product
@@ -251,10 +267,8 @@ class DeviceTimeline {
   Chunk* free_chunks_ = nullptr;
   std::vector<Running> running_, resumed_;  ///< cut at cut_at_; their rest is still to come
   TimeHistory history_;
-  std::vector<LateWork> late_;  ///< since the last sweep
-  // The instance that was added to last and the latest end there, not yet said in the instance itself.
-  Instance* added_to_ = nullptr;
-  TimeNs added_end_ns_ = 0;
+  std::vector<LateWork> late_;       ///< since the last sweep
+  std::vector<Instance*> added_to_;  ///< those around them were not told yet
   MarkQueue marks_;
 };
 

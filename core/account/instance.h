@@ -66,6 +66,7 @@ struct InstanceOnDevice {
   bool ended = false;      ///< end_ns is known
   bool end_due = false;    ///< closed and past its last activity, but not begun yet
   bool end_waits = false;  ///< closed and past its last activity so far, and more may come
+  bool added_to = false;   ///< since those around it were told when its last activity ends
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
   ClassTimes counted{};               ///< the device's class times up to where portions were cut

@@ -30,20 +30,19 @@ void InstanceProducts::add(const Product& product, ComponentNames::Match match) 
   calls.same_rows = calls.same_rows && rows == calls.first_rows;
 }
 
-void InstanceProducts::add(const AttentionKernel& kernel, const Grid& grid) {
+void InstanceProducts::add(const AttentionLaunch& launch) {
+  const AttentionKernel& kernel = launch.kernel;
   if (kernel.part == AttentionKernel::Part::kForward) ++forward_;
   if (kernel.part == AttentionKernel::Part::kBackward) ++backward_;
-  if (const std::optional<std::int64_t> sequences = sequences_of(kernel, grid))
-    sequences_.add(*sequences);
+  if (launch.sequences)
+    sequences_.add(*launch.sequences);
   else if (kernel.part != AttentionKernel::Part::kHelper)
     unknown_sequences_ = true;
   if (kernel.queries_per_block == 0) return;
-  const bool known = std::any_of(grids_.begin(), grids_.end(), [&](const Grids& g) {
-    return g.grid == grid && g.kernel.queries_per_block == kernel.queries_per_block;
-  });
-  if (known) return;
+  for (const Grids& g : grids_)
+    if (g.grid == launch.grid && g.kernel.queries_per_block == kernel.queries_per_block) return;
   if (grids_.size() < kMostGrids)
-    grids_.push_back({kernel, grid});
+    grids_.push_back({kernel, launch.grid});
   else
     more_grids_ = true;
 }

@@ -36,13 +36,23 @@ struct SeenShape {
   std::int64_t passes = 0;           ///< 0: not known
 };
 
+/// A fused attention kernel that ran, and what its grid says.
+struct AttentionLaunch {
+  AttentionLaunch() = default;
+  AttentionLaunch(const AttentionKernel& of, const Grid& g) noexcept
+      : kernel(of), grid(g), sequences(sequences_of(of, g)) {}
+
+  AttentionKernel kernel;
+  Grid grid;
+  std::optional<std::int64_t> sequences;
+};
+
 /// [mfu-drain] A few hundred bytes.
 class InstanceProducts {
  public:
   /// A product that was called. `match`: what it is of the model.
   void add(const Product& product, ComponentNames::Match match);
-  /// A fused attention kernel that ran.
-  void add(const AttentionKernel& kernel, const Grid& grid);
+  void add(const AttentionLaunch& launch);
 
   /// \param heads, head_dim of one attention layer on this rank.
   /// \param layer_share the share of the model's layers that this rank has: 1 / pipeline stages.

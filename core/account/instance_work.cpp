@@ -82,30 +82,31 @@ std::int64_t tokens_of(Phase phase, const Shape& shape) noexcept {
 }  // namespace
 
 /// Notes in the instance, and in those around it, what the launch of a matmul says of its work.
-void Ledger::look_at_matmul(const ActivityRecord& record, Instance* instance, ActivityTraits& traits) {
-  const bool fused = record.kind == ActivityKind::kKernel && names_.class_of(record.name) == KernelClass::kAttention;
-  traits.is_attention = fused;
-  ProductRoles::Role role;
+void Ledger::note_product(const ActivityRecord& record, Instance* instance, ActivityTraits& traits) {
+  const bool fused = traits.is_attention;
+  const ProductRoles::Role* role = nullptr;
   bool called = false;
   if (record.product != ProductId::kNone && roles_.watched()) {
-    role = roles_.of(record.product);
+    role = &roles_.of(record.product);
     traits.product = record.product;
     traits.first_of_product = called = record.first_of_product;
-    traits.is_attention = fused || role.is_attention;
+    traits.is_attention = fused || role->is_attention;
   }
-  if (model_ == nullptr || !(fused || called)) return;
+  if (model_ == nullptr || instance == nullptr || !(fused || called)) return;
+  AttentionLaunch launch;
+  if (fused) launch = {roles_.attention(record.name), record.grid()};
   for (Instance* i = instance; i != nullptr; i = i->parent) {
     if (!i->products) i->products = std::make_unique<InstanceProducts>();
-    if (fused) i->products->add(roles_.attention(record.name), record.grid());
-    if (called) i->products->add(role.product, role.match);
+    if (fused) i->products->add(launch);
+    if (called) i->products->add(role->product, role->match);
   }
 }
 
 void Ledger::note_matmul(const ActivityRecord& record, InstanceProducts& into) {
   if (model_ == nullptr || record.kind != ActivityKind::kKernel) return;
-  if (names_.class_of(record.name) == KernelClass::kAttention) into.add(roles_.attention(record.name), record.grid());
+  if (names_.class_of(record.name) == KernelClass::kAttention) into.add({roles_.attention(record.name), record.grid()});
   if (record.product == ProductId::kNone || !record.first_of_product || !roles_.watched()) return;
-  const ProductRoles::Role role = roles_.of(record.product);
+  const ProductRoles::Role& role = roles_.of(record.product);
   into.add(role.product, role.match);
 }
 

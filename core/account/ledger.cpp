@@ -17,22 +17,6 @@ namespace {
 constexpr DurationNs kBetweenLooks = kNsPerSecond / 100;  ///< time that is swept between two looks at the clock
 constexpr std::size_t kQueuesKept = 64;                   ///< of threads that have no instance open, on a device
 
-/// By KernelClass. A table, since the classes of consecutive kernels follow no pattern that a branch could learn.
-constexpr std::array<TimeClass, 4> kTimeClassOf = [] {
-  std::array<TimeClass, 4> of{};
-  of[static_cast<std::size_t>(KernelClass::kGemm)] = TimeClass::kMatmul;
-  of[static_cast<std::size_t>(KernelClass::kAttention)] = TimeClass::kMatmul;
-  of[static_cast<std::size_t>(KernelClass::kComm)] = TimeClass::kComm;
-  of[static_cast<std::size_t>(KernelClass::kOther)] = TimeClass::kOther;
-  return of;
-}();
-
-TimeClass time_class_of(const ActivityRecord& record, KernelNames& names) noexcept {
-  if (record.kind == ActivityKind::kKernel) return kTimeClassOf[static_cast<std::size_t>(names.class_of(record.name))];
-  // A whole graph as one record has no kernel name: its time is work, but nobody can say of which class.
-  return record.kind == ActivityKind::kGraph ? TimeClass::kOther : TimeClass::kMemcpy;
-}
-
 }  // namespace
 
 Ledger::Ledger(const RegionRules& rules, const FlopsModel* model, const Workload& workload, KernelNames& names,
@@ -154,30 +138,22 @@ void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint3
   finish_if_complete(instance);
 }
 
-void Ledger::add(const ActivityRecord& record, InstanceId owner, bool first_of_launch) {
-  Device& device = device_at(raw(record.device));
-  Instance* instance = owner == InstanceId::kNone ? nullptr : live_.find(owner);
-  if (observer_ != nullptr) {
-    const bool detected = instance != nullptr && instance->kind == InstanceKind::kDetected;
-    observer_->on_record(record, detected ? InstanceId::kNone : owner, first_of_launch);
-  }
-  ActivityTraits traits;
-  traits.time_class = time_class_of(record, names_);
-  traits.is_kernel = record.kind == ActivityKind::kKernel || record.kind == ActivityKind::kGraph;
-  traits.first_of_launch = first_of_launch;
-  traits.name = record.name;
-  if (traits.time_class == TimeClass::kMatmul || record.product != ProductId::kNone)
-    look_at_matmul(record, instance, traits);
-  const bool owner_is_over =
-      owner != InstanceId::kNone && (instance == nullptr || instance->shares[raw(record.device)].ended);
-  if (owner_is_over || record.begin_ns < device.timeline.now()) {
-    counters_.add(Counter::kRecordsLate);
-    if (record.begin_ns < device.timeline.now() && add_late(record, owner, traits)) return;
-    // An instance that is over here may be gone before its late activity is swept; one around it that is not over
-    // stays.
-    while (instance != nullptr && instance->shares[raw(record.device)].ended) instance = instance->parent;
-  }
-  device.timeline.add(record.begin_ns, record.end_ns, traits, instance);
+void Ledger::tell_observer(const ActivityRecord& record, const Instance* instance, InstanceId owner,
+                           bool first_of_launch) {
+  const bool detected = instance != nullptr && instance->kind == InstanceKind::kDetected;
+  observer_->on_record(record, detected ? InstanceId::kNone : owner, first_of_launch);
+}
+
+/// Work whose owner is over, or that begins before where the timeline stands. False: it is accounted for. Else it goes
+/// to the timeline, for `instance`.
+bool Ledger::add_behind(const ActivityRecord& record, InstanceId owner, const ActivityTraits& traits,
+                        Instance*& instance) {
+  counters_.add(Counter::kRecordsLate);
+  const std::uint32_t device = raw(record.device);
+  if (record.begin_ns < devices_[device]->timeline.now() && add_late(record, owner, traits)) return false;
+  // An instance that is over here may be gone before its late activity is swept; one around it that is not over stays.
+  while (instance != nullptr && instance->shares[device].ended) instance = instance->parent;
+  return true;
 }
 
 // --- the sweep ------------------------------------------------------------------------------------------------------

@@ -77,7 +77,31 @@ class Ledger final : private TimelineListener {
   /// Work runs on `device`, whose activities come later.
   void expect_device(std::uint32_t device) { (void)device_at(device); }
   /// An activity that `owner` launched. `first_of_launch`: the launch had none before.
-  void add(const ActivityRecord& record, InstanceId owner, bool first_of_launch);
+  [[gnu::always_inline]] void add(const ActivityRecord& record, InstanceId owner, bool first_of_launch) {
+    Device& device = device_at(raw(record.device));
+    Instance* instance = owner == InstanceId::kNone ? nullptr : live_.find(owner);
+    if (observer_ != nullptr) [[unlikely]]
+      tell_observer(record, instance, owner, first_of_launch);
+    ActivityTraits traits;
+    traits.first_of_launch = first_of_launch;
+    traits.name = record.name;
+    if (record.kind == ActivityKind::kKernel) [[likely]] {
+      const KernelClass kernel_class = names_.class_of(record.name);
+      traits.time_class = kTimeClassOf[static_cast<std::size_t>(kernel_class)];
+      traits.is_kernel = true;
+      traits.is_attention = kernel_class == KernelClass::kAttention;
+    } else {
+      // A whole graph as one record has no kernel name: its time is work, but nobody can say of which class.
+      traits.is_kernel = record.kind == ActivityKind::kGraph;
+      traits.time_class = traits.is_kernel ? TimeClass::kOther : TimeClass::kMemcpy;
+    }
+    if (traits.is_attention || record.product != ProductId::kNone) note_product(record, instance, traits);
+    const bool owner_is_over =
+        owner != InstanceId::kNone && (instance == nullptr || instance->shares[raw(record.device)].ended);
+    if ((owner_is_over || record.begin_ns < device.timeline.now()) && !add_behind(record, owner, traits, instance))
+      return;
+    device.timeline.add(record.begin_ns, record.end_ns, traits, instance);
+  }
 
   /// Notes what a kernel that no instance owns yet says of the pass that it is part of. No effect without a model.
   void note_matmul(const ActivityRecord& record, InstanceProducts& into);
@@ -168,6 +192,15 @@ class Ledger final : private TimelineListener {
     DurationNs edge_busy_ns = 0, edge_sum_ns = 0;
   };
   static constexpr std::uint32_t kTotal = 0x10000;
+  /// By KernelClass. A table, since the classes of consecutive kernels follow no pattern that a branch could learn.
+  static constexpr std::array<TimeClass, 4> kTimeClassOf = [] {
+    std::array<TimeClass, 4> of{};
+    of[static_cast<std::size_t>(KernelClass::kGemm)] = TimeClass::kMatmul;
+    of[static_cast<std::size_t>(KernelClass::kAttention)] = TimeClass::kMatmul;
+    of[static_cast<std::size_t>(KernelClass::kComm)] = TimeClass::kComm;
+    of[static_cast<std::size_t>(KernelClass::kOther)] = TimeClass::kOther;
+    return of;
+  }();
   /// Of live instances on devices: a fifth of a second to add up. The instance table is smaller than that for one
   /// device.
   static constexpr std::size_t kMostShares = 1u << 16;
@@ -185,6 +218,10 @@ class Ledger final : private TimelineListener {
   }
   [[gnu::noinline]] Device& new_device(std::uint32_t device);
   RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
+  [[gnu::noinline]] void tell_observer(const ActivityRecord& record, const Instance* instance, InstanceId owner,
+                                       bool first_of_launch);
+  [[gnu::noinline, nodiscard]] bool add_behind(const ActivityRecord& record, InstanceId owner,
+                                               const ActivityTraits& traits, Instance*& instance);
   [[nodiscard]] bool add_late(const ActivityRecord& record, InstanceId owner, const ActivityTraits& traits);
   [[nodiscard]] Owners owners_from(std::uint32_t device, InstanceId id);
   void keep_over(const Instance& instance, std::uint32_t device);
@@ -200,7 +237,7 @@ class Ledger final : private TimelineListener {
   void follow_in_order(std::uint32_t device, Instance& instance);
   void next_on_thread(std::uint32_t device, std::uint32_t thread);
   void cut_slice(std::uint32_t device, InstanceOnDevice& share);
-  void look_at_matmul(const ActivityRecord& record, Instance* instance, ActivityTraits& traits);
+  void note_product(const ActivityRecord& record, Instance* instance, ActivityTraits& traits);
   [[nodiscard]] SeenShape seen_shape(const Instance& instance) const;
   void resolve_work(Instance& instance, bool complete);
   static void note_seen(Instance& instance, const SeenShape& seen) noexcept;

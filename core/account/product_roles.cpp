@@ -4,16 +4,23 @@
 
 namespace mfu {
 
-ProductRoles::Role ProductRoles::of(ProductId id) {
-  Role unknown;
-  unknown.product.kind = Product::Kind::kUnsized;
+const ProductRoles::Role& ProductRoles::look_up(ProductId id) {
+  static const Role unknown = [] {
+    Role role;
+    role.product.kind = Product::Kind::kUnsized;
+    return role;
+  }();
   if (products_ == nullptr || id == ProductId::kNone || raw(id) > ProductTable::kCapacity) return unknown;
-  if (const auto known = roles_.find(raw(id)); known != roles_.end()) return known->second;
+  if (const auto known = roles_.find(raw(id)); known != roles_.end()) {
+    recent_[raw(id) % kRecent] = {id, &known->second};
+    return known->second;
+  }
   const std::optional<Product> product = products_->find(id);
   if (!product) return unknown;
   if (layout_ == WeightLayout::kOutByIn && names_.shows_in_by_out(*product)) {
     layout_ = WeightLayout::kInByOut;
     roles_.clear();
+    recent_ = {};
   }
   Role role;
   role.product = *product;

@@ -1,6 +1,7 @@
 // What each distinct product of the process is of the model; what each attention kernel's name says.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -32,18 +33,31 @@ class ProductRoles {
   void watch(const ProductTable& products) noexcept { products_ = &products; }
   [[nodiscard]] bool watched() const noexcept { return products_ != nullptr; }
 
-  [[nodiscard]] Role of(ProductId id);
+  /// Good until the next call.
+  [[nodiscard]] const Role& of(ProductId id) {
+    const Recent& recent = recent_[raw(id) % kRecent];
+    return recent.role != nullptr && recent.id == id ? *recent.role : look_up(id);
+  }
   [[nodiscard]] const AttentionKernel& attention(KernelNameId id);
   [[nodiscard]] const ComponentNames& names() const noexcept { return names_; }
   [[nodiscard]] bool has_model() const noexcept { return model_ != nullptr; }
 
  private:
+  struct Recent {
+    ProductId id = ProductId::kNone;
+    const Role* role = nullptr;
+  };
+  static constexpr std::uint32_t kRecent = 64;
+
+  [[nodiscard]] const Role& look_up(ProductId id);
+
   const FlopsModel* model_;
   KernelNames& kernels_;
   const ProductTable* products_ = nullptr;
   ComponentNames names_;
   WeightLayout layout_ = WeightLayout::kOutByIn;
   std::unordered_map<std::uint32_t, Role> roles_;          ///< by ProductId, which are spread over their whole range
+  std::array<Recent, kRecent> recent_{};                   ///< into roles_
   std::vector<std::optional<AttentionKernel>> attention_;  ///< by KernelNameId
 };
 

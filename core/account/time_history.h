@@ -55,7 +55,25 @@ class TimeHistory {
   /// Items with `begin_ns`, `end_ns` and `time_class`.
   template <typename Item>
   void add(const Item* first, const Item* last) {
-    for (; first != last; ++first) add(first->begin_ns, first->end_ns, first->time_class);
+    while (first != last) {
+      if (first->end_ns - first->begin_ns > kLong) {
+        add_long(first->begin_ns, first->end_ns, first->time_class);
+        ++first;
+        continue;
+      }
+      if (next_ == ring_.size()) make_room();
+      Past* slot = ring_.data() + next_;
+      const Past* const full = ring_.data() + ring_.size();
+      TimeNs known_from = known_from_;
+      for (; first != last && slot != full; ++first, ++slot) {
+        const DurationNs length = first->end_ns - first->begin_ns;
+        if (length > kLong) break;
+        if (slot->used) known_from = std::max(known_from, slot->begin_ns + static_cast<DurationNs>(slot->length));
+        *slot = {first->begin_ns, static_cast<std::uint32_t>(length), first->time_class, true};
+      }
+      known_from_ = known_from;
+      next_ = static_cast<std::size_t>(slot - ring_.data());
+    }
   }
   void add(TimeNs begin, TimeNs end, TimeClass time_class) {
     if (end - begin > kLong) return add_long(begin, end, time_class);

@@ -140,6 +140,14 @@ class CorrelationMap {
            !LaunchPlace(slot.place.load(std::memory_order_relaxed)).is_given_up();
   }
 
+  /// [mfu-drain] Whether there is an entry with that id: of many ids, most of which have none, the quick question.
+  [[nodiscard]] bool holds(CorrelationId id) const noexcept {
+    constexpr int kIdAndUsed = 31;
+    static_assert(kUsed == 1ull << kIdAndUsed);
+    return slot_of(id).word.load(std::memory_order_relaxed) >> kIdAndUsed ==
+           (static_cast<std::uint64_t>(raw(id)) << 1 | 1);
+  }
+
   enum class Kind : std::uint8_t { kOther, kOutstanding, kRecorded, kEventRecorded, kEventAwaited };
   /// What the drain follows in the order of ids.
   struct Entry {

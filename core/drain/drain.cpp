@@ -19,7 +19,8 @@ Drain::Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const C
       detected_(detected),
       instances_(attribution.instances(), clock),
       launches_(attribution.map(), counters),
-      lag_(by_calls ? CallRecords::kMostTicks : kLag) {
+      lag_(by_calls ? CallRecords::kMostTicks : kLag),
+      earliest_begin_(ledger.origin() - kNsPerSecond) {
   if (by_calls) calls_.emplace(attribution.map(), counters);
 }
 
@@ -57,6 +58,7 @@ void Drain::forget_waiting() noexcept {
 void Drain::begin_tick(TimeNs now) {
   CorrelationId newest{};
   const bool any = newest_launch(newest);
+  if (any && !launches_.started() && !calls_) launches_.begin_at(attribution_.ids_since_first(newest));
   launches_.begin_tick(now, newest, any);
   latest_begin_ = now + kClockTolerance;
 }
@@ -94,30 +96,36 @@ void Drain::note_late(const ActivityRecord& record, bool first) {
 }
 
 inline bool Drain::time_is_good(const ActivityRecord& record) const noexcept {
-  return record.begin_ns != 0 && record.end_ns != 0 && record.begin_ns >= ledger_.origin() - kNsPerSecond &&
-         record.begin_ns <= latest_begin_ && record.end_ns >= record.begin_ns &&
-         record.end_ns - record.begin_ns <= kLongestActivity;
+  // Two bounds in one comparison each: without a sign, what is below the lower one is far above the upper one.
+  const auto since = [](TimeNs t, TimeNs low) {
+    return static_cast<std::uint64_t>(t) - static_cast<std::uint64_t>(low);
+  };
+  return record.begin_ns != 0 && record.end_ns != 0 &&
+         since(record.begin_ns, earliest_begin_) <= since(latest_begin_, earliest_begin_) &&
+         since(record.end_ns, record.begin_ns) <= static_cast<std::uint64_t>(kLongestActivity);
+}
+
+void Drain::note_bad_time(const ActivityRecord& record, bool first) {
+  const bool none = record.begin_ns == 0 || record.end_ns == 0;
+  counters_.add(none ? Counter::kRecordsNoTime : Counter::kRecordsBadTime);
+  not_timed_ += first;
+  if (first) attribution_.map().note_no_time(record.correlation);
 }
 
 /// Gives a record to its owner.
-inline void Drain::deliver(const ActivityRecord& record, const CorrelationMap::Found& found) {
+[[gnu::always_inline]] inline void Drain::deliver(const ActivityRecord& record, const CorrelationMap::Found& found) {
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   const bool known = first || found.result == CorrelationMap::Lookup::kAlreadyRecorded;
   InstanceId owner = InstanceId::kNone;
-  if (known && found.owner != LaunchOwner::kOutside && found.owner <= LaunchOwner::kMaxInstance) {
+  if (known && found.owner != LaunchOwner::kOutside && found.owner <= LaunchOwner::kMaxInstance) [[likely]] {
     owner = static_cast<InstanceId>(found.owner);
     attributed_ += first;
   } else {
     deliver_odd(record, found);
   }
   if (known) launches_.recorded(record.correlation);
-  if (!time_is_good(record)) [[unlikely]] {
-    const bool none = record.begin_ns == 0 || record.end_ns == 0;
-    counters_.add(none ? Counter::kRecordsNoTime : Counter::kRecordsBadTime);
-    not_timed_ += first;
-    if (first) attribution_.map().note_no_time(record.correlation);
-    return;
-  }
+  if (!time_is_good(record)) [[unlikely]]
+    return note_bad_time(record, first);
   if (known) attribution_.map().note_times(record.correlation, record.begin_ns, record.end_ns, first);
   if (record.begin_ns < advanced_to_) [[unlikely]]
     note_late(record, first);
@@ -126,44 +134,47 @@ inline void Drain::deliver(const ActivityRecord& record, const CorrelationMap::F
     detected_->add(record, first, thread_outside(found.owner));
   else
     ledger_.add(record, owner, first);
-  if (++until_room_check_ >= kMaxPending / 4) {
+  if (++until_room_check_ >= kMaxPending / 4) [[unlikely]] {
     until_room_check_ = 0;
     make_room();
   }
 }
 
-/// A kernel gets the product that it was launched for. Those of graphs have that of their node already.
-inline void Drain::deliver_found(const ActivityRecord& record, const CorrelationMap::Found& found) {
-  if (!found.product || record.kind != ActivityKind::kKernel || record.graph != GraphId::kNone) {
-    deliver(record, found);
-    return;
-  }
-  ActivityRecord of_product = record;
-  of_product.product = found.product.product();
-  of_product.first_of_product = found.product.first();
-  deliver(of_product, found);
+void Drain::deliver_waiting(const ActivityRecord& record, const CorrelationMap::Found& found) {
+  deliver(record, found);
 }
 
-inline void Drain::record_one(const ActivityRecord& record) {
-  if (is_host_call(record.kind)) {
+[[gnu::always_inline]] inline void Drain::record_one(ActivityRecord& record) {
+  if (is_host_call(record.kind)) [[unlikely]] {
     if (calls_) calls_->add(record);
     return;
   }
   const CorrelationMap::Found found = attribution_.map().record(record.correlation);
   if (calls_ && found.result == CorrelationMap::Lookup::kNeverSeen && calls_->keep(record)) return;
-  deliver_found(record, found);
+  // Kernels of graphs have the product of their node already.
+  if (found.product && record.kind == ActivityKind::kKernel && record.graph == GraphId::kNone) {
+    record.product = found.product.product();
+    record.first_of_product = found.product.first();
+  }
+  deliver(record, found);
 }
 
-void Drain::record(const ActivityRecord& record) { record_one(record); }
+void Drain::record(const ActivityRecord& record) {
+  ActivityRecord of_product = record;
+  record_one(of_product);
+}
 
-void Drain::record(const RecordBatch& batch) {
+void Drain::record(RecordBatch& batch) {
   // The map is larger than any cache near the core: ask for its slots ahead of time.
   constexpr std::uint32_t kAhead = 12;
   const CorrelationMap& map = attribution_.map();
-  for (std::uint32_t i = 0; i < std::min(kAhead, batch.count); ++i) map.prefetch(batch.records[i].correlation);
-  for (std::uint32_t i = 0; i < batch.count; ++i) {
-    if (i + kAhead < batch.count) map.prefetch(batch.records[i + kAhead].correlation);
-    record_one(batch.records[i]);
+  ActivityRecord* const first = batch.records.data();
+  ActivityRecord* const end = first + batch.count;
+  const ActivityRecord* ahead = first;
+  for (; ahead != end && ahead != first + kAhead; ++ahead) map.prefetch(ahead->correlation);
+  for (ActivityRecord* record = first; record != end; ++record) {
+    if (ahead != end) map.prefetch((ahead++)->correlation);
+    record_one(*record);
   }
   if (!calls_) launches_.pass_recorded();  // while those slots are near
 }
@@ -194,7 +205,8 @@ void Drain::advance_ledger(const LaunchTracker::Settled& settled) {
 void Drain::end_tick(bool lossy, bool flushed) {
   follow_instances();
   if (calls_) {
-    calls_->deliver_waiting(false, [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver(r, f); });
+    calls_->deliver_waiting(false,
+                            [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver_waiting(r, f); });
     calls_->ranges().forget_before(launches_.now() - 60 * kNsPerSecond);
   }
   // Records of one launch lay further apart than was waited for: leave more open from now on.
@@ -209,7 +221,8 @@ void Drain::end_tick(bool lossy, bool flushed) {
 void Drain::finish(TimeNs now) {
   follow_instances();
   if (calls_)
-    calls_->deliver_waiting(true, [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver(r, f); });
+    calls_->deliver_waiting(true,
+                            [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver_waiting(r, f); });
   if (detected_ != nullptr) detected_->finish();
   ledger_.await_launches_of({});
   ledger_.finish(now);

@@ -36,7 +36,8 @@ class Drain {
 
   void begin_tick(TimeNs now);
   void record(const ActivityRecord& record);
-  void record(const RecordBatch& batch);
+  /// Kernels of it get the product that they were launched for.
+  void record(RecordBatch& batch);
   /// \param lossy CUPTI said that it dropped records: launches without one are given up on sooner.
   /// \param flushed what CUPTI had complete at begin_tick was recorded.
   void end_tick(bool lossy, bool flushed = true);
@@ -66,10 +67,11 @@ class Drain {
   void advance_ledger(const LaunchTracker::Settled& settled);
   void count_unmatched(CorrelationId id, bool seen);
   void deliver(const ActivityRecord& record, const CorrelationMap::Found& found);
-  void deliver_found(const ActivityRecord& record, const CorrelationMap::Found& found);
-  void record_one(const ActivityRecord& record);
+  [[gnu::noinline]] void deliver_waiting(const ActivityRecord& record, const CorrelationMap::Found& found);
+  void record_one(ActivityRecord& record);
   [[gnu::noinline]] void deliver_odd(const ActivityRecord& record, const CorrelationMap::Found& found);
   [[gnu::noinline]] void note_late(const ActivityRecord& record, bool first);
+  [[gnu::noinline]] void note_bad_time(const ActivityRecord& record, bool first);
   [[nodiscard]] bool time_is_good(const ActivityRecord& record) const noexcept;
 
   Attribution& attribution_;
@@ -88,7 +90,8 @@ class Drain {
   TimeNs forced_to_ = std::numeric_limits<TimeNs>::min();
   std::uint32_t until_room_check_ = 0;
   TimeNs newest_begin_ = 0;
-  TimeNs latest_begin_ = std::numeric_limits<TimeNs>::max();  ///< of a plausible record: now + 10 s
+  const TimeNs earliest_begin_;                               ///< of a plausible record: a second before the run
+  TimeNs latest_begin_ = std::numeric_limits<TimeNs>::max();  ///< likewise: now + 10 s
 
   std::uint64_t attributed_ = 0, outside_ = 0, unattributed_ = 0;
   std::uint64_t not_timed_ = 0;       ///< of them, with a record that has no usable time

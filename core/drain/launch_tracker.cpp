@@ -9,7 +9,7 @@ namespace mfu {
 void LaunchTracker::begin_tick(TimeNs now, CorrelationId newest, bool any) {
   if (any && !started_) {
     started_ = true;
-    oldest_ = static_cast<CorrelationId>(raw(newest) - (CorrelationMap::kCapacity - 1));
+    oldest_ = static_cast<CorrelationId>(raw(newest) - ids_before_);
   }
   if (first_tick_ == 0) first_tick_ = now;
   ticks_.push_back({now, newest, any});
@@ -22,14 +22,17 @@ void LaunchTracker::pass_recorded() {
   if (raw(now.newest) - raw(oldest_) > kMaxWalk && newer(now.newest, oldest_))
     oldest_ = static_cast<CorrelationId>(raw(now.newest) - kMaxWalk);  // older slots have been reused, so skip them
   Calls calls(ticks_);
-  while (!newer(oldest_, now.newest)) {
-    const CorrelationMap::Entry entry = map_.look(oldest_);
+  const auto next = [](CorrelationId id) { return static_cast<CorrelationId>(raw(id) + 1); };
+  CorrelationId id = oldest_;
+  for (; !newer(id, now.newest); id = next(id)) {
+    if (!map_.holds(id)) continue;
+    const CorrelationMap::Entry entry = map_.look(id);
     if (entry.kind == CorrelationMap::Kind::kOutstanding) break;
     if (entry.kind != CorrelationMap::Kind::kOther || entry.place.thread() != 0)
-      order_.pass(oldest_, entry, entry.place.is_graph() ? calls.before(oldest_) : 0, now.at);
+      order_.pass(id, entry, entry.place.is_graph() ? calls.before(id) : 0, now.at);
     passed_ += entry.kind == CorrelationMap::Kind::kRecorded;
-    oldest_ = static_cast<CorrelationId>(raw(oldest_) + 1);
   }
+  oldest_ = id;
 }
 
 /// Looks at everything from oldest_ on, gives up what is over and left no record, and leaves in waiting_ what holds
@@ -40,6 +43,7 @@ void LaunchTracker::walk(const Tick& now, bool lossy) {
   order_.begin_walk();
   awaited_.clear();
   for (CorrelationId id = oldest_; !newer(id, now.newest); id = static_cast<CorrelationId>(raw(id) + 1)) {
+    if (!map_.holds(id)) continue;
     CorrelationMap::Entry entry = map_.look(id);
     if (entry.kind == CorrelationMap::Kind::kOther && entry.place.thread() == 0) continue;
     if (!ordered_) entry.place = LaunchPlace();

@@ -28,12 +28,15 @@ class LaunchTracker {
 
   /// \param newest of the launches so far; `any`: there was one.
   void begin_tick(TimeNs now, CorrelationId newest, bool any);
+  /// Before the first tick with a launch: none was made so many ids or more before its newest one.
+  void begin_at(std::uint32_t ids_before) noexcept { ids_before_ = ids_before; }
+  [[nodiscard]] bool started() const noexcept { return started_; }
   /// Moves on over what was recorded. Cheap where little is new; while the map's slots are near.
   void pass_recorded();
   /// A launch that the map knows has its first record, which began at `begin_ns`; `settled`: how far the account is.
   void recorded(CorrelationId id) noexcept {
-    if (any_recorded_ && !newer(id, newest_recorded_)) return;
-    newest_recorded_ = id;
+    // A choice, not a branch: with several streams it falls either way.
+    newest_recorded_ = !any_recorded_ || newer(id, newest_recorded_) ? id : newest_recorded_;
     any_recorded_ = true;
   }
   /// The first record of a launch begins before the moment up to which the account was settled.
@@ -125,6 +128,7 @@ class LaunchTracker {
   std::deque<Tick> ticks_;
   TimeNs first_tick_ = 0;
   bool started_ = false;
+  std::uint32_t ids_before_ = CorrelationMap::kCapacity - 1;
   CorrelationId oldest_{};  ///< all before it are recorded, or no longer waited for
   CorrelationId newest_recorded_{};
   bool any_recorded_ = false;

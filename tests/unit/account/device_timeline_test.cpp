@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -184,6 +186,71 @@ TEST(DeviceTimeline, OpensStandBeforeEndsAndEndsWaitForTheWork) {
   EXPECT_EQ(first.shares[0].kernels, 1u);
   EXPECT_EQ(first.shares[0].open_portion.busy_ns, 60);
   EXPECT_FALSE(second.shares[0].has_work());
+}
+
+/// Instances inside each other, two such chains side by side, in order and out of it: what each is busy with is the
+/// union of its kernels and of those of all inside it, whoever came between.
+TEST(DeviceTimeline, NestedInstancesAreBusyForAsLongAsBruteForceSays) {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    Recorder recorder;
+    DeviceTimeline timeline(0, kOrigin, 1'000'000, recorder);
+    recorder.timeline = &timeline;
+    std::array<Instance, 5> instances;  // 0 > 1 > 2, and 3 > 4
+    for (Instance& i : instances) i.shares.resize(1);
+    instances[1].parent = &instances[0];
+    instances[2].parent = &instances[1];
+    instances[4].parent = &instances[3];
+    std::vector<Made> all = random_activities(random, 300, 2000);
+    std::vector<Instance*> owners;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      // Runs of one owner, as records come, and none at times.
+      if (i == 0 || random() % 4 == 0)
+        owners.push_back(random() % 8 == 0 ? nullptr : &instances[random() % 5]);
+      else
+        owners.push_back(owners.back());
+    }
+    TimeNs swept = kOrigin;
+    std::vector<bool> added(all.size());
+    while (swept < kOrigin + 3000) {
+      const TimeNs to = swept + 1 + static_cast<TimeNs>(random() % 500);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (added[i] || all[i].begin >= to) continue;
+        added[i] = true;
+        timeline.add(all[i].begin, all[i].end,
+                     {.time_class = all[i].time_class, .is_kernel = all[i].is_kernel, .name = all[i].name}, owners[i]);
+      }
+      timeline.note_added();
+      timeline.sweep(to);
+      swept = to;
+    }
+    for (const Instance& instance : instances) {
+      std::vector<Made> own;
+      DurationNs sum = 0, matmul = 0;
+      std::uint64_t kernels = 0;
+      TimeNs first = std::numeric_limits<TimeNs>::max(), last = std::numeric_limits<TimeNs>::min();
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        bool inside = false;
+        for (const Instance* o = owners[i]; o != nullptr; o = o->parent) inside = inside || o == &instance;
+        if (!inside) continue;
+        first = std::min(first, all[i].begin);
+        last = std::max(last, all[i].end);
+        if (!all[i].is_kernel) continue;
+        own.push_back(all[i]);
+        ++kernels;
+        sum += all[i].end - all[i].begin;
+        matmul += all[i].time_class == TimeClass::kMatmul ? all[i].end - all[i].begin : 0;
+      }
+      const InstanceOnDevice& share = instance.shares[0];
+      EXPECT_EQ(share.open_portion.busy_ns, busy_by_nanosecond(own, kOrigin + 3000));
+      EXPECT_EQ(share.open_portion.kernel_sum_ns, sum);
+      EXPECT_EQ(share.open_portion.matmul_sum_ns, matmul);
+      EXPECT_EQ(share.kernels, kernels);
+      EXPECT_EQ(share.first_activity_ns, first);
+      EXPECT_EQ(share.last_activity_end_ns, last);
+    }
+  }
 }
 
 }  // namespace
