@@ -234,10 +234,20 @@ Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver) {
   CUptiResult result = CUPTI_ERROR_UNKNOWN;
   // 13.2 may find no way to initialise though the driver is new enough. Then its first call never comes back.
   const auto ask = [&] { result = api.get_version(&api.version); };
-  if (traits.is_13_2 && !survives_overflow(ask)) {
-    if (no_driver != nullptr) *no_driver = true;
-    return Error{candidate.path +
-                 ": is CUPTI 13.2, and it overflowed its stack: it cannot initialise with this driver"};
+  if (traits.is_13_2) {
+    switch (call_guarded(ask)) {
+      case GuardedCall::kReturned:
+        break;
+      case GuardedCall::kOverflowed:
+        if (no_driver != nullptr) *no_driver = true;
+        return Error{candidate.path +
+                     ": is CUPTI 13.2, and it overflowed its stack: it cannot initialise with this driver"};
+      case GuardedCall::kNotCalled:
+        return Error{
+            candidate.path +
+            ": is CUPTI 13.2, which can overflow its stack, and a stack of its own (2 MiB) is not to be had: it was "
+            "not called"};
+    }
   }
   if (!traits.is_13_2) ask();
   if (result != CUPTI_SUCCESS) {

@@ -62,14 +62,14 @@ char* map_stack(std::size_t bytes) noexcept {
 
 }  // namespace
 
-bool survives_overflow(void (*function)(void*), void* argument) noexcept {
+GuardedCall call_guarded(void (*function)(void*), void* argument) noexcept {
   if constexpr (!kGuarded) {
     function(argument);
-    return true;
+    return GuardedCall::kReturned;
   }
   constexpr std::size_t kAll = kGuardPage + kStack + kHandlerStack;
   char* memory = map_stack(kAll);
-  if (memory == nullptr) return false;
+  if (memory == nullptr) return GuardedCall::kNotCalled;
   Call call;
   call.function = function;
   call.argument = argument;
@@ -86,7 +86,7 @@ bool survives_overflow(void (*function)(void*), void* argument) noexcept {
   ::sigaddset(&fault, SIGSEGV);
   if (::sigaltstack(&handler_stack, &handler_stack_before) != 0) {  // the caller is a handler itself
     ::munmap(memory, kAll);
-    return false;
+    return GuardedCall::kNotCalled;
   }
   ::sigaction(SIGSEGV, &ours, &g_before);
   ::pthread_sigmask(SIG_UNBLOCK, &fault, &mask_before);
@@ -106,7 +106,7 @@ bool survives_overflow(void (*function)(void*), void* argument) noexcept {
   ::sigaltstack(&handler_stack_before, nullptr);
   const bool ended = call.ended;
   ::munmap(memory, kAll);
-  return ended;
+  return ended ? GuardedCall::kReturned : GuardedCall::kOverflowed;
 }
 
 }  // namespace mfu::detail

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -27,7 +29,7 @@ void host_handler(int) {}
 TEST(OverflowGuard, ACallThatComesBack) {
   int answer = 0;
   const std::thread::id caller = std::this_thread::get_id();
-  EXPECT_TRUE(survives_overflow([&] { answer = std::this_thread::get_id() == caller ? 42 : 0; }));
+  EXPECT_EQ(call_guarded([&] { answer = std::this_thread::get_id() == caller ? 42 : 0; }), GuardedCall::kReturned);
   EXPECT_EQ(answer, 42);
 }
 
@@ -46,9 +48,9 @@ TEST(OverflowGuard, ACallThatDoesNot) {
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_before);
   for (int i = 0; i < 3; ++i) {
     unsigned sum = 1;
-    EXPECT_FALSE(survives_overflow([&] { sum = without_end(0); }));
+    EXPECT_EQ(call_guarded([&] { sum = without_end(0); }), GuardedCall::kOverflowed);
     EXPECT_EQ(sum, 1u);
-    EXPECT_TRUE(survives_overflow([&] { sum = 2; }));
+    EXPECT_EQ(call_guarded([&] { sum = 2; }), GuardedCall::kReturned);
     EXPECT_EQ(sum, 2u);
   }
   ::sigaction(SIGSEGV, &before, &after);
@@ -61,11 +63,53 @@ TEST(OverflowGuard, ACallThatDoesNot) {
     EXPECT_EQ(::sigismember(&mask_before, signal), ::sigismember(&mask_after, signal)) << signal;
 }
 
+/// No memory for a stack is not the same as one that was filled: nothing is known of the function.
+TEST(OverflowGuardDeathTest, NoMemoryForAStack) {
+  if (kSanitized) GTEST_SKIP() << "there is no stack of its own under a sanitizer";
+  const auto call = [] {
+    ::rlimit little{};
+    ::getrlimit(RLIMIT_AS, &little);
+    little.rlim_cur = 1 << 20;
+    if (::setrlimit(RLIMIT_AS, &little) != 0) ::_exit(3);
+    bool called = false;
+    const GuardedCall answer = call_guarded([&] { called = true; });
+    ::_exit(answer == GuardedCall::kNotCalled && !called ? 0 : 1);
+  };
+  EXPECT_EXIT(call(), testing::ExitedWithCode(0), "");
+}
+
+GuardedCall g_answer_in_handler = GuardedCall::kReturned;
+bool g_called_in_handler = false;
+
+void guarded_handler(int) {
+  g_answer_in_handler = call_guarded([] { g_called_in_handler = true; });
+}
+
+/// The stack for signals cannot be changed by who stands on it.
+TEST(OverflowGuard, OnTheSignalStack) {
+  if (kSanitized) GTEST_SKIP() << "there is no stack of its own under a sanitizer";
+  static char stack[1 << 16];
+  ::stack_t ours{}, before{};
+  ours.ss_sp = stack;
+  ours.ss_size = sizeof stack;
+  ASSERT_EQ(::sigaltstack(&ours, &before), 0);
+  struct ::sigaction on_stack {};
+  struct ::sigaction handler_before {};
+  on_stack.sa_handler = guarded_handler;
+  on_stack.sa_flags = SA_ONSTACK;
+  ::sigaction(SIGUSR1, &on_stack, &handler_before);
+  ::raise(SIGUSR1);
+  ::sigaction(SIGUSR1, &handler_before, nullptr);
+  ::sigaltstack(&before, nullptr);
+  EXPECT_EQ(g_answer_in_handler, GuardedCall::kNotCalled);
+  EXPECT_FALSE(g_called_in_handler);
+}
+
 /// What is no overflow is none of its business.
 TEST(OverflowGuardDeathTest, AnotherFault) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer keeps SIGSEGV for itself";
   const auto fault = [] {
-    (void)survives_overflow([] {
+    (void)call_guarded([] {
       volatile int* nowhere = nullptr;
       *nowhere = 1;
     });
