@@ -67,7 +67,7 @@ void adopt_early_ranges(HostThread& thread, const HostLinks& live) noexcept {
     const EarlyRange& range = thread.early[i];
     const std::string_view name = RuleCache::cut(range.name);
     const RuleId rule = live.names->rule_of(range.domain, nvtx_domain_name(range.domain), name);
-    if (rule == RuleId::kNone)
+    if (rule == RuleId::kNone || range.opened < live.ready)
       live.attribution->push(*thread.state, range.domain);
     else
       live.attribution->push_region(*thread.state, range.domain,

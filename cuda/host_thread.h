@@ -15,6 +15,9 @@ struct HostLinks {
   Attribution* attribution = nullptr;
   const RegionRules* rules = nullptr;
   RuleCache* names = nullptr;
+  /// Where CUDA was in use before the library was: ranges that opened earlier may have launched work that nobody saw,
+  /// so they are no regions. 0: there was no CUDA before.
+  Ticks ready = 0;
 };
 
 /// A push/pop range that was opened before CUDA started, when there were no rules yet.

@@ -438,7 +438,7 @@ void adopt_early_process_ranges(const HostLinks& live) noexcept {
     if (!early.open) continue;
     const std::string_view name = RuleCache::cut(early.range.name);
     const RuleId rule = live.names->rule_of(early.range.domain, nvtx_domain_name(early.range.domain), name);
-    if (rule == RuleId::kNone) continue;
+    if (rule == RuleId::kNone || early.range.opened < live.ready) continue;
     early.handle = live.attribution->start_process_region(
         nullptr, live.rules->open(rule, name, early.range.has_payload ? &early.range.payload : nullptr),
         early.range.opened);

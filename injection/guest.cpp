@@ -16,6 +16,7 @@
 #include "core/attribution/attribution.h"
 #include "core/attribution/record_queue.h"
 #include "core/base/build_info.h"
+#include "core/base/ticks.h"
 #include "core/config/config.h"
 #include "core/config/host_command.h"
 #include "core/kernels/kernel_names.h"
@@ -28,6 +29,7 @@
 #include "injection/cupti_ladder.h"
 #include "injection/drain_thread.h"
 #include "injection/foreign_tools.h"
+#include "injection/late_start.h"
 #include "injection/own_thread.h"
 #include "injection/sink_thread.h"
 #include "injection/wakeup.h"
@@ -40,7 +42,7 @@ class Parts {
  public:
   Parts() : config_(load_config([](const char* name) -> const char* { return ::getenv(name); }, environ)) {}
   [[nodiscard]] bool disabled() const noexcept { return config_.disabled; }
-  void start();
+  void start(const LateStart* late);
 
  private:
   static void on_first_use();
@@ -109,7 +111,8 @@ bool has_room_for_tables() noexcept {
   return true;
 }
 
-void Parts::start() {
+/// \param late see start_guest
+void Parts::start(const LateStart* late) {
   if (!has_room_for_tables()) throw std::bad_alloc();  // inert, as with any other memory that is refused
   rules_.emplace(config_.regions, config_.presets, config_.warnings);
   rule_cache_.emplace(*rules_);
@@ -157,7 +160,13 @@ void Parts::start() {
                             rung.session, *sink_, imports_ ? &*imports_ : nullptr},
                  std::move(run), started_);
   g_parts.store(this, std::memory_order_release);
-  host_switches().live.store(&live_, std::memory_order_release);
+  // The range that waits for a late start opens after this moment.
+  if (late != nullptr) live_.ready = ticks_now();
+  host_switches().live.store(&live_, std::memory_order_seq_cst);
+  if (late != nullptr && late->was_left())
+    sink_->say("late_start",
+               "the program used CUDA before mfuinject was ready, and did not wait: "
+               "ranges open by then are not counted");
   if (imports_) imports_->scan_if_changed();
   ::pthread_atfork(nullptr, nullptr, in_child_after_fork);
   adopt_early_process_ranges(live_);
@@ -227,9 +236,8 @@ void Parts::at_exit() {
   host_switches().closing.store(false, std::memory_order_relaxed);
 }
 
-}  // namespace
-
-void Guest::start() {
+/// \param late the host's thread that waits for the start; nullptr: it is inside cuInit.
+void start_guest(const LateStart* late) {
   if (g_started.exchange(true, std::memory_order_acq_rel) || host_switches().inert.load(std::memory_order_relaxed))
     return;
   auto* parts = new Parts;  // never destroyed
@@ -237,56 +245,31 @@ void Guest::start() {
     host_switches().inert.store(true, std::memory_order_relaxed);
     return;
   }
-  parts->start();
-}
-
-namespace {
-
-/// A start on a thread of ours, and the host's thread that waits for it.
-struct LateStart {
-  Wakeup wake;
-  bool ended = false;
-  std::atomic<::clockid_t> cpu{0};  ///< of the thread; 0: it does not run yet
-};
-
-/// Until it has ended; or until it has not moved for a while, since what it waits for may be the caller's to give.
-void await(LateStart& start) noexcept {
-  constexpr DurationNs kStill = kSlowdown * kNsPerSecond / 2;
-  constexpr DurationNs kLongest = kSlowdown * 5 * kNsPerSecond;
-  const TimeNs begin = monotonic_ns();
-  TimeNs moved = begin, used = 0;
-  for (TimeNs now = begin; now - moved < kStill && now - begin < kLongest; now = monotonic_ns()) {
-    if (start.wake.wait(10'000'000, [&] { return start.ended; })) return;
-    const ::clockid_t cpu = start.cpu.load(std::memory_order_relaxed);
-    const TimeNs used_now = cpu != 0 ? clock_ns(cpu) : 0;
-    if (used_now == used) continue;
-    used = used_now;
-    moved = monotonic_ns();
-  }
+  parts->start(late);
 }
 
 }  // namespace
+
+void Guest::start() { start_guest(nullptr); }
 
 void Guest::start_late() noexcept {
   // Without a driver in the process there is nothing to be late for; and a host that is about to fork keeps one thread.
   if (started() || !driver_mapped()) return;
   // On a thread of ours: the host's thread is inside an NVTX call with locks of its own, and this opens a library. The
   // range that is being opened waits for it all the same: what ran before the end of the start would not be measured.
-  static LateStart start;
+  // But not for long: a host is not held up by what is ours to do.
+  static LateStart late;
   const bool runs = start_own_thread(
       "mfu-start",
       [](void*) {
         struct End {
-          ~End() {
-            start.wake.notify([] { start.ended = true; });
-          }
+          ~End() { late.end(); }
         } const end;
-        ::clockid_t cpu{};
-        if (::pthread_getcpuclockid(::pthread_self(), &cpu) == 0) start.cpu.store(cpu, std::memory_order_relaxed);
-        if (cuda_initialised()) Guest::start();
+        late.begin();
+        if (cuda_initialised()) start_guest(&late);
       },
       nullptr);
-  if (runs) await(start);
+  if (runs) (void)late.await();
 }
 
 bool Guest::started() noexcept { return g_started.load(std::memory_order_acquire); }
