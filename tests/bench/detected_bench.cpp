@@ -1,7 +1,6 @@
 // What it costs the drain to find steps where no range names any: the same records straight to the Ledger, and through
 // the detector and back into its instances. ns of CPU time per record, on one core.
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <cstdint>
 #include <string>
@@ -12,18 +11,13 @@
 #include "core/drain/detected_regions.h"
 #include "core/kernels/kernel_names.h"
 #include "core/ranges/region_rules.h"
+#include "tests/bench/cpu_time.h"
 
 namespace mfu {
 namespace {
 
 constexpr TimeNs kOrigin = 1'000'000'000'000;
 constexpr DurationNs kKernel = 10'000;
-
-std::int64_t thread_cpu_ns() {
-  ::timespec t{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return t.tv_sec * kNsPerSecond + t.tv_nsec;
-}
 
 /// A training step of 1,200 launches: a copy, 24 layers forward and back, an optimizer. `graph`: as graphs of
 /// 100 nodes each.
@@ -77,7 +71,7 @@ void run(benchmark::State& state, bool detect, bool graph) {
         tick.push_back(record);
       }
     }
-    const std::int64_t before = thread_cpu_ns();
+    const double before = thread_cpu_ns();
     CorrelationId last{};
     for (const ActivityRecord& record : tick) {
       const bool first = record.correlation != last;
@@ -88,7 +82,7 @@ void run(benchmark::State& state, bool detect, bool graph) {
         ledger.add(record, InstanceId::kNone, first);
     }
     ledger.advance(detect ? detected.settle(last, at) : at);
-    state.SetIterationTime(static_cast<double>(thread_cpu_ns() - before) * 1e-9);
+    state.SetIterationTime((thread_cpu_ns() - before) * 1e-9);
     records += tick.size();
   }
   state.SetItemsProcessed(static_cast<std::int64_t>(records));

@@ -9,7 +9,6 @@
 #include <dlfcn.h>
 #include <time.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -27,15 +26,10 @@
 #include "core/ranges/rule_cache.h"
 #include "cuda/cupti_session.h"
 #include "cuda/host_thread.h"
+#include "tests/bench/cpu_time.h"
 
 namespace mfu {
 namespace {
-
-double cpu_ns() {
-  ::timespec t{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
-}
 
 // --- ranges ---------------------------------------------------------------------------------------------------------
 
@@ -89,11 +83,11 @@ void measure_ranges(benchmark::State& state, int pairs, int pause_ms, Calls&& ca
   Clients& c = clients();
   std::vector<double> extra, ours, returns;
   for (auto _ : state) {
-    const double begin = cpu_ns();
+    const double begin = thread_cpu_ns();
     calls(c.returns, pairs);
-    const double middle = cpu_ns();
+    const double middle = thread_cpu_ns();
     calls(c.ours, pairs);
-    const double end = cpu_ns();
+    const double end = thread_cpu_ns();
     returns.push_back((middle - begin) / pairs);
     ours.push_back((end - middle) / pairs);
     extra.push_back(ours.back() - returns.back());
@@ -103,10 +97,6 @@ void measure_ranges(benchmark::State& state, int pairs, int pause_ms, Calls&& ca
       ::nanosleep(&pause, nullptr);
     }
   }
-  const auto median = [](std::vector<double>& v) {
-    std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-    return v[v.size() / 2];
-  };
   state.counters["extra_ns"] = median(extra);
   state.counters["ours_ns"] = median(ours);
   state.counters["returns_ns"] = median(returns);

@@ -2,10 +2,8 @@
 // hook, in turns, in CPU time of the thread; and the search of 100 modules for slots.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -16,20 +14,10 @@
 #include "blas/entries.h"
 #include "blas/import_patcher.h"
 #include "cuda/host_thread.h"
+#include "tests/bench/cpu_time.h"
 
 namespace mfu {
 namespace {
-
-double cpu_ns() {
-  ::timespec t{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
-}
-
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
 
 using GemmEx = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
                        const void*, void*, int, int, int, int);
@@ -81,11 +69,11 @@ void compare(benchmark::State& state, const char* name, Function function, Call 
   constexpr int kCalls = 20'000;
   std::vector<double> extra;
   for (auto _ : state) {
-    const double t0 = cpu_ns();
+    const double t0 = thread_cpu_ns();
     for (int i = 0; i < kCalls; ++i) call(function, i);
-    const double t1 = cpu_ns();
+    const double t1 = thread_cpu_ns();
     for (int i = 0; i < kCalls; ++i) call(hook, i);
-    const double t2 = cpu_ns();
+    const double t2 = thread_cpu_ns();
     extra.push_back(((t2 - t1) - (t1 - t0)) / kCalls);
   }
   state.counters["extra_ns"] = median(extra);

@@ -3,7 +3,6 @@
 // three deep, copies among the kernels, and names as long as real ones.
 #include <benchmark/benchmark.h>
 #include <cupti.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -19,18 +18,13 @@
 #include "core/kernels/kernel_names.h"
 #include "core/ranges/region_rules.h"
 #include "cuda/activity_decode.h"
+#include "tests/bench/cpu_time.h"
 
 namespace mfu {
 namespace {
 
 constexpr std::size_t kBufferRecords = 4854;  ///< kernel records of CUPTI 13.0 in the 1 MiB that it is given
 constexpr TimeNs kOrigin = 1'000'000'000'000;
-
-std::int64_t thread_cpu_ns() {
-  ::timespec t{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return t.tv_sec * kNsPerSecond + t.tv_nsec;
-}
 
 /// As cuptiActivityGetNextRecord: steps by the size of each kind's newest record.
 CUptiResult next_record(std::uint8_t* buffer, std::size_t valid, CUpti_Activity** record) {
@@ -210,9 +204,9 @@ void BM_DecodeAttributeAccount(benchmark::State& state) {
   for (auto _ : state) {
     run.launch(per_tick);
     launches += per_tick;
-    const std::int64_t before = thread_cpu_ns();
+    const double before = thread_cpu_ns();
     run.account();
-    state.SetIterationTime(static_cast<double>(thread_cpu_ns() - before) * 1e-9);
+    state.SetIterationTime((thread_cpu_ns() - before) * 1e-9);
   }
   state.SetItemsProcessed(static_cast<std::int64_t>(launches));
   if (!run.intact(launches)) state.SkipWithError("records were lost");

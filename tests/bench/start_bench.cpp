@@ -8,11 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
+
+#include "tests/bench/cpu_time.h"
 
 namespace {
 
@@ -20,11 +21,6 @@ double now_ms(::clockid_t clock) {
   ::timespec t{};
   ::clock_gettime(clock, &t);
   return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
 }
 
 struct Started {
@@ -71,8 +67,8 @@ void BM_LoadAndInitialize(benchmark::State& state) {
     state.SetIterationTime(s.wall_ms * 1e-3);
   }
   if (wall.empty()) return;
-  state.counters["median_ms"] = median(wall);
-  state.counters["median_cpu_ms"] = median(cpu);
+  state.counters["median_ms"] = mfu::median(wall);
+  state.counters["median_cpu_ms"] = mfu::median(cpu);
 }
 BENCHMARK(BM_LoadAndInitialize)->Iterations(31)->UseManualTime()->Unit(benchmark::kMillisecond);
 
@@ -125,8 +121,8 @@ void BM_PreloadWithoutCuda(benchmark::State& state) {
     state.SetIterationTime(with.wall_ms * 1e-3);
   }
   if (wall.empty()) return;
-  state.counters["extra_ms"] = median(wall);
-  state.counters["extra_cpu_ms"] = median(cpu);
+  state.counters["extra_ms"] = mfu::median(wall);
+  state.counters["extra_cpu_ms"] = mfu::median(cpu);
 }
 BENCHMARK(BM_PreloadWithoutCuda)->Iterations(201)->UseManualTime()->Unit(benchmark::kMillisecond);
 
