@@ -115,7 +115,8 @@ class CorrelationMap {
     ProductTag product;
     if (is_launch(owner_of(old))) product = ProductTag(entry.detail.load(std::memory_order_relaxed));
     // A failed exchange means that a newer launch took the slot this very moment; this record then counts as found.
-    if (!slot.compare_exchange_strong(old, old | kRecorded, std::memory_order_acquire)) product = {};
+    // Release, so that the detail was read before: a processor that delays loads could read the newer launch's.
+    if (!slot.compare_exchange_strong(old, old | kRecorded, std::memory_order_acq_rel)) product = {};
     return {Lookup::kFound, owner_of(old), product};
   }
 

@@ -38,7 +38,7 @@ class GraphProducts {
     }
     if (oldest == nullptr || !oldest->node.compare_exchange_strong(oldest_node, kBusy, std::memory_order_acq_rel))
       return;
-    oldest->product.store(product.word(), std::memory_order_relaxed);
+    oldest->product.store(product.word(), std::memory_order_release);  // who sees it sees the old node gone
     oldest->node.store(node, std::memory_order_release);
     if (!any_.load(std::memory_order_relaxed)) any_.store(true, std::memory_order_release);
   }

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include "core/base/ticks.h"
 
 namespace mfu {
 namespace {
@@ -107,6 +110,40 @@ TEST(CorrelationMap, EveryLaunchOfManyThreadsIsFoundOnceWhileTheyInsert) {
   }
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(found, std::uint64_t{kThreads} * kEach);
+}
+
+TEST(CorrelationMap, WhoLooksWhileManyTakeOverASlotSeesOneEntryWhole) {
+  CorrelationMap map;
+  constexpr std::uint32_t kSlots = 4, kLaps = 3'000;  // a lap is the next id in the same slot; ids may wrap
+  const auto id_of = [](std::uint32_t slot, std::uint32_t lap) { return id(lap * kCapacity + slot); };
+  const auto place_of = [](std::uint32_t lap) { return LaunchPlace::on(lap & 0xFFFF).by(lap & 0x7FF); };
+  std::vector<std::atomic<std::uint32_t>> lap_of(kSlots);
+  std::vector<std::thread> writers;
+  for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+    writers.emplace_back([&, slot] {
+      for (std::uint32_t lap = 1; lap <= kLaps; ++lap) {
+        map.insert_event(id_of(slot, lap), lap % 2 == 0, place_of(lap), lap * 7);
+        lap_of[slot].store(lap, std::memory_order_release);
+        for (int pause = 0; pause < 20; ++pause) spin_pause();
+      }
+    });
+  }
+  std::uint64_t seen = 0, torn = 0;
+  for (std::uint32_t slot = 0, done = 0; done < kSlots; slot = (slot + 1) % kSlots) {
+    // The one that is there, and the one that comes.
+    const std::uint32_t lap = lap_of[slot].load(std::memory_order_acquire);
+    done = lap == kLaps ? done + 1 : 0;
+    for (const std::uint32_t asked : {lap, lap + 1}) {
+      const CorrelationMap::Entry entry = map.look(id_of(slot, asked));
+      if (entry.kind == CorrelationMap::Kind::kOther) continue;
+      ++seen;
+      const bool awaited = entry.kind == CorrelationMap::Kind::kEventAwaited;
+      torn += entry.place.word() != place_of(asked).word() || entry.detail != asked * 7 || awaited != (asked % 2 == 0);
+    }
+  }
+  for (std::thread& t : writers) t.join();
+  EXPECT_EQ(torn, 0u);
+  EXPECT_GE(seen, kSlots);  // at least the last one of each
 }
 
 TEST(CorrelationMap, ALaunchKeepsItsProductUntilItsFirstRecord) {
