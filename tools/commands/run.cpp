@@ -29,6 +29,7 @@
 #include "tools/commands/config_words.h"
 #include "tools/commands/library_path.h"
 #include "tools/commands/output_check.h"
+#include "tools/commands/program_loader.h"
 #include "tools/commands/supervise.h"
 #include "tools/report/escape.h"
 #include "tools/report/outputs/table.h"
@@ -327,8 +328,10 @@ void conclude(const RunOptions& o, const Plan& plan, int status) {
   if (!plan.speaks() || plan.run_dir.empty()) return;
   const std::vector<Written> written = written_by(plan);
   if (written.empty()) {
-    plan.say(
-        "nothing was measured: no process put work on a GPU with the library in it; mfu doctor says what is missing");
+    const std::string why = cannot_load_because(o.command.front());
+    plan.say(why.empty() ? "nothing was measured: no process put work on a GPU with the library in it; mfu doctor says "
+                           "what is missing"
+                         : "nothing was measured: " + o.command.front() + " " + why);
     return;
   }
   const Written& first = written.front();
@@ -374,7 +377,10 @@ int run(const RunOptions& o) {
     plan.say(config_words(plan.config) + (plan.run_dir.empty() ? "" : "; run directory " + from_here(plan.run_dir)));
   const ProgramEnd end = run_and_wait(o.command);
   if (end.start_error != 0) {
-    std::fprintf(stderr, "mfu run: %s: %s\n", o.command.front().c_str(), std::strerror(end.start_error));
+    // Where its loader is missing, the kernel says the same as where the program is.
+    const std::string why = cannot_load_because(o.command.front());
+    std::fprintf(stderr, "mfu run: %s: %s%s\n", o.command.front().c_str(), std::strerror(end.start_error),
+                 why.empty() ? "" : (" (it " + why + ")").c_str());
     return end.start_error == ENOENT ? kNotFound : kCannotRun;
   }
   try {
