@@ -16,15 +16,20 @@ endif()
 if(TARGET mfu)
   install(TARGETS mfu RUNTIME DESTINATION ${MFU_INSTALL_BINDIR})
   # Written by the command itself, so that they name what it has.
+  set(MFU_HOST_COMMAND "" CACHE FILEPATH "The same command for the processor of this machine; empty: the one that is built")
+  set(command $<TARGET_FILE:mfu>)
+  if(MFU_HOST_COMMAND)
+    set(command ${MFU_HOST_COMMAND})
+  endif()
   set(completions ${CMAKE_BINARY_DIR}/completions)
   install(CODE "
     file(MAKE_DIRECTORY \"${completions}\")
     foreach(shell bash zsh fish)
-      execute_process(COMMAND \"$<TARGET_FILE:mfu>\" completion \${shell} OUTPUT_FILE \"${completions}/\${shell}\"
+      execute_process(COMMAND \"${command}\" completion \${shell} OUTPUT_FILE \"${completions}/\${shell}\"
                       COMMAND_ERROR_IS_FATAL ANY)
     endforeach()")
   install(CODE "
-    execute_process(COMMAND \"$<TARGET_FILE:mfu>\" man OUTPUT_FILE \"${completions}/mfu.1\" COMMAND_ERROR_IS_FATAL ANY)")
+    execute_process(COMMAND \"${command}\" man OUTPUT_FILE \"${completions}/mfu.1\" COMMAND_ERROR_IS_FATAL ANY)")
   install(FILES ${completions}/mfu.1 DESTINATION ${MFU_INSTALL_DATADIR}/man/man1)
   install(FILES ${completions}/bash DESTINATION ${MFU_INSTALL_DATADIR}/bash-completion/completions RENAME mfu)
   install(FILES ${completions}/fish DESTINATION ${MFU_INSTALL_DATADIR}/fish/vendor_completions.d RENAME mfu.fish)
@@ -37,6 +42,10 @@ if(TARGET mfu)
 endif()
 if(TARGET mfu_serve)
   install(TARGETS mfu_serve LIBRARY DESTINATION ${MFU_INSTALL_LIBDIR})
+endif()
+set(MFU_SBOM "" CACHE FILEPATH "The bill of material of a wheel (tools/sbom.py); empty: none")
+if(SKBUILD AND MFU_SBOM)
+  install(FILES ${MFU_SBOM} DESTINATION ${SKBUILD_METADATA_DIR}/sboms RENAME mfuinject.cdx.json)
 endif()
 if(NOT SKBUILD)
   # In a folder of its own, so that no loader ever takes its libcuda.so.1 for the driver's.

@@ -33,6 +33,8 @@ Symbol = collections.namedtuple("Symbol", "name version kind value size weak")
 LATER_DATA = ["__libc_single_threaded"]
 LATER_NAMES = {"fcntl64": "fcntl"}
 JUMP = {"x86_64": "jmp {}@PLT", "aarch64": "b {}"}
+# Of 2.18: __cxa_thread_atexit_impl.
+LATER_CODE = Path(__file__).resolve().parent / "wheel/thread_atexit.c"
 
 
 def number(version):
@@ -152,6 +154,10 @@ def main():
             source.write_text(text)
             subprocess.run([args.tools + "as", "-o", str(compiled), str(source)], check=True)
             objects.append(str(compiled))
+        compiled = Path(scratch) / f"{LATER_CODE.stem}.o"
+        compile_one = [args.tools + "gcc", "-O2", "-fPIC", "-ffunction-sections", "-Wall", "-Wextra", "-Werror"]
+        subprocess.run([*compile_one, "-c", "-o", str(compiled), str(LATER_CODE)], check=True)
+        objects.append(str(compiled))
         (args.out / "libc_later.a").unlink(missing_ok=True)
         subprocess.run([args.tools + "ar", "rcsD", str(args.out / "libc_later.a"), *objects], check=True)
     archives = args.root / "usr/lib" / triplet

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Holds libmfuinject.so against what is promised of it wherever it is loaded, symbol by symbol.
+"""Holds what is packed against what is promised of it wherever it is loaded, symbol by symbol.
 
-    tests/packaging/library.py [--glibc 2.17] LIBRARY
+    tests/packaging/library.py [--glibc 2.17] [--largest BYTES] libmfuinject.so
+    tests/packaging/library.py --module libmfu_serve.so
+    tests/packaging/library.py --command mfu
 
 No symbol of the C library is later than the promise, none is of another library; nothing is exported but what
 injection/exports.map names; only parts of glibc are needed, found without a path; no text relocation, no executable stack, no
 segment that is writable and executable; bound at once, relocations read-only afterwards, never unloaded; segments that fit the
-largest pages of the processor.
+largest pages of the processor. A module of the command has a map of its own and may be unloaded; the command exports what it
+likes, and is bound as it is called.
 Needs `readelf` of binutils, which reads every processor's files. One line per fault; exit status 1 if there is one.
 """
 
@@ -47,12 +50,13 @@ def symbols(path):
             yield name, version.lstrip("@"), words[6] != "UND"
 
 
-def exported_by_map():
-    named = re.search(r"global:(.*?)local:", (ROOT / "injection/exports.map").read_text(), re.S).group(1)
+def exported_by(exports):
+    named = re.search(r"global:(.*?)local:", (ROOT / exports).read_text(), re.S).group(1)
     return {name.strip() for name in named.split(";") if name.strip()}
 
 
-def faults_of(path, glibc):
+def faults_of(path, glibc, exports="injection/exports.map", flags=("NOW", "NODELETE")):
+    """`exports`: the map that names what may be exported, None for a program; `flags`: how it must be linked."""
     for symbol, version, defined in symbols(path):
         if defined or not version:
             continue
@@ -62,7 +66,7 @@ def faults_of(path, glibc):
         elif number(since) > number(glibc):
             yield f"{symbol} wants {version}, later than {glibc}"
     exported = {name for name, _, defined in symbols(path) if defined}
-    wanted = exported_by_map()
+    wanted = exported_by(exports) if exports else exported
     if exported != wanted:
         yield f"exports {sorted(exported - wanted)} beyond its map, lacks {sorted(wanted - exported)}"
 
@@ -73,7 +77,7 @@ def faults_of(path, glibc):
     for tag in ("RPATH", "RUNPATH", "TEXTREL"):
         if re.search(rf"\({tag}\)|\(FLAGS\).*\b{tag}\b", dynamic):
             yield f"has {tag}"
-    for flag in ("NOW", "NODELETE"):
+    for flag in flags:
         if not re.search(rf"\(FLAGS_1\).*\b{flag}\b", dynamic):
             yield f"is not linked with -z {flag.lower()}"
 
@@ -99,13 +103,25 @@ def faults_of(path, glibc):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--glibc", default="2.17", help="the newest version of glibc that may be asked for")
+    parser.add_argument("--largest", type=int, default=0, help="how many bytes the file may have")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--module", action="store_true", help="libmfu_serve.so, which the command opens")
+    kind.add_argument("--command", action="store_true", help="mfu")
     parser.add_argument("library", type=Path)
     args = parser.parse_args()
-    faults = list(faults_of(args.library, args.glibc))
+    what = {}
+    if args.module:
+        what = {"exports": "tools/serve/exports.map", "flags": ("NOW",)}
+    elif args.command:
+        what = {"exports": None, "flags": ()}
+    faults = list(faults_of(args.library, args.glibc, **what))
+    size = args.library.stat().st_size
+    if args.largest and size > args.largest:
+        faults.append(f"has {size} bytes, more than {args.largest}")
     for fault in faults:
         print(f"{args.library}: {fault}")
     versions = {version[6:] for _, version, defined in symbols(args.library) if version.startswith("GLIBC_") and not defined}
-    print(f"{args.library}: newest symbol of glibc {max(versions, key=number)}, {len(faults)} faults")
+    print(f"{args.library}: {size} bytes, newest symbol of glibc {max(versions, key=number)}, {len(faults)} faults")
     return 1 if faults else 0
 
 

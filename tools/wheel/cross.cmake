@@ -1,0 +1,30 @@
+# How wheels are compiled: Debian's gcc for MFU_WHEEL_ARCH, linked against the glibc of tools/old-glibc (MFU_OLD_GLIBC), with the
+# libraries that tools/build-wheel has put into MFU_WHEEL_PREFIX. Their headers are there as well; where MFU_WHEEL_HERE says that this
+# machine has the same ones, those are taken, and what other builds of ours left in ccache is of use. Of this machine's /usr only
+# programs are looked for. No path of this machine gets into the result.
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MFU_WHEEL_ARCH MFU_WHEEL_PREFIX MFU_OLD_GLIBC MFU_WHEEL_HERE)
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR ${MFU_WHEEL_ARCH})
+set(CMAKE_LIBRARY_ARCHITECTURE ${MFU_WHEEL_ARCH}-linux-gnu)
+set(MFU_WHEEL_INCLUDE /usr/include)
+set(CMAKE_C_COMPILER /usr/bin/cc)
+set(CMAKE_CXX_COMPILER /usr/bin/c++)
+if(NOT MFU_WHEEL_HERE)
+  set(CMAKE_C_COMPILER ${MFU_WHEEL_ARCH}-linux-gnu-gcc)
+  set(CMAKE_CXX_COMPILER ${MFU_WHEEL_ARCH}-linux-gnu-g++)
+  set(MFU_WHEEL_INCLUDE ${MFU_WHEEL_PREFIX}/usr/include)
+  get_filename_component(root ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
+  get_filename_component(root ${root} DIRECTORY)
+  foreach(language C CXX)
+    set(CMAKE_${language}_FLAGS_INIT "-isystem ${MFU_WHEEL_INCLUDE} -ffile-prefix-map=${root}=.")
+  endforeach()
+endif()
+# gcc looks into -B first, for start files and libraries alike.
+foreach(kind EXE SHARED MODULE)
+  set(CMAKE_${kind}_LINKER_FLAGS_INIT "-B${MFU_OLD_GLIBC}/ -static-libstdc++ -static-libgcc -Wl,--gc-sections -Wl,--build-id=none")
+endforeach()
+set(CMAKE_FIND_ROOT_PATH ${MFU_WHEEL_PREFIX})
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
