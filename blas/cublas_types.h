@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include "core/base/dtype.h"
 
@@ -14,62 +13,65 @@ namespace mfu {
 struct ElementType {
   DType dtype = DType::kFp32;
   bool complex = false;
+  bool known = false;  ///< false: there is no matrix product of this type
 };
 
 namespace detail {
-[[nodiscard]] constexpr std::optional<ElementType> find_element_type(std::int32_t cuda_data_type) noexcept {
+[[nodiscard]] constexpr ElementType find_element_type(std::int32_t cuda_data_type) noexcept {
   switch (cuda_data_type) {
     case 0:  // CUDA_R_32F
-      return ElementType{DType::kFp32, false};
+      return ElementType{DType::kFp32, false, true};
     case 1:  // CUDA_R_64F
-      return ElementType{DType::kFp64, false};
+      return ElementType{DType::kFp64, false, true};
     case 2:  // CUDA_R_16F
-      return ElementType{DType::kFp16, false};
+      return ElementType{DType::kFp16, false, true};
     case 3:  // CUDA_R_8I
     case 8:  // CUDA_R_8U
-      return ElementType{DType::kInt8, false};
+      return ElementType{DType::kInt8, false, true};
     case 4:  // CUDA_C_32F
-      return ElementType{DType::kFp32, true};
+      return ElementType{DType::kFp32, true, true};
     case 5:  // CUDA_C_64F
-      return ElementType{DType::kFp64, true};
+      return ElementType{DType::kFp64, true, true};
     case 6:  // CUDA_C_16F
-      return ElementType{DType::kFp16, true};
+      return ElementType{DType::kFp16, true, true};
     case 7:  // CUDA_C_8I
     case 9:  // CUDA_C_8U
-      return ElementType{DType::kInt8, true};
+      return ElementType{DType::kInt8, true, true};
     case 10:  // CUDA_R_32I, of results alone; there is no name for it, and nothing depends on it but its four bytes
-      return ElementType{DType::kFp32, false};
+      return ElementType{DType::kFp32, false, true};
     case 14:  // CUDA_R_16BF
-      return ElementType{DType::kBf16, false};
+      return ElementType{DType::kBf16, false, true};
     case 15:  // CUDA_C_16BF
-      return ElementType{DType::kBf16, true};
+      return ElementType{DType::kBf16, true, true};
     case 16:  // CUDA_R_4I
     case 18:  // CUDA_R_4U
-      return ElementType{DType::kInt4, false};
+      return ElementType{DType::kInt4, false, true};
     case 28:  // CUDA_R_8F_E4M3
     case 29:  // CUDA_R_8F_E5M2
-      return ElementType{DType::kFp8, false};
+      return ElementType{DType::kFp8, false, true};
     case 31:  // CUDA_R_6F_E2M3
     case 32:  // CUDA_R_6F_E3M2
-      return ElementType{DType::kFp6, false};
+      return ElementType{DType::kFp6, false, true};
     case 33:  // CUDA_R_4F_E2M1
-      return ElementType{DType::kFp4, false};
+      return ElementType{DType::kFp4, false, true};
     default:
-      return std::nullopt;
+      return {};
   }
 }
 
-inline constexpr std::array<std::optional<ElementType>, 34> kElementTypes = [] {
-  std::array<std::optional<ElementType>, 34> types{};
-  for (std::size_t i = 0; i < types.size(); ++i) types[i] = find_element_type(static_cast<std::int32_t>(i));
+inline constexpr std::size_t kMostElementTypes = 34;
+/// One more than there are, for those beyond.
+inline constexpr std::array<ElementType, kMostElementTypes + 1> kElementTypes = [] {
+  std::array<ElementType, kMostElementTypes + 1> types{};
+  for (std::size_t i = 0; i < kMostElementTypes; ++i) types[i] = find_element_type(static_cast<std::int32_t>(i));
   return types;
 }();
 }  // namespace detail
 
-/// hot. cudaDataType. Nothing for a type that has no matrix product.
-[[nodiscard]] constexpr std::optional<ElementType> element_type(std::int32_t cuda_data_type) noexcept {
-  const auto at = static_cast<std::uint32_t>(cuda_data_type);
-  return at < detail::kElementTypes.size() ? detail::kElementTypes[at] : std::nullopt;
+/// hot. What a cudaDataType stands for.
+[[nodiscard]] constexpr const ElementType& element_type(std::int32_t cuda_data_type) noexcept {
+  const std::size_t at = static_cast<std::uint32_t>(cuda_data_type);
+  return detail::kElementTypes[at < detail::kMostElementTypes ? at : detail::kMostElementTypes];
 }
 
 /// cublasComputeType_t. C++ programs may pass a cudaDataType instead, which an inline function of the header turns into

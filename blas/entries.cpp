@@ -44,14 +44,14 @@ std::int32_t math_mode(const BlasTarget& target, void* handle) noexcept {
 /// Of functions that take the types as arguments, and may multiply single precision as something else.
 [[gnu::always_inline]] inline void types(Product& p, const BlasTarget& target, void* handle, std::int32_t a,
                                          std::int32_t d, std::int32_t compute) noexcept {
-  const auto operands = element_type(a), result = element_type(d);
-  if (!operands || !result) {
+  const ElementType &operands = element_type(a), &result = element_type(d);
+  if (!operands.known || !result.known) {
     p.kind = Product::Kind::kUnsized;
     return;
   }
-  p.operands = operands->dtype;
-  p.complex = operands->complex;
-  p.result = result->dtype;
+  p.operands = operands.dtype;
+  p.complex = operands.complex;
+  p.result = result.dtype;
   if (p.operands == DType::kFp32)
     p.operands = single_precision_as(compute, compute == kCompute32f ? math_mode(target, handle) : 0);
 }
@@ -65,8 +65,9 @@ void types(Product& p, const BlasTarget& target, void* handle) noexcept {
 }
 
 template <typename Int, DType kType, bool kComplex>
-Read gemm(Product& p, const BlasTarget& target, void* handle, int ta, int tb, Int m, Int n, Int k, const void*,
-          const void*, Int, const void*, Int, const void*, void*, Int) noexcept {
+[[gnu::always_inline]] inline Read gemm(Product& p, const BlasTarget& target, void* handle, int ta, int tb, Int m,
+                                        Int n, Int k, const void*, const void*, Int, const void*, Int, const void*,
+                                        void*, Int) noexcept {
   types<kType, kComplex>(p, target, handle);
   p.transpose_a = ta != 0;
   p.transpose_b = tb != 0;
@@ -74,9 +75,9 @@ Read gemm(Product& p, const BlasTarget& target, void* handle, int ta, int tb, In
 }
 
 template <typename Int, DType kType, bool kComplex>
-Read gemm_strided(Product& p, const BlasTarget& target, void* handle, int ta, int tb, Int m, Int n, Int k, const void*,
-                  const void*, Int, Stride, const void*, Int, Stride, const void*, void*, Int, Stride,
-                  Int batch) noexcept {
+[[gnu::always_inline]] inline Read gemm_strided(Product& p, const BlasTarget& target, void* handle, int ta, int tb,
+                                                Int m, Int n, Int k, const void*, const void*, Int, Stride, const void*,
+                                                Int, Stride, const void*, void*, Int, Stride, Int batch) noexcept {
   types<kType, kComplex>(p, target, handle);
   p.transpose_a = ta != 0;
   p.transpose_b = tb != 0;
@@ -128,9 +129,9 @@ Read typed_ex(Product& p, const BlasTarget& target, void* handle, int ta, int tb
 }
 
 template <typename Int>
-Read gemm_ex(Product& p, const BlasTarget& target, void* handle, int ta, int tb, Int m, Int n, Int k, const void*,
-             const void*, int a, Int, const void*, int, Int, const void*, void*, int c, Int, int compute,
-             int) noexcept {
+[[gnu::always_inline]] inline Read gemm_ex(Product& p, const BlasTarget& target, void* handle, int ta, int tb, Int m,
+                                           Int n, Int k, const void*, const void*, int a, Int, const void*, int, Int,
+                                           const void*, void*, int c, Int, int compute, int) noexcept {
   types(p, target, handle, a, c, compute);
   p.transpose_a = ta != 0;
   p.transpose_b = tb != 0;
@@ -138,9 +139,10 @@ Read gemm_ex(Product& p, const BlasTarget& target, void* handle, int ta, int tb,
 }
 
 template <typename Int>
-Read gemm_strided_ex(Product& p, const BlasTarget& target, void* handle, int ta, int tb, Int m, Int n, Int k,
-                     const void*, const void*, int a, Int, Stride, const void*, int, Int, Stride, const void*, void*,
-                     int c, Int, Stride, Int batch, int compute, int) noexcept {
+[[gnu::always_inline]] inline Read gemm_strided_ex(Product& p, const BlasTarget& target, void* handle, int ta, int tb,
+                                                   Int m, Int n, Int k, const void*, const void*, int a, Int, Stride,
+                                                   const void*, int, Int, Stride, const void*, void*, int c, Int,
+                                                   Stride, Int batch, int compute, int) noexcept {
   types(p, target, handle, a, c, compute);
   p.transpose_a = ta != 0;
   p.transpose_b = tb != 0;
@@ -258,11 +260,11 @@ Read matmul(Product& p, const BlasTarget& target, void*, const void* desc, const
       !attribute(described, desc, kDescTransposeB, tb) ||
       !attribute(layout, a, ta != 0 ? kLayoutRows : kLayoutColumns, k))
     return true;
-  const auto operands = element_type(a_type), result = element_type(d_type);
-  if (!operands || !result) return true;
-  p.operands = operands->dtype;
-  p.complex = operands->complex;
-  p.result = result->dtype;
+  const ElementType &operands = element_type(a_type), &result = element_type(d_type);
+  if (!operands.known || !result.known) return true;
+  p.operands = operands.dtype;
+  p.complex = operands.complex;
+  p.result = result.dtype;
   p.transpose_a = ta != 0;
   p.transpose_b = tb != 0;
   if (p.operands == DType::kFp32) {

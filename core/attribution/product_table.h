@@ -51,18 +51,11 @@ class RecentProducts {
   [[nodiscard]] ProductId number_of(const Product& product, ProductTable& table) noexcept {
     const Key key(product);
     Entry& entry = entries_[key.place()];
-    if (entry.is(key)) [[likely]]
-      return entry.number;
-    // Two products of one layer may meet in a place: the one that was pushed out of it stands beside it.
-    Entry& beside = entries_[key.place() ^ 1u];
-    if (beside.is(key)) return beside.number;
-    beside = entry;
-    entry = {key, table.number_of(product)};
-    return entry.number;
+    return entry.is(key) ? entry.number : look_up(product, table);
   }
 
  private:
-  static constexpr unsigned kBits = 5;
+  static constexpr unsigned kBits = 8;  ///< a program's few dozen products seldom meet in a place
   /// A product in words. Put together from its parts: what was just written byte by byte is slow to read as a word.
   struct Key {
     std::uint64_t m = 0, n = 0, k = 0, rest = 0;
@@ -88,6 +81,14 @@ class RecentProducts {
              ((key.m ^ other.m) | (key.n ^ other.n) | (key.k ^ other.k) | (key.rest ^ other.rest)) == 0;
     }
   };
+
+  /// Apart from number_of, which would else copy the key each time, and wait for the parts that were just written.
+  [[gnu::noinline]] ProductId look_up(const Product& product, ProductTable& table) noexcept {
+    const Key key(product);
+    Entry& entry = entries_[key.place()];
+    entry = {key, table.number_of(product)};
+    return entry.number;
+  }
 
   std::array<Entry, 1u << kBits> entries_{};
 };
