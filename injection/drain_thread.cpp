@@ -89,7 +89,9 @@ void DrainThread::begin() {
     ledger_->observe(&*ring_);
   }
   if (config.detect && parts_.session != nullptr)
-    detected_.emplace(*ledger_, parts_.rules, parts_.names, DetectionOptions{});
+    detected_.emplace(
+        *ledger_, parts_.rules, parts_.names,
+        DetectionOptions{.most_explained = config.explain_detection ? DetectedRegions::kMostExplained : 0});
   drain_.emplace(parts_.attribution, *ledger_, clock_.ticks(), parts_.contexts, host_counters(),
                  detected_ ? &*detected_ : nullptr,
                  parts_.session != nullptr && parts_.session->level() == CuptiLevel::kShare);
@@ -128,8 +130,7 @@ void DrainThread::tick() {
   if (parts_.session != nullptr && drain_->wants_events()) parts_.session->follow_events();
   for (std::string& notice : drain_->take_notices()) parts_.sink.say("order", std::move(notice));
   for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
-  if (detected_)
-    for (std::string& notice : detected_->take_notices()) parts_.sink.say("detected", std::move(notice));
+  say_what_is_detected();
   tell_unmatched_names();
   for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
   // A process that only opened a context stays silent until it works.
@@ -400,8 +401,13 @@ void DrainThread::take_last_records() {
   drain_->end_tick(dropped_taken_ != 0);
   for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
   for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
-  if (detected_)
-    for (std::string& notice : detected_->take_notices()) parts_.sink.say("detected", std::move(notice));
+  say_what_is_detected();
+}
+
+void DrainThread::say_what_is_detected() {
+  if (!detected_) return;
+  for (std::string& line : detected_->take_explained()) parts_.sink.say("explain", std::move(line));
+  for (std::string& notice : detected_->take_notices()) parts_.sink.say("detected", std::move(notice));
 }
 
 /// Ranges come, GPU work runs, and no rule matches: the names and the missing rule, once.

@@ -73,6 +73,7 @@ class DrainThread {
   void count_finished();
   void check_assumptions();
   void say_what_is_lost();
+  void say_what_is_detected();
   void say_untimed(std::uint64_t untimed, std::uint64_t records);
   void tell_unmatched_names();
   void announce_new_devices();

@@ -30,10 +30,11 @@ std::optional<double> positive_number(const char* name, const char* text, Proble
   return std::nullopt;
 }
 
-std::optional<bool> flag(const char* name, std::string_view text, Problems* problems, const char* instead) {
+std::optional<bool> flag(const char* name, std::string_view text, Problems* problems, const char* instead,
+                         const char* expected = "1 or 0") {
   if (text == "1" || text == "true") return true;
   if (text == "0" || text == "false") return false;
-  wrong(problems, name, "1 or 0", text, instead);
+  wrong(problems, name, expected, text, instead);
   return std::nullopt;
 }
 
@@ -179,9 +180,11 @@ constexpr Variable kVariables[] = {
      [](const char* text, const Getenv&, Config& c, Problems* problems) {
        c.trace_seconds = std::min(positive_number("MFU_TRACE_SECONDS", text, problems, "using 60").value_or(60), 1e6);
      }},
-    {"MFU_DETECT", "1", "0: do not look for steps where no range names any",
+    {"MFU_DETECT", "1", "0: do not look for steps where no range names any; explain: say why each is taken or refused",
      [](const char* text, const Getenv&, Config& c, Problems* problems) {
-       c.detect = flag("MFU_DETECT", text, problems, "using 1").value_or(true);
+       c.explain_detection = std::string_view(text) == "explain";
+       c.detect =
+           c.explain_detection || flag("MFU_DETECT", text, problems, "using 1", "1, 0 or explain").value_or(true);
      }},
     {"MFU_EXECUTED", "1", "0: do not look at the program's calls to cuBLAS",
      [](const char* text, const Getenv&, Config& c, Problems* problems) {

@@ -108,6 +108,13 @@ std::optional<CycleCandidate> CycleSearch::find(std::uint32_t window) {
     const bool longer = other->period > best->period;
     by_family = holds_more(longer ? *other : *best, longer ? *best : *other, history_.families()) == longer;
   }
+  // Names that return with two turns alone, where the operations are the same in both, are shapes.
+  if (best && !other && several_turns_ != 0 && equal_periods(several_turns_, best->period)) {
+    explain_.say_of(best->period, "shapes",
+                    "a cycle of " + std::to_string(best->period) +
+                        " launches is refused: by its operations it is several turns of something shorter");
+    return std::nullopt;
+  }
   if (!by_family) return best;
   if (other) other->by_family = true;
   return other;
@@ -273,6 +280,7 @@ void CycleSearch::add_burst_candidates(Position begin, std::vector<CycleCandidat
 
 /// Several turns of something shorter are refused; the shorter one is judged on its own.
 void CycleSearch::refuse_multiples(std::vector<CycleCandidate>& candidates, const Keys& keys) {
+  several_turns_ = 0;
   for (CycleCandidate& longer : candidates) {
     if (!longer.accepted) continue;
     for (const CycleCandidate& shorter : candidates) {
@@ -283,6 +291,7 @@ void CycleSearch::refuse_multiples(std::vector<CycleCandidate>& candidates, cons
       if (holds_more(longer, shorter, keys)) continue;
       longer.accepted = false;
       longer.refused = "several turns of something shorter";
+      several_turns_ = std::max(several_turns_, longer.period);
     }
   }
 }
@@ -417,12 +426,22 @@ bool CycleSearch::holds_more(const CycleCandidate& longer, const CycleCandidate&
     if (found && history_.is_optimizer(here)) ++optimizer;
   });
   for (Position i = first; i < n; ++i) counts_[keys[i]] = 0;
+  // Where shapes change, a library runs a helper beside its matmuls now and then, each alone.
+  constexpr Position kAlone = 3;
+  const Key matmul = LaunchHistory::key_of_family(traits_of(KernelRole::kGemm).family);
   std::uint32_t more = 0;
+  Position previous = n;
+  bool held_back = false;
   for (Position i = n - l; i < n; ++i) {
-    Tally& tally = tallies_[keys[i]];
-    if (tally.unlike * 10 <= tally.count) more += tally.count;
-    tally = {};
+    const Tally& tally = tallies_[keys[i]];
+    if (tally.count == 0 || tally.unlike * 10 > tally.count) continue;
+    const bool alone = previous == n || i - previous > kAlone;
+    if (!alone && held_back) ++more;
+    held_back = alone && history_.families()[i] == matmul;
+    if (!held_back) ++more;
+    previous = i;
   }
+  for (Position i = n - l; i < n; ++i) tallies_[keys[i]] = {};
   if (optimizer > 0) return true;
   if (more < 3) return false;
   // Logging returns as well: a few launches after many steps, around a copy of the loss to the host.

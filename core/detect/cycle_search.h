@@ -128,6 +128,7 @@ class CycleSearch {
   std::vector<Tally> tallies_;  ///< by key; all zero between uses
   std::vector<std::uint32_t> grams_;
   std::uint32_t shortest_ = 0;
+  std::uint32_t several_turns_ = 0;  ///< the longest period that the last look refused for being that; 0: none
 };
 
 }  // namespace mfu

@@ -14,14 +14,15 @@ constexpr const Thresholds& kT = kThresholds;
 }  // namespace
 
 /// The model runs again: nothing more can come of what went to the host.
-bool ServingIterations::model_runs() noexcept {
+bool ServingIterations::model_runs(std::uint64_t n) noexcept {
   runs_ = true;
   const bool ended = returned_ && samples_ && end_iteration();  // a turn of the host ends with its next input
   returned_ = false;
   ran_ = true;
   sampled_ = false;
   if (copied_in_) {
-    ++inputs_;
+    // Launches between a batch's copies and the model prepare what several passes use.
+    if (++inputs_ == 1) input_ = n - copy_ <= kT.burst ? copies_ : n;
     copied_in_ = false;
   }
   return ended;
@@ -52,6 +53,8 @@ bool ServingIterations::mark(const KernelTraits& traits, std::uint64_t n) noexce
   if ((traits.flags & kFlagToDevice) != 0) {
     if (returned_) ended = end_iteration();
     copied_in_ = true;
+    if (n != copy_ + 1) copies_ = n;
+    copy_ = n;
     runs_ = false;
   }
   if ((traits.flags & kFlagSampling) != 0) {
@@ -91,13 +94,14 @@ bool ServingIterations::end_iteration() noexcept {
   if (replays_ > 1 && !other_graphs_ && launches <= kLaunchesBetween * replays_) pass_graph_ = graph_;
   graph_ = replays_ = 0;
   other_graphs_ = false;
+  const std::uint64_t input = inputs_ == 1 ? input_ : 0;
   begin_ = end_;
   roles_ = 0;
   inputs_ = 0;
   cache_rows_ = rope_rows_ = norm_rows_ = 0;
   ran_ = sampled_ = returned_ = false;
   if (turn_of_host) return false;  // nothing was copied in: a result that is looked at now and then
-  last_ = {end_, roles, rows, launches, clean};
+  last_ = {end_, input, roles, rows, launches, clean};
 
   const std::uint64_t make_up = mix(roles ^ (static_cast<std::uint64_t>(std::bit_width(launches)) << 56));
   const bool known = std::find(known_.begin(), known_.end(), make_up) != known_.end();

@@ -31,6 +31,7 @@ class ServingIterations {
  public:
   struct End {
     std::uint64_t launch = 0;  ///< first launch after the iteration
+    std::uint64_t begin = 0;   ///< the copies in, or the model's first launch if they came much earlier; 0: not known
     std::uint64_t roles = 0;   ///< of its launches, a bit each
     std::uint32_t rows = 0;    ///< tokens that its passes ran over; 0: not known
     std::uint32_t launches = 0;
@@ -45,7 +46,7 @@ class ServingIterations {
     const std::uint64_t role = role_bit(traits.role);
     bool ended = false;
     if (traits.role == KernelRole::kGraph) ended = graph_runs(traits, name, n);
-    if ((role & kRolesOfModel) != 0 && !runs_) ended = model_runs() || ended;
+    if ((role & kRolesOfModel) != 0 && !runs_) ended = model_runs(n) || ended;
     roles_ |= role;
     if ((traits.flags & (kFlagSampling | kFlagToHost | kFlagToDevice)) != 0) ended = mark(traits, n) || ended;
     if (traits.row_axis != RowAxis::kNone) note_rows(traits, grid);
@@ -69,7 +70,7 @@ class ServingIterations {
   [[nodiscard]] ServingKind usual_kind() const noexcept;
 
  private:
-  bool model_runs() noexcept;
+  bool model_runs(std::uint64_t n) noexcept;
   bool graph_runs(const KernelTraits& traits, std::uint32_t name, std::uint64_t n) noexcept;
   bool mark(const KernelTraits& traits, std::uint64_t n) noexcept;
   void note_rows(const KernelTraits& traits, const Grid& grid) noexcept;
@@ -86,6 +87,8 @@ class ServingIterations {
   std::uint64_t roles_ = 0, roles_before_end_ = 0;
   std::uint64_t end_ = 0;  ///< after the last copy to the host
   std::uint64_t begin_ = 0;
+  std::uint64_t input_ = 0;  ///< where the first batch came in, in this iteration; 0: none did
+  std::uint64_t copies_ = 0, copy_ = ~std::uint64_t{1};  ///< first and last of the last copies to the device in a row
   std::uint32_t graph_ = 0;       ///< name of the one that sampled since the iteration began; 0: none
   std::uint32_t replays_ = 0;     ///< of it
   bool other_graphs_ = false;     ///< ran since the iteration began

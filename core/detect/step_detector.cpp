@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "core/detect/step_verdict.h"
 #include "core/detect/thresholds.h"
@@ -84,6 +85,7 @@ void StepDetector::iteration_ended() {
     explain_.say("training is over: iterations of a server have taken its place");
     if (training_found_ && training_.end_last()) report_step(0);
     history_.forget_training();
+    training_resumes_ = training_found_;
     reporter_.confirm();
     follower_.unlock();
     training_found_ = false;
@@ -110,9 +112,12 @@ void StepDetector::start_serving() {
   const std::uint64_t known = std::min<std::uint64_t>(serving_.ended(), ends_.size());
   for (std::uint64_t i = serving_.ended() + 1 - known; i <= serving_.ended(); ++i) {
     const ServingIterations::End& end = ends_[i % ends_.size()];
-    // Where the first of them began nobody knows.
+    // Where the first of them began is known where its batch alone was copied in.
     const bool first = i + known == serving_.ended() + 1;
-    if (end.launch >= history_.oldest()) reporter_.report(end.launch, first ? StepKind::kNone : kind_of(end));
+    const bool begins = first && end.begin > history_.oldest();
+    if (begins) reporter_.report(end.begin, StepKind::kNone);
+    if (end.launch >= history_.oldest())
+      reporter_.report(end.launch, first && !begins ? StepKind::kNone : kind_of(end));
   }
 }
 
@@ -152,7 +157,9 @@ void StepDetector::step_ended() {
     explain_.say(training_.named() ? "taken: training steps, by the updates of a named optimizer"
                                    : "taken: training steps, by what runs between a backward pass and the next batch");
     training_found_ = true;
-    serving_found_ = false;
+    // Where a program generates and trains by turns, what it generated stays.
+    if (std::exchange(serving_found_, false) && training_resumes_) reporter_.confirm();
+    training_resumes_ = false;
     const std::size_t kept = training_.known() - 1;
     if (!same) reporter_.withdraw_from(training_.back(kept).begin);
     follower_.unlock();
@@ -204,6 +211,7 @@ void StepDetector::check_training() {
   if (quiet > std::max<Position>(kRing, Position{4} * training_.usual_launches())) {
     explain_.say("no update for long: the search goes on");
     training_found_ = false;
+    reporter_.confirm();  // whatever is found next, these were steps
     schedule_.restart();
   }
   next_work_ = history_.end() + kT.search_every;

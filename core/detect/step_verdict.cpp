@@ -61,7 +61,8 @@ StepFindings findings_of(const TrainingSteps& training, const PassesOfStep& pass
     findings.micro_step_launches = passes.launches;
   } else if (findings.micro_steps > 1)
     findings.micro_step_launches = (findings.period_launches - training.last().updates) / findings.micro_steps;
-  const bool equal = training.exact() >= kT.high_exact && training.same_length() >= kT.high_same_length;
+  const bool equal = training.exact() >= (training.named() ? kT.high_operations : kT.high_exact) &&
+                     training.same_length() >= kT.high_same_length;
   if (equal && training.named() && training.steps_per_turn() == 1 && !begins_anywhere(training))
     findings.confidence = StepConfidence::kHigh;
   else if (training.exact() >= kT.medium_exact && training.same_length() >= kT.medium_same_length)

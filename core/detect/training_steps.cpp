@@ -10,6 +10,8 @@ namespace {
 
 constexpr const Thresholds& kT = kThresholds;
 
+constexpr std::uint32_t kReach = 4;  ///< launches that one stray, or a loader's copies, may be
+
 bool within_an_eighth(std::uint64_t a, std::uint64_t b) noexcept {
   const std::uint64_t more = std::max(a, b), less = std::min(a, b);
   return (more - less) * 8 <= more + 8;
@@ -39,18 +41,21 @@ bool TrainingSteps::mark(const Launch& launch, Position p) {
   }
   if ((flags & (kFlagSampling | kFlagToHost)) != 0) foreign_ += (flags & kFlagSampling) != 0 ? kT.burst : 1;
   if ((flags & kFlagLoss) != 0) {
+    ++losses_;
     loss_since_backward_ = loss_seen_ = true;
     caller_ = launch.thread;
   }
   bool complete = false;
   if ((flags & kFlagBackward) != 0) {
-    const bool pass = loss_since_backward_ || copies_since_backward_;
+    const bool marked = loss_since_backward_ || copies_since_backward_;
+    const bool bare = long_absence(p, marked);
+    const bool pass = bare || marked;
     if (updated_) {
       // An optimizer that runs inside the backward pass ends no step: another forward pass must have run.
       // Where records of it were lost, the step before may be whole all the same.
       complete = pass || (count_ != 0 && alike(now_, last())) ||
                  (!loss_seen_ && !copies_seen_ && (p - update_end_) * 6 >= update_end_ - now_.begin);
-    } else if (open_ && !history_.optimizer_known() && pass) {
+    } else if (open_ && !history_.optimizer_known() && !updates_named_ && pass) {
       update_end_ = last_backward_ + 1;
       complete = true;
     }
@@ -61,26 +66,43 @@ bool TrainingSteps::mark(const Launch& launch, Position p) {
       now_.begin = p;
     }
     updated_ = false;
-    if (loss_since_backward_ || now_.passes == 0) ++now_.passes;
+    if (loss_since_backward_ || bare || now_.passes == 0) ++now_.passes;
     copies_seen_ = copies_seen_ || copies_since_backward_;
     loss_since_backward_ = copies_since_backward_ = false;
     open_ = true;
     if (complete) foreign_before_ = foreign_;
-    run_count_ = foreign_ = 0;
+    run_count_ = foreign_ = losses_ = 0;
     last_backward_ = p;
     ++now_.backwards;
   }
   if (open_ && history_.is_optimizer(p)) {
-    updated_ = true;
+    updated_ = updates_named_ = true;
     update_end_ = p + 1;
     caller_ = launch.thread;
-    run_count_ = foreign_ = 0;
+    run_count_ = foreign_ = losses_ = 0;
     last_copy_ = 0;
     if (now_.updates++ == 0 && count_ != 0 && !named()) forget_passes();
     loss_since_backward_ = false;
     copies_since_backward_ = false;
   }
   return complete;
+}
+
+/// Neither losses nor batches mark the passes of this program, but no backward launch came for long before `p`.
+bool TrainingSteps::long_absence(Position p, bool marked) noexcept {
+  constexpr double kTimes = 4, kLeast = 32, kForget = 1.0 / 16;
+  if (last_backward_ == 0) {
+    losses_named_ = loss_seen_;
+    return false;
+  }
+  if (losses_named_) return false;
+  const auto absence = static_cast<double>(p - last_backward_);
+  if (usual_absence_ == 0 || absence < kLeast || absence < kTimes * usual_absence_) {
+    usual_absence_ = std::max(absence, usual_absence_ * (1 - kForget));
+    return false;
+  }
+  ++(marked ? marked_passes_ : bare_passes_);
+  return bare_passes_ > 2 * marked_passes_ + 2;
 }
 
 /// An update with a name came after all: what counted as steps may have been passes of one.
@@ -122,6 +144,7 @@ void TrainingSteps::start_step(Position backward) {
     now_.updates_unnamed = now_.gap != 0;
   }
   now_.batch_follows = run_count_ != 0;
+  now_.begin_follows = now_.batch_follows || (forward_known_ && certain_);
   now_.talks = foreign_ != 0;
   steps_[++count_ % kKept] = now_;
   // Of the very first one nobody saw the begin; where there was no room for it, the next one is taken for no step
@@ -144,9 +167,21 @@ void TrainingSteps::begin_step(Position begin, Position backward, bool copies) {
 }
 
 bool TrainingSteps::end_last() {
-  if (!updated_ || ended_ || count_ == 0 || !now_.certain || now_.updates == 0) return false;
-  now_.update_end = update_end_;
-  now_.end = now_.next = std::min<Position>(update_end_ + tail_, history_.end());
+  if (ended_ || count_ == 0 || !now_.certain) return false;
+  if (now_.updates != 0) {
+    if (!updated_) return false;
+    now_.update_end = update_end_;
+    now_.end = std::min<Position>(update_end_ + tail_, history_.end());
+  } else {
+    // Without a name the update is as long as after a step that the next one followed at once.
+    if (updates_named_ || !open_) return false;
+    now_.update_end = update_end_ = last_backward_ + 1;
+    now_.gap = usual_gap_before_other_work();
+    now_.updates_unnamed = now_.gap != 0;
+    if (!now_.updates_unnamed && most_gap_ != 0) return false;
+    now_.end = update_end_ + now_.gap;
+  }
+  now_.next = now_.end;
   steps_[++count_ % kKept] = now_;
   ended_ = true;
   return true;
@@ -204,19 +239,23 @@ LaunchPosition TrainingSteps::begin_before(Position backward, bool& contiguous) 
   }
   if (best != 0) {
     // What lies between is an update without a name, or other work.
-    contiguous = best - update_end_ <= tail_ + tolerance ||
-                 (!history_.optimizer_known() && best == run(0).begin && foreign_ < kT.burst);
+    contiguous = (best - update_end_ <= tail_ + tolerance && little_to_host()) ||
+                 (!updates_named_ && best == run(0).begin && foreign_ < kT.burst);
     return best;
   }
+  if (by_likeness()) return begin_of_forward(backward, contiguous);
   const Position after_update = update_end_ + (copies_usual_ ? tail_ : 0);
   // Where less than a forward pass was seen, records were lost, the batch's copies perhaps among them.
   first = kept > 0 && backward > after_update + usual ? run(0).begin : after_update;
   const Position distance = backward - first;
-  const auto like = [&](Position other) { return distance + tolerance >= other && distance <= other + tolerance; };
+  // A line of the log, which ends with a copy to the host, is as many launches however short a step is.
+  const Position logged = foreign_ != 0 && foreign_ < kT.burst ? Position{kT.burst} : 0;
+  const auto like = [&](Position other) {
+    return distance + tolerance >= other && distance <= other + std::max(tolerance, logged);
+  };
   contiguous = distance < usual;  // shorter than most before: nothing else can have run
   for (std::uint32_t i = 0; i < known; ++i) contiguous = contiguous || like(forwards_[i]);
-  // Much more than usual went to the host: a checkpoint is no part of a forward pass.
-  contiguous = contiguous && (foreign_ < kT.burst || foreign_ <= 4 * foreign_before_);
+  contiguous = contiguous && little_to_host();
   // What is unusual twice among three is another kind of step: two networks take turns.
   const bool turns = like(unusual_[0]) || like(unusual_[1]);
   contiguous = contiguous || (turns && foreign_ < kT.burst);
@@ -224,6 +263,133 @@ LaunchPosition TrainingSteps::begin_before(Position backward, bool& contiguous) 
   if (contiguous) return first;
   return like_reference(backward - usual, static_cast<std::uint32_t>(tolerance));
 }
+
+/// No name tells an update, no copy a batch: what comes before every backward pass is the forward pass.
+bool TrainingSteps::by_likeness() const noexcept {
+  return !updates_named_ && !history_.optimizer_known() && !copies_usual_ && run_count_ == 0 && now_.certain &&
+         now_.begin >= history_.oldest() && now_.begin < now_.first_backward;
+}
+
+/// Walks back from `backward` and from the backward pass that others are compared with, as long as they agree, to `low`
+/// at most. \return where they ceased to agree: here, and in the reference
+std::pair<LaunchPosition, LaunchPosition> TrainingSteps::alike_before(Position backward, Position low) const noexcept {
+  constexpr Position kAgree = 6;  // launches that agree after a stray one
+  const auto& family = history_.families();
+  Position here = backward, there = like_.backward;
+  const auto agrees = [&](Position a, Position b) {
+    if (a > here || b > there || a < low + kAgree || b < like_.begin + kAgree) return false;
+    for (Position i = 1; i <= kAgree; ++i)
+      if (family[a - i] != family[b - i]) return false;
+    return true;
+  };
+  const auto past_stray = [&]() {
+    for (Position d = 1; d <= kReach; ++d) {
+      for (const auto& [a, b] : {std::pair(d, Position{0}), std::pair(Position{0}, d), std::pair(d, d)}) {
+        if (!agrees(here - a, there - b)) continue;
+        here -= a;
+        there -= b;
+        return true;
+      }
+    }
+    return false;
+  };
+  while (here > low && there > like_.begin) {
+    const LaunchKey a = family[here - 1], b = family[there - 1];
+    if (a == b) {
+      --here;
+      --there;
+    } else if (here < backward && (a == family[here] || b == family[there])) {
+      // Where shapes differ, a library runs one kernel more or less for the same operation.
+      (a == family[here] ? here : there) -= 1;
+    } else if (!past_stray()) {
+      break;
+    }
+  }
+  return {here, there};
+}
+
+/// Aligns what ran before `backward` with what ran before another backward pass: always the same one while it is
+/// remembered, so that errors of a launch do not add up.
+LaunchPosition TrainingSteps::begin_of_forward(Position backward, bool& contiguous) {
+  constexpr Position kLeast = 8;  // launches of a forward pass
+  const Position age = backward - like_.backward;
+  if (like_.begin < history_.oldest() || like_.begin == like_.backward || age > LaunchHistory::kRing / 2)
+    like_ = {now_.begin, now_.first_backward};
+  auto [here, there] = alike_before(backward, update_end_);
+  const Position missing = there - like_.begin;
+  const Position tolerance = kReach + (like_.backward - like_.begin) / 64;
+  if (missing <= tolerance) {
+    here = std::max(update_end_, here - std::min(here, missing));
+    // Nothing ran before a forward pass so far: what is a little longer is not where one begins.
+    if (!forward_known_ && here - update_end_ <= tolerance) here = update_end_;
+  } else if (!forward_known_ && (backward - here >= kLeast || holds_graph(here, backward))) {
+    like_.begin = there;
+    forward_known_ = true;
+    shorten_forwards(backward - here);
+  } else {
+    // Records were lost, or another kind of pass runs; the next one is compared with this one.
+    like_ = {};
+    certain_ = false;
+    contiguous = false;
+    return here;
+  }
+  const Position gap = here - update_end_;
+  forward_known_ = forward_known_ || gap > 0;
+  contiguous = has_gap(gap) || (foreign_ < kT.burst && losses_ <= usual_losses_);
+  if (contiguous) usual_losses_ = std::max(usual_losses_, losses_);
+  return here;
+}
+
+bool TrainingSteps::holds_graph(Position begin, Position end) const noexcept {
+  for (Position i = begin; i < end; ++i)
+    if ((history_.flags(i) & kFlagGraph) != 0) return true;
+  return false;
+}
+
+/// Forward passes are shorter than was thought, about `length` launches: what counted as more of them before belongs to
+/// the passes before.
+void TrainingSteps::shorten_forwards(Position length) noexcept {
+  const auto shorten = [&](Step& step) {
+    const Position forward = step.first_backward - step.begin;
+    Position by = forward - std::min(forward, length);
+    if (step.begin >= history_.oldest()) {
+      const auto [here, there] = alike_before(step.first_backward, step.begin);
+      if (there - like_.begin <= kReach) by = here - step.begin;
+    }
+    step.begin += by;
+    return static_cast<std::uint32_t>(by);
+  };
+  for (std::size_t i = known(); i-- > 0;) {
+    Step& step = steps_[(count_ - i) % kKept];
+    if (i + 1 == known()) shorten(step);
+    const std::uint32_t by = shorten(i == 0 ? now_ : steps_[(count_ - i + 1) % kKept]);
+    step.next += by;
+    if (!step.followed) continue;
+    step.end += by;
+    step.gap += by;
+  }
+  // Steps that were seen so far were cut elsewhere.
+  steps_seen_ = step_begin_ = 0;
+  tail_ = ~0u;
+  for (std::size_t i = 0; i < known(); ++i)
+    if (back(i).followed) tail_ = std::min(tail_, back(i).gap);
+  if (tail_ == ~0u) tail_ = 0;
+  for (std::uint32_t& forward : forwards_) forward = std::min(forward, static_cast<std::uint32_t>(length));
+}
+
+/// As many launches lay between a backward pass and the next step before.
+bool TrainingSteps::has_gap(std::uint64_t gap) const noexcept {
+  if (gap <= tail_) return true;
+  for (std::size_t i = 0; i + 1 < known(); ++i) {
+    const std::uint64_t other = back(i).gap;
+    const std::uint64_t stray = kT.stray_launches + other / 16;
+    if (back(i).followed && gap <= other + stray && other <= gap + stray) return true;
+  }
+  return false;
+}
+
+/// Much more than usual goes to the host where a checkpoint is written: that is no part of a step.
+bool TrainingSteps::little_to_host() const noexcept { return foreign_ < kT.burst || foreign_ <= 4 * foreign_before_; }
 
 /// The place around `around` that looks most like the begin of a step.
 LaunchPosition TrainingSteps::like_reference(Position around, std::uint32_t reach) {
@@ -297,9 +463,9 @@ void TrainingSteps::compare() {
   if (least_gap_ == ~0u) least_gap_ = 0;
   // A line of the log, with a copy to the host, comes after some passes as well; an update is longer, or silent.
   const std::uint32_t stray = kT.stray_launches + least_gap_ / 16;
-  update_gap_ = most_silent > least_gap_ + stray                         ? (least_gap_ + most_silent) / 2 + 1
-                : most_gap_ > least_gap_ + 2 * kT.burst + least_gap_ / 2 ? (least_gap_ + most_gap_) / 2 + 1
-                                                                         : 0;
+  update_gap_ = most_silent > least_gap_ + stray                        ? (least_gap_ + most_silent) / 2 + 1
+                : most_gap_ > least_gap_ + kT.log_line + least_gap_ / 2 ? (least_gap_ + most_gap_) / 2 + 1
+                                                                        : 0;
   updates_seen_ = 0;
   for (std::size_t i = 0; i + 1 < known(); ++i)
     updates_seen_ += (back(i).followed || back(i).updates_unnamed) && back(i).gap >= update_gap_ ? 1 : 0;
@@ -341,7 +507,7 @@ LaunchPosition TrainingSteps::longest_launches() const noexcept {
 }
 
 bool TrainingSteps::doubtful() const noexcept {
-  return !named() && broken_ > (last().batch_follows ? known() / kT.seldom_foreign : 1);
+  return !named() && broken_ > (last().begin_follows ? known() / kT.seldom_foreign : 1);
 }
 
 /// An update without a name takes launches of its own: after some passes, or after all of them.
@@ -358,7 +524,7 @@ const char* TrainingSteps::why_not_found() const noexcept {
   if (named()) return nullptr;
   // Without copies nothing tells an update from evaluation: only what is the same after every pass is certain.
   if (doubtful()) return "no optimizer has a name, and other work runs between passes";
-  if (!last().batch_follows && (broken_ != 0 || count_ < kKept))
+  if (!last().begin_follows && (broken_ != 0 || count_ < kKept))
     return "no optimizer has a name, and no batch is copied to the device by the thread that trains";
   // Few accumulate more passes than eight.
   if (known() <= kT.passes_without_update || updates_seen_ < 2)

@@ -7,12 +7,14 @@
 //
 // Where no name tells the optimizer, but each batch is copied to the device, every pass counts as a step at first. The
 // update shows in what lies between a backward pass and the next batch: where it lies after some passes only, these end
-// the steps.
+// the steps. Where no batch is copied either (a loader's thread does it), the forward pass is what all passes run
+// before they go backward: as soon as something else once ran before it, it is known where it begins.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "core/detect/launch_history.h"
 
@@ -35,6 +37,7 @@ class TrainingSteps {
     bool followed = false;         ///< by the next one, without other work between
     bool updates_unnamed = false;  ///< other work follows, but after what follows the others: an update without a name
     bool batch_follows = false;    ///< copies to the device come before the next one
+    bool begin_follows = false;    ///< or it is known where the next one's forward pass begins
     bool talks = false;            ///< something was copied to the host in the gap
     bool certain = false;          ///< where it begins is known
   };
@@ -90,6 +93,14 @@ class TrainingSteps {
   void begin_step(Position begin, Position backward, bool copies);
   [[nodiscard]] Position begin_before(Position backward, bool& contiguous);
   Position like_reference(Position around, std::uint32_t reach);
+  [[nodiscard]] bool little_to_host() const noexcept;
+  [[nodiscard]] bool by_likeness() const noexcept;
+  Position begin_of_forward(Position backward, bool& contiguous);
+  [[nodiscard]] bool holds_graph(Position begin, Position end) const noexcept;
+  [[nodiscard]] std::pair<Position, Position> alike_before(Position backward, Position low) const noexcept;
+  void shorten_forwards(Position length) noexcept;
+  [[nodiscard]] bool has_gap(std::uint64_t gap) const noexcept;
+  bool long_absence(Position p, bool marked) noexcept;
   void note_copy(Position p);
   void forget_passes() noexcept;
   void learn(Position begin, Position backward);
@@ -105,12 +116,23 @@ class TrainingSteps {
   bool open_ = false;                 ///< a backward pass was seen since the last update
   bool ended_ = false;                ///< the last step is among steps_ already
   bool updated_ = false;              ///< an optimizer ran since the last backward pass
+  bool updates_named_ = false;        ///< one ever did: passes without one are no steps
   std::uint32_t foreign_ = 0;         ///< samples and copies to the host since the last backward pass or update
   std::uint32_t foreign_before_ = 0;  ///< the same before the last step began
   Position last_backward_ = 0;
   std::uint32_t caller_ = 0;  ///< thread that computes losses and runs optimizers; 0: not known
   bool loss_since_backward_ = false, copies_since_backward_ = false;
   bool loss_seen_ = false, copies_seen_ = false;
+  std::uint32_t losses_ = 0;         ///< since the last backward pass
+  std::uint32_t usual_losses_ = 0;   ///< in the gap before a pass that the one before led to
+  bool losses_named_ = false;        ///< one came before the first backward pass
+  double usual_absence_ = 0;         ///< most launches between two backward ones of a pass, lately
+  std::uint32_t marked_passes_ = 0;  ///< that a loss or a batch came before
+  std::uint32_t bare_passes_ = 0;    ///< that nothing came before but a long time without backward launches
+  struct {
+    Position begin = 0, backward = 0;
+  } like_;                      ///< the forward pass that others are compared with
+  bool forward_known_ = false;  ///< something other than the pass before once ran before a forward pass
   Position update_end_ = 0;
   std::array<Run, 64> runs_{};  ///< copies since the update, the latest ones
   std::uint32_t run_count_ = 0;

@@ -44,15 +44,23 @@ std::string sentence(const StepFindings& f) {
   std::string text = f.confidence == StepConfidence::kHigh ? "" : "inferred ";
   text += std::string(noun(f.kind)) + " every " + std::to_string(f.period_launches) + " launches, confidence " +
           std::string(name(f.confidence));
-  text += f.rule == BoundaryRule::kAnywhere ? ", cut at an arbitrary place" : ", cut by " + std::string(name(f.rule));
+  text += ", " + cut_by(f.rule);
   if (f.micro_steps > 1)
     text +=
         ", " + std::to_string(f.micro_steps) + " micro-steps of " + std::to_string(f.micro_step_launches) + " launches";
   return text;
 }
 
-struct DetectedRegions::Device final : StepListener {
-  explicit Device(std::uint32_t device) : index(device), detector(*this) {}
+struct DetectedRegions::Device final : StepListener, DetectionLog {
+  /// \param log gets what the detector considers, `most` lines of it
+  Device(std::uint32_t device, std::vector<std::string>& log, std::uint32_t most)
+      : index(device), lines(log), most_explained(most), detector(*this, 0, most != 0 ? this : nullptr) {}
+
+  void say(LaunchPosition at, std::string_view text) override {
+    if (explained > most_explained) return;
+    const std::string where = "gpu" + std::to_string(index) + " launch " + std::to_string(at) + ": ";
+    lines.push_back(where + (explained++ < most_explained ? std::string(text) : "no more is explained"));
+  }
 
   void on_boundary(const StepBoundary& boundary) override {
     boundaries.push_back(boundary);
@@ -64,6 +72,8 @@ struct DetectedRegions::Device final : StepListener {
   }
 
   std::uint32_t index;
+  std::vector<std::string>& lines;
+  std::uint32_t most_explained, explained = 0;
   StepDetector detector;
   std::deque<Held> held;                ///< in the order of launches
   std::deque<StepBoundary> boundaries;  ///< told, in order; what lies between the first two is next to be made
@@ -89,7 +99,7 @@ DetectedRegions::Device* DetectedRegions::device_at(std::uint32_t device) {
   if (device >= kMostDevices) return nullptr;
   if (devices_.size() <= device) devices_.resize(device + 1);
   if (!devices_[device]) {
-    devices_[device] = std::make_unique<Device>(device);
+    devices_[device] = std::make_unique<Device>(device, explained_, options_.most_explained);
     ledger_.expect_device(device);
   }
   return devices_[device].get();
@@ -467,6 +477,8 @@ void DetectedRegions::describe(WindowSummary& window) const {
 }
 
 std::vector<std::string> DetectedRegions::take_notices() { return std::exchange(notices_, {}); }
+
+std::vector<std::string> DetectedRegions::take_explained() { return std::exchange(explained_, {}); }
 
 std::size_t DetectedRegions::held_bytes() const noexcept {
   std::size_t bytes = held_ * sizeof(Held);

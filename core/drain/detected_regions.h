@@ -31,6 +31,9 @@ struct DetectionOptions {
   /// A stored trace, whose first steps are found with the help of later ones: as far as there is room for it, nothing
   /// is given out before the end.
   bool whole_trace = false;
+  /// Say what the detectors consider, and why they take or refuse it: so many lines for each device at most, see
+  /// take_explained(); 0: nothing.
+  std::uint32_t most_explained = 0;
 };
 
 /// [mfu-drain] Between Drain and Ledger for work that no range owns. It keeps such records back until their step is
@@ -43,6 +46,7 @@ class DetectedRegions {
   static constexpr std::uint32_t kMostDevices = 8;           ///< further ones have no detector
   static constexpr std::size_t kMostHeld = 1u << 17;         ///< records, all devices together: 8 MiB
   static constexpr std::size_t kMostHeldOfTrace = 1u << 20;  ///< the same of a whole trace: 72 MiB
+  static constexpr std::uint32_t kMostExplained = 1000;      ///< what a live run asks for
   static constexpr DurationNs kPrintHold = kNsPerSecond;  ///< a find must stand so long before anything is made of it
 
   DetectedRegions(Ledger& ledger, const RegionRules& rules, KernelNames& names, DetectionOptions options);
@@ -64,6 +68,9 @@ class DetectedRegions {
   void describe(WindowSummary& window) const;
   /// A line for the user, once each.
   [[nodiscard]] std::vector<std::string> take_notices();
+  /// What the detectors considered since the last call, as `gpu0 launch 1024: ...`, with the words and the numbers of
+  /// launches that `mfu replay --detect --explain` has for the same launches; empty unless it was asked for.
+  [[nodiscard]] std::vector<std::string> take_explained();
 
   /// Launches that are in an instance of a detected region.
   [[nodiscard]] std::uint64_t attributed() const noexcept { return attributed_; }
@@ -121,7 +128,7 @@ class DetectedRegions {
   TimeNs newest_begin_ = 0;
   TimeNs now_ = 0;  ///< of the newest record, or as far as everything was told
   bool aside_ = false;
-  std::vector<std::string> notices_;
+  std::vector<std::string> notices_, explained_;
 };
 
 }  // namespace mfu

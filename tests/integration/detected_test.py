@@ -120,7 +120,23 @@ class DetectedTest(unittest.TestCase):
     def test_a_wrong_switch_is_said(self):
         with tempfile.TemporaryDirectory() as directory:
             log, _ = demo(directory, MFU_DETECT="maybe")
-        self.assertIn('MFU_DETECT: expected 1 or 0, got "maybe"; using 1', log)
+        self.assertIn('MFU_DETECT: expected 1, 0 or explain, got "maybe"; using 1', log)
+
+    def test_it_explains_itself_with_the_words_of_the_replay(self):
+        with tempfile.TemporaryDirectory() as directory:
+            log, lines = demo(directory, "--no-ranges", MFU_DETECT="explain")
+        found, _ = whole_run(lines)
+        said = [line["message"] for line in lines if line["type"] == "event" and line["kind"] == "explain"]
+        self.assertGreater(found["step"]["instances"], 3)
+        self.assertLessEqual(len(said), 1001)
+        for line in said:
+            self.assertRegex(line, r"^gpu0 launch \d+: ")
+            self.assertIn(line, log)
+        at = [int(line.split()[2].rstrip(":")) for line in said]
+        self.assertEqual(at, sorted(at))
+        (taken,) = [line for line in said if "taken: training steps, by the updates of a named optimizer" in line]
+        self.assertTrue(any("refused: " in line or "not taken yet: " in line for line in said[:said.index(taken)]), said)
+        self.assertTrue(any("taken: iterations of a server" in line for line in said[said.index(taken):]), said)
 
 
 if __name__ == "__main__":

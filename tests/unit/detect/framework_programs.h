@@ -217,6 +217,39 @@ class TrainingProgram {
     }
   }
 
+  /// As Hugging Face's Trainer runs a small decoder: batches copied by the thread that trains, a line of the log every
+  /// ten steps, an evaluation every hundred, a checkpoint every two hundred.
+  void as_trainer(std::uint32_t passes) {
+    as_plain_decoder();
+    passes_ = passes;
+    clips_ = true;
+    log_every_ = 10;
+    evaluate_every_ = 100;
+    evaluation_passes_ = 12;
+    save_every_ = 200;
+  }
+  /// As GRPO alternates: tokens are generated, then passes without gradients, then a few steps.
+  void alternate(std::uint32_t rounds, std::uint32_t tokens, std::uint32_t steps) {
+    as_plain_decoder();
+    w_.out.trains = true;
+    w_.out.what = "generation and training by turns: " + describe();
+    start_up();
+    optimizer_state_is_new_ = true;
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+      w_.thread = kMain;
+      w_.phase = StepPhase::kForward;
+      const std::uint64_t begin = w_.at();
+      w_.to_device(2);
+      for (std::uint32_t t = 0; t < tokens; ++t) one_token();
+      w_.out.generated.push_back({begin, w_.at(), StepKind::kIteration});
+      for (std::uint32_t p = 0; p < 2; ++p) forward_pass(salt_ + 900'000);
+      for (std::uint32_t s = 0; s < steps; ++s) {
+        one_step();
+        optimizer_state_is_new_ = false;
+      }
+    }
+  }
+
   [[nodiscard]] std::string describe() const {
     static constexpr std::string_view kBodies[] = {"llama", "gpt", "cnn", "recommender", "experts", "compiled", "xla"};
     static constexpr std::string_view kUpdates[] = {"fused",     "foreach", "loop", "sgd loop", "muon",
@@ -289,6 +322,28 @@ class TrainingProgram {
   }
 
  private:
+  void as_plain_decoder() {
+    body_ = Body::kLlama;
+    update_ = d_.chance(0.5) ? Update::kFused : Update::kForeach;
+    layers_ = d_.between(2, 8);
+    parameters_ = layers_ * 9 + 3;
+    passes_ = lengths_ = 1;
+    scales_ = recomputes_ = sharded_ = reduces_ = item_every_step_ = averages_ = loader_thread_ = strays_ = graphs_ =
+        argmax_in_evaluation_ = false;
+    log_every_ = evaluate_every_ = sample_every_ = save_every_ = 0;
+    autograd_thread_ = true;
+  }
+  /// A pass over the tokens so far, the next one, and its copy to the host.
+  void one_token() {
+    embed();
+    for (std::uint32_t l = 0; l < layers_; ++l) layer_forward(salt_ + 700'000, l);
+    w_.gemm(salt_ + 700'077);
+    w_.kernel("void (anonymous namespace)::cunn_SoftMaxForward<4, float, float, float>(float*)");
+    w_.kernel("void at::native::(anonymous namespace)::sampleMultinomialOnce<float, float>(long*)");
+    w_.kernel("void at::native::(anonymous namespace)::CatArrayBatchedCopy<long, unsigned int, 2, 128, 1>()");
+    w_.to_host();
+  }
+
   // ---- what surrounds the steps
   void start_up() {
     w_.thread = kMain;

@@ -193,6 +193,60 @@ TEST(FrameworkPrograms, IterationsOfServersAreFound) {
   EXPECT_LE(figures.wrong_kinds, figures.programs * 5 / 100);
 }
 
+/// A long run of Hugging Face's Trainer, with its logging, evaluations and checkpoints: the steps are never lost.
+TEST(FrameworkPrograms, TrainerIsFollowedThroughTwoThousandSteps) {
+  const std::uint64_t seed = test_seed();
+#ifdef __OPTIMIZE__
+  constexpr std::uint32_t kPrograms = 6, kSteps = 2000;
+#else
+  constexpr std::uint32_t kPrograms = 2, kSteps = 420;
+#endif
+  for (std::uint32_t i = 0; i < kPrograms; ++i) {
+    Writer writer(seed + i);
+    TrainingProgram program(writer);
+    program.as_trainer(1 + i % 3);
+    program.run(kSteps);
+    const Heard heard(writer.out.stream);
+    const Score score(writer.out, heard.steps());
+    std::printf("%s: %zu of %u steps right, %zu wrong\n", writer.out.what.c_str(), score.right, kSteps, score.wrong);
+    // The first two, in which nobody saw where the first began, and the last, which nothing follows.
+    EXPECT_GE(score.right, kSteps - 3) << writer.out.what;
+    EXPECT_EQ(score.wrong, 0u) << writer.out.what;
+    EXPECT_EQ(heard.findings().confidence, StepConfidence::kHigh);
+  }
+}
+
+/// Reinforcement learning generates and trains by turns: both are told, and one does not cost the other.
+TEST(FrameworkPrograms, GenerationAndTrainingByTurns) {
+  const std::uint64_t seed = test_seed();
+#ifdef __OPTIMIZE__
+  constexpr std::uint32_t kPrograms = 12;
+#else
+  constexpr std::uint32_t kPrograms = 2;
+#endif
+  std::size_t right = 0, wrong = 0, all = 0, tokens = 0, told = 0;
+  for (std::uint32_t i = 0; i < kPrograms; ++i) {
+    Writer writer(seed + i);
+    TrainingProgram program(writer);
+    constexpr std::uint32_t kRounds = 20, kTokens = 64, kSteps = 8;
+    program.alternate(kRounds, kTokens, kSteps);
+    const Heard heard(writer.out.stream);
+    const std::vector<Reported> reported = heard.steps();
+    const Score score(writer.out, reported);
+    const auto is_token = [](const Reported& r) { return r.kind != StepKind::kStep; };
+    right += score.right;
+    wrong += score.wrong;
+    all += writer.out.steps.size();
+    tokens += std::size_t{kRounds} * kTokens;
+    told += static_cast<std::size_t>(std::count_if(reported.begin(), reported.end(), is_token));
+  }
+  std::printf("by turns: %zu of %zu steps right, %zu wrong; %zu of %zu tokens told\n", right, all, wrong, told, tokens);
+  EXPECT_GE(right * 100, all * 96);
+  EXPECT_LE(wrong * 100, all);
+  EXPECT_GE(told * 100, tokens * 96);
+  EXPECT_LE(told, tokens);
+}
+
 TEST(FrameworkPrograms, NothingIsReportedWhereThereIsNoStep) {
   const std::uint64_t seed = test_seed();
   Figures figures;

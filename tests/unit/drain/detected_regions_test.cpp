@@ -27,7 +27,8 @@ struct Work {
 
 /// A Ledger with what it gave out.
 struct Account {
-  explicit Account(const Config& settings, bool detect, bool whole_trace = false) : config(settings) {
+  explicit Account(const Config& settings, bool detect, bool whole_trace = false, std::uint32_t most_explained = 0)
+      : config(settings) {
     ledger = std::make_unique<Ledger>(rules, config.flops_model(), config.workload, names, counters,
                                       LedgerOptions{kOrigin, kWindow, false}, [this](WindowSummary&& w) {
                                         if (detected) detected->describe(w);
@@ -37,7 +38,8 @@ struct Account {
     peak.flop_per_s = 1e12;
     ledger->set_peak(0, peak);
     if (detect)
-      detected = std::make_unique<DetectedRegions>(*ledger, rules, names, DetectionOptions{.whole_trace = whole_trace});
+      detected = std::make_unique<DetectedRegions>(
+          *ledger, rules, names, DetectionOptions{.whole_trace = whole_trace, .most_explained = most_explained});
   }
   [[nodiscard]] const RegionSummary* region(const std::string& name, std::uint32_t device = 0) const {
     for (const RegionSummary& r : windows.back().regions)
@@ -244,6 +246,75 @@ TEST(DetectedRegionsTest, LiveFindsStandASecondAndNothingIsLost) {
   const std::vector<std::string> notices = live.detected->take_notices();
   ASSERT_EQ(notices.size(), 1u);
   EXPECT_NE(notices[0].find("training step every 252 launches"), std::string::npos) << notices[0];
+}
+
+/// What a detector says of launches that it gets alone.
+class Said final : public StepListener, public DetectionLog {
+ public:
+  void on_boundary(const StepBoundary&) override {}
+  void on_withdrawal(std::uint64_t) override {}
+  void say(LaunchPosition at, std::string_view text) override {
+    lines.push_back("gpu0 launch " + std::to_string(at) + ": " + std::string(text));
+  }
+  std::vector<std::string> lines;
+};
+
+TEST(DetectedRegionsTest, ExplainsWithTheWordsOfTheDetector) {
+  Account account({}, true, false, DetectedRegions::kMostExplained), silent({}, true);
+  Program program(account), same(silent);
+  for (Program* p : {&program, &same})
+    for (int i = 0; i < 40; ++i) p->step(24);
+  Said alone;
+  StepDetector detector(alone, 0, &alone);
+  for (const Work& w : program.work) {
+    Launch launch;
+    launch.traits = traits_of(w.record);
+    launch.name = static_cast<std::uint32_t>(launch.traits.role);
+    if (w.record.kind == ActivityKind::kKernel) {
+      launch.traits = role_of_kernel(std::string(account.names.raw_name(w.record.name)));
+      launch.name = Launch::kFirstKernel + raw(w.record.name);
+    }
+    launch.thread = w.thread;
+    launch.begin_ns = w.record.begin_ns;
+    detector.add(launch);
+  }
+  detector.finish();
+  play(account, program.work);
+  play(silent, same.work);
+  const std::vector<std::string> lines = account.detected->take_explained();
+  EXPECT_EQ(lines, alone.lines);
+  EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.find(": taken: training steps, by the updates of a named optimizer") != std::string::npos;
+  }));
+  EXPECT_TRUE(account.detected->take_explained().empty());
+  EXPECT_TRUE(silent.detected->take_explained().empty());
+}
+
+/// Whatever is considered, no more is said than was asked for: of each device.
+TEST(DetectedRegionsTest, ExplanationsEnd) {
+  Account all({}, true, false, DetectedRegions::kMostExplained), few({}, true, false, 1);
+  Program program(all), same(few);
+  for (Program* p : {&program, &same})
+    for (int i = 0; i < 40; ++i) {
+      p->step(24, 0);
+      p->step(9, 1);
+    }
+  play(all, program.work);
+  play(few, same.work);
+  const std::vector<std::string> whole = all.detected->take_explained(), said = few.detected->take_explained();
+  for (const std::string device : {"gpu0 ", "gpu1 "}) {
+    const auto of_device = [&](const std::vector<std::string>& lines) {
+      std::vector<std::string> out;
+      std::copy_if(lines.begin(), lines.end(), std::back_inserter(out),
+                   [&](const std::string& line) { return line.rfind(device, 0) == 0; });
+      return out;
+    };
+    const std::vector<std::string> here = of_device(said), there = of_device(whole);
+    ASSERT_GT(there.size(), 2u);
+    ASSERT_EQ(here.size(), 2u);
+    EXPECT_EQ(here[0], there[0]);
+    EXPECT_NE(here[1].find("no more is explained"), std::string::npos) << here[1];
+  }
 }
 
 TEST(DetectedRegionsTest, WorkBetweenStepsIsNobodys) {

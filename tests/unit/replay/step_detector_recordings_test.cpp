@@ -139,6 +139,15 @@ TEST(Recordings, ResNetSteps) { expect_found("resnet50", 9, StepKind::kStep, Ste
 TEST(Recordings, PassesOfGreedyGeneration) {
   expect_found("generate", 108, StepKind::kIteration, StepConfidence::kMedium, 4);
 }
+// The first prefill is told too, from the model's first launch on: what was prepared before is none of it.
+TEST(Recordings, FirstPassOfGreedyGeneration) {
+  const Recording real = recording("generate");
+  ASSERT_FALSE(real.launches.empty());
+  const Outcome outcome = detect(real.launches);
+  ASSERT_GE(outcome.boundaries.size(), 2u);
+  EXPECT_NEAR(static_cast<double>(outcome.boundaries[0]), static_cast<double>(real.steps[0].first), 2);
+  EXPECT_NEAR(static_cast<double>(outcome.boundaries[1]), static_cast<double>(real.steps[1].first), 2);
+}
 TEST(Recordings, EachReplayOfADecodeGraph) {
   expect_found("decode_graph", 170, StepKind::kDecode, StepConfidence::kMedium);
 }
