@@ -85,7 +85,7 @@ void StepDetector::iteration_ended() {
     explain_.say("training is over: iterations of a server have taken its place");
     if (training_found_ && training_.end_last()) report_step(0);
     history_.forget_training();
-    training_resumes_ = training_found_;
+    was_training_ = training_found_;
     reporter_.confirm();
     follower_.unlock();
     training_found_ = false;
@@ -94,6 +94,9 @@ void StepDetector::iteration_ended() {
     reporter_.report(serving_.last().launch, kind_of(serving_.last()));
   else if (serving_.found())
     start_serving();
+  // An evaluation takes batches in; a token follows from those before it.
+  if (serving_found_)
+    generates_ = was_training_ && (serving_.usual_kind() == ServingKind::kDecode || serving_.last().begin == 0);
   update_findings();
 }
 
@@ -158,8 +161,8 @@ void StepDetector::step_ended() {
                                    : "taken: training steps, by what runs between a backward pass and the next batch");
     training_found_ = true;
     // Where a program generates and trains by turns, what it generated stays.
-    if (std::exchange(serving_found_, false) && training_resumes_) reporter_.confirm();
-    training_resumes_ = false;
+    if (std::exchange(serving_found_, false) && generates_) reporter_.confirm();
+    generates_ = false;
     const std::size_t kept = training_.known() - 1;
     if (!same) reporter_.withdraw_from(training_.back(kept).begin);
     follower_.unlock();

@@ -74,8 +74,9 @@ class StepDetector {
   StepFollower follower_;
   TrainingSteps training_;
   bool training_found_ = false;
-  bool training_resumes_ = false;  ///< it was found before a server's iterations took its place
-  PassesOfStep passes_;            ///< of the training steps, where losses do not tell them
+  bool was_training_ = false;  ///< before a server's iterations took its place
+  bool generates_ = false;     ///< these are tokens that a training program generates
+  PassesOfStep passes_;        ///< of the training steps, where losses do not tell them
   ServingIterations serving_;
   bool serving_found_ = false;
   std::array<ServingIterations::End, 32> ends_{};  ///< of iterations before they are found
