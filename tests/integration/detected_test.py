@@ -134,9 +134,10 @@ class DetectedTest(unittest.TestCase):
             self.assertIn(line, log)
         at = [int(line.split()[2].rstrip(":")) for line in said]
         self.assertEqual(at, sorted(at))
-        (taken,) = [line for line in said if "taken: training steps, by the updates of a named optimizer" in line]
-        self.assertTrue(any("refused: " in line or "not taken yet: " in line for line in said[:said.index(taken)]), said)
-        self.assertTrue(any("taken: iterations of a server" in line for line in said[said.index(taken):]), said)
+        taken = next(line for line in said if "taken: " in line and "optimizer" in line)
+        before, after = said[:said.index(taken)], said[said.index(taken):]
+        self.assertTrue(any("refused: " in line or "not taken yet: " in line for line in before), said)
+        self.assertTrue(any("taken: iterations of a server" in line for line in after), said)
 
 
 if __name__ == "__main__":
