@@ -185,11 +185,14 @@ std::vector<CuptiCandidate> cupti_candidates(std::string_view override_path) {
   return found;
 }
 
-Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver) {
-  if (no_driver != nullptr) *no_driver = false;
+Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, CuptiOpening* how) {
+  CuptiOpening unasked;
+  CuptiOpening& opening = how != nullptr ? *how : unasked;
+  opening = CuptiOpening::kUnusable;
   void* handle = ::dlopen(candidate.path.c_str(), RTLD_NOW | RTLD_LOCAL | (candidate.host_mapped ? RTLD_NOLOAD : 0));
   if (handle == nullptr) {
     const char* why = ::dlerror();
+    if (why != nullptr && std::strstr(why, "No such file or directory") != nullptr) opening = CuptiOpening::kAbsent;
     return Error{candidate.path + ": " + (why != nullptr ? why : "cannot be opened")};
   }
   CuptiApi api;
@@ -228,7 +231,7 @@ Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver) {
   const int driver = mapped_driver_version();
   const CuptiTraits traits = traits_of(handle, candidate);
   if (const std::string why = unfit_cupti(traits, driver); !why.empty()) {
-    if (no_driver != nullptr) *no_driver = true;
+    opening = CuptiOpening::kNoDriver;
     return Error{candidate.path + ": " + why};
   }
   CUptiResult result = CUPTI_ERROR_UNKNOWN;
@@ -239,7 +242,7 @@ Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver) {
       case GuardedCall::kReturned:
         break;
       case GuardedCall::kOverflowed:
-        if (no_driver != nullptr) *no_driver = true;
+        opening = CuptiOpening::kNoDriver;
         return Error{candidate.path +
                      ": is CUPTI 13.2, and it overflowed its stack: it cannot initialise with this driver"};
       case GuardedCall::kNotCalled:
@@ -253,7 +256,7 @@ Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver) {
   if (result != CUPTI_SUCCESS) {
     // From 13.3 on even this call fails where CUPTI cannot initialise.
     const bool unfit = result == CUPTI_ERROR_NOT_INITIALIZED || result == CUPTI_ERROR_UNKNOWN;
-    if (no_driver != nullptr) *no_driver = unfit;
+    if (unfit) opening = CuptiOpening::kNoDriver;
     return Error{candidate.path + ": cuptiGetVersion failed with error " + std::to_string(static_cast<int>(result)) +
                  (unfit && driver != 0 ? " (the driver is for CUDA " + std::to_string(driver / 1000) + "." +
                                              std::to_string(driver % 1000 / 10) + ")"
@@ -272,6 +275,7 @@ Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver) {
     if (::dladdr(reinterpret_cast<void*>(api.get_version), &where) != 0 && where.dli_fname != nullptr)
       api.path = where.dli_fname;
   }
+  opening = CuptiOpening::kOpen;
   return api;
 }
 

@@ -69,11 +69,17 @@ struct CuptiCandidate {
 /// never gets a system copy that a wheel's copy would later clash with.
 [[nodiscard]] std::vector<CuptiCandidate> cupti_candidates(std::string_view override_path);
 
+enum class CuptiOpening : std::uint8_t {
+  kOpen,
+  kAbsent,    ///< the loader knows no file of this name
+  kNoDriver,  ///< CUPTI finds no driver that it can use, or one that it is not made for: nothing is wrong with the file
+  kUnusable,
+};
+
 /// Opens `candidate` and resolves its functions. The Error names the file and what is wrong with it: cannot be opened,
 /// a function is missing, older than 11.1. No function of it is called before its version is known to be fit for the
 /// driver (cuda/cupti_versions.h).
-/// \param no_driver set to whether the reason is that CUPTI finds no driver that it can use, or one that it is not made
-///   for: then there is nothing wrong with the file.
-[[nodiscard]] Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, bool* no_driver = nullptr);
+/// \param how what became of it, where the caller asks
+[[nodiscard]] Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, CuptiOpening* how = nullptr);
 
 }  // namespace mfu

@@ -25,7 +25,7 @@ inline constexpr std::uint8_t kInConfig = 0xFD;       ///< cuLaunchKernelEx: in 
 /// early (cudaMemcpySrcAccessOrder).
 [[nodiscard]] constexpr std::uint8_t stream_offset(std::uint32_t driver_id, bool& per_thread) noexcept {
   per_thread = (driver_id >= 397 && driver_id <= 433) || driver_id == 442 || driver_id == 478 || driver_id == 515 ||
-               driver_id == 653;
+               driver_id == 653 || driver_id == 838 || driver_id == 840;
   switch (driver_id) {
     case 307:  // cuLaunchKernel
     case 442:
@@ -71,7 +71,12 @@ inline constexpr std::uint8_t kInConfig = 0xFD;       ///< cuLaunchKernelEx: in 
     case 283:  // cuMemcpyAtoHAsync_v2
     case 419:
     case 420:
+    case 837:  // cuMemcpyWithAttributesAsync
+    case 838:
       return 32;
+    case 839:  // cuMemcpy3DWithAttributesAsync
+    case 840:
+      return 16;
     default:
       break;
   }

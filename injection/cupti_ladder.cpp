@@ -22,7 +22,7 @@ bool uses_mps() {
 
 CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
   CuptiRung rung;
-  std::string tried;
+  std::string tried, absent;
   const auto note = [&tried](const std::string& why) { tried += (tried.empty() ? "" : "; ") + why; };
   const auto stay = [&rung](const char* level, std::string text) {
     rung.level = level;
@@ -35,12 +35,14 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
   const std::size_t known = candidates.size();  // what follows was put off: it is known to be bad
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const CuptiCandidate candidate = candidates[i];
-    bool unfit = false;
-    auto api = open_cupti(candidate, &unfit);
+    CuptiOpening opening = CuptiOpening::kUnusable;
+    auto api = open_cupti(candidate, &opening);
     if (!api) {
-      no_driver = no_driver || unfit;
-      // The system's names are tried one after another; only the first says something new.
-      if (candidate.path.find('/') != std::string::npos || tried.empty()) note(api.error().message);
+      no_driver = no_driver || opening == CuptiOpening::kNoDriver;
+      if (opening != CuptiOpening::kAbsent || candidate.path.find('/') != std::string::npos)
+        note(api.error().message);
+      else if (absent.empty())  // the system's names are tried one after another: one of them is enough to say
+        absent = api.error().message;
       continue;
     }
     const CuptiDefect* defect = cupti_defect(api->version, CuptiRemedy::kOtherCopy);
@@ -89,6 +91,7 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
     // second would leave two CUPTIs in the process.
     if (candidate.host_mapped || refused) break;
   }
+  if (tried.empty()) tried = absent;
   if (no_driver) return stay("inert", "CUPTI finds no driver that it can use: " + tried);
   if (slot_taken)
     return stay("ranges", "another tool holds CUPTI (" + tried + "): it keeps it; measuring the ranges' times only");

@@ -104,6 +104,8 @@ class StreamOffsets(unittest.TestCase):
         self.assertGreater(len(table), 35)
         self.assertEqual(offset_of(structures["cuLaunchKernel"], "hStream"), 40)
         for i, offset in table.items():
+            if i > max(names):
+                continue  # newer than these headers
             with self.subTest(names[i]):
                 if offset == "kInConfig":
                     self.assertEqual(structures[names[i]][0], ("const CUlaunchConfig *", "config"))
