@@ -60,6 +60,26 @@ std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bo
   return text;
 }
 
+namespace {
+
+/// Says so where the least bytes could not have been moved in the time. Nothing else is asked of them: a bound that is
+/// far from reached is no sign of a mistake.
+void doubt_bytes(RegionSummary& s) noexcept {
+  if (!s.suspect.empty() || !s.mbu || *s.mbu <= kTolerance) return;
+  char text[240] = {};
+  std::snprintf(
+      text, sizeof text,
+      "mbu_over_100: %.4g s of memory traffic at peak in %.4g s; likely a wrong shape, a range around a part of "
+      "the work, or weights that stay in the cache",
+      *s.mbu * seconds(s.elapsed_ns), seconds(s.elapsed_ns));
+  try {
+    s.suspect = text;
+  } catch (...) {  // out of memory: the figures stand without the remark
+  }
+}
+
+}  // namespace
+
 void complete_metrics(RegionSummary& s, Phase phase, const Peak& peak) noexcept {
   s.mfu.reset();
   s.mfu_busy.reset();
@@ -76,7 +96,7 @@ void complete_metrics(RegionSummary& s, Phase phase, const Peak& peak) noexcept 
   const Roofline best = roofline(s.flop, s.bytes, phase, peak);
   s.roofline_s = best.seconds;
   s.bound = best.bound;
-  if (!s.flop || !peak.flop_per_s || !(*peak.flop_per_s > 0) || elapsed_s <= 0) return;
+  if (!s.flop || !peak.flop_per_s || !(*peak.flop_per_s > 0) || elapsed_s <= 0) return doubt_bytes(s);
   const double ideal_s = *s.flop / *peak.flop_per_s;
   const double busy_s = seconds(s.busy_ns);
   s.mfu = ideal_s / elapsed_s;
@@ -88,11 +108,12 @@ void complete_metrics(RegionSummary& s, Phase phase, const Peak& peak) noexcept 
   const double matmul_s = seconds(s.time_ns[matmul]);
   lost[matmul] -= *s.mfu;
   s.lost = lost;
-  if (s.instances == 0 && *s.flop == 0) return;  // nothing ended in the window: nothing to doubt
+  if (s.instances == 0 && *s.flop == 0) return doubt_bytes(s);  // nothing ended in the window: no FLOP to doubt
   try {
     s.suspect = suspect_reason(ideal_s, matmul_s, elapsed_s, s.bound, peak.sparse);
   } catch (...) {  // out of memory: the figures stand without the remark
   }
+  doubt_bytes(s);
 }
 
 std::optional<double> clock_ratio(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept {

@@ -114,15 +114,16 @@ std::string percent(const std::optional<double>& ratio) { return ratio ? fmt::fo
 
 namespace {
 
-/// MFU and HFU as a result: a figure above 100 % cannot be one and stands in the suspect clause alone.
+/// MFU, HFU and MBU as a result: a figure above 100 % cannot be one and stands in the suspect clause alone.
 std::string result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? "-" : percent(ratio); }
 
 /// A bound is never rounded up.
 std::string percent_below(double ratio) { return fmt::format("{:.1f}%", std::floor(ratio * 1000) / 10); }
 
-/// ` (MFU 131.5%)` where the figure is not shown as a result.
+/// ` (MFU 131.5%)` where a figure is not shown as a result.
 std::string not_shown(const RegionSummary& r) {
-  return r.mfu && *r.mfu > 1 ? fmt::format(" (MFU {})", percent(r.mfu)) : "";
+  if (r.mfu && *r.mfu > 1) return fmt::format(" (MFU {})", percent(r.mfu));
+  return r.mbu && *r.mbu > 1 ? fmt::format(" (MBU {})", percent(r.mbu)) : "";
 }
 
 constexpr std::size_t kColumns = 120;  ///< of a log line, prefix included
@@ -149,7 +150,7 @@ LineColumns columns_of(const RegionSummary& r) {
   // First the figure that can reach 100 %: bytes where memory is the limit.
   const bool memory = r.bound == Bound::kMemory;
   std::string& figures = c[4];
-  const std::string mbu = r.mbu                              ? "MBU=" + percent(r.mbu)
+  const std::string mbu = r.mbu                              ? "MBU=" + result(r.mbu)
                           : r.mbu_lower && *r.mbu_lower <= 1 ? "MBU>=" + percent_below(*r.mbu_lower)
                                                              : "";
   if (memory && r.mbu) figures = mbu + " ";
@@ -265,7 +266,7 @@ std::string region_table(const WindowSummary& run, bool components) {
                         : r.instances != 0 ? duration_text(elapsed / static_cast<double>(r.instances))
                                            : "-",
                         r.latency.count != 0 ? duration_text(seconds(r.latency.p99_ns)) : "-", mfu_of_table(r),
-                        result(r.mfu_busy), percent(r.mbu),
+                        result(r.mfu_busy), result(r.mbu),
                         r.tokens != 0 && base > 0 ? compact_text(static_cast<double>(r.tokens) / base) : "-",
                         waterfall(r), origin(r), r.suspect.empty() ? "" : " suspect: " + r.suspect + not_shown(r));
     if (const std::string executed = executed_text(r); !executed.empty()) text += "  " + executed + "\n";

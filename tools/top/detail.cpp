@@ -108,7 +108,8 @@ std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::o
                right(r.comm_kernels != 0 ? duration_text(seconds(r.comm_sum_ns) / static_cast<double>(r.comm_kernels))
                                          : "-",
                      8) +
-               right(percent_of(result(r.mfu)), 7) + right(percent_of(result(r.hfu)), 7) + right(percent_of(r.mbu), 7),
+               right(percent_of(result(r.mfu)), 7) + right(percent_of(result(r.hfu)), 7) +
+               right(percent_of(result(r.mbu)), 7),
            Style::kPlain}};
       if (width > bar_at + 8) {
         line.push_back({"  ", Style::kPlain});

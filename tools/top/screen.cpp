@@ -158,7 +158,7 @@ ScreenLine row_line(const TopRow& row, const Columns& c, bool selected, Glyphs g
   cells[kRegion] = live && r != nullptr ? r->region : state_text(rank);
   cells[kStep] = duration_text(row.step_s());
   cells[kMfu] = r != nullptr ? percent_of(result(r->mfu)) : "-";
-  cells[kMbu] = r != nullptr ? percent_of(r->mbu) : "-";
+  cells[kMbu] = r != nullptr ? percent_of(result(r->mbu)) : "-";
   cells[kBusy] = percent_of(row.busy());
   cells[kComm] = percent_of(row.comm());
   cells[kClock] = row.clock() ? fmt::format("{:.0f}", 100 * *row.clock()) : "-";
@@ -269,7 +269,7 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_
     };
     std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word("MFU", result(t.mfu)),
                                      word("HFU", result(t.hfu))};
-    if (t.mbu) figures.push_back(word("MBU", t.mbu));
+    if (t.mbu) figures.push_back(word("MBU", result(t.mbu)));
     figures.push_back(word("busy", t.busy));
     if (t.classes_known) figures.push_back(word("comm", t.time_share[kCommClass]));
     if (t.clock_ratio) figures.push_back(fmt::format("clock {:.0f} %", 100 * *t.clock_ratio));

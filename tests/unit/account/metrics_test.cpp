@@ -125,6 +125,20 @@ class SuspectTest : public testing::Test {
   }
 };
 
+TEST_F(SuspectTest, MoreBytesThanTheTimeHoldsAreDoubted) {
+  const Peak peak = h100(false);
+  for (const bool with_flop : {false, true}) {
+    for (const double share : {0.5, 1.0, 1.3}) {
+      RegionSummary s = ran(1e12, 0.85);
+      if (with_flop) s.flop = 1e12;
+      s.bytes = share * *peak.bytes_per_s * seconds(s.elapsed_ns);
+      complete_metrics(s, Phase::kDecode, peak);
+      EXPECT_NEAR(*s.mbu, share, 1e-9);
+      EXPECT_EQ(s.suspect.starts_with("mbu_over_100"), share > 1) << s.suspect;
+    }
+  }
+}
+
 TEST_F(SuspectTest, TheTruthIsNot) { EXPECT_EQ(verdict(flop_of(config(32), 8), flop_of(config(32), 8)), ""); }
 
 TEST_F(SuspectTest, LayersDoubled) {
@@ -170,7 +184,7 @@ TEST_F(SuspectTest, FarBelowOnComputeBoundWorkOnly) {
   EXPECT_TRUE(verdict(step, step / 5000).starts_with("mfu_below_0.1"));
   RegionSummary decode = ran(step, 0.85);
   decode.flop = step / 5000;
-  decode.bytes = 3350e9 * 1e9;
+  decode.bytes = 0.9 * 3350e9 * seconds(decode.elapsed_ns);
   complete_metrics(decode, Phase::kDecode, h100());
   EXPECT_EQ(decode.bound, Bound::kMemory);
   EXPECT_EQ(decode.suspect, "");  // decode at batch 1 is honestly low

@@ -4,7 +4,7 @@
 function markdownText() {
   const cell = (v) => String(v).replace(/[|\n]/g, " ");
   const lines = [`**${cell(report.about.title)}**`, "", "| region | each | token/s | MFU | MBU | matmul loss | other | comm | copies | idle |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"];
-  for (const r of regions) lines.push("| " + [r.region, duration(r.each_s), r.tokens_per_s != null ? scaled(r.tokens_per_s, "") : "–", mfuPercent(r.mfu), percent(r.mbu), ...CLASSES.map((c) => percent((r.lost || {})[c]))].map(cell).join(" | ") + " |");
+  for (const r of regions) lines.push("| " + [r.region, duration(r.each_s), r.tokens_per_s != null ? scaled(r.tokens_per_s, "") : "–", mfuPercent(r.mfu), mfuPercent(r.mbu), ...CLASSES.map((c) => percent((r.lost || {})[c]))].map(cell).join(" | ") + " |");
   for (const o of job.opportunities.slice(0, 3)) lines.push(`${o === job.opportunities[0] ? "\n" : ""}- ${cell(o.region)}: ${cell(o.what)}${o.gain ? `, up to ${threeDigits(o.gain)}×` : ""}`);
   return lines.join("\n") + "\n";
 }

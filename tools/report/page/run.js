@@ -36,7 +36,7 @@ function answer(r) {
   if (r.region !== "total" && r.instances) add("each", b("each_s", r.each_s, duration(r.each_s)));
   if (r.latency) add("p99", b("latency.p99_s", r.latency.p99_s, duration(r.latency.p99_s)));
   if (byMemory(r)) add("MFU", b("mfu", r.mfu, percent(r.mfu)));
-  else if (r.mbu != null) add("MBU", b("mbu", r.mbu, percent(r.mbu)));
+  else if (r.mbu != null) add("MBU", b("mbu", r.mbu, mfuPercent(r.mbu)));
   if (r.hfu != null && r.hfu > r.mfu * 1.0005) add("HFU", b("hfu", r.hfu, percent(r.hfu)));
   if (r.bound) add("roofline:", el("b", {}, r.bound));
   if (r.tokens_per_s != null) add(r.devices > 1 ? "per GPU" : "", b("tokens_per_s", r.tokens_per_s, scaled(r.tokens_per_s, "token/s")));
@@ -49,7 +49,7 @@ function answer(r) {
   return el("div", { class: "answer", "data-region": r.region },
     el("div", { class: "head-cell" },
       el("div", { class: "name" }, r.region === "total" ? (job.processes > 1 ? "total (all processes)" : "total (the process)") : r.region, " ", marks),
-      byMemory(r) ? figure(`${r.region}.mbu`, r.mbu, [percent(r.mbu), el("span", {}, "MBU")], "div", { class: "big" })
+      byMemory(r) ? figure(`${r.region}.mbu`, r.mbu, [mfuPercent(r.mbu), el("span", {}, "MBU")], "div", { class: "big" })
         : r.mfu != null ? figure(`${r.region}.mfu`, r.mfu, [mfuPercent(r.mfu), el("span", {}, "MFU")], "div", { class: "big" })
         : figure(`${r.region}.mfu`, null, "MFU unknown", "div", { class: "big unknown" })),
     el("div", {},

@@ -15,7 +15,7 @@ function batches() {
     column("instances", "instances", ({ b }) => b.instances, count),
     ...["p50", "p90", "p99", "max"].map((q) => column(q, "latency_s." + q, ({ b }) => b.latency_s && b.latency_s[q], duration)),
     ...anyOf(({ b }) => b.mfu, column("MFU", "mfu", ({ b }) => b.mfu, mfuPercent)),
-    ...anyOf(({ b }) => b.mbu, column("MBU", "mbu", ({ b }) => b.mbu, percent)),
+    ...anyOf(({ b }) => b.mbu, column("MBU", "mbu", ({ b }) => b.mbu, mfuPercent)),
     ...anyOf(rate, { title: "tokens", of: (row) => scaled(rate(row), "token/s"), by: rate }),
     { title: "share of time", of: ({ r, b }) => percent(b.elapsed_s / r.elapsed_s), by: ({ r, b }) => b.elapsed_s / r.elapsed_s },
   ];
@@ -83,7 +83,7 @@ function regionTable() {
     { title: "region", text: true, of: (r) => r.region, by: (r) => r.region },
     column("MFU", "mfu", (r) => r.mfu, mfuPercent), ...anyOf((r) => r.mfu_busy != null, column("busy MFU", "mfu_busy", (r) => r.mfu_busy, percent)),
     ...anyOf((r) => r.hfu > r.mfu * 1.0005, column("HFU", "hfu", (r) => r.hfu, percent)),
-    ...anyOf((r) => r.mbu != null, column("MBU", "mbu", (r) => r.mbu, percent)),
+    ...anyOf((r) => r.mbu != null, column("MBU", "mbu", (r) => r.mbu, mfuPercent)),
     ...CLASSES.map((c) => column((knowsMfu && c === "matmul" ? "matmul loss" : c === "memcpy" ? "copies" : c), `${knowsMfu ? "lost" : "time_s"}.${c}`, (r) => (knowsMfu ? r.lost : r.time_s)[c], knowsMfu ? percent : duration)),
     column("instances", "instances", (r) => r.instances, count), column("each", "each_s", (r) => r.each_s, duration),
     column("elapsed", "elapsed_s", (r) => r.elapsed_s, duration), column("kernels", "kernels", (r) => r.kernels, count), column("launches", "launches", (r) => r.launches, count),
@@ -134,7 +134,7 @@ function ranks() {
   const mfu = by("MFU", "mfu", mfuPercent);
   const p50 = by("p50", "p50_s", duration);
   const known = (column, key) => (report.rows.some((row) => row[key] != null && row[key] !== "") ? [column] : []);
-  const columns = [{ title: "rank", text: true, of: (row) => el("span", {}, row.label, row.odd ? [" ", el("span", { class: "badge warn", title: "its MFU or median is more than five deviations off the others'" }, "differs")] : []), by: (row) => row.label }, ...known(by("host", "host", null, { text: true }), "host"), ...known(mfu, "mfu"), ...known(by("MBU", "mbu", percent), "mbu"),
+  const columns = [{ title: "rank", text: true, of: (row) => el("span", {}, row.label, row.odd ? [" ", el("span", { class: "badge warn", title: "its MFU or median is more than five deviations off the others'" }, "differs")] : []), by: (row) => row.label }, ...known(by("host", "host", null, { text: true }), "host"), ...known(mfu, "mfu"), ...known(by("MBU", "mbu", mfuPercent), "mbu"),
     by("instances", "instances", count), p50, by("p99", "p99_s", duration), by("idle", "idle", percent), by("comm", "comm", percent), by("elapsed", "elapsed_s", duration),
     ...known(by("clock", "clock_ratio", percent), "clock_ratio")];
   const show = (name) => place.replaceChildren(table(columns, report.rows.filter((row) => row.region === name), knowsMfu ? { label: "ranks", sort: mfu } : { label: "ranks", sort: p50, descending: true }));
@@ -158,7 +158,7 @@ function divided() {
     { title: "= MFU", of: (r) => mfuPercent(r.mfu) },
     { title: "bytes", of: (r) => figure(`${r.region}.bytes`, r.bytes, scaled(r.bytes, "B")) },
     { title: "÷ bandwidth × elapsed", of: (r) => scaled(r.bytes_at_peak, "B") },
-    { title: "= MBU", of: (r) => percent(r.mbu) },
+    { title: "= MBU", of: (r) => mfuPercent(r.mbu) },
     { title: "named by", text: true, of: (r) => (r.named_by === "detector" ? "inferred" : r.named_by || "–") },
   ], regions, { label: "quotients" });
   const note = knowsMfu ? `MFU = model FLOP ÷ (peak × elapsed). FLOP counted by the convention ${report.conventions.join(", ")}.` : "Nothing yet: without FLOP there is no MFU. These are the peaks that they would be divided by.";
