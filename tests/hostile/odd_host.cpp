@@ -1,16 +1,20 @@
 // More hosts that do what ours should not have to expect, one per word; the exit code and standard output are what the
 // host does without the library.
-//   timers             SIGPROF, SIGALRM and SIGVTALRM a thousand times a second while it works
-//   longjmp            a signal takes it out of NVTX calls by siglongjmp, 300 times
-//   unload LIBRARY     opens and closes the library, and closes it more often than it opened it
-//   storm              four threads launch while it makes 120 children that _exit, exec, or use NVTX
-//   leave KIND         four threads launch while it ends: exit _exit quick_exit return abortthread execthread
-//   handler_exit
-//                      handler__exit handler_abort handler_exec kill
-//   strict             a thread goes into seccomp's strict mode, in which any system call ends the process, and uses
-//   NVTX kill NUMBER...     works, has every thread killed that makes one of these system calls, works chroot WHEN
-//   FOLDER goes into an empty root: `before` CUDA starts or `after` closerange         closes every descriptor, 0 to 2
-//   too, and works threads STACK      40 threads with stacks of that many bytes make steps
+// clang-format off
+//   timers              SIGPROF, SIGALRM and SIGVTALRM a thousand times a second while it works
+//   longjmp             a signal takes it out of NVTX calls by siglongjmp, 300 times
+//   unload LIBRARY      opens and closes the library, and closes it more often than it opened it
+//   storm               four threads launch while it makes 120 children that _exit, exec, or use NVTX
+//   leave KIND          four threads launch while it ends: exit _exit quick_exit return abortthread execthread
+//                       handler_exit handler__exit handler_abort handler_exec kill
+//   strict              a thread goes into seccomp's strict mode, in which any system call ends the process, and uses NVTX
+//   kill NUMBER...      works, has every thread killed that makes one of these system calls, works
+//   chroot WHEN FOLDER  goes into an empty root: `before` CUDA starts or `after`
+//   closerange          closes every descriptor, 0 to 2 too, and works
+//   threads STACK [range-before]
+//                       40 threads with stacks of that many bytes make steps; the process's first range is theirs, or
+//                       the main thread's before them
+// clang-format on
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -262,8 +266,12 @@ int close_range_of_all() {
   return 33;
 }
 
-int threads_of(std::size_t bytes) {
+int threads_of(std::size_t bytes, bool range_before) {
   start_cuda();
+  if (range_before) {
+    nvtxRangePushA("before");
+    nvtxRangePop();
+  }
   ::pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
   if (::pthread_attr_setstacksize(&attributes, bytes) != 0) return 1;
@@ -297,7 +305,7 @@ int main(int count, char** words) {
   if (word == "unload") return unload(words[2]);
   if (word == "leave") return leave(words[2]);
   if (word == "kill") return kill_on(count - 2, words + 2);
-  if (word == "threads") return threads_of(static_cast<std::size_t>(std::atol(words[2])));
+  if (word == "threads") return threads_of(static_cast<std::size_t>(std::atol(words[2])), count > 3);
   if (word == "chroot" && count > 3) return change_root(words[2], words[3]);
   return 99;
 }

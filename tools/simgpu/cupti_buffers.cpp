@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,14 +12,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <deque>
+#include <iterator>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <random>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#include "tools/simgpu/name_arena.h"
 
 namespace mfu::sim {
 
@@ -60,7 +63,7 @@ struct Holder {
 struct State {
   std::mutex mutex;  ///< guards what follows; never held while a client's callback runs
   std::array<BufferCallbacks, kClients> callbacks;
-  std::deque<Batch> closed;  ///< full, or flushed while something in them was still running
+  std::list<Batch> closed;  ///< full, or flushed while something in them was still running
   std::vector<Holder*> holders;
   std::uint64_t flush_requests = 0, flushes_done = 0;
   bool flush_forced = false;
@@ -81,9 +84,6 @@ struct State {
   std::atomic<std::uint64_t> graph_records{0};  ///< of kernel nodes, since the start
   std::atomic<std::uint64_t> pool_limit{250};   ///< CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT: its default
   std::atomic<bool> zeroed{true};               ///< CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER is not set
-  std::mutex name_mutex;
-  std::unordered_map<const char*, std::string> long_names;
-  std::deque<std::pair<void*, std::size_t>> stale_arenas;
 };
 
 State& state() {
@@ -132,60 +132,6 @@ void set_fate(const Pending& p, Fate fate) {
 void drop(const Pending& p, std::uint32_t client) {
   state().dropped[client].fetch_add(1);
   set_fate(p, Fate::kDropped);
-}
-
-/// Memory for the names of one delivery that is made unreadable once the client has had its callback.
-class NameArena {
- public:
-  const char* copy(const char* name) {
-    const std::size_t bytes = std::strlen(name) + 1;
-    if (memory_ == nullptr || used_ + bytes > size_) {
-      close();
-      size_ = std::max<std::size_t>(64 << 10, (bytes + 4095) / 4096 * 4096);
-      memory_ = static_cast<char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-      if (memory_ == MAP_FAILED) std::abort();
-      used_ = 0;
-    }
-    char* place = memory_ + used_;
-    std::memcpy(place, name, bytes);
-    used_ += bytes;
-    return place;
-  }
-  void close() {
-    if (memory_ != nullptr) blocks_.emplace_back(memory_, size_);
-    memory_ = nullptr;
-  }
-  void forbid() {
-    close();
-    State& s = state();
-    const std::lock_guard lock(s.name_mutex);
-    for (const auto& block : blocks_) {
-      mprotect(block.first, block.second, PROT_NONE);
-      s.stale_arenas.push_back(block);
-    }
-    while (s.stale_arenas.size() > 256) {  // still no pointer into them may be used, but address space is finite
-      munmap(s.stale_arenas.front().first, s.stale_arenas.front().second);
-      s.stale_arenas.pop_front();
-    }
-  }
-
- private:
-  char* memory_ = nullptr;
-  std::size_t size_ = 0, used_ = 0;
-  std::vector<std::pair<void*, std::size_t>> blocks_;
-};
-
-const char* lengthened(const char* name) {
-  const std::size_t bytes = settings().long_name_bytes;
-  if (bytes == 0 || name == nullptr) return name;
-  State& s = state();
-  const std::lock_guard lock(s.name_mutex);
-  std::string& text = s.long_names[name];
-  if (text.empty()) {
-    text = name;
-    if (text.size() < bytes) text.append(bytes - text.size(), 'L');
-  }
-  return text.c_str();
 }
 
 bool is_device_record(const Pending& p) {
@@ -294,22 +240,20 @@ void deliver(Batch batch) {
 /// Hands back every closed batch that is complete (all of them when forced).
 void deliver_closed(bool forced) {
   State& s = state();
-  std::vector<Batch> ready;
+  std::list<Batch> ready;
   std::uint64_t round = 0;
   {
     const std::lock_guard lock(s.mutex);
     const std::int64_t now = connected_driver()->now_ns();
-    for (auto it = s.closed.begin(); it != s.closed.end();) {
-      if (forced || it->max_end_ns <= now) {
-        ready.push_back(std::move(*it));
-        it = s.closed.erase(it);
-      } else {
-        ++it;
-      }
-    }
-    if (ready.empty()) return;
+    const auto is_ready = [&](const Batch& batch) { return forced || batch.max_end_ns <= now; };
+    if (std::none_of(s.closed.begin(), s.closed.end(), is_ready)) return;
+    s.under_way.insert(s.deliveries + 1);  // may be refused its memory; nothing has been taken yet then
     round = ++s.deliveries;
-    s.under_way.insert(round);
+    for (auto it = s.closed.begin(); it != s.closed.end();) {
+      const auto next = std::next(it);
+      if (is_ready(*it)) ready.splice(ready.end(), s.closed, it);
+      it = next;
+    }
   }
   for (Batch& batch : ready) deliver(std::move(batch));
   const std::lock_guard lock(s.mutex);
@@ -330,6 +274,11 @@ void await_deliveries() {
 void* run_worker(void*) {
   pthread_setname_np(pthread_self(), "simcupti-worker");
   State& s = state();
+  // A thread's first exception takes memory from ld.so, which ends the process where it gets none.
+  try {
+    throw std::bad_alloc();
+  } catch (const std::bad_alloc&) {
+  }
   std::int64_t next_period = 0;
   for (;;) {
     bool flush = false, forced = false;
@@ -351,15 +300,20 @@ void* run_worker(void*) {
       }
     }
     if (settings().worker_delay_ms > 0) usleep(static_cast<useconds_t>(settings().worker_delay_ms * 1000));
-    if (flush) {
-      flush_buffers(forced);
-      const std::lock_guard lock(s.mutex);
-      s.flushes_done = std::max(s.flushes_done, requests);
-      s.flush_forced = false;
-      s.done.notify_all();
-    } else {
-      deliver_closed(false);
+    try {
+      if (flush) {
+        flush_buffers(forced);
+      } else {
+        deliver_closed(false);
+      }
+    } catch (const std::bad_alloc&) {  // what is closed stays closed until there is memory
+      usleep(1000);
     }
+    if (!flush) continue;
+    const std::lock_guard lock(s.mutex);
+    s.flushes_done = std::max(s.flushes_done, requests);
+    s.flush_forced = false;
+    s.done.notify_all();
   }
   return nullptr;
 }
@@ -442,7 +396,7 @@ bool request_buffer(Batch& batch, std::size_t record) {
   return true;
 }
 
-void append(Pending pending, std::uint32_t client) {
+void append_where_memory_is(Pending pending, std::uint32_t client) {
   const Settings& script = settings();
   static std::atomic<std::uint64_t> serial{0};
   const std::uint64_t n = serial.fetch_add(1, std::memory_order_relaxed);
@@ -470,6 +424,15 @@ void append(Pending pending, std::uint32_t client) {
   batch.used += bytes;
   batch.max_end_ns = std::max(batch.max_end_ns, pending.activity.end_ns);
   batch.records.push_back(std::move(pending));
+}
+
+/// A record that no memory can be had for is dropped, as one that no buffer can be had for.
+void append(Pending pending, std::uint32_t client) {
+  try {
+    append_where_memory_is(pending, client);
+  } catch (const std::bad_alloc&) {
+    drop(pending, client);
+  }
 }
 
 void append_with_unknowns(Pending pending, std::uint32_t client) {
