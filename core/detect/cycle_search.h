@@ -40,26 +40,6 @@ struct CycleCandidate {
 /// Turns that a stack of layers, or a cycle with a loss, must have run, by its coverage.
 [[nodiscard]] std::uint32_t repeats_of_stack(double coverage) noexcept;
 
-/// When to search, and how far back. A search costs tens of ns per launch looked at: what has been in vain for long is
-/// tried seldom.
-class SearchSchedule {
- public:
-  explicit SearchSchedule(const LaunchHistory& history) : history_(history) { restart(); }
-
-  void restart();
-  /// How many launches to search now; 0: not now. `followed`: a cycle is being followed, and a longer one is looked
-  /// for.
-  [[nodiscard]] std::uint32_t window(bool followed, bool final);
-
- private:
-  void notice_change();
-
-  const LaunchHistory& history_;
-  LaunchPosition next_small_ = 0, next_middle_ = 0, next_full_ = 0;
-  LaunchPosition since_ = 0;
-  bool quiet_ = false;  ///< no new name for long
-};
-
 /// [one thread] Memory is fixed at construction.
 class CycleSearch {
  public:

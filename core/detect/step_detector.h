@@ -18,6 +18,7 @@
 #include "core/detect/detection_log.h"
 #include "core/detect/launch.h"
 #include "core/detect/launch_history.h"
+#include "core/detect/search_schedule.h"
 #include "core/detect/serving_iterations.h"
 #include "core/detect/step_findings.h"
 #include "core/detect/step_follower.h"

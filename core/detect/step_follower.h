@@ -7,6 +7,7 @@
 
 #include "core/detect/cycle_search.h"
 #include "core/detect/launch_history.h"
+#include "core/detect/search_schedule.h"
 #include "core/detect/step_boundary.h"
 #include "core/detect/step_reporter.h"
 
