@@ -356,8 +356,10 @@ struct Complex64 {
   MFU_BLAS(name##Batched_64, gemv_batched<int64_t, type, complex>) \
   MFU_BLAS(name##StridedBatched, gemv_strided<int, type, complex>) \
   MFU_BLAS(name##StridedBatched_64, gemv_strided<int64_t, type, complex>)
+// NOLINTBEGIN(bugprone-macro-parentheses): `type` and `complex` are template arguments, which take none.
 #define MFU_BLAS_OLD(letter, type, complex, factor) \
   entry<old_gemm<type, complex, factor>, void, __COUNTER__>("cublas" #letter "gemm", BlasEntry::Library::kCublas),
+// NOLINTEND(bugprone-macro-parentheses)
 
 std::span<const BlasEntry> sorted_entries() noexcept {
   // clang-format off

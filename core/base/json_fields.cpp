@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/base/printable.h"
 
 namespace mfu {
 
@@ -60,6 +63,14 @@ std::size_t nesting_depth(std::string_view text) noexcept {
   return deepest;
 }
 
+/// `: unexpected '}'`, out of the parser's own message; nothing where it does not say it in these words.
+std::string unexpected_in(std::string_view what) {
+  const std::size_t at = what.find("unexpected ");
+  if (at == std::string_view::npos) return "";
+  const std::string_view rest = what.substr(at);
+  return ": " + printable(rest.substr(0, std::min<std::size_t>(rest.find(';'), 60)));
+}
+
 }  // namespace
 
 Result<json> parse_json(std::string_view text, std::string_view place) {
@@ -68,6 +79,8 @@ Result<json> parse_json(std::string_view text, std::string_view place) {
     return Error{std::string(place) + ": expected JSON that is nested at most " + std::to_string(kMaxNesting) +
                  " deep, got more"};
   }
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return Error{std::string(place) + ": expected a JSON object, but it is empty"};
   json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   if (!parsed.is_discarded()) return parsed;
   if (text.find("Infinity") != std::string_view::npos || text.find("NaN") != std::string_view::npos) {
@@ -80,12 +93,32 @@ Result<json> parse_json(std::string_view text, std::string_view place) {
     [[maybe_unused]] const json again = json::parse(text, nullptr, true, true);
   } catch (const json::parse_error& error) {
     const std::size_t offset = std::min<std::size_t>(error.byte, text.size());
-    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n');
-    where = "not valid JSON near line " + std::to_string(line);
+    const std::string_view before = text.substr(0, offset);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const std::size_t column = before.size() - (before.rfind('\n') + 1);  // npos + 1 is 0
+    where = "not valid JSON near line " + std::to_string(line) + ", column " + std::to_string(column) +
+            unexpected_in(error.what());
   } catch (...) {
     where = "not valid JSON";
   }
   return Error{std::string(place) + ": expected a JSON object, got text that is " + where};
+}
+
+std::vector<std::string> repeated_keys(std::string_view text) {
+  std::vector<std::string> repeated;
+  std::vector<std::set<std::string>> open;  // keys of the objects around
+  const json::parser_callback_t see = [&](int, json::parse_event_t event, json& value) {
+    if (event == json::parse_event_t::object_start) {
+      open.emplace_back();
+    } else if (event == json::parse_event_t::object_end) {
+      open.pop_back();
+    } else if (event == json::parse_event_t::key && !open.back().insert(value.get<std::string>()).second) {
+      repeated.push_back(value.get<std::string>());
+    }
+    return true;
+  };
+  [[maybe_unused]] const json seen = json::parse(text, see, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  return repeated;
 }
 
 std::string brief(const json& value) {

@@ -23,6 +23,9 @@ inline constexpr std::size_t kMaxNesting = 64;
 /// JSON, or that it is nested deeper than kMaxNesting.
 [[nodiscard]] Result<nlohmann::json> parse_json(std::string_view text, std::string_view place);
 
+/// Keys that an object of `text`, which is JSON, names more than once; the last value of each is the one that counts.
+[[nodiscard]] std::vector<std::string> repeated_keys(std::string_view text);
+
 /// The value as one short printable piece of an error message.
 [[nodiscard]] std::string brief(const nlohmann::json& value);
 

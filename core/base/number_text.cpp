@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <ctime>
 
@@ -78,6 +79,20 @@ std::string count_text(const std::optional<double>& value) {
 std::string compact_text(double value) {
   const Scaled s = scaled(value, kDecimal);
   return three_digits(s.value) + std::string(s.prefix);
+}
+
+std::optional<double> parse_count(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || !std::isfinite(value)) return std::nullopt;
+  std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  if (unit.empty()) return value;
+  if (unit == "K" || unit == "k") return value * 1e3;
+  if (unit == "M") return value * 1e6;
+  if (unit == "B" || unit == "G") return value * 1e9;
+  if (unit == "T") return value * 1e12;
+  return std::nullopt;
 }
 
 std::string utc_text(TimeNs t_ns) {

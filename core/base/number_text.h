@@ -21,6 +21,8 @@ namespace mfu {
 [[nodiscard]] std::string count_text(const std::optional<double>& value);
 /// `1.73M`: the form of the log's `key=value` words, without a space.
 [[nodiscard]] std::string compact_text(double value);
+/// The number that `7e9`, `7B`, `1.4T`, `500k` or `8.19 B` mean; nothing else is one.
+[[nodiscard]] std::optional<double> parse_count(std::string_view text);
 /// `2026-11-21 19:45:32 UTC`.
 [[nodiscard]] std::string utc_text(TimeNs t_ns);
 

@@ -38,6 +38,7 @@ Result<ConfigDocument> read_document(std::string_view source, std::string_view o
   r.place = prefix + text->name + ": ";
   if (!parsed->is_object()) return Error{r.place + "expected a JSON object, got " + brief(*parsed)};
   r.model_source = text->name;
+  for (std::string& key : repeated_keys(text->text)) r.repeated.push_back({r.place, std::move(key)});
   if (!is_wrapper(*parsed)) {
     r.root()["model"] = std::move(*parsed);
     r.model_place = r.place;
@@ -58,6 +59,7 @@ Result<ConfigDocument> read_document(std::string_view source, std::string_view o
     if (!inner_json) return inner_json.error();
     r.model_place = prefix + inner->name + ": ";
     r.model_source = inner->name;
+    for (std::string& key : repeated_keys(inner->text)) r.repeated.push_back({r.model_place, std::move(key)});
     r.root()["model"] = std::move(*inner_json);
   }
   if (!r.root()["model"].is_object()) {

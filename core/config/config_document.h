@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/environment.h"
 #include "core/base/result.h"
@@ -22,8 +23,13 @@ struct ConfigDocument {
   [[nodiscard]] nlohmann::json& root() noexcept { return *root_; }
   [[nodiscard]] const nlohmann::json& root() const noexcept { return *root_; }
 
-  std::string place;         ///< before keys of the wrapper, in messages: `job.json: `
-  std::string model_place;   ///< before keys of the model: `job.json: model.`
+  std::string place;        ///< before keys of the wrapper, in messages: `job.json: `
+  std::string model_place;  ///< before keys of the model: `job.json: model.`
+  struct RepeatedKey {
+    std::string place, key;
+  };
+  std::vector<RepeatedKey> repeated;  ///< keys that one object names twice: the last value counts
+
   std::string model_source;  ///< where the model was found: path, or `inline`; empty: none
 
  private:

@@ -124,7 +124,7 @@ const json& block(const Reading& reading, const char* key) {
 
 Shape read_shape(Section& s) {
   Shape shape;
-  shape.batch = s.integer("batch");
+  shape.batch = s.integer("batch", 1);
   shape.seq_len = s.integer("seq_len");
   shape.context = s.integer("context");
   shape.new_tokens = s.integer("new_tokens");
@@ -379,6 +379,8 @@ void read_config_file(const ConfigDocument& document, const std::vector<Override
                       FlopsOptions& options, Problems* problems) {
   const Reading reading{document, overrides, problems};
   const json& root = document.root();
+  for (const auto& [place, key] : document.repeated)
+    problems->push_back({place, key, Problem::Kind::kRepeatedKey, "given more than once", "using the last"});
   Section(root, "", reading).check_keys({"model", "workload", "parallel", "peak", "counting", "regions", "presets"});
   read_workload(reading, config, options);
   read_parallel(reading, options);

@@ -93,7 +93,7 @@ std::string in_cache(const std::string& cache, std::string_view id) {
   for (char c : id) folder += c == '/' ? std::string("--") : std::string(1, c);
   if (kind_of(folder) != Kind::kFolder) return "";
   if (Result<std::string> main = read_file(folder + "/refs/main")) {
-    const std::string path = folder + "/snapshots/" + std::string(trimmed(*main)) + "/config.json";
+    std::string path = folder + "/snapshots/" + std::string(trimmed(*main)) + "/config.json";
     if (kind_of(path) == Kind::kFile) return path;
   }
   std::error_code ignored;

@@ -13,6 +13,10 @@ std::string one_line(const std::string& line) {
 
 }  // namespace
 
+bool Problem::stands_in_the_way() const {
+  return kind == Kind::kNoModel || (kind == Kind::kValue && !place.empty() && !instead.starts_with("using "));
+}
+
 std::string Problem::complaint() const { return one_line(place + key + (key.empty() ? "" : ": ") + text); }
 
 std::string Problem::line() const { return instead.empty() ? complaint() : one_line(complaint() + "; " + instead); }

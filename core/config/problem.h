@@ -12,6 +12,7 @@ struct Problem {
     kNoModel,          ///< the config or its model cannot be read: no FLOP, time only
     kValue,            ///< a value is not usable: a default stands in
     kUnknownKey,       ///< a key of the config that nobody reads
+    kRepeatedKey,      ///< a key that one object names twice: the last value is used
     kAssumed,          ///< the model was read by a guess; it is used
     kUnknownVariable,  ///< an MFU_* variable that nobody reads
   };
@@ -22,6 +23,9 @@ struct Problem {
   std::string text;     ///< what was expected and what is there: `expected an integer > 0, got "x"`
   std::string instead;  ///< what is used now: `using the default`; empty: nothing to say
 
+  /// False where a measurement can be made as it was meant all the same: a guess that is told, a key or variable that
+  /// nobody reads, a default that stands in, a launcher's variable.
+  [[nodiscard]] bool stands_in_the_way() const;
   /// For a person: `place key: text; instead`, one printable line.
   [[nodiscard]] std::string line() const;
   /// The same without what is used instead.

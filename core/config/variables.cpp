@@ -90,7 +90,10 @@ void read_interval(const char* text, const Getenv&, Config& config, Problems* pr
     wrong(problems, "MFU_INTERVAL", "at least 0.01 s", text, "using 0.01");
     config.interval_s = 0.01;
   }
-  config.interval_s = std::min(config.interval_s, 1e6);
+  if (config.interval_s > 1e6) {
+    wrong(problems, "MFU_INTERVAL", "at most 1,000,000 s", text, "using 1,000,000");
+    config.interval_s = 1e6;
+  }
 }
 
 void read_log_ranks(const char* text, const Getenv&, Config& config, Problems* problems) {

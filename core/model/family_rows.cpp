@@ -5,6 +5,7 @@
 
 #include "core/model/class_defaults.h"
 #include "core/model/expression.h"
+#include "core/model/family_vision.h"
 
 namespace mfu {
 namespace {
@@ -407,68 +408,6 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
       spec.other_extra_params = x.value("tc_x");
       break;
   }
-}
-
-/// The matrices that turn a tower's output into tokens.
-void add_projector(Expressions& x, VisionSpec& v) {
-  constexpr std::pair<std::string_view, std::string_view> kMatrices[] = {
-      {"j1i", "j1o"}, {"j2i", "j2o"}, {"j3i", "j3o"}};
-  for (std::int64_t again = 0; again < x.value("jn"); ++again) {
-    for (const auto& [in, out] : kMatrices) {
-      if (x.value(in) <= 0 || again > 64) continue;
-      v.projector.emplace_back(x.value(in), x.value(out));
-      v.params += Count(x.value(in)) * x.value(out);
-    }
-  }
-  v.params += x.value("jx");
-  for (const auto& [in, out] : {std::pair("p1i", "p1o"), std::pair("p2i", "p2o")}) {
-    if (x.value(in) <= 0) continue;
-    v.patch_projector.emplace_back(x.value(in), x.value(out));
-    v.params += Count(x.value(in)) * x.value(out);
-  }
-}
-
-/// Edge of the image that a tower of convolutions runs on; 1 where the config does not say.
-std::int64_t high_edge(Expressions& x) {
-  const json* size = x.fields().find("image_size");
-  return size != nullptr && size->is_number_integer() ? size->get<std::int64_t>() : 1;
-}
-
-VisionSpec tower_of(Expressions& x) {
-  VisionSpec v;
-  v.width = x.positive("d");
-  if (x.value("plain") != 0) {  // no transformer: the row says all of it
-    v.image = high_edge(x);
-    v.patches = 1;
-    v.image_flop = x.value("image_flop");
-    v.params = x.value("out");
-    return v;
-  }
-  v.layers = x.positive("L");
-  v.heads = x.positive("H");
-  v.inner = x.positive("w");
-  v.mlp_width = x.positive("f");
-  v.mlp_matrices = x.value("m");
-  v.patch_elements = x.positive("pe");
-  v.extra_tokens = x.value("x");
-  v.merge = x.positive("merge");
-  v.window = x.value("window");
-  v.global_layers = x.value("global");
-  v.image_flop = x.value("image_flop");
-  v.pooling_head = x.value("pooling") != 0;
-  v.patch = x.value("p");
-  if (x.value("dynamic") != 0) {
-    v.kind = VisionKind::kDynamic;
-  } else {
-    v.patches = x.positive("n");
-    v.image = x.value("hi") * v.patch;
-  }
-  const Count d = v.width, w = v.inner;
-  v.params = Count(v.patch_elements) * d +
-             (Count(4) * d * w + Count(v.mlp_matrices) * d * v.mlp_width + x.value("layer")) * v.layers +
-             x.value("out") + x.value("image_x");
-  add_projector(x, v);
-  return v;
 }
 
 /// The definitions of `row` with what only a classifier needs.

@@ -1,10 +1,12 @@
 #include "core/model/read_architecture.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/base/edit_distance.h"
 #include "core/base/json_fields.h"
+#include "core/base/number_text.h"
 #include "core/model/class_defaults.h"
 #include "core/model/family_rows.h"
 #include "core/model/own_schema.h"
@@ -146,6 +148,19 @@ ModelHead head_of(const Fields& f, Architecture& spec) {
   return ModelHead::kOwn;
 }
 
+/// Parameters as a number, or as people write it: `7B`.
+std::int64_t read_params(const Fields& f) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 60;
+  const json* value = f.find("params");
+  if (value != nullptr && value->is_string()) {
+    const auto number = parse_count(value->get_ref<const std::string&>());
+    if (number && *number >= 1 && *number <= static_cast<double>(kMost)) return std::llround(*number);
+    f.wrong("params", "a number of parameters such as 7e9, 7B or 1.4T", value);
+    return 1;
+  }
+  return f.require("params", 1, kMost);
+}
+
 void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec) {
   if (const json* type = f.find("model_type")) {
     const std::string text = type->is_string() ? type->get<std::string>() : std::string();
@@ -208,7 +223,7 @@ void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec
   }
   if (f.find("params") != nullptr) {
     spec.family = "params";
-    spec.flat_params = f.require("params", 1, std::int64_t{1} << 60);
+    spec.flat_params = read_params(f);
     spec.compute_dtype = stated_dtype(f);
     read_quantization(f, spec);
     return;

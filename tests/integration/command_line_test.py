@@ -1,5 +1,6 @@
 """The command line of `mfu`: help, exit codes, the program's own words behind `mfu run`, completion in real shells."""
 
+import json
 import os
 import pathlib
 import pty
@@ -9,11 +10,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 from harness import BUILD, DEADLINE_S, TestCase, main, unittest
 
 MFU = BUILD / "mfu"
+LLAMA = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 256}
 
 
 def mfu(*words, **options):
@@ -50,6 +54,33 @@ class Help(TestCase):
                         for word in words[1:words.index("torchrun") if "torchrun" in words else None]:
                             if word.startswith("-") and word != "--":
                                 self.assertRegex(text, rf"(?m)^  (.*,)?{re.escape(word)}[ ,]", example)
+
+    def test_the_examples_of_flops_count(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "config.json").write_text(json.dumps(LLAMA))
+            examples = re.search(r"\nExamples:\n((?:  .*\n)+)", mfu("flops", "--help").stdout)[1].splitlines()
+            self.assertGreater(len(examples), 3)
+            for example in examples:
+                with self.subTest(example=example):
+                    words = ["config.json" if "/" in word else word for word in shlex.split(example)[1:]]
+                    shown = mfu(*words, cwd=folder)
+                    self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+                    json.loads(mfu(*words, *([] if "--json" in words else ["--json"]), cwd=folder).stdout)
+                    self.assertIn("|---", mfu(*filter(lambda w: w != "--json", words), "--markdown", cwd=folder).stdout
+                                  if "--convention" not in words else "|---")
+
+    def test_flops_says_what_a_shape_needs(self):
+        shown = mfu("flops", json.dumps(LLAMA))
+        self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+        self.assertIn("--seq-len", shown.stdout)
+        self.assertNotIn("total", shown.stdout)
+
+    def test_other_conventions_are_what_each_counts(self):
+        words = ["flops", json.dumps(LLAMA), "--phase", "train", "--batch", 2, "--seq-len", 128, "--json"]
+        others = json.loads(mfu(*words).stdout)["other_conventions"]
+        self.assertEqual(set(others), {"palm", "nanogpt", "torchtitan", "megatron", "kaplan", "chinchilla", "6nd"})
+        for name, total in others.items():
+            self.assertEqual(json.loads(mfu(*words, "--convention", name).stdout)["flop"]["total"], total)
 
     def test_a_wrong_command_line_exits_with_2_and_says_why(self):
         for words, said in [([], "Subcommands:"), (["repot", "x"], "did you mean report?"), (["nonsense"], "nonsense"),

@@ -86,6 +86,14 @@ class Checks(TestCase):
         self.assertEqual(self.mfu_run("true", MFU_OTHER="1").returncode, 0)
         self.assertEqual(self.mfu_run("-c", "nope.json", "true", MFU_DISABLE="1").returncode, 0)
 
+    def test_a_model_that_is_read_by_a_guess_is_no_mistake(self):
+        config = {"model_type": "brandnew", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                  "intermediate_size": 128, "vocab_size": 256}
+        run = self.mfu_run("-c", json.dumps(config), "true")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("brandnew", run.stderr)
+        self.assertIn("(assumed)", run.stderr)
+
     def test_one_line_says_what_was_understood(self):
         done = self.mfu_run(
             "-c", GPT2, "--set", "workload.phase=train,workload.batch=8,workload.seq_len=1024,peak.dtype=bf16", "true"
@@ -200,9 +208,11 @@ class Signals(TestCase):
             return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
         parent = int(pathlib.Path(f"/proc/{program}/stat").read_text().rsplit(")", 1)[1].split()[1])
-        self.assertEqual((state(program), state(parent)), ("T", "T"))
-        os.write(master, b"fg\n")
         deadline = time.monotonic() + DEADLINE_S
+        while (state(program), state(parent)) != ("T", "T"):
+            self.assertLess(time.monotonic(), deadline, "Ctrl-Z stops both")
+            time.sleep(0.02)
+        os.write(master, b"fg\n")
         while "T" in (state(program), state(parent)):
             self.assertLess(time.monotonic(), deadline, "fg continues them")
             time.sleep(0.02)

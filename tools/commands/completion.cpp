@@ -282,8 +282,13 @@ void print_fish(const std::vector<Command>& commands) {
   for (const Command& command : commands) {
     const std::vector<std::string> path = split(command.path, " ");
     std::string condition = "__fish_use_subcommand";
-    for (std::size_t i = 1; i < path.size(); ++i)
-      condition = (i == 1 ? "" : condition + "; and ") + "__fish_seen_subcommand_from " + path[i];
+    for (std::size_t i = 1; i < path.size(); ++i) {
+      if (i == 1)
+        condition.clear();
+      else
+        condition += "; and ";
+      condition.append("__fish_seen_subcommand_from ").append(path[i]);
+    }
     const std::string head = "complete -c mfu -n " + in_quotes(condition, true);
     for (const auto& [name, description] : command.subcommands)
       fmt::print("{} -a {} -d {}\n", head, name, in_quotes(description, true));

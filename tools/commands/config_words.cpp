@@ -4,19 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/number_text.h"
 #include "core/ranges/region_rules.h"
 
 namespace mfu {
-
-std::string count_words(double count) {
-  constexpr std::pair<double, const char*> kUnits[] = {{1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " k"}};
-  for (const auto& [unit, word] : kUnits) {
-    const double value = count / unit;
-    if (value < 0.9995) continue;
-    return fmt::format("{:.{}f}{}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, word);
-  }
-  return fmt::format("{:.0f}", count);
-}
 
 std::string grouped(std::int64_t number) {
   std::string digits = std::to_string(number);
@@ -33,9 +24,10 @@ std::string config_words(const Config& config) {
     words = model.value("family", std::string("model"));
     if (const auto params = model.find("params"); params != model.end() && params->is_object()) {
       const double total = params->value("total", 0.0), active = params->value("active", 0.0);
-      if (total > 0) words += " " + count_words(total);
-      if (active > 0 && active < 0.9 * total) words += fmt::format(" ({} active)", count_words(active));
+      if (total > 0) words += " " + count_text(total);
+      if (active > 0 && active < 0.9 * total) words += fmt::format(" ({} active)", count_text(active));
     }
+    if (model.contains("assumed")) words += " (assumed)";
   }
   if (resolved.is_object()) {
     const auto workload = resolved.value("workload", nlohmann::json::object());
@@ -53,19 +45,38 @@ std::string config_words(const Config& config) {
   return words + fmt::format(", {} counting", config.model->convention());
 }
 
-std::vector<std::string> config_mistakes(const Config& config) {
+std::vector<ConfigMistake> config_mistakes(const Config& config) {
+  std::vector<ConfigMistake> mistakes;
+  for (const Problem& problem : config.problems) {
+    if (problem.kind != Problem::Kind::kUnknownVariable && problem.kind != Problem::Kind::kAssumed &&
+        problem.kind != Problem::Kind::kRepeatedKey)
+      mistakes.push_back({problem.line(), problem.stands_in_the_way()});
+  }
+  std::vector<std::string> of_rules;
+  const RegionRules compiled(config.regions, config.presets, of_rules);
+  for (std::string& line : of_rules) mistakes.push_back({std::move(line), true});
+  return mistakes;
+}
+
+namespace {
+
+std::vector<std::string> lines_of(const Config& config, Problem::Kind kind) {
   std::vector<std::string> lines;
   for (const Problem& problem : config.problems)
-    if (problem.kind != Problem::Kind::kUnknownVariable) lines.push_back(problem.line());
-  const RegionRules compiled(config.regions, config.presets, lines);
+    if (problem.kind == kind) lines.push_back(problem.line());
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> config_remarks(const Config& config) {
+  std::vector<std::string> lines = lines_of(config, Problem::Kind::kAssumed);
+  for (std::string& line : lines_of(config, Problem::Kind::kRepeatedKey)) lines.push_back(std::move(line));
   return lines;
 }
 
 std::vector<std::string> unknown_variables(const Config& config) {
-  std::vector<std::string> lines;
-  for (const Problem& problem : config.problems)
-    if (problem.kind == Problem::Kind::kUnknownVariable) lines.push_back(problem.line());
-  return lines;
+  return lines_of(config, Problem::Kind::kUnknownVariable);
 }
 
 }  // namespace mfu

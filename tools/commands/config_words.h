@@ -8,17 +8,22 @@
 
 namespace mfu {
 
-/// `qwen3 8.19 B, train, batch 8, 4,096 tokens, bf16 peak, exact counting`; `no model config: times, no MFU` without.
+/// `qwen3 8.19 B, train, batch 8, 4,096 tokens, bf16 peak, exact counting`; `(assumed)` behind a model that is read by
+/// a guess; `no model config: times, no MFU` without any.
 [[nodiscard]] std::string config_words(const Config& config);
 
-/// What stands in the way of using the config as it was meant: its warnings and those of its rules, one line each. An
-/// unknown MFU_* variable is not among them: it may be another program's.
-[[nodiscard]] std::vector<std::string> config_mistakes(const Config& config);
+struct ConfigMistake {
+  std::string line;
+  bool stands_in_the_way = true;  ///< false: a measurement can be made as it was meant all the same
+};
+/// What is wrong with the config and its rules. Not among them: an unknown MFU_* variable, which may be another
+/// program's, and config_remarks.
+[[nodiscard]] std::vector<ConfigMistake> config_mistakes(const Config& config);
+/// What was taken for granted of a model that is not known by name, and keys that stand twice, one line each.
+[[nodiscard]] std::vector<std::string> config_remarks(const Config& config);
 /// Names of MFU_* variables that nobody reads, one line each.
 [[nodiscard]] std::vector<std::string> unknown_variables(const Config& config);
 
-/// `8.19 B`, `1.74 T`, `124 M`: how people write counts of parameters and tokens.
-[[nodiscard]] std::string count_words(double count);
 /// `4,096`.
 [[nodiscard]] std::string grouped(std::int64_t number);
 

@@ -23,6 +23,7 @@
 
 #include "tools/commands/commands.h"
 #include "tools/commands/library_path.h"
+#include "tools/commands/spawn_arguments.h"
 
 // The simulated libraries, put into the binary by demo_embedded.cpp.
 extern "C" {
@@ -140,9 +141,7 @@ int run_child(const std::string& self, const DemoRun& run) {
                                  "--new-tokens",
                                  std::to_string(o.new_tokens)};
   if (o.no_ranges) words.emplace_back("--no-ranges");
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = spawn_arguments(words);
   pid_t pid = 0;
   if (posix_spawn(&pid, self.c_str(), nullptr, nullptr, arguments.data(), environ) != 0) {
     std::fprintf(stderr, "mfu demo: cannot start %s again\n", self.c_str());

@@ -148,17 +148,15 @@ void check_variable(Report& report, const char* variable, const std::string& lib
 /// What the config says, and every line about it that a run would print.
 void check_config(Report& report, const Config& config) {
   if (config.disabled) report.warn("config", "MFU_DISABLE=1: the library is switched off");
-  const auto is_harmless = [](const std::string& line) {
-    return line.find(": unknown key") != std::string::npos || line.find("; using ") != std::string::npos;
-  };
   bool read = true;
-  for (const std::string& line : config_mistakes(config)) {
-    if (is_harmless(line))
-      report.warn("config", line);
-    else
+  for (const auto& [line, stands_in_the_way] : config_mistakes(config)) {
+    if (stands_in_the_way)
       report.bad("config", line);
-    read = read && is_harmless(line);
+    else
+      report.warn("config", line);
+    read = read && !stands_in_the_way;
   }
+  for (const std::string& line : config_remarks(config)) report.warn("config", line);
   for (const std::string& line : unknown_variables(config)) report.warn("config", line);
   if (config.model)
     report.good("config", config.model_source + ": " + config_words(config));

@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "tools/commands/known_work.h"
+#include "tools/commands/spawn_arguments.h"
 
 extern char** environ;
 
@@ -73,13 +74,7 @@ Result<int> run_child(const std::string& library, const std::string& folder, dou
   std::vector<std::string> words{
       "mfu", "doctor", "--known-work", folder + "/work.json", "--seconds", std::to_string(loop_s)};
   std::vector<std::string> variables = environment(library, folder);
-  const auto pointers = [](std::vector<std::string>& texts) {
-    std::vector<char*> all;
-    for (std::string& text : texts) all.push_back(text.data());
-    all.push_back(nullptr);
-    return all;
-  };
-  const std::vector<char*> argv = pointers(words), envp = pointers(variables);
+  const std::vector<char*> argv = spawn_arguments(words), envp = spawn_arguments(variables);
   const pid_t child = ::fork();
   if (child < 0) return Error{std::string("no process can be started: ") + std::strerror(errno)};
   if (child == 0) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "core/base/number_text.h"
 #include "core/config/config.h"
 #include "core/model/scaling_law.h"
 #include "core/peak/peak.h"
@@ -27,24 +28,11 @@ struct PlanCall {
 
 /// `7e9`, `7B`, `1.4T`. Error: what was expected.
 Result<double> quantity(const std::string& option, const std::string& text) {
-  char* end = nullptr;
-  double value = std::strtod(text.c_str(), &end);
-  const std::string suffix = end;
-  const bool number = end != text.c_str();
-  if (suffix == "K" || suffix == "k")
-    value *= 1e3;
-  else if (suffix == "M")
-    value *= 1e6;
-  else if (suffix == "B" || suffix == "G")
-    value *= 1e9;
-  else if (suffix == "T")
-    value *= 1e12;
-  else if (!suffix.empty())
-    return Error{option + ": expected a number such as 7e9, 7B or 1.4T, got \"" + text + "\""};
+  const std::optional<double> value = parse_count(text);
+  if (!value) return Error{option + ": expected a number such as 7e9, 7B or 1.4T, got \"" + text + "\""};
   // Above 1e40 the powers below leave the range where a plan means anything.
-  if (!number || !std::isfinite(value) || value <= 0 || value > 1e40)
-    return Error{option + ": expected a number > 0, got \"" + text + "\""};
-  return value;
+  if (*value <= 0 || *value > 1e40) return Error{option + ": expected a number > 0, got \"" + text + "\""};
+  return *value;
 }
 
 /// `0.4`, `40%`. Error: what was expected.

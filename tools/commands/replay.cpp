@@ -62,7 +62,7 @@ std::string percent(DurationNs part, DurationNs whole) {
 /// At most `width` bytes of a name out of a trace, cut in the middle, where names of one family are alike. Never inside
 /// a UTF-8 sequence.
 std::string shortened(std::string_view raw, std::size_t width) {
-  const std::string name = printable(raw);
+  std::string name = printable(raw);
   if (name.size() <= width) return name;
   const auto continues = [&](std::size_t at) { return (static_cast<unsigned char>(name[at]) & 0xC0) == 0x80; };
   std::size_t head = width / 2;
@@ -82,6 +82,13 @@ void say(fmt::format_string<Values...> format, Values&&... values) {
 void print_device_work(const ProcessFigures& f) {
   const SetFigures& t = f.totals;
   if (t[Figure::kKernels] + t[Figure::kMemcpyOps] + t[Figure::kMemsetOps] == 0) {
+    std::uint64_t unusable = 0;
+    for (const char* note : {"events_with_unusable_time", "rows_with_unusable_time"})
+      if (const auto at = f.notes.find(note); at != f.notes.end()) unusable += at->second;
+    if (unusable > 0) {
+      say("process {}: no GPU activity that can be used: {} events have a time that is none\n", f.process, unusable);
+      return;
+    }
     say("process {}: no GPU activity in it: record with ProfilerActivity.CUDA, or nsys profile --trace=cuda,nvtx\n",
         f.process);
     return;

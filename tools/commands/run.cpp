@@ -30,6 +30,7 @@
 #include "tools/commands/library_path.h"
 #include "tools/commands/output_check.h"
 #include "tools/commands/program_loader.h"
+#include "tools/commands/spawn_arguments.h"
 #include "tools/commands/supervise.h"
 #include "tools/report/escape.h"
 #include "tools/report/outputs/table.h"
@@ -201,8 +202,8 @@ std::vector<std::string> mistakes_of(const RunOptions& o, const Config& config) 
            (!o.peak_tflops.empty() && line.starts_with("MFU_PEAK_TFLOPS:")) ||
            (!o.peak_gbps.empty() && line.starts_with("MFU_PEAK_GBPS:"));
   };
-  for (const std::string& line : config_mistakes(config))
-    if (!about_an_option(line)) mistakes.push_back(as_option(o, line));
+  for (const ConfigMistake& mistake : config_mistakes(config))
+    if (!about_an_option(mistake.line)) mistakes.push_back(as_option(o, mistake.line));
   const auto check = [&mistakes](const char* what, const Result<void>& done) {
     if (!done) mistakes.push_back(std::string(what) + " " + done.error().message);
   };
@@ -308,9 +309,7 @@ void print_table(const Plan& plan, const Written& written, int status) {
 /// `mfu report DIRECTORY -o FILE`.
 bool write_report(const std::string& directory, const std::string& file) {
   std::vector<std::string> words{"mfu", "report", directory, "-o", file};
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = spawn_arguments(words);
   ::posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);

@@ -14,6 +14,8 @@
 #include <fstream>
 #include <string>
 
+#include "tools/commands/spawn_arguments.h"
+
 namespace mfu {
 namespace {
 
@@ -117,9 +119,8 @@ bool reap(pid_t child, int& status) {
 }  // namespace
 
 ProgramEnd run_and_wait(const std::vector<std::string>& command) {
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  std::vector<std::string> words = command;
+  const std::vector<char*> arguments = spawn_arguments(words);
 
   ::sigset_t waited, before;
   ::sigemptyset(&waited);

@@ -348,7 +348,7 @@ class Workload {
         const Range optimizer(ranges, "optimizer");
         constexpr std::int64_t kChunk = kParameters / 16 / 1024 * 1024;
         for (std::int64_t i = 0; i < 16; ++i) {
-          const auto at = static_cast<CUdeviceptr>(i * kChunk);
+          const CUdeviceptr at = static_cast<CUdeviceptr>(i) * kChunk;
           launch(kAdamw, {kChunk / 1024, 1, 1}, 256, weights_ + 2 * at, gradients_ + 2 * at, first_moment_ + 4 * at,
                  second_moment_ + 4 * at);
         }

@@ -101,6 +101,7 @@ class Drawing {
       if (activity.launch != kNoLaunch) ++launches_of_[trace_.launches[activity.launch].thread];
     }
     std::vector<Stream*> busiest;
+    busiest.reserve(by_index.size());
     for (auto& [index, stream] : by_index) busiest.push_back(&stream);
     std::stable_sort(busiest.begin(), busiest.end(),
                      [](const Stream* a, const Stream* b) { return a->busy_ns > b->busy_ns; });
@@ -127,6 +128,7 @@ class Drawing {
           bar(launch.begin_ns, launch.end_ns, name_of(launch.name, false), BarKind::kLaunch));
     }
     std::vector<std::uint32_t> order;
+    order.reserve(by_index.size());
     for (const auto& [thread, what] : by_index) order.push_back(thread);
     std::stable_sort(order.begin(), order.end(),
                      [this](std::uint32_t a, std::uint32_t b) { return launches_of_[a] > launches_of_[b]; });

@@ -46,6 +46,7 @@ std::vector<ComparedKernel> compared_kernels(const RegionSummary& a, const Regio
     into.b_s = seconds(k.sum_ns) / *per_b;
   }
   std::vector<ComparedKernel> sorted;
+  sorted.reserve(kernels.size());
   for (auto& [name, kernel] : kernels) sorted.push_back(std::move(kernel));
   const auto change = [](const ComparedKernel& k) { return std::fabs(k.b_s.value_or(0) - k.a_s.value_or(0)); };
   std::stable_sort(sorted.begin(), sorted.end(),
@@ -97,7 +98,11 @@ std::string words_of(const ComparedRegion& r) {
 /// `workload.batch` > `16` for every value of a JSON document that is no list.
 void flatten(const Json& json, const std::string& path, std::map<std::string, std::string>& into) {
   if (json.is_object()) {
-    for (const auto& [key, value] : json.items()) flatten(value, path.empty() ? key : path + "." + key, into);
+    for (const auto& [key, value] : json.items()) {
+      std::string inner = path;
+      if (!path.empty()) inner += '.';
+      flatten(value, inner.append(key), into);
+    }
   } else {
     std::string text = json.is_string() ? json.get<std::string>() : text_of(json);
     constexpr std::size_t kShown = 60;

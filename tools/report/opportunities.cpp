@@ -106,6 +106,7 @@ std::vector<Opportunity> opportunities(const Job& job) {
   }
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Opportunity> sorted;
+  sorted.reserve(all.size());
   for (auto& [weight, o] : all) sorted.push_back(std::move(o));
   return sorted;
 }

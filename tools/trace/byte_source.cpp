@@ -61,7 +61,7 @@ struct ByteSource::Impl {
     std::size_t got = 0;
     while (got < size && !finished) {
       if (zip.avail_in == 0) {
-        const Result<std::size_t> more = read_stored(packed.data(), packed.size());
+        Result<std::size_t> more = read_stored(packed.data(), packed.size());
         if (!more) return more;
         if (more.value() == 0) {
           cut = cut || inflating_member;

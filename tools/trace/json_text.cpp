@@ -24,6 +24,38 @@ std::string unescape(std::string_view raw) {
   return std::string(text);
 }
 
+SpoiltText mend_json(std::span<char> text) noexcept {
+  SpoiltText spoilt;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c < 0x80) {
+      if (c < 0x20 && !is_json_space(text[i])) ++spoilt.control_characters;
+      if (c < 0x20) text[i] = ' ';
+      ++i;
+      continue;
+    }
+    const std::size_t size = c >= 0xF0 ? 4 : (c >= 0xE0 ? 3 : 2);
+    if (i + size <= text.size() && simdjson::validate_utf8(text.data() + i, size)) {
+      i += size;
+    } else {
+      text[i] = '?';
+      ++spoilt.bytes_not_utf8;
+      ++i;
+    }
+  }
+  return spoilt;
+}
+
+std::string quoted_word(std::string_view word) {
+  const char quote = word.find('\'') != word.npos && word.find('"') == word.npos ? '"' : '\'';
+  std::string out(1, quote);
+  for (const char c : word) {
+    if (c == quote || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + quote;
+}
+
 Grid parse_grid(std::string_view token) noexcept {
   std::array<std::uint32_t, 3> sides{};
   if (token.empty() || token.front() != '[') return {};

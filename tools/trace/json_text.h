@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,15 @@ namespace mfu {
 /// Text of a JSON string from what stands between its quotes. What is no valid string stays as written.
 [[nodiscard]] std::string unescape(std::string_view raw);
 
+/// What writers have been seen to spoil in a text.
+struct SpoiltText {
+  std::uint64_t bytes_not_utf8 = 0;
+  std::uint64_t control_characters = 0;
+};
+/// Makes `text` valid JSON again: bytes that are no UTF-8 become `?`, control characters blanks. Lengths stay, so that
+/// offsets do. `text` has simdjson's padding behind it.
+SpoiltText mend_json(std::span<char> text) noexcept;
+
 /// The integer that the whole token is, with or without quotes.
 template <typename Integer>
 [[nodiscard]] std::optional<Integer> parse_integer(std::string_view token) noexcept {
@@ -29,6 +39,9 @@ template <typename Integer>
   if (error != std::errc{} || end != token.data() + token.size()) return std::nullopt;
   return value;
 }
+
+/// A word in quotes as the figures name threads: `'19392'`.
+[[nodiscard]] std::string quoted_word(std::string_view word);
 
 /// `[x,y,z]`; all zero where that is not what it is.
 [[nodiscard]] Grid parse_grid(std::string_view token) noexcept;

@@ -15,6 +15,7 @@
 #include "tools/trace/event_scanner.h"
 #include "tools/trace/json_text.h"
 #include "tools/trace/kineto_document.h"
+#include "tools/trace/kineto_event.h"
 #include "tools/trace/operator_products.h"
 
 namespace mfu {
@@ -22,85 +23,7 @@ namespace {
 
 namespace ondemand = simdjson::ondemand;
 
-enum class Category : std::uint8_t {
-  kUnknown,  ///< no `cat` seen (yet)
-  kKernel,
-  kMemcpy,
-  kMemset,
-  kHostCall,
-  kUserAnnotation,
-  kGpuAnnotation,
-  kOldOperator,
-  kSession,  ///< `Trace`: the span of the whole profile
-  kOther,
-};
-
-bool equal_fold(std::string_view text, std::string_view lower) noexcept {
-  return text.size() == lower.size() && std::equal(text.begin(), text.end(), lower.begin(), [](char a, char b) {
-           return ((a >= 'A' && a <= 'Z') ? static_cast<char>(a | 0x20) : a) == b;
-         });
-}
-
-Category category_of(std::string_view cat) noexcept {
-  switch (cat.size()) {
-    case 5:
-      return cat == "Trace" ? Category::kSession : Category::kOther;
-    case 6:
-      if (equal_fold(cat, "kernel")) return Category::kKernel;
-      if (equal_fold(cat, "memcpy")) return Category::kMemcpy;
-      if (equal_fold(cat, "memset")) return Category::kMemset;
-      return Category::kOther;
-    case 7:
-      return equal_fold(cat, "runtime") ? Category::kHostCall : Category::kOther;
-    case 8:
-      return equal_fold(cat, "operator") ? Category::kOldOperator : Category::kOther;
-    case 10:
-      if (equal_fold(cat, "gpu_memcpy")) return Category::kMemcpy;
-      if (equal_fold(cat, "gpu_memset")) return Category::kMemset;
-      return Category::kOther;
-    case 11:
-      return equal_fold(cat, "cuda_driver") ? Category::kHostCall : Category::kOther;
-    case 12:
-      return equal_fold(cat, "cuda_runtime") ? Category::kHostCall : Category::kOther;
-    case 15:
-      return equal_fold(cat, "user_annotation") ? Category::kUserAnnotation : Category::kOther;
-    case 19:
-      return equal_fold(cat, "gpu_user_annotation") ? Category::kGpuAnnotation : Category::kOther;
-    default:
-      return Category::kOther;
-  }
-}
-
-/// True where the arguments decide something, so that they are looked into one by one.
-bool needs_args(Category c) noexcept {
-  return c == Category::kUnknown || c == Category::kKernel || c == Category::kMemcpy || c == Category::kMemset ||
-         c == Category::kHostCall;
-}
-
 bool is_scalar(std::string_view token) noexcept { return !token.empty() && token[0] != '{' && token[0] != '['; }
-
-/// A word in quotes as the figures name threads: `'19392'`.
-std::string quoted_word(std::string_view word) {
-  const char quote = word.find('\'') != word.npos && word.find('"') == word.npos ? '"' : '\'';
-  std::string out(1, quote);
-  for (const char c : word) {
-    if (c == quote || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + quote;
-}
-
-/// One event as it stands in the text. The views live as long as the piece.
-struct RawEvent {
-  char phase = 0;
-  Category category = Category::kUnknown;
-  std::string_view name, pid, tid, ts, dur;
-  std::string_view correlation, stream, device, bytes;
-  std::string_view grid;                  ///< `[x,y,z]`
-  std::string_view region, scope;         ///< of a trace that the library recorded
-  std::string_view product;               ///< likewise, of a kernel
-  std::string_view dims, strides, types;  ///< of an operator that is a matrix product
-};
 
 class KinetoReader : private KinetoDocument {
  public:
@@ -354,7 +277,9 @@ class KinetoReader : private KinetoDocument {
     const std::size_t capacity = buffer_.size() - (at - 1);
     simdjson::error_code code = parser_.iterate(text, length, capacity).get(document);
     if (code == simdjson::UTF8_ERROR || code == simdjson::UNESCAPED_CHARS) {
-      mend({text, length});
+      const SpoiltText spoilt = mend_json({text, length});
+      if (spoilt.bytes_not_utf8 > 0) notes()["bytes_not_utf8"] += spoilt.bytes_not_utf8;
+      if (spoilt.bytes_not_utf8 == 0 || spoilt.control_characters > 0) notes()["pieces_with_control_characters"] += 1;
       code = parser_.iterate(text, length, capacity).get(document);
     }
     const char* where = text;
@@ -376,32 +301,6 @@ class KinetoReader : private KinetoDocument {
     return {};
   }
 
-  /// Makes text valid that writers have been seen to spoil: bytes that are no UTF-8 become `?`, control characters
-  /// inside a string become blanks. Lengths stay, so that offsets do.
-  void mend(std::span<char> text) {
-    std::uint64_t bad = 0;
-    std::uint64_t control = 0;
-    for (std::size_t i = 0; i < text.size();) {
-      const auto c = static_cast<unsigned char>(text[i]);
-      if (c < 0x80) {
-        if (c < 0x20 && !is_json_space(text[i])) ++control;
-        if (c < 0x20) text[i] = ' ';
-        ++i;
-        continue;
-      }
-      const std::size_t size = c >= 0xF0 ? 4 : (c >= 0xE0 ? 3 : 2);
-      if (i + size <= text.size() && simdjson::validate_utf8(text.data() + i, size)) {
-        i += size;
-      } else {
-        text[i] = '?';
-        ++bad;
-        ++i;
-      }
-    }
-    if (bad > 0) notes()["bytes_not_utf8"] += bad;
-    if (bad == 0 || control > 0) notes()["pieces_with_control_characters"] += 1;
-  }
-
   simdjson::error_code parse_events(ondemand::document& document) {
     ondemand::array array;
     if (const auto code = document.get_array().get(array); code != simdjson::SUCCESS) return code;
@@ -421,153 +320,33 @@ class KinetoReader : private KinetoDocument {
       }
       ondemand::object object;
       if (const auto code = value.get_object().get(object); code != simdjson::SUCCESS) return code;
-      RawEvent event;
-      if (const auto code = parse_event(object, event); code != simdjson::SUCCESS) return code;
+      KinetoEvent event;
+      if (const auto code = event_parser_.parse(object, buffer_, trace_.recording.has_value(), event);
+          code != simdjson::SUCCESS)
+        return code;
       take(event);
       if (!problem_.empty()) return simdjson::SUCCESS;
     }
     return simdjson::SUCCESS;
   }
 
-  /// Splits one event into the tokens that matter. Keys are compared as written: no writer escapes them.
-  simdjson::error_code parse_event(ondemand::object& object, RawEvent& event) {
-    for (auto each : object) {
-      ondemand::field field;
-      if (const auto code = std::move(each).get(field); code != simdjson::SUCCESS) return code;
-      const char* key = field.key().raw();
-      ondemand::value value = field.value();
-      const auto is = [key](std::string_view name) { return std::memcmp(key, name.data(), name.size()) == 0; };
-      switch (key[0]) {
-        case 'p':
-          if (is("ph\"")) {
-            const std::string_view token = trimmed(value.raw_json_token());
-            event.phase = token.size() == 3 ? token[1] : 0;
-          } else if (is("pid\"")) {
-            event.pid = trimmed(value.raw_json_token());
-          }
-          break;
-        case 'c':
-          if (is("cat\"")) event.category = category_of(unquoted(trimmed(value.raw_json_token())));
-          break;
-        case 'n':
-          if (is("name\"")) event.name = trimmed(value.raw_json_token());
-          break;
-        case 't':
-          if (is("tid\"")) event.tid = trimmed(value.raw_json_token());
-          if (is("ts\"")) event.ts = trimmed(value.raw_json_token());
-          break;
-        case 'd':
-          if (is("dur\"")) event.dur = trimmed(value.raw_json_token());
-          break;
-        case 'a':
-          if (is("args\"") && (event.phase == 'X' || event.phase == 0)) {
-            if (const auto code = parse_args(value, event); code != simdjson::SUCCESS) return code;
-          }
-          break;
-        default:
-          break;
-      }
-    }
-    return simdjson::SUCCESS;
-  }
-
-  simdjson::error_code parse_args(ondemand::value& value, RawEvent& event) {
-    if (value.raw_json_token().front() != '{') return simdjson::SUCCESS;
-    ondemand::object args;
-    if (const auto code = value.get_object().get(args); code != simdjson::SUCCESS) return code;
-    if (event.category == Category::kOther && is_product_operator(unquoted(event.name)))
-      return collect_args(args, event);
-    if (!needs_args(event.category) && !(trace_.recording && event.category == Category::kUserAnnotation)) {
-      // Only the word "stream" would matter here, and hardly any event has it: search, and parse what is found.
-      std::string_view text;
-      if (const auto code = args.raw_json().get(text); code != simdjson::SUCCESS) return code;
-      if (text.find("\"stream\"") == text.npos) return simdjson::SUCCESS;
-      ondemand::document again;
-      const auto room = static_cast<std::size_t>(buffer_.data() + buffer_.size() - text.data());
-      if (const auto code = args_parser_.iterate(text.data(), text.size(), room).get(again)) return code;
-      ondemand::object copy;
-      if (const auto code = again.get_object().get(copy)) return code;
-      return collect_args(copy, event);
-    }
-    return collect_args(args, event);
-  }
-
-  /// The text of an array; anything else is passed over.
-  static simdjson::error_code array_text(ondemand::value& value, std::string_view& into) {
-    if (value.raw_json_token().front() != '[') return simdjson::SUCCESS;
-    ondemand::array array;
-    if (const auto code = value.get_array().get(array); code != simdjson::SUCCESS) return code;
-    return array.raw_json().get(into);
-  }
-
-  simdjson::error_code collect_args(ondemand::object& args, RawEvent& event) {
-    for (auto each : args) {
-      ondemand::field field;
-      if (const auto code = std::move(each).get(field); code != simdjson::SUCCESS) return code;
-      const char* key = field.key().raw();
-      ondemand::value value = field.value();
-      const auto is = [key](std::string_view name) { return std::memcmp(key, name.data(), name.size()) == 0; };
-      switch (key[0]) {
-        case 'c':
-          if (is("correlation\"")) event.correlation = trimmed(value.raw_json_token());
-          break;
-        case 's':
-          if (is("stream\"")) event.stream = trimmed(value.raw_json_token());
-          if (is("scope\"")) event.scope = trimmed(value.raw_json_token());
-          break;
-        case 'r':
-          if (is("region\"")) event.region = trimmed(value.raw_json_token());
-          break;
-        case 'd':
-          if (is("device\"")) event.device = trimmed(value.raw_json_token());
-          break;
-        case 'g':
-          if (is("grid\"")) {
-            if (const auto code = array_text(value, event.grid); code != simdjson::SUCCESS) return code;
-          }
-          break;
-        case 'p':
-          if (is("product\"") && trace_.recording) {
-            if (const auto code = array_text(value, event.product); code != simdjson::SUCCESS) return code;
-          }
-          break;
-        case 'I':
-          if (is("Input ")) {
-            std::string_view* into = is("Input Dims\"")      ? &event.dims
-                                     : is("Input Strides\"") ? &event.strides
-                                     : is("Input type\"")    ? &event.types
-                                                             : nullptr;
-            if (into == nullptr) break;
-            if (const auto code = array_text(value, *into); code != simdjson::SUCCESS) return code;
-          }
-          break;
-        case 'b':
-          if (is("bytes\"")) event.bytes = trimmed(value.raw_json_token());
-          break;
-        default:
-          break;
-      }
-    }
-    return simdjson::SUCCESS;
-  }
-
   // --- what an event becomes ------------------------------------------------------------------------------------
 
-  void take(const RawEvent& event) {
+  void take(const KinetoEvent& event) {
     if (!trace_.fractional_us && event.ts.find_first_of(".eE") != event.ts.npos && event.ts.front() != '"') {
       trace_.fractional_us = true;
     }
     if (event.phase != 'X') {
       if ((event.phase == 'B' || event.phase == 'E') && needs_args(event.category) &&
-          event.category != Category::kUnknown) {
+          event.category != KinetoCategory::kUnknown) {
         ++notes()["begin_end_events_left_out"];
       }
       return;
     }
     const bool step = event.name.starts_with("\"ProfilerStep#");
-    const bool other = event.category == Category::kOther || event.category == Category::kOldOperator;
-    if (event.category == Category::kUnknown || event.category == Category::kSession) return;
-    const bool product = event.category == Category::kOther && !event.dims.empty();
+    const bool other = event.category == KinetoCategory::kOther || event.category == KinetoCategory::kOldOperator;
+    if (event.category == KinetoCategory::kUnknown || event.category == KinetoCategory::kSession) return;
+    const bool product = event.category == KinetoCategory::kOther && !event.dims.empty();
     if (other && !step && !product && event.stream.empty()) return;
 
     TimeNs begin_ns = 0;
@@ -587,9 +366,9 @@ class KinetoReader : private KinetoDocument {
     if (step && host_row) trace_.host_steps.emplace_back(begin_ns, name_id(event.name));
 
     switch (event.category) {
-      case Category::kKernel:
-      case Category::kMemcpy:
-      case Category::kMemset: {
+      case KinetoCategory::kKernel:
+      case KinetoCategory::kMemcpy:
+      case KinetoCategory::kMemset: {
         TraceActivity activity;
         activity.begin_ns = begin_ns;
         activity.end_ns = end_ns;
@@ -598,9 +377,9 @@ class KinetoReader : private KinetoDocument {
         activity.correlation = id;
         activity.has_correlation = has_id;
         activity.on_stream = on_stream;
-        activity.kind = event.category == Category::kKernel   ? ActivityKind::kKernel
-                        : event.category == Category::kMemcpy ? ActivityKind::kMemcpy
-                                                              : ActivityKind::kMemset;
+        activity.kind = event.category == KinetoCategory::kKernel   ? ActivityKind::kKernel
+                        : event.category == KinetoCategory::kMemcpy ? ActivityKind::kMemcpy
+                                                                    : ActivityKind::kMemset;
         if (activity.kind == ActivityKind::kKernel) {
           activity.nccl = flags_of(activity.name).nccl;
           activity.extent = pack(parse_grid(event.grid));
@@ -613,7 +392,7 @@ class KinetoReader : private KinetoDocument {
         trace_.activities.push_back(activity);
         break;
       }
-      case Category::kHostCall: {
+      case KinetoCategory::kHostCall: {
         const std::uint32_t name = name_id(event.name);
         if (on_stream) trace_.stream_rows.push_back({begin_ns, end_ns, id, name, has_id});
         if (!has_id) break;
@@ -628,14 +407,14 @@ class KinetoReader : private KinetoDocument {
         trace_.launches.push_back(launch);
         break;
       }
-      case Category::kUserAnnotation:
+      case KinetoCategory::kUserAnnotation:
         take_range(event, begin_ns, end_ns);
         break;
-      case Category::kGpuAnnotation:
+      case KinetoCategory::kGpuAnnotation:
         ++notes()["gpu_user_annotations"];
         break;
       default:
-        if (event.category == Category::kOldOperator && step) take_range(event, begin_ns, end_ns);
+        if (event.category == KinetoCategory::kOldOperator && step) take_range(event, begin_ns, end_ns);
         if (on_stream) {
           trace_.stream_rows.push_back({begin_ns, end_ns, id, name_id(event.name), has_id});
         }
@@ -643,7 +422,7 @@ class KinetoReader : private KinetoDocument {
     }
   }
 
-  void take_operator(const RawEvent& event, TimeNs begin_ns, TimeNs end_ns) {
+  void take_operator(const KinetoEvent& event, TimeNs begin_ns, TimeNs end_ns) {
     const std::optional<Product> product =
         product_of_operator(unquoted(event.name), event.dims, event.strides, event.types);
     if (product) trace_.operators.push_back({begin_ns, end_ns, thread_of(event), *product});
@@ -657,7 +436,7 @@ class KinetoReader : private KinetoDocument {
     trace_.product_of_activity.back() = {product->first, product->second};
   }
 
-  void take_range(const RawEvent& event, TimeNs begin_ns, TimeNs end_ns) {
+  void take_range(const KinetoEvent& event, TimeNs begin_ns, TimeNs end_ns) {
     TraceRange range;
     range.begin_ns = begin_ns;
     range.end_ns = end_ns;
@@ -672,7 +451,7 @@ class KinetoReader : private KinetoDocument {
     trace_.ranges.push_back(range);
   }
 
-  bool read_times(const RawEvent& event, TimeNs& begin_ns, TimeNs& end_ns) {
+  bool read_times(const KinetoEvent& event, TimeNs& begin_ns, TimeNs& end_ns) {
     const std::optional<TimeNs> begin = parse_us_as_ns(unquoted(event.ts));
     const std::optional<TimeNs> duration = parse_us_as_ns(unquoted(event.dur));
     if (!begin || !duration) return false;
@@ -726,7 +505,7 @@ class KinetoReader : private KinetoDocument {
     return token.front() == '"' ? unescape(raw) : std::string(raw);
   }
 
-  std::uint32_t thread_of(const RawEvent& event) {
+  std::uint32_t thread_of(const KinetoEvent& event) {
     if (event.pid == last_pid_ && event.tid == last_tid_) return last_thread_;
     const std::string key = fmt::format("{}\n{}", event.pid, event.tid);
     auto [at, fresh] = threads_.try_emplace(key, static_cast<std::uint32_t>(trace_.threads.size()));
@@ -742,7 +521,7 @@ class KinetoReader : private KinetoDocument {
     return last_thread_ = at->second;
   }
 
-  std::uint32_t stream_of(const RawEvent& event) {
+  std::uint32_t stream_of(const KinetoEvent& event) {
     const std::string_view device = is_scalar(event.device) ? event.device : event.pid;
     const std::string_view stream = is_scalar(event.stream) ? event.stream : event.tid;
     if (device == last_device_ && stream == last_stream_) return last_stream_index_;
@@ -791,7 +570,7 @@ class KinetoReader : private KinetoDocument {
   bool seen_events_ = false;
   std::string problem_;  ///< set by take: why the file cannot be used
   ondemand::parser parser_;
-  ondemand::parser args_parser_;
+  KinetoEventParser event_parser_;
 
   std::map<std::string, DeviceFacts> device_facts_;  ///< by id, as text
   std::unordered_map<std::string, std::uint32_t> threads_;

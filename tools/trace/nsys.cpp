@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sqlite3.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "core/kernels/kernel_role.h"
+#include "tools/trace/nsys_database.h"
 
 namespace mfu {
 namespace {
@@ -34,165 +34,6 @@ constexpr std::int64_t kDomainCreate = 75;
 /// The pid in a globalTid or globalPid: bits 24 to 47. Below are the thread, above the virtual machine and the host.
 std::int64_t pid_of(std::int64_t global) noexcept { return (global >> 24) & 0xFFFFFF; }
 
-class Database {
- public:
-  explicit Database(std::string name) : name_(std::move(name)) {}
-  Database(const Database&) = delete;
-  Database& operator=(const Database&) = delete;
-  ~Database() { sqlite3_close(handle_); }
-
-  /// Opens a file that nobody writes to.
-  Result<void> open_file(const std::string& path) {
-    std::string uri = "file:";
-    for (const char c : path) {
-      // ? # and % mean something in a URI.
-      if (c == '?' || c == '#' || c == '%') {
-        uri += fmt::format("%{:02X}", static_cast<unsigned>(c));
-      } else {
-        uri += c;
-      }
-    }
-    uri += "?mode=ro&immutable=1";
-    if (sqlite3_open_v2(uri.c_str(), &handle_, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr) !=
-        SQLITE_OK) {
-      return error("cannot be opened");
-    }
-    return prepare_connection();
-  }
-
-  /// Opens a copy of `bytes`.
-  Result<void> open_bytes(std::span<const char> bytes) {
-    if (sqlite3_open_v2(":memory:", &handle_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_MEMORY | SQLITE_OPEN_NOMUTEX,
-                        nullptr) != SQLITE_OK) {
-      return error("cannot be opened");
-    }
-    auto* copy = static_cast<unsigned char*>(sqlite3_malloc64(bytes.size()));
-    if (copy == nullptr) return Error{name_ + ": no memory to hold it"};
-    std::memcpy(copy, bytes.data(), bytes.size());
-    const auto size = static_cast<sqlite3_int64>(bytes.size());
-    if (sqlite3_deserialize(handle_, "main", copy, size, size,
-                            SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_READONLY) != SQLITE_OK) {
-      return error("cannot be opened");
-    }
-    return prepare_connection();
-  }
-
-  /// The last SQLite error as one line.
-  [[nodiscard]] Error error(std::string_view doing) const {
-    return Error{fmt::format("{}: {}: {}: expected an Nsight Systems SQLite export", name_, doing,
-                             handle_ == nullptr ? "no memory" : sqlite3_errmsg(handle_))};
-  }
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] sqlite3* handle() const noexcept { return handle_; }
-
- private:
-  Result<void> prepare_connection() {
-    // The file is somebody else's: none of its own functions or views is trusted, no value may be huge.
-    sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
-    sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-    sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, 256 << 20);
-    sqlite3_exec(handle_, "PRAGMA mmap_size=1073741824; PRAGMA temp_store=MEMORY", nullptr, nullptr, nullptr);
-    return {};
-  }
-
-  std::string name_;
-  sqlite3* handle_ = nullptr;
-};
-
-/// The values of one row while it is read.
-class Row {
- public:
-  explicit Row(sqlite3_value** values) : values_(values) {}
-  [[nodiscard]] std::int64_t integer(int column) const { return sqlite3_value_int64(values_[column]); }
-  [[nodiscard]] double real(int column) const { return sqlite3_value_double(values_[column]); }
-  [[nodiscard]] bool is_null(int column) const { return sqlite3_value_type(values_[column]) == SQLITE_NULL; }
-  [[nodiscard]] bool is_integer(int column) const { return sqlite3_value_type(values_[column]) == SQLITE_INTEGER; }
-  /// Bytes of a text value; they may not be UTF-8.
-  [[nodiscard]] std::string_view text(int column) const {
-    const void* bytes = sqlite3_value_blob(values_[column]);
-    if (bytes == nullptr) return {};
-    return {static_cast<const char*>(bytes), static_cast<std::size_t>(sqlite3_value_bytes(values_[column]))};
-  }
-
- private:
-  sqlite3_value** values_;
-};
-
-/// Runs SELECT `columns` `from` and calls `take(Row)` for every row. `table` is for messages.
-///
-/// An aggregate function of ours is handed the rows inside SQLite's own loop: a step, a result row and checked access
-/// to each column cost more than reading the row does.
-template <typename Take>
-Result<void> take_rows(const Database& database, const std::string& table, const std::string& columns,
-                       const std::string& from, Take take) {
-  struct Taker {
-    Take& take;
-    std::uint64_t rows = 0;
-    std::exception_ptr thrown;  ///< SQLite's frames must not be unwound
-  } taker{take, 0, nullptr};
-  constexpr const char* kFunction = "mfu_take";
-  const auto step = [](sqlite3_context* context, int, sqlite3_value** values) {
-    auto* self = static_cast<Taker*>(sqlite3_user_data(context));
-    try {
-      self->take(Row(values));
-      ++self->rows;
-    } catch (...) {
-      self->thrown = std::current_exception();
-      sqlite3_result_error_nomem(context);
-    }
-  };
-  const auto last = [](sqlite3_context* context) { sqlite3_result_null(context); };
-  if (sqlite3_create_function_v2(database.handle(), kFunction, -1, SQLITE_UTF8 | SQLITE_DIRECTONLY, &taker, nullptr,
-                                 step, last, nullptr) != SQLITE_OK) {
-    return database.error("table " + table);
-  }
-  const std::string sql = fmt::format("SELECT {}({}) FROM {}", kFunction, columns, from);
-  sqlite3_stmt* statement = nullptr;
-  const int prepared = sqlite3_prepare_v2(database.handle(), sql.c_str(), -1, &statement, nullptr);
-  const int status = prepared == SQLITE_OK ? sqlite3_step(statement) : prepared;
-  std::optional<Error> failed;
-  if (status != SQLITE_ROW)
-    failed = database.error(prepared == SQLITE_OK ? fmt::format("table {}, after row {}", table, taker.rows)
-                                                  : "table " + table);
-  sqlite3_finalize(statement);
-  if (taker.thrown) std::rethrow_exception(taker.thrown);
-  if (failed) return *failed;
-  return {};
-}
-
-/// `name` as SQL writes an identifier.
-std::string quoted(std::string_view name) {
-  std::string out = "\"";
-  for (const char c : name) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + "\"";
-}
-
-/// The tables of a database with their columns.
-using Schema = std::map<std::string, std::set<std::string>>;
-
-/// Calls `take(row)` for every row of `table` in the order of the file, with the values of `columns` in this order; a
-/// table that is not there has none. A column that the table lacks reads as NULL, unless it is among the first
-/// `required`: those are an Error.
-template <typename Take>
-Result<void> for_each_row(const Database& database, const Schema& schema, const std::string& table,
-                          const std::vector<std::string>& columns, std::size_t required, Take take) {
-  const auto present = schema.find(table);
-  if (present == schema.end()) return {};
-  std::string list;
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    if (i > 0) list += ", ";
-    if (present->second.contains(columns[i])) {
-      list += quoted(columns[i]);
-    } else if (i < required) {
-      return Error{fmt::format("{}: table {} has no column {}: expected an Nsight Systems SQLite export",
-                               database.name(), table, columns[i])};
-    } else {
-      list += "NULL";
-    }
-  }
-  return take_rows(database, table, list, quoted(table) + " NOT INDEXED", std::move(take));
-}
-
 /// The host calls as read, with threads and names numbered on their own, so that another thread can read them
 /// meanwhile.
 struct HostCalls {
@@ -203,7 +44,7 @@ struct HostCalls {
   static constexpr std::int64_t kNoName = std::numeric_limits<std::int64_t>::min();
 };
 
-Result<HostCalls> read_host_calls(const Database& database, const Schema& schema) {
+Result<HostCalls> read_host_calls(const NsysDatabase& database, const NsysSchema& schema) {
   HostCalls calls;
   std::unordered_map<std::int64_t, std::uint32_t> threads;
   std::unordered_map<std::int64_t, std::uint32_t> names;
@@ -220,7 +61,7 @@ Result<HostCalls> read_host_calls(const Database& database, const Schema& schema
     return last_thread = at->second;
   };
   auto done = for_each_row(database, schema, "CUPTI_ACTIVITY_KIND_RUNTIME",
-                           {"start", "end", "globalTid", "correlationId", "nameId"}, 3, [&](const Row& row) {
+                           {"start", "end", "globalTid", "correlationId", "nameId"}, 3, [&](const NsysRow& row) {
                              const std::uint32_t thread = thread_of(row.integer(2));
                              if (row.is_null(3)) return;  // not a call that could own work
                              const TimeNs begin_ns = row.integer(0);
@@ -248,7 +89,7 @@ Result<HostCalls> read_host_calls(const Database& database, const Schema& schema
 class NsysReader {
  public:
   /// \param second another connection to the same file, on which a thread reads the host calls; none: no thread
-  NsysReader(const Database& database, const Database* second, const ReadProgress& progress)
+  NsysReader(const NsysDatabase& database, const NsysDatabase* second, const ReadProgress& progress)
       : database_(database), second_(second), progress_(progress) {
     trace_.path = database.name();
     trace_.format = TraceFormat::kNsys;
@@ -293,7 +134,7 @@ class NsysReader {
   Result<void> read_schema() {
     // Views and virtual tables of a strange file are not looked into.
     auto done = take_rows(database_, "sqlite_master", "name", "sqlite_master WHERE type = 'table' AND rootpage > 0",
-                          [&](const Row& row) { columns_[std::string(row.text(0))]; });
+                          [&](const NsysRow& row) { columns_[std::string(row.text(0))]; });
     if (!done) return done;
     bool known = false;
     for (auto& [table, columns] : columns_) {
@@ -303,7 +144,7 @@ class NsysReader {
       }
       known = known || table == "StringIds" || table == "META_DATA_EXPORT" || table == "EXPORT_META_DATA";
       done = take_rows(database_, table, "name", "pragma_table_info(" + literal(table) + ")",
-                       [&columns = columns](const Row& row) { columns.insert(std::string(row.text(0))); });
+                       [&columns = columns](const NsysRow& row) { columns.insert(std::string(row.text(0))); });
       if (!done) return done;
     }
     if (!known) {
@@ -393,7 +234,7 @@ class NsysReader {
 
   Result<void> read_metadata() {
     for (const char* table : {"META_DATA_EXPORT", "EXPORT_META_DATA"}) {
-      auto done = for_each(table, {"name", "value"}, 2, [&](const Row& row) {
+      auto done = for_each(table, {"name", "value"}, 2, [&](const NsysRow& row) {
         const bool version =
             row.text(0).starts_with("EXPORT_PRODUCT_VERSION") || row.text(0).starts_with("EXPORT_SCHEMA_VERSION");
         if (version) trace_.export_info.emplace_back(row.text(0), row.text(1));
@@ -401,12 +242,12 @@ class NsysReader {
       if (!done) return done;
     }
     return for_each("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs"}, 0,
-                    [&](const Row& row) { trace_.base_ns = row.integer(0); });
+                    [&](const NsysRow& row) { trace_.base_ns = row.integer(0); });
   }
 
   Result<void> read_strings() {
     return for_each("StringIds", {"id", "value"}, 2,
-                    [&](const Row& row) { set_string(row.integer(0), trace_.strings.intern(row.text(1))); });
+                    [&](const NsysRow& row) { set_string(row.integer(0), trace_.strings.intern(row.text(1))); });
   }
 
   void take_host_calls(HostCalls calls) {
@@ -434,7 +275,7 @@ class NsysReader {
 
   /// What all device records share: columns start, end, deviceId, streamId, correlationId, globalPid in this order.
   /// None: not usable, and counted.
-  std::optional<TraceActivity> take_activity(const Row& row, ActivityKind kind) {
+  std::optional<TraceActivity> take_activity(const NsysRow& row, ActivityKind kind) {
     // Without a globalPid (no schema seen lacks it) the record belongs to the only process there is, or to none.
     const std::int64_t pid =
         row.is_null(5) ? (processes_.size() == 1 ? processes_.begin()->first : 0) : pid_of(row.integer(5));
@@ -461,7 +302,7 @@ class NsysReader {
     return for_each("CUPTI_ACTIVITY_KIND_KERNEL",
                     {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "demangledName", "shortName",
                      "gridX", "gridY", "gridZ"},
-                    2, [&](const Row& row) {
+                    2, [&](const NsysRow& row) {
                       std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kKernel);
                       if (!activity) return;
                       const bool has_short = !row.is_null(7);
@@ -489,7 +330,7 @@ class NsysReader {
         {6, "Memcpy AtoD"}, {7, "Memcpy DtoA"}, {8, "Memcpy DtoD"}, {9, "Memcpy HtoH"}, {10, "Memcpy PtoP"}};
     return for_each("CUPTI_ACTIVITY_KIND_MEMCPY",
                     {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "copyKind", "bytes"}, 2,
-                    [&](const Row& row) {
+                    [&](const NsysRow& row) {
                       std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kMemcpy);
                       if (!activity) return;
                       const auto kind = kKinds.find(row.integer(6));
@@ -504,7 +345,7 @@ class NsysReader {
   Result<void> read_sets() {
     return for_each("CUPTI_ACTIVITY_KIND_MEMSET",
                     {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes"}, 2,
-                    [&](const Row& row) {
+                    [&](const NsysRow& row) {
                       std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kMemset);
                       if (!activity) return;
                       activity->name = trace_.strings.intern("Memset");
@@ -516,7 +357,7 @@ class NsysReader {
   /// Whole graphs, recorded as one row each in the default capture mode.
   Result<void> read_graphs() {
     return for_each("CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-                    {"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}, 2, [&](const Row& row) {
+                    {"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}, 2, [&](const NsysRow& row) {
                       if (row.integer(0) == 0 && row.integer(1) == 0) {  // CUPTI: no timing was taken
                         ++trace_.notes["graph_records_without_time"];
                         return;
@@ -531,7 +372,7 @@ class NsysReader {
 
   Result<void> read_domains() {
     auto done =
-        for_each("NVTX_EVENTS", {"eventType", "text", "textId", "globalTid", "domainId"}, 1, [&](const Row& row) {
+        for_each("NVTX_EVENTS", {"eventType", "text", "textId", "globalTid", "domainId"}, 1, [&](const NsysRow& row) {
           if (row.integer(0) != kDomainCreate) return;
           const std::uint32_t name = text_of(row, 1, 2);
           domains_[{pid_of(row.integer(3)), row.integer(4)}] = name;
@@ -544,7 +385,7 @@ class NsysReader {
   }
 
   /// Name of an NVTX row: its own text, else the registered string.
-  std::uint32_t text_of(const Row& row, int text, int id) {
+  std::uint32_t text_of(const NsysRow& row, int text, int id) {
     if (!row.is_null(text)) return trace_.strings.intern(row.text(text));
     return row.is_null(id) ? 0 : string_of(row.integer(id));
   }
@@ -554,7 +395,7 @@ class NsysReader {
         "NVTX_EVENTS",
         {"start", "end", "eventType", "globalTid", "text", "textId", "domainId", "uint64Value", "int64Value",
          "uint32Value", "int32Value", "doubleValue", "floatValue"},
-        4, [&](const Row& row) {
+        4, [&](const NsysRow& row) {
           const std::int64_t type = row.integer(2);
           const bool imported = type == kImportedPushPopRange || type == kImportedStartEndRange;
           if (type != kPushPopRange && type != kStartEndRange && !imported) return;
@@ -601,7 +442,7 @@ class NsysReader {
     auto done = for_each("TARGET_INFO_GPU",
                          {"name", "id", "deviceId", "cuDevice", "smCount", "clockRate", "totalMemory",
                           "memoryBandwidth", "computeMajor", "computeMinor"},
-                         0, [&](const Row& row) {
+                         0, [&](const NsysRow& row) {
                            TraceDevice gpu;
                            gpu.facts.name = row.text(0);
                            gpu.facts.sm_count = static_cast<std::uint32_t>(row.integer(4));
@@ -620,7 +461,7 @@ class NsysReader {
     if (!done) return done;
     trace_.gpu_names.assign(names.begin(), names.end());
     std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> gpu_of;  // (pid, CUDA ordinal)
-    done = for_each("TARGET_INFO_CUDA_DEVICE", {"gpuId", "cudaId", "pid"}, 0, [&](const Row& row) {
+    done = for_each("TARGET_INFO_CUDA_DEVICE", {"gpuId", "cudaId", "pid"}, 0, [&](const NsysRow& row) {
       gpu_of[{row.integer(2), row.integer(1)}] = row.integer(0);
     });
     if (!done) return done;
@@ -660,11 +501,11 @@ class NsysReader {
   static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
   static constexpr std::uint8_t kUnknown = 2;
 
-  const Database& database_;
-  const Database* second_;
+  const NsysDatabase& database_;
+  const NsysDatabase* second_;
   const ReadProgress& progress_;
   Trace trace_;
-  Schema columns_;  ///< by table
+  NsysSchema columns_;  ///< by table
   std::map<std::int64_t, std::uint32_t> processes_;
   std::unordered_map<std::int64_t, std::uint32_t> threads_;
   std::map<StreamKey, std::uint32_t> streams_;
@@ -733,8 +574,8 @@ class TemporaryFile {
 }  // namespace
 
 Result<Trace> read_nsys(ByteSource source, const ReadProgress& progress) {
-  Database database(source.name());
-  Database second(source.name());
+  NsysDatabase database(source.name());
+  NsysDatabase second(source.name());
   TemporaryFile unpacked;
   std::string path = source.name();
   if (source.gzip()) {
@@ -748,7 +589,7 @@ Result<Trace> read_nsys(ByteSource source, const ReadProgress& progress) {
 }
 
 Result<Trace> read_nsys_bytes(std::span<const char> bytes, std::string name) {
-  Database database(std::move(name));
+  NsysDatabase database(std::move(name));
   if (auto ok = database.open_bytes(bytes); !ok) return ok.error();
   const ReadProgress no_progress;
   return NsysReader(database, nullptr, no_progress).read();

@@ -49,7 +49,19 @@ TEST(ParseJson, CommentsAndPythonNumbersAreRead) {
 TEST(ParseJson, ErrorsNameTheLine) {
   const auto parsed = parse_json("{\"a\": 1,\n\"b\": }", "job.json");
   ASSERT_FALSE(parsed.ok());
-  EXPECT_EQ(parsed.error().message, "job.json: expected a JSON object, got text that is not valid JSON near line 2");
+  EXPECT_EQ(parsed.error().message,
+            "job.json: expected a JSON object, got text that is not valid JSON near line 2, column 6: unexpected '}'");
+}
+
+TEST(ParseJson, EmptyTextIsCalledEmpty) {
+  for (const char* text : {"", " \n\t"})
+    EXPECT_EQ(parse_json(text, "job.json").error().message, "job.json: expected a JSON object, but it is empty");
+}
+
+TEST(RepeatedKeys, AreThoseOfOneObject) {
+  EXPECT_TRUE(repeated_keys(R"({"a": {"b": 1}, "b": [{"a": 1}, {"a": 2}]})").empty());
+  EXPECT_EQ(repeated_keys(R"({"a": 1, "x": {"b": 1, "b": 2, "c": "a"}, "a": 3})"),
+            (std::vector<std::string>{"b", "a"}));
 }
 
 class FieldsTest : public ::testing::Test {

@@ -187,8 +187,13 @@ TEST_F(ConfigTest, EachComplaint) {
        "num_experts_per_tok: expected an integer > 0, but it is missing"},
       {R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 1, "vocab_size": 1, "layer_types": ["full_attention", "magic"]})",
        "layer_types: expected layer types that this family has, such as full_attention, got \"magic\""},
+      {R"({"model": {"params": 5}, "workload": {"batch": 0}})",
+       "inline: workload.batch: expected an integer from 1 to 1099511627776, got 0"},
+      {R"({"params": "many"})",
+       "inline: params: expected a number of parameters such as 7e9, 7B or 1.4T, got \"many\""},
+      {R"({"params": "0B"})", "inline: params: expected a number of parameters such as 7e9, 7B or 1.4T, got \"0B\""},
       {R"({"model": {"params": 5}, "workload": {"batch": "eight"}})",
-       "inline: workload.batch: expected an integer from 0 to 1099511627776, got \"eight\""},
+       "inline: workload.batch: expected an integer from 1 to 1099511627776, got \"eight\""},
       {R"({"model": {"params": 5}, "peak": {"dtype": "bf17"}})", "peak.dtype: expected a number format"},
       {R"({"model": {"params": 5}, "counting": {"convention": "mine"}})", "counting.convention: expected exact"},
       {R"({"model": {"params": 5}, "workload": 3})", "workload: expected an object, got 3"},
@@ -340,6 +345,22 @@ TEST_F(ConfigTest, ProblemsHaveKinds) {
   for (std::size_t i = 0; i < config.warnings.size(); ++i) EXPECT_EQ(config.warnings[i], config.problems[i].line());
 }
 
+TEST_F(ConfigTest, ParametersAsPeopleWriteThem) {
+  const Result<Config> config = load_config_file(R"({"params": "8.19 B"})", lookup({}));
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->model->spec().flat_params, 8'190'000'000);
+}
+
+TEST_F(ConfigTest, AKeyThatStandsTwiceIsTold) {
+  const Config config = load_config(
+      lookup({{"MFU_MODEL_CONFIG", R"({"model": {"params": 5}, "workload": {"batch": 1, "batch": 2}})"}}), nullptr);
+  EXPECT_EQ(config.workload.shape.batch, 2);
+  ASSERT_EQ(config.problems.size(), 1u);
+  EXPECT_NE(config.problems[0].line().find("batch: given more than once; using the last"), std::string::npos)
+      << config.problems[0].line();
+  EXPECT_FALSE(config.problems[0].stands_in_the_way());
+}
+
 TEST_F(ConfigTest, OptionsOfTheCommandLineOverruleFileAndVariable) {
   const char* source = R"({"model": {"params": 5}, "workload": {"batch": 1, "seq_len": 2}})";
   const Result<Config> config = load_config_file(source, lookup({{"MFU_SET", "workload.batch=3,workload.seq_len=4"}}),
@@ -350,7 +371,7 @@ TEST_F(ConfigTest, OptionsOfTheCommandLineOverruleFileAndVariable) {
   const Result<Config> wrong = load_config_file(source, lookup({}), {{"workload.batch", "many", "--batch"}});
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.error().message,
-            "--batch: workload.batch: expected an integer from 0 to 1099511627776, got \"many\"");
+            "--batch: workload.batch: expected an integer from 1 to 1099511627776, got \"many\"");
 }
 
 TEST_F(ConfigTest, DeeplyNestedIsOneLine) {

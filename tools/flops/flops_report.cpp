@@ -1,0 +1,249 @@
+#include "tools/flops/flops_report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/peak/peak_table.h"
+#include "core/ranges/region_rules.h"
+
+namespace mfu {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// FLOP of the kernel that the call names.
+Result<KernelFlop> kernel_of(const FlopsCall& call, const FlopsModel* model, const FlopsJob& job,
+                             const FlopsOptions& options) {
+  if (call.kernel == "gemm") {
+    if (!call.m || !call.n || !call.k) return Error{"--kernel gemm: expected --m, --n and --k"};
+    return gemm_flop(*call.m, *call.n, *call.k);
+  }
+  if (model == nullptr || !job.has_shape) return Error{"--kernel " + call.kernel + ": expected a config and a shape"};
+  return kernel_flop(call.kernel, model->spec(), options, job.phase, job.sequences);
+}
+
+Json integer(Count count) { return count.fits() ? Json(count.u64()) : Json(nullptr); }
+
+/// A double that is a whole number as an integer.
+Json whole(double value) {
+  if (value == std::floor(value) && std::abs(value) < 9e18) return static_cast<std::int64_t>(value);
+  return value;
+}
+
+Json kernel_json(const std::string& kind, const KernelFlop& work) {
+  return {
+      {"kind", kind}, {"flop", integer(work.flop)}, {"launches", work.launches}, {"flop_per_pass", integer(work.all)}};
+}
+
+/// Peak of the named GPU, and the roofline of `flop` and `bytes` on it.
+Result<void> add_peak(const FlopsCall& call, const Config& config, std::optional<DType> model_dtype, Phase phase,
+                      std::optional<double> flop, std::optional<double> bytes, FlopsReport& r) {
+  PeakOptions peak_config = config.peak;
+  peak_config.sparse = peak_config.sparse || call.sparse;
+  DType dtype = DType::kBf16;
+  r.dtype_from = "default";
+  if (!call.dtype.empty()) {
+    const auto parsed = parse_dtype(call.dtype);
+    if (!parsed)
+      return Error{"--dtype: expected a number format such as bf16, fp16, fp8 or tf32, got \"" + call.dtype + "\""};
+    dtype = *parsed;
+    r.dtype_from = "--dtype";
+  } else if (config.peak.dtype) {
+    dtype = *config.peak.dtype;
+    r.dtype_from = "peak.dtype";
+  } else if (model_dtype) {
+    dtype = *model_dtype;
+    r.dtype_from = "the model config";
+  }
+  DeviceFacts facts;
+  facts.name = call.gpu;
+  const Peak peak = find_peak(facts, dtype, peak_config);
+  if (!peak.flop_per_s) {
+    return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; nearest: " + nearest_peak_rows(call.gpu) +
+                 "; or set MFU_PEAK_TFLOPS and MFU_PEAK_GBPS"};
+  }
+  r.peak = peak;
+  r.best = roofline(flop, bytes, phase, peak);
+  Json block;
+  block["flop_per_s"] = whole(*peak.flop_per_s);
+  block["bytes_per_s"] = peak.bytes_per_s ? whole(*peak.bytes_per_s) : Json(nullptr);
+  block["dtype"] = name(peak.dtype);
+  block["sparse"] = peak.sparse;
+  block["source"] = peak.source;
+  block["dtype_from"] = r.dtype_from;
+  r.json["peak"] = block;
+  r.json["roofline_s"] = r.best.seconds ? Json(*r.best.seconds) : Json(nullptr);
+  r.json["bound"] = r.best.bound == Bound::kMemory    ? Json("memory")
+                    : r.best.bound == Bound::kCompute ? Json("compute")
+                                                      : Json(nullptr);
+  return {};
+}
+
+/// The total of the same work by every other convention that is defined for the model.
+void add_other_conventions(const FlopsModel& model, const FlopsOptions& options, const CountRequest& request,
+                           FlopsReport& r) {
+  Json totals = Json::object();
+  for (const Convention other :
+       {Convention::kExact, Convention::kPalm, Convention::kNanogpt, Convention::kTorchtitan, Convention::kMegatron,
+        Convention::kKaplan, Convention::kChinchilla, Convention::k6nd}) {
+    if (other == options.convention) continue;
+    FlopsOptions changed = options;
+    changed.convention = other;
+    const Result<FlopCount> counted = FlopsModel::make(model.spec(), changed).count_flop(request);
+    if (!counted) continue;
+    r.other_conventions.emplace_back(name(other), counted->total);
+    totals[std::string(name(other))] = integer(counted->total);
+  }
+  r.json["other_conventions"] = totals;
+}
+
+}  // namespace
+
+std::vector<std::pair<const char*, Count>> named_parts(const FlopCount& c) {
+  std::vector<std::pair<const char*, Count>> parts = {
+      {"qkv", c.parts.qkv},         {"attn_scores", c.parts.attn_scores},
+      {"attn_av", c.parts.attn_av}, {"o_proj", c.parts.o_proj},
+      {"mlp", c.parts.mlp},         {"router", c.parts.router},
+      {"logits", c.parts.logits}};
+  const std::pair<const char*, Count> rare[] = {
+      {"cross_qkv", c.parts.cross_qkv}, {"cross_scores", c.parts.cross_scores},
+      {"cross_av", c.parts.cross_av},   {"cross_o_proj", c.parts.cross_o_proj},
+      {"vision", c.parts.vision},       {"other", c.parts.other}};
+  for (const auto& part : rare) {
+    if (!part.second.is_zero()) parts.push_back(part);
+  }
+  return parts;
+}
+
+Getenv environment_of(const FlopsCall& call) {
+  if (call.as.empty()) return [](const char* variable) -> const char* { return std::getenv(variable); };
+  const char* set = std::getenv("MFU_SET");
+  std::string overrides = set != nullptr ? std::string(set) + "," : std::string();
+  overrides += "model.model_type=" + call.as;
+  return [overrides](const char* variable) -> const char* {
+    return std::string_view(variable) == "MFU_SET" ? overrides.c_str() : std::getenv(variable);
+  };
+}
+
+Result<FlopsReport> make_report(const FlopsCall& call) {
+  FlopsReport r;
+  const Getenv environment = environment_of(call);
+  Config config;
+  FlopsOptions options;
+  std::optional<FlopsModel> model;
+  FlopsJob job;
+  if (!call.config.empty()) {
+    Result<Config> loaded = load_config_file(call.config, environment);
+    if (!loaded) return loaded.error();
+    config = std::move(*loaded);
+    std::vector<std::string> warnings = config.warnings;
+    const RegionRules compiled(config.regions, config.presets, warnings);  // a rule that is wrong is wrong in a run too
+    for (const std::string& line : warnings) fmt::print(stderr, "mfu flops: {}\n", line);
+    if (!config.model) return Error{call.config + ": model: expected a model, but the config names none"};
+    options = config.model->options();
+    if (Result<void> read = read_options(call, options); !read) return read.error();
+    model = FlopsModel::make(config.model->spec(), options);
+    Result<FlopsJob> made = make_job(call, config, *model, options);
+    if (!made) return made.error();
+    job = std::move(*made);
+    r.json["model"] = Json::parse(model->model_json());
+    r.json["shape"] = job.shape;
+  } else if (call.kernel != "gemm") {
+    return Error{"CONFIG: expected a config file, a folder, a model id or JSON text"};
+  } else {
+    Config env_only = load_config(
+        [](const char* variable) -> const char* {
+          return std::string_view(variable) == "MFU_MODEL_CONFIG" ? nullptr : std::getenv(variable);
+        },
+        nullptr);
+    config.peak = env_only.peak;
+    r.json["model"] = Json(nullptr);
+    r.json["shape"] = {{"m", call.m.value_or(0)}, {"n", call.n.value_or(0)}, {"k", call.k.value_or(0)}};
+  }
+  r.convention = model ? model->convention() : "exact";
+  r.attention = name(options.attention);
+  const bool all_logits =
+      options.logits == LogitsMode::kAll ||
+      (options.logits == LogitsMode::kByPhase && (job.phase == Phase::kTrain || (model && model->spec().is_encoder)));
+  r.logits = all_logits ? "all" : "last";
+  r.json["convention"] = name(options.convention);
+  r.json["attention"] = r.attention;
+  r.json["logits"] = r.logits;
+
+  std::optional<double> flop, bytes;
+  if (!call.kernel.empty()) {
+    Result<KernelFlop> work = kernel_of(call, model ? &*model : nullptr, job, options);
+    if (!work) return work.error();
+    r.kernel = *work;
+    r.json["kernel"] = kernel_json(call.kernel, *work);
+    r.json["flop"] = {{"total", integer(work->flop)}};
+    flop = work->flop.to_double();
+    if (!call.gpu.empty()) {
+      // One kernel's bytes depend on its fusion: the bound shown is that of its arithmetic alone.
+      if (Result<void> added =
+              add_peak(call, config, model ? model->dtype() : std::nullopt, Phase::kTrain, flop, bytes, r);
+          !added)
+        return added.error();
+    }
+    return r;
+  }
+  if (!job.has_shape) {
+    r.json["flop"] = nullptr;
+    r.json["bytes"] = nullptr;
+    return r;
+  }
+  const CountRequest request = job.request(options);
+  Result<FlopCount> counted = model->count_flop(request);
+  if (!counted) return counted.error();
+  r.flop = *counted;
+  Json parts;
+  for (const auto& [part, count] : named_parts(*counted)) parts[part] = integer(count);
+  if (!counted->mlp_routed.is_zero()) {
+    parts["mlp_parts"] = {{"mlp_dense", integer(counted->mlp_dense)},
+                          {"mlp_routed", integer(counted->mlp_routed)},
+                          {"mlp_shared", integer(counted->mlp_shared)}};
+  }
+  if (model->spec().is_encoder_decoder()) parts["encoder_forward"] = integer(counted->encoder_forward);
+  if (!counted->absorbed_scores.is_zero()) {
+    parts["mla_absorbed"] = {{"attn_scores", integer(counted->absorbed_scores)},
+                             {"attn_av", integer(counted->absorbed_av)}};
+  }
+  parts["forward"] = integer(counted->forward);
+  parts["backward"] = integer(counted->backward);
+  parts["recompute"] = integer(counted->recompute);
+  parts["total"] = integer(counted->total);
+  r.json["flop"] = parts;
+  add_other_conventions(*model, options, request, r);
+  r.json["tokens"] = integer(counted->tokens);
+  flop = counted->total.to_double();
+  if (job.phase == Phase::kTrain) {
+    r.json["bytes"] = nullptr;  // no agreed minimum
+  } else {
+    Result<ByteCount> moved = model->count_bytes(request);
+    if (moved) {
+      r.bytes = *moved;
+      r.json["bytes"] = {{"weights_read", integer(moved->weights_read)},
+                         {"weights_read_min", integer(moved->weights_read_min)},
+                         {"weights_read_max", integer(moved->weights_read_max)},
+                         {"kv_read", integer(moved->kv_read)},
+                         {"kv_write", integer(moved->kv_write)},
+                         {"embedding_rows", integer(moved->embedding_rows)},
+                         {"kv_resident_end", integer(moved->kv_resident_end)},
+                         {"kv_resident_end_windowed", integer(moved->kv_resident_end_windowed)}};
+      bytes = moved->moved().to_double();
+    } else {
+      r.json["bytes"] = nullptr;
+      r.bytes_missing = moved.error().message;
+    }
+  }
+  if (!call.gpu.empty()) {
+    if (Result<void> added = add_peak(call, config, model->dtype(), job.phase, flop, bytes, r); !added)
+      return added.error();
+  }
+  return r;
+}
+
+}  // namespace mfu

@@ -1,0 +1,45 @@
+// What `mfu flops` works out: FLOP, bytes and the roofline of a model and a shape, or of one kernel.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/account/metrics.h"
+#include "core/base/environment.h"
+#include "core/base/result.h"
+#include "core/model/flops_model.h"
+#include "core/model/kernel_flop.h"
+#include "core/peak/peak.h"
+#include "tools/flops/flops_request.h"
+
+namespace mfu {
+
+/// Everything the three outputs show.
+struct FlopsReport {
+  nlohmann::ordered_json json;  ///< the contract of `--json`
+  std::optional<FlopCount> flop;
+  std::optional<ByteCount> bytes;
+  std::string bytes_missing;
+  std::optional<Peak> peak;
+  std::string dtype_from;
+  Roofline best;
+  std::optional<KernelFlop> kernel;
+  std::string convention, attention, logits;
+  std::vector<std::pair<std::string_view, Count>> other_conventions;  ///< the total by each that is defined for it
+};
+
+/// The parts of a forward pass by the names of the outputs; those that few models have only where they are not zero.
+std::vector<std::pair<const char*, Count>> named_parts(const FlopCount& count);
+
+/// The process's environment, with `--as` as one more override of the config.
+Getenv environment_of(const FlopsCall& call);
+
+/// Counts. An Error is one line that names the option or the key. Warnings of the config go to stderr.
+Result<FlopsReport> make_report(const FlopsCall& call);
+
+}  // namespace mfu

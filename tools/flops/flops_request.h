@@ -1,0 +1,52 @@
+// The command line of `mfu flops`, and what it asks to be counted.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/config/config.h"
+#include "core/model/flops_model.h"
+
+namespace mfu {
+
+/// The command line of `mfu flops` as it came in. Empty or absent: not given.
+struct FlopsCall {
+  std::string config;
+  std::string phase, attention, logits, convention, gpu, dtype, weight_dtype, kv_dtype, kernel, encoder_runs, recompute,
+      context_mode;
+  std::optional<std::int64_t> batch, seq_len, context, new_tokens, grad_accum, encoder_len, m, n, k;
+  std::vector<std::int64_t> seq_lens, contexts;
+  std::vector<std::string> images;
+  std::string as;
+  bool sparse = false, json = false, markdown = false, schema = false, list = false;
+};
+
+/// What is to be counted, worked out from the call and the config's workload.
+struct FlopsJob {
+  Phase phase = Phase::kTrain;
+  std::vector<SequenceGroup> sequences;
+  std::int64_t passes = 1;
+  std::int64_t encoder_len = 0;
+  bool encoder_runs = true;
+  bool has_shape = false;
+  nlohmann::ordered_json shape = nlohmann::ordered_json::object();  ///< as the outputs show it
+
+  [[nodiscard]] CountRequest request(const FlopsOptions& options) const;
+};
+
+/// `train`, `prefill` or `decode`.
+std::string_view phase_name(Phase phase);
+
+/// Puts what the call says over the options of the config. An Error names the option.
+Result<void> read_options(const FlopsCall& call, FlopsOptions& options);
+
+/// What the call asks for; what it leaves open is the config's workload. An Error names the option.
+Result<FlopsJob> make_job(const FlopsCall& call, const Config& config, const FlopsModel& model,
+                          const FlopsOptions& options);
+
+}  // namespace mfu

@@ -1,0 +1,187 @@
+#include "tools/flops/flops_text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/base/number_text.h"
+
+namespace mfu {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string with_unit(double value, const char* unit) {
+  constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E", "Z"};
+  int step = 0;
+  while (std::abs(value) >= 1000 && step < 7) value /= 1000, ++step;
+  return fmt::format("{:.4g} {}{}", value, kPrefixes[step], unit);
+}
+
+std::string grouped(std::uint64_t value) {
+  std::string text = std::to_string(value);
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
+std::string time_text(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.4g} µs", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.4g} ms", seconds * 1e3);
+  return fmt::format("{:.4g} s", seconds);
+}
+
+/// Rows of (what, exact, readable, share); the same for the table and for Markdown.
+struct Row {
+  std::string what, exact, readable, share;
+};
+
+std::vector<Row> rows_of(const FlopsReport& r) {
+  std::vector<Row> rows;
+  if (r.flop) {
+    const double forward = r.flop->forward.to_double();
+    const auto add = [&](const std::string& what, Count count, bool share) {
+      rows.push_back({what, grouped(count.u64()), with_unit(count.to_double(), "FLOP"),
+                      share && forward > 0 ? fmt::format("{:.2f} %", 100 * count.to_double() / forward) : ""});
+    };
+    for (const auto& [what, count] : named_parts(*r.flop)) {
+      if (!count.is_zero()) add(what, count, true);
+    }
+    add("forward", r.flop->forward, false);
+    if (!r.flop->backward.is_zero()) add("backward", r.flop->backward, false);
+    if (!r.flop->recompute.is_zero()) add("recompute (HFU only)", r.flop->recompute, false);
+    add("total (" + r.convention + ")", r.flop->total, false);
+  }
+  if (r.bytes) {
+    const auto add = [&](const char* what, Count count) {
+      rows.push_back({what, grouped(count.u64()), with_unit(count.to_double(), "B"), ""});
+    };
+    add("weights read", r.bytes->weights_read);
+    if (!(r.bytes->weights_read_min == r.bytes->weights_read_max)) {
+      add("  at least", r.bytes->weights_read_min);
+      add("  at most", r.bytes->weights_read_max);
+    }
+    add("KV read", r.bytes->kv_read);
+    add("KV written", r.bytes->kv_write);
+    if (!r.bytes->kv_resident_end.is_zero()) add("KV cache at the end", r.bytes->kv_resident_end);
+  }
+  return rows;
+}
+
+std::string headline(const FlopsReport& r) {
+  std::string text;
+  if (const Json& model = r.json["model"]; model.is_object()) {
+    const Json& p = model["params"];
+    const auto count = [](const Json& value) {
+      return value.is_number() ? count_text(value.get<double>()) : std::string("?");
+    };
+    text = fmt::format("{}: {} parameters", model["family"].get<std::string>(), count(p["total"]));
+    if (p["active"] != p["total"] && !p["active"].is_null()) text += fmt::format(", {} active", count(p["active"]));
+    text += fmt::format("; counting {}, attention {}, logits {}", r.convention, r.attention, r.logits);
+  } else {
+    text = "one matrix product";
+  }
+  std::string shape;
+  for (const auto& item : r.json["shape"].items()) {
+    shape += fmt::format("{}{}={}", shape.empty() ? "" : " ", item.key(),
+                         item.value().is_string() ? item.value().get<std::string>() : item.value().dump());
+  }
+  return text + "\n" + shape;
+}
+
+/// What to add to the command line of a call that names no shape.
+constexpr const char* kNoShape =
+    "no shape, so nothing is counted: add --seq-len (and --batch) for a training step,\n"
+    "--phase prefill --seq-len, or --phase decode --context\n";
+
+/// The same work counted otherwise, as people compare it: `palm 1.19, megatron 1.05`.
+std::string other_conventions(const FlopsReport& r) {
+  if (!r.flop || r.flop->total.is_zero() || r.other_conventions.empty()) return "";
+  std::string text = "other conventions, as a multiple of this total: ";
+  bool first = true;
+  for (const auto& [convention, total] : r.other_conventions) {
+    text += fmt::format("{}{} {:.3g}", first ? "" : ", ", convention, total.to_double() / r.flop->total.to_double());
+    first = false;
+  }
+  return text + "\n";
+}
+
+std::string roofline_text(const FlopsReport& r) {
+  if (!r.peak) return "";
+  std::string text = "peak: ";
+  text += r.peak->flop_per_s ? with_unit(*r.peak->flop_per_s, "FLOP/s") : std::string("unknown");
+  text += fmt::format(" {}{}", name(r.peak->dtype), r.peak->sparse ? " 2:4 sparse" : "");
+  if (r.peak->bytes_per_s) text += ", " + with_unit(*r.peak->bytes_per_s, "B/s");
+  // The part's name is enough here; where its figures come from is in the JSON.
+  const std::size_t cited = r.peak->source.find(';'), taken = r.peak->source.rfind("; taken for");
+  text += " (" + r.peak->source.substr(0, cited);
+  if (taken != std::string::npos) text += r.peak->source.substr(taken);
+  text += "; dtype from " + r.dtype_from + ")\n";
+  if (r.best.seconds) {
+    text += fmt::format("roofline: {}, {}-bound", time_text(*r.best.seconds),
+                        r.best.bound == Bound::kMemory ? "memory" : "compute");
+    if (r.flop && r.best.bound == Bound::kMemory && *r.best.seconds > 0) {
+      text += fmt::format("; MFU at that time {:.2f} %",
+                          100 * r.flop->total.to_double() / *r.peak->flop_per_s / *r.best.seconds);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+/// One line for each thing that the reader took for granted.
+std::string assumptions(const FlopsReport& r) {
+  std::string text;
+  if (r.json.contains("model") && r.json["model"].is_object() && r.json["model"].contains("assumed")) {
+    for (const Json& one : r.json["model"]["assumed"]) text += "assumed: " + one.get<std::string>() + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+void print_table(const FlopsReport& r) {
+  fmt::print("{}\n{}\n", headline(r), assumptions(r));
+  if (r.kernel) {
+    const Json& kernel = r.json["kernel"];
+    fmt::print(
+        "kernel {}: {} FLOP per launch ({}), {} of this size per pass, {} FLOP in all\n",
+        kernel["kind"].get<std::string>(), grouped(r.kernel->flop.u64()), with_unit(r.kernel->flop.to_double(), "FLOP"),
+        r.kernel->launches == 1 ? "1 launch" : grouped(static_cast<std::uint64_t>(r.kernel->launches)) + " launches",
+        grouped(r.kernel->all.u64()));
+  } else if (const std::vector<Row> rows = rows_of(r); rows.empty()) {
+    fmt::print("{}", kNoShape);
+  } else {
+    fmt::print("{:<24}{:>32}{:>16}{:>12}\n", "component", "exact", "readable", "of forward");
+    for (const Row& row : rows) fmt::print("{:<24}{:>32}{:>16}{:>12}\n", row.what, row.exact, row.readable, row.share);
+    if (!r.bytes_missing.empty()) fmt::print("{}\n", r.bytes_missing);
+  }
+  const std::string tail = other_conventions(r) + roofline_text(r);
+  if (!tail.empty()) fmt::print("\n{}", tail);
+}
+
+void print_markdown(const FlopsReport& r) {
+  if (const std::string assumed = assumptions(r); !assumed.empty()) fmt::print("{}\n", assumed);
+  std::string head = headline(r);
+  head.replace(head.find('\n'), 1, "  \n`");
+  fmt::print("{}`\n\n", head);
+  if (r.kernel) {
+    const Json& kernel = r.json["kernel"];
+    fmt::print(
+        "| kernel | FLOP per launch | launches per pass | FLOP per pass |\n|---|---:|---:|---:|\n| {} | {} | {} | {} "
+        "|\n",
+        kernel["kind"].get<std::string>(), grouped(r.kernel->flop.u64()), r.kernel->launches,
+        grouped(r.kernel->all.u64()));
+  } else if (const std::vector<Row> rows = rows_of(r); rows.empty()) {
+    fmt::print("{}", kNoShape);
+  } else {
+    fmt::print("| component | exact | readable | of forward |\n|---|---:|---:|---:|\n");
+    for (const Row& row : rows) fmt::print("| {} | {} | {} | {} |\n", row.what, row.exact, row.readable, row.share);
+  }
+  const std::string tail = other_conventions(r) + roofline_text(r);
+  if (!tail.empty()) fmt::print("\n{}", tail);
+}
+
+}  // namespace mfu

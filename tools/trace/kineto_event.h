@@ -1,0 +1,57 @@
+// One event of a Kineto trace, split into the tokens that matter.
+#pragma once
+
+#include <simdjson.h>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace mfu {
+
+enum class KinetoCategory : std::uint8_t {
+  kUnknown,  ///< no `cat` seen (yet)
+  kKernel,
+  kMemcpy,
+  kMemset,
+  kHostCall,
+  kUserAnnotation,
+  kGpuAnnotation,
+  kOldOperator,
+  kSession,  ///< `Trace`: the span of the whole profile
+  kOther,
+};
+
+/// One event as it stands in the text. The views live as long as the piece.
+struct KinetoEvent {
+  char phase = 0;
+  KinetoCategory category = KinetoCategory::kUnknown;
+  std::string_view name, pid, tid, ts, dur;
+  std::string_view correlation, stream, device, bytes;
+  std::string_view grid;                  ///< `[x,y,z]`
+  std::string_view region, scope;         ///< of a trace that the library recorded
+  std::string_view product;               ///< likewise, of a kernel
+  std::string_view dims, strides, types;  ///< of an operator that is a matrix product
+};
+
+/// True where the arguments decide something, so that they are looked into one by one.
+[[nodiscard]] bool needs_args(KinetoCategory category) noexcept;
+
+/// Splits events. Their arguments are looked into where they decide something, for that costs more than all the rest.
+class KinetoEventParser {
+ public:
+  /// \param buffer the memory that the text of every event lies in, with simdjson's padding at its end
+  /// \param recording whether this library wrote the trace, so that events carry its own arguments
+  simdjson::error_code parse(simdjson::ondemand::object& object, std::span<const char> buffer, bool recording,
+                             KinetoEvent& event);
+
+ private:
+  simdjson::error_code parse_args(simdjson::ondemand::value& value, KinetoEvent& event);
+  simdjson::error_code collect_args(simdjson::ondemand::object& args, KinetoEvent& event) const;
+
+  simdjson::ondemand::parser args_parser_;  ///< of arguments that were searched first and parsed then
+  std::span<const char> buffer_;
+  bool recording_ = false;
+};
+
+}  // namespace mfu
