@@ -338,6 +338,7 @@ struct Complex64 {
 };
 
 #define MFU_BLAS(function, ...) entry<__VA_ARGS__, int, __COUNTER__>(#function, BlasEntry::Library::kCublas),
+// NOLINTNEXTLINE(bugprone-macro-parentheses): `reader` is a template
 #define MFU_BLAS_BOTH_SIZES(function, reader) MFU_BLAS(function, reader<int>) MFU_BLAS(function##_64, reader<int64_t>)
 #define MFU_BLAS_TYPED(letter, type, complex)                        \
   MFU_BLAS(cublas##letter##gemm_v2, gemm<int, type, complex>)        \
@@ -356,10 +357,8 @@ struct Complex64 {
   MFU_BLAS(name##Batched_64, gemv_batched<int64_t, type, complex>) \
   MFU_BLAS(name##StridedBatched, gemv_strided<int, type, complex>) \
   MFU_BLAS(name##StridedBatched_64, gemv_strided<int64_t, type, complex>)
-// NOLINTBEGIN(bugprone-macro-parentheses): `type` and `complex` are template arguments, which take none.
 #define MFU_BLAS_OLD(letter, type, complex, factor) \
   entry<old_gemm<type, complex, factor>, void, __COUNTER__>("cublas" #letter "gemm", BlasEntry::Library::kCublas),
-// NOLINTEND(bugprone-macro-parentheses)
 
 std::span<const BlasEntry> sorted_entries() noexcept {
   // clang-format off
