@@ -24,7 +24,7 @@ std::string in_path(const std::string& program) {
   if (path == nullptr || program.find('/') != std::string::npos) return program;
   std::istringstream folders(path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string file = (folder.empty() ? "." : folder) + "/" + program;
+    std::string file = (folder.empty() ? "." : folder) + "/" + program;
     if (::access(file.c_str(), X_OK) == 0) return file;
   }
   return program;
