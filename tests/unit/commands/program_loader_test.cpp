@@ -24,7 +24,7 @@ constexpr std::uint64_t kHeaderBytes = 64, kSegmentBytes = 56, kDynamic = 2, kIn
 
 std::string number(std::uint64_t value, int bytes) {
   std::string out;
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 0xFF);
+  for (int i = 0; i < bytes; ++i, value >>= 8) out += static_cast<char>(value & 0xFF);
   return out;
 }
 
