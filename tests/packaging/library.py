@@ -107,21 +107,21 @@ def main():
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--module", action="store_true", help="libmfu_serve.so, which the command opens")
     kind.add_argument("--command", action="store_true", help="mfu")
-    parser.add_argument("library", type=Path)
+    parser.add_argument("file", type=Path)
     args = parser.parse_args()
     what = {}
     if args.module:
         what = {"exports": "tools/serve/exports.map", "flags": ("NOW",)}
     elif args.command:
         what = {"exports": None, "flags": ()}
-    faults = list(faults_of(args.library, args.glibc, **what))
-    size = args.library.stat().st_size
+    faults = list(faults_of(args.file, args.glibc, **what))
+    size = args.file.stat().st_size
     if args.largest and size > args.largest:
         faults.append(f"has {size} bytes, more than {args.largest}")
     for fault in faults:
-        print(f"{args.library}: {fault}")
-    versions = {version[6:] for _, version, defined in symbols(args.library) if version.startswith("GLIBC_") and not defined}
-    print(f"{args.library}: {size} bytes, newest symbol of glibc {max(versions, key=number)}, {len(faults)} faults")
+        print(f"{args.file}: {fault}")
+    versions = {version[6:] for _, version, defined in symbols(args.file) if version.startswith("GLIBC_") and not defined}
+    print(f"{args.file}: {size} bytes, newest symbol of glibc {max(versions, key=number)}, {len(faults)} faults")
     return 1 if faults else 0
 
 
