@@ -47,6 +47,12 @@ void InstanceProducts::add(const AttentionLaunch& launch) {
     more_grids_ = true;
 }
 
+bool InstanceProducts::only_forward() const noexcept {
+  return backward_ == 0 && !calls_.empty() && std::all_of(calls_.begin(), calls_.end(), [](const Calls& c) {
+           return c.match.pass == ProductPass::kForward;
+         });
+}
+
 const InstanceProducts::Calls* InstanceProducts::calls_that_say_most(const ComponentNames& names,
                                                                      ProductPass pass) const {
   const Calls* most = nullptr;

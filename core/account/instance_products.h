@@ -63,6 +63,8 @@ class InstanceProducts {
   /// the products of queries and keys. They have one length where rows / sequences is whole and fits the grids.
   [[nodiscard]] SeenShape shape(const ComponentNames& names, Phase phase, std::int64_t heads, std::int64_t head_dim,
                                 double layer_share) const;
+  /// Forward products of stored matrices ran, all of their passes are known, and nothing of a backward pass ran.
+  [[nodiscard]] bool only_forward() const noexcept;
   [[nodiscard]] std::uint64_t attention_forward() const noexcept { return forward_; }
   [[nodiscard]] std::uint64_t attention_backward() const noexcept { return backward_; }
 

@@ -167,6 +167,20 @@ Shape detected_shape(Phase phase, Shape known, const SeenShape& seen, const Para
 
 }  // namespace
 
+/// torch.profiler names its schedule's turns alike whether they train or not. A turn whose products are those of
+/// forward passes alone is counted as such.
+Phase Ledger::phase_that_ran(const Instance& instance) {
+  if (instance.phase != Phase::kTrain || !instance.products || !rules_.is_of_framework(instance.rule) ||
+      !instance.products->only_forward())
+    return instance.phase;
+  if (!forward_only_noticed_) {
+    forward_only_noticed_ = true;
+    notices_.push_back("region " + rules_.regions()[raw(instance.region)].name +
+                       ": no backward pass ran in it, so its FLOP are those of forward passes");
+  }
+  return Phase::kForward;
+}
+
 /// \param complete every record of the instance has come, so its products say what its range does not.
 void Ledger::resolve_work(Instance& instance, bool complete) {
   if (instance.phase == Phase::kNone) return;
@@ -177,15 +191,16 @@ void Ledger::resolve_work(Instance& instance, bool complete) {
   }
   const std::uint32_t device = instance.home_device.value_or(0);
   if (instance.part_count != 0) shapes_.set_cached(device, instance.cached_at_open);  // it covers its parts
+  const Phase phase = complete ? phase_that_ran(instance) : instance.phase;
   SeenShape seen;
   Shape from_kernels = instance.detected_shape;
   if (complete && model_) {
     seen = seen_shape(instance);
-    from_kernels = detected_shape(instance.phase, from_kernels, seen, model_->options().parallel);
+    from_kernels = detected_shape(phase, from_kernels, seen, model_->options().parallel);
     note_seen(instance, seen);
   }
-  const ResolvedShape resolved = shapes_.resolve(
-      instance.phase, {instance.own_shape.to_shape(), rules_.constants(instance.rule), from_kernels}, device);
+  const ResolvedShape resolved =
+      shapes_.resolve(phase, {instance.own_shape.to_shape(), rules_.constants(instance.rule), from_kernels}, device);
   const Shape& shape = resolved.shape;
   instance.shape = shape;
   instance.shape_source = resolved.source;
@@ -198,16 +213,16 @@ void Ledger::resolve_work(Instance& instance, bool complete) {
     const bool by_sequence = !model.is_vision_only();
     const char* missing = "";
     if (detected && by_sequence && !shape.batch && !shape.tokens)
-      missing = instance.phase == Phase::kDecode ? "batch" : "batch or tokens";
-    else if ((detected || by_kernels(ShapeWords::kTokens)) && by_sequence && instance.phase != Phase::kDecode &&
+      missing = phase == Phase::kDecode ? "batch" : "batch or tokens";
+    else if ((detected || by_kernels(ShapeWords::kTokens)) && by_sequence && phase != Phase::kDecode &&
              !model.flat_params && !shape.seq_len && (!shape.batch || by_kernels(ShapeWords::kBatch)))
       missing = "seq_len";  // attention depends on how long each sequence is
     if (*missing == '\0') {
-      instance.work = model_->work(instance.phase, shape);
+      instance.work = model_->work(phase, shape);
       missing = instance.work.missing;
     }
     if (!instance.work.flop_known) {
-      instance.work = least_work(*model_, instance.phase, shape);
+      instance.work = least_work(*model_, phase, shape);
       instance.work.missing = missing;
       if (complete) notice_missing(instance);
       // What decodes next would take the length of an earlier prompt.
@@ -217,19 +232,19 @@ void Ledger::resolve_work(Instance& instance, bool complete) {
                            : instance.work.flop_least > 0 ? FlopSource::kLowerBound
                                                           : FlopSource::kNone;
     const bool rows_by_products = from_kernels.tokens && !instance.detected_shape.tokens;
-    const bool said = instance.phase == Phase::kDecode
+    const bool said = phase == Phase::kDecode
                           ? !by_kernels(ShapeWords::kBatch) || instance.detected_shape.batch.has_value()
                           : !(by_kernels(ShapeWords::kTokens) && rows_by_products) &&
                                 !by_kernels(ShapeWords::kSeqLen) && !by_kernels(ShapeWords::kBatch);
     const ParallelConfig& ranks = model_->options().parallel;
     instance.said_tokens =
-        said ? tokens_of(instance.phase, shape) /
-                   (data_ranks(ranks) * (instance.phase == Phase::kDecode ? 1 : std::max<std::int64_t>(1, ranks.cp)))
+        said ? tokens_of(phase, shape) /
+                   (data_ranks(ranks) * (phase == Phase::kDecode ? 1 : std::max<std::int64_t>(1, ranks.cp)))
              : 0;
   }
-  if (instance.work.tokens == 0) instance.work.tokens = count_tokens(instance.phase, shape, workload_.grad_accum);
+  if (instance.work.tokens == 0) instance.work.tokens = count_tokens(phase, shape, workload_.grad_accum);
   scale_to_passes(instance, seen);
-  instance.decode = decode_passes_of(instance.phase, shape);
+  instance.decode = decode_passes_of(phase, shape);
 }
 
 void Ledger::note_seen(Instance& instance, const SeenShape& seen) noexcept {

@@ -239,6 +239,7 @@ class Ledger final : private TimelineListener {
   void cut_slice(std::uint32_t device, InstanceOnDevice& share);
   void note_product(const ActivityRecord& record, Instance* instance, ActivityTraits& traits);
   [[nodiscard]] SeenShape seen_shape(const Instance& instance) const;
+  [[nodiscard]] Phase phase_that_ran(const Instance& instance);
   void resolve_work(Instance& instance, bool complete);
   static void note_seen(Instance& instance, const SeenShape& seen) noexcept;
   void scale_to_passes(Instance& instance, const SeenShape& seen) const;
@@ -302,7 +303,8 @@ class Ledger final : private TimelineListener {
   std::unordered_map<std::uint32_t, std::uint32_t> home_of_thread_;
   std::deque<Interval> unmeasured_;
   std::vector<std::string> notices_;
-  std::vector<bool> noticed_;      ///< by region
+  std::vector<bool> noticed_;  ///< by region
+  bool forward_only_noticed_ = false;
   std::vector<NamedBy> named_by_;  ///< by region
 };
 

@@ -141,6 +141,28 @@ TEST_F(Executed, WhatARangeOrTheConfigSaysComesFirst) {
 }
 
 /// The micro-batch is in the config, and the passes are not: products say how many.
+/// torch.profiler calls each turn of its schedule a step, whether it trains or not.
+TEST_F(Executed, AProfiledTurnWithoutABackwardPassIsAForwardPass) {
+  for (const auto attention : {MadeTransformer::Attention::kFlash2, MadeTransformer::Attention::kBatched}) {
+    for (const char* range : {"ProfilerStep#3", "step"}) {
+      start(MadeTransformer::config());
+      made_.attention = attention;
+      for (int turn = 0; turn < 2; ++turn) in_range(range, [&] { made_.pass_forward(4, 256, 4 * 256); });
+      // A step of a whole training pass is three times as much (backward twice the forward).
+      const double forward = 2 * made_.step_flop(4, 256) / 3;
+      const bool profiled = std::string(range) != "step";
+      EXPECT_NEAR(*finish().flop, profiled ? forward : 3 * forward, 1e-9 * forward) << range;
+      const std::vector<std::string> notices = ledger_->take_notices();
+      ASSERT_EQ(notices.size(), profiled ? 1u : 0u);
+      if (!profiled) continue;
+      EXPECT_NE(notices[0].find("no backward pass ran"), std::string::npos) << notices[0];
+    }
+  }
+  start(MadeTransformer::config());
+  in_range("ProfilerStep#3", [&] { made_.step(4, 256); });
+  EXPECT_NEAR(*finish().flop, made_.step_flop(4, 256), 1e-9 * made_.step_flop(4, 256));
+}
+
 TEST_F(Executed, PassesOfAStepAreSeen) {
   start(MadeTransformer::config(R"("workload": {"batch": 4, "seq_len": 256})"));
   in_range("step", [&] { made_.step(4, 256, 4); });
