@@ -30,7 +30,7 @@ class ProductCall {
 
   [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
   [[gnu::always_inline]] void begin(const Product& product) noexcept {
-    begun_ = attribution_->begin_product(*state_, product);
+    begun_ = attribution_->begin_product(*state_, ProductWords(product));
   }
   /// The library returned an error: what it launched is no whole product.
   void fail() noexcept { failed_ = true; }

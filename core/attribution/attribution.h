@@ -36,6 +36,7 @@ struct alignas(64) ThreadState {
   /// Of the library call for a matrix product that the thread is inside of; no product: it is inside of none. first():
   /// the call has launched no kernel yet.
   ProductTag product;
+  ProductWords asked;                ///< the product, while it is kAsked
   ProductTag launch_product;         ///< of the launch call that this thread is inside of
   CorrelationId first_of_product{};  ///< the launch that carries the product, once there is one
   RecentProducts recent_products;
@@ -107,7 +108,7 @@ class Attribution {
       owner = ambient_owner(context);
       if (owner == LaunchOwner::kOutside) owner = outside_by(thread.index);
     }
-    const ProductTag product = kernel ? thread.product : ProductTag{};
+    const ProductTag product = kernel ? product_of(thread) : ProductTag{};
     if (!map_.insert(id, owner, place.by(thread.index), product)) return false;
     thread.launch_product = product;
     if (product.first()) {
@@ -140,8 +141,13 @@ class Attribution {
   }
   /// [owner thread] hot. A library call for `product` begins: the kernels that the thread launches until it ends are of
   /// that product. False inside of such a call: the outermost counts, and end_product is not for the inner one.
-  bool begin_product(ThreadState& thread, const Product& product) noexcept {
-    return begin_product(thread, thread.recent_products.number_of(product, products_));
+  ///
+  /// The product is numbered by the launch that carries it, which costs more than this call may.
+  [[gnu::always_inline]] bool begin_product(ThreadState& thread, const ProductWords& product) noexcept {
+    if (thread.product) return false;
+    thread.asked = product;
+    thread.product = ProductTag::first_of(kAsked);
+    return true;
   }
   bool begin_product(ThreadState& thread, ProductId product) noexcept {
     if (thread.product) return false;
@@ -188,6 +194,16 @@ class Attribution {
   }
 
  private:
+  /// What ThreadState::product says until the product has a number.
+  static constexpr ProductId kAsked{ProductTable::kCapacity + 1};
+
+  /// [launching thread] hot. Of the library call that the thread is inside of.
+  [[nodiscard]] ProductTag product_of(ThreadState& thread) noexcept {
+    if (thread.product.product() == kAsked)
+      thread.product = ProductTag::first_of(thread.recent_products.number_of(thread.asked, products_));
+    return thread.product;
+  }
+
   struct ProcessRange {
     std::atomic<std::uint32_t> generation{0};  ///< odd while open
     std::atomic<std::uint32_t> instance{0};

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/attribution/product_words.h"
 #include "core/base/ids.h"
 #include "core/base/product.h"
 #include "core/base/zeroed_array.h"
@@ -23,7 +24,8 @@ class ProductTable {
   static constexpr ProductId kFull{kCapacity};
 
   /// [any thread] hot. The number of `product`: the same for equal ones. Never kNone.
-  [[nodiscard]] ProductId number_of(const Product& product) noexcept;
+  [[nodiscard]] ProductId number_of(const ProductWords& product) noexcept;
+  [[nodiscard]] ProductId number_of(const Product& product) noexcept { return number_of(ProductWords(product)); }
   /// [any thread] Nothing for kNone and for numbers that were never given. A kUnsized product for kFull.
   [[nodiscard]] std::optional<Product> find(ProductId id) const noexcept;
   /// Distinct products so far.
@@ -36,8 +38,17 @@ class ProductTable {
   struct Slot {
     std::atomic<std::uint32_t> state;
     std::uint32_t padding;
-    /// Product in words, so that a reader beside a writer is no race: m, n, k, then the rest.
-    std::array<std::atomic<std::uint64_t>, 4> words;
+    /// ProductWords, so that a reader beside a writer is no race.
+    std::atomic<std::uint64_t> m, n, k, rest;
+
+    [[nodiscard]] ProductWords words() const noexcept {
+      ProductWords w;
+      w.m = m.load(std::memory_order_relaxed);
+      w.n = n.load(std::memory_order_relaxed);
+      w.k = k.load(std::memory_order_relaxed);
+      w.rest = rest.load(std::memory_order_relaxed);
+      return w;
+    }
   };
 
   ZeroedArray<Slot> slots_{kCapacity};
@@ -48,47 +59,18 @@ class ProductTable {
 /// again, and are found here without a look at what all threads share. All zero: nothing.
 class RecentProducts {
  public:
-  [[nodiscard]] ProductId number_of(const Product& product, ProductTable& table) noexcept {
-    const Key key(product);
-    Entry& entry = entries_[key.place()];
-    return entry.is(key) ? entry.number : look_up(product, table);
+  [[nodiscard]] ProductId number_of(const ProductWords& product, ProductTable& table) noexcept {
+    Entry& entry = entries_[product.hash() >> (64 - kBits)];
+    if (entry.number == ProductId::kNone || !(entry.product == product)) entry = {product, table.number_of(product)};
+    return entry.number;
   }
 
  private:
   static constexpr unsigned kBits = 8;  ///< a program's few dozen products seldom meet in a place
-  /// A product in words. Put together from its parts: what was just written byte by byte is slow to read as a word.
-  struct Key {
-    std::uint64_t m = 0, n = 0, k = 0, rest = 0;
-
-    Key() = default;
-    explicit Key(const Product& p) noexcept
-        : m(p.m),
-          n(p.n),
-          k(p.k),
-          rest(p.batch | static_cast<std::uint64_t>(p.operands) << 32 | static_cast<std::uint64_t>(p.result) << 40 |
-               static_cast<std::uint64_t>(p.transpose_a) << 48 | static_cast<std::uint64_t>(p.transpose_b) << 49 |
-               static_cast<std::uint64_t>(p.complex) << 50 | static_cast<std::uint64_t>(p.kind) << 51) {}
-    [[nodiscard]] std::size_t place() const noexcept {
-      return (m * 0x9E3779B97F4A7C15u + n * 0xC2B2AE3D27D4EB4Fu + k * 0x165667B19E3779F9u + rest) >> (64 - kBits);
-    }
-  };
   struct Entry {
-    Key key;
+    ProductWords product;
     ProductId number = ProductId::kNone;
-
-    [[nodiscard]] bool is(const Key& other) const noexcept {
-      return number != ProductId::kNone &&
-             ((key.m ^ other.m) | (key.n ^ other.n) | (key.k ^ other.k) | (key.rest ^ other.rest)) == 0;
-    }
   };
-
-  /// Apart from number_of, which would else copy the key each time, and wait for the parts that were just written.
-  [[gnu::noinline]] ProductId look_up(const Product& product, ProductTable& table) noexcept {
-    const Key key(product);
-    Entry& entry = entries_[key.place()];
-    entry = {key, table.number_of(product)};
-    return entry.number;
-  }
 
   std::array<Entry, 1u << kBits> entries_{};
 };

@@ -89,6 +89,14 @@ void BM_GemmEx(benchmark::State& state) {
 }
 BENCHMARK(BM_GemmEx)->ArgName("type")->Arg(14)->MinTime(0.5);
 
+/// What handing 19 arguments on costs by itself, in a process whose library has given up.
+void BM_GemmExInert(benchmark::State& state) {
+  host_switches().inert = true;
+  BM_GemmEx(state);
+  host_switches().inert = false;
+}
+BENCHMARK(BM_GemmExInert)->ArgName("type")->Arg(14)->MinTime(0.5);
+
 void BM_LtMatmul(benchmark::State& state) {
   static Attributes desc, a, d[8];
   desc.value[3] = 1;

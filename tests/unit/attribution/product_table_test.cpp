@@ -70,7 +70,7 @@ TEST(RecentProducts, GivesTheNumbersOfTheTable) {
   for (int i = 0; i < 100'000; ++i) {
     const std::size_t around = i / 100 * 5 % known.size();  // some dozens at a time, then others
     const Product& p = known[(around + random() % 40) % known.size()];
-    const ProductId number = recent.number_of(p, *table);
+    const ProductId number = recent.number_of(ProductWords(p), *table);
     ASSERT_NE(number, ProductId::kNone);
     ASSERT_EQ(number, table->number_of(p));
     ASSERT_EQ(table->find(number), p);
