@@ -15,11 +15,15 @@ struct LauncherFacts {
   std::int64_t rank = 0;
   std::optional<std::int64_t> local_rank;  ///< among the processes of its host; none: the launcher does not say
   std::int64_t world_size = 1;
+  /// What the launcher calls the job, the same for all of its processes on every host: "slurm-12.3" (job and step),
+  /// "mpi-" and a PMIx namespace, "flux-" and an id. Without '/'. Empty: this process is alone, or there is no name.
+  std::string job;
   std::vector<std::pair<const char*, std::string>> unusable;  ///< variables that are no whole number, with their values
 };
 
-/// Reads the variables of torchrun, Slurm, Open MPI, PMIx, PMI (MPICH, Intel MPI), MVAPICH2 and Flux, the first that
-/// has a rank. A value that is no whole number counts as absent, and is told.
+/// Reads the variables of torchrun, Open MPI, MVAPICH2, Hydra (MPICH, Intel MPI), Slurm, PMIx, Flux and PMI, the first
+/// that has a rank: a launcher that is used inside the allocation of another one comes before that. A value that is
+/// no whole number counts as absent, and is told.
 [[nodiscard]] LauncherFacts read_launcher(const Getenv& getenv);
 
 }  // namespace mfu

@@ -156,10 +156,13 @@ class Run(TestCase):
     def test_ranks_that_each_run_mfu_share_a_run_directory(self):
         script = f'for rank in 0 1 2; do RANK_OF_LAUNCHER=$rank {shlex.quote(str(MFU))} run sh -c "echo \\$MFU_RUN_DIR"; done'
         base = {k: v for k, v in os.environ.items()
-                if not re.match(r"MFU_|SLURM_|OMPI_|PMIX_|PMI_|RANK|WORLD_SIZE|LOCAL_RANK", k)}
+                if not re.match(r"MFU_|SLURM_|OMPI_|PMIX_|PMI_|FLUX_|RANK|WORLD_SIZE|LOCAL_RANK", k)}
+        batch = {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "12"}  # a script that is no task of a step
         for variables, name in ((("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {}), r"ranks-of-\d+-\d+"),
                                 (("PMI_RANK", "PMI_SIZE", {}), r"ranks-of-\d+-\d+"),
                                 (("PMIX_RANK", "PMIX_SIZE", {"PMIX_NAMESPACE": "prte/host-1@1"}), r"mpi-prte_host-1@1"),
+                                (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {"PMIX_NAMESPACE": "7", **batch}), r"mpi-7"),
+                                (("FLUX_TASK_RANK", "FLUX_JOB_SIZE", {"FLUX_JOB_ID": "f2Vd"}), r"flux-f2Vd"),
                                 (("SLURM_PROCID", "SLURM_NTASKS", {"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3"}), r"slurm-12\.3")):
             with self.subTest(variables=variables):
                 rank, world, more = variables
@@ -173,8 +176,8 @@ class Run(TestCase):
                 self.assertEqual(len(said), 2, said)
                 self.assertTrue(said[0].endswith(f"; run directory mfu-runs/{pathlib.Path(directories[0]).name}"), said)
                 self.assertTrue(said[1].startswith("[mfu] nothing was measured"), said)
-        # One process, or a batch script that is no task of a step: a directory of its own each time.
-        for more in ({}, {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "12"}):
+        # One process, or a batch script: a directory of its own each time.
+        for more in ({}, batch):
             said = {
                 mfu("run", "sh", "-c", "echo $MFU_RUN_DIR", cwd=self.directory, env={**base, **more}).stdout for _ in range(2)
             }

@@ -170,9 +170,9 @@ class TestCase(unittest.TestCase):
 
     def environment(self, directory, entry, cupti, config, env):
         """`entry`: which of cuda, nvtx and preload name the library; `cupti`: folder of the simulated CUPTI."""
+        foreign = ("MFU_", "SIMGPU_", "CUDA_", "NVTX_", "SLURM_", "OMPI_", "PMI", "FLUX_", "MV2_")
         base = {k: v for k, v in os.environ.items()
-                if not k.startswith(("MFU_", "SIMGPU_", "CUDA_", "NVTX_", "SLURM_", "OMPI_", "PMI")) and k != "LD_PRELOAD"
-                and k not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
+                if not k.startswith(foreign) and k not in ("LD_PRELOAD", "RANK", "LOCAL_RANK", "WORLD_SIZE")}
         base["LD_LIBRARY_PATH"] = ":".join(str(BUILD / "simgpu" / d) for d in ("", cupti) if d is not None)
         base["SIMGPU_TRACE"] = str(directory / "trace")
         if "thread" in SANITIZE:

@@ -25,6 +25,7 @@
 #include "core/base/line_file.h"
 #include "core/base/printable.h"
 #include "core/config/config.h"
+#include "core/config/launcher.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_words.h"
 #include "tools/commands/library_path.h"
@@ -107,27 +108,15 @@ std::string parent_process() {
 
 /// Where this process is one rank of several, each of which runs `mfu run` (as below srun or mpirun): a name that all
 /// of them come to, so that one folder holds the job. Empty for a process that stands alone.
-std::string job_name(const Config& launched) {
-  if (launched.world_size <= 1) return "";
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value != nullptr ? value : "");
-  };
-  if (std::getenv("RANK") == nullptr && std::getenv("SLURM_PROCID") != nullptr) {
-    // A batch script has a SLURM_PROCID too, but no step.
-    if (variable("SLURM_JOB_ID").empty() || variable("SLURM_STEP_ID").empty()) return "";
-    return "slurm-" + variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID");
-  }
-  if (std::string job = variable("PMIX_NAMESPACE"); !job.empty()) {
-    std::replace(job.begin(), job.end(), '/', '_');
-    return "mpi-" + job;
-  }
+std::string job_name() {
+  const LauncherFacts launcher = read_launcher([](const char* name) { return std::getenv(name); });
+  if (!launcher.job.empty() || launcher.world_size <= 1) return launcher.job;
   const std::string parent = parent_process();
   return parent.empty() ? "" : "ranks-of-" + parent;
 }
 
-std::string new_run_dir(const Config& launched) {
-  if (const std::string job = job_name(launched); !job.empty()) return "mfu-runs/" + job;
+std::string new_run_dir() {
+  if (const std::string job = job_name(); !job.empty()) return "mfu-runs/" + job;
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   ::localtime_r(&now, &local);
@@ -233,7 +222,7 @@ void choose_run_dir(const RunOptions& o, Plan& plan) {
     return;
   }
   std::error_code error;
-  std::string directory = fs::absolute(o.run_dir.empty() ? new_run_dir(plan.config) : o.run_dir, error).string();
+  std::string directory = fs::absolute(o.run_dir.empty() ? new_run_dir() : o.run_dir, error).string();
   if (error) directory = o.run_dir;
   if (o.run_dir.empty()) {
     if (const auto done = check_output_folder(directory); !done) {

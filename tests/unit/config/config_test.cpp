@@ -1,5 +1,6 @@
 // Settings: environment, config file, overrides, launchers, model look-up, and the words of every complaint.
 #include "core/config/config.h"
+#include "core/config/launcher.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -310,6 +311,58 @@ TEST_F(ConfigTest, Launchers) {
       {{{"PMIX_RANK", "6"}}, {6, std::nullopt, 1}},
       {{{"PMI_RANK", "7"}, {"PMI_SIZE", "9"}}, {7, std::nullopt, 9}},
       {{{"FLUX_TASK_RANK", "1"}, {"FLUX_TASK_LOCAL_ID", "1"}, {"FLUX_JOB_SIZE", "2"}}, {1, 1, 2}},
+      // mpirun in a batch script of Slurm: every process inherits the script's variables.
+      {{{"SLURM_JOB_ID", "12"},
+        {"SLURM_PROCID", "0"},
+        {"SLURM_LOCALID", "0"},
+        {"SLURM_NTASKS", "16"},
+        {"OMPI_COMM_WORLD_RANK", "3"},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+        {"OMPI_COMM_WORLD_SIZE", "4"}},
+       {3, 3, 4}},
+      // mpiexec of MPICH there, whose processes on other hosts are below a task of srun.
+      {{{"SLURM_JOB_ID", "12"},
+        {"SLURM_STEP_ID", "0"},
+        {"SLURM_PROCID", "1"},
+        {"SLURM_NTASKS", "2"},
+        {"PMI_RANK", "5"},
+        {"PMI_SIZE", "8"},
+        {"MPI_LOCALRANKID", "1"}},
+       {5, 1, 8}},
+      // srun --mpi=pmi2.
+      {{{"SLURM_JOB_ID", "12"},
+        {"SLURM_STEP_ID", "0"},
+        {"SLURM_PROCID", "5"},
+        {"SLURM_LOCALID", "1"},
+        {"SLURM_STEP_NUM_TASKS", "8"},
+        {"PMI_RANK", "5"},
+        {"PMI_SIZE", "8"}},
+       {5, 1, 8}},
+      // srun --preserve-env -n 4 in an allocation of 16.
+      {{{"SLURM_JOB_ID", "12"},
+        {"SLURM_STEP_ID", "0"},
+        {"SLURM_PROCID", "2"},
+        {"SLURM_LOCALID", "2"},
+        {"SLURM_NTASKS", "16"},
+        {"SLURM_STEP_NUM_TASKS", "4"}},
+       {2, 2, 4}},
+      // The batch script itself, and what Lightning starts there.
+      {{{"SLURM_JOB_ID", "12"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}}, {0, std::nullopt, 1}},
+      {{{"SLURM_JOB_ID", "12"},
+        {"SLURM_PROCID", "0"},
+        {"SLURM_NTASKS", "16"},
+        {"NODE_RANK", "0"},
+        {"LOCAL_RANK", "2"},
+        {"WORLD_SIZE", "4"}},
+       {2, 2, 4}},
+      {{{"NODE_RANK", "1"}, {"LOCAL_RANK", "2"}, {"WORLD_SIZE", "8"}}, {0, 2, 8}},  // how many on each host nobody says
+      // Flux has the variables of PMI as well.
+      {{{"FLUX_TASK_RANK", "3"},
+        {"FLUX_TASK_LOCAL_ID", "1"},
+        {"FLUX_JOB_SIZE", "4"},
+        {"PMI_RANK", "3"},
+        {"PMI_SIZE", "4"}},
+       {3, 1, 4}},
       {{{"JOB_COMPLETION_INDEX", "3"}, {"WORLD_SIZE", "4"}}, {3, std::nullopt, 4}},
       {{{"JOB_COMPLETION_INDEX", "3"}}, {0, std::nullopt, 1}},  // a task of its own
       {{{"JOB_COMPLETION_INDEX", "3"}, {"RANK", "1"}, {"WORLD_SIZE", "4"}}, {1, std::nullopt, 4}},
@@ -322,6 +375,37 @@ TEST_F(ConfigTest, Launchers) {
     EXPECT_EQ(config.local_rank, expected[1]);
     EXPECT_EQ(config.world_size, expected[2]);
   }
+  const std::pair<Variables, std::string> jobs[] = {
+      {{{"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}, {"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}}, "slurm-12.3"},
+      {{{"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}, ""},
+      {{{"SLURM_JOB_ID", "12"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}, ""},
+      // A script that gives each task its RANK; torchrun below a task.
+      {{{"SLURM_JOB_ID", "12"},
+        {"SLURM_STEP_ID", "3"},
+        {"SLURM_PROCID", "2"},
+        {"SLURM_NTASKS", "4"},
+        {"RANK", "2"},
+        {"WORLD_SIZE", "4"}},
+       "slurm-12.3"},
+      {{{"SLURM_JOB_ID", "12"},
+        {"SLURM_STEP_ID", "3"},
+        {"SLURM_PROCID", "0"},
+        {"SLURM_NTASKS", "1"},
+        {"RANK", "0"},
+        {"WORLD_SIZE", "4"}},
+       ""},
+      {{{"SLURM_JOB_ID", "12"},
+        {"SLURM_PROCID", "0"},
+        {"SLURM_NTASKS", "4"},
+        {"PMIX_NAMESPACE", "prterun/host-1@1"},
+        {"OMPI_COMM_WORLD_RANK", "3"},
+        {"OMPI_COMM_WORLD_SIZE", "4"}},
+       "mpi-prterun_host-1@1"},
+      {{{"PMIX_NAMESPACE", "7"}, {"PMIX_RANK", "0"}}, "mpi-7"},  // how many there are is not said
+      {{{"FLUX_JOB_ID", "f2Vd"}, {"FLUX_TASK_RANK", "1"}, {"FLUX_JOB_SIZE", "4"}, {"PMI_RANK", "1"}}, "flux-f2Vd"},
+      {{{"RANK", "1"}, {"WORLD_SIZE", "4"}}, ""},
+  };
+  for (const auto& [variables, job] : jobs) EXPECT_EQ(read_launcher(lookup(variables)).job, job);
   const Config bad = load_config(lookup({{"RANK", "abc"}, {"WORLD_SIZE", "2"}}), nullptr);
   EXPECT_TRUE(mentions(bad.warnings, "RANK: expected a whole number, got \"abc\"; ignored")) << joined(bad.warnings);
 }
