@@ -113,9 +113,10 @@ class CorrelationMap {
               {}};
     if ((old & kRecorded) != 0) return {Lookup::kAlreadyRecorded, owner_of(old), {}};
     ProductTag product;
-    if (is_launch(owner_of(old))) product = ProductTag(entry.detail.load(std::memory_order_relaxed));
+    // Acquire: who reads a newer launch's detail sees this one's word gone, and fails to exchange it.
+    if (is_launch(owner_of(old)))
+      product = ProductTag(entry.detail.load(std::memory_order_acquire));  // pairs with write
     // A failed exchange means that a newer launch took the slot this very moment; this record then counts as found.
-    // Release, so that the detail was read before: a processor that delays loads could read the newer launch's.
     if (!slot.compare_exchange_strong(old, old | kRecorded, std::memory_order_acq_rel)) product = {};
     return {Lookup::kFound, owner_of(old), product};
   }

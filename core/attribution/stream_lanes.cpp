@@ -2,22 +2,29 @@
 
 namespace mfu {
 
-std::uint32_t StreamLanes::find_or_add(std::uint64_t key) noexcept {
+std::uint32_t StreamLanes::find_or_add(std::uint64_t key, bool& settled) noexcept {
+  settled = true;
   const std::uint32_t first = first_slot(key);
   std::uint32_t room = kSlots;
   for (std::uint32_t i = 0; i < kProbes; ++i) {
     const std::uint32_t at = (first + i) % kSlots;
     const std::uint64_t there = slots_[at].key.load(std::memory_order_acquire);
     // A number that is not there yet is unknown for this launch: it is being written by another thread.
-    if (there == key) return slots_[at].lane.load(std::memory_order_acquire);
+    if (there == key) {
+      const std::uint32_t lane = slots_[at].lane.load(std::memory_order_acquire);
+      settled = lane != LaunchPlace::kUnknownLane;
+      return lane;
+    }
     if (room == kSlots && (there == kFree || there == kRemoved)) room = at;
     if (there == kFree) break;
   }
   if (room == kSlots) return LaunchPlace::kUnknownLane;
   std::uint64_t there = slots_[room].key.load(std::memory_order_relaxed);
-  if (there != kFree && there != kRemoved) return LaunchPlace::kUnknownLane;
-  if (!slots_[room].key.compare_exchange_strong(there, key, std::memory_order_acq_rel))
-    return LaunchPlace::kUnknownLane;  // the next launch tries again
+  if ((there != kFree && there != kRemoved) ||
+      !slots_[room].key.compare_exchange_strong(there, key, std::memory_order_acq_rel)) {
+    settled = false;  // the next launch tries again
+    return LaunchPlace::kUnknownLane;
+  }
   std::uint32_t lane = next_lane_.fetch_add(1, std::memory_order_relaxed) & LaunchPlace::kMaxLane;
   // After 65,535 streams from the beginning: the first ones are long gone.
   if (lane == LaunchPlace::kUnknownLane)

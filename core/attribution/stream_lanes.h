@@ -29,8 +29,11 @@ class StreamLanes {
                                       std::uint32_t thread) noexcept {
     const std::uint64_t key = key_of(context, handle, per_thread, thread);
     const std::uint32_t version = version_.load(std::memory_order_acquire);
-    if (cache.key != key || cache.version != version) [[unlikely]]
-      cache = {key, version, find_or_add(key)};
+    if (cache.key != key || cache.version != version) [[unlikely]] {
+      bool settled = true;
+      const std::uint32_t lane = find_or_add(key, settled);
+      cache = {settled ? key : kFree, version, lane};  // no stream has the key kFree: asked again
+    }
     return cache.lane;
   }
 
@@ -50,7 +53,8 @@ class StreamLanes {
       handle = 1;
     return handle ^ static_cast<std::uint64_t>(context) << 48;
   }
-  [[gnu::noinline]] std::uint32_t find_or_add(std::uint64_t key) noexcept;
+  /// `settled`: false where another thread is about to give the stream its number.
+  [[gnu::noinline]] std::uint32_t find_or_add(std::uint64_t key, bool& settled) noexcept;
   [[nodiscard]] static std::uint32_t first_slot(std::uint64_t key) noexcept {
     return static_cast<std::uint32_t>((key * 0x9E37'79B9'7F4A'7C15ull) >> 52);  // 12 bits: kSlots
   }
