@@ -1,8 +1,6 @@
 #include "cuda/host_thread.h"
 
 #include <pthread.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <new>
 
@@ -54,27 +52,5 @@ HostThread* host_thread() noexcept {
 }
 
 void set_on_early_nvtx(OnEarlyNvtx hook) noexcept { g_on_early_nvtx.store(hook, std::memory_order_release); }
-
-void adopt_early_ranges(HostThread& thread, const HostLinks& live) noexcept {
-  thread.adopted = true;
-  thread.state = live.attribution->acquire_thread(static_cast<std::uint32_t>(::syscall(SYS_gettid)));
-  if (thread.state == nullptr) return;
-  for (std::uint32_t i = 0; i < thread.early_depth; ++i) {
-    if (i >= HostThread::kMaxEarly) {
-      live.attribution->push(*thread.state, DomainId::kDefault);  // keeps the pops balanced
-      continue;
-    }
-    const EarlyRange& range = thread.early[i];
-    const std::string_view name = RuleCache::cut(range.name);
-    const RuleId rule = live.names->rule_of(range.domain, nvtx_domain_name(range.domain), name);
-    if (rule == RuleId::kNone || range.opened < live.ready)
-      live.attribution->push(*thread.state, range.domain);
-    else
-      live.attribution->push_region(*thread.state, range.domain,
-                                    live.rules->open(rule, name, range.has_payload ? &range.payload : nullptr),
-                                    range.opened);
-  }
-  thread.early_depth = 0;
-}
 
 }  // namespace mfu

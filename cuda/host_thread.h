@@ -70,8 +70,6 @@ inline constinit HostSwitches g_host_switches;
 [[nodiscard]] HostThread* host_thread() noexcept;
 /// [any thread] Gives the thread's early ranges to the attribution, once, with the times at which they opened.
 void adopt_early_ranges(HostThread& thread, const HostLinks& live) noexcept;
-/// [starting thread] The same for start/end ranges, which belong to no thread.
-void adopt_early_process_ranges(const HostLinks& live) noexcept;
 /// The thread with its early ranges adopted; nullptr as above.
 [[nodiscard]] inline HostThread* live_thread(const HostLinks& live) noexcept {
   HostThread* thread = host_thread_if_any();
@@ -79,8 +77,5 @@ void adopt_early_process_ranges(const HostLinks& live) noexcept;
   if (thread != nullptr && !thread->adopted) adopt_early_ranges(*thread, live);
   return thread;
 }
-
-/// NVTX domain by its id, for rules that name one.
-[[nodiscard]] const char* nvtx_domain_name(DomainId domain) noexcept;
 
 }  // namespace mfu

@@ -53,8 +53,8 @@ void DrainThread::loop() {
   ::clockid_t cpu{};
   if (::pthread_getcpuclockid(::pthread_self(), &cpu) == 0) cpu_clock_.store(cpu, std::memory_order_relaxed);
   begin();
-  const DurationNs window = ledger_->window_ns();
-  const DurationNs period = std::clamp<DurationNs>(window / 4, 20'000'000, kNsPerSecond);
+  const DurationNs window = account_->ledger().window_ns();
+  const DurationNs period = RunAccount::tick_period(window);
   bool idle = false;
   while (!stopping() && !memory_was_refused()) {
     const std::uint64_t completed = parts_.session != nullptr ? parts_.session->completed() : 0;
@@ -75,26 +75,27 @@ void DrainThread::begin() {
   const Config& config = parts_.config;
   if (parts_.session != nullptr) clock_.choose(parts_.session->timestamp());
   anchor_clock();
-  LedgerOptions options;
-  options.origin_ns = clock_.now() - (monotonic_ns() - started_);
-  options.window_ns = std::max<DurationNs>(10'000'000, static_cast<DurationNs>(config.interval_s * 1e9));
-  options.ranges_only = parts_.session == nullptr;
-  ledger_.emplace(parts_.rules, config.flops_model(), config.workload, parts_.names, host_counters(), options,
-                  [this](WindowSummary&& w) { emit(std::move(w)); });
-  ledger_->stop_when([this] { return stopping() && monotonic_ns() > account_until_.load(std::memory_order_relaxed); });
-  if (parts_.imports != nullptr) ledger_->watch_products(parts_.attribution.products());
+  RunAccount::Options options;
+  options.ledger.origin_ns = clock_.now() - (monotonic_ns() - started_);
+  options.ledger.window_ns = std::max<DurationNs>(10'000'000, static_cast<DurationNs>(config.interval_s * 1e9));
+  options.ledger.ranges_only = parts_.session == nullptr;
+  options.model = config.flops_model();
+  options.workload = config.workload;
+  if (parts_.imports != nullptr) options.products = &parts_.attribution.products();
   if (!config.trace.empty()) {
     ring_.emplace(static_cast<DurationNs>(config.trace_seconds * 1e9));
-    ring_->set_origin(options.origin_ns);
-    ledger_->observe(&*ring_);
+    ring_->set_origin(options.ledger.origin_ns);
+    options.observer = &*ring_;
   }
   if (config.detect && parts_.session != nullptr)
-    detected_.emplace(
-        *ledger_, parts_.rules, parts_.names,
-        DetectionOptions{.most_explained = config.explain_detection ? DetectedRegions::kMostExplained : 0});
-  drain_.emplace(parts_.attribution, *ledger_, clock_.ticks(), parts_.contexts, host_counters(),
-                 detected_ ? &*detected_ : nullptr,
-                 parts_.session != nullptr && parts_.session->level() == CuptiLevel::kShare);
+    options.detection =
+        DetectionOptions{.most_explained = config.explain_detection ? DetectedRegions::kMostExplained : 0};
+  options.by_calls = parts_.session != nullptr && parts_.session->level() == CuptiLevel::kShare;
+  account_.emplace(RunAccount::Parts{parts_.rules, parts_.attribution, parts_.names, parts_.contexts, clock_.ticks(),
+                                     host_counters()},
+                   options, [this](WindowSummary&& w) { emit(std::move(w)); });
+  account_->ledger().stop_when(
+      [this] { return stopping() && monotonic_ns() > account_until_.load(std::memory_order_relaxed); });
   // The tick clock needs two anchors before it can convert: take the second one 2 ms later.
   pause(2'000'000);
   anchor_clock();
@@ -119,17 +120,17 @@ void DrainThread::tick() {
   anchor_clock();
   const TimeNs now = clock_.now();  // before the newest launch is looked up, so that whatever is newer began later
   if (CorrelationId newest{}; parts_.attribution.newest_correlation(newest)) trust_.begin_tick(now, newest);
-  drain_->begin_tick(now);
+  account_->drain().begin_tick(now);
   ask_for_records();
   take_records();
   announce_new_devices();
   watch_other_clients();
   say_what_is_lost();
   check_assumptions();
-  drain_->end_tick(dropped_taken_ != 0, !flush_ || flush_stuck_ || flush_->idle());
-  if (parts_.session != nullptr && drain_->wants_events()) parts_.session->follow_events();
-  for (std::string& notice : drain_->take_notices()) parts_.sink.say("order", std::move(notice));
-  for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
+  account_->drain().end_tick(dropped_taken_ != 0, !flush_ || flush_stuck_ || flush_->idle());
+  if (parts_.session != nullptr && account_->drain().wants_events()) parts_.session->follow_events();
+  for (std::string& notice : account_->drain().take_notices()) parts_.sink.say("order", std::move(notice));
+  for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
   say_what_is_detected();
   tell_unmatched_names();
   for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
@@ -162,11 +163,11 @@ void DrainThread::take_records() {
       later_batches_ = batch->count == 0 ? later_batches_ + 1 : 0;
     }
     // A record's instance opened before its launch, so instances are published first.
-    drain_->follow_instances();
+    account_->drain().follow_instances();
     clock_.correct(*batch);
     devices_.took(*batch);
     trust_.see(*batch, clock_.now());
-    drain_->record(*batch);
+    account_->drain().record(*batch);
     if (!announced_) announce_new_devices();  // before whatever else comes in the first tick
     records_ += batch->count;
     parts_.queue.give_back(batch);
@@ -249,22 +250,22 @@ void DrainThread::watch_other_clients() {
               std::uint64_t{2048} * (session.live_contexts() + 1);
   const bool yielded = watch_.state() == ClientWatch::State::kYielded;
   ClientWatch::Verdict verdict = watch_.look(seen);
-  if (watch_.records_are_lost(seen.now)) drain_->forget_waiting();
+  if (watch_.records_are_lost(seen.now)) account_->drain().forget_waiting();
   switch (verdict.action) {
     case ClientWatch::Action::kYield:
-      ledger_->not_measured_from(clock_.now() - (seen.now - verdict.since));
+      account_->ledger().not_measured_from(clock_.now() - (seen.now - verdict.since));
       break;
     case ClientWatch::Action::kBack:
-      ledger_->measured_again(clock_.now());
+      account_->ledger().measured_again(clock_.now());
       break;
     case ClientWatch::Action::kResume:
       parts_.session->resume();
       break;
     case ClientWatch::Action::kReturn:
       parts_.session->resume();
-      if (!yielded) ledger_->not_measured_from(clock_.now() - (seen.now - verdict.since));
-      ledger_->measured_again(clock_.now());
-      drain_->forget_waiting();
+      if (!yielded) account_->ledger().not_measured_from(clock_.now() - (seen.now - verdict.since));
+      account_->ledger().measured_again(clock_.now());
+      account_->drain().forget_waiting();
       break;
     case ClientWatch::Action::kSay:
     case ClientWatch::Action::kNothing:
@@ -294,7 +295,7 @@ void DrainThread::count_finished() {
 
 void DrainThread::check_assumptions() {
   if (parts_.session == nullptr || watch_.state() == ClientWatch::State::kYielded) return;
-  const LaunchAccount account = drain_->account();
+  const LaunchAccount account = account_->drain().account();
   TrustChecks::Look seen;
   seen.now = monotonic_ns();
   seen.without_record = host_counters().get(Counter::kLaunchesExpired);
@@ -313,7 +314,7 @@ void DrainThread::check_assumptions() {
 // --- what goes out --------------------------------------------------------------------------------------------------
 
 void DrainThread::announce_new_devices() {
-  if (!devices_.find(*ledger_, clock_.now(), stopping())) return;
+  if (!devices_.find(account_->ledger(), clock_.now(), stopping())) return;
   run_.devices = devices_.infos();
   announced_ = false;  // once more, with the new device
   if (!stopping()) announce();
@@ -325,26 +326,21 @@ void DrainThread::announce() {
 }
 
 void DrainThread::emit(WindowSummary&& window) {
-  window.launches = drain_->account();
-  window.settled = window.final_run || drain_->settled(window.window);
-  if (detected_) detected_->describe(window);
   const CuptiSession* session = parts_.session;
   const double wall = seconds(monotonic_ns() - started_);
   window.self.cpu_s = thread_cpu_s() + (flush_ ? flush_->cpu_s() : 0) + parts_.sink.cpu_s();
-  window.self.rss_bytes = parts_.attribution.map().resident_bytes() + parts_.attribution.instances().resident_bytes() +
-                          parts_.queue.resident_bytes() +
-                          (session != nullptr ? session->buffers().advertised_bytes() : 0) + ledger_->held_bytes() +
-                          (detected_ ? detected_->held_bytes() : 0) + (ring_ ? ring_->resident_bytes() : 0);
+  window.self.rss_bytes =
+      parts_.attribution.map().resident_bytes() + parts_.attribution.instances().resident_bytes() +
+      parts_.queue.resident_bytes() + (session != nullptr ? session->buffers().advertised_bytes() : 0) +
+      account_->ledger().held_bytes() + (account_->detected() != nullptr ? account_->detected()->held_bytes() : 0) +
+      (ring_ ? ring_->resident_bytes() : 0);
   window.self.overhead = wall > 0 && session != nullptr ? session->callback_seconds(clock_.ticks()) / wall : 0;
   if (!window.final_run) devices_.add_clock_ratios(window);
-  for (std::size_t i = 0; i < kCounters; ++i)
-    if (const std::uint64_t n = host_counters().get(static_cast<Counter>(i)); n != 0)
-      window.counters.emplace_back(std::string(kCounterNames[i]), n);
   if (session != nullptr) window.trust = trust_.states();
   // What instances lacked that ended with the run stands above its table.
   if (window.final_run) {
-    for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
-    if (const DurationNs left_out = ledger_->left_out_ns(); left_out > 0)
+    for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
+    if (const DurationNs left_out = account_->ledger().left_out_ns(); left_out > 0)
       parts_.sink.say("exit", "the account of the last " + std::to_string(left_out / 1'000'000) +
                                   " ms is left out: the process ends, and there was no time to add them up");
   }
@@ -372,7 +368,7 @@ void DrainThread::finish() {
   // A process that never worked on a GPU has nothing to say.
   if (records_ != 0 || parts_.attribution.launches_seen() != 0 || parts_.session == nullptr) announce();
   const TimeNs end = clock_.now();
-  drain_->finish(end);
+  account_->drain().finish(end);
   if (ring_ && announced_) send_trace(parts_.config.trace, end);
   parts_.sink.close();
 }
@@ -384,9 +380,9 @@ void DrainThread::take_last_records() {
   // CUPTI's own flush may take as long as it takes where records move at all; one that hangs is left after this time.
   const TimeNs hung_at = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 4;
   last_records_until_ = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 2;  // what is left then is dropped, and said
-  const auto waiting = [this] { return drain_->account().dropped != 0; };
+  const auto waiting = [this] { return account_->drain().account().dropped != 0; };
   anchor_clock();
-  drain_->begin_tick(clock_.now());
+  account_->drain().begin_tick(clock_.now());
   if (flush_) {
     flush_at_exit(false, hung_at);
     for (int i = 0; i < 4 && !flush_stuck_ && waiting(); ++i) {
@@ -398,16 +394,17 @@ void DrainThread::take_last_records() {
   take_records();
   announce_new_devices();
   say_what_is_lost();
-  drain_->end_tick(dropped_taken_ != 0);
+  account_->drain().end_tick(dropped_taken_ != 0);
   for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
-  for (std::string& notice : ledger_->take_notices()) parts_.sink.say("shape", std::move(notice));
+  for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
   say_what_is_detected();
 }
 
 void DrainThread::say_what_is_detected() {
-  if (!detected_) return;
-  for (std::string& line : detected_->take_explained()) parts_.sink.say("explain", std::move(line));
-  for (std::string& notice : detected_->take_notices()) parts_.sink.say("detected", std::move(notice));
+  DetectedRegions* const detected = account_->detected();
+  if (detected == nullptr) return;
+  for (std::string& line : detected->take_explained()) parts_.sink.say("explain", std::move(line));
+  for (std::string& notice : detected->take_notices()) parts_.sink.say("detected", std::move(notice));
 }
 
 /// Ranges come, GPU work runs, and no rule matches: the names and the missing rule, once.
@@ -416,7 +413,7 @@ void DrainThread::tell_unmatched_names() {
   if (unmatched_told_ || !announced_ || clock_ns(CLOCK_MONOTONIC) - started_ < kFirstSeconds) return;
   const UnmatchedNames& seen = parts_.rule_cache.unmatched();
   std::string notice = unmatched_notice(seen, parts_.config.regions);
-  if (notice.empty() && clock_ns(CLOCK_MONOTONIC) - started_ > kFirstSeconds + ledger_->window_ns())
+  if (notice.empty() && clock_ns(CLOCK_MONOTONIC) - started_ > kFirstSeconds + account_->ledger().window_ns())
     notice = no_ranges_notice(nvtx_ranges_seen(), parts_.config.regions);
   unmatched_told_ = !notice.empty() || (seen.any_matched() && parts_.config.regions.empty());
   if (!notice.empty()) parts_.sink.say("ranges_unmatched", std::move(notice));
@@ -433,7 +430,7 @@ void DrainThread::flush_at_exit(bool everything, TimeNs hung_at) {
     const TimeNs now = monotonic_ns();
     // Threads that go on launching keep a flush going for as long as they do. Once all that comes is theirs, and
     // nothing of the account is waited for, the flush gets a moment to end, and is left.
-    if (later_batches_ >= kOnlyLater && cut_known_ && drain_->account().dropped == 0) {
+    if (later_batches_ >= kOnlyLater && cut_known_ && account_->drain().account().dropped == 0) {
       if (leave_at_ == 0) leave_at_ = now + kSlowdown * kNsPerSecond / 4;
       if (now >= leave_at_) return;
     }

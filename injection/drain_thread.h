@@ -8,12 +8,11 @@
 #include <string>
 
 #include "blas/import_patcher.h"
-#include "core/account/ledger.h"
 #include "core/attribution/attribution.h"
 #include "core/attribution/context_devices.h"
 #include "core/attribution/record_queue.h"
 #include "core/config/config.h"
-#include "core/drain/drain.h"
+#include "core/drain/run_account.h"
 #include "core/kernels/kernel_names.h"
 #include "core/ranges/rule_cache.h"
 #include "core/recording/recording_ring.h"
@@ -88,10 +87,8 @@ class DrainThread {
   const TimeNs started_;
 
   HostClock clock_;
-  std::optional<Ledger> ledger_;
-  std::optional<DetectedRegions> detected_;  ///< MFU_DETECT
-  std::optional<Drain> drain_;
   std::optional<RecordingRing> ring_;  ///< MFU_TRACE
+  std::optional<RunAccount> account_;
   RunDevices devices_;
   bool announced_ = false;
 

@@ -23,6 +23,7 @@
 #include "core/ranges/region_rules.h"
 #include "core/ranges/rule_cache.h"
 #include "cuda/device.h"
+#include "cuda/early_ranges.h"
 #include "cuda/host_thread.h"
 #include "cuda/nvtx_handler.h"
 #include "injection/contain.h"

@@ -8,14 +8,12 @@
 #include <span>
 #include <unordered_map>
 
-#include "core/account/ledger.h"
 #include "core/attribution/attribution.h"
 #include "core/attribution/product_table.h"
 #include "core/base/counters.h"
 #include "core/base/printable.h"
 #include "core/base/ticks.h"
-#include "core/drain/detected_regions.h"
-#include "core/drain/drain.h"
+#include "core/drain/run_account.h"
 #include "core/kernels/kernel_names.h"
 #include "core/peak/peak.h"
 #include "core/ranges/region_rules.h"
@@ -67,52 +65,55 @@ class ProcessReplay {
 
     // The file's zero becomes one second, since a live record at zero has no time; undone when windows go out.
     shift_ = kNsPerSecond - origin();
-    LedgerOptions options;
-    options.origin_ns = kNsPerSecond;
-    options.window_ns = window_ns();
-    if (options_.only == nullptr && options.window_ns != configured_window_ns())
-      out.notes.push_back("windows of " + std::to_string(options.window_ns / kNsPerSecond) + " s: the trace spans " +
-                          std::to_string(span() / kNsPerSecond) + " s, too long for shorter ones");
-    if (options_.only != nullptr) options.window_ns = span() + 10 * kNsPerSecond;  // one for all: of no interest
-    ledger_ = std::make_unique<Ledger>(rules_, config_.flops_model(), config_.workload, *names_, counters_, options,
-                                       [&](WindowSummary&& window) {
-                                         finish_window(window);
-                                         if (window.final_run)
-                                           out.whole = std::move(window);
-                                         else
-                                           out.windows.push_back(std::move(window));
-                                       });
-    if (!trace_.product_of_activity.empty()) ledger_->watch_products(products_);
+    RunAccount::Options options;
+    options.ledger.origin_ns = kNsPerSecond;
+    options.ledger.window_ns = window_ns();
+    if (options_.only == nullptr && options.ledger.window_ns != configured_window_ns())
+      out.notes.push_back("windows of " + std::to_string(options.ledger.window_ns / kNsPerSecond) +
+                          " s: the trace spans " + std::to_string(span() / kNsPerSecond) +
+                          " s, too long for shorter ones");
+    if (options_.only != nullptr) options.ledger.window_ns = span() + 10 * kNsPerSecond;  // one for all: of no interest
+    options.model = config_.flops_model();
+    options.workload = config_.workload;
+    if (!trace_.product_of_activity.empty()) options.products = &products_;
     if (options_.observer != nullptr) {
       options_.observer->process = process_;
       options_.observer->shift_ns = shift_;
       options_.observer->rules = &rules_;
-      ledger_->observe(options_.observer);
+      options.observer = options_.observer;
     }
     // Of one range the time is asked, whatever else there is.
     if ((config_.detect || options_.detect) && options_.only == nullptr)
-      detected_ = std::make_unique<DetectedRegions>(*ledger_, rules_, *names_, DetectionOptions{.whole_trace = true});
-    drain_ = std::make_unique<Drain>(*attribution_, *ledger_, clock_, contexts_, counters_, detected_.get());
+      options.detection = DetectionOptions{.whole_trace = true};
+    account_ =
+        std::make_unique<RunAccount>(RunAccount::Parts{rules_, *attribution_, *names_, contexts_, clock_, counters_},
+                                     options, [&](WindowSummary&& window) {
+                                       onto_clock_of_file(window);
+                                       if (window.final_run)
+                                         out.whole = std::move(window);
+                                       else
+                                         out.windows.push_back(std::move(window));
+                                     });
     set_devices(out.run);
     constexpr std::size_t kEventsPerTick = 4096;
     // As often as the library's own thread looks, so that windows go out as they did then.
-    const DurationNs period = std::clamp<DurationNs>(options.window_ns / 4, 20'000'000, kNsPerSecond);
+    const DurationNs period = RunAccount::tick_period(options.ledger.window_ns);
     TimeNs last = 0, next_tick = 0;
     for (std::size_t i = 0; i < events_.size(); ++i) {
       const Event& event = events_[i];
       last = event.at + shift_;
       if (i % kEventsPerTick == 0 || last >= next_tick) {
-        drain_->begin_tick(last);
-        drain_->end_tick(false);
+        account_->drain().begin_tick(last);
+        account_->drain().end_tick(false);
         next_tick = last + period;
       }
       handle(event, last);
     }
     last = std::max(last, end_of_activity_ + shift_);
     if (trace_.recording) last = std::max(last, trace_.recording->end_ns + shift_);
-    drain_->finish(last);
-    if (detected_)
-      for (std::string& notice : detected_->take_notices()) out.notes.push_back(std::move(notice));
+    account_->drain().finish(last);
+    if (DetectedRegions* const detected = account_->detected(); detected != nullptr)
+      for (std::string& notice : detected->take_notices()) out.notes.push_back(std::move(notice));
     return out;
   }
 
@@ -330,7 +331,7 @@ class ProcessReplay {
         } else {
           attribution_->launch_anonymous(correlation, device + 1);
         }
-        drain_->follow_instances();
+        account_->drain().follow_instances();
         for (const std::uint32_t activity : activities)
           if (!comes_later(trace_.activities[activity])) record(activity);
         return;
@@ -343,7 +344,7 @@ class ProcessReplay {
 
   void record(std::uint32_t activity) {
     if (options_.observer != nullptr) options_.observer->activity = activity;
-    drain_->record(record_of(activity));
+    account_->drain().record(record_of(activity));
   }
 
   ActivityRecord record_of(std::uint32_t activity) {
@@ -391,7 +392,7 @@ class ProcessReplay {
       DeviceFacts facts = device.facts;
       if (facts.name.empty() && trace_.gpu_names.size() == 1) facts.name = trace_.gpu_names.front();
       const Peak peak = find_peak(facts, dtype.value_or(DType::kBf16), config_.peak);
-      ledger_->set_peak(number, peak);
+      account_->ledger().set_peak(number, peak);
       DeviceInfo info;
       info.device = number;
       info.name = facts.name;
@@ -423,7 +424,7 @@ class ProcessReplay {
     return longest == by_dtype.end() ? std::nullopt : std::optional(longest->first);
   }
 
-  void finish_window(WindowSummary& window) {
+  void onto_clock_of_file(WindowSummary& window) const {
     const TimeNs back = trace_.base_ns - shift_;
     window.window.begin_ns += back;
     window.window.end_ns += back;
@@ -432,11 +433,6 @@ class ProcessReplay {
       region.window.end_ns += back;
       for (SlowInstance& slow : region.slowest) slow.t0_ns += back;
     }
-    if (drain_) window.launches = drain_->account();
-    if (detected_) detected_->describe(window);
-    for (std::size_t i = 0; i < kCounters; ++i)
-      if (const std::uint64_t n = counters_.get(static_cast<Counter>(i)); n != 0)
-        window.counters.emplace_back(std::string(kCounterNames[i]), n);
   }
 
   const Trace& trace_;
@@ -451,9 +447,7 @@ class ProcessReplay {
   TickClock clock_;
   ContextDevices contexts_;
   ProductTable products_;
-  std::unique_ptr<Ledger> ledger_;
-  std::unique_ptr<DetectedRegions> detected_;
-  std::unique_ptr<Drain> drain_;
+  std::unique_ptr<RunAccount> account_;
   static constexpr std::uint32_t kMostDevices = 256;  ///< of one process
   static constexpr std::uint32_t kNoDevice = 0xFFFFFFFFu;
   std::vector<std::uint32_t> device_number_;  ///< by index into Trace::devices

@@ -1,0 +1,60 @@
+// The account of one run: ledger, detector and drain, wired together once for the live library and for replay.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "core/account/ledger.h"
+#include "core/drain/detected_regions.h"
+#include "core/drain/drain.h"
+
+namespace mfu {
+
+/// [mfu-drain] What comes in goes to drain(); windows come out through the callback, each with the launch account, what
+/// was detected and the counters of that moment.
+class RunAccount {
+ public:
+  /// What the account works on. All of it outlives the account.
+  struct Parts {
+    const RegionRules& rules;
+    Attribution& attribution;
+    KernelNames& names;
+    const ContextDevices& contexts;
+    TickClock& clock;
+    Counters& counters;
+  };
+  struct Options {
+    LedgerOptions ledger;
+    const FlopsModel* model = nullptr;  ///< nullptr: times only
+    Workload workload;
+    const ProductTable* products = nullptr;     ///< what records' products are; nullptr: they carry none
+    AccountObserver* observer = nullptr;        ///< outlives the account
+    std::optional<DetectionOptions> detection;  ///< none: work that no range owns stays outside
+    bool by_calls = false;                      ///< see Drain
+  };
+
+  RunAccount(const Parts& parts, const Options& options, Ledger::WindowCallback on_window);
+  RunAccount(const RunAccount&) = delete;
+  RunAccount& operator=(const RunAccount&) = delete;
+
+  [[nodiscard]] Ledger& ledger() noexcept { return ledger_; }
+  [[nodiscard]] Drain& drain() noexcept { return *drain_; }
+  [[nodiscard]] DetectedRegions* detected() noexcept { return detected_ ? &*detected_ : nullptr; }
+  [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
+  [[nodiscard]] const Drain& drain() const noexcept { return *drain_; }
+
+  /// How often a tick is due for windows of this length, so that each goes out soon after its end.
+  [[nodiscard]] static DurationNs tick_period(DurationNs window_ns) noexcept;
+
+ private:
+  void close_window(WindowSummary&& window);
+
+  Counters& counters_;
+  Ledger::WindowCallback on_window_;
+  Ledger ledger_;
+  std::optional<DetectedRegions> detected_;
+  std::optional<Drain> drain_;
+};
+
+}  // namespace mfu

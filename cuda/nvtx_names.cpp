@@ -1,0 +1,125 @@
+#include "cuda/nvtx_names.h"
+
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <new>
+
+#include "cuda/spin_guard.h"
+
+namespace mfu {
+
+namespace {
+
+using detail::g_nvtx_domains;
+
+constinit std::atomic<std::uint32_t> g_domain_count{1};
+constinit std::atomic_flag g_domain_lock = ATOMIC_FLAG_INIT;
+constinit std::atomic<std::uint32_t> g_string_count{0};
+constinit RegisteredString g_other_string{};
+
+}  // namespace
+
+NvtxDomain* create_domain(const char* name) noexcept {
+  if (name == nullptr) name = "";
+  const SpinGuard guard(g_domain_lock);
+  if (!guard) return &g_nvtx_domains[0];
+  const std::uint32_t count = g_domain_count.load(std::memory_order_relaxed);
+  NvtxDomain* found = nullptr;
+  for (std::uint32_t i = 1; i < count && found == nullptr; ++i)
+    if (std::strncmp(g_nvtx_domains[i].name, name, sizeof g_nvtx_domains[i].name - 1) == 0) found = &g_nvtx_domains[i];
+  if (found == nullptr && count < kMaxNvtxDomains) {
+    found = &g_nvtx_domains[count];
+    found->id = static_cast<DomainId>(count);
+    std::strncpy(found->name, name, sizeof found->name - 1);
+    found->ignored = std::strcmp(found->name, "NCCL") == 0;
+    g_domain_count.store(count + 1, std::memory_order_release);
+  }
+  return found != nullptr ? found : &g_nvtx_domains[0];
+}
+
+RegisteredString* register_text(const char* text) noexcept {
+  if (text == nullptr || g_string_count.fetch_add(1, std::memory_order_relaxed) >= kMaxRegisteredStrings)
+    return &g_other_string;
+  auto* s = new (std::nothrow) RegisteredString;
+  if (s == nullptr) return &g_other_string;
+  const std::string_view cut = RuleCache::cut(text);
+  std::memcpy(s->text, cut.data(), cut.size());
+  s->length = static_cast<std::uint32_t>(cut.size());
+  return s;
+}
+
+std::string_view narrow(const wchar_t* text, NameBuffer& out) noexcept {
+  std::size_t n = 0;
+  for (; *text != L'\0'; ++text) {
+    const auto c = std::bit_cast<std::uint32_t>(*text);
+    const std::size_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    if (n + bytes > RuleCache::kMaxLength) break;
+    if (bytes == 1) {
+      out[n++] = static_cast<char>(c);
+      continue;
+    }
+    out[n++] = static_cast<char>((bytes == 2 ? 0xC0 : bytes == 3 ? 0xE0 : 0xF0) | (c >> (6 * (bytes - 1))));
+    for (std::size_t k = bytes - 1; k-- > 0;) out[n++] = static_cast<char>(0x80 | ((c >> (6 * k)) & 0x3F));
+  }
+  out[n] = '\0';
+  return {out.data(), n};
+}
+
+RangeEvent read_attributes(const nvtxEventAttributes_t* a, NameBuffer& buffer) noexcept {
+  RangeEvent event;
+  event.name = "";
+  if (a == nullptr || a->size < offsetof(nvtxEventAttributes_t, message) + sizeof a->message) return event;
+  switch (a->payloadType) {
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64:
+      event.payload = static_cast<double>(a->payload.ullValue);
+      event.has_payload = true;
+      break;
+    case NVTX_PAYLOAD_TYPE_INT64:
+      event.payload = static_cast<double>(a->payload.llValue);
+      event.has_payload = true;
+      break;
+    case NVTX_PAYLOAD_TYPE_DOUBLE:
+      event.payload = a->payload.dValue;
+      event.has_payload = true;
+      break;
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32:
+      event.payload = a->payload.uiValue;
+      event.has_payload = true;
+      break;
+    case NVTX_PAYLOAD_TYPE_INT32:
+      event.payload = a->payload.iValue;
+      event.has_payload = true;
+      break;
+    case NVTX_PAYLOAD_TYPE_FLOAT:
+      event.payload = static_cast<double>(a->payload.fValue);
+      event.has_payload = true;
+      break;
+    default:
+      break;
+  }
+  switch (a->messageType) {
+    case NVTX_MESSAGE_TYPE_ASCII:
+      if (a->message.ascii != nullptr) event.name = RuleCache::cut(a->message.ascii);
+      break;
+    case NVTX_MESSAGE_TYPE_UNICODE:
+      if (a->message.unicode != nullptr) event.name = narrow(a->message.unicode, buffer);
+      break;
+    case NVTX_MESSAGE_TYPE_REGISTERED: {
+      auto* s = reinterpret_cast<RegisteredString*>(a->message.registered);
+      if (s == nullptr || s->magic != RegisteredString::kMagic) break;
+      event.name = {s->text, s->length};
+      event.registered = s;
+      break;
+    }
+    default:
+      break;
+  }
+  return event;
+}
+
+const char* nvtx_domain_name(DomainId domain) noexcept {
+  return raw(domain) < kMaxNvtxDomains ? g_nvtx_domains[raw(domain)].name : "";
+}
+
+}  // namespace mfu
