@@ -32,6 +32,7 @@
 #include "injection/foreign_tools.h"
 #include "injection/late_start.h"
 #include "injection/own_thread.h"
+#include "injection/python_exit.h"
 #include "injection/sink_thread.h"
 #include "injection/wakeup.h"
 
@@ -48,7 +49,7 @@ class Parts {
  private:
   static void on_first_use();
   static void on_buffer();
-  static void at_exit();
+  static void at_exit() noexcept;
   static void in_child_after_fork();
   [[nodiscard]] RunInfo describe_run() const;
   void start_threads();
@@ -68,6 +69,7 @@ class Parts {
   std::optional<SinkThread> sink_;
   std::optional<DrainThread> drain_;  ///< none where the process is inert
   std::atomic<bool> threads_running_{false};
+  std::atomic<bool> ended_{false};
 };
 
 std::atomic<Parts*> g_parts{nullptr};
@@ -198,6 +200,8 @@ void Parts::start_threads() {
   // Registered now, after libcuda's own, so that it runs before theirs: CUPTI must not be asked once the driver is
   // gone.
   std::atexit(at_exit);
+  // A forked child of Python's multiprocessing runs no such handler.
+  if (imports_) call_before_python_exits(at_exit);
 }
 
 // --- fork -----------------------------------------------------------------------------------------------------------
@@ -217,9 +221,9 @@ void Parts::in_child_after_fork() { host_switches().inert.store(true, std::memor
 ///
 /// The exiting thread holds no lock of ours, and may hold any of the host's: so our threads, which never take one of
 /// the host's, cannot deadlock with it. They are not joined. Whatever hangs is left where it is.
-void Parts::at_exit() {
+void Parts::at_exit() noexcept {
   Parts* parts = g_parts.load(std::memory_order_acquire);
-  if (parts == nullptr || parts->pid_ != ::getpid()) return;
+  if (parts == nullptr || parts->pid_ != ::getpid() || parts->ended_.exchange(true)) return;
   host_switches().closing.store(true, std::memory_order_relaxed);
   host_switches().inert.store(true, std::memory_order_relaxed);
   constexpr DurationNs kPatience = kSlowdown * kNsPerSecond;  // without a line written or a batch of records taken
