@@ -85,6 +85,9 @@ constexpr BuiltIn kBuiltIn[] = {
     {"pytorch", "step", R"(ProfilerStep#\d+)" MFU_TAIL},
     {"vllm", "mixed",
      R"(execute_context_(?P<ctx_batch>\d+)\((?P<ctx_tokens>\d+)\)_generation_(?P<gen_batch>\d+)\((?P<gen_tokens>\d+)\).*)"},
+    // ... with `detailed_trace_annotation`: sq new tokens and sk keys, summed over the sequences.
+    {"vllm", "mixed",
+     R"(execute_\d+_context_(?P<ctx_batch>\d+)\(sq(?P<ctx_tokens>\d+)sk(?P<ctx_keys>\d+)sqsq\d+sqsk\d+\)_generation_(?P<gen_batch>\d+)\(sq(?P<gen_tokens>\d+)sk(?P<gen_keys>\d+).*)"},
     {"tensorrt_llm", "mixed",
      R"((?:\[Executor\] )?(?:_forward_step \d+|executeStep): (?P<ctx_batch>\d+) ctx reqs, (?:(?P<ctx_tokens>\d+) ctx tokens, )?(?P<gen_batch>\d+) gen reqs(?:, (?P<ctx_tokens>\d+) ctx tokens)?.*)"},
     {"megatron", "prefill", R"(Prefill)"},
@@ -114,6 +117,8 @@ struct RegionRules::Rule {
   std::vector<Group> groups;
   std::vector<std::uint32_t> ctx_batch, ctx_tokens;  ///< group numbers; several when a name may stand in two places
   bool of_framework = false;
+  /// Group numbers, 0: none. What all sequences attend to, their new tokens included.
+  std::uint32_t ctx_keys = 0, gen_keys = 0;
   bool by_counts = false;  ///< ctx_batch and gen_batch choose among the three below
   RegionId prefill = RegionId::kNone, decode = RegionId::kNone, mixed = RegionId::kNone;
 };
@@ -175,6 +180,10 @@ bool RegionRules::add(const RegionRule& config, std::string* why) {
       rule.ctx_batch.push_back(number);
     } else if (name == "ctx_tokens") {
       rule.ctx_tokens.push_back(number);
+    } else if (name == "ctx_keys") {
+      rule.ctx_keys = number;
+    } else if (name == "gen_keys") {
+      rule.gen_keys = number;
     } else if (find_key(name, key)) {
       rule.groups.push_back({number, key});
       gen_batch = gen_batch || key == ShapeWords::kGenBatch;
@@ -313,6 +322,13 @@ RegionOpening RegionRules::open(RuleId id, std::string_view name, const double* 
           if (g.key == ShapeWords::kGenTokens) gen_tokens = value;
         }
         opening.region = ctx_batch == 0 ? rule.decode : gen_batch == 0 ? rule.prefill : rule.mixed;
+        // A pass of one kind has one context: the mean, since FLOP of attention add up with it.
+        const bool decodes = ctx_batch == 0;
+        const std::int64_t sequences = decodes ? gen_batch : ctx_batch, fed = decodes ? gen_tokens : ctx_tokens;
+        if (const std::uint32_t keys = decodes ? rule.gen_keys : rule.ctx_keys;
+            keys != 0 && (decodes || gen_batch == 0) && sequences > 0 && fed >= 0 && value_of(keys, value) &&
+            value >= fed)
+          opening.shape.set(ShapeWords::kContext, (value - fed + sequences / 2) / sequences);
         if (ctx_batch == 0) {
           opening.shape.set(ShapeWords::kBatch, gen_batch);
           if (gen_tokens >= 0) opening.shape.set(ShapeWords::kTokens, gen_tokens);

@@ -1,5 +1,5 @@
-"""Python processes that end by os._exit, in which no exit handler runs: forked children of multiprocessing do. Their account is told all the
-same, once, and their exit status is theirs."""
+"""Python processes that end by os._exit, in which no exit handler runs: forked children of multiprocessing do. Their account is
+told all the same, once, and their exit status is theirs."""
 
 import os
 import shutil
@@ -15,7 +15,8 @@ how, launches = sys.argv[1], int(sys.argv[2])
 def work():
     cuda = ctypes.CDLL("libcuda.so.1")
     context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    image = b".version 8.0\\n.target sm_90\\n.address_size 64\\n// simgpu: gemm_k ns=20000\\n.visible .entry gemm_k()\\n{ ret; }\\n"
+    image = b".version 8.0\\n.target sm_90\\n.address_size 64\\n// simgpu: gemm_k ns=20000\\n"
+    image += b".visible .entry gemm_k()\\n{ ret; }\\n"
     assert cuda.cuInit(0) == 0
     assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
     assert cuda.cuCtxSetCurrent(context) == 0

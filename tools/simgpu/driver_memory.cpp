@@ -174,3 +174,26 @@ SIM_STREAM_API(cuMemsetD16Async, (CUdeviceptr dst, unsigned short value, size_t 
                (dst, value, N, hStream), { return set(hStream, per_thread, dst, value, 2, N); })
 SIM_STREAM_API(cuMemsetD32Async, (CUdeviceptr dst, unsigned value, size_t N, CUstream hStream),
                (dst, value, N, hStream), { return set(hStream, per_thread, dst, value, 4, N); })
+
+// Virtual memory ---------------------------------------------------------------------------------------------------
+
+// Asked for by allocators that can do without: what a driver says where the device has none.
+SIM_EXPORT CUresult cuMemAddressReserve(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+SIM_EXPORT CUresult cuMemAddressFree(CUdeviceptr, size_t) { return CUDA_ERROR_NOT_SUPPORTED; }
+SIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+SIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle) { return CUDA_ERROR_NOT_SUPPORTED; }
+SIM_EXPORT CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+SIM_EXPORT CUresult cuMemUnmap(CUdeviceptr, size_t) { return CUDA_ERROR_NOT_SUPPORTED; }
+SIM_EXPORT CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+SIM_EXPORT CUresult cuMemGetAllocationGranularity(size_t*, const CUmemAllocationProp*,
+                                                  CUmemAllocationGranularity_flags) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}

@@ -73,6 +73,9 @@ TEST(RegionRules, BuiltInNames) {
       {"execute_context_0(0)_generation_32(32)", "decode"},
       {"execute_context_2(4096)_generation_0(0)", "prefill"},
       {"execute_context_2(4096)_generation_30(30)", "mixed"},
+      {"execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk3200sqsq32sqsk3200)", "decode"},
+      {"execute_64_context_1(sq64sk64sqsq4096sqsk4096)_generation_0(sq0sk0sqsq0sqsk0)", "prefill"},
+      {"execute_65_context_1(sq64sk64sqsq4096sqsk4096)_generation_1(sq1sk9sqsq1sqsk9)", "mixed"},
       {"[Executor] _forward_step 12: 3 ctx reqs, 0 gen reqs", "prefill"},
       {"[Executor] _forward_step 12: 0 ctx reqs, 8 gen reqs", "decode"},
       {"[Executor] _forward_step 12: 3 ctx reqs, 8 gen reqs", "mixed"},
@@ -148,6 +151,16 @@ TEST(RegionRules, NumbersInNamesAreShapes) {
   EXPECT_EQ(s.tokens, 4096);
   EXPECT_EQ(s.gen_batch, 30);
   EXPECT_EQ(s.gen_tokens, 31);
+  s = r.shape("execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk3232sqsq32sqsk3232)");
+  EXPECT_EQ(s.batch, 32);
+  EXPECT_EQ(s.tokens, 32);
+  EXPECT_EQ(s.context, 100);
+  s = r.shape("execute_64_context_2(sq64sk264sqsq2048sqsk8448)_generation_0(sq0sk0sqsq0sqsk0)");
+  EXPECT_EQ(s.tokens, 64);
+  EXPECT_EQ(s.context, 100) << "of each sequence, chunks before it";
+  s = r.shape("execute_65_context_1(sq64sk64sqsq4096sqsk4096)_generation_1(sq1sk9sqsq1sqsk9)");
+  EXPECT_EQ(s.gen_batch, 1);
+  EXPECT_FALSE(s.context) << "each kind has one of its own";
   s = r.shape("execute_context_0(0)_generation_30(30)");
   EXPECT_EQ(s.batch, 30);
   EXPECT_EQ(s.tokens, 30);
