@@ -22,6 +22,7 @@ class LaunchHistory {
   static constexpr std::uint32_t kVocabulary = 4096;  ///< distinct names; the least recent makes way
   static constexpr std::uint32_t kFamilies = 64;      ///< keys after the vocabulary's, one per family
   static constexpr std::uint32_t kKeys = kVocabulary + kFamilies;
+  static constexpr std::uint32_t kLoaderFamily = kFamilies;  ///< of copies by a thread that launches no kernel
 
   using Key = LaunchKey;
   using Position = LaunchPosition;

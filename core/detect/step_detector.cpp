@@ -45,6 +45,7 @@ void StepDetector::add(const Launch& launch) {
   if (is_of_loader(launch)) {
     Launch silent = launch;
     silent.traits.flags = 0;
+    silent.traits.family = LaunchHistory::kLoaderFamily;
     history_.add(silent);
     if (history_.end() >= next_work_) run_pending(false);
     return;

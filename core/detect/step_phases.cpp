@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/detect/thresholds.h"
+
 namespace mfu {
 namespace {
 
@@ -169,16 +171,18 @@ PhaseRule StepPhases::cut_by_threads() {
 
 /// A stretch of the calling thread. False: it is none of what may stand there.
 bool StepPhases::cut_run(const Run& run, bool last) {
-  std::uint32_t after_update = 0, of_model = 0;
+  std::uint32_t after_update = 0, update = 0, of_model = 0;
   bool named = false;
   for (std::uint32_t i = run.begin; i < run.end; ++i) {
     of_model += is_of_model(step_[i]) ? 1 : 0;
     if (!updates(i)) continue;
     after_update = i + 1;
+    ++update;
     named = named || has(step_[i], kFlagOptimizer);
   }
   const bool first = spans_.empty();
   if (first || !last) {
+    if (first && begins_with_update(run)) return false;
     const bool updated = first ? named : named || (after_update != 0 && !named_optimizer_ && !like_forward(run));
     if (updated && !add(StepPhase::kOptimizer, after_update)) return false;
     if (updated || first) return add(StepPhase::kForward, run.end);
@@ -191,11 +195,31 @@ bool StepPhases::cut_run(const Run& run, bool last) {
     // An update that no name gives away; a model's work there would be half of something else.
     return of_model * 50 <= run.end - run.begin && add(StepPhase::kOptimizer, run.end);
   }
-  // What follows the update's last launch begins the next forward pass. Where only clipping gives the update away, its
-  // own launches have no name: then they follow too.
-  const bool unnamed_update = !named && !like_forward({false, after_update, run.end});
-  if (run.end - after_update <= kBurst || unnamed_update) after_update = run.end;
+  // What follows the update's last launch begins the next forward pass, if it is like one. Where clipping or loss
+  // scaling is all that has a name, the update itself follows; clearing gradients belongs to it in any case.
+  const Run rest{false, after_update, run.end};
+  bool model = false, clears = true;
+  for (std::uint32_t i = rest.begin; i < rest.end; ++i) {
+    model = model || is_of_model(step_[i]);
+    clears = clears && (step_[i].traits.role == KernelRole::kMemset || has(step_[i], kFlagToHost));
+  }
+  const bool beginning =
+      !named || (!model && rest.end - rest.begin > std::max(2 * update, kThresholds.before_first_product));
+  if (rest.end - rest.begin <= kBurst || clears || (beginning && !like_forward(rest))) after_update = run.end;
   return add(StepPhase::kOptimizer, after_update) && add(StepPhase::kForward, run.end);
+}
+
+/// The step begins with much that is no model: the rest of an update whose beginning alone has a name. Many launches of
+/// one kernel, as where gradients are cleared, count as one; copies and communication not at all.
+bool StepPhases::begins_with_update(const Run& run) const noexcept {
+  std::uint32_t before = 0, previous = kNone;
+  for (std::uint32_t i = run.begin; i < run.end && !is_of_model(step_[i]) && !has(step_[i], kFlagGraph); ++i) {
+    if (moves_data(step_[i])) continue;
+    const std::uint32_t key = key_of(step_[i]);
+    before += key != previous ? 1 : 0;
+    previous = key;
+  }
+  return before > kThresholds.before_first_product && before * 4 > run.end - run.begin;
 }
 
 /// Nearly all of it is in the step's first forward pass as well.

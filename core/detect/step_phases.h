@@ -56,6 +56,7 @@ class StepPhases {
   [[nodiscard]] bool find_runs();
   [[nodiscard]] bool plausible() const noexcept;
   [[nodiscard]] bool cut_run(const Run& run, bool last);
+  [[nodiscard]] bool begins_with_update(const Run& run) const noexcept;
   [[nodiscard]] bool like_forward(const Run& run);
   [[nodiscard]] bool add_pass(std::uint32_t begin, std::uint32_t end);
   [[nodiscard]] bool updates(std::uint32_t i) const noexcept;

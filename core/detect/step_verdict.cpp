@@ -9,16 +9,23 @@ namespace {
 
 constexpr const Thresholds& kT = kThresholds;
 
-/// The named part of the update is not all of it, and the forward pass is a graph or little more: a stray launch is
-/// then enough to put the begin of a step elsewhere.
+/// Where steps begin is not marked: the named part of the update is not all of it, and no copies of a batch come before
+/// the next forward pass. A stray launch is then enough to put the begin of a step elsewhere.
 bool begins_anywhere(const TrainingSteps& training) noexcept {
-  constexpr std::uint64_t kFewLaunches = 24;
   constexpr std::size_t kLooked = 8;
-  for (std::size_t i = 0; i + 1 < training.known() && i < kLooked; ++i) {
+  for (std::size_t i = 1; i + 1 < training.known() && i < kLooked; ++i) {
     const TrainingSteps::Step& step = training.back(i);
-    if (step.gap > kT.burst && step.first_backward - step.begin < kFewLaunches) return true;
+    if (step.followed && step.gap > kT.burst && training.back(i - 1).copies == 0) return true;
   }
   return false;
+}
+
+/// A named update ends every step, and what every step holds whatever its shapes is the same.
+bool is_proved(const TrainingSteps& training) noexcept {
+  if (!training.named() || training.steps_per_turn() != 1 || begins_anywhere(training)) return false;
+  if (training.may_begin_with_update()) return false;
+  return training.exact() >= kT.high_whatever_shapes && training.exact_whatever_shapes() >= kT.high_operations &&
+         training.same_length_whatever_shapes() >= kT.high_same_length;
 }
 
 }  // namespace
@@ -61,9 +68,7 @@ StepFindings findings_of(const TrainingSteps& training, const PassesOfStep& pass
     findings.micro_step_launches = passes.launches;
   } else if (findings.micro_steps > 1)
     findings.micro_step_launches = (findings.period_launches - training.last().updates) / findings.micro_steps;
-  const bool equal = training.exact() >= (training.named() ? kT.high_operations : kT.high_exact) &&
-                     training.same_length() >= kT.high_same_length;
-  if (equal && training.named() && training.steps_per_turn() == 1 && !begins_anywhere(training))
+  if (is_proved(training))
     findings.confidence = StepConfidence::kHigh;
   else if (training.exact() >= kT.medium_exact && training.same_length() >= kT.medium_same_length)
     findings.confidence = StepConfidence::kMedium;

@@ -57,9 +57,10 @@ struct Thresholds {
   double agreement_share = 0.85;  ///< of what the reference's own two ends share
   double lost_periods = 4;        ///< without a step for so many periods, the cycle is lost
 
-  std::uint32_t log_line = 16;        ///< launches that a line of the log takes at most, with its mean over ranks
-  std::uint32_t stray_launches = 3;   ///< in a gap between two passes, of other streams or by chance
-  std::uint32_t seldom_foreign = 12;  ///< other work after more than one in so many passes may be an update
+  std::uint32_t before_first_product = 48;  ///< launches of a forward pass before its first matrix product, at most
+  std::uint32_t log_line = 16;              ///< launches that a line of the log takes at most, with its mean over ranks
+  std::uint32_t stray_launches = 3;         ///< in a gap between two passes, of other streams or by chance
+  std::uint32_t seldom_foreign = 12;        ///< other work after more than one in so many passes may be an update
   std::uint32_t passes_without_update = 16;  ///< passes to see where no update shows: few accumulate more than eight
   std::uint32_t steps_of_break = 8;  ///< evaluation lasts as long as a few steps; a server that takes over, longer
 
@@ -78,6 +79,8 @@ struct Thresholds {
   double high_exact = 0.98;  ///< launches of equal names, step against step
   double high_operations =
       0.995;  ///< the same by operation, whatever their shapes: one lost record of a hundred is less
+  double high_whatever_shapes =
+      0.9;                        ///< with kernels that a library chooses by shape, of which some run one more or less
   double high_same_length = 0.6;  ///< share of steps of the usual length
   double medium_exact = 0.9, medium_coverage = 0.6, medium_same_length = 0.4;
   double serving_high = 0.95;             ///< share of iterations of a make-up that was seen before

@@ -1,6 +1,7 @@
 #include "core/detect/training_steps.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "core/detect/thresholds.h"
@@ -24,6 +25,36 @@ bool within_a_sixteenth(std::uint64_t a, std::uint64_t b) noexcept { return (a >
 /// Of one make-up: as many launches of optimizers and of backward passes.
 bool alike(const TrainingSteps::Step& a, const TrainingSteps::Step& b) noexcept {
   return within_an_eighth(a.updates, b.updates) && within_an_eighth(a.backwards, b.backwards);
+}
+
+struct FixedShare {
+  double similarity = 0;
+  std::uint64_t a = 0, b = 0;  ///< launches compared
+};
+/// multiset_similarity() of the launches of no family: what depends neither on shapes nor on a loader's thread.
+FixedShare fixed_similarity(const LaunchHistory::Keys& families, LaunchPosition a, LaunchPosition a_end,
+                            LaunchPosition b, LaunchPosition b_end, KeyCounts& counts) {
+  const auto is_fixed = [&](LaunchPosition i) { return families[i] < LaunchHistory::kVocabulary; };
+  FixedShare share;
+  for (LaunchPosition i = a; i < a_end; ++i) {
+    if (!is_fixed(i)) continue;
+    ++share.a;
+    ++counts[families[i]];
+  }
+  for (LaunchPosition i = b; i < b_end; ++i) {
+    if (!is_fixed(i)) continue;
+    ++share.b;
+    --counts[families[i]];
+  }
+  std::uint64_t unlike = 0;
+  const auto take = [&](LaunchPosition i) {
+    if (is_fixed(i)) unlike += static_cast<std::uint64_t>(std::abs(std::exchange(counts[families[i]], 0)));
+  };
+  for (LaunchPosition i = a; i < a_end; ++i) take(i);
+  for (LaunchPosition i = b; i < b_end; ++i) take(i);
+  const std::uint64_t longer = std::max(share.a, share.b);
+  if (longer != 0) share.similarity = static_cast<double>(share.a + share.b - unlike) / 2 / static_cast<double>(longer);
+  return share;
 }
 
 /// Without what may follow the update, as a line of the log.
@@ -433,16 +464,22 @@ void TrainingSteps::find_turns() {
   turn_ = 2;
 }
 
-double TrainingSteps::similarity(const Step& a, const Step& b) {
+TrainingSteps::Likeness TrainingSteps::likeness(const Step& a, const Step& b) {
   // Where the optimizer has a name, other shapes make no step doubtful: its operations are compared.
   const auto& names = named() ? history_.families() : history_.names();
   const std::uint64_t long_a = length(a), long_b = length(b);
   if (long_a == long_b) {
     std::uint64_t unlike = 0;
     for (std::uint64_t i = 0; i < long_a; ++i) unlike += names[a.begin + i] != names[b.begin + i] ? 1 : 0;
-    if (unlike == 0) return 1;
+    if (unlike == 0) return {};
   }
-  return multiset_similarity(names, a.begin, a.update_end, b.begin, b.update_end, counts_);
+  Likeness likeness;
+  likeness.all = multiset_similarity(names, a.begin, a.update_end, b.begin, b.update_end, counts_);
+  likeness.same_length = named() ? within_a_64th(long_a, long_b) : long_a == long_b;
+  const FixedShare fixed = fixed_similarity(history_.families(), a.begin, a.update_end, b.begin, b.update_end, counts_);
+  likeness.fixed = fixed.similarity;
+  likeness.same_fixed_length = within_a_64th(fixed.a, fixed.b);
+  return likeness;
 }
 
 /// The last step with the one before of its kind.
@@ -475,9 +512,11 @@ void TrainingSteps::compare() {
   if (!now.certain || !before.certain || before.begin < history_.oldest()) return;
   ++compared_;
   const double weight = std::max(1.0 / static_cast<double>(compared_), 1.0 / 16);
-  exact_ += weight * (similarity(now, before) - exact_);
-  const bool same_length = named() ? within_a_64th(length(now), length(before)) : length(now) == length(before);
-  same_length_ += weight * ((same_length ? 1.0 : 0.0) - same_length_);
+  const Likeness seen = likeness(now, before);
+  exact_ += weight * (seen.all - exact_);
+  fixed_exact_ += weight * (seen.fixed - fixed_exact_);
+  same_length_ += weight * ((seen.same_length ? 1.0 : 0.0) - same_length_);
+  fixed_same_length_ += weight * ((seen.same_fixed_length ? 1.0 : 0.0) - fixed_same_length_);
   ++passes_;
   if (ends_step(back(1))) {
     step_begin_ = now.begin;
@@ -493,6 +532,23 @@ void TrainingSteps::compare() {
   if (launches == last_length_) usual_length_ = launches;
   last_length_ = launches;
   mean_ += weight_of_step * (static_cast<double>(launches) - mean_);
+}
+
+bool TrainingSteps::may_begin_with_update() const noexcept {
+  const Step& step = last();
+  if (step.copies != 0 || step.begin < history_.oldest() || step.first_backward <= step.begin) return false;
+  const auto& families = history_.families();
+  const auto is_product = [&](Position i) {
+    return (families[i] >= LaunchHistory::kVocabulary &&
+            families[i] != LaunchHistory::key_of_family(LaunchHistory::kLoaderFamily)) ||
+           (history_.flags(i) & kFlagGraph) != 0;
+  };
+  // Many launches of one kernel, as where gradients are cleared, count as one.
+  Position before = 0;
+  LaunchKey previous = LaunchHistory::kKeys;
+  for (Position i = step.begin; i < step.first_backward && !is_product(i); ++i)
+    before += std::exchange(previous, families[i]) != families[i] ? 1 : 0;
+  return before > kT.before_first_product && before * 4 > step.first_backward - step.begin;
 }
 
 std::uint32_t TrainingSteps::usual_launches() const noexcept {

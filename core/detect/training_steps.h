@@ -70,10 +70,17 @@ class TrainingSteps {
   /// Steps that make up one turn of an alternation, as of two networks; 1: there is none.
   [[nodiscard]] std::uint32_t steps_per_turn() const noexcept { return turn_; }
   /// How equal the steps are, one against the one before (of two that take turns, the one two before): moving averages.
-  [[nodiscard]] double exact() const noexcept { return exact_; }                   ///< share of equal names
-  [[nodiscard]] double same_length() const noexcept { return same_length_; }       ///< share of steps of equal length
+  [[nodiscard]] double exact() const noexcept { return exact_; }              ///< share of equal names
+  [[nodiscard]] double same_length() const noexcept { return same_length_; }  ///< share of steps of equal length
+  /// The same of the launches that every step holds whatever its shapes: kernels that a library chooses by shape are
+  /// left out, and copies that a loader's thread makes at any place.
+  [[nodiscard]] double exact_whatever_shapes() const noexcept { return fixed_exact_; }
+  [[nodiscard]] double same_length_whatever_shapes() const noexcept { return fixed_same_length_; }
   [[nodiscard]] std::uint32_t passes() const noexcept { return passes_of_step_; }  ///< of the last step
   [[nodiscard]] bool named() const noexcept { return last().updates != 0; }        ///< the optimizer is known by name
+  /// No batch is copied where the last step begins, and no matrix product comes for long: what is named may be but the
+  /// beginning of an update, as clipping is, and the rest of it counts as forward pass.
+  [[nodiscard]] bool may_begin_with_update() const noexcept;
   /// Of one step: how many are usual, or the mean where that varies.
   [[nodiscard]] std::uint32_t usual_launches() const noexcept;
   /// Of the longest step or pass that is remembered, whether steps are found or not; 0: none is known.
@@ -106,7 +113,12 @@ class TrainingSteps {
   void learn(Position begin, Position backward);
   void find_turns();
   void compare();
-  [[nodiscard]] double similarity(const Step& a, const Step& b);
+  struct Likeness {    ///< of two steps
+    double all = 1;    ///< share of equal launches
+    double fixed = 1;  ///< the same without what depends on shapes, or on a loader
+    bool same_length = true, same_fixed_length = true;
+  };
+  [[nodiscard]] Likeness likeness(const Step& a, const Step& b);
   [[nodiscard]] std::uint32_t usual_gap_before_other_work() const noexcept;
 
   const LaunchHistory& history_;
@@ -156,7 +168,7 @@ class TrainingSteps {
   std::uint32_t passes_ = 0, passes_of_step_ = 1;
   std::uint32_t least_gap_ = 0, most_gap_ = 0,
                 broken_ = 0;  ///< between backward passes and the next batch, of remembered passes
-  double exact_ = 0, same_length_ = 0, mean_ = 0;
+  double exact_ = 0, same_length_ = 0, fixed_exact_ = 0, fixed_same_length_ = 0, mean_ = 0;
   std::uint32_t last_length_ = 0, usual_length_ = 0;
 };
 

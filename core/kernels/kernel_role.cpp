@@ -54,6 +54,7 @@ constexpr auto kFirst = std::to_array<Rule>({
     {"addcmul", {}, kForeach},
     {"multi_tensor_apply", "copy", kOther},
     {"multi_tensor_apply", {}, kForeach},
+    {"triton_for_fused", {}, kForeach},  // Inductor's kernels over lists of tensors, as a compiled optimizer runs them
 
     {"flashattnbwd", {}, kAttentionBackward},
     {"flash_bwd", {}, kAttentionBackward},

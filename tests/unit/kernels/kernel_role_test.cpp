@@ -23,6 +23,7 @@ TEST(KernelRole, RealNames) {
       {"void at::native::vectorized_elementwise_kernel<4, at::native::addcdiv_cuda_kernel(at::TensorIteratorBase&, "
        "c10::Scalar const&)::{lambda()#2}>(int)",
        kForeach},
+      {"triton_for_fused_3", kForeach},
       {"ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", kComm},
       {"void cudnn::bn_bw_1C11_singleread<float, 512, true, 1, 2, 0>(cudnn::bn_bw_1C11_args<float>)", kNormBackward},
       {"void cudnn::bn_fw_tr_1C11_singleread<float, 512, true, 1, 2, 0>(cudnn::bn_fw_tr_1C11_args<float>)", kNorm},
