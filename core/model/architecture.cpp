@@ -144,7 +144,7 @@ ParamGroups count_params(const Architecture& model) noexcept {
 Count matmul_weights_per_token(const Architecture& model) noexcept {
   if (model.flat_params) return *model.flat_params;
   return linear_weights(model.layers, model.d_model) + linear_weights(model.encoder, model.encoder_d()) +
-         model.other_matmul_weights + Count(model.vocab) * model.io_width();
+         model.other_matmul_weights + model.front_weights + Count(model.vocab) * model.io_width();
 }
 
 namespace {
@@ -207,6 +207,8 @@ Json mixer_json(const MixerSpec& m) {
   if (m.index_heads > 0) j["index_heads"] = m.index_heads;
   if (m.index_dim > 0) j["index_dim"] = m.index_dim;
   if (m.compress > 0) j["compress"] = m.compress;
+  if (m.position_rows > 0) j["position_rows"] = m.position_rows;
+  if (m.position_scores > 0) j["position_scores"] = m.position_scores;
   if (m.window > 0) j["window"] = m.window;
   if (m.chunk > 0) j["chunk"] = m.chunk;
   if (m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent) j["causal"] = m.causal;

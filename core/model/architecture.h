@@ -64,6 +64,12 @@ struct MixerSpec {
   bool index_plain = false;   ///< the scores of its heads are added up, not weighed by one more product
   std::int64_t compress = 0;  ///< beside the window, a query sees one entry per so many tokens, at most `top_keys`
                               ///< of them where there is an index, which then scores these (DeepSeek-V4); 0: none
+  // Relative positions whose vectors are projected and scored beside the keys (DeBERTa, arXiv:2006.03654; XLNet).
+  std::int64_t position_rows = 0;         ///< position vectors that a query meets; 0: none
+  std::int64_t position_scores = 0;       ///< products with them: content to position, position to content
+  std::int64_t position_projections = 0;  ///< width x width matrices that they pass in each layer
+  bool positions_grow = false;            ///< as many as twice the sequence has tokens, at most `position_rows`
+  bool positions_per_sequence = false;    ///< projected once per sequence, not once per pass
   Count weights;         ///< further matrices that every token is multiplied with: gates, low-rank pieces, the index
   Count conv_weights;    ///< elements of convolutions, per token
   Count state_flop;      ///< kLinear: state update and readout, per token [FLOP]
@@ -152,6 +158,7 @@ struct VisionSpec {
   std::int64_t inner = 0;          ///< width of all attention heads together; 0: `width`
   std::int64_t patches = 0;        ///< patches of a fixed image; 0: (image / patch)^2
   Count image_flop;                ///< per image, besides patches, layers and projector: stems, heads, poolers [FLOP]
+  Count image_core;                ///< likewise, of products of two activations in attention [FLOP]
   std::vector<std::pair<std::int64_t, std::int64_t>> projector;  ///< matrices (in, out) applied to every output token
   Count params;                                                  ///< every stored tensor of tower and projector
 };
@@ -206,6 +213,9 @@ struct Architecture {
   Count encoder_attn_extra_params;
   Count other_matmul_weights;  ///< applied to every token besides the layers: OPT in/out projection, BERT transform
   Count other_extra_params;
+  Count front_weights;               ///< per token, of matrices that `other_extra_params` holds: convolutions that run
+                                     ///< at another rate than tokens
+  Count front_sequence_weights;      ///< likewise, per sequence: what its first token has more
   Count sequence_weights;            ///< multiplied once per sequence: poolers, heads of classifiers
   Count context_token_weights;       ///< multiplied once per text token of a diffusion transformer
   Count encoder_token_weights;       ///< multiplied once per encoder token, besides its layers: an audio encoder's

@@ -254,7 +254,9 @@ class ExpressionParser {
 
   std::int64_t function(std::string_view name) {
     std::int64_t value = 1;
-    if (name == "min" || name == "max" || name == "ceil" || name == "up") {
+    if (name == "sum") {
+      value = repeated();
+    } else if (name == "min" || name == "max" || name == "ceil" || name == "up") {
       const std::int64_t a = choice();
       comma();
       const std::int64_t b = choice();
@@ -275,6 +277,18 @@ class ExpressionParser {
         const std::string_view expected = word();
         const std::string text = found != nullptr && found->is_string() ? found->get<std::string>() : std::string();
         value = (name == "is" ? text == expected : text.starts_with(expected)) ? 1 : 0;
+      } else if (name == "names") {
+        comma();
+        const std::string_view expected = word();
+        const auto names = [expected](const json& text) {
+          return text.is_string() && text.get_ref<const std::string&>().find(expected) != std::string::npos;
+        };
+        value = found != nullptr &&
+                        (names(*found) || (found->is_array() && std::any_of(found->begin(), found->end(), names)))
+                    ? 1
+                    : 0;
+      } else if (name == "above") {
+        value = found != nullptr && found->is_number() && found->get<double>() > 0 ? with_range(key, *found) : 0;
       } else if (name == "len") {
         value = found != nullptr && (found->is_array() || found->is_object()) ? static_cast<std::int64_t>(found->size())
                                                                               : 0;
@@ -337,6 +351,35 @@ class ExpressionParser {
     }
     if (!eat(")")) mistake();
     return value;
+  }
+  /// `sum(n,expression)`: the expression for i = 0 to n - 1, added up.
+  std::int64_t repeated() {
+    constexpr std::int64_t kMost = 4096;
+    const std::int64_t times = choice();
+    comma();
+    const std::size_t body = at_;
+    const bool live = live_, by_layer = owner_.by_layer_;
+    const std::int64_t layer = owner_.layer_;
+    if (live && times > kMost) {
+      owner_.fields_.problem(owner_.fields_.place() + "params: expected at most 4096 layers here, got " +
+                             std::to_string(times));
+    }
+    std::int64_t total = 0;
+    live_ = live && times > 0 && times <= kMost;
+    for (std::int64_t n = 0; n < (live_ ? times : 1); ++n) {
+      if (live_) {
+        owner_.by_layer_ = true;  // so that what depends on i is forgotten
+        owner_.set_layer(n);
+      }
+      at_ = body;
+      const std::int64_t one = choice();
+      if (live_) total = narrow(Wide(total) + one);
+      if (owner_.fields_.failed()) break;
+    }
+    if (live_) owner_.set_layer(layer);
+    owner_.by_layer_ = by_layer;
+    live_ = live;
+    return total;
   }
   const json* item_of(std::string_view key, const json* list, std::int64_t index) {
     if (!live_) return nullptr;

@@ -16,6 +16,8 @@
 //     an object; 0 where it is missing count(key,word)   how many items are the text `word`; in(key,n): 1 if the list
 //     has the number `n` high(key)         a size: the number, the first item of a list, or `height` of an object;
 //     wide(key): the other scaled(key,x,n)   n times the number under the key (x where it is missing), rounded down
+//     names(key,word)   1 if its text, or a text of its list, holds `word`; above(key): the number, 0 where it is
+//     missing or not positive; sum(n,x): x for i = 0 to n - 1, added up
 //     min(a,b) max(a,b) ceil(a,b): a / b rounded up; up(a,b): a rounded up to a multiple of b
 #pragma once
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/base/printable.h"
 #include "core/model/class_defaults.h"
 #include "core/model/expression.h"
+#include "core/model/family_bases.h"
 #include "core/model/family_vision.h"
 
 namespace mfu {
@@ -12,125 +14,14 @@ namespace {
 
 using nlohmann::json;
 
-// The names that a text model's row defines. Dimensions are in elements.
-// clang-format off
-//
-//   d L V            width, layers, rows of the output matrix
-//   H K h hv         query heads, key/value heads, widths of a query/key head and of a value head
-//   f m              MLP width; its matrices, 3 where it is gated
-//   kind             none, attention, latent, mamba1, mamba2, delta or linear
-//   gate             1: the query projection makes a gate of its own width too
-//   window chunk     keys that a query sees: the last ones, or those of its own chunk
-//   topk ih id ip    sparse attention: keys that the core sees, heads and width of the index; 1: its heads add up
-//   comp             tokens per compressed entry, which a query sees beside its window
-//   kv or og         keys and values: 0 own, 1 one projection, 2 one vector, 3 those of a layer below; output projection
-//                    by groups: width of each, how many
-//   aw cw sf se      further matrices and convolutions per token; state FLOP per token, state elements per sequence
-//   causal enc       1: causal; 1: an encoder alone
-//   moe E k fe fs    1: this layer has experts; how many, used, their width, that of all shared ones together
-//   ei               width that routed experts read, 0: d
-//   sg rx ex sx      gate of the shared expert; parameters besides matrices of router, one expert, shared experts
-//   layer            parameters of a layer that are no matrix, but those of the next two lines
-//   dense_x          biases of a dense MLP
-//   attx             biases and vectors of the mixer
-//   tied io emb      tied matrices; width of input table and output matrix if not d; elements of the input table
-//   out outa pos     parameters outside layers: norms, of the attention, positions
-//   tok seq          matrix elements per token and per sequence besides layers
-//   htok hx hn ho    the head: matrix elements per token, parameters, of these its norm and others
-//   cls_* tc_*       heads of classifiers of sequences and tokens: per token (_tok), sequence (_seq), parameters (_x)
-//   base_*           what the bare model has behind its layers, likewise
-//   labels           outputs of a classifier (given)
-//   max              longest sequence
-//   qr kvr nope rope latent attention: ranks of queries and of the latent, widths of a head's two parts
-//   mh mi ms mg mc mr  state space: heads, inner width, state, groups, convolution, rank of the step size
-//   dkh dk dvh dv    delta net: heads and widths of keys and values
-//   eL eH eK eh ef em elayer eout eouta eattx eaw efront    the encoder of an encoder-decoder
-//   xH xh xK xi      heads, their width, key/value heads (0: xH) and width of what is attended to (0: d) of the
-//                    decoder's attention to the encoder, or a diffusion transformer's to the text
-//   cross joint two  1: has it without an encoder; text tokens in the same sequence: 1 both are read after, 2 the image's;
-//                    1: text tokens have matrices of their own
-//   tc_enc           1: a classifier of tokens has the encoder alone
-//   ctx eD           matrix elements per text token; width of the encoder, 0: d
-//   mtp mtpx         prediction modules like the last layer; parameters of one besides that layer
-//   stored known     copies of the weights where layers share them; 0: a variant that is refused
-// clang-format on
-constexpr std::string_view kTextBase = R"(
-  d=hidden_size; L=num_hidden_layers; H=num_attention_heads; K=num_key_value_heads~H; h=head_dim~(d/H); hv=h;
-  f=intermediate_size; m=3; V=vocab_size; tied=tie_word_embeddings~0; io=0; emb=V*(io > 0 ? io : d);
-  none=0; attention=1; latent=2; mamba1=3; mamba2=4; delta=5; linear=6; kind=attention;
-  qb=attention_bias~0; ob=qb; mb=0; hb=0; nd=d; norms=2; qkn=0; extra=0; max=max_position_embeddings~0;
-  biases=qb*(h*(H+K) + hv*K) + ob*d; dense_x=mb*((m-1)*f + d); layer=norms*nd + qkn + extra; out=nd; pos=0; outa=0;
-  gate=0; sl=0; slides=has(layer_types) ? atis(layer_types,i,sliding_attention) : sl; window=slides ? sliding_window : 0;
-  chunk=0; topk=0; ih=0; id=0; ip=0; comp=0; kv=0; or=0; og=0; qr=0; ei=0; aw=0; cw=0; sf=0; se=0; causal=1; enc=0; tok=0; seq=0; htok=0; hx=hb*V; hn=0; ho=0;
-  attx=kind == attention ? biases : 0;
-  mo=0; moe=has(mlp_layer_types) ? atis(mlp_layer_types,i,sparse) : mo; fs=0; sg=0; rx=0; ex=0; sx=0;
-  cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; tc_enc=0; cross=0; joint=0; two=0; ctx=0; eD=0; xK=0; xi=0; eouta=0; eattx=0;
-  mtp=0; mtpx=2*d*d + 3*d; stored=0; known=1)";
-
-struct Named {
-  std::string_view name, text;
-};
-
-// Rows that others build on.
-constexpr Named kBases[] = {
-    {"_llama", ""},
-    // GPT-2's keys: biases everywhere, learned positions.
-    {"_gpt",
-     "d=n_embd; L=n_layer; H=n_head; K=H; h=d/H; f=n_inner~(4*d); m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1;"
-     "max=n_positions; pos=max*d"},
-    {"_moe",
-     "mo=1; E=num_experts~num_local_experts~n_routed_experts; k=num_experts_per_token~num_experts_per_tok; "
-     "fe=moe_intermediate_size"},
-    // Latent attention and DeepSeek's experts.
-    {"_mla",
-     "kind=latent; K=1; qr=q_lora_rank~0; kvr=kv_lora_rank; nope=qk_nope_head_dim; rope=qk_rope_head_dim;"
-     "h=nope+rope; hv=v_head_dim; layer=2*d + qr + kvr + extra; attx=(attention_bias~0)*(qr + kvr + rope + d);"
-     "mo=i >= first_k_dense_replace~0 && i % (moe_layer_freq~1) == 0; E=n_routed_experts;"
-     "k=num_experts_per_tok; fe=moe_intermediate_size; fs=n_shared_experts~0*fe; rx=E"},
-    // BERT: post-norm, learned positions and token types, a pooler, a masked-language-model head.
-    {"_bert",
-     "K=H; h=d/H; m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1; causal=0; enc=1; types=type_vocab_size~2;"
-     "pos=(max_position_embeddings + types)*d; htok=d*d; hx=V*(2 - tied); hn=2*d; ho=d; base_seq=d*d; base_x=d;"
-     "cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
-    // BART: encoder and decoder with biases, learned positions with two more rows in each.
-    {"_bart",
-     "d=d_model; L=decoder_layers; H=decoder_attention_heads; K=H; h=d/H; f=decoder_ffn_dim; m=2; nd=2*d; qb=1;"
-     "mb=1; tied=tie_word_embeddings~1; emb=V*d*(tied ? 1 : 3); norms=3; rows=2; pos=2*(max_position_embeddings + "
-     "rows)*d; out=nd;"
-     "extra=h*(H+2*K) + d; xH=H; xh=h; hx=0;"
-     "eL=encoder_layers; eH=encoder_attention_heads; eK=eH; eh=d/eH; ef=encoder_ffn_dim; em=m;"
-     "elayer=2*nd + 4*d + ef + d; eout=nd; eaw=0; efront=0; cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
-    // Diffusion transformers: every token sees every other, the step and the pooled text come in once per image.
-    {"_dit", "d=H*h; K=H; hv=h; m=2; f=4*d; V=0; emb=0; tied=1; causal=0; enc=1; qb=0; max=0"},
-    {"_tower", R"(d=hidden_size; L=num_hidden_layers; H=num_attention_heads; w=d; f=intermediate_size; m=2;
-       C=num_channels~3; p=patch_size; hi=high(image_size) // high(patch_size); wi=wide(image_size) // wide(patch_size);
-       n=hi*wi; x=0; pe=C*high(patch_size)*wide(patch_size); nd=2*d; ab=1; mb=1; pb=1; rows=n+x; outer=1; extra=0; lx=0;
-       qb=3*ab; ob=ab; layer=2*nd + qb*w + ob*d + mb*((m-1)*f + d) + lx; out=pb*d + x*d + rows*d + outer*nd + extra;
-       merge=1; window=0; global=0; dynamic=0; image_flop=0; image_x=0; head_flop=0; head_x=0; base_flop=0; base_x=0;
-       pooling=0; plain=0; known=1; p1i=0; p1o=0; p2i=0; p2o=0; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0)"},
-    // Towers that take an image as it is, in patches that later merge (Qwen2-VL and its kin).
-    {"_dynamic", R"(dynamic=1; n=1; L=depth; H=num_heads; C=in_channels~in_chans~3; p=patch_size~spatial_patch_size~14;
-       t=temporal_patch_size~2; pe=C*t*p*p; rows=0;
-       hi=1; wi=1; merge=spatial_merge_size~2; mm=merge*merge)"},
-    // A text model under `text`, of `text_type` where it does not say; a tower under `vision` likewise. td, vd: their
-    // widths. p1i p1o ...: matrices that every patch passes before patches merge; j1i j1o ...: matrices of the
-    // projector, in and out; jx: its other parameters; tokens: after pooling. inner_tie: the text model's own word on
-    // tying comes first; lone: a file without a tower is a text model.
-    // pair: two towers beside each other, an image with every text (CLIP); tseq, iflop, ix: matrix elements per text,
-    // FLOP and parameters per image besides; headless: no output matrix; fixed: the
-    // tower is this one whatever its file says.
-    {"_composite",
-     R"(p1i=0; p1o=0; p2i=0; p2o=0; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config;
-       inner_tie=0; lone=0; pair=0; tseq=0; iflop=0; ix=0; headless=0; fixed=0;
-       text_type=llama; vision_type=siglip_vision_model)"},
-};
-
 constexpr FamilyRow kRows[] = {
 #include "core/model/families.inc"
+#include "core/model/families_encoders.inc"
+#include "core/model/families_vision.inc"
 };
 
 std::string_view base_text(std::string_view name) noexcept {
-  for (const Named& base : kBases) {
+  for (const RowBase& base : kRowBases) {
     if (base.name == name) return base.text;
   }
   return {};
@@ -154,6 +45,10 @@ void define_all(const FamilyRow& row, Expressions& x, int depth = 0) {
 
 /// How many outputs a classifier has: `id2label`, else `num_labels`, else two, as transformers has it.
 std::int64_t labels_of(const Fields& f) {
+  const json* list = f.find("architectures");
+  if (list != nullptr && list->is_array() && !list->empty() && list->front().is_string() &&
+      list->front().get_ref<const std::string&>().ends_with("ForMultipleChoice"))
+    return 1;
   const json* names = f.find("id2label");
   if (names != nullptr && names->is_object() && !names->empty()) return static_cast<std::int64_t>(names->size());
   return f.integer_or("num_labels", 2, 1);
@@ -186,6 +81,11 @@ MixerSpec mixer_of(Expressions& x) {
       m.index_plain = x.value("ip") != 0;
       m.compress = x.value("comp");
       m.key_values = static_cast<KeyValues>(std::clamp<std::int64_t>(x.value("kv"), 0, 3));
+      m.position_rows = x.value("pr");
+      m.position_scores = x.value("ps");
+      m.position_projections = x.value("pp");
+      m.positions_grow = x.value("pg") != 0;
+      m.positions_per_sequence = x.value("pg") == 2;
       m.q_rank = x.value("qr");
       m.o_rank = x.value("or");
       m.o_groups = x.value("og");
@@ -366,6 +266,8 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
   spec.max_positions = x.value("max");
   spec.other_matmul_weights = x.value("tok");
   spec.sequence_weights = x.value("seq");
+  spec.front_weights = x.value("ftok");
+  spec.front_sequence_weights = x.value("fseq");
   build_prediction(x, layers, spec);
   if (encoder_decoder && (head == ModelHead::kEncoder || (head == ModelHead::kToken && x.value("tc_enc") != 0))) {
     spec.layers = std::move(spec.encoder);
@@ -381,33 +283,49 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
     spec.is_encoder = true;
     if (head == ModelHead::kEncoder) head = ModelHead::kNone;
   }
+  if (head == ModelHead::kPreTraining && (!x.defines("pre_tok") || x.value("pre_lm") == 2)) {
+    if (spec.is_encoder) {
+      spec.assumed.push_back("architectures: what *ForPreTraining has behind this encoder is not known; counted as " +
+                             std::string("the family's own class"));
+    }
+    head = ModelHead::kOwn;
+  }
+  const bool own = head == ModelHead::kOwn || (head == ModelHead::kPreTraining && x.value("pre_lm") != 0);
+  spec.tied = true;
+  if (own) {
+    spec.vocab = x.value("V");
+    spec.tied = x.value("tied") != 0;
+    spec.other_matmul_weights += x.value("htok");
+    spec.lm_head_extra_params = x.value("hx");
+    spec.norm_params += x.value("hn");
+    spec.other_extra_params = x.value("ho");
+  }
+  spec.other_extra_params += x.value("fx");
   switch (head) {
     case ModelHead::kOwn:
-      spec.vocab = x.value("V");
-      spec.tied = x.value("tied") != 0;
-      spec.other_matmul_weights += x.value("htok");
-      spec.lm_head_extra_params = x.value("hx");
-      spec.norm_params += x.value("hn");
-      spec.other_extra_params = x.value("ho");
+    case ModelHead::kBare:
+      break;
+    case ModelHead::kPreTraining:
+      spec.other_matmul_weights += x.value("pre_tok");
+      spec.sequence_weights += x.value("pre_seq");
+      spec.other_extra_params += x.value("pre_x");
       break;
     case ModelHead::kNone:
     case ModelHead::kEncoder:
-      spec.tied = true;
       spec.sequence_weights += x.value("base_seq");
-      spec.other_extra_params = x.value("base_x");
+      spec.other_extra_params += x.value("base_x");
       break;
     case ModelHead::kSequence:
-      spec.tied = true;
       spec.other_matmul_weights += x.value("cls_tok");
       spec.sequence_weights += x.value("cls_seq");
-      spec.other_extra_params = x.value("cls_x");
+      spec.other_extra_params += x.value("cls_x");
       break;
     case ModelHead::kToken:
-      spec.tied = true;
       spec.other_matmul_weights += x.value("tc_tok");
-      spec.other_extra_params = x.value("tc_x");
+      spec.other_extra_params += x.value("tc_x");
       break;
   }
+  if (x.defines("guess") && x.value("guess") != 0) spec.assumed.emplace_back(x.text("guessed"));
 }
 
 /// The definitions of `row` with what only a classifier needs.
@@ -415,7 +333,13 @@ void prepare(const FamilyRow& row, Expressions& x) {
   define_all(row, x);
   x.give("labels", labels_of(x.fields()));
   if (x.defines("known") && x.value("known") == 0) {
-    x.fields().problem(x.fields().place() + "model_type: this variant of " + std::string(row.type) + " is not known");
+    std::string keys;  // of the config, that the row's condition speaks of
+    for (const auto& [key, value] : x.fields().object().items()) {
+      if (key.size() > 3 && x.text("known").find(key) != std::string_view::npos)
+        keys += (keys.empty() ? "" : ", ") + printable(key);
+    }
+    x.fields().problem(x.fields().place() + "model_type: this variant of " + std::string(row.type) + " is not known" +
+                       (keys.empty() ? std::string() : " (" + keys + ")"));
   }
 }
 
@@ -429,7 +353,11 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
   const std::string type = nested ? inner.text_or("model_type", x.text("text_type")) : std::string(x.text("text_type"));
   const bool pair = x.value("pair") != 0;
   const bool image_only = pair && head == ModelHead::kSequence;
-  read_typed(source, type, nested, pair || x.value("headless") != 0 ? ModelHead::kNone : head, spec);
+  const ModelHead inner_head = x.value("bare") != 0               ? ModelHead::kBare
+                               : pair || x.value("headless") != 0 ? ModelHead::kNone
+                               : x.value("own_head") != 0         ? ModelHead::kOwn
+                                                                  : head;
+  read_typed(source, type, nested, inner_head, spec);
   // The outer class is the one that ties; where its config does not say, the decoder's own word stands. Older classes
   // have it the other way round.
   const bool inner_says = x.value("inner_tie") != 0 && source.find("tie_word_embeddings") != nullptr;
@@ -438,6 +366,7 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
   }
   if (f.failed()) return;
   x.give("td", spec.d_model);
+  spec.other_matmul_weights += x.value("ttok");
   if (vision == "none") {
     spec.other_extra_params += x.value("jx");
     return;
@@ -481,6 +410,7 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
   x.give("vm", v.merge);
   x.give("vn", v.patches);
   x.give("vL", v.layers);
+  x.give("vp", v.params.fits() ? static_cast<std::int64_t>(v.params.u64()) : 0);
   add_projector(x, v);
   if (const std::int64_t merge = x.value("merge"); merge > 1) v.merge = merge;
   v.pooled_tokens = x.value("tokens");
@@ -488,9 +418,10 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
     spec.image_per_sequence = true;
     spec.is_encoder = true;
     spec.sequence_weights += x.value("tseq");
-    v.image_flop += x.value("iflop");
-    v.params += x.value("ix");
   }
+  v.image_flop += x.value("iflop");
+  v.image_core += x.value("icore");
+  v.params += x.value("ix");
   spec.vision = v;
 }
 
@@ -536,17 +467,35 @@ std::vector<std::string_view> row_types() {
   return types;
 }
 
+namespace {
+
+/// The value of `inside` in a row's own text; empty: its keys stand at the top.
+std::string_view inside_of(const FamilyRow& row) noexcept {
+  constexpr std::string_view kWord = "inside=";
+  const std::size_t at = row.text.find(kWord);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = row.text.substr(at + kWord.size());
+  return rest.substr(0, rest.find(';'));
+}
+
+}  // namespace
+
 void build_row(const FamilyRow& row, const Fields& f, ModelHead head, Architecture& spec) {
   if (kind_of(row) == RowKind::kComposite) {
     build_composite(row, f, head, spec);
     return;
   }
-  Expressions x({}, f);
+  // A tower whose keys stand inside another config: the row says under which name.
+  const std::string_view inside = inside_of(row);
+  const Fields part = inside.empty() ? f : f.child(inside);
+  const Fields filled = inside.empty() ? f : part.with_defaults(class_defaults(row.like));
+  Expressions x({}, filled);
   prepare(row, x);
   if (kind_of(row) == RowKind::kText) {
     build_text_row(x, head, spec);
     return;
   }
+  if (x.defines("guess") && x.value("guess") != 0) spec.assumed.emplace_back(x.text("guessed"));
   VisionSpec v = tower_of(x);
   if (f.failed()) return;
   // The class that an image classifier is published with, or the bare tower with its pooler; neither where nobody says.

@@ -12,11 +12,13 @@ namespace mfu {
 
 /// What stands behind the layers of a checkpoint, by `architectures` in its config.
 enum class ModelHead : std::uint8_t {
-  kOwn,       ///< the output matrix or heads that the family is published with
-  kNone,      ///< hidden states only: `BertModel`, `LlamaModel`
-  kSequence,  ///< a classifier per sequence: `*ForSequenceClassification`
-  kToken,     ///< a classifier per token: `*ForTokenClassification`, `*ForQuestionAnswering`
-  kEncoder,   ///< the encoder of an encoder-decoder model: `T5EncoderModel`
+  kOwn,          ///< the output matrix or heads that the family is published with
+  kBare,         ///< hidden states, not even a pooler
+  kNone,         ///< hidden states only: `BertModel`, `LlamaModel`
+  kSequence,     ///< a classifier per sequence: `*ForSequenceClassification`
+  kToken,        ///< a classifier per token: `*ForTokenClassification`, `*ForQuestionAnswering`
+  kPreTraining,  ///< what a model is first trained with: `*ForPreTraining`
+  kEncoder,      ///< the encoder of an encoder-decoder model: `T5EncoderModel`
 };
 
 /// What a row describes.

@@ -40,9 +40,11 @@ VisionSpec tower_of(Expressions& x) {
   v.width = x.positive("d");
   if (x.value("plain") != 0) {  // no transformer: the row says all of it
     v.image = high_edge(x);
-    v.patches = 1;
+    v.patches = x.positive("grid");
     v.image_flop = x.value("image_flop");
+    v.image_core = x.value("image_core");
     v.params = x.value("out");
+    add_projector(x, v);
     return v;
   }
   v.layers = x.positive("L");
@@ -56,6 +58,7 @@ VisionSpec tower_of(Expressions& x) {
   v.window = x.value("window");
   v.global_layers = x.value("global");
   v.image_flop = x.value("image_flop");
+  v.image_core = x.value("image_core");
   v.pooling_head = x.value("pooling") != 0;
   v.patch = x.value("p");
   if (x.value("dynamic") != 0) {

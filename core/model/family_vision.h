@@ -1,4 +1,4 @@
-// What the rows of the family table say of a vision tower. The names that they define: family_rows.cpp.
+// What the rows of the family table say of a vision tower. The names that they define: family_bases.h.
 #pragma once
 
 #include "core/model/architecture.h"

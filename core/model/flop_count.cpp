@@ -1,5 +1,6 @@
 #include "core/model/flop_count.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -63,6 +64,30 @@ Count compressed_pairs_of(const CountRequest& r, std::int64_t rate, std::int64_t
     sum += compressed_pairs(series_of(g, r.passes, context), rate, most, mode) * g.count;
   }
   return sum;
+}
+
+/// Relative positions beside the keys of one layer: their projections and their scores [FLOP].
+struct PositionFlop {
+  Count projected, scored;
+};
+
+PositionFlop positions_of(const CountRequest& r, const MixerSpec& m, std::int64_t d) noexcept {
+  PositionFlop out;
+  if (m.position_rows == 0) return out;
+  const auto rows = [&m](std::int64_t tokens) {
+    return m.positions_grow ? std::min(Count(2) * tokens, Count(m.position_rows)) : Count(m.position_rows);
+  };
+  const Count width = Count(m.heads) * m.qk_dim;
+  Count projected;  // rows
+  std::int64_t longest = 0;
+  for (const SequenceGroup& g : r.sequences) {
+    out.scored += rows(g.fed) * g.fed * g.count * r.passes * 2 * width * m.position_scores;
+    projected += rows(g.fed) * g.count * r.passes;
+    longest = std::max(longest, g.fed);
+  }
+  if (!m.positions_per_sequence) projected = longest > 0 ? rows(longest) * r.passes : Count(0);
+  out.projected = projected * 2 * d * width * m.position_projections;
+  return out;
 }
 
 /// FLOP of LoRA adapters per token of one layer: 2*r*(K+N) for every adapted K x N matrix.
@@ -134,6 +159,9 @@ StackCount count_stack(std::span<const LayerSpec> layers, std::int64_t d, Count 
       if (m.compress > 0) seen += compressed_pairs_of(r, m.compress, m.top_keys, mode, context);
       const Count pairs = seen * 2 * layer.repeat * m.heads;
       out.parts.attn_scores += pairs * m.qk_dim;
+      const PositionFlop positions = positions_of(r, m, d);
+      out.parts.qkv += positions.projected * layer.repeat;
+      out.parts.attn_scores += positions.scored * layer.repeat;
       if (m.index_heads > 0) {  // the index scores every visible key, and weighs its heads
         const Count scored = m.compress > 0 ? compressed_pairs_of(r, m.compress, 0, mode, context)
                                             : pairs_of(r, mask_of(m), mode, context);
@@ -292,8 +320,8 @@ FlopCount count_components(const Architecture& model, const FlopsOptions& o, con
   }
   StackCount stack = count_stack(model.layers, model.d_model, t.fed, r, o.attention, o.context_mode, o.trainable.lora,
                                  cross_pairs, encoder_tokens);
-  const Count head_other = t.fed * 2 * model.other_matmul_weights +
-                           t.sequences * r.passes * 2 * model.sequence_weights +
+  const Count head_other = t.fed * 2 * (model.other_matmul_weights + model.front_weights) +
+                           t.sequences * r.passes * 2 * (model.sequence_weights + model.front_sequence_weights) +
                            encoder_tokens * 2 * model.context_token_weights;
   const bool all = o.logits == LogitsMode::kAll || (o.logits == LogitsMode::kByPhase && (train || model.is_encoder));
   const Count rows = all ? t.fed : t.sequences * r.passes;

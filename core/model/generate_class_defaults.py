@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 here = Path(__file__).parent
-table = (here / "families.inc").read_text() + (here / "family_rows.cpp").read_text()
+table = "".join(path.read_text() for path in sorted(here.glob("families*.inc"))) + (here / "family_bases.h").read_text()
 types = set(re.findall(r'^\{"([^"]+)"', table, re.M))
 words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", table))
 

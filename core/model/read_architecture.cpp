@@ -134,13 +134,14 @@ ModelHead head_of(const Fields& f, Architecture& spec) {
   const std::string name = list->front().get<std::string>();
   const auto ends = [&name](std::string_view word) { return name.ends_with(word); };
   for (std::string_view own :
-       {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining", "DoubleHeadsModel",
-        "ChatGLMModel", "ForSpeechSeq2Seq", "ForCTC", "ForSeq2SeqLM", "MTModel"}) {
+       {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "DoubleHeadsModel", "ChatGLMModel",
+        "ForSpeechSeq2Seq", "ForCTC", "ForSeq2SeqLM", "MTModel", "ForRetrieval"}) {
     if (ends(own)) return ModelHead::kOwn;
   }
   if (ends("ForSequenceClassification") || ends("ForRewardModel") || ends("ForMultipleChoice") ||
       ends("ForImageClassification") || ends("ForVideoClassification") || ends("ForAudioClassification"))
     return ModelHead::kSequence;
+  if (ends("ForPreTraining")) return ModelHead::kPreTraining;
   if (ends("ForTokenClassification") || ends("ForQuestionAnswering")) return ModelHead::kToken;
   if (ends("EncoderModel")) return ModelHead::kEncoder;
   if (ends("Model") || ends("Encoder") || ends("Transformer") || ends("Backbone")) return ModelHead::kNone;

@@ -48,6 +48,8 @@ VisionCount count_fixed(const VisionSpec& v) noexcept {
   if (v.projector.empty() && v.merge <= 1 && v.pooled_tokens == 0) tokens = rows;
   add_projector(v, patches, tokens, out);
   out.other += v.image_flop;
+  out.attn_scores += v.image_core.divided_by(2);
+  out.attn_av += v.image_core - v.image_core.divided_by(2);
   return out;
 }
 

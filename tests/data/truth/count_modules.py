@@ -273,8 +273,13 @@ def inputs_of(model, config, shape, device):
             kwargs["pixel_values"] = torch.zeros((batch, *image_of(config)), device=device)
     elif vision_only or (main == "pixel_values" and has("pixel_values")):
         kwargs["pixel_values"] = torch.zeros((batch, *image_of(config)), device=device)
+    elif has("input_values") and hasattr(config, "frequency_stride"):
+        kwargs["input_values"] = torch.zeros((1, config.max_length, config.num_mel_bins), device=device)
     elif has("input_values"):
-        kwargs["input_values"] = torch.zeros((batch, tokens * 400), device=device)
+        samples = tokens
+        for kernel, stride in zip(reversed(config.conv_kernel), reversed(config.conv_stride)):
+            samples = (samples - 1) * stride + kernel  # what `tokens` frames need
+        kwargs["input_values"] = torch.zeros((batch, samples), device=device)
     elif has("input_features"):
         mel = getattr(config, "num_mel_bins", None) or getattr(config, "feature_size", None) or \
             getattr(sub(config, "audio_config", "encoder_config"), "num_mel_bins", 80)

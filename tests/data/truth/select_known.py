@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 MODEL = Path(__file__).parents[3] / "core" / "model"
-TYPES = set(re.findall(r'^\{"([^"]+)"', (MODEL / "families.inc").read_text(), re.M))
+TABLE = "".join(path.read_text() for path in sorted(MODEL.glob("families*.inc")))
+TYPES = set(re.findall(r'^\{"([^"]+)"', TABLE, re.M))
 NOISE = re.compile(
     r"^(use_cache|hidden_act|hidden_activation|activation_function|rope_.*|.*_eps|.*epsilon|output_(attentions|hidden_states|router_logits)|router_aux.*|scoring_func|"
     r"routed_scaling_factor|n_group|topk_group|topk_method|norm_topk_prob|is_encoder_decoder|is_decoder|init_.*|attn_.*softcap.*|"
