@@ -364,6 +364,7 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
   if (head == ModelHead::kOwn && nested && !inner_says && f.find("tie_word_embeddings") != nullptr) {
     spec.tied = f.flag("tie_word_embeddings", spec.tied);
   }
+  if (head == ModelHead::kOwn && x.value("untied") != 0) spec.tied = false;
   if (f.failed()) return;
   x.give("td", spec.d_model);
   spec.other_matmul_weights += x.value("ttok");
