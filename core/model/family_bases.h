@@ -118,8 +118,8 @@ inline constexpr RowBase kRowBases[] = {
     // tying comes first; lone: a file without a tower is a text model.
     // pair: two towers beside each other, an image with every text (CLIP); tseq, ttok: matrix elements per text and per
     // token; iflop, icore, ix: FLOP, of these in attention, and parameters per image besides; bare: the text model
-    // without its pooler, own_head: with its own head whatever the class; untied: never tied; headless: no output matrix; fixed: the
-    // tower is this one whatever its file says.
+    // without its pooler, own_head: with its own head whatever the class; untied: never tied; headless: no output
+    // matrix; fixed: the tower is this one whatever its file says.
     {"_composite",
      R"(p1i=0; p1o=0; p2i=0; p2o=0; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config;
        inner_tie=0; lone=0; pair=0; bare=0; own_head=0; untied=0; tseq=0; ttok=0; iflop=0; icore=0; ix=0; headless=0; fixed=0;
