@@ -11,7 +11,6 @@ import libraries
 
 HERE = libraries.HERE
 ROOT = libraries.ROOT
-REQUIREMENTS = HERE / "requirements.txt"
 SKIPPED = 77
 
 # A copy of the variables without those of other runs.
@@ -23,27 +22,28 @@ def skip(reason):
     sys.exit(SKIPPED)
 
 
-def directory(latest):
-    """MFU_FRAMEWORKS_VENV, or a folder in the user's cache that the pinned versions name."""
-    named = os.environ.get("MFU_FRAMEWORKS_VENV")
+def directory(requirements, latest):
+    """MFU_FRAMEWORKS_VENV or MFU_VLLM_VENV, or a folder in the user's cache that the pinned versions name."""
+    kind = "vllm" if "vllm" in requirements.name else "frameworks"
+    named = os.environ.get(f"MFU_{kind.upper()}_VENV")
     if named:
-        return pathlib.Path(named)
+        return pathlib.Path(named), True
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    pins = "latest" if latest else hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
-    return cache / "mfuinject" / f"frameworks-{pins}"
+    pins = "latest" if latest else hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
+    return cache / "mfuinject" / f"{kind}-{pins}", False
 
 
-def prepare_venv(latest=False):
+def prepare_venv(requirements, latest=False):
     """Makes the environment, or takes the one that is there. Ends the program with 77 where it cannot be had."""
-    where = directory(latest)
+    where, given = directory(requirements, latest)
     complete = where / "complete"
-    if os.environ.get("MFU_FRAMEWORKS_VENV"):
+    if given:
         if not (where / "bin" / "python").exists():
-            skip(f"MFU_FRAMEWORKS_VENV={where}: no environment there")
+            skip(f"{where}: no environment there")
         return where
     if complete.exists() and not latest:
         return where
-    words = [line for line in REQUIREMENTS.read_text().splitlines() if line and not line.startswith("#")]
+    words = [line for line in requirements.read_text().splitlines() if line and not line.startswith("#")]
     if latest:
         words = ["--upgrade", *(word.split("==")[0] for word in words)]
     print(f"frameworks: installing {' '.join(words)} into {where}", flush=True)
@@ -59,10 +59,10 @@ def prepare_venv(latest=False):
     return where
 
 
-def prepare(build, latest=False):
+def prepare(build, latest=False, requirements="requirements.txt"):
     """(environment folder, variables). Needs the targets mfu, mfuinject and simgpu_frameworks of the build tree."""
-    where = prepare_venv(latest)
-    linked = build / "simgpu" / "frameworks" / "linked"
+    where = prepare_venv(HERE / requirements, latest)
+    linked = build / "simgpu" / "frameworks" / f"linked-{pathlib.Path(requirements).stem}"
     libraries.prepare(where, build, linked)
     cache = where / "compiled"
     env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}

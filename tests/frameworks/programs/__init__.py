@@ -41,6 +41,7 @@ class Program:
     env: dict = dataclasses.field(default_factory=dict)
     deadline_s: int = 240  # of processor time, or of none at all
     warm: bool = False  # one run more before the others, that compiles
+    requirements: str = "requirements.txt"  # its packages
 
     def command(self, scratch):
         return [str(w) for w in self.words]
@@ -59,6 +60,24 @@ LLAMA_OPTIONS = ["-c", str(LLAMA)]
 def train(model, dimensions, **more):
     words = [HERE / "train.py", "--config", MODELS / model]
     return Program(words, ["-c", str(MODELS / model)], model=dimensions, detected={"step": 4}, **more)
+
+
+def vllm(*words, **more):
+    more = {
+        "model": SMALL_QWEN3,
+        "options": ["-c", str(MODELS / "small-qwen3")],
+        "requirements": "requirements-vllm.txt",
+        "env": {
+            "VLLM_LOGGING_LEVEL": "ERROR",
+            "VLLM_NO_USAGE_STATS": "1",
+            # Both would compile with nvcc, which a machine without a toolkit has not; the second runner asks the device how many tokens it sampled.
+            "VLLM_USE_FLASHINFER_SAMPLER": "0",
+            "VLLM_USE_V2_MODEL_RUNNER": "0",
+        },
+        # What it says of its own start, with times.
+        "allowed": (r"autotuner\.py", r"region \w+: MFU is a bound from below", r"\[W\d+", r"Gloo", r"it/s", r"resource_tracker"),
+    } | more
+    return Program([HERE / "vllm_generate.py", "--config", MODELS / "small-qwen3", *words], **more)
 
 
 PROGRAMS = {
@@ -175,4 +194,12 @@ PROGRAMS = {
         env={"SIMGPU_DEVICES": "2"},
         detected={"step": 4},
     ),
+}
+
+# Of `check --vllm`.
+VLLM_PROGRAMS = {
+    "vllm": vllm(detected={"decode": 0.97, "prefill": 0.6}),
+    # The engine in a child that was forked, as vLLM does it by default; which rounds begin together is a matter of time, so nothing is named.
+    "vllm-engine": vllm("--engine-process", detected={}, flop="none"),
+    "vllm-graphs": vllm("--graphs", detected={}, flop="none", warm=True, deadline_s=900),
 }
