@@ -6,8 +6,9 @@
 #
 # The profiler `cuda` is vLLM's switch for NVTX: while it runs, each pass of a worker is a range
 # `execute_context_<n>(<tokens>)_generation_<m>(<tokens>)`, which is a region (prefill, decode or mixed) as it is. It begins with
-# the request to /start_profile below and ends with /stop_profile or --profiler-config.max_iterations. Without it there are
-# times and the waterfall of the whole process, and no regions. One file per worker; workers are processes of their own.
+# the request to /start_profile below and ends with /stop_profile or --profiler-config.max_iterations. Where vLLM knows
+# `--profiler-config.detailed_trace_annotation true` (0.32 does), the names give the context of decode as well. Without the profiler
+# decode and prefill_or_mixed are found in the kernels, with a bound of MFU. One file per worker; workers are processes of their own.
 set -euo pipefail
 (($# >= 1)) || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 model=$1
