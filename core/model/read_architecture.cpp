@@ -199,8 +199,9 @@ void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec
   const bool meta = f.find("dim") != nullptr && f.find("n_layers") != nullptr && f.find("n_heads") != nullptr;
   const bool megatron = f.find("num_layers") != nullptr && f.find("hidden_size") != nullptr &&
                         f.find("num_attention_heads") != nullptr && f.find("d_model") == nullptr;
-  if (meta || megatron) {  // params.json of Meta and Mistral; arguments of Megatron-LM
-    spec.family = meta ? "meta_params" : "megatron_args";
+  if (meta || megatron) {  // params.json of Meta and Mistral; arguments of DeepSeek's code and of Megatron-LM
+    const bool latent = meta && f.find("kv_lora_rank") != nullptr && f.find("inter_dim") != nullptr;
+    spec.family = latent ? "deepseek_args" : meta ? "meta_params" : "megatron_args";
     read_typed(f, spec.family, false, ModelHead::kOwn, spec);
     if (!f.failed()) spec.compute_dtype = stated_dtype(f);
     return;
@@ -271,6 +272,10 @@ std::string nearest_model_types(std::string_view type, std::size_t most) {
   for (char c : type.substr(0, 64)) wanted += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   std::vector<std::pair<std::size_t, std::string_view>> ranked;
   for (std::string_view known : known_model_types()) {
+    // Classes of diffusers are written with capitals, model types never are.
+    const bool is_class = known.front() >= 'A' && known.front() <= 'Z';
+    if (is_class != (!type.empty() && type.front() >= 'A' && type.front() <= 'Z' && type.find("Model") != type.npos))
+      continue;
     // A shared beginning counts more than length: qwen3_omni is nearer to qwen3_vl than to any short name.
     const auto same = static_cast<std::size_t>(
         std::mismatch(wanted.begin(), wanted.end(), known.begin(), known.end()).first - wanted.begin());

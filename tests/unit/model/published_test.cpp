@@ -66,14 +66,16 @@ TEST(Published, FilesWithoutAModelType) {
   int read = 0;
   for (const json& model : data["models"]) {
     json config = model["config"];
-    if (config["model_type"] != "meta_params" && config["model_type"] != "megatron_args") continue;
+    if (config["model_type"] != "meta_params" && config["model_type"] != "megatron_args" &&
+        config["model_type"] != "deepseek_args")
+      continue;
     config.erase("model_type");
     const Result<Architecture> spec = read_model(config.dump(), "");
     ASSERT_TRUE(spec.ok()) << spec.error().message;
     EXPECT_EQ(count_params(*spec).total().u64(), model["params"].get<std::uint64_t>()) << model["name"];
     ++read;
   }
-  EXPECT_EQ(read, 6);
+  EXPECT_EQ(read, 8);
 }
 
 /// Every entry of the table reads some config of the data; a family without one is not covered by anything.
