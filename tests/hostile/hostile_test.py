@@ -31,7 +31,7 @@ class Memory(TestCase):
     def tally(self):
         path = self.directory / "tally"
         self.run_with(REFUSE_TALLY=path)
-        return int(path.read_text())
+        return [int(word) for word in path.read_text().split()]
 
     def places(self, count):
         if SAMPLES is None:
@@ -40,7 +40,7 @@ class Memory(TestCase):
 
     @unittest.skipIf(SANITIZE, "sanitizers bring their own allocator")
     def test_a_single_refused_allocation(self):
-        count = self.tally()
+        count, _ = self.tally()
         self.assertGreater(count, 200)
         for place in self.places(count):
             with self.subTest(place=place):
@@ -49,10 +49,19 @@ class Memory(TestCase):
 
     @unittest.skipIf(SANITIZE, "sanitizers bring their own allocator")
     def test_every_allocation_refused_from_a_place_on(self):
-        count = self.tally()
+        count, _ = self.tally()
         for place in self.places(count):
             with self.subTest(place=place):
                 run = self.run_with(REFUSE_FROM=place, REFUSE_COUNT=0)
+                self.assertEqual((run.code, run.stdout), (7, b"finished\n"), run.stderr)
+
+    @unittest.skipIf(SANITIZE, "sanitizers map memory of their own")
+    def test_each_table_that_cannot_be_mapped(self):
+        _, mappings = self.tally()
+        self.assertGreater(mappings, 5)
+        for place in range(mappings):
+            with self.subTest(place=place):
+                run = self.run_with(REFUSE_MAPPING=place)
                 self.assertEqual((run.code, run.stdout), (7, b"finished\n"), run.stderr)
 
 
