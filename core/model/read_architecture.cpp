@@ -25,6 +25,12 @@ std::string ways_on() {
          "\"layers\": [...]} or {\"params\": N}; mfu flops --list prints what is known";
 }
 
+/// True for a class of diffusers, which is written with capitals; model types are not.
+bool is_class(std::string_view type) noexcept {
+  return !type.empty() && type.front() >= 'A' && type.front() <= 'Z' &&
+         (type.find("Transformer") != type.npos || type.find("Model") != type.npos);
+}
+
 /// True if the table or code of its own describes the type.
 bool is_known(std::string_view type) { return find_row(type) != nullptr || is_special(type); }
 
@@ -123,7 +129,8 @@ void read_generic(const Fields& f, std::string_view type, ModelHead head, Archit
   const FamilyRow* row = generic_row();
   build_row(*row, text, head, spec);
   spec.assumed.push_back("model_type: \"" + std::string(type) +
-                         "\" is not known; counted as a decoder by the usual key names, without biases");
+                         "\" is not known (nearest: " + nearest_model_types(type, 1) +
+                         "); counted as a decoder by the usual key names, without biases");
 }
 
 /// What the class in `architectures` puts behind the layers. A class that is not known is taken for the family's own,
@@ -270,17 +277,13 @@ Result<Architecture> read_parsed_model(const json& config, std::string_view plac
 std::string nearest_model_types(std::string_view type, std::size_t most) {
   std::string wanted;
   for (char c : type.substr(0, 64)) wanted += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  std::vector<std::pair<std::size_t, std::string_view>> ranked;
+  std::vector<std::pair<std::int64_t, std::string_view>> ranked;
   for (std::string_view known : known_model_types()) {
-    // Classes of diffusers are written with capitals, model types never are.
-    const bool is_class = known.front() >= 'A' && known.front() <= 'Z';
-    if (is_class != (!type.empty() && type.front() >= 'A' && type.front() <= 'Z' && type.find("Model") != type.npos))
-      continue;
+    if (is_class(known) != is_class(type)) continue;
     // A shared beginning counts more than length: qwen3_omni is nearer to qwen3_vl than to any short name.
-    const auto same = static_cast<std::size_t>(
-        std::mismatch(wanted.begin(), wanted.end(), known.begin(), known.end()).first - wanted.begin());
-    const std::size_t distance = 2 * edit_distance(wanted, known);
-    ranked.emplace_back(distance > same ? distance - same : 0, known);
+    const std::int64_t same =
+        std::mismatch(wanted.begin(), wanted.end(), known.begin(), known.end()).first - wanted.begin();
+    ranked.emplace_back(2 * static_cast<std::int64_t>(edit_distance(wanted, known)) - same, known);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string text;
