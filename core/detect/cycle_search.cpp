@@ -12,8 +12,9 @@ namespace mfu {
 namespace {
 
 constexpr const Thresholds& kT = kThresholds;
-constexpr std::uint32_t kAnchorSlots = 8192;
-constexpr std::uint32_t kMaxAnchors = 6144;
+constexpr std::uint32_t kGramSlotBits = 13;
+constexpr std::uint32_t kGramSlots = 1u << kGramSlotBits;
+constexpr std::uint32_t kMaxGramAnchors = 6144;
 constexpr std::uint32_t kGram = 8;  ///< [launch]
 constexpr std::uint32_t kMaxGrams = 8192;
 
@@ -36,11 +37,6 @@ class GramHash {
 
 }  // namespace
 
-bool equal_periods(std::uint32_t a, std::uint32_t b) noexcept {
-  const std::uint32_t tolerance = std::max(std::max(a, b) / 32, 2u);
-  return a > b ? a - b <= tolerance : b - a <= tolerance;
-}
-
 std::uint32_t repeats_of_stack(double coverage) noexcept {
   if (coverage >= kT.coverage_all) return kT.repeats_stack_all;
   if (coverage >= kT.coverage_most) return kT.repeats_stack_most;
@@ -48,11 +44,19 @@ std::uint32_t repeats_of_stack(double coverage) noexcept {
 }
 
 CycleSearch::CycleSearch(const LaunchHistory& history, Explainer& explain)
-    : history_(history), explain_(explain), anchors_(kAnchorSlots), tallies_(LaunchHistory::kKeys), grams_(kMaxGrams) {}
+    : history_(history),
+      explain_(explain),
+      name_anchors_(LaunchHistory::kKeys),
+      gram_anchors_(kGramSlots),
+      tallies_(LaunchHistory::kKeys),
+      grams_(kMaxGrams) {
+  seen_.reserve(LaunchHistory::kKeys);
+}
 
 std::size_t CycleSearch::held_bytes() const noexcept {
   const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
-  return bytes(anchors_) + bytes(tallies_) + bytes(grams_) + counts_.held_bytes();
+  return bytes(name_anchors_) + bytes(seen_) + bytes(gram_anchors_) + bytes(tallies_) + bytes(grams_) +
+         counts_.held_bytes();
 }
 
 std::optional<CycleCandidate> CycleSearch::find(std::uint32_t window) {
@@ -111,52 +115,61 @@ void CycleSearch::explain(const CycleCandidate& c) {
   explain_.say_of(c.period, c.accepted ? "accepted" : c.refused, c.accepted ? text : text + ")");
 }
 
-/// Notes in anchors_ at what distances names, returns of names after an absence, and 8-grams come back.
+/// Notes at what distances names, returns of names after an absence, and 8-grams come back.
 void CycleSearch::collect_returns(Position begin, const Keys& keys) {
+  constexpr std::int32_t kUnseen = -(1 << 20);
   const auto length = static_cast<std::uint32_t>(history_.end() - begin);
-  std::fill(anchors_.begin(), anchors_.end(), Anchor{});
-  anchors_used_ = 0;
+  std::fill(gram_anchors_.begin(), gram_anchors_.end(), GramAnchor{});
+  gram_anchors_used_ = 0;
+  seen_.clear();
   std::uint32_t sample = 3;  // of the 8-grams whose hash has these bits clear
-  while (length / (sample + 1) > kMaxAnchors) sample = sample * 2 + 1;
+  while (length / (sample + 1) > kMaxGramAnchors) sample = sample * 2 + 1;
   KeyCounts& last_seen = counts_;
-  last_seen.fill(-(1 << 20));
+  last_seen.fill(kUnseen);
   GramHash gram;
   for (std::uint32_t i = 0; i < length; ++i) {
     const Key key = keys[begin + i];
-    const std::uint64_t h = mix(key + 1u);
-    touch(h | 1u, i);
-    // A name that comes in bursts has irregular gaps; its returns after an absence are regular.
+    NameAnchors& name = name_anchors_[key];
     const auto here = static_cast<std::int32_t>(i);
-    const auto absent = static_cast<std::uint32_t>(here - std::exchange(last_seen[key], here));
-    for (std::uint32_t level = 0; level < 3; ++level)
-      if (absent > (64u << (3 * level))) touch(mix(h + 2 * level + 3) | 1u, i);
-    const std::uint64_t hash = gram.add(i, h);
+    const std::int32_t before = std::exchange(last_seen[key], here);
+    if (before == kUnseen) {
+      seen_.push_back(key);
+      name.of.fill({i, 0, 0, 0});
+    } else {
+      name.of[0].returns(i);
+      // A name that comes in bursts has irregular gaps; its returns after an absence are regular.
+      const auto absent = static_cast<std::uint32_t>(here - before);
+      for (std::uint32_t level = 0; level < kAbsences && absent > (64u << (3 * level)); ++level)
+        name.of[1 + level].returns(i);
+    }
+    const std::uint64_t hash = gram.add(i, mix(key + 1u));
     if (i < kGram) continue;
     const std::uint64_t g = mix(hash);
-    if ((g >> 40 & sample) == 0) touch(g & ~std::uint64_t{1}, i);
+    if ((g >> 40 & sample) == 0) touch_gram(g | 1u, i);
   }
   last_seen.fill(0);
 }
 
-void CycleSearch::touch(std::uint64_t key, std::uint32_t here) {
-  std::uint32_t at = static_cast<std::uint32_t>(key) % kAnchorSlots;
-  while (anchors_[at].key != 0 && anchors_[at].key != key) at = (at + 1) % kAnchorSlots;
-  Anchor& anchor = anchors_[at];
-  if (anchor.key == 0) {
-    if (anchors_used_ == kMaxAnchors) return;
-    ++anchors_used_;
-    anchor.key = key;
-    anchor.last = here;
+void CycleSearch::Anchor::returns(std::uint32_t here) noexcept {
+  const std::uint32_t now = here - std::exchange(last, here);
+  if (gap != 0 && equal_periods(now, gap)) {
+    ++run;
     return;
   }
-  const std::uint32_t gap = here - anchor.last;
-  anchor.last = here;
-  if (anchor.gap != 0 && equal_periods(gap, anchor.gap)) {
-    ++anchor.run;
-  } else {
-    anchor.prev = std::max(anchor.prev, anchor.run);
-    anchor.run = 1;
-    anchor.gap = gap;
+  prev = std::max(prev, run);
+  run = 1;
+  gap = now;
+}
+
+void CycleSearch::touch_gram(std::uint64_t gram, std::uint32_t here) {
+  auto at = static_cast<std::uint32_t>(gram >> (64 - kGramSlotBits));
+  while (gram_anchors_[at].gram != 0 && gram_anchors_[at].gram != gram) at = (at + 1) % kGramSlots;
+  GramAnchor& known = gram_anchors_[at];
+  if (known.gram != 0) {
+    known.anchor.returns(here);
+  } else if (gram_anchors_used_ < kMaxGramAnchors) {
+    ++gram_anchors_used_;
+    known = {gram, {here, 0, 0, 0}};
   }
 }
 
@@ -165,11 +178,15 @@ void CycleSearch::touch(std::uint64_t key, std::uint32_t here) {
 std::vector<CycleCandidate> CycleSearch::candidates_of_returns(std::uint32_t length) {
   std::vector<std::uint32_t> gaps;
   shortest_ = 0;
-  for (const Anchor& anchor : anchors_) {
-    if (anchor.key == 0 || anchor.run < 2) continue;
-    if (anchor.run <= anchor.prev || length - anchor.last > anchor.gap + anchor.gap / 4 + 2) continue;
+  const auto take = [&](const Anchor& anchor) {
+    if (anchor.run < 2) return;
+    if (anchor.run <= anchor.prev || length - anchor.last > anchor.gap + anchor.gap / 4 + 2) return;
     if (anchor.gap >= kT.shortest_period) gaps.push_back(anchor.gap);
-  }
+  };
+  for (const Key key : seen_)
+    for (const Anchor& anchor : name_anchors_[key].of) take(anchor);
+  for (const GramAnchor& gram : gram_anchors_)
+    if (gram.gram != 0) take(gram.anchor);
   std::sort(gaps.begin(), gaps.end());
   std::vector<CycleCandidate> candidates;
   for (std::size_t i = 0; i < gaps.size();) {
@@ -303,10 +320,12 @@ bool CycleSearch::align(Position end, std::uint32_t period, const Keys& keys, Vi
     return at >= 0 && at < static_cast<std::int64_t>(period) &&
            keys[begin - period + static_cast<Position>(at)] == wanted;
   };
-  constexpr Position kTrial = 512;
+  // Where so few of the first agree, what follows is shifted by more than the reach, or is something else.
+  constexpr Position kFirstTrial = 128, kTrial = 512;
   std::int32_t drift = 0;
   std::uint32_t agreeing = 0;
   for (Position i = end; i-- > begin;) {
+    if (end - i == kFirstTrial && agreeing < kFirstTrial / 8) return false;
     if (end - i == kTrial && agreeing < kTrial / 4) return false;
     const Key k = keys[i];
     const auto partner = static_cast<std::int64_t>(i - begin) - drift;

@@ -5,6 +5,8 @@
 // turns of something shorter.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -35,7 +37,10 @@ struct CycleCandidate {
 };
 
 /// Equal within 1/32, or two launches.
-[[nodiscard]] bool equal_periods(std::uint32_t a, std::uint32_t b) noexcept;
+[[nodiscard]] inline bool equal_periods(std::uint32_t a, std::uint32_t b) noexcept {
+  const std::uint32_t more = std::max(a, b);
+  return more - std::min(a, b) <= std::max(more / 32, 2u);
+}
 
 /// Turns that a stack of layers, or a cycle with a loss, must have run, by its coverage.
 [[nodiscard]] std::uint32_t repeats_of_stack(double coverage) noexcept;
@@ -59,13 +64,23 @@ class CycleSearch {
   using Position = LaunchPosition;
   using Keys = LaunchHistory::Keys;
 
-  /// What returns: a name or an 8-gram of names.
+  /// What returns: a name, or an 8-gram of names.
   struct Anchor {
-    std::uint64_t key = 0;   ///< 0: free
     std::uint32_t last = 0;  ///< positions relative to the window's begin
     std::uint32_t gap = 0;
     std::uint32_t run = 0;   ///< equal gaps in a row, now
     std::uint32_t prev = 0;  ///< most equal gaps in a row, before
+
+    void returns(std::uint32_t here) noexcept;
+  };
+  struct GramAnchor {
+    std::uint64_t gram = 0;  ///< its hash; 0: free
+    Anchor anchor;
+  };
+  static constexpr std::uint32_t kAbsences = 3;
+  /// One name's, in one line of the cache: any of its launches, and those after an absence of 64, 512 and 4,096.
+  struct alignas(64) NameAnchors {
+    std::array<Anchor, 1 + kAbsences> of;
   };
   struct Alignment {
     double share = 0;    ///< of the launches
@@ -82,7 +97,7 @@ class CycleSearch {
 
   std::optional<CycleCandidate> best_of(Position begin, const Keys& keys);
   void collect_returns(Position begin, const Keys& keys);
-  void touch(std::uint64_t key, std::uint32_t here);
+  void touch_gram(std::uint64_t gram, std::uint32_t here);
   [[nodiscard]] std::vector<CycleCandidate> candidates_of_returns(std::uint32_t length);
   void add_burst_candidates(Position begin, std::vector<CycleCandidate>& candidates) const;
   void refuse_multiples(std::vector<CycleCandidate>& candidates, const Keys& keys);
@@ -102,8 +117,10 @@ class CycleSearch {
 
   const LaunchHistory& history_;
   Explainer& explain_;
-  std::vector<Anchor> anchors_;
-  std::uint32_t anchors_used_ = 0;
+  std::vector<NameAnchors> name_anchors_;  ///< by key; only those of seen_ are of this search
+  std::vector<Key> seen_;                  ///< in this search
+  std::vector<GramAnchor> gram_anchors_;   ///< by hash, open addressing
+  std::uint32_t gram_anchors_used_ = 0;
   KeyCounts counts_;
   std::vector<Tally> tallies_;  ///< by key; all zero between uses
   std::vector<std::uint32_t> grams_;

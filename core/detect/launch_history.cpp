@@ -28,25 +28,29 @@ LaunchHistory::Position LaunchHistory::add(const Launch& launch) {
 }
 
 LaunchHistory::Key LaunchHistory::intern(std::uint32_t name) {
-  for (std::uint32_t at = static_cast<std::uint32_t>(mix(name)) % kIndexSlots;; at = (at + 1) % kIndexSlots) {
-    const Key entry = word_index_[at];
-    if (entry == 0) break;
-    const auto known = static_cast<Key>(entry - 1);
-    if (words_[known].name == name) {
-      words_[known].last = n_;
-      return known;
-    }
+  std::uint32_t at = static_cast<std::uint32_t>(mix(name)) % kIndexSlots;
+  for (; word_index_[at].word != 0; at = (at + 1) % kIndexSlots) {
+    if (word_index_[at].name != name) continue;
+    const auto known = static_cast<Key>(word_index_[at].word - 1);
+    words_[known].last = n_;
+    return known;
   }
-  if (word_count_ == kVocabulary) forget_words();
+  if (word_count_ == kVocabulary) {
+    forget_words();
+    at = free_index_slot(name);
+  }
   while (words_[free_word_].used) free_word_ = (free_word_ + 1) % kVocabulary;
-  const auto fresh = static_cast<Key>(free_word_);
-  words_[fresh] = {name, true, n_};
+  words_[free_word_] = {name, true, n_};
+  word_index_[at] = {name, free_word_ + 1};
   ++word_count_;
   newest_word_ = n_;
+  return static_cast<Key>(free_word_);
+}
+
+std::uint32_t LaunchHistory::free_index_slot(std::uint32_t name) const noexcept {
   std::uint32_t at = static_cast<std::uint32_t>(mix(name)) % kIndexSlots;
-  while (word_index_[at] != 0) at = (at + 1) % kIndexSlots;
-  word_index_[at] = static_cast<Key>(fresh + 1);
-  return fresh;
+  while (word_index_[at].word != 0) at = (at + 1) % kIndexSlots;
+  return at;
 }
 
 /// Forgets about half of the vocabulary, the longest unseen: the median of a sample divides it.
@@ -55,16 +59,14 @@ void LaunchHistory::forget_words() {
   for (std::uint32_t i = 0; i < lasts.size(); ++i) lasts[i] = words_[16 * i].last;
   std::nth_element(lasts.begin(), lasts.begin() + lasts.size() / 2, lasts.end());
   const Position keep_from = lasts[lasts.size() / 2];
-  std::fill(word_index_.begin(), word_index_.end(), Key{0});
+  std::fill(word_index_.begin(), word_index_.end(), IndexEntry{});
   word_count_ = 0;
   for (std::uint32_t i = 0; i < kVocabulary; ++i) {
     Word& word = words_[i];
     word.used = word.last > keep_from;
     if (!word.used) continue;
     ++word_count_;
-    std::uint32_t at = static_cast<std::uint32_t>(mix(word.name)) % kIndexSlots;
-    while (word_index_[at] != 0) at = (at + 1) % kIndexSlots;
-    word_index_[at] = static_cast<Key>(i + 1);
+    word_index_[free_index_slot(word.name)] = {word.name, i + 1};
   }
 }
 

@@ -84,9 +84,14 @@ class LaunchHistory {
     bool used = false;
     Position last = 0;
   };
+  struct IndexEntry {  ///< holds the name as well, so that a look-up reads nothing else
+    std::uint32_t name = 0;
+    std::uint32_t word = 0;  ///< its place among words_, and one more; 0: free
+  };
 
   [[nodiscard]] static std::uint32_t slot(Position p) noexcept { return static_cast<std::uint32_t>(p) & (kRing - 1); }
   Key intern(std::uint32_t name);
+  [[nodiscard]] std::uint32_t free_index_slot(std::uint32_t name) const noexcept;
   void forget_words();
   [[gnu::noinline]] void note_training(std::uint8_t flags);
 
@@ -94,7 +99,7 @@ class LaunchHistory {
   std::vector<std::uint8_t> flags_;
   std::vector<TimeNs> begins_;
   std::vector<Word> words_;
-  std::vector<Key> word_index_;
+  std::vector<IndexEntry> word_index_;  ///< by name, open addressing
   Position first_ = 0, n_ = 0;
   std::uint32_t word_count_ = 0;
   std::uint32_t free_word_ = 0;  ///< where to look for a free place

@@ -544,11 +544,12 @@ bool TrainingSteps::may_begin_with_update() const noexcept {
            (history_.flags(i) & kFlagGraph) != 0;
   };
   // Many launches of one kernel, as where gradients are cleared, count as one.
+  const Position most = std::max<Position>(kT.before_first_product, (step.first_backward - step.begin) / 4);
   Position before = 0;
   LaunchKey previous = LaunchHistory::kKeys;
-  for (Position i = step.begin; i < step.first_backward && !is_product(i); ++i)
+  for (Position i = step.begin; i < step.first_backward && before <= most && !is_product(i); ++i)
     before += std::exchange(previous, families[i]) != families[i] ? 1 : 0;
-  return before > kT.before_first_product && before * 4 > step.first_backward - step.begin;
+  return before > most;
 }
 
 std::uint32_t TrainingSteps::usual_launches() const noexcept {
