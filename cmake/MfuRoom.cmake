@@ -1,9 +1,9 @@
 # Rooms: the folders that the code is divided into. A room is one static library, and its include path is its law: it
 # sees the headers of the rooms that it names, and of those that they name, and no others.
 #
-#   mfu_room(NAME [PATH core/NAME] [SEES room...] [PRIVATE library...] [EXCLUDE file...] [SOURCES file...] [COLD])
+#   mfu_room(NAME [PATH core/NAME] [SEES room...] [PRIVATE library...] [EXCLUDE file...] [SOURCES file...] [COLD] [COLD_FILES file...])
 #
-# COLD: nothing of it runs per launch, range or record on a host's thread; MFU_SMALL compiles it for size.
+# COLD, or those files of it: nothing of it runs per launch, range or record; MFU_SMALL compiles it for size.
 #
 # makes the target mfu_NAME from every .cpp below PATH. Headers are included as "PATH/file.h": the room's include root
 # holds nothing but a link to its own folder, so a room that is not named is not found.
@@ -20,7 +20,7 @@ endfunction()
 option(MFU_SMALL "Compile rooms that are COLD for size, as wheels do" OFF)
 
 function(mfu_room name)
-  cmake_parse_arguments(room "COLD" "PATH" "SEES;PRIVATE;EXCLUDE;SOURCES" ${ARGN})
+  cmake_parse_arguments(room "COLD" "PATH" "SEES;PRIVATE;EXCLUDE;SOURCES;COLD_FILES" ${ARGN})
   if(NOT room_PATH)
     set(room_PATH core/${name})
   endif()
@@ -43,5 +43,9 @@ function(mfu_room name)
   target_link_libraries(mfu_${name} PUBLIC mfu_flags ${room_SEES} PRIVATE ${room_PRIVATE})
   if(MFU_SMALL AND room_COLD)
     target_compile_options(mfu_${name} PRIVATE -Os)
+  endif()
+  if(MFU_SMALL AND room_COLD_FILES)
+    list(TRANSFORM room_COLD_FILES PREPEND ${here}/)
+    set_property(SOURCE ${room_COLD_FILES} APPEND PROPERTY COMPILE_OPTIONS -Os)
   endif()
 endfunction()

@@ -29,7 +29,7 @@ def builds():
             words = re.sub(r"\$\{[^}]*\}|\$<[^>]*>", "", call).split()
             lists, key = {}, None
             for word in words[1:]:
-                if word in ("PATH", "SEES", "PRIVATE", "EXCLUDE", "SOURCES", "COLD"):
+                if word in ("PATH", "SEES", "PRIVATE", "EXCLUDE", "SOURCES", "COLD", "COLD_FILES"):
                     key = word
                 else:
                     lists.setdefault(key, []).append(word)
