@@ -24,6 +24,20 @@ LIBRARY = BUILD / "libmfuinject.so"
 SCENARIO = BUILD / "clients/scenario"
 CONFIGS = SOURCE / "tests/data/configs"
 GPT2 = CONFIGS / "gpt2.json"
+
+
+def elf_machine(path):
+    """Which processor a program or library is for, as its ELF header says; None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            header = file.read(20)
+    except OSError:
+        return None
+    return header[18:20] if header[:4] == b"\x7fELF" else None
+
+
+# The library is for another processor than this machine's own programs, and only ours run, in an emulator.
+EMULATED = elf_machine(LIBRARY) not in (None, elf_machine(os.path.realpath(sys.executable)))
 # A CUPTI of NVIDIA's on this machine is found where the simulated one is missing, and finds no driver that it knows.
 REAL_CUPTI = bool(glob.glob("/usr/local/cuda*/**/libcupti.so*", recursive=True))
 TIME_CLASSES = ("matmul", "other", "comm", "memcpy", "idle")
