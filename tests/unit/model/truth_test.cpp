@@ -85,6 +85,8 @@ Pair counted(const Architecture& spec, const json& flop, std::size_t shape) {
   const bool with_conv = tower || speech || !spec.front_weights.is_zero();
   Pair pair;
   pair.theirs = {flop[0].get<double>() + (with_conv ? flop[1].get<double>() : 0), flop[2].get<double>()};
+  // MobileBERT joins two stored matrices before it multiplies.
+  if (spec.family == "mobilebert") pair.theirs.weights += flop[3].get<double>();
   const std::int64_t fed = spec.is_encoder_decoder() ? tokens / 2 : tokens;
   const bool fixed = tower && spec.vision->kind != VisionKind::kDynamic;
   pair.ours = count(spec, fixed ? 1 : batch, fed, speech ? 1500 : tokens);
