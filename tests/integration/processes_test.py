@@ -128,6 +128,8 @@ class Processes(TestCase):
     def test_exit_while_launches_are_in_flight(self):
         run = self.unharmed("""
             kernel gemm_k ns=100000
+            launch gemm_k
+            sync
             thread a { push "prefill tok=1"; repeat 100000 { launch gemm_k } }
             thread b { repeat 100000 { push "decode b=1"; launch gemm_k; pop } }
             sleep 300
