@@ -109,7 +109,8 @@ std::string taken_ranges() {
 bool has_room_for_tables() noexcept {
   constexpr std::size_t kTables = std::size_t{64} << 20;  // of all, with what allocators ask for around them
   constexpr std::size_t kLeft = std::size_t{16} << 20;    // a library that cannot get thread-local data ends its host
-  void* room = ::mmap(nullptr, kTables + kLeft, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* room =
+      ::mmap(nullptr, kTables + kLeft, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) return false;
   ::munmap(room, kTables + kLeft);
   return true;
