@@ -32,6 +32,9 @@ class Processes(TestCase):
 
     def test_fork_with_cuda(self):
         """A data loader's workers: forked from a process that uses CUDA, they stay silent, and the parent goes on."""
+        threaded = "fork HOW { thread t { push step; pop }; join; print threaded }"
+        if "address" in SANITIZE:  # its allocator has a lock that a thread of the parent may hold: the child's thread waits for ever
+            threaded = ""
         for how in ("", "_exit"):
             with self.subTest(how):
                 lines = []
@@ -42,12 +45,12 @@ class Processes(TestCase):
                         push outer
                         fork HOW { push step; pop; push a; pop; pop; pop; start r step; end r; sleep 200; print child }
                         fork HOW { exec /bin/echo other }
-                        fork HOW { thread t { push step; pop }; join; print threaded }
+                        THREADED
                         repeat 5 { push "step batch=1 seq_len=8"; launch gemm_k; sync; pop }
                         pop
                         wait
                         print parent
-                    """.replace("HOW", how), entry=entry)
+                    """.replace("THREADED", threaded).replace("HOW", how), entry=entry)
                     lines.append((got.code, sorted(got.stdout.splitlines()), got.foreign_log))
                 self.assertEqual(lines[0], lines[1])
                 self.assertEqual(len(got.files), 1)
