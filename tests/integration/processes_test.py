@@ -33,7 +33,7 @@ class Processes(TestCase):
     def test_fork_with_cuda(self):
         """A data loader's workers: forked from a process that uses CUDA, they stay silent, and the parent goes on."""
         threaded = "fork HOW { thread t { push step; pop }; join; print threaded }"
-        if "address" in SANITIZE:  # its allocator has a lock that a thread of the parent may hold: the child's thread waits for ever
+        if "address" in SANITIZE:  # a thread of the parent may hold its allocator's lock: the child's thread waits for ever
             threaded = ""
         for how in ("", "_exit"):
             with self.subTest(how):

@@ -79,6 +79,14 @@ nvtxEventAttributes_t named(const char* name) {
   return a;
 }
 
+/// Keeps what is never freed: threads and clients hold it for as long as the process lives.
+template <typename T>
+T* keep(T* object) {
+  static auto& kept = *new std::vector<const void*>;
+  kept.push_back(object);
+  return object;
+}
+
 class Handler : public testing::Test {
  protected:
   void SetUp() override {
@@ -90,10 +98,10 @@ class Handler : public testing::Test {
   /// From now on there are rules. The objects stay: threads keep pointers to what they met.
   void start(const std::vector<RegionRule>& rules = {}) {
     std::vector<std::string> warnings;
-    auto* counters = new Counters;
-    rules_ = new RegionRules(rules, {}, warnings);
-    attribution_ = new Attribution(*counters);
-    host_switches().live.store(new HostLinks{attribution_, rules_, new RuleCache(*rules_), 0});
+    auto* counters = keep(new Counters);
+    rules_ = keep(new RegionRules(rules, {}, warnings));
+    attribution_ = keep(new Attribution(*counters));
+    host_switches().live.store(keep(new HostLinks{attribution_, rules_, keep(new RuleCache(*rules_)), 0}));
   }
   /// Runs on a thread of its own, which has met no earlier test's objects.
   template <typename Work>
@@ -138,7 +146,7 @@ TEST_F(Handler, EveryFormOfANameOpensItsRegion) {
     EXPECT_EQ(push_ex(&wide), 2);
     EXPECT_EQ(innermost(), "decode batch=8");
     const auto text =
-        module_.of2<RegisterA>(NVTX_CBID_CORE2_DomainRegisterStringA)(nullptr, "mixed_batch batch=9 seq_len=1");
+        keep(module_.of2<RegisterA>(NVTX_CBID_CORE2_DomainRegisterStringA)(nullptr, "mixed_batch batch=9 seq_len=1"));
     nvtxEventAttributes_t registered{};
     registered.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
     registered.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
