@@ -123,6 +123,23 @@ class Handler : public testing::Test {
     return text;
   }
 
+  // What the module's client calls.
+  int push_a(const char* name) const { return module_.of<PushA>(NVTX_CBID_CORE_RangePushA)(name); }
+  int push_w(const wchar_t* name) const { return module_.of<PushW>(NVTX_CBID_CORE_RangePushW)(name); }
+  int push_ex(const nvtxEventAttributes_t* range) const {
+    return module_.of<PushEx>(NVTX_CBID_CORE_RangePushEx)(range);
+  }
+  int pop() const { return module_.of<Pop>(NVTX_CBID_CORE_RangePop)(); }
+  nvtxRangeId_t begin(const char* name) const { return module_.of<StartA>(NVTX_CBID_CORE_RangeStartA)(name); }
+  void end(nvtxRangeId_t id) const { module_.of<End>(NVTX_CBID_CORE_RangeEnd)(id); }
+  nvtxDomainHandle_t create_domain(const char* name) const {
+    return module_.of2<DomainCreateA>(NVTX_CBID_CORE2_DomainCreateA)(name);
+  }
+  int push_in(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* range) const {
+    return module_.of2<DomainPushEx>(NVTX_CBID_CORE2_DomainRangePushEx)(domain, range);
+  }
+  int pop_in(nvtxDomainHandle_t domain) const { return module_.of2<DomainPop>(NVTX_CBID_CORE2_DomainRangePop)(domain); }
+
   Module module_;
   RegionRules* rules_ = nullptr;
   Attribution* attribution_ = nullptr;
@@ -131,10 +148,6 @@ class Handler : public testing::Test {
 TEST_F(Handler, EveryFormOfANameOpensItsRegion) {
   start();
   on_new_thread([this] {
-    const auto push_a = module_.of<PushA>(NVTX_CBID_CORE_RangePushA);
-    const auto push_w = module_.of<PushW>(NVTX_CBID_CORE_RangePushW);
-    const auto push_ex = module_.of<PushEx>(NVTX_CBID_CORE_RangePushEx);
-    const auto pop = module_.of<Pop>(NVTX_CBID_CORE_RangePop);
     EXPECT_EQ(push_a("step batch=2 seq_len=128"), 0);
     EXPECT_EQ(innermost(), "step batch=2 seq_len=128");
     EXPECT_EQ(push_w(L"prefill batch=4 seq_len=7"), 1);
@@ -170,8 +183,6 @@ TEST_F(Handler, PayloadsOfEveryType) {
   rule.payload = "tokens";
   start({rule});
   on_new_thread([this] {
-    const auto push_ex = module_.of<PushEx>(NVTX_CBID_CORE_RangePushEx);
-    const auto pop = module_.of<Pop>(NVTX_CBID_CORE_RangePop);
     for (const int type : {NVTX_PAYLOAD_TYPE_UNSIGNED_INT64, NVTX_PAYLOAD_TYPE_INT64, NVTX_PAYLOAD_TYPE_DOUBLE,
                            NVTX_PAYLOAD_TYPE_UNSIGNED_INT32, NVTX_PAYLOAD_TYPE_INT32, NVTX_PAYLOAD_TYPE_FLOAT}) {
       nvtxEventAttributes_t a = named("payload of a type");
@@ -197,10 +208,6 @@ TEST_F(Handler, PayloadsOfEveryType) {
 TEST_F(Handler, OddCallsStayBalanced) {
   start();
   on_new_thread([this] {
-    const auto push_a = module_.of<PushA>(NVTX_CBID_CORE_RangePushA);
-    const auto push_w = module_.of<PushW>(NVTX_CBID_CORE_RangePushW);
-    const auto push_ex = module_.of<PushEx>(NVTX_CBID_CORE_RangePushEx);
-    const auto pop = module_.of<Pop>(NVTX_CBID_CORE_RangePop);
     EXPECT_EQ(push_a(nullptr), 0);
     EXPECT_EQ(push_w(nullptr), 1);
     EXPECT_EQ(push_ex(nullptr), 2);
@@ -226,29 +233,25 @@ TEST_F(Handler, OddCallsStayBalanced) {
 TEST_F(Handler, DomainsAreThoseOfTheirNames) {
   start();
   on_new_thread([this] {
-    const auto create = module_.of2<DomainCreateA>(NVTX_CBID_CORE2_DomainCreateA);
-    const auto push = module_.of2<DomainPushEx>(NVTX_CBID_CORE2_DomainRangePushEx);
-    const auto pop = module_.of2<DomainPop>(NVTX_CBID_CORE2_DomainRangePop);
-    const nvtxDomainHandle_t ours = create("trainer"), nccl = create("NCCL");
-    EXPECT_EQ(create("trainer"), ours);
+    const nvtxDomainHandle_t ours = create_domain("trainer"), nccl = create_domain("NCCL");
+    EXPECT_EQ(create_domain("trainer"), ours);
     EXPECT_STREQ(nvtx_domain_name(domain_of(ours).id), "trainer");
     const nvtxEventAttributes_t step = named("step batch=1 seq_len=2"), other = named("prefill batch=1 seq_len=3");
-    EXPECT_EQ(push(ours, &step), 0);
-    EXPECT_EQ(push(nccl, &other), 0) << "of NCCL nothing is taken";
+    EXPECT_EQ(push_in(ours, &step), 0);
+    EXPECT_EQ(push_in(nccl, &other), 0) << "of NCCL nothing is taken";
     EXPECT_EQ(innermost(), "step batch=1 seq_len=2");
     // A handle of another tool is as good as none.
     int foreign = 0;
-    EXPECT_EQ(push(reinterpret_cast<nvtxDomainHandle_t>(&foreign), &other), 1);
+    EXPECT_EQ(push_in(reinterpret_cast<nvtxDomainHandle_t>(&foreign), &other), 1);
     EXPECT_EQ(innermost(), "prefill batch=1 seq_len=3");
-    EXPECT_EQ(pop(ours), 1) << "each domain closes its own range";
+    EXPECT_EQ(pop_in(ours), 1) << "each domain closes its own range";
     EXPECT_EQ(innermost(), "prefill batch=1 seq_len=3");
-    EXPECT_EQ(pop(reinterpret_cast<nvtxDomainHandle_t>(&foreign)), 0);
+    EXPECT_EQ(pop_in(reinterpret_cast<nvtxDomainHandle_t>(&foreign)), 0);
     EXPECT_EQ(innermost(), "");
   });
   // There is room for 256; all others are the default domain.
-  const auto create = module_.of2<DomainCreateA>(NVTX_CBID_CORE2_DomainCreateA);
-  for (int i = 0; i < 300; ++i) EXPECT_NE(create(("domain " + std::to_string(i)).c_str()), nullptr);
-  EXPECT_EQ(&domain_of(create("one more")), &default_domain());
+  for (int i = 0; i < 300; ++i) EXPECT_NE(create_domain(("domain " + std::to_string(i)).c_str()), nullptr);
+  EXPECT_EQ(&domain_of(create_domain("one more")), &default_domain());
 }
 
 TEST_F(Handler, WideNamesAreUtf8OfWholeCharacters) {
@@ -279,13 +282,9 @@ TEST_F(Handler, ShorterTablesAreFilledAsFarAsTheyGo) {
 /// Ranges that opened before CUDA started are regions from the start on, and end as they should.
 TEST_F(Handler, RangesFromBeforeTheStart) {
   on_new_thread([this] {
-    const auto push = module_.of<PushA>(NVTX_CBID_CORE_RangePushA);
-    const auto pop = module_.of<Pop>(NVTX_CBID_CORE_RangePop);
-    const auto begin = module_.of<StartA>(NVTX_CBID_CORE_RangeStartA);
-    const auto end = module_.of<End>(NVTX_CBID_CORE_RangeEnd);
-    EXPECT_EQ(push("epoch"), 0);
-    EXPECT_EQ(push("step batch=3 seq_len=4"), 1);
-    for (int depth = 2; depth < 40; ++depth) EXPECT_EQ(push("deeper than is kept"), depth);
+    EXPECT_EQ(push_a("epoch"), 0);
+    EXPECT_EQ(push_a("step batch=3 seq_len=4"), 1);
+    for (int depth = 2; depth < 40; ++depth) EXPECT_EQ(push_a("deeper than is kept"), depth);
     for (int left = 39; left >= 2; --left) EXPECT_EQ(pop(), left);
     const nvtxRangeId_t ended = begin("step"), open = begin("decode batch=5 context=6");
     end(ended);
@@ -308,8 +307,6 @@ TEST_F(Handler, RangesFromBeforeTheStart) {
 
 /// What is kept of them has a bound: then they are followed no more, and nothing else changes.
 TEST_F(Handler, MoreRangesBeforeTheStartThanAreKept) {
-  const auto begin = module_.of<StartA>(NVTX_CBID_CORE_RangeStartA);
-  const auto end = module_.of<End>(NVTX_CBID_CORE_RangeEnd);
   std::vector<nvtxRangeId_t> ids;
   for (int i = 0; i < 100; ++i) ids.push_back(begin("step"));
   EXPECT_TRUE(is_early(ids.front()));
