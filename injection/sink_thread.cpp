@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/sinks/sink_tensorboard.h"
 #include "cuda/nvtx_handler.h"
 #include "injection/own_descriptors.h"
 #include "injection/own_thread.h"
@@ -39,8 +40,9 @@ void SinkThread::open(const RunInfo& run) {
       text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1,
                     static_cast<std::uint64_t>(config_.log_every), config_.log_components, bytes_per_day);
   }
-  if (!config_.run_dir.empty()) jsonl_.emplace(config_.run_dir, run, bytes_per_day);
-  if (!config_.tb_dir.empty()) tensorboard_.emplace(config_.tb_dir, run, bytes_per_day);
+  if (!config_.run_dir.empty()) file_sinks_.push_back(std::make_unique<JsonlSink>(config_.run_dir, run, bytes_per_day));
+  if (!config_.tb_dir.empty())
+    file_sinks_.push_back(std::make_unique<TensorboardSink>(config_.tb_dir, run, bytes_per_day));
 }
 
 bool SinkThread::start() {
@@ -232,9 +234,10 @@ void SinkThread::write(Message& message) {
       (void)text_->event(message.t_ns, "sink", cut(done.error().message) + "; the program runs on");
   };
   const bool log = files || log_thread_;  // a stream of the host's is no file of ours
-  if (jsonl_ && files) to(*jsonl_);
+  if (files) {
+    for (const std::unique_ptr<Sink>& sink : file_sinks_) to(*sink);
+  }
   if (json_log_ && log) to(*json_log_);
-  if (tensorboard_ && files) to(*tensorboard_);
   // An inert process logs the reason only, no start line.
   if (text_ && log && !(message.kind == Message::Kind::kStart && message.run.level == "inert")) to(*text_);
   if (files && message.kind == Message::Kind::kWindow) say_notices();
@@ -243,9 +246,8 @@ void SinkThread::write(Message& message) {
 /// A window was too long for the budget of an output: every output says so.
 void SinkThread::say_notices() {
   const auto each = [this](auto&& visit) {
-    if (jsonl_) visit(static_cast<Sink&>(*jsonl_));
+    for (const std::unique_ptr<Sink>& sink : file_sinks_) visit(*sink);
     if (json_log_) visit(static_cast<Sink&>(*json_log_));
-    if (tensorboard_) visit(static_cast<Sink&>(*tensorboard_));
     if (text_) visit(static_cast<Sink&>(*text_));
   };
   each([&](Sink& from) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,8 +14,8 @@
 #include "core/ranges/region_rules.h"
 #include "core/recording/recording_ring.h"
 #include "core/recording/recording_writer.h"
+#include "core/sinks/sink.h"
 #include "core/sinks/sink_jsonl.h"
-#include "core/sinks/sink_tensorboard.h"
 #include "core/sinks/sink_text.h"
 #include "injection/log_thread.h"
 #include "injection/wakeup.h"
@@ -100,9 +101,8 @@ class SinkThread {
   // [mfu-sink]
   ::timespec trace_request_seen_{};
   std::optional<TextSink> text_;
-  std::optional<JsonlSink> json_log_;  ///< instead of text_
-  std::optional<JsonlSink> jsonl_;
-  std::optional<TensorboardSink> tensorboard_;
+  std::optional<JsonlSink> json_log_;              ///< instead of text_
+  std::vector<std::unique_ptr<Sink>> file_sinks_;  ///< those that write nothing but files of their own
   std::vector<std::string> sinks_failed_;
   bool other_root_said_ = false;
 };
