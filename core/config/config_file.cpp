@@ -101,8 +101,10 @@ class Section {
 
  private:
   void note(std::string key, std::string text, std::string_view instead, const std::string& whose) {
+    std::string place = reading_.place_of(whose);
+    if (place.starts_with("--") && key == whose) key.clear();  // the option says it all
     reading_.problems->push_back(
-        {reading_.place_of(whose), std::move(key), Problem::Kind::kValue, std::move(text), std::string(instead)});
+        {std::move(place), std::move(key), Problem::Kind::kValue, std::move(text), std::string(instead)});
   }
 
   const json& object_;

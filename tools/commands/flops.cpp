@@ -56,8 +56,7 @@ int run_flops(const FlopsCall& call) {
     return 1;
   }
   if (call.schema) {
-    const Getenv environment = environment_of(call);
-    const Result<Config> config = load_config_file(call.config, environment);
+    const Result<Config> config = config_of(call);
     if (config.ok() && config->model) fmt::print("{}\n", Json::parse(spec_json(config->model->spec())).dump(2));
     return 0;
   }
@@ -83,7 +82,7 @@ void add_flops(CLI::App& app) {
   command->add_option("--as", call->as, "read the config as one of this model type")->type_name("FAMILY");
   command->add_flag("--list", call->list, "print the model types that are known");
   command->add_option("--phase", call->phase, "what the work is")->check(CLI::IsMember({"train", "prefill", "decode"}));
-  command->add_option("--batch", call->batch, "sequences")->check(from_zero);
+  command->add_option("--batch", call->batch, "sequences")->check(from_one);
   command->add_option("--seq-len", call->seq_len, "new tokens per sequence and pass")->check(from_zero);
   command->add_option("--seq-lens", call->seq_lens, "new tokens of each sequence, for ragged batches")
       ->delimiter(',')

@@ -41,26 +41,18 @@ Json kernel_json(const std::string& kind, const KernelFlop& work) {
 /// Peak of the named GPU, and the roofline of `flop` and `bytes` on it.
 Result<void> add_peak(const FlopsCall& call, const Config& config, std::optional<DType> model_dtype, Phase phase,
                       std::optional<double> flop, std::optional<double> bytes, FlopsReport& r) {
-  PeakOptions peak_config = config.peak;
-  peak_config.sparse = peak_config.sparse || call.sparse;
   DType dtype = DType::kBf16;
   r.dtype_from = "default";
-  if (!call.dtype.empty()) {
-    const auto parsed = parse_dtype(call.dtype);
-    if (!parsed)
-      return Error{"--dtype: expected a number format such as bf16, fp16, fp8 or tf32, got \"" + call.dtype + "\""};
-    dtype = *parsed;
-    r.dtype_from = "--dtype";
-  } else if (config.peak.dtype) {
+  if (config.peak.dtype) {
     dtype = *config.peak.dtype;
-    r.dtype_from = "peak.dtype";
+    r.dtype_from = call.dtype.empty() ? "peak.dtype" : "--dtype";
   } else if (model_dtype) {
     dtype = *model_dtype;
     r.dtype_from = "the model config";
   }
   DeviceFacts facts;
   facts.name = call.gpu;
-  const Peak peak = find_peak(facts, dtype, peak_config);
+  const Peak peak = find_peak(facts, dtype, config.peak);
   if (!peak.flop_per_s) {
     return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; nearest: " + nearest_peak_rows(call.gpu) +
                  "; or set MFU_PEAK_TFLOPS and MFU_PEAK_GBPS"};
@@ -118,48 +110,32 @@ std::vector<std::pair<const char*, Count>> named_parts(const FlopCount& c) {
   return parts;
 }
 
-Getenv environment_of(const FlopsCall& call) {
-  if (call.as.empty()) return [](const char* variable) -> const char* { return std::getenv(variable); };
-  const char* set = std::getenv("MFU_SET");
-  std::string overrides = set != nullptr ? std::string(set) + "," : std::string();
-  overrides += "model.model_type=" + call.as;
-  return [overrides](const char* variable) -> const char* {
-    return std::string_view(variable) == "MFU_SET" ? overrides.c_str() : std::getenv(variable);
-  };
+Result<Config> config_of(const FlopsCall& call) {
+  const auto environment = [](const char* variable) -> const char* { return std::getenv(variable); };
+  return load_config_file(call.config.empty() ? "{}" : call.config, environment, config_overrides(call));
 }
 
 Result<FlopsReport> make_report(const FlopsCall& call) {
   FlopsReport r;
-  const Getenv environment = environment_of(call);
-  Config config;
-  FlopsOptions options;
-  std::optional<FlopsModel> model;
+  if (call.config.empty() && call.kernel != "gemm")
+    return Error{"CONFIG: expected a config file, a folder, a model id or JSON text"};
+  Result<Config> loaded = config_of(call);
+  if (!loaded) return loaded.error();
+  const Config& config = *loaded;
+  const std::optional<FlopsModel>& model = config.model;
+  const FlopsOptions options = model ? model->options() : FlopsOptions{};
   FlopsJob job;
   if (!call.config.empty()) {
-    Result<Config> loaded = load_config_file(call.config, environment);
-    if (!loaded) return loaded.error();
-    config = std::move(*loaded);
     std::vector<std::string> warnings = config.warnings;
     const RegionRules compiled(config.regions, config.presets, warnings);  // a rule that is wrong is wrong in a run too
     for (const std::string& line : warnings) fmt::print(stderr, "mfu flops: {}\n", line);
-    if (!config.model) return Error{call.config + ": model: expected a model, but the config names none"};
-    options = config.model->options();
-    if (Result<void> read = read_options(call, options); !read) return read.error();
-    model = FlopsModel::make(config.model->spec(), options);
-    Result<FlopsJob> made = make_job(call, config, *model, options);
+    if (!model) return Error{call.config + ": model: expected a model, but the config names none"};
+    Result<FlopsJob> made = make_job(call, config);
     if (!made) return made.error();
     job = std::move(*made);
     r.json["model"] = Json::parse(model->model_json());
     r.json["shape"] = job.shape;
-  } else if (call.kernel != "gemm") {
-    return Error{"CONFIG: expected a config file, a folder, a model id or JSON text"};
   } else {
-    Config env_only = load_config(
-        [](const char* variable) -> const char* {
-          return std::string_view(variable) == "MFU_MODEL_CONFIG" ? nullptr : std::getenv(variable);
-        },
-        nullptr);
-    config.peak = env_only.peak;
     r.json["model"] = Json(nullptr);
     r.json["shape"] = {{"m", call.m.value_or(0)}, {"n", call.n.value_or(0)}, {"k", call.k.value_or(0)}};
   }

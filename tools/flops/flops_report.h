@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/account/metrics.h"
-#include "core/base/environment.h"
 #include "core/base/result.h"
 #include "core/model/flops_model.h"
 #include "core/model/kernel_flop.h"
@@ -36,8 +35,8 @@ struct FlopsReport {
 /// The parts of a forward pass by the names of the outputs; those that few models have only where they are not zero.
 std::vector<std::pair<const char*, Count>> named_parts(const FlopCount& count);
 
-/// The process's environment, with `--as` as one more override of the config.
-Getenv environment_of(const FlopsCall& call);
+/// The config that the call names, read with the call's options over it; without one, what they and MFU_* say alone.
+Result<Config> config_of(const FlopsCall& call);
 
 /// Counts. An Error is one line that names the option or the key. Warnings of the config go to stderr.
 Result<FlopsReport> make_report(const FlopsCall& call);

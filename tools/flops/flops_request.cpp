@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
-
-#include "core/model/read_architecture.h"
 
 namespace mfu {
 
@@ -26,79 +23,55 @@ std::string_view phase_name(Phase phase) {
   return phase == Phase::kTrain ? "train" : phase == Phase::kPrefill ? "prefill" : "decode";
 }
 
-Result<void> read_options(const FlopsCall& call, FlopsOptions& o) {
-  if (!call.attention.empty()) o.attention = *parse_attention_mode(call.attention);
-  if (call.convention == "exact-full") {
-    o.convention = Convention::kExact;
-    o.attention = AttentionMode::kFull;
-  } else if (!call.convention.empty()) {
-    const auto convention = parse_convention(call.convention);
-    if (!convention) {
-      return Error{
-          "--convention: expected exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla or 6nd, "
-          "got \"" +
-          call.convention + "\""};
-    }
-    o.convention = *convention;
-  }
-  if (!call.logits.empty()) o.logits = call.logits == "all" ? LogitsMode::kAll : LogitsMode::kLast;
-  if (call.grad_accum) o.grad_accum = *call.grad_accum;
-  if (call.recompute == "none") o.recompute = Recompute::kNone;
-  if (call.recompute == "full") o.recompute = Recompute::kFull;
-  if (call.recompute == "selective") o.recompute = Recompute::kSelective;
-  if (call.recompute == "flash") o.recompute = Recompute::kFlash;
-  if (call.context_mode == "fixed") o.context_mode = ContextMode::kFixed;
-  if (call.context_mode == "max") o.context_mode = ContextMode::kMax;
-  const auto format = [](const std::string& option, const std::string& text) -> Result<DType> {
-    if (const auto dtype = parse_dtype(text)) return *dtype;
-    return Error{option + ": expected a number format such as bf16, fp8, int4 or mxfp4, got \"" + text + "\""};
+std::vector<Override> config_overrides(const FlopsCall& call) {
+  std::vector<Override> overrides;
+  const auto text = [&overrides](const char* option, const char* key, const std::string& value) {
+    if (!value.empty()) overrides.push_back({key, value, option});
   };
-  if (!call.weight_dtype.empty()) {
-    const Result<DType> dtype = format("--weight-dtype", call.weight_dtype);
-    if (!dtype) return dtype.error();
-    o.weight_format = weight_format(*dtype);
-  }
-  if (!call.kv_dtype.empty()) {
-    const Result<DType> dtype = format("--kv-dtype", call.kv_dtype);
-    if (!dtype) return dtype.error();
-    o.kv_dtype = *dtype;
-  }
-  if (!call.images.empty()) o.images.clear();
-  for (const std::string& image : call.images) {
-    int height = 0, width = 0, used = 0;
-    if (std::sscanf(image.c_str(), "%d%*1[xX]%d%n", &height, &width, &used) != 2 ||
-        static_cast<std::size_t>(used) != image.size() || height <= 0 || width <= 0 || height > (1 << 20) ||
-        width > (1 << 20)) {
-      return Error{"--images: expected HEIGHTxWIDTH in pixels, got \"" + image + "\""};
-    }
-    o.images.emplace_back(height, width);
-  }
-  return {};
+  const auto number = [&overrides](const char* option, const char* key, std::optional<std::int64_t> value) {
+    if (value) overrides.push_back({key, std::to_string(*value), option});
+  };
+  text("--as", "model.model_type", call.as);
+  text("--phase", "workload.phase", call.phase);
+  number("--batch", "workload.batch", call.batch);
+  number("--seq-len", "workload.seq_len", call.seq_len);
+  number("--context", "workload.context", call.context);
+  number("--new-tokens", "workload.new_tokens", call.new_tokens);
+  number("--encoder-len", "workload.encoder_len", call.encoder_len);
+  number("--grad-accum", "workload.grad_accum", call.grad_accum);
+  text("--recompute", "workload.recompute", call.recompute);
+  if (!call.images.empty()) text("--images", "workload.images", Json(call.images).dump());
+  text("--convention", "counting.convention", call.convention);
+  // This one says how attention counts as well, whatever the file says of it.
+  if (call.convention == "exact-full") text("--convention", "counting.attention", "full");
+  text("--attention", "counting.attention", call.attention);
+  text("--logits", "counting.logits", call.logits);
+  text("--context-mode", "counting.context", call.context_mode);
+  text("--weight-dtype", "counting.weight_dtype", call.weight_dtype);
+  text("--kv-dtype", "counting.kv_dtype", call.kv_dtype);
+  text("--dtype", "peak.dtype", call.dtype);
+  if (call.sparse) text("--sparse", "peak.sparse", "true");
+  return overrides;
 }
 
-Result<FlopsJob> make_job(const FlopsCall& call, const Config& config, const FlopsModel& model,
-                          const FlopsOptions& options) {
+Result<FlopsJob> make_job(const FlopsCall& call, const Config& config) {
   FlopsJob job;
+  const FlopsModel& model = *config.model;
+  const FlopsOptions& options = model.options();
   const Architecture& spec = model.spec();
   const Shape& w = config.workload.shape;
   job.phase = config.workload.phase.value_or(Phase::kTrain);
-  if (call.phase == "train") job.phase = Phase::kTrain;
-  if (call.phase == "prefill") job.phase = Phase::kPrefill;
-  if (call.phase == "decode") job.phase = Phase::kDecode;
   if (job.phase != Phase::kTrain && job.phase != Phase::kPrefill && job.phase != Phase::kDecode) {
     return Error{"--phase: expected train, prefill or decode"};
   }
   const bool decode = job.phase == Phase::kDecode;
-  const auto either = [](const std::optional<std::int64_t>& a, const std::optional<std::int64_t>& b) {
-    return a ? a : b;
-  };
-  const std::int64_t batch = either(call.batch, w.batch).value_or(1);
-  std::optional<std::int64_t> seq_len = either(call.seq_len, w.seq_len);
+  const std::int64_t batch = w.batch.value_or(1);
+  std::optional<std::int64_t> seq_len = w.seq_len;
   if (!seq_len && call.seq_lens.empty() && w.tokens && !decode && batch > 0 && *w.tokens % batch == 0)
     seq_len = *w.tokens / batch;
-  const std::optional<std::int64_t> context = either(call.context, w.context);
+  const std::optional<std::int64_t> context = w.context;
   if (spec.is_encoder_decoder() || spec.reads_context()) {
-    const auto encoder_len = either(call.encoder_len, w.encoder_len);
+    const std::optional<std::int64_t> encoder_len = w.encoder_len;
     job.encoder_runs = call.encoder_runs.empty() ? !decode : call.encoder_runs == "yes";
     if (encoder_len) job.encoder_len = *encoder_len;
     if (!encoder_len && (seq_len || decode || call.batch || !call.seq_lens.empty())) {
@@ -157,7 +130,7 @@ Result<FlopsJob> make_job(const FlopsCall& call, const Config& config, const Flo
   }
   job.has_shape = !job.sequences.empty();
   if (decode) {
-    job.passes = either(call.new_tokens, w.new_tokens).value_or(1);
+    job.passes = w.new_tokens.value_or(1);
     job.shape["new_tokens"] = job.passes;
   }
   if (job.phase == Phase::kTrain) job.shape["grad_accum"] = options.grad_accum;

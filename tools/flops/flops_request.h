@@ -42,11 +42,10 @@ struct FlopsJob {
 /// `train`, `prefill` or `decode`.
 std::string_view phase_name(Phase phase);
 
-/// Puts what the call says over the options of the config. An Error names the option.
-Result<void> read_options(const FlopsCall& call, FlopsOptions& options);
+/// The options that stand for keys of the config, as settings over it: one reader decides what each may be.
+std::vector<Override> config_overrides(const FlopsCall& call);
 
-/// What the call asks for; what it leaves open is the config's workload. An Error names the option.
-Result<FlopsJob> make_job(const FlopsCall& call, const Config& config, const FlopsModel& model,
-                          const FlopsOptions& options);
+/// What the call asks for, of a config that was read with its overrides and has a model. An Error names the option.
+Result<FlopsJob> make_job(const FlopsCall& call, const Config& config);
 
 }  // namespace mfu

@@ -454,8 +454,7 @@ TEST_F(ConfigTest, OptionsOfTheCommandLineOverruleFileAndVariable) {
   EXPECT_EQ(config->workload.shape.seq_len, 4);
   const Result<Config> wrong = load_config_file(source, lookup({}), {{"workload.batch", "many", "--batch"}});
   ASSERT_FALSE(wrong.ok());
-  EXPECT_EQ(wrong.error().message,
-            "--batch: workload.batch: expected an integer from 1 to 1099511627776, got \"many\"");
+  EXPECT_EQ(wrong.error().message, "--batch: expected an integer from 1 to 1099511627776, got \"many\"");
 }
 
 TEST_F(ConfigTest, DeeplyNestedIsOneLine) {
