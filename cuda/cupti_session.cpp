@@ -250,18 +250,16 @@ bool CuptiSession::thread_buffers(bool& on) const noexcept {
 
 void CuptiSession::look_for_ended_session() noexcept {
   bool on = true;
-  if (!had_thread_buffers_ || session_ended_.load(std::memory_order_relaxed) || !thread_buffers(on) || on) return;
-  session_ended_.store(true, std::memory_order_relaxed);
+  if (!had_thread_buffers_ || !thread_buffers(on) || on) return;
+  // No kind is on at this moment. The end of the next session shall be seen too.
+  std::uint8_t own_buffers = 1;
+  std::size_t size = sizeof own_buffers;
+  (void)api_.set_attribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, &size, &own_buffers);
+  resume();
   ended_sessions_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void CuptiSession::resume() noexcept {
-  if (session_ended_.exchange(false, std::memory_order_relaxed)) {
-    // No kind is on at this moment. The end of the next session shall be seen too.
-    std::uint8_t on = 1;
-    std::size_t size = sizeof on;
-    (void)api_.set_attribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, &size, &on);
-  }
   if (!own_forms_ && register_buffers() == CUPTI_SUCCESS) (void)enable_activities();
 }
 

@@ -59,8 +59,8 @@ class CuptiSession {
 
   /// [mfu-flush] Asks CUPTI for the buffers that are complete. May block for long; never under a lock.
   void flush() noexcept;
-  /// [mfu-flush] At exit, once, with the last context still alive: asks for every buffer. What is still running then
-  /// comes with an end of 0, and is never delivered again, so this is for no other moment.
+  /// [mfu-flush, make_room] At exit, once, with the last context still alive: asks for every buffer. What is still
+  /// running then comes with an end of 0, and is never delivered again, so this is for no other moment.
   void flush_everything() noexcept { api_.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); }
   /// [mfu-flush] Records that CUPTI dropped since the last call.
   [[nodiscard]] std::uint64_t take_dropped() noexcept;
@@ -68,9 +68,19 @@ class CuptiSession {
   void follow_graph_products() noexcept;
   /// [mfu-drain] From now on the calls are followed that record events and wait for them.
   void follow_events() noexcept;
-  /// [mfu-flush] Looks whether another client's session has ended. Kineto ends each by setting the attribute that gives
-  /// every thread a buffer of its own back to 0; from CUPTI 13.0 on it is 1 unless somebody has set it.
+  /// [mfu-flush] Looks whether another client's session has ended, and if so registers again: at once, since a next
+  /// session may begin at any moment, and whoever registers then takes its records. Kineto ends each session by setting
+  /// the attribute that gives every thread a buffer of its own back to 0; from CUPTI 13.0 on it is 1 unless somebody
+  /// has set it.
   void look_for_ended_session() noexcept;
+  /// [any thread] Whether the end of such a session can be seen.
+  [[nodiscard]] bool sees_ends() const noexcept { return had_thread_buffers_; }
+  /// [host thread] Another client is about to register its buffers. What CUPTI has of ours it would go on to fill, and
+  /// give to that client, which throws it away: so it is all asked for now. What runs at this moment is lost to us, as
+  /// it would be there.
+  void make_room() noexcept {
+    if (!own_forms_ && used_.load(std::memory_order_acquire)) flush_everything();
+  }
   /// [any thread] How many have ended so far, as far as is known.
   [[nodiscard]] std::uint64_t ended_sessions() const noexcept {
     return ended_sessions_.load(std::memory_order_relaxed);
@@ -142,8 +152,7 @@ class CuptiSession {
   bool follows_events_ = false, follows_graph_products_ = false;
   bool whole_graphs_ = false;
   bool own_forms_ = false;
-  bool had_thread_buffers_ = false;         ///< before anybody changed it
-  std::atomic<bool> session_ended_{false};  ///< and we have not registered again since
+  bool had_thread_buffers_ = false;  ///< before anybody changed it
   std::atomic<std::uint64_t> ended_sessions_{0};
   std::atomic<bool> used_{false};
   std::atomic<bool> fatal_{false};

@@ -74,8 +74,8 @@ ClientWatch::Verdict ClientWatch::look(const Look& seen) {
       last_.now = seen.now;  // nothing to wait for
       state_ = State::kOurs;
     }
-  } else if (seen.now - silent_since_ > kGone && seen.launches != last_.launches && tries_ < kMaxTries &&
-             (tries_ == 0 || seen.now - last_try_ > kBetweenTries)) {
+  } else if (seen.now - silent_since_ > (seen.ends_are_seen ? kGoneUnseen : kGone) && seen.launches != last_.launches &&
+             tries_ < kMaxTries && (tries_ == 0 || seen.now - last_try_ > kBetweenTries)) {
     ++tries_;
     last_try_ = seen.now;
     verdict = {Action::kResume, seen.now, "", ""};

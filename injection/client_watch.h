@@ -36,6 +36,7 @@ class ClientWatch {
     std::uint64_t foreign_buffers = 0;
     std::uint64_t refused_calls = 0;
     std::uint64_t ended_sessions = 0;           ///< of other clients, as CuptiSession knows them
+    bool ends_are_seen = false;                 ///< of sessions of Kineto
     std::uint64_t finished_without_record = 0;  ///< launches whose stream was synchronised and that have no record
     std::uint64_t room = 0;  ///< launches that may wait at this moment: in CUPTI's buffers, in the driver's queues
   };
@@ -45,7 +46,7 @@ class ClientWatch {
     kSay,     ///< `text` is worth an event
     kYield,   ///< nothing is measured since `since`
     kResume,  ///< register and enable again; perhaps the other client has finished
-    kReturn,  ///< the same, and it has finished: nothing was measured since `since`, and from now on it is
+    kReturn,  ///< it has finished, and we have registered: nothing was measured since `since`, and from now on it is
     kBack,    ///< records come to us again
   };
   struct Verdict {
@@ -67,7 +68,10 @@ class ClientWatch {
   void note(const Look& seen);
 
   static constexpr DurationNs kQuietAfter = 5 * kNsPerSecond;
-  static constexpr DurationNs kGone = 30 * kNsPerSecond;          ///< silence after which the other client has finished
+  static constexpr DurationNs kGone = 30 * kNsPerSecond;  ///< silence after which the other client has finished
+  /// The same where its end would have been seen if it were Kineto: to register in the middle of a session takes the
+  /// records of all that follows from it.
+  static constexpr DurationNs kGoneUnseen = 600 * kNsPerSecond;
   static constexpr DurationNs kBetweenTries = 60 * kNsPerSecond;  ///< from one registration to the next
   static constexpr std::uint32_t kMaxTries = 20;                  ///< in a row, without a record in between
   static constexpr std::uint64_t kEnoughLaunches = 100;

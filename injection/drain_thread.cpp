@@ -244,6 +244,7 @@ void DrainThread::watch_other_clients() {
   seen.foreign_buffers = session.foreign();
   seen.refused_calls = session.refused();
   seen.ended_sessions = session.ended_sessions();
+  seen.ends_are_seen = session.sees_ends();
   seen.finished_without_record = finished_without_record_;
   // The driver queues up to 1,024 launches a stream; two busy streams a context, and one context more than we know.
   seen.room = session.buffers().bytes_out() / ActivityBuffers::kShortestRecord +
@@ -262,7 +263,6 @@ void DrainThread::watch_other_clients() {
       parts_.session->resume();
       break;
     case ClientWatch::Action::kReturn:
-      parts_.session->resume();
       if (!yielded) account_->ledger().not_measured_from(clock_.now() - (seen.now - verdict.since));
       account_->ledger().measured_again(clock_.now());
       account_->drain().forget_waiting();

@@ -32,6 +32,7 @@
 #include "injection/foreign_tools.h"
 #include "injection/late_start.h"
 #include "injection/own_thread.h"
+#include "injection/profiler_start.h"
 #include "injection/python_exit.h"
 #include "injection/sink_thread.h"
 #include "injection/wakeup.h"
@@ -49,6 +50,7 @@ class Parts {
  private:
   static void on_first_use();
   static void on_buffer();
+  static void before_others_register() noexcept;
   static void at_exit() noexcept;
   static void in_child_after_fork();
   [[nodiscard]] RunInfo describe_run() const;
@@ -66,6 +68,7 @@ class Parts {
   std::optional<RecordQueue> queue_;
   HostLinks live_;
   std::optional<ImportPatcher> imports_;  ///< none where calls to cuBLAS are not looked at
+  CuptiSession* session_ = nullptr;
   std::optional<SinkThread> sink_;
   std::optional<DrainThread> drain_;  ///< none where the process is inert
   std::atomic<bool> threads_running_{false};
@@ -161,6 +164,7 @@ void Parts::start(const LateStart* late) {
     imports_.emplace();
     rung.session->follow_graph_products();
   }
+  session_ = rung.session;
   drain_.emplace(DrainParts{config_, *rules_, *rule_cache_, *attribution_, *kernel_names_, contexts_, *queue_,
                             rung.session, *sink_, imports_ ? &*imports_ : nullptr},
                  std::move(run), started_);
@@ -173,6 +177,9 @@ void Parts::start(const LateStart* late) {
                "the program used CUDA before mfuinject was ready, and did not wait: "
                "ranges open by then are not counted");
   if (imports_) imports_->scan_if_changed();
+  if (config_.executed && session_ != nullptr)
+    call_before_others_register(before_others_register,
+                                reinterpret_cast<RegisterBuffers>(session_->api().register_callbacks));
   ::pthread_atfork(nullptr, nullptr, in_child_after_fork);
   adopt_early_process_ranges(live_);
   (void)live_thread(live_);  // what this thread has open is the region of whatever other threads launch
@@ -183,6 +190,13 @@ void Parts::start(const LateStart* late) {
 void Parts::on_first_use() {
   if (Parts* parts = g_parts.load(std::memory_order_acquire); parts != nullptr && parts->pid_ == ::getpid())
     parts->start_threads();
+}
+
+/// [host thread] torch.profiler is about to take CUPTI's records.
+void Parts::before_others_register() noexcept {
+  const Parts* parts = g_parts.load(std::memory_order_acquire);
+  if (parts == nullptr || parts->pid_ != ::getpid() || host_switches().inert.load(std::memory_order_relaxed)) return;
+  parts->session_->make_room();
 }
 
 /// [CUPTI's threads]

@@ -1,7 +1,6 @@
 #include "injection/python_exit.h"
 
 #include <link.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -9,7 +8,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "blas/loaded_module.h"
+#include "blas/import_slot.h"
 
 namespace mfu {
 
@@ -39,20 +38,12 @@ bool is_interpreter(const LoadedModule& module) noexcept {
 }
 
 void put(const LoadedModule& module, std::uintptr_t slot) noexcept {
-  if (slot % sizeof(void*) != 0) return;
-  const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  void* const page = reinterpret_cast<void*>(slot & ~(page_bytes - 1));
-  const bool read_only = module.read_only_later(slot);
-  if (!read_only && !module.writable(slot)) return;
-  void* const value = __atomic_load_n(reinterpret_cast<void**>(slot), __ATOMIC_ACQUIRE);
-  if (value == reinterpret_cast<void*>(&exit_hook)) return;
-  // Filled in by the linker: the C library's, or another tool's. A slot that waits for its first call leads into the
-  // module itself.
-  if (value != nullptr && !module.contains(reinterpret_cast<std::uintptr_t>(value)))
-    g_exit.store(reinterpret_cast<Exit>(value), std::memory_order_release);
-  if (read_only && ::mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) return;
-  __atomic_store_n(reinterpret_cast<void**>(slot), reinterpret_cast<void*>(&exit_hook), __ATOMIC_RELEASE);
-  if (read_only) (void)::mprotect(page, page_bytes, PROT_READ);
+  void* const held = bound_function(module, slot);
+  void* const hook = reinterpret_cast<void*>(&exit_hook);
+  if (held == hook) return;
+  // Filled in by the linker: the C library's, or another tool's.
+  if (held != nullptr) g_exit.store(reinterpret_cast<Exit>(held), std::memory_order_release);
+  (void)put_function(module, slot, hook);
 }
 
 }  // namespace

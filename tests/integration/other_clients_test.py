@@ -153,6 +153,39 @@ class OtherClients(TestCase):
         self.assertEqual(run.region("total")["kernels"], 480)
 
 
+class LinkedProfiler(TestCase):
+    """A program that traces itself now and then, through functions that it was linked against, as PyTorch does."""
+
+    SESSIONS, LAUNCHES = 4, 1000
+
+    def traced(self, linked, env):
+        command = [BUILD / f"clients/profiler_client_{linked}", self.SESSIONS, self.LAUNCHES, 1500]
+        return self.program([str(word) for word in command], env={"MFU_INTERVAL": "0.5", **env})
+
+    def test_its_rows_are_its_own(self):
+        """Buffers that CUPTI has of ours when it registers are asked for first: CUPTI would fill them on, and give them to it."""
+        whole = f"{self.LAUNCHES} of {self.LAUNCHES} kernels, 0 unknown buffers"
+        got = "".join(f"session {i}: {whole}\n" for i in range(self.SESSIONS))
+        for linked in ("lazy", "now"):
+            for env in ({}, {"MFU_PROFILER": "share"}):
+                with self.subTest(linked=linked, env=env):
+                    run = self.traced(linked, env)
+                    self.assertEqual((run.code, run.stdout.decode()), (0, got + "done\n"), run.stderr)
+                    end = self.assert_sound(run)
+                    # What it launched between its sessions is ours: all but what came before the end of each was seen.
+                    own, between = self.SESSIONS * self.LAUNCHES, (self.SESSIONS + 1) * self.LAUNCHES
+                    self.assertGreater(end["launches"]["outside"], between / 2)
+                    self.assertLessEqual(end["launches"]["outside"], between + 8)
+                    if not env:
+                        self.assertEqual(end["launches"]["seen"], own + between)
+
+    def test_without_the_hook_some_are_lost(self):
+        """That the test above can fail: nobody asks for the buffers where no slot may be changed."""
+        run = self.traced("now", {"MFU_EXECUTED": "0"})
+        self.assertEqual(run.code, 0)
+        self.assertRegex(run.stdout.decode(), r"session \d: (?!1000)\d+ of 1000 kernels")
+
+
 class SystemClock(TestCase):
     @unittest.skipIf("thread" in SANITIZE, "clock_gettime of ThreadSanitizer's own is in the way")
     def test_the_system_clock_is_set(self):

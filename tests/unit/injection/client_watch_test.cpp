@@ -120,6 +120,19 @@ TEST_F(ClientWatchTest, RegistersAgainWhenTheOtherIsGone) {
   EXPECT_EQ(watch_.state(), State::kOurs);
 }
 
+/// In the middle of a long session of Kineto's a registration of ours would take the rows of all that follows.
+TEST_F(ClientWatchTest, WhereTheEndWouldBeSeenItIsWaitedForLonger) {
+  seen_.ends_are_seen = true;
+  run(2, 50, 50);
+  seen_.refused_calls = 1;
+  const TimeNs since = seen_.now;
+  ASSERT_EQ(tick().action, Action::kYield);
+  ClientWatch::Verdict verdict;
+  while (verdict.action == Action::kNothing) verdict = run(0.25, 10, 0);
+  EXPECT_EQ(verdict.action, Action::kResume);
+  EXPECT_NEAR(static_cast<double>(seen_.now - since), 600e9, 1e9);
+}
+
 TEST_F(ClientWatchTest, ABusyOtherIsLeftAlone) {
   run(2, 50, 50);
   for (int i = 0; i < 400; ++i) {
