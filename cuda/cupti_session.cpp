@@ -249,14 +249,28 @@ bool CuptiSession::thread_buffers(bool& on) const noexcept {
 }
 
 void CuptiSession::look_for_ended_session() noexcept {
-  bool on = true;
-  if (!had_thread_buffers_ || !thread_buffers(on) || on) return;
   // No kind is on at this moment. The end of the next session shall be seen too.
-  std::uint8_t own_buffers = 1;
-  std::size_t size = sizeof own_buffers;
-  (void)api_.set_attribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, &size, &own_buffers);
+  if (!turn_thread_buffers_on()) return;
   resume();
   ended_sessions_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void CuptiSession::make_room() noexcept {
+  if (own_forms_) return;
+  if (used_.load(std::memory_order_acquire)) flush_everything();
+  // A session whose end nobody has looked for yet left it off. Seen in the middle of this one, that would be taken for
+  // its end. No kind is on now either.
+  (void)turn_thread_buffers_on();
+}
+
+/// False where they were on, or are none of our business.
+bool CuptiSession::turn_thread_buffers_on() noexcept {
+  bool on = true;
+  if (!had_thread_buffers_ || !thread_buffers(on) || on) return false;
+  std::uint8_t value = 1;
+  std::size_t size = sizeof value;
+  (void)api_.set_attribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, &size, &value);
+  return true;
 }
 
 void CuptiSession::resume() noexcept {

@@ -78,9 +78,7 @@ class CuptiSession {
   /// [host thread] Another client is about to register its buffers. What CUPTI has of ours it would go on to fill, and
   /// give to that client, which throws it away: so it is all asked for now. What runs at this moment is lost to us, as
   /// it would be there.
-  void make_room() noexcept {
-    if (!own_forms_ && used_.load(std::memory_order_acquire)) flush_everything();
-  }
+  void make_room() noexcept;
   /// [any thread] How many have ended so far, as far as is known.
   [[nodiscard]] std::uint64_t ended_sessions() const noexcept {
     return ended_sessions_.load(std::memory_order_relaxed);
@@ -133,6 +131,7 @@ class CuptiSession {
   void enable_call_records();
   [[nodiscard]] CUptiResult enable_activities();
   [[nodiscard]] bool thread_buffers(bool& on) const noexcept;
+  bool turn_thread_buffers_on() noexcept;
   void first_use() noexcept;
   [[nodiscard]] LaunchPlace place_of(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
                                      const CUpti_CallbackData& data) const noexcept;

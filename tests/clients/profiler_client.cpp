@@ -3,7 +3,8 @@
 //
 //   profiler_client SESSIONS LAUNCHES BETWEEN_MS
 //
-// Before, between and after its sessions it launches as many kernels again, in pieces. It prints what each session got.
+// Before, between and after its sessions it launches as many kernels again, in pieces; where BETWEEN_MS is 0, before
+// the first alone. It prints what each session got.
 #include <cuda.h>
 #include <cupti.h>
 #include <unistd.h>
@@ -93,7 +94,7 @@ int main(int argc, char** argv) {
         "cuModuleLoadData");
   check(cuModuleGetFunction(&kernel, module, "gemm_step"), "cuModuleGetFunction");
   for (int i = 0; i <= sessions; ++i) {
-    for (int piece = 0; piece < 10; ++piece) {
+    for (int piece = 0; piece < 10 && (between_ms != 0 || i == 0); ++piece) {
       launch(kernel, launches / 10);
       ::usleep(static_cast<unsigned>(between_ms) * 100);
     }

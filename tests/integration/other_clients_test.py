@@ -158,19 +158,22 @@ class LinkedProfiler(TestCase):
 
     SESSIONS, LAUNCHES = 4, 1000
 
-    def traced(self, linked, env):
-        command = [BUILD / f"clients/profiler_client_{linked}", self.SESSIONS, self.LAUNCHES, 1500]
+    def traced(self, linked, env, launches=LAUNCHES, between_ms=1500):
+        command = [BUILD / f"clients/profiler_client_{linked}", self.SESSIONS, launches, between_ms]
         return self.program([str(word) for word in command], env={"MFU_INTERVAL": "0.5", **env})
+
+    def whole_sessions(self, launches):
+        whole = f"{launches} of {launches} kernels, 0 unknown buffers"
+        return "".join(f"session {i}: {whole}\n" for i in range(self.SESSIONS)) + "done\n"
 
     def test_its_rows_are_its_own(self):
         """Buffers that CUPTI has of ours when it registers are asked for first: CUPTI would fill them on, and give them to it."""
-        whole = f"{self.LAUNCHES} of {self.LAUNCHES} kernels, 0 unknown buffers"
-        got = "".join(f"session {i}: {whole}\n" for i in range(self.SESSIONS))
+        got = self.whole_sessions(self.LAUNCHES)
         for linked in ("lazy", "now"):
             for env in ({}, {"MFU_PROFILER": "share"}):
                 with self.subTest(linked=linked, env=env):
                     run = self.traced(linked, env)
-                    self.assertEqual((run.code, run.stdout.decode()), (0, got + "done\n"), run.stderr)
+                    self.assertEqual((run.code, run.stdout.decode()), (0, got), run.stderr)
                     end = self.assert_sound(run)
                     # What it launched between its sessions is ours: all but what came before the end of each was seen.
                     own, between = self.SESSIONS * self.LAUNCHES, (self.SESSIONS + 1) * self.LAUNCHES
@@ -178,6 +181,13 @@ class LinkedProfiler(TestCase):
                     self.assertLessEqual(end["launches"]["outside"], between + 8)
                     if not env:
                         self.assertEqual(end["launches"]["seen"], own + between)
+
+    def test_a_session_soon_after_another(self):
+        """Nobody has looked for the end of the one when the next begins; looked for in the middle of it, it is not found."""
+        launches = 20_000  # half a second at least: several looks
+        run = self.traced("now", {"MFU_INTERVAL": "0.2"}, launches, between_ms=0)
+        self.assertEqual((run.code, run.stdout.decode()), (0, self.whole_sessions(launches)), run.stderr)
+        self.assert_sound(run)
 
     def test_without_the_hook_some_are_lost(self):
         """That the test above can fail: nobody asks for the buffers where no slot may be changed."""
