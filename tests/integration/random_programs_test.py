@@ -25,16 +25,35 @@ class Thread:
         self.lines, self.regions, self.instances = [], [], dict.fromkeys(REGIONS, 0)
         self.open, self.graphs, self.next_graph = [], [], first_graph
         self.streams = [f"{name}_{i}" for i in range(draw.randint(1, 3))]
+        self.helpers, self.master, self.meetings = [], self, 0
         domain = self.push(REGIONS[:1])
-        self.say(f"launch gemm_id_{name} stream={self.streams[0]}")  # names the thread in the truth
-        self.launched()
+        self.introduce()
         self.pop(domain)
+
+    def introduce(self):
+        self.say(f"launch gemm_id_{self.name} stream={self.streams[0]}")  # names the thread in the truth
+        self.launched()
+
+    def let_help(self):
+        """A thread without a range of its own, as PyTorch's backward pass: what it launches belongs to what this one has open."""
+        helper = self.draw.choice(self.helpers)
+        self.meetings += 1
+        begin, end = f"barrier {self.name}b{self.meetings} 2", f"barrier {self.name}e{self.meetings} 2"
+        self.say(begin)
+        helper.say(begin)
+        if not helper.regions:
+            helper.introduce()
+        for _ in range(self.draw.randint(1, 3)):
+            helper.launches()
+        self.say(end)
+        helper.say(end)
 
     def say(self, line):
         self.lines.append(line)
 
     def launched(self, count=1):
-        self.regions += [{r: (self.name, self.instances[r]) for r in self.open if r in REGIONS}] * count
+        master = self.master
+        self.regions += [{r: (master.name, master.instances[r]) for r in master.open if r in REGIONS}] * count
 
     def push(self, regions=(*REGIONS, "no rule for this")):
         region = self.draw.choice(regions)
@@ -105,6 +124,8 @@ class Thread:
                 self.capture()
             elif what < 0.9:
                 self.say("sync " + self.draw.choice(self.streams))
+            elif what < 0.93 and self.helpers:
+                self.let_help()
             elif what < 0.93:
                 self.say(f"sleep {self.draw.randint(1, 30)}")
             elif len(self.streams) > 1:
@@ -113,17 +134,24 @@ class Thread:
                 self.say(f"record {event} {a}; wait_event {event} {b}")
 
 
+class Helper(Thread):
+    def __init__(self, name, draw, master):
+        self.name, self.draw, self.master = name, draw, master
+        self.lines, self.regions, self.instances, self.graphs = [], [], dict.fromkeys(REGIONS, 0), master.graphs
+        self.streams = [f"{name}_{i}" for i in range(draw.randint(1, 2))]
+
+
 class Program:
     def __init__(self, seed):
         draw = random.Random(seed)
         kernels = [f"kernel {name} ns={draw.choice((500, 5_000, 40_000, 200_000))}"
                    for name in ("gemm_big", "elementwise_small", "flash_fwd_kernel", "gemm_node", "elementwise_node")]
         self.threads = [Thread(f"t{i}", draw, 100 * i) for i in range(draw.choice((1, 1, 2, 4)))]
+        if len(self.threads) == 1:
+            self.threads[0].helpers = [Helper(f"h{i}", draw, self.threads[0]) for i in range(draw.choice((0, 1, 2)))]
         self.script = "\n".join(kernels) + "\ncuinit\n"
-        streams = [stream for thread in self.threads for stream in thread.streams]
-        for thread in self.threads:
-            self.script += f"kernel gemm_id_{thread.name} ns=1000\n"
-        self.script += "".join(f"stream {stream}\n" for stream in streams)
+        for thread in self.threads + self.threads[0].helpers:
+            self.script += f"kernel gemm_id_{thread.name} ns=1000\n" + "".join(f"stream {stream}\n" for stream in thread.streams)
         for thread in self.threads:
             # A launch of a thread without a range of its own may belong to what the others do: each has one open, or is alone.
             alone = len(self.threads) == 1
@@ -136,6 +164,7 @@ class Program:
                 if domain is not None:
                     thread.pop(domain)
             thread.wait()
+        self.threads += self.threads[0].helpers
         if len(self.threads) == 1:
             self.script += "\n".join(self.threads[0].lines)
         else:
@@ -168,6 +197,8 @@ class RandomPrograms(TestCase):
                 named[found[1]] = activity["thread"]
         regions = {}
         for thread in program.threads:
+            if not thread.regions:
+                continue  # nobody asked for its help
             made = calls[named[thread.name]]
             self.assertEqual(len(made), len(thread.regions))
             regions |= {(launch["thread"], launch["correlation"]): region for launch, region in zip(made, thread.regions)
