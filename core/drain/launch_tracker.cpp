@@ -78,19 +78,22 @@ bool LaunchTracker::lost(CorrelationId id, LaunchPlace place, TimeNs called, Tim
       std::find_if(evidence_.begin(), evidence_.end(), [&](const Evidence& e) { return e.lane == place.lane(); });
   if (evidence == evidence_.end() || !newer(evidence->two_flushes_ago, id)) return false;
   // Its record may be in a buffer that CUPTI keeps because work on another stream, launched about then, still runs.
-  return std::none_of(may_run_long_.begin(), may_run_long_.end(), [id](CorrelationId other) {
-    const auto apart = static_cast<std::int32_t>(raw(other) - raw(id));
-    return static_cast<std::uint32_t>(apart < 0 ? -apart : apart) < kSameBuffer;
+  // What was launched after the one that overtook it has its record in a later buffer, as a rule: of that only what
+  // takes long counts, or a busy device would never give anything up.
+  return std::none_of(keeps_buffer_.begin(), keeps_buffer_.end(), [&](const Running& other) {
+    const auto apart = static_cast<std::int32_t>(raw(other.id) - raw(id));
+    return static_cast<std::uint32_t>(apart < 0 ? -apart : apart) < kSameBuffer &&
+           (other.long_run || newer(evidence->two_flushes_ago, other.id));
   });
 }
 
 void LaunchTracker::keep_evidence(TimeNs now) {
   std::vector<Evidence> kept;
-  may_run_long_.clear();
+  keeps_buffer_.clear();
   for (const StreamOrder::Waiting& w : waiting_) {
     if (w.graph || w.lane == LaunchPlace::kUnknownLane) continue;
     if (!w.overtaken()) {
-      if (now - w.from > kLongRun) may_run_long_.push_back(w.id);
+      keeps_buffer_.push_back({w.id, now - w.from > kLongRun});
       continue;
     }
     const auto before =

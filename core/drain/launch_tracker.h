@@ -85,6 +85,12 @@ class LaunchTracker {
     CorrelationId now, one_flush_ago, two_flushes_ago;
   };
 
+  /// Work that has no record and may still run.
+  struct Running {
+    CorrelationId id{};
+    bool long_run = false;
+  };
+
   /// Walks over the ticks beside ids in order: a moment before which `id` was not called.
   class Calls {
    public:
@@ -115,7 +121,7 @@ class LaunchTracker {
   static constexpr DurationNs kMostHeld = 2 * kNsPerSecond;
   static constexpr DurationNs kMostHeldAlone = 60 * kNsPerSecond;
   static constexpr DurationNs kPatience = 10 * kNsPerSecond;  ///< for a record of a launch on an unknown stream
-  static constexpr DurationNs kLongRun = kNsPerSecond / 2;    ///< what waits longer may run, and keep a buffer back
+  static constexpr DurationNs kLongRun = kNsPerSecond / 2;    ///< what waits longer may run for long
   static constexpr std::uint32_t kSameBuffer = 1u << 14;      ///< ids so far apart have no buffer in common
   static constexpr std::uint32_t kMaxWalk = CorrelationMap::kCapacity;
   static constexpr std::uint64_t kFewGivenUp = 16;
@@ -135,7 +141,7 @@ class LaunchTracker {
   std::vector<StreamOrder::Waiting> waiting_;
   std::vector<InstanceId> awaited_;
   std::vector<Evidence> evidence_;
-  std::vector<CorrelationId> may_run_long_;      ///< and keep a buffer back, with records of others in it
+  std::vector<Running> keeps_buffer_;            ///< back, perhaps, with records of others in it
   std::vector<StreamOrder::Waiting> unsettled_;  ///< that time went past
   CorrelationId forgotten_{};                    ///< it and all before it
   bool any_forgotten_ = false;

@@ -229,7 +229,8 @@ class RandomPrograms(TestCase):
                     spans.setdefault(regions[a["thread"], a["correlation"]][name], []).append((a["begin"], a["end"]))
             self.assertEqual(
                 (got["kernels"], got["launches"], ns(got["kernel_sum_s"]), ns(got["busy_s"])),
-                (truth.kernels, truth.launches, truth.kernel_sum_ns, sum(union_ns(span) for span in spans.values())), name)
+                (truth.kernels, truth.launches, truth.kernel_sum_ns, sum(union_ns(span) for span in spans.values())),
+                (name, end["counters"], run.log[-4:]))
             self.assertLessEqual(got["instances"], instances)
         self.assertEqual(run.region("total")["kernels"], len([a for a in activities if a["kind"] == "kernel"]))
 

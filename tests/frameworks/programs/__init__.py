@@ -77,7 +77,7 @@ def vllm(*words, **more):
             "VLLM_USE_V2_MODEL_RUNNER": "0",
         },
         # What it says of its own start, with times.
-        "allowed": (r"autotuner\.py", r"\[W\d+", r"Gloo", r"it/s", r"resource_tracker"),
+        "allowed": (r"autotuner\.py", r"\[W\d+", r"Gloo", r"it/s", r"resource_tracker", r"JIT kernel warmup"),
     } | more
     return Program([HERE / "vllm_generate.py", "--config", MODELS / "small-qwen3", *words], **more)
 

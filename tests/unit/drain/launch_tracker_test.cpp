@@ -137,6 +137,29 @@ TEST_F(LaunchTrackerTest, LaunchesOfNothingAreGivenUpTwoFlushesAfterWhatCameBehi
   EXPECT_TRUE(tracker_->settled({kStart, now}));
 }
 
+/// CUPTI keeps a buffer while one record in it is incomplete: a record of work that is over waits there for what was
+/// launched beside it, while later buffers come.
+TEST_F(LaunchTrackerTest, WhatLiesInABufferWithWorkThatRunsIsNotGivenUp) {
+  TimeNs now = kStart;
+  tick(now);
+  const Work kept = launch(1, now, kMs), running = launch(2, now, 300 * kMs);
+  const auto lost = [this] { return counters_.get(Counter::kLaunchesExpired); };
+  for (int t = 0; t < 14; ++t) {
+    deliver(launch(1, now, kMs));
+    tick(now += 20 * kMs);
+    (void)tracker_->settle(true, false);
+    ASSERT_EQ(lost(), 0u) << t;
+  }
+  deliver(running);  // it was in another buffer then: now nothing keeps the first one's back
+  for (int t = 0; t < 4; ++t) {
+    deliver(launch(1, now, kMs));
+    tick(now += 20 * kMs);
+    (void)tracker_->settle(true, false);
+  }
+  EXPECT_EQ(lost(), 1u);
+  EXPECT_EQ(map_->look(kept.id).kind, CorrelationMap::Kind::kOther);
+}
+
 TEST_F(LaunchTrackerTest, ALongKernelBesideOthersHoldsTimeForTwoSecondsAndIsNotGivenUp) {
   TimeNs now = kStart;
   tick(now);
