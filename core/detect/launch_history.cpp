@@ -2,15 +2,31 @@
 
 #include <array>
 #include <cstdlib>
-
-#include "core/base/bit_mix.h"
+#include <cstring>
 
 namespace mfu {
 namespace {
 
-constexpr std::uint32_t kIndexSlots = 2 * LaunchHistory::kVocabulary;
+constexpr std::uint32_t kIndexBits = 13;
+constexpr std::uint32_t kIndexSlots = 1u << kIndexBits;
+static_assert(kIndexSlots == 2 * LaunchHistory::kVocabulary);
+
+/// Where to look for a name first. Names are numbered one by one, which multiples of the golden ratio lay far apart.
+constexpr std::uint32_t index_slot(std::uint32_t name) noexcept { return (name * 0x9E37'79B9u) >> (32 - kIndexBits); }
 
 }  // namespace
+
+bool LaunchHistory::Keys::equal(Position a, Position b, std::uint64_t count) const noexcept {
+  while (count > 0) {
+    const std::uint32_t at = slot(a), other = slot(b);
+    const std::uint64_t here = std::min<std::uint64_t>(count, kRing - std::max(at, other));
+    if (std::memcmp(&ring_[at], &ring_[other], here * sizeof(Key)) != 0) return false;
+    a += here;
+    b += here;
+    count -= here;
+  }
+  return true;
+}
 
 LaunchHistory::LaunchHistory(Position first)
     : flags_(kRing), begins_(kRing), words_(kVocabulary), word_index_(kIndexSlots), first_(first), n_(first) {}
@@ -28,7 +44,7 @@ LaunchHistory::Position LaunchHistory::add(const Launch& launch) {
 }
 
 LaunchHistory::Key LaunchHistory::intern(std::uint32_t name) {
-  std::uint32_t at = static_cast<std::uint32_t>(mix(name)) % kIndexSlots;
+  std::uint32_t at = index_slot(name);
   for (; word_index_[at].word != 0; at = (at + 1) % kIndexSlots) {
     if (word_index_[at].name != name) continue;
     const auto known = static_cast<Key>(word_index_[at].word - 1);
@@ -48,7 +64,7 @@ LaunchHistory::Key LaunchHistory::intern(std::uint32_t name) {
 }
 
 std::uint32_t LaunchHistory::free_index_slot(std::uint32_t name) const noexcept {
-  std::uint32_t at = static_cast<std::uint32_t>(mix(name)) % kIndexSlots;
+  std::uint32_t at = index_slot(name);
   while (word_index_[at].word != 0) at = (at + 1) % kIndexSlots;
   return at;
 }
@@ -98,6 +114,7 @@ std::size_t LaunchHistory::held_bytes() const noexcept {
 
 double multiset_similarity(const LaunchHistory::Keys& keys, LaunchPosition a, LaunchPosition a_end, LaunchPosition b,
                            LaunchPosition b_end, KeyCounts& counts) {
+  if (a != a_end && a_end - a == b_end - b && keys.equal(a, b, a_end - a)) return 1;
   for (LaunchPosition i = a; i < a_end; ++i) ++counts[keys[i]];
   for (LaunchPosition i = b; i < b_end; ++i) --counts[keys[i]];
   std::uint64_t unlike = 0;

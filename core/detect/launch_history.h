@@ -31,6 +31,8 @@ class LaunchHistory {
   class Keys {
    public:
     [[nodiscard]] Key operator[](Position p) const noexcept { return ring_[slot(p)]; }
+    /// The `count` launches from `a` on are, one by one, those from `b` on.
+    [[nodiscard]] bool equal(Position a, Position b, std::uint64_t count) const noexcept;
 
    private:
     friend class LaunchHistory;

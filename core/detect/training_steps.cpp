@@ -468,11 +468,7 @@ TrainingSteps::Likeness TrainingSteps::likeness(const Step& a, const Step& b) {
   // Where the optimizer has a name, other shapes make no step doubtful: its operations are compared.
   const auto& names = named() ? history_.families() : history_.names();
   const std::uint64_t long_a = length(a), long_b = length(b);
-  if (long_a == long_b) {
-    std::uint64_t unlike = 0;
-    for (std::uint64_t i = 0; i < long_a; ++i) unlike += names[a.begin + i] != names[b.begin + i] ? 1 : 0;
-    if (unlike == 0) return {};
-  }
+  if (long_a == long_b && names.equal(a.begin, b.begin, long_a)) return {};
   Likeness likeness;
   likeness.all = multiset_similarity(names, a.begin, a.update_end, b.begin, b.update_end, counts_);
   likeness.same_length = named() ? within_a_64th(long_a, long_b) : long_a == long_b;
