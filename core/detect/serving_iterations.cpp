@@ -91,7 +91,8 @@ bool ServingIterations::end_iteration() noexcept {
   const bool clean = inputs_ <= 1;
   // Drafts are graphs that sample, too; but another one runs before the host looks.
   constexpr std::uint32_t kLaunchesBetween = 4;
-  if (replays_ > 1 && !other_graphs_ && launches <= kLaunchesBetween * replays_) pass_graph_ = graph_;
+  const bool several = replays_ > 1 && !other_graphs_ && launches <= kLaunchesBetween * replays_;
+  if (several) pass_graph_ = graph_;
   graph_ = replays_ = 0;
   other_graphs_ = false;
   const std::uint64_t input = inputs_ == 1 ? input_ : 0;
@@ -101,7 +102,7 @@ bool ServingIterations::end_iteration() noexcept {
   cache_rows_ = rope_rows_ = norm_rows_ = 0;
   ran_ = sampled_ = returned_ = false;
   if (turn_of_host) return false;  // nothing was copied in: a result that is looked at now and then
-  last_ = {end_, input, roles, rows, launches, clean};
+  last_ = {end_, input, roles, rows, launches, clean && !several};
 
   const std::uint64_t make_up = mix(roles ^ (static_cast<std::uint64_t>(std::bit_width(launches)) << 56));
   const bool known = std::find(known_.begin(), known_.end(), make_up) != known_.end();

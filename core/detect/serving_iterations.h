@@ -35,7 +35,7 @@ class ServingIterations {
     std::uint64_t roles = 0;   ///< of its launches, a bit each
     std::uint32_t rows = 0;    ///< tokens that its passes ran over; 0: not known
     std::uint32_t launches = 0;
-    bool clean = true;  ///< copies came in once at most; otherwise other work lies in it
+    bool clean = true;  ///< one pass: copies came in once at most, otherwise other work lies in it
   };
 
   /// `begin`: the index of the first launch that will be added.

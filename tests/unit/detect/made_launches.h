@@ -30,23 +30,31 @@ inline void append(Launches& to, const Launches& what) { to.insert(to.end(), wha
 /// Boundaries that stand.
 class Tally final : public StepListener {
  public:
-  void on_boundary(const StepBoundary& boundary) override { boundaries.push_back(boundary.launch); }
+  void on_boundary(const StepBoundary& boundary) override {
+    boundaries.push_back(boundary.launch);
+    kinds.push_back(boundary.kind);
+  }
   void on_withdrawal(std::uint64_t launch) override {
-    while (!boundaries.empty() && boundaries.back() >= launch) boundaries.pop_back();
+    while (!boundaries.empty() && boundaries.back() >= launch) {
+      boundaries.pop_back();
+      kinds.pop_back();
+    }
   }
   std::vector<std::uint64_t> boundaries;
+  std::vector<StepKind> kinds;  ///< of what ended there
 };
 
 struct Outcome {
   StepFindings findings;
   std::vector<std::uint64_t> boundaries;
+  std::vector<StepKind> kinds;  ///< of what ended there
 };
 inline Outcome detect(const Launches& stream, std::uint64_t first = 0) {
   Tally tally;
   StepDetector detector(tally, first);
   for (const Launch& launch : stream) detector.add(launch);
   detector.finish();
-  return {detector.findings(), tally.boundaries};
+  return {detector.findings(), tally.boundaries, tally.kinds};
 }
 
 /// MFU_TEST_SEED, or a new one, which is printed.
