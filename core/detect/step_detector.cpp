@@ -1,6 +1,8 @@
 #include "core/detect/step_detector.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -157,7 +159,6 @@ void StepDetector::step_ended() {
     const bool equal = follower_.locked() && follower_.seen().steps != 0 &&
                        equal_periods(follower_.cycle().period, training_.usual_launches());
     if (!training_.named() && !equal && follower_.locked() && !follower_.lost()) return;
-    const bool same = equal && tells_same_places();
     explain_.say(training_.named() ? "taken: training steps, by the updates of a named optimizer"
                                    : "taken: training steps, by what runs between a backward pass and the next batch");
     training_found_ = true;
@@ -165,7 +166,10 @@ void StepDetector::step_ended() {
     if (std::exchange(serving_found_, false) && generates_) reporter_.confirm();
     generates_ = false;
     const std::size_t kept = training_.known() - 1;
-    if (!same) reporter_.withdraw_from(training_.back(kept).begin);
+    if (equal)
+      place_again(kept);
+    else
+      reporter_.withdraw_from(training_.back(kept).begin);
     follower_.unlock();
     for (std::size_t i = kept; i > 0; --i)
       if (training_.back(i).begin >= history_.oldest()) report_step(i);
@@ -180,13 +184,29 @@ void StepDetector::step_ended() {
   update_findings();
 }
 
-/// What was reported of the cycle that is followed was cut where the training steps begin or end.
-bool StepDetector::tells_same_places() const noexcept {
-  const Position told = reporter_.last();
-  const auto near = [&](Position at) { return (at > told ? at - told : told - at) <= kT.burst; };
-  for (std::size_t i = 0; i < training_.known(); ++i)
-    if (near(training_.back(i).begin) || near(training_.back(i).end)) return true;
-  return false;
+/// What was told of the cycle that was followed are these training steps, but its place in the cycle was chosen before
+/// so much was known: it is told again where training steps begin or end.
+/// \param kept the oldest training step that is known is the one so many before the last
+void StepDetector::place_again(std::size_t kept) {
+  const auto told = static_cast<std::int64_t>(reporter_.last());
+  std::int64_t late = std::numeric_limits<std::int64_t>::max();
+  Position first = history_.end();
+  for (std::size_t i = 0; i <= kept; ++i) {
+    const TrainingSteps::Step& step = training_.back(i);
+    if (!step.certain) continue;
+    first = step.begin;
+    for (const Position at : {step.begin, step.end})
+      if (const std::int64_t off = told - static_cast<std::int64_t>(at); std::abs(off) < std::abs(late)) late = off;
+  }
+  if (late == 0 || first == history_.end()) return;
+  // A place that was chosen for nothing in particular tells nothing about where earlier steps begin.
+  if (follower_.cycle().rule == BoundaryRule::kAnywhere && std::abs(late) > kT.burst) {
+    reporter_.withdraw_from(training_.back(kept).begin);
+    return;
+  }
+  explain_.say("told again: what was told so far, " + std::to_string(std::abs(late)) + " launches " +
+               (late > 0 ? "earlier" : "later"));
+  reporter_.move_earlier(late, first);
 }
 
 /// \param back the step so many before the last

@@ -59,7 +59,7 @@ class StepDetector {
   [[gnu::noinline]] void run_pending(bool final);
   void check_serving();
   [[gnu::noinline]] void step_ended();
-  [[nodiscard]] bool tells_same_places() const noexcept;
+  void place_again(std::size_t kept);
   void report_step(std::size_t back);
   void check_training();
   void search(bool final);

@@ -86,7 +86,11 @@ struct Score {
       if (i == steps.size()) continue;
       ++offsets[static_cast<std::int64_t>(r.begin) - static_cast<std::int64_t>(steps[i].begin)];
       ++offsets[static_cast<std::int64_t>(r.begin) - static_cast<std::int64_t>(steps[i].end)];
+      // What begins where a step ends lies before the next one already.
+      if (i > 0) ++offsets[static_cast<std::int64_t>(r.begin) - static_cast<std::int64_t>(steps[i - 1].end)];
     }
+    // A whole step away is another step.
+    std::erase_if(offsets, [&](const auto& o) { return static_cast<double>(std::abs(o.first)) > mean / 2; });
     int most = 0;
     for (const auto& [distance, count] : offsets) {
       if (count < most || (count == most && std::abs(distance) >= std::abs(offset))) continue;

@@ -197,6 +197,82 @@ TEST(StepDetector, ServingIterationsEndWithASample) {
   EXPECT_GE(outcome.findings.confidence, StepConfidence::kMedium);
 }
 
+/// Only the clipping has a name, and the update after it is longer than half of the step: where steps begin is known
+/// once two batches were seen. What was told before that is told again.
+TEST(StepDetector, TheFirstStepsAreCutWhereAllOthersAre) {
+  std::mt19937_64 rng(test_seed());
+  std::size_t told = 0, steps = 0;
+  for (int program = 0; program < 60; ++program) {
+    const auto between = [&](std::uint64_t low, std::uint64_t high) {
+      return static_cast<std::uint32_t>(low + rng() % (high - low + 1));
+    };
+    const std::uint32_t copies = between(1, 3), clips = between(2, 14), parameters = between(8, 30), kSteps = 40;
+    const auto graph = [](std::uint32_t id, std::uint8_t flags) {
+      Launch launch;
+      launch.name = Launch::kGraphName | id;
+      launch.traits = traits_of(KernelRole::kGraph);
+      launch.traits.flags |= flags;
+      return launch;
+    };
+    Launches stream;
+    for (std::uint32_t i = between(50, 400); i > 0; --i) stream.push_back(kernel(200 + i % 150));
+    std::set<std::uint64_t> places;
+    for (std::uint32_t s = 0; s < kSteps; ++s) {
+      places.insert(stream.size());
+      for (std::uint32_t i = 0; i < copies; ++i) stream.push_back(copy(KernelRole::kCopyToDevice));
+      stream.push_back(graph(1, 0));
+      stream.push_back(graph(2, kFlagBackward));
+      for (std::uint32_t i = 0; i < clips; ++i) stream.push_back(kernel(10 + i % 3, KernelRole::kForeach));
+      for (std::uint32_t i = 0; i < parameters; ++i) {
+        if (s == 0) append(stream, {kernel(30), kernel(30)});  // its state
+        for (std::uint32_t k = 0; k < 8; ++k) stream.push_back(kernel(20 + k));
+      }
+    }
+    places.insert(stream.size());
+    const Outcome outcome = detect(stream);
+    steps += kSteps;
+    for (std::size_t i = 1; i < outcome.boundaries.size(); ++i) {
+      if (outcome.kinds[i] != StepKind::kStep) continue;
+      ++told;
+      EXPECT_TRUE(places.contains(outcome.boundaries[i - 1]) && places.contains(outcome.boundaries[i]))
+          << outcome.boundaries[i - 1] << " to " << outcome.boundaries[i] << ", " << copies << " copies, " << clips
+          << " launches of clipping, " << parameters << " parameters";
+    }
+  }
+  EXPECT_GE(told * 10, steps * 8);
+}
+
+/// A loop that replays one graph with its sample in it, of whose tokens the host reads every few.
+TEST(StepDetector, EachLaunchOfADecodeGraphIsAnIteration) {
+  std::mt19937_64 rng(test_seed());
+  for (int program = 0; program < 40; ++program) {
+    const auto between = [&](std::uint64_t low, std::uint64_t high) { return low + rng() % (high - low + 1); };
+    const std::uint64_t replays = between(200, 400), read_every = between(1, 16);
+    Launches stream;
+    for (std::uint64_t i = between(100, 2000); i > 0; --i) stream.push_back(kernel(static_cast<std::uint32_t>(i % 60)));
+    stream.push_back(kernel(900, KernelRole::kSampling));
+    Launch graph;
+    graph.name = Launch::kGraphName | 7;
+    graph.traits = traits_of(KernelRole::kGraph);
+    graph.traits.flags |= kFlagSampling;
+    for (std::uint64_t i = 1; i <= replays; ++i) {
+      stream.push_back(graph);
+      if (i % read_every == 0) stream.push_back(copy(KernelRole::kCopyToHost));
+    }
+    const Outcome outcome = detect(stream);
+    std::uint64_t told = 0;
+    for (std::size_t i = 1; i < outcome.boundaries.size(); ++i) {
+      if (outcome.kinds[i] == StepKind::kNone) continue;
+      ++told;
+      const auto begin = stream.begin() + static_cast<std::ptrdiff_t>(outcome.boundaries[i - 1]),
+                 end = stream.begin() + static_cast<std::ptrdiff_t>(outcome.boundaries[i]);
+      ASSERT_EQ(std::count_if(begin, end, [&](const Launch& l) { return l.name == graph.name; }), 1)
+          << "read every " << read_every << ", told " << told;
+    }
+    EXPECT_GE(told + 2 * read_every + 8, replays) << "read every " << read_every;
+  }
+}
+
 TEST(StepDetector, ServingWithoutAVisibleSampleIsNotSure) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
