@@ -32,19 +32,16 @@ void LaunchFold::add(const ActivityRecord& record, const KernelTraits& traits) n
 }
 
 Launch LaunchFold::launch() const noexcept {
-  Launch launch = launch_;
-  if (first_.graph != GraphId::kNone || first_.kind == ActivityKind::kGraph || records_ > kMostOfOneCall) {
-    const bool numbered = first_.graph != GraphId::kNone && first_.graph != GraphId::kUnknown;
-    launch.name =
-        (numbered ? raw(first_.graph) : static_cast<std::uint32_t>(mix(content_ + records_))) | Launch::kGraphName;
-    launch.traits = traits_of(KernelRole::kGraph);
-    launch.traits.flags |= flags_ & (kFlagOptimizer | kFlagBackward | kFlagLoss | kFlagSampling);
-  } else if (first_.kind == ActivityKind::kKernel) {
-    launch.name = Launch::kFirstKernel + raw(first_.name);
-    launch.grid = first_.grid();
-  } else {
-    launch.name = static_cast<std::uint32_t>(launch.traits.role);
-  }
+  Launch launch = launch_of(first_, launch_.traits, launch_.thread);
+  launch.begin_ns = launch_.begin_ns;
+  launch.end_ns = launch_.end_ns;
+  if (!is_of_graph(first_) && records_ <= kMostOfOneCall) return launch;
+  const bool numbered = first_.graph != GraphId::kNone && first_.graph != GraphId::kUnknown;
+  launch.name =
+      (numbered ? raw(first_.graph) : static_cast<std::uint32_t>(mix(content_ + records_))) | Launch::kGraphName;
+  launch.traits = traits_of(KernelRole::kGraph);
+  launch.traits.flags |= flags_ & (kFlagOptimizer | kFlagBackward | kFlagLoss | kFlagSampling);
+  launch.grid = {};
   return launch;
 }
 

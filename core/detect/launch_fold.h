@@ -12,6 +12,26 @@ namespace mfu {
 /// Traits of a record that is no kernel. [pure]
 [[nodiscard]] KernelTraits traits_of(const ActivityRecord& record) noexcept;
 
+[[nodiscard]] inline bool is_of_graph(const ActivityRecord& record) noexcept {
+  return record.graph != GraphId::kNone || record.kind == ActivityKind::kGraph;
+}
+
+/// What LaunchFold makes of one record alone that is no graph's. Most launches are one. [pure]
+/// \param traits of the kernel's name, or traits_of(record)
+/// \param thread that launched; 0: not known
+[[nodiscard]] inline Launch launch_of(const ActivityRecord& record, const KernelTraits& traits,
+                                      std::uint32_t thread) noexcept {
+  const bool kernel = record.kind == ActivityKind::kKernel;
+  Launch launch;
+  launch.name = kernel ? Launch::kFirstKernel + raw(record.name) : static_cast<std::uint32_t>(traits.role);
+  launch.thread = thread;
+  launch.traits = traits;
+  launch.begin_ns = record.begin_ns;
+  launch.end_ns = record.end_ns;
+  if (kernel) launch.grid = record.grid();
+  return launch;
+}
+
 /// The records of one correlation id on one device, in the order in which they began.
 class LaunchFold {
  public:

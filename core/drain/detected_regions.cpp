@@ -75,7 +75,7 @@ struct DetectedRegions::Device final : StepListener, DetectionLog {
   std::vector<std::string>& lines;
   std::uint32_t most_explained, explained = 0;
   StepDetector detector;
-  std::deque<Held> held;                ///< in the order of launches
+  HeldRecords held;                     ///< in the order of launches
   std::deque<StepBoundary> boundaries;  ///< told, in order; what lies between the first two is next to be made
   std::uint64_t given_out = 0;          ///< launches before this one are in the Ledger
   std::uint64_t judged = 0;             ///< the kinds of boundaries before this launch are those of their products
@@ -112,14 +112,13 @@ void DetectedRegions::add(const ActivityRecord& record, bool first_of_launch, st
     return;
   }
   if (first_begin_ == 0) first_begin_ = record.begin_ns;
-  (void)device_at(raw(record.device));
   newest_begin_ = std::max(newest_begin_, record.begin_ns);
-  incoming_.push_back({record, 0, thread, first_of_launch});
+  device_at(raw(record.device))->held.push_back({record, 0, thread, first_of_launch});
   ++held_;
   earliest_held_ = std::min(earliest_held_, record.begin_ns);
 }
 
-KernelTraits DetectedRegions::traits_of_record(const ActivityRecord& record) {
+KernelTraits DetectedRegions::traits_of_new(const ActivityRecord& record) {
   if (record.kind != ActivityKind::kKernel) return traits_of(record);
   const std::uint32_t name = raw(record.name);
   if (traits_.size() <= name) traits_.resize(std::max<std::size_t>(name + 1, names_.size()));
@@ -130,52 +129,41 @@ KernelTraits DetectedRegions::traits_of_record(const ActivityRecord& record) {
 
 // ------------------------------------------------------------------------------------------- records > launches
 
-/// Gives the detectors what is complete, in the order of launches.
-void DetectedRegions::feed(CorrelationId complete) {
-  const auto is_complete = [complete](const Held& held) { return !newer(held.record.correlation, complete); };
-  const auto in_order = [](const Held& a, const Held& b) {
-    if (a.record.correlation != b.record.correlation) return newer(b.record.correlation, a.record.correlation);
-    if (a.record.device != b.record.device) return a.record.device < b.record.device;
-    return a.record.begin_ns < b.record.begin_ns;
-  };
-  // One stream's records come in order, and nearly always all of them.
-  const auto waits = std::find_if_not(incoming_.begin(), incoming_.end(), is_complete);
-  const auto rest = waits == incoming_.end() ? waits : std::stable_partition(waits, incoming_.end(), is_complete);
-  if (!std::is_sorted(incoming_.begin(), rest, in_order)) std::sort(incoming_.begin(), rest, in_order);
-  const auto count = static_cast<std::size_t>(rest - incoming_.begin());
-  for (std::size_t begin = 0, end = 0; begin < count; begin = end) {
-    const ActivityRecord& first = incoming_[begin].record;
-    while (end < count && incoming_[end].record.correlation == first.correlation &&
-           incoming_[end].record.device == first.device)
-      ++end;
-    feed_launch(begin, end);
+/// Gives a detector what is complete, in the order of launches.
+void DetectedRegions::feed(Device& device, CorrelationId complete) {
+  const std::span<HeldRecord> records = device.held.waiting_until(complete);
+  for (std::size_t begin = 0, end = 0; begin < records.size(); begin = end) {
+    const CorrelationId launch = records[begin].record.correlation;
+    while (end < records.size() && records[end].record.correlation == launch) ++end;
+    feed_launch(device, records.subspan(begin, end - begin));
   }
-  incoming_.erase(incoming_.begin(), rest);
+  device.held.take(records.size());
 }
 
-/// The records [begin, end) of incoming_ are one launch.
-void DetectedRegions::feed_launch(std::size_t begin, std::size_t end) {
-  const ActivityRecord& first = incoming_[begin].record;
-  Device& device = *device_at(raw(first.device));
+/// These records are one launch.
+void DetectedRegions::feed_launch(Device& device, std::span<HeldRecord> records) {
+  const ActivityRecord& first = records.front().record;
+  const std::uint64_t launches = device.detector.launches();
   if (device.last_fed && !newer(first.correlation, *device.last_fed)) {
     // Later than anybody waits for: it goes where the latest launch goes.
-    const std::uint64_t launch = device.detector.launches() == 0 ? 0 : device.detector.launches() - 1;
-    for (std::size_t i = begin; i < end; ++i) {
-      incoming_[i].launch = std::max(launch, device.given_out);
-      device.held.push_back(incoming_[i]);
-    }
+    const std::uint64_t latest = std::max(launches == 0 ? 0 : launches - 1, device.given_out);
+    for (HeldRecord& held : records) held.launch = latest;
     return;
   }
   device.last_fed = first.correlation;
-  LaunchFold fold(incoming_[begin].thread);
-  for (std::size_t i = begin; i < end; ++i) {
-    const ActivityRecord& record = incoming_[i].record;
-    fold.add(record, traits_of_record(record));
-    incoming_[i].launch = device.detector.launches();
-    device.held.push_back(incoming_[i]);
-  }
   device.fed_at = first.begin_ns;
-  device.detector.add(fold.launch());
+  for (HeldRecord& held : records) held.launch = launches;
+  device.detector.add(fold(records));
+}
+
+/// The launch that these records are.
+Launch DetectedRegions::fold(std::span<const HeldRecord> records) {
+  const HeldRecord& first = records.front();
+  if (records.size() == 1 && !is_of_graph(first.record)) [[likely]]
+    return launch_of(first.record, traits_of_record(first.record), first.thread);
+  LaunchFold fold(first.thread);
+  for (const HeldRecord& held : records) fold.add(held.record, traits_of_record(held.record));
+  return fold.launch();
 }
 
 // ------------------------------------------------------------------------------------------- launches > instances
@@ -196,19 +184,18 @@ RegionId DetectedRegions::region_of(StepKind kind) const noexcept {
   return ids.iteration;
 }
 
-void DetectedRegions::give_out_one(const Held& held, InstanceId owner) {
+inline void DetectedRegions::give_out_one(const HeldRecord& held, InstanceId owner) {
   ledger_.add(held.record, owner, held.first_of_launch);
   attributed_ += owner != InstanceId::kNone && held.first_of_launch ? 1 : 0;
-  --held_;
-  earliest_known_ = false;
 }
 
 /// Launches before `before` are `owner`'s.
 void DetectedRegions::give_out(Device& device, std::uint64_t before, InstanceId owner) {
-  while (!device.held.empty() && device.held.front().launch < before) {
-    give_out_one(device.held.front(), owner);
-    device.held.pop_front();
-  }
+  const HeldRecord* at = device.held.begin();
+  for (; at != device.held.end() && at->launch < before; ++at) give_out_one(*at, owner);
+  if (at != device.held.begin()) earliest_known_ = false;
+  held_ -= static_cast<std::size_t>(at - device.held.begin());
+  device.held.drop_before(at);
   device.given_out = std::max(device.given_out, before);
 }
 
@@ -220,25 +207,20 @@ void DetectedRegions::prepare(InstanceSlot& slot, const Device& device, RegionId
   slot.kind = InstanceKind::kDetected;
 }
 
-/// Folds the records of [begin, end) once more, into step_.
-void DetectedRegions::launches_of(const Device& device, std::uint64_t begin, std::uint64_t end) {
+/// Looks once more at the records of [begin, end): rows that the kernels ran over, which are sequences in decode,
+/// tokens else; and, where asked for, the launches that they are, into step_.
+Shape DetectedRegions::look_at(const Device& device, std::uint64_t begin, std::uint64_t end, StepKind kind,
+                               bool launches) {
   step_.clear();
-  const auto& held = device.held;
-  for (std::size_t i = 0; i < held.size() && held[i].launch < end;) {
-    const std::uint64_t launch = held[i].launch;
-    LaunchFold fold(held[i].thread);
-    for (; i < held.size() && held[i].launch == launch; ++i) fold.add(held[i].record, traits_of_record(held[i].record));
-    if (launch >= begin) step_.push_back(fold.launch());
-  }
-}
-
-/// Rows that the kernels of [begin, end) ran over: sequences in decode, tokens else.
-Shape DetectedRegions::shape_of(const Device& device, std::uint64_t begin, std::uint64_t end, StepKind kind) {
   PassRows rows;
-  for (const Held& held : device.held) {
-    if (held.launch >= end) break;
-    if (held.launch >= begin && held.record.kind == ActivityKind::kKernel)
-      rows.add(traits_of_record(held.record), held.record.grid());
+  const HeldRecord* const last = device.held.end();
+  for (const HeldRecord *at = device.held.from(begin), *first = at; at != last && at->launch < end; first = at) {
+    do {
+      if (at->record.kind != ActivityKind::kKernel) continue;
+      const KernelTraits traits = traits_of_record(at->record);
+      if (traits.row_axis != RowAxis::kNone) rows.add(traits, at->record.grid());
+    } while (++at != last && at->launch == first->launch);
+    if (launches) step_.push_back(fold({first, at}));
   }
   Shape shape;
   if (const std::optional<Rows> found = rows.rows())
@@ -253,7 +235,7 @@ std::optional<TimeNs> DetectedRegions::pause_before(const Device& device, TimeNs
   constexpr DurationNs kOfIteration = 3;
   if (end.kind == StepKind::kStep || next == StepKind::kDecode) return std::nullopt;  // the next token was waited for
   TimeNs last = opens;
-  for (const Held& held : device.held) {
+  for (const HeldRecord& held : device.held) {
     if (held.launch >= end.launch) break;
     last = std::max(last, held.record.end_ns);
   }
@@ -264,16 +246,12 @@ std::optional<TimeNs> DetectedRegions::pause_before(const Device& device, TimeNs
 void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end, StepKind next) {
   const TimeNs opens = std::max(begin.at_ns, device.last_close);
   const TimeNs closes = pause_before(device, opens, end, next).value_or(std::max(end.at_ns, opens));
+  const bool is_step = end.kind == StepKind::kStep;
+  const bool may_be_cut = is_step && device.findings.rule != BoundaryRule::kAnywhere;
   DetectedWork work;
-  work.shape = shape_of(device, begin.launch, end.launch, end.kind);
-  bool cut = false;
-  if (end.kind == StepKind::kStep) {
-    work.passes = device.findings.micro_steps;
-    if (device.findings.rule != BoundaryRule::kAnywhere) {
-      launches_of(device, begin.launch, end.launch);
-      cut = step_.size() == end.launch - begin.launch && phases_.cut(step_) != PhaseRule::kNone;
-    }
-  }
+  work.shape = look_at(device, begin.launch, end.launch, end.kind, may_be_cut);
+  if (is_step) work.passes = device.findings.micro_steps;
+  const bool cut = may_be_cut && step_.size() == end.launch - begin.launch && phases_.cut(step_) != PhaseRule::kNone;
   std::array<std::int64_t, 3> passes{};  // of each phase
   if (cut)
     for (const PhaseSpan& span : phases_.spans()) ++passes[static_cast<std::size_t>(span.phase)];
@@ -313,7 +291,7 @@ void DetectedRegions::judge_by_products(Device& device) {
     if (end.launch < device.judged || end.kind == StepKind::kNone || end.kind == StepKind::kStep) continue;
     device.judged = end.launch + 1;
     InstanceProducts products;
-    for (const Held& held : device.held) {
+    for (const HeldRecord& held : device.held) {
       if (held.launch >= end.launch) break;
       if (held.launch >= device.boundaries[i - 1].launch) ledger_.note_matmul(held.record, products);
     }
@@ -376,9 +354,17 @@ DurationNs DetectedRegions::patience(const Device& device) const noexcept {
 /// Gives out what has waited for too long, or is too much.
 void DetectedRegions::let_go(Device& device) {
   const DurationNs wait = patience(device);
-  const auto too_old = [&](const Held& held) { return wait != kEver && held.record.begin_ns < now_ - wait; };
-  while (!device.held.empty() && (too_old(device.held.front()) || held_ > most_held()))
-    give_out(device, device.held.front().launch + 1, InstanceId::kNone);
+  const std::size_t too_many = held_ > most_held() ? held_ - most_held() : 0;
+  const HeldRecord *const first = device.held.begin(), *const last = device.held.end();
+  const HeldRecord* at = first;
+  const auto goes = [&] {
+    return (wait != kEver && at->record.begin_ns < now_ - wait) || static_cast<std::size_t>(at - first) < too_many;
+  };
+  while (at != last && goes()) {
+    const std::uint64_t launch = at->launch;
+    while (at != last && at->launch == launch) ++at;
+  }
+  if (at != first) give_out(device, (at - 1)->launch + 1, InstanceId::kNone);
   if (wait == 0) note_not_sure(device);
 }
 
@@ -393,21 +379,28 @@ void DetectedRegions::note_not_sure(Device& device) {
 }
 
 /// Whatever has come, complete or not.
-void DetectedRegions::feed_all() {
-  if (incoming_.empty()) return;
-  CorrelationId newest = incoming_.front().record.correlation;
-  for (const Held& held : incoming_)
+void DetectedRegions::feed_all(Device& device) {
+  const std::span<const HeldRecord> waiting = device.held.waiting();
+  if (waiting.empty()) return;
+  CorrelationId newest = waiting.front().record.correlation;
+  for (const HeldRecord& held : waiting)
     if (newer(held.record.correlation, newest)) newest = held.record.correlation;
-  feed(newest);
+  feed(device, newest);
 }
 
 TimeNs DetectedRegions::settle(CorrelationId complete, TimeNs watermark) {
   if (aside_) return watermark;
   now_ = std::max({now_, newest_begin_, watermark});
-  feed(complete);
-  if (incoming_.size() > kMostHeld / 2) feed_all();  // one launch keeps all after it waiting
+  std::size_t waiting = 0;
   for (const auto& device : devices_) {
     if (!device) continue;
+    feed(*device, complete);
+    waiting += device->held.waiting().size();
+  }
+  const bool too_many = waiting > kMostHeld / 2;  // one launch keeps all after it waiting
+  for (const auto& device : devices_) {
+    if (!device) continue;
+    if (too_many) feed_all(*device);
     take_steps(*device, false);
     let_go(*device);
   }
@@ -418,18 +411,20 @@ TimeNs DetectedRegions::earliest_held() noexcept {
   if (earliest_known_) return earliest_held_;
   earliest_known_ = true;
   earliest_held_ = kEver;
-  const auto look = [this](const Held& held) { earliest_held_ = std::min(earliest_held_, held.record.begin_ns); };
-  for (const auto& device : devices_)
-    if (device) std::for_each(device->held.begin(), device->held.end(), look);
-  std::for_each(incoming_.begin(), incoming_.end(), look);
+  const auto look = [this](const HeldRecord& held) { earliest_held_ = std::min(earliest_held_, held.record.begin_ns); };
+  for (const auto& device : devices_) {
+    if (!device) continue;
+    std::for_each(device->held.begin(), device->held.end(), look);
+    std::for_each(device->held.waiting().begin(), device->held.waiting().end(), look);
+  }
   return earliest_held_;
 }
 
 void DetectedRegions::finish() {
   if (aside_) return;
-  feed_all();
   for (const auto& device : devices_) {
     if (!device) continue;
+    feed_all(*device);
     device->detector.finish();
     take_steps(*device, true);
     give_out(*device, std::numeric_limits<std::uint64_t>::max(), InstanceId::kNone);
@@ -443,11 +438,11 @@ void DetectedRegions::stand_aside() {
     if (!device) continue;
     if (device->stands) take_steps(*device, false);
     give_out(*device, std::numeric_limits<std::uint64_t>::max(), InstanceId::kNone);
+    for (const HeldRecord& held : device->held.waiting()) give_out_one(held, InstanceId::kNone);
     if (device->said_found != 0)
       notices_.push_back("ranges name regions now: the detector on gpu" + std::to_string(device->index) + " is off");
   }
-  for (const Held& held : incoming_) give_out_one(held, InstanceId::kNone);
-  incoming_ = {};
+  held_ = 0;
   devices_.clear();
   traits_ = {};
   aside_ = true;
@@ -481,9 +476,9 @@ std::vector<std::string> DetectedRegions::take_notices() { return std::exchange(
 std::vector<std::string> DetectedRegions::take_explained() { return std::exchange(explained_, {}); }
 
 std::size_t DetectedRegions::held_bytes() const noexcept {
-  std::size_t bytes = held_ * sizeof(Held);
+  std::size_t bytes = step_.capacity() * sizeof(Launch);
   for (const auto& device : devices_)
-    if (device) bytes += device->detector.held_bytes();
+    if (device) bytes += device->held.held_bytes() + device->detector.held_bytes();
   return bytes;
 }
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +17,7 @@
 #include "core/detect/pass_rows.h"
 #include "core/detect/step_detector.h"
 #include "core/detect/step_phases.h"
+#include "core/drain/held_records.h"
 #include "core/kernels/kernel_names.h"
 #include "core/kernels/kernel_role.h"
 #include "core/ranges/region_rules.h"
@@ -40,7 +41,8 @@ struct DetectionOptions {
 /// known, gives them to the Ledger with the instance they belong to, and says how far the Ledger may go meanwhile. One
 /// detector per device; none once a range has opened a region, since what the program says is better.
 ///
-/// Memory: kMostHeld records and a StepDetector (under 3 MB) for each of kMostDevices devices at most.
+/// Memory: kMostHeld records, a third more for what was let go of, and a StepDetector (under 3 MB) for each of
+/// kMostDevices devices at most.
 class DetectedRegions {
  public:
   static constexpr std::uint32_t kMostDevices = 8;           ///< further ones have no detector
@@ -78,48 +80,48 @@ class DetectedRegions {
   [[nodiscard]] std::size_t held_bytes() const noexcept;
 
  private:
-  struct Held {
-    ActivityRecord record;
-    std::uint64_t launch = 0;  ///< index in the detector's stream, once it is there
-    std::uint32_t thread = 0;
-    bool first_of_launch = false;
-  };
   struct Device;
 
   Device* device_at(std::uint32_t device);
-  void feed(CorrelationId complete);
-  void feed_all();
-  void feed_launch(std::size_t begin, std::size_t end);
+  void feed(Device& device, CorrelationId complete);
+  void feed_all(Device& device);
+  void feed_launch(Device& device, std::span<HeldRecord> records);
+  [[nodiscard]] Launch fold(std::span<const HeldRecord> records);
   void take_steps(Device& device, bool all);
   void judge_by_products(Device& device);
   void say_found(Device& device, StepKind kind);
   void make_instance(Device& device, const StepBoundary& begin, const StepBoundary& end, StepKind next);
   [[nodiscard]] static std::optional<TimeNs> pause_before(const Device& device, TimeNs opens, const StepBoundary& end,
                                                           StepKind next);
-  [[nodiscard]] Shape shape_of(const Device& device, std::uint64_t begin, std::uint64_t end, StepKind kind);
-  void launches_of(const Device& device, std::uint64_t begin, std::uint64_t end);
+  [[nodiscard]] Shape look_at(const Device& device, std::uint64_t begin, std::uint64_t end, StepKind kind,
+                              bool launches);
   void prepare(InstanceSlot& slot, const Device& device, RegionId region);
   void give_out(Device& device, std::uint64_t before, InstanceId owner);
-  void give_out_one(const Held& held, InstanceId owner);
+  void give_out_one(const HeldRecord& held, InstanceId owner);
   void let_go(Device& device);
   [[nodiscard]] std::size_t most_held() const noexcept { return options_.whole_trace ? kMostHeldOfTrace : kMostHeld; }
   [[nodiscard]] DurationNs patience(const Device& device) const noexcept;
   void note_not_sure(Device& device);
   /// Begin of the earliest record held back.
   [[nodiscard]] TimeNs earliest_held() noexcept;
-  [[nodiscard]] KernelTraits traits_of_record(const ActivityRecord& record);
+  [[nodiscard]] KernelTraits traits_of_record(const ActivityRecord& record) {
+    const std::uint32_t name = raw(record.name);
+    if (record.kind == ActivityKind::kKernel && name < traits_.size() && traits_[name]) [[likely]]
+      return *traits_[name];
+    return traits_of_new(record);
+  }
+  [[gnu::noinline]] KernelTraits traits_of_new(const ActivityRecord& record);
   [[nodiscard]] RegionId region_of(StepKind kind) const noexcept;
 
   Ledger& ledger_;
   const RegionRules& rules_;
   KernelNames& names_;
   DetectionOptions options_;
-  std::vector<Held> incoming_;  ///< as they came; their launches may have more records to come
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::optional<KernelTraits>> traits_;  ///< by KernelNameId
   std::vector<Launch> step_;                         ///< launches of the step at hand
   StepPhases phases_;
-  std::size_t held_ = 0;  ///< incoming_ and what the devices hold
+  std::size_t held_ = 0;  ///< by all devices
   TimeNs earliest_held_ = std::numeric_limits<TimeNs>::max();
   bool earliest_known_ = true;  ///< earliest_held_ is; nothing was given out since
   std::uint64_t attributed_ = 0;

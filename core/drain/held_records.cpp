@@ -1,0 +1,62 @@
+#include "core/drain/held_records.h"
+
+#include <utility>
+
+namespace mfu {
+
+std::span<HeldRecord> HeldRecords::waiting_until(CorrelationId complete) {
+  if (!in_order_) put_in_order();
+  const auto first = records_.begin() + static_cast<std::ptrdiff_t>(taken_);
+  const auto rest = std::partition_point(
+      first, records_.end(), [complete](const HeldRecord& held) { return !newer(held.record.correlation, complete); });
+  return {first, rest};
+}
+
+/// Most records come in the order of launches, all of one stream's do; the others are taken out and merged.
+void HeldRecords::put_in_order() {
+  const std::span<HeldRecord> all = std::span(records_).subspan(taken_);
+  late_.clear();
+  std::size_t kept = 0;
+  for (const HeldRecord& held : all) {
+    if (kept == 0 || !comes_before(held, all[kept - 1])) {
+      all[kept++] = held;
+    } else if (kept >= 2 && !comes_before(held, all[kept - 2])) {
+      // The one before came too early, as work of a stream does that has nothing else to do.
+      late_.push_back(all[kept - 1]);
+      all[kept - 1] = held;
+    } else {
+      late_.push_back(held);
+    }
+  }
+  // Those of another stream that lags behind are in order among themselves.
+  if (!std::is_sorted(late_.begin(), late_.end(), comes_before))
+    std::stable_sort(late_.begin(), late_.end(), comes_before);
+  // From the last one to the first, so that nothing is overwritten that has no place yet.
+  for (std::size_t to = all.size(), late = late_.size(); late != 0;) {
+    const bool is_late = kept == 0 || !comes_before(late_[late - 1], all[kept - 1]);
+    all[--to] = is_late ? late_[--late] : all[--kept];
+  }
+  in_order_ = true;
+}
+
+void HeldRecords::drop_before(const HeldRecord* until) noexcept {
+  constexpr std::size_t kLittle = 4096;  // records: no burst
+  most_ = std::max(most_, records_.size() - front_);
+  front_ = static_cast<std::size_t>(until - records_.data());
+  if (front_ != records_.size()) return;
+  front_ = taken_ = 0;
+  records_.clear();
+  // What a burst needed that is over since the last time is free for others.
+  if (std::exchange(most_, 0) * 8 >= records_.capacity() || records_.capacity() <= kLittle) return;
+  std::vector<HeldRecord>().swap(records_);
+  std::vector<HeldRecord>().swap(late_);
+}
+
+/// Moves what is there to the beginning of the memory: seldom, when a quarter of it was let go of.
+void HeldRecords::close_up() {
+  records_.erase(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(front_));
+  taken_ -= front_;
+  front_ = 0;
+}
+
+}  // namespace mfu

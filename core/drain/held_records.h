@@ -1,0 +1,74 @@
+// Records that wait: first for all records of their launch, then for their step to be known. One after the other in
+// memory, since each is looked at several times.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/attribution/correlation_map.h"
+#include "core/base/activity_record.h"
+
+namespace mfu {
+
+struct HeldRecord {
+  ActivityRecord record;
+  std::uint64_t launch = 0;  ///< index in the detector's stream, once it is there
+  std::uint32_t thread = 0;
+  bool first_of_launch = false;
+};
+
+/// In the order of launches; of one launch, of time.
+[[nodiscard]] inline bool comes_before(const HeldRecord& a, const HeldRecord& b) noexcept {
+  if (a.record.correlation != b.record.correlation) return newer(b.record.correlation, a.record.correlation);
+  return a.record.begin_ns < b.record.begin_ns;
+}
+
+/// A queue of one device's records. They come in at the back as they are told; from there on those of complete launches
+/// are taken, in the order of launches, which puts them among begin() .. end(); these go out at the front.
+/// Its memory is that of a third more than it held at most, and what a vector has to spare.
+class HeldRecords {
+ public:
+  [[nodiscard]] const HeldRecord* begin() const noexcept { return records_.data() + front_; }
+  [[nodiscard]] const HeldRecord* end() const noexcept { return records_.data() + taken_; }
+  [[nodiscard]] bool empty() const noexcept { return front_ == taken_; }
+  /// The first one of `launch` or a later launch.
+  [[nodiscard]] const HeldRecord* from(std::uint64_t launch) const noexcept {
+    return std::partition_point(begin(), end(), [launch](const HeldRecord& held) { return held.launch < launch; });
+  }
+  /// Those that nobody took yet, in any order.
+  [[nodiscard]] std::span<const HeldRecord> waiting() const noexcept {
+    return {records_.data() + taken_, records_.size() - taken_};
+  }
+
+  void push_back(const HeldRecord& held) {
+    if (front_ * 4 > records_.size()) close_up();
+    in_order_ = in_order_ && (taken_ == records_.size() || !comes_before(held, records_.back()));
+    records_.push_back(held);
+  }
+  /// Those that wait of launches up to and with `complete`, in the order of launches. They wait until take() takes
+  /// them.
+  [[nodiscard]] std::span<HeldRecord> waiting_until(CorrelationId complete);
+  /// The first `count` of them wait no more: they have their launch.
+  void take(std::size_t count) noexcept { taken_ += count; }
+  /// Lets go of everything before `until`, which is one of begin() .. end().
+  void drop_before(const HeldRecord* until) noexcept;
+
+  [[nodiscard]] std::size_t held_bytes() const noexcept {
+    return (records_.capacity() + late_.capacity()) * sizeof(HeldRecord);
+  }
+
+ private:
+  void put_in_order();
+  [[gnu::noinline]] void close_up();
+
+  std::vector<HeldRecord> records_;  ///< what was let go of, what was taken, what waits
+  std::vector<HeldRecord> late_;     ///< room for those that wait and are out of order
+  std::size_t front_ = 0, taken_ = 0;
+  bool in_order_ = true;  ///< what waits is, by launches
+  std::size_t most_ = 0;  ///< that were there at once since there was nothing
+};
+
+}  // namespace mfu
