@@ -93,6 +93,7 @@ RunInfo Parts::describe_run() const {
   run.build = build_kind();
   run.command = host_command();
   run.config_json = config_.resolved_json;
+  run.trace = config_.trace;
   if (config_.model) {
     run.model_json = config_.model->model_json();
     run.convention = config_.model->convention();

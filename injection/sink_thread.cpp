@@ -193,7 +193,7 @@ void SinkThread::write_trace_file(const Message& message) {
                    : cut(done.error().message) + "; no trace";
   if (!leaving)
     write(said);
-  else if (!done && text_)  // the run directory has its last line
+  else if (text_)  // the run directory has its last line
     (void)text_->event(said.t_ns, said.event_kind, said.text);
 }
 

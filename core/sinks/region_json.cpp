@@ -158,6 +158,7 @@ Json to_json(const RunInfo& run) {
   j["config"] = parsed(run.config_json);
   j["model"] = parsed(run.model_json);
   j["convention"] = text_or_null(run.convention);
+  j["trace"] = text_or_null(run.trace);
   return j;
 }
 

@@ -43,6 +43,7 @@ struct RunInfo {
   std::string config_json = "{}";   ///< the config as resolved
   std::string model_json = "null";  ///< the `model` block of `mfu flops --json`, or null
   std::string convention;           ///< how FLOP were counted
+  std::string trace;                ///< the file that gets its last seconds (MFU_TRACE); empty: none
 };
 
 /// [mfu-sink] May block, may allocate, never throws.

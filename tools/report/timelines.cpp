@@ -82,15 +82,22 @@ void Timelines::add(const Trace& trace, const InstanceCollector& collector, cons
 std::string recording_of(const RunHistory& history) {
   constexpr std::string_view kBefore = " ranges are in ";
   namespace fs = std::filesystem;
+  // As it was called then; or it was moved together with the run directory.
+  const auto found = [&history](const fs::path& named) -> std::string {
+    for (const fs::path& path : {named, fs::path(history.source).parent_path() / named.filename()}) {
+      std::error_code failed;
+      if (fs::is_regular_file(path, failed) && ::access(path.c_str(), R_OK) == 0) return path.string();
+    }
+    return "";
+  };
   for (auto event = history.events.rbegin(); event != history.events.rend(); ++event) {
     const std::size_t at = event->kind == "trace" ? event->message.rfind(kBefore) : std::string::npos;
     if (at == std::string::npos) continue;
-    const fs::path named = event->message.substr(at + kBefore.size());
-    // As it was called then; or it was moved together with the run directory.
-    for (const fs::path& path : {named, fs::path(history.source).parent_path() / named.filename()})
-      if (::access(path.c_str(), R_OK) == 0) return path.string();
+    if (std::string path = found(event->message.substr(at + kBefore.size())); !path.empty()) return path;
   }
-  // At the end of a run the recording is written after the last line: it is looked for beside the run's own file.
+  // At the end of a run the recording is written after the last line: no event names it.
+  if (!history.run.trace.empty())
+    if (std::string path = found(history.run.trace); !path.empty()) return path;
   const fs::path own(history.source);
   const Result<std::vector<std::string>> traces = list_traces(own.parent_path().string());
   if (!traces) return "";
@@ -102,6 +109,10 @@ std::string recording_of(const RunHistory& history) {
 Result<void> add_recording(Timelines& timelines, const std::string& recording, const RunHistory& history) {
   const Result<Trace> trace = open_trace_with_bar(recording);
   if (!trace) return trace.error();
+  // A path that a later run wrote to again.
+  if (trace->recording && trace->recording->pid != 0 && trace->recording->pid != history.run.pid)
+    return Error{fmt::format("{}: recorded by process {}, not by {} of {}: its timelines are left out", recording,
+                             trace->recording->pid, history.run.pid, history.source)};
   InstanceCollector collector;
   (void)trace_regions(*trace, recording_config(history.run.config_json), {.observer = &collector});
   timelines.add(*trace, collector,

@@ -40,11 +40,12 @@ class Timelines {
   std::vector<RegionTimelines> regions_;
 };
 
-/// The file that a process recorded its last seconds in (MFU_TRACE): as its events name it, else the trace in the run
-/// directory with the name of its run file, else the only trace there of a run of one process; empty: none.
+/// The file that a process recorded its last seconds in (MFU_TRACE): as its events or its start line name it, there or
+/// moved into the run directory; else the trace there with the name of its run file, else the only trace there of a run
+/// of one process; empty: none.
 [[nodiscard]] std::string recording_of(const RunHistory& history);
 
-/// Replays the recording of a process and adds what is in it. Error: it cannot be read.
+/// Replays the recording of a process and adds what is in it. Error: it cannot be read, or is another process's.
 [[nodiscard]] Result<void> add_recording(Timelines& timelines, const std::string& recording, const RunHistory& history);
 
 }  // namespace mfu

@@ -263,6 +263,7 @@ RunInfo start_of(const Object& o, TimeNs t_ns) {
   if (const auto e = find(o, "config")) run.config_json = simdjson::minify(*e);
   if (const auto e = find(o, "model")) run.model_json = simdjson::minify(*e);
   run.convention = string_of(o, "convention");
+  run.trace = string_of(o, "trace");
   return run;
 }
 

@@ -171,6 +171,7 @@ struct TraceFacts {
     TimeNs origin_ns = 0;   ///< where its windows began, on the file's zero
     TimeNs end_ns = 0;      ///< when it was written
     bool whole_run = true;  ///< nothing that ran since the origin is missing
+    std::int64_t pid = 0;   ///< of the process; 0: not said
   };
   std::optional<Recording> recording;
   TraceNotes notes;  ///< oddities that belong to no single process
