@@ -81,7 +81,7 @@ class Text(Top):
         self.assertEqual(
             [r["rank"] for r in json.loads(self.top(self.run_dir, "--json", "--filter", "node01 comm<5"))["ranks"]], [5]
         )
-        self.assertIn("not in {rank", self.top(self.run_dir, "--sort", "beauty", code=2))
+        self.assertIn("--sort: expected rank, mfu, mbu", self.top(self.run_dir, "--sort", "beauty", code=2))
 
     def test_which_directory(self):
         job = fake_ranks.Job(ranks=1, hosts=1)
@@ -187,6 +187,10 @@ class Terminal(Top):
         self.click(lines[head].index("MFU%") + 2, head)
         first = self.see("sort: mfu").splitlines()[head + 1]
         self.assertRegex(first, r"^\*    7 ")
+        self.click(lines[head].index("MFU%") + 2, head)  # once more: the other way round
+        self.see("sort: mfu reversed")
+        self.click(lines[head].index("MFU%") + 2, head)
+        self.see("sort: mfu ", without=("reversed",))
         self.click(5, head + 4)
         self.see("4/64")
         self.click(5, head + 4, button=1 + 64)  # wheel down
@@ -252,6 +256,13 @@ class Terminal(Top):
         self.assertIn("!   17 ", self.see("1/64  sort: late"))
         self.tmux("send-keys", "Enter")
         self.see("rank 17 of 64  host node02", "KERNEL of step")
+        self.see("page: down (", without=("library: ",))
+        self.tmux("send-keys", "NPage", "NPage")
+        self.see("rank 17 of 64  host node02", "library: ", "page: up (")
+        self.tmux("send-keys", "h")
+        self.see("others wait for this rank")
+        self.tmux("send-keys", "x")
+        self.see("rank 17 of 64  host node02", "page: up (")
         self.tmux("send-keys", "Enter", "/", "node03", "Enter")
         self.see("1/8 ", "filter: node03")
         self.tmux("send-keys", "h")

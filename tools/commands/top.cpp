@@ -50,33 +50,37 @@ void sort_by_next(TopView& view, int step) {
   const auto at = std::find(kSortKeys.begin(), kSortKeys.end(), view.sort) - kSortKeys.begin();
   const auto count = static_cast<std::ptrdiff_t>(kSortKeys.size());
   view.sort = kSortKeys[static_cast<std::size_t>((at + step + count) % count)];
-  view.selected = view.scroll = 0;
+  view.reversed = false;
+  view.to_first();
 }
 
 /// Enter, or a second click: what is behind the selected row.
 void open_selected(TopView& view, const TopSnapshot& snapshot) {
   if (view.mode != TopView::Mode::kHosts) {
     view.mode = view.mode == TopView::Mode::kDetail ? TopView::Mode::kTable : TopView::Mode::kDetail;
+    view.detail_scroll = 0;
     return;
   }
   if (view.selected < snapshot.hosts.size()) view.filter = "host=" + snapshot.hosts[view.selected].name;
   view.mode = TopView::Mode::kTable;
-  view.selected = view.scroll = 0;
+  view.to_first();
 }
 
 void handle_mouse(const Terminal::Press& press, TopView& view, const TopSnapshot& snapshot) {
   using Key = Terminal::Key;
   constexpr std::size_t kWheelRows = 3;
-  if (press.key == Key::kWheelUp) view.selected -= std::min(view.selected, kWheelRows);
-  if (press.key == Key::kWheelDown) view.selected += kWheelRows;
+  std::size_t& moved = view.mode == TopView::Mode::kDetail ? view.detail_scroll : view.selected;
+  if (press.key == Key::kWheelUp) moved -= std::min(moved, kWheelRows);
+  if (press.key == Key::kWheelDown) moved += kWheelRows;
   if (press.key != Key::kClick && press.key != Key::kDoubleClick) return;
   if (view.mode == TopView::Mode::kDetail) {
     view.mode = TopView::Mode::kTable;
     return;
   }
   if (const std::string key = heading_at(view, press.line, press.column); !key.empty()) {
+    view.reversed = view.sort == key && !view.reversed;
     view.sort = key;
-    view.selected = view.scroll = 0;
+    view.to_first();
   } else if (const auto row = row_at(view, press.line)) {
     if (press.key == Key::kDoubleClick || *row == view.selected)
       open_selected(view, snapshot);
@@ -86,7 +90,7 @@ void handle_mouse(const Terminal::Press& press, TopView& view, const TopSnapshot
 }
 
 /// \return false: quit.
-bool handle(const Terminal::Press& press, TopView& view, const TopSnapshot& snapshot, int page) {
+bool handle(const Terminal::Press& press, TopView& view, const TopSnapshot& snapshot, std::size_t page) {
   using Key = Terminal::Key;
   if (view.editing_filter) {
     if (press.key == Key::kEnter) view.editing_filter = false;
@@ -100,31 +104,31 @@ bool handle(const Terminal::Press& press, TopView& view, const TopSnapshot& snap
   }
   if (press.key == Key::kText && press.text == 'q') return false;
   if (view.mode == TopView::Mode::kHelp) {
-    if (press.key != Key::kNone && press.key != Key::kResize) view.mode = TopView::Mode::kTable;
+    if (press.key != Key::kNone && press.key != Key::kResize) view.mode = view.before_help;
     return true;
   }
-  const auto up = [&view](int n) {
-    view.selected -= std::min<std::size_t>(view.selected, static_cast<std::size_t>(n));
-  };
-  const auto down = [&view](int n) { view.selected += static_cast<std::size_t>(n); };
+  const auto up = [](std::size_t& at, std::size_t n) { at -= std::min(at, n); };
+  // In the detail, what moves far scrolls it: the rows are other ranks.
+  std::size_t& far = view.mode == TopView::Mode::kDetail ? view.detail_scroll : view.selected;
+  constexpr std::size_t kEnd = std::size_t{1} << 30;
   switch (press.key) {
     case Key::kUp:
-      up(1);
+      up(view.selected, 1);
       break;
     case Key::kDown:
-      down(1);
+      ++view.selected;
       break;
     case Key::kPageUp:
-      up(page);
+      up(far, page);
       break;
     case Key::kPageDown:
-      down(page);
+      far += page;
       break;
     case Key::kHome:
-      view.selected = 0;
+      far = 0;
       break;
     case Key::kEnd:
-      down(1 << 30);
+      far += kEnd;
       break;
     case Key::kEnter:
       open_selected(view, snapshot);
@@ -142,22 +146,26 @@ bool handle(const Terminal::Press& press, TopView& view, const TopSnapshot& snap
     case Key::kText:
       switch (press.text) {
         case 'k':
-          up(1);
+          up(view.selected, 1);
           break;
         case 'j':
-          down(1);
+          ++view.selected;
           break;
         case 'g':
-          view.selected = 0;
+          far = 0;
           break;
         case 'G':
-          down(1 << 30);
+          far += kEnd;
           break;
         case 's':
           sort_by_next(view, 1);
           break;
         case 'S':
           sort_by_next(view, -1);
+          break;
+        case 'r':
+          view.reversed = !view.reversed;
+          view.to_first();
           break;
         case '/':
           view.editing_filter = true;
@@ -166,7 +174,7 @@ bool handle(const Terminal::Press& press, TopView& view, const TopSnapshot& snap
         case 'o':
           if (view.mode == TopView::Mode::kHosts && view.filter.starts_with("host=")) view.filter.clear();
           view.mode = view.mode == TopView::Mode::kHosts ? TopView::Mode::kTable : TopView::Mode::kHosts;
-          view.selected = view.scroll = 0;
+          view.to_first();
           break;
         case 't':
           Terminal::set_theme(
@@ -174,6 +182,7 @@ bool handle(const Terminal::Press& press, TopView& view, const TopSnapshot& snap
           break;
         case 'h':
         case '?':
+          view.before_help = view.mode;
           view.mode = TopView::Mode::kHelp;
           break;
         default:
@@ -230,7 +239,7 @@ int top(const TopOptions& o) {
     const DurationNs left = next - clock_ns(CLOCK_MONOTONIC);
     const auto press = Terminal::wait(static_cast<int>(std::clamp<DurationNs>(left / 1'000'000 + 1, 0, 60'000)));
     if (press.key != Terminal::Key::kNone) {
-      if (!handle(press, view, snapshot, std::max(1, height - 10))) break;
+      if (!handle(press, view, snapshot, static_cast<std::size_t>(std::max(1, height - 10)))) break;
       stale_screen = true;
     }
     const TimeNs now = clock_ns(CLOCK_MONOTONIC);

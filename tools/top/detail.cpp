@@ -84,8 +84,8 @@ std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::o
   if (history.size() > 1 && row.region != nullptr) {
     say("");
     const char* what = row.history_of == HistoryOf::kMfu ? "MFU" : row.history_of == HistoryOf::kMbu ? "MBU" : "busy";
-    say(fmt::format("{} of {}, 0 to {:.0f} %, last {} windows", what, row.region->region, 100 * history_top,
-                    history.size()),
+    say(fmt::format("{} of {}, 0 to {:.0f} %, last {} windows ({})", what, row.region->region, 100 * history_top,
+                    history.size(), duration_text(static_cast<double>(history.size()) * seconds(rank.interval_ns))),
         Style::kDim);
     for (const std::string& line : history_lines(history, width, history_height, history_top, glyphs))
       lines.push_back({{line, row.history_of == HistoryOf::kMfu ? Style::kMfu : Style::kMatmul}});
@@ -154,10 +154,10 @@ std::vector<ScreenLine> help_lines(std::size_t width) {
   for (const char* text :
        {"mfu top: one row per rank and GPU, newest window; keys:",
         "  q          quit                       up/down j/k   select a row",
-        "  enter      the rank in detail, back   page, g, G    move far",
-        "  s, S       sort by the next, previous key: what is worst comes first",
-        "  /          filter: words of host, region, GPU or state; KEY<VALUE, > or =",
-        "             as in  /node03 mfu<35   (ratios in %, step in ms); Esc: no filter",
+        "  enter      the rank in detail, back   page, g, G    move far; scroll the detail",
+        "  s, S, r    sort by the next, previous key, worst first; r: worst last",
+        "  /          filter: words of host, region, GPU or state; KEY<VALUE, <= > >= = !=",
+        "             as in  /node03 mfu<35 step>20ms   (ratios in %); Esc: no filter",
         "  o          hosts, one row each; enter there: its ranks",
         "  t          colours: dark, light, none     mouse: click, wheel, headings",
         "  REGION     where most of the window went; STEP its median instance",

@@ -226,10 +226,13 @@ std::vector<ScreenLine> job_history(const TopSnapshot& s, std::size_t width, std
   std::vector<ScreenLine> lines;
   if (width < gutter + 10) return lines;
   const auto drawn = history_lines(s.job_history, width - gutter, height, top, glyphs);
+  const std::size_t windows = std::min(s.job_history.size(), (width - gutter) * (glyphs == Glyphs::kAscii ? 1 : 2));
+  const std::string span = "last " + duration_text(static_cast<double>(windows) * seconds(s.history_interval_ns));
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const std::string label = height == 1             ? fmt::format("{} 0-{:.0f} %", what, 100 * top)
                               : i == 0                ? fmt::format("{} {:.0f} %", what, 100 * top)
                               : i + 1 == drawn.size() ? "0 %"
+                              : i == height / 2       ? span
                                                       : "";
     lines.push_back({{left(label, gutter), Style::kDim},
                      {drawn[i], s.job_history_of == HistoryOf::kMfu ? Style::kMfu : Style::kMatmul}});
@@ -333,23 +336,49 @@ void scroll_to_selected(TopView& view, std::size_t count, std::size_t room) {
   if (view.scroll + room > count) view.scroll = count > room ? count - room : 0;
 }
 
+/// Keeps the same rank selected where the rows' order has changed. In the table the first place stays the first place:
+/// who looks at the worst ranks wants to go on looking at the worst ones.
+void follow_selected(TopView& view, const std::vector<TopRow>& rows) {
+  const bool moved = !view.followed || view.followed->at != view.selected;
+  if (!moved && (view.selected != 0 || view.mode == TopView::Mode::kDetail)) {
+    const auto same = std::find_if(rows.begin(), rows.end(), [&](const TopRow& row) {
+      return row.rank->path == view.followed->path && row.device == view.followed->device;
+    });
+    if (same != rows.end()) view.selected = static_cast<std::size_t>(same - rows.begin());
+  }
+  view.selected = rows.empty() ? 0 : std::min(view.selected, rows.size() - 1);
+  view.followed.reset();
+  if (!rows.empty()) view.followed = {rows[view.selected].rank->path, rows[view.selected].device, view.selected};
+}
+
+/// Moves the detail's lines up, under its first one, which says whose they are. \return for the status line.
+std::string scroll_detail(TopView& view, std::vector<ScreenLine>& lines, std::size_t room) {
+  const std::size_t most = lines.size() > room ? lines.size() - room : 0;
+  view.detail_scroll = std::min(view.detail_scroll, most);
+  if (most == 0) return "";
+  lines.erase(lines.begin() + 1, lines.begin() + 1 + static_cast<std::ptrdiff_t>(view.detail_scroll));
+  return fmt::format("page: {}  ", view.detail_scroll == most
+                                       ? fmt::format("up ({} more)", most)
+                                       : fmt::format("down ({} more)", most - view.detail_scroll));
+}
+
 }  // namespace
 
 std::vector<ScreenLine> render(const TopSnapshot& snapshot, TopView& view, int width_in, int height_in) {
   const auto width = static_cast<std::size_t>(std::max(20, width_in));
   const auto height = static_cast<std::size_t>(std::max(3, height_in));
-  const auto rows = select_rows(snapshot.rows, view.sort, view.filter);
+  const auto rows = select_rows(snapshot.rows, view.sort, view.filter, view.reversed);
   std::vector<ScreenLine> lines;
   std::string status;
   view.header_line = -1;
+  if (view.mode == TopView::Mode::kTable || view.mode == TopView::Mode::kDetail) follow_selected(view, rows);
   if (view.mode == TopView::Mode::kHelp) {
     lines = help_lines(width);
     status = "any key: back";
   } else if (view.mode == TopView::Mode::kDetail && !rows.empty()) {
-    view.selected = std::min(view.selected, rows.size() - 1);
     lines = detail_lines(rows[view.selected], history_of(rows[view.selected]), snapshot.history_top, width,
                          height >= 36 ? 4 : 2, view.glyphs);
-    status = "enter: back  up/down: other ranks  q: quit";
+    status = "enter: back  up/down: other ranks  " + scroll_detail(view, lines, height - 1) + "q: quit";
   } else {
     const bool hosts = view.mode == TopView::Mode::kHosts;
     lines = head(snapshot, width, history_height(height), false, view.glyphs);
@@ -375,9 +404,9 @@ std::vector<ScreenLine> render(const TopSnapshot& snapshot, TopView& view, int w
       status = fmt::format("{}/{} hosts  enter: its ranks  o: all ranks  q quit  h help",
                            count == 0 ? 0 : view.selected + 1, count);
     else
-      status = fmt::format("{}/{}  sort: {}{}  q quit  s sort  / filter  o hosts  enter detail  h help",
+      status = fmt::format("{}/{}  sort: {}{}{}  q quit  s sort  / filter  o hosts  enter detail  h help",
                            rows.empty() ? 0 : view.selected + 1, rows.size(), view.sort,
-                           view.filter.empty() ? "" : "  filter: " + view.filter);
+                           view.reversed ? " reversed" : "", view.filter.empty() ? "" : "  filter: " + view.filter);
   }
   if (lines.size() > height - 1) lines.resize(height - 1);
   for (ScreenLine& line : lines) clip(line, width);
@@ -389,7 +418,7 @@ std::vector<ScreenLine> render(const TopSnapshot& snapshot, TopView& view, int w
 std::string render_plain(const TopSnapshot& snapshot, const TopView& view, int width_in) {
   const auto width = static_cast<std::size_t>(std::max(40, width_in));
   std::vector<ScreenLine> lines = head(snapshot, width, 0, true, Glyphs::kAscii);
-  const auto rows = select_rows(snapshot.rows, view.sort, view.filter);
+  const auto rows = select_rows(snapshot.rows, view.sort, view.filter, view.reversed);
   if (!rows.empty()) {
     const Columns c = columns_for(snapshot, width);
     lines.push_back(header_line(c, nullptr));

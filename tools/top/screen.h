@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,19 +16,34 @@ namespace mfu {
 struct TopView {
   enum class Mode : std::uint8_t { kTable, kHosts, kDetail, kHelp };
   Mode mode = Mode::kTable;
+  Mode before_help = Mode::kTable;
   Glyphs glyphs = Glyphs::kAscii;
   std::string sort = "rank";
+  bool reversed = false;  ///< what is worst comes last
   std::string filter;
   bool editing_filter = false;
   std::size_t selected = 0;  ///< index among the rows shown
-  std::size_t scroll = 0;    ///< first row shown; kept so that the selected one is
+  /// The row that was selected in the last render, and where: it stays selected when the order changes below it.
+  struct Followed {
+    std::string path;
+    std::optional<std::uint32_t> device;
+    std::size_t at = 0;
+  };
+  std::optional<Followed> followed;
+  std::size_t scroll = 0;  ///< first row shown; kept so that the selected one is
+  /// Back to the first row, whichever that is.
+  void to_first() {
+    selected = scroll = 0;
+    followed.reset();
+  }
+  std::size_t detail_scroll = 0;  ///< lines of the detail above the screen; its first line stays
 
   // Where the last render put things, for the mouse.
   int header_line = -1;                                  ///< of the table; -1: none
   std::vector<std::pair<int, std::string>> header_keys;  ///< end column of each heading, and its sort key (or empty)
 };
 
-/// The whole screen: at most `height` lines of at most `width` columns. Clamps selected and scroll of `view`.
+/// The whole screen: at most `height` lines of at most `width` columns. Clamps selected and the scrolls of `view`.
 [[nodiscard]] std::vector<ScreenLine> render(const TopSnapshot& snapshot, TopView& view, int width, int height);
 
 /// Everything, for a file or a pipe: as many lines as it takes, plain.

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/base/edit_distance.h"
 #include "core/base/number_text.h"
 #include "tools/job/outliers.h"
 
@@ -46,19 +47,56 @@ std::optional<double> value_of(const TopRow& row, std::string_view key) {
   return std::nullopt;
 }
 
+/// `mfu<=35%`: a word of a filter that compares.
+struct Condition {
+  std::string_view key, op, text;
+};
+std::optional<Condition> condition_of(std::string_view word) {
+  const std::size_t at = word.find_first_of("=<>!");
+  if (at == std::string_view::npos || at == 0) return std::nullopt;
+  const bool two = at + 1 < word.size() && word[at + 1] == '=';
+  if (word[at] == '!' && !two) return std::nullopt;  // part of a name
+  return Condition{word.substr(0, at), word.substr(at, two ? 2 : 1), word.substr(at + (two ? 2 : 1))};
+}
+
+bool holds(double value, std::string_view op, double limit) {
+  switch (op.front()) {
+    case '<':
+      return value < limit || (op.size() == 2 && value == limit);
+    case '>':
+      return value > limit || (op.size() == 2 && value == limit);
+    case '!':
+      return value != limit;
+    default:
+      return value == limit;
+  }
+}
+
+bool is_ratio(std::string_view key) { return key != "rank" && key != "gpu" && key != "step" && key != "dropped"; }
+
+/// `35`, `35%`; of a step `20`, `20ms`, `0.02s`, `900us`. In the unit of value_of().
+std::optional<double> limit_of(std::string_view key, std::string_view text) {
+  double limit = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), limit);
+  if (parsed.ec != std::errc()) return std::nullopt;
+  const std::string_view unit(parsed.ptr, static_cast<std::size_t>(text.data() + text.size() - parsed.ptr));
+  if (unit.empty() || (unit == "%" && is_ratio(key)) || (unit == "ms" && key == "step")) return limit;
+  if (key == "step" && unit == "s") return 1e3 * limit;
+  if (key == "step" && (unit == "us" || unit == "µs")) return limit / 1e3;
+  return std::nullopt;
+}
+
 bool matches(const TopRow& row, std::string_view word) {
   const Rank& rank = *row.rank;
   const std::string host = lower(rank.run ? rank.run->host : rank.path);
-  if (const std::size_t at = word.find_first_of("=<>"); at != std::string_view::npos && at != 0) {
-    const std::string_view key = word.substr(0, at), text = word.substr(at + 1);
-    if (key == "host") return word[at] == '=' && host == text;
-    if (key == "region") return word[at] == '=' && row.region != nullptr && lower(row.region->region) == text;
-    double limit = 0;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), limit);
-    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return false;
-    const auto value = value_of(row, key);
-    if (!value) return false;
-    return word[at] == '=' ? *value == limit : word[at] == '<' ? *value < limit : *value > limit;
+  if (const auto condition = condition_of(word)) {
+    const auto& [key, op, text] = *condition;
+    if (key == "host" || key == "region") {
+      const std::string name = key == "host" ? host : row.region != nullptr ? lower(row.region->region) : "";
+      return op == "!=" ? name != text : op.front() == '=' && name == text;
+    }
+    const auto limit = limit_of(key, text), value = value_of(row, key);
+    return limit && value && holds(*value, op, *limit);
   }
   const auto has = [&](std::string_view text) { return lower(text).find(word) != std::string::npos; };
   if (has(host) || has(state_text(rank)) || (row.region != nullptr && has(row.region->region))) return true;
@@ -169,6 +207,7 @@ double round_top(double highest) {
 void add_job_history(TopSnapshot& s, const LiveJob& job) {
   DurationNs interval = 0;
   for (const Rank* rank : job.ranks()) interval = std::max(interval, rank->interval_ns);
+  s.history_interval_ns = interval;
   double highest = 0;
   struct Sum {
     double mfu = 0, busy = 0;
@@ -319,27 +358,34 @@ std::string filter_problem(std::string_view filter) {
     const std::size_t end = std::min(words.find(' ', begin), words.size());
     const std::string_view word = std::string_view(words).substr(begin, end - begin);
     at = end;
-    const std::size_t op = word.find_first_of("=<>");
-    if (op == std::string_view::npos || op == 0) continue;
-    const std::string_view key = word.substr(0, op), text = word.substr(op + 1);
+    const auto condition = condition_of(word);
+    if (!condition) continue;
+    const auto& [key, op, text] = *condition;
     if (key == "host" || key == "region") {
-      if (word[op] != '=') return fmt::format("filter: {} takes = only", key);
+      if (op.front() != '=' && op != "!=") return fmt::format("filter: {} takes = and != only", key);
       continue;
     }
     if (key != "gpu" && std::find(kSortKeys.begin(), kSortKeys.end(), key) == kSortKeys.end()) {
-      std::string known;
-      for (const std::string_view k : kSortKeys) known += std::string(k) + ", ";
-      return fmt::format("filter: no key '{}'; there are {}gpu, host, region", key, known);
+      std::string known, nearest;
+      for (const std::string_view k : kSortKeys) {
+        known += std::string(k) + ", ";
+        if (edit_distance(key, k) == 1) nearest = fmt::format(", did you mean {}?", k);
+      }
+      return fmt::format("filter: no key '{}'{} there are {}gpu, host, region", key, nearest.empty() ? ";" : nearest,
+                         known);
     }
-    double limit = 0;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), limit);
-    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size())
-      return fmt::format("filter: '{}' is no number", text);
+    if (!limit_of(key, text))
+      return fmt::format("filter: {}: expected {}, got '{}'", key,
+                         key == "step"   ? "a time such as 20ms"
+                         : is_ratio(key) ? "a percentage such as 35"
+                                         : "a number",
+                         text);
   }
   return "";
 }
 
-std::vector<TopRow> select_rows(const std::vector<TopRow>& rows, std::string_view sort, std::string_view filter) {
+std::vector<TopRow> select_rows(const std::vector<TopRow>& rows, std::string_view sort, std::string_view filter,
+                                bool reversed) {
   std::vector<TopRow> chosen;
   const std::string words = lower(filter);
   for (const TopRow& row : rows) {
@@ -353,9 +399,12 @@ std::vector<TopRow> select_rows(const std::vector<TopRow>& rows, std::string_vie
     }
     if (all) chosen.push_back(row);
   }
-  if (sort == "rank") return chosen;
-  // Worst first: little is bad for these, much for the others. What is not known comes last.
-  const bool ascending = sort == "mfu" || sort == "mbu" || sort == "busy" || sort == "clock";
+  if (sort == "rank") {
+    if (reversed) std::reverse(chosen.begin(), chosen.end());
+    return chosen;
+  }
+  // Worst first: little is bad for these, much for the others. What is not known comes last, either way.
+  const bool ascending = (sort == "mfu" || sort == "mbu" || sort == "busy" || sort == "clock") != reversed;
   std::stable_sort(chosen.begin(), chosen.end(), [&](const TopRow& a, const TopRow& b) {
     const auto x = value_of(a, sort), y = value_of(b, sort);
     if (!x || !y) return x.has_value() && !y.has_value();

@@ -60,9 +60,10 @@ struct TopSnapshot {
   /// Mean over the ranks, window by window, oldest first; none where nobody says.
   std::vector<std::optional<double>> job_history;
   HistoryOf job_history_of = HistoryOf::kMfu;
-  bool has_history = false;  ///< some row has two windows or more
-  double history_top = 1;    ///< a round value not below any of the histories, 0..1
-  double power_w = 0;        ///< of this machine's GPUs that the job uses [W]
+  bool has_history = false;            ///< some row has two windows or more
+  DurationNs history_interval_ns = 0;  ///< of one value of job_history
+  double history_top = 1;              ///< a round value not below any of the histories, 0..1
+  double power_w = 0;                  ///< of this machine's GPUs that the job uses [W]
   GpusNow gpus;
 };
 
@@ -78,9 +79,9 @@ inline constexpr std::array<std::string_view, 10> kSortKeys{"rank", "mfu",   "mb
                                                             "comm", "clock", "dropped", "cost", "late"};
 
 /// Rows that match every word of `filter`, sorted. A word is part of a host, region, GPU name, UUID or state; or
-/// KEY=VALUE, KEY<VALUE, KEY>VALUE with a sort key, `gpu` or `host` (ratios in %, steps in ms).
+/// KEY=VALUE (also !=, <, <=, >, >=) with a sort key, `gpu`, `host` or `region` (ratios in %, steps in ms).
 [[nodiscard]] std::vector<TopRow> select_rows(const std::vector<TopRow>& rows, std::string_view sort,
-                                              std::string_view filter);
+                                              std::string_view filter, bool reversed = false);
 
 /// What is wrong with a filter, in a few words; empty: nothing.
 [[nodiscard]] std::string filter_problem(std::string_view filter);

@@ -111,6 +111,11 @@ TEST_F(ScreenTest, SortsWorstFirstAndFilters) {
   EXPECT_EQ(ranks("rank", "NODE2").size(), 10u);
   EXPECT_EQ(ranks("rank", "host=node2 mfu>35"), (std::vector<std::int64_t>{26, 27, 28, 29}));
   EXPECT_EQ(ranks("rank", "rank=12"), (std::vector<std::int64_t>{12}));
+  EXPECT_EQ(ranks("rank", "rank>=38"), (std::vector<std::int64_t>{38, 39}));
+  EXPECT_EQ(ranks("rank", "rank<=1"), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(ranks("rank", "host!=node0 mfu<=20%"), (std::vector<std::int64_t>{10}));
+  EXPECT_EQ(ranks("rank", "rank!=5").size(), 39u);
+  EXPECT_EQ(ranks("rank", "step>1us").size(), ranks("rank", "step>0").size());
   EXPECT_EQ(ranks("rank", "late>1"), (std::vector<std::int64_t>{7}));
   EXPECT_TRUE(ranks("rank", "mfu<abc").empty());
   EXPECT_TRUE(ranks("rank", "nowhere").empty());
@@ -122,9 +127,13 @@ TEST_F(ScreenTest, SortsWorstFirstAndFilters) {
 
 TEST_F(ScreenTest, AFilterThatCannotBeMeantIsNamed) {
   EXPECT_EQ(filter_problem("node03 mfu<35 host=node01"), "");
-  EXPECT_NE(filter_problem("mfuu<35").find("no key 'mfuu'; there are rank, mfu"), std::string::npos);
-  EXPECT_EQ(filter_problem("mfu<<35"), "filter: '<35' is no number");
-  EXPECT_EQ(filter_problem("host<3"), "filter: host takes = only");
+  EXPECT_EQ(filter_problem("mfu<=35% step>20ms host!=node01 rank!=3 late>=1 step<0.02s"), "");
+  EXPECT_NE(filter_problem("mfuu<35").find("no key 'mfuu', did you mean mfu? there are rank, mfu"), std::string::npos);
+  EXPECT_NE(filter_problem("speed<35").find("no key 'speed'; there are rank, mfu"), std::string::npos);
+  EXPECT_EQ(filter_problem("mfu<<35"), "filter: mfu: expected a percentage such as 35, got '<35'");
+  EXPECT_EQ(filter_problem("step<20%"), "filter: step: expected a time such as 20ms, got '20%'");
+  EXPECT_EQ(filter_problem("rank=3%"), "filter: rank: expected a number, got '3%'");
+  EXPECT_EQ(filter_problem("host<3"), "filter: host takes = and != only");
   view_.filter = "mfuu<35";
   const std::string all = text_of(render(snapshot_, view_, 100, 30));
   EXPECT_NE(all.find("no key 'mfuu'"), std::string::npos) << all;
@@ -151,6 +160,59 @@ TEST_F(ScreenTest, DetailHasRegionsPeaksAndKernels) {
   EXPECT_NE(all.find(" step "), std::string::npos) << all;
   EXPECT_NE(all.find(" total "), std::string::npos) << all;
   EXPECT_NE(all.find("1 ms"), std::string::npos) << "time per collective: 0.4 s / 400";
+}
+
+TEST_F(ScreenTest, WhatIsWorstMayComeLast) {
+  const auto first = [&](std::string_view sort) {
+    return select_rows(snapshot_.rows, sort, "", /*reversed=*/true).front().rank->run->rank;
+  };
+  EXPECT_EQ(first("rank"), 39);
+  EXPECT_EQ(first("mfu"), 39);
+  view_.reversed = true;
+  view_.sort = "mfu";
+  EXPECT_NE(text_of(screen(120, 30)).find("sort: mfu reversed"), std::string::npos);
+}
+
+TEST_F(ScreenTest, TheSelectedRankStaysSelectedWhenTheOrderChanges) {
+  view_.sort = "mfu";
+  view_.selected = 7;  // rank 7, the eighth of the worst
+  EXPECT_NE(text_of(screen(120, 30)).find("8/40"), std::string::npos);
+  view_.mode = TopView::Mode::kDetail;
+  EXPECT_EQ(text_of(screen(120, 30)).find("rank 7 of 40"), 0u);
+  FakeRank worse(directory_, 41, "node4", 0, 42);
+  worse.start(0);
+  worse.window(30, {region("step", 0.01 * kPeak * 10), region("total", 0.01 * kPeak * 10)});
+  read();
+  EXPECT_EQ(text_of(screen(120, 30)).find("rank 7 of 40"), 0u) << text_of(screen(120, 30));
+  EXPECT_EQ(view_.selected, 8u);
+  view_.mode = TopView::Mode::kTable;
+  view_.to_first();
+  screen(120, 30);
+  EXPECT_EQ(view_.followed->path.find("node4"), view_.followed->path.rfind('/') + 1)
+      << "the first place is the worst rank";
+}
+
+TEST_F(ScreenTest, ADetailLongerThanTheScreenIsScrolled) {
+  view_.mode = TopView::Mode::kDetail;
+  view_.selected = 7;
+  const std::string whole = text_of(screen(80, 60));
+  EXPECT_EQ(whole.find("page:"), std::string::npos) << "nothing to scroll";
+  const std::string last = "library: ";
+  ASSERT_NE(whole.find(last), std::string::npos) << whole;
+  std::string part = text_of(screen(80, 12));
+  EXPECT_EQ(part.find(last), std::string::npos) << part;
+  EXPECT_NE(part.find("page: down ("), std::string::npos) << part;
+  view_.detail_scroll = 1000;
+  part = text_of(screen(80, 12));
+  EXPECT_NE(part.find(last), std::string::npos) << part;
+  EXPECT_EQ(part.find("rank 7 of 40"), 0u) << "whose it is stays: " << part;
+  EXPECT_NE(part.find("page: up ("), std::string::npos) << part;
+  EXPECT_LT(view_.detail_scroll, 60u);
+}
+
+TEST_F(ScreenTest, TheHistorySaysHowFarBackItGoes) {
+  // Four windows of 10 s.
+  EXPECT_NE(text_of(screen(120, 40)).find("last 40 s"), std::string::npos) << text_of(screen(120, 40));
 }
 
 TEST_F(ScreenTest, DetailHasTheMatmulsAndWhatTheyLose) {
