@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/build_info.h"
@@ -26,6 +27,70 @@ std::string nearest_command(const CLI::App& app, const std::string& word) {
   return best.empty() ? ";" : "; did you mean " + best + "?";
 }
 
+/// `; did you mean --every?` where an option of the command is near.
+std::string nearest_option(const CLI::App* command, const std::string& word) {
+  std::string best;
+  std::size_t least = 3;
+  const std::string name = word.substr(0, word.find('='));
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& known : option->get_lnames()) {
+      const std::size_t distance = mfu::edit_distance(name, "--" + known);
+      if (distance >= least || option->get_group().empty()) continue;
+      least = distance;
+      best = "--" + known;
+    }
+  }
+  return best.empty() ? "" : "; did you mean " + best + "?";
+}
+
+/// `a, b or c` of CLI11's `{a,b,c}` or `{a->1,b->2} OR {1,2}`.
+std::string alternatives(const std::string& braces) {
+  const std::string list = braces.substr(1, braces.find('}') - 1);
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    words.push_back(list.substr(at, std::min(end, list.find("->", at)) - at));
+    at = end + 1;
+  }
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  return text;
+}
+
+/// What CLI11 says of a word that is none of a few, of an option that there is not, and of what is missing. Empty: it
+/// says something else.
+std::string in_our_words(const CLI::App* command, const std::string& message) {
+  const auto part = [&message](std::size_t from, std::size_t to) { return message.substr(from, to - from); };
+  const std::size_t colon = message.find(": ");
+  if (const std::size_t at = message.find(" not in {"); at != std::string::npos && colon < at)
+    return part(0, colon) + ": expected " + alternatives(message.substr(at + 8)) + ", got \"" + part(colon + 2, at) +
+           "\"";
+  constexpr std::string_view kCheck = ": Check ", kIn = " value in {";
+  if (const std::size_t at = message.find(kCheck), in = message.find(kIn);
+      at != std::string::npos && in != std::string::npos)
+    return part(0, at) + ": expected " + alternatives(message.substr(in + kIn.size() - 1)) + ", got \"" +
+           part(at + kCheck.size(), in) + "\"";
+  constexpr std::string_view kUnexpected = " not expected: ";
+  if (const std::size_t at = message.find(kUnexpected); at != std::string::npos) {
+    // All that was not taken, the last one first.
+    const std::size_t option_at = message.rfind(" --");
+    if (option_at != std::string::npos && option_at + 1 >= at + kUnexpected.size()) {
+      const std::string word = message.substr(option_at + 1, message.find(' ', option_at + 1) - option_at - 1);
+      return word + ": no such option" + nearest_option(command, word);
+    }
+  }
+  constexpr std::string_view kRequired = " is required", kMissing = ": 1 required ";
+  if (message.ends_with(kRequired)) {
+    const std::string name = message.substr(0, message.size() - kRequired.size());
+    const CLI::Option* option = command->get_option_no_throw(name);
+    return "expected " + name + (option == nullptr ? "" : ", " + option->get_description()) + ", got nothing";
+  }
+  if (const std::size_t at = message.find(kMissing); at != std::string::npos && message.ends_with(" missing"))
+    return part(0, at) + ": expected " + part(at + kMissing.size(), message.size() - 8) + ", got nothing";
+  return "";
+}
+
 /// CLI11's `--flop: Value -3 not in range 0.000000 to 1000000000000000019884624838656.000000` in words.
 std::string in_words(const std::string& message) {
   const std::size_t value_at = message.find(": Value "), range_at = message.rfind(" not in range ");
@@ -37,8 +102,11 @@ std::string in_words(const std::string& message) {
   const double low = std::strtod(range.c_str(), nullptr), high = std::strtod(range.c_str() + to + 4, nullptr);
   const bool whole = range.find('.') == std::string::npos;
   constexpr double kNoLimit = 1e9;  // what is beyond is there to keep sums in their types
+  constexpr double kNearZero = 1e-4;
   std::array<char, 128> limits{};
-  if (high >= kNoLimit)
+  if (high >= kNoLimit && low > 0 && low < kNearZero)
+    std::snprintf(limits.data(), limits.size(), "above 0");
+  else if (high >= kNoLimit)
     std::snprintf(limits.data(), limits.size(), "%.10g or more", low);
   else
     std::snprintf(limits.data(), limits.size(), "from %.10g to %.10g", low, high);
@@ -114,8 +182,10 @@ int main(int argc, char** argv) {
     return result.get_exit_code();
   } catch (const CLI::ParseError& wrong) {
     if (wrong.get_exit_code() == 0) return app.exit(wrong);  // --help, --version
-    std::fprintf(stderr, "%s: %s\n%s --help lists the options\n", named.c_str(), in_words(wrong.what()).c_str(),
-                 named.c_str());
+    const auto chosen = app.get_subcommands();
+    const std::string ours = in_our_words(chosen.empty() ? &app : chosen.front(), wrong.what());
+    std::fprintf(stderr, "%s: %s\n%s --help lists the options\n", named.c_str(),
+                 (ours.empty() ? in_words(wrong.what()) : ours).c_str(), named.c_str());
     return mfu::kUsageError;
   }
   return 0;

@@ -86,10 +86,18 @@ class Help(TestCase):
 
     def test_a_wrong_command_line_exits_with_2_and_says_why(self):
         for words, said in [([], "Subcommands:"), (["repot", "x"], "did you mean report?"), (["nonsense"], "nonsense"),
-                            (["plan", "--flopp", "1"], "--flopp"),
+                            (["plan", "--flopp", "1"], "--flopp: no such option; did you mean --flop?"),
+                            (["plan", "--beauty"], "--beauty: no such option\n"),
+                            (["compare", "a"], "expected B, that of after, got nothing"),
+                            (["top", "--sort", "mf"], '--sort: expected rank, mfu, mbu, step, busy, comm, clock, dropped, cost '
+                                                      'or late, got "mf"'),
+                            (["serve", "--per-rank", "some"], '--per-rank: expected all, auto, mfu or none, got "some"'),
+                            (["replay", "--peak-tflops", "0", "x"], '--peak-tflops: expected a number above 0, got "0"'),
                             (["run"], "no program"), (["run", "--"], "no program"), (["run", "-c"], "--config"),
                             (["run", "--intervall", "5", "echo", "x"], "--intervall"),
-                            (["run", "--profiler", "both", "echo"], "both"), (["completion", "tcsh"], "tcsh")]:
+                            (["run", "--profiler", "both", "echo"], "both"),
+                            (["report", "-o"], "--output: expected FILE, got nothing"),
+                            (["completion", "tcsh"], 'expected bash, zsh or fish, got "tcsh"')]:
             with self.subTest(words=words):
                 done = mfu(*words)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)

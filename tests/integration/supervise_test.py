@@ -59,6 +59,8 @@ class Checks(TestCase):
             (["-c", "nope.json"], "--config nope.json: "),
             (["-i", "abc"], '--interval: expected seconds .* got "abc"'),
             (["-i", "-1"], "--interval: "),
+            (["--every", "1.5"], '--every: expected a whole number .* got "1.5"'),
+            (["--every", "0"], "--every: expected a number of windows from 1 on"),
             (["--set", "foo"], "--set: expected key=value"),
             (["--set", "workload.batchh=8"], "workload.batchh: unknown key .* did you mean batch"),
             (["--set", "workload.batch=x"], "--set: workload.batch: "),
@@ -79,6 +81,9 @@ class Checks(TestCase):
                 self.assertIn("--keep-going", done.stderr)
                 self.assertFalse(started.exists())
                 self.assertEqual(list(self.directory.iterdir()), [])
+        done = self.mfu_run("--quiet", "--every", "2", "touch", started)
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, "--(quiet|every) excludes --(every|quiet)")
         done = self.mfu_run("--keep-going", "-i", "abc", "touch", started)
         self.assertEqual(done.returncode, 0)
         self.assertTrue(started.exists())

@@ -108,7 +108,8 @@ Result<int> make_plan(const PlanCall& call) {
   Peak peak;
   const double gpus = call.gpus.value_or(1);
   double mfu = 0;
-  if (!call.gpu.empty() || !call.mfu.empty()) {
+  if (!call.gpu.empty() || !call.mfu.empty() || call.gpus) {
+    if (call.gpu.empty()) return Error{"--gpu: expected the GPU that the days are for, such as H100"};
     if (call.mfu.empty()) return Error{"--mfu: expected the MFU that the days are for, such as 0.4 or 40%"};
     const Result<double> read = share("--mfu", call.mfu);
     if (!read) return read.error();

@@ -173,6 +173,10 @@ std::string as_option(const RunOptions& o, std::string line) {
   };
   rename("MFU_MODEL_CONFIG", "--config", !o.config.empty());
   rename("MFU_SET", "--set", !o.set.empty());
+  rename("MFU_INTERVAL", "--interval", !o.interval.empty());
+  rename("MFU_LOG_EVERY", "--every", !o.every.empty());
+  rename("MFU_PEAK_TFLOPS", "--peak-tflops", !o.peak_tflops.empty());
+  rename("MFU_PEAK_GBPS", "--peak-gbps", !o.peak_gbps.empty());
   for (const char* instead : {"; measuring time only", "; ignored", "; this rule is left out", "; using "})
     if (const std::size_t at = line.rfind(instead); at != std::string::npos && !o.keep_going) line.resize(at);
   return line;
@@ -185,14 +189,14 @@ std::vector<std::string> mistakes_of(const RunOptions& o, const Config& config) 
   check_number("--every", o.every, 1, 1e9, "a number of windows from 1 on", mistakes);
   check_number("--peak-tflops", o.peak_tflops, 1e-6, 1e12, "a number above 0, in 1e12 FLOP/s", mistakes);
   check_number("--peak-gbps", o.peak_gbps, 1e-6, 1e12, "a number above 0, in 1e9 B/s", mistakes);
-  const auto about_an_option = [&o](const std::string& line) {
-    return (!o.interval.empty() && line.starts_with("MFU_INTERVAL:")) ||
-           (!o.every.empty() && line.starts_with("MFU_LOG_EVERY:")) ||
-           (!o.peak_tflops.empty() && line.starts_with("MFU_PEAK_TFLOPS:")) ||
-           (!o.peak_gbps.empty() && line.starts_with("MFU_PEAK_GBPS:"));
+  // What an option's own check has said, the config says once more of its variable.
+  const auto was_said = [said = mistakes](const std::string& line) {
+    return std::any_of(said.begin(), said.end(), [&](const std::string& mistake) {
+      return mistake.substr(0, mistake.find(':')) == line.substr(0, line.find(':'));
+    });
   };
   for (const ConfigMistake& mistake : config_mistakes(config))
-    if (!about_an_option(mistake.line)) mistakes.push_back(as_option(o, mistake.line));
+    if (const std::string line = as_option(o, mistake.line); !was_said(line)) mistakes.push_back(line);
   const auto check = [&mistakes](const char* what, const Result<void>& done) {
     if (!done) mistakes.push_back(std::string(what) + " " + done.error().message);
   };
@@ -411,8 +415,10 @@ void add_run(CLI::App& app, std::vector<std::string>& arguments) {
   sub->add_flag("--no-run-dir", options->no_run_dir, "log lines only");
   sub->add_option("-i,--interval", options->interval, "seconds per window; default: 10")->type_name("SECONDS");
   sub->add_option("--log", options->log, "stderr, stdout, none or a file; default: stderr")->type_name("PATH");
-  sub->add_option("--every", options->every, "log every Nth window only; the run directory has all")->type_name("N");
-  sub->add_flag("--quiet", options->quiet, "log no windows, only warnings and the table at the end");
+  CLI::Option* every =
+      sub->add_option("--every", options->every, "log every Nth window only; the run directory has all")
+          ->type_name("N");
+  sub->add_flag("--quiet", options->quiet, "log no windows, only warnings and the table at the end")->excludes(every);
   sub->add_option("--log-format", options->log_format, "text, or json: the lines of the run directory")
       ->check(CLI::IsMember({"text", "json"}));
   sub->add_flag("--all-ranks", options->all_ranks, "every rank logs, not only rank 0");
