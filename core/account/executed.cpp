@@ -331,8 +331,8 @@ void find_other_model(const Collected& collected, const ComponentNames& names, R
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   for (std::size_t i = 0; i < std::min<std::size_t>(3, order.size()); ++i)
     strange += (i == 0 ? "" : ", ") + order[i].second;
-  std::string text = fmt::format("{:.3g} FLOP were executed, the model has {:.3g}: {} fewer", out.work.flop, *s.flop,
-                                 percent_of(*s.flop - out.work.flop, *s.flop));
+  std::string text = fmt::format("{} were executed, the model has {}: {} fewer", scaled_text(out.work.flop, "FLOP"),
+                                 scaled_text(*s.flop, "FLOP"), percent_of(*s.flop - out.work.flop, *s.flop));
   if (!strange.empty()) text += "; ran and is not in the config: " + strange;
   if (!strange.empty() && !missing.empty()) text += "; in the config and did not run: " + missing;
   if (s.suspect.empty()) s.suspect = "config_is_not_the_model: " + text;

@@ -1,6 +1,6 @@
 #include "core/account/metrics.h"
 
-#include <cstdio>
+#include "core/base/number_text.h"
 
 namespace mfu {
 namespace {
@@ -12,13 +12,11 @@ constexpr double kTolerance = 1.001;
 const char* likely_cause(double factor) noexcept {
   if (factor < 1.25) {
     return "matmuls in a faster dtype than the peak's, weights counted twice (a tied embedding), or the card clocks "
-           "above "
-           "its data sheet";
+           "above its data sheet";
   }
   if (factor < 2.6) return "matmuls in a faster dtype than the peak's, or 2:4 sparse; or batch or layers counted twice";
   return "matmuls in a faster dtype than the peak's (TF32 is up to 8 x FP32), FLOP of the whole model on one kernel or "
-         "on "
-         "one rank of many, or batch counted several times";
+         "on one rank of many, or batch counted several times";
 }
 
 }  // namespace
@@ -40,24 +38,17 @@ Roofline roofline(std::optional<double> flop, std::optional<double> bytes, Phase
 }
 
 std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bound bound, bool sparse_peak) {
-  char text[400] = {};
-  if (ideal_s > matmul_s * kTolerance) {
-    const double factor = matmul_s > 0 ? ideal_s / matmul_s : 1e9;
-    std::snprintf(text, sizeof text,
-                  "flops_exceed_matmul_time: %.4g s of matmul at peak, matmul kernels ran %.4g s; likely %s", ideal_s,
-                  matmul_s, likely_cause(factor));
-  } else if (ideal_s > elapsed_s * kTolerance) {
-    std::snprintf(text, sizeof text, "mfu_over_100: %.4g s of matmul at peak in %.4g s; likely %s", ideal_s, elapsed_s,
-                  likely_cause(elapsed_s > 0 ? ideal_s / elapsed_s : 1e9));
-  } else if (sparse_peak) {
-    std::snprintf(text, sizeof text,
-                  "sparse_peak: divided by the 2:4 sparse peak; dense matmuls reach half of it at most");
-  } else if (bound == Bound::kCompute && ideal_s < 0.001 * elapsed_s) {
-    std::snprintf(
-        text, sizeof text,
-        "mfu_below_0.1: compute-bound work at under 0.1 %% of peak; likely a wrong shape or a range around other work");
-  }
-  return text;
+  if (ideal_s > matmul_s * kTolerance)
+    return "flops_exceed_matmul_time: " + duration_text(ideal_s) + " of matmul at peak, matmul kernels ran " +
+           duration_text(matmul_s) + "; likely " + likely_cause(matmul_s > 0 ? ideal_s / matmul_s : 1e9);
+  if (ideal_s > elapsed_s * kTolerance)
+    return "mfu_over_100: " + duration_text(ideal_s) + " of matmul at peak in " + duration_text(elapsed_s) +
+           "; likely " + likely_cause(elapsed_s > 0 ? ideal_s / elapsed_s : 1e9);
+  if (sparse_peak) return "sparse_peak: divided by the 2:4 sparse peak; dense matmuls reach half of it at most";
+  if (bound == Bound::kCompute && ideal_s < 0.001 * elapsed_s)
+    return "mfu_below_0.1: compute-bound work at under 0.1 % of peak; likely a wrong shape or a range around other "
+           "work";
+  return "";
 }
 
 namespace {
@@ -66,14 +57,10 @@ namespace {
 /// far from reached is no sign of a mistake.
 void doubt_bytes(RegionSummary& s) noexcept {
   if (!s.suspect.empty() || !s.mbu || *s.mbu <= kTolerance) return;
-  char text[240] = {};
-  std::snprintf(
-      text, sizeof text,
-      "mbu_over_100: %.4g s of memory traffic at peak in %.4g s; likely a wrong shape, a range around a part of "
-      "the work, or weights that stay in the cache",
-      *s.mbu * seconds(s.elapsed_ns), seconds(s.elapsed_ns));
   try {
-    s.suspect = text;
+    s.suspect = "mbu_over_100: " + duration_text(*s.mbu * seconds(s.elapsed_ns)) + " of memory traffic at peak in " +
+                duration_text(seconds(s.elapsed_ns)) +
+                "; likely a wrong shape, a range around a part of the work, or weights that stay in the cache";
   } catch (...) {  // out of memory: the figures stand without the remark
   }
 }
