@@ -1,6 +1,7 @@
 """How the page of `mfu report` looks and answers: every width and theme, much data and none, timelines, keys, the clipboard."""
 
 import json
+import re
 import shutil
 import struct
 import unittest
@@ -134,6 +135,47 @@ class Layout(ReportCase):
         self.assertEqual(names, {"gemm_step": 0, "softmax": 1})
         self.assertIn("#6", page.evaluate("document.querySelector('#timeline').textContent"))
 
+    def test_a_recording_that_lies_elsewhere_is_found_and_another_run_s_is_not_drawn(self):
+        script = 'kernel gemm_step ns=2000000\nrepeat 4 { push "step batch=2 seq_len=64"; launch gemm_step; sync; pop }'
+        directory = self.scenario(script, env={"MFU_TRACE": "elsewhere.json"}).directory / "run"
+        recording = directory.parent / "elsewhere.json"
+        self.assertEqual([json.loads(line)["trace"] for file in directory.glob("*.jsonl")
+                          for line in file.read_text().splitlines() if '"start"' in line], [str(recording)])
+        page = self.look(self.page(directory)[0])
+        self.assertEqual([t["region"] for t in page.evaluate("report.timelines")], ["step"])
+        recording.write_text(re.sub(r'"pid": \d+', '"pid": 1', recording.read_text(), count=1))
+        path = self.directory / "other.html"
+        _, said = self.report(directory, "-o", path)
+        self.assertIn("recorded by process 1, not by", said)
+        self.assertEqual(self.look(path).evaluate("report.timelines"), [])
+
+    def test_components_have_their_share_of_the_peak_and_of_the_loss(self):
+        directory = self.live_run()
+        file = next(directory.glob("*.jsonl"))
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        step = next(r for line in lines if line["type"] == "end" for r in line["regions"] if r["region"] == "step")
+        matmul, at_peak = step["time_s"]["matmul"], step["flop"] / step["mfu"] / step["elapsed_s"]
+        step["components"] = [
+            {"name": name, "pass": direction, "calls": 12, "shapes": 1, "time_s": share * matmul,
+             "flop": 0.5 * share * matmul * at_peak, "flop_per_s": 0.5 * at_peak, "of_peak": 0.5, "bound": "compute"}
+            for name, direction, share in (("mlp down", "forward", 0.5), ("attention qkv", "wgrad", 0.25))
+        ]
+        file.write_text("\n".join(map(json.dumps, lines)) + "\n")
+        page = self.check(self.page(directory)[0], [(1280, False), (390, True)])
+        cells = "[...document.querySelectorAll('#components tr')].map(r => [...r.children].map(c => c.textContent))"
+        head, *rows = page.evaluate(cells)
+        self.assertEqual(head[:6], ["component", "of elapsed", "loses", "of matmul loss", "reached", "of peak"])
+        loss = step["lost"]["matmul"] * step["elapsed_s"]
+        self.assertEqual(rows[0][0], "mlp down forward")
+        for row, share in zip(rows, (0.5, 0.25), strict=True):
+            lost = 0.5 * share * matmul
+            self.assertEqual(row[2], f"{lost / step['elapsed_s'] * 100:.1f} %")
+            self.assertEqual(row[3], f"{lost / loss * 100:.1f} %")
+            self.assertEqual(row[5], "50.0 %")
+        # The way from 100 % to MFU names them below the loss that they are part of.
+        parts = page.evaluate("[...document.querySelectorAll('.step.part')].map(e => e.textContent)")
+        self.assertTrue(parts and parts[0].startswith("of it mlp down forward"), parts)
+
     def test_timelines_answer_to_keys_wheel_and_pointer(self):
         page = self.look(self.page(TRACES / "kineto_resnet50_v100_w0.json.gz")[0], width=1280)
 
@@ -183,6 +225,7 @@ class Layout(ReportCase):
         path, data = self.page(self.live_run())
         page = self.look(path)
         items = page.evaluate("Array.from(document.querySelectorAll('#opportunities li'), e => e.textContent)")
+        items = [item.replace("\u00a0", " ") for item in items]
         regions = {r["region"]: r for r in data["job"]["regions"]}
         # Sleeping between steps is outside of them; inside, half of the time is softmax.
         step = regions["step"]

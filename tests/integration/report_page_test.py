@@ -42,7 +42,7 @@ class Page(ReportCase):
         )
         self.assertTrue(all(several for _, several in drawn), drawn)
         words = page.evaluate("document.querySelector('[data-region=step] .words').textContent")
-        self.assertEqual(words.strip(), next(r for r in regions if r["region"] == "step")["words"] + ".")
+        self.assertEqual(words.replace("\u00a0", " ").strip(), next(r for r in regions if r["region"] == "step")["words"] + ".")
 
     def test_recorded_traces_in_a_browser(self):
         ranks = self.directory / "ranks"
@@ -70,6 +70,13 @@ class Page(ReportCase):
         self.assertAlmostEqual(step["mfu"]["change"] + sum(step["classes"][c]["change"] for c in TIME_CLASSES), 0, places=12)
         self.assertGreater(step["classes"]["other"]["change"], 0)
         page = self.look(path)
+        title = rf"^{b.parent.name}/run against {a.parent.name}/run: step -\d.* % token/s$"
+        self.assertRegex(page.evaluate("document.title"), title)
+        page.call("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
+        page.call("Page.bringToFront")
+        page.evaluate("document.querySelector('.actions button').click()")
+        self.assertEqual(page.evaluate("new Promise(done => setTimeout(() => navigator.clipboard.readText().then(done), 300))"),
+                         self.report(a, b, "--markdown")[0])
         shown = {name: value for name, value, _ in page.evaluate(FIGURES)}
         for side in ("a", "b", "change"):
             self.assertEqual(float(shown[f"step.mfu.{side}"]), step["mfu"][side])

@@ -18,6 +18,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+import browser
 import fake_ranks
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -74,7 +75,7 @@ class Served(unittest.TestCase):
         """Starts the server on a free port of 127.0.0.1 and returns (process, URL)."""
         process = self.start([MFU, "serve", *(directories or [self.run_dir]), "--port", 0], stdout=subprocess.PIPE, text=True)
         line = process.stdout.readline()
-        self.assertRegex(line, r"^mfu serve: http://127\.0\.0\.1:\d+/metrics$")
+        self.assertRegex(line, r"^mfu serve: the live page is http://127\.0\.0\.1:\d+/, for Prometheus http://127\.0\.0\.1:\d+/metrics$")
         return process, line.split()[-1]
 
     def text(self, *arguments):
@@ -224,6 +225,41 @@ class Exposition(Served):
             self.answer(root + "nothing")
         self.assertEqual(refused.exception.code, 404)
         refused.exception.close()
+
+    @unittest.skipUnless(browser.program(), "no Chromium: tools/install-deps --tests installs it")
+    def test_the_live_page_keeps_what_its_reader_chose_and_stays_when_the_server_goes(self):
+        job = fake_ranks.Job(ranks=30, hosts=2)
+        job.write(self.run_dir)
+        process, url = self.serve()
+        with browser.Browser() as page:
+            def wait(expression):
+                deadline = time.monotonic() + DEADLINE_S
+                while not page.evaluate(expression):
+                    self.assertLess(time.monotonic(), deadline, expression)
+                    time.sleep(0.1)
+            page.call("Emulation.setDeviceMetricsOverride",
+                      {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False})
+            page.call("Page.navigate", {"url": url.removesuffix("metrics")})
+            wait("document.readyState === 'complete' && document.body.dataset.ready === 'yes'")
+            ranks = "document.querySelector('#ranks')"
+            page.evaluate(f"{ranks}.querySelector('select').value = 'total'; "
+                          f"{ranks}.querySelector('select').dispatchEvent(new Event('change'))")
+            head = f"[...{ranks}.querySelectorAll('th')].find(e => e.textContent === 'elapsed')"
+            page.evaluate(f"{head}.querySelector('button').focus(); {head}.querySelector('button').click(); "
+                          f"{ranks}.querySelector('.more').click(); scrollTo(0, 700); window.before = true")
+            windows = page.evaluate("job.regions[0].instances")
+            job.append(self.run_dir, first=6)
+            wait("!window.before && document.readyState === 'complete' && document.body.dataset.ready === 'yes' && "
+                 f"job.regions[0].instances > {windows}")
+            self.assertEqual(page.evaluate(f"{ranks}.querySelector('select').value"), "total")
+            self.assertEqual(page.evaluate(f"{head}.getAttribute('aria-sort')"), "descending")
+            self.assertEqual(page.evaluate(f"{ranks}.querySelectorAll('tbody tr').length"), 30)
+            self.assertEqual(page.evaluate("document.activeElement.textContent"), "elapsed")
+            self.assertEqual(page.evaluate("scrollY"), 700)
+            process.send_signal(signal.SIGTERM)
+            process.wait(DEADLINE_S)
+            wait("document.querySelector('.actions .badge').textContent.startsWith('no answer at ')")
+            self.assertEqual(page.evaluate(f"{ranks}.querySelectorAll('tbody tr').length"), 30)
 
     def test_answers_are_packed_for_those_who_take_it(self):
         fake_ranks.Job(ranks=8, hosts=1).write(self.run_dir)

@@ -272,6 +272,35 @@ std::string comparison_json(const Comparison& comparison) {
   return text_of(j);
 }
 
+namespace {
+
+/// The last names of a path, `parts` of them.
+std::string end_of(std::string_view path, std::size_t parts) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  if (path.empty()) return "";
+  std::size_t at = path.size();
+  for (; parts != 0 && at != std::string_view::npos && at != 0; --parts) at = path.rfind('/', at - 1);
+  return std::string(at == std::string_view::npos ? path : path.substr(at + (path[at] == '/' ? 1 : 0)));
+}
+
+}  // namespace
+
+std::string comparison_title(const Comparison& comparison) {
+  const std::string &a = comparison.a->path, &b = comparison.b->path;
+  std::size_t parts = 1;
+  constexpr std::size_t kMostParts = 3;
+  while (parts < kMostParts && end_of(a, parts) == end_of(b, parts)) ++parts;
+  std::string title = end_of(b, parts) + " against " + end_of(a, parts);
+  for (const ComparedRegion& r : comparison.regions) {
+    if (r.name == "total" || r.basis != ComparedRegion::Basis::kMfu) continue;
+    const ComparedFigure* tokens = figure_of(r, "tokens_per_s");
+    if (const std::string change = relative_text(tokens); change != "-")
+      return fmt::format("{}: {} {} token/s", title, r.name, change);
+    return fmt::format("{}: {} {} points of MFU", title, r.name, points_text(r.mfu.change));
+  }
+  return title;
+}
+
 std::string comparison_text(const Comparison& comparison) {
   std::string text = fmt::format("A  {}\nB  {}\n", comparison.a->path, comparison.b->path);
   if (!comparison.differences.empty()) text += "\ndiffers\n";

@@ -58,6 +58,8 @@ struct Comparison {
 /// "classes": {class: {...}}, "figures": {key: {...}}, "kernels", "words"}], "differences": [{"what", "a", "b"}],
 /// "remarks"}
 [[nodiscard]] std::string comparison_json(const Comparison& comparison);
+/// `branch against main: step +3.1 % token/s`.
+[[nodiscard]] std::string comparison_title(const Comparison& comparison);
 [[nodiscard]] std::string comparison_text(const Comparison& comparison);
 [[nodiscard]] std::string comparison_markdown(const Comparison& comparison);
 

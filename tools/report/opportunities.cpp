@@ -11,6 +11,13 @@ namespace mfu {
 
 namespace {
 
+/// `1,516`.
+std::string with_commas(long long number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
 constexpr double kWorthSaying = 0.02;
 constexpr double kNothingLeft = 0.995;
 constexpr double kManyLaunches = 50;  // of an instance
@@ -62,8 +69,8 @@ class Finder {
     if (r_.launches == 0 || r_.instances == 0) return add(TimeClass::kIdle, "idle", "", "The GPU waits for the host.");
     const double each = static_cast<double>(r_.launches) / static_cast<double>(r_.instances);
     add(TimeClass::kIdle, "idle",
-        fmt::format(": {:.0f} launch{} per instance, {} of idle time each", each, std::lround(each) == 1 ? "" : "es",
-                    duration_text(idle_s / static_cast<double>(r_.launches))),
+        fmt::format(": {} launch{} per instance, {} of idle time each", with_commas(std::llrint(each)),
+                    std::lround(each) == 1 ? "" : "es", duration_text(idle_s / static_cast<double>(r_.launches))),
         each > kManyLaunches ? "Launch less: CUDA graphs, torch.compile, larger batches. A gap of a few µs at every "
                                "launch is the CPU."
                              : "The GPU waits for the host between few launches: data loading, synchronisation, Python "

@@ -28,7 +28,7 @@ std::string gzipped(const std::string& text) {
   return out;
 }
 
-int send(::mg_connection* connection, const HttpAnswer& answer) {
+int send(::mg_connection* connection, const HttpAnswer& answer, bool head = false) {
   constexpr std::size_t kWorthIt = 1400;  // below, it fits a packet anyway
   const char* accepts = ::mg_get_header(connection, "Accept-Encoding");
   std::string packed;
@@ -42,7 +42,7 @@ int send(::mg_connection* connection, const HttpAnswer& answer) {
               "close\r\n\r\n",
               answer.status, reason, answer.type.c_str(), body.size(),
               packed.empty() ? "" : "Content-Encoding: gzip\r\n");
-  ::mg_write(connection, body.data(), body.size());
+  if (!head) ::mg_write(connection, body.data(), body.size());
   return answer.status;
 }
 
@@ -63,9 +63,10 @@ struct HttpServer::State {
       // CivetWeb takes a handler for everything below its path.
       if (request->local_uri == nullptr || path.path != request->local_uri)
         return send(connection, {404, "text/plain; charset=utf-8", "There is / (the live page) and /metrics.\n"});
-      if (std::strcmp(request->request_method, "GET") != 0 && std::strcmp(request->request_method, "HEAD") != 0)
+      const bool head = std::strcmp(request->request_method, "HEAD") == 0;
+      if (!head && std::strcmp(request->request_method, "GET") != 0)
         return send(connection, {405, "text/plain; charset=utf-8", "GET only.\n"});
-      return send(connection, path.handler());
+      return send(connection, path.handler(), head);
     } catch (const std::exception& e) {
       return send(connection, {500, "text/plain; charset=utf-8", std::string(e.what()) + "\n"});
     }

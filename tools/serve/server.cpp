@@ -181,7 +181,8 @@ int serve(const ServeOptions& options) {
   server.handle("/", [&page] { return page.answer(); });
   const Result<int> port = server.listen(at);
   if (!port) return fail(at + ": cannot listen there: it is taken by another program, or no address of this machine");
-  std::printf("mfu serve: http://%s:%d/metrics\n", address.c_str(), *port);
+  std::printf("mfu serve: the live page is http://%s:%d/, for Prometheus http://%s:%d/metrics\n", address.c_str(),
+              *port, address.c_str(), *port);
   std::fflush(stdout);
   int signal = 0;
   ::sigwait(&ends, &signal);

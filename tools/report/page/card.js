@@ -9,8 +9,7 @@ function markdownText() {
   return lines.join("\n") + "\n";
 }
 function said(button, text) { const was = button.textContent; button.textContent = text; setTimeout(() => (button.textContent = was), 1500); }
-function copyMarkdown(button) {
-  const text = markdownText();
+function copyMarkdown(button, text = markdownText()) {
   const save = () => { el("a", { href: "data:text/markdown;charset=utf-8," + encodeURIComponent(text), download: "mfu.md" }).click(); said(button, "saved as mfu.md"); };
   if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => said(button, "copied"), save);
   else save();

@@ -44,6 +44,8 @@ function scaled(v, unit) {
   while (Math.abs(v) >= 999.5 && i + 1 < prefixes.length) { v /= 1000; ++i; }
   return threeDigits(v) + " " + prefixes[i] + unit;
 }
+// A sentence from elsewhere: no number is torn from its unit at a line's end.
+const sentence = (text) => text.replace(/(\d) (?=%|(?:[nµm]?s|min|h|days)\b)/g, "$1\u00a0");
 const count = (n) => (n == null ? "–" : n.toLocaleString("en-US"));
 function clock(s) {
   const sign = s < 0 ? "-" : "";
@@ -110,7 +112,7 @@ function table(columns, rows, { label, sort = null, descending = false, shown = 
   let order = [...rows];
   let limit = shown;
   const body = el("tbody");
-  const more = el("button", { class: "more", type: "button", onclick: () => { limit = Infinity; fill(); } });
+  const more = el("button", { class: "more", type: "button", onclick: () => { limit = Infinity; fill(); more.parentElement.dataset.table = "whole"; } });
   const heads = columns.map((c) => el("th", { class: c.text ? "text" : null, scope: "col" },
     c.by ? el("button", { type: "button", onclick: () => sortBy(c, sort === c ? !descending : !c.text) }, c.title) : c.title));
   function fill() {
@@ -132,7 +134,7 @@ function table(columns, rows, { label, sort = null, descending = false, shown = 
     fill();
   }
   if (sort) sortBy(sort, descending); else fill();
-  return el("div", {}, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+  return el("div", { "data-table": "first" }, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
     el("table", {}, el("thead", {}, el("tr", {}, heads)), body)), more);
 }
 

@@ -37,7 +37,7 @@ function comparePage() {
   }
 
   function changes() {
-    if (!both.length) return null;
+    if (!both.some((r) => [r.mfu, ...Object.values(r.classes)].some((v) => Math.abs(v.change || 0) >= 0.0005))) return null;
     const make = () => ({ type: "bar", data: { labels: both.map((r) => r.region), datasets: ["mfu", ...CLASSES].map((k) => ({
       label: (both.some((r) => r.basis === "mfu") ? LOST : TIME)[k], backgroundColor: colour(k),
       data: both.map((r) => { const v = (k === "mfu" ? r.mfu : r.classes[k]).change; return v == null || (k === "mfu" && r.basis !== "mfu") ? 0 : v * 100; }) })) },
@@ -50,8 +50,8 @@ function comparePage() {
     const pair = (title, key, text) => [{ title: title + " A", of: (r) => f(r, key, "a", text) }, { title: title + " B", of: (r) => f(r, key, "b", text) }];
     return section("Figures of both", "Changes in percentage points.", table([
       { title: "region", text: true, of: (r) => r.region }, ...pair("token/s", "tokens_per_s", (v) => scaled(v, "")),
-      { title: "token/s", of: (r) => (rate(r) == null ? "–" : el("span", { class: rate(r) > 0.0005 ? "gain" : rate(r) < -0.0005 ? "loss" : null }, signedPercent(rate(r)))) }, ...pair("MFU", "mfu", percent),
-      { title: "MFU", of: (r) => signed(1, r, "mfu") },
+      { title: "change", of: (r) => (rate(r) == null ? "–" : el("span", { class: rate(r) > 0.0005 ? "gain" : rate(r) < -0.0005 ? "loss" : null }, signedPercent(rate(r)))) }, ...pair("MFU", "mfu", percent),
+      { title: "change", of: (r) => signed(1, r, "mfu") },
       ...CLASSES.map((c) => ({ title: c === "memcpy" ? "copies" : c, of: (r) => signed(-1, r, c) })),
       ...pair("each", "each_s", duration), ...pair("p50", "latency.p50_s", duration), ...pair("p99", "latency.p99_s", duration),
       ...pair("MBU", "mbu", percent), ...pair("instances", "instances", count),
@@ -67,7 +67,7 @@ function comparePage() {
       const change = (k) => (k.a_s != null && k.b_s != null ? k.b_s - k.a_s : null);
       const signedTime = (s) => (s == null ? "–" : s === 0 ? "0" : (s > 0 ? "+" : "−") + duration(Math.abs(s)));
       place.replaceChildren(table([
-        { title: "kernel", text: true, class: "kernel", of: (k) => k.name, by: (k) => k.name }, { title: "class", text: true, of: (k) => k.class, by: (k) => k.class },
+        { title: "kernel", text: true, class: "kernel", of: (k) => el("span", { title: k.name }, el("span", { class: "swatch", style: { background: `var(--${CLASS_OF[k.class]})` } }), shortKernel(k.name)), by: (k) => k.name }, { title: "class", text: true, of: (k) => k.class, by: (k) => k.class },
         { title: "A", of: (k) => duration(k.a_s), by: (k) => k.a_s }, { title: "B", of: (k) => duration(k.b_s), by: (k) => k.b_s },
         { title: "change", of: (k) => signedTime(change(k)), by: change }], r.kernels, { label: "kernels of " + name }));
     };
@@ -88,7 +88,8 @@ function comparePage() {
     return el("section", { class: "panel", id: "warnings" }, el("h2", {}, "Before you compare"), el("ul", { class: "warnings" }, report.remarks.map((r) => el("li", {}, r))));
   }
 
-  return [el("h1", {}, "MFU of two runs"),
+  return [el("div", { class: "head" }, el("h1", {}, report.title),
+    el("div", { class: "actions" }, el("button", { class: "more", type: "button", onclick: (e) => copyMarkdown(e.target, report.markdown) }, "copy as Markdown"))),
     el("ul", { class: "facts" }, el("li", {}, "A ", el("b", {}, report.a.path)), el("li", {}, "B ", el("b", {}, report.b.path)),
       report.remarks.length ? el("li", {}, el("a", { href: "#warnings" }, `${report.remarks.length} remark${report.remarks.length === 1 ? "" : "s"}`)) : null),
     differences(), answers(), changes(), figures(), kernels(), remarks(),

@@ -18,6 +18,7 @@ extern const char mfu_page_charts_js[], mfu_page_charts_js_end[];
 extern const char mfu_page_tables_js[], mfu_page_tables_js_end[];
 extern const char mfu_page_timeline_js[], mfu_page_timeline_js_end[];
 extern const char mfu_page_compare_js[], mfu_page_compare_js_end[];
+extern const char mfu_page_live_js[], mfu_page_live_js_end[];
 extern const char mfu_page_chart_js[], mfu_page_chart_js_end[];
 }
 
@@ -52,8 +53,10 @@ std::string filled(std::string_view text, const std::map<std::string_view, std::
 std::string page(const std::string& title, const std::string& data, int refresh_s = 0) {
   const std::string safe_title = html_text(title);
   const std::string safe_data = script_safe(data);
+  // With JavaScript the page reloads itself (live.js).
   const std::string refresh =
-      refresh_s > 0 ? fmt::format("<meta http-equiv=\"refresh\" content=\"{}\">\n", refresh_s) : std::string();
+      refresh_s > 0 ? fmt::format("<noscript><meta http-equiv=\"refresh\" content=\"{}\"></noscript>\n", refresh_s)
+                    : std::string();
   std::string script(embedded(mfu_page_common_js, mfu_page_common_js_end));
   script += embedded(mfu_page_regions_js, mfu_page_regions_js_end);
   script += embedded(mfu_page_card_js, mfu_page_card_js_end);
@@ -62,9 +65,11 @@ std::string page(const std::string& title, const std::string& data, int refresh_
   script += embedded(mfu_page_timeline_js, mfu_page_timeline_js_end);
   script += embedded(mfu_page_run_js, mfu_page_run_js_end);
   script += embedded(mfu_page_compare_js, mfu_page_compare_js_end);
+  if (refresh_s > 0) script += embedded(mfu_page_live_js, mfu_page_live_js_end);
   return filled(embedded(mfu_page_html, mfu_page_html_end),
                 {{"TITLE", safe_title},
                  {"REFRESH", refresh},
+                 {"CONNECT", refresh_s > 0 ? "; connect-src 'self'" : ""},
                  {"STYLE", embedded(mfu_page_css, mfu_page_css_end)},
                  {"DATA", safe_data},
                  {"CHART", embedded(mfu_page_chart_js, mfu_page_chart_js_end)},
@@ -121,7 +126,9 @@ std::string compare_page(const Comparison& comparison, std::string_view version)
   j["version"] = std::string(version);
   // The page shows what is compared; the two jobs are in --json.
   for (const char* side : {"a", "b"}) j[side] = Json::object({{"path", j[side]["path"]}});
-  return page("MFU of two runs", text_of(j));
+  j["title"] = comparison_title(comparison);
+  j["markdown"] = comparison_markdown(comparison);
+  return page(comparison_title(comparison), text_of(j));
 }
 
 }  // namespace mfu

@@ -107,6 +107,7 @@ Json about_of(const Job& job) {
   std::map<std::string, std::set<std::string>> facts;
   for (const JobProcess& p : job.processes) {
     facts["host"].insert(p.run.host);
+    facts["command"].insert(p.run.command);
     if (p.run.cupti_version != 0) facts["CUPTI"].insert(std::to_string(p.run.cupti_version));
     const Json config = Json::parse(p.run.config_json, nullptr, /*allow_exceptions=*/false);
     if (!config.is_object()) continue;
@@ -126,7 +127,7 @@ Json about_of(const Job& job) {
   }
   about["facts"] = Json::object();
   for (const auto& [what, values] : facts) {
-    constexpr std::size_t kShown = 4;
+    const std::size_t kShown = what == "command" ? 1 : 4;
     std::string text;
     std::size_t shown = 0;
     for (const std::string& value : values)
@@ -238,6 +239,7 @@ std::string run_page_title(const Job& job) {
 std::string run_page_data(const Job& job, std::string_view version, const PageOptions& options) {
   Json j;
   j["kind"] = "run";
+  if (options.refresh_s > 0) j["refresh_s"] = options.refresh_s;
   j["version"] = std::string(version);
   j["path"] = job.path;
   j["trace"] = job.trace;

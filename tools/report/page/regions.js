@@ -26,18 +26,24 @@ function whatToDo() {
   return el("section", { class: "panel", id: "opportunities" }, el("h2", {}, "Opportunities"),
     el("p", { class: "dim small" }, "If that time went away and nothing else changed, the region would run so many times as fast: an upper bound."),
     el("ol", { class: "todo" }, rows.map((o) => el("li", {},
-      el("span", { class: "swatch", style: { background: `var(--${o.class})` } }), el("b", {}, o.region), " ", o.what,
+      el("span", { class: "swatch", style: { background: `var(--${o.class})` } }), el("b", {}, o.region), " ", sentence(o.what),
       o.gain ? el("span", { class: "gain" }, ` up to ${threeDigits(o.gain)}×`) : null,
       el("div", { class: "dim small" }, o.advice)))));
 }
 
-// Which components the loss in matmuls is, the largest three: time x (1 - share of the peak reached).
-function matmulLosses(r, whole) {
+// Which components the loss in matmuls is, the largest three: time x (1 - share of the peak reached). They lie in the
+// bar of that loss, which begins at `left`, one after the other from its right end.
+function matmulLosses(r, whole, left) {
+  let at = left + whole;
   return (r.components || []).filter((c) => c.of_peak != null && c.of_peak <= 1)
     .map((c) => ({ c, lost: c.time_s * (1 - c.of_peak) / r.elapsed_s }))
     .filter(({ lost }) => lost >= 0.0005 && lost >= 0.05 * whole).sort((a, b) => b.lost - a.lost).slice(0, 3)
-    .map(({ c, lost }) => el("div", { class: "step part", title: `${percent(c.of_peak)} of the peak` },
-      el("span", { class: "dim" }, `of it ${c.name}${c.pass ? " " + c.pass : ""}`), el("div", { class: "track" }), el("span", { class: "dim" }, percent(lost))));
+    .map(({ c, lost }) => {
+      at = Math.max(left, at - lost);
+      return el("div", { class: "step part", title: `${percent(c.of_peak)} of the peak` },
+        el("span", { class: "dim" }, `of it ${c.name}${c.pass ? " " + c.pass : ""}`),
+        el("div", { class: "track" }, el("div", { class: "fill", style: { left: `${100 * at}%`, width: `${100 * Math.min(lost, whole)}%`, background: "var(--matmul)", opacity: "0.6" } })), el("span", { class: "dim" }, percent(lost)));
+    });
 }
 
 // 100 % of the time, step by step down to what the model needed.
@@ -54,7 +60,7 @@ function stepsDown() {
     left -= lost;
     rows.push(el("div", { class: "step", title: MEANING[key] }, el("span", {}, "− " + LOST[key]),
       el("div", { class: "track" }, el("div", { class: "fill", style: { left: `${100 * Math.max(0, left)}%`, width: `${100 * lost}%`, background: `var(--${key})` } })), el("b", {}, percent(lost))));
-    if (key === "matmul") rows.push(...matmulLosses(r, lost));
+    if (key === "matmul") rows.push(...matmulLosses(r, lost, Math.max(0, left)));
   }
   rows.push(el("div", { class: "step total" }, el("span", {}, "= MFU"),
     el("div", { class: "track" }, el("div", { class: "fill", style: { left: "0", width: `${Math.min(100, 100 * r.mfu)}%`, background: "var(--mfu)" } })), el("b", {}, percent(r.mfu))));

@@ -5,13 +5,14 @@ function header() {
   const gpus = new Map();
   for (const d of report.devices) gpus.set(d.name || "unnamed GPU", (gpus.get(d.name || "unnamed GPU") || 0) + d.count);
   const about = report.about;
-  const facts = [["", about.model], ["", about.facts.workload], ["", [...gpus].map(([name, n]) => `${n} × ${name}`).join(", ") || "no device"]];
+  const facts = [["", about.model], ["", about.facts.workload], ["", [...gpus].map(([name, n]) => `${count(n)} × ${name}`).join(", ") || "no device"]];
   if (about.facts.parallel) facts.push(["", about.facts.parallel]);
   const peaks = [...new Set(report.devices.filter((d) => d.peak_flop_per_s).map((d) => `${d.dtype} ${d.sparse ? "2:4 sparse" : "dense"} ${scaled(d.peak_flop_per_s, "FLOP/s")}`))];
   if (peaks.length) facts.push(["peak ", peaks.join(", ")]);
   if (report.conventions.length) facts.push(["FLOP counted ", report.conventions.join(", ")]);
   if (job.processes > 1) facts.push(["", `${job.processes} processes` + (report.hosts ? ` on ${report.hosts} host${report.hosts === 1 ? "" : "s"}` : "")]);
   else if (about.facts.host) facts.push(["host ", about.facts.host]);
+  if (about.facts.command) facts.push(["", el("code", { class: "command", title: about.facts.command }, about.facts.command)]);
   facts.push(["", duration((job.t1_ns - job.t0_ns) / 1e9)]);
   if (report.start) facts.push(["from ", report.start]);
   facts.push(["", el("span", { title: report.path }, baseName(report.path.replace(/\/+$/, "")))]);
@@ -34,6 +35,7 @@ function answer(r) {
   const add = (what, node) => numbers.push(el("span", {}, what, " ", node));
   const b = (key, value, text) => figure(`${r.region}.${key}`, value, text, "b");
   if (r.region !== "total" && r.instances) add("each", b("each_s", r.each_s, duration(r.each_s)));
+  if (r.region !== "total" && r.instances && r.tokens) add("of", el("b", {}, `${count(Math.round(r.tokens / r.instances))} tokens`));
   if (r.latency) add("p99", b("latency.p99_s", r.latency.p99_s, duration(r.latency.p99_s)));
   if (byMemory(r)) add("MFU", b("mfu", r.mfu, percent(r.mfu)));
   else if (r.mbu != null) add("MBU", b("mbu", r.mbu, mfuPercent(r.mbu)));
@@ -54,7 +56,7 @@ function answer(r) {
         : figure(`${r.region}.mfu`, null, "MFU unknown", "div", { class: "big unknown" })),
     el("div", {},
       p ? stackedBar(p.parts, p.names, r.region) : null,
-      el("p", { class: "words" }, r.words ? r.words + "." : "", r.why_no_mfu && regions.find((x) => x.why_no_mfu === r.why_no_mfu) === r ? ` No MFU: ${r.why_no_mfu}.` : ""),
+      el("p", { class: "words" }, r.words ? sentence(r.words) + "." : "", r.why_no_mfu && regions.find((x) => x.why_no_mfu === r.why_no_mfu) === r ? ` No MFU: ${r.why_no_mfu}.` : ""),
       el("div", { class: "numbers" }, numbers)));
 }
 

@@ -61,10 +61,12 @@ function components() {
     const f = (title, key, text) => ({ title, of: ({ c, index }) => figure(`${name}.components.${index}.${key}`, c[key] ?? null, text(c[key] ?? null)), by: ({ c }) => c[key] ?? null });
     const label = ({ c }) => (c.pass ? `${c.name} ${c.pass}` : c.name);
     const lost = ({ c }) => (c.of_peak != null && c.of_peak <= 1 && r.elapsed_s > 0 ? c.time_s * (1 - c.of_peak) / r.elapsed_s : null);
+    const ofLoss = (row) => (lost(row) == null ? null : lost(row) / r.lost.matmul);
     place.replaceChildren(table([
       { title: "component", text: true, of: label, by: label },
       { title: "of elapsed", of: (row) => percent(share(row)), by: share },
       { title: "loses", of: (row) => percent(lost(row)), by: lost },
+      ...(r.lost && r.lost.matmul > 0 ? [{ title: "of matmul loss", of: (row) => percent(ofLoss(row)), by: ofLoss }] : []),
       f("reached", "flop_per_s", (v) => scaled(v, "FLOP/s")), f("of peak", "of_peak", percent),
       { title: "bound", text: true, of: ({ c }) => c.bound || "–", by: ({ c }) => c.bound || "" },
       f("calls", "calls", count), f("shapes", "shapes", count), f("time", "time_s", duration),
@@ -85,7 +87,9 @@ function regionTable() {
     ...anyOf((r) => r.hfu > r.mfu * 1.0005, column("HFU", "hfu", (r) => r.hfu, percent)),
     ...anyOf((r) => r.mbu != null, column("MBU", "mbu", (r) => r.mbu, mfuPercent)),
     ...CLASSES.map((c) => column((knowsMfu && c === "matmul" ? "matmul loss" : c === "memcpy" ? "copies" : c), `${knowsMfu ? "lost" : "time_s"}.${c}`, (r) => (knowsMfu ? r.lost : r.time_s)[c], knowsMfu ? percent : duration)),
-    column("instances", "instances", (r) => r.instances, count), column("each", "each_s", (r) => r.each_s, duration),
+    // Of total it would add steps and passes.
+    { title: "instances", of: (r) => (r.region === "total" ? "–" : figure(`${r.region}.instances`, r.instances, count(r.instances))), by: (r) => (r.region === "total" ? null : r.instances) },
+    column("each", "each_s", (r) => r.each_s, duration),
     column("elapsed", "elapsed_s", (r) => r.elapsed_s, duration), column("kernels", "kernels", (r) => r.kernels, count), column("launches", "launches", (r) => r.launches, count),
     ...anyOf((r) => r.clock_ratio != null, column("clock", "clock_ratio", (r) => r.clock_ratio, percent)),
   ];

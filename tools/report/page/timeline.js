@@ -41,11 +41,14 @@ function stepStrip() {
     const taken = [];
     c.data.datasets.forEach((set, i) => {
       if (!set.texts) return;
+      c.getDatasetMeta(i).data.forEach((point, k) => { const { x, y } = point.getProps(["x", "y"]); taken.push({ left: x - 3, right: x + 3, y, of: k }); });
       c.getDatasetMeta(i).data.forEach((point, k) => {
         const w = ctx.measureText(set.texts[k]).width;
         const { x, y } = point.getProps(["x", "y"]);
-        const left = x + 9 + w > chartArea.right ? x - 9 - w : x + 9;
-        if (taken.some((b) => left < b.right + 6 && left + w > b.left - 6 && Math.abs(y - b.y) < 15)) return;
+        // Beside its own mark, on the side where there is neither a name nor another mark.
+        const free = (at) => at > chartArea.left && at + w < chartArea.right && !taken.some((b) => b.of !== k && at < b.right + 6 && at + w > b.left - 6 && Math.abs(y - b.y) < 15);
+        const left = [x + 9, x - 9 - w].find(free);
+        if (left == null) return;
         taken.push({ left, right: left + w, y });
         ctx.fillText(set.texts[k], left, Math.max(y, chartArea.top + 7));
       });
