@@ -377,6 +377,7 @@ void DrainThread::finish() {
 void DrainThread::take_last_records() {
   cut_known_ = parts_.attribution.newest_correlation(cut_);
   cut_ns_ = clock_.now();
+  if (!cut_known_) account_->drain().leave_out_unknown_work_after(cut_ns_);
   // CUPTI's own flush may take as long as it takes where records move at all; one that hangs is left after this time.
   const TimeNs hung_at = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 4;
   last_records_until_ = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 2;  // what is left then is dropped, and said
@@ -389,7 +390,8 @@ void DrainThread::take_last_records() {
       pause(10'000'000);
       flush_at_exit(false, hung_at);
     }
-    if (waiting()) flush_at_exit(true, hung_at);
+    // Without launch callbacks nobody knows what lies in buffers that are not complete.
+    if (waiting() || !cut_known_) flush_at_exit(true, hung_at);
   }
   take_records();
   announce_new_devices();
@@ -443,11 +445,10 @@ void DrainThread::flush_at_exit(bool everything, TimeNs hung_at) {
 }
 
 /// Threads may go on launching while the process ends: those launches are in no account. Without launch callbacks it is
-/// the time that tells them from the others.
+/// the time of the call that tells them from the others.
 void DrainThread::leave_out_later_launches(RecordBatch& batch) const noexcept {
-  const bool by_time = !cut_known_;
   const auto later = [&](const ActivityRecord& record) {
-    return by_time || is_host_call(record.kind) ? record.begin_ns > cut_ns_ : newer(record.correlation, cut_);
+    return is_host_call(record.kind) ? record.begin_ns > cut_ns_ : cut_known_ && newer(record.correlation, cut_);
   };
   const auto end = std::remove_if(batch.records.begin(), batch.records.begin() + batch.count, later);
   batch.count = static_cast<std::uint32_t>(end - batch.records.begin());

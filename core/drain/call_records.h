@@ -52,7 +52,9 @@ class CallRecords {
   /// Of the calls so far; none while seen() is 0.
   [[nodiscard]] CorrelationId newest() const noexcept { return newest_; }
 
-  static constexpr std::uint32_t kMostTicks = 3;  ///< a call's record may be a flush behind that of its kernel
+  /// A call is recorded when it returns, so its record may lie in a later buffer than that of its kernel; CUPTI keeps
+  /// that one until it is full, or something asks for it by force.
+  static constexpr std::uint32_t kMostTicks = 40;
 
  private:
   struct Waiting {

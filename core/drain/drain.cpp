@@ -19,7 +19,7 @@ Drain::Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const C
       detected_(detected),
       instances_(attribution.instances(), clock),
       launches_(attribution.map(), counters),
-      lag_(by_calls ? CallRecords::kMostTicks : kLag),
+      lag_(by_calls ? kLagOfCalls : kLag),
       earliest_begin_(ledger.origin() - kNsPerSecond) {
   if (by_calls) calls_.emplace(attribution.map(), counters);
 }
@@ -141,6 +141,7 @@ void Drain::note_bad_time(const ActivityRecord& record, bool first) {
 }
 
 void Drain::deliver_waiting(const ActivityRecord& record, const CorrelationMap::Found& found) {
+  if (found.result == CorrelationMap::Lookup::kNeverSeen && record.begin_ns > unknown_work_until_) return;
   deliver(record, found);
 }
 

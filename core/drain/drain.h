@@ -41,6 +41,9 @@ class Drain {
   /// \param lossy CUPTI said that it dropped records: launches without one are given up on sooner.
   /// \param flushed what CUPTI had complete at begin_tick was recorded.
   void end_tick(bool lossy, bool flushed = true);
+  /// Level `share`, at the end: work that begins later and whose call has no record was launched while the process
+  /// went, and is left out.
+  void leave_out_unknown_work_after(TimeNs end) noexcept { unknown_work_until_ = end; }
   /// The run is over: everything that will ever come has been recorded.
   void finish(TimeNs now);
 
@@ -59,6 +62,7 @@ class Drain {
 
  private:
   static constexpr std::uint32_t kLag = 1;  ///< ticks that the account stays behind: buffers come back in any order
+  static constexpr std::uint32_t kLagOfCalls = 3;  ///< the same where launches are known by records too
   static constexpr std::uint32_t kMaxLag = 8;
   static constexpr std::size_t kMaxPending = 1u << 18;  ///< activities held back by the watermark: 8 MiB
 
@@ -85,6 +89,7 @@ class Drain {
 
   std::deque<LaunchTracker::Settled> settled_;
   std::uint32_t lag_;
+  TimeNs unknown_work_until_ = std::numeric_limits<TimeNs>::max();
   bool came_in_two_flushes_ = false;  ///< a record, and the first one of its launch
   TimeNs advanced_to_ = std::numeric_limits<TimeNs>::min();
   TimeNs forced_to_ = std::numeric_limits<TimeNs>::min();
