@@ -5,17 +5,6 @@
 #include <cstring>
 
 namespace mfu {
-namespace {
-
-constexpr std::uint32_t kIndexBits = 13;
-constexpr std::uint32_t kIndexSlots = 1u << kIndexBits;
-static_assert(kIndexSlots == 2 * LaunchHistory::kVocabulary);
-
-/// Where to look for a name first. Names are numbered one by one, which multiples of the golden ratio lay far apart.
-constexpr std::uint32_t index_slot(std::uint32_t name) noexcept { return (name * 0x9E37'79B9u) >> (32 - kIndexBits); }
-
-}  // namespace
-
 bool LaunchHistory::Keys::equal(Position a, Position b, std::uint64_t count) const noexcept {
   while (count > 0) {
     const std::uint32_t at = slot(a), other = slot(b);
@@ -31,19 +20,7 @@ bool LaunchHistory::Keys::equal(Position a, Position b, std::uint64_t count) con
 LaunchHistory::LaunchHistory(Position first)
     : flags_(kRing), begins_(kRing), words_(kVocabulary), word_index_(kIndexSlots), first_(first), n_(first) {}
 
-LaunchHistory::Position LaunchHistory::add(const Launch& launch) {
-  const Key word = intern(launch.name);
-  const std::uint32_t at = slot(n_);
-  names_.ring_[at] = word;
-  families_.ring_[at] = launch.traits.family != 0 ? key_of_family(launch.traits.family) : word;
-  families_seen_ |= launch.traits.family != 0;
-  flags_[at] = launch.traits.flags;
-  begins_[at] = launch.begin_ns;
-  if ((launch.traits.flags & (kFlagBackward | kFlagOptimizer | kFlagForeach)) != 0) note_training(launch.traits.flags);
-  return n_++;
-}
-
-LaunchHistory::Key LaunchHistory::intern(std::uint32_t name) {
+LaunchHistory::Key LaunchHistory::find_or_add(std::uint32_t name) {
   std::uint32_t at = index_slot(name);
   for (; word_index_[at].word != 0; at = (at + 1) % kIndexSlots) {
     if (word_index_[at].name != name) continue;

@@ -44,7 +44,18 @@ class LaunchHistory {
   explicit LaunchHistory(Position first);
 
   /// \return its position
-  Position add(const Launch& launch);
+  Position add(const Launch& launch) {
+    const Key word = intern(launch.name);
+    const std::uint32_t at = slot(n_);
+    names_.ring_[at] = word;
+    families_.ring_[at] = launch.traits.family != 0 ? key_of_family(launch.traits.family) : word;
+    families_seen_ |= launch.traits.family != 0;
+    flags_[at] = launch.traits.flags;
+    begins_[at] = launch.begin_ns;
+    if ((launch.traits.flags & (kFlagBackward | kFlagOptimizer | kFlagForeach)) != 0)
+      note_training(launch.traits.flags);
+    return n_++;
+  }
 
   [[nodiscard]] Position end() const noexcept { return n_; }  ///< of the next launch
   [[nodiscard]] Position oldest() const noexcept { return n_ > first_ + kRing ? n_ - kRing : first_; }
@@ -92,7 +103,21 @@ class LaunchHistory {
   };
 
   [[nodiscard]] static std::uint32_t slot(Position p) noexcept { return static_cast<std::uint32_t>(p) & (kRing - 1); }
-  Key intern(std::uint32_t name);
+  static constexpr std::uint32_t kIndexBits = 13;
+  static constexpr std::uint32_t kIndexSlots = 1u << kIndexBits;
+  static_assert(kIndexSlots == 2 * kVocabulary);
+  /// Where to look for a name first. Names are numbered one by one, which multiples of the golden ratio lay far apart.
+  [[nodiscard]] static constexpr std::uint32_t index_slot(std::uint32_t name) noexcept {
+    return (name * 0x9E37'79B9u) >> (32 - kIndexBits);
+  }
+  Key intern(std::uint32_t name) {
+    const IndexEntry entry = word_index_[index_slot(name)];
+    if (entry.name != name || entry.word == 0) [[unlikely]]
+      return find_or_add(name);
+    words_[entry.word - 1].last = n_;
+    return static_cast<Key>(entry.word - 1);
+  }
+  [[gnu::noinline]] Key find_or_add(std::uint32_t name);
   [[nodiscard]] std::uint32_t free_index_slot(std::uint32_t name) const noexcept;
   void forget_words();
   [[gnu::noinline]] void note_training(std::uint8_t flags);

@@ -95,14 +95,11 @@ DetectedRegions::DetectedRegions(Ledger& ledger, const RegionRules& rules, Kerne
 
 DetectedRegions::~DetectedRegions() = default;
 
-DetectedRegions::Device* DetectedRegions::device_at(std::uint32_t device) {
-  if (device >= kMostDevices) return nullptr;
+DetectedRegions::Device& DetectedRegions::new_device(std::uint32_t device) {
   if (devices_.size() <= device) devices_.resize(device + 1);
-  if (!devices_[device]) {
-    devices_[device] = std::make_unique<Device>(device, explained_, options_.most_explained);
-    ledger_.expect_device(device);
-  }
-  return devices_[device].get();
+  devices_[device] = std::make_unique<Device>(device, explained_, options_.most_explained);
+  ledger_.expect_device(device);
+  return *devices_[device];
 }
 
 void DetectedRegions::add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread) {
@@ -113,7 +110,7 @@ void DetectedRegions::add(const ActivityRecord& record, bool first_of_launch, st
   }
   if (first_begin_ == 0) first_begin_ = record.begin_ns;
   newest_begin_ = std::max(newest_begin_, record.begin_ns);
-  device_at(raw(record.device))->held.push_back({record, 0, thread, first_of_launch});
+  device_at(raw(record.device)).held.push_back({record, 0, thread, first_of_launch});
   ++held_;
   earliest_held_ = std::min(earliest_held_, record.begin_ns);
 }
@@ -129,22 +126,25 @@ KernelTraits DetectedRegions::traits_of_new(const ActivityRecord& record) {
 
 // ------------------------------------------------------------------------------------------- records > launches
 
-/// Gives a detector what is complete, in the order of launches.
-void DetectedRegions::feed(Device& device, CorrelationId complete) {
-  const std::span<HeldRecord> records = device.held.waiting_until(complete);
-  for (std::size_t begin = 0, end = 0; begin < records.size(); begin = end) {
-    const CorrelationId launch = records[begin].record.correlation;
-    while (end < records.size() && records[end].record.correlation == launch) ++end;
-    feed_launch(device, records.subspan(begin, end - begin));
-  }
-  device.held.take(records.size());
+/// The launch that these records are.
+[[gnu::always_inline]] inline Launch DetectedRegions::fold(std::span<const HeldRecord> records) {
+  const HeldRecord& first = records.front();
+  if (records.size() != 1 || is_of_graph(first.record)) [[unlikely]]
+    return fold_several(records);
+  return launch_of(first.record, traits_of_record(first.record), first.thread);
+}
+
+Launch DetectedRegions::fold_several(std::span<const HeldRecord> records) {
+  LaunchFold fold(records.front().thread);
+  for (const HeldRecord& held : records) fold.add(held.record, traits_of_record(held.record));
+  return fold.launch();
 }
 
 /// These records are one launch.
-void DetectedRegions::feed_launch(Device& device, std::span<HeldRecord> records) {
+inline void DetectedRegions::feed_launch(Device& device, std::span<HeldRecord> records) {
   const ActivityRecord& first = records.front().record;
   const std::uint64_t launches = device.detector.launches();
-  if (device.last_fed && !newer(first.correlation, *device.last_fed)) {
+  if (device.last_fed && !newer(first.correlation, *device.last_fed)) [[unlikely]] {
     // Later than anybody waits for: it goes where the latest launch goes.
     const std::uint64_t latest = std::max(launches == 0 ? 0 : launches - 1, device.given_out);
     for (HeldRecord& held : records) held.launch = latest;
@@ -156,14 +156,15 @@ void DetectedRegions::feed_launch(Device& device, std::span<HeldRecord> records)
   device.detector.add(fold(records));
 }
 
-/// The launch that these records are.
-Launch DetectedRegions::fold(std::span<const HeldRecord> records) {
-  const HeldRecord& first = records.front();
-  if (records.size() == 1 && !is_of_graph(first.record)) [[likely]]
-    return launch_of(first.record, traits_of_record(first.record), first.thread);
-  LaunchFold fold(first.thread);
-  for (const HeldRecord& held : records) fold.add(held.record, traits_of_record(held.record));
-  return fold.launch();
+/// Gives a detector what is complete, in the order of launches.
+void DetectedRegions::feed(Device& device, CorrelationId complete) {
+  const std::span<HeldRecord> records = device.held.waiting_until(complete);
+  for (std::size_t begin = 0, end = 0; begin < records.size(); begin = end) {
+    const CorrelationId launch = records[begin].record.correlation;
+    for (end = begin + 1; end < records.size() && records[end].record.correlation == launch;) ++end;
+    feed_launch(device, records.subspan(begin, end - begin));
+  }
+  device.held.take(records.size());
 }
 
 // ------------------------------------------------------------------------------------------- launches > instances
@@ -212,15 +213,19 @@ void DetectedRegions::prepare(InstanceSlot& slot, const Device& device, RegionId
 Shape DetectedRegions::look_at(const Device& device, std::uint64_t begin, std::uint64_t end, StepKind kind,
                                bool launches) {
   step_.clear();
+  if (launches) step_.reserve(end - begin);
   PassRows rows;
   const HeldRecord* const last = device.held.end();
   for (const HeldRecord *at = device.held.from(begin), *first = at; at != last && at->launch < end; first = at) {
-    do {
-      if (at->record.kind != ActivityKind::kKernel) continue;
-      const KernelTraits traits = traits_of_record(at->record);
-      if (traits.row_axis != RowAxis::kNone) rows.add(traits, at->record.grid());
-    } while (++at != last && at->launch == first->launch);
-    if (launches) step_.push_back(fold({first, at}));
+    while (++at != last && at->launch == first->launch) {
+    }
+    const std::span<const HeldRecord> records(first, at);
+    for (const HeldRecord& held : records) {
+      if (held.record.kind != ActivityKind::kKernel) continue;
+      const KernelTraits traits = traits_of_record(held.record);
+      if (traits.row_axis != RowAxis::kNone) rows.add(traits, held.record.grid());
+    }
+    if (launches) step_.push_back(fold(records));
   }
   Shape shape;
   if (const std::optional<Rows> found = rows.rows())

@@ -82,11 +82,16 @@ class DetectedRegions {
  private:
   struct Device;
 
-  Device* device_at(std::uint32_t device);
+  /// \param device below kMostDevices
+  [[nodiscard]] Device& device_at(std::uint32_t device) {
+    return device < devices_.size() && devices_[device] != nullptr ? *devices_[device] : new_device(device);
+  }
+  [[gnu::noinline]] Device& new_device(std::uint32_t device);
   void feed(Device& device, CorrelationId complete);
   void feed_all(Device& device);
   void feed_launch(Device& device, std::span<HeldRecord> records);
   [[nodiscard]] Launch fold(std::span<const HeldRecord> records);
+  [[gnu::noinline, nodiscard]] Launch fold_several(std::span<const HeldRecord> records);
   void take_steps(Device& device, bool all);
   void judge_by_products(Device& device);
   void say_found(Device& device, StepKind kind);
