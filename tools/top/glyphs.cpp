@@ -95,7 +95,7 @@ ScreenLine bar(const std::optional<BarShares>& shares, std::size_t width, Glyphs
 std::vector<std::string> history_lines(const std::vector<std::optional<double>>& values, std::size_t width,
                                        std::size_t height, double top, Glyphs glyphs) {
   const bool unicode = glyphs != Glyphs::kAscii;
-  const std::size_t per_column = unicode ? 2 : 1, per_line = unicode ? 4 : 1;
+  const std::size_t per_column = values_per_column(values.size(), width, glyphs), per_line = unicode ? 4 : 1;
   const std::size_t shown = std::min(values.size(), width * per_column);
   // The newest value ends at the right edge.
   const auto value_at = [&](std::size_t slot) -> std::optional<double> {
@@ -118,7 +118,8 @@ std::vector<std::string> history_lines(const std::vector<std::optional<double>>&
     };
     for (std::size_t c = 0; c < width; ++c) {
       if (unicode)
-        lines[line] += braille(static_cast<unsigned>(here(2 * c)), static_cast<unsigned>(here(2 * c + 1)));
+        lines[line] += braille(static_cast<unsigned>(here(per_column * c)),
+                               static_cast<unsigned>(here(per_column * c + per_column - 1)));
       else if (height == 1 && value_at(c))  // a digit of tenths of the upper edge
         lines[line] += static_cast<char>('0' + static_cast<int>(std::min(9.0, 10 * std::max(0.0, *value_at(c)) / top)));
       else

@@ -64,8 +64,12 @@ using BarShares = std::array<double, kBarParts.size()>;
 /// shares.
 [[nodiscard]] ScreenLine bar(const std::optional<BarShares>& shares, std::size_t width, Glyphs glyphs);
 
-/// Values 0..1 of the past, oldest first, as `height` lines of `width` columns: the newest ones, two per column in
-/// braille, one in ASCII. `top` is the value of the upper edge. Unknown values are gaps.
+/// How many values of the past a column of a history shows: two in braille where they would not fit otherwise.
+[[nodiscard]] constexpr std::size_t values_per_column(std::size_t values, std::size_t width, Glyphs glyphs) noexcept {
+  return glyphs != Glyphs::kAscii && values > width ? 2 : 1;
+}
+/// Values 0..1 of the past, oldest first, as `height` lines of `width` columns: the newest ones. `top` is the value of
+/// the upper edge. Unknown values are gaps.
 [[nodiscard]] std::vector<std::string> history_lines(const std::vector<std::optional<double>>& values,
                                                      std::size_t width, std::size_t height, double top, Glyphs glyphs);
 

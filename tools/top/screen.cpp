@@ -226,7 +226,8 @@ std::vector<ScreenLine> job_history(const TopSnapshot& s, std::size_t width, std
   std::vector<ScreenLine> lines;
   if (width < gutter + 10) return lines;
   const auto drawn = history_lines(s.job_history, width - gutter, height, top, glyphs);
-  const std::size_t windows = std::min(s.job_history.size(), (width - gutter) * (glyphs == Glyphs::kAscii ? 1 : 2));
+  const std::size_t windows = std::min(
+      s.job_history.size(), (width - gutter) * values_per_column(s.job_history.size(), width - gutter, glyphs));
   const std::string span = "last " + duration_text(static_cast<double>(windows) * seconds(s.history_interval_ns));
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const std::string label = height == 1             ? fmt::format("{} 0-{:.0f} %", what, 100 * top)

@@ -82,6 +82,7 @@ TEST(HistoryTest, BrailleHasTwoValuesPerColumnAndFourDotsPerLine) {
   const std::vector<std::optional<double>> values{0.25, 0.5, 0.75, 1.0};
   EXPECT_EQ(history_lines(values, 2, 1, 1.0, Glyphs::kBlocks), std::vector<std::string>{"⣠⣾"});
   EXPECT_EQ(history_lines(values, 3, 1, 1.0, Glyphs::kBlocks).front(), "⠀⣠⣾") << "the newest at the right";
+  EXPECT_EQ(history_lines(values, 5, 1, 1.0, Glyphs::kBlocks).front(), "⠀⣀⣤⣶⣿") << "one per column where all fit";
   EXPECT_EQ(history_lines(values, 1, 1, 1.0, Glyphs::kBlocks).front(), "⣾") << "the newest stay";
   const auto tall = history_lines(values, 2, 2, 1.0, Glyphs::kBlocks);
   EXPECT_EQ(tall, (std::vector<std::string>{"⠀⣼", "⣼⣿"}));
