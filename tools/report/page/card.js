@@ -25,8 +25,8 @@ function card() {
   g.fillRect(0, 0, 1200, 630);
   const r = main;
   put(report.about.model || baseName(report.path), 60, 90, "600 44px", colour("text"), 1080);
-  const gpus = report.devices.map((d) => `${d.count} × ${d.name || "unnamed GPU"}`).join(", ");
-  put([gpus, report.about.facts.workload].filter(Boolean).join(" · "), 60, 135, "24px", colour("dim"), 1080);
+  const gpus = report.devices.map((d) => `${count(d.count)} × ${d.name || "unnamed GPU"}`).join(", ");
+  put([gpus, peakNames().slice(0, 2).join(", "), report.about.facts.workload].filter(Boolean).join(" · "), 60, 135, "24px", colour("dim"), 1080);
   const big = r && (byMemory(r) ? r.mbu : r.mfu);
   put(big != null ? percent(big) : "MFU unknown", 60, 265, "700 96px", colour("text"), 620);
   put(r ? `${byMemory(r) ? "MBU" : "MFU"} of ${r.region}` : "", 60, 310, "28px", colour("dim"), 1080);

@@ -18,6 +18,7 @@ function partsOf(r) {
 
 // The region that a reader asks about first: the longest one with MFU.
 const main = named.find((r) => r.mfu != null && r.mfu <= 1) || named[0] || total;
+const peakNames = () => [...new Set(report.devices.filter((d) => d.peak_flop_per_s).map((d) => `${d.dtype} ${d.sparse ? "2:4 sparse" : "dense"} ${scaled(d.peak_flop_per_s, "FLOP/s")}`))];
 const byMemory = (r) => r.bound === "memory" && r.mbu != null;
 
 function whatToDo() {

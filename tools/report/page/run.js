@@ -7,7 +7,7 @@ function header() {
   const about = report.about;
   const facts = [["", about.model], ["", about.facts.workload], ["", [...gpus].map(([name, n]) => `${count(n)} × ${name}`).join(", ") || "no device"]];
   if (about.facts.parallel) facts.push(["", about.facts.parallel]);
-  const peaks = [...new Set(report.devices.filter((d) => d.peak_flop_per_s).map((d) => `${d.dtype} ${d.sparse ? "2:4 sparse" : "dense"} ${scaled(d.peak_flop_per_s, "FLOP/s")}`))];
+  const peaks = peakNames();
   if (peaks.length) facts.push(["peak ", peaks.join(", ")]);
   if (report.conventions.length) facts.push(["FLOP counted ", report.conventions.join(", ")]);
   if (job.processes > 1) facts.push(["", `${job.processes} processes` + (report.hosts ? ` on ${report.hosts} host${report.hosts === 1 ? "" : "s"}` : "")]);
