@@ -21,6 +21,11 @@ def mixtral_experts(shape):
     return 3 * 4 * shape["batch"] * shape["seq_len"] * 2 * 3 * 2 * 1024 * 1792
 
 
+def mixtral_experts_of_pass(shape):
+    """The same of a forward pass over a prompt; of few rows the experts are products of cuBLAS."""
+    return 4 * shape["batch"] * (shape.get("seq_len") or 0) * 2 * 3 * 2 * 1024 * 1792
+
+
 @dataclasses.dataclass
 class Program:
     words: list  # the program and its arguments
@@ -148,6 +153,16 @@ PROGRAMS = {
     ),
     "generate-sampled": Program(
         [HERE / "generate.py", "--config", LLAMA, "--sample"], LLAMA_OPTIONS, model=SMALL_LLAMA, detected={"passes": 0.85}
+    ),
+    "generate-gpt2": Program(
+        [HERE / "generate.py", "--config", MODELS / "gpt2"], ["-c", str(MODELS / "gpt2")], model=GPT2, detected={"passes": 0.5}
+    ),
+    "generate-mixtral": Program(
+        [HERE / "generate.py", "--config", MODELS / "small-mixtral"],
+        ["-c", str(MODELS / "small-mixtral")],
+        model=SMALL_MIXTRAL,
+        unseen=mixtral_experts_of_pass,
+        detected={"passes": 0.5},
     ),
     "hf-generate": Program(
         [

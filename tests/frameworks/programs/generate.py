@@ -1,4 +1,4 @@
-"""generate() of a small Llama: greedy or sampled, its prefill and its decode passes named or not."""
+"""generate() of a small model: greedy or sampled, its prefill and its decode passes named or not."""
 
 import argparse
 import functools
