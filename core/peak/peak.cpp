@@ -173,6 +173,20 @@ bool shares_its_name(const PeakRow& row) noexcept {
   return row.id == "jetson-agx-orin-64" || row.id == "jetson-thor-t5000";
 }
 
+/// Parts for one power limit of many: the name does not say which.
+bool is_laptop(std::string_view device_name) noexcept {
+  return find_folded(device_name, "Laptop") != std::string_view::npos ||
+         find_folded(device_name, "Max-Q Design") != std::string_view::npos;
+}
+bool is_laptop_row(const PeakRow& row) noexcept { return row.id.ends_with("-laptop"); }
+constexpr std::string_view kLaptopNote = "; laptop: its clock follows its power limit, so the peak is an upper bound";
+
+/// GeForce cards of one name with other memory and SMs (RTX 3080 with 12 GB, RTX 3050 with 6 GB): the device says how
+/// many SMs it has. Data centre parts are left alone: there fewer SMs mean a share of one (MPS).
+bool is_other_variant(const PeakRow& row, const DeviceFacts& device) noexcept {
+  return row.sm_count > 0 && device.sm_count > 0 && device.sm_count != row.sm_count && row.name.starts_with("GeForce");
+}
+
 double table_bandwidth(const PeakRow& row, const DeviceFacts& device) noexcept {
   if (row.id == "gh200" && find_folded(device.name, "144G") != std::string_view::npos) return 4900;  // HBM3e part
   if (row.id == "jetson-agx-orin-64" && device.sm_count > 0 && device.sm_count <= 8) {
@@ -217,12 +231,29 @@ void from_table(const PeakRow& row, const DeviceFacts& device, DType dtype, bool
       peak.clock_khz = device.clock_khz;
     }
     note += text("; scaled to %.0f SMs", device.sm_count);
+  } else if (is_other_variant(row, device)) {
+    share = static_cast<double>(device.sm_count) / row.sm_count;
+    note += text("; this one has %.0f SMs: scaled", device.sm_count);
   }
+  if (is_laptop_row(row)) note += kLaptopNote;
   peak.dtype = rate.dtype;
   if (rate.value > 0) peak.flop_per_s = rate.value * 1e12 * share;
-  const double bandwidth = table_bandwidth(row, device) * memory_share;
+  double bandwidth = table_bandwidth(row, device) * memory_share;
+  if (is_other_variant(row, device) && device.memory_clock_khz > 0 && device.memory_bus_bits > 0)
+    bandwidth = 2e-6 * device.memory_clock_khz * device.memory_bus_bits / 8;
   if (bandwidth > 0) peak.bytes_per_s = bandwidth * 1e9;
   peak.source = "table: " + std::string(row.name) + note + "; " + std::string(row.source);
+}
+
+/// Turing parts without tensor cores, which share their compute capability with those that have them: FP16 is the
+/// packed vector rate, INT8 the dot product of four.
+bool lacks_tensor_cores(const DeviceFacts& device) noexcept {
+  if (device.cc_major != 7 || device.cc_minor != 5) return false;
+  for (std::string_view part :
+       {"GTX", "T400", "T500", "T550", "T600", "T1000", "T1200", "T2000", "MX450", "MX550", "Quadro T"}) {
+    if (find_folded(device.name, part) != std::string_view::npos) return true;
+  }
+  return false;
 }
 
 /// SM count x clock x FLOP per clock and SM of the compute capability.
@@ -239,7 +270,12 @@ bool derive(const DeviceFacts& device, DType dtype, bool sparse, Peak& peak) {
       std::any_of(arch->geforce.begin(), arch->geforce.end(), [](double v) { return v > 0; }) &&
       (find_folded(device.name, "GeForce") != std::string_view::npos ||
        find_folded(device.name, "TITAN") != std::string_view::npos);
-  const PeakRates& rates = half_rate_class ? arch->geforce : arch->full;
+  PeakRates rates = half_rate_class ? arch->geforce : arch->full;
+  if (lacks_tensor_cores(device)) {
+    const double vector = rate_of(rates, PeakColumn::kFp32);
+    rates[static_cast<std::size_t>(PeakColumn::kFp16)] = 2 * vector;
+    rates[static_cast<std::size_t>(PeakColumn::kInt8)] = 4 * vector;
+  }
   const Rate rate = rate_for(rates, dtype, rate_of(rates, PeakColumn::kBf16) > 0);
   if (rate.value <= 0) return false;
   const bool tensor = rate.dtype != DType::kFp32 && rate.dtype != DType::kFp64;
@@ -252,6 +288,7 @@ bool derive(const DeviceFacts& device, DType dtype, bool sparse, Peak& peak) {
                      rate.value * factor);
   if (rate.dtype != dtype)
     peak.source += "; no " + std::string(name(dtype)) + " rate: " + std::string(name(rate.dtype));
+  if (is_laptop(device.name)) peak.source += kLaptopNote;
   return true;
 }
 
@@ -259,13 +296,12 @@ bool derive(const DeviceFacts& device, DType dtype, bool sparse, Peak& peak) {
 
 const PeakRow* find_peak_row(std::string_view device_name) noexcept {
   const std::string_view name = without_vendor(device_name);
-  // A laptop part shares the desktop name, not its power, SMs or clocks.
-  if (find_folded(name, "Laptop") != std::string_view::npos ||
-      find_folded(name, "Max-Q Design") != std::string_view::npos)
-    return nullptr;
+  // A laptop part shares the desktop name, not its power, SMs or clocks: it has a row of its own or none.
+  const bool laptop = is_laptop(name);
   // A MIG name is matched without its profile, so that an end-of-name condition still holds.
   const std::string_view whole = name.substr(0, find_folded(name, " MIG "));
   for (const PeakRow& row : peak_rows()) {
+    if (is_laptop_row(row) != laptop) continue;
     for (const DeviceNamePattern& pattern : row.patterns) {
       if (matches(pattern, whole)) return &row;
     }
@@ -318,9 +354,8 @@ constexpr std::pair<std::string_view, std::string_view> kUsual[] = {
 
 const PeakRow* find_usual_peak_row(std::string_view name) noexcept {
   try {
-    // A laptop's or a slice's name is another part, not a short form of this one.
-    if (find_folded(name, "Laptop") != std::string_view::npos || find_folded(name, "Max-Q") != std::string_view::npos ||
-        find_folded(name, " MIG ") != std::string_view::npos)
+    // A Max-Q part's or a slice's name is another part, not a short form of this one.
+    if (find_folded(name, "Max-Q") != std::string_view::npos || find_folded(name, " MIG ") != std::string_view::npos)
       return nullptr;
     const std::string wanted = essence(name);
     if (wanted.empty()) return nullptr;

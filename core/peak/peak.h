@@ -51,8 +51,8 @@ struct Peak {
 
 struct PeakRow;  // core/peak_table.h
 
-/// The table's row for a device name as the driver or NVML prints it; nullptr: none. Laptop parts and parts that only
-/// share a piece of a name (T4G, A100X, RTX A1000) have none.
+/// The table's row for a device name as the driver or NVML prints it; nullptr: none. Laptop parts have rows of
+/// their own or none; parts that only share a piece of a name (T4G, A100X, RTX A1000) have none.
 [[nodiscard]] const PeakRow* find_peak_row(std::string_view device_name) noexcept;
 
 /// What a person may type for a device: its printed name, the row's id (`h100-sxm`) or its name in the table.

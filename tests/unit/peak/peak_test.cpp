@@ -75,9 +75,52 @@ TEST(Peak, NamesAsDriversPrintThem) {
       EXPECT_EQ(row->id, gpu["id"].get<std::string>()) << example;
     }
   }
-  EXPECT_EQ(find_peak_row("NVIDIA GeForce RTX 5090 Laptop GPU"), nullptr);
-  EXPECT_EQ(find_peak_row("NVIDIA GeForce RTX 4070 Laptop GPU"), nullptr);
-  EXPECT_EQ(find_peak_row("NVIDIA GeForce RTX 3060 Laptop GPU"), nullptr);
+}
+
+TEST(Peak, LaptopPartsAreNeverTheDesktopOnesAndSayTheirClockIsOpen) {
+  const Peak laptop = find_peak(named("NVIDIA GeForce RTX 4090 Laptop GPU"), DType::kBf16, {});
+  EXPECT_DOUBLE_EQ(*laptop.flop_per_s, 85.8e12);
+  EXPECT_NE(laptop.source.find("laptop: its clock follows its power limit"), std::string::npos) << laptop.source;
+  EXPECT_EQ(find_peak(named("NVIDIA GeForce RTX 4090"), DType::kBf16, {}).source.find("laptop"), std::string::npos);
+  EXPECT_DOUBLE_EQ(*find_peak(named("rtx 4090 laptop"), DType::kBf16, {}).flop_per_s, 85.8e12);
+  DeviceFacts unlisted = named("NVIDIA GeForce RTX 3070 Ti Laptop GPU");
+  EXPECT_FALSE(find_peak(unlisted, DType::kBf16, {}).flop_per_s);
+  unlisted.sm_count = 46;
+  unlisted.clock_khz = 1'485'000;
+  unlisted.cc_major = 8;
+  unlisted.cc_minor = 6;
+  const Peak derived = find_peak(unlisted, DType::kBf16, {});
+  EXPECT_DOUBLE_EQ(*derived.flop_per_s, 46 * 1.485e9 * 512);
+  EXPECT_NE(derived.source.find("upper bound"), std::string::npos) << derived.source;
+}
+
+TEST(Peak, TuringWithoutTensorCores) {
+  DeviceFacts mobile = named("NVIDIA GeForce GTX 1650 Ti");
+  mobile.sm_count = 16;
+  mobile.clock_khz = 1'485'000;
+  mobile.cc_major = 7;
+  mobile.cc_minor = 5;
+  EXPECT_DOUBLE_EQ(*find_peak(mobile, DType::kFp16, {}).flop_per_s, 16 * 1.485e9 * 256);
+  EXPECT_DOUBLE_EQ(*find_peak(mobile, DType::kInt8, {}).flop_per_s, 16 * 1.485e9 * 512);
+  EXPECT_DOUBLE_EQ(*find_peak(named("NVIDIA GeForce GTX 1660"), DType::kFp16, {}).flop_per_s, 10.1e12);
+}
+
+/// One name, several boards: what the device says of itself decides.
+TEST(Peak, VariantOfACardIsScaledToItsSms) {
+  DeviceFacts twelve = named("NVIDIA GeForce RTX 3080");
+  EXPECT_DOUBLE_EQ(*find_peak(twelve, DType::kBf16, {}).flop_per_s, 59.5e12);
+  twelve.sm_count = 68;
+  EXPECT_DOUBLE_EQ(*find_peak(twelve, DType::kBf16, {}).flop_per_s, 59.5e12);
+  twelve.sm_count = 70;
+  twelve.memory_clock_khz = 9'501'000;
+  twelve.memory_bus_bits = 384;
+  const Peak scaled = find_peak(twelve, DType::kBf16, {});
+  EXPECT_DOUBLE_EQ(*scaled.flop_per_s, 59.5e12 * 70 / 68);
+  EXPECT_NEAR(*scaled.bytes_per_s, 912.1e9, 0.1e9);
+  EXPECT_NE(scaled.source.find("this one has 70 SMs"), std::string::npos) << scaled.source;
+  DeviceFacts share = named("NVIDIA H100 80GB HBM3");  // under MPS the driver reports a part of the SMs
+  share.sm_count = 66;
+  EXPECT_DOUBLE_EQ(*find_peak(share, DType::kBf16, {}).flop_per_s, 989.4e12);
 }
 
 TEST(Peak, DenseUnlessSparseIsAskedFor) {
@@ -193,7 +236,7 @@ TEST(Peak, NamesAsPeopleTypeThem) {
     EXPECT_NE(peak.source.find(row), std::string::npos) << name << ": " << peak.source;
   }
   EXPECT_NE(find_peak(named("A100"), DType::kBf16, {}).source.find("taken for \"A100\""), std::string::npos);
-  for (const char* other : {"RTX 4090 Laptop", "A1000", "MI300X", "", "RTX"}) {
+  for (const char* other : {"RTX 3050 Laptop", "A1000", "MI300X", "", "RTX"}) {
     EXPECT_FALSE(find_peak(named(other), DType::kBf16, {}).flop_per_s.has_value()) << other;
   }
   EXPECT_TRUE(nearest_peak_rows("H100 SMX").starts_with("h100")) << nearest_peak_rows("H100 SMX");
