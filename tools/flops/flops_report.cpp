@@ -110,6 +110,19 @@ std::vector<std::pair<const char*, Count>> named_parts(const FlopCount& c) {
   return parts;
 }
 
+std::string attention_text(const Architecture& model, AttentionMode mode) {
+  bool causal = false, seen_whole = model.is_encoder_decoder();
+  for (const LayerSpec& layer : model.layers) {
+    const MixerKind kind = layer.mixer.kind;
+    if (kind != MixerKind::kAttention && kind != MixerKind::kLatent) continue;
+    (layer.mixer.causal ? causal : seen_whole) = true;
+  }
+  if (model.is_vision_only() && model.vision->layers > 0) seen_whole = true;
+  if (model.flat_params) return "not counted";
+  if (!causal) return seen_whole ? "bidirectional" : "none";
+  return std::string(name(mode)) + (model.is_encoder_decoder() ? ", bidirectional in the encoder" : "");
+}
+
 Result<Config> config_of(const FlopsCall& call) {
   const auto environment = [](const char* variable) -> const char* { return std::getenv(variable); };
   return load_config_file(call.config.empty() ? "{}" : call.config, environment, config_overrides(call));
@@ -140,13 +153,14 @@ Result<FlopsReport> make_report(const FlopsCall& call) {
     r.json["shape"] = {{"m", call.m.value_or(0)}, {"n", call.n.value_or(0)}, {"k", call.k.value_or(0)}};
   }
   r.convention = model ? model->convention() : "exact";
-  r.attention = name(options.attention);
+  r.attention = model ? attention_text(model->spec(), options.attention) : std::string(name(options.attention));
   const bool all_logits =
       options.logits == LogitsMode::kAll ||
       (options.logits == LogitsMode::kByPhase && (job.phase == Phase::kTrain || (model && model->spec().is_encoder)));
   r.logits = all_logits ? "all" : "last";
   r.json["convention"] = name(options.convention);
-  r.json["attention"] = r.attention;
+  r.json["attention"] = name(options.attention);
+  r.json["attention_counted"] = r.attention;
   r.json["logits"] = r.logits;
 
   std::optional<double> flop, bytes;

@@ -35,6 +35,9 @@ struct FlopsReport {
 /// The parts of a forward pass by the names of the outputs; those that few models have only where they are not zero.
 std::vector<std::pair<const char*, Count>> named_parts(const FlopCount& count);
 
+/// Which query-key pairs a count in this mode holds, in words: a mode says nothing of an encoder, where all count.
+std::string attention_text(const Architecture& model, AttentionMode mode);
+
 /// The config that the call names, read with the call's options over it; without one, what they and MFU_* say alone.
 Result<Config> config_of(const FlopsCall& call);
 

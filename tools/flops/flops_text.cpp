@@ -116,7 +116,9 @@ std::string roofline_text(const FlopsReport& r) {
   if (r.peak->bytes_per_s) text += ", " + with_unit(*r.peak->bytes_per_s, "B/s");
   // The part's name is enough here; where its figures come from is in the JSON.
   const std::size_t cited = r.peak->source.find(';'), taken = r.peak->source.rfind("; taken for");
+  const std::size_t laptop = r.peak->source.find("; laptop: ");
   text += " (" + r.peak->source.substr(0, cited);
+  if (laptop != std::string::npos) text += r.peak->source.substr(laptop, r.peak->source.find(';', laptop + 1) - laptop);
   if (taken != std::string::npos) text += r.peak->source.substr(taken);
   text += "; dtype from " + r.dtype_from + ")\n";
   if (r.best.seconds) {
@@ -131,11 +133,13 @@ std::string roofline_text(const FlopsReport& r) {
   return text;
 }
 
-/// One line for each thing that the reader took for granted.
+/// One line for each thing that the reader took for granted, and for each part that no count has.
 std::string assumptions(const FlopsReport& r) {
   std::string text;
-  if (r.json.contains("model") && r.json["model"].is_object() && r.json["model"].contains("assumed")) {
-    for (const Json& one : r.json["model"]["assumed"]) text += "assumed: " + one.get<std::string>() + "\n";
+  if (!r.json.contains("model") || !r.json["model"].is_object()) return text;
+  for (const auto& [key, word] : {std::pair("assumed", "assumed: "), std::pair("not_counted", "not counted: ")}) {
+    if (!r.json["model"].contains(key)) continue;
+    for (const Json& one : r.json["model"][key]) text += word + one.get<std::string>() + "\n";
   }
   return text;
 }

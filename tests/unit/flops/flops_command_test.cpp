@@ -50,8 +50,8 @@ json flops(std::vector<std::string> arguments) {
 TEST(FlopsCommand, JsonContract) {
   const json j = flops({config("mixtral-8x7b"), "--phase", "decode", "--batch", "32", "--context", "2047", "--gpu",
                         "NVIDIA H100 80GB HBM3", "--dtype", "bf16"});
-  for (const char* key :
-       {"model", "shape", "convention", "attention", "logits", "flop", "bytes", "peak", "roofline_s", "bound"})
+  for (const char* key : {"model", "shape", "convention", "attention", "attention_counted", "logits", "flop", "bytes",
+                          "peak", "roofline_s", "bound"})
     EXPECT_TRUE(j.contains(key)) << key;
   for (const char* key : {"family", "params", "gqa_group_size", "attention_to_ffn_ratio"})
     EXPECT_TRUE(j["model"].contains(key)) << key;
@@ -172,6 +172,24 @@ TEST(FlopsCommand, TablesForPeople) {
   EXPECT_NE(table.out.find("compute-bound"), std::string::npos) << table.out;
   const Output markdown = mfu({"flops", config("gpt2"), "--seq-len", "1024", "--markdown"});
   EXPECT_NE(markdown.out.find("| logits | 79,047,426,048 |"), std::string::npos) << markdown.out;
+}
+
+/// The headline says which pairs are in the total, not which mode was asked for.
+TEST(FlopsCommand, HeadlineNamesThePairsThatCount) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"flops", config("bert-base"), "--seq-len", "8"}, "attention bidirectional,"},
+      {{"flops", config("gpt2"), "--seq-len", "8"}, "attention causal,"},
+      {{"flops", config("gpt2"), "--seq-len", "8", "--attention", "full"}, "attention full,"},
+      {{"flops", config("t5-large"), "--seq-len", "8", "--encoder-len", "8"},
+       "attention causal, bidirectional in the encoder,"},
+      {{"flops", R"({"model_type": "mamba", "hidden_size": 8, "num_hidden_layers": 1, "vocab_size": 9})", "--seq-len",
+        "8"},
+       "attention none,"},
+      {{"flops", R"({"params": "7B"})", "--seq-len", "8"}, "attention not counted,"}};
+  for (const auto& [call, expected] : cases) {
+    const Output result = mfu(call);
+    EXPECT_NE(result.out.find(expected), std::string::npos) << result.out << result.err;
+  }
 }
 
 TEST(PlanCommand, JsonContract) {
