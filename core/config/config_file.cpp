@@ -401,6 +401,8 @@ void read_config_file(const ConfigDocument& document, const std::vector<Override
   }
   for (const std::string& assumed : spec->assumed)
     problems->push_back({document.model_place, "assumed", Problem::Kind::kAssumed, assumed, ""});
+  for (const std::string& part : spec->not_counted)
+    problems->push_back({document.model_place, "not counted", Problem::Kind::kAssumed, part, ""});
   if (!windows) {
     for (LayerSpec& layer : spec->layers) layer.mixer.window = 0;
   }

@@ -56,7 +56,32 @@ std::string parent(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+/// What people have beside a config and give by mistake; nullptr: nothing known.
+const char* weights_of(std::string_view path) noexcept {
+  for (const auto& [ending, what] : {std::pair<std::string_view, const char*>{".gguf", "weights of llama.cpp"},
+                                     {".safetensors", "weights"},
+                                     {".bin", "weights"},
+                                     {".pt", "weights"},
+                                     {".pth", "weights"},
+                                     {".ckpt", "weights"}}) {
+    if (path.ends_with(ending)) return what;
+  }
+  return nullptr;
+}
+
+/// The config in a folder: of a model, of the denoiser of a pipeline of diffusers. The last two are no model: their
+/// reader says what they are.
+std::string config_in(const std::string& folder) {
+  for (const char* name : {"/config.json", "/params.json", "/transformer/config.json", "/unet/config.json",
+                           "/adapter_config.json", "/model_index.json"}) {
+    if (kind_of(folder + name) == Kind::kFile) return folder + name;
+  }
+  return "";
+}
+
 Result<ConfigText> from_path(const std::string& path) {
+  if (const char* weights = weights_of(path))
+    return Error{path + ": expected a config, but this file holds " + weights + "; give the config.json of the model"};
   Result<std::string> text = read_file(path);
   if (!text) return text.error();
   return ConfigText{std::move(*text), path, parent(path)};
@@ -128,8 +153,7 @@ Result<ConfigText> find_config_text(std::string_view source, const std::string& 
     const Kind kind = kind_of(candidate);
     if (kind == Kind::kFile) return from_path(candidate);
     if (kind == Kind::kFolder) {
-      const std::string inside = candidate + "/config.json";
-      if (kind_of(inside) == Kind::kFile) return from_path(inside);
+      if (const std::string inside = config_in(candidate); !inside.empty()) return from_path(inside);
       return Error{candidate + ": expected a folder that holds config.json, but there is none in it"};
     }
   }

@@ -6,7 +6,7 @@ namespace mfu {
 
 LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcept {
   LayerWeights w;
-  const Count d = d_model;
+  const Count d = layer.width > 0 ? layer.width : d_model;
   const MixerSpec& m = layer.mixer;
   switch (m.kind) {
     case MixerKind::kNone:
@@ -210,6 +210,8 @@ Json mixer_json(const MixerSpec& m) {
   if (m.position_rows > 0) j["position_rows"] = m.position_rows;
   if (m.position_scores > 0) j["position_scores"] = m.position_scores;
   if (m.window > 0) j["window"] = m.window;
+  if (m.sparse_block > 0) j["sparse_block"] = m.sparse_block;
+  if (m.random_blocks > 0) j["random_blocks"] = m.random_blocks;
   if (m.chunk > 0) j["chunk"] = m.chunk;
   if (m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent) j["causal"] = m.causal;
   return j;
@@ -231,6 +233,8 @@ Json layers_json(const std::vector<LayerSpec>& layers) {
       mlp = {{"width", layer.mlp.width}, {"matrices", layer.mlp.matrices}};
     }
     Json j = {{"repeat", layer.repeat}, {"attention", mixer_json(layer.mixer)}, {"mlp", mlp}};
+    if (layer.width > 0) j["width"] = layer.width;
+    if (layer.rows_share > 1) j["rows_share"] = layer.rows_share;
     if (layer.cross) j["cross"] = {{"heads", layer.cross->heads}, {"head_dim", layer.cross->head_dim}};
     list.push_back(std::move(j));
   }

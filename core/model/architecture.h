@@ -35,13 +35,15 @@ enum class KeyValues : std::uint8_t {
 struct MixerSpec {
   MixerKind kind = MixerKind::kNone;
   bool causal = true;
-  bool output_gate = false;   ///< the query projection also makes a gate of the same width
-  std::int64_t heads = 0;     ///< query heads
-  std::int64_t kv_heads = 0;  ///< key/value heads; latent attention: 1, the shared latent
-  std::int64_t qk_dim = 0;    ///< width of a query and key head
-  std::int64_t v_dim = 0;     ///< width of a value head
-  std::int64_t window = 0;    ///< keys a query sees, itself included; 0: all
-  std::int64_t chunk = 0;     ///< a query sees keys of its own chunk only (Llama 4 local layers); 0: all
+  bool output_gate = false;        ///< the query projection also makes a gate of the same width
+  std::int64_t heads = 0;          ///< query heads
+  std::int64_t kv_heads = 0;       ///< key/value heads; latent attention: 1, the shared latent
+  std::int64_t qk_dim = 0;         ///< width of a query and key head
+  std::int64_t v_dim = 0;          ///< width of a value head
+  std::int64_t window = 0;         ///< keys a query sees, itself included, or to each side if not causal; 0: all
+  std::int64_t chunk = 0;          ///< a query sees keys of its own chunk only (Llama 4 local layers); 0: all
+  std::int64_t sparse_block = 0;   ///< block-sparse attention (BigBird, arXiv:2007.14062): tokens of a block; 0: none
+  std::int64_t random_blocks = 0;  ///< beside the first, the last and the neighbours
   KeyValues key_values = KeyValues::kOwn;
   std::int64_t o_rank = 0;    ///< output projection by groups of heads to this width each, then one matrix; 0: plain
   std::int64_t o_groups = 0;  ///< how many such groups
@@ -119,11 +121,14 @@ enum class Joint : std::uint8_t {
 /// `repeat` equal layers of a stack. The order of layers is not kept: no count depends on it.
 struct LayerSpec {
   std::int64_t repeat = 1;
-  std::int64_t stored = 0;  ///< copies of the weights where layers share them (ALBERT); 0: one per layer
+  std::int64_t width = 0;       ///< of this layer where it is not that of the model (UNets); 0: the model's
+  std::int64_t rows_share = 1;  ///< one row for so many tokens: a picture halved from level to level, pooled text
+  std::int64_t stored = 0;      ///< copies of the weights where layers share them (ALBERT); 0: one per layer
   MixerSpec mixer;
   MlpSpec mlp;
   std::optional<CrossSpec> cross;
   Joint joint = Joint::kNone;
+  bool with_images = false;  ///< runs only where there are images to attend to (Llama 3.2 Vision)
   std::int64_t streams = 1;  ///< 2: text tokens have matrices of their own, as large as those of image tokens
   Count norm_params;
 
@@ -221,7 +226,9 @@ struct Architecture {
   Count encoder_token_weights;       ///< multiplied once per encoder token, besides its layers: an audio encoder's
                                      ///< convolutions
   std::vector<std::string> assumed;  ///< what the reader took for granted, a sentence each; empty: nothing
+  std::vector<std::string> not_counted;  ///< parts of the model that no count has, a sentence each
   std::optional<VisionSpec> vision;
+  bool image_context = false;       ///< layers with `with_images` attend to image tokens, which are no part of the text
   bool image_per_sequence = false;  ///< an image goes with every sequence unless images are given (CLIP)
   std::int64_t mtp_layers = 0;      ///< multi-token-prediction modules; never part of a forward count
   Count mtp_params;
@@ -236,7 +243,7 @@ struct Architecture {
   [[nodiscard]] bool is_encoder_decoder() const noexcept { return !encoder.empty(); }
   /// A diffusion transformer that reads text without an encoder of its own.
   [[nodiscard]] bool reads_context() const noexcept {
-    if (is_encoder_decoder()) return false;
+    if (is_encoder_decoder() || image_context) return false;
     for (const LayerSpec& layer : layers) {
       if (layer.joint != Joint::kNone || layer.cross) return true;
     }

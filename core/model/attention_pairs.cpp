@@ -27,6 +27,23 @@ Count causal_pairs(std::int64_t past, Count rows, const Mask& mask) noexcept {
   return rows * past + triangle(rows);
 }
 
+/// Pairs of one pass without causality over `n` tokens, all of them new.
+Count bidirectional_pairs(std::int64_t n, const Mask& mask, AttentionMode mode) noexcept {
+  const Count all = Count(n) * n;
+  if (mode == AttentionMode::kFull) return all;
+  if (mask.block > 0) {
+    // Sequences of few blocks are counted, and computed, in full (arXiv:2007.14062 and its published code).
+    if (!(Count(mask.block) * (5 + 2 * mask.random) < Count(n))) return all;
+    const std::int64_t blocks = (n + mask.block - 1) / mask.block;
+    return (Count(2) * blocks + 2 * (4 + mask.random) + Count(blocks - 4) * (5 + mask.random)) * mask.block *
+           mask.block;
+  }
+  if (mask.window <= 0 || mask.window >= n) return all;
+  const Count reach = Count(2) * mask.window + 1;
+  if (mode == AttentionMode::kFullWindowed) return reach < Count(n) ? reach * n : all;
+  return reach * n - Count(mask.window) * (Count(mask.window) + 1);
+}
+
 /// Sum over passes i of min(past + (i+1)*fed, limit), the keys present at the end of each pass, capped.
 Count capped_context_sum(std::int64_t past, std::int64_t fed, std::int64_t passes, Count limit) noexcept {
   Count under = 0;  // passes whose context is still below the limit
@@ -70,6 +87,8 @@ Count attention_pairs(const PassSeries& s, const Mask& mask, AttentionMode mode)
     return attention_pairs({s.past, s.fed, 1, true}, mask, mode) * s.passes;
   }
   const Count rows = Count(s.fed) * s.passes;
+  if (!mask.causal && s.past == 0 && (s.passes == 1 || !s.grows))
+    return bidirectional_pairs(s.fed, mask, mode) * s.passes;
   if (!mask.causal) return Count(s.fed) * capped_context_sum(s.past, s.fed, s.passes, rows + s.past);
   if (mode == AttentionMode::kCausal) return causal_pairs(s.past, rows, mask);
   Count limit = rows + s.past;

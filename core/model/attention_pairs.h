@@ -26,13 +26,16 @@ struct PassSeries {
 /// The mask of one layer. Zero: no limit.
 struct Mask {
   bool causal = true;
-  std::int64_t window = 0;  ///< keys a query sees, itself included
+  std::int64_t window = 0;  ///< causal: keys a query sees, itself included; else: keys to each side of it
   std::int64_t chunk = 0;   ///< a query sees the keys of its own chunk only
+  std::int64_t block = 0;  ///< without causality, by blocks of so many tokens: the first, the last, the query's own and
+                           ///< its neighbours, and `random` others; the first and the last see all (BigBird)
+  std::int64_t random = 0;
 };
 
 /// Query-key pairs of the whole series in one layer and head.
 /// Causal, no window: n*p + n*(n+1)/2 for n new tokens on p cached ones; with a window W the rows beyond the window
-/// count W each; bidirectional: n*(p+n).
+/// count W each; bidirectional: n*(p+n), with W keys to each side n*(2W+1) - W*(W+1) where n > W.
 [[nodiscard]] Count attention_pairs(const PassSeries& series, const Mask& mask, AttentionMode mode) noexcept;
 
 /// Cached entries that some query of each pass sees, the new ones included, summed over the passes:

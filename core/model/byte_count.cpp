@@ -61,8 +61,9 @@ struct ExpertBytes {
 };
 
 void add_layer_weights(const std::vector<LayerSpec>& layers, std::int64_t d, const WeightStorage& storage,
-                       bool cross_kv, PassWeights& out) noexcept {
+                       bool cross_kv, bool images, PassWeights& out) noexcept {
   for (const LayerSpec& layer : layers) {
+    if (layer.with_images && !images) continue;
     const LayerWeights w = layer_weights(layer, d);
     const Count n = layer.repeat;
     const Count copies = layer.streams, read_after = layer.joint == Joint::kKeys ? 1 : layer.streams;
@@ -148,20 +149,21 @@ ByteCount count_all_bytes(const Architecture& model, const WeightStorage& storag
     sequences += g.count;
   }
   const std::int64_t cache_bits = kv_bits(model, o);
-  const bool encoder_runs = model.is_encoder_decoder() && r.encoder_runs;
+  const ImageContext images = model.image_context ? image_context_of(model, r) : ImageContext{};
+  const bool encoder_runs = model.is_encoder_decoder() ? r.encoder_runs : !images.projected.is_zero();
   if (model.flat_params) {
     out.weights_read = format_bytes(*model.flat_params, storage.plain) * r.passes;
     out.weights_read_min = out.weights_read_max = out.weights_read;
     return out;
   }
   PassWeights weights;
-  add_layer_weights(model.layers, model.d_model, storage, encoder_runs, weights);
+  add_layer_weights(model.layers, model.d_model, storage, encoder_runs, !images.kept.is_zero(), weights);
   weights.plain += model.norm_params + model.attn_extra_params + model.other_matmul_weights + model.other_extra_params +
                    model.sequence_weights + model.context_token_weights + model.lm_head_extra_params +
                    Count(model.vocab) * model.io_width();
   PassWeights encoder;
   if (encoder_runs) {
-    add_layer_weights(model.encoder, model.encoder_d(), storage, true, encoder);
+    add_layer_weights(model.encoder, model.encoder_d(), storage, true, true, encoder);
     encoder.plain += model.encoder_norm_params + model.encoder_attn_extra_params + model.encoder_token_weights;
   }
   const ExpertBytes experts = expert_bytes(model.layers, model.d_model, storage, tokens_per_pass);
@@ -174,16 +176,16 @@ ByteCount count_all_bytes(const Architecture& model, const WeightStorage& storag
   out.weights_read_min = (dense + experts.min) * r.passes + encoder_once;
   out.weights_read_max = (dense + experts.max) * r.passes + encoder_once;
 
-  if (model.vision && (!r.images.empty() || model.image_per_sequence)) {
+  if (model.vision && r.phase != Phase::kDecode && (!r.images.empty() || model.image_per_sequence)) {
     const Count tower = format_bytes(model.vision->params, storage.plain);  // once per pass over the images
     out.weights_read += tower;
     out.weights_read_min += tower;
     out.weights_read_max += tower;
   }
 
-  const Count encoder_tokens = model.is_encoder_decoder() ? sequences * r.encoder_len : Count(0);
+  const Count encoder_tokens = model.is_encoder_decoder() ? sequences * r.encoder_len : images.kept;
   Count rows = t.fed;
-  if (encoder_runs) rows += encoder_tokens;
+  if (encoder_runs && model.is_encoder_decoder()) rows += encoder_tokens;
   out.embedding_rows = format_bytes(rows * model.io_width(), storage.plain);
   if (model.is_encoder) return out;
 

@@ -44,9 +44,9 @@ void ComponentNames::add(std::string_view name, std::int64_t out, std::int64_t i
 
 void ComponentNames::add_layer(const Architecture& model, const LayerSpec& layer, std::int64_t tp, bool encoder) {
   const auto n = static_cast<double>(layer.repeat);
-  const std::int64_t d = model.d_model;
+  const std::int64_t d = layer.width > 0 ? layer.width : model.d_model;
   const MixerSpec& m = layer.mixer;
-  const Rows rows = encoder ? Rows::kOther : Rows::kTokens;
+  const Rows rows = encoder || layer.rows_share > 1 ? Rows::kOther : Rows::kTokens;
   // A fused matrix and its parts are never both there: whichever runs, its own calls count.
   if (m.kind == MixerKind::kAttention) {
     const std::int64_t heads = share(m.heads, tp), kv_heads = std::max<std::int64_t>(1, m.kv_heads / tp);

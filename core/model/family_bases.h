@@ -13,7 +13,8 @@ namespace mfu {
 //   f m              MLP width; its matrices, 3 where it is gated
 //   kind             none, attention, latent, mamba1, mamba2, delta or linear
 //   gate             1: the query projection makes a gate of its own width too
-//   window chunk     keys that a query sees: the last ones, or those of its own chunk
+//   window chunk     keys that a query sees: the last ones (not causal: to each side), or those of its own chunk
+//   sb sr            block-sparse attention: tokens of a block, random blocks that a query sees
 //   topk ih id ip    sparse attention: keys that the core sees, heads and width of the index; 1: its heads add up
 //   comp             tokens per compressed entry, which a query sees beside its window
 //   pr ps pp pg      relative positions beside the keys: vectors, products with them, matrices that they pass; how many:
@@ -42,11 +43,12 @@ namespace mfu {
 //   qr kvr nope rope latent attention: ranks of queries and of the latent, widths of a head's two parts
 //   mh mi ms mg mc mr  state space: heads, inner width, state, groups, convolution, rank of the step size
 //   dkh dk dvh dv    delta net: heads and widths of keys and values
-//   eL eH eK eh ef em elayer eout eouta eattx eaw efront    the encoder of an encoder-decoder
+//   eL eH eK eh ef em elayer eout eouta eattx eaw efront ewin    the encoder of an encoder-decoder
 //   xH xh xK xi      heads, their width, key/value heads (0: xH) and width of what is attended to (0: d) of the
 //                    decoder's attention to the encoder, or a diffusion transformer's to the text
 //   cross joint two  1: has it without an encoder; text tokens in the same sequence: 1 both are read after, 2 the image's;
 //                    1: text tokens have matrices of their own
+//   wi               1: the layer runs only where there are images to attend to, and attends to them
 //   tc_enc           1: a classifier of tokens has the encoder alone
 //   ctx eD           matrix elements per text token; width of the encoder, 0: d
 //   mtp mtpx         prediction modules like the last layer; parameters of one besides that layer
@@ -59,10 +61,10 @@ inline constexpr std::string_view kTextBase = R"(
   qb=attention_bias~0; ob=qb; mb=0; hb=0; nd=d; norms=2; qkn=0; extra=0; max=max_position_embeddings~0;
   biases=qb*(h*(H+K) + hv*K) + ob*d; dense_x=mb*((m-1)*f + d); layer=norms*nd + qkn + extra; out=nd; pos=0; outa=0;
   gate=0; sl=0; slides=has(layer_types) ? atis(layer_types,i,sliding_attention) : sl; window=slides ? sliding_window : 0;
-  chunk=0; topk=0; ih=0; id=0; ip=0; comp=0; kv=0; or=0; og=0; qr=0; ei=0; aw=0; cw=0; sf=0; se=0; causal=1; enc=0; tok=0; seq=0; htok=0; hx=hb*V; hn=0; ho=0;
+  chunk=0; topk=0; ih=0; id=0; ip=0; comp=0; kv=0; or=0; og=0; qr=0; ei=0; aw=0; cw=0; sf=0; se=0; causal=is_causal~1; enc=!causal; sb=0; sr=0; ewin=0; tok=0; seq=0; htok=0; hx=hb*V; hn=0; ho=0;
   attx=kind == attention ? biases : 0;
   mo=0; moe=has(mlp_layer_types) ? atis(mlp_layer_types,i,sparse) : mo; fs=0; sg=0; rx=0; ex=0; sx=0;
-  cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; tc_enc=0; cross=0; joint=0; two=0; ctx=0; eD=0; xK=0; xi=0; eouta=0; eattx=0;
+  cls_tok=d*labels; cls_seq=0; cls_x=0; tc_tok=d*labels; tc_x=labels; base_seq=0; base_x=0; eL=0; tc_enc=0; cross=0; wi=0; joint=0; two=0; ctx=0; eD=0; xK=0; xi=0; eouta=0; eattx=0;
   pr=0; ps=0; pp=0; pg=0; ftok=0; fseq=0; fx=0; mtp=0; mtpx=2*d*d + 3*d; stored=0; known=1)";
 
 /// A row without a type of its own.
@@ -108,6 +110,7 @@ inline constexpr RowBase kRowBases[] = {
        qb=3*ab; ob=ab; layer=2*nd + qb*w + ob*d + mb*((m-1)*f + d) + lx; out=pb*d + x*d + rows*d + outer*nd + extra;
        merge=1; window=0; global=0; dynamic=0; image_flop=0; image_core=0; grid=1; image_x=0; head_flop=0; head_x=0; base_flop=0; base_x=0;
        pooling=0; plain=0; known=1; p1i=0; p1o=0; p2i=0; p2o=0; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0)"},
+    // part: the row has parameters alone, and stands for nothing outside another model.
     // Towers that take an image as it is, in patches that later merge (Qwen2-VL and its kin).
     {"_dynamic", R"(dynamic=1; n=1; L=depth; H=num_heads; C=in_channels~in_chans~3; p=patch_size~spatial_patch_size~14;
        t=temporal_patch_size~2; pe=C*t*p*p; rows=0;
@@ -119,10 +122,11 @@ inline constexpr RowBase kRowBases[] = {
     // pair: two towers beside each other, an image with every text (CLIP); tseq, ttok: matrix elements per text and per
     // token; iflop, icore, ix: FLOP, of these in attention, and parameters per image besides; bare: the text model
     // without its pooler, own_head: with its own head whatever the class; untied: never tied; headless: no output
-    // matrix; fixed: the tower is this one whatever its file says.
+    // matrix; fixed: the tower is this one whatever its file says. audio, audio_type: a sound encoder, whose parameters
+    // alone are counted; ax: further ones beside it. left_out: a sentence about parts that are not counted.
     {"_composite",
      R"(p1i=0; p1o=0; p2i=0; p2o=0; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config;
-       inner_tie=0; lone=0; pair=0; bare=0; own_head=0; untied=0; tseq=0; ttok=0; iflop=0; icore=0; ix=0; headless=0; fixed=0;
+       inner_tie=0; lone=0; pair=0; bare=0; own_head=0; untied=0; tseq=0; ttok=0; iflop=0; icore=0; ix=0; headless=0; fixed=0; audio=none; audio_type=none; ax=0;
        text_type=llama; vision_type=siglip_vision_model)"},
 };
 

@@ -75,6 +75,8 @@ MixerSpec mixer_of(Expressions& x) {
       m.v_dim = x.positive("hv");
       m.window = x.value("window");
       m.chunk = x.value("chunk");
+      m.sparse_block = x.value("sb");
+      m.random_blocks = x.value("sr");
       m.top_keys = x.value("topk");
       m.index_heads = x.value("ih");
       m.index_dim = x.value("id");
@@ -186,6 +188,7 @@ void build_layers(Expressions& x, std::int64_t layers, bool cross, std::vector<L
     if (cross || x.value("cross") != 0) {
       layer.cross = CrossSpec{x.positive("xH"), x.positive("xh"), x.value("xK"), x.value("xi"), {}, {}};
     }
+    layer.with_images = x.value("wi") != 0;
     layer.joint = static_cast<Joint>(std::clamp<std::int64_t>(x.value("joint"), 0, 2));
     layer.streams = x.value("two") != 0 ? 2 : 1;
     const auto alike = std::find_if(out.begin(), out.end(), [&](const LayerSpec& known) {
@@ -209,6 +212,7 @@ void build_encoder(Expressions& x, Architecture& spec) {
   layer.repeat = x.positive("eL");
   layer.mixer.kind = MixerKind::kAttention;
   layer.mixer.causal = false;
+  layer.mixer.window = x.value("ewin");
   layer.mixer.heads = x.positive("eH");
   layer.mixer.kv_heads = x.positive("eK");
   layer.mixer.qk_dim = layer.mixer.v_dim = x.positive("eh");
@@ -258,6 +262,8 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
   spec.encoder_width = x.value("eD");
   spec.context_token_weights = x.value("ctx");
   build_layers(x, layers, encoder_decoder, spec.layers);
+  spec.image_context =
+      std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& layer) { return layer.with_images; });
   spec.embed_width = x.value("io");
   spec.embed_params = x.value("emb");
   spec.position_params = x.value("pos");
@@ -343,6 +349,21 @@ void prepare(const FamilyRow& row, Expressions& x) {
   }
 }
 
+/// The config's sound encoder: its parameters are stored, what it computes is not counted, and that is said.
+void add_audio(Expressions& x, const Fields& f, Architecture& spec) {
+  const std::string_view key = x.text("audio");
+  if (key == "none" || f.find(key) == nullptr) return;
+  const Fields part = f.child(key);
+  const FamilyRow* row = find_row(part.text_or("model_type", x.text("audio_type")));
+  if (row == nullptr || kind_of(*row) != RowKind::kTower) row = find_row(x.text("audio_type"));
+  Fields filled = part.with_defaults(class_defaults(row->type));
+  Expressions t({}, filled);
+  prepare(*row, t);
+  spec.other_extra_params += tower_of(t).params;
+  spec.other_extra_params += x.value("ax");
+  spec.not_counted.push_back(std::string(key) + ": what the sound encoder computes is not counted");
+}
+
 void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Architecture& spec) {
   Expressions x({}, f);
   prepare(row, x);
@@ -368,6 +389,9 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
   if (f.failed()) return;
   x.give("td", spec.d_model);
   spec.other_matmul_weights += x.value("ttok");
+  add_audio(x, f, spec);
+  if (f.failed()) return;
+  if (x.defines("left_out")) spec.not_counted.emplace_back(x.text("left_out"));
   if (vision == "none") {
     spec.other_extra_params += x.value("jx");
     return;
@@ -494,6 +518,10 @@ void build_row(const FamilyRow& row, const Fields& f, ModelHead head, Architectu
   prepare(row, x);
   if (kind_of(row) == RowKind::kText) {
     build_text_row(x, head, spec);
+    return;
+  }
+  if (x.defines("part")) {
+    f.problem(f.place() + "model_type: " + std::string(row.type) + " is known as a part of other models, not alone");
     return;
   }
   if (x.defines("guess") && x.value("guess") != 0) spec.assumed.emplace_back(x.text("guessed"));

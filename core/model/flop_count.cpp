@@ -28,7 +28,32 @@ Totals totals_of(const CountRequest& r) noexcept {
   return t;
 }
 
+ImageContext image_context_of(const Architecture& model, const CountRequest& r) noexcept {
+  ImageContext out;
+  Count sequences, fed;
+  for (const SequenceGroup& g : r.sequences) {
+    sequences += g.count;
+    fed += Count(g.count) * g.fed * r.passes;
+  }
+  Count shown;
+  if (model.vision) {
+    for (const auto& [height, width] : r.images) shown += count_image(*model.vision, height, width).tokens_out;
+  } else if (r.encoder_runs) {
+    shown = sequences * r.encoder_len;
+  }
+  out.kept = r.encoder_len > 0 ? sequences * r.encoder_len : shown;
+  if (r.phase != Phase::kDecode) out.projected = shown;  // there they are in the cache
+  // Images are spread evenly where only their sum is known.
+  if (sequences.fits() && !sequences.is_zero())
+    out.pairs = (fed * out.kept).divided_by(static_cast<std::int64_t>(sequences.u64()));
+  return out;
+}
+
 namespace {
+
+std::int64_t rows_of(std::int64_t tokens, std::int64_t share) noexcept {
+  return share > 1 ? tokens / share + (tokens % share != 0 ? 1 : 0) : tokens;
+}
 
 /// The pairs of the core: of sparse attention the chosen keys, which are as many as a window of that size would show.
 Mask core_mask_of(const MixerSpec& m) noexcept {
@@ -37,12 +62,21 @@ Mask core_mask_of(const MixerSpec& m) noexcept {
   return mask;
 }
 
-/// Sum over all sequences of the pairs in one layer with this mask.
-Count pairs_of(const CountRequest& r, const Mask& mask, AttentionMode mode, ContextMode context) noexcept {
+/// Sum over all sequences of the pairs in one layer with this mask, which has one row for `share` tokens.
+Count pairs_of(const CountRequest& r, const Mask& mask, AttentionMode mode, ContextMode context,
+               std::int64_t share = 1) noexcept {
   Count sum;
   for (const SequenceGroup& g : r.sequences) {
-    sum += attention_pairs(series_of(g, r.passes, context), mask, mode) * g.count;
+    const SequenceGroup rows{g.count, rows_of(g.past, share), rows_of(g.fed, share)};
+    sum += attention_pairs(series_of(rows, r.passes, context), mask, mode) * g.count;
   }
+  return sum;
+}
+
+/// Rows of all sequences and passes in a layer that has one for `share` tokens.
+Count rows_in(const CountRequest& r, std::int64_t share) noexcept {
+  Count sum;
+  for (const SequenceGroup& g : r.sequences) sum += Count(g.count) * rows_of(g.fed, share) * r.passes;
   return sum;
 }
 
@@ -136,11 +170,18 @@ struct StackCount {
 };
 
 /// \param tokens that run through the stack; \param encoder_tokens through cross key/value projections.
-StackCount count_stack(std::span<const LayerSpec> layers, std::int64_t d, Count tokens, const CountRequest& r,
-                       AttentionMode mode, ContextMode context, const std::optional<LoraConfig>& lora,
-                       Count cross_pairs, Count encoder_tokens) noexcept {
+StackCount count_stack(std::span<const LayerSpec> layers, std::int64_t model_width, Count all_tokens,
+                       const CountRequest& r, AttentionMode mode, ContextMode context,
+                       const std::optional<LoraConfig>& lora, Count all_cross_pairs, Count encoder_tokens) noexcept {
   StackCount out;
   for (const LayerSpec& layer : layers) {
+    if (layer.with_images && all_cross_pairs.is_zero()) continue;
+    const std::int64_t d = layer.width > 0 ? layer.width : model_width;
+    Count tokens = all_tokens, cross_pairs = all_cross_pairs;
+    if (layer.rows_share > 1) {
+      tokens = rows_in(r, layer.rows_share);
+      cross_pairs = tokens * r.encoder_len;
+    }
     const LayerWeights w = layer_weights(layer, d);
     const Count rows = tokens * 2 * layer.repeat;  // two FLOP per element and token
     const bool joint = layer.joint != Joint::kNone;
@@ -155,7 +196,8 @@ StackCount count_stack(std::span<const LayerSpec> layers, std::int64_t d, Count 
     out.mlp_routed += rows * w.expert * layer.mlp.top_k;
     out.mlp_shared += rows * w.mlp_shared;
     if (has_attention(m)) {
-      Count seen = joint ? joint_pairs_of(r, r.encoder_len) : pairs_of(r, core_mask_of(m), mode, context);
+      Count seen =
+          joint ? joint_pairs_of(r, r.encoder_len) : pairs_of(r, core_mask_of(m), mode, context, layer.rows_share);
       if (m.compress > 0) seen += compressed_pairs_of(r, m.compress, m.top_keys, mode, context);
       const Count pairs = seen * 2 * layer.repeat * m.heads;
       out.parts.attn_scores += pairs * m.qk_dim;
@@ -298,6 +340,11 @@ FlopCount count_components(const Architecture& model, const FlopsOptions& o, con
       encoder_tokens += Count(g.count) * r.passes * r.encoder_len;
     }
   }
+  if (model.image_context) {
+    const ImageContext seen = image_context_of(model, r);
+    cross_pairs = seen.pairs;
+    encoder_tokens = seen.projected;
+  }
   if (model.is_encoder_decoder()) {
     for (const SequenceGroup& g : r.sequences) {
       cross_pairs += Count(g.count) * g.fed * r.passes * r.encoder_len;
@@ -332,7 +379,9 @@ FlopCount count_components(const Architecture& model, const FlopsOptions& o, con
   if (model.vision && model.is_vision_only()) {
     head = head + vision_parts(model, r);
   } else if (model.vision) {
-    for (const auto& [height, width] : r.images) vision += count_image(*model.vision, height, width).sum();
+    if (r.phase != Phase::kDecode) {  // there the images are in the cache
+      for (const auto& [height, width] : r.images) vision += count_image(*model.vision, height, width).sum();
+    }
     if (model.image_per_sequence && r.images.empty()) {
       const auto [height, width] = default_image(*model.vision);
       vision += count_image(*model.vision, height, width).sum() * t.sequences;

@@ -6,7 +6,9 @@
 namespace mfu {
 
 /// What a query of this mixer may see.
-[[nodiscard]] inline Mask mask_of(const MixerSpec& m) noexcept { return {m.causal, m.window, m.chunk}; }
+[[nodiscard]] inline Mask mask_of(const MixerSpec& m) noexcept {
+  return {m.causal, m.window, m.chunk, m.sparse_block, m.random_blocks};
+}
 [[nodiscard]] inline bool has_attention(const MixerSpec& m) noexcept {
   return m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent;
 }
@@ -19,6 +21,13 @@ struct Totals {
   Count sequences;  ///< sequences that feed anything, per pass
 };
 [[nodiscard]] Totals totals_of(const CountRequest& r) noexcept;
+
+/// What the layers that attend to images see of them: tokens whose keys and values are made in this work, tokens kept
+/// in all, and the pairs with them in one layer. `encoder_len` says how many each sequence has where they are cached.
+struct ImageContext {
+  Count projected, kept, pairs;
+};
+[[nodiscard]] ImageContext image_context_of(const Architecture& model, const CountRequest& r) noexcept;
 
 /// The components, backward and recomputation; `total` by the exact rule.
 [[nodiscard]] FlopCount count_components(const Architecture& model, const FlopsOptions& o,

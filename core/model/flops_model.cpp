@@ -43,6 +43,7 @@ std::string make_model_json(const Architecture& model) {
     }
   }
   if (!model.assumed.empty()) j["assumed"] = model.assumed;
+  if (!model.not_counted.empty()) j["not_counted"] = model.not_counted;
   j["gqa_group_size"] = group_size;
   j["attention_to_ffn_ratio"] = ffn.is_zero() || ffn.overflowed() || attention.overflowed()
                                     ? Json(nullptr)
@@ -118,6 +119,11 @@ Result<FlopCount> FlopsModel::count_flop(const CountRequest& request) const {
   if (convention != Convention::kExact && convention != Convention::k6nd && spec.flat_params) {
     return Error{"convention " + impl_->convention +
                  ": needs the model's layers, but only `params` is given; use exact or 6nd"};
+  }
+  if (convention != Convention::kExact &&
+      std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& l) { return l.rows_share > 1; })) {
+    return Error{"convention " + impl_->convention +
+                 ": is not defined where layers have fewer rows than tokens; use exact"};
   }
   if (convention != Convention::kExact && spec.is_encoder_decoder()) {
     return Error{"convention " + impl_->convention + ": is not defined for an encoder-decoder model; use exact"};

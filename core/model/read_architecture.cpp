@@ -7,6 +7,7 @@
 #include "core/base/edit_distance.h"
 #include "core/base/json_fields.h"
 #include "core/base/number_text.h"
+#include "core/base/printable.h"
 #include "core/model/class_defaults.h"
 #include "core/model/family_rows.h"
 #include "core/model/own_schema.h"
@@ -169,7 +170,29 @@ std::int64_t read_params(const Fields& f) {
   return f.require("params", 1, kMost);
 }
 
+/// Files that lie beside a model's config and are given by mistake: what they are, and what to give. True: it is one.
+bool refuse_other_files(const Fields& f) {
+  if (f.find("peft_type") != nullptr) {
+    const std::string base = f.text_or("base_model_name_or_path", "");
+    f.problem(f.place() + "peft_type: this is an adapter, not a model; give the config of its base" +
+              (base.empty() ? std::string() : ", " + printable(base)) + ", and \"trainable\": {\"lora_rank\": " +
+              std::to_string(f.integer_or("r", 8, 1)) + "} to count the adapter");
+    return true;
+  }
+  if (f.text_or("_class_name", "").ends_with("Pipeline")) {
+    f.problem(f.place() + "_class_name: " + printable(f.text_or("_class_name", "")) +
+              " is a pipeline of several models; give transformer/config.json or unet/config.json of it");
+    return true;
+  }
+  if (f.find("model_type") == nullptr && f.find("tokenizer_class|image_processor_type|feature_extractor_type")) {
+    f.problem(f.place() + "model_type: this is the config of a tokenizer or processor; give the model's config.json");
+    return true;
+  }
+  return false;
+}
+
 void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec) {
+  if (refuse_other_files(f)) return;
   if (const json* type = f.find("model_type")) {
     const std::string text = type->is_string() ? type->get<std::string>() : std::string();
     spec.family = text;
@@ -194,7 +217,7 @@ void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec
   }
   if (const json* type = f.find("_class_name"); type != nullptr && type->is_string()) {  // a part of diffusers
     spec.family = type->get<std::string>();
-    if (find_row(spec.family) == nullptr) {
+    if (!is_known(spec.family)) {
       f.problem(f.place() + "_class_name: expected a supported class of diffusers, got " + brief(*type) +
                 "; nearest: " + nearest_model_types(spec.family) + "; mfu flops --list prints what is known");
       return;

@@ -5,6 +5,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/model/unet.h"
+
 namespace mfu {
 namespace {
 
@@ -144,7 +146,11 @@ void build_nemotron_nas(const Fields& f, ModelHead head, Architecture& spec) {
 
 using Build = void (*)(const Fields&, ModelHead, Architecture&);
 
+/// What diffusers ships is never a text model: it has no other head.
+void build_diffusers_unet(const Fields& f, ModelHead /*head*/, Architecture& spec) { build_unet(f, spec); }
+
 constexpr std::pair<std::string_view, Build> kSpecial[] = {
+    {"UNet2DConditionModel", build_diffusers_unet},
     {"deepseek_vl_v2", build_deepseek_ocr},
     {"nemotron-nas", build_nemotron_nas},
 };

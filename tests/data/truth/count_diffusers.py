@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what the transformers of diffusers do, on the meta device: see count_modules.py.
+"""Counts what the transformers and UNets of diffusers do, on the meta device: see count_modules.py.
 
     count_diffusers.py > diffusers.jsonl        needs torch, diffusers and transformers; no GPU, no weights, no network
 
@@ -24,6 +24,18 @@ CASES = [
     ("QwenImageTransformer2DModel", {}),
     ("WanTransformer3DModel", {}),
     ("WanTransformer3DModel", {"num_attention_heads": 12, "ffn_dim": 8960, "num_layers": 30}),
+    ("UNet2DConditionModel", {"cross_attention_dim": 768, "sample_size": 64}),  # Stable Diffusion 1.5
+    ("UNet2DConditionModel", {"cross_attention_dim": 1024, "attention_head_dim": [5, 10, 20, 20], "use_linear_projection": True,
+                              "sample_size": 96}),  # 2.1
+    ("UNet2DConditionModel", {"block_out_channels": [320, 640, 1280], "attention_head_dim": [5, 10, 20], "cross_attention_dim": 2048,
+                              "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"],
+                              "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"],
+                              "transformer_layers_per_block": [1, 2, 10], "addition_embed_type": "text_time",
+                              "addition_time_embed_dim": 256, "projection_class_embeddings_input_dim": 2816,
+                              "use_linear_projection": True, "sample_size": 128}),  # XL
+    ("UNet2DConditionModel", {"block_out_channels": [32, 64], "attention_head_dim": 4, "cross_attention_dim": 48, "layers_per_block": 1,
+                              "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"], "in_channels": 9,
+                              "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"], "norm_num_groups": 8, "time_cond_proj_dim": 24}),
     ("DiTTransformer2DModel", {"num_attention_heads": 16, "attention_head_dim": 72, "in_channels": 4, "out_channels": 8,
                                "num_layers": 28, "sample_size": 32, "patch_size": 2, "num_embeds_ada_norm": 1000}),
 ]
@@ -45,6 +57,16 @@ def inputs(name, config, side, text):
         else:
             kwargs |= {"img_shapes": [[(1, side, side)]] * batch, "encoder_hidden_states_mask": None}
         return kwargs, tokens
+    if name.startswith("UNet"):
+        high, wide = 2 * side, side  # latent pixels
+        kwargs = {"sample": full(config.in_channels, high, wide), "timestep": torch.zeros(batch, device="meta"),
+                  "encoder_hidden_states": full(text, config.cross_attention_dim)}
+        if config.addition_embed_type:
+            pooled = config.projection_class_embeddings_input_dim - 6 * config.addition_time_embed_dim
+            kwargs["added_cond_kwargs"] = {"text_embeds": full(pooled), "time_ids": full(6)}
+        if config.time_cond_proj_dim:
+            kwargs["timestep_cond"] = full(config.time_cond_proj_dim)
+        return kwargs, high * wide
     if name.startswith("SD3"):
         return {"hidden_states": full(config.in_channels, 2 * side, 2 * side), "timestep": torch.zeros(batch, device="meta"),
                 "encoder_hidden_states": full(text, config.joint_attention_dim),

@@ -44,6 +44,8 @@ NEEDS = {
     "num_shared_expert": 1}, "dots1": {"n_routed_experts": 32, "n_shared_experts": 2, "first_k_dense_replace": 1,
     "head_dim": 128, "num_experts_per_tok": 4}, "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
     "glm4_moe": {"head_dim": 128}, "nemotron": {"head_dim": 128, "num_key_value_heads": 8}, "ministral": {"head_dim": 128},
+    "step3p7": {"text_config": {"sliding_window": 512, "num_sliding_attention_heads": 96, "num_hidden_layers": 5, "layer_types":
+                ["full_attention"] + ["sliding_attention"] * 3 + ["full_attention"]}},
     "lfm2_moe": {"num_hidden_layers": 6, "layer_types": ["conv", "conv", "full_attention"] * 2},
     "rwkv": {"hidden_size": 512, "num_hidden_layers": 3}, "aya_vision": {"vision_config": {"model_type":
     "siglip_vision_model", "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27,
@@ -191,7 +193,7 @@ class Counter:
             self.note("weights", flop, tuple((b if self.is_stored(b) else a).shape))
         elif inner > 1:
             place = " ".join(kind for _, kind in self.stack).lower()
-            linear = re.search(r"mamba|deltanet|delta_net|linearatt|lightning|rwkv|mlstm|shortconv|rglru|kda", place)
+            linear = re.search(r"mamba|deltanet|delta_net|deltaattention|linearatt|lightning|rwkv|mlstm|shortconv|rglru|kda", place)
             attention = "atten" in place or "attn" in place or "mha" in place
             self.note("core" if attention and not linear else "rest", flop, "x")
 
@@ -288,6 +290,15 @@ def inputs_of(model, config, shape, device):
         kwargs["input_features"] = torch.zeros((batch, mel, length), device=device)
     elif has("inputs_embeds"):
         kwargs["inputs_embeds"] = torch.zeros((batch, tokens, config.hidden_size), device=device)
+    if has("cross_attention_states") and not hasattr(config, "vision_config"):
+        kwargs["cross_attention_states"] = torch.zeros((batch, tokens // 2, config.hidden_size), device=device)
+    if has("aspect_ratio_ids") and not has("input_ids"):
+        kwargs["pixel_values"] = torch.zeros((1, 1, config.max_num_tiles, *image_of(config)), device=device)
+        kwargs["aspect_ratio_ids"] = torch.ones((1, 1), dtype=torch.long)
+        kwargs["aspect_ratio_mask"] = torch.ones((1, 1, config.max_num_tiles), dtype=torch.long)
+    if has("feature_lens"):  # sound of 30 seconds
+        kwargs["input_features"] = torch.zeros((config.num_mel_bins, 3000), device=device)
+        kwargs["feature_lens"] = torch.tensor([3000], device="cpu")
     if has("decoder_input_ids"):
         kwargs["decoder_input_ids"] = ids(batch, tokens // 2)
     if has("pixel_values") and hasattr(config, "text_config") and hasattr(model, "get_text_features"):

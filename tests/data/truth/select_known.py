@@ -42,22 +42,27 @@ def patch(old, new):
     return out
 
 
-only_variants = "--variants" in sys.argv
-for line in open(sys.argv[1]):
-    entry = json.loads(line)
-    if "torch" in entry:
-        print(json.dumps(entry, separators=(",", ":")))
-    elif entry["type"] in TYPES and "config" in entry and (not only_variants or entry.get("variants")):
-        if only_variants:
-            entry = {key: entry[key] for key in ("type", "class", "variants")}
-        else:
-            entry["config"] = clean(entry["config"])
-        if entry.get("variants"):
-            # The first is the config with few layers; of the others what differs from it, as a JSON merge patch.
-            base = clean(entry["variants"][0][0])
-            entry["base"] = base
-            entry["variants"] = [[patch(base, clean(config)), *rest] for config, *rest in entry["variants"]]
-        else:
-            entry.pop("base", None)
-        entry.pop("no_forward", None)
-        print(json.dumps(entry, separators=(",", ":")))
+def main():
+    only_variants = "--variants" in sys.argv
+    for line in open(sys.argv[1]):
+        entry = json.loads(line)
+        if "torch" in entry:
+            print(json.dumps(entry, separators=(",", ":")))
+        elif entry["type"] in TYPES and "config" in entry and (not only_variants or entry.get("variants")):
+            if only_variants:
+                entry = {key: entry[key] for key in ("type", "class", "variants")}
+            else:
+                entry["config"] = clean(entry["config"])
+            if entry.get("variants"):
+                # The first is the config with few layers; of the others what differs from it, as a JSON merge patch.
+                base = clean(entry["variants"][0][0])
+                entry["base"] = base
+                entry["variants"] = [[patch(base, clean(config)), *rest] for config, *rest in entry["variants"]]
+            else:
+                entry.pop("base", None)
+            entry.pop("no_forward", None)
+            print(json.dumps(entry, separators=(",", ":")))
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace mfu {
 namespace {
@@ -74,6 +75,41 @@ TEST(AttentionPairs, BidirectionalIsTheSquare) {
   Mask mask;
   mask.causal = false;
   EXPECT_EQ(attention_pairs({0, 512, 1, true}, mask, AttentionMode::kCausal).u64(), 512u * 512u);
+}
+
+/// Encoders with windows: keys to each side.
+TEST(AttentionPairs, BidirectionalWindowsReachToBothSides) {
+  for (std::int64_t n : {1, 2, 5, 64, 65, 66, 200}) {
+    for (std::int64_t reach : {1, 4, 64, 199, 1000}) {
+      Mask mask;
+      mask.causal = false;
+      mask.window = reach;
+      std::uint64_t slow = 0;
+      for (std::int64_t q = 0; q < n; ++q) {
+        for (std::int64_t k = 0; k < n; ++k) slow += std::abs(q - k) <= reach ? 1 : 0;
+      }
+      EXPECT_EQ(attention_pairs({0, n, 1, true}, mask, AttentionMode::kCausal).u64(), slow) << n << " " << reach;
+      EXPECT_EQ(attention_pairs({0, n, 3, false}, mask, AttentionMode::kCausal).u64(), 3 * slow) << n << " " << reach;
+      EXPECT_EQ(attention_pairs({0, n, 1, true}, mask, AttentionMode::kFull).u64(), static_cast<std::uint64_t>(n * n));
+    }
+  }
+}
+
+/// BigBird's blocks, one by one: 64 tokens each, 3 random ones.
+TEST(AttentionPairs, BlockSparseSeesEightBlocks) {
+  Mask mask;
+  mask.causal = false;
+  mask.block = 64;
+  mask.random = 3;
+  EXPECT_EQ(attention_pairs({0, 704, 1, true}, mask, AttentionMode::kCausal).u64(), 704u * 704u);
+  const std::uint64_t blocks = 64;
+  std::uint64_t slow = 0;
+  for (std::uint64_t b = 0; b < blocks; ++b) {
+    const bool end = b == 0 || b == blocks - 1, next_to_end = b == 1 || b == blocks - 2;
+    slow += (end ? blocks : next_to_end ? 7 : 8) * 64 * 64;
+  }
+  EXPECT_EQ(attention_pairs({0, 4096, 1, true}, mask, AttentionMode::kCausal).u64(), slow);
+  EXPECT_EQ(attention_pairs({0, 4096, 1, true}, mask, AttentionMode::kFull).u64(), 4096u * 4096u);
 }
 
 TEST(AttentionPairs, ChunksAndSingleTokensAddUp) {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/model/read_architecture.h"
+#include "core/model/vision.h"
 
 namespace mfu {
 namespace {
@@ -143,6 +144,58 @@ TEST(Work, EncoderDecoderAndVision) {
   FlopsOptions options;
   options.images = {{504, 504}};
   EXPECT_EQ(model_of(reference("qwen2-vl-7b"), options).work(Phase::kVision, {}).flop, 1938713149440.0);
+}
+
+/// Images of a request are new in prefill and training; a decode pass finds their keys in the cache.
+TEST(Work, ImagesRunOncePerRequest) {
+  FlopsOptions options;
+  options.images = {{504, 504}};
+  const FlopsModel with = model_of(reference("qwen2-vl-7b"), options), without = model_of(reference("qwen2-vl-7b"));
+  EXPECT_EQ(with.work(Phase::kPrefill, shape(1, 500)).flop - without.work(Phase::kPrefill, shape(1, 500)).flop,
+            1938713149440.0);
+  EXPECT_EQ(with.work(Phase::kDecode, shape(1, {}, 500, 8)).flop,
+            without.work(Phase::kDecode, shape(1, {}, 500, 8)).flop);
+}
+
+/// Llama 3.2 Vision: the layers that attend to images do nothing without one.
+TEST(Work, LayersForImagesRunWhereThereAreImages) {
+  const char* config = R"({"model_type": "mllama", "text_config": {"model_type": "mllama_text_model", "hidden_size": 64,
+      "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128,
+      "vocab_size": 1000, "cross_attention_layers": [1]}, "vision_config": {"model_type": "mllama_vision_model",
+      "hidden_size": 32, "num_hidden_layers": 2, "num_global_layers": 1, "attention_heads": 2, "intermediate_size": 64,
+      "vision_output_dim": 64, "image_size": 28, "patch_size": 14, "max_num_tiles": 4}})";
+  const FlopsModel text = model_of(config);
+  FlopsOptions options;
+  options.images = {{28, 28}};
+  const FlopsModel image = model_of(config, options);
+  constexpr double kImageTokens = 4 * 5;  // tiles, patches and the class of each
+  const double d = 64, tokens = 10, keys = 32;
+  const double layer =
+      2 * tokens * (2 * d * d + 3 * d * 128) + 2 * kImageTokens * 2 * d * keys + 4 * tokens * kImageTokens * d;
+  const double tower = count_image(*image.spec().vision, 28, 28).sum().to_double();
+  EXPECT_EQ(image.work(Phase::kPrefill, shape(1, 10)).flop - text.work(Phase::kPrefill, shape(1, 10)).flop,
+            layer + tower);
+  Shape cached = shape(1, {}, 10, 1);
+  const double decode = text.work(Phase::kDecode, cached).flop;
+  cached.encoder_len = 20;
+  EXPECT_EQ(text.work(Phase::kDecode, cached).flop - decode, 2 * (2 * d * d + 3 * d * 128) + 4 * kImageTokens * d);
+  EXPECT_EQ(image.work(Phase::kDecode, shape(1, {}, 10, 1)).flop, text.work(Phase::kDecode, cached).flop);
+}
+
+/// What people give instead of a model's config is named, with what to give.
+TEST(Read, OtherFilesAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"peft_type": "LORA", "base_model_name_or_path": "Qwen/Qwen3-8B", "r": 16, "target_modules": ["q_proj"]})",
+       "this is an adapter, not a model; give the config of its base, Qwen/Qwen3-8B"},
+      {R"({"_class_name": "StableDiffusionXLPipeline", "unet": ["diffusers", "UNet2DConditionModel"]})",
+       "is a pipeline of several models"},
+      {R"({"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 131072})", "of a tokenizer"},
+      {R"({"_class_name": "UNet2DConditionModel", "only_cross_attention": true})", "only_cross_attention"}};
+  for (const auto& [config, expected] : cases) {
+    const Result<Architecture> spec = read_model(config, "x.json: ");
+    ASSERT_FALSE(spec.ok()) << config;
+    EXPECT_NE(spec.error().message.find(expected), std::string::npos) << spec.error().message;
+  }
 }
 
 // ---------------------------------------------------------------- invariants

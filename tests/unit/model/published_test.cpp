@@ -93,7 +93,12 @@ TEST(Published, EveryFamilyIsCovered) {
   const json golden = json::parse(std::ifstream(MFU_TEST_DATA "/reference/golden.json"));
   for (const json& model : golden["models"]) covered.push_back(model["model_type"]);
   std::ifstream truth(MFU_TEST_DATA "/truth/modules.jsonl");
-  for (std::string line; std::getline(truth, line);) covered.push_back(json::parse(line).value("type", ""));
+  for (std::string line; std::getline(truth, line);) {
+    const json entry = json::parse(line);
+    covered.push_back(entry.value("type", ""));
+    const json config = entry.value("config", json::object());
+    if (config.contains("audio_config")) covered.push_back(config["audio_config"].value("model_type", ""));
+  }
   std::ifstream diffusers(MFU_TEST_DATA "/truth/diffusers.jsonl");
   for (std::string line; std::getline(diffusers, line);) {
     const json entry = json::parse(line);
