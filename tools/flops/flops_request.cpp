@@ -81,7 +81,7 @@ Result<FlopsJob> make_job(const FlopsCall& call, const Config& config) {
     if (!seq_len && encoder_len && job.phase == Phase::kPrefill) seq_len = 1;  // the first decoder token
   } else if (spec.image_context) {
     job.encoder_runs = call.encoder_runs.empty() ? !decode : call.encoder_runs == "yes";
-    job.encoder_len = either(call.encoder_len, w.encoder_len).value_or(0);
+    job.encoder_len = w.encoder_len.value_or(0);
     if (job.encoder_len > 0) job.shape["encoder_len"] = job.encoder_len;
   } else if (call.encoder_len || !call.encoder_runs.empty()) {
     return Error{"--encoder-len: model_type " + spec.family + " has no encoder"};
