@@ -25,6 +25,8 @@ void StepFollower::lock(const CycleCandidate& c) {
     explain_.say("withdrawn: the cycle of " + std::to_string(cycle_.period) + " launches is a part of a longer one");
     reporter_.withdraw();
   }
+  // Fewer in a row than some programs accumulate may be passes of one step: that is still to turn out.
+  const bool may_be_passes = locked_ && !cycle_.optimizer && history_.training() && seen_.steps < kT.repeats_stack_half;
   locked_ = true;
   schedule_.restart();
   cycle_ = {};
@@ -38,7 +40,7 @@ void StepFollower::lock(const CycleCandidate& c) {
   set_reference(boundary - p, boundary);
   in_step_ = false;
   scan_ = std::max(reporter_.last(), history_.oldest());
-  reporter_.confirm();
+  if (!may_be_passes) reporter_.confirm();
   last_length_ = 0;
   seen_ = {};
   finder_.measure_agreement();
