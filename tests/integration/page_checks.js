@@ -16,7 +16,7 @@ window.checks = {
           clip = { left: Math.max(clip.left, r.left), right: Math.min(clip.right, r.right), top: Math.max(clip.top, r.top), bottom: Math.min(clip.bottom, r.bottom) };
         }
       for (const r of range.getClientRects()) {
-        const box = { left: Math.max(r.left, clip.left), right: Math.min(r.right, clip.right), top: Math.max(r.top, clip.top), bottom: Math.min(r.bottom, clip.bottom), text: node.textContent.trim() };
+        const box = { left: Math.max(r.left, clip.left), right: Math.min(r.right, clip.right), top: Math.max(r.top, clip.top), bottom: Math.min(r.bottom, clip.bottom), node, text: node.textContent.trim() };
         if (box.right - box.left > 1 && box.bottom - box.top > 1) texts.push(box);
       }
     }
@@ -25,6 +25,7 @@ window.checks = {
     for (let i = 0; i < texts.length; ++i)
       for (let k = i + 1; k < texts.length && texts[k].top < texts[i].bottom; ++k) {
         const [a, b] = [texts[i], texts[k]];
+        if (a.node === b.node) continue; // a text that is cut short has a second box, its ellipsis
         const x = Math.min(a.right, b.right) - Math.max(a.left, b.left), y = Math.min(a.bottom, b.bottom) - b.top;
         if (x > 1.5 && y > 4) met.push([a.text.slice(0, 50), b.text.slice(0, 50), x, y]);
       }
