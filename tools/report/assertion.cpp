@@ -135,9 +135,11 @@ Result<Verdict> check(const Assertion& a, const Job& job) {
   const JobRegion* region = *found;
   const std::optional<double> value = find_figure(a.figure)->of(*region);
   const std::string name = a.region + "." + a.figure;
+  // In the form in which the bound is given.
+  const auto shown = [&a](double v) { return a.percent ? fmt::format("{:.6g} %", 100 * v) : fmt::format("{:.6g}", v); };
   if (value && holds(*value, a.op, a.bound))
-    return Verdict{true, fmt::format("ok {} {:.6g} {} {:.6g}", name, *value, op_text(a.op), a.bound)};
-  if (value) return Verdict{false, fmt::format("{} does not hold: {} is {:.6g}", a.text, name, *value)};
+    return Verdict{true, fmt::format("ok {} {} {} {}", name, shown(*value), op_text(a.op), shown(a.bound))};
+  if (value) return Verdict{false, fmt::format("{} does not hold: {} is {}", a.text, name, shown(*value))};
   std::string why = region->why_no_mfu;
   if (!region->sum().classes_known && (why.empty() || a.figure.starts_with("lost.") || a.figure.starts_with("time_s.")))
     why = "no device activity was measured";
