@@ -170,7 +170,8 @@ class Program:
         else:
             self.script += "".join(f"thread {t.name} {{\n" + "\n".join(t.lines) + "\n}\n" for t in self.threads)
         self.cupti = "cupti-" + draw.choice(("11.8", "12.4", "12.6", "12.9", "13.0", "13.2", "13.3"))
-        self.env = {"SIMGPU_DRIVER_VERSION": "13030", "MFU_INTERVAL": draw.choice(("0.05", "0.2", "1", "10")), "MFU_DETECT": "0"}
+        self.env = {"SIMGPU_DRIVER_VERSION": "13030", "MFU_INTERVAL": draw.choice(("0.05", "0.2", "1", "10")),
+                    "MFU_DETECT": draw.choice(("0", "1"))}
         for name, values in {
             "SIMGPU_PER_THREAD": ("0", "1"), "SIMGPU_FLUSH_ON_WORKER": ("1",), "SIMGPU_FLUSH_KEEPS_OPEN": ("0",),
             "SIMGPU_WORKER_DELAY_MS": ("1", "20"), "SIMGPU_SHUFFLE": ("1",), "SIMGPU_POISON_BUFFERS": ("1",),
