@@ -33,14 +33,15 @@ class CallRecords {
     waiting_.push_back({record, 0});
     return true;
   }
-  /// Gives `deliver(record, found)` what has waited for long enough, or whose call has come. Once a tick.
+  /// Gives `deliver(record, found)` what has waited for long enough at `now`, or whose call has come. Once a tick.
   template <typename Deliver>
-  void deliver_waiting(bool all, Deliver&& deliver) {
+  void deliver_waiting(bool all, TimeNs now, Deliver&& deliver) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
       Waiting w = waiting_[i];
       const CorrelationMap::Found found = map_.record(w.record.correlation);
-      if (!all && found.result == CorrelationMap::Lookup::kNeverSeen && ++w.ticks < kMostTicks)
+      const bool waits = ++w.ticks < kLeastTicks || now - w.record.begin_ns < kPatience;
+      if (!all && found.result == CorrelationMap::Lookup::kNeverSeen && waits)
         waiting_[kept++] = w;
       else
         deliver(w.record, found);
@@ -54,7 +55,8 @@ class CallRecords {
 
   /// A call is recorded when it returns, so its record may lie in a later buffer than that of its kernel; CUPTI keeps
   /// that one until it is full, or something asks for it by force.
-  static constexpr std::uint32_t kMostTicks = 40;
+  static constexpr std::uint32_t kLeastTicks = 4;
+  static constexpr DurationNs kPatience = 30 * kNsPerSecond;
 
  private:
   struct Waiting {

@@ -206,7 +206,7 @@ void Drain::advance_ledger(const LaunchTracker::Settled& settled) {
 void Drain::end_tick(bool lossy, bool flushed) {
   follow_instances();
   if (calls_) {
-    calls_->deliver_waiting(false,
+    calls_->deliver_waiting(false, launches_.now(),
                             [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver_waiting(r, f); });
     calls_->ranges().forget_before(launches_.now() - 60 * kNsPerSecond);
   }
@@ -222,7 +222,7 @@ void Drain::end_tick(bool lossy, bool flushed) {
 void Drain::finish(TimeNs now) {
   follow_instances();
   if (calls_)
-    calls_->deliver_waiting(true,
+    calls_->deliver_waiting(true, now,
                             [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver_waiting(r, f); });
   if (detected_ != nullptr) detected_->finish();
   ledger_.await_launches_of({});
