@@ -59,7 +59,7 @@ class CuptiSession {
 
   /// [mfu-flush] Asks CUPTI for the buffers that are complete. May block for long; never under a lock.
   void flush() noexcept;
-  /// [mfu-flush, make_room] At exit, once, with the last context still alive: asks for every buffer. What is still
+  /// [mfu-flush] At exit, with the last context still alive, and from make_room: asks for every buffer. What is still
   /// running then comes with an end of 0, and is never delivered again, so this is for no other moment.
   void flush_everything() noexcept { api_.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); }
   /// [mfu-flush] Records that CUPTI dropped since the last call.

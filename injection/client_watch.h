@@ -69,8 +69,8 @@ class ClientWatch {
 
   static constexpr DurationNs kQuietAfter = 5 * kNsPerSecond;
   static constexpr DurationNs kGone = 30 * kNsPerSecond;  ///< silence after which the other client has finished
-  /// The same where its end would have been seen if it were Kineto: to register in the middle of a session takes the
-  /// records of all that follows from it.
+  /// Longer where the end of a session of Kineto would have been seen: registering in the middle of one takes its
+  /// records.
   static constexpr DurationNs kGoneUnseen = 600 * kNsPerSecond;
   static constexpr DurationNs kBetweenTries = 60 * kNsPerSecond;  ///< from one registration to the next
   static constexpr std::uint32_t kMaxTries = 20;                  ///< in a row, without a record in between

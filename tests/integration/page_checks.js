@@ -25,7 +25,8 @@ window.checks = {
     for (let i = 0; i < texts.length; ++i)
       for (let k = i + 1; k < texts.length && texts[k].top < texts[i].bottom; ++k) {
         const [a, b] = [texts[i], texts[k]];
-        if (a.node === b.node) continue; // a text that is cut short has a second box, its ellipsis
+        // A text that is cut short has a second box, its ellipsis.
+        if (a.node === b.node && getComputedStyle(a.node.parentElement).textOverflow === "ellipsis") continue;
         const x = Math.min(a.right, b.right) - Math.max(a.left, b.left), y = Math.min(a.bottom, b.bottom) - b.top;
         if (x > 1.5 && y > 4) met.push([a.text.slice(0, 50), b.text.slice(0, 50), x, y]);
       }
