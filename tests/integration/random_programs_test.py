@@ -236,7 +236,7 @@ class RandomPrograms(TestCase):
                              (truth.kernels, truth.launches, truth.kernel_sum_ns), said)
             busy = sum(union_ns(span) for span in spans.values())
             if end["counters"].get("records_late"):  # on a busy machine: the past that they fall into may be known no more
-                self.assertLessEqual(abs(ns(got["busy_s"]) - busy), 0.05 * busy, said)
+                self.assertLessEqual(abs(ns(got["busy_s"]) - busy), 0.02 * busy, said)
             else:
                 self.assertEqual(ns(got["busy_s"]), busy, said)
             self.assertLessEqual(got["instances"], instances)
