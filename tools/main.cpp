@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -58,9 +59,36 @@ std::string alternatives(const std::string& braces) {
   return text;
 }
 
+/// What an option takes, in words: `N`, `train, prefill or decode`.
+std::string value_words(const std::string& type) {
+  if (const std::size_t braces = type.find('{'); braces != std::string::npos) return alternatives(type.substr(braces));
+  return type.starts_with("TEXT") ? "a value" : type;
+}
+
+/// `--gpu=`, of which CLI11 takes the next word, and `--json=3`. Empty: none of them is there.
+std::string wrong_equals(const CLI::App* command, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word == "--") break;
+    const std::size_t equals = word.find('=');
+    if (!word.starts_with("--") || equals == std::string::npos) continue;
+    const std::string name = word.substr(0, equals);
+    const CLI::Option* option = command->get_option_no_throw(name);
+    if (option == nullptr) continue;
+    const bool takes_one = option->get_items_expected_max() > 0;
+    if (takes_one && equals + 1 == word.size())
+      return name + ": expected " + value_words(option->get_type_name()) + ", got nothing";
+    if (!takes_one) return name + ": expected no value, got \"" + word.substr(equals + 1) + "\"";
+  }
+  return "";
+}
+
 /// What CLI11 says of a word that is none of a few, of an option that there is not, and of what is missing. Empty: it
 /// says something else.
 std::string in_our_words(const CLI::App* command, const std::string& message) {
+  const std::vector<std::string> not_taken = command->remaining(true);
+  for (const std::string& word : not_taken)
+    if (word.size() > 1 && word.starts_with('-')) return word + ": no such option" + nearest_option(command, word);
+  if (!not_taken.empty()) return "expected no further argument, got \"" + not_taken.front() + "\"";
   const auto part = [&message](std::size_t from, std::size_t to) { return message.substr(from, to - from); };
   const std::size_t colon = message.find(": ");
   if (const std::size_t at = message.find(" not in {"); at != std::string::npos && colon < at)
@@ -71,15 +99,6 @@ std::string in_our_words(const CLI::App* command, const std::string& message) {
       at != std::string::npos && in != std::string::npos)
     return part(0, at) + ": expected " + alternatives(message.substr(in + kIn.size() - 1)) + ", got \"" +
            part(at + kCheck.size(), in) + "\"";
-  constexpr std::string_view kUnexpected = " not expected: ";
-  if (const std::size_t at = message.find(kUnexpected); at != std::string::npos) {
-    // All that was not taken, the last one first.
-    const std::size_t option_at = message.rfind(" --");
-    if (option_at != std::string::npos && option_at + 1 >= at + kUnexpected.size()) {
-      const std::string word = message.substr(option_at + 1, message.find(' ', option_at + 1) - option_at - 1);
-      return word + ": no such option" + nearest_option(command, word);
-    }
-  }
   constexpr std::string_view kRequired = " is required", kMissing = ": 1 required ";
   if (message.ends_with(kRequired)) {
     const std::string name = message.substr(0, message.size() - kRequired.size());
@@ -87,7 +106,14 @@ std::string in_our_words(const CLI::App* command, const std::string& message) {
     return "expected " + name + (option == nullptr ? "" : ", " + option->get_description()) + ", got nothing";
   }
   if (const std::size_t at = message.find(kMissing); at != std::string::npos && message.ends_with(" missing"))
-    return part(0, at) + ": expected " + part(at + kMissing.size(), message.size() - 8) + ", got nothing";
+    return part(0, at) + ": expected " + value_words(part(at + kMissing.size(), message.size() - 8)) + ", got nothing";
+  constexpr std::string_view kConvert = "Could not convert: ";
+  if (const std::size_t equals = message.find(" = "); message.starts_with(kConvert) && equals != std::string::npos) {
+    const std::string name = part(kConvert.size(), equals);
+    const CLI::Option* option = command->get_option_no_throw(name);
+    return name + ": expected " + (option == nullptr ? "another value" : value_words(option->get_type_name())) +
+           ", got \"" + message.substr(equals + 3) + "\"";
+  }
   return "";
 }
 
@@ -114,7 +140,12 @@ std::string in_words(const std::string& message) {
          ", got \"" + message.substr(value_at + kValue, range_at - value_at - kValue) + "\"";
 }
 
-/// In the help a number is `N` or `NUMBER`, not CLI11's `INT:INT in [1 - 1099511627776]`.
+/// For a check(): `nan` is in every range of CLI11's, `inf` in some.
+std::string finite(const std::string& text) {
+  return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : "expected a number, got \"" + text + "\"";
+}
+
+/// Numbers are finite ones. In the help a number is `N` or `NUMBER`, not CLI11's `INT:INT in [1 - 1099511627776]`.
 void name_numbers(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     for (CLI::Option* option : command->get_options()) {
@@ -123,6 +154,7 @@ void name_numbers(CLI::App& app) {
       if (!range && type != "FLOAT" && type != "INT" && type != "UINT") continue;
       if (range) option->get_validator(0)->description("");
       const std::string own = type.substr(0, type.find(':'));
+      if (own == "FLOAT" || own == "NUMBER") option->check(finite);
       option->type_name(own == "FLOAT" ? "NUMBER" : own == "INT" || own == "UINT" ? "N" : own);
     }
   }
@@ -159,8 +191,12 @@ int main(int argc, char** argv) {
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == arguments.front(); };
   if (!arguments.empty() && !arguments.front().starts_with('-') && app.get_subcommands(is_named).empty()) {
     // `mfu help run` and `mfu version` are what people try first.
-    if (arguments.front() == "help" || arguments.front() == "version") {
-      const bool help = arguments.front() == "help";
+    const bool help = arguments.front() == "help";
+    const bool asks_for_none =
+        help && arguments.size() > 1 && !arguments[1].starts_with('-') &&
+        app.get_subcommands([&](const CLI::App* command) { return command->get_name() == arguments[1]; }).empty();
+    if (asks_for_none) arguments.erase(arguments.begin());
+    if (!asks_for_none && (help || arguments.front() == "version")) {
       arguments.erase(arguments.begin());
       if (!help) arguments.clear();
       arguments.emplace_back(help ? "--help" : "--version");
@@ -174,7 +210,18 @@ int main(int argc, char** argv) {
     std::fputs(app.help().c_str(), stderr);
     return mfu::kUsageError;
   }
+  if (arguments.front() == "--") {
+    std::fputs("mfu: expected a command, got \"--\"\nmfu --help lists the commands\n", stderr);
+    return mfu::kUsageError;
+  }
   const std::string named = "mfu" + (arguments.front().starts_with('-') ? "" : " " + arguments.front());
+  const auto complain = [&named](const std::string& what) {
+    std::fprintf(stderr, "%s: %s\n%s --help lists the options\n", named.c_str(), what.c_str(), named.c_str());
+    return mfu::kUsageError;
+  };
+  const auto first = app.get_subcommands(is_named);
+  if (const std::string wrong = wrong_equals(first.empty() ? &app : first.front(), arguments); !wrong.empty())
+    return complain(wrong);
   std::reverse(arguments.begin(), arguments.end());  // the order that CLI11 wants them in
   try {
     app.parse(arguments);
@@ -184,9 +231,7 @@ int main(int argc, char** argv) {
     if (wrong.get_exit_code() == 0) return app.exit(wrong);  // --help, --version
     const auto chosen = app.get_subcommands();
     const std::string ours = in_our_words(chosen.empty() ? &app : chosen.front(), wrong.what());
-    std::fprintf(stderr, "%s: %s\n%s --help lists the options\n", named.c_str(),
-                 (ours.empty() ? in_words(wrong.what()) : ours).c_str(), named.c_str());
-    return mfu::kUsageError;
+    return complain(ours.empty() ? in_words(wrong.what()) : ours);
   }
   return 0;
 }

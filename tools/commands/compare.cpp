@@ -104,6 +104,7 @@ void add_compare(CLI::App& app) {
                       "for traces, the model: HF config.json, its folder, a model id, or an own config");
   command
       ->add_option("-i,--interval", options->interval, "for traces: seconds per window; default: what fits its length")
+      ->check(above_zero)
       ->type_name("SECONDS");
   command->footer(
       help_footer({"mfu compare main branch", "mfu compare main branch --markdown >> comment.md",

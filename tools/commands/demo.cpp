@@ -23,6 +23,7 @@
 
 #include "tools/commands/commands.h"
 #include "tools/commands/library_path.h"
+#include "tools/commands/output_check.h"
 #include "tools/commands/spawn_arguments.h"
 
 // The simulated libraries, put into the binary by demo_embedded.cpp.
@@ -165,6 +166,11 @@ std::string config_without_ranges(const DemoOptions& o) {
 
 int run_demo(const DemoRun& run) {
   if (run.workload_only) return run_demo_workload(run.workload);
+  if (!run.run_dir.empty())
+    if (const auto place = check_output_folder(run.run_dir); !place) {
+      std::fprintf(stderr, "mfu demo: --run-dir %s\n", place.error().message.c_str());
+      return kUsageError;
+    }
   const std::string self = own_path();
   const Result<std::string> library = library_path();
   if (self.empty() || !library) {

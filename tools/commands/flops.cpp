@@ -10,7 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "core/base/dtype.h"
+#include "core/model/flops_model.h"
 #include "core/model/read_architecture.h"
+#include "core/ranges/region_rules.h"
 #include "tools/commands/commands.h"
 #include "tools/flops/flops_report.h"
 #include "tools/flops/flops_text.h"
@@ -35,6 +38,32 @@ void print_types() {
   fmt::print("{}\n{} model types; others by the usual key names of decoders, marked as assumed\n", line, types.size());
 }
 
+int fail(const Error& error, int code) {
+  fmt::print(stderr, "mfu flops: {}\n", error.message);
+  return code;
+}
+
+/// For an option: what is wrong with its text, or nothing. By the words that the config takes too.
+std::string convention_word(const std::string& text) {
+  if (text == "exact-full" || parse_convention(text)) return "";
+  return "expected exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla or 6nd, got \"" + text +
+         "\"";
+}
+std::string dtype_word(const std::string& text) {
+  return parse_dtype(text) ? ""
+                           : "expected a number format such as bf16, fp16, fp8, tf32 or int8, got \"" + text + "\"";
+}
+std::string image_size(const std::string& text) {
+  unsigned height = 0, width = 0;
+  int end = 0;
+  constexpr unsigned kMost = 1 << 20;
+  const bool is_size = text.find_first_not_of("0123456789xX") == std::string::npos &&
+                       std::sscanf(text.c_str(), "%9u%*1[xX]%9u%n", &height, &width, &end) == 2 &&
+                       static_cast<std::size_t>(end) == text.size() && height > 0 && width > 0 && height <= kMost &&
+                       width <= kMost;
+  return is_size ? "" : "expected HEIGHTxWIDTH in pixels, such as 896x896, got \"" + text + "\"";
+}
+
 int run_flops(const FlopsCall& call) {
   if (call.list) {
     print_types();
@@ -45,19 +74,30 @@ int run_flops(const FlopsCall& call) {
     if (std::find(types.begin(), types.end(), call.as) == types.end()) {
       fmt::print(stderr, "mfu flops: --as: expected a model type, got \"{}\"; nearest: {}\n", call.as,
                  nearest_model_types(call.as));
-      return 2;
+      return kUsageError;
     }
     fmt::print(stderr, "mfu flops: counted as {} because --as says so; keys that {} does not have are not understood\n",
                call.as, call.as);
   }
-  const Result<FlopsReport> report = make_report(call);
-  if (!report) {
-    fmt::print(stderr, "mfu flops: {}\n", report.error().message);
-    return 1;
+  if (const auto understood = check_call(call); !understood) return fail(understood.error(), kUsageError);
+  const Result<Config> config = config_of(call);
+  if (!config) return fail(config.error(), 1);
+  FlopsJob job;
+  if (!call.config.empty()) {
+    std::vector<std::string> warnings = config->warnings;
+    const RegionRules compiled(config->regions, config->presets, warnings);  // what is wrong here is wrong in a run too
+    for (const std::string& line : warnings) fmt::print(stderr, "mfu flops: {}\n", line);
+    if (!config->model) return fail({call.config + ": model: expected a model, but the config names none"}, 1);
+    Result<FlopsJob> made = make_job(call, *config);
+    if (!made) return fail(made.error(), kUsageError);
+    job = std::move(*made);
   }
+  const Result<AskedPeak> asked = peak_of(call, *config);
+  if (!asked) return fail(asked.error(), kUsageError);
+  const Result<FlopsReport> report = make_report(call, *config, job, *asked);
+  if (!report) return fail(report.error(), 1);
   if (call.schema) {
-    const Result<Config> config = config_of(call);
-    if (config.ok() && config->model) fmt::print("{}\n", Json::parse(spec_json(config->model->spec())).dump(2));
+    if (config->model) fmt::print("{}\n", Json::parse(spec_json(config->model->spec())).dump(2));
     return 0;
   }
   if (call.json) {
@@ -103,18 +143,22 @@ void add_flops(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "fixed", "max"}));
   command->add_option("--images", call->images, "images of the vision tower, HEIGHTxWIDTH each")
       ->delimiter(',')
+      ->check(image_size)
       ->type_name("SIZE");
   command->add_option("--logits", call->logits, "rows of the output matrix")->check(CLI::IsMember({"all", "last"}));
   command
       ->add_option("--convention", call->convention,
                    "exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla, 6nd")
+      ->check(convention_word)
       ->type_name("NAME");
   command->add_option("--recompute", call->recompute, "what the backward pass computes again")
       ->check(CLI::IsMember({"none", "flash", "selective", "full"}));
   command->add_option("--gpu", call->gpu, "device for the peak and the roofline")->type_name("GPU");
-  command->add_option("--dtype", call->dtype, "dtype of the matmul operands")->type_name("DTYPE");
-  command->add_option("--weight-dtype", call->weight_dtype, "dtype of every weight in memory")->type_name("DTYPE");
-  command->add_option("--kv-dtype", call->kv_dtype, "dtype of the cache")->type_name("DTYPE");
+  command->add_option("--dtype", call->dtype, "dtype of the matmul operands")->check(dtype_word)->type_name("DTYPE");
+  command->add_option("--weight-dtype", call->weight_dtype, "dtype of every weight in memory")
+      ->check(dtype_word)
+      ->type_name("DTYPE");
+  command->add_option("--kv-dtype", call->kv_dtype, "dtype of the cache")->check(dtype_word)->type_name("DTYPE");
   command->add_flag("--sparse", call->sparse, "divide by the 2:4 sparse peak");
   command->add_option("--kernel", call->kernel, "one kernel's share instead of the model")
       ->check(CLI::IsMember(std::vector<std::string>(kKernelKinds.begin(), kKernelKinds.end())));
@@ -138,7 +182,7 @@ void add_flops(CLI::App& app) {
                                "mfu flops Qwen/Qwen3-8B --phase decode --batch 32 --context 2048 --gpu H100",
                                "mfu flops config.json --convention palm --json",
                                "mfu flops --kernel gemm --m 4096 --n 4096 --k 4096 --gpu H100 --dtype bf16"},
-                              "0; 1 when the config or the shape cannot be counted"));
+                              "0; 1 when the config cannot be read or its work cannot be counted"));
   command->callback([call] {
     if (const int code = run_flops(*call); code != 0) throw CLI::RuntimeError(code);
   });

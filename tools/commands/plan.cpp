@@ -22,7 +22,8 @@ namespace {
 struct PlanCall {
   std::string flop, params, tokens;  ///< plain numbers, or with K, M, B, T: `70B`, `1.4T`
   std::string gpu, dtype = "bf16", constants = "refit", mfu;
-  std::optional<double> gpus, e, a, b, alpha, beta;
+  std::optional<std::int64_t> gpus;
+  std::optional<double> e, a, b, alpha, beta;
   bool json = false;
 };
 
@@ -31,7 +32,7 @@ Result<double> quantity(const std::string& option, const std::string& text) {
   const std::optional<double> value = parse_count(text);
   if (!value) return Error{option + ": expected a number such as 7e9, 7B or 1.4T, got \"" + text + "\""};
   // Above 1e40 the powers below leave the range where a plan means anything.
-  if (*value <= 0 || *value > 1e40) return Error{option + ": expected a number > 0, got \"" + text + "\""};
+  if (*value < 1 || *value > 1e40) return Error{option + ": expected a number of 1 or more, got \"" + text + "\""};
   return *value;
 }
 
@@ -68,7 +69,34 @@ std::string time_of(double days) {
   return fmt::format("{:.4g} years", days / 365.25);
 }
 
-Result<int> make_plan(const PlanCall& call) {
+/// The peak of the GPU that the days are for; none: nobody asks for days. An Error names the option.
+Result<std::optional<Peak>> asked_peak(const PlanCall& call, double& mfu) {
+  const auto dtype = parse_dtype(call.dtype);
+  if (!dtype) return Error{"--dtype: expected a number format such as bf16 or fp8, got \"" + call.dtype + "\""};
+  if (!call.mfu.empty()) {
+    const Result<double> read = share("--mfu", call.mfu);
+    if (!read) return read.error();
+    mfu = *read;
+  }
+  if (call.gpu.empty() && call.mfu.empty() && !call.gpus) return std::optional<Peak>();
+  if (call.gpu.empty()) return Error{"--gpu: expected the GPU that the days are for, such as H100"};
+  if (call.mfu.empty()) return Error{"--mfu: expected the MFU that the days are for, such as 0.4 or 40%"};
+  const Config environment = load_config(
+      [](const char* variable) -> const char* {
+        return std::string_view(variable) == "MFU_MODEL_CONFIG" ? nullptr : std::getenv(variable);
+      },
+      nullptr);
+  DeviceFacts facts;
+  facts.name = call.gpu;
+  const Peak peak = find_peak(facts, *dtype, environment.peak);
+  if (!peak.flop_per_s)
+    return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; nearest: " + nearest_peak_rows(call.gpu) +
+                 "; or set MFU_PEAK_TFLOPS"};
+  return std::optional(peak);
+}
+
+/// \param failed set where the command line is right and there is no such plan
+Result<void> make_plan(const PlanCall& call, bool& failed) {
   ScalingConstants constants = call.constants == "hoffmann" ? ScalingConstants{} : kRefitConstants;
   const std::pair<const std::optional<double>&, double*> overrides[] = {{call.e, &constants.e},
                                                                         {call.a, &constants.a},
@@ -104,34 +132,15 @@ Result<int> make_plan(const PlanCall& call) {
   else
     return Error{"expected --flop, --params or --tokens"};
 
-  std::optional<double> days;
-  Peak peak;
-  const double gpus = call.gpus.value_or(1);
   double mfu = 0;
-  if (!call.gpu.empty() || !call.mfu.empty() || call.gpus) {
-    if (call.gpu.empty()) return Error{"--gpu: expected the GPU that the days are for, such as H100"};
-    if (call.mfu.empty()) return Error{"--mfu: expected the MFU that the days are for, such as 0.4 or 40%"};
-    const Result<double> read = share("--mfu", call.mfu);
-    if (!read) return read.error();
-    mfu = *read;
-    const Config environment = load_config(
-        [](const char* variable) -> const char* {
-          return std::string_view(variable) == "MFU_MODEL_CONFIG" ? nullptr : std::getenv(variable);
-        },
-        nullptr);
-    DeviceFacts facts;
-    facts.name = call.gpu;
-    const auto dtype = parse_dtype(call.dtype);
-    if (!dtype) return Error{"--dtype: expected a number format such as bf16 or fp8, got \"" + call.dtype + "\""};
-    peak = find_peak(facts, *dtype, environment.peak);
-    if (!peak.flop_per_s)
-      return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; nearest: " + nearest_peak_rows(call.gpu) +
-                   "; or set MFU_PEAK_TFLOPS"};
-    days = training_days(plan.flop, *peak.flop_per_s, gpus, mfu);
-  }
-  if (!std::isfinite(plan.flop) || !std::isfinite(plan.params) || !std::isfinite(plan.tokens)) {
-    return Error{"the plan leaves the range of numbers; check the constants"};
-  }
+  const Result<std::optional<Peak>> peak = asked_peak(call, mfu);
+  if (!peak) return peak.error();
+  const auto gpus = static_cast<double>(call.gpus.value_or(1));
+  std::optional<double> days;
+  if (*peak) days = training_days(plan.flop, *(*peak)->flop_per_s, gpus, mfu);
+  failed = !std::isfinite(plan.flop) || !std::isfinite(plan.params) || !std::isfinite(plan.tokens) || plan.params < 1 ||
+           plan.tokens < 1;
+  if (failed) return Error{"no plan: parameters or tokens come to less than one, or to no number"};
   if (call.json) {
     nlohmann::ordered_json j = {{"params", plan.params},
                                 {"tokens", plan.tokens},
@@ -145,7 +154,7 @@ Result<int> make_plan(const PlanCall& call) {
                                   {"alpha", constants.alpha},
                                   {"beta", constants.beta}}}};
     fmt::print("{}\n", j.dump(2));
-    return 0;
+    return {};
   }
   fmt::print(
       "parameters  {}\ntokens      {}  ({:.1f} per parameter)\nFLOP        {:.4g}  (6ND)\nloss        {:.4f}  "
@@ -153,14 +162,14 @@ Result<int> make_plan(const PlanCall& call) {
       short_number(plan.params), short_number(plan.tokens), plan.tokens / plan.params, plan.flop, plan.loss);
   if (days)
     fmt::print("time        {}  on {:.0f} x {} at MFU {:.1f} %, {:.4g} TFLOP/s {} each\n", time_of(*days), gpus,
-               call.gpu, 100 * mfu, *peak.flop_per_s / 1e12, name(peak.dtype));
+               call.gpu, 100 * mfu, *(*peak)->flop_per_s / 1e12, name((*peak)->dtype));
   fmt::print("constants   {}: E {} A {} B {} alpha {} beta {}\n", call.constants, constants.e, constants.a, constants.b,
              constants.alpha, constants.beta);
   if (call.constants == "hoffmann")
     fmt::print(
         "note        the rounded constants of arXiv:2203.15556 do not give that paper's own 20 tokens per parameter; "
         "refit does\n");
-  return 0;
+  return {};
 }
 
 }  // namespace
@@ -173,27 +182,28 @@ void add_plan(CLI::App& app) {
   command->add_option("--params", call->params, "parameters: 7e9, 7B")->type_name("NUMBER");
   command->add_option("--tokens", call->tokens, "training tokens: 1.4e12, 1.4T")->type_name("NUMBER");
   command->add_option("--gpu", call->gpu, "device for the days")->type_name("GPU");
-  command->add_option("--gpus", call->gpus, "how many of them")->check(CLI::Range(1.0, 1e9));
+  command->add_option("--gpus", call->gpus, "how many of them")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   command->add_option("--mfu", call->mfu, "MFU: 0.4 or 40%")->type_name("NUMBER");
   command->add_option("--dtype", call->dtype, "dtype of the matmul operands")->type_name("DTYPE");
   command
       ->add_option("--constants", call->constants,
                    "refit (arXiv:2404.10102, the default) or hoffmann (arXiv:2203.15556, as rounded in print)")
       ->check(CLI::IsMember({"hoffmann", "refit"}));
-  command->add_option("--e", call->e, "irreducible loss E");
-  command->add_option("--a", call->a, "A")->check(CLI::PositiveNumber);
-  command->add_option("--b", call->b, "B")->check(CLI::PositiveNumber);
-  command->add_option("--alpha", call->alpha, "alpha")->check(CLI::PositiveNumber);
-  command->add_option("--beta", call->beta, "beta")->check(CLI::PositiveNumber);
+  command->add_option("--e", call->e, "irreducible loss E")->check(CLI::Range(0.0, 100.0));
+  command->add_option("--a", call->a, "A")->check(above_zero);
+  command->add_option("--b", call->b, "B")->check(above_zero);
+  command->add_option("--alpha", call->alpha, "alpha")->check(CLI::Range(0.01, 10.0));
+  command->add_option("--beta", call->beta, "beta")->check(CLI::Range(0.01, 10.0));
   command->add_flag("--json", call->json, "JSON, a contract");
   command->footer(help_footer({"mfu plan --flop 1e24 --gpu H100 --gpus 512 --mfu 0.4", "mfu plan --params 7B --json",
                                "mfu plan --params 8B --tokens 15T --constants hoffmann"},
                               "0; 1 when there is no such plan"));
   command->callback([call] {
-    const Result<int> code = make_plan(*call);
-    if (!code) {
-      fmt::print(stderr, "mfu plan: {}\n", code.error().message);
-      throw CLI::RuntimeError(1);
+    bool failed = false;
+    if (const Result<void> done = make_plan(*call, failed); !done) {
+      fmt::print(stderr, "mfu plan: {}\n", done.error().message);
+      throw CLI::RuntimeError(failed ? 1 : kUsageError);
     }
   });
 }

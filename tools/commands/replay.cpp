@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/base/printable.h"
+#include "core/base/regex.h"
 #include "core/config/config.h"
 #include "core/model/kernel_flop.h"
 #include "core/peak/peak.h"
@@ -264,9 +265,37 @@ void name_device(const std::string& gpu, Trace& trace) {
   trace.gpu_names = {gpu};
 }
 
-int fail(const Error& error) {
+int fail(const Error& error, int code = 1) {
   fmt::print(stderr, "mfu replay: {}\n", printable_lines(error.message));
-  return 1;
+  return code;
+}
+
+/// What the words alone get wrong. The values of single options were checked before.
+Result<void> check_words(const ReplayOptions& options) {
+  const TraceQuery& q = options.query;
+  const bool asks = options.asks();
+  for (const auto& [option, given] : {std::pair{"--nth", q.nth.has_value()},
+                                      {"--device", q.device.has_value()},
+                                      {"--flop", q.flop.has_value()},
+                                      {"--gpus", q.gpus.has_value()},
+                                      {"--phase", !options.phase.empty()}})
+    if (given && !asks) return Error{std::string(option) + ": expected --range or --kernel beside it"};
+  const bool gemm = q.kernel_kind == "gemm";
+  if (gemm && (!q.m || !q.n || !q.k)) return Error{"--kernel-kind gemm: expected --m, --n and --k"};
+  if (!gemm && (q.m || q.n || q.k)) return Error{"--m, --n, --k: expected --kernel-kind gemm beside them"};
+  if (q.per_pass && q.range.empty())
+    return Error{"--kernel-per pass: expected --range: its occurrences are the passes"};
+  if (!q.kernel_kind.empty() && !gemm && options.config.empty())
+    return Error{"--kernel-kind " + q.kernel_kind + ": expected a model: name it with --config"};
+  if (!q.kernel.empty())
+    if (const auto pattern = NamePattern::compile(q.kernel); !pattern)
+      return Error{"--kernel: " + pattern.error().message};
+  DeviceFacts facts;
+  facts.name = options.gpu;
+  if (!options.gpu.empty() && !options.peak_tflops && !find_peak(facts, DType::kBf16, {}).flop_per_s)
+    return Error{"--gpu: expected a known GPU, got \"" + options.gpu +
+                 "\"; nearest: " + nearest_peak_rows(options.gpu) + "; or give --peak-tflops"};
+  return {};
 }
 
 /// Exit code: 0, or 1 when a trace could not be used. A file that was named ends it all; one of a folder is reported,
@@ -277,13 +306,6 @@ int replay(const ReplayOptions& options) {
   Result<Config> config = trace_config(options.config, options.interval);
   if (!config) return fail(config.error());
   if (options.peak_tflops) config->peak.tflops = options.peak_tflops;
-  if (!options.gpu.empty()) {
-    DeviceFacts facts;
-    facts.name = options.gpu;
-    if (!options.peak_tflops && !find_peak(facts, DType::kBf16, {}).flop_per_s)
-      return fail(Error{"--gpu: expected a known GPU, got \"" + options.gpu +
-                        "\"; nearest: " + nearest_peak_rows(options.gpu) + "; or give --peak-tflops"});
-  }
   for (const std::string& warning : config->warnings) fmt::print(stderr, "mfu replay: {}\n", printable_lines(warning));
   for (const std::string& path : options.paths) {
     const Result<std::vector<std::string>> files = list_traces(path);
@@ -381,14 +403,12 @@ void add_replay(CLI::App& app) {
   command->callback([options] {
     TraceQuery& q = options->query;
     q.exact = options->match == "exact";
-    if ((q.nth || q.device || q.flop) && !options->asks()) {
-      fmt::print(stderr, "mfu replay: --nth, --device and --flop are about --range or --kernel: give one of them\n");
-      throw CLI::RuntimeError(kUsageError);
-    }
     q.per_pass = options->kernel_per == "pass";
     if (options->phase == "train") q.phase = Phase::kTrain;
     if (options->phase == "prefill") q.phase = Phase::kPrefill;
     if (options->phase == "decode") q.phase = Phase::kDecode;
+    if (const auto understood = check_words(*options); !understood)
+      throw CLI::RuntimeError(fail(understood.error(), kUsageError));
     if (const int code = replay(*options); code != 0) throw CLI::RuntimeError(code);
   });
 }

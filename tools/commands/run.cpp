@@ -200,9 +200,15 @@ std::vector<std::string> mistakes_of(const RunOptions& o, const Config& config) 
   const auto check = [&mistakes](const char* what, const Result<void>& done) {
     if (!done) mistakes.push_back(std::string(what) + " " + done.error().message);
   };
-  if (!config.cupti_path.empty() && config.cupti_path.find('/') != std::string::npos &&
-      ::access(config.cupti_path.c_str(), R_OK) != 0)
-    mistakes.push_back((o.cupti.empty() ? "MFU_CUPTI " : "--cupti ") + config.cupti_path + ": " + std::strerror(errno));
+  const std::string cupti = (o.cupti.empty() ? "MFU_CUPTI " : "--cupti ") + config.cupti_path + ": ";
+  if (struct ::stat info{}; !config.cupti_path.empty() && config.cupti_path.find('/') != std::string::npos) {
+    if (::access(config.cupti_path.c_str(), R_OK) != 0 || ::stat(config.cupti_path.c_str(), &info) != 0)
+      mistakes.push_back(cupti + std::strerror(errno));
+    else if (S_ISDIR(info.st_mode))
+      mistakes.push_back(cupti + "is a folder, expected the library's file");
+  } else if (!o.cupti.empty() && ::stat(o.cupti.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    mistakes.push_back(cupti + "is a folder, expected the library's file");
+  }
   if (LineFile(config.log).kind() == LineFile::Kind::kFile)
     check(o.log.empty() ? "MFU_LOG" : "--log", check_output_file(config.log));
   if (!o.run_dir.empty()) check("--run-dir", check_output_folder(config.run_dir));
@@ -412,7 +418,7 @@ void add_run(CLI::App& app, std::vector<std::string>& arguments) {
       ->type_name("PATH");
   sub->add_option("-d,--run-dir", options->run_dir, "where the run's files go; default: mfu-runs/<time>-<pid>")
       ->type_name("DIR");
-  sub->add_flag("--no-run-dir", options->no_run_dir, "log lines only");
+  sub->add_flag("--no-run-dir", options->no_run_dir, "log lines only")->excludes(sub->get_option("--run-dir"));
   sub->add_option("-i,--interval", options->interval, "seconds per window; default: 10")->type_name("SECONDS");
   sub->add_option("--log", options->log, "stderr, stdout, none or a file; default: stderr")->type_name("PATH");
   CLI::Option* every =

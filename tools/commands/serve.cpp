@@ -58,10 +58,15 @@ void add_serve(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("serve", "Every rank as Prometheus metrics, and the live page");
   sub->add_option("dir", options->directories,
                   "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
-  sub->add_option("-p,--port", options->port, "port; 0: any that is free; default: 9977")->check(CLI::Range(0, 65535));
-  sub->add_option("--address", options->address, "address to listen on; default: 127.0.0.1; 0.0.0.0: all of them");
+  CLI::Option* port = sub->add_option("-p,--port", options->port, "port; 0: any that is free; default: 9977")
+                          ->check(CLI::Range(0, 65535));
+  CLI::Option* address =
+      sub->add_option("--address", options->address, "address to listen on; default: 127.0.0.1; 0.0.0.0: all of them");
   CLI::Option* textfile = sub->add_option("--textfile", options->textfile,
-                                          "write FILE for node_exporter's textfile collector instead of serving");
+                                          "write FILE for node_exporter's textfile collector instead of serving")
+                              ->type_name("FILE")
+                              ->excludes(port)
+                              ->excludes(address);
   sub->add_flag("--once", options->once, "with --textfile: write it once and end")->needs(textfile);
   sub->add_option("--every", options->every_s, "with --textfile: seconds between writes; default: 10")
       ->check(CLI::Range(0.1, 86400.0))
@@ -73,9 +78,11 @@ void add_serve(CLI::App& app) {
       ->transform(CLI::CheckedTransformer(per_rank, CLI::ignore_case).description(""))
       ->type_name("WHAT");
   sub->add_option("--job", options->job, "the label `job`; default: the directory's name");
-  sub->footer(help_footer({"mfu serve runs/today", "mfu serve runs/today --port 9100 --address 0.0.0.0",
-                           "mfu serve runs/today --textfile mfu.prom --once"},
-                          "0; 1 when a directory cannot be read, the port is taken or the file cannot be written"));
+  sub->footer(help_footer(
+      {"mfu serve runs/today", "mfu serve runs/today --port 9100 --address 0.0.0.0",
+       "mfu serve runs/today --textfile mfu.prom --once"},
+      "0; 1 when a directory cannot be read, the port is taken or the file cannot be written; with --once also when "
+      "no file of a run can be used"));
   sub->callback([options] {
     if (const int code = serve(*options); code != 0) throw CLI::RuntimeError(code);
   });

@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "core/peak/peak_table.h"
-#include "core/ranges/region_rules.h"
 
 namespace mfu {
 namespace {
@@ -17,11 +16,8 @@ using Json = nlohmann::ordered_json;
 /// FLOP of the kernel that the call names.
 Result<KernelFlop> kernel_of(const FlopsCall& call, const FlopsModel* model, const FlopsJob& job,
                              const FlopsOptions& options) {
-  if (call.kernel == "gemm") {
-    if (!call.m || !call.n || !call.k) return Error{"--kernel gemm: expected --m, --n and --k"};
-    return gemm_flop(*call.m, *call.n, *call.k);
-  }
-  if (model == nullptr || !job.has_shape) return Error{"--kernel " + call.kernel + ": expected a config and a shape"};
+  if (call.kernel == "gemm") return gemm_flop(call.m.value_or(0), call.n.value_or(0), call.k.value_or(0));
+  if (model == nullptr) return Error{"--kernel " + call.kernel + ": expected a config"};
   return kernel_flop(call.kernel, model->spec(), options, job.phase, job.sequences);
 }
 
@@ -38,26 +34,13 @@ Json kernel_json(const std::string& kind, const KernelFlop& work) {
       {"kind", kind}, {"flop", integer(work.flop)}, {"launches", work.launches}, {"flop_per_pass", integer(work.all)}};
 }
 
-/// Peak of the named GPU, and the roofline of `flop` and `bytes` on it.
-Result<void> add_peak(const FlopsCall& call, const Config& config, std::optional<DType> model_dtype, Phase phase,
-                      std::optional<double> flop, std::optional<double> bytes, FlopsReport& r) {
-  DType dtype = DType::kBf16;
-  r.dtype_from = "default";
-  if (config.peak.dtype) {
-    dtype = *config.peak.dtype;
-    r.dtype_from = call.dtype.empty() ? "peak.dtype" : "--dtype";
-  } else if (model_dtype) {
-    dtype = *model_dtype;
-    r.dtype_from = "the model config";
-  }
-  DeviceFacts facts;
-  facts.name = call.gpu;
-  const Peak peak = find_peak(facts, dtype, config.peak);
-  if (!peak.flop_per_s) {
-    return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; nearest: " + nearest_peak_rows(call.gpu) +
-                 "; or set MFU_PEAK_TFLOPS and MFU_PEAK_GBPS"};
-  }
+/// The peak, and the roofline of `flop` and `bytes` on it.
+void add_peak(const AskedPeak& asked, Phase phase, std::optional<double> flop, std::optional<double> bytes,
+              FlopsReport& r) {
+  if (!asked.peak) return;
+  const Peak& peak = *asked.peak;
   r.peak = peak;
+  r.dtype_from = asked.dtype_from;
   r.best = roofline(flop, bytes, phase, peak);
   Json block;
   block["flop_per_s"] = whole(*peak.flop_per_s);
@@ -71,7 +54,6 @@ Result<void> add_peak(const FlopsCall& call, const Config& config, std::optional
   r.json["bound"] = r.best.bound == Bound::kMemory    ? Json("memory")
                     : r.best.bound == Bound::kCompute ? Json("compute")
                                                       : Json(nullptr);
-  return {};
 }
 
 /// The total of the same work by every other convention that is defined for the model.
@@ -128,24 +110,35 @@ Result<Config> config_of(const FlopsCall& call) {
   return load_config_file(call.config.empty() ? "{}" : call.config, environment, config_overrides(call));
 }
 
-Result<FlopsReport> make_report(const FlopsCall& call) {
+Result<AskedPeak> peak_of(const FlopsCall& call, const Config& config) {
+  AskedPeak asked;
+  if (call.gpu.empty()) return asked;
+  DType dtype = DType::kBf16;
+  asked.dtype_from = "default";
+  const std::optional<DType> model_dtype = config.model ? config.model->dtype() : std::nullopt;
+  if (config.peak.dtype) {
+    dtype = *config.peak.dtype;
+    asked.dtype_from = call.dtype.empty() ? "peak.dtype" : "--dtype";
+  } else if (model_dtype) {
+    dtype = *model_dtype;
+    asked.dtype_from = "the model config";
+  }
+  DeviceFacts facts;
+  facts.name = call.gpu;
+  asked.peak = find_peak(facts, dtype, config.peak);
+  if (!asked.peak->flop_per_s) {
+    return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; nearest: " + nearest_peak_rows(call.gpu) +
+                 "; or set MFU_PEAK_TFLOPS and MFU_PEAK_GBPS"};
+  }
+  return asked;
+}
+
+Result<FlopsReport> make_report(const FlopsCall& call, const Config& config, const FlopsJob& job,
+                                const AskedPeak& asked) {
   FlopsReport r;
-  if (call.config.empty() && call.kernel != "gemm")
-    return Error{"CONFIG: expected a config file, a folder, a model id or JSON text"};
-  Result<Config> loaded = config_of(call);
-  if (!loaded) return loaded.error();
-  const Config& config = *loaded;
   const std::optional<FlopsModel>& model = config.model;
   const FlopsOptions options = model ? model->options() : FlopsOptions{};
-  FlopsJob job;
-  if (!call.config.empty()) {
-    std::vector<std::string> warnings = config.warnings;
-    const RegionRules compiled(config.regions, config.presets, warnings);  // a rule that is wrong is wrong in a run too
-    for (const std::string& line : warnings) fmt::print(stderr, "mfu flops: {}\n", line);
-    if (!model) return Error{call.config + ": model: expected a model, but the config names none"};
-    Result<FlopsJob> made = make_job(call, config);
-    if (!made) return made.error();
-    job = std::move(*made);
+  if (model) {
     r.json["model"] = Json::parse(model->model_json());
     r.json["shape"] = job.shape;
   } else {
@@ -171,13 +164,8 @@ Result<FlopsReport> make_report(const FlopsCall& call) {
     r.json["kernel"] = kernel_json(call.kernel, *work);
     r.json["flop"] = {{"total", integer(work->flop)}};
     flop = work->flop.to_double();
-    if (!call.gpu.empty()) {
-      // One kernel's bytes depend on its fusion: the bound shown is that of its arithmetic alone.
-      if (Result<void> added =
-              add_peak(call, config, model ? model->dtype() : std::nullopt, Phase::kTrain, flop, bytes, r);
-          !added)
-        return added.error();
-    }
+    // One kernel's bytes depend on its fusion: the bound shown is that of its arithmetic alone.
+    add_peak(asked, Phase::kTrain, flop, bytes, r);
     return r;
   }
   if (!job.has_shape) {
@@ -229,10 +217,7 @@ Result<FlopsReport> make_report(const FlopsCall& call) {
       r.bytes_missing = moved.error().message;
     }
   }
-  if (!call.gpu.empty()) {
-    if (Result<void> added = add_peak(call, config, model->dtype(), job.phase, flop, bytes, r); !added)
-      return added.error();
-  }
+  add_peak(asked, job.phase, flop, bytes, r);
   return r;
 }
 

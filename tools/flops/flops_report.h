@@ -41,7 +41,15 @@ std::string attention_text(const Architecture& model, AttentionMode mode);
 /// The config that the call names, read with the call's options over it; without one, what they and MFU_* say alone.
 Result<Config> config_of(const FlopsCall& call);
 
-/// Counts. An Error is one line that names the option or the key. Warnings of the config go to stderr.
-Result<FlopsReport> make_report(const FlopsCall& call);
+/// The peak that the call asks for by `--gpu`; none: it does not. An Error names the option.
+struct AskedPeak {
+  std::optional<Peak> peak;
+  std::string dtype_from;  ///< in words
+};
+Result<AskedPeak> peak_of(const FlopsCall& call, const Config& config);
+
+/// Counts what was understood. An Error: numbers that cannot be worked out.
+Result<FlopsReport> make_report(const FlopsCall& call, const Config& config, const FlopsJob& job,
+                                const AskedPeak& asked);
 
 }  // namespace mfu

@@ -54,6 +54,15 @@ std::vector<Override> config_overrides(const FlopsCall& call) {
   return overrides;
 }
 
+Result<void> check_call(const FlopsCall& call) {
+  if (call.json && call.markdown) return Error{"one of --json and --markdown at a time"};
+  if (call.kernel == "gemm" && (!call.m || !call.n || !call.k))
+    return Error{"--kernel gemm: expected --m, --n and --k"};
+  if (call.config.empty() && call.kernel != "gemm")
+    return Error{"CONFIG: expected a config file, a folder, a model id or JSON text, got nothing"};
+  return {};
+}
+
 Result<FlopsJob> make_job(const FlopsCall& call, const Config& config) {
   FlopsJob job;
   const FlopsModel& model = *config.model;
@@ -133,6 +142,8 @@ Result<FlopsJob> make_job(const FlopsCall& call, const Config& config) {
     return Error{"--seq-len: expected new tokens per sequence for " + std::string(phase_name(job.phase))};
   }
   job.has_shape = !job.sequences.empty();
+  if (!job.has_shape && !call.kernel.empty() && call.kernel != "gemm")
+    return Error{"--kernel " + call.kernel + ": expected a shape: --seq-len, or --phase decode --context"};
   if (decode) {
     job.passes = w.new_tokens.value_or(1);
     job.shape["new_tokens"] = job.passes;

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "core/base/printable.h"
 #include "tools/serve/exposition.h"
 #include "tools/serve/http_server.h"
 #include "tools/serve/server_module.h"
@@ -42,6 +43,15 @@ class JobMetrics final : public prometheus::Collectable {
   Result<void> refresh() {
     const std::lock_guard lock(mutex_);
     return refresh_locked();
+  }
+
+  /// What of the files cannot be used, for a person who waits. \return whether no file can be.
+  bool say_problems() const {
+    const std::lock_guard lock(mutex_);
+    for (const std::string& problem : job_.problems())
+      std::fprintf(stderr, "mfu serve: %s\n", printable_lines(problem).c_str());
+    const auto unreadable = [](const Rank* rank) { return rank->state == RankState::kUnreadable; };
+    return !job_.ranks().empty() && std::all_of(job_.ranks().begin(), job_.ranks().end(), unreadable);
   }
 
   [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override {
@@ -143,7 +153,7 @@ int write_textfile(const ServeOptions& options, const JobMetrics& metrics, const
     std::ostringstream text;
     serializer.Serialize(text, metrics.Collect());
     if (const auto done = replace_file(options.textfile, text.str()); !done) return fail(done.error().message);
-    if (options.once) return 0;
+    if (options.once) return metrics.say_problems() ? 1 : 0;
     const auto whole = static_cast<std::time_t>(options.every_s);
     const ::timespec pause{whole, static_cast<long>((options.every_s - static_cast<double>(whole)) * 1e9)};
     if (::sigtimedwait(&ends, nullptr, &pause) > 0) return 0;

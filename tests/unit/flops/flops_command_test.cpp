@@ -141,24 +141,41 @@ TEST(FlopsCommand, OneKernel) {
   EXPECT_EQ(flops({"--kernel", "gemm", "--m", "3", "--n", "5", "--k", "7"})["flop"]["total"], 2 * 3 * 5 * 7);
 }
 
+/// 2: the command line is wrong; 1: it is right, and what it names cannot be used or worked out.
 TEST(FlopsCommand, ComplaintsAreOneLineAndAnExitCode) {
-  const std::pair<std::vector<std::string>, std::string> cases[] = {
-      {{"flops", "/none.json"}, "/none.json: expected a config file"},
-      {{"flops", config("gpt2"), "--phase", "decode"}, "--context: expected"},
-      {{"flops", config("gpt2"), "--phase", "prefill"}, "--seq-len: expected"},
-      {{"flops", config("gpt2"), "--seq-len", "8", "--gpu", "Riva TNT"},
-       "--gpu: expected a known GPU, got \"Riva TNT\""},
-      {{"flops", config("gpt2"), "--seq-len", "8", "--convention", "mine"}, "--convention: expected exact"},
-      {{"flops", config("gpt2"), "--phase", "prefill", "--seq-lens", "1,2", "--contexts", "1"},
-       "--contexts: expected 2 values"},
-      {{"flops", config("t5-large"), "--phase", "decode", "--context", "3"}, "--encoder-len: expected"},
-      {{"flops", config("gpt2"), "--kernel", "gemm"}, "--kernel gemm: expected --m"},
-      {{"plan"}, "expected --flop, --params or --tokens"},
-      {{"plan", "--flop", "x"}, "--flop: expected a number"},
+  struct Case {
+    int code;
+    std::vector<std::string> call;
+    std::string expected;
   };
-  for (const auto& [call, expected] : cases) {
+  const Case cases[] = {
+      {1, {"flops", "/none.json"}, "/none.json: expected a config file"},
+      {1, {"flops", "[1]"}, "[1]: expected a config file"},
+      {1,
+       {"flops", config("gpt2"), "--batch", "1000000000000", "--seq-len", "1000000000000"},
+       "the product is beyond 2^64"},
+      {2, {"flops"}, "CONFIG: expected a config file"},
+      {2, {"flops", config("gpt2"), "--json", "--markdown"}, "one of --json and --markdown"},
+      {2, {"flops", config("gpt2"), "--phase", "decode"}, "--context: expected"},
+      {2, {"flops", config("gpt2"), "--phase", "prefill"}, "--seq-len: expected"},
+      {2,
+       {"flops", config("gpt2"), "--seq-len", "8", "--gpu", "Riva TNT"},
+       "--gpu: expected a known GPU, got \"Riva TNT\""},
+      {2,
+       {"flops", config("gpt2"), "--phase", "prefill", "--seq-lens", "1,2", "--contexts", "1"},
+       "--contexts: expected 2 values"},
+      {2, {"flops", config("t5-large"), "--phase", "decode", "--context", "3"}, "--encoder-len: expected"},
+      {2, {"flops", config("gpt2"), "--kernel", "gemm"}, "--kernel gemm: expected --m"},
+      {2, {"flops", config("gpt2"), "--kernel", "qkv"}, "--kernel qkv: expected a shape"},
+      {1, {"plan", "--flop", "10"}, "no plan: "},
+      {2, {"plan"}, "expected --flop, --params or --tokens"},
+      {2, {"plan", "--flop", "x"}, "--flop: expected a number"},
+      {2, {"plan", "--flop", "1e24", "--dtype", "bf17"}, "--dtype: expected a number format"},
+      {2, {"plan", "--flop", "1e24", "--gpus", "8"}, "--gpu: expected the GPU that the days are for"},
+  };
+  for (const auto& [code, call, expected] : cases) {
     const Output result = mfu(call);
-    EXPECT_EQ(result.code, 1) << expected;
+    EXPECT_EQ(result.code, code) << expected;
     EXPECT_NE(result.err.find(expected), std::string::npos) << result.err;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_EQ(result.out, "");
@@ -204,7 +221,7 @@ TEST(PlanCommand, JsonContract) {
   EXPECT_EQ(percent.out, result.out) << percent.err;
   for (const char* wrong : {"40", "0", "-1", "fast", "140%", "nan"}) {
     const Output refused = mfu({"plan", "--flop", "5.76e23", "--gpu", "h100-sxm", "--mfu", wrong});
-    EXPECT_EQ(refused.code, 1) << wrong;
+    EXPECT_EQ(refused.code, 2) << wrong;
     EXPECT_NE(refused.err.find("such as 0.4 or 40%, got \"" + std::string(wrong) + "\""), std::string::npos)
         << refused.err;
   }
