@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import venv
@@ -48,15 +49,29 @@ def prepare_venv(requirements, latest=False):
         words = ["--upgrade", *(word.split("==")[0] for word in words)]
     print(f"frameworks: installing {' '.join(words)} into {where}", flush=True)
     venv.create(where, with_pip=True)
-    done = subprocess.run(
-        [where / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words],
-        capture_output=True,
-        text=True,
-    )
+    done = install(where, words)
     if done.returncode:
         skip("the packages cannot be had: " + (done.stderr.strip().splitlines() or ["pip failed"])[-1])
     complete.touch()
     return where
+
+
+def install(where, words):
+    """Puts packages into an environment: by uv, which takes a minute where pip takes fifteen, or by pip where uv cannot."""
+    pip = [where / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    downloads = where / "downloads"  # beside the packages, so that they are links to it
+    settings = {"UV_CACHE_DIR": str(downloads), "UV_HTTP_TIMEOUT": "300"}
+    for of_pip, of_uv in {"PIP_CERT": "SSL_CERT_FILE", "PIP_INDEX_URL": "UV_INDEX_URL", "PIP_FIND_LINKS": "UV_FIND_LINKS"}.items():
+        if os.environ.get(of_pip):
+            settings.setdefault(of_uv, os.environ.get(of_uv) or os.environ[of_pip])
+    done = subprocess.run([*pip, "uv"], capture_output=True, text=True)
+    if done.returncode == 0:
+        uv = [where / "bin" / "uv", "pip", "install", "--quiet", "--python", where / "bin" / "python"]
+        done = subprocess.run([*uv, *words], env=os.environ | settings, capture_output=True, text=True)
+        shutil.rmtree(downloads, ignore_errors=True)
+    if done.returncode:
+        done = subprocess.run([*pip, *words], capture_output=True, text=True)
+    return done
 
 
 def prepare(build, latest=False, requirements="requirements.txt"):
