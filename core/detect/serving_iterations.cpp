@@ -44,8 +44,22 @@ bool ServingIterations::graph_runs(const KernelTraits& traits, std::uint32_t nam
     ended = end_iteration();
   }
   graph_ = name;
+  replay_ = n;
   ++replays_;
   return ended;
+}
+
+/// The end of an iteration is known by the next one, which the last one has not. Once all tokens are there they are
+/// fetched, which is no iteration's.
+bool ServingIterations::finish() noexcept {
+  if (returned_) {
+    end_ = together_;
+    return end_iteration();
+  }
+  if (replays_ == 0 || graph_ != pass_graph_) return false;
+  end_ = replay_ + 1;
+  roles_before_end_ = roles_;
+  return end_iteration();
 }
 
 bool ServingIterations::mark(const KernelTraits& traits, std::uint64_t n) noexcept {
@@ -64,6 +78,7 @@ bool ServingIterations::mark(const KernelTraits& traits, std::uint64_t n) noexce
   }
   if ((traits.flags & kFlagToHost) != 0 && ran_ && (sampled_ || !samples_)) {
     samples_ = samples_ || sampled_;
+    if (!returned_ || n + 1 - together_ <= kT.burst) together_ = n + 1;
     returned_ = true;
     runs_ = false;
     end_ = n + 1;

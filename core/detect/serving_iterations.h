@@ -52,6 +52,8 @@ class ServingIterations {
     if (traits.row_axis != RowAxis::kNone) note_rows(traits, grid);
     return ended;
   }
+  /// No more launches will come. True: what came last was an iteration, too; see last().
+  bool finish() noexcept;
   [[nodiscard]] const End& last() const noexcept { return last_; }
   [[nodiscard]] ServingKind kind_of(const End& end) const noexcept;
 
@@ -85,12 +87,14 @@ class ServingIterations {
   bool copied_in_ = false;
   std::uint32_t inputs_ = 0;  ///< times that copies came in and the model ran
   std::uint64_t roles_ = 0, roles_before_end_ = 0;
-  std::uint64_t end_ = 0;  ///< after the last copy to the host
+  std::uint64_t end_ = 0;       ///< after the last copy to the host
+  std::uint64_t together_ = 0;  ///< after the last of the first copies to the host that lie together
   std::uint64_t begin_ = 0;
   std::uint64_t input_ = 0;  ///< where the first batch came in, in this iteration; 0: none did
   std::uint64_t copies_ = 0, copy_ = ~std::uint64_t{1};  ///< first and last of the last copies to the device in a row
   std::uint32_t graph_ = 0;       ///< name of the one that sampled since the iteration began; 0: none
   std::uint32_t replays_ = 0;     ///< of it
+  std::uint64_t replay_ = 0;      ///< the last of them
   bool other_graphs_ = false;     ///< ran since the iteration began
   std::uint32_t pass_graph_ = 0;  ///< a graph that is known to be a whole pass: each of its launches is an iteration
   std::uint32_t cache_rows_ = 0, rope_rows_ = 0, norm_rows_ = 0;

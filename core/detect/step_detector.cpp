@@ -63,6 +63,9 @@ void StepDetector::add(const Launch& launch) {
 }
 
 void StepDetector::finish() {
+  reporter_.stream_is_over(true);
+  if (serving_found_ && serving_.finish()) iteration_ended();
+  reporter_.stream_is_over(false);
   run_pending(true);
   update_findings();
 }

@@ -12,9 +12,10 @@ namespace mfu {
 enum class StepKind : std::uint8_t { kNone, kStep, kDecode, kPrefillOrMixed, kIteration };
 
 struct StepBoundary {
-  std::uint64_t launch = 0;         ///< index of the first launch after the cut, from 0
-  TimeNs at_ns = 0;                 ///< when that launch's first activity began
+  std::uint64_t launch = 0;         ///< index of the first launch after the cut, from 0; at the end their number
+  TimeNs at_ns = 0;                 ///< when that launch's first activity began; at the end that of the last one
   StepKind kind = StepKind::kNone;  ///< of what ended there; kNone: no step ended, one begins there
+  bool last = false;                ///< nothing that came later shows it: the stream was over
 };
 
 /// Receives the boundaries, in the order of launches except after a withdrawal.

@@ -16,14 +16,17 @@ class StepReporter {
   StepReporter(StepListener& listener, const LaunchHistory& history) noexcept
       : listener_(listener), history_(history) {}
 
-  /// Reports a boundary before the launch at `p`; no effect unless it lies after all others and within the stream.
+  /// Reports a boundary before the launch at `p`; no effect unless it lies after all others and within the stream,
+  /// whose end is one once it is over.
   void report(LaunchPosition p, StepKind kind) {
-    if (p == 0 || p <= last_ || p >= history_.end()) return;
+    if (p == 0 || p <= last_ || p >= history_.end() + (over_ ? 1 : 0)) return;
     if (first_ == 0) first_ = p;
     last_ = p;
     recent_[count_++ % recent_.size()] = {p, kind};
-    listener_.on_boundary({p, history_.begin_ns(p), kind});
+    listener_.on_boundary({p, history_.begin_ns(std::min(p, history_.end() - 1)), kind, over_});
   }
+  /// What is reported until `false` is known only because the stream is over.
+  void stream_is_over(bool over) noexcept { over_ = over; }
   /// What was reported so far is final: only what follows can be withdrawn.
   void confirm() noexcept {
     first_ = 0;
@@ -103,6 +106,7 @@ class StepReporter {
   std::array<Told, kRemembered> recent_{};  ///< the last boundaries, by number
   std::uint64_t count_ = 0;
   LaunchPosition before_ = 0;  ///< last_ at the last confirm()
+  bool over_ = false;
 };
 
 }  // namespace mfu

@@ -425,12 +425,21 @@ TimeNs DetectedRegions::earliest_held() noexcept {
   return earliest_held_;
 }
 
+/// An iteration that nothing follows ends with its work.
+void DetectedRegions::end_with_work(Device& device) {
+  if (device.boundaries.empty() || !device.boundaries.back().last) return;
+  StepBoundary& end = device.boundaries.back();
+  for (const HeldRecord& held : device.held)
+    if (held.launch < end.launch) end.at_ns = std::max(end.at_ns, held.record.end_ns);
+}
+
 void DetectedRegions::finish() {
   if (aside_) return;
   for (const auto& device : devices_) {
     if (!device) continue;
     feed_all(*device);
     device->detector.finish();
+    end_with_work(*device);
     take_steps(*device, true);
     give_out(*device, std::numeric_limits<std::uint64_t>::max(), InstanceId::kNone);
     note_not_sure(*device);

@@ -107,6 +107,7 @@ class DetectedRegions {
   [[nodiscard]] std::size_t most_held() const noexcept { return options_.whole_trace ? kMostHeldOfTrace : kMostHeld; }
   [[nodiscard]] DurationNs patience(const Device& device) const noexcept;
   void note_not_sure(Device& device);
+  void end_with_work(Device& device);
   /// Begin of the earliest record held back.
   [[nodiscard]] TimeNs earliest_held() noexcept;
   [[nodiscard]] KernelTraits traits_of_record(const ActivityRecord& record) {

@@ -47,6 +47,8 @@ std::vector<DetectedSteps> detect_steps(const Trace& trace, bool explain) {
     StepDetector detector(boundaries, 0, explain ? &considered : nullptr);
     for (const Launch& launch : device.launches) detector.add(launch);
     detector.finish();
+    // The list is of launches at which the next step begins or other work does.
+    if (!found.boundaries.empty() && found.boundaries.back().last) found.boundaries.pop_back();
     found.findings = detector.findings();
   }
   return out;

@@ -1,5 +1,7 @@
 // The step detector on programs as frameworks launch them (framework_programs.h): how many are right, and what must
-// never happen. MFU_TEST_PROGRAMS: how many of each kind, 40 unless given; MFU_TEST_SEED: the first.
+// never happen. MFU_TEST_PROGRAMS: how many of each kind, 400 unless given; MFU_TEST_SEED: the first. Shares are asked
+// of several hundred programs, and of the same ones in every run: of forty drawn anew a share of 70 % is 47 % now and
+// then.
 #include "tests/unit/detect/framework_programs.h"
 
 #include <gtest/gtest.h>
@@ -19,10 +21,17 @@ namespace {
 std::size_t programs_of_each_kind() {
   const char* given = std::getenv("MFU_TEST_PROGRAMS");
 #ifdef __OPTIMIZE__
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : 40;
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : 400;
 #else
   return given != nullptr ? std::strtoull(given, nullptr, 10) : 4;
 #endif
+}
+
+std::uint64_t first_program() {
+  const char* given = std::getenv("MFU_TEST_SEED");
+  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  return seed;
 }
 
 struct Reported {
@@ -253,30 +262,29 @@ struct Figures {
 };
 
 TEST(FrameworkPrograms, TrainingIsFound) {
-  const std::uint64_t seed = test_seed();
+  const std::uint64_t seed = first_program();
   Figures figures;
   for (std::size_t i = 0; i < programs_of_each_kind(); ++i)
     figures.add(training(seed + i), "training " + std::to_string(i));
   figures.print("training");
   EXPECT_EQ(figures.wrong_high, 0u);
-  if (figures.programs < 20) return;
-  EXPECT_GE(figures.right, figures.programs * 90 / 100);
-  EXPECT_LE(figures.wrong, figures.programs * 5 / 100);
-  EXPECT_LE(figures.found_after[figures.found_after.size() / 2], 5u);
-  EXPECT_GE(figures.places.near * 100, figures.places.told * 98);
+  if (figures.programs < 300) return;
+  EXPECT_GE(figures.right * 100, figures.programs * 98);
+  EXPECT_LE(figures.wrong * 100, figures.programs);
+  EXPECT_LE(figures.found_after[figures.found_after.size() / 2], 4u);
+  EXPECT_GE(figures.places.near * 100, figures.places.told * 99);
   EXPECT_LE(figures.wrong_phase(0.9), 0.01);
-  // Some forty programs are few: a share of 70 % may well be 55 % among them.
-  EXPECT_GE(figures.high * 100, figures.right * (figures.programs < 300 ? 50 : 66));
+  EXPECT_GE(figures.high * 100, figures.right * 66);
 }
 
 TEST(FrameworkPrograms, IterationsOfServersAreFound) {
-  const std::uint64_t seed = test_seed();
+  const std::uint64_t seed = first_program();
   Figures figures;
   for (std::size_t i = 0; i < programs_of_each_kind(); ++i)
     figures.add(serving(seed + i), "server " + std::to_string(i));
   figures.print("servers");
   EXPECT_EQ(figures.wrong_high, 0u);
-  EXPECT_GE(figures.right, figures.programs * 95 / 100);
+  EXPECT_GE(figures.right * 100, figures.programs * 98);
   EXPECT_LE(figures.wrong_kinds, figures.programs * 5 / 100);
   EXPECT_LE(figures.iterations_of_wrong_kind * 100, figures.iterations * 3);
   EXPECT_GE(figures.places.near * 100, figures.places.told * 99);

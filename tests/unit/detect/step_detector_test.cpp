@@ -189,10 +189,13 @@ TEST(StepDetector, ServingIterationsEndWithASample) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::vector<std::uint64_t> ends;
-  const Launches stream = serving(seed, true, 200, ends);
-  ends.pop_back();  // nothing comes after the last one
+  Launches stream = serving(seed, true, 200, ends);
   const Outcome outcome = detect(stream);
   EXPECT_EQ(outcome.boundaries, ends);
+  // What fetches all tokens after the last one is none of its iteration.
+  for (std::uint32_t i = 0; i < 20; ++i) stream.push_back(kernel(70 + i));
+  stream.push_back(copy(KernelRole::kCopyToHost));
+  EXPECT_EQ(detect(stream).boundaries, ends);
   EXPECT_EQ(outcome.findings.kind, StepKind::kDecode);
   EXPECT_GE(outcome.findings.confidence, StepConfidence::kMedium);
 }
@@ -260,6 +263,10 @@ TEST(StepDetector, EachLaunchOfADecodeGraphIsAnIteration) {
       if (i % read_every == 0) stream.push_back(copy(KernelRole::kCopyToHost));
     }
     const Outcome outcome = detect(stream);
+    ASSERT_FALSE(outcome.boundaries.empty());
+    // No next one ends the last: the end of the stream does.
+    EXPECT_EQ(outcome.boundaries.back(), stream.size()) << "read every " << read_every << ", replays " << replays;
+    EXPECT_NE(outcome.kinds.back(), StepKind::kNone);
     std::uint64_t told = 0;
     for (std::size_t i = 1; i < outcome.boundaries.size(); ++i) {
       if (outcome.kinds[i] == StepKind::kNone) continue;

@@ -98,9 +98,12 @@ struct Score {
     for (const std::uint64_t at : boundaries) {
       std::int64_t best = 1 << 30;
       std::size_t which = 0;
-      for (std::size_t s = 0; s < recording.steps.size(); ++s) {
-        const std::int64_t distance =
-            static_cast<std::int64_t>(at) - static_cast<std::int64_t>(recording.steps[s].first);
+      for (std::size_t s = 0; s <= recording.steps.size(); ++s) {
+        // No other begins after the last: it would be as far as the last is from the one before.
+        const std::uint64_t place = s < recording.steps.size()
+                                        ? recording.steps[s].first
+                                        : 2 * recording.steps[s - 1].first - recording.steps[s - 2].first;
+        const std::int64_t distance = static_cast<std::int64_t>(at) - static_cast<std::int64_t>(place);
         if (std::abs(distance) >= std::abs(best)) continue;
         best = distance;
         which = s;

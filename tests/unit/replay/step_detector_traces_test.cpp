@@ -394,6 +394,7 @@ TEST(StepDetector, EncoderThatServesPrefillsNothing) {
       if (argmax) stream.push_back(special(KernelRole::kSampling, Launch::kFirstKernel + 100'000));
       stream.push_back(special(KernelRole::kCopyToHost, static_cast<std::uint32_t>(KernelRole::kCopyToHost)));
     }
+    truth.push_back(stream.size());
     const Heard heard(stream);
     SCOPED_TRACE(argmax);
     EXPECT_EQ(heard.findings().kind, StepKind::kIteration);
