@@ -9,6 +9,7 @@ from harness import BUILD, DEADLINE_S, SOURCE, TestCase
 
 MFU = BUILD / "mfu"
 TRACES = SOURCE / "tests/data/traces"
+COMPONENTS = SOURCE / "tests/data/components"
 # Two windows or more, a region with bytes, one without, and time that belongs to none.
 SCRIPT = """
 kernel gemm_step ns=2000000

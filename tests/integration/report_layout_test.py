@@ -10,7 +10,7 @@ import zlib
 import browser
 import fake_ranks
 from harness import SOURCE, main
-from report_case import SCRIPT, TRACES, ReportCase
+from report_case import COMPONENTS, SCRIPT, TRACES, ReportCase
 
 CHECKS = (SOURCE / "tests/integration/page_checks.js").read_text()
 VIEWS = [(width, dark) for width in (1440, 1280, 390) for dark in (False, True)]
@@ -175,6 +175,26 @@ class Layout(ReportCase):
         # The way from 100 % to MFU names them below the loss that they are part of.
         parts = page.evaluate("[...document.querySelectorAll('.step.part')].map(e => e.textContent)")
         self.assertTrue(parts and parts[0].startswith("of it mlp down forward"), parts)
+
+    def test_components_of_a_real_program(self):
+        """PyTorch's GPT-2: every matrix product of it and its attention, as the library recorded them."""
+        path, data = self.page(COMPONENTS)
+        page = self.check(path, [(1440, False), (1280, True), (390, False)])
+        step = next(r for r in data["job"]["regions"] if r["region"] == "step")
+        cells = "[...document.querySelectorAll('#components tbody tr')].map(r => [...r.children].map(c => c.textContent))"
+        rows = page.evaluate(cells)
+        self.assertEqual([row[0] for row in rows], [f"{c['name']} {c['pass']}" for c in step["components"]])
+        self.assertEqual({row[0] for row in rows},
+                         {f"{name} {way}" for name in ("qkv", "o", "up", "down", "logits") for way in ("fwd", "dgrad", "wgrad")}
+                         | {"attention fwd", "attention bwd"})
+        loss = step["lost"]["matmul"] * step["elapsed_s"]
+        for row, c in zip(rows, step["components"], strict=True):
+            lost = c["time_s"] * (1 - c["of_peak"])
+            self.assertEqual((row[3], row[5]), (f"{lost / loss * 100:.1f} %", f"{c['of_peak'] * 100:.1f} %"))
+            self.assertEqual((row[6], row[8]), ("–", "–") if c["name"] == "attention" else ("compute", "1"))
+        # The components are all of the region's matmuls: what they lose is what the region loses.
+        self.assertAlmostEqual(sum(c["time_s"] * (1 - c["of_peak"]) for c in step["components"]), loss, delta=0.03 * loss)
+        self.assertEqual(page.evaluate("document.querySelector('.command').textContent"), "python gpt2.py --steps 30")
 
     def test_timelines_answer_to_keys_wheel_and_pointer(self):
         page = self.look(self.page(TRACES / "kineto_resnet50_v100_w0.json.gz")[0], width=1280)

@@ -1,6 +1,9 @@
 "use strict";
 // One run: answers first, then charts, then what they were worked out from.
 
+// `/opt/venv/bin/python /home/me/train.py --steps 3` as one says it: python train.py --steps 3
+const shortCommand = (command) => command.replace(/(^|\s)\/\S*\/([^\s\/]+)/g, "$1$2");
+
 function header() {
   const gpus = new Map();
   for (const d of report.devices) gpus.set(d.name || "unnamed GPU", (gpus.get(d.name || "unnamed GPU") || 0) + d.count);
@@ -12,7 +15,7 @@ function header() {
   if (report.conventions.length) facts.push(["FLOP counted ", report.conventions.join(", ")]);
   if (job.processes > 1) facts.push(["", `${job.processes} processes` + (report.hosts ? ` on ${report.hosts} host${report.hosts === 1 ? "" : "s"}` : "")]);
   else if (about.facts.host) facts.push(["host ", about.facts.host]);
-  if (about.facts.command) facts.push(["", el("code", { class: "command", title: about.facts.command }, about.facts.command)]);
+  if (about.facts.command) facts.push(["", el("code", { class: "command", title: about.facts.command }, shortCommand(about.facts.command))]);
   facts.push(["", duration((job.t1_ns - job.t0_ns) / 1e9)]);
   if (report.start) facts.push(["from ", report.start]);
   facts.push(["", el("span", { title: report.path }, baseName(report.path.replace(/\/+$/, "")))]);

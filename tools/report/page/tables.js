@@ -69,12 +69,12 @@ function components() {
       ...(r.lost && r.lost.matmul > 0 ? [{ title: "of matmul loss", of: (row) => percent(ofLoss(row)), by: ofLoss }] : []),
       f("reached", "flop_per_s", (v) => scaled(v, "FLOP/s")), f("of peak", "of_peak", percent),
       { title: "bound", text: true, of: ({ c }) => c.bound || "–", by: ({ c }) => c.bound || "" },
-      f("calls", "calls", count), f("shapes", "shapes", count), f("time", "time_s", duration),
+      f("calls", "calls", count), f("shapes", "shapes", (v) => (v ? count(v) : "–")), f("time", "time_s", duration),
     ], rows, { label: "components of " + name }));
   };
   show(names[0]);
   return el("section", { class: "panel", id: "components" }, el("div", { class: "head" }, el("h2", {}, "Components"), choice("region", names, show)),
-    el("p", { class: "dim small" }, "FLOP that ran (not the model's), over the time of the kernels that did them. Loses: of the elapsed time, what the peak rate would save. Bound: by the roofline, each operand moved once."), place);
+    el("p", { class: "dim small" }, "FLOP that ran (not the model's), over the time of the kernels that did them. Loses: of the elapsed time, what the peak rate would save. Bound: by the roofline, each operand moved once; of attention kernels neither that nor the shape is seen. fwd and bwd: forward and backward pass; dgrad and wgrad: the backward pass for inputs and for weights."), place);
 }
 
 function regionTable() {
