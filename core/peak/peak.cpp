@@ -373,14 +373,104 @@ const PeakRow* find_usual_peak_row(std::string_view name) noexcept {
   return nullptr;
 }
 
+namespace {
+
+/// What a device's name is made of: `NVIDIA A100-SXM4-80GB` has the family `a`, the number `100` and further words.
+struct NameParts {
+  std::string family, number;
+  std::vector<std::string> words;
+};
+
+/// Letters that name a brand or a line of products, never a family of chips.
+bool is_line(std::string_view letters) noexcept {
+  for (std::string_view line :
+       {"rtx", "gtx", "pro", "titan", "quadro", "tesla", "nvidia", "geforce", "jetson", "gpu"}) {
+    if (letters == line) return true;
+  }
+  return false;
+}
+
+NameParts parts_of(std::string_view name) {
+  constexpr std::string_view kSaysNothing[] = {"nvidia", "geforce", "tesla", "rtx", "quadro", "gpu"};
+  NameParts parts;
+  const auto keep = [&](const std::string& word) {
+    if (!word.empty() && std::find(std::begin(kSaysNothing), std::end(kSaysNothing), word) == std::end(kSaysNothing))
+      parts.words.push_back(word);
+  };
+  std::string before;  // letters that stand right before what comes next: joined to it, or a short word of their own
+  for (std::size_t at = 0; at < name.size();) {
+    const char c = lower(name[at]);
+    std::size_t end = at;
+    if (c >= '0' && c <= '9') {
+      while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
+      const std::string digits(name.substr(at, end - at));
+      if (parts.number.empty()) {
+        parts.number = digits;
+        parts.family = before;
+      } else {
+        keep(before);
+        parts.words.push_back(digits);
+      }
+      before.clear();
+    } else if (c >= 'a' && c <= 'z') {
+      keep(before);
+      std::string letters;
+      while (end < name.size() && lower(name[end]) >= 'a' && lower(name[end]) <= 'z') letters += lower(name[end++]);
+      if (letters.size() > 3 && letters.size() < 6 && letters.starts_with("rtx")) letters.erase(0, 3);  // RTXA6000
+      const bool joined = end < name.size() && name[end] >= '0' && name[end] <= '9';
+      before = !is_line(letters) && (joined || letters.size() <= 2) ? letters : std::string();
+      if (before.empty()) keep(letters);
+    } else {
+      ++end;
+    }
+    at = end;
+  }
+  keep(before);
+  return parts;
+}
+
+/// How far what was typed is from a part's name. The family's letters and the number weigh most: they say which chip it
+/// is; memory and form count little, and what was left out least.
+std::size_t distance_of(const NameParts& typed, const NameParts& known) {
+  const bool words_alone = typed.number.empty();  // `Hopper`, `Jetson`
+  std::size_t distance = 0;
+  if (!words_alone && typed.family != known.family) {
+    const bool close =
+        typed.family.empty() || (!known.family.empty() && typed.family.size() + known.family.size() > 2 &&
+                                 edit_distance(typed.family, known.family) == 1);
+    distance += close ? 6 : 10;
+  }
+  if (!words_alone && known.number.empty()) {
+    distance += 16;
+  } else if (!words_alone && typed.number != known.number) {
+    // A digit too many or too few at the end is the likeliest slip.
+    const bool cut = typed.number.starts_with(known.number) || known.number.starts_with(typed.number);
+    const std::size_t slips = edit_distance(typed.number, known.number);
+    distance += cut ? 5 * slips : 6 * slips + (typed.number.size() != known.number.size() ? 2 : 0);
+  }
+  for (const std::string& word : typed.words) {
+    std::size_t best = words_alone ? 12 : 4;
+    for (const std::string& other : known.words) {
+      if (other == word) best = 0;
+      if (best > 2 && word.size() > 2 && edit_distance(word, other) == 1) best = 2;
+    }
+    distance += best;
+  }
+  for (const std::string& word : known.words)
+    distance += std::find(typed.words.begin(), typed.words.end(), word) == typed.words.end() ? 1 : 0;
+  return distance;
+}
+
+}  // namespace
+
 std::string nearest_peak_rows(std::string_view name, std::size_t most) {
-  const std::string wanted = essence(name);
+  const NameParts typed = parts_of(name.substr(0, 100));
   std::vector<std::pair<std::size_t, std::string_view>> ranked;
   for (const PeakRow& row : peak_rows()) {
-    const std::string known = essence(row.id);
-    std::size_t distance = std::min(edit_distance(wanted, known), edit_distance(wanted, essence(row.name)));
-    if (!wanted.empty() && known.find(wanted) != std::string::npos) distance = 0;
-    ranked.emplace_back(distance, row.id);
+    const bool usual =
+        std::any_of(std::begin(kUsual), std::end(kUsual), [&](const auto& u) { return u.second == row.id; });
+    const std::size_t distance = std::min(distance_of(typed, parts_of(row.id)), distance_of(typed, parts_of(row.name)));
+    ranked.emplace_back(2 * distance + (usual ? 0 : 1), row.id);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string text;

@@ -239,8 +239,51 @@ TEST(Peak, NamesAsPeopleTypeThem) {
   for (const char* other : {"RTX 3050 Laptop", "A1000", "MI300X", "", "RTX"}) {
     EXPECT_FALSE(find_peak(named(other), DType::kBf16, {}).flop_per_s.has_value()) << other;
   }
-  EXPECT_TRUE(nearest_peak_rows("H100 SMX").starts_with("h100")) << nearest_peak_rows("H100 SMX");
   EXPECT_EQ(nearest_peak_rows("MI300X", 2).find(','), nearest_peak_rows("MI300X", 2).rfind(','));
+}
+
+TEST(Peak, SuggestionsGoByFamilyAndNumber) {
+  // What was typed, and how the first suggestion begins: who mistypes a name has its family and most of its number
+  // right.
+  const std::pair<const char*, const char*> typed[] = {{"H1000", "h100"},
+                                                       {"H100 SMX", "h100-sxm"},
+                                                       {"H-100 SXMM", "h100-sxm"},
+                                                       {"H101", "h100"},
+                                                       {"H150", "h100"},
+                                                       {"H2000", "h200"},
+                                                       {"h200x", "h200"},
+                                                       {"A1000", "rtx-a"},
+                                                       {"A101", "a10"},
+                                                       {"A10 0", "a10"},
+                                                       {"A-100-SXM8", "a100-sxm"},
+                                                       {"A60000", "rtx-a6000"},
+                                                       {"RTXA600", "rtx-a6000"},
+                                                       {"B2000", "b200"},
+                                                       {"B201", "b200"},
+                                                       {"GB20", "gb200"},
+                                                       {"GB3000", "gb300"},
+                                                       {"V1000", "v100"},
+                                                       {"V100 SXM9", "v100-sxm"},
+                                                       {"L400", "l40"},
+                                                       {"L40SS", "l40"},
+                                                       {"RTX 4091", "rtx-4090"},
+                                                       {"GeForce 40900", "rtx-4090"},
+                                                       {"RTX4095 Ti", "rtx-409"},
+                                                       {"3090 Tie", "rtx-3090-ti"},
+                                                       {"RTX 5900", "rtx-5090"},
+                                                       {"RTX PRO 6001", "rtx-pro-6"},
+                                                       {"Nvida H100X", "h100"},
+                                                       {"GTX 1081", "gtx-1080"},
+                                                       {"2080 Tii", "rtx-2080-"},
+                                                       {"P1000", "p100"},
+                                                       {"T44", "t4"},
+                                                       {"Hopper", "gh200"},
+                                                       {"Jetson Orim", "jetson"},
+                                                       {"3080Ti Laptob", "rtx-3080-"},
+                                                       {"A10GG", "a10"}};
+  for (const auto& [name, nearest] : typed) {
+    EXPECT_TRUE(nearest_peak_rows(name).starts_with(nearest)) << name << ": " << nearest_peak_rows(name);
+  }
 }
 
 }  // namespace
