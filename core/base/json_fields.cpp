@@ -146,6 +146,22 @@ const json* Fields::find(std::string_view keys) const {
   return Fields(*defaults_, place_, problem_).find(all);
 }
 
+const json* Fields::written(std::string_view key) const {
+  if (!object_.is_object()) return nullptr;
+  const auto found = object_.find(std::string(key));
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+const json* Fields::default_of(std::string_view key) const {
+  if (mentions(key)) return nullptr;
+  for (const json* defaults : {defaults_, optional_}) {
+    if (defaults == nullptr) continue;
+    const auto found = defaults->find(std::string(key));
+    if (found != defaults->end() && !found->is_null()) return &*found;
+  }
+  return nullptr;
+}
+
 bool Fields::mentions(std::string_view key) const { return object_.is_object() && object_.contains(std::string(key)); }
 
 void Fields::problem(std::string message) const {

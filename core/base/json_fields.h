@@ -44,6 +44,16 @@ class Fields {
     filled.defaults_ = &defaults;
     return filled;
   }
+  /// The same object with `defaults` that only `default_of` gives: where a reader may do without the key.
+  [[nodiscard]] Fields with_optional_defaults(const nlohmann::json& defaults) const {
+    Fields filled = *this;
+    filled.optional_ = &defaults;
+    return filled;
+  }
+  /// What the object itself has under the key: no default.
+  [[nodiscard]] const nlohmann::json* written(std::string_view key) const;
+  /// What either kind of defaults has for a key that the object does not mention.
+  [[nodiscard]] const nlohmann::json* default_of(std::string_view key) const;
   /// Present, even as null.
   [[nodiscard]] bool mentions(std::string_view key) const;
   [[nodiscard]] std::int64_t require(std::string_view keys, std::int64_t min = 1,
@@ -72,6 +82,7 @@ class Fields {
   std::string place_;
   std::optional<Error>* problem_;
   const nlohmann::json* defaults_ = nullptr;
+  const nlohmann::json* optional_ = nullptr;
 };
 
 }  // namespace mfu

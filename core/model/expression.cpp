@@ -194,14 +194,7 @@ class ExpressionParser {
       return value;
     }
     if (eat("(")) return function(name);
-    if (eat("~")) {
-      const std::optional<std::int64_t> found = optional(name);
-      const bool before = live_;
-      live_ = before && !found;
-      const std::int64_t fallback = unary();
-      live_ = before;
-      return found.value_or(fallback);
-    }
+    if (eat("~")) return chain(name);
     return live_ ? lookup(name) : 1;
   }
 
@@ -215,13 +208,47 @@ class ExpressionParser {
     if (name.front() == '.') name.remove_prefix(1);
     return with_key(name, [](const Fields& f, const std::string& key) { return f.require(key); });
   }
-  std::optional<std::int64_t> optional(std::string_view name) {
+  /// `a~b~x` behind the first `~`: the first key that the config has, else the first that the class has a default for,
+  /// else x, which may be a key as well. So a default never hides another name for the same thing.
+  std::int64_t chain(std::string_view name) {
+    const std::size_t behind = at_;
+    std::optional<std::int64_t> found;
+    for (const bool defaults : {false, true}) {
+      std::string_view key = name;
+      at_ = behind;
+      for (;;) {
+        if (!found) found = optional(key, defaults);
+        const std::size_t here = at_;
+        skip_space();
+        const std::size_t begin = at_;
+        while (at_ < text_.size() && is_name(text_[at_])) ++at_;
+        key = text_.substr(begin, at_ - begin);
+        const bool is_key = !key.empty() && std::isdigit(static_cast<unsigned char>(key.front())) == 0;
+        if (is_key && eat("~")) continue;
+        if (is_key && !found && !defaults && !defined(key) && (at_ >= text_.size() || text_[at_] != '('))
+          found = optional(key, false);
+        at_ = here;
+        break;
+      }
+    }
+    const bool before = live_;
+    live_ = before && !found;
+    const std::int64_t fallback = unary();
+    live_ = before;
+    return found.value_or(fallback);
+  }
+  /// True if a name means something else than a key of the config.
+  [[nodiscard]] bool defined(std::string_view name) const {
+    return name == "i" || owner_.given_.find(name) != owner_.given_.end() || owner_.defines(name);
+  }
+  std::optional<std::int64_t> optional(std::string_view name, bool defaults) {
     if (!live_) return std::nullopt;
     if (name.front() == '.') name.remove_prefix(1);
-    return with_key(name, [](const Fields& f, const std::string& key) -> std::optional<std::int64_t> {
-      const json* value = f.find(key);
+    return with_key(name, [&](const Fields& f, const std::string& key) -> std::optional<std::int64_t> {
+      const json* value = defaults ? f.default_of(key) : f.written(key);
       if (value == nullptr) return std::nullopt;
       if (value->is_boolean()) return value->get<bool>() ? 1 : 0;
+      if (defaults) return value->is_number_integer() ? std::optional(value->get<std::int64_t>()) : std::nullopt;
       return f.integer(key, 0).value_or(1);
     });
   }
@@ -267,6 +294,8 @@ class ExpressionParser {
     } else {
       const std::string_view key = word();
       const json* found = find(key);
+      if (live_ && found == nullptr && name != "has" && name != "said")
+        found = with_key(key, [](const Fields& f, const std::string& last) { return f.default_of(last); });
       if (name == "said") {
         value =
             live_ && with_key(key, [](const Fields& f, const std::string& last) { return f.mentions(last); }) ? 1 : 0;
@@ -511,13 +540,33 @@ std::int64_t Expressions::value(std::string_view name) {
 std::int64_t Expressions::positive(std::string_view name) {
   const std::int64_t result = value(name);
   if (result > 0 || fields_.failed()) return fields_.failed() ? 1 : result;
-  std::string_view key = text(name);
-  std::size_t end = 0;
-  while (end < key.size() && is_name(key[end])) ++end;
-  key = end > 0 ? key.substr(0, end) : name;
-  fields_.problem(fields_.place() + std::string(key) + ": expected an integer > 0, at most 2^31, got " +
-                  std::to_string(result));
+  const std::string key = key_of(name, 0);
+  fields_.problem(fields_.place() + (key.empty() ? std::string(name) : key) +
+                  ": expected an integer > 0, at most 2^31, got " + std::to_string(result));
   return 1;
+}
+
+std::string Expressions::key_of(std::string_view name, int depth) const {
+  if (depth > 6) return {};
+  const std::string_view words = text(name);
+  for (std::size_t at = 0; at < words.size();) {
+    std::size_t end = at;
+    while (end < words.size() && is_name(words[end])) ++end;
+    if (end == at) {
+      ++at;
+      continue;
+    }
+    std::string_view word = words.substr(at, end - at);
+    at = end;
+    if (word.front() == '.') word.remove_prefix(1);
+    if (word.empty() || word == name) continue;
+    if (definitions_.contains(word)) {
+      if (std::string key = key_of(word, depth + 1); !key.empty()) return key;
+    } else if (fields_.written(word) != nullptr) {
+      return std::string(word);
+    }
+  }
+  return {};
 }
 
 }  // namespace mfu

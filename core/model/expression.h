@@ -59,6 +59,9 @@ class Expressions {
  private:
   friend class ExpressionParser;
 
+  /// The first key of the config that a definition depends on, for messages; empty: none.
+  [[nodiscard]] std::string key_of(std::string_view name, int depth) const;
+
   const Fields& fields_;
   std::map<std::string_view, std::string_view> definitions_;
   std::map<std::string, std::int64_t, std::less<>> given_;

@@ -117,13 +117,14 @@ inline constexpr RowBase kRowBases[] = {
        hi=1; wi=1; merge=spatial_merge_size~2; mm=merge*merge)"},
     // A text model under `text`, of `text_type` where it does not say; a tower under `vision` likewise. td, vd: their
     // widths. p1i p1o ...: matrices that every patch passes before patches merge; j1i j1o ...: matrices of the
-    // projector, in and out; jx: its other parameters; tokens: after pooling. inner_tie: the text model's own word on
-    // tying comes first; lone: a file without a tower is a text model.
-    // pair: two towers beside each other, an image with every text (CLIP); tseq, ttok: matrix elements per text and per
-    // token; iflop, icore, ix: FLOP, of these in attention, and parameters per image besides; bare: the text model
-    // without its pooler, own_head: with its own head whatever the class; untied: never tied; headless: no output
-    // matrix; fixed: the tower is this one whatever its file says. audio, audio_type: a sound encoder, whose parameters
-    // alone are counted; ax: further ones beside it. left_out: a sentence about parts that are not counted.
+    // projector, in and out; jx: its other parameters; tokens: after pooling. inner_tie: 1: the text model's own word
+    // on tying comes first, 2: either's is enough, 3: the outer one's where it says; lone: 1: a file without a tower is
+    // a text model, 2: so we take it, and say so. pair: two towers beside each other, an image with every text (CLIP);
+    // tseq, ttok: matrix elements per text and per token; iflop, icore, ix: FLOP, of these in attention, and parameters
+    // per image besides; bare: the text model without its pooler, own_head: with its own head whatever the class;
+    // untied: never tied; headless: no output matrix; fixed: the tower is this one whatever its file says. audio,
+    // audio_type: a sound encoder, whose parameters alone are counted; ax: further ones beside it. left_out: a sentence
+    // about parts that are not counted.
     {"_composite",
      R"(p1i=0; p1o=0; p2i=0; p2o=0; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config;
        inner_tie=0; lone=0; pair=0; bare=0; own_head=0; untied=0; tseq=0; ttok=0; iflop=0; icore=0; ix=0; headless=0; fixed=0; audio=none; audio_type=none; ax=0;

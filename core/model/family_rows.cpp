@@ -1,6 +1,7 @@
 #include "core/model/family_rows.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/base/printable.h"
@@ -99,7 +100,9 @@ MixerSpec mixer_of(Expressions& x) {
         m.output_gate = x.value("gate") != 0;
         if (!x.fields().failed() && m.heads % m.kv_heads != 0) {
           x.fields().wrong("num_key_value_heads", "a divisor of the " + std::to_string(m.heads) + " query heads",
-                           x.fields().find("num_key_value_heads"));
+                           x.fields().find("num_key_value_heads") != nullptr
+                               ? x.fields().find("num_key_value_heads")
+                               : x.fields().default_of("num_key_value_heads"));
         }
       }
       break;
@@ -208,20 +211,39 @@ void build_layers(Expressions& x, std::int64_t layers, bool cross, std::vector<L
 }
 
 void build_encoder(Expressions& x, Architecture& spec) {
-  LayerSpec layer;
-  layer.repeat = x.positive("eL");
-  layer.mixer.kind = MixerKind::kAttention;
-  layer.mixer.causal = false;
-  layer.mixer.window = x.value("ewin");
-  layer.mixer.heads = x.positive("eH");
-  layer.mixer.kv_heads = x.positive("eK");
-  layer.mixer.qk_dim = layer.mixer.v_dim = x.positive("eh");
-  layer.mixer.weights = x.value("eaw");
-  layer.mixer.extra_params = x.value("eattx");
-  layer.mlp.matrices = x.value("em");
-  layer.mlp.width = x.positive("ef");
-  layer.norm_params = x.value("elayer");
-  spec.encoder.push_back(layer);
+  const std::int64_t layers = x.positive("eL");
+  std::map<std::int64_t, std::int64_t> windows;  // width > layers that have it
+  for (std::int64_t i = 0; i < layers && !x.fields().failed(); ++i) {
+    x.set_layer(i);
+    const bool alike_before = x.by_layer();
+    const std::int64_t window = x.value("ewin");
+    if (!alike_before && !x.by_layer()) {
+      windows[window] = layers;
+      break;
+    }
+    ++windows[window];
+    if (i > 100'000) {
+      x.fields().problem(x.fields().place() + "encoder_layers: expected at most 100000 where layers differ");
+      return;
+    }
+  }
+  x.set_layer(0);
+  for (const auto& [window, repeat] : windows) {
+    LayerSpec layer;
+    layer.repeat = repeat;
+    layer.mixer.kind = MixerKind::kAttention;
+    layer.mixer.causal = false;
+    layer.mixer.window = window;
+    layer.mixer.heads = x.positive("eH");
+    layer.mixer.kv_heads = x.positive("eK");
+    layer.mixer.qk_dim = layer.mixer.v_dim = x.positive("eh");
+    layer.mixer.weights = x.value("eaw");
+    layer.mixer.extra_params = x.value("eattx");
+    layer.mlp.matrices = x.value("em");
+    layer.mlp.width = x.positive("ef");
+    layer.norm_params = x.value("elayer");
+    spec.encoder.push_back(layer);
+  }
   spec.encoder_norm_params = x.value("eout");
   spec.encoder_attn_extra_params = x.value("eouta");
   spec.encoder_token_weights = x.value("efront");
@@ -364,6 +386,20 @@ void add_audio(Expressions& x, const Fields& f, Architecture& spec) {
   spec.not_counted.push_back(std::string(key) + ": what the sound encoder computes is not counted");
 }
 
+/// Whether the output matrix is the input table. The outer class is the one that ties, by its config or its default;
+/// some ask the decoder's config first, or tie where either says so.
+bool is_tied(const FamilyRow& row, const Fields& f, Expressions& x, const Fields& inner, bool of_inner) {
+  const std::int64_t way = x.value("inner_tie");
+  if (way == 1 && inner.find("tie_word_embeddings") != nullptr) return of_inner;
+  const json& defaults = class_defaults(row.type);
+  const bool said = f.find("tie_word_embeddings") != nullptr;
+  // A class that is not in the library has no default of its own; its decoder's word stands.
+  if (!said && defaults.empty()) return of_inner;
+  const bool outer = f.flag("tie_word_embeddings", defaults.value("tie_word_embeddings", false));
+  if (way == 3 && !said) return of_inner;
+  return way == 2 ? outer || of_inner : outer;
+}
+
 void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Architecture& spec) {
   Expressions x({}, f);
   prepare(row, x);
@@ -379,12 +415,7 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
                                : x.value("own_head") != 0         ? ModelHead::kOwn
                                                                   : head;
   read_typed(source, type, nested, inner_head, spec);
-  // The outer class is the one that ties; where its config does not say, the decoder's own word stands. Older classes
-  // have it the other way round.
-  const bool inner_says = x.value("inner_tie") != 0 && source.find("tie_word_embeddings") != nullptr;
-  if (head == ModelHead::kOwn && nested && !inner_says && f.find("tie_word_embeddings") != nullptr) {
-    spec.tied = f.flag("tie_word_embeddings", spec.tied);
-  }
+  if (head == ModelHead::kOwn && nested) spec.tied = is_tied(row, f, x, source, spec.tied);
   if (head == ModelHead::kOwn && x.value("untied") != 0) spec.tied = false;
   if (f.failed()) return;
   x.give("td", spec.d_model);

@@ -50,6 +50,10 @@ VisionSpec tower_of(Expressions& x) {
   v.layers = x.positive("L");
   v.heads = x.positive("H");
   v.inner = x.positive("w");
+  if (!x.fields().failed() && v.inner % v.heads != 0) {
+    x.fields().problem(x.fields().place() + "num_attention_heads: expected a divisor of the width " +
+                       std::to_string(v.inner) + ", got " + std::to_string(v.heads));
+  }
   v.mlp_width = x.positive("f");
   v.mlp_matrices = x.value("m");
   v.patch_elements = x.positive("pe");

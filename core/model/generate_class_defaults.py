@@ -19,7 +19,7 @@ words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", table))
 def plain(value):
     if isinstance(value, (bool, int, str)):
         return True
-    return isinstance(value, list) and len(value) <= 16 and all(isinstance(item, (int, str)) for item in value)
+    return isinstance(value, (list, tuple)) and len(value) <= 16 and all(isinstance(item, (int, str)) for item in value)
 
 
 def main():

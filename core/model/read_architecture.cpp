@@ -267,7 +267,9 @@ void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec
 
 void read_typed(const Fields& f, std::string_view type, bool nested, ModelHead head, Architecture& spec) {
   if (const FamilyRow* row = find_row(type)) {
-    build_row(*row, nested ? f.with_defaults(class_defaults(type)) : f, head, spec);
+    // Alone a config must say its dimensions; what it may leave out is what its class takes.
+    build_row(*row, nested ? f.with_defaults(class_defaults(type)) : f.with_optional_defaults(class_defaults(type)),
+              head, spec);
     return;
   }
   if (is_special(type)) {

@@ -184,7 +184,7 @@ TEST_F(ConfigTest, EachComplaint) {
        "num_attention_heads: expected a divisor of 64, got 5"},
       {R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 3, "intermediate_size": 1, "vocab_size": 1})",
        "num_key_value_heads: expected a divisor of the 4 query heads, got 3"},
-      {R"({"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 1, "vocab_size": 1, "num_local_experts": 8})",
+      {R"({"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 1, "vocab_size": 1, "num_local_experts": 8})",
        "num_experts_per_tok: expected an integer > 0, but it is missing"},
       {R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 1, "vocab_size": 1, "layer_types": ["full_attention", "magic"]})",
        "layer_types: expected layer types that this family has, such as full_attention, got \"magic\""},
