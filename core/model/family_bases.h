@@ -90,7 +90,8 @@ inline constexpr RowBase kRowBases[] = {
      "k=num_experts_per_tok; fe=moe_intermediate_size; fs=n_shared_experts~0*fe; rx=E"},
     // BERT: post-norm, learned positions and token types, a pooler, a masked-language-model head.
     {"_bert",
-     "K=H; h=d/H; m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1; causal=0; enc=1; types=type_vocab_size~2;"
+     "K=H; h=d/H; m=2; nd=2*d; qb=1; mb=1; tied=tie_word_embeddings~1; causal=is_decoder~0; enc=!causal; "
+     "types=type_vocab_size~2;"
      "pos=(max_position_embeddings + types)*d; htok=d*d; hx=V*(2 - tied); hn=2*d; ho=d; base_seq=d*d; base_x=d;"
      "pre_lm=1; pre_tok=0; pre_seq=base_seq + 2*d; pre_x=base_x + 2;"
      "cls_tok=0; cls_seq=d*d + d*labels; cls_x=d + labels"},
@@ -127,7 +128,7 @@ inline constexpr RowBase kRowBases[] = {
     // about parts that are not counted.
     {"_composite",
      R"(p1i=0; p1o=0; p2i=0; p2o=0; j1i=0; j1o=0; j2i=0; j2o=0; j3i=0; j3o=0; jn=1; jx=0; tokens=0; merge=1; text=text_config; vision=vision_config;
-       inner_tie=0; lone=0; pair=0; bare=0; own_head=0; untied=0; tseq=0; ttok=0; iflop=0; icore=0; ix=0; headless=0; fixed=0; audio=none; audio_type=none; ax=0;
+       inner_tie=0; ask=0; lone=0; pair=0; bare=0; own_head=0; untied=0; tseq=0; ttok=0; iflop=0; icore=0; ix=0; headless=0; fixed=0; audio=none; audio_type=none; ax=0;
        text_type=llama; vision_type=siglip_vision_model)"},
 };
 

@@ -278,6 +278,12 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
   spec.d_model = x.positive("d");
   const std::int64_t layers = x.positive("L");
   const bool encoder_decoder = x.value("eL") > 0;
+  if (!encoder_decoder && f.flag("add_cross_attention", false)) {
+    f.problem(f.place() + "add_cross_attention: attention to the encoder of another model is not known");
+  }
+  if (const json* pruned = f.find("pruned_heads"); pruned != nullptr && pruned->is_object() && !pruned->empty()) {
+    f.problem(f.place() + "pruned_heads: layers with fewer heads than the others are not known");
+  }
   if (f.failed()) return;
   spec.is_encoder = x.value("enc") != 0;
   if (encoder_decoder) build_encoder(x, spec);
@@ -374,7 +380,7 @@ void prepare(const FamilyRow& row, Expressions& x) {
 /// The config's sound encoder: its parameters are stored, what it computes is not counted, and that is said.
 void add_audio(Expressions& x, const Fields& f, Architecture& spec) {
   const std::string_view key = x.text("audio");
-  if (key == "none" || f.find(key) == nullptr) return;
+  if (key == "none" || (f.find(key) == nullptr && class_defaults(x.text("audio_type")).empty())) return;
   const Fields part = f.child(key);
   const FamilyRow* row = find_row(part.text_or("model_type", x.text("audio_type")));
   if (row == nullptr || kind_of(*row) != RowKind::kTower) row = find_row(x.text("audio_type"));
@@ -428,6 +434,11 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
     return;
   }
   if (x.value("lone") != 0 && f.find(vision) == nullptr) return;
+  // Most classes take the tower's own defaults; some have others, and a class that is not in the library may have any.
+  if ((x.value("ask") != 0 || class_defaults(row.type).empty()) && f.find(vision) == nullptr) {
+    f.wrong(vision, "the image tower's config", nullptr);
+    return;
+  }
   const Fields tower = f.child(vision);
   std::string tower_type = tower.text_or("model_type", x.text("vision_type"));
   if (tower_type.empty() || x.value("fixed") != 0) tower_type = std::string(x.text("vision_type"));

@@ -119,12 +119,26 @@ def plain(config):
     return json.loads(json.dumps(config, default=str).replace("Infinity", "null").replace("NaN", "null"))
 
 
+def left_out(written):
+    """Names of single keys of the table, and lists, with the config that lacks them."""
+    table = set(re.findall(r"\w+", select_known.TABLE))
+    for path, value in paths(written):
+        if path[-1] in table or isinstance(value, list):
+            config = copy.deepcopy(written)
+            target = config
+            for step in path[:-1]:
+                target = target[step]
+            target.pop(path[-1])
+            yield "-" + ".".join(path), config
+
+
 def one_type(model_type, each, seed, until, send):
     count_modules.count_experts()
     config_type = count_modules.config_class(model_type)
     default = config_type(**count_modules.NEEDS.get(model_type, {}))
     base = dict(count_modules.NEEDS.get(model_type, {}))
-    count_modules.set_layers(base, default)
+    if each != 0:
+        count_modules.set_layers(base, default)
     rng = random.Random(f"{seed} {model_type}")
     words = words_of(model_type)
     try:
@@ -135,6 +149,14 @@ def one_type(model_type, each, seed, until, send):
     written.pop("architectures", None)
     classes = count_modules.model_classes(model_type, default)
     tried = set()
+    if each == 0:
+        for label, config in left_out(written):
+            try:
+                params = count_modules.count(classes[0], config_type.from_dict(copy.deepcopy(config)), [], forward=False)[0]
+            except Exception:
+                continue
+            send({"type": model_type, "class": classes[0].__name__, "key": label, "config": config, "params": params, "flop": []})
+        return
     for attempt in range(4 * each):
         if len(tried) >= each or time.time() > until:
             break
@@ -162,7 +184,7 @@ def one_type(model_type, each, seed, until, send):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--types", help="comma-separated; default: all of our table")
-    parser.add_argument("--each", type=int, default=25, help="changes per type")
+    parser.add_argument("--each", type=int, default=25, help="changes per type; 0: every key left out that the table names, one by one")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=40, help="seconds per type")
