@@ -248,15 +248,24 @@ bool CuptiSession::thread_buffers(bool& on) const noexcept {
   return true;
 }
 
-void CuptiSession::look_for_ended_session() noexcept {
+bool CuptiSession::look_for_ended_session() noexcept {
+  returning_.store(true, std::memory_order_seq_cst);
   // No kind is on at this moment. The end of the next session shall be seen too.
-  if (!turn_thread_buffers_on()) return;
-  resume();
-  ended_sessions_.fetch_add(1, std::memory_order_relaxed);
+  const bool ended = turn_thread_buffers_on();
+  if (ended) {
+    resume();
+    ended_sessions_.fetch_add(1, std::memory_order_relaxed);
+  }
+  returning_.store(false, std::memory_order_release);
+  return ended;
 }
 
 void CuptiSession::make_room() noexcept {
   if (own_forms_) return;
+  // Whoever registers last has the records. We may be about to, since the session before has ended.
+  constexpr int kMostWaits = 500;
+  constexpr ::timespec kWait{0, 100'000};
+  for (int i = 0; i < kMostWaits && returning_.load(std::memory_order_seq_cst); ++i) ::nanosleep(&kWait, nullptr);
   if (used_.load(std::memory_order_acquire)) flush_everything();
   // A session whose end nobody has looked for yet left it off. Seen in the middle of this one, that would be taken for
   // its end. No kind is on now either.

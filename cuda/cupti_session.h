@@ -72,7 +72,8 @@ class CuptiSession {
   /// session may begin at any moment, and whoever registers then takes its records. Kineto ends each session by setting
   /// the attribute that gives every thread a buffer of its own back to 0; from CUPTI 13.0 on it is 1 unless somebody
   /// has set it.
-  void look_for_ended_session() noexcept;
+  /// True: one has, and we have registered.
+  bool look_for_ended_session() noexcept;
   /// [any thread] Whether the end of such a session can be seen.
   [[nodiscard]] bool sees_ends() const noexcept { return had_thread_buffers_; }
   /// [host thread] Another client is about to register its buffers. What CUPTI has of ours it would go on to fill, and
@@ -153,6 +154,7 @@ class CuptiSession {
   bool own_forms_ = false;
   bool had_thread_buffers_ = false;  ///< before anybody changed it
   std::atomic<std::uint64_t> ended_sessions_{0};
+  std::atomic<bool> returning_{false};  ///< we look whether a session has ended, and register if so
   std::atomic<bool> used_{false};
   std::atomic<bool> fatal_{false};
   std::atomic<std::uint64_t> completed_{0}, foreign_{0}, refused_{0};

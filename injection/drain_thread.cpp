@@ -105,11 +105,15 @@ void DrainThread::begin() {
 /// comes at 10 M records/s.
 void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
   const auto some_completed = [&] { return parts_.session != nullptr && parts_.session->completed() != completed; };
+  // The sooner its end is known, the sooner launches are measured again.
+  const auto session_ended = [&] {
+    return parts_.session != nullptr && parts_.session->ended_sessions() != ends_handled_;
+  };
   for (bool flowing = records_flow_; !stopping();) {
     const DurationNs left = next - monotonic_ns();
-    if (left <= 0) return;
+    if (left <= 0 || session_ended()) return;
     wake_.wait(flowing ? std::min<DurationNs>(left, 20'000'000) : left,
-               [&] { return stopping() || (!flowing && some_completed()); });
+               [&] { return stopping() || session_ended() || (!flowing && some_completed()); });
     flowing = flowing || some_completed();
     if (flowing) take_records();
   }
@@ -243,7 +247,7 @@ void DrainThread::watch_other_clients() {
   seen.records = records_;
   seen.foreign_buffers = session.foreign();
   seen.refused_calls = session.refused();
-  seen.ended_sessions = session.ended_sessions();
+  seen.ended_sessions = ends_handled_ = session.ended_sessions();
   seen.ends_are_seen = session.sees_ends();
   seen.finished_without_record = finished_without_record_;
   // The driver queues up to 1,024 launches a stream; two busy streams a context, and one context more than we know.

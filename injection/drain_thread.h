@@ -51,6 +51,10 @@ class DrainThread {
 
   /// [CUPTI's threads] A buffer was decoded. No lock.
   void poke() noexcept { wake_.poke(); }
+  /// [host thread] Another client of CUPTI is about to register.
+  void watch_for_end() noexcept {
+    if (flush_) flush_->watch_for_end();
+  }
   /// [exiting thread] The run is over: take what is left, close the account, and end.
   void stop();
   /// [any thread] Batches taken so far, and ms of CPU that the thread had: while it grows, an exit waits. Where a host
@@ -94,6 +98,7 @@ class DrainThread {
 
   Wakeup wake_;
   std::optional<FlushThread> flush_;  ///< where there is CUPTI
+  std::uint64_t ends_handled_ = 0;    ///< of sessions of other clients
   TimeNs flush_since_ = 0;
   bool flush_stuck_ = false;
   std::uint64_t dropped_taken_ = 0;

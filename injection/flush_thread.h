@@ -27,6 +27,9 @@ class FlushThread {
   }
   [[nodiscard]] bool idle() const noexcept { return returned(wanted_.load(std::memory_order_relaxed)); }
   [[nodiscard]] std::uint64_t newest() const noexcept { return wanted_.load(std::memory_order_relaxed); }
+  /// [host thread] Another client is about to register: from now on looks often for the end of its session, since
+  /// nothing is measured until then.
+  void watch_for_end() noexcept;
 
   /// [any thread] Records that CUPTI dropped so far; CPU time of the thread [s].
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
@@ -34,12 +37,14 @@ class FlushThread {
 
  private:
   void loop();
+  void look_for_end();
 
   CuptiSession& session_;
   Wakeup wake_;
   Wakeup& done_wake_;
   std::atomic<std::uint64_t> wanted_{0}, done_{0};
   std::atomic<bool> everything_{false};
+  std::atomic<bool> watching_{false};  ///< another client's session
   std::atomic<std::uint64_t> dropped_{0};
   std::atomic<double> cpu_s_{0};
 };

@@ -195,9 +195,10 @@ void Parts::on_first_use() {
 
 /// [host thread] torch.profiler is about to take CUPTI's records.
 void Parts::before_others_register() noexcept {
-  const Parts* parts = g_parts.load(std::memory_order_acquire);
+  Parts* parts = g_parts.load(std::memory_order_acquire);
   if (parts == nullptr || parts->pid_ != ::getpid() || host_switches().inert.load(std::memory_order_relaxed)) return;
   parts->session_->make_room();
+  if (parts->drain_) parts->drain_->watch_for_end();
 }
 
 /// [CUPTI's threads]

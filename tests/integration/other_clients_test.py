@@ -182,6 +182,14 @@ class LinkedProfiler(TestCase):
                     if not env:
                         self.assertEqual(end["launches"]["seen"], own + between)
 
+    def test_what_comes_soon_after_a_session_is_measured(self):
+        """Its end is looked for often while it lasts, however long the windows are: the first tenth of what follows may be lost,
+        and the next on a busy machine."""
+        run = self.traced("now", {"MFU_INTERVAL": "10"})
+        self.assertEqual((run.code, run.stdout.decode()), (0, self.whole_sessions(self.LAUNCHES)), run.stderr)
+        between = (self.SESSIONS + 1) * self.LAUNCHES
+        self.assertGreater(self.assert_sound(run)["launches"]["outside"], 0.75 * between)
+
     def test_a_session_soon_after_another(self):
         """Nobody has looked for the end of the one when the next begins; looked for in the middle of it, it is not found."""
         launches = 20_000  # half a second at least: several looks
