@@ -54,9 +54,11 @@ def short(data, config):
         if old is not None and (isinstance(old, bool) == isinstance(value, bool)) and isinstance(old, int):
             data[key] = value
     for key, nested in vars(config).items():
-        if key.endswith("config") and hasattr(nested, "to_dict"):
+        if (key.endswith("config") or key in ("encoder", "decoder")) and hasattr(nested, "to_dict"):
             part = data.get(key, {})
             short(part, nested)
+            if key in ("encoder", "decoder"):
+                part["pad_token_id"] = 1  # our tokens are zeros, and none of them is padding
             if part:
                 data[key] = part
 

@@ -263,6 +263,11 @@ def inputs_of(model, config, shape, device):
     main = getattr(model, "main_input_name", "input_ids")
     if "grid_thw" in signature and "input_ids" not in signature:
         return vision_grid(model, config, shape, device)
+    if config.model_type == "molmo2_vision":  # takes the patches of one crop
+        rows = config.patch_size * config.patch_size * config.num_channels
+        return {"pixel_values": torch.zeros((1, config.num_position_embeddings, rows), device=device)}
+    if config.model_type == "florence_vision":  # of the size that its processor makes
+        return {"hidden_states": torch.zeros((1, config.in_channels, 768, 768), device=device)}
     if main == "pixel_values":
         batch = 1  # towers that pack images see all of them as one
     has = signature.__contains__

@@ -97,7 +97,9 @@ TEST(Published, EveryFamilyIsCovered) {
     const json entry = json::parse(line);
     covered.push_back(entry.value("type", ""));
     const json config = entry.value("config", json::object());
-    if (config.contains("audio_config")) covered.push_back(config["audio_config"].value("model_type", ""));
+    for (const char* key : {"audio_config", "vision_config"}) {
+      if (config.contains(key)) covered.push_back(config[key].value("model_type", ""));
+    }
   }
   std::ifstream diffusers(MFU_TEST_DATA "/truth/diffusers.jsonl");
   for (std::string line; std::getline(diffusers, line);) {
