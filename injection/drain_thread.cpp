@@ -136,7 +136,7 @@ void DrainThread::tick() {
   for (std::string& notice : account_->drain().take_notices()) parts_.sink.say("order", std::move(notice));
   for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
   say_what_is_detected();
-  tell_unmatched_names();
+  tell_unmatched_names(false);
   for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
   // A process that only opened a context stays silent until it works.
   if (!announced_ && parts_.session == nullptr && nvtx_ranges_seen()) announce();
@@ -371,6 +371,7 @@ void DrainThread::finish() {
   take_last_records();
   // A process that never worked on a GPU has nothing to say.
   if (records_ != 0 || parts_.attribution.launches_seen() != 0 || parts_.session == nullptr) announce();
+  tell_unmatched_names(true);
   const TimeNs end = clock_.now();
   account_->drain().finish(end);
   if (ring_ && announced_) send_trace(parts_.config.trace, end);
@@ -414,12 +415,14 @@ void DrainThread::say_what_is_detected() {
 }
 
 /// Ranges come, GPU work runs, and no rule matches: the names and the missing rule, once.
-void DrainThread::tell_unmatched_names() {
+void DrainThread::tell_unmatched_names(bool at_exit) {
   constexpr DurationNs kFirstSeconds = 2 * kNsPerSecond;  // a program's start has other ranges than its steps
-  if (unmatched_told_ || !announced_ || clock_ns(CLOCK_MONOTONIC) - started_ < kFirstSeconds) return;
+  if (unmatched_told_ || !announced_) return;
+  if (!at_exit && clock_ns(CLOCK_MONOTONIC) - started_ < kFirstSeconds) return;
   const UnmatchedNames& seen = parts_.rule_cache.unmatched();
   std::string notice = unmatched_notice(seen, parts_.config.regions);
-  if (notice.empty() && clock_ns(CLOCK_MONOTONIC) - started_ > kFirstSeconds + account_->ledger().window_ns())
+  if (notice.empty() &&
+      (at_exit || clock_ns(CLOCK_MONOTONIC) - started_ > kFirstSeconds + account_->ledger().window_ns()))
     notice = no_ranges_notice(nvtx_ranges_seen(), parts_.config.regions);
   unmatched_told_ = !notice.empty() || (seen.any_matched() && parts_.config.regions.empty());
   if (!notice.empty()) parts_.sink.say("ranges_unmatched", std::move(notice));

@@ -78,7 +78,7 @@ class DrainThread {
   void say_what_is_lost();
   void say_what_is_detected();
   void say_untimed(std::uint64_t untimed, std::uint64_t records);
-  void tell_unmatched_names();
+  void tell_unmatched_names(bool at_exit);
   void announce_new_devices();
   void announce();
   void emit(WindowSummary&& window);

@@ -116,7 +116,14 @@ class UnmatchedRanges(TestCase):
                 line = self.assert_one_line(run, said)
                 self.assertTrue(line.endswith('try this in "regions": {"region": "forward", "match": "forward.*"}'), line)
                 self.assertEqual(len(run.events("ranges_unmatched")), 1)
+                short = self.scenario(script.replace("6000", "50"), config=config, env={"MFU_DETECT": "0"})
+                self.assertEqual(short.events("ranges_unmatched"), run.events("ranges_unmatched"))
+                self.assert_one_line(short, said)
 
+    def test_a_short_program_whose_ranges_are_regions_has_no_such_line(self):
+        script = 'kernel k ns=1000000; repeat 50 { push warm; push "forward tokens=4096"; launch k; sync; pop; pop }'
+        rule = {"model": str(GPT2), "regions": [{"region": "f", "match": "forward.*"}]}
+        self.assertEqual(self.scenario(script, config=rule).events("ranges_unmatched"), [])
 
     def test_rules_that_wait_for_ranges_that_do_not_come(self):
         script = "kernel k ns=1000000; repeat 2500 { launch k; sync }"
