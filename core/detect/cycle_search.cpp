@@ -451,6 +451,12 @@ void CycleSearch::evaluate(CycleCandidate& c, Position begin, const Keys& keys) 
   c.coverage = coverage_of(p, keys);
   c.composite = composite_of(p, keys);
   const auto [needed, never] = repeats_needed(c);
+  constexpr std::uint8_t kNamed = kFlagBackward | kFlagLoss | kFlagSampling;
+  const bool named = c.optimizer || (c.trait_flags & kNamed) != 0;
+  if (never == nullptr && !named && returning_stretches(p, begin, keys) < kT.similar_stretches) {
+    c.refused = "the same names come in another order";
+    return;
+  }
   c.needed = needed;
   c.refused = never != nullptr ? never : needed > (n - begin) / p ? "not seen often enough" : nullptr;
   if (c.refused != nullptr) return;
@@ -524,6 +530,39 @@ double CycleSearch::composite_of(std::uint32_t p, const Keys& keys) {
   std::sort(grams_.begin(), grams_.begin() + count);
   const auto distinct = std::unique(grams_.begin(), grams_.begin() + count) - grams_.begin();
   return count > 0 ? 1.0 - static_cast<double>(distinct) / count : 0;
+}
+
+/// Share of the last turn's stretches of a few launches that were in the turn before, too; of short turns, of several.
+/// Where few names come in any order, much agrees in order by chance, but little of this.
+double CycleSearch::returning_stretches(std::uint32_t period, Position first, const Keys& keys) {
+  constexpr std::uint32_t kLongest = 24, kTurns = 4;
+  constexpr std::uint64_t kFactor = 0x9E37'79B9'7F4A'7C15u;
+  const bool is_short = period < 4 * kLongest;
+  const auto seen = static_cast<std::uint32_t>((history_.end() - first) / (2 * period));
+  const std::uint32_t p = period * (is_short ? std::clamp(seen, 1u, kTurns) : 1);
+  const std::uint32_t length = is_short ? std::min(kLongest, period / 2) : kLongest;
+  if (length < kGram / 2) return 1;
+  std::uint64_t oldest = 1;  // what a key is multiplied by when it leaves
+  for (std::uint32_t i = 0; i < length; ++i) oldest *= kFactor;
+  std::uint32_t sample = 0;
+  while (p / (sample + 1) > kMaxGrams / 2) sample = sample * 2 + 1;
+  const Position begin = history_.end() - 2 * p;
+  std::uint32_t before = 0, now = 0, returned = 0;
+  std::uint64_t hash = 0;
+  for (std::uint32_t i = 0; i < 2 * p; ++i) {
+    hash = hash * kFactor + mix(keys[begin + i] + 1u);
+    if (i >= length) hash -= oldest * mix(keys[begin + i - length] + 1u);
+    if (i + 1 < length) continue;
+    const std::uint64_t g = mix(hash);
+    if ((g >> 40 & sample) != 0) continue;
+    if (i < p) {
+      if (before < kMaxGrams) grams_[before++] = static_cast<std::uint32_t>(g);
+      continue;
+    }
+    if (now++ == 0) std::sort(grams_.begin(), grams_.begin() + before);
+    returned += std::binary_search(grams_.begin(), grams_.begin() + before, static_cast<std::uint32_t>(g)) ? 1 : 0;
+  }
+  return now == 0 ? 1 : static_cast<double>(returned) / now;
 }
 
 /// The longest stretch since `begin` [launch] without a burst of what the last turn does not hold.

@@ -110,6 +110,7 @@ class CycleSearch {
   void evaluate(CycleCandidate& candidate, Position begin, const Keys& keys);
   void look_at_marks(CycleCandidate& candidate, Position begin) const;
   [[nodiscard]] double coverage_of(std::uint32_t period, const Keys& keys);
+  [[nodiscard]] double returning_stretches(std::uint32_t period, Position first, const Keys& keys);
   [[nodiscard]] double composite_of(std::uint32_t period, const Keys& keys);
   std::uint32_t longest_undisturbed(std::uint32_t period, Position begin, const Keys& keys);
   [[nodiscard]] Needed repeats_needed(const CycleCandidate& candidate) const noexcept;

@@ -134,6 +134,8 @@ bool ServingIterations::end_iteration() noexcept {
   writes_cache_ = writes_cache_ || (roles & role_bit(KernelRole::kCacheWrite)) != 0;
   const bool graph = rows == 0 && (roles & role_bit(KernelRole::kGraph)) != 0;
   graphed_ += weight * ((graph ? 1.0 : 0.0) - graphed_);
+  fed_ever_ = fed_ever_ || input != 0;
+  fed_ += std::max(1.0 / static_cast<double>(ended_), 1.0 / 64) * ((input != 0 ? 1.0 : 0.0) - fed_);
   follow_level();
   for (std::uint32_t& count : kinds_) count -= count / 16;
   kinds_[static_cast<std::size_t>(kind_of(last_))] += 16;
@@ -167,8 +169,11 @@ ServingKind ServingIterations::kind_of(const End& end) const noexcept {
   if (has(role_bit(KernelRole::kAttentionDecode))) return ServingKind::kDecode;
   // An encoder's attention writes no cache and samples nothing: its pass prefills nothing.
   if (has(role_bit(KernelRole::kAttention)) && (writes_cache || decodes_by_name_)) return ServingKind::kPrefillOrMixed;
-  return has(role_bit(KernelRole::kGraph)) && (samples_ || writes_cache_) ? ServingKind::kDecode
-                                                                          : ServingKind::kUnknown;
+  if (has(role_bit(KernelRole::kGraph)) && (samples_ || writes_cache_)) return ServingKind::kDecode;
+  // No name says what it is; but what samples again and again without new input goes on from what it sampled before.
+  const bool attends = has(role_bit(KernelRole::kAttention) | role_bit(KernelRole::kSoftmax));
+  if (names_only_ || !samples_ || !attends || !fed_ever_ || fed_ > kT.serving_fed) return ServingKind::kUnknown;
+  return end.begin != 0 ? ServingKind::kPrefillOrMixed : ServingKind::kDecode;
 }
 
 bool ServingIterations::found() const noexcept {

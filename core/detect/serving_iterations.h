@@ -56,6 +56,8 @@ class ServingIterations {
   bool finish() noexcept;
   [[nodiscard]] const End& last() const noexcept { return last_; }
   [[nodiscard]] ServingKind kind_of(const End& end) const noexcept;
+  /// The program trains: what samples without new input may be an evaluation whose batches are not seen.
+  void in_training() noexcept { names_only_ = true; }
 
   /// Enough iterations of few kinds: they may be reported.
   [[nodiscard]] bool found() const noexcept;
@@ -106,6 +108,9 @@ class ServingIterations {
   std::uint32_t above_level_ = 0;  ///< iterations in a row
   bool decodes_by_name_ = false;   ///< some do
   bool writes_cache_ = false;      ///< some do, outside graphs
+  bool names_only_ = false;        ///< say what an iteration is
+  bool fed_ever_ = false;          ///< a batch came in, once
+  double fed_ = 0;                 ///< share of recent iterations that one came in for
   double graphed_ = 0;             ///< share of recent iterations that are a graph of unknown rows
   std::array<std::uint32_t, 3> kinds_{};
 };

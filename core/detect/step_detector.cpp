@@ -55,8 +55,10 @@ void StepDetector::add(const Launch& launch) {
   const Position at = history_.add(launch);
   // In training, what looked like samples were losses that went to the host.
   if ((launch.traits.flags & (kFlagBackward | kFlagOptimizer | kFlagForeach)) != 0 && history_.training() &&
-      serving_.ended() != 0)
+      serving_.ended() != 0) {
     serving_ = ServingIterations(at);
+    serving_.in_training();
+  }
   if (training_.add(launch, at)) step_ended();
   if (serving_.add(launch.traits, launch.grid, launch.name, at)) iteration_ended();
   if (history_.end() >= next_work_) run_pending(false);
@@ -81,12 +83,21 @@ bool StepDetector::training_is_over() const noexcept {
   const Position step = std::max<Position>(training_.longest_launches(), history_.training_gap());
   const Position several_steps = generates ? 0 : kT.steps_of_break * step;
   const Position quiet = history_.end() - history_.last_trained();
+  // An evaluation, perhaps the last one, is a few dozen batches.
+  if (training_found_ && !may_generate() && serving_.ended() < kT.iterations_after_training) return false;
   return serving_.found() && quiet > 3 * std::max<Position>(history_.training_gap(), kLeast) && quiet > several_steps;
+}
+
+/// An evaluation takes batches in; a token follows from those before it. Where training takes none that are seen, as
+/// those of a loader's thread are not, nothing tells the two apart.
+bool StepDetector::may_generate() const noexcept {
+  return serving_.usual_kind() == ServingKind::kDecode || (serving_.last().begin == 0 && training_.takes_batches());
 }
 
 void StepDetector::iteration_ended() {
   ends_[serving_.ended() % ends_.size()] = serving_.last();
   if (history_.training()) {
+    serving_.in_training();
     if (!training_is_over()) return;
     explain_.say("training is over: iterations of a server have taken its place");
     if (training_found_ && training_.end_last()) report_step(0);
@@ -100,9 +111,7 @@ void StepDetector::iteration_ended() {
     reporter_.report(serving_.last().launch, kind_of(serving_.last()));
   else if (serving_.found())
     start_serving();
-  // An evaluation takes batches in; a token follows from those before it.
-  if (serving_found_)
-    generates_ = was_training_ && (serving_.usual_kind() == ServingKind::kDecode || serving_.last().begin == 0);
+  if (serving_found_) generates_ = was_training_ && may_generate();
   update_findings();
 }
 
@@ -270,8 +279,10 @@ void StepDetector::search(bool final) {
   if (window == 0) return;
   if (const auto found = search_.find(window)) {
     // A lost cycle may be found again, by a step that other work did not leave its marks on.
+    // At the end nothing follows any more that a longer one could be told by from several turns and what came last.
+    const bool several = final && !lost && follower_.seen().steps * cycle.period >= Position{2} * found->period;
     const bool gives_way = !follower_.locked() || lost ||
-                           (!equal_periods(found->period, cycle.period) &&
+                           (!equal_periods(found->period, cycle.period) && !several &&
                             !(follower_.in_step() && found->period < kT.longer_while_followed * cycle.period));
     if (gives_way)
       follower_.lock(*found);

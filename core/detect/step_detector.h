@@ -54,6 +54,7 @@ class StepDetector {
   [[nodiscard]] bool is_of_loader(const Launch& launch) noexcept;
   [[gnu::noinline]] void iteration_ended();
   [[nodiscard]] bool training_is_over() const noexcept;
+  [[nodiscard]] bool may_generate() const noexcept;
   [[nodiscard]] StepKind kind_of(const ServingIterations::End& end) const noexcept;
   void start_serving();
   [[gnu::noinline]] void run_pending(bool final);

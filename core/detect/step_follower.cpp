@@ -182,8 +182,9 @@ bool StepFollower::scan(bool final) {
     const BoundaryFinder::Found next = finder_.find(start.at + p, slack, BoundaryFinder::kBoth);
     if (!finder_.agrees(next) || next.at <= start.at || !finder_.ends_with_update(next.at)) continue;
     if (similarity(start.at, next.at) < kT.similar) continue;
-    // An evaluation's passes begin like a step as well: what begins one cycle before the end is nearer to the truth.
-    if (next.at > start.at + p) {
+    // An evaluation's passes begin like a step as well: what begins one cycle before the end is nearer to the truth,
+    // unless a step ended there.
+    if (next.at > start.at + p && start.at != reporter_.last()) {
       const BoundaryFinder::Found later = finder_.find(next.at - p, slack, BoundaryFinder::kAfter);
       if (later.score >= start.score && later.at > start.at && later.at < next.at) start = later;
     }

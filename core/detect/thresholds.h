@@ -17,6 +17,7 @@ struct Thresholds {
   double multiset_penalty = 0.02;  ///< what equality without order is worth less than equality in order
   double equally_similar = 0.02;   ///< two candidates this close are told apart by what they hold, not by similarity
   double similar_by_name = 0.9;    ///< asked of a cycle without an optimizer, every name weighing alike
+  double similar_stretches = 0.5;  ///< of 24 launches, asked where nothing has a name: few names in any order keep 0.1
   double whole_step = 0.95;        ///< of a step after which something else begins: its end must be certain
 
   // ---- how much of all that was seen a cycle holds (coverage of the vocabulary)
@@ -65,14 +66,16 @@ struct Thresholds {
   std::uint32_t steps_of_break = 8;  ///< evaluation lasts as long as a few steps; a server that takes over, longer
 
   // ---- serving
-  std::uint32_t serving_iterations = 6;  ///< with samples, before they are reported
-  std::uint32_t host_turns = 12;         ///< without: copies in and out are weaker evidence
-  double serving_recurring = 0.6;        ///< share of iterations of a make-up that was seen before
+  std::uint32_t serving_iterations = 6;          ///< with samples, before they are reported
+  std::uint32_t iterations_after_training = 64;  ///< that take batches in, as evaluation does, before training is over
+  std::uint32_t host_turns = 12;                 ///< without: copies in and out are weaker evidence
+  double serving_recurring = 0.6;                ///< share of iterations of a make-up that was seen before
   double serving_clean = 0.93;      ///< share of iterations with copies in once at most: an evaluation in a training
                                     ///< loop whose names say nothing leaves one of ten that holds whole steps
   double more_sequences = 1.3;      ///< rows of a decode over those of the one before, at most,
   std::uint32_t few_sequences = 4;  ///< and so many more: requests join one by one
   double serving_graphed = 0.3;     ///< share of iterations that are a graph, above which the others prefill
+  double serving_fed = 1.0 / 3;     ///< share of iterations that take a batch in, at most, where the others decode
   double host_turns_uniform = 0.9;  ///< share of turns of the host like the one before, for medium confidence
 
   // ---- confidence

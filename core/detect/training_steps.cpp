@@ -98,7 +98,8 @@ bool TrainingSteps::mark(const Launch& launch, Position p) {
     }
     updated_ = false;
     if (loss_since_backward_ || bare || now_.passes == 0) ++now_.passes;
-    copies_seen_ = copies_seen_ || copies_since_backward_;
+    // What was copied before the first backward pass may be weights.
+    copies_seen_ = copies_seen_ || (copies_since_backward_ && last_backward_ != 0);
     loss_since_backward_ = copies_since_backward_ = false;
     open_ = true;
     if (complete) foreign_before_ = foreign_;
@@ -259,6 +260,11 @@ LaunchPosition TrainingSteps::begin_before(Position backward, bool& contiguous) 
     contiguous = true;
     return first;
   }
+  // One batch, and nothing ran before it: however long the forward pass is.
+  if (run_count_ == 1 && run(0).begin <= update_end_ + tail_ + kReach && little_to_host()) {
+    contiguous = true;
+    return run(0).begin;
+  }
   // Of the runs of copies, the one from which the forward pass is as long as usual.
   Position best = 0;
   for (std::uint32_t i = 0; i < kept; ++i) {
@@ -277,7 +283,7 @@ LaunchPosition TrainingSteps::begin_before(Position backward, bool& contiguous) 
   if (by_likeness()) return begin_of_forward(backward, contiguous);
   const Position after_update = update_end_ + (copies_usual_ ? tail_ : 0);
   // Where less than a forward pass was seen, records were lost, the batch's copies perhaps among them.
-  first = kept > 0 && backward > after_update + usual ? run(0).begin : after_update;
+  first = kept > 0 && (backward > after_update + usual || run(0).begin <= after_update) ? run(0).begin : after_update;
   const Position distance = backward - first;
   // A line of the log, which ends with a copy to the host, is as many launches however short a step is.
   const Position logged = foreign_ != 0 && foreign_ < kT.burst ? Position{kT.burst} : 0;
@@ -366,9 +372,23 @@ LaunchPosition TrainingSteps::begin_of_forward(Position backward, bool& contiguo
   }
   const Position gap = here - update_end_;
   forward_known_ = forward_known_ || gap > 0;
-  contiguous = has_gap(gap) || (foreign_ < kT.burst && losses_ <= usual_losses_);
+  // An update runs no forward pass; what runs one is an evaluation, whether the host asks for its results or not.
+  contiguous = has_gap(gap) || (foreign_ < kT.burst && losses_ <= usual_losses_ && !holds_forward(update_end_, here));
   if (contiguous) usual_losses_ = std::max(usual_losses_, losses_);
   return here;
+}
+
+/// Nearly all launches of the forward pass that others are compared with are among these.
+bool TrainingSteps::holds_forward(Position begin, Position end) {
+  const auto& family = history_.families();
+  const Position forward = like_.backward - like_.begin;
+  if (end - begin < forward || like_.begin < history_.oldest()) return false;
+  for (Position i = begin; i < end; ++i) ++counts_[family[i]];
+  Position found = 0;
+  for (Position i = like_.begin; i < like_.backward; ++i) found += counts_[family[i]]-- > 0 ? 1 : 0;
+  for (Position i = begin; i < end; ++i) counts_[family[i]] = 0;
+  for (Position i = like_.begin; i < like_.backward; ++i) counts_[family[i]] = 0;
+  return found * 10 >= forward * 8;
 }
 
 bool TrainingSteps::holds_graph(Position begin, Position end) const noexcept {
@@ -422,27 +442,60 @@ bool TrainingSteps::has_gap(std::uint64_t gap) const noexcept {
 /// Much more than usual goes to the host where a checkpoint is written: that is no part of a step.
 bool TrainingSteps::little_to_host() const noexcept { return foreign_ < kT.burst || foreign_ <= 4 * foreign_before_; }
 
-/// The place around `around` that looks most like the begin of a step.
+/// How many of the `compared` launches of the reference are there at `p`. Where shapes differ, a library runs one
+/// kernel more or less for the same operation.
+std::uint32_t TrainingSteps::alike_at(Position p, std::uint32_t compared) const noexcept {
+  const auto& family = history_.families();
+  std::uint32_t equal = 0, there = 0;
+  for (Position here = p; there < compared && here < history_.end(); ++here) {
+    if (family[here] == reference_[there]) {
+      ++equal;
+      ++there;
+    } else if (here > p && there > 0 && family[here] == family[here - 1] && family[here] == reference_[there - 1]) {
+      // one more of the same
+    } else if (there > 0 && there + 1 < compared && reference_[there] == reference_[there - 1] &&
+               family[here] == reference_[there + 1]) {
+      ++equal;
+      there += 2;
+    } else {
+      ++there;
+    }
+  }
+  return equal;
+}
+
+/// The place around `around` that looks most like the begin of a step. Where another one looks as much like it, as the
+/// layers of a model do, it is not certain, unless forward passes are always equally long.
 LaunchPosition TrainingSteps::like_reference(Position around, std::uint32_t reach) {
   certain_ = false;
   if (!reference_known_) return around;
-  const auto& family = history_.families();
   const Position low = std::max({history_.oldest(), update_end_, around - std::min<Position>(around, reach)});
   Position best = around;
-  std::uint32_t most = 0;
+  std::uint32_t most = 0, second = 0;
   // A forward pass in a graph or two is shorter than the reference, and only as much of it was seen.
-  const Position compared = std::min<Position>(reference_.size(), history_.end() - around);
+  const auto compared = static_cast<std::uint32_t>(
+      std::min<Position>(reference_.size(), history_.end() - std::min(around, history_.end())));
+  const auto distance = [](Position a, Position b) { return a > b ? a - b : b - a; };
   for (Position p = low; p <= around + reach && p + compared <= history_.end(); ++p) {
-    std::uint32_t equal = 0;
-    for (std::uint32_t i = 0; i < compared; ++i) equal += family[p + i] == reference_[i] ? 1 : 0;
-    const auto distance = [&](Position q) { return q > around ? q - around : around - q; };
-    if (equal > most || (equal == most && distance(p) < distance(best))) {
+    const std::uint32_t equal = alike_at(p, compared);
+    if (equal > most || (equal == most && distance(p, around) < distance(best, around))) {
+      if (distance(p, best) > kReach) second = most;
       most = equal;
       best = p;
+    } else if (distance(p, best) > kReach) {
+      second = std::max(second, equal);
     }
   }
-  certain_ = compared >= 2 && most * 4 >= compared * 3;
+  const bool usual_length = best == around && forwards_are_equal();
+  const bool alone = most > second && (most == compared || most > second + 1);
+  certain_ = compared >= 2 && most * 4 >= compared * 3 && (alone || usual_length);
   return best;
+}
+
+bool TrainingSteps::forwards_are_equal() const noexcept {
+  const std::size_t known = std::min<std::size_t>(forward_count_, forwards_.size());
+  return known >= 2 && std::all_of(forwards_.begin(), forwards_.begin() + known,
+                                   [&](std::uint32_t forward) { return forward == forwards_[0]; });
 }
 
 void TrainingSteps::learn(Position begin, Position backward) {

@@ -77,7 +77,9 @@ class TrainingSteps {
   [[nodiscard]] double exact_whatever_shapes() const noexcept { return fixed_exact_; }
   [[nodiscard]] double same_length_whatever_shapes() const noexcept { return fixed_same_length_; }
   [[nodiscard]] std::uint32_t passes() const noexcept { return passes_of_step_; }  ///< of the last step
-  [[nodiscard]] bool named() const noexcept { return last().updates != 0; }        ///< the optimizer is known by name
+  /// The thread that trains copies batches to the device, lately.
+  [[nodiscard]] bool takes_batches() const noexcept { return copies_usual_; }
+  [[nodiscard]] bool named() const noexcept { return last().updates != 0; }  ///< the optimizer is known by name
   /// No batch is copied where the last step begins, and no matrix product comes for long: what is named may be but the
   /// beginning of an update, as clipping is, and the rest of it counts as forward pass.
   [[nodiscard]] bool may_begin_with_update() const noexcept;
@@ -99,10 +101,13 @@ class TrainingSteps {
   void start_step(Position backward);
   void begin_step(Position begin, Position backward, bool copies);
   [[nodiscard]] Position begin_before(Position backward, bool& contiguous);
+  [[nodiscard]] std::uint32_t alike_at(Position p, std::uint32_t compared) const noexcept;
   Position like_reference(Position around, std::uint32_t reach);
+  [[nodiscard]] bool forwards_are_equal() const noexcept;
   [[nodiscard]] bool little_to_host() const noexcept;
   [[nodiscard]] bool by_likeness() const noexcept;
   Position begin_of_forward(Position backward, bool& contiguous);
+  [[nodiscard]] bool holds_forward(Position begin, Position end);
   [[nodiscard]] bool holds_graph(Position begin, Position end) const noexcept;
   [[nodiscard]] std::pair<Position, Position> alike_before(Position backward, Position low) const noexcept;
   void shorten_forwards(Position length) noexcept;

@@ -48,6 +48,14 @@ constexpr auto kFirst = std::to_array<Rule>({
     {"adamfunctor", {}, kOptimizer},
     {"koptimizer", "bit", kOptimizer},  // bitsandbytes: kOptimizer32bit2State, kOptimizerStatic8bit...
     {"lion_update", {}, kOptimizer},
+    // TensorFlow and MindSpore: ApplyAdamKernel, ApplyKerasMomentumKernel; Paddle: AdamKernelREG; OneFlow:
+    // AdamUpdateGpu.
+    {"applyada", {}, kOptimizer},
+    {"applykerasmomentum", {}, kOptimizer},
+    {"adamkernel", {}, kOptimizer},
+    {"adamupdate", {}, kOptimizer},
+    {"momentumupdate", {}, kOptimizer},
+    {"sgdupdate", {}, kOptimizer},
     {"adafactor", {}, kOptimizer},
     {"newton_schulz", {}, kOptimizer},
     {"addcdiv", {}, kForeach},
@@ -151,7 +159,13 @@ constexpr auto kThen = std::to_array<Rule>({
     {"classnllcriterion_updategradinput", {}, kSoftmaxBackward},
     {"cross_entropy", "bwd", kSoftmaxBackward},
     {"cross_entropy", "backward", kSoftmaxBackward},
+    {"ctc_loss", "backward", kSoftmaxBackward},
+    {"smooth_l1", "backward", kSoftmaxBackward},
+    {"huber", "backward", kSoftmaxBackward},
     {"nll_loss", {}, kLoss},
+    {"ctc_loss", {}, kLoss},
+    {"smooth_l1", {}, kLoss},
+    {"huber", {}, kLoss},
     {"classnll", {}, kLoss},
     {"mse_", {}, kLoss},
     {"cross_entropy", {}, kLoss},

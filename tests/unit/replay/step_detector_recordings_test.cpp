@@ -142,7 +142,7 @@ TEST(Recordings, TrainerStepsOfTwoPasses) { expect_found("trainer", 17, StepKind
 TEST(Recordings, ResNetSteps) { expect_found("resnet50", 9, StepKind::kStep, StepConfidence::kMedium); }
 // What a new round prepares goes to its first pass, which begins and ends two of those that count as wrong.
 TEST(Recordings, PassesOfGreedyGeneration) {
-  expect_found("generate", 108, StepKind::kIteration, StepConfidence::kMedium, 4);
+  expect_found("generate", 108, StepKind::kDecode, StepConfidence::kMedium, 4);
 }
 // The first prefill is told too, from the model's first launch on: what was prepared before is none of it.
 TEST(Recordings, FirstPassOfGreedyGeneration) {

@@ -33,6 +33,7 @@ struct Program {
   std::uint32_t most_steps_of_a_cycle = 1;
   std::vector<std::uint8_t> prefill;  ///< by iteration: 1 prefill, 0 decode, 2 either
   std::vector<TrueStep> generated;    ///< stretches between training steps in which tokens are sampled
+  std::vector<TrueStep> finer;        ///< what may be told in place of `steps`: the steps that an image is denoised in
 };
 
 class Dice {
