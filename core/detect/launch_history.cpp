@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 namespace mfu {
 bool LaunchHistory::Keys::equal(Position a, Position b, std::uint64_t count) const noexcept {
@@ -18,7 +19,16 @@ bool LaunchHistory::Keys::equal(Position a, Position b, std::uint64_t count) con
 }
 
 LaunchHistory::LaunchHistory(Position first)
-    : flags_(kRing), begins_(kRing), words_(kVocabulary), word_index_(kIndexSlots), first_(first), n_(first) {}
+    : flags_(kRing),
+      begins_(kRing),
+      words_(kVocabulary),
+      word_index_(kIndexSlots),
+      free_words_(kVocabulary),
+      freed_words_(kVocabulary),
+      first_(first),
+      n_(first) {
+  std::iota(free_words_.begin(), free_words_.end(), Key{0});
+}
 
 LaunchHistory::Key LaunchHistory::find_or_add(std::uint32_t name) {
   std::uint32_t at = index_slot(name);
@@ -32,12 +42,11 @@ LaunchHistory::Key LaunchHistory::find_or_add(std::uint32_t name) {
     forget_words();
     at = free_index_slot(name);
   }
-  while (words_[free_word_].used) free_word_ = (free_word_ + 1) % kVocabulary;
-  words_[free_word_] = {name, true, n_};
-  word_index_[at] = {name, free_word_ + 1};
-  ++word_count_;
+  const Key word = free_words_[word_count_++];
+  words_[word] = {name, true, n_};
+  word_index_[at] = {name, word + 1u};
   newest_word_ = n_;
-  return static_cast<Key>(free_word_);
+  return word;
 }
 
 std::uint32_t LaunchHistory::free_index_slot(std::uint32_t name) const noexcept {
@@ -53,14 +62,22 @@ void LaunchHistory::forget_words() {
   std::nth_element(lasts.begin(), lasts.begin() + lasts.size() / 2, lasts.end());
   const Position keep_from = lasts[lasts.size() / 2];
   std::fill(word_index_.begin(), word_index_.end(), IndexEntry{});
-  word_count_ = 0;
+  // Which words stay nobody can predict, the processor neither: they are listed without a branch, from either end.
+  std::uint32_t kept = 0, freed = kVocabulary;
   for (std::uint32_t i = 0; i < kVocabulary; ++i) {
-    Word& word = words_[i];
-    word.used = word.last > keep_from;
-    if (!word.used) continue;
-    ++word_count_;
-    word_index_[free_index_slot(word.name)] = {word.name, i + 1};
+    const bool stays = words_[i].last > keep_from;
+    words_[i].used = stays;
+    free_words_[kept] = static_cast<Key>(i);
+    kept += stays ? 1 : 0;
+    freed_words_[freed - 1] = static_cast<Key>(i);
+    freed -= stays ? 0 : 1;
   }
+  for (std::uint32_t i = 0; i < kept; ++i) {
+    const Key word = free_words_[i];
+    word_index_[free_index_slot(words_[word].name)] = {words_[word].name, word + 1u};
+  }
+  std::copy(freed_words_.begin() + freed, freed_words_.end(), free_words_.begin() + kept);
+  word_count_ = kept;
 }
 
 /// A backward pass or an optimizer.
@@ -86,7 +103,7 @@ void LaunchHistory::forget_training() noexcept {
 std::size_t LaunchHistory::held_bytes() const noexcept {
   const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
   return bytes(names_.ring_) + bytes(families_.ring_) + bytes(flags_) + bytes(begins_) + bytes(words_) +
-         bytes(word_index_);
+         bytes(word_index_) + bytes(free_words_) + bytes(freed_words_);
 }
 
 double multiset_similarity(const LaunchHistory::Keys& keys, LaunchPosition a, LaunchPosition a_end, LaunchPosition b,

@@ -127,9 +127,10 @@ class LaunchHistory {
   std::vector<TimeNs> begins_;
   std::vector<Word> words_;
   std::vector<IndexEntry> word_index_;  ///< by name, open addressing
+  std::vector<Key> free_words_;         ///< from word_count_ on: places among words_ that are free
+  std::vector<Key> freed_words_;        ///< scratch
   Position first_ = 0, n_ = 0;
   std::uint32_t word_count_ = 0;
-  std::uint32_t free_word_ = 0;  ///< where to look for a free place
   Position newest_word_ = 0;
   bool families_seen_ = false;
   std::uint32_t backward_seen_ = 0, optimizer_seen_ = 0;
