@@ -278,6 +278,11 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
   spec.d_model = x.positive("d");
   const std::int64_t layers = x.positive("L");
   const bool encoder_decoder = x.value("eL") > 0;
+  // A config of sparse attention under the name of a relative without it: the pairs would be all, and too many.
+  if (f.written("index_topk") != nullptr && !x.speaks_of("index_topk")) {
+    f.problem(f.place() + "index_topk: sparse attention, which " + spec.family +
+              " has not; use the model's own type, such as deepseek_v32");
+  }
   if (!encoder_decoder && f.flag("add_cross_attention", false)) {
     f.problem(f.place() + "add_cross_attention: attention to the encoder of another model is not known");
   }
