@@ -178,7 +178,11 @@ constexpr Variable kVariables[] = {
        c.cupti_v2 = flag("MFU_CUPTI_V2", text, problems, "using 0").value_or(false);
      }},
     {"MFU_TRACE", "none", "a file that gets the last seconds of the run as a trace",
-     [](const char* text, const Getenv& getenv, Config& c, Problems*) { c.trace = expand_path(text, c, getenv); }},
+     [](const char* text, const Getenv& getenv, Config& c, Problems* problems) {
+       c.trace = expand_path(text, c, getenv);
+       if (c.trace.ends_with(".gz"))
+         wrong(problems, "MFU_TRACE", "a name without .gz, since a recording is not compressed", text, "using it");
+     }},
     {"MFU_TRACE_SECONDS", "60", "seconds that a trace covers",
      [](const char* text, const Getenv&, Config& c, Problems* problems) {
        c.trace_seconds = std::min(positive_number("MFU_TRACE_SECONDS", text, problems, "using 60").value_or(60), 1e6);

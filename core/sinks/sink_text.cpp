@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/base/counters.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/sinks/component_text.h"
@@ -252,6 +253,18 @@ std::string mfu_of_table(const RegionSummary& r) {
   return !r.mfu && r.mfu_lower && *r.mfu_lower <= 1 ? ">=" + percent_below(*r.mfu_lower) : result(r.mfu);
 }
 
+/// The largest parts of the waterfall that fit behind the figures, and where the region comes from: on a line of its
+/// own where that does not fit.
+std::string row_of_table(const RegionSummary& r, const std::string& figures) {
+  const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
+  const auto columns =
+      kPrefix + figures.size() - static_cast<std::size_t>(std::count_if(figures.begin(), figures.end(), continues));
+  const std::string parts = waterfall(r, columns < kColumns ? kColumns - columns : 0);
+  std::string source = origin(r);
+  if (columns + parts.size() + source.size() > kColumns && !source.empty()) source = "\n " + source;
+  return figures + parts + (r.suspect.empty() ? "" : " suspect: " + r.suspect + not_shown(r)) + source + "\n";
+}
+
 }  // namespace
 
 std::string region_table(const WindowSummary& run, bool components) {
@@ -261,14 +274,14 @@ std::string region_table(const WindowSummary& run, bool components) {
     const double elapsed = seconds(r.elapsed_ns);
     const bool total = r.region == "total";
     const double base = total ? seconds(r.window.length_ns()) : elapsed;
-    text += fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | {}{}{}\n", label(r, true), r.instances,
-                        total              ? duration_text(seconds(r.window.length_ns()))
-                        : r.instances != 0 ? duration_text(elapsed / static_cast<double>(r.instances))
-                                           : "-",
-                        r.latency.count != 0 ? duration_text(seconds(r.latency.p99_ns)) : "-", mfu_of_table(r),
-                        result(r.mfu_busy), result(r.mbu),
-                        r.tokens != 0 && base > 0 ? compact_text(static_cast<double>(r.tokens) / base) : "-",
-                        waterfall(r), origin(r), r.suspect.empty() ? "" : " suspect: " + r.suspect + not_shown(r));
+    const std::string figures = fmt::format(
+        "{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | ", label(r, true), r.instances,
+        total              ? duration_text(seconds(r.window.length_ns()))
+        : r.instances != 0 ? duration_text(elapsed / static_cast<double>(r.instances))
+                           : "-",
+        r.latency.count != 0 ? duration_text(seconds(r.latency.p99_ns)) : "-", mfu_of_table(r), result(r.mfu_busy),
+        result(r.mbu), r.tokens != 0 && base > 0 ? compact_text(static_cast<double>(r.tokens) / base) : "-");
+    text += row_of_table(r, figures);
     if (const std::string executed = executed_text(r); !executed.empty()) text += "  " + executed + "\n";
     text += single_instances(r) + finding_lines(r);
     if (components) text += component_lines(r);
@@ -277,8 +290,13 @@ std::string region_table(const WindowSummary& run, bool components) {
   text += fmt::format("launches {} = attributed {} + outside {} + unattributed {} + dropped {}\n", l.seen, l.attributed,
                       l.outside, l.unattributed, l.dropped);
   std::string counters;
-  for (const auto& [name, count] : run.counters)
-    counters += fmt::format("{}{}={}", counters.empty() ? "" : " ", name, count);
+  for (const auto& [name, count] : run.counters) {
+    if (name == kCounterNames[static_cast<std::size_t>(Counter::kLaunchesCaptured)])
+      continue;  // every program with CUDA graphs has them
+    std::string words(name);
+    std::replace(words.begin(), words.end(), '_', ' ');
+    counters += fmt::format("{}{} {}", counters.empty() ? "" : ", ", words, count);
+  }
   if (!counters.empty()) text += "noted: " + counters + "\n";
   if (text.ends_with('\n')) text.pop_back();
   return text;
@@ -286,7 +304,7 @@ std::string region_table(const WindowSummary& run, bool components) {
 
 std::string run_table(const WindowSummary& run, bool components) {
   std::string text = region_table(run, components) + "\n";
-  text += fmt::format("mfuinject itself: {:.2f} s CPU, {:.1f} MB, {:.2f}% of the run in callbacks", run.self.cpu_s,
+  text += fmt::format("mfuinject itself: {:.2f} s CPU, {:.1f} MB, {:.2f} % of the run in callbacks", run.self.cpu_s,
                       static_cast<double>(run.self.rss_bytes) / 1e6, run.self.overhead * 100);
   return text;
 }

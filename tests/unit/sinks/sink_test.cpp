@@ -361,11 +361,38 @@ TEST(TextSink, TheTableHoldsTheAccount) {
   run.window = {0, 10 * kNsPerSecond};
   run.regions = {full_region()};
   run.launches = {10, 5, 3, 1, 1};
-  run.counters = {{"records_late", 2}};
+  run.counters = {{"records_late", 2}, {"launches_captured", 9}, {"sink_errors", 1}};
   const std::string table = run_table(run);
   EXPECT_NE(table.find("launches 10 = attributed 5 + outside 3 + unattributed 1 + dropped 1"), std::string::npos)
       << table;
-  EXPECT_NE(table.find("records_late=2"), std::string::npos) << table;
+  EXPECT_NE(table.find("noted: records late 2, sink errors 1\n"), std::string::npos) << table;
+}
+
+/// On a terminal of 120 columns no row of the table breaks: the smallest parts of the waterfall go, then the region's
+/// source takes a line of its own.
+TEST(TextSink, TheTableFitsInto120Columns) {
+  WindowSummary run;
+  run.final_run = true;
+  run.window = {0, 10 * kNsPerSecond};
+  RegionSummary region = full_region();
+  region.region = "prefill_or_mixed";
+  region.suspect.clear();
+  region.time_ns = {3 * kNsPerSecond, 2 * kNsPerSecond, 2 * kNsPerSecond, kNsPerSecond, 2 * kNsPerSecond};
+  region.elapsed_ns = 10 * kNsPerSecond;
+  region.lost.reset();
+  region.named_by = NamedBy::kDetector;
+  region.detected.emplace();
+  region.detected->confidence = "high";
+  run.regions = {region};
+  const std::string table = region_table(run);
+  std::istringstream lines(table);
+  std::string line, row;
+  while (std::getline(lines, line)) {
+    EXPECT_LE(line.size() + 6, 120U) << line;
+    if (line.starts_with("prefill_or_mixed")) row = line;
+  }
+  EXPECT_NE(row.find("| matmul 30.0 other 20.0"), std::string::npos) << table;
+  EXPECT_NE(table.find("\n  (detected)\n"), std::string::npos) << table;
 }
 
 TEST(TextSink, BelowARegionStandsWhatItsInstancesTook) {
