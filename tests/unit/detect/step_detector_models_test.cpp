@@ -357,7 +357,8 @@ TEST(StepDetector, ServersWithoutASampleTellNoPartOfAnIteration) {
                  std::to_string(outcome.findings.period_launches));
     EXPECT_LT(outcome.findings.confidence, StepConfidence::kHigh);
     EXPECT_NE(outcome.findings.kind, StepKind::kStep);
-    if (outcome.findings.period_launches != 7) continue;  // a layer's launches; a short iteration may have as many
+    if (outcome.findings.period_launches != 7) continue;  // a layer's launches
+    if (ends[1] - ends[0] == 7) continue;                 // and those of a whole iteration, whose place is not known
     for (const std::uint64_t b : outcome.boundaries) EXPECT_TRUE(std::find(ends.begin(), ends.end(), b) != ends.end());
   }
 }
