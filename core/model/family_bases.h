@@ -119,7 +119,7 @@ inline constexpr RowBase kRowBases[] = {
     // A text model under `text`, of `text_type` where it does not say; a tower under `vision` likewise. td, vd: their
     // widths. p1i p1o ...: matrices that every patch passes before patches merge; j1i j1o ...: matrices of the
     // projector, in and out; jx: its other parameters; tokens: after pooling. inner_tie: 1: the text model's own word
-    // on tying comes first, 2: either's is enough, 3: the outer one's where it says; lone: 1: a file without a tower is
+    // on tying comes first, 2: either's is enough, 3: it alone; lone: 1: a file without a tower is
     // a text model, 2: so we take it, and say so. pair: two towers beside each other, an image with every text (CLIP);
     // tseq, ttok: matrix elements per text and per token; iflop, icore, ix: FLOP, of these in attention, and parameters
     // per image besides; bare: the text model without its pooler, own_head: with its own head whatever the class;

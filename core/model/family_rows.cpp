@@ -407,7 +407,7 @@ bool is_tied(const FamilyRow& row, const Fields& f, Expressions& x, const Fields
   // A class that is not in the library has no default of its own; its decoder's word stands.
   if (!said && defaults.empty()) return of_inner;
   const bool outer = f.flag("tie_word_embeddings", defaults.value("tie_word_embeddings", false));
-  if (way == 3 && !said) return of_inner;
+  if (way == 3) return of_inner;
   return way == 2 ? outer || of_inner : outer;
 }
 
