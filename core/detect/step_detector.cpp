@@ -211,8 +211,10 @@ void StepDetector::place_again(std::size_t kept) {
       if (const std::int64_t off = told - static_cast<std::int64_t>(at); std::abs(off) < std::abs(late)) late = off;
   }
   if (late == 0 || first == history_.end()) return;
-  // A place that was chosen for nothing in particular tells nothing about where earlier steps begin.
-  if (follower_.cycle().rule == BoundaryRule::kAnywhere && std::abs(late) > kT.burst) {
+  // A place that was chosen for nothing in particular tells nothing about where earlier steps begin; nor does one that
+  // is not as far from the first of these steps as from the last.
+  const bool everywhere = reporter_.reported_at(static_cast<Position>(static_cast<std::int64_t>(first) + late));
+  if (!everywhere || (follower_.cycle().rule == BoundaryRule::kAnywhere && std::abs(late) > kT.burst)) {
     reporter_.withdraw_from(training_.back(kept).begin);
     return;
   }

@@ -77,6 +77,12 @@ class StepReporter {
     for (; many > 0; --many) report(static_cast<LaunchPosition>(moved_to(again[many - 1].at)), again[many - 1].kind);
   }
 
+  /// One was reported lately before the launch at `p`, and stands.
+  [[nodiscard]] bool reported_at(LaunchPosition p) const noexcept {
+    for (std::uint64_t i = count_; i > 0 && count_ - i < recent_.size(); --i)
+      if (recent(i).at <= p) return recent(i).at == p;
+    return false;
+  }
   /// Of the boundaries since the last confirm(); 0: none.
   [[nodiscard]] LaunchPosition first() const noexcept { return first_; }
   /// Of all boundaries; 0: none.

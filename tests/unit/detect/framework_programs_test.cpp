@@ -177,6 +177,10 @@ TEST(FrameworkPrograms, WhatWasWrongOnce) {
   figures.add(training(70051), "evaluation of a step in graphs");
   figures.print("once wrong");
   EXPECT_EQ(figures.right, figures.programs);
+  // A first step that was told when its place was not known, and moved with the others.
+  Figures moved;
+  moved.add(further_training(30'000'072, 8, 25), "moved");
+  EXPECT_EQ(moved.wrong, 0u);
 }
 
 TEST(FrameworkPrograms, NothingIsReportedWhereThereIsNoStep) {
