@@ -583,8 +583,15 @@ void TrainingSteps::compare() {
   mean_ += weight_of_step * (static_cast<double>(launches) - mean_);
 }
 
+/// Of the last few: after other work a step is cut elsewhere, and looks as if it began with its forward pass.
 bool TrainingSteps::may_begin_with_update() const noexcept {
-  const Step& step = last();
+  constexpr std::size_t kLooked = 8;
+  for (std::size_t i = 0; i + 1 < known() && i < kLooked; ++i)
+    if (may_begin_with_update(back(i))) return true;
+  return false;
+}
+
+bool TrainingSteps::may_begin_with_update(const Step& step) const noexcept {
   if (step.copies != 0 || step.begin < history_.oldest() || step.first_backward <= step.begin) return false;
   const auto& families = history_.families();
   const auto is_product = [&](Position i) {

@@ -101,6 +101,7 @@ class TrainingSteps {
   void start_step(Position backward);
   void begin_step(Position begin, Position backward, bool copies);
   [[nodiscard]] Position begin_before(Position backward, bool& contiguous);
+  [[nodiscard]] bool may_begin_with_update(const Step& step) const noexcept;
   [[nodiscard]] std::uint32_t alike_at(Position p, std::uint32_t compared) const noexcept;
   Position like_reference(Position around, std::uint32_t reach);
   [[nodiscard]] bool forwards_are_equal() const noexcept;
