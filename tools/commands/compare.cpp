@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -44,8 +45,13 @@ int compare_runs(const CompareOptions& o) {
     }
     assertions.push_back(std::move(*assertion));
   }
+  const std::array<std::string, 2> paths{o.a, o.b};
+  if (const std::string wrong = wrong_trace_options(paths, o.config, o.interval); !wrong.empty()) {
+    complain(wrong);
+    return kUsageError;
+  }
   std::vector<Job> jobs;
-  for (const std::string& path : {o.a, o.b}) {
+  for (const std::string& path : paths) {
     Result<Job> job = read_job({path, o.config, o.interval, "", nullptr}, nullptr, complain);
     if (!job) {
       complain(job.error().message);

@@ -37,6 +37,15 @@ Result<Job> read_job(const JobInput& input, ProcessWriter* writer, const Complai
   return job;
 }
 
+std::string wrong_trace_options(std::span<const std::string> paths, const std::string& config,
+                                const std::string& interval) {
+  if (config.empty() && interval.empty()) return {};
+  for (const std::string& path : paths)
+    if (const Result<SourceKind> kind = kind_of(path); !kind || *kind == SourceKind::kTraces) return {};
+  return fmt::format("{}: is for traces, and {} is the directory of a run, which has its own",
+                     config.empty() ? "--interval" : "--config", paths.front());
+}
+
 Result<void> write_to(const std::string& output, const std::function<Result<void>(std::ostream&)>& write) {
   if (output.empty() || output == "-") {
     if (auto done = write(std::cout); !done) return done;

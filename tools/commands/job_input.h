@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,11 @@ using Complain = std::function<void(std::string_view message)>;
 
 /// Reads one run, process by process. `writer` sees them as they pass; nullptr: none.
 [[nodiscard]] Result<Job> read_job(const JobInput& input, ProcessWriter* writer, const Complain& complain);
+
+/// What is wrong with options that are for traces alone, where no path is one: run directories have a config and
+/// windows of their own. Empty: nothing.
+[[nodiscard]] std::string wrong_trace_options(std::span<const std::string> paths, const std::string& config,
+                                              const std::string& interval);
 
 /// Writes what `write` says to the file `output`, or to stdout where it is empty or `-`.
 [[nodiscard]] Result<void> write_to(const std::string& output, const std::function<Result<void>(std::ostream&)>& write);

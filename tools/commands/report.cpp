@@ -157,6 +157,10 @@ int report(ReportOptions& options) {
     complain("one of --json, --csv, --perfetto and --markdown at a time");
     return kUsageError;
   }
+  if (const std::string wrong = wrong_trace_options(options.paths, options.config, options.interval); !wrong.empty()) {
+    complain(wrong);
+    return kUsageError;
+  }
   try {
     return options.paths.size() == 2 ? report_two(options) : report_one(options);
   } catch (const std::exception& e) {
