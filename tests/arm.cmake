@@ -1,15 +1,5 @@
 # What `tests/run arm` runs of a build for aarch64, under qemu where this machine has another processor; label arm, target arm_tests.
-# Every unit test, and the library in real processes over the simulated GPU. A test of tests/integration is in one of these lists,
-# or the configure step fails.
-set(MFU_ARM_INTEGRATION attribution bare_root busy_gpu config contract cupti_faults detected doctor entries graphs latency launch_ids
-    launchers other_clients processes products replay serve supervise tail terminal_log top trace trust)
-# Left out, since they say nothing of the processor:
-set(MFU_ARM_LEFT_OUT
-    documentation rooms                                   # they read the source
-    command_line                                          # words, and completions in this machine's shells
-    python_client python_package python_region            # the library in this machine's Python,
-    examples recorded_outputs tensorboard                 # and its output
-    report_forms report_layout report_page)               # pages, in this machine's browser
+# Every unit test, and the library in real processes over the simulated GPU: those of tests/arm/integration.cmake.
 # Left out for their length: the unit tests that replay whole traces through the detector.
 set(MFU_ARM_SLOW_UNIT step_phases_traces step_detector_traces pass_rows_traces)
 # Those that map memory, ask for its pages, or change what may be done with them: once more as if pages had 64 KiB.
@@ -21,13 +11,6 @@ set(MFU_STRESS attribution=*ManyThreads* correlation_map=*Many* graph_products=*
     product_table=*ThreadsThat* record_queue=*Many* stream_lanes=*ThreadsThat*)
 set(MFU_STRESS_ROUNDS 20)
 
-file(GLOB files RELATIVE ${CMAKE_CURRENT_LIST_DIR}/integration ${CMAKE_CURRENT_LIST_DIR}/integration/*_test.py)
-foreach(file ${files})
-  string(REGEX REPLACE "_test.py$" "" name ${file})
-  if(NOT name IN_LIST MFU_ARM_INTEGRATION AND NOT name IN_LIST MFU_ARM_LEFT_OUT)
-    message(FATAL_ERROR "tests/arm.cmake: does tests/integration/${file} run for aarch64, or why not?")
-  endif()
-endforeach()
 get_property(tests DIRECTORY PROPERTY TESTS)
 set(arm_tests)
 foreach(test ${tests})
