@@ -280,9 +280,10 @@ void StepDetector::search(bool final) {
   const std::uint32_t window = schedule_.window(follower_.locked() && !lost, final);
   if (window == 0) return;
   if (const auto found = search_.find(window)) {
-    // A lost cycle may be found again, by a step that other work did not leave its marks on.
-    // At the end nothing follows any more that a longer one could be told by from several turns and what came last.
+    // At the end of the stream a longer candidate may be several turns and the work that came last: no further turn
+    // will tell.
     const bool several = final && !lost && follower_.seen().steps * cycle.period >= Position{2} * found->period;
+    // A lost cycle may be found again, by a step that other work did not leave its marks on.
     const bool gives_way = !follower_.locked() || lost ||
                            (!equal_periods(found->period, cycle.period) && !several &&
                             !(follower_.in_step() && found->period < kT.longer_while_followed * cycle.period));
