@@ -319,94 +319,156 @@ void CUPTIAPI CuptiSession::on_callback(void* self, CUpti_CallbackDomain domain,
                                         const void* data) {
   if (self == nullptr || data == nullptr || host_switches().inert.load(std::memory_order_relaxed)) return;
   auto& session = *static_cast<CuptiSession*>(self);
+  if (domain != CUPTI_CB_DOMAIN_DRIVER_API) [[unlikely]]
+    return session.on_other_domain(domain, id, data);
+  const auto& call = *static_cast<const CUpti_CallbackData*>(data);
+  const LaunchKind kind = launch_kind(true, id);
+  if (kind == LaunchKind::kNone) [[unlikely]]
+    session.on_other_call(id, call);
+  else if (call.callbackSite == CUPTI_API_ENTER)
+    session.enter_launch(id, kind, call);
+  else
+    session.leave_launch(call);
+}
+
+void CuptiSession::on_other_domain(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) noexcept {
   switch (domain) {
-    case CUPTI_CB_DOMAIN_DRIVER_API:
-    case CUPTI_CB_DOMAIN_RUNTIME_API:
-      session.on_api(domain, id, *static_cast<const CUpti_CallbackData*>(data));
+    case CUPTI_CB_DOMAIN_RUNTIME_API: {
+      const auto& call = *static_cast<const CUpti_CallbackData*>(data);
+      const LaunchKind kind = launch_kind(false, id);
+      if (kind == LaunchKind::kNone) return;
+      if (call.callbackSite != CUPTI_API_ENTER)
+        leave_launch(call);
+      else if (ThreadState* state = launching_thread(call))
+        note_launch(*state, kind, call, {});
       return;
+    }
     case CUPTI_CB_DOMAIN_RESOURCE:
-      session.on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
+      on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
       return;
     case CUPTI_CB_DOMAIN_STATE:
-      if (id == CUPTI_CBID_STATE_FATAL_ERROR) session.fatal_.store(true, std::memory_order_relaxed);
+      if (id == CUPTI_CBID_STATE_FATAL_ERROR) fatal_.store(true, std::memory_order_relaxed);
       return;
     default:
       return;
   }
 }
 
-void CuptiSession::on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
-  const bool driver = domain == CUPTI_CB_DOMAIN_DRIVER_API;
-  const LaunchKind kind = launch_kind(driver, id);
-  const auto correlation = static_cast<CorrelationId>(data.correlationId);
-  if (kind == LaunchKind::kNone) {
-    if (!driver) return;
-    if (is_one_of(kDriverSynchronize, std::size(kDriverSynchronize), id)) {
-      on_synchronized(id, data);
-      return;
-    }
-    if (is_one_of(kDriverGraphChanges, std::size(kDriverGraphChanges), id)) {
-      live_.attribution->graph_products().graphs_changed();
-      return;
-    }
-    if (data.functionParams == nullptr) return;
-    if (const EventCall event = event_call(id); event.kind != EventCall::Kind::kNone) {
-      if (data.callbackSite == CUPTI_API_ENTER) on_event(event, data);
-      return;
-    }
-    void* stream = *static_cast<void* const*>(data.functionParams);
-    if (begins_capture(id) && data.callbackSite == CUPTI_API_EXIT && data.functionReturnValue != nullptr &&
-        *static_cast<const int*>(data.functionReturnValue) == 0) {
-      for (auto& slot : capturing_) {
-        void* none = nullptr;
-        if (!slot.compare_exchange_strong(none, stream, std::memory_order_acq_rel)) continue;
-        captures_.fetch_add(1, std::memory_order_release);
-        break;
-      }
-    } else if (ends_capture(id) && data.callbackSite == CUPTI_API_ENTER) {
-      for (auto& slot : capturing_) {
-        void* expected = stream;
-        if (stream == nullptr || !slot.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) continue;
-        captures_.fetch_sub(1, std::memory_order_release);
-        break;
-      }
-    }
-    return;
-  }
-  HostThread* thread = live_thread(live_);
-  ThreadState* state = thread != nullptr ? thread->state : nullptr;
-  if (data.callbackSite == CUPTI_API_ENTER) {
-    if (state == nullptr) {
-      live_.attribution->launch_anonymous(correlation, data.contextUid);
-      return;
-    }
-    constexpr std::uint64_t kSampleMask = 255;
-    const bool sample = (state->launches.load(std::memory_order_relaxed) & kSampleMask) == kSampleMask;
-    const Ticks begin = sample ? ticks_now() : 0;
-    live_.attribution->launch(*state, correlation, data.contextUid,
-                              driver ? place_of(*state, id, kind, data) : LaunchPlace{}, kind == LaunchKind::kKernel);
-    if (sample) {
-      sampled_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
-      sampled_calls_.fetch_add(1, std::memory_order_relaxed);
-    }
-    // Of a captured stream and nothing else is known here; streams that joined the capture are known by the graph node
-    // that the call creates.
-    if (captures_.load(std::memory_order_relaxed) != 0 && driver && on_capturing_stream(id, data))
-      live_.attribution->launch_captured(*state);
-    if (sample) arm_probe(*thread, id, correlation, data);
-  } else if (state != nullptr) {
-    const bool failed = data.functionReturnValue != nullptr && *static_cast<const int*>(data.functionReturnValue) != 0;
-    live_.attribution->launch_done(*state, correlation, failed);
-  }
+/// Null: nobody follows this thread, and the launch is noted as nobody's.
+inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& call) const noexcept {
+  const HostThread* thread = live_thread(live_);
+  if (thread != nullptr && thread->state != nullptr) [[likely]]
+    return thread->state;
+  live_.attribution->launch_anonymous(static_cast<CorrelationId>(call.correlationId), call.contextUid);
+  return nullptr;
 }
 
-LaunchPlace CuptiSession::place_of(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
-                                   const CUpti_CallbackData& data) const noexcept {
-  const LaunchStream stream = stream_of_launch(id, data.functionParams);
-  if (!stream.known) return {};
-  LaunchPlace place = live_.attribution->place_on(state, data.contextUid, stream.handle, stream.per_thread);
-  if (stream.programmatic) place = place.programmatic();
+[[gnu::always_inline]] inline LaunchPlace CuptiSession::place_of(ThreadState& state, CUpti_CallbackId id,
+                                                                 LaunchKind kind,
+                                                                 const CUpti_CallbackData& call) const noexcept {
+  const StreamArgument argument = stream_argument(id);
+  if (!argument.is_plain() || call.functionParams == nullptr) [[unlikely]]
+    return odd_place_of(state, id, call);
+  const LaunchPlace place =
+      live_.attribution->place_on(state, call.contextUid, argument.read(call.functionParams), argument.per_thread);
   return kind == LaunchKind::kGraph && !whole_graphs_ ? place.graph() : place;
+}
+
+/// Of a call that does not simply name its stream among its arguments.
+[[gnu::noinline]] LaunchPlace CuptiSession::odd_place_of(ThreadState& state, CUpti_CallbackId id,
+                                                         const CUpti_CallbackData& call) const noexcept {
+  const LaunchStream stream = stream_of_launch(id, call.functionParams);
+  if (!stream.known) return {};
+  const LaunchPlace place = live_.attribution->place_on(state, call.contextUid, stream.handle, stream.per_thread);
+  return stream.programmatic ? place.programmatic() : place;
+}
+
+[[gnu::always_inline]] inline void CuptiSession::note_launch(ThreadState& state, LaunchKind kind,
+                                                             const CUpti_CallbackData& call,
+                                                             LaunchPlace place) noexcept {
+  live_.attribution->launch(state, static_cast<CorrelationId>(call.correlationId), call.contextUid, place,
+                            kind == LaunchKind::kKernel);
+}
+
+[[gnu::always_inline]] inline void CuptiSession::note_driver_launch(ThreadState& state, CUpti_CallbackId id,
+                                                                    LaunchKind kind,
+                                                                    const CUpti_CallbackData& call) noexcept {
+  note_launch(state, kind, call, place_of(state, id, kind, call));
+  // Of a captured stream and nothing else is known here; streams that joined the capture are known by the graph node
+  // that the call creates.
+  if (captures_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    note_captured(state, id, call);
+}
+
+[[gnu::noinline]] void CuptiSession::note_captured(ThreadState& state, CUpti_CallbackId id,
+                                                   const CUpti_CallbackData& call) noexcept {
+  if (on_capturing_stream(id, call)) live_.attribution->launch_captured(state);
+}
+
+/// Hot: every launch of the process comes through here, and through leave_launch.
+[[gnu::noinline]] void CuptiSession::enter_launch(CUpti_CallbackId id, LaunchKind kind,
+                                                  const CUpti_CallbackData& call) noexcept {
+  ThreadState* state = launching_thread(call);
+  if (state == nullptr) [[unlikely]]
+    return;
+  constexpr std::uint64_t kSampleMask = 255;
+  if ((state->launches.load(std::memory_order_relaxed) & kSampleMask) == kSampleMask) [[unlikely]]
+    return enter_sampled(*state, id, kind, call);
+  note_driver_launch(*state, id, kind, call);
+}
+
+/// One launch in 256: its callback is timed, and its end is looked for.
+[[gnu::noinline]] void CuptiSession::enter_sampled(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
+                                                   const CUpti_CallbackData& call) noexcept {
+  const Ticks begin = ticks_now();
+  note_driver_launch(state, id, kind, call);
+  sampled_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
+  sampled_calls_.fetch_add(1, std::memory_order_relaxed);
+  if (HostThread* thread = host_thread_if_any())
+    arm_probe(*thread, id, static_cast<CorrelationId>(call.correlationId), call);
+}
+
+/// Hot. A thread that nobody followed when the call began is inside of no launch call.
+[[gnu::noinline]] void CuptiSession::leave_launch(const CUpti_CallbackData& call) noexcept {
+  const HostThread* thread = host_thread_if_any();
+  if (thread == nullptr || thread->state == nullptr) [[unlikely]]
+    return;
+  const bool failed = call.functionReturnValue != nullptr && *static_cast<const int*>(call.functionReturnValue) != 0;
+  live_.attribution->launch_done(*thread->state, static_cast<CorrelationId>(call.correlationId), failed);
+}
+
+/// A call of the driver that launches nothing.
+[[gnu::noinline]] void CuptiSession::on_other_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+  if (is_one_of(kDriverSynchronize, std::size(kDriverSynchronize), id)) {
+    on_synchronized(id, data);
+    return;
+  }
+  if (is_one_of(kDriverGraphChanges, std::size(kDriverGraphChanges), id)) {
+    live_.attribution->graph_products().graphs_changed();
+    return;
+  }
+  if (data.functionParams == nullptr) return;
+  if (const EventCall event = event_call(id); event.kind != EventCall::Kind::kNone) {
+    if (data.callbackSite == CUPTI_API_ENTER) on_event(event, data);
+    return;
+  }
+  void* stream = *static_cast<void* const*>(data.functionParams);
+  if (begins_capture(id) && data.callbackSite == CUPTI_API_EXIT && data.functionReturnValue != nullptr &&
+      *static_cast<const int*>(data.functionReturnValue) == 0) {
+    for (auto& slot : capturing_) {
+      void* none = nullptr;
+      if (!slot.compare_exchange_strong(none, stream, std::memory_order_acq_rel)) continue;
+      captures_.fetch_add(1, std::memory_order_release);
+      break;
+    }
+  } else if (ends_capture(id) && data.callbackSite == CUPTI_API_ENTER) {
+    for (auto& slot : capturing_) {
+      void* expected = stream;
+      if (stream == nullptr || !slot.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) continue;
+      captures_.fetch_sub(1, std::memory_order_release);
+      break;
+    }
+  }
 }
 
 /// An event is recorded on a stream, or a stream waits for one.

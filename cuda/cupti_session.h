@@ -113,7 +113,16 @@ class CuptiSession {
   static void CUPTIAPI on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records);
   static void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
                                            std::size_t size, std::size_t valid);
-  void on_api(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
+  void on_other_domain(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) noexcept;
+  void on_other_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
+  void enter_launch(CUpti_CallbackId id, LaunchKind kind, const CUpti_CallbackData& call) noexcept;
+  void enter_sampled(ThreadState& state, CUpti_CallbackId id, LaunchKind kind, const CUpti_CallbackData& call) noexcept;
+  void leave_launch(const CUpti_CallbackData& call) noexcept;
+  [[nodiscard]] ThreadState* launching_thread(const CUpti_CallbackData& call) const noexcept;
+  void note_launch(ThreadState& state, LaunchKind kind, const CUpti_CallbackData& call, LaunchPlace place) noexcept;
+  void note_driver_launch(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
+                          const CUpti_CallbackData& call) noexcept;
+  void note_captured(ThreadState& state, CUpti_CallbackId id, const CUpti_CallbackData& call) noexcept;
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
   [[nodiscard]] std::uint64_t node_id(CUgraphNode node) const noexcept;
   void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
@@ -135,7 +144,9 @@ class CuptiSession {
   bool turn_thread_buffers_on() noexcept;
   void first_use() noexcept;
   [[nodiscard]] LaunchPlace place_of(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
-                                     const CUpti_CallbackData& data) const noexcept;
+                                     const CUpti_CallbackData& call) const noexcept;
+  [[nodiscard]] LaunchPlace odd_place_of(ThreadState& state, CUpti_CallbackId id,
+                                         const CUpti_CallbackData& call) const noexcept;
   void on_event(const EventCall& call, const CUpti_CallbackData& data) noexcept;
   [[nodiscard]] bool on_capturing_stream(CUpti_CallbackId id, const CUpti_CallbackData& data) const noexcept;
 

@@ -1,6 +1,7 @@
 // Which stream a driver call puts its work on, read from the call's parameters. Hot: called inside launch callbacks.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -103,18 +104,42 @@ inline constexpr std::uint32_t kProgrammaticSerialization =
 inline constexpr std::uint32_t kMostAttributes = 64;
 }  // namespace detail
 
+/// Where a driver call says which stream it is for.
+struct StreamArgument {
+  std::uint8_t offset = detail::kNoStream;
+  bool per_thread = false;
+
+  /// Among its arguments, so that read() can read it.
+  [[nodiscard]] constexpr bool is_plain() const noexcept { return offset < detail::kInConfig; }
+  [[nodiscard]] std::uint64_t read(const void* parameters) const noexcept {
+    return detail::read_at<std::uint64_t>(parameters, offset);
+  }
+};
+
+/// By driver call: one load instead of the decisions of stream_offset.
+inline constexpr auto kStreamArguments = [] {
+  std::array<StreamArgument, 1024> arguments{};
+  for (std::uint32_t id = 0; id < arguments.size(); ++id)
+    arguments[id].offset = detail::stream_offset(id, arguments[id].per_thread);
+  return arguments;
+}();
+[[nodiscard]] constexpr StreamArgument stream_argument(std::uint32_t driver_id) noexcept {
+  return driver_id < kStreamArguments.size() ? kStreamArguments[driver_id] : StreamArgument{};
+}
+
 /// \param parameters of the driver call, as CUPTI hands them to a callback; may be null.
 [[nodiscard]] inline LaunchStream stream_of_launch(std::uint32_t driver_id, const void* parameters) noexcept {
+  const StreamArgument argument = stream_argument(driver_id);
   LaunchStream stream;
-  const std::uint8_t offset = detail::stream_offset(driver_id, stream.per_thread);
-  if (offset == detail::kNoStream || parameters == nullptr) return stream;
-  if (offset == detail::kDefaultStream) {
+  stream.per_thread = argument.per_thread;
+  if (argument.offset == detail::kNoStream || parameters == nullptr) return stream;
+  if (argument.offset == detail::kDefaultStream) {
     stream.known = true;
     return stream;
   }
-  if (offset != detail::kInConfig) {
+  if (argument.is_plain()) {
     stream.known = true;
-    stream.handle = detail::read_at<std::uint64_t>(parameters, offset);
+    stream.handle = argument.read(parameters);
     return stream;
   }
   const void* config = detail::read_at<const void*>(parameters, 0);

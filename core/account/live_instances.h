@@ -11,11 +11,18 @@
 
 namespace mfu {
 
-/// Owns them. Those of one bucket are 65,536 ids apart, so the first is nearly always the one that is looked for.
+/// Owns them, and keeps a few that are over for the next ones: regions come and go by the thousand, and what they are
+/// made of is too large for the allocator's quick ways. Those of one bucket are 65,536 ids apart, so the first is
+/// nearly always the one that is looked for.
 class LiveInstances {
  public:
   Instance& insert(InstanceId id) {
-    live_.push_back(std::make_unique<Instance>());
+    if (spare_.empty()) {
+      live_.push_back(std::make_unique<Instance>());
+    } else {
+      live_.push_back(std::move(spare_.back()));
+      spare_.pop_back();
+    }
     Instance& instance = *live_.back();
     instance.id = id;
     instance.index_in_live = live_.size() - 1;
@@ -44,6 +51,10 @@ class LiveInstances {
       std::swap(live_[index], live_.back());
       live_[index]->index_in_live = index;
     }
+    if (spare_.size() < kMostSpare) {
+      renew(*live_.back());
+      spare_.push_back(std::move(live_.back()));
+    }
     live_.pop_back();
   }
 
@@ -53,11 +64,20 @@ class LiveInstances {
   [[nodiscard]] auto end() const noexcept { return live_.end(); }
 
  private:
+  static constexpr std::size_t kMostSpare = 64;
+  /// As new, but for the room that it has for devices.
+  static void renew(Instance& instance) noexcept {
+    std::vector<InstanceOnDevice> shares = std::move(instance.shares);
+    shares.clear();
+    std::destroy_at(&instance);
+    std::construct_at(&instance)->shares = std::move(shares);
+  }
+
   static constexpr std::uint32_t kBuckets = 1u << 16;
   [[nodiscard]] Instance*& bucket_of(InstanceId id) noexcept { return buckets_[raw(id) & (kBuckets - 1)]; }
 
   std::vector<Instance*> buckets_ = std::vector<Instance*>(kBuckets, nullptr);
-  std::vector<std::unique_ptr<Instance>> live_;
+  std::vector<std::unique_ptr<Instance>> live_, spare_;
 };
 
 }  // namespace mfu

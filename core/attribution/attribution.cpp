@@ -233,7 +233,7 @@ void Attribution::launch_anonymous(CorrelationId id, std::uint32_t context) noex
 }
 
 void Attribution::retract(ThreadState& thread, Counter why) noexcept {
-  if (!map_.retract(static_cast<CorrelationId>(thread.launch_in_call))) return;
+  if (!map_.retract(static_cast<CorrelationId>(thread.last_correlation.load(std::memory_order_relaxed)))) return;
   thread.launches.store(thread.launches.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   counters_.add(why);
 }

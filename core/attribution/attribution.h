@@ -22,27 +22,27 @@ namespace mfu {
 
 /// One host thread as attribution sees it. Written by its own thread; the atomics are read by others.
 struct alignas(64) ThreadState {
+  // What every launch reads and writes, in the first two cache lines.
   std::atomic<std::uint32_t> innermost{0};  ///< innermost open region instance; 0: none. Read by threads without one
   std::atomic<std::uint32_t> serial{0};     ///< ThreadSerial of the thread that holds this state; 0: free
   std::atomic<std::uint64_t> launches{0};   ///< launch calls of threads that had this state, retracted ones excluded
-  std::atomic<std::uint32_t> last_correlation{0};
-  std::atomic<std::uint32_t> any_launch{0};  ///< last_correlation and first_correlation are meaningful
-  std::atomic<std::uint32_t> first_correlation{0};
-  std::atomic<std::uint32_t> context{0};  ///< last CUDA context launched on
-  std::uint32_t os_thread = 0;            ///< as gettid() says
-  std::uint32_t index = 0;                ///< 1 + place in the thread table
-  std::uint32_t launch_in_call = 0;       ///< correlation id of the launch call this thread is inside of
-  bool in_launch_call = false;
+  std::atomic<std::uint32_t> last_correlation{0};  ///< of the newest launch call
+  std::atomic<std::uint32_t> any_launch{0};        ///< last_correlation and first_correlation are meaningful
+  std::atomic<std::uint32_t> context{0};           ///< last CUDA context launched on
+  std::uint32_t index = 0;                         ///< 1 + place in the thread table
+  bool in_launch_call = false;                     ///< this thread is inside of the call of last_correlation
   /// Of the library call for a matrix product that the thread is inside of; no product: it is inside of none. first():
   /// the call has launched no kernel yet.
   ProductTag product;
-  ProductWords asked;                ///< the product, while it is kAsked
   ProductTag launch_product;         ///< of the launch call that this thread is inside of
   CorrelationId first_of_product{};  ///< the launch that carries the product, once there is one
-  RecentProducts recent_products;
-  bool holds_region = false;  ///< counted in the number of owners
-  StreamLanes::Cache lane;    ///< of the stream that it launched on last
+  StreamLanes::Cache lane;           ///< of the stream that it launched on last
+  ProductWords asked;                ///< the product, while it is kAsked
+  std::atomic<std::uint32_t> first_correlation{0};
+  std::uint32_t os_thread = 0;  ///< as gettid() says
+  bool holds_region = false;    ///< counted in the number of owners
   RangeStack stack;
+  RecentProducts recent_products;
 };
 
 /// Range events and launches in, LaunchOwner per correlation id out. Times are ticks that the caller read, so that a
@@ -97,8 +97,8 @@ class Attribution {
   /// [launching thread] hot. A launch call enters. False when the same call was entered by an outer API layer.
   /// \param place the stream, and what kind of launch; unknown where the caller cannot tell.
   /// \param kernel it launches a kernel: one of the product that the thread asks a library for, if it does.
-  bool launch(ThreadState& thread, CorrelationId id, std::uint32_t context, LaunchPlace place = {},
-              bool kernel = false) noexcept {
+  [[gnu::always_inline]] bool launch(ThreadState& thread, CorrelationId id, std::uint32_t context,
+                                     LaunchPlace place = {}, bool kernel = false) noexcept {
     const std::uint32_t innermost = thread.innermost.load(std::memory_order_relaxed);
     LaunchOwner owner;
     if (innermost != 0) {
@@ -108,7 +108,8 @@ class Attribution {
       owner = ambient_owner(context);
       if (owner == LaunchOwner::kOutside) owner = outside_by(thread.index);
     }
-    const ProductTag product = kernel ? product_of(thread) : ProductTag{};
+    ProductTag product;
+    if (kernel && thread.product.word() != 0) product = product_of(thread);
     if (!map_.insert(id, owner, place.by(thread.index), product)) return false;
     thread.launch_product = product;
     if (product.first()) {
@@ -116,7 +117,6 @@ class Attribution {
       thread.first_of_product = id;
     }
     thread.context.store(context, std::memory_order_relaxed);
-    thread.launch_in_call = raw(id);
     thread.in_launch_call = true;
     thread.launches.store(thread.launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     thread.last_correlation.store(raw(id), std::memory_order_relaxed);
@@ -128,7 +128,7 @@ class Attribution {
   }
   /// [launching thread] hot. The launch call `id` leaves; `failed`: it put no work on a stream.
   void launch_done(ThreadState& thread, CorrelationId id, bool failed) noexcept {
-    if (!thread.in_launch_call || thread.launch_in_call != raw(id)) return;
+    if (!thread.in_launch_call || thread.last_correlation.load(std::memory_order_relaxed) != raw(id)) return;
     if (failed) {
       retract(thread, Counter::kLaunchesFailed);
       if (thread.launch_product.first() && thread.product) thread.product = thread.launch_product;

@@ -45,10 +45,10 @@ enum class LaunchOwner : std::uint32_t {
              : 0;
 }
 
-/// A direct-mapped ring over the 32-bit correlation ids: fixed memory, an insert is one store, and an entry lives until
-/// an id that is a multiple of the capacity later takes its place. Ids count every API call, so entries are sparse.
-/// Who launched is one word (id | recorded bit | owner), so a reader never sees half of it; where it was launched and
-/// when its work ended lie beside it.
+/// A direct-mapped ring over the 32-bit correlation ids: fixed memory, an insert is a few stores, and an entry lives
+/// until an id that is a multiple of the capacity later takes its place. Ids count every API call, so entries are
+/// sparse. Who launched is one word (id | recorded bit | owner), so a reader never sees half of it; where it was
+/// launched and when its work ended lie beside it.
 class CorrelationMap {
  public:
   static constexpr std::uint32_t kCapacity = 1u << 20;  ///< ids; 16 MiB: over 2 s at 500,000 API calls/s
@@ -101,13 +101,17 @@ class CorrelationMap {
 
   /// [mfu-drain] Marks the launch as recorded. kFound the first time, kAlreadyRecorded for its further records. After
   /// kFound comes note_times or note_no_time, whichever fits.
-  Found record(CorrelationId id) noexcept {
+  Found record(CorrelationId id) noexcept { return record(id, static_cast<CorrelationId>(raw(id) - 1)); }
+  /// \param newest the newest launch a moment ago. Where it is less than half of the capacity ahead of `id`, the launch
+  ///   that will take the slot is half a million calls away: a plain store does, which stalls the core less than a
+  ///   locked exchange.
+  Found record(CorrelationId id, CorrelationId newest) noexcept {
     Slot& entry = slot_of(id);
     std::atomic<std::uint64_t>& slot = entry.word;
     std::uint64_t old = slot.load(std::memory_order_acquire);  // pairs with insert
     if ((old & kUsed) == 0) return {};
     const auto held = static_cast<std::uint32_t>(old >> 32);
-    if (held != raw(id))
+    if (held != raw(id)) [[unlikely]]
       return {static_cast<std::int32_t>(held - raw(id)) > 0 ? Lookup::kOverwritten : Lookup::kNeverSeen,
               LaunchOwner::kOutside,
               {}};
@@ -116,8 +120,10 @@ class CorrelationMap {
     // Acquire: who reads a newer launch's detail sees this one's word gone, and fails to exchange it.
     if (is_launch(owner_of(old)))
       product = ProductTag(entry.detail.load(std::memory_order_acquire));  // pairs with write
-    // A failed exchange means that a newer launch took the slot this very moment; this record then counts as found.
-    if (!slot.compare_exchange_strong(old, old | kRecorded, std::memory_order_acq_rel)) product = {};
+    if (raw(newest) - raw(id) < kCapacity / 2) [[likely]]
+      slot.store(old | kRecorded, std::memory_order_release);
+    else if (!slot.compare_exchange_strong(old, old | kRecorded, std::memory_order_acq_rel))
+      product = {};  // a newer launch took the slot this very moment; this record then counts as found
     return {Lookup::kFound, owner_of(old), product};
   }
 
@@ -144,10 +150,7 @@ class CorrelationMap {
 
   /// [mfu-drain] Whether there is an entry with that id: of many ids, most of which have none, the quick question.
   [[nodiscard]] bool holds(CorrelationId id) const noexcept {
-    constexpr int kIdAndUsed = 31;
-    static_assert(kUsed == 1ull << kIdAndUsed);
-    return slot_of(id).word.load(std::memory_order_relaxed) >> kIdAndUsed ==
-           (static_cast<std::uint64_t>(raw(id)) << 1 | 1);
+    return is_of(slot_of(id).word.load(std::memory_order_relaxed), id);
   }
 
   enum class Kind : std::uint8_t { kOther, kOutstanding, kRecorded, kEventRecorded, kEventAwaited };
@@ -159,26 +162,25 @@ class CorrelationMap {
     std::uint32_t detail = 0;  ///< kRecorded: see end_of; of events: which one
   };
   /// [mfu-drain]
-  [[nodiscard]] Entry look(CorrelationId id) const noexcept {
+  [[nodiscard, gnu::always_inline]] Entry look(CorrelationId id) const noexcept {
     const Slot& slot = slot_of(id);
     const std::uint64_t word = slot.word.load(std::memory_order_acquire);  // pairs with write
-    if (static_cast<std::uint32_t>(word >> 32) != raw(id) || (word & kUsed) == 0) return {};
+    if (!is_of(word, id)) return {};
     Entry entry;
     entry.place = LaunchPlace(slot.place.load(std::memory_order_acquire));
     entry.detail = slot.detail.load(std::memory_order_acquire);
-    if (slot.word.load(std::memory_order_relaxed) != word) return {};  // taken over by a newer id this very moment
+    if (slot.word.load(std::memory_order_relaxed) != word) [[unlikely]]
+      return {};  // taken over by a newer id this very moment
     const LaunchOwner owner = owner_of(word);
     entry.owner = owner;
-    if (owner == LaunchOwner::kEventRecorded)
+    if (is_launch(owner)) [[likely]]
+      entry.kind = (word & kRecorded) != 0     ? Kind::kRecorded
+                   : entry.place.is_given_up() ? Kind::kOther
+                                               : Kind::kOutstanding;
+    else if (owner == LaunchOwner::kEventRecorded)
       entry.kind = Kind::kEventRecorded;
     else if (owner == LaunchOwner::kEventAwaited)
       entry.kind = Kind::kEventAwaited;
-    else if (owner == LaunchOwner::kNotALaunch)
-      entry.kind = Kind::kOther;
-    else if ((word & kRecorded) != 0)
-      entry.kind = Kind::kRecorded;
-    else
-      entry.kind = entry.place.is_given_up() ? Kind::kOther : Kind::kOutstanding;
     return entry;
   }
   /// When recorded work ended, rounded down to 256 ns; `now` is within 9 minutes of it. 0: it had no usable time.
@@ -210,6 +212,11 @@ class CorrelationMap {
 
   static std::uint64_t pack(CorrelationId id, LaunchOwner owner) noexcept {
     return (static_cast<std::uint64_t>(raw(id)) << 32) | kUsed | (raw(owner) & kOwnerMask);
+  }
+  static bool is_of(std::uint64_t word, CorrelationId id) noexcept {
+    constexpr int kIdAndUsed = 31;
+    static_assert(kUsed == 1ull << kIdAndUsed);
+    return word >> kIdAndUsed == (static_cast<std::uint64_t>(raw(id)) << 1 | 1);
   }
   static LaunchOwner owner_of(std::uint64_t word) noexcept { return static_cast<LaunchOwner>(word & kOwnerMask); }
   static bool is_launch(LaunchOwner owner) noexcept {

@@ -7,6 +7,8 @@ namespace mfu {
 
 namespace {
 constexpr DurationNs kLongestActivity = 3600 * kNsPerSecond;
+/// What CorrelationMap::record is told where the newest launch is not known.
+constexpr CorrelationId nobody_is_near(CorrelationId id) noexcept { return static_cast<CorrelationId>(raw(id) - 1); }
 constexpr DurationNs kClockTolerance = 10 * kNsPerSecond;  // work that was measured cannot begin later than now
 }  // namespace
 
@@ -145,12 +147,13 @@ void Drain::deliver_waiting(const ActivityRecord& record, const CorrelationMap::
   deliver(record, found);
 }
 
-[[gnu::always_inline]] inline void Drain::record_one(ActivityRecord& record) {
+/// \param newest see CorrelationMap::record.
+[[gnu::always_inline]] inline void Drain::record_one(ActivityRecord& record, CorrelationId newest) {
   if (is_host_call(record.kind)) [[unlikely]] {
     if (calls_) calls_->add(record);
     return;
   }
-  const CorrelationMap::Found found = attribution_.map().record(record.correlation);
+  const CorrelationMap::Found found = attribution_.map().record(record.correlation, newest);
   if (calls_ && found.result == CorrelationMap::Lookup::kNeverSeen && calls_->keep(record)) return;
   // Kernels of graphs have the product of their node already.
   if (found.product && record.kind == ActivityKind::kKernel && record.graph == GraphId::kNone) {
@@ -162,7 +165,7 @@ void Drain::deliver_waiting(const ActivityRecord& record, const CorrelationMap::
 
 void Drain::record(const ActivityRecord& record) {
   ActivityRecord of_product = record;
-  record_one(of_product);
+  record_one(of_product, nobody_is_near(record.correlation));
 }
 
 void Drain::record(RecordBatch& batch) {
@@ -171,11 +174,15 @@ void Drain::record(RecordBatch& batch) {
   const CorrelationMap& map = attribution_.map();
   ActivityRecord* const first = batch.records.data();
   ActivityRecord* const end = first + batch.count;
+  // Worth a look at all threads where there are many records.
+  constexpr std::uint32_t kMany = 256;
+  CorrelationId newest{};
+  const bool any_newest = batch.count >= kMany && newest_launch(newest);
   const ActivityRecord* ahead = first;
   for (; ahead != end && ahead != first + kAhead; ++ahead) map.prefetch(ahead->correlation);
   for (ActivityRecord* record = first; record != end; ++record) {
     if (ahead != end) map.prefetch((ahead++)->correlation);
-    record_one(*record);
+    record_one(*record, any_newest ? newest : nobody_is_near(record->correlation));
   }
   if (!calls_) launches_.pass_recorded();  // while those slots are near
 }

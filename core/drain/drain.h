@@ -72,7 +72,7 @@ class Drain {
   void count_unmatched(CorrelationId id, bool seen);
   void deliver(const ActivityRecord& record, const CorrelationMap::Found& found);
   [[gnu::noinline]] void deliver_waiting(const ActivityRecord& record, const CorrelationMap::Found& found);
-  void record_one(ActivityRecord& record);
+  void record_one(ActivityRecord& record, CorrelationId newest);
   [[gnu::noinline]] void deliver_odd(const ActivityRecord& record, const CorrelationMap::Found& found);
   [[gnu::noinline]] void note_late(const ActivityRecord& record, bool first);
   [[gnu::noinline]] void note_bad_time(const ActivityRecord& record, bool first);

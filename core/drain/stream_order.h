@@ -1,6 +1,7 @@
 // How early work can begin whose record has not come: not before what was launched before it on the same stream.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <unordered_map>
@@ -39,6 +40,26 @@ class StreamOrder {
   /// `id` is settled: it has its record, or none is waited for. In the order of ids, each once.
   /// \param called the launch was not called before; \param now is within 9 minutes of when its work ended.
   void pass(CorrelationId id, const CorrelationMap::Entry& entry, TimeNs called, TimeNs now);
+
+  /// The same for what most launches are: recorded, one piece of work, on a stream that the same thread launched on
+  /// last, or on one that nobody knows. False, and nothing is done: it is another.
+  bool pass_next_of_thread(CorrelationId id, const CorrelationMap::Entry& entry, TimeNs now) noexcept {
+    const LaunchPlace place = entry.place;
+    if (place.is_graph() || place.is_programmatic() || place.lane() >= lanes_.size() || place.thread() == 0)
+      return false;
+    if (place.lane() == LaunchPlace::kUnknownLane) {
+      passed_calls_[place.thread()] = id;
+      return true;
+    }
+    State& state = lanes_[place.lane()].passed;
+    if (state.last_thread != place.thread()) return false;
+    const TimeNs from = std::max(state.all_ended, state.last_ended);
+    state.all_ended = state.last_began = from;
+    state.last_ended = std::max(from, CorrelationMap::end_of(entry, now));
+    state.last = passed_calls_[place.thread()] = id;
+    state.graph_open = false;
+    return true;
+  }
 
   /// Looks at what was not passed yet, from its beginning on: begin_walk, visit in the order of ids, end_walk.
   void begin_walk();
@@ -91,7 +112,7 @@ class StreamOrder {
   static constexpr std::size_t kMostEvents = 1u << 16;
   static constexpr std::size_t kMostWaiting = 1u << 14;
 
-  std::vector<Lane> lanes_;
+  std::vector<Lane> lanes_ = std::vector<Lane>(1);
   std::vector<std::uint32_t> graph_lanes_;  ///< whose last launch may be an open graph
   /// By event: what waits for it begins after this.
   std::unordered_map<std::uint32_t, TimeNs> events_, walked_events_;
