@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "cuda/nvtx_handler.h"
+#include "injection/cancellation_off.h"
 #include "injection/contain.h"
 #include "injection/guest.h"
 #include "injection/other_copies.h"
@@ -14,6 +15,7 @@
 
 /// Called by the CUDA driver inside cuInit(). Always 1: what does not work is our business, not the driver's.
 MFU_EXPORT int InitializeInjection() noexcept {
+  const mfu::CancellationOff off;
   return mfu::contain(1, [] {
     if (mfu::host_switches().inert.load(std::memory_order_relaxed)) return 1;
     if (const auto lead = mfu::in_leading_copy<int()>("InitializeInjection")) return lead();
@@ -24,6 +26,7 @@ MFU_EXPORT int InitializeInjection() noexcept {
 
 /// Called by each NVTX v3 module at its first use. Always 1: 0 would unload us again.
 MFU_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table) noexcept {
+  const mfu::CancellationOff off;
   if (const auto lead = mfu::in_leading_copy<int(NvtxGetExportTableFunc_t)>("InitializeInjectionNvtx2"))
     return lead(get_export_table);
   if (!mfu::host_switches().inert.load(std::memory_order_relaxed)) mfu::attach_nvtx(get_export_table);
@@ -37,6 +40,7 @@ MFU_EXPORT int InitializeInjectionNvtx(NvtxGetExportTableFunc_t get_export_table
 
 /// Called by NVTX 3.2 and newer for extension modules. Always 1: 0 tells clients that they are disabled.
 MFU_EXPORT int InitializeInjectionNvtxExtension(void* module_info) noexcept {
+  const mfu::CancellationOff off;
   if (const auto lead = mfu::in_leading_copy<int(void*)>("InitializeInjectionNvtxExtension")) return lead(module_info);
   if (!mfu::host_switches().inert.load(std::memory_order_relaxed)) mfu::attach_nvtx_extension(module_info);
   return 1;

@@ -26,6 +26,7 @@
 #include "cuda/early_ranges.h"
 #include "cuda/host_thread.h"
 #include "cuda/nvtx_handler.h"
+#include "injection/cancellation_off.h"
 #include "injection/contain.h"
 #include "injection/cupti_ladder.h"
 #include "injection/drain_thread.h"
@@ -189,12 +190,14 @@ void Parts::start(const LateStart* late) {
 
 /// [host thread, inside a callback] There is a context or a record: from now on there is something to measure.
 void Parts::on_first_use() {
+  const CancellationOff off;
   if (Parts* parts = g_parts.load(std::memory_order_acquire); parts != nullptr && parts->pid_ == ::getpid())
     parts->start_threads();
 }
 
 /// [host thread] torch.profiler is about to take CUPTI's records.
 void Parts::before_others_register() noexcept {
+  const CancellationOff off;
   Parts* parts = g_parts.load(std::memory_order_acquire);
   if (parts == nullptr || parts->pid_ != ::getpid() || host_switches().inert.load(std::memory_order_relaxed)) return;
   parts->session_->make_room();
@@ -240,6 +243,7 @@ void Parts::in_child_after_fork() { host_switches().inert.store(true, std::memor
 /// The exiting thread holds no lock of ours, and may hold any of the host's: so our threads, which never take one of
 /// the host's, cannot deadlock with it. They are not joined. Whatever hangs is left where it is.
 void Parts::at_exit() noexcept {
+  const CancellationOff off;
   Parts* parts = g_parts.load(std::memory_order_acquire);
   if (parts == nullptr || parts->pid_ != ::getpid() || parts->ended_.exchange(true)) return;
   host_switches().closing.store(true, std::memory_order_relaxed);
@@ -276,6 +280,7 @@ void start_guest(const LateStart* late) {
 void Guest::start() { start_guest(nullptr); }
 
 void Guest::start_late() noexcept {
+  const CancellationOff off;
   // Without a driver in the process there is nothing to be late for; and a host that is about to fork keeps one thread.
   if (started() || !driver_mapped()) return;
   // On a thread of ours: the host's thread is inside an NVTX call with locks of its own, and this opens a library. The

@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -606,6 +607,20 @@ void foreign(const Statement& s) {
 
 void run(const std::vector<Statement>& block);
 
+/// Waits as long as this process has a thread with the OS name `name`.
+void until_ended(const std::string& name) {
+  namespace fs = std::filesystem;
+  for (bool runs = true; runs; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    runs = false;
+    std::error_code ended;  // a thread may go while its folder is looked at
+    for (fs::directory_iterator task("/proc/self/task", ended), last; !ended && task != last; task.increment(ended)) {
+      std::string thread;
+      std::getline(std::ifstream(task->path() / "comm"), thread);
+      runs |= thread == name;
+    }
+  }
+}
+
 void busy_wait(double ms) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double, std::milli>(ms);
   while (std::chrono::steady_clock::now() < until) {
@@ -698,9 +713,11 @@ const std::map<std::string, Op>& operations() {
       {"sleep",
        [](const Statement& s) { std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(s.number(1))); }},
       {"spin", [](const Statement& s) { busy_wait(s.number(1)); }},
+      {"until_ended", [](const Statement& s) { until_ended(s.word(1)); }},
       {"print", [](const Statement& s) { std::printf("%s\n", s.word(1).c_str()); }},
       {"thread_name", [](const Statement& s) { pthread_setname_np(pthread_self(), s.word(1).substr(0, 15).c_str()); }},
       {"thread_exit", [](const Statement&) { pthread_exit(nullptr); }},
+      {"thread_cancel", [](const Statement&) { pthread_cancel(pthread_self()); }},
       {"fork", fork_child},
       {"wait", [](const Statement&) { wait_children(); }},
       {"exec",
