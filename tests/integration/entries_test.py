@@ -78,7 +78,7 @@ class Entries(TestCase):
             launch gemm_step
             sync
             push first; pop
-            sleep 300
+            sleep 100; until_ended mfu-start
             repeat 20 { push "step batch=1 seq_len=16"; launch gemm_step count=2; sync; pop }
             sync
             print bye

@@ -39,7 +39,7 @@ def elf_machine(path):
 # The library is for another processor than this machine's own programs, and only ours run, in an emulator.
 EMULATED = elf_machine(LIBRARY) not in (None, elf_machine(os.path.realpath(sys.executable)))
 # A CUPTI of NVIDIA's on this machine is found where the simulated one is missing, and finds no driver that it knows.
-REAL_CUPTI = bool(glob.glob("/usr/local/cuda*/**/libcupti.so*", recursive=True))
+REAL_CUPTI = not EMULATED and bool(glob.glob("/usr/local/cuda*/**/libcupti.so*", recursive=True))
 TIME_CLASSES = ("matmul", "other", "comm", "memcpy", "idle")
 
 if "address" in SANITIZE:
