@@ -249,9 +249,13 @@ void check_spelling(const char* const* environ_block, Problems* problems) {
 }
 
 std::string proposal(std::string_view word, std::span<const std::string_view> names) {
+  constexpr std::size_t kLongest = 64;  // half as long again as the longest name; a stranger's key has up to 16 MiB
+  if (word.size() > kLongest) return "";
   std::string_view best;
   std::size_t least = SIZE_MAX;
   for (std::string_view candidate : names) {
+    const std::size_t apart = std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size());
+    if (apart >= least) continue;
     const std::size_t d = edit_distance(word, candidate);
     if (d < least) least = d, best = candidate;
   }

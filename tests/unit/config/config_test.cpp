@@ -237,6 +237,15 @@ TEST_F(ConfigTest, UnknownKeysGetTheNearestRightOne) {
       << joined(config->warnings);
 }
 
+TEST_F(ConfigTest, ForAnEndlessKeyNoNearestOneIsLookedFor) {
+  // As long as a config may be: its distance to each name would take seconds, inside the host's cuInit.
+  const std::string endless = "workload" + std::string(15u << 20, 'd');
+  const Result<Config> config = load_config_file(R"({"model": {"params": 5}, ")" + endless + R"(": {}})", lookup({}));
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_TRUE(mentions(config->warnings, "unknown key")) << joined(config->warnings);
+  EXPECT_FALSE(mentions(config->warnings, "did you mean")) << joined(config->warnings);
+}
+
 TEST_F(ConfigTest, ComplaintsStayOnOneLine) {
   const Config config = load_config(
       lookup({{"MFU_MODEL_CONFIG", R"({"model": {"params": 5}, "a\nb\u0007": 1})"}, {"MFU_SET", "x\ny"}}), nullptr);
