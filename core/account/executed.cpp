@@ -128,6 +128,15 @@ double flop_once_of(const Collected& collected) {
   return sum;
 }
 
+/// What a model with these attention kernels has: the forward core once, where it was computed again too, and two such
+/// cores backward, of the five products that run there.
+double flop_once_of(const AttentionWork& attention) {
+  constexpr double kRunsBackward = 2.5, kCountsBackward = 2;
+  const double backward = attention.backward_flop / kRunsBackward;
+  const double forward = backward > 0 ? std::min(attention.forward_flop, backward) : attention.forward_flop;
+  return forward + kCountsBackward * backward;
+}
+
 void collect(const RegionRow& row, ProductRoles& roles, const Peak& peak, Collected& into) {
   const ComponentNames& names = roles.names();
   row.products.for_each([&](ProductId id, AfterAttention after, const ProductStat& stat) {
@@ -194,7 +203,8 @@ DurationNs add_attention(const RegionRow& row, ProductRoles& roles, KernelNames&
     const AttentionKernel& kernel = roles.attention(id);
     const bool backward =
         kernel.part == AttentionKernel::Part::kBackward ||
-        (kernel.part == AttentionKernel::Part::kHelper && names.display(id).find("bwd") != std::string::npos);
+        (kernel.part == AttentionKernel::Part::kHelper &&
+         (names.display(id).find("bwd") != std::string::npos || names.display(id).find("Bwd") != std::string::npos));
     Sum& sum = sums[backward ? 1 : 0];
     sum.time_ns += stat.sum_ns;
     if (kernel.part == AttentionKernel::Part::kHelper) continue;
@@ -377,7 +387,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   out.work.covered_ns = sized_ns + attention_covered;
   out.work.matmul_ns = gemm_ns + attention_ns;
   out.work.ideal_ns = std::llround(ideal_ns);
-  out.flop_once = flop_once_of(collected);
+  out.flop_once = flop_once_of(collected) + flop_once_of(row.attention);
   if (gemm_ns > product_ns) {  // nobody saw the call: CUTLASS, Triton, a library that was not looked at
     Sum unseen;
     unseen.time_ns = gemm_ns - product_ns;

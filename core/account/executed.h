@@ -16,7 +16,7 @@ inline constexpr std::size_t kComponentsOfWindow = 12, kComponentsOfRun = 48;
 
 /// Executed FLOP = sum of 2 m n k batch over the calls of the row, plus attention where its shape is known. Coverage:
 /// the time of the matmul kernels that these are, of that of all matmul kernels. Without a model, a bound of its FLOP:
-/// the products outside batches, forward and input gradients at most as often as weight gradients.
+/// the products outside batches, forward and input gradients at most as often as weight gradients, and fused attention.
 ///
 /// Fills what `s` says of its matmuls, HFU where enough of them are seen, and bounds. After complete_metrics.
 /// \param model nullptr: none.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/account/attention_lengths.h"
+
 namespace mfu {
 
 void InstanceProducts::add(const Product& product, ComponentNames::Match match) {
@@ -30,21 +32,61 @@ void InstanceProducts::add(const Product& product, ComponentNames::Match match) 
   calls.same_rows = calls.same_rows && rows == calls.first_rows;
 }
 
+void InstanceProducts::add(const Product& product) {
+  const ProductPass pass = pass_by_transposes(product);
+  if (product.batch != 1 || (pass != ProductPass::kForward && pass != ProductPass::kDgrad)) return;
+  auto of = std::find_if(rows_.begin(), rows_.end(), [&](const Rows& r) { return r.rows == product.n; });
+  if (of == rows_.end()) {
+    if (rows_.size() == kMostRows) return;
+    of = rows_.insert(rows_.end(), {product.n, 0});
+  }
+  of->flop += product.flop();
+}
+
+std::optional<std::int64_t> InstanceProducts::rows() const noexcept {
+  const Rows* most = nullptr;
+  for (const Rows& r : rows_)
+    if (most == nullptr || r.flop > most->flop) most = &r;
+  return most != nullptr ? std::optional(static_cast<std::int64_t>(most->rows)) : std::nullopt;
+}
+
 void InstanceProducts::add(const AttentionLaunch& launch) {
   const AttentionKernel& kernel = launch.kernel;
+  const bool helper = kernel.part == AttentionKernel::Part::kHelper;
   if (kernel.part == AttentionKernel::Part::kForward) ++forward_;
   if (kernel.part == AttentionKernel::Part::kBackward) ++backward_;
-  if (launch.sequences)
+  if (launch.sequences) {
     sequences_.add(*launch.sequences);
-  else if (kernel.part != AttentionKernel::Part::kHelper)
+    helpers_said_ = helpers_said_ || helper;
+  } else if (kernel.said_by_helpers) {
+    by_helpers_ = true;
+  } else if (!helper) {
     unknown_sequences_ = true;
-  if (kernel.queries_per_block == 0) return;
-  for (const Grids& g : grids_)
-    if (g.grid == launch.grid && g.kernel.queries_per_block == kernel.queries_per_block) return;
-  if (grids_.size() < kMostGrids)
-    grids_.push_back({kernel, launch.grid});
+  }
+  if (kernel.queries_per_block == 0 && kernel.head_dim == 0) return;
+  // Those of a pass take turns: the next one is mostly one of the last few.
+  for (auto known = launches_.rbegin(); known != launches_.rend(); ++known) {
+    if (!(known->launch == launch)) continue;
+    ++known->count;
+    return;
+  }
+  if (launches_.size() < kMostLaunches)
+    launches_.push_back({launch, 1});
   else
-    more_grids_ = true;
+    more_launches_ = true;
+}
+
+AttentionWork InstanceProducts::attention(const AttentionLengths& lengths, std::optional<std::int64_t> rows) const {
+  AttentionWork work;
+  for (const Launches& of : launches_) {
+    const std::optional<double> flop = lengths.flop(of.launch, rows);
+    if (!flop) continue;
+    const bool backward = of.launch.kernel.part == AttentionKernel::Part::kBackward;
+    const auto count = static_cast<double>(of.count);
+    (backward ? work.backward_flop : work.forward_flop) += count * *flop;
+    (backward ? work.backward_kernels : work.forward_kernels) += count;
+  }
+  return work;
 }
 
 bool InstanceProducts::only_forward() const noexcept {
@@ -91,15 +133,15 @@ SeenShape InstanceProducts::shape(const ComponentNames& names, Phase phase, std:
   }
   const std::optional<std::int64_t> width = score_width_.get(), batch = score_batch_.get();
   if (forward_ + backward_ != 0) {
-    if (!unknown_sequences_) seen.sequences = sequences_.get();
+    if (!unknown_sequences_ && (!by_helpers_ || helpers_said_)) seen.sequences = sequences_.get();
   } else if (width && batch && heads > 0 && *width == head_dim && *batch % heads == 0) {
     seen.sequences = *batch / heads;
     seen.keys = score_keys_.get();
   }
   if (seen.rows && seen.sequences && *seen.sequences > 0 && *seen.rows % *seen.sequences == 0) {
     const std::int64_t each = *seen.rows / *seen.sequences;
-    const bool fits = !more_grids_ && std::all_of(grids_.begin(), grids_.end(), [each](const Grids& g) {
-      return may_have_queries(g.kernel, g.grid, each);
+    const bool fits = !more_launches_ && std::all_of(launches_.begin(), launches_.end(), [each](const Launches& l) {
+      return may_have_queries(l.launch.kernel, l.launch.grid, each);
     });
     const std::optional<std::int64_t> queries = score_queries_.get();
     if (fits && (forward_ + backward_ != 0 || !queries || *queries == each)) seen.queries = each;

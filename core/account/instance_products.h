@@ -5,13 +5,15 @@
 #include <optional>
 #include <vector>
 
+#include "core/account/attention_launch.h"
 #include "core/base/activity_record.h"
 #include "core/base/product.h"
 #include "core/base/shape.h"
-#include "core/kernels/attention_grid.h"
 #include "core/model/component_names.h"
 
 namespace mfu {
+
+class AttentionLengths;
 
 /// FLOP of the attention kernels of some instances, as far as their shapes tell.
 struct AttentionWork {
@@ -36,22 +38,13 @@ struct SeenShape {
   std::int64_t passes = 0;           ///< 0: not known
 };
 
-/// A fused attention kernel that ran, and what its grid says.
-struct AttentionLaunch {
-  AttentionLaunch() = default;
-  AttentionLaunch(const AttentionKernel& of, const Grid& g) noexcept
-      : kernel(of), grid(g), sequences(sequences_of(of, g)) {}
-
-  AttentionKernel kernel;
-  Grid grid;
-  std::optional<std::int64_t> sequences;
-};
-
 /// [mfu-drain] A few hundred bytes.
 class InstanceProducts {
  public:
   /// A product that was called. `match`: what it is of the model.
   void add(const Product& product, ComponentNames::Match match);
+  /// The same where there is no model to find it in.
+  void add(const Product& product);
   void add(const AttentionLaunch& launch);
 
   /// \param heads, head_dim of one attention layer on this rank.
@@ -63,6 +56,10 @@ class InstanceProducts {
   /// the products of queries and keys. They have one length where rows / sequences is whole and fits the grids.
   [[nodiscard]] SeenShape shape(const ComponentNames& names, Phase phase, std::int64_t heads, std::int64_t head_dim,
                                 double layer_share) const;
+  /// Tokens of a pass where there is no model: n of most of the FLOP of forward products and gradients of inputs.
+  [[nodiscard]] std::optional<std::int64_t> rows() const noexcept;
+  /// FLOP of those attention kernels that `lengths` knows the size of.
+  [[nodiscard]] AttentionWork attention(const AttentionLengths& lengths, std::optional<std::int64_t> rows) const;
   /// Forward products of stored matrices ran, all of their passes are known, and nothing of a backward pass ran.
   [[nodiscard]] bool only_forward() const noexcept;
   [[nodiscard]] std::uint64_t attention_forward() const noexcept { return forward_; }
@@ -91,11 +88,16 @@ class InstanceProducts {
       return any && !differs ? std::optional(value) : std::nullopt;
     }
   };
-  struct Grids {
-    AttentionKernel kernel;
-    Grid grid;
+  struct Launches {
+    AttentionLaunch launch;
+    std::uint64_t count = 0;
   };
-  static constexpr std::size_t kMostGrids = 8;  ///< distinct ones; more are passes of many lengths
+  struct Rows {
+    std::uint64_t rows = 0;
+    double flop = 0;
+  };
+  /// Distinct ones. More launches are passes of many lengths; what is beyond has no known FLOP.
+  static constexpr std::size_t kMostLaunches = 16, kMostRows = 16;
 
   [[nodiscard]] const Calls* calls_that_say_most(const ComponentNames& names, ProductPass pass) const;
 
@@ -104,8 +106,11 @@ class InstanceProducts {
   std::uint64_t forward_ = 0, backward_ = 0;  ///< attention kernels that do the work
   Same sequences_;
   bool unknown_sequences_ = false;  ///< some attention kernel's grid does not say
-  std::vector<Grids> grids_;
-  bool more_grids_ = false;
+  bool by_helpers_ = false;         ///< of some attention kernels only the helpers' grids say it
+  bool helpers_said_ = false;
+  std::vector<Launches> launches_;  ///< of all parts
+  bool more_launches_ = false;
+  std::vector<Rows> rows_;  ///< without a model
   // Products of queries and keys: A transposed, k = width of a head.
   Same score_batch_, score_queries_, score_keys_, score_width_;
 };

@@ -92,13 +92,20 @@ void Ledger::note_product(const ActivityRecord& record, Instance* instance, Acti
     traits.first_of_product = called = record.first_of_product;
     traits.is_attention = fused || role->is_attention;
   }
-  if (model_ == nullptr || instance == nullptr || !(fused || called)) return;
+  if ((model_ == nullptr && !roles_.watched()) || instance == nullptr || !(fused || called)) return;
   AttentionLaunch launch;
-  if (fused) launch = {roles_.attention(record.name), record.grid()};
+  if (fused) {
+    launch = {roles_.attention(record.name), record.grid()};
+    if (roles_.watched()) attention_lengths_.add(launch);
+  }
   for (Instance* i = instance; i != nullptr; i = i->parent) {
     if (!i->products) i->products = std::make_unique<InstanceProducts>();
     if (fused) i->products->add(launch);
-    if (called) i->products->add(role->product, role->match);
+    if (!called) continue;
+    if (model_ != nullptr)
+      i->products->add(role->product, role->match);
+    else
+      i->products->add(role->product);
   }
 }
 
@@ -274,18 +281,27 @@ void Ledger::scale_to_passes(Instance& instance, const SeenShape& seen) const {
 }
 
 /// FLOP of its attention kernels: of one layer's core for each, and two and a half times as much backward, since the
-/// scores are computed once more there (FlashAttention-2, arXiv:2307.08691, section 4.1).
+/// scores are computed once more there (FlashAttention-2, arXiv:2307.08691, section 4.1). Where no shape is known, of
+/// those whose grids say it.
 void Ledger::count_attention(Instance& instance) {
   constexpr double kBackward = 2.5;
-  if (instance.products && model_ && instance.work.flop_known) {
+  if (instance.products) {
     const auto forward = static_cast<double>(instance.products->attention_forward());
     const auto backward = static_cast<double>(instance.products->attention_backward());
-    if (forward + backward > 0) {
-      const AttentionCore core = attention_core(*model_, instance.phase, instance.shape);
-      if (core.flop > 0 && core.layers > 0) {
-        const double of_one = core.flop / core.layers;
-        instance.attention = {forward * of_one, backward * kBackward * of_one, forward, backward};
-      }
+    AttentionCore core;
+    if (forward + backward > 0 && model_ && instance.work.flop_known)
+      core = attention_core(*model_, instance.phase, instance.shape);
+    if (core.flop > 0 && core.layers > 0) {
+      const double of_one = core.flop / core.layers;
+      instance.attention = {forward * of_one, backward * kBackward * of_one, forward, backward};
+    } else if (forward + backward > 0 && roles_.watched()) {
+      std::optional<std::int64_t> rows = instance.products->rows();
+      if (model_) rows = seen_shape(instance).rows;
+      const AttentionWork counted = instance.products->attention(attention_lengths_, rows);
+      // It has those of the instances inside it, too.
+      if (counted.forward_kernels + counted.backward_kernels >=
+          instance.attention.forward_kernels + instance.attention.backward_kernels)
+        instance.attention = counted;
     }
   }
   if (instance.parent != nullptr) instance.parent->attention.add(instance.attention);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/account/account_observer.h"
+#include "core/account/attention_lengths.h"
 #include "core/account/device_timeline.h"
 #include "core/account/instance.h"
 #include "core/account/live_instances.h"
@@ -285,6 +286,7 @@ class Ledger final : private TimelineListener {
   AccountObserver* observer_ = nullptr;
   ShapeResolver shapes_;
   mutable ProductRoles roles_;
+  AttentionLengths attention_lengths_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::function<bool()> out_of_time_;
   DurationNs left_out_ns_ = 0;

@@ -103,7 +103,8 @@ class Executed : public testing::Test {
 };
 
 TEST_F(Executed, AStepWithoutAShapeIsCountedExactlyByItsProducts) {
-  for (const auto attention : {MadeTransformer::Attention::kFlash2, MadeTransformer::Attention::kBatched}) {
+  for (const auto attention : {MadeTransformer::Attention::kFlash2, MadeTransformer::Attention::kFlash3,
+                               MadeTransformer::Attention::kBatched}) {
     for (const int passes : {1, 3}) {
       start(MadeTransformer::config());
       made_.attention = attention;
@@ -174,7 +175,7 @@ TEST_F(Executed, PassesOfAStepAreSeen) {
 }
 
 TEST_F(Executed, WithoutALengthThereIsABound) {
-  made_.attention = MadeTransformer::Attention::kFlash3;
+  made_.attention = MadeTransformer::Attention::kCudnn;
   in_range("step", [&] { made_.step(4, 256); });
   const RegionSummary r = finish();
   EXPECT_FALSE(r.mfu);
@@ -209,6 +210,67 @@ TEST_F(Executed, WithoutAConfigHfuAndABound) {
     EXPECT_EQ(r.flop_source, FlopSource::kLowerBound);
     EXPECT_NE(find(r, "512x1536", "fwd"), nullptr);
   }
+}
+
+/// Queries, keys, heads and their width are in names and grids; where they are not for sure, attention is not seen.
+TEST_F(Executed, WithoutAConfigAttentionIsCountedByItsGrids) {
+  for (const bool causal : {true, false}) {
+    for (const std::uint64_t seq : {256, 250}) {  // 250 is no whole number of blocks: rows / sequences
+      SCOPED_TRACE(seq);
+      start(R"({"workload": {"phase": "train"}})");
+      made_.causal = causal;
+      made_.recompute = seq == 250;
+      for (int i = 0; i < 2; ++i) in_range("step", [&] { made_.step(4, seq); });
+      const RegionSummary r = finish();
+      ASSERT_TRUE(r.executed && r.hfu && r.mfu_lower);
+      EXPECT_NEAR(*r.mfu_lower * kPeak * seconds(r.elapsed_ns) / (2 * made_.step_flop(4, seq)), 1, 1e-9);
+      EXPECT_NEAR(r.executed->flop, made_.product_flop + made_.attention_flop, 1e-9 * r.executed->flop);
+      EXPECT_DOUBLE_EQ(r.executed->coverage(), 1);
+      const Component* backward = find(r, "attention", "bwd");
+      ASSERT_TRUE(backward != nullptr && backward->flop);
+      EXPECT_NEAR(*backward->flop, 2 * 4 * 2.5 * made_.core(4, seq), 1e-9 * *backward->flop);
+    }
+  }
+}
+
+TEST_F(Executed, WithoutAConfigAttentionIsNotSeenWhereNothingSaysHowLongItIs) {
+  const auto coverage = [&](const auto& work) {
+    work();
+    const RegionSummary r = finish();
+    EXPECT_NEAR(r.executed->flop, made_.product_flop, 1e-9 * r.executed->flop);
+    EXPECT_NEAR(r.executed->coverage(), made_.gemm_ns / (made_.gemm_ns + made_.attention_ns), 1e-9);
+  };
+  const auto again = [&] { start(R"({"workload": {"phase": "train"}})"); };
+  for (const auto attention : {MadeTransformer::Attention::kFlash3, MadeTransformer::Attention::kCudnn}) {
+    again();
+    made_.attention = attention;
+    coverage([&] { in_range("step", [&] { made_.step(4, 256); }); });
+  }
+  again();  // the backward grid counts processors
+  made_.deterministic = true;
+  coverage([&] { in_range("step", [&] { made_.step(4, 1024); }); });
+  again();  // a prompt behind a cache has more keys than queries
+  coverage([&] { in_range("step", [&] { made_.pass_forward(4, 256, 4); }); });
+  again();  // forward of one length, backward of another
+  coverage([&] {
+    in_range("step", [&] {
+      made_.pass_forward(4, 512, 4);
+      for (std::uint64_t l = 0; l < made_.layers; ++l) made_.layer_backward(4, 256);
+    });
+  });
+}
+
+TEST_F(Executed, EachLengthOfAStepIsCounted) {
+  start(R"({"workload": {"phase": "train"}})");
+  in_range("step", [&] {
+    for (const std::uint64_t seq : {128, 384, 1024}) {
+      made_.pass_forward(4, seq, 0);
+      for (std::uint64_t l = 0; l < made_.layers; ++l) made_.layer_backward(4, seq);
+    }
+  });
+  const RegionSummary r = finish();
+  EXPECT_NEAR(r.executed->flop, made_.product_flop + made_.attention_flop, 1e-9 * r.executed->flop);
+  EXPECT_DOUBLE_EQ(r.executed->coverage(), 1);
 }
 
 TEST_F(Executed, LittleCoverageHasNoHfu) {

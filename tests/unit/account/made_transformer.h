@@ -17,7 +17,8 @@ namespace mfu {
 struct MadeTransformer {
   std::uint64_t d = 512, heads = 8, kv_heads = 2, head_dim = 64, f = 1536, vocab = 4096, layers = 4;
 
-  enum class Attention { kFlash2, kBatched, kFlash3 };
+  enum class Attention { kFlash2, kBatched, kFlash3, kCudnn };
+  bool causal = true, deterministic = false;
   Attention attention = Attention::kFlash2;
   bool recompute = false;
   DType dtype = DType::kBf16;
@@ -83,10 +84,10 @@ struct MadeTransformer {
     product(in, out, rows, false, true);
   }
 
-  /// FLOP of the causal core of one layer.
+  /// FLOP of the core of one layer.
   [[nodiscard]] double core(std::uint64_t batch, std::uint64_t seq) const {
     const auto s = static_cast<double>(seq);
-    return 4.0 * static_cast<double>(batch * heads * head_dim) * (s * (s + 1) / 2);
+    return 4.0 * static_cast<double>(batch * heads * head_dim) * (causal ? s * (s + 1) / 2 : s * s);
   }
   void attend(std::uint64_t batch, std::uint64_t seq, bool is_backward) {
     const auto blocks = static_cast<std::uint32_t>((seq + 127) / 128);
@@ -109,25 +110,46 @@ struct MadeTransformer {
     const auto length = static_cast<std::int64_t>(flop / flop_per_ns) + 1;
     attention_flop += flop;
     attention_ns += static_cast<double>(length);
-    if (attention == Attention::kFlash3) {
+    // Names and grids of Dao-AILab/flash-attention 0251105a, csrc/flash_attn/src and hopper; blocks of 128 and of 64.
+    const std::string traits = "64, 128, 128, 4, false, false, bf16, Flash_kernel_traits<64, 128, 128, 4, bf16> >";
+    const bool whole = seq % 128 == 0;
+    const std::string flags = std::string("false, ") + (causal ? "true" : "false") + ", false, false, " +
+                              (whole ? "true" : "false") + ", true, false";
+    const auto h = static_cast<std::uint32_t>(heads), b = static_cast<std::uint32_t>(batch);
+    const auto helper = [&](const std::string& name, const Grid& of) {
+      kernel(name, 100, nullptr, true, of);
+      attention_ns += 100;
+    };
+    if (attention == Attention::kCudnn) {
+      kernel(std::string("cudnn_generated_fort_native_sdpa_sm90_flash_") + (is_backward ? "bprop" : "fprop") +
+                 "_wgmma_f16_knob_7_64x128x128_4x1x1_kernel0_0",
+             length, nullptr, true, {132, 1, 1});
+    } else if (attention == Attention::kFlash3) {
+      const std::string block =
+          "cute::tuple<cute::C<64>, cute::C<64> >, cutlass::bfloat16_t, float, "
+          "cutlass::arch::Sm90";
+      const Grid by_queries{static_cast<std::uint32_t>((seq + 63) / 64), h, b};
+      if (is_backward)
+        helper("void cutlass::device_kernel<flash::FlashAttnBwdPreprocess<" + block + ", true, false> >(Params)",
+               by_queries);
       kernel(is_backward ? "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnBwdSm90<X> > >(Params)"
                          : "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<X> > >(Params)",
-             length, nullptr, true, {132, 1, 1});
+             length, nullptr, true, {is_backward ? blocks * h * b : 132, 1, 1});
+      if (is_backward)
+        helper("void cutlass::device_kernel<flash::FlashAttnBwdPostprocessConvertdQ<" + block + ", 256, X> >(Params)",
+               by_queries);
     } else if (!is_backward) {
-      kernel(
-          "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, bf16>, false, "
-          "true>(pytorch_flash::Flash_fwd_params)",
-          length, nullptr, true, grid);
+      kernel("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<" + traits + ", " + flags +
+                 ", false>(pytorch_flash::Flash_fwd_params)",
+             length, nullptr, true, grid);
     } else {
-      kernel(
-          "void pytorch_flash::flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits<64, 128, 128, 8, 4, 4, 4, "
-          "false, false, bf16> >(pytorch_flash::Flash_bwd_params)",
-          100, nullptr, true, grid);
-      attention_ns += 100;
-      kernel(
-          "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<64, 128, 128, 8, "
-          "4, 4, 4, false, false, bf16>, false, true>(pytorch_flash::Flash_bwd_params)",
-          length, nullptr, true, grid);
+      helper("void pytorch_flash::flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits<" + traits +
+                 " >(pytorch_flash::Flash_bwd_params)",
+             grid);
+      const std::uint32_t processors = (132 + b * h - 1) / (b * h);
+      kernel("void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<" + traits +
+                 ", " + flags + ">(pytorch_flash::Flash_bwd_params)",
+             length, nullptr, true, {deterministic ? processors : blocks, b, h});
     }
   }
   void layer_forward(std::uint64_t batch, std::uint64_t seq) {

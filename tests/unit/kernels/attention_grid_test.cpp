@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace mfu {
 namespace {
 
 using Part = AttentionKernel::Part;
+using Mask = AttentionKernel::Mask;
 
 TEST(AttentionGrid, FlashAttention2) {
   const AttentionKernel forward = attention_kernel_of(
@@ -22,6 +25,10 @@ TEST(AttentionGrid, FlashAttention2) {
   EXPECT_TRUE(may_have_queries(forward, {16, 4, 32}, 1921));
   EXPECT_FALSE(may_have_queries(forward, {16, 4, 32}, 1920));
   EXPECT_FALSE(may_have_queries(forward, {16, 4, 32}, 2049));
+  EXPECT_EQ(heads_of(forward, {16, 4, 32}), 32);
+  EXPECT_EQ(forward.mask, Mask::kCausal);
+  EXPECT_TRUE(forward.whole_blocks);
+  EXPECT_EQ(forward.head_dim, 128u);
 
   const AttentionKernel backward = attention_kernel_of(
       "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<64, 128, 128, 8, 4, 4, "
@@ -29,12 +36,68 @@ TEST(AttentionGrid, FlashAttention2) {
   EXPECT_EQ(backward.part, Part::kBackward);
   EXPECT_EQ(backward.queries_per_block, 0u);  // x counts keys, or processors
   EXPECT_EQ(sequences_of(backward, {8, 4, 12}), 4);
+  EXPECT_EQ(backward.head_dim, 64u);
+  EXPECT_EQ(backward.mask, Mask::kCausal);
+  EXPECT_EQ(backward.keys_per_block, 128u);
+  EXPECT_TRUE(has_keys(backward, {8, 4, 12}, 1024));
+  EXPECT_FALSE(has_keys(backward, {8, 4, 12}, 1000));  // whole blocks, says the kernel
+  EXPECT_FALSE(has_keys(backward, {8, 4, 12}, 1152));
   const AttentionKernel helper = attention_kernel_of(
       "void pytorch_flash::flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits<64, 128, 128, 8, 4, 4, 4, false, "
       "false, cutlass::bfloat16_t> >(Flash_bwd_params)");
   EXPECT_EQ(helper.part, Part::kHelper);
   EXPECT_EQ(helper.queries_per_block, 128u);
   EXPECT_EQ(sequences_of(helper, {8, 4, 12}), 4);
+}
+
+/// Flags behind the traits: dropout, causal, local, ALiBi, whole blocks, whole width, and more in later versions.
+TEST(AttentionGrid, WhatTheFlagsOfFlashAttention2Say) {
+  const auto forward = [](const std::string& flags) {
+    return attention_kernel_of(
+        "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<96, 128, 64, 4, (bool)0, (bool)0, "
+        "cutlass::half_t, Flash_kernel_traits<96, 128, 64, 4, cutlass::half_t>>" +
+        flags + ">(flash::Flash_fwd_params)");
+  };
+  const AttentionKernel full = forward(", (bool)1, (bool)0, (bool)0, (bool)0, (bool)0, (bool)1, (bool)0");
+  EXPECT_EQ(full.mask, Mask::kNone);
+  EXPECT_FALSE(full.whole_blocks);
+  EXPECT_EQ(full.head_dim, 96u);
+  EXPECT_EQ(forward(", false, true, false, false, true, false, false, false").head_dim, 0u);  // 80 in a kernel for 96
+  EXPECT_EQ(forward(", false, false, true, false, false, true, false, false").mask, Mask::kUnknown);  // a window
+  // Before 2.4 the flags were others.
+  for (const char* old : {", false, true, false, true, true, false", ", false, true, true, true, false", ""}) {
+    const AttentionKernel kernel = forward(old);
+    EXPECT_EQ(kernel.head_dim, 0u) << old;
+    EXPECT_EQ(kernel.mask, Mask::kUnknown) << old;
+    EXPECT_FALSE(kernel.whole_blocks) << old;
+  }
+  for (const char* odd : {", false, 1, false, false, true, true, false", ", false, true, false, false, true, true, X",
+                          ", , , , , , , ", ", false, true, false, false, true, true, false, f<1>"})
+    EXPECT_EQ(forward(odd).head_dim, 0u) << odd;
+  EXPECT_EQ(attention_kernel_of("flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128").head_dim, 0u);
+}
+
+TEST(AttentionGrid, FlashAttention3IsSaidByItsHelpers) {
+  const AttentionKernel before = attention_kernel_of(
+      "void cutlass::device_kernel<flash::FlashAttnBwdPreprocess<cute::tuple<cute::C<80>, cute::C<128> >, "
+      "cutlass::bfloat16_t, float, cutlass::arch::Sm90, true, false> >(Params)");
+  EXPECT_EQ(before.part, Part::kHelper);
+  EXPECT_EQ(before.queries_per_block, 80u);
+  EXPECT_EQ(sequences_of(before, {13, 16, 4}), 4);
+  EXPECT_EQ(heads_of(before, {13, 16, 4}), 16);
+  EXPECT_TRUE(may_have_queries(before, {13, 16, 4}, 1024));
+  for (const char* name : {"FlashAttnBwdPostprocessConvertdQ", "FlashAttnFwdCombine"})
+    EXPECT_EQ(attention_kernel_of("void cutlass::device_kernel<flash::" + std::string(name) +
+                                  "<cute::tuple<cute::C<80>, cute::C<128> >, float> >(Params)")
+                  .part,
+              Part::kHelper);
+  for (const char* name : {"FlashAttnFwdSm90", "FlashAttnBwdSm90"}) {
+    const AttentionKernel kernel = attention_kernel_of(
+        "void cutlass::device_kernel<flash::enable_sm90<flash::" + std::string(name) + "<X> > >(P)");
+    EXPECT_TRUE(kernel.said_by_helpers);
+    EXPECT_NE(kernel.part, Part::kHelper);
+    EXPECT_FALSE(sequences_of(kernel, {132, 1, 1}));
+  }
 }
 
 TEST(AttentionGrid, PyTorchsMemoryEfficientKernels) {
