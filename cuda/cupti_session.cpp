@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "cuda/kernel_products.h"
 #include "cuda/launch_ids.h"
 #include "cuda/launch_stream.h"
 
@@ -393,11 +394,23 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
 [[gnu::always_inline]] inline void CuptiSession::note_driver_launch(ThreadState& state, CUpti_CallbackId id,
                                                                     LaunchKind kind,
                                                                     const CUpti_CallbackData& call) noexcept {
+  const bool product = kind == LaunchKind::kKernel && may_be_product(call.symbolName) && begin_product(state, id, call);
   note_launch(state, kind, call, place_of(state, id, kind, call));
+  if (product) [[unlikely]]
+    live_.attribution->end_product(state, false);
   // Of a captured stream and nothing else is known here; streams that joined the capture are known by the graph node
   // that the call creates.
   if (captures_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     note_captured(state, id, call);
+}
+
+/// A kernel that is a matrix product by itself, without a library.
+[[gnu::noinline]] bool CuptiSession::begin_product(ThreadState& state, CUpti_CallbackId id,
+                                                   const CUpti_CallbackData& call) const noexcept {
+  Product product;
+  return follows_products_ &&
+         product_of_kernel(call.symbolName, parameters_of_launch(id, call.functionParams), product) &&
+         live_.attribution->begin_product(state, ProductWords(product));
 }
 
 [[gnu::noinline]] void CuptiSession::note_captured(ThreadState& state, CUpti_CallbackId id,
@@ -492,7 +505,8 @@ void CuptiSession::follow_events() noexcept {
     (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
 }
 
-void CuptiSession::follow_graph_products() noexcept {
+void CuptiSession::follow_products() noexcept {
+  follows_products_ = level_ == CuptiLevel::kFull;
   if (level_ != CuptiLevel::kFull || api_.get_graph_node_id == nullptr || follows_graph_products_) return;
   follows_graph_products_ = true;
   for (const CUpti_CallbackId id :

@@ -64,8 +64,9 @@ class CuptiSession {
   void flush_everything() noexcept { api_.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); }
   /// [mfu-flush] Records that CUPTI dropped since the last call.
   [[nodiscard]] std::uint64_t take_dropped() noexcept;
-  /// [inside cuInit] From now on the products of captured library calls are followed through graphs and their copies.
-  void follow_graph_products() noexcept;
+  /// [inside cuInit] From now on kernels are looked at that are products by themselves, and the products of captured
+  /// library calls are followed through graphs and their copies.
+  void follow_products() noexcept;
   /// [mfu-drain] From now on the calls are followed that record events and wait for them.
   void follow_events() noexcept;
   /// [mfu-flush] Looks whether another client's session has ended, and if so registers again: at once, since a next
@@ -147,6 +148,8 @@ class CuptiSession {
                                      const CUpti_CallbackData& call) const noexcept;
   [[nodiscard]] LaunchPlace odd_place_of(ThreadState& state, CUpti_CallbackId id,
                                          const CUpti_CallbackData& call) const noexcept;
+  [[nodiscard]] bool begin_product(ThreadState& state, CUpti_CallbackId id,
+                                   const CUpti_CallbackData& call) const noexcept;
   void on_event(const EventCall& call, const CUpti_CallbackData& data) noexcept;
   [[nodiscard]] bool on_capturing_stream(CUpti_CallbackId id, const CUpti_CallbackData& data) const noexcept;
 
@@ -160,7 +163,7 @@ class CuptiSession {
   ActivityDecoder decoder_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
   CuptiLevel level_ = CuptiLevel::kFull;
-  bool follows_events_ = false, follows_graph_products_ = false;
+  bool follows_events_ = false, follows_products_ = false, follows_graph_products_ = false;
   bool whole_graphs_ = false;
   bool own_forms_ = false;
   bool had_thread_buffers_ = false;  ///< before anybody changed it

@@ -1,4 +1,5 @@
-// Which stream a driver call puts its work on, read from the call's parameters. Hot: called inside launch callbacks.
+// Which stream a driver call puts its work on, and what it gives to its kernel, read from the call's parameters. Hot:
+// called inside launch callbacks.
 #pragma once
 
 #include <array>
@@ -178,6 +179,24 @@ inline constexpr std::uint32_t kDriverEventCalls[] = {119, 441, 587, 588, 295, 4
       return {EventCall::Kind::kWait, true};
     default:
       return {};
+  }
+}
+
+/// Pointers to the values of the kernel's parameters, as the call was given them; nullptr where it was given none, or
+/// is another call.
+[[nodiscard]] inline const void* const* parameters_of_launch(std::uint32_t driver_id, const void* parameters) noexcept {
+  if (parameters == nullptr) return nullptr;
+  switch (driver_id) {
+    case 307:  // cuLaunchKernel: f, grid, block, bytes, stream, kernelParams
+    case 442:
+    case 477:  // cuLaunchCooperativeKernel
+    case 478:
+      return detail::read_at<const void* const*>(parameters, 48);
+    case 652:  // cuLaunchKernelEx: config, f, kernelParams
+    case 653:
+      return detail::read_at<const void* const*>(parameters, 16);
+    default:
+      return nullptr;
   }
 }
 

@@ -164,7 +164,7 @@ void Parts::start(const LateStart* late) {
   // Only with callbacks a launch is known while its library call lasts.
   if (config_.executed && run.level == "full") {
     imports_.emplace();
-    rung.session->follow_graph_products();
+    rung.session->follow_products();
   }
   session_ = rung.session;
   drain_.emplace(DrainParts{config_, *rules_, *rule_cache_, *attribution_, *kernel_names_, contexts_, *queue_,

@@ -4,6 +4,7 @@
 //   blas_client threads N     the same on a second thread, as PyTorch's backward pass
 //   blas_client graph N       calls that a stream capture records, and N launches of the graph; then of a copy of it
 //   blas_client fork N        before CUDA is initialised the program forks, and both multiply
+//   blas_client deep_gemm N   no call of a library: kernels of DeepGEMM, also in a graph
 //   blas_client fork_after N  a child forked afterwards calls the library, which cannot work there
 #include <cuda.h>
 #include <sys/wait.h>
@@ -121,6 +122,51 @@ void graph(CUcontext context, int launches) {
   check(cuStreamSynchronize(library.stream), "cuStreamSynchronize");
 }
 
+/// As csrc/jit/handle.hpp of DeepGEMM launches them, N times each; the second is a product of groups, whose rows nobody
+/// knows. Then the first again, captured, the graph launched N times.
+void deep_gemm(CUcontext context, int rounds) {
+  check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  const std::string sized =
+      "_ZN9deep_gemm23sm90_fp8_gemm_1d2d_implILN4cute4UMMA5MajorE0ELj0ELj4096ELj7168ELj1ELj128ELj128ELj128ELNS_"
+      "8GemmTypeE0EN7cutlass10bfloat16_tEEEvPfPijjj";
+  std::string grouped = sized;
+  grouped.replace(grouped.find("GemmTypeE0"), 10, "GemmTypeE2");
+  std::string text = ".version 7.0\n.target sm_75\n.address_size 64\n";
+  for (const std::string& name : {sized, grouped})
+    text += "// simgpu: " + name + " ns=20000\n.visible .entry " + name + "()\n{\n  ret;\n}\n";
+  CUmodule module = nullptr;
+  CUfunction kernels[2] = {};
+  CUstream stream = nullptr;
+  check(cuModuleLoadData(&module, text.c_str()), "cuModuleLoadData");
+  check(cuModuleGetFunction(&kernels[0], module, sized.c_str()), "cuModuleGetFunction");
+  check(cuModuleGetFunction(&kernels[1], module, grouped.c_str()), "cuModuleGetFunction");
+  check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  CUlaunchConfig config{};
+  config.gridDimX = 132;
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.blockDimX = 384;
+  config.hStream = stream;
+  const auto launch = [&](CUfunction kernel, std::uint32_t m) {
+    void *scales = nullptr, *layout = nullptr;
+    std::uint32_t n = 4096, k = 7168;
+    std::uint64_t descriptor[16] = {};
+    void* parameters[] = {&scales, &layout, &m, &n, &k, descriptor, descriptor, descriptor, descriptor};
+    check(cuLaunchKernelEx(&config, kernel, parameters, nullptr), "cuLaunchKernelEx");
+  };
+  for (int i = 0; i < rounds; ++i) {
+    launch(kernels[0], static_cast<std::uint32_t>(i + 1));
+    launch(kernels[1], static_cast<std::uint32_t>(i + 1));
+  }
+  CUgraph captured = nullptr;
+  CUgraphExec exec = nullptr;
+  check(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
+  launch(kernels[0], 1000);
+  check(cuStreamEndCapture(stream, &captured), "cuStreamEndCapture");
+  check(cuGraphInstantiateWithFlags(&exec, captured, 0), "cuGraphInstantiate");
+  for (int i = 0; i < rounds; ++i) check(cuGraphLaunch(exec, stream), "cuGraphLaunch");
+  check(cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -130,6 +176,8 @@ int main(int argc, char** argv) {
   const CUcontext context = start();
   if (what == "graph") {
     graph(context, n);
+  } else if (what == "deep_gemm") {
+    deep_gemm(context, n);
   } else if (what == "threads") {
     std::thread([&] { calls(context, n); }).join();
   } else {

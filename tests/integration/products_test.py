@@ -74,6 +74,18 @@ class Products(TestCase):
                 self.assertEqual(run.stdout, b"in front: 60\n")
                 self.assert_all_seen(run, self.flop(run.products))
 
+    def test_kernels_that_a_program_launches_by_itself(self):
+        run = self.program([CLIENTS / "blas_client_lazy", "deep_gemm", 20])
+        self.assertEqual(run.code, 0, run.stderr)
+        executed = run.region("total")["executed"]
+        rows = sum(range(1, 21)) + 20 * 1000
+        self.assertEqual(executed["flop"], 2 * rows * 4096 * 7168)
+        # The rows of groups lie in device memory: one kernel of three has no known size.
+        self.assertAlmostEqual(executed["covered_s"] / executed["matmul_s"], 2 / 3, places=3)
+        off = self.program([CLIENTS / "blas_client_lazy", "deep_gemm", 20], env={"MFU_EXECUTED": "0"})
+        executed = off.region("total")["executed"]
+        self.assertFalse(executed and executed["flop"])
+
     def test_switched_off_nothing_is_seen_and_nothing_changes(self):
         runs = [self.client("calls", 30, env={"MFU_EXECUTED": "0"}), self.client("calls", 30, entry="")]
         self.assertEqual(runs[0].stdout, runs[1].stdout)

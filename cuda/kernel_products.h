@@ -1,0 +1,28 @@
+// hot. The matrix product of a kernel that a program launches by itself, where name and parameters say all of it.
+#pragma once
+
+#include "core/base/product.h"
+
+namespace mfu {
+
+/// What the kernel computes that is about to be launched. False for all that are not known, at the cost of a
+/// comparison.
+///
+/// DeepGEMM compiles a kernel for each size of a model's matrices, by default with n and k of it; m and the processors
+/// that it runs on, hence its grid, are of no help. All three are parameters of each launch, one after the other, 32
+/// bits wide: `sm90_fp8_gemm_1d2d_impl(sfb, grouped_layout, m, n, k, ...)`, `sm90_fp8_gemm_1d1d_impl(a, b,
+/// grouped_layout, tensor_maps, m, n, k, ...)`, the others `(grouped_layout, m, n, k, ...)`; deepseek-ai/DeepGEMM
+/// deep_gemm/include/deep_gemm/impls/*.cuh, v2.1.0 to 54e22612. Read only where the parameters have the sizes that the
+/// name has. Rows of grouped products (mixtures of experts) are in device memory: not known.
+///
+/// \param symbol as the driver knows it; may be null.
+/// \param parameters pointers to the values, as cuLaunchKernel takes them; may be null.
+[[nodiscard]] bool product_of_kernel(const char* symbol, const void* const* parameters, Product& product) noexcept;
+
+/// What every launch is asked: whether it begins as theirs do, `_ZN9deep_gemm`, as far as hardly anything else does.
+[[nodiscard]] inline bool may_be_product(const char* symbol) noexcept {
+  return symbol != nullptr && symbol[0] == '_' && symbol[1] == 'Z' && symbol[2] == 'N' && symbol[3] == '9' &&
+         symbol[4] == 'd';
+}
+
+}  // namespace mfu
