@@ -49,13 +49,14 @@ void* mfu_blas_look_up(void* handle, const char* name) noexcept {
   if (entry == nullptr) return function;
   const auto helper = [handle](const char* other) { return mfu_blas_next_dlsym(handle, other); };
   void* hook = mfu::hook_for(*entry, function, helper);
+  (void)::dlerror();  // what was looked up beside it may have left an error; the host asks for its own
   return hook != nullptr ? hook : function;
 }
 
 namespace mfu {
 
 bool looks_up_blas(std::string_view module) noexcept {
-  for (const std::string_view part : {"libcudnn", "xla", "pjrt", "tensorflow", "cupy"})
+  for (const std::string_view part : {"libcudnn", "xla", "pjrt", "tensorflow", "cupy", "libtriton"})
     if (module.find(part) != std::string_view::npos) return true;
   return false;
 }

@@ -7,7 +7,8 @@
 namespace mfu {
 
 /// Modules that look functions of cuBLAS up with dlsym instead of importing them: XLA (a table of its own, filled at
-/// the first call of each), cuDNN, CuPy.
+/// the first call of each; xla/tsl/cuda/cublas_stub.cc), cuDNN, CuPy, Triton
+/// (third_party/nvidia/include/cublas_instance.h).
 [[nodiscard]] bool looks_up_blas(std::string_view module) noexcept;
 
 /// The C library's dlsym, or another tool's in front of it: what a module calls whose slot was not changed.

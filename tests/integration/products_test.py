@@ -17,7 +17,8 @@ class Products(TestCase):
             lists["file"] = directory / "products"
             environment["SIMGPU_PRODUCTS"] = str(lists["file"])
 
-        run = self.program([CLIENTS / f"blas_client_{kind}", *words], config=config, env=env, before=before, **options)
+        program = CLIENTS / (f"blas_client_{kind}" if kind in ("lazy", "now") else f"blas_{kind}")
+        run = self.program([program, *words], config=config, env=env, before=before, **options)
         self.assertEqual(run.code, 0, run.stderr.decode(errors="replace"))
         text = lists["file"].read_text()
         run.products = [json.loads(line) for line in text.splitlines()]
@@ -73,6 +74,21 @@ class Products(TestCase):
                 run = self.client("calls", 30, kind=kind, env={"LD_PRELOAD": IN_FRONT})
                 self.assertEqual(run.stdout, b"in front: 60\n")
                 self.assert_all_seen(run, self.flop(run.products))
+
+    def test_a_program_that_looks_the_functions_up(self):
+        """Plugins under the names of those that do so are seen; of a program that does it by itself nothing is said."""
+        for plugin in ("xla_cuda_plugin.so", "libtriton.so", None):
+            with self.subTest(plugin=plugin):
+                words = [CLIENTS / plugin] if plugin else []
+                run = self.client("40", *words, kind="looked_up")
+                self.assertEqual(run.stdout, b"no error\n")
+                self.assertEqual(len(run.products), 80)
+                if plugin:
+                    self.assert_all_seen(run, self.flop(run.products))
+                    continue
+                executed = run.region("total")["executed"]
+                self.assertFalse(executed and (executed["flop"] or executed["covered_s"]))
+                self.assertIsNone(run.region("total")["hfu"])
 
     def test_kernels_that_a_program_launches_by_itself(self):
         run = self.program([CLIENTS / "blas_client_lazy", "deep_gemm", 20])
