@@ -3,6 +3,7 @@
 #include "blas/entries.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <iterator>
@@ -159,6 +160,76 @@ Read gemm_batched_ex(Product& p, const BlasTarget& target, void* handle, int ta,
   return sizes(p, m, n, k, batch);
 }
 
+// The same of the two functions that models call for nearly all of their products, in few instructions and without a
+// question to the library: false where that is not enough, as in single precision.
+
+/// A type's part of ProductWords::rest; 0: see above.
+constexpr std::size_t kQuickTypes = 64;
+constexpr std::uint64_t kQuick = std::uint64_t{1} << 63;
+template <bool kOfResult>
+inline constexpr std::array<std::uint64_t, kQuickTypes> kTypeWords = [] {
+  std::array<std::uint64_t, kQuickTypes> words{};
+  for (std::size_t i = 0; i < kQuickTypes; ++i) {
+    const ElementType type = detail::find_element_type(static_cast<std::int32_t>(i));
+    if (!type.known || (!kOfResult && type.dtype == DType::kFp32)) continue;
+    Product p{.batch = 0, .operands = DType{}, .result = DType{}};
+    if (kOfResult)
+      p.result = type.dtype;
+    else
+      p.operands = type.dtype, p.complex = type.complex;
+    words[i] = kQuick | ProductWords(p).rest;
+  }
+  return words;
+}();
+
+template <typename Int>
+[[gnu::always_inline]] inline bool quick(ProductWords& w, int ta, int tb, Int m, Int n, Int k, Int batch, int a,
+                                         int d) noexcept {
+  if (static_cast<std::uint32_t>(a | d) >= kQuickTypes) return false;
+  const std::uint64_t operands = kTypeWords<false>[static_cast<std::size_t>(a)];
+  const std::uint64_t result = kTypeWords<true>[static_cast<std::size_t>(d)];
+  if ((operands & result & kQuick) == 0 || m <= 0 || n <= 0 || k <= 0 || batch <= 0) return false;
+  if (static_cast<std::uint64_t>(batch) > std::numeric_limits<std::uint32_t>::max()) return false;
+  constexpr auto only = [](bool a_too, bool b_too) {
+    return ProductWords(
+               Product{.batch = 0, .operands = DType{}, .result = DType{}, .transpose_a = a_too, .transpose_b = b_too})
+        .rest;
+  };
+  w.m = static_cast<std::uint64_t>(m);
+  w.n = static_cast<std::uint64_t>(n);
+  w.k = static_cast<std::uint64_t>(k);
+  w.rest = ((operands | result) & ~kQuick) | static_cast<std::uint64_t>(batch) | (ta != 0 ? only(true, false) : 0) |
+           (tb != 0 ? only(false, true) : 0);
+  return true;
+}
+
+template <typename Int>
+[[gnu::always_inline]] inline bool quick_gemm_ex(ProductWords& w, void*, int ta, int tb, Int m, Int n, Int k,
+                                                 const void*, const void*, int a, Int, const void*, int, Int,
+                                                 const void*, void*, int c, Int, int, int) noexcept {
+  return quick<Int>(w, ta, tb, m, n, k, 1, a, c);
+}
+
+template <typename Int>
+[[gnu::always_inline]] inline bool quick_gemm_strided_ex(ProductWords& w, void*, int ta, int tb, Int m, Int n, Int k,
+                                                         const void*, const void*, int a, Int, Stride, const void*, int,
+                                                         Int, Stride, const void*, void*, int c, Int, Stride, Int batch,
+                                                         int, int) noexcept {
+  return quick<Int>(w, ta, tb, m, n, k, batch, a, c);
+}
+
+/// nullptr: there is none.
+template <auto kRead>
+inline constexpr auto kQuickRead = nullptr;
+template <>
+inline constexpr auto kQuickRead<&gemm_ex<int>> = &quick_gemm_ex<int>;
+template <>
+inline constexpr auto kQuickRead<&gemm_ex<int64_t>> = &quick_gemm_ex<int64_t>;
+template <>
+inline constexpr auto kQuickRead<&gemm_strided_ex<int>> = &quick_gemm_strided_ex<int>;
+template <>
+inline constexpr auto kQuickRead<&gemm_strided_ex<int64_t>> = &quick_gemm_strided_ex<int64_t>;
+
 /// Groups of products, each with sizes of its own, in arrays on the host. Where one size alone differs, as the rows of
 /// experts do, the sum is a product with the sum of that size. Where more differ, no product has these sizes: m is what
 /// gives the right FLOP, n and k are 1.
@@ -302,9 +373,32 @@ struct Hook;
 template <typename... Arguments, bool (*kRead)(Product&, const BlasTarget&, Arguments...) noexcept, typename Result,
           std::size_t kEntry, std::uint32_t kCopy>
 struct Hook<kRead, Result, kEntry, kCopy> {
+  using Function = Result (*)(Arguments...);
+
   static Result call(Arguments... arguments) {
+    if constexpr (kQuickRead<kRead> == nullptr) {
+      return any(arguments...);
+    } else {
+      ThreadState* const thread = ShortProductCall::find_thread();
+      ProductWords product;
+      if (thread == nullptr || !kQuickRead<kRead>(product, arguments...)) [[unlikely]] {
+        const Result result = any(arguments...);
+        // Not by a jump: then the compiler would take every argument into a register above, whichever way it goes.
+        __asm__ volatile("");
+        return result;
+      }
+      ShortProductCall call(*thread, product);
+      const Result result = reinterpret_cast<Function>(function_of(g_targets<kEntry>[kCopy]))(arguments...);
+      if (result != 0) [[unlikely]]
+        call.fail();
+      return result;
+    }
+  }
+
+  /// Any call, on any thread.
+  [[gnu::noinline]] static Result any(Arguments... arguments) {
     const BlasTarget& target = g_targets<kEntry>[kCopy];
-    const auto function = reinterpret_cast<Result (*)(Arguments...)>(function_of(target));
+    const auto function = reinterpret_cast<Function>(function_of(target));
     ProductCall call;
     if (call) {
       Product product;

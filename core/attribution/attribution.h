@@ -143,7 +143,7 @@ class Attribution {
   /// that product. False inside of such a call: the outermost counts, and end_product is not for the inner one.
   ///
   /// The product is numbered by the launch that carries it, which costs more than this call may.
-  [[gnu::always_inline]] bool begin_product(ThreadState& thread, const ProductWords& product) noexcept {
+  [[gnu::always_inline]] static bool begin_product(ThreadState& thread, const ProductWords& product) noexcept {
     if (thread.product) return false;
     thread.asked = product;
     thread.product = ProductTag::first_of(kAsked);
