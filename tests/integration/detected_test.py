@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import BUILD, DEADLINE_S, SANITIZE, SOURCE, TIME_CLASSES, pathlib
+from harness import BUILD, DEADLINE_S, EMULATED, SANITIZE, SOURCE, TIME_CLASSES, pathlib
 
 MFU = BUILD / "mfu"
 SECONDS = 16 if SANITIZE else 8
@@ -80,7 +80,8 @@ class DetectedTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             recording, config = os.path.join(directory, "trace.json"), os.path.join(directory, "config.json")
             # So little that the recording holds the whole run.
-            demo(os.path.join(directory, "run"), new_tokens=1, seconds=1.5, MFU_TRACE=recording, MFU_TRACE_SECONDS="100")
+            seconds = 15 if EMULATED else 1.5  # an emulator is as long about a step as it is about ten here
+            demo(os.path.join(directory, "run"), new_tokens=1, seconds=seconds, MFU_TRACE=recording, MFU_TRACE_SECONDS="100")
             pathlib.Path(config).write_text(json.dumps({
                 "model": json.loads((SOURCE / "tools/demo/config.json").read_text()),
                 "workload": {"phase": "train", "seq_len": TRAIN_SEQ_LEN},

@@ -1,6 +1,7 @@
 #include "tools/simgpu/engine_state.h"
 
 #include <algorithm>
+#include <memory>
 
 namespace mfu::sim {
 
@@ -31,14 +32,30 @@ CUresult pop_context(Context** context) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+/// Other threads may hold a context as current that is destroyed, and it must answer that it is. So it is kept until
+/// many younger ones are gone; then its memory is a new context's, as with any driver.
+Context* new_context(Process& p) {
+  constexpr std::size_t kKept = 1024;
+  if (p.dead_contexts.size() < kKept) return new Context;
+  Context* const oldest = p.dead_contexts.front();
+  p.dead_contexts.pop_front();
+  std::destroy_at(oldest);
+  return std::construct_at(oldest);
+}
+
+}  // namespace
+
 CUresult create_context(Context** out, unsigned flags, int ordinal) {
   Device* device = device_at(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  auto* context = new Context;
   Process& p = process();
+  Context* context = nullptr;
   {
     const std::lock_guard lock(p.mutex);
+    context = new_context(p);
     context->uid = p.next_context++;
     p.contexts.push_back(context);
   }
@@ -57,7 +74,8 @@ CUresult destroy_context(Context* context) {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
   std::erase(p.contexts, context);
-  context->magic = Magic::kDead;  // never freed: other threads may hold it as current
+  context->magic = Magic::kDead;
+  p.dead_contexts.push_back(context);
   auto& stack = thread_contexts().stack;
   if (!stack.empty() && stack.back() == context) stack.pop_back();
   return CUDA_SUCCESS;

@@ -35,6 +35,7 @@ struct Process {
   std::mutex mutex;  ///< guards what follows
   std::deque<Device> devices;
   std::vector<Context*> contexts;
+  std::deque<Context*> dead_contexts;  ///< the latest that were destroyed, the oldest first
   std::set<std::string> names;
   std::uint32_t next_context = 1, next_module = 1;
   std::atomic<std::uint32_t> next_graph{1};
@@ -62,7 +63,8 @@ class ContextStack {
 
 struct ThreadContexts {
   ContextStack stack;
-  std::unordered_map<Context*, Stream*>* per_thread_streams;  ///< never freed, for the same reason
+  std::unordered_map<std::uint32_t, Stream*>*
+      per_thread_streams;  ///< by their contexts' uids; never freed, for the same reason
 };
 ThreadContexts& thread_contexts();
 

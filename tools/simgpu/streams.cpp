@@ -52,8 +52,8 @@ CUresult resolve_stream(CUstream handle, bool per_thread, Stream** out) {
       return CUDA_SUCCESS;
     }
     auto*& streams = thread_contexts().per_thread_streams;
-    if (streams == nullptr) streams = new std::unordered_map<Context*, Stream*>;
-    Stream*& stream = (*streams)[context];
+    if (streams == nullptr) streams = new std::unordered_map<std::uint32_t, Stream*>;
+    Stream*& stream = (*streams)[context->uid];
     if (stream == nullptr) {
       stream = new Stream;
       const std::lock_guard lock(context->mutex);
