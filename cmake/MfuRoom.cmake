@@ -1,9 +1,12 @@
 # Rooms: the folders that the code is divided into. A room is one static library, and its include path is its law: it
 # sees the headers of the rooms that it names, and of those that they name, and no others.
 #
-#   mfu_room(NAME [PATH core/NAME] [SEES room...] [PRIVATE library...] [EXCLUDE file...] [SOURCES file...] [COLD] [COLD_FILES file...])
+#   mfu_room(NAME [PATH core/NAME] [SEES room...] [PRIVATE library...] [EXCLUDE file...] [SOURCES file...] [COLD] [COLD_FILES file...]
+#            [TOGETHER] [ALONE file...])
 #
 # COLD, or those files of it: nothing of it runs per launch, range or record; MFU_SMALL compiles it for size.
+# TOGETHER: MFU_TOGETHER compiles its files a few at a time, without those that are ALONE: they have names in common with
+# others. Not for rooms whose speed is measured, so that what is measured is what wheels have.
 #
 # makes the target mfu_NAME from every .cpp below PATH. Headers are included as "PATH/file.h": the room's include root
 # holds nothing but a link to its own folder, so a room that is not named is not found.
@@ -18,9 +21,10 @@ function(mfu_include_root name path)
 endfunction()
 
 option(MFU_SMALL "Compile rooms that are COLD for size, as wheels do" OFF)
+option(MFU_TOGETHER "Compile the files of rooms that are TOGETHER a few at a time: half the time of a build from nothing" OFF)
 
 function(mfu_room name)
-  cmake_parse_arguments(room "COLD" "PATH" "SEES;PRIVATE;EXCLUDE;SOURCES;COLD_FILES" ${ARGN})
+  cmake_parse_arguments(room "COLD;TOGETHER" "PATH" "SEES;PRIVATE;EXCLUDE;SOURCES;COLD_FILES;ALONE" ${ARGN})
   if(NOT room_PATH)
     set(room_PATH core/${name})
   endif()
@@ -47,5 +51,10 @@ function(mfu_room name)
   if(MFU_SMALL AND room_COLD_FILES)
     list(TRANSFORM room_COLD_FILES PREPEND ${here}/)
     set_property(SOURCE ${room_COLD_FILES} APPEND PROPERTY COMPILE_OPTIONS -Os)
+  endif()
+  if(MFU_TOGETHER AND room_TOGETHER)
+    set_target_properties(mfu_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    list(TRANSFORM room_ALONE PREPEND ${here}/)
+    set_property(SOURCE ${room_ALONE} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endfunction()
