@@ -12,6 +12,7 @@ import time
 import unittest
 
 import fake_ranks
+from harness import EMULATED
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("MFU_BUILD_DIR", SOURCE / "build/dev"))
@@ -300,6 +301,7 @@ class Terminal(Top):
 
 
 class Scale(Top):
+    @unittest.skipIf(EMULATED, "an emulator's times mean nothing")
     def test_a_thousand_ranks(self):
         """First merge, and what following them costs: limits are generous, figures are printed."""
         job = fake_ranks.Job(ranks=1000, hosts=125)

@@ -142,7 +142,7 @@ class Soak(TestCase):
                 f'repeat {count} {{ thread worker {{ push "step batch=1 seq_len=8"; launch gemm_k count=2; pop }}; join worker }}'
             )
 
-        count = max(200, min(10_000, int(self.rate(script, 100) * SECONDS / 9)))
+        count = max(200, int(self.rate(script, 100) * SECONDS / 9))  # 10,000 are over in seconds
         run, samples = self.watch(script(count))
         end = self.assert_sound(run)
         self.assertEqual(end["launches"]["seen"], 2 * count)
