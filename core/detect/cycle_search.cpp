@@ -448,6 +448,8 @@ void CycleSearch::evaluate(CycleCandidate& c, Position begin, const Keys& keys) 
   }
   const double by_name = c.similarity_by_name;
   look_at_marks(c, begin);
+  c.refused = refused_at_sight(c);
+  if (c.refused != nullptr) return;
   c.coverage = coverage_of(p, keys);
   c.composite = composite_of(p, keys);
   const auto [needed, never] = repeats_needed(c);
@@ -585,11 +587,23 @@ std::uint32_t CycleSearch::longest_undisturbed(std::uint32_t period, Position be
   return static_cast<std::uint32_t>(longest);
 }
 
+bool CycleSearch::holds_update(const CycleCandidate& c) noexcept {
+  return c.optimizer && (c.trait_flags & (kFlagBackward | kFlagOptimizer)) != 0;
+}
+
+/// Why no number of turns would do, as far as it shows before coverage and repetition, which take longer, are known.
+const char* CycleSearch::refused_at_sight(const CycleCandidate& c) const noexcept {
+  if (holds_update(c)) return nullptr;
+  if (history_.optimizer_known()) return "no optimizer in it, and the program has one";
+  if (c.similarity_by_name < kT.similar_by_name) return "some names do not return in their places";
+  return nullptr;
+}
+
 CycleSearch::Needed CycleSearch::repeats_needed(const CycleCandidate& c) const noexcept {
   const bool copies = (c.trait_flags & (kFlagToDevice | kFlagToHost)) != 0;
   const bool structured = c.composite >= kT.structured || copies;
   const std::uint32_t fresh = history_.newest_name() + c.period > history_.end() ? 1 : 0;
-  if (c.optimizer && (c.trait_flags & (kFlagBackward | kFlagOptimizer)) != 0) {
+  if (holds_update(c)) {
     // An optimizer that runs inside the backward pass makes a cycle of one layer; its forward pass is then left out.
     const bool backward = (c.trait_flags & kFlagBackward) != 0;
     if (!backward && (!structured || !c.matmuls))
@@ -598,8 +612,6 @@ CycleSearch::Needed CycleSearch::repeats_needed(const CycleCandidate& c) const n
     if (!structured) return {kT.repeats_optimizer_alone};
     return {(c.coverage >= kT.coverage_more ? kT.repeats_optimizer_more : kT.repeats_optimizer) + fresh};
   }
-  if (history_.optimizer_known()) return {0, "no optimizer in it, and the program has one"};
-  if (c.similarity_by_name < kT.similar_by_name) return {0, "some names do not return in their places"};
   if ((c.trait_flags & kFlagSampling) != 0 && copies && !history_.training()) {
     if (c.coverage >= kT.coverage_all) return {2 + fresh};
     if (c.coverage >= kT.coverage_more) return {3 + fresh};

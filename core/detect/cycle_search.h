@@ -113,6 +113,8 @@ class CycleSearch {
   [[nodiscard]] double returning_stretches(std::uint32_t period, Position first, const Keys& keys);
   [[nodiscard]] double composite_of(std::uint32_t period, const Keys& keys);
   std::uint32_t longest_undisturbed(std::uint32_t period, Position begin, const Keys& keys);
+  [[nodiscard]] static bool holds_update(const CycleCandidate& candidate) noexcept;
+  [[nodiscard]] const char* refused_at_sight(const CycleCandidate& candidate) const noexcept;
   [[nodiscard]] Needed repeats_needed(const CycleCandidate& candidate) const noexcept;
   void explain(const CycleCandidate& candidate);
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 namespace mfu {
 bool LaunchHistory::Keys::equal(Position a, Position b, std::uint64_t count) const noexcept {
@@ -21,62 +22,59 @@ bool LaunchHistory::Keys::equal(Position a, Position b, std::uint64_t count) con
 LaunchHistory::LaunchHistory(Position first)
     : flags_(kRing),
       begins_(kRing),
+      word_names_(kVocabulary),
+      seen_until_(kVocabulary),
+      word_index_(kIndexSlots, kFreeSlot),
       words_(kVocabulary),
-      word_index_(kIndexSlots),
-      free_words_(kVocabulary),
-      freed_words_(kVocabulary),
       first_(first),
       n_(first) {
-  std::iota(free_words_.begin(), free_words_.end(), Key{0});
+  std::iota(words_.begin(), words_.end(), Key{0});
+  word_count_ = 1;  // that of name 0
 }
 
 LaunchHistory::Key LaunchHistory::find_or_add(std::uint32_t name) {
   std::uint32_t at = index_slot(name);
-  for (; word_index_[at].word != 0; at = (at + 1) % kIndexSlots) {
-    if (word_index_[at].name != name) continue;
-    const auto known = static_cast<Key>(word_index_[at].word - 1);
-    words_[known].last = n_;
+  for (; word_index_[at] != kFreeSlot; at = (at + 1) % kIndexSlots) {
+    const Key known = word_index_[at];
+    if (word_names_[known] != name) continue;
+    seen_until_[known] = n_ + 1;
     return known;
   }
   if (word_count_ == kVocabulary) {
     forget_words();
     at = free_index_slot(name);
   }
-  const Key word = free_words_[word_count_++];
-  words_[word] = {name, true, n_};
-  word_index_[at] = {name, word + 1u};
+  const Key word = words_[word_count_++];
+  word_names_[word] = name;
+  seen_until_[word] = n_ + 1;
+  word_index_[at] = word;
   newest_word_ = n_;
   return word;
 }
 
 std::uint32_t LaunchHistory::free_index_slot(std::uint32_t name) const noexcept {
   std::uint32_t at = index_slot(name);
-  while (word_index_[at].word != 0) at = (at + 1) % kIndexSlots;
+  while (word_index_[at] != kFreeSlot) at = (at + 1) % kIndexSlots;
   return at;
 }
 
-/// Forgets about half of the vocabulary, the longest unseen: the median of a sample divides it.
+/// Forgets about half of the vocabulary, the longest unseen: the median of a sample divides it. Where names never
+/// return, this is most of what a launch costs.
 void LaunchHistory::forget_words() {
-  std::array<Position, kVocabulary / 16> lasts;
-  for (std::uint32_t i = 0; i < lasts.size(); ++i) lasts[i] = words_[16 * i].last;
-  std::nth_element(lasts.begin(), lasts.begin() + lasts.size() / 2, lasts.end());
-  const Position keep_from = lasts[lasts.size() / 2];
-  std::fill(word_index_.begin(), word_index_.end(), IndexEntry{});
-  // Which words stay nobody can predict, the processor neither: they are listed without a branch, from either end.
-  std::uint32_t kept = 0, freed = kVocabulary;
-  for (std::uint32_t i = 0; i < kVocabulary; ++i) {
-    const bool stays = words_[i].last > keep_from;
-    words_[i].used = stays;
-    free_words_[kept] = static_cast<Key>(i);
-    kept += stays ? 1 : 0;
-    freed_words_[freed - 1] = static_cast<Key>(i);
-    freed -= stays ? 0 : 1;
+  flooded_ = n_ - std::exchange(forgot_, n_) < kFloodLength;
+  std::array<Position, kVocabulary / 64> ends;
+  for (std::uint32_t i = 0; i < ends.size(); ++i) ends[i] = seen_until_[64 * i + 1];
+  std::nth_element(ends.begin(), ends.begin() + ends.size() / 2, ends.end());
+  const Position keep_from = ends[ends.size() / 2];
+  // Which words stay nobody can predict, the processor neither: each is written, without a branch, after those that
+  // stay and before those that do not.
+  std::uint32_t kept = 1;
+  for (std::uint32_t i = 1; i < kVocabulary; ++i) {
+    words_[kept] = words_[kept + (kVocabulary - 1 - i)] = static_cast<Key>(i);
+    kept += seen_until_[i] > keep_from ? 1 : 0;
   }
-  for (std::uint32_t i = 0; i < kept; ++i) {
-    const Key word = free_words_[i];
-    word_index_[free_index_slot(words_[word].name)] = {words_[word].name, word + 1u};
-  }
-  std::copy(freed_words_.begin() + freed, freed_words_.end(), free_words_.begin() + kept);
+  std::fill(word_index_.begin(), word_index_.end(), kFreeSlot);
+  for (std::uint32_t i = 1; i < kept; ++i) word_index_[free_index_slot(word_names_[words_[i]])] = words_[i];
   word_count_ = kept;
 }
 
@@ -103,7 +101,7 @@ void LaunchHistory::forget_training() noexcept {
 std::size_t LaunchHistory::held_bytes() const noexcept {
   const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
   return bytes(names_.ring_) + bytes(families_.ring_) + bytes(flags_) + bytes(begins_) + bytes(words_) +
-         bytes(word_index_) + bytes(free_words_) + bytes(freed_words_);
+         bytes(word_names_) + bytes(seen_until_) + bytes(word_index_);
 }
 
 double multiset_similarity(const LaunchHistory::Keys& keys, LaunchPosition a, LaunchPosition a_end, LaunchPosition b,

@@ -66,6 +66,8 @@ class LaunchHistory {
   [[nodiscard]] TimeNs begin_ns(Position p) const noexcept { return begins_[slot(p)]; }
   [[nodiscard]] bool families_seen() const noexcept { return families_seen_; }
   [[nodiscard]] Position newest_name() const noexcept { return newest_word_; }  ///< where one was new last
+  /// Most launches are of names that are not known, or not any more: nothing that is remembered can return.
+  [[nodiscard]] bool flooded() const noexcept { return flooded_ && n_ - forgot_ < kFloodLength; }
   /// The key of KernelTraits::family, which is not 0.
   [[nodiscard]] static constexpr Key key_of_family(std::uint32_t family) noexcept {
     return static_cast<Key>(kVocabulary + std::min(family, kFamilies) - 1);
@@ -73,8 +75,8 @@ class LaunchHistory {
   /// Calls `visit(position)` with the last occurrence of every name in memory.
   template <typename Visit>
   void for_each_name(Visit&& visit) const {
-    for (const Word& word : words_)
-      if (word.used && word.last >= oldest()) visit(word.last);
+    for (std::uint32_t i = 0; i < word_count_; ++i)
+      if (const Position end = seen_until_[words_[i]]; end > oldest()) visit(end - 1);
   }
 
   // ---- training
@@ -92,30 +94,24 @@ class LaunchHistory {
   [[nodiscard]] std::size_t held_bytes() const noexcept;
 
  private:
-  struct Word {
-    std::uint32_t name = 0;
-    bool used = false;
-    Position last = 0;
-  };
-  struct IndexEntry {  ///< holds the name as well, so that a look-up reads nothing else
-    std::uint32_t name = 0;
-    std::uint32_t word = 0;  ///< its place among words_, and one more; 0: free
-  };
-
   [[nodiscard]] static std::uint32_t slot(Position p) noexcept { return static_cast<std::uint32_t>(p) & (kRing - 1); }
   static constexpr std::uint32_t kIndexBits = 13;
   static constexpr std::uint32_t kIndexSlots = 1u << kIndexBits;
   static_assert(kIndexSlots == 2 * kVocabulary);
+  /// In a slot of the index: none is there. It is the word of name 0 for good, so that a look-up need not ask.
+  static constexpr Key kFreeSlot = 0;
+  /// Half of the vocabulary came anew in so many launches: in every second one, a name did.
+  static constexpr Position kFloodLength = kVocabulary;
   /// Where to look for a name first. Names are numbered one by one, which multiples of the golden ratio lay far apart.
   [[nodiscard]] static constexpr std::uint32_t index_slot(std::uint32_t name) noexcept {
     return (name * 0x9E37'79B9u) >> (32 - kIndexBits);
   }
   Key intern(std::uint32_t name) {
-    const IndexEntry entry = word_index_[index_slot(name)];
-    if (entry.name != name || entry.word == 0) [[unlikely]]
+    const Key word = word_index_[index_slot(name)];
+    if (word_names_[word] != name) [[unlikely]]
       return find_or_add(name);
-    words_[entry.word - 1].last = n_;
-    return static_cast<Key>(entry.word - 1);
+    seen_until_[word] = n_ + 1;
+    return word;
   }
   [[gnu::noinline]] Key find_or_add(std::uint32_t name);
   [[nodiscard]] std::uint32_t free_index_slot(std::uint32_t name) const noexcept;
@@ -125,13 +121,15 @@ class LaunchHistory {
   Keys names_, families_;
   std::vector<std::uint8_t> flags_;
   std::vector<TimeNs> begins_;
-  std::vector<Word> words_;
-  std::vector<IndexEntry> word_index_;  ///< by name, open addressing
-  std::vector<Key> free_words_;         ///< from word_count_ on: places among words_ that are free
-  std::vector<Key> freed_words_;        ///< scratch
+  std::vector<std::uint32_t> word_names_;  ///< by word
+  std::vector<Position> seen_until_;       ///< by word: after its last launch; 0: there was none
+  std::vector<Key> word_index_;            ///< by name, open addressing
+  std::vector<Key> words_;                 ///< all of them: word_count_ that are in use, then those that are free
   Position first_ = 0, n_ = 0;
   std::uint32_t word_count_ = 0;
   Position newest_word_ = 0;
+  Position forgot_ = 0;   ///< where half of the vocabulary was forgotten last
+  bool flooded_ = false;  ///< it filled again at once
   bool families_seen_ = false;
   std::uint32_t backward_seen_ = 0, optimizer_seen_ = 0;
   bool training_ = false;

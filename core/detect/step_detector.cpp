@@ -278,7 +278,7 @@ void StepDetector::search(bool final) {
   if (unnamed) follower_.check_coverage();
   if (follower_.locked() && !lost && !unnamed) return;
   const std::uint32_t window = schedule_.window(follower_.locked() && !lost, final);
-  if (window == 0) return;
+  if (window == 0 || history_.flooded()) return;
   if (const auto found = search_.find(window)) {
     // At the end of the stream a longer candidate may be several turns and the work that came last: no further turn
     // will tell.
