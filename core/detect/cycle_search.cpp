@@ -387,7 +387,7 @@ bool CycleSearch::holds_more(const CycleCandidate& longer, const CycleCandidate&
   const Position first = n - std::min<Position>(2 * turn, n - history_.oldest());
   for (Position i = first; i < n; ++i) counts_[keys[i]] |= i + turn < n ? 2 : 1;
   Position here = n;
-  std::uint32_t to_host = 0, optimizer = 0, logged = 0;
+  std::uint32_t to_host = 0, to_device = 0, optimizer = 0, logged = 0;
   const auto talks = [&](Position p) {
     constexpr Position kNear = 8;
     for (Position i = p - std::min<Position>(kNear, p - history_.oldest()); i < std::min(p + kNear, n); ++i)
@@ -401,6 +401,7 @@ bool CycleSearch::holds_more(const CycleCandidate& longer, const CycleCandidate&
     ++tally.count;
     if (!found) ++tally.unlike;
     if (found && (history_.flags(here) & kFlagToHost) != 0) ++to_host;
+    if (found && (history_.flags(here) & kFlagToDevice) != 0) ++to_device;
     if (found && talks(here)) ++logged;
     if (found && history_.is_optimizer(here)) ++optimizer;
   });
@@ -423,6 +424,8 @@ bool CycleSearch::holds_more(const CycleCandidate& longer, const CycleCandidate&
   for (Position i = n - l; i < n; ++i) tallies_[keys[i]] = {};
   if (optimizer > 0) return true;
   if (more < 3) return false;
+  // What takes its input from the host is a whole, and what lies between two inputs is a part of it.
+  if (to_device > 0 && !history_.training()) return true;
   // Logging returns as well: a few launches after many steps, around a copy of the loss to the host.
   if ((to_host > 0 || logged * 2 > more) && more < s / 8) return false;
   return l <= 9 * s || more >= l / 50;

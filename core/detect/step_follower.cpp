@@ -144,7 +144,7 @@ bool StepFollower::follow(bool final) {
   const Position expected = step_begin_ + cycle_.period, n = history_.end();
   const std::uint32_t slack = finder_.slack(), around = finder_.surroundings();
   if (n < expected + slack + around && !final) return false;
-  if (n < expected + std::min(around, 8u)) return false;
+  if (n < expected + std::min(around, 8u)) return final && ends_with_stream();
   BoundaryFinder::Found found = finder_.find(expected, slack, BoundaryFinder::kBoth);
   if (finder_.agrees(found) && finder_.ends_with_update(found.at) && similarity(step_begin_, found.at) >= kT.similar) {
     const Position begin = step_begin_;
@@ -168,6 +168,22 @@ bool StepFollower::follow(bool final) {
     step_seen(step_begin_, found.at, false);
   }
   return true;
+}
+
+/// Nothing follows what was asked of a model last, but it may have been whole. Of a training step that ends where
+/// records do, nobody knows whether its update had come to its end. \return false: there is nothing more to do
+bool StepFollower::ends_with_stream() {
+  if (kind() != StepKind::kIteration || cycle_.rule == BoundaryRule::kAnywhere) return false;
+  const Position end = history_.end();
+  const std::uint32_t slack = finder_.slack();
+  if (end + slack < step_begin_ + cycle_.period || similarity(step_begin_, end) < kT.whole_step) return false;
+  const BoundaryFinder::Found found = finder_.find(end, 0, BoundaryFinder::kBefore);
+  if (found.score < kT.agreement_most) return false;
+  reporter_.stream_is_over(true);
+  reporter_.report(end, kind());
+  reporter_.stream_is_over(false);
+  step_seen(step_begin_, end, false);
+  return false;
 }
 
 /// Looks for the next place from which a whole step runs. \return true: there may be more to do

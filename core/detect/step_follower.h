@@ -60,6 +60,7 @@ class StepFollower {
   using Position = LaunchPosition;
 
   bool follow(bool final);
+  bool ends_with_stream();
   bool scan(bool final);
   void step_seen(Position begin, Position end, bool another_follows);
   bool gives_way_to_optimizer(Position begin, Position end);
