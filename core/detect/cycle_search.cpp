@@ -452,12 +452,14 @@ void CycleSearch::evaluate(CycleCandidate& c, Position begin, const Keys& keys) 
   const double by_name = c.similarity_by_name;
   look_at_marks(c, begin);
   c.refused = refused_at_sight(c);
+  constexpr std::uint8_t kNamed = kFlagBackward | kFlagLoss | kFlagSampling;
+  const bool named = c.optimizer || (c.trait_flags & kNamed) != 0;
+  if (c.refused == nullptr && !named && (c.trait_flags & kFlagGraph) == 0 && names_in_turn(p, keys) < kT.few_names)
+    c.refused = "so few names repeat in anything";
   if (c.refused != nullptr) return;
   c.coverage = coverage_of(p, keys);
   c.composite = composite_of(p, keys);
   const auto [needed, never] = repeats_needed(c);
-  constexpr std::uint8_t kNamed = kFlagBackward | kFlagLoss | kFlagSampling;
-  const bool named = c.optimizer || (c.trait_flags & kNamed) != 0;
   if (never == nullptr && !named && returning_stretches(p, begin, keys) < kT.similar_stretches) {
     c.refused = "the same names come in another order";
     return;
@@ -517,6 +519,15 @@ double CycleSearch::coverage_of(std::uint32_t p, const Keys& keys) {
     inside += where == 3 ? 1 : 0;
   });
   return static_cast<double>(inside) / remembered;
+}
+
+/// Different ones in the last turn, as far as kT.few_names.
+std::uint32_t CycleSearch::names_in_turn(std::uint32_t p, const Keys& keys) {
+  std::uint32_t names = 0;
+  Position i = history_.end();
+  while (i > history_.end() - p && names < kT.few_names) names += counts_[keys[--i]]++ == 0 ? 1 : 0;
+  for (; i < history_.end(); ++i) counts_[keys[i]] = 0;
+  return names;
 }
 
 /// Share of the 8-grams in the last turn that are there more than once.

@@ -109,6 +109,7 @@ class CycleSearch {
   bool holds_more(const CycleCandidate& longer, const CycleCandidate& shorter, const Keys& keys);
   void evaluate(CycleCandidate& candidate, Position begin, const Keys& keys);
   void look_at_marks(CycleCandidate& candidate, Position begin) const;
+  [[nodiscard]] std::uint32_t names_in_turn(std::uint32_t period, const Keys& keys);
   [[nodiscard]] double coverage_of(std::uint32_t period, const Keys& keys);
   [[nodiscard]] double returning_stretches(std::uint32_t period, Position first, const Keys& keys);
   [[nodiscard]] double composite_of(std::uint32_t period, const Keys& keys);

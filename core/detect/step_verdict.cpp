@@ -10,14 +10,21 @@ namespace {
 constexpr const Thresholds& kT = kThresholds;
 
 /// Where steps begin is not marked: the named part of the update is not all of it, and no copies of a batch come before
-/// the next forward pass. A stray launch is then enough to put the begin of a step elsewhere.
+/// the next forward pass, or matrix products before them. A stray launch is then enough to put the begin of a step
+/// elsewhere.
 bool begins_anywhere(const TrainingSteps& training) noexcept {
   constexpr std::size_t kLooked = 8;
+  std::size_t looked = 0, followed = 0;
   for (std::size_t i = 1; i + 1 < training.known() && i < kLooked; ++i) {
     const TrainingSteps::Step& step = training.back(i);
+    ++looked;
+    followed += step.followed ? 1 : 0;
     if (step.followed && step.gap > kT.burst && training.back(i - 1).copies == 0) return true;
+    // Copies ahead of time may lie in the middle of a forward pass.
+    if (step.products_follow) return true;
   }
-  return false;
+  // What runs after most steps may be the rest of their updates.
+  return followed * 2 < looked;
 }
 
 /// A named update ends every step, and what every step holds whatever its shapes is the same.

@@ -18,7 +18,8 @@ struct Thresholds {
   double equally_similar = 0.02;   ///< two candidates this close are told apart by what they hold, not by similarity
   double similar_by_name = 0.9;    ///< asked of a cycle without an optimizer, every name weighing alike
   double similar_stretches = 0.5;  ///< of 24 launches, asked where nothing has a name: few names in any order keep 0.1
-  double whole_step = 0.95;        ///< of a step after which something else begins: its end must be certain
+  std::uint32_t few_names = 5;  ///< in a cycle without any mark or graph; fewer, and copies among them, are a benchmark
+  double whole_step = 0.95;     ///< of a step after which something else begins: its end must be certain
 
   // ---- how much of all that was seen a cycle holds (coverage of the vocabulary)
   double coverage_all = 0.9, coverage_most = 0.8, coverage_more = 0.6, coverage_half = 0.5, coverage_some = 0.4;

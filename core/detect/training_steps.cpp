@@ -146,6 +146,7 @@ void TrainingSteps::forget_passes() noexcept {
 }
 
 void TrainingSteps::note_copy(Position p) {
+  if (prefetches_) return;
   if (last_copy_ != 0 && p - last_copy_ <= 4 && run_count_ != 0) {
     ++runs_[(run_count_ - 1) % runs_.size()].copies;
   } else {
@@ -159,7 +160,13 @@ void TrainingSteps::note_copy(Position p) {
 void TrainingSteps::start_step(Position backward) {
   bool contiguous = false;
   certain_ = true;
-  const Position begin = begin_before(backward, contiguous);
+  Position begin = begin_before(backward, contiguous);
+  if (contiguous && copies_in_forward(begin, backward)) {
+    prefetches_ = true;
+    forget_passes();
+    run_count_ = 0;
+    begin = update_end_;
+  }
   // An update without a name is as long as the longest that another step followed at once.
   const bool named_update = now_.updates != 0;
   now_.end = contiguous ? begin : std::min(begin, update_end_ + (named_update ? tail_ : most_gap_));
@@ -178,6 +185,8 @@ void TrainingSteps::start_step(Position backward) {
   now_.batch_follows = run_count_ != 0;
   now_.begin_follows = now_.batch_follows || (forward_known_ && certain_);
   now_.talks = foreign_ != 0;
+  now_.products_follow =
+      named_update && contiguous && update_end_ >= history_.oldest() && holds_product(update_end_, begin);
   steps_[++count_ % kKept] = now_;
   // Of the very first one nobody saw the begin; where there was no room for it, the next one is taken for no step
   // either.
@@ -276,8 +285,9 @@ LaunchPosition TrainingSteps::begin_before(Position backward, bool& contiguous) 
   }
   if (best != 0) {
     // What lies between is an update without a name, or other work.
+    const bool rest = rest_of_update(best);
     contiguous = (best - update_end_ <= tail_ + tolerance && little_to_host()) ||
-                 (!updates_named_ && best == run(0).begin && foreign_ < kT.burst);
+                 (!updates_named_ && best == run(0).begin && foreign_ < kT.burst) || rest;
     return best;
   }
   if (by_likeness()) return begin_of_forward(backward, contiguous);
@@ -299,6 +309,56 @@ LaunchPosition TrainingSteps::begin_before(Position backward, bool& contiguous) 
   unusual_ = {contiguous ? 0 : distance, unusual_[0]};
   if (contiguous) return first;
   return like_reference(backward - usual, static_cast<std::uint32_t>(tolerance));
+}
+
+/// What runs from the named part of the update to `begin` is the rest of it, which has no name: as much ran there in
+/// three of the last four steps, no matrix product is among it, and little goes to the host. A step that is left out,
+/// as loss scaling does where a gradient overflows, has the named part alone.
+bool TrainingSteps::rest_of_update(Position begin) noexcept {
+  if (!updates_named_) return false;
+  const Position gap = begin - update_end_, stray = kT.stray_launches + gap / 16;
+  const auto equal = std::count_if(gaps_.begin(), gaps_.end(),
+                                   [&](Position other) { return gap <= other + stray && other <= gap + stray; });
+  gaps_[gap_count_++ % gaps_.size()] = gap;
+  if (equal < 2 || foreign_ >= kT.burst || update_end_ < history_.oldest()) return false;
+  return !holds_product(update_end_, begin);
+}
+
+bool TrainingSteps::holds_product(Position begin, Position end) const noexcept {
+  for (Position i = begin; i < end; ++i)
+    if (is_product(i)) return true;
+  return false;
+}
+
+/// The copies at `begin` are of the batch after the next: they lie in the middle of a forward pass, since what runs
+/// before them runs after them, too, and matrix products are among it. Asked of the second step whose begin was looked
+/// for: other work may run before one.
+bool TrainingSteps::copies_in_forward(Position begin, Position backward) {
+  if (forward_count_ != 1 || run_count_ == 0 || !updates_named_ || update_end_ < history_.oldest()) return false;
+  if (begin <= update_end_ + kT.stray_launches) return false;
+  const auto& family = history_.families();
+  constexpr std::int32_t kAfter = 1, kBefore = 2;
+  bool products = false;
+  std::uint32_t names = 0, again = 0;
+  for (Position i = begin; i < backward; ++i) counts_[family[i]] = kAfter;
+  for (Position i = update_end_; i < begin; ++i) {
+    std::int32_t& count = counts_[family[i]];
+    products = products || is_product(i);
+    if ((count & kBefore) != 0) continue;
+    ++names;
+    again += count == kAfter ? 1 : 0;
+    count |= kBefore;
+  }
+  for (Position i = update_end_; i < backward; ++i) counts_[family[i]] = 0;
+  return products && names >= 2 && again * 3 >= names * 2;
+}
+
+/// A kernel that a library chooses by shape, or a graph, which may hold one.
+bool TrainingSteps::is_product(Position p) const noexcept {
+  const LaunchKey family = history_.families()[p];
+  return (family >= LaunchHistory::kVocabulary &&
+          family != LaunchHistory::key_of_family(LaunchHistory::kLoaderFamily)) ||
+         (history_.flags(p) & kFlagGraph) != 0;
 }
 
 /// No name tells an update, no copy a batch: what comes before every backward pass is the forward pass.
@@ -502,7 +562,16 @@ void TrainingSteps::learn(Position begin, Position backward) {
   forwards_[forward_count_++ % forwards_.size()] = static_cast<std::uint32_t>(backward - begin);
   copies_usual_ = run_count_ > 0;
   const auto tail = static_cast<std::uint32_t>(begin - update_end_);
-  tail_ = forward_count_ <= 1 ? tail : std::min(tail_, tail);
+  tails_[(forward_count_ - 1) % tails_.size()] = tail;
+  if (updates_named_) {
+    // A line of the log makes one longer, and an update that is left out makes one shorter.
+    const std::size_t known = std::min<std::size_t>(forward_count_, tails_.size());
+    std::array<std::uint32_t, 5> sorted = tails_;
+    std::sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(known));
+    tail_ = sorted[(known - 1) / 2];
+  } else {
+    tail_ = forward_count_ <= 1 ? tail : std::min(tail_, tail);
+  }
   if (begin < history_.oldest()) return;
   for (std::uint32_t i = 0; i < reference_.size(); ++i) reference_[i] = history_.families()[begin + i];
   reference_known_ = true;
@@ -594,11 +663,6 @@ bool TrainingSteps::may_begin_with_update() const noexcept {
 bool TrainingSteps::may_begin_with_update(const Step& step) const noexcept {
   if (step.copies != 0 || step.begin < history_.oldest() || step.first_backward <= step.begin) return false;
   const auto& families = history_.families();
-  const auto is_product = [&](Position i) {
-    return (families[i] >= LaunchHistory::kVocabulary &&
-            families[i] != LaunchHistory::key_of_family(LaunchHistory::kLoaderFamily)) ||
-           (history_.flags(i) & kFlagGraph) != 0;
-  };
   // Many launches of one kernel, as where gradients are cleared, count as one.
   const Position most = std::max<Position>(kT.before_first_product, (step.first_backward - step.begin) / 4);
   Position before = 0;

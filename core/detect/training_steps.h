@@ -40,6 +40,8 @@ class TrainingSteps {
     bool begin_follows = false;    ///< or it is known where the next one's forward pass begins
     bool talks = false;            ///< something was copied to the host in the gap
     bool certain = false;          ///< where it begins is known
+    bool products_follow =
+        false;  ///< matrix products lie in the gap: of an update, of other work, or of a forward pass
   };
 
   explicit TrainingSteps(const LaunchHistory& history) noexcept : history_(history) {}
@@ -107,6 +109,10 @@ class TrainingSteps {
   [[nodiscard]] bool forwards_are_equal() const noexcept;
   [[nodiscard]] bool little_to_host() const noexcept;
   [[nodiscard]] bool by_likeness() const noexcept;
+  bool rest_of_update(Position begin) noexcept;
+  [[nodiscard]] bool copies_in_forward(Position begin, Position backward);
+  [[nodiscard]] bool is_product(Position p) const noexcept;
+  [[nodiscard]] bool holds_product(Position begin, Position end) const noexcept;
   Position begin_of_forward(Position backward, bool& contiguous);
   [[nodiscard]] bool holds_forward(Position begin, Position end);
   [[nodiscard]] bool holds_graph(Position begin, Position end) const noexcept;
@@ -157,6 +163,10 @@ class TrainingSteps {
   Position last_copy_ = 0;
   std::array<std::uint32_t, 5> forwards_{};  ///< launches from a step's begin to its first backward, of recent steps
   std::uint32_t forward_count_ = 0;
+  std::array<std::uint32_t, 5> tails_{};  ///< launches between the update and the next step, of the same steps
+  std::array<Position, 4> gaps_{};        ///< the same of the last steps, other work included
+  std::uint32_t gap_count_ = 0;
+  bool prefetches_ = false;                ///< batches are copied in the middle of a forward pass: they mark no begin
   std::array<LaunchKey, 24> reference_{};  ///< families of the first launches of a step
   bool reference_known_ = false;
   bool certain_ = true;  ///< where the step at hand begins is known

@@ -59,6 +59,9 @@ class FurtherTraining {
     loader_copies_ = d_.chance(0.15) && loop_ != Loop::kPipelineRank;
     inputs_ = d_.between(1, 4);
     salt_ = d_.between(0, 1'000'000);
+    // Not drawn, so that a seed's program stays what it was but for this.
+    const bool plain = loop_ != Loop::kPipelineRank && loop_ != Loop::kKeras;
+    copies_ahead_ = plain && !loader_copies_ && passes_ == 1 && salt_ % 16 == 5;
   }
 
   void run(std::uint32_t steps) {
@@ -97,6 +100,7 @@ class FurtherTraining {
     add(save_every_ != 0, "save/" + std::to_string(save_every_));
     add(checks_loss_, "checks the loss");
     add(loader_copies_, "loader thread");
+    add(copies_ahead_, "copies ahead");
     return text;
   }
 
@@ -123,7 +127,7 @@ class FurtherTraining {
   void forward(bool trains) {
     w_.thread = kMain;
     w_.phase = StepPhase::kForward;
-    if (!loader_copies_) w_.to_device(inputs_);
+    if (!loader_copies_ && !(copies_ahead_ && trains)) w_.to_device(inputs_);
     // Recurrent networks and graphs run over as much as there is.
     length_ = loop_ == Loop::kRecurrent ? d_.between(20, 40) : 1;
     nodes_ = loop_ == Loop::kGraphNetwork ? d_.between(0, 3) : 0;
@@ -150,7 +154,10 @@ class FurtherTraining {
         break;
     }
     if (loop_ != Loop::kDiffusion && loop_ != Loop::kKeras && loop_ != Loop::kGraphNetwork) embed();
-    for (std::uint32_t l = 0; l < layers_; ++l) block(shape, l);
+    for (std::uint32_t l = 0; l < layers_; ++l) {
+      block(shape, l);
+      if (copies_ahead_ && trains && l == layers_ / 2) w_.to_device(inputs_);  // the next batch, on another stream
+    }
     if (loop_ == Loop::kTwoEncoders) {
       w_.elementwise("FillFunctor<long>");
       for (std::uint32_t l = 0; l < layers_; ++l) attention_block(shape + 30'000);
@@ -651,7 +658,7 @@ class FurtherTraining {
   std::uint32_t layers_, parameters_, passes_, stages_, stage_, log_every_, evaluate_every_, evaluation_passes_,
       save_every_, inputs_, salt_;
   std::uint32_t length_ = 1, nodes_ = 0;
-  bool clips_, averages_, checks_loss_, loader_copies_;
+  bool clips_, averages_, checks_loss_, loader_copies_, copies_ahead_;
 };
 
 }  // namespace mfu::programs

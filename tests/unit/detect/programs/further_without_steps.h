@@ -10,7 +10,7 @@ namespace mfu::programs {
 
 inline void further_without_steps(Writer& w) {
   Dice& d = w.dice;
-  switch (d.between(0, 6)) {
+  switch (d.between(0, 7)) {
     case 0: {
       w.out.what = "a notebook";
       for (int cell = 0; cell < 500; ++cell)
@@ -74,6 +74,18 @@ inline void further_without_steps(Writer& w) {
           w.kernel("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 2>()");
         w.unrolled("bfloat16_copy_kernel_cuda");
         if (d.chance(0.3)) w.to_host();
+      }
+      break;
+    }
+    case 6: {
+      w.out.what = "kernels are timed";
+      const bool clears_cache = d.chance(0.5);
+      for (std::uint32_t k = 0; k < 300; ++k) {
+        for (std::uint32_t r = d.between(10, 40); r > 0; --r) {
+          w.kernel("gemm_variant_" + std::to_string(k));
+          if (clears_cache) w.memset();
+        }
+        w.to_host();
       }
       break;
     }
