@@ -91,7 +91,8 @@ void read_flags(std::string_view name, std::string_view traits, std::size_t leas
 bool is_helper(std::string_view name) noexcept {
   for (const std::string_view piece :
        {"dot_do_o", "convert_d", "clear_d", "combine", "Combine", "preprocess", "Preprocess", "postprocess",
-        "Postprocess", "prepare_varlen_num_blocks", "reduce_segments", "merge_attn", "MergeStates", "reduction"})
+        "Postprocess", "prepare_varlen_num_blocks", "_fwd_kernel_stage2", "reduce_segments", "merge_attn",
+        "MergeStates", "reduction"})
     if (has(name, piece)) return true;
   return false;
 }
@@ -124,6 +125,10 @@ AttentionKernel attention_kernel_of(std::string_view name) noexcept {
     kernel.sequences = Axis::kZ;
     kernel.heads = Axis::kY;
     kernel.queries_per_block = template_number(name, "FlashAttnBwdPreprocess<cute::tuple<cute::C", 0);
+  } else if (has(name, "_fwd_kernel_stage1") || has(name, "_fwd_grouped_kernel_stage1")) {
+    kernel.sequences = Axis::kX;
+  } else if (has(name, "masked_multihead_attention_kernel")) {
+    kernel.sequences = Axis::kY;
   } else if (has(name, "FlashAttnFwdSm") || has(name, "FlashAttnBwdSm")) {
     kernel.said_by_helpers = true;
   } else if (const std::size_t at = name.find("fmha_cutlassF_"); at != std::string_view::npos) {
@@ -143,10 +148,18 @@ namespace {
 
 std::optional<std::int64_t> along(AttentionKernel::Axis axis, const Grid& grid) noexcept {
   constexpr std::uint32_t kMost = 0xFFFF;  // what pack(Grid) keeps of y and z
-  const std::uint32_t count = axis == AttentionKernel::Axis::kY   ? grid.y
-                              : axis == AttentionKernel::Axis::kZ ? grid.z
-                                                                  : 0;
-  return count != 0 && count < kMost ? std::optional<std::int64_t>(count) : std::nullopt;
+  switch (axis) {
+    case AttentionKernel::Axis::kNone:
+      return std::nullopt;
+    case AttentionKernel::Axis::kX:
+      // A port of these kernels to another platform has everything along x.
+      return grid.x != 0 && (grid.y > 1 || grid.z > 1) ? std::optional<std::int64_t>(grid.x) : std::nullopt;
+    case AttentionKernel::Axis::kY:
+      return grid.y != 0 && grid.y < kMost ? std::optional<std::int64_t>(grid.y) : std::nullopt;
+    case AttentionKernel::Axis::kZ:
+      return grid.z != 0 && grid.z < kMost ? std::optional<std::int64_t>(grid.z) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 bool fills(std::int64_t count, std::int64_t per_block, std::int64_t blocks) noexcept {

@@ -16,8 +16,8 @@ struct AttentionKernel {
     kBackward,
     kHelper,  ///< prepares or finishes another one: sums of dO x O, conversions, merging of split keys
   };
-  /// Where a grid counts something: along y, along z, or nowhere that is known.
-  enum class Axis : std::uint8_t { kNone, kY, kZ };
+  /// Where a grid counts something: along one axis, or nowhere that is known. kX: of grids with more than that axis.
+  enum class Axis : std::uint8_t { kNone, kX, kY, kZ };
   /// Which keys a query sees.
   enum class Mask : std::uint8_t {
     kUnknown,  ///< a window, or nothing that the name says
@@ -54,7 +54,14 @@ struct AttentionKernel {
 /// backward one run others with (blocks of queries, heads, sequences), their first template argument being the shape of
 /// a block; hopper/flash_bwd_launch_template.h at 0251105a. The width of a head is rounded up in it.
 ///
-/// With split keys, in cuDNN's kernels and in FMHA for compute capability 10 the grid says nothing.
+/// Decode passes, one query to a sequence: Triton's of SGLang and vLLM, `_fwd_kernel_stage1` and
+/// `_fwd_grouped_kernel_stage1`, (sequences, blocks of heads, splits of the keys), and a second one that adds the
+/// splits up; python/sglang/srt/layers/attention/triton_ops/decode_attention.py,
+/// vllm/v1/attention/ops/triton_decode_attention.py. TensorRT-LLM's and FasterTransformer's
+/// `masked_multihead_attention_kernel`: (heads, sequences, splits);
+/// cpp/tensorrt_llm/kernels/decoderMaskedMultiheadAttention/decoderMaskedMultiheadAttentionLaunch.h.
+///
+/// With split keys otherwise, in cuDNN's kernels and in FMHA for compute capability 10 the grid says nothing.
 [[nodiscard]] AttentionKernel attention_kernel_of(std::string_view demangled) noexcept;
 
 /// Sequences that a launch of `kernel` with this grid worked on.

@@ -254,6 +254,12 @@ constexpr auto kRowKernels = std::to_array<RowKernel>({
     {"vllm::reshape_and_cache_flash_kernel", RowAxis::kX},
     {"vllm::concat_and_cache_mla_kernel", RowAxis::kX},
     {"reshape_and_cache_kernel_flash", RowAxis::kXTiled},
+    // SGLang, python/sglang/srt/mem_cache: (slots, tiles of a row). FlashInfer fb28d724, include/flashinfer/page.cuh:
+    // nblks(batch_size), one token of each sequence; (tokens, heads).
+    {"set_mla_kv_buffer_kernel", RowAxis::kXTiled},
+    {"AppendPagedKVCacheDecodeKernel", RowAxis::kX},
+    {"NVFP4QuantizeAppendPagedKVCacheKernel", RowAxis::kXTiled},
+    {"NVFP4QuantizeAppendPagedKVCacheWithSlotMappingKernel", RowAxis::kXTiled},
     // mfu demo, tools/demo_kernels.cu.
     {"demo_layernorm", RowAxis::kX},
 });

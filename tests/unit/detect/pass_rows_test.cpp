@@ -73,6 +73,9 @@ TEST(PassRows, TheKernelsThatHaveOneBlockPerRow) {
     EXPECT_EQ(axis(name), RowAxis::kX) << name;
   EXPECT_EQ(axis("void cuApplyLayerNorm<float, float, float>(float*, float*)"), RowAxis::kY);
   EXPECT_EQ(axis("reshape_and_cache_kernel_flash"), RowAxis::kXTiled);
+  EXPECT_EQ(axis("set_mla_kv_buffer_kernel"), RowAxis::kXTiled);
+  EXPECT_EQ(axis("void flashinfer::AppendPagedKVCacheDecodeKernel<128u, 8u, __half, int>(X)"), RowAxis::kX);
+  EXPECT_EQ(axis("void flashinfer::NVFP4QuantizeAppendPagedKVCacheKernel<128u, __half, int>(X)"), RowAxis::kXTiled);
   for (const std::string_view name :
        {"void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int>(x)", "_block_rms_norm_forward_kernel",
         "void at::native::batch_norm_collect_statistics_kernel<at::native::InvStd, float>(x)",

@@ -115,6 +115,23 @@ TEST(AttentionGrid, PyTorchsMemoryEfficientKernels) {
   EXPECT_EQ(backward.queries_per_block, 0u);
 }
 
+TEST(AttentionGrid, DecodeKernels) {
+  for (const char* name : {"_fwd_kernel_stage1", "_fwd_grouped_kernel_stage1"}) {
+    const AttentionKernel kernel = attention_kernel_of(name);
+    EXPECT_EQ(kernel.part, Part::kForward) << name;
+    EXPECT_EQ(sequences_of(kernel, {24, 2, 8}), 24) << name;
+    EXPECT_EQ(sequences_of(kernel, {70'000, 1, 8}), 70'000) << name;
+    EXPECT_FALSE(sequences_of(kernel, {24 * 2 * 8, 1, 1})) << name;
+    EXPECT_FALSE(sequences_of(kernel, {})) << name;
+  }
+  EXPECT_EQ(attention_kernel_of("_fwd_kernel_stage2").part, Part::kHelper);  // adds the splits up
+  const AttentionKernel masked = attention_kernel_of(
+      "void mmha::masked_multihead_attention_kernel<unsigned short, unsigned short, 128, 256, false, "
+      "true>(Multihead_attention_params<unsigned short, false>)");
+  EXPECT_EQ(masked.part, Part::kForward);
+  EXPECT_EQ(sequences_of(masked, {32, 7, 4}), 7);
+}
+
 TEST(AttentionGrid, GridsThatSayNothing) {
   for (const char* name :
        {"void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4, false, false, "
