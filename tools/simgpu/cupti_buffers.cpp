@@ -21,6 +21,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tools/simgpu/name_arena.h"
@@ -58,13 +59,14 @@ struct Batch {
 struct Holder {
   std::mutex mutex;
   Batch open;
+  std::atomic<bool> thread_ended{false};
 };
 
 struct State {
   std::mutex mutex;  ///< guards what follows; never held while a client's callback runs
   std::array<BufferCallbacks, kClients> callbacks;
   std::list<Batch> closed;  ///< full, or flushed while something in them was still running
-  std::vector<Holder*> holders;
+  std::vector<std::shared_ptr<Holder>> holders;
   std::uint64_t flush_requests = 0, flushes_done = 0;
   bool flush_forced = false;
   std::uint32_t period_ms = 0;
@@ -93,7 +95,7 @@ State& state() {
     s->per_thread = wanted >= 0 ? wanted != 0 : cupti_layout().version >= 130000;
     for (std::uint32_t client = 0; client < kClients; ++client) {
       s->shared[client].open.client = client;
-      s->holders.push_back(&s->shared[client]);
+      s->holders.emplace_back(std::shared_ptr<Holder>(), &s->shared[client]);
     }
     return s;
   }();
@@ -114,14 +116,23 @@ std::int64_t monotonic_ns() {
 Holder& holder(std::uint32_t client) {
   State& s = state();
   if (!s.per_thread.load(std::memory_order_relaxed)) return s.shared[client];
-  static thread_local std::array<Holder*, kClients> own{};  // leaked: its records outlive the thread
-  if (own[client] == nullptr) {
-    own[client] = new Holder;
-    own[client]->open.client = client;
+  // Its records outlive the thread: flush_buffers lets go of it when they are out.
+  struct Own {
+    std::array<Holder*, kClients> of{};
+    ~Own() {
+      for (Holder*& holder : of)
+        if (holder != nullptr) std::exchange(holder, nullptr)->thread_ended.store(true, std::memory_order_release);
+    }
+  };
+  static thread_local Own own;
+  if (own.of[client] == nullptr) {
+    auto holder = std::make_shared<Holder>();
+    holder->open.client = client;
+    own.of[client] = holder.get();
     const std::lock_guard lock(s.mutex);
-    s.holders.push_back(own[client]);
+    s.holders.push_back(std::move(holder));
   }
-  return *own[client];
+  return *own.of[client];
 }
 
 void set_fate(const Pending& p, Fate fate) {
@@ -528,16 +539,24 @@ void record_external(std::uint32_t kind, std::uint64_t id, std::uint32_t correla
 
 void flush_buffers(bool forced) {
   State& s = state();
-  std::vector<Holder*> holders;
+  std::vector<std::shared_ptr<Holder>> holders;
   {
     const std::lock_guard lock(s.mutex);
     holders = s.holders;
   }
-  for (Holder* h : holders) {
+  std::set<const Holder*> empty;  // and their threads have ended
+  for (const auto& h : holders) {
+    const bool ended = h->thread_ended.load(std::memory_order_acquire);
     const std::lock_guard lock(h->mutex);
-    if (h->open.records.empty()) continue;
-    const bool complete = h->open.max_end_ns <= connected_driver()->now_ns();
-    if (forced || complete || !settings().flush_keeps_open) close_batch(h->open);
+    if (!h->open.records.empty()) {
+      const bool complete = h->open.max_end_ns <= connected_driver()->now_ns();
+      if (forced || complete || !settings().flush_keeps_open) close_batch(h->open);
+    }
+    if (ended && h->open.buffer == nullptr) empty.insert(h.get());
+  }
+  if (!empty.empty()) {
+    const std::lock_guard lock(s.mutex);
+    std::erase_if(s.holders, [&empty](const auto& h) { return empty.count(h.get()) != 0; });
   }
   deliver_closed(forced);
   await_deliveries();

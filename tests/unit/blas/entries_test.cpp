@@ -21,7 +21,8 @@ using StridedEx = int (*)(void*, int, int, int, int, int, const void*, const voi
                           int, int, long long, const void*, void*, int, int, long long, int, int, int);
 
 std::optional<Product> g_seen;
-int g_result = 0, g_math_mode = 0, g_sum = 0;
+int g_result = 0, g_math_mode = 0;
+std::int64_t g_sum = 0;  ///< of the arguments that came through
 
 void look() {
   const ThreadState* thread = host_thread()->state;
@@ -30,7 +31,7 @@ void look() {
 int gemm_ex(void*, int ta, int tb, int m, int n, int k, const void*, const void*, int a, int lda, const void*, int b,
             int ldb, const void*, void*, int c, int ldc, int compute, int algorithm) {
   look();
-  g_sum = ta + tb + m + n + k + a + lda + b + ldb + c + ldc + compute + algorithm;
+  g_sum = std::int64_t{ta} + tb + m + n + k + a + lda + b + ldb + c + ldc + compute + algorithm;
   return g_result;
 }
 int gemm_ex_64(void*, int, int, std::int64_t, std::int64_t, std::int64_t, const void*, const void*, int, std::int64_t,
