@@ -16,6 +16,8 @@ class Products(TestCase):
         def before(directory, environment):
             lists["file"] = directory / "products"
             environment["SIMGPU_PRODUCTS"] = str(lists["file"])
+            if kind == "looked_up":  # AddressSanitizer opens libraries for the program, and does not know its own path
+                environment["LD_LIBRARY_PATH"] = f"{CLIENTS}:{environment['LD_LIBRARY_PATH']}"
 
         program = CLIENTS / (f"blas_client_{kind}" if kind in ("lazy", "now") else f"blas_{kind}")
         run = self.program([program, *words], config=config, env=env, before=before, **options)
