@@ -6,7 +6,9 @@
 
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "cuda/host_thread.h"
 
@@ -66,7 +68,9 @@ const std::map<int, std::pair<DType, bool>> kTypes{
 class Entries : public testing::Test {
  protected:
   void SetUp() override {
-    links_.attribution = new Attribution(counters_);
+    // Never destroyed, as in a host: the thread's state is one of its.
+    static auto* const kept = new std::vector<std::unique_ptr<Attribution>>;
+    links_.attribution = kept->emplace_back(std::make_unique<Attribution>(counters_)).get();
     host_switches().live.store(&links_);
     host_thread()->adopted = false;
     (void)live_thread(links_);
