@@ -25,6 +25,9 @@ endif()
 # The library goes into images that are older than the machine which builds it. gcc looks into -B first, for start files and
 # libraries alike. What the compiler adds of its own (libstdc++, libgcc) must be linked in.
 set(MFU_OLD_GLIBC "" CACHE PATH "What tools/old-glibc prints: what is loaded into other images is linked against it; empty: this machine's")
+if(MFU_OLD_GLIBC AND NOT MFU_SANITIZE)  # what is never called is left out, function by function
+  target_compile_options(mfu_flags INTERFACE -ffunction-sections -fdata-sections)
+endif()
 function(mfu_link_for_old_glibc target)
   if(MFU_OLD_GLIBC AND NOT MFU_SANITIZE)
     target_link_options(${target} PRIVATE -B${MFU_OLD_GLIBC}/ -static-libstdc++ -static-libgcc -Wl,--gc-sections)
