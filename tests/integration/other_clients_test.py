@@ -1,6 +1,8 @@
 """Other users of CUPTI in the same process keep what they take: the library steps aside, says so once, and the host's output,
 exit code and the other client stay whole. So do changes of the system clock."""
 
+import re
+
 from harness import BUILD, SANITIZE, TestCase, main, ns, unittest
 
 BUSY = """
@@ -198,10 +200,14 @@ class LinkedProfiler(TestCase):
         self.assert_sound(run)
 
     def test_without_the_hook_some_are_lost(self):
-        """That the test above can fail: nobody asks for the buffers where no slot may be changed."""
-        run = self.traced("now", {"MFU_EXECUTED": "0"})
-        self.assertEqual(run.code, 0)
-        self.assertRegex(run.stdout.decode(), r"session \d: (?!1000)\d+ of 1000 kernels")
+        """That the test above can fail: nobody asks for the buffers where no slot may be changed. On a busy machine the threads
+        take turns in such a way, now and then, that all come back."""
+        for _ in range(5):
+            run = self.traced("now", {"MFU_EXECUTED": "0"})
+            self.assertEqual(run.code, 0)
+            if re.search(r"session \d: (?!1000)\d+ of 1000 kernels", run.stdout.decode()):
+                return
+        self.fail(run.stdout.decode())
 
 
 class SystemClock(TestCase):
