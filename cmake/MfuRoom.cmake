@@ -21,7 +21,7 @@ function(mfu_include_root name path)
 endfunction()
 
 option(MFU_SMALL "Compile rooms that are COLD for size, as wheels do" OFF)
-option(MFU_TOGETHER "Compile the files of rooms that are TOGETHER a few at a time: half the time of a build from nothing" OFF)
+option(MFU_TOGETHER "Compile the files of rooms that are TOGETHER a few at a time, so that their headers are read less often" OFF)
 
 function(mfu_room name)
   cmake_parse_arguments(room "COLD;TOGETHER" "PATH" "SEES;PRIVATE;EXCLUDE;SOURCES;COLD_FILES;ALONE" ${ARGN})
