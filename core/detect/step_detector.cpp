@@ -83,8 +83,9 @@ bool StepDetector::training_is_over() const noexcept {
   const Position step = std::max<Position>(training_.longest_launches(), history_.training_gap());
   const Position several_steps = generates ? 0 : kT.steps_of_break * step;
   const Position quiet = history_.end() - history_.last_trained();
-  // An evaluation, perhaps the last one, is a few dozen batches.
-  if (training_found_ && !may_generate() && serving_.ended() < kT.iterations_after_training) return false;
+  // An evaluation, perhaps the last one, is a few dozen batches. Updates by name are training, found or not.
+  const bool trains = training_found_ || (training_.count() != 0 && training_.named());
+  if (trains && !may_generate() && serving_.ended() < kT.iterations_after_training) return false;
   return serving_.found() && quiet > 3 * std::max<Position>(history_.training_gap(), kLeast) && quiet > several_steps;
 }
 

@@ -161,8 +161,9 @@ void TrainingSteps::start_step(Position backward) {
   bool contiguous = false;
   certain_ = true;
   Position begin = begin_before(backward, contiguous);
-  if (contiguous && copies_in_forward(begin, backward)) {
+  if (copies_ahead(backward)) {
     prefetches_ = true;
+    contiguous = true;
     forget_passes();
     run_count_ = 0;
     begin = update_end_;
@@ -274,9 +275,11 @@ LaunchPosition TrainingSteps::begin_before(Position backward, bool& contiguous) 
     contiguous = true;
     return run(0).begin;
   }
-  // Of the runs of copies, the one from which the forward pass is as long as usual.
-  Position best = 0;
-  for (std::uint32_t i = 0; i < kept; ++i) {
+  // Of the runs of copies, the one from which the forward pass is as long as usual; or the only one, if no model ran
+  // before it.
+  const bool only = run_count_ == 1 && update_end_ >= history_.oldest() && !holds_product(update_end_, run(0).begin);
+  Position best = only ? run(0).begin : 0;
+  for (std::uint32_t i = 0; !only && i < kept; ++i) {
     if (off(run(i).begin) > tolerance) continue;
     if (best == 0 || run(i).copies > most || (run(i).copies == most && off(run(i).begin) < off(best))) {
       best = run(i).begin;
@@ -308,7 +311,58 @@ LaunchPosition TrainingSteps::begin_before(Position backward, bool& contiguous) 
   contiguous = contiguous || (turns && foreign_ < kT.burst);
   unusual_ = {contiguous ? 0 : distance, unusual_[0]};
   if (contiguous) return first;
+  const bool any_length = known > 2 && sorted[known - 1] - sorted[0] > tolerance;
+  if (const Position begin = any_length ? by_landmarks(first, backward, contiguous) : 0; begin != 0) return begin;
   return like_reference(backward - usual, static_cast<std::uint32_t>(tolerance));
+}
+
+/// Where forward passes are of any length, what an earlier one ran once tells them: all of it once since the update is
+/// one pass, and more is other work, and the pass that came last.
+/// \param first where the forward pass begins if nothing else ran
+/// \return where it begins; 0: that is not known
+LaunchPosition TrainingSteps::by_landmarks(Position first, Position backward, bool& contiguous) {
+  constexpr Position kMost = 1u << 15;  // launches that are compared
+  constexpr std::int32_t kOne = 1, kHere = 1 << 15;
+  constexpr std::uint32_t kLeast = 2;
+  const Step* of = nullptr;
+  for (std::size_t i = 0; of == nullptr && i <= 4 && i < known() + 1; ++i) {
+    const Step& step = i == 0 ? now_ : back(i - 1);
+    const bool usable = step.certain && step.begin >= history_.oldest() && step.first_backward > step.begin;
+    if (usable && step.first_backward - step.begin < kMost) of = &step;
+  }
+  if (of == nullptr || update_end_ < history_.oldest() || backward - update_end_ >= kMost) return 0;
+  const auto& family = history_.families();
+  for (Position i = of->begin; i < of->first_backward; ++i) counts_[family[i]] += kOne;
+  for (Position i = update_end_; i < backward; ++i) counts_[family[i]] += kHere;
+  const auto is_landmark = [&](Position i) {
+    return (counts_[family[i]] & (kHere - 1)) == kOne && (history_.flags(i) & (kFlagToDevice | kFlagToHost)) == 0;
+  };
+  std::uint32_t landmarks = 0, once = 0, more = 0, strange = 0;
+  Position head = 0;
+  for (Position i = of->begin; i < of->first_backward; ++i) {
+    if (!is_landmark(i)) continue;
+    if (landmarks++ == 0) head = i;
+    const std::int32_t here = counts_[family[i]] / kHere;
+    once += here == 1 ? 1 : 0;
+    more += here > 1 ? 1 : 0;
+  }
+  for (Position i = update_end_; i < backward; ++i) strange += (counts_[family[i]] & (kHere - 1)) == 0 ? 1 : 0;
+  for (Position i = of->begin; i < of->first_backward; ++i) counts_[family[i]] = 0;
+  for (Position i = update_end_; i < backward; ++i) counts_[family[i]] = 0;
+  if (landmarks < kLeast) return 0;
+  if (once * 4 >= landmarks * 3 && strange <= kT.log_line && little_to_host()) {
+    contiguous = true;
+    return first;
+  }
+  if ((once + more) * 2 < landmarks) return 0;
+  // The last of what comes first in it, as far from its begin as there.
+  const Position distance = head - of->begin;
+  if (distance > kT.before_first_product) return 0;
+  Position at = backward;
+  while (at > update_end_ && family[at - 1] != family[head]) --at;
+  if (at <= update_end_ + distance + 1) return 0;
+  contiguous = false;
+  return at - 1 - distance;
 }
 
 /// What runs from the named part of the update to `begin` is the rest of it, which has no name: as much ran there in
@@ -330,27 +384,31 @@ bool TrainingSteps::holds_product(Position begin, Position end) const noexcept {
   return false;
 }
 
-/// The copies at `begin` are of the batch after the next: they lie in the middle of a forward pass, since what runs
-/// before them runs after them, too, and matrix products are among it. Asked of the second step whose begin was looked
-/// for: other work may run before one.
-bool TrainingSteps::copies_in_forward(Position begin, Position backward) {
-  if (forward_count_ != 1 || run_count_ == 0 || !updates_named_ || update_end_ < history_.oldest()) return false;
-  if (begin <= update_end_ + kT.stray_launches) return false;
+/// The copies since the update are of the batch after the next: they lie in the middle of a forward pass, since a
+/// matrix product comes before them, and what runs from there to them runs after them, too. Twice in a row, since other
+/// work may run before a step.
+bool TrainingSteps::copies_ahead(Position backward) {
+  if (run_count_ == 0 || run_count_ > runs_.size() || !updates_named_ || update_end_ < history_.oldest()) return false;
+  const Position copies = runs_[0].begin;
+  Position begin = update_end_;
+  while (begin < copies && !is_product(begin)) ++begin;
   const auto& family = history_.families();
   constexpr std::int32_t kAfter = 1, kBefore = 2;
-  bool products = false;
   std::uint32_t names = 0, again = 0;
-  for (Position i = begin; i < backward; ++i) counts_[family[i]] = kAfter;
-  for (Position i = update_end_; i < begin; ++i) {
+  for (Position i = copies; i < backward; ++i) counts_[family[i]] = kAfter;
+  for (Position i = begin; i < copies; ++i) {
     std::int32_t& count = counts_[family[i]];
-    products = products || is_product(i);
     if ((count & kBefore) != 0) continue;
     ++names;
     again += count == kAfter ? 1 : 0;
     count |= kBefore;
   }
-  for (Position i = update_end_; i < backward; ++i) counts_[family[i]] = 0;
-  return products && names >= 2 && again * 3 >= names * 2;
+  for (Position i = begin; i < backward; ++i) counts_[family[i]] = 0;
+  // Or next to nothing of the pass is left.
+  const bool late = (backward - copies) * 8 <= copies - begin && backward - copies <= kT.before_first_product;
+  const bool ahead = names >= 2 && (again * 3 >= names * 2 || (late && again > 0));
+  ahead_ = ahead ? ahead_ + 1 : 0;
+  return ahead_ == 2;
 }
 
 /// A kernel that a library chooses by shape, or a graph, which may hold one.
@@ -504,21 +562,28 @@ bool TrainingSteps::little_to_host() const noexcept { return foreign_ < kT.burst
 
 /// How many of the `compared` launches of the reference are there at `p`. Where shapes differ, a library runs one
 /// kernel more or less for the same operation.
-std::uint32_t TrainingSteps::alike_at(Position p, std::uint32_t compared) const noexcept {
+/// \param alike if not null, where all of several launches are there for the first time
+std::uint32_t TrainingSteps::alike_at(Position p, std::uint32_t compared, Position* alike) const noexcept {
+  constexpr std::uint32_t kSeveral = 6;
   const auto& family = history_.families();
-  std::uint32_t equal = 0, there = 0;
+  std::uint32_t equal = 0, there = 0, in_a_row = 0;
+  Position unlike = p;  // after the last that is not there
   for (Position here = p; there < compared && here < history_.end(); ++here) {
     if (family[here] == reference_[there]) {
       ++equal;
       ++there;
+      if (++in_a_row >= kSeveral && alike != nullptr) *std::exchange(alike, nullptr) = unlike;
     } else if (here > p && there > 0 && family[here] == family[here - 1] && family[here] == reference_[there - 1]) {
       // one more of the same
     } else if (there > 0 && there + 1 < compared && reference_[there] == reference_[there - 1] &&
                family[here] == reference_[there + 1]) {
       ++equal;
+      ++in_a_row;
       there += 2;
     } else {
       ++there;
+      in_a_row = 0;
+      unlike = here + 1;
     }
   }
   return equal;
@@ -530,6 +595,7 @@ LaunchPosition TrainingSteps::like_reference(Position around, std::uint32_t reac
   certain_ = false;
   if (!reference_known_) return around;
   const Position low = std::max({history_.oldest(), update_end_, around - std::min<Position>(around, reach)});
+  around = std::max(around, low);
   Position best = around;
   std::uint32_t most = 0, second = 0;
   // A forward pass in a graph or two is shorter than the reference, and only as much of it was seen.
@@ -549,7 +615,16 @@ LaunchPosition TrainingSteps::like_reference(Position around, std::uint32_t reac
   const bool usual_length = best == around && forwards_are_equal();
   const bool alone = most > second && (most == compared || most > second + 1);
   certain_ = compared >= 2 && most * 4 >= compared * 3 && (alone || usual_length);
-  return best;
+  // A line of the log that steps begin with, since no batch marks where they do, is missing after other work.
+  Position alike = best;
+  if (alike_at(best, compared, &alike) == compared || alike - best > kT.burst) return best;
+  const auto of_model = [&](LaunchKey key) {
+    return std::find(reference_.begin() + static_cast<std::ptrdiff_t>(alike - best), reference_.end(), key) !=
+           reference_.end();
+  };
+  Position known = 0;
+  for (Position i = best; i < alike; ++i) known += of_model(history_.families()[i]) ? 1 : 0;
+  return known * 2 > alike - best ? best : alike;
 }
 
 bool TrainingSteps::forwards_are_equal() const noexcept {
@@ -600,9 +675,40 @@ TrainingSteps::Likeness TrainingSteps::likeness(const Step& a, const Step& b) {
   return likeness;
 }
 
+/// The last few begin with a batch, follow each other, and hold the same names: their lengths may differ as they like.
+bool TrainingSteps::are_of_any_length() {
+  constexpr std::size_t kFew = 3;
+  if (!named() || known() <= kFew) return false;
+  if (within_a_64th(length(last()), length(back(2)))) return false;  // two networks may take turns
+  for (std::size_t i = 0; i < kFew; ++i) {
+    const Step& step = back(i);
+    if (!step.certain || step.copies == 0 || !step.followed || step.passes != last().passes) return false;
+    if (step.begin < history_.oldest() || !within_an_eighth(step.updates, last().updates)) return false;
+  }
+  return share_of_names(last(), back(1)) >= kT.similar_by_name && share_of_names(last(), back(2)) >= kT.similar_by_name;
+}
+
+/// Names that both hold, as a share of those that either does.
+double TrainingSteps::share_of_names(const Step& a, const Step& b) {
+  const auto& family = history_.families();
+  constexpr std::int32_t kA = 1, kB = 2;
+  std::uint32_t names = 0, both = 0;
+  for (Position i = a.begin; i < a.update_end; ++i) counts_[family[i]] |= kA;
+  for (Position i = b.begin; i < b.update_end; ++i) counts_[family[i]] |= kB;
+  const auto take = [&](Position i) {
+    const std::int32_t held = std::exchange(counts_[family[i]], 0);
+    names += held != 0 ? 1 : 0;
+    both += held == (kA | kB) ? 1 : 0;
+  };
+  for (Position i = a.begin; i < a.update_end; ++i) take(i);
+  for (Position i = b.begin; i < b.update_end; ++i) take(i);
+  return names == 0 ? 0 : static_cast<double>(both) / names;
+}
+
 /// The last step with the one before of its kind.
 void TrainingSteps::compare() {
   const Step& now = last();
+  any_length_ = any_length_ || are_of_any_length();
   least_gap_ = ~0u;
   most_gap_ = broken_ = 0;
   std::uint32_t most_silent = 0;
@@ -697,7 +803,8 @@ const char* TrainingSteps::why_not_found() const noexcept {
   if (known() < 3) return "fewer than three were seen";
   // Start-up lies in the first one.
   if (!last().certain || !back(1).certain) return "where the last two began is not certain";
-  if (!alike(last(), back(1)) || !within_an_eighth(length(last()), length(back(1)))) return "the last two differ";
+  if (!(alike(last(), back(1)) && within_an_eighth(length(last()), length(back(1)))) && !any_length_)
+    return "the last two differ";
   if (named()) return nullptr;
   // Without copies nothing tells an update from evaluation: only what is the same after every pass is certain.
   if (doubtful()) return "no optimizer has a name, and other work runs between passes";

@@ -104,13 +104,14 @@ class TrainingSteps {
   void begin_step(Position begin, Position backward, bool copies);
   [[nodiscard]] Position begin_before(Position backward, bool& contiguous);
   [[nodiscard]] bool may_begin_with_update(const Step& step) const noexcept;
-  [[nodiscard]] std::uint32_t alike_at(Position p, std::uint32_t compared) const noexcept;
+  [[nodiscard]] std::uint32_t alike_at(Position p, std::uint32_t compared, Position* alike = nullptr) const noexcept;
   Position like_reference(Position around, std::uint32_t reach);
   [[nodiscard]] bool forwards_are_equal() const noexcept;
   [[nodiscard]] bool little_to_host() const noexcept;
   [[nodiscard]] bool by_likeness() const noexcept;
   bool rest_of_update(Position begin) noexcept;
-  [[nodiscard]] bool copies_in_forward(Position begin, Position backward);
+  [[nodiscard]] bool copies_ahead(Position backward);
+  [[nodiscard]] Position by_landmarks(Position first, Position backward, bool& contiguous);
   [[nodiscard]] bool is_product(Position p) const noexcept;
   [[nodiscard]] bool holds_product(Position begin, Position end) const noexcept;
   Position begin_of_forward(Position backward, bool& contiguous);
@@ -125,6 +126,8 @@ class TrainingSteps {
   void learn(Position begin, Position backward);
   void find_turns();
   void compare();
+  [[nodiscard]] bool are_of_any_length();
+  [[nodiscard]] double share_of_names(const Step& a, const Step& b);
   struct Likeness {    ///< of two steps
     double all = 1;    ///< share of equal launches
     double fixed = 1;  ///< the same without what depends on shapes, or on a loader
@@ -167,13 +170,15 @@ class TrainingSteps {
   std::array<Position, 4> gaps_{};        ///< the same of the last steps, other work included
   std::uint32_t gap_count_ = 0;
   bool prefetches_ = false;                ///< batches are copied in the middle of a forward pass: they mark no begin
+  std::uint32_t ahead_ = 0;                ///< steps in a row where it looks so
   std::array<LaunchKey, 24> reference_{};  ///< families of the first launches of a step
   bool reference_known_ = false;
   bool certain_ = true;  ///< where the step at hand begins is known
   std::array<Position, 2>
       unusual_{};  ///< launches to the first backward pass where they were unusual, the last two steps
   bool copies_usual_ = false;
-  std::uint32_t tail_ = 0;  ///< launches between the update and the next step, where nothing else runs
+  std::uint32_t tail_ = 0;   ///< launches between the update and the next step, where nothing else runs
+  bool any_length_ = false;  ///< steps differ in length alone
   std::uint32_t turn_ = 1;
   std::uint32_t update_gap_ = 0;    ///< a gap of so many launches holds an update; 0: all do
   bool grouped_ = false;            ///< steps are of several passes

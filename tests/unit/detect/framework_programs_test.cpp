@@ -175,6 +175,15 @@ TEST(FrameworkPrograms, WhatWasWrongOnce) {
   figures.add(training(51249), "like layers");
   // Passes of an evaluation, longer than the step's graphs, of which no batch is seen.
   figures.add(training(70051), "evaluation of a step in graphs");
+  // A step after an evaluation, where the line of the log that all others begin with is missing.
+  figures.add(training(774'400'037), "no line of the log");
+  // Passes of any length, in the middle of which the next batch is copied.
+  figures.add(further_training(774'400'864), "copies late in the forward pass");
+  figures.add(further_training(774'400'600), "copies in the middle of the forward pass");
+  // An evaluation before steps of any length were found.
+  figures.add(further_training(774'400'074), "early evaluation");
+  // A checkpoint before a step that is shorter than usual.
+  figures.add(further_training(774'401'297), "checkpoint");
   figures.print("once wrong");
   EXPECT_EQ(figures.right, figures.programs);
   // A first step that was told when its place was not known, and moved with the others.
