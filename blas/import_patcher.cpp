@@ -51,6 +51,7 @@ void each_module(Each each) noexcept {
 }  // namespace
 
 ImportPatcher::ImportPatcher() noexcept {
+  find_real_dlsym();
   // Whoever is in front of the library for the whole program is found before it in the global scope.
   const std::span<const BlasEntry> entries = blas_entries();
   for (std::size_t i = 0; i < entries.size() && i < in_front_.size(); ++i) {
@@ -121,12 +122,12 @@ void ImportPatcher::patch(const ::dl_phdr_info& info) noexcept {
   if (!module.usable() || known_without(module.key()) || module.contains(reinterpret_cast<std::uintptr_t>(&own)) ||
       is_off_limits(module.name()))
     return;
-  const bool looks_up = looks_up_blas(module.name());
+  const bool looks_up = real_dlsym() != nullptr && may_look_up_blas(module.name());
   bool any = false;
   const auto wanted = [looks_up](const char* name) {
     // Of thousands of names hardly one begins with this letter and the next.
     return (name[0] == 'c' && name[1] == 'u' && std::strncmp(name, "cublas", 6) == 0) ||
-           (looks_up && std::strcmp(name, "dlsym") == 0);
+           (looks_up && name[0] == 'd' && std::strcmp(name, "dlsym") == 0);
   };
   module.each_import(wanted, [&](const char* name, std::uintptr_t slot) {
     if (slot % sizeof(void*) != 0) return;

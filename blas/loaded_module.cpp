@@ -119,7 +119,10 @@ const char* LoadedModule::import_name(std::uint32_t symbol) const noexcept {
 /// Symbols before this one may be undefined; kUnknown where no table says.
 std::uint32_t LoadedModule::undefined_symbols() const noexcept {
   if (gnu_hash_ != nullptr) {
-    // Its symbols come last in the table, and it has none that is undefined. One without any symbol says nothing.
+    // Its symbols come last in the table, and it has none that is undefined: but in a program at a fixed address
+    // functions of others whose address is taken, since it gives a slot of its own for that. One without any symbol
+    // says nothing.
+    if (base_ == 0) return kUnknown;
     const std::uint32_t buckets = gnu_hash_[0], bloom_words = gnu_hash_[2];
     const std::uint32_t* bucket = gnu_hash_ + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(std::uint32_t));
     for (std::uint32_t i = 0; i < buckets; ++i)

@@ -6,16 +6,20 @@
 
 namespace mfu {
 
-/// Modules that look functions of cuBLAS up with dlsym instead of importing them: XLA (a table of its own, filled at
-/// the first call of each; xla/tsl/cuda/cublas_stub.cc), cuDNN, CuPy, Triton
-/// (third_party/nvidia/include/cublas_instance.h).
-[[nodiscard]] bool looks_up_blas(std::string_view module) noexcept;
+/// False for modules that never look up functions of cuBLAS: the driver, the runtime, cuBLAS itself. All others may:
+/// XLA (a table of its own, filled at the first call of each; xla/tsl/cuda/cublas_stub.cc), cuDNN, CuPy, Triton
+/// (third_party/nvidia/include/cublas_instance.h), Python's ctypes, a program by itself.
+[[nodiscard]] bool may_look_up_blas(std::string_view module) noexcept;
 
-/// The C library's dlsym, or another tool's in front of it: what a module calls whose slot was not changed.
+/// [before any look-up is hooked] Where the address of dlsym that this library got is a slot of the program, it takes
+/// the C library's.
+void find_real_dlsym() noexcept;
+/// The C library's dlsym, or another tool's in front of it: what a module calls whose slot was not changed. nullptr:
+/// not found.
 [[nodiscard]] void* real_dlsym() noexcept;
 /// [any thread] In its place: the hook for a name that blas_entries() has and a library handle, what dlsym says else. A
-/// look-up that depends on who asks (RTLD_NEXT, RTLD_DEFAULT) goes on to dlsym by a jump, so that the caller stays the
-/// caller.
+/// look-up that depends on who asks (RTLD_NEXT, RTLD_DEFAULT), or is for another library's name, goes on to dlsym by a
+/// jump, so that the caller stays the caller.
 [[nodiscard]] void* hooked_dlsym() noexcept;
 
 }  // namespace mfu

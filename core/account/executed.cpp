@@ -349,6 +349,22 @@ void find_other_model(const Collected& collected, const ComponentNames& names, R
   add_finding(out.findings, "config", "the config is not the model that runs: " + text);
 }
 
+/// Why there is no HFU where nothing else gives a figure either.
+void find_unseen(DurationNs no_call, DurationNs no_size, DurationNs attention, const RegionSummary& s,
+                 std::vector<Finding>& findings) {
+  if (s.flop || s.executed->matmul_ns <= 0 || s.executed->coverage() >= ExecutedWork::kEnough) return;
+  const auto matmul = static_cast<double>(s.executed->matmul_ns);
+  const auto say = [&](DurationNs time, const char* what) {
+    constexpr double kWorthALine = 0.01;
+    if (static_cast<double>(time) >= kWorthALine * matmul)
+      add_finding(findings, "not_seen",
+                  fmt::format("{} of the matmul time: {}", percent_of(static_cast<double>(time), matmul), what));
+  };
+  say(no_call, "no call to cuBLAS was seen (Triton, CUTLASS, linked in, or looked up too early)");
+  say(no_size, "products whose sizes are not known (they lie in device memory)");
+  say(attention, "attention of lengths that nothing says");
+}
+
 }  // namespace
 
 void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& names, const FlopsModel* model,
@@ -359,7 +375,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   if (!s.bytes && row.bytes_least > 0 && peak.bytes_per_s.value_or(0) > 0 && elapsed_s > 0)
     s.mbu_lower = row.bytes_least / (*peak.bytes_per_s * elapsed_s);
   s.flop_source = s.flop ? row.flop_source : s.mfu_lower ? FlopSource::kLowerBound : FlopSource::kNone;
-  if (!roles.watched() || !s.classes_known || row.products.empty()) return;
+  if (!roles.watched() || !s.classes_known) return;
 
   DurationNs gemm_ns = 0, attention_ns = 0;
   for (std::uint32_t i = 0; i < row.kernel_stats.size(); ++i) {
@@ -369,6 +385,8 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
     if (of == KernelClass::kGemm) gemm_ns += stat.sum_ns;
     if (of == KernelClass::kAttention) attention_ns += stat.sum_ns;
   }
+  // Matmuls of which no call was seen are said as well: nothing of them is covered.
+  if (row.products.empty() && gemm_ns + attention_ns == 0) return;
 
   Collected collected;
   collect(row, roles, peak, collected);
@@ -409,6 +427,8 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   }
   if (s.flop_source == FlopSource::kNone && out.work.enough()) s.flop_source = FlopSource::kExecuted;
 
+  find_unseen(gemm_ns - std::min(gemm_ns, product_ns), product_ns - sized_ns, attention_ns - attention_covered, s,
+              out.findings);
   find_dtype(collected, peak, s, out);
   if (model != nullptr) {
     const double matmul_ns = static_cast<double>(out.work.matmul_ns);

@@ -123,7 +123,8 @@ struct Component {
 
 /// What the products that ran say about the model, or the program: one line for people.
 struct Finding {
-  std::string kind;  ///< `recomputation`, `padding`, `logits`, `expert_capacity`, `config`, `peak_dtype`
+  std::string kind;  ///< `recomputation`, `padding`, `logits`, `expert_capacity`, `config`, `peak_dtype`,
+                     ///< `not_seen`
   std::string text;
 };
 

@@ -16,7 +16,9 @@ int whole_percent(double ratio) { return static_cast<int>(std::floor(ratio * 100
 }  // namespace
 
 std::string executed_text(const RegionSummary& r) {
-  if (!r.executed || r.executed->matmul_ns <= 0 || r.executed->covered_ns <= 0) return "";
+  if (!r.executed || r.executed->matmul_ns <= 0) return "";
+  // Nothing is seen: said where it is why there is no figure.
+  if (r.executed->covered_ns <= 0) return r.mfu || r.mfu_lower ? "" : "HFU - (of 0% seen)";
   const std::string seen = fmt::format("(of {}% seen)", whole_percent(r.executed->coverage()));
   if (r.executed->enough() && r.hfu) {
     if (*r.hfu > 1) return "";

@@ -3,15 +3,19 @@
 // (third_party/nvidia/include/cublas_instance.h) do. Built as a program and as a plugin.
 //
 //   blas_looked_up N           looks them up itself
+//   blas_looked_up N before    looks them up before it starts CUDA, when nobody looks at it yet
 //   blas_looked_up N PLUGIN    the plugin does
 //
-// Prints what dlerror() says after the last look-up: nothing.
+// Prints what dlerror() says after the last look-up: nothing. Built at a fixed address too, with the address of dlsym
+// taken: then what every other module gets for that address is a slot of the program.
 #include <cuda.h>
 #include <dlfcn.h>
 
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <string>
 
 namespace {
 
@@ -27,10 +31,18 @@ void* open(const char* file) {
   return handle;
 }
 
-template <typename... Arguments>
-int call(void* library, const char* name, Arguments... arguments) {
+std::map<std::string, void*> g_known;  ///< of functions that were looked up before
+
+void* look_up(void* library, const char* name) {
+  if (const auto known = g_known.find(name); known != g_known.end()) return known->second;
   void* function = dlsym(library, name);
   if (const char* error = dlerror(); function == nullptr || error != nullptr) check(1, error);
+  return function;
+}
+
+template <typename... Arguments>
+int call(void* library, const char* name, Arguments... arguments) {
+  void* function = look_up(library, name);
   return reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
 }
 
@@ -68,10 +80,22 @@ extern "C" [[gnu::visibility("default")]] void multiply(CUstream stream, int rou
 }
 
 #ifndef MFU_PLUGIN
+#ifdef MFU_FIXED_ADDRESS
+void* (*volatile g_dlsym)(void*, const char*);
+#endif
+
 int main(int argc, char** argv) {
+#ifdef MFU_FIXED_ADDRESS
+  g_dlsym = &dlsym;
+#endif
   // JAX's plugin is loaded before it starts CUDA itself.
   auto* work = &multiply;
-  if (argc > 2) work = reinterpret_cast<void (*)(CUstream, int)>(dlsym(open(argv[2]), "multiply"));
+  const std::string where = argc > 2 ? argv[2] : "";
+  if (where == "before") {
+    g_known["cublasGemmEx"] = look_up(open("libcublas.so.13"), "cublasGemmEx");
+    g_known["cublasLtMatmul"] = look_up(open("libcublasLt.so.13"), "cublasLtMatmul");
+  } else if (!where.empty())
+    work = reinterpret_cast<void (*)(CUstream, int)>(dlsym(open(where.c_str()), "multiply"));
   CUdevice device = 0;
   CUcontext context = nullptr;
   CUstream stream = nullptr;

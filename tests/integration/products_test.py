@@ -2,11 +2,27 @@
 threads, forks, other tools in front of it, and that switched off the library leaves no trace."""
 
 import json
+import sys
 
 from harness import BUILD, TestCase, main
 
 CLIENTS = BUILD / "clients"
 IN_FRONT = CLIENTS / "libblas_in_front.so"
+
+# A script that needs nothing but the libraries.
+PYTHON = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context, stream, handle = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDeviceGet(ctypes.byref(device), 0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0 and cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuStreamCreate(ctypes.byref(stream), 1) == 0
+blas = ctypes.CDLL("libcublas.so.13")
+assert blas.cublasCreate_v2(ctypes.byref(handle)) == 0 and blas.cublasSetStream_v2(handle, stream) == 0
+for i in range(int(sys.argv[1])):
+    assert blas.cublasGemmEx(handle, 1, 0, 640, 384, 1024, None, None, 14, 1, None, 14, 1, None, None, 14, 1, 68, -1) == 0
+assert cuda.cuStreamSynchronize(stream) == 0
+"""
 
 
 class Products(TestCase):
@@ -16,10 +32,12 @@ class Products(TestCase):
         def before(directory, environment):
             lists["file"] = directory / "products"
             environment["SIMGPU_PRODUCTS"] = str(lists["file"])
-            if kind == "looked_up":  # AddressSanitizer opens libraries for the program, and does not know its own path
+            # AddressSanitizer opens libraries for the program, and does not know its own path.
+            if kind not in ("lazy", "now"):
                 environment["LD_LIBRARY_PATH"] = f"{CLIENTS}:{environment['LD_LIBRARY_PATH']}"
 
         program = CLIENTS / (f"blas_client_{kind}" if kind in ("lazy", "now") else f"blas_{kind}")
+        program = kind if kind == sys.executable else program
         run = self.program([program, *words], config=config, env=env, before=before, **options)
         self.assertEqual(run.code, 0, run.stderr.decode(errors="replace"))
         text = lists["file"].read_text()
@@ -78,19 +96,43 @@ class Products(TestCase):
                 self.assert_all_seen(run, self.flop(run.products))
 
     def test_a_program_that_looks_the_functions_up(self):
-        """Plugins under the names of those that do so are seen; of a program that does it by itself nothing is said."""
-        for plugin in ("xla_cuda_plugin.so", "libtriton.so", None):
-            with self.subTest(plugin=plugin):
-                words = [CLIENTS / plugin] if plugin else []
-                run = self.client("40", *words, kind="looked_up")
+        """By itself, with each kind of slot for dlsym, where the address of dlsym is a slot of the program, and in plugins of
+        any name."""
+        for kind, plugin in (
+            ("looked_up", None),
+            ("looked_up_lazy", None),
+            ("looked_up_fixed", None),
+            ("looked_up", "xla_cuda_plugin.so"),
+            ("looked_up", "any_plugin.so"),
+            ("looked_up_fixed", "any_plugin.so"),
+        ):
+            with self.subTest(kind=kind, plugin=plugin):
+                run = self.client("40", *([CLIENTS / plugin] if plugin else []), kind=kind)
                 self.assertEqual(run.stdout, b"no error\n")
                 self.assertEqual(len(run.products), 80)
-                if plugin:
-                    self.assert_all_seen(run, self.flop(run.products))
-                    continue
-                executed = run.region("total")["executed"]
-                self.assertFalse(executed and (executed["flop"] or executed["covered_s"]))
-                self.assertIsNone(run.region("total")["hfu"])
+                self.assert_all_seen(run, self.flop(run.products))
+
+    def test_python_looks_the_functions_up(self):
+        run = self.client("-c", PYTHON, 30, kind=sys.executable)
+        self.assertEqual(len(run.products), 30)
+        self.assert_all_seen(run, self.flop(run.products))
+
+    def test_of_matmuls_whose_calls_nobody_saw_no_part_is_covered(self):
+        """Functions that were looked up before the library was there."""
+        run = self.client("40", "before", kind="looked_up", config=None)
+        executed = run.region("total")["executed"]
+        self.assertEqual((executed["flop"], executed["covered_s"]), (0, 0))
+        self.assertGreater(executed["matmul_s"], 0)
+        for figure in ("mfu", "mfu_lower", "hfu", "flop_source"):
+            self.assertIsNone(run.region("total")[figure], figure)
+        components = run.region("total")["components"]
+        self.assertEqual([c["name"] for c in components], ["not seen"])
+        self.assertEqual(components[0]["time_s"], executed["matmul_s"])
+        lines = [line for line in run.log if "HFU - (of 0% seen)" in line]
+        self.assertGreaterEqual(len(lines), 2, run.log)  # of the window, and of the run
+        off = self.client("40", "before", kind="looked_up", config=None, env={"MFU_EXECUTED": "0"})
+        self.assertIsNone(off.region("total")["executed"])
+        self.assertFalse([line for line in off.log if "seen)" in line], off.log)
 
     def test_kernels_that_a_program_launches_by_itself(self):
         run = self.program([CLIENTS / "blas_client_lazy", "deep_gemm", 20])

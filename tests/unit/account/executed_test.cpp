@@ -288,6 +288,37 @@ TEST_F(Executed, LittleCoverageHasNoHfu) {
   EXPECT_FALSE(find(r, "not seen", "")->flop);
 }
 
+/// Nothing covers matmuls whose calls nobody saw, and that is said; what is no matmul needs none.
+TEST_F(Executed, MatmulsOfNoCallAreNotCovered) {
+  for (const bool shaped : {false, true}) {
+    start(shaped ? MadeTransformer::config() : R"({"workload": {"phase": "train"}})");
+    in_range(shaped ? "step batch=1 seq_len=16" : "step", [&] {
+      made_.kernel("triton_mm_gemm_kernel", 3000);
+      made_.kernel("void vectorized_elementwise_kernel<4, Add>(...)", 400);
+    });
+    const RegionSummary r = finish();
+    ASSERT_TRUE(r.executed);
+    EXPECT_EQ(r.executed->flop, 0);
+    EXPECT_EQ(r.executed->covered_ns, 0);
+    EXPECT_EQ(r.executed->matmul_ns, 3000);
+    EXPECT_EQ(r.mfu.has_value(), shaped);
+    EXPECT_EQ(r.hfu.has_value(), shaped);  // of the model's FLOP
+    EXPECT_EQ(r.flop_source, shaped ? FlopSource::kShape : FlopSource::kNone);
+    ASSERT_EQ(r.components.size(), 1u);
+    EXPECT_EQ(r.components.front().name, "not seen");
+    EXPECT_EQ(finding(r, "not_seen"),
+              shaped ? ""
+                     : "100.0 % of the matmul time: no call to cuBLAS was seen (Triton, CUTLASS, linked in, or looked "
+                       "up too early)");
+  }
+  start(R"({"workload": {"phase": "train"}})");
+  in_range("step", [&] { made_.kernel("void vectorized_elementwise_kernel<4, Add>(...)", 400); });
+  const RegionSummary r = finish();
+  EXPECT_FALSE(r.executed);
+  EXPECT_TRUE(r.components.empty());
+  EXPECT_TRUE(r.findings.empty());
+}
+
 TEST_F(Executed, NobodyLookedIsNull) {
   start(MadeTransformer::config(), 1000 * kNsPerSecond, false);
   in_range("step batch=4 seq_len=256", [&] { made_.step(4, 256); });
