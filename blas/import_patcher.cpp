@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "blas/look_up.h"
+#include "cuda/kernel_products.h"
 
 namespace mfu {
 namespace {
@@ -109,6 +110,7 @@ void ImportPatcher::scan() noexcept {
 void ImportPatcher::collect(const ::dl_phdr_info& info) noexcept {
   const LoadedModule module(info);
   if (range_count_ < ranges_.size()) ranges_[range_count_++] = {module.begin(), module.end()};
+  saw_kernel_products_ = saw_kernel_products_ || (info.dlpi_name != nullptr && may_launch_products(info.dlpi_name));
   const bool lt = begins_with(module.name(), kCublasLt);
   if (!module.usable() || library_count_ == kMostLibraries || (!lt && !begins_with(module.name(), kCublas))) return;
   // The object that `info` points to is gone after this call; what LoadedModule keeps of it is in the module.

@@ -30,6 +30,9 @@ class ImportPatcher {
   /// it takes none of ours, and allocates nothing.
   void scan() noexcept;
 
+  /// [one thread at a time] Whether a module was seen whose kernels are products by themselves
+  /// (cuda/kernel_products.h).
+  [[nodiscard]] bool saw_kernel_products() const noexcept { return saw_kernel_products_; }
   /// [any thread] Slots that lead to a hook since this object put it there.
   [[nodiscard]] std::uint32_t patched() const noexcept { return patched_.load(std::memory_order_relaxed); }
 
@@ -69,6 +72,7 @@ class ImportPatcher {
   ZeroedArray<void*> in_front_{256};  ///< by entry: the function of another tool
   unsigned long long adds_ = 0, subs_ = 0;
   bool scanned_ = false;
+  bool saw_kernel_products_ = false;
   bool wait_ = false;             ///< a slot could not be filled in yet, or may be filled in over ours
   std::uint32_t wait_scans_ = 0;  ///< calls of changed() to go
   std::uint32_t wait_next_ = 1;

@@ -394,22 +394,28 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
 [[gnu::always_inline]] inline void CuptiSession::note_driver_launch(ThreadState& state, CUpti_CallbackId id,
                                                                     LaunchKind kind,
                                                                     const CUpti_CallbackData& call) noexcept {
-  const bool product = kind == LaunchKind::kKernel && may_be_product(call.symbolName) && begin_product(state, id, call);
+  if (special_launches_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    return note_special_launch(state, id, kind, call);
   note_launch(state, kind, call, place_of(state, id, kind, call));
-  if (product) [[unlikely]]
-    live_.attribution->end_product(state, false);
+}
+
+[[gnu::noinline]] void CuptiSession::note_special_launch(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
+                                                         const CUpti_CallbackData& call) noexcept {
+  const std::uint32_t special = special_launches_.load(std::memory_order_relaxed);
+  const bool product = (special & kKernelProducts) != 0 && kind == LaunchKind::kKernel &&
+                       may_be_product(call.symbolName) && begin_product(state, id, call);
+  note_launch(state, kind, call, place_of(state, id, kind, call));
+  if (product) live_.attribution->end_product(state, false);
   // Of a captured stream and nothing else is known here; streams that joined the capture are known by the graph node
   // that the call creates.
-  if (captures_.load(std::memory_order_relaxed) != 0) [[unlikely]]
-    note_captured(state, id, call);
+  if ((special & ~kKernelProducts) != 0) note_captured(state, id, call);
 }
 
 /// A kernel that is a matrix product by itself, without a library.
 [[gnu::noinline]] bool CuptiSession::begin_product(ThreadState& state, CUpti_CallbackId id,
                                                    const CUpti_CallbackData& call) const noexcept {
   Product product;
-  return follows_products_ &&
-         product_of_kernel(call.symbolName, parameters_of_launch(id, call.functionParams), product) &&
+  return product_of_kernel(call.symbolName, parameters_of_launch(id, call.functionParams), product) &&
          live_.attribution->begin_product(state, ProductWords(product));
 }
 
@@ -471,14 +477,14 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
     for (auto& slot : capturing_) {
       void* none = nullptr;
       if (!slot.compare_exchange_strong(none, stream, std::memory_order_acq_rel)) continue;
-      captures_.fetch_add(1, std::memory_order_release);
+      special_launches_.fetch_add(1, std::memory_order_release);
       break;
     }
   } else if (ends_capture(id) && data.callbackSite == CUPTI_API_ENTER) {
     for (auto& slot : capturing_) {
       void* expected = stream;
       if (stream == nullptr || !slot.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) continue;
-      captures_.fetch_sub(1, std::memory_order_release);
+      special_launches_.fetch_sub(1, std::memory_order_release);
       break;
     }
   }
@@ -506,7 +512,6 @@ void CuptiSession::follow_events() noexcept {
 }
 
 void CuptiSession::follow_products() noexcept {
-  follows_products_ = level_ == CuptiLevel::kFull;
   if (level_ != CuptiLevel::kFull || api_.get_graph_node_id == nullptr || follows_graph_products_) return;
   follows_graph_products_ = true;
   for (const CUpti_CallbackId id :
@@ -514,6 +519,10 @@ void CuptiSession::follow_products() noexcept {
     (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id);
   for (const std::uint32_t id : kDriverGraphChanges)
     (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
+}
+
+void CuptiSession::follow_kernel_products() noexcept {
+  if (level_ == CuptiLevel::kFull) special_launches_.fetch_or(kKernelProducts, std::memory_order_relaxed);
 }
 
 /// 0: not known.

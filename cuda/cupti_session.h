@@ -64,9 +64,11 @@ class CuptiSession {
   void flush_everything() noexcept { api_.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); }
   /// [mfu-flush] Records that CUPTI dropped since the last call.
   [[nodiscard]] std::uint64_t take_dropped() noexcept;
-  /// [inside cuInit] From now on kernels are looked at that are products by themselves, and the products of captured
-  /// library calls are followed through graphs and their copies.
+  /// [inside cuInit] From now on the products of captured library calls are followed through graphs and their copies.
   void follow_products() noexcept;
+  /// [any thread] From now on kernels are looked at that are products by themselves (kernel_products.h). That reads a
+  /// line of memory for each kernel's name, so only where there may be such.
+  void follow_kernel_products() noexcept;
   /// [mfu-drain] From now on the calls are followed that record events and wait for them.
   void follow_events() noexcept;
   /// [mfu-flush] Looks whether another client's session has ended, and if so registers again: at once, since a next
@@ -123,6 +125,8 @@ class CuptiSession {
   void note_launch(ThreadState& state, LaunchKind kind, const CUpti_CallbackData& call, LaunchPlace place) noexcept;
   void note_driver_launch(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
                           const CUpti_CallbackData& call) noexcept;
+  void note_special_launch(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
+                           const CUpti_CallbackData& call) noexcept;
   void note_captured(ThreadState& state, CUpti_CallbackId id, const CUpti_CallbackData& call) noexcept;
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
   [[nodiscard]] std::uint64_t node_id(CUgraphNode node) const noexcept;
@@ -163,7 +167,7 @@ class CuptiSession {
   ActivityDecoder decoder_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
   CuptiLevel level_ = CuptiLevel::kFull;
-  bool follows_events_ = false, follows_products_ = false, follows_graph_products_ = false;
+  bool follows_events_ = false, follows_graph_products_ = false;
   bool whole_graphs_ = false;
   bool own_forms_ = false;
   bool had_thread_buffers_ = false;  ///< before anybody changed it
@@ -179,7 +183,9 @@ class CuptiSession {
   std::atomic<std::uint32_t> contexts_alive_{0};
   std::atomic<std::uint64_t> sampled_calls_{0};
   std::atomic<Ticks> sampled_ticks_{0};
-  std::atomic<std::uint32_t> captures_{0};  ///< streams being captured
+  /// Why a launch is to be looked at: streams being captured, and kKernelProducts.
+  std::atomic<std::uint32_t> special_launches_{0};
+  static constexpr std::uint32_t kKernelProducts = 1u << 31;
   static constexpr std::uint32_t kMaxCaptures = 32;
   std::array<std::atomic<void*>, kMaxCaptures> capturing_{};
   static std::atomic<CuptiSession*> instance_;  ///< buffer callbacks carry no user data

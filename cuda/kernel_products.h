@@ -1,12 +1,13 @@
 // hot. The matrix product of a kernel that a program launches by itself, where name and parameters say all of it.
 #pragma once
 
+#include <string_view>
+
 #include "core/base/product.h"
 
 namespace mfu {
 
-/// What the kernel computes that is about to be launched. False for all that are not known, at the cost of a
-/// comparison.
+/// What the kernel computes that is about to be launched. False for all that are not known.
 ///
 /// DeepGEMM compiles a kernel for each size of a model's matrices, by default with n and k of it; m and the processors
 /// that it runs on, hence its grid, are of no help. All three are parameters of each launch, one after the other, 32
@@ -19,7 +20,14 @@ namespace mfu {
 /// \param parameters pointers to the values, as cuLaunchKernel takes them; may be null.
 [[nodiscard]] bool product_of_kernel(const char* symbol, const void* const* parameters, Product& product) noexcept;
 
-/// What every launch is asked: whether it begins as theirs do, `_ZN9deep_gemm`, as far as hardly anything else does.
+/// Of a loaded module's path, or a kernel that ran: whether it is DeepGEMM's, as far as the name says. Its modules are
+/// deep_gemm/_C.*.so or deep_gemm_cpp.*.so (its setup.py). Until there is one, no launch is asked anything.
+[[nodiscard]] inline bool may_launch_products(std::string_view name) noexcept {
+  return name.find("deep_gemm") != std::string_view::npos;
+}
+
+/// What every launch is asked then: whether it begins as theirs do, `_ZN9deep_gemm`, as far as hardly anything else
+/// does.
 [[nodiscard]] inline bool may_be_product(const char* symbol) noexcept {
   return symbol != nullptr && symbol[0] == '_' && symbol[1] == 'Z' && symbol[2] == 'N' && symbol[3] == '9' &&
          symbol[4] == 'd';

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cuda/cupti_versions.h"
+#include "cuda/kernel_products.h"
 #include "cuda/nvtx_handler.h"
 #include "injection/allocation.h"
 #include "injection/last_thread.h"
@@ -121,6 +122,7 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
 
 void DrainThread::tick() {
   if (parts_.imports != nullptr) parts_.imports->scan_if_changed();  // modules that were loaded since
+  look_for_kernel_products();
   anchor_clock();
   const TimeNs now = clock_.now();  // before the newest launch is looked up, so that whatever is newer began later
   if (CorrelationId newest{}; parts_.attribution.newest_correlation(newest)) trust_.begin_tick(now, newest);
@@ -145,6 +147,15 @@ void DrainThread::tick() {
                    std::to_string(run_.pid) + ".trace.json",
                clock_.now());
   parts_.sink.wake();
+}
+
+/// By the module that launches them, or by a kernel that ran.
+void DrainThread::look_for_kernel_products() {
+  if (parts_.imports == nullptr || parts_.session == nullptr || kernel_products_) return;
+  kernel_products_ = parts_.imports->saw_kernel_products();
+  for (const std::uint32_t end = parts_.names.size(); !kernel_products_ && names_looked_at_ < end; ++names_looked_at_)
+    kernel_products_ = may_launch_products(parts_.names.raw_name(KernelNameId{names_looked_at_}));
+  if (kernel_products_) parts_.session->follow_kernel_products();
 }
 
 void DrainThread::anchor_clock() {

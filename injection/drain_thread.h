@@ -65,6 +65,7 @@ class DrainThread {
   void loop();
   void begin();
   void tick();
+  void look_for_kernel_products();
   void wait_for(TimeNs next, std::uint64_t completed);
   void finish();
   void take_records();
@@ -105,6 +106,8 @@ class DrainThread {
   bool untimed_said_ = false, most_untimed_said_ = false;
   std::uint64_t untimed_before_ = 0, records_before_ = 0;  ///< at the last judgement
   bool unmatched_told_ = false;
+  bool kernel_products_ = false;       ///< there are kernels that are products by themselves
+  std::uint32_t names_looked_at_ = 0;  ///< for that
   std::uint64_t records_ = 0;
   std::uint64_t launches_before_ = 0;
   bool records_flow_ = true;  ///< some came in the last tick

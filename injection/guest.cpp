@@ -178,7 +178,10 @@ void Parts::start(const LateStart* late) {
     sink_->say("late_start",
                "the program used CUDA before mfuinject was ready, and did not wait: "
                "ranges open by then are not counted");
-  if (imports_) imports_->scan_if_changed();
+  if (imports_) {
+    imports_->scan_if_changed();
+    if (imports_->saw_kernel_products()) rung.session->follow_kernel_products();
+  }
   if (config_.executed && session_ != nullptr)
     call_before_others_register(before_others_register,
                                 reinterpret_cast<RegisterBuffers>(session_->api().register_callbacks));

@@ -198,6 +198,7 @@ class LaunchBench {
   void close_region() {
     attribution_.pop(*live_thread(live_)->state, DomainId::kDefault, [] { return ticks_now(); });
   }
+  void follow_kernel_products() { session_->follow_kernel_products(); }
   [[nodiscard]] std::uint64_t seen() const { return attribution_.launches_seen(); }
 
  private:
@@ -219,9 +220,23 @@ LaunchBench& launch_bench() {
   return *bench;
 }
 
+/// Mangled names of kernels, as CUPTI gives them to a launch: each where an allocation put it, as a driver's are.
+std::vector<std::unique_ptr<std::string>> kernel_symbols(std::size_t count) {
+  std::vector<std::unique_ptr<std::string>> symbols;
+  std::vector<std::unique_ptr<char[]>> between;  // other objects of the driver
+  for (std::size_t i = 0; i < count; ++i) {
+    symbols.push_back(std::make_unique<std::string>(
+        "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm" + std::to_string(i) +
+        "EEEEviT0_T1_"));
+    between.push_back(std::make_unique<char[]>(700));
+  }
+  return symbols;
+}
+
 /// Enter and exit of cuLaunchKernel. CUPTI gives ids from one counter; the threads take theirs far apart here, since a
 /// shared counter would be what is measured.
-void launch_loop(benchmark::State& state) {
+/// \param names of the kernels, in turns
+void launch_loop(benchmark::State& state, std::size_t names = 1) {
   constexpr std::uint32_t kLaunchKernel = 307;
   int status = 0;
   void* parameters[8] = {};
@@ -232,8 +247,14 @@ void launch_loop(benchmark::State& state) {
   static std::atomic<std::uint32_t> next_part{0};
   data.correlationId =
       next_part.fetch_add(0x0400'0000u) + static_cast<std::uint32_t>(state.thread_index()) * 0x2'0000u;  // per thread
+  const auto symbols = kernel_symbols(names);
+  std::size_t next = 0;
   for (auto _ : state) {
     ++data.correlationId;
+    if (!symbols.empty()) {
+      data.symbolName = symbols[next]->c_str();
+      next = next + 1 == symbols.size() ? 0 : next + 1;
+    }
     data.callbackSite = CUPTI_API_ENTER;
     g_callback(g_user_data, CUPTI_CB_DOMAIN_DRIVER_API, kLaunchKernel, &data);
     data.callbackSite = CUPTI_API_EXIT;
@@ -250,6 +271,13 @@ void BM_LaunchOwnRegion(benchmark::State& state) {
   b.close_region();
 }
 BENCHMARK(BM_LaunchOwnRegion)->Threads(1)->Threads(2)->Threads(8);
+
+/// By the number of different kernels that it launches: 0 gives no name, which CUPTI never does.
+void BM_LaunchNames(benchmark::State& state) {
+  (void)launch_bench();
+  launch_loop(state, static_cast<std::size_t>(state.range(0)));
+}
+BENCHMARK(BM_LaunchNames)->ArgName("names")->Arg(0)->Arg(1)->Arg(200)->Arg(4000);
 
 /// Threads that only keep a region open.
 class RegionsElsewhere {
@@ -300,6 +328,13 @@ void BM_LaunchOutside(benchmark::State& state) {
   launch_loop(state);
 }
 BENCHMARK(BM_LaunchOutside)->Threads(1)->Threads(2);
+
+/// Last, since it stays so: each kernel's name is looked at, as where DeepGEMM is in the process.
+void BM_LaunchNamesRead(benchmark::State& state) {
+  launch_bench().follow_kernel_products();
+  launch_loop(state, static_cast<std::size_t>(state.range(0)));
+}
+BENCHMARK(BM_LaunchNamesRead)->ArgName("names")->Arg(1)->Arg(200)->Arg(4000);
 
 }  // namespace
 }  // namespace mfu

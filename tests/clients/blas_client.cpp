@@ -4,9 +4,11 @@
 //   blas_client threads N     the same on a second thread, as PyTorch's backward pass
 //   blas_client graph N       calls that a stream capture records, and N launches of the graph; then of a copy of it
 //   blas_client fork N        before CUDA is initialised the program forks, and both multiply
-//   blas_client deep_gemm N   no call of a library: kernels of DeepGEMM, also in a graph
+//   blas_client deep_gemm N MODULE   no call of a library: kernels of DeepGEMM, also in a graph; its module is loaded
+//   blas_client deep_gemm N          the same without a module of its own, 50 ms after each other
 //   blas_client fork_after N  a child forked afterwards calls the library, which cannot work there
 #include <cuda.h>
+#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,7 +126,7 @@ void graph(CUcontext context, int launches) {
 
 /// As csrc/jit/handle.hpp of DeepGEMM launches them, N times each; the second is a product of groups, whose rows nobody
 /// knows. Then the first again, captured, the graph launched N times.
-void deep_gemm(CUcontext context, int rounds) {
+void deep_gemm(CUcontext context, int rounds, bool slowly) {
   check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
   const std::string sized =
       "_ZN9deep_gemm23sm90_fp8_gemm_1d2d_implILN4cute4UMMA5MajorE0ELj0ELj4096ELj7168ELj1ELj128ELj128ELj128ELNS_"
@@ -156,6 +158,7 @@ void deep_gemm(CUcontext context, int rounds) {
   for (int i = 0; i < rounds; ++i) {
     launch(kernels[0], static_cast<std::uint32_t>(i + 1));
     launch(kernels[1], static_cast<std::uint32_t>(i + 1));
+    if (slowly) usleep(50'000);
   }
   CUgraph captured = nullptr;
   CUgraphExec exec = nullptr;
@@ -173,11 +176,15 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "calls";
   const int n = argc > 2 ? std::atoi(argv[2]) : 10;
   const pid_t child = what == "fork" ? fork() : -1;
+  if (argc > 3 && dlopen(argv[3], RTLD_NOW) == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    return 70;
+  }
   const CUcontext context = start();
   if (what == "graph") {
     graph(context, n);
   } else if (what == "deep_gemm") {
-    deep_gemm(context, n);
+    deep_gemm(context, n, argc <= 3);
   } else if (what == "threads") {
     std::thread([&] { calls(context, n); }).join();
   } else {

@@ -135,16 +135,25 @@ class Products(TestCase):
         self.assertFalse([line for line in off.log if "seen)" in line], off.log)
 
     def test_kernels_that_a_program_launches_by_itself(self):
-        run = self.program([CLIENTS / "blas_client_lazy", "deep_gemm", 20])
+        words = [CLIENTS / "blas_client_lazy", "deep_gemm", 20, CLIENTS / "deep_gemm" / "_C.so"]
+        run = self.program(words)
         self.assertEqual(run.code, 0, run.stderr)
         executed = run.region("total")["executed"]
         rows = sum(range(1, 21)) + 20 * 1000
         self.assertEqual(executed["flop"], 2 * rows * 4096 * 7168)
         # The rows of groups lie in device memory: one kernel of three has no known size.
         self.assertAlmostEqual(executed["covered_s"] / executed["matmul_s"], 2 / 3, places=3)
-        off = self.program([CLIENTS / "blas_client_lazy", "deep_gemm", 20], env={"MFU_EXECUTED": "0"})
+        off = self.program(words, env={"MFU_EXECUTED": "0"})
         executed = off.region("total")["executed"]
         self.assertFalse(executed and executed["flop"])
+
+    def test_such_kernels_are_looked_at_once_one_has_run(self):
+        run = self.program([CLIENTS / "blas_client_lazy", "deep_gemm", 60])
+        self.assertEqual(run.code, 0, run.stderr)
+        executed = run.region("total")["executed"]
+        self.assertGreater(executed["flop"], 2 * 30 * 1000 * 4096 * 7168)
+        self.assertLess(executed["flop"], 2 * (sum(range(1, 61)) + 60 * 1000) * 4096 * 7168)
+        self.assertLess(executed["covered_s"] / executed["matmul_s"], 2 / 3)
 
     def test_switched_off_nothing_is_seen_and_nothing_changes(self):
         runs = [self.client("calls", 30, env={"MFU_EXECUTED": "0"}), self.client("calls", 30, entry="")]
