@@ -17,8 +17,11 @@ struct AttentionLaunch {
   AttentionKernel kernel;
   Grid grid;
   std::optional<std::int64_t> sequences;
+  std::uint32_t number = 0;  ///< launches of one number are equal, and equal ones mostly have one; 0: not numbered
 
-  friend bool operator==(const AttentionLaunch&, const AttentionLaunch&) = default;
+  friend bool operator==(const AttentionLaunch& a, const AttentionLaunch& b) noexcept {
+    return a.kernel == b.kernel && a.grid == b.grid;
+  }
 };
 
 }  // namespace mfu

@@ -16,13 +16,17 @@ bool says_enough(const AttentionLaunch& launch) {
 
 }  // namespace
 
-void AttentionLengths::add(const AttentionLaunch& launch) {
+void AttentionLengths::add_new(const AttentionLaunch& launch) {
+  added_[launch.number % kMost] = launch.number;
   if (launch.kernel.part == Kernel::Part::kHelper || !says_enough(launch)) return;
   std::vector<AttentionLaunch>& known = launch.kernel.part == Kernel::Part::kForward ? forward_ : backward_;
   // The newest last: of more than kMost the one that came first is forgotten.
   if (!known.empty() && known.back() == launch) return;
   if (std::find(known.begin(), known.end(), launch) != known.end()) return;
-  if (known.size() == kMost) known.erase(known.begin());
+  if (known.size() == kMost) {
+    known.erase(known.begin());
+    added_.fill(0);
+  }
   known.push_back(launch);
 }
 

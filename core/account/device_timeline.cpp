@@ -140,18 +140,19 @@ ClassTimes DeviceTimeline::class_times() const noexcept {
   return times;
 }
 
-/// False: something else runs on in an instance around this one, and so what a kernel covers differs among them.
-[[gnu::noinline]] bool DeviceTimeline::begin_run(Instance* instance, TimeNs begin) noexcept {
+/// No run begins where something else runs on in an instance around this one, and so what a kernel covers differs among
+/// them.
+[[gnu::noinline]] void DeviceTimeline::begin_run(Instance* instance, TimeNs begin) noexcept {
   end_run();
+  if (instance == nullptr) return;
   // What its kernels cover those around it cover too: the outermost reaches furthest.
   const Instance* around = instance;
   while (around->parent != nullptr) around = around->parent;
   const TimeNs outermost = around->shares[device_].covered_until_ns;
-  if (outermost > begin && outermost != instance->shares[device_].covered_until_ns) return false;
+  if (outermost > begin && outermost != instance->shares[device_].covered_until_ns) return;
   run_.instance = instance;
   run_.begin_ns = begin;
   run_.covered_until_ns = outermost;
-  return true;
 }
 
 void DeviceTimeline::end_run() noexcept {
@@ -188,7 +189,7 @@ void DeviceTimeline::end_run() noexcept {
   kernel_sum_ns_ += is_kernel ? length : 0;
   if (instance == nullptr) return;
   const bool matmul = time_class == TimeClass::kMatmul;
-  if (instance == run_.instance || begin_run(instance, begin)) [[likely]] {
+  if (instance == run_.instance) [[likely]] {
     if (!is_kernel) return;
     run_.busy_ns += InstanceOnDevice::extend(run_.covered_until_ns, begin, end);
     run_.kernel_sum_ns += length;
@@ -206,10 +207,7 @@ void DeviceTimeline::end_run() noexcept {
 }
 
 void DeviceTimeline::count_product(const Activity& a, ProductStats& products) {
-  if ((a.flags & Activity::kAttention) != 0) {
-    since_attention_ = 0;
-    place_ = AfterAttention::kLater;
-  } else if ((a.flags & Activity::kFirstOfProduct) != 0) {
+  if ((a.flags & (Activity::kAttention | Activity::kFirstOfProduct)) == Activity::kFirstOfProduct) {
     // Queries, keys and values apart: six gradients behind the backward kernel of attention.
     constexpr std::uint32_t kSoon = 6;
     place_ = since_attention_ == 0      ? AfterAttention::kNext
@@ -217,7 +215,6 @@ void DeviceTimeline::count_product(const Activity& a, ProductStats& products) {
                                         : AfterAttention::kLater;
     since_attention_ = std::min(since_attention_ + 1, kLongSince);
   }
-  if (a.product == 0) return;
   const DurationNs length = a.end_ns - a.begin_ns;
   products.add(
       static_cast<ProductId>(a.product), place_,
@@ -227,7 +224,7 @@ void DeviceTimeline::count_product(const Activity& a, ProductStats& products) {
 /// Begins all activities before `limit`.
 void DeviceTimeline::begin_until(TimeNs limit) {
   std::size_t begun = 0;
-  const Instance* counted = nullptr;
+  const Instance* latest = nullptr;
   ActivityCounts* counts = nullptr;
   while (true) {
     std::int64_t earliest = kNever;
@@ -245,9 +242,13 @@ void DeviceTimeline::begin_until(TimeNs limit) {
     if (at >= limit) break;
     now_ = at;
     ++begun;
-    if (a.instance != counted || counts == nullptr) {
-      counted = a.instance;
-      counts = &counts_of(counted != nullptr ? counted->region_path : 0);
+    // Streams take turns, so this branch is guessed wrongly often: all that a change of instance asks for is here.
+    if (a.instance != latest || counts == nullptr) {
+      latest = a.instance;
+      counts = &counts_of(latest != nullptr ? latest->region_path : 0);
+      begin_run(a.instance, at);
+    } else if (run_.instance != latest) [[unlikely]] {
+      begin_run(a.instance, at);
     }
     count(a, *counts);
     if (a.end_ns > cut_at_) running_.push_back({a.end_ns, a.instance, a.time_class, a.is_kernel()});
@@ -267,6 +268,7 @@ void DeviceTimeline::resume_running() {
   if (running_.empty() || cut_at_ <= now_) return;
   std::swap(running_, resumed_);
   for (const Running& r : resumed_) {
+    if (r.instance != run_.instance) begin_run(r.instance, now_);
     cover(now_, std::min(r.end_ns, cut_at_), r.instance, r.time_class, r.is_kernel, 0);
     if (r.end_ns > cut_at_) running_.push_back(r);
   }

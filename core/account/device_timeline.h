@@ -213,10 +213,11 @@ class DeviceTimeline {
   void prepare_lanes();
   [[gnu::noinline]] void next_chunk(std::size_t lane) noexcept;
   void begin_until(TimeNs limit);
-  /// A piece of an activity; `begun`: 1 for its first, else 0. end_run() after the last one.
+  /// A piece of an activity; `begun`: 1 for its first, else 0. Call begin_run() before where its instance is not that
+  /// of the run, and end_run() after the last one.
   void cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel,
              std::uint64_t begun) noexcept;
-  [[nodiscard]] bool begin_run(Instance* instance, TimeNs begin) noexcept;
+  void begin_run(Instance* instance, TimeNs begin) noexcept;
   void end_run() noexcept;
   [[nodiscard]] ActivityCounts& counts_of(std::uint32_t region_path) {
     if (counts_.size() <= region_path) counts_.resize(region_path + 1);
@@ -229,7 +230,12 @@ class DeviceTimeline {
     KernelStat& stat = counts.kernels[a.name];
     ++stat.count;
     stat.sum_ns += a.end_ns - a.begin_ns;
-    if (a.product != 0 || (a.flags & Activity::kAttention) != 0) count_product(a, counts.products);
+    // No branch for attention: kernels follow no pattern that one could learn.
+    const std::uint32_t keep = static_cast<std::uint32_t>((a.flags & Activity::kAttention) != 0) - 1u;
+    since_attention_ &= keep;
+    place_ = static_cast<AfterAttention>((static_cast<std::uint32_t>(place_) & keep) |
+                                         (static_cast<std::uint32_t>(AfterAttention::kLater) & ~keep));
+    if (a.product != 0) count_product(a, counts.products);
   }
   [[gnu::noinline]] void count_product(const Activity& a, ProductStats& products);
   void resume_running();

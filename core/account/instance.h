@@ -132,12 +132,13 @@ struct Instance {
   std::int64_t passes = 0;                     ///< DetectedWork::passes
   std::int64_t parts_of_step = 1;              ///< DetectedWork::parts
   std::array<ShapeSource, ShapeWords::kCount> shape_source{};
-  std::unique_ptr<InstanceProducts> products;  ///< of it and of all inside it; none: no matmul so far
-  AttentionWork attention;                     ///< of its attention kernels, once their shape is known
-  Shape shape;                                 ///< as far as it was resolved
-  std::int64_t said_tokens = 0;                ///< of a pass, if not read from products; 0: not known
-  std::int64_t seen_rows = 0;                  ///< of a pass of its products; 0: not known
-  std::int64_t seen_sequences = 0;             ///< likewise
+  std::unique_ptr<InstanceProducts> products;        ///< of it and of all inside it; none: no matmul so far
+  std::unique_ptr<InstanceProducts> spare_products;  ///< of an earlier instance, empty: room for `products`
+  AttentionWork attention;                           ///< of its attention kernels, once their shape is known
+  Shape shape;                                       ///< as far as it was resolved
+  std::int64_t said_tokens = 0;                      ///< of a pass, if not read from products; 0: not known
+  std::int64_t seen_rows = 0;                        ///< of a pass of its products; 0: not known
+  std::int64_t seen_sequences = 0;                   ///< likewise
   FlopSource flop_source = FlopSource::kNone;
 
   Work work;            ///< once closed: of its own shape, or the sum of its parts
@@ -151,6 +152,10 @@ struct Instance {
   std::vector<std::pair<std::uint32_t, Instance*>> waiting;  ///< nested ones (device, instance) that begin with it
   std::size_t index_in_live = 0;
 
+  [[nodiscard]] InstanceProducts& products_of_it() {
+    if (!products) products = spare_products ? std::move(spare_products) : std::make_unique<InstanceProducts>();
+    return *products;
+  }
   [[nodiscard]] bool top_level() const noexcept { return parent == nullptr; }
   [[nodiscard]] bool prefills() const noexcept { return phase == Phase::kPrefill || phase == Phase::kMixed; }
   /// Its range gave its own amount of work, which then covers whatever parts are inside.

@@ -50,7 +50,20 @@ std::optional<std::int64_t> InstanceProducts::rows() const noexcept {
   return most != nullptr ? std::optional(static_cast<std::int64_t>(most->rows)) : std::nullopt;
 }
 
-void InstanceProducts::add(const AttentionLaunch& launch) {
+void InstanceProducts::clear() noexcept {
+  std::vector<Calls> calls = std::move(calls_);
+  std::vector<Launches> launches = std::move(launches_);
+  std::vector<Rows> rows = std::move(rows_);
+  calls.clear();
+  launches.clear();
+  rows.clear();
+  *this = {};
+  calls_ = std::move(calls);
+  launches_ = std::move(launches);
+  rows_ = std::move(rows);
+}
+
+void InstanceProducts::add_new(const AttentionLaunch& launch) {
   const AttentionKernel& kernel = launch.kernel;
   const bool helper = kernel.part == AttentionKernel::Part::kHelper;
   if (kernel.part == AttentionKernel::Part::kForward) ++forward_;
@@ -64,10 +77,10 @@ void InstanceProducts::add(const AttentionLaunch& launch) {
     unknown_sequences_ = true;
   }
   if (kernel.queries_per_block == 0 && kernel.head_dim == 0) return;
-  // Those of a pass take turns: the next one is mostly one of the last few.
-  for (auto known = launches_.rbegin(); known != launches_.rend(); ++known) {
-    if (!(known->launch == launch)) continue;
-    ++known->count;
+  for (Launches& known : launches_) {
+    if (!(known.launch == launch)) continue;
+    known.launch.number = launch.number;
+    ++known.count;
     return;
   }
   if (launches_.size() < kMostLaunches)

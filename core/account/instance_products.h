@@ -45,7 +45,17 @@ class InstanceProducts {
   void add(const Product& product, ComponentNames::Match match);
   /// The same where there is no model to find it in.
   void add(const Product& product);
-  void add(const AttentionLaunch& launch);
+  void add(const AttentionLaunch& launch) {
+    // Those of a pass take turns, and what one says need not be read twice.
+    const std::size_t last = last_launch_ < launches_.size() ? last_launch_ : 0;
+    for (std::size_t i = last; i < launches_.size(); ++i)
+      if (launch.number != 0 && launches_[i].launch.number == launch.number) return count(i);
+    for (std::size_t i = 0; i < last; ++i)
+      if (launch.number != 0 && launches_[i].launch.number == launch.number) return count(i);
+    add_new(launch);
+  }
+  /// As new, but for the room that it has.
+  void clear() noexcept;
 
   /// \param heads, head_dim of one attention layer on this rank.
   /// \param layer_share the share of the model's layers that this rank has: 1 / pipeline stages.
@@ -99,6 +109,14 @@ class InstanceProducts {
   /// Distinct ones. More launches are passes of many lengths; what is beyond has no known FLOP.
   static constexpr std::size_t kMostLaunches = 16, kMostRows = 16;
 
+  void add_new(const AttentionLaunch& launch);
+  void count(std::size_t launch) noexcept {
+    last_launch_ = launch;
+    Launches& of = launches_[launch];
+    ++of.count;
+    forward_ += static_cast<std::uint64_t>(of.launch.kernel.part == AttentionKernel::Part::kForward);
+    backward_ += static_cast<std::uint64_t>(of.launch.kernel.part == AttentionKernel::Part::kBackward);
+  }
   [[nodiscard]] const Calls* calls_that_say_most(const ComponentNames& names, ProductPass pass) const;
 
   std::vector<Calls> calls_;  ///< at most the model's distinct matrices times three
@@ -109,6 +127,7 @@ class InstanceProducts {
   bool by_helpers_ = false;         ///< of some attention kernels only the helpers' grids say it
   bool helpers_said_ = false;
   std::vector<Launches> launches_;  ///< of all parts
+  std::size_t last_launch_ = 0;     ///< the one that was met last
   bool more_launches_ = false;
   std::vector<Rows> rows_;  ///< without a model
   // Products of queries and keys: A transposed, k = width of a head.

@@ -93,25 +93,22 @@ void Ledger::note_product(const ActivityRecord& record, Instance* instance, Acti
     traits.is_attention = fused || role->is_attention;
   }
   if ((model_ == nullptr && !roles_.watched()) || instance == nullptr || !(fused || called)) return;
-  AttentionLaunch launch;
-  if (fused) {
-    launch = {roles_.attention(record.name), record.grid()};
-    if (roles_.watched()) attention_lengths_.add(launch);
-  }
+  const AttentionLaunch* launch = fused ? &roles_.attention(record.name, record.extent) : nullptr;
+  if (fused && roles_.watched()) attention_lengths_.add(*launch);
   for (Instance* i = instance; i != nullptr; i = i->parent) {
-    if (!i->products) i->products = std::make_unique<InstanceProducts>();
-    if (fused) i->products->add(launch);
+    InstanceProducts& products = i->products_of_it();
+    if (fused) products.add(*launch);
     if (!called) continue;
     if (model_ != nullptr)
-      i->products->add(role->product, role->match);
+      products.add(role->product, role->match);
     else
-      i->products->add(role->product);
+      products.add(role->product);
   }
 }
 
 void Ledger::note_matmul(const ActivityRecord& record, InstanceProducts& into) {
   if (model_ == nullptr || record.kind != ActivityKind::kKernel) return;
-  if (names_.class_of(record.name) == KernelClass::kAttention) into.add({roles_.attention(record.name), record.grid()});
+  if (names_.class_of(record.name) == KernelClass::kAttention) into.add(roles_.attention(record.name, record.extent));
   if (record.product == ProductId::kNone || !record.first_of_product || !roles_.watched()) return;
   const ProductRoles::Role& role = roles_.of(record.product);
   into.add(role.product, role.match);

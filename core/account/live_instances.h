@@ -65,12 +65,16 @@ class LiveInstances {
 
  private:
   static constexpr std::size_t kMostSpare = 64;
-  /// As new, but for the room that it has for devices.
+  /// As new, but for the room that it has for devices and products.
   static void renew(Instance& instance) noexcept {
     std::vector<InstanceOnDevice> shares = std::move(instance.shares);
+    std::unique_ptr<InstanceProducts> products = std::move(instance.spare_products);
+    if (instance.products) products = std::move(instance.products);
     shares.clear();
+    if (products) products->clear();
     std::destroy_at(&instance);
     std::construct_at(&instance)->shares = std::move(shares);
+    instance.spare_products = std::move(products);
   }
 
   static constexpr std::uint32_t kBuckets = 1u << 16;

@@ -1,5 +1,6 @@
 #include "core/account/product_roles.h"
 
+#include <algorithm>
 #include <string>
 
 namespace mfu {
@@ -34,6 +35,21 @@ const AttentionKernel& ProductRoles::attention(KernelNameId id) {
   std::optional<AttentionKernel>& known = attention_[raw(id)];
   if (!known) known = attention_kernel_of(demangle(std::string(kernels_.raw_name(id))));
   return *known;
+}
+
+const AttentionLaunch& ProductRoles::look_up(KernelNameId id, std::uint64_t extent) {
+  AttentionLaunch launch(attention(id), unpack_grid(extent));
+  const auto same = std::find(numbered_.begin(), numbered_.end(), launch);
+  if (same != numbered_.end()) {
+    launch.number = same->number;
+  } else {
+    launch.number = ++last_number_ != 0 ? last_number_ : ++last_number_;
+    if (numbered_.size() == kMostNumbered) numbered_.erase(numbered_.begin());
+    numbered_.push_back(launch);
+  }
+  RecentLaunch& recent = recent_launches_[slot_of(id, extent)];
+  recent = {extent, launch, id};
+  return recent.launch;
 }
 
 }  // namespace mfu

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/account/attention_launch.h"
 #include "core/attribution/product_table.h"
 #include "core/base/ids.h"
 #include "core/base/product.h"
@@ -39,6 +40,12 @@ class ProductRoles {
     return recent.role != nullptr && recent.id == id ? *recent.role : look_up(id);
   }
   [[nodiscard]] const AttentionKernel& attention(KernelNameId id);
+  /// A launch of the attention kernel `id`, numbered. \param extent pack(Grid). Good until the next call.
+  [[nodiscard]] const AttentionLaunch& attention(KernelNameId id, std::uint64_t extent) {
+    const RecentLaunch& recent = recent_launches_[slot_of(id, extent)];
+    return recent.launch.number != 0 && recent.id == id && recent.extent == extent ? recent.launch
+                                                                                   : look_up(id, extent);
+  }
   [[nodiscard]] const ComponentNames& names() const noexcept { return names_; }
   [[nodiscard]] bool has_model() const noexcept { return model_ != nullptr; }
 
@@ -47,9 +54,21 @@ class ProductRoles {
     ProductId id = ProductId::kNone;
     const Role* role = nullptr;
   };
+  struct RecentLaunch {
+    std::uint64_t extent = 0;
+    AttentionLaunch launch;
+    KernelNameId id{};
+  };
   static constexpr std::uint32_t kRecent = 64;
+  static constexpr std::size_t kMostNumbered = 64;
 
+  [[nodiscard]] static std::size_t slot_of(KernelNameId id, std::uint64_t extent) noexcept {
+    constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio: Knuth, TAOCP volume 3, section 6.4
+    return static_cast<std::size_t>(((extent + raw(id)) * kGolden) >> 58);
+  }
+  static_assert(kRecent == 1u << (64 - 58));
   [[nodiscard]] const Role& look_up(ProductId id);
+  [[nodiscard]] const AttentionLaunch& look_up(KernelNameId id, std::uint64_t extent);
 
   const FlopsModel* model_;
   KernelNames& kernels_;
@@ -59,6 +78,9 @@ class ProductRoles {
   std::unordered_map<std::uint32_t, Role> roles_;          ///< by ProductId, which are spread over their whole range
   std::array<Recent, kRecent> recent_{};                   ///< into roles_
   std::vector<std::optional<AttentionKernel>> attention_;  ///< by KernelNameId
+  std::array<RecentLaunch, kRecent> recent_launches_{};
+  std::vector<AttentionLaunch> numbered_;  ///< the latest ones
+  std::uint32_t last_number_ = 0;
 };
 
 }  // namespace mfu
