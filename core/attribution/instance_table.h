@@ -33,6 +33,8 @@ struct InstanceSlot {
   RegionId region = RegionId::kNone;
   RuleId rule = RuleId::kNone;
   InstanceKind kind = InstanceKind::kThread;
+  /// 1 + the newest claim that found the slot taken; 0: none did. Only grows.
+  std::atomic<std::uint64_t> refused{0};
   std::atomic<std::uint32_t> context{0};  ///< last CUDA context that the opening thread launched on; 0: none yet
   Ticks open_ticks = 0;
   Ticks close_ticks = 0;
@@ -52,10 +54,11 @@ class InstanceTable {
   /// [closing thread] Ends the instance at `ticks`.
   void close(InstanceId id, Ticks ticks, std::uint32_t context) noexcept;
 
-  /// [mfu-drain] Every id below this was handed out.
-  [[nodiscard]] std::uint32_t next_sequence() const noexcept { return next_.load(std::memory_order_acquire); }
-  /// [mfu-drain] The published slot of the n-th claim; nullptr when it is not published (yet), or never will be.
-  [[nodiscard]] InstanceSlot* at_sequence(std::uint32_t sequence, bool& pending) noexcept;
+  /// [mfu-drain] Claims so far. Some of them may still be under way.
+  [[nodiscard]] std::uint64_t next_sequence() const noexcept { return next_.load(std::memory_order_acquire); }
+  /// [mfu-drain] The published slot of the n-th claim; nullptr when it is not published yet (`pending`), or never will
+  /// be. A thread may be held up for any time between counting its claim and publishing.
+  [[nodiscard]] InstanceSlot* at_sequence(std::uint64_t sequence, bool& pending) noexcept;
   [[nodiscard]] InstanceSlot& slot(InstanceId id) noexcept { return slots_[(raw(id) - 1) & (kCapacity - 1)]; }
   /// [mfu-drain] Gives the slot back. The instance's data must have been copied.
   static void release(InstanceSlot& slot) noexcept { slot.state.store(InstanceSlot::kFree, std::memory_order_release); }
@@ -64,13 +67,15 @@ class InstanceTable {
 
   /// Ids run 1 .. kIds and start again.
   static constexpr std::uint32_t kIds = 1u << 29;
-  [[nodiscard]] static InstanceId id_of(std::uint32_t sequence) noexcept {
+  [[nodiscard]] static InstanceId id_of(std::uint64_t sequence) noexcept {
     return static_cast<InstanceId>(sequence % kIds + 1);
   }
 
  private:
+  void refuse(InstanceSlot& slot, std::uint64_t sequence) noexcept;
+
   Counters& counters_;
-  std::atomic<std::uint32_t> next_{0};
+  std::atomic<std::uint64_t> next_{0};
   ZeroedArray<InstanceSlot> slots_{kCapacity};
 };
 

@@ -12,23 +12,22 @@ const std::vector<InstanceFeed::Event>& InstanceFeed::take() {
   };
   for (std::size_t i = 0; i < unpublished_.size();) {
     bool pending = false;
-    InstanceSlot* slot = table_.at_sequence(unpublished_[i].sequence, pending);
+    InstanceSlot* slot = table_.at_sequence(unpublished_[i], pending);
     if (slot != nullptr) opened(slot);
-    // Three looks are enough for any claim to be published: then it met a full table and never will be.
-    if (pending && ++unpublished_[i].looks < 3) {
+    if (pending) {
       ++i;
     } else {
       unpublished_[i] = unpublished_.back();
       unpublished_.pop_back();
     }
   }
-  for (const std::uint32_t end = table_.next_sequence(); next_sequence_ != end; ++next_sequence_) {
+  for (const std::uint64_t end = table_.next_sequence(); next_sequence_ != end; ++next_sequence_) {
     bool pending = false;
     InstanceSlot* slot = table_.at_sequence(next_sequence_, pending);
     if (slot != nullptr)
       opened(slot);
     else if (pending)
-      unpublished_.push_back({next_sequence_, 0});
+      unpublished_.push_back(next_sequence_);
   }
   // From the newest on, so that of two that close at one moment the inner one comes first.
   std::size_t kept = open_.size();

@@ -27,15 +27,11 @@ class InstanceFeed {
   [[nodiscard]] const std::vector<Event>& take();
 
  private:
-  struct Unpublished {
-    std::uint32_t sequence;
-    std::uint32_t looks;
-  };
-
   InstanceTable& table_;
   const TickClock& clock_;
-  std::uint32_t next_sequence_ = 0;
-  std::vector<Unpublished> unpublished_;  ///< claimed, and not there yet when it was looked at
+  std::uint64_t next_sequence_ = 0;
+  /// Claims under way when they were looked at: at most as many as there are threads, and a refused one of each slot.
+  std::vector<std::uint64_t> unpublished_;
   std::vector<InstanceSlot*> open_;
   std::vector<Event> events_;
 };

@@ -42,7 +42,7 @@ class AttributionTest : public ::testing::Test {
   }
   /// The instance that a push of `r` on `thread` opened.
   LaunchOwner push(ThreadState* thread, std::uint16_t r) {
-    const std::uint32_t sequence = a_->instances().next_sequence();
+    const std::uint64_t sequence = a_->instances().next_sequence();
     a_->push_region(*thread, kDomain, region(r), ++now_);
     return static_cast<LaunchOwner>(raw(InstanceTable::id_of(sequence)));
   }
@@ -253,7 +253,7 @@ TEST_F(AttributionTest, RangesBelowTheDeepestLevelOpenNothing) {
   ThreadState* t = a_->acquire_thread();
   const LaunchOwner outer = push(t, 0);
   for (std::uint32_t i = 1; i < RangeStack::kMaxDepth; ++i) a_->push(*t, kDomain);
-  const std::uint32_t before = a_->instances().next_sequence();
+  const std::uint64_t before = a_->instances().next_sequence();
   for (int i = 0; i < 10; ++i) a_->push_region(*t, kDomain, region(1), ++now_);
   EXPECT_EQ(a_->instances().next_sequence(), before);
   EXPECT_EQ(launch(t), outer);
@@ -315,7 +315,7 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
           break;
         case 6:
           if (rng() % 2 == 0 && process.size() < 4) {
-            const std::uint32_t sequence = a_->instances().next_sequence();
+            const std::uint64_t sequence = a_->instances().next_sequence();
             const std::uint64_t handle = a_->start_process_region(nullptr, region(7), ++now_);
             process.emplace_back(handle, static_cast<LaunchOwner>(raw(InstanceTable::id_of(sequence))));
           } else if (!process.empty()) {
@@ -344,7 +344,7 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
           break;
         }
       }
-      for (std::uint32_t n = 0, end = a_->instances().next_sequence(); n < end; ++n) {  // the drain, as it were
+      for (std::uint64_t n = 0, end = a_->instances().next_sequence(); n < end; ++n) {  // the drain, as it were
         InstanceSlot& s = a_->instances().slot(InstanceTable::id_of(n));
         if (s.state.load() == InstanceSlot::kClosed) InstanceTable::release(s);
       }
@@ -373,9 +373,9 @@ TEST_F(AttributionTest, ManyThreadsAtOnce) {
       a_->release_thread(*state, kEach);
     });
   }
-  std::uint32_t followed = 0;
+  std::uint64_t followed = 0;
   for (int round = 0; round < 200; ++round) {  // the drain
-    for (const std::uint32_t end = a_->instances().next_sequence(); followed < end;) {
+    for (const std::uint64_t end = a_->instances().next_sequence(); followed < end;) {
       bool pending = false;
       InstanceSlot* s = a_->instances().at_sequence(followed, pending);
       if (pending || (s != nullptr && s->state.load(std::memory_order_acquire) != InstanceSlot::kClosed)) break;
@@ -385,7 +385,7 @@ TEST_F(AttributionTest, ManyThreadsAtOnce) {
     std::this_thread::yield();
   }
   for (std::thread& t : threads) t.join();
-  const std::uint32_t instances = a_->instances().next_sequence();
+  const std::uint64_t instances = a_->instances().next_sequence();
   const std::uint64_t captured = counters_.get(Counter::kLaunchesCaptured);
   EXPECT_EQ(a_->launches_seen() + captured, std::uint64_t{kThreads} * kEach);
   for (std::uint32_t i = 1; i < ids.load(); ++i) {
