@@ -7,7 +7,7 @@ set(MFU_PAGES_UNIT activity_buffers attribution correlation_map graph_products i
     record_queue)
 set(MFU_PAGES_INTEGRATION attribution)
 # What threads share without a lock, over and over.
-set(MFU_STRESS attribution=*ManyThreads* correlation_map=*Many* graph_products=*Beside* kernel_names=*AtOnce*
+set(MFU_STRESS attribution=*ManyThreads* correlation_map=*Many* graph_products=*Beside* instance_feed=*EveryInstance* kernel_names=*AtOnce*
     product_table=*ThreadsThat* record_queue=*Many* stream_lanes=*ThreadsThat*)
 set(MFU_STRESS_ROUNDS 20)
 
