@@ -36,36 +36,14 @@ constexpr bool ends_capture(std::uint32_t id) noexcept {
   return is_one_of(kDriverEndCapture, std::size(kDriverEndCapture), id);
 }
 
-/// The stream of a kernel launch, from the parameters of the driver's call; false where they do not hold one or
-/// the call is another. Offsets from cuda.h: cuLaunchKernel(f, 3+3 dimensions, shared bytes, stream): 8 + 7 * 4,
-/// rounded up to 8; cuLaunchKernelEx(config, ...), and the config begins with 3+3 dimensions, shared bytes, stream.
-bool launch_stream(std::uint32_t driver_id, const void* parameters, void*& stream) noexcept {
-  if (parameters == nullptr) return false;
-  std::size_t offset = 0;
-  switch (driver_id) {
-    case 307:  // cuLaunchKernel
-    case 442:
-    case 477:  // cuLaunchCooperativeKernel
-    case 478:
-      offset = 40;
-      break;
-    case 652:  // cuLaunchKernelEx
-    case 653:
-      parameters = *static_cast<const void* const*>(parameters);
-      if (parameters == nullptr) return false;
-      offset = 32;
-      break;
-    default:
-      return false;
-  }
-  stream = *reinterpret_cast<void* const*>(static_cast<const char*>(parameters) + offset);
-  return true;
+void* as_stream(std::uint64_t handle) noexcept {
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle));  // NOLINT(performance-no-int-to-ptr): it is one
 }
 
 /// Remembers a launch, to learn whether it has finished. Of a call whose stream is not known it remembers nothing.
 void arm_probe(HostThread& thread, CUpti_CallbackId id, CorrelationId launch, const CUpti_CallbackData& data) noexcept {
-  void* stream = nullptr;
-  if (launch_stream(id, data.functionParams, stream)) thread.probe = {launch, stream, data.contextUid, true};
+  const LaunchStream stream = stream_of_launch(id, data.functionParams);
+  if (stream.known) thread.probe = {launch, as_stream(stream.handle), data.contextUid, true};
 }
 
 CuptiSession::Failure failure_of(CUptiResult result) noexcept {
@@ -443,7 +421,7 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
   note_driver_launch(state, id, kind, call);
   sampled_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
   sampled_calls_.fetch_add(1, std::memory_order_relaxed);
-  if (HostThread* thread = host_thread_if_any())
+  if (HostThread* thread = kind == LaunchKind::kKernel ? host_thread_if_any() : nullptr)
     arm_probe(*thread, id, static_cast<CorrelationId>(call.correlationId), call);
 }
 
@@ -564,10 +542,10 @@ void CuptiSession::on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData
 }
 
 bool CuptiSession::on_capturing_stream(CUpti_CallbackId id, const CUpti_CallbackData& data) const noexcept {
-  void* stream = nullptr;
-  if (!launch_stream(id, data.functionParams, stream) || stream == nullptr) return false;
+  const LaunchStream stream = stream_of_launch(id, data.functionParams);
+  if (!stream.known || stream.handle == 0) return false;
   for (const auto& slot : capturing_)
-    if (slot.load(std::memory_order_acquire) == stream) return true;
+    if (slot.load(std::memory_order_acquire) == as_stream(stream.handle)) return true;
   return false;
 }
 
