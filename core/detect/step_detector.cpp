@@ -171,7 +171,10 @@ void StepDetector::step_ended() {
     // do, which other work in between does not disturb.
     const bool equal = follower_.locked() && follower_.seen().steps != 0 &&
                        equal_periods(follower_.cycle().period, training_.usual_launches());
-    if (!training_.named() && !equal && follower_.locked() && !follower_.lost()) return;
+    // So do they where most of what runs is no turn of it, or several turns of it and an update are a step of theirs.
+    const bool better = equal || !follower_.locked() || follower_.lost() || !follower_.mostly(reporter_) ||
+                        (training_.passes() > 1 && follower_.cycle().period * 5 < training_.usual_launches() * 4);
+    if (!training_.named() && !better) return;
     explain_.say(training_.named() ? "taken: training steps, by the updates of a named optimizer"
                                    : "taken: training steps, by what runs between a backward pass and the next batch");
     training_found_ = true;
@@ -186,6 +189,9 @@ void StepDetector::step_ended() {
     follower_.unlock();
     for (std::size_t i = kept; i > 0; --i)
       if (training_.back(i).begin >= history_.oldest()) report_step(i);
+  } else if (const std::size_t revised = training_.revised(); revised != 0) {
+    reporter_.withdraw_from(training_.back(revised).update_end);
+    for (std::size_t i = revised; i > 0; --i) report_step(i);
   }
   report_step(0);
   // Seldom: it looks at every launch of a step several times.

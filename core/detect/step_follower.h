@@ -48,6 +48,11 @@ class StepFollower {
   [[nodiscard]] bool in_step() const noexcept { return in_step_; }
   /// Nothing that looks like the cycle came for several periods: another loop may have begun.
   [[nodiscard]] bool lost() const noexcept;
+  /// Half of the launches since the first boundary that can still be taken back are of steps that were seen.
+  [[nodiscard]] bool mostly(const StepReporter& reporter) const noexcept {
+    const Position covered = reporter.last() - std::min(reporter.first(), reporter.last());
+    return seen_.steps >= 2 && seen_.steps * cycle_.period * 2 >= covered;
+  }
   [[nodiscard]] const StepCycle& cycle() const noexcept { return cycle_; }
   [[nodiscard]] const FollowedSteps& seen() const noexcept { return seen_; }
   [[nodiscard]] StepKind kind() const noexcept;

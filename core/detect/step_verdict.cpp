@@ -20,6 +20,8 @@ bool begins_anywhere(const TrainingSteps& training) noexcept {
     ++looked;
     followed += step.followed ? 1 : 0;
     if (step.followed && step.gap > kT.burst && training.back(i - 1).copies == 0) return true;
+    // What ran after it may be the rest of its update.
+    if (!step.followed && step.may_be_update && step.next - step.end > kT.burst) return true;
     // Copies ahead of time may lie in the middle of a forward pass.
     if (step.products_follow) return true;
   }
@@ -95,8 +97,7 @@ StepFindings findings_of(const StepFollower& follower, const StepReporter& repor
   findings.micro_step_launches = seen.micro_step_launches;
   const bool named = cycle.optimizer || cycle.rule == BoundaryRule::kSampling;
   // Where more than half of the launches are of something else, the cycle may be but a part of what runs.
-  const LaunchPosition covered = reporter.last() - std::min(reporter.first(), reporter.last());
-  const bool mostly = seen.steps >= 2 && seen.steps * cycle.period * 2 >= covered;
+  const bool mostly = follower.mostly(reporter);
   if (named && seen.one_update && cycle.coverage >= kT.coverage_all && seen.exact >= kT.high_exact &&
       seen.same_length >= kT.high_same_length && seen.steps >= 2)
     findings.confidence = StepConfidence::kHigh;

@@ -11,6 +11,7 @@ namespace {
 
 constexpr const Thresholds& kT = kThresholds;
 
+constexpr LaunchKey kLoader = LaunchHistory::key_of_family(LaunchHistory::kLoaderFamily);
 constexpr std::uint32_t kReach = 4;  ///< launches that one stray, or a loader's copies, may be
 
 bool within_an_eighth(std::uint64_t a, std::uint64_t b) noexcept {
@@ -56,6 +57,9 @@ FixedShare fixed_similarity(const LaunchHistory::Keys& families, LaunchPosition 
   if (longer != 0) share.similarity = static_cast<double>(share.a + share.b - unlike) / 2 / static_cast<double>(longer);
   return share;
 }
+
+/// Launches after a pass, without a loader's copies, which come anywhere.
+std::uint32_t own_gap(const TrainingSteps::Step& s) noexcept { return s.gap - s.loaded; }
 
 /// Without what may follow the update, as a line of the log.
 std::uint64_t length(const TrainingSteps::Step& s) noexcept { return s.update_end - s.begin; }
@@ -139,7 +143,7 @@ bool TrainingSteps::long_absence(Position p, bool marked) noexcept {
 
 /// An update with a name came after all: what counted as steps may have been passes of one.
 void TrainingSteps::forget_passes() noexcept {
-  count_ = compared_ = steps_seen_ = 0;
+  count_ = compared_ = odd_ = steps_seen_ = 0;
   forward_count_ = passes_ = 0;
   step_begin_ = 0;
   now_.certain = false;
@@ -182,7 +186,9 @@ void TrainingSteps::start_step(Position backward) {
   if (!contiguous && !named_update) {
     now_.gap = usual_gap_before_other_work();
     now_.updates_unnamed = now_.gap != 0;
+    if (now_.updates_unnamed) now_.end = std::min(begin, update_end_ + now_.gap);
   }
+  if (!named_update) now_.loaded = loaded(update_end_, update_end_ + now_.gap);
   now_.batch_follows = run_count_ != 0;
   now_.begin_follows = now_.batch_follows || (forward_known_ && certain_);
   now_.talks = foreign_ != 0;
@@ -195,6 +201,8 @@ void TrainingSteps::start_step(Position backward) {
   const bool room = (back(1).first_backward - history_.oldest()) * 8 >= forward * 7;
   if (count_ == 2 && (!room || !alike(last(), back(1)))) steps_[count_ % kKept].certain = false;
   if (contiguous) learn(begin, backward);
+  revised_ = 0;
+  add_rest_of_updates();
   find_turns();
   compare();
   begin_step(begin, backward, run_count_ > 0 && contiguous);
@@ -235,7 +243,8 @@ std::uint32_t TrainingSteps::usual_gap_before_other_work() const noexcept {
   const auto& family = history_.families();
   for (std::size_t i = 0; i + 1 < known(); ++i) {
     const Step& other = back(i);
-    if (!other.followed || other.gap == 0 || other.gap < update_gap_ || other.update_end < history_.oldest()) continue;
+    if (!other.followed || other.gap == 0 || own_gap(other) < update_gap_ || other.update_end < history_.oldest())
+      continue;
     if (update_end_ + other.gap > history_.end()) continue;
     std::uint32_t equal = 0;
     for (std::uint32_t k = 0; k < other.gap; ++k)
@@ -313,7 +322,9 @@ LaunchPosition TrainingSteps::begin_before(Position backward, bool& contiguous) 
   if (contiguous) return first;
   const bool any_length = known > 2 && sorted[known - 1] - sorted[0] > tolerance;
   if (const Position begin = any_length ? by_landmarks(first, backward, contiguous) : 0; begin != 0) return begin;
-  return like_reference(backward - usual, static_cast<std::uint32_t>(tolerance));
+  const Position begin = like_reference(backward - usual, static_cast<std::uint32_t>(tolerance));
+  contiguous = certain_ && rest_of_update(begin);
+  return begin;
 }
 
 /// Where forward passes are of any length, what an earlier one ran once tells them: all of it once since the update is
@@ -365,17 +376,45 @@ LaunchPosition TrainingSteps::by_landmarks(Position first, Position backward, bo
   return at - 1 - distance;
 }
 
-/// What runs from the named part of the update to `begin` is the rest of it, which has no name: as much ran there in
-/// three of the last four steps, no matrix product is among it, and little goes to the host. A step that is left out,
-/// as loss scaling does where a gradient overflows, has the named part alone.
+/// What runs from the named part of the update to `begin` is the rest of it, which has no name: as much ran there after
+/// one of the last few steps, no matrix product is among it, and little goes to the host. A step that is left out, as
+/// loss scaling does where a gradient overflows, has the named part alone.
 bool TrainingSteps::rest_of_update(Position begin) noexcept {
-  if (!updates_named_) return false;
+  now_.may_be_update = updates_named_ && foreign_ < kT.burst && begin > update_end_ &&
+                       update_end_ >= history_.oldest() && !holds_product(update_end_, begin);
+  if (!now_.may_be_update) return false;
   const Position gap = begin - update_end_, stray = kT.stray_launches + gap / 16;
-  const auto equal = std::count_if(gaps_.begin(), gaps_.end(),
-                                   [&](Position other) { return gap <= other + stray && other <= gap + stray; });
-  gaps_[gap_count_++ % gaps_.size()] = gap;
-  if (equal < 2 || foreign_ >= kT.burst || update_end_ < history_.oldest()) return false;
-  return !holds_product(update_end_, begin);
+  constexpr std::size_t kFew = 4;
+  for (std::size_t i = 0; i < kFew && i + 1 < known(); ++i) {
+    const Step& step = back(i);
+    const Position other = step.next - step.update_end;
+    if ((step.followed || step.may_be_update) && gap <= other + stray && other <= gap + stray) return true;
+  }
+  return false;
+}
+
+/// What ran after some of the last steps was taken for other work, and is the rest of their updates: as after the last.
+void TrainingSteps::add_rest_of_updates() {
+  constexpr std::size_t kFew = 4;
+  const Step& now = last();
+  if (!now.followed || !now.may_be_update || now.update_end < history_.oldest()) return;
+  for (std::size_t i = 1; i <= kFew && i + 1 < known(); ++i) {
+    Step& step = steps_[(count_ - i) % kKept];
+    if (step.followed || !step.may_be_update || step.update_end < history_.oldest()) continue;
+    if (share_of_names(step.update_end, step.next, now.update_end, now.next) < kT.similar_by_name) continue;
+    step.followed = true;
+    step.end = step.next;
+    step.gap = static_cast<std::uint32_t>(step.next - step.update_end);
+    revised_ = i;
+  }
+}
+
+/// A loader's copies.
+std::uint32_t TrainingSteps::loaded(Position begin, Position end) const noexcept {
+  std::uint32_t copies = 0;
+  for (Position i = std::max(begin, history_.oldest()); i < end; ++i)
+    copies += history_.families()[i] == kLoader ? 1 : 0;
+  return copies;
 }
 
 bool TrainingSteps::holds_product(Position begin, Position end) const noexcept {
@@ -414,9 +453,7 @@ bool TrainingSteps::copies_ahead(Position backward) {
 /// A kernel that a library chooses by shape, or a graph, which may hold one.
 bool TrainingSteps::is_product(Position p) const noexcept {
   const LaunchKey family = history_.families()[p];
-  return (family >= LaunchHistory::kVocabulary &&
-          family != LaunchHistory::key_of_family(LaunchHistory::kLoaderFamily)) ||
-         (history_.flags(p) & kFlagGraph) != 0;
+  return (family >= LaunchHistory::kVocabulary && family != kLoader) || (history_.flags(p) & kFlagGraph) != 0;
 }
 
 /// No name tells an update, no copy a batch: what comes before every backward pass is the forward pass.
@@ -453,6 +490,8 @@ std::pair<LaunchPosition, LaunchPosition> TrainingSteps::alike_before(Position b
     if (a == b) {
       --here;
       --there;
+    } else if (a == kLoader || b == kLoader) {
+      (a == kLoader ? here : there) -= 1;
     } else if (here < backward && (a == family[here] || b == family[there])) {
       // Where shapes differ, a library runs one kernel more or less for the same operation.
       (a == family[here] ? here : there) -= 1;
@@ -684,25 +723,45 @@ bool TrainingSteps::are_of_any_length() {
     const Step& step = back(i);
     if (!step.certain || step.copies == 0 || !step.followed || step.passes != last().passes) return false;
     if (step.begin < history_.oldest() || !within_an_eighth(step.updates, last().updates)) return false;
+    const Step& now = last();
+    if (share_of_names(now.begin, now.update_end, step.begin, step.update_end) < kT.similar_by_name) return false;
+    if (share_of_names(step.begin, step.update_end, now.begin, now.update_end) < kT.similar_by_name) return false;
   }
-  return share_of_names(last(), back(1)) >= kT.similar_by_name && share_of_names(last(), back(2)) >= kT.similar_by_name;
+  return true;
 }
 
-/// Names that both hold, as a share of those that either does.
-double TrainingSteps::share_of_names(const Step& a, const Step& b) {
+/// Of the names in [b, b_end), the share that [a, a_end) holds, too.
+double TrainingSteps::share_of_names(Position a, Position a_end, Position b, Position b_end) {
   const auto& family = history_.families();
-  constexpr std::int32_t kA = 1, kB = 2;
   std::uint32_t names = 0, both = 0;
-  for (Position i = a.begin; i < a.update_end; ++i) counts_[family[i]] |= kA;
-  for (Position i = b.begin; i < b.update_end; ++i) counts_[family[i]] |= kB;
-  const auto take = [&](Position i) {
-    const std::int32_t held = std::exchange(counts_[family[i]], 0);
-    names += held != 0 ? 1 : 0;
-    both += held == (kA | kB) ? 1 : 0;
-  };
-  for (Position i = a.begin; i < a.update_end; ++i) take(i);
-  for (Position i = b.begin; i < b.update_end; ++i) take(i);
+  constexpr std::int32_t kHeld = 1, kCounted = 2;
+  for (Position i = a; i < a_end; ++i) counts_[family[i]] = kHeld;
+  for (Position i = b; i < b_end; ++i) {
+    std::int32_t& name = counts_[family[i]];
+    if ((name & kCounted) != 0) continue;
+    ++names;
+    both += name == kHeld ? 1 : 0;
+    name |= kCounted;
+  }
+  for (Position i = a; i < a_end; ++i) counts_[family[i]] = 0;
+  for (Position i = b; i < b_end; ++i) counts_[family[i]] = 0;
   return names == 0 ? 0 : static_cast<double>(both) / names;
+}
+
+/// The step before the last one that it is compared with. Loss scaling leaves an update out now and then: such a step
+/// is compared with another such, and the next one with the one before it. \return 0: it is the first of its kind, and
+/// there are few such
+std::size_t TrainingSteps::one_of_its_kind() const noexcept {
+  constexpr std::uint64_t kSeldom = 8;
+  const Step& now = last();
+  const auto passes_alike = [&](const Step& step) { return within_a_64th(now.backwards, step.backwards); };
+  const auto updates_alike = [&](const Step& step) {
+    return now.updates == step.updates && within_an_eighth(length(now), length(step));
+  };
+  if (turn_ > 1 || !named() || !passes_alike(back(1)) || updates_alike(back(1))) return turn_;
+  for (std::size_t i = 2; i < known(); ++i)
+    if (back(i).certain && passes_alike(back(i)) && updates_alike(back(i))) return i;
+  return odd_ * kSeldom > compared_ ? turn_ : 0;
 }
 
 /// The last step with the one before of its kind.
@@ -717,9 +776,9 @@ void TrainingSteps::compare() {
       broken_ += back(i).updates_unnamed ? 0 : 1;
       continue;
     }
-    least_gap_ = std::min(least_gap_, back(i).gap);
+    least_gap_ = std::min(least_gap_, own_gap(back(i)));
     most_gap_ = std::max(most_gap_, back(i).gap);
-    if (!back(i).talks) most_silent = std::max(most_silent, back(i).gap);
+    if (!back(i).talks) most_silent = std::max(most_silent, own_gap(back(i)));
   }
   if (least_gap_ == ~0u) least_gap_ = 0;
   // A line of the log, with a copy to the host, comes after some passes as well; an update is longer, or silent.
@@ -729,18 +788,23 @@ void TrainingSteps::compare() {
                                                                         : 0;
   updates_seen_ = 0;
   for (std::size_t i = 0; i + 1 < known(); ++i)
-    updates_seen_ += (back(i).followed || back(i).updates_unnamed) && back(i).gap >= update_gap_ ? 1 : 0;
-  if (std::exchange(grouped_, update_gap_ != 0) != grouped_) steps_seen_ = 0;
+    updates_seen_ += (back(i).followed || back(i).updates_unnamed) && own_gap(back(i)) >= update_gap_ ? 1 : 0;
+  if (std::exchange(grouped_, update_gap_ != 0) != grouped_) steps_seen_ = step_begin_ = 0;
   if (known() < turn_ + 1) return;
-  const Step& before = back(turn_);
+  const std::size_t kind = one_of_its_kind();
+  const Step& before = back(kind);
   if (!now.certain || !before.certain || before.begin < history_.oldest()) return;
-  ++compared_;
-  const double weight = std::max(1.0 / static_cast<double>(compared_), 1.0 / 16);
-  const Likeness seen = likeness(now, before);
-  exact_ += weight * (seen.all - exact_);
-  fixed_exact_ += weight * (seen.fixed - fixed_exact_);
-  same_length_ += weight * ((seen.same_length ? 1.0 : 0.0) - same_length_);
-  fixed_same_length_ += weight * ((seen.same_fixed_length ? 1.0 : 0.0) - fixed_same_length_);
+  if (kind == 0) {
+    ++odd_;
+  } else {
+    ++compared_;
+    const double weight = std::max(1.0 / static_cast<double>(compared_), 1.0 / 16);
+    const Likeness seen = likeness(now, before);
+    exact_ += weight * (seen.all - exact_);
+    fixed_exact_ += weight * (seen.fixed - fixed_exact_);
+    same_length_ += weight * ((seen.same_length ? 1.0 : 0.0) - same_length_);
+    fixed_same_length_ += weight * ((seen.same_fixed_length ? 1.0 : 0.0) - fixed_same_length_);
+  }
   ++passes_;
   if (ends_step(back(1))) {
     step_begin_ = now.begin;
@@ -795,7 +859,7 @@ bool TrainingSteps::doubtful() const noexcept {
 
 /// An update without a name takes launches of its own: after some passes, or after all of them.
 bool TrainingSteps::ends_step(const Step& pass) const noexcept {
-  return pass.updates != 0 || !pass.followed || pass.gap >= update_gap_;
+  return pass.updates != 0 || !pass.followed || own_gap(pass) >= update_gap_;
 }
 
 const char* TrainingSteps::why_not_found() const noexcept {

@@ -34,10 +34,12 @@ class TrainingSteps {
     Position update_end = 0;       ///< after its last launch of an optimizer
     std::uint32_t copies = 0;      ///< to the device, where it begins
     std::uint32_t gap = 0;         ///< from there to where the next one begins
+    std::uint32_t loaded = 0;      ///< of them, a loader's copies
     bool followed = false;         ///< by the next one, without other work between
     bool updates_unnamed = false;  ///< other work follows, but after what follows the others: an update without a name
     bool batch_follows = false;    ///< copies to the device come before the next one
     bool begin_follows = false;    ///< or it is known where the next one's forward pass begins
+    bool may_be_update = false;    ///< what runs before the next one: nothing in it is of a model
     bool talks = false;            ///< something was copied to the host in the gap
     bool certain = false;          ///< where it begins is known
     bool products_follow =
@@ -58,6 +60,9 @@ class TrainingSteps {
   [[nodiscard]] const Step& last() const noexcept { return steps_[count_ % kKept]; }
   /// The steps before the last one, 1: the one before it. At most known() - 1 are remembered.
   [[nodiscard]] const Step& back(std::size_t n) const noexcept { return steps_[(count_ - n) % kKept]; }
+  /// Another end is known now of some of the last steps: the oldest of them is the one so many before the last; 0:
+  /// none.
+  [[nodiscard]] std::size_t revised() const noexcept { return revised_; }
   [[nodiscard]] std::size_t known() const noexcept { return count_ < kKept ? static_cast<std::size_t>(count_) : kKept; }
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
 
@@ -110,9 +115,11 @@ class TrainingSteps {
   [[nodiscard]] bool little_to_host() const noexcept;
   [[nodiscard]] bool by_likeness() const noexcept;
   bool rest_of_update(Position begin) noexcept;
+  void add_rest_of_updates();
   [[nodiscard]] bool copies_ahead(Position backward);
   [[nodiscard]] Position by_landmarks(Position first, Position backward, bool& contiguous);
   [[nodiscard]] bool is_product(Position p) const noexcept;
+  [[nodiscard]] std::uint32_t loaded(Position begin, Position end) const noexcept;
   [[nodiscard]] bool holds_product(Position begin, Position end) const noexcept;
   Position begin_of_forward(Position backward, bool& contiguous);
   [[nodiscard]] bool holds_forward(Position begin, Position end);
@@ -125,9 +132,10 @@ class TrainingSteps {
   void forget_passes() noexcept;
   void learn(Position begin, Position backward);
   void find_turns();
+  [[nodiscard]] std::size_t one_of_its_kind() const noexcept;
   void compare();
   [[nodiscard]] bool are_of_any_length();
-  [[nodiscard]] double share_of_names(const Step& a, const Step& b);
+  [[nodiscard]] double share_of_names(Position a, Position a_end, Position b, Position b_end);
   struct Likeness {    ///< of two steps
     double all = 1;    ///< share of equal launches
     double fixed = 1;  ///< the same without what depends on shapes, or on a loader
@@ -166,9 +174,7 @@ class TrainingSteps {
   Position last_copy_ = 0;
   std::array<std::uint32_t, 5> forwards_{};  ///< launches from a step's begin to its first backward, of recent steps
   std::uint32_t forward_count_ = 0;
-  std::array<std::uint32_t, 5> tails_{};  ///< launches between the update and the next step, of the same steps
-  std::array<Position, 4> gaps_{};        ///< the same of the last steps, other work included
-  std::uint32_t gap_count_ = 0;
+  std::array<std::uint32_t, 5> tails_{};   ///< launches between the update and the next step, of the same steps
   bool prefetches_ = false;                ///< batches are copied in the middle of a forward pass: they mark no begin
   std::uint32_t ahead_ = 0;                ///< steps in a row where it looks so
   std::array<LaunchKey, 24> reference_{};  ///< families of the first launches of a step
@@ -177,7 +183,8 @@ class TrainingSteps {
   std::array<Position, 2>
       unusual_{};  ///< launches to the first backward pass where they were unusual, the last two steps
   bool copies_usual_ = false;
-  std::uint32_t tail_ = 0;   ///< launches between the update and the next step, where nothing else runs
+  std::uint32_t tail_ = 0;  ///< launches between the update and the next step, where nothing else runs
+  std::size_t revised_ = 0;
   bool any_length_ = false;  ///< steps differ in length alone
   std::uint32_t turn_ = 1;
   std::uint32_t update_gap_ = 0;    ///< a gap of so many launches holds an update; 0: all do
@@ -185,6 +192,7 @@ class TrainingSteps {
   std::uint32_t updates_seen_ = 0;  ///< among the remembered passes
   KeyCounts counts_;
   std::uint64_t compared_ = 0, steps_seen_ = 0;
+  std::uint64_t odd_ = 0;  ///< not compared, since they were the first of their kind
   Position step_begin_ = 0;
   std::uint32_t passes_ = 0, passes_of_step_ = 1;
   std::uint32_t least_gap_ = 0, most_gap_ = 0,

@@ -184,6 +184,13 @@ TEST(FrameworkPrograms, WhatWasWrongOnce) {
   figures.add(further_training(774'400'074), "early evaluation");
   // A checkpoint before a step that is shorter than usual.
   figures.add(further_training(774'401'297), "checkpoint");
+  // Updates without a name, the first of which loss scaling leaves out.
+  figures.add(training(881'300'254), "overflows");
+  figures.add(training(881'300'903, 8, 25), "overflows, few steps");
+  // Passes of accumulation beside a cycle of another length, and a loader's copies between them.
+  figures.add(training(774'400'325), "evaluation in every other turn of a cycle");
+  figures.add(training(774'401'093), "half of the passes of a step");
+  figures.add(training(774'401'649), "copies of a loader between two passes");
   figures.print("once wrong");
   EXPECT_EQ(figures.right, figures.programs);
   // A first step that was told when its place was not known, and moved with the others.

@@ -53,10 +53,11 @@ class TrainingProgram : public ModelPasses {
     w_.out.phases_known = body_ != Body::kXla && !graphs_ && update_ != Update::kInductor;
     w_.out.what = describe();
     start_up();
+    optimizer_state_is_new_ = true;
     for (std::uint32_t s = 0; s < steps; ++s) {
-      if (s == 0) optimizer_state_is_new_ = true;
+      overflows_ = overflows_in(s);
       one_step();
-      optimizer_state_is_new_ = false;
+      if (!overflows_) optimizer_state_is_new_ = false;
       w_.phase = StepPhase::kForward;
       w_.thread = kMain;
       if (log_every_ != 0 && s % log_every_ == log_every_ - 1) log();
@@ -316,7 +317,20 @@ class TrainingProgram : public ModelPasses {
   }
 
   // ---- the update
+  /// Where loss scaling asks the host whether a gradient overflowed, the update of such a step is left out: of the
+  /// first few, while the scale is too large, and of one now and then. Not drawn, so that a seed's program stays what
+  /// it was but for this.
+  [[nodiscard]] bool overflows_in(std::uint32_t step) const {
+    if (!scales_ || update_ == Update::kFused || update_ == Update::kInductor || update_ == Update::kXla) return false;
+    return step < salt_ % 4 || step % (30 + salt_ % 41) == 29;
+  }
   void update() {
+    apply_update();
+    if (averages_) w_.foreach ("TernaryOpScalarFunctor", 1 + parameters_ / 40);
+    if (scales_ && salt_ % 2 == 0) w_.kernel("at::native::amp_update_scale_cuda_kernel(float*, int*, float const*)");
+    if (passes_ > 1 && update_ != Update::kXla) w_.memset(parameters_ / 3);  // gradients that are kept
+  }
+  void apply_update() {
     if (scales_) {
       w_.foreach ("amp_non_finite_check_and_unscale", 2);
       w_.to_host();
@@ -330,6 +344,7 @@ class TrainingProgram : public ModelPasses {
       w_.elementwise("clamp_scalar_kernel_impl");
       w_.foreach ("BinaryOpListAlphaFunctor", 1 + parameters_ / 110);
     }
+    if (overflows_) return;
     const std::uint32_t chunks = 1 + parameters_ / 40;
     switch (update_) {
       case Update::kFused:
@@ -416,8 +431,6 @@ class TrainingProgram : public ModelPasses {
           w_.kernel("loop_add_multiply_sqrt_fusion_" + std::to_string(p % 7));
         break;
     }
-    if (averages_) w_.foreach ("TernaryOpScalarFunctor", chunks);
-    if (passes_ > 1 && update_ != Update::kXla) w_.memset(parameters_ / 3);  // gradients that are kept
   }
   void state_if_new(std::uint32_t times) {
     if (!optimizer_state_is_new_) return;
@@ -429,7 +442,7 @@ class TrainingProgram : public ModelPasses {
       save_every_, inputs_;
   bool clips_, scales_, recomputes_, sharded_, reduces_, item_every_step_, argmax_in_evaluation_, averages_,
       loader_thread_, strays_, graphs_, autograd_thread_;
-  bool optimizer_state_is_new_ = false, loader_due_ = false;
+  bool optimizer_state_is_new_ = false, loader_due_ = false, overflows_ = false;
 };
 
 /// A whole step, or a forward pass, in one to three graphs.
