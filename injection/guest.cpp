@@ -136,9 +136,11 @@ void Parts::start(const LateStart* late) {
   sink_->open(run);
   for (const std::string& warning : config_.warnings) sink_->say("config", warning);
   if (!config_.model)
-    sink_->say("config",
-               "no model config: times and waterfall only; for MFU set MFU_MODEL_CONFIG to a Hugging Face config.json, "
-               "its folder or a model id");
+    sink_->say("config", config_.executed
+                             ? "no model config: HFU, and MFU from below, as far as calls to cuBLAS are seen; for MFU "
+                               "set MFU_MODEL_CONFIG to a Hugging Face config.json, its folder or a model id"
+                             : "no model config: times and waterfall only; for MFU set MFU_MODEL_CONFIG to a Hugging "
+                               "Face config.json, its folder or a model id");
 
   if (std::string taken = taken_ranges(); !taken.empty()) sink_->say("ranges_taken", std::move(taken));
 

@@ -139,9 +139,7 @@ void Weights::add(const Weights& other, double share) {
 
 std::optional<double> Weights::mfu() const { return quotient(with_flop > 0, flop, flop_at_peak); }
 std::optional<double> Weights::hfu() const {
-  // As ExecutedWork::enough() has it for one row.
-  if (ideal_ns > 0 && matmul_ns > 0 && covered_ns >= ExecutedWork::kEnough * matmul_ns)
-    return quotient(true, ideal_ns, executed_elapsed_ns);
+  if (hfu_is_executed()) return quotient(true, ideal_ns, executed_elapsed_ns);
   return quotient(with_flop > 0, hfu_flop, flop_at_peak);
 }
 std::optional<double> Weights::mfu_busy() const { return quotient(with_flop > 0, flop, flop_at_peak_busy); }

@@ -43,6 +43,10 @@ struct Weights {
 
   [[nodiscard]] std::optional<double> mfu() const;
   [[nodiscard]] std::optional<double> hfu() const;
+  /// It is of the products that ran, as ExecutedWork::enough() has it for one row.
+  [[nodiscard]] bool hfu_is_executed() const noexcept {
+    return ideal_ns > 0 && matmul_ns > 0 && covered_ns >= ExecutedWork::kEnough * matmul_ns;
+  }
   [[nodiscard]] std::optional<double> mfu_busy() const;
   [[nodiscard]] std::optional<double> mbu() const;
   /// With mfu sums to 1. None where MFU is unknown.

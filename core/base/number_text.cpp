@@ -40,6 +40,12 @@ constexpr std::array<std::string_view, 5> kCounting{"", "K", "M", "B", "T"};
 
 }  // namespace
 
+std::string bound_text(double ratio) {
+  const double tenths = std::floor(ratio * 1000);
+  return tenths > 0 || !(ratio > 0) ? fmt::format("{:.1f}", tenths / 10)
+                                    : fmt::format("{:.2f}", std::floor(ratio * 10'000) / 100);
+}
+
 std::string percent_text(const std::optional<double>& ratio) {
   if (!ratio) return "-";
   const double percent = *ratio * 100;

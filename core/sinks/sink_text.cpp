@@ -118,8 +118,10 @@ namespace {
 /// MFU, HFU and MBU as a result: a figure above 100 % cannot be one and stands in the suspect clause alone.
 std::string result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? "-" : percent(ratio); }
 
-/// A bound is never rounded up.
-std::string percent_below(double ratio) { return fmt::format("{:.1f}%", std::floor(ratio * 1000) / 10); }
+/// A result, or `>=` and the bound from below where there is no more than that.
+std::string result_or_bound(const std::optional<double>& ratio, const std::optional<double>& lower) {
+  return !ratio && lower && *lower <= 1 ? ">=" + bound_text(*lower) + "%" : result(ratio);
+}
 
 /// ` (MFU 131.5%)` where a figure is not shown as a result.
 std::string not_shown(const RegionSummary& r) {
@@ -151,12 +153,11 @@ LineColumns columns_of(const RegionSummary& r) {
   // First the figure that can reach 100 %: bytes where memory is the limit.
   const bool memory = r.bound == Bound::kMemory;
   std::string& figures = c[4];
-  const std::string mbu = r.mbu                              ? "MBU=" + result(r.mbu)
-                          : r.mbu_lower && *r.mbu_lower <= 1 ? "MBU>=" + percent_below(*r.mbu_lower)
-                                                             : "";
+  const std::string mbu_figure = result_or_bound(r.mbu, r.mbu_lower), mfu_figure = result_or_bound(r.mfu, r.mfu_lower);
+  const auto equals = [](const std::string& figure) { return figure[0] == '>' ? figure : "=" + figure; };
+  const std::string mbu = r.mbu || mbu_figure != "-" ? "MBU" + equals(mbu_figure) : "";
   if (memory && r.mbu) figures = mbu + " ";
-  figures +=
-      !r.mfu && r.mfu_lower && *r.mfu_lower <= 1 ? "MFU>=" + percent_below(*r.mfu_lower) : "MFU=" + result(r.mfu);
+  figures += "MFU" + equals(mfu_figure);
   if (const std::string executed = executed_text(r); !executed.empty())
     figures += " " + executed;
   else if (r.hfu && r.mfu && *r.mfu <= 1 && *r.hfu > *r.mfu * 1.0005)
@@ -249,10 +250,6 @@ std::string region_line(const RegionSummary& r) {
 
 namespace {
 
-std::string mfu_of_table(const RegionSummary& r) {
-  return !r.mfu && r.mfu_lower && *r.mfu_lower <= 1 ? ">=" + percent_below(*r.mfu_lower) : result(r.mfu);
-}
-
 /// The largest parts of the waterfall that fit behind the figures, and where the region comes from: on a line of its
 /// own where that does not fit.
 std::string row_of_table(const RegionSummary& r, const std::string& figures) {
@@ -274,13 +271,14 @@ std::string region_table(const WindowSummary& run, bool components) {
     const double elapsed = seconds(r.elapsed_ns);
     const bool total = r.region == "total";
     const double base = total ? seconds(r.window.length_ns()) : elapsed;
-    const std::string figures = fmt::format(
-        "{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | ", label(r, true), r.instances,
-        total              ? duration_text(seconds(r.window.length_ns()))
-        : r.instances != 0 ? duration_text(elapsed / static_cast<double>(r.instances))
-                           : "-",
-        r.latency.count != 0 ? duration_text(seconds(r.latency.p99_ns)) : "-", mfu_of_table(r), result(r.mfu_busy),
-        result(r.mbu), r.tokens != 0 && base > 0 ? compact_text(static_cast<double>(r.tokens) / base) : "-");
+    const std::string figures =
+        fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | ", label(r, true), r.instances,
+                    total              ? duration_text(seconds(r.window.length_ns()))
+                    : r.instances != 0 ? duration_text(elapsed / static_cast<double>(r.instances))
+                                       : "-",
+                    r.latency.count != 0 ? duration_text(seconds(r.latency.p99_ns)) : "-",
+                    result_or_bound(r.mfu, r.mfu_lower), result(r.mfu_busy), result_or_bound(r.mbu, r.mbu_lower),
+                    r.tokens != 0 && base > 0 ? compact_text(static_cast<double>(r.tokens) / base) : "-");
     text += row_of_table(r, figures);
     if (const std::string executed = executed_text(r); !executed.empty()) text += "  " + executed + "\n";
     text += single_instances(r) + finding_lines(r);

@@ -90,7 +90,10 @@ class ReportCase(TestCase):
             self.assertEqual("unknown" in text or text.strip() in ("–", ""), expected is None, f"{name}: {text}")
             if key == "mfu" and expected is not None:
                 self.assertIn(f"{expected * 100:.1f} %", text)
+            if key == "mfu_lower":
+                self.assertIn("≥ ", text)
             met.add(name)
         for name in by_name:
-            self.assertIn(f"{name}.mfu", met)
+            bound = by_name[name]["mfu"] is None and (by_name[name].get("mfu_lower") or 2) <= 1
+            self.assertIn(f"{name}.mfu_lower" if bound else f"{name}.mfu", met)
             self.assertIn(f"{name}.elapsed_s", met)

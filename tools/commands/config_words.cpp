@@ -16,7 +16,9 @@ std::string grouped(std::int64_t number) {
 }
 
 std::string config_words(const Config& config) {
-  if (!config.model) return "no model config: times and where they went, no MFU";
+  if (!config.model)
+    return config.executed ? "no model config: HFU, and MFU from below, as far as calls to cuBLAS are seen"
+                           : "no model config: times and where they went, no MFU";
   const auto model = nlohmann::json::parse(config.model->model_json(), nullptr, false);
   const auto resolved = nlohmann::json::parse(config.resolved_json, nullptr, false);
   std::string words;

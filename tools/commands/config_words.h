@@ -9,7 +9,7 @@
 namespace mfu {
 
 /// `qwen3 8.19 B, train, batch 8, 4,096 tokens, bf16 peak, exact counting`; `(assumed)` behind a model that is read by
-/// a guess; `no model config: times, no MFU` without any.
+/// a guess; `no model config: ...` without any.
 [[nodiscard]] std::string config_words(const Config& config);
 
 struct ConfigMistake {

@@ -90,6 +90,8 @@ JobTotals job_totals(const std::vector<const Rank*>& ranks) {
   job.mfu = all.weights.mfu();
   job.hfu = all.weights.hfu();
   job.mbu = all.weights.mbu();
+  if (all.weights.matmul_ns > 0) job.seen = std::min(1.0, all.weights.covered_ns / all.weights.matmul_ns);
+  job.hfu_of_seen = all.weights.hfu_is_executed();
   job.classes_known = sum.classes_known && sum.elapsed_ns > 0;
   if (!job.classes_known) return job;
   job.busy = static_cast<double>(sum.busy_ns) / static_cast<double>(sum.elapsed_ns);

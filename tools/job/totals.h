@@ -22,7 +22,9 @@ struct JobTotals {
   std::size_t with_mfu = 0;  ///< of them, those that mfu covers
   bool whole_run = false;    ///< over `end` lines
   std::optional<double> mfu, hfu, mbu;
-  std::optional<double> busy;         ///< sum busy / sum elapsed, over the ranks whose device activity is known
+  std::optional<double> seen;  ///< share of the matmul time whose FLOP are known; none: nobody looked, or none ran
+  bool hfu_of_seen = false;    ///< hfu is of the products that ran
+  std::optional<double> busy;  ///< sum busy / sum elapsed, over the ranks whose device activity is known
   std::optional<double> clock_ratio;  ///< mean over devices
   std::optional<std::array<double, kTimeClasses>> lost;
   std::array<double, kTimeClasses> time_share{};  ///< time of the class / elapsed; zero where nothing is known

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/number_text.h"
 
@@ -39,7 +40,18 @@ std::vector<ScreenLine> component_table(const RegionSummary& r, std::size_t widt
   return lines;
 }
 
+/// Whole percents of the matmul time whose FLOP are known, downwards.
+std::string seen_figure(const RegionSummary& r) {
+  return r.executed && r.executed->matmul_ns > 0
+             ? fmt::format("{:.0f}", std::floor(100 * r.executed->coverage() + 1e-9))
+             : "-";
+}
+
 }  // namespace
+
+std::string result_or_bound(const std::optional<double>& ratio, const std::optional<double>& lower) {
+  return !ratio && lower && *lower <= 1 ? ">=" + bound_text(*lower) : percent_of(result(ratio));
+}
 
 std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::optional<double>>& history,
                                      double history_top, std::size_t width, std::size_t history_height, Glyphs glyphs) {
@@ -93,9 +105,9 @@ std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::o
   if (shown != nullptr) {
     say("");
     const std::size_t name_width = width >= 120 ? 24 : 12;
-    const std::size_t bar_at = 1 + name_width + 4 + 8 + 8 + 8 + 8 + 7 + 7 + 7 + 2;
+    const std::size_t bar_at = 1 + name_width + 4 + 8 + 8 + 8 + 8 + 7 + 7 + 6 + 7 + 2;
     say(" " + left("REGION", name_width) + right("GPU", 4) + right("COUNT", 8) + right("P50", 8) + right("P99", 8) +
-            right("COLL", 8) + right("MFU%", 7) + right("HFU%", 7) + right("MBU%", 7) +
+            right("COLL", 8) + right("MFU%", 7) + right("HFU%", 7) + right("SEEN%", 6) + right("MBU%", 7) +
             (width > bar_at + 8 ? "  WATERFALL" : ""),
         Style::kHeader);
     for (const RegionSummary& r : shown->regions) {
@@ -108,8 +120,8 @@ std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::o
                right(r.comm_kernels != 0 ? duration_text(seconds(r.comm_sum_ns) / static_cast<double>(r.comm_kernels))
                                          : "-",
                      8) +
-               right(percent_of(result(r.mfu)), 7) + right(percent_of(result(r.hfu)), 7) +
-               right(percent_of(result(r.mbu)), 7),
+               right(result_or_bound(r.mfu, r.mfu_lower), 7) + right(percent_of(result(r.hfu)), 7) +
+               right(seen_figure(r), 6) + right(result_or_bound(r.mbu, r.mbu_lower), 7),
            Style::kPlain}};
       if (width > bar_at + 8) {
         line.push_back({"  ", Style::kPlain});

@@ -73,8 +73,8 @@ Columns columns_for(const TopSnapshot& s, std::size_t width) {
              {"GPU", "", 3, true},
              {"REGION", "", 10, false},
              {"STEP", "step", 7, true},
-             {"MFU%", "mfu", 5, true},
-             {"MBU%", "mbu", 5, true},
+             {"MFU%", "mfu", 6, true},
+             {"MBU%", "mbu", 6, true},
              {"BUSY%", "busy", 5, true},
              {"COMM%", "comm", 5, true},
              {"CLK%", "clock", 4, true},
@@ -157,8 +157,8 @@ ScreenLine row_line(const TopRow& row, const Columns& c, bool selected, Glyphs g
   cells[kGpu] = gpu_of(row);
   cells[kRegion] = live && r != nullptr ? r->region : state_text(rank);
   cells[kStep] = duration_text(row.step_s());
-  cells[kMfu] = r != nullptr ? percent_of(result(r->mfu)) : "-";
-  cells[kMbu] = r != nullptr ? percent_of(result(r->mbu)) : "-";
+  cells[kMfu] = r != nullptr ? result_or_bound(r->mfu, r->mfu_lower) : "-";
+  cells[kMbu] = r != nullptr ? result_or_bound(r->mbu, r->mbu_lower) : "-";
   cells[kBusy] = percent_of(row.busy());
   cells[kComm] = percent_of(row.comm());
   cells[kClock] = row.clock() ? fmt::format("{:.0f}", 100 * *row.clock()) : "-";
@@ -273,6 +273,11 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_
     };
     std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word("MFU", result(t.mfu)),
                                      word("HFU", result(t.hfu))};
+    // Of the products that ran, or of the model's FLOP, and then beside it how much of what ran is seen.
+    if (t.seen && t.hfu_of_seen)
+      figures.back() += fmt::format(" (of {:.0f} % seen)", std::floor(100 * *t.seen + 1e-9));
+    else if (t.seen)
+      figures.push_back(fmt::format("matmuls {:.0f} % seen", std::floor(100 * *t.seen + 1e-9)));
     if (t.mbu) figures.push_back(word("MBU", result(t.mbu)));
     figures.push_back(word("busy", t.busy));
     if (t.classes_known) figures.push_back(word("comm", t.time_share[kCommClass]));

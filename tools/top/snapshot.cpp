@@ -104,6 +104,11 @@ bool matches(const TopRow& row, std::string_view word) {
   return device != nullptr && (has(device->name) || has(device->uuid));
 }
 
+/// Share of the matmul time whose FLOP are known.
+std::optional<double> seen_of(const RegionSummary& r) {
+  return r.executed && r.executed->matmul_ns > 0 ? std::optional(r.executed->coverage()) : std::nullopt;
+}
+
 nlohmann::ordered_json number(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
@@ -436,6 +441,7 @@ std::string snapshot_json(const TopSnapshot& s, std::string_view sort, std::stri
               {"with_mfu", t.with_mfu},
               {"mfu", number(t.mfu)},
               {"hfu", number(t.hfu)},
+              {"seen", number(t.seen)},
               {"mbu", number(t.mbu)},
               {"busy", number(t.busy)},
               {"clock_ratio", number(t.clock_ratio)},
@@ -459,6 +465,9 @@ std::string snapshot_json(const TopSnapshot& s, std::string_view sort, std::stri
                           {"region", r != nullptr ? Json(r->region) : Json(nullptr)},
                           {"step_s", number(row.step_s())},
                           {"mfu", r != nullptr ? number(r->mfu) : Json(nullptr)},
+                          {"mfu_lower", r != nullptr ? number(r->mfu_lower) : Json(nullptr)},
+                          {"hfu", r != nullptr ? number(r->hfu) : Json(nullptr)},
+                          {"seen", r != nullptr ? number(seen_of(*r)) : Json(nullptr)},
                           {"mbu", r != nullptr ? number(r->mbu) : Json(nullptr)},
                           {"busy", number(row.busy())},
                           {"comm", number(row.comm())},

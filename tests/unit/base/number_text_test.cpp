@@ -13,6 +13,11 @@ TEST(NumberText, PercentHasOneSpaceAndOneDecimal) {
   EXPECT_EQ(percent_text(0.409), "40.9 %");
   EXPECT_EQ(percent_text(1.0), "100.0 %");
   EXPECT_EQ(percent_text(std::nullopt), "-");
+  EXPECT_EQ(bound_text(0.37199), "37.1");
+  EXPECT_EQ(bound_text(0.001), "0.1");
+  EXPECT_EQ(bound_text(0.00099), "0.09");
+  EXPECT_EQ(bound_text(0.00001), "0.00");
+  EXPECT_EQ(bound_text(0), "0.0");
   EXPECT_EQ(points_text(0.0131), "+1.3");
   EXPECT_EQ(points_text(-0.00001), "0.0");
 }

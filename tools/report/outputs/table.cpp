@@ -38,7 +38,8 @@ std::string job_text(const Job& job) {
   std::set<std::string> reasons;
   for (const JobRegion& r : job.regions)
     if (!r.why_no_mfu.empty() && reasons.insert(r.why_no_mfu).second)
-      text += fmt::format("no MFU of {}: {}\n", r.name, r.why_no_mfu);
+      text += fmt::format("{} {}: {}\n", r.sum().mfu_lower ? "only a bound of the MFU of" : "no MFU of", r.name,
+                          r.why_no_mfu);
   constexpr std::size_t kShown = 8;
   for (std::size_t i = 0; i < std::min(kShown, job.warnings.size()); ++i) {
     const JobWarning& w = job.warnings[i];

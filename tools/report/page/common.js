@@ -20,6 +20,9 @@ function threeDigits(v) {
 }
 // A figure above 100 % is no result: it stands in the suspect remark alone.
 const mfuPercent = (v) => percent(v > 1 ? null : v);
+// A bound is never rounded up, a share of what is seen neither.
+const atLeast = (v) => (v == null || v > 1 ? "–" : `≥ ${v >= 0.001 || !(v > 0) ? (Math.floor(v * 1000) / 10).toFixed(1) : (Math.floor(v * 10000) / 100).toFixed(2)} %`);
+const wholePercent = (v) => (v == null ? "–" : `${Math.floor(v * 100 + 1e-9)} %`);
 const percent = (v) => (v == null ? "–" : (v * 100).toFixed(1) + " %");
 function points(v) {
   if (v == null) return "–";

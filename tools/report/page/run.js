@@ -42,7 +42,12 @@ function answer(r) {
   if (r.latency) add("p99", b("latency.p99_s", r.latency.p99_s, duration(r.latency.p99_s)));
   if (byMemory(r)) add("MFU", b("mfu", r.mfu, percent(r.mfu)));
   else if (r.mbu != null) add("MBU", b("mbu", r.mbu, mfuPercent(r.mbu)));
-  if (r.hfu != null && r.hfu > r.mfu * 1.0005) add("HFU", b("hfu", r.hfu, percent(r.hfu)));
+  else if (r.mbu_lower != null && r.mbu_lower <= 1) add("MBU", b("mbu_lower", r.mbu_lower, atLeast(r.mbu_lower)));
+  const seen = seenOf(r);
+  if (hfuIsExecuted(r)) add("HFU", [b("hfu", r.hfu, percent(r.hfu)), ` (of ${wholePercent(seen)} seen)`]);
+  else if (seen > 0) add("matmuls", [el("b", {}, scaled(r.executed.flop / r.executed.covered_s, "FLOP/s")), ` (of ${wholePercent(seen)} seen)`]);
+  else if (seen === 0 && r.mfu == null && !isBound(r)) add("HFU", "– (of 0 % seen)");
+  else if (r.hfu != null && r.hfu > r.mfu * 1.0005) add("HFU", b("hfu", r.hfu, percent(r.hfu)));
   if (r.bound) add("roofline:", el("b", {}, r.bound));
   if (r.tokens_per_s != null) add(r.devices > 1 ? "per GPU" : "", b("tokens_per_s", r.tokens_per_s, scaled(r.tokens_per_s, "token/s")));
   if (r.region !== "total") add("instances", b("instances", r.instances, count(r.instances)));
@@ -55,11 +60,14 @@ function answer(r) {
     el("div", { class: "head-cell" },
       el("div", { class: "name" }, r.region === "total" ? (job.processes > 1 ? "total (all processes)" : "total (the process)") : r.region, " ", marks),
       byMemory(r) ? figure(`${r.region}.mbu`, r.mbu, [mfuPercent(r.mbu), el("span", {}, "MBU")], "div", { class: "big" })
-        : r.mfu != null ? figure(`${r.region}.mfu`, r.mfu, [mfuPercent(r.mfu), el("span", {}, "MFU")], "div", { class: "big" })
+        : r.mfu != null || isBound(r) ? figure(`${r.region}.${mfuKey(r)}`, r[mfuKey(r)], [mfuText(r), el("span", {}, "MFU")], "div", { class: "big" })
+        : hfuIsExecuted(r) ? figure(`${r.region}.hfu`, r.hfu, [percent(r.hfu), el("span", {}, "HFU")], "div", { class: "big" })
         : figure(`${r.region}.mfu`, null, "MFU unknown", "div", { class: "big unknown" })),
     el("div", {},
       p ? stackedBar(p.parts, p.names, r.region) : null,
-      el("p", { class: "words" }, r.words ? sentence(r.words) + "." : "", r.why_no_mfu && regions.find((x) => x.why_no_mfu === r.why_no_mfu) === r ? ` No MFU: ${r.why_no_mfu}.` : ""),
+      el("p", { class: "words" }, r.words ? sentence(r.words) + "." : "", r.why_no_mfu && regions.find((x) => x.why_no_mfu === r.why_no_mfu) === r ? ` ${isBound(r) ? "Only a bound of MFU" : "No MFU"}: ${r.why_no_mfu}.` : ""),
+      // What the matmuls that ran say: recomputation, padding, what is not seen.
+      r.findings && r.findings.length ? el("ul", { class: "odd" }, r.findings.map((f) => el("li", {}, sentence(f.text) + "."))) : null,
       el("div", { class: "numbers" }, numbers)));
 }
 

@@ -69,7 +69,7 @@ function components() {
       ...(r.lost && r.lost.matmul > 0 ? [{ title: "of matmul loss", of: (row) => percent(ofLoss(row)), by: ofLoss }] : []),
       f("reached", "flop_per_s", (v) => scaled(v, "FLOP/s")), f("of peak", "of_peak", percent),
       { title: "bound", text: true, of: ({ c }) => c.bound || "–", by: ({ c }) => c.bound || "" },
-      f("calls", "calls", count), f("shapes", "shapes", (v) => (v ? count(v) : "–")), f("time", "time_s", duration),
+      f("calls", "calls", count), { ...f("shapes", "shapes", count), of: (row) => (row.c.shapes ? f("shapes", "shapes", count).of(row) : "–") }, f("time", "time_s", duration),
     ], rows, { label: "components of " + name }));
   };
   show(names[0]);
@@ -83,8 +83,9 @@ function regionTable() {
   const anyOf = (of, ...wanted) => (regions.some(of) ? wanted : []);
   const columns = [
     { title: "region", text: true, of: (r) => r.region, by: (r) => r.region },
-    column("MFU", "mfu", (r) => r.mfu, mfuPercent), ...anyOf((r) => r.mfu_busy != null, column("busy MFU", "mfu_busy", (r) => r.mfu_busy, percent)),
+    { title: "MFU", of: (r) => figure(`${r.region}.${mfuKey(r)}`, r[mfuKey(r)], mfuText(r)), by: (r) => r[mfuKey(r)] }, ...anyOf((r) => r.mfu_busy != null, column("busy MFU", "mfu_busy", (r) => r.mfu_busy, percent)),
     ...anyOf((r) => r.hfu > r.mfu * 1.0005, column("HFU", "hfu", (r) => r.hfu, percent)),
+    ...anyOf((r) => seenOf(r) != null, { title: "seen", of: (r) => wholePercent(seenOf(r)), by: seenOf }),
     ...anyOf((r) => r.mbu != null, column("MBU", "mbu", (r) => r.mbu, mfuPercent)),
     ...CLASSES.map((c) => column((knowsMfu && c === "matmul" ? "matmul loss" : c === "memcpy" ? "copies" : c), `${knowsMfu ? "lost" : "time_s"}.${c}`, (r) => (knowsMfu ? r.lost : r.time_s)[c], knowsMfu ? percent : duration)),
     // Of total it would add steps and passes.
@@ -94,7 +95,8 @@ function regionTable() {
     ...anyOf((r) => r.clock_ratio != null, column("clock", "clock_ratio", (r) => r.clock_ratio, percent)),
   ];
   return section("Regions", "Times of several devices are added up. The five classes are exclusive: a moment belongs to the first one that runs." +
-    (regions.some((r) => r.clock_ratio != null) ? " Clock: the SM clock beside the one that the peak stands for; above 100 % the GPU boosts." : ""),
+    (regions.some((r) => r.clock_ratio != null) ? " Clock: the SM clock beside the one that the peak stands for; above 100 % the GPU boosts." : "") +
+    (regions.some((r) => seenOf(r) != null) ? " Seen: the share of the matmul time whose products are known; from 90 % on HFU is of these." : ""),
     table(columns, regions, { label: "regions" }));
 }
 
@@ -102,6 +104,7 @@ function regionTable() {
 function executedLine(r) {
   const e = r.executed;
   const peak = r.flop_at_peak && r.counted_s ? r.flop_at_peak / r.counted_s : null;
+  if (seenOf(r) === 0) return el("p", { class: "small" }, "Of no matmul the call, and so the size, was seen.");
   if (!e || !(e.flop > 0) || !(e.covered_s > 0)) return null;
   return el("p", { class: "small" }, "Matmuls whose sizes were seen reached ", el("b", {}, scaled(e.flop / e.covered_s, "FLOP/s")),
     peak ? [", ", el("b", {}, percent(e.flop / e.covered_s / peak)), " of the peak"] : "", `; they are ${percent(e.covered_s / e.matmul_s)} of the matmul time.`);
