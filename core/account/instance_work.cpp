@@ -209,9 +209,9 @@ void Ledger::resolve_work(Instance& instance, bool complete) {
   instance.shape = shape;
   instance.shape_source = resolved.source;
   instance.work = Work{};
+  // A range without a batch is one sequence. A detected instance has no range, so its batch is unknown.
+  const bool detected = instance.kind == InstanceKind::kDetected;
   if (model_) {
-    // A range without a batch is one sequence. A detected instance has no range, so its batch is unknown.
-    const bool detected = instance.kind == InstanceKind::kDetected;
     const auto by_kernels = [&resolved](std::size_t key) { return resolved.source[key] == ShapeSource::kDetected; };
     const Architecture& model = model_->spec();
     const bool by_sequence = !model.is_vision_only();
@@ -246,7 +246,8 @@ void Ledger::resolve_work(Instance& instance, bool complete) {
                    (data_ranks(ranks) * (phase == Phase::kDecode ? 1 : std::max<std::int64_t>(1, ranks.cp)))
              : 0;
   }
-  if (instance.work.tokens == 0) instance.work.tokens = count_tokens(phase, shape, workload_.grad_accum);
+  if (instance.work.tokens == 0 && (!detected || shape.batch || shape.tokens))
+    instance.work.tokens = count_tokens(phase, shape, workload_.grad_accum);
   scale_to_passes(instance, seen);
   instance.decode = decode_passes_of(phase, shape);
 }

@@ -58,6 +58,7 @@ class Executed : public testing::Test {
   void in_range(const std::string& name, Work work) {
     InstanceSlot slot;
     slot.id = static_cast<InstanceId>(++ids_);
+    slot.kind = kind_;
     slot.opener = static_cast<ThreadSerial>(1);
     const RegionOpening opening = rules_->open(rules_->match("", name), name, nullptr);
     slot.region = opening.region;
@@ -100,6 +101,7 @@ class Executed : public testing::Test {
   MadeTransformer made_;
   InstanceId owner_ = InstanceId::kNone;
   std::uint32_t ids_ = 0;
+  InstanceKind kind_ = InstanceKind::kThread;
 };
 
 TEST_F(Executed, AStepWithoutAShapeIsCountedExactlyByItsProducts) {
@@ -317,6 +319,16 @@ TEST_F(Executed, MatmulsOfNoCallAreNotCovered) {
   EXPECT_FALSE(r.executed);
   EXPECT_TRUE(r.components.empty());
   EXPECT_TRUE(r.findings.empty());
+}
+
+/// A range without a batch is one sequence; what the detector found may be any number.
+TEST_F(Executed, FoundPassesWithoutABatchCountNoTokens) {
+  for (const InstanceKind kind : {InstanceKind::kThread, InstanceKind::kDetected}) {
+    start(R"({"workload": {"phase": "decode"}})");
+    kind_ = kind;
+    for (int i = 0; i < 3; ++i) in_range("decode", [&] { made_.forward(1536, 512, 8); });
+    EXPECT_EQ(finish("decode").tokens, kind == InstanceKind::kThread ? 3 : 0);
+  }
 }
 
 TEST_F(Executed, NobodyLookedIsNull) {
