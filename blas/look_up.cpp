@@ -59,7 +59,8 @@ __asm__(
     "  b.ne 1f\n"
     "  ldrb w16, [x1, #2]\n"
     "  cmp w16, #98\n"  // b
-    "  b.eq mfu_blas_look_up\n"
+    "  b.ne 1f\n"
+    "  b mfu_blas_look_up\n"
     "1:\n"
     "  adrp x16, mfu_blas_next_dlsym\n"
     "  ldr x16, [x16, :lo12:mfu_blas_next_dlsym]\n"
