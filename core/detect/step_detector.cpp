@@ -129,14 +129,21 @@ void StepDetector::start_serving() {
   reporter_.withdraw();
   follower_.unlock();
   const std::uint64_t known = std::min<std::uint64_t>(serving_.ended(), ends_.size());
-  for (std::uint64_t i = serving_.ended() + 1 - known; i <= serving_.ended(); ++i) {
+  std::uint64_t begin = serving_.ended() + 1 - known;
+  // An evaluation may have run between the training and the tokens: a batch came in for each of its passes.
+  if (was_training_ && serving_.last().begin == 0) {
+    const auto is_fed = [&](std::uint64_t i) { return ends_[i % ends_.size()].begin != 0; };
+    for (std::uint64_t i = begin; i < serving_.ended(); ++i)
+      if (is_fed(i) && is_fed(i + 1)) begin = i + 1;
+  }
+  for (std::uint64_t i = begin; i <= serving_.ended(); ++i) {
     const ServingIterations::End& end = ends_[i % ends_.size()];
     // Where the first of them began is known where its batch alone was copied in.
-    const bool first = i + known == serving_.ended() + 1;
-    const bool begins = first && end.begin > history_.oldest();
-    if (begins) reporter_.report(end.begin, StepKind::kNone);
+    const bool first = i == begin;
+    const bool is_known = first && end.begin > history_.oldest();
+    if (is_known) reporter_.report(end.begin, StepKind::kNone);
     if (end.launch >= history_.oldest())
-      reporter_.report(end.launch, first && !begins ? StepKind::kNone : kind_of(end));
+      reporter_.report(end.launch, first && !is_known ? StepKind::kNone : kind_of(end));
   }
 }
 

@@ -78,9 +78,11 @@ class TrainingProgram : public ModelPasses {
     evaluation_passes_ = 12;
     save_every_ = 200;
   }
-  /// As GRPO alternates: tokens are generated, then passes without gradients, then a few steps.
+  /// As GRPO alternates: tokens are generated, then passes without gradients, then a few steps, and an evaluation by
+  /// its argmax now and then.
   void alternate(std::uint32_t rounds, std::uint32_t tokens, std::uint32_t steps) {
     as_plain_decoder();
+    argmax_in_evaluation_ = salt_ % 2 == 0;
     w_.out.trains = true;
     w_.out.what = "generation and training by turns: " + describe();
     start_up();
@@ -97,6 +99,10 @@ class TrainingProgram : public ModelPasses {
         one_step();
         optimizer_state_is_new_ = false;
       }
+      if (!argmax_in_evaluation_ || round % 3 != 2) continue;
+      w_.thread = kMain;
+      w_.phase = StepPhase::kForward;
+      evaluate();
     }
   }
 
