@@ -26,7 +26,8 @@ void StepFollower::lock(const CycleCandidate& c) {
     reporter_.withdraw();
   }
   // Fewer in a row than some programs accumulate may be passes of one step: that is still to turn out.
-  const bool may_be_passes = locked_ && !cycle_.optimizer && history_.training() && seen_.steps < kT.repeats_stack_half;
+  const bool may_be_passes =
+      locked_ && !cycle_.optimizer && history_.training() && seen_.steps <= kT.passes_without_update;
   locked_ = true;
   schedule_.restart();
   cycle_ = {};

@@ -184,6 +184,8 @@ TEST(FrameworkPrograms, WhatWasWrongOnce) {
   figures.add(further_training(774'400'074), "early evaluation");
   // A checkpoint before a step that is shorter than usual.
   figures.add(further_training(774'401'297), "checkpoint");
+  // Twelve passes of the first step, before any update was seen.
+  figures.add(further_training(886'001'836), "passes of the first step");
   // Updates without a name, the first of which loss scaling leaves out.
   figures.add(training(881'300'254), "overflows");
   figures.add(training(881'300'903, 8, 25), "overflows, few steps");
