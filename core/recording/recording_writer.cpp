@@ -278,9 +278,9 @@ class RecordingWriter {
     print("\"distributedInfo\": {{\"rank\": {}, \"world_size\": {}}},\n", header_.rank, header_.world_size);
     print(
         "\"mfu\": {{\"version\": {}, \"host\": {}, \"pid\": {}, \"origin_ns\": 0, \"end_ns\": {}, \"whole_run\": {}, "
-        "\"activities_overwritten\": {}, \"config\": {}}},\n\"deviceProperties\": [",
+        "\"activities_overwritten\": {}, \"products\": {}, \"config\": {}}},\n\"deviceProperties\": [",
         quoted(header_.version, 100), quoted(header_.host, 300), header_.pid, snapshot_.end_ns - snapshot_.origin_ns,
-        snapshot_.whole_run, snapshot_.left_out, header_.config_json);
+        snapshot_.whole_run, snapshot_.left_out, header_.products != nullptr, header_.config_json);
     const char* comma = "";
     for (std::size_t d = 0; d < header_.devices.size(); ++d) {
       const DeviceFacts& facts = header_.devices[d].first;

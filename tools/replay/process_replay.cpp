@@ -75,7 +75,8 @@ class ProcessReplay {
     if (options_.only != nullptr) options.ledger.window_ns = span() + 10 * kNsPerSecond;  // one for all: of no interest
     options.model = config_.flops_model();
     options.workload = config_.workload;
-    if (!trace_.product_of_activity.empty()) options.products = &products_;
+    if (!trace_.product_of_activity.empty() || (trace_.recording && trace_.recording->products))
+      options.products = &products_;
     if (options_.observer != nullptr) {
       options_.observer->process = process_;
       options_.observer->shift_ns = shift_;

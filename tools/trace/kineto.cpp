@@ -183,6 +183,7 @@ class KinetoReader : private KinetoDocument {
       if (value["end_ns"].get(field) == simdjson::SUCCESS) recording.end_ns = integer(field).value_or(0);
       if (value["whole_run"].get(recording.whole_run) != simdjson::SUCCESS) recording.whole_run = false;
       if (value["pid"].get(field) == simdjson::SUCCESS) recording.pid = integer(field).value_or(0);
+      if (value["products"].get(recording.products) != simdjson::SUCCESS) recording.products = false;
       const auto sane = [](TimeNs t) { return t > kSmallestTimeNs && t < kLargestTimeNs; };
       if (sane(recording.origin_ns) && sane(recording.end_ns))
         trace_.recording = recording;

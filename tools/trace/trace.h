@@ -172,6 +172,8 @@ struct TraceFacts {
     TimeNs end_ns = 0;      ///< when it was written
     bool whole_run = true;  ///< nothing that ran since the origin is missing
     std::int64_t pid = 0;   ///< of the process; 0: not said
+    /// Calls of cuBLAS were looked for: a matmul kernel without a product is one whose call was not seen.
+    bool products = false;
   };
   std::optional<Recording> recording;
   TraceNotes notes;  ///< oddities that belong to no single process
