@@ -47,13 +47,14 @@ class ZeroedArray {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Bytes that are in memory at this moment; an upper bound where the kernel does not say.
   [[nodiscard]] std::size_t resident_bytes() const noexcept {
-    constexpr std::size_t kPagesAtOnce = 1024;
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));  // 4 KiB; 64 KiB on many Arm servers
-    unsigned char there[kPagesAtOnce];
+    // One for each of the smallest pages there are: qemu asks its host, which answers for its own pages.
+    constexpr std::size_t kAtOnce = 4u << 20, kSmallestPage = 4096;
+    unsigned char there[kAtOnce / kSmallestPage];
     const std::size_t bytes = size_ * sizeof(T);
     std::size_t resident = 0;
-    for (std::size_t at = 0; at < bytes; at += page * kPagesAtOnce) {
-      const std::size_t part = bytes - at < page * kPagesAtOnce ? bytes - at : page * kPagesAtOnce;
+    for (std::size_t at = 0; at < bytes; at += kAtOnce) {
+      const std::size_t part = bytes - at < kAtOnce ? bytes - at : kAtOnce;
       if (::mincore(reinterpret_cast<char*>(data_) + at, part, there) != 0) return bytes;
       for (std::size_t i = 0; i < (part + page - 1) / page; ++i) resident += (there[i] & 1u) != 0 ? page : 0;
     }
