@@ -47,11 +47,11 @@ class InstanceProducts {
   void add(const Product& product);
   void add(const AttentionLaunch& launch) {
     // Those of a pass take turns, and what one says need not be read twice.
-    const std::size_t last = last_launch_ < launches_.size() ? last_launch_ : 0;
-    for (std::size_t i = last; i < launches_.size(); ++i)
-      if (launch.number != 0 && launches_[i].launch.number == launch.number) return count(i);
-    for (std::size_t i = 0; i < last; ++i)
-      if (launch.number != 0 && launches_[i].launch.number == launch.number) return count(i);
+    const std::size_t known = launch.number != 0 ? launches_.size() : 0;
+    for (std::size_t looks = 0, i = last_launch_; looks < known; ++looks, ++i) {
+      if (i >= known) i = 0;
+      if (launches_[i].launch.number == launch.number) return count(i);
+    }
     add_new(launch);
   }
   /// As new, but for the room that it has.

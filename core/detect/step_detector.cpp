@@ -178,7 +178,8 @@ void StepDetector::step_ended() {
     // do, which other work in between does not disturb.
     const bool equal = follower_.locked() && follower_.seen().steps != 0 &&
                        equal_periods(follower_.cycle().period, training_.usual_launches());
-    // So do they where most of what runs is no turn of it, or several turns of it and an update are a step of theirs.
+    // Passes win as well where most launches belong to no turn of the cycle, or where one step of theirs holds several
+    // turns and an update.
     const bool better = equal || !follower_.locked() || follower_.lost() || !follower_.mostly(reporter_) ||
                         (training_.passes() > 1 && follower_.cycle().period * 5 < training_.usual_launches() * 4);
     if (!training_.named() && !better) return;

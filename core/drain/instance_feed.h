@@ -30,7 +30,7 @@ class InstanceFeed {
   InstanceTable& table_;
   const TickClock& clock_;
   std::uint64_t next_sequence_ = 0;
-  /// Claims under way when they were looked at: at most as many as there are threads, and a refused one of each slot.
+  /// Claims that were under way when they were looked at: about one for each thread at most.
   std::vector<std::uint64_t> unpublished_;
   std::vector<InstanceSlot*> open_;
   std::vector<Event> events_;

@@ -154,7 +154,7 @@ class Soak(TestCase):
         The library comes back when the other has been silent for 30 s, so a round is 40 s; the short form has one.
         """
         rounds = max(1, int(SECONDS / 9 / 40))
-        # Tables of a fixed size are touched once all over, so that what grows later grows for ever.
+        # Every page of the tables of fixed size is touched first: what still grows after that would grow without end.
         fill = 120_000
         fill_tables = f'repeat {fill} {{ push "step batch=1 seq_len=8"; launch gemm_k count=10; pop }}\nsync\n'
         work = 'repeat %d { push "step batch=1 seq_len=8"; launch gemm_k count=10; pop; sync; sleep 10 }'

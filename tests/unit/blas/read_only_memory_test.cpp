@@ -23,8 +23,8 @@ TEST(ReadOnlyMemory, KnowsWhichPagesMayNotBeWrittenTo) {
   for (std::size_t i = 0; i < kPages; ++i) {
     constexpr int kRights[] = {PROT_READ, PROT_READ | PROT_WRITE, PROT_READ | PROT_EXEC, PROT_NONE};
     int right = kRights[random() % 4];
-    // qemu 7.2 maps code to be read, and says of what its host then has in one mapping what its first page may do. So
-    // the two do not lie side by side.
+    // On qemu's host both of these are pages to be read. Side by side they are one mapping there, and qemu 7.2 gives
+    // the rights of its first page for all of it.
     const auto is_mapped_to_be_read = [](int r) { return r == PROT_READ || r == (PROT_READ | PROT_EXEC); };
     if (i != 0 && right != rights.back() && is_mapped_to_be_read(right) && is_mapped_to_be_read(rights.back()))
       right = PROT_READ | PROT_WRITE;
