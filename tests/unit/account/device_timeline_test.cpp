@@ -11,10 +11,10 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/unit/account/made_windows.h"
+
 namespace mfu {
 namespace {
-
-constexpr TimeNs kOrigin = 1'000'000;
 
 struct Made {
   TimeNs begin = 0;

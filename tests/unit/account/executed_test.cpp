@@ -15,11 +15,11 @@
 #include "core/account/region_totals.h"
 #include "core/config/config.h"
 #include "made_transformer.h"
+#include "tests/unit/account/made_windows.h"
 
 namespace mfu {
 namespace {
 
-constexpr TimeNs kOrigin = kNsPerSecond;
 constexpr double kPeak = 1e15;
 
 class Executed : public testing::Test {

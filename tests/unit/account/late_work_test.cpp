@@ -10,12 +10,10 @@
 
 #include "core/account/ledger.h"
 #include "core/config/config.h"
+#include "tests/unit/account/made_windows.h"
 
 namespace mfu {
 namespace {
-
-constexpr TimeNs kOrigin = 1000;
-constexpr DurationNs kWindow = 1000;
 
 struct Work {
   TimeNs begin, end;
@@ -33,12 +31,6 @@ struct Truth {
   DurationNs busy = 0, sum = 0;
   std::uint64_t kernels = 0;
 };
-
-const char* kernel_of(TimeClass c) {
-  return c == TimeClass::kMatmul ? "ampere_bf16_s16816gemm_bf16_128x128"
-         : c == TimeClass::kComm ? "ncclDevKernel_AllReduce_Sum_f32"
-                                 : "vectorized_elementwise_kernel";
-}
 
 class LateWork : public testing::Test {
  protected:

@@ -7,11 +7,11 @@
 
 #include "core/account/ledger.h"
 #include "core/config/config.h"
+#include "tests/unit/account/made_windows.h"
 
 namespace mfu {
 namespace {
 
-constexpr TimeNs kOrigin = 5'000'000'000;
 constexpr DurationNs kPeriod = 3'000'000, kKernel = 1'000'000;
 constexpr int kInstances = 1000;
 constexpr TimeNs kEnd = kOrigin + kInstances * kPeriod;

@@ -14,11 +14,10 @@
 #include <set>
 #include <tuple>
 
+#include "tests/unit/account/made_windows.h"
+
 namespace mfu {
 namespace {
-
-constexpr TimeNs kOrigin = 1000;
-constexpr DurationNs kWindow = 1000;
 
 struct TestActivity {
   TimeNs launch, begin, end;
@@ -47,12 +46,6 @@ struct RandomRun {
   TimeNs end = 0;
   std::uint32_t devices = 1;
 };
-
-const char* kernel_of(TimeClass c) {
-  return c == TimeClass::kMatmul ? "ampere_bf16_s16816gemm_bf16_128x128"
-         : c == TimeClass::kComm ? "ncclDevKernel_AllReduce_Sum_f32"
-                                 : "vectorized_elementwise_kernel";
-}
 
 /// Regions of the test: `step`, `prefill`, `decode` and `mixed` (have FLOP), `outer` (no work of its own).
 Config test_config() {

@@ -8,12 +8,11 @@
 
 #include "core/account/ledger.h"
 #include "core/config/config.h"
+#include "tests/unit/account/made_windows.h"
 
 namespace mfu {
 namespace {
 
-constexpr TimeNs kOrigin = 1000;
-constexpr DurationNs kWindow = 1000;
 const char* const kGemm = "ampere_bf16_s16816gemm_bf16_128x128";
 const char* const kOther = "vectorized_elementwise_kernel";
 const char* const kComm = "ncclDevKernel_AllReduce_Sum_f32";

@@ -358,8 +358,8 @@ TEST_F(ImportPatcherTest, AnInertProcessPassesCallsThrough) {
 }
 
 TEST_F(ImportPatcherTest, FunctionsThatAreLookedUpAreHooked) {
-  using GemmEx = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
-                         const void*, void*, int, int, int, int);
+  using GemmExCall = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
+                             const void*, void*, int, int, int, int);
   for (const char* kind : {"libcupy_lazy.so", "libcupy_now.so"}) {
     void* module = dlopen((kStubs + kind).c_str(), RTLD_LAZY | RTLD_LOCAL);
     ASSERT_NE(module, nullptr) << dlerror();
@@ -371,7 +371,7 @@ TEST_F(ImportPatcherTest, FunctionsThatAreLookedUpAreHooked) {
     patcher().scan_if_changed();
     const auto look_up = find<void* (*)(void*, const char*)>(module, "look_up");
     void* library = dlopen((kStubs + "libcublas.so.99").c_str(), RTLD_NOW | RTLD_LOCAL);
-    const auto gemm = reinterpret_cast<GemmEx>(look_up(library, "cublasGemmEx"));
+    const auto gemm = reinterpret_cast<GemmExCall>(look_up(library, "cublasGemmEx"));
     ASSERT_NE(gemm, nullptr);
     EXPECT_NE(reinterpret_cast<void*>(gemm), dlsym(library, "cublasGemmEx")) << kind;
     EXPECT_EQ(gemm(nullptr, 0, 0, 3, 5, 7, nullptr, nullptr, kBf16, 1, nullptr, kBf16, 1, nullptr, nullptr, kBf16, 1,

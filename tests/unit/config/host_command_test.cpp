@@ -34,7 +34,7 @@ TEST(HostCommand, IsBounded) {
   EXPECT_EQ(command_text(std::string(1'000'000, 'x')).size(), kMaxCommandBytes);
 }
 
-TEST(HostCommand, OfThisProcess) { EXPECT_NE(host_command().find("host_command_test"), std::string::npos); }
+TEST(HostCommand, OfThisProcess) { EXPECT_NE(host_command().find("unit_config"), std::string::npos); }
 
 }  // namespace
 }  // namespace mfu

@@ -214,7 +214,7 @@ class Training {
   double mean_ = 0;
 };
 
-TEST(StepDetector, HarderModelsAreFoundOrNotSure) {
+TEST(StepDetectorModels, HarderModelsAreFoundOrNotSure) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   Random random(seed);
@@ -329,7 +329,7 @@ class Server {
   double prefill_share_;
 };
 
-TEST(StepDetector, ServersEndIterationsWithASample) {
+TEST(StepDetectorModels, ServersEndIterationsWithASample) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   Random random(seed);
@@ -345,7 +345,7 @@ TEST(StepDetector, ServersEndIterationsWithASample) {
 }
 
 /// Nothing says where an iteration ends: a layer or a share of an iteration is never told for one, nor anything surely.
-TEST(StepDetector, ServersWithoutASampleTellNoPartOfAnIteration) {
+TEST(StepDetectorModels, ServersWithoutASampleTellNoPartOfAnIteration) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   Random random(seed);

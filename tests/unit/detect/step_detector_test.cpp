@@ -416,12 +416,12 @@ TEST_P(RandomModels, AreFoundOrNotSure) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
 #ifdef __OPTIMIZE__
-  constexpr int kModels = 260;
+  constexpr int kDrawn = 260;
 #else
-  constexpr int kModels = 15;  // ten times as slow: what must never happen is looked for, shares are not taken
+  constexpr int kDrawn = 15;  // ten times as slow: what must never happen is looked for, shares are not taken
 #endif
   int right = 0, not_sure = 0, micro_steps = 0, layers = 0, other = 0, wrong_high = 0, misplaced = 0, unmarked = 0;
-  for (int i = 0; i < kModels; ++i) {
+  for (int i = 0; i < kDrawn; ++i) {
     const RandomModel m = random_model(random, GetParam().second);
     const Outcome outcome = detect(m.stream);
     const std::uint32_t p = outcome.findings.period_launches;
@@ -479,13 +479,13 @@ TEST_P(RandomModels, AreFoundOrNotSure) {
     }
     if (std::getenv("MFU_TEST_VERBOSE")) std::printf("wrong: %s\n", what.c_str());
   }
-  const int marked = kModels - unmarked;
+  const int marked = kDrawn - unmarked;
   std::printf(
       "%s: %d models: %d right (%d misplaced), %d not sure, %d micro-steps, %d layers, %d other; %d more unmarked\n",
       GetParam().first.c_str(), marked, right, misplaced, not_sure, micro_steps, layers, other, unmarked);
   EXPECT_EQ(layers, 0);
   EXPECT_EQ(wrong_high, 0);
-  if (kModels < 100) return;
+  if (kDrawn < 100) return;
   EXPECT_GE(right * 100, marked * 93);
   EXPECT_LE(misplaced, marked * 3 / 100);
   EXPECT_LE(micro_steps + other, marked * 3 / 100);

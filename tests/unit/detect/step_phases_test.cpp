@@ -52,7 +52,7 @@ Launches update(bool named, int parameters) {
 }
 
 /// A step with its truth.
-struct Step {
+struct KnownStep {
   Launches launches;
   std::vector<StepPhase> truth;
   void add(StepPhase phase, const Launches& what) {
@@ -67,7 +67,7 @@ Launches without_threads(Launches launches) {
 }
 
 /// Launches in the wrong phase; all of them if there is a gap.
-std::size_t wrong(const StepPhases& phases, const Step& step) {
+std::size_t wrong(const StepPhases& phases, const KnownStep& step) {
   std::size_t count = 0, at = 0;
   for (const PhaseSpan& span : phases.spans()) {
     if (span.begin != at || span.end <= span.begin) return step.launches.size();
@@ -85,7 +85,7 @@ TEST(StepPhases, OfRandomStepsWithAccumulation) {
   for (int i = 0; i < 300; ++i) {
     const int layers = between(4, 40), passes = between(1, 8);
     const bool recomputed = between(0, 1) == 1, named = between(0, 1) == 1;
-    Step step;
+    KnownStep step;
     for (int p = 0; p < passes; ++p) {
       step.add(StepPhase::kForward, forward(layers));
       step.add(StepPhase::kBackward, backward(layers, recomputed));
@@ -103,7 +103,7 @@ TEST(StepPhases, OfRandomStepsWithAccumulation) {
 }
 
 TEST(StepPhases, CopiesOfALoaderBelongToWhatRunsAroundThem) {
-  Step step;
+  KnownStep step;
   step.add(StepPhase::kForward, forward(10));
   step.add(StepPhase::kBackward, backward(10));
   step.add(StepPhase::kOptimizer, update(true, 10));
@@ -120,7 +120,7 @@ TEST(StepPhases, CopiesOfALoaderBelongToWhatRunsAroundThem) {
 
 /// A pipeline stage: three forward passes, then one backward and one forward in turn.
 TEST(StepPhases, OneForwardOneBackward) {
-  Step step;
+  KnownStep step;
   for (int i = 0; i < 3; ++i) step.add(StepPhase::kForward, forward(6));
   for (int i = 0; i < 5; ++i) {
     step.add(StepPhase::kBackward, backward(6));
@@ -135,7 +135,7 @@ TEST(StepPhases, OneForwardOneBackward) {
 }
 
 TEST(StepPhases, TwoModelsInTurn) {
-  Step step;
+  KnownStep step;
   for (const int layers : {8, 14}) {
     step.add(StepPhase::kForward, forward(layers));
     step.add(StepPhase::kBackward, backward(layers));
@@ -149,7 +149,7 @@ TEST(StepPhases, TwoModelsInTurn) {
 
 /// Weight gradients on the calling thread between other backward work: neither forward nor anything else known.
 TEST(StepPhases, InterleavedPassesAreNotCut) {
-  Step step;
+  KnownStep step;
   step.add(StepPhase::kForward, forward(12));
   for (int i = 0; i < 12; ++i) {
     step.add(StepPhase::kBackward, backward(1));
@@ -162,7 +162,7 @@ TEST(StepPhases, InterleavedPassesAreNotCut) {
   EXPECT_EQ(phases.cut(step.launches), PhaseRule::kNone);
   EXPECT_TRUE(phases.spans().empty());
 
-  Step dual;  // one thread runs a forward layer and a backward layer in turn
+  KnownStep dual;  // one thread runs a forward layer and a backward layer in turn
   for (int i = 0; i < 24; ++i) {
     dual.add(StepPhase::kForward, forward(1));
     dual.add(StepPhase::kBackward, backward(1));
@@ -174,7 +174,7 @@ TEST(StepPhases, InterleavedPassesAreNotCut) {
 }
 
 TEST(StepPhases, TransposedConvolutionsRunForwardUnderABackwardName) {
-  Step step;
+  KnownStep step;
   Launches decoder = forward(10);
   decoder.insert(decoder.begin() + 20, 6, kernel(60, KernelRole::kConvBackward));
   step.add(StepPhase::kForward, decoder);

@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "core/config/config.h"
+#include "tests/unit/drain/made_windows.h"
 
 namespace mfu {
 namespace {
 
-constexpr TimeNs kOrigin = 100 * kNsPerSecond;
-constexpr DurationNs kWindow = kNsPerSecond;
 constexpr std::uint32_t kForwardThread = 1, kBackwardThread = 2;
 
 struct Work {

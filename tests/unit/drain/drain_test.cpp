@@ -9,11 +9,11 @@
 #include <random>
 
 #include "core/config/config.h"
+#include "tests/unit/drain/made_windows.h"
 
 namespace mfu {
 namespace {
 
-constexpr TimeNs kOrigin = 100 * kNsPerSecond;
 constexpr DurationNs kTick = kNsPerSecond / 10;
 
 class DrainTest : public ::testing::Test {

@@ -22,7 +22,7 @@ struct Part {  ///< one record of a launch
   TimeNs begin, end, comes;
   bool delivered = false;
 };
-struct Work {
+struct Enqueued {
   CorrelationId id{};
   std::uint32_t stream = 0;
   std::vector<Part> parts;  ///< none: a launch of nothing
@@ -53,15 +53,15 @@ class LaunchTrackerTest : public ::testing::Test {
   CorrelationId next() { return static_cast<CorrelationId>(++id_); }
   void tick(TimeNs now) { tracker_->begin_tick(now, static_cast<CorrelationId>(id_), launched_); }
   /// A kernel is launched at `now` on a stream of its own number.
-  Work launch(std::uint32_t lane, TimeNs now, DurationNs length, std::uint32_t thread = 1) {
-    Work work;
+  Enqueued launch(std::uint32_t lane, TimeNs now, DurationNs length, std::uint32_t thread = 1) {
+    Enqueued work;
     work.id = next();
     map_->insert(work.id, LaunchOwner::kOutside, LaunchPlace::on(lane).by(thread));
     launched_ = true;
     work.parts.push_back(gpu_.run(lane, now, length, false));
     return work;
   }
-  void deliver(const Work& work) {
+  void deliver(const Enqueued& work) {
     for (const Part& part : work.parts) {
       const auto found = map_->record(work.id);
       const bool first = found.result == CorrelationMap::Lookup::kFound;
@@ -81,7 +81,7 @@ class LaunchTrackerTest : public ::testing::Test {
 TEST_F(LaunchTrackerTest, OneStreamIsSettledUpToTheLastKernelThatEndedHoweverFarTheCpuIsAhead) {
   TimeNs now = kStart;
   tick(now);
-  std::deque<Work> queued;
+  std::deque<Enqueued> queued;
   for (int i = 0; i < 1024; ++i) queued.push_back(launch(1, now + i * 1000, 10 * kMs));
   for (int t = 0; t < 90; ++t) {
     now += 100 * kMs;
@@ -101,12 +101,12 @@ TEST_F(LaunchTrackerTest, OneStreamIsSettledUpToTheLastKernelThatEndedHoweverFar
 TEST_F(LaunchTrackerTest, WhatWaitsForAnEventCannotBeginBeforeIt) {
   TimeNs now = kStart;
   tick(now);
-  const Work first = launch(1, now, 50 * kMs);
+  const Enqueued first = launch(1, now, 50 * kMs);
   map_->insert_event(next(), false, LaunchPlace::on(1).by(1), 77);
   map_->insert_event(next(), true, LaunchPlace::on(2).by(1), 77);
   const TimeNs first_end = first.parts[0].end;
   gpu_.streams[2].tail = first_end;
-  const Work second = launch(2, now, 100 * kMs);
+  const Enqueued second = launch(2, now, 100 * kMs);
   tick(now += 60 * kMs);
   deliver(first);
   const TimeNs until = tracker_->settle(true, false).until;
@@ -121,7 +121,7 @@ TEST_F(LaunchTrackerTest, LaunchesOfNothingAreGivenUpTwoFlushesAfterWhatCameBehi
     map_->insert(next(), LaunchOwner::kOutside, LaunchPlace::on(1).by(1));
     launched_ = true;
   }
-  const Work behind = launch(1, now, kMs);
+  const Enqueued behind = launch(1, now, kMs);
   tick(now += 100 * kMs);
   deliver(behind);
   for (int flush = 0; flush < 4; ++flush) {
@@ -142,7 +142,7 @@ TEST_F(LaunchTrackerTest, LaunchesOfNothingAreGivenUpTwoFlushesAfterWhatCameBehi
 TEST_F(LaunchTrackerTest, WhatLiesInABufferWithWorkThatRunsIsNotGivenUp) {
   TimeNs now = kStart;
   tick(now);
-  const Work kept = launch(1, now, kMs), running = launch(2, now, 300 * kMs);
+  const Enqueued kept = launch(1, now, kMs), running = launch(2, now, 300 * kMs);
   const auto lost = [this] { return counters_.get(Counter::kLaunchesExpired); };
   for (int t = 0; t < 14; ++t) {
     deliver(launch(1, now, kMs));
@@ -163,8 +163,8 @@ TEST_F(LaunchTrackerTest, WhatLiesInABufferWithWorkThatRunsIsNotGivenUp) {
 TEST_F(LaunchTrackerTest, ALongKernelBesideOthersHoldsTimeForTwoSecondsAndIsNotGivenUp) {
   TimeNs now = kStart;
   tick(now);
-  const Work collective = launch(2, now, 20 * kNsPerSecond);
-  std::deque<Work> others;
+  const Enqueued collective = launch(2, now, 20 * kNsPerSecond);
+  std::deque<Enqueued> others;
   for (int t = 0; t < 180; ++t) {
     others.push_back(launch(1, now, kMs / 2));
     now += 100 * kMs;
@@ -185,8 +185,8 @@ TEST_F(LaunchTrackerTest, ALongKernelBesideOthersHoldsTimeForTwoSecondsAndIsNotG
 TEST_F(LaunchTrackerTest, AKernelThatRunsAloneIsWaitedForUpToAMinute) {
   TimeNs now = kStart;
   tick(now);
-  const Work alone = launch(1, now, 50 * kNsPerSecond);
-  const Work behind = launch(1, now, kMs);
+  const Enqueued alone = launch(1, now, 50 * kNsPerSecond);
+  const Enqueued behind = launch(1, now, kMs);
   for (int t = 0; t < 500; ++t) {
     tick(now += 100 * kMs);
     ASSERT_LE(tracker_->settle(true, false).until, alone.parts[0].begin);
@@ -201,7 +201,7 @@ TEST_F(LaunchTrackerTest, WorkThatKeepsBeginningTooEarlyTurnsTheRuleOff) {
   TimeNs now = kStart;
   tick(now);
   for (int i = 0; i < 17; ++i) {
-    const Work work = launch(1, now, kMs);
+    const Enqueued work = launch(1, now, kMs);
     tracker_->violated(work.id, work.parts[0].begin);
     deliver(work);
   }
@@ -339,7 +339,7 @@ class RandomProgram {
       return;
     }
     if (call.kind == kOtherCall) return;
-    Work work;
+    Enqueued work;
     work.id = call.id;
     work.stream = call.stream;
     const DurationNs length = any(200) == 0 ? 200 * kMs : static_cast<DurationNs>(1000 + any(300'000));
@@ -370,7 +370,7 @@ class RandomProgram {
   }
 
   void deliver_until(TimeNs now) {
-    for (Work& work : works_) {
+    for (Enqueued& work : works_) {
       for (Part& part : work.parts) {
         if (part.delivered || part.comes > now) continue;
         part.delivered = true;
@@ -380,13 +380,13 @@ class RandomProgram {
         tracker_.recorded(work.id);
       }
     }
-    std::erase_if(works_, [](const Work& work) {
+    std::erase_if(works_, [](const Enqueued& work) {
       return std::all_of(work.parts.begin(), work.parts.end(), [](const Part& p) { return p.delivered; });
     });
   }
 
   void check(TimeNs until, TimeNs now) {
-    for (const Work& work : works_) {
+    for (const Enqueued& work : works_) {
       for (const Part& part : work.parts) {
         if (part.delivered) continue;
         ASSERT_LE(until, part.begin) << "id " << raw(work.id) << " on stream " << work.stream << ", " << (now - until)
@@ -411,7 +411,7 @@ class RandomProgram {
   LaunchTracker tracker_;
   Gpu gpu_;
   std::vector<Call> calls_;
-  std::deque<Work> works_;
+  std::deque<Enqueued> works_;
   std::map<std::uint32_t, TimeNs> last_comes_;
   std::size_t threads_ = 1, streams_ = 1, events_ = 1;
   bool programmatic_ = false, graphs_ = false, empty_ = false, in_order_ = false;

@@ -7,11 +7,12 @@
 #include <cmath>
 #include <random>
 
+#include "tests/unit/job/fake_run.h"
+
 namespace mfu {
 namespace {
 
 constexpr DurationNs kWindow = 10 * kNsPerSecond;
-constexpr TimeNs kBegin = 1'795'000'000 * kNsPerSecond;
 
 /// Ranks that meet in `collectives` per window; in each, every rank arrives at its own time and all leave together.
 struct Meeting {

@@ -67,19 +67,19 @@ TEST_F(KernelNamesTest, LongNamesBeyondTheBudgetAreKeptShortButStayApart) {
 }
 
 TEST_F(KernelNamesTest, ThreadsThatSeeANameAtOnceAgreeOnItsId) {
-  constexpr int kThreads = 4, kNames = 500;
-  std::vector<std::vector<KernelNameId>> ids(kThreads, std::vector<KernelNameId>(kNames));
+  constexpr int kThreads = 4, kStrings = 500;
+  std::vector<std::vector<KernelNameId>> ids(kThreads, std::vector<KernelNameId>(kStrings));
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
-      for (int i = 0; i < kNames; ++i)
-        ids[t][i] = names_->intern(("name" + std::to_string((i * (t + 1)) % kNames)).c_str());
+      for (int i = 0; i < kStrings; ++i)
+        ids[t][i] = names_->intern(("name" + std::to_string((i * (t + 1)) % kStrings)).c_str());
     });
   for (std::thread& t : threads) t.join();
   for (int t = 0; t < kThreads; ++t)
-    for (int i = 0; i < kNames; ++i)
-      ASSERT_EQ(names_->raw_name(ids[t][i]), "name" + std::to_string((i * (t + 1)) % kNames));
-  EXPECT_EQ(names_->size(), 1u + kNames);
+    for (int i = 0; i < kStrings; ++i)
+      ASSERT_EQ(names_->raw_name(ids[t][i]), "name" + std::to_string((i * (t + 1)) % kStrings));
+  EXPECT_EQ(names_->size(), 1u + kStrings);
 }
 
 }  // namespace

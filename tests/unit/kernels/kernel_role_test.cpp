@@ -9,9 +9,8 @@
 namespace mfu {
 namespace {
 
-using enum KernelRole;
-
 TEST(KernelRole, RealNames) {
+  using enum KernelRole;
   const std::pair<std::string_view, KernelRole> names[] = {
       {"void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, float, float>(int, int volatile*)",
        kOptimizer},
@@ -59,6 +58,7 @@ TEST(KernelRole, RealNames) {
 }
 
 TEST(KernelRole, Traps) {
+  using enum KernelRole;
   // FBGEMM's namespace holds the letters of a matmul, its embedding backward is its optimizer too.
   EXPECT_NE(role_of_kernel("void fbgemm_gpu::permute_2D_lengths_kernel<int>(int, int)").role, kGemm);
   EXPECT_EQ(role_of_kernel("void split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_warp_per_row_1"
@@ -75,6 +75,7 @@ TEST(KernelRole, Traps) {
 }
 
 TEST(KernelRole, Copies) {
+  using enum KernelRole;
   EXPECT_EQ(copy_direction("Memcpy HtoD (Pageable -> Device)"), CopyDirection::kToDevice);
   EXPECT_EQ(copy_direction("Memcpy HtoA"), CopyDirection::kToDevice);
   EXPECT_EQ(copy_direction("[CUDA memcpy DtoH]"), CopyDirection::kToHost);

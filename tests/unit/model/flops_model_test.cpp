@@ -10,6 +10,7 @@
 
 #include "core/model/read_architecture.h"
 #include "core/model/vision.h"
+#include "tests/unit/model/counted.h"
 
 namespace mfu {
 namespace {
@@ -25,22 +26,6 @@ std::string reference(const std::string& name) {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-FlopsModel model_of(const std::string& config, FlopsOptions options = {}) {
-  Result<Architecture> spec = read_model(config, "test: ");
-  EXPECT_TRUE(spec.ok()) << (spec.ok() ? "" : spec.error().message);
-  return FlopsModel::make(spec.ok() ? *spec : Architecture{}, std::move(options));
-}
-
-FlopCount count(const FlopsModel& model, Phase phase, std::vector<SequenceGroup> sequences, std::int64_t passes = 1) {
-  CountRequest request;
-  request.phase = phase;
-  request.sequences = sequences;
-  request.passes = passes;
-  Result<FlopCount> result = model.count_flop(request);
-  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().message);
-  return result.ok() ? *result : FlopCount{};
 }
 
 Shape shape(std::optional<std::int64_t> batch, std::optional<std::int64_t> seq_len,

@@ -8,14 +8,13 @@
 #include <numeric>
 #include <string>
 
+#include "tests/unit/replay/made_time.h"
 #include "tests/unit/trace/trace_text.h"
 #include "tools/trace/kineto.h"
 #include "tools/trace/open_trace.h"
 
 namespace mfu {
 namespace {
-
-constexpr DurationNs kUs = 1000;
 
 Config no_config() {
   return load_config([](const char*) -> const char* { return nullptr; }, nullptr);

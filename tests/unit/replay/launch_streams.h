@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "core/detect/step_detector.h"
+#include "tests/unit/detect/made_launches.h"
 #include "tools/replay/trace_launches.h"
 #include "tools/trace/open_trace.h"
 
 namespace mfu {
-
-using Launches = std::vector<Launch>;
 
 /// What a detector said of a stream.
 class Heard final : public StepListener {
@@ -89,6 +88,5 @@ inline Launches recorded(const std::string& name, std::size_t index = 0) {
 inline Launches part(const Launches& from, std::size_t begin, std::size_t end) {
   return {from.begin() + static_cast<std::ptrdiff_t>(begin), from.begin() + static_cast<std::ptrdiff_t>(end)};
 }
-inline void append(Launches& to, const Launches& what) { to.insert(to.end(), what.begin(), what.end()); }
 
 }  // namespace mfu

@@ -6,13 +6,12 @@
 #include <map>
 #include <string>
 
+#include "tests/unit/replay/made_time.h"
 #include "tests/unit/trace/trace_text.h"
 #include "tools/trace/kineto.h"
 
 namespace mfu {
 namespace {
-
-constexpr DurationNs kUs = 1000;
 
 std::vector<ProcessRegions> replay(const std::string& text, const std::map<std::string, std::string>& variables = {}) {
   const auto trace = read_kineto_text(text, "t.json");

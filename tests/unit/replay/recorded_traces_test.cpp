@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 const fs::path kFolder = fs::path(MFU_TEST_DATA) / "traces";
 
-std::vector<std::string> recorded() {
+std::vector<std::string> names_of_traces() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(kFolder)) {
     if (entry.path().extension() == ".gz") names.push_back(entry.path().filename().string());
@@ -42,10 +42,10 @@ TEST_P(RecordedTrace, EveryFigureAgrees) {
   EXPECT_EQ(got, expected) << Json::diff(expected, got).dump(1).substr(0, 4000);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RecordedTrace, testing::ValuesIn(recorded()),
+INSTANTIATE_TEST_SUITE_P(All, RecordedTrace, testing::ValuesIn(names_of_traces()),
                          [](const auto& test) { return test.param.substr(0, test.param.find('.')); });
 
-TEST(RecordedTraces, AreAllThere) { EXPECT_EQ(recorded().size(), 23u); }
+TEST(RecordedTraces, AreAllThere) { EXPECT_EQ(names_of_traces().size(), 23u); }
 
 TEST(RecordedTraces, AgreeWithHolisticTraceAnalysis) {
   const Json peer = load(kFolder / "peer_hta.json");

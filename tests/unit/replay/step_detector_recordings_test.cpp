@@ -20,7 +20,7 @@
 namespace mfu {
 namespace {
 
-struct Recording {
+struct RecordedSteps {
   Launches launches;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> steps;  ///< first launch, first launch after it
 };
@@ -51,7 +51,7 @@ KernelRole role_of_word(char word) {
   }
 }
 
-Recording recording(const std::string& name) {
+RecordedSteps recording(const std::string& name) {
   std::istringstream text(unpacked(name));
   std::string line;
   std::getline(text, line);
@@ -59,7 +59,7 @@ Recording recording(const std::string& name) {
   std::vector<KernelTraits> traits;
   for (const auto& kernel_name : head["names"])
     traits.push_back(role_of_kernel(demangle(kernel_name.get<std::string>())));
-  Recording out;
+  RecordedSteps out;
   for (const auto& step : head["steps"])
     out.steps.emplace_back(step[0].get<std::uint64_t>(), step[1].get<std::uint64_t>());
   std::string word;
@@ -91,7 +91,7 @@ Recording recording(const std::string& name) {
 struct Score {
   std::size_t right = 0, wrong = 0;
 
-  Score(const Recording& recording, const Outcome& outcome) {
+  Score(const RecordedSteps& recording, const Outcome& outcome) {
     const std::vector<std::uint64_t>& boundaries = outcome.boundaries;
     std::vector<std::int64_t> off;
     std::vector<std::size_t> nearest;
@@ -125,7 +125,7 @@ struct Score {
 
 void expect_found(const std::string& name, std::size_t least, StepKind kind, StepConfidence confidence,
                   std::size_t most_wrong = 2) {
-  const Recording real = recording(name);
+  const RecordedSteps real = recording(name);
   ASSERT_FALSE(real.launches.empty());
   const Outcome outcome = detect(real.launches);
   const Score score(real, outcome);
@@ -146,7 +146,7 @@ TEST(Recordings, PassesOfGreedyGeneration) {
 }
 // The first prefill is told too, from the model's first launch on: what was prepared before is none of it.
 TEST(Recordings, FirstPassOfGreedyGeneration) {
-  const Recording real = recording("generate");
+  const RecordedSteps real = recording("generate");
   ASSERT_FALSE(real.launches.empty());
   const Outcome outcome = detect(real.launches);
   ASSERT_GE(outcome.boundaries.size(), 2u);

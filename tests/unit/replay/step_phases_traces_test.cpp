@@ -39,8 +39,7 @@ struct Case {
 /// The phase of every launch by the trace's own host ranges, in correlation order. Read from the file itself, with
 /// nothing that the library makes of it.
 std::vector<StepPhase> phases_by_ranges(const std::string& path) {
-  using Json = nlohmann::json;
-  const Json trace = Json::parse(contents(path));
+  const nlohmann::json trace = nlohmann::json::parse(contents(path));
   struct Host {
     std::string thread;
     double at = 0;
@@ -49,17 +48,17 @@ std::vector<StepPhase> phases_by_ranges(const std::string& path) {
   std::set<std::int64_t> device;
   std::map<std::string, std::vector<std::pair<double, double>>> updates;
   std::map<std::string, int> backward_ranges;
-  for (const Json& event : trace.at("traceEvents")) {
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
     if (event.value("ph", "") != "X") continue;
     std::string category = event.value("cat", "");
     for (char& c : category) c = static_cast<char>(std::tolower(c));
     const std::string name = event.value("name", "");
     const auto number = [&](const char* key) {
-      const Json& v = event.at(key);
+      const nlohmann::json& v = event.at(key);
       return v.is_string() ? std::stod(v.get<std::string>()) : v.get<double>();
     };
     const std::string thread = event.at("tid").dump();
-    const Json args = event.value("args", Json::object());
+    const nlohmann::json args = event.value("args", nlohmann::json::object());
     const auto id = args.find(args.contains("correlation") ? "correlation" : "correlation id");
     if (category == "cuda_runtime" || category == "runtime") {
       if (id != args.end()) hosts.try_emplace(id->get<std::int64_t>(), Host{thread, number("ts")});

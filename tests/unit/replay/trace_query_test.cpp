@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/unit/replay/made_time.h"
 #include "tests/unit/trace/trace_text.h"
 #include "tools/trace/kineto.h"
 
 namespace mfu {
 namespace {
 
-constexpr DurationNs kUs = 1000;
 constexpr auto kWall = static_cast<std::size_t>(TimeBase::kWall);
 constexpr auto kSum = static_cast<std::size_t>(TimeBase::kKernelSum);
 constexpr auto kUnion = static_cast<std::size_t>(TimeBase::kKernelUnion);

@@ -8,14 +8,10 @@
 #include <numeric>
 #include <random>
 
+#include "tests/unit/top/line_text.h"
+
 namespace mfu {
 namespace {
-
-std::string text_of(const ScreenLine& line) {
-  std::string text;
-  for (const Span& span : line) text += span.text;
-  return text;
-}
 
 /// The characters of valid UTF-8.
 std::vector<std::string> characters(const std::string& text) {

@@ -8,6 +8,8 @@
 
 #include "tests/unit/job/fake_run.h"
 
+#include "tests/unit/top/line_text.h"
+
 namespace mfu {
 namespace {
 
@@ -16,12 +18,6 @@ using testing_run::FakeRank;
 using testing_run::kBegin;
 using testing_run::kPeak;
 using testing_run::region;
-
-std::string text_of(const ScreenLine& line) {
-  std::string text;
-  for (const Span& span : line) text += span.text;
-  return text;
-}
 
 std::string text_of(const std::vector<ScreenLine>& lines) {
   std::string text;
