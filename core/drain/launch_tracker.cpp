@@ -145,9 +145,9 @@ LaunchTracker::Settled LaunchTracker::settle(bool flushed, bool lossy) {
       unsettled_.push_back(w);
       gone_past_until_ = std::max(gone_past_until_, floor);
     }
-    // What time has gone past does not keep the detector from what came after it either.
-    if (w.from >= floor && !w.graph && !newer(w.id, settled.complete))
-      settled.complete = static_cast<CorrelationId>(raw(w.id) - 1);
+    // What time has gone past does not keep the detector from what came after it either. Half a graph is another graph
+    // to it: more records may come while nothing behind it on its stream has one.
+    if (w.from >= floor && !newer(w.id, settled.complete)) settled.complete = static_cast<CorrelationId>(raw(w.id) - 1);
     settled.until = std::min(settled.until, std::max(w.from, floor));
     streams += !w.graph;
   }

@@ -182,6 +182,41 @@ TEST_F(LaunchTrackerTest, ALongKernelBesideOthersHoldsTimeForTwoSecondsAndIsNotG
   EXPECT_TRUE(tracker_->settled({kStart, now}));
 }
 
+/// A buffer ends in the middle of a graph's records.
+TEST_F(LaunchTrackerTest, AGraphIsCompleteWhenWhatFollowsItHasARecord) {
+  TimeNs now = kStart;
+  tick(now);
+  Enqueued graph{next(), 1, {gpu_.run(1, now, kMs, false)}};
+  map_->insert(graph.id, LaunchOwner::kOutside, LaunchPlace::on(1).by(1).graph());
+  launched_ = true;
+  const Enqueued copy = launch(1, now, kMs / 10);
+  for (int t = 0; t < 5; ++t) {
+    tick(now += 20 * kMs);
+    deliver(graph);  // one more of its records
+    EXPECT_EQ(tracker_->settle(true, false).complete, static_cast<CorrelationId>(raw(graph.id) - 1)) << t;
+  }
+  tick(now += 20 * kMs);
+  deliver(graph);
+  deliver(copy);
+  EXPECT_EQ(tracker_->settle(true, false).complete, copy.id);
+}
+
+TEST_F(LaunchTrackerTest, AGraphWithNothingBehindItIsCompleteWhenNoMoreOfItsRecordsCome) {
+  TimeNs now = kStart;
+  tick(now);
+  Enqueued graph{next(), 1, {gpu_.run(1, now, kMs, false)}};
+  map_->insert(graph.id, LaunchOwner::kOutside, LaunchPlace::on(1).by(1).graph());
+  launched_ = true;
+  tick(now += 20 * kMs);
+  deliver(graph);
+  EXPECT_EQ(tracker_->settle(true, false).complete, static_cast<CorrelationId>(raw(graph.id) - 1));
+  for (int t = 0; t < 3; ++t) {
+    tick(now += 20 * kMs);
+    (void)tracker_->settle(true, false);
+  }
+  EXPECT_EQ(tracker_->settle(true, false).complete, graph.id);
+}
+
 TEST_F(LaunchTrackerTest, AKernelThatRunsAloneIsWaitedForUpToAMinute) {
   TimeNs now = kStart;
   tick(now);
