@@ -383,14 +383,20 @@ void DetectedRegions::note_not_sure(Device& device) {
                      ": totals only; one NVTX range around the step, prefill or decode gives its MFU");
 }
 
-/// Whatever has come, complete or not.
-void DetectedRegions::feed_all(Device& device) {
+/// Whatever has come, complete or not. `last`: no more will come.
+void DetectedRegions::feed_all(Device& device, bool last) {
   const std::span<const HeldRecord> waiting = device.held.waiting();
   if (waiting.empty()) return;
-  CorrelationId newest = waiting.front().record.correlation;
-  for (const HeldRecord& held : waiting)
-    if (newer(held.record.correlation, newest)) newest = held.record.correlation;
-  feed(device, newest);
+  const HeldRecord *newest = waiting.data(), *oldest = newest;
+  for (const HeldRecord& held : waiting) {
+    if (newer(held.record.correlation, newest->record.correlation)) newest = &held;
+    if (newer(oldest->record.correlation, held.record.correlation)) oldest = &held;
+  }
+  CorrelationId until = newest->record.correlation;
+  // Half a graph is another graph to the detector. It waits for the rest, unless it is all that waits.
+  if (!last && is_of_graph(newest->record) && oldest->record.correlation != until)
+    until = static_cast<CorrelationId>(raw(until) - 1);
+  feed(device, until);
 }
 
 TimeNs DetectedRegions::settle(CorrelationId complete, TimeNs watermark) {
@@ -405,7 +411,7 @@ TimeNs DetectedRegions::settle(CorrelationId complete, TimeNs watermark) {
   const bool too_many = waiting > kMostHeld / 2;  // one launch keeps all after it waiting
   for (const auto& device : devices_) {
     if (!device) continue;
-    if (too_many) feed_all(*device);
+    if (too_many) feed_all(*device, false);
     take_steps(*device, false);
     let_go(*device);
   }
@@ -437,7 +443,7 @@ void DetectedRegions::finish() {
   if (aside_) return;
   for (const auto& device : devices_) {
     if (!device) continue;
-    feed_all(*device);
+    feed_all(*device, true);
     device->detector.finish();
     end_with_work(*device);
     take_steps(*device, true);

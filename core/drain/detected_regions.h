@@ -88,7 +88,7 @@ class DetectedRegions {
   }
   [[gnu::noinline]] Device& new_device(std::uint32_t device);
   void feed(Device& device, CorrelationId complete);
-  void feed_all(Device& device);
+  void feed_all(Device& device, bool last);
   void feed_launch(Device& device, std::span<HeldRecord> records);
   [[nodiscard]] Launch fold(std::span<const HeldRecord> records);
   [[gnu::noinline, nodiscard]] Launch fold_several(std::span<const HeldRecord> records);

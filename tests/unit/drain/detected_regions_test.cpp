@@ -104,6 +104,16 @@ class Program {
     kernel("at::native::reduce_kernel<ArgMaxOps>");
     copy(CopyDirection::kToHost);
   }
+  /// The same as one graph that samples.
+  void graph_iteration(int nodes) {
+    const std::uint32_t launch = next_;
+    for (int i = 0; i < nodes; ++i) {
+      kernel(i + 1 < nodes ? "nvjet_qkv" : "at::native::reduce_kernel<ArgMaxOps>");
+      work.back().record.correlation = static_cast<CorrelationId>(launch);
+      work.back().record.graph = static_cast<GraphId>(7);
+    }
+    copy(CopyDirection::kToHost);
+  }
   void pause(DurationNs length) { now_ += length; }
   [[nodiscard]] TimeNs now() const { return now_; }
   std::vector<Work> work;
@@ -355,6 +365,27 @@ TEST(DetectedRegionsTest, WaitingForARequestIsNoTimePerToken) {
   EXPECT_LT(decode->latency.max_ns, kQuiet);
   EXPECT_LT(prefill->latency.max_ns, kStall);
   EXPECT_LT(decode->elapsed_ns, kStall + static_cast<DurationNs>(decode->instances) * 20'000'000);
+}
+
+/// One launch without a record keeps everything behind it waiting, until that is too much.
+TEST(DetectedRegionsTest, TooMuchThatWaitsIsNotCutInTheMiddleOfAGraph) {
+  constexpr std::size_t kIterations = 4000;
+  Account account({}, true);
+  Program program(account);
+  for (std::size_t i = 0; i < kIterations; ++i) program.graph_iteration(150);
+  const CorrelationId first = program.work.front().record.correlation;
+  std::size_t added = 0;
+  for (const Work& w : program.work) {
+    account.detected->add(w.record, true, w.thread);
+    if (++added % 1013 == 0) account.ledger->advance(account.detected->settle(first, w.record.begin_ns));
+    ASSERT_LE(account.detected->held_records(), DetectedRegions::kMostHeld);
+  }
+  account.detected->finish();
+  account.ledger->finish(program.now());
+  ASSERT_NE(account.region("decode"), nullptr);
+  const RegionSummary& decode = *account.region("decode");
+  EXPECT_GE(decode.instances, kIterations - 50);
+  EXPECT_EQ(decode.kernels, decode.instances * 150);
 }
 
 TEST(DetectedRegionsTest, ALongTraceIsNotHeldWhole) {
