@@ -8,6 +8,7 @@
 
 #include "core/account/instance.h"
 #include "core/base/ids.h"
+#include "core/base/zeroed_array.h"
 
 namespace mfu {
 
@@ -80,7 +81,7 @@ class LiveInstances {
   static constexpr std::uint32_t kBuckets = 1u << 16;
   [[nodiscard]] Instance*& bucket_of(InstanceId id) noexcept { return buckets_[raw(id) & (kBuckets - 1)]; }
 
-  std::vector<Instance*> buckets_ = std::vector<Instance*>(kBuckets, nullptr);
+  LargeZeroedTable<Instance*> buckets_{kBuckets};
   std::vector<std::unique_ptr<Instance>> live_, spare_;
 };
 

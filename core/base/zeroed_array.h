@@ -1,4 +1,4 @@
-// Fixed arrays of zero bytes straight from the kernel: pages cost memory only once touched, and nothing is freed.
+// Fixed arrays of zero bytes straight from the kernel: pages cost memory only once touched.
 #pragma once
 
 #include <sys/mman.h>
@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <new>
 #include <type_traits>
 
 namespace mfu {
@@ -19,8 +20,8 @@ inline constinit std::atomic<bool> g_array_refused{false};
   return detail::g_array_refused.load(std::memory_order_relaxed);
 }
 
-/// `size` elements whose all-zero bytes are a valid value. Never unmapped: callbacks may still run while the process
-/// exits, and a leaked mapping is cheaper than a crash. If there is no memory, data() is nullptr, size() is 0, and
+/// `size` elements whose all-zero bytes are a valid value. Whose callbacks may still run while the process exits never
+/// destroys it: a leaked mapping is cheaper than a crash. If there is no memory, data() is nullptr, size() is 0, and
 /// array_was_refused() says so.
 template <typename T>
 class ZeroedArray {
@@ -39,12 +40,25 @@ class ZeroedArray {
   }
   ZeroedArray(const ZeroedArray&) = delete;
   ZeroedArray& operator=(const ZeroedArray&) = delete;
+  ~ZeroedArray() {
+    if (data_ != nullptr) ::munmap(data_, size_ * sizeof(T));
+  }
 
-  [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
-  [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
+  [[nodiscard]] T& operator[](std::size_t i) noexcept {
+    check(i);
+    return data_[i];
+  }
+  [[nodiscard]] const T& operator[](std::size_t i) const noexcept {
+    check(i);
+    return data_[i];
+  }
   [[nodiscard]] T* data() noexcept { return data_; }
   [[nodiscard]] const T* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] T* begin() noexcept { return data_; }
+  [[nodiscard]] T* end() noexcept { return data_ + size_; }
+  /// Bytes that are mapped.
+  [[nodiscard]] std::size_t bytes() const noexcept { return size_ * sizeof(T); }
   /// Bytes that are in memory at this moment; an upper bound where the kernel does not say.
   [[nodiscard]] std::size_t resident_bytes() const noexcept {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));  // 4 KiB; 64 KiB on many Arm servers
@@ -62,8 +76,24 @@ class ZeroedArray {
   }
 
  private:
+  /// Fuzzers and sanitizers find what is read beside it, as in a std::vector.
+  void check([[maybe_unused]] std::size_t i) const noexcept {
+#ifdef _GLIBCXX_ASSERTIONS
+    if (i >= size_) __builtin_trap();
+#endif
+  }
+
   T* data_ = nullptr;
   std::size_t size_ = 0;
+};
+
+/// The same for an object that may refuse to be made: std::bad_alloc if there is no memory.
+template <typename T>
+class LargeZeroedTable : public ZeroedArray<T> {
+ public:
+  explicit LargeZeroedTable(std::size_t size) : ZeroedArray<T>(size) {
+    if (this->data() == nullptr) throw std::bad_alloc();
+  }
 };
 
 }  // namespace mfu

@@ -55,7 +55,7 @@ CycleSearch::CycleSearch(const LaunchHistory& history, Explainer& explain)
 
 std::size_t CycleSearch::held_bytes() const noexcept {
   const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
-  return bytes(name_anchors_) + bytes(seen_) + bytes(gram_anchors_) + bytes(tallies_) + bytes(grams_) +
+  return name_anchors_.bytes() + bytes(seen_) + gram_anchors_.bytes() + bytes(tallies_) + bytes(grams_) +
          counts_.held_bytes();
 }
 

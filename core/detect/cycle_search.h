@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/zeroed_array.h"
 #include "core/detect/detection_log.h"
 #include "core/detect/launch_history.h"
 
@@ -121,9 +122,9 @@ class CycleSearch {
 
   const LaunchHistory& history_;
   Explainer& explain_;
-  std::vector<NameAnchors> name_anchors_;  ///< by key; only those of seen_ are of this search
-  std::vector<Key> seen_;                  ///< in this search
-  std::vector<GramAnchor> gram_anchors_;   ///< by hash, open addressing
+  LargeZeroedTable<NameAnchors> name_anchors_;  ///< by key; only those of seen_ are of this search
+  std::vector<Key> seen_;                       ///< in this search
+  LargeZeroedTable<GramAnchor> gram_anchors_;   ///< by hash, open addressing
   std::uint32_t gram_anchors_used_ = 0;
   KeyCounts counts_;
   std::vector<Tally> tallies_;  ///< by key; all zero between uses

@@ -100,7 +100,7 @@ void LaunchHistory::forget_training() noexcept {
 
 std::size_t LaunchHistory::held_bytes() const noexcept {
   const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
-  return bytes(names_.ring_) + bytes(families_.ring_) + bytes(flags_) + bytes(begins_) + bytes(words_) +
+  return names_.ring_.bytes() + families_.ring_.bytes() + flags_.bytes() + begins_.bytes() + bytes(words_) +
          bytes(word_names_) + bytes(seen_until_) + bytes(word_index_);
 }
 

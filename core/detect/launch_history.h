@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/base/zeroed_array.h"
 #include "core/detect/launch.h"
 
 namespace mfu {
@@ -37,7 +38,7 @@ class LaunchHistory {
    private:
     friend class LaunchHistory;
     Keys() : ring_(kRing) {}
-    std::vector<Key> ring_;
+    LargeZeroedTable<Key> ring_;
   };
 
   /// `first`: the position of the first launch that will be added.
@@ -119,8 +120,8 @@ class LaunchHistory {
   [[gnu::noinline]] void note_training(std::uint8_t flags);
 
   Keys names_, families_;
-  std::vector<std::uint8_t> flags_;
-  std::vector<TimeNs> begins_;
+  LargeZeroedTable<std::uint8_t> flags_;
+  LargeZeroedTable<TimeNs> begins_;
   std::vector<std::uint32_t> word_names_;  ///< by word
   std::vector<Position> seen_until_;       ///< by word: after its last launch; 0: there was none
   std::vector<Key> word_index_;            ///< by name, open addressing

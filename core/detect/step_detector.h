@@ -27,7 +27,8 @@
 
 namespace mfu {
 
-/// [one thread] One process's launches on one device. Memory is fixed at construction, under 3 MB.
+/// [one thread] One process's launches on one device. Memory is fixed at construction, under 3 MB; pages of it
+/// that no launch came to cost nothing.
 class StepDetector {
  public:
   static constexpr std::uint32_t kRing = LaunchHistory::kRing;          ///< launches that are remembered
