@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace mfu {
 
@@ -44,7 +45,7 @@ class ExpressionParser {
   }
   bool eat(std::string_view token) {
     skip_space();
-    if (!text_.substr(at_).starts_with(token)) return false;
+    if (at_ == text_.size() || text_[at_] != token.front() || !text_.substr(at_).starts_with(token)) return false;
     at_ += token.size();
     return true;
   }
@@ -162,7 +163,7 @@ class ExpressionParser {
   std::int64_t unary() {
     if (eat("-")) return narrow(-Wide(unary()));
     skip_space();
-    if (text_.substr(at_).starts_with("!") && !text_.substr(at_).starts_with("!=")) {
+    if (at_ < text_.size() && text_[at_] == '!' && !text_.substr(at_).starts_with("!=")) {
       ++at_;
       return unary() == 0 ? 1 : 0;
     }
@@ -396,10 +397,7 @@ class ExpressionParser {
     std::int64_t total = 0;
     live_ = live && times > 0 && times <= kMost;
     for (std::int64_t n = 0; n < (live_ ? times : 1); ++n) {
-      if (live_) {
-        owner_.by_layer_ = true;  // so that what depends on i is forgotten
-        owner_.set_layer(n);
-      }
+      if (live_) owner_.set_layer(n);
       at_ = body;
       const std::int64_t one = choice();
       if (live_) total = narrow(Wide(total) + one);
@@ -499,13 +497,14 @@ void Expressions::define(std::string_view definitions) {
     definitions_[trimmed(one.substr(0, equals))] = trimmed(one.substr(equals + 1));
   }
   known_.clear();
+  known_of_layer_.clear();
 }
 
 void Expressions::give(std::string_view name, std::int64_t value) { given_.insert_or_assign(std::string(name), value); }
 
 void Expressions::set_layer(std::int64_t i) {
   layer_ = i;
-  if (by_layer_) known_.clear();
+  known_of_layer_.clear();
 }
 
 bool Expressions::defines(std::string_view name) const { return definitions_.contains(name); }
@@ -524,16 +523,23 @@ std::string_view Expressions::text(std::string_view name) const {
 std::int64_t Expressions::value(std::string_view name) {
   if (fields_.failed()) return 1;
   if (const auto known = known_.find(name); known != known_.end()) return known->second;
+  if (const auto known = known_of_layer_.find(name); known != known_of_layer_.end()) {
+    by_layer_ = true;
+    return known->second;
+  }
   const auto found = definitions_.find(name);
   if (found == definitions_.end() || depth_ >= kDeepest) {
     fields_.problem(fields_.place() + "model_type: the table has no \"" + std::string(name) + "\" for it");
     return 1;
   }
   ++depth_;
+  const bool by_layer = std::exchange(by_layer_, false);
   const std::int64_t value = ExpressionParser(*this, found->second).parse();
+  const bool of_layer = by_layer_;
+  by_layer_ = by_layer || of_layer;
   --depth_;
   if (fields_.failed()) return 1;
-  known_[found->first] = value;
+  (of_layer ? known_of_layer_ : known_)[found->first] = value;
   return value;
 }
 

@@ -65,7 +65,7 @@ class Expressions {
   const Fields& fields_;
   std::map<std::string_view, std::string_view> definitions_;
   std::map<std::string, std::int64_t, std::less<>> given_;
-  std::map<std::string_view, std::int64_t> known_;
+  std::map<std::string_view, std::int64_t> known_, known_of_layer_;  ///< values; the second: those that depend on `i`
   std::int64_t layer_ = 0;
   int depth_ = 0;
   bool by_layer_ = false;

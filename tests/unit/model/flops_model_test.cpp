@@ -188,6 +188,26 @@ TEST(Read, OtherFilesAreNamed) {
 const char* const kModels[] = {"gpt2",         "llama-3-8b",       "mistral-7b-v0.1",   "gemma-2-9b", "gpt-oss-20b",
                                "mixtral-8x7b", "deepseek-v2-lite", "qwen1.5-moe-a2.7b", "falcon-7b"};
 
+/// A stranger's config of two hundred bytes took seconds, and one of some megabytes minutes.
+TEST(Read, LayersThatDifferAreBoundedAndAlikeOnesAreNot) {
+  const auto config = [](const char* type, int layers) {
+    return std::string(R"({"model_type": ")") + type + R"(", "hidden_size": 64, "num_hidden_layers": )" +
+           std::to_string(layers) +
+           R"(, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16, "intermediate_size": 128, )"
+           R"("intermediate_size_mlp": 256, "vocab_size": 9, "num_experts_per_tok": 1, "num_local_experts": 2, )"
+           R"("attention_chunk_size": 8192, "interleave_moe_layer_step": 2})";
+  };
+  const Result<Architecture> most = read_model(config("llama4_text", 4096), "test: ");
+  ASSERT_TRUE(most.ok()) << most.error().message;
+  std::int64_t layers = 0;
+  for (const LayerSpec& layer : most->layers) layers += layer.repeat;
+  EXPECT_EQ(layers, 4096);
+  const Result<Architecture> more = read_model(config("llama4_text", 4097), "test: ");
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().message, "test: num_hidden_layers: expected at most 4096 where layers differ, got 4097");
+  EXPECT_TRUE(read_model(config("llama", 4097), "test: ").ok());
+}
+
 TEST(Invariants, ComponentsSumAndTrainingIsThreeTimesForward) {
   for (const char* name : kModels) {
     const FlopCount step = count(model_of(reference(name)), Phase::kTrain, {{3, 0, 777}});
