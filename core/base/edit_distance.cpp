@@ -6,6 +6,15 @@
 namespace mfu {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
+  // What both begin and end with costs nothing, and words that are compared share a prefix often.
+  const auto [a_differs, b_differs] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  a.remove_prefix(static_cast<std::size_t>(a_differs - a.begin()));
+  b.remove_prefix(static_cast<std::size_t>(b_differs - b.begin()));
+  while (!a.empty() && !b.empty() && a.back() == b.back()) {
+    a.remove_suffix(1);
+    b.remove_suffix(1);
+  }
+  if (a.empty() || b.empty()) return a.size() + b.size();
   std::vector<std::size_t> before(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {

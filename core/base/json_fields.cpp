@@ -27,9 +27,10 @@ std::string without_python_numbers(std::string_view text) {
     }
     if (text[i] == '"') quoted = !quoted;
     bool replaced = false;
+    const bool could_be = !quoted && (text[i] == '-' || text[i] == 'I' || text[i] == 'N');
     for (std::string_view word :
          {std::string_view("-Infinity"), std::string_view("Infinity"), std::string_view("NaN")}) {
-      if (!quoted && text.substr(i).starts_with(word)) {
+      if (could_be && text.substr(i).starts_with(word)) {
         out += "null";
         i += word.size();
         replaced = true;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "core/base/edit_distance.h"
@@ -320,22 +322,40 @@ const PeakRow* find_peak_row_by_any_name(std::string_view name) noexcept {
 
 namespace {
 
+bool says_nothing(std::string_view word) noexcept {
+  constexpr std::string_view kWords[] = {"nvidia", "geforce", "tesla", "rtx", "quadro", "gpu"};
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](std::string_view w) { return w.size() == word.size() && same_at(word, 0, w); });
+}
+
 /// Letters and digits of a name in lower case, without the words that say nothing: `NVIDIA GeForce RTX 4090` > `4090`.
 std::string essence(std::string_view name) {
   std::string out;
-  std::size_t at = 0;
-  while (at < name.size()) {
-    std::size_t end = at;
+  for (std::size_t at = 0, end = 0; at < name.size(); at = end + 1) {
+    end = at;
     while (end < name.size() && is_word(name[end])) ++end;
-    std::string word;
-    for (std::size_t i = at; i < end; ++i) word += lower(name[i]);
-    if (word.size() > 5 && word.starts_with("rtx") && word[3] >= '0' && word[3] <= '9') word.erase(0, 3);  // rtx4090
-    const bool says_nothing =
-        word == "nvidia" || word == "geforce" || word == "tesla" || word == "rtx" || word == "quadro" || word == "gpu";
-    if (!says_nothing) out += word;
-    at = end + 1;
+    std::string_view word = name.substr(at, end - at);
+    if (word.size() > 5 && same_at(word, 0, "rtx") && word[3] >= '0' && word[3] <= '9')
+      word.remove_prefix(3);  // rtx4090
+    if (says_nothing(word)) continue;
+    for (const char c : word) out += lower(c);
   }
   return out;
+}
+
+struct EssentialName {
+  std::string id, name;
+  const PeakRow* row;
+};
+
+/// Of all rows, worked out once: a trace asks for each of its devices.
+const std::vector<EssentialName>& essential_names() {
+  static const auto& names = *[] {
+    auto made = std::make_unique<std::vector<EssentialName>>();
+    for (const PeakRow& row : peak_rows()) made->push_back({essence(row.id), essence(row.name), &row});
+    return made.release();  // never destroyed: exit order does not matter
+  }();
+  return names;
 }
 
 /// Names of several parts, and the part that most people have.
@@ -359,8 +379,8 @@ const PeakRow* find_usual_peak_row(std::string_view name) noexcept {
       return nullptr;
     const std::string wanted = essence(name);
     if (wanted.empty()) return nullptr;
-    for (const PeakRow& row : peak_rows()) {
-      if (essence(row.id) == wanted || essence(row.name) == wanted) return &row;
+    for (const EssentialName& known : essential_names()) {
+      if (known.id == wanted || known.name == wanted) return known.row;
     }
     for (const auto& [usual, id] : kUsual) {
       if (usual != wanted) continue;

@@ -23,16 +23,16 @@ bool depends_on_digits(std::string_view expression) noexcept {
   std::size_t depth = 0;
   while (i < expression.size()) {
     const char c = expression[i];
-    if (next_is("(?P<") || next_is("(?<")) {  // a named group; `(?<=` and `(?<!` look behind
-      const std::size_t end = expression.find('>', i);
-      if (next_is("(?<=") || next_is("(?<!") || end == std::string_view::npos) return true;
-      i = end;
-    } else if (next_is("(?:")) {
-      i += 2;
-    } else if (next_is("(?") || next_is("(*")) {
-      return true;
-    }
     if (c == '(') {
+      if (next_is("(?P<") || next_is("(?<")) {  // a named group; `(?<=` and `(?<!` look behind
+        const std::size_t end = expression.find('>', i);
+        if (next_is("(?<=") || next_is("(?<!") || end == std::string_view::npos) return true;
+        i = end;
+      } else if (next_is("(?:")) {
+        i += 2;
+      } else if (next_is("(?") || next_is("(*")) {
+        return true;
+      }
       ++i;
       if (++depth == groups.size()) return true;
       groups[depth] = {after_digits, false};
@@ -59,13 +59,13 @@ bool depends_on_digits(std::string_view expression) noexcept {
     }
     std::size_t width = 1;
     bool digits = false;
-    if (next_is("\\d")) {
+    if (c == '\\' && next_is("\\d")) {
       digits = true;
       width = 2;
-    } else if (next_is("[0-9]")) {
+    } else if (c == '[' && next_is("[0-9]")) {
       digits = true;
       width = 5;
-    } else if (next_is(".*")) {
+    } else if (c == '.' && next_is(".*")) {
       i += 2;
       if (i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
       continue;

@@ -95,6 +95,25 @@ constexpr BuiltIn kBuiltIn[] = {
 };
 #undef MFU_TAIL
 
+/// The expressions of kBuiltIn, compiled once: a program that replays a trace makes rules for each of its processes.
+/// nullptr: there was no memory to.
+const Regex* built_in_regex(std::size_t i) noexcept {
+  static const std::vector<Regex>* const all = []() noexcept -> const std::vector<Regex>* {
+    try {
+      auto made = std::make_unique<std::vector<Regex>>();
+      for (const BuiltIn& b : kBuiltIn) {
+        Result<Regex> regex = Regex::compile(b.match, Regex::Where::kWhole);
+        if (!regex) return nullptr;
+        made->push_back(std::move(*regex));
+      }
+      return made.release();  // never destroyed: rules may still be asked while the process exits
+    } catch (...) {
+      return nullptr;
+    }
+  }();
+  return all == nullptr ? nullptr : &(*all)[i];
+}
+
 }  // namespace
 
 struct RegionRules::Rule {
@@ -150,13 +169,13 @@ RegionId RegionRules::region_named(const std::string& name, Phase phase) {
   return static_cast<RegionId>(regions_.size() - 1);
 }
 
-bool RegionRules::add(const RegionRule& config, std::string* why) {
+bool RegionRules::add(const RegionRule& config, const Regex* compiled, std::string* why) {
   constexpr std::size_t kMaxRules = 256;
   if (rules_.size() >= kMaxRules) {
     *why = "more than 256 rules";
     return false;
   }
-  Result<Regex> regex = Regex::compile(config.match, Regex::Where::kWhole);
+  Result<Regex> regex = compiled != nullptr ? *compiled : Regex::compile(config.match, Regex::Where::kWhole);
   if (!regex) {
     *why = regex.error().message;
     return false;
@@ -204,7 +223,7 @@ RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector
                          std::vector<std::string>& warnings) {
   for (std::size_t i = 0; i < rules.size(); ++i) {
     std::string why;
-    if (!add(rules[i], &why))
+    if (!add(rules[i], nullptr, &why))
       warnings.push_back("regions[" + std::to_string(i) + "]: " + why + "; this rule is left out");
   }
   configured_ = rules_.size();
@@ -215,7 +234,8 @@ RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector
       warnings.push_back("presets: expected generic, pytorch, vllm, sglang, tensorrt_llm or megatron, got \"" + preset +
                          "\"; ignored");
   }
-  for (const BuiltIn& b : kBuiltIn) {
+  for (std::size_t i = 0; i < std::size(kBuiltIn); ++i) {
+    const BuiltIn& b = kBuiltIn[i];
     bool wanted = presets.empty() || std::string_view(b.pack) == "generic";
     for (const std::string& preset : presets) wanted = wanted || preset == b.pack;
     if (!wanted) continue;
@@ -223,7 +243,7 @@ RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector
     config.region = b.region;
     config.match = b.match;
     std::string why;
-    if (add(config, &why))
+    if (add(config, built_in_regex(i), &why))
       rules_.back()->of_framework = std::string_view(b.pack) != "generic";
     else
       warnings.push_back(std::string("built-in rule for ") + b.region + ": " + why);

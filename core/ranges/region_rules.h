@@ -87,7 +87,8 @@ class RegionRules {
   struct Rule;
   class Budget;
   RegionId region_named(const std::string& name, Phase phase);
-  bool add(const RegionRule& config, std::string* why);
+  /// \param compiled the expression, where it was compiled before; else nullptr
+  bool add(const RegionRule& config, const Regex* compiled, std::string* why);
 
   std::vector<std::unique_ptr<Rule>> rules_;
   mutable std::atomic<std::uint32_t> dropped_{0};  ///< rules that reached kStrikes

@@ -6,8 +6,6 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/edit_distance.h"
-
 namespace mfu {
 namespace {
 
@@ -89,13 +87,6 @@ TEST(Regex, ManyThreadsAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-}
-
-TEST(EditDistance, CountsChangesAndSwaps) {
-  EXPECT_EQ(edit_distance("forward", "forward"), 0u);
-  EXPECT_EQ(edit_distance("forwrad", "forward"), 1u);
-  EXPECT_EQ(edit_distance("forwar", "forward"), 1u);
-  EXPECT_EQ(edit_distance("", "abc"), 3u);
 }
 
 }  // namespace
