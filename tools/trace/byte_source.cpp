@@ -114,7 +114,8 @@ ByteSource::ByteSource(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
   if (got == 2 && magic[0] == 0x1F && magic[1] == 0x8B) {
     impl_->is_gzip = true;
     impl_->inflating = inflateInit2(&impl_->zip, 15 + 16) == Z_OK;
-    impl_->packed.resize(256 * 1024);
+    constexpr std::uint64_t kPackedBytes = 256 * 1024;  // read at once; a smaller file whole
+    impl_->packed.resize(impl_->stored == 0 ? kPackedBytes : std::min(impl_->stored, kPackedBytes));
   }
 }
 ByteSource::ByteSource(ByteSource&&) noexcept = default;

@@ -28,15 +28,15 @@ Result<bool> KinetoDocument::fill() {
     begin_ = kHeadroom;
   }
   std::size_t room = buffer_.size() - kTailroom - end_;
-  if (room < kPieceBytes / 2) {
+  if (room < piece_bytes_ / 2) {
     if (available() > kLargestValueBytes) {
       return error_at(position(), fmt::format("one value is longer than {} MB: expected the events of a trace",
                                               kLargestValueBytes >> 20u));
     }
-    buffer_.resize(buffer_.size() + std::max(available(), kPieceBytes));
+    buffer_.resize(buffer_.size() + std::max(available(), piece_bytes_));
     room = buffer_.size() - kTailroom - end_;
   }
-  const std::size_t want = std::min(room, std::max(kPieceBytes, available()));
+  const std::size_t want = std::min(room, std::max(piece_bytes_, available()));
   const Result<std::size_t> got = source_.read({buffer_.data() + end_, want});
   if (!got) return got.error();
   end_ += got.value();

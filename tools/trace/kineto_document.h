@@ -4,6 +4,7 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,8 +26,9 @@ class KinetoDocument {
   static constexpr std::size_t kTailroom =
       simdjson::SIMDJSON_PADDING + 1;  // what simdjson asks for behind a `]` of ours
 
-  KinetoDocument(ByteSource source, const ReadProgress& progress) : source_(std::move(source)), progress_(progress) {
-    buffer_.resize(kHeadroom + kPieceBytes + kTailroom);
+  KinetoDocument(ByteSource source, const ReadProgress& progress)
+      : source_(std::move(source)), progress_(progress), piece_bytes_(piece_bytes_for(source_)) {
+    buffer_.resize(kHeadroom + piece_bytes_ + kTailroom);
   }
 
   [[nodiscard]] Error error_at(std::uint64_t byte, std::string_view what) const;
@@ -43,8 +45,16 @@ class KinetoDocument {
   /// Length of the JSON value that starts here; none: the file ends before it does.
   Result<std::optional<std::size_t>> value_length();
 
+  /// Of a file that is smaller than a piece, all of it, and room for the byte that does not come.
+  [[nodiscard]] static std::size_t piece_bytes_for(const ByteSource& source) noexcept {
+    const bool known = !source.gzip() && source.stored_bytes() != 0;
+    return known ? static_cast<std::size_t>(std::min<std::uint64_t>(source.stored_bytes() + 1, kPieceBytes))
+                 : kPieceBytes;
+  }
+
   ByteSource source_;
   const ReadProgress& progress_;
+  std::size_t piece_bytes_;
   std::vector<char> buffer_;
   std::size_t begin_ = kHeadroom;  ///< first byte not consumed
   std::size_t end_ = kHeadroom;    ///< one past the last byte read

@@ -133,8 +133,10 @@ class NsysReader {
 
   Result<void> read_schema() {
     // Views and virtual tables of a strange file are not looked into.
-    auto done = take_rows(database_, "sqlite_master", "name", "sqlite_master WHERE type = 'table' AND rootpage > 0",
-                          [&](const NsysRow& row) { columns_[std::string(row.text(0))]; });
+    auto done =
+        take_rows(database_, "sqlite_master", "t.name, c.name",
+                  "sqlite_master AS t, pragma_table_info(t.name) AS c WHERE t.type = 'table' AND t.rootpage > 0",
+                  [&](const NsysRow& row) { columns_[std::string(row.text(0))].insert(std::string(row.text(1))); });
     if (!done) return done;
     bool known = false;
     for (auto& [table, columns] : columns_) {
@@ -143,9 +145,6 @@ class NsysReader {
         known = true;
       }
       known = known || table == "StringIds" || table == "META_DATA_EXPORT" || table == "EXPORT_META_DATA";
-      done = take_rows(database_, table, "name", "pragma_table_info(" + literal(table) + ")",
-                       [&columns = columns](const NsysRow& row) { columns.insert(std::string(row.text(0))); });
-      if (!done) return done;
     }
     if (!known) {
       return Error{database_.name() +
@@ -153,12 +152,6 @@ class NsysReader {
                    "StringIds ...): expected the export of `nsys export --type sqlite`"};
     }
     return {};
-  }
-
-  static std::string literal(const std::string& text) {
-    std::string out = "'";
-    for (const char c : text) out += c == '\'' ? "''" : std::string(1, c);
-    return out + "'";
   }
 
   template <typename Take>
