@@ -53,15 +53,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const mfu::Getenv environment = [&source](const char* name) -> const char* {
     return std::string_view(name) == "MFU_MODEL_CONFIG" ? source.c_str() : nullptr;
   };
+  // Both ways read the same and differ in what they make of problems. An input goes one of them, by its length, which
+  // changes all the time.
+  if (size % 4 == 3) {
+    const mfu::Result<mfu::Config> strict = mfu::load_config_file(source, environment);
+    if (!strict) require(!strict.error().message.empty() && strict.error().message.find('\n') == std::string::npos);
+    return 0;
+  }
   const mfu::Config config = mfu::load_config(environment, nullptr);
   for (const std::string& line : config.warnings) require(line.find('\n') == std::string::npos && line.size() < 2000);
   if (config.model) count(*config.model);
-  const mfu::Result<mfu::Config> strict = mfu::load_config_file(source, environment);
-  if (!strict) require(!strict.error().message.empty() && strict.error().message.find('\n') == std::string::npos);
-  // The same bytes as overrides.
-  const mfu::Getenv overrides = [&text](const char* name) -> const char* {
-    return std::string_view(name) == "MFU_SET" ? text.c_str() : nullptr;
-  };
-  (void)mfu::load_config(overrides, nullptr);
   return 0;
 }

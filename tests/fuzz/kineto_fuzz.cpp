@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "tests/fuzz/follow_regions.h"
+#include "tests/fuzz/trace_digest.h"
 #include "tools/replay/trace_figures.h"
 #include "tools/trace/kineto.h"
 
@@ -14,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (trace.error().message.empty()) std::abort();
     return 0;
   }
+  if (came_before(trace.value())) return 0;
   const mfu::TraceReport report = mfu::make_report(trace.value());
   for (const mfu::ProcessFigures& process : report.processes) {
     const auto& l = process.launches;

@@ -1,11 +1,21 @@
 // Any bytes as an Nsight Systems SQLite export: an Error or figures, never a crash.
+#include <sqlite3.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <span>
 
 #include "tests/fuzz/follow_regions.h"
+#include "tests/fuzz/trace_digest.h"
 #include "tools/replay/trace_figures.h"
 #include "tools/trace/nsys.h"
+
+/// SQLite's own locks and statistics of its memory are of no use to a single thread.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
+  sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto trace = mfu::read_nsys_bytes({reinterpret_cast<const char*>(data), size}, "fuzz.sqlite");
@@ -13,6 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (trace.error().message.empty()) std::abort();
     return 0;
   }
+  if (came_before(trace.value())) return 0;
   const mfu::TraceReport report = mfu::make_report(trace.value());
   for (const mfu::ProcessFigures& process : report.processes) {
     const auto& l = process.launches;
