@@ -5,9 +5,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -66,13 +68,6 @@ LineFile::LineFile(std::string target, Owner owner)
       owner_(owner) {
   if (kind_ == Kind::kStderr) identity_ = Identity::of(STDERR_FILENO);
   if (kind_ == Kind::kStdout) identity_ = Identity::of(STDOUT_FILENO);
-}
-
-bool LineFile::fresh() const noexcept {
-  if (kind_ != Kind::kFile) return false;
-  if (owner_ == Owner::kOurs && !identity_.open) return true;
-  struct ::stat info {};
-  return ::stat(target_.c_str(), &info) != 0 || info.st_size == 0;
 }
 
 Result<void> LineFile::append(std::string_view line) {
@@ -165,12 +160,15 @@ Result<void> LineFile::write_file(std::string_view text) {
   const int fd = owner_ == Owner::kOurs ? open_ours() : open_named();
   if (fd < 0) return Error{target_ + ": cannot be opened: " + std::strerror(errno)};
   const ::off_t before = ::lseek(fd, 0, SEEK_END);
+  const std::string_view header = before == 0 ? std::string_view(header_) : std::string_view();
+  const std::array<::iovec, 2> parts{
+      {{const_cast<char*>(header.data()), header.size()}, {const_cast<char*>(text.data()), text.size()}}};
   ::ssize_t n = 0;
-  do n = ::write(fd, text.data(), text.size());
+  do n = ::writev(fd, parts.data(), static_cast<int>(parts.size()));
   while (n < 0 && errno == EINTR);
   const int why = errno;
   Result<void> result;
-  if (n != static_cast<::ssize_t>(text.size())) {
+  if (n != static_cast<::ssize_t>(header.size() + text.size())) {
     if (n > 0 && before >= 0 && ::ftruncate(fd, before) != 0) {
       // The half line stays; the next one still begins on its own line for a reader that skips what it cannot parse.
     }

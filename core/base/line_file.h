@@ -47,8 +47,8 @@ class LineFile {
   void carried_by(LineCarrier* carrier) noexcept { carrier_ = carrier; }
   /// [carrier's thread] The bytes, whole or not at all.
   [[nodiscard]] Result<void> write_now(std::string_view bytes);
-  /// True when the file does not exist or is empty: its first line is still to be written.
-  [[nodiscard]] bool fresh() const noexcept;
+  /// What a file begins with that is new or empty, also when it is made anew. In one write with what is appended first.
+  void begins_with(std::string header) { header_ = std::move(header); }
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   /// The path as it is now: of a kOurs file the name that it got.
   [[nodiscard]] const std::string& target() const noexcept { return target_; }
@@ -71,6 +71,7 @@ class LineFile {
   [[nodiscard]] int open_ours();
 
   std::string target_;
+  std::string header_;
   std::string wanted_;  ///< the name that a kOurs file should have
   Kind kind_;
   Owner owner_;

@@ -39,21 +39,14 @@ std::string region_json(const RegionSummary& region) { return text_of(to_json(re
 JsonlSink::JsonlSink(const std::string& directory, const RunInfo& run, double bytes_per_day)
     : file_(file_name(directory, run), LineFile::Owner::kOurs), budget_("run directory", bytes_per_day) {}
 
-Result<void> JsonlSink::append(const std::string& line) {
-  if (!start_line_.empty() && line != start_line_ && file_.fresh()) {
-    // The directory was cleaned under us: without its first line a file says nothing.
-    if (auto done = file_.append(start_line_); !done) return done;
-  }
-  return file_.append(line);
-}
-
 Result<void> JsonlSink::start(const RunInfo& run) {
   try {
     budget_.start(run);
     Json j = line("start", run.t_ns, seq_++);
     j.update(to_json(run));
-    start_line_ = text_of(j);
-    return append(start_line_);
+    // Should the directory be cleaned under us: without its first line a file says nothing.
+    file_.begins_with(text_of(j) + '\n');
+    return file_.append_bytes("");
   } catch (const std::exception& e) {
     return Error{std::string("start line: ") + e.what()};
   }
@@ -85,7 +78,7 @@ Result<void> JsonlSink::write_window(const WindowSummary& window) {
   // All rows with one write: on a shared file system it is opening and closing that costs.
   std::string rows = std::move(lines.front());
   for (std::size_t i = 1; i < lines.size(); ++i) rows += '\n' + lines[i];
-  return append(rows);
+  return file_.append(rows);
 }
 
 Result<void> JsonlSink::write(const WindowSummary& window) {
@@ -96,7 +89,7 @@ Result<void> JsonlSink::write(const WindowSummary& window) {
     if (!window.final_run) return {};
     Json j = line("end", utc_now(), seq_++);
     j.update(to_json(window));
-    return append(text_of(j));
+    return file_.append(text_of(j));
   } catch (const std::exception& e) {
     return Error{std::string("window: ") + e.what()};
   }
@@ -109,7 +102,7 @@ Result<void> JsonlSink::event(TimeNs t_ns, std::string_view kind, std::string_vi
     j["message"] = std::string(message);
     const std::string text = text_of(j);
     if (!budget_.allows_event(text.size() + 1)) return Error{path() + ": more events than its limit allows"};
-    return append(text);
+    return file_.append(text);
   } catch (const std::exception& e) {
     return Error{std::string("event: ") + e.what()};
   }

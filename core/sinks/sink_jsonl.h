@@ -30,13 +30,11 @@ class JsonlSink final : public Sink {
   [[nodiscard]] const std::string& path() const noexcept { return file_.target(); }
 
  private:
-  [[nodiscard]] Result<void> append(const std::string& line);
   [[nodiscard]] Result<void> write_window(const WindowSummary& window);
 
   LineFile file_;
   std::string_view name_ = "run_dir";
   OutputBudget budget_;
-  std::string start_line_;  ///< once more, should the file be made anew
   std::uint64_t seq_ = 0;
 };
 

@@ -49,9 +49,9 @@ std::vector<Scalar> scalars_of(const RegionSummary& r, const std::string& prefix
 }  // namespace
 
 TensorboardSink::TensorboardSink(const std::string& directory, const RunInfo& run, double bytes_per_day)
-    : file_(file_name(directory, run), LineFile::Owner::kOurs),
-      budget_("TensorBoard", bytes_per_day),
-      start_s_(seconds(run.t_ns)) {}
+    : file_(file_name(directory, run), LineFile::Owner::kOurs), budget_("TensorBoard", bytes_per_day) {
+  file_.begins_with(event_file_header(seconds(run.t_ns)));
+}
 
 Result<void> TensorboardSink::start(const RunInfo& run) {
   budget_.start(run);
@@ -70,8 +70,6 @@ Result<void> TensorboardSink::write(const WindowSummary& window) {
 
 Result<void> TensorboardSink::write_window(const WindowSummary& window) {
   std::string records;
-  // Made with the first window, and anew should the folder have been cleaned.
-  if (file_.fresh()) records = event_file_header(start_s_);
   ++windows_;
   const double end_s = seconds(window.window.end_ns);
   for (const RegionSummary& r : window.regions) {

@@ -35,7 +35,6 @@ class TensorboardSink final : public Sink {
 
   LineFile file_;
   OutputBudget budget_;
-  double start_s_;
   bool several_devices_ = false;
   std::int64_t windows_ = 0;
   std::map<std::pair<std::string, std::optional<std::uint32_t>>, std::int64_t> instances_;

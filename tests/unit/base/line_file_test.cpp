@@ -9,10 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
+#include <thread>
 
 namespace mfu {
 namespace {
@@ -46,9 +48,7 @@ class LineFileTest : public ::testing::Test {
 TEST_F(LineFileTest, AppendsLinesAndMakesMissingFolders) {
   LineFile file(path("a/b/run.jsonl"));
   EXPECT_EQ(file.kind(), LineFile::Kind::kFile);
-  EXPECT_TRUE(file.fresh());
   EXPECT_TRUE(file.append("one").ok());
-  EXPECT_FALSE(file.fresh());
   EXPECT_TRUE(file.append("").ok());
   EXPECT_TRUE(file.append("two").ok());
   EXPECT_EQ(text(file.target()), "one\n\ntwo\n");
@@ -58,7 +58,6 @@ TEST_F(LineFileTest, AFileThatWasTakenAwayIsMadeAnew) {
   LineFile file(path("x/log"));
   EXPECT_TRUE(file.append("one").ok());
   std::filesystem::remove_all(folder_ / "x");
-  EXPECT_TRUE(file.fresh());
   EXPECT_TRUE(file.append("two").ok());
   EXPECT_EQ(text(file.target()), "two\n");
 }
@@ -69,7 +68,6 @@ TEST_F(LineFileTest, KindsByTarget) {
   EXPECT_EQ(LineFile("none").kind(), LineFile::Kind::kNone);
   EXPECT_EQ(LineFile("").kind(), LineFile::Kind::kNone);
   EXPECT_TRUE(LineFile("none").append("nobody reads this").ok());
-  EXPECT_FALSE(LineFile("none").fresh());
 }
 
 TEST_F(LineFileTest, WhatCannotBeOpenedIsAnErrorThatNamesIt) {
@@ -173,9 +171,7 @@ class OwnFileTest : public LineFileTest {
 
 TEST_F(OwnFileTest, IsMadeOnceAndAppendedTo) {
   LineFile file = ours("run/host-0-1.jsonl");
-  EXPECT_TRUE(file.fresh());
   EXPECT_TRUE(file.append("one").ok());
-  EXPECT_FALSE(file.fresh());
   EXPECT_TRUE(file.append("two").ok());
   EXPECT_EQ(text(path("run/host-0-1.jsonl")), "one\ntwo\n");
   EXPECT_EQ(file.target(), path("run/host-0-1.jsonl"));
@@ -184,7 +180,6 @@ TEST_F(OwnFileTest, IsMadeOnceAndAppendedTo) {
 TEST_F(OwnFileTest, AFileOfThatNameIsLeftAlone) {
   std::ofstream(path("a.jsonl")) << "of an earlier process\n";
   LineFile first = ours("a.jsonl");
-  EXPECT_TRUE(first.fresh());
   EXPECT_TRUE(first.append("one").ok());
   EXPECT_EQ(first.target(), path("a-2.jsonl"));
   LineFile second = ours("a.jsonl");  // two at once: containers that share host name and pid
@@ -230,11 +225,36 @@ TEST_F(OwnFileTest, WhatTakesItsPlaceLaterIsNotWrittenTo) {
 
 TEST_F(OwnFileTest, ADirectoryThatWasClearedGetsAFreshFile) {
   LineFile file = ours("run/a.jsonl");
+  file.begins_with("start\n");
+  EXPECT_TRUE(file.append_bytes("").ok());
   EXPECT_TRUE(file.append("one").ok());
+  EXPECT_EQ(text(path("run/a.jsonl")), "start\none\n");
   std::filesystem::remove_all(path("run"));
-  EXPECT_TRUE(file.fresh());
-  EXPECT_TRUE(file.append("start").ok());
-  EXPECT_EQ(text(path("run/a.jsonl")), "start\n");
+  EXPECT_TRUE(file.append("two").ok());
+  EXPECT_TRUE(file.append("three").ok());
+  EXPECT_EQ(text(path("run/a.jsonl")), "start\ntwo\nthree\n");
+}
+
+/// Somebody clears the folder again and again, at any moment.
+TEST_F(OwnFileTest, EveryFileBeginsWithItsFirstLineWheneverItIsTakenAway) {
+  LineFile file = ours("run/a.jsonl");
+  file.begins_with("start\n");
+  std::atomic<bool> ended{false};
+  std::size_t seen = 0;
+  std::thread remover([&] {
+    for (int n = 0; !ended; ++n) {
+      const std::string away = path(("away" + std::to_string(n)).c_str());
+      if (::rename(path("run/a.jsonl").c_str(), away.c_str()) == 0) {
+        ++seen;
+        EXPECT_TRUE(text(away).empty() || text(away).starts_with("start\n")) << text(away);
+        std::filesystem::remove(away);
+      }
+    }
+  });
+  for (int i = 0; i < 20000; ++i) EXPECT_TRUE(file.append("line").ok());
+  ended = true;
+  remover.join();
+  EXPECT_GT(seen, 10u);
 }
 
 // --- what others do to a stream or a log
