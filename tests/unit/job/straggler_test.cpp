@@ -12,6 +12,8 @@
 namespace mfu {
 namespace {
 
+using testing_run::kBegin;
+
 constexpr DurationNs kWindow = 10 * kNsPerSecond;
 
 /// Ranks that meet in `collectives` per window; in each, every rank arrives at its own time and all leave together.
