@@ -44,9 +44,11 @@ Result<void> JsonlSink::start(const RunInfo& run) {
     budget_.start(run);
     Json j = line("start", run.t_ns, seq_++);
     j.update(to_json(run));
+    const std::string text = text_of(j);
+    const Result<void> done = file_.append(text);
     // Should the directory be cleaned under us: without its first line a file says nothing.
-    file_.begins_with(text_of(j) + '\n');
-    return file_.append_bytes("");
+    file_.begins_with(text + '\n');
+    return done;
   } catch (const std::exception& e) {
     return Error{std::string("start line: ") + e.what()};
   }

@@ -184,6 +184,23 @@ TEST_F(JsonlTest, StartEventAndEndHaveTheirKeys) {
   }
 }
 
+/// As when a device is known later than the first range.
+TEST_F(JsonlTest, WhatIsSaidAgainAtTheStartIsThereAgain) {
+  JsonlSink sink(folder_.string(), run_);
+  ASSERT_TRUE(sink.start(run_).ok());
+  run_.devices = {{0, "H200", "GPU-1", 1e15, std::nullopt, "table: H200", "bf16", "config", false}};
+  ASSERT_TRUE(sink.start(run_).ok());
+  auto all = lines(sink.path());
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0]["devices"].size(), 0u);
+  EXPECT_EQ(all[1]["devices"].size(), 1u);
+  std::filesystem::remove(sink.path());
+  ASSERT_TRUE(sink.event(77, "dropped", "CUPTI dropped records").ok());
+  all = lines(sink.path());
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0]["devices"].size(), 1u);  // what was said last
+}
+
 TEST_F(JsonlTest, WindowsHaveTheirKeysAndFigures) {
   JsonlSink sink(folder_.string(), run_);
   WindowSummary window;
