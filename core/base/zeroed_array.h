@@ -20,9 +20,9 @@ inline constinit std::atomic<bool> g_array_refused{false};
   return detail::g_array_refused.load(std::memory_order_relaxed);
 }
 
-/// `size` elements whose all-zero bytes are a valid value. Whose callbacks may still run while the process exits never
-/// destroys it: a leaked mapping is cheaper than a crash. If there is no memory, data() is nullptr, size() is 0, and
-/// array_was_refused() says so.
+/// `size` elements whose all-zero bytes are a valid value. The owner must not destroy it while callbacks that read it
+/// may still run, as they may until the process ends: a leaked mapping is cheaper than a crash. If there is no memory,
+/// data() is nullptr, size() is 0, and array_was_refused() says so.
 template <typename T>
 class ZeroedArray {
   static_assert(std::is_trivially_destructible_v<T>);

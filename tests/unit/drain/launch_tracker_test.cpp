@@ -61,6 +61,12 @@ class LaunchTrackerTest : public ::testing::Test {
     work.parts.push_back(gpu_.run(lane, now, length, false));
     return work;
   }
+  Enqueued launch_graph(std::uint32_t lane, TimeNs now, DurationNs length) {
+    const Enqueued graph{next(), lane, {gpu_.run(lane, now, length, false)}};
+    map_->insert(graph.id, LaunchOwner::kOutside, LaunchPlace::on(lane).by(1).graph());
+    launched_ = true;
+    return graph;
+  }
   void deliver(const Enqueued& work) {
     for (const Part& part : work.parts) {
       const auto found = map_->record(work.id);
@@ -186,9 +192,7 @@ TEST_F(LaunchTrackerTest, ALongKernelBesideOthersHoldsTimeForTwoSecondsAndIsNotG
 TEST_F(LaunchTrackerTest, AGraphIsCompleteWhenWhatFollowsItHasARecord) {
   TimeNs now = kStart;
   tick(now);
-  Enqueued graph{next(), 1, {gpu_.run(1, now, kMs, false)}};
-  map_->insert(graph.id, LaunchOwner::kOutside, LaunchPlace::on(1).by(1).graph());
-  launched_ = true;
+  const Enqueued graph = launch_graph(1, now, kMs);
   const Enqueued copy = launch(1, now, kMs / 10);
   for (int t = 0; t < 5; ++t) {
     tick(now += 20 * kMs);
@@ -204,9 +208,7 @@ TEST_F(LaunchTrackerTest, AGraphIsCompleteWhenWhatFollowsItHasARecord) {
 TEST_F(LaunchTrackerTest, AGraphWithNothingBehindItIsCompleteWhenNoMoreOfItsRecordsCome) {
   TimeNs now = kStart;
   tick(now);
-  Enqueued graph{next(), 1, {gpu_.run(1, now, kMs, false)}};
-  map_->insert(graph.id, LaunchOwner::kOutside, LaunchPlace::on(1).by(1).graph());
-  launched_ = true;
+  const Enqueued graph = launch_graph(1, now, kMs);
   tick(now += 20 * kMs);
   deliver(graph);
   EXPECT_EQ(tracker_->settle(true, false).complete, static_cast<CorrelationId>(raw(graph.id) - 1));
