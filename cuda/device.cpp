@@ -4,11 +4,14 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 
 namespace mfu {
 
 namespace {
+
+std::atomic<void*> g_nvml{nullptr};
 
 template <typename F>
 F find(void* library, const char* name) noexcept {
@@ -59,6 +62,10 @@ std::optional<DeviceIdentity> identify_device(std::uint32_t ordinal) {
   return identity;
 }
 
+void load_nvml() noexcept {
+  g_nvml.store(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL), std::memory_order_release);
+}
+
 std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid) {
   // NVML's own types, by its published ABI (nvml.h): every return value is an enum whose 0 is success.
   using Handle = void*;
@@ -69,7 +76,7 @@ std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid) {
   };
   static const Nvml nvml = [] {
     Nvml n;
-    void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    void* library = g_nvml.load(std::memory_order_acquire);
     const auto init = find<int (*)()>(library, "nvmlInit_v2");
     if (init == nullptr || init() != 0) return n;
     n.by_uuid = find<int (*)(const char*, Handle*)>(library, "nvmlDeviceGetHandleByUUID");

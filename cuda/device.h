@@ -1,4 +1,5 @@
-// What the driver says of its devices. Asked for on our own threads only, after the host has initialised CUDA.
+// What the driver says of its devices. Asked for on our own threads only, after the host has initialised CUDA, but for
+// `load_nvml` and the versions.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,13 @@ struct DeviceIdentity {
 /// that the driver does not give stay zero. nullopt when there is no libcuda or no such device.
 [[nodiscard]] std::optional<DeviceIdentity> identify_device(std::uint32_t ordinal);
 
-/// SM clock of the device at this moment by NVML, which is opened at the first call if the machine has one [kHz]. [one
-/// thread] nullopt where NVML or the device's UUID is not to be had.
+/// Loads NVML if the machine has one, without a call into it. [the thread that starts the guest] A library that is
+/// loaded is read through a descriptor: on a thread of ours that would be one of the host's numbers, while the host
+/// runs.
+void load_nvml() noexcept;
+
+/// SM clock of the device at this moment by NVML [kHz]. [one thread] nullopt where NVML is not loaded (`load_nvml`) or
+/// the device's UUID is not to be had.
 [[nodiscard]] std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid);
 
 /// Whether the process has a libcuda that was initialised.

@@ -168,6 +168,7 @@ void Parts::start(const LateStart* late) {
     imports_.emplace();
     rung.session->follow_products();
   }
+  if (rung.session != nullptr) load_nvml();
   session_ = rung.session;
   drain_.emplace(DrainParts{config_, *rules_, *rule_cache_, *attribution_, *kernel_names_, contexts_, *queue_,
                             rung.session, *sink_, imports_ ? &*imports_ : nullptr},
