@@ -431,18 +431,7 @@ bool TrainingSteps::copies_ahead(Position backward) {
   const Position copies = runs_[0].begin;
   Position begin = update_end_;
   while (begin < copies && !is_product(begin)) ++begin;
-  const auto& family = history_.families();
-  constexpr std::int32_t kAfter = 1, kBefore = 2;
-  std::uint32_t names = 0, again = 0;
-  for (Position i = copies; i < backward; ++i) counts_[family[i]] = kAfter;
-  for (Position i = begin; i < copies; ++i) {
-    std::int32_t& count = counts_[family[i]];
-    if ((count & kBefore) != 0) continue;
-    ++names;
-    again += count == kAfter ? 1 : 0;
-    count |= kBefore;
-  }
-  for (Position i = begin; i < backward; ++i) counts_[family[i]] = 0;
+  const auto [names, again] = names_held(copies, backward, begin, copies);
   // Or next to nothing of the pass is left.
   const bool late = (backward - copies) * 8 <= copies - begin && backward - copies <= kT.before_first_product;
   const bool ahead = names >= 2 && (again * 3 >= names * 2 || (late && again > 0));
@@ -730,22 +719,27 @@ bool TrainingSteps::are_of_any_length() {
   return true;
 }
 
-/// Of the names in [b, b_end), the share that [a, a_end) holds, too.
-double TrainingSteps::share_of_names(Position a, Position a_end, Position b, Position b_end) {
+/// The names in [b, b_end), and how many of them [a, a_end) holds, too.
+TrainingSteps::NamesHeld TrainingSteps::names_held(Position a, Position a_end, Position b, Position b_end) {
   const auto& family = history_.families();
-  std::uint32_t names = 0, both = 0;
+  NamesHeld found;
   constexpr std::int32_t kHeld = 1, kCounted = 2;
   for (Position i = a; i < a_end; ++i) counts_[family[i]] = kHeld;
   for (Position i = b; i < b_end; ++i) {
     std::int32_t& name = counts_[family[i]];
     if ((name & kCounted) != 0) continue;
-    ++names;
-    both += name == kHeld ? 1 : 0;
+    ++found.names;
+    found.held += name == kHeld ? 1 : 0;
     name |= kCounted;
   }
   for (Position i = a; i < a_end; ++i) counts_[family[i]] = 0;
   for (Position i = b; i < b_end; ++i) counts_[family[i]] = 0;
-  return names == 0 ? 0 : static_cast<double>(both) / names;
+  return found;
+}
+
+double TrainingSteps::share_of_names(Position a, Position a_end, Position b, Position b_end) {
+  const auto [names, held] = names_held(a, a_end, b, b_end);
+  return names == 0 ? 0 : static_cast<double>(held) / names;
 }
 
 /// The step before the last one that it is compared with. Loss scaling leaves an update out now and then: such a step

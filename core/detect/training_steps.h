@@ -135,6 +135,10 @@ class TrainingSteps {
   [[nodiscard]] std::size_t one_of_its_kind() const noexcept;
   void compare();
   [[nodiscard]] bool are_of_any_length();
+  struct NamesHeld {
+    std::uint32_t names = 0, held = 0;
+  };
+  [[nodiscard]] NamesHeld names_held(Position a, Position a_end, Position b, Position b_end);
   [[nodiscard]] double share_of_names(Position a, Position a_end, Position b, Position b_end);
   struct Likeness {    ///< of two steps
     double all = 1;    ///< share of equal launches
