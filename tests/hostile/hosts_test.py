@@ -72,7 +72,8 @@ class Descriptors(Hosts):
 
     def test_a_host_without_any_descriptor_left(self):
         """The library needs one for each write and is not to be helped; the host is."""
-        for most in (0, 3, 6):
+        # UBSan takes a pipe to find out whether a virtual table can be read, and an object for a wrong one without.
+        for most in (6,) if SANITIZE else (0, 3, 6):
             with self.subTest(most):
                 self.same("limit", "NOFILE", most)
 
