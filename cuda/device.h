@@ -1,5 +1,5 @@
-// What the driver says of its devices. Asked for on our own threads only, after the host has initialised CUDA, but for
-// `load_nvml` and the versions.
+// What the driver says of its devices. Asked for on our own threads only, after the host has initialised CUDA;
+// `load_nvml` and the versions may be called earlier.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ struct DeviceIdentity {
 /// that the driver does not give stay zero. nullopt when there is no libcuda or no such device.
 [[nodiscard]] std::optional<DeviceIdentity> identify_device(std::uint32_t ordinal);
 
-/// Loads NVML if the machine has one, without a call into it. [the thread that starts the guest] A library that is
-/// loaded is read through a descriptor: on a thread of ours that would be one of the host's numbers, while the host
-/// runs.
+/// Loads NVML if the machine has one, and calls nothing of it. [the thread that starts the guest] Loading a library
+/// opens its file for a moment. Done later, beside the running host, that could take the descriptor the host expects
+/// next.
 void load_nvml() noexcept;
 
 /// SM clock of the device at this moment by NVML [kHz]. [one thread] nullopt where NVML is not loaded (`load_nvml`) or

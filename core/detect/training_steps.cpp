@@ -737,6 +737,7 @@ TrainingSteps::NamesHeld TrainingSteps::names_held(Position a, Position a_end, P
   return found;
 }
 
+/// Of the names in [b, b_end), the share that [a, a_end) holds, too.
 double TrainingSteps::share_of_names(Position a, Position a_end, Position b, Position b_end) {
   const auto [names, held] = names_held(a, a_end, b, b_end);
   return names == 0 ? 0 : static_cast<double>(held) / names;

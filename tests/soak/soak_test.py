@@ -120,8 +120,8 @@ class Soak(TestCase):
             return f"kernel gemm_k ns=300\n{before}repeat {count} {work}"
 
         def crowd(count):
-            """More threads than the machine has cores: the library's own wait, and every page of the tables and buffers of
-            fixed size is in use once. What happens on the machine later makes no difference to memory then."""
+            """More threads than the machine has cores: the library's own threads have to wait, and its tables and buffers
+            of fixed size fill up once. Later delays then touch no new pages, so that memory that still grows is a leak."""
             begin = "\n".join(f"thread crowd{i} {{ repeat {count} {work} }}" for i in range(crowding))
             return begin + "\n" + "\n".join(f"join crowd{i}" for i in range(crowding)) + "\n"
 

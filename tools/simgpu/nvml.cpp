@@ -30,8 +30,8 @@ using Handle = const DeviceSpec*;
 
 bool initialised = false;
 
-/// The loader reads a library through a descriptor, which takes one of the process's numbers: no thread of a profiler
-/// may do that beside a program that runs.
+/// Loading a library opens its file for a moment. A profiler's thread that does so beside the running program can take
+/// the descriptor that the program expects next.
 [[gnu::constructor]] void look_who_loads() {
   std::array<char, 16> name{};
   if (::prctl(PR_GET_NAME, name.data()) == 0 && std::strcmp(name.data(), "mfu-drain") == 0)
