@@ -124,8 +124,11 @@ class NameCache {
     const std::size_t at = (reinterpret_cast<std::uintptr_t>(name) * 0x9E3779B97F4A7C15ull) >> (64 - kBits);
     std::array<Entry, 2>& both = entries_[at];
     if (name == nullptr) return names.intern(name);
-    if (both[0].name == name) return both[0].id;
-    if (both[1].name == name) return both[1].id;
+    // Which of the two it is follows no pattern that a branch could learn; nearly always it is one.
+    const bool newer = both[0].name == name;
+    const KernelNameId known = newer ? both[0].id : both[1].id;
+    if (newer | (both[1].name == name)) [[likely]]
+      return known;
     both[1] = both[0];
     both[0] = {name, names.intern(name)};
     return both[0].id;
@@ -155,9 +158,9 @@ RecordBatch* ActivityDecoder::take_batch(bool may_wait) noexcept {
 void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool may_wait) noexcept {
   NameCache cache;
   RecordBatch* batch = nullptr;
+  ActivityRecord nowhere;  // takes the records while there is no batch
   CUpti_Activity* next = nullptr;
-  const std::uint8_t* before = buffer;
-  std::size_t stride = 0;
+  std::size_t before = 0, stride = 0;
   std::uint32_t last_context = 0, last_device = ~0u;
   while (valid_bytes != 0) {
     const CUptiResult result = subscriber_ == nullptr
@@ -168,24 +171,21 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
       break;
     }
     const auto* record = reinterpret_cast<const std::uint8_t*>(next);
-    if (record < buffer || record >= buffer + valid_bytes) {
+    // Outside of the buffer on either side: what lies before it is far behind it, without a sign.
+    const std::size_t at = reinterpret_cast<std::uintptr_t>(record) - reinterpret_cast<std::uintptr_t>(buffer);
+    if (at >= valid_bytes || valid_bytes - at < sizeof(std::uint32_t)) {
       counters_.add(Counter::kRecordsTruncated);
       break;
     }
-    const auto left = static_cast<std::size_t>(buffer + valid_bytes - record);
+    const std::size_t left = valid_bytes - at;
     // Records are read once, from memory that another thread or the device has written: ask for the next ones ahead.
     // As far as the last one was long; a hint that is never dereferenced may point anywhere.
-    if (record > before) stride = static_cast<std::size_t>(record - before);
-    before = record;
+    if (at > before) stride = at - before;
+    before = at;
     for (std::size_t line = 0; line < kKernelBytes; line += 64)
       __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(record) + 4 * stride + line));
-    if (left < sizeof(std::uint32_t)) {
-      counters_.add(Counter::kRecordsTruncated);
-      break;
-    }
     if (batch == nullptr) batch = take_batch(may_wait);
     // Straight into the batch; what turns out to be no record is overwritten by the next.
-    ActivityRecord nowhere;
     ActivityRecord& out = batch != nullptr ? batch->records[batch->count] : nowhere;
     std::uint32_t context = 0;
     std::size_t needed = 0;

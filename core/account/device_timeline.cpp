@@ -146,16 +146,12 @@ ClassTimes DeviceTimeline::class_times() const noexcept {
   end_run();
   if (instance == nullptr) return;
   // What its kernels cover those around it cover too: the outermost reaches furthest.
-  const Instance* around = instance;
-  while (around->parent != nullptr) around = around->parent;
-  const TimeNs outermost = around->shares[device_].covered_until_ns;
+  const TimeNs outermost = instance->root->shares[device_].covered_until_ns;
   if (outermost > begin && outermost != instance->shares[device_].covered_until_ns) return;
-  run_.instance = instance;
-  run_.begin_ns = begin;
-  run_.covered_until_ns = outermost;
+  run_ = {.instance = instance, .begin_ns = begin, .covered_until_ns = outermost};
 }
 
-void DeviceTimeline::end_run() noexcept {
+[[gnu::always_inline]] inline void DeviceTimeline::end_run() noexcept {
   for (Instance* i = run_.instance; i != nullptr; i = i->parent) {
     InstanceOnDevice& share = i->shares[device_];
     share.add_activity(run_.begin_ns);
@@ -165,7 +161,7 @@ void DeviceTimeline::end_run() noexcept {
     share.open_portion.kernel_sum_ns += run_.kernel_sum_ns;
     share.open_portion.matmul_sum_ns += run_.matmul_sum_ns;
   }
-  run_ = Run{};
+  run_.instance = nullptr;
 }
 
 /// Accounts for [begin, end) of an activity; `begin` is the latest so far.
@@ -175,16 +171,16 @@ void DeviceTimeline::end_run() noexcept {
   // To its own class and all after it. What adds nothing is an empty interval, not a branch: classes follow no pattern.
   const DurationNs length = end - begin;
   const auto& in_union = kInUnion[static_cast<std::size_t>(time_class)];
-  const auto extend = [&](std::size_t c) {
+  const auto extend = [&](std::size_t c, TimeNs to) {
     const TimeNs from = std::max(covered_until_[c], begin);
-    const TimeNs until = std::max(from, begin + (length & in_union[c]));
+    const TimeNs until = std::max(from, to);
     union_ns_[c] += until - from;
     covered_until_[c] = until;
   };
-  extend(0);
-  extend(1);
-  extend(2);
-  extend(3);
+  extend(0, begin + (length & in_union[0]));
+  extend(1, begin + (length & in_union[1]));
+  extend(2, begin + (length & in_union[2]));
+  extend(3, end);  // of all classes
   static_assert(kUnions == 4);
   kernel_sum_ns_ += is_kernel ? length : 0;
   if (instance == nullptr) return;
@@ -207,22 +203,26 @@ void DeviceTimeline::end_run() noexcept {
 }
 
 void DeviceTimeline::count_product(const Activity& a, ProductStats& products) {
-  if ((a.flags & (Activity::kAttention | Activity::kFirstOfProduct)) == Activity::kFirstOfProduct) {
+  if (a.first_of_product() && !a.is_attention()) {
     // Queries, keys and values apart: six gradients behind the backward kernel of attention.
     constexpr std::uint32_t kSoon = 6;
     place_ = since_attention_ == 0      ? AfterAttention::kNext
              : since_attention_ < kSoon ? AfterAttention::kSoon
                                         : AfterAttention::kLater;
     since_attention_ = std::min(since_attention_ + 1, kLongSince);
+  } else if (since_attention_ == 0) {
+    place_ = AfterAttention::kLater;  // of a product that is not
   }
   const DurationNs length = a.end_ns - a.begin_ns;
-  products.add(
-      static_cast<ProductId>(a.product), place_,
-      {(a.flags & Activity::kFirstOfProduct) != 0 ? 1u : 0u, length, a.time_class == TimeClass::kMatmul ? length : 0});
+  products.add(a.product, place_,
+               {a.first_of_product() ? 1u : 0u, length, a.time_class == TimeClass::kMatmul ? length : 0});
 }
 
 /// Begins all activities before `limit`.
 void DeviceTimeline::begin_until(TimeNs limit) {
+  if (now_ >= limit) return;
+  const std::int64_t limit_key = limit - origin_ < kNever / static_cast<TimeNs>(kLanes) ? head_key(limit, 0) : kNever;
+  TimeNs now = now_;
   std::size_t begun = 0;
   const Instance* latest = nullptr;
   ActivityCounts* counts = nullptr;
@@ -234,13 +234,11 @@ void DeviceTimeline::begin_until(TimeNs limit) {
       earliest = first < earliest ? first : earliest;
       earliest = second < earliest ? second : earliest;
     }
-    if (earliest == kNever) break;
+    if (earliest >= limit_key) break;
     const std::size_t l = static_cast<std::size_t>(earliest) % kLanes;
     Lane& lane = lanes_[l];
     const Activity& a = *lane.next;
-    const TimeNs at = std::max(a.begin_ns, now_);
-    if (at >= limit) break;
-    now_ = at;
+    const TimeNs at = now = std::max(a.begin_ns, now);
     ++begun;
     // Streams take turns, so this branch is guessed wrongly often: all that a change of instance asks for is here.
     if (a.instance != latest || counts == nullptr) {
@@ -259,6 +257,7 @@ void DeviceTimeline::begin_until(TimeNs limit) {
     else
       heads_[l] = head_key(lane.next->begin_ns, l);
   }
+  now_ = now;
   pending_ -= begun;
   end_run();
 }
@@ -276,16 +275,16 @@ void DeviceTimeline::resume_running() {
   end_run();
 }
 
-std::uint32_t DeviceTimeline::add_late(TimeNs begin_ns, TimeNs end_ns, const ActivityTraits& traits, Instance* instance,
+std::uint32_t DeviceTimeline::add_late(TimeNs begin_ns, TimeNs end_ns, ActivityTraits traits, Instance* instance,
                                        std::uint32_t region_path) {
-  count({begin_ns, end_ns, instance, traits}, counts_of(region_path));
+  count({traits, begin_ns, end_ns, instance}, counts_of(region_path));
   for (Instance* i = instance; i != nullptr; i = i->parent) {
     InstanceOnDevice& share = i->shares[device_];
     share.add_activity(begin_ns);
-    share.kernels += static_cast<std::uint64_t>(traits.is_kernel);
+    share.kernels += static_cast<std::uint64_t>(traits.is_kernel());
     share.last_activity_end_ns = std::max(share.last_activity_end_ns, end_ns);
   }
-  if (end_ns > now_) running_.push_back({end_ns, instance, traits.time_class, traits.is_kernel});
+  if (end_ns > now_) running_.push_back({end_ns, instance, traits.time_class, traits.is_kernel()});
   late_.push_back({begin_ns, end_ns, traits.time_class});
   return static_cast<std::uint32_t>(late_.size()) - 1;
 }

@@ -41,23 +41,29 @@ struct KernelStat {
   DurationNs sum_ns = 0;
 };
 
-/// Activities of one region_path of nested regions that began.
-struct ActivityCounts {
+/// Activities of one region_path of nested regions that began. As large as a power of two, since they are found by
+/// their index where instances take turns.
+struct alignas(128) ActivityCounts {
   std::uint64_t launches = 0;
   std::vector<KernelStat> kernels;  ///< by KernelNameId
   ProductStats products;
 };
 
-/// What an activity is, besides its times.
+/// What an activity is, besides its times. As small as can be: most of what is held at any time are activities.
 struct ActivityTraits {
-  TimeClass time_class = TimeClass::kOther;
-  bool is_kernel = false;
-  bool first_of_launch = false;
-  bool first_of_product = false;
-  bool is_attention = false;
-  KernelNameId name = KernelNameId::kOther;
+  enum : std::uint8_t { kKernel = 1, kFirstOfLaunch = 2, kFirstOfProduct = 4, kAttention = 8 };
   ProductId product = ProductId::kNone;
+  std::uint16_t name = 0;  ///< KernelNameId
+  TimeClass time_class = TimeClass::kOther;
+  std::uint8_t flags = 0;
+
+  [[nodiscard]] bool is_kernel() const noexcept { return (flags & kKernel) != 0; }
+  [[nodiscard]] bool is_attention() const noexcept { return (flags & kAttention) != 0; }
+  [[nodiscard]] bool first_of_launch() const noexcept { return (flags & kFirstOfLaunch) != 0; }
+  [[nodiscard]] bool first_of_product() const noexcept { return (flags & kFirstOfProduct) != 0; }
 };
+static_assert(sizeof(ActivityTraits) == 8);
+static_assert(KernelNames::kCapacity <= 0x10000);
 
 /// [mfu-drain] Collects activities and marks in any order, then sweeps them in time order up to a watermark. At every
 /// moment the class is the first of matmul, other, comm, memcpy that runs, else idle; the times per class since the
@@ -75,29 +81,27 @@ class DeviceTimeline {
   /// \param origin start of the run: everything before it is not on the timeline.
   DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener);
 
-  /// An activity [begin, end) that begins at now() or later.
-  [[gnu::always_inline]] void add(TimeNs begin_ns, TimeNs end_ns, const ActivityTraits& traits, Instance* instance) {
+  /// An activity [begin, end). False, and nothing is done: it begins before now(), or `instance` is over here.
+  [[gnu::always_inline]] bool try_add(TimeNs begin_ns, TimeNs end_ns, ActivityTraits traits, Instance* instance) {
+    if (begin_ns < now_) [[unlikely]]
+      return false;
+    InstanceOnDevice* share = nullptr;
     if (instance != nullptr) [[likely]] {
-      InstanceOnDevice& share = instance->shares[device_];
-      share.last_activity_end_ns = std::max(share.last_activity_end_ns, end_ns);
-      if (!std::exchange(share.added_to, true)) [[unlikely]]
-        added_to_.push_back(instance);
+      share = &instance->shares[device_];
+      if (share->ended) [[unlikely]]
+        return false;
     }
-    // The first lane that it can go on with. A later lane ends earlier, since an activity goes to it only when all
-    // before end later: counting those is enough, and needs no branch per lane, which could not be predicted.
-    const auto later = [this, begin_ns](std::size_t lane) { return static_cast<std::size_t>(tails_[lane] > begin_ns); };
-    std::size_t l = 0;
-    for (std::size_t i = 0; i < lanes_used_; i += kAtOnce)
-      l += (later(i) + later(i + 1)) + (later(i + 2) + later(i + 3));
-    if (l >= lanes_used_) l = new_lane(begin_ns);
-    tails_[l] = std::max(tails_[l], begin_ns);
-    append(lanes_[l], {begin_ns, end_ns, instance, traits});
-    ++pending_;
+    put(begin_ns, end_ns, traits, instance, share);
+    return true;
+  }
+  /// One that begins at now() or later, or counts as if it did. \param instance not over here.
+  void add(TimeNs begin_ns, TimeNs end_ns, ActivityTraits traits, Instance* instance) {
+    put(begin_ns, end_ns, traits, instance, instance != nullptr ? &instance->shares[device_] : nullptr);
   }
   /// One that begins before now(). The next sweep says what it changes in the past; from now() on it runs as any other.
   /// \param instance not over on this device; \param region_path where it counts.
   /// \return its index among those that came late since the last sweep.
-  std::uint32_t add_late(TimeNs begin_ns, TimeNs end_ns, const ActivityTraits& traits, Instance* instance,
+  std::uint32_t add_late(TimeNs begin_ns, TimeNs end_ns, ActivityTraits traits, Instance* instance,
                          std::uint32_t region_path);
   /// Late work may begin at `from`: what ended after it is kept, if that is no more than `most` activities.
   void keep_from(TimeNs from, std::size_t most) noexcept { history_.keep_from(from, most); }
@@ -127,32 +131,12 @@ class DeviceTimeline {
   [[nodiscard]] std::vector<ActivityCounts>& counts() noexcept { return counts_; }
 
  private:
-  /// Most of what is held at any time: 32 bytes.
-  struct Activity {
-    enum : std::uint8_t { kKernel = 1, kFirstOfLaunch = 2, kFirstOfProduct = 4, kAttention = 8 };
+  struct Activity : ActivityTraits {
     TimeNs begin_ns = 0;
     TimeNs end_ns = 0;
     Instance* instance = nullptr;
-    std::uint32_t product = 0;
-    std::uint16_t name = 0;
-    TimeClass time_class = TimeClass::kOther;
-    std::uint8_t flags = 0;
-
-    Activity() = default;
-    Activity(TimeNs begin, TimeNs end, Instance* of, const ActivityTraits& traits) noexcept
-        : begin_ns(begin),
-          end_ns(end),
-          instance(of),
-          product(raw(traits.product)),
-          name(static_cast<std::uint16_t>(raw(traits.name))),
-          time_class(traits.time_class),
-          flags(static_cast<std::uint8_t>(
-              (traits.is_kernel ? kKernel : 0) | (traits.first_of_launch ? kFirstOfLaunch : 0) |
-              (traits.first_of_product ? kFirstOfProduct : 0) | (traits.is_attention ? kAttention : 0))) {}
-    [[nodiscard]] bool is_kernel() const noexcept { return (flags & kKernel) != 0; }
   };
   static_assert(sizeof(Activity) == 32);
-  static_assert(KernelNames::kCapacity <= 0x10000);
   struct Running {
     TimeNs end_ns;
     Instance* instance;
@@ -198,6 +182,27 @@ class DeviceTimeline {
   /// Classes that share a union with those before them: every class but idle.
   static constexpr std::size_t kUnions = kTimeClasses - 1;
 
+  /// \param share of `instance` on this device; nullptr: there is no instance.
+  [[gnu::always_inline]] void put(TimeNs begin_ns, TimeNs end_ns, ActivityTraits traits, Instance* instance,
+                                  InstanceOnDevice* share) {
+    if (share != nullptr) [[likely]] {
+      share->last_activity_end_ns = std::max(share->last_activity_end_ns, end_ns);
+      if (!share->added_to) [[unlikely]] {
+        share->added_to = true;
+        added_to_.push_back(instance);
+      }
+    }
+    // The first lane that it can go on with. A later lane ends earlier, since an activity goes to it only when all
+    // before end later: counting those is enough, and needs no branch per lane, which could not be predicted.
+    const auto later = [this, begin_ns](std::size_t lane) { return static_cast<std::size_t>(tails_[lane] > begin_ns); };
+    std::size_t l = 0;
+    for (std::size_t i = 0; i < lanes_used_; i += kAtOnce)
+      l += (later(i) + later(i + 1)) + (later(i + 2) + later(i + 3));
+    if (l >= lanes_used_) l = new_lane(begin_ns);
+    tails_[l] = std::max(tails_[l], begin_ns);
+    append(lanes_[l], {traits, begin_ns, end_ns, instance});
+    ++pending_;
+  }
   void append(Lane& lane, const Activity& activity) {
     if (lane.fill == lane.room) add_chunk(lane);
     *lane.fill++ = activity;
@@ -224,18 +229,15 @@ class DeviceTimeline {
     return counts_[region_path];
   }
   void count(const Activity& a, ActivityCounts& counts) {
-    counts.launches += static_cast<std::uint64_t>((a.flags & Activity::kFirstOfLaunch) != 0);
+    counts.launches += static_cast<std::uint64_t>(a.first_of_launch());
     if (!a.is_kernel()) return;
     if (counts.kernels.size() <= a.name) counts.kernels.resize(a.name + 16u);
     KernelStat& stat = counts.kernels[a.name];
     ++stat.count;
     stat.sum_ns += a.end_ns - a.begin_ns;
     // No branch for attention: kernels follow no pattern that one could learn.
-    const std::uint32_t keep = static_cast<std::uint32_t>((a.flags & Activity::kAttention) != 0) - 1u;
-    since_attention_ &= keep;
-    place_ = static_cast<AfterAttention>((static_cast<std::uint32_t>(place_) & keep) |
-                                         (static_cast<std::uint32_t>(AfterAttention::kLater) & ~keep));
-    if (a.product != 0) count_product(a, counts.products);
+    since_attention_ &= static_cast<std::uint32_t>(a.is_attention()) - 1u;
+    if (a.product != ProductId::kNone) count_product(a, counts.products);
   }
   [[gnu::noinline]] void count_product(const Activity& a, ProductStats& products);
   void resume_running();
@@ -261,7 +263,7 @@ class DeviceTimeline {
   Run run_;
   std::vector<ActivityCounts> counts_;
   std::uint32_t since_attention_ = kLongSince;     ///< products since an attention kernel
-  AfterAttention place_ = AfterAttention::kLater;  ///< of the latest product
+  AfterAttention place_ = AfterAttention::kLater;  ///< of the latest product, if it is later than that kernel
   std::uint64_t mark_order_ = 0;
 
   std::array<Lane, kLanes> lanes_;

@@ -110,6 +110,7 @@ struct Instance {
   InstanceId id = InstanceId::kNone;
   std::uint32_t region_path = 0;         ///< of its region inside those around it: index into the ledger's chains
   Instance* parent = nullptr;            ///< enclosing instance; of a part: what it is a part of
+  Instance* root = this;                 ///< top-level instance around it; itself when top-level
   std::vector<InstanceOnDevice> shares;  ///< by device index; grows with the devices
   Instance* next_in_bucket = nullptr;
 
@@ -118,7 +119,6 @@ struct Instance {
   RuleId rule = RuleId::kNone;
   Phase phase = Phase::kNone;
   std::uint32_t thread = 0;  ///< serial of the opening thread
-  Instance* root = nullptr;  ///< top-level instance around it; itself when top-level
   std::uint32_t live_children = 0;
   TimeNs open_ns = 0;
   TimeNs close_ns = 0;

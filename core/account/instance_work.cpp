@@ -82,17 +82,19 @@ std::int64_t tokens_of(Phase phase, const Shape& shape) noexcept {
 }  // namespace
 
 /// Notes in the instance, and in those around it, what the launch of a matmul says of its work.
-void Ledger::note_product(const ActivityRecord& record, Instance* instance, ActivityTraits& traits) {
-  const bool fused = traits.is_attention;
+/// \param fused it is a kernel of attention by its name.
+/// \return the flags that the kernel has on account of its product.
+std::uint8_t Ledger::note_product(const ActivityRecord& record, Instance* instance, bool fused) {
   const ProductRoles::Role* role = nullptr;
+  std::uint8_t flags = 0;
   bool called = false;
   if (record.product != ProductId::kNone && roles_.watched()) {
     role = &roles_.of(record.product);
-    traits.product = record.product;
-    traits.first_of_product = called = record.first_of_product;
-    traits.is_attention = fused || role->is_attention;
+    called = record.first_of_product;
+    if (called) flags |= ActivityTraits::kFirstOfProduct;
+    if (role->is_attention) flags |= ActivityTraits::kAttention;
   }
-  if ((model_ == nullptr && !roles_.watched()) || instance == nullptr || !(fused || called)) return;
+  if ((model_ == nullptr && !roles_.watched()) || instance == nullptr || !(fused || called)) return flags;
   const AttentionLaunch* launch = fused ? &roles_.attention(record.name, record.extent) : nullptr;
   if (fused && roles_.watched()) attention_lengths_.add(*launch);
   for (Instance* i = instance; i != nullptr; i = i->parent) {
@@ -104,6 +106,7 @@ void Ledger::note_product(const ActivityRecord& record, Instance* instance, Acti
     else
       products.add(role->product);
   }
+  return flags;
 }
 
 void Ledger::note_matmul(const ActivityRecord& record, InstanceProducts& into) {

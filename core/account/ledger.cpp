@@ -94,7 +94,7 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
   instance.parts = instance.parts_given = Work::none();
   instance.parent = slot.parent == InstanceId::kNone ? nullptr : live_.find(slot.parent);
   if (instance.parent != nullptr) ++instance.parent->live_children;
-  instance.root = instance.parent != nullptr ? instance.parent->root : &instance;
+  if (instance.parent != nullptr) instance.root = instance.parent->root;
   instance.region_path = region_path_of(instance.parent != nullptr ? instance.parent->region_path : 0, instance.region);
   const auto home = home_of_thread_.find(instance.thread);
   if (home != home_of_thread_.end()) instance.home_device = home->second;
@@ -144,16 +144,15 @@ void Ledger::tell_observer(const ActivityRecord& record, const Instance* instanc
   observer_->on_record(record, detected ? InstanceId::kNone : owner, first_of_launch);
 }
 
-/// Work whose owner is over, or that begins before where the timeline stands. False: it is accounted for. Else it goes
-/// to the timeline, for `instance`.
-bool Ledger::add_behind(const ActivityRecord& record, InstanceId owner, const ActivityTraits& traits,
-                        Instance*& instance) {
+/// Work whose owner is over, or that begins before where the timeline stands.
+void Ledger::add_behind(const ActivityRecord& record, InstanceId owner, Instance* instance, ActivityTraits traits) {
   counters_.add(Counter::kRecordsLate);
   const std::uint32_t device = raw(record.device);
-  if (record.begin_ns < devices_[device]->timeline.now() && add_late(record, owner, traits)) return false;
+  DeviceTimeline& timeline = devices_[device]->timeline;
+  if (record.begin_ns < timeline.now() && add_late(record, owner, traits)) return;
   // An instance that is over here may be gone before its late activity is swept; one around it that is not over stays.
   while (instance != nullptr && instance->shares[device].ended) instance = instance->parent;
-  return true;
+  timeline.add(record.begin_ns, record.end_ns, traits, instance);
 }
 
 // --- the sweep ------------------------------------------------------------------------------------------------------

@@ -83,25 +83,25 @@ class Ledger final : private TimelineListener {
     Instance* instance = owner == InstanceId::kNone ? nullptr : live_.find(owner);
     if (observer_ != nullptr) [[unlikely]]
       tell_observer(record, instance, owner, first_of_launch);
-    ActivityTraits traits;
-    traits.first_of_launch = first_of_launch;
-    traits.name = record.name;
+    ActivityTraits traits{.name = static_cast<std::uint16_t>(raw(record.name)),
+                          .flags = static_cast<std::uint8_t>(first_of_launch ? ActivityTraits::kFirstOfLaunch : 0)};
     if (record.kind == ActivityKind::kKernel) [[likely]] {
-      const KernelClass kernel_class = names_.class_of(record.name);
-      traits.time_class = kTimeClassOf[static_cast<std::size_t>(kernel_class)];
-      traits.is_kernel = true;
-      traits.is_attention = kernel_class == KernelClass::kAttention;
+      const KernelSort& sort = kSortOf[static_cast<std::size_t>(names_.class_of(record.name))];
+      traits.time_class = sort.time_class;
+      traits.flags |= sort.flags;
+    } else if (record.kind == ActivityKind::kGraph) {
+      // As one record it has no kernel name: its time is work, but nobody can say of which class.
+      traits.flags |= ActivityTraits::kKernel;
     } else {
-      // A whole graph as one record has no kernel name: its time is work, but nobody can say of which class.
-      traits.is_kernel = record.kind == ActivityKind::kGraph;
-      traits.time_class = traits.is_kernel ? TimeClass::kOther : TimeClass::kMemcpy;
+      traits.time_class = TimeClass::kMemcpy;
     }
-    if (traits.is_attention || record.product != ProductId::kNone) note_product(record, instance, traits);
-    const bool owner_is_over =
-        owner != InstanceId::kNone && (instance == nullptr || instance->shares[raw(record.device)].ended);
-    if ((owner_is_over || record.begin_ns < device.timeline.now()) && !add_behind(record, owner, traits, instance))
-      return;
-    device.timeline.add(record.begin_ns, record.end_ns, traits, instance);
+    if (traits.is_attention() || record.product != ProductId::kNone) {
+      if (roles_.watched()) traits.product = record.product;
+      traits.flags |= note_product(record, instance, traits.is_attention());
+    }
+    const bool owner_is_gone = instance == nullptr && owner != InstanceId::kNone;
+    if (owner_is_gone || !device.timeline.try_add(record.begin_ns, record.end_ns, traits, instance)) [[unlikely]]
+      add_behind(record, owner, instance, traits);
   }
 
   /// Notes what a kernel that no instance owns yet says of the pass that it is part of. No effect without a model.
@@ -193,13 +193,18 @@ class Ledger final : private TimelineListener {
     DurationNs edge_busy_ns = 0, edge_sum_ns = 0;
   };
   static constexpr std::uint32_t kTotal = 0x10000;
+  struct KernelSort {
+    TimeClass time_class;
+    std::uint8_t flags;
+  };
   /// By KernelClass. A table, since the classes of consecutive kernels follow no pattern that a branch could learn.
-  static constexpr std::array<TimeClass, 4> kTimeClassOf = [] {
-    std::array<TimeClass, 4> of{};
-    of[static_cast<std::size_t>(KernelClass::kGemm)] = TimeClass::kMatmul;
-    of[static_cast<std::size_t>(KernelClass::kAttention)] = TimeClass::kMatmul;
-    of[static_cast<std::size_t>(KernelClass::kComm)] = TimeClass::kComm;
-    of[static_cast<std::size_t>(KernelClass::kOther)] = TimeClass::kOther;
+  static constexpr std::array<KernelSort, 4> kSortOf = [] {
+    constexpr std::uint8_t kKernel = ActivityTraits::kKernel, kAttention = ActivityTraits::kAttention;
+    std::array<KernelSort, 4> of{};
+    of[static_cast<std::size_t>(KernelClass::kGemm)] = {TimeClass::kMatmul, kKernel};
+    of[static_cast<std::size_t>(KernelClass::kAttention)] = {TimeClass::kMatmul, kKernel | kAttention};
+    of[static_cast<std::size_t>(KernelClass::kComm)] = {TimeClass::kComm, kKernel};
+    of[static_cast<std::size_t>(KernelClass::kOther)] = {TimeClass::kOther, kKernel};
     return of;
   }();
   /// Of live instances on devices: a fifth of a second to add up. The instance table is smaller than that for one
@@ -221,9 +226,9 @@ class Ledger final : private TimelineListener {
   RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
   [[gnu::noinline]] void tell_observer(const ActivityRecord& record, const Instance* instance, InstanceId owner,
                                        bool first_of_launch);
-  [[gnu::noinline, nodiscard]] bool add_behind(const ActivityRecord& record, InstanceId owner,
-                                               const ActivityTraits& traits, Instance*& instance);
-  [[nodiscard]] bool add_late(const ActivityRecord& record, InstanceId owner, const ActivityTraits& traits);
+  [[gnu::noinline]] void add_behind(const ActivityRecord& record, InstanceId owner, Instance* instance,
+                                    ActivityTraits traits);
+  [[nodiscard]] bool add_late(const ActivityRecord& record, InstanceId owner, ActivityTraits traits);
   [[nodiscard]] Owners owners_from(std::uint32_t device, InstanceId id);
   void keep_over(const Instance& instance, std::uint32_t device);
   template <typename Each>
@@ -238,7 +243,7 @@ class Ledger final : private TimelineListener {
   void follow_in_order(std::uint32_t device, Instance& instance);
   void next_on_thread(std::uint32_t device, std::uint32_t thread);
   void cut_slice(std::uint32_t device, InstanceOnDevice& share);
-  void note_product(const ActivityRecord& record, Instance* instance, ActivityTraits& traits);
+  [[nodiscard]] std::uint8_t note_product(const ActivityRecord& record, Instance* instance, bool fused);
   [[nodiscard]] SeenShape seen_shape(const Instance& instance) const;
   [[nodiscard]] Phase phase_that_ran(const Instance& instance);
   void resolve_work(Instance& instance, bool complete);

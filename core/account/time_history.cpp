@@ -95,7 +95,7 @@ TimeHistory::Sweep TimeHistory::begin_correction(const std::vector<LateWork>& la
     sweep.began.push_back({std::max(begin, sweep.at), end, time_class, late_index});
   };
   for (const Past& past : ring_)
-    if (past.used) add(past.begin_ns, past.begin_ns + static_cast<DurationNs>(past.length), past.time_class, kNobody);
+    add(past.begin_ns, past.begin_ns + static_cast<DurationNs>(past.length), past.time_class, kNobody);
   for (const LateWork& work : long_) add(work.begin_ns, work.end_ns, work.time_class, kNobody);
   for (std::uint32_t i = 0; i < late.size(); ++i) add(late[i].begin_ns, late[i].end_ns, late[i].time_class, i);
   std::sort(sweep.began.begin(), sweep.began.end(),

@@ -68,8 +68,8 @@ class TimeHistory {
       for (; first != last && slot != full; ++first, ++slot) {
         const DurationNs length = first->end_ns - first->begin_ns;
         if (length > kLong) break;
-        if (slot->used) known_from = std::max(known_from, slot->begin_ns + static_cast<DurationNs>(slot->length));
-        *slot = {first->begin_ns, static_cast<std::uint32_t>(length), first->time_class, true};
+        known_from = std::max(known_from, slot->begin_ns + static_cast<DurationNs>(slot->length));
+        *slot = {first->begin_ns, static_cast<std::uint32_t>(length), first->time_class};
       }
       known_from_ = known_from;
       next_ = static_cast<std::size_t>(slot - ring_.data());
@@ -79,8 +79,8 @@ class TimeHistory {
     if (end - begin > kLong) return add_long(begin, end, time_class);
     if (next_ == ring_.size()) make_room();
     Past& slot = ring_[next_++];
-    if (slot.used) known_from_ = std::max(known_from_, slot.begin_ns + static_cast<DurationNs>(slot.length));
-    slot = {begin, static_cast<std::uint32_t>(end - begin), time_class, true};
+    known_from_ = std::max(known_from_, slot.begin_ns + static_cast<DurationNs>(slot.length));
+    slot = {begin, static_cast<std::uint32_t>(end - begin), time_class};
   }
 
   /// What ended after `from` is kept as long as there is room for `most` activities; kNever: the newest kFew are
@@ -113,11 +113,11 @@ class TimeHistory {
   static constexpr std::uint32_t kNobody = ~0u;
   static constexpr std::size_t kUnions = kTimeClasses - 1;  ///< every class but idle
 
+  /// One that is not used yet was over before all time.
   struct Past {
-    TimeNs begin_ns = 0;
+    TimeNs begin_ns = std::numeric_limits<TimeNs>::min();
     std::uint32_t length = 0;
     TimeClass time_class = TimeClass::kIdle;
-    bool used = false;
   };
   static_assert(sizeof(Past) == 16);
   struct Began {

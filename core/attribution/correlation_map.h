@@ -99,32 +99,40 @@ class CorrelationMap {
     ProductTag product;  ///< kFound only
   };
 
+  /// The newest launch a moment ago.
+  struct Newest {
+    CorrelationId id{};
+    std::uint32_t reach = 0;  ///< launches of so many ids before it keep their slots for long; 0: it is not known
+
+    Newest() = default;
+    explicit Newest(CorrelationId newest) noexcept : id(newest), reach(kCapacity / 2) {}
+  };
+
   /// [mfu-drain] Marks the launch as recorded. kFound the first time, kAlreadyRecorded for its further records. After
   /// kFound comes note_times or note_no_time, whichever fits.
-  Found record(CorrelationId id) noexcept { return record(id, static_cast<CorrelationId>(raw(id) - 1)); }
-  /// \param newest the newest launch a moment ago. Where it is less than half of the capacity ahead of `id`, the launch
-  ///   that will take the slot is half a million calls away: a plain store does, which stalls the core less than a
-  ///   locked exchange.
-  Found record(CorrelationId id, CorrelationId newest) noexcept {
+  Found record(CorrelationId id) noexcept { return record(id, Newest()); }
+  /// \param newest Within its reach the launch that will take the slot is half a million calls away: a plain store
+  /// does,
+  ///   which stalls the core less than a locked exchange.
+  Found record(CorrelationId id, Newest newest) noexcept {
     Slot& entry = slot_of(id);
     std::atomic<std::uint64_t>& slot = entry.word;
     std::uint64_t old = slot.load(std::memory_order_acquire);  // pairs with insert
-    if ((old & kUsed) == 0) return {};
-    const auto held = static_cast<std::uint32_t>(old >> 32);
-    if (held != raw(id)) [[unlikely]]
-      return {static_cast<std::int32_t>(held - raw(id)) > 0 ? Lookup::kOverwritten : Lookup::kNeverSeen,
-              LaunchOwner::kOutside,
-              {}};
-    if ((old & kRecorded) != 0) return {Lookup::kAlreadyRecorded, owner_of(old), {}};
+    if (!is_of(old, id)) [[unlikely]] {
+      const auto ahead = static_cast<std::int32_t>(static_cast<std::uint32_t>(old >> 32) - raw(id));
+      return {(old & kUsed) != 0 && ahead > 0 ? Lookup::kOverwritten : Lookup::kNeverSeen, LaunchOwner::kOutside, {}};
+    }
+    const LaunchOwner owner = owner_of(old);
+    if ((old & kRecorded) != 0) return {Lookup::kAlreadyRecorded, owner, {}};
     ProductTag product;
     // Acquire: who reads a newer launch's detail sees this one's word gone, and fails to exchange it.
-    if (is_launch(owner_of(old)))
+    if (is_launch(owner)) [[likely]]
       product = ProductTag(entry.detail.load(std::memory_order_acquire));  // pairs with write
-    if (raw(newest) - raw(id) < kCapacity / 2) [[likely]]
+    if (raw(newest.id) - raw(id) < newest.reach) [[likely]]
       slot.store(old | kRecorded, std::memory_order_release);
     else if (!slot.compare_exchange_strong(old, old | kRecorded, std::memory_order_acq_rel))
-      product = {};  // a newer launch took the slot this very moment; this record then counts as found
-    return {Lookup::kFound, owner_of(old), product};
+      return {Lookup::kFound, owner_of(old), {}};  // a newer launch took the slot this very moment: counts as found
+    return {Lookup::kFound, owner, product};
   }
 
   /// [mfu-drain] When the work of a launch ended that was just recorded; of one with several records the latest. Of a
@@ -151,6 +159,19 @@ class CorrelationMap {
   /// [mfu-drain] Whether there is an entry with that id: of many ids, most of which have none, the quick question.
   [[nodiscard]] bool holds(CorrelationId id) const noexcept {
     return is_of(slot_of(id).word.load(std::memory_order_relaxed), id);
+  }
+  /// [mfu-drain] The same of `count` ids from `first` on: those that there are go to `held`, which has room for all.
+  /// \return how many there are.
+  std::uint32_t find_held(CorrelationId first, std::uint32_t count, CorrelationId* held) const noexcept {
+    // Which ids have an entry follows no pattern that a branch could learn: each is written, and kept or not.
+    const Slot* const slots = slots_.data();
+    std::uint32_t found = 0;
+    for (std::uint32_t id = raw(first), end = id + count; id != end; ++id) {
+      held[found] = static_cast<CorrelationId>(id);
+      const bool is_held = is_of(slots[id & (kCapacity - 1)].word.load(std::memory_order_relaxed), held[found]);
+      found += static_cast<std::uint32_t>(is_held);
+    }
+    return found;
   }
 
   enum class Kind : std::uint8_t { kOther, kOutstanding, kRecorded, kEventRecorded, kEventAwaited };

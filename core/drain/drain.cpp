@@ -7,9 +7,12 @@ namespace mfu {
 
 namespace {
 constexpr DurationNs kLongestActivity = 3600 * kNsPerSecond;
-/// What CorrelationMap::record is told where the newest launch is not known.
-constexpr CorrelationId nobody_is_near(CorrelationId id) noexcept { return static_cast<CorrelationId>(raw(id) - 1); }
 constexpr DurationNs kClockTolerance = 10 * kNsPerSecond;  // work that was measured cannot begin later than now
+
+/// How much later `t` is than `low`; very much where it is earlier. So two bounds are one comparison.
+constexpr std::uint64_t since(TimeNs t, TimeNs low) noexcept {
+  return static_cast<std::uint64_t>(t) - static_cast<std::uint64_t>(low);
+}
 }  // namespace
 
 Drain::Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const ContextDevices& contexts,
@@ -22,7 +25,8 @@ Drain::Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const C
       instances_(attribution.instances(), clock),
       launches_(attribution.map(), counters),
       lag_(by_calls ? kLagOfCalls : kLag),
-      earliest_begin_(ledger.origin() - kNsPerSecond) {
+      earliest_begin_(std::max<TimeNs>(1, ledger.origin() - kNsPerSecond)),  // 0 is no time
+      begin_range_(since(std::numeric_limits<TimeNs>::max(), earliest_begin_)) {
   if (by_calls) calls_.emplace(attribution.map(), counters);
 }
 
@@ -62,7 +66,7 @@ void Drain::begin_tick(TimeNs now) {
   const bool any = newest_launch(newest);
   if (any && !launches_.started() && !calls_) launches_.begin_at(attribution_.ids_since_first(newest));
   launches_.begin_tick(now, newest, any);
-  latest_begin_ = now + kClockTolerance;
+  begin_range_ = since(now + kClockTolerance, earliest_begin_);
 }
 
 void Drain::count_unmatched(CorrelationId id, bool seen) {
@@ -76,7 +80,7 @@ void Drain::count_unmatched(CorrelationId id, bool seen) {
 }
 
 /// A record whose launch nobody knows, or that belongs to no region.
-void Drain::deliver_odd(const ActivityRecord& record, const CorrelationMap::Found& found) {
+void Drain::deliver_odd(const ActivityRecord& record, CorrelationMap::Found found) {
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   if (found.result == CorrelationMap::Lookup::kNeverSeen || found.result == CorrelationMap::Lookup::kOverwritten)
     count_unmatched(record.correlation, found.result == CorrelationMap::Lookup::kOverwritten);
@@ -98,12 +102,7 @@ void Drain::note_late(const ActivityRecord& record, bool first) {
 }
 
 inline bool Drain::time_is_good(const ActivityRecord& record) const noexcept {
-  // Two bounds in one comparison each: without a sign, what is below the lower one is far above the upper one.
-  const auto since = [](TimeNs t, TimeNs low) {
-    return static_cast<std::uint64_t>(t) - static_cast<std::uint64_t>(low);
-  };
-  return record.begin_ns != 0 && record.end_ns != 0 &&
-         since(record.begin_ns, earliest_begin_) <= since(latest_begin_, earliest_begin_) &&
+  return since(record.begin_ns, earliest_begin_) <= begin_range_ &&
          since(record.end_ns, record.begin_ns) <= static_cast<std::uint64_t>(kLongestActivity);
 }
 
@@ -115,7 +114,7 @@ void Drain::note_bad_time(const ActivityRecord& record, bool first) {
 }
 
 /// Gives a record to its owner.
-[[gnu::always_inline]] inline void Drain::deliver(const ActivityRecord& record, const CorrelationMap::Found& found) {
+[[gnu::always_inline]] inline void Drain::deliver(const ActivityRecord& record, CorrelationMap::Found found) {
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   const bool known = first || found.result == CorrelationMap::Lookup::kAlreadyRecorded;
   InstanceId owner = InstanceId::kNone;
@@ -136,19 +135,24 @@ void Drain::note_bad_time(const ActivityRecord& record, bool first) {
     detected_->add(record, first, thread_outside(found.owner));
   else
     ledger_.add(record, owner, first);
-  if (++until_room_check_ >= kMaxPending / 4) [[unlikely]] {
-    until_room_check_ = 0;
-    make_room();
-  }
 }
 
-void Drain::deliver_waiting(const ActivityRecord& record, const CorrelationMap::Found& found) {
+/// Sees to it that not too many wait. Not after each record: those of a batch are few beside kMaxPending.
+void Drain::added(std::size_t records) {
+  since_room_check_ += records;
+  if (since_room_check_ < kMaxPending / 4) return;
+  since_room_check_ = 0;
+  make_room();
+}
+
+void Drain::deliver_waiting(const ActivityRecord& record, CorrelationMap::Found found) {
   if (found.result == CorrelationMap::Lookup::kNeverSeen && record.begin_ns > unknown_work_until_) return;
   deliver(record, found);
+  added(1);
 }
 
 /// \param newest see CorrelationMap::record.
-[[gnu::always_inline]] inline void Drain::record_one(ActivityRecord& record, CorrelationId newest) {
+[[gnu::always_inline]] inline void Drain::record_one(ActivityRecord& record, CorrelationMap::Newest newest) {
   if (is_host_call(record.kind)) [[unlikely]] {
     if (calls_) calls_->add(record);
     return;
@@ -165,7 +169,8 @@ void Drain::deliver_waiting(const ActivityRecord& record, const CorrelationMap::
 
 void Drain::record(const ActivityRecord& record) {
   ActivityRecord of_product = record;
-  record_one(of_product, nobody_is_near(record.correlation));
+  record_one(of_product, {});
+  added(1);
 }
 
 void Drain::record(RecordBatch& batch) {
@@ -176,15 +181,16 @@ void Drain::record(RecordBatch& batch) {
   ActivityRecord* const end = first + batch.count;
   // Worth a look at all threads where there are many records.
   constexpr std::uint32_t kMany = 256;
-  CorrelationId newest{};
-  const bool any_newest = batch.count >= kMany && newest_launch(newest);
+  CorrelationMap::Newest newest;
+  if (CorrelationId id{}; batch.count >= kMany && newest_launch(id)) newest = CorrelationMap::Newest(id);
   const ActivityRecord* ahead = first;
   for (; ahead != end && ahead != first + kAhead; ++ahead) map.prefetch(ahead->correlation);
   for (ActivityRecord* record = first; record != end; ++record) {
     if (ahead != end) map.prefetch((ahead++)->correlation);
-    record_one(*record, any_newest ? newest : nobody_is_near(record->correlation));
+    record_one(*record, newest);
   }
   if (!calls_) launches_.pass_recorded();  // while those slots are near
+  added(batch.count);
 }
 
 /// More waits than there is memory for: settles what can be settled at this moment, then whatever is oldest.
@@ -214,7 +220,7 @@ void Drain::end_tick(bool lossy, bool flushed) {
   follow_instances();
   if (calls_) {
     calls_->deliver_waiting(false, launches_.now(),
-                            [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver_waiting(r, f); });
+                            [this](const ActivityRecord& r, CorrelationMap::Found f) { deliver_waiting(r, f); });
     calls_->ranges().forget_before(launches_.now() - 60 * kNsPerSecond);
   }
   // Records of one launch lay further apart than was waited for: leave more open from now on.
@@ -230,7 +236,7 @@ void Drain::finish(TimeNs now) {
   follow_instances();
   if (calls_)
     calls_->deliver_waiting(true, now,
-                            [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver_waiting(r, f); });
+                            [this](const ActivityRecord& r, CorrelationMap::Found f) { deliver_waiting(r, f); });
   if (detected_ != nullptr) detected_->finish();
   ledger_.await_launches_of({});
   ledger_.finish(now);

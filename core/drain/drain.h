@@ -68,12 +68,13 @@ class Drain {
 
   [[nodiscard]] bool newest_launch(CorrelationId& newest) const noexcept;
   void make_room();
+  void added(std::size_t records);
   void advance_ledger(const LaunchTracker::Settled& settled);
   void count_unmatched(CorrelationId id, bool seen);
-  void deliver(const ActivityRecord& record, const CorrelationMap::Found& found);
-  [[gnu::noinline]] void deliver_waiting(const ActivityRecord& record, const CorrelationMap::Found& found);
-  void record_one(ActivityRecord& record, CorrelationId newest);
-  [[gnu::noinline]] void deliver_odd(const ActivityRecord& record, const CorrelationMap::Found& found);
+  void deliver(const ActivityRecord& record, CorrelationMap::Found found);
+  [[gnu::noinline]] void deliver_waiting(const ActivityRecord& record, CorrelationMap::Found found);
+  void record_one(ActivityRecord& record, CorrelationMap::Newest newest);
+  [[gnu::noinline]] void deliver_odd(const ActivityRecord& record, CorrelationMap::Found found);
   [[gnu::noinline]] void note_late(const ActivityRecord& record, bool first);
   [[gnu::noinline]] void note_bad_time(const ActivityRecord& record, bool first);
   [[nodiscard]] bool time_is_good(const ActivityRecord& record) const noexcept;
@@ -93,10 +94,10 @@ class Drain {
   bool came_in_two_flushes_ = false;  ///< a record, and the first one of its launch
   TimeNs advanced_to_ = std::numeric_limits<TimeNs>::min();
   TimeNs forced_to_ = std::numeric_limits<TimeNs>::min();
-  std::uint32_t until_room_check_ = 0;
+  std::size_t since_room_check_ = 0;  ///< records
   TimeNs newest_begin_ = 0;
-  const TimeNs earliest_begin_;                               ///< of a plausible record: a second before the run
-  TimeNs latest_begin_ = std::numeric_limits<TimeNs>::max();  ///< likewise: now + 10 s
+  const TimeNs earliest_begin_;  ///< of a plausible record: a second before the run
+  std::uint64_t begin_range_;    ///< likewise: how much later it may be, up to 10 s from now
 
   std::uint64_t attributed_ = 0, outside_ = 0, unattributed_ = 0;
   std::uint64_t not_timed_ = 0;       ///< of them, with a record that has no usable time

@@ -19,21 +19,15 @@ void LaunchTracker::begin_tick(TimeNs now, CorrelationId newest, bool any) {
 
 void LaunchTracker::pass_recorded() {
   if (ticks_.empty() || !ticks_.back().any) return;
-  const Tick& now = ticks_.back();
+  const Tick now = ticks_.back();
   if (raw(now.newest) - raw(oldest_) > kMaxWalk && newer(now.newest, oldest_))
     oldest_ = static_cast<CorrelationId>(raw(now.newest) - kMaxWalk);  // older slots have been reused, so skip them
   Calls calls(ticks_);
-  // Which ids are launches follows no pattern that a branch could learn: found first, in one sweep, then looked at.
   constexpr std::uint32_t kBlock = 256;
   std::array<CorrelationId, kBlock> held;
   while (!newer(oldest_, now.newest)) {
     const std::uint32_t count = std::min(kBlock, raw(now.newest) - raw(oldest_) + 1);
-    std::uint32_t found = 0;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const auto id = static_cast<CorrelationId>(raw(oldest_) + i);
-      held[found] = id;
-      found += static_cast<std::uint32_t>(map_.holds(id));
-    }
+    const std::uint32_t found = map_.find_held(oldest_, count, held.data());
     for (std::uint32_t i = 0; i < found; ++i) {
       const CorrelationId id = held[i];
       const CorrelationMap::Entry entry = map_.look(id);

@@ -45,12 +45,12 @@ class StreamOrder {
   /// last, or on one that nobody knows. False, and nothing is done: it is another.
   bool pass_next_of_thread(CorrelationId id, const CorrelationMap::Entry& entry, TimeNs now) noexcept {
     const LaunchPlace place = entry.place;
-    if (place.is_graph() || place.is_programmatic() || place.lane() >= lanes_.size() || place.thread() == 0)
-      return false;
+    if (place.is_graph() || place.is_programmatic() || place.thread() == 0) return false;
     if (place.lane() == LaunchPlace::kUnknownLane) {
       passed_calls_[place.thread()] = id;
       return true;
     }
+    if (place.lane() >= lanes_.size()) return false;
     State& state = lanes_[place.lane()].passed;
     if (state.last_thread != place.thread()) return false;
     const TimeNs from = std::max(state.all_ended, state.last_ended);

@@ -80,11 +80,14 @@ std::vector<Made> random_activities(std::mt19937& random, int count, TimeNs leng
   return all;
 }
 
-void add(DeviceTimeline& timeline, const Made& a) {
-  timeline.add(a.begin, a.end,
-               {.time_class = a.time_class, .is_kernel = a.is_kernel, .first_of_launch = a.first, .name = a.name},
-               nullptr);
+ActivityTraits traits_of(const Made& a) {
+  const int flags = (a.is_kernel ? ActivityTraits::kKernel : 0) | (a.first ? ActivityTraits::kFirstOfLaunch : 0);
+  return {.name = static_cast<std::uint16_t>(raw(a.name)),
+          .time_class = a.time_class,
+          .flags = static_cast<std::uint8_t>(flags)};
 }
+
+void add(DeviceTimeline& timeline, const Made& a) { timeline.add(a.begin, a.end, traits_of(a), nullptr); }
 
 TEST(DeviceTimeline, NothingHappenedIsIdle) {
   Recorder recorder;
@@ -175,7 +178,8 @@ TEST(DeviceTimeline, OpensStandBeforeEndsAndEndsWaitForTheWork) {
   timeline.add_end_mark(second, kOrigin + 60);
   // The first one's kernel runs on beyond the end of its range.
   timeline.add(kOrigin + 20, kOrigin + 80,
-               {.time_class = TimeClass::kMatmul, .is_kernel = true, .first_of_launch = true}, &first);
+               {.time_class = TimeClass::kMatmul, .flags = ActivityTraits::kKernel | ActivityTraits::kFirstOfLaunch},
+               &first);
   timeline.note_added();
   timeline.sweep(kOrigin + 100);
   const std::vector<std::tuple<std::string, InstanceId, TimeNs>> expected{{"open", InstanceId{1}, kOrigin + 10},
@@ -199,9 +203,13 @@ TEST(DeviceTimeline, NestedInstancesAreBusyForAsLongAsBruteForceSays) {
     recorder.timeline = &timeline;
     std::array<Instance, 5> instances;  // 0 > 1 > 2, and 3 > 4
     for (Instance& i : instances) i.shares.resize(1);
-    instances[1].parent = &instances[0];
-    instances[2].parent = &instances[1];
-    instances[4].parent = &instances[3];
+    const auto put_inside = [&instances](std::size_t inner, std::size_t outer) {
+      instances[inner].parent = &instances[outer];
+      instances[inner].root = instances[outer].root;
+    };
+    put_inside(1, 0);
+    put_inside(2, 1);
+    put_inside(4, 3);
     std::vector<Made> all = random_activities(random, 300, 2000);
     std::vector<Instance*> owners;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -218,8 +226,7 @@ TEST(DeviceTimeline, NestedInstancesAreBusyForAsLongAsBruteForceSays) {
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (added[i] || all[i].begin >= to) continue;
         added[i] = true;
-        timeline.add(all[i].begin, all[i].end,
-                     {.time_class = all[i].time_class, .is_kernel = all[i].is_kernel, .name = all[i].name}, owners[i]);
+        timeline.add(all[i].begin, all[i].end, traits_of(all[i]), owners[i]);
       }
       timeline.note_added();
       timeline.sweep(to);

@@ -92,15 +92,16 @@ TEST(CorrelationMap, MarksARecordTheSameWayHoweverFarTheNewestLaunchIsAhead) {
     for (const std::uint32_t ahead : {0u, 1u, 5000u, kCapacity / 2 - 1, kCapacity / 2, kCapacity, 0xFFFF'FFFFu}) {
       CorrelationMap map;
       ASSERT_TRUE(map.insert(id(first), owner(7), {}, ProductTag::first_of(ProductId{3})));
-      const auto found = map.record(id(first), id(first + ahead));
+      const auto found = map.record(id(first), CorrelationMap::Newest(id(first + ahead)));
       EXPECT_EQ(found.result, Lookup::kFound) << ahead;
       EXPECT_EQ(found.owner, owner(7)) << ahead;
       EXPECT_EQ(found.product.product(), ProductId{3}) << ahead;
       EXPECT_FALSE(map.outstanding(id(first))) << ahead;
       EXPECT_FALSE(map.retract(id(first))) << ahead;
-      EXPECT_EQ(map.record(id(first), id(first + ahead)).result, Lookup::kAlreadyRecorded) << ahead;
+      EXPECT_EQ(map.record(id(first), CorrelationMap::Newest(id(first + ahead))).result, Lookup::kAlreadyRecorded)
+          << ahead;
       ASSERT_TRUE(map.insert(id(first + kCapacity), owner(8)));
-      EXPECT_EQ(map.record(id(first), id(first + ahead)).result, Lookup::kOverwritten) << ahead;
+      EXPECT_EQ(map.record(id(first), CorrelationMap::Newest(id(first + ahead))).result, Lookup::kOverwritten) << ahead;
     }
   }
 }
@@ -123,7 +124,7 @@ TEST(CorrelationMap, EveryLaunchOfManyThreadsIsFoundOnceWhileTheyInsert) {
     for (std::uint32_t t = 0; t < kThreads; ++t) {
       while (done[t].load(std::memory_order_acquire) <= i) std::this_thread::yield();
       const CorrelationId launch = id(i * kThreads + t);
-      const auto f = i % 2 == 0 ? map.record(launch) : map.record(launch, launch);
+      const auto f = i % 2 == 0 ? map.record(launch) : map.record(launch, CorrelationMap::Newest(launch));
       found += f.result == Lookup::kFound && f.owner == owner(i * kThreads + t + 1);
     }
   }
