@@ -116,6 +116,73 @@ T read(const std::uint8_t* record, std::size_t offset) noexcept {
   return value;
 }
 
+enum class Outcome : std::uint8_t { kRecord, kNothing, kCutOff, kUnknownKind };
+
+/// A record that is no kernel. Not part of the loop over all: most are kernels, and need no jump by their kind.
+[[gnu::noinline]] Outcome read_other(const std::uint8_t* record, std::uint32_t kind, std::size_t left,
+                                     ActivityRecord& out, std::uint32_t& context) noexcept {
+  switch (kind) {
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+    case CUPTI_ACTIVITY_KIND_MEMCPY2: {
+      const bool set = kind == CUPTI_ACTIVITY_KIND_MEMSET;
+      const bool peer = kind == CUPTI_ACTIVITY_KIND_MEMCPY2;
+      if (left < (peer ? kPeerCopyBytes : kCopyBytes)) return Outcome::kCutOff;
+      out = {};
+      out.kind = set ? ActivityKind::kMemset : ActivityKind::kMemcpy;
+      const auto copy_kind = read<std::uint8_t>(record, MemcpyOffsets::kCopyKind);
+      out.direction = set                              ? CopyDirection::kUnknown
+                      : peer                           ? CopyDirection::kWithin
+                      : copy_kind < kDirections.size() ? kDirections[copy_kind]
+                                                       : CopyDirection::kUnknown;
+      out.extent = read<std::uint64_t>(record, MemcpyOffsets::kBytes);
+      out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kStart));
+      out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kEnd));
+      out.device = static_cast<DeviceId>(read<std::uint32_t>(record, MemcpyOffsets::kDevice));
+      context = read<std::uint32_t>(record, MemcpyOffsets::kContext);
+      out.stream = static_cast<StreamId>(read<std::uint32_t>(record, MemcpyOffsets::kStream));
+      out.correlation = static_cast<CorrelationId>(
+          read<std::uint32_t>(record, peer ? PeerCopyOffsets::kCorrelation : MemcpyOffsets::kCorrelation));
+      out.graph =
+          static_cast<GraphId>(read<std::uint32_t>(record, peer ? PeerCopyOffsets::kGraph : MemcpyOffsets::kGraph));
+      return Outcome::kRecord;
+    }
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
+      if (left < kGraphTraceBytes) return Outcome::kCutOff;
+      out = {};
+      out.kind = ActivityKind::kGraph;
+      out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, GraphTraceOffsets::kStart));
+      out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, GraphTraceOffsets::kEnd));
+      out.device = static_cast<DeviceId>(read<std::uint32_t>(record, GraphTraceOffsets::kDevice));
+      context = read<std::uint32_t>(record, GraphTraceOffsets::kContext);
+      out.stream = static_cast<StreamId>(read<std::uint32_t>(record, GraphTraceOffsets::kStream));
+      out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, GraphTraceOffsets::kCorrelation));
+      out.graph = static_cast<GraphId>(read<std::uint32_t>(record, GraphTraceOffsets::kGraph));
+      return Outcome::kRecord;
+    case CUPTI_ACTIVITY_KIND_DRIVER:
+    case CUPTI_ACTIVITY_KIND_RUNTIME: {
+      if (left < kCallBytes) return Outcome::kCutOff;
+      const bool driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
+      const auto id = read<std::uint32_t>(record, CallOffsets::kCbid);
+      const CaptureEdge edge = capture_edge(driver, id);
+      if ((edge == CaptureEdge::kNone && launch_kind(driver, id) == LaunchKind::kNone) ||
+          read<std::uint32_t>(record, CallOffsets::kReturn) != 0)
+        return Outcome::kNothing;
+      out = {};
+      out.kind = edge == CaptureEdge::kBegin ? ActivityKind::kCaptureBegins
+                 : edge == CaptureEdge::kEnd ? ActivityKind::kCaptureEnds
+                                             : ActivityKind::kCall;
+      out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, CallOffsets::kStart));
+      out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, CallOffsets::kEnd));
+      out.extent = read<std::uint32_t>(record, CallOffsets::kThread);
+      out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, CallOffsets::kCorrelation));
+      return Outcome::kRecord;
+    }
+    default:
+      return Outcome::kUnknownKind;
+  }
+}
+
 /// Names seen in this buffer by address: CUPTI gives the same address for the same kernel while its module is loaded.
 /// Two places per hash, the newer one first, since a program's few hundred kernels would push each other out of one.
 class NameCache {
@@ -188,99 +255,38 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
     // Straight into the batch; what turns out to be no record is overwritten by the next.
     ActivityRecord& out = batch != nullptr ? batch->records[batch->count] : nowhere;
     std::uint32_t context = 0;
-    std::size_t needed = 0;
+    Outcome outcome = Outcome::kRecord;
     const auto kind = read<std::uint32_t>(record, 0);
-    switch (kind) {
-      case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-      case CUPTI_ACTIVITY_KIND_KERNEL:
-        needed = kKernelBytes;
-        if (left < needed) break;
-        context = read<std::uint32_t>(record, KernelOffsets::kContext);
-        out = {
-            .begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kStart)),
-            .end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kEnd)),
-            // pack() without its bounds: x and y stand side by side, and CUDA allows neither y nor z more than 16 bits.
-            .extent = read<std::uint64_t>(record, KernelOffsets::kGridX) |
-                      std::uint64_t{read<std::uint32_t>(record, KernelOffsets::kGridZ)} << 48,
-            .correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, KernelOffsets::kCorrelation)),
-            .device = static_cast<DeviceId>(read<std::uint32_t>(record, KernelOffsets::kDevice)),
-            .stream = static_cast<StreamId>(read<std::uint32_t>(record, KernelOffsets::kStream)),
-            .graph = static_cast<GraphId>(read<std::uint32_t>(record, KernelOffsets::kGraph)),
-            .name = cache.intern(names_, read<const char*>(record, KernelOffsets::kName)),
-            .kind = ActivityKind::kKernel,
-        };
-        if (out.graph != GraphId::kNone && nodes_ != nullptr) {
-          const ProductTag product = nodes_->find(read<std::uint64_t>(record, KernelOffsets::kGraphNode));
-          out.product = product.product();
-          out.first_of_product = product.first();
-        }
-        break;
-      case CUPTI_ACTIVITY_KIND_MEMCPY:
-      case CUPTI_ACTIVITY_KIND_MEMSET:
-      case CUPTI_ACTIVITY_KIND_MEMCPY2: {
-        const bool set = kind == CUPTI_ACTIVITY_KIND_MEMSET;
-        const bool peer = kind == CUPTI_ACTIVITY_KIND_MEMCPY2;
-        needed = peer ? kPeerCopyBytes : kCopyBytes;
-        if (left < needed) break;
-        out = {};
-        out.kind = set ? ActivityKind::kMemset : ActivityKind::kMemcpy;
-        const auto copy_kind = read<std::uint8_t>(record, MemcpyOffsets::kCopyKind);
-        out.direction = set                              ? CopyDirection::kUnknown
-                        : peer                           ? CopyDirection::kWithin
-                        : copy_kind < kDirections.size() ? kDirections[copy_kind]
-                                                         : CopyDirection::kUnknown;
-        out.extent = read<std::uint64_t>(record, MemcpyOffsets::kBytes);
-        out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kStart));
-        out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kEnd));
-        out.device = static_cast<DeviceId>(read<std::uint32_t>(record, MemcpyOffsets::kDevice));
-        context = read<std::uint32_t>(record, MemcpyOffsets::kContext);
-        out.stream = static_cast<StreamId>(read<std::uint32_t>(record, MemcpyOffsets::kStream));
-        out.correlation = static_cast<CorrelationId>(
-            read<std::uint32_t>(record, peer ? PeerCopyOffsets::kCorrelation : MemcpyOffsets::kCorrelation));
-        out.graph =
-            static_cast<GraphId>(read<std::uint32_t>(record, peer ? PeerCopyOffsets::kGraph : MemcpyOffsets::kGraph));
-        break;
+    if (kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && kind != CUPTI_ACTIVITY_KIND_KERNEL) [[unlikely]] {
+      outcome = read_other(record, kind, left, out, context);
+    } else if (left < kKernelBytes) {
+      outcome = Outcome::kCutOff;
+    } else {
+      context = read<std::uint32_t>(record, KernelOffsets::kContext);
+      out = {
+          .begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kStart)),
+          .end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kEnd)),
+          // pack() without its bounds: x and y stand side by side, and CUDA allows neither y nor z more than 16 bits.
+          .extent = read<std::uint64_t>(record, KernelOffsets::kGridX) |
+                    std::uint64_t{read<std::uint32_t>(record, KernelOffsets::kGridZ)} << 48,
+          .correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, KernelOffsets::kCorrelation)),
+          .device = static_cast<DeviceId>(read<std::uint32_t>(record, KernelOffsets::kDevice)),
+          .stream = static_cast<StreamId>(read<std::uint32_t>(record, KernelOffsets::kStream)),
+          .graph = static_cast<GraphId>(read<std::uint32_t>(record, KernelOffsets::kGraph)),
+          .name = cache.intern(names_, read<const char*>(record, KernelOffsets::kName)),
+          .kind = ActivityKind::kKernel,
+      };
+      if (out.graph != GraphId::kNone && nodes_ != nullptr) {
+        const ProductTag product = nodes_->find(read<std::uint64_t>(record, KernelOffsets::kGraphNode));
+        out.product = product.product();
+        out.first_of_product = product.first();
       }
-      case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
-        needed = kGraphTraceBytes;
-        if (left < needed) break;
-        out = {};
-        out.kind = ActivityKind::kGraph;
-        out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, GraphTraceOffsets::kStart));
-        out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, GraphTraceOffsets::kEnd));
-        out.device = static_cast<DeviceId>(read<std::uint32_t>(record, GraphTraceOffsets::kDevice));
-        context = read<std::uint32_t>(record, GraphTraceOffsets::kContext);
-        out.stream = static_cast<StreamId>(read<std::uint32_t>(record, GraphTraceOffsets::kStream));
-        out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, GraphTraceOffsets::kCorrelation));
-        out.graph = static_cast<GraphId>(read<std::uint32_t>(record, GraphTraceOffsets::kGraph));
-        break;
-      case CUPTI_ACTIVITY_KIND_DRIVER:
-      case CUPTI_ACTIVITY_KIND_RUNTIME: {
-        needed = kCallBytes;
-        if (left < needed) break;
-        const bool driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
-        const auto id = read<std::uint32_t>(record, CallOffsets::kCbid);
-        const CaptureEdge edge = capture_edge(driver, id);
-        if ((edge == CaptureEdge::kNone && launch_kind(driver, id) == LaunchKind::kNone) ||
-            read<std::uint32_t>(record, CallOffsets::kReturn) != 0)
-          continue;
-        out = {};
-        out.kind = edge == CaptureEdge::kBegin ? ActivityKind::kCaptureBegins
-                   : edge == CaptureEdge::kEnd ? ActivityKind::kCaptureEnds
-                                               : ActivityKind::kCall;
-        out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, CallOffsets::kStart));
-        out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, CallOffsets::kEnd));
-        out.extent = read<std::uint32_t>(record, CallOffsets::kThread);
-        out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, CallOffsets::kCorrelation));
-        break;
-      }
-      default:
-        counters_.add(Counter::kRecordsUnknownKind);
-        continue;
     }
-    if (left < needed) {
-      counters_.add(Counter::kRecordsTruncated);
-      break;
+    if (outcome != Outcome::kRecord) [[unlikely]] {
+      if (outcome == Outcome::kNothing) continue;
+      counters_.add(outcome == Outcome::kCutOff ? Counter::kRecordsTruncated : Counter::kRecordsUnknownKind);
+      if (outcome == Outcome::kCutOff) break;
+      continue;
     }
     constexpr std::uint32_t kMostDevices = 256;
     if (raw(out.device) >= kMostDevices) {  // no such machine: the record is not what it seems

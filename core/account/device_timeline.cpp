@@ -214,8 +214,8 @@ void DeviceTimeline::count_product(const Activity& a, ProductStats& products) {
     place_ = AfterAttention::kLater;  // of a product that is not
   }
   const DurationNs length = a.end_ns - a.begin_ns;
-  products.add(a.product, place_,
-               {a.first_of_product() ? 1u : 0u, length, a.time_class == TimeClass::kMatmul ? length : 0});
+  products.add(a.product(), place_,
+               {a.first_of_product() ? 1u : 0u, length, a.time_class() == TimeClass::kMatmul ? length : 0});
 }
 
 /// Begins all activities before `limit`.
@@ -249,9 +249,9 @@ void DeviceTimeline::begin_until(TimeNs limit) {
       begin_run(a.instance, at);
     }
     count(a, *counts);
-    if (a.end_ns > cut_at_) running_.push_back({a.end_ns, a.instance, a.time_class, a.is_kernel()});
+    if (a.end_ns > cut_at_) running_.push_back({a.end_ns, a.instance, a.time_class(), a.is_kernel()});
     // Wholly in the past, since it came late: counted, but there is no time left to cover.
-    cover(at, std::max(at, std::min(a.end_ns, cut_at_)), a.instance, a.time_class, a.is_kernel(), 1);
+    cover(at, std::max(at, std::min(a.end_ns, cut_at_)), a.instance, a.time_class(), a.is_kernel(), 1);
     if (++lane.next == lane.stop)
       next_chunk(l);
     else
@@ -284,8 +284,8 @@ std::uint32_t DeviceTimeline::add_late(TimeNs begin_ns, TimeNs end_ns, ActivityT
     share.kernels += static_cast<std::uint64_t>(traits.is_kernel());
     share.last_activity_end_ns = std::max(share.last_activity_end_ns, end_ns);
   }
-  if (end_ns > now_) running_.push_back({end_ns, instance, traits.time_class, traits.is_kernel()});
-  late_.push_back({begin_ns, end_ns, traits.time_class});
+  if (end_ns > now_) running_.push_back({end_ns, instance, traits.time_class(), traits.is_kernel()});
+  late_.push_back({begin_ns, end_ns, traits.time_class()});
   return static_cast<std::uint32_t>(late_.size()) - 1;
 }
 

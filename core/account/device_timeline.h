@@ -49,18 +49,36 @@ struct alignas(128) ActivityCounts {
   ProductStats products;
 };
 
-/// What an activity is, besides its times. As small as can be: most of what is held at any time are activities.
-struct ActivityTraits {
-  enum : std::uint8_t { kKernel = 1, kFirstOfLaunch = 2, kFirstOfProduct = 4, kAttention = 8 };
-  ProductId product = ProductId::kNone;
-  std::uint16_t name = 0;  ///< KernelNameId
-  TimeClass time_class = TimeClass::kOther;
-  std::uint8_t flags = 0;
+/// What an activity is, besides its times. One word, so that it goes from record to timeline in a register.
+class ActivityTraits {
+ public:
+  enum Flag : std::uint8_t { kKernel = 1, kFirstOfLaunch = 2, kFirstOfProduct = 4, kAttention = 8 };
 
-  [[nodiscard]] bool is_kernel() const noexcept { return (flags & kKernel) != 0; }
-  [[nodiscard]] bool is_attention() const noexcept { return (flags & kAttention) != 0; }
-  [[nodiscard]] bool first_of_launch() const noexcept { return (flags & kFirstOfLaunch) != 0; }
-  [[nodiscard]] bool first_of_product() const noexcept { return (flags & kFirstOfProduct) != 0; }
+  constexpr ActivityTraits() noexcept : ActivityTraits(TimeClass::kOther) {}
+  constexpr explicit ActivityTraits(TimeClass time_class, unsigned flags = 0) noexcept
+      : word_(flags | static_cast<std::uint64_t>(time_class) << kClassShift) {}
+  /// Each once.
+  constexpr void set_name(KernelNameId name) noexcept { word_ |= std::uint64_t{raw(name)} << kNameShift; }
+  constexpr void set_product(ProductId product) noexcept { word_ |= std::uint64_t{raw(product)} << kProductShift; }
+  constexpr void set(unsigned flags) noexcept { word_ |= flags; }
+
+  [[nodiscard]] constexpr TimeClass time_class() const noexcept {
+    return static_cast<TimeClass>(static_cast<std::uint8_t>(word_ >> kClassShift));
+  }
+  [[nodiscard]] constexpr std::uint16_t name() const noexcept {
+    return static_cast<std::uint16_t>(word_ >> kNameShift);
+  }
+  [[nodiscard]] constexpr ProductId product() const noexcept {
+    return ProductId{static_cast<std::uint32_t>(word_ >> kProductShift)};
+  }
+  [[nodiscard]] constexpr bool is_kernel() const noexcept { return (word_ & kKernel) != 0; }
+  [[nodiscard]] constexpr bool is_attention() const noexcept { return (word_ & kAttention) != 0; }
+  [[nodiscard]] constexpr bool first_of_launch() const noexcept { return (word_ & kFirstOfLaunch) != 0; }
+  [[nodiscard]] constexpr bool first_of_product() const noexcept { return (word_ & kFirstOfProduct) != 0; }
+
+ private:
+  static constexpr int kClassShift = 8, kNameShift = 16, kProductShift = 32;
+  std::uint64_t word_;
 };
 static_assert(sizeof(ActivityTraits) == 8);
 static_assert(KernelNames::kCapacity <= 0x10000);
@@ -82,21 +100,18 @@ class DeviceTimeline {
   DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs window_ns, TimelineListener& listener);
 
   /// An activity [begin, end). False, and nothing is done: it begins before now(), or `instance` is over here.
-  [[gnu::always_inline]] bool try_add(TimeNs begin_ns, TimeNs end_ns, ActivityTraits traits, Instance* instance) {
-    if (begin_ns < now_) [[unlikely]]
+  [[gnu::always_inline]] bool try_add(TimeNs begin_ns, TimeNs end_ns, ActivityTraits traits, Instance& instance) {
+    InstanceOnDevice& share = instance.shares[device_];
+    if (begin_ns < now_ || share.ended) [[unlikely]]
       return false;
-    InstanceOnDevice* share = nullptr;
-    if (instance != nullptr) [[likely]] {
-      share = &instance->shares[device_];
-      if (share->ended) [[unlikely]]
-        return false;
-    }
-    put(begin_ns, end_ns, traits, instance, share);
+    note_end(instance, share, end_ns);
+    put({traits, begin_ns, end_ns, &instance});
     return true;
   }
-  /// One that begins at now() or later, or counts as if it did. \param instance not over here.
+  /// One that begins at now() or later, or counts as if it did. \param instance not over here; nullptr: there is none.
   void add(TimeNs begin_ns, TimeNs end_ns, ActivityTraits traits, Instance* instance) {
-    put(begin_ns, end_ns, traits, instance, instance != nullptr ? &instance->shares[device_] : nullptr);
+    if (instance != nullptr) note_end(*instance, instance->shares[device_], end_ns);
+    put({traits, begin_ns, end_ns, instance});
   }
   /// One that begins before now(). The next sweep says what it changes in the past; from now() on it runs as any other.
   /// \param instance not over on this device; \param region_path where it counts.
@@ -182,25 +197,24 @@ class DeviceTimeline {
   /// Classes that share a union with those before them: every class but idle.
   static constexpr std::size_t kUnions = kTimeClasses - 1;
 
-  /// \param share of `instance` on this device; nullptr: there is no instance.
-  [[gnu::always_inline]] void put(TimeNs begin_ns, TimeNs end_ns, ActivityTraits traits, Instance* instance,
-                                  InstanceOnDevice* share) {
-    if (share != nullptr) [[likely]] {
-      share->last_activity_end_ns = std::max(share->last_activity_end_ns, end_ns);
-      if (!share->added_to) [[unlikely]] {
-        share->added_to = true;
-        added_to_.push_back(instance);
-      }
-    }
+  [[gnu::always_inline]] void note_end(Instance& instance, InstanceOnDevice& share, TimeNs end_ns) {
+    share.last_activity_end_ns = std::max(share.last_activity_end_ns, end_ns);
+    if (share.added_to) [[likely]]
+      return;
+    share.added_to = true;
+    added_to_.push_back(&instance);
+  }
+  [[gnu::always_inline]] void put(const Activity& activity) {
     // The first lane that it can go on with. A later lane ends earlier, since an activity goes to it only when all
     // before end later: counting those is enough, and needs no branch per lane, which could not be predicted.
+    const TimeNs begin_ns = activity.begin_ns;
     const auto later = [this, begin_ns](std::size_t lane) { return static_cast<std::size_t>(tails_[lane] > begin_ns); };
     std::size_t l = 0;
     for (std::size_t i = 0; i < lanes_used_; i += kAtOnce)
       l += (later(i) + later(i + 1)) + (later(i + 2) + later(i + 3));
     if (l >= lanes_used_) l = new_lane(begin_ns);
     tails_[l] = std::max(tails_[l], begin_ns);
-    append(lanes_[l], {traits, begin_ns, end_ns, instance});
+    append(lanes_[l], activity);
     ++pending_;
   }
   void append(Lane& lane, const Activity& activity) {
@@ -231,13 +245,13 @@ class DeviceTimeline {
   void count(const Activity& a, ActivityCounts& counts) {
     counts.launches += static_cast<std::uint64_t>(a.first_of_launch());
     if (!a.is_kernel()) return;
-    if (counts.kernels.size() <= a.name) counts.kernels.resize(a.name + 16u);
-    KernelStat& stat = counts.kernels[a.name];
+    if (counts.kernels.size() <= a.name()) counts.kernels.resize(a.name() + 16u);
+    KernelStat& stat = counts.kernels[a.name()];
     ++stat.count;
     stat.sum_ns += a.end_ns - a.begin_ns;
     // No branch for attention: kernels follow no pattern that one could learn.
     since_attention_ &= static_cast<std::uint32_t>(a.is_attention()) - 1u;
-    if (a.product != ProductId::kNone) count_product(a, counts.products);
+    if (a.product() != ProductId::kNone) count_product(a, counts.products);
   }
   [[gnu::noinline]] void count_product(const Activity& a, ProductStats& products);
   void resume_running();

@@ -84,9 +84,9 @@ std::int64_t tokens_of(Phase phase, const Shape& shape) noexcept {
 /// Notes in the instance, and in those around it, what the launch of a matmul says of its work.
 /// \param fused it is a kernel of attention by its name.
 /// \return the flags that the kernel has on account of its product.
-std::uint8_t Ledger::note_product(const ActivityRecord& record, Instance* instance, bool fused) {
+unsigned Ledger::note_product(const ActivityRecord& record, Instance* instance, bool fused) {
   const ProductRoles::Role* role = nullptr;
-  std::uint8_t flags = 0;
+  unsigned flags = 0;
   bool called = false;
   if (record.product != ProductId::kNone && roles_.watched()) {
     role = &roles_.of(record.product);

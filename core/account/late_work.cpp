@@ -94,7 +94,7 @@ void Ledger::keep_over(const Instance& instance, std::uint32_t device) {
 
 /// \return false: there is too much of it; it counts from where the timeline stands.
 bool Ledger::add_late(const ActivityRecord& record, InstanceId owner, ActivityTraits traits) {
-  const TimeClass time_class = traits.time_class;
+  const TimeClass time_class = traits.time_class();
   const std::uint32_t d = raw(record.device);
   Device& on = *devices_[d];
   if (on.late_owners.size() >= kMostLate) return false;

@@ -144,6 +144,15 @@ void Ledger::tell_observer(const ActivityRecord& record, const Instance* instanc
   observer_->on_record(record, detected ? InstanceId::kNone : owner, first_of_launch);
 }
 
+/// Work that was launched in no region.
+void Ledger::add_unowned(const ActivityRecord& record, bool first_of_launch) {
+  DeviceTimeline& timeline = device_at(raw(record.device)).timeline;
+  if (observer_ != nullptr) tell_observer(record, nullptr, InstanceId::kNone, first_of_launch);
+  const ActivityTraits traits = traits_of(record, nullptr, first_of_launch);
+  if (record.begin_ns < timeline.now()) return add_behind(record, InstanceId::kNone, nullptr, traits);
+  timeline.add(record.begin_ns, record.end_ns, traits, nullptr);
+}
+
 /// Work whose owner is over, or that begins before where the timeline stands.
 void Ledger::add_behind(const ActivityRecord& record, InstanceId owner, Instance* instance, ActivityTraits traits) {
   counters_.add(Counter::kRecordsLate);

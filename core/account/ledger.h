@@ -79,28 +79,14 @@ class Ledger final : private TimelineListener {
   void expect_device(std::uint32_t device) { (void)device_at(device); }
   /// An activity that `owner` launched. `first_of_launch`: the launch had none before.
   [[gnu::always_inline]] void add(const ActivityRecord& record, InstanceId owner, bool first_of_launch) {
+    if (owner == InstanceId::kNone) [[unlikely]]
+      return add_unowned(record, first_of_launch);
     Device& device = device_at(raw(record.device));
-    Instance* instance = owner == InstanceId::kNone ? nullptr : live_.find(owner);
+    Instance* const instance = live_.find(owner);
     if (observer_ != nullptr) [[unlikely]]
       tell_observer(record, instance, owner, first_of_launch);
-    ActivityTraits traits{.name = static_cast<std::uint16_t>(raw(record.name)),
-                          .flags = static_cast<std::uint8_t>(first_of_launch ? ActivityTraits::kFirstOfLaunch : 0)};
-    if (record.kind == ActivityKind::kKernel) [[likely]] {
-      const KernelSort& sort = kSortOf[static_cast<std::size_t>(names_.class_of(record.name))];
-      traits.time_class = sort.time_class;
-      traits.flags |= sort.flags;
-    } else if (record.kind == ActivityKind::kGraph) {
-      // As one record it has no kernel name: its time is work, but nobody can say of which class.
-      traits.flags |= ActivityTraits::kKernel;
-    } else {
-      traits.time_class = TimeClass::kMemcpy;
-    }
-    if (traits.is_attention() || record.product != ProductId::kNone) {
-      if (roles_.watched()) traits.product = record.product;
-      traits.flags |= note_product(record, instance, traits.is_attention());
-    }
-    const bool owner_is_gone = instance == nullptr && owner != InstanceId::kNone;
-    if (owner_is_gone || !device.timeline.try_add(record.begin_ns, record.end_ns, traits, instance)) [[unlikely]]
+    const ActivityTraits traits = traits_of(record, instance, first_of_launch);
+    if (instance == nullptr || !device.timeline.try_add(record.begin_ns, record.end_ns, traits, *instance)) [[unlikely]]
       add_behind(record, owner, instance, traits);
   }
 
@@ -193,18 +179,14 @@ class Ledger final : private TimelineListener {
     DurationNs edge_busy_ns = 0, edge_sum_ns = 0;
   };
   static constexpr std::uint32_t kTotal = 0x10000;
-  struct KernelSort {
-    TimeClass time_class;
-    std::uint8_t flags;
-  };
   /// By KernelClass. A table, since the classes of consecutive kernels follow no pattern that a branch could learn.
-  static constexpr std::array<KernelSort, 4> kSortOf = [] {
-    constexpr std::uint8_t kKernel = ActivityTraits::kKernel, kAttention = ActivityTraits::kAttention;
-    std::array<KernelSort, 4> of{};
-    of[static_cast<std::size_t>(KernelClass::kGemm)] = {TimeClass::kMatmul, kKernel};
-    of[static_cast<std::size_t>(KernelClass::kAttention)] = {TimeClass::kMatmul, kKernel | kAttention};
-    of[static_cast<std::size_t>(KernelClass::kComm)] = {TimeClass::kComm, kKernel};
-    of[static_cast<std::size_t>(KernelClass::kOther)] = {TimeClass::kOther, kKernel};
+  static constexpr std::array<ActivityTraits, 4> kTraitsOf = [] {
+    constexpr auto kKernel = ActivityTraits::kKernel, kAttention = ActivityTraits::kAttention;
+    std::array<ActivityTraits, 4> of{};
+    of[static_cast<std::size_t>(KernelClass::kGemm)] = ActivityTraits(TimeClass::kMatmul, kKernel);
+    of[static_cast<std::size_t>(KernelClass::kAttention)] = ActivityTraits(TimeClass::kMatmul, kKernel | kAttention);
+    of[static_cast<std::size_t>(KernelClass::kComm)] = ActivityTraits(TimeClass::kComm, kKernel);
+    of[static_cast<std::size_t>(KernelClass::kOther)] = ActivityTraits(TimeClass::kOther, kKernel);
     return of;
   }();
   /// Of live instances on devices: a fifth of a second to add up. The instance table is smaller than that for one
@@ -226,6 +208,23 @@ class Ledger final : private TimelineListener {
   RegionRow& row(std::int64_t window, std::uint32_t region, std::uint32_t device);
   [[gnu::noinline]] void tell_observer(const ActivityRecord& record, const Instance* instance, InstanceId owner,
                                        bool first_of_launch);
+  [[gnu::always_inline]] ActivityTraits traits_of(const ActivityRecord& record, Instance* instance,
+                                                  bool first_of_launch) {
+    ActivityTraits traits(TimeClass::kMemcpy);
+    if (record.kind == ActivityKind::kKernel) [[likely]]
+      traits = kTraitsOf[static_cast<std::size_t>(names_.class_of(record.name))];
+    else if (record.kind == ActivityKind::kGraph)
+      // As one record it has no kernel name: its time is work, but nobody can say of which class.
+      traits = ActivityTraits(TimeClass::kOther, ActivityTraits::kKernel);
+    traits.set_name(record.name);
+    traits.set(first_of_launch ? ActivityTraits::kFirstOfLaunch : 0);
+    if (traits.is_attention() || record.product != ProductId::kNone) {
+      if (roles_.watched()) traits.set_product(record.product);
+      traits.set(note_product(record, instance, traits.is_attention()));
+    }
+    return traits;
+  }
+  [[gnu::noinline]] void add_unowned(const ActivityRecord& record, bool first_of_launch);
   [[gnu::noinline]] void add_behind(const ActivityRecord& record, InstanceId owner, Instance* instance,
                                     ActivityTraits traits);
   [[nodiscard]] bool add_late(const ActivityRecord& record, InstanceId owner, ActivityTraits traits);
@@ -243,7 +242,7 @@ class Ledger final : private TimelineListener {
   void follow_in_order(std::uint32_t device, Instance& instance);
   void next_on_thread(std::uint32_t device, std::uint32_t thread);
   void cut_slice(std::uint32_t device, InstanceOnDevice& share);
-  [[nodiscard]] std::uint8_t note_product(const ActivityRecord& record, Instance* instance, bool fused);
+  [[nodiscard]] unsigned note_product(const ActivityRecord& record, Instance* instance, bool fused);
   [[nodiscard]] SeenShape seen_shape(const Instance& instance) const;
   [[nodiscard]] Phase phase_that_ran(const Instance& instance);
   void resolve_work(Instance& instance, bool complete);

@@ -52,12 +52,12 @@ class TimeHistory {
 
   explicit TimeHistory(TimeNs origin) : known_from_(origin) {}
 
-  /// Items with `begin_ns`, `end_ns` and `time_class`.
+  /// Items with `begin_ns`, `end_ns` and `time_class()`.
   template <typename Item>
   void add(const Item* first, const Item* last) {
     while (first != last) {
       if (first->end_ns - first->begin_ns > kLong) {
-        add_long(first->begin_ns, first->end_ns, first->time_class);
+        add_long(first->begin_ns, first->end_ns, first->time_class());
         ++first;
         continue;
       }
@@ -69,7 +69,7 @@ class TimeHistory {
         const DurationNs length = first->end_ns - first->begin_ns;
         if (length > kLong) break;
         known_from = std::max(known_from, slot->begin_ns + static_cast<DurationNs>(slot->length));
-        *slot = {first->begin_ns, static_cast<std::uint32_t>(length), first->time_class};
+        *slot = {first->begin_ns, static_cast<std::uint32_t>(length), first->time_class()};
       }
       known_from_ = known_from;
       next_ = static_cast<std::size_t>(slot - ring_.data());

@@ -1,6 +1,7 @@
 // Correlation id > who launched it, and where. Written on host threads inside callbacks, read by the drain.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,10 @@ enum class LaunchOwner : std::uint32_t {
 }
 [[nodiscard]] constexpr bool is_outside(LaunchOwner owner) noexcept {
   return owner == LaunchOwner::kOutside || (owner >= LaunchOwner::kOutsideFirst && owner <= LaunchOwner::kOutsideLast);
+}
+/// An InstanceId, and none of the verdicts.
+[[nodiscard]] constexpr bool is_instance(LaunchOwner owner) noexcept {
+  return raw(owner) - 1 < raw(LaunchOwner::kMaxInstance);  // kOutside is above it then
 }
 /// Which thread it was; 0: not known.
 [[nodiscard]] constexpr std::uint32_t thread_outside(LaunchOwner owner) noexcept {
@@ -163,15 +168,17 @@ class CorrelationMap {
   /// [mfu-drain] The same of `count` ids from `first` on: those that there are go to `held`, which has room for all.
   /// \return how many there are.
   std::uint32_t find_held(CorrelationId first, std::uint32_t count, CorrelationId* held) const noexcept {
-    // Which ids have an entry follows no pattern that a branch could learn: each is written, and kept or not.
-    const Slot* const slots = slots_.data();
-    std::uint32_t found = 0;
-    for (std::uint32_t id = raw(first), end = id + count; id != end; ++id) {
-      held[found] = static_cast<CorrelationId>(id);
-      const bool is_held = is_of(slots[id & (kCapacity - 1)].word.load(std::memory_order_relaxed), held[found]);
-      found += static_cast<std::uint32_t>(is_held);
+    CorrelationId* next = held;
+    for (std::uint32_t id = raw(first), end = id + count; id != end;) {
+      const Slot* slot = &slot_of(static_cast<CorrelationId>(id));
+      const std::uint32_t to_last = kCapacity - (id & (kCapacity - 1));
+      // Which ids have an entry follows no pattern that a branch could learn: each is written, and kept or not.
+      for (const std::uint32_t stop = id + std::min(end - id, to_last); id != stop; ++id, ++slot) {
+        *next = static_cast<CorrelationId>(id);
+        next += is_of(slot->word.load(std::memory_order_relaxed), static_cast<CorrelationId>(id));
+      }
     }
-    return found;
+    return static_cast<std::uint32_t>(next - held);
   }
 
   enum class Kind : std::uint8_t { kOther, kOutstanding, kRecorded, kEventRecorded, kEventAwaited };

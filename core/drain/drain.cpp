@@ -80,13 +80,13 @@ void Drain::count_unmatched(CorrelationId id, bool seen) {
 }
 
 /// A record whose launch nobody knows, or that belongs to no region.
-void Drain::deliver_odd(const ActivityRecord& record, CorrelationMap::Found found) {
-  const bool first = found.result == CorrelationMap::Lookup::kFound;
-  if (found.result == CorrelationMap::Lookup::kNeverSeen || found.result == CorrelationMap::Lookup::kOverwritten)
-    count_unmatched(record.correlation, found.result == CorrelationMap::Lookup::kOverwritten);
-  else if (is_outside(found.owner))
+void Drain::deliver_odd(const ActivityRecord& record, CorrelationMap::Lookup result, LaunchOwner owner) {
+  const bool first = result == CorrelationMap::Lookup::kFound;
+  if (result == CorrelationMap::Lookup::kNeverSeen || result == CorrelationMap::Lookup::kOverwritten)
+    count_unmatched(record.correlation, result == CorrelationMap::Lookup::kOverwritten);
+  else if (is_outside(owner))
     outside_ += first;
-  else if (found.owner == LaunchOwner::kAmbiguous)
+  else if (owner == LaunchOwner::kAmbiguous)
     unattributed_ += first;
   else
     count_unmatched(record.correlation, false);  // not a launch, as far as its thread said
@@ -114,15 +114,15 @@ void Drain::note_bad_time(const ActivityRecord& record, bool first) {
 }
 
 /// Gives a record to its owner.
-[[gnu::always_inline]] inline void Drain::deliver(const ActivityRecord& record, CorrelationMap::Found found) {
+[[gnu::always_inline]] inline void Drain::deliver(const ActivityRecord& record, const CorrelationMap::Found& found) {
   const bool first = found.result == CorrelationMap::Lookup::kFound;
   const bool known = first || found.result == CorrelationMap::Lookup::kAlreadyRecorded;
   InstanceId owner = InstanceId::kNone;
-  if (known && found.owner != LaunchOwner::kOutside && found.owner <= LaunchOwner::kMaxInstance) [[likely]] {
+  if (known && is_instance(found.owner)) [[likely]] {
     owner = static_cast<InstanceId>(found.owner);
     attributed_ += first;
   } else {
-    deliver_odd(record, found);
+    deliver_odd(record, found.result, found.owner);
   }
   if (known) launches_.recorded(record.correlation);
   if (!time_is_good(record)) [[unlikely]]
@@ -145,7 +145,7 @@ void Drain::added(std::size_t records) {
   make_room();
 }
 
-void Drain::deliver_waiting(const ActivityRecord& record, CorrelationMap::Found found) {
+void Drain::deliver_waiting(const ActivityRecord& record, const CorrelationMap::Found& found) {
   if (found.result == CorrelationMap::Lookup::kNeverSeen && record.begin_ns > unknown_work_until_) return;
   deliver(record, found);
   added(1);
@@ -220,7 +220,7 @@ void Drain::end_tick(bool lossy, bool flushed) {
   follow_instances();
   if (calls_) {
     calls_->deliver_waiting(false, launches_.now(),
-                            [this](const ActivityRecord& r, CorrelationMap::Found f) { deliver_waiting(r, f); });
+                            [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver_waiting(r, f); });
     calls_->ranges().forget_before(launches_.now() - 60 * kNsPerSecond);
   }
   // Records of one launch lay further apart than was waited for: leave more open from now on.
@@ -236,7 +236,7 @@ void Drain::finish(TimeNs now) {
   follow_instances();
   if (calls_)
     calls_->deliver_waiting(true, now,
-                            [this](const ActivityRecord& r, CorrelationMap::Found f) { deliver_waiting(r, f); });
+                            [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver_waiting(r, f); });
   if (detected_ != nullptr) detected_->finish();
   ledger_.await_launches_of({});
   ledger_.finish(now);

@@ -71,10 +71,10 @@ class Drain {
   void added(std::size_t records);
   void advance_ledger(const LaunchTracker::Settled& settled);
   void count_unmatched(CorrelationId id, bool seen);
-  void deliver(const ActivityRecord& record, CorrelationMap::Found found);
-  [[gnu::noinline]] void deliver_waiting(const ActivityRecord& record, CorrelationMap::Found found);
+  void deliver(const ActivityRecord& record, const CorrelationMap::Found& found);
+  [[gnu::noinline]] void deliver_waiting(const ActivityRecord& record, const CorrelationMap::Found& found);
   void record_one(ActivityRecord& record, CorrelationMap::Newest newest);
-  [[gnu::noinline]] void deliver_odd(const ActivityRecord& record, CorrelationMap::Found found);
+  [[gnu::noinline]] void deliver_odd(const ActivityRecord& record, CorrelationMap::Lookup result, LaunchOwner owner);
   [[gnu::noinline]] void note_late(const ActivityRecord& record, bool first);
   [[gnu::noinline]] void note_bad_time(const ActivityRecord& record, bool first);
   [[nodiscard]] bool time_is_good(const ActivityRecord& record) const noexcept;

@@ -66,8 +66,7 @@ void LaunchTracker::walk(const Tick& now, bool lossy) {
       given_up_unknown_ += entry.place.lane() == LaunchPlace::kUnknownLane;
       give_up(id, entry, Counter::kLaunchesExpired);
     }
-    if (entry.kind == CorrelationMap::Kind::kOutstanding && entry.owner != LaunchOwner::kOutside &&
-        entry.owner <= LaunchOwner::kMaxInstance) {
+    if (entry.kind == CorrelationMap::Kind::kOutstanding && is_instance(entry.owner)) {
       const auto owner = static_cast<InstanceId>(entry.owner);
       // What time has gone past does not keep its instance open for ever.
       const bool gone_past =

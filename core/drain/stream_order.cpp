@@ -82,7 +82,7 @@ void StreamOrder::add_wait(State& state, const ThreadCalls& calls, CorrelationId
   state.graph_open = graph_open;  // a wait says nothing of the graph before it
 }
 
-void StreamOrder::pass(CorrelationId id, const Entry& entry, TimeNs called, TimeNs now) {
+void StreamOrder::pass(CorrelationId id, Entry entry, TimeNs called, TimeNs now) {
   const std::uint32_t lane = entry.place.lane();
   if (lane != LaunchPlace::kUnknownLane) {
     State& state = lane_at(lane).passed;

@@ -39,7 +39,7 @@ class StreamOrder {
 
   /// `id` is settled: it has its record, or none is waited for. In the order of ids, each once.
   /// \param called the launch was not called before; \param now is within 9 minutes of when its work ended.
-  void pass(CorrelationId id, const CorrelationMap::Entry& entry, TimeNs called, TimeNs now);
+  void pass(CorrelationId id, CorrelationMap::Entry entry, TimeNs called, TimeNs now);
 
   /// The same for what most launches are: recorded, one piece of work, on a stream that the same thread launched on
   /// last, or on one that nobody knows. False, and nothing is done: it is another.

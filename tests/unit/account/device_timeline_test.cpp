@@ -81,10 +81,10 @@ std::vector<Made> random_activities(std::mt19937& random, int count, TimeNs leng
 }
 
 ActivityTraits traits_of(const Made& a) {
-  const int flags = (a.is_kernel ? ActivityTraits::kKernel : 0) | (a.first ? ActivityTraits::kFirstOfLaunch : 0);
-  return {.name = static_cast<std::uint16_t>(raw(a.name)),
-          .time_class = a.time_class,
-          .flags = static_cast<std::uint8_t>(flags)};
+  ActivityTraits traits(a.time_class, a.is_kernel ? ActivityTraits::kKernel : 0);
+  traits.set(a.first ? ActivityTraits::kFirstOfLaunch : 0);
+  traits.set_name(a.name);
+  return traits;
 }
 
 void add(DeviceTimeline& timeline, const Made& a) { timeline.add(a.begin, a.end, traits_of(a), nullptr); }
@@ -178,8 +178,7 @@ TEST(DeviceTimeline, OpensStandBeforeEndsAndEndsWaitForTheWork) {
   timeline.add_end_mark(second, kOrigin + 60);
   // The first one's kernel runs on beyond the end of its range.
   timeline.add(kOrigin + 20, kOrigin + 80,
-               {.time_class = TimeClass::kMatmul, .flags = ActivityTraits::kKernel | ActivityTraits::kFirstOfLaunch},
-               &first);
+               ActivityTraits(TimeClass::kMatmul, ActivityTraits::kKernel | ActivityTraits::kFirstOfLaunch), &first);
   timeline.note_added();
   timeline.sweep(kOrigin + 100);
   const std::vector<std::tuple<std::string, InstanceId, TimeNs>> expected{{"open", InstanceId{1}, kOrigin + 10},
