@@ -47,6 +47,21 @@ class Text(Top):
         self.assertIn("no key 'mfuu'", self.top(self.run_dir, "--filter", "mfuu<35", code=2))
         self.assertIn("no row matches", self.top(self.run_dir, "--once", "--filter", "mfu<1"))
 
+    def test_a_bound_is_the_job_s_too(self):
+        job = fake_ranks.Job(ranks=4, hosts=2)
+        job.write(self.run_dir)
+        unknown = dict.fromkeys(("mfu", "hfu", "mfu_busy", "flop", "hfu_flop", "lost"))
+        for file in self.run_dir.glob("*.jsonl"):
+            lines = [json.loads(line) for line in file.read_text().splitlines()]
+            for row in (line for line in lines if line["type"] == "window"):
+                row.update(unknown, mfu_lower=0.25)
+            file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        text = self.top(self.run_dir, "--once")
+        self.assertIn("job:  MFU >= 25.0 %  HFU -  MBU 20.0 %", text)
+        self.assertEqual(text.count(">=25.0"), 4, text)
+        found = json.loads(self.top(self.run_dir, "--json"))["job"]
+        self.assertEqual((found["mfu"], found["mfu_lower"], found["mbu_lower"]), (None, 0.25, None))
+
     def job(self):
         job = fake_ranks.Job(ranks=16, hosts=4, jitter_s=2e-5)
         job.ranks[5].late_s = 0.002

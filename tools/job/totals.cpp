@@ -22,6 +22,21 @@ struct Mean {
   }
 };
 
+/// A bound from below of all ranks: what each did at least, over what all could have done.
+struct LowerBound {
+  double least = 0, at_peak = 0;
+  bool any = false;
+  void add(const std::optional<double>& ratio, const std::optional<double>& peak_per_s, double elapsed_s) {
+    if (!peak_per_s) return;
+    any = any || ratio;
+    least += ratio.value_or(0) * *peak_per_s * elapsed_s;
+    at_peak += *peak_per_s * elapsed_s;
+  }
+  [[nodiscard]] std::optional<double> value() const {
+    return any && at_peak > 0 ? std::optional(least / at_peak) : std::nullopt;
+  }
+};
+
 }  // namespace
 
 RowPeak peak_of(const Rank& rank, const RegionSummary& row) noexcept {
@@ -62,13 +77,17 @@ JobTotals job_totals(const std::vector<const Rank*>& ranks) {
 
   RegionTotals totals;
   Mean clock, overhead;
+  LowerBound mfu_lower, mbu_lower;
   for (const Rank* rank : ranks) {
     if (rank->state != wanted) continue;
     const RegionSummary* total = rank->total();
     if (total == nullptr) continue;
     ++job.counted;
     job.dropped_records += rank->dropped_records();
-    totals.add_beside(*total, peak_of(*rank, *total));
+    const RowPeak peak = peak_of(*rank, *total);
+    totals.add_beside(*total, peak);
+    mfu_lower.add(total->mfu_lower, peak.flop_per_s, seconds(total->elapsed_ns));
+    mbu_lower.add(total->mbu_lower, peak.bytes_per_s, seconds(total->elapsed_ns));
     const double window_s = seconds(total->window.length_ns());
     if (window_s > 0) {
       job.flop_per_s += total->flop.value_or(0) / window_s;
@@ -90,6 +109,8 @@ JobTotals job_totals(const std::vector<const Rank*>& ranks) {
   job.mfu = all.weights.mfu();
   job.hfu = all.weights.hfu();
   job.mbu = all.weights.mbu();
+  if (!job.mfu) job.mfu_lower = mfu_lower.value();
+  if (!job.mbu) job.mbu_lower = mbu_lower.value();
   if (all.weights.matmul_ns > 0) job.seen = std::min(1.0, all.weights.covered_ns / all.weights.matmul_ns);
   job.hfu_of_seen = all.weights.hfu_is_executed();
   job.classes_known = sum.classes_known && sum.elapsed_ns > 0;

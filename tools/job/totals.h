@@ -22,6 +22,8 @@ struct JobTotals {
   std::size_t with_mfu = 0;  ///< of them, those that mfu covers
   bool whole_run = false;    ///< over `end` lines
   std::optional<double> mfu, hfu, mbu;
+  /// Bounds from below, only where no rank's figure is known: a rank without a bound of its own counts as nothing done.
+  std::optional<double> mfu_lower, mbu_lower;
   std::optional<double> seen;  ///< share of the matmul time whose FLOP are known; none: nobody looked, or none ran
   bool hfu_of_seen = false;    ///< hfu is of the products that ran
   std::optional<double> busy;  ///< sum busy / sum elapsed, over the ranks whose device activity is known

@@ -199,7 +199,8 @@ ScreenLine host_line(const TopHost& host, std::size_t bar_width, bool selected, 
                              : host.quiet != 0 ? fmt::format("{} stale", host.quiet)
                                                : "";
   ScreenLine line{{" " + left(host.name, 20) + right(std::to_string(host.ranks), 7) +
-                       right(std::to_string(host.totals.devices), 6) + right(percent_of(result(host.totals.mfu)), 7) +
+                       right(std::to_string(host.totals.devices), 6) +
+                       right(result_or_bound(host.totals.mfu, host.totals.mfu_lower), 7) +
                        right(percent_of(host.lowest), 8) + right(percent_of(host.highest), 9) +
                        right(percent_of(host.totals.busy), 7) + "  " + left(marked, 12),
                    selected                                 ? Style::kSelected
@@ -271,14 +272,19 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_
     const auto word = [](const char* what, const std::optional<double>& ratio) {
       return ratio ? fmt::format("{} {:.1f} %", what, 100 * *ratio) : fmt::format("{} -", what);
     };
-    std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word("MFU", result(t.mfu)),
+    const auto word_or_bound = [&word](const char* what, const std::optional<double>& ratio,
+                                       const std::optional<double>& lower) {
+      return !ratio && lower && *lower <= 1 ? fmt::format("{} >= {} %", what, bound_text(*lower))
+                                            : word(what, result(ratio));
+    };
+    std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word_or_bound("MFU", t.mfu, t.mfu_lower),
                                      word("HFU", result(t.hfu))};
     // Of the products that ran, or of the model's FLOP, and then beside it how much of what ran is seen.
     if (t.seen && t.hfu_of_seen)
       figures.back() += fmt::format(" (of {:.0f} % seen)", std::floor(100 * *t.seen + 1e-9));
     else if (t.seen)
       figures.push_back(fmt::format("matmuls {:.0f} % seen", std::floor(100 * *t.seen + 1e-9)));
-    if (t.mbu) figures.push_back(word("MBU", result(t.mbu)));
+    if (t.mbu || t.mbu_lower) figures.push_back(word_or_bound("MBU", t.mbu, t.mbu_lower));
     figures.push_back(word("busy", t.busy));
     if (t.classes_known) figures.push_back(word("comm", t.time_share[kCommClass]));
     if (t.clock_ratio) figures.push_back(fmt::format("clock {:.0f} %", 100 * *t.clock_ratio));

@@ -65,6 +65,20 @@ TEST(JobTotalsTest, ARankThatNobodyCanCountIsLeftOutOfBothSides) {
   EXPECT_DOUBLE_EQ(*t.busy, 1.0);  // of both
 }
 
+TEST(JobTotalsTest, ABoundOfSomeRanksIsABoundOfTheJob) {
+  RegionSummary unknown = region("total", 0);
+  unknown.flop = unknown.hfu_flop = unknown.mfu = unknown.hfu = std::nullopt;
+  RegionSummary bounded = unknown;
+  bounded.mfu_lower = 0.3;
+  // 30 % of 1e15, at least, and who knows how much of 2e15: a tenth of both together.
+  const Rank of_1 = rank_with(bounded, RankState::kLive, 1e15), of_2 = rank_with(unknown, RankState::kLive, 2e15);
+  EXPECT_NEAR(totals_of({of_1, of_2}).mfu_lower.value(), 0.1, 1e-12);
+  EXPECT_FALSE(totals_of({of_2}).mfu_lower);
+  const JobTotals known = totals_of({of_1, of_2, rank_with(region("total", 4e15))});
+  EXPECT_DOUBLE_EQ(*known.mfu, 0.4);
+  EXPECT_FALSE(known.mfu_lower) << "a figure of some is better than a bound of all";
+}
+
 TEST(JobTotalsTest, NothingKnownStaysUnknown) {
   const JobTotals none = totals_of({});
   EXPECT_FALSE(none.mfu || none.hfu || none.mbu || none.busy || none.lost || none.classes_known);
