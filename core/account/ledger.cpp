@@ -91,7 +91,8 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
     instance.parts_of_step = work->parts;
   }
   instance.open_ns = std::max(at, options_.origin_ns);
-  instance.parts = instance.parts_given = Work::none();
+  instance.parts = Work::none();
+  instance.parts_given = Work::none();
   instance.parent = slot.parent == InstanceId::kNone ? nullptr : live_.find(slot.parent);
   if (instance.parent != nullptr) ++instance.parent->live_children;
   if (instance.parent != nullptr) instance.root = instance.parent->root;
