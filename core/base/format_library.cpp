@@ -1,6 +1,8 @@
 // The compiled part of {fmt} 9, see cmake/MfuFmt.cmake: what its headers declare and leave to a library.
 #ifndef FMT_HEADER_ONLY
 
+// Nothing is formatted by a locale ({:L}), and std::locale with all its facets is half a megabyte in the library.
+#define FMT_STATIC_THOUSANDS_SEPARATOR ','
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE
@@ -8,8 +10,6 @@ namespace detail {
 
 template dragonbox::decimal_fp<float> dragonbox::to_decimal(float) noexcept;
 template dragonbox::decimal_fp<double> dragonbox::to_decimal(double) noexcept;
-template locale_ref::locale_ref(const std::locale&);
-template std::locale locale_ref::get<std::locale>() const;
 template thousands_sep_result<char> thousands_sep_impl(locale_ref);
 template char decimal_point_impl(locale_ref);
 template void buffer<char>::append(const char*, const char*);

@@ -1,16 +1,15 @@
 #include "core/config/config_source.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <memory>
 
 namespace mfu {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// No published config comes near this; more is not a config.
 constexpr std::size_t kLargestConfig = 16u << 20;
@@ -121,11 +120,16 @@ std::string in_cache(const std::string& cache, std::string_view id) {
     std::string path = folder + "/snapshots/" + std::string(trimmed(*main)) + "/config.json";
     if (kind_of(path) == Kind::kFile) return path;
   }
-  std::error_code ignored;
+  // Not std::filesystem, which brings all of std::locale into the library.
+  const std::string snapshots = folder + "/snapshots";
+  const auto close = [](DIR* list) { ::closedir(list); };
+  const std::unique_ptr<DIR, decltype(close)> list(::opendir(snapshots.c_str()), close);
   std::string newest;
   time_t newest_time = 0;
-  for (fs::directory_iterator it(folder + "/snapshots", ignored), end; !ignored && it != end; it.increment(ignored)) {
-    const std::string path = it->path().string() + "/config.json";
+  while (const dirent* entry = list ? ::readdir(list.get()) : nullptr) {
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    const std::string path = snapshots + "/" + std::string(name) + "/config.json";
     struct stat info {};
     if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
     if (newest.empty() || info.st_mtime > newest_time || (info.st_mtime == newest_time && path > newest)) {

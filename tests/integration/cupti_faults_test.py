@@ -1,9 +1,11 @@
 """CUPTI that is missing, too old, taken, incomplete, slow, or refuses: the host runs as without the library, which says one
 line with effect and remedy and does what is left to do. And records that are lost, cut off or wrong."""
 
+import pathlib
 import shutil
+import sys
 
-from harness import BUILD, REAL_CUPTI, SANITIZE, TestCase, Truth, main, ns, patience
+from harness import BUILD, REAL_CUPTI, SANITIZE, SCENARIO, TestCase, Truth, main, ns, patience
 
 SCRIPT = """
 kernel gemm_step ns=200000; kernel relu_step ns=50000
@@ -127,6 +129,17 @@ class NoCupti(TestCase):
         library = self.directory / "libcudadebugger.so.1"  # the driver loads it for core dumps
         shutil.copy(BUILD / "clients/libclock_step.so", library)
         self.assertEqual(self.unharmed(SCRIPT, env={"LD_PRELOAD": library}).region("step")["kernels"], 160)
+        tracer = [sys.executable, pathlib.Path(__file__).with_name("tracer.py")]
+        for name, steps_aside in (("some-debugger", False), ("cuda-gdb", True)):
+            with self.subTest(name):
+                run = self.program([*tracer, name, SCENARIO, "-"], stdin=SCRIPT.encode(), env={"LD_PRELOAD": library})
+                if run.code == 77:
+                    self.skipTest("this system lets nobody trace a child")
+                self.assertEqual(run.code, 3, run.stderr)
+                if steps_aside:
+                    self.assert_inert(run, "cuda-gdb", "stepping aside for good")
+                else:
+                    self.assertEqual(run.region("step")["kernels"], 160)
 
     def test_forbidden(self):
         for code in (35, 40, 41):
