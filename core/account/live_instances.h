@@ -82,7 +82,9 @@ class LiveInstances {
   }
 
   /// Regions open one behind the other, and what a spare instance is made of was last used some time ago.
+  /// \param at may be nullptr: a new instance has neither devices nor products.
   static void prefetch(const void* at, std::size_t bytes) noexcept {
+    if (at == nullptr) return;
     for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(static_cast<const char*>(at) + line, 1);
   }
 
