@@ -211,7 +211,7 @@ void DeviceTimeline::count_product(const Activity& a, ProductStats& products) {
                                         : AfterAttention::kLater;
     since_attention_ = std::min(since_attention_ + 1, kLongSince);
   } else if (since_attention_ == 0) {
-    place_ = AfterAttention::kLater;  // of a product that is not
+    place_ = AfterAttention::kLater;  // a further kernel of a product from before attention
   }
   const DurationNs length = a.end_ns - a.begin_ns;
   products.add(a.product(), place_,

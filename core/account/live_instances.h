@@ -23,11 +23,9 @@ class LiveInstances {
     } else {
       live_.push_back(std::move(spare_.back()));
       spare_.pop_back();
-      if (!spare_.empty()) prefetch(spare_.back().get(), sizeof(Instance));
+      if (!spare_.empty()) prefetch(*spare_.back());
     }
     Instance& instance = *live_.back();
-    prefetch(instance.shares.data(), sizeof(InstanceOnDevice));
-    prefetch(instance.spare_products.get(), sizeof(InstanceProducts));
     instance.id = id;
     instance.index_in_live = live_.size() - 1;
     Instance*& bucket = bucket_of(id);
@@ -81,11 +79,10 @@ class LiveInstances {
     instance.spare_products = std::move(products);
   }
 
-  /// Regions open one behind the other, and what a spare instance is made of was last used some time ago.
-  /// \param at may be nullptr: a new instance has neither devices nor products.
-  static void prefetch(const void* at, std::size_t bytes) noexcept {
-    if (at == nullptr) return;
-    for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(static_cast<const char*>(at) + line, 1);
+  /// Regions open one behind the other, and a spare instance was last used some time ago.
+  static void prefetch(const Instance& instance) noexcept {
+    for (std::size_t line = 0; line < sizeof(Instance); line += 64)
+      __builtin_prefetch(reinterpret_cast<const char*>(&instance) + line, 1);
   }
 
   static constexpr std::uint32_t kBuckets = 1u << 16;
