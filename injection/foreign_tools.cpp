@@ -1,13 +1,13 @@
 #include "injection/foreign_tools.h"
 
-#include <fcntl.h>
 #include <link.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+
+#include "core/base/file_start.h"
 
 namespace mfu {
 
@@ -31,37 +31,21 @@ constexpr Tool kTools[] = {
     {"libcudadebugger", "cuda-gdb", true},
 };
 
-/// The first bytes of a file of /proc. No stream of the standard library: those bring all of std::locale along.
-class ProcText {
- public:
-  explicit ProcText(const char* path) noexcept {
-    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return;
-    const ::ssize_t got = ::read(file, text_.data(), text_.size());
-    ::close(file);
-    size_ = got > 0 ? static_cast<std::size_t>(got) : 0;
-  }
-  [[nodiscard]] std::string_view view() const noexcept { return {text_.data(), size_}; }
-
- private:
-  std::array<char, 512> text_;
-  std::size_t size_ = 0;
-};
-
 /// Whether the process that traces this one is a cuda-gdb.
 bool traced_by_cuda_gdb() noexcept {
   constexpr std::string_view kKey = "\nTracerPid:";  // within the first 200 bytes
-  const ProcText status("/proc/self/status");
-  const std::size_t at = status.view().find(kKey);
+  std::array<char, 512> text;
+  const std::string_view status = file_start("/proc/self/status", text);
+  const std::size_t at = status.find(kKey);
   if (at == std::string_view::npos) return false;
-  const std::string_view value = status.view().substr(at + kKey.size());
+  const std::string_view value = status.substr(at + kKey.size());
   char number[24] = {};
   value.substr(0, value.find('\n')).copy(number, sizeof number - 1);
   const long tracer = std::strtol(number, nullptr, 10);
   if (tracer == 0) return false;
   char path[48];
   std::snprintf(path, sizeof path, "/proc/%ld/comm", tracer);
-  return ProcText(path).view().find("cuda-gdb") != std::string_view::npos;
+  return file_start(path, text).find("cuda-gdb") != std::string_view::npos;
 }
 
 }  // namespace

@@ -46,6 +46,10 @@ std::string bound_text(double ratio) {
                                     : fmt::format("{:.2f}", std::floor(ratio * 10'000) / 100);
 }
 
+bool is_bound(const std::optional<double>& ratio, const std::optional<double>& lower) {
+  return !ratio && lower && *lower <= 1;
+}
+
 std::string percent_text(const std::optional<double>& ratio) {
   if (!ratio) return "-";
   const double percent = *ratio * 100;

@@ -13,6 +13,9 @@ namespace mfu {
 [[nodiscard]] std::string percent_text(const std::optional<double>& ratio);
 /// A bound from below in percent, never rounded up: `37.1`, and below 0.1 with two decimals, `0.09`.
 [[nodiscard]] std::string bound_text(double ratio);
+/// Whether `lower` is shown in place of `ratio`: only where the ratio is unknown, and never a bound above 1, which
+/// cannot be one.
+[[nodiscard]] bool is_bound(const std::optional<double>& ratio, const std::optional<double>& lower);
 /// `+1.3` percentage points of a difference of ratios.
 [[nodiscard]] std::string points_text(const std::optional<double>& difference);
 /// `502 µs`, `33.3 ms`, `12 s`, `2.01 min`, `57 days`.

@@ -1,11 +1,10 @@
 #include "core/config/host_command.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
+
+#include "core/base/file_start.h"
 
 namespace mfu {
 namespace {
@@ -72,13 +71,8 @@ std::string command_text(std::string_view cmdline) {
 }
 
 std::string host_command() {
-  const int fd = ::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return "";
-  std::array<char, 4 * kMaxCommandBytes> buffer{};
-  const ssize_t bytes = ::read(fd, buffer.data(), buffer.size());
-  ::close(fd);
-  if (bytes <= 0) return "";
-  return command_text({buffer.data(), static_cast<std::size_t>(bytes)});
+  std::array<char, 4 * kMaxCommandBytes> buffer;
+  return command_text(file_start("/proc/self/cmdline", buffer));
 }
 
 }  // namespace mfu

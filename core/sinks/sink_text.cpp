@@ -120,7 +120,7 @@ std::string result(const std::optional<double>& ratio) { return ratio && *ratio 
 
 /// A result, or `>=` and the bound from below where there is no more than that.
 std::string result_or_bound(const std::optional<double>& ratio, const std::optional<double>& lower) {
-  return !ratio && lower && *lower <= 1 ? ">=" + bound_text(*lower) + "%" : result(ratio);
+  return is_bound(ratio, lower) ? ">=" + bound_text(*lower) + "%" : result(ratio);
 }
 
 /// ` (MFU 131.5%)` where a figure is not shown as a result.

@@ -50,7 +50,7 @@ std::string seen_figure(const RegionSummary& r) {
 }  // namespace
 
 std::string result_or_bound(const std::optional<double>& ratio, const std::optional<double>& lower) {
-  return !ratio && lower && *lower <= 1 ? ">=" + bound_text(*lower) : percent_of(result(ratio));
+  return is_bound(ratio, lower) ? ">=" + bound_text(*lower) : percent_of(result(ratio));
 }
 
 std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::optional<double>>& history,

@@ -274,8 +274,7 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_
     };
     const auto word_or_bound = [&word](const char* what, const std::optional<double>& ratio,
                                        const std::optional<double>& lower) {
-      return !ratio && lower && *lower <= 1 ? fmt::format("{} >= {} %", what, bound_text(*lower))
-                                            : word(what, result(ratio));
+      return is_bound(ratio, lower) ? fmt::format("{} >= {} %", what, bound_text(*lower)) : word(what, result(ratio));
     };
     std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word_or_bound("MFU", t.mfu, t.mfu_lower),
                                      word("HFU", result(t.hfu))};

@@ -18,6 +18,11 @@ TEST(NumberText, PercentHasOneSpaceAndOneDecimal) {
   EXPECT_EQ(bound_text(0.00099), "0.09");
   EXPECT_EQ(bound_text(0.00001), "0.00");
   EXPECT_EQ(bound_text(0), "0.0");
+  EXPECT_TRUE(is_bound(std::nullopt, 0.25));
+  EXPECT_TRUE(is_bound(std::nullopt, 1.0));
+  EXPECT_FALSE(is_bound(std::nullopt, 1.01)) << "more than all of the peak is no bound";
+  EXPECT_FALSE(is_bound(0.3, 0.25)) << "the figure itself is known";
+  EXPECT_FALSE(is_bound(std::nullopt, std::nullopt));
   EXPECT_EQ(points_text(0.0131), "+1.3");
   EXPECT_EQ(points_text(-0.00001), "0.0");
 }

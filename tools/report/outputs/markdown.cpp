@@ -55,7 +55,7 @@ std::string slowest_markdown(const Job& job) {
 }
 
 std::string ratio_cell(const std::optional<double>& ratio, const std::optional<double>& lower) {
-  return !ratio && lower && *lower <= 1 ? ">= " + bound_text(*lower) + " %" : percent_text(ratio);
+  return is_bound(ratio, lower) ? ">= " + bound_text(*lower) + " %" : percent_text(ratio);
 }
 
 /// With the share of the matmul time that is seen, where it is of the products that ran.
