@@ -1,15 +1,15 @@
 # Rooms: the folders that the code is divided into. A room is one static library, and its include path is its law: it
 # sees the headers of the rooms that it names, and of those that they name, and no others.
 #
-#   mfu_room(NAME [PATH core/NAME] [SEES room...] [PRIVATE library...] [EXCLUDE file...] [SOURCES file...] [COLD] [COLD_FILES file...]
+#   mfu_room(NAME [PATH core/NAME] [SEES room...] [PRIVATE library...] [EXCLUDE name...] [SOURCES file...] [COLD] [COLD_FILES file...]
 #            [TOGETHER] [ALONE file...])
 #
 # COLD, or those files of it: nothing of it runs per launch, range or record; MFU_SMALL compiles it for size.
 # TOGETHER: MFU_TOGETHER compiles its files a few at a time, without those that are ALONE: they have names in common with
 # others. Not for rooms whose speed is measured, so that what is measured is what wheels have.
 #
-# makes the target mfu_NAME from every .cpp below PATH. Headers are included as "PATH/file.h": the room's include root
-# holds nothing but a link to its own folder, so a room that is not named is not found.
+# makes the target mfu_NAME from every .cpp below PATH, without the files and folders that EXCLUDE names. Headers are included as
+# "PATH/file.h": the room's include root holds links to its own headers alone, so a room that is not named is not found.
 # mfu_include_root(NAME PATH) makes the interface target mfu_NAME_headers alone, for code that is no static library.
 function(mfu_include_root name path)
   set(root ${CMAKE_BINARY_DIR}/include/${name})
@@ -30,13 +30,20 @@ function(mfu_room name)
   endif()
   set(here ${CMAKE_SOURCE_DIR}/${room_PATH})
   set(root ${CMAKE_BINARY_DIR}/include/${name})
-  get_filename_component(parent ${root}/${room_PATH} DIRECTORY)
-  file(MAKE_DIRECTORY ${parent})
-  file(CREATE_LINK ${here} ${root}/${room_PATH} SYMBOLIC)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${here}/*.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${here}/*.h)
   foreach(file ${room_EXCLUDE})
-    list(REMOVE_ITEM sources ${here}/${file})
+    list(FILTER sources EXCLUDE REGEX "^${here}/${file}(/|$)")
+    list(FILTER headers EXCLUDE REGEX "^${here}/${file}(/|$)")
+  endforeach()
+  # A link to each header, not to the folder: a room inside another one is not seen through it.
+  file(REMOVE_RECURSE ${root})
+  file(GLOB_RECURSE included CONFIGURE_DEPENDS ${here}/*.inc)
+  foreach(header ${headers} ${included})
+    file(RELATIVE_PATH name_in_root ${CMAKE_SOURCE_DIR} ${header})
+    get_filename_component(folder ${root}/${name_in_root} DIRECTORY)
+    file(MAKE_DIRECTORY ${folder})
+    file(CREATE_LINK ${header} ${root}/${name_in_root} SYMBOLIC)
   endforeach()
   list(TRANSFORM headers REPLACE "^${here}" "${root}/${room_PATH}")
   list(TRANSFORM room_SEES PREPEND mfu_)

@@ -12,12 +12,12 @@
 #include "core/account/instance.h"
 #include "core/account/mark_queue.h"
 #include "core/account/product_stats.h"
-#include "core/account/region_summary.h"
 #include "core/account/time_history.h"
 #include "core/base/activity_record.h"
 #include "core/base/ids.h"
 #include "core/base/units.h"
 #include "core/kernels/kernel_names.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

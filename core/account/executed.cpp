@@ -9,8 +9,8 @@
 #include <set>
 #include <tuple>
 
-#include "core/account/region_totals.h"
 #include "core/base/number_text.h"
+#include "core/rows/region_totals.h"
 
 namespace mfu {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "core/account/product_roles.h"
 #include "core/account/region_row.h"
-#include "core/account/region_summary.h"
 #include "core/base/shape.h"
 #include "core/peak/peak.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

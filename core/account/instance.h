@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "core/account/instance_products.h"
-#include "core/account/region_summary.h"
 #include "core/attribution/instance_table.h"
 #include "core/base/ids.h"
 #include "core/base/units.h"
 #include "core/model/flops_model.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

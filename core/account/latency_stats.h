@@ -1,17 +1,16 @@
 // Latency of single instances of one row: quantiles, by batch size, the slowest.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <span>
 #include <vector>
 
-#include "core/account/duration_histogram.h"
 #include "core/account/instance.h"
-#include "core/account/region_summary.h"
 #include "core/peak/peak.h"
+#include "core/rows/duration_histogram.h"
+#include "core/rows/region_summary.h"
+#include "core/rows/slowest_instances.h"
 
 namespace mfu {
 
@@ -24,28 +23,6 @@ struct BatchRange {
   /// None: unknown (0), or beyond every range.
   [[nodiscard]] static std::optional<std::uint32_t> index_of(std::int64_t batch) noexcept;
   [[nodiscard]] static BatchRange of_index(std::uint32_t index) noexcept;
-};
-
-/// The longest instances of those it was shown.
-class SlowestInstances {
- public:
-  static constexpr std::size_t kMost = 3;
-  /// Fewer instances than these have no typical one.
-  static constexpr std::uint64_t kEnough = 5;
-  /// Beyond the median [ratio]: what is less is the usual spread.
-  static constexpr double kFactor = 1.1;
-
-  void add(const SlowInstance& instance) noexcept;
-  void merge(const SlowestInstances& other) noexcept {
-    for (const SlowInstance& s : other.all()) add(s);
-  }
-  [[nodiscard]] std::span<const SlowInstance> all() const noexcept { return {slowest_.data(), count_}; }
-  /// Those that are slow beside the others; `latency` is that of all instances.
-  [[nodiscard]] std::vector<SlowInstance> beyond(const LatencySummary& latency) const;
-
- private:
-  std::array<SlowInstance, kMost> slowest_;  ///< longest first, at equal length the earlier one
-  std::size_t count_ = 0;
 };
 
 /// Prefills on one device that still wait for their first decode. [mfu-drain]

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "core/account/metrics.h"
-#include "core/account/region_totals.h"
+#include "core/rows/metrics.h"
+#include "core/rows/region_totals.h"
 
 namespace mfu {
 

@@ -20,7 +20,6 @@
 #include "core/account/live_instances.h"
 #include "core/account/product_roles.h"
 #include "core/account/region_row.h"
-#include "core/account/region_summary.h"
 #include "core/account/shape_resolver.h"
 #include "core/base/activity_record.h"
 #include "core/base/counters.h"
@@ -29,6 +28,7 @@
 #include "core/model/workload.h"
 #include "core/peak/peak.h"
 #include "core/ranges/region_rules.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

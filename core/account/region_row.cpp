@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/account/region_totals.h"
+#include "core/rows/region_totals.h"
 
 namespace mfu {
 

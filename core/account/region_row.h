@@ -7,8 +7,8 @@
 #include "core/account/device_timeline.h"
 #include "core/account/latency_stats.h"
 #include "core/account/product_stats.h"
-#include "core/account/region_summary.h"
 #include "core/account/shape_resolver.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

@@ -4,7 +4,7 @@
 
 #include "core/account/executed.h"
 #include "core/account/ledger.h"
-#include "core/account/metrics.h"
+#include "core/rows/metrics.h"
 
 namespace mfu {
 

@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/account/region_summary.h"
 #include "core/base/units.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

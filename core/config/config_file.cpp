@@ -8,7 +8,7 @@
 #include "core/base/json_fields.h"
 #include "core/config/enum_words.h"
 #include "core/config/variables.h"
-#include "core/model/read_architecture.h"
+#include "core/families/read_architecture.h"
 
 namespace mfu {
 namespace {

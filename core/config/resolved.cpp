@@ -1,4 +1,5 @@
 #include "core/config/resolved.h"
+#include "core/families/architecture_json.h"
 
 #include <nlohmann/json.hpp>
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/account/ledger.h"
-#include "core/account/region_summary.h"
 #include "core/attribution/instance_table.h"
 #include "core/base/activity_record.h"
 #include "core/detect/launch_fold.h"
@@ -21,6 +20,7 @@
 #include "core/kernels/kernel_names.h"
 #include "core/kernels/kernel_role.h"
 #include "core/ranges/region_rules.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

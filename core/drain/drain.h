@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/account/ledger.h"
-#include "core/account/region_summary.h"
 #include "core/attribution/attribution.h"
 #include "core/attribution/context_devices.h"
 #include "core/attribution/record_queue.h"
@@ -21,6 +20,7 @@
 #include "core/drain/detected_regions.h"
 #include "core/drain/instance_feed.h"
 #include "core/drain/launch_tracker.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

@@ -275,7 +275,4 @@ struct LayerWeights {
 /// Encoder-decoder models: encoder and decoder weights together, as published counts do.
 [[nodiscard]] Count matmul_weights_per_token(const Architecture& model) noexcept;
 
-/// The resolved model as JSON text in the project's own schema ({"d_model", "vocab_size", "layers": [...]}).
-[[nodiscard]] std::string spec_json(const Architecture& model);
-
 }  // namespace mfu

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/model/byte_count.h"
@@ -12,44 +11,6 @@
 
 namespace mfu {
 namespace {
-
-/// The `model` block of `mfu flops --json`.
-std::string make_model_json(const Architecture& model) {
-  using Json = nlohmann::ordered_json;
-  Json j;
-  j["family"] = model.family;
-  const ParamGroups groups = count_params(model);
-  const auto number = [](Count c) -> Json { return c.fits() ? Json(c.u64()) : Json(nullptr); };
-  Json params;
-  params["total"] = number(groups.total());
-  params["active"] = number(groups.active());
-  params["embedding"] = number(groups.embed);
-  if (!groups.vision.is_zero()) params["vision"] = number(groups.vision);
-  if (!groups.mtp.is_zero()) params["mtp"] = number(groups.mtp);
-  params["non_embedding"] =
-      number(groups.total() - groups.embed - groups.position - groups.lm_head - groups.vision - groups.mtp);
-  params["matmul_per_token"] = number(matmul_weights_per_token(model));
-  j["params"] = params;
-  Count attention, ffn;
-  Json group_size = nullptr;
-  for (const auto* stack : {&model.layers, &model.encoder}) {
-    for (const LayerSpec& layer : *stack) {
-      const LayerWeights w = layer_weights(layer, model.d_model);
-      attention += Count(layer.repeat) * (w.qkv + w.o_proj + w.other + w.cross_query + w.cross_output + w.cross_kv);
-      ffn += Count(layer.repeat) * (w.mlp_dense + w.mlp_shared + w.expert * layer.mlp.top_k);
-      if (group_size.is_null() && has_attention(layer.mixer) && layer.mixer.kv_heads > 0) {
-        group_size = layer.mixer.heads / layer.mixer.kv_heads;
-      }
-    }
-  }
-  if (!model.assumed.empty()) j["assumed"] = model.assumed;
-  if (!model.not_counted.empty()) j["not_counted"] = model.not_counted;
-  j["gqa_group_size"] = group_size;
-  j["attention_to_ffn_ratio"] = ffn.is_zero() || ffn.overflowed() || attention.overflowed()
-                                    ? Json(nullptr)
-                                    : Json(attention.to_double() / ffn.to_double());
-  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 /// This rank's share of what the whole job does.
 struct Shares {
@@ -86,7 +47,6 @@ struct FlopsModel::Impl {
   Shares shares;
   bool needs_context = false;
   std::string convention;
-  std::string json;
 };
 
 FlopsModel FlopsModel::make(Architecture spec, FlopsOptions options) {
@@ -99,7 +59,6 @@ FlopsModel FlopsModel::make(Architecture spec, FlopsOptions options) {
   if (options.convention == Convention::kExact && options.attention != AttentionMode::kCausal) {
     impl->convention += options.attention == AttentionMode::kFull ? "-full" : "-full_windowed";
   }
-  impl->json = make_model_json(spec);
   impl->spec = std::move(spec);
   impl->options = std::move(options);
   FlopsModel model;
@@ -109,7 +68,6 @@ FlopsModel FlopsModel::make(Architecture spec, FlopsOptions options) {
 
 std::optional<DType> FlopsModel::dtype() const noexcept { return impl_->spec.compute_dtype; }
 const std::string& FlopsModel::convention() const noexcept { return impl_->convention; }
-const std::string& FlopsModel::model_json() const noexcept { return impl_->json; }
 const Architecture& FlopsModel::spec() const noexcept { return impl_->spec; }
 const FlopsOptions& FlopsModel::options() const noexcept { return impl_->options; }
 

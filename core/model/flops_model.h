@@ -198,8 +198,6 @@ class FlopsModel {
   [[nodiscard]] std::optional<DType> dtype() const noexcept;
   /// The counting rule's name for the output: `exact`, `palm`, ...
   [[nodiscard]] const std::string& convention() const noexcept;
-  /// The `model` block of `mfu flops --json`, as JSON text.
-  [[nodiscard]] const std::string& model_json() const noexcept;
 
   [[nodiscard]] const Architecture& spec() const noexcept;
   [[nodiscard]] const FlopsOptions& options() const noexcept;

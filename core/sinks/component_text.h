@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/account/region_summary.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/account/region_totals.h"
+#include "core/rows/region_totals.h"
 #include "core/sinks/sink.h"
 
 namespace mfu {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/account/region_fields.h"
+#include "core/rows/region_fields.h"
 
 namespace mfu {
 

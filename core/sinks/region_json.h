@@ -3,7 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "core/account/region_summary.h"
+#include "core/rows/region_summary.h"
 #include "core/sinks/sink.h"
 
 namespace mfu {

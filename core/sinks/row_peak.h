@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/account/region_totals.h"
+#include "core/rows/region_totals.h"
 #include "core/sinks/sink.h"
 
 namespace mfu {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/account/region_summary.h"
 #include "core/base/result.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "blas/entries.h"
-#include "blas/import_patcher.h"
+#include "cuda/blas/entries.h"
+#include "cuda/blas/import_patcher.h"
 #include "cuda/host_thread.h"
 #include "tests/bench/cpu_time.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "core/config/config.h"
-#include "core/model/read_architecture.h"
+#include "core/families/read_architecture.h"
 
 namespace {
 

@@ -64,7 +64,7 @@ class Documentation(TestCase):
         places += [(SOURCE / "core/account/ledger.cpp", "notices_"), (SOURCE / "core/drain/detected_regions.cpp", "notices_"),
                    (SOURCE / "tools/commands/run.cpp", "say")]
         rooms = ("tools/job/job_report.cpp", "tools/job/live_job.cpp", "tools/report/run_source.cpp",
-                 "tools/report/timelines.cpp", "tools/run_dir/*.cpp", "core/account/executed.cpp", "core/account/metrics.cpp")
+                 "tools/report/timelines.cpp", "tools/run_dir/*.cpp", "core/account/executed.cpp", "core/rows/metrics.cpp")
         places += [(path, "") for room in rooms for path in sorted(SOURCE.glob(room))]
         # No message of their own: parts of sentences, the system's words, and what names the place and the value itself.
         parts = re.compile(r"no such file or directory|against which it is|'\{\}': \{\} is not|of \{\} is \{\}|only .* ran\b")

@@ -1,4 +1,5 @@
 #include "tools/commands/config_words.h"
+#include "core/families/architecture_json.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +20,7 @@ std::string config_words(const Config& config) {
   if (!config.model)
     return config.executed ? "no model config: HFU, and MFU from below, as far as calls to cuBLAS are seen"
                            : "no model config: times and where they went, no MFU";
-  const auto model = nlohmann::json::parse(config.model->model_json(), nullptr, false);
+  const auto model = nlohmann::json::parse(model_json(config.model->spec()), nullptr, false);
   const auto resolved = nlohmann::json::parse(config.resolved_json, nullptr, false);
   std::string words;
   if (model.is_object()) {

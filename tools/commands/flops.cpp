@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "core/base/dtype.h"
+#include "core/families/architecture_json.h"
+#include "core/families/read_architecture.h"
 #include "core/model/flops_model.h"
-#include "core/model/read_architecture.h"
 #include "core/ranges/region_rules.h"
 #include "tools/commands/commands.h"
 #include "tools/flops/flops_report.h"

@@ -1,4 +1,5 @@
 #include "tools/flops/flops_report.h"
+#include "core/families/architecture_json.h"
 
 #include <fmt/format.h>
 
@@ -139,7 +140,7 @@ Result<FlopsReport> make_report(const FlopsCall& call, const Config& config, con
   const std::optional<FlopsModel>& model = config.model;
   const FlopsOptions options = model ? model->options() : FlopsOptions{};
   if (model) {
-    r.json["model"] = Json::parse(model->model_json());
+    r.json["model"] = Json::parse(model_json(model->spec()));
     r.json["shape"] = job.shape;
   } else {
     r.json["model"] = Json(nullptr);

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/account/metrics.h"
 #include "core/base/result.h"
 #include "core/model/flops_model.h"
 #include "core/model/kernel_flop.h"
 #include "core/peak/peak.h"
+#include "core/rows/metrics.h"
 #include "tools/flops/flops_request.h"
 
 namespace mfu {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/account/region_totals.h"
+#include "core/rows/region_totals.h"
 #include "core/sinks/sink.h"
 #include "tools/job/time_grid.h"
 #include "tools/run_dir/run_history.h"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/account/region_summary.h"
-#include "core/account/region_totals.h"
+#include "core/rows/region_summary.h"
+#include "core/rows/region_totals.h"
 #include "core/sinks/sink.h"
 #include "tools/run_dir/region_limit.h"
 #include "tools/run_dir/run_file.h"

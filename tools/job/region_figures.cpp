@@ -1,6 +1,6 @@
 #include "tools/job/region_figures.h"
 
-#include "core/account/region_fields.h"
+#include "core/rows/region_fields.h"
 
 namespace mfu {
 

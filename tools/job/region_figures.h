@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/account/region_fields.h"
+#include "core/rows/region_fields.h"
 #include "tools/job/job_report.h"
 
 namespace mfu {

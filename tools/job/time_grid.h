@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "core/account/duration_histogram.h"
-#include "core/account/region_totals.h"
 #include "core/base/units.h"
+#include "core/rows/duration_histogram.h"
+#include "core/rows/region_totals.h"
 
 namespace mfu {
 

@@ -1,4 +1,5 @@
 #include "tools/replay/process_replay.h"
+#include "core/families/architecture_json.h"
 
 #include <algorithm>
 #include <limits>
@@ -383,7 +384,7 @@ class ProcessReplay {
     run.level = "replay";
     run.config_json = config_.resolved_json;
     if (config_.model) {
-      run.model_json = config_.model->model_json();
+      run.model_json = model_json(config_.model->spec());
       run.convention = config_.model->convention();
     }
     for (std::size_t d = 0; d < trace_.devices.size(); ++d) {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "core/account/account_observer.h"
-#include "core/account/region_summary.h"
 #include "core/config/config.h"
 #include "core/ranges/region_rules.h"
+#include "core/rows/region_summary.h"
 #include "core/sinks/sink.h"
 #include "tools/trace/trace.h"
 

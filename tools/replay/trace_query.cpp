@@ -5,14 +5,14 @@
 #include <set>
 #include <unordered_map>
 
-#include "core/account/metrics.h"
-#include "core/account/region_totals.h"
 #include "core/base/regex.h"
 #include "core/kernels/kernel_class.h"
 #include "core/kernels/kernel_names.h"
 #include "core/model/kernel_flop.h"
 #include "core/ranges/region_rules.h"
 #include "core/ranges/rule_cache.h"
+#include "core/rows/metrics.h"
+#include "core/rows/region_totals.h"
 #include "tools/replay/interval_union.h"
 #include "tools/replay/nearest_names.h"
 #include "tools/replay/process_replay.h"

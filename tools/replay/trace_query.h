@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/account/region_summary.h"
 #include "core/base/result.h"
 #include "core/config/config.h"
+#include "core/rows/region_summary.h"
 #include "tools/trace/trace.h"
 
 namespace mfu {

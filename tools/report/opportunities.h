@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/account/region_summary.h"
+#include "core/rows/region_summary.h"
 #include "tools/job/job_report.h"
 
 namespace mfu {

@@ -1,6 +1,6 @@
 #include "tools/run_dir/region_limit.h"
 
-#include "core/account/region_totals.h"
+#include "core/rows/region_totals.h"
 
 namespace mfu {
 

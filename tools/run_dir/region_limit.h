@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/account/region_summary.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

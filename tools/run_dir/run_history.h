@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/account/region_summary.h"
 #include "core/base/result.h"
+#include "core/rows/region_summary.h"
 #include "core/sinks/sink.h"
 #include "tools/run_dir/region_limit.h"
 #include "tools/run_dir/run_line.h"

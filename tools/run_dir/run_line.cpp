@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/account/region_fields.h"
+#include "core/rows/region_fields.h"
 
 namespace mfu {
 

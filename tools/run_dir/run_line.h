@@ -7,8 +7,8 @@
 #include <string_view>
 #include <variant>
 
-#include "core/account/region_summary.h"
 #include "core/base/result.h"
+#include "core/rows/region_summary.h"
 #include "core/sinks/sink.h"
 
 namespace mfu {

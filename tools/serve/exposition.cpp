@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
-#include "core/account/region_fields.h"
 #include "core/base/printable.h"
+#include "core/rows/region_fields.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"
 

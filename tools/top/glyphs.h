@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/account/region_summary.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

@@ -12,8 +12,8 @@
 #include <set>
 
 #include "core/account/ledger.h"
-#include "core/account/region_totals.h"
 #include "core/config/config.h"
+#include "core/rows/region_totals.h"
 #include "made_transformer.h"
 #include "tests/unit/account/made_windows.h"
 

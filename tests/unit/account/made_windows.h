@@ -1,8 +1,8 @@
 // Windows of made-up time, and kernels of a known class.
 #pragma once
 
-#include "core/account/region_summary.h"
 #include "core/base/units.h"
+#include "core/rows/region_summary.h"
 
 namespace mfu {
 

@@ -1,6 +1,6 @@
 // What a hook leaves with its thread while the library works, for every type, transpose and odd size, against what the
 // documentation of cuBLAS says of the arguments.
-#include "blas/entries.h"
+#include "cuda/blas/entries.h"
 
 #include <gtest/gtest.h>
 

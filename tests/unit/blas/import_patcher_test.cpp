@@ -1,6 +1,6 @@
 // Calls through hooked slots against what a library of the tests was asked for, for every way in which a module can
 // call.
-#include "blas/import_patcher.h"
+#include "cuda/blas/import_patcher.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Pages of this process, as it has mapped them itself.
-#include "blas/read_only_memory.h"
+#include "cuda/blas/read_only_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,5 +1,6 @@
 // Settings: environment, config file, overrides, launchers, model look-up, and the words of every complaint.
 #include "core/config/config.h"
+#include "core/families/architecture_json.h"
 #include "core/config/launcher.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +89,7 @@ TEST_F(ConfigTest, HuggingFaceConfigAsItIs) {
     EXPECT_TRUE(config.warnings.empty()) << joined(config.warnings);
     EXPECT_EQ(config.model->dtype(), DType::kBf16);
     EXPECT_EQ(config.model->convention(), "exact");
-    const json model = json::parse(config.model->model_json());
+    const json model = json::parse(model_json(config.model->spec()));
     EXPECT_EQ(model["family"], "llama");
     EXPECT_EQ(model["gqa_group_size"], 2);
     EXPECT_TRUE(json::parse(config.resolved_json).is_object());

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "core/account/region_summary.h"
+#include "core/rows/region_summary.h"
 #include "core/sinks/sink_jsonl.h"
 
 namespace mfu::testing_run {

@@ -1,5 +1,5 @@
 // Sums over windows, devices and ranks against a brute-force account of every row.
-#include "core/account/region_totals.h"
+#include "core/rows/region_totals.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-#include "core/account/metrics.h"
+#include "core/rows/metrics.h"
 #include "tools/job/time_grid.h"
 
 namespace mfu {

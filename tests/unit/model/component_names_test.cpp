@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-#include "core/model/read_architecture.h"
+#include "core/families/read_architecture.h"
 
 namespace mfu {
 namespace {

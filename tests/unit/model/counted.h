@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/families/read_architecture.h"
 #include "core/model/flops_model.h"
-#include "core/model/read_architecture.h"
 
 namespace mfu {
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/model/read_architecture.h"
+#include "core/families/read_architecture.h"
 #include "core/model/vision.h"
 #include "tests/unit/model/counted.h"
 

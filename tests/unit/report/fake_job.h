@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/account/metrics.h"
+#include "core/rows/metrics.h"
 #include "tools/job/job_report.h"
 
 namespace mfu::testing_job {

@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "core/account/region_fields.h"
+#include "core/rows/region_fields.h"
 #include "core/sinks/sink_text.h"
 #include "tools/report/escape.h"
 

@@ -1,0 +1,117 @@
+#include "core/rows/metrics.h"
+
+#include "core/base/number_text.h"
+
+namespace mfu {
+namespace {
+
+/// Rounding of the inputs (nanoseconds, published peaks to four digits) must not raise an alarm.
+constexpr double kTolerance = 1.001;
+
+/// What usually makes FLOP this many times more than the time allows.
+const char* likely_cause(double factor) noexcept {
+  if (factor < 1.25) {
+    return "matmuls in a faster dtype than the peak's, weights counted twice (a tied embedding), or the card clocks "
+           "above its data sheet";
+  }
+  if (factor < 2.6) return "matmuls in a faster dtype than the peak's, or 2:4 sparse; or batch or layers counted twice";
+  return "matmuls in a faster dtype than the peak's (TF32 is up to 8 x FP32), FLOP of the whole model on one kernel or "
+         "on one rank of many, or batch counted several times";
+}
+
+}  // namespace
+
+Roofline roofline(std::optional<double> flop, std::optional<double> bytes, Phase phase, const Peak& peak) noexcept {
+  Roofline r;
+  if (!flop || !peak.flop_per_s || !(*peak.flop_per_s > 0)) return r;
+  const double compute_s = *flop / *peak.flop_per_s;
+  if (!bytes || !peak.bytes_per_s || !(*peak.bytes_per_s > 0)) {
+    if (!is_training(phase) && phase != Phase::kVision) return r;
+    r.seconds = compute_s;
+    r.bound = Bound::kCompute;
+    return r;
+  }
+  const double memory_s = *bytes / *peak.bytes_per_s;
+  r.bound = memory_s > compute_s ? Bound::kMemory : Bound::kCompute;
+  r.seconds = memory_s > compute_s ? memory_s : compute_s;
+  return r;
+}
+
+std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bound bound, bool sparse_peak) {
+  if (ideal_s > matmul_s * kTolerance)
+    return "flops_exceed_matmul_time: " + duration_text(ideal_s) + " of matmul at peak, matmul kernels ran " +
+           duration_text(matmul_s) + "; likely " + likely_cause(matmul_s > 0 ? ideal_s / matmul_s : 1e9);
+  if (ideal_s > elapsed_s * kTolerance)
+    return "mfu_over_100: " + duration_text(ideal_s) + " of matmul at peak in " + duration_text(elapsed_s) +
+           "; likely " + likely_cause(elapsed_s > 0 ? ideal_s / elapsed_s : 1e9);
+  if (sparse_peak) return "sparse_peak: divided by the 2:4 sparse peak; dense matmuls reach half of it at most";
+  if (bound == Bound::kCompute && ideal_s < 0.001 * elapsed_s)
+    return "mfu_below_0.1: compute-bound work at under 0.1 % of peak; likely a wrong shape or a range around other "
+           "work";
+  return "";
+}
+
+namespace {
+
+/// Says so where the least bytes could not have been moved in the time. Nothing else is asked of them: a bound that is
+/// far from reached is no sign of a mistake.
+void doubt_bytes(RegionSummary& s) noexcept {
+  if (!s.suspect.empty() || !s.mbu || *s.mbu <= kTolerance) return;
+  try {
+    s.suspect = "mbu_over_100: " + duration_text(*s.mbu * seconds(s.elapsed_ns)) + " of memory traffic at peak in " +
+                duration_text(seconds(s.elapsed_ns)) +
+                "; likely a wrong shape, a range around a part of the work, or weights that stay in the cache";
+  } catch (...) {  // out of memory: the figures stand without the remark
+  }
+}
+
+}  // namespace
+
+void complete_metrics(RegionSummary& s, Phase phase, const Peak& peak) noexcept {
+  s.mfu.reset();
+  s.mfu_busy.reset();
+  s.hfu.reset();
+  s.mbu.reset();
+  s.roofline_s.reset();
+  s.lost.reset();
+  s.bound = Bound::kUnknown;
+  s.suspect.clear();
+  const double elapsed_s = seconds(s.elapsed_ns);
+  if (s.bytes && peak.bytes_per_s && *peak.bytes_per_s > 0 && elapsed_s > 0) {
+    s.mbu = *s.bytes / (*peak.bytes_per_s * elapsed_s);
+  }
+  const Roofline best = roofline(s.flop, s.bytes, phase, peak);
+  s.roofline_s = best.seconds;
+  s.bound = best.bound;
+  if (!s.flop || !peak.flop_per_s || !(*peak.flop_per_s > 0) || elapsed_s <= 0) return doubt_bytes(s);
+  const double ideal_s = *s.flop / *peak.flop_per_s;
+  const double busy_s = seconds(s.busy_ns);
+  s.mfu = ideal_s / elapsed_s;
+  if (busy_s > 0) s.mfu_busy = ideal_s / busy_s;
+  s.hfu = s.hfu_flop.value_or(*s.flop) / *peak.flop_per_s / elapsed_s;
+  std::array<double, kTimeClasses> lost{};
+  for (std::size_t i = 0; i < kTimeClasses; ++i) lost[i] = seconds(s.time_ns[i]) / elapsed_s;
+  const auto matmul = static_cast<std::size_t>(TimeClass::kMatmul);
+  const double matmul_s = seconds(s.time_ns[matmul]);
+  lost[matmul] -= *s.mfu;
+  s.lost = lost;
+  if (s.instances == 0 && *s.flop == 0) return doubt_bytes(s);  // nothing ended in the window: no FLOP to doubt
+  try {
+    s.suspect = suspect_reason(ideal_s, matmul_s, elapsed_s, s.bound, peak.sparse);
+  } catch (...) {  // out of memory: the figures stand without the remark
+  }
+  doubt_bytes(s);
+}
+
+std::optional<double> clock_ratio(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept {
+  if (actual_sm_clock_khz == 0 || peak.clock_khz == 0) return std::nullopt;
+  return static_cast<double>(actual_sm_clock_khz) / peak.clock_khz;
+}
+
+std::optional<double> peak_at_clock(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept {
+  const auto ratio = clock_ratio(actual_sm_clock_khz, peak);
+  if (!ratio || !peak.flop_per_s) return std::nullopt;
+  return *peak.flop_per_s * *ratio;
+}
+
+}  // namespace mfu

@@ -1,0 +1,48 @@
+// The quotients: MFU, HFU, MBU, the roofline, what was lost, and whether to believe it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/base/shape.h"
+#include "core/peak/peak.h"
+#include "core/rows/region_summary.h"
+
+namespace mfu {
+
+/// Fills every ratio of `summary` (mfu, mfu_busy, hfu, mbu, roofline_s, bound, lost, suspect) from its counts, times
+/// and `peak`. `peak` is that of one device; `elapsed_ns` is in device-seconds where several are added up, so the same
+/// formula holds. Absent where the FLOP, the bytes or the peak is unknown.
+///   ideal    = FLOP / peak                    [s]
+///   mfu      = ideal / elapsed,  mfu_busy = ideal / busy,  hfu = (FLOP + recomputed) / (peak x elapsed)
+///   mbu      = bytes / (peak bandwidth x elapsed)
+///   roofline = max(ideal, bytes / peak bandwidth)  [s]
+///   lost     = time of each class / elapsed, matmul less the ideal: with mfu they sum to 1
+void complete_metrics(RegionSummary& summary, Phase phase, const Peak& peak) noexcept;
+
+/// max(FLOP/peak, bytes/bandwidth) and which of the two it is. Training has no agreed bytes: FLOP/peak alone.
+struct Roofline {
+  std::optional<double> seconds;  ///< [s]; none: FLOP or peak unknown
+  Bound bound = Bound::kUnknown;
+};
+[[nodiscard]] Roofline roofline(std::optional<double> flop, std::optional<double> bytes, Phase phase,
+                                const Peak& peak) noexcept;
+
+/// Why a figure is not to be believed, with the likely cause; empty: nothing found.
+/// \param ideal_s FLOP / peak [s]; \param matmul_s time of the matmul kernels [s]; \param elapsed_s of the region [s].
+/// - FLOP beyond what the matmul kernels could have done at peak: `flops_exceed_matmul_time`
+/// - MFU over 100 %: `mfu_over_100`
+/// - the 2:4 sparse peak in the denominator: `sparse_peak`
+/// - below 0.1 % where the work is compute-bound: `mfu_below_0.1`; decode at batch 1 is honestly low and is not
+[[nodiscard]] std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bound bound,
+                                         bool sparse_peak);
+
+/// The clock that ran over the clock that the peak stands for: 0.8 means that power or heat took a fifth of the peak
+/// away. Its own figure, never mixed into mfu. \param actual_sm_clock_khz as NVML reads it once per window
+/// (nvmlDeviceGetClockInfo, NVML_CLOCK_SM, in MHz there). None: the peak's clock is not known (override).
+[[nodiscard]] std::optional<double> clock_ratio(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept;
+
+/// The second denominator: what the device could have done at the clock it ran at [FLOP/s].
+[[nodiscard]] std::optional<double> peak_at_clock(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept;
+
+}  // namespace mfu

@@ -1,0 +1,242 @@
+// What closed windows say: the one structure that every output format is made from.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/kernels/kernel_class.h"
+#include "core/rows/duration_histogram.h"
+
+namespace mfu {
+
+/// The word that an output has for each value of an enum, in their order; empty: null.
+template <typename Enum>
+inline constexpr std::array<std::string_view, 0> kWords{};
+
+template <typename Enum>
+[[nodiscard]] constexpr std::string_view word(Enum value) noexcept {
+  return kWords<Enum>[static_cast<std::size_t>(value)];
+}
+
+template <>
+inline constexpr auto kWords<KernelClass> = std::to_array<std::string_view>({"gemm", "attention", "comm", "other"});
+
+/// The classes of the waterfall, in order of precedence: a moment belongs to the first one that runs.
+enum class TimeClass : std::uint8_t { kMatmul, kOther, kComm, kMemcpy, kIdle };
+inline constexpr std::size_t kTimeClasses = 5;
+/// `matmul`, `other`, `comm`, `memcpy`, `idle`: the keys of `time_s` and `lost`.
+inline constexpr std::array<std::string_view, kTimeClasses> kTimeClassNames{"matmul", "other", "comm", "memcpy",
+                                                                            "idle"};
+template <>
+inline constexpr auto kWords<TimeClass> = kTimeClassNames;
+
+/// Time per class [ns]. Sums to the elapsed time it splits.
+using ClassTimes = std::array<DurationNs, kTimeClasses>;
+
+enum class Bound : std::uint8_t { kUnknown, kCompute, kMemory };
+template <>
+inline constexpr auto kWords<Bound> = std::to_array<std::string_view>({"", "compute", "memory"});
+
+/// Who said that something is a region, in the order of trust.
+enum class NamedBy : std::uint8_t { kNobody, kDetector, kFramework, kRange };
+template <>
+inline constexpr auto kWords<NamedBy> = std::to_array<std::string_view>({"", "detector", "framework", "range"});
+
+struct TopKernel {
+  std::string name;  ///< demangled, at most 200 bytes
+  KernelClass kernel_class = KernelClass::kOther;
+  std::uint64_t count = 0;
+  DurationNs sum_ns = 0;
+};
+
+/// What a batch is counted in: a decode pass by its sequences, a prefill or mixed pass by its tokens.
+enum class BatchUnit : std::uint8_t { kSequences, kTokens };
+template <>
+inline constexpr auto kWords<BatchUnit> = std::to_array<std::string_view>({"sequences", "tokens"});
+
+/// The instances of a region whose batch is in one range: 1, 2, 3-4, 5-8, ... Whole instances, in the window that they
+/// ended in, as in `RegionSummary::latency`.
+struct BatchLatency {
+  BatchUnit unit = BatchUnit::kSequences;
+  std::int64_t batch_min = 0, batch_max = 0;  ///< both inclusive
+  std::uint64_t instances = 0;
+  std::int64_t tokens = 0;
+  DurationNs elapsed_ns = 0;
+  LatencySummary latency;          ///< by sequences: of a pass, as `inter_token`; by tokens: of an instance
+  std::optional<double> flop;      ///< [FLOP]
+  std::optional<double> bytes;     ///< [B]
+  std::optional<double> mfu, mbu;  ///< ratios 0..1
+};
+
+/// An instance that took longer than most.
+struct SlowInstance {
+  std::uint64_t nth = 0;  ///< of its region on its device, in the order in which they ended; the run's first is 0
+  TimeNs t0_ns = 0;       ///< its begin
+  DurationNs elapsed_ns = 0;
+  ClassTimes time_ns{};  ///< sums to elapsed_ns
+  /// The class that took most beyond the mean of the row without its three slowest, and how much [ns].
+  TimeClass lost_to = TimeClass::kIdle;
+  DurationNs excess_ns = 0;
+};
+
+/// Where the FLOP of a region come from, most trusted first.
+enum class FlopSource : std::uint8_t { kNone, kShape, kConfig, kDetected, kExecuted, kLowerBound };
+template <>
+inline constexpr auto kWords<FlopSource> = std::to_array<std::string_view>({"", "shape", "config", "detected",
+                                                                            "executed", "lower_bound"});
+
+/// The matmuls that really ran, as far as their sizes were seen.
+struct ExecutedWork {
+  double flop = 0;            ///< [FLOP]
+  DurationNs covered_ns = 0;  ///< of matmul_ns, time of the matmul kernels whose sizes are known
+  DurationNs matmul_ns = 0;   ///< of all matmul kernels
+  /// Time that `flop` takes at the peaks of the dtypes that the matmuls had; 0: no peak is known.
+  DurationNs ideal_ns = 0;
+
+  /// From this share on, HFU is worked out from it.
+  static constexpr double kEnough = 0.9;
+  /// Share of the matmul time whose FLOP are known, 0..1.
+  [[nodiscard]] double coverage() const noexcept {
+    return matmul_ns > 0 ? std::min(1.0, static_cast<double>(covered_ns) / static_cast<double>(matmul_ns)) : 0;
+  }
+  [[nodiscard]] bool enough() const noexcept { return ideal_ns > 0 && coverage() >= kEnough; }
+};
+
+/// One kind of matmul in a row: a matrix of the model in one of its passes, attention, or a size.
+struct Component {
+  std::string name;  ///< `qkv`, `gate+up`, `attention`, ...; in x out where it is no matrix of the model; `other`
+  std::string pass;  ///< `fwd`, `dgrad`, `wgrad`, `bwd`; empty: not known
+  std::uint64_t calls = 0;
+  std::uint64_t shapes = 0;          ///< distinct sizes
+  DurationNs time_ns = 0;            ///< of its kernels, added up
+  std::optional<double> flop;        ///< executed [FLOP]
+  std::optional<double> flop_per_s;  ///< flop / time [FLOP/s]
+  std::optional<double> of_peak;     ///< flop / (peak of its dtypes x time), 0..1
+  Bound bound = Bound::kUnknown;     ///< FLOP / peak against bytes / bandwidth, each matrix once
+};
+
+/// What the products that ran say about the model, or the program: one line for people.
+struct Finding {
+  std::string kind;  ///< `recomputation`, `padding`, `logits`, `expert_capacity`, `config`, `peak_dtype`,
+                     ///< `not_seen`
+  std::string text;
+};
+
+/// What the detector found where no range named the region.
+struct Detected {
+  std::string kind;                   ///< `step`, `decode`, `prefill_or_mixed`, `iteration`
+  std::uint64_t period_launches = 0;  ///< launches per instance, a graph launch being one
+  std::string confidence;             ///< `high`, `medium`, `low`, `not_sure`
+  std::uint64_t micro_steps = 0;      ///< passes per optimizer step; 0: not known
+};
+
+/// The figures of a region that add up by themselves.
+struct RegionCounts {
+  std::uint64_t instances = 0;  ///< that ended in the window
+  std::uint64_t open = 0;       ///< still open, or still running on the device, at its end
+  std::int64_t tokens = 0;
+  DurationNs elapsed_ns = 0;
+  DurationNs busy_ns = 0;  ///< union of its kernels
+  DurationNs kernel_sum_ns = 0;
+  std::uint64_t kernels = 0;
+  std::uint64_t launches = 0;
+  std::uint64_t comm_kernels = 0;  ///< of them, NCCL and the like
+  DurationNs comm_sum_ns = 0;      ///< sum of their durations: waiting for the last rank to arrive is part of it
+  bool overlapped = false;         ///< another thread's top-level instance ran at the same time on the device
+  ClassTimes time_ns{};            ///< sums to elapsed_ns
+};
+
+/// One region on one device (or all of the process's devices) over one window or the whole run. Its outputs are made
+/// from the table in region_fields.h: a new member is a new row there.
+struct RegionSummary : RegionCounts {
+  std::string region;                   ///< `total`: the process
+  std::optional<std::uint32_t> device;  ///< index in this process; none: all devices together
+  Interval window;
+  LatencySummary latency;              ///< of the instances that ended in the window
+  LatencySummary inter_token;          ///< of their decode passes: elapsed / passes, once per pass; none elsewhere
+  std::vector<BatchLatency> by_batch;  ///< ascending; only instances whose batch is known
+  /// From the last activity of a prefill (or mixed) instance to the first of the next instance that decodes on the
+  /// device, in the row of the latter; once per prefill.
+  LatencySummary prefill_to_decode;
+  /// Instances that decode, with a prefill between them and the one before; none: nothing decodes here.
+  std::optional<std::uint64_t> after_prefill;
+  std::vector<SlowInstance> slowest;              ///< longest first; none where none is much longer than the median
+  std::optional<double> flop;                     ///< model FLOP [FLOP]
+  std::optional<double> hfu_flop;                 ///< plus recomputation [FLOP]
+  std::optional<double> bytes;                    ///< bytes the model must move [B]
+  std::optional<double> mfu, mfu_busy, hfu, mbu;  ///< ratios 0..1
+  std::optional<double> roofline_s;               ///< max(FLOP/peak, bytes/bandwidth) [s]
+  Bound bound = Bound::kUnknown;
+  std::optional<double> clock_ratio;  ///< SM clock at the window's end over the clock that the peak stands for
+  std::string suspect;                ///< why the figure is not to be believed; empty: nothing found
+  bool classes_known = true;          ///< false: no device activity was to be had, so idle is not idle
+  std::optional<std::array<double, kTimeClasses>> lost;  ///< with mfu sums to 1; [kMatmul] is beyond the ideal
+  std::vector<TopKernel> top_kernels;
+  NamedBy named_by = NamedBy::kNobody;
+  std::optional<Detected> detected;  ///< where the detector did, or tried to
+  /// Key of a shape (`batch`, `seq_len`, ...) and who said it: `range`, `given` (the config), `cached` (the last prompt
+  /// and the decode steps since), `detected` (read from kernels). Where instances differ, the least trusted.
+  std::vector<std::pair<std::string, std::string>> shape_source;
+
+  std::optional<double> mfu_lower;  ///< bound from below, where tokens are known and the sequence length is not
+  FlopSource flop_source = FlopSource::kNone;
+  std::optional<ExecutedWork> executed;
+  std::optional<double> mbu_lower;    ///< as mfu_lower
+  std::vector<Component> components;  ///< most time first, `other` last
+  std::vector<Finding> findings;
+  std::optional<bool> settled;  ///< all of its work was recorded when it was written
+
+  /// Where the limits of single instances are not sure enough: what was measured of each goes, the times of all
+  /// together stay.
+  void forget_single_instances() {
+    latency = inter_token = prefill_to_decode = LatencySummary{};
+    by_batch.clear();
+    after_prefill.reset();
+    slowest.clear();
+  }
+};
+
+/// What became of every launch. seen = attributed + outside + unattributed + dropped.
+struct LaunchAccount {
+  std::uint64_t seen = 0;
+  std::uint64_t attributed = 0;
+  std::uint64_t outside = 0;       ///< no region open anywhere
+  std::uint64_t unattributed = 0;  ///< several regions open and nothing to decide between them, or its slot was lost
+  std::uint64_t dropped = 0;       ///< CUPTI gave no record
+  /// Of all but the dropped: the record has no usable time, so that the launch is counted and its work is not.
+  std::uint64_t not_timed = 0;
+};
+
+/// One of the assumptions about CUPTI that figures rest on, as far as this run has seen.
+struct TrustState {
+  std::string name;           ///< `records`, `callbacks`, `order`, `clock`, `times`, `buffers`
+  std::optional<bool> holds;  ///< none: too few cases so far
+  std::uint64_t against = 0;  ///< cases that contradict it, so far in the run
+};
+
+/// What the library itself cost so far.
+struct SelfCost {
+  double cpu_s = 0;             ///< CPU time of our own threads [s]
+  std::uint64_t rss_bytes = 0;  ///< memory that the library holds [B]
+  double overhead = 0;          ///< estimated share of the host's wall time, 0..1
+};
+
+/// One closed window of every region. `final_run` marks the whole run.
+struct WindowSummary {
+  Interval window;
+  bool final_run = false;
+  bool settled = true;                 ///< false: closed before all of its work was recorded
+  std::vector<RegionSummary> regions;  ///< every region and device with anything to say, `total` last
+  LaunchAccount launches;              ///< so far in the run
+  SelfCost self;
+  std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< every non-zero counter of faults and losses
+  std::vector<TrustState> trust;                                ///< empty where there is no CUPTI
+};
+
+}  // namespace mfu

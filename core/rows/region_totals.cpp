@@ -1,0 +1,433 @@
+#include "core/rows/region_totals.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace mfu {
+
+namespace {
+
+constexpr std::size_t kTopKernels = 10;      ///< as many as a row has
+constexpr std::size_t kMostComponents = 48;  ///< likewise of a whole run
+
+bool usable(const std::optional<double>& peak) { return peak && *peak > 0; }
+
+std::optional<double> quotient(bool known, double part, double whole) {
+  return known && whole > 0 ? std::optional(part / whole) : std::nullopt;
+}
+
+/// A sum that is too large is the largest number: rows may come from a file that somebody made up.
+template <typename Number>
+void add_to(Number& into, Number more) noexcept {
+  if constexpr (std::is_integral_v<Number>) {
+    if (__builtin_add_overflow(into, more, &into))
+      into = more < 0 ? std::numeric_limits<Number>::min() : std::numeric_limits<Number>::max();
+  } else {
+    into += more;
+  }
+}
+
+template <typename T>
+void add_field(AddsUp how, T& into, const T& from) {
+  if constexpr (std::is_same_v<T, bool>) {
+    if (how == AddsUp::kAny) into = into || from;
+  } else if constexpr (std::is_same_v<T, std::optional<bool>>) {
+    if (how == AddsUp::kAll && from) into = into.value_or(true) && *from;
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    if (how == AddsUp::kSum) add_to(into, from);
+  } else if constexpr (std::is_same_v<T, ClassTimes>) {
+    for (std::size_t c = 0; c < kTimeClasses; ++c) add_to(into[c], from[c]);
+  } else if constexpr (std::is_same_v<T, std::optional<std::uint32_t>>) {
+    if (how == AddsUp::kSame && into != from) into.reset();
+  } else if constexpr (requires { *into += *from; }) {
+    if (how == AddsUp::kSum && from) into = into ? *into + *from : *from;
+  } else if constexpr (std::is_enum_v<T>) {
+    if (how == AddsUp::kFirst && into == T{}) into = from;
+  } else if constexpr (requires { into.has_value(); }) {
+    if (how == AddsUp::kFirst && !into) into = from;
+    if (how != AddsUp::kSum || !from) return;
+    if constexpr (kHasFields<typename T::value_type>) {
+      if (!into) into.emplace();
+      for_each_field<typename T::value_type>(
+          [&](const auto& field) { add_field(field.adds_up, field.of(*into), field.of(*from)); });
+    }
+  } else if constexpr (requires { into.empty(); }) {
+    if (how == AddsUp::kFirst && into.empty()) into = from;
+  }
+}
+
+/// Calls `each` with the number of every field that adds up to a mean, and the field.
+template <typename Each>
+void for_each_mean(Each each) {
+  std::size_t index = 0;
+  for_each_field<RegionSummary>([&](const auto& field) {
+    using T = std::remove_cvref_t<decltype(field.of(std::declval<const RegionSummary&>()))>;
+    if constexpr (std::is_same_v<T, std::optional<double>>)
+      if (field.adds_up == AddsUp::kMean) each(index++, field);
+  });
+}
+
+/// Fields that only one of the two has are passed over.
+template <typename Row>
+void add_fields(Row& into, const Row& from) {
+  for_each_field<RegionSummary>([&](const auto& field) {
+    using Get = std::remove_cvref_t<decltype(field.get)>;
+    if constexpr (std::is_same_v<Get, WindowBegin>) {
+      if constexpr (std::is_same_v<Row, RegionSummary>) field.of(into) = std::min(field.of(into), field.of(from));
+    } else if constexpr (std::is_same_v<Get, WindowEnd>) {
+      if constexpr (std::is_same_v<Row, RegionSummary>) field.of(into) = std::max(field.of(into), field.of(from));
+    } else if constexpr (std::is_invocable_v<Get, Row&>) {
+      add_field(field.adds_up, field.of(into), field.of(from));
+    }
+  });
+}
+
+}  // namespace
+
+void add_up(RegionCounts& into, const RegionCounts& from) { add_fields(into, from); }
+void add_up(RegionSummary& into, const RegionSummary& from) { add_fields(into, from); }
+
+Weights Weights::of(const RegionSummary& row, const RowPeak& peak) {
+  Weights w;
+  const double elapsed_s = seconds(row.elapsed_ns);
+  const bool at_work = row.instances != 0 || row.open != 0;
+  for (std::size_t c = 0; c < kTimeClasses; ++c) w.time_ns[c] = static_cast<double>(row.time_ns[c]);
+  if ((row.flop || !at_work) && usable(peak.flop_per_s)) {
+    w.with_flop = row.flop ? 1 : 0;
+    w.flop = row.flop.value_or(0);
+    w.hfu_flop = row.hfu_flop.value_or(w.flop);
+    w.flop_at_peak = *peak.flop_per_s * elapsed_s;
+    w.flop_at_peak_busy = *peak.flop_per_s * seconds(row.busy_ns);
+    w.counted_ns = w.time_ns;
+  } else {
+    w.left_out = 1;
+  }
+  if ((row.bytes || !at_work) && usable(peak.bytes_per_s)) {
+    w.with_bytes = row.bytes ? 1 : 0;
+    w.bytes = row.bytes.value_or(0);
+    w.bytes_at_peak = *peak.bytes_per_s * elapsed_s;
+  }
+  if (row.executed) {
+    w.ideal_ns = static_cast<double>(row.executed->ideal_ns);
+    w.covered_ns = static_cast<double>(row.executed->covered_ns);
+    w.matmul_ns = static_cast<double>(row.executed->matmul_ns);
+    w.executed_elapsed_ns = static_cast<double>(row.elapsed_ns);
+  }
+  return w;
+}
+
+void Weights::add(const Weights& other, double share) {
+  flop += share * other.flop;
+  hfu_flop += share * other.hfu_flop;
+  flop_at_peak += share * other.flop_at_peak;
+  flop_at_peak_busy += share * other.flop_at_peak_busy;
+  bytes += share * other.bytes;
+  bytes_at_peak += share * other.bytes_at_peak;
+  ideal_ns += share * other.ideal_ns;
+  covered_ns += share * other.covered_ns;
+  matmul_ns += share * other.matmul_ns;
+  executed_elapsed_ns += share * other.executed_elapsed_ns;
+  for (std::size_t c = 0; c < kTimeClasses; ++c) {
+    counted_ns[c] += share * other.counted_ns[c];
+    time_ns[c] += share * other.time_ns[c];
+  }
+  with_flop += share * other.with_flop;
+  with_bytes += share * other.with_bytes;
+  left_out += share * other.left_out;
+}
+
+std::optional<double> Weights::mfu() const { return quotient(with_flop > 0, flop, flop_at_peak); }
+std::optional<double> Weights::hfu() const {
+  if (hfu_is_executed()) return quotient(true, ideal_ns, executed_elapsed_ns);
+  return quotient(with_flop > 0, hfu_flop, flop_at_peak);
+}
+std::optional<double> Weights::mfu_busy() const { return quotient(with_flop > 0, flop, flop_at_peak_busy); }
+std::optional<double> Weights::mbu() const { return quotient(with_bytes > 0, bytes, bytes_at_peak); }
+
+std::optional<std::array<double, kTimeClasses>> Weights::lost() const {
+  const std::optional<double> useful = mfu();
+  const double elapsed_ns = std::accumulate(counted_ns.begin(), counted_ns.end(), 0.0);
+  if (!useful || !(elapsed_ns > 0)) return std::nullopt;
+  std::array<double, kTimeClasses> lost{};
+  for (std::size_t c = 0; c < kTimeClasses; ++c) lost[c] = counted_ns[c] / elapsed_ns;
+  lost[static_cast<std::size_t>(TimeClass::kMatmul)] -= *useful;
+  return lost;
+}
+
+std::optional<std::array<double, kTimeClasses>> Weights::time_shares() const {
+  const double elapsed_ns = std::accumulate(time_ns.begin(), time_ns.end(), 0.0);
+  if (!(elapsed_ns > 0)) return std::nullopt;
+  std::array<double, kTimeClasses> shares{};
+  for (std::size_t c = 0; c < kTimeClasses; ++c) shares[c] = time_ns[c] / elapsed_ns;
+  return shares;
+}
+
+void LatencySum::add(const LatencySummary& row) {
+  for (const auto& [upper_ns, count] : row.histogram) histogram_.add(upper_ns, count);
+  max_ns_ = std::max(max_ns_, row.max_ns);
+}
+
+void LatencySum::add(const LatencySum& other) {
+  histogram_.merge(other.histogram_);
+  max_ns_ = std::max(max_ns_, other.max_ns_);
+}
+
+LatencySummary LatencySum::summary() const {
+  LatencySummary s = histogram_.summary();
+  s.max_ns = max_ns_;
+  for (DurationNs* p : {&s.p50_ns, &s.p90_ns, &s.p99_ns}) *p = std::min(*p, max_ns_);
+  return s;
+}
+
+void ComponentSums::Sum::add(const Sum& other) {
+  sum.calls += other.sum.calls;
+  sum.shapes = std::max(sum.shapes, other.sum.shapes);  // mostly the same ones: nobody knows how many are not
+  sum.time_ns += other.sum.time_ns;
+  if (other.sum.flop) sum.flop = sum.flop.value_or(0) + *other.sum.flop;
+  ideal_ns += other.ideal_ns;
+  with_peak_ns += other.with_peak_ns;
+  flop_ns += other.flop_ns;
+  for (std::size_t b = 0; b < bound_ns.size(); ++b) bound_ns[b] += other.bound_ns[b];
+}
+
+Component ComponentSums::Sum::total() const {
+  Component c = sum;
+  c.flop_per_s = quotient(c.flop.has_value(), c.flop.value_or(0), flop_ns * 1e-9);
+  c.of_peak = quotient(true, ideal_ns, with_peak_ns);
+  const auto longest = std::max_element(bound_ns.begin() + 1, bound_ns.end());
+  c.bound = *longest > 0 ? static_cast<Bound>(longest - bound_ns.begin()) : Bound::kUnknown;
+  return c;
+}
+
+void ComponentSums::add(const Component& component) {
+  Sum one;
+  one.sum = component;
+  const auto time = static_cast<double>(component.time_ns);
+  if (component.of_peak) {
+    one.ideal_ns = *component.of_peak * time;
+    one.with_peak_ns = time;
+  }
+  if (component.flop) one.flop_ns = time;
+  one.bound_ns[static_cast<std::size_t>(component.bound)] = component.time_ns;
+  const auto [known, inserted] = by_name_.try_emplace({component.name, component.pass}, one);
+  if (!inserted) known->second.add(one);
+}
+
+void ComponentSums::add(const ComponentSums& other) {
+  for (const auto& [name, sum] : other.by_name_) {
+    const auto [known, inserted] = by_name_.try_emplace(name, sum);
+    if (!inserted) known->second.add(sum);
+  }
+}
+
+std::vector<Component> ComponentSums::list(std::size_t most) const {
+  std::vector<const Sum*> order;
+  Sum rest;
+  rest.sum.name = "other";
+  bool any_rest = false;
+  for (const auto& [name, sum] : by_name_) {
+    if (name.first == "other") {
+      rest.add(sum);
+      any_rest = true;
+    } else {
+      order.push_back(&sum);
+    }
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Sum* a, const Sum* b) { return a->sum.time_ns > b->sum.time_ns; });
+  std::vector<Component> out;
+  for (const Sum* sum : order) {
+    if (out.size() < most) {
+      out.push_back(sum->total());
+    } else {
+      rest.add(*sum);
+      any_rest = true;
+    }
+  }
+  if (any_rest) out.push_back(rest.total());
+  return out;
+}
+
+void RegionTotals::Batch::add_counts(const BatchLatency& row) {
+  sum.unit = row.unit;
+  sum.batch_min = row.batch_min;
+  sum.batch_max = row.batch_max;
+  add_to(sum.instances, row.instances);
+  add_to(sum.tokens, row.tokens);
+  add_to(sum.elapsed_ns, row.elapsed_ns);
+}
+
+void RegionTotals::Batch::add(const BatchLatency& row, const RowPeak& peak) {
+  add_counts(row);
+  latency.add(row.latency);
+  if (row.flop && usable(peak.flop_per_s)) {
+    flop += *row.flop;
+    flop_at_peak += *peak.flop_per_s * seconds(row.elapsed_ns);
+  }
+  if (row.bytes && usable(peak.bytes_per_s)) {
+    bytes += *row.bytes;
+    bytes_at_peak += *peak.bytes_per_s * seconds(row.elapsed_ns);
+  }
+}
+
+void RegionTotals::Batch::add(const Batch& other) {
+  add_counts(other.sum);
+  latency.add(other.latency);
+  flop += other.flop;
+  flop_at_peak += other.flop_at_peak;
+  bytes += other.bytes;
+  bytes_at_peak += other.bytes_at_peak;
+}
+
+BatchLatency RegionTotals::Batch::totals() const {
+  BatchLatency b = sum;
+  b.latency = latency.summary();
+  b.mfu = quotient(true, flop, flop_at_peak);
+  b.mbu = quotient(true, bytes, bytes_at_peak);
+  if (b.mfu) b.flop = flop;
+  if (b.mbu) b.bytes = bytes;
+  return b;
+}
+
+void RegionTotals::Part::merge(const RegionSummary& row) {
+  if (rows == 0) {
+    sum.region = row.region;
+    sum.device = row.device;
+    sum.window = row.window;
+    sum.classes_known = row.classes_known;
+  }
+  add_up(sum, row);
+  if (row.hfu_flop || row.flop) sum.hfu_flop = sum.hfu_flop.value_or(0) + row.hfu_flop.value_or(row.flop.value_or(0));
+}
+
+void RegionTotals::Part::add(const RegionSummary& row, const RowPeak& peak) {
+  const TimeNs latest = rows == 0 ? row.window.end_ns : sum.window.end_ns;
+  if (row.window.end_ns > latest) sum.open = 0;
+  if (row.window.end_ns >= latest) sum.open += row.open;
+  merge(row);
+  ++rows;
+  weights.add(Weights::of(row, peak));
+  if (!row.suspect.empty() && row.elapsed_ns > suspect_ns) {
+    sum.suspect = row.suspect;
+    suspect_ns = row.elapsed_ns;
+  }
+  for (const TopKernel& kernel : row.top_kernels) {
+    TopKernel& into = kernels.try_emplace(kernel.name, TopKernel{kernel.name, kernel.kernel_class, 0, 0}).first->second;
+    add_to(into.count, kernel.count);
+    add_to(into.sum_ns, kernel.sum_ns);
+  }
+  for (const Component& component : row.components) components.add(component);
+  latency.add(row.latency);
+  inter_token.add(row.inter_token);
+  prefill_to_decode.add(row.prefill_to_decode);
+  for (const BatchLatency& b : row.by_batch) by_batch[{b.unit, b.batch_min}].add(b, peak);
+  for (const SlowInstance& s : row.slowest) slowest.add(s);
+  add_to(bound_ns[static_cast<std::size_t>(row.bound)], row.elapsed_ns);
+  for_each_mean([&](std::size_t index, const auto& field) {
+    if (const std::optional<double>& value = field.of(row)) means[index].add(*value, seconds(row.elapsed_ns));
+  });
+}
+
+void RegionTotals::Part::merge_histograms(const Part& other) {
+  latency.add(other.latency);
+  inter_token.add(other.inter_token);
+  prefill_to_decode.add(other.prefill_to_decode);
+  for (const auto& [range, batch] : other.by_batch) by_batch[range].add(batch);
+}
+
+void RegionTotals::Part::add(const Part& other) {
+  if (other.rows == 0) return;
+  sum.open += other.sum.open;
+  merge(other.sum);
+  rows += other.rows;
+  weights.add(other.weights);
+  if (other.suspect_ns > suspect_ns) {
+    suspect_ns = other.suspect_ns;
+    sum.suspect = other.sum.suspect;
+  }
+  for (const auto& [name, kernel] : other.kernels) {
+    TopKernel& into = kernels.try_emplace(name, TopKernel{name, kernel.kernel_class, 0, 0}).first->second;
+    add_to(into.count, kernel.count);
+    add_to(into.sum_ns, kernel.sum_ns);
+  }
+  components.add(other.components);
+  merge_histograms(other);
+  slowest.merge(other.slowest);
+  for (std::size_t b = 0; b < bound_ns.size(); ++b) add_to(bound_ns[b], other.bound_ns[b]);
+  for (std::size_t i = 0; i < means.size(); ++i) means[i].add(other.means[i]);
+}
+
+/// Histograms as an output has them.
+void RegionTotals::Part::describe(RegionSummary& into) const {
+  into.latency = latency.summary();
+  into.inter_token = inter_token.summary();
+  into.prefill_to_decode = prefill_to_decode.summary();
+  into.by_batch.clear();
+  for (const auto& [range, batch] : by_batch) into.by_batch.push_back(batch.totals());
+}
+
+SummedRegion RegionTotals::Part::summed() const {
+  SummedRegion t{sum, weights, rows};
+  RegionSummary& s = t.sum;
+  describe(s);
+  s.slowest = slowest.beyond(s.latency);
+  const auto longest = std::max_element(bound_ns.begin() + 1, bound_ns.end());
+  s.bound = *longest > 0 ? static_cast<Bound>(longest - bound_ns.begin()) : Bound::kUnknown;
+  for_each_mean([&](std::size_t index, const auto& field) { field.of(s) = means[index].mean(); });
+  for (const auto& [name, kernel] : kernels) s.top_kernels.push_back(kernel);
+  std::stable_sort(s.top_kernels.begin(), s.top_kernels.end(),
+                   [](const TopKernel& a, const TopKernel& b) { return a.sum_ns > b.sum_ns; });
+  if (s.top_kernels.size() > kTopKernels) s.top_kernels.resize(kTopKernels);
+  s.components = components.list(kMostComponents);
+  if (weights.with_flop > 0) {
+    s.flop = weights.flop;
+    s.hfu_flop = weights.hfu_flop;
+  }
+  if (weights.with_bytes > 0) s.bytes = weights.bytes;
+  s.mfu = weights.mfu();
+  s.hfu = weights.hfu();
+  s.mbu = weights.mbu();
+  if (s.classes_known) {
+    s.mfu_busy = weights.mfu_busy();
+    s.lost = weights.lost();
+  }
+  return t;
+}
+
+void RegionTotals::add(const RegionSummary& row, const RowPeak& peak) {
+  only_ = empty() ? std::optional(row) : std::nullopt;
+  (row.classes_known ? seen_ : blind_).add(row, peak);
+}
+
+void RegionTotals::add(const RegionTotals& other) {
+  if (other.empty()) return;
+  only_ = empty() ? other.only_ : std::nullopt;
+  seen_.add(other.seen_);
+  blind_.add(other.blind_);
+}
+
+void RegionTotals::add_beside(const RegionSummary& row, const RowPeak& peak) {
+  RegionTotals one;
+  one.add(row, peak);
+  add(one);
+}
+
+SummedRegion RegionTotals::summed() const {
+  SummedRegion t = seen_.rows != 0 ? seen_.summed() : blind_.summed();
+  if (only_) t.sum = *only_;  // quotients as they were written, not as they are worked out again
+  return t;
+}
+
+RegionSummary RegionTotals::everything() const {
+  if (only_) return *only_;
+  Part all = seen_;
+  if (blind_.rows != 0) {
+    all.merge(blind_.sum);
+    all.merge_histograms(blind_);
+  }
+  all.describe(all.sum);
+  return std::move(all.sum);
+}
+
+}  // namespace mfu

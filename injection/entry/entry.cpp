@@ -1,0 +1,72 @@
+// The functions that the CUDA driver and NVTX look up by name, and the constructor for LD_PRELOAD.
+#include <sys/auxv.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda/nvtx_handler.h"
+#include "injection/entry/guest.h"
+#include "injection/entry/other_copies.h"
+#include "injection/entry/publish_variable.h"
+#include "injection/guards/cancellation_off.h"
+#include "injection/guards/contain.h"
+
+#define MFU_EXPORT extern "C" __attribute__((visibility("default")))
+
+/// Called by the CUDA driver inside cuInit(). Always 1: what does not work is our business, not the driver's.
+MFU_EXPORT int InitializeInjection() noexcept {
+  const mfu::CancellationOff off;
+  return mfu::contain(1, [] {
+    if (mfu::host_switches().inert.load(std::memory_order_relaxed)) return 1;
+    if (const auto lead = mfu::in_leading_copy<int()>("InitializeInjection")) return lead();
+    mfu::Guest::start();
+    return 1;
+  });
+}
+
+/// Called by each NVTX v3 module at its first use. Always 1: 0 would unload us again.
+MFU_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table) noexcept {
+  const mfu::CancellationOff off;
+  if (const auto lead = mfu::in_leading_copy<int(NvtxGetExportTableFunc_t)>("InitializeInjectionNvtx2"))
+    return lead(get_export_table);
+  if (!mfu::host_switches().inert.load(std::memory_order_relaxed)) mfu::attach_nvtx(get_export_table);
+  return 1;
+}
+
+/// The same for the NVTX v2 library.
+MFU_EXPORT int InitializeInjectionNvtx(NvtxGetExportTableFunc_t get_export_table) noexcept {
+  return InitializeInjectionNvtx2(get_export_table);
+}
+
+/// Called by NVTX 3.2 and newer for extension modules. Always 1: 0 tells clients that they are disabled.
+MFU_EXPORT int InitializeInjectionNvtxExtension(void* module_info) noexcept {
+  const mfu::CancellationOff off;
+  if (const auto lead = mfu::in_leading_copy<int(void*)>("InitializeInjectionNvtxExtension")) return lead(module_info);
+  if (!mfu::host_switches().inert.load(std::memory_order_relaxed)) mfu::attach_nvtx_extension(module_info);
+  return 1;
+}
+
+MFU_EXPORT const char* mfuinject_version() noexcept { return MFU_VERSION; }
+
+namespace {
+
+/// Runs wherever the library is loaded, under LD_PRELOAD in every process of the tree: it only makes sure that CUDA
+/// and NVTX will look us up. Constructors of the executable's own libraries ran already.
+__attribute__((constructor)) void on_load() noexcept {
+  // A setuid program or one with file capabilities has more rights than whoever set its environment, which would say
+  // where files are made.
+  const char* off = std::getenv("MFU_DISABLE");
+  if (::getauxval(AT_SECURE) != 0 || (off != nullptr && std::strcmp(off, "1") == 0)) {
+    mfu::host_switches().inert.store(true, std::memory_order_relaxed);
+    return;
+  }
+  mfu::contain(0, [] {
+    const std::string path = mfu::own_path();
+    mfu::publish_variable("CUDA_INJECTION64_PATH", path);
+    mfu::publish_variable("NVTX_INJECTION64_PATH", path);
+    mfu::set_on_early_nvtx([] { mfu::Guest::start_late(); });
+    return 0;
+  });
+}
+
+}  // namespace

@@ -1,0 +1,58 @@
+#include "injection/entry/other_copies.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+namespace mfu {
+
+namespace {
+
+/// Paths on the heap: the host's thread may have a stack of 16 KB.
+struct Names {
+  Names() = default;
+  Names(const Names&) = delete;
+  Names& operator=(const Names&) = delete;
+  ~Names() {
+    for (char* path : paths) std::free(path);
+  }
+  std::array<char*, 4> paths{};
+  std::size_t count = 0;
+};
+
+}  // namespace
+
+void* find_in_leading_copy(const char* symbol) noexcept {
+  // The linker lists libraries in the order in which they were loaded, so every copy finds the same one first. Names
+  // only: dlopen inside this call takes the linker's two locks in the order opposite to another thread's dlopen.
+  Names names;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        auto& found = *static_cast<Names*>(out);
+        const char* path = info->dlpi_name;
+        if (path == nullptr || std::strstr(path, "mfuinject") == nullptr) return 0;
+        char* copy = ::strdup(path);
+        if (copy == nullptr) return 1;
+        found.paths[found.count++] = copy;
+        return found.count == found.paths.size() ? 1 : 0;
+      },
+      &names);
+  Dl_info mine{};
+  if (::dladdr(reinterpret_cast<void*>(&find_in_leading_copy), &mine) == 0) return nullptr;
+  for (std::size_t i = 0; i < names.count; ++i) {
+    void* handle = ::dlopen(names.paths[i], RTLD_NOW | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    Dl_info theirs{};
+    void* version = ::dlsym(handle, "mfuinject_version");
+    const bool is_copy = version != nullptr && ::dladdr(version, &theirs) != 0;
+    void* found = is_copy && theirs.dli_fbase != mine.dli_fbase ? ::dlsym(handle, symbol) : nullptr;
+    ::dlclose(handle);
+    if (is_copy) return found;
+  }
+  return nullptr;
+}
+
+}  // namespace mfu

@@ -1,0 +1,475 @@
+#include "injection/threads/drain_thread.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "cuda/cupti_versions.h"
+#include "cuda/kernel_products.h"
+#include "cuda/nvtx_handler.h"
+#include "injection/guards/allocation.h"
+#include "injection/guards/last_thread.h"
+#include "injection/guards/own_thread.h"
+
+namespace mfu {
+
+namespace {
+
+void pause(DurationNs ns) noexcept {
+  const ::timespec t{static_cast<::time_t>(ns / kNsPerSecond), static_cast<long>(ns % kNsPerSecond)};
+  ::nanosleep(&t, nullptr);
+}
+
+}  // namespace
+
+DrainThread::DrainThread(const DrainParts& parts, RunInfo run, TimeNs started)
+    : parts_(parts), run_(std::move(run)), started_(started), devices_(parts.config, parts.names) {
+  if (parts_.session != nullptr) flush_.emplace(*parts_.session, wake_);
+}
+
+bool DrainThread::start() {
+  return start_own_thread(
+             "mfu-drain", [](void* self) { static_cast<DrainThread*>(self)->loop(); }, this) &&
+         (!flush_ || flush_->start());
+}
+
+void DrainThread::stop() {
+  // The host waits for 3 s at most, and the sinks are still to come. Where there is no processor for us, the account of
+  // what piled up takes longer than that.
+  account_until_.store(monotonic_ns() + 2 * kSlowdown * kNsPerSecond, std::memory_order_relaxed);
+  wake_.notify([this] { stopping_.store(true, std::memory_order_relaxed); });
+}
+
+// --- the loop -------------------------------------------------------------------------------------------------------
+
+std::uint64_t DrainThread::progress() const noexcept {
+  const ::clockid_t cpu = cpu_clock_.load(std::memory_order_relaxed);
+  const std::uint64_t cpu_ms = cpu != 0 ? static_cast<std::uint64_t>(clock_ns(cpu) / 1'000'000) : 0;
+  return progress_.load(std::memory_order_relaxed) + cpu_ms;
+}
+
+void DrainThread::loop() {
+  ::clockid_t cpu{};
+  if (::pthread_getcpuclockid(::pthread_self(), &cpu) == 0) cpu_clock_.store(cpu, std::memory_order_relaxed);
+  begin();
+  const DurationNs window = account_->ledger().window_ns();
+  const DurationNs period = RunAccount::tick_period(window);
+  bool idle = false;
+  while (!stopping() && !memory_was_refused()) {
+    const std::uint64_t completed = parts_.session != nullptr ? parts_.session->completed() : 0;
+    wait_for(monotonic_ns() + (idle ? std::max(period, window) : period), completed);
+    if (stopping()) break;
+    const std::uint64_t launches = parts_.attribution.launches_seen();
+    const std::uint64_t records = records_;
+    tick();
+    records_flow_ = records != records_;
+    idle = launches == parts_.attribution.launches_seen() && launches == launches_before_ && records == records_;
+    launches_before_ = launches;
+    if (only_own_threads_left()) exit_as_last_thread();
+  }
+  finish();
+}
+
+void DrainThread::begin() {
+  const Config& config = parts_.config;
+  if (parts_.session != nullptr) clock_.choose(parts_.session->timestamp());
+  anchor_clock();
+  RunAccount::Options options;
+  options.ledger.origin_ns = clock_.now() - (monotonic_ns() - started_);
+  options.ledger.window_ns = std::max<DurationNs>(10'000'000, static_cast<DurationNs>(config.interval_s * 1e9));
+  options.ledger.ranges_only = parts_.session == nullptr;
+  options.model = config.flops_model();
+  options.workload = config.workload;
+  if (parts_.imports != nullptr) options.products = &parts_.attribution.products();
+  if (!config.trace.empty()) {
+    ring_.emplace(static_cast<DurationNs>(config.trace_seconds * 1e9));
+    ring_->set_origin(options.ledger.origin_ns);
+    options.observer = &*ring_;
+  }
+  if (config.detect && parts_.session != nullptr)
+    options.detection =
+        DetectionOptions{.most_explained = config.explain_detection ? DetectedRegions::kMostExplained : 0};
+  options.by_calls = parts_.session != nullptr && parts_.session->level() == CuptiLevel::kShare;
+  account_.emplace(RunAccount::Parts{parts_.rules, parts_.attribution, parts_.names, parts_.contexts, clock_.ticks(),
+                                     host_counters()},
+                   options, [this](WindowSummary&& w) { emit(std::move(w)); });
+  account_->ledger().stop_when(
+      [this] { return stopping() && monotonic_ns() > account_until_.load(std::memory_order_relaxed); });
+  // The tick clock needs two anchors before it can convert: take the second one 2 ms later.
+  pause(2'000'000);
+  anchor_clock();
+}
+
+/// CUPTI hands over full buffers between ticks too; while they flow, take them often enough for the queue to hold what
+/// comes at 10 M records/s.
+void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
+  const auto some_completed = [&] { return parts_.session != nullptr && parts_.session->completed() != completed; };
+  // The sooner its end is known, the sooner launches are measured again.
+  const auto session_ended = [&] {
+    return parts_.session != nullptr && parts_.session->ended_sessions() != ends_handled_;
+  };
+  for (bool flowing = records_flow_; !stopping();) {
+    const DurationNs left = next - monotonic_ns();
+    if (left <= 0 || session_ended()) return;
+    wake_.wait(flowing ? std::min<DurationNs>(left, 20'000'000) : left,
+               [&] { return stopping() || session_ended() || (!flowing && some_completed()); });
+    flowing = flowing || some_completed();
+    if (flowing) take_records();
+  }
+}
+
+void DrainThread::tick() {
+  if (parts_.imports != nullptr) parts_.imports->scan_if_changed();  // modules that were loaded since
+  look_for_kernel_products();
+  anchor_clock();
+  const TimeNs now = clock_.now();  // before the newest launch is looked up, so that whatever is newer began later
+  if (CorrelationId newest{}; parts_.attribution.newest_correlation(newest)) trust_.begin_tick(now, newest);
+  account_->drain().begin_tick(now);
+  ask_for_records();
+  take_records();
+  announce_new_devices();
+  watch_other_clients();
+  say_what_is_lost();
+  check_assumptions();
+  account_->drain().end_tick(dropped_taken_ != 0, !flush_ || flush_stuck_ || flush_->idle());
+  if (parts_.session != nullptr && account_->drain().wants_events()) parts_.session->follow_events();
+  for (std::string& notice : account_->drain().take_notices()) parts_.sink.say("order", std::move(notice));
+  for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
+  say_what_is_detected();
+  tell_unmatched_names(false);
+  for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
+  // A process that only opened a context stays silent until it works.
+  if (!announced_ && parts_.session == nullptr && nvtx_ranges_seen()) announce();
+  if (parts_.sink.take_trace_request() && announced_ && ring_)
+    send_trace(parts_.config.run_dir + "/" + parts_.config.host + "-" + std::to_string(parts_.config.rank) + "-" +
+                   std::to_string(run_.pid) + ".trace.json",
+               clock_.now());
+  parts_.sink.wake();
+}
+
+/// By the module that launches them, or by a kernel that ran.
+void DrainThread::look_for_kernel_products() {
+  if (parts_.imports == nullptr || parts_.session == nullptr || kernel_products_) return;
+  kernel_products_ = parts_.imports->saw_kernel_products();
+  for (const std::uint32_t end = parts_.names.size(); !kernel_products_ && names_looked_at_ < end; ++names_looked_at_)
+    kernel_products_ = may_launch_products(parts_.names.raw_name(KernelNameId{names_looked_at_}));
+  if (kernel_products_) parts_.session->follow_kernel_products();
+}
+
+void DrainThread::anchor_clock() {
+  if (auto notice = clock_.anchor()) parts_.sink.say("clock", std::move(*notice));
+}
+
+// --- records --------------------------------------------------------------------------------------------------------
+
+void DrainThread::take_records() {
+  // Records may come faster than they are taken, without end. A tick ends all the same, so that windows come.
+  // Instances come with them, and take longer than records where there are many: so time bounds it too.
+  constexpr std::size_t kAtOnce = 2 * RecordQueue::kBatches;
+  constexpr DurationNs kLongest = kNsPerSecond / 10;
+  const TimeNs until = last_records_until_ != 0 ? last_records_until_ : monotonic_ns() + kLongest;
+  for (std::size_t taken = 0; taken < kAtOnce && (taken == 0 || monotonic_ns() < until); ++taken) {
+    RecordBatch* batch = parts_.queue.receive();
+    if (batch == nullptr) break;
+    if (cut_ns_ != 0 && batch->count != 0) {
+      leave_out_later_launches(*batch);
+      later_batches_ = batch->count == 0 ? later_batches_ + 1 : 0;
+    }
+    // A record's instance opened before its launch, so instances are published first.
+    account_->drain().follow_instances();
+    clock_.correct(*batch);
+    devices_.took(*batch);
+    trust_.see(*batch, clock_.now());
+    account_->drain().record(*batch);
+    if (!announced_) announce_new_devices();  // before whatever else comes in the first tick
+    records_ += batch->count;
+    parts_.queue.give_back(batch);
+    progress_.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+/// One flush per tick. A slow one goes on into the next ticks; one that hangs for 30 s is the last.
+void DrainThread::ask_for_records() {
+  if (!flush_ || flush_stuck_ || parts_.session->fatal()) return;
+  if (flush_->idle()) {
+    flush_since_ = monotonic_ns();
+    (void)flush_->ask(false);
+  }
+  const std::uint64_t wanted = flush_->newest();
+  // Take what comes while it comes: the queue is no larger than it must be. Taking counts: where records come faster
+  // than they are taken, the flush ends when they no longer do.
+  const TimeNs enough = monotonic_ns() + kNsPerSecond;
+  while (!stopping() && monotonic_ns() < enough) {
+    const bool done = wake_.wait(10'000'000, [&] { return flush_->returned(wanted); });
+    take_records();
+    if (done) return;
+  }
+  if (flush_->returned(wanted) || monotonic_ns() - flush_since_ <= 30 * kNsPerSecond) return;
+  flush_stuck_ = true;
+  host_counters().add(Counter::kFlushStuck);
+  parts_.sink.say("flush",
+                  "CUPTI did not return from a flush for 30 s: not asking again; records come with full buffers only");
+}
+
+void DrainThread::say_what_is_lost() {
+  const std::uint64_t dropped = flush_ ? flush_->dropped() : 0;
+  if (dropped != dropped_taken_) {
+    host_counters().add(Counter::kRecordsDropped, dropped - dropped_taken_);
+    if (dropped_taken_ == 0)
+      parts_.sink.say("dropped", "CUPTI dropped records: figures of that window are lower bounds");
+    dropped_taken_ = dropped;
+  }
+  const std::uint64_t untimed =
+      host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
+  say_untimed(untimed - untimed_before_, records_ - records_before_);
+  if (records_ - records_before_ < 10'000 && !stopping()) return;  // goes on until there are enough to judge
+  untimed_before_ = untimed;
+  records_before_ = records_;
+}
+
+/// \param untimed of the last \param records: looked at piece by piece, since buffers can run out after an hour of good
+/// records.
+void DrainThread::say_untimed(std::uint64_t untimed, std::uint64_t records) {
+  if (untimed <= 16 || untimed <= records / 100) return;
+  const bool most = records >= 1000 && untimed > records / 2;
+  if (untimed_said_ && (most_untimed_said_ || !most)) return;
+  untimed_said_ = true;
+  most_untimed_said_ = most;
+  std::string why = "device buffers ran out, or another client set CUPTI's clock";
+  for (const CuptiDefect& defect : kCuptiDefects)
+    if (defect.remedy == CuptiRemedy::kSayIfUntimed && run_.cupti_version >= defect.first &&
+        run_.cupti_version <= defect.last)
+      why = std::string("known: ") + defect.what;
+  parts_.sink.say("untimed", std::to_string(untimed * 100 / records) + "% of CUPTI's records have no usable time (" +
+                                 why + "); figures are lower bounds");
+}
+
+// --- other clients of CUPTI -----------------------------------------------------------------------------------------
+
+void DrainThread::watch_other_clients() {
+  if (parts_.session == nullptr) return;
+  count_finished();
+  const CuptiSession& session = *parts_.session;
+  ClientWatch::Look seen;
+  seen.now = monotonic_ns();
+  seen.launches = parts_.attribution.launches_seen();
+  seen.records = records_;
+  seen.foreign_buffers = session.foreign();
+  seen.refused_calls = session.refused();
+  seen.ended_sessions = ends_handled_ = session.ended_sessions();
+  seen.ends_are_seen = session.sees_ends();
+  seen.finished_without_record = finished_without_record_;
+  // The driver queues up to 1,024 launches a stream; two busy streams a context, and one context more than we know.
+  seen.room = session.buffers().bytes_out() / ActivityBuffers::kShortestRecord +
+              std::uint64_t{2048} * (session.live_contexts() + 1);
+  const bool yielded = watch_.state() == ClientWatch::State::kYielded;
+  ClientWatch::Verdict verdict = watch_.look(seen);
+  if (watch_.records_are_lost(seen.now)) account_->drain().forget_waiting();
+  switch (verdict.action) {
+    case ClientWatch::Action::kYield:
+      account_->ledger().not_measured_from(clock_.now() - (seen.now - verdict.since));
+      break;
+    case ClientWatch::Action::kBack:
+      account_->ledger().measured_again(clock_.now());
+      break;
+    case ClientWatch::Action::kResume:
+      parts_.session->resume();
+      break;
+    case ClientWatch::Action::kReturn:
+      if (!yielded) account_->ledger().not_measured_from(clock_.now() - (seen.now - verdict.since));
+      account_->ledger().measured_again(clock_.now());
+      account_->drain().forget_waiting();
+      break;
+    case ClientWatch::Action::kSay:
+    case ClientWatch::Action::kNothing:
+      break;
+  }
+  const CuptiDefect* defect = cupti_defect(run_.cupti_version, CuptiRemedy::kSayIfNoRecords);
+  if (verdict.action == ClientWatch::Action::kSay && records_ == 0 && defect != nullptr)
+    verdict.text += std::string(", or this CUPTI: ") + defect->what;
+  if (!verdict.text.empty()) parts_.sink.say(verdict.kind, std::move(verdict.text));
+}
+
+/// Launches that have finished, as the host's own synchronisation says, and of which no record came although every
+/// buffer that could hold it has been filled since.
+void DrainThread::count_finished() {
+  std::array<CorrelationId, 16> launches;
+  const TimeNs now = monotonic_ns();
+  const std::uint64_t seen = parts_.attribution.launches_seen();
+  const std::uint32_t taken = parts_.session->take_finished(launches.data(), launches.size());
+  for (std::uint32_t i = 0; i < taken; ++i) finished_.push_back({launches[i], seen, now});
+  const std::uint64_t room = parts_.session->buffers().bytes_out() / ActivityBuffers::kShortestRecord;
+  while (!finished_.empty() && seen - finished_.front().launches > room && now - finished_.front().at > kNsPerSecond) {
+    finished_without_record_ += parts_.attribution.map().outstanding(finished_.front().launch);
+    finished_.pop_front();
+  }
+  if (finished_.size() > 1024) finished_.pop_front();
+}
+
+void DrainThread::check_assumptions() {
+  if (parts_.session == nullptr || watch_.state() == ClientWatch::State::kYielded) return;
+  const LaunchAccount account = account_->drain().account();
+  TrustChecks::Look seen;
+  seen.now = monotonic_ns();
+  seen.without_record = host_counters().get(Counter::kLaunchesExpired);
+  seen.launches = account.seen - account.dropped + seen.without_record;
+  seen.records = records_;
+  seen.unmatched = host_counters().get(Counter::kRecordsUnmatched);
+  seen.untimed = host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
+  seen.called = account.seen;
+  seen.buffers = parts_.session->completed();
+  for (std::string& notice : trust_.look(seen)) parts_.sink.say("trust", std::move(notice));
+  if (trust_.holds(TrustChecks::kCallbacks) || std::exchange(runtime_watched_, true)) return;
+  // Below this runtime not every launch makes a driver call that we know: its own calls may tell.
+  parts_.session->watch_runtime_calls();
+}
+
+// --- what goes out --------------------------------------------------------------------------------------------------
+
+void DrainThread::announce_new_devices() {
+  if (!devices_.find(account_->ledger(), clock_.now(), stopping())) return;
+  run_.devices = devices_.infos();
+  announced_ = false;  // once more, with the new device
+  if (!stopping()) announce();
+}
+
+void DrainThread::announce() {
+  if (std::exchange(announced_, true)) return;
+  parts_.sink.announce(run_);
+}
+
+void DrainThread::emit(WindowSummary&& window) {
+  const CuptiSession* session = parts_.session;
+  const double wall = seconds(monotonic_ns() - started_);
+  window.self.cpu_s = thread_cpu_s() + (flush_ ? flush_->cpu_s() : 0) + parts_.sink.cpu_s();
+  window.self.rss_bytes =
+      parts_.attribution.map().resident_bytes() + parts_.attribution.instances().resident_bytes() +
+      parts_.queue.resident_bytes() + (session != nullptr ? session->buffers().advertised_bytes() : 0) +
+      account_->ledger().held_bytes() + (account_->detected() != nullptr ? account_->detected()->held_bytes() : 0) +
+      (ring_ ? ring_->resident_bytes() : 0);
+  window.self.overhead = wall > 0 && session != nullptr ? session->callback_seconds(clock_.ticks()) / wall : 0;
+  if (!window.final_run) devices_.add_clock_ratios(window);
+  if (session != nullptr) window.trust = trust_.states();
+  // What instances lacked that ended with the run stands above its table.
+  if (window.final_run) {
+    for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
+    if (const DurationNs left_out = account_->ledger().left_out_ns(); left_out > 0)
+      parts_.sink.say("exit", "the account of the last " + std::to_string(left_out / 1'000'000) +
+                                  " ms is left out: the process ends, and there was no time to add them up");
+  }
+  parts_.sink.send(std::move(window));
+}
+
+/// What is kept goes to the thread that may wait for a disk.
+void DrainThread::send_trace(std::string path, TimeNs now) {
+  TraceHeader header;
+  header.host = parts_.config.host;
+  header.version = MFU_VERSION;
+  header.pid = run_.pid;
+  header.rank = parts_.config.rank;
+  header.world_size = parts_.config.world_size;
+  header.config_json = parts_.config.resolved_json;
+  header.devices = devices_.facts();
+  if (parts_.imports != nullptr) header.products = &parts_.attribution.products();
+  parts_.sink.send_trace(std::move(path), ring_->snapshot(now), std::move(header));
+}
+
+// --- exit -----------------------------------------------------------------------------------------------------------
+
+void DrainThread::finish() {
+  take_last_records();
+  // A process that never worked on a GPU has nothing to say.
+  if (records_ != 0 || parts_.attribution.launches_seen() != 0 || parts_.session == nullptr) announce();
+  tell_unmatched_names(true);
+  const TimeNs end = clock_.now();
+  account_->drain().finish(end);
+  if (ring_ && announced_) send_trace(parts_.config.trace, end);
+  parts_.sink.close();
+}
+
+/// What is on its way gets a moment; then everything is asked for, with what still runs.
+void DrainThread::take_last_records() {
+  cut_known_ = parts_.attribution.newest_correlation(cut_);
+  cut_ns_ = clock_.now();
+  if (!cut_known_) account_->drain().leave_out_unknown_work_after(cut_ns_);
+  // CUPTI's own flush may take as long as it takes where records move at all; one that hangs is left after this time.
+  const TimeNs hung_at = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 4;
+  last_records_until_ = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 2;  // what is left then is dropped, and said
+  const auto waiting = [this] { return account_->drain().account().dropped != 0; };
+  anchor_clock();
+  account_->drain().begin_tick(clock_.now());
+  if (flush_) {
+    flush_at_exit(false, hung_at);
+    for (int i = 0; i < 4 && !flush_stuck_ && waiting(); ++i) {
+      pause(10'000'000);
+      flush_at_exit(false, hung_at);
+    }
+    // Without launch callbacks nobody knows what lies in buffers that are not complete.
+    if (waiting() || !cut_known_) flush_at_exit(true, hung_at);
+  }
+  take_records();
+  announce_new_devices();
+  say_what_is_lost();
+  account_->drain().end_tick(dropped_taken_ != 0);
+  for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
+  for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
+  say_what_is_detected();
+}
+
+void DrainThread::say_what_is_detected() {
+  DetectedRegions* const detected = account_->detected();
+  if (detected == nullptr) return;
+  for (std::string& line : detected->take_explained()) parts_.sink.say("explain", std::move(line));
+  for (std::string& notice : detected->take_notices()) parts_.sink.say("detected", std::move(notice));
+}
+
+/// Ranges come, GPU work runs, and no rule matches: the names and the missing rule, once.
+void DrainThread::tell_unmatched_names(bool at_exit) {
+  constexpr DurationNs kFirstSeconds = 2 * kNsPerSecond;  // a program's start has other ranges than its steps
+  if (unmatched_told_ || !announced_) return;
+  if (!at_exit && clock_ns(CLOCK_MONOTONIC) - started_ < kFirstSeconds) return;
+  const UnmatchedNames& seen = parts_.rule_cache.unmatched();
+  std::string notice = unmatched_notice(seen, parts_.config.regions);
+  if (notice.empty() &&
+      (at_exit || clock_ns(CLOCK_MONOTONIC) - started_ > kFirstSeconds + account_->ledger().window_ns()))
+    notice = no_ranges_notice(nvtx_ranges_seen(), parts_.config.regions);
+  unmatched_told_ = !notice.empty() || (seen.any_matched() && parts_.config.regions.empty());
+  if (!notice.empty()) parts_.sink.say("ranges_unmatched", std::move(notice));
+}
+
+void DrainThread::flush_at_exit(bool everything, TimeNs hung_at) {
+  if (flush_stuck_ || parts_.session->fatal()) return;
+  const std::uint64_t wanted = flush_->ask(everything);
+  while (true) {
+    const std::uint64_t before = records_;
+    const bool done = wake_.wait(5'000'000, [&] { return flush_->returned(wanted); });
+    take_records();
+    if (done) return;
+    const TimeNs now = monotonic_ns();
+    // Threads that go on launching keep a flush going for as long as they do. Once all that comes is theirs, and
+    // nothing of the account is waited for, the flush gets a moment to end, and is left.
+    if (later_batches_ >= kOnlyLater && cut_known_ && account_->drain().account().dropped == 0) {
+      if (leave_at_ == 0) leave_at_ = now + kSlowdown * kNsPerSecond / 4;
+      if (now >= leave_at_) return;
+    }
+    // Records may come faster than they are taken: at some time the account ends all the same.
+    if (now < hung_at || (records_ != before && now < hung_at + kSlowdown * kNsPerSecond)) continue;
+    flush_stuck_ = true;
+    host_counters().add(Counter::kFlushStuck);
+    return;
+  }
+}
+
+/// Threads may go on launching while the process ends: those launches are in no account. Without launch callbacks it is
+/// the time of the call that tells them from the others.
+void DrainThread::leave_out_later_launches(RecordBatch& batch) const noexcept {
+  const auto later = [&](const ActivityRecord& record) {
+    return is_host_call(record.kind) ? record.begin_ns > cut_ns_ : cut_known_ && newer(record.correlation, cut_);
+  };
+  const auto end = std::remove_if(batch.records.begin(), batch.records.begin() + batch.count, later);
+  batch.count = static_cast<std::uint32_t>(end - batch.records.begin());
+}
+
+}  // namespace mfu

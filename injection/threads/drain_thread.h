@@ -1,0 +1,140 @@
+// The thread that turns records into windows: once per tick it asks CUPTI, attributes, accounts and hands over.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "core/attribution/attribution.h"
+#include "core/attribution/context_devices.h"
+#include "core/attribution/record_queue.h"
+#include "core/config/config.h"
+#include "core/drain/run_account.h"
+#include "core/kernels/kernel_names.h"
+#include "core/ranges/rule_cache.h"
+#include "core/recording/recording_ring.h"
+#include "cuda/blas/import_patcher.h"
+#include "cuda/cupti_session.h"
+#include "injection/threads/client_watch.h"
+#include "injection/threads/flush_thread.h"
+#include "injection/threads/host_clock.h"
+#include "injection/threads/run_devices.h"
+#include "injection/threads/sink_thread.h"
+#include "injection/threads/trust.h"
+
+namespace mfu {
+
+/// What the drain works on. All of it outlives the process's last callback.
+struct DrainParts {
+  const Config& config;
+  RegionRules& rules;
+  const RuleCache& rule_cache;
+  Attribution& attribution;
+  KernelNames& names;
+  const ContextDevices& contexts;
+  RecordQueue& queue;
+  CuptiSession* session;  ///< nullptr: ranges alone
+  SinkThread& sink;
+  ImportPatcher* imports;  ///< nullptr: calls to cuBLAS are not looked at
+};
+
+/// [mfu-drain] runs loop(); all members without a tag are its own. Nothing here waits for CUPTI or a disk: the flush
+/// thread does the one, the sink thread the other, and both may hang for good.
+class DrainThread {
+ public:
+  /// \param started CLOCK_MONOTONIC when the library came up: where the run begins [ns].
+  DrainThread(const DrainParts& parts, RunInfo run, TimeNs started);
+  /// Starts this thread and, where there is CUPTI, the flush thread.
+  [[nodiscard]] bool start();
+
+  /// [CUPTI's threads] A buffer was decoded. No lock.
+  void poke() noexcept { wake_.poke(); }
+  /// [host thread] Another client of CUPTI is about to register.
+  void watch_for_end() noexcept {
+    if (flush_) flush_->watch_for_end();
+  }
+  /// [exiting thread] The run is over: take what is left, close the account, and end.
+  void stop();
+  /// [any thread] Batches taken so far, and ms of CPU that the thread had: while it grows, an exit waits. Where a host
+  /// starves it, the account of a second of launches takes more than a second.
+  [[nodiscard]] std::uint64_t progress() const noexcept;
+
+ private:
+  void loop();
+  void begin();
+  void tick();
+  void look_for_kernel_products();
+  void wait_for(TimeNs next, std::uint64_t completed);
+  void finish();
+  void take_records();
+  void ask_for_records();
+  void take_last_records();
+  void flush_at_exit(bool everything, TimeNs hung_at);
+  void leave_out_later_launches(RecordBatch& batch) const noexcept;
+  void watch_other_clients();
+  void count_finished();
+  void check_assumptions();
+  void say_what_is_lost();
+  void say_what_is_detected();
+  void say_untimed(std::uint64_t untimed, std::uint64_t records);
+  void tell_unmatched_names(bool at_exit);
+  void announce_new_devices();
+  void announce();
+  void emit(WindowSummary&& window);
+  void send_trace(std::string path, TimeNs now);
+  void anchor_clock();
+  [[nodiscard]] bool stopping() const noexcept { return stopping_.load(std::memory_order_relaxed); }
+
+  DrainParts parts_;
+  RunInfo run_;
+  const TimeNs started_;
+
+  HostClock clock_;
+  std::optional<RecordingRing> ring_;  ///< MFU_TRACE
+  std::optional<RunAccount> account_;
+  RunDevices devices_;
+  bool announced_ = false;
+
+  Wakeup wake_;
+  std::optional<FlushThread> flush_;  ///< where there is CUPTI
+  std::uint64_t ends_handled_ = 0;    ///< of sessions of other clients
+  TimeNs flush_since_ = 0;
+  bool flush_stuck_ = false;
+  std::uint64_t dropped_taken_ = 0;
+  bool untimed_said_ = false, most_untimed_said_ = false;
+  std::uint64_t untimed_before_ = 0, records_before_ = 0;  ///< at the last judgement
+  bool unmatched_told_ = false;
+  bool kernel_products_ = false;       ///< there are kernels that are products by themselves
+  std::uint32_t names_looked_at_ = 0;  ///< for that
+  std::uint64_t records_ = 0;
+  std::uint64_t launches_before_ = 0;
+  bool records_flow_ = true;  ///< some came in the last tick
+
+  TrustChecks trust_;
+  bool runtime_watched_ = false;
+  ClientWatch watch_;
+  struct Finished {
+    CorrelationId launch;
+    std::uint64_t launches;  ///< that were made when it was told
+    TimeNs at;
+  };
+  std::deque<Finished> finished_;
+  std::uint64_t finished_without_record_ = 0;
+
+  CorrelationId cut_{};  ///< at exit: the newest launch of the account
+  bool cut_known_ = false;
+  TimeNs cut_ns_ = 0;              ///< when that was; 0: the run goes on
+  TimeNs last_records_until_ = 0;  ///< at exit: when the last records must have been taken
+  std::atomic<TimeNs> account_until_{std::numeric_limits<TimeNs>::max()};  ///< [any thread] at exit: when it must end
+  static constexpr std::uint32_t kOnlyLater = 4;
+  std::uint32_t later_batches_ = 0;  ///< at exit: in a row, with nothing but what was launched after the cut
+  TimeNs leave_at_ = 0;              ///< at exit: a flush that still runs then is left; 0: not decided
+
+  std::atomic<bool> stopping_{false};       ///< [any thread]
+  std::atomic<std::uint64_t> progress_{0};  ///< [any thread]
+  std::atomic<::clockid_t> cpu_clock_{0};   ///< [any thread] of mfu-drain; 0: it has not started
+};
+
+}  // namespace mfu

@@ -1,0 +1,57 @@
+#include "injection/threads/run_devices.h"
+
+#include "core/rows/metrics.h"
+
+#include "cuda/device.h"
+
+namespace mfu {
+
+RunDevices::RunDevices(const Config& config, KernelNames& names) : config_(config), names_(names) {
+  dtype_ = config.peak.dtype;
+  if (!dtype_ && config.model) dtype_ = config.model->dtype();
+}
+
+bool RunDevices::find(Ledger& ledger, TimeNs now, bool last) {
+  bool any = false;
+  for (std::uint32_t d = 0; d < ledger.devices(); ++d) {
+    if (!ledger.has_device(d) || (d < known_.size() && known_[d])) continue;
+    if (!dtype_ && !(dtype_ = names_.matmul_dtype_seen()) && !last) {
+      const DurationNs window = ledger.window_ns();
+      if (dtype_wait_until_ == 0) dtype_wait_until_ = ledger.origin() + ((now - ledger.origin()) / window + 1) * window;
+      if (now < dtype_wait_until_) return any;
+    }
+    if (known_.size() <= d) known_.resize(d + 1, false);
+    known_[d] = true;
+    const auto identity = identify_device(d);
+    const DeviceFacts facts = identity ? identity->facts : DeviceFacts{};
+    const bool model_says = config_.model && config_.model->dtype();
+    const Peak peak = find_peak(facts, dtype_.value_or(DType::kBf16), config_.peak);
+    ledger.set_peak(d, peak);
+    if (facts_.size() <= d) facts_.resize(d + 1);
+    facts_[d] = {facts, peak};
+    DeviceInfo info;
+    info.device = d;
+    info.name = facts.name;
+    info.uuid = identity ? identity->uuid : "";
+    info.peak_flop_per_s = peak.flop_per_s;
+    info.peak_bytes_per_s = peak.bytes_per_s;
+    info.peak_source = peak.source;
+    info.dtype = std::string(name(peak.dtype));
+    info.dtype_source = config_.peak.dtype ? "config" : model_says ? "model" : dtype_ ? "kernels" : "assumed";
+    info.sparse = peak.sparse;
+    infos_.push_back(std::move(info));
+    any = true;
+  }
+  return any;
+}
+
+void RunDevices::add_clock_ratios(WindowSummary& window) const {
+  for (const DeviceInfo& device : infos_) {
+    const auto clock = sm_clock_khz(device.uuid);
+    if (!clock) continue;
+    for (RegionSummary& region : window.regions)
+      if (region.device == device.device) region.clock_ratio = clock_ratio(*clock, facts_[device.device].second);
+  }
+}
+
+}  // namespace mfu

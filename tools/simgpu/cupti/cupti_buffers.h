@@ -1,0 +1,90 @@
+// Activity buffers of the simulated libcupti: asked for when the first record of a batch is made, on the launching
+// thread; handed back, filled, by a worker thread of CUPTI's own or by the thread that flushes.
+#pragma once
+
+#include <cupti.h>
+
+#include <cstdint>
+
+#include "tools/simgpu/cupti/cupti_records.h"
+#include "tools/simgpu/interface.h"
+
+namespace mfu::sim {
+
+/// The layout in force: as built, or what SIMGPU_CUPTI_VERSION says.
+const Layout& cupti_layout();
+
+/// The driver of this process; nullptr when there is none, or when it is not the simulated one. Looked for on every
+/// call until it is there, as the real library does.
+const Driver* connected_driver();
+
+// Of CUPTI 13.2's cupti_activity.h, which the headers that this is built with need not have.
+struct BufferRequestInfoV2 {
+  std::size_t struct_size;
+};
+struct BufferCompleteInfoV2 {
+  std::size_t struct_size;
+  std::uint64_t thread_id;
+  void** record_layouts;
+  std::size_t layout_count;
+};
+using BufferRequestedV2 = void (*)(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records,
+                                   BufferRequestInfoV2* info);
+using BufferCompletedV2 = void (*)(std::uint8_t* buffer, std::size_t size, std::size_t valid,
+                                   BufferCompleteInfoV2* info);
+
+/// Who hands out buffers and takes them back: one pair of functions of either form.
+struct BufferCallbacks {
+  CUpti_BuffersCallbackRequestFunc requested = nullptr;
+  CUpti_BuffersCallbackCompleteFunc completed = nullptr;
+  BufferRequestedV2 requested_v2 = nullptr;
+  BufferCompletedV2 completed_v2 = nullptr;
+  bool foreign = false;
+
+  [[nodiscard]] bool any() const noexcept { return requested != nullptr || requested_v2 != nullptr; }
+};
+/// Client 0 is whoever names no subscriber; every subscriber has a number of its own.
+inline constexpr std::uint32_t kClients = 5;
+void set_buffer_callbacks(std::uint32_t client, const BufferCallbacks& callbacks);
+void set_per_thread_buffers(bool on);
+bool per_thread_buffers();
+/// CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT.
+void set_device_buffer_limit(std::uint64_t buffers);
+/// Whether a buffer is filled with zeros when the client hands it over, on the client's thread.
+void set_buffers_zeroed(bool on);
+bool buffers_are_zeroed();
+
+// The clock (cupti_clock.cpp).
+void set_timestamp_callback(CUpti_TimestampCallbackFunc callback);
+/// Whether there ever was one.
+[[nodiscard]] bool timestamp_callback_ever();
+[[nodiscard]] std::uint64_t cupti_timestamp();
+/// Converts a time of ours to what the client's timestamp callback would have said then.
+[[nodiscard]] std::int64_t in_client_units(std::int64_t t_ns);
+
+void record_activity(const Activity& activity, std::uint32_t kernel_kind, std::uint32_t client);
+void record_api(const ApiRecord& record);
+void record_external(std::uint32_t kind, std::uint64_t id, std::uint32_t correlation);
+
+/// cuptiActivityFlushAll. Without `forced` only buffers whose records are all complete are handed back.
+void flush_buffers(bool forced);
+/// The same from the worker thread; returns when it is done.
+void flush_on_worker(bool forced);
+void set_flush_period(std::uint32_t ms);
+/// Dropped records since the last call.
+[[nodiscard]] std::size_t take_dropped(std::uint32_t client);
+
+/// Adds what one callback of the client took.
+class CallbackTimer {
+ public:
+  explicit CallbackTimer(CallbackCostIndex which) noexcept;
+  ~CallbackTimer();
+  CallbackTimer(const CallbackTimer&) = delete;
+  CallbackTimer& operator=(const CallbackTimer&) = delete;
+
+ private:
+  CallbackCostIndex which_;
+  std::int64_t begin_ns_;
+};
+
+}  // namespace mfu::sim

@@ -1,0 +1,503 @@
+// The exported functions of the simulated libcuda.so.1. Each counts a correlation id, tells an attached tool, and hands
+// over to the engine. Names and signatures follow cuda.h; `_ptds` and `_ptsz` are the per-thread default stream forms.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "tools/simgpu/driver/driver_call.h"
+
+namespace {
+
+using namespace mfu::sim;
+
+CUresult launch(CUfunction f, CUstream handle, bool per_thread, const LaunchShape& shape,
+                const LaunchOptions& options) {
+  Function* function = function_of(f);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return on_stream(handle, per_thread, [&](Stream& s) { return launch_kernel(s, *function, shape, options); });
+}
+
+CUresult launch_config(const CUlaunchConfig* config, CUfunction f, void** kernel_params, bool per_thread) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  LaunchOptions options;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) options.cooperative = attribute.value.cooperative != 0;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+      options.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
+    }
+  }
+  return launch(f, config->hStream, per_thread,
+                {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                 {config->blockDimX, config->blockDimY, config->blockDimZ},
+                 config->sharedMemBytes,
+                 kernel_params},
+                options);
+}
+
+int attribute_of(const DeviceSpec& spec, CUdevice_attribute attribute, int ordinal) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+      return 64;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
+      return 0x7FFFFFFF;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+      return 65535;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      return 48 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      return 227 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      return 228 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
+      return 65536;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      return 2048;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      return static_cast<int>(spec.clock_khz);
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      return static_cast<int>(spec.memory_clock_khz);
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      return static_cast<int>(spec.bus_bits);
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      return static_cast<int>(spec.sm_count);
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      return 50 << 20;
+    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
+      return 64 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+      return 0x7FFFFFFF;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
+      return 512;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
+      return spec.cc_major >= 9 ? 1 : 0;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      return static_cast<int>(spec.cc_major);
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      return static_cast<int>(spec.cc_minor);
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      return 0x18 + ordinal;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      return 3;
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+void fill_uuid(CUuuid* uuid, int ordinal) {
+  static constexpr unsigned char kBase[16] = {0x51, 0x3A, 0x6D, 0x0F, 0x73, 0x69, 0x6D, 0x75,
+                                              0x8C, 0x61, 0x74, 0x65, 0x64, 0x00, 0x00, 0x00};
+  std::memcpy(uuid->bytes, kBase, sizeof kBase);
+  uuid->bytes[15] = static_cast<char>(ordinal);
+}
+
+CUresult elapsed_time(float* ms, CUevent first, CUevent last) {
+  auto* start = as<Event>(first, Magic::kEvent);
+  auto* end = as<Event>(last, Magic::kEvent);
+  if (start == nullptr || end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!start->recorded.load() || !end->recorded.load()) return CUDA_ERROR_INVALID_HANDLE;
+  if (end->time_ns.load() > now_ns()) return CUDA_ERROR_NOT_READY;
+  *ms = static_cast<float>(static_cast<double>(end->time_ns.load() - start->time_ns.load()) * 1e-6);
+  return CUDA_SUCCESS;
+}
+
+CUresult retain(CUcontext* out, CUdevice device) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return retain_primary(reinterpret_cast<Context**>(out), device);
+}
+
+CUresult make_context(CUcontext* out, unsigned flags, CUdevice device) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = nullptr;
+  if (const CUresult r = create_context(&context, flags, device); r != CUDA_SUCCESS) return r;
+  *out = reinterpret_cast<CUcontext>(context);
+  return push_context(context);
+}
+
+struct ErrorText {
+  CUresult code;
+  const char* name;
+  const char* text;
+};
+constexpr ErrorText kErrors[] = {
+    {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
+    {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {CUDA_ERROR_FILE_NOT_FOUND, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
+    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {CUDA_ERROR_ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
+    {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
+    {CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
+};
+
+}  // namespace
+
+// Without callbacks ----------------------------------------------------------------------------------------------
+
+extern "C" {
+
+SIM_EXPORT CUresult CUDAAPI cuInit(unsigned flags) { return initialise(flags); }
+
+SIM_EXPORT CUresult CUDAAPI cuDriverGetVersion(int* version) {
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *version = static_cast<int>(settings().driver_version);
+  return CUDA_SUCCESS;
+}
+
+SIM_EXPORT CUresult CUDAAPI cuGetErrorName(CUresult error, const char** text) {
+  for (const ErrorText& e : kErrors) {
+    if (e.code == error) return *text = e.name, CUDA_SUCCESS;
+  }
+  *text = nullptr;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_EXPORT CUresult CUDAAPI cuGetErrorString(CUresult error, const char** text) {
+  for (const ErrorText& e : kErrors) {
+    if (e.code == error) return *text = e.text, CUDA_SUCCESS;
+  }
+  *text = nullptr;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+/// The real driver's private tables: not there, so the real libcupti can tell that this is no NVIDIA driver.
+SIM_EXPORT CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid* /*id*/) {
+  if (table != nullptr) *table = nullptr;
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+SIM_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                                                CUdriverProcAddressQueryResult* status) {
+  // Names whose newest form has another signature: the first CUDA version that means it.
+  struct Renamed {
+    const char* name;
+    int since;
+    const char* target;
+  };
+  static constexpr Renamed kRenamed[] = {
+      {"cuCtxCreate", 13000, "cuCtxCreate_v4"},
+      {"cuCtxCreate", 0, "cuCtxCreate_v2"},
+      {"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"},
+      {"cuGraphInstantiate", 0, "cuGraphInstantiate_v2"},
+      {"cuGraphAddKernelNode", 12000, "cuGraphAddKernelNode_v2"},
+      {"cuGraphAddKernelNode", 0, "cuGraphAddKernelNode"},
+      {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},
+      {"cuGetProcAddress", 0, "cuGetProcAddress"},
+      {"cuStreamBeginCapture", 10010, "cuStreamBeginCapture_v2"},
+      {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"},
+      {"cuStreamGetCaptureInfo", 11030, "cuStreamGetCaptureInfo_v2"},
+      {"cuStreamGetCaptureInfo", 0, "cuStreamGetCaptureInfo"},
+      {"cuCtxGetDevice", 0, "cuCtxGetDevice"},
+      {"cuCtxSynchronize", 0, "cuCtxSynchronize"},
+  };
+  if (symbol == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *function = nullptr;
+  static void* const self = [] {
+    Dl_info info{};
+    return dladdr(reinterpret_cast<void*>(&cuInit), &info) != 0 ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD)
+                                                                : nullptr;
+  }();
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  const auto find = [&](const std::string& name) -> void* {
+    if (per_thread) {
+      for (const char* suffix : {"_ptsz", "_ptds"}) {
+        if (void* f = dlsym(self, (name + suffix).c_str()); f != nullptr) return f;
+      }
+    }
+    return dlsym(self, name.c_str());
+  };
+  bool renamed = false;
+  for (const Renamed& r : kRenamed) {
+    if (std::strcmp(symbol, r.name) != 0 || version < r.since) continue;
+    *function = find(r.target);
+    renamed = true;
+    break;
+  }
+  for (const char* suffix : {"_v3", "_v2", ""}) {
+    if (renamed || *function != nullptr) break;
+    *function = find(std::string(symbol) + suffix);
+  }
+  if (status != nullptr) {
+    *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
+  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+SIM_EXPORT CUresult CUDAAPI(cuGetProcAddress)(const char* symbol, void** function, int version, cuuint64_t flags) {
+  return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+}
+
+}  // extern "C"
+
+// Devices --------------------------------------------------------------------------------------------------------
+
+SIM_API(cuDeviceGetCount, (int* count), (count), {
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = device_count();
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGet, (CUdevice * device, int ordinal), (device, ordinal), {
+  if (device_at(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *device = ordinal;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGetName, (char* name, int len, CUdevice dev), (name, len, dev), {
+  const Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (name == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
+  std::snprintf(name, static_cast<std::size_t>(len), "%s", device->spec->name.c_str());
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGetAttribute, (int* pi, CUdevice_attribute attrib, CUdevice dev), (pi, attrib, dev), {
+  const Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *pi = attribute_of(*device->spec, attrib, dev);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceComputeCapability, (int* major, int* minor, CUdevice dev), (major, minor, dev), {
+  const Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *major = static_cast<int>(device->spec->cc_major);
+  *minor = static_cast<int>(device->spec->cc_minor);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), (bytes, dev), {
+  const Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *bytes = device->spec->memory_bytes;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice dev), (uuid, dev), {
+  if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  fill_uuid(uuid, dev);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice dev), (uuid, dev), {
+  if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  fill_uuid(uuid, dev);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceGetPCIBusId, (char* pciBusId, int len, CUdevice dev), (pciBusId, len, dev), {
+  if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  std::snprintf(pciBusId, static_cast<std::size_t>(len), "0000:%02X:00.0", 0x18 + dev);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDeviceCanAccessPeer, (int* can, CUdevice dev, CUdevice peer), (can, dev, peer), {
+  if (device_at(dev) == nullptr || device_at(peer) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *can = dev != peer ? 1 : 0;
+  return CUDA_SUCCESS;
+})
+
+// Contexts -------------------------------------------------------------------------------------------------------
+
+SIM_API(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev), (pctx, dev), { return retain(pctx, dev); })
+SIM_API(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev), { return release_primary(dev, false); })
+SIM_API(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), { return release_primary(dev, true); })
+SIM_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned flags), (dev, flags),
+        { return device_at(dev) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; })
+SIM_API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned* flags, int* active), (dev, flags, active), {
+  const Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = 0;
+  *active = device->primary != nullptr ? 1 : 0;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuCtxCreate_v2, (CUcontext * pctx, unsigned flags, CUdevice dev), (pctx, flags, dev),
+        { return make_context(pctx, flags, dev); })
+SIM_API(cuCtxCreate_v4, (CUcontext * pctx, CUctxCreateParams* ctxCreateParams, unsigned flags, CUdevice dev),
+        (pctx, ctxCreateParams, flags, dev), { return make_context(pctx, flags, dev); })
+SIM_API(cuCtxDestroy_v2, (CUcontext ctx), (ctx), { return destroy_context(reinterpret_cast<Context*>(ctx)); })
+SIM_API(cuCtxSetCurrent, (CUcontext ctx), (ctx), { return set_current(reinterpret_cast<Context*>(ctx)); })
+SIM_API(cuCtxGetCurrent, (CUcontext * pctx), (pctx), {
+  *pctx = reinterpret_cast<CUcontext>(current_context());
+  return CUDA_SUCCESS;
+})
+SIM_API(cuCtxPushCurrent_v2, (CUcontext ctx), (ctx), { return push_context(reinterpret_cast<Context*>(ctx)); })
+SIM_API(cuCtxPopCurrent_v2, (CUcontext * pctx), (pctx), { return pop_context(reinterpret_cast<Context**>(pctx)); })
+SIM_API(cuCtxGetDevice, (CUdevice * device), (device), {
+  const Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = context->device->ordinal;
+  return CUDA_SUCCESS;
+})
+SIM_API0(cuCtxSynchronize, { return synchronize_context(current_context()); })
+SIM_API(cuCtxGetStreamPriorityRange, (int* least, int* greatest), (least, greatest), {
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = -5;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuCtxGetApiVersion, (CUcontext ctx, unsigned* version), (ctx, version), {
+  *version = 3020;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned Flags), (peerContext, Flags), { return CUDA_SUCCESS; })
+
+// Streams and events ---------------------------------------------------------------------------------------------
+
+SIM_API(cuStreamCreate, (CUstream * phStream, unsigned Flags), (phStream, Flags),
+        { return create_stream(phStream, Flags, 0); })
+SIM_API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned flags, int priority), (phStream, flags, priority),
+        { return create_stream(phStream, flags, priority); })
+SIM_API(cuStreamDestroy_v2, (CUstream hStream), (hStream), { return destroy_stream(hStream); })
+SIM_STREAM_API(cuStreamSynchronize, (CUstream hStream), (hStream),
+               { return on_stream(hStream, per_thread, [](Stream& s) { return synchronize_stream(s); }); })
+SIM_STREAM_API(cuStreamQuery, (CUstream hStream), (hStream),
+               { return on_stream(hStream, per_thread, [](Stream& s) { return query_stream(s); }); })
+SIM_STREAM_API(cuStreamGetPriority, (CUstream hStream, int* priority), (hStream, priority), {
+  return on_stream(hStream, per_thread, [&](Stream& s) { return *priority = s.priority, CUDA_SUCCESS; });
+})
+SIM_STREAM_API(cuStreamGetFlags, (CUstream hStream, unsigned* flags), (hStream, flags),
+               { return on_stream(hStream, per_thread, [&](Stream& s) { return *flags = s.flags, CUDA_SUCCESS; }); })
+SIM_STREAM_API(cuStreamGetCtx, (CUstream hStream, CUcontext* pctx), (hStream, pctx), {
+  return on_stream(hStream, per_thread,
+                   [&](Stream& s) { return *pctx = reinterpret_cast<CUcontext>(s.context), CUDA_SUCCESS; });
+})
+SIM_STREAM_API(cuStreamGetId, (CUstream hStream, unsigned long long* streamId), (hStream, streamId),
+               { return on_stream(hStream, per_thread, [&](Stream& s) { return *streamId = s.id, CUDA_SUCCESS; }); })
+SIM_STREAM_API(cuStreamWaitEvent, (CUstream hStream, CUevent hEvent, unsigned Flags), (hStream, hEvent, Flags), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return on_stream(hStream, per_thread, [&](Stream& s) { return wait_event(s, *event); });
+})
+SIM_STREAM_API(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void* userData), (hStream, fn, userData),
+               { return on_stream(hStream, per_thread, [&](Stream& s) { return host_function(s, fn, userData); }); })
+SIM_API(cuEventCreate, (CUevent * phEvent, unsigned Flags), (phEvent, Flags), {
+  Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  auto* event = new Event;
+  event->context = context;
+  *phEvent = reinterpret_cast<CUevent>(event);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuEventDestroy_v2, (CUevent hEvent), (hEvent), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  event->magic = Magic::kDead;
+  delete event;
+  return CUDA_SUCCESS;
+})
+SIM_STREAM_API(cuEventRecord, (CUevent hEvent, CUstream hStream), (hEvent, hStream), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return on_stream(hStream, per_thread, [&](Stream& s) { return record_event(*event, s); });
+})
+SIM_STREAM_API(cuEventRecordWithFlags, (CUevent hEvent, CUstream hStream, unsigned flags), (hEvent, hStream, flags), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return on_stream(hStream, per_thread, [&](Stream& s) { return record_event(*event, s); });
+})
+SIM_API(cuEventQuery, (CUevent hEvent), (hEvent), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return event->time_ns.load() <= now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+})
+SIM_API(cuEventSynchronize, (CUevent hEvent), (hEvent), {
+  auto* event = as<Event>(hEvent, Magic::kEvent);
+  return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : synchronize_event(*event);
+})
+SIM_API(cuEventElapsedTime, (float* ms, CUevent hStart, CUevent hEnd), (ms, hStart, hEnd),
+        { return elapsed_time(ms, hStart, hEnd); })
+SIM_API(cuEventElapsedTime_v2, (float* ms, CUevent hStart, CUevent hEnd), (ms, hStart, hEnd),
+        { return elapsed_time(ms, hStart, hEnd); })
+
+// Modules --------------------------------------------------------------------------------------------------------
+
+SIM_API(cuModuleLoad, (CUmodule * module, const char* fname), (module, fname),
+        { return load_module_file(reinterpret_cast<Module**>(module), fname); })
+SIM_API(cuModuleLoadData, (CUmodule * module, const void* image), (module, image),
+        { return load_module(reinterpret_cast<Module**>(module), image); })
+SIM_API(cuModuleLoadDataEx,
+        (CUmodule * module, const void* image, unsigned numOptions, CUjit_option* options, void** optionValues),
+        (module, image, numOptions, options, optionValues),
+        { return load_module(reinterpret_cast<Module**>(module), image); })
+SIM_API(cuModuleLoadFatBinary, (CUmodule * module, const void* fatCubin), (module, fatCubin),
+        { return load_module(reinterpret_cast<Module**>(module), fatCubin); })
+SIM_API(cuModuleUnload, (CUmodule hmod), (hmod), { return unload_module(reinterpret_cast<Module*>(hmod)); })
+SIM_API(cuModuleGetFunction, (CUfunction * hfunc, CUmodule hmod, const char* name), (hfunc, hmod, name),
+        { return find_function(reinterpret_cast<Function**>(hfunc), reinterpret_cast<Module*>(hmod), name); })
+SIM_API(cuLibraryLoadData,
+        (CUlibrary * library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
+         unsigned numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
+         unsigned numLibraryOptions),
+        (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues,
+         numLibraryOptions),
+        { return load_module(reinterpret_cast<Module**>(library), code); })
+SIM_API(cuLibraryUnload, (CUlibrary library), (library), { return unload_module(reinterpret_cast<Module*>(library)); })
+SIM_API(cuLibraryGetKernel, (CUkernel * pKernel, CUlibrary library, const char* name), (pKernel, library, name),
+        { return find_function(reinterpret_cast<Function**>(pKernel), reinterpret_cast<Module*>(library), name); })
+SIM_API(cuLibraryGetModule, (CUmodule * pMod, CUlibrary library), (pMod, library), {
+  *pMod = reinterpret_cast<CUmodule>(library);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuKernelGetFunction, (CUfunction * pFunc, CUkernel kernel), (pFunc, kernel), {
+  if (function_of(kernel) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *pFunc = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+})
+SIM_API(cuFuncGetName, (const char** name, CUfunction hfunc), (name, hfunc), {
+  const Function* function = function_of(hfunc);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *name = function->name;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuFuncGetAttribute, (int* pi, CUfunction_attribute attrib, CUfunction hfunc), (pi, attrib, hfunc), {
+  if (function_of(hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *pi = attrib == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuFuncSetAttribute, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value),
+        { return function_of(hfunc) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; })
+
+// Launches -------------------------------------------------------------------------------------------------------
+
+SIM_STREAM_API(cuLaunchKernel,
+               (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                unsigned shared, CUstream hStream, void** kernelParams, void** extra),
+               (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams, extra), {
+                 return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {});
+               })
+SIM_STREAM_API(cuLaunchKernelEx, (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
+               (config, f, kernelParams, extra), { return launch_config(config, f, kernelParams, per_thread); })
+SIM_STREAM_API(
+    cuLaunchCooperativeKernel,
+    (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+     CUstream hStream, void** kernelParams),
+    (f, gx, gy, gz, bx, by, bz, shared, hStream, kernelParams), {
+      return launch(f, hStream, per_thread, {{gx, gy, gz}, {bx, by, bz}, shared, kernelParams}, {.cooperative = true});
+    })

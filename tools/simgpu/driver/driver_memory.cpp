@@ -1,0 +1,199 @@
+// The exported functions of the simulated libcuda.so.1 that have to do with memory.
+#include <cstring>
+
+#include "tools/simgpu/driver/driver_call.h"
+#include "tools/simgpu/driver/memory.h"
+
+namespace {
+
+using namespace mfu::sim;
+
+std::uint64_t address_of(const void* p) noexcept { return reinterpret_cast<std::uint64_t>(p); }
+
+/// CUpti_ActivityMemcpyKind of a unified address copy.
+std::uint8_t copy_kind(std::uint64_t to, std::uint64_t from) noexcept {
+  if (on_device(to)) return on_device(from) ? 8 : 1;
+  return on_device(from) ? 2 : 9;
+}
+
+template <typename Move>
+CUresult transfer(CUstream stream, bool per_thread, const Activity& work, bool wait, Move&& move) {
+  return on_stream(stream, per_thread, [&](Stream& s) {
+    const CUresult result = launch_transfer(s, work, wait);
+    if (result == CUDA_SUCCESS && !current_call().captured) move();
+    return result;
+  });
+}
+
+CUresult copy(CUstream stream, bool per_thread, std::uint64_t to, std::uint64_t from, std::size_t bytes,
+              std::uint8_t kind, bool wait) {
+  return transfer(stream, per_thread, make_copy(bytes, kind), wait, [&] { move_contents(to, from, bytes); });
+}
+
+CUresult copy_rows(CUstream stream, bool per_thread, const CUDA_MEMCPY2D& c, bool wait) {
+  const bool to_array = c.dstMemoryType == CU_MEMORYTYPE_ARRAY, from_array = c.srcMemoryType == CU_MEMORYTYPE_ARRAY;
+  const bool to_host = c.dstMemoryType == CU_MEMORYTYPE_HOST, from_host = c.srcMemoryType == CU_MEMORYTYPE_HOST;
+  std::uint64_t to = to_host ? address_of(c.dstHost) : c.dstDevice;
+  std::uint64_t from = from_host ? address_of(c.srcHost) : c.srcDevice;
+  const bool unified = c.dstMemoryType == CU_MEMORYTYPE_UNIFIED || c.srcMemoryType == CU_MEMORYTYPE_UNIFIED;
+  std::uint8_t kind = to_host ? (from_host ? 9 : 2) : (from_host ? 1 : 8);
+  if (unified) kind = copy_kind(to, from);
+  to += c.dstY * c.dstPitch + c.dstXInBytes;
+  from += c.srcY * c.srcPitch + c.srcXInBytes;
+  return transfer(stream, per_thread, make_copy(c.WidthInBytes * c.Height, kind), wait, [&] {
+    if (!to_array && !from_array) move_rows(to, c.dstPitch, from, c.srcPitch, c.WidthInBytes, c.Height);
+  });
+}
+
+CUresult set(CUstream stream, bool per_thread, CUdeviceptr to, std::uint32_t value, std::size_t width,
+             std::size_t count) {
+  return transfer(stream, per_thread, make_set(width * count, value), false,
+                  [&] { set_contents(to, value, width, count); });
+}
+
+CUresult pointer_attribute(void* data, CUpointer_attribute attribute, std::uint64_t address) {
+  PointerInfo info;
+  if (data == nullptr || !pointer_info(address, &info)) return CUDA_ERROR_INVALID_VALUE;
+  const auto answer = [&](auto value) {
+    std::memcpy(data, &value, sizeof value);
+    return CUDA_SUCCESS;
+  };
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT: {
+      const Device* device = device_at(info.ordinal);
+      return answer(reinterpret_cast<std::uintptr_t>(device == nullptr ? nullptr : device->primary));
+    }
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return answer(static_cast<unsigned>(info.device_memory ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST));
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return answer(address);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return info.device_memory ? CUDA_ERROR_INVALID_VALUE : answer(address);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return answer(info.ordinal);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return answer(info.begin);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return answer(info.bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return answer(1);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return answer(0);
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+}  // namespace
+
+// Allocation -----------------------------------------------------------------------------------------------------
+
+SIM_API(cuMemGetInfo_v2, (size_t * free, size_t* total), (free, total), {
+  const Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *total = context->device->spec->memory_bytes;
+  *free = *total - context->device->allocated.load();
+  return CUDA_SUCCESS;
+})
+SIM_API(cuMemAlloc_v2, (CUdeviceptr * dptr, size_t bytesize), (dptr, bytesize), { return allocate(dptr, bytesize); })
+SIM_API(cuMemFree_v2, (CUdeviceptr dptr), (dptr), { return release(dptr); })
+SIM_STREAM_API(cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream),
+               { return allocate(dptr, bytesize); })
+SIM_STREAM_API(cuMemFreeAsync, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream), { return release(dptr); })
+SIM_API(cuMemAllocHost_v2, (void** pp, size_t bytesize), (pp, bytesize), { return allocate_host(pp, bytesize); })
+SIM_API(cuMemHostAlloc, (void** pp, size_t bytesize, unsigned Flags), (pp, bytesize, Flags),
+        { return allocate_host(pp, bytesize); })
+SIM_API(cuMemFreeHost, (void* p), (p), { return release_host(p); })
+SIM_API(cuMemHostRegister_v2, (void* p, size_t bytesize, unsigned Flags), (p, bytesize, Flags),
+        { return register_host(p, bytesize); })
+SIM_API(cuMemHostUnregister, (void* p), (p), { return unregister_host(p); })
+SIM_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * pdptr, void* p, unsigned Flags), (pdptr, p, Flags), {
+  PointerInfo info;
+  if (pdptr == nullptr || !pointer_info(address_of(p), &info)) return CUDA_ERROR_INVALID_VALUE;
+  *pdptr = address_of(p);  // unified addressing
+  return CUDA_SUCCESS;
+})
+SIM_API(cuMemGetAddressRange_v2, (CUdeviceptr * pbase, size_t* psize, CUdeviceptr dptr), (pbase, psize, dptr), {
+  PointerInfo info;
+  if (!pointer_info(dptr, &info) || !info.device_memory) return CUDA_ERROR_NOT_FOUND;
+  if (pbase != nullptr) *pbase = info.begin;
+  if (psize != nullptr) *psize = info.bytes;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuPointerGetAttribute, (void* data, CUpointer_attribute attribute, CUdeviceptr ptr), (data, attribute, ptr),
+        { return pointer_attribute(data, attribute, ptr); })
+SIM_API(cuPointerGetAttributes, (unsigned numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr),
+        (numAttributes, attributes, data, ptr), {
+          // Unlike the singular form this one succeeds for memory that nobody allocated: the answers are then zeros.
+          for (unsigned i = 0; i < numAttributes; ++i) {
+            if (pointer_attribute(data[i], attributes[i], ptr) != CUDA_SUCCESS) std::memset(data[i], 0, sizeof(int));
+          }
+          return CUDA_SUCCESS;
+        })
+
+// Copies and sets ------------------------------------------------------------------------------------------------
+
+SIM_SYNC_API(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount),
+             { return copy(nullptr, per_thread, dst, src, ByteCount, copy_kind(dst, src), true); })
+SIM_SYNC_API(cuMemcpyHtoD_v2, (CUdeviceptr dst, const void* src, size_t ByteCount), (dst, src, ByteCount),
+             { return copy(nullptr, per_thread, dst, address_of(src), ByteCount, 1, true); })
+SIM_SYNC_API(cuMemcpyDtoH_v2, (void* dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount),
+             { return copy(nullptr, per_thread, address_of(dst), src, ByteCount, 2, true); })
+SIM_SYNC_API(cuMemcpyDtoD_v2, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount),
+             { return copy(nullptr, per_thread, dst, src, ByteCount, 8, false); })
+SIM_STREAM_API(cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
+               (dst, src, ByteCount, hStream),
+               { return copy(hStream, per_thread, dst, src, ByteCount, copy_kind(dst, src), false); })
+SIM_STREAM_API(cuMemcpyHtoDAsync_v2, (CUdeviceptr dst, const void* src, size_t ByteCount, CUstream hStream),
+               (dst, src, ByteCount, hStream),
+               { return copy(hStream, per_thread, dst, address_of(src), ByteCount, 1, false); })
+SIM_STREAM_API(cuMemcpyDtoHAsync_v2, (void* dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
+               (dst, src, ByteCount, hStream),
+               { return copy(hStream, per_thread, address_of(dst), src, ByteCount, 2, false); })
+SIM_STREAM_API(cuMemcpyDtoDAsync_v2, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
+               (dst, src, ByteCount, hStream), { return copy(hStream, per_thread, dst, src, ByteCount, 8, false); })
+SIM_STREAM_API(cuMemcpyPeerAsync,
+               (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                size_t ByteCount, CUstream hStream),
+               (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream),
+               { return copy(hStream, per_thread, dstDevice, srcDevice, ByteCount, 10, false); })
+SIM_STREAM_API(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D* pCopy, CUstream hStream), (pCopy, hStream),
+               { return copy_rows(hStream, per_thread, *pCopy, false); })
+SIM_SYNC_API(cuMemsetD8_v2, (CUdeviceptr dst, unsigned char value, size_t N), (dst, value, N),
+             { return set(nullptr, per_thread, dst, value, 1, N); })
+SIM_SYNC_API(cuMemsetD16_v2, (CUdeviceptr dst, unsigned short value, size_t N), (dst, value, N),
+             { return set(nullptr, per_thread, dst, value, 2, N); })
+SIM_SYNC_API(cuMemsetD32_v2, (CUdeviceptr dst, unsigned value, size_t N), (dst, value, N),
+             { return set(nullptr, per_thread, dst, value, 4, N); })
+SIM_STREAM_API(cuMemsetD8Async, (CUdeviceptr dst, unsigned char value, size_t N, CUstream hStream),
+               (dst, value, N, hStream), { return set(hStream, per_thread, dst, value, 1, N); })
+SIM_STREAM_API(cuMemsetD16Async, (CUdeviceptr dst, unsigned short value, size_t N, CUstream hStream),
+               (dst, value, N, hStream), { return set(hStream, per_thread, dst, value, 2, N); })
+SIM_STREAM_API(cuMemsetD32Async, (CUdeviceptr dst, unsigned value, size_t N, CUstream hStream),
+               (dst, value, N, hStream), { return set(hStream, per_thread, dst, value, 4, N); })
+
+// Virtual memory ---------------------------------------------------------------------------------------------------
+
+// Asked for by allocators that can do without: what a driver says where the device has none.
+SIM_EXPORT CUresult cuMemAddressReserve(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+SIM_EXPORT CUresult cuMemAddressFree(CUdeviceptr, size_t) { return CUDA_ERROR_NOT_SUPPORTED; }
+SIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+SIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle) { return CUDA_ERROR_NOT_SUPPORTED; }
+SIM_EXPORT CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+SIM_EXPORT CUresult cuMemUnmap(CUdeviceptr, size_t) { return CUDA_ERROR_NOT_SUPPORTED; }
+SIM_EXPORT CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+SIM_EXPORT CUresult cuMemGetAllocationGranularity(size_t*, const CUmemAllocationProp*,
+                                                  CUmemAllocationGranularity_flags) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}

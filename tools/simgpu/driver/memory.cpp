@@ -1,0 +1,183 @@
+#include "tools/simgpu/driver/memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "tools/simgpu/driver/engine.h"
+
+namespace mfu::sim {
+namespace {
+
+constexpr std::size_t kMostContents = 64u << 20;
+constexpr std::size_t kGranularity = 512;
+
+struct Block {
+  std::size_t bytes = 0;
+  Device* device = nullptr;
+  bool ours = true;  ///< host memory: false where the program registered its own
+};
+
+struct Memory {
+  std::mutex mutex;
+  std::map<std::uint64_t, Block> device, host;  ///< by first address
+  std::uint64_t next = kFirstDeviceAddress;
+  bool mapped = false;
+};
+
+/// Leaked: threads of the program may still copy while the process exits.
+Memory& memory() {
+  static Memory* const instance = new Memory;
+  return *instance;
+}
+
+/// Reserves the whole range once: pages come to be when they are written. The mutex is held.
+void map_contents(Memory& m) {
+  if (m.mapped || !settings().memory_contents) return;
+  void* const wanted = reinterpret_cast<void*>(kFirstDeviceAddress);
+  void* const at = mmap(wanted, kDeviceAddresses, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (at != wanted) {
+    std::fprintf(stderr, "[simgpu] SIMGPU_MEMORY=contents: 2 TiB of addresses cannot be reserved\n");
+    std::abort();
+  }
+  madvise(wanted, kDeviceAddresses, MADV_NOHUGEPAGE);
+  m.mapped = true;
+}
+
+const Block* find(const std::map<std::uint64_t, Block>& blocks, std::uint64_t address, std::uint64_t* begin) {
+  auto it = blocks.upper_bound(address);
+  if (it == blocks.begin()) return nullptr;
+  --it;
+  if (address - it->first >= it->second.bytes) return nullptr;
+  *begin = it->first;
+  return &it->second;
+}
+
+bool has_contents(std::size_t bytes) { return settings().memory_contents && bytes > 0 && bytes <= kMostContents; }
+
+Device* current_device() {
+  const Context* context = current_context();
+  return context == nullptr ? nullptr : context->device;
+}
+
+}  // namespace
+
+CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
+  Device* const device = current_device();
+  if (device == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  if (device->allocated.load() + bytes > device->spec->memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::size_t taken = (bytes + kGranularity - 1) / kGranularity * kGranularity;
+  if (m.next + taken > kFirstDeviceAddress + kDeviceAddresses) return CUDA_ERROR_OUT_OF_MEMORY;
+  map_contents(m);
+  *out = m.next;
+  m.next += taken;
+  m.device[*out] = {bytes, device};
+  device->allocated.fetch_add(bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult release(CUdeviceptr address) {
+  if (address == 0) return CUDA_SUCCESS;
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  const auto it = m.device.find(address);
+  if (it == m.device.end()) return CUDA_ERROR_INVALID_VALUE;
+  it->second.device->allocated.fetch_sub(it->second.bytes);
+  if (m.mapped) {
+    const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    const std::uint64_t first = (address + page - 1) / page * page, last = (address + it->second.bytes) / page * page;
+    if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  }
+  m.device.erase(it);
+  return CUDA_SUCCESS;
+}
+
+CUresult allocate_host(void** out, std::size_t bytes) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  void* const p = std::aligned_alloc(4096, (std::max<std::size_t>(bytes, 1) + 4095) / 4096 * 4096);
+  if (p == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  m.host[reinterpret_cast<std::uint64_t>(p)] = {bytes, current_device()};
+  *out = p;
+  return CUDA_SUCCESS;
+}
+
+CUresult release_host(void* address) {
+  if (address == nullptr) return CUDA_SUCCESS;
+  Memory& m = memory();
+  {
+    const std::lock_guard lock(m.mutex);
+    const auto it = m.host.find(reinterpret_cast<std::uint64_t>(address));
+    if (it == m.host.end() || !it->second.ours) return CUDA_ERROR_INVALID_VALUE;
+    m.host.erase(it);
+  }
+  std::free(address);
+  return CUDA_SUCCESS;
+}
+
+CUresult register_host(void* address, std::size_t bytes) {
+  if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  std::uint64_t begin = 0;
+  if (find(m.host, reinterpret_cast<std::uint64_t>(address), &begin) != nullptr) {
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
+  m.host[reinterpret_cast<std::uint64_t>(address)] = {bytes, current_device(), false};
+  return CUDA_SUCCESS;
+}
+
+CUresult unregister_host(void* address) {
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  const auto it = m.host.find(reinterpret_cast<std::uint64_t>(address));
+  if (it == m.host.end() || it->second.ours) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  m.host.erase(it);
+  return CUDA_SUCCESS;
+}
+
+bool pointer_info(std::uint64_t address, PointerInfo* out) {
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  const bool device_memory = on_device(address);
+  const Block* block = find(device_memory ? m.device : m.host, address, &out->begin);
+  if (block == nullptr) return false;
+  out->device_memory = device_memory;
+  out->bytes = block->bytes;
+  out->ordinal = block->device == nullptr ? 0 : block->device->ordinal;
+  return true;
+}
+
+void move_contents(std::uint64_t to, std::uint64_t from, std::size_t bytes) {
+  if (!has_contents(bytes)) return;
+  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+}
+
+void move_rows(std::uint64_t to, std::size_t to_pitch, std::uint64_t from, std::size_t from_pitch, std::size_t width,
+               std::size_t rows) {
+  if (!has_contents(width * rows)) return;
+  for (std::size_t row = 0; row < rows; ++row) move_contents(to + row * to_pitch, from + row * from_pitch, width);
+}
+
+void set_contents(std::uint64_t to, std::uint32_t value, std::size_t width, std::size_t count) {
+  if (!has_contents(width * count)) return;
+  auto* bytes = reinterpret_cast<unsigned char*>(to);
+  if (width == 1) {
+    std::memset(bytes, static_cast<int>(value & 0xFF), count);
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes + i * width, &value, width);
+}
+
+}  // namespace mfu::sim

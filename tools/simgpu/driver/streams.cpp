@@ -1,0 +1,206 @@
+#include "tools/simgpu/driver/engine_state.h"
+
+#include <algorithm>
+
+namespace mfu::sim {
+
+std::int64_t ready_at(const Stream& stream) {
+  const Context& context = *stream.context;
+  std::int64_t ready = stream.tail_ns;
+  if (&stream == &context.legacy) {
+    for (const Stream* other : context.streams) {
+      if (other->blocking) ready = std::max(ready, other->tail_ns);
+    }
+  } else if (stream.blocking) {
+    ready = std::max(ready, context.legacy.tail_ns);
+  }
+  return ready;
+}
+
+std::int64_t earliest_start(const Stream& stream, std::int64_t now) {
+  return std::max(now + settings().launch_latency_ns, ready_at(stream) + settings().gap_ns);
+}
+
+std::int64_t enqueue(Stream& stream, std::int64_t end_ns) {
+  const std::uint32_t depth = settings().queue_depth;
+  if (depth == 0) return 0;
+  if (stream.in_flight.size() < depth) {
+    stream.in_flight.push_back(end_ns);
+    return 0;
+  }
+  const std::int64_t oldest = stream.in_flight[stream.in_flight_at];
+  stream.in_flight[stream.in_flight_at] = end_ns;
+  stream.in_flight_at = (stream.in_flight_at + 1) % depth;
+  return oldest;
+}
+
+void init_stream(Stream& stream, Context& context, std::uint32_t id, unsigned flags, int priority) {
+  stream.context = &context;
+  stream.id = id;
+  stream.flags = flags;
+  stream.priority = priority;
+  stream.blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+}
+
+CUresult resolve_stream(CUstream handle, bool per_thread, Stream** out) {
+  if (handle == nullptr) handle = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+  if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+    Context* context = current_context();
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    if (handle == CU_STREAM_LEGACY) {
+      *out = &context->legacy;
+      return CUDA_SUCCESS;
+    }
+    auto*& streams = thread_contexts().per_thread_streams;
+    if (streams == nullptr) streams = new std::unordered_map<std::uint32_t, Stream*>;
+    Stream*& stream = (*streams)[context->uid];
+    if (stream == nullptr) {
+      stream = new Stream;
+      const std::lock_guard lock(context->mutex);
+      init_stream(*stream, *context, context->next_stream_id++, 0, 0);
+      context->streams.push_back(stream);
+    }
+    *out = stream;
+    return CUDA_SUCCESS;
+  }
+  auto* stream = reinterpret_cast<Stream*>(handle);
+  if (!alive(stream, Magic::kStream)) return CUDA_ERROR_INVALID_HANDLE;
+  *out = stream;
+  return CUDA_SUCCESS;
+}
+
+CUresult create_stream(CUstream* out, unsigned flags, int priority) {
+  Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  auto* stream = new Stream;
+  {
+    const std::lock_guard lock(context->mutex);
+    init_stream(*stream, *context, context->next_stream_id++, flags, priority);
+    context->streams.push_back(stream);
+  }
+  *out = reinterpret_cast<CUstream>(stream);
+  resource_callback(
+      ResourceEvent{.cbid = kStreamCreated, .context = reinterpret_cast<CUcontext>(context), .stream = *out});
+  return CUDA_SUCCESS;
+}
+
+CUresult destroy_stream(CUstream handle) {
+  auto* stream = reinterpret_cast<Stream*>(handle);
+  if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD || !alive(stream, Magic::kStream)) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  Context* context = stream->context;
+  resource_callback(
+      ResourceEvent{.cbid = kStreamDestroyStarting, .context = reinterpret_cast<CUcontext>(context), .stream = handle});
+  const std::lock_guard lock(context->mutex);
+  // Its work goes on: a stream of the same context that nobody sees any more keeps the tail for cuCtxSynchronize.
+  context->legacy.tail_ns = std::max(context->legacy.tail_ns, stream->blocking ? stream->tail_ns : 0);
+  std::erase(context->streams, stream);
+  stream->magic = Magic::kDead;
+  return CUDA_SUCCESS;
+}
+
+CUresult synchronize_stream(Stream& stream) {
+  std::int64_t until = 0;
+  {
+    const std::lock_guard lock(stream.context->mutex);
+    if (capturing(stream)) {
+      stream.capture->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    until = &stream == &stream.context->legacy ? ready_at(stream) : stream.tail_ns;
+  }
+  sleep_until(until);
+  synchronize_callback(1, stream.context, reinterpret_cast<CUstream>(&stream));
+  return CUDA_SUCCESS;
+}
+
+CUresult query_stream(Stream& stream) {
+  const std::lock_guard lock(stream.context->mutex);
+  if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return stream.tail_ns <= now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+std::int64_t start_of_next(Stream& stream) {
+  const std::lock_guard lock(stream.context->mutex);
+  return earliest_start(stream, now_ns());
+}
+
+CUresult record_event(Event& event, Stream& stream) {
+  const std::lock_guard lock(stream.context->mutex);
+  if (capturing(stream)) {
+    event.capture = stream.capture;
+    event.frontier = stream.frontier;
+    return CUDA_SUCCESS;
+  }
+  event.capture.reset();
+  event.time_ns.store(std::max(stream.tail_ns, now_ns()));
+  event.recorded.store(true);
+  return CUDA_SUCCESS;
+}
+
+CUresult wait_event(Stream& stream, Event& event) {
+  const std::lock_guard lock(stream.context->mutex);
+  if (event.capture != nullptr && event.capture->status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    if (stream.capture != nullptr && stream.capture != event.capture) return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+    stream.capture = event.capture;
+    for (Node* node : event.frontier) {
+      if (std::find(stream.frontier.begin(), stream.frontier.end(), node) == stream.frontier.end()) {
+        stream.frontier.push_back(node);
+      }
+    }
+    return CUDA_SUCCESS;
+  }
+  if (capturing(stream)) return event.recorded.load() ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_SUCCESS;
+  stream.tail_ns = std::max(stream.tail_ns, event.time_ns.load());
+  return CUDA_SUCCESS;
+}
+
+CUresult synchronize_event(Event& event) {
+  if (event.capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  sleep_until(event.time_ns.load());
+  return CUDA_SUCCESS;
+}
+
+CUresult host_function(Stream& stream, CUhostFn function, void* data) {
+  std::int64_t at = 0;
+  {
+    const std::lock_guard lock(stream.context->mutex);
+    if (capturing(stream)) {
+      Node node;
+      node.type = CU_GRAPH_NODE_TYPE_HOST;
+      node.host = function;
+      node.host_data = data;
+      capture_node(stream, std::move(node));
+      return CUDA_SUCCESS;
+    }
+    at = std::max(now_ns(), ready_at(stream));
+    stream.tail_ns = at;
+  }
+  // The driver runs it on a thread of its own; the stream does not wait for its length here.
+  struct Call {
+    std::int64_t at;
+    CUhostFn function;
+    void* data;
+  };
+  pthread_t thread{};
+  auto* call = new Call{at, function, data};
+  const int error = pthread_create(
+      &thread, nullptr,
+      [](void* raw) -> void* {
+        const std::unique_ptr<Call> c(static_cast<Call*>(raw));
+        sleep_until(c->at);
+        c->function(c->data);
+        return nullptr;
+      },
+      call);
+  if (error != 0) {
+    delete call;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  pthread_detach(thread);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace mfu::sim
