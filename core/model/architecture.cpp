@@ -1,6 +1,5 @@
 #include "core/model/architecture.h"
 
-
 namespace mfu {
 
 LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcept {

@@ -1,7 +1,7 @@
 // Settings: environment, config file, overrides, launchers, model look-up, and the words of every complaint.
 #include "core/config/config.h"
-#include "core/families/architecture_json.h"
 #include "core/config/launcher.h"
+#include "core/families/architecture_json.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
