@@ -216,7 +216,7 @@ class Processes(TestCase):
                 run = self.unharmed(script, env={"SIMGPU_HANG": hang})
                 self.assert_sound(run)
                 bare = self.scenario(script, entry="")
-                # The library multiplies its deadlines at exit by ten under ThreadSanitizer (injection/threads/wakeup.h), and only there.
+                # The library multiplies its deadlines at exit by ten under ThreadSanitizer (injection/threads/wakeup.h).
                 self.assertLess(run.seconds, bare.seconds + patience(20 if SANITIZE == "thread" else 2))
 
     def test_exit_inside_a_range(self):
