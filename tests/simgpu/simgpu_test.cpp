@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -727,6 +728,86 @@ TEST(Graphs, GraphTraceGivesOneRecordInsteadOfNodes) {
     ASSERT_EQ(graphs.size(), 1u);
     EXPECT_EQ(graphs[0].at<std::uint64_t>(16) - graphs[0].at<std::uint64_t>(8),
               22'800u);  // two kernels and a memset of 1.2 us, with gaps
+  });
+}
+
+/// Records per launch (kernels, whole graphs) of a graph from before GRAPH_TRACE was on and of one from after: while it
+/// is on, and after it was switched off.
+std::array<std::pair<std::size_t, std::size_t>, 4> around_graph_trace() {
+  Cuda cuda;
+  Cupti cupti;
+  cupti.record({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+  CUfunction f = cuda.kernel("k", "ns=10000");
+  CUstream a = cuda.stream(), b = cuda.stream();
+  CUdeviceptr memory = 0;
+  CU(cuda, cuMemAlloc)(&memory, 4096);
+  CUgraphExec before = small_graph(cuda, f, a, b, memory);
+  EXPECT_EQ(CUPTI(cupti, cuptiActivityEnable)(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), CUPTI_SUCCESS);
+  CUgraphExec after = small_graph(cuda, f, a, b, memory);
+  const auto records_of = [&](CUgraphExec exec) {
+    const auto count = [&](std::uint32_t kind) { return cupti.of_kind(kind).size(); };
+    const std::size_t kernels = count(kKernel), graphs = count(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+    CU(cuda, cuGraphLaunch)(exec, a);
+    cuda.synchronize();
+    cupti.flush();
+    return std::pair(count(kKernel) - kernels, count(CUPTI_ACTIVITY_KIND_GRAPH_TRACE) - graphs);
+  };
+  const auto before_on = records_of(before), after_on = records_of(after);
+  EXPECT_EQ(CUPTI(cupti, cuptiActivityDisable)(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), CUPTI_SUCCESS);
+  return {before_on, after_on, records_of(before), records_of(after)};
+}
+
+TEST(Graphs, GraphLevelLastsAndHoldsForLaterGraphsAlone) {
+  using Counts = std::array<std::pair<std::size_t, std::size_t>, 4>;
+  in_child({}, [] { EXPECT_EQ(around_graph_trace(), (Counts{{{0, 0}, {0, 1}, {0, 0}, {0, 0}}})); });
+  in_child({{"SIMGPU_GRAPH_LEVEL_LATE", "1"}}, [] {
+    EXPECT_EQ(around_graph_trace(), (Counts{{{0, 1}, {0, 1}, {0, 0}, {0, 0}}}));
+  });
+  in_child({{"SIMGPU_GRAPH_LEVEL_ENDS", "1"}}, [] {
+    EXPECT_EQ(around_graph_trace(), (Counts{{{0, 0}, {0, 1}, {3, 0}, {3, 0}}}));
+  });
+}
+
+/// Host time of a launch of a kernel and of a graph of three kernels and a set [ns].
+std::pair<std::int64_t, std::int64_t> launch_times(std::initializer_list<CUpti_ActivityKind> kinds) {
+  Cuda cuda;
+  Cupti cupti;
+  if (kinds.size() != 0) cupti.record(kinds);
+  CUfunction f = cuda.kernel("k", "ns=1000");
+  CUstream a = cuda.stream(), b = cuda.stream();
+  CUdeviceptr memory = 0;
+  CU(cuda, cuMemAlloc)(&memory, 4096);
+  CUgraphExec exec = small_graph(cuda, f, a, b, memory);
+  const auto least = [](auto&& call) {
+    auto shortest = std::chrono::nanoseconds::max();
+    for (int i = 0; i < 20; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      call();
+      shortest = std::min<std::chrono::nanoseconds>(shortest, std::chrono::steady_clock::now() - begin);
+    }
+    return static_cast<std::int64_t>(shortest.count());
+  };
+  const std::int64_t kernel = least([&] { cuda.launch(f, a); });
+  return {kernel, least([&] { CU(cuda, cuGraphLaunch)(exec, a); })};
+}
+
+TEST(Graphs, TracingHasAPriceThatItsLevelDecides) {
+  const Environment prices{{"SIMGPU_TRACED_LAUNCH_NS", "200000"}, {"SIMGPU_TRACED_NODE_NS", "1000000"}};
+  in_child(prices, [] {
+    const auto [kernel, graph] = launch_times({});
+    EXPECT_LT(kernel, 200'000);
+    EXPECT_LT(graph, 200'000);
+  });
+  in_child(prices, [] {
+    const auto [kernel, graph] = launch_times({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL});
+    EXPECT_GE(kernel, 200'000);
+    EXPECT_GE(graph, 4'200'000);
+  });
+  in_child(prices, [] {
+    const auto [kernel, graph] = launch_times({CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_GRAPH_TRACE});
+    EXPECT_GE(kernel, 200'000);
+    EXPECT_GE(graph, 200'000);
+    EXPECT_LT(graph, 4'200'000);
   });
 }
 

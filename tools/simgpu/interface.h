@@ -11,7 +11,7 @@
 
 namespace mfu::sim {
 
-inline constexpr std::uint32_t kInterfaceVersion = 2;
+inline constexpr std::uint32_t kInterfaceVersion = 3;
 inline constexpr std::uint32_t kMaxCallbackId = 1024;  ///< above every driver and runtime callback id of CUDA 13.5
 inline constexpr std::uint32_t kMaxResourceId = 32;
 
@@ -98,6 +98,9 @@ struct Wanted {
   std::atomic<std::uint8_t> resource[kMaxResourceId];
   std::atomic<std::uint8_t> synchronize[8];
   std::atomic<bool> kernels, memcpys, memsets, graphs;
+  /// Graphs are traced as a whole: their nodes leave no records. Stays once it is on (header of CUPTI 13.5: "enabling
+  /// GRAPH_TRACE selects graph-level tracing for the CUPTI session").
+  std::atomic<bool> graph_level;
   /// How often kernel records were switched off: nodes of a graph that was instantiated before leave none afterwards.
   std::atomic<std::uint32_t> kernels_off;
   [[nodiscard]] bool any_activity() const noexcept {

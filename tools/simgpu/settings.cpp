@@ -116,6 +116,9 @@ Settings* load() {
   read("SIMGPU_LAUNCH_LATENCY_NS", s->launch_latency_ns);
   read("SIMGPU_GAP_NS", s->gap_ns);
   read("SIMGPU_LAUNCH_COST_NS", s->launch_cost_ns);
+  read("SIMGPU_TRACED_LAUNCH_NS", s->traced_launch_ns);
+  read("SIMGPU_CALLBACK_NS", s->callback_ns);
+  read("SIMGPU_TRACED_NODE_NS", s->traced_node_ns);
   read("SIMGPU_PDL_OVERLAP_NS", s->pdl_overlap_ns);
   read("SIMGPU_QUEUE_DEPTH", s->queue_depth);
   read("SIMGPU_TIME_SCALE", s->time_scale);
@@ -158,6 +161,8 @@ Settings* load() {
   read("SIMGPU_ZERO_BUFFERS", s->zero_buffers);
   read("SIMGPU_GRAPH_BUFFERS_RECYCLED", s->graph_buffers_recycled);
   read("SIMGPU_GRAPH_BUFFER_RECORDS", s->graph_buffer_records);
+  read("SIMGPU_GRAPH_LEVEL_ENDS", s->graph_level_ends);
+  read("SIMGPU_GRAPH_LEVEL_LATE", s->graph_level_late);
   read("SIMGPU_SHUFFLE", s->shuffle);
   read("SIMGPU_DROP_RATE", s->drop_rate);
   std::string burst;

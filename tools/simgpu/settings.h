@@ -53,6 +53,10 @@ struct Settings {
   double bytes_per_thread = 0;  ///< a kernel without a cost line lasts at least as long as moving so much takes
   std::vector<std::pair<std::string, double>> flop_per_block;  ///< of kernels without PTX text, by a part of their name
   bool memory_contents = false;                                ///< device memory holds what was copied there
+  // what tracing costs the host: CPU time that CUPTI and the driver burn inside a launch [ns]
+  std::int64_t traced_launch_ns = 0;  ///< while kernel records are on
+  std::int64_t callback_ns = 0;       ///< per callback of an API call, entry and exit each
+  std::int64_t traced_node_ns = 0;    ///< per node of a launched graph whose nodes leave records
   // script
   bool strict = true;
   std::string trace;  ///< SIMGPU_TRACE
@@ -72,6 +76,8 @@ struct Settings {
   bool zero_buffers = true;                ///< a buffer is zeroed on the thread that asked for it
   bool graph_buffers_recycled = false;     ///< below 13.3 too
   std::uint64_t graph_buffer_records = 0;  ///< of one device buffer; 0: as many as its size holds
+  bool graph_level_ends = false;           ///< nodes come back once whole-graph records are switched off
+  bool graph_level_late = false;           ///< whole-graph records of graphs from before they were switched on, too
   bool shuffle = false;
   double drop_rate = 0;
   std::uint64_t drop_every = 0, drop_burst = 0;

@@ -89,6 +89,7 @@ struct GraphExec {
   std::uint32_t id = 0;
   Graph graph;                     ///< the clone that runs
   bool instrumented = false;       ///< a tool with any activity kind was attached when it was instantiated
+  bool whole = false;              ///< whole-graph records were on when it was instantiated
   std::uint32_t kernels_off = 0;   ///< Wanted::kernels_off when it was instantiated
   std::int64_t busy_until_ns = 0;  ///< an executable graph runs once at a time
   std::uint32_t next_lane = 0;

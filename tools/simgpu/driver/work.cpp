@@ -78,12 +78,18 @@ void finish_before_exit(std::int64_t end_ns) {
   if (const Tool* t = tool(); t != nullptr) t->deliver_now();
 }
 
-void burn_launch_cost() {
-  const std::int64_t cost = settings().launch_cost_ns;
-  if (cost == 0) return;
-  const std::int64_t until = realtime_ns() + cost;
+void burn(std::int64_t ns) noexcept {
+  if (ns == 0) return;
+  const std::int64_t until = realtime_ns() + ns;
   while (realtime_ns() < until) {
   }
+}
+
+void burn_launch_cost(std::size_t traced_nodes) noexcept {
+  const Settings& s = settings();
+  const bool traced = tool() != nullptr && wanted().kernels.load(std::memory_order_relaxed);
+  burn(s.launch_cost_ns + (traced ? s.traced_launch_ns : 0) +
+       s.traced_node_ns * static_cast<std::int64_t>(traced_nodes));
 }
 
 CUresult scripted_launch_failure() {
