@@ -9,8 +9,8 @@
 
 namespace mfu {
 
-/// [mfu-drain] Called in the order in which the Ledger learns it. Of what was detected it hears on_finished only. What
-/// it is given is valid during the call only.
+/// [mfu-drain] Called in the order of the Ledger's calls. Detected instances cause on_finished only. Arguments are
+/// valid during the call.
 class AccountObserver {
  public:
   virtual ~AccountObserver() = default;

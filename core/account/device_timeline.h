@@ -289,7 +289,7 @@ class DeviceTimeline {
   Chunk* free_chunks_ = nullptr;
   std::vector<Running> running_, resumed_;  ///< cut at cut_at_; their rest is still to come
   TimeHistory history_;
-  std::vector<LateWork> late_;       ///< since the last sweep
+  std::vector<LateActivity> late_;   ///< since the last sweep
   std::vector<Instance*> added_to_;  ///< those around them were not told yet
   MarkQueue marks_;
 };

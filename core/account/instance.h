@@ -20,6 +20,10 @@
 
 namespace mfu {
 
+inline void add_times(ClassTimes& to, const ClassTimes& more) noexcept {
+  for (std::size_t c = 0; c < kTimeClasses; ++c) to[c] += more[c];
+}
+
 /// What an instance did on one device within one window.
 struct WindowSlice {
   std::int64_t window = 0;  ///< window index
@@ -157,6 +161,12 @@ struct Instance {
     return *products;
   }
   [[nodiscard]] bool top_level() const noexcept { return parent == nullptr; }
+  /// A region around it has a phase, and so counts its own work.
+  [[nodiscard]] bool inside_work() const noexcept {
+    const Instance* outer = parent;
+    while (outer != nullptr && outer->phase == Phase::kNone) outer = outer->parent;
+    return outer != nullptr;
+  }
   [[nodiscard]] bool prefills() const noexcept { return phase == Phase::kPrefill || phase == Phase::kMixed; }
   /// Its range gave its own amount of work, which then covers whatever parts are inside.
   [[nodiscard]] bool says_itself() const noexcept {

@@ -1,14 +1,7 @@
 #include "core/account/ledger.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
-#include <numeric>
 #include <utility>
-
-#include "core/rows/metrics.h"
-#include "core/rows/region_totals.h"
 
 namespace mfu {
 
@@ -16,32 +9,29 @@ namespace {
 
 constexpr DurationNs kBetweenLooks = kNsPerSecond / 100;  ///< time that is swept between two looks at the clock
 constexpr std::size_t kQueuesKept = 64;                   ///< of threads that have no instance open, on a device
+constexpr std::size_t kHistoryOfAll = 1u << 18;           ///< activities, of all devices: 4 MiB
 
 }  // namespace
 
 Ledger::Ledger(const RegionRules& rules, const FlopsModel* model, const Workload& workload, KernelNames& names,
                Counters& counters, LedgerOptions options, WindowCallback on_window)
     : rules_(rules),
-      model_(model),
-      workload_(workload),
       names_(names),
       counters_(counters),
-      options_(options),
-      on_window_(std::move(on_window)),
-      shapes_(workload),
-      roles_(model, names),
-      swept_(options.origin_ns),
-      noticed_(rules.regions().size(), false),
-      named_by_(rules.regions().size(), NamedBy::kNobody) {
-  if (options_.ranges_only) device_at(0);
+      work_(rules, model, workload, names),
+      rows_(rules, model, work_.roles(), names, {{options.origin_ns, options.window_ns}, options.ranges_only},
+            std::move(on_window)),
+      swept_(options.origin_ns) {
+  if (options.ranges_only) expect_device(0);
 }
 
 Ledger::~Ledger() = default;
 
 Ledger::Device& Ledger::new_device(std::uint32_t device) {
   if (device >= devices_.size()) devices_.resize(device + 1);
-  devices_[device] =
-      std::make_unique<Device>(device, options_.origin_ns, options_.window_ns, static_cast<TimelineListener&>(*this));
+  devices_[device] = std::make_unique<Device>(device, rows_.grid(), static_cast<TimelineListener&>(*this));
+  rows_.add_device(device);
+  late_.add_device(device);
   for (const auto& instance : live_) {
     if (instance->kind == InstanceKind::kNested) continue;
     if (instance->shares.size() < devices_.size()) instance->shares.resize(devices_.size());
@@ -51,31 +41,16 @@ Ledger::Device& Ledger::new_device(std::uint32_t device) {
   }
   note_added();
   // It was idle until now; nothing can be pending before what the others have swept.
-  devices_[device]->sweep(swept_);
+  sweep(device, swept_);
   return *devices_[device];
-}
-
-void Ledger::set_peak(std::uint32_t device, const Peak& peak) { device_at(device).peak = peak; }
-
-RegionRow& Ledger::row(std::int64_t window, std::uint32_t region, std::uint32_t device) {
-  // Late data for an emitted window goes into the run's totals only.
-  return window < next_window_ ? run_[{region, device}] : windows_[window][{region, device}];
-}
-
-std::uint32_t Ledger::region_path_of(std::uint32_t outer, RegionId region) {
-  const auto [it, inserted] =
-      region_path_index_.try_emplace({outer, region}, static_cast<std::uint32_t>(region_paths_.size()));
-  if (inserted) region_paths_.push_back({outer, region});
-  return it->second;
 }
 
 void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work) {
   const bool detected = slot.kind == InstanceKind::kDetected;
   if (observer_ != nullptr && !detected) observer_->on_open(slot, at);
-  NamedBy& named_by = named_by_[raw(slot.region)];
-  named_by = std::max(named_by, detected                            ? NamedBy::kDetector
-                                : rules_.is_of_framework(slot.rule) ? NamedBy::kFramework
-                                                                    : NamedBy::kRange);
+  rows_.note_named_by(slot.region, detected                            ? NamedBy::kDetector
+                                   : rules_.is_of_framework(slot.rule) ? NamedBy::kFramework
+                                                                       : NamedBy::kRange);
   Instance& instance = live_.insert(slot.id);
   instance.kind = slot.kind;
   instance.region = slot.region;
@@ -83,23 +58,16 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
   instance.phase = rules_.regions()[raw(slot.region)].phase;
   instance.thread = raw(slot.opener);
   instance.own_shape = slot.shape;
-  if (work != nullptr) {
-    instance.detected_shape = work->shape;
-    // Rows of a training step are tokens in a language model only, and nobody said that this is one.
-    if (is_training(instance.phase) && !model_) instance.detected_shape = {};
-    instance.passes = work->passes;
-    instance.parts_of_step = work->parts;
-  }
-  instance.open_ns = std::max(at, options_.origin_ns);
+  instance.open_ns = std::max(at, origin());
   instance.parts = Work::none();
   instance.parts_given = Work::none();
   instance.parent = slot.parent == InstanceId::kNone ? nullptr : live_.find(slot.parent);
   if (instance.parent != nullptr) ++instance.parent->live_children;
   if (instance.parent != nullptr) instance.root = instance.parent->root;
-  instance.region_path = region_path_of(instance.parent != nullptr ? instance.parent->region_path : 0, instance.region);
+  instance.region_path = rows_.path_of(instance.parent != nullptr ? instance.parent->region_path : 0, instance.region);
   const auto home = home_of_thread_.find(instance.thread);
   if (home != home_of_thread_.end()) instance.home_device = home->second;
-  instance.cached_at_open = shapes_.cached(instance.home_device.value_or(0));
+  work_.open(instance, work);
   if (instance.kind == InstanceKind::kNested) return;
   instance.shares.resize(devices_.size());
   for (const auto& device : devices_) {
@@ -120,27 +88,28 @@ void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint3
     home_of_thread_[instance->thread] = *home_device;
     instance->home_device = home_device;
   }
-  // What the detector found has all its records; those of a range are still to come.
-  resolve_work(*instance, slot.kind == InstanceKind::kDetected || slot.kind == InstanceKind::kNested);
+  work_.close(*instance);
   if (instance->kind == InstanceKind::kNested) {
-    if (Instance* whole = instance->parent; whole != nullptr && instance->phase != Phase::kNone) {
-      ++whole->part_count;
-      whole->parts.add(instance->work);
-      whole->decode.add(instance->decode);
-      const std::int64_t window = (instance->close_ns - options_.origin_ns) / options_.window_ns;
-      auto [slot_of_window, inserted] = whole->parts_by_window.try_emplace(window, Work::none());
-      slot_of_window->second.add(instance->work);
-    }
-    finish_if_complete(instance);
-    return;
+    join_parent(*instance);
+    return finish_if_complete(instance);
   }
   for (std::uint32_t d = 0; d < devices_.size(); ++d)
     if (devices_[d]) devices_[d]->timeline.add_end_mark(*instance, instance->close_ns);
   finish_if_complete(instance);
 }
 
-void Ledger::tell_observer(const ActivityRecord& record, const Instance* instance, InstanceId owner,
-                           bool first_of_launch) {
+/// The work of a part that closed is that of what it is a part of.
+void Ledger::join_parent(Instance& part) {
+  Instance* const whole = part.parent;
+  if (whole == nullptr || part.phase == Phase::kNone) return;
+  ++whole->part_count;
+  whole->parts.add(part.work);
+  whole->decode.add(part.decode);
+  whole->parts_by_window.try_emplace(rows_.grid().window_of(part.close_ns), Work::none()).first->second.add(part.work);
+}
+
+void Ledger::notify_observer(const ActivityRecord& record, const Instance* instance, InstanceId owner,
+                             bool first_of_launch) {
   const bool detected = instance != nullptr && instance->kind == InstanceKind::kDetected;
   observer_->on_record(record, detected ? InstanceId::kNone : owner, first_of_launch);
 }
@@ -148,18 +117,18 @@ void Ledger::tell_observer(const ActivityRecord& record, const Instance* instanc
 /// Work that was launched in no region.
 void Ledger::add_unowned(const ActivityRecord& record, bool first_of_launch) {
   DeviceTimeline& timeline = device_at(raw(record.device)).timeline;
-  if (observer_ != nullptr) tell_observer(record, nullptr, InstanceId::kNone, first_of_launch);
+  if (observer_ != nullptr) notify_observer(record, nullptr, InstanceId::kNone, first_of_launch);
   const ActivityTraits traits = traits_of(record, nullptr, first_of_launch);
   if (record.begin_ns < timeline.now()) return add_behind(record, InstanceId::kNone, nullptr, traits);
   timeline.add(record.begin_ns, record.end_ns, traits, nullptr);
 }
 
-/// Work whose owner is over, or that begins before where the timeline stands.
+/// Work whose owner is over, or that begins before timeline.now().
 void Ledger::add_behind(const ActivityRecord& record, InstanceId owner, Instance* instance, ActivityTraits traits) {
   counters_.add(Counter::kRecordsLate);
   const std::uint32_t device = raw(record.device);
   DeviceTimeline& timeline = devices_[device]->timeline;
-  if (record.begin_ns < timeline.now() && add_late(record, owner, traits)) return;
+  if (record.begin_ns < timeline.now() && late_.add(timeline, record, owner, traits)) return;
   // An instance that is over here may be gone before its late activity is swept; one around it that is not over stays.
   while (instance != nullptr && instance->shares[device].ended) instance = instance->parent;
   timeline.add(record.begin_ns, record.end_ns, traits, instance);
@@ -235,7 +204,7 @@ void Ledger::end_share(std::uint32_t device, Instance& instance) {
   share.ended = true;
   share.end_ns = on.timeline.now();
   cut_slice(device, share);
-  if (share.has_work() && !instance.closed_by_exit) follow_in_order(device, instance);
+  if (share.has_work() && !instance.closed_by_exit) rows_.follow_in_order(device, instance);
   if (instance.top_level()) {
     const auto queue = on.top_level.find(instance.thread);
     if (queue != on.top_level.end()) {
@@ -252,17 +221,6 @@ void Ledger::end_share(std::uint32_t device, Instance& instance) {
   finish_if_complete(&instance);
 }
 
-/// What depends on the instances that ended on the device before this one.
-void Ledger::follow_in_order(std::uint32_t device, Instance& instance) {
-  Device& on = *devices_[device];
-  InstanceOnDevice& share = instance.shares[device];
-  share.nth = on.next_nth(instance.region);
-  if (instance.decode.passes > 0 && !on.prefills.empty())
-    row(window_of_end(share), raw(instance.region), device)
-        .latency.add_decode(on.prefills, share.begin_ns, share.active ? share.first_activity_ns : share.begin_ns);
-  if (instance.prefills()) on.prefills.add(share.last_activity_end_ns);
-}
-
 void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread) {
   while (true) {
     const auto queue = devices_[device]->top_level.find(thread);
@@ -275,7 +233,7 @@ void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread) {
 }
 
 void Ledger::cut_slice(std::uint32_t device, InstanceOnDevice& share) {
-  // The timeline stands exactly here, so the instance's counters are complete up to now.
+  // The timeline is exactly here, so the instance's counters are complete up to now.
   const DeviceTimeline& timeline = devices_[device]->timeline;
   WindowSlice& portion = share.open_portion;
   if (share.begun) {
@@ -292,51 +250,23 @@ void Ledger::cut_slice(std::uint32_t device, InstanceOnDevice& share) {
   portion.window = timeline.window() + 1;
 }
 
-void Ledger::on_edge(std::uint32_t device, std::int64_t window, TimeNs) {
+void Ledger::on_edge(std::uint32_t device, std::int64_t, TimeNs) {
   for (const auto& instance : live_) {
     if (instance->kind == InstanceKind::kNested) continue;
     InstanceOnDevice& share = instance->shares[device];
     if (share.opened && !share.ended) cut_slice(device, share);
   }
-  Device& on = *devices_[device];
-  RegionRow& total = row(window, kTotal, device);
-  const ClassTimes times = on.timeline.class_times();
-  for (std::size_t c = 0; c < kTimeClasses; ++c) total.time_ns[c] += times[c] - on.edge_times[c];
-  total.busy_ns += on.timeline.busy_ns() - on.edge_busy_ns;
-  total.kernel_sum_ns += on.timeline.kernel_sum_ns() - on.edge_sum_ns;
-  on.edge_times = times;
-  on.edge_busy_ns = on.timeline.busy_ns();
-  on.edge_sum_ns = on.timeline.kernel_sum_ns();
-  take_counts(device, window);
+  rows_.close_edge(device, devices_[device]->timeline);
 }
 
-/// What began on `device` in `window` goes to each region of its region_path and to the process.
-void Ledger::take_counts(std::uint32_t device, std::int64_t window) {
-  std::vector<ActivityCounts>& by_region_path = devices_[device]->timeline.counts();
-  for (std::uint32_t region_path = 0; region_path < by_region_path.size(); ++region_path) {
-    ActivityCounts& counts = by_region_path[region_path];
-    const std::uint64_t kernels =
-        std::accumulate(counts.kernels.begin(), counts.kernels.end(), std::uint64_t{0},
-                        [](std::uint64_t sum, const KernelStat& stat) { return sum + stat.count; });
-    if (counts.launches == 0 && kernels == 0) continue;
-    for (std::uint32_t c = region_path;; c = region_paths_[c].outer) {
-      RegionRow& into = row(window, c == 0 ? kTotal : raw(region_paths_[c].region), device);
-      into.launches += counts.launches;
-      into.kernels += kernels;
-      into.add_kernels(counts.kernels);
-      into.products.add(counts.products);
-      if (c == 0) break;
-    }
-    counts.launches = 0;
-    counts.products.clear();
-    std::fill(counts.kernels.begin(), counts.kernels.end(), KernelStat{});
-  }
+void Ledger::on_corrected(std::uint32_t device, const Corrections& corrections, TimeNs at) {
+  late_.correct(devices_[device]->timeline, device, corrections, at);
 }
 
 // --- finished instances ---------------------------------------------------------------------------------------------
 
 void Ledger::finish_if_complete(Instance* instance) {
-  // Before the first record nobody knows on which device an instance ran; forget_idle settles those that ran on none.
+  // Before the first record the device of an instance is unknown; forget_idle settles those that ran on none.
   if (devices_.empty() && instance->kind != InstanceKind::kNested) return;
   while (instance != nullptr && instance->closed && instance->shares_left == 0 && instance->live_children == 0) {
     Instance* parent = instance->parent;
@@ -345,6 +275,17 @@ void Ledger::finish_if_complete(Instance* instance) {
     if (parent != nullptr) --parent->live_children;
     instance = parent;
   }
+}
+
+void Ledger::account(Instance& instance) {
+  if (instance.closed_by_exit && instance.phase != Phase::kNone) return counters_.add(Counter::kInstancesUnclosed);
+  work_.complete(instance);
+  const WindowRows::Shares shares = rows_.shares_of(instance);
+  for (const auto& [device, part] : shares) {
+    late_.keep(instance, device, devices_[device]->timeline.known_from());
+    if (observer_ != nullptr) observer_->on_finished(instance, device, part);
+  }
+  rows_.account(instance, shares);
 }
 
 // --- windows --------------------------------------------------------------------------------------------------------
@@ -381,7 +322,7 @@ void Ledger::await_launches_of(const std::vector<InstanceId>& owners) {
   for (const InstanceId id : before) {
     Instance* instance = live_.find(id);
     if (instance == nullptr || instance->awaited) continue;
-    // Its last activity ends no earlier than the timeline stands: the mark moves on to there.
+    // Its last activity ends no earlier than timeline.now(): the mark moves on to there.
     for (std::uint32_t d = 0; d < instance->shares.size(); ++d)
       if (std::exchange(instance->shares[d].end_waits, false))
         devices_[d]->timeline.add_end_mark(*instance, instance->close_ns);
@@ -395,128 +336,84 @@ void Ledger::advance(TimeNs watermark) {
   sweep_to(watermark);
 }
 
+void Ledger::sweep(std::uint32_t device, TimeNs until) {
+  devices_[device]->timeline.sweep(until);
+  late_.swept(device);
+}
+
 /// Stops where a window is emitted at the earliest and at the latest, so that its content follows from the times alone
-/// and not from when somebody looked.
+/// and not from the moments at which advance() is called.
 void Ledger::sweep_to(TimeNs watermark) {
   while (swept_ < watermark && !out_of_time()) {
-    TimeNs stop = edge(next_window_ + 1);
-    if (swept_ >= stop) stop += options_.window_ns;
+    TimeNs stop = rows_.next_end();
+    if (swept_ >= stop) stop += window_ns();
     stop = stop > swept_ ? std::min(stop, watermark) : watermark;
     if (out_of_time_) stop = std::min(stop, swept_ + kBetweenLooks);
-    for (const auto& device : devices_)
-      if (device) device->sweep(stop);
+    for (std::uint32_t d = 0; d < devices_.size(); ++d)
+      if (devices_[d]) sweep(d, stop);
     swept_ = stop;
     emit_ready(false);
   }
 }
 
+/// The window that ends at `end` waits for instances in it. Not for what can be split without knowing its end: parts,
+/// and time alone, if there is one device it can be on.
+bool Ledger::waits_for_live(TimeNs end) const {
+  const bool several = used_devices() > 1;
+  return std::any_of(live_.begin(), live_.end(), [&](const auto& instance) {
+    // What has begun on no device begins later than the edge: its range opened early, as the CPU runs ahead.
+    const bool begun = std::any_of(instance->shares.begin(), instance->shares.end(),
+                                   [end](const auto& on) { return on.begun && on.begin_ns < end; });
+    const bool can_split = (!instance->closed || instance->close_ns > end) && !several &&
+                           (instance->phase == Phase::kNone || instance->by_parts());
+    return instance->kind != InstanceKind::kNested && begun && !can_split;
+  });
+}
+
 void Ledger::emit_ready(bool all) {
-  while (edge(next_window_ + 1) <= swept_) {
-    const TimeNs end = edge(next_window_ + 1);
-    bool wait = false;
-    if (!all && swept_ < end + options_.window_ns) {
-      // Not for what can be split without knowing its end: parts, and time alone, if there is one place it can be.
-      const auto several =
-          std::count_if(devices_.begin(), devices_.end(), [](const auto& d) { return d != nullptr; }) > 1;
-      for (const auto& instance : live_) {
-        // What has begun nowhere begins later than the edge: its range opened early, as the CPU runs ahead.
-        const bool begun = std::any_of(instance->shares.begin(), instance->shares.end(),
-                                       [end](const auto& on) { return on.begun && on.begin_ns < end; });
-        const bool can_split = (!instance->closed || instance->close_ns > end) && !several &&
-                               (instance->phase == Phase::kNone || instance->by_parts());
-        wait = wait || (instance->kind != InstanceKind::kNested && begun && !can_split);
-      }
-    }
-    if (wait) return;
-    emit(next_window_, end);
+  while (rows_.next_end() <= swept_) {
+    const TimeNs end = rows_.next_end();
+    if (!all && swept_ < end + window_ns() && waits_for_live(end)) return;
+    rows_.emit(live_);
   }
 }
 
-/// An instance that is still open, or still runs, when a window is emitted: its time there is known, its FLOP only as
-/// far as its parts say.
-void Ledger::give_out_early(Instance& instance, std::int64_t window) {
-  Work parts = Work::none();
-  const bool by_parts = instance.by_parts();
-  if (by_parts) {
-    for (auto it = instance.parts_by_window.begin(); it != instance.parts_by_window.end() && it->first <= window;) {
-      parts.add(it->second);
-      it = instance.parts_by_window.erase(it);
-    }
-    instance.parts.flop -= parts.flop;
-    instance.parts.hfu_flop -= parts.hfu_flop;
-    instance.parts.bytes -= parts.bytes;
-    instance.parts.tokens -= parts.tokens;
-    instance.parts_given.add(parts);
-  }
-  const auto devices = devices_of(instance);
-  for (const auto& [d, part] : devices) {
-    if (d >= instance.shares.size()) continue;
-    InstanceOnDevice& share = instance.shares[d];
-    for (auto it = share.portions.begin(); it != share.portions.end();) {
-      if (it->window > window) {
-        ++it;
-        continue;
-      }
-      RegionRow& into = row(window, raw(instance.region), d);
-      add_times(into, *it);
-      ++into.open;
-      if (instance.phase != Phase::kNone && !by_parts) {
-        into.flop_pending = true;
-        bool inside_work = false;
-        for (const Instance* outer = instance.parent; outer != nullptr; outer = outer->parent)
-          inside_work = inside_work || outer->phase != Phase::kNone;
-        if (!inside_work) row(window, kTotal, d).flop_pending = true;
-      }
-      it = share.portions.erase(it);
-    }
-    if (by_parts) add_work(instance, d, window, parts, part, true);
-  }
+std::size_t Ledger::used_devices() const noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(devices_.begin(), devices_.end(), [](const auto& device) { return device != nullptr; }));
 }
 
-void Ledger::emit(std::int64_t window, TimeNs end) {
-  for (const auto& instance : live_)
-    if (instance->kind != InstanceKind::kNested) give_out_early(*instance, window);
-  WindowSummary out;
-  out.window = {edge(window), end};
-  const auto found = windows_.find(window);
-  if (found != windows_.end()) {
-    summarize(found->second, out);
-    if (measured(out.window)) {
-      for (const auto& [key, from] : found->second) run_[key].add(from);
-    } else {
-      for (RegionSummary& region : out.regions) {
-        region.classes_known = false;
-        region.flop = region.hfu_flop = region.bytes = region.mfu = region.mfu_busy = region.hfu = region.mbu =
-            std::nullopt;
-        region.roofline_s = region.mfu_lower = region.mbu_lower = std::nullopt;
-        region.lost = std::nullopt;
-        region.executed = std::nullopt;
-        region.flop_source = FlopSource::kNone;
-        region.components.clear();
-        region.findings.clear();
-        region.prefill_to_decode = LatencySummary{};
-        region.after_prefill = std::nullopt;
-        region.slowest.clear();
-        for (BatchLatency& batch : region.by_batch) batch.flop = batch.bytes = batch.mfu = batch.mbu = std::nullopt;
-        region.bound = Bound::kUnknown;
-        region.suspect.clear();
-      }
-    }
-    windows_.erase(found);
-  }
-  while (!unmeasured_.empty() && unmeasured_.front().end_ns <= out.window.begin_ns) unmeasured_.pop_front();
-  next_window_ = window + 1;
-  on_window_(std::move(out));
-}
-
-bool Ledger::measured(Interval window) const noexcept {
-  return std::none_of(unmeasured_.begin(), unmeasured_.end(),
-                      [window](const Interval& u) { return u.begin_ns < window.end_ns && window.begin_ns < u.end_ns; });
+void Ledger::keep_from(TimeNs from) noexcept {
+  const std::size_t count = used_devices();
+  for (const auto& device : devices_)
+    if (device) device->timeline.keep_from(from, kHistoryOfAll / count);
 }
 
 void Ledger::note_added() noexcept {
   for (const auto& device : devices_)
     if (device) device->timeline.note_added();
+}
+
+/// Closes everything that is open when the run ends.
+void Ledger::close_all(TimeNs end) {
+  // Open parts have no work: forget them, so that what they are part of can finish.
+  std::vector<Instance*> parts;
+  for (const auto& instance : live_) {
+    if (instance->kind == InstanceKind::kNested) {
+      instance->live_children = 0;
+      parts.push_back(instance.get());
+    } else if (!instance->closed) {
+      instance->closed = true;
+      instance->closed_by_exit = true;
+      instance->close_ns = std::max(end, instance->open_ns);
+      for (const auto& device : devices_)
+        if (device) device->timeline.add_end_mark(*instance, instance->close_ns);
+    }
+  }
+  for (Instance* part : parts) {
+    if (part->parent != nullptr) --part->parent->live_children;
+    live_.remove(part);
+  }
 }
 
 void Ledger::finish(TimeNs end) {
@@ -526,45 +423,16 @@ void Ledger::finish(TimeNs end) {
     for (const InstanceOnDevice& share : instance->shares) end = std::max(end, share.last_activity_end_ns);
   }
   end = std::max(end, swept_);
-  std::vector<Instance*> open;
-  for (const auto& instance : live_)
-    if (!instance->closed && instance->kind != InstanceKind::kNested) open.push_back(instance.get());
-  // Parts that nobody closed say nothing: forget them, so that what they are part of can finish.
-  for (std::size_t i = live_.size(); i-- > 0;) {
-    if (i >= live_.size() || live_[i]->kind != InstanceKind::kNested) continue;
-    live_[i]->closed = true;
-    live_[i]->live_children = 0;
-  }
-  std::vector<Instance*> parts;
-  for (const auto& instance : live_)
-    if (instance->kind == InstanceKind::kNested) parts.push_back(instance.get());
-  for (Instance* part : parts) {
-    if (part->parent != nullptr) --part->parent->live_children;
-    live_.remove(part);
-  }
-  for (Instance* instance : open) {
-    instance->closed = true;
-    instance->closed_by_exit = true;
-    instance->close_ns = std::max(end, instance->open_ns);
-    for (const auto& device : devices_)
-      if (device) device->timeline.add_end_mark(*instance, instance->close_ns);
-  }
+  close_all(end);
   sweep_to(end);
   left_out_ns_ = end - swept_;
   end = swept_;
-  for (const auto& device : devices_)
-    if (device) device->sweep(end);  // marks at `end` where it was swept to already
+  for (std::uint32_t d = 0; d < devices_.size(); ++d)
+    if (devices_[d]) sweep(d, end);  // marks at `end` where it was swept to already
   emit_ready(true);
   for (std::uint32_t d = 0; d < devices_.size(); ++d)
     if (devices_[d]) on_edge(d, devices_[d]->timeline.window(), end);
-  if (end > edge(next_window_)) emit(next_window_, end);
-  for (const auto& [window, rows] : windows_)  // of a window without length: what came late at its very begin
-    for (const auto& [key, from] : rows) run_[key].add(from);
-  WindowSummary out;
-  out.final_run = true;
-  out.window = {options_.origin_ns, end};
-  summarize(run_, out);
-  on_window_(std::move(out));
+  rows_.finish(live_, end);
 }
 
 }  // namespace mfu

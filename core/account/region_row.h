@@ -27,11 +27,16 @@ struct RegionRow : RegionCounts {
   FlopSource flop_source = FlopSource::kNone;                  ///< least trusted of any instance
   ProductStats products;
   AttentionWork attention;  ///< of the instances that ended
-  double product_rows = 0;  ///< rows of projections, of instances whose tokens somebody said
+  double product_rows = 0;  ///< rows of projections, of instances whose tokens are given
   double said_tokens = 0;   ///< those tokens
   double sequences = 0;     ///< of instances that prefill, where it is known of each
   bool sequences_known = true;
 
+  void add_times(const WindowSlice& slice) noexcept {
+    mfu::add_times(time_ns, slice.time_ns);
+    busy_ns += slice.busy_ns;
+    kernel_sum_ns += slice.kernel_sum_ns;
+  }
   /// Another window or device. `open`, `flop_pending` and `cut` are those of a window and stay.
   void add(const RegionRow& other);
   void add_kernels(const std::vector<KernelStat>& stats);

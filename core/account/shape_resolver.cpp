@@ -6,8 +6,7 @@ namespace mfu {
 
 namespace {
 
-/// Kernels tell rows. In decode they are sequences; in training and prefill tokens, which say nothing new beside a
-/// batch and a length. A total that somebody said stands: of the kernels only the number of sequences adds to it.
+/// Kernel grids give rows: sequences in decode, tokens otherwise. They fill only what range and config leave open.
 template <typename Fill>
 void fill_from_kernels(Phase phase, Shape detected, const Fill& fill, const Shape& shape) {
   if (shape.tokens && shape.seq_len) detected.batch.reset();

@@ -22,6 +22,8 @@ struct ShapeHints {
 struct ResolvedShape {
   Shape shape;
   std::array<ShapeSource, ShapeWords::kCount> source{};  ///< of each value, as ShapeWords numbers them
+
+  [[nodiscard]] bool by_kernels(std::size_t key) const noexcept { return source[key] == ShapeSource::kDetected; }
 };
 
 /// [mfu-drain] Completes the shape of an instance: its own range, then its rule's constants, then the config's

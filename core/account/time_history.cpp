@@ -74,7 +74,7 @@ void TimeHistory::make_room() {
 
 void TimeHistory::add_long(TimeNs begin, TimeNs end, TimeClass time_class) {
   if (long_.size() >= kMostLong) {
-    std::erase_if(long_, [this](const LateWork& work) { return work.end_ns <= known_from_; });
+    std::erase_if(long_, [this](const LateActivity& work) { return work.end_ns <= known_from_; });
     if (long_.size() >= kMostLong) {  // half of a minute of work of 10 ms at the least
       const auto half = long_.begin() + static_cast<std::ptrdiff_t>(kMostLong / 2);
       for (auto work = long_.begin(); work != half; ++work) known_from_ = std::max(known_from_, work->end_ns);
@@ -84,10 +84,10 @@ void TimeHistory::add_long(TimeNs begin, TimeNs end, TimeClass time_class) {
   long_.push_back({begin, end, time_class});
 }
 
-TimeHistory::Sweep TimeHistory::begin_correction(const std::vector<LateWork>& late, TimeNs now) const {
+TimeHistory::Sweep TimeHistory::begin_correction(const std::vector<LateActivity>& late, TimeNs now) const {
   Sweep sweep;
   TimeNs from = now;
-  for (const LateWork& work : late) from = std::min(from, work.begin_ns);
+  for (const LateActivity& work : late) from = std::min(from, work.begin_ns);
   sweep.at = std::max(from, known_from_);
   sweep.stop = now;
   const auto add = [&sweep](TimeNs begin, TimeNs end, TimeClass time_class, std::uint32_t late_index) {
@@ -96,7 +96,7 @@ TimeHistory::Sweep TimeHistory::begin_correction(const std::vector<LateWork>& la
   };
   for (const Past& past : ring_)
     add(past.begin_ns, past.begin_ns + static_cast<DurationNs>(past.length), past.time_class, kNobody);
-  for (const LateWork& work : long_) add(work.begin_ns, work.end_ns, work.time_class, kNobody);
+  for (const LateActivity& work : long_) add(work.begin_ns, work.end_ns, work.time_class, kNobody);
   for (std::uint32_t i = 0; i < late.size(); ++i) add(late[i].begin_ns, late[i].end_ns, late[i].time_class, i);
   std::sort(sweep.began.begin(), sweep.began.end(),
             [](const Began& a, const Began& b) { return a.begin_ns < b.begin_ns; });

@@ -14,7 +14,7 @@
 namespace mfu {
 
 /// Work that was recorded after the account had gone on past its begin.
-struct LateWork {
+struct LateActivity {
   TimeNs begin_ns, end_ns;
   TimeClass time_class;
 };
@@ -95,14 +95,14 @@ class TimeHistory {
   /// Adds late work and says what it changes before `now`, in order of time, in parts of at most kPart corrections.
   /// What it did before known_from() is not said.
   template <typename Each>
-  void correct(const std::vector<LateWork>& late, TimeNs now, Each&& each) {
+  void correct(const std::vector<LateActivity>& late, TimeNs now, Each&& each) {
     Sweep sweep = begin_correction(late, now);
     while (true) {
       std::vector<Correction> part = next_part(sweep);
       if (part.empty()) break;
       each(Corrections(std::move(part)));
     }
-    for (const LateWork& work : late) add(work.begin_ns, work.end_ns, work.time_class);
+    for (const LateActivity& work : late) add(work.begin_ns, work.end_ns, work.time_class);
   }
 
  private:
@@ -137,7 +137,7 @@ class TimeHistory {
 
   void make_room();
   void add_long(TimeNs begin, TimeNs end, TimeClass time_class);
-  [[nodiscard]] Sweep begin_correction(const std::vector<LateWork>& late, TimeNs now) const;
+  [[nodiscard]] Sweep begin_correction(const std::vector<LateActivity>& late, TimeNs now) const;
   [[nodiscard]] static std::vector<Correction> next_part(Sweep& sweep);
 
   TimeNs known_from_;
@@ -145,7 +145,7 @@ class TimeHistory {
   std::size_t most_ = kFew;
   std::vector<Past> ring_;
   std::size_t next_ = 0;
-  std::vector<LateWork> long_;
+  std::vector<LateActivity> long_;
 };
 
 }  // namespace mfu

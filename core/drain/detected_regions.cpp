@@ -233,7 +233,7 @@ Shape DetectedRegions::look_at(const Device& device, std::uint64_t begin, std::u
   return shape;
 }
 
-/// A server that waits for a request is not slow: when the last activity before `end` was, if what follows is a pause.
+/// End of the last activity if a pause follows it: idle time between requests is not part of an iteration.
 std::optional<TimeNs> DetectedRegions::pause_before(const Device& device, TimeNs opens, const StepBoundary& end,
                                                     StepKind next) {
   constexpr DurationNs kShortest = kNsPerSecond / 20;
@@ -298,9 +298,9 @@ void DetectedRegions::judge_by_products(Device& device) {
     InstanceProducts products;
     for (const HeldRecord& held : device.held) {
       if (held.launch >= end.launch) break;
-      if (held.launch >= device.boundaries[i - 1].launch) ledger_.note_matmul(held.record, products);
+      if (held.launch >= device.boundaries[i - 1].launch) ledger_.work().note_matmul(held.record, products);
     }
-    end.kind = kind_of_pass(ledger_.seen_shape(products, Phase::kPrefill), end.kind);
+    end.kind = kind_of_pass(ledger_.work().seen_shape(products, Phase::kPrefill), end.kind);
   }
 }
 

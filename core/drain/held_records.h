@@ -26,8 +26,8 @@ struct HeldRecord {
   return a.record.begin_ns < b.record.begin_ns;
 }
 
-/// A queue of one device's records. They come in at the back as they are told; from there on those of complete launches
-/// are taken, in the order of launches, which puts them among begin() .. end(); these go out at the front.
+/// A queue of one device's records, which are appended as they arrive. take() moves those of complete launches into
+/// [begin, end), ordered by launch; drop_before() removes them.
 /// Its memory is that of a third more than it held at most, and what a vector has to spare.
 class HeldRecords {
  public:

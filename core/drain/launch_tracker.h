@@ -68,7 +68,7 @@ class LaunchTracker {
 
   [[nodiscard]] bool any_tick() const noexcept { return !ticks_.empty(); }
   [[nodiscard]] TimeNs now() const noexcept { return ticks_.back().at; }
-  /// Several streams wait, so that it would help to know which waits for which.
+  /// True if several streams have outstanding launches: event records would tighten the bound.
   [[nodiscard]] bool wants_events() const noexcept { return wants_events_; }
   /// For the log, once each.
   [[nodiscard]] std::vector<std::string> take_notices();

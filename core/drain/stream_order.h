@@ -64,8 +64,7 @@ class StreamOrder {
   /// Looks at what was not passed yet, from its beginning on: begin_walk, visit in the order of ids, end_walk.
   void begin_walk();
   void visit(CorrelationId id, const CorrelationMap::Entry& entry, TimeNs called, TimeNs now);
-  /// All that is waited for, as far as nothing on its stream that is waited for precedes it; on unknown streams the
-  /// oldest.
+  /// The first outstanding launch of each stream, and the oldest one on unknown streams.
   [[nodiscard]] const std::vector<Waiting>& end_walk();
 
  private:

@@ -1,9 +1,9 @@
-// The part of the ledger that says how much work an instance is: its shape, FLOP, bytes and tokens.
+#include "core/account/work_resolver.h"
+
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
-#include "core/account/ledger.h"
+#include "core/account/device_timeline.h"
 #include "core/model/least_work.h"
 
 namespace mfu {
@@ -79,12 +79,46 @@ std::int64_t tokens_of(Phase phase, const Shape& shape) noexcept {
   return shape.seq_len ? shape.batch.value_or(1) * *shape.seq_len : 0;
 }
 
+/// What products and grids add to what the detector read from the grids of norms and cache writes.
+Shape detected_shape(Phase phase, Shape known, const SeenShape& seen, const ParallelConfig& ranks) {
+  const std::int64_t data = data_ranks(ranks), rows_per_token = data * std::max<std::int64_t>(1, ranks.cp);
+  if (phase == Phase::kDecode) {
+    if (!known.batch && seen.rows) {
+      known.batch = *seen.rows * data;
+      if (seen.queries && *seen.queries > 1) {  // tokens that are tried at once
+        known.batch = *seen.sequences * data;
+        known.seq_len = seen.queries;
+      }
+    }
+    if (seen.keys) known.context = std::max<std::int64_t>(0, *seen.keys - known.seq_len.value_or(1));
+    return known;
+  }
+  if (!known.tokens && seen.rows) known.tokens = *seen.rows * rows_per_token;
+  if (seen.sequences && !known.batch) known.batch = *seen.sequences * data;
+  // Of rows that only fill a batch up, the length is not that of the sequences.
+  if (seen.queries && seen.rows && known.tokens == *seen.rows * rows_per_token)
+    known.seq_len = *seen.queries * std::max<std::int64_t>(1, ranks.cp);
+  return known;
+}
+
+void note_seen(Instance& instance, const SeenShape& seen) noexcept {
+  instance.seen_rows = seen.rows.value_or(0);
+  instance.seen_sequences = seen.sequences.value_or(0);
+}
+
 }  // namespace
 
-/// Notes in the instance, and in those around it, what the launch of a matmul says of its work.
-/// \param fused it is a kernel of attention by its name.
-/// \return the flags that the kernel has on account of its product.
-unsigned Ledger::note_product(const ActivityRecord& record, Instance* instance, bool fused) {
+WorkResolver::WorkResolver(const RegionRules& rules, const FlopsModel* model, const Workload& workload,
+                           KernelNames& names)
+    : rules_(rules),
+      model_(model),
+      workload_(workload),
+      names_(names),
+      shapes_(workload),
+      roles_(model, names),
+      noticed_(rules.regions().size(), false) {}
+
+unsigned WorkResolver::note_product(const ActivityRecord& record, Instance* instance, bool fused) {
   const ProductRoles::Role* role = nullptr;
   unsigned flags = 0;
   bool called = false;
@@ -109,7 +143,7 @@ unsigned Ledger::note_product(const ActivityRecord& record, Instance* instance, 
   return flags;
 }
 
-void Ledger::note_matmul(const ActivityRecord& record, InstanceProducts& into) {
+void WorkResolver::note_matmul(const ActivityRecord& record, InstanceProducts& into) {
   if (model_ == nullptr || record.kind != ActivityKind::kKernel) return;
   if (names_.class_of(record.name) == KernelClass::kAttention) into.add(roles_.attention(record.name, record.extent));
   if (record.product == ProductId::kNone || !record.first_of_product || !roles_.watched()) return;
@@ -117,7 +151,7 @@ void Ledger::note_matmul(const ActivityRecord& record, InstanceProducts& into) {
   into.add(role.product, role.match);
 }
 
-SeenShape Ledger::seen_shape(const InstanceProducts& products, Phase phase) const {
+SeenShape WorkResolver::seen_shape(const InstanceProducts& products, Phase phase) const {
   if (model_ == nullptr) return {};
   const ParallelConfig& ranks = model_->options().parallel;
   const std::int64_t tp = std::max<std::int64_t>(1, ranks.tp);
@@ -132,7 +166,7 @@ SeenShape Ledger::seen_shape(const InstanceProducts& products, Phase phase) cons
   return products.shape(roles_.names(), phase, heads, width, layers);
 }
 
-SeenShape Ledger::seen_shape(const Instance& instance) const {
+SeenShape WorkResolver::seen_shape(const Instance& instance) const {
   if (model_ == nullptr || !instance.products) return {};
   SeenShape seen = seen_shape(*instance.products, instance.phase);
   // The kernels of a backward pass may say less than those of the forward pass of the same step.
@@ -148,35 +182,9 @@ SeenShape Ledger::seen_shape(const Instance& instance) const {
   return seen;
 }
 
-namespace {
-
-/// What products and grids add to what the detector read from the grids of norms and cache writes.
-Shape detected_shape(Phase phase, Shape known, const SeenShape& seen, const ParallelConfig& ranks) {
-  const std::int64_t data = data_ranks(ranks), rows_per_token = data * std::max<std::int64_t>(1, ranks.cp);
-  if (phase == Phase::kDecode) {
-    if (!known.batch && seen.rows) {
-      known.batch = *seen.rows * data;
-      if (seen.queries && *seen.queries > 1) {  // tokens that are tried at once
-        known.batch = *seen.sequences * data;
-        known.seq_len = seen.queries;
-      }
-    }
-    if (seen.keys) known.context = std::max<std::int64_t>(0, *seen.keys - known.seq_len.value_or(1));
-    return known;
-  }
-  if (!known.tokens && seen.rows) known.tokens = *seen.rows * rows_per_token;
-  if (seen.sequences && !known.batch) known.batch = *seen.sequences * data;
-  // Of rows that only fill a batch up, the length is not that of the sequences.
-  if (seen.queries && seen.rows && known.tokens == *seen.rows * rows_per_token)
-    known.seq_len = *seen.queries * std::max<std::int64_t>(1, ranks.cp);
-  return known;
-}
-
-}  // namespace
-
 /// torch.profiler names its schedule's turns alike whether they train or not. A turn whose products are those of
 /// forward passes alone is counted as such.
-Phase Ledger::phase_that_ran(const Instance& instance) {
+Phase WorkResolver::phase_that_ran(const Instance& instance) {
   if (instance.phase != Phase::kTrain || !instance.products || !rules_.is_of_framework(instance.rule) ||
       !instance.products->only_forward())
     return instance.phase;
@@ -188,8 +196,33 @@ Phase Ledger::phase_that_ran(const Instance& instance) {
   return Phase::kForward;
 }
 
+void WorkResolver::open(Instance& instance, const DetectedWork* detected) const {
+  if (detected != nullptr) {
+    instance.detected_shape = detected->shape;
+    // Without a model config rows need not be tokens: ignore them.
+    if (is_training(instance.phase) && !model_) instance.detected_shape = {};
+    instance.passes = detected->passes;
+    instance.parts_of_step = detected->parts;
+  }
+  instance.cached_at_open = shapes_.cached(instance.home_device.value_or(0));
+}
+
+void WorkResolver::close(Instance& instance) {
+  resolve(instance, instance.kind == InstanceKind::kDetected || instance.kind == InstanceKind::kNested);
+}
+
+void WorkResolver::complete(Instance& instance) {
+  if (!instance.by_parts() && instance.kind != InstanceKind::kDetected) {
+    if (!instance.work.flop_known || (is_training(instance.phase) && instance.products))
+      resolve(instance, true);
+    else
+      note_seen(instance, seen_shape(instance));
+  }
+  count_attention(instance);
+}
+
 /// \param complete every record of the instance has come, so its products say what its range does not.
-void Ledger::resolve_work(Instance& instance, bool complete) {
+void WorkResolver::resolve(Instance& instance, bool complete) {
   if (instance.phase == Phase::kNone) return;
   if (instance.by_parts()) {
     instance.work = instance.parts;
@@ -212,56 +245,59 @@ void Ledger::resolve_work(Instance& instance, bool complete) {
   instance.shape = shape;
   instance.shape_source = resolved.source;
   instance.work = Work{};
-  // A range without a batch is one sequence. A detected instance has no range, so its batch is unknown.
+  if (model_) count_work(instance, phase, resolved, from_kernels, complete);
   const bool detected = instance.kind == InstanceKind::kDetected;
-  if (model_) {
-    const auto by_kernels = [&resolved](std::size_t key) { return resolved.source[key] == ShapeSource::kDetected; };
-    const Architecture& model = model_->spec();
-    const bool by_sequence = !model.is_vision_only();
-    const char* missing = "";
-    if (detected && by_sequence && !shape.batch && !shape.tokens)
-      missing = phase == Phase::kDecode ? "batch" : "batch or tokens";
-    else if ((detected || by_kernels(ShapeWords::kTokens)) && by_sequence && phase != Phase::kDecode &&
-             !model.flat_params && !shape.seq_len && (!shape.batch || by_kernels(ShapeWords::kBatch)))
-      missing = "seq_len";  // attention depends on how long each sequence is
-    if (*missing == '\0') {
-      instance.work = model_->work(phase, shape);
-      missing = instance.work.missing;
-    }
-    if (!instance.work.flop_known) {
-      instance.work = least_work(*model_, phase, shape);
-      instance.work.missing = missing;
-      if (complete) notice_missing(instance);
-      // What decodes next would take the length of an earlier prompt.
-      if (!complete && instance.prefills()) shapes_.set_cached(device, std::nullopt);
-    }
-    instance.flop_source = instance.work.flop_known       ? source_of(resolved)
-                           : instance.work.flop_least > 0 ? FlopSource::kLowerBound
-                                                          : FlopSource::kNone;
-    const bool rows_by_products = from_kernels.tokens && !instance.detected_shape.tokens;
-    const bool said = phase == Phase::kDecode
-                          ? !by_kernels(ShapeWords::kBatch) || instance.detected_shape.batch.has_value()
-                          : !(by_kernels(ShapeWords::kTokens) && rows_by_products) &&
-                                !by_kernels(ShapeWords::kSeqLen) && !by_kernels(ShapeWords::kBatch);
-    const ParallelConfig& ranks = model_->options().parallel;
-    instance.said_tokens =
-        said ? tokens_of(phase, shape) /
-                   (data_ranks(ranks) * (phase == Phase::kDecode ? 1 : std::max<std::int64_t>(1, ranks.cp)))
-             : 0;
-  }
   if (instance.work.tokens == 0 && (!detected || shape.batch || shape.tokens))
     instance.work.tokens = count_tokens(phase, shape, workload_.grad_accum);
   scale_to_passes(instance, seen);
   instance.decode = decode_passes_of(phase, shape);
 }
 
-void Ledger::note_seen(Instance& instance, const SeenShape& seen) noexcept {
-  instance.seen_rows = seen.rows.value_or(0);
-  instance.seen_sequences = seen.sequences.value_or(0);
+/// What a shape lacks for a count; empty: nothing. A range without a batch is one sequence. A detected instance has no
+/// range, so its batch is unknown.
+const char* WorkResolver::missing_in(const Instance& instance, Phase phase, const ResolvedShape& resolved) const {
+  const Shape& shape = resolved.shape;
+  const bool detected = instance.kind == InstanceKind::kDetected;
+  const Architecture& model = model_->spec();
+  if (model.is_vision_only()) return "";
+  if (detected && !shape.batch && !shape.tokens) return phase == Phase::kDecode ? "batch" : "batch or tokens";
+  if ((detected || resolved.by_kernels(ShapeWords::kTokens)) && phase != Phase::kDecode && !model.flat_params &&
+      !shape.seq_len && (!shape.batch || resolved.by_kernels(ShapeWords::kBatch)))
+    return "seq_len";  // attention depends on how long each sequence is
+  return "";
+}
+
+void WorkResolver::count_work(Instance& instance, Phase phase, const ResolvedShape& resolved, const Shape& from_kernels,
+                              bool complete) {
+  const Shape& shape = resolved.shape;
+  const char* missing = missing_in(instance, phase, resolved);
+  if (*missing == '\0') {
+    instance.work = model_->work(phase, shape);
+    missing = instance.work.missing;
+  }
+  if (!instance.work.flop_known) {
+    instance.work = least_work(*model_, phase, shape);
+    instance.work.missing = missing;
+    if (complete) notice_missing(instance);
+    // What decodes next would take the length of an earlier prompt.
+    if (!complete && instance.prefills()) shapes_.set_cached(instance.home_device.value_or(0), std::nullopt);
+  }
+  instance.flop_source = instance.work.flop_known       ? source_of(resolved)
+                         : instance.work.flop_least > 0 ? FlopSource::kLowerBound
+                                                        : FlopSource::kNone;
+  const bool rows_by_products = from_kernels.tokens && !instance.detected_shape.tokens;
+  const bool decodes = phase == Phase::kDecode;
+  const bool given = decodes
+                         ? !resolved.by_kernels(ShapeWords::kBatch) || instance.detected_shape.batch.has_value()
+                         : !(resolved.by_kernels(ShapeWords::kTokens) && rows_by_products) &&
+                               !resolved.by_kernels(ShapeWords::kSeqLen) && !resolved.by_kernels(ShapeWords::kBatch);
+  const ParallelConfig& ranks = model_->options().parallel;
+  instance.said_tokens =
+      given ? tokens_of(phase, shape) / (data_ranks(ranks) * (decodes ? 1 : std::max<std::int64_t>(1, ranks.cp))) : 0;
 }
 
 /// The config says how many passes a step has, or its products do, or the detector.
-void Ledger::scale_to_passes(Instance& instance, const SeenShape& seen) const {
+void WorkResolver::scale_to_passes(Instance& instance, const SeenShape& seen) const {
   if (!is_training(instance.phase)) return;
   double passes = static_cast<double>(std::max<std::int64_t>(1, instance.passes));
   auto parts = static_cast<double>(std::max<std::int64_t>(1, instance.parts_of_step));
@@ -284,7 +320,7 @@ void Ledger::scale_to_passes(Instance& instance, const SeenShape& seen) const {
 /// FLOP of its attention kernels: of one layer's core for each, and two and a half times as much backward, since the
 /// scores are computed once more there (FlashAttention-2, arXiv:2307.08691, section 4.1). Where no shape is known, of
 /// those whose grids say it.
-void Ledger::count_attention(Instance& instance) {
+void WorkResolver::count_attention(Instance& instance) {
   constexpr double kBackward = 2.5;
   if (instance.products) {
     const auto forward = static_cast<double>(instance.products->attention_forward());
@@ -308,26 +344,7 @@ void Ledger::count_attention(Instance& instance) {
   if (instance.parent != nullptr) instance.parent->attention.add(instance.attention);
 }
 
-void Ledger::add_attention(const Instance& instance, std::uint32_t device, std::int64_t window, double part) {
-  if (instance.attention.forward_kernels + instance.attention.backward_kernels == 0) return;
-  row(window, raw(instance.region), device).attention.add(instance.attention, part);
-  if (instance.top_level()) row(window, kTotal, device).attention.add(instance.attention, part);
-}
-
-/// What is compared with the tokens of a region: rows of products, sequences.
-void Ledger::note_rows(const Instance& instance, double part, RegionRow& into) const {
-  if (instance.said_tokens > 0 && instance.seen_rows > 0) {
-    into.product_rows += static_cast<double>(instance.seen_rows) * part;
-    into.said_tokens += static_cast<double>(instance.said_tokens) * part;
-  }
-  if (!instance.prefills()) return;
-  const std::int64_t sequences =
-      instance.seen_sequences > 0 ? instance.seen_sequences : instance.shape.batch.value_or(0);
-  into.sequences += static_cast<double>(sequences) * part;
-  into.sequences_known = into.sequences_known && sequences > 0;
-}
-
-void Ledger::notice_missing(const Instance& instance) {
+void WorkResolver::notice_missing(const Instance& instance) {
   if (noticed_[raw(instance.region)]) return;
   noticed_[raw(instance.region)] = true;
   const std::string& region = rules_.regions()[raw(instance.region)].name;
@@ -338,7 +355,5 @@ void Ledger::notice_missing(const Instance& instance) {
                      missing.substr(0, missing.find_first_of(" ,")) +
                      "=...\"), in a rule under \"regions\", or under \"workload\" in the config");
 }
-
-std::vector<std::string> Ledger::take_notices() { return std::exchange(notices_, {}); }
 
 }  // namespace mfu

@@ -1,0 +1,76 @@
+#include "core/account/row_summary.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "core/account/executed.h"
+#include "core/rows/metrics.h"
+
+namespace mfu {
+
+namespace {
+
+constexpr std::size_t kTopKernels = 10;
+
+void describe_shape(const RegionRow& row, RegionSummary& s) {
+  static constexpr std::array<const char*, 5> kSources{"", "detected", "cached", "given", "range"};
+  for (std::size_t key = 0; key < row.shape_source.size(); ++key)
+    if (row.shape_source[key] != ShapeSource::kNone)
+      s.shape_source.emplace_back(kShapeKeys[key], kSources[static_cast<std::size_t>(row.shape_source[key])]);
+}
+
+void describe_kernels(const RegionRow& row, KernelNames& names, RegionSummary& s) {
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t i = 0; i < row.kernel_stats.size(); ++i)
+    if (row.kernel_stats[i].count != 0) order.push_back(i);
+  for (const std::uint32_t i : order) {
+    if (names.class_of(static_cast<KernelNameId>(i)) != KernelClass::kComm) continue;
+    s.comm_kernels += row.kernel_stats[i].count;
+    s.comm_sum_ns += row.kernel_stats[i].sum_ns;
+  }
+  const std::size_t keep = std::min(kTopKernels, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
+                    [&row](std::uint32_t a, std::uint32_t b) {
+                      return row.kernel_stats[a].sum_ns != row.kernel_stats[b].sum_ns
+                                 ? row.kernel_stats[a].sum_ns > row.kernel_stats[b].sum_ns
+                                 : a < b;
+                    });
+  for (std::size_t i = 0; i < keep; ++i) {
+    const auto id = static_cast<KernelNameId>(order[i]);
+    s.top_kernels.push_back(
+        {names.display(id), names.class_of(id), row.kernel_stats[order[i]].count, row.kernel_stats[order[i]].sum_ns});
+  }
+}
+
+}  // namespace
+
+RegionSummary summary_of(const RegionRow& row, const RowContext& of, const FlopsModel* model, ProductRoles& roles,
+                         KernelNames& names) {
+  RegionSummary s;
+  static_cast<RegionCounts&>(s) = row;
+  for (const DurationNs t : row.time_ns) s.elapsed_ns += t;
+  describe_shape(row, s);
+  s.classes_known = of.device_activity;
+  row.latency.describe(s, of.peak);
+  if (model != nullptr && row.any_work && row.flop_known && !row.flop_pending) {
+    s.flop = row.flop;
+    s.hfu_flop = row.hfu_flop;
+    if (row.bytes_known) s.bytes = row.bytes;
+  }
+  describe_kernels(row, names, s);
+  complete_metrics(s, of.phase, of.peak);
+  // FLOP of an instance across an edge are split by time, its matmul kernels are where they are.
+  // Above 100 % of the time that is no excuse.
+  if (row.cut && s.suspect.starts_with("flops_exceed_matmul_time") && s.mfu.value_or(0) <= 1) s.suspect.clear();
+  if (!s.classes_known) {  // no kernel was seen: nothing can be said of what they lost
+    s.lost = std::nullopt;
+    s.mfu_busy = std::nullopt;
+    if (!s.mfu || *s.mfu <= 1) s.suspect.clear();
+  }
+  describe_matmuls(row, roles, names, model, of.phase, of.peak, of.final_run ? kComponentsOfRun : kComponentsOfWindow,
+                   s);
+  return s;
+}
+
+}  // namespace mfu
