@@ -102,7 +102,3 @@ if(MFU_SANITIZE)  # minutes each, and other tests lead the same code over fewer 
     endif()
   endforeach()
 endif()
-if(TARGET unit_flops)
-  find_package(CLI11 REQUIRED)
-  target_link_libraries(unit_flops PRIVATE CLI11::CLI11)
-endif()

@@ -91,7 +91,7 @@ class Help(TestCase):
                             (["compare", "a"], "expected B, that of after, got nothing"),
                             (["top", "--sort", "mf"], '--sort: expected rank, mfu, mbu, step, busy, comm, clock, dropped, cost '
                                                       'or late, got "mf"'),
-                            (["serve", "--per-rank", "some"], '--per-rank: expected all, auto, mfu or none, got "some"'),
+                            (["serve", "--per-rank", "some"], '--per-rank: expected auto, all, mfu or none, got "some"'),
                             (["replay", "--peak-tflops", "0", "x"], '--peak-tflops: expected a number above 0, got "0"'),
                             (["run"], "no program"), (["run", "--"], "no program"), (["run", "-c"], "--config"),
                             (["run", "--intervall", "5", "echo", "x"], "--intervall"),

@@ -1,69 +1,53 @@
-// The subcommands of `mfu`: each adds itself to the command line. Their callbacks throw CLI::RuntimeError with the exit
-// code when that is not 0.
+// The subcommands of `mfu`: each adds itself to the command line.
 #pragma once
 
-#include <cstdlib>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "tools/commands/command_line.h"
 
 namespace mfu {
 
-constexpr int kUsageError = 2;  ///< exit code of a command line that cannot be understood, whichever command it names
-
-/// What the `--help` of every command ends with. `exit_codes`: the command's own, as a sentence without its full stop.
-[[nodiscard]] inline std::string help_footer(std::initializer_list<const char*> examples, const char* exit_codes) {
-  std::string text = "Examples:\n";
-  for (const char* example : examples) text += std::string("  ") + example + "\n";
-  return text + "Exit code: " + exit_codes + "; 2 when the command line is wrong.";
-}
-
-/// For CLI11's check(): what is wrong with the text of an option that takes a number above 0, or nothing.
-[[nodiscard]] inline std::string above_zero(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  return *end == '\0' && value > 0 && value < 1e9 ? "" : "expected a number above 0, got \"" + text + "\"";
-}
-
 /// `mfu run [options] [--] CMD...`: CMD with the library in it. Takes CMD off `arguments` (the words after `mfu`): its
 /// options are its own, whatever they are called.
-void add_run(CLI::App& app, std::vector<std::string>& arguments);
+void add_run(CommandLine& line, std::vector<std::string>& arguments);
 
 /// `mfu doctor`: what works on this machine and what does not.
-void add_doctor(CLI::App& app);
+void add_doctor(CommandLine& line);
 
 /// `mfu flops CONFIG`: what MFU multiplies by, component by component.
-void add_flops(CLI::App& app);
+void add_flops(CommandLine& line);
 
 /// `mfu plan`: Chinchilla-optimal parameters, tokens and days for a compute budget.
-void add_plan(CLI::App& app);
+void add_plan(CommandLine& line);
 
 /// `mfu replay TRACE...`: stored traces through the same core.
-void add_replay(CLI::App& app);
+void add_replay(CommandLine& line);
 
 /// `mfu top`: every rank of a job in the terminal.
-void add_top(CLI::App& app);
+void add_top(CommandLine& line);
 
 /// `mfu serve`: a job as Prometheus metrics.
-void add_serve(CLI::App& app);
+void add_serve(CommandLine& line);
 
 /// `mfu report DIR|TRACE`: a run as a page, JSON, CSV, a Chrome trace; assertions for CI; two runs side by side.
-void add_report(CLI::App& app);
+void add_report(CommandLine& line);
 
 /// `mfu compare A B`: what differs between two runs, and where the change comes from.
-void add_compare(CLI::App& app);
+void add_compare(CommandLine& line);
 
 /// `mfu demo`: a small transformer's launches through the real library.
-void add_demo(CLI::App& app);
+void add_demo(CommandLine& line);
 
-/// `mfu completion SHELL`: a shell's completion of every command that `app` has by the time it is asked.
-void add_completion(CLI::App& app);
+/// `mfu completion SHELL`: a shell's completion of every command that `line` has by the time it is asked.
+void add_completion(CommandLine& line);
 
-/// `mfu man`: the manual page of every command that `app` has by the time it is asked.
-void add_man(CLI::App& app);
+/// `mfu __complete WORDS...`: what can stand where the last word is, for the scripts of `mfu completion`. A candidate a
+/// line, `word<TAB>description`, or one of `:files` (a path) and `:program N` (a program begins at word N, `mfu` being
+/// 0).
+[[nodiscard]] int complete(const CommandLine& line, const std::vector<std::string>& words);
+
+/// `mfu man`: the manual page of every command that `line` has by the time it is asked.
+void add_man(CommandLine& line);
 
 }  // namespace mfu

@@ -1,7 +1,6 @@
 // `mfu compare A B`: what differs between two runs, what became of tokens/s and MFU, and where the change comes from.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
 #include <iostream>
@@ -90,40 +89,37 @@ int compare_runs(const CompareOptions& o) {
 
 }  // namespace
 
-void add_compare(CLI::App& app) {
+void add_compare(CommandLine& line) {
   auto options = std::make_shared<CompareOptions>();
-  CLI::App* command =
-      app.add_subcommand("compare", "Two runs: what differs, tokens/s, MFU, where the change comes from");
-  command->add_option("A", options->a, "run directory or trace of before")->required();
-  command->add_option("B", options->b, "that of after")->required();
+  Command command = line.command("compare", "Two runs: what differs, tokens/s, MFU, where the change comes from");
+  command.option("A", options->a, "run directory or trace of before").required();
+  command.option("B", options->b, "that of after").required();
   command
-      ->add_option(
+      .option(
           "--assert", options->asserts,
           "REGION.FIGURE>=CHANGE from A to B, for CI: -3% of A's value, or a difference in its unit; may be repeated")
-      ->type_name("BOUND")
-      ->allow_extra_args(false);
-  command->add_flag("--json", options->json, "everything");
-  command->add_flag("--markdown", options->markdown, "tables to paste into a pull request");
-  command->add_flag("--html", options->html, "a page");
-  command->add_option("-o,--output", options->output, "where to write; default: stdout")->type_name("FILE");
-  command->add_option("-c,--config", options->config,
-                      "for traces, the model: HF config.json, its folder, a model id, or an own config");
-  command
-      ->add_option("-i,--interval", options->interval, "for traces: seconds per window; default: what fits its length")
-      ->check(above_zero)
-      ->type_name("SECONDS");
-  command->footer(
-      help_footer({"mfu compare main branch", "mfu compare main branch --markdown >> comment.md",
-                   "mfu compare main branch --assert 'step.tokens_per_s>=-3%' --assert 'decode.p99_s<=+1ms'"},
-                  "0; 1 when a bound does not hold or nothing can be read; 2 for an unknown region or figure"));
-  command->callback([options] {
+      .type_name("BOUND")
+      .one_value_each();
+  command.flag("--json", options->json, "everything");
+  command.flag("--markdown", options->markdown, "tables to paste into a pull request");
+  command.flag("--html", options->html, "a page");
+  command.option("-o,--output", options->output, "where to write; default: stdout").type_name("FILE");
+  command.option("-c,--config", options->config,
+                 "for traces, the model: HF config.json, its folder, a model id, or an own config");
+  command.option("-i,--interval", options->interval, "for traces: seconds per window; default: what fits its length")
+      .above_zero()
+      .type_name("SECONDS");
+  command.footer({"mfu compare main branch", "mfu compare main branch --markdown >> comment.md",
+                  "mfu compare main branch --assert 'step.tokens_per_s>=-3%' --assert 'decode.p99_s<=+1ms'"},
+                 "0; 1 when a bound does not hold or nothing can be read; 2 for an unknown region or figure");
+  command.action([options] {
     int code = kFailed;
     try {
       code = compare_runs(*options);
     } catch (const std::exception& e) {
       complain(e.what());
     }
-    if (code != 0) throw CLI::RuntimeError(code);
+    return code;
   });
 }
 

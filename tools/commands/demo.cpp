@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -219,38 +218,32 @@ int run_demo(const DemoRun& run) {
 
 }  // namespace
 
-void add_demo(CLI::App& app) {
+void add_demo(CommandLine& line) {
   const auto run = std::make_shared<DemoRun>();
-  CLI::App* demo = app.add_subcommand(
+  Command demo = line.command(
       "demo", "Show a small transformer's training and serving through the real library, on a GPU or a simulated one");
-  demo->add_option("--seconds", run->workload.seconds, "how long it runs in all")
-      ->capture_default_str()
-      ->check(above_zero);
-  demo->add_flag("--no-ranges", run->workload.no_ranges, "emit no NVTX ranges");
-  demo->add_flag("--simulated", run->simulated, "use the simulated GPU even where there is a real one");
-  demo->add_option("--run-dir", run->run_dir, "write the run's windows there (MFU_RUN_DIR)")->type_name("DIR");
-  demo->add_option("--interval", run->interval_s, "seconds per window")->capture_default_str()->check(above_zero);
-  demo->add_option("--train-batch", run->workload.train_batch, "sequences per training step")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
-  demo->add_option("--train-seq-len", run->workload.train_seq_len, "tokens per training sequence")
-      ->capture_default_str()
-      ->check(multiple_of_64);
-  demo->add_option("--serve-batch", run->workload.serve_batch, "sequences served at once")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{16}));
-  demo->add_option("--prompt-len", run->workload.prompt_len, "tokens per prompt")
-      ->capture_default_str()
-      ->check(multiple_of_64);
-  demo->add_option("--new-tokens", run->workload.new_tokens, "decode steps per prompt")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
-  demo->add_flag("--workload-only", run->workload_only, "")->group("");
-  demo->footer(help_footer({"mfu demo", "mfu demo --simulated --seconds 6", "mfu demo --run-dir run --interval 1"},
-                           "0; 1 when it cannot be started, else that of the demonstrated program"));
-  demo->callback([run] {
-    if (const int code = run_demo(*run); code != 0) throw CLI::RuntimeError(code);
-  });
+  demo.option("--seconds", run->workload.seconds, "how long it runs in all").shows_default().above_zero();
+  demo.flag("--no-ranges", run->workload.no_ranges, "emit no NVTX ranges");
+  demo.flag("--simulated", run->simulated, "use the simulated GPU even where there is a real one");
+  demo.option("--run-dir", run->run_dir, "write the run's windows there (MFU_RUN_DIR)").type_name("DIR");
+  demo.option("--interval", run->interval_s, "seconds per window").shows_default().above_zero();
+  demo.option("--train-batch", run->workload.train_batch, "sequences per training step")
+      .shows_default()
+      .between(std::int64_t{1}, std::int64_t{1} << 20);
+  demo.option("--train-seq-len", run->workload.train_seq_len, "tokens per training sequence")
+      .shows_default()
+      .check(multiple_of_64);
+  demo.option("--serve-batch", run->workload.serve_batch, "sequences served at once")
+      .shows_default()
+      .between(std::int64_t{1}, std::int64_t{16});
+  demo.option("--prompt-len", run->workload.prompt_len, "tokens per prompt").shows_default().check(multiple_of_64);
+  demo.option("--new-tokens", run->workload.new_tokens, "decode steps per prompt")
+      .shows_default()
+      .between(std::int64_t{1}, std::int64_t{1} << 20);
+  demo.flag("--workload-only", run->workload_only, "").hidden();
+  demo.footer({"mfu demo", "mfu demo --simulated --seconds 6", "mfu demo --run-dir run --interval 1"},
+              "0; 1 when it cannot be started, else that of the demonstrated program");
+  demo.action([run] { return run_demo(*run); });
 }
 
 }  // namespace mfu

@@ -2,7 +2,6 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -223,8 +222,8 @@ int doctor(bool measure, double seconds) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app) {
-  CLI::App* sub = app.add_subcommand(
+void add_doctor(CommandLine& line) {
+  Command sub = line.command(
       "doctor", "Say what works here and what does not: driver, GPU and its peaks, CUPTI, NVTX, config, outputs");
   struct Options {
     bool measure = false;
@@ -232,18 +231,18 @@ void add_doctor(CLI::App& app) {
     std::string known_work;
   };
   const auto options = std::make_shared<Options>();
-  sub->add_flag("--measure", options->measure,
-                "also run kernels of known length on GPU 0 and hold the measurement against CUDA events");
-  sub->add_option("--seconds", options->seconds, "of them, how long launches go on without waiting")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->capture_default_str();
-  sub->add_option("--known-work", options->known_work, "")->group("");  // what --measure starts
-  sub->footer(help_footer({"mfu doctor", "mfu doctor --measure", "MFU_MODEL_CONFIG=config.json mfu doctor"},
-                          "0 when a measurement can be made here; 1 when something stands in its way"));
-  sub->callback([options] {
+  sub.flag("--measure", options->measure,
+           "also run kernels of known length on GPU 0 and hold the measurement against CUDA events");
+  sub.option("--seconds", options->seconds, "of them, how long launches go on without waiting")
+      .between(0.1, 3600.0)
+      .shows_default();
+  sub.option("--known-work", options->known_work, "").hidden();  // what --measure starts
+  sub.footer({"mfu doctor", "mfu doctor --measure", "MFU_MODEL_CONFIG=config.json mfu doctor"},
+             "0 when a measurement can be made here; 1 when something stands in its way");
+  sub.action([options] {
     const int code = options->known_work.empty() ? doctor(options->measure, options->seconds)
                                                  : run_measured_work(options->seconds, options->known_work);
-    if (code != 0) throw CLI::RuntimeError(code);
+    return code;
   });
 }
 

@@ -1,7 +1,6 @@
 // `mfu flops`: FLOP, bytes, parameters and the roofline of a model and a shape; as a table, Markdown or JSON.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <initializer_list>
@@ -113,80 +112,73 @@ int run_flops(const FlopsCall& call) {
 
 }  // namespace
 
-void add_flops(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("flops", "What MFU multiplies by: FLOP, bytes and parameters, component by component");
+void add_flops(CommandLine& line) {
+  Command command = line.command("flops", "What MFU multiplies by: FLOP, bytes and parameters, component by component");
   const auto call = std::make_shared<FlopsCall>();
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const CLI::Range from_zero(std::int64_t{0}, kMost), from_one(std::int64_t{1}, kMost);
-  command->add_option("config", call->config, "config file, folder, model id in the Hugging Face cache, or JSON text");
-  command->add_option("--as", call->as, "read the config as one of this model type")->type_name("FAMILY");
-  command->add_flag("--list", call->list, "print the model types that are known");
-  command->add_option("--phase", call->phase, "what the work is")->check(CLI::IsMember({"train", "prefill", "decode"}));
-  command->add_option("--batch", call->batch, "sequences")->check(from_one);
-  command->add_option("--seq-len", call->seq_len, "new tokens per sequence and pass")->check(from_zero);
-  command->add_option("--seq-lens", call->seq_lens, "new tokens of each sequence, for ragged batches")
-      ->delimiter(',')
-      ->check(from_zero);
-  command->add_option("--context", call->context, "tokens already cached per sequence")->check(from_zero);
-  command->add_option("--contexts", call->contexts, "tokens already cached of each sequence")
-      ->delimiter(',')
-      ->check(from_zero);
-  command->add_option("--new-tokens", call->new_tokens, "decode passes, over a growing context")->check(from_zero);
-  command->add_option("--grad-accum", call->grad_accum, "micro-batches per step")->check(from_one);
-  command->add_option("--encoder-len", call->encoder_len, "encoder tokens per sequence (encoder-decoder models)")
-      ->check(from_zero);
-  command->add_option("--encoder-runs", call->encoder_runs, "whether the encoder is part of the work")
-      ->check(CLI::IsMember({"yes", "no"}));
-  command->add_option("--attention", call->attention, "which query-key pairs count")
-      ->check(CLI::IsMember({"causal", "full", "full_windowed"}));
-  command->add_option("--context-mode", call->context_mode, "context of decode passes after the first")
-      ->check(CLI::IsMember({"auto", "fixed", "max"}));
-  command->add_option("--images", call->images, "images of the vision tower, HEIGHTxWIDTH each")
-      ->delimiter(',')
-      ->check(image_size)
-      ->type_name("SIZE");
-  command->add_option("--logits", call->logits, "rows of the output matrix")->check(CLI::IsMember({"all", "last"}));
+  command.option("config", call->config, "config file, folder, model id in the Hugging Face cache, or JSON text");
+  command.option("--as", call->as, "read the config as one of this model type").type_name("FAMILY");
+  command.flag("--list", call->list, "print the model types that are known");
+  command.option("--phase", call->phase, "what the work is").one_of({"train", "prefill", "decode"});
+  command.option("--batch", call->batch, "sequences").between(std::int64_t{1}, kMost);
+  command.option("--seq-len", call->seq_len, "new tokens per sequence and pass").between(std::int64_t{0}, kMost);
+  command.option("--seq-lens", call->seq_lens, "new tokens of each sequence, for ragged batches")
+      .separated_by(',')
+      .between(std::int64_t{0}, kMost);
+  command.option("--context", call->context, "tokens already cached per sequence").between(std::int64_t{0}, kMost);
+  command.option("--contexts", call->contexts, "tokens already cached of each sequence")
+      .separated_by(',')
+      .between(std::int64_t{0}, kMost);
+  command.option("--new-tokens", call->new_tokens, "decode passes, over a growing context")
+      .between(std::int64_t{0}, kMost);
+  command.option("--grad-accum", call->grad_accum, "micro-batches per step").between(std::int64_t{1}, kMost);
+  command.option("--encoder-len", call->encoder_len, "encoder tokens per sequence (encoder-decoder models)")
+      .between(std::int64_t{0}, kMost);
+  command.option("--encoder-runs", call->encoder_runs, "whether the encoder is part of the work").one_of({"yes", "no"});
+  command.option("--attention", call->attention, "which query-key pairs count")
+      .one_of({"causal", "full", "full_windowed"});
+  command.option("--context-mode", call->context_mode, "context of decode passes after the first")
+      .one_of({"auto", "fixed", "max"});
+  command.option("--images", call->images, "images of the vision tower, HEIGHTxWIDTH each")
+      .separated_by(',')
+      .check(image_size)
+      .type_name("SIZE");
+  command.option("--logits", call->logits, "rows of the output matrix").one_of({"all", "last"});
   command
-      ->add_option("--convention", call->convention,
-                   "exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla, 6nd")
-      ->check(convention_word)
-      ->type_name("NAME");
-  command->add_option("--recompute", call->recompute, "what the backward pass computes again")
-      ->check(CLI::IsMember({"none", "flash", "selective", "full"}));
-  command->add_option("--gpu", call->gpu, "device for the peak and the roofline")->type_name("GPU");
-  command->add_option("--dtype", call->dtype, "dtype of the matmul operands")->check(dtype_word)->type_name("DTYPE");
-  command->add_option("--weight-dtype", call->weight_dtype, "dtype of every weight in memory")
-      ->check(dtype_word)
-      ->type_name("DTYPE");
-  command->add_option("--kv-dtype", call->kv_dtype, "dtype of the cache")->check(dtype_word)->type_name("DTYPE");
-  command->add_flag("--sparse", call->sparse, "divide by the 2:4 sparse peak");
-  command->add_option("--kernel", call->kernel, "one kernel's share instead of the model")
-      ->check(CLI::IsMember(std::vector<std::string>(kKernelKinds.begin(), kKernelKinds.end())));
-  command->add_option("--m", call->m, "rows of the GEMM")->check(from_one);
-  command->add_option("--n", call->n, "columns of the GEMM")->check(from_one);
-  command->add_option("--k", call->k, "inner dimension of the GEMM")->check(from_one);
-  command->add_flag("--json", call->json, "JSON, a contract");
-  command->add_flag("--markdown", call->markdown, "a Markdown table");
-  command->add_flag("--schema", call->schema, "the model as resolved, in the project's own schema");
-  const auto group = [&](const char* title, std::initializer_list<const char*> options) {
-    for (const char* option : options) command->get_option(option)->group(title);
-  };
-  group("Shape", {"--phase", "--batch", "--seq-len", "--seq-lens", "--context", "--contexts", "--new-tokens",
-                  "--grad-accum", "--encoder-len", "--encoder-runs", "--images"});
-  group("Counting",
-        {"--attention", "--context-mode", "--logits", "--convention", "--recompute", "--weight-dtype", "--kv-dtype"});
-  group("Peak and roofline", {"--gpu", "--dtype", "--sparse"});
-  group("One kernel", {"--kernel", "--m", "--n", "--k"});
-  group("Output", {"--json", "--markdown", "--schema", "--list"});
-  command->footer(help_footer({"mfu flops config.json --phase train --batch 8 --seq-len 4096",
-                               "mfu flops Qwen/Qwen3-8B --phase decode --batch 32 --context 2048 --gpu H100",
-                               "mfu flops config.json --convention palm --json",
-                               "mfu flops --kernel gemm --m 4096 --n 4096 --k 4096 --gpu H100 --dtype bf16"},
-                              "0; 1 when the config cannot be read or its work cannot be counted"));
-  command->callback([call] {
-    if (const int code = run_flops(*call); code != 0) throw CLI::RuntimeError(code);
-  });
+      .option("--convention", call->convention,
+              "exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla, 6nd")
+      .check(convention_word)
+      .type_name("NAME");
+  command.option("--recompute", call->recompute, "what the backward pass computes again")
+      .one_of({"none", "flash", "selective", "full"});
+  command.option("--gpu", call->gpu, "device for the peak and the roofline").type_name("GPU");
+  command.option("--dtype", call->dtype, "dtype of the matmul operands").check(dtype_word).type_name("DTYPE");
+  command.option("--weight-dtype", call->weight_dtype, "dtype of every weight in memory")
+      .check(dtype_word)
+      .type_name("DTYPE");
+  command.option("--kv-dtype", call->kv_dtype, "dtype of the cache").check(dtype_word).type_name("DTYPE");
+  command.flag("--sparse", call->sparse, "divide by the 2:4 sparse peak");
+  command.option("--kernel", call->kernel, "one kernel's share instead of the model")
+      .one_of(std::vector<std::string>(kKernelKinds.begin(), kKernelKinds.end()));
+  command.option("--m", call->m, "rows of the GEMM").between(std::int64_t{1}, kMost);
+  command.option("--n", call->n, "columns of the GEMM").between(std::int64_t{1}, kMost);
+  command.option("--k", call->k, "inner dimension of the GEMM").between(std::int64_t{1}, kMost);
+  command.flag("--json", call->json, "JSON, a contract");
+  command.flag("--markdown", call->markdown, "a Markdown table");
+  command.flag("--schema", call->schema, "the model as resolved, in the project's own schema");
+  command.group("Shape", {"--phase", "--batch", "--seq-len", "--seq-lens", "--context", "--contexts", "--new-tokens",
+                          "--grad-accum", "--encoder-len", "--encoder-runs", "--images"});
+  command.group("Counting", {"--attention", "--context-mode", "--logits", "--convention", "--recompute",
+                             "--weight-dtype", "--kv-dtype"});
+  command.group("Peak and roofline", {"--gpu", "--dtype", "--sparse"});
+  command.group("One kernel", {"--kernel", "--m", "--n", "--k"});
+  command.group("Output", {"--json", "--markdown", "--schema", "--list"});
+  command.footer({"mfu flops config.json --phase train --batch 8 --seq-len 4096",
+                  "mfu flops Qwen/Qwen3-8B --phase decode --batch 32 --context 2048 --gpu H100",
+                  "mfu flops config.json --convention palm --json",
+                  "mfu flops --kernel gemm --m 4096 --n 4096 --k 4096 --gpu H100 --dtype bf16"},
+                 "0; 1 when the config cannot be read or its work cannot be counted");
+  command.action([call] { return run_flops(*call); });
 }
 
 }  // namespace mfu

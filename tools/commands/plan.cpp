@@ -1,7 +1,6 @@
 // `mfu plan`: Chinchilla-optimal parameters and tokens, the predicted loss, and the days it takes at an MFU.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -174,37 +173,37 @@ Result<void> make_plan(const PlanCall& call, bool& failed) {
 
 }  // namespace
 
-void add_plan(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "plan", "Chinchilla-optimal model size and tokens for a compute budget, and the days they take");
+void add_plan(CommandLine& line) {
+  Command command =
+      line.command("plan", "Chinchilla-optimal model size and tokens for a compute budget, and the days they take");
   const auto call = std::make_shared<PlanCall>();
-  command->add_option("--flop", call->flop, "compute budget [FLOP]")->type_name("NUMBER");
-  command->add_option("--params", call->params, "parameters: 7e9, 7B")->type_name("NUMBER");
-  command->add_option("--tokens", call->tokens, "training tokens: 1.4e12, 1.4T")->type_name("NUMBER");
-  command->add_option("--gpu", call->gpu, "device for the days")->type_name("GPU");
-  command->add_option("--gpus", call->gpus, "how many of them")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command->add_option("--mfu", call->mfu, "MFU: 0.4 or 40%")->type_name("NUMBER");
-  command->add_option("--dtype", call->dtype, "dtype of the matmul operands")->type_name("DTYPE");
+  command.option("--flop", call->flop, "compute budget [FLOP]").type_name("NUMBER");
+  command.option("--params", call->params, "parameters: 7e9, 7B").type_name("NUMBER");
+  command.option("--tokens", call->tokens, "training tokens: 1.4e12, 1.4T").type_name("NUMBER");
+  command.option("--gpu", call->gpu, "device for the days").type_name("GPU");
+  command.option("--gpus", call->gpus, "how many of them").between(std::int64_t{1}, std::int64_t{1} << 40);
+  command.option("--mfu", call->mfu, "MFU: 0.4 or 40%").type_name("NUMBER");
+  command.option("--dtype", call->dtype, "dtype of the matmul operands").type_name("DTYPE");
   command
-      ->add_option("--constants", call->constants,
-                   "refit (arXiv:2404.10102, the default) or hoffmann (arXiv:2203.15556, as rounded in print)")
-      ->check(CLI::IsMember({"hoffmann", "refit"}));
-  command->add_option("--e", call->e, "irreducible loss E")->check(CLI::Range(0.0, 100.0));
-  command->add_option("--a", call->a, "A")->check(above_zero);
-  command->add_option("--b", call->b, "B")->check(above_zero);
-  command->add_option("--alpha", call->alpha, "alpha")->check(CLI::Range(0.01, 10.0));
-  command->add_option("--beta", call->beta, "beta")->check(CLI::Range(0.01, 10.0));
-  command->add_flag("--json", call->json, "JSON, a contract");
-  command->footer(help_footer({"mfu plan --flop 1e24 --gpu H100 --gpus 512 --mfu 0.4", "mfu plan --params 7B --json",
-                               "mfu plan --params 8B --tokens 15T --constants hoffmann"},
-                              "0; 1 when there is no such plan"));
-  command->callback([call] {
+      .option("--constants", call->constants,
+              "refit (arXiv:2404.10102, the default) or hoffmann (arXiv:2203.15556, as rounded in print)")
+      .one_of({"hoffmann", "refit"});
+  command.option("--e", call->e, "irreducible loss E").between(0.0, 100.0);
+  command.option("--a", call->a, "A").above_zero();
+  command.option("--b", call->b, "B").above_zero();
+  command.option("--alpha", call->alpha, "alpha").between(0.01, 10.0);
+  command.option("--beta", call->beta, "beta").between(0.01, 10.0);
+  command.flag("--json", call->json, "JSON, a contract");
+  command.footer({"mfu plan --flop 1e24 --gpu H100 --gpus 512 --mfu 0.4", "mfu plan --params 7B --json",
+                  "mfu plan --params 8B --tokens 15T --constants hoffmann"},
+                 "0; 1 when there is no such plan");
+  command.action([call] {
     bool failed = false;
     if (const Result<void> done = make_plan(*call, failed); !done) {
       fmt::print(stderr, "mfu plan: {}\n", done.error().message);
-      throw CLI::RuntimeError(failed ? 1 : kUsageError);
+      return failed ? 1 : kUsageError;
     }
+    return 0;
   });
 }
 

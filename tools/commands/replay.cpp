@@ -1,7 +1,6 @@
 // `mfu replay TRACE...`: reads stored traces and says what their ranges cost on the GPU.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -342,74 +341,73 @@ int replay(const ReplayOptions& options) {
 
 }  // namespace
 
-void add_replay(CLI::App& app) {
+void add_replay(CommandLine& line) {
   auto options = std::make_shared<ReplayOptions>();
-  CLI::App* command = app.add_subcommand("replay", "Figures of stored Kineto and Nsight Systems traces");
-  command->add_option("trace", options->paths, "trace files, or folders of them (.json, .json.gz, .sqlite, .sqlite.gz)")
-      ->required();
-  command->add_flag("--json", options->json, "print everything as JSON");
-  command->add_flag("--detect", options->detect,
-                    "find training steps and serving iterations in the launches alone, whatever the ranges say");
+  Command command = line.command("replay", "Figures of stored Kineto and Nsight Systems traces");
+  command.option("trace", options->paths, "trace files, or folders of them (.json, .json.gz, .sqlite, .sqlite.gz)")
+      .required();
+  command.flag("--json", options->json, "print everything as JSON");
+  const CommandOption detect =
+      command.flag("--detect", options->detect,
+                   "find training steps and serving iterations in the launches alone, whatever the ranges say");
   command
-      ->add_flag("--explain", options->explain,
-                 "with --detect: what was considered as a step, and why it was taken or refused, by number of launch")
-      ->needs("--detect");
-  command->add_option("-c,--config", options->config,
-                      "model, for MFU: HF config.json, its folder, a model id, or an own config");
-  command->add_option("--gpu", options->gpu, "the device that ran it, whatever the trace says")->type_name("GPU");
-  command->add_option("--peak-tflops", options->peak_tflops, "peak to divide by [TFLOP/s]")
-      ->check(CLI::Range(1e-6, 1e9))
-      ->type_name("NUMBER");
-  command->add_flag("--partial", options->partial, "exit 0 for a trace that ends in the middle");
-  command->add_option("--run-dir", options->run_dir, "write the windows there as a live run does")->type_name("DIR");
-  command->add_option("-i,--interval", options->interval, "seconds per window; default: 10")
-      ->check(above_zero)
-      ->type_name("SECONDS");
+      .flag("--explain", options->explain,
+            "with --detect: what was considered as a step, and why it was taken or refused, by number of launch")
+      .needs(detect);
+  command.option("-c,--config", options->config,
+                 "model, for MFU: HF config.json, its folder, a model id, or an own config");
+  command.option("--gpu", options->gpu, "the device that ran it, whatever the trace says").type_name("GPU");
+  command.option("--peak-tflops", options->peak_tflops, "peak to divide by [TFLOP/s]")
+      .between(1e-6, 1e9)
+      .type_name("NUMBER");
+  command.flag("--partial", options->partial, "exit 0 for a trace that ends in the middle");
+  command.option("--run-dir", options->run_dir, "write the windows there as a live run does").type_name("DIR");
+  command.option("-i,--interval", options->interval, "seconds per window; default: 10")
+      .above_zero()
+      .type_name("SECONDS");
   constexpr double kMostFlop = 1e30;
   TraceQuery& query = options->query;
-  auto* range = command->add_option("--range", query.range, "MFU of the ranges whose name contains this");
-  command->add_option("--match", options->match, "how --range compares names; default: contains")
-      ->check(CLI::IsMember({"contains", "exact"}))
-      ->needs(range);
-  command->add_option("--nth", query.nth, "the n-th occurrence only, from 1; without --range the n-th launch")
-      ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()));
-  command->add_option("--device", query.device, "on this device only");
-  command->add_option("--phase", options->phase, "what the range does; default: as its name says")
-      ->check(CLI::IsMember({"train", "prefill", "decode"}));
-  command->add_option("--flop", query.flop, "FLOP of one occurrence of --range, or of one launch of --kernel")
-      ->check(CLI::Range(0.0, kMostFlop));
-  command->add_option("--gpus", query.gpus, "GPUs that share these FLOP; default: those that took part")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
-  auto* kernel =
-      command->add_option("--kernel", query.kernel, "MFU of the kernels whose name this regular expression finds");
-  command->add_option("--kernel-kind", query.kernel_kind, "what they compute; with --config their FLOP")
-      ->check(CLI::IsMember(std::vector<std::string>(kKernelKinds.begin(), kKernelKinds.end())))
-      ->needs(kernel);
+  const CommandOption range = command.option("--range", query.range, "MFU of the ranges whose name contains this");
+  command.option("--match", options->match, "how --range compares names; default: contains")
+      .one_of({"contains", "exact"})
+      .needs(range);
+  command.option("--nth", query.nth, "the n-th occurrence only, from 1; without --range the n-th launch")
+      .between(std::int64_t{1}, std::numeric_limits<std::int64_t>::max());
+  command.option("--device", query.device, "on this device only");
+  command.option("--phase", options->phase, "what the range does; default: as its name says")
+      .one_of({"train", "prefill", "decode"});
+  command.option("--flop", query.flop, "FLOP of one occurrence of --range, or of one launch of --kernel")
+      .between(0.0, kMostFlop);
+  command.option("--gpus", query.gpus, "GPUs that share these FLOP; default: those that took part")
+      .between(std::int64_t{1}, std::int64_t{1} << 24);
+  const CommandOption kernel =
+      command.option("--kernel", query.kernel, "MFU of the kernels whose name this regular expression finds");
+  command.option("--kernel-kind", query.kernel_kind, "what they compute; with --config their FLOP")
+      .one_of(std::vector<std::string>(kKernelKinds.begin(), kKernelKinds.end()))
+      .needs(kernel);
   command
-      ->add_option("--kernel-per", options->kernel_per,
-                   "a launch is one layer's work, or an occurrence of --range is a pass; default: launch")
-      ->check(CLI::IsMember({"launch", "pass"}))
-      ->needs(kernel);
-  const CLI::Range size(std::int64_t{1}, std::int64_t{1} << 40);
-  command->add_option("--m", query.m, "rows of the GEMM")->check(size);
-  command->add_option("--n", query.n, "columns of the GEMM")->check(size);
-  command->add_option("--k", query.k, "inner dimension of the GEMM")->check(size);
-  command->footer(
-      help_footer({"mfu replay trace.json.gz", "mfu replay -c Qwen/Qwen3-8B report.sqlite",
-                   "mfu replay --json traces/ > figures.json", "mfu replay --run-dir run -i 1 trace.json.gz",
-                   "mfu replay -c config.json --range ProfilerStep --nth 3 trace.json.gz",
-                   "mfu replay -c config.json --kernel flash_fwd --kernel-kind flash_fwd trace.json.gz"},
-                  "0; 1 when a trace or the config cannot be read, or a trace ends in the middle"));
-  command->callback([options] {
+      .option("--kernel-per", options->kernel_per,
+              "a launch is one layer's work, or an occurrence of --range is a pass; default: launch")
+      .one_of({"launch", "pass"})
+      .needs(kernel);
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  command.option("--m", query.m, "rows of the GEMM").between(std::int64_t{1}, kMost);
+  command.option("--n", query.n, "columns of the GEMM").between(std::int64_t{1}, kMost);
+  command.option("--k", query.k, "inner dimension of the GEMM").between(std::int64_t{1}, kMost);
+  command.footer({"mfu replay trace.json.gz", "mfu replay -c Qwen/Qwen3-8B report.sqlite",
+                  "mfu replay --json traces/ > figures.json", "mfu replay --run-dir run -i 1 trace.json.gz",
+                  "mfu replay -c config.json --range ProfilerStep --nth 3 trace.json.gz",
+                  "mfu replay -c config.json --kernel flash_fwd --kernel-kind flash_fwd trace.json.gz"},
+                 "0; 1 when a trace or the config cannot be read, or a trace ends in the middle");
+  command.action([options] {
     TraceQuery& q = options->query;
     q.exact = options->match == "exact";
     q.per_pass = options->kernel_per == "pass";
     if (options->phase == "train") q.phase = Phase::kTrain;
     if (options->phase == "prefill") q.phase = Phase::kPrefill;
     if (options->phase == "decode") q.phase = Phase::kDecode;
-    if (const auto understood = check_words(*options); !understood)
-      throw CLI::RuntimeError(fail(understood.error(), kUsageError));
-    if (const int code = replay(*options); code != 0) throw CLI::RuntimeError(code);
+    if (const auto understood = check_words(*options); !understood) return fail(understood.error(), kUsageError);
+    return replay(*options);
   });
 }
 

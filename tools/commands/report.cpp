@@ -1,7 +1,6 @@
 // `mfu report DIR|TRACE [OTHER]`: a run as a page and in other forms; two runs side by side.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -171,43 +170,40 @@ int report(ReportOptions& options) {
 
 }  // namespace
 
-void add_report(CLI::App& app) {
+void add_report(CommandLine& line) {
   auto options = std::make_shared<ReportOptions>();
-  CLI::App* command =
-      app.add_subcommand("report", "A run as a page, as data, or checked against bounds; two runs side by side");
+  Command command =
+      line.command("report", "A run as a page, as data, or checked against bounds; two runs side by side");
   command
-      ->add_option("run", options->paths,
-                   "run directory, trace, or folder of traces; a second one is compared with it; default: MFU_RUN_DIR, "
-                   "else the newest in ./mfu-runs")
-      ->type_name("RUN");
-  command->add_flag("--json", options->json, "every figure, window and event");
-  command->add_flag("--csv", options->csv, "one row per region and window");
-  command->add_flag("--perfetto", options->perfetto, "Chrome trace for ui.perfetto.dev: windows and counters");
-  command->add_flag("--markdown", options->markdown, "tables to paste");
-  command->add_option("--tensorboard", options->tensorboard,
-                      "event files in this folder, one folder in it per process, as MFU_TB_DIR makes them");
+      .option("run", options->paths,
+              "run directory, trace, or folder of traces; a second one is compared with it; default: MFU_RUN_DIR, "
+              "else the newest in ./mfu-runs")
+      .type_name("RUN");
+  command.flag("--json", options->json, "every figure, window and event");
+  command.flag("--csv", options->csv, "one row per region and window");
+  command.flag("--perfetto", options->perfetto, "Chrome trace for ui.perfetto.dev: windows and counters");
+  command.flag("--markdown", options->markdown, "tables to paste");
+  command.option("--tensorboard", options->tensorboard,
+                 "event files in this folder, one folder in it per process, as MFU_TB_DIR makes them");
   command
-      ->add_option("--assert", options->asserts,
-                   "REGION.FIGURE>=NUMBER, for CI; also <=, >, <, ==, !=, and 40% or 25ms; may be repeated")
-      ->type_name("BOUND")
-      ->allow_extra_args(false);
+      .option("--assert", options->asserts,
+              "REGION.FIGURE>=NUMBER, for CI; also <=, >, <, ==, !=, and 40% or 25ms; may be repeated")
+      .type_name("BOUND")
+      .one_value_each();
   command
-      ->add_option("-o,--output", options->output,
-                   "where to write; default: mfu-report.html for the page, stdout for the rest")
-      ->type_name("FILE");
-  command->add_option("-c,--config", options->config,
-                      "for traces, the model: HF config.json, its folder, a model id, or an own config");
-  command
-      ->add_option("-i,--interval", options->interval, "for traces: seconds per window; default: what fits its length")
-      ->check(above_zero)
-      ->type_name("SECONDS");
-  command->footer(help_footer(
+      .option("-o,--output", options->output,
+              "where to write; default: mfu-report.html for the page, stdout for the rest")
+      .type_name("FILE");
+  command.option("-c,--config", options->config,
+                 "for traces, the model: HF config.json, its folder, a model id, or an own config");
+  command.option("-i,--interval", options->interval, "for traces: seconds per window; default: what fits its length")
+      .above_zero()
+      .type_name("SECONDS");
+  command.footer(
       {"mfu report run", "mfu report -c config.json trace.json.gz -o trace.html", "mfu report before after",
        "mfu report --json run > run.json", "mfu report run --assert 'step.mfu>=0.40' --assert 'decode.p99_s<25ms'"},
-      "0; 1 when a bound does not hold or nothing can be read; 2 for an unknown region or figure"));
-  command->callback([options] {
-    if (const int code = report(*options); code != 0) throw CLI::RuntimeError(code);
-  });
+      "0; 1 when a bound does not hold or nothing can be read; 2 for an unknown region or figure");
+  command.action([options] { return report(*options); });
 }
 
 }  // namespace mfu

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -389,15 +388,16 @@ int run(const RunOptions& o) {
   end_like(end.status);
 }
 
-/// Cuts the words that are the program's off the end of `arguments`. CLI11 would look for options of ours among them.
-std::vector<std::string> take_program(const CLI::App& run, std::vector<std::string>& arguments) {
+/// Cuts the words that are the program's off the end of `arguments`. The parser would look for options of ours among
+/// them.
+std::vector<std::string> take_program(const CommandInfo& run, std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments.front() != "run") return {};
   std::size_t at = 1;
   while (at < arguments.size()) {
     const std::string& word = arguments[at];
     if (word == "--" || word.size() < 2 || word.front() != '-') break;
-    const CLI::Option* option = run.get_option_no_throw(word);  // `-c`, `--config`; not `-cX`, `--config=X`
-    at += option != nullptr && option->get_items_expected_max() > 0 ? 2 : 1;
+    const OptionInfo* option = run.find(word);  // `-c`, `--config`; not `-cX`, `--config=X`
+    at += option != nullptr && option->takes_value ? 2 : 1;
   }
   at = std::min(at, arguments.size());
   const bool marked = at < arguments.size() && arguments[at] == "--";
@@ -409,46 +409,45 @@ std::vector<std::string> take_program(const CLI::App& run, std::vector<std::stri
 
 }  // namespace
 
-void add_run(CLI::App& app, std::vector<std::string>& arguments) {
+void add_run(CommandLine& line, std::vector<std::string>& arguments) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* sub = app.add_subcommand("run", "Run a program with the library in it");
-  sub->add_option("program", options->command, "the program, and all that follows is its own")->type_name("CMD");
-  sub->add_option("-c,--config", options->config,
-                  "model: HF config.json, its folder, a model id, or an own config (MFU_MODEL_CONFIG)")
-      ->type_name("PATH");
-  sub->add_option("-d,--run-dir", options->run_dir, "where the run's files go; default: mfu-runs/<time>-<pid>")
-      ->type_name("DIR");
-  sub->add_flag("--no-run-dir", options->no_run_dir, "log lines only")->excludes(sub->get_option("--run-dir"));
-  sub->add_option("-i,--interval", options->interval, "seconds per window; default: 10")->type_name("SECONDS");
-  sub->add_option("--log", options->log, "stderr, stdout, none or a file; default: stderr")->type_name("PATH");
-  CLI::Option* every =
-      sub->add_option("--every", options->every, "log every Nth window only; the run directory has all")
-          ->type_name("N");
-  sub->add_flag("--quiet", options->quiet, "log no windows, only warnings and the table at the end")->excludes(every);
-  sub->add_option("--log-format", options->log_format, "text, or json: the lines of the run directory")
-      ->check(CLI::IsMember({"text", "json"}));
-  sub->add_flag("--all-ranks", options->all_ranks, "every rank logs, not only rank 0");
-  sub->add_option("--set", options->set, "overrides of the config: workload.batch=8,peak.dtype=fp8")
-      ->type_name("KEY=VALUE");
-  sub->add_option("--peak-tflops", options->peak_tflops, "peak of the device in 1e12 FLOP/s")->type_name("NUMBER");
-  sub->add_option("--peak-gbps", options->peak_gbps, "memory bandwidth of the device in 1e9 B/s")->type_name("NUMBER");
-  sub->add_option("--profiler", options->profiler,
-                  "own: hold CUPTI's one subscriber slot; share: leave it to torch.profiler")
-      ->check(CLI::IsMember({"own", "share"}));
-  sub->add_option("--cupti", options->cupti, "the libcupti to use")->type_name("PATH");
-  sub->add_option("--report", options->report, "write the page of `mfu report` at the end")->type_name("FILE");
-  sub->add_flag("--keep-going", options->keep_going, "start the program even where the config or an option is wrong");
-  sub->footer(help_footer({"mfu run -c Qwen/Qwen3-8B python generate.py",
-                           "mfu run -c config.json -i 5 torchrun --nproc-per-node 8 train.py",
-                           "srun mfu run -c config.json -d 'runs/%q{SLURM_JOB_ID}' -- python train.py"},
-                          "that of CMD; 126 when it cannot be run, 127 when it is not found"));
-  options->command = take_program(*sub, arguments);
-  sub->callback([options] {
+  Command sub = line.command("run", "Run a program with the library in it");
+  sub.option("program", options->command, "the program, and all that follows is its own").type_name("CMD");
+  sub.option("-c,--config", options->config,
+             "model: HF config.json, its folder, a model id, or an own config (MFU_MODEL_CONFIG)")
+      .type_name("PATH");
+  const CommandOption run_dir =
+      sub.option("-d,--run-dir", options->run_dir, "where the run's files go; default: mfu-runs/<time>-<pid>")
+          .type_name("DIR");
+  sub.flag("--no-run-dir", options->no_run_dir, "log lines only").excludes(run_dir);
+  sub.option("-i,--interval", options->interval, "seconds per window; default: 10").type_name("SECONDS");
+  sub.option("--log", options->log, "stderr, stdout, none or a file; default: stderr").type_name("PATH");
+  const CommandOption every =
+      sub.option("--every", options->every, "log every Nth window only; the run directory has all").type_name("N");
+  sub.flag("--quiet", options->quiet, "log no windows, only warnings and the table at the end").excludes(every);
+  sub.option("--log-format", options->log_format, "text, or json: the lines of the run directory")
+      .one_of({"text", "json"});
+  sub.flag("--all-ranks", options->all_ranks, "every rank logs, not only rank 0");
+  sub.option("--set", options->set, "overrides of the config: workload.batch=8,peak.dtype=fp8").type_name("KEY=VALUE");
+  sub.option("--peak-tflops", options->peak_tflops, "peak of the device in 1e12 FLOP/s").type_name("NUMBER");
+  sub.option("--peak-gbps", options->peak_gbps, "memory bandwidth of the device in 1e9 B/s").type_name("NUMBER");
+  sub.option("--profiler", options->profiler,
+             "own: hold CUPTI's one subscriber slot; share: leave it to torch.profiler")
+      .one_of({"own", "share"});
+  sub.option("--cupti", options->cupti, "the libcupti to use").type_name("PATH");
+  sub.option("--report", options->report, "write the page of `mfu report` at the end").type_name("FILE");
+  sub.flag("--keep-going", options->keep_going, "start the program even where the config or an option is wrong");
+  sub.footer({"mfu run -c Qwen/Qwen3-8B python generate.py",
+              "mfu run -c config.json -i 5 torchrun --nproc-per-node 8 train.py",
+              "srun mfu run -c config.json -d 'runs/%q{SLURM_JOB_ID}' -- python train.py"},
+             "that of CMD; 126 when it cannot be run, 127 when it is not found");
+  options->command = take_program(line.commands().back(), arguments);
+  sub.action([options] {
     if (options->command.empty()) {
       std::fprintf(stderr, "mfu run: no program to run; for example: mfu run python train.py\n");
-      throw CLI::RuntimeError(kUsageError);
+      return kUsageError;
     }
-    throw CLI::RuntimeError(run(*options));  // only reached when it was not run
+    return run(*options);  // only reached when it was not run
   });
 }
 

@@ -1,9 +1,7 @@
 // `mfu serve`: a job's run directories as Prometheus metrics.
 #include <dlfcn.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,38 +51,40 @@ int serve(ServeOptions& options) {
 
 }  // namespace
 
-void add_serve(CLI::App& app) {
+void add_serve(CommandLine& line) {
   auto options = std::make_shared<ServeOptions>();
-  CLI::App* sub = app.add_subcommand("serve", "Every rank as Prometheus metrics, and the live page");
-  sub->add_option("dir", options->directories,
-                  "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
-  CLI::Option* port = sub->add_option("-p,--port", options->port, "port; 0: any that is free; default: 9977")
-                          ->check(CLI::Range(0, 65535));
-  CLI::Option* address =
-      sub->add_option("--address", options->address, "address to listen on; default: 127.0.0.1; 0.0.0.0: all of them");
-  CLI::Option* textfile = sub->add_option("--textfile", options->textfile,
-                                          "write FILE for node_exporter's textfile collector instead of serving")
-                              ->type_name("FILE")
-                              ->excludes(port)
-                              ->excludes(address);
-  sub->add_flag("--once", options->once, "with --textfile: write it once and end")->needs(textfile);
-  sub->add_option("--every", options->every_s, "with --textfile: seconds between writes; default: 10")
-      ->check(CLI::Range(0.1, 86400.0))
-      ->needs(textfile);
-  const std::map<std::string, PerRank> per_rank{
-      {"auto", PerRank::kAuto}, {"all", PerRank::kAll}, {"mfu", PerRank::kMfu}, {"none", PerRank::kNone}};
-  sub->add_option("--per-rank", options->per_rank,
-                  "what is exported of each rank: all, mfu (its ratios), none; default: all up to 128 ranks, then mfu")
-      ->transform(CLI::CheckedTransformer(per_rank, CLI::ignore_case).description(""))
-      ->type_name("WHAT");
-  sub->add_option("--job", options->job, "the label `job`; default: the directory's name");
-  sub->footer(help_footer(
+  Command sub = line.command("serve", "Every rank as Prometheus metrics, and the live page");
+  sub.option("dir", options->directories,
+             "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
+  const CommandOption port = sub.option("-p,--port", options->port, "port; 0: any that is free; default: 9977")
+                                 .between(std::int64_t{0}, std::int64_t{65535});
+  const CommandOption address =
+      sub.option("--address", options->address, "address to listen on; default: 127.0.0.1; 0.0.0.0: all of them");
+  const CommandOption textfile = sub.option("--textfile", options->textfile,
+                                            "write FILE for node_exporter's textfile collector instead of serving")
+                                     .type_name("FILE")
+                                     .excludes(port)
+                                     .excludes(address);
+  sub.flag("--once", options->once, "with --textfile: write it once and end").needs(textfile);
+  sub.option("--every", options->every_s, "with --textfile: seconds between writes; default: 10")
+      .between(0.1, 86400.0)
+      .needs(textfile);
+  const auto per_rank = std::make_shared<std::string>("auto");
+  sub.option("--per-rank", *per_rank,
+             "what is exported of each rank: all, mfu (its ratios), none; default: all up to 128 ranks, then mfu")
+      .one_of_in_any_case({"auto", "all", "mfu", "none"});
+  sub.option("--job", options->job, "the label `job`; default: the directory's name");
+  sub.footer(
       {"mfu serve runs/today", "mfu serve runs/today --port 9100 --address 0.0.0.0",
        "mfu serve runs/today --textfile mfu.prom --once"},
       "0; 1 when a directory cannot be read, the port is taken or the file cannot be written; with --once also when "
-      "no file of a run can be used"));
-  sub->callback([options] {
-    if (const int code = serve(*options); code != 0) throw CLI::RuntimeError(code);
+      "no file of a run can be used");
+  sub.action([options, per_rank] {
+    options->per_rank = *per_rank == "all"    ? PerRank::kAll
+                        : *per_rank == "mfu"  ? PerRank::kMfu
+                        : *per_rank == "none" ? PerRank::kNone
+                                              : PerRank::kAuto;
+    return serve(*options);
   });
 }
 

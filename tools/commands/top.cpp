@@ -2,7 +2,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -263,28 +262,25 @@ int top(const TopOptions& o) {
 
 }  // namespace
 
-void add_top(CLI::App& app) {
+void add_top(CommandLine& line) {
   auto options = std::make_shared<TopOptions>();
-  CLI::App* sub = app.add_subcommand("top", "Every rank of a job in the terminal, live");
-  sub->add_option("dir", options->directories,
-                  "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
-  sub->add_flag("--once", options->once, "print the table once as plain text (as it does where there is no terminal)");
-  sub->add_flag("--json", options->json, "print everything once as JSON");
-  sub->add_option("-s,--sort", options->sort, "rank, mfu, mbu, step, busy, comm, clock, dropped, cost or late")
-      ->check(CLI::IsMember(std::vector<std::string>(kSortKeys.begin(), kSortKeys.end())));
-  sub->add_option("-f,--filter", options->filter, "words that a row must match: node03 'mfu<35' stale (quote < and >)");
-  sub->add_option("--theme", options->theme,
-                  "colours for a dark or a light background, or none (as NO_COLOR); t changes it")
-      ->check(CLI::IsMember(std::vector<std::string>(kThemeNames.begin(), kThemeNames.end())));
-  sub->add_flag("--ascii", options->ascii, "letters instead of blocks and braille");
-  sub->add_flag("--no-mouse", options->no_mouse, "leave the mouse to the terminal");
-  sub->add_option("--refresh", options->refresh_s, "seconds between looks; default: 1")->check(CLI::Range(0.1, 3600.0));
-  sub->footer(help_footer({"mfu top", "mfu top runs/today --sort mfu", "mfu top --filter 'mfu<35' runs/today",
-                           "mfu top --once runs/today", "mfu top --json runs/today"},
-                          "0; 1 when there is no run directory to read"));
-  sub->callback([options] {
-    if (const int code = top(*options); code != 0) throw CLI::RuntimeError(code);
-  });
+  Command sub = line.command("top", "Every rank of a job in the terminal, live");
+  sub.option("dir", options->directories,
+             "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
+  sub.flag("--once", options->once, "print the table once as plain text (as it does where there is no terminal)");
+  sub.flag("--json", options->json, "print everything once as JSON");
+  sub.option("-s,--sort", options->sort, "rank, mfu, mbu, step, busy, comm, clock, dropped, cost or late")
+      .one_of(std::vector<std::string>(kSortKeys.begin(), kSortKeys.end()));
+  sub.option("-f,--filter", options->filter, "words that a row must match: node03 'mfu<35' stale (quote < and >)");
+  sub.option("--theme", options->theme, "colours for a dark or a light background, or none (as NO_COLOR); t changes it")
+      .one_of(std::vector<std::string>(kThemeNames.begin(), kThemeNames.end()));
+  sub.flag("--ascii", options->ascii, "letters instead of blocks and braille");
+  sub.flag("--no-mouse", options->no_mouse, "leave the mouse to the terminal");
+  sub.option("--refresh", options->refresh_s, "seconds between looks; default: 1").between(0.1, 3600.0);
+  sub.footer({"mfu top", "mfu top runs/today --sort mfu", "mfu top --filter 'mfu<35' runs/today",
+              "mfu top --once runs/today", "mfu top --json runs/today"},
+             "0; 1 when there is no run directory to read");
+  sub.action([options] { return top(*options); });
 }
 
 }  // namespace mfu

@@ -2,7 +2,6 @@
 // complaints.
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -19,18 +18,13 @@ struct Output {
 };
 
 Output mfu(const std::vector<std::string>& arguments) {
-  CLI::App app;
-  add_flops(app);
-  add_plan(app);
+  CommandLine line("mfu", "");
+  add_flops(line);
+  add_plan(line);
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   Output result;
-  try {
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    app.parse(reversed);
-  } catch (const CLI::ParseError& error) {
-    result.code = error.get_exit_code();
-  }
+  result.code = line.run(arguments);
   std::fflush(stdout);
   result.out = testing::internal::GetCapturedStdout();
   result.err = testing::internal::GetCapturedStderr();
