@@ -5,30 +5,23 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/families/embedded.h"
+
 namespace mfu {
-namespace {
-
 using nlohmann::json;
-
-struct ClassDefaults {
-  std::string_view type, keys;
-};
-
-constexpr ClassDefaults kDefaults[] = {
-#include "core/families/class_defaults.inc"
-};
-
-}  // namespace
 
 const json& class_defaults(std::string_view model_type) {
   static std::mutex& mutex = *new std::mutex;  // never destroyed: exit order does not matter
   static auto& parsed = *new std::map<std::string, json, std::less<>>;
   const std::lock_guard lock(mutex);
   if (const auto found = parsed.find(model_type); found != parsed.end()) return found->second;
-  for (const ClassDefaults& one : kDefaults) {
-    if (one.type == model_type) return parsed.emplace(model_type, json::parse(one.keys)).first->second;
-  }
-  return parsed.emplace(model_type, json::object()).first->second;
+  // A line of the list is the type, a space, and an object.
+  const std::string_view list = embedded_class_defaults();
+  const std::string start = "\n" + std::string(model_type) + " {";
+  const std::size_t line = list.find(start);
+  if (line == std::string_view::npos) return parsed.emplace(model_type, json::object()).first->second;
+  const std::string_view keys = list.substr(line + start.size() - 1);
+  return parsed.emplace(model_type, json::parse(keys.substr(0, keys.find('\n')))).first->second;
 }
 
 }  // namespace mfu

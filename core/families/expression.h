@@ -1,74 +1,68 @@
-// The little language of the family table: sums and products of config keys, by which a row says its dimensions.
-//
-//     d=hidden_size; h=head_dim~d/H; window=i % 2 == 0 ? sliding_window : 0; layer=2*d + is(norm,layer)*2*d
-//
-// A row is a list of definitions. In an expression a name means, in this order: the layer number `i`, a value that the
-// reader gives, another definition, a key of the config. `key~x` is the key's value, or `x` where it is missing or
-// null; a key without `~` must be there. `.key` is always a key of the config. Booleans are 0 and 1; `/` must leave no
-// remainder, `//` rounds down. `a ? b : c`, `&& || !` and comparisons are as in C.
-//
-//     has(key)          1 if the key is there and not null
-//     said(key)         1 if the key is there, even as null
-//     is(key,word)      1 if its text is `word`; starts(key,word): begins with it
-//     at(key,n)         item `n` of a list of numbers or booleans; atis(key,n,word): 1 if item `n` is the text `word`
-//     own(key,n,field)  the number `field` of the object under the number `n` in the object `key`; 0 where there is
-//     none chr(key,n,c)      1 if letter `n` of the text is `c` len(key)          length of a list or number of keys of
-//     an object; 0 where it is missing count(key,word)   how many items are the text `word`; in(key,n): 1 if the list
-//     has the number `n` high(key)         a size: the number, the first item of a list, or `height` of an object;
-//     wide(key): the other scaled(key,x,n)   n times the number under the key (x where it is missing), rounded down
-//     names(key,word)   1 if its text, or a text of its list, holds `word`; above(key): the number, 0 where it is
-//     missing or not positive; sum(n,x): x for i = 0 to n - 1, added up
-//     min(a,b) max(a,b) ceil(a,b): a / b rounded up; up(a,b): a rounded up to a multiple of b
+// One expression of the family table, parsed. The README of this room describes the language.
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <string>
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
+#include <vector>
 
 #include "core/base/json_fields.h"
+#include "core/base/result.h"
 
 namespace mfu {
 
-/// Evaluates the definitions of one row for one config. The first problem is kept in `fields`, in the words of a config
-/// error; every value is 1 from then on.
-class Expressions {
- public:
-  /// Definitions that come later stand before earlier ones of the same name. \param fields outlives this.
-  Expressions(std::initializer_list<std::string_view> definitions, const Fields& fields);
-  void define(std::string_view definitions);
-
-  /// A value that the config does not have, such as the width of another part.
-  void give(std::string_view name, std::int64_t value);
-  /// The layer that `i` means from here on.
-  void set_layer(std::int64_t i);
-
-  [[nodiscard]] bool defines(std::string_view name) const;
-  /// Text of a definition, as it stands.
-  [[nodiscard]] std::string_view text(std::string_view name) const;
-  /// Value of a definition. A row without it: a mistake of the table, reported as a problem.
-  [[nodiscard]] std::int64_t value(std::string_view name);
-  /// The same, where 0 and less are a problem of the config.
-  [[nodiscard]] std::int64_t positive(std::string_view name);
-  /// Whether any definition has `word` in it.
-  [[nodiscard]] bool speaks_of(std::string_view word) const;
-  /// Whether any value so far depended on `i`. If none of one layer's does, all layers are alike.
-  [[nodiscard]] bool by_layer() const noexcept { return by_layer_; }
-  [[nodiscard]] const Fields& fields() const noexcept { return fields_; }
-
- private:
-  friend class ExpressionParser;
-
-  /// The first key of the config that a definition depends on, for messages; empty: none.
-  [[nodiscard]] std::string key_of(std::string_view name, int depth) const;
-
-  const Fields& fields_;
-  std::map<std::string_view, std::string_view> definitions_;
-  std::map<std::string, std::int64_t, std::less<>> given_;
-  std::map<std::string_view, std::int64_t> known_, known_of_layer_;  ///< values; the second: those that depend on `i`
-  std::int64_t layer_ = 0;
-  int depth_ = 0;
-  bool by_layer_ = false;
+/// What a function of the language sees.
+struct FunctionCall {
+  const Fields& fields;         ///< of the config, for messages
+  std::string_view key;         ///< the path that the call names
+  const nlohmann::json* found;  ///< its value, or its class's default; nullptr: none
+  bool present;                 ///< there is a value without asking for what the class may leave out
+  bool mentioned;               ///< the config has the key, even as null
+  std::int64_t numbers[2];      ///< arguments that are expressions, in order
+  double real;                  ///< an argument that is a decimal fraction
+  std::string_view word;        ///< an argument that is a text or the name of a field
 };
+
+/// A function of the language. Each letter of `arguments` is one: k a key of the config, n an expression, r a decimal
+/// fraction, w a text in quotes, f the name of a field.
+struct ExpressionFunction {
+  std::string_view name, arguments;
+  std::int64_t (*evaluate)(const FunctionCall&);
+};
+
+/// nullptr: there is none of that name.
+[[nodiscard]] const ExpressionFunction* find_function(std::string_view name) noexcept;
+
+/// `a` by `times` or `plus`, as far as 64 bits reach. Beyond: a problem of the config, and 1.
+[[nodiscard]] std::int64_t narrowed(__int128 value, const Fields& fields);
+
+/// A parsed expression. The texts point into the table.
+struct Expression {
+  enum class Kind : std::uint8_t {
+    kNumber,
+    kText,       ///< a whole definition in quotes
+    kUndefined,  ///< the word `undefined`: a row that needs the value must give one
+    kGiven,      ///< the word `given`: a value that the reader gives
+    kLayer,      ///< the number of the layer, or the counter of a sum
+    kName,       ///< a definition; a key of the config where there is none
+    kKey,        ///< `.key`, or a key before a `~`
+    kFallback,   ///< keys and, last, what stands where none of them is there
+    kChoice,     ///< condition, value, other value
+    kSum,        ///< how many, what
+    kCall,
+    kNot,
+    kMinus,
+    kBinary,
+  };
+  Kind kind = Kind::kNumber;
+  std::int64_t number = 0;
+  std::string_view text;  ///< name, key, text, operator; of a call the text argument
+  double real = 0;
+  const ExpressionFunction* function = nullptr;
+  std::vector<Expression> parts;  ///< of a call with a key that comes first
+};
+
+/// Error: what cannot be read, without a place.
+[[nodiscard]] Result<Expression> parse_expression(std::string_view text);
 
 }  // namespace mfu

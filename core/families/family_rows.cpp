@@ -6,43 +6,14 @@
 
 #include "core/base/printable.h"
 #include "core/families/class_defaults.h"
-#include "core/families/expression.h"
-#include "core/families/family_bases.h"
+#include "core/families/family_table.h"
 #include "core/families/family_vision.h"
+#include "core/families/row_values.h"
 
 namespace mfu {
 namespace {
 
 using nlohmann::json;
-
-constexpr FamilyRow kRows[] = {
-#include "core/families/families.inc"
-#include "core/families/families_encoders.inc"
-#include "core/families/families_vision.inc"
-};
-
-std::string_view base_text(std::string_view name) noexcept {
-  for (const RowBase& base : kRowBases) {
-    if (base.name == name) return base.text;
-  }
-  return {};
-}
-
-/// The definitions of a row, the most general first.
-void define_all(const FamilyRow& row, Expressions& x, int depth = 0) {
-  if (depth > 8) return;
-  if (row.like.starts_with("_")) {
-    if (row.like == "_dynamic") {
-      x.define(base_text("_tower"));
-    } else if (row.like != "_tower" && row.like != "_composite") {
-      x.define(kTextBase);
-    }
-    x.define(base_text(row.like));
-  } else if (const FamilyRow* relative = find_row(row.like)) {
-    define_all(*relative, x, depth + 1);
-  }
-  x.define(row.text);
-}
 
 /// How many outputs a classifier has: `id2label`, else `num_labels`, else two, as transformers has it.
 std::int64_t labels_of(const Fields& f) {
@@ -55,49 +26,49 @@ std::int64_t labels_of(const Fields& f) {
   return f.integer_or("num_labels", 2, 1);
 }
 
-MixerSpec mixer_of(Expressions& x) {
+MixerSpec mixer_of(RowValues& x) {
   MixerSpec m;
-  const std::int64_t kind = x.value("kind");
+  const std::int64_t kind = x.value("mixer");
   m.kind = static_cast<MixerKind>(kind);
-  m.causal = x.value("causal") != 0;
-  m.weights = x.value("aw");
-  m.conv_weights = x.value("cw");
-  m.extra_params = x.value("attx");
-  m.state_flop = x.value("sf");
-  m.state_elements = x.value("se");
+  m.causal = x.flag("causal");
+  m.weights = x.value("mixer_weights");
+  m.conv_weights = x.value("mixer_conv_weights");
+  m.extra_params = x.value("mixer_params");
+  m.state_flop = x.value("state_flop");
+  m.state_elements = x.value("state_elements");
   switch (m.kind) {
     case MixerKind::kNone:
       break;
     case MixerKind::kAttention:
     case MixerKind::kLatent:
-      m.heads = x.positive("H");
-      m.kv_heads = m.kind == MixerKind::kLatent ? 1 : x.positive("K");
-      m.qk_dim = x.positive("h");
-      m.v_dim = x.positive("hv");
+      m.heads = x.positive("query_heads");
+      m.kv_heads = m.kind == MixerKind::kLatent ? 1 : x.positive("key_value_heads");
+      m.qk_dim = x.positive("head_dim");
+      m.v_dim = x.positive("value_head_dim");
       m.window = x.value("window");
       m.chunk = x.value("chunk");
-      m.sparse_block = x.value("sb");
-      m.random_blocks = x.value("sr");
-      m.top_keys = x.value("topk");
-      m.index_heads = x.value("ih");
-      m.index_dim = x.value("id");
-      m.index_plain = x.value("ip") != 0;
-      m.compress = x.value("comp");
-      m.key_values = static_cast<KeyValues>(std::clamp<std::int64_t>(x.value("kv"), 0, 3));
-      m.position_rows = x.value("pr");
-      m.position_scores = x.value("ps");
-      m.position_projections = x.value("pp");
-      m.positions_grow = x.value("pg") != 0;
-      m.positions_per_sequence = x.value("pg") == 2;
-      m.q_rank = x.value("qr");
-      m.o_rank = x.value("or");
-      m.o_groups = x.value("og");
+      m.sparse_block = x.value("sparse_block");
+      m.random_blocks = x.value("random_blocks");
+      m.top_keys = x.value("top_keys");
+      m.index_heads = x.value("index_heads");
+      m.index_dim = x.value("index_dim");
+      m.index_plain = x.flag("index_plain");
+      m.compress = x.value("compression");
+      m.key_values = static_cast<KeyValues>(std::clamp<std::int64_t>(x.value("key_value_sharing"), 0, 3));
+      m.position_rows = x.value("position_rows");
+      m.position_scores = x.value("position_scores");
+      m.position_projections = x.value("position_projections");
+      m.positions_grow = x.flag("position_growth");
+      m.positions_per_sequence = x.value("position_growth") == 2;
+      m.q_rank = x.value("query_rank");
+      m.o_rank = x.value("output_rank");
+      m.o_groups = x.value("output_groups");
       if (m.kind == MixerKind::kLatent) {
-        m.kv_rank = x.positive("kvr");
-        m.nope_dim = x.value("nope");
-        m.rope_dim = x.value("rope");
+        m.kv_rank = x.positive("key_value_rank");
+        m.nope_dim = x.value("nope_dim");
+        m.rope_dim = x.value("rope_dim");
       } else {
-        m.output_gate = x.value("gate") != 0;
+        m.output_gate = x.flag("attention_gate");
         if (!x.fields().failed() && m.heads % m.kv_heads != 0) {
           x.fields().wrong("num_key_value_heads", "a divisor of the " + std::to_string(m.heads) + " query heads",
                            x.fields().find("num_key_value_heads") != nullptr
@@ -107,23 +78,23 @@ MixerSpec mixer_of(Expressions& x) {
       }
       break;
     case MixerKind::kMamba1:
-      m.inner = x.positive("mi");
-      m.state = x.positive("ms");
-      m.dt_rank = x.positive("mr");
+      m.inner = x.positive("state_width");
+      m.state = x.positive("state_dim");
+      m.dt_rank = x.positive("step_rank");
       break;
     case MixerKind::kMamba2:
-      m.heads = x.positive("mh");
-      m.inner = x.positive("mi");
-      m.state = x.positive("ms");
-      m.groups = x.positive("mg");
-      m.conv_kernel = x.positive("mc");
+      m.heads = x.positive("state_heads");
+      m.inner = x.positive("state_width");
+      m.state = x.positive("state_dim");
+      m.groups = x.positive("state_groups");
+      m.conv_kernel = x.positive("conv_width");
       break;
     case MixerKind::kDeltaNet:
-      m.heads = x.positive("dkh");
-      m.qk_dim = x.positive("dk");
-      m.kv_heads = x.positive("dvh");
-      m.v_dim = x.positive("dv");
-      m.conv_kernel = x.value("mc");
+      m.heads = x.positive("delta_key_heads");
+      m.qk_dim = x.positive("delta_key_dim");
+      m.kv_heads = x.positive("delta_value_heads");
+      m.v_dim = x.positive("delta_value_dim");
+      m.conv_kernel = x.value("conv_width");
       break;
     case MixerKind::kLinear:
       break;
@@ -131,33 +102,33 @@ MixerSpec mixer_of(Expressions& x) {
   return m;
 }
 
-MlpSpec mlp_of(Expressions& x) {
+MlpSpec mlp_of(RowValues& x) {
   MlpSpec m;
-  m.matrices = x.value("m");
-  if (x.value("moe") == 0) {
-    m.width = x.value("f");
-    if (m.width > 0) m.extra_params = x.value("dense_x");
+  m.matrices = x.value("mlp_matrices");
+  if (x.value("has_experts") == 0) {
+    m.width = x.value("mlp_width");
+    if (m.width > 0) m.extra_params = x.value("mlp_params");
     return m;
   }
-  m.experts = x.positive("E");
-  m.top_k = x.positive("k");
+  m.experts = x.positive("experts");
+  m.top_k = x.positive("experts_per_token");
   if (!x.fields().failed() && m.top_k > m.experts) {
     x.fields().problem(x.fields().place() + "num_experts_per_tok: expected at most the " + std::to_string(m.experts) +
                        " experts, got " + std::to_string(m.top_k));
   }
-  m.expert_width = x.positive("fe");
-  m.expert_input = x.value("ei");
-  m.shared_width = x.value("fs");
-  m.shared_gate = x.value("sg") != 0;
-  m.router_extra_params = x.value("rx");
-  m.shared_extra_params = x.value("sx");
-  m.expert_extra_params = x.value("ex");
+  m.expert_width = x.positive("expert_width");
+  m.expert_input = x.value("expert_input");
+  m.shared_width = x.value("shared_expert_width");
+  m.shared_gate = x.flag("shared_expert_gate");
+  m.router_extra_params = x.value("router_params");
+  m.shared_extra_params = x.value("shared_expert_params");
+  m.expert_extra_params = x.value("expert_params");
   return m;
 }
 
-/// Each entry of `layer_types` must be a word that the row speaks of: a layer of a kind that it does not know is never
+/// Each entry of `layer_types` must be a word that the row accepts: a layer of a kind that it does not know is never
 /// taken for a plain one.
-void check_layer_types(Expressions& x, std::int64_t layers) {
+void check_layer_types(RowValues& x, std::int64_t layers) {
   const Fields& f = x.fields();
   const json* types = f.find("layer_types");
   if (types == nullptr || f.failed()) return;
@@ -165,9 +136,10 @@ void check_layer_types(Expressions& x, std::int64_t layers) {
     f.wrong("layer_types", "a list of " + std::to_string(layers) + " layer types", types);
     return;
   }
+  const std::vector<std::string_view> accepted = words_of(x.text("accepts_layer_types"));
   for (const json& type : *types) {
-    const std::string word = type.is_string() ? type.get<std::string>() : std::string();
-    if (word == "full_attention" || word == "attention" || x.speaks_of(word)) continue;
+    if (type.is_string() && std::find(accepted.begin(), accepted.end(), type.get<std::string>()) != accepted.end())
+      continue;
     f.wrong("layer_types", "layer types that this family has, such as full_attention", &type);
     return;
   }
@@ -183,7 +155,7 @@ void refuse_patterned(const Fields& f, const char* key, std::int64_t layers) {
 }
 
 /// Layers one by one where any value depends on the layer, alike ones together.
-void build_layers(Expressions& x, std::int64_t layers, bool cross, std::vector<LayerSpec>& out) {
+void build_layers(RowValues& x, std::int64_t layers, bool cross, std::vector<LayerSpec>& out) {
   check_layer_types(x, layers);
   for (std::int64_t i = 0; i < (x.by_layer() ? layers : 1) && !x.fields().failed(); ++i) {
     if (x.by_layer() && layers > kMostPatterned) return refuse_patterned(x.fields(), "num_hidden_layers", layers);
@@ -191,13 +163,18 @@ void build_layers(Expressions& x, std::int64_t layers, bool cross, std::vector<L
     LayerSpec layer;
     layer.mixer = mixer_of(x);
     layer.mlp = mlp_of(x);
-    layer.norm_params = x.value("layer");
-    if (cross || x.value("cross") != 0) {
-      layer.cross = CrossSpec{x.positive("xH"), x.positive("xh"), x.value("xK"), x.value("xi"), {}, {}};
+    layer.norm_params = x.value("layer_params");
+    if (cross || x.flag("cross_attention")) {
+      layer.cross = CrossSpec{x.positive("cross_heads"),
+                              x.positive("cross_head_dim"),
+                              x.value("cross_key_value_heads"),
+                              x.value("cross_input"),
+                              {},
+                              {}};
     }
-    layer.with_images = x.value("wi") != 0;
-    layer.joint = static_cast<Joint>(std::clamp<std::int64_t>(x.value("joint"), 0, 2));
-    layer.streams = x.value("two") != 0 ? 2 : 1;
+    layer.with_images = x.flag("only_with_images");
+    layer.joint = static_cast<Joint>(std::clamp<std::int64_t>(x.value("joint_attention"), 0, 2));
+    layer.streams = x.flag("two_streams") ? 2 : 1;
     const auto alike = std::find_if(out.begin(), out.end(), [&](const LayerSpec& known) {
       layer.repeat = known.repeat;
       layer.stored = known.stored;
@@ -207,20 +184,20 @@ void build_layers(Expressions& x, std::int64_t layers, bool cross, std::vector<L
       ++alike->repeat;
     } else {
       layer.repeat = x.by_layer() ? 1 : layers;
-      layer.stored = x.value("stored");
+      layer.stored = x.value("stored_layers");
       out.push_back(layer);
     }
   }
   for (LayerSpec& layer : out) layer.stored = std::min(layer.stored, layer.repeat);
 }
 
-void build_encoder(Expressions& x, Architecture& spec) {
-  const std::int64_t layers = x.positive("eL");
+void build_encoder(RowValues& x, Architecture& spec) {
+  const std::int64_t layers = x.positive("encoder_layers");
   std::map<std::int64_t, std::int64_t> windows;  // width > layers that have it
   for (std::int64_t i = 0; i < layers && !x.fields().failed(); ++i) {
     x.set_layer(i);
     const bool alike_before = x.by_layer();
-    const std::int64_t window = x.value("ewin");
+    const std::int64_t window = x.value("encoder_window");
     if (!alike_before && !x.by_layer()) {
       windows[window] = layers;
       break;
@@ -235,25 +212,25 @@ void build_encoder(Expressions& x, Architecture& spec) {
     layer.mixer.kind = MixerKind::kAttention;
     layer.mixer.causal = false;
     layer.mixer.window = window;
-    layer.mixer.heads = x.positive("eH");
-    layer.mixer.kv_heads = x.positive("eK");
-    layer.mixer.qk_dim = layer.mixer.v_dim = x.positive("eh");
-    layer.mixer.weights = x.value("eaw");
-    layer.mixer.extra_params = x.value("eattx");
-    layer.mlp.matrices = x.value("em");
-    layer.mlp.width = x.positive("ef");
-    layer.norm_params = x.value("elayer");
+    layer.mixer.heads = x.positive("encoder_heads");
+    layer.mixer.kv_heads = x.positive("encoder_key_value_heads");
+    layer.mixer.qk_dim = layer.mixer.v_dim = x.positive("encoder_head_dim");
+    layer.mixer.weights = x.value("encoder_mixer_weights");
+    layer.mixer.extra_params = x.value("encoder_mixer_params");
+    layer.mlp.matrices = x.value("encoder_mlp_matrices");
+    layer.mlp.width = x.positive("encoder_mlp_width");
+    layer.norm_params = x.value("encoder_layer_params");
     spec.encoder.push_back(layer);
   }
-  spec.encoder_norm_params = x.value("eout");
-  spec.encoder_attn_extra_params = x.value("eouta");
-  spec.encoder_token_weights = x.value("efront");
+  spec.encoder_norm_params = x.value("encoder_final_params");
+  spec.encoder_attn_extra_params = x.value("encoder_final_attention_params");
+  spec.encoder_token_weights = x.value("encoder_front_weights");
 }
 
 /// Multi-token-prediction modules: layers like the last one, the projection of the two concatenated states and three
 /// norms. Embedding and output matrix are shared with the main model (README_WEIGHTS of DeepSeek-V3).
-void build_prediction(Expressions& x, std::int64_t layers, Architecture& spec) {
-  spec.mtp_layers = x.value("mtp");
+void build_prediction(RowValues& x, std::int64_t layers, Architecture& spec) {
+  spec.mtp_layers = x.value("prediction_modules");
   if (spec.mtp_layers <= 0 || x.fields().failed()) return;
   if (spec.mtp_layers > 1024) {
     x.fields().problem(x.fields().place() + "num_nextn_predict_layers: expected at most 1024, got " +
@@ -269,18 +246,80 @@ void build_prediction(Expressions& x, std::int64_t layers, Architecture& spec) {
   LayerSpec last;
   last.mixer = mixer_of(x);
   last.mlp = mlp_of(x);
-  last.norm_params = x.value("layer");
+  last.norm_params = x.value("layer_params");
   one.layers.push_back(last);
-  spec.mtp_params = (count_params(one).text_total() + x.value("mtpx")) * spec.mtp_layers;
+  spec.mtp_params = (count_params(one).text_total() + x.value("prediction_module_params")) * spec.mtp_layers;
 }
 
-void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
+/// An encoder-decoder of which only the encoder runs.
+void keep_encoder_alone(RowValues& x, Architecture& spec) {
+  spec.layers = std::move(spec.encoder);
+  spec.encoder.clear();
+  spec.d_model = spec.encoder_d();
+  spec.encoder_width = 0;
+  spec.norm_params = spec.encoder_norm_params;
+  spec.attn_extra_params = spec.encoder_attn_extra_params;
+  spec.encoder_norm_params = spec.encoder_attn_extra_params = {};
+  spec.other_matmul_weights += spec.encoder_token_weights;
+  spec.encoder_token_weights = {};
+  if (x.defines("encoder_position_params")) spec.position_params = x.value("encoder_position_params");
+  spec.is_encoder = true;
+}
+
+/// What stands behind the layers, by the class in `architectures`.
+void add_head(RowValues& x, ModelHead head, Architecture& spec) {
+  if (head == ModelHead::kPreTraining &&
+      (!x.defines("pretraining_token_weights") || x.value("pretraining_head") == 2)) {
+    if (spec.is_encoder) {
+      spec.assumed.push_back("architectures: what *ForPreTraining has behind this encoder is not known; counted as " +
+                             std::string("the family's own class"));
+    }
+    head = ModelHead::kOwn;
+  }
+  const bool own = head == ModelHead::kOwn || (head == ModelHead::kPreTraining && x.flag("pretraining_head"));
+  spec.tied = true;
+  if (own) {
+    spec.vocab = x.value("vocabulary");
+    spec.tied = x.flag("tied");
+    spec.other_matmul_weights += x.value("head_token_weights");
+    spec.lm_head_extra_params = x.value("head_params");
+    spec.norm_params += x.value("head_norm_params");
+    spec.other_extra_params = x.value("head_other_params");
+  }
+  spec.other_extra_params += x.value("front_params");
+  switch (head) {
+    case ModelHead::kOwn:
+    case ModelHead::kBare:
+      break;
+    case ModelHead::kPreTraining:
+      spec.other_matmul_weights += x.value("pretraining_token_weights");
+      spec.sequence_weights += x.value("pretraining_sequence_weights");
+      spec.other_extra_params += x.value("pretraining_params");
+      break;
+    case ModelHead::kNone:
+    case ModelHead::kEncoder:
+      spec.sequence_weights += x.value("pooler_weights");
+      spec.other_extra_params += x.value("pooler_params");
+      break;
+    case ModelHead::kSequence:
+      spec.other_matmul_weights += x.value("sequence_classifier_token_weights");
+      spec.sequence_weights += x.value("sequence_classifier_weights");
+      spec.other_extra_params += x.value("sequence_classifier_params");
+      break;
+    case ModelHead::kToken:
+      spec.other_matmul_weights += x.value("token_classifier_weights");
+      spec.other_extra_params += x.value("token_classifier_params");
+      break;
+  }
+}
+
+void build_text_row(RowValues& x, ModelHead head, Architecture& spec) {
   const Fields& f = x.fields();
-  spec.d_model = x.positive("d");
-  const std::int64_t layers = x.positive("L");
-  const bool encoder_decoder = x.value("eL") > 0;
+  spec.d_model = x.positive("width");
+  const std::int64_t layers = x.positive("layers");
+  const bool encoder_decoder = x.value("encoder_layers") > 0;
   // A config of sparse attention under the name of a relative without it: the pairs would be all, and too many.
-  if (f.written("index_topk") != nullptr && !x.speaks_of("index_topk")) {
+  if (f.written("index_topk") != nullptr && !x.row().reads_key("index_topk")) {
     f.problem(f.place() + "index_topk: sparse attention, which " + spec.family +
               " has not; use the model's own type, such as deepseek_v32");
   }
@@ -291,117 +330,77 @@ void build_text_row(Expressions& x, ModelHead head, Architecture& spec) {
     f.problem(f.place() + "pruned_heads: layers with fewer heads than the others are not known");
   }
   if (f.failed()) return;
-  spec.is_encoder = x.value("enc") != 0;
+  spec.is_encoder = x.flag("encoder_only");
   if (encoder_decoder) build_encoder(x, spec);
-  spec.encoder_width = x.value("eD");
-  spec.context_token_weights = x.value("ctx");
+  spec.encoder_width = x.value("encoder_width");
+  spec.context_token_weights = x.value("context_token_weights");
   build_layers(x, layers, encoder_decoder, spec.layers);
   spec.image_context =
       std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& layer) { return layer.with_images; });
-  spec.embed_width = x.value("io");
-  spec.embed_params = x.value("emb");
-  spec.position_params = x.value("pos");
-  spec.norm_params = x.value("out");
-  spec.attn_extra_params = x.value("outa");
-  spec.max_positions = x.value("max");
-  spec.other_matmul_weights = x.value("tok");
-  spec.sequence_weights = x.value("seq");
-  spec.front_weights = x.value("ftok");
-  spec.front_sequence_weights = x.value("fseq");
+  spec.embed_width = x.value("embedding_width");
+  spec.embed_params = x.value("embedding_params");
+  spec.position_params = x.value("position_params");
+  spec.norm_params = x.value("final_params");
+  spec.attn_extra_params = x.value("final_attention_params");
+  spec.max_positions = x.value("max_positions");
+  spec.other_matmul_weights = x.value("token_weights");
+  spec.sequence_weights = x.value("sequence_weights");
+  spec.front_weights = x.value("front_token_weights");
+  spec.front_sequence_weights = x.value("front_sequence_weights");
   build_prediction(x, layers, spec);
-  if (encoder_decoder && (head == ModelHead::kEncoder || (head == ModelHead::kToken && x.value("tc_enc") != 0))) {
-    spec.layers = std::move(spec.encoder);
-    spec.encoder.clear();
-    spec.d_model = spec.encoder_d();
-    spec.encoder_width = 0;
-    spec.norm_params = spec.encoder_norm_params;
-    spec.attn_extra_params = spec.encoder_attn_extra_params;
-    spec.encoder_norm_params = spec.encoder_attn_extra_params = {};
-    spec.other_matmul_weights += spec.encoder_token_weights;
-    spec.encoder_token_weights = {};
-    if (x.defines("epos")) spec.position_params = x.value("epos");
-    spec.is_encoder = true;
+  if (encoder_decoder &&
+      (head == ModelHead::kEncoder || (head == ModelHead::kToken && x.flag("token_classifier_on_encoder")))) {
+    keep_encoder_alone(x, spec);
     if (head == ModelHead::kEncoder) head = ModelHead::kNone;
   }
-  if (head == ModelHead::kPreTraining && (!x.defines("pre_tok") || x.value("pre_lm") == 2)) {
-    if (spec.is_encoder) {
-      spec.assumed.push_back("architectures: what *ForPreTraining has behind this encoder is not known; counted as " +
-                             std::string("the family's own class"));
-    }
-    head = ModelHead::kOwn;
-  }
-  const bool own = head == ModelHead::kOwn || (head == ModelHead::kPreTraining && x.value("pre_lm") != 0);
-  spec.tied = true;
-  if (own) {
-    spec.vocab = x.value("V");
-    spec.tied = x.value("tied") != 0;
-    spec.other_matmul_weights += x.value("htok");
-    spec.lm_head_extra_params = x.value("hx");
-    spec.norm_params += x.value("hn");
-    spec.other_extra_params = x.value("ho");
-  }
-  spec.other_extra_params += x.value("fx");
-  switch (head) {
-    case ModelHead::kOwn:
-    case ModelHead::kBare:
-      break;
-    case ModelHead::kPreTraining:
-      spec.other_matmul_weights += x.value("pre_tok");
-      spec.sequence_weights += x.value("pre_seq");
-      spec.other_extra_params += x.value("pre_x");
-      break;
-    case ModelHead::kNone:
-    case ModelHead::kEncoder:
-      spec.sequence_weights += x.value("base_seq");
-      spec.other_extra_params += x.value("base_x");
-      break;
-    case ModelHead::kSequence:
-      spec.other_matmul_weights += x.value("cls_tok");
-      spec.sequence_weights += x.value("cls_seq");
-      spec.other_extra_params += x.value("cls_x");
-      break;
-    case ModelHead::kToken:
-      spec.other_matmul_weights += x.value("tc_tok");
-      spec.other_extra_params += x.value("tc_x");
-      break;
-  }
-  if (x.defines("guess") && x.value("guess") != 0) spec.assumed.emplace_back(x.text("guessed"));
+  add_head(x, head, spec);
+  if (x.flag("assumes")) spec.assumed.emplace_back(x.text("assumption"));
 }
 
-/// The definitions of `row` with what only a classifier needs.
-void prepare(const FamilyRow& row, Expressions& x) {
-  define_all(row, x);
+/// Gives what the config says about every row, and refuses a variant that the row does not support.
+void prepare(RowValues& x) {
   x.give("labels", labels_of(x.fields()));
-  if (x.defines("known") && x.value("known") == 0) {
-    std::string keys;  // of the config, that the row's condition speaks of
-    for (const auto& [key, value] : x.fields().object().items()) {
-      if (key.size() > 3 && x.text("known").find(key) != std::string_view::npos)
-        keys += (keys.empty() ? "" : ", ") + printable(key);
-    }
-    x.fields().problem(x.fields().place() + "model_type: this variant of " + std::string(row.type) + " is not known" +
-                       (keys.empty() ? std::string() : " (" + keys + ")"));
+  if (x.flag("supported")) return;
+  std::string keys;  // of the config, that the row's condition reads
+  for (const auto& [key, value] : x.fields().object().items()) {
+    bool reads = false;
+    for_each_name(x.row().find("supported")->value, [&, &name = key](bool, std::string_view text) {
+      reads = reads || text.substr(0, text.find('.')) == name;
+    });
+    if (reads) keys += (keys.empty() ? "" : ", ") + printable(key);
   }
+  x.fields().problem(x.fields().place() + "model_type: this variant of " + std::string(x.row().type) + " is not known" +
+                     (keys.empty() ? std::string() : " (" + keys + ")"));
+}
+
+/// The row of a type; nullptr: none, or one that cannot be read, which is then a problem of the config.
+const FamilyRow* row_of(std::string_view type, const Fields& f) {
+  if (!FamilyTable::built_in().has(type) && type != kGenericRow) return nullptr;
+  const Result<const FamilyRow*> row = FamilyTable::built_in().row(type);
+  if (!row) f.problem(f.place() + "model_type: " + row.error().message);
+  return row ? *row : nullptr;
 }
 
 /// The config's sound encoder: its parameters are stored, what it computes is not counted, and that is said.
-void add_audio(Expressions& x, const Fields& f, Architecture& spec) {
-  const std::string_view key = x.text("audio");
-  if (key == "none" || (f.find(key) == nullptr && class_defaults(x.text("audio_type")).empty())) return;
+void add_audio(RowValues& x, const Fields& f, Architecture& spec) {
+  const std::string_view key = x.text("audio_key");
+  if (key.empty() || (f.find(key) == nullptr && class_defaults(x.text("audio_type")).empty())) return;
   const Fields part = f.child(key);
-  const FamilyRow* row = find_row(part.text_or("model_type", x.text("audio_type")));
-  if (row == nullptr || kind_of(*row) != RowKind::kTower) row = find_row(x.text("audio_type"));
-  Fields filled = part.with_defaults(class_defaults(row->type));
-  Expressions t({}, filled);
-  prepare(*row, t);
+  const FamilyRow* row = row_of(part.text_or("model_type", x.text("audio_type")), f);
+  if (row == nullptr || row->kind != RowKind::kTower) row = row_of(x.text("audio_type"), f);
+  if (row == nullptr) return;
+  const Fields filled = part.with_defaults(class_defaults(row->type));
+  RowValues t(*row, filled);
+  prepare(t);
   spec.other_extra_params += tower_of(t).params;
-  spec.other_extra_params += x.value("ax");
+  spec.other_extra_params += x.value("audio_params");
   spec.not_counted.push_back(std::string(key) + ": what the sound encoder computes is not counted");
 }
 
 /// Whether the output matrix is the input table. The outer class is the one that ties, by its config or its default;
 /// some ask the decoder's config first, or tie where either says so.
-bool is_tied(const FamilyRow& row, const Fields& f, Expressions& x, const Fields& inner, bool of_inner) {
-  const std::int64_t way = x.value("inner_tie");
+bool is_tied(const FamilyRow& row, const Fields& f, RowValues& x, const Fields& inner, bool of_inner) {
+  const std::int64_t way = x.value("tie_rule");
   if (way == 1 && inner.find("tie_word_embeddings") != nullptr) return of_inner;
   const json& defaults = class_defaults(row.type);
   const bool said = f.find("tie_word_embeddings") != nullptr;
@@ -413,55 +412,55 @@ bool is_tied(const FamilyRow& row, const Fields& f, Expressions& x, const Fields
 }
 
 void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Architecture& spec) {
-  Expressions x({}, f);
-  prepare(row, x);
-  const std::string_view text = x.text("text"), vision = x.text("vision");
+  RowValues x(row, f);
+  prepare(x);
+  const std::string_view text = x.text("text_key"), vision = x.text("tower_key");
   const Fields inner = f.child(text);
   const bool nested = f.find(text) != nullptr;
   const Fields& source = nested ? inner : f;
   const std::string type = nested ? inner.text_or("model_type", x.text("text_type")) : std::string(x.text("text_type"));
-  const bool pair = x.value("pair") != 0;
+  const bool pair = x.flag("image_with_each_text");
   const bool image_only = pair && head == ModelHead::kSequence;
-  const ModelHead inner_head = x.value("bare") != 0               ? ModelHead::kBare
-                               : pair || x.value("headless") != 0 ? ModelHead::kNone
-                               : x.value("own_head") != 0         ? ModelHead::kOwn
-                                                                  : head;
+  const ModelHead inner_head = x.flag("bare_text")                  ? ModelHead::kBare
+                               : pair || x.flag("no_output_matrix") ? ModelHead::kNone
+                               : x.flag("own_head")                 ? ModelHead::kOwn
+                                                                    : head;
   read_typed(source, type, nested, inner_head, spec);
   if (head == ModelHead::kOwn && nested) spec.tied = is_tied(row, f, x, source, spec.tied);
-  if (head == ModelHead::kOwn && x.value("untied") != 0) spec.tied = false;
+  if (head == ModelHead::kOwn && x.flag("never_tied")) spec.tied = false;
   if (f.failed()) return;
-  x.give("td", spec.d_model);
-  spec.other_matmul_weights += x.value("ttok");
+  x.give("text_width", spec.d_model);
+  spec.other_matmul_weights += x.value("text_token_weights");
   add_audio(x, f, spec);
   if (f.failed()) return;
-  if (x.defines("left_out")) spec.not_counted.emplace_back(x.text("left_out"));
-  if (vision == "none") {
-    spec.other_extra_params += x.value("jx");
+  if (!x.text("not_counted").empty()) spec.not_counted.emplace_back(x.text("not_counted"));
+  if (vision.empty()) {
+    spec.other_extra_params += x.value("projector_params");
     return;
   }
-  if (x.value("lone") != 0 && f.find(vision) == nullptr) return;
+  if (x.flag("tower_optional") && f.find(vision) == nullptr) return;
   // Most classes take the tower's own defaults; some have others, and a class that is not in the library may have any.
-  if ((x.value("ask") != 0 || class_defaults(row.type).empty()) && f.find(vision) == nullptr) {
+  if ((x.flag("tower_required") || class_defaults(row.type).empty()) && f.find(vision) == nullptr) {
     f.wrong(vision, "the image tower's config", nullptr);
     return;
   }
   const Fields tower = f.child(vision);
-  std::string tower_type = tower.text_or("model_type", x.text("vision_type"));
-  if (tower_type.empty() || x.value("fixed") != 0) tower_type = std::string(x.text("vision_type"));
-  const FamilyRow* tower_row = find_row(tower_type);
-  if (tower_row == nullptr || kind_of(*tower_row) == RowKind::kComposite || tower_type == row.type) {
+  std::string tower_type = tower.text_or("model_type", x.text("tower_type"));
+  if (tower_type.empty() || x.flag("fixed_tower")) tower_type = std::string(x.text("tower_type"));
+  const FamilyRow* tower_row = row_of(tower_type, f);
+  if (tower_row == nullptr || tower_row->kind == RowKind::kComposite || tower_type == row.type) {
     // Older files name the whole model there (`qwen2_vl`), or a name of their own.
-    if (tower_type == row.type || tower_row != nullptr) tower_type = std::string(x.text("vision_type"));
-    tower_row = find_row(tower_type);
+    if (tower_type == row.type || tower_row != nullptr) tower_type = std::string(x.text("tower_type"));
+    tower_row = row_of(tower_type, f);
   }
-  if (tower_row == nullptr || kind_of(*tower_row) != RowKind::kTower) {
+  if (tower_row == nullptr || tower_row->kind != RowKind::kTower) {
     spec.assumed.push_back(std::string(vision) + ".model_type: the tower \"" + tower_type +
                            "\" is not known; only the text model is counted");
     return;
   }
-  Fields filled = tower.with_defaults(class_defaults(tower_type));
-  Expressions t({}, filled);
-  prepare(*tower_row, t);
+  const Fields filled = tower.with_defaults(class_defaults(tower_type));
+  RowValues t(*tower_row, filled);
+  prepare(t);
   VisionSpec v = tower_of(t);
   if (f.failed()) return;
   if (image_only) {  // the image's classifier
@@ -479,110 +478,59 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
     spec.vision = v;
     return;
   }
-  x.give("vd", v.width);
-  x.give("vm", v.merge);
-  x.give("vn", v.patches);
-  x.give("vL", v.layers);
-  x.give("vp", v.params.fits() ? static_cast<std::int64_t>(v.params.u64()) : 0);
+  x.give("tower_width", v.width);
+  x.give("tower_merge", v.merge);
+  x.give("tower_patches", v.patches);
+  x.give("tower_layers", v.layers);
+  x.give("tower_params", v.params.fits() ? static_cast<std::int64_t>(v.params.u64()) : 0);
   add_projector(x, v);
   if (const std::int64_t merge = x.value("merge"); merge > 1) v.merge = merge;
-  v.pooled_tokens = x.value("tokens");
+  v.pooled_tokens = x.value("pooled_tokens");
   if (pair) {
     spec.image_per_sequence = true;
     spec.is_encoder = true;
-    spec.sequence_weights += x.value("tseq");
+    spec.sequence_weights += x.value("text_sequence_weights");
   }
-  v.image_flop += x.value("iflop");
-  v.image_core += x.value("icore");
-  v.params += x.value("ix");
+  v.image_flop += x.value("image_flop");
+  v.image_core += x.value("image_attention_flop");
+  v.params += x.value("image_params");
   spec.vision = v;
 }
 
 }  // namespace
 
-const FamilyRow* find_row(std::string_view model_type) noexcept {
-  for (const FamilyRow& row : kRows) {
-    if (row.type == model_type) return &row;
-  }
-  return nullptr;
-}
-
-const FamilyRow* generic_row() noexcept {
-  static constexpr FamilyRow kGeneric{
-      "generic", "_llama",
-      "d=hidden_size~d_model~n_embd~dim~0; L=num_hidden_layers~n_layer~n_layers~num_layers~0;"
-      "H=num_attention_heads~n_head~n_heads~num_heads~0; K=num_key_value_heads~n_kv_heads~num_kv_heads~H;"
-      "E=num_experts~num_local_experts~n_routed_experts~moe_num_experts~0;"
-      "k=num_experts_per_token~moe_topk~moe_k~experts_per_token~num_experts_per_tok; "
-      "fe=moe_intermediate_size~expert_ffn_hidden_size~f;"
-      "f=intermediate_size~ffn_hidden_size~ffn_dim~n_inner~moe_intermediate_size; "
-      "qb=attention_bias~qkv_bias~use_bias~0; ob=0;"
-      "fs=shared_expert_intermediate_size~((n_shared_experts~num_shared_experts~0)*fe);"
-      "mo=E > 0 && i >= first_k_dense_replace~num_dense_layers~0 && (i + 1) % (decoder_sparse_step~1) == 0"};
-  return &kGeneric;
-}
-
-RowKind kind_of(const FamilyRow& row) noexcept {
-  const FamilyRow* r = &row;
-  for (int depth = 0; depth < 8 && !r->like.starts_with("_"); ++depth) {
-    const FamilyRow* next = find_row(r->like);
-    if (next == nullptr) break;
-    r = next;
-  }
-  return r->like == "_tower" || r->like == "_dynamic" ? RowKind::kTower
-         : r->like == "_composite"                    ? RowKind::kComposite
-                                                      : RowKind::kText;
-}
-
-std::vector<std::string_view> row_types() {
-  std::vector<std::string_view> types;
-  for (const FamilyRow& row : kRows) types.push_back(row.type);
-  return types;
-}
-
-namespace {
-
-/// The value of `inside` in a row's own text; empty: its keys stand at the top.
-std::string_view inside_of(const FamilyRow& row) noexcept {
-  constexpr std::string_view kWord = "inside=";
-  const std::size_t at = row.text.find(kWord);
-  if (at == std::string_view::npos) return {};
-  const std::string_view rest = row.text.substr(at + kWord.size());
-  return rest.substr(0, rest.find(';'));
-}
-
-}  // namespace
-
-void build_row(const FamilyRow& row, const Fields& f, ModelHead head, Architecture& spec) {
-  if (kind_of(row) == RowKind::kComposite) {
-    build_composite(row, f, head, spec);
+void build_row(std::string_view type, const Fields& f, ModelHead head, Architecture& spec) {
+  const FamilyRow* row = row_of(type, f);
+  if (row == nullptr) return;
+  if (row->kind == RowKind::kComposite) {
+    build_composite(*row, f, head, spec);
     return;
   }
-  // A tower whose keys stand inside another config: the row says under which name.
-  const std::string_view inside = inside_of(row);
+  // A tower whose keys lie inside another config: the row says under which name.
+  const std::string_view inside = row->text("inside");
   const Fields part = inside.empty() ? f : f.child(inside);
-  const Fields filled = inside.empty() ? f : part.with_defaults(class_defaults(row.like));
-  Expressions x({}, filled);
-  prepare(row, x);
-  if (kind_of(row) == RowKind::kText) {
+  const Fields filled = inside.empty() ? f : part.with_defaults(class_defaults(row->like));
+  RowValues x(*row, filled);
+  prepare(x);
+  if (row->kind == RowKind::kText) {
     build_text_row(x, head, spec);
     return;
   }
-  if (x.defines("part")) {
-    f.problem(f.place() + "model_type: " + std::string(row.type) + " is known as a part of other models, not alone");
+  if (x.flag("only_a_part")) {
+    f.problem(f.place() + "model_type: " + std::string(type) + " is known as a part of other models, not alone");
     return;
   }
-  if (x.defines("guess") && x.value("guess") != 0) spec.assumed.emplace_back(x.text("guessed"));
+  if (x.flag("assumes")) spec.assumed.emplace_back(x.text("assumption"));
   VisionSpec v = tower_of(x);
   if (f.failed()) return;
   // The class that an image classifier is published with, or the bare tower with its pooler; neither where nobody says.
   const bool classifier = head == ModelHead::kSequence, bare = head == ModelHead::kNone;
-  if (classifier || bare) v.image_flop += x.value(classifier ? "head_flop" : "base_flop");
+  if (classifier || bare) v.image_flop += x.value(classifier ? "classifier_flop" : "pooler_flop");
   spec.d_model = v.width;
   spec.is_encoder = true;
   spec.tied = true;
   spec.other_extra_params = v.params;
-  if (classifier || bare) spec.other_extra_params += x.value(classifier ? "head_x" : "base_x");
+  if (classifier || bare) spec.other_extra_params += x.value(classifier ? "classifier_params" : "pooler_params");
   v.params = 0;
   spec.vision = v;
 }

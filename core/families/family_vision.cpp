@@ -10,71 +10,72 @@ namespace {
 using nlohmann::json;
 
 /// Edge of the image that a tower of convolutions runs on; 1 where the config does not say.
-std::int64_t high_edge(Expressions& x) {
+std::int64_t high_edge(RowValues& x) {
   const json* size = x.fields().find("image_size");
   return size != nullptr && size->is_number_integer() ? size->get<std::int64_t>() : 1;
 }
 
 }  // namespace
 
-void add_projector(Expressions& x, VisionSpec& v) {
+void add_projector(RowValues& x, VisionSpec& v) {
   constexpr std::pair<std::string_view, std::string_view> kMatrices[] = {
-      {"j1i", "j1o"}, {"j2i", "j2o"}, {"j3i", "j3o"}};
-  for (std::int64_t again = 0; again < x.value("jn"); ++again) {
+      {"projector1_in", "projector1_out"}, {"projector2_in", "projector2_out"}, {"projector3_in", "projector3_out"}};
+  for (std::int64_t again = 0; again < x.value("projector_count"); ++again) {
     for (const auto& [in, out] : kMatrices) {
       if (x.value(in) <= 0 || again > 64) continue;
       v.projector.emplace_back(x.value(in), x.value(out));
       v.params += Count(x.value(in)) * x.value(out);
     }
   }
-  v.params += x.value("jx");
-  for (const auto& [in, out] : {std::pair("p1i", "p1o"), std::pair("p2i", "p2o")}) {
+  v.params += x.value("projector_params");
+  for (const auto& [in, out] : {std::pair("patch_projection1_in", "patch_projection1_out"),
+                                std::pair("patch_projection2_in", "patch_projection2_out")}) {
     if (x.value(in) <= 0) continue;
     v.patch_projector.emplace_back(x.value(in), x.value(out));
     v.params += Count(x.value(in)) * x.value(out);
   }
 }
 
-VisionSpec tower_of(Expressions& x) {
+VisionSpec tower_of(RowValues& x) {
   VisionSpec v;
-  v.width = x.positive("d");
-  if (x.value("plain") != 0) {  // no transformer: the row says all of it
+  v.width = x.positive("width");
+  if (x.flag("plain_sums")) {  // no transformer: the row says all of it
     v.image = high_edge(x);
     v.patches = x.positive("grid");
     v.image_flop = x.value("image_flop");
-    v.image_core = x.value("image_core");
-    v.params = x.value("out");
+    v.image_core = x.value("image_attention_flop");
+    v.params = x.value("tower_params");
     add_projector(x, v);
     return v;
   }
-  v.layers = x.positive("L");
-  v.heads = x.positive("H");
-  v.inner = x.positive("w");
+  v.layers = x.positive("layers");
+  v.heads = x.positive("heads");
+  v.inner = x.positive("attention_width");
   if (!x.fields().failed() && v.inner % v.heads != 0) {
     x.fields().problem(x.fields().place() + "num_attention_heads: expected a divisor of the width " +
                        std::to_string(v.inner) + ", got " + std::to_string(v.heads));
   }
-  v.mlp_width = x.positive("f");
-  v.mlp_matrices = x.value("m");
-  v.patch_elements = x.positive("pe");
-  v.extra_tokens = x.value("x");
+  v.mlp_width = x.positive("mlp_width");
+  v.mlp_matrices = x.value("mlp_matrices");
+  v.patch_elements = x.positive("patch_elements");
+  v.extra_tokens = x.value("extra_tokens");
   v.merge = x.positive("merge");
   v.window = x.value("window");
-  v.global_layers = x.value("global");
+  v.global_layers = x.value("global_layers");
   v.image_flop = x.value("image_flop");
-  v.image_core = x.value("image_core");
-  v.pooling_head = x.value("pooling") != 0;
-  v.patch = x.value("p");
-  if (x.value("dynamic") != 0) {
+  v.image_core = x.value("image_attention_flop");
+  v.pooling_head = x.flag("pooling_head");
+  v.patch = x.value("patch");
+  if (x.flag("any_size")) {
     v.kind = VisionKind::kDynamic;
   } else {
-    v.patches = x.positive("n");
-    v.image = x.value("hi") * v.patch;
+    v.patches = x.positive("patches");
+    v.image = x.value("patches_high") * v.patch;
   }
   const Count d = v.width, w = v.inner;
   v.params = Count(v.patch_elements) * d +
-             (Count(4) * d * w + Count(v.mlp_matrices) * d * v.mlp_width + x.value("layer")) * v.layers +
-             x.value("out") + x.value("image_x");
+             (Count(4) * d * w + Count(v.mlp_matrices) * d * v.mlp_width + x.value("layer_params")) * v.layers +
+             x.value("tower_params") + x.value("image_params");
   add_projector(x, v);
   return v;
 }

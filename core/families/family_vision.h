@@ -1,15 +1,15 @@
-// What the rows of the family table say of a vision tower. The names that they define: family_bases.h.
+// What the rows of the family table say of a vision tower. The names that they define: bases.families.
 #pragma once
 
-#include "core/families/expression.h"
+#include "core/families/row_values.h"
 #include "core/model/architecture.h"
 
 namespace mfu {
 
 /// The tower that the definitions describe; a key that is missing becomes a problem of the fields.
-VisionSpec tower_of(Expressions& definitions);
+VisionSpec tower_of(RowValues& definitions);
 
 /// Adds the matrices that turn a tower's output into tokens, and their parameters.
-void add_projector(Expressions& definitions, VisionSpec& tower);
+void add_projector(RowValues& definitions, VisionSpec& tower);
 
 }  // namespace mfu

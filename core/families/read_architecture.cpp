@@ -10,6 +10,7 @@
 #include "core/base/printable.h"
 #include "core/families/class_defaults.h"
 #include "core/families/family_rows.h"
+#include "core/families/family_table.h"
 #include "core/families/own_schema.h"
 #include "core/families/special_families.h"
 #include "core/families/weight_storage.h"
@@ -33,7 +34,7 @@ bool is_class(std::string_view type) noexcept {
 }
 
 /// True if the table or code of its own describes the type.
-bool is_known(std::string_view type) { return find_row(type) != nullptr || is_special(type); }
+bool is_known(std::string_view type) { return FamilyTable::built_in().has(type) || is_special(type); }
 
 /// True if `f` has what the generic reader needs to count a decoder.
 bool looks_like_decoder(const Fields& f) {
@@ -127,8 +128,7 @@ void read_generic(const Fields& f, std::string_view type, ModelHead head, Archit
               " is beyond a plain decoder; nearest: " + nearest_model_types(type) + "; " + ways_on());
     return;
   }
-  const FamilyRow* row = generic_row();
-  build_row(*row, text, head, spec);
+  build_row(kGenericRow, text, head, spec);
   spec.assumed.push_back("model_type: \"" + std::string(type) +
                          "\" is not known (nearest: " + nearest_model_types(type, 1) +
                          "); counted as a decoder by the usual key names, without biases");
@@ -266,9 +266,9 @@ void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec
 }  // namespace
 
 void read_typed(const Fields& f, std::string_view type, bool nested, ModelHead head, Architecture& spec) {
-  if (const FamilyRow* row = find_row(type)) {
+  if (FamilyTable::built_in().has(type)) {
     // Alone a config must say its dimensions; what it may leave out is what its class takes.
-    build_row(*row, nested ? f.with_defaults(class_defaults(type)) : f.with_optional_defaults(class_defaults(type)),
+    build_row(type, nested ? f.with_defaults(class_defaults(type)) : f.with_optional_defaults(class_defaults(type)),
               head, spec);
     return;
   }
@@ -318,7 +318,7 @@ std::string nearest_model_types(std::string_view type, std::size_t most) {
 }
 
 std::vector<std::string_view> known_model_types() {
-  std::vector<std::string_view> types = row_types();
+  std::vector<std::string_view> types = FamilyTable::built_in().types();
   for (std::string_view type : special_types()) types.push_back(type);
   return types;
 }

@@ -10,9 +10,9 @@ import re
 import sys
 from pathlib import Path
 
-MODEL = Path(__file__).parents[3] / "core" / "model"
-TABLE = "".join(path.read_text() for path in sorted(MODEL.glob("families*.inc")))
-TYPES = set(re.findall(r'^\{"([^"]+)"', TABLE, re.M))
+FAMILIES = Path(__file__).parents[3] / "core" / "families"
+TABLE = "".join(path.read_text() for path in sorted(FAMILIES.glob("*.families")))
+TYPES = {name.strip() for names in re.findall(r"^\[([^:\]]+)", TABLE, re.M) for name in names.split(",")}
 NOISE = re.compile(
     r"^(use_cache|hidden_act|hidden_activation|activation_function|rope_.*|.*_eps|.*epsilon|output_(attentions|hidden_states|router_logits)|router_aux.*|scoring_func|"
     r"routed_scaling_factor|n_group|topk_group|topk_method|norm_topk_prob|is_encoder_decoder|is_decoder|init_.*|attn_.*softcap.*|"

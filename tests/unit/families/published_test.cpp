@@ -62,6 +62,21 @@ TEST(Published, FilesWithoutAModelType) {
   EXPECT_EQ(read, 8);
 }
 
+/// ERNIE 4.5 counts the layers with experts from a first to a last one; -1 is the last of all.
+TEST(Published, ErnieLayersWithExpertsEnd) {
+  json config = {{"model_type", "ernie4_5_moe"}, {"hidden_size", 64},          {"num_hidden_layers", 4},
+                 {"num_attention_heads", 4},     {"num_key_value_heads", 2},   {"intermediate_size", 96},
+                 {"vocab_size", 1000},           {"moe_num_experts", 8},       {"moe_k", 2},
+                 {"moe_intermediate_size", 32},  {"moe_layer_start_index", 1}, {"moe_layer_end_index", 2}};
+  const auto params = [](const json& one) { return count_params(*read_model(one.dump(), "")).total().u64(); };
+  json listed = config;
+  listed["mlp_layer_types"] = {"dense", "sparse", "sparse", "dense"};
+  EXPECT_EQ(params(config), params(listed));
+  config["moe_layer_end_index"] = -1;
+  listed["mlp_layer_types"] = {"dense", "sparse", "sparse", "sparse"};
+  EXPECT_EQ(params(config), params(listed));
+}
+
 /// Every entry of the table reads some config of the data; a family without one is not covered by anything.
 TEST(Published, EveryFamilyIsCovered) {
   std::vector<std::string> covered = {"nanogpt"};
