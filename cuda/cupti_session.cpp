@@ -77,7 +77,8 @@ CuptiSession::CuptiSession(const CuptiApi& api, const HostLinks& live, KernelNam
       on_first_use_(on_first_use),
       on_buffer_(on_buffer),
       buffers_(counters, api.version >= kNullBufferAllowed),
-      decoder_(api_, names, contexts, queue, counters, &live.attribution->graph_products()) {}
+      decoder_(api_, names, contexts, queue, counters, &live.attribution->graph_products()),
+      names_(names) {}
 
 void CuptiSession::set_own_thread() noexcept { t_own_thread = true; }
 
@@ -365,8 +366,11 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
 [[gnu::always_inline]] inline void CuptiSession::note_launch(ThreadState& state, LaunchKind kind,
                                                              const CUpti_CallbackData& call,
                                                              LaunchPlace place) noexcept {
+  GraphNumber graph = GraphNumber::kNone;
+  if (kind == LaunchKind::kGraph && follows_graphs_ && call.functionParams != nullptr) [[unlikely]]
+    graph = live_.attribution->graph_contents().number_of(detail::read_at<std::uint64_t>(call.functionParams, 0));
   live_.attribution->launch(state, static_cast<CorrelationId>(call.correlationId), call.contextUid, place,
-                            kind == LaunchKind::kKernel);
+                            kind == LaunchKind::kKernel, graph);
 }
 
 [[gnu::always_inline]] inline void CuptiSession::note_driver_launch(ThreadState& state, CUpti_CallbackId id,
@@ -380,6 +384,10 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
 [[gnu::noinline]] void CuptiSession::note_special_launch(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
                                                          const CUpti_CallbackData& call) noexcept {
   const std::uint32_t special = special_launches_.load(std::memory_order_relaxed);
+  if (follows_graphs_ && kind == LaunchKind::kKernel)
+    if (HostThread* thread = host_thread_if_any())
+      thread->captured = {static_cast<CorrelationId>(call.correlationId), call.symbolName,
+                          grid_of_launch(id, call.functionParams)};
   const bool product = (special & kKernelProducts) != 0 && kind == LaunchKind::kKernel &&
                        may_be_product(call.symbolName) && begin_product(state, id, call);
   note_launch(state, kind, call, place_of(state, id, kind, call));
@@ -442,6 +450,7 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
   }
   if (is_one_of(kDriverGraphChanges, std::size(kDriverGraphChanges), id)) {
     live_.attribution->graph_products().graphs_changed();
+    if (follows_graphs_) on_graph_change(id, data);
     return;
   }
   if (data.functionParams == nullptr) return;
@@ -499,6 +508,17 @@ void CuptiSession::follow_products() noexcept {
     (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
 }
 
+void CuptiSession::follow_graphs() noexcept {
+  if (level_ != CuptiLevel::kFull || follows_graphs_) return;
+  follows_graphs_ = true;
+  for (const CUpti_CallbackId id :
+       {CUPTI_CBID_RESOURCE_GRAPH_CREATED, CUPTI_CBID_RESOURCE_GRAPH_CLONED, CUPTI_CBID_RESOURCE_GRAPH_DESTROY_STARTING,
+        CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED, CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING})
+    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id);
+  for (const std::uint32_t id : kDriverGraphChanges)
+    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
+}
+
 void CuptiSession::follow_kernel_products() noexcept {
   if (level_ == CuptiLevel::kFull) special_launches_.fetch_or(kKernelProducts, std::memory_order_relaxed);
 }
@@ -523,6 +543,79 @@ void CuptiSession::on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& gra
     return;
   }
   if (const ProductTag product = products.find(node_id(graph.originalNode))) products.set(node_id(graph.node), product);
+}
+
+/// A graph is built, made executable or destroyed.
+void CuptiSession::on_graph(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept {
+  GraphContents& contents = live_.attribution->graph_contents();
+  const auto handle = [](const void* of) { return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(of)); };
+  GraphNote note;
+  note.graph = handle(graph.graph);
+  switch (id) {
+    case CUPTI_CBID_RESOURCE_GRAPH_CREATED:
+      note.what = GraphNote::What::kBegins;
+      break;
+    case CUPTI_CBID_RESOURCE_GRAPH_DESTROY_STARTING:
+      note.what = GraphNote::What::kEnds;
+      break;
+    case CUPTI_CBID_RESOURCE_GRAPH_CLONED:
+      note.what = GraphNote::What::kCopies;
+      note.extent = handle(graph.originalGraph);
+      break;
+    case CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED:
+      return contents.runs(handle(graph.graphExec), note.graph);
+    case CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING:
+      return contents.forget(handle(graph.graphExec));
+    default:  // a node
+      note.what = GraphNote::What::kNode;
+      switch (graph.nodeType) {
+        case CU_GRAPH_NODE_TYPE_KERNEL: {
+          const HostThread* thread = host_thread_if_any();
+          const bool captured =
+              thread != nullptr && thread->state != nullptr && thread->captured.name != nullptr &&
+              thread->state->in_launch_call &&
+              thread->state->last_correlation.load(std::memory_order_relaxed) == raw(thread->captured.launch);
+          if (captured) {
+            note.name = names_.intern(thread->captured.name);
+            note.extent = thread->captured.grid;
+            note.product = thread->state->launch_product;
+          } else {  // the program added it by hand
+            note.what = GraphNote::What::kOpaque;
+          }
+          break;
+        }
+        case CU_GRAPH_NODE_TYPE_MEMCPY:
+          note.kind = ActivityKind::kMemcpy;
+          break;
+        case CU_GRAPH_NODE_TYPE_MEMSET:
+          note.kind = ActivityKind::kMemset;
+          break;
+        case CU_GRAPH_NODE_TYPE_EMPTY:
+        case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        case CU_GRAPH_NODE_TYPE_MEM_FREE:
+          return;  // nothing runs
+        default:
+          note.what = GraphNote::What::kOpaque;
+      }
+  }
+  contents.note(note);
+}
+
+/// A call gives nodes other kernels or arguments, or an executable graph all nodes of another graph.
+void CuptiSession::on_graph_change(CUpti_CallbackId id, const CUpti_CallbackData& call) noexcept {
+  if (call.callbackSite != CUPTI_API_EXIT || call.functionParams == nullptr) return;
+  GraphContents& contents = live_.attribution->graph_contents();
+  const auto first = detail::read_at<std::uint64_t>(call.functionParams, 0);
+  const bool failed = call.functionReturnValue != nullptr && *static_cast<const int*>(call.functionReturnValue) != 0;
+  if (!changes_executable_graph(id)) {
+    GraphNote any;  // which graph the node is of is not said
+    any.what = GraphNote::What::kOpaque;
+    return contents.note(any);
+  }
+  contents.forget(first);
+  if (is_graph_update(id) && !failed) contents.runs(first, detail::read_at<std::uint64_t>(call.functionParams, 8));
 }
 
 /// The host waited for a stream or a context, and the wait is over.
@@ -570,7 +663,17 @@ void CuptiSession::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& da
         live_.attribution->lanes().remove(context, reinterpret_cast<std::uintptr_t>(data.resourceHandle.stream));
       return;
     }
+    case CUPTI_CBID_RESOURCE_GRAPH_CREATED:
+    case CUPTI_CBID_RESOURCE_GRAPH_CLONED:
+    case CUPTI_CBID_RESOURCE_GRAPH_DESTROY_STARTING:
+    case CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED:
+    case CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING:
+      if (follows_graphs_ && data.resourceDescriptor != nullptr)
+        on_graph(id, *static_cast<const CUpti_GraphData*>(data.resourceDescriptor));
+      return;
     case CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED:
+      if (follows_graphs_ && data.resourceDescriptor != nullptr)
+        on_graph(id, *static_cast<const CUpti_GraphData*>(data.resourceDescriptor));
       if (HostThread* thread = host_thread_if_any(); thread != nullptr && thread->state != nullptr)
         live_.attribution->launch_captured(*thread->state);
       [[fallthrough]];

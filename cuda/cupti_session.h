@@ -69,6 +69,9 @@ class CuptiSession {
   /// [any thread] From now on kernels are looked at that are products by themselves (kernel_products.h). That reads a
   /// line of memory for each kernel's name, so only where there may be such.
   void follow_kernel_products() noexcept;
+  /// [inside cuInit] From now on GraphContents is filled, so that graphs that are traced as a whole can be split.
+  void follow_graphs() noexcept;
+  [[nodiscard]] bool follows_graphs() const noexcept { return follows_graphs_; }
   /// [mfu-drain] From now on the calls are followed that record events and wait for them.
   void follow_events() noexcept;
   /// [mfu-flush] Looks whether another client's session has ended, and if so registers again: at once, since a next
@@ -131,6 +134,8 @@ class CuptiSession {
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
   [[nodiscard]] std::uint64_t node_id(CUgraphNode node) const noexcept;
   void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
+  void on_graph(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
+  void on_graph_change(CUpti_CallbackId id, const CUpti_CallbackData& call) noexcept;
   static void on_own_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records, void*) {
     on_buffer_requested(buffer, size, max_records);
   }
@@ -165,9 +170,10 @@ class CuptiSession {
   void (*on_buffer_)();
   ActivityBuffers buffers_;
   ActivityDecoder decoder_;
+  KernelNames& names_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
   CuptiLevel level_ = CuptiLevel::kFull;
-  bool follows_events_ = false, follows_graph_products_ = false;
+  bool follows_events_ = false, follows_graph_products_ = false, follows_graphs_ = false;
   bool whole_graphs_ = false;
   bool own_forms_ = false;
   bool had_thread_buffers_ = false;  ///< before anybody changed it

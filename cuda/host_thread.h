@@ -43,6 +43,13 @@ struct HostThread {
     std::uint32_t context = 0;
     bool armed = false;
   } probe;
+  /// The kernel launch that the thread is inside of while a stream of the process is being captured: its node's name
+  /// and grid. The name lives as long as the call.
+  struct CapturedKernel {
+    CorrelationId launch{};
+    const char* name = nullptr;
+    std::uint64_t grid = 0;
+  } captured;
 };
 
 /// Called once, on the first NVTX event while nothing is live. Set when the library is loaded.

@@ -277,6 +277,13 @@ inline constexpr std::uint32_t kDriverSynchronize[] = {17, 126, 440,
 /// cuGraphNodeSetParams, cuGraphExecNodeSetParams.
 inline constexpr std::uint32_t kDriverGraphChanges[] = {521, 538, 561, 691, 692, 696, 713, 714};
 
+/// Of these, the ones whose first argument is an executable graph, and of them those that give it all nodes of the
+/// graph in the second.
+[[nodiscard]] constexpr bool changes_executable_graph(std::uint32_t id) noexcept {
+  return id == 538 || id == 561 || id == 692 || id == 696 || id == 714;
+}
+[[nodiscard]] constexpr bool is_graph_update(std::uint32_t id) noexcept { return id == 561 || id == 696; }
+
 enum class CaptureEdge : std::uint8_t { kNone, kBegin, kEnd };
 [[nodiscard]] constexpr CaptureEdge capture_edge(bool driver, std::uint32_t id) noexcept {
   const auto among = [id](const auto& ids) { return std::find(std::begin(ids), std::end(ids), id) != std::end(ids); };

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/base/activity_record.h"
+
 namespace mfu {
 
 /// The stream that a launch call names, as it names it.
@@ -179,6 +181,28 @@ inline constexpr std::uint32_t kDriverEventCalls[] = {119, 441, 587, 588, 295, 4
       return {EventCall::Kind::kWait, true};
     default:
       return {};
+  }
+}
+
+/// The grid that a driver call launches a kernel with, packed as ActivityRecord::extent; 0: another call.
+[[nodiscard]] inline std::uint64_t grid_of_launch(std::uint32_t driver_id, const void* parameters) noexcept {
+  if (parameters == nullptr) return 0;
+  const auto grid_at = [](const void* from, std::size_t offset) {
+    return pack(Grid{detail::read_at<std::uint32_t>(from, offset), detail::read_at<std::uint32_t>(from, offset + 4),
+                     detail::read_at<std::uint32_t>(from, offset + 8)});
+  };
+  switch (driver_id) {
+    case 307:  // cuLaunchKernel: f, grid
+    case 442:
+    case 477:  // cuLaunchCooperativeKernel
+    case 478:
+      return grid_at(parameters, 8);
+    case 652:  // cuLaunchKernelEx: the grid is first in CUlaunchConfig
+    case 653:
+      if (const void* config = detail::read_at<const void*>(parameters, 0)) return grid_at(config, 0);
+      return 0;
+    default:
+      return 0;
   }
 }
 

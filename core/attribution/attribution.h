@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/attribution/correlation_map.h"
+#include "core/attribution/graph_contents.h"
 #include "core/attribution/graph_products.h"
 #include "core/attribution/instance_table.h"
 #include "core/attribution/launch_place.h"
@@ -97,8 +98,10 @@ class Attribution {
   /// [launching thread] hot. A launch call enters. False when the same call was entered by an outer API layer.
   /// \param place the stream, and what kind of launch; unknown where the caller cannot tell.
   /// \param kernel it launches a kernel: one of the product that the thread asks a library for, if it does.
+  /// \param graph of a graph launch: what the graph is made of. The map keeps it where a kernel's product lies.
   [[gnu::always_inline]] bool launch(ThreadState& thread, CorrelationId id, std::uint32_t context,
-                                     LaunchPlace place = {}, bool kernel = false) noexcept {
+                                     LaunchPlace place = {}, bool kernel = false,
+                                     GraphNumber graph = GraphNumber::kNone) noexcept {
     const std::uint32_t innermost = thread.innermost.load(std::memory_order_relaxed);
     LaunchOwner owner;
     if (innermost != 0) {
@@ -110,7 +113,7 @@ class Attribution {
     }
     ProductTag product;
     if (kernel && thread.product.word() != 0) product = product_of(thread);
-    if (!map_.insert(id, owner, place.by(thread.index), product)) return false;
+    if (!map_.insert(id, owner, place.by(thread.index), kernel ? product : ProductTag(raw(graph)))) return false;
     thread.launch_product = product;
     if (product.first()) {
       thread.product = product.further();
@@ -185,6 +188,7 @@ class Attribution {
   [[nodiscard]] ProductTable& products() noexcept { return products_; }
   [[nodiscard]] const ProductTable& products() const noexcept { return products_; }
   [[nodiscard]] GraphProducts& graph_products() noexcept { return graph_products_; }
+  [[nodiscard]] GraphContents& graph_contents() noexcept { return graph_contents_; }
   /// [launching thread] hot. The number of the stream that a call names; see StreamLanes::lane_of.
   [[nodiscard]] LaunchPlace place_on(ThreadState& thread, std::uint32_t context, std::uint64_t stream,
                                      bool per_thread) noexcept {
@@ -233,6 +237,7 @@ class Attribution {
   StreamLanes lanes_;
   ProductTable products_;
   GraphProducts graph_products_;
+  GraphContents graph_contents_;
   InstanceTable instances_;
   ZeroedArray<ThreadState> threads_{kMaxThreads};
   std::array<std::atomic<std::uint32_t>, kContexts> last_owner_{};  ///< by context: 1 + index of the thread state

@@ -20,7 +20,12 @@ namespace mfu {
 
 enum class ProfilerPolicy : std::uint8_t { kOwn, kShare };
 /// What is traced of a CUDA graph: every node, or each launch as a whole.
-enum class GraphTracing : std::uint8_t { kNode, kGraph };
+/// How CUDA graphs are timed.
+enum class GraphTracing : std::uint8_t {
+  kAuto,   ///< each launch as a whole, and split into its nodes as far as these are known from elsewhere
+  kNode,   ///< every node
+  kGraph,  ///< each launch as a whole
+};
 
 /// Everything that a run can be told. Each field's default is the documented one.
 struct Config {
@@ -41,7 +46,7 @@ struct Config {
   bool log_all_ranks = false;                      ///< MFU_LOG_RANKS=all
   bool log_components = false;                     ///< MFU_COMPONENTS: below each region its matmuls
   ProfilerPolicy profiler = ProfilerPolicy::kOwn;  ///< MFU_PROFILER
-  GraphTracing graphs = GraphTracing::kNode;       ///< MFU_GRAPHS
+  GraphTracing graphs = GraphTracing::kAuto;       ///< MFU_GRAPHS
   std::string cupti_path;                          ///< MFU_CUPTI; empty: search
   bool cupti_v2 = false;                           ///< MFU_CUPTI_V2: a subscriber that allows others
   std::string trace;                               ///< MFU_TRACE: file of the last seconds, expanded; empty: none

@@ -125,8 +125,9 @@ void read_profiler(const char* text, const Getenv&, Config& config, Problems* pr
 
 void read_graphs(const char* text, const Getenv&, Config& config, Problems* problems) {
   const std::string_view word(text);
-  config.graphs = word == "graph" ? GraphTracing::kGraph : GraphTracing::kNode;
-  if (word != "graph" && word != "node") wrong(problems, "MFU_GRAPHS", "node or graph", word, "using node");
+  config.graphs = word == "graph" ? GraphTracing::kGraph : word == "node" ? GraphTracing::kNode : GraphTracing::kAuto;
+  if (config.graphs == GraphTracing::kAuto && word != "auto")
+    wrong(problems, "MFU_GRAPHS", "auto, node or graph", word, "using auto");
 }
 
 void read_run_dir_limit(const char* text, const Getenv&, Config& config, Problems* problems) {
@@ -170,7 +171,11 @@ constexpr Variable kVariables[] = {
     {"MFU_PEAK_TFLOPS", "the table", "the device's peak, always [1e12 FLOP/s]", nullptr},
     {"MFU_PEAK_GBPS", "the table", "the device's memory bandwidth, always [1e9 B/s]", nullptr},
     {"MFU_PROFILER", "own", "own or share CUPTI's one subscriber slot", read_profiler},
-    {"MFU_GRAPHS", "node", "node: every kernel of a CUDA graph is timed; graph: each launch as a whole", read_graphs},
+    {"MFU_GRAPHS", "auto",
+     "auto: a launch of a CUDA graph is timed as a whole and split by what its kernels take elsewhere; node: every "
+     "kernel is "
+     "timed; graph: each launch as a whole",
+     read_graphs},
     {"MFU_CUPTI", "searched", "the libcupti to open",
      [](const char* text, const Getenv&, Config& c, Problems*) { c.cupti_path = text; }},
     {"MFU_CUPTI_V2", "0", "1: allow other subscribers of CUPTI 13.3 and newer beside this library",

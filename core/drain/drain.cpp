@@ -1,6 +1,7 @@
 #include "core/drain/drain.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace mfu {
@@ -16,12 +17,13 @@ constexpr std::uint64_t since(TimeNs t, TimeNs low) noexcept {
 }  // namespace
 
 Drain::Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const ContextDevices& contexts,
-             Counters& counters, DetectedRegions* detected, bool by_calls)
+             Counters& counters, DetectedRegions* detected, bool by_calls, GraphInside* graphs)
     : attribution_(attribution),
       ledger_(ledger),
       contexts_(contexts),
       counters_(counters),
       detected_(detected),
+      graphs_(graphs),
       instances_(attribution.instances(), clock),
       launches_(attribution.map(), counters),
       lag_(by_calls ? kLagOfCalls : kLag),
@@ -66,6 +68,7 @@ void Drain::begin_tick(TimeNs now) {
   const bool any = newest_launch(newest);
   if (any && !launches_.started() && !calls_) launches_.begin_at(attribution_.ids_since_first(newest));
   launches_.begin_tick(now, newest, any);
+  if (graphs_ != nullptr) graphs_->follow();
   begin_range_ = since(now + kClockTolerance, earliest_begin_);
 }
 
@@ -131,6 +134,7 @@ void Drain::note_bad_time(const ActivityRecord& record, bool first) {
   if (record.begin_ns < advanced_to_) [[unlikely]]
     note_late(record, first);
   newest_begin_ = std::max(newest_begin_, record.begin_ns);
+  if (graphs_ != nullptr && record.graph == GraphId::kNone) graphs_->learn(record);
   if (owner == InstanceId::kNone && detected_ != nullptr)
     detected_->add(record, first, thread_outside(found.owner));
   else
@@ -164,7 +168,21 @@ void Drain::deliver_waiting(const ActivityRecord& record, const CorrelationMap::
     record.product = found.product.product();
     record.first_of_product = found.product.first();
   }
+  if (graphs_ != nullptr && record.kind == ActivityKind::kGraph) [[unlikely]]
+    return deliver_graph(record, found);
   deliver(record, found);
+}
+
+/// A whole graph, as its nodes where these are known.
+void Drain::deliver_graph(const ActivityRecord& record, CorrelationMap::Found found) {
+  graphs_->follow();
+  std::span<const ActivityRecord> nodes;
+  if (time_is_good(record)) nodes = graphs_->of(record, static_cast<GraphNumber>(found.product.word()));
+  if (nodes.empty()) return deliver(record, found);
+  for (const ActivityRecord& node : nodes) {
+    deliver(node, found);
+    if (found.result == CorrelationMap::Lookup::kFound) found.result = CorrelationMap::Lookup::kAlreadyRecorded;
+  }
 }
 
 void Drain::record(const ActivityRecord& record) {

@@ -18,6 +18,7 @@
 #include "core/base/ticks.h"
 #include "core/drain/call_records.h"
 #include "core/drain/detected_regions.h"
+#include "core/drain/graph_inside.h"
 #include "core/drain/instance_feed.h"
 #include "core/drain/launch_tracker.h"
 #include "core/rows/region_summary.h"
@@ -31,8 +32,9 @@ class Drain {
   /// \param detected takes what no range owns; nullptr: it is outside of every region.
   /// \param by_calls there are no launch callbacks: launches are known by kCall records, which may come after the
   ///   records of the work they launched.
+  /// \param graphs splits whole-graph records into their nodes; nullptr: they stay as they are.
   Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const ContextDevices& contexts, Counters& counters,
-        DetectedRegions* detected = nullptr, bool by_calls = false);
+        DetectedRegions* detected = nullptr, bool by_calls = false, GraphInside* graphs = nullptr);
 
   void begin_tick(TimeNs now);
   void record(const ActivityRecord& record);
@@ -74,6 +76,7 @@ class Drain {
   void deliver(const ActivityRecord& record, const CorrelationMap::Found& found);
   [[gnu::noinline]] void deliver_waiting(const ActivityRecord& record, const CorrelationMap::Found& found);
   void record_one(ActivityRecord& record, CorrelationMap::Newest newest);
+  [[gnu::noinline]] void deliver_graph(const ActivityRecord& record, CorrelationMap::Found found);
   [[gnu::noinline]] void deliver_odd(const ActivityRecord& record, CorrelationMap::Lookup result, LaunchOwner owner);
   [[gnu::noinline]] void note_late(const ActivityRecord& record, bool first);
   [[gnu::noinline]] void note_bad_time(const ActivityRecord& record, bool first);
@@ -84,6 +87,7 @@ class Drain {
   const ContextDevices& contexts_;
   Counters& counters_;
   DetectedRegions* detected_;
+  GraphInside* graphs_;
   InstanceFeed instances_;
   LaunchTracker launches_;
   std::optional<CallRecords> calls_;  ///< only where there are no launch callbacks

@@ -14,7 +14,9 @@ RunAccount::RunAccount(const Parts& parts, const Options& options, Ledger::Windo
   if (options.products != nullptr) ledger_.watch_products(*options.products);
   if (options.observer != nullptr) ledger_.observe(options.observer);
   if (options.detection) detected_.emplace(ledger_, parts.rules, parts.names, *options.detection);
-  drain_.emplace(parts.attribution, ledger_, parts.clock, parts.contexts, parts.counters, detected(), options.by_calls);
+  if (options.split_graphs) graphs_.emplace(parts.attribution.graph_contents(), parts.names);
+  drain_.emplace(parts.attribution, ledger_, parts.clock, parts.contexts, parts.counters, detected(), options.by_calls,
+                 graphs_ ? &*graphs_ : nullptr);
 }
 
 DurationNs RunAccount::tick_period(DurationNs window_ns) noexcept {

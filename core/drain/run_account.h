@@ -8,6 +8,7 @@
 #include "core/account/ledger.h"
 #include "core/drain/detected_regions.h"
 #include "core/drain/drain.h"
+#include "core/drain/graph_inside.h"
 
 namespace mfu {
 
@@ -32,6 +33,7 @@ class RunAccount {
     AccountObserver* observer = nullptr;        ///< outlives the account
     std::optional<DetectionOptions> detection;  ///< none: work that no range owns stays outside
     bool by_calls = false;                      ///< see Drain
+    bool split_graphs = false;                  ///< graphs that are timed as a whole, into their nodes
   };
 
   RunAccount(const Parts& parts, const Options& options, Ledger::WindowCallback on_window);
@@ -41,6 +43,8 @@ class RunAccount {
   [[nodiscard]] Ledger& ledger() noexcept { return ledger_; }
   [[nodiscard]] Drain& drain() noexcept { return *drain_; }
   [[nodiscard]] DetectedRegions* detected() noexcept { return detected_ ? &*detected_ : nullptr; }
+  /// How much of the time of graphs is known from the inside; none: they are not split.
+  [[nodiscard]] const GraphInside* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
   [[nodiscard]] const Drain& drain() const noexcept { return *drain_; }
 
@@ -54,6 +58,7 @@ class RunAccount {
   Ledger::WindowCallback on_window_;
   Ledger ledger_;
   std::optional<DetectedRegions> detected_;
+  std::optional<GraphInside> graphs_;
   std::optional<Drain> drain_;
 };
 

@@ -11,6 +11,12 @@ namespace mfu {
 
 namespace {
 
+/// Level `share` leaves CUPTI's settings to another profiler, which may want the nodes of graphs, and sees no graph
+/// being built.
+bool whole_graphs(GraphTracing wanted, CuptiLevel level) {
+  return wanted == GraphTracing::kGraph || (wanted == GraphTracing::kAuto && level == CuptiLevel::kFull);
+}
+
 /// Whether this process is a client of MPS, by what its clients look for themselves.
 bool uses_mps() {
   if (const char* pipes = ::getenv("CUDA_MPS_PIPE_DIRECTORY"); pipes != nullptr) return *pipes != '\0';
@@ -60,8 +66,9 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
                                      parts.on_first_use, parts.on_buffer);
     std::string why;
     const CuptiSession::Failure failure =
-        session->start(level, config.graphs == GraphTracing::kGraph, config.cupti_v2, why);
+        session->start(level, whole_graphs(config.graphs, level), config.cupti_v2, why);
     if (failure == CuptiSession::Failure::kNone) {
+      if (config.graphs == GraphTracing::kAuto && session->whole_graphs()) session->follow_graphs();
       rung.session = session;
       rung.level = level == CuptiLevel::kFull ? "full" : "share";
       rung.path = api->path;

@@ -91,6 +91,7 @@ void DrainThread::begin() {
   if (config.detect && parts_.session != nullptr)
     options.detection =
         DetectionOptions{.most_explained = config.explain_detection ? DetectedRegions::kMostExplained : 0};
+  options.split_graphs = parts_.session != nullptr && parts_.session->follows_graphs();
   options.by_calls = parts_.session != nullptr && parts_.session->level() == CuptiLevel::kShare;
   account_.emplace(RunAccount::Parts{parts_.rules, parts_.attribution, parts_.names, parts_.contexts, clock_.ticks(),
                                      host_counters()},
