@@ -1,0 +1,41 @@
+// What an interpreter reports of the program that it runs.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/ids.h"
+#include "core/base/shape.h"
+#include "core/base/units.h"
+
+namespace mfu {
+
+enum class FactKind : std::uint8_t {
+  kPassBegin,      ///< the outermost call of a model on its thread
+  kPassEnd,        ///< it returned, or an exception left it
+  kBackwardBegin,  ///< gradients are computed
+  kBackwardEnd,
+  kUpdateBegin,  ///< an optimizer makes a step
+  kUpdateEnd,
+  kOptimizerMade,
+  kOptimizerGone,
+  kFetch,  ///< a batch is asked of a data loader
+};
+
+/// One fact. Facts of a thread nest, as its calls do. A plain value: it goes through a queue.
+struct ProgramFact {
+  static constexpr std::uint8_t kGradients = 1,  ///< of a pass: gradients are recorded
+      kTraining = 2,                             ///< the model is in training mode
+      kTrainable = 4,                            ///< it has parameters that train
+      kCache = 8;                                ///< it fills a key-value cache
+
+  FactKind kind = FactKind::kFetch;
+  std::uint8_t mode = 0;      ///< of a pass: the bits above
+  std::uint32_t thread = 0;   ///< any number that other threads do not have
+  std::uint64_t subject = 0;  ///< identity of the module or the optimizer
+  std::uint32_t model = 0;    ///< number of the model that was handed over; 0: none
+  CorrelationId launch{};     ///< newest launch of the process at that time
+  TimeNs at = 0;
+  ShapeWords shape;  ///< of a pass
+};
+
+}  // namespace mfu

@@ -1,0 +1,278 @@
+#include "core/program/program_steps.h"
+
+#include <algorithm>
+
+namespace mfu {
+
+namespace {
+
+bool begins(FactKind kind) noexcept {
+  return kind == FactKind::kPassBegin || kind == FactKind::kBackwardBegin || kind == FactKind::kUpdateBegin;
+}
+
+bool ends(FactKind kind) noexcept {
+  return kind == FactKind::kPassEnd || kind == FactKind::kBackwardEnd || kind == FactKind::kUpdateEnd;
+}
+
+}  // namespace
+
+bool UpdateCycle::add(std::uint64_t optimizer) {
+  expected_.insert(optimizer);
+  cycle_.insert(optimizer);
+  ++updates_;
+  // Others are there, and are not used any more.
+  const bool stuck = updates_ > (longest_ == 0 ? ProgramSteps::kMostUnusedUpdates : 4 * longest_ + 4);
+  if (stuck) expected_ = cycle_;
+  if (!std::includes(cycle_.begin(), cycle_.end(), expected_.begin(), expected_.end())) return false;
+  if (!stuck) longest_ = std::max(longest_, updates_);
+  updates_ = 0;
+  cycle_.clear();
+  return true;
+}
+
+// --- facts in -------------------------------------------------------------------------------------------------------
+
+void ProgramSteps::add(const ProgramFact& fact) {
+  if (fact.kind == FactKind::kOptimizerMade || fact.kind == FactKind::kOptimizerGone) {
+    note_optimizer(fact);
+  } else if (is_of_lead(fact)) {
+    waiting_.push_back(fact);
+    if (fact.kind == FactKind::kUpdateEnd) note_optimizer(fact);
+  }
+  decide(false);
+  if (waiting_.size() > kMostWaiting) flush();
+}
+
+/// The first thread that begins something leads until that has ended. What other threads do meanwhile is a part of it.
+bool ProgramSteps::is_of_lead(const ProgramFact& fact) {
+  if (lead_depth_ == 0) {
+    if (ends(fact.kind)) return false;  // of what began before anybody looked
+    if (!begins(fact.kind)) return true;
+    lead_ = fact.thread;
+  }
+  if (fact.thread != lead_) {
+    if (begins(fact.kind)) guests_.insert(fact.thread);
+    if (ends(fact.kind)) guests_.erase(fact.thread);
+    return false;
+  }
+  if (begins(fact.kind)) ++lead_depth_;
+  if (ends(fact.kind) && --lead_depth_ == 0 && !guests_.empty()) {
+    confused_ = true;
+    guests_.clear();
+  }
+  return true;
+}
+
+void ProgramSteps::note_optimizer(const ProgramFact& fact) {
+  const std::uint64_t optimizer = fact.subject;
+  if (fact.kind == FactKind::kOptimizerGone) {
+    made_.erase(optimizer);
+    stepped_.erase(optimizer);
+    cycle_.forget(optimizer);
+    learner_.forget(optimizer);
+  } else if (fact.kind == FactKind::kOptimizerMade) {
+    made_.insert(optimizer);
+  } else {
+    made_.erase(optimizer);
+    repeated_ = !stepped_.insert(optimizer).second || repeated_;
+    if (++updates_ >= kMostUnusedUpdates) made_.clear();
+  }
+  if (ready_ || !repeated_ || !made_.empty()) return;
+  ready_ = true;
+  for (const std::uint64_t known : stepped_) {
+    cycle_.expect(known);
+    learner_.expect(known);
+  }
+}
+
+/// Whether the pass at `at` is trained. One in evaluation mode is, if its gradients are computed right behind it.
+ProgramSteps::Answer ProgramSteps::trains(std::size_t at, bool all) const {
+  const ProgramFact& pass = waiting_[at];
+  constexpr std::uint8_t kBoth = ProgramFact::kGradients | ProgramFact::kTrainable;
+  if ((pass.mode & kBoth) != kBoth) return Answer::kNo;
+  if ((pass.mode & ProgramFact::kTraining) != 0) return Answer::kYes;
+  for (std::size_t i = end_of(at).value_or(waiting_.size()); i < waiting_.size(); ++i)
+    if (begins(waiting_[i].kind)) return waiting_[i].kind == FactKind::kBackwardBegin ? Answer::kYes : Answer::kNo;
+  return all ? Answer::kNo : Answer::kUnknown;
+}
+
+std::optional<std::size_t> ProgramSteps::end_of(std::size_t begin) const {
+  std::size_t depth = 0;
+  for (std::size_t i = begin; i < waiting_.size(); ++i) {
+    if (begins(waiting_[i].kind)) ++depth;
+    if (ends(waiting_[i].kind) && --depth == 0) return i;
+  }
+  return std::nullopt;
+}
+
+/// Looks at all that waits: which passes come before each step.
+void ProgramSteps::learn() {
+  for (; ready_ && learnt_ < waiting_.size(); ++learnt_) {
+    const ProgramFact& fact = waiting_[learnt_];
+    const bool pass = fact.kind == FactKind::kPassBegin;
+    const Answer trained = pass ? trains(learnt_, false) : Answer::kNo;
+    if (trained == Answer::kUnknown) return;
+    if (trained == Answer::kYes) trained_.insert(fact.subject);
+    if (fact.kind == FactKind::kUpdateEnd && learner_.add(fact.subject)) learner_in_step_ = false;
+    if (learner_in_step_) continue;
+    if (pass && trained == Answer::kNo) {
+      before_.insert(key_of(fact));
+    } else if (pass || fact.kind == FactKind::kBackwardBegin || fact.kind == FactKind::kUpdateBegin) {
+      learner_in_step_ = true;
+      for (const Key& key : before_)
+        if (before_last_.contains(key)) belonging_.insert(key);
+      for (const Key& key : before_last_)
+        if (!belonging_.contains(key)) separate_.insert(key);
+      before_last_ = std::exchange(before_, {});
+    }
+  }
+}
+
+ProgramSteps::Answer ProgramSteps::belongs(const ProgramFact& pass) const {
+  const Key key = key_of(pass);
+  // The model that is trained, in evaluation mode, is evaluated. If it generates, it may be for the step.
+  if (trained_.contains(pass.subject) && (pass.mode & (ProgramFact::kTraining | ProgramFact::kCache)) == 0)
+    return Answer::kNo;
+  if (belonging_.contains(key)) return Answer::kYes;
+  return separate_.contains(key) ? Answer::kNo : Answer::kUnknown;
+}
+
+// --- marks out ------------------------------------------------------------------------------------------------------
+
+void ProgramSteps::flush() {
+  ready_ = ready_ || !stepped_.empty();
+  made_.clear();
+  decide(true);
+}
+
+void ProgramSteps::decide(bool all) {
+  learn();
+  while (!waiting_.empty()) {
+    if (!in_step_) {
+      if (!decide_between_steps(all)) return;
+      continue;
+    }
+    const Answer trained = waiting_.front().kind == FactKind::kPassBegin ? trains(0, all) : Answer::kNo;
+    if (trained == Answer::kUnknown) return;
+    const ProgramFact fact = waiting_.front();
+    drop(1);
+    follow(fact, trained);
+  }
+}
+
+/// \return something was decided
+bool ProgramSteps::decide_between_steps(bool all) {
+  std::size_t anchor = 0;  // what is of a step for certain
+  for (; anchor < waiting_.size(); ++anchor) {
+    const FactKind kind = waiting_[anchor].kind;
+    if (kind == FactKind::kBackwardBegin || kind == FactKind::kUpdateBegin) break;
+    if (kind != FactKind::kPassBegin) continue;
+    const Answer trained = trains(anchor, all);
+    if (trained == Answer::kUnknown) return false;
+    if (trained == Answer::kYes) break;
+  }
+  if (anchor == waiting_.size()) {
+    generates_ = generates_ || (made_.empty() && (all || waiting_.size() >= kWithoutTraining));
+    return leave_out(ready_ || generates_ || all ? waiting_.size() : 0, all);
+  }
+  if (!ready_) {
+    if (!all) return false;
+    drop(waiting_.size());  // it trains, and no optimizer is seen: others may find its steps
+    return true;
+  }
+  std::size_t begin = 0;  // of the step
+  for (std::size_t i = 0; i < anchor; ++i) {
+    if (waiting_[i].kind != FactKind::kPassBegin) continue;
+    const Answer part = belongs(waiting_[i]);
+    if (part == Answer::kUnknown && !all) return false;
+    if (part != Answer::kYes) begin = end_of(i).value_or(i) + 1;
+  }
+  if (begin != 0) (void)leave_out(begin, true);
+  in_step_ = true;
+  mark(ProgramMark::Kind::kOpen, ProgramRegion::kStep, waiting_.front());
+  return true;
+}
+
+/// The first `count` facts are of no step. \return some were taken
+/// \param all of any kind; else while that is certain
+bool ProgramSteps::leave_out(std::size_t count, bool all) {
+  std::size_t left = count;
+  while (left > 0) {
+    const ProgramFact fact = waiting_.front();
+    std::size_t taken = 1;
+    if (begins(fact.kind)) {
+      const std::optional<std::size_t> end = end_of(0);
+      if (!end) break;  // it is under way
+      if (fact.kind == FactKind::kPassBegin) {
+        if (!all && ready_ && belongs(fact) != Answer::kNo) break;  // the next step decides
+        mark(ProgramMark::Kind::kOpen, region_of(fact, false), fact);
+        mark(ProgramMark::Kind::kClose, region_of(fact, false), waiting_[*end]);
+      }
+      taken = *end + 1;
+    } else if (fact.kind == FactKind::kFetch && !all && ready_) {
+      const auto next =
+          std::find_if(waiting_.begin(), waiting_.end(), [](const ProgramFact& f) { return begins(f.kind); });
+      if (next == waiting_.end() || next->kind != FactKind::kPassBegin || belongs(*next) != Answer::kNo) break;
+    }
+    drop(taken);
+    left -= std::min(left, taken);
+  }
+  return left != count;
+}
+
+ProgramRegion ProgramSteps::region_of(const ProgramFact& pass, bool in_step) const {
+  if (pass.shape.has(ShapeWords::kGenBatch)) return ProgramRegion::kMixed;
+  if ((pass.mode & ProgramFact::kCache) != 0) {
+    const bool one = pass.shape.has(ShapeWords::kSeqLen) ? pass.shape.value[ShapeWords::kSeqLen] == 1
+                                                         : !pass.shape.has(ShapeWords::kTokens);
+    return one && pass.shape.has(ShapeWords::kContext) && pass.shape.value[ShapeWords::kContext] > 0
+               ? ProgramRegion::kDecode
+               : ProgramRegion::kPrefill;
+  }
+  const bool evaluated = trained_.contains(pass.subject) && (pass.mode & ProgramFact::kTraining) == 0;
+  if (in_step) return evaluated ? ProgramRegion::kEval : ProgramRegion::kForward;
+  return ready_ ? ProgramRegion::kEval : ProgramRegion::kForward;
+}
+
+/// A fact inside a step.
+void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
+  if (fact.kind == FactKind::kPassBegin) {
+    const bool trained = trains == Answer::kYes;
+    const ProgramRegion region = trained ? ProgramRegion::kForward : region_of(fact, true);
+    mark(ProgramMark::Kind::kWork, trained ? ProgramRegion::kStep : region, fact);
+    open(region, fact);
+  } else if (fact.kind == FactKind::kBackwardBegin) {
+    open(ProgramRegion::kBackward, fact);
+  } else if (fact.kind == FactKind::kUpdateBegin) {
+    open(ProgramRegion::kUpdate, fact);
+  } else if (ends(fact.kind)) {
+    close(fact);
+  }
+  if (fact.kind != FactKind::kUpdateEnd || !cycle_.add(fact.subject)) return;
+  while (!open_.empty()) close(fact);
+  mark(ProgramMark::Kind::kClose, ProgramRegion::kStep, fact);
+  in_step_ = false;
+  ++steps_;
+}
+
+void ProgramSteps::open(ProgramRegion region, const ProgramFact& fact) {
+  open_.push_back(region);
+  mark(ProgramMark::Kind::kOpen, region, fact);
+}
+
+void ProgramSteps::close(const ProgramFact& fact) {
+  if (open_.empty()) return;
+  mark(ProgramMark::Kind::kClose, open_.back(), fact);
+  open_.pop_back();
+}
+
+void ProgramSteps::mark(ProgramMark::Kind kind, ProgramRegion region, const ProgramFact& fact) {
+  marks_.push_back({kind, region, fact.model, fact.launch, fact.at, fact.shape});
+}
+
+void ProgramSteps::drop(std::size_t count) {
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
+  learnt_ -= std::min(learnt_, count);
+}
+
+}  // namespace mfu
