@@ -26,6 +26,10 @@ DurationNs RunAccount::tick_period(DurationNs window_ns) noexcept {
 void RunAccount::close_window(WindowSummary&& window) {
   window.launches = drain_->account();
   window.settled = window.final_run || drain_->settled(window.window);
+  if (graphs_ && graphs_->figures().graphs_ns != 0) {
+    const GraphInside::Figures f = graphs_->figures();
+    window.graphs = GraphTimes{seconds(f.graphs_ns), seconds(f.known_ns), f.error};
+  }
   if (detected_) detected_->describe(window);
   for (std::size_t i = 0; i < kCounters; ++i)
     if (const std::uint64_t n = counters_.get(static_cast<Counter>(i)); n != 0)

@@ -227,6 +227,13 @@ struct SelfCost {
   double overhead = 0;          ///< estimated share of the host's wall time, 0..1
 };
 
+/// CUDA graphs that were timed as a whole, so far in the run.
+struct GraphTimes {
+  double s = 0;        ///< time of their launches [s]
+  double known_s = 0;  ///< of those whose inside is known from their kernels' times elsewhere [s]
+  double error = 0;    ///< of that time, the part that may lie in another class or kernel, 0..1
+};
+
 /// One closed window of every region. `final_run` marks the whole run.
 struct WindowSummary {
   Interval window;
@@ -234,6 +241,7 @@ struct WindowSummary {
   bool settled = true;                 ///< false: closed before all of its work was recorded
   std::vector<RegionSummary> regions;  ///< every region and device with anything to say, `total` last
   LaunchAccount launches;              ///< so far in the run
+  std::optional<GraphTimes> graphs;    ///< none: no graph was timed as a whole
   SelfCost self;
   std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< every non-zero counter of faults and losses
   std::vector<TrustState> trust;                                ///< empty where there is no CUPTI

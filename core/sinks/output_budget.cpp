@@ -47,6 +47,7 @@ void OutputBudget::hold(const WindowSummary& window) {
                   first ? window.window.end_ns : std::max(before.end_ns, window.window.end_ns)};
   held_.settled = settled;
   held_.launches = window.launches;
+  held_.graphs = window.graphs;
   held_.self = window.self;
   held_.counters = window.counters;
   for (const RegionSummary& row : window.regions) {

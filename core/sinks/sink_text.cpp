@@ -287,6 +287,10 @@ std::string region_table(const WindowSummary& run, bool components) {
   const LaunchAccount& l = run.launches;
   text += fmt::format("launches {} = attributed {} + outside {} + unattributed {} + dropped {}\n", l.seen, l.attributed,
                       l.outside, l.unattributed, l.dropped);
+  if (const auto& g = run.graphs; g && g->s > 0)
+    text += fmt::format("graphs {} timed as a whole, {:.0f} % of it split by what their kernels take elsewhere{}\n",
+                        duration_text(g->s), 100 * g->known_s / g->s,
+                        g->known_s > 0 ? fmt::format(" (+-{:.1f} %)", 100 * g->error) : "");
   std::string counters;
   for (const auto& [name, count] : run.counters) {
     if (name == kCounterNames[static_cast<std::size_t>(Counter::kLaunchesCaptured)])

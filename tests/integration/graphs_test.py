@@ -1,4 +1,5 @@
-"""CUDA graphs: every node timed (MFU_GRAPHS=node), or each launch as a whole (MFU_GRAPHS=graph)."""
+"""CUDA graphs: every node timed (MFU_GRAPHS=node), each launch as a whole (graph), or as a whole and split by what its kernels
+take elsewhere (auto, the default)."""
 
 from harness import TestCase, main, ns, union_ns
 
@@ -21,9 +22,9 @@ class Graphs(TestCase):
         return run
 
     def test_nodes(self):
-        for env in ({}, {"MFU_GRAPHS": "node"}):
-            run = self.run_it(**env)
-            self.assertEqual(run.region("step")["kernels"], 50 * 16)
+        run = self.run_it(MFU_GRAPHS="node")
+        self.assertEqual(run.region("step")["kernels"], 50 * 16)
+        self.assertNotIn("graphs", run.end)
 
     def test_whole(self):
         run = self.run_it(MFU_GRAPHS="graph")
@@ -41,6 +42,87 @@ class Graphs(TestCase):
         run = self.run_it(MFU_GRAPHS="graph", SIMGPU_REFUSE_KINDS="51")
         self.assert_one_line(run, "MFU_GRAPHS=graph", "every node of a graph is traced")
         self.assertEqual(run.region("step")["kernels"], 50 * 16)
+
+
+# Each captures what ran before, as frameworks do. No two have the same mixture, length of nodes or number of streams.
+PROGRAMS = {
+    "decode": """
+        kernel gemm_a ns=20000; kernel flash_fwd_kernel ns=9000; kernel elementwise_b ns=5000
+        stream s
+        launch gemm_a stream=s; launch flash_fwd_kernel stream=s; launch elementwise_b stream=s; sync
+        capture s; launch gemm_a stream=s count=4; launch flash_fwd_kernel stream=s; launch elementwise_b stream=s count=5
+        end_capture s g; instantiate g
+        repeat 50 { push "decode batch=1 context=64"; graph_launch g stream=s; sync; pop }
+        print ends
+    """,
+    "short_nodes": """
+        kernel gemm_a ns=3000; kernel elementwise_b ns=1500
+        stream s
+        launch gemm_a stream=s; launch elementwise_b stream=s; sync
+        capture s; launch gemm_a stream=s count=30; launch elementwise_b stream=s count=70; end_capture s g; instantiate g
+        repeat 100 { push "step batch=1 seq_len=32"; launch elementwise_b stream=s; graph_launch g stream=s; sync; pop }
+        print ends
+    """,
+    "with_communication": """
+        kernel gemm_a ns=50000; kernel ncclDevKernel_AllReduce_Sum_bf16 ns=30000; kernel elementwise_b ns=5000
+        stream s
+        launch gemm_a stream=s; launch ncclDevKernel_AllReduce_Sum_bf16 stream=s; launch elementwise_b stream=s; sync
+        capture s; launch gemm_a stream=s count=6; launch ncclDevKernel_AllReduce_Sum_bf16 stream=s count=2
+        launch elementwise_b stream=s count=3; end_capture s g; instantiate g
+        repeat 40 { push "step batch=1 seq_len=32"; graph_launch g stream=s; graph_launch g stream=s; sync; pop }
+        print ends
+    """,
+}
+
+
+class Split(TestCase):
+    def compare(self, script, **env):
+        runs = {how: self.unharmed(script, env={**env, "MFU_GRAPHS": how}) for how in ("node", "auto", "graph")}
+        for run in runs.values():
+            self.assert_sound(run)
+        return runs
+
+    def test_classes_are_those_of_the_nodes(self):
+        for name, script in PROGRAMS.items():
+            with self.subTest(program=name):
+                runs = self.compare(script)
+                region = "decode" if name == "decode" else "step"
+                node, auto, graph = (runs[how].region(region) for how in ("node", "auto", "graph"))
+                self.assertEqual(auto["kernels"], node["kernels"])
+                self.assertEqual(auto["launches"], graph["launches"])
+                # The two runs differ in their pauses, so what the device did is compared, per instance.
+                for time_class in ("matmul", "other", "comm", "memcpy"):
+                    split, true = (r["time_s"][time_class] / r["instances"] for r in (auto, node))
+                    self.assertLess(abs(split - true), 0.01 * node["busy_s"] / node["instances"], time_class)
+                self.assertEqual(auto["flop"], node["flop"])
+                self.assertEqual(graph["flop"], node["flop"])
+                figures = runs["auto"].end["graphs"]
+                self.assertAlmostEqual(figures["known_s"], figures["s"])
+                self.assertLess(figures["error"], 0.01)
+                self.assertIn(b"100 % of it split by what their kernels take elsewhere", runs["auto"].stderr)
+
+    def test_what_never_ran_outside_stays_whole(self):
+        run = self.unharmed(PROGRAMS["decode"].replace("launch gemm_a stream=s; launch flash_fwd_kernel stream=s; "
+                                                       "launch elementwise_b stream=s; sync", ""))
+        self.assert_sound(run)
+        self.assertEqual(run.region("decode")["kernels"], 50)
+        self.assertEqual(run.end["graphs"]["known_s"], 0)
+        self.assertGreater(run.end["graphs"]["s"], 50 * 114e-6)
+
+    def test_device_buffers_do_not_run_out(self):
+        env = {"SIMGPU_GRAPH_BUFFER_RECORDS": "1"}  # 250 buffers: half of the 500 kernels have a time
+        lost = self.unharmed(PROGRAMS["decode"], cupti="cupti-13.0", env={**env, "MFU_GRAPHS": "node"})
+        self.assertEqual(lost.end["launches"]["not_timed"], 25)
+        kept = self.unharmed(PROGRAMS["decode"], cupti="cupti-13.0", env=env)
+        self.assertEqual(kept.end["launches"]["not_timed"], 0)
+        self.assertEqual(kept.region("decode")["kernels"], 500)
+
+    def test_a_price_per_node_is_not_paid(self):
+        env = {"SIMGPU_TRACED_NODE_NS": "10000"}
+        runs = self.compare(PROGRAMS["short_nodes"], **env)
+        bare = self.scenario(PROGRAMS["short_nodes"], entry="", env=env)
+        self.assertGreater(runs["node"].seconds, bare.seconds + 0.09)  # 100 launches of 100 nodes, 10 us each
+        self.assertLess(runs["auto"].region("step")["elapsed_s"], runs["node"].region("step")["elapsed_s"] / 2)
 
 
 if __name__ == "__main__":
