@@ -98,7 +98,7 @@ class Attribution {
   /// [launching thread] hot. A launch call enters. False when the same call was entered by an outer API layer.
   /// \param place the stream, and what kind of launch; unknown where the caller cannot tell.
   /// \param kernel it launches a kernel: one of the product that the thread asks a library for, if it does.
-  /// \param graph of a graph launch: what the graph is made of. The map keeps it where a kernel's product lies.
+  /// \param graph of a graph launch: the number of its contents, kept in the map in place of a kernel's product.
   [[gnu::always_inline]] bool launch(ThreadState& thread, CorrelationId id, std::uint32_t context,
                                      LaunchPlace place = {}, bool kernel = false,
                                      GraphNumber graph = GraphNumber::kNone) noexcept {

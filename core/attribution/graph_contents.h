@@ -1,4 +1,4 @@
-// What CUDA graphs are made of, as their building showed it: noted on host threads, read by the drain.
+// The contents of CUDA graphs, noted on host threads while graphs are built, and read by the drain.
 #pragma once
 
 #include <array>
@@ -23,9 +23,9 @@ struct GraphNote {
     kNode,    ///< it gets a node that runs on the device
     kOpaque,  ///< it gets a node whose work is unknown: a child graph, a kernel that was not captured. Of graph 0: any
               ///< may
-    kRuns,    ///< its nodes so far are what `number` stands for
+    kRuns,    ///< `number` names its nodes so far
     kCopies,  ///< it is made with the nodes of the graph whose handle is in `extent`
-    kEnds,    ///< it is destroyed; what was made of it stays
+    kEnds,    ///< it is destroyed; executable graphs made of it stay
     kStops,   ///< nothing runs `number` any more
   };
   What what = What::kBegins;
@@ -124,7 +124,7 @@ class GraphContents {
   [[nodiscard]] static std::size_t place(std::uint64_t exec, std::uint32_t probe) noexcept {
     return (mix(exec >> 4) + probe) & (kExecs - 1);
   }
-  /// A program builds and destroys a graph under a lock of its own, so two threads never set the same handle at once.
+  /// CUDA forbids concurrent calls on one graph, so two threads never set the same handle at once.
   void set(std::uint64_t exec, GraphNumber number) noexcept {
     if (execs_.size() == 0) return;
     for (std::uint32_t i = 0; i < kProbes; ++i) {

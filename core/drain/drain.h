@@ -76,7 +76,7 @@ class Drain {
   void deliver(const ActivityRecord& record, const CorrelationMap::Found& found);
   [[gnu::noinline]] void deliver_waiting(const ActivityRecord& record, const CorrelationMap::Found& found);
   void record_one(ActivityRecord& record, CorrelationMap::Newest newest);
-  [[gnu::noinline]] void deliver_graph(const ActivityRecord& record, CorrelationMap::Found found);
+  void deliver_graph(const ActivityRecord& record, CorrelationMap::Found found);
   [[gnu::noinline]] void deliver_odd(const ActivityRecord& record, CorrelationMap::Lookup result, LaunchOwner owner);
   [[gnu::noinline]] void note_late(const ActivityRecord& record, bool first);
   [[gnu::noinline]] void note_bad_time(const ActivityRecord& record, bool first);

@@ -14,7 +14,7 @@ std::size_t GraphInside::place_of(ActivityKind kind, KernelNameId name, std::uin
 }
 
 void GraphInside::learn(const ActivityRecord& record) noexcept {
-  // Copies and sets in graphs are small ones, whatever their size outside: they have one mean.
+  // One mean for all copies and one for all sets: a node does not report its size.
   const std::uint64_t extent = record.kind == ActivityKind::kKernel ? record.extent : 0;
   const std::size_t at = place_of(record.kind, record.name, extent);
   const auto is_same = [&](const Learned& l) {
@@ -23,7 +23,7 @@ void GraphInside::learn(const ActivityRecord& record) noexcept {
   Learned* place = is_same(learned_[at]) ? &learned_[at] : &learned_[at + 1];
   if (!is_same(*place)) {
     place = learned_[at].runs <= learned_[at + 1].runs ? &learned_[at] : &learned_[at + 1];
-    if (place->runs > 1) {  // what ran often stays, until others have come as often
+    if (place->runs > 1) {  // frequent kernels are replaced last
       --place->runs;
       return;
     }
@@ -48,7 +48,7 @@ int GraphInside::class_of(const Node& node) {
 }
 
 void GraphInside::add(Graph& graph, const Node& node) {
-  if (graph.list == nullptr || graph.list.use_count() > 1) {  // what others have stays as it is
+  if (graph.list == nullptr || graph.list.use_count() > 1) {  // shared lists are not changed
     auto own = std::make_shared<NodeList>(nodes_);
     if (graph.list != nullptr) own->nodes = graph.list->nodes;
     nodes_ += own->nodes.size();
@@ -105,7 +105,7 @@ void GraphInside::apply(const GraphNote& note) {
       return;
     case GraphNote::What::kRuns:
       if (!graph.opaque && graph.list != nullptr) running_[raw(note.number)] = graph.list;
-      // The driver made it from a copy of its own, which no call of the program can name.
+      // The driver instantiated an internal copy, whose handle the program never sees.
       if (last_original_ == note.graph) graphs_.erase(std::exchange(last_copy_, 0));
       last_original_ = 0;
       return;
@@ -116,7 +116,7 @@ void GraphInside::apply(const GraphNote& note) {
 }
 
 void GraphInside::follow() {
-  // What was lost may belong to any graph that is being built.
+  // The lost notes may belong to any graph under construction.
   if (const std::uint64_t lost = contents_.lost(); lost != lost_) {
     lost_ = lost;
     for (auto& [handle, graph] : graphs_) graph.opaque = true;

@@ -28,9 +28,8 @@ class GraphInside {
   /// Bounds of memory: nodes of all graphs together (32 B each), and pairs of kernel and grid (32 B each).
   static constexpr std::size_t kMostNodes = 1u << 18;
   static constexpr std::size_t kMostKernels = 1u << 12;
-  /// Idle time between two nodes at most [ns]; what is missing beyond it, the nodes themselves took longer. Gaps of
-  /// about 1 us are usual: NVIDIA, "Getting Started with CUDA Graphs" (developer blog, 2019), measures 3.4 us per 2.9
-  /// us kernel.
+  /// Longest idle time between two nodes [ns]; beyond it, the nodes are taken to have run longer. The usual gap is
+  /// about 1 us: NVIDIA's "Getting Started with CUDA Graphs" (2019) measures 3.4 us per kernel of 2.9 us.
   static constexpr DurationNs kMostGap = 2000, kUsualGap = 1000;
   /// A graph that took so many times longer, or shorter, than its nodes do outside of it is not understood.
   static constexpr double kMostScale = 1.5;
