@@ -284,11 +284,10 @@ std::uint64_t CuptiSession::take_dropped() noexcept {
 }
 
 double CuptiSession::callback_seconds(const TickClock& clock) const {
-  const std::uint64_t calls = sampled_calls_.load(std::memory_order_relaxed);
-  if (calls == 0) return 0;
+  const double ticks = callback_cost_.mean() * static_cast<double>(live_.attribution->launches_seen());
   const Ticks now = ticks_now();
-  const DurationNs sampled = clock.to_ns(now) - clock.to_ns(now - sampled_ticks_.load(std::memory_order_relaxed));
-  return seconds(sampled) / static_cast<double>(calls) * static_cast<double>(live_.attribution->launches_seen());
+  const Ticks in_all = ticks < static_cast<double>(now) ? static_cast<Ticks>(ticks) : now;
+  return seconds(clock.to_ns(now) - clock.to_ns(now - in_all));
 }
 
 void CuptiSession::first_use() noexcept {
@@ -427,8 +426,7 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
                                                    const CUpti_CallbackData& call) noexcept {
   const Ticks begin = ticks_now();
   note_driver_launch(state, id, kind, call);
-  sampled_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
-  sampled_calls_.fetch_add(1, std::memory_order_relaxed);
+  callback_cost_.add(ticks_now() - begin);
   if (HostThread* thread = kind == LaunchKind::kKernel ? host_thread_if_any() : nullptr)
     arm_probe(*thread, id, static_cast<CorrelationId>(call.correlationId), call);
 }

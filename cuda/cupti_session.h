@@ -11,6 +11,7 @@
 #include "core/attribution/record_queue.h"
 #include "core/base/counters.h"
 #include "core/base/result.h"
+#include "core/base/sampled_cost.h"
 #include "core/kernels/kernel_names.h"
 #include "cuda/activity_buffers.h"
 #include "cuda/activity_decode.h"
@@ -187,8 +188,7 @@ class CuptiSession {
   std::atomic<std::uint32_t> finished_count_{0};
   std::uint32_t finished_taken_ = 0;  ///< [mfu-drain]
   std::atomic<std::uint32_t> contexts_alive_{0};
-  std::atomic<std::uint64_t> sampled_calls_{0};
-  std::atomic<Ticks> sampled_ticks_{0};
+  SampledCost callback_cost_;
   /// Why a launch is to be looked at: streams being captured, and kKernelProducts.
   std::atomic<std::uint32_t> special_launches_{0};
   static constexpr std::uint32_t kKernelProducts = 1u << 31;
