@@ -67,14 +67,14 @@ def main():
         assert len(names) <= 6, gpu["id"]
         print(f'    {{{quoted(gpu["id"])}, {quoted(gpu["name"])}, {major}, {minor},')
         print(f'     {{{{{", ".join(names)}}}}},')
-        memory = max(gpu["memory_gb"])
-        print(f'     {gpu["sm_count"] or 0}, {gpu["tensor_clock_mhz"] or 0}, {gpu["mem_bandwidth_gbs"]}, {memory},')
-        print(f'     {rates(gpu["dense_tflops"])},\n     {rates(gpu["sparse_tflops"])},')
+        print(f'     {gpu.get("sm_count", 0)}, {gpu.get("tensor_clock_mhz", 0)},', end=" ")
+        print(f'{gpu["mem_bandwidth_gbs"]}, {gpu["memory_gb"]},')
+        print(f'     {rates(gpu["dense_tflops"])},\n     {rates(gpu.get("sparse_tflops"))},')
         print(f'     {quoted(gpu["source"])}}},')
     print("};\n\nconstexpr ArchRates kArchs[] = {")
-    for capability, arch in table["per_arch_flops_per_clk_per_sm"].items():
+    for capability, arch in table["flops_per_clk_per_sm"].items():
         major, minor = capability.split(".")
-        print(f'    {{{major}, {minor}, {rates(arch["full"])},\n     {rates(arch["geforce"])}}},')
+        print(f'    {{{major}, {minor}, {rates(arch["full"])},\n     {rates(arch.get("geforce"))}}},')
     print("};\n// clang-format on\n\n}  // namespace\n")
     print("std::span<const PeakRow> peak_rows() noexcept { return kRows; }")
     print("std::span<const ArchRates> arch_rates() noexcept { return kArchs; }\n\n}  // namespace mfu")
