@@ -40,6 +40,10 @@ if(TARGET mfu)
     install(FILES ${completions}/zsh DESTINATION ${MFU_INSTALL_DATADIR}/zsh/site-functions RENAME _mfu)
   endif()
 endif()
+if(TARGET mfu AND NOT SKBUILD)  # a wheel has the whole package
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/mfuinject/verdict DESTINATION ${MFU_INSTALL_DATADIR}/mfuinject/python/mfuinject
+          FILES_MATCHING PATTERN "*.py")
+endif()
 if(TARGET mfu_serve)
   install(TARGETS mfu_serve LIBRARY DESTINATION ${MFU_INSTALL_LIBDIR})
 endif()

@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
 #ifdef MFU_HAVE_CUDA
   mfu::add_demo(line);
   mfu::add_doctor(line);
+  mfu::add_verdict(line);
 #endif
   mfu::add_completion(line);
   mfu::add_man(line);

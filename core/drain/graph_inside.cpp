@@ -157,7 +157,16 @@ bool GraphInside::work_out_times(const std::vector<Node>& nodes, DurationNs span
   }
   gap_ns_ = gaps == 0 ? 0 : std::clamp((took - known) / gaps, 0.0, static_cast<double>(kMostGap));
   scale_ = (took - gaps * gap_ns_) / known;
-  return scale_ <= kMostScale && scale_ >= 1 / kMostScale;
+  if (scale_ <= kMostScale && scale_ >= 1 / kMostScale) return true;
+  // Time that depends on more than name and grid: on arguments, or on what the memory holds. The class may be sure all
+  // the same.
+  const Node& first = nodes.front();
+  if (!std::all_of(nodes.begin(), nodes.end(), [&](const Node& n) { return class_of(n) == class_of(first); }))
+    return false;
+  const bool same = std::all_of(nodes.begin(), nodes.end(),
+                                [&](const Node& n) { return n.name == first.name && n.extent == first.extent; });
+  in_doubt_ = same ? 0 : 1;
+  return true;
 }
 
 std::span<const ActivityRecord> GraphInside::of(const ActivityRecord& whole, GraphNumber number) {
@@ -183,7 +192,8 @@ std::span<const ActivityRecord> GraphInside::of(const ActivityRecord& whole, Gra
     records_.push_back(record);
   }
   known_ns_ += span;
-  error_ns_ += (std::abs(scale_ - 1) + in_doubt_) * static_cast<double>(span);
+  const bool understood = scale_ <= kMostScale && scale_ >= 1 / kMostScale;
+  error_ns_ += (understood ? std::abs(scale_ - 1) + in_doubt_ : in_doubt_) * static_cast<double>(span);
   return records_;
 }
 

@@ -6,7 +6,7 @@ set(MFU_ARM_INTEGRATION attribution bare_root busy_gpu config contract cupti_fau
 set(MFU_ARM_LEFT_OUT
     documentation rooms                                     # they read the source
     command_line wrong_command_lines                        # words, and completions in this machine's shells
-    python_client python_exit python_package python_region  # the library in this machine's Python,
+    python_client python_exit python_package python_region verdict  # the library in this machine's Python,
     examples recorded_outputs tensorboard                   # and its output
     report_forms report_layout report_page)                 # pages, in this machine's browser
 

@@ -39,6 +39,9 @@ void add_compare(CommandLine& line);
 /// `mfu demo`: a small transformer's launches through the real library.
 void add_demo(CommandLine& line);
 
+/// `mfu verdict`: tries on this machine what the library assumes about a GPU.
+void add_verdict(CommandLine& line);
+
 /// `mfu completion SHELL`: a shell's completion of every command that `line` has by the time it is asked.
 void add_completion(CommandLine& line);
 

@@ -130,7 +130,7 @@ TEST_F(GraphInsideTest, NodesOfOneClassThatNeverRanOutsideShareWhatIsLeft) {
 TEST_F(GraphInsideTest, WholeWhereItIsNotKnown) {
   // Two classes of which nobody knows the time.
   EXPECT_TRUE(inside_.of(whole(50'000), made({{"sgemm", 8, 0}, {"elementwise", 1, 0}})).empty());
-  // A graph that took far less or far more than its nodes.
+  // A graph that took far less or far more than its nodes, which are of several classes.
   inside_.learn(kernel("sgemm", 8, 20'000));
   inside_.learn(kernel("elementwise", 1, 20'000));
   const GraphNumber known = contents_.number_of(kExec);
@@ -149,6 +149,17 @@ TEST_F(GraphInsideTest, WholeWhereItIsNotKnown) {
   EXPECT_TRUE(inside_.of(whole(20'000), instantiate(0x1234)).empty());
   EXPECT_EQ(inside_.figures().known_ns, 40'000);
   EXPECT_GT(inside_.figures().graphs_ns, 40'000);
+}
+
+TEST_F(GraphInsideTest, NodesOfOneClassAreSplitHoweverLongTheyTook) {
+  inside_.learn(kernel("spin", 1, 400'000));  // how long it takes is in its arguments
+  const auto records = inside_.of(whole(100'000), made({{"spin", 1, 0}, {"spin", 1, 0}}));
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(by_class(records).at(KernelClass::kOther), 100'000);
+  EXPECT_EQ(inside_.figures().error, 0);
+  inside_.learn(kernel("softmax", 1, 400'000));
+  EXPECT_EQ(inside_.of(whole(100'000), made({{"spin", 1, 0}, {"softmax", 1, 0}})).size(), 2u);
+  EXPECT_EQ(inside_.figures().error, 0.5);  // the time of one graph in two may be another kernel's
 }
 
 TEST_F(GraphInsideTest, AChangeOfSomeGraphMakesAllUnknownThatAreBeingBuilt) {
