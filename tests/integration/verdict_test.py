@@ -19,14 +19,9 @@ def verdict(only, cupti="cupti-13.3", **variables):
     """The document that came back, the exit status and what was printed."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "verdict.json.gz"
-        env = {
-            **os.environ,
-            "LD_LIBRARY_PATH": f"{BUILD / 'simgpu'}:{BUILD / 'simgpu' / cupti}",
-            **variables,
-        }
-        done = subprocess.run(
-            [*COMMAND, "--out", str(out), *(f"--only={step}" for step in only)], env=env, capture_output=True, text=True, timeout=400, check=False
-        )
+        env = {**os.environ, "LD_LIBRARY_PATH": f"{BUILD / 'simgpu'}:{BUILD / 'simgpu' / cupti}", **variables}
+        words = [*COMMAND, "--out", str(out), *(f"--only={step}" for step in only)]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=400, check=False)
         document = json.loads(gzip.decompress(out.read_bytes())) if out.exists() else None
         return document, done
 

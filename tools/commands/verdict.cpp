@@ -1,4 +1,4 @@
-// `mfu verdict`: what this machine makes of the library's assumptions. The steps are Python (mfuinject/verdict).
+// `mfu verdict`: tries the library's assumptions on this machine. The steps are Python (mfuinject/verdict).
 #include <fmt/format.h>
 #include <unistd.h>
 
