@@ -152,10 +152,6 @@ class Attribution {
     thread.product = ProductTag::first_of(kAsked);
     return true;
   }
-  /// Of the product in `asked`, on a thread outside of any such call.
-  [[gnu::always_inline]] static void begin_asked(ThreadState& thread) noexcept {
-    thread.product = ProductTag::first_of(kAsked);
-  }
   bool begin_product(ThreadState& thread, ProductId product) noexcept {
     if (thread.product) return false;
     thread.product = ProductTag::first_of(product);

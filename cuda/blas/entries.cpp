@@ -160,116 +160,6 @@ Read gemm_batched_ex(Product& p, const BlasTarget& target, void* handle, int ta,
   return sizes(p, m, n, k, batch);
 }
 
-// The same of the two functions that models call for nearly all of their products, in few instructions and without a
-// question to the library: false where that is not enough, as in single precision.
-
-/// Parts of ProductWords::rest, in one object, so that one address leads to all.
-constexpr std::size_t kQuickTypes = 64;
-constexpr std::uint32_t kOperations = 4;  ///< cublasOperation_t ends with 3
-constexpr std::uint64_t kQuick = std::uint64_t{1} << 63;
-struct QuickWords {
-  std::array<std::uint64_t, kQuickTypes> operands{}, results{};       ///< by cudaDataType; without kQuick: see above
-  std::array<std::uint64_t, kOperations * kOperations> transposes{};  ///< by operation of A + 4 x operation of B
-};
-inline constexpr QuickWords kQuickWords = [] {
-  constexpr Product kNothing{.batch = 0, .operands = DType{}, .result = DType{}};
-  QuickWords words;
-  for (std::size_t i = 0; i < kQuickTypes; ++i) {
-    const ElementType type = detail::find_element_type(static_cast<std::int32_t>(i));
-    if (!type.known) continue;
-    Product p = kNothing;
-    p.result = type.dtype;
-    words.results[i] = kQuick | ProductWords(p).rest;
-    if (type.dtype == DType::kFp32) continue;
-    p = kNothing;
-    p.operands = type.dtype;
-    p.complex = type.complex;
-    words.operands[i] = kQuick | ProductWords(p).rest;
-  }
-  for (std::size_t i = 0; i < words.transposes.size(); ++i) {
-    Product p = kNothing;
-    p.transpose_a = i % kOperations != 0;
-    p.transpose_b = i / kOperations != 0;
-    words.transposes[i] = ProductWords(p).rest;
-  }
-  return words;
-}();
-
-// The compiler is kept from taking things into registers long before they are needed: each that it saves for that costs
-// two instructions.
-
-/// What is computed behind it is not begun before it.
-[[gnu::always_inline]] inline void not_earlier() noexcept { __asm__ volatile("" : : : "memory"); }
-/// Of an argument on the stack: handing it on reads it again.
-template <typename T>
-[[gnu::always_inline]] inline T read_once(T& argument) noexcept {
-  const T value = argument;
-  __asm__ volatile("" : "+m"(argument));
-  return value;
-}
-
-/// Writes to `w` whatever it answers.
-template <typename Int>
-[[gnu::always_inline]] inline bool quick(ProductWords& w, int ta, int tb, Int m, Int n, Int k, Int batch, int& a,
-                                         int& d) noexcept {
-  if (m <= 0) [[unlikely]]
-    return false;
-  w.m = static_cast<std::uint64_t>(m);
-  not_earlier();
-  if (n <= 0) [[unlikely]]
-    return false;
-  w.n = static_cast<std::uint64_t>(n);
-  not_earlier();
-  if (k <= 0) [[unlikely]]
-    return false;
-  w.k = static_cast<std::uint64_t>(k);
-  not_earlier();
-  const auto operation_a = static_cast<std::uint32_t>(ta), operation_b = static_cast<std::uint32_t>(tb);
-  if ((operation_a | operation_b) >= kOperations || batch <= 0 ||
-      static_cast<std::uint64_t>(batch) > std::numeric_limits<std::uint32_t>::max()) [[unlikely]]
-    return false;
-  not_earlier();
-  const auto operands_type = static_cast<std::uint32_t>(read_once(a));
-  const auto result_type = static_cast<std::uint32_t>(read_once(d));
-  if ((operands_type | result_type) >= kQuickTypes) [[unlikely]]
-    return false;
-  const std::uint64_t operands = kQuickWords.operands[operands_type], result = kQuickWords.results[result_type];
-  if ((operands & result & kQuick) == 0) [[unlikely]]
-    return false;
-  // Each has bits of its own, but for kQuick, which both types have.
-  std::uint64_t rest = operands ^ result;
-  __asm__ volatile("" : "+r"(rest));  // one register from now on
-  w.rest = rest + kQuickWords.transposes[operation_a + kOperations * operation_b] + static_cast<std::uint64_t>(batch);
-  return true;
-}
-
-template <typename Int>
-[[gnu::always_inline]] inline bool quick_gemm_ex(ProductWords& w, void*, int ta, int tb, Int m, Int n, Int k,
-                                                 const void*, const void*, int& a, Int, const void*, int, Int,
-                                                 const void*, void*, int& c, Int, int, int) noexcept {
-  return quick<Int>(w, ta, tb, m, n, k, 1, a, c);
-}
-
-template <typename Int>
-[[gnu::always_inline]] inline bool quick_gemm_strided_ex(ProductWords& w, void*, int ta, int tb, Int m, Int n, Int k,
-                                                         const void*, const void*, int& a, Int, Stride, const void*,
-                                                         int, Int, Stride, const void*, void*, int& c, Int, Stride,
-                                                         Int& batch, int, int) noexcept {
-  return quick<Int>(w, ta, tb, m, n, k, read_once(batch), a, c);
-}
-
-/// nullptr: there is none.
-template <auto kRead>
-inline constexpr auto kQuickRead = nullptr;
-template <>
-inline constexpr auto kQuickRead<&gemm_ex<int>> = &quick_gemm_ex<int>;
-template <>
-inline constexpr auto kQuickRead<&gemm_ex<int64_t>> = &quick_gemm_ex<int64_t>;
-template <>
-inline constexpr auto kQuickRead<&gemm_strided_ex<int>> = &quick_gemm_strided_ex<int>;
-template <>
-inline constexpr auto kQuickRead<&gemm_strided_ex<int64_t>> = &quick_gemm_strided_ex<int64_t>;
-
 /// Groups of products, each with sizes of its own, in arrays on the host. Where one size alone differs, as the rows of
 /// experts do, the sum is a product with the sum of that size. Where more differ, no product has these sizes: m is what
 /// gives the right FLOP, n and k are 1.
@@ -418,48 +308,17 @@ struct Hook<kRead, Result, kEntry, kCopy> {
   using Function = Result (*)(Arguments...);
 
   static Result call(Arguments... arguments) {
-    if constexpr (kQuickRead<kRead> == nullptr) {
-      return any(arguments...);
-    } else {
-      ThreadState* const thread = ShortProductCall::find_thread();
-      if (thread == nullptr || !kQuickRead<kRead>(thread->asked, arguments...)) [[unlikely]] {
-        const Result result = any(arguments...);
-        not_by_a_jump();
-        return result;
-      }
-      // Asked late: a call that hands its arguments on at once waits for the caller's stores to them, for 3 ns.
-      if (host_switches().inert.load(std::memory_order_relaxed)) [[unlikely]] {
-        const Result result = function()(arguments...);
-        not_by_a_jump();
-        return result;
-      }
-      const ShortProductCall call(*thread);
-      const Result result = function()(arguments...);
-      if (result != 0) [[unlikely]]
-        ShortProductCall::fail(*thread);
-      return result;
-    }
-  }
-
- private:
-  [[gnu::always_inline]] static Function function() noexcept {
-    return reinterpret_cast<Function>(function_of(g_targets<kEntry>[kCopy]));
-  }
-  /// Behind a call: with a jump the compiler would take every argument into a register above, whichever way it goes.
-  [[gnu::always_inline]] static void not_by_a_jump() noexcept { __asm__ volatile(""); }
-
-  /// Any call, on any thread.
-  [[gnu::noinline]] static Result any(Arguments... arguments) {
-    const Function target = function();
+    const BlasTarget& target = g_targets<kEntry>[kCopy];
+    const auto function = reinterpret_cast<Function>(function_of(target));
     ProductCall call;
     if (call) {
       Product product;
-      if (kRead(product, g_targets<kEntry>[kCopy], arguments...)) call.begin(product);
+      if (kRead(product, target, arguments...)) call.begin(product);
     }
     if constexpr (std::is_void_v<Result>) {
-      target(arguments...);
+      function(arguments...);
     } else {
-      const Result result = target(arguments...);
+      const Result result = function(arguments...);
       if (result != 0) call.fail();
       return result;
     }

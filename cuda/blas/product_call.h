@@ -41,31 +41,4 @@ class ProductCall {
   bool begun_ = false, failed_ = false;
 };
 
-/// The same in fewer instructions, on a thread that was followed before and is outside of any call.
-class ShortProductCall {
- public:
-  /// nullptr says nothing: then the call is one for ProductCall.
-  [[nodiscard]] [[gnu::always_inline]] static ThreadState* find_thread() noexcept {
-    const HostThread* thread = host_thread_if_any();
-    // It has a state once the library is active.
-    return thread == nullptr || thread->state == nullptr || thread->state->product ? nullptr : thread->state;
-  }
-  /// [the library is not inert] The product is in `asked` already.
-  [[gnu::always_inline]] explicit ShortProductCall(ThreadState& thread) noexcept : thread_(thread) {
-    Attribution::begin_asked(thread);
-  }
-  [[gnu::always_inline]] ~ShortProductCall() { thread_.product = {}; }
-  ShortProductCall(const ShortProductCall&) = delete;
-  ShortProductCall& operator=(const ShortProductCall&) = delete;
-
-  /// The library returned an error.
-  [[gnu::noinline]] static void fail(ThreadState& thread) noexcept {
-    if (const HostLinks* live = host_switches().live.load(std::memory_order_acquire); live != nullptr)
-      live->attribution->end_product(thread, true);
-  }
-
- private:
-  ThreadState& thread_;
-};
-
 }  // namespace mfu
