@@ -3,10 +3,8 @@
 #include <time.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "cuda/cupti_versions.h"
 #include "cuda/kernel_products.h"
 #include "cuda/nvtx_handler.h"
 #include "injection/guards/allocation.h"
@@ -25,7 +23,11 @@ void pause(DurationNs ns) noexcept {
 }  // namespace
 
 DrainThread::DrainThread(const DrainParts& parts, RunInfo run, TimeNs started)
-    : parts_(parts), run_(std::move(run)), started_(started), devices_(parts.config, parts.names) {
+    : parts_(parts),
+      run_(std::move(run)),
+      started_(started),
+      devices_(parts.config, parts.names),
+      health_(run_.cupti_version) {
   if (parts_.session != nullptr) flush_.emplace(*parts_.session, wake_);
 }
 
@@ -109,7 +111,7 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
   const auto some_completed = [&] { return parts_.session != nullptr && parts_.session->completed() != completed; };
   // The sooner its end is known, the sooner launches are measured again.
   const auto session_ended = [&] {
-    return parts_.session != nullptr && parts_.session->ended_sessions() != ends_handled_;
+    return parts_.session != nullptr && parts_.session->ended_sessions() != health_.ends_handled();
   };
   for (bool flowing = records_flow_; !stopping();) {
     const DurationNs left = next - monotonic_ns();
@@ -126,15 +128,13 @@ void DrainThread::tick() {
   look_for_kernel_products();
   anchor_clock();
   const TimeNs now = clock_.now();  // before the newest launch is looked up, so that whatever is newer began later
-  if (CorrelationId newest{}; parts_.attribution.newest_correlation(newest)) trust_.begin_tick(now, newest);
+  if (CorrelationId newest{}; parts_.attribution.newest_correlation(newest)) health_.begin_tick(now, newest);
   account_->drain().begin_tick(now);
   ask_for_records();
   take_records();
   announce_new_devices();
-  watch_other_clients();
-  say_what_is_lost();
-  check_assumptions();
-  account_->drain().end_tick(dropped_taken_ != 0, !flush_ || flush_stuck_ || flush_->idle());
+  check_health();
+  account_->drain().end_tick(health_.dropped_any(), !flush_ || flush_stuck_ || flush_->idle());
   if (parts_.session != nullptr && account_->drain().wants_events()) parts_.session->follow_events();
   for (std::string& notice : account_->drain().take_notices()) parts_.sink.say("order", std::move(notice));
   for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
@@ -170,19 +170,19 @@ void DrainThread::take_records() {
   // Instances come with them, and take longer than records where there are many: so time bounds it too.
   constexpr std::size_t kAtOnce = 2 * RecordQueue::kBatches;
   constexpr DurationNs kLongest = kNsPerSecond / 10;
-  const TimeNs until = last_records_until_ != 0 ? last_records_until_ : monotonic_ns() + kLongest;
+  const TimeNs until = cut_.records_until != 0 ? cut_.records_until : monotonic_ns() + kLongest;
   for (std::size_t taken = 0; taken < kAtOnce && (taken == 0 || monotonic_ns() < until); ++taken) {
     RecordBatch* batch = parts_.queue.receive();
     if (batch == nullptr) break;
-    if (cut_ns_ != 0 && batch->count != 0) {
+    if (cut_.at != 0 && batch->count != 0) {
       leave_out_later_launches(*batch);
-      later_batches_ = batch->count == 0 ? later_batches_ + 1 : 0;
+      cut_.later_batches = batch->count == 0 ? cut_.later_batches + 1 : 0;
     }
     // A record's instance opened before its launch, so instances are published first.
     account_->drain().follow_instances();
     clock_.correct(*batch);
     devices_.took(*batch);
-    trust_.see(*batch, clock_.now());
+    health_.see(*batch, clock_.now());
     account_->drain().record(*batch);
     if (!announced_) announce_new_devices();  // before whatever else comes in the first tick
     records_ += batch->count;
@@ -214,63 +214,41 @@ void DrainThread::ask_for_records() {
                   "CUPTI did not return from a flush for 30 s: not asking again; records come with full buffers only");
 }
 
-void DrainThread::say_what_is_lost() {
-  const std::uint64_t dropped = flush_ ? flush_->dropped() : 0;
-  if (dropped != dropped_taken_) {
-    host_counters().add(Counter::kRecordsDropped, dropped - dropped_taken_);
-    if (dropped_taken_ == 0)
-      parts_.sink.say("dropped", "CUPTI dropped records: figures of that window are lower bounds");
-    dropped_taken_ = dropped;
-  }
-  const std::uint64_t untimed =
-      host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
-  say_untimed(untimed - untimed_before_, records_ - records_before_);
-  if (records_ - records_before_ < 10'000 && !stopping()) return;  // goes on until there are enough to judge
-  untimed_before_ = untimed;
-  records_before_ = records_;
-}
-
-/// \param untimed of the last \param records: looked at piece by piece, since buffers can run out after an hour of good
-/// records.
-void DrainThread::say_untimed(std::uint64_t untimed, std::uint64_t records) {
-  if (untimed <= 16 || untimed <= records / 100) return;
-  const bool most = records >= 1000 && untimed > records / 2;
-  if (untimed_said_ && (most_untimed_said_ || !most)) return;
-  untimed_said_ = true;
-  most_untimed_said_ = most;
-  std::string why = "device buffers ran out, or another client set CUPTI's clock";
-  for (const CuptiDefect& defect : kCuptiDefects)
-    if (defect.remedy == CuptiRemedy::kSayIfUntimed && run_.cupti_version >= defect.first &&
-        run_.cupti_version <= defect.last)
-      why = std::string("known: ") + defect.what;
-  parts_.sink.say("untimed", std::to_string(untimed * 100 / records) + "% of CUPTI's records have no usable time (" +
-                                 why + "); figures are lower bounds");
-}
-
 // --- other clients of CUPTI -----------------------------------------------------------------------------------------
 
-void DrainThread::watch_other_clients() {
-  if (parts_.session == nullptr) return;
-  count_finished();
+CuptiLook DrainThread::look_at_cupti() const {
   const CuptiSession& session = *parts_.session;
-  ClientWatch::Look seen;
+  const LaunchAccount account = account_->drain().account();
+  CuptiLook seen;
   seen.now = monotonic_ns();
   seen.launches = parts_.attribution.launches_seen();
+  seen.without_record = host_counters().get(Counter::kLaunchesExpired);
+  seen.settled = account.seen - account.dropped + seen.without_record;
   seen.records = records_;
+  seen.unmatched = host_counters().get(Counter::kRecordsUnmatched);
+  seen.untimed = host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
+  seen.dropped = flush_ ? flush_->dropped() : 0;
+  seen.buffers = session.completed();
   seen.foreign_buffers = session.foreign();
   seen.refused_calls = session.refused();
-  seen.ended_sessions = ends_handled_ = session.ended_sessions();
+  seen.ended_sessions = session.ended_sessions();
   seen.ends_are_seen = session.sees_ends();
-  seen.finished_without_record = finished_without_record_;
   // The driver queues up to 1,024 launches a stream; two busy streams a context, and one context more than we know.
   seen.room = session.buffers().bytes_out() / ActivityBuffers::kShortestRecord +
               std::uint64_t{2048} * (session.live_contexts() + 1);
-  const bool yielded = watch_.state() == ClientWatch::State::kYielded;
-  ClientWatch::Verdict verdict = watch_.look(seen);
-  if (watch_.records_are_lost(seen.now)) account_->drain().forget_waiting();
-  switch (verdict.action) {
+  return seen;
+}
+
+void DrainThread::check_health() {
+  if (parts_.session == nullptr) return;
+  health_.count_finished(*parts_.session, parts_.attribution, monotonic_ns());
+  const CuptiLook seen = look_at_cupti();
+  CuptiHealth::Findings found = health_.look(seen);
+  if (found.records_are_lost) account_->drain().forget_waiting();
+  const auto not_measured = [&] { account_->ledger().not_measured_from(clock_.now() - (seen.now - found.since)); };
+  switch (found.action) {
     case ClientWatch::Action::kYield:
-      account_->ledger().not_measured_from(clock_.now() - (seen.now - verdict.since));
+      not_measured();
       break;
     case ClientWatch::Action::kBack:
       account_->ledger().measured_again(clock_.now());
@@ -279,7 +257,7 @@ void DrainThread::watch_other_clients() {
       parts_.session->resume();
       break;
     case ClientWatch::Action::kReturn:
-      if (!yielded) account_->ledger().not_measured_from(clock_.now() - (seen.now - verdict.since));
+      if (!found.was_yielded) not_measured();
       account_->ledger().measured_again(clock_.now());
       account_->drain().forget_waiting();
       break;
@@ -287,44 +265,13 @@ void DrainThread::watch_other_clients() {
     case ClientWatch::Action::kNothing:
       break;
   }
-  const CuptiDefect* defect = cupti_defect(run_.cupti_version, CuptiRemedy::kSayIfNoRecords);
-  if (verdict.action == ClientWatch::Action::kSay && records_ == 0 && defect != nullptr)
-    verdict.text += std::string(", or this CUPTI: ") + defect->what;
-  if (!verdict.text.empty()) parts_.sink.say(verdict.kind, std::move(verdict.text));
-}
-
-/// Launches that have finished, as the host's own synchronisation says, and of which no record came although every
-/// buffer that could hold it has been filled since.
-void DrainThread::count_finished() {
-  std::array<CorrelationId, 16> launches;
-  const TimeNs now = monotonic_ns();
-  const std::uint64_t seen = parts_.attribution.launches_seen();
-  const std::uint32_t taken = parts_.session->take_finished(launches.data(), launches.size());
-  for (std::uint32_t i = 0; i < taken; ++i) finished_.push_back({launches[i], seen, now});
-  const std::uint64_t room = parts_.session->buffers().bytes_out() / ActivityBuffers::kShortestRecord;
-  while (!finished_.empty() && seen - finished_.front().launches > room && now - finished_.front().at > kNsPerSecond) {
-    finished_without_record_ += parts_.attribution.map().outstanding(finished_.front().launch);
-    finished_.pop_front();
-  }
-  if (finished_.size() > 1024) finished_.pop_front();
-}
-
-void DrainThread::check_assumptions() {
-  if (parts_.session == nullptr || watch_.state() == ClientWatch::State::kYielded) return;
-  const LaunchAccount account = account_->drain().account();
-  TrustChecks::Look seen;
-  seen.now = monotonic_ns();
-  seen.without_record = host_counters().get(Counter::kLaunchesExpired);
-  seen.launches = account.seen - account.dropped + seen.without_record;
-  seen.records = records_;
-  seen.unmatched = host_counters().get(Counter::kRecordsUnmatched);
-  seen.untimed = host_counters().get(Counter::kRecordsNoTime) + host_counters().get(Counter::kRecordsBadTime);
-  seen.called = account.seen;
-  seen.buffers = parts_.session->completed();
-  for (std::string& notice : trust_.look(seen)) parts_.sink.say("trust", std::move(notice));
-  if (trust_.holds(TrustChecks::kCallbacks) || std::exchange(runtime_watched_, true)) return;
+  say(std::move(found.lines));
   // Below this runtime not every launch makes a driver call that we know: its own calls may tell.
-  parts_.session->watch_runtime_calls();
+  if (found.launches_are_missed) parts_.session->watch_runtime_calls();
+}
+
+void DrainThread::say(std::vector<CuptiHealth::Line>&& lines) {
+  for (CuptiHealth::Line& line : lines) parts_.sink.say(line.kind, std::move(line.text));
 }
 
 // --- what goes out --------------------------------------------------------------------------------------------------
@@ -352,7 +299,7 @@ void DrainThread::emit(WindowSummary&& window) {
       (ring_ ? ring_->resident_bytes() : 0);
   window.self.overhead = wall > 0 && session != nullptr ? session->callback_seconds(clock_.ticks()) / wall : 0;
   if (!window.final_run) devices_.add_clock_ratios(window);
-  if (session != nullptr) window.trust = trust_.states();
+  if (session != nullptr) window.trust = health_.trust();
   // What instances lacked that ended with the run stands above its table.
   if (window.final_run) {
     for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
@@ -392,12 +339,12 @@ void DrainThread::finish() {
 
 /// What is on its way gets a moment; then everything is asked for, with what still runs.
 void DrainThread::take_last_records() {
-  cut_known_ = parts_.attribution.newest_correlation(cut_);
-  cut_ns_ = clock_.now();
-  if (!cut_known_) account_->drain().leave_out_unknown_work_after(cut_ns_);
+  cut_.known = parts_.attribution.newest_correlation(cut_.newest);
+  cut_.at = clock_.now();
+  if (!cut_.known) account_->drain().leave_out_unknown_work_after(cut_.at);
   // CUPTI's own flush may take as long as it takes where records move at all; one that hangs is left after this time.
   const TimeNs hung_at = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 4;
-  last_records_until_ = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 2;  // what is left then is dropped, and said
+  cut_.records_until = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 2;  // what is left then is dropped, and said
   const auto waiting = [this] { return account_->drain().account().dropped != 0; };
   anchor_clock();
   account_->drain().begin_tick(clock_.now());
@@ -408,12 +355,12 @@ void DrainThread::take_last_records() {
       flush_at_exit(false, hung_at);
     }
     // Without launch callbacks nobody knows what lies in buffers that are not complete.
-    if (waiting() || !cut_known_) flush_at_exit(true, hung_at);
+    if (waiting() || !cut_.known) flush_at_exit(true, hung_at);
   }
   take_records();
   announce_new_devices();
-  say_what_is_lost();
-  account_->drain().end_tick(dropped_taken_ != 0);
+  if (parts_.session != nullptr) say(health_.look_for_loss(look_at_cupti(), true));
+  account_->drain().end_tick(health_.dropped_any());
   for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
   for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
   say_what_is_detected();
@@ -451,9 +398,9 @@ void DrainThread::flush_at_exit(bool everything, TimeNs hung_at) {
     const TimeNs now = monotonic_ns();
     // Threads that go on launching keep a flush going for as long as they do. Once all that comes is theirs, and
     // nothing of the account is waited for, the flush gets a moment to end, and is left.
-    if (later_batches_ >= kOnlyLater && cut_known_ && account_->drain().account().dropped == 0) {
-      if (leave_at_ == 0) leave_at_ = now + kSlowdown * kNsPerSecond / 4;
-      if (now >= leave_at_) return;
+    if (cut_.later_batches >= kOnlyLater && cut_.known && account_->drain().account().dropped == 0) {
+      if (cut_.leave_at == 0) cut_.leave_at = now + kSlowdown * kNsPerSecond / 4;
+      if (now >= cut_.leave_at) return;
     }
     // Records may come faster than they are taken: at some time the account ends all the same.
     if (now < hung_at || (records_ != before && now < hung_at + kSlowdown * kNsPerSecond)) continue;
@@ -467,7 +414,7 @@ void DrainThread::flush_at_exit(bool everything, TimeNs hung_at) {
 /// the time of the call that tells them from the others.
 void DrainThread::leave_out_later_launches(RecordBatch& batch) const noexcept {
   const auto later = [&](const ActivityRecord& record) {
-    return is_host_call(record.kind) ? record.begin_ns > cut_ns_ : cut_known_ && newer(record.correlation, cut_);
+    return is_host_call(record.kind) ? record.begin_ns > cut_.at : cut_.known && newer(record.correlation, cut_.newest);
   };
   const auto end = std::remove_if(batch.records.begin(), batch.records.begin() + batch.count, later);
   batch.count = static_cast<std::uint32_t>(end - batch.records.begin());

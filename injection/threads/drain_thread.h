@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <limits>
 #include <optional>
 #include <string>
@@ -17,12 +16,11 @@
 #include "core/recording/recording_ring.h"
 #include "cuda/blas/import_patcher.h"
 #include "cuda/cupti_session.h"
-#include "injection/threads/client_watch.h"
+#include "injection/threads/cupti_health.h"
 #include "injection/threads/flush_thread.h"
 #include "injection/threads/host_clock.h"
 #include "injection/threads/run_devices.h"
 #include "injection/threads/sink_thread.h"
-#include "injection/threads/trust.h"
 
 namespace mfu {
 
@@ -73,12 +71,10 @@ class DrainThread {
   void take_last_records();
   void flush_at_exit(bool everything, TimeNs hung_at);
   void leave_out_later_launches(RecordBatch& batch) const noexcept;
-  void watch_other_clients();
-  void count_finished();
-  void check_assumptions();
-  void say_what_is_lost();
+  [[nodiscard]] CuptiLook look_at_cupti() const;
+  void check_health();
+  void say(std::vector<CuptiHealth::Line>&& lines);
   void say_what_is_detected();
-  void say_untimed(std::uint64_t untimed, std::uint64_t records);
   void tell_unmatched_names(bool at_exit);
   void announce_new_devices();
   void announce();
@@ -99,12 +95,8 @@ class DrainThread {
 
   Wakeup wake_;
   std::optional<FlushThread> flush_;  ///< where there is CUPTI
-  std::uint64_t ends_handled_ = 0;    ///< of sessions of other clients
   TimeNs flush_since_ = 0;
   bool flush_stuck_ = false;
-  std::uint64_t dropped_taken_ = 0;
-  bool untimed_said_ = false, most_untimed_said_ = false;
-  std::uint64_t untimed_before_ = 0, records_before_ = 0;  ///< at the last judgement
   bool unmatched_told_ = false;
   bool kernel_products_ = false;       ///< there are kernels that are products by themselves
   std::uint32_t names_looked_at_ = 0;  ///< for that
@@ -112,25 +104,20 @@ class DrainThread {
   std::uint64_t launches_before_ = 0;
   bool records_flow_ = true;  ///< some came in the last tick
 
-  TrustChecks trust_;
-  bool runtime_watched_ = false;
-  ClientWatch watch_;
-  struct Finished {
-    CorrelationId launch;
-    std::uint64_t launches;  ///< that were made when it was told
-    TimeNs at;
-  };
-  std::deque<Finished> finished_;
-  std::uint64_t finished_without_record_ = 0;
+  CuptiHealth health_;
 
-  CorrelationId cut_{};  ///< at exit: the newest launch of the account
-  bool cut_known_ = false;
-  TimeNs cut_ns_ = 0;              ///< when that was; 0: the run goes on
-  TimeNs last_records_until_ = 0;  ///< at exit: when the last records must have been taken
-  std::atomic<TimeNs> account_until_{std::numeric_limits<TimeNs>::max()};  ///< [any thread] at exit: when it must end
+  /// At exit: where the account ends, and until when its records are waited for.
+  struct Cut {
+    CorrelationId newest{};  ///< launch of the account, where it is known
+    bool known = false;
+    TimeNs at = 0;                    ///< when that was; 0: the run goes on
+    TimeNs records_until = 0;         ///< when the last records must have been taken
+    std::uint32_t later_batches = 0;  ///< in a row, with nothing but what was launched after the cut
+    TimeNs leave_at = 0;              ///< a flush that still runs then is left; 0: not decided
+  };
   static constexpr std::uint32_t kOnlyLater = 4;
-  std::uint32_t later_batches_ = 0;  ///< at exit: in a row, with nothing but what was launched after the cut
-  TimeNs leave_at_ = 0;              ///< at exit: a flush that still runs then is left; 0: not decided
+  Cut cut_;
+  std::atomic<TimeNs> account_until_{std::numeric_limits<TimeNs>::max()};  ///< [any thread] at exit: when it must end
 
   std::atomic<bool> stopping_{false};       ///< [any thread]
   std::atomic<std::uint64_t> progress_{0};  ///< [any thread]

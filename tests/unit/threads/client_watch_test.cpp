@@ -1,5 +1,5 @@
 // Who has CUPTI's records: a busy GPU is nobody's fault, a client that takes them is found, and we come back.
-#include "injection/threads/client_watch.h"
+#include "injection/threads/cupti_health.h"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ class ClientWatchTest : public testing::Test {
   }
 
   ClientWatch watch_;
-  ClientWatch::Look seen_{.now = 1000 * kNsPerSecond, .room = 5000};
+  CuptiLook seen_{.now = 1000 * kNsPerSecond, .room = 5000};
 };
 
 TEST_F(ClientWatchTest, RecordsThatComeAreOurs) {

@@ -1,5 +1,5 @@
 // Assumptions about CUPTI: each violation is found, said once, and taken back when it is over.
-#include "injection/threads/trust.h"
+#include "injection/threads/cupti_health.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class TrustTest : public testing::Test {
   std::vector<std::string> look() { return checks_.look(seen_); }
 
   TrustChecks checks_;
-  TrustChecks::Look seen_;
+  CuptiLook seen_;
   std::unique_ptr<RecordBatch> batch_ = std::make_unique<RecordBatch>();
   std::uint32_t id_ = 0xFFFF'FE00u;  // wraps on the way
   TimeNs now_ = 1'000'000'000;
@@ -37,7 +37,7 @@ TEST_F(TrustTest, NothingIsSaidOfWhatIsAsExpected) {
   for (int i = 0; i < 100; ++i) {
     RecordBatch& records = batch();
     checks_.see(records, now_);
-    seen_.launches += 2000;
+    seen_.settled += 2000;
     seen_.without_record += 10;  // empty graphs
     seen_.records += 2000;
     EXPECT_TRUE(look().empty());
@@ -45,19 +45,19 @@ TEST_F(TrustTest, NothingIsSaidOfWhatIsAsExpected) {
 }
 
 TEST_F(TrustTest, LaunchesWithoutRecords) {
-  seen_.launches = 10'000;
+  seen_.settled = 10'000;
   seen_.without_record = seen_.records = 5'000;
   const auto said = look();
   ASSERT_EQ(said.size(), 1);
   EXPECT_EQ(said[0], "records: 50% of the launches got no record; busy time and FLOP are lower bounds");
   EXPECT_TRUE(look().empty());
-  seen_.launches += 10'000;
+  seen_.settled += 10'000;
   seen_.records += 10'000;
   EXPECT_EQ(look(), std::vector<std::string>{"records: as expected again"});
 }
 
 TEST_F(TrustTest, RecordsOfUnknownLaunches) {
-  seen_.launches = seen_.records = 10'000;
+  seen_.settled = seen_.records = 10'000;
   seen_.unmatched = 900;
   ASSERT_EQ(look().size(), 1);
   EXPECT_FALSE(checks_.holds(TrustChecks::kCallbacks));
@@ -100,7 +100,7 @@ TEST_F(TrustTest, WorkThatBeganAfterItWasLaunched) {
 }
 
 TEST_F(TrustTest, RecordsWithoutTimes) {
-  seen_.launches = seen_.records = 10'000;
+  seen_.settled = seen_.records = 10'000;
   seen_.untimed = 500;
   EXPECT_TRUE(look().empty()) << "there is a line for it already, with the cause";
   EXPECT_FALSE(checks_.holds(TrustChecks::kTimes));
@@ -109,7 +109,7 @@ TEST_F(TrustTest, RecordsWithoutTimes) {
 TEST_F(TrustTest, BuffersThatDoNotComeBack) {
   const auto second = [this](std::uint64_t launches, std::uint64_t buffers) {
     seen_.now += kNsPerSecond;
-    seen_.called += launches;
+    seen_.launches += launches;
     seen_.buffers += buffers;
     return look();
   };
