@@ -98,9 +98,11 @@ bool is_python(const Mapped& mapped) {
 }
 
 void add_python_wheels(std::vector<CuptiCandidate>& to, const Mapped& mapped) {
+  const EnvironmentCopy environment;
   std::vector<std::string> prefixes;
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME"})
-    if (const char* prefix = ::getenv(variable); prefix != nullptr && *prefix != '\0') prefixes.emplace_back(prefix);
+    if (const char* prefix = environment.find(variable); prefix != nullptr && *prefix != '\0')
+      prefixes.emplace_back(prefix);
   char exe[4096];
   const ::ssize_t n = ::readlink("/proc/self/exe", exe, sizeof exe - 1);
   if (n > 0) prefixes.push_back(directory(directory(std::string_view(exe, static_cast<std::size_t>(n)))));
@@ -110,7 +112,7 @@ void add_python_wheels(std::vector<CuptiCandidate>& to, const Mapped& mapped) {
     add_site_packages(to, prefix + "/lib/python3*/dist-packages");
     add_site_packages(to, prefix + "/local/lib/python3*/dist-packages");
   }
-  if (const char* home = ::getenv("HOME"); home != nullptr)
+  if (const char* home = environment.find("HOME"); home != nullptr)
     add_site_packages(to, std::string(home) + "/.local/lib/python3*/site-packages");
 }
 
@@ -131,6 +133,71 @@ template <typename F>
 bool resolve(void* handle, const char* name, F& function) {
   function = reinterpret_cast<F>(::dlsym(handle, name));
   return function != nullptr;
+}
+
+/// What a libcupti exports. \return the name of a required function that it lacks; nullptr: none
+const char* resolve_all(void* handle, CuptiApi& api) {
+  const char* missing = nullptr;
+  const auto require = [&](const char* name, auto& function) {
+    if (!resolve(handle, name, function) && missing == nullptr) missing = name;
+  };
+  require("cuptiGetVersion", api.get_version);
+  require("cuptiSubscribe", api.subscribe);
+  require("cuptiEnableCallback", api.enable_callback);
+  require("cuptiActivityRegisterCallbacks", api.register_callbacks);
+  require("cuptiActivityEnable", api.activity_enable);
+  require("cuptiActivityFlushAll", api.flush_all);
+  require("cuptiActivityGetNextRecord", api.get_next_record);
+  require("cuptiActivityGetNumDroppedRecords", api.get_dropped);
+  resolve(handle, "cuptiUnsubscribe", api.unsubscribe);
+  resolve(handle, "cuptiGetTimestamp", api.get_timestamp);
+  resolve(handle, "cuptiSetThreadIdType", api.set_thread_id_type);
+  resolve(handle, "cuptiActivitySetAttribute", api.set_attribute);
+  resolve(handle, "cuptiActivityGetAttribute", api.get_attribute);
+  resolve(handle, "cuptiGetContextId", api.get_context_id);
+  resolve(handle, "cuptiGetGraphNodeId", api.get_graph_node_id);
+  resolve(handle, "cuptiGetDeviceId", api.get_device_id);
+  resolve(handle, "cuptiActivityEnableDriverApi", api.enable_driver_api);
+  resolve(handle, "cuptiActivityEnableRuntimeApi", api.enable_runtime_api);
+  resolve(handle, "cuptiSubscribe_v2", api.subscribe_v2);
+  resolve(handle, "cuptiActivityRegisterCallbacks_v2", api.register_callbacks_v2);
+  resolve(handle, "cuptiActivityEnable_v2", api.activity_enable_v2);
+  resolve(handle, "cuptiActivityGetNextRecord_v2", api.get_next_record_v2);
+  resolve(handle, "cuptiActivityGetNumDroppedRecords_v2", api.get_dropped_v2);
+  resolve(handle, "cuptiGetTimestamp_v2", api.get_timestamp_v2);
+  return missing;
+}
+
+/// The first call into a libcupti that may be called. \return why it has no version
+Result<void> ask_version(CuptiApi& api, const CuptiTraits& traits, int driver, CuptiOpening& opening) {
+  CUptiResult result = CUPTI_ERROR_UNKNOWN;
+  // 13.2 may find no way to initialise though the driver is new enough. Then its first call never comes back.
+  const auto ask = [&] { result = api.get_version(&api.version); };
+  if (traits.is_13_2) {
+    switch (call_guarded(ask)) {
+      case GuardedCall::kReturned:
+        break;
+      case GuardedCall::kOverflowed:
+        opening = CuptiOpening::kNoDriver;
+        return Error{api.path + ": is CUPTI 13.2, and it overflowed its stack: it cannot initialise with this driver"};
+      case GuardedCall::kNotCalled:
+        return Error{
+            api.path +
+            ": is CUPTI 13.2, which can overflow its stack, and a stack of its own (2 MiB) is not to be had: it was "
+            "not called"};
+    }
+  }
+  if (!traits.is_13_2) ask();
+  if (result != CUPTI_SUCCESS) {
+    // From 13.3 on even this call fails where CUPTI cannot initialise.
+    const bool unfit = result == CUPTI_ERROR_NOT_INITIALIZED || result == CUPTI_ERROR_UNKNOWN;
+    if (unfit) opening = CuptiOpening::kNoDriver;
+    return Error{api.path + ": cuptiGetVersion failed with error " + std::to_string(static_cast<int>(result)) +
+                 (unfit && driver != 0 ? " (the driver is for CUDA " + std::to_string(driver / 1000) + "." +
+                                             std::to_string(driver % 1000 / 10) + ")"
+                                       : "")};
+  }
+  return {};
 }
 
 }  // namespace
@@ -198,35 +265,8 @@ Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, CuptiOpening* how) 
   CuptiApi api;
   api.path = candidate.path;
   api.host_mapped = candidate.host_mapped;
-  const char* missing = nullptr;
-  const auto require = [&](const char* name, auto& function) {
-    if (!resolve(handle, name, function) && missing == nullptr) missing = name;
-  };
-  require("cuptiGetVersion", api.get_version);
-  require("cuptiSubscribe", api.subscribe);
-  require("cuptiEnableCallback", api.enable_callback);
-  require("cuptiActivityRegisterCallbacks", api.register_callbacks);
-  require("cuptiActivityEnable", api.activity_enable);
-  require("cuptiActivityFlushAll", api.flush_all);
-  require("cuptiActivityGetNextRecord", api.get_next_record);
-  require("cuptiActivityGetNumDroppedRecords", api.get_dropped);
-  if (missing != nullptr) return Error{candidate.path + ": has no " + missing};
-  resolve(handle, "cuptiUnsubscribe", api.unsubscribe);
-  resolve(handle, "cuptiGetTimestamp", api.get_timestamp);
-  resolve(handle, "cuptiSetThreadIdType", api.set_thread_id_type);
-  resolve(handle, "cuptiActivitySetAttribute", api.set_attribute);
-  resolve(handle, "cuptiActivityGetAttribute", api.get_attribute);
-  resolve(handle, "cuptiGetContextId", api.get_context_id);
-  resolve(handle, "cuptiGetGraphNodeId", api.get_graph_node_id);
-  resolve(handle, "cuptiGetDeviceId", api.get_device_id);
-  resolve(handle, "cuptiActivityEnableDriverApi", api.enable_driver_api);
-  resolve(handle, "cuptiActivityEnableRuntimeApi", api.enable_runtime_api);
-  resolve(handle, "cuptiSubscribe_v2", api.subscribe_v2);
-  resolve(handle, "cuptiActivityRegisterCallbacks_v2", api.register_callbacks_v2);
-  resolve(handle, "cuptiActivityEnable_v2", api.activity_enable_v2);
-  resolve(handle, "cuptiActivityGetNextRecord_v2", api.get_next_record_v2);
-  resolve(handle, "cuptiActivityGetNumDroppedRecords_v2", api.get_dropped_v2);
-  resolve(handle, "cuptiGetTimestamp_v2", api.get_timestamp_v2);
+  if (const char* missing = resolve_all(handle, api); missing != nullptr)
+    return Error{candidate.path + ": has no " + missing};
   // The handle is never closed: records and callbacks may come until the process is gone.
   const int driver = mapped_driver_version();
   const CuptiTraits traits = traits_of(handle, candidate);
@@ -234,34 +274,7 @@ Result<CuptiApi> open_cupti(const CuptiCandidate& candidate, CuptiOpening* how) 
     opening = CuptiOpening::kNoDriver;
     return Error{candidate.path + ": " + why};
   }
-  CUptiResult result = CUPTI_ERROR_UNKNOWN;
-  // 13.2 may find no way to initialise though the driver is new enough. Then its first call never comes back.
-  const auto ask = [&] { result = api.get_version(&api.version); };
-  if (traits.is_13_2) {
-    switch (call_guarded(ask)) {
-      case GuardedCall::kReturned:
-        break;
-      case GuardedCall::kOverflowed:
-        opening = CuptiOpening::kNoDriver;
-        return Error{candidate.path +
-                     ": is CUPTI 13.2, and it overflowed its stack: it cannot initialise with this driver"};
-      case GuardedCall::kNotCalled:
-        return Error{
-            candidate.path +
-            ": is CUPTI 13.2, which can overflow its stack, and a stack of its own (2 MiB) is not to be had: it was "
-            "not called"};
-    }
-  }
-  if (!traits.is_13_2) ask();
-  if (result != CUPTI_SUCCESS) {
-    // From 13.3 on even this call fails where CUPTI cannot initialise.
-    const bool unfit = result == CUPTI_ERROR_NOT_INITIALIZED || result == CUPTI_ERROR_UNKNOWN;
-    if (unfit) opening = CuptiOpening::kNoDriver;
-    return Error{candidate.path + ": cuptiGetVersion failed with error " + std::to_string(static_cast<int>(result)) +
-                 (unfit && driver != 0 ? " (the driver is for CUDA " + std::to_string(driver / 1000) + "." +
-                                             std::to_string(driver % 1000 / 10) + ")"
-                                       : "")};
-  }
+  if (const Result<void> asked = ask_version(api, traits, driver, opening); !asked) return asked.error();
   if (api.version < kOldestVersion)
     return Error{candidate.path + ": is CUPTI " + cupti_version_text(api.version) + ", expected 11.1 or newer"};
   if (!candidate.host_mapped && candidate.path.find('/') == std::string::npos && api.version < kSafeForPython &&
