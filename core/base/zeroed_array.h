@@ -13,6 +13,9 @@ namespace mfu {
 
 namespace detail {
 inline constinit std::atomic<bool> g_array_refused{false};
+/// Pages of zeroes that take no memory until they are touched, also where the host locks all that it maps from now on;
+/// nullptr: there is no room.
+[[nodiscard]] void* map_zeroed(std::size_t bytes) noexcept;
 }  // namespace detail
 
 /// The system had no memory for some array. [any thread] Ask before the first callback that would write to one.
@@ -29,9 +32,8 @@ class ZeroedArray {
 
  public:
   explicit ZeroedArray(std::size_t size) noexcept {
-    void* p =
-        ::mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) {
+    void* p = detail::map_zeroed(size * sizeof(T));
+    if (p == nullptr) {
       detail::g_array_refused.store(true, std::memory_order_relaxed);
       return;
     }

@@ -50,5 +50,13 @@ TEST(ZeroedArray, SaysWhereThereIsNoMemory) {
   EXPECT_TRUE(array_was_refused());
 }
 
+TEST(ZeroedArray, TakesNoMemoryWhereTheHostLocksAllThatItMaps) {
+  if (::mlockall(MCL_FUTURE) != 0) GTEST_SKIP() << "memory may not be locked here";
+  const ZeroedArray<char> table(std::size_t{4} << 20);
+  ::munlockall();
+  ASSERT_EQ(table.size(), std::size_t{4} << 20);
+  EXPECT_EQ(table.resident_bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace mfu
