@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "core/base/counters.h"
+#include "core/base/environment.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/sinks/component_text.h"
@@ -321,8 +322,9 @@ TextSink::TextSink(std::string target, std::int64_t rank, bool name_rank, std::u
   const int fd = out_.kind() == LineFile::Kind::kStderr   ? STDERR_FILENO
                  : out_.kind() == LineFile::Kind::kStdout ? STDOUT_FILENO
                                                           : -1;
-  const char* terminal = std::getenv("TERM");
-  const char* no_color = std::getenv("NO_COLOR");  // https://no-color.org
+  const EnvironmentCopy environment;
+  const char* terminal = environment.find("TERM");
+  const char* no_color = environment.find("NO_COLOR");  // https://no-color.org
   terminal_ = fd >= 0 && ::isatty(fd) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";
   color_ = terminal_ && (no_color == nullptr || *no_color == '\0');
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/base/environment.h"
 #include "core/config/config.h"
 #include "cuda/cupti_session.h"
 
@@ -17,6 +18,7 @@ struct CuptiParts {
   Counters& counters;
   void (*on_first_use)();
   void (*on_buffer)();
+  bool mps;  ///< uses_mps()
 };
 
 /// Where the library stands for the rest of the process.
@@ -27,6 +29,10 @@ struct CuptiRung {
   std::uint32_t version = 0;        ///< cuptiGetVersion()
   std::string event_kind, text;     ///< one line of why there is less than everything; empty: nothing to say
 };
+
+/// Whether this process is a client of MPS, by what its clients look for themselves; false where MFU_PROFILER says to
+/// trace all the same.
+[[nodiscard]] bool uses_mps(const EnvironmentCopy& environment);
 
 /// [inside cuInit] Tries the candidates for libcupti one after the other. No thread, no driver call but
 /// cuDriverGetVersion, and no call to a libcupti whose version is not known to be safe with this driver.

@@ -1,15 +1,16 @@
 // The functions that the CUDA driver and NVTX look up by name, and the constructor for LD_PRELOAD.
 #include <sys/auxv.h>
 
-#include <cstdlib>
 #include <cstring>
 
+#include "core/base/environment.h"
 #include "cuda/nvtx_handler.h"
 #include "injection/entry/guest.h"
 #include "injection/entry/other_copies.h"
 #include "injection/entry/publish_variable.h"
 #include "injection/guards/cancellation_off.h"
 #include "injection/guards/contain.h"
+#include "injection/guards/own_thread.h"
 
 #define MFU_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -55,11 +56,17 @@ namespace {
 __attribute__((constructor)) void on_load() noexcept {
   // A setuid program or one with file capabilities has more rights than whoever set its environment, which would say
   // where files are made.
-  const char* off = std::getenv("MFU_DISABLE");
-  if (::getauxval(AT_SECURE) != 0 || (off != nullptr && std::strcmp(off, "1") == 0)) {
+  const bool secure = ::getauxval(AT_SECURE) != 0;
+  const bool off = mfu::contain(true, [] {
+    const mfu::EnvironmentCopy environment;
+    const char* disable = environment.find("MFU_DISABLE");
+    return disable != nullptr && std::strcmp(disable, "1") == 0;
+  });
+  if (secure || off) {
     mfu::host_switches().inert.store(true, std::memory_order_relaxed);
     return;
   }
+  mfu::remember_processors();
   mfu::contain(0, [] {
     const std::string path = mfu::own_path();
     mfu::publish_variable("CUDA_INJECTION64_PATH", path);

@@ -1,12 +1,13 @@
 #include "injection/entry/publish_variable.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
+
+#include "core/base/environment.h"
 
 namespace mfu {
 
@@ -18,22 +19,19 @@ std::string own_path() {
   return resolved != nullptr ? std::string(resolved.get()) : std::string(info.dli_fname);
 }
 
-void publish_variable(const char* name, const std::string& value) noexcept {
-  if (value.empty() || ::getenv(name) != nullptr || environ == nullptr) return;
-  const std::size_t length = std::strlen(name) + 1 + value.size() + 1;
-  char* entry = new (std::nothrow) char[length];
+void publish_variable(const char* name, const std::string& value) {
+  if (value.empty()) return;
+  const std::string text = std::string(name) + "=" + value;
+  char* entry = new (std::nothrow) char[text.size() + 1];
   if (entry == nullptr) return;
-  std::strcpy(entry, name);
-  std::strcat(entry, "=");
-  std::strcat(entry, value.c_str());
-  std::size_t count = 0;
-  while (environ[count] != nullptr) ++count;
-  char** copy = new (std::nothrow) char*[count + 2];
-  if (copy == nullptr) return;
-  std::memcpy(copy, environ, count * sizeof *copy);
-  copy[count] = entry;
-  copy[count + 1] = nullptr;
-  __atomic_store_n(&environ, copy, __ATOMIC_RELEASE);
+  std::strcpy(entry, text.c_str());
+  constexpr int kTries = 100;  // each fails only where another thread has set a variable meanwhile
+  for (int i = 0; i < kTries; ++i) {
+    const EnvironmentCopy environment;
+    if (environment.find(name) != nullptr) break;
+    if (environment.append_to_process(entry)) return;
+  }
+  delete[] entry;
 }
 
 }  // namespace mfu

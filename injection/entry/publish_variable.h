@@ -8,8 +8,8 @@ namespace mfu {
 /// Absolute path of the file this library was loaded from; empty when it cannot be told.
 [[nodiscard]] std::string own_path();
 
-/// Adds `name=value` to the environment when `name` is unset; never overwrites. Other threads may be inside getenv: the
-/// array is copied and swapped in with one store, the old one is never freed (glibc before 2.41 frees it in setenv).
-void publish_variable(const char* name, const std::string& value) noexcept;
+/// Adds `name=value` to the environment when `name` is unset; never overwrites. Other threads may be inside getenv() or
+/// setenv(): see EnvironmentCopy.
+void publish_variable(const char* name, const std::string& value);
 
 }  // namespace mfu

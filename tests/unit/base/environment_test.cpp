@@ -1,0 +1,59 @@
+// A copy of the environment is true while other threads change it, and what is put into it stays.
+#include "core/base/environment.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+namespace mfu {
+namespace {
+
+TEST(EnvironmentCopy, HasWhatGetenvHas) {
+  ::setenv("MFU_TEST_VALUE", "a=b", 1);
+  ::setenv("MFU_TEST_EMPTY", "", 1);
+  ::unsetenv("MFU_TEST");
+  const EnvironmentCopy copy;
+  EXPECT_STREQ(copy.find("MFU_TEST_VALUE"), "a=b");
+  EXPECT_STREQ(copy.find("MFU_TEST_EMPTY"), "");
+  EXPECT_EQ(copy.find("MFU_TEST"), nullptr) << "the beginning of a name is another name";
+}
+
+TEST(EnvironmentCopy, AppendsOnlyToWhatItIsACopyOf) {
+  const EnvironmentCopy before;
+  ::setenv("MFU_TEST_LATER", "1", 1);
+  EXPECT_FALSE(before.append_to_process("MFU_TEST_APPENDED=1"));
+  EXPECT_EQ(std::getenv("MFU_TEST_APPENDED"), nullptr);
+  EXPECT_TRUE(EnvironmentCopy().append_to_process("MFU_TEST_APPENDED=2"));
+  EXPECT_STREQ(std::getenv("MFU_TEST_APPENDED"), "2");
+  EXPECT_STREQ(std::getenv("MFU_TEST_LATER"), "1");
+  ::setenv("MFU_TEST_APPENDED", "3", 1);
+  EXPECT_STREQ(std::getenv("MFU_TEST_APPENDED"), "3") << "the C library goes on from there";
+}
+
+TEST(EnvironmentCopy, IsTrueWhileAnotherThreadSetsVariables) {
+  ::setenv("MFU_TEST_STAYS", "here", 1);
+  std::atomic<bool> stop{false};
+  std::thread storm([&] {
+    for (int i = 0; !stop; i = (i + 1) % 2000) {
+      const std::string name = "MFU_STORM_" + std::to_string(i);
+      ::setenv(name.c_str(), "value", 1);
+      if (i % 3 == 0) ::unsetenv(name.c_str());
+    }
+  });
+  for (int i = 0; i < 300; ++i) {
+    const EnvironmentCopy copy;
+    const char* stays = copy.find("MFU_TEST_STAYS");
+    ASSERT_STREQ(stays, "here");
+    for (const char* const* entry = copy.block(); *entry != nullptr; ++entry)
+      ASSERT_NE(std::strchr(*entry, '='), nullptr) << *entry;
+  }
+  stop = true;
+  storm.join();
+}
+
+}  // namespace
+}  // namespace mfu
