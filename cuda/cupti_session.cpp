@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "cuda/coexistence.h"
 #include "cuda/kernel_products.h"
 #include "cuda/launch_ids.h"
 #include "cuda/launch_stream.h"
@@ -240,8 +241,13 @@ bool CuptiSession::look_for_ended_session() noexcept {
   return ended;
 }
 
+/// Whether a client that registers its own buffers takes our records.
+bool CuptiSession::others_take_records() const noexcept {
+  return coexistence_with(own_forms_ ? OtherProfiler::kOwnForms : OtherProfiler::kRegistering).takes_records;
+}
+
 void CuptiSession::make_room() noexcept {
-  if (own_forms_) return;
+  if (!others_take_records()) return;
   // Whoever registers last has the records. We may be about to, since the session before has ended.
   constexpr int kMostWaits = 500;
   constexpr ::timespec kWait{0, 100'000};
@@ -263,7 +269,7 @@ bool CuptiSession::turn_thread_buffers_on() noexcept {
 }
 
 void CuptiSession::resume() noexcept {
-  if (!own_forms_ && register_buffers() == CUPTI_SUCCESS) (void)enable_activities();
+  if (others_take_records() && register_buffers() == CUPTI_SUCCESS) (void)enable_activities();
 }
 
 std::uint32_t CuptiSession::take_finished(CorrelationId* launches, std::uint32_t count) noexcept {

@@ -152,6 +152,7 @@ class CuptiSession {
   void enable_call_records();
   [[nodiscard]] CUptiResult enable_activities();
   [[nodiscard]] bool thread_buffers(bool& on) const noexcept;
+  [[nodiscard]] bool others_take_records() const noexcept;
   bool turn_thread_buffers_on() noexcept;
   void first_use() noexcept;
   [[nodiscard]] LaunchPlace place_of(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,

@@ -2,8 +2,7 @@
 
 #include <sys/stat.h>
 
-#include <cstdlib>
-
+#include "cuda/coexistence.h"
 #include "cuda/cupti_versions.h"
 #include "cuda/device.h"
 
@@ -17,14 +16,14 @@ bool whole_graphs(GraphTracing wanted, CuptiLevel level) {
   return wanted == GraphTracing::kGraph || (wanted == GraphTracing::kAuto && level == CuptiLevel::kFull);
 }
 
-/// Whether this process is a client of MPS, by what its clients look for themselves.
-bool uses_mps() {
-  if (const char* pipes = ::getenv("CUDA_MPS_PIPE_DIRECTORY"); pipes != nullptr) return *pipes != '\0';
+}  // namespace
+
+bool uses_mps(const EnvironmentCopy& environment) {
+  if (environment.find("MFU_PROFILER") != nullptr) return false;  // traced all the same
+  if (const char* pipes = environment.find("CUDA_MPS_PIPE_DIRECTORY"); pipes != nullptr) return *pipes != '\0';
   struct ::stat info {};
   return ::stat("/tmp/nvidia-mps/control", &info) == 0;
 }
-
-}  // namespace
 
 CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
   CuptiRung rung;
@@ -56,9 +55,9 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
       candidates.push_back(candidate);
       continue;
     }
-    if (::getenv("MFU_PROFILER") == nullptr && uses_mps() && (api->version < 130000 || mapped_driver_version() < 13000))
+    if (parts.mps && (api->version < 130000 || mapped_driver_version() < 13000))
       return stay(
-          "ranges",
+          coexistence_with(OtherProfiler::kMps).level,
           "MPS is in use: with CUPTI or a driver older than CUDA 13.0 cooperative kernels can hang while they are "
           "traced; measuring the ranges' times only (MFU_PROFILER=own traces all the same)");
     const CuptiLevel level = config.profiler == ProfilerPolicy::kShare ? CuptiLevel::kShare : CuptiLevel::kFull;
@@ -70,7 +69,7 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
     if (failure == CuptiSession::Failure::kNone) {
       if (config.graphs == GraphTracing::kAuto && session->whole_graphs()) session->follow_graphs();
       rung.session = session;
-      rung.level = level == CuptiLevel::kFull ? "full" : "share";
+      rung.level = level == CuptiLevel::kFull ? "full" : coexistence_with(OtherProfiler::kShared).level;
       rung.path = api->path;
       rung.version = api->version;
       if (defect != nullptr) {
@@ -101,7 +100,8 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
   if (tried.empty()) tried = absent;
   if (no_driver) return stay("inert", "CUPTI finds no driver that it can use: " + tried);
   if (slot_taken)
-    return stay("ranges", "another tool holds CUPTI (" + tried + "): it keeps it; measuring the ranges' times only");
+    return stay(coexistence_with(OtherProfiler::kSlotHolder).level,
+                "another tool holds CUPTI (" + tried + "): it keeps it; measuring the ranges' times only");
   return stay("ranges", "no CUPTI to work with (" + tried +
                             "): measuring the ranges' times only; set MFU_CUPTI to a libcupti.so");
 }

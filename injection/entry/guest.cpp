@@ -16,13 +16,16 @@
 #include "core/attribution/attribution.h"
 #include "core/attribution/record_queue.h"
 #include "core/base/build_info.h"
+#include "core/base/environment.h"
 #include "core/base/ticks.h"
+#include "core/base/zeroed_array.h"
 #include "core/config/config.h"
 #include "core/config/host_command.h"
 #include "core/kernels/kernel_names.h"
 #include "core/ranges/region_rules.h"
 #include "core/ranges/rule_cache.h"
 #include "cuda/blas/import_patcher.h"
+#include "cuda/coexistence.h"
 #include "cuda/device.h"
 #include "cuda/early_ranges.h"
 #include "cuda/host_thread.h"
@@ -43,9 +46,20 @@ namespace mfu {
 
 namespace {
 
+/// Another library gets what the program says through NVTX; empty: none does.
+std::string taken_ranges(const EnvironmentCopy& environment) {
+  const char* library = environment.find("NVTX_INJECTION64_PATH");
+  if (library == nullptr || *library == '\0' || std::strstr(library, "libmfuinject") != nullptr) return "";
+  return "NVTX_INJECTION64_PATH is " + std::string(library) +
+         ": that library gets the program's ranges, and none come here";
+}
+
 class Parts {
  public:
-  Parts() : config_(load_config([](const char* name) -> const char* { return ::getenv(name); }, environ)) {}
+  explicit Parts(const EnvironmentCopy& environment)
+      : config_(load_config([&](const char* name) { return environment.find(name); }, environment.block())),
+        taken_ranges_(taken_ranges(environment)),
+        mps_(uses_mps(environment)) {}
   [[nodiscard]] bool disabled() const noexcept { return config_.disabled; }
   void start(const LateStart* late);
 
@@ -59,6 +73,8 @@ class Parts {
   void start_threads();
 
   Config config_;
+  std::string taken_ranges_;
+  bool mps_;
   const pid_t pid_ = ::getpid();
   const TimeNs started_ = monotonic_ns();
 
@@ -103,21 +119,12 @@ RunInfo Parts::describe_run() const {
   return run;
 }
 
-/// Another library gets what the program says through NVTX; empty: none does.
-std::string taken_ranges() {
-  const char* library = ::getenv("NVTX_INJECTION64_PATH");
-  if (library == nullptr || *library == '\0' || std::strstr(library, "libmfuinject") != nullptr) return "";
-  return "NVTX_INJECTION64_PATH is " + std::string(library) +
-         ": that library gets the program's ranges, and none come here";
-}
-
 /// Whether there are addresses for the tables that callbacks write to, with some left for the host.
 bool has_room_for_tables() noexcept {
   constexpr std::size_t kTables = std::size_t{64} << 20;  // of all, with what allocators ask for around them
   constexpr std::size_t kLeft = std::size_t{16} << 20;    // a library that cannot get thread-local data ends its host
-  void* room =
-      ::mmap(nullptr, kTables + kLeft, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) return false;
+  void* room = detail::map_zeroed(kTables + kLeft);
+  if (room == nullptr) return false;
   ::munmap(room, kTables + kLeft);
   return true;
 }
@@ -143,15 +150,15 @@ void Parts::start(const LateStart* late) {
                              : "no model config: times and waterfall only; for MFU set MFU_MODEL_CONFIG to a Hugging "
                                "Face config.json, its folder or a model id");
 
-  if (std::string taken = taken_ranges(); !taken.empty()) sink_->say("ranges_taken", std::move(taken));
+  if (!taken_ranges_.empty()) sink_->say("ranges_taken", taken_ranges_);
 
   CuptiRung rung;
   if (const std::string tool = foreign_tool(); !tool.empty()) {
-    rung.level = rung.event_kind = "inert";
+    rung.level = rung.event_kind = coexistence_with(OtherProfiler::kForeignTool).level;
     rung.text = tool + " is at work in this process: stepping aside for good";
   } else {
-    rung = climb_cupti_ladder(config_,
-                              {live_, *kernel_names_, contexts_, *queue_, host_counters(), on_first_use, on_buffer});
+    rung = climb_cupti_ladder(
+        config_, {live_, *kernel_names_, contexts_, *queue_, host_counters(), on_first_use, on_buffer, mps_});
   }
   run.level = rung.level;
   run.cupti_path = rung.path;
@@ -274,7 +281,7 @@ void Parts::at_exit() noexcept {
 void start_guest(const LateStart* late) {
   if (g_started.exchange(true, std::memory_order_acq_rel) || host_switches().inert.load(std::memory_order_relaxed))
     return;
-  auto* parts = new Parts;  // never destroyed
+  auto* parts = new Parts(EnvironmentCopy());  // never destroyed
   if (parts->disabled()) {
     host_switches().inert.store(true, std::memory_order_relaxed);
     return;
