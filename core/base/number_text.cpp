@@ -105,6 +105,13 @@ std::optional<double> parse_count(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<double> parse_number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
 std::string utc_text(TimeNs t_ns) {
   const std::time_t s = static_cast<std::time_t>(t_ns / kNsPerSecond);
   std::tm parts{};

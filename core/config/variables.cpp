@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/base/edit_distance.h"
+#include "core/base/number_text.h"
 #include "core/config/launcher.h"
 
 namespace mfu {
@@ -23,9 +24,8 @@ void wrong(Problems* problems, const char* name, const char* expected, std::stri
 }
 
 std::optional<double> positive_number(const char* name, const char* text, Problems* problems, const char* instead) {
-  char* end = nullptr;
-  const double value = std::strtod(text, &end);
-  if (end != text && *end == '\0' && std::isfinite(value) && value > 0) return value;
+  const std::optional<double> value = parse_number(text);
+  if (value && *value > 0) return value;
   wrong(problems, name, "a number > 0", text, instead);
   return std::nullopt;
 }

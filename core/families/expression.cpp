@@ -2,10 +2,11 @@
 
 #include <cctype>
 #include <charconv>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
+
+#include "core/base/number_text.h"
 
 namespace mfu {
 namespace {
@@ -179,7 +180,7 @@ class Parser {
       if (kind != e.function->arguments.front() || !e.parts.empty()) need(",");
       if (kind == 'k') e.parts.push_back(node(Kind::kKey, name()));
       if (kind == 'n') e.parts.push_back(choice());
-      if (kind == 'r') e.real = std::strtod(std::string(name()).c_str(), nullptr);
+      if (kind == 'r') e.real = parse_number(name()).value_or(0);
       if (kind == 'w') e.text = quoted();
       if (kind == 'f') e.text = name();
     }

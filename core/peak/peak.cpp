@@ -1,9 +1,10 @@
 #include "core/peak/peak.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -164,12 +165,6 @@ Rate rate_for(const PeakRates& rates, DType dtype, bool has_bf16_tensor) noexcep
   return {0, dtype};
 }
 
-std::string text(const char* format, double a, double b = 0, double c = 0) {
-  char buffer[160];
-  std::snprintf(buffer, sizeof buffer, format, a, b, c);
-  return buffer;
-}
-
 /// Boards that print one name for several SM counts and clocks.
 bool shares_its_name(const PeakRow& row) noexcept {
   return row.id == "jetson-agx-orin-64" || row.id == "jetson-thor-t5000";
@@ -221,7 +216,7 @@ void from_table(const PeakRow& row, const DeviceFacts& device, DType dtype, bool
     const std::uint32_t sms = device.sm_count > 0 ? device.sm_count : sms_of_slices(row, mig.slices);
     if (sms > 0 && sms <= row.sm_count) {
       share = static_cast<double>(sms) / row.sm_count;
-      note += text("; MIG: %.0f of %.0f SMs", sms, row.sm_count);
+      note += fmt::format("; MIG: {} of {} SMs", sms, row.sm_count);
     }
     // Memory comes in eighths of the card (A30: quarters, which are eighths too).
     const double gb = mig.memory_gb > 0 ? mig.memory_gb : static_cast<double>(device.memory_bytes) * 1e-9;
@@ -232,10 +227,10 @@ void from_table(const PeakRow& row, const DeviceFacts& device, DType dtype, bool
       share *= static_cast<double>(device.clock_khz) / (row.tensor_clock_mhz * 1000.0);
       peak.clock_khz = device.clock_khz;
     }
-    note += text("; scaled to %.0f SMs", device.sm_count);
+    note += fmt::format("; scaled to {} SMs", device.sm_count);
   } else if (is_other_variant(row, device)) {
     share = static_cast<double>(device.sm_count) / row.sm_count;
-    note += text("; this one has %.0f SMs: scaled", device.sm_count);
+    note += fmt::format("; this one has {} SMs: scaled", device.sm_count);
   }
   if (is_laptop_row(row)) note += kLaptopNote;
   peak.dtype = rate.dtype;
@@ -286,8 +281,8 @@ bool derive(const DeviceFacts& device, DType dtype, bool sparse, Peak& peak) {
   peak.dtype = rate.dtype;
   peak.clock_khz = device.clock_khz;
   peak.flop_per_s = device.sm_count * (device.clock_khz * 1e3) * rate.value * factor;
-  peak.source = text("derived: %.0f SM x %.3f GHz x %.0f FLOP/clk", device.sm_count, device.clock_khz * 1e-6,
-                     rate.value * factor);
+  peak.source = fmt::format("derived: {} SM x {:.3f} GHz x {:.0f} FLOP/clk", device.sm_count, device.clock_khz * 1e-6,
+                            rate.value * factor);
   if (rate.dtype != dtype)
     peak.source += "; no " + std::string(name(dtype)) + " rate: " + std::string(name(rate.dtype));
   if (is_laptop(device.name)) peak.source += kLaptopNote;
