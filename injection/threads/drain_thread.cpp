@@ -76,7 +76,7 @@ void DrainThread::loop() {
 
 void DrainThread::begin() {
   const Config& config = parts_.config;
-  if (parts_.session != nullptr) clock_.choose(parts_.session->timestamp());
+  if (parts_.session != nullptr) clock_.choose([this] { return parts_.session->timestamp(); });
   anchor_clock();
   RunAccount::Options options;
   options.ledger.origin_ns = clock_.now() - (monotonic_ns() - started_);

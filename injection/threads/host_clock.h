@@ -1,12 +1,15 @@
 // Three clocks become one: the system's, CUPTI's and the time-stamp counter.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "core/attribution/record_queue.h"
 #include "core/base/ticks.h"
 #include "core/base/units.h"
+#include "injection/threads/wakeup.h"
 
 namespace mfu {
 
@@ -17,29 +20,31 @@ class HostClock {
  public:
   /// Finds out which clock CUPTI uses: CLOCK_REALTIME is then read directly instead of asking CUPTI, since another
   /// client may replace CUPTI's. Anything else (WSL) is taken as an offset to CLOCK_MONOTONIC.
-  /// \param told what CUPTI's clock says at this moment; 0: it does not say.
-  void choose(std::uint64_t told);
+  /// \param ask what CUPTI's clock says at that moment; 0: it does not say.
+  void choose(const std::function<std::uint64_t()>& ask);
 
   /// Once per tick: ties the counter to the clock, and follows a clock that was set. Returns what is worth an event.
   [[nodiscard]] std::optional<std::string> anchor();
 
-  /// CUPTI's clock, as if nobody had ever set it [ns].
-  [[nodiscard]] TimeNs now() const noexcept;
+  /// CUPTI's clock, as if nobody had ever set it [ns]. Read from CLOCK_MONOTONIC: a clock that is set between two
+  /// readings moves nothing.
+  [[nodiscard]] TimeNs now() const noexcept { return monotonic_ns() + lead_ - step_; }
   /// Brings the times of records onto the same clock.
-  void correct(RecordBatch& batch) const noexcept;
+  void correct(RecordBatch& batch) noexcept;
 
   [[nodiscard]] TickClock& ticks() noexcept { return ticks_; }
   [[nodiscard]] const TickClock& ticks() const noexcept { return ticks_; }
 
  private:
-  [[nodiscard]] std::optional<std::string> follow_steps();
+  void follow_steps() noexcept;
+  [[nodiscard]] DurationNs step_of(TimeNs at, TimeNs real) const noexcept;
 
   TickClock ticks_;
-  bool direct_ = true;     ///< CUPTI's clock is CLOCK_REALTIME
-  DurationNs offset_ = 0;  ///< otherwise: CUPTI's clock less CLOCK_MONOTONIC
-  DurationNs lead_ = 0;    ///< CLOCK_REALTIME less CLOCK_MONOTONIC at the last look
+  bool direct_ = true;   ///< CUPTI's clock is CLOCK_REALTIME
+  DurationNs lead_ = 0;  ///< CUPTI's clock less CLOCK_MONOTONIC at the last look
   bool lead_known_ = false;
   DurationNs step_ = 0, step_before_ = 0;  ///< by how much CLOCK_REALTIME was set on since the start
+  DurationNs unsaid_ = 0;                  ///< of that, since the last anchor()
 };
 
 }  // namespace mfu

@@ -227,6 +227,22 @@ class SystemClock(TestCase):
                 self.assertEqual(run.region("step")["kernels"], 480)
                 self.assertEqual(ns(run.region("step")["kernel_sum_s"]), 480 * 100000)
 
+    @unittest.skipIf("thread" in SANITIZE, "clock_gettime of ThreadSanitizer's own is in the way")
+    def test_the_system_clock_is_set_between_any_two_readings(self):
+        for reading in range(1, 25):
+            with self.subTest(reading):
+                run = self.unharmed(BUSY, env={"LD_PRELOAD": BUILD / "clients/libclock_step.so", "CLOCK_STEP_S": 86400,
+                                               "CLOCK_STEP_AT_READING": reading, "MFU_INTERVAL": "0.1"})
+                self.assertEqual((run.code, run.stdout), (0, b"begins\nends\n"))
+                end = self.assert_sound(run)
+                self.assertLess(end["t1_ns"] - end["t0_ns"], 30e9)
+                self.assertLess(run.seconds, 20)
+                self.assertLess(len(run.lines()), 300)
+                for region in run.lines("window") + end["regions"]:
+                    self.assertLess(region["elapsed_s"], 30)
+                self.assertEqual(end["launches"]["attributed"], 480)
+                self.assertEqual(ns(run.region("step")["kernel_sum_s"]), 480 * 100000)
+
 
 
 if __name__ == "__main__":
