@@ -49,7 +49,14 @@ class NoWriteSignals {
 
 void make_folders(const std::string& path) {
   for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1))
-    ::mkdir(path.substr(0, slash).c_str(), 0777);
+    ::mkdir(path.substr(0, slash).c_str(), 0750);
+}
+
+::mode_t mode_beside(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  struct ::stat info {};
+  return ::stat(folder.c_str(), &info) == 0 && (info.st_mode & S_IROTH) != 0 ? 0644 : 0640;
 }
 
 LineFile::Identity LineFile::Identity::of(int descriptor) noexcept {
@@ -115,10 +122,10 @@ constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 /// open(), which makes the folders of `path` when they are missing.
 int open_with_folders(const std::string& path, int flags) {
-  const int fd = ::open(path.c_str(), flags, 0644);
+  const int fd = ::open(path.c_str(), flags, mode_beside(path));
   if (fd >= 0 || errno != ENOENT) return fd;
   make_folders(path);
-  return ::open(path.c_str(), flags, 0644);
+  return ::open(path.c_str(), flags, mode_beside(path));
 }
 
 /// `run/a.jsonl`, 2 > `run/a-2.jsonl`

@@ -5,22 +5,10 @@
 #include <cctype>
 
 #include "core/base/file_start.h"
+#include "core/base/secrets.h"
 
 namespace mfu {
 namespace {
-
-constexpr std::array kSecrets = {std::string_view("token"), std::string_view("secret"), std::string_view("password"),
-                                 std::string_view("passwd"), std::string_view("credential")};
-
-/// `name`: `--api-key`, `HF_TOKEN`, without a value.
-bool is_secret(std::string_view name) {
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
-  if (lower.ends_with("key")) return true;
-  return std::any_of(kSecrets.begin(), kSecrets.end(),
-                     [&](std::string_view word) { return lower.find(word) != lower.npos; });
-}
 
 bool is_plain(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -54,11 +42,11 @@ std::string command_text(std::string_view cmdline) {
     hide_next = false;
     if (hidden) {
       out += "***";
-    } else if (equals != argument.npos && is_secret(argument.substr(0, equals))) {
+    } else if (equals != argument.npos && is_secret_name(argument.substr(0, equals))) {
       out += quoted(argument.substr(0, equals + 1)) + "***";
     } else {
-      hide_next = argument.starts_with("-") && is_secret(argument);
-      out += quoted(argument);
+      hide_next = argument.starts_with("-") && is_secret_name(argument);
+      out += quoted(std::string_view(without_secrets(argument)));
     }
   }
   if (out.size() > kMaxCommandBytes) {

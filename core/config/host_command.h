@@ -11,7 +11,7 @@ inline constexpr std::size_t kMaxCommandBytes = 1000;
 
 /// `cmdline` as in /proc/self/cmdline (each argument ends in a NUL byte), as one line: arguments apart by spaces, in
 /// single quotes where a shell would need them, at most kMaxCommandBytes with `...` behind what was cut. What follows
-/// an option whose name has `token`, `secret`, `password`, `passwd`, `credential` or ends in `key` is `***`: run
+/// an option whose name is one of a secret is `***`, and so is what is a secret by its form (core/base/secrets.h): run
 /// directories are shared.
 [[nodiscard]] std::string command_text(std::string_view cmdline);
 

@@ -167,10 +167,10 @@ class TraceFile {
       return;
     }
     ::unlink(part_.c_str());
-    fd_ = ::open(part_.c_str(), kFlags, 0644);
+    fd_ = ::open(part_.c_str(), kFlags, mode_beside(part_));
     if (fd_ < 0 && errno == ENOENT) {
       make_folders(part_);
-      fd_ = ::open(part_.c_str(), kFlags, 0644);
+      fd_ = ::open(part_.c_str(), kFlags, mode_beside(part_));
     }
     if (fd_ < 0) error_ = errno;
   }

@@ -25,6 +25,13 @@ TEST(HostCommand, SecretsAreLeftOut) {
   EXPECT_EQ(command_text("t\0--num_key_value_heads\0008\0--keys\0a\0"s), "t --num_key_value_heads 8 --keys a");
 }
 
+TEST(HostCommand, SecretsWithinAnArgumentAreLeftOut) {
+  EXPECT_EQ(command_text("t\0--url=https://me:PASSWORD@host/x?a=1\0"s), "t '--url=https://***@host/x?a=1'");
+  EXPECT_EQ(command_text("t\0-H\0Authorization: Bearer abc.def\0x\0"s), "t -H 'Authorization: Bearer ***' x");
+  EXPECT_EQ(command_text("t\0{\"api_key\": \"abc\", \"lr\": 1}\0"s), "t '{\"api_key\": \"***\", \"lr\": 1}'");
+  EXPECT_EQ(command_text("t\0hf_0bcdefghijklmnopqrstuv\0"s), "t '***'");
+}
+
 TEST(HostCommand, IsBounded) {
   const std::string ends_inside =
       command_text("t\0"s + std::string(kMaxCommandBytes - 6, 'x') + "\xC3\xA4\xC3\xA4\xC3\xA4"s);
