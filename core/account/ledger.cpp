@@ -62,6 +62,7 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
   instance.parts = Work::none();
   instance.parts_given = Work::none();
   instance.parent = slot.parent == InstanceId::kNone ? nullptr : live_.find(slot.parent);
+  leave_units_of_other_threads(instance);
   if (instance.parent != nullptr) ++instance.parent->live_children;
   if (instance.parent != nullptr) instance.root = instance.parent->root;
   instance.region_path = rows_.path_of(instance.parent != nullptr ? instance.parent->region_path : 0, instance.region);
@@ -75,6 +76,20 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
     ++instance.shares_left;
     device->timeline.add_open_mark(instance, instance.open_ns);
   }
+}
+
+/// Attribution nests a thread's outermost region in the one that another thread has open, as autograd's thread works
+/// for the step of the main thread. Two threads that take steps side by side are not nested: a step or a pass of a
+/// server is never inside another thread's region, and no region is inside its own kind.
+void Ledger::leave_units_of_other_threads(Instance& instance) {
+  const auto elsewhere = [&](const Instance& i) {
+    return i.kind == InstanceKind::kThread && i.thread != instance.thread;
+  };
+  if (instance.kind != InstanceKind::kThread || instance.parent == nullptr || !elsewhere(*instance.parent)) return;
+  const bool unit = instance.phase == Phase::kTrain || instance.phase == Phase::kPrefill ||
+                    instance.phase == Phase::kDecode || instance.phase == Phase::kMixed;
+  for (Instance* i = instance.parent; i != nullptr; i = i->parent)
+    if (i->region == instance.region || (unit && elsewhere(*i))) instance.parent = i->parent;
 }
 
 void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device) {

@@ -178,6 +178,7 @@ class Ledger final : private TimelineListener {
   [[gnu::noinline]] void add_unowned(const ActivityRecord& record, bool first_of_launch);
   [[gnu::noinline]] void add_behind(const ActivityRecord& record, InstanceId owner, Instance* instance,
                                     ActivityTraits traits);
+  static void leave_units_of_other_threads(Instance& instance);
   void join_parent(Instance& part);
   void begin_share(std::uint32_t device, Instance& instance);
   bool end_if_due(std::uint32_t device, Instance& instance);

@@ -89,10 +89,7 @@ void Attribution::push_region(ThreadState& thread, DomainId domain, const Region
       slot->parent = outer;
     } else {
       slot->kind = InstanceKind::kThread;
-      // A range of the process that is open around a thread's outermost region encloses it.
-      slot->parent = frame.innermost != InstanceId::kNone
-                         ? frame.innermost
-                         : static_cast<InstanceId>(process_innermost_.load(std::memory_order_acquire));
+      slot->parent = frame.innermost != InstanceId::kNone ? frame.innermost : parent_elsewhere(thread);
       frame.innermost = id;
     }
     InstanceTable::publish(*slot);
@@ -145,6 +142,13 @@ LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
   if (const std::uint32_t innermost = leaf_of(find_last_owner(context)); innermost != 0)
     return static_cast<LaunchOwner>(innermost);
   return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kAmbiguous;
+}
+
+/// The parent of a thread's outermost region: the owner that a kernel launched there at this moment would have.
+InstanceId Attribution::parent_elsewhere(const ThreadState& thread) const noexcept {
+  const LaunchOwner owner = ambient_owner(thread.context.load(std::memory_order_relaxed));
+  const bool known = owner != LaunchOwner::kOutside && owner != LaunchOwner::kAmbiguous;
+  return known ? static_cast<InstanceId>(owner) : InstanceId::kNone;
 }
 
 /// Among the threads with a region open, 1 + index of the one whose last launch was on `context` and is the newest; 0

@@ -220,6 +220,7 @@ class Attribution {
     if (last.load(std::memory_order_relaxed) != thread.index) last.store(thread.index, std::memory_order_relaxed);
   }
   [[nodiscard]] LaunchOwner ambient_owner(std::uint32_t context) const noexcept;
+  [[nodiscard]] InstanceId parent_elsewhere(const ThreadState& thread) const noexcept;
   [[gnu::noinline]] std::uint32_t find_last_owner(std::uint32_t context) const noexcept;
   void close_opened(ThreadState& thread, InstanceId instance, Ticks now) noexcept;
   void publish_innermost(ThreadState& thread) noexcept;

@@ -61,6 +61,61 @@ class Attribution(TestCase):
         self.assert_elapsed(region, everything, 20)
         self.assert_all_attributed(run)
 
+    def test_ranges_of_backward_hooks_on_a_second_thread_are_inside_the_step(self):
+        run = self.scenario("""
+            kernel gemm_fwd ns=300000; kernel gemm_bwd ns=400000; kernel elementwise_bwd ns=100000
+            stream main
+            thread main_thread {
+              repeat 20 {
+                push "train_step batch=2 seq_len=512"
+                launch gemm_fwd count=4 stream=main
+                barrier begin 2
+                barrier done 2
+                sync
+                pop
+              }
+            }
+            thread pt_autograd_0 {
+              repeat 20 {
+                barrier begin 2
+                push backward_hook
+                launch gemm_bwd count=4 stream=main
+                pop
+                push backward_hook
+                launch elementwise_bwd count=3 stream=main
+                pop
+                barrier done 2
+              }
+            }
+        """, config={"regions": [{"match": "backward_hook", "region": "backward_hook"}]})
+        self.assert_sound(run)
+        everything = run.activities()
+        step = self.assert_region(run, "step", everything, instances=20)
+        self.assertEqual(step["launches"], 20 * 11)
+        hooks = run.region("backward_hook")
+        self.assertEqual((hooks["instances"], hooks["launches"], hooks["kernels"]), (40, 20 * 7, 20 * 7))
+        self.assertEqual(run.region("total")["instances"], 20, "a hook is no step beside the step")
+        self.assert_all_attributed(run)
+
+    def test_steps_of_two_threads_are_side_by_side(self):
+        thread = """
+            thread worker_%d { repeat 10 {
+              barrier begin 2
+              push "%s"
+              barrier open 2
+              launch gemm_%d count=3 stream=s%d
+              sync
+              barrier done 2
+              pop } }"""
+        for ranges in (("train_step", "train_step"), ("prefill", "decode")):
+            with self.subTest(ranges=ranges):
+                run = self.scenario("kernel gemm_0 ns=300000; kernel gemm_1 ns=200000; stream s0; stream s1\n" +
+                                    "".join(thread % (i, name, i, i) for i, name in enumerate(ranges)))
+                self.assert_sound(run)
+                self.assertEqual(run.region("total")["instances"], 20)
+                for region in {"train_step": ["step"]}.get(ranges[0], list(ranges)):
+                    self.assertEqual(run.region(region)["launches"], 60 if region == "step" else 30)
+
     def test_serving_with_graph_launched_decode(self):
         run = self.scenario("""
             kernel gemm_prefill ns=200000; kernel flash_fwd_kernel_prefill ns=150000

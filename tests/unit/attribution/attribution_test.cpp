@@ -113,6 +113,33 @@ TEST_F(AttributionTest, AThreadWithoutARegionInheritsTheOnlyOneOpen) {
   EXPECT_EQ(launch(backward), LaunchOwner::kOutside);
 }
 
+TEST_F(AttributionTest, AThreadsOutermostRangeIsInsideTheRegionThatItsLaunchesWouldBelongTo) {
+  ThreadState *main = a_->acquire_thread(), *autograd = a_->acquire_thread();
+  const LaunchOwner step = push(main, 0);
+  const LaunchOwner hook = push(autograd, 1);
+  EXPECT_EQ(slot(hook).parent, static_cast<InstanceId>(step));
+  EXPECT_EQ(slot(hook).kind, InstanceKind::kThread);
+  EXPECT_EQ(launch(autograd), hook);
+  EXPECT_EQ(launch(main), step);
+  const LaunchOwner inner = push(autograd, 2);
+  EXPECT_EQ(slot(inner).parent, static_cast<InstanceId>(hook)) << "a range inside keeps its own thread's parent";
+  pop(autograd);
+  pop(autograd);
+  pop(main);
+  EXPECT_EQ(slot(push(autograd, 1)).parent, InstanceId::kNone) << "nothing else is open";
+}
+
+TEST_F(AttributionTest, WhereNothingDecidesBetweenRegionsAnOutermostRangeHasNoParent) {
+  ThreadState *a = a_->acquire_thread(), *b = a_->acquire_thread(), *c = a_->acquire_thread();
+  push(a, 0);
+  const LaunchOwner of_b = push(b, 3);
+  EXPECT_EQ(slot(push(c, 1)).parent, InstanceId::kNone);
+  pop(c);
+  launch(b);
+  launch(c);
+  EXPECT_EQ(slot(push(c, 1)).parent, static_cast<InstanceId>(of_b)) << "it launched on the same context last";
+}
+
 TEST_F(AttributionTest, OfSeveralTheOneThatLastLaunchedOnTheContext) {
   ThreadState *a = a_->acquire_thread(), *b = a_->acquire_thread(), *other = a_->acquire_thread();
   const LaunchOwner of_a = push(a, 0), of_b = push(b, 0);
@@ -284,6 +311,24 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
     const auto innermost = [&](std::uint32_t o) {
       return stacks[o].empty() ? LaunchOwner::kOutside : stacks[o].back().instance;
     };
+    /// The owner of a launch on `context` by a thread that has no region open.
+    const auto owner_elsewhere = [&](std::uint32_t context) {
+      LaunchOwner expected = process.empty() ? LaunchOwner::kOutside : process.back().second;
+      std::vector<std::uint32_t> open;
+      for (std::uint32_t i = 0; i < kOwners; ++i)
+        if (innermost(i) != LaunchOwner::kOutside) open.push_back(i);
+      if (open.size() == 1) return innermost(open[0]);
+      if (open.size() > 1) {
+        if (process.empty()) expected = LaunchOwner::kAmbiguous;
+        std::uint64_t newest = 0;
+        for (const std::uint32_t i : open) {
+          if (1 + i % kContexts != context || last_launch[i] <= newest) continue;
+          newest = last_launch[i];
+          expected = innermost(i);
+        }
+      }
+      return expected;
+    };
     for (int step = 0; step < 500 && !HasFailure(); ++step) {
       const std::uint32_t o = rng() % kOwners;
       switch (rng() % 8) {
@@ -294,7 +339,12 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
           bool part = false;
           for (const Open& open : stacks[o]) part = part || open.region == r;
           const LaunchOwner before = innermost(o);
+          const LaunchOwner around = owner_elsewhere(last_launch[o] != 0 ? 1 + o % kContexts : 0);
           const LaunchOwner opened = push(owners[o], r);
+          if (!part && before == LaunchOwner::kOutside) {
+            ASSERT_EQ(slot(opened).parent,
+                      around == LaunchOwner::kAmbiguous ? InstanceId::kNone : static_cast<InstanceId>(around));
+          }
           stacks[o].push_back({part ? before : opened, r});
           break;
         }
@@ -326,20 +376,7 @@ TEST_F(AttributionTest, AgreesWithTheRulesOnRandomPrograms) {
           break;
         case 7: {
           const std::uint32_t context = 1 + rng() % kContexts;
-          LaunchOwner expected = process.empty() ? LaunchOwner::kOutside : process.back().second;
-          std::vector<std::uint32_t> open;
-          for (std::uint32_t i = 0; i < kOwners; ++i)
-            if (innermost(i) != LaunchOwner::kOutside) open.push_back(i);
-          if (open.size() == 1) expected = innermost(open[0]);
-          if (open.size() > 1) {
-            if (process.empty()) expected = LaunchOwner::kAmbiguous;
-            std::uint64_t newest = 0;
-            for (const std::uint32_t i : open) {
-              if (1 + i % kContexts != context || last_launch[i] <= newest) continue;
-              newest = last_launch[i];
-              expected = innermost(i);
-            }
-          }
+          const LaunchOwner expected = owner_elsewhere(context);
           ASSERT_EQ(launch(rng() % 2 == 0 ? helper : nullptr, context), expected);
           break;
         }
