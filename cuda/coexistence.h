@@ -26,8 +26,8 @@ struct Coexistence {
   const char* name;
   const char* seen_by;
   const char* level;           ///< of the library from then on; `as before`: it stays
-  const char* then;            ///< what is done
-  bool takes_records = false;  ///< while it works CUPTI's records are not ours
+  const char* then;            ///< the library's answer
+  bool takes_records = false;  ///< while it works it has CUPTI's records
   DurationNs gone_after = 0;   ///< silence after which it has finished and we register again; 0: never
 };
 

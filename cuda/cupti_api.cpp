@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/base/environment.h"
 #include "cuda/cupti_versions.h"
 #include "cuda/device.h"
 #include "cuda/overflow_guard.h"
@@ -135,7 +136,7 @@ bool resolve(void* handle, const char* name, F& function) {
   return function != nullptr;
 }
 
-/// What a libcupti exports. \return the name of a required function that it lacks; nullptr: none
+/// Looks up the functions of a libcupti. \return the name of a required function that it lacks; nullptr: none
 const char* resolve_all(void* handle, CuptiApi& api) {
   const char* missing = nullptr;
   const auto require = [&](const char* name, auto& function) {

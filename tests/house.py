@@ -19,6 +19,13 @@ OLD_WORDS = re.compile(
     r"(?i)\b(tells|told|goes out|went out|gives out|stands? aside|of (?:theirs|ours|its own|their own)|seldomer|it is said|"
     r"in the way|lies beside|nobody knows|whoever|whatever|the one before it|stands)\b|(?:^|[.:;] )What (?!is (?:not )?\w+ed\b)"
 )
+# A host's locale has a comma for the point, and changes while the library runs: fmt, std::from_chars and json read no locale.
+LOCALE_WORDS = re.compile(
+    r"\b(strto[df]|strtold|atof|sto[df]|stold|sto[df]\w*|(?:set|use|new)locale|localeconv|std::locale)\b|"
+    r"#\s*include\s*<(?:[iof]?stream|iostream|[sf]stream|iomanip|locale|clocale|locale\.h)>"
+)
+FLOAT_FORMAT = re.compile(r'printf\s*\([^;]*?"[^"\n]*%[-+ #0-9.*]*l?[aefgAEFG]')
+LOCALE_FREE = ("core", "cuda", "injection")
 HOT_WORDS = re.compile(r"\b(__asm__|asm volatile|__builtin_prefetch|noinline|always_inline)\b")
 # Comments, raw strings, strings and characters, in the order in which they can hide each other.
 HIDDEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])+\'', re.S)
@@ -137,6 +144,10 @@ def counts():
         if not re.search(r"\bhot\b", text.split("\n", 1)[0]):
             for match in HOT_WORDS.finditer(without_hidden(text)):
                 add(room, "hot-words", f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}")
+        if name.startswith(tuple(f"{top}/" for top in LOCALE_FREE)):
+            for rule, code in ((LOCALE_WORDS, without_hidden(text)), (FLOAT_FORMAT, text)):
+                for match in rule.finditer(code):
+                    add(room, "locale-words", f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}")
         for number, line in enumerate(text.split("\n"), 1):
             comment = re.search(r"(?:^|\s)//[/!<]*\s*(.*)", line)
             if comment and OLD_WORDS.search(comment[1]):

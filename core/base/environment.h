@@ -28,7 +28,7 @@ class EnvironmentCopy {
   /// `NAME=value`, ends with nullptr.
   [[nodiscard]] const char* const* block() const noexcept { return entries_.data(); }
   /// Puts `entry` (`NAME=value`, kept for good) behind the others, unless the environment has changed since the copy:
-  /// then false. What was there is never freed.
+  /// then false. The old array is never freed.
   [[nodiscard]] bool append_to_process(const char* entry) const noexcept;
 
  private:

@@ -80,7 +80,7 @@ class LineFile {
   bool blocked_ = false;  ///< nobody read the stream last time: do not wait again
 };
 
-/// What a new file at `path` is made with, before the umask: others may read it where they may read its folder.
+/// The mode of a new file at `path`, before the umask: others may read it where they may read its folder.
 [[nodiscard]] ::mode_t mode_beside(const std::string& path);
 
 /// Makes the folders of `path` that are missing, for the user and the group.

@@ -28,7 +28,7 @@ namespace mfu {
 [[nodiscard]] std::string compact_text(double value);
 /// The number that `7e9`, `7B`, `1.4T`, `500k` or `8.19 B` mean; nothing else is one.
 [[nodiscard]] std::optional<double> parse_count(std::string_view text);
-/// All of `text` as a decimal number that is finite, whatever the locale of the process is; nothing else is one.
+/// All of `text` as a decimal number that is finite, in any locale of the process; nothing else is one.
 [[nodiscard]] std::optional<double> parse_number(std::string_view text);
 /// `2026-11-21 19:45:32 UTC`.
 [[nodiscard]] std::string utc_text(TimeNs t_ns);

@@ -23,20 +23,21 @@ struct Start {
 };
 
 std::atomic<unsigned> g_running{0};
-::cpu_set_t g_processors;  ///< written before any thread of ours starts
+::cpu_set_t g_processors;  ///< written before any of the library's threads starts
 std::atomic<bool> g_processors_known{false};
 
-/// A host's real-time thread, perhaps alone on its processor, must not share its rank or its place with one of ours.
-/// False where the system refuses to say.
+/// A host's real-time thread, perhaps alone on its processor, must not share its rank or its place with a thread of the
+/// library. False where there is no memory for that.
 bool place_beside_host(::pthread_attr_t& attributes) noexcept {
-  ::cpu_set_t processors;
-  CPU_ZERO(&processors);
-  if (::sched_getaffinity(::getpid(), sizeof processors, &processors) != 0) return false;
-  if (g_processors_known.load(std::memory_order_acquire)) CPU_OR(&processors, &processors, &g_processors);
-  ::cpu_set_t here;
-  if (::sched_getaffinity(0, sizeof here, &here) != 0) return false;
-  if (!CPU_EQUAL(&here, &processors) && ::pthread_attr_setaffinity_np(&attributes, sizeof processors, &processors) != 0)
-    return false;
+  ::cpu_set_t here, processors;
+  // Fails where a machine has more processors than a cpu_set_t: then they stay those of the calling thread.
+  if (::sched_getaffinity(0, sizeof here, &here) == 0 &&
+      ::sched_getaffinity(::getpid(), sizeof processors, &processors) == 0) {
+    if (g_processors_known.load(std::memory_order_acquire)) CPU_OR(&processors, &processors, &g_processors);
+    if (!CPU_EQUAL(&here, &processors) &&
+        ::pthread_attr_setaffinity_np(&attributes, sizeof processors, &processors) != 0)
+      return false;
+  }
   const int policy = ::sched_getscheduler(0);
   if (policy != SCHED_FIFO && policy != SCHED_RR) return true;
   const ::sched_param none{};

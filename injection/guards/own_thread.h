@@ -5,13 +5,13 @@
 
 namespace mfu {
 
-/// [at load] The processors that the process has at this moment: those of its threads of ours, though the host may pin
-/// the thread that starts them.
+/// [at load] The processors that the process has at this moment. The library's threads get them, though the host may
+/// pin the thread that starts them.
 void remember_processors() noexcept;
 
 /// Starts `body(argument)` on a detached thread: named, every signal blocked so that the host's handlers never run on
 /// it, 512 KiB of stack, SCHED_OTHER at nice 5 or more on the remembered processors and those of the main thread,
-/// whatever the calling thread has. False when there is no thread to be had.
+/// though the calling thread may have others. False when there is no thread to be had.
 [[nodiscard]] bool start_own_thread(const char* name, void (*body)(void*), void* argument) noexcept;
 
 /// [any thread] How many of them run.
