@@ -6,10 +6,10 @@
 
 namespace mfu {
 
-LoadedModule::LoadedModule(const ::dl_phdr_info& info) noexcept : info_(&info), base_(info.dlpi_addr) {
+void LoadedModule::read_segments() noexcept {
   static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = info.dlpi_phdr[i];
+  for (int i = 0; i < info_->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = info_->dlpi_phdr[i];
     const std::uintptr_t at = base_ + header.p_vaddr;
     if (header.p_type == PT_LOAD) {
       if (at < begin_) begin_ = at;
@@ -22,6 +22,10 @@ LoadedModule::LoadedModule(const ::dl_phdr_info& info) noexcept : info_(&info), 
       relro_end_ = (at + header.p_memsz) & ~(page - 1);
     }
   }
+}
+
+LoadedModule::LoadedModule(const ::dl_phdr_info& info) noexcept : info_(&info), base_(info.dlpi_addr) {
+  read_segments();
   if (dynamic_ == nullptr || dynamic_->d_tag == DT_NULL) return;
   // glibc adds the base to these addresses when it loads an object; the vDSO, and other loaders, have them as in the
   // file.

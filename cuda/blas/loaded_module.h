@@ -58,6 +58,7 @@ class LoadedModule {
     std::size_t count = 0;
   };
 
+  void read_segments() noexcept;
   [[nodiscard]] std::string_view symbol_name(std::uint32_t symbol) const noexcept;
   /// nullptr for a symbol that it defines itself.
   [[nodiscard]] const char* import_name(std::uint32_t symbol) const noexcept;
