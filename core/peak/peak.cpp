@@ -547,4 +547,20 @@ Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config
   return peak;
 }
 
+Result<Peak> find_peak_of_name(const std::string& gpu, DType dtype, const PeakOptions& config) {
+  DeviceFacts facts;
+  facts.name = gpu;
+  Peak peak = find_peak(facts, dtype, config);
+  if (!peak.flop_per_s) return Error{"expected a known GPU, got \"" + gpu + "\"; nearest: " + nearest_peak_rows(gpu)};
+  return peak;
+}
+
+OperandDType operand_dtype(std::optional<DType> config, std::optional<DType> model,
+                           std::optional<DType> kernels) noexcept {
+  if (config) return {*config, "config"};
+  if (model) return {*model, "model"};
+  if (kernels) return {*kernels, "kernels"};
+  return {};
+}
+
 }  // namespace mfu

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/base/dtype.h"
+#include "core/base/result.h"
 
 namespace mfu {
 
@@ -65,6 +66,14 @@ struct PeakRow;  // core/peak_table.h
 /// Ids of the rows whose names are nearest to what was typed, nearest first: `h100-sxm, h100-pcie, h100-nvl`.
 [[nodiscard]] std::string nearest_peak_rows(std::string_view name, std::size_t most = 3);
 
+/// Whose word on the dtype of the matmul operands is taken.
+struct OperandDType {
+  DType dtype = DType::kBf16;
+  std::string_view source = "assumed";  ///< `config`, `model`, `kernels` (their names), or `assumed`
+};
+[[nodiscard]] OperandDType operand_dtype(std::optional<DType> config, std::optional<DType> model,
+                                         std::optional<DType> kernels = std::nullopt) noexcept;
+
 /// Facts of a device of which only the name is known, so that find_peak works from the table alone.
 [[nodiscard]] DeviceFacts facts_of(const PeakRow& row);
 
@@ -74,5 +83,8 @@ struct PeakRow;  // core/peak_table.h
 /// before 8.0 runs on the FP32 vector units, fp8 before 8.9 and 4-bit formats before 10.0 in 16 bit. A MIG slice gets
 /// its share: SMs for FLOP, memory slices for bandwidth.
 [[nodiscard]] Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config);
+
+/// Peak of the GPU that a person named. Error: neither the table nor `config` has one; it names the nearest GPUs.
+[[nodiscard]] Result<Peak> find_peak_of_name(const std::string& gpu, DType dtype, const PeakOptions& config);
 
 }  // namespace mfu

@@ -7,22 +7,10 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/rows/device_info.h"
 #include "core/rows/region_summary.h"
 
 namespace mfu {
-
-/// A device as the `start` line describes it.
-struct DeviceInfo {
-  std::uint32_t device = 0;
-  std::string name;
-  std::string uuid;
-  std::optional<double> peak_flop_per_s;   ///< [FLOP/s]
-  std::optional<double> peak_bytes_per_s;  ///< [B/s]
-  std::string peak_source;                 ///< `table: ...`, `override`, `derived`, `unknown`
-  std::string dtype;                       ///< of the peak
-  std::string dtype_source;                ///< `config`, `model`, `kernels` (their names), or `assumed`
-  bool sparse = false;
-};
 
 /// Facts that hold for the whole run: the `start` line.
 struct RunInfo {

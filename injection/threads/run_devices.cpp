@@ -7,15 +7,14 @@
 namespace mfu {
 
 RunDevices::RunDevices(const Config& config, KernelNames& names) : config_(config), names_(names) {
-  dtype_ = config.peak.dtype;
-  if (!dtype_ && config.model) dtype_ = config.model->dtype();
+  of_model_ = config.model ? config.model->dtype() : std::nullopt;
 }
 
 bool RunDevices::find(Ledger& ledger, TimeNs now, bool last) {
   bool any = false;
   for (std::uint32_t d = 0; d < ledger.devices(); ++d) {
     if (!ledger.has_device(d) || (d < known_.size() && known_[d])) continue;
-    if (!dtype_ && !(dtype_ = names_.matmul_dtype_seen()) && !last) {
+    if (by_kernels() && !of_kernels_ && !(of_kernels_ = names_.matmul_dtype_seen()) && !last) {
       const DurationNs window = ledger.window_ns();
       if (dtype_wait_until_ == 0) dtype_wait_until_ = ledger.origin() + ((now - ledger.origin()) / window + 1) * window;
       if (now < dtype_wait_until_) return any;
@@ -24,21 +23,13 @@ bool RunDevices::find(Ledger& ledger, TimeNs now, bool last) {
     known_[d] = true;
     const auto identity = identify_device(d);
     const DeviceFacts facts = identity ? identity->facts : DeviceFacts{};
-    const bool model_says = config_.model && config_.model->dtype();
-    const Peak peak = find_peak(facts, dtype_.value_or(DType::kBf16), config_.peak);
+    const OperandDType operands = operand_dtype(config_.peak.dtype, of_model_, of_kernels_);
+    const Peak peak = find_peak(facts, operands.dtype, config_.peak);
     ledger.set_peak(d, peak);
     if (facts_.size() <= d) facts_.resize(d + 1);
     facts_[d] = {facts, peak};
-    DeviceInfo info;
-    info.device = d;
-    info.name = facts.name;
+    DeviceInfo info = describe_device(d, facts, peak, operands);
     info.uuid = identity ? identity->uuid : "";
-    info.peak_flop_per_s = peak.flop_per_s;
-    info.peak_bytes_per_s = peak.bytes_per_s;
-    info.peak_source = peak.source;
-    info.dtype = std::string(name(peak.dtype));
-    info.dtype_source = config_.peak.dtype ? "config" : model_says ? "model" : dtype_ ? "kernels" : "assumed";
-    info.sparse = peak.sparse;
     infos_.push_back(std::move(info));
     any = true;
   }

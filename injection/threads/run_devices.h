@@ -25,7 +25,7 @@ class RunDevices {
   bool find(Ledger& ledger, TimeNs now, bool last);
   /// Kernels that ran: while nobody said the operands' dtype, the one in which matmuls run longest is taken.
   void took(const RecordBatch& batch) noexcept {
-    if (dtype_) return;
+    if (!by_kernels() || of_kernels_) return;
     for (std::uint32_t i = 0; i < batch.count; ++i) {
       const ActivityRecord& r = batch.records[i];
       if (r.kind == ActivityKind::kKernel) names_.ran(r.name, r.end_ns - r.begin_ns);
@@ -39,10 +39,13 @@ class RunDevices {
   void add_clock_ratios(WindowSummary& window) const;
 
  private:
+  /// Neither config nor model names the operands' dtype, so that the kernels' names do.
+  [[nodiscard]] bool by_kernels() const noexcept { return !config_.peak.dtype && !of_model_; }
+
   const Config& config_;
   KernelNames& names_;
-  std::optional<DType> dtype_;   ///< of the matmul operands, once somebody said
-  TimeNs dtype_wait_until_ = 0;  ///< end of the window in which the first device came up
+  std::optional<DType> of_model_, of_kernels_;  ///< of the matmul operands
+  TimeNs dtype_wait_until_ = 0;                 ///< end of the window in which the first device came up
   std::vector<bool> known_;
   std::vector<DeviceInfo> infos_;
   std::vector<std::pair<DeviceFacts, Peak>> facts_;

@@ -86,9 +86,8 @@ void check_devices(Report& report, const Config& config) {
   for (;; ++count) {
     const auto identity = identify_device(count);
     if (!identity) break;
-    const DType dtype =
-        config.peak.dtype.value_or(config.model ? config.model->dtype().value_or(DType::kBf16) : DType::kBf16);
-    const Peak peak = find_peak(identity->facts, dtype, config.peak);
+    const OperandDType operands = operand_dtype(config.peak.dtype, config.model ? config.model->dtype() : std::nullopt);
+    const Peak peak = find_peak(identity->facts, operands.dtype, config.peak);
     const std::string label = "gpu " + std::to_string(count);
     std::string text = identity->facts.name + ", " + std::to_string(identity->facts.sm_count) + " SMs";
     if (!peak.flop_per_s) {

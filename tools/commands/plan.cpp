@@ -85,13 +85,9 @@ Result<std::optional<Peak>> asked_peak(const PlanCall& call, double& mfu) {
         return std::string_view(variable) == "MFU_MODEL_CONFIG" ? nullptr : std::getenv(variable);
       },
       nullptr);
-  DeviceFacts facts;
-  facts.name = call.gpu;
-  const Peak peak = find_peak(facts, *dtype, environment.peak);
-  if (!peak.flop_per_s)
-    return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; nearest: " + nearest_peak_rows(call.gpu) +
-                 "; or set MFU_PEAK_TFLOPS"};
-  return std::optional(peak);
+  const Result<Peak> peak = find_peak_of_name(call.gpu, *dtype, environment.peak);
+  if (!peak) return Error{"--gpu: " + peak.error().message + "; or set MFU_PEAK_TFLOPS"};
+  return std::optional(*peak);
 }
 
 /// \param failed set where the command line is right and there is no such plan

@@ -289,11 +289,10 @@ Result<void> check_words(const ReplayOptions& options) {
   if (!q.kernel.empty())
     if (const auto pattern = NamePattern::compile(q.kernel); !pattern)
       return Error{"--kernel: " + pattern.error().message};
-  DeviceFacts facts;
-  facts.name = options.gpu;
-  if (!options.gpu.empty() && !options.peak_tflops && !find_peak(facts, DType::kBf16, {}).flop_per_s)
-    return Error{"--gpu: expected a known GPU, got \"" + options.gpu +
-                 "\"; nearest: " + nearest_peak_rows(options.gpu) + "; or give --peak-tflops"};
+  if (!options.gpu.empty() && !options.peak_tflops) {
+    const Result<Peak> peak = find_peak_of_name(options.gpu, DType::kBf16, {});
+    if (!peak) return Error{"--gpu: " + peak.error().message + "; or give --peak-tflops"};
+  }
   return {};
 }
 

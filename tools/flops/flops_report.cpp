@@ -114,23 +114,14 @@ Result<Config> config_of(const FlopsCall& call) {
 Result<AskedPeak> peak_of(const FlopsCall& call, const Config& config) {
   AskedPeak asked;
   if (call.gpu.empty()) return asked;
-  DType dtype = DType::kBf16;
-  asked.dtype_from = "default";
-  const std::optional<DType> model_dtype = config.model ? config.model->dtype() : std::nullopt;
-  if (config.peak.dtype) {
-    dtype = *config.peak.dtype;
-    asked.dtype_from = call.dtype.empty() ? "peak.dtype" : "--dtype";
-  } else if (model_dtype) {
-    dtype = *model_dtype;
-    asked.dtype_from = "the model config";
-  }
-  DeviceFacts facts;
-  facts.name = call.gpu;
-  asked.peak = find_peak(facts, dtype, config.peak);
-  if (!asked.peak->flop_per_s) {
-    return Error{"--gpu: expected a known GPU, got \"" + call.gpu + "\"; nearest: " + nearest_peak_rows(call.gpu) +
-                 "; or set MFU_PEAK_TFLOPS and MFU_PEAK_GBPS"};
-  }
+  const OperandDType operands = operand_dtype(config.peak.dtype, config.model ? config.model->dtype() : std::nullopt);
+  asked.dtype_from = operands.source == "model"    ? "the model config"
+                     : operands.source != "config" ? "default"
+                     : call.dtype.empty()          ? "peak.dtype"
+                                                   : "--dtype";
+  const Result<Peak> peak = find_peak_of_name(call.gpu, operands.dtype, config.peak);
+  if (!peak) return Error{"--gpu: " + peak.error().message + "; or set MFU_PEAK_TFLOPS and MFU_PEAK_GBPS"};
+  asked.peak = *peak;
   return asked;
 }
 

@@ -373,11 +373,9 @@ class ProcessReplay {
   }
 
   void set_devices(RunInfo& run) {
-    std::optional<DType> dtype = config_.peak.dtype;
-    const bool given = dtype.has_value();
-    if (!dtype && config_.model) dtype = config_.model->dtype();
-    const bool model = !given && dtype.has_value();
-    if (!dtype) dtype = dtype_of_kernels();
+    const std::optional<DType> of_model = config_.model ? config_.model->dtype() : std::nullopt;
+    const OperandDType operands =
+        operand_dtype(config_.peak.dtype, of_model, config_.peak.dtype || of_model ? std::nullopt : dtype_of_kernels());
     run.t_ns = events_.front().at + trace_.base_ns;
     run.rank = trace_.rank.value_or(0);
     run.world_size = trace_.world_size.value_or(1);
@@ -393,18 +391,9 @@ class ProcessReplay {
       if (number == kNoDevice) continue;
       DeviceFacts facts = device.facts;
       if (facts.name.empty() && trace_.gpu_names.size() == 1) facts.name = trace_.gpu_names.front();
-      const Peak peak = find_peak(facts, dtype.value_or(DType::kBf16), config_.peak);
+      const Peak peak = find_peak(facts, operands.dtype, config_.peak);
       account_->ledger().set_peak(number, peak);
-      DeviceInfo info;
-      info.device = number;
-      info.name = facts.name;
-      info.peak_flop_per_s = peak.flop_per_s;
-      info.peak_bytes_per_s = peak.bytes_per_s;
-      info.peak_source = peak.source;
-      info.dtype = std::string(name(peak.dtype));
-      info.dtype_source = given ? "config" : model ? "model" : dtype ? "kernels" : "assumed";
-      info.sparse = peak.sparse;
-      run.devices.push_back(std::move(info));
+      run.devices.push_back(describe_device(number, facts, peak, operands));
     }
   }
 
