@@ -130,6 +130,95 @@ std::int64_t kv_bits(const Architecture& model, const FlopsOptions& o) noexcept 
   return 16;
 }
 
+/// Elements of the cache and of recurrent states, over all layers.
+struct CacheCount {
+  Count read, written, resident, resident_windowed;
+
+  void keep(Count elements, Count windowed) noexcept {
+    resident += elements;
+    resident_windowed += windowed;
+  }
+};
+
+/// Compressed entries and their index keys of one group, one per `compress` tokens (DeepSeek-V4).
+void add_compressed(const MixerSpec& m, std::int64_t layers, const SequenceGroup& g, const PassSeries& series,
+                    Count end, CacheCount& out) noexcept {
+  const Count entry = (Count(m.kv_heads) * m.qk_dim + m.index_dim) * layers * g.count;
+  // Each pass reads all entries that exist at its end: the pairs of `fed` equal rows, divided by `fed`.
+  const Count entries =
+      g.fed > 0 ? compressed_pairs(series, m.compress, 0, AttentionMode::kFull).divided_by(g.fed) : Count(0);
+  const Count at_end = end.divided_by(m.compress);
+  out.read += entry * entries;
+  out.written += entry * (at_end - Count(g.past).divided_by(m.compress));
+  out.keep(entry * at_end, entry * at_end);
+}
+
+void add_attention_cache(const MixerSpec& m, std::int64_t layers, const CountRequest& r, ContextMode mode,
+                         CacheCount& out) noexcept {
+  const Count elements = cache_elements(m) * layers;
+  const bool keeps = m.key_values != KeyValues::kReused;
+  for (const SequenceGroup& g : r.sequences) {
+    const PassSeries series = series_of(g, r.passes, mode);
+    const Count end = Count(g.past) + Count(g.fed) * r.passes;
+    out.read += elements * entries_seen(series, mask_of(m)) * g.count;
+    if (m.compress > 0) add_compressed(m, layers, g, series, end, out);
+    if (!keeps) continue;
+    out.written += elements * g.count * g.fed * r.passes;
+    const std::int64_t limit = m.window > 0 ? m.window : m.chunk;
+    out.keep(elements * end * g.count, elements * (limit > 0 && Count(limit) < end ? Count(limit) : end) * g.count);
+  }
+}
+
+/// \param sequences in all; \param fed those that feed anything; \param context_tokens of an encoder or of images;
+/// \param context_written they are made in this work
+CacheCount cache_of(const Architecture& model, const CountRequest& r, ContextMode mode, Count sequences, Count fed,
+                    Count context_tokens, bool context_written) noexcept {
+  CacheCount out;
+  for (const LayerSpec& layer : model.layers) {
+    if (has_attention(layer.mixer)) add_attention_cache(layer.mixer, layer.repeat, r, mode, out);
+    if (const Count state = state_elements(layer.mixer) * layer.repeat; !state.is_zero()) {
+      // The recurrent state is read and written once per pass and sequence, at any context.
+      out.read += state * fed * r.passes;
+      out.written += state * fed * r.passes;
+      out.keep(state * sequences, state * sequences);
+    }
+    if (layer.cross) {
+      const std::int64_t heads = layer.cross->kv_heads > 0 ? layer.cross->kv_heads : layer.cross->heads;
+      const Count elements = Count(2) * heads * layer.cross->head_dim * layer.repeat * context_tokens;
+      out.read += elements * r.passes;
+      if (context_written) out.written += elements;
+      out.keep(elements, elements);
+    }
+  }
+  return out;
+}
+
+/// \param encoder_runs so that its weights are read too; \param images are seen by layers that attend to them
+void add_weights(const Architecture& model, const WeightStorage& storage, const CountRequest& r, Count tokens_per_pass,
+                 bool encoder_runs, bool images, ByteCount& out) noexcept {
+  const auto bytes = [&storage](const PassWeights& w) {
+    return format_bytes(w.plain, storage.plain) + format_bytes(w.quantised, storage.quantised);
+  };
+  PassWeights weights, encoder;
+  add_layer_weights(model.layers, model.d_model, storage, encoder_runs, images, weights);
+  weights.plain += model.norm_params + model.attn_extra_params + model.other_matmul_weights + model.other_extra_params +
+                   model.sequence_weights + model.context_token_weights + model.lm_head_extra_params +
+                   Count(model.vocab) * model.io_width();
+  if (encoder_runs) {
+    add_layer_weights(model.encoder, model.encoder_d(), storage, true, true, encoder);
+    encoder.plain += model.encoder_norm_params + model.encoder_attn_extra_params + model.encoder_token_weights;
+  }
+  Count once = bytes(encoder);
+  if (model.vision && r.phase != Phase::kDecode && (!r.images.empty() || model.image_per_sequence))
+    once += format_bytes(model.vision->params, storage.plain);  // per pass over the images
+  const ExpertBytes experts = expert_bytes(model.layers, model.d_model, storage, tokens_per_pass);
+  if (experts.expected > 0) out.experts_read = rounded(experts.expected * static_cast<long double>(r.passes));
+  const Count dense = bytes(weights);
+  out.weights_read = dense * r.passes + once + out.experts_read;
+  out.weights_read_min = (dense + experts.min) * r.passes + once;
+  out.weights_read_max = (dense + experts.max) * r.passes + once;
+}
+
 }  // namespace
 
 WeightStorage effective_storage(const Architecture& model, const FlopsOptions& o) {
@@ -142,106 +231,33 @@ WeightStorage effective_storage(const Architecture& model, const FlopsOptions& o
 ByteCount count_all_bytes(const Architecture& model, const WeightStorage& storage, const FlopsOptions& o,
                           const CountRequest& r) noexcept {
   ByteCount out;
+  if (model.flat_params) {
+    out.weights_read = format_bytes(*model.flat_params, storage.plain) * r.passes;
+    out.weights_read_min = out.weights_read_max = out.weights_read;
+    return out;
+  }
   const Totals t = totals_of(r);
   Count tokens_per_pass, sequences;
   for (const SequenceGroup& g : r.sequences) {
     tokens_per_pass += Count(g.count) * g.fed;
     sequences += g.count;
   }
-  const std::int64_t cache_bits = kv_bits(model, o);
   const ImageContext images = model.image_context ? image_context_of(model, r) : ImageContext{};
   const bool encoder_runs = model.is_encoder_decoder() ? r.encoder_runs : !images.projected.is_zero();
-  if (model.flat_params) {
-    out.weights_read = format_bytes(*model.flat_params, storage.plain) * r.passes;
-    out.weights_read_min = out.weights_read_max = out.weights_read;
-    return out;
-  }
-  PassWeights weights;
-  add_layer_weights(model.layers, model.d_model, storage, encoder_runs, !images.kept.is_zero(), weights);
-  weights.plain += model.norm_params + model.attn_extra_params + model.other_matmul_weights + model.other_extra_params +
-                   model.sequence_weights + model.context_token_weights + model.lm_head_extra_params +
-                   Count(model.vocab) * model.io_width();
-  PassWeights encoder;
-  if (encoder_runs) {
-    add_layer_weights(model.encoder, model.encoder_d(), storage, true, true, encoder);
-    encoder.plain += model.encoder_norm_params + model.encoder_attn_extra_params + model.encoder_token_weights;
-  }
-  const ExpertBytes experts = expert_bytes(model.layers, model.d_model, storage, tokens_per_pass);
-  const Count dense = format_bytes(weights.plain, storage.plain) + format_bytes(weights.quantised, storage.quantised);
-  const Count encoder_once =
-      format_bytes(encoder.plain, storage.plain) + format_bytes(encoder.quantised, storage.quantised);
-  out.weights_read = dense * r.passes + encoder_once;
-  if (experts.expected > 0) out.experts_read = rounded(experts.expected * static_cast<long double>(r.passes));
-  out.weights_read += out.experts_read;
-  out.weights_read_min = (dense + experts.min) * r.passes + encoder_once;
-  out.weights_read_max = (dense + experts.max) * r.passes + encoder_once;
+  add_weights(model, storage, r, tokens_per_pass, encoder_runs, !images.kept.is_zero(), out);
 
-  if (model.vision && r.phase != Phase::kDecode && (!r.images.empty() || model.image_per_sequence)) {
-    const Count tower = format_bytes(model.vision->params, storage.plain);  // once per pass over the images
-    out.weights_read += tower;
-    out.weights_read_min += tower;
-    out.weights_read_max += tower;
-  }
-
-  const Count encoder_tokens = model.is_encoder_decoder() ? sequences * r.encoder_len : images.kept;
-  Count rows = t.fed;
-  if (encoder_runs && model.is_encoder_decoder()) rows += encoder_tokens;
+  const Count context_tokens = model.is_encoder_decoder() ? sequences * r.encoder_len : images.kept;
+  const Count rows = encoder_runs && model.is_encoder_decoder() ? t.fed + context_tokens : t.fed;
   out.embedding_rows = format_bytes(rows * model.io_width(), storage.plain);
   if (model.is_encoder) return out;
 
-  Count read, written, resident, resident_windowed;
-  for (const LayerSpec& layer : model.layers) {
-    const MixerSpec& m = layer.mixer;
-    const Count n = layer.repeat;
-    if (has_attention(m)) {
-      const Count elements = cache_elements(m) * n;
-      const bool keeps = m.key_values != KeyValues::kReused;
-      // Compressed entries and their index keys, one per `compress` tokens (DeepSeek-V4).
-      const Count compressed = m.compress > 0 ? (Count(m.kv_heads) * m.qk_dim + m.index_dim) * n : Count(0);
-      Count seen;
-      for (const SequenceGroup& g : r.sequences) {
-        const PassSeries series = series_of(g, r.passes, o.context_mode);
-        seen += entries_seen(series, mask_of(m)) * g.count;
-        const Count end = Count(g.past) + Count(g.fed) * r.passes;
-        if (m.compress > 0) {
-          // Each pass reads all entries that there are at its end: what `fed` equal rows see, divided by them.
-          const Count entries =
-              g.fed > 0 ? compressed_pairs(series, m.compress, 0, AttentionMode::kFull).divided_by(g.fed) : Count(0);
-          const Count made = end.divided_by(m.compress) - Count(g.past).divided_by(m.compress);
-          read += compressed * entries * g.count;
-          written += compressed * made * g.count;
-          resident += compressed * end.divided_by(m.compress) * g.count;
-          resident_windowed += compressed * end.divided_by(m.compress) * g.count;
-        }
-        if (!keeps) continue;
-        resident += elements * end * g.count;
-        const std::int64_t limit = m.window > 0 ? m.window : m.chunk;
-        resident_windowed += elements * (limit > 0 && Count(limit) < end ? Count(limit) : end) * g.count;
-      }
-      read += elements * seen;
-      if (keeps) written += elements * t.fed;
-    }
-    if (const Count state = state_elements(m) * n; !state.is_zero()) {
-      // The recurrent state goes in and out once per pass and sequence, whatever the context.
-      read += state * t.sequences * r.passes;
-      written += state * t.sequences * r.passes;
-      resident += state * sequences;
-      resident_windowed += state * sequences;
-    }
-    if (layer.cross) {
-      const std::int64_t heads = layer.cross->kv_heads > 0 ? layer.cross->kv_heads : layer.cross->heads;
-      const Count elements = Count(2) * heads * layer.cross->head_dim * n * encoder_tokens;
-      read += elements * r.passes;
-      if (encoder_runs) written += elements;
-      resident += elements;
-      resident_windowed += elements;
-    }
-  }
+  const CacheCount cache = cache_of(model, r, o.context_mode, sequences, t.sequences, context_tokens, encoder_runs);
+  const std::int64_t cache_bits = kv_bits(model, o);
   const auto cached = [cache_bits](Count elements) { return (elements * cache_bits).divided_by(8); };
-  out.kv_read = cached(read);
-  out.kv_write = cached(written);
-  out.kv_resident_end = cached(resident);
-  out.kv_resident_end_windowed = cached(resident_windowed);
+  out.kv_read = cached(cache.read);
+  out.kv_write = cached(cache.written);
+  out.kv_resident_end = cached(cache.resident);
+  out.kv_resident_end_windowed = cached(cache.resident_windowed);
   return out;
 }
 

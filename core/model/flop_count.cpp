@@ -315,117 +315,147 @@ FlopParts vision_parts(const Architecture& model, const CountRequest& r) noexcep
   return parts;
 }
 
-}  // namespace
-
-FlopCount count_components(const Architecture& model, const FlopsOptions& o, const CountRequest& r) noexcept {
+/// Without layers: N parameters, 2 N FLOP per token.
+FlopCount flat_count(const Architecture& model, const FlopsOptions& o, const CountRequest& r) noexcept {
   FlopCount out;
-  const Totals t = totals_of(r);
-  out.tokens = t.fed;
   const bool train = is_training(r.phase);
   const Count repeats = train ? o.grad_accum : 1;
-  if (model.flat_params) {
-    out.parts.other = t.fed * 2 * *model.flat_params * repeats;
-    out.forward = out.parts.other;
-    out.backward = train && !o.trainable.none ? out.forward * (o.trainable.lora ? 1 : 2) : Count(0);
-    if (train && o.recompute == Recompute::kFull) out.recompute = out.forward;
-    out.total = out.forward + out.backward;
-    out.tokens *= repeats;
-    return out;
-  }
-  StackCount encoder;
-  Count cross_pairs, encoder_tokens;
-  if (model.reads_context()) {
-    for (const SequenceGroup& g : r.sequences) {
-      cross_pairs += Count(g.count) * g.fed * r.passes * r.encoder_len;
-      encoder_tokens += Count(g.count) * r.passes * r.encoder_len;
-    }
-  }
+  out.tokens = totals_of(r).fed * repeats;
+  out.parts.other = out.tokens * 2 * *model.flat_params;
+  out.forward = out.parts.other;
+  out.backward = train && !o.trainable.none ? out.forward * (o.trainable.lora ? 1 : 2) : Count(0);
+  if (train && o.recompute == Recompute::kFull) out.recompute = out.forward;
+  out.total = out.forward + out.backward;
+  return out;
+}
+
+/// Tokens beside their own that the layers see: an encoder's output, text, images.
+struct ContextWork {
+  Count pairs;   ///< with it, in one layer
+  Count tokens;  ///< of it that are projected to keys and values
+};
+
+ContextWork context_of(const Architecture& model, const CountRequest& r) noexcept {
+  ContextWork out;
   if (model.image_context) {
     const ImageContext seen = image_context_of(model, r);
-    cross_pairs = seen.pairs;
-    encoder_tokens = seen.projected;
+    out = {seen.pairs, seen.projected};
   }
-  if (model.is_encoder_decoder()) {
-    for (const SequenceGroup& g : r.sequences) {
-      cross_pairs += Count(g.count) * g.fed * r.passes * r.encoder_len;
-      if (r.encoder_runs) encoder_tokens += Count(g.count) * r.encoder_len;
-    }
-    if (r.encoder_runs && r.encoder_len > 0) {
-      Count sequences;
-      for (const SequenceGroup& g : r.sequences) sequences += g.count;
-      const SequenceGroup one{1, 0, r.encoder_len};
-      CountRequest pass{r.phase, {&one, 1}, 1, 0, false, {}};
-      encoder = count_stack(model.encoder, model.encoder_d(), r.encoder_len, pass, o.attention, ContextMode::kAuto,
-                            o.trainable.lora, 0, 0);
-      encoder.parts.other += Count(r.encoder_len) * 2 * model.encoder_token_weights;
-      encoder.parts = encoder.parts * sequences;
-      encoder.mlp_dense *= sequences;
-      encoder.mlp_routed *= sequences;
-      encoder.mlp_shared *= sequences;
-      encoder.adapters *= sequences;
-    }
+  if (!model.reads_context() && !model.is_encoder_decoder()) return out;
+  for (const SequenceGroup& g : r.sequences) {
+    out.pairs += Count(g.count) * g.fed * r.passes * r.encoder_len;
+    // Text is projected in every pass, an encoder's output once.
+    if (!model.is_encoder_decoder())
+      out.tokens += Count(g.count) * r.passes * r.encoder_len;
+    else if (r.encoder_runs)
+      out.tokens += Count(g.count) * r.encoder_len;
   }
-  StackCount stack = count_stack(model.layers, model.d_model, t.fed, r, o.attention, o.context_mode, o.trainable.lora,
-                                 cross_pairs, encoder_tokens);
-  const Count head_other = t.fed * 2 * (model.other_matmul_weights + model.front_weights) +
-                           t.sequences * r.passes * 2 * (model.sequence_weights + model.front_sequence_weights) +
-                           encoder_tokens * 2 * model.context_token_weights;
-  const bool all = o.logits == LogitsMode::kAll || (o.logits == LogitsMode::kByPhase && (train || model.is_encoder));
+  return out;
+}
+
+/// The encoder of an encoder-decoder model over all sequences.
+StackCount encoder_of(const Architecture& model, const FlopsOptions& o, const CountRequest& r) noexcept {
+  if (!model.is_encoder_decoder() || !r.encoder_runs || r.encoder_len <= 0) return {};
+  Count sequences;
+  for (const SequenceGroup& g : r.sequences) sequences += g.count;
+  const SequenceGroup one{1, 0, r.encoder_len};
+  const CountRequest pass{r.phase, {&one, 1}, 1, 0, false, {}};
+  StackCount out = count_stack(model.encoder, model.encoder_d(), r.encoder_len, pass, o.attention, ContextMode::kAuto,
+                               o.trainable.lora, 0, 0);
+  out.parts.other += Count(r.encoder_len) * 2 * model.encoder_token_weights;
+  out.parts = out.parts * sequences;
+  out.mlp_dense *= sequences;
+  out.mlp_routed *= sequences;
+  out.mlp_shared *= sequences;
+  out.adapters *= sequences;
+  return out;
+}
+
+/// Matrices beside the layers, used once per token, sequence or row of logits.
+FlopParts head_of(const Architecture& model, const FlopsOptions& o, const CountRequest& r, const Totals& t,
+                  Count context_tokens) noexcept {
+  const bool all =
+      o.logits == LogitsMode::kAll || (o.logits == LogitsMode::kByPhase && (is_training(r.phase) || model.is_encoder));
   const Count rows = all ? t.fed : t.sequences * r.passes;
   FlopParts head;
   head.logits = rows * 2 * model.vocab * model.io_width();
-  head.other = head_other;
-  Count vision;
-  if (model.vision && model.is_vision_only()) {
-    head = head + vision_parts(model, r);
-  } else if (model.vision) {
-    if (r.phase != Phase::kDecode) {  // there the images are in the cache
-      for (const auto& [height, width] : r.images) vision += count_image(*model.vision, height, width).sum();
-    }
-    if (model.image_per_sequence && r.images.empty()) {
-      const auto [height, width] = default_image(*model.vision);
-      vision += count_image(*model.vision, height, width).sum() * t.sequences;
-    }
-  }
+  head.other = t.fed * 2 * (model.other_matmul_weights + model.front_weights) +
+               t.sequences * r.passes * 2 * (model.sequence_weights + model.front_sequence_weights) +
+               context_tokens * 2 * model.context_token_weights;
+  return model.is_vision_only() && model.vision ? head + vision_parts(model, r) : head;
+}
 
-  const Count layers_forward = stack.parts.sum() + encoder.parts.sum();
-  const Count adapters = stack.adapters + encoder.adapters;
-  out.encoder_forward = encoder.parts.sum();
-  Count backward, recompute;
-  if (train) {
-    backward = backward_of(stack.parts + head, o.trainable);
-    if (o.trainable.encoder) backward += backward_of(encoder.parts, o.trainable);
-    if (o.trainable.vision && !o.trainable.none && !o.trainable.lora) backward += vision * 2;
-    if (!o.trainable.none) backward += adapters * 2;
-    if (!o.trainable.none && o.trainable.lora) {
-      backward = backward - below_first_adapter(model.layers, model.d_model, t.fed, r, o);
-    }
-    const Count core = core_of(stack.parts) + core_of(encoder.parts);
-    if (o.recompute == Recompute::kFull) recompute = layers_forward + adapters;
-    if (o.recompute == Recompute::kSelective) recompute = core;
-    if (o.recompute == Recompute::kFlash) {
-      recompute = stack.parts.attn_scores + stack.parts.cross_scores + encoder.parts.attn_scores;
-    }
+/// A vision tower beside the layers.
+Count vision_of(const Architecture& model, const CountRequest& r, const Totals& t) noexcept {
+  Count vision;
+  if (!model.vision || model.is_vision_only()) return vision;
+  if (r.phase != Phase::kDecode) {  // there the images are in the cache
+    for (const auto& [height, width] : r.images) vision += count_image(*model.vision, height, width).sum();
   }
-  if (o.mla_absorbed && !train && !stack.absorbed_scores.is_zero()) {
-    const Count executed = stack.absorbed_scores + stack.absorbed_av;
-    const Count modelled = stack.parts.attn_scores + stack.parts.attn_av;
-    if (modelled < executed) recompute += executed - modelled;
+  if (model.image_per_sequence && r.images.empty()) {
+    const auto [height, width] = default_image(*model.vision);
+    vision += count_image(*model.vision, height, width).sum() * t.sequences;
   }
-  out.parts = (stack.parts + encoder.parts + head) * repeats;
-  out.parts.vision = vision * repeats;
-  out.parts.other += adapters * repeats;
-  out.mlp_dense = (stack.mlp_dense + encoder.mlp_dense) * repeats;
-  out.mlp_routed = (stack.mlp_routed + encoder.mlp_routed) * repeats;
-  out.mlp_shared = (stack.mlp_shared + encoder.mlp_shared) * repeats;
-  out.absorbed_scores = stack.absorbed_scores * repeats;
-  out.absorbed_av = stack.absorbed_av * repeats;
-  out.encoder_forward *= repeats;
+  return vision;
+}
+
+/// The forward pass of one micro-batch.
+struct ForwardCount {
+  StackCount stack, encoder;
+  FlopParts head;
+  Count vision;
+};
+
+Count backward_of_step(const ForwardCount& f, const Architecture& model, const FlopsOptions& o, const CountRequest& r,
+                       Count fed) noexcept {
+  Count backward = backward_of(f.stack.parts + f.head, o.trainable);
+  if (o.trainable.encoder) backward += backward_of(f.encoder.parts, o.trainable);
+  if (o.trainable.vision && !o.trainable.none && !o.trainable.lora) backward += f.vision * 2;
+  if (!o.trainable.none) backward += (f.stack.adapters + f.encoder.adapters) * 2;
+  if (!o.trainable.none && o.trainable.lora)
+    backward = backward - below_first_adapter(model.layers, model.d_model, fed, r, o);
+  return backward;
+}
+
+/// FLOP that the backward pass computes again, and those that absorbed latent attention executes beyond the model's.
+Count recompute_of(const ForwardCount& f, const FlopsOptions& o, bool train) noexcept {
+  const FlopParts &stack = f.stack.parts, &encoder = f.encoder.parts;
+  if (train && o.recompute == Recompute::kFull)
+    return stack.sum() + encoder.sum() + f.stack.adapters + f.encoder.adapters;
+  if (train && o.recompute == Recompute::kSelective) return core_of(stack) + core_of(encoder);
+  if (train && o.recompute == Recompute::kFlash) return stack.attn_scores + stack.cross_scores + encoder.attn_scores;
+  if (train || !o.mla_absorbed || f.stack.absorbed_scores.is_zero()) return 0;
+  const Count executed = f.stack.absorbed_scores + f.stack.absorbed_av;
+  const Count modelled = stack.attn_scores + stack.attn_av;
+  return modelled < executed ? executed - modelled : Count(0);
+}
+
+}  // namespace
+
+FlopCount count_components(const Architecture& model, const FlopsOptions& o, const CountRequest& r) noexcept {
+  if (model.flat_params) return flat_count(model, o, r);
+  const Totals t = totals_of(r);
+  const bool train = is_training(r.phase);
+  const Count repeats = train ? o.grad_accum : 1;
+  const ContextWork context = context_of(model, r);
+  const ForwardCount f{count_stack(model.layers, model.d_model, t.fed, r, o.attention, o.context_mode, o.trainable.lora,
+                                   context.pairs, context.tokens),
+                       encoder_of(model, o, r), head_of(model, o, r, t, context.tokens), vision_of(model, r, t)};
+  FlopCount out;
+  out.tokens = t.fed * repeats;
+  out.parts = (f.stack.parts + f.encoder.parts + f.head) * repeats;
+  out.parts.vision = f.vision * repeats;
+  out.parts.other += (f.stack.adapters + f.encoder.adapters) * repeats;
+  out.mlp_dense = (f.stack.mlp_dense + f.encoder.mlp_dense) * repeats;
+  out.mlp_routed = (f.stack.mlp_routed + f.encoder.mlp_routed) * repeats;
+  out.mlp_shared = (f.stack.mlp_shared + f.encoder.mlp_shared) * repeats;
+  out.absorbed_scores = f.stack.absorbed_scores * repeats;
+  out.absorbed_av = f.stack.absorbed_av * repeats;
+  out.encoder_forward = f.encoder.parts.sum() * repeats;
   out.forward = out.parts.sum();
-  out.backward = backward * repeats;
-  out.recompute = recompute * repeats;
+  if (train) out.backward = backward_of_step(f, model, o, r, t.fed) * repeats;
+  out.recompute = recompute_of(f, o, train) * repeats;
   out.total = out.forward + out.backward;
-  out.tokens *= repeats;
   return out;
 }
 

@@ -45,7 +45,6 @@ struct FlopsModel::Impl {
   WeightStorage storage;
   ConventionTerms terms;
   Shares shares;
-  bool needs_context = false;
   std::string convention;
 };
 
@@ -54,7 +53,6 @@ FlopsModel FlopsModel::make(Architecture spec, FlopsOptions options) {
   impl->storage = effective_storage(spec, options);
   impl->terms = convention_terms(spec);
   impl->shares = shares_of(options.parallel, spec);
-  for (const LayerSpec& layer : spec.layers) impl->needs_context |= has_attention(layer.mixer);
   impl->convention = std::string(name(options.convention));
   if (options.convention == Convention::kExact && options.attention != AttentionMode::kCausal) {
     impl->convention += options.attention == AttentionMode::kFull ? "-full" : "-full_windowed";
@@ -129,154 +127,34 @@ Result<ByteCount> FlopsModel::count_bytes(const CountRequest& request) const {
 
 namespace {
 
-/// `tokens` over `batch` sequences as evenly as integers allow: at most two groups.
-std::size_t split_evenly(std::int64_t tokens, std::int64_t batch, std::int64_t past, SequenceGroup* out) noexcept {
-  if (batch <= 0 || tokens <= 0) return 0;
-  const std::int64_t longer = tokens % batch;
-  std::size_t used = 0;
-  if (longer > 0) out[used++] = {longer, past, tokens / batch + 1};
-  if (batch > longer && tokens / batch > 0) out[used++] = {batch - longer, past, tokens / batch};
-  return used;
-}
-
-bool negative(const Shape& s) noexcept {
-  for (const auto& value :
-       {s.batch, s.seq_len, s.context, s.new_tokens, s.tokens, s.gen_batch, s.gen_tokens, s.encoder_len}) {
-    if (value && *value < 0) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-Work FlopsModel::work(Phase phase, const Shape& shape) const noexcept {
+/// Images alone, at the sizes that the options give or the tower was made for.
+Work vision_work(const Architecture& spec, const FlopsOptions& options, const Shape& shape, double share) noexcept {
   Work out;
-  if (!impl_ || phase == Phase::kNone) return out;
-  const Impl& m = *impl_;
-  const Architecture& spec = m.spec;
-  if (negative(shape)) {
-    out.missing = "values >= 0";
+  if (!spec.vision) {
+    out.missing = "a model with a vision tower";
     return out;
   }
-  if (phase == Phase::kVision) {
-    if (!spec.vision) {
-      out.missing = "a model with a vision tower";
-      return out;
-    }
-    Count flop;
-    std::int64_t tokens = 0;
-    const auto fixed = default_image(*spec.vision);
-    if (!m.options.images.empty()) {
-      for (const auto& [height, width] : m.options.images) flop += count_image(*spec.vision, height, width).sum();
-      if (shape.batch) flop *= *shape.batch;
-    } else if (fixed.first > 0) {
-      flop = count_image(*spec.vision, fixed.first, fixed.second).sum() * shape.batch.value_or(1);
-    } else {
-      out.missing = "workload.images";
-      return out;
-    }
-    out.flop_known = !flop.overflowed();
-    out.flop = flop.to_double() * m.shares.flop;
-    out.hfu_flop = out.flop;
-    out.tokens = tokens;
+  Count flop;
+  const auto fixed = default_image(*spec.vision);
+  if (!options.images.empty()) {
+    for (const auto& [height, width] : options.images) flop += count_image(*spec.vision, height, width).sum();
+  } else if (fixed.first > 0) {
+    flop = count_image(*spec.vision, fixed.first, fixed.second).sum();
+  } else {
+    out.missing = "workload.images";
     return out;
   }
+  flop *= shape.batch.value_or(1);
+  out.flop_known = !flop.overflowed();
+  out.flop = out.hfu_flop = flop.to_double() * share;
+  return out;
+}
 
-  SequenceGroup groups[4];
-  std::size_t used = 0;
-  CountRequest request;
-  request.phase = phase;
-  request.images = m.options.images;
-  request.encoder_len = shape.encoder_len.value_or(0);
-  if ((spec.is_encoder_decoder() || spec.reads_context()) && !shape.encoder_len) {
-    out.missing = "encoder_len";
-    return out;
-  }
-  request.encoder_runs = phase != Phase::kDecode;
-  switch (phase) {
-    case Phase::kTrain:
-    case Phase::kForward:
-    case Phase::kBackward:
-    case Phase::kPrefill: {
-      const std::int64_t past = phase == Phase::kPrefill ? shape.context.value_or(0) : 0;
-      if (spec.is_vision_only()) {
-        groups[used++] = {shape.batch.value_or(1), 0, 0};
-      } else if (shape.seq_len) {
-        std::int64_t batch = 1;
-        if (shape.batch) {
-          batch = *shape.batch;
-        } else if (shape.tokens && *shape.seq_len > 0) {
-          batch = std::max<std::int64_t>(1, *shape.tokens / *shape.seq_len);
-        }
-        groups[used++] = {batch, past, *shape.seq_len};
-      } else if (shape.tokens) {
-        used = split_evenly(*shape.tokens, shape.batch.value_or(1), past, groups);
-      } else if (spec.is_encoder_decoder() && phase == Phase::kPrefill) {
-        groups[used++] = {shape.batch.value_or(1), 0, 1};  // the encoder, and the first decoder token
-      } else {
-        out.missing = "seq_len or tokens";
-        return out;
-      }
-      break;
-    }
-    case Phase::kDecode: {
-      const bool context_matters = m.needs_context && !spec.flat_params;
-      if (context_matters && !shape.context) {
-        out.missing = "context";
-        return out;
-      }
-      if (!shape.batch && !shape.seq_len && !shape.context && !shape.new_tokens && !shape.tokens) {
-        out.missing = "batch, new_tokens or tokens";
-        return out;
-      }
-      const std::int64_t fed = std::max<std::int64_t>(1, shape.seq_len.value_or(1));
-      const std::int64_t batch = shape.batch.value_or(1);
-      const Count per_pass = Count(batch) * fed;
-      std::int64_t passes = 1;
-      if (shape.new_tokens) {
-        passes = *shape.new_tokens;
-      } else if (shape.tokens && per_pass.fits() && per_pass.u64() > 0 && per_pass.u64() <= INT64_MAX) {
-        passes = std::max<std::int64_t>(*shape.tokens > 0 ? 1 : 0,
-                                        *shape.tokens / static_cast<std::int64_t>(per_pass.u64()));
-      }
-      groups[used++] = {batch, shape.context.value_or(0), fed};
-      request.passes = passes;
-      break;
-    }
-    case Phase::kMixed: {
-      if (!shape.tokens && !shape.seq_len && !shape.gen_batch && !shape.gen_tokens) {
-        out.missing = "tokens or gen_batch";
-        return out;
-      }
-      if (shape.tokens) {
-        used = split_evenly(*shape.tokens, shape.batch.value_or(1), 0, groups);
-      } else if (shape.seq_len) {
-        groups[used++] = {shape.batch.value_or(1), 0, *shape.seq_len};
-      }
-      const std::int64_t generating = shape.gen_batch.value_or(shape.gen_tokens.value_or(0));
-      if (generating > 0) {
-        if (m.needs_context && !spec.flat_params && !shape.context) {
-          out.missing = "context";
-          return out;
-        }
-        const std::int64_t fed = std::max(generating, shape.gen_tokens.value_or(generating));
-        used += split_evenly(fed, generating, shape.context.value_or(0), groups + used);
-      }
-      break;
-    }
-    default:
-      return out;
-  }
-  request.sequences = {groups, used};
-
-  const FlopCount flop = count_by_convention(spec, m.terms, m.options, request);
-  if (flop.total.overflowed() || flop.recompute.overflowed()) {
-    out.missing = "dimensions whose product stays below 2^128";
-    return out;
-  }
+/// This rank's share of a count, and of its forward or backward part where the phase is one of them.
+void take_flop(const FlopCount& flop, Phase phase, const Shares& shares, Work& out) noexcept {
   out.flop_known = true;
-  out.flop = flop.total.to_double() * m.shares.flop;
-  out.hfu_flop = (flop.total.to_double() + flop.recompute.to_double()) * m.shares.flop;
+  out.flop = flop.total.to_double() * shares.flop;
+  out.hfu_flop = (flop.total.to_double() + flop.recompute.to_double()) * shares.flop;
   if (phase == Phase::kForward || phase == Phase::kBackward) {
     // A convention gives one number for the step; its parts are as the exact count has them.
     const double forward = flop.forward.to_double(), both = forward + flop.backward.to_double();
@@ -285,18 +163,37 @@ Work FlopsModel::work(Phase phase, const Shape& shape) const noexcept {
     out.flop *= part;
     out.hfu_flop = out.flop + recompute;
   }
-  const double tokens = flop.tokens.to_double() * m.shares.tokens;
+  const double tokens = flop.tokens.to_double() * shares.tokens;
   out.tokens = tokens < 9.2e18 ? static_cast<std::int64_t>(std::llround(tokens)) : 0;
+}
 
-  if (!is_training(phase) && m.storage.known) {
-    const ByteCount bytes = count_all_bytes(spec, m.storage, m.options, request);
-    if (!bytes.moved().overflowed() && !bytes.weights_read_min.overflowed()) {
-      const double experts = bytes.experts_read.to_double();
-      out.bytes = (bytes.weights_read.to_double() - experts) * m.shares.weights + experts * m.shares.experts +
-                  (bytes.kv_read.to_double() + bytes.kv_write.to_double()) * m.shares.cache;
-      out.bytes_known = true;
-    }
+void take_bytes(const ByteCount& bytes, const Shares& shares, Work& out) noexcept {
+  if (bytes.moved().overflowed() || bytes.weights_read_min.overflowed()) return;
+  const double experts = bytes.experts_read.to_double();
+  out.bytes = (bytes.weights_read.to_double() - experts) * shares.weights + experts * shares.experts +
+              (bytes.kv_read.to_double() + bytes.kv_write.to_double()) * shares.cache;
+  out.bytes_known = true;
+}
+
+}  // namespace
+
+Work FlopsModel::work(Phase phase, const Shape& shape) const noexcept {
+  Work out;
+  if (!impl_ || phase == Phase::kNone) return out;
+  const Impl& m = *impl_;
+  if (phase == Phase::kVision && !is_negative(shape)) return vision_work(m.spec, m.options, shape, m.shares.flop);
+  const ShapeRequest asked = request_of(m.spec, phase, shape);
+  out.missing = asked.missing;
+  if (*asked.missing != '\0') return out;
+  const CountRequest request = asked.counted(m.options.images);
+  const FlopCount flop = count_by_convention(m.spec, m.terms, m.options, request);
+  if (flop.total.overflowed() || flop.recompute.overflowed()) {
+    out.missing = "dimensions whose product stays below 2^128";
+    return out;
   }
+  take_flop(flop, phase, m.shares, out);
+  if (!is_training(phase) && m.storage.known)
+    take_bytes(count_all_bytes(m.spec, m.storage, m.options, request), m.shares, out);
   return out;
 }
 

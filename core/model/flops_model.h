@@ -16,6 +16,7 @@
 #include "core/base/shape.h"
 #include "core/model/architecture.h"
 #include "core/model/attention_pairs.h"
+#include "core/model/request.h"
 
 namespace mfu {
 
@@ -130,23 +131,6 @@ struct FlopsOptions {
   std::optional<DType> kv_dtype;              ///< of the cache; absent: the compute dtype if 16 bit wide, else bf16
   std::vector<std::pair<std::int64_t, std::int64_t>> images;  ///< (height, width) of each image of an instance [pixel]
   bool mla_absorbed = false;  ///< HFU counts the absorbed attention core of latent attention
-};
-
-/// `count` equal sequences that each feed `fed` tokens on `past` cached ones per pass.
-struct SequenceGroup {
-  std::int64_t count = 1;
-  std::int64_t past = 0;
-  std::int64_t fed = 0;
-};
-
-/// What is counted: `passes` forward passes over the same sequences, whose caches grow in between.
-struct CountRequest {
-  Phase phase = Phase::kTrain;
-  std::span<const SequenceGroup> sequences;
-  std::int64_t passes = 1;
-  std::int64_t encoder_len = 0;  ///< encoder tokens per sequence
-  bool encoder_runs = true;      ///< encoder and cross key/value projections are part of the work
-  std::span<const std::pair<std::int64_t, std::int64_t>> images;
 };
 
 /// FLOP by component, forward. `other`: OPT in/out projection, BERT transform, convolutions and state updates.

@@ -9,14 +9,7 @@ namespace mfu {
 using Json = nlohmann::ordered_json;
 
 CountRequest FlopsJob::request(const FlopsOptions& options) const {
-  CountRequest r;
-  r.phase = phase;
-  r.sequences = sequences;
-  r.passes = passes;
-  r.encoder_len = encoder_len;
-  r.encoder_runs = encoder_runs;
-  r.images = options.images;
-  return r;
+  return {phase, sequences, passes, encoder_len, encoder_runs, options.images};
 }
 
 std::string_view phase_name(Phase phase) {
@@ -63,104 +56,126 @@ Result<void> check_call(const FlopsCall& call) {
   return {};
 }
 
-Result<FlopsJob> make_job(const FlopsCall& call, const Config& config) {
-  FlopsJob job;
-  const FlopsModel& model = *config.model;
-  const FlopsOptions& options = model.options();
-  const Architecture& spec = model.spec();
-  const Shape& w = config.workload.shape;
-  job.phase = config.workload.phase.value_or(Phase::kTrain);
-  if (job.phase != Phase::kTrain && job.phase != Phase::kPrefill && job.phase != Phase::kDecode) {
-    return Error{"--phase: expected train, prefill or decode"};
-  }
-  const bool decode = job.phase == Phase::kDecode;
-  const std::int64_t batch = w.batch.value_or(1);
-  std::optional<std::int64_t> seq_len = w.seq_len;
-  if (!seq_len && call.seq_lens.empty() && w.tokens && !decode && batch > 0 && *w.tokens % batch == 0)
-    seq_len = *w.tokens / batch;
-  const std::optional<std::int64_t> context = w.context;
+namespace {
+
+/// The encoder's part of the shape: from the config, or as --encoder-runs says. \param asked whether anything is to be
+/// counted, so that a length is needed.
+Result<void> read_encoder(const FlopsCall& call, const Architecture& spec, const Shape& shape, bool asked,
+                          FlopsJob& job) {
+  const bool runs = call.encoder_runs.empty() ? job.phase != Phase::kDecode : call.encoder_runs == "yes";
   if (spec.is_encoder_decoder() || spec.reads_context()) {
-    const std::optional<std::int64_t> encoder_len = w.encoder_len;
-    job.encoder_runs = call.encoder_runs.empty() ? !decode : call.encoder_runs == "yes";
-    if (encoder_len) job.encoder_len = *encoder_len;
-    if (!encoder_len && (seq_len || decode || call.batch || !call.seq_lens.empty())) {
+    if (!shape.encoder_len && asked) {
       return Error{"--encoder-len: expected the encoder's tokens per sequence for model_type " + spec.family +
                    (spec.reads_context() ? " (tokens of the text)" : "")};
     }
-    if (!seq_len && encoder_len && job.phase == Phase::kPrefill) seq_len = 1;  // the first decoder token
+    job.encoder_runs = runs;
+    job.encoder_len = shape.encoder_len.value_or(0);
   } else if (spec.image_context) {
-    job.encoder_runs = call.encoder_runs.empty() ? !decode : call.encoder_runs == "yes";
-    job.encoder_len = w.encoder_len.value_or(0);
+    job.encoder_runs = runs;
+    job.encoder_len = shape.encoder_len.value_or(0);
     if (job.encoder_len > 0) job.shape["encoder_len"] = job.encoder_len;
   } else if (call.encoder_len || !call.encoder_runs.empty()) {
     return Error{"--encoder-len: model_type " + spec.family + " has no encoder"};
   }
+  return {};
+}
 
-  job.shape["phase"] = phase_name(job.phase);
-  if (!call.seq_lens.empty() || !call.contexts.empty()) {
-    const std::size_t count = std::max(call.seq_lens.size(), call.contexts.size());
-    if (!call.seq_lens.empty() && !call.contexts.empty() && call.seq_lens.size() != call.contexts.size()) {
-      return Error{fmt::format("--contexts: expected {} values, one per --seq-lens, got {}", call.seq_lens.size(),
-                               call.contexts.size())};
-    }
-    if (call.seq_lens.empty() && !seq_len && !decode)
-      return Error{"--seq-lens: expected new tokens of each sequence beside --contexts"};
-    if (call.contexts.empty() && decode && !context)
-      return Error{"--contexts: expected the cached tokens of each sequence for decode"};
-    Json lens = Json::array(), contexts = Json::array();
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t fed = call.seq_lens.empty() ? seq_len.value_or(1) : call.seq_lens[i];
-      const std::int64_t past = call.contexts.empty() ? context.value_or(0) : call.contexts[i];
-      job.sequences.push_back({call.batch.value_or(1), past, fed});
-      lens.push_back(fed);
-      contexts.push_back(past);
-    }
-    job.shape["batch"] = static_cast<std::int64_t>(count) * call.batch.value_or(1);
-    job.shape["seq_lens"] = lens;
-    job.shape["contexts"] = contexts;
-  } else if (spec.is_vision_only()) {
-    job.sequences.push_back({batch, 0, 0});
-    job.shape["batch"] = batch;
-  } else if (decode) {
-    bool has_cache = false;
-    for (const LayerSpec& layer : spec.layers) {
-      has_cache |= layer.mixer.kind == MixerKind::kAttention || layer.mixer.kind == MixerKind::kLatent;
-    }
-    if (!context && has_cache) return Error{"--context: expected the tokens already in the cache for decode"};
-    job.sequences.push_back({batch, context.value_or(0), seq_len.value_or(1)});
-    job.shape["batch"] = batch;
-    job.shape["seq_len"] = seq_len.value_or(1);
-    job.shape["context"] = context.value_or(0);
-  } else if (seq_len) {
-    if (job.phase == Phase::kTrain && context.value_or(0) != 0)
-      return Error{"--context: a training step has no cached tokens"};
-    job.sequences.push_back({batch, context.value_or(0), *seq_len});
-    job.shape["batch"] = batch;
-    job.shape["seq_len"] = *seq_len;
-    job.shape["context"] = context.value_or(0);
-  } else if (!call.phase.empty() || call.batch) {
+/// Sequences that --seq-lens and --contexts list one by one.
+Result<void> list_sequences(const FlopsCall& call, const Shape& shape, FlopsJob& job) {
+  const bool decode = job.phase == Phase::kDecode;
+  const std::size_t count = std::max(call.seq_lens.size(), call.contexts.size());
+  if (!call.seq_lens.empty() && !call.contexts.empty() && call.seq_lens.size() != call.contexts.size()) {
+    return Error{fmt::format("--contexts: expected {} values, one per --seq-lens, got {}", call.seq_lens.size(),
+                             call.contexts.size())};
+  }
+  if (call.seq_lens.empty() && !shape.seq_len && !decode)
+    return Error{"--seq-lens: expected new tokens of each sequence beside --contexts"};
+  if (call.contexts.empty() && decode && !shape.context)
+    return Error{"--contexts: expected the cached tokens of each sequence for decode"};
+  Json lens = Json::array(), contexts = Json::array();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t fed = call.seq_lens.empty() ? shape.seq_len.value_or(1) : call.seq_lens[i];
+    const std::int64_t past = call.contexts.empty() ? shape.context.value_or(0) : call.contexts[i];
+    job.sequences.push_back({call.batch.value_or(1), past, fed});
+    lens.push_back(fed);
+    contexts.push_back(past);
+  }
+  job.shape["batch"] = static_cast<std::int64_t>(count) * call.batch.value_or(1);
+  job.shape["seq_lens"] = lens;
+  job.shape["contexts"] = contexts;
+  for (const SequenceGroup& s : job.sequences) {
+    if (s.count < 0 || s.past < 0 || s.fed < 0) return Error{"the shape: expected values >= 0"};
+  }
+  return {};
+}
+
+/// Equal sequences, as a region with this shape would be counted.
+Result<void> equal_sequences(const FlopsCall& call, const Architecture& spec, Shape shape, FlopsJob& job) {
+  const bool decode = job.phase == Phase::kDecode;
+  const bool whole = !decode && !spec.is_vision_only();
+  if (whole && !shape.seq_len) {
+    if (call.phase.empty() && !call.batch) return {};  // nothing is asked of any shape
     return Error{"--seq-len: expected new tokens per sequence for " + std::string(phase_name(job.phase))};
   }
-  job.has_shape = !job.sequences.empty();
-  if (!job.has_shape && !call.kernel.empty() && call.kernel != "gemm")
-    return Error{"--kernel " + call.kernel + ": expected a shape: --seq-len, or --phase decode --context"};
-  if (decode) {
-    job.passes = w.new_tokens.value_or(1);
-    job.shape["new_tokens"] = job.passes;
-  }
+  if (whole && job.phase == Phase::kTrain && shape.context.value_or(0) != 0)
+    return Error{"--context: a training step has no cached tokens"};
+  if (!shape.batch) shape.batch = 1;
+  const ShapeRequest request = request_of(spec, spec.is_vision_only() ? Phase::kPrefill : job.phase, shape);
+  if (std::string_view(request.missing) == "context")
+    return Error{"--context: expected the tokens already in the cache for decode"};
+  if (*request.missing != '\0') return Error{std::string("the shape: expected ") + request.missing};
+  job.sequences.assign(request.groups.begin(), request.groups.begin() + request.used);
+  const SequenceGroup& group = job.sequences.front();
+  job.shape["batch"] = group.count;
+  if (spec.is_vision_only()) return {};
+  job.shape["seq_len"] = group.fed;
+  job.shape["context"] = group.past;
+  return {};
+}
+
+/// The remaining keys of the shape that the outputs show.
+void describe(const Architecture& spec, const FlopsOptions& options, FlopsJob& job) {
+  if (job.phase == Phase::kDecode) job.shape["new_tokens"] = job.passes;
   if (job.phase == Phase::kTrain) job.shape["grad_accum"] = options.grad_accum;
   if (spec.is_encoder_decoder() || spec.reads_context()) {
     job.shape["encoder_len"] = job.encoder_len;
     job.shape["encoder_runs"] = job.encoder_runs;
   }
-  if (!options.images.empty()) {
-    Json images = Json::array();
-    for (const auto& [height, width] : options.images) images.push_back(fmt::format("{}x{}", height, width));
-    job.shape["images"] = images;
-  }
-  for (const SequenceGroup& s : job.sequences) {
-    if (s.count < 0 || s.past < 0 || s.fed < 0) return Error{"the shape: expected values >= 0"};
-  }
+  if (options.images.empty()) return;
+  Json images = Json::array();
+  for (const auto& [height, width] : options.images) images.push_back(fmt::format("{}x{}", height, width));
+  job.shape["images"] = images;
+}
+
+}  // namespace
+
+Result<FlopsJob> make_job(const FlopsCall& call, const Config& config) {
+  FlopsJob job;
+  const Architecture& spec = config.model->spec();
+  job.phase = config.workload.phase.value_or(Phase::kTrain);
+  if (job.phase != Phase::kTrain && job.phase != Phase::kPrefill && job.phase != Phase::kDecode)
+    return Error{"--phase: expected train, prefill or decode"};
+  const bool decode = job.phase == Phase::kDecode;
+  const bool listed = !call.seq_lens.empty() || !call.contexts.empty();
+  Shape shape = config.workload.shape;
+  // Tokens in all count where they divide evenly: the command shows one length.
+  const std::int64_t batch = shape.batch.value_or(1);
+  if (!shape.seq_len && call.seq_lens.empty() && shape.tokens && !decode && batch > 0 && *shape.tokens % batch == 0)
+    shape.seq_len = *shape.tokens / batch;
+  shape.tokens.reset();
+  const bool asked = shape.seq_len || decode || call.batch || !call.seq_lens.empty();
+  if (const auto read = read_encoder(call, spec, shape, asked, job); !read) return read.error();
+  if (!shape.seq_len && shape.encoder_len && job.phase == Phase::kPrefill &&
+      (spec.is_encoder_decoder() || spec.reads_context()))
+    shape.seq_len = 1;  // the first decoder token
+  job.shape["phase"] = phase_name(job.phase);
+  if (decode) job.passes = shape.new_tokens.value_or(1);
+  const auto made = listed ? list_sequences(call, shape, job) : equal_sequences(call, spec, shape, job);
+  if (!made) return made.error();
+  job.has_shape = !job.sequences.empty();
+  if (!job.has_shape && !call.kernel.empty() && call.kernel != "gemm")
+    return Error{"--kernel " + call.kernel + ": expected a shape: --seq-len, or --phase decode --context"};
+  describe(spec, config.model->options(), job);
   return job;
 }
 
