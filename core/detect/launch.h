@@ -5,7 +5,7 @@
 
 #include "core/base/activity_record.h"
 #include "core/base/units.h"
-#include "core/kernels/kernel_role.h"
+#include "core/kernels/kernel_traits.h"
 
 namespace mfu {
 

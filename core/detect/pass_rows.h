@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/base/activity_record.h"
-#include "core/kernels/kernel_role.h"
+#include "core/kernels/kernel_traits.h"
 
 namespace mfu {
 

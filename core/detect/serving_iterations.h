@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "core/base/activity_record.h"
-#include "core/kernels/kernel_role.h"
+#include "core/kernels/kernel_traits.h"
 
 namespace mfu {
 

@@ -18,7 +18,7 @@
 #include "core/detect/step_phases.h"
 #include "core/drain/held_records.h"
 #include "core/kernels/kernel_names.h"
-#include "core/kernels/kernel_role.h"
+#include "core/kernels/kernel_traits.h"
 #include "core/ranges/region_rules.h"
 #include "core/rows/region_summary.h"
 

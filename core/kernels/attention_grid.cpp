@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/kernels/kernel_role.h"
+#include "core/kernels/kernel_traits.h"
 
 namespace mfu {
 namespace {

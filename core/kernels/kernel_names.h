@@ -13,7 +13,7 @@
 #include "core/base/ids.h"
 #include "core/base/units.h"
 #include "core/base/zeroed_array.h"
-#include "core/kernels/kernel_class.h"
+#include "core/kernels/kernel_traits.h"
 
 namespace mfu {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/kernels/kernel_class.h"
+#include "core/kernels/kernel_traits.h"
 #include "core/rows/duration_histogram.h"
 
 namespace mfu {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/kernels/kernel_class.h"
+#include "core/kernels/kernel_traits.h"
 
 namespace {
 

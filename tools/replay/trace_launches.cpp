@@ -7,7 +7,7 @@
 
 #include "core/detect/launch_fold.h"
 #include "core/kernels/kernel_names.h"
-#include "core/kernels/kernel_role.h"
+#include "core/kernels/kernel_traits.h"
 
 namespace mfu {
 std::vector<DeviceLaunches> trace_launches(const Trace& trace) {

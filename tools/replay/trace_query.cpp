@@ -6,8 +6,8 @@
 #include <unordered_map>
 
 #include "core/base/regex.h"
-#include "core/kernels/kernel_class.h"
 #include "core/kernels/kernel_names.h"
+#include "core/kernels/kernel_traits.h"
 #include "core/model/kernel_flop.h"
 #include "core/ranges/region_rules.h"
 #include "core/ranges/rule_cache.h"

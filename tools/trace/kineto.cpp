@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/kernels/kernel_role.h"
+#include "core/kernels/kernel_traits.h"
 #include "tools/trace/event_scanner.h"
 #include "tools/trace/json_text.h"
 #include "tools/trace/kineto_document.h"

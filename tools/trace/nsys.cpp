@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/kernels/kernel_role.h"
+#include "core/kernels/kernel_traits.h"
 #include "tools/trace/nsys_database.h"
 
 namespace mfu {

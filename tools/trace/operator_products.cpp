@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/base/dtype.h"
-#include "core/kernels/kernel_class.h"
 #include "core/kernels/kernel_names.h"
+#include "core/kernels/kernel_traits.h"
 
 namespace mfu {
 namespace {

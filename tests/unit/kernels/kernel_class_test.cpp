@@ -1,4 +1,4 @@
-#include "core/kernels/kernel_class.h"
+#include "core/kernels/kernel_traits.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Families of kernel names: real ones, and the traps among them.
-#include "core/kernels/kernel_role.h"
+#include "core/kernels/kernel_traits.h"
 
 #include <gtest/gtest.h>
 

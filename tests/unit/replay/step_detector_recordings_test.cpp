@@ -14,7 +14,7 @@
 
 #include "core/detect/step_detector.h"
 #include "core/kernels/kernel_names.h"
-#include "core/kernels/kernel_role.h"
+#include "core/kernels/kernel_traits.h"
 #include "tests/unit/detect/made_launches.h"
 
 namespace mfu {

@@ -12,7 +12,7 @@
 #include "core/detect/launch.h"
 #include "core/detect/step_findings.h"
 #include "core/detect/step_phases.h"
-#include "core/kernels/kernel_role.h"
+#include "core/kernels/kernel_traits.h"
 
 namespace mfu::programs {
 
