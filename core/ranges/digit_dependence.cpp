@@ -1,100 +1,49 @@
 #include "core/ranges/digit_dependence.h"
 
-#include <array>
-
 namespace mfu {
 namespace {
 
-constexpr bool is_word_char(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+constexpr bool is_any_of(char c, std::string_view marks) noexcept { return marks.find(c) != std::string_view::npos; }
+constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+constexpr bool is_word(char c) noexcept {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+constexpr char at(std::string_view text, std::size_t i) noexcept { return i < text.size() ? text[i] : '\0'; }
+
+/// Digits that end before `rest` cannot touch those of a later `\d+`: there is none, or a plain character comes first.
+bool are_apart(std::string_view rest) noexcept {
+  if (rest.find("\\d") == rest.npos && rest.find("[0-9]") == rest.npos) return true;
+  while (at(rest, 0) == ')') rest.remove_prefix(1);
+  if (at(rest, 0) == '\\')
+    rest.remove_prefix(1);
+  else if (is_any_of(at(rest, 0), std::string_view("([.?*+|{^$\0", 11)))
+    return false;
+  return !is_any_of(at(rest, 1), "?*") && !is_digit(at(rest, 0)) && at(rest, 0) != 'd';
 }
 
 }  // namespace
 
 bool depends_on_digits(std::string_view expression) noexcept {
-  constexpr std::string_view kRepeats = "*+?{";
-  std::size_t i = 0;
-  const auto next_is = [&](std::string_view text) { return expression.substr(i, text.size()) == text; };
-  bool after_digits = false;  // a `\d+` may be what stands right before
-  struct Group {
-    bool at_open, at_ends;  ///< after_digits where it opened, and after any of its alternatives
-  };
-  std::array<Group, 32> groups{};  // [0]: the expression itself
-  std::size_t depth = 0;
-  while (i < expression.size()) {
-    const char c = expression[i];
-    if (c == '(') {
-      if (next_is("(?P<") || next_is("(?<")) {  // a named group; `(?<=` and `(?<!` look behind
-        const std::size_t end = expression.find('>', i);
-        if (next_is("(?<=") || next_is("(?<!") || end == std::string_view::npos) return true;
-        i = end;
-      } else if (next_is("(?:")) {
-        i += 2;
-      } else if (next_is("(?") || next_is("(*")) {
-        return true;
-      }
-      ++i;
-      if (++depth == groups.size()) return true;
-      groups[depth] = {after_digits, false};
-      continue;
-    }
-    Group& group = groups[depth];
-    if (c == '|') {
-      ++i;
-      group.at_ends = group.at_ends || after_digits;
-      after_digits = group.at_open;
-      continue;
-    }
-    if (c == ')') {
-      ++i;
-      if (depth-- == 0) return true;
-      after_digits = after_digits || group.at_ends;
-      if (i < expression.size() && (expression[i] == '*' || expression[i] == '+' || expression[i] == '{')) return true;
-      if (i < expression.size() && expression[i] == '?') {
-        ++i;
-        after_digits = after_digits || group.at_open;
-        if (i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
-      }
-      continue;
-    }
-    std::size_t width = 1;
-    bool digits = false;
-    if (c == '\\' && next_is("\\d")) {
-      digits = true;
-      width = 2;
-    } else if (c == '[' && next_is("[0-9]")) {
-      digits = true;
-      width = 5;
-    } else if (c == '.' && next_is(".*")) {
-      i += 2;
-      if (i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
-      continue;
+  bool in_class = false;
+  for (std::size_t i = 0; i < expression.size(); ++i) {
+    const std::string_view here = expression.substr(i);
+    const char c = here[0], next = at(here, 1);
+    const std::size_t digits = here.starts_with("\\d+") ? 3 : here.starts_with("[0-9]+") ? 6 : 0;
+    if (!in_class && digits > 0) {
+      if (!are_apart(here.substr(digits))) return true;
+      i += digits - 1;
     } else if (c == '\\') {
-      if (i + 1 >= expression.size() || is_word_char(expression[i + 1])) return true;  // \w, \b, \1 ...
-      width = 2;
-    } else if (c == '[') {
-      std::size_t end = i + 1;
-      for (; end < expression.size() && (expression[end] != ']' || end == i + 1); ++end) {
-        const char m = expression[end];
-        if ((m >= '0' && m <= '9') || m == '-' || m == '[' || m == '^') return true;
-        if (m == '\\' && (++end >= expression.size() || is_word_char(expression[end]))) return true;
-      }
-      if (end >= expression.size()) return true;
-      width = end + 1 - i;
-    } else if (c == '.' || c == '^' || c == '$' || c == '{' || (c >= '0' && c <= '9')) {
+      if (next == '\0' || is_word(next)) return true;  // \w, \b, \1 ...
+      ++i;
+    } else if (is_digit(c) || (in_class && is_any_of(c, "-^["))) {
       return true;
-    }
-    i += width;
-    const char repeat = i < expression.size() ? expression[i] : '\0';
-    if (repeat == '{') return true;
-    const bool repeated = repeat == '*' || repeat == '+' || repeat == '?';
-    if (repeated) ++i;
-    if (repeated && i < expression.size() && kRepeats.find(expression[i]) != std::string_view::npos) return true;
-    if (digits) {
-      if (repeat != '+' || after_digits) return true;
-      after_digits = true;
-    } else if (repeat != '*' && repeat != '?') {
-      after_digits = false;  // something that is no digit stands in between for certain
+    } else if (in_class || c == '[') {
+      if (c == '[' && next == ']') return true;
+      in_class = c != ']';
+    } else if ((c == '.' && next != '*') || (c == ')' && is_any_of(next, "*+")) || is_any_of(c, "^${")) {
+      return true;
+    } else if (c == '(' && is_any_of(next, "?*") && !here.starts_with("(?:") && !here.starts_with("(?P<")) {
+      return true;  // looks ahead or behind, or sets an option
     }
   }
   return false;

@@ -89,7 +89,7 @@ constexpr BuiltIn kBuiltIn[] = {
     {"vllm", "mixed",
      R"(execute_\d+_context_(?P<ctx_batch>\d+)\(sq(?P<ctx_tokens>\d+)sk(?P<ctx_keys>\d+)sqsq\d+sqsk\d+\)_generation_(?P<gen_batch>\d+)\(sq(?P<gen_tokens>\d+)sk(?P<gen_keys>\d+).*)"},
     {"tensorrt_llm", "mixed",
-     R"((?:\[Executor\] )?(?:_forward_step \d+|executeStep): (?P<ctx_batch>\d+) ctx reqs, (?:(?P<ctx_tokens>\d+) ctx tokens, )?(?P<gen_batch>\d+) gen reqs(?:, (?P<ctx_tokens>\d+) ctx tokens)?.*)"},
+     R"((?:\[Executor\] )?(?:_forward_step \d+: |executeStep: )(?P<ctx_batch>\d+) ctx reqs, (?:(?P<ctx_tokens>\d+) ctx tokens, )?(?P<gen_batch>\d+) gen reqs(?:, (?P<ctx_tokens>\d+) ctx tokens)?.*)"},
     {"megatron", "prefill", R"(Prefill)"},
     {"megatron", "decode", R"(Decode)"},
 };

@@ -6,8 +6,13 @@
 #include <time.h>
 
 #include <chrono>
+#include <optional>
+#include <random>
+#include <string>
 
+#include "core/base/regex.h"
 #include "core/config/config.h"
+#include "core/ranges/digit_dependence.h"
 #include "core/ranges/rule_cache.h"
 
 namespace mfu {
@@ -365,8 +370,41 @@ TEST(RuleCache, DigitsMatterWhereARuleLooksAtThem) {
   }
   EXPECT_TRUE(Rules().rules.digits_do_not_matter());
   for (const char* expression :
-       {"LLM@decode.*", R"(batch \d+)", R"(b\d+_s\d+.*)", R"((?P<b>\d+) of [0-9]+(?: x \d+)?)", "a|b"})
+       {"LLM@decode.*", R"(batch \d+)", R"(b\d+_s\d+.*)", R"((?P<b>\d+) of [0-9]+ x \d+)", "a|b"})
     EXPECT_TRUE(Rules({rule("own", expression)}).rules.digits_do_not_matter()) << expression;
+}
+
+/// Expressions made of random pieces: one that is said not to depend on digits treats all runs of them alike.
+TEST(DigitDependence, NeverDeniedWhereThereIsOne) {
+  for (const char* expression : {R"((?:\d+a\d+)+)", R"((?:\d+a\d+)*)", R"(\d+a?\d+)", R"((?:a|\d+)\d+)", R"(\d{1,}a)"})
+    EXPECT_TRUE(depends_on_digits(expression)) << expression;
+  constexpr const char* kPieces[] = {R"(\d+)", R"(\d+)", "[0-9]+", "a",      "b",     "-",     " ",      R"(\()",
+                                     R"(\.)",  "(",      "(?:",    "(?P<n>", ")",     ")?",    ")*",     ")+",
+                                     "|",      "?",      "*",      "+",      ".*",    ".",     "[ab]",   "[]a",
+                                     "[",      "]",      "[!-z]",  "[^a]",   "1",     "{2}",   R"(\d)",  R"(\w)",
+                                     R"(\b)",  "^",      "$",      "(?=",    "(?<!a", R"(\1)", "(?P=n)", "a*"};
+  constexpr const char* kNames[] = {"#", "a#", "#a", "#b#", "a#b", "#a#a", "#-#", "# #", "#(#", "a#a#", "#.#", "#ab#"};
+  std::mt19937 random(20);
+  int independent = 0;
+  for (int i = 0; i < 60'000; ++i) {
+    std::string expression;
+    for (unsigned n = 1 + random() % 6; n > 0; --n) expression += kPieces[random() % std::size(kPieces)];
+    if (depends_on_digits(expression)) continue;
+    const auto regex = Regex::compile(expression, Regex::Where::kWhole);
+    if (!regex) continue;
+    ++independent;
+    for (const std::string_view name : kNames) {
+      std::optional<Regex::Outcome> first;
+      for (const char* digits : {"1", "0", "42", "777"}) {
+        std::string filled;
+        for (const char c : name) filled += c == '#' ? digits : std::string(1, c);
+        const Regex::Outcome outcome = regex->match(filled, 20'000);
+        EXPECT_EQ(outcome, first.value_or(outcome)) << expression << " on " << filled;
+        first = outcome;
+      }
+    }
+  }
+  EXPECT_GT(independent, 3000);
 }
 
 }  // namespace
