@@ -27,6 +27,14 @@ enum class GraphTracing : std::uint8_t {
   kGraph,  ///< each launch as a whole
 };
 
+/// A number and how messages and tables show it.
+struct ShownNumber {
+  double value;
+  const char* text;
+};
+/// MFU_INTERVAL [s].
+inline constexpr ShownNumber kDefaultInterval{10, "10"}, kLeastInterval{0.01, "0.01"}, kMostInterval{1e6, "1,000,000"};
+
 /// Everything that a run can be told. Each field's default is the documented one.
 struct Config {
   std::optional<FlopsModel> model;  ///< none: times and waterfall only
@@ -36,7 +44,7 @@ struct Config {
   std::vector<RegionRule> regions;   ///< the config's own rules, in order; built-in ones follow them
   std::vector<std::string> presets;  ///< built-in rule packs to use; empty: all
 
-  double interval_s = 10;                          ///< MFU_INTERVAL [s], > 0
+  double interval_s = kDefaultInterval.value;      ///< MFU_INTERVAL [s], within its limits
   std::string tb_dir;                              ///< MFU_TB_DIR, expanded: TensorBoard event files; empty: none
   std::string run_dir;                             ///< MFU_RUN_DIR, %h %p %r expanded; empty: no files
   double run_dir_limit_mb = 100;                   ///< MFU_RUN_DIR_LIMIT [1e6 B a day]; 0: none

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <tuple>
 
 #include "core/base/edit_distance.h"
 #include "core/base/number_text.h"
@@ -85,14 +86,14 @@ std::string host_name() {
 }
 
 void read_interval(const char* text, const Getenv&, Config& config, Problems* problems) {
-  config.interval_s = positive_number("MFU_INTERVAL", text, problems, "using 10").value_or(10);
-  if (config.interval_s < 0.01) {
-    wrong(problems, "MFU_INTERVAL", "at least 0.01 s", text, "using 0.01");
-    config.interval_s = 0.01;
-  }
-  if (config.interval_s > 1e6) {
-    wrong(problems, "MFU_INTERVAL", "at most 1,000,000 s", text, "using 1,000,000");
-    config.interval_s = 1e6;
+  const auto use = [](const ShownNumber& instead) { return std::string("using ") + instead.text; };
+  const auto given = positive_number("MFU_INTERVAL", text, problems, use(kDefaultInterval).c_str());
+  config.interval_s = given.value_or(kDefaultInterval.value);
+  for (const auto& [limit, word, beyond] :
+       {std::tuple(kLeastInterval, "at least ", -1), {kMostInterval, "at most ", 1}}) {
+    if ((config.interval_s - limit.value) * beyond <= 0) continue;
+    wrong(problems, "MFU_INTERVAL", (word + std::string(limit.text) + " s").c_str(), text, use(limit).c_str());
+    config.interval_s = limit.value;
   }
 }
 
@@ -153,7 +154,7 @@ constexpr Variable kVariables[] = {
     {"MFU_MODEL_CONFIG", "none",
      "Hugging Face config.json, its folder, a model id in the local cache, an own config, or inline JSON", nullptr},
     {"MFU_SET", "none", "overrides: workload.batch=8,peak.dtype=fp8", nullptr},
-    {"MFU_INTERVAL", "10", "seconds per window", read_interval},
+    {"MFU_INTERVAL", kDefaultInterval.text, "seconds per window", read_interval},
     {"MFU_RUN_DIR", "none", "the run directory; %h %p %r %q{VAR} expand to host, pid, rank, a variable",
      [](const char* text, const Getenv& getenv, Config& c, Problems*) { c.run_dir = expand_path(text, c, getenv); }},
     {"MFU_RUN_DIR_LIMIT", "100", "MB a day that each output of a process has at most; none: no limit",

@@ -80,7 +80,7 @@ void DrainThread::begin() {
   anchor_clock();
   RunAccount::Options options;
   options.ledger.origin_ns = clock_.now() - (monotonic_ns() - started_);
-  options.ledger.window_ns = std::max<DurationNs>(10'000'000, static_cast<DurationNs>(config.interval_s * 1e9));
+  options.ledger.window_ns = static_cast<DurationNs>(config.interval_s * 1e9);
   options.ledger.ranges_only = parts_.session == nullptr;
   options.model = config.flops_model();
   options.workload = config.workload;

@@ -361,7 +361,8 @@ void add_replay(CommandLine& line) {
       .type_name("NUMBER");
   command.flag("--partial", options->partial, "exit 0 for a trace that ends in the middle");
   command.option("--run-dir", options->run_dir, "write the windows there as a live run does").type_name("DIR");
-  command.option("-i,--interval", options->interval, "seconds per window; default: 10")
+  command
+      .option("-i,--interval", options->interval, std::string("seconds per window; default: ") + kDefaultInterval.text)
       .above_zero()
       .type_name("SECONDS");
   constexpr double kMostFlop = 1e30;

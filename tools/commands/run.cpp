@@ -420,7 +420,8 @@ void add_run(CommandLine& line, std::vector<std::string>& arguments) {
       sub.option("-d,--run-dir", options->run_dir, "where the run's files go; default: mfu-runs/<time>-<pid>")
           .type_name("DIR");
   sub.flag("--no-run-dir", options->no_run_dir, "log lines only").excludes(run_dir);
-  sub.option("-i,--interval", options->interval, "seconds per window; default: 10").type_name("SECONDS");
+  sub.option("-i,--interval", options->interval, std::string("seconds per window; default: ") + kDefaultInterval.text)
+      .type_name("SECONDS");
   sub.option("--log", options->log, "stderr, stdout, none or a file; default: stderr").type_name("PATH");
   const CommandOption every =
       sub.option("--every", options->every, "log every Nth window only; the run directory has all").type_name("N");

@@ -266,7 +266,7 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_
     const char* why =
         s.rows.empty() ? "no run here yet: *.jsonl files come when a program with the library in it uses CUDA"
         : t.stale != 0 ? "no rank is live: hung, killed, or its disk is full; figures are of their last windows"
-                       : "no window yet: one comes every interval (10 s unless MFU_INTERVAL says otherwise)";
+                       : "no window yet: one comes every MFU_INTERVAL seconds";
     lines.push_back({{fit(why, width), Style::kDim}});
   } else {
     const auto word = [](const char* what, const std::optional<double>& ratio) {
