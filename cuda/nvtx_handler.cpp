@@ -14,7 +14,6 @@ namespace mfu {
 
 namespace {
 
-constinit std::atomic<unsigned> g_modules{0};
 constinit std::atomic<bool> g_ranges_seen{false};
 
 // --- ranges ---------------------------------------------------------------------------------------------------------
@@ -197,7 +196,6 @@ Counters& host_counters() noexcept {
   return counters;
 }
 
-unsigned nvtx_modules_attached() noexcept { return g_modules.load(std::memory_order_relaxed); }
 bool nvtx_ranges_seen() noexcept { return g_ranges_seen.load(std::memory_order_relaxed); }
 
 void attach_nvtx(NvtxGetExportTableFunc_t get_export_table) noexcept {
@@ -230,7 +228,6 @@ void attach_nvtx(NvtxGetExportTableFunc_t get_export_table) noexcept {
     fill(table, size, NVTX_CBID_CORE2_DomainCreateA, domain_create_a);
     fill(table, size, NVTX_CBID_CORE2_DomainCreateW, domain_create_w);
   }
-  g_modules.fetch_add(1, std::memory_order_relaxed);
 }
 
 void attach_nvtx_extension(void* module_info) noexcept {

@@ -14,8 +14,6 @@ void attach_nvtx(NvtxGetExportTableFunc_t get_export_table) noexcept;
 /// [any thread] Attaches an NVTX extension module (nvtxExtModuleInfo_t*): payload ranges and nvtxDomainIsEnabled.
 void attach_nvtx_extension(void* module_info) noexcept;
 
-/// NVTX modules attached so far.
-[[nodiscard]] unsigned nvtx_modules_attached() noexcept;
 /// NVTX ranges seen so far, by pushes and starts; approximate.
 [[nodiscard]] bool nvtx_ranges_seen() noexcept;
 

@@ -47,7 +47,6 @@ class ProductRoles {
                                                                                    : look_up(id, extent);
   }
   [[nodiscard]] const ComponentNames& names() const noexcept { return names_; }
-  [[nodiscard]] bool has_model() const noexcept { return model_ != nullptr; }
 
  private:
   struct Recent {

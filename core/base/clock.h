@@ -15,6 +15,5 @@ namespace mfu {
 }
 
 [[nodiscard]] inline TimeNs utc_now() noexcept { return time_of(CLOCK_REALTIME); }
-[[nodiscard]] inline TimeNs monotonic_now() noexcept { return time_of(CLOCK_MONOTONIC); }
 
 }  // namespace mfu

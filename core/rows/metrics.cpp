@@ -108,10 +108,4 @@ std::optional<double> clock_ratio(std::uint32_t actual_sm_clock_khz, const Peak&
   return static_cast<double>(actual_sm_clock_khz) / peak.clock_khz;
 }
 
-std::optional<double> peak_at_clock(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept {
-  const auto ratio = clock_ratio(actual_sm_clock_khz, peak);
-  if (!ratio || !peak.flop_per_s) return std::nullopt;
-  return *peak.flop_per_s * *ratio;
-}
-
 }  // namespace mfu

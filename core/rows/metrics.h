@@ -42,7 +42,4 @@ struct Roofline {
 /// (nvmlDeviceGetClockInfo, NVML_CLOCK_SM, in MHz there). None: the peak's clock is not known (override).
 [[nodiscard]] std::optional<double> clock_ratio(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept;
 
-/// The second denominator: what the device could have done at the clock it ran at [FLOP/s].
-[[nodiscard]] std::optional<double> peak_at_clock(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept;
-
 }  // namespace mfu

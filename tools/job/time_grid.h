@@ -35,7 +35,7 @@ class TimeGrid {
       return instances > 0 ? std::optional(medians_ns / instances * 1e-9) : std::nullopt;
     }
   };
-  using Bins = std::map<std::int64_t, Bin>;  ///< index: from anchor_ns() + index x width_ns() on
+  using Bins = std::map<std::int64_t, Bin>;  ///< index: from anchor_ns_ + index x width_ns() on
 
   TimeGrid() = default;
   /// An empty grid with the bins of another one.
@@ -48,7 +48,6 @@ class TimeGrid {
   void add_rank(TimeGrid rank);
 
   [[nodiscard]] bool empty() const noexcept { return regions_.empty(); }
-  [[nodiscard]] TimeNs anchor_ns() const noexcept { return anchor_ns_; }
   [[nodiscard]] DurationNs width_ns() const noexcept { return width_ns_; }
   [[nodiscard]] const std::map<std::string, Bins>& regions() const noexcept { return regions_; }
 
