@@ -1,12 +1,10 @@
 # Rooms: the folders that the code is divided into. A room is one static library, and its include path is its law: it
 # sees the headers of the rooms that it names, and of those that they name, and no others.
 #
-#   mfu_room(NAME [PATH core/NAME] [SEES room...] [PRIVATE library...] [EXCLUDE name...] [SOURCES file...] [COLD] [COLD_FILES file...]
-#            [TOGETHER] [ALONE file...])
+#   mfu_room(NAME [PATH core/NAME] [SEES room...] [PRIVATE library...] [EXCLUDE name...] [SOURCES file...] [SMALL])
 #
-# COLD, or those files of it: nothing of it runs per launch, range or record; MFU_SMALL compiles it for size.
-# TOGETHER: MFU_TOGETHER compiles its files a few at a time, without those that are ALONE: they have names in common with
-# others. Not for rooms whose speed is measured, so that what is measured is what wheels have.
+# SMALL: nothing of it runs per launch, range or record, so wheels have it compiled for size.
+# In optimised builds the files of these rooms and of the tools are compiled six at a time: half of the work is their headers.
 #
 # makes the target mfu_NAME from every .cpp below PATH, without the files and folders that EXCLUDE names. Headers are included as
 # "PATH/file.h": the room's include root holds links to its own headers alone, so a room that is not named is not found.
@@ -20,11 +18,8 @@ function(mfu_include_root name path)
   target_include_directories(mfu_${name}_headers INTERFACE ${root})
 endfunction()
 
-option(MFU_SMALL "Compile rooms that are COLD for size, as wheels do" OFF)
-option(MFU_TOGETHER "Compile the files of rooms that are TOGETHER a few at a time, so that their headers are read less often" OFF)
-
 function(mfu_room name)
-  cmake_parse_arguments(room "COLD;TOGETHER" "PATH" "SEES;PRIVATE;EXCLUDE;SOURCES;COLD_FILES;ALONE" ${ARGN})
+  cmake_parse_arguments(room "SMALL" "PATH" "SEES;PRIVATE;EXCLUDE;SOURCES" ${ARGN})
   if(NOT room_PATH)
     set(room_PATH core/${name})
   endif()
@@ -52,16 +47,10 @@ function(mfu_room name)
   set_target_properties(mfu_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                         VISIBILITY_INLINES_HIDDEN ON)
   target_link_libraries(mfu_${name} PUBLIC mfu_flags ${room_SEES} PRIVATE ${room_PRIVATE})
-  if(MFU_SMALL AND room_COLD)
+  if(room_SMALL AND MFU_OLD_GLIBC)
     target_compile_options(mfu_${name} PRIVATE -Os)
   endif()
-  if(MFU_SMALL AND room_COLD_FILES)
-    list(TRANSFORM room_COLD_FILES PREPEND ${here}/)
-    set_property(SOURCE ${room_COLD_FILES} APPEND PROPERTY COMPILE_OPTIONS -Os)
-  endif()
-  if(MFU_TOGETHER AND room_TOGETHER)
+  if(CMAKE_BUILD_TYPE STREQUAL Release AND (room_SMALL OR room_PATH MATCHES "^tools/"))
     set_target_properties(mfu_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-    list(TRANSFORM room_ALONE PREPEND ${here}/)
-    set_property(SOURCE ${room_ALONE} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endfunction()

@@ -28,8 +28,10 @@ endif()
 # A test's own code need not be fast, and compiles in three quarters of the time. With less inlining gcc 12 warns of
 # reads that do not happen: of an empty std::optional's value, of what lies behind a string's end.
 set(MFU_TEST_OPTIONS)
+set(MFU_TEST_UNITY OFF)
 if(CMAKE_BUILD_TYPE STREQUAL Release AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(MFU_TEST_OPTIONS -O1 -Wno-maybe-uninitialized -Wno-stringop-overread)
+  set(MFU_TEST_UNITY ON)
 endif()
 
 # mfu_suites(OUT SOURCE): gtest's filters for the suites of that file, a list.
@@ -60,9 +62,7 @@ foreach(room ${rooms})
   target_compile_definitions(${program} PRIVATE MFU_TEST_DATA="${CMAKE_CURRENT_LIST_DIR}/data"
                                                 MFU_GPU_PEAKS="${CMAKE_SOURCE_DIR}/core/peak/gpu_peaks.json")
   target_compile_options(${program} PRIVATE ${MFU_TEST_OPTIONS})
-  if(MFU_TOGETHER)
-    set_target_properties(${program} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
-  endif()
+  set_target_properties(${program} PROPERTIES UNITY_BUILD ${MFU_TEST_UNITY} UNITY_BUILD_BATCH_SIZE 7)
   set(named)
   list(REVERSE sources)  # the first file comes last, when the suites of all others are known
   list(GET sources -1 first)

@@ -30,7 +30,7 @@ def builds():
             words = re.sub(r"\$\{[^}]*\}|\$<[^>]*>", "", call).split()
             lists, key = {}, None
             for word in words[1:]:
-                if word in ("PATH", "SEES", "PRIVATE", "EXCLUDE", "SOURCES", "COLD", "COLD_FILES"):
+                if word in ("PATH", "SEES", "PRIVATE", "EXCLUDE", "SOURCES", "SMALL"):
                     key = word
                 else:
                     lists.setdefault(key, []).append(word)
