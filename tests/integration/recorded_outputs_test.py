@@ -87,7 +87,7 @@ class RecordedOutputs(unittest.TestCase):
                 self.assertEqual([line for line in was if line not in now], [])
 
     def test_comparison(self):
-        self.assert_kept(json.loads(expected("compare.json.gz")), json.loads(self.mfu("report", "--json", "demo", "two_ranks")))
+        self.assert_kept(json.loads(expected("compare.json.gz")), json.loads(self.mfu("compare", "--json", "demo", "two_ranks")))
 
     def test_replay(self):
         asked = {"replay_range": ("-c", "../configs/qwen3-8b.json", "-i", 1, "--range", "ProfilerStep",

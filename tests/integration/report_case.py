@@ -41,12 +41,12 @@ class ReportCase(TestCase):
         if cls.browser:
             cls.browser.close()
 
-    def report(self, *arguments, code=0, env=None):
+    def report(self, *arguments, code=0, env=None, command="report"):
         """Runs the command in a directory of its own. Returns stdout and stderr."""
         directory = self.directory / "report"
         directory.mkdir(exist_ok=True)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")}
-        done = subprocess.run([MFU, "report", *map(str, arguments)], cwd=directory, env={**environment, **(env or {})},
+        done = subprocess.run([MFU, command, *map(str, arguments)], cwd=directory, env={**environment, **(env or {})},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=DEADLINE_S)
         err = done.stderr.decode()
         self.assertEqual(done.returncode, code, err)

@@ -64,7 +64,9 @@ class Page(ReportCase):
     def test_two_runs_in_a_browser(self):
         a = self.live_run()
         b = self.scenario(SCRIPT.replace("launch softmax count=20", "launch softmax count=60")).directory / "run"
-        path, data = self.page(a, b)
+        path = self.directory / "compared.html"
+        self.report(a, b, "--html", "-o", path, command="compare")
+        data = json.loads(self.report(a, b, "--json", command="compare")[0])
         step = next(r for r in data["regions"] if r["region"] == "step")
         self.assertEqual(step["basis"], "mfu")
         self.assertAlmostEqual(step["mfu"]["change"] + sum(step["classes"][c]["change"] for c in TIME_CLASSES), 0, places=12)
@@ -76,19 +78,18 @@ class Page(ReportCase):
         page.call("Page.bringToFront")
         page.evaluate("document.querySelector('.actions button').click()")
         self.assertEqual(page.evaluate("new Promise(done => setTimeout(() => navigator.clipboard.readText().then(done), 300))"),
-                         self.report(a, b, "--markdown")[0])
+                         self.report(a, b, "--markdown", command="compare")[0])
         shown = {name: value for name, value, _ in page.evaluate(FIGURES)}
         for side in ("a", "b", "change"):
             self.assertEqual(float(shown[f"step.mfu.{side}"]), step["mfu"][side])
         for c in TIME_CLASSES:
             self.assertEqual(float(shown[f"step.{c}.change"]), step["classes"][c]["change"])
         self.look(path, width=400, dark=True)
-        text, _ = self.report(a, b)
+        text, _ = self.report(a, b, command="compare")
         self.assertRegex(text, r"(?m)^step: .*token/s to .*; MFU .* points")
-        self.assertIn("| step |", self.report(a, b, "--markdown")[0])
-        for wrong in (["--csv"], ["--perfetto"], ["--assert", "step.mfu>=0"]):
-            _, err = self.report(a, b, *wrong, code=2)
-            self.assertIn("take one run", err)
+        self.assertIn("| step |", self.report(a, b, "--markdown", command="compare")[0])
+        _, err = self.report(a, b, code=2)
+        self.assertIn("one run at a time; to compare two: mfu compare ", err)
 
     def test_names_are_text(self):
         """What a traced program calls its things may be anything."""

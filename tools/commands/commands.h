@@ -30,7 +30,7 @@ void add_top(CommandLine& line);
 /// `mfu serve`: a job as Prometheus metrics.
 void add_serve(CommandLine& line);
 
-/// `mfu report DIR|TRACE`: a run as a page, JSON, CSV, a Chrome trace; assertions for CI; two runs side by side.
+/// `mfu report DIR|TRACE`: a run as a page, JSON, CSV, a Chrome trace; assertions for CI.
 void add_report(CommandLine& line);
 
 /// `mfu compare A B`: what differs between two runs, and where the change comes from.

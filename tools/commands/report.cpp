@@ -11,7 +11,6 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/job_input.h"
 #include "tools/report/assertion.h"
-#include "tools/report/compare.h"
 #include "tools/report/escape.h"
 #include "tools/report/outputs/csv.h"
 #include "tools/report/outputs/json.h"
@@ -105,40 +104,6 @@ int report_one(const ReportOptions& o) {
   return code;
 }
 
-int report_two(const ReportOptions& o) {
-  if (o.csv || o.perfetto || !o.asserts.empty() || !o.tensorboard.empty()) {
-    complain(
-        "--csv, --perfetto, --tensorboard and --assert take one run, and two were given; mfu compare has an --assert");
-    return kUsageError;
-  }
-  std::vector<Job> jobs;
-  for (const std::string& path : o.paths) {
-    Result<Job> job = read_job({path, o.config, o.interval, "", nullptr}, nullptr, complain);
-    if (!job) {
-      complain(job.error().message);
-      return kFailed;
-    }
-    jobs.push_back(std::move(*job));
-  }
-  const Comparison comparison = compare(jobs[0], jobs[1]);
-  const std::string path = o.output.empty() && !o.json && !o.markdown ? "mfu-report.html" : o.output;
-  const auto done = write_to(path, [&](std::ostream& out) -> Result<void> {
-    if (o.json)
-      out << comparison_json(comparison) << "\n";
-    else if (o.markdown)
-      out << comparison_markdown(comparison);
-    else
-      out << compare_page(comparison, MFU_VERSION);
-    return {};
-  });
-  if (!done) {
-    complain(done.error().message);
-    return kFailed;
-  }
-  if (!o.json && !o.markdown && path != "-") fmt::print("{}\n{}", path, printable_lines(comparison_text(comparison)));
-  return 0;
-}
-
 int report(ReportOptions& options) {
   if (options.paths.empty()) {
     Result<std::vector<std::string>> found = find_run_dirs({});
@@ -148,8 +113,10 @@ int report(ReportOptions& options) {
     }
     options.paths = std::move(*found);
   }
-  if (options.paths.size() > 2) {
-    complain("one run, or two to compare; the ranks of one job belong into one folder");
+  if (options.paths.size() > 1) {
+    complain(options.paths.size() == 2 ? fmt::format("one run at a time; to compare two: mfu compare {} {}",
+                                                     options.paths[0], options.paths[1])
+                                       : "one run at a time; the ranks of one job belong into one folder");
     return kUsageError;
   }
   if (int{options.json} + int{options.csv} + int{options.perfetto} + int{options.markdown} > 1) {
@@ -161,7 +128,7 @@ int report(ReportOptions& options) {
     return kUsageError;
   }
   try {
-    return options.paths.size() == 2 ? report_two(options) : report_one(options);
+    return report_one(options);
   } catch (const std::exception& e) {
     complain(e.what());
     return kFailed;
@@ -172,11 +139,10 @@ int report(ReportOptions& options) {
 
 void add_report(CommandLine& line) {
   auto options = std::make_shared<ReportOptions>();
-  Command command =
-      line.command("report", "A run as a page, as data, or checked against bounds; two runs side by side");
+  Command command = line.command("report", "A run as a page, as data, or checked against bounds");
   command
       .option("run", options->paths,
-              "run directory, trace, or folder of traces; a second one is compared with it; default: MFU_RUN_DIR, "
+              "run directory, trace, or folder of traces; default: MFU_RUN_DIR, "
               "else the newest in ./mfu-runs")
       .type_name("RUN");
   command.flag("--json", options->json, "every figure, window and event");
@@ -200,8 +166,8 @@ void add_report(CommandLine& line) {
       .above_zero()
       .type_name("SECONDS");
   command.footer(
-      {"mfu report run", "mfu report -c config.json trace.json.gz -o trace.html", "mfu report before after",
-       "mfu report --json run > run.json", "mfu report run --assert 'step.mfu>=0.40' --assert 'decode.p99_s<25ms'"},
+      {"mfu report run", "mfu report -c config.json trace.json.gz -o trace.html", "mfu report --json run > run.json",
+       "mfu report run --assert 'step.mfu>=0.40' --assert 'decode.p99_s<25ms'"},
       "0; 1 when a bound does not hold or nothing can be read; 2 for an unknown region or figure");
   command.action([options] { return report(*options); });
 }
