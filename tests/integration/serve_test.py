@@ -280,6 +280,32 @@ class Exposition(Served):
         self.assertEqual(len(re.findall(r'(?m)^mfu_ratio\{', text)), 2000)  # step and total of each
         self.assertNotRegex(text, r"exposer_|(?i:nan)")
 
+    def test_many_scrapes_at_once_share_one_rendering(self):
+        fake_ranks.Job(ranks=400, hosts=50).write(self.run_dir, windows=2)
+        process, url = self.serve(self.run_dir, "--per-rank", "all")
+
+        def cpu_s():
+            fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        get(url)  # reads the files
+        before = cpu_s()
+        time.sleep(0.6)  # until what was rendered is too old
+        whole = get(url)
+        one = cpu_s() - before
+        time.sleep(0.6)
+        before, texts = cpu_s(), []
+        threads = [threading.Thread(target=lambda: texts.append(get(url))) for _ in range(120)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(texts), 120)
+        self.assertGreater(len(whole), 1_000_000)
+        self.assertEqual({len(text) for text in texts}, {len(whole)})
+        # Processor time, which a busy machine does not change: 120 renderings take 120 times that of one.
+        self.assertLess(cpu_s() - before, 30 * one + 0.5)
+
     def test_the_textfile_is_replaced_whole(self):
         fake_ranks.Job(ranks=2, hosts=1).write(self.run_dir)
         path = self.directory / "out.prom"

@@ -29,24 +29,28 @@ std::string gzipped(const std::string& text) {
 }
 
 int send(::mg_connection* connection, const HttpAnswer& answer, bool head = false) {
-  constexpr std::size_t kWorthIt = 1400;  // below, it fits a packet anyway
   const char* accepts = ::mg_get_header(connection, "Accept-Encoding");
-  std::string packed;
-  if (answer.body.size() > kWorthIt && accepts != nullptr &&
-      std::string_view(accepts).find("gzip") != std::string_view::npos)
-    packed = gzipped(answer.body);
-  const std::string& body = packed.empty() ? answer.body : packed;
+  const bool packed = !answer.body->gzip.empty() && accepts != nullptr &&
+                      std::string_view(accepts).find("gzip") != std::string_view::npos;
+  const std::string& body = packed ? answer.body->gzip : answer.body->plain;
   const char* reason = ::mg_get_response_code_text(connection, answer.status);
   ::mg_printf(connection,
               "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n%sConnection: "
               "close\r\n\r\n",
-              answer.status, reason, answer.type.c_str(), body.size(),
-              packed.empty() ? "" : "Content-Encoding: gzip\r\n");
+              answer.status, reason, answer.type.c_str(), body.size(), packed ? "Content-Encoding: gzip\r\n" : "");
   if (!head) ::mg_write(connection, body.data(), body.size());
   return answer.status;
 }
 
 }  // namespace
+
+HttpAnswer http_answer(int status, std::string type, std::string text) {
+  constexpr std::size_t kWorthIt = 1400;  // below, it fits a packet anyway
+  auto body = std::make_shared<HttpBody>();
+  if (text.size() > kWorthIt) body->gzip = gzipped(text);
+  body->plain = std::move(text);
+  return {status, std::move(type), std::move(body)};
+}
 
 struct HttpServer::State {
   struct Path {
@@ -62,13 +66,14 @@ struct HttpServer::State {
     try {
       // CivetWeb takes a handler for everything below its path.
       if (request->local_uri == nullptr || path.path != request->local_uri)
-        return send(connection, {404, "text/plain; charset=utf-8", "There is / (the live page) and /metrics.\n"});
+        return send(connection,
+                    http_answer(404, "text/plain; charset=utf-8", "There is / (the live page) and /metrics.\n"));
       const bool head = std::strcmp(request->request_method, "HEAD") == 0;
       if (!head && std::strcmp(request->request_method, "GET") != 0)
-        return send(connection, {405, "text/plain; charset=utf-8", "GET only.\n"});
+        return send(connection, http_answer(405, "text/plain; charset=utf-8", "GET only.\n"));
       return send(connection, path.handler(), head);
     } catch (const std::exception& e) {
-      return send(connection, {500, "text/plain; charset=utf-8", std::string(e.what()) + "\n"});
+      return send(connection, http_answer(500, "text/plain; charset=utf-8", std::string(e.what()) + "\n"));
     }
   }
 };

@@ -9,14 +9,20 @@
 
 namespace mfu {
 
-/// What a path answers. [any thread of the server]
+struct HttpBody {
+  std::string plain;
+  std::string gzip;  ///< the same, for those who accept it; empty: too small to be worth it
+};
+
+/// What a path answers: many who ask at once share one body. [any thread of the server]
 struct HttpAnswer {
   int status = 200;
   std::string type;  ///< Content-Type
-  std::string body;
+  std::shared_ptr<const HttpBody> body;
 };
+[[nodiscard]] HttpAnswer http_answer(int status, std::string type, std::string text);
 
-/// Listens until it is destroyed. Bodies are sent with gzip to whoever accepts it.
+/// Listens until it is destroyed. Bodies are sent with gzip where it is accepted.
 class HttpServer {
  public:
   using Handler = std::function<HttpAnswer()>;

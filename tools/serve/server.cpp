@@ -54,8 +54,26 @@ class JobMetrics final : public prometheus::Collectable {
     return !job_.ranks().empty() && std::all_of(job_.ranks().begin(), job_.ranks().end(), unreadable);
   }
 
+  /// All metrics as text. One rendering is for all who ask within kOldEnough: with 400 ranks it is megabytes.
+  [[nodiscard]] HttpAnswer answer() const {
+    const std::lock_guard lock(mutex_);
+    const TimeNs now = clock_ns(CLOCK_MONOTONIC);
+    if (made_ns_ == 0 || now - made_ns_ >= kOldEnough) {
+      std::ostringstream text;
+      prometheus::TextSerializer().Serialize(text, collect_locked());
+      answer_ = http_answer(200, "text/plain; version=0.0.4; charset=utf-8", text.str());
+      made_ns_ = clock_ns(CLOCK_MONOTONIC);
+    }
+    return answer_;
+  }
+
   [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override {
     const std::lock_guard lock(mutex_);
+    return collect_locked();
+  }
+
+ private:
+  std::vector<prometheus::MetricFamily> collect_locked() const {
     const Result<void> read = refresh_locked();
     prometheus::MetricFamily up{
         "mfu_run_directory_up", "1: the run directory can be listed", prometheus::MetricType::Gauge, {}};
@@ -68,7 +86,6 @@ class JobMetrics final : public prometheus::Collectable {
     return families;
   }
 
- private:
   Result<void> refresh_locked() const {
     const TimeNs now = clock_ns(CLOCK_MONOTONIC);
     if (read_ns_ != 0 && now - read_ns_ < kOldEnough) return {};
@@ -81,6 +98,8 @@ class JobMetrics final : public prometheus::Collectable {
   mutable std::mutex mutex_;
   mutable LiveJob job_;
   mutable TimeNs read_ns_ = 0;
+  mutable HttpAnswer answer_;
+  mutable TimeNs made_ns_ = 0;  ///< when answer_ was
   std::string label_;
   PerRank per_rank_;
 };
@@ -96,8 +115,8 @@ class LivePage {
     // A large job takes a while to read: no more than a tenth of the time goes there.
     if (made_ns_ == 0 || now - made_ns_ > std::max<DurationNs>(5 * kNsPerSecond, 10 * took_ns_)) {
       const Result<std::string> page = make_ ? make_() : Error{"this mfu has no page"};
-      answer_ = page ? HttpAnswer{200, "text/html; charset=utf-8", *page}
-                     : HttpAnswer{503, "text/plain; charset=utf-8", page.error().message + "\n"};
+      answer_ = page ? http_answer(200, "text/html; charset=utf-8", *page)
+                     : http_answer(503, "text/plain; charset=utf-8", page.error().message + "\n");
       made_ns_ = clock_ns(CLOCK_MONOTONIC);
       took_ns_ = made_ns_ - now;
     }
@@ -182,11 +201,7 @@ int serve(const ServeOptions& options) {
                                   : options.address;
   const std::string at = address + ":" + std::to_string(options.port);
   HttpServer server;
-  server.handle("/metrics", [&metrics] {
-    std::ostringstream text;
-    prometheus::TextSerializer().Serialize(text, metrics->Collect());
-    return HttpAnswer{200, "text/plain; version=0.0.4; charset=utf-8", text.str()};
-  });
+  server.handle("/metrics", [&metrics] { return metrics->answer(); });
   LivePage page(options.page);
   server.handle("/", [&page] { return page.answer(); });
   const Result<int> port = server.listen(at);
