@@ -88,17 +88,76 @@ void handle_mouse(const Terminal::Press& press, TopView& view, const TopSnapshot
   }
 }
 
+void edit_filter(const Terminal::Press& press, TopView& view) {
+  using Key = Terminal::Key;
+  if (press.key == Key::kEnter) view.editing_filter = false;
+  if (press.key == Key::kEscape) {
+    view.editing_filter = false;
+    view.filter.clear();
+  }
+  if (press.key == Key::kBackspace && !view.filter.empty()) view.filter.pop_back();
+  if (press.key == Key::kText) view.filter += press.text;
+}
+
+void move_up(std::size_t& at, std::size_t rows) { at -= std::min(at, rows); }
+
+/// In the detail, what moves far scrolls it: the rows are other ranks.
+std::size_t& far_of(TopView& view) { return view.mode == TopView::Mode::kDetail ? view.detail_scroll : view.selected; }
+
+constexpr std::size_t kToTheEnd = std::size_t{1} << 30;
+
+void handle_letter(char letter, TopView& view) {
+  using Mode = TopView::Mode;
+  switch (letter) {
+    case 'k':
+      move_up(view.selected, 1);
+      break;
+    case 'j':
+      ++view.selected;
+      break;
+    case 'g':
+      far_of(view) = 0;
+      break;
+    case 'G':
+      far_of(view) += kToTheEnd;
+      break;
+    case 's':
+      sort_by_next(view, 1);
+      break;
+    case 'S':
+      sort_by_next(view, -1);
+      break;
+    case 'r':
+      view.reversed = !view.reversed;
+      view.to_first();
+      break;
+    case '/':
+      view.editing_filter = true;
+      view.mode = Mode::kTable;
+      break;
+    case 'o':
+      if (view.mode == Mode::kHosts && view.filter.starts_with("host=")) view.filter.clear();
+      view.mode = view.mode == Mode::kHosts ? Mode::kTable : Mode::kHosts;
+      view.to_first();
+      break;
+    case 't':
+      Terminal::set_theme(static_cast<Theme>((static_cast<std::size_t>(Terminal::theme()) + 1) % kThemeNames.size()));
+      break;
+    case 'h':
+    case '?':
+      view.before_help = view.mode;
+      view.mode = Mode::kHelp;
+      break;
+    default:
+      break;
+  }
+}
+
 /// \return false: quit.
 bool handle(const Terminal::Press& press, TopView& view, const TopSnapshot& snapshot, std::size_t page) {
   using Key = Terminal::Key;
   if (view.editing_filter) {
-    if (press.key == Key::kEnter) view.editing_filter = false;
-    if (press.key == Key::kEscape) {
-      view.editing_filter = false;
-      view.filter.clear();
-    }
-    if (press.key == Key::kBackspace && !view.filter.empty()) view.filter.pop_back();
-    if (press.key == Key::kText) view.filter += press.text;
+    edit_filter(press, view);
     return true;
   }
   if (press.key == Key::kText && press.text == 'q') return false;
@@ -106,28 +165,24 @@ bool handle(const Terminal::Press& press, TopView& view, const TopSnapshot& snap
     if (press.key != Key::kNone && press.key != Key::kResize) view.mode = view.before_help;
     return true;
   }
-  const auto up = [](std::size_t& at, std::size_t n) { at -= std::min(at, n); };
-  // In the detail, what moves far scrolls it: the rows are other ranks.
-  std::size_t& far = view.mode == TopView::Mode::kDetail ? view.detail_scroll : view.selected;
-  constexpr std::size_t kEnd = std::size_t{1} << 30;
   switch (press.key) {
     case Key::kUp:
-      up(view.selected, 1);
+      move_up(view.selected, 1);
       break;
     case Key::kDown:
       ++view.selected;
       break;
     case Key::kPageUp:
-      up(far, page);
+      move_up(far_of(view), page);
       break;
     case Key::kPageDown:
-      far += page;
+      far_of(view) += page;
       break;
     case Key::kHome:
-      far = 0;
+      far_of(view) = 0;
       break;
     case Key::kEnd:
-      far += kEnd;
+      far_of(view) += kToTheEnd;
       break;
     case Key::kEnter:
       open_selected(view, snapshot);
@@ -143,50 +198,7 @@ bool handle(const Terminal::Press& press, TopView& view, const TopSnapshot& snap
       handle_mouse(press, view, snapshot);
       break;
     case Key::kText:
-      switch (press.text) {
-        case 'k':
-          up(view.selected, 1);
-          break;
-        case 'j':
-          ++view.selected;
-          break;
-        case 'g':
-          far = 0;
-          break;
-        case 'G':
-          far += kEnd;
-          break;
-        case 's':
-          sort_by_next(view, 1);
-          break;
-        case 'S':
-          sort_by_next(view, -1);
-          break;
-        case 'r':
-          view.reversed = !view.reversed;
-          view.to_first();
-          break;
-        case '/':
-          view.editing_filter = true;
-          view.mode = TopView::Mode::kTable;
-          break;
-        case 'o':
-          if (view.mode == TopView::Mode::kHosts && view.filter.starts_with("host=")) view.filter.clear();
-          view.mode = view.mode == TopView::Mode::kHosts ? TopView::Mode::kTable : TopView::Mode::kHosts;
-          view.to_first();
-          break;
-        case 't':
-          Terminal::set_theme(
-              static_cast<Theme>((static_cast<std::size_t>(Terminal::theme()) + 1) % kThemeNames.size()));
-          break;
-        case 'h':
-        case '?':
-          view.before_help = view.mode;
-          view.mode = TopView::Mode::kHelp;
-          break;
-        default:
-          break;
-      }
+      handle_letter(press.text, view);
       break;
     default:
       break;

@@ -482,6 +482,37 @@ class Query {
         flop->all.to_double() * share / static_cast<double>(ranks.pp) * static_cast<double>(passes), flop->launches});
   }
 
+  /// The matched kernels of one part: how many, their times and devices. `figures.kernels` 0: none.
+  Occurrence occurrence_of(const Part& part, std::int64_t index, std::map<std::uint32_t, KernelCount>& names,
+                           std::set<std::pair<std::uint32_t, std::uint32_t>>& devices) const {
+    std::map<std::uint32_t, std::vector<Interval>> by_device;
+    Occurrence o;
+    o.index = index;
+    o.process = trace_.processes[part.process].name;
+    o.name = query_.range.empty() ? "" : trace_.strings.at(trace_.ranges[part.range].name);
+    for (const std::uint32_t i : part.matched) {
+      if (!on_device(i)) continue;
+      const TraceActivity& a = trace_.activities[i];
+      const Interval interval{a.begin_ns, a.end_ns};
+      if (o.figures.kernels++ == 0) o.hull = interval;
+      o.hull = {std::min(o.hull.begin_ns, interval.begin_ns), std::max(o.hull.end_ns, interval.end_ns)};
+      by_device[device_of(i)].push_back(interval);
+      o.figures.time_ns[static_cast<std::size_t>(TimeBase::kKernelSum)] += interval.length_ns();
+      KernelCount& name = names[a.name];
+      ++name.count;
+      name.sum_ns += interval.length_ns();
+    }
+    if (by_device.empty()) return o;
+    o.devices = static_cast<std::uint32_t>(by_device.size());
+    for (auto& [device, intervals] : by_device) {
+      devices.insert({part.process, device});
+      o.figures.time_ns[static_cast<std::size_t>(TimeBase::kKernelUnion)] +=
+          IntervalUnion(std::move(intervals)).length_ns();
+    }
+    o.figures.time_ns[static_cast<std::size_t>(TimeBase::kWall)] = o.hull.length_ns() * o.devices;
+    return o;
+  }
+
   Result<QueryAnswer> kernel_answer() {
     QueryAnswer answer = new_answer();
     if (query_.per_pass && query_.range.empty())
@@ -492,31 +523,8 @@ class Query {
     bool matmul = false, uneven = false;
     std::optional<double> sum_flop = 0.0;
     for (const Part& part : parts_) {
-      std::map<std::uint32_t, std::vector<Interval>> by_device;
-      Occurrence o;
-      o.index = query_.nth.value_or(++count[part.process]);
-      o.process = trace_.processes[part.process].name;
-      o.name = query_.range.empty() ? "" : trace_.strings.at(trace_.ranges[part.range].name);
-      for (const std::uint32_t i : part.matched) {
-        if (!on_device(i)) continue;
-        const TraceActivity& a = trace_.activities[i];
-        const Interval interval{a.begin_ns, a.end_ns};
-        if (o.figures.kernels++ == 0) o.hull = interval;
-        o.hull = {std::min(o.hull.begin_ns, interval.begin_ns), std::max(o.hull.end_ns, interval.end_ns)};
-        by_device[device_of(i)].push_back(interval);
-        o.figures.time_ns[static_cast<std::size_t>(TimeBase::kKernelSum)] += interval.length_ns();
-        KernelCount& name = names[a.name];
-        ++name.count;
-        name.sum_ns += interval.length_ns();
-      }
-      if (by_device.empty()) continue;
-      o.devices = static_cast<std::uint32_t>(by_device.size());
-      for (auto& [device, intervals] : by_device) {
-        devices.insert({part.process, device});
-        o.figures.time_ns[static_cast<std::size_t>(TimeBase::kKernelUnion)] +=
-            IntervalUnion(std::move(intervals)).length_ns();
-      }
-      o.figures.time_ns[static_cast<std::size_t>(TimeBase::kWall)] = o.hull.length_ns() * o.devices;
+      Occurrence o = occurrence_of(part, query_.nth.value_or(++count[part.process]), names, devices);
+      if (o.figures.kernels == 0) continue;
       const Result<std::optional<KindFlop>> kind = kind_flop(part);
       if (!kind) return kind.error();
       if (const std::optional<KindFlop>& each = *kind) {

@@ -47,70 +47,67 @@ std::string seen_figure(const RegionSummary& r) {
              : "-";
 }
 
-}  // namespace
+/// The detail of one rank, block by block.
+class Detail {
+ public:
+  Detail(const TopRow& row, std::size_t width, Glyphs glyphs) : row_(row), width_(width), glyphs_(glyphs) {}
 
-std::string result_or_bound(const std::optional<double>& ratio, const std::optional<double>& lower) {
-  return is_bound(ratio, lower) ? ">=" + bound_text(*lower) : percent_of(result(ratio));
-}
-
-std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::optional<double>>& history,
-                                     double history_top, std::size_t width, std::size_t history_height, Glyphs glyphs) {
-  const Rank& rank = *row.rank;
-  std::vector<ScreenLine> lines;
-  const auto say = [&](std::string_view text, Style style = Style::kPlain) {
-    lines.push_back({{fit(text, width), style}});
-  };
-  const auto say_flow = [&](const std::vector<std::string>& words) {
-    for (const std::string& line : flow(words, width)) say(line);
-  };
-  if (!rank.run) {
-    say(rank.path, Style::kBold);
-    for (const std::string& problem : rank.problems) say(problem, Style::kWarning);
-    return lines;
+  void say(std::string_view text, Style style = Style::kPlain) { lines_.push_back({{fit(text, width_), style}}); }
+  void say_flow(const std::vector<std::string>& words) {
+    for (const std::string& line : flow(words, width_)) say(line);
   }
-  const RunInfo& run = *rank.run;
-  say(fmt::format("rank {} of {}  host {}  pid {}  {}", run.rank, run.world_size, run.host, run.pid, state_text(rank)),
-      Style::kBold);
-  say_flow({rank.path, "library " + run.version, run.level.empty() ? "" : "CUPTI " + run.level,
-            run.convention.empty() ? "" : "FLOP counted: " + run.convention});
-  for (const DeviceInfo& d : run.devices)
-    say_flow({fmt::format("gpu {}: {}", d.device, d.name), d.uuid,
-              d.peak_flop_per_s ? fmt::format("peak {} {}{} ({})", scaled_text(d.peak_flop_per_s, "FLOP/s"), d.dtype,
-                                              d.sparse ? " sparse" : "", d.peak_source)
-                                : "peak unknown: MFU_PEAK_TFLOPS sets it",
-              d.peak_bytes_per_s ? scaled_text(d.peak_bytes_per_s, "B/s") : ""});
-  if (const GpuNow* now = row.gpu; now != nullptr) {
+  std::vector<ScreenLine> take() { return std::move(lines_); }
+
+  /// Who it is: host, library, devices and their peaks.
+  void add_process(const Rank& rank, const RunInfo& run) {
+    say(fmt::format("rank {} of {}  host {}  pid {}  {}", run.rank, run.world_size, run.host, run.pid,
+                    state_text(rank)),
+        Style::kBold);
+    say_flow({rank.path, "library " + run.version, run.level.empty() ? "" : "CUPTI " + run.level,
+              run.convention.empty() ? "" : "FLOP counted: " + run.convention});
+    for (const DeviceInfo& d : run.devices)
+      say_flow({fmt::format("gpu {}: {}", d.device, d.name), d.uuid,
+                d.peak_flop_per_s ? fmt::format("peak {} {}{} ({})", scaled_text(d.peak_flop_per_s, "FLOP/s"), d.dtype,
+                                                d.sparse ? " sparse" : "", d.peak_source)
+                                  : "peak unknown: MFU_PEAK_TFLOPS sets it",
+                d.peak_bytes_per_s ? scaled_text(d.peak_bytes_per_s, "B/s") : ""});
+  }
+
+  /// What the driver says of the GPU.
+  void add_gpu(const GpuNow& now) {
     std::vector<std::string> words{"now:"};
-    if (now->memory_used && now->memory_total)
-      words.push_back(fmt::format("memory {:.1f} of {:.1f} GB", static_cast<double>(*now->memory_used) / 1e9,
-                                  static_cast<double>(*now->memory_total) / 1e9));
-    if (now->power_w)
-      words.push_back(now->power_limit_w ? fmt::format("power {:.0f} of {:.0f} W", *now->power_w, *now->power_limit_w)
-                                         : fmt::format("power {:.0f} W", *now->power_w));
-    if (now->temperature_c) words.push_back(fmt::format("{} °C", *now->temperature_c));
-    if (now->clock_mhz) words.push_back(fmt::format("SM clock {} MHz", *now->clock_mhz));
+    if (now.memory_used && now.memory_total)
+      words.push_back(fmt::format("memory {:.1f} of {:.1f} GB", static_cast<double>(*now.memory_used) / 1e9,
+                                  static_cast<double>(*now.memory_total) / 1e9));
+    if (now.power_w)
+      words.push_back(now.power_limit_w ? fmt::format("power {:.0f} of {:.0f} W", *now.power_w, *now.power_limit_w)
+                                        : fmt::format("power {:.0f} W", *now.power_w));
+    if (now.temperature_c) words.push_back(fmt::format("{} °C", *now.temperature_c));
+    if (now.clock_mhz) words.push_back(fmt::format("SM clock {} MHz", *now.clock_mhz));
     if (words.size() > 1) say_flow(words);
   }
-  if (row.odd) say("differs from the other ranks in " + row.odd_in, Style::kWarning);
-  const WindowSummary* shown = rank.shown();
-  if (history.size() > 1 && row.region != nullptr) {
+
+  void add_history(const Rank& rank, const std::vector<std::optional<double>>& history, double top,
+                   std::size_t height) {
     say("");
-    const char* what = row.history_of == HistoryOf::kMfu ? "MFU" : row.history_of == HistoryOf::kMbu ? "MBU" : "busy";
-    say(fmt::format("{} of {}, 0 to {:.0f} %, last {} windows ({})", what, row.region->region, 100 * history_top,
+    const char* what = row_.history_of == HistoryOf::kMfu ? "MFU" : row_.history_of == HistoryOf::kMbu ? "MBU" : "busy";
+    say(fmt::format("{} of {}, 0 to {:.0f} %, last {} windows ({})", what, row_.region->region, 100 * top,
                     history.size(), duration_text(static_cast<double>(history.size()) * seconds(rank.interval_ns))),
         Style::kDim);
-    for (const std::string& line : history_lines(history, width, history_height, history_top, glyphs))
-      lines.push_back({{line, row.history_of == HistoryOf::kMfu ? Style::kMfu : Style::kMatmul}});
+    for (const std::string& line : history_lines(history, width_, height, top, glyphs_))
+      lines_.push_back({{line, row_.history_of == HistoryOf::kMfu ? Style::kMfu : Style::kMatmul}});
   }
-  if (shown != nullptr) {
+
+  /// Each region of the window, with its waterfall.
+  void add_regions(const WindowSummary& shown) {
     say("");
-    const std::size_t name_width = width >= 120 ? 24 : 12;
+    const std::size_t name_width = width_ >= 120 ? 24 : 12;
     const std::size_t bar_at = 1 + name_width + 4 + 8 + 8 + 8 + 8 + 7 + 7 + 6 + 7 + 2;
     say(" " + left("REGION", name_width) + right("GPU", 4) + right("COUNT", 8) + right("P50", 8) + right("P99", 8) +
             right("COLL", 8) + right("MFU%", 7) + right("HFU%", 7) + right("SEEN%", 6) + right("MBU%", 7) +
-            (width > bar_at + 8 ? "  WATERFALL" : ""),
+            (width_ > bar_at + 8 ? "  WATERFALL" : ""),
         Style::kHeader);
-    for (const RegionSummary& r : shown->regions) {
+    for (const RegionSummary& r : shown.regions) {
       const bool timed = r.latency.count != 0;
       ScreenLine line{
           {" " + left(r.region, name_width) + right(r.device ? std::to_string(*r.device) : "-", 4) +
@@ -123,42 +120,76 @@ std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::o
                right(result_or_bound(r.mfu, r.mfu_lower), 7) + right(percent_of(result(r.hfu)), 7) +
                right(seen_figure(r), 6) + right(result_or_bound(r.mbu, r.mbu_lower), 7),
            Style::kPlain}};
-      if (width > bar_at + 8) {
+      if (width_ > bar_at + 8) {
         line.push_back({"  ", Style::kPlain});
-        for (Span& span : bar(bar_shares(r), std::min<std::size_t>(width - bar_at, 80), glyphs))
+        for (Span& span : bar(bar_shares(r), std::min<std::size_t>(width_ - bar_at, 80), glyphs_))
           line.push_back(std::move(span));
       }
-      lines.push_back(std::move(line));
+      lines_.push_back(std::move(line));
       if (!r.suspect.empty()) say("   suspect: " + r.suspect, Style::kWarning);
     }
-    if (row.region != nullptr) {
-      for (ScreenLine& line : component_table(*row.region, width)) lines.push_back(std::move(line));
-      for (const Finding& finding : row.region->findings) say("   " + finding.text, Style::kWarning);
-    }
-    if (row.region != nullptr && !row.region->top_kernels.empty()) {
-      say("");
-      say(fmt::format(" {:>7} {:>9} {:<9} KERNEL of {}", "TIME%", "COUNT", "CLASS", row.region->region),
-          Style::kHeader);
-      for (const TopKernel& k : row.region->top_kernels)
-        say(fmt::format(" {:>7} {:>9} {:<9} {}",
-                        row.region->kernel_sum_ns > 0
-                            ? fmt::format("{:.1f}", 100.0 * static_cast<double>(k.sum_ns) /
-                                                        static_cast<double>(row.region->kernel_sum_ns))
-                            : "-",
-                        k.count, name(k.kernel_class), k.name));
-    }
+  }
+
+  /// Components, findings and kernels of the region that took most of the window.
+  void add_region(const RegionSummary& region) {
+    for (ScreenLine& line : component_table(region, width_)) lines_.push_back(std::move(line));
+    for (const Finding& finding : region.findings) say("   " + finding.text, Style::kWarning);
+    if (region.top_kernels.empty()) return;
+    say("");
+    say(fmt::format(" {:>7} {:>9} {:<9} KERNEL of {}", "TIME%", "COUNT", "CLASS", region.region), Style::kHeader);
+    for (const TopKernel& k : region.top_kernels)
+      say(fmt::format(" {:>7} {:>9} {:<9} {}",
+                      region.kernel_sum_ns > 0 ? fmt::format("{:.1f}", 100.0 * static_cast<double>(k.sum_ns) /
+                                                                           static_cast<double>(region.kernel_sum_ns))
+                                               : "-",
+                      k.count, name(k.kernel_class), k.name));
+  }
+
+  void add_counters(const WindowSummary& shown) {
     std::vector<std::string> counters;
-    for (const auto& [counter, count] : shown->counters) counters.push_back(fmt::format("{}={}", counter, count));
+    for (const auto& [counter, count] : shown.counters) counters.push_back(fmt::format("{}={}", counter, count));
     say("");
     counters.insert(
         counters.begin(),
-        fmt::format("library: {:.2f} s of CPU, {}, {:.2f} % of the host's time", shown->self.cpu_s,
-                    scaled_text(static_cast<double>(shown->self.rss_bytes), "B"), 100 * shown->self.overhead));
+        fmt::format("library: {:.2f} s of CPU, {}, {:.2f} % of the host's time", shown.self.cpu_s,
+                    scaled_text(static_cast<double>(shown.self.rss_bytes), "B"), 100 * shown.self.overhead));
     say_flow(counters);
   }
-  for (const RunEvent& event : rank.events) say(event.kind + ": " + event.message, Style::kDim);
-  for (const std::string& problem : rank.problems) say(problem, Style::kWarning);
-  return lines;
+
+ private:
+  const TopRow& row_;
+  std::size_t width_;
+  Glyphs glyphs_;
+  std::vector<ScreenLine> lines_;
+};
+
+}  // namespace
+
+std::string result_or_bound(const std::optional<double>& ratio, const std::optional<double>& lower) {
+  return is_bound(ratio, lower) ? ">=" + bound_text(*lower) : percent_of(result(ratio));
+}
+
+std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::optional<double>>& history,
+                                     double history_top, std::size_t width, std::size_t history_height, Glyphs glyphs) {
+  const Rank& rank = *row.rank;
+  Detail detail(row, width, glyphs);
+  if (!rank.run) {
+    detail.say(rank.path, Style::kBold);
+    for (const std::string& problem : rank.problems) detail.say(problem, Style::kWarning);
+    return detail.take();
+  }
+  detail.add_process(rank, *rank.run);
+  if (row.gpu != nullptr) detail.add_gpu(*row.gpu);
+  if (row.odd) detail.say("differs from the other ranks in " + row.odd_in, Style::kWarning);
+  if (history.size() > 1 && row.region != nullptr) detail.add_history(rank, history, history_top, history_height);
+  if (const WindowSummary* shown = rank.shown(); shown != nullptr) {
+    detail.add_regions(*shown);
+    if (row.region != nullptr) detail.add_region(*row.region);
+    detail.add_counters(*shown);
+  }
+  for (const RunEvent& event : rank.events) detail.say(event.kind + ": " + event.message, Style::kDim);
+  for (const std::string& problem : rank.problems) detail.say(problem, Style::kWarning);
+  return detail.take();
 }
 
 std::vector<ScreenLine> help_lines(std::size_t width) {

@@ -242,10 +242,9 @@ std::vector<ScreenLine> job_history(const TopSnapshot& s, std::size_t width, std
   return lines;
 }
 
-std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_t history_height, bool all_problems,
-                             Glyphs glyphs) {
+/// Which job, and how many ranks are in which state.
+void add_title(std::vector<ScreenLine>& lines, const TopSnapshot& s, std::size_t width) {
   const JobTotals& t = s.totals;
-  std::vector<ScreenLine> lines;
   std::string ranks = fmt::format("{} live", t.live);
   if (t.starting != 0) ranks += fmt::format(", {} starting", t.starting);
   if (t.stale != 0) ranks += fmt::format(", {} stale", t.stale);
@@ -254,7 +253,10 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_
   if (t.world_size != 0)
     ranks += fmt::format(" of {} rank{} on {} host{}", t.world_size, t.world_size == 1 ? "" : "s", t.hosts,
                          t.hosts == 1 ? "" : "s");
-  std::vector<std::string> words{"mfu top " + s.title, ranks};
+  std::vector<std::string> words;
+  words.reserve(4);
+  words.push_back("mfu top " + s.title);
+  words.push_back(std::move(ranks));
   if (t.devices != 0) words.push_back(fmt::format("{} x {}", t.devices, s.gpu_name));
   if (s.silent_s > 60 && t.live == 0) words.push_back(fmt::format("last line {} ago", duration_text(s.silent_s)));
   bool first = true;
@@ -262,67 +264,70 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_
     lines.push_back({{fit(line, width), first ? Style::kBold : Style::kPlain}});
     first = false;
   }
-  if (t.counted == 0) {
-    const char* why =
-        s.rows.empty() ? "no run here yet: *.jsonl files come when a program with the library in it uses CUDA"
-        : t.stale != 0 ? "no rank is live: hung, killed, or its disk is full; figures are of their last windows"
-                       : "no window yet: one comes every MFU_INTERVAL seconds";
-    lines.push_back({{fit(why, width), Style::kDim}});
-  } else {
-    const auto word = [](const char* what, const std::optional<double>& ratio) {
-      return ratio ? fmt::format("{} {:.1f} %", what, 100 * *ratio) : fmt::format("{} -", what);
-    };
-    const auto word_or_bound = [&word](const char* what, const std::optional<double>& ratio,
-                                       const std::optional<double>& lower) {
-      return is_bound(ratio, lower) ? fmt::format("{} >= {} %", what, bound_text(*lower)) : word(what, result(ratio));
-    };
-    std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word_or_bound("MFU", t.mfu, t.mfu_lower),
-                                     word("HFU", result(t.hfu))};
-    // Of the products that ran, or of the model's FLOP, and then beside it how much of what ran is seen.
-    if (t.seen && t.hfu_of_seen)
-      figures.back() += fmt::format(" (of {:.0f} % seen)", std::floor(100 * *t.seen + 1e-9));
-    else if (t.seen)
-      figures.push_back(fmt::format("matmuls {:.0f} % seen", std::floor(100 * *t.seen + 1e-9)));
-    if (t.mbu || t.mbu_lower) figures.push_back(word_or_bound("MBU", t.mbu, t.mbu_lower));
-    figures.push_back(word("busy", t.busy));
-    if (t.classes_known) figures.push_back(word("comm", t.time_share[kCommClass]));
-    if (t.clock_ratio) figures.push_back(fmt::format("clock {:.0f} %", 100 * *t.clock_ratio));
-    if (t.flop_per_s > 0) figures.push_back(scaled_text(t.flop_per_s, "FLOP/s"));
-    if (t.tokens_per_s > 0) figures.push_back(scaled_text(t.tokens_per_s, "tok/s"));
-    if (s.power_w > 0) figures.push_back(fmt::format("{:.0f} W here", s.power_w));
-    figures.push_back(fmt::format("dropped {}", t.dropped_records));
-    if (t.overhead) figures.push_back(fmt::format("cost {:.2f} %", 100 * *t.overhead));
-    if (t.with_mfu < t.counted) figures.push_back(fmt::format("MFU of {} of {} ranks", t.with_mfu, t.counted));
-    for (const std::string& line : flow(figures, width)) lines.push_back({{fit(line, width), Style::kBold}});
+}
 
-    if (const auto parts = totals_shares(t)) {
-      ScreenLine full{{"[", Style::kPlain}};
-      for (Span& span : bar(parts, width - 2, glyphs)) full.push_back(std::move(span));
-      full.push_back({"]", Style::kPlain});
-      lines.push_back(std::move(full));
-      ScreenLine legend;
-      std::size_t used = 0;
-      for (std::size_t i = 0; i < kBarParts.size(); ++i) {
-        if (i == 0 && !t.lost) continue;
-        const std::string text = fmt::format(" {} {:.1f}", kBarParts[i].word, 100 * (*parts)[i]);
-        const std::size_t gap = legend.empty() ? 0 : 2;
-        if (used + gap + 1 + text.size() > width) break;
-        if (gap != 0) legend.push_back({"  ", Style::kPlain});
-        legend.push_back({glyphs == Glyphs::kBlocks ? "█" : std::string(1, kBarParts[i].letter), kBarParts[i].style});
-        legend.push_back({text, Style::kPlain});
-        used += gap + 1 + text.size();
-      }
-      lines.push_back(std::move(legend));
-    }
-    constexpr std::size_t kWorthDrawing = 2;
-    if (history_height != 0 && s.job_history.size() >= kWorthDrawing)
-      for (ScreenLine& line : job_history(s, width, history_height, glyphs)) lines.push_back(std::move(line));
+/// The figures of the whole job, as words.
+std::vector<std::string> job_figures(const TopSnapshot& s) {
+  const JobTotals& t = s.totals;
+  const auto word = [](const char* what, const std::optional<double>& ratio) {
+    return ratio ? fmt::format("{} {:.1f} %", what, 100 * *ratio) : fmt::format("{} -", what);
+  };
+  const auto word_or_bound = [&word](const char* what, const std::optional<double>& ratio,
+                                     const std::optional<double>& lower) {
+    return is_bound(ratio, lower) ? fmt::format("{} >= {} %", what, bound_text(*lower)) : word(what, result(ratio));
+  };
+  std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word_or_bound("MFU", t.mfu, t.mfu_lower),
+                                   word("HFU", result(t.hfu))};
+  // Of the products that ran, or of the model's FLOP, and then beside it how much of what ran is seen.
+  if (t.seen && t.hfu_of_seen)
+    figures.back() += fmt::format(" (of {:.0f} % seen)", std::floor(100 * *t.seen + 1e-9));
+  else if (t.seen)
+    figures.push_back(fmt::format("matmuls {:.0f} % seen", std::floor(100 * *t.seen + 1e-9)));
+  if (t.mbu || t.mbu_lower) figures.push_back(word_or_bound("MBU", t.mbu, t.mbu_lower));
+  figures.push_back(word("busy", t.busy));
+  if (t.classes_known) figures.push_back(word("comm", t.time_share[kCommClass]));
+  if (t.clock_ratio) figures.push_back(fmt::format("clock {:.0f} %", 100 * *t.clock_ratio));
+  if (t.flop_per_s > 0) figures.push_back(scaled_text(t.flop_per_s, "FLOP/s"));
+  if (t.tokens_per_s > 0) figures.push_back(scaled_text(t.tokens_per_s, "tok/s"));
+  if (s.power_w > 0) figures.push_back(fmt::format("{:.0f} W here", s.power_w));
+  figures.push_back(fmt::format("dropped {}", t.dropped_records));
+  if (t.overhead) figures.push_back(fmt::format("cost {:.2f} %", 100 * *t.overhead));
+  if (t.with_mfu < t.counted) figures.push_back(fmt::format("MFU of {} of {} ranks", t.with_mfu, t.counted));
+  return figures;
+}
+
+/// The waterfall of the job, and what its parts are.
+void add_bar(std::vector<ScreenLine>& lines, const JobTotals& t, const BarShares& parts, std::size_t width,
+             Glyphs glyphs) {
+  ScreenLine full{{"[", Style::kPlain}};
+  for (Span& span : bar(parts, width - 2, glyphs)) full.push_back(std::move(span));
+  full.push_back({"]", Style::kPlain});
+  lines.push_back(std::move(full));
+  ScreenLine legend;
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < kBarParts.size(); ++i) {
+    if (i == 0 && !t.lost) continue;
+    const std::string text = fmt::format(" {} {:.1f}", kBarParts[i].word, 100 * parts[i]);
+    const std::size_t gap = legend.empty() ? 0 : 2;
+    if (used + gap + 1 + text.size() > width) break;
+    if (gap != 0) legend.push_back({"  ", Style::kPlain});
+    legend.push_back({glyphs == Glyphs::kBlocks ? "█" : std::string(1, kBarParts[i].letter), kBarParts[i].style});
+    legend.push_back({text, Style::kPlain});
+    used += gap + 1 + text.size();
   }
+  lines.push_back(std::move(legend));
+}
+
+void add_problems(std::vector<ScreenLine>& lines, const TopSnapshot& s, std::size_t width, bool all_problems) {
   constexpr std::size_t kShownStragglers = 3;
-  for (std::size_t i = 0; i < s.stragglers.size() && (all_problems || i < kShownStragglers); ++i)
-    add(lines,
-        all_problems ? std::vector{straggler_text(s.stragglers[i])} : wrapped(straggler_text(s.stragglers[i]), width),
-        Style::kWarning, all_problems ? std::string::npos : width);
+  for (std::size_t i = 0; i < s.stragglers.size() && (all_problems || i < kShownStragglers); ++i) {
+    std::vector<std::string> said;
+    if (all_problems)
+      said.push_back(straggler_text(s.stragglers[i]));
+    else
+      said = wrapped(straggler_text(s.stragglers[i]), width);
+    add(lines, said, Style::kWarning, all_problems ? std::string::npos : width);
+  }
   if (s.stragglers.size() > kShownStragglers && !all_problems)
     lines.push_back({{fit(fmt::format("and {} more: sort by late", s.stragglers.size() - kShownStragglers), width),
                       Style::kWarning}});
@@ -334,6 +339,27 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_
     const std::size_t room = width > more.size() ? width - more.size() : 0;
     lines.push_back({{fit(s.problems.front(), room) + fit(more, width), Style::kWarning}});
   }
+}
+
+std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_t history_height, bool all_problems,
+                             Glyphs glyphs) {
+  const JobTotals& t = s.totals;
+  std::vector<ScreenLine> lines;
+  add_title(lines, s, width);
+  if (t.counted == 0) {
+    const char* why =
+        s.rows.empty() ? "no run here yet: *.jsonl files come when a program with the library in it uses CUDA"
+        : t.stale != 0 ? "no rank is live: hung, killed, or its disk is full; figures are of their last windows"
+                       : "no window yet: one comes every MFU_INTERVAL seconds";
+    lines.push_back({{fit(why, width), Style::kDim}});
+  } else {
+    for (const std::string& line : flow(job_figures(s), width)) lines.push_back({{fit(line, width), Style::kBold}});
+    if (const auto parts = totals_shares(t)) add_bar(lines, t, *parts, width, glyphs);
+    constexpr std::size_t kWorthDrawing = 2;
+    if (history_height != 0 && s.job_history.size() >= kWorthDrawing)
+      for (ScreenLine& line : job_history(s, width, history_height, glyphs)) lines.push_back(std::move(line));
+  }
+  add_problems(lines, s, width, all_problems);
   return lines;
 }
 

@@ -370,45 +370,12 @@ class KinetoReader : private KinetoDocument {
     switch (event.category) {
       case KinetoCategory::kKernel:
       case KinetoCategory::kMemcpy:
-      case KinetoCategory::kMemset: {
-        TraceActivity activity;
-        activity.begin_ns = begin_ns;
-        activity.end_ns = end_ns;
-        activity.name = name_id(event.name);
-        activity.stream = stream_of(event);
-        activity.correlation = id;
-        activity.has_correlation = has_id;
-        activity.on_stream = on_stream;
-        activity.kind = event.category == KinetoCategory::kKernel   ? ActivityKind::kKernel
-                        : event.category == KinetoCategory::kMemcpy ? ActivityKind::kMemcpy
-                                                                    : ActivityKind::kMemset;
-        if (activity.kind == ActivityKind::kKernel) {
-          activity.nccl = flags_of(activity.name).nccl;
-          activity.extent = pack(parse_grid(event.grid));
-          if (!event.product.empty()) take_product(event.product);
-        } else {
-          if (activity.kind == ActivityKind::kMemcpy)
-            activity.direction = static_cast<std::uint8_t>(flags_of(activity.name).direction) & 3u;
-          if (!event.bytes.empty()) activity.extent = parse_integer<std::uint64_t>(event.bytes).value_or(0);
-        }
-        trace_.activities.push_back(activity);
+      case KinetoCategory::kMemset:
+        take_activity(event, {begin_ns, end_ns}, has_id ? std::optional(id) : std::nullopt, on_stream);
         break;
-      }
-      case KinetoCategory::kHostCall: {
-        const std::uint32_t name = name_id(event.name);
-        if (on_stream) trace_.stream_rows.push_back({begin_ns, end_ns, id, name, has_id});
-        if (!has_id) break;
-        const NameFlags& flags = flags_of(name);
-        TraceLaunch launch = flags.launch;
-        launch.begin_ns = begin_ns;
-        launch.end_ns = end_ns;
-        launch.correlation = id;
-        launch.name = name;
-        launch.thread = thread_of(event) & 0xFFFFFFu;
-        launch.on_stream = on_stream;
-        trace_.launches.push_back(launch);
+      case KinetoCategory::kHostCall:
+        take_host_call(event, {begin_ns, end_ns}, has_id ? std::optional(id) : std::nullopt, on_stream);
         break;
-      }
       case KinetoCategory::kUserAnnotation:
         take_range(event, begin_ns, end_ns);
         break;
@@ -422,6 +389,45 @@ class KinetoReader : private KinetoDocument {
         }
         break;
     }
+  }
+
+  void take_activity(const KinetoEvent& event, const Interval& time, std::optional<std::uint64_t> id, bool on_stream) {
+    TraceActivity activity;
+    activity.begin_ns = time.begin_ns;
+    activity.end_ns = time.end_ns;
+    activity.name = name_id(event.name);
+    activity.stream = stream_of(event);
+    activity.correlation = id.value_or(0);
+    activity.has_correlation = id.has_value();
+    activity.on_stream = on_stream;
+    activity.kind = event.category == KinetoCategory::kKernel   ? ActivityKind::kKernel
+                    : event.category == KinetoCategory::kMemcpy ? ActivityKind::kMemcpy
+                                                                : ActivityKind::kMemset;
+    if (activity.kind == ActivityKind::kKernel) {
+      activity.nccl = flags_of(activity.name).nccl;
+      activity.extent = pack(parse_grid(event.grid));
+      if (!event.product.empty()) take_product(event.product);
+    } else {
+      if (activity.kind == ActivityKind::kMemcpy)
+        activity.direction = static_cast<std::uint8_t>(flags_of(activity.name).direction) & 3u;
+      if (!event.bytes.empty()) activity.extent = parse_integer<std::uint64_t>(event.bytes).value_or(0);
+    }
+    trace_.activities.push_back(activity);
+  }
+
+  void take_host_call(const KinetoEvent& event, const Interval& time, std::optional<std::uint64_t> id, bool on_stream) {
+    const std::uint32_t name = name_id(event.name);
+    if (on_stream) trace_.stream_rows.push_back({time.begin_ns, time.end_ns, id.value_or(0), name, id.has_value()});
+    if (!id) return;
+    const NameFlags& flags = flags_of(name);
+    TraceLaunch launch = flags.launch;
+    launch.begin_ns = time.begin_ns;
+    launch.end_ns = time.end_ns;
+    launch.correlation = *id;
+    launch.name = name;
+    launch.thread = thread_of(event) & 0xFFFFFFu;
+    launch.on_stream = on_stream;
+    trace_.launches.push_back(launch);
   }
 
   void take_operator(const KinetoEvent& event, TimeNs begin_ns, TimeNs end_ns) {
