@@ -37,6 +37,7 @@
 #include "tools/report/run_source.h"
 #include "tools/run_dir/find_run_dir.h"
 #include "tools/run_dir/run_file.h"
+#include "tools/run_dir/run_processes.h"
 
 extern char** environ;
 
@@ -289,8 +290,9 @@ std::string signal_name(int signal) {
 /// The table that the program could not print, from what it wrote while it ran.
 void print_table(const Plan& plan, const Written& written, int status) {
   JobBuilder builder(written.directory, false);
-  for (const std::string& file : written.files)
-    if (const auto history = read_run_history(file)) builder.add(*history);
+  std::vector<std::string> failures;
+  for (const RunProcess& process : find_processes(written.files, failures))
+    if (const auto history = read_process(process)) builder.add(*history);
   const Job job = builder.finish();
   const std::string how =
       WIFSIGNALED(status) ? "ended by " + signal_name(WTERMSIG(status)) : std::string("ended without its last line");

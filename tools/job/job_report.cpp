@@ -76,6 +76,89 @@ std::string ranges_of(const std::vector<std::int64_t>& sorted) {
   return text;
 }
 
+/// What the start lines of all processes say.
+struct JobFacts {
+  std::map<std::int64_t, std::uint64_t> of_rank;  ///< processes by rank
+  std::set<std::string> dtypes, conventions, gpus;
+  std::set<std::optional<double>> peaks;
+  std::int64_t world = 0;
+  bool any_model = false, any_peak = false;
+};
+
+/// Labels the processes and adds up what is the job's own: span, launches, the library's cost, counters.
+JobFacts add_up_processes(Job& job) {
+  JobFacts facts;
+  for (const JobProcess& p : job.processes) ++facts.of_rank[p.run.rank];
+  std::map<std::string, std::uint64_t> counters;
+  std::uint64_t accounts = 0;
+  for (JobProcess& p : job.processes) {
+    p.label = fmt::format("rank {}", p.run.rank);
+    if (facts.of_rank[p.run.rank] > 1) p.label += fmt::format(" (pid {})", p.run.pid);
+    // A process with nothing but its start line has no time.
+    if (const bool measured = p.span.end_ns != 0; measured && job.span.end_ns == 0)
+      job.span = p.span;
+    else if (measured)
+      job.span = {std::min(job.span.begin_ns, p.span.begin_ns), std::max(job.span.end_ns, p.span.end_ns)};
+    if (p.launches) {
+      job.launches.seen += p.launches->seen;
+      job.launches.attributed += p.launches->attributed;
+      job.launches.outside += p.launches->outside;
+      job.launches.unattributed += p.launches->unattributed;
+      job.launches.dropped += p.launches->dropped;
+      ++accounts;
+    }
+    if (p.self) {
+      job.self.cpu_s += p.self->cpu_s;
+      job.self.rss_bytes += p.self->rss_bytes;
+      job.self.overhead += p.self->overhead;
+    }
+    for (const auto& [name, count] : p.counters) counters[name] += count;
+    facts.conventions.insert(p.run.convention);
+    facts.world = std::max(facts.world, p.run.world_size);
+    facts.any_model = facts.any_model || p.run.model_json != "null";
+    for (const DeviceInfo& d : p.run.devices) {
+      facts.dtypes.insert(d.dtype);
+      facts.peaks.insert(d.peak_flop_per_s);
+      facts.gpus.insert(d.name);
+      facts.any_peak = facts.any_peak || d.peak_flop_per_s;
+    }
+  }
+  if (accounts != 0) job.self.overhead /= static_cast<double>(accounts);
+  job.processes_without_account = job.processes.size() - accounts;
+  job.counters.assign(counters.begin(), counters.end());
+  return facts;
+}
+
+std::string why_no_mfu(const Job& job, const JobFacts& facts, const std::string& region, const RegionSummary& s) {
+  if (!facts.any_model)
+    return job.trace ? "no model config: --config says what the model computes"
+                     : "the run had no model config (MFU_MODEL_CONFIG)";
+  if (!facts.any_peak) return fmt::format("the peak of {} is unknown: set MFU_PEAK_TFLOPS", join(facts.gpus));
+  if (s.flop) return "its devices have different peaks, or one has none";
+  if (region == "total") return "no work with known FLOP";
+  return region == "optimizer" && s.named_by == NamedBy::kDetector ? "an update of the weights is no model FLOP"
+                                                                   : "the shapes of its instances are not known";
+}
+
+void warn_of_ranks(JobBuilder& builder, const JobFacts& facts) {
+  const auto warn = [&builder](std::string message) { builder.warn({"ranks", std::move(message), "", 1}); };
+  std::vector<std::int64_t> missing;
+  constexpr std::int64_t kLargestWorld = 1 << 20;
+  for (std::int64_t rank = 0; rank < std::min(facts.world, kLargestWorld); ++rank)
+    if (!facts.of_rank.contains(rank)) missing.push_back(rank);
+  if (!missing.empty())
+    warn(fmt::format("{} of {} ranks are not here: {}", missing.size(), facts.world, ranges_of(missing)));
+  for (const auto& [rank, processes] : facts.of_rank)
+    if (processes > 1)
+      warn(fmt::format("rank {} has {} processes: all are added up. A restarted job leaves the first run's files too",
+                       rank, processes));
+  if (facts.gpus.size() > 1) warn("different GPUs: " + join(facts.gpus) + "; each is divided by its own peak");
+  if (facts.peaks.size() > 1 && facts.gpus.size() <= 1)
+    warn("the same GPU was divided by different peaks in different processes");
+  if (facts.dtypes.size() > 1) warn("peaks of different dtypes: " + join(facts.dtypes));
+  if (facts.conventions.size() > 1) warn("FLOP were counted by different conventions: " + join(facts.conventions));
+}
+
 }  // namespace
 
 std::string_view class_meaning(TimeClass c, bool lost) noexcept {
@@ -246,47 +329,7 @@ Job JobBuilder::finish() {
   Job& job = job_;
   std::stable_sort(job.processes.begin(), job.processes.end(),
                    [](const JobProcess& a, const JobProcess& b) { return a.run.rank < b.run.rank; });
-  std::map<std::int64_t, std::uint64_t> of_rank;
-  for (const JobProcess& p : job.processes) ++of_rank[p.run.rank];
-  std::map<std::string, std::uint64_t> counters;
-  std::set<std::string> dtypes, conventions, gpus, hosts;
-  std::set<std::optional<double>> peaks;
-  std::int64_t world = 0;
-  bool any_model = false, any_peak = false;
-  std::uint64_t accounts = 0;
-  for (JobProcess& p : job.processes) {
-    p.label = fmt::format("rank {}", p.run.rank);
-    if (of_rank[p.run.rank] > 1) p.label += fmt::format(" (pid {})", p.run.pid);
-    if (&p == &job.processes.front()) job.span = p.span;
-    job.span = {std::min(job.span.begin_ns, p.span.begin_ns), std::max(job.span.end_ns, p.span.end_ns)};
-    if (p.launches) {
-      job.launches.seen += p.launches->seen;
-      job.launches.attributed += p.launches->attributed;
-      job.launches.outside += p.launches->outside;
-      job.launches.unattributed += p.launches->unattributed;
-      job.launches.dropped += p.launches->dropped;
-      ++accounts;
-    }
-    if (p.self) {
-      job.self.cpu_s += p.self->cpu_s;
-      job.self.rss_bytes += p.self->rss_bytes;
-      job.self.overhead += p.self->overhead;
-    }
-    for (const auto& [name, count] : p.counters) counters[name] += count;
-    conventions.insert(p.run.convention);
-    world = std::max(world, p.run.world_size);
-    any_model = any_model || p.run.model_json != "null";
-    for (const DeviceInfo& d : p.run.devices) {
-      dtypes.insert(d.dtype);
-      peaks.insert(d.peak_flop_per_s);
-      gpus.insert(d.name);
-      any_peak = any_peak || d.peak_flop_per_s;
-    }
-  }
-  if (accounts != 0) job.self.overhead /= static_cast<double>(accounts);
-  job.processes_without_account = job.processes.size() - accounts;
-  job.counters.assign(counters.begin(), counters.end());
-
+  const JobFacts facts = add_up_processes(job);
   for (auto& [name, region] : regions_) {
     JobRegion r;
     r.name = name;
@@ -296,20 +339,7 @@ Job JobBuilder::finish() {
     r.devices = region.devices;
     r.processes = region.processes;
     const RegionSummary& s = r.totals.sum;
-    if (!s.mfu) {
-      if (!any_model)
-        r.why_no_mfu = job.trace ? "no model config: --config says what the model computes"
-                                 : "the run had no model config (MFU_MODEL_CONFIG)";
-      else if (!any_peak)
-        r.why_no_mfu = fmt::format("the peak of {} is unknown: set MFU_PEAK_TFLOPS", join(gpus));
-      else if (!s.flop)
-        r.why_no_mfu = name == "total" ? "no work with known FLOP"
-                       : name == "optimizer" && s.named_by == NamedBy::kDetector
-                           ? "an update of the weights is no model FLOP"
-                           : "the shapes of its instances are not known";
-      else
-        r.why_no_mfu = "its devices have different peaks, or one has none";
-    }
+    if (!s.mfu) r.why_no_mfu = why_no_mfu(job, facts, name, s);
     r.words = words_of(r);
     collect_slowest(job.processes, r);
     job.regions.push_back(std::move(r));
@@ -319,24 +349,7 @@ Job JobBuilder::finish() {
     return a.sum().elapsed_ns > b.sum().elapsed_ns;
   });
 
-  std::vector<std::int64_t> missing;
-  constexpr std::int64_t kLargestWorld = 1 << 20;
-  for (std::int64_t rank = 0; rank < std::min(world, kLargestWorld); ++rank)
-    if (!of_rank.contains(rank)) missing.push_back(rank);
-  if (!missing.empty())
-    warn({"ranks", fmt::format("{} of {} ranks are not here: {}", missing.size(), world, ranges_of(missing)), "", 1});
-  for (const auto& [rank, processes] : of_rank)
-    if (processes > 1)
-      warn({"ranks",
-            fmt::format("rank {} has {} processes: all are added up. A restarted job leaves the first run's files too",
-                        rank, processes),
-            "", 1});
-  if (gpus.size() > 1) warn({"ranks", "different GPUs: " + join(gpus) + "; each is divided by its own peak", "", 1});
-  if (peaks.size() > 1 && gpus.size() <= 1)
-    warn({"ranks", "the same GPU was divided by different peaks in different processes", "", 1});
-  if (dtypes.size() > 1) warn({"ranks", "peaks of different dtypes: " + join(dtypes), "", 1});
-  if (conventions.size() > 1)
-    warn({"ranks", "FLOP were counted by different conventions: " + join(conventions), "", 1});
+  warn_of_ranks(*this, facts);
   for (const JobRegion& r : job.regions)
     if (r.sum().clock_ratio && *r.sum().clock_ratio < 0.95 && r.name != "total")
       warn({"clock",

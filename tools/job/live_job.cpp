@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <set>
+#include <cmath>
 #include <thread>
 #include <tuple>
 
@@ -34,67 +34,147 @@ std::int64_t modified_ns(const std::string& path) {
   return static_cast<std::int64_t>(at.st_mtim.tv_sec) * kNsPerSecond + at.st_mtim.tv_nsec;
 }
 
+/// `work(i)` for each i below `count`, on a few threads where there are many.
+template <class Work>
+void in_parallel(std::size_t count, const Work& work) {
+  std::atomic<std::size_t> next{0};
+  const auto some = [&] {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  };
+  const std::size_t wanted = std::min<std::size_t>(count / kFilesPerThread, kMostThreads);
+  std::vector<std::thread> helpers;
+  for (std::size_t i = 1; i < std::min<std::size_t>(wanted, std::thread::hardware_concurrency()); ++i)
+    helpers.emplace_back(some);
+  some();
+  for (std::thread& helper : helpers) helper.join();
+}
+
 }  // namespace
 
 Result<void> LiveJob::list(TimeNs mono_ns) {
   std::vector<std::int64_t> times;
   for (const std::string& path : paths_) times.push_back(modified_ns(path));
   if (!first_ && times == directory_times_ && mono_ns - listed_mono_ns_ < kListAtLeastEvery) return {};
-  for (auto& [path, entry] : entries_) entry->listed = false;
+  std::map<std::string, Source*> known;
+  for (auto& [path, entry] : entries_) {
+    for (auto& source : entry->sources) {
+      source->listed = false;
+      known.emplace(source->file.path(), source.get());
+    }
+  }
+  std::vector<std::string> fresh;
   for (const std::string& path : paths_) {
     auto files = list_run_files(path);
     if (!files) return files.error();
     for (std::string& file : *files) {
-      auto& entry = entries_[file];
-      if (!entry) {
-        entry = std::make_unique<Entry>(file, from_);
-        entry->grew_mono_ns = mono_ns;
-      }
-      entry->listed = true;
+      const auto at = known.find(file);
+      if (at != known.end())
+        at->second->listed = true;
+      else
+        fresh.push_back(std::move(file));
     }
   }
-  // A file that is gone takes its rank with it: the directory is the only truth.
-  std::erase_if(entries_, [](const auto& item) { return !item.second->listed; });
+  add_files(fresh, mono_ns);
+  // A file that is gone takes its rank with it, unless it goes on under another name: the directory is the only truth.
+  for (auto& [path, entry] : entries_)
+    std::erase_if(entry->sources, [](const auto& source) { return !source->listed; });
+  std::erase_if(entries_, [](const auto& item) { return item.second->sources.empty(); });
   directory_times_ = std::move(times);
   listed_mono_ns_ = mono_ns;
   return {};
 }
 
+void LiveJob::add_files(const std::vector<std::string>& paths, TimeNs mono_ns) {
+  std::vector<FileBegin> begins(paths.size());
+  in_parallel(paths.size(), [&](std::size_t i) { begins[i] = begin_of_file(paths[i]); });
+  std::map<ProcessId, Entry*> processes;
+  for (auto& [path, entry] : entries_)
+    if (entry->id) processes.emplace(*entry->id, entry.get());
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    Entry* entry = nullptr;
+    if (begins[i].id)
+      if (const auto at = processes.find(*begins[i].id); at != processes.end()) entry = at->second;
+    if (entry == nullptr) {
+      auto& place = entries_[paths[i]];
+      place = std::make_unique<Entry>();
+      entry = place.get();
+      entry->rank.path = paths[i];
+      entry->id = begins[i].id;
+      entry->grew_mono_ns = mono_ns;
+      if (entry->id) processes.emplace(*entry->id, entry);
+    }
+    entry->sources.push_back(std::make_unique<Source>(paths[i], from_, begins[i].seq));
+    std::ranges::stable_sort(entry->sources, {}, [](const auto& source) { return source->first_seq; });
+  }
+}
+
+void LiveJob::poll_source(Entry& entry, Source& source) {
+  const auto read = source.file.poll([&](RunLine&& line) {
+    source.made_anew = source.made_anew || source.file.restarted();
+    if (const auto* run = std::get_if<RunInfo>(&line.what)) {
+      const ProcessId id(*run);
+      if (!entry.id) entry.id = id;
+      source.another = line.seq == 0 && id != *entry.id;  // files that were put together
+    }
+    if (source.another) {
+      ++source.foreign;
+      return;
+    }
+    const bool start = std::holds_alternative<RunInfo>(line.what);
+    const bool fresh = entry.rank.take(std::move(line));
+    if (!start) ++(fresh ? source.fresh : source.again);
+  });
+  source.failure = read ? "" : read.error().message;
+}
+
+/// \return whether it has new lines.
+bool LiveJob::poll_entry(Entry& entry, TimeNs mono_ns) {
+  std::uint64_t before = 0, after = 0;
+  const TimeNs last_before = entry.rank.last_line_ns;
+  for (auto& source : entry.sources) before += source->fresh;
+  for (auto& source : entry.sources) poll_source(entry, *source);
+  for (auto& source : entry.sources) after += source->fresh;
+  const bool grew = after != before || entry.rank.last_line_ns != last_before;
+  if (grew) {
+    entry.grew_mono_ns = mono_ns;
+    entry.seen_growing = entry.looked_at;
+  }
+  entry.looked_at = true;
+  return grew;
+}
+
+/// A process one of whose files was made anew is read again, and its files are looked at again for whose they are.
+bool LiveJob::read_anew(TimeNs mono_ns) {
+  std::vector<std::string> paths;
+  std::erase_if(entries_, [&](const auto& item) {
+    const auto& sources = item.second->sources;
+    if (std::ranges::none_of(sources, [](const auto& source) { return source->made_anew; })) return false;
+    for (const auto& source : sources) paths.push_back(source->file.path());
+    return true;
+  });
+  if (paths.empty()) return false;
+  add_files(paths, mono_ns);
+  for (auto& [path, entry] : entries_)
+    if (!entry->looked_at || std::ranges::find(paths, path) != paths.end()) {
+      (void)poll_entry(*entry, mono_ns);
+      entry->seen_growing = true;
+    }
+  return true;
+}
+
 bool LiveJob::poll(TimeNs mono_ns) {
   std::vector<Entry*> all;
   for (auto& [path, entry] : entries_) all.push_back(entry.get());
-  std::atomic<std::size_t> next{0};
   std::atomic<bool> changed{false};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < all.size(); i = next++) {
-      Entry& e = *all[i];
-      bool met = false;
-      const auto read = e.file.poll([&](RunLine&& line) {
-        if (!met && e.file.restarted()) {
-          Rank fresh;
-          fresh.path = std::move(e.rank.path);
-          e.rank = std::move(fresh);
-        }
-        met = true;
-        e.rank.take(std::move(line));
-      });
-      e.failure = read ? "" : read.error().message;
-      if (read && *read != 0) {
-        e.grew_mono_ns = mono_ns;
-        e.seen_growing = e.looked_at;
-        changed = true;
-      }
-      e.looked_at = true;
-    }
+  const auto look = [&](std::size_t i) {
+    if (poll_entry(*all[i], mono_ns)) changed = true;
   };
   // Only the first look is work; later ones read what a window appended.
-  const std::size_t wanted = first_ ? std::min<std::size_t>(all.size() / kFilesPerThread, kMostThreads) : 0;
-  std::vector<std::thread> helpers;
-  for (std::size_t i = 1; i < std::min<std::size_t>(wanted, std::thread::hardware_concurrency()); ++i)
-    helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
-  return changed;
+  if (first_)
+    in_parallel(all.size(), look);
+  else
+    for (std::size_t i = 0; i < all.size(); ++i) look(i);
+  return read_anew(mono_ns) || changed;
 }
 
 Result<bool> LiveJob::refresh(TimeNs mono_ns, TimeNs utc_ns) {
@@ -111,57 +191,73 @@ Result<bool> LiveJob::refresh(TimeNs mono_ns, TimeNs utc_ns) {
 }
 
 void LiveJob::settle(TimeNs mono_ns, TimeNs utc_ns) {
+  const JobTimes times = find_problems();
+  find_restarts();
+  find_silence(times, utc_ns);
+  find_stale(times, find_skews(times.interval), mono_ns);
+  const auto key = [](const Rank* r) {
+    return std::tuple(!r->run, r->run ? r->run->rank : 0, r->run ? r->run->host : r->path, r->run ? r->run->pid : 0);
+  };
+  std::sort(sorted_.begin(), sorted_.end(), [&](const Rank* a, const Rank* b) { return key(a) < key(b); });
+}
+
+LiveJob::JobTimes LiveJob::find_problems() {
   sorted_.clear();
-  skews_.clear();
-  TimeNs newest_line = 0;
-  std::string newest_path;
-  DurationNs longest_age = 0;
-  DurationNs interval = 0;
+  JobTimes times;
   for (auto& [path, entry] : entries_) {
     Rank& rank = entry->rank;
     sorted_.push_back(&rank);
     rank.problems.clear();
-    rank.bad_lines = entry->file.bad_lines();
-    for (const RunFile::Oddity& oddity : entry->file.oddities()) rank.problems.push_back(oddity.message);
-    if (entry->file.bad_lines() > entry->file.oddities().size())
-      rank.problems.push_back(fmt::format("{}: {} bad lines in all", path, entry->file.bad_lines()));
-    if (entry->file.newer_lines() != 0)
-      rank.problems.push_back(fmt::format("{}: {} lines are of a newer version: read as far as their keys are known",
-                                          path, entry->file.newer_lines()));
-    if (!entry->failure.empty()) rank.problems.push_back(entry->failure);
+    rank.bad_lines = 0;
+    const auto say = [&rank](std::string problem) { rank.problems.push_back(std::move(problem)); };
+    const Source* used = nullptr;
+    std::size_t pieces = 0;
+    for (const auto& source : entry->sources) {
+      const RunFile& file = source->file;
+      rank.bad_lines += file.bad_lines();
+      for (const RunFile::Oddity& oddity : file.oddities()) say(oddity.message);
+      if (file.bad_lines() > file.oddities().size())
+        say(fmt::format("{}: {} bad lines in all", file.path(), file.bad_lines()));
+      if (file.newer_lines() != 0)
+        say(fmt::format("{}: {} lines are of a newer version: read as far as their keys are known", file.path(),
+                        file.newer_lines()));
+      if (!source->failure.empty()) say(source->failure);
+      if (source->foreign != 0)
+        say(fmt::format(
+            "{}: {} lines of another process, behind a second start line, are left out; mfu report has them",
+            file.path(), source->foreign));
+      if (source->fresh == 0 && source->again != 0 && used != nullptr)
+        say(fmt::format("{}: is of the same process as {}: left out", file.path(), used->file.path()));
+      else if (source->again != 0)
+        say(fmt::format("{}: {} lines came twice and count once", file.path(), source->again));
+      if (source->fresh != 0) {
+        used = source.get();
+        ++pieces;
+      }
+    }
+    if (used != nullptr) rank.path = used->file.path();
+    if (pieces > 1) say(fmt::format("{}: one process in {} pieces, put together", rank.path, pieces));
     if (!rank.run) {
       rank.state = RankState::kUnreadable;
       if (rank.problems.empty())
-        rank.problems.push_back(rank.last_line_ns == 0 ? path + ": no line yet"
-                                                       : path + ": no start line: rank, device and peak are not known");
+        say(rank.last_line_ns == 0 ? path + ": no line yet"
+                                   : path + ": no start line: rank, device and peak are not known");
       continue;
     }
     rank.state = rank.end ? RankState::kEnded : rank.last ? RankState::kLive : RankState::kStarting;
-    if (rank.last_line_ns > newest_line) {
-      newest_line = rank.last_line_ns;
-      newest_path = path;
+    if (rank.last_line_ns > times.newest_line) {
+      times.newest_line = rank.last_line_ns;
+      times.newest_path = rank.path;
     }
-    longest_age = std::max(longest_age, rank.last_line_ns - rank.run->t_ns);
-    interval = std::max(interval, rank.interval_ns);
+    times.longest_age = std::max(times.longest_age, rank.last_line_ns - rank.run->t_ns);
+    times.interval = std::max(times.interval, rank.interval_ns);
   }
-  if (interval == 0) interval = kDefaultInterval;
+  if (times.interval == 0) times.interval = kDefaultInterval;
+  return times;
+}
 
-  // A process is its host, pid and start: a second file of it is a copy, of which the longest counts.
-  std::map<std::tuple<std::string, std::int64_t, std::int64_t, TimeNs>, Entry*> processes;
-  for (auto& [path, entry] : entries_) {
-    if (!entry->rank.run) continue;
-    const RunInfo& run = *entry->rank.run;
-    const auto [at, fresh] = processes.try_emplace({run.host, run.rank, run.pid, run.t_ns}, entry.get());
-    if (fresh) continue;
-    const auto length = [](const Entry* e) { return std::tuple(e->rank.end.has_value(), e->rank.windows); };
-    Entry* copy = entry.get();
-    if (length(copy) > length(at->second)) std::swap(copy, at->second);
-    copy->rank.state = RankState::kReplaced;
-    copy->rank.problems.push_back(copy->rank.path + ": is of the same process as " + at->second->rank.path +
-                                  ": left out");
-  }
-
-  // A rank that was started again: the figures of its earlier process are history.
+/// A rank that was started again: the figures of its earlier process are history.
+void LiveJob::find_restarts() {
   std::map<std::int64_t, std::vector<Entry*>> by_rank;
   for (auto& [path, entry] : entries_)
     if (entry->rank.run) by_rank[entry->rank.run->rank].push_back(entry.get());
@@ -171,15 +267,20 @@ void LiveJob::settle(TimeNs mono_ns, TimeNs utc_ns) {
         if (a != b && b->rank.run->t_ns >= a->rank.last_line_ns && b->rank.run->world_size == a->rank.run->world_size &&
             (a->rank.run->world_size > 1 || b->rank.run->host == a->rank.run->host))
           a->rank.state = RankState::kReplaced;
+}
 
+void LiveJob::find_silence(const JobTimes& times, TimeNs utc_ns) {
   silent_s_ = 0;
-  if (newest_line != 0 && utc_ns - newest_line > 0) {
-    // The file's time is by another clock than the line's, as a rule: only what both say is believed.
-    const DurationNs by_line = utc_ns - newest_line, by_file = utc_ns - modified_ns(newest_path);
-    silent_s_ = std::max(0.0, seconds(std::min(by_line, by_file)));
-  }
+  if (times.newest_line == 0 || utc_ns - times.newest_line <= 0) return;
+  // The file's time is by another clock than the line's, as a rule: only what both say is believed.
+  const DurationNs by_line = utc_ns - times.newest_line, by_file = utc_ns - modified_ns(times.newest_path);
+  silent_s_ = std::max(0.0, seconds(std::min(by_line, by_file)));
+}
 
-  // Clocks first: a host whose lines are shifted at their beginning and at their end alike has another clock.
+/// A host whose lines are shifted at their beginning and at their end alike has another clock. \return by how much it
+/// is ahead of the others', by host.
+std::map<std::string, DurationNs> LiveJob::find_skews(DurationNs interval) {
+  skews_.clear();
   std::vector<TimeNs> starts, lasts;
   std::map<std::string, std::vector<TimeNs>> host_starts, host_lasts;
   for (const Rank* rank : sorted_) {
@@ -190,16 +291,19 @@ void LiveJob::settle(TimeNs mono_ns, TimeNs utc_ns) {
     host_lasts[rank->run->host].push_back(rank->last_line_ns);
   }
   std::map<std::string, DurationNs> ahead_of;
-  if (!starts.empty()) {
-    const TimeNs start = median(starts), last = median(lasts);
-    const DurationNs limit = kStaleAfterWindows * interval;
-    for (auto& [host, times] : host_lasts) {
-      const DurationNs ahead = median(times) - last, ahead_start = median(host_starts[host]) - start;
-      if (std::abs(ahead) <= limit || std::abs(ahead - ahead_start) > limit) continue;
-      skews_.push_back({host, ahead});
-      ahead_of[host] = ahead;
-    }
+  if (starts.empty()) return ahead_of;
+  const TimeNs start = median(starts), last = median(lasts);
+  const DurationNs limit = kStaleAfterWindows * interval;
+  for (auto& [host, times] : host_lasts) {
+    const DurationNs ahead = median(times) - last, ahead_start = median(host_starts[host]) - start;
+    if (std::abs(ahead) <= limit || std::abs(ahead - ahead_start) > limit) continue;
+    skews_.push_back({host, ahead});
+    ahead_of[host] = ahead;
   }
+  return ahead_of;
+}
+
+void LiveJob::find_stale(const JobTimes& times, const std::map<std::string, DurationNs>& ahead_of, TimeNs mono_ns) {
   const auto settled_line = [&ahead_of](const Rank& rank) {
     const auto at = ahead_of.find(rank.run->host);
     return rank.last_line_ns - (at != ahead_of.end() ? at->second : 0);
@@ -207,15 +311,14 @@ void LiveJob::settle(TimeNs mono_ns, TimeNs utc_ns) {
   TimeNs newest_settled = 0;
   for (const Rank* rank : sorted_)
     if (rank->run) newest_settled = std::max(newest_settled, settled_line(*rank));
-
   for (auto& [path, entry] : entries_) {
     Rank& rank = entry->rank;
     if (rank.state != RankState::kLive && rank.state != RankState::kStarting) continue;
-    const DurationNs own = rank.interval_ns != 0 ? rank.interval_ns : interval;
+    const DurationNs own = rank.interval_ns != 0 ? rank.interval_ns : times.interval;
     const DurationNs allowed = kStaleAfterWindows * own;
     const DurationNs watched = mono_ns - entry->grew_mono_ns;
     const DurationNs behind = newest_settled - settled_line(rank);
-    const DurationNs short_of = longest_age - (rank.last_line_ns - rank.run->t_ns);
+    const DurationNs short_of = times.longest_age - (rank.last_line_ns - rank.run->t_ns);
     rank.quiet_s = 0;
     // What was seen to grow is not judged by anybody's clock.
     const bool left_behind = !entry->seen_growing && behind > allowed && short_of > allowed;
@@ -225,11 +328,6 @@ void LiveJob::settle(TimeNs mono_ns, TimeNs utc_ns) {
       rank.quiet_s = seconds(watched + (left_behind ? std::min(behind, short_of) : 0)) + (over ? silent_s_ : 0);
     }
   }
-
-  const auto key = [](const Rank* r) {
-    return std::tuple(!r->run, r->run ? r->run->rank : 0, r->run ? r->run->host : r->path, r->run ? r->run->pid : 0);
-  };
-  std::sort(sorted_.begin(), sorted_.end(), [&](const Rank* a, const Rank* b) { return key(a) < key(b); });
 }
 
 std::vector<std::string> LiveJob::problems() const {

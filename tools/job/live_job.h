@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/result.h"
 #include "tools/job/rank.h"
 #include "tools/run_dir/run_file.h"
+#include "tools/run_dir/run_processes.h"
 
 namespace mfu {
 
@@ -20,6 +22,9 @@ struct ClockSkew {
 };
 
 /// Follows the files of one or more run directories. One thread.
+///
+/// A process is what its start line says: its host, rank, pid and start. Copies and pieces of its file are one rank, of
+/// which each line counts once by its `seq`.
 ///
 /// A refresh costs one stat per file, and reading of what was appended. Ranks are compared by their own clocks only
 /// where clocks can be trusted; see `stale` below.
@@ -52,23 +57,51 @@ class LiveJob {
   [[nodiscard]] const std::vector<std::string>& paths() const noexcept { return paths_; }
 
  private:
-  struct Entry {
-    Entry(const std::string& path, RunFile::From from) : file(path, from) { rank.path = path; }
+  /// A file that lines of a process are in.
+  struct Source {
+    Source(const std::string& path, RunFile::From from, std::uint64_t seq) : file(path, from), first_seq(seq) {}
     RunFile file;
+    std::uint64_t first_seq;
+    std::uint64_t fresh = 0, again = 0;  ///< lines that were new, and that another file has too
+    std::uint64_t foreign = 0;           ///< lines of another process, behind a second start line
+    bool another = false;                ///< the lines that come now are such
+    std::string failure;                 ///< of the last poll
+    bool listed = true;
+    bool made_anew = false;  ///< since it was listed: its lines may be another process's
+  };
+  /// One process: its file, and what it was copied, renamed or cut into.
+  struct Entry {
+    std::vector<std::unique_ptr<Source>> sources;  ///< in order of their first lines
+    std::optional<ProcessId> id;                   ///< none: no start line yet
     Rank rank;
     TimeNs grew_mono_ns = 0;  ///< when the last line was seen to come, or when it was first looked at
-    std::string failure;      ///< of the last poll
-    bool listed = true, looked_at = false;
+    bool looked_at = false;
     bool seen_growing = false;  ///< lines came after the first look
+  };
+  /// What all processes together say of time.
+  struct JobTimes {
+    TimeNs newest_line = 0;
+    std::string newest_path;
+    DurationNs longest_age = 0;
+    DurationNs interval = 0;
   };
 
   Result<void> list(TimeNs mono_ns);
+  void add_files(const std::vector<std::string>& paths, TimeNs mono_ns);
   bool poll(TimeNs mono_ns);
+  bool poll_entry(Entry& entry, TimeNs mono_ns);
+  void poll_source(Entry& entry, Source& source);
+  bool read_anew(TimeNs mono_ns);
   void settle(TimeNs mono_ns, TimeNs utc_ns);
+  JobTimes find_problems();
+  void find_restarts();
+  void find_silence(const JobTimes& times, TimeNs utc_ns);
+  std::map<std::string, DurationNs> find_skews(DurationNs interval);
+  void find_stale(const JobTimes& times, const std::map<std::string, DurationNs>& ahead_of, TimeNs mono_ns);
 
   std::vector<std::string> paths_;
   RunFile::From from_;
-  std::map<std::string, std::unique_ptr<Entry>> entries_;
+  std::map<std::string, std::unique_ptr<Entry>> entries_;  ///< by the first file that showed them
   std::vector<const Rank*> sorted_;
   std::vector<ClockSkew> skews_;
   std::vector<std::int64_t> directory_times_;  ///< mtime of each path when it was last listed

@@ -75,32 +75,53 @@ const DeviceInfo* Rank::device(std::optional<std::uint32_t> index) const noexcep
   return nullptr;
 }
 
-void Rank::take(RunLine&& line) {
+bool Rank::take(RunLine&& line) {
   last_line_ns = std::max(last_line_ns, line.t_ns);
-  if (auto* info = std::get_if<RunInfo>(&line.what)) {
+  auto* info = std::get_if<RunInfo>(&line.what);
+  // Each piece of a process's lines begins with its start line; any other line has a `seq` of its own.
+  if (info == nullptr && line.seq != 0 && !seen_.insert(line.seq)) {
+    ++repeated;
+    return false;
+  }
+  if (info != nullptr) {
     // Once more when a device appears: the first time is when the run began.
     const TimeNs begin = run ? run->t_ns : info->t_ns;
     run = std::move(*info);
     run->t_ns = begin;
     pipeline_stages = stages_of(run->config_json);
   } else if (auto* window = std::get_if<WindowLine>(&line.what)) {
-    const Interval at = window->region.window;
-    if (open_.regions.empty() || open_.window.begin_ns != at.begin_ns) {
-      open_ = {};
-      limit_.next_window();
-    }
-    open_.window = at;
-    const RegionSummary as_read = window->region;
-    const RegionSummary& region = limit_.put(open_.regions, std::move(window->region));
-    sums[{region.region, region.device}].add(as_read, peak_of(*this, as_read));
-    std::deque<HistoryPoint>& past = history[{region.region, region.device}];
-    past.push_back(point_of(as_read));
-    if (past.size() > kHistory) past.pop_front();
-    if (as_read.region != "total") return;
-    open_.counters = std::move(window->counters);
-    if (window->self) open_.self = *window->self;
-    // Where an output's budget is used up, the next window is longer than any before.
-    interval_ns = std::min(kLongestWindow, std::max({interval_ns, open_.window.length_ns(), window->next_ns}));
+    take_window(std::move(*window));
+  } else if (auto* event = std::get_if<EventLine>(&line.what)) {
+    events.push_back({line.t_ns, std::move(event->kind), std::move(event->message)});
+    if (events.size() > kEventsKept) events.pop_front();
+  } else if (auto* whole = std::get_if<EndLine>(&line.what)) {
+    end = std::move(whole->whole);
+  }
+  return true;
+}
+
+void Rank::take_window(WindowLine&& window) {
+  const Interval at = window.region.window;
+  if (open_.regions.empty() || open_.window.begin_ns != at.begin_ns) {
+    open_ = {};
+    limit_.next_window();
+  }
+  open_.window = at;
+  const RegionSummary as_read = window.region;
+  const RegionSummary& region = limit_.put(open_.regions, std::move(window.region));
+  sums[{region.region, region.device}].add(as_read, peak_of(*this, as_read));
+  std::deque<HistoryPoint>& past = history[{region.region, region.device}];
+  past.push_back(point_of(as_read));
+  if (past.size() > kHistory) past.pop_front();
+  if (as_read.region != "total") return;
+  open_.counters = std::move(window.counters);
+  if (window.self) open_.self = *window.self;
+  // Where an output's budget is used up, the next window is longer than any before.
+  interval_ns = std::min(kLongestWindow, std::max({interval_ns, open_.window.length_ns(), window.next_ns}));
+  ++windows;
+  // A piece of the file that is found late brings older windows.
+  const bool newest = !last || at.end_ns >= last->window.end_ns;
+  if (newest) {
     std::vector<CommSample> samples;
     for (const RegionSummary& r : open_.regions)
       if (r.comm_kernels != 0)
@@ -108,15 +129,9 @@ void Rank::take(RunLine&& line) {
                            r.time_ns[static_cast<std::size_t>(TimeClass::kComm)], r.comm_kernels, r.comm_sum_ns});
     recent.push_back(std::move(samples));
     if (recent.size() > kRecentWindows) recent.pop_front();
-    ++windows;
     last = std::move(open_);
-    open_ = {};
-  } else if (auto* event = std::get_if<EventLine>(&line.what)) {
-    events.push_back({line.t_ns, std::move(event->kind), std::move(event->message)});
-    if (events.size() > kEventsKept) events.pop_front();
-  } else if (auto* whole = std::get_if<EndLine>(&line.what)) {
-    end = std::move(whole->whole);
   }
+  open_ = {};
 }
 
 }  // namespace mfu

@@ -15,6 +15,7 @@
 #include "tools/run_dir/region_limit.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_history.h"
+#include "tools/run_dir/seq_set.h"
 
 namespace mfu {
 
@@ -34,7 +35,7 @@ enum class RankState {
   kLive,
   kStale,       ///< nothing for more than three windows while others went on, or while it was watched
   kEnded,       ///< its end line is there
-  kReplaced,    ///< a later process has its rank: a restart; or a copy of another file
+  kReplaced,    ///< a later process has its rank: a restart
   kUnreadable,  ///< not one line of a run, or no start line
 };
 [[nodiscard]] std::string_view name(RankState state) noexcept;
@@ -66,6 +67,7 @@ struct Rank {
   RankState state = RankState::kStarting;
   double quiet_s = 0;  ///< how long it has been quiet, where it is stale [s]
   std::uint64_t bad_lines = 0;
+  std::uint64_t repeated = 0;         ///< lines that came again, as in a copy of its file: they count once
   std::vector<std::string> problems;  ///< what could not be read, each with its place
 
   /// Figures to show: the whole run where it has ended, else the newest window; null before the first.
@@ -79,11 +81,13 @@ struct Rank {
   [[nodiscard]] std::uint64_t dropped_records() const noexcept;
   [[nodiscard]] const DeviceInfo* device(std::optional<std::uint32_t> index) const noexcept;
 
-  /// Takes one line in. Windows are complete with their `total` line, which is written last.
-  void take(RunLine&& line);
+  /// Takes one line in. Windows are complete with their `total` line, which is written last. \return whether it is new.
+  bool take(RunLine&& line);
 
  private:
-  friend class LiveJob;
+  void take_window(WindowLine&& window);
+
+  SeqSet seen_;
   WindowSummary open_;  ///< regions of the window whose total is still to come
   RegionLimit limit_;
 };

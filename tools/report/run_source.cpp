@@ -10,6 +10,7 @@
 
 #include "tools/replay/process_replay.h"
 #include "tools/run_dir/run_file.h"
+#include "tools/run_dir/run_processes.h"
 #include "tools/trace/open_trace.h"
 #include "tools/trace/trace_input.h"
 
@@ -46,19 +47,28 @@ Result<void> for_each_run(const RunSource& source, const std::function<Result<vo
   if (!files) return files.error();
   std::optional<Error> first_error;
   std::size_t used = 0, recordings = 0;
-  for (const std::string& file : *files) {
-    Result<RunHistory> history = read_run_history(file);
+  Recordings recorded;
+  const auto failed = [&](const std::string& message) {
+    remark(message);
+    if (!first_error) first_error = Error{message};
+  };
+  std::vector<std::string> failures;
+  const std::vector<RunProcess> processes = find_processes(*files, failures);
+  const bool one_file = files->size() == 1 && files->front() == source.path;
+  if (one_file && !failures.empty()) return Error{failures.front()};
+  for (const std::string& failure : failures) failed(failure);
+  for (const RunProcess& process : processes) {
+    Result<RunHistory> history = read_process(process);
     if (!history) {
-      if (file == source.path) return history.error();
-      remark(history.error().message);
-      if (!first_error) first_error = history.error();
+      if (one_file && processes.size() == 1) return history.error();
+      failed(history.error().message);
       continue;
     }
     ++used;
     // Each is read whole: of a large job a few must do.
     constexpr std::size_t kMostRecordings = 8;
     if (const std::string recording =
-            source.timelines != nullptr && recordings < kMostRecordings ? recording_of(*history) : "";
+            source.timelines != nullptr && recordings < kMostRecordings ? recorded.of(*history) : "";
         !recording.empty() && ++recordings != 0)
       if (const auto added = add_recording(*source.timelines, recording, *history); !added)
         remark(added.error().message);

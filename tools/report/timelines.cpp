@@ -79,7 +79,17 @@ void Timelines::add(const Trace& trace, const InstanceCollector& collector, cons
   }
 }
 
-std::string recording_of(const RunHistory& history) {
+const std::vector<std::string>& Recordings::traces_in(const std::string& folder) {
+  if (folder_ != folder) {
+    Result<std::vector<std::string>> traces = list_traces(folder);
+    traces_ = traces ? std::move(*traces) : std::vector<std::string>();
+    std::ranges::sort(traces_);
+    folder_ = folder;
+  }
+  return traces_;
+}
+
+std::string Recordings::of(const RunHistory& history) {
   constexpr std::string_view kBefore = " ranges are in ";
   namespace fs = std::filesystem;
   // As it was called then; or it was moved together with the run directory.
@@ -99,11 +109,11 @@ std::string recording_of(const RunHistory& history) {
   if (!history.run.trace.empty())
     if (std::string path = found(history.run.trace); !path.empty()) return path;
   const fs::path own(history.source);
-  const Result<std::vector<std::string>> traces = list_traces(own.parent_path().string());
-  if (!traces) return "";
-  for (const std::string& trace : *traces)
-    if (fs::path(trace).filename().string().starts_with(own.stem().string() + ".")) return trace;
-  return traces->size() == 1 && history.run.world_size <= 1 ? traces->front() : "";
+  const std::vector<std::string>& traces = traces_in(own.parent_path().string());
+  const std::string named_alike = (own.parent_path() / own.stem()).string() + ".";
+  const auto at = std::ranges::lower_bound(traces, named_alike);
+  if (at != traces.end() && at->starts_with(named_alike)) return *at;
+  return traces.size() == 1 && history.run.world_size <= 1 ? traces.front() : "";
 }
 
 Result<void> add_recording(Timelines& timelines, const std::string& recording, const RunHistory& history) {

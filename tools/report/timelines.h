@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,10 +41,20 @@ class Timelines {
   std::vector<RegionTimelines> regions_;
 };
 
-/// The file that a process recorded its last seconds in (MFU_TRACE): as its events or its start line name it, there or
-/// moved into the run directory; else the trace there with the name of its run file, else the only trace there of a run
-/// of one process; empty: none.
-[[nodiscard]] std::string recording_of(const RunHistory& history);
+/// Finds the file that a process recorded its last seconds in (MFU_TRACE). Lists the run directory once: it may have
+/// tens of thousands of files.
+class Recordings {
+ public:
+  /// As the events of the process or its start line name it, there or moved into the run directory; else the trace
+  /// there with the name of its run file, else the only trace there of a run of one process; empty: none.
+  [[nodiscard]] std::string of(const RunHistory& history);
+
+ private:
+  const std::vector<std::string>& traces_in(const std::string& folder);
+
+  std::optional<std::string> folder_;
+  std::vector<std::string> traces_;  ///< of the folder, sorted
+};
 
 /// Replays the recording of a process and adds what is in it. Error: it cannot be read, or is another process's.
 [[nodiscard]] Result<void> add_recording(Timelines& timelines, const std::string& recording, const RunHistory& history);

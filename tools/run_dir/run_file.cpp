@@ -62,7 +62,6 @@ void RunFile::odd(std::string message) {
 }
 
 void RunFile::take(std::string_view line, const std::function<void(RunLine&&)>& on_line) {
-  ++line_;
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
   thread_local RunLineReader reader;
   Result<RunLine> read = reader.read(line);
@@ -75,6 +74,10 @@ void RunFile::take(std::string_view line, const std::function<void(RunLine&&)>& 
 }
 
 Result<std::size_t> RunFile::poll(const std::function<void(RunLine&&)>& on_line) {
+  return poll_text([&](std::string_view text, std::uint64_t) { take(text, on_line); });
+}
+
+Result<std::size_t> RunFile::poll_text(const OnText& on_text) {
   const auto failed = [this](const char* what) {
     return Error{fmt::format("{}: {}: {}", path_, what, std::strerror(errno))};
   };
@@ -82,20 +85,25 @@ Result<std::size_t> RunFile::poll(const std::function<void(RunLine&&)>& on_line)
   struct ::stat at {};
   if (::stat(path_.c_str(), &at) != 0) return failed("cannot be read");
   if (!S_ISREG(at.st_mode)) return Error{path_ + ": not a file"};
-  auto size = static_cast<std::uint64_t>(at.st_size);
+  auto size = std::min(static_cast<std::uint64_t>(at.st_size), end_);
   if (inode_ == at.st_ino && size == offset_) return std::size_t{0};  // the usual case costs one call
   const Descriptor file(path_);
   if (file.get() < 0) return failed("cannot be opened");
   if (::fstat(file.get(), &at) != 0) return failed("cannot be read");
   if (!S_ISREG(at.st_mode)) return Error{path_ + ": not a file"};
-  size = static_cast<std::uint64_t>(at.st_size);
-  if (inode_ != 0 && (inode_ != at.st_ino || size < offset_)) {
+  size = std::min(static_cast<std::uint64_t>(at.st_size), end_);
+  constexpr std::size_t kHead = 256;  // of a start line: its time, host and pid
+  std::string head(std::min<std::uint64_t>(kHead, size), '\0');
+  if (const ::ssize_t got = ::pread(file.get(), head.data(), head.size(), 0); got < 0) return failed("cannot be read");
+  const bool same = at.st_ino == inode_ && head.starts_with(head_);
+  if (inode_ != 0 && (!same || size < offset_)) {
     restarted_ = true;
     offset_ = line_ = 0;
     numbered_ = true;
     half_.clear();
   }
   inode_ = at.st_ino;
+  head_ = std::move(head);
 
   std::size_t lines = 0;
   bool skip_first = false;  // the line that a jump to the tail lands in
@@ -113,6 +121,7 @@ Result<std::size_t> RunFile::poll(const std::function<void(RunLine&&)>& on_line)
     std::string_view rest(buffer.data(), static_cast<std::size_t>(got));
     for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
       std::string_view line = rest.substr(0, end);
+      const std::uint64_t begin = offset_ - rest.size() - half_.size();
       if (!half_.empty()) {
         half_.append(line);
         line = half_;
@@ -120,7 +129,8 @@ Result<std::size_t> RunFile::poll(const std::function<void(RunLine&&)>& on_line)
       if (skip_first) {
         skip_first = false;
       } else {
-        take(line, on_line);
+        ++line_;
+        on_text(line, begin);
         ++lines;
       }
       half_.clear();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -26,11 +27,19 @@ class RunFile {
     std::string message;  ///< `path:line: what was met and what was expected`
   };
 
+  /// One line as it is in the file, and where it begins.
+  using OnText = std::function<void(std::string_view text, std::uint64_t begin)>;
+
   RunFile(std::string path, From from) : path_(std::move(path)), from_(from) {}
+  /// The bytes from `begin` to `end` alone; `line`: number of the first line there, from 0.
+  RunFile(std::string path, std::uint64_t begin, std::uint64_t end, std::uint64_t line)
+      : path_(std::move(path)), from_(From::kBeginning), end_(end), offset_(begin), line_(line) {}
 
   /// Hands each new line to `on_line`, in order. \return lines read; an Error when the file cannot be read (gone, no
   /// permission): the next call tries again. Lines that are no such lines are counted, and the first ones kept.
   [[nodiscard]] Result<std::size_t> poll(const std::function<void(RunLine&&)>& on_line);
+  /// The same, without parsing.
+  [[nodiscard]] Result<std::size_t> poll_text(const OnText& on_text);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::uint64_t bad_lines() const noexcept { return bad_lines_; }
@@ -44,8 +53,10 @@ class RunFile {
 
   std::string path_;
   From from_;
+  std::uint64_t end_ = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t offset_ = 0;  ///< of the first byte that was not read
   std::uint64_t inode_ = 0;
+  std::string head_;        ///< how the file begins: an inode number is used again
   std::uint64_t line_ = 0;  ///< number of the last line read; 0 after a jump to the tail
   bool numbered_ = true;    ///< line numbers are known
   std::uint64_t bad_lines_ = 0, newer_lines_ = 0;

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "tools/run_dir/run_file.h"
+#include <algorithm>
+#include <iterator>
+
+#include "tools/run_dir/run_processes.h"
 
 namespace mfu {
 
@@ -39,6 +42,22 @@ void HistoryBuilder::take(RunLine&& line) {
 }
 
 RunHistory HistoryBuilder::finish() {
+  // Pieces may come in any order, and a window may be in two of them.
+  const auto begin_of = [](const WindowSummary& w) { return std::pair(w.window.begin_ns, w.window.end_ns); };
+  if (!std::ranges::is_sorted(history_.windows, {}, begin_of)) {
+    std::ranges::stable_sort(history_.windows, {}, begin_of);
+    std::vector<WindowSummary> merged;
+    for (WindowSummary& window : history_.windows) {
+      if (merged.empty() || begin_of(merged.back()) != begin_of(window)) {
+        merged.push_back(std::move(window));
+        continue;
+      }
+      WindowSummary& into = merged.back();
+      std::ranges::move(window.regions, std::back_inserter(into.regions));
+      if (!window.counters.empty()) into.counters = std::move(window.counters);
+    }
+    history_.windows = std::move(merged);
+  }
   if (limit_.reached())
     history_.oddities.push_back(fmt::format("{}: more than {} regions or {} rows to a window; the others are `other`",
                                             history_.source, RegionLimit::kNames, RegionLimit::kRows));
@@ -48,24 +67,10 @@ RunHistory HistoryBuilder::finish() {
 }
 
 Result<RunHistory> read_run_history(const std::string& path) {
-  HistoryBuilder builder(path);
-  RunFile file(path, RunFile::From::kBeginning);
-  const auto done = file.poll([&](RunLine&& line) { builder.take(std::move(line)); });
-  if (!done) return done.error();
-  const bool any = builder.any();
-  RunHistory history = builder.finish();
-  std::vector<std::string> oddities;
-  for (const RunFile::Oddity& oddity : file.oddities()) oddities.push_back(oddity.message);
-  if (file.bad_lines() > file.oddities().size())
-    oddities.push_back(fmt::format("{}: {} bad lines in all", path, file.bad_lines()));
-  if (file.newer_lines() != 0)
-    oddities.push_back(fmt::format("{}: {} lines are of a newer version: read as far as their keys are known", path,
-                                   file.newer_lines()));
-  history.oddities.insert(history.oddities.begin(), oddities.begin(), oddities.end());
-  if (!any)
-    return Error{
-        fmt::format("{}: {}", path, history.oddities.empty() ? "holds no line of a run" : history.oddities.front())};
-  return history;
+  std::vector<std::string> failures;
+  const std::vector<RunProcess> processes = find_processes({path}, failures);
+  if (!failures.empty()) return Error{failures.front()};
+  return read_process(processes.front());
 }
 
 }  // namespace mfu

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <random>
+#include <sstream>
 
 #include "tests/unit/job/fake_run.h"
 #include "tools/job/totals.h"
@@ -211,6 +213,76 @@ TEST(LiveJobTest, ARunThatEndedIsShownWhole) {
   const LiveJob job = read_at(directory, 5000);
   EXPECT_TRUE(job_totals(job.ranks()).whole_run);
   EXPECT_EQ(job.ranks()[0]->state, RankState::kEnded);
+}
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line + "\n";
+}
+
+TEST(LiveJobTest, CopiesAndPiecesOfAFileAreOneRank) {
+  const Directory directory;
+  FakeRank rank(directory, 0);
+  live_for(rank, 4);
+  std::filesystem::copy_file(rank.path(), directory.path() + "/copy.jsonl");
+  LiveJob job({directory.path()}, RunFile::From::kBeginning);
+  ASSERT_TRUE(job.refresh(kS, kBegin + 41 * kS));
+  ASSERT_EQ(job.ranks().size(), 1u);
+  EXPECT_EQ(job.ranks()[0]->windows, 4u);
+  EXPECT_NE(job.problems().front().find("is of the same process as"), std::string::npos);
+  // Renamed while it runs: the library goes on in a new file, with the start line first.
+  std::filesystem::remove(directory.path() + "/copy.jsonl");
+  const std::string start = first_line(rank.path());
+  std::filesystem::rename(rank.path(), directory.path() + "/old.jsonl");
+  rank.text(start);
+  rank.window(40, {region("total", 1e15)});
+  ASSERT_TRUE(job.refresh(10 * kS, kBegin + 51 * kS));
+  ASSERT_EQ(job.ranks().size(), 1u);
+  EXPECT_EQ(job.ranks()[0]->windows, 5u);
+  EXPECT_NEAR(job.ranks()[0]->sums.at({"total", 0}).summed().weights.flop, 5e15, 1);
+  EXPECT_EQ(job.ranks()[0]->path, rank.path());
+  EXPECT_EQ(job.ranks()[0]->state, RankState::kLive);
+}
+
+TEST(LiveJobTest, AnotherProcessUnderTheSameNameAndInodeIsSeen) {
+  const Directory directory;
+  FakeRank first(directory, 0, "a", 0, 1, 7);
+  live_for(first, 2);
+  LiveJob job({directory.path()}, RunFile::From::kBeginning);
+  ASSERT_TRUE(job.refresh(kS, kBegin + 21 * kS));
+  FakeRank other(directory, 3, "b", 0, 1, 8);
+  live_for(other, 5, 100);
+  std::stringstream longer;
+  longer << std::ifstream(other.path()).rdbuf();
+  std::filesystem::remove(other.path());
+  std::ofstream(first.path(), std::ios::trunc) << longer.str();
+  ASSERT_TRUE(job.refresh(10 * kS, kBegin + 151 * kS));
+  ASSERT_EQ(job.ranks().size(), 1u);
+  EXPECT_EQ(job.ranks()[0]->run->host, "b");
+  EXPECT_EQ(job.ranks()[0]->windows, 5u);
+}
+
+TEST(LiveJobTest, LinesThatComeAgainCountOnceAndThoseOfAnotherProcessAreLeftOut) {
+  const Directory directory;
+  FakeRank rank(directory, 0), other(directory, 1);
+  live_for(rank, 3);
+  live_for(other, 2);
+  std::stringstream text, foreign;
+  text << std::ifstream(rank.path()).rdbuf();
+  foreign << std::ifstream(other.path()).rdbuf();
+  std::filesystem::remove(other.path());
+  rank.text(text.str());
+  rank.text(foreign.str());
+  LiveJob job({directory.path()}, RunFile::From::kBeginning);
+  ASSERT_TRUE(job.refresh(kS, kBegin + 31 * kS));
+  ASSERT_EQ(job.ranks().size(), 1u);
+  EXPECT_EQ(job.ranks()[0]->windows, 3u);
+  EXPECT_EQ(job.ranks()[0]->repeated, 6u);
+  const std::string said = job.problems().at(0) + job.problems().at(1);
+  EXPECT_NE(said.find("5 lines of another process"), std::string::npos) << said;
+  EXPECT_NE(said.find("6 lines came twice"), std::string::npos) << said;
 }
 
 }  // namespace

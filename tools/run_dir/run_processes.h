@@ -1,0 +1,58 @@
+// The processes of a run directory, whatever its files were made into: copied, renamed, cut, put together.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "tools/run_dir/run_history.h"
+
+namespace mfu {
+
+/// Which process wrote a line, by its start line. Never by a file's name or inode: both change.
+struct ProcessId {
+  std::string host;
+  std::int64_t rank = 0, pid = 0;
+  TimeNs start_ns = 0;  ///< UTC
+
+  explicit ProcessId(const RunInfo& run) : host(run.host), rank(run.rank), pid(run.pid), start_ns(run.t_ns) {}
+  auto operator<=>(const ProcessId&) const = default;
+};
+
+/// How a file begins.
+struct FileBegin {
+  std::optional<ProcessId> id;
+  std::uint64_t seq = 0;  ///< of the line behind the start line
+};
+[[nodiscard]] FileBegin begin_of_file(const std::string& path);
+
+/// Lines of one process that follow each other in a file.
+struct FilePart {
+  std::string path;
+  std::uint64_t begin = 0, end = 0;  ///< bytes
+  std::uint64_t line = 0;            ///< number of its first line, from 0
+  bool has_start = false;
+  std::uint64_t first_seq = 0, last_seq = 0;  ///< without the start line, which each piece of a run repeats
+  TimeNs first_ns = 0, last_ns = 0;           ///< of these lines
+};
+
+/// One process: every part that it wrote, in order of `seq`.
+struct RunProcess {
+  std::vector<FilePart> parts;
+  std::vector<std::string> remarks;  ///< what was concluded about its parts
+};
+
+/// Looks at every line's begin, and parses the start lines and the first and last line of each part. Parts without a
+/// start line go to the process that has the same lines, else to the one whose missing lines they are where that is one
+/// only. \param paths files. What cannot be read is in `failures`.
+[[nodiscard]] std::vector<RunProcess> find_processes(const std::vector<std::string>& paths,
+                                                     std::vector<std::string>& failures);
+
+/// Reads each line once, by its `seq`. Lines that come again, and those that are missing, are among its oddities.
+/// Error: nothing of it can be read, or it holds not one line of a run.
+[[nodiscard]] Result<RunHistory> read_process(const RunProcess& process);
+
+}  // namespace mfu
