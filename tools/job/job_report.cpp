@@ -76,7 +76,7 @@ std::string ranges_of(const std::vector<std::int64_t>& sorted) {
   return text;
 }
 
-/// What the start lines of all processes say.
+/// The start lines of all processes, taken together.
 struct JobFacts {
   std::map<std::int64_t, std::uint64_t> of_rank;  ///< processes by rank
   std::set<std::string> dtypes, conventions, gpus;

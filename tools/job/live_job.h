@@ -78,7 +78,7 @@ class LiveJob {
     bool looked_at = false;
     bool seen_growing = false;  ///< lines came after the first look
   };
-  /// What all processes together say of time.
+  /// Times over all processes.
   struct JobTimes {
     TimeNs newest_line = 0;
     std::string newest_path;

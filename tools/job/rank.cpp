@@ -78,7 +78,7 @@ const DeviceInfo* Rank::device(std::optional<std::uint32_t> index) const noexcep
 bool Rank::take(RunLine&& line) {
   last_line_ns = std::max(last_line_ns, line.t_ns);
   auto* info = std::get_if<RunInfo>(&line.what);
-  // Each piece of a process's lines begins with its start line; any other line has a `seq` of its own.
+  // Each piece of a process's lines begins with its start line; any other line has its own `seq`.
   if (info == nullptr && line.seq != 0 && !seen_.insert(line.seq)) {
     ++repeated;
     return false;

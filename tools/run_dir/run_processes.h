@@ -1,4 +1,4 @@
-// The processes of a run directory, whatever its files were made into: copied, renamed, cut, put together.
+// The processes of a run directory, also where its files were copied, renamed, cut or put together.
 #pragma once
 
 #include <compare>
@@ -42,12 +42,12 @@ struct FilePart {
 /// One process: every part that it wrote, in order of `seq`.
 struct RunProcess {
   std::vector<FilePart> parts;
-  std::vector<std::string> remarks;  ///< what was concluded about its parts
+  std::vector<std::string> remarks;  ///< conclusions about its parts
 };
 
 /// Looks at every line's begin, and parses the start lines and the first and last line of each part. Parts without a
 /// start line go to the process that has the same lines, else to the one whose missing lines they are where that is one
-/// only. \param paths files. What cannot be read is in `failures`.
+/// only. \param paths files. Unreadable files are named in `failures`.
 [[nodiscard]] std::vector<RunProcess> find_processes(const std::vector<std::string>& paths,
                                                      std::vector<std::string>& failures);
 

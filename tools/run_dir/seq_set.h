@@ -7,8 +7,8 @@
 
 namespace mfu {
 
-/// A set of numbers as ranges: the lines of a file without gaps are one. Beyond kMostRanges, which no writer of ours
-/// makes, numbers are taken as new.
+/// A set of numbers as ranges: the lines of a file without gaps are one. Beyond kMostRanges, which our writers
+/// never make, numbers are taken as new.
 class SeqSet {
  public:
   static constexpr std::size_t kMostRanges = 65536;

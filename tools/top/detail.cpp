@@ -73,7 +73,7 @@ class Detail {
                 d.peak_bytes_per_s ? scaled_text(d.peak_bytes_per_s, "B/s") : ""});
   }
 
-  /// What the driver says of the GPU.
+  /// The GPU as the driver reports it now.
   void add_gpu(const GpuNow& now) {
     std::vector<std::string> words{"now:"};
     if (now.memory_used && now.memory_total)
