@@ -1,6 +1,5 @@
 #include "core/families/expression.h"
 
-#include <cctype>
 #include <charconv>
 #include <optional>
 #include <string>
@@ -15,9 +14,11 @@ using Kind = Expression::Kind;
 
 constexpr int kDeepestBrackets = 64;  // brackets within brackets
 
-bool is_space(char c) noexcept { return std::isspace(static_cast<unsigned char>(c)) != 0; }
-bool is_name(char c) noexcept { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; }
+bool is_space(char c) noexcept { return c == ' ' || c == '\t' || c == '\n'; }
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_name(char c) noexcept {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.';
+}
 
 /// Recursive descent. After the first mistake every part is an empty number.
 class Parser {
@@ -143,6 +144,12 @@ class Parser {
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), e.number);
     if (error != std::errc() || end != word.data() + word.size()) mistake("an integer");
     return e;
+  }
+  double fraction(std::string_view word) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size()) mistake("a decimal fraction");
+    return value;
   }
   /// `a ~ b ~ x` from its first key on.
   Expression fallback(std::string_view key) {

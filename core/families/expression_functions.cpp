@@ -86,6 +86,7 @@ std::int64_t holds(const FunctionCall& c) {
 }
 
 std::int64_t length(const FunctionCall& c) {
+  if (c.found != nullptr && c.found->is_string()) return static_cast<std::int64_t>(text_of(c.found).size());
   return c.found != nullptr && c.found->is_structured() ? static_cast<std::int64_t>(c.found->size()) : 0;
 }
 

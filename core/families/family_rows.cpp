@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/base/edit_distance.h"
 #include "core/base/printable.h"
 #include "core/families/class_defaults.h"
 #include "core/families/family_table.h"
@@ -228,18 +229,20 @@ void build_encoder(RowValues& x, Architecture& spec) {
 }
 
 /// Multi-token-prediction modules: layers like the last one, the projection of the two concatenated states and three
-/// norms. Embedding and output matrix are shared with the main model (README_WEIGHTS of DeepSeek-V3).
+/// norms. Embedding and output matrix are shared with the main model (README_WEIGHTS of DeepSeek-V3). A checkpoint may
+/// have them and a training leave them out: they are part of a step where the config says so, as Megatron's does.
 void build_prediction(RowValues& x, std::int64_t layers, Architecture& spec) {
-  spec.mtp_layers = x.value("prediction_modules");
+  const std::int64_t trained = x.value("trained_modules");
+  spec.mtp_layers = trained > 0 ? trained : x.value("prediction_modules");
   if (spec.mtp_layers <= 0 || x.fields().failed()) return;
   if (spec.mtp_layers > 1024) {
-    x.fields().problem(x.fields().place() + "num_nextn_predict_layers: expected at most 1024, got " +
-                       std::to_string(spec.mtp_layers));
+    x.fields().problem(x.fields().place() + (trained > 0 ? "mtp_num_layers" : "num_nextn_predict_layers") +
+                       ": expected at most 1024, got " + std::to_string(spec.mtp_layers));
     return;
   }
-  // The module's place is behind the last layer; a list of layers does not say it.
+  // A module's place is behind the last layer; a list of layers does not say it.
   const bool listed = x.fields().find("layer_types") != nullptr || x.fields().find("mlp_layer_types") != nullptr;
-  x.set_layer(listed ? layers - 1 : layers);
+  x.set_layer(listed || trained > 0 ? layers - 1 : layers);
   Architecture one;
   one.d_model = spec.d_model;
   one.tied = true;
@@ -249,6 +252,13 @@ void build_prediction(RowValues& x, std::int64_t layers, Architecture& spec) {
   last.norm_params = x.value("layer_params");
   one.layers.push_back(last);
   spec.mtp_params = (count_params(one).text_total() + x.value("prediction_module_params")) * spec.mtp_layers;
+  if (trained > 0) {
+    last.repeat = trained;
+    spec.trained_mtp = last;
+  } else {
+    spec.not_counted.push_back("num_nextn_predict_layers: prediction modules are not counted; \"mtp_num_layers\": " +
+                               std::to_string(spec.mtp_layers) + " in the config counts them in training");
+  }
 }
 
 /// An encoder-decoder of which only the encoder runs.
@@ -319,7 +329,8 @@ void build_text_row(RowValues& x, ModelHead head, Architecture& spec) {
   const std::int64_t layers = x.positive("layers");
   const bool encoder_decoder = x.value("encoder_layers") > 0;
   // A config of sparse attention under the name of a relative without it: the pairs would be all, and too many.
-  if (f.written("index_topk") != nullptr && !x.row().reads_key("index_topk")) {
+  const std::vector<std::string_view> keys = x.row().keys();
+  if (f.written("index_topk") != nullptr && std::find(keys.begin(), keys.end(), "index_topk") == keys.end()) {
     f.problem(f.place() + "index_topk: sparse attention, which " + spec.family +
               " has not; use the model's own type, such as deepseek_v32");
   }
@@ -355,20 +366,50 @@ void build_text_row(RowValues& x, ModelHead head, Architecture& spec) {
   }
   add_head(x, head, spec);
   if (x.flag("assumes")) spec.assumed.emplace_back(x.text("assumption"));
+  if (x.flag("leaves_out")) spec.not_counted.emplace_back(x.text("not_counted"));
+}
+
+/// True for what says nothing new under any key: an option that is off.
+bool says_nothing(const json& value) {
+  return value.is_null() || value == false || value == 0 || value == "" || (value.is_structured() && value.empty());
+}
+
+/// Refuses a key of `object` that the row neither reads nor lists as one that says nothing about FLOP: a format whose
+/// files have no model type is easily taken for another one. \param path of the object: empty, or `moe.`
+void check_keys(const RowValues& x, const json& object, const std::string& path) {
+  std::vector<std::string_view> ignored = words_of(x.row().text("ignored_keys"));
+  ignored.insert(ignored.end(), {"model_type", "architectures", "torch_dtype", "dtype", "quantization_config"});
+  const std::vector<std::string_view> read = x.row().keys();
+  for (const auto& [name, value] : object.items()) {
+    const std::string key = path + name;
+    const auto inside = [&](std::string_view one) { return one.starts_with(key + "."); };
+    if (value.is_object() && std::any_of(read.begin(), read.end(), inside)) {
+      check_keys(x, value, key + ".");
+      continue;
+    }
+    const auto matches = [&](std::string_view one) {
+      return one.ends_with("*") ? key.starts_with(one.substr(0, one.size() - 1)) : key == one;
+    };
+    if (says_nothing(value) || std::find(read.begin(), read.end(), key) != read.end() ||
+        std::any_of(ignored.begin(), ignored.end(), matches))
+      continue;
+    const auto nearest = std::min_element(read.begin(), read.end(), [&](std::string_view a, std::string_view b) {
+      return edit_distance(key, a) < edit_distance(key, b);
+    });
+    x.fields().problem(x.fields().place() + printable(key) + ": a key that " + std::string(x.row().type) +
+                       " does not know (nearest: " + std::string(nearest == read.end() ? "none" : *nearest) +
+                       "); remove it if it says nothing about FLOP, or name the model_type");
+    return;
+  }
 }
 
 /// Gives what the config says about every row, and refuses a variant that the row does not support.
 void prepare(RowValues& x) {
   x.give("labels", labels_of(x.fields()));
+  if (x.defines("ignored_keys")) check_keys(x, x.fields().object(), "");
   if (x.flag("supported")) return;
-  std::string keys;  // of the config, that the row's condition reads
-  for (const auto& [key, value] : x.fields().object().items()) {
-    bool reads = false;
-    for_each_name(x.row().find("supported")->value, [&, &name = key](bool, std::string_view text) {
-      reads = reads || text.substr(0, text.find('.')) == name;
-    });
-    if (reads) keys += (keys.empty() ? "" : ", ") + printable(key);
-  }
+  std::string keys;
+  for (const std::string& key : x.keys_against("supported")) keys += (keys.empty() ? "" : ", ") + printable(key);
   x.fields().problem(x.fields().place() + "model_type: this variant of " + std::string(x.row().type) + " is not known" +
                      (keys.empty() ? std::string() : " (" + keys + ")"));
 }

@@ -71,14 +71,14 @@ std::string_view FamilyRow::text(std::string_view name) const {
   return found != nullptr && found->value.kind == Kind::kText ? found->value.text : std::string_view();
 }
 
-bool FamilyRow::reads_key(std::string_view key) const {
-  bool reads = false;
+std::vector<std::string_view> FamilyRow::keys() const {
+  std::vector<std::string_view> keys;
   for (const auto& [name, definition] : definitions) {
     for_each_name(definition->value, [&](bool is_key, std::string_view text) {
-      reads = reads || (text == key && (is_key || word(text) == nullptr));
+      if (is_key || word(text) == nullptr) keys.push_back(text);
     });
   }
-  return reads;
+  return keys;
 }
 
 FamilyTable::FamilyTable(std::vector<FamilyFile> files, std::string_view keys) : files_(std::move(files)) {

@@ -49,8 +49,8 @@ struct FamilyRow {
   [[nodiscard]] const Definition* find(std::string_view name) const;
   /// The text of a definition in quotes; empty: it has none.
   [[nodiscard]] std::string_view text(std::string_view name) const;
-  /// Whether any definition reads the key of the config.
-  [[nodiscard]] bool reads_key(std::string_view key) const;
+  /// Every key of the config that a definition reads, `moe.num_experts` as such.
+  [[nodiscard]] std::vector<std::string_view> keys() const;
 };
 
 /// Calls `use(is a key, text)` with every name and key that the expression has, in the order of its text.

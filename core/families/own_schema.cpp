@@ -9,7 +9,20 @@ namespace {
 
 using nlohmann::json;
 
+/// Refuses every key that is not in `known`.
+void refuse_others(const Fields& f, std::initializer_list<std::string_view> known) {
+  for (const std::string& unknown : f.unknown_keys(known)) {
+    std::string expected;
+    for (std::string_view key : known) expected += (expected.empty() ? "one of " : ", ") + std::string(key);
+    f.wrong(unknown, expected, f.find(unknown));
+  }
+}
+
 MixerSpec read_own_attention(const Fields& f) {
+  refuse_others(
+      f, {"kind",    "causal",      "window",      "chunk",     "heads",    "kv_heads",    "qk_dim",   "head_dim",
+          "v_dim",   "output_gate", "q_rank",      "kv_rank",   "nope_dim", "rope_dim",    "inner",    "state",
+          "dt_rank", "groups",      "conv_kernel", "key_heads", "key_dim",  "value_heads", "value_dim"});
   MixerSpec m;
   const std::string kind = f.text_or("kind", "gqa");
   m.causal = f.flag("causal", true);
@@ -59,6 +72,7 @@ MixerSpec read_own_attention(const Fields& f) {
 }
 
 MlpSpec read_own_mlp(const Fields& f) {
+  refuse_others(f, {"matrices", "experts", "width", "top_k", "shared_width", "shared_gate"});
   MlpSpec m;
   m.matrices = f.integer_or("matrices", 3, 1, 3);
   m.experts = f.integer_or("experts", 0, 0);
@@ -89,15 +103,14 @@ std::vector<LayerSpec> read_own_layers(const Fields& f, const char* key, std::op
       break;
     }
     const Fields e(entry, place, problem);
-    for (const std::string& unknown : e.unknown_keys({"repeat", "attention", "mlp", "cross"})) {
-      e.wrong(unknown, "one of repeat, attention, mlp, cross", e.find(unknown));
-    }
+    refuse_others(e, {"repeat", "attention", "mlp", "cross"});
     LayerSpec layer;
     layer.repeat = e.integer_or("repeat", 1, 1);
     if (e.find("attention") != nullptr) layer.mixer = read_own_attention(e.child("attention"));
     if (e.find("mlp") != nullptr) layer.mlp = read_own_mlp(e.child("mlp"));
     if (e.find("cross") != nullptr) {
       const Fields c = e.child("cross");
+      refuse_others(c, {"heads", "head_dim"});
       layer.cross = CrossSpec{c.require("heads"), c.require("head_dim"), 0, 0, {}, {}};
     }
     layers.push_back(std::move(layer));
@@ -108,10 +121,7 @@ std::vector<LayerSpec> read_own_layers(const Fields& f, const char* key, std::op
 }  // namespace
 
 void read_own(const Fields& f, std::optional<Error>* problem, Architecture& spec) {
-  for (const std::string& unknown :
-       f.unknown_keys({"d_model", "vocab_size", "tied", "layers", "encoder", "dtype", "family"})) {
-    f.wrong(unknown, "one of d_model, vocab_size, tied, layers, encoder, dtype", f.find(unknown));
-  }
+  refuse_others(f, {"d_model", "vocab_size", "tied", "layers", "encoder", "dtype", "family"});
   spec.family = f.text_or("family", "custom");
   spec.d_model = f.require("d_model");
   spec.vocab = f.integer_or("vocab_size", 0, 0);
@@ -125,6 +135,7 @@ void read_own(const Fields& f, std::optional<Error>* problem, Architecture& spec
     causal = causal || layer.mixer.kind == MixerKind::kNone || layer.mixer.causal;
   spec.is_encoder = !causal;
   const Fields dtype = f.child("dtype");
+  refuse_others(dtype, {"compute", "weights", "kv"});
   const auto read = [&dtype](const char* key) -> std::optional<DType> {
     const json* value = dtype.find(key);
     if (value == nullptr) return std::nullopt;

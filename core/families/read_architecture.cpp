@@ -93,6 +93,7 @@ const char* beyond_generic(const Fields& f) {
                           "num_kv_shared_layers",
                           "cross_attention_layers",
                           "rwkv",
+                          "decay_low_rank_dim",
                           "block_types",
                           "zero_expert_num",
                           "lru_width"}) {
@@ -237,13 +238,14 @@ void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec
     return;
   }
   if (f.find("n_layer") != nullptr && f.find("n_head") != nullptr && f.find("n_embd") != nullptr) {
-    // nanoGPT's GPTConfig: block_size 1024, vocab_size 50304, bias true unless given.
+    // GPTConfig of nanoGPT and nanoMoE, or that of nanochat. vocab_size 50304 unless given, bias true.
+    const bool chat = f.find("n_kv_head|window_pattern|sequence_len") != nullptr;
+    spec.family = chat ? "nanochat_args" : "nanogpt";
     json args = f.object();
-    if (f.find("block_size") == nullptr) args["block_size"] = 1024;
+    if (!chat && f.find("block_size") == nullptr) args["block_size"] = 1024;
     if (f.find("vocab_size") == nullptr) args["vocab_size"] = 50304;
     const Fields filled(args, f.place(), problem);
-    spec.family = "nanogpt";
-    read_typed(filled, "nanogpt", false, ModelHead::kOwn, spec);
+    read_typed(filled, spec.family, false, ModelHead::kOwn, spec);
     if (f.failed()) return;
     spec.compute_dtype = stated_dtype(f);
     read_quantization(f, spec);

@@ -1,5 +1,6 @@
 #include "core/families/row_values.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -209,6 +210,32 @@ std::int64_t RowValues::call(const Expression& e) {
   }
   for (std::size_t i = first; i < e.parts.size(); ++i) c.numbers[i - first] = evaluate(e.parts[i]);
   return fields_.failed() ? 1 : e.function->evaluate(c);
+}
+
+std::vector<std::string> RowValues::keys_against(std::string_view condition) {
+  std::vector<std::string> keys;
+  if (const Definition* found = row_.find(condition)) add_keys_against(found->value, keys);
+  return keys;
+}
+
+void RowValues::add_keys_against(const Expression& e, std::vector<std::string>& keys) {
+  if (e.kind == Kind::kBinary && e.text == "&&") {
+    for (const Expression& part : e.parts) add_keys_against(part, keys);
+  } else if (evaluate(e) == 0) {
+    add_keys(e, keys, 0);
+  }
+}
+
+void RowValues::add_keys(const Expression& e, std::vector<std::string>& keys, int depth) const {
+  for_each_name(e, [&](bool is_key, std::string_view text) {
+    if (const Definition* definition = is_key ? nullptr : row_.word(text)) {
+      if (depth < 8) add_keys(definition->value, keys, depth + 1);
+      return;
+    }
+    std::string key(text.substr(0, text.find('.')));
+    if (fields_.written(key) != nullptr && std::find(keys.begin(), keys.end(), key) == keys.end())
+      keys.push_back(std::move(key));
+  });
 }
 
 std::string RowValues::key_of(const Expression& e, bool written, int depth) const {

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/json_fields.h"
 #include "core/families/family_table.h"
@@ -30,6 +31,8 @@ class RowValues {
   [[nodiscard]] bool flag(std::string_view name) { return value(name) != 0; }
   /// The value, where 0 and less are a problem of the config.
   [[nodiscard]] std::int64_t positive(std::string_view name);
+  /// The keys of the config by which a condition does not hold: those of its parts that are 0, joined by `&&`.
+  [[nodiscard]] std::vector<std::string> keys_against(std::string_view condition);
   /// Whether any value so far depended on `layer`. If none of one layer's does, all layers are alike.
   [[nodiscard]] bool by_layer() const noexcept { return by_layer_; }
   [[nodiscard]] const Fields& fields() const noexcept { return fields_; }
@@ -37,6 +40,9 @@ class RowValues {
 
  private:
   [[nodiscard]] std::int64_t evaluate(const Expression& e);
+  void add_keys_against(const Expression& e, std::vector<std::string>& keys);
+  /// Adds every key of the config that an expression reads, through definitions too.
+  void add_keys(const Expression& e, std::vector<std::string>& keys, int depth) const;
   [[nodiscard]] std::int64_t binary(const Expression& e);
   [[nodiscard]] std::int64_t quotient(std::int64_t value, const Expression& divisor, bool exact);
   [[nodiscard]] std::int64_t fallback(const Expression& e);

@@ -1,5 +1,7 @@
 #include "core/model/architecture.h"
 
+#include <span>
+
 namespace mfu {
 
 LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcept {
@@ -106,7 +108,7 @@ void add_stack(const std::vector<LayerSpec>& layers, std::int64_t d_model, Param
   }
 }
 
-Count linear_weights(const std::vector<LayerSpec>& layers, std::int64_t d_model) noexcept {
+Count linear_weights(std::span<const LayerSpec> layers, std::int64_t d_model) noexcept {
   Count sum;
   for (const LayerSpec& layer : layers) {
     const LayerWeights w = layer_weights(layer, d_model);
@@ -137,6 +139,13 @@ ParamGroups count_params(const Architecture& model) noexcept {
   if (model.vision) groups.vision = model.vision->params;
   groups.mtp = model.mtp_params;
   return groups;
+}
+
+Count mtp_weights_per_token(const Architecture& model) noexcept {
+  if (!model.trained_mtp) return 0;
+  const Count d = model.d_model;
+  return linear_weights({&*model.trained_mtp, 1}, model.d_model) +
+         Count(model.trained_mtp->repeat) * (Count(2) * d * d + Count(model.vocab) * model.io_width());
 }
 
 Count matmul_weights_per_token(const Architecture& model) noexcept {

@@ -230,8 +230,9 @@ struct Architecture {
   std::optional<VisionSpec> vision;
   bool image_context = false;       ///< layers with `with_images` attend to image tokens, which are no part of the text
   bool image_per_sequence = false;  ///< an image goes with every sequence unless images are given (CLIP)
-  std::int64_t mtp_layers = 0;      ///< multi-token-prediction modules; never part of a forward count
+  std::int64_t mtp_layers = 0;      ///< multi-token-prediction modules
   Count mtp_params;
+  std::optional<LayerSpec> trained_mtp;  ///< the layer of each module, `repeat` of them: part of a training step alone
   std::optional<std::int64_t> flat_params;  ///< `{"params": N}`: nothing else is known of the model
   std::int64_t max_positions = 0;           ///< longest sequence by the config; 0: not said
   std::optional<DType> compute_dtype;       ///< of matmul operands, if the config says
@@ -272,6 +273,10 @@ struct LayerWeights {
 [[nodiscard]] ParamGroups count_params(const Architecture& model) noexcept;
 
 /// N for which the linear forward FLOP of one decoder token, output matrix included, are exactly 2N.
+/// Matrix elements that a token of a training step is multiplied with in the prediction modules: their layers, the
+/// projection of the two concatenated states, and the output matrix once more for each (DeepSeek-V3, arXiv:2412.19437).
+[[nodiscard]] Count mtp_weights_per_token(const Architecture& model) noexcept;
+
 /// Encoder-decoder models: encoder and decoder weights together, as published counts do.
 [[nodiscard]] Count matmul_weights_per_token(const Architecture& model) noexcept;
 

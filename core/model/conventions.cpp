@@ -1,5 +1,6 @@
 #include "core/model/conventions.h"
 
+#include <span>
 #include <utility>
 
 #include "core/model/flop_count.h"
@@ -13,7 +14,7 @@ constexpr std::pair<Convention, std::string_view> kConventions[] = {
     {Convention::kChinchilla, "chinchilla"}, {Convention::k6nd, "6nd"},
 };
 
-HeadSums head_sums(const std::vector<LayerSpec>& layers) noexcept {
+HeadSums head_sums(std::span<const LayerSpec> layers) noexcept {
   HeadSums s;
   for (const LayerSpec& layer : layers) {
     if (!has_attention(layer.mixer)) continue;
@@ -24,16 +25,25 @@ HeadSums head_sums(const std::vector<LayerSpec>& layers) noexcept {
   return s;
 }
 
-/// Router matrices of all layers, without biases.
-Count router_weights(const Architecture& model) noexcept {
-  Count sum;
-  for (const LayerSpec& layer : model.layers) sum += Count(layer.repeat) * layer_weights(layer, model.d_model).router;
-  return sum;
+/// Where num_floating_point_operations of Megatron-LM (megatron/training/training.py) differs from the matrices
+/// of a layer: no router; of latent attention a norm per rank; of Mamba 2 no convolution and 7 x inner x state FLOP for
+/// the scan; of a delta net, whose convolution is in its matrices, 4 x heads x (value width)^2 multiply-adds.
+void bill_megatron(const LayerSpec& layer, std::int64_t d_model, ConventionTerms::Megatron& t) noexcept {
+  const MixerSpec& m = layer.mixer;
+  const LayerWeights w = layer_weights(layer, d_model);
+  const Count n = layer.repeat;
+  t.weights = t.weights - n * w.router;
+  if (m.kind == MixerKind::kLatent) t.weights += n * (Count(m.q_rank) + m.kv_rank);
+  if (m.kind == MixerKind::kMamba2) {
+    t.weights = t.weights - n * w.conv;
+    t.state += n * 7 * m.inner * m.state;
+  }
+  if (m.kind == MixerKind::kDeltaNet) t.state += n * 8 * m.kv_heads * m.v_dim * m.v_dim;
 }
 
 /// Forward FLOP by a named convention. `pairs_full` is the sum of fed x context over all passes, windows ignored;
 /// `pairs_half2` is twice the half square: 2*n*p + n*n.
-Count convention_forward(Convention c, const ConventionTerms& t, const Architecture& model, Count tokens,
+Count convention_forward(Convention c, const ConventionTerms& t, const Architecture& model, bool train, Count tokens,
                          Count pairs_full, Count pairs_half2) noexcept {
   const Count full = t.heads.width * pairs_full;
   switch (c) {
@@ -45,8 +55,11 @@ Count convention_forward(Convention c, const ConventionTerms& t, const Architect
       return tokens * 2 * (t.active - t.position) + full * 2;
     case Convention::kTorchtitan:
       return tokens * 2 * (t.active - (model.tied ? Count(0) : t.embed)) + full * 2;
-    case Convention::kMegatron:
-      return tokens * 2 * (t.matmul - t.router) + (model.is_encoder ? full * 2 : t.heads.width * pairs_half2);
+    case Convention::kMegatron: {
+      const ConventionTerms::Megatron& bill = train ? t.megatron_train : t.megatron;
+      return tokens * (bill.weights * 2 + bill.state) +
+             bill.heads.width * (model.is_encoder ? pairs_full * 2 : pairs_half2);
+    }
     case Convention::kKaplan:
       return tokens * 2 * (t.active - t.embed - t.position - t.lm_head) + full;
     case Convention::kChinchilla:
@@ -79,9 +92,25 @@ PlainPairs plain_pairs(const CountRequest& r, ContextMode context) noexcept {
 
 ConventionTerms convention_terms(const Architecture& model) noexcept {
   const ParamGroups groups = count_params(model);
-  return {groups.active(),        groups.position,       groups.embed,
-          groups.lm_head,         router_weights(model), matmul_weights_per_token(model),
-          head_sums(model.layers)};
+  ConventionTerms t;
+  t.active = groups.active();
+  t.position = groups.position;
+  t.embed = groups.embed;
+  t.lm_head = groups.lm_head;
+  t.matmul = matmul_weights_per_token(model);
+  t.heads = head_sums(model.layers);
+  t.megatron.weights = t.matmul;
+  t.megatron.heads = t.heads;
+  for (const LayerSpec& layer : model.layers) bill_megatron(layer, model.d_model, t.megatron);
+  t.megatron_train = t.megatron;
+  if (model.trained_mtp) {
+    // Each module's three norms are billed as if they were matrices.
+    t.megatron_train.weights += mtp_weights_per_token(model) + Count(3) * model.d_model * model.trained_mtp->repeat;
+    const HeadSums modules = head_sums({&*model.trained_mtp, 1});
+    t.megatron_train.heads.width += modules.width;
+    bill_megatron(*model.trained_mtp, model.d_model, t.megatron_train);
+  }
+  return t;
 }
 
 FlopCount count_by_convention(const Architecture& model, const ConventionTerms& terms, const FlopsOptions& o,
@@ -90,7 +119,8 @@ FlopCount count_by_convention(const Architecture& model, const ConventionTerms& 
   if (o.convention == Convention::kExact || (model.flat_params && o.convention == Convention::k6nd)) return out;
   const bool train = is_training(r.phase);
   const PlainPairs pairs = plain_pairs(r, o.context_mode);
-  const Count forward = convention_forward(o.convention, terms, model, totals_of(r).fed, pairs.full, pairs.half2);
+  const Count forward =
+      convention_forward(o.convention, terms, model, train, totals_of(r).fed, pairs.full, pairs.half2);
   out.total = train ? forward * 3 * o.grad_accum : forward;
   return out;
 }

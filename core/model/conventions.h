@@ -12,8 +12,14 @@ struct HeadSums {
 
 /// Parameters and sums that the named conventions need, worked out once per model.
 struct ConventionTerms {
-  Count active, position, embed, lm_head, router, matmul;
+  Count active, position, embed, lm_head, matmul;
   HeadSums heads;
+  /// Megatron's bill per token beside attention, in multiply-adds and in FLOP of recurrent states, and its heads;
+  /// in training with the prediction modules.
+  struct Megatron {
+    Count weights, state;
+    HeadSums heads;
+  } megatron, megatron_train;
 };
 
 [[nodiscard]] ConventionTerms convention_terms(const Architecture& model) noexcept;

@@ -293,6 +293,16 @@ FlopParts operator*(const FlopParts& a, Count n) noexcept {
           a.cross_o_proj * n, a.vision * n,      a.other * n};
 }
 
+StackCount operator+(const StackCount& a, const StackCount& b) noexcept {
+  return {a.parts + b.parts,
+          a.mlp_dense + b.mlp_dense,
+          a.mlp_routed + b.mlp_routed,
+          a.mlp_shared + b.mlp_shared,
+          a.absorbed_scores + b.absorbed_scores,
+          a.absorbed_av + b.absorbed_av,
+          a.adapters + b.adapters};
+}
+
 /// A tower that is the whole model: its parts under their own names, one image per sequence unless sizes are given.
 FlopParts vision_parts(const Architecture& model, const CountRequest& r) noexcept {
   FlopParts parts;
@@ -378,8 +388,10 @@ FlopParts head_of(const Architecture& model, const FlopsOptions& o, const CountR
       o.logits == LogitsMode::kAll || (o.logits == LogitsMode::kByPhase && (is_training(r.phase) || model.is_encoder));
   const Count rows = all ? t.fed : t.sequences * r.passes;
   FlopParts head;
-  head.logits = rows * 2 * model.vocab * model.io_width();
-  head.other = t.fed * 2 * (model.other_matmul_weights + model.front_weights) +
+  const std::int64_t modules = is_training(r.phase) && model.trained_mtp ? model.trained_mtp->repeat : 0;
+  head.logits = rows * 2 * model.vocab * model.io_width() * (1 + modules);
+  head.other = t.fed * 4 * model.d_model * model.d_model * modules +
+               t.fed * 2 * (model.other_matmul_weights + model.front_weights) +
                t.sequences * r.passes * 2 * (model.sequence_weights + model.front_sequence_weights) +
                context_tokens * 2 * model.context_token_weights;
   return model.is_vision_only() && model.vision ? head + vision_parts(model, r) : head;
@@ -438,9 +450,13 @@ FlopCount count_components(const Architecture& model, const FlopsOptions& o, con
   const bool train = is_training(r.phase);
   const Count repeats = train ? o.grad_accum : 1;
   const ContextWork context = context_of(model, r);
-  const ForwardCount f{count_stack(model.layers, model.d_model, t.fed, r, o.attention, o.context_mode, o.trainable.lora,
-                                   context.pairs, context.tokens),
-                       encoder_of(model, o, r), head_of(model, o, r, t, context.tokens), vision_of(model, r, t)};
+  const auto stack_of = [&](std::span<const LayerSpec> layers) {
+    return count_stack(layers, model.d_model, t.fed, r, o.attention, o.context_mode, o.trainable.lora, context.pairs,
+                       context.tokens);
+  };
+  StackCount stack = stack_of(model.layers);
+  if (train && model.trained_mtp) stack = stack + stack_of({&*model.trained_mtp, 1});
+  const ForwardCount f{stack, encoder_of(model, o, r), head_of(model, o, r, t, context.tokens), vision_of(model, r, t)};
   FlopCount out;
   out.tokens = t.fed * repeats;
   out.parts = (f.stack.parts + f.encoder.parts + f.head) * repeats;
