@@ -363,6 +363,7 @@ void find_unseen(DurationNs no_call, DurationNs no_size, DurationNs attention, c
   say(no_call, "no call to cuBLAS was seen (Triton, CUTLASS, linked in, or looked up too early)");
   say(no_size, "products whose sizes are not known (they lie in device memory)");
   say(attention, "attention of lengths that nothing says");
+  say(s.graph_sum_ns, "CUDA graphs recorded as one");
 }
 
 }  // namespace
@@ -386,7 +387,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
     if (of == KernelClass::kAttention) attention_ns += stat.sum_ns;
   }
   // Matmuls of which no call was seen are said as well: nothing of them is covered.
-  if (row.products.empty() && gemm_ns + attention_ns == 0) return;
+  if (row.products.empty() && gemm_ns + attention_ns + s.graph_sum_ns == 0) return;
 
   Collected collected;
   collect(row, roles, peak, collected);
@@ -403,7 +404,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   }
   const DurationNs attention_covered = add_attention(row, roles, names, peak, collected, out.work.flop, ideal_ns);
   out.work.covered_ns = sized_ns + attention_covered;
-  out.work.matmul_ns = gemm_ns + attention_ns;
+  out.work.matmul_ns = gemm_ns + attention_ns + s.graph_sum_ns;  // whose matmuls are not seen
   out.work.ideal_ns = std::llround(ideal_ns);
   out.flop_once = flop_once_of(collected) + flop_once_of(row.attention);
   if (gemm_ns > product_ns) {  // nobody saw the call: CUTLASS, Triton, a library that was not looked at

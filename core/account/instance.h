@@ -70,12 +70,13 @@ struct InstanceOnDevice {
   bool ended = false;      ///< end_ns is known
   bool end_due = false;    ///< closed and past its last activity, but not begun yet
   bool end_waits = false;  ///< closed and past its last activity so far, and more may come
-  bool added_to = false;   ///< since those around it were told when its last activity ends
+  bool added_to = false;   ///< since those around it learned when its last activity ends
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
   ClassTimes counted{};               ///< the device's class times up to where portions were cut
   std::vector<WindowSlice> portions;  ///< of earlier windows that are not out yet
   std::uint64_t kernels = 0;
+  std::uint64_t untimed = 0;  ///< launches whose records carry no times
   std::uint64_t nth = 0;      ///< index among the region's ended instances on the device
   ClassTimes time_ns{};       ///< all portions, those emitted early included
   DurationNs elapsed_ns = 0;  ///< likewise
@@ -84,7 +85,7 @@ struct InstanceOnDevice {
 
   /// It launched something here, whether or not the sweep has met it.
   [[nodiscard]] bool has_work() const noexcept {
-    return active || last_activity_end_ns != std::numeric_limits<TimeNs>::min();
+    return active || untimed != 0 || last_activity_end_ns != std::numeric_limits<TimeNs>::min();
   }
 
   /// An activity begins.

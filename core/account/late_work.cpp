@@ -99,9 +99,7 @@ bool LateWork::add(DeviceTimeline& timeline, const ActivityRecord& record, Insta
       share.matmul_sum_ns += time_class == TimeClass::kMatmul ? length : 0;
     });
   }
-  std::uint32_t region_path = 0;
-  if (!owners.empty()) region_path = std::visit([](const auto* found) { return found->region_path; }, owners.front());
-  timeline.add_late(record.begin_ns, record.end_ns, traits, runs_in, region_path);
+  timeline.add_late(record.begin_ns, record.end_ns, traits, runs_in, path_of(owners));
   on.owners.push_back(owner);
   return true;
 }
@@ -162,23 +160,21 @@ void LateWork::correct_owners(const DeviceTimeline& timeline, std::uint32_t devi
       owners_of = c.late;
       owners = owners_from(on, on.owners.at(c.late));
     }
-    const Interval time{c.begin_ns, c.end_ns};
-    const auto busy = [](const Interval& part) {
-      return [length = part.end_ns - part.begin_ns](auto& of) { of.busy_ns += length; };
-    };
     for (const auto& owner : owners) {
-      if (const auto* over = std::get_if<const Over*>(&owner)) {
-        rows_.grid().split(
-            overlap(time, {(*over)->begin_ns, (*over)->end_ns}),
-            [&](std::int64_t window, Interval part) { rows_.change(window, (*over)->region, device, busy(part)); });
-        continue;
-      }
-      Instance& instance = *std::get<Instance*>(owner);
-      const InstanceOnDevice& share = instance.shares[device];
-      if (share.begun)
-        rows_.grid().split(
-            overlap(time, {share.begin_ns, share.ended ? share.end_ns : at}),
-            [&](std::int64_t window, Interval part) { change_slice(timeline, instance, device, window, busy(part)); });
+      const auto* over = std::get_if<const Over*>(&owner);
+      Instance* const instance = over == nullptr ? std::get<Instance*>(owner) : nullptr;
+      Interval lived{at, at};
+      if (over != nullptr)
+        lived = {(*over)->begin_ns, (*over)->end_ns};
+      else if (const InstanceOnDevice& share = instance->shares[device]; share.begun)
+        lived = {share.begin_ns, share.ended ? share.end_ns : at};
+      rows_.grid().split(overlap({c.begin_ns, c.end_ns}, lived), [&](std::int64_t window, Interval part) {
+        const auto busy = [&part](auto& of) { of.busy_ns += part.end_ns - part.begin_ns; };
+        if (over != nullptr)
+          rows_.change(window, (*over)->region, device, busy);
+        else
+          change_slice(timeline, *instance, device, window, busy);
+      });
     }
   }
 }

@@ -31,6 +31,10 @@ class LateWork {
   /// \return false: there is too much of it; it counts from timeline.now() on.
   [[nodiscard]] bool add(DeviceTimeline& timeline, const ActivityRecord& record, InstanceId owner,
                          ActivityTraits traits);
+  /// Of an instance, as far as something is kept of it; else 0.
+  [[nodiscard]] std::uint32_t region_path_of(std::uint32_t device, InstanceId id) const {
+    return path_of(owners_from(*devices_[device], id));
+  }
   /// From the sweep of `timeline`, see TimelineListener.
   void correct(const DeviceTimeline& timeline, std::uint32_t device, const Corrections& corrections, TimeNs at);
   /// The device's timeline was swept: corrections of what was added are made.
@@ -49,6 +53,9 @@ class LateWork {
     std::vector<InstanceId> owners;  ///< of the late work since the last sweep
   };
 
+  [[nodiscard]] static std::uint32_t path_of(const Owners& owners) noexcept {
+    return owners.empty() ? 0 : std::visit([](const auto* found) { return found->region_path; }, owners.front());
+  }
   [[nodiscard]] Owners owners_from(const Device& on, InstanceId id) const;
   template <typename Change>
   void change_slice(const DeviceTimeline& timeline, Instance& instance, std::uint32_t device, std::int64_t window,

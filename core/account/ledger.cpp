@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/account/row_summary.h"
+
 namespace mfu {
 
 namespace {
@@ -19,13 +21,11 @@ Ledger::Ledger(const RegionRules& rules, const FlopsModel* model, const Workload
       names_(names),
       counters_(counters),
       work_(rules, model, workload, names),
-      rows_(rules, model, work_.roles(), names, {{options.origin_ns, options.window_ns}, options.ranges_only},
+      rows_(rules, model, work_.roles(), names, {options.origin_ns, options.window_ns}, options.ranges_only,
             std::move(on_window)),
       swept_(options.origin_ns) {
   if (options.ranges_only) expect_device(0);
 }
-
-Ledger::~Ledger() = default;
 
 Ledger::Device& Ledger::new_device(std::uint32_t device) {
   if (device >= devices_.size()) devices_.resize(device + 1);
@@ -129,6 +129,14 @@ void Ledger::notify_observer(const ActivityRecord& record, const Instance* insta
   observer_->on_record(record, detected ? InstanceId::kNone : owner, first_of_launch);
 }
 
+/// A graph that is one record: its time is work of an unknown class, under a name of its own.
+ActivityTraits Ledger::graph_traits(bool first_of_launch) const {
+  ActivityTraits traits(TimeClass::kOther, ActivityTraits::kKernel);
+  traits.set_name(names_.intern(kWholeGraph));
+  traits.set(first_of_launch ? ActivityTraits::kFirstOfLaunch : 0);
+  return traits;
+}
+
 /// Work that was launched in no region.
 void Ledger::add_unowned(const ActivityRecord& record, bool first_of_launch) {
   DeviceTimeline& timeline = device_at(raw(record.device)).timeline;
@@ -149,7 +157,11 @@ void Ledger::add_behind(const ActivityRecord& record, InstanceId owner, Instance
   timeline.add(record.begin_ns, record.end_ns, traits, instance);
 }
 
-// --- the sweep ------------------------------------------------------------------------------------------------------
+void Ledger::add_untimed(InstanceId owner, DeviceId device, Interval when, bool first) {
+  expect_device(raw(device));
+  for (Instance* i = live_.find(owner); i != nullptr; i = i->parent) ++i->shares[raw(device)].untimed;
+  rows_.add_untimed(late_.region_path_of(raw(device), owner), raw(device), when, first);
+}
 
 void Ledger::on_open(std::uint32_t device, Instance& instance, TimeNs) {
   InstanceOnDevice& share = instance.shares[device];
@@ -278,8 +290,6 @@ void Ledger::on_corrected(std::uint32_t device, const Corrections& corrections, 
   late_.correct(devices_[device]->timeline, device, corrections, at);
 }
 
-// --- finished instances ---------------------------------------------------------------------------------------------
-
 void Ledger::finish_if_complete(Instance* instance) {
   // Before the first record the device of an instance is unknown; forget_idle settles those that ran on none.
   if (devices_.empty() && instance->kind != InstanceKind::kNested) return;
@@ -302,8 +312,6 @@ void Ledger::account(Instance& instance) {
   }
   rows_.account(instance, shares);
 }
-
-// --- windows --------------------------------------------------------------------------------------------------------
 
 std::size_t Ledger::pending() const noexcept {
   std::size_t sum = 0;

@@ -49,7 +49,6 @@ class Ledger final : private TimelineListener {
 
   Ledger(const RegionRules& rules, const FlopsModel* model, const Workload& workload, KernelNames& names,
          Counters& counters, LedgerOptions options, WindowCallback on_window);
-  ~Ledger() override;
 
   /// The peaks that ratios on `device` are divided by. Before its first window is emitted.
   void set_peak(std::uint32_t device, const Peak& peak) {
@@ -83,6 +82,10 @@ class Ledger final : private TimelineListener {
     if (instance == nullptr || !device.timeline.try_add(record.begin_ns, record.end_ns, traits, *instance)) [[unlikely]]
       add_behind(record, owner, instance, traits);
   }
+
+  /// A record of a launch of `owner` that carries no times: the launch ran somewhere in `when`. Once per launch.
+  /// \param first no record of the launch came before.
+  void add_untimed(InstanceId owner, DeviceId device, Interval when, bool first);
 
   /// How much work instances are.
   [[nodiscard]] WorkResolver& work() noexcept { return work_; }
@@ -165,8 +168,7 @@ class Ledger final : private TimelineListener {
     if (record.kind == ActivityKind::kKernel) [[likely]]
       traits = kTraitsOf[static_cast<std::size_t>(names_.class_of(record.name))];
     else if (record.kind == ActivityKind::kGraph)
-      // As one record it has no kernel name: its time is work of an unknown class.
-      traits = ActivityTraits(TimeClass::kOther, ActivityTraits::kKernel);
+      return graph_traits(first_of_launch);
     traits.set_name(record.name);
     traits.set(first_of_launch ? ActivityTraits::kFirstOfLaunch : 0);
     if (traits.is_attention() || record.product != ProductId::kNone) {
@@ -175,6 +177,7 @@ class Ledger final : private TimelineListener {
     }
     return traits;
   }
+  [[gnu::noinline]] ActivityTraits graph_traits(bool first_of_launch) const;
   [[gnu::noinline]] void add_unowned(const ActivityRecord& record, bool first_of_launch);
   [[gnu::noinline]] void add_behind(const ActivityRecord& record, InstanceId owner, Instance* instance,
                                     ActivityTraits traits);

@@ -23,7 +23,6 @@ class LiveInstances {
     } else {
       live_.push_back(std::move(spare_.back()));
       spare_.pop_back();
-      if (!spare_.empty()) prefetch(*spare_.back());
     }
     Instance& instance = *live_.back();
     instance.id = id;
@@ -77,12 +76,6 @@ class LiveInstances {
     std::destroy_at(&instance);
     std::construct_at(&instance)->shares = std::move(shares);
     instance.spare_products = std::move(products);
-  }
-
-  /// Regions open one behind the other, and a spare instance was last used some time ago.
-  static void prefetch(const Instance& instance) noexcept {
-    for (std::size_t line = 0; line < sizeof(Instance); line += 64)
-      __builtin_prefetch(reinterpret_cast<const char*>(&instance) + line, 1);
   }
 
   static constexpr std::uint32_t kBuckets = 1u << 16;

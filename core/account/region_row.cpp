@@ -41,6 +41,7 @@ void RegionRow::add(const RegionRow& other) {
   sequences += other.sequences;
   sequences_known = sequences_known && other.sequences_known;
   add_kernels(other.kernel_stats);
+  ends_known = ends_known && other.ends_known;
 }
 
 bool RegionRow::empty() const noexcept {

@@ -31,13 +31,16 @@ struct RegionRow : RegionCounts {
   double said_tokens = 0;   ///< those tokens
   double sequences = 0;     ///< of instances that prefill, where it is known of each
   bool sequences_known = true;
+  std::uint64_t unowned_untimed = 0;  ///< of the process: untimed launches outside of every region
+  std::uint64_t maybe_untimed = 0;    ///< untimed launches of other windows that may have run in this one
+  bool ends_known = true;             ///< it is known when the instances with untimed launches ended
 
   void add_times(const WindowSlice& slice) noexcept {
     mfu::add_times(time_ns, slice.time_ns);
     busy_ns += slice.busy_ns;
     kernel_sum_ns += slice.kernel_sum_ns;
   }
-  /// Another window or device. `open`, `flop_pending` and `cut` are those of a window and stay.
+  /// Another window or device. `open`, `flop_pending`, `cut` and `maybe_untimed` are those of a window and stay.
   void add(const RegionRow& other);
   void add_kernels(const std::vector<KernelStat>& stats);
   void keep_least_trusted(const std::array<ShapeSource, ShapeWords::kCount>& source) noexcept;

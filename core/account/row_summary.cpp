@@ -1,5 +1,7 @@
 #include "core/account/row_summary.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -24,7 +26,9 @@ void describe_kernels(const RegionRow& row, KernelNames& names, RegionSummary& s
   std::vector<std::uint32_t> order;
   for (std::uint32_t i = 0; i < row.kernel_stats.size(); ++i)
     if (row.kernel_stats[i].count != 0) order.push_back(i);
+  const KernelNameId whole_graph = names.intern(kWholeGraph);
   for (const std::uint32_t i : order) {
+    if (static_cast<KernelNameId>(i) == whole_graph) s.graph_sum_ns = row.kernel_stats[i].sum_ns;
     if (names.class_of(static_cast<KernelNameId>(i)) != KernelClass::kComm) continue;
     s.comm_kernels += row.kernel_stats[i].count;
     s.comm_sum_ns += row.kernel_stats[i].sum_ns;
@@ -43,6 +47,15 @@ void describe_kernels(const RegionRow& row, KernelNames& names, RegionSummary& s
   }
 }
 
+/// MFU stays where it is known when the instances ended.
+void forget_untimed(bool ends_known, RegionSummary& s) {
+  s.forget_kernel_times();
+  if (s.mbu.value_or(0) > 1) s.mbu = std::nullopt;
+  if (ends_known && s.mfu.value_or(0) <= 1) return;
+  s.mfu = s.mbu = s.mfu_lower = s.mbu_lower = std::nullopt;
+  s.forget_single_instances();
+}
+
 }  // namespace
 
 RegionSummary summary_of(const RegionRow& row, const RowContext& of, const FlopsModel* model, ProductRoles& roles,
@@ -51,7 +64,8 @@ RegionSummary summary_of(const RegionRow& row, const RowContext& of, const Flops
   static_cast<RegionCounts&>(s) = row;
   for (const DurationNs t : row.time_ns) s.elapsed_ns += t;
   describe_shape(row, s);
-  s.classes_known = of.device_activity;
+  s.untimed += row.maybe_untimed;
+  s.classes_known = of.device_activity && s.untimed == 0;
   row.latency.describe(s, of.peak);
   if (model != nullptr && row.any_work && row.flop_known && !row.flop_pending) {
     s.flop = row.flop;
@@ -70,6 +84,12 @@ RegionSummary summary_of(const RegionRow& row, const RowContext& of, const Flops
   }
   describe_matmuls(row, roles, names, model, of.phase, of.peak, of.final_run ? kComponentsOfRun : kComponentsOfWindow,
                    s);
+  if (s.graph_sum_ns > 0)
+    s.findings.push_back(
+        {"graphs", fmt::format("{:.0f} % of the kernels' time is of CUDA graphs recorded as one: of which class it "
+                               "is, and what matmuls lost in them, is unknown",
+                               100 * seconds(s.graph_sum_ns) / seconds(s.kernel_sum_ns))});
+  if (s.untimed != 0) forget_untimed(row.ends_known, s);
   return s;
 }
 

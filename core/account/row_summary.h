@@ -11,6 +11,9 @@
 
 namespace mfu {
 
+/// The name under which graphs that are one record each count as kernels.
+inline constexpr const char* kWholeGraph = "CUDA graph (one record)";
+
 struct RowContext {
   Phase phase = Phase::kNone;  ///< of its region
   const Peak& peak;

@@ -24,22 +24,14 @@ void note_rows(const Instance& instance, double part, RegionRow& into) {
   into.sequences_known = into.sequences_known && sequences > 0;
 }
 
-/// A window, or a run, that was not measured keeps its counts and times; nothing that is divided by them.
+/// A window that was not measured keeps its counts and times, and nothing that is divided by them.
 void forget_measured(RegionSummary& region) {
-  region.classes_known = false;
-  region.flop = region.hfu_flop = region.bytes = region.mfu = region.mfu_busy = region.hfu = region.mbu = std::nullopt;
+  region.forget_kernel_times();
+  region.flop = region.hfu_flop = region.bytes = region.mfu = region.mbu = std::nullopt;
   region.roofline_s = region.mfu_lower = region.mbu_lower = std::nullopt;
-  region.lost = std::nullopt;
-  region.executed = std::nullopt;
   region.flop_source = FlopSource::kNone;
-  region.components.clear();
-  region.findings.clear();
-  region.prefill_to_decode = LatencySummary{};
-  region.after_prefill = std::nullopt;
-  region.slowest.clear();
   for (BatchLatency& batch : region.by_batch) batch.flop = batch.bytes = batch.mfu = batch.mbu = std::nullopt;
   region.bound = Bound::kUnknown;
-  region.suspect.clear();
 }
 
 }  // namespace
@@ -47,6 +39,7 @@ void forget_measured(RegionSummary& region) {
 void WindowRows::add_device(std::uint32_t device) {
   if (device >= devices_.size()) devices_.resize(device + 1);
   devices_[device] = std::make_unique<Device>();
+  devices_[device]->ends.resize(rules_.regions().size());
 }
 
 std::uint32_t WindowRows::path_of(std::uint32_t outer, RegionId region) {
@@ -61,7 +54,21 @@ bool WindowRows::measured(Interval window) const noexcept {
                       [window](const Interval& u) { return u.begin_ns < window.end_ns && window.begin_ns < u.end_ns; });
 }
 
-// --- at the end of a window on a device -----------------------------------------------------------------------------
+void WindowRows::add_untimed(std::uint32_t path, std::uint32_t device, Interval when, bool first) {
+  constexpr std::int64_t kMostMarked = 4096;  // a clock that jumps goes past many
+  const std::int64_t window = std::max(next_window_, grid().window_of(when.begin_ns));
+  const std::int64_t last = std::min(grid().window_of(when.end_ns), window + kMostMarked);
+  for (std::uint32_t p = path;; p = region_paths_[p].outer) {
+    const std::uint32_t region = p == 0 ? kTotal : raw(region_paths_[p].region);
+    RegionRow& into = row(window, region, device);
+    ++into.untimed;
+    into.launches += first ? 1 : 0;
+    if (path == 0) ++into.unowned_untimed;
+    // From the last one back: where one is marked, so are those before it, since time only goes on.
+    for (std::int64_t w = last; w > window && row(w, region, device).maybe_untimed++ == 0;) --w;
+    if (p == 0) break;
+  }
+}
 
 void WindowRows::close_edge(std::uint32_t device, DeviceTimeline& timeline) {
   Device& on = *devices_[device];
@@ -103,8 +110,6 @@ void WindowRows::count_began(std::int64_t window, std::uint32_t device, std::vec
   }
 }
 
-// --- instances that are over ----------------------------------------------------------------------------------------
-
 void WindowRows::follow_in_order(std::uint32_t device, Instance& instance) {
   Device& on = *devices_[device];
   InstanceOnDevice& share = instance.shares[device];
@@ -112,7 +117,7 @@ void WindowRows::follow_in_order(std::uint32_t device, Instance& instance) {
   if (instance.decode.passes > 0 && !on.prefills.empty())
     row(window_of_end(share), raw(instance.region), device)
         .latency.add_decode(on.prefills, share.begin_ns, share.active ? share.first_activity_ns : share.begin_ns);
-  if (instance.prefills()) on.prefills.add(share.last_activity_end_ns);
+  if (instance.prefills() && share.untimed == 0) on.prefills.add(share.last_activity_end_ns);
 }
 
 WindowRows::Shares WindowRows::shares_of(const Instance& instance) const {
@@ -134,6 +139,10 @@ WindowRows::Shares WindowRows::shares_of(const Instance& instance) const {
     if (count == 1 || (count != 0 && instance.home_device == device)) found.emplace_back(device, 1.0);
     return found;
   }
+  // With times missing, where the work was is not known; nor is it how much of the elapsed time of each device.
+  const bool untimed =
+      std::any_of(found.begin(), found.end(), [&](const auto& on) { return instance.shares[on.first].untimed != 0; });
+  if (untimed) matmul = kernels = 0;
   // On several devices the work was where the matmuls ran: nothing says more than that.
   for (auto& [d, part] : found) {
     const InstanceOnDevice& share = instance.shares[d];
@@ -217,10 +226,26 @@ void WindowRows::count_ended(const Instance& instance, std::uint32_t device, dou
   }
 }
 
+/// Where an instance with untimed launches ended is known if instances of its region end with their ranges.
+void WindowRows::note_end(const Instance& instance, std::uint32_t device) {
+  const InstanceOnDevice& share = instance.shares[device];
+  Ends& ends = devices_[device]->ends[raw(instance.region)];
+  const bool detected = instance.kind == InstanceKind::kDetected;
+  if (share.untimed == 0) {
+    ends.timed += !detected && share.active ? 1 : 0;
+    ends.outlived += !detected && share.active && share.last_activity_end_ns > instance.close_ns ? 1 : 0;
+  } else if (detected || !ends.with_ranges()) {
+    const auto forget = [&](std::int64_t window) { row(window, raw(instance.region), device).ends_known = false; };
+    for (const WindowSlice& slice : share.portions) forget(slice.window);
+    forget(window_of_end(share));
+  }
+}
+
 void WindowRows::account(const Instance& instance, const Shares& shares) {
   std::int64_t tokens_left = instance.work.tokens;
   for (std::size_t k = 0; k < shares.size(); ++k) {
     const auto [device, part] = shares[k];
+    note_end(instance, device);
     spread_work(instance, device, part);
     const std::int64_t tokens =
         k + 1 == shares.size()
@@ -256,7 +281,7 @@ void WindowRows::add_latency(const Instance& instance, std::uint32_t device, dou
 
 void WindowRows::mark_overlaps(const Instance& instance, std::uint32_t device, std::int64_t window) {
   const InstanceOnDevice& share = instance.shares[device];
-  if (!share.active) return;
+  if (!share.has_work()) return;
   std::deque<Finished>& finished = devices_[device]->finished;
   for (const Finished& other : finished) {
     if (other.thread == instance.thread || other.end_ns <= share.begin_ns || share.end_ns <= other.begin_ns) continue;
@@ -266,8 +291,6 @@ void WindowRows::mark_overlaps(const Instance& instance, std::uint32_t device, s
   finished.push_back({share.begin_ns, share.end_ns, instance.thread, raw(instance.region), window});
   if (finished.size() > kFinishedKept) finished.pop_front();
 }
-
-// --- windows --------------------------------------------------------------------------------------------------------
 
 /// An instance that is still open, or still runs, when a window is emitted: its time there is known, its FLOP only as
 /// far as its parts say.
@@ -306,6 +329,26 @@ void WindowRows::give_out_early(Instance& instance, std::int64_t window) {
   }
 }
 
+/// Untimed launches outside of every region may be of any detected one, whose launches are not known before they have
+/// times; and those of one thread's instance ran beside those of another that it overlaps.
+void WindowRows::spread_untimed(Rows& rows) const {
+  for (auto& [key, row] : rows) {
+    const auto& [region, device] = key;
+    if (region == kTotal) continue;
+    const auto total = rows.find({kTotal, device});
+    if (total == rows.end()) continue;
+    const RegionRow& all = total->second;
+    const bool detected = named_by_[region] == NamedBy::kDetector;
+    if (detected && all.unowned_untimed + all.maybe_untimed != 0) {
+      row.untimed += all.unowned_untimed;
+      row.maybe_untimed += all.maybe_untimed;
+      row.ends_known = false;
+    } else if (row.overlapped) {
+      row.untimed = std::max(row.untimed, all.untimed);
+    }
+  }
+}
+
 void WindowRows::emit_until(TimeNs end, const LiveInstances& live) {
   const std::int64_t window = next_window_;
   for (const auto& instance : live)
@@ -313,6 +356,7 @@ void WindowRows::emit_until(TimeNs end, const LiveInstances& live) {
   WindowSummary out;
   out.window = {grid().edge(window), end};
   if (const auto found = windows_.find(window); found != windows_.end()) {
+    spread_untimed(found->second);
     summarize(found->second, out);
     if (measured(out.window)) {
       for (const auto& [key, from] : found->second) run_[key].add(from);
@@ -342,8 +386,7 @@ void WindowRows::summarize(const Rows& rows, WindowSummary& out) const {
   const auto summary = [&](const RegionRow& row, std::uint32_t region, std::optional<std::uint32_t> device,
                            const Peak& peak) {
     const bool process = region == kTotal;
-    const RowContext of{process ? Phase::kNone : rules_.regions()[region].phase, peak, !options_.ranges_only,
-                        out.final_run};
+    const RowContext of{process ? Phase::kNone : rules_.regions()[region].phase, peak, !ranges_only_, out.final_run};
     RegionSummary& s = out.regions.emplace_back(summary_of(row, of, model_, roles_, names_));
     s.region = process ? "total" : rules_.regions()[region].name;
     s.device = device;
@@ -361,6 +404,7 @@ void WindowRows::summarize(const Rows& rows, WindowSummary& out) const {
       total.add(row);
       total.open += row.open;
       total.flop_pending = total.flop_pending || row.flop_pending;
+      total.maybe_untimed += row.maybe_untimed;
       // Device-seconds times one device's peak is right for all only while they are alike.
       peaks_agree = peaks_agree && (total_devices == 0 || (total_peak.flop_per_s == peak.flop_per_s &&
                                                            total_peak.bytes_per_s == peak.bytes_per_s));

@@ -54,19 +54,15 @@ class WindowRows {
   using Shares = std::vector<std::pair<std::uint32_t, double>>;
   static constexpr std::uint32_t kTotal = 0x10000;  ///< the process, where a region's number is asked for
 
-  struct Options {
-    WindowGrid grid;
-    bool ranges_only = false;  ///< there is no device activity
-  };
-
-  /// \param model nullptr: none.
+  /// \param model nullptr: none. \param ranges_only there is no device activity.
   WindowRows(const RegionRules& rules, const FlopsModel* model, ProductRoles& roles, KernelNames& names,
-             const Options& options, WindowCallback on_window)
+             const WindowGrid& grid, bool ranges_only, WindowCallback on_window)
       : rules_(rules),
         model_(model),
         roles_(roles),
         names_(names),
-        options_(options),
+        grid_(grid),
+        ranges_only_(ranges_only),
         on_window_(std::move(on_window)),
         named_by_(rules.regions().size(), NamedBy::kNobody) {}
 
@@ -76,7 +72,7 @@ class WindowRows {
   /// The number of `region` inside the regions of `outer`; 0 is the path without a region.
   [[nodiscard]] std::uint32_t path_of(std::uint32_t outer, RegionId region);
 
-  [[nodiscard]] const WindowGrid& grid() const noexcept { return options_.grid; }
+  [[nodiscard]] const WindowGrid& grid() const noexcept { return grid_; }
   [[nodiscard]] bool is_emitted(std::int64_t window) const noexcept { return window < next_window_; }
   /// End of the first window that was not emitted.
   [[nodiscard]] TimeNs next_end() const noexcept { return grid().edge(next_window_ + 1); }
@@ -93,6 +89,10 @@ class WindowRows {
     if (!is_emitted(window) || measured({grid().edge(window), grid().edge(window + 1)}))
       change(row(window, region, device));
   }
+
+  /// A launch ran somewhere in `when`, and its record carries no times. It counts in the first window of these, and
+  /// leaves the times of none of them known. \param path see path_of. \param first no record of the launch came before.
+  void add_untimed(std::uint32_t path, std::uint32_t device, Interval when, bool first);
 
   /// A window ends on the device: the process's times in it, and the activities that began in it.
   void close_edge(std::uint32_t device, DeviceTimeline& timeline);
@@ -119,8 +119,15 @@ class WindowRows {
     std::uint32_t region;
     std::int64_t window;
   };
+  /// Timed instances of a region: whether their work outlived their ranges.
+  struct Ends {
+    std::uint64_t timed = 0, outlived = 0;
+    /// So few did that the end of a range is that of the instance.
+    [[nodiscard]] bool with_ranges() const noexcept { return timed != 0 && outlived * 100 <= timed; }
+  };
   struct Device {
     Peak peak;
+    std::vector<Ends> ends;  ///< by region
     std::deque<Finished> finished;
     std::vector<std::uint64_t> ended;  ///< by region: instances so far
     WaitingPrefills prefills;
@@ -145,6 +152,8 @@ class WindowRows {
   [[nodiscard]] std::int64_t window_of_end(const InstanceOnDevice& share) const noexcept {
     return std::max(next_window_, share.ended ? grid().window_of(share.end_ns) : next_window_);
   }
+  void note_end(const Instance& instance, std::uint32_t device);
+  void spread_untimed(Rows& rows) const;
   void count_began(std::int64_t window, std::uint32_t device, std::vector<ActivityCounts>& by_region_path);
   void emit_until(TimeNs end, const LiveInstances& live);
   void give_out_early(Instance& instance, std::int64_t window);
@@ -161,7 +170,8 @@ class WindowRows {
   const FlopsModel* model_;
   ProductRoles& roles_;
   KernelNames& names_;
-  const Options options_;
+  const WindowGrid grid_;
+  const bool ranges_only_;
   WindowCallback on_window_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::map<std::int64_t, Rows> windows_;

@@ -74,10 +74,7 @@ void Drain::begin_tick(TimeNs now) {
 
 void Drain::count_unmatched(CorrelationId id, bool seen) {
   counters_.add(Counter::kRecordsUnmatched);
-  const std::size_t slot = raw(id) % recent_unmatched_.size();
-  if (recent_unmatched_used_[slot] && recent_unmatched_[slot] == raw(id)) return;  // a graph's further records
-  recent_unmatched_[slot] = raw(id);
-  recent_unmatched_used_[slot] = true;
+  if (!unmatched_ids_.add(id)) return;
   ++unattributed_;
   if (!seen) ++seen_by_record_;
 }
@@ -109,11 +106,17 @@ inline bool Drain::time_is_good(const ActivityRecord& record) const noexcept {
          since(record.end_ns, record.begin_ns) <= static_cast<std::uint64_t>(kLongestActivity);
 }
 
-void Drain::note_bad_time(const ActivityRecord& record, bool first) {
+void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool first) {
   const bool none = record.begin_ns == 0 || record.end_ns == 0;
   counters_.add(none ? Counter::kRecordsNoTime : Counter::kRecordsBadTime);
-  not_timed_ += first;
   if (first) attribution_.map().note_no_time(record.correlation);
+  if (!untimed_ids_.add(record.correlation)) return;
+  ++not_timed_;
+  // Work that still ran when the last records were taken has a begin: no time before it is missing.
+  if (record.end_ns == 0 && since(record.begin_ns, earliest_begin_) <= begin_range_) return;
+  // No time is settled before its launches have their records.
+  const TimeNs from = ledger_.now(), until = launches_.any_tick() ? launches_.now() : from;
+  ledger_.add_untimed(owner, record.device, {from, std::max(from, until)}, first);
 }
 
 /// Gives a record to its owner.
@@ -129,7 +132,7 @@ void Drain::note_bad_time(const ActivityRecord& record, bool first) {
   }
   if (known) launches_.recorded(record.correlation);
   if (!time_is_good(record)) [[unlikely]]
-    return note_bad_time(record, first);
+    return note_bad_time(record, owner, first);
   if (known) attribution_.map().note_times(record.correlation, record.begin_ns, record.end_ns, first);
   if (record.begin_ns < advanced_to_) [[unlikely]]
     note_late(record, first);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/account/ledger.h"
@@ -24,6 +25,19 @@
 #include "core/rows/region_summary.h"
 
 namespace mfu {
+
+/// Launches that were met lately, so that further records of a graph count no more.
+class RecentIds {
+ public:
+  /// False: it was met.
+  bool add(CorrelationId id) noexcept {
+    const std::uint64_t word = std::uint64_t{1} << 32 | raw(id);
+    return std::exchange(ids_[raw(id) % ids_.size()], word) != word;
+  }
+
+ private:
+  std::array<std::uint64_t, 64> ids_{};
+};
 
 /// [mfu-drain] One tick is: begin_tick (before asking CUPTI for what is complete), record for everything that came,
 /// end_tick. What waits until when is said in LaunchTracker.
@@ -79,7 +93,7 @@ class Drain {
   void deliver_graph(const ActivityRecord& record, CorrelationMap::Found found);
   [[gnu::noinline]] void deliver_odd(const ActivityRecord& record, CorrelationMap::Lookup result, LaunchOwner owner);
   [[gnu::noinline]] void note_late(const ActivityRecord& record, bool first);
-  [[gnu::noinline]] void note_bad_time(const ActivityRecord& record, bool first);
+  [[gnu::noinline]] void note_bad_time(const ActivityRecord& record, InstanceId owner, bool first);
   [[nodiscard]] bool time_is_good(const ActivityRecord& record) const noexcept;
 
   Attribution& attribution_;
@@ -106,8 +120,7 @@ class Drain {
   std::uint64_t attributed_ = 0, outside_ = 0, unattributed_ = 0;
   std::uint64_t not_timed_ = 0;       ///< of them, with a record that has no usable time
   std::uint64_t seen_by_record_ = 0;  ///< launches that no callback saw
-  std::array<std::uint32_t, 64> recent_unmatched_{};
-  std::array<bool, 64> recent_unmatched_used_{};
+  RecentIds unmatched_ids_, untimed_ids_;
 };
 
 }  // namespace mfu

@@ -1,5 +1,8 @@
 #include "core/rows/metrics.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/base/number_text.h"
 
 namespace mfu {
@@ -7,6 +10,9 @@ namespace {
 
 /// Rounding of the inputs (nanoseconds, published peaks to four digits) must not raise an alarm.
 constexpr double kTolerance = 1.001;
+
+constexpr auto kMatmul = static_cast<std::size_t>(TimeClass::kMatmul);
+constexpr auto kOther = static_cast<std::size_t>(TimeClass::kOther);
 
 /// What usually makes FLOP this many times more than the time allows.
 const char* likely_cause(double factor) noexcept {
@@ -37,9 +43,10 @@ Roofline roofline(std::optional<double> flop, std::optional<double> bytes, Phase
   return r;
 }
 
-std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bound bound, bool sparse_peak) {
+std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bound bound, bool sparse_peak,
+                           const char* kernels) {
   if (ideal_s > matmul_s * kTolerance)
-    return "flops_exceed_matmul_time: " + duration_text(ideal_s) + " of matmul at peak, matmul kernels ran " +
+    return "flops_exceed_matmul_time: " + duration_text(ideal_s) + " of matmul at peak, " + kernels + " ran " +
            duration_text(matmul_s) + "; likely " + likely_cause(matmul_s > 0 ? ideal_s / matmul_s : 1e9);
   if (ideal_s > elapsed_s * kTolerance)
     return "mfu_over_100: " + duration_text(ideal_s) + " of matmul at peak in " + duration_text(elapsed_s) +
@@ -89,18 +96,35 @@ void complete_metrics(RegionSummary& s, Phase phase, const Peak& peak) noexcept 
   s.mfu = ideal_s / elapsed_s;
   if (busy_s > 0) s.mfu_busy = ideal_s / busy_s;
   s.hfu = s.hfu_flop.value_or(*s.flop) / *peak.flop_per_s / elapsed_s;
-  std::array<double, kTimeClasses> lost{};
-  for (std::size_t i = 0; i < kTimeClasses; ++i) lost[i] = seconds(s.time_ns[i]) / elapsed_s;
-  const auto matmul = static_cast<std::size_t>(TimeClass::kMatmul);
-  const double matmul_s = seconds(s.time_ns[matmul]);
-  lost[matmul] -= *s.mfu;
-  s.lost = lost;
+  std::array<double, kTimeClasses> shares{};
+  for (std::size_t i = 0; i < kTimeClasses; ++i) shares[i] = seconds(s.time_ns[i]) / elapsed_s;
+  const bool whole_graphs = s.graph_sum_ns > 0;
+  s.lost = lost_of(shares, *s.mfu, whole_graphs);
   if (s.instances == 0 && *s.flop == 0) return doubt_bytes(s);  // nothing ended in the window: no FLOP to doubt
   try {
-    s.suspect = suspect_reason(ideal_s, matmul_s, elapsed_s, s.bound, peak.sparse);
+    const double could_s = seconds(s.time_ns[kMatmul] + (whole_graphs ? s.time_ns[kOther] : 0));
+    s.suspect =
+        suspect_reason(ideal_s, could_s, elapsed_s, s.bound, peak.sparse, whole_graphs ? "kernels" : "matmul kernels");
   } catch (...) {  // out of memory: the figures stand without the remark
   }
   doubt_bytes(s);
+}
+
+std::string why_no_times(const RegionSummary& row) {
+  if (row.untimed != 0)
+    return "not timed (" + std::to_string(row.untimed) + (row.untimed == 1 ? " launch)" : " launches)");
+  return row.classes_known ? "" : "no device activity was measured";
+}
+
+std::optional<std::array<double, kTimeClasses>> lost_of(std::array<double, kTimeClasses> shares, double mfu,
+                                                        bool whole_graphs) noexcept {
+  constexpr double kRounding = 1e-12;
+  if (whole_graphs) shares[kOther] += std::exchange(shares[kMatmul], 0);
+  double& kernels = shares[whole_graphs ? kOther : kMatmul];
+  kernels -= mfu;
+  if (kernels < -kRounding) return std::nullopt;
+  kernels = std::max(0.0, kernels);
+  return shares;
 }
 
 std::optional<double> clock_ratio(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept {

@@ -1,6 +1,7 @@
 // The quotients: MFU, HFU, MBU, the roofline, what was lost, and whether to believe it.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 
@@ -17,8 +18,17 @@ namespace mfu {
 ///   mfu      = ideal / elapsed,  mfu_busy = ideal / busy,  hfu = (FLOP + recomputed) / (peak x elapsed)
 ///   mbu      = bytes / (peak bandwidth x elapsed)
 ///   roofline = max(ideal, bytes / peak bandwidth)  [s]
-///   lost     = time of each class / elapsed, matmul less the ideal: with mfu they sum to 1
+///   lost     = see lost_of
 void complete_metrics(RegionSummary& summary, Phase phase, const Peak& peak) noexcept;
+
+/// Why the times of classes are not known; empty: they are. `not timed (12 launches)`.
+[[nodiscard]] std::string why_no_times(const RegionSummary& row);
+
+/// The rest of the elapsed time beside MFU: `shares` of each class in it, less the ideal, which matmul kernels take;
+/// where graphs were recorded as one, less that of all kernels, under `other`. None where that is less than nothing:
+/// the FLOP are wrong (`suspect`), times are missing, or they are of an instance whose matmuls ran in another window.
+[[nodiscard]] std::optional<std::array<double, kTimeClasses>> lost_of(std::array<double, kTimeClasses> shares,
+                                                                      double mfu, bool whole_graphs) noexcept;
 
 /// max(FLOP/peak, bytes/bandwidth) and which of the two it is. Training has no agreed bytes: FLOP/peak alone.
 struct Roofline {
@@ -29,13 +39,15 @@ struct Roofline {
                                 const Peak& peak) noexcept;
 
 /// Why a figure is not to be believed, with the likely cause; empty: nothing found.
-/// \param ideal_s FLOP / peak [s]; \param matmul_s time of the matmul kernels [s]; \param elapsed_s of the region [s].
+/// \param ideal_s FLOP / peak [s]; \param matmul_s time of the kernels that did them [s]: \param kernels matmul
+/// kernels,
+///   or all `kernels` where graphs were recorded as one; \param elapsed_s of the region [s].
 /// - FLOP beyond what the matmul kernels could have done at peak: `flops_exceed_matmul_time`
 /// - MFU over 100 %: `mfu_over_100`
 /// - the 2:4 sparse peak in the denominator: `sparse_peak`
 /// - below 0.1 % where the work is compute-bound: `mfu_below_0.1`; decode at batch 1 is honestly low and is not
 [[nodiscard]] std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bound bound,
-                                         bool sparse_peak);
+                                         bool sparse_peak, const char* kernels = "matmul kernels");
 
 /// The clock that ran over the clock that the peak stands for: 0.8 means that power or heat took a fifth of the peak
 /// away. Its own figure, never mixed into mfu. \param actual_sm_clock_khz as NVML reads it once per window

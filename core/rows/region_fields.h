@@ -39,7 +39,7 @@ enum class AddsUp : std::uint8_t {
 enum class Null : std::uint8_t {
   kNever,
   kUnknown,           ///< where nobody knows it
-  kNoDeviceActivity,  ///< where no kernel or copy could be seen
+  kNoDeviceActivity,  ///< where no kernel or copy could be seen, or some of them have no times
   kAbsent,            ///< the key is left out where there is nothing to say
 };
 
@@ -247,7 +247,14 @@ inline constexpr auto kFieldsOf<RegionSummary> = fields(
     Field{"components", &RegionSummary::components, Unit::kNone, AddsUp::kMerged, Null::kAbsent,
           "its matmuls by what they compute"},
     Field{"findings", &RegionSummary::findings, Unit::kNone, AddsUp::kFirst, Null::kAbsent,
-          "what the matmuls that ran say about the model and the program"});
+          "what the matmuls that ran say about the model and the program"},
+    Field{"untimed", &RegionSummary::untimed, Unit::kCount, AddsUp::kSum, Null::kNever,
+          "launches whose records carry no times; above 0, what follows from kernel times is null",
+          Metric{Metric::Kind::kCounter, "mfu_untimed_launches_total", "Launches whose records carry no times"}},
+    Field{
+        "graph_sum_s", &RegionSummary::graph_sum_ns, Unit::kSeconds, AddsUp::kSum, Null::kNoDeviceActivity,
+        "sum of the durations of graphs recorded as one (`MFU_GRAPHS=graph`), whose kernels have no known class: their "
+        "time is in `time_s.other`; above 0, `lost.other` has all that kernels lost and `lost.matmul` is 0"});
 
 /// Calls `each` with every field of T.
 template <typename T, typename Each>

@@ -95,7 +95,7 @@ inline constexpr auto kWords<FlopSource> = std::to_array<std::string_view>({"", 
 struct ExecutedWork {
   double flop = 0;            ///< [FLOP]
   DurationNs covered_ns = 0;  ///< of matmul_ns, time of the matmul kernels whose sizes are known
-  DurationNs matmul_ns = 0;   ///< of all matmul kernels
+  DurationNs matmul_ns = 0;   ///< of all matmul kernels, and of graphs recorded as one, which may be all matmul
   /// Time that `flop` takes at the peaks of the dtypes that the matmuls had; 0: no peak is known.
   DurationNs ideal_ns = 0;
 
@@ -146,8 +146,10 @@ struct RegionCounts {
   DurationNs kernel_sum_ns = 0;
   std::uint64_t kernels = 0;
   std::uint64_t launches = 0;
+  std::uint64_t untimed = 0;       ///< launches whose records carry no times; above 0: classes_known is false
   std::uint64_t comm_kernels = 0;  ///< of them, NCCL and the like
   DurationNs comm_sum_ns = 0;      ///< sum of their durations: waiting for the last rank to arrive is part of it
+  DurationNs graph_sum_ns = 0;     ///< sum of graphs recorded as one: of kernels, copies and gaps of unknown class
   bool overlapped = false;         ///< another thread's top-level instance ran at the same time on the device
   ClassTimes time_ns{};            ///< sums to elapsed_ns
 };
@@ -175,7 +177,7 @@ struct RegionSummary : RegionCounts {
   Bound bound = Bound::kUnknown;
   std::optional<double> clock_ratio;  ///< SM clock at the window's end over the clock that the peak stands for
   std::string suspect;                ///< why the figure is not to be believed; empty: nothing found
-  bool classes_known = true;          ///< false: no device activity was to be had, so idle is not idle
+  bool classes_known = true;          ///< false: no device activity was to be had, or not all times of it
   std::optional<std::array<double, kTimeClasses>> lost;  ///< with mfu sums to 1; [kMatmul] is beyond the ideal
   std::vector<TopKernel> top_kernels;
   NamedBy named_by = NamedBy::kNobody;
@@ -192,6 +194,20 @@ struct RegionSummary : RegionCounts {
   std::vector<Finding> findings;
   std::optional<bool> settled;  ///< all of its work was recorded when it was written
 
+  /// Times of kernels are missing: forgets all that follows from them.
+  void forget_kernel_times() {
+    classes_known = false;
+    mfu_busy = hfu = std::nullopt;
+    lost.reset();
+    executed.reset();
+    components.clear();
+    findings.clear();
+    top_kernels.clear();
+    suspect.clear();
+    prefill_to_decode = LatencySummary{};
+    after_prefill.reset();
+    slowest.clear();
+  }
   /// Where the limits of single instances are not sure enough: what was measured of each goes, the times of all
   /// together stay.
   void forget_single_instances() {

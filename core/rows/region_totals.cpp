@@ -4,6 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include "core/rows/metrics.h"
+
 namespace mfu {
 
 namespace {
@@ -93,18 +95,22 @@ Weights Weights::of(const RegionSummary& row, const RowPeak& peak) {
   const double elapsed_s = seconds(row.elapsed_ns);
   const bool at_work = row.instances != 0 || row.open != 0;
   for (std::size_t c = 0; c < kTimeClasses; ++c) w.time_ns[c] = static_cast<double>(row.time_ns[c]);
-  if ((row.flop || !at_work) && usable(peak.flop_per_s)) {
-    w.with_flop = row.flop ? 1 : 0;
+  // Where times are missing, the FLOP count if it is known how long their instances took.
+  const bool flop_counts = row.flop && (row.untimed == 0 || row.mfu);
+  const bool bytes_count = row.bytes && (row.untimed == 0 || row.mbu);
+  if ((flop_counts || !at_work) && usable(peak.flop_per_s)) {
+    w.with_flop = flop_counts ? 1 : 0;
     w.flop = row.flop.value_or(0);
     w.hfu_flop = row.hfu_flop.value_or(w.flop);
     w.flop_at_peak = *peak.flop_per_s * elapsed_s;
     w.flop_at_peak_busy = *peak.flop_per_s * seconds(row.busy_ns);
     w.counted_ns = w.time_ns;
+    w.graph_ns = static_cast<double>(row.graph_sum_ns);
   } else {
     w.left_out = 1;
   }
-  if ((row.bytes || !at_work) && usable(peak.bytes_per_s)) {
-    w.with_bytes = row.bytes ? 1 : 0;
+  if ((bytes_count || !at_work) && usable(peak.bytes_per_s)) {
+    w.with_bytes = bytes_count ? 1 : 0;
     w.bytes = row.bytes.value_or(0);
     w.bytes_at_peak = *peak.bytes_per_s * elapsed_s;
   }
@@ -135,6 +141,7 @@ void Weights::add(const Weights& other, double share) {
   with_flop += share * other.with_flop;
   with_bytes += share * other.with_bytes;
   left_out += share * other.left_out;
+  graph_ns += share * other.graph_ns;
 }
 
 std::optional<double> Weights::mfu() const { return quotient(with_flop > 0, flop, flop_at_peak); }
@@ -151,8 +158,7 @@ std::optional<std::array<double, kTimeClasses>> Weights::lost() const {
   if (!useful || !(elapsed_ns > 0)) return std::nullopt;
   std::array<double, kTimeClasses> lost{};
   for (std::size_t c = 0; c < kTimeClasses; ++c) lost[c] = counted_ns[c] / elapsed_ns;
-  lost[static_cast<std::size_t>(TimeClass::kMatmul)] -= *useful;
-  return lost;
+  return lost_of(lost, *useful, graph_ns > 0);
 }
 
 std::optional<std::array<double, kTimeClasses>> Weights::time_shares() const {
@@ -182,7 +188,7 @@ LatencySummary LatencySum::summary() const {
 
 void ComponentSums::Sum::add(const Sum& other) {
   sum.calls += other.sum.calls;
-  sum.shapes = std::max(sum.shapes, other.sum.shapes);  // mostly the same ones: nobody knows how many are not
+  sum.shapes = std::max(sum.shapes, other.sum.shapes);  // mostly the same ones; how many are not is unknown
   sum.time_ns += other.sum.time_ns;
   if (other.sum.flop) sum.flop = sum.flop.value_or(0) + *other.sum.flop;
   ideal_ns += other.ideal_ns;
@@ -297,6 +303,7 @@ void RegionTotals::Part::merge(const RegionSummary& row) {
     sum.window = row.window;
     sum.classes_known = row.classes_known;
   }
+  sum.classes_known = sum.classes_known && (row.classes_known || row.untimed == 0);
   add_up(sum, row);
   if (row.hfu_flop || row.flop) sum.hfu_flop = sum.hfu_flop.value_or(0) + row.hfu_flop.value_or(row.flop.value_or(0));
 }
@@ -388,7 +395,9 @@ SummedRegion RegionTotals::Part::summed() const {
   s.mfu = weights.mfu();
   s.hfu = weights.hfu();
   s.mbu = weights.mbu();
-  if (s.classes_known) {
+  if (s.untimed != 0) {
+    s.forget_kernel_times();
+  } else if (s.classes_known) {
     s.mfu_busy = weights.mfu_busy();
     s.lost = weights.lost();
   }
@@ -397,7 +406,7 @@ SummedRegion RegionTotals::Part::summed() const {
 
 void RegionTotals::add(const RegionSummary& row, const RowPeak& peak) {
   only_ = empty() ? std::optional(row) : std::nullopt;
-  (row.classes_known ? seen_ : blind_).add(row, peak);
+  (row.classes_known || row.untimed != 0 ? seen_ : blind_).add(row, peak);
 }
 
 void RegionTotals::add(const RegionTotals& other) {

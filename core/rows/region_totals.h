@@ -34,6 +34,7 @@ struct Weights {
   std::array<double, kTimeClasses> time_ns{};          ///< class times of all rows [ns]
   double with_flop = 0, with_bytes = 0;                ///< rows, or shares of rows, that have FLOP or bytes
   double left_out = 0;                                 ///< rows that MFU does not cover
+  double graph_ns = 0;                                 ///< of graphs recorded as one, in the rows that it covers
   double ideal_ns = 0, covered_ns = 0, matmul_ns = 0;  ///< ExecutedWork of the rows that have it [ns]
   double executed_elapsed_ns = 0;                      ///< elapsed time of those rows [ns]
 
@@ -49,7 +50,7 @@ struct Weights {
   }
   [[nodiscard]] std::optional<double> mfu_busy() const;
   [[nodiscard]] std::optional<double> mbu() const;
-  /// With mfu sums to 1. None where MFU is unknown.
+  /// With mfu sums to 1. None where MFU is unknown, or see lost_of.
   [[nodiscard]] std::optional<std::array<double, kTimeClasses>> lost() const;
   /// Share of each class in the elapsed time; sums to 1. None where there was no time.
   [[nodiscard]] std::optional<std::array<double, kTimeClasses>> time_shares() const;
@@ -126,7 +127,8 @@ struct SummedRegion {
 
 /// The one sum of a region's rows: the report, `mfu top`, `mfu serve` and replay all take it from here. Counts, times
 /// and latencies are those of all rows, quotients those of their Weights: MFU = sum(FLOP) / sum(peak x elapsed). Rows
-/// without device activity (`classes_known` false) are left out altogether where others have it. FLOP and bytes are
+/// without device activity (`classes_known` false) are left out altogether where others have it; a sum with a row whose
+/// times are missing (`untimed`) has no figure that follows from times, and no MFU of such rows. FLOP and bytes are
 /// those of the rows that MFU and MBU cover; where no peak is known, of all rows whose FLOP are. The sum of one row is
 /// that row, to the last digit.
 class RegionTotals {

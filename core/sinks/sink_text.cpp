@@ -11,6 +11,7 @@
 #include "core/base/environment.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
+#include "core/rows/metrics.h"
 #include "core/sinks/component_text.h"
 
 namespace mfu {
@@ -35,6 +36,7 @@ constexpr std::array<std::string_view, kTimeClasses> kClassWords{"matmul", "othe
 /// Where the time went, largest first, in percent of elapsed; what is below 0.05 % is left out, and what does not fit
 /// into `room` columns.
 std::string waterfall(const RegionSummary& r, std::size_t room = 200) {
+  if (r.untimed != 0) return why_no_times(r);
   if (!r.classes_known || r.elapsed_ns == 0) return "";
   std::array<std::pair<double, std::string_view>, kTimeClasses> parts;
   static constexpr std::array<std::string_view, kTimeClasses> kLost{"gemm-loss", "other", "comm", "copy", "idle"};
@@ -42,6 +44,8 @@ std::string waterfall(const RegionSummary& r, std::size_t room = 200) {
   for (std::size_t c = 0; c < kTimeClasses; ++c)
     parts[c] = {lost ? (*r.lost)[c] : static_cast<double>(r.time_ns[c]) / static_cast<double>(r.elapsed_ns),
                 lost ? kLost[c] : kClassWords[c]};
+  // Of kernels in graphs that are one record each, classes are unknown.
+  if (r.graph_sum_ns > 0) parts[static_cast<std::size_t>(TimeClass::kOther)].second = lost ? "kernel-loss" : "kernels";
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
   for (const auto& [share, what] : parts) {

@@ -1,7 +1,7 @@
 """CUDA graphs: every node timed (MFU_GRAPHS=node), each launch as a whole (graph), or as a whole and split by what its kernels
 take elsewhere (auto, the default)."""
 
-from harness import TestCase, main, ns, union_ns
+from harness import CONFIGS, TestCase, main, ns, union_ns
 
 SCRIPT = """
     kernel gemm_a ns=20000; kernel elementwise_b ns=5000
@@ -10,6 +10,24 @@ SCRIPT = """
     repeat 50 { push "step batch=1 seq_len=32"; launch gemm_a stream=s; graph_launch g stream=s; sync; pop }
     print ends
 """
+
+# Decode passes of Qwen3-8B; the times of the kernels are made up, and long beside what the simulated GPU lies between them.
+CAPTURE = """
+    kernel gemm_a ns=2000000; kernel elementwise_b ns=300000
+    stream s; stream t
+    capture s; launch gemm_a stream=s count=10; launch elementwise_b stream=s count=5; end_capture s g; instantiate g
+"""
+GRAPHS = {
+    "a graph a pass": CAPTURE + """
+        repeat 40 { push "decode batch=8 context=1000"; graph_launch g stream=s; sync s; pop }""",
+    "kernels beside the graph": CAPTURE + """
+        repeat 40 { push "decode batch=8 context=1000"; launch gemm_a stream=s; graph_launch g stream=s; sync s; pop }""",
+    "passes that run ahead": CAPTURE + """
+        repeat 40 { push "decode batch=8 context=1000"; graph_launch g stream=s; pop }
+        sync""",
+    "two graphs at once": CAPTURE + """
+        repeat 40 { push "decode batch=8 context=1000"; graph_launch g stream=s; graph_launch g stream=t; sync; pop }""",
+}
 
 
 class Graphs(TestCase):
@@ -37,6 +55,41 @@ class Graphs(TestCase):
         self.assertEqual((ns(step["busy_s"]), ns(step["kernel_sum_s"])), (union_ns(spans), sum(e - b for b, e in spans)))
         # Nobody can say of which class the time inside is.
         self.assertEqual(ns(step["time_s"]["other"]), union_ns([(a["begin"], a["end"]) for a in graphs]))
+
+    def assert_whole(self, row):
+        """Nothing is said of what was not looked at."""
+        self.assertGreater(row["graph_sum_s"], 0)
+        self.assertEqual(row["lost"]["matmul"], 0, row)
+        self.assertGreaterEqual(min(row["lost"].values()), 0, row)
+        self.assertAlmostEqual(row["mfu"] + sum(row["lost"].values()), 1, places=9)
+        self.assertIsNone(row["suspect"])
+        self.assertIn("graphs", [finding["kind"] for finding in row["findings"]])
+
+    def test_mfu_is_that_of_nodes(self):
+        for name, script in GRAPHS.items():
+            with self.subTest(name):
+                rows = {}
+                for graphs in ("node", "graph"):
+                    run = self.scenario(script, config=CONFIGS / "qwen3-8b.json", env={"MFU_GRAPHS": graphs})
+                    self.assert_sound(run)
+                    rows[graphs] = run.region("decode")
+                    if graphs == "node":
+                        self.assertEqual(rows[graphs]["graph_sum_s"], 0)
+                        self.assertIsNone(rows[graphs]["suspect"])
+                        continue
+                    for row in [run.region("decode")] + [w for w in run.lines("window") if w["region"] == "decode"]:
+                        self.assert_whole(row)
+                    line = next(line for line in run.log if "decode@gpu0" in line)
+                    self.assertNotIn("gemm-loss", line)
+                    self.assertIn("kernel-loss", line)
+                graph, node = rows["graph"], rows["node"]
+                for key in ("flop", "instances", "tokens"):
+                    self.assertEqual(graph[key], node[key], key)
+                for key in ("mfu_busy", "busy_s"):
+                    self.assertAlmostEqual(graph[key] / node[key], 1, delta=0.005, msg=key)
+                # Between passes that wait for the GPU lies the host, which no two runs have the same time for.
+                mfu = [r["mfu"] if "ahead" in name else r["mfu"] / (1 - r["lost"]["idle"]) for r in (graph, node)]
+                self.assertAlmostEqual(mfu[0] / mfu[1], 1, delta=0.005)
 
     def test_a_cupti_that_cannot(self):
         run = self.run_it(MFU_GRAPHS="graph", SIMGPU_REFUSE_KINDS="51")

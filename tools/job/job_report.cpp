@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/printable.h"
+#include "core/rows/metrics.h"
 
 namespace mfu {
 
@@ -17,7 +18,9 @@ constexpr std::size_t kMatmul = static_cast<std::size_t>(TimeClass::kMatmul);
 /// The sentence that answers: where did the time go?
 std::string words_of(const JobRegion& region) {
   const RegionSummary& r = region.sum();
-  if (!r.classes_known) return fmt::format("What ran on the GPU in {} was not measured", region.name);
+  if (!r.classes_known)
+    return fmt::format("What ran on the GPU in {} was not measured{}", region.name,
+                       r.untimed != 0 ? ": " + why_no_times(r) : "");
   const auto shares = r.lost ? r.lost : region.totals.weights.time_shares();
   if (!shares) return "";
   const auto largest = static_cast<std::size_t>(std::max_element(shares->begin(), shares->end()) - shares->begin());

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/rows/metrics.h"
 #include "tools/job/region_figures.h"
 
 namespace mfu {
@@ -142,7 +143,7 @@ Result<Verdict> check(const Assertion& a, const Job& job) {
   if (value) return Verdict{false, fmt::format("{} does not hold: {} is {}", a.text, name, shown(*value))};
   std::string why = region->why_no_mfu;
   if (!region->sum().classes_known && (why.empty() || a.figure.starts_with("lost.") || a.figure.starts_with("time_s.")))
-    why = "no device activity was measured";
+    why = why_no_times(region->sum());
   else if (a.figure.starts_with("latency.") || a.figure == "each_s")
     why = "no instance of it ended";
   else if (a.figure.starts_with("inter_token_s.") || a.figure == "after_prefill")

@@ -225,7 +225,7 @@ Comparison compare(const Job& a, const Job& b) {
   for (const auto& [job, name] : {std::pair(&a, "A"), std::pair(&b, "B")})
     for (const JobWarning& w : job->warnings)
       if (w.kind == "suspect" || w.kind == "unfinished" || w.kind == "left_out" || w.kind == "ranks" ||
-          w.kind == "clock")
+          w.kind == "clock" || w.kind == "untimed")
         comparison.remarks.push_back(fmt::format("{}: {}", name, w.message));
   return comparison;
 }

@@ -40,7 +40,7 @@ class Finder {
   std::vector<Opportunity> find() {
     if (!shares_ || !r_.classes_known || r_.elapsed_ns <= 0) return {};
     idle();
-    other();
+    if (r_.graph_sum_ns == 0) other();  // else of any class
     add(TimeClass::kComm, "exposed communication", "",
         "Overlap it with compute (bucket sizes, prefetch), or move less. Look for a rank that arrives last.");
     add(TimeClass::kMemcpy, "copies", "",

@@ -122,7 +122,7 @@ class Detail {
            Style::kPlain}};
       if (width_ > bar_at + 8) {
         line.push_back({"  ", Style::kPlain});
-        for (Span& span : bar(bar_shares(r), std::min<std::size_t>(width_ - bar_at, 80), glyphs_))
+        for (Span& span : bar_of(r, std::min<std::size_t>(width_ - bar_at, 80), glyphs_))
           line.push_back(std::move(span));
       }
       lines_.push_back(std::move(line));

@@ -87,6 +87,12 @@ std::optional<BarShares> bar_shares(const RegionSummary& r) {
   return all;
 }
 
+ScreenLine bar_of(const RegionSummary& row, std::size_t width, Glyphs glyphs) {
+  constexpr std::string_view kNotTimed = "not timed";
+  if (row.untimed == 0 || width < kNotTimed.size()) return bar(bar_shares(row), width, glyphs);
+  return {{std::string(kNotTimed) + std::string(width - kNotTimed.size(), ' '), Style::kPlain}};
+}
+
 ScreenLine bar(const std::optional<BarShares>& shares, std::size_t width, Glyphs glyphs) {
   if (!shares) return {{std::string(width, ' '), Style::kPlain}};
   return glyphs == Glyphs::kBlocks ? blocks(*shares, width) : letters(*shares, width);

@@ -60,6 +60,8 @@ using BarShares = std::array<double, kBarParts.size()>;
 /// ran was not measured.
 [[nodiscard]] std::optional<BarShares> bar_shares(const RegionSummary& row);
 
+/// The same of a row as a bar; `not timed` where its times are missing.
+[[nodiscard]] ScreenLine bar_of(const RegionSummary& row, std::size_t width, Glyphs glyphs);
 /// `width` columns; each edge is rounded by itself, so that parts never add up to more than there is. Blank without
 /// shares.
 [[nodiscard]] ScreenLine bar(const std::optional<BarShares>& shares, std::size_t width, Glyphs glyphs);

@@ -176,7 +176,8 @@ ScreenLine row_line(const TopRow& row, const Columns& c, bool selected, Glyphs g
   ScreenLine line{{text, style}};
   if (const std::size_t width = c[kBarColumn].width; width != 0) {
     line.push_back({" ", Style::kPlain});
-    ScreenLine parts = bar(r != nullptr ? bar_shares(*r) : std::nullopt, width, live ? glyphs : Glyphs::kAscii);
+    const Glyphs drawn = live ? glyphs : Glyphs::kAscii;
+    ScreenLine parts = r != nullptr ? bar_of(*r, width, drawn) : bar(std::nullopt, width, drawn);
     if (!live)
       for (Span& span : parts) span.style = Style::kDim;
     line.insert(line.end(), parts.begin(), parts.end());

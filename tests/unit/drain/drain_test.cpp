@@ -131,7 +131,12 @@ TEST_F(DrainTest, RecordsWithoutUsableTimesCountTheirLaunchButNoTime) {
   EXPECT_EQ(drain_->account().dropped, 0u);
   now_ += kNsPerSecond;
   drain_->finish(now_);
-  for (const RegionSummary& r : windows_.back().regions) EXPECT_EQ(r.busy_ns, 0) << r.region;
+  for (const RegionSummary& r : windows_.back().regions) {
+    EXPECT_EQ(r.busy_ns, 0) << r.region;
+    EXPECT_FALSE(r.classes_known) << r.region;
+    EXPECT_EQ(r.untimed, 8u) << r.region << ": all but the one that had begun and ran on";
+  }
+  EXPECT_EQ(drain_->account().not_timed, 9u);
 }
 
 TEST_F(DrainTest, ALaunchWithoutARecordHoldsTimeBackUntilItIsGivenUp) {

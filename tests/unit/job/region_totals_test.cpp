@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "core/rows/metrics.h"
 #include "tools/job/time_grid.h"
@@ -37,10 +38,11 @@ Row random_row(std::mt19937_64& random) {
   r.kernel_sum_ns = r.busy_ns + below(1'000'000);
   r.kernels = random() % 100000;
   r.launches = random() % 100000;
-  r.flop = static_cast<double>(below(1'000'000)) * 1e9;
+  row.peak = {200e12 + 800e12 * static_cast<double>(below(2)), 2e12 + 1e12 * static_cast<double>(below(2))};
+  // No more than its matmul kernels can have done.
+  r.flop = *row.peak.flop_per_s * seconds(r.time_ns[0]) * static_cast<double>(below(1000)) / 1000;
   r.hfu_flop = *r.flop * 1.25;
   r.bytes = static_cast<double>(below(1'000'000)) * 1e6;
-  row.peak = {200e12 + 800e12 * static_cast<double>(below(2)), 2e12 + 1e12 * static_cast<double>(below(2))};
   DurationHistogram latency;
   for (int i = 0; i < 20; ++i) latency.add(1'000'000 + below(100'000'000));
   r.latency = latency.summary();
@@ -165,6 +167,49 @@ TEST_F(RegionTotalsTest, RowsWithoutDeviceActivityDoNotBecomeIdleTime) {
   EXPECT_EQ(sum.summed().sum.time_ns, seen.summary.time_ns);
   EXPECT_EQ(sum.summed().sum.elapsed_ns, seen.summary.elapsed_ns);
   EXPECT_TRUE(sum.summed().sum.classes_known);
+}
+
+/// As the ledger gives it: its times are not all known, and MFU only where the ends of its instances are.
+void take_times(Row& row, std::uint64_t launches, bool ends_known) {
+  row.summary.untimed = launches;
+  row.summary.forget_kernel_times();
+  if (!ends_known) row.summary.mfu = row.summary.mbu = std::nullopt;
+}
+
+TEST_F(RegionTotalsTest, ASumWithAnUntimedRowIsUntimed) {
+  for (int round = 0; round < 200; ++round) {
+    RegionTotals sum, beside;
+    double flop = 0, at_peak = 0;
+    std::uint64_t untimed = 0, instances = 0;
+    DurationNs elapsed = 0;
+    for (std::size_t n = 2 + random_() % 10; n > 0; --n) {
+      Row row = random_row(random_);
+      const bool ends_known = random_() % 2 == 0;
+      if (random_() % 3 == 0) take_times(row, 1 + random_() % 9, ends_known);
+      if (random_() % 3 == 0) row.summary.graph_sum_ns = row.summary.time_ns[1];
+      if (random_() % 6 == 0) row.summary.elapsed_ns -= std::exchange(row.summary.time_ns[0], 0);  // lost records
+      sum.add(row.summary, row.peak);
+      beside.add_beside(row.summary, row.peak);
+      untimed += row.summary.untimed;
+      instances += row.summary.instances;
+      elapsed += row.summary.elapsed_ns;
+      if (row.summary.untimed != 0 && !row.summary.mfu) continue;
+      flop += *row.summary.flop;
+      at_peak += *row.peak.flop_per_s * seconds(row.summary.elapsed_ns);
+    }
+    for (const RegionSummary& s : {sum.summed().sum, beside.summed().sum}) {
+      EXPECT_EQ(s.untimed, untimed);
+      EXPECT_EQ(s.instances, instances);
+      EXPECT_EQ(s.elapsed_ns, elapsed);
+      EXPECT_EQ(s.mfu.has_value(), at_peak > 0);
+      EXPECT_NEAR(s.mfu.value_or(0), at_peak > 0 ? flop / at_peak : 0, 1e-12);
+      EXPECT_EQ(s.classes_known, untimed == 0);
+      EXPECT_FALSE(untimed != 0 && (s.lost || s.mfu_busy || s.hfu || s.executed || !s.top_kernels.empty()));
+      if (!s.lost) continue;
+      for (const double part : *s.lost) EXPECT_GE(part, 0);
+      EXPECT_NEAR(std::accumulate(s.lost->begin(), s.lost->end(), *s.mfu), 1, 1e-9);
+    }
+  }
 }
 
 TEST_F(RegionTotalsTest, LatenciesOfAllRanksTogether) {

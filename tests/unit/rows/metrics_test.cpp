@@ -60,7 +60,28 @@ TEST(Metrics, LostAndMfuSumToOne) {
   for (double ideal_s : {1e-9, 0.001, 0.0333, 0.06, 0.5}) {
     RegionSummary s = region(989.4e12 * ideal_s);
     complete_metrics(s, Phase::kTrain, h100());
+    const bool beyond_matmul = ideal_s > 0.06;
+    ASSERT_EQ(s.lost.has_value(), !beyond_matmul) << "no part is negative";
+    if (s.lost) {
+      EXPECT_NEAR(std::accumulate(s.lost->begin(), s.lost->end(), *s.mfu), 1.0, 1e-12);
+    }
+    EXPECT_EQ(s.suspect.starts_with("flops_exceed_matmul_time"), beyond_matmul);
+  }
+}
+
+TEST(Metrics, OfGraphsRecordedAsOneKernelsHaveNoClasses) {
+  for (const double ideal_s : {0.001, 0.06, 0.07, 0.5}) {
+    RegionSummary s = region(989.4e12 * ideal_s);
+    s.graph_sum_ns = 10 * kMs;
+    complete_metrics(s, Phase::kTrain, h100());
+    const bool beyond_kernels = ideal_s > 0.075;  // matmul and other
+    ASSERT_EQ(s.lost.has_value(), !beyond_kernels);
+    EXPECT_EQ(s.suspect != "", beyond_kernels) << s.suspect;
+    EXPECT_EQ(s.suspect.find("matmul kernels"), std::string::npos);
+    if (!s.lost) continue;
     EXPECT_NEAR(std::accumulate(s.lost->begin(), s.lost->end(), *s.mfu), 1.0, 1e-12);
+    EXPECT_EQ((*s.lost)[0], 0);
+    EXPECT_NEAR((*s.lost)[1], 0.75 - ideal_s * 10, 1e-12);
   }
 }
 
