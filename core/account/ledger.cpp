@@ -48,9 +48,10 @@ Ledger::Device& Ledger::new_device(std::uint32_t device) {
 void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work) {
   const bool detected = slot.kind == InstanceKind::kDetected;
   if (observer_ != nullptr && !detected) observer_->on_open(slot, at);
-  rows_.note_named_by(slot.region, detected                            ? NamedBy::kDetector
-                                   : rules_.is_of_framework(slot.rule) ? NamedBy::kFramework
-                                                                       : NamedBy::kRange);
+  rows_.note_named_by(slot.region, work != nullptr && work->by_interpreter ? NamedBy::kInterpreter
+                                   : detected                              ? NamedBy::kDetector
+                                   : rules_.is_of_framework(slot.rule)     ? NamedBy::kFramework
+                                                                           : NamedBy::kRange);
   Instance& instance = live_.insert(slot.id);
   instance.kind = slot.kind;
   instance.region = slot.region;

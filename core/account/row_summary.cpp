@@ -67,7 +67,8 @@ RegionSummary summary_of(const RegionRow& row, const RowContext& of, const Flops
   s.untimed += row.maybe_untimed;
   s.classes_known = of.device_activity && s.untimed == 0;
   row.latency.describe(s, of.peak);
-  if (model != nullptr && row.any_work && row.flop_known && !row.flop_pending) {
+  // An instance may have another model.
+  if ((model != nullptr || row.flop > 0) && row.any_work && row.flop_known && !row.flop_pending) {
     s.flop = row.flop;
     s.hfu_flop = row.hfu_flop;
     if (row.bytes_known) s.bytes = row.bytes;

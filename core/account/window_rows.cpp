@@ -272,7 +272,7 @@ void WindowRows::add_latency(const Instance& instance, std::uint32_t device, dou
   } else if (instance.phase == Phase::kDecode) {
     ended.batch = instance.decode.batch();
   }
-  if (model_ && instance.work.flop_known) {
+  if ((model_ || instance.model) && instance.work.flop_known) {
     ended.flop = instance.work.flop * part;
     if (instance.work.bytes_known) ended.bytes = instance.work.bytes * part;
   }

@@ -203,6 +203,7 @@ void WorkResolver::open(Instance& instance, const DetectedWork* detected) const 
     if (is_training(instance.phase) && !model_) instance.detected_shape = {};
     instance.passes = detected->passes;
     instance.parts_of_step = detected->parts;
+    instance.model = detected->model;
   }
   instance.cached_at_open = shapes_.cached(instance.home_device.value_or(0));
 }
@@ -245,7 +246,7 @@ void WorkResolver::resolve(Instance& instance, bool complete) {
   instance.shape = shape;
   instance.shape_source = resolved.source;
   instance.work = Work{};
-  if (model_) count_work(instance, phase, resolved, from_kernels, complete);
+  if (model_of(instance) != nullptr) count_work(instance, phase, resolved, from_kernels, complete);
   const bool detected = instance.kind == InstanceKind::kDetected;
   if (instance.work.tokens == 0 && (!detected || shape.batch || shape.tokens))
     instance.work.tokens = count_tokens(phase, shape, workload_.grad_accum);
@@ -258,7 +259,7 @@ void WorkResolver::resolve(Instance& instance, bool complete) {
 const char* WorkResolver::missing_in(const Instance& instance, Phase phase, const ResolvedShape& resolved) const {
   const Shape& shape = resolved.shape;
   const bool detected = instance.kind == InstanceKind::kDetected;
-  const Architecture& model = model_->spec();
+  const Architecture& model = model_of(instance)->spec();
   if (model.is_vision_only()) return "";
   if (detected && !shape.batch && !shape.tokens) return phase == Phase::kDecode ? "batch" : "batch or tokens";
   if ((detected || resolved.by_kernels(ShapeWords::kTokens)) && phase != Phase::kDecode && !model.flat_params &&
@@ -270,13 +271,14 @@ const char* WorkResolver::missing_in(const Instance& instance, Phase phase, cons
 void WorkResolver::count_work(Instance& instance, Phase phase, const ResolvedShape& resolved, const Shape& from_kernels,
                               bool complete) {
   const Shape& shape = resolved.shape;
+  const FlopsModel& model = *model_of(instance);
   const char* missing = missing_in(instance, phase, resolved);
   if (*missing == '\0') {
-    instance.work = model_->work(phase, shape);
+    instance.work = model.work(phase, shape);
     missing = instance.work.missing;
   }
   if (!instance.work.flop_known) {
-    instance.work = least_work(*model_, phase, shape);
+    instance.work = least_work(model, phase, shape);
     instance.work.missing = missing;
     if (complete) notice_missing(instance);
     // What decodes next would take the length of an earlier prompt.
@@ -291,7 +293,7 @@ void WorkResolver::count_work(Instance& instance, Phase phase, const ResolvedSha
                          ? !resolved.by_kernels(ShapeWords::kBatch) || instance.detected_shape.batch.has_value()
                          : !(resolved.by_kernels(ShapeWords::kTokens) && rows_by_products) &&
                                !resolved.by_kernels(ShapeWords::kSeqLen) && !resolved.by_kernels(ShapeWords::kBatch);
-  const ParallelConfig& ranks = model_->options().parallel;
+  const ParallelConfig& ranks = model.options().parallel;
   instance.said_tokens =
       given ? tokens_of(phase, shape) / (data_ranks(ranks) * (decodes ? 1 : std::max<std::int64_t>(1, ranks.cp))) : 0;
 }
@@ -326,8 +328,8 @@ void WorkResolver::count_attention(Instance& instance) {
     const auto forward = static_cast<double>(instance.products->attention_forward());
     const auto backward = static_cast<double>(instance.products->attention_backward());
     AttentionCore core;
-    if (forward + backward > 0 && model_ && instance.work.flop_known)
-      core = attention_core(*model_, instance.phase, instance.shape);
+    if (forward + backward > 0 && model_of(instance) != nullptr && instance.work.flop_known)
+      core = attention_core(*model_of(instance), instance.phase, instance.shape);
     if (core.flop > 0 && core.layers > 0) {
       const double of_one = core.flop / core.layers;
       instance.attention = {forward * of_one, backward * kBackward * of_one, forward, backward};

@@ -21,9 +21,11 @@ namespace mfu {
 
 /// What the kernels say of an instance that no range named.
 struct DetectedWork {
-  Shape shape;              ///< of one pass
-  std::int64_t passes = 0;  ///< forward and backward passes that a training step consists of; 0: not known
-  std::int64_t parts = 1;   ///< of a pass of a step: how many of its kind the step has
+  Shape shape;                        ///< of one pass
+  std::int64_t passes = 0;            ///< forward and backward passes that a training step consists of; 0: not known
+  std::int64_t parts = 1;             ///< of a pass of a step: how many of its kind the step has
+  bool by_interpreter = false;        ///< the program's interpreter reported it, and not its kernels
+  const FlopsModel* model = nullptr;  ///< the model that runs in it; nullptr: that of the config
 };
 
 /// [mfu-drain] Shapes come from ranges, rules, the config and kernels, in that order. Call open and close in the order
@@ -66,6 +68,9 @@ class WorkResolver {
   void scale_to_passes(Instance& instance, const SeenShape& seen) const;
   void count_attention(Instance& instance);
   void notice_missing(const Instance& instance);
+  [[nodiscard]] const FlopsModel* model_of(const Instance& instance) const noexcept {
+    return instance.model != nullptr ? instance.model : model_;
+  }
 
   const RegionRules& rules_;
   const FlopsModel* model_;

@@ -59,6 +59,8 @@ class DetectedRegions {
   void add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread);
   /// A range opened a region: the program names its work itself from `at` on.
   void stand_aside();
+  /// Ranges and the interpreter name no region any more.
+  void resume() noexcept { aside_ = false; }
 
   /// Every launch up to and with `complete` has all its records; everything that began before `watermark` was told.
   /// \return how far the Ledger may be advanced

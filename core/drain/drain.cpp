@@ -40,6 +40,7 @@ void Drain::follow_instances() {
         counters_.add(Counter::kInstancesFull);
         continue;
       }
+      if (program_ != nullptr) program_->stop();
       if (detected_ != nullptr) detected_->stand_aside();
       ledger_.open(*event.slot, event.at);
       if (calls_) calls_->ranges().open(*event.slot, event.at);
@@ -138,7 +139,9 @@ void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool f
     note_late(record, first);
   newest_begin_ = std::max(newest_begin_, record.begin_ns);
   if (graphs_ != nullptr && record.graph == GraphId::kNone) graphs_->learn(record);
-  if (owner == InstanceId::kNone && detected_ != nullptr)
+  if (owner == InstanceId::kNone && program_ != nullptr)
+    program_->add(record, first, thread_outside(found.owner));
+  else if (owner == InstanceId::kNone && detected_ != nullptr)
     detected_->add(record, first, thread_outside(found.owner));
   else
     ledger_.add(record, owner, first);
@@ -229,7 +232,8 @@ void Drain::make_room() {
 }
 
 void Drain::advance_ledger(const LaunchTracker::Settled& settled) {
-  const TimeNs until = detected_ != nullptr ? detected_->settle(settled.complete, settled.until) : settled.until;
+  TimeNs until = program_ != nullptr ? program_->settle(settled.complete, settled.until) : settled.until;
+  if (detected_ != nullptr) until = std::min(until, detected_->settle(settled.complete, settled.until));
   advanced_to_ = std::max(advanced_to_, until);
   ledger_.await_launches_of(launches_.awaited());
   const TimeNs late_from = launches_.unsettled_from();
@@ -258,6 +262,7 @@ void Drain::finish(TimeNs now) {
   if (calls_)
     calls_->deliver_waiting(true, now,
                             [this](const ActivityRecord& r, const CorrelationMap::Found& f) { deliver_waiting(r, f); });
+  if (program_ != nullptr) program_->finish();
   if (detected_ != nullptr) detected_->finish();
   ledger_.await_launches_of({});
   ledger_.finish(now);
@@ -267,7 +272,9 @@ LaunchAccount Drain::account() const {
   LaunchAccount account;
   account.seen = attribution_.launches_seen() + (calls_ ? calls_->seen() : 0) + seen_by_record_;
   // What the detector found a region for was launched outside of every range.
-  const std::uint64_t detected = detected_ != nullptr ? std::min(detected_->attributed(), outside_) : 0;
+  std::uint64_t detected = detected_ != nullptr ? detected_->attributed() : 0;
+  if (program_ != nullptr) detected += program_->attributed();
+  detected = std::min(detected, outside_);
   account.attributed = attributed_ + detected;
   account.outside = outside_ - detected;
   account.unattributed = unattributed_;

@@ -22,6 +22,7 @@
 #include "core/drain/graph_inside.h"
 #include "core/drain/instance_feed.h"
 #include "core/drain/launch_tracker.h"
+#include "core/drain/program_regions.h"
 #include "core/rows/region_summary.h"
 
 namespace mfu {
@@ -49,6 +50,9 @@ class Drain {
   /// \param graphs splits whole-graph records into their nodes; nullptr: they stay as they are.
   Drain(Attribution& attribution, Ledger& ledger, TickClock& clock, const ContextDevices& contexts, Counters& counters,
         DetectedRegions* detected = nullptr, bool by_calls = false, GraphInside* graphs = nullptr);
+
+  /// Records that no range owns go there first, and from there to the detector. Call before the first record.
+  void report_to(ProgramRegions& program) noexcept { program_ = &program; }
 
   void begin_tick(TimeNs now);
   void record(const ActivityRecord& record);
@@ -101,6 +105,7 @@ class Drain {
   const ContextDevices& contexts_;
   Counters& counters_;
   DetectedRegions* detected_;
+  ProgramRegions* program_ = nullptr;
   GraphInside* graphs_;
   InstanceFeed instances_;
   LaunchTracker launches_;

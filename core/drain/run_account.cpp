@@ -17,6 +17,9 @@ RunAccount::RunAccount(const Parts& parts, const Options& options, Ledger::Windo
   if (options.split_graphs) graphs_.emplace(parts.attribution.graph_contents(), parts.names);
   drain_.emplace(parts.attribution, ledger_, parts.clock, parts.contexts, parts.counters, detected(), options.by_calls,
                  graphs_ ? &*graphs_ : nullptr);
+  if (!options.program || options.by_calls) return;
+  program_.emplace(ledger_, parts.rules, options.model, detected());
+  drain_->report_to(*program_);
 }
 
 DurationNs RunAccount::tick_period(DurationNs window_ns) noexcept {

@@ -9,6 +9,7 @@
 #include "core/drain/detected_regions.h"
 #include "core/drain/drain.h"
 #include "core/drain/graph_inside.h"
+#include "core/drain/program_regions.h"
 
 namespace mfu {
 
@@ -33,6 +34,7 @@ class RunAccount {
     AccountObserver* observer = nullptr;        ///< outlives the account
     std::optional<DetectionOptions> detection;  ///< none: work that no range owns stays outside
     bool by_calls = false;                      ///< see Drain
+    bool program = false;                       ///< facts of the program's interpreter may come
     bool split_graphs = false;                  ///< graphs that are timed as a whole, into their nodes
   };
 
@@ -45,6 +47,7 @@ class RunAccount {
   [[nodiscard]] DetectedRegions* detected() noexcept { return detected_ ? &*detected_ : nullptr; }
   /// How much of the time of graphs is known from the inside; none: they are not split.
   [[nodiscard]] const GraphInside* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
+  [[nodiscard]] ProgramRegions* program() noexcept { return program_ ? &*program_ : nullptr; }
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
   [[nodiscard]] const Drain& drain() const noexcept { return *drain_; }
 
@@ -58,6 +61,7 @@ class RunAccount {
   Ledger::WindowCallback on_window_;
   Ledger ledger_;
   std::optional<DetectedRegions> detected_;
+  std::optional<ProgramRegions> program_;
   std::optional<GraphInside> graphs_;
   std::optional<Drain> drain_;
 };

@@ -1,4 +1,4 @@
-// What an interpreter reports of the program that it runs.
+// Facts that an interpreter reports of the program that it runs.
 #pragma once
 
 #include <cstdint>

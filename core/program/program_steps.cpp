@@ -37,13 +37,14 @@ void ProgramSteps::add(const ProgramFact& fact) {
     note_optimizer(fact);
   } else if (is_of_lead(fact)) {
     waiting_.push_back(fact);
+    passes_seen_ = passes_seen_ || fact.kind == FactKind::kPassBegin || fact.kind == FactKind::kBackwardBegin;
     if (fact.kind == FactKind::kUpdateEnd) note_optimizer(fact);
   }
   decide(false);
   if (waiting_.size() > kMostWaiting) flush();
 }
 
-/// The first thread that begins something leads until that has ended. What other threads do meanwhile is a part of it.
+/// The first thread that begins something leads until that has ended. Work of other threads meanwhile is a part of it.
 bool ProgramSteps::is_of_lead(const ProgramFact& fact) {
   if (lead_depth_ == 0) {
     if (ends(fact.kind)) return false;  // of what began before anybody looked
@@ -105,6 +106,16 @@ std::optional<std::size_t> ProgramSteps::end_of(std::size_t begin) const {
   return std::nullopt;
 }
 
+bool ProgramSteps::starts() const noexcept {
+  if (ready_) return false;
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    const FactKind kind = waiting_[i].kind;
+    if (kind == FactKind::kBackwardBegin || kind == FactKind::kUpdateBegin) return true;
+    if (kind == FactKind::kPassBegin && trains(i, false) == Answer::kYes) return true;
+  }
+  return false;
+}
+
 /// Looks at all that waits: which passes come before each step.
 void ProgramSteps::learn() {
   for (; ready_ && learnt_ < waiting_.size(); ++learnt_) {
@@ -162,7 +173,7 @@ void ProgramSteps::decide(bool all) {
 
 /// \return something was decided
 bool ProgramSteps::decide_between_steps(bool all) {
-  std::size_t anchor = 0;  // what is of a step for certain
+  std::size_t anchor = 0;  // the first fact that is of a step for certain
   for (; anchor < waiting_.size(); ++anchor) {
     const FactKind kind = waiting_[anchor].kind;
     if (kind == FactKind::kBackwardBegin || kind == FactKind::kUpdateBegin) break;
@@ -241,8 +252,14 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
     const ProgramRegion region = trained ? ProgramRegion::kForward : region_of(fact, true);
     mark(ProgramMark::Kind::kWork, trained ? ProgramRegion::kStep : region, fact);
     open(region, fact);
+    if (trained) trained_passes_.push_back(fact);
   } else if (fact.kind == FactKind::kBackwardBegin) {
     open(ProgramRegion::kBackward, fact);
+    for (ProgramFact pass : std::exchange(trained_passes_, {})) {
+      pass.at = fact.at;
+      pass.launch = fact.launch;
+      mark(ProgramMark::Kind::kWork, ProgramRegion::kBackward, pass);
+    }
   } else if (fact.kind == FactKind::kUpdateBegin) {
     open(ProgramRegion::kUpdate, fact);
   } else if (ends(fact.kind)) {
@@ -252,7 +269,14 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
   while (!open_.empty()) close(fact);
   mark(ProgramMark::Kind::kClose, ProgramRegion::kStep, fact);
   in_step_ = false;
+  trained_passes_.clear();
   ++steps_;
+  if (passes_seen_) return;
+  // In a loop that is compiled whole, and where updates alone are reported, a step begins where the last one ended.
+  ProgramFact begin = fact;
+  begin.kind = FactKind::kFetch;
+  waiting_.push_front(begin);
+  ++learnt_;
 }
 
 void ProgramSteps::open(ProgramRegion region, const ProgramFact& fact) {

@@ -29,7 +29,9 @@ struct ProgramMark {
   enum class Kind : std::uint8_t {
     kOpen,
     kClose,
-    kWork  ///< the open step consists of this pass, too; `region` kStep: its backward pass included
+    /// The open step consists of this pass, too; `region` kStep: its backward pass included; kBackward: the backward
+    /// pass that is open is that of this pass.
+    kWork
   };
   Kind kind = Kind::kOpen;
   ProgramRegion region = ProgramRegion::kStep;
@@ -79,6 +81,8 @@ class ProgramSteps {
   [[nodiscard]] const ProgramFact* undecided() const noexcept { return waiting_.empty() ? nullptr : &waiting_.front(); }
   /// Two threads run passes that overlap without nesting: launches cannot be separated by time.
   [[nodiscard]] bool confused() const noexcept { return confused_; }
+  /// It trains, and the optimizers of its steps are not known yet.
+  [[nodiscard]] bool starts() const noexcept;
   [[nodiscard]] bool trains() const noexcept { return !stepped_.empty(); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
@@ -108,7 +112,9 @@ class ProgramSteps {
 
   std::deque<ProgramFact> waiting_;
   std::vector<ProgramMark> marks_;
-  std::vector<ProgramRegion> open_;  ///< inside a step
+  std::vector<ProgramRegion> open_;          ///< inside a step
+  std::vector<ProgramFact> trained_passes_;  ///< of this step, whose backward pass has not run
+  bool passes_seen_ = false;
 
   // Which thread works.
   std::uint32_t lead_ = 0, lead_depth_ = 0;

@@ -256,6 +256,9 @@ RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector
   detected_.forward = region_named("forward", Phase::kForward);
   detected_.backward = region_named("backward", Phase::kBackward);
   detected_.optimizer = region_named("optimizer", Phase::kNone);
+  detected_.eval = region_named("eval", Phase::kForward);
+  detected_.prefill = region_named("prefill", Phase::kPrefill);
+  detected_.mixed = region_named("mixed", Phase::kMixed);
 }
 
 RegionRules::~RegionRules() = default;

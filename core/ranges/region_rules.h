@@ -48,6 +48,7 @@ class RegionRules {
   struct DetectedIds {
     RegionId step, decode, prefill_or_mixed, iteration;
     RegionId forward, backward, optimizer;  ///< inside a step
+    RegionId eval, prefill, mixed;          ///< where an interpreter reports passes
   };
 
   /// Compiles `rules` and the built-in packs named in `presets` (empty: all; `generic` is always among them). A rule

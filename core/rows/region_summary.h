@@ -44,9 +44,10 @@ template <>
 inline constexpr auto kWords<Bound> = std::to_array<std::string_view>({"", "compute", "memory"});
 
 /// Who said that something is a region, in the order of trust.
-enum class NamedBy : std::uint8_t { kNobody, kDetector, kFramework, kRange };
+enum class NamedBy : std::uint8_t { kNobody, kDetector, kInterpreter, kFramework, kRange };
 template <>
-inline constexpr auto kWords<NamedBy> = std::to_array<std::string_view>({"", "detector", "framework", "range"});
+inline constexpr auto kWords<NamedBy> = std::to_array<std::string_view>({"", "detector", "interpreter", "framework",
+                                                                         "range"});
 
 struct TopKernel {
   std::string name;  ///< demangled, at most 200 bytes

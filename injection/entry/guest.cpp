@@ -38,6 +38,7 @@
 #include "injection/guards/cancellation_off.h"
 #include "injection/guards/contain.h"
 #include "injection/guards/own_thread.h"
+#include "injection/interpreter/interpreter.h"
 #include "injection/threads/drain_thread.h"
 #include "injection/threads/sink_thread.h"
 #include "injection/threads/wakeup.h"
@@ -200,6 +201,7 @@ void Parts::start(const LateStart* late) {
   adopt_early_process_ranges(live_);
   (void)live_thread(live_);  // what this thread has open is the region of whatever other threads launch
   if (rung.session == nullptr) start_threads();
+  if (config_.python && rung.level == "full") Interpreter::enter();
 }
 
 /// [host thread, inside a callback] There is a context or a record: from now on there is something to measure.

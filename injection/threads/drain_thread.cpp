@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/families/read_architecture.h"
 #include "cuda/kernel_products.h"
 #include "cuda/nvtx_handler.h"
 #include "injection/guards/allocation.h"
 #include "injection/guards/last_thread.h"
 #include "injection/guards/own_thread.h"
+#include "injection/interpreter/interpreter.h"
 
 namespace mfu {
 
@@ -94,6 +96,7 @@ void DrainThread::begin() {
     options.detection =
         DetectionOptions{.most_explained = config.explain_detection ? DetectedRegions::kMostExplained : 0};
   options.split_graphs = parts_.session != nullptr && parts_.session->follows_graphs();
+  options.program = config.python && parts_.session != nullptr;
   options.by_calls = parts_.session != nullptr && parts_.session->level() == CuptiLevel::kShare;
   account_.emplace(RunAccount::Parts{parts_.rules, parts_.attribution, parts_.names, parts_.contexts, clock_.ticks(),
                                      host_counters()},
@@ -134,6 +137,7 @@ void DrainThread::tick() {
   take_records();
   announce_new_devices();
   check_health();
+  take_program();
   account_->drain().end_tick(health_.dropped_any(), !flush_ || flush_stuck_ || flush_->idle());
   if (parts_.session != nullptr && account_->drain().wants_events()) parts_.session->follow_events();
   for (std::string& notice : account_->drain().take_notices()) parts_.sink.say("order", std::move(notice));
@@ -360,10 +364,46 @@ void DrainThread::take_last_records() {
   take_records();
   announce_new_devices();
   if (parts_.session != nullptr) say(health_.look_for_loss(look_at_cupti(), true));
+  take_program();
   account_->drain().end_tick(health_.dropped_any());
   for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
   for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
   say_what_is_detected();
+}
+
+/// Takes what the interpreter has reported since the last call.
+void DrainThread::take_program() {
+  ProgramRegions* const program = account_->program();
+  if (program == nullptr) return;
+  Interpreter::look_again();
+  while (std::optional<InterpreterMessage> message = Interpreter::take_message()) {
+    if (message->kind == InterpreterMessage::Kind::kUsed) {
+      parts_.sink.say("interpreter", std::move(message->text));
+    } else if (message->kind == InterpreterMessage::Kind::kStopped) {
+      const std::string line = message->number != 0 ? ", line " + std::to_string(message->number) : "";
+      parts_.sink.say("interpreter", "the interpreter is not asked: " + message->text + line);
+      program->stop();
+    } else if (message->kind == InterpreterMessage::Kind::kModel) {
+      take_model(*message);
+    }
+  }
+  for (ProgramFact fact; Interpreter::take(fact);) {
+    fact.at = clock_.ticks().to_ns(fact.at);
+    program->add_fact(fact);
+  }
+  if (Interpreter::lost_facts()) program->stop();
+  for (std::string& notice : program->take_notices()) parts_.sink.say("interpreter", std::move(notice));
+}
+
+/// A model's own config, as the program has it.
+void DrainThread::take_model(const InterpreterMessage& message) {
+  Result<Architecture> read = read_model(message.text, "");
+  if (!read) {
+    parts_.sink.say("interpreter", "the config of the program's model cannot be read: " + read.error().message);
+    return;
+  }
+  FlopsModel model = FlopsModel::make(std::move(*read), {});
+  account_->program()->add_model(message.number, std::move(model));
 }
 
 void DrainThread::say_what_is_detected() {

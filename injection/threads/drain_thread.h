@@ -16,6 +16,7 @@
 #include "core/recording/recording_ring.h"
 #include "cuda/blas/import_patcher.h"
 #include "cuda/cupti_session.h"
+#include "injection/interpreter/interpreter.h"
 #include "injection/threads/cupti_health.h"
 #include "injection/threads/flush_thread.h"
 #include "injection/threads/host_clock.h"
@@ -75,6 +76,8 @@ class DrainThread {
   void check_health();
   void say(std::vector<CuptiHealth::Line>&& lines);
   void say_what_is_detected();
+  void take_program();
+  void take_model(const InterpreterMessage& message);
   void tell_unmatched_names(bool at_exit);
   void announce_new_devices();
   void announce();

@@ -47,6 +47,7 @@ class Program:
     deadline_s: int = 240  # of processor time, or of none at all
     # Where another profiler takes the records for a while: the least share of the instances that is measured all the same.
     measured: float = 1.0
+    interpreter: bool = False  # run once more without ranges and without a config: the interpreter reports all
     warm: bool = False  # one run more before the others, that compiles
     requirements: str = "requirements.txt"  # its packages
 

@@ -361,7 +361,23 @@ TEST(ProgramSteps, AnUpdateThatAsksForThePassIsAStep) {  // LBFGS
 TEST(ProgramSteps, ALoopThatIsCompiledWholeHasStepsWithoutPasses) {
   Program p;
   for (int i = 0; i < 9; ++i) p.update(50);
-  EXPECT_EQ(p.spans().size(), 9u);
+  const auto spans = p.spans();
+  ASSERT_EQ(spans.size(), 9u);
+  for (std::size_t i = 1; i < 9; ++i) EXPECT_EQ(spans[i].first, spans[i - 1].second);
+}
+
+TEST(ProgramSteps, ABackwardPassIsThatOfThePassesBeforeIt) {
+  Program p;
+  for (int i = 0; i < 3; ++i) {
+    for (int k = 0; k < 2; ++k) p.pass(1, kTrain);
+    p.backward();
+    p.pass(1, kTrain);
+    p.backward();
+    p.update(50);
+  }
+  p.expect_well_formed();
+  EXPECT_EQ(p.count(Kind::kWork, Region::kBackward), 9u);
+  EXPECT_EQ(p.opened(Region::kBackward), 6u);
 }
 
 TEST(ProgramSteps, OtherThreadsInsideAPassAreAPartOfIt) {  // DataParallel

@@ -1,0 +1,258 @@
+#include "core/drain/program_regions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/attribution/correlation_map.h"
+
+namespace mfu {
+namespace {
+
+constexpr std::uint32_t kFirstId = (1u << 29) + (1u << 28);  ///< after those of InstanceTable and of DetectedRegions
+constexpr std::uint32_t kIds = (1u << 28) - 1;
+constexpr auto kOpener = static_cast<ThreadSerial>(0xFFFE'0000u);  ///< no thread has it
+constexpr DurationNs kMostPatience = 120 * kNsPerSecond;
+
+bool is_after(CorrelationId launch, CorrelationId other) noexcept { return raw(other) == 0 || newer(launch, other); }
+
+/// Two models are the same to the account.
+bool alike(const FlopsModel& a, const FlopsModel& b) {
+  Shape shape;
+  shape.batch = 1;
+  shape.seq_len = 128;
+  const Work of_a = a.work(Phase::kForward, shape), of_b = b.work(Phase::kForward, shape);
+  return !of_a.flop_known || !of_b.flop_known || std::abs(of_a.flop - of_b.flop) <= 0.01 * of_a.flop;
+}
+
+}  // namespace
+
+ProgramRegions::ProgramRegions(Ledger& ledger, const RegionRules& rules, const FlopsModel* given,
+                               DetectedRegions* detected)
+    : ledger_(ledger), rules_(rules), detected_(detected) {
+  if (given == nullptr) return;
+  FlopsOptions of_one_pass = given->options();
+  of_one_pass.grad_accum = 1;  // each pass is reported
+  given_ = FlopsModel::make(given->spec(), std::move(of_one_pass));
+}
+
+void ProgramRegions::add_fact(const ProgramFact& fact) {
+  if (stopped_) return;
+  steps_.add(fact);
+  if (!steps_.confused()) return;
+  notices_.emplace_back("the program's threads run passes at the same time: the interpreter is not asked any more");
+  stop();
+}
+
+void ProgramRegions::add_model(std::uint32_t number, FlopsModel model) {
+  models_.insert_or_assign(number, std::move(model));
+}
+
+void ProgramRegions::add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread) {
+  if (stopped_ || raw(record.correlation) == 0) return give_out_one({record, 0, thread, first_of_launch});
+  ledger_.expect_device(raw(record.device));
+  held_.push_back({record, 0, thread, first_of_launch});
+}
+
+void ProgramRegions::give_out_one(const HeldRecord& held) {
+  const InstanceId owner = open_.empty() ? InstanceId::kNone : open_.back().id;
+  if (owner == InstanceId::kNone && !made_ && detected_ != nullptr)
+    return detected_->add(held.record, held.first_of_launch, held.thread);
+  if (owner != InstanceId::kNone) home_ = raw(held.record.device);
+  ledger_.add(held.record, owner, held.first_of_launch);
+  attributed_ += owner != InstanceId::kNone && held.first_of_launch ? 1 : 0;
+}
+
+/// Launches up to and with `until` belong to what is open.
+void ProgramRegions::give_out(CorrelationId until) {
+  if (raw(until) == 0) return;
+  const HeldRecord* at = held_.begin();
+  for (; at != held_.end() && !newer(at->record.correlation, until); ++at) give_out_one(*at);
+  held_.drop_before(at);
+  if (is_after(until, given_out_)) given_out_ = until;
+}
+
+// --- marks ----------------------------------------------------------------------------------------------------------
+
+RegionId ProgramRegions::region_of(ProgramRegion region) const noexcept {
+  const RegionRules::DetectedIds& ids = rules_.detected();
+  switch (region) {
+    case ProgramRegion::kForward:
+      return ids.forward;
+    case ProgramRegion::kBackward:
+      return ids.backward;
+    case ProgramRegion::kUpdate:
+      return ids.optimizer;
+    case ProgramRegion::kEval:
+      return ids.eval;
+    case ProgramRegion::kPrefill:
+      return ids.prefill;
+    case ProgramRegion::kDecode:
+      return ids.decode;
+    case ProgramRegion::kMixed:
+      return ids.mixed;
+    case ProgramRegion::kStep:
+      break;
+  }
+  return ids.step;
+}
+
+/// The user's config describes the model that is trained, and all that are like it.
+const FlopsModel* ProgramRegions::model_of(const ProgramMark& mark) {
+  const auto found = models_.find(mark.model);
+  const FlopsModel* own = found == models_.end() ? nullptr : &found->second;
+  if (!given_) return own;
+  if (own == nullptr || alike(*given_, *own)) return &*given_;
+  if (mark.region != ProgramRegion::kStep && mark.region != ProgramRegion::kBackward && models_.size() > 1) return own;
+  if (!std::exchange(contradicted_, true))
+    notices_.emplace_back(
+        "the model that runs has another config, with other FLOP than the one that was given: the given one "
+        "counts");
+  return &*given_;
+}
+
+void ProgramRegions::prepare(InstanceSlot& slot, RegionId region, const ProgramMark& mark) {
+  slot.id = static_cast<InstanceId>(kFirstId + next_id_++ % kIds);
+  slot.opener = kOpener;
+  slot.region = region;
+  slot.rule = rules_.rule_of_region(region);
+  slot.shape = mark.shape;
+}
+
+void ProgramRegions::open(const ProgramMark& mark) {
+  if (!std::exchange(made_, true) && detected_ != nullptr) detected_->stand_aside();
+  passing_ = false;
+  DetectedWork work;
+  work.by_interpreter = true;
+  work.model = model_of(mark);
+  const InstanceId around = open_.empty() ? InstanceId::kNone : open_.back().id;
+  InstanceSlot& made = open_.emplace_back();
+  prepare(made, region_of(mark.region), mark);
+  made.parent = around;
+  if (mark.region == ProgramRegion::kStep || mark.region == ProgramRegion::kUpdate) made.shape = {};
+  if (mark.region == ProgramRegion::kStep) last_mark_ = mark.at;
+  ledger_.open(made, std::max(mark.at, ledger_.now()), &work);
+}
+
+void ProgramRegions::close(const ProgramMark& mark) {
+  if (open_.empty()) return;
+  if (mark.region == ProgramRegion::kStep) last_step_ = mark.at - last_mark_;
+  ledger_.close(open_.back(), std::max(mark.at, ledger_.now()), home_);
+  open_.pop_back();
+}
+
+/// A pass that the open step, or its backward pass, consists of.
+void ProgramRegions::add_work(const ProgramMark& mark) {
+  if (open_.empty() || mark.shape.given == 0) return;
+  DetectedWork work;
+  work.by_interpreter = true;
+  work.model = model_of(mark);
+  const InstanceSlot& whole = mark.region == ProgramRegion::kBackward ? open_.back() : open_.front();
+  InstanceSlot slot;
+  prepare(slot, region_of(mark.region), mark);
+  slot.parent = whole.id;
+  slot.kind = InstanceKind::kNested;
+  ledger_.open(slot, std::max(mark.at, ledger_.now()), &work);
+  ledger_.close(slot, std::max(mark.at, ledger_.now()), home_);
+}
+
+void ProgramRegions::apply(const ProgramMark& mark) {
+  const bool opens = mark.kind == ProgramMark::Kind::kOpen;
+  if (skipped_ != 0 || (opens && open_.empty() && raw(given_out_) != 0 && newer(given_out_, mark.launch))) {
+    // Its first launches are in the account already.
+    if (opens) ++skipped_;
+    if (mark.kind == ProgramMark::Kind::kClose) --skipped_;
+    return;
+  }
+  give_out(mark.launch);
+  if (opens)
+    open(mark);
+  else if (mark.kind == ProgramMark::Kind::kClose)
+    close(mark);
+  else
+    add_work(mark);
+}
+
+void ProgramRegions::take_marks(CorrelationId complete) {
+  for (const ProgramMark& mark : steps_.take()) marks_.push_back(mark);
+  for (; !marks_.empty() && (raw(marks_.front().launch) == 0 || !newer(marks_.front().launch, complete));
+       marks_.pop_front())
+    apply(marks_.front());
+}
+
+// --- how far the account may go -------------------------------------------------------------------------------------
+
+/// Undecided facts have waited for too long.
+bool ProgramRegions::is_late() const noexcept {
+  const ProgramFact* oldest = steps_.undecided();
+  if (oldest == nullptr) return false;
+  const DurationNs patience =
+      std::clamp<DurationNs>(3 * last_step_, 2 * ledger_.window_ns() + kNsPerSecond, kMostPatience);
+  return now_ - oldest->at > patience || static_cast<std::size_t>(held_.end() - held_.begin()) > kMostHeld;
+}
+
+TimeNs ProgramRegions::earliest_held() const noexcept {
+  TimeNs earliest = std::numeric_limits<TimeNs>::max();
+  const auto look = [&](const HeldRecord& held) { earliest = std::min(earliest, held.record.begin_ns); };
+  std::for_each(held_.begin(), held_.end(), look);
+  std::for_each(held_.waiting().begin(), held_.waiting().end(), look);
+  return earliest;
+}
+
+TimeNs ProgramRegions::settle(CorrelationId complete, TimeNs watermark) {
+  if (stopped_) return watermark;
+  now_ = std::max(now_, watermark);
+  held_.take(held_.waiting_until(complete).size());
+  if (!passing_ && is_late()) {
+    if (steps_.starts())
+      passing_ = true;
+    else
+      steps_.flush();
+  }
+  take_marks(complete);
+  const ProgramFact* oldest = passing_ ? nullptr : steps_.undecided();
+  if (marks_.empty() && (oldest == nullptr || !newer(oldest->launch, complete)))
+    give_out(oldest == nullptr ? complete : oldest->launch);
+  else if (marks_.empty())
+    give_out(complete);
+  TimeNs until = std::min(watermark, earliest_held());
+  if (!marks_.empty()) until = std::min(until, marks_.front().at);
+  if (oldest != nullptr) until = std::min(until, oldest->at);
+  return until;
+}
+
+/// Complete or not: no more records will come, or are waited for.
+void ProgramRegions::take_all() {
+  const std::span<const HeldRecord> waiting = held_.waiting();
+  if (waiting.empty()) return;
+  CorrelationId newest = waiting.front().record.correlation;
+  for (const HeldRecord& held : waiting)
+    if (newer(held.record.correlation, newest)) newest = held.record.correlation;
+  held_.take(held_.waiting_until(newest).size());
+}
+
+void ProgramRegions::finish() {
+  if (stopped_) return;
+  steps_.flush();
+  take_all();
+  for (const ProgramMark& mark : steps_.take()) marks_.push_back(mark);
+  for (; !marks_.empty(); marks_.pop_front()) apply(marks_.front());
+  for (const HeldRecord* at = held_.begin(); at != held_.end(); ++at) give_out_one(*at);
+  held_.drop_before(held_.end());
+}
+
+void ProgramRegions::stop() {
+  if (std::exchange(stopped_, true)) return;
+  marks_.clear();
+  ProgramMark end;
+  end.at = std::max(now_, ledger_.now());
+  while (!open_.empty()) close(end);
+  take_all();
+  if (made_ && detected_ != nullptr) detected_->resume();
+  made_ = false;
+  for (const HeldRecord* at = held_.begin(); at != held_.end(); ++at) give_out_one(*at);
+  held_.drop_before(held_.end());
+}
+
+}  // namespace mfu

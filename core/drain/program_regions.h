@@ -1,0 +1,84 @@
+// Regions of a program whose interpreter reports what it does: its facts become instances of the run's account.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/account/ledger.h"
+#include "core/base/activity_record.h"
+#include "core/drain/detected_regions.h"
+#include "core/drain/held_records.h"
+#include "core/model/flops_model.h"
+#include "core/program/program_steps.h"
+#include "core/ranges/region_rules.h"
+
+namespace mfu {
+
+/// [mfu-drain] Between Drain and DetectedRegions, for work that no range owns. A fact carries the newest launch of its
+/// moment, so records are divided by launches, and not by time. Records wait until it is decided what the program did
+/// when they were launched. As long as no fact made an instance, they go on to the detector, which is off from
+/// then on.
+class ProgramRegions {
+ public:
+  static constexpr std::size_t kMostHeld = 1u << 17;  ///< records: 8 MiB
+
+  /// \param given the model of the user's config; nullptr: none. \param detected nullptr: no detector.
+  ProgramRegions(Ledger& ledger, const RegionRules& rules, const FlopsModel* given, DetectedRegions* detected);
+
+  /// `at` in ns of the account's clock; in the order in which they were reported.
+  void add_fact(const ProgramFact& fact);
+  void add_model(std::uint32_t number, FlopsModel model);
+  /// A record that no instance owns; see DetectedRegions::add.
+  void add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread);
+  /// See DetectedRegions::settle.
+  [[nodiscard]] TimeNs settle(CorrelationId complete, TimeNs watermark);
+  void finish();
+  /// Facts are not to be had any more, or ranges name regions: waiting records are outside, and the detector may go on.
+  void stop();
+
+  [[nodiscard]] std::uint64_t attributed() const noexcept { return attributed_; }
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_.held_bytes(); }
+  [[nodiscard]] std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
+
+ private:
+  void take_marks(CorrelationId complete);
+  void apply(const ProgramMark& mark);
+  void add_work(const ProgramMark& mark);
+  void open(const ProgramMark& mark);
+  void close(const ProgramMark& mark);
+  void prepare(InstanceSlot& slot, RegionId region, const ProgramMark& mark);
+  void give_out(CorrelationId until);
+  void take_all();
+  void give_out_one(const HeldRecord& held);
+  [[nodiscard]] const FlopsModel* model_of(const ProgramMark& mark);
+  [[nodiscard]] RegionId region_of(ProgramRegion region) const noexcept;
+  [[nodiscard]] bool is_late() const noexcept;
+  [[nodiscard]] TimeNs earliest_held() const noexcept;
+
+  Ledger& ledger_;
+  const RegionRules& rules_;
+  std::optional<FlopsModel> given_;
+  DetectedRegions* detected_;
+  ProgramSteps steps_;
+  HeldRecords held_;
+  std::deque<ProgramMark> marks_;  ///< decided, and not applied
+  std::deque<InstanceSlot> open_;  ///< innermost last; a slot cannot be moved
+  std::map<std::uint32_t, FlopsModel> models_;
+  std::uint32_t next_id_ = 0;
+  std::uint32_t skipped_ = 0;  ///< open regions whose begin came too late
+  CorrelationId given_out_{};  ///< launches up to this one are in the Ledger
+  TimeNs now_ = 0;
+  DurationNs last_step_ = 0;
+  TimeNs last_mark_ = 0;
+  std::optional<std::uint32_t> home_;  ///< device of the newest record
+  std::uint64_t attributed_ = 0;
+  bool passing_ = false;  ///< it takes too long until the first step is known: nothing is held back
+  bool stopped_ = false, made_ = false, contradicted_ = false;
+  std::vector<std::string> notices_;
+};
+
+}  // namespace mfu

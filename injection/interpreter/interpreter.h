@@ -1,0 +1,45 @@
+// The CPython interpreter of this process, where there is one: how it is entered, and what it reports.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/program/program_fact.h"
+
+namespace mfu {
+
+/// A message of the Python part, in words. The numbers are those of watch.py.
+struct InterpreterMessage {
+  enum class Kind : std::uint8_t {
+    kUsed,     ///< the program is watched: a line for people
+    kModel,    ///< `text` is the config of model `number`, JSON
+    kStopped,  ///< nothing is reported from now on: why; `number`: the line of a fault, or 0
+    kNotYet,   ///< torch is not imported
+  };
+  Kind kind = Kind::kNotYet;
+  std::uint32_t number = 0;
+  std::string text;
+};
+
+/// All of it is found by dlsym, so that nothing of Python is linked. Nothing of the interpreter runs inside of cuInit,
+/// where the driver's locks are held: CPython may give its lock away at any instruction, to a thread that then waits
+/// for the driver.
+class Interpreter {
+ public:
+  /// [inside cuInit] Makes the interpreter run our part soon: in its main thread, between two instructions, if that is
+  /// the calling one; else on a new thread, since a main thread that waits runs nothing. Once in a process.
+  /// No effect without an interpreter, or in one that ends.
+  static void enter() noexcept;
+  /// [mfu-drain] Where torch was not imported yet: the same again, once it is.
+  static void look_again() noexcept;
+
+  /// [mfu-drain] The next fact, `at` in ticks.
+  [[nodiscard]] static bool take(ProgramFact& fact) noexcept;
+  /// [mfu-drain]
+  [[nodiscard]] static std::optional<InterpreterMessage> take_message();
+  /// Facts found no room: those that came are not the whole truth.
+  [[nodiscard]] static bool lost_facts() noexcept;
+};
+
+}  // namespace mfu
