@@ -219,7 +219,7 @@ inline constexpr auto kFieldsOf<RegionSummary> = fields(
     Field{"top_kernels", &RegionSummary::top_kernels, Unit::kNone, AddsUp::kMerged, Null::kNever,
           "the kernels that took most time"},
     Field{"named_by", &RegionSummary::named_by, Unit::kNone, AddsUp::kFirst, Null::kUnknown,
-          "who said that this is a region: `range`, `framework`, `detector`"},
+          "who said that this is a region: `range`, `framework`, `interpreter`, `detector`"},
     Field{"inter_token_s", &RegionSummary::inter_token, Unit::kSeconds, AddsUp::kMerged, Null::kUnknown,
           "time of a decode pass, once per pass"},
     Field{"prefill_to_decode_s", &RegionSummary::prefill_to_decode, Unit::kSeconds, AddsUp::kMerged, Null::kUnknown,
