@@ -10,6 +10,11 @@ SLACK_NS = 60_000_000
 
 
 class Attribution(TestCase):
+    def scenario(self, script, **options):
+        """With every node of a graph timed: the truth is known node by node."""
+        options["env"] = {"MFU_GRAPHS": "node", **(options.get("env") or {})}
+        return super().scenario(script, **options)
+
     def belonging(self, run, word, **wanted):
         """Activities of kernels whose name holds `word`, in order of time."""
         return [a for a in run.activities(**wanted) if a["kind"] == "kernel" and word in a["name"]]

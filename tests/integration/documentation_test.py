@@ -60,7 +60,7 @@ class Documentation(TestCase):
         """Whatever the sources print as a line for a person: three words of it, as they stand there, are on the page."""
         page = " ".join((SOURCE / "docs/troubleshooting.md").read_text().split())
         literal = r'"(?:[^"\\\n]|\\.)*"'
-        places = [(path, "") for path in sorted(SOURCE.glob("injection/*.cpp"))]  # where every sentence is for a person
+        places = [(path, "") for path in sorted(SOURCE.glob("injection/**/*.cpp"))]  # where every sentence is for a person
         places += [(SOURCE / "core/account/ledger.cpp", "notices_"), (SOURCE / "core/drain/detected_regions.cpp", "notices_"),
                    (SOURCE / "tools/commands/run.cpp", "say")]
         rooms = ("tools/job/job_report.cpp", "tools/job/live_job.cpp", "tools/report/run_source.cpp",

@@ -45,7 +45,7 @@ class PythonClient(TestCase):
     def client(self, entry="cuda nvtx", config=QWEN3, env=None, rounds=ROUNDS):
         path = os.pathsep.join(filter(None, [NVTX, os.environ.get("PYTHONPATH")]))
         run = self.program([sys.executable, CLIENT, QWEN3, rounds, PROMPT, NEW_TOKENS], entry=entry, config=config,
-                           env={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": 1, **(env or {})})
+                           env={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": 1, "MFU_GRAPHS": "node", **(env or {})})
         self.assertEqual(run.code, 0, run.stderr.decode())
         return run
 

@@ -58,10 +58,12 @@ class ReportCase(TestCase):
         return run.directory / "run"
 
     def page(self, *arguments):
-        """The page of these arguments, and its JSON."""
+        """The page of these arguments, and its JSON; of two runs, their comparison."""
         path = self.directory / f"page{len(list(self.directory.iterdir()))}.html"
-        self.report(*arguments, "-o", path)
-        return path, json.loads(self.report(*arguments, "--json")[0])
+        compared = len(arguments) == 2 and not any(str(a).startswith("-") for a in arguments)
+        how = {"command": "compare"} if compared else {}
+        self.report(*arguments, *(["--html"] if compared else []), "-o", path, **how)
+        return path, json.loads(self.report(*arguments, "--json", **how)[0])
 
     def look(self, path, **how):
         """Opens a page; nothing may be complained about, asked for or wider than the window."""

@@ -57,6 +57,11 @@ CASES = {
         (1, "noise.bin", "noise.bin: expected "),
         (1, "G --seq-len 1000000000000 --batch 1000000000000", "beyond 2\\^64"),
     ],
+    "verdict": [
+        (2, "x", 'expected no further argument, got "x"'),
+        (2, "--minutes 0", '--minutes: expected a number from 0.1 to 600, got "0"'),
+        (2, "--only nonsense", "argument --only: invalid choice: 'nonsense' .*"),
+    ],
     "plan": [
         (2, "", "expected --flop, --params or --tokens"),
         (2, "x", 'expected no further argument, got "x"'),

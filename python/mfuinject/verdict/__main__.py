@@ -11,13 +11,21 @@ import shutil
 import socket
 import sys
 import time
+from typing import NoReturn
 
 from . import facts, report, steps
 from .assumptions import verdicts
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"mfu verdict: {message}\n")
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="mfu verdict",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Tries on this machine what mfuinject assumes about a GPU, its driver and CUPTI. Ten minutes, one file.",
