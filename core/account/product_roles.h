@@ -28,7 +28,7 @@ class ProductRoles {
   };
 
   /// \param model nullptr: products have no names.
-  ProductRoles(const FlopsModel* model, KernelNames& kernels) : model_(model), kernels_(kernels) {
+  ProductRoles(const FlopsModel* model, KernelNames& kernels) : kernels_(kernels) {
     if (model != nullptr) names_ = ComponentNames::of(model->spec(), model->options().parallel.tp);
   }
   void watch(const ProductTable& products) noexcept { products_ = &products; }
@@ -69,7 +69,6 @@ class ProductRoles {
   [[nodiscard]] const Role& look_up(ProductId id);
   [[nodiscard]] const AttentionLaunch& look_up(KernelNameId id, std::uint64_t extent);
 
-  const FlopsModel* model_;
   KernelNames& kernels_;
   const ProductTable* products_ = nullptr;
   ComponentNames names_;

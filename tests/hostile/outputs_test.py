@@ -215,9 +215,9 @@ class MadeUp(OfFolders):
         with open(folder / "node-0-1.jsonl", "w") as out:
             out.write(json.dumps(start) + "\n")
             for i in range(20_000):
-                row["region"], row["top_kernels"], row["by_batch"] = f"r{i}", [], []
+                row["region"], row["top_kernels"], row["by_batch"], row["seq"] = f"r{i}", [], [], i + 1
                 out.write(json.dumps(row) + "\n")
-            out.write(json.dumps(total) + "\n")
+            out.write(json.dumps({**total, "seq": 20_001}) + "\n")
         self.command("serve", folder, "--textfile", self.directory / "m.prom", "--once")
         text = (self.directory / "m.prom").read_text()
         self.assertLess(len(text), 30_000_000)
