@@ -17,6 +17,8 @@ REGIONS = ("step", "prefill_or_mixed", "decode")
 
 def demo(directory, *options, new_tokens=NEW_TOKENS, seconds=SECONDS, **environment):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")} | environment
+    if SANITIZE:  # an instrumented library has no time to split graphs as well
+        environment.setdefault("MFU_GRAPHS", "node")
     done = subprocess.run([MFU, "demo", "--simulated", "--seconds", str(seconds), "--interval", "1", "--run-dir", directory,
                            "--train-seq-len", str(TRAIN_SEQ_LEN), "--prompt-len", str(PROMPT), "--new-tokens",
                            str(new_tokens), *options], env=environment, capture_output=True, timeout=DEADLINE_S, text=True)
