@@ -3,9 +3,10 @@
 import os
 import pathlib
 import subprocess
+import unittest
 
 import fake_ranks
-from harness import BUILD, TestCase, main
+from harness import BUILD, SANITIZE, TestCase, main
 
 MFU = BUILD / "mfu"
 
@@ -21,6 +22,7 @@ def report(directory, *options):
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, text
 
 
+@unittest.skipIf(SANITIZE, "it is about time, and instrumented code has another")
 class Scale(TestCase):
     def made(self, name, files, windows):
         """`files` processes, each with `windows` windows: lines of one made rank, under other ranks and names."""
