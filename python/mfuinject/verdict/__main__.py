@@ -41,14 +41,14 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="little of everything: tries the steps, not the machine")
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     parser.add_argument("--mfu", default=shutil.which("mfu", path=here) or shutil.which("mfu") or "mfu", help=argparse.SUPPRESS)
-    parser.add_argument("--library", help=argparse.SUPPRESS)
+    parser.add_argument("--library", dest="injected", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.minutes <= 0:
         parser.error("--minutes: expected a number above 0")
     args.mfu = os.path.abspath(args.mfu)
-    args.library = args.library or os.path.join(os.path.dirname(args.mfu), "libmfuinject.so")
-    if not args.list and not os.access(args.library, os.R_OK):
-        parser.error(f"{args.library} is not there")
+    args.injected = args.injected or os.path.join(os.path.dirname(args.mfu), "libmfuinject.so")
+    if not args.list and not os.access(args.injected, os.R_OK):
+        parser.error(f"{args.injected} is not there")
     return args
 
 
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
         for name, (function, limit) in steps.STEPS.items():
             print(f"{name:10} {limit:4.0f} s  {(function.__doc__ or '').strip()}")
         return 0
-    context = steps.Context(args.mfu, args.library, args.python, args.minutes, args.small)
+    context = steps.Context(args.mfu, args.injected, args.python, args.minutes, args.small)
     try:
         return measure(args, context)
     finally:

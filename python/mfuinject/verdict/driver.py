@@ -46,7 +46,7 @@ class Cuda:
     """Device 0 and its primary context. Raises DriverError, or OSError where there is no driver."""
 
     def __init__(self, init_only: bool = False):
-        self.library = ctypes.CDLL("libcuda.so.1")
+        self.functions = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", 0)
         if init_only:
             return
@@ -59,13 +59,13 @@ class Cuda:
         self.call("cuModuleGetFunction", ctypes.byref(self.spin_kernel), module, b"verdict_spin")
         self.call("cuModuleGetFunction", ctypes.byref(self.empty_kernel), module, b"verdict_empty")
         self.stream = self.new_stream()
-        self._launch = self.library.cuLaunchKernel
+        self._launch = self.functions.cuLaunchKernel
         self._launch.argtypes = [ctypes.c_void_p] + [ctypes.c_uint] * 7 + [ctypes.c_void_p] * 3
-        self._graph_launch = self.library.cuGraphLaunch
+        self._graph_launch = self.functions.cuGraphLaunch
         self._graph_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 
     def call(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.library, name)(*arguments)
+        code = getattr(self.functions, name)(*arguments)
         if code:
             raise DriverError(name, code)
 
@@ -136,13 +136,13 @@ class Blas:
     BF16, COMPUTE_FP32, DEFAULT_ALGORITHM = 14, 68, -1
 
     def __init__(self, cuda: Cuda, path: str):
-        self.library, self.cuda = ctypes.CDLL(path), cuda
+        self.functions, self.cuda = ctypes.CDLL(path), cuda
         self.handle = ctypes.c_void_p()
         self.call("cublasCreate_v2", ctypes.byref(self.handle))
         self.call("cublasSetStream_v2", self.handle, cuda.stream)
 
     def call(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.library, name)(*arguments)
+        code = getattr(self.functions, name)(*arguments)
         if code:
             raise DriverError(name, code)
 
@@ -177,13 +177,13 @@ class Nvml:
     """Device 0 by NVML. OSError where there is no NVML, DriverError where it refuses."""
 
     def __init__(self) -> None:
-        self.library = ctypes.CDLL("libnvidia-ml.so.1")
+        self.functions = ctypes.CDLL("libnvidia-ml.so.1")
         self.call("nvmlInit_v2")
         self.device = ctypes.c_void_p()
         self.call("nvmlDeviceGetHandleByIndex_v2", 0, ctypes.byref(self.device))
 
     def call(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.library, name)(*arguments)
+        code = getattr(self.functions, name)(*arguments)
         if code:
             raise DriverError(name, code)
 

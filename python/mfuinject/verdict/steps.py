@@ -69,8 +69,8 @@ class Run:
 class Context:
     """The command and the library that are tried, the time that is left, and how programs are started."""
 
-    def __init__(self, mfu: str, library: str, python: str, minutes: float, small: bool) -> None:
-        self.mfu, self.library, self.python, self.small = mfu, library, python, small
+    def __init__(self, mfu: str, injected: str, python: str, minutes: float, small: bool) -> None:
+        self.mfu, self.injected, self.python, self.small = mfu, injected, python, small
         self.deadline = time.monotonic() + 60 * minutes
         self.step_deadline = self.deadline
         self.folder = tempfile.mkdtemp(prefix="mfu-verdict-")
@@ -98,8 +98,8 @@ class Context:
             os.chmod(folder, 0o777)
             kept.update(
                 {
-                    "CUDA_INJECTION64_PATH": self.library,
-                    "NVTX_INJECTION64_PATH": self.library,
+                    "CUDA_INJECTION64_PATH": self.injected,
+                    "NVTX_INJECTION64_PATH": self.injected,
                     "MFU_RUN_DIR": folder,
                     "MFU_INTERVAL": "1",
                     **variables,

@@ -50,8 +50,8 @@ Lines lines_of(int process, int windows, bool ended) {
 class RunProcessesTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "mfu-pieces-XXXXXX").string();
-    directory_ = ::mkdtemp(pattern.data());
+    directory_ = std::filesystem::temp_directory_path() / ("mfu-pieces-" + std::to_string(::getpid()));
+    std::filesystem::create_directory(directory_);
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
