@@ -19,12 +19,9 @@ std::string executed_text(const RegionSummary& r) {
   if (!r.executed || r.executed->matmul_ns <= 0) return "";
   // Nothing is seen: said where it is why there is no figure.
   if (r.executed->covered_ns <= 0) return r.mfu || r.mfu_lower ? "" : "HFU - (of 0% seen)";
-  const std::string seen = fmt::format("(of {}% seen)", whole_percent(r.executed->coverage()));
-  if (r.executed->enough() && r.hfu) {
-    if (*r.hfu > 1) return "";
-    return fmt::format("HFU {:.1f}% {}", *r.hfu * 100, seen);
-  }
-  return scaled_text(r.executed->flop / seconds(r.executed->covered_ns), "FLOP/s") + " " + seen;
+  // A figure of the smaller part would be read as one of the whole; the run directory and the components have it.
+  if (!r.executed->enough() || !r.hfu || *r.hfu > 1) return "";
+  return fmt::format("HFU {:.1f}% (of {}% seen)", *r.hfu * 100, whole_percent(r.executed->coverage()));
 }
 
 std::string component_lines(const RegionSummary& r) {

@@ -5,12 +5,17 @@ import gzip
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from harness import BUILD, SANITIZE, TestCase, main
+import fake_ranks
+from harness import BUILD, LIBRARY, SANITIZE, SOURCE, TestCase, main
+
+sys.path.insert(0, str(SOURCE / "python"))
+from mfuinject.verdict import steps
 
 COMMAND = [str(BUILD / "mfu"), "verdict", "--small", "--minutes", "5", "--python", sys.executable]
 
@@ -90,6 +95,15 @@ class Verdict(TestCase):
                 self.assertEqual({name for name, _ in self.rows(document, False)}, {step})
                 if assumption:
                     self.assertEqual(document["assumptions"][assumption], "wrong")
+
+    def test_the_rank_that_comes_late(self):
+        folder = self.directory / "ranks"
+        job = fake_ranks.Job(ranks=2, hosts=1)
+        job.ranks[1].late_s = 0.002
+        job.write(folder)
+        context = steps.Context(str(BUILD / "mfu"), str(LIBRARY), sys.executable, minutes=1, small=True)
+        self.addCleanup(shutil.rmtree, context.folder)
+        self.assertEqual(steps.late_ranks(context, str(folder)), [1])
 
     def test_no_gpu(self):
         document, done = verdict(["injection"], SIMGPU_DEVICES="0")

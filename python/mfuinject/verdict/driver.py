@@ -5,28 +5,11 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-# A kernel that lasts as long as its argument says [ns, 32 bits] by the GPU's own clock, and one that does nothing. The comment
-# lines say the same to a simulated GPU.
-PTX = b"""// simgpu: verdict_spin ns_param=0
-// simgpu: verdict_empty ns=1500
+# A kernel that does nothing. The comment line gives its length on a simulated GPU.
+PTX = b"""// simgpu: verdict_empty ns=1500
 .version 6.4
 .target sm_70
 .address_size 64
-.visible .entry verdict_spin(.param .u32 duration)
-{
-  .reg .u32 %r<2>;
-  .reg .u64 %rd<5>;
-  .reg .pred %p<2>;
-  mov.u64 %rd1, %globaltimer;
-  ld.param.u32 %r1, [duration];
-  cvt.u64.u32 %rd2, %r1;
-  add.u64 %rd3, %rd1, %rd2;
-again:
-  mov.u64 %rd4, %globaltimer;
-  setp.lt.u64 %p1, %rd4, %rd3;
-  @%p1 bra again;
-  ret;
-}
 .visible .entry verdict_empty()
 {
   ret;
@@ -55,8 +38,7 @@ class Cuda:
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
         self.call("cuModuleLoadData", ctypes.byref(module), PTX)
-        self.spin_kernel, self.empty_kernel = ctypes.c_void_p(), ctypes.c_void_p()
-        self.call("cuModuleGetFunction", ctypes.byref(self.spin_kernel), module, b"verdict_spin")
+        self.empty_kernel = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(self.empty_kernel), module, b"verdict_empty")
         self.stream = self.new_stream()
         self._launch = self.functions.cuLaunchKernel
@@ -79,13 +61,6 @@ class Cuda:
         if code:
             raise DriverError("cuLaunchKernel", code)
 
-    def spin(self, ns: int) -> None:
-        duration = ctypes.c_uint32(ns)
-        parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(duration), ctypes.c_void_p))
-        code = self._launch(self.spin_kernel, 1, 1, 1, 1, 1, 1, 0, self.stream, parameters, None)
-        if code:
-            raise DriverError("cuLaunchKernel", code)
-
     def synchronize(self) -> None:
         self.call("cuStreamSynchronize", self.stream)
 
@@ -105,6 +80,11 @@ class Cuda:
         code = self._graph_launch(executable, self.stream)
         if code:
             raise DriverError("cuGraphLaunch", code)
+
+    def devices(self) -> int:
+        count = ctypes.c_int()
+        self.call("cuDeviceGetCount", ctypes.byref(count))
+        return count.value
 
     def free_memory(self) -> int:
         """Free device memory [B]."""

@@ -27,7 +27,7 @@ def init() -> dict[str, Any]:
     cuda = Cuda()
     cuda.launch_empty()
     cuda.synchronize()
-    return {"cuInit": 0}
+    return {"cuInit": 0, "devices": cuda.devices()}
 
 
 def launches(count: int, blocks: int) -> dict[str, Any]:
@@ -97,36 +97,30 @@ def products(path: str, size: int, count: int) -> dict[str, Any]:
     return {"flop": 2 * size**3 * (count + 1), "s": took, "flop_per_s": 2 * size**3 * count / took}
 
 
-def energy(idle_s: float, busy_s: float) -> dict[str, Any]:
-    """NVML's counter and power while the GPU idles and while it spins: how often the counter changes, what calls take."""
-    nvml, cuda = Nvml(), Cuda()
-
-    def watch(seconds: float, work: Any) -> dict[str, Any]:
-        samples, calls, powers = [], [], []
-        begin = time.monotonic()
-        while time.monotonic() - begin < seconds:
-            work()
-            before = time.perf_counter_ns()
-            value = nvml.energy_mj()
-            calls.append(time.perf_counter_ns() - before)
-            samples.append((time.monotonic(), value))
-            powers.append(nvml.power_mw())
-            time.sleep(0.002)
-        changes = [t for (_, a), (t, b) in zip(samples, samples[1:]) if a != b]
-        gaps = [b - a for a, b in zip(changes, changes[1:])]
-        span = samples[-1][0] - samples[0][0]
-        return {
-            "watts": (samples[-1][1] - samples[0][1]) / 1e3 / span,
-            "power_w": median(powers) / 1e3,
-            "period_s": median(gaps) if gaps else None,
-            "call_us": median(calls) / 1e3,
-            "call_max_us": max(calls) / 1e3,
-            "backwards": sum(b < a for (_, a), (_, b) in zip(samples, samples[1:])),
-        }
-
-    idle = watch(idle_s, lambda: None)
-    busy = watch(busy_s, lambda: (cuda.spin(5_000_000), cuda.synchronize()))
-    return {"idle": idle, "busy": busy, "sm_clock_mhz": nvml.sm_clock_mhz()}
+def energy(seconds: float) -> dict[str, Any]:
+    """NVML's counter and power over a time: how often the counter changes, what calls take."""
+    nvml = Nvml()
+    samples, calls, powers = [], [], []
+    begin = time.monotonic()
+    while time.monotonic() - begin < seconds:
+        before = time.perf_counter_ns()
+        value = nvml.energy_mj()
+        calls.append((time.perf_counter_ns() - before) / 1e3)
+        samples.append((time.monotonic(), value))
+        powers.append(nvml.power_mw() / 1e3)
+        time.sleep(0.002)
+    changes = [t for (_, a), (t, b) in zip(samples, samples[1:]) if a != b]
+    gaps = [b - a for a, b in zip(changes, changes[1:])]
+    (first, low), (last, high) = samples[0], samples[-1]
+    return {
+        "watts": (high - low) / 1e3 / (last - first),
+        "power_w": median(powers),
+        "period_s": median(gaps) if gaps else None,
+        "call_us": median(calls),
+        "call_max_us": max(calls),
+        "backwards": sum(b < a for (_, a), (_, b) in zip(samples, samples[1:])),
+        "sm_clock_mhz": nvml.sm_clock_mhz(),
+    }
 
 
 def torch_steps(steps: int, width: int, layers: int, mode: str) -> dict[str, Any]:
