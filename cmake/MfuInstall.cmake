@@ -41,8 +41,8 @@ if(TARGET mfu)
   endif()
 endif()
 if(TARGET mfu AND NOT SKBUILD)  # a wheel has the whole package
-  install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/mfuinject/verdict DESTINATION ${MFU_INSTALL_DATADIR}/mfuinject/python/mfuinject
-          FILES_MATCHING PATTERN "*.py")
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/mfuinject DESTINATION ${MFU_INSTALL_DATADIR}/mfuinject/python
+          FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 endif()
 if(TARGET mfu_serve)
   install(TARGETS mfu_serve LIBRARY DESTINATION ${MFU_INSTALL_LIBDIR})

@@ -8,7 +8,7 @@ from typing import Any
 ASSUMPTIONS: dict[str, list[tuple[str, str]]] = {
     "the driver loads the library inside cuInit and the program goes on": [
         ("injection", "exit with the library"),
-        ("injection", "start lines"),
+        ("injection", "processes with a start line"),
     ],
     "a path that leads nowhere does no harm": [("injection", "exit with a wrong path")],
     "a user without rights can measure": [("injection", "level as another user")],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ import tempfile
 import time
 from typing import Any, Callable, Optional
 
+from .._run_dir import Process, read
 from . import facts
 from .report import Step
 from .statistics import median, paired_difference
@@ -27,33 +27,16 @@ class OutOfTime(Exception):
 
 
 class Run:
-    """What one process of ours wrote into a run directory."""
+    """What the library wrote into a run directory: of the first process, of several ranks."""
 
     def __init__(self, folder: str) -> None:
-        self.starts: list[dict[str, Any]] = []
-        self.windows: list[dict[str, Any]] = []
-        self.events: list[dict[str, Any]] = []
-        self.end: dict[str, Any] = {}
-        for path in sorted(glob.glob(f"{folder}/*.jsonl")):
-            with open(path, encoding="utf-8", errors="replace") as file:
-                for line in file:
-                    with contextlib.suppress(ValueError):
-                        self._take(json.loads(line))
-
-    def _take(self, record: dict[str, Any]) -> None:
-        kind = record.get("type")
-        if kind == "start":
-            self.starts.append(record)
-        elif kind == "window":
-            self.windows.append(record)
-        elif kind == "event":
-            self.events.append(record)
-        elif kind == "end":
-            self.end = record
-
-    @property
-    def start(self) -> dict[str, Any]:
-        return self.starts[-1] if self.starts else {}
+        self.processes: list[Process] = []
+        with contextlib.suppress(FileNotFoundError):  # nothing was written
+            self.processes = read(folder).processes
+        first = self.processes[0] if self.processes else None
+        self.start: dict[str, Any] = first.start if first else {}
+        self.windows: list[dict[str, Any]] = first.windows if first else []
+        self.end: dict[str, Any] = (first.end or {}) if first else {}
 
     @property
     def level(self) -> str:
@@ -154,7 +137,7 @@ def injection(context: Context, step: Step) -> None:
     step.row("cuInit without the library", bare.get("cuInit"), ok=bare.get("cuInit") == 0, limit="0")
     with_it, run, code = context.work("init")
     step.equal("exit with the library", (with_it.get("cuInit"), code), (bare.get("cuInit"), bare_code))
-    step.equal("start lines", len(run.starts) and len({start["pid"] for start in run.starts}), 1)
+    step.equal("processes with a start line", len(run.processes), 1)
     step.row("level", run.level, ok=run.level in ("full", "share"), limit="full")
     step.row("CUPTI in use", f"{(run.start.get('cupti') or {}).get('version')} {(run.start.get('cupti') or {}).get('path')}")
     env = context.environment(CUDA_INJECTION64_PATH="/nowhere/libmfuinject.so")
@@ -196,9 +179,9 @@ def known_work(context: Context, step: Step) -> None:
         step.equal(f"launches seen, {graphs}", run.launches("seen"), made["launches"])
         step.equal(f"launches without a record, {graphs}", run.launches("dropped"), 0)
         step.equal(f"kernels, {graphs}", total.get("kernels"), made["kernels"])
-        ours, told = total.get("kernel_sum_s"), made["kernel_s"]
-        tolerance = 0.01 + 2e-6 * made["kernels"] / told
-        step.within(f"kernel time, {graphs}", ours and ours / told, 1 - 0.001, 1 + tolerance, "of what they last")
+        measured, known = total.get("kernel_sum_s"), made["kernel_s"]
+        tolerance = 0.01 + 2e-6 * made["kernels"] / known
+        step.within(f"kernel time, {graphs}", measured and measured / known, 1 - 0.001, 1 + tolerance, "of what they last")
         step.within(f"by events, {graphs}", made["by_events_s"] / made["measured_alone_s"], 0.99, 1.05, "of what they last")
         loop = [
             w
@@ -320,7 +303,7 @@ def energy(context: Context, step: Step) -> None:
     for name in ("idle", "busy"):
         with contextlib.ExitStack() as running:
             if name == "busy":
-                child = subprocess.Popen(load, env=context.environment(False), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                child = subprocess.Popen(load, env=context.environment(False), stdout=subprocess.DEVNULL)
                 running.callback(child.wait)
                 running.callback(child.kill)
                 time.sleep(1)  # until its kernels run
@@ -425,8 +408,8 @@ def nsys(context: Context, step: Step) -> None:
     with contextlib.closing(sqlite3.connect(f"{out}.sqlite")) as file:
         taken = file.execute("SELECT SUM(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()[0] or 0
     with open(f"{context.folder}/nsys.json", encoding="utf-8") as written:
-        told = json.load(written)["kernel_s"]
-    step.within("kernel time by nsys", taken * 1e-9 / told, 0.999, 1.02, "of what they last")
+        known = json.load(written)["kernel_s"]
+    step.within("kernel time by nsys", taken * 1e-9 / known, 0.999, 1.02, "of what they last")
     level = Run(env["MFU_RUN_DIR"]).level
     step.row("level beside nsys", level, ok=level in ("inert", "ranges", "none"), limit="inert or ranges")
     return None

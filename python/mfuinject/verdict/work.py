@@ -1,7 +1,6 @@
 """The programs that are measured: `python -m mfuinject.verdict.work NAME ARGUMENTS` does one thing and prints a line of JSON.
 
-None of them imports anything of mfuinject beyond this folder: with the library in the process or without it is decided by the
-environment alone.
+None of them calls mfuinject: the environment alone decides whether the library is in the process.
 """
 
 from __future__ import annotations

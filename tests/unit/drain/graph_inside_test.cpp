@@ -128,7 +128,7 @@ TEST_F(GraphInsideTest, NodesOfOneClassThatNeverRanOutsideShareWhatIsLeft) {
 }
 
 TEST_F(GraphInsideTest, WholeWhereItIsNotKnown) {
-  // Two classes of which nobody knows the time.
+  // Two classes whose times are unknown.
   EXPECT_TRUE(inside_.of(whole(50'000), made({{"sgemm", 8, 0}, {"elementwise", 1, 0}})).empty());
   // A graph that took far less or far more than its nodes, which are of several classes.
   inside_.learn(kernel("sgemm", 8, 20'000));
@@ -140,12 +140,12 @@ TEST_F(GraphInsideTest, WholeWhereItIsNotKnown) {
   // A number that was never given, and none.
   EXPECT_TRUE(inside_.of(whole(40'000), GraphNumber{1000}).empty());
   EXPECT_TRUE(inside_.of(whole(40'000), GraphNumber::kNone).empty());
-  // Nodes that nobody can see into.
+  // Nodes whose work is unknown.
   begin();
   node({"sgemm", 8, 0});
   note(GraphNote::What::kOpaque, kHandle);
   EXPECT_TRUE(inside_.of(whole(20'000), instantiate()).empty());
-  // A graph from before anybody looked.
+  // A graph that was built before the library looked.
   EXPECT_TRUE(inside_.of(whole(20'000), instantiate(0x1234)).empty());
   EXPECT_EQ(inside_.figures().known_ns, 40'000);
   EXPECT_GT(inside_.figures().graphs_ns, 40'000);
