@@ -1,5 +1,7 @@
 #include "tools/simgpu/settings.h"
 
+#include <time.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -197,6 +199,18 @@ Settings* load() {
 const Settings& settings() {
   static const Settings* const instance = load();
   return *instance;
+}
+
+void burn(std::int64_t ns) noexcept {
+  if (ns <= 0) return;
+  const auto now = [] {
+    ::timespec t{};
+    ::clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1'000'000'000 + t.tv_nsec;
+  };
+  const std::int64_t until = now() + ns;
+  while (now() < until) {
+  }
 }
 
 void rule_broken(const char* what) noexcept {

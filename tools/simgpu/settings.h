@@ -100,6 +100,9 @@ const Settings& settings();
 /// True in `rate` of all cases; which ones follows from `counter` and `salt` alone.
 [[nodiscard]] bool hit(double rate, std::uint64_t counter, std::uint64_t salt) noexcept;
 
+/// Keeps the calling thread busy for so long [ns].
+void burn(std::int64_t ns) noexcept;
+
 /// Aborts with one line on stderr: the client broke a rule of the real libraries. Nothing happens when SIMGPU_STRICT=0.
 void rule_broken(const char* what) noexcept;
 

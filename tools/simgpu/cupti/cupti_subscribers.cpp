@@ -40,15 +40,6 @@ void for_each(Call&& call) {
 
 // What the driver calls ------------------------------------------------------------------------------------------
 
-/// CPU time that CUPTI itself takes for a callback.
-void burn_callback_price() {
-  const std::int64_t price = settings().callback_ns;
-  if (price == 0) return;
-  const std::int64_t until = connected_driver()->now_ns() + price;
-  while (connected_driver()->now_ns() < until) {
-  }
-}
-
 void on_api(const ApiEvent& event) {
   if (hit(settings().silent_rate, event.correlation, 10)) return;
   CUpti_CallbackData data{};
@@ -66,7 +57,7 @@ void on_api(const ApiEvent& event) {
   for_each([&](const CUpti_Subscriber_st& subscriber) {
     if ((driver ? subscriber.driver : subscriber.runtime)[event.cbid].load(std::memory_order_relaxed) == 0) return;
     ++thread.api_callback;
-    burn_callback_price();
+    burn(settings().callback_ns);
     {
       const CallbackTimer timer(kCostApi);
       subscriber.callback(subscriber.userdata, static_cast<CUpti_CallbackDomain>(event.domain), event.cbid, &data);

@@ -96,8 +96,6 @@ void place(Activity& work, const Stream& stream, std::int64_t begin_ns, std::int
 void emit(Activity& activity, bool to_tool);
 /// Option: the record is complete, and with the client, before the API call returns.
 void finish_before_exit(std::int64_t end_ns);
-/// CPU time of the calling thread [ns].
-void burn(std::int64_t ns) noexcept;
 /// What a launch burns by itself, and by being traced; `traced_nodes` of a graph leave records.
 void burn_launch_cost(std::size_t traced_nodes = 0) noexcept;
 CUresult scripted_launch_failure();

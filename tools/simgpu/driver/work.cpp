@@ -78,13 +78,6 @@ void finish_before_exit(std::int64_t end_ns) {
   if (const Tool* t = tool(); t != nullptr) t->deliver_now();
 }
 
-void burn(std::int64_t ns) noexcept {
-  if (ns == 0) return;
-  const std::int64_t until = realtime_ns() + ns;
-  while (realtime_ns() < until) {
-  }
-}
-
 void burn_launch_cost(std::size_t traced_nodes) noexcept {
   const Settings& s = settings();
   const bool traced = tool() != nullptr && wanted().kernels.load(std::memory_order_relaxed);
