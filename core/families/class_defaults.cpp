@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "core/families/embedded.h"
-
 namespace mfu {
+
+// A line per model type: the type, and what its class takes as defaults, as JSON.
+std::string_view embedded_class_defaults() noexcept;
+
 using nlohmann::json;
 
 const json& class_defaults(std::string_view model_type) {

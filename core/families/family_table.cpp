@@ -5,9 +5,16 @@
 #include <string>
 
 #include "core/base/edit_distance.h"
-#include "core/families/embedded.h"
 
 namespace mfu {
+
+// The texts of this folder that are built into the program.
+std::string_view embedded_bases() noexcept;
+std::string_view embedded_decoders() noexcept;
+std::string_view embedded_encoders() noexcept;
+std::string_view embedded_vision() noexcept;
+std::string_view embedded_config_keys() noexcept;
+
 namespace {
 
 using Kind = Expression::Kind;
@@ -89,9 +96,18 @@ FamilyTable::FamilyTable(std::vector<FamilyFile> files, std::string_view keys) :
 }
 
 const FamilyTable& FamilyTable::built_in() {
-  static const FamilyTable& table = *new FamilyTable(embedded_families(), embedded_config_keys());
+  static const FamilyTable& table = *new FamilyTable(built_in_files(), built_in_keys());
   return table;
 }
+
+std::vector<FamilyFile> FamilyTable::built_in_files() {
+  return {{"bases.families", embedded_bases()},
+          {"decoders.families", embedded_decoders()},
+          {"encoders.families", embedded_encoders()},
+          {"vision.families", embedded_vision()}};
+}
+
+std::string_view FamilyTable::built_in_keys() noexcept { return embedded_config_keys(); }
 
 /// Finds the headings. `[a, b : like]` is two rows that say the same.
 void FamilyTable::index(const FamilyFile& file) {

@@ -69,6 +69,8 @@ class FamilyTable {
   FamilyTable(std::vector<FamilyFile> files, std::string_view keys);
   /// The table of this build. Never destroyed.
   static const FamilyTable& built_in();
+  static std::vector<FamilyFile> built_in_files();
+  static std::string_view built_in_keys() noexcept;
 
   /// Whether a `model_type` has a row. Rows that only others build on (`_gpt`) have none.
   [[nodiscard]] bool has(std::string_view type) const noexcept;

@@ -25,17 +25,16 @@
 #include "tools/commands/output_check.h"
 #include "tools/commands/spawn_arguments.h"
 
-// The simulated libraries, put into the binary by demo_embedded.cpp.
-extern "C" {
-extern const char mfu_embedded_libcuda[], mfu_embedded_libcuda_end[];
-extern const char mfu_embedded_libcupti[], mfu_embedded_libcupti_end[];
-extern const char mfu_embedded_libnvml[], mfu_embedded_libnvml_end[];
-extern const char mfu_demo_config[], mfu_demo_config_end[];
-}
-
 extern char** environ;
 
 namespace mfu {
+
+// The simulated libraries and the config, which the binary carries.
+std::string_view embedded_libcuda() noexcept;
+std::string_view embedded_libcupti() noexcept;
+std::string_view embedded_libnvml() noexcept;
+std::string_view embedded_demo_config() noexcept;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -47,12 +46,6 @@ struct DemoRun {
   bool workload_only = false;  ///< the child: environment is set, run the workload
   std::string run_dir;
   double interval_s = 2;
-};
-
-struct EmbeddedFile {
-  const char* name;
-  const char* begin;
-  const char* end;
 };
 
 /// A directory of ours under the temporary directory, removed with everything in it.
@@ -73,9 +66,6 @@ class TemporaryDirectory {
   }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  [[nodiscard]] bool write(const EmbeddedFile& file) const {
-    return write(file.name, {file.begin, static_cast<std::size_t>(file.end - file.begin)});
-  }
   [[nodiscard]] bool write(const std::string& name, std::string_view content) const {
     std::ofstream out(path_ + "/" + name, std::ios::binary);
     out.write(content.data(), static_cast<std::streamsize>(content.size()));
@@ -181,17 +171,15 @@ int run_demo(const DemoRun& run) {
     std::fprintf(stderr, "mfu demo: cannot make a directory for its files: %s\n", std::strerror(errno));
     return 1;
   }
-  bool written = directory->write({"config.json", mfu_demo_config, mfu_demo_config_end});
+  bool written = directory->write("config.json", embedded_demo_config());
   const std::string config = run.workload.no_ranges ? "shapes.json" : "config.json";
   if (run.workload.no_ranges) written = written && directory->write(config, config_without_ranges(run.workload));
   const bool simulated = run.simulated || !has_real_gpu();
   if (simulated) {
-    for (const EmbeddedFile& file :
-         {EmbeddedFile{"libcuda.so.1", mfu_embedded_libcuda, mfu_embedded_libcuda_end},
-          EmbeddedFile{"libcupti.so.13", mfu_embedded_libcupti, mfu_embedded_libcupti_end},
-          EmbeddedFile{"libnvidia-ml.so.1", mfu_embedded_libnvml, mfu_embedded_libnvml_end}}) {
-      written = written && directory->write(file);
-    }
+    for (const auto& [name, content] : {std::pair("libcuda.so.1", embedded_libcuda()),
+                                        std::pair("libcupti.so.13", embedded_libcupti()),
+                                        std::pair("libnvidia-ml.so.1", embedded_libnvml())})
+      written = written && directory->write(name, content);
     const char* before = std::getenv("LD_LIBRARY_PATH");
     const std::string path =
         directory->path() + (before != nullptr && *before != '\0' ? std::string(":") + before : "");

@@ -19,9 +19,10 @@
 
 #include "tools/demo/workload.h"
 
-extern "C" const char mfu_demo_ptx[];  // kernels.ptx, with a NUL behind it
-
 namespace mfu {
+
+std::string_view embedded_demo_ptx() noexcept;  // kernels.ptx, with a NUL behind it
+
 namespace {
 
 #define TEXT_OF(name) #name
@@ -188,7 +189,7 @@ class Workload {
     check(cu_.cuDevicePrimaryCtxRetain_f(&context_, device), "cuDevicePrimaryCtxRetain");
     check(cu_.cuCtxSetCurrent_f(context_), "cuCtxSetCurrent");
     CUmodule module = nullptr;
-    check(cu_.cuModuleLoadData_f(&module, mfu_demo_ptx), "cuModuleLoadData");
+    check(cu_.cuModuleLoadData_f(&module, embedded_demo_ptx().data()), "cuModuleLoadData");
     for (std::size_t i = 0; i < kKernels; ++i) {
       check(cu_.cuModuleGetFunction_f(&functions_[i], module, kKernelNames[i]), kKernelNames[i]);
     }

@@ -8,16 +8,14 @@
 #include <set>
 #include <sstream>
 
-#include "core/families/embedded.h"
-
 namespace mfu {
 namespace {
 
 /// Reads `text` as one more file of the table; the message of its row, empty where it reads.
 std::string message_of(std::string_view text, std::string_view type = "acme") {
-  std::vector<FamilyFile> files = embedded_families();
+  std::vector<FamilyFile> files = FamilyTable::built_in_files();
   files.push_back({"acme.families", text});
-  const FamilyTable table(files, embedded_config_keys());
+  const FamilyTable table(files, FamilyTable::built_in_keys());
   const Result<const FamilyRow*> row = table.row(type);
   return row ? std::string() : row.error().message;
 }
@@ -162,7 +160,7 @@ TEST(FamilyTable, EveryKeyIsRead) {
       if (definition->value.kind == Expression::Kind::kText) read.emplace(definition->value.text);
     }
   }
-  std::stringstream keys{std::string(embedded_config_keys())};
+  std::stringstream keys{std::string(FamilyTable::built_in_keys())};
   for (std::string line; std::getline(keys, line);) {
     std::stringstream words(line);
     for (std::string key; !line.starts_with("#") && words >> key;) EXPECT_TRUE(read.contains(key)) << key;

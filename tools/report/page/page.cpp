@@ -7,28 +7,25 @@
 
 #include "core/sinks/region_json.h"
 
-extern "C" {  // page_embedded.cpp.in
-extern const char mfu_page_html[], mfu_page_html_end[];
-extern const char mfu_page_css[], mfu_page_css_end[];
-extern const char mfu_page_common_js[], mfu_page_common_js_end[];
-extern const char mfu_page_run_js[], mfu_page_run_js_end[];
-extern const char mfu_page_regions_js[], mfu_page_regions_js_end[];
-extern const char mfu_page_card_js[], mfu_page_card_js_end[];
-extern const char mfu_page_charts_js[], mfu_page_charts_js_end[];
-extern const char mfu_page_tables_js[], mfu_page_tables_js_end[];
-extern const char mfu_page_timeline_js[], mfu_page_timeline_js_end[];
-extern const char mfu_page_compare_js[], mfu_page_compare_js_end[];
-extern const char mfu_page_live_js[], mfu_page_live_js_end[];
-extern const char mfu_page_chart_js[], mfu_page_chart_js_end[];
-}
-
 namespace mfu {
+
+// The files of this folder and the chart library (cmake/MfuEmbed.cmake).
+std::string_view embedded_page_html() noexcept;
+std::string_view embedded_page_css() noexcept;
+std::string_view embedded_page_common_js() noexcept;
+std::string_view embedded_page_run_js() noexcept;
+std::string_view embedded_page_regions_js() noexcept;
+std::string_view embedded_page_card_js() noexcept;
+std::string_view embedded_page_charts_js() noexcept;
+std::string_view embedded_page_tables_js() noexcept;
+std::string_view embedded_page_timeline_js() noexcept;
+std::string_view embedded_page_compare_js() noexcept;
+std::string_view embedded_page_live_js() noexcept;
+std::string_view embedded_page_chart_js() noexcept;
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string_view embedded(const char* begin, const char* end) { return {begin, static_cast<std::size_t>(end - begin)}; }
 
 /// The template with every @NAME@ replaced, in one pass: what is put in is not looked at again.
 std::string filled(std::string_view text, const std::map<std::string_view, std::string_view>& values) {
@@ -57,22 +54,22 @@ std::string page(const std::string& title, const std::string& data, int refresh_
   const std::string refresh =
       refresh_s > 0 ? fmt::format("<noscript><meta http-equiv=\"refresh\" content=\"{}\"></noscript>\n", refresh_s)
                     : std::string();
-  std::string script(embedded(mfu_page_common_js, mfu_page_common_js_end));
-  script += embedded(mfu_page_regions_js, mfu_page_regions_js_end);
-  script += embedded(mfu_page_card_js, mfu_page_card_js_end);
-  script += embedded(mfu_page_charts_js, mfu_page_charts_js_end);
-  script += embedded(mfu_page_tables_js, mfu_page_tables_js_end);
-  script += embedded(mfu_page_timeline_js, mfu_page_timeline_js_end);
-  script += embedded(mfu_page_run_js, mfu_page_run_js_end);
-  script += embedded(mfu_page_compare_js, mfu_page_compare_js_end);
-  if (refresh_s > 0) script += embedded(mfu_page_live_js, mfu_page_live_js_end);
-  return filled(embedded(mfu_page_html, mfu_page_html_end),
+  std::string script(embedded_page_common_js());
+  script += embedded_page_regions_js();
+  script += embedded_page_card_js();
+  script += embedded_page_charts_js();
+  script += embedded_page_tables_js();
+  script += embedded_page_timeline_js();
+  script += embedded_page_run_js();
+  script += embedded_page_compare_js();
+  if (refresh_s > 0) script += embedded_page_live_js();
+  return filled(embedded_page_html(),
                 {{"TITLE", safe_title},
                  {"REFRESH", refresh},
                  {"CONNECT", refresh_s > 0 ? "; connect-src 'self'" : ""},
-                 {"STYLE", embedded(mfu_page_css, mfu_page_css_end)},
+                 {"STYLE", embedded_page_css()},
                  {"DATA", safe_data},
-                 {"CHART", embedded(mfu_page_chart_js, mfu_page_chart_js_end)},
+                 {"CHART", embedded_page_chart_js()},
                  {"SCRIPT", script}});
 }
 
