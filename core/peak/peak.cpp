@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,17 +34,18 @@ std::size_t find_folded(std::string_view text, std::string_view piece, std::size
   return std::string_view::npos;
 }
 
-bool matches(const DeviceNamePattern& p, std::string_view name) noexcept {
-  if (p.text.empty()) return false;
-  for (std::size_t at = find_folded(name, p.text); at != std::string_view::npos;
-       at = find_folded(name, p.text, at + 1)) {
-    const std::size_t end = at + p.text.size();
+/// \param piece one of the row's `match`
+bool matches(const PeakRow& row, std::string_view piece, std::string_view name) noexcept {
+  const bool name_ends = piece.ends_with('$'), word_ends = !piece.ends_with('*');
+  if (name_ends || !word_ends) piece.remove_suffix(1);
+  for (std::size_t at = find_folded(name, piece); at != std::string_view::npos; at = find_folded(name, piece, at + 1)) {
+    const std::size_t end = at + piece.size();
     if (at > 0 && is_word(name[at - 1]) && is_word(name[at])) continue;
-    if (p.word_end && end < name.size() && is_word(name[end - 1]) && is_word(name[end])) continue;
-    if (p.name_end && end != name.size()) continue;
-    const bool blocked = std::any_of(p.not_before.begin(), p.not_before.end(),
-                                     [&](std::string_view next) { return !next.empty() && same_at(name, end, next); });
-    if (!blocked) return true;
+    if (word_ends && end < name.size() && is_word(name[end - 1]) && is_word(name[end])) continue;
+    if (name_ends && end != name.size()) continue;
+    if (std::none_of(row.not_before.begin(), row.not_before.end(),
+                     [&](std::string_view next) { return same_at(name, end, next); }))
+      return true;
   }
   return false;
 }
@@ -100,32 +99,12 @@ std::uint32_t sms_of_slices(const PeakRow& row, std::uint32_t slices) noexcept {
 }
 
 PeakColumn column_of(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::kFp64:
-      return PeakColumn::kFp64Tensor;
-    case DType::kFp32:
-      return PeakColumn::kFp32;
-    case DType::kTf32:
-      return PeakColumn::kTf32;
-    case DType::kBf16:
-      return PeakColumn::kBf16;
-    case DType::kFp16:
-      return PeakColumn::kFp16;
-    case DType::kFp8:
-      return PeakColumn::kFp8;
-    case DType::kInt8:
-      return PeakColumn::kInt8;
-    case DType::kFp6:
-      return PeakColumn::kFp6;
-    case DType::kFp4:
-    case DType::kMxfp4:
-    case DType::kNvfp4:
-      return PeakColumn::kFp4;
-    case DType::kInt4:
-    case DType::kNf4:
-      return PeakColumn::kFp16;  // weight-only formats: the kernel computes in 16 bit
-  }
-  return PeakColumn::kBf16;
+  using C = PeakColumn;
+  // In the order of DType. What is stored in int4 and nf4 is multiplied in 16 bit.
+  constexpr std::array<PeakColumn, kDTypes> kColumns = {C::kFp64Tensor, C::kFp32, C::kTf32, C::kBf16, C::kFp16,
+                                                        C::kFp8,        C::kInt8, C::kFp6,  C::kFp4,  C::kFp16,
+                                                        C::kFp4,        C::kFp4,  C::kFp16};
+  return kColumns[static_cast<std::size_t>(dtype)];
 }
 
 double rate_of(const PeakRates& rates, PeakColumn column) noexcept { return rates[static_cast<std::size_t>(column)]; }
@@ -141,28 +120,11 @@ Rate rate_for(const PeakRates& rates, DType dtype, bool has_bf16_tensor) noexcep
   if (dtype == DType::kFp64) {
     return {std::max(rate_of(rates, PeakColumn::kFp64), rate_of(rates, PeakColumn::kFp64Tensor)), dtype};
   }
-  for (int step = 0; step < 6; ++step) {
+  // At most: a narrow format, 16 bit, the vector units.
+  for (;; dtype = dtype >= DType::kFp8 ? (has_bf16_tensor ? DType::kBf16 : DType::kFp16) : DType::kFp32) {
     const double value = rate_of(rates, column_of(dtype));
-    if (value > 0) return {value, dtype};
-    switch (dtype) {
-      case DType::kFp4:
-      case DType::kMxfp4:
-      case DType::kNvfp4:
-      case DType::kFp6:
-      case DType::kFp8:
-      case DType::kInt8:
-        dtype = has_bf16_tensor ? DType::kBf16 : DType::kFp16;
-        break;
-      case DType::kBf16:
-      case DType::kTf32:
-      case DType::kFp16:
-        dtype = DType::kFp32;
-        break;
-      default:
-        return {0, dtype};
-    }
+    if (value > 0 || dtype == DType::kFp32) return {value, dtype};
   }
-  return {0, dtype};
 }
 
 /// Boards that print one name for several SM counts and clocks.
@@ -299,9 +261,9 @@ const PeakRow* find_peak_row(std::string_view device_name) noexcept {
   const std::string_view whole = name.substr(0, find_folded(name, " MIG "));
   for (const PeakRow& row : peak_rows()) {
     if (is_laptop_row(row) != laptop) continue;
-    for (const DeviceNamePattern& pattern : row.patterns) {
-      if (matches(pattern, whole)) return &row;
-    }
+    if (std::any_of(row.match.begin(), row.match.end(),
+                    [&](std::string_view piece) { return matches(row, piece, whole); }))
+      return &row;
   }
   return nullptr;
 }
@@ -338,33 +300,6 @@ std::string essence(std::string_view name) {
   return out;
 }
 
-struct EssentialName {
-  std::string id, name;
-  const PeakRow* row;
-};
-
-/// Of all rows, worked out once: a trace asks for each of its devices.
-const std::vector<EssentialName>& essential_names() {
-  static const auto& names = *[] {
-    auto made = std::make_unique<std::vector<EssentialName>>();
-    for (const PeakRow& row : peak_rows()) made->push_back({essence(row.id), essence(row.name), &row});
-    return made.release();  // never destroyed: exit order does not matter
-  }();
-  return names;
-}
-
-/// Names of several parts, and the part that most people have.
-constexpr std::pair<std::string_view, std::string_view> kUsual[] = {
-    {"a100", "a100-sxm-80"},     {"a10080gb", "a100-sxm-80"},    {"a10040gb", "a100-sxm-40"},
-    {"a100sxm", "a100-sxm-80"},  {"a100sxm4", "a100-sxm-80"},    {"a100pcie", "a100-pcie-80"},
-    {"a800", "a100-sxm-80"},     {"v100", "v100-sxm2"},          {"v100sxm", "v100-sxm2"},
-    {"v10032gb", "v100-sxm2"},   {"v10016gb", "v100-sxm2"},      {"p100", "p100-sxm2"},
-    {"h10080gb", "h100-sxm"},    {"h800", "h800-sxm"},           {"6000ada", "rtx-6000-ada"},
-    {"5000ada", "rtx-5000-ada"}, {"4000ada", "rtx-4000-ada"},    {"pro6000", "rtx-pro-6000"},
-    {"6000pro", "rtx-pro-6000"}, {"orin", "jetson-agx-orin-64"}, {"thor", "jetson-thor-t5000"},
-    {"dgxspark", "gb10"},
-};
-
 }  // namespace
 
 const PeakRow* find_usual_peak_row(std::string_view name) noexcept {
@@ -374,14 +309,11 @@ const PeakRow* find_usual_peak_row(std::string_view name) noexcept {
       return nullptr;
     const std::string wanted = essence(name);
     if (wanted.empty()) return nullptr;
-    for (const EssentialName& known : essential_names()) {
-      if (known.id == wanted || known.name == wanted) return known.row;
+    for (const PeakRow& row : peak_rows()) {
+      if (essence(row.id) == wanted || essence(row.name) == wanted) return &row;
     }
-    for (const auto& [usual, id] : kUsual) {
-      if (usual != wanted) continue;
-      for (const PeakRow& row : peak_rows()) {
-        if (row.id == id) return &row;
-      }
+    for (const PeakRow& row : peak_rows()) {
+      if (std::find(row.short_names.begin(), row.short_names.end(), wanted) != row.short_names.end()) return &row;
     }
   } catch (...) {  // out of memory: not found
   }
@@ -398,19 +330,13 @@ struct NameParts {
 
 /// Letters that name a brand or a line of products, never a family of chips.
 bool is_line(std::string_view letters) noexcept {
-  for (std::string_view line :
-       {"rtx", "gtx", "pro", "titan", "quadro", "tesla", "nvidia", "geforce", "jetson", "gpu"}) {
-    if (letters == line) return true;
-  }
-  return false;
+  return says_nothing(letters) || letters == "gtx" || letters == "pro" || letters == "titan" || letters == "jetson";
 }
 
 NameParts parts_of(std::string_view name) {
-  constexpr std::string_view kSaysNothing[] = {"nvidia", "geforce", "tesla", "rtx", "quadro", "gpu"};
   NameParts parts;
   const auto keep = [&](const std::string& word) {
-    if (!word.empty() && std::find(std::begin(kSaysNothing), std::end(kSaysNothing), word) == std::end(kSaysNothing))
-      parts.words.push_back(word);
+    if (!word.empty() && !says_nothing(word)) parts.words.push_back(word);
   };
   std::string before;  // letters that stand right before what comes next: joined to it, or a short word of their own
   for (std::size_t at = 0; at < name.size();) {
@@ -482,10 +408,8 @@ std::string nearest_peak_rows(std::string_view name, std::size_t most) {
   const NameParts typed = parts_of(name.substr(0, 100));
   std::vector<std::pair<std::size_t, std::string_view>> ranked;
   for (const PeakRow& row : peak_rows()) {
-    const bool usual =
-        std::any_of(std::begin(kUsual), std::end(kUsual), [&](const auto& u) { return u.second == row.id; });
     const std::size_t distance = std::min(distance_of(typed, parts_of(row.id)), distance_of(typed, parts_of(row.name)));
-    ranked.emplace_back(2 * distance + (usual ? 0 : 1), row.id);
+    ranked.emplace_back(2 * distance + (row.short_names.empty() ? 1 : 0), row.id);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string text;
@@ -494,26 +418,27 @@ std::string nearest_peak_rows(std::string_view name, std::size_t most) {
   return text;
 }
 
-DeviceFacts facts_of(const PeakRow& row) {
-  DeviceFacts facts;
-  facts.name = std::string(row.name);
-  facts.cc_major = row.cc_major;
-  facts.cc_minor = row.cc_minor;
-  return facts;
-}
-
 namespace {
 
-/// As the device has it, whatever anybody says.
-Peak peak_of_device(const DeviceFacts& device, DType dtype, const PeakOptions& config) {
+/// The row of a device, and whether it was taken for another part by a short name; nullptr: none.
+struct FoundRow {
+  const PeakRow* row;
+  bool by_short_name;
+};
+
+FoundRow row_of(const DeviceFacts& device) noexcept {
+  if (const PeakRow* row = find_peak_row_by_any_name(device.name)) return {row, false};
+  return {device.sm_count == 0 ? find_usual_peak_row(device.name) : nullptr, true};
+}
+
+/// As the device has it, without what the config overrides.
+Peak peak_of_device(const DeviceFacts& device, FoundRow found, DType dtype, bool sparse) {
   Peak peak;
   peak.dtype = dtype;
-  if (const PeakRow* row = find_peak_row_by_any_name(device.name)) {
-    from_table(*row, device, dtype, config.sparse, peak);
-  } else if (const PeakRow* usual = device.sm_count == 0 ? find_usual_peak_row(device.name) : nullptr) {
-    from_table(*usual, device, dtype, config.sparse, peak);
-    peak.source += "; taken for \"" + device.name + "\"";
-  } else if (!derive(device, dtype, config.sparse, peak)) {
+  if (found.row != nullptr) {
+    from_table(*found.row, device, dtype, sparse, peak);
+    if (found.by_short_name) peak.source += "; taken for \"" + device.name + "\"";
+  } else if (!derive(device, dtype, sparse, peak)) {
     peak.source = "unknown";
   }
   return peak;
@@ -522,13 +447,11 @@ Peak peak_of_device(const DeviceFacts& device, DType dtype, const PeakOptions& c
 }  // namespace
 
 Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config) {
-  Peak peak = peak_of_device(device, dtype, config);
-  for (std::size_t i = 0; i < kDTypes; ++i) peak.by_dtype[i] = config.tflops.value_or(0) * 1e12;
-  if (!config.tflops) {
-    PeakOptions dense = config;
-    dense.sparse = false;
-    for (std::size_t i = 0; i < kDTypes; ++i)
-      peak.by_dtype[i] = peak_of_device(device, static_cast<DType>(i), dense).flop_per_s.value_or(0);
+  const FoundRow found = row_of(device);
+  Peak peak = peak_of_device(device, found, dtype, config.sparse);
+  for (std::size_t i = 0; i < kDTypes; ++i) {
+    peak.by_dtype[i] = config.tflops ? *config.tflops * 1e12
+                                     : peak_of_device(device, found, static_cast<DType>(i), false).flop_per_s.value_or(0);
   }
   // The override says what to divide by, whatever the device is.
   if (config.tflops || config.gbps) {

@@ -50,7 +50,7 @@ struct Peak {
   }
 };
 
-struct PeakRow;  // core/peak_table.h
+struct PeakRow;  // core/peak/peak_table.h
 
 /// The table's row for a device name as the driver or NVML prints it; nullptr: none. Laptop parts have rows of
 /// their own or none; parts that only share a piece of a name (T4G, A100X, RTX A1000) have none.
@@ -73,9 +73,6 @@ struct OperandDType {
 };
 [[nodiscard]] OperandDType operand_dtype(std::optional<DType> config, std::optional<DType> model,
                                          std::optional<DType> kernels = std::nullopt) noexcept;
-
-/// Facts of a device of which only the name is known, so that find_peak works from the table alone.
-[[nodiscard]] DeviceFacts facts_of(const PeakRow& row);
 
 /// Peak of `device` for matmuls in `dtype`. The override of `config` always wins, then the table, then what SM count,
 /// clock and FLOP per clock imply (`derived`: 6 to 16 % too high where the sheet uses a lower tensor clock); otherwise

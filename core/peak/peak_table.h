@@ -1,10 +1,11 @@
-// Published peak rates of NVIDIA GPUs. The rows are in peak_table.cpp, which core/peak/generate_peak_table.py writes.
+// Published peak rates of NVIDIA GPUs, read from gpu_peaks.json, which is built into the program.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace mfu {
 
@@ -15,19 +16,15 @@ inline constexpr std::size_t kPeakColumns = 10;
 /// One value per column; 0: the part has no such rate.
 using PeakRates = std::array<double, kPeakColumns>;
 
-/// A piece of a device name, matched without regard to case. It must begin at a word boundary.
-struct DeviceNamePattern {
-  std::string_view text;
-  bool word_end = true;                          ///< must end at a word boundary
-  bool name_end = false;                         ///< must end the name
-  std::array<std::string_view, 2> not_before{};  ///< must not be followed by one of these
-};
-
 struct PeakRow {
   std::string_view id;
   std::string_view name;
   std::uint32_t cc_major, cc_minor;
-  std::array<DeviceNamePattern, 6> patterns;  ///< empty text: unused
+  /// Pieces of a device name, matched without regard to case between word boundaries. `$` at the end: the name ends
+  /// there; `*`: anything may follow.
+  std::vector<std::string_view> match;
+  std::vector<std::string_view> not_before;   ///< none of them may follow a piece
+  std::vector<std::string_view> short_names;  ///< that several parts share, of which most people have this one
   std::uint32_t sm_count;                     ///< 0: not known
   std::uint32_t tensor_clock_mhz;             ///< clock that the published tensor peak implies; 0: not known
   double mem_gb_per_s;
@@ -44,6 +41,7 @@ struct ArchRates {
   PeakRates geforce;  ///< parts that accumulate in FP32 at half rate; all 0: no such class
 };
 
+/// Both are read at the first call and stay until the process ends. Empty: there is no memory to read them.
 [[nodiscard]] std::span<const PeakRow> peak_rows() noexcept;
 [[nodiscard]] std::span<const ArchRates> arch_rates() noexcept;
 

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/peak/peak_table.h"
 
 namespace mfu {
 namespace {
