@@ -1,6 +1,7 @@
 #include "core/families/weight_storage.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/families/read_architecture.h"
@@ -39,42 +40,13 @@ bool excludes(const json* names, std::string_view part) {
 }  // namespace
 
 WeightFormat weight_format(DType dtype) {
-  WeightFormat f;
-  f.name = std::string(name(dtype));
-  switch (dtype) {
-    case DType::kFp64:
-      f.bits_num = 64;
-      break;
-    case DType::kFp32:
-    case DType::kTf32:
-      f.bits_num = 32;
-      break;
-    case DType::kBf16:
-    case DType::kFp16:
-      f.bits_num = 16;
-      break;
-    case DType::kFp8:
-    case DType::kInt8:
-      f.bits_num = 8;
-      break;
-    case DType::kFp6:
-      f.bits_num = 6;
-      break;
-    case DType::kFp4:
-    case DType::kInt4:
-      f.bits_num = 4;
-      break;
-    case DType::kMxfp4:
-      f.bits_num = 17, f.bits_den = 4;
-      break;  // 4 + 8/32
-    case DType::kNvfp4:
-      f.bits_num = 9, f.bits_den = 2;
-      break;  // 4 + 8/16
-    case DType::kNf4:
-      f.bits_num = 9, f.bits_den = 2;
-      break;  // 4 + 32/64
-  }
-  return f;
+  constexpr std::array<std::pair<std::int64_t, std::int64_t>, kDTypes> kBits = {
+      {{64, 1}, {32, 1}, {32, 1}, {16, 1}, {16, 1}, {8, 1}, {8, 1}, {6, 1}, {4, 1}, {4, 1},
+       {17, 4},    // mxfp4: 4 + 8/32
+       {9, 2},     // nvfp4: 4 + 8/16
+       {9, 2}}};   // nf4: 4 + 32/64
+  const auto [numerator, denominator] = kBits[static_cast<std::size_t>(dtype)];
+  return {std::string(name(dtype)), numerator, denominator};
 }
 
 std::optional<DType> stated_dtype(const Fields& f) {
