@@ -237,14 +237,34 @@ std::string Fields::text_or(std::string_view keys, std::string_view fallback) co
   return std::string(fallback);
 }
 
-Fields Fields::child(std::string_view key) const {
+namespace {
+
+const json& empty_object() {
   static const json& empty = *new json(json::object());  // never destroyed: exit order does not matter
+  return empty;
+}
+
+}  // namespace
+
+Fields Fields::child(std::string_view key) const {
   const json* value = find(key);
   if (value != nullptr && !value->is_object()) {
     wrong(key, "an object", value);
     value = nullptr;
   }
-  return {value == nullptr ? empty : *value, place_ + std::string(key) + ".", problem_};
+  return {value == nullptr ? empty_object() : *value, place_ + std::string(key) + ".", problem_};
+}
+
+Fields Fields::item(std::string_view key, std::int64_t index) const {
+  const json* list = find(key);
+  const bool has = list != nullptr && list->is_array() && index >= 0 && index < static_cast<std::int64_t>(list->size());
+  const json* value = has ? &(*list)[static_cast<std::size_t>(index)] : nullptr;
+  if (value == nullptr || !value->is_object()) {
+    wrong(key, "a list with an object for layer " + std::to_string(index), has ? value : list);
+    value = nullptr;
+  }
+  return {value == nullptr ? empty_object() : *value,
+          place_ + std::string(key) + "[" + std::to_string(index) + "].", problem_};
 }
 
 std::vector<std::string> Fields::unknown_keys(std::initializer_list<std::string_view> known) const {

@@ -67,6 +67,8 @@ class Fields {
   [[nodiscard]] std::string text_or(std::string_view keys, std::string_view fallback) const;
   /// The object under `key`, or an empty one. Not an object: a problem.
   [[nodiscard]] Fields child(std::string_view key) const;
+  /// The object that the list under `key` has at `index`. None: a problem, and an empty object.
+  [[nodiscard]] Fields item(std::string_view key, std::int64_t index) const;
   /// Every key that is not in `known`, with its place.
   [[nodiscard]] std::vector<std::string> unknown_keys(std::initializer_list<std::string_view> known) const;
 

@@ -1,7 +1,6 @@
 #include "core/families/family_rows.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/base/edit_distance.h"
@@ -18,10 +17,7 @@ using nlohmann::json;
 
 /// How many outputs a classifier has: `id2label`, else `num_labels`, else two, as transformers has it.
 std::int64_t labels_of(const Fields& f) {
-  const json* list = f.find("architectures");
-  if (list != nullptr && list->is_array() && !list->empty() && list->front().is_string() &&
-      list->front().get_ref<const std::string&>().ends_with("ForMultipleChoice"))
-    return 1;
+  if (class_of(f).ends_with("ForMultipleChoice")) return 1;
   const json* names = f.find("id2label");
   if (names != nullptr && names->is_object() && !names->empty()) return static_cast<std::int64_t>(names->size());
   return f.integer_or("num_labels", 2, 1);
@@ -150,79 +146,64 @@ void check_layer_types(RowValues& x, std::int64_t layers) {
 /// comes near.
 constexpr std::int64_t kMostPatterned = 4096;
 
-void refuse_patterned(const Fields& f, const char* key, std::int64_t layers) {
-  f.problem(f.place() + key + ": expected at most " + std::to_string(kMostPatterned) + " where layers differ, got " +
-            std::to_string(layers));
+/// Layers one by one where any value depends on the layer, alike ones together. \param key of their number, for messages
+template <typename Make>
+std::vector<LayerSpec> build_stack(RowValues& x, std::int64_t layers, const char* key, const Make& make) {
+  std::vector<LayerSpec> stack;
+  for (std::int64_t i = 0; i < (x.by_layer() ? layers : 1) && !x.fields().failed(); ++i) {
+    if (x.by_layer() && layers > kMostPatterned) {
+      x.fields().problem(x.fields().place() + key + ": expected at most " + std::to_string(kMostPatterned) +
+                         " where layers differ, got " + std::to_string(layers));
+      break;
+    }
+    x.set_layer(i);
+    LayerSpec layer = make();
+    layer.repeat = x.by_layer() ? 1 : layers;
+    add_layer(stack, std::move(layer));
+  }
+  return stack;
 }
 
-/// Layers one by one where any value depends on the layer, alike ones together.
-void build_layers(RowValues& x, std::int64_t layers, bool cross, std::vector<LayerSpec>& out) {
-  check_layer_types(x, layers);
-  for (std::int64_t i = 0; i < (x.by_layer() ? layers : 1) && !x.fields().failed(); ++i) {
-    if (x.by_layer() && layers > kMostPatterned) return refuse_patterned(x.fields(), "num_hidden_layers", layers);
-    x.set_layer(i);
-    LayerSpec layer;
-    layer.mixer = mixer_of(x);
-    layer.mlp = mlp_of(x);
-    layer.norm_params = x.value("layer_params");
-    if (cross || x.flag("cross_attention")) {
-      layer.cross = CrossSpec{x.positive("cross_heads"),
-                              x.positive("cross_head_dim"),
-                              x.value("cross_key_value_heads"),
-                              x.value("cross_input"),
-                              {},
-                              {}};
-    }
-    layer.with_images = x.flag("only_with_images");
-    layer.joint = static_cast<Joint>(std::clamp<std::int64_t>(x.value("joint_attention"), 0, 2));
-    layer.streams = x.flag("two_streams") ? 2 : 1;
-    const auto alike = std::find_if(out.begin(), out.end(), [&](const LayerSpec& known) {
-      layer.repeat = known.repeat;
-      layer.stored = known.stored;
-      return known == layer;
-    });
-    if (alike != out.end()) {
-      ++alike->repeat;
-    } else {
-      layer.repeat = x.by_layer() ? 1 : layers;
-      layer.stored = x.value("stored_layers");
-      out.push_back(layer);
-    }
+LayerSpec layer_of(RowValues& x, bool cross) {
+  LayerSpec layer;
+  layer.mixer = mixer_of(x);
+  layer.mlp = mlp_of(x);
+  layer.norm_params = x.value("layer_params");
+  if (cross || x.flag("cross_attention")) {
+    layer.cross = CrossSpec{x.positive("cross_heads"),
+                            x.positive("cross_head_dim"),
+                            x.value("cross_key_value_heads"),
+                            x.value("cross_input"),
+                            {},
+                            {}};
   }
-  for (LayerSpec& layer : out) layer.stored = std::min(layer.stored, layer.repeat);
+  layer.with_images = x.flag("only_with_images");
+  layer.joint = static_cast<Joint>(std::clamp<std::int64_t>(x.value("joint_attention"), 0, 2));
+  layer.streams = x.flag("two_streams") ? 2 : 1;
+  layer.stored = x.value("stored_layers");
+  return layer;
+}
+
+LayerSpec encoder_layer_of(RowValues& x) {
+  LayerSpec layer;
+  layer.mixer.kind = MixerKind::kAttention;
+  layer.mixer.causal = false;
+  layer.mixer.window = x.value("encoder_window");
+  layer.mixer.heads = x.positive("encoder_heads");
+  layer.mixer.kv_heads = x.positive("encoder_key_value_heads");
+  layer.mixer.qk_dim = layer.mixer.v_dim = x.positive("encoder_head_dim");
+  layer.mixer.weights = x.value("encoder_mixer_weights");
+  layer.mixer.extra_params = x.value("encoder_mixer_params");
+  layer.mlp.matrices = x.value("encoder_mlp_matrices");
+  layer.mlp.width = x.positive("encoder_mlp_width");
+  layer.norm_params = x.value("encoder_layer_params");
+  return layer;
 }
 
 void build_encoder(RowValues& x, Architecture& spec) {
-  const std::int64_t layers = x.positive("encoder_layers");
-  std::map<std::int64_t, std::int64_t> windows;  // width > layers that have it
-  for (std::int64_t i = 0; i < layers && !x.fields().failed(); ++i) {
-    x.set_layer(i);
-    const bool alike_before = x.by_layer();
-    const std::int64_t window = x.value("encoder_window");
-    if (!alike_before && !x.by_layer()) {
-      windows[window] = layers;
-      break;
-    }
-    ++windows[window];
-    if (layers > kMostPatterned) return refuse_patterned(x.fields(), "encoder_layers", layers);
-  }
+  spec.encoder =
+      build_stack(x, x.positive("encoder_layers"), "encoder_layers", [&x] { return encoder_layer_of(x); });
   x.set_layer(0);
-  for (const auto& [window, repeat] : windows) {
-    LayerSpec layer;
-    layer.repeat = repeat;
-    layer.mixer.kind = MixerKind::kAttention;
-    layer.mixer.causal = false;
-    layer.mixer.window = window;
-    layer.mixer.heads = x.positive("encoder_heads");
-    layer.mixer.kv_heads = x.positive("encoder_key_value_heads");
-    layer.mixer.qk_dim = layer.mixer.v_dim = x.positive("encoder_head_dim");
-    layer.mixer.weights = x.value("encoder_mixer_weights");
-    layer.mixer.extra_params = x.value("encoder_mixer_params");
-    layer.mlp.matrices = x.value("encoder_mlp_matrices");
-    layer.mlp.width = x.positive("encoder_mlp_width");
-    layer.norm_params = x.value("encoder_layer_params");
-    spec.encoder.push_back(layer);
-  }
   spec.encoder_norm_params = x.value("encoder_final_params");
   spec.encoder_attn_extra_params = x.value("encoder_final_attention_params");
   spec.encoder_token_weights = x.value("encoder_front_weights");
@@ -345,7 +326,9 @@ void build_text_row(RowValues& x, ModelHead head, Architecture& spec) {
   if (encoder_decoder) build_encoder(x, spec);
   spec.encoder_width = x.value("encoder_width");
   spec.context_token_weights = x.value("context_token_weights");
-  build_layers(x, layers, encoder_decoder, spec.layers);
+  check_layer_types(x, layers);
+  spec.layers = build_stack(x, layers, "num_hidden_layers", [&] { return layer_of(x, encoder_decoder); });
+  for (LayerSpec& layer : spec.layers) layer.stored = std::min(layer.stored, layer.repeat);
   spec.image_context =
       std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& layer) { return layer.with_images; });
   spec.embed_width = x.value("embedding_width");
@@ -414,12 +397,16 @@ void prepare(RowValues& x) {
                      (keys.empty() ? std::string() : " (" + keys + ")"));
 }
 
-/// The row of a type; nullptr: none, or one that cannot be read, which is then a problem of the config.
-const FamilyRow* row_of(std::string_view type, const Fields& f) {
-  if (!FamilyTable::built_in().has(type) && type != kGenericRow) return nullptr;
+/// nullptr: it cannot be read, which is then a problem of the config.
+const FamilyRow* read_row(std::string_view type, const Fields& f) {
   const Result<const FamilyRow*> row = FamilyTable::built_in().row(type);
   if (!row) f.problem(f.place() + "model_type: " + row.error().message);
   return row ? *row : nullptr;
+}
+
+/// The row of a `model_type`; nullptr: none, or one that cannot be read.
+const FamilyRow* row_of(std::string_view type, const Fields& f) {
+  return FamilyTable::built_in().has(type) ? read_row(type, f) : nullptr;
 }
 
 /// The config's sound encoder: its parameters are stored, what it computes is not counted, and that is said.
@@ -466,7 +453,7 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
                                : pair || x.flag("no_output_matrix") ? ModelHead::kNone
                                : x.flag("own_head")                 ? ModelHead::kOwn
                                                                     : head;
-  read_typed(source, type, nested, inner_head, spec);
+  read_typed(source, type, nested && x.flag("text_defaults"), inner_head, spec);
   if (head == ModelHead::kOwn && nested) spec.tied = is_tied(row, f, x, source, spec.tied);
   if (head == ModelHead::kOwn && x.flag("never_tied")) spec.tied = false;
   if (f.failed()) return;
@@ -540,8 +527,14 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
 
 }  // namespace
 
+std::string class_of(const Fields& f) {
+  const json* list = f.find("architectures");
+  const bool has = list != nullptr && list->is_array() && !list->empty() && list->front().is_string();
+  return has ? list->front().get<std::string>() : std::string();
+}
+
 void build_row(std::string_view type, const Fields& f, ModelHead head, Architecture& spec) {
-  const FamilyRow* row = row_of(type, f);
+  const FamilyRow* row = read_row(type, f);
   if (row == nullptr) return;
   if (row->kind == RowKind::kComposite) {
     build_composite(*row, f, head, spec);

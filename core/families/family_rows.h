@@ -1,6 +1,7 @@
 // Builds the architecture of a family that is a row of the table (README.md). Internal to the readers of this room.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "core/base/json_fields.h"
@@ -19,10 +20,13 @@ enum class ModelHead : std::uint8_t {
   kEncoder,      ///< the encoder of an encoder-decoder model: `T5EncoderModel`
 };
 
-/// The row that reads decoders by the usual key names. It is no `model_type`.
-inline constexpr std::string_view kGenericRow = "generic";
+/// Rows that are no `model_type`: of decoders by the usual key names, and of draft heads.
+inline constexpr std::string_view kGenericRow = "generic", kDraftRow = "_eagle3";
 
-/// Builds the architecture of a `model_type` that has a row.
+/// The first of `architectures`; empty: the config has none.
+[[nodiscard]] std::string class_of(const Fields& f);
+
+/// Builds the architecture that a row of the table describes.
 void build_row(std::string_view type, const Fields& f, ModelHead head, Architecture& spec);
 
 /// Reads `f` as a model of `type`, whatever describes it (read_architecture.cpp). \param nested inside another config,

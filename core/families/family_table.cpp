@@ -247,7 +247,8 @@ bool FamilyTable::is_word(const Paragraph& p, std::string_view name) const {
 bool FamilyTable::is_key(std::string_view path) const {
   while (!path.empty()) {
     const std::size_t dot = path.find('.');
-    if (!std::binary_search(keys_.begin(), keys_.end(), path.substr(0, dot))) return false;
+    const std::string_view key = path.substr(0, dot);
+    if (key != "layer" && !std::binary_search(keys_.begin(), keys_.end(), key)) return false;
     path.remove_prefix(dot == std::string_view::npos ? path.size() : dot + 1);
   }
   return true;

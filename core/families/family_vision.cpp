@@ -1,5 +1,6 @@
 #include "core/families/family_vision.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -66,9 +67,8 @@ VisionSpec tower_of(RowValues& x) {
   v.image_core = x.value("image_attention_flop");
   v.pooling_head = x.flag("pooling_head");
   v.patch = x.value("patch");
-  if (x.flag("any_size")) {
-    v.kind = VisionKind::kDynamic;
-  } else {
+  v.kind = static_cast<VisionKind>(std::clamp<std::int64_t>(x.value("any_size"), 0, 2));
+  if (v.kind != VisionKind::kDynamic) {
     v.patches = x.positive("patches");
     v.image = x.value("patches_high") * v.patch;
   }

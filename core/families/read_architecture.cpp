@@ -12,7 +12,7 @@
 #include "core/families/family_rows.h"
 #include "core/families/family_table.h"
 #include "core/families/own_schema.h"
-#include "core/families/special_families.h"
+#include "core/families/unet.h"
 #include "core/families/weight_storage.h"
 
 namespace mfu {
@@ -34,7 +34,7 @@ bool is_class(std::string_view type) noexcept {
 }
 
 /// True if the table or code of its own describes the type.
-bool is_known(std::string_view type) { return FamilyTable::built_in().has(type) || is_special(type); }
+bool is_known(std::string_view type) { return FamilyTable::built_in().has(type) || type == kUNetType; }
 
 /// True if `f` has what the generic reader needs to count a decoder.
 bool looks_like_decoder(const Fields& f) {
@@ -52,58 +52,15 @@ Fields decoder_part(const Fields& f) {
   return f;
 }
 
-/// Keys of `f` that tell of parts which the generic reader does not know: those are refused, never counted as a plain
-/// decoder. nullptr: none.
-const char* beyond_generic(const Fields& f) {
-  for (const char* key : {"conv_dim",
-                          "num_feat_extract_layers",
-                          "image_size",
-                          "patch_size",
-                          "num_mel_bins",
-                          "num_codebooks",
-                          "codebook_size",
-                          "type_vocab_size",
-                          "hidden_size_per_layer_input",
-                          "per_layer_config",
-                          "swa_num_key_value_heads",
-                          "index_n_heads",
-                          "sparse_attention_config",
-                          "num_global_key_value_heads",
-                          "max_relative_positions",
-                          "num_random_blocks",
-                          "is_encoder_decoder",
-                          "kv_lora_rank",
-                          "index_topk",
-                          "linear_num_key_heads",
-                          "linear_num_heads",
-                          "linear_attn_config",
-                          "mamba_d_state",
-                          "ssm_state_size",
-                          "state_size",
-                          "mamba_num_heads",
-                          "conv_L_cache",
-                          "hybrid_override_pattern",
-                          "layers_block_type",
-                          "attn_type_list",
-                          "encoder_layers",
-                          "num_encoder_layers",
-                          "block_configs",
-                          "hc_mult",
-                          "altup_num_inputs",
-                          "num_kv_shared_layers",
-                          "cross_attention_layers",
-                          "rwkv",
-                          "decay_low_rank_dim",
-                          "block_types",
-                          "zero_expert_num",
-                          "lru_width"}) {
+/// The first key of `f` that belongs to a part which the generic reader does not know: such a config is refused, never
+/// counted as a plain decoder. Empty: none.
+std::string_view beyond_generic(const Fields& f) {
+  const Result<const FamilyRow*> row = FamilyTable::built_in().row(kGenericRow);
+  for (std::string_view key : words_of(row ? (*row)->text("refused_keys") : std::string_view())) {
     const json* value = f.find(key);
-    if (value == nullptr || (value->is_number() && value->get<double>() == 0) ||
-        (value->is_boolean() && !value->get<bool>()))
-      continue;
-    return key;
+    if (value != nullptr && *value != 0 && *value != false) return key;
   }
-  return nullptr;
+  return {};
 }
 
 /// A dense or mixture-of-experts decoder by the usual key names, for types that nobody has heard of.
@@ -116,16 +73,14 @@ void read_generic(const Fields& f, std::string_view type, ModelHead head, Archit
                            ", is counted");
     return;
   }
-  const json* list = f.find("architectures");
-  if (list != nullptr && list->is_array() && !list->empty() && list->front().is_string() &&
-      list->front().get<std::string>().ends_with("ForMaskedLM")) {
+  if (class_of(f).ends_with("ForMaskedLM")) {
     f.problem(f.place() + "model_type: \"" + std::string(type) +
               "\" is not known, and its class is that of an encoder; nearest: " + nearest_model_types(type) + "; " +
               ways_on());
     return;
   }
-  if (const char* key = beyond_generic(text)) {
-    f.problem(f.place() + "model_type: \"" + std::string(type) + "\" is not known, and its " + key +
+  if (const std::string_view key = beyond_generic(text); !key.empty()) {
+    f.problem(f.place() + "model_type: \"" + std::string(type) + "\" is not known, and its " + std::string(key) +
               " is beyond a plain decoder; nearest: " + nearest_model_types(type) + "; " + ways_on());
     return;
   }
@@ -138,22 +93,38 @@ void read_generic(const Fields& f, std::string_view type, ModelHead head, Archit
 /// What the class in `architectures` puts behind the layers. A class that is not known is taken for the family's own,
 /// and said.
 ModelHead head_of(const Fields& f, Architecture& spec) {
-  const json* list = f.find("architectures");
-  if (list == nullptr || !list->is_array() || list->empty() || !list->front().is_string()) return ModelHead::kOwn;
-  const std::string name = list->front().get<std::string>();
-  const auto ends = [&name](std::string_view word) { return name.ends_with(word); };
-  for (std::string_view own :
-       {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "DoubleHeadsModel", "ChatGLMModel",
-        "ForSpeechSeq2Seq", "ForCTC", "ForSeq2SeqLM", "MTModel", "ForRetrieval"}) {
-    if (ends(own)) return ModelHead::kOwn;
-  }
-  if (ends("ForSequenceClassification") || ends("ForRewardModel") || ends("ForMultipleChoice") ||
-      ends("ForImageClassification") || ends("ForVideoClassification") || ends("ForAudioClassification"))
-    return ModelHead::kSequence;
-  if (ends("ForPreTraining")) return ModelHead::kPreTraining;
-  if (ends("ForTokenClassification") || ends("ForQuestionAnswering")) return ModelHead::kToken;
-  if (ends("EncoderModel")) return ModelHead::kEncoder;
-  if (ends("Model") || ends("Encoder") || ends("Transformer") || ends("Backbone")) return ModelHead::kNone;
+  // In this order: the last ones end others too.
+  constexpr std::pair<std::string_view, ModelHead> kEndings[] = {
+      {"ForCausalLM", ModelHead::kOwn},
+      {"LMHeadModel", ModelHead::kOwn},
+      {"ForConditionalGeneration", ModelHead::kOwn},
+      {"ForMaskedLM", ModelHead::kOwn},
+      {"DoubleHeadsModel", ModelHead::kOwn},
+      {"ChatGLMModel", ModelHead::kOwn},
+      {"ForSpeechSeq2Seq", ModelHead::kOwn},
+      {"ForCTC", ModelHead::kOwn},
+      {"ForSeq2SeqLM", ModelHead::kOwn},
+      {"MTModel", ModelHead::kOwn},
+      {"ForRetrieval", ModelHead::kOwn},
+      {"Eagle3", ModelHead::kOwn},
+      {"ForSequenceClassification", ModelHead::kSequence},
+      {"ForRewardModel", ModelHead::kSequence},
+      {"ForMultipleChoice", ModelHead::kSequence},
+      {"ForImageClassification", ModelHead::kSequence},
+      {"ForVideoClassification", ModelHead::kSequence},
+      {"ForAudioClassification", ModelHead::kSequence},
+      {"ForPreTraining", ModelHead::kPreTraining},
+      {"ForTokenClassification", ModelHead::kToken},
+      {"ForQuestionAnswering", ModelHead::kToken},
+      {"EncoderModel", ModelHead::kEncoder},
+      {"Model", ModelHead::kNone},
+      {"Encoder", ModelHead::kNone},
+      {"Transformer", ModelHead::kNone},
+      {"Backbone", ModelHead::kNone}};
+  const std::string name = class_of(f);
+  if (name.empty()) return ModelHead::kOwn;
+  for (const auto& [ending, head] : kEndings)
+    if (name.ends_with(ending)) return head;
   spec.assumed.push_back("architectures: \"" + name + "\" is not known; counted as the family's own class");
   return ModelHead::kOwn;
 }
@@ -192,77 +163,73 @@ bool refuse_other_files(const Fields& f) {
   return false;
 }
 
+/// A config without a model type is known by its keys: `a|b` is either, `!a` must not be there.
+struct Format {
+  std::string_view family, keys;
+};
+constexpr Format kFormats[] = {
+    {"deepseek_args", "dim n_layers n_heads kv_lora_rank inter_dim"},  // arguments of DeepSeek's code
+    {"meta_params", "dim n_layers n_heads"},                           // params.json of Meta and Mistral
+    {"megatron_args", "num_layers hidden_size num_attention_heads !d_model"},
+    {"nanochat_args", "n_layer n_head n_embd n_kv_head|window_pattern|sequence_len"},
+    {"nanogpt", "n_layer n_head n_embd"},  // GPTConfig of nanoGPT and nanoMoE
+};
+
+/// Empty: none.
+std::string_view format_of(const Fields& f) {
+  for (const Format& format : kFormats) {
+    const std::vector<std::string_view> keys = words_of(format.keys);
+    if (std::all_of(keys.begin(), keys.end(), [&f](std::string_view key) {
+          const bool absent = key.starts_with('!');
+          return (f.find(key.substr(absent ? 1 : 0)) == nullptr) == absent;
+        }))
+      return format.family;
+  }
+  return {};
+}
+
+void read_model_type(const Fields& f, const json& type, Architecture& spec) {
+  spec.family = type.is_string() ? type.get<std::string>() : std::string();
+  const ModelHead head = head_of(f, spec);
+  if (class_of(f).ends_with("Eagle3")) {
+    build_row(kDraftRow, f, head, spec);
+  } else if (is_known(spec.family) && spec.family != "nanogpt") {
+    read_typed(f, spec.family, false, head, spec);
+  } else if (!spec.family.empty() && looks_like_decoder(decoder_part(f))) {
+    read_generic(f, spec.family, head, spec);
+  } else {
+    f.problem(f.place() + "model_type: expected a supported model type, got " + brief(type) +
+              "; nearest: " + nearest_model_types(spec.family) + "; " + ways_on());
+  }
+}
+
 void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec) {
   if (refuse_other_files(f)) return;
+  const json* diffusers = f.find("_class_name");
   if (const json* type = f.find("model_type")) {
-    const std::string text = type->is_string() ? type->get<std::string>() : std::string();
-    spec.family = text;
-    const ModelHead head = head_of(f, spec);
-    if (const json* list = f.find("architectures"); list != nullptr && list->is_array() && !list->empty() &&
-                                                    list->front().is_string() &&
-                                                    list->front().get<std::string>().ends_with("Eagle3")) {
-      spec.assumed.clear();
-      read_eagle3(f, spec);
-    } else if (is_known(text) && text != "nanogpt") {
-      read_typed(f, text, false, head, spec);
-    } else if (!text.empty() && looks_like_decoder(decoder_part(f))) {
-      read_generic(f, text, head, spec);
+    read_model_type(f, *type, spec);
+  } else if (diffusers != nullptr && diffusers->is_string()) {
+    spec.family = diffusers->get<std::string>();
+    if (is_known(spec.family)) {
+      read_typed(f, spec.family, false, ModelHead::kOwn, spec);
     } else {
-      f.problem(f.place() + "model_type: expected a supported model type, got " + brief(*type) +
-                "; nearest: " + nearest_model_types(text) + "; " + ways_on());
-    }
-    if (f.failed()) return;
-    spec.compute_dtype = stated_dtype(f);
-    read_quantization(f, spec);
-    return;
-  }
-  if (const json* type = f.find("_class_name"); type != nullptr && type->is_string()) {  // a part of diffusers
-    spec.family = type->get<std::string>();
-    if (!is_known(spec.family)) {
-      f.problem(f.place() + "_class_name: expected a supported class of diffusers, got " + brief(*type) +
+      f.problem(f.place() + "_class_name: expected a supported class of diffusers, got " + brief(*diffusers) +
                 "; nearest: " + nearest_model_types(spec.family) + "; mfu flops --list prints what is known");
-      return;
     }
-    read_typed(f, spec.family, false, ModelHead::kOwn, spec);
-    if (!f.failed()) spec.compute_dtype = stated_dtype(f);
-    return;
-  }
-  const bool meta = f.find("dim") != nullptr && f.find("n_layers") != nullptr && f.find("n_heads") != nullptr;
-  const bool megatron = f.find("num_layers") != nullptr && f.find("hidden_size") != nullptr &&
-                        f.find("num_attention_heads") != nullptr && f.find("d_model") == nullptr;
-  if (meta || megatron) {  // params.json of Meta and Mistral; arguments of DeepSeek's code and of Megatron-LM
-    const bool latent = meta && f.find("kv_lora_rank") != nullptr && f.find("inter_dim") != nullptr;
-    spec.family = latent ? "deepseek_args" : meta ? "meta_params" : "megatron_args";
-    read_typed(f, spec.family, false, ModelHead::kOwn, spec);
-    if (!f.failed()) spec.compute_dtype = stated_dtype(f);
-    return;
-  }
-  if (f.find("n_layer") != nullptr && f.find("n_head") != nullptr && f.find("n_embd") != nullptr) {
-    // GPTConfig of nanoGPT and nanoMoE, or that of nanochat. vocab_size 50304 unless given, bias true.
-    const bool chat = f.find("n_kv_head|window_pattern|sequence_len") != nullptr;
-    spec.family = chat ? "nanochat_args" : "nanogpt";
-    json args = f.object();
-    if (!chat && f.find("block_size") == nullptr) args["block_size"] = 1024;
-    if (f.find("vocab_size") == nullptr) args["vocab_size"] = 50304;
-    const Fields filled(args, f.place(), problem);
-    read_typed(filled, spec.family, false, ModelHead::kOwn, spec);
-    if (f.failed()) return;
-    spec.compute_dtype = stated_dtype(f);
-    read_quantization(f, spec);
-    return;
-  }
-  if (f.find("layers") != nullptr) {
-    read_own(f, problem, spec);
-    return;
-  }
-  if (f.find("params") != nullptr) {
+  } else if (const std::string_view format = format_of(f); !format.empty()) {
+    spec.family = format;
+    read_typed(f, format, false, ModelHead::kOwn, spec);
+  } else if (f.find("layers") != nullptr) {
+    return read_own(f, problem, spec);
+  } else if (f.find("params") != nullptr) {
     spec.family = "params";
     spec.flat_params = read_params(f);
-    spec.compute_dtype = stated_dtype(f);
-    read_quantization(f, spec);
-    return;
+  } else {
+    f.problem(f.place() + "model_type: expected a model type, but it is missing; " + ways_on());
   }
-  f.problem(f.place() + "model_type: expected a model type, but it is missing; " + ways_on());
+  if (f.failed()) return;
+  spec.compute_dtype = stated_dtype(f);
+  read_quantization(f, spec);
 }
 
 }  // namespace
@@ -274,8 +241,8 @@ void read_typed(const Fields& f, std::string_view type, bool nested, ModelHead h
               head, spec);
     return;
   }
-  if (is_special(type)) {
-    build_special(type, f, head, spec);
+  if (type == kUNetType) {
+    build_unet(f, spec);
     return;
   }
   f.problem(f.place() + "model_type: unknown decoder \"" + std::string(type) + "\"");
@@ -321,7 +288,7 @@ std::string nearest_model_types(std::string_view type, std::size_t most) {
 
 std::vector<std::string_view> known_model_types() {
   std::vector<std::string_view> types = FamilyTable::built_in().types();
-  for (std::string_view type : special_types()) types.push_back(type);
+  types.push_back(kUNetType);
   return types;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 namespace mfu {
@@ -14,18 +13,21 @@ using Wide = __int128;
 
 constexpr int kDeepestDefinition = 64;  // definitions within definitions; a circle ends here
 
-/// Follows `a.b.c` and calls `use` with the object that holds the last key, and that key.
+}  // namespace
+
 template <typename Use>
-auto with_key(const Fields& f, std::string_view path, Use use)
-    -> decltype(use(std::declval<const Fields&>(), std::string())) {
+auto RowValues::at(const Fields& f, std::string_view path, const Use& use) -> decltype(use(f, std::string())) {
+  constexpr std::string_view kItem = "layer.";
   const std::size_t dot = path.find('.');
   if (dot == std::string_view::npos) return use(f, std::string(path));
-  return with_key(f.child(path.substr(0, dot)), path.substr(dot + 1), use);
+  const std::string_view key = path.substr(0, dot), rest = path.substr(dot + 1);
+  if (!rest.starts_with(kItem)) return at(f.child(key), rest, use);
+  by_layer_ = true;
+  return at(f.item(key, layer_), rest.substr(kItem.size()), use);
 }
 
-/// A number or a boolean that the config has, or else only one that its class takes.
-std::optional<std::int64_t> optional(const Fields& fields, std::string_view path, bool defaults) {
-  return with_key(fields, path, [&](const Fields& f, const std::string& key) -> std::optional<std::int64_t> {
+std::optional<std::int64_t> RowValues::optional(std::string_view path, bool defaults) {
+  return at(fields_, path, [&](const Fields& f, const std::string& key) -> std::optional<std::int64_t> {
     const json* value = defaults ? f.default_of(key) : f.written(key);
     if (value == nullptr) return std::nullopt;
     if (value->is_boolean()) return value->get<bool>() ? 1 : 0;
@@ -34,7 +36,9 @@ std::optional<std::int64_t> optional(const Fields& fields, std::string_view path
   });
 }
 
-}  // namespace
+std::int64_t RowValues::required(std::string_view path) {
+  return at(fields_, path, [](const Fields& f, const std::string& key) { return f.require(key); });
+}
 
 void RowValues::give(std::string_view name, std::int64_t value) { given_.insert_or_assign(name, value); }
 
@@ -81,7 +85,7 @@ std::int64_t RowValues::positive(std::string_view name) {
 std::int64_t RowValues::lookup(std::string_view name) {
   if (const auto given = given_.find(name); given != given_.end()) return given->second;
   if (row_.word(name) != nullptr) return value(name);
-  return with_key(fields_, name, [](const Fields& f, const std::string& key) { return f.require(key); });
+  return required(name);
 }
 
 std::int64_t RowValues::evaluate(const Expression& e) {
@@ -92,7 +96,7 @@ std::int64_t RowValues::evaluate(const Expression& e) {
     case Kind::kName:
       return lookup(e.text);
     case Kind::kKey:
-      return with_key(fields_, e.text, [](const Fields& f, const std::string& key) { return f.require(key); });
+      return required(e.text);
     case Kind::kFallback:
       return fallback(e);
     case Kind::kChoice:
@@ -164,13 +168,13 @@ std::int64_t RowValues::quotient(std::int64_t value, const Expression& by, bool 
 std::int64_t RowValues::fallback(const Expression& e) {
   const Expression& last = e.parts.back();
   for (std::size_t i = 0; i + 1 < e.parts.size(); ++i) {
-    if (const auto found = optional(fields_, e.parts[i].text, false)) return *found;
+    if (const auto found = optional(e.parts[i].text, false)) return *found;
   }
   if (last.kind == Kind::kKey || (last.kind == Kind::kName && !known(last.text))) {
-    if (const auto found = optional(fields_, last.text, false)) return *found;
+    if (const auto found = optional(last.text, false)) return *found;
   }
   for (std::size_t i = 0; i + 1 < e.parts.size(); ++i) {
-    if (const auto found = optional(fields_, e.parts[i].text, true)) return *found;
+    if (const auto found = optional(e.parts[i].text, true)) return *found;
   }
   return evaluate(last);
 }
@@ -200,7 +204,7 @@ std::int64_t RowValues::call(const Expression& e) {
   if (e.function->arguments.front() == 'k') {
     c.key = e.parts[0].text;
     first = 1;
-    with_key(fields_, c.key, [&c](const Fields& f, const std::string& key) {
+    at(fields_, c.key, [&c](const Fields& f, const std::string& key) {
       c.found = f.find(key);
       c.present = c.found != nullptr;
       c.mentioned = f.mentions(key);

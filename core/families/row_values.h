@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,12 @@ class RowValues {
   [[nodiscard]] const FamilyRow& row() const noexcept { return row_; }
 
  private:
+  /// Follows `a.b.c`, and `list.layer.c`, and calls `use` with the object that holds the last key, and that key.
+  template <typename Use>
+  auto at(const Fields& f, std::string_view path, const Use& use) -> decltype(use(f, std::string()));
+  /// A number or a boolean that the config has, or else only one that its class takes.
+  [[nodiscard]] std::optional<std::int64_t> optional(std::string_view path, bool defaults);
+  [[nodiscard]] std::int64_t required(std::string_view path);
   [[nodiscard]] std::int64_t evaluate(const Expression& e);
   void add_keys_against(const Expression& e, std::vector<std::string>& keys);
   /// Adds every key of the config that an expression reads, through definitions too.

@@ -161,19 +161,6 @@ class UNet {
     return layer;
   }
 
-  void add(const LayerSpec& layer) {
-    const auto alike = std::find_if(spec_.layers.begin(), spec_.layers.end(), [&](const LayerSpec& known) {
-      LayerSpec other = layer;
-      other.repeat = known.repeat;
-      return known == other;
-    });
-    if (alike == spec_.layers.end()) {
-      spec_.layers.push_back(layer);
-    } else {
-      alike->repeat += layer.repeat;
-    }
-  }
-
   /// Two 3 x 3 convolutions, the step between them, and a 1 x 1 one around where the width changes.
   void add_resnet(std::int64_t in, std::int64_t out, std::size_t level) {
     LayerSpec layer = at_level(level, out);
@@ -183,7 +170,7 @@ class UNet {
     layer.norm_params = Count(2) * in + Count(2) * out;
     spec_.sequence_weights += Count(step_) * out;
     spec_.other_extra_params += out;
-    add(layer);
+    add_layer(spec_.layers, layer);
   }
 
   /// The 3 x 3 convolution that leads to `level`.
@@ -191,7 +178,7 @@ class UNet {
     LayerSpec layer = at_level(level, width);
     layer.mixer.weights = Count(9) * width * width;
     layer.mixer.extra_params = width;
-    add(layer);
+    add_layer(spec_.layers, layer);
   }
 
   /// Attention among the pixels of a level, then to the text, and a gated MLP; one matrix in front of all such blocks
@@ -206,7 +193,7 @@ class UNet {
     around.mixer.weights = Count(2) * d * d;
     around.mixer.extra_params = Count(2) * d;
     around.norm_params = Count(2) * d;
-    add(around);
+    add_layer(spec_.layers, around);
     LayerSpec layer = at_level(level, d);
     layer.repeat = depth_[of];
     MixerSpec& m = layer.mixer;
@@ -220,7 +207,7 @@ class UNet {
     layer.mlp.width = 4 * d;
     layer.mlp.extra_params = Count(9) * d;
     layer.norm_params = Count(6) * d;
-    add(layer);
+    add_layer(spec_.layers, layer);
   }
 
   const Fields& f_;

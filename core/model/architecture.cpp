@@ -1,8 +1,23 @@
 #include "core/model/architecture.h"
 
+#include <algorithm>
 #include <span>
 
 namespace mfu {
+
+void add_layer(std::vector<LayerSpec>& layers, LayerSpec layer) {
+  const std::int64_t more = layer.repeat;
+  const auto alike = std::find_if(layers.begin(), layers.end(), [&layer](const LayerSpec& known) {
+    layer.repeat = known.repeat;
+    return layer == known;
+  });
+  if (alike != layers.end()) {
+    alike->repeat += more;
+    return;
+  }
+  layer.repeat = more;
+  layers.push_back(std::move(layer));
+}
 
 LayerWeights layer_weights(const LayerSpec& layer, std::int64_t d_model) noexcept {
   LayerWeights w;

@@ -135,6 +135,9 @@ struct LayerSpec {
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
+/// Adds `layer`, all its repeats: to a layer of `layers` that is equal but for `repeat`, where there is one.
+void add_layer(std::vector<LayerSpec>& layers, LayerSpec layer);
+
 /// How an image becomes tokens.
 enum class VisionKind : std::uint8_t {
   kFixed,       ///< ViT on a fixed image size: CLIP, SigLIP, ViT, Llama 4
