@@ -263,8 +263,8 @@ Fields Fields::item(std::string_view key, std::int64_t index) const {
     wrong(key, "a list with an object for layer " + std::to_string(index), has ? value : list);
     value = nullptr;
   }
-  return {value == nullptr ? empty_object() : *value,
-          place_ + std::string(key) + "[" + std::to_string(index) + "].", problem_};
+  return {value == nullptr ? empty_object() : *value, place_ + std::string(key) + "[" + std::to_string(index) + "].",
+          problem_};
 }
 
 std::vector<std::string> Fields::unknown_keys(std::initializer_list<std::string_view> known) const {

@@ -146,7 +146,8 @@ void check_layer_types(RowValues& x, std::int64_t layers) {
 /// comes near.
 constexpr std::int64_t kMostPatterned = 4096;
 
-/// Layers one by one where any value depends on the layer, alike ones together. \param key of their number, for messages
+/// Layers one by one where any value depends on the layer, alike ones together. \param key of their number, for
+/// messages
 template <typename Make>
 std::vector<LayerSpec> build_stack(RowValues& x, std::int64_t layers, const char* key, const Make& make) {
   std::vector<LayerSpec> stack;
@@ -201,8 +202,7 @@ LayerSpec encoder_layer_of(RowValues& x) {
 }
 
 void build_encoder(RowValues& x, Architecture& spec) {
-  spec.encoder =
-      build_stack(x, x.positive("encoder_layers"), "encoder_layers", [&x] { return encoder_layer_of(x); });
+  spec.encoder = build_stack(x, x.positive("encoder_layers"), "encoder_layers", [&x] { return encoder_layer_of(x); });
   x.set_layer(0);
   spec.encoder_norm_params = x.value("encoder_final_params");
   spec.encoder_attn_extra_params = x.value("encoder_final_attention_params");

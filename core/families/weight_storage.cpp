@@ -40,11 +40,19 @@ bool excludes(const json* names, std::string_view part) {
 }  // namespace
 
 WeightFormat weight_format(DType dtype) {
-  constexpr std::array<std::pair<std::int64_t, std::int64_t>, kDTypes> kBits = {
-      {{64, 1}, {32, 1}, {32, 1}, {16, 1}, {16, 1}, {8, 1}, {8, 1}, {6, 1}, {4, 1}, {4, 1},
-       {17, 4},    // mxfp4: 4 + 8/32
-       {9, 2},     // nvfp4: 4 + 8/16
-       {9, 2}}};   // nf4: 4 + 32/64
+  constexpr std::array<std::pair<std::int64_t, std::int64_t>, kDTypes> kBits = {{{64, 1},
+                                                                                 {32, 1},
+                                                                                 {32, 1},
+                                                                                 {16, 1},
+                                                                                 {16, 1},
+                                                                                 {8, 1},
+                                                                                 {8, 1},
+                                                                                 {6, 1},
+                                                                                 {4, 1},
+                                                                                 {4, 1},
+                                                                                 {17, 4},   // mxfp4: 4 + 8/32
+                                                                                 {9, 2},    // nvfp4: 4 + 8/16
+                                                                                 {9, 2}}};  // nf4: 4 + 32/64
   const auto [numerator, denominator] = kBits[static_cast<std::size_t>(dtype)];
   return {std::string(name(dtype)), numerator, denominator};
 }

@@ -450,8 +450,9 @@ Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config
   const FoundRow found = row_of(device);
   Peak peak = peak_of_device(device, found, dtype, config.sparse);
   for (std::size_t i = 0; i < kDTypes; ++i) {
-    peak.by_dtype[i] = config.tflops ? *config.tflops * 1e12
-                                     : peak_of_device(device, found, static_cast<DType>(i), false).flop_per_s.value_or(0);
+    peak.by_dtype[i] = config.tflops
+                           ? *config.tflops * 1e12
+                           : peak_of_device(device, found, static_cast<DType>(i), false).flop_per_s.value_or(0);
   }
   // The override says what to divide by, whatever the device is.
   if (config.tflops || config.gbps) {

@@ -45,9 +45,7 @@ PeakTable read_table() {
   PeakTable table{json::parse(embedded_gpu_peaks()), {}, {}};
   for (const json& gpu : table.text.at("gpus")) {
     PeakRow& row = table.rows.emplace_back();
-    const auto text = [&gpu](const char* key) -> std::string_view {
-      return gpu.at(key).get_ref<const std::string&>();
-    };
+    const auto text = [&gpu](const char* key) -> std::string_view { return gpu.at(key).get_ref<const std::string&>(); };
     row.id = text("id");
     row.name = text("name");
     row.source = text("source");

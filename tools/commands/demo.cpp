@@ -176,9 +176,9 @@ int run_demo(const DemoRun& run) {
   if (run.workload.no_ranges) written = written && directory->write(config, config_without_ranges(run.workload));
   const bool simulated = run.simulated || !has_real_gpu();
   if (simulated) {
-    for (const auto& [name, content] : {std::pair("libcuda.so.1", embedded_libcuda()),
-                                        std::pair("libcupti.so.13", embedded_libcupti()),
-                                        std::pair("libnvidia-ml.so.1", embedded_libnvml())})
+    for (const auto& [name, content] :
+         {std::pair("libcuda.so.1", embedded_libcuda()), std::pair("libcupti.so.13", embedded_libcupti()),
+          std::pair("libnvidia-ml.so.1", embedded_libnvml())})
       written = written && directory->write(name, content);
     const char* before = std::getenv("LD_LIBRARY_PATH");
     const std::string path =

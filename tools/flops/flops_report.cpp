@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-
 namespace mfu {
 namespace {
 

@@ -63,14 +63,13 @@ std::string page(const std::string& title, const std::string& data, int refresh_
   script += embedded_page_run_js();
   script += embedded_page_compare_js();
   if (refresh_s > 0) script += embedded_page_live_js();
-  return filled(embedded_page_html(),
-                {{"TITLE", safe_title},
-                 {"REFRESH", refresh},
-                 {"CONNECT", refresh_s > 0 ? "; connect-src 'self'" : ""},
-                 {"STYLE", embedded_page_css()},
-                 {"DATA", safe_data},
-                 {"CHART", embedded_page_chart_js()},
-                 {"SCRIPT", script}});
+  return filled(embedded_page_html(), {{"TITLE", safe_title},
+                                       {"REFRESH", refresh},
+                                       {"CONNECT", refresh_s > 0 ? "; connect-src 'self'" : ""},
+                                       {"STYLE", embedded_page_css()},
+                                       {"DATA", safe_data},
+                                       {"CHART", embedded_page_chart_js()},
+                                       {"SCRIPT", script}});
 }
 
 }  // namespace
