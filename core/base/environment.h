@@ -17,9 +17,9 @@ inline const char* value_of(const Getenv& getenv, const char* name) {
 }
 
 /// [any thread] The process's environment as it was at one moment. Other threads of the host may be inside setenv(),
-/// which moves the array and frees the old one, so getenv() could follow a pointer that is none any more. Here the
-/// array is copied, and the copy is taken only if it is still what the process has a moment later. The texts stay: the
-/// C library frees none of them.
+/// which moves the array and frees the old one, so getenv() could read a pointer that is no longer valid. Here the
+/// kernel copies the array (process_vm_readv: memory that is gone is an error, not a fault), and the copy is taken only
+/// if it equals the process's array a moment later. The texts remain valid: the C library frees none of them.
 class EnvironmentCopy {
  public:
   EnvironmentCopy();
@@ -29,11 +29,12 @@ class EnvironmentCopy {
   [[nodiscard]] const char* const* block() const noexcept { return entries_.data(); }
   /// Puts `entry` (`NAME=value`, kept for good) behind the others, unless the environment has changed since the copy:
   /// then false. The old array is never freed.
-  [[nodiscard]] bool append_to_process(const char* entry) const noexcept;
+  [[nodiscard]] bool append_to_process(const char* entry) const;
 
  private:
   [[nodiscard]] bool copy();
-  [[nodiscard]] bool is_current() const noexcept;
+  [[nodiscard]] bool read(std::vector<const char*>* to) const;
+  [[nodiscard]] bool is_current() const;
 
   char** source_ = nullptr;
   std::vector<const char*> entries_;
