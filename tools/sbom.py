@@ -41,9 +41,11 @@ GCC_LICENCE = "GPL-3.0-or-later WITH GCC-exception-3.1"
 def pinned(arch):
     """{package: (version, sha256, kind)} of tools/wheel/debian.txt, as a wheel for that processor takes them."""
     debian = {"x86_64": "amd64", "aarch64": "arm64"}[arch]
-    rows = (line.split() for line in (HERE / "wheel/debian.txt").read_text().splitlines() if line and not line.startswith("#"))
+    rows = [line.split() for line in (HERE / "wheel/debian.txt").read_text().splitlines() if line and not line.startswith("#")]
     wanted = (debian, f"old-{debian}", "headers", "source")
-    return {package: (version, digest, kind) for digest, kind, package, version in rows if kind in wanted}
+    found = {package: (version, digest, kind) for digest, kind, package, version in rows if kind in wanted}
+    # Scanners have to see that it is Debian's revision with its security fixes.
+    return found | {package: (version, found[package][1], "patches") for _, kind, package, version in rows if kind == "patches"}
 
 
 def installed(package):
@@ -78,7 +80,7 @@ def of_wheel(kind, compiler):
         if what == "source":
             url = f"pkg:generic/{package}@{version.replace('+', '%2B')}"
         else:
-            url = debian_url(package, version, "all" if what == "headers" else what)
+            url = debian_url(package, version, {"headers": "all", "patches": "source"}.get(what, what))
         yield component(name, version, url, licence, inside, digest)
     yield component("libstdc++", compiler, f"pkg:generic/gcc@{compiler}#libstdc%2B%2B", GCC_LICENCE, [LIBRARY, COMMAND, SERVE])
     version, digest, what = versions["libgcc-10-dev"]
