@@ -18,12 +18,17 @@ from harness import BUILD, DEADLINE_S, GPT2, SANITIZE, SCENARIO, TestCase, main,
 
 MFU = BUILD / "mfu"
 
-# Counts the signals that reach it, until it is told to end by a line on its standard input.
-COUNTER = """
+# Stopping and going on have their usual effect on `mfu run`; SIGPIPE and SIGCHLD are about its own pipes and children.
+NOT_PASSED_ON = ("SIGKILL", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGCONT", "SIGPIPE", "SIGCHLD")
+
+# Counts the signals that reach it, until a line on its standard input ends it.
+COUNTER = f"""
 import os, signal, sys, time
 seen = []
-for s in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
-    signal.signal(s, lambda number, frame: seen.append(signal.Signals(number).name))
+names = {{s.value: s.name for s in signal.Signals}}
+for s in signal.valid_signals():
+    if names.get(s, s) not in {NOT_PASSED_ON}:
+        signal.signal(s, lambda number, frame: seen.append(names.get(number, str(number))))
 print("ready", os.getpid(), flush=True)
 sys.stdin.readline()
 print(" ".join(seen) or "none", flush=True)
@@ -156,6 +161,16 @@ class Signals(TestCase):
         os.kill(child.pid, signal.SIGTERM)
         time.sleep(0.3)
         self.assertEqual(self.ends_with(child), "SIGUSR1 SIGUSR1 SIGUSR1 SIGTERM")
+
+    def test_every_signal_that_can_be_passed_on_is(self):
+        child, _ = self.start()
+        names = {s.value: s.name for s in signal.Signals}
+        sent = [names.get(s, str(int(s))) for s in sorted(signal.valid_signals()) if names.get(s) not in NOT_PASSED_ON]
+        self.assertGreater(len(sent), 50)
+        for name in sent:
+            os.kill(child.pid, int(name) if name.isdigit() else getattr(signal, name))
+            time.sleep(0.1)
+        self.assertEqual(sorted(self.ends_with(child).split()), sorted(sent))
 
     def test_it_ends_as_the_program(self):
         for how, status in (

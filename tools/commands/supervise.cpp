@@ -19,9 +19,18 @@
 namespace mfu {
 namespace {
 
-/// What people, shells and schedulers send to end a program or to make it write a checkpoint. SIGTSTP and SIGCONT keep
-/// their usual effect on this process.
-constexpr int kPassedOn[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU};
+/// All that can be passed on to the program: only SIGKILL and SIGSTOP cannot. Stopping and going on keep their usual
+/// effect on this process, and SIGPIPE is a matter of its own output. SIGCHLD is waited for as well.
+::sigset_t passed_on() {
+  ::sigset_t set;
+  ::sigfillset(&set);
+  for (const int signal : {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGPIPE}) ::sigdelset(&set, signal);
+  return set;
+}
+
+void send_on(pid_t child, const ::siginfo_t& info) {
+  if (info.si_code != SI_QUEUE || ::sigqueue(child, info.si_signo, info.si_value) != 0) ::kill(child, info.si_signo);
+}
 
 void sleep_ms(long ms) {
   const ::timespec pause{0, ms * 1'000'000};
@@ -122,10 +131,8 @@ ProgramEnd run_and_wait(const std::vector<std::string>& command) {
   std::vector<std::string> words = command;
   const std::vector<char*> arguments = spawn_arguments(words);
 
-  ::sigset_t waited, before;
-  ::sigemptyset(&waited);
-  for (const int signal : kPassedOn) ::sigaddset(&waited, signal);
-  ::sigaddset(&waited, SIGCHLD);
+  const ::sigset_t waited = passed_on();
+  ::sigset_t before;
   ::sigprocmask(SIG_BLOCK, &waited, &before);
   struct ::sigaction usual {
   }, child_before{}, pipe_before{};
@@ -166,7 +173,7 @@ ProgramEnd run_and_wait(const std::vector<std::string>& command) {
     const bool same_group = ::getpgid(child) == ::getpgrp();
     const bool by_terminal = info.si_code > 0;  // from the kernel: Ctrl-C, Ctrl-\, a closed terminal
     if (same_group && (by_terminal || witness.saw(signal))) continue;
-    ::kill(child, signal);
+    send_on(child, info);
   }
   // What was meant for the program shall not end us before the last lines; what comes from now on may.
   const ::timespec now{0, 0};
