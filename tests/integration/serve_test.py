@@ -273,6 +273,54 @@ class Exposition(Served):
                 self.assertLess(len(packed), len(plain) / 2)
                 self.assertEqual(len(gzip.decompress(packed)), len(plain))
 
+    def test_the_weights_of_encodings_are_minded(self):
+        fake_ranks.Job(ranks=8, hosts=1).write(self.run_dir)
+        _, url = self.serve()
+        for accepts, packed in (("gzip;q=0", False), ("gzip; q=0.000, deflate", False), ("*;q=0", False), ("identity", False),
+                                ("gzipped", False), ("gzip;q=0.001", True), ("br, GZIP;q=1.0", True), ("*", True),
+                                ("*;q=0, gzip", True), ("gzip;q=0, *", False), ("", False)):
+            with self.subTest(accepts):
+                _, headers = self.answer(url, **{"Accept-Encoding": accepts})
+                self.assertEqual(headers["Content-Encoding"], "gzip" if packed else None)
+
+    def raw(self, url, request):
+        """Status and headers of the answer to these bytes."""
+        at = urllib.parse.urlsplit(url)
+        with socket.create_connection((at.hostname, at.port), timeout=DEADLINE_S) as connection:
+            connection.sendall(request)
+            text = b""
+            while part := connection.recv(65536):
+                text += part
+        head = text.split(b"\r\n\r\n", 1)[0].decode().split("\r\n")
+        return int(head[0].split()[1]), {k.lower(): v for k, v in (line.split(": ", 1) for line in head[1:])}
+
+    def test_only_its_own_names_are_answered(self):
+        fake_ranks.Job(ranks=1, hosts=1).write(self.run_dir)
+        _, url = self.serve(self.run_dir, "--allow-host", "gpu.example.org", "--allow-host", "second")
+        port = urllib.parse.urlsplit(url).port
+        for host, status in (("evil.example", 421), (f"evil.example:{port}", 421), ("127.0.0.1.evil.example", 421), ("", 421),
+                             ("localhost.evil", 421), ("1.2.3", 421), ("localhost", 200), (f"LocalHost:{port}", 200),
+                             ("127.0.0.1", 200), (f"10.1.2.3:{port}", 200), ("[::1]", 200), (f"[fe80::1]:{port}", 200),
+                             ("gpu.example.org", 200), ("gpu.example.org.:80", 200), ("SECOND", 200),
+                             (socket.gethostname(), 200)):
+            for path in ("/", "/metrics", "/nothing"):
+                with self.subTest(host=host, path=path):
+                    got, headers = self.raw(url, f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+                    self.assertEqual(got, 404 if path == "/nothing" and status == 200 else status)
+        self.assertEqual(self.raw(url, b"GET / HTTP/1.0\r\n\r\n")[0], 200)
+
+    def test_no_answer_may_be_sniffed_or_framed(self):
+        fake_ranks.Job(ranks=1, hosts=1).write(self.run_dir)
+        _, url = self.serve()
+        for request in (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                        b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                        b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"nonsense\r\n\r\n", b"GET /%00 HTTP/9.9\r\n\r\n"):
+            with self.subTest(request):
+                status, headers = self.raw(url, request)
+                self.assertEqual(headers["x-content-type-options"], "nosniff", status)
+                self.assertIn("frame-ancestors 'none'", headers["content-security-policy"])
+                self.assertIn("default-src 'none'", headers["content-security-policy"])
+
     def test_a_thousand_ranks_are_a_scrape_of_less_than_a_megabyte(self):
         fake_ranks.Job(ranks=1000, hosts=125).write(self.run_dir, windows=1)
         text = self.text(self.run_dir)

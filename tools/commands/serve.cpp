@@ -60,11 +60,15 @@ void add_serve(CommandLine& line) {
                                  .between(std::int64_t{0}, std::int64_t{65535});
   const CommandOption address =
       sub.option("--address", options->address, "address to listen on; default: 127.0.0.1; 0.0.0.0: all of them");
+  const CommandOption hosts = sub.option(
+      "--allow-host", options->allowed_hosts,
+      "a name under which others ask for this server, behind addresses, localhost and this machine's name; '*': any");
   const CommandOption textfile = sub.option("--textfile", options->textfile,
                                             "write FILE for node_exporter's textfile collector instead of serving")
                                      .type_name("FILE")
                                      .excludes(port)
-                                     .excludes(address);
+                                     .excludes(address)
+                                     .excludes(hosts);
   sub.flag("--once", options->once, "with --textfile: write it once and end").needs(textfile);
   sub.option("--every", options->every_s, "with --textfile: seconds between writes; default: 10")
       .between(0.1, 86400.0)

@@ -1,12 +1,15 @@
 #include "tools/serve/http_server.h"
 
+#include <arpa/inet.h>
 #include <civetweb.h>
+#include <strings.h>
+#include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string_view>
-#include <vector>
 
 namespace mfu {
 
@@ -28,18 +31,66 @@ std::string gzipped(const std::string& text) {
   return out;
 }
 
+std::string_view trimmed(std::string_view text) {
+  const std::size_t from = text.find_first_not_of(" \t");
+  return from == std::string_view::npos ? "" : text.substr(from, text.find_last_not_of(" \t") - from + 1);
+}
+
+/// Takes what is before `separator` off `text`.
+std::string_view next_part(std::string_view* text, char separator) {
+  const std::size_t end = text->find(separator);
+  const std::string_view part = trimmed(text->substr(0, end));
+  text->remove_prefix(end == std::string_view::npos ? text->size() : end + 1);
+  return part;
+}
+
+/// Accept-Encoding of RFC 9110, section 12.5.3: gzip by its own weight, else by that of `*`; a weight of 0 refuses.
+bool accepts_gzip(const char* header) {
+  bool others = false;
+  for (std::string_view list = header != nullptr ? header : ""; !list.empty();) {
+    std::string_view part = next_part(&list, ',');
+    const std::string coding(next_part(&part, ';'));
+    part = trimmed(part);
+    const bool refused = part.starts_with("q=0") && part.find_first_not_of("0.", 2) == std::string_view::npos;
+    if (::strcasecmp(coding.c_str(), "gzip") == 0 || ::strcasecmp(coding.c_str(), "x-gzip") == 0) return !refused;
+    if (coding == "*") others = !refused;
+  }
+  return others;
+}
+
+bool host_is_allowed(const char* header, const std::vector<std::string>& names) {
+  if (header == nullptr) return true;  // HTTP/1.0: no browser
+  std::string_view rest = header;
+  if (rest.starts_with('[')) return true;  // an address: nothing that a name server answers
+  std::string host(next_part(&rest, ':'));
+  if (host.ends_with('.')) host.pop_back();
+  ::in_addr address{};
+  if (::inet_pton(AF_INET, host.c_str(), &address) == 1) return true;
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name == "*" || ::strcasecmp(name.c_str(), host.c_str()) == 0;
+  });
+}
+
 int send(::mg_connection* connection, const HttpAnswer& answer, bool head = false) {
-  const char* accepts = ::mg_get_header(connection, "Accept-Encoding");
-  const bool packed = !answer.body->gzip.empty() && accepts != nullptr &&
-                      std::string_view(accepts).find("gzip") != std::string_view::npos;
+  const bool packed = !answer.body->gzip.empty() && accepts_gzip(::mg_get_header(connection, "Accept-Encoding"));
   const std::string& body = packed ? answer.body->gzip : answer.body->plain;
-  const char* reason = ::mg_get_response_code_text(connection, answer.status);
+  // The page is one file: its scripts and styles are inside, and it asks only this server whether there is a newer one.
+  const char* inside = answer.type.starts_with("text/html")
+                           ? "script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+                           : "";
   ::mg_printf(connection,
-              "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n%sConnection: "
-              "close\r\n\r\n",
-              answer.status, reason, answer.type.c_str(), body.size(), packed ? "Content-Encoding: gzip\r\n" : "");
+              "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
+              "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
+              "Content-Security-Policy: default-src 'none'; %sbase-uri 'none'; form-action 'none'; frame-ancestors "
+              "'none'\r\nVary: Accept-Encoding\r\n%sConnection: close\r\n\r\n",
+              answer.status, ::mg_get_response_code_text(connection, answer.status), answer.type.c_str(), body.size(),
+              inside, packed ? "Content-Encoding: gzip\r\n" : "");
   if (!head) ::mg_write(connection, body.data(), body.size());
   return answer.status;
+}
+
+int send_text(::mg_connection* connection, int status, std::string text) {
+  return send(connection, http_answer(status, "text/plain; charset=utf-8", std::move(text)));
 }
 
 }  // namespace
@@ -56,7 +107,9 @@ struct HttpServer::State {
   struct Path {
     std::string path;
     Handler handler;
+    const std::vector<std::string>& names;
   };
+  std::vector<std::string> names;  ///< that `Host` may have
   std::vector<std::unique_ptr<Path>> paths;
   ::mg_context* context = nullptr;
 
@@ -64,21 +117,28 @@ struct HttpServer::State {
     const auto& path = *static_cast<const Path*>(data);
     const ::mg_request_info* request = ::mg_get_request_info(connection);
     try {
+      if (!host_is_allowed(::mg_get_header(connection, "Host"), path.names))
+        return send_text(connection, 421, "mfu serve does not answer to this name: start it with --allow-host NAME.\n");
       // CivetWeb takes a handler for everything below its path.
       if (request->local_uri == nullptr || path.path != request->local_uri)
-        return send(connection,
-                    http_answer(404, "text/plain; charset=utf-8", "There is / (the live page) and /metrics.\n"));
+        return send_text(connection, 404, "There is / (the live page) and /metrics.\n");
       const bool head = std::strcmp(request->request_method, "HEAD") == 0;
       if (!head && std::strcmp(request->request_method, "GET") != 0)
-        return send(connection, http_answer(405, "text/plain; charset=utf-8", "GET only.\n"));
+        return send_text(connection, 405, "GET only.\n");
       return send(connection, path.handler(), head);
     } catch (const std::exception& e) {
-      return send(connection, http_answer(500, "text/plain; charset=utf-8", std::string(e.what()) + "\n"));
+      return send_text(connection, 500, std::string(e.what()) + "\n");
     }
   }
 };
 
-HttpServer::HttpServer() : state_(std::make_unique<State>()) { ::mg_init_library(0); }
+HttpServer::HttpServer(const std::vector<std::string>& allow) : state_(std::make_unique<State>()) {
+  state_->names = allow;
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) == 0) state_->names.emplace_back(host.data());
+  state_->names.emplace_back("localhost");
+  ::mg_init_library(0);
+}
 
 HttpServer::~HttpServer() {
   if (state_->context != nullptr) ::mg_stop(state_->context);
@@ -86,12 +146,12 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::handle(std::string path, Handler handler) {
-  state_->paths.push_back(std::make_unique<State::Path>(State::Path{std::move(path), std::move(handler)}));
+  state_->paths.push_back(std::make_unique<State::Path>(State::Path{std::move(path), std::move(handler), state_->names}));
 }
 
 Result<int> HttpServer::listen(const std::string& at) {
-  // A connection that sends half a request holds a thread until the timeout: there are more of them than anybody needs,
-  // and they wait in the kernel.
+  // A connection that sends half a request holds a thread until the timeout: there are many of them, and they wait in
+  // the kernel.
   std::array<const char*, 9> options{"listening_ports",  at.c_str(), "num_threads", "256", "request_timeout_ms", "2000",
                                      "connection_queue", "256",      nullptr};
   std::array<char, 256> text{};
@@ -99,6 +159,11 @@ Result<int> HttpServer::listen(const std::string& at) {
   error.text = text.data();
   error.text_buffer_size = text.size();
   ::mg_callbacks callbacks{};
+  // Requests that no handler sees: malformed ones.
+  callbacks.http_error = [](::mg_connection* connection, int status, const char* what) {
+    send_text(connection, status, std::string(what) + "\n");
+    return 0;
+  };
   callbacks.log_message = [](const ::mg_connection*, const char*) { return 1; };  // what went wrong is in `error`
   ::mg_init_data init{&callbacks, nullptr, options.data()};
   state_->context = ::mg_start2(&init, &error);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/base/result.h"
 
@@ -22,12 +23,15 @@ struct HttpAnswer {
 };
 [[nodiscard]] HttpAnswer http_answer(int status, std::string type, std::string text);
 
-/// Listens until it is destroyed. Bodies are sent with gzip where it is accepted.
+/// Listens until it is destroyed. Bodies are sent with gzip where it is accepted. A request is answered only if its `Host`
+/// is an IP address, localhost, this machine's name or one of `allow`: a page elsewhere whose name is made to resolve to
+/// this server (DNS rebinding) cannot read it through a visitor's browser. No answer may be framed or sniffed.
 class HttpServer {
  public:
   using Handler = std::function<HttpAnswer()>;
 
-  HttpServer();
+  /// \param allow further names for `Host`, without a port; `*`: any.
+  explicit HttpServer(const std::vector<std::string>& allow);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

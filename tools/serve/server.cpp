@@ -200,7 +200,7 @@ int serve(const ServeOptions& options) {
                                   ? "[" + options.address + "]"
                                   : options.address;
   const std::string at = address + ":" + std::to_string(options.port);
-  HttpServer server;
+  HttpServer server(options.allowed_hosts);
   server.handle("/metrics", [&metrics] { return metrics->answer(); });
   LivePage page(options.page);
   server.handle("/", [&page] { return page.answer(); });

@@ -1,4 +1,4 @@
-// What `mfu serve` is told. The server is a module of its own, so that the command needs no HTTP server to start.
+// The options of `mfu serve`. The server is a module of its own, so that the command needs no HTTP server to start.
 #pragma once
 
 #include <functional>
@@ -21,6 +21,7 @@ struct ServeOptions {
   std::vector<std::string> directories;
   std::string address = "127.0.0.1";
   int port = 9977;       ///< 0: any that is free
+  std::vector<std::string> allowed_hosts;  ///< further names of this server, as HttpServer takes them
   std::string textfile;  ///< write the exposition there instead of serving it
   bool once = false;     ///< of textfile: write it once
   double every_s = 10;   ///< between writes of textfile
