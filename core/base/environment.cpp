@@ -20,8 +20,8 @@ T* now(T* const& place) noexcept {
   return __atomic_load_n(&place, __ATOMIC_ACQUIRE);
 }
 
-/// Copies up to `count` entries at `from`, fewer where the memory ends; nullopt where nothing can be read there. A sandbox
-/// that refuses the system call leaves a plain read, as getenv() does it.
+/// Copies up to `count` entries at `from`, fewer where the memory ends; nullopt where nothing can be read there. A
+/// sandbox that refuses the system call leaves a plain read, as getenv() does it.
 std::optional<std::size_t> read_entries(char** from, const char** to, std::size_t count) noexcept {
   const ::iovec local{to, count * sizeof *to}, remote{from, count * sizeof *from};
   const ::ssize_t bytes = ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0);

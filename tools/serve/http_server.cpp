@@ -75,9 +75,10 @@ int send(::mg_connection* connection, const HttpAnswer& answer, bool head = fals
   const bool packed = !answer.body->gzip.empty() && accepts_gzip(::mg_get_header(connection, "Accept-Encoding"));
   const std::string& body = packed ? answer.body->gzip : answer.body->plain;
   // The page is one file: its scripts and styles are inside, and it asks only this server whether there is a newer one.
-  const char* inside = answer.type.starts_with("text/html")
-                           ? "script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
-                           : "";
+  const char* inside =
+      answer.type.starts_with("text/html")
+          ? "script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+          : "";
   ::mg_printf(connection,
               "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
               "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
@@ -123,8 +124,7 @@ struct HttpServer::State {
       if (request->local_uri == nullptr || path.path != request->local_uri)
         return send_text(connection, 404, "There is / (the live page) and /metrics.\n");
       const bool head = std::strcmp(request->request_method, "HEAD") == 0;
-      if (!head && std::strcmp(request->request_method, "GET") != 0)
-        return send_text(connection, 405, "GET only.\n");
+      if (!head && std::strcmp(request->request_method, "GET") != 0) return send_text(connection, 405, "GET only.\n");
       return send(connection, path.handler(), head);
     } catch (const std::exception& e) {
       return send_text(connection, 500, std::string(e.what()) + "\n");
@@ -146,7 +146,8 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::handle(std::string path, Handler handler) {
-  state_->paths.push_back(std::make_unique<State::Path>(State::Path{std::move(path), std::move(handler), state_->names}));
+  state_->paths.push_back(
+      std::make_unique<State::Path>(State::Path{std::move(path), std::move(handler), state_->names}));
 }
 
 Result<int> HttpServer::listen(const std::string& at) {

@@ -20,12 +20,12 @@ enum class PerRank {
 struct ServeOptions {
   std::vector<std::string> directories;
   std::string address = "127.0.0.1";
-  int port = 9977;       ///< 0: any that is free
+  int port = 9977;                         ///< 0: any that is free
   std::vector<std::string> allowed_hosts;  ///< further names of this server, as HttpServer takes them
-  std::string textfile;  ///< write the exposition there instead of serving it
-  bool once = false;     ///< of textfile: write it once
-  double every_s = 10;   ///< between writes of textfile
-  std::string job;       ///< the label `job`; empty: the first directory's name
+  std::string textfile;                    ///< write the exposition there instead of serving it
+  bool once = false;                       ///< of textfile: write it once
+  double every_s = 10;                     ///< between writes of textfile
+  std::string job;                         ///< the label `job`; empty: the first directory's name
   PerRank per_rank = PerRank::kAuto;
   /// The live page at `/`, as HTML; an Error is shown instead. Called again and again, from one thread at a time.
   std::function<Result<std::string>()> page;
