@@ -1,12 +1,13 @@
 # The unit tests of one room lie in the folder of its name: a file per class or topic, named after it; label unit: no GPU, no driver,
 # no child process. Rooms of the tools link what is named here, rooms of the core the whole core.
-set(MFU_TOOL_ROOMS trace replay run_dir job top report serve flops commands)
+set(MFU_TOOL_ROOMS trace replay counters run_dir job top report serve flops commands)
 set(MFU_TEST_LIBRARIES_cuda mfu_cuda mfu_core)
 set(MFU_TEST_LIBRARIES_blas mfu_blas mfu_cuda mfu_core)
 set(MFU_TEST_LIBRARIES_threads mfu_threads mfu_core)
 set(MFU_TEST_LIBRARIES_entry mfu_entry mfu_core)
 set(MFU_TEST_LIBRARIES_trace mfu_replay)
 set(MFU_TEST_LIBRARIES_replay mfu_replay)
+set(MFU_TEST_LIBRARIES_counters mfu_counters)
 set(MFU_TEST_LIBRARIES_run_dir mfu_run_dir)
 set(MFU_TEST_LIBRARIES_job mfu_job)
 set(MFU_TEST_LIBRARIES_top mfu_top)

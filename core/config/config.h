@@ -35,7 +35,7 @@ struct ShownNumber {
 /// MFU_INTERVAL [s].
 inline constexpr ShownNumber kDefaultInterval{10, "10"}, kLeastInterval{0.01, "0.01"}, kMostInterval{1e6, "1,000,000"};
 
-/// Everything that a run can be told. Each field's default is the documented one.
+/// All settings of a run. Each field's default is the documented one.
 struct Config {
   std::optional<FlopsModel> model;  ///< none: times and waterfall only
   std::string model_source;         ///< what MFU_MODEL_CONFIG said, as resolved (path, id or `inline`)
@@ -80,7 +80,7 @@ struct Config {
   [[nodiscard]] const FlopsModel* flops_model() const noexcept { return model ? &*model : nullptr; }
 };
 
-/// Reads the environment and the config file it names. Never fails: what is wrong becomes one of `problems`
+/// Reads the environment and the config file it names. Never fails: each mistake becomes one of `problems`
 /// (place, key, value, what was expected, what is used instead), and everything else still works.
 /// \param environ_block nullptr-terminated `NAME=value` list to check for misspelt MFU_* names; may be nullptr.
 [[nodiscard]] Config load_config(const Getenv& getenv, const char* const* environ_block);

@@ -38,7 +38,7 @@ class Section {
   Section(const json& object, std::string path, const Reading& reading)
       : object_(object), path_(std::move(path)), reading_(reading) {}
 
-  /// One read of `key`; what is wrong becomes a problem with what is used instead.
+  /// One read of `key`; a mistake becomes a problem that names the value used instead.
   template <typename Read>
   auto read(const char* key, Read&& reader, std::string_view instead = "using the default") {
     std::optional<Error> wrong;
@@ -85,7 +85,7 @@ class Section {
     });
   }
 
-  /// A problem for every key that nobody reads, with the nearest right one.
+  /// A problem for every unknown key, with the nearest right one.
   void check_keys(std::initializer_list<std::string_view> known) {
     std::optional<Error> none;
     const Fields fields(object_, "", &none);
@@ -294,7 +294,7 @@ std::optional<RegionRule> read_rule(const json& entry, const std::string& path, 
   };
   RegionRule rule;
   rule.region = text("region", true).value_or("");
-  // Without one no range is the region: what the rule says holds where the kernels tell it.
+  // Without one no range is the region: the rule holds where kernels show the region.
   rule.match = text("match", false).value_or("(?!)");
   rule.domain = text("domain", false);
   rule.payload = text("payload", false);

@@ -10,7 +10,7 @@
 
 namespace mfu {
 
-/// Reads every block of the document. What is wrong becomes a problem and leaves its default; a model that cannot be
+/// Reads every block of the document. A mistake becomes a problem and leaves its default; a model that cannot be
 /// read becomes a kNoModel. \param overrides those that were written into the document: messages name them instead of
 /// the file
 void read_config_file(const ConfigDocument& document, const std::vector<Override>& overrides, Config& config,

@@ -101,7 +101,7 @@ std::vector<std::string> hub_caches(const Getenv& getenv) {
   return caches;
 }
 
-/// `Org/Name` or `name`: what can be a model id.
+/// `Org/Name` or `name`: the forms of a model id.
 bool could_be_model_id(std::string_view text) {
   if (text.empty() || text.size() > 200 || text.front() == '/' || text.front() == '.') return false;
   if (std::count(text.begin(), text.end(), '/') > 1 || text.back() == '/') return false;

@@ -19,7 +19,7 @@ struct ConfigText {
 
 /// Finds and reads `source`: text that starts with `{`, a file, a folder that holds config.json, or a model id such as
 /// `Qwen/Qwen3-8B` in HF_HUB_CACHE, HF_HOME/hub or ~/.cache/huggingface/hub.
-/// \param folder relative paths are tried here first. Error: what was looked for, and where.
+/// \param folder relative paths are tried here first. The Error names the file and the places where it was looked for.
 [[nodiscard]] Result<ConfigText> find_config_text(std::string_view source, const std::string& folder,
                                                   const Getenv& getenv);
 

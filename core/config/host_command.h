@@ -10,7 +10,7 @@ namespace mfu {
 inline constexpr std::size_t kMaxCommandBytes = 1000;
 
 /// `cmdline` as in /proc/self/cmdline (each argument ends in a NUL byte), as one line: arguments apart by spaces, in
-/// single quotes where a shell would need them, at most kMaxCommandBytes with `...` behind what was cut. What follows
+/// single quotes where a shell would need them, at most kMaxCommandBytes with `...` where it was cut. The text after
 /// an option whose name is one of a secret is `***`, and so is what is a secret by its form (core/base/secrets.h): run
 /// directories are shared.
 [[nodiscard]] std::string command_text(std::string_view cmdline);

@@ -24,7 +24,7 @@ bool task_of_a_step(const Getenv& getenv) { return !is_set(getenv, "SLURM_JOB_ID
 /// Hydra (mpiexec of MPICH and Intel MPI) sets this beside PMI_RANK; srun, which has a PMI_RANK too, does not.
 bool started_by_hydra(const Getenv& getenv) { return is_set(getenv, "MPI_LOCALRANKID"); }
 
-/// Without a WORLD_SIZE the pods of an indexed Kubernetes job may be tasks of their own, each of them a rank 0.
+/// Without a WORLD_SIZE the pods of an indexed Kubernetes job may be separate tasks, each of them a rank 0.
 bool pods_of_one_job(const Getenv& getenv) { return is_set(getenv, "WORLD_SIZE"); }
 
 /// Lightning starts its processes with no RANK. On the first host the place there is the rank.

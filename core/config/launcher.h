@@ -23,7 +23,7 @@ struct LauncherFacts {
 
 /// Reads the variables of torchrun, Open MPI, MVAPICH2, Hydra (MPICH, Intel MPI), Slurm, PMIx, Flux and PMI, the first
 /// that has a rank: a launcher that is used inside the allocation of another one comes before that. A value that is
-/// no whole number counts as absent, and is told.
+/// no whole number counts as absent, and is reported.
 [[nodiscard]] LauncherFacts read_launcher(const Getenv& getenv);
 
 }  // namespace mfu

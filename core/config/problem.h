@@ -10,11 +10,11 @@ namespace mfu {
 struct Problem {
   enum class Kind : std::uint8_t {
     kNoModel,          ///< the config or its model cannot be read: no FLOP, time only
-    kValue,            ///< a value is not usable: a default stands in
-    kUnknownKey,       ///< a key of the config that nobody reads
+    kValue,            ///< a value is not usable: a default takes its place
+    kUnknownKey,       ///< an unknown key of the config
     kRepeatedKey,      ///< a key that one object names twice: the last value is used
     kAssumed,          ///< the model was read by a guess; it is used
-    kUnknownVariable,  ///< an MFU_* variable that nobody reads
+    kUnknownVariable,  ///< an unknown MFU_* variable
   };
 
   std::string place;  ///< where it was given: `MFU_MODEL_CONFIG job.json: `, `MFU_SET: `; empty for a variable
@@ -23,8 +23,8 @@ struct Problem {
   std::string text;     ///< what was expected and what is there: `expected an integer > 0, got "x"`
   std::string instead;  ///< what is used now: `using the default`; empty: nothing to say
 
-  /// False where a measurement can be made as it was meant all the same: a guess that is told, a key or variable that
-  /// nobody reads, a default that stands in, a launcher's variable.
+  /// False where a measurement can be made as it was meant all the same: a reported guess, an unknown key or variable,
+  /// a default value, a launcher's variable.
   [[nodiscard]] bool stands_in_the_way() const;
   /// For a person: `place key: text; instead`, one printable line.
   [[nodiscard]] std::string line() const;

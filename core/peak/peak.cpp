@@ -255,7 +255,7 @@ bool derive(const DeviceFacts& device, DType dtype, bool sparse, Peak& peak) {
 
 const PeakRow* find_peak_row(std::string_view device_name) noexcept {
   const std::string_view name = without_vendor(device_name);
-  // A laptop part shares the desktop name, not its power, SMs or clocks: it has a row of its own or none.
+  // A laptop part shares the desktop name, not its power, SMs or clocks: it has its own row or none.
   const bool laptop = is_laptop(name);
   // A MIG name is matched without its profile, so that an end-of-name condition still holds.
   const std::string_view whole = name.substr(0, find_folded(name, " MIG "));
@@ -338,7 +338,7 @@ NameParts parts_of(std::string_view name) {
   const auto keep = [&](const std::string& word) {
     if (!word.empty() && !says_nothing(word)) parts.words.push_back(word);
   };
-  std::string before;  // letters that stand right before what comes next: joined to it, or a short word of their own
+  std::string before;  // letters right before the next token: joined to it, or a short word
   for (std::size_t at = 0; at < name.size();) {
     const char c = lower(name[at]);
     std::size_t end = at;
@@ -454,7 +454,7 @@ Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config
                            ? *config.tflops * 1e12
                            : peak_of_device(device, found, static_cast<DType>(i), false).flop_per_s.value_or(0);
   }
-  // The override says what to divide by, whatever the device is.
+  // The override is the divisor for any device.
   if (config.tflops || config.gbps) {
     std::string rest = peak.source;
     if (config.tflops) {

@@ -33,11 +33,11 @@ struct PeakOptions {
 
 /// The denominators for one device.
 struct Peak {
-  std::optional<double> flop_per_s;   ///< [FLOP/s]; none: unknown device, and nobody said
+  std::optional<double> flop_per_s;   ///< [FLOP/s]; none: unknown device, and no override
   std::optional<double> bytes_per_s;  ///< [B/s]
   DType dtype = DType::kBf16;
   bool sparse = false;
-  std::uint32_t clock_khz = 0;  ///< SM clock that flop_per_s stands for; 0: not known (override)
+  std::uint32_t clock_khz = 0;  ///< SM clock of flop_per_s; 0: not known (override)
   std::string source;           ///< `table: H100 SXM data sheet ...`, `override`, `derived`, `unknown`
   /// Dense rates of the device by DType, for what ran in another dtype than `dtype` [FLOP/s]; 0: not known. All are
   /// flop_per_s where that is an override.

@@ -1,4 +1,4 @@
-// The last seconds of a run in fixed memory: what a trace of them needs so that a replay gives the same windows.
+// The last seconds of a run in fixed memory, with all that a replay needs to give the same windows.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace mfu {
 
-/// One activity in 40 bytes: what a replay needs to attribute it, and to find steps as the live run did.
+/// One activity in 40 bytes: all that a replay needs to attribute it, and to find steps as the live run did.
 struct TracedActivity {
   TimeNs begin_ns;
   std::uint64_t length_ns : 42;  ///< up to 73 minutes; the drain refuses more than an hour

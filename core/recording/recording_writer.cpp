@@ -158,7 +158,7 @@ class LaunchPlaces {
 class TraceFile {
  public:
   explicit TraceFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {
-    // Signals of a full disk are blocked on the library's threads. O_NONBLOCK: a pipe that nobody reads is an error.
+    // Signals of a full disk are blocked on the library's threads. O_NONBLOCK: a pipe without a reader is an error.
     // The name can be guessed: a file that is there is removed, never followed or written into.
     constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     struct ::stat there {};

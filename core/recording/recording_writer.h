@@ -21,7 +21,7 @@ struct TraceHeader {
   std::int64_t pid = 0, rank = 0, world_size = 1;
   std::string config_json = "{}";
   std::vector<std::pair<DeviceFacts, Peak>> devices;  ///< by index in this process; an empty name: never seen
-  const ProductTable* products = nullptr;  ///< of the numbers in the records; nullptr: nobody looked at calls
+  const ProductTable* products = nullptr;  ///< of the numbers in the records; nullptr: calls were not looked at
 };
 
 /// Chrome trace JSON with the words of PyTorch's profiler: `kernel`, `gpu_memcpy`, `gpu_memset` on their streams,
@@ -30,7 +30,7 @@ struct TraceHeader {
 /// `[m, n, k, batch, transpose_a, transpose_b, "bf16", "bf16", first_of_product]`, m = 0 where they are not known.
 /// Times are exact to the ns, on `baseTimeNanoseconds` (UTC).
 ///
-/// The library does not note when each call was made, only which region was open then: a launch stands at the last
+/// The library does not note when each call was made, only which region was open then: a launch is placed at the last
 /// moment before its work at which its region was the innermost one of the thread that opened it.
 ///
 /// May take as long as `budget_ns`: then the oldest activities are left out, which the file says. The file appears at

@@ -136,6 +136,29 @@ class Replay(unittest.TestCase):
     PAIR = ('{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":10,"dur":2,"args":{"correlation":5}},'
             '{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":14,"dur":3,"args":{"device":0,"stream":7,"correlation":5}}')
 
+    def test_counters_of_two_tools(self):
+        """FLOP by Nsight Compute, times by nsys: HFU of prefill and of decode."""
+        kernel = "Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8>"
+        counted, timed = self.folder / "ncu.csv", self.folder / "nsys.csv"
+        counted.write_text(
+            "==PROF== Connected\n"
+            '"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
+            f'"0","1","void {kernel}(Params)","sm__ops_path_tensor_src_bf16_dst_fp32.sum","","12,532,580,352"\n'
+            f'"0","1","void {kernel}(Params)","gpu__time_duration.sum","us","111.81"\n')
+        timed.write_text(
+            "NVTX Range,Style,NVTX Inst,Kern Inst,Total Time (ns),Kernel Name\n"
+            f":prefill batch=1,PushPop,1,10,1000000,void cutlass::{kernel}(T1::Params)\n"
+            f":decode,PushPop,5,10,2000000,void cutlass::{kernel}(T1::Params)\n")
+        rows = {row["range"]: row for row in self.ask(counted, timed, "--gpu", "RTX 5090")["counters"]}
+        self.assertEqual(set(rows), {"prefill", "decode"})
+        for name, seconds in (("prefill", 1e-3), ("decode", 2e-3)):
+            self.assertAlmostEqual(rows[name]["hfu"], 10 * 12_532_580_352 / seconds / rows[name]["peak_flop_per_s"], places=9)
+        self.assertIn("prefill", self.mfu(counted, timed, "--gpu", "RTX 5090").stdout)
+        self.assertIn("name it by --gpu", self.mfu(counted).stdout)
+        self.assertIn("nearest", self.mfu(counted, "--gpu", "RTX 6666", code=2).stderr)
+        timed.write_text("a,b,c\n1,2,3\n")
+        self.assertIn("expected CSV of Nsight Compute", self.mfu(counted, timed, code=1).stderr)
+
     def test_files_that_are_no_trace(self):
         whole = gzip.compress(f"[{self.PAIR}]".encode())
         for name, content, message in (

@@ -24,6 +24,7 @@
 #include "core/sinks/sink_jsonl.h"
 #include "core/sinks/sink_text.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/replay_counters.h"
 #include "tools/replay/process_replay.h"
 #include "tools/replay/trace_detect.h"
 #include "tools/replay/trace_figures.h"
@@ -299,6 +300,8 @@ Result<void> check_words(const ReplayOptions& options) {
 /// Exit code: 0, or 1 when a trace could not be used. A file that was named ends it all; one of a folder is reported,
 /// and the others are still worked out.
 int replay(const ReplayOptions& options) {
+  if (are_counters(options.paths))
+    return replay_counters(options.paths, options.gpu, {.tflops = options.peak_tflops}, options.json);
   std::vector<Replayed> traces;
   int code = 0;
   Result<Config> config = trace_config(options.config, options.interval);
@@ -343,7 +346,10 @@ int replay(const ReplayOptions& options) {
 void add_replay(CommandLine& line) {
   auto options = std::make_shared<ReplayOptions>();
   Command command = line.command("replay", "Figures of stored Kineto and Nsight Systems traces");
-  command.option("trace", options->paths, "trace files, or folders of them (.json, .json.gz, .sqlite, .sqlite.gz)")
+  command
+      .option(
+          "trace", options->paths,
+          "trace files, or folders of them (.json, .json.gz, .sqlite, .sqlite.gz); or .csv files of ncu and nsys stats")
       .required();
   command.flag("--json", options->json, "print everything as JSON");
   const CommandOption detect =

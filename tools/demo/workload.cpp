@@ -361,7 +361,7 @@ class Workload {
     free_training();
   }
 
-  /// What was sampled, for whoever asked.
+  /// The sampled tokens, for the caller.
   void fetch_tokens() const {
     std::array<int, 16> next{};
     check(cu_.cuStreamSynchronize_f(stream_), "cuStreamSynchronize");

@@ -14,7 +14,7 @@ struct DemoOptions {
   std::int64_t serve_batch = 8, prompt_len = 512, new_tokens = 128;
 };
 
-/// Runs the workload in this process through libcuda.so.1 (opened by name). Returns a process exit code; what failed
+/// Runs the workload in this process through libcuda.so.1 (opened by name). Returns a process exit code; the failure
 /// goes to stderr in one line.
 [[nodiscard]] int run_demo_workload(const DemoOptions& options);
 

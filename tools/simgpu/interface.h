@@ -156,7 +156,7 @@ struct Driver {
   bool (*graph_id)(CUgraph, std::uint32_t* id);
   bool (*graph_exec_id)(CUgraphExec, std::uint32_t* id);
   bool (*graph_node_id)(CUgraphNode, std::uint64_t* id);
-  const char* (*function_name)(const void* function);  ///< nullptr if the handle is none of ours
+  const char* (*function_name)(const void* function);  ///< nullptr if the handle is unknown
   void (*truth_fate)(std::uint64_t truth, Fate fate);
   void (*truth_flush)();
 };

@@ -22,7 +22,7 @@ struct DeviceSpec {
   double bytes_per_s = 3.35e12;  ///< the same for `bytes_per_block`
 };
 
-/// What a named CUPTI function is told to do instead of its work.
+/// The fault of a named CUPTI function, instead of its work.
 struct FunctionFault {
   int result = 0;               ///< returned at once when not 0
   std::int64_t delay_ms = 0;    ///< slept before anything else
@@ -88,7 +88,7 @@ struct Settings {
   double silent_rate = 0;                  ///< launches without a callback
   double early_rate = 0;                   ///< records whose times are `early_ns` too early
   std::int64_t early_ns = 0, skew_ns = 0;  ///< skew: of all times
-  bool unfit = false;                      ///< CUPTI cannot work with this driver, whatever its version
+  bool unfit = false;                      ///< CUPTI cannot work with this driver, in any version
   std::int64_t worker_delay_ms = 0;
   std::vector<ForeignClient> foreign;
 };

@@ -44,7 +44,7 @@ struct Pending {
   std::uint32_t external_kind = 0;
   std::uint64_t external_id = 0;
   bool untimed = false;  ///< the device had no buffer left to write its times into
-  bool told = true;      ///< the truth is told what becomes of it: once, where several clients get it
+  bool told = true;      ///< the truth records its fate: once, where several clients get it
 };
 
 struct Batch {
@@ -193,7 +193,7 @@ void write_pending(const Pending& p, std::uint64_t serial, bool foreign, std::in
   set_fate(p, fate);
 }
 
-/// Writes the records of a batch into the client's buffer and hands it back. No lock of ours is held.
+/// Writes the records of a batch into the client's buffer and hands it back. The caller holds no lock.
 void deliver(Batch batch) {
   State& s = state();
   const Settings& script = settings();
@@ -362,7 +362,7 @@ bool graph_buffers_used_up() {
   return s.graph_records.fetch_add(1, std::memory_order_relaxed) >= per_buffer * s.pool_limit.load();
 }
 
-/// Asks the client for a buffer. The holder's mutex is held, as CUPTI holds one of its own. False: none was given.
+/// Asks the client for a buffer. The holder's mutex is held, as CUPTI holds its lock. False: none was given.
 bool request_buffer(Batch& batch, std::size_t record) {
   State& s = state();
   BufferCallbacks callbacks;

@@ -43,7 +43,7 @@ struct BufferCallbacks {
 
   [[nodiscard]] bool any() const noexcept { return requested != nullptr || requested_v2 != nullptr; }
 };
-/// Client 0 is whoever names no subscriber; every subscriber has a number of its own.
+/// Client 0 names no subscriber; every subscriber has its own number.
 inline constexpr std::uint32_t kClients = 5;
 void set_buffer_callbacks(std::uint32_t client, const BufferCallbacks& callbacks);
 void set_per_thread_buffers(bool on);
@@ -59,7 +59,7 @@ void set_timestamp_callback(CUpti_TimestampCallbackFunc callback);
 /// Whether there ever was one.
 [[nodiscard]] bool timestamp_callback_ever();
 [[nodiscard]] std::uint64_t cupti_timestamp();
-/// Converts a time of ours to what the client's timestamp callback would have said then.
+/// Converts the simulation's time to the client's timestamp callback's at that moment.
 [[nodiscard]] std::int64_t in_client_units(std::int64_t t_ns);
 
 void record_activity(const Activity& activity, std::uint32_t kernel_kind, std::uint32_t client);

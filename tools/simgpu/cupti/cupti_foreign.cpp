@@ -43,8 +43,8 @@ constexpr CUpti_ActivityKind kKinetoKinds[] = {CUPTI_ACTIVITY_KIND_MEMCPY,
 
 struct Buffers {
   std::mutex mutex;
-  std::vector<std::uint8_t*> own;   ///< Kineto's map: what it handed out
-  std::vector<std::uint8_t*> pool;  ///< nvidia-resiliency-ext's free pool: whatever was completed to it
+  std::vector<std::uint8_t*> own;   ///< Kineto's map: the buffers it handed out
+  std::vector<std::uint8_t*> pool;  ///< nvidia-resiliency-ext's free pool: all that was completed to it
 };
 
 Buffers& buffers() {
@@ -64,13 +64,13 @@ void kineto_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max
   buffers().own.push_back(*buffer);
 }
 
-/// A buffer that is not in its map is left alone (and lost to whoever gave it).
+/// A buffer that is not in its map is left alone (and lost to its owner).
 void kineto_completed(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t) {
   const std::lock_guard lock(buffers().mutex);
   if (std::erase(buffers().own, buffer) != 0) std::free(buffer);
 }
 
-/// Takes any buffer of its pool for one of its own size, also one that another client allocated.
+/// Takes any buffer of its pool for one that it allocated, also another client's.
 void resiliency_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
   {
     const std::lock_guard lock(buffers().mutex);
@@ -142,7 +142,7 @@ bool stop_kineto(bool subscribes) {
   return true;
 }
 
-// PyTorch's CUPTI monitor (torch/profiler/_cuspy): a subscriber that does not mind others, with buffers of its own.
+// PyTorch's CUPTI monitor (torch/profiler/_cuspy): a subscriber that does not mind others, with its own buffers.
 extern "C" {
 CUptiResult sim_cuptiSubscribe_v2(CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*,
                                   SubscriberParams*) asm("cuptiSubscribe_v2");

@@ -1,11 +1,11 @@
-// Other CUPTI clients in the process, as tests need them beside ours: what they do to a tool that was there before.
+// Other CUPTI clients in the process, as tests need them: their effect on a tool that was there before.
 #pragma once
 
 #include <string_view>
 
 namespace mfu::sim {
 
-/// Starts the clients that SIMGPU_FOREIGN names, each on a thread of its own; the times count from the first call.
+/// Starts the clients that SIMGPU_FOREIGN names, each on its own thread; the times count from the first call.
 void start_foreign_clients();
 
 /// Does one step of a client on the calling thread. False: no such client or action.

@@ -1,5 +1,5 @@
 // The exported functions of the simulated libcupti.so.N that name a subscriber: the Callback API, and from 13.2 on the
-// Activity API in a form of its own for each subscriber. Several subscribers live side by side where each of them asked
+// Activity API, separately for each subscriber. Several subscribers live side by side where each of them asked
 // for that; their records have every field.
 #include <cupti.h>
 

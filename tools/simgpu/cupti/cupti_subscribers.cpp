@@ -134,7 +134,7 @@ void on_activity(const Activity& activity) {
     record_activity(activity, subscriber.kinds.kernel_kind.load(std::memory_order_relaxed), subscriber.client);
   });
   const Kinds& global = clients().global;
-  // The driver calls for what anybody wants. Where nobody names a subscriber, that is what was asked for there.
+  // The driver calls for what any client wants. Without a subscriber, that is what the one client asked for.
   if (!any) record_activity(activity, global.kernel_kind.load(std::memory_order_relaxed), 0);
 }
 
@@ -185,7 +185,7 @@ void set_flag(std::atomic<std::uint8_t>& flag, std::uint8_t bit, bool on) {
   }
 }
 
-/// The mutex is held. What at least one client wants, the driver does.
+/// The mutex is held. The driver does what at least one client wants.
 void tell_driver_kinds() {
   Wanted& w = *connected_driver()->wanted;
   const auto any = [](std::atomic<bool> Kinds::*member) {

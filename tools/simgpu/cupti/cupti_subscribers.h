@@ -45,7 +45,7 @@ struct CUpti_Subscriber_st {
 
 namespace mfu::sim {
 
-/// Tells the driver that there is a tool, and starts the foreign clients.
+/// Reports to the driver that there is a tool, and starts the foreign clients.
 void attach();
 
 [[nodiscard]] CUptiResult subscribe(CUpti_SubscriberHandle* out, CUpti_CallbackFunc callback, void* userdata,

@@ -1,5 +1,6 @@
-// The exported functions of the simulated libcuda.so.1. Each counts a correlation id, tells an attached tool, and hands
-// over to the engine. Names and signatures follow cuda.h; `_ptds` and `_ptsz` are the per-thread default stream forms.
+// The exported functions of the simulated libcuda.so.1. Each counts a correlation id, notifies an attached tool, and
+// hands over to the engine. Names and signatures follow cuda.h; `_ptds` and `_ptsz` are the per-thread default stream
+// forms.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -127,7 +127,7 @@ SIM_API(cuPointerGetAttribute, (void* data, CUpointer_attribute attribute, CUdev
         { return pointer_attribute(data, attribute, ptr); })
 SIM_API(cuPointerGetAttributes, (unsigned numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr),
         (numAttributes, attributes, data, ptr), {
-          // Unlike the singular form this one succeeds for memory that nobody allocated: the answers are then zeros.
+          // Unlike the singular form this one succeeds for memory that was never allocated: the answers are then zeros.
           for (unsigned i = 0; i < numAttributes; ++i) {
             if (pointer_attribute(data[i], attributes[i], ptr) != CUDA_SUCCESS) std::memset(data[i], 0, sizeof(int));
           }
@@ -177,7 +177,7 @@ SIM_STREAM_API(cuMemsetD32Async, (CUdeviceptr dst, unsigned value, size_t N, CUs
 
 // Virtual memory ---------------------------------------------------------------------------------------------------
 
-// Asked for by allocators that can do without: what a driver says where the device has none.
+// Asked for by allocators that can do without: the answer of a driver whose device has none.
 SIM_EXPORT CUresult cuMemAddressReserve(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -147,7 +147,7 @@ namespace {
 /// Appends copies of the nodes of `from` to `to`; the roots depend on `roots_after`. Child graphs are put in flat.
 /// Returns the nodes that nothing in `from` depends on.
 std::vector<Node*> copy_nodes(Graph& to, const Graph& from, const std::vector<Node*>& roots_after, bool flatten) {
-  std::unordered_map<const Node*, std::vector<Node*>> ends;  // what stands for a node as a dependency
+  std::unordered_map<const Node*, std::vector<Node*>> ends;  // the nodes to depend on in place of a node
   std::set<const Node*> depended_on;
   for (const auto& node : from.nodes) {
     Node copy = *node;
@@ -209,7 +209,7 @@ CUresult instantiate(GraphExec** out, Graph& graph) {
   resource_callback(cloned);
   copy_nodes(exec->graph, graph, {}, true);
 
-  // The first child of a node goes on in its lane, further ones and further roots get lanes of their own.
+  // The first child of a node continues its lane; further ones and further roots get new lanes.
   std::set<const Node*> continued;
   bool first_root = true;
   for (const auto& node : exec->graph.nodes) {

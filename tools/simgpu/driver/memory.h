@@ -32,11 +32,11 @@ struct PointerInfo {
   std::size_t bytes = 0;
   int ordinal = 0;  ///< device it belongs to
 };
-/// False where nobody allocated or registered anything there.
+/// False where nothing is allocated or registered there.
 bool pointer_info(std::uint64_t address, PointerInfo* out);
 
-/// Does to the contents what a copy of `bytes` does, on either side. Nothing without contents, or above 64 MiB: what is
-/// that large holds weights, which nobody reads back.
+/// Copies `bytes` of the contents, on either side. Nothing without contents, or above 64 MiB: buffers
+/// of that size hold weights, which are not read back.
 void move_contents(std::uint64_t to, std::uint64_t from, std::size_t bytes);
 /// The same for `rows` of `width` bytes each.
 void move_rows(std::uint64_t to, std::size_t to_pitch, std::uint64_t from, std::size_t from_pitch, std::size_t width,

@@ -94,7 +94,7 @@ CUresult destroy_stream(CUstream handle) {
   resource_callback(
       ResourceEvent{.cbid = kStreamDestroyStarting, .context = reinterpret_cast<CUcontext>(context), .stream = handle});
   const std::lock_guard lock(context->mutex);
-  // Its work goes on: a stream of the same context that nobody sees any more keeps the tail for cuCtxSynchronize.
+  // Its work goes on: an invisible stream of the same context keeps the tail for cuCtxSynchronize.
   context->legacy.tail_ns = std::max(context->legacy.tail_ns, stream->blocking ? stream->tail_ns : 0);
   std::erase(context->streams, stream);
   stream->magic = Magic::kDead;
@@ -178,7 +178,7 @@ CUresult host_function(Stream& stream, CUhostFn function, void* data) {
     at = std::max(now_ns(), ready_at(stream));
     stream.tail_ns = at;
   }
-  // The driver runs it on a thread of its own; the stream does not wait for its length here.
+  // The driver runs it on its own thread; the stream does not wait for its length here.
   struct Call {
     std::int64_t at;
     CUhostFn function;

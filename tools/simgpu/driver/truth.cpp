@@ -1,4 +1,4 @@
-// SIMGPU_TRACE: what really happened on the simulated device, as JSON lines, for tests to compare with.
+// SIMGPU_TRACE: the true events of the simulated device as JSON lines, for tests to compare with.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -150,7 +150,7 @@ std::uint64_t truth_activity(const Activity& activity, Fate fate) {
     const std::lock_guard lock(l.mutex);
     l.activities.push_back({activity, current_call().api, thread_id(), now_ns(), fate});
     index = l.first + l.activities.size() - 1;
-    // Without a client nobody flushes: write what is settled now and then.
+    // Without a client nothing is flushed: write settled events now and then.
     constexpr std::size_t kMany = 1 << 16;
     crowded = l.activities.size() % kMany == 0 && l.activities.front().fate != Fate::kNone;
   }

@@ -1,5 +1,5 @@
 // The simulated libcublas: handles, and every product as a kernel and a line in the log (see product.h). Signatures
-// follow cublas_v2.h; enumerations are passed as their values. What is not here is a stub made from the real library's
+// follow cublas_v2.h; enumerations are passed as their values. All else is a stub made from the real library's
 // exports.
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // The simulated libcublasLt: descriptors whose attributes can be set and read back, and the product itself (see
-// product.h). Attribute numbers follow cublasLt.h. What is not here is a stub made from the real library's exports.
+// product.h). Attribute numbers follow cublasLt.h. All else is a stub made from the real library's exports.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

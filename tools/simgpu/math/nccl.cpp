@@ -235,7 +235,7 @@ const Letter* exchange(Communicator& c, const void* mine, std::size_t bytes, std
   own.bytes = bytes;
   if (mine != nullptr && bytes <= kMostBytes) std::memcpy(own.data, mine, bytes);
   const std::uint64_t call = ++c.calls;
-  // Whoever is here has read everything of the call before: so nobody reads the letters that the next call writes.
+  // A rank that is here has read all messages of the call before, so the next call may write its own.
   c.shared->arrived[c.rank].store(call, std::memory_order_release);
   const bool all = wait_until([&] {
     for (int r = 0; r < c.ranks; ++r) {

@@ -101,7 +101,7 @@ struct UserObject {
   unsigned references;
 };
 
-/// Stands for every driver function that this driver does not have: what a real one says where the device cannot do it.
+/// In place of every driver function that this driver lacks: the answer of a real one whose device cannot do it.
 CUresult not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
 
 }  // namespace
@@ -438,7 +438,7 @@ SIM_EXPORT cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned c
     return CUDA_SUCCESS;
   });
 }
-/// The graph's references are never given back: what they keep alive lives until the process ends.
+/// The graph's references are never given back: their objects live until the process ends.
 SIM_EXPORT cudaError_t cudaGraphRetainUserObject(cudaGraph_t, cudaUserObject_t object, unsigned count, unsigned flags) {
   return RUNTIME(cudaGraphRetainUserObject, 11030, {
     if ((flags & cudaGraphUserObjectMove) == 0) reinterpret_cast<UserObject*>(object)->references += count;
