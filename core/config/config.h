@@ -38,7 +38,7 @@ inline constexpr ShownNumber kDefaultInterval{10, "10"}, kLeastInterval{0.01, "0
 /// All settings of a run. Each field's default is the documented one.
 struct Config {
   std::optional<FlopsModel> model;  ///< none: times and waterfall only
-  std::string model_source;         ///< what MFU_MODEL_CONFIG said, as resolved (path, id or `inline`)
+  std::string model_source;         ///< MFU_MODEL_CONFIG as resolved (path, id or `inline`)
   Workload workload;
   PeakOptions peak;
   std::vector<RegionRule> regions;   ///< the config's own rules, in order; built-in ones follow them

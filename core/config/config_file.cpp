@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using Problems = std::vector<Problem>;
 
-/// What the readers of the config's blocks share.
+/// Shared by the readers of the config's blocks.
 struct Reading {
   const ConfigDocument& document;
   const std::vector<Override>& overrides;

@@ -55,7 +55,7 @@ std::string parent(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// What people have beside a config and give by mistake; nullptr: nothing known.
+/// Files beside a config that people give by mistake; nullptr: none of these.
 const char* weights_of(std::string_view path) noexcept {
   for (const auto& [ending, what] : {std::pair<std::string_view, const char*>{".gguf", "weights of llama.cpp"},
                                      {".safetensors", "weights"},

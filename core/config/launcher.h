@@ -15,7 +15,7 @@ struct LauncherFacts {
   std::int64_t rank = 0;
   std::optional<std::int64_t> local_rank;  ///< among the processes of its host; none: the launcher does not say
   std::int64_t world_size = 1;
-  /// What the launcher calls the job, the same for all of its processes on every host: "slurm-12.3" (job and step),
+  /// The launcher's name for the job, the same for all of its processes on every host: "slurm-12.3" (job and step),
   /// "mpi-" and a PMIx namespace, "flux-" and an id. Without '/'. Empty: this process is alone, or there is no name.
   std::string job;
   std::vector<std::pair<const char*, std::string>> unusable;  ///< variables that are no whole number, with their values

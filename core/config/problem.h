@@ -1,4 +1,4 @@
-// What is wrong with a setting.
+// A mistake in a setting.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Problem {
   std::string place;  ///< where it was given: `MFU_MODEL_CONFIG job.json: `, `MFU_SET: `; empty for a variable
   std::string key;    ///< `workload.batch`, or the variable
   Kind kind = Kind::kValue;
-  std::string text;     ///< what was expected and what is there: `expected an integer > 0, got "x"`
+  std::string text;     ///< expected and given value: `expected an integer > 0, got "x"`
   std::string instead;  ///< what is used now: `using the default`; empty: nothing to say
 
   /// False where a measurement can be made as it was meant all the same: a reported guess, an unknown key or variable,

@@ -15,7 +15,7 @@ namespace mfu {
 struct Variable {
   const char* name;
   std::string_view usual;  ///< the default, as the documentation says it
-  std::string_view help;   ///< what it sets, in a few words
+  std::string_view help;   ///< its effect, in a few words
   /// Reads the value, which is set and not empty, into the config. nullptr: it is not a setting of the Config alone
   /// (the config file, overrides).
   void (*read)(const char* value, const Getenv& getenv, Config& config, std::vector<Problem>* problems);

@@ -322,7 +322,7 @@ const PeakRow* find_usual_peak_row(std::string_view name) noexcept {
 
 namespace {
 
-/// What a device's name is made of: `NVIDIA A100-SXM4-80GB` has the family `a`, the number `100` and further words.
+/// The parts of a device's name: `NVIDIA A100-SXM4-80GB` has the family `a`, the number `100` and further words.
 struct NameParts {
   std::string family, number;
   std::vector<std::string> words;

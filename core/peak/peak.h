@@ -1,4 +1,4 @@
-// What MFU divides by: (device, dtype) > peak FLOP/s and B/s, each with its source.
+// The divisor of MFU: (device, dtype) > peak FLOP/s and B/s, each with its source.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace mfu {
 
-/// What the driver says of a device. Zero or empty: it did not say.
+/// The driver's facts about a device. Zero or empty: unknown.
 struct DeviceFacts {
   std::string name;             ///< as cuDeviceGetName or NVML prints it
   std::uint32_t sm_count = 0;   ///< of this device, or of the MIG slice
@@ -56,7 +56,7 @@ struct PeakRow;  // core/peak/peak_table.h
 /// their own or none; parts that only share a piece of a name (T4G, A100X, RTX A1000) have none.
 [[nodiscard]] const PeakRow* find_peak_row(std::string_view device_name) noexcept;
 
-/// What a person may type for a device: its printed name, the row's id (`h100-sxm`) or its name in the table.
+/// The names that a person may type for a device: its printed name, the row's id (`h100-sxm`) or its name in the table.
 [[nodiscard]] const PeakRow* find_peak_row_by_any_name(std::string_view name) noexcept;
 
 /// The row that a person means by a short or ambiguous name: `A100` (the SXM part with 80 GB), `4090`, `RTX PRO 6000`.

@@ -48,7 +48,7 @@ struct TracedInstance {
   ShapeWords shape;
 };
 
-/// What an instance came to on one device.
+/// The sums of an instance on one device.
 struct TracedWork {
   TimeNs begin_ns, end_ns;
   double flop, bytes;  ///< < 0: not known

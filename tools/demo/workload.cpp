@@ -354,7 +354,7 @@ class Workload {
                  second_moment_ + 4 * at);
         }
       }
-      float loss = 0;  // what a training loop prints: it waits for the step here
+      float loss = 0;  // a training loop prints it, and waits for the step here
       check(cu_.cuStreamSynchronize_f(stream_), "cuStreamSynchronize");
       check(cu_.cuMemcpyDtoH_f(&loss, logits_, sizeof loss), "cuMemcpyDtoH");
     }

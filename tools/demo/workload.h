@@ -6,7 +6,7 @@
 
 namespace mfu {
 
-/// What the demo's workload does. The model is GPT-2 124M.
+/// The demo's workload. The model is GPT-2 124M.
 struct DemoOptions {
   double seconds = 12;     ///< half of it trains, half serves
   bool no_ranges = false;  ///< no NVTX at all

@@ -1,5 +1,5 @@
-// What the simulated libcuda offers to the other simulated libraries of the process (libcupti, libcudart).
-// One exported function, simgpu_driver(), leads to all of it; both sides are built from the same sources.
+// The functions that the simulated libcuda offers to the other simulated libraries of the process (libcupti,
+// libcudart). One exported function, simgpu_driver(), leads to all of it; both sides are built from the same sources.
 #pragma once
 
 #include <cuda.h>
@@ -78,7 +78,7 @@ struct ResourceEvent {
   std::uint64_t image_bytes = 0;
 };
 
-/// What an attached tool library implements. Every function is called on the thread of the API call.
+/// The functions of an attached tool library. Every function is called on the thread of the API call.
 struct Tool {
   void (*api)(const ApiEvent&);
   void (*api_record)(const ApiRecord&);
@@ -91,7 +91,7 @@ struct Tool {
 inline constexpr std::uint8_t kWantCallback = 1;
 inline constexpr std::uint8_t kWantRecord = 2;
 
-/// What the tool asked for. Written by libcupti, read on every call by libcuda.
+/// The tool's requests. Written by libcupti, read on every call by libcuda.
 struct Wanted {
   std::atomic<std::uint8_t> driver[kMaxCallbackId];
   std::atomic<std::uint8_t> runtime[kMaxCallbackId];
@@ -109,7 +109,7 @@ struct Wanted {
   }
 };
 
-/// What the calling thread is doing right now: how forbidden calls are noticed, and how nested calls share an id.
+/// State of the calling thread: by it forbidden calls are noticed, and nested calls share an id.
 struct ThreadState {
   std::uint32_t api_callback = 0;         ///< depth inside driver or runtime callbacks of the client
   std::uint32_t resource_callback = 0;    ///< depth inside resource, synchronize and state callbacks
@@ -119,7 +119,7 @@ struct ThreadState {
   [[nodiscard]] bool in_callback() const noexcept { return (api_callback | resource_callback | buffer_callback) != 0; }
 };
 
-/// What became of an activity's record.
+/// The fate of an activity's record.
 enum class Fate : std::uint8_t {
   kNone,
   kUnwanted,
@@ -132,7 +132,7 @@ enum class Fate : std::uint8_t {
   kIncomplete
 };
 
-/// What the client's callbacks cost, summed by libcupti and written with the truth.
+/// Cost of the client's callbacks, summed by libcupti and written with the truth.
 struct CallbackCost {
   std::atomic<std::uint64_t> count{0}, total_ns{0}, max_ns{0};
 };

@@ -18,7 +18,7 @@ struct DeviceSpec {
   std::uint32_t bus_bits = 5120;
   std::uint32_t cc_major = 9, cc_minor = 0;
   std::uint64_t memory_bytes = 80ull << 30;
-  double flop_per_s = 989.4e12;  ///< what `flop_per_block` kernels run at when their efficiency is 1
+  double flop_per_s = 989.4e12;  ///< rate of `flop_per_block` kernels at an efficiency of 1
   double bytes_per_s = 3.35e12;  ///< the same for `bytes_per_block`
 };
 
@@ -53,7 +53,7 @@ struct Settings {
   double bytes_per_thread = 0;  ///< a kernel without a cost line lasts at least as long as moving so much takes
   std::vector<std::pair<std::string, double>> flop_per_block;  ///< of kernels without PTX text, by a part of their name
   bool memory_contents = false;                                ///< device memory holds what was copied there
-  // what tracing costs the host: CPU time that CUPTI and the driver burn inside a launch [ns]
+  // cost of tracing for the host: CPU time that CUPTI and the driver burn inside a launch [ns]
   std::int64_t traced_launch_ns = 0;  ///< while kernel records are on
   std::int64_t callback_ns = 0;       ///< per callback of an API call, entry and exit each
   std::int64_t traced_node_ns = 0;    ///< per node of a launched graph whose nodes leave records

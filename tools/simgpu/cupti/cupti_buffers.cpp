@@ -272,8 +272,8 @@ void deliver_closed(bool forced) {
   s.delivery_ended.notify_all();
 }
 
-/// What the worker took just before a flush is handed back when the flush returns. Not from inside a buffer callback:
-/// that would wait for itself.
+/// Buffers that the worker took just before a flush are handed back when the flush returns. Not from inside a buffer
+/// callback: that would wait for itself.
 void await_deliveries() {
   if (connected_driver()->thread()->buffer_callback != 0) return;
   State& s = state();

@@ -60,7 +60,7 @@ bool driver_is_fit() { return driver_is_new_enough() && !settings().unfit; }
 
 void overflow_stack_if_unfit(const char* function) {
   if (cupti_layout().version / 100 != 1302 || driver_is_fit()) return;
-  // What a client can know beforehand it must know: that ends the program with a word.
+  // A mistake that a client can avoid by the documents ends the program with a message.
   if (driver_is_new_enough()) (void)without_end(0);
   std::fprintf(stderr, "[simgpu] %s of CUPTI 13.2 without a driver that it can use: stack overflow\n", function);
   std::abort();

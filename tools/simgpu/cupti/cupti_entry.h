@@ -1,4 +1,4 @@
-// What every exported function of the simulated libcupti does before its own work.
+// The common beginning of every exported function of the simulated libcupti.
 #pragma once
 
 #include <cupti.h>

@@ -1,4 +1,4 @@
-// What PyTorch's Kineto imports from libcupti and does not depend on: names of API functions, device times of events.
+// Imports of PyTorch's Kineto from libcupti that it does not depend on: names of API functions, device times of events.
 #include <cupti.h>
 #include <cupti_driver_cbid.h>
 #include <cupti_runtime_cbid.h>

@@ -10,7 +10,7 @@
 
 namespace mfu::sim {
 
-/// What cuptiGetVersion() of CUDA `major.minor` returns; also takes such a number as it is. 0 if unknown.
+/// The result of cuptiGetVersion() of CUDA `major.minor`; also takes such a number as it is. 0 if unknown.
 [[nodiscard]] std::uint32_t cupti_version_number(std::string_view text) noexcept;
 
 /// CUpti_ActivityKind values that are used here.

@@ -38,7 +38,7 @@ void for_each(Call&& call) {
     if (CUpti_Subscriber_st* subscriber = slot.load(std::memory_order_acquire)) call(*subscriber);
 }
 
-// What the driver calls ------------------------------------------------------------------------------------------
+// Calls of the driver ------------------------------------------------------------------------------------------
 
 void on_api(const ApiEvent& event) {
   if (hit(settings().silent_rate, event.correlation, 10)) return;

@@ -12,7 +12,7 @@
 
 namespace mfu::sim {
 
-/// What one client has switched on.
+/// The switches of one client.
 struct Kinds {
   std::atomic<bool> kernels{false}, memcpys{false}, memsets{false}, graphs{false};
   std::atomic<std::uint32_t> kernel_kind;  ///< which of the two kinds of kernel records

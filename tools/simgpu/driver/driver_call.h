@@ -1,4 +1,4 @@
-// What surrounds every exported function of the simulated libcuda: rules, correlation id, callbacks, API record, truth.
+// Around every exported function of the simulated libcuda: rules, correlation id, callbacks, API record, truth.
 // Included once by each file that defines exported functions.
 #pragma once
 

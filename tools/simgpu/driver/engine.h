@@ -36,7 +36,7 @@ enum class Magic : std::uint32_t {
   kExec = 0x45584531,
 };
 
-/// What a `// simgpu:` line says of a kernel.
+/// The facts that a `// simgpu:` line gives of a kernel.
 struct KernelCost {
   double flop_per_block = 0, bytes_per_block = 0, efficiency = 1;
   int flop_param = -1, bytes_param = -1;  ///< index of a 32-bit kernel parameter that multiplies the count; -1: none

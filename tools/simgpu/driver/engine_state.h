@@ -1,4 +1,4 @@
-// What the parts of the engine share: the process's state, and the steps that streams, work and graphs are made of.
+// Shared by the parts of the engine: the process's state, and the steps that streams, work and graphs are made of.
 #pragma once
 
 #include <iterator>
@@ -96,7 +96,7 @@ void place(Activity& work, const Stream& stream, std::int64_t begin_ns, std::int
 void emit(Activity& activity, bool to_tool);
 /// Option: the record is complete, and with the client, before the API call returns.
 void finish_before_exit(std::int64_t end_ns);
-/// What a launch burns by itself, and by being traced; `traced_nodes` of a graph leave records.
+/// CPU time of a launch by itself, and by being traced; `traced_nodes` of a graph leave records.
 void burn_launch_cost(std::size_t traced_nodes = 0) noexcept;
 CUresult scripted_launch_failure();
 

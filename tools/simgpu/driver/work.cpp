@@ -9,7 +9,7 @@ namespace mfu::sim {
 namespace {
 
 constexpr double kPcieBytesPerSecond = 50e9;     // PCIe 5 x16 as it is measured, both directions alike
-constexpr std::int64_t kTransferSetupNs = 1200;  // what a tiny copy or set takes
+constexpr std::int64_t kTransferSetupNs = 1200;  // the time of a tiny copy or set
 
 std::int64_t scaled(double ns) { return std::max<std::int64_t>(1, std::llround(ns * settings().time_scale)); }
 

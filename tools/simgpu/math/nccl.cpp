@@ -34,7 +34,7 @@ using namespace mfu::sim;
 constexpr int kSuccess = 0, kUnhandledCudaError = 1, kSystemError = 2, kInternalError = 3, kInvalidArgument = 4;
 constexpr int kMostRanks = 16;
 constexpr std::size_t kMostBytes = 64 << 10;
-constexpr double kBytesPerSecond = 350e9;  // what NVLink of an H100 gives a ring
+constexpr double kBytesPerSecond = 350e9;  // NVLink of an H100, for a ring
 constexpr double kSetupNs = 9000;
 constexpr std::int64_t kPatienceNs = 180'000'000'000;  // a rank that never comes is an error, not a hang
 
@@ -42,7 +42,7 @@ struct UniqueId {
   char bytes[128];
 };
 
-/// What a rank leaves for the others in one call. Two of them, used in turn.
+/// The message of a rank to the others in one call. Two of them, used in turn.
 struct Letter {
   std::int64_t start_ns;
   std::uint64_t bytes;
@@ -395,7 +395,7 @@ std::int64_t receive(const Operation& op) {
   return start;
 }
 
-/// What was gathered in a group: first all sends, so that two ranks that send to each other both get on; then one
+/// The calls gathered in a group: first all sends, so that two ranks that send to each other both get on; then one
 /// kernel.
 int run_messages(const std::vector<Operation>& all) {
   double ns = 0;

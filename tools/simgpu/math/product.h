@@ -44,5 +44,5 @@ CUresult run_kernel(const char* name, double flop, double bytes, std::uint64_t b
 
 }  // namespace mfu::sim
 
-/// What every function of the real library that is not simulated ends in: one line the first time, then `result`.
+/// The end of every function of the real library that is not simulated: one line the first time, then `result`.
 extern "C" [[gnu::visibility("hidden")]] int simgpu_not_simulated(const char* function, int result);

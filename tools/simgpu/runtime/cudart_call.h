@@ -1,4 +1,4 @@
-// What surrounds every exported function of the simulated libcudart: context on first use, one correlation id for the
+// Around every exported function of the simulated libcudart: context on first use, one correlation id for the
 // runtime call and the driver calls inside it, callbacks, API record; and the kernels that nvcc registered.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What PyTorch and its like ask of the runtime of CUDA 13 beyond what a small program needs.
+// Functions of CUDA 13's runtime that frameworks call and small programs do not.
 #include <cuda_runtime_api.h>
 
 #if CUDART_VERSION >= 13000 && SIMGPU_CUDART_MAJOR >= 13
@@ -83,7 +83,7 @@ CUresult variable_address(CUdeviceptr* out, const void* symbol) {
   return CUDA_SUCCESS;
 }
 
-/// What `kernel<<<grid, block, shared, stream>>>` leaves on its thread until the host stub picks it up.
+/// The arguments that `kernel<<<grid, block, shared, stream>>>` leaves on its thread until the host stub picks it up.
 struct Configuration {
   unsigned grid[3], block[3];
   std::size_t shared;
