@@ -8,8 +8,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "core/base/spin_guard.h"
 #include "cuda/nvtx_handler.h"
-#include "cuda/spin_guard.h"
 
 namespace mfu {
 

@@ -110,17 +110,13 @@ void end(nvtxRangeId_t id) noexcept {
 // --- the functions NVTX calls ---------------------------------------------------------------------------------------
 
 RangeEvent plain(const char* message) noexcept {
-  RangeEvent event;
-  event.name = message != nullptr ? RuleCache::cut(message) : std::string_view("");
-  return event;
+  return {message != nullptr ? RuleCache::cut(message) : std::string_view("")};
 }
 
 int NVTX_API push_a(const char* message) { return push(default_domain(), plain(message)); }
 int NVTX_API push_w(const wchar_t* message) {
   NameBuffer buffer;
-  RangeEvent event;
-  event.name = message != nullptr ? narrow(message, buffer) : std::string_view("");
-  return push(default_domain(), event);
+  return push(default_domain(), RangeEvent{narrow(message, buffer)});
 }
 int NVTX_API push_ex(const nvtxEventAttributes_t* a) {
   NameBuffer buffer;
@@ -130,9 +126,7 @@ int NVTX_API pop_default() { return pop(default_domain()); }
 nvtxRangeId_t NVTX_API start_a(const char* message) { return start(default_domain(), plain(message)); }
 nvtxRangeId_t NVTX_API start_w(const wchar_t* message) {
   NameBuffer buffer;
-  RangeEvent event;
-  event.name = message != nullptr ? narrow(message, buffer) : std::string_view("");
-  return start(default_domain(), event);
+  return start(default_domain(), RangeEvent{narrow(message, buffer)});
 }
 nvtxRangeId_t NVTX_API start_ex(const nvtxEventAttributes_t* a) {
   NameBuffer buffer;
@@ -158,7 +152,7 @@ nvtxDomainHandle_t NVTX_API domain_create_a(const char* name) {
 }
 nvtxDomainHandle_t NVTX_API domain_create_w(const wchar_t* name) {
   NameBuffer buffer;
-  return reinterpret_cast<nvtxDomainHandle_t>(create_domain(name != nullptr ? narrow(name, buffer).data() : nullptr));
+  return reinterpret_cast<nvtxDomainHandle_t>(create_domain(narrow(name, buffer).data()));
 }
 nvtxStringHandle_t NVTX_API register_string_a(nvtxDomainHandle_t, const char* text) {
   return reinterpret_cast<nvtxStringHandle_t>(register_text(text));
@@ -179,10 +173,7 @@ void fill(NvtxFunctionTable table, unsigned size, unsigned index, F function) no
 // Ranges whose name and values come as payload of a registered schema: kept balanced, but without a region, since the
 // name is inside a layout of the client's own.
 int ext_push_payload(nvtxDomainHandle_t handle, const nvtxPayloadData_t*, std::size_t) {
-  const NvtxDomain& domain = domain_of(handle);
-  RangeEvent event;
-  event.name = "";
-  return domain.ignored ? 0 : push(domain, event);
+  return push(domain_of(handle), plain(nullptr));
 }
 int ext_pop_payload(nvtxDomainHandle_t handle, const nvtxPayloadData_t*, std::size_t) { return pop(domain_of(handle)); }
 nvtxRangeId_t ext_start_payload(nvtxDomainHandle_t, const nvtxPayloadData_t*, std::size_t) { return kUnfollowedRange; }

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "cuda/spin_guard.h"
+#include "core/base/spin_guard.h"
 
 namespace mfu {
 
@@ -51,7 +51,7 @@ RegisteredString* register_text(const char* text) noexcept {
 
 std::string_view narrow(const wchar_t* text, NameBuffer& out) noexcept {
   std::size_t n = 0;
-  for (; *text != L'\0'; ++text) {
+  for (; text != nullptr && *text != L'\0'; ++text) {
     const auto c = std::bit_cast<std::uint32_t>(*text);
     const std::size_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     if (n + bytes > RuleCache::kMaxLength) break;
@@ -70,32 +70,28 @@ RangeEvent read_attributes(const nvtxEventAttributes_t* a, NameBuffer& buffer) n
   RangeEvent event;
   event.name = "";
   if (a == nullptr || a->size < offsetof(nvtxEventAttributes_t, message) + sizeof a->message) return event;
+  event.has_payload = true;
   switch (a->payloadType) {
     case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64:
       event.payload = static_cast<double>(a->payload.ullValue);
-      event.has_payload = true;
       break;
     case NVTX_PAYLOAD_TYPE_INT64:
       event.payload = static_cast<double>(a->payload.llValue);
-      event.has_payload = true;
       break;
     case NVTX_PAYLOAD_TYPE_DOUBLE:
       event.payload = a->payload.dValue;
-      event.has_payload = true;
       break;
     case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32:
       event.payload = a->payload.uiValue;
-      event.has_payload = true;
       break;
     case NVTX_PAYLOAD_TYPE_INT32:
       event.payload = a->payload.iValue;
-      event.has_payload = true;
       break;
     case NVTX_PAYLOAD_TYPE_FLOAT:
       event.payload = static_cast<double>(a->payload.fValue);
-      event.has_payload = true;
       break;
     default:
+      event.has_payload = false;
       break;
   }
   switch (a->messageType) {
@@ -103,7 +99,7 @@ RangeEvent read_attributes(const nvtxEventAttributes_t* a, NameBuffer& buffer) n
       if (a->message.ascii != nullptr) event.name = RuleCache::cut(a->message.ascii);
       break;
     case NVTX_MESSAGE_TYPE_UNICODE:
-      if (a->message.unicode != nullptr) event.name = narrow(a->message.unicode, buffer);
+      event.name = narrow(a->message.unicode, buffer);
       break;
     case NVTX_MESSAGE_TYPE_REGISTERED: {
       auto* s = reinterpret_cast<RegisteredString*>(a->message.registered);

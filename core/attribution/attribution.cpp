@@ -1,24 +1,11 @@
 #include "core/attribution/attribution.h"
 
+#include "core/base/spin_guard.h"
 #include "core/base/ticks.h"
 
 namespace mfu {
 
 namespace {
-
-/// Guards the table of start/end regions. Never held across a call out of this file, never taken by a launch.
-class SpinGuard {
- public:
-  explicit SpinGuard(std::atomic_flag& flag) noexcept : flag_(flag) {
-    while (flag_.test_and_set(std::memory_order_acquire)) spin_pause();
-  }
-  ~SpinGuard() { flag_.clear(std::memory_order_release); }
-  SpinGuard(const SpinGuard&) = delete;
-  SpinGuard& operator=(const SpinGuard&) = delete;
-
- private:
-  std::atomic_flag& flag_;
-};
 
 /// A region's instance that found no room in the table: what it launches has an owner that nobody can name, which is
 /// not the same as none.
@@ -171,7 +158,7 @@ std::uint32_t Attribution::find_last_owner(std::uint32_t context) const noexcept
 
 std::uint64_t Attribution::start_process_region(ThreadState* thread, const RegionOpening& opening, Ticks now) noexcept {
   const SpinGuard guard(process_lock_);
-  for (std::uint32_t i = 0; i < kMaxProcessRanges; ++i) {
+  for (std::uint32_t i = 0; guard && i < kMaxProcessRanges; ++i) {
     ProcessRange& range = process_ranges_[i];
     const std::uint32_t generation = range.generation.load(std::memory_order_relaxed);
     if ((generation & 1u) != 0) continue;
@@ -206,6 +193,7 @@ bool Attribution::end_process_region(std::uint64_t handle, Ticks now) noexcept {
   const auto index = static_cast<std::uint32_t>(handle) - 1;
   if (index >= kMaxProcessRanges) return false;
   const SpinGuard guard(process_lock_);
+  if (!guard) return false;
   ProcessRange& range = process_ranges_[index];
   const std::uint32_t generation = range.generation.load(std::memory_order_relaxed);
   if (generation != static_cast<std::uint32_t>(handle >> 32) || (generation & 1u) == 0) return false;

@@ -1,15 +1,15 @@
 // The contents of CUDA graphs, noted on host threads while graphs are built, and read by the drain.
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
+#include "core/attribution/graph_products.h"
 #include "core/attribution/product_tag.h"
+#include "core/attribution/record_queue.h"
 #include "core/base/activity_record.h"
-#include "core/base/bit_mix.h"
 #include "core/base/ids.h"
-#include "core/base/zeroed_array.h"
 
 namespace mfu {
 
@@ -47,26 +47,20 @@ class GraphContents {
   void note(const GraphNote& note) noexcept {
     if (!queue_.push(note)) lost_.fetch_add(1, std::memory_order_release);
   }
-  /// [any thread] `exec` runs the nodes that `graph` has now.
+  /// [any thread] `exec` runs the nodes that `graph` has now. CUDA forbids concurrent calls on one graph.
   void runs(std::uint64_t exec, std::uint64_t graph) noexcept {
     GraphNote made;
     made.what = GraphNote::What::kRuns;
     made.graph = graph;
     made.number = static_cast<GraphNumber>(last_number_.fetch_add(1, std::memory_order_relaxed) + 1);
     note(made);
-    set(exec, made.number);
+    stops(execs_.set(key_of(exec), raw(made.number)));
   }
   /// [any thread] `exec` is gone, or was changed in a way that is not followed.
-  void forget(std::uint64_t exec) noexcept { set(exec, GraphNumber::kNone); }
+  void forget(std::uint64_t exec) noexcept { stops(execs_.erase(key_of(exec))); }
   /// [launching thread] hot, once per graph launch.
   [[nodiscard]] GraphNumber number_of(std::uint64_t exec) const noexcept {
-    if (execs_.size() == 0) return GraphNumber::kNone;
-    for (std::uint32_t i = 0; i < kProbes; ++i) {
-      const Exec& slot = execs_[place(exec, i)];
-      if (slot.handle.load(std::memory_order_acquire) == exec)
-        return static_cast<GraphNumber>(slot.number.load(std::memory_order_relaxed));
-    }
-    return GraphNumber::kNone;
+    return static_cast<GraphNumber>(execs_.find(key_of(exec)));
   }
 
   /// [mfu-drain] False: there is none for now.
@@ -75,83 +69,18 @@ class GraphContents {
   [[nodiscard]] std::uint64_t lost() const noexcept { return lost_.load(std::memory_order_acquire); }
 
  private:
-  static constexpr std::uint32_t kProbes = 8;
-  struct Exec {
-    std::atomic<std::uint64_t> handle;
-    std::atomic<std::uint32_t> number;
-  };
-  /// As BoundedQueue (D. Vyukov's bounded MPMC scheme), in memory that is zero at first: a cell holds its turn less its
-  /// index.
-  class Queue {
-   public:
-    bool push(const GraphNote& note) noexcept {
-      if (cells_.size() == 0) return false;
-      std::uint64_t at = tail_.load(std::memory_order_relaxed);
-      while (true) {
-        Cell& cell = cells_[at % kNotes];
-        const auto ahead = static_cast<std::int64_t>(cell.turn.load(std::memory_order_acquire) + at % kNotes - at);
-        if (ahead < 0) return false;
-        if (ahead > 0) {
-          at = tail_.load(std::memory_order_relaxed);
-        } else if (tail_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
-          cell.note = note;
-          cell.turn.store(at + 1 - at % kNotes, std::memory_order_release);
-          return true;
-        }
-      }
-    }
-    /// One consumer.
-    bool pop(GraphNote& note) noexcept {
-      if (cells_.size() == 0) return false;
-      Cell& cell = cells_[head_ % kNotes];
-      if (cell.turn.load(std::memory_order_acquire) + head_ % kNotes != head_ + 1) return false;
-      note = cell.note;
-      cell.turn.store(head_ + kNotes - head_ % kNotes, std::memory_order_release);
-      ++head_;
-      return true;
-    }
-
-   private:
-    struct Cell {
-      std::atomic<std::uint64_t> turn;
-      GraphNote note;
-    };
-    ZeroedArray<Cell> cells_{kNotes};
-    std::atomic<std::uint64_t> tail_{0};
-    std::uint64_t head_ = 0;
-  };
-
-  [[nodiscard]] static std::size_t place(std::uint64_t exec, std::uint32_t probe) noexcept {
-    return (mix(exec >> 4) + probe) & (kExecs - 1);
+  /// Handles are addresses of objects, aligned to 16.
+  [[nodiscard]] static std::uint64_t key_of(std::uint64_t exec) noexcept { return std::rotr(exec, 4); }
+  void stops(std::uint32_t number) noexcept {
+    if (number == 0) return;
+    GraphNote stop;
+    stop.what = GraphNote::What::kStops;
+    stop.number = static_cast<GraphNumber>(number);
+    note(stop);
   }
-  /// CUDA forbids concurrent calls on one graph, so two threads never set the same handle at once.
-  void set(std::uint64_t exec, GraphNumber number) noexcept {
-    if (execs_.size() == 0) return;
-    for (std::uint32_t i = 0; i < kProbes; ++i) {
-      Exec& slot = execs_[place(exec, i)];
-      if (slot.handle.load(std::memory_order_acquire) != exec) continue;
-      GraphNote before;
-      before.what = GraphNote::What::kStops;
-      before.number = static_cast<GraphNumber>(slot.number.exchange(raw(number), std::memory_order_acq_rel));
-      if (before.number != GraphNumber::kNone) note(before);
-      return;
-    }
-    if (number == GraphNumber::kNone) return;
-    for (std::uint32_t i = 0; i < kProbes; ++i) {
-      Exec& slot = execs_[place(exec, i)];
-      std::uint64_t held = slot.handle.load(std::memory_order_acquire);
-      // A place whose graph is gone is free again.
-      if (held != 0 && slot.number.load(std::memory_order_relaxed) != raw(GraphNumber::kNone)) continue;
-      if (!slot.handle.compare_exchange_strong(held, kBusy, std::memory_order_acq_rel)) continue;
-      slot.number.store(raw(number), std::memory_order_relaxed);
-      slot.handle.store(exec, std::memory_order_release);
-      return;
-    }
-  }
-  static constexpr std::uint64_t kBusy = ~std::uint64_t{0};
 
-  ZeroedArray<Exec> execs_{kExecs};
-  Queue queue_;
+  KeyTable<kExecs> execs_;
+  BoundedQueue<GraphNote, kNotes> queue_;
   std::atomic<std::uint32_t> last_number_{0};
   std::atomic<std::uint64_t> lost_{0};
 };

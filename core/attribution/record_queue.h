@@ -14,60 +14,47 @@ namespace mfu {
 
 /// A bounded queue for any number of producers and consumers. push and pop never wait: they fail when it is full or
 /// empty. Each cell carries the turn it is in, so a producer and a consumer agree on it without a lock
-/// (D. Vyukov's bounded MPMC scheme). `kSize` is a power of two.
+/// (D. Vyukov's bounded MPMC scheme). Its memory is touched as far as it is used: a cell holds its turn less its index,
+/// and so is zero at first. `kSize` is a power of two.
 template <typename T, std::size_t kSize>
 class BoundedQueue {
   static_assert((kSize & (kSize - 1)) == 0);
 
  public:
-  BoundedQueue() noexcept {
-    for (std::size_t i = 0; i < kSize; ++i) cells_[i].turn.store(i, std::memory_order_relaxed);
+  bool push(const T& value) noexcept {
+    return take_turn(tail_, 0, 1, [&value](T& cell) { cell = value; });
   }
-
-  bool push(T value) noexcept {
-    std::size_t at = tail_.load(std::memory_order_relaxed);
-    while (true) {
-      Cell& cell = cells_[at % kSize];
-      const auto ahead = static_cast<std::ptrdiff_t>(cell.turn.load(std::memory_order_acquire) - at);
-      if (ahead == 0) {
-        if (tail_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
-          cell.value = value;
-          cell.turn.store(at + 1, std::memory_order_release);
-          return true;
-        }
-      } else if (ahead < 0) {
-        return false;
-      } else {
-        at = tail_.load(std::memory_order_relaxed);
-      }
-    }
-  }
-
   bool pop(T& value) noexcept {
-    std::size_t at = head_.load(std::memory_order_relaxed);
-    while (true) {
-      Cell& cell = cells_[at % kSize];
-      const auto ahead = static_cast<std::ptrdiff_t>(cell.turn.load(std::memory_order_acquire) - (at + 1));
-      if (ahead == 0) {
-        if (head_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
-          value = cell.value;
-          cell.turn.store(at + kSize, std::memory_order_release);
-          return true;
-        }
-      } else if (ahead < 0) {
-        return false;
-      } else {
-        at = head_.load(std::memory_order_relaxed);
-      }
-    }
+    return take_turn(head_, 1, kSize, [&value](const T& cell) { value = cell; });
   }
 
  private:
   struct Cell {
     std::atomic<std::size_t> turn;
-    T value{};
+    T value;
   };
-  std::array<Cell, kSize> cells_;
+
+  /// Takes the cell at `end` once its turn is `due` after the number of the cell; it is `next` after it then.
+  template <typename Use>
+  bool take_turn(std::atomic<std::size_t>& end, std::size_t due, std::size_t next, Use use) noexcept {
+    std::size_t at = end.load(std::memory_order_relaxed);
+    while (cells_.size() != 0) {
+      const std::size_t index = at % kSize;
+      Cell& cell = cells_[index];
+      const auto ahead = static_cast<std::ptrdiff_t>(cell.turn.load(std::memory_order_acquire) + index - (at + due));
+      if (ahead < 0) break;
+      if (ahead > 0) {
+        at = end.load(std::memory_order_relaxed);
+      } else if (end.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+        use(cell.value);
+        cell.turn.store(at + next - index, std::memory_order_release);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  ZeroedArray<Cell> cells_{kSize};
   alignas(64) std::atomic<std::size_t> tail_{0};
   alignas(64) std::atomic<std::size_t> head_{0};
 };
