@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "core/base/number_text.h"
+#include "core/rows/metrics.h"
 #include "core/rows/region_totals.h"
 
 namespace mfu {
@@ -65,16 +66,6 @@ Component component_of(std::string name, std::string pass, const Sum& sum, const
   }
   return c;
 }
-
-/// What is found besides the components.
-struct ExecutedRow {
-  ExecutedWork work;
-  double flop_once = 0;  ///< [FLOP] that a model of these products has at least
-  /// The dtype that most of the time ran in of those with another rate than the peak's, and that time.
-  std::optional<DType> other_dtype;
-  DurationNs other_dtype_ns = 0;
-  std::vector<Finding> findings;
-};
 
 std::string percent_of(double part, double whole) {
   return whole > 0 ? fmt::format("{:.1f} %", part / whole * 100) : "-";
@@ -239,13 +230,8 @@ DurationNs add_attention(const RegionRow& row, ProductRoles& roles, KernelNames&
   return covered;
 }
 
-void add_finding(std::vector<Finding>& findings, const char* kind, std::string text) {
-  findings.push_back({kind, std::move(text)});
-}
-
 /// Forward products twice as often as the gradients of their input: activations are computed again.
-void find_recomputation(const Collected& collected, const ComponentNames& names, double all_flop,
-                        std::vector<Finding>& findings) {
+void find_recomputation(const Collected& collected, const ComponentNames& names, double all_flop, RegionSummary& s) {
   constexpr double kTwice = 1.8;
   double again = 0;
   std::string which;
@@ -256,34 +242,33 @@ void find_recomputation(const Collected& collected, const ComponentNames& names,
     for (const std::string& name : names.all()[weights].names) which += (which.empty() ? "" : ", ") + name;
   }
   if (again > 0)
-    add_finding(findings, "recomputation",
-                fmt::format("activations are recomputed: {} ran twice for each of their gradients, {} of the executed "
-                            "matmul FLOP",
-                            which, percent_of(again, all_flop)));
+    s.findings.push_back(
+        {"recomputation",
+         fmt::format("activations are recomputed: {} ran twice for each of their gradients, {} of the executed "
+                     "matmul FLOP",
+                     which, percent_of(again, all_flop))});
 }
 
-void find_padding(const RegionRow& row, std::vector<Finding>& findings) {
+void find_padding(const RegionRow& row, RegionSummary& s) {
   if (row.said_tokens <= 0 || row.product_rows < 1.02 * row.said_tokens) return;
-  add_finding(findings, "padding",
-              fmt::format("products ran on {} rows for every 100 tokens: {} of them are padding",
-                          std::lround(100 * row.product_rows / row.said_tokens),
-                          percent_of(row.product_rows - row.said_tokens, row.product_rows)));
+  s.findings.push_back({"padding", fmt::format("products ran on {} rows for every 100 tokens: {} of them are padding",
+                                               std::lround(100 * row.product_rows / row.said_tokens),
+                                               percent_of(row.product_rows - row.said_tokens, row.product_rows))});
 }
 
-void find_logits(const RegionRow& row, const Collected& collected, Phase phase, double matmul_ns,
-                 std::vector<Finding>& findings) {
+void find_logits(const RegionRow& row, const Collected& collected, Phase phase, double matmul_ns, RegionSummary& s) {
   if (phase != Phase::kPrefill && phase != Phase::kMixed) return;
   if (!row.sequences_known || row.sequences <= 0 || collected.logits_rows < 2 * row.sequences) return;
-  add_finding(findings, "logits",
-              fmt::format("logits of {} positions were computed for {} sequences, which need one each: {} of the "
-                          "matmul time",
-                          compact_text(collected.logits_rows), compact_text(row.sequences),
-                          percent_of(static_cast<double>(collected.logits_ns), matmul_ns)));
+  s.findings.push_back(
+      {"logits", fmt::format("logits of {} positions were computed for {} sequences, which need one each: {} of the "
+                             "matmul time",
+                             compact_text(collected.logits_rows), compact_text(row.sequences),
+                             percent_of(static_cast<double>(collected.logits_ns), matmul_ns))});
 }
 
 /// Rows of expert products against the tokens that were routed, top_k to each token and layer.
 void find_expert_waste(const RegionRow& row, const Collected& collected, const FlopsModel& model, double all_flop,
-                       std::vector<Finding>& findings) {
+                       RegionSummary& s) {
   if (!collected.forward_experts || row.tokens <= 0 || row.open != 0) return;
   double routed = 0;
   for (const LayerSpec& layer : model.spec().layers)
@@ -297,38 +282,42 @@ void find_expert_waste(const RegionRow& row, const Collected& collected, const F
       again = std::max(again, std::round(static_cast<double>(calls.calls[1]) / static_cast<double>(calls.calls[2])));
   routed *= again;
   if (ranks.ep > 1 || routed <= 0 || collected.expert_rows < 1.05 * routed) return;
-  add_finding(findings, "expert_capacity",
-              fmt::format("experts ran on {} rows for {} routed tokens: {} of their work, {} of all matmul FLOP, is "
-                          "capacity that no token fills",
-                          compact_text(collected.expert_rows), compact_text(routed),
-                          percent_of(collected.expert_rows - routed, collected.expert_rows),
-                          percent_of(3 * collected.expert_flop * (1 - routed / collected.expert_rows), all_flop)));
+  s.findings.push_back(
+      {"expert_capacity",
+       fmt::format("experts ran on {} rows for {} routed tokens: {} of their work, {} of all matmul FLOP, is "
+                   "capacity that no token fills",
+                   compact_text(collected.expert_rows), compact_text(routed),
+                   percent_of(collected.expert_rows - routed, collected.expert_rows),
+                   percent_of(3 * collected.expert_flop * (1 - routed / collected.expert_rows), all_flop))});
 }
 
-void find_dtype(const Collected& collected, const Peak& peak, const RegionSummary& s, ExecutedRow& out) {
-  DurationNs all = 0;
+/// Most of the time ran in a dtype with another rate than the peak's.
+void find_dtype(const Collected& collected, const Peak& peak, RegionSummary& s) {
+  std::optional<DType> found;
+  DurationNs all = 0, longest = 0;
   for (const auto& [dtype, time] : collected.by_dtype) {
     all += time;
     const double rate = peak.by_dtype[static_cast<std::size_t>(dtype)];
     const bool other = peak.flop_per_s && rate > 0 && std::fabs(rate / *peak.flop_per_s - 1) > 0.01;
-    if (!other || time <= out.other_dtype_ns) continue;
-    out.other_dtype_ns = time;
-    out.other_dtype = dtype;
+    if (!other || time <= longest) continue;
+    longest = time;
+    found = dtype;
   }
-  if (!out.other_dtype || out.other_dtype_ns * 2 < all) return;
-  const double rate = peak.by_dtype[static_cast<std::size_t>(*out.other_dtype)];
+  if (!found || longest * 2 < all) return;
+  const double rate = peak.by_dtype[static_cast<std::size_t>(*found)];
   std::string text = fmt::format("{} of the matmul time ran in {}, and MFU is divided by the peak of {} ({})",
-                                 percent_of(static_cast<double>(out.other_dtype_ns), static_cast<double>(all)),
-                                 name(*out.other_dtype), name(peak.dtype), scaled_text(peak.flop_per_s, "FLOP/s"));
-  text += fmt::format("; that of {} is {}", name(*out.other_dtype), scaled_text(rate, "FLOP/s"));
+                                 percent_of(static_cast<double>(longest), static_cast<double>(all)), name(*found),
+                                 name(peak.dtype), scaled_text(peak.flop_per_s, "FLOP/s"));
+  text += fmt::format("; that of {} is {}", name(*found), scaled_text(rate, "FLOP/s"));
   if (s.mfu) text += fmt::format(", against which it is {:.1f} %", *s.mfu * *peak.flop_per_s / rate * 100);
-  add_finding(out.findings, "peak_dtype", std::move(text));
+  s.findings.push_back({"peak_dtype", std::move(text)});
 }
 
 /// Less than the model's FLOP were executed although nearly all matmuls are seen: the config describes another model,
 /// or a shape that did not run.
-void find_other_model(const Collected& collected, const ComponentNames& names, RegionSummary& s, ExecutedRow& out) {
-  if (!s.flop || s.open != 0 || out.work.coverage() < 0.99 || out.work.flop >= 0.98 * *s.flop) return;
+void find_other_model(const Collected& collected, const ComponentNames& names, RegionSummary& s) {
+  const double ran = s.executed->flop;
+  if (!s.flop || s.open != 0 || s.executed->coverage() < 0.99 || ran >= 0.98 * *s.flop) return;
   std::string missing, strange;
   std::size_t shown = 0;
   for (std::uint16_t i = 0; i < names.all().size() && shown < 3; ++i) {
@@ -341,24 +330,23 @@ void find_other_model(const Collected& collected, const ComponentNames& names, R
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   for (std::size_t i = 0; i < std::min<std::size_t>(3, order.size()); ++i)
     strange += (i == 0 ? "" : ", ") + order[i].second;
-  std::string text = fmt::format("{} were executed, the model has {}: {} fewer", scaled_text(out.work.flop, "FLOP"),
-                                 scaled_text(*s.flop, "FLOP"), percent_of(*s.flop - out.work.flop, *s.flop));
+  std::string text = fmt::format("{} were executed, the model has {}: {} fewer", scaled_text(ran, "FLOP"),
+                                 scaled_text(*s.flop, "FLOP"), percent_of(*s.flop - ran, *s.flop));
   if (!strange.empty()) text += "; ran and is not in the config: " + strange;
   if (!strange.empty() && !missing.empty()) text += "; in the config and did not run: " + missing;
   if (s.suspect.empty()) s.suspect = "config_is_not_the_model: " + text;
-  add_finding(out.findings, "config", "the config is not the model that runs: " + text);
+  s.findings.push_back({"config", "the config is not the model that runs: " + text});
 }
 
 /// Why there is no HFU where nothing else gives a figure either.
-void find_unseen(DurationNs no_call, DurationNs no_size, DurationNs attention, const RegionSummary& s,
-                 std::vector<Finding>& findings) {
+void find_unseen(DurationNs no_call, DurationNs no_size, DurationNs attention, RegionSummary& s) {
   if (s.flop || s.executed->matmul_ns <= 0 || s.executed->coverage() >= ExecutedWork::kEnough) return;
   const auto matmul = static_cast<double>(s.executed->matmul_ns);
   const auto say = [&](DurationNs time, const char* what) {
     constexpr double kWorthALine = 0.01;
     if (static_cast<double>(time) >= kWorthALine * matmul)
-      add_finding(findings, "not_seen",
-                  fmt::format("{} of the matmul time: {}", percent_of(static_cast<double>(time), matmul), what));
+      s.findings.push_back(
+          {"not_seen", fmt::format("{} of the matmul time: {}", percent_of(static_cast<double>(time), matmul), what)});
   };
   say(no_call, "no call to cuBLAS was seen (Triton, CUTLASS, linked in, or looked up too early)");
   say(no_size, "products whose sizes are not known (they lie in device memory)");
@@ -371,10 +359,8 @@ void find_unseen(DurationNs no_call, DurationNs no_size, DurationNs attention, c
 void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& names, const FlopsModel* model,
                       Phase phase, const Peak& peak, std::size_t most_components, RegionSummary& s) {
   const double elapsed_s = seconds(s.elapsed_ns);
-  if (!s.flop && row.flop_least > 0 && peak.flop_per_s.value_or(0) > 0 && elapsed_s > 0)
-    s.mfu_lower = row.flop_least / (*peak.flop_per_s * elapsed_s);
-  if (!s.bytes && row.bytes_least > 0 && peak.bytes_per_s.value_or(0) > 0 && elapsed_s > 0)
-    s.mbu_lower = row.bytes_least / (*peak.bytes_per_s * elapsed_s);
+  if (!s.flop && row.flop_least > 0) s.mfu_lower = share_of_peak(row.flop_least, peak.flop_per_s, elapsed_s);
+  if (!s.bytes && row.bytes_least > 0) s.mbu_lower = share_of_peak(row.bytes_least, peak.bytes_per_s, elapsed_s);
   s.flop_source = s.flop ? row.flop_source : s.mfu_lower ? FlopSource::kLowerBound : FlopSource::kNone;
   if (!roles.watched() || !s.classes_known) return;
 
@@ -391,7 +377,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
 
   Collected collected;
   collect(row, roles, peak, collected);
-  ExecutedRow out;
+  ExecutedWork work;
   double ideal_ns = 0;
   DurationNs sized_ns = 0, product_ns = 0;  // of matmul kernels
   row.products.for_each([&](ProductId id, AfterAttention, const ProductStat& stat) {
@@ -399,48 +385,44 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
     if (roles.of(id).product.kind == Product::Kind::kSized) sized_ns += stat.matmul_ns;
   });
   for (const auto& [key, sum] : collected.sums) {
-    out.work.flop += sum.flop;
+    work.flop += sum.flop;
     ideal_ns += sum.ideal_ns;
   }
-  const DurationNs attention_covered = add_attention(row, roles, names, peak, collected, out.work.flop, ideal_ns);
-  out.work.covered_ns = sized_ns + attention_covered;
-  out.work.matmul_ns = gemm_ns + attention_ns + s.graph_sum_ns;  // whose matmuls are not seen
-  out.work.ideal_ns = std::llround(ideal_ns);
-  out.flop_once = flop_once_of(collected) + flop_once_of(row.attention);
+  const DurationNs attention_covered = add_attention(row, roles, names, peak, collected, work.flop, ideal_ns);
+  work.covered_ns = sized_ns + attention_covered;
+  work.matmul_ns = gemm_ns + attention_ns + s.graph_sum_ns;  // whose matmuls are not seen
+  work.ideal_ns = std::llround(ideal_ns);
+  const double flop_once = flop_once_of(collected) + flop_once_of(row.attention);  // that a model of them has at least
   if (gemm_ns > product_ns) {  // nobody saw the call: CUTLASS, Triton, a library that was not looked at
     Sum unseen;
     unseen.time_ns = gemm_ns - product_ns;
     collected.sums[{"not seen", ""}] = unseen;
   }
-  s.executed = out.work;
+  s.executed = work;
   // Where the model has more FLOP than those that were seen, kernels whose calls nobody saw did the rest.
-  const bool rest_is_known = s.flop && s.hfu && out.work.coverage() < 0.99 && out.work.flop < *s.flop;
-  if (out.work.enough() && elapsed_s > 0 && !rest_is_known) s.hfu = seconds(out.work.ideal_ns) / elapsed_s;
+  const bool rest_is_known = s.flop && s.hfu && work.coverage() < 0.99 && work.flop < *s.flop;
+  if (work.enough() && elapsed_s > 0 && !rest_is_known) s.hfu = seconds(work.ideal_ns) / elapsed_s;
 
   ComponentSums sums;
   for (const auto& [key, sum] : collected.sums) sums.add(component_of(key.first, key.second, sum, peak));
   s.components = sums.list(most_components);
 
-  if (!s.flop && !s.mfu_lower && model == nullptr && out.flop_once > 0 && ideal_ns > 0 && elapsed_s > 0 &&
-      peak.flop_per_s.value_or(0) > 0) {
-    s.mfu_lower = out.flop_once / (*peak.flop_per_s * elapsed_s);
-    s.flop_source = FlopSource::kLowerBound;
+  if (!s.flop && !s.mfu_lower && model == nullptr && flop_once > 0 && ideal_ns > 0) {
+    s.mfu_lower = share_of_peak(flop_once, peak.flop_per_s, elapsed_s);
+    if (s.mfu_lower) s.flop_source = FlopSource::kLowerBound;
   }
-  if (s.flop_source == FlopSource::kNone && out.work.enough()) s.flop_source = FlopSource::kExecuted;
+  if (s.flop_source == FlopSource::kNone && work.enough()) s.flop_source = FlopSource::kExecuted;
 
-  find_unseen(gemm_ns - std::min(gemm_ns, product_ns), product_ns - sized_ns, attention_ns - attention_covered, s,
-              out.findings);
-  find_dtype(collected, peak, s, out);
+  find_unseen(gemm_ns - std::min(gemm_ns, product_ns), product_ns - sized_ns, attention_ns - attention_covered, s);
+  find_dtype(collected, peak, s);
   if (model != nullptr) {
-    const double matmul_ns = static_cast<double>(out.work.matmul_ns);
-    find_recomputation(collected, roles.names(), out.work.flop, out.findings);
-    find_padding(row, out.findings);
-    find_logits(row, collected, phase, matmul_ns, out.findings);
-    if (is_training(phase) || phase == Phase::kPrefill)
-      find_expert_waste(row, collected, *model, out.work.flop, out.findings);
-    if (phase != Phase::kNone) find_other_model(collected, roles.names(), s, out);
+    const double matmul_ns = static_cast<double>(work.matmul_ns);
+    find_recomputation(collected, roles.names(), work.flop, s);
+    find_padding(row, s);
+    find_logits(row, collected, phase, matmul_ns, s);
+    if (is_training(phase) || phase == Phase::kPrefill) find_expert_waste(row, collected, *model, work.flop, s);
+    if (phase != Phase::kNone) find_other_model(collected, roles.names(), s);
   }
-  s.findings = std::move(out.findings);
 }
 
 }  // namespace mfu

@@ -5,6 +5,8 @@
 #include <limits>
 #include <tuple>
 
+#include "core/rows/metrics.h"
+
 namespace mfu {
 
 std::optional<std::uint32_t> BatchRange::index_of(std::int64_t batch) noexcept {
@@ -33,7 +35,7 @@ void LatencyStats::add(const EndedInstance& instance) {
   const DurationNs elapsed_ns = instance.time.elapsed_ns;
   elapsed_.add(elapsed_ns);
   slowest_.add(instance.time);
-  for (std::size_t c = 0; c < kTimeClasses; ++c) time_ns_[c] += instance.time.time_ns[c];
+  add_times(time_ns_, instance.time.time_ns);
   const std::int64_t passes = instance.decode.passes;
   if (passes > 0) inter_token_.add(elapsed_ns / passes, static_cast<std::uint64_t>(passes));
   const auto index = BatchRange::index_of(instance.batch);
@@ -66,7 +68,7 @@ void LatencyStats::merge(const LatencyStats& other) {
   inter_token_.merge(other.inter_token_);
   prefill_to_decode_.merge(other.prefill_to_decode_);
   after_prefill_ += other.after_prefill_;
-  for (std::size_t c = 0; c < kTimeClasses; ++c) time_ns_[c] += other.time_ns_[c];
+  add_times(time_ns_, other.time_ns_);
   slowest_.merge(other.slowest_);
   for (const Bucket& from : other.buckets_) {
     Bucket& b = bucket(from.unit, from.index);
@@ -96,13 +98,10 @@ void LatencyStats::describe(RegionSummary& into, const Peak& peak) const {
     out.tokens = b.tokens;
     out.elapsed_ns = b.elapsed_ns;
     out.latency = b.latency.summary();
-    const double elapsed_s = seconds(b.elapsed_ns);
     if (b.flop_known) out.flop = b.flop;
     if (b.bytes_known) out.bytes = b.bytes;
-    if (out.flop && peak.flop_per_s && *peak.flop_per_s > 0 && elapsed_s > 0)
-      out.mfu = *out.flop / (*peak.flop_per_s * elapsed_s);
-    if (out.bytes && peak.bytes_per_s && *peak.bytes_per_s > 0 && elapsed_s > 0)
-      out.mbu = *out.bytes / (*peak.bytes_per_s * elapsed_s);
+    out.mfu = share_of_peak(out.flop, peak.flop_per_s, seconds(b.elapsed_ns));
+    out.mbu = share_of_peak(out.bytes, peak.bytes_per_s, seconds(b.elapsed_ns));
     into.by_batch.push_back(std::move(out));
   }
   into.slowest = slowest_.beyond(into.latency);

@@ -64,8 +64,10 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
   instance.parts_given = Work::none();
   instance.parent = slot.parent == InstanceId::kNone ? nullptr : live_.find(slot.parent);
   leave_units_of_other_threads(instance);
-  if (instance.parent != nullptr) ++instance.parent->live_children;
-  if (instance.parent != nullptr) instance.root = instance.parent->root;
+  if (instance.parent != nullptr) {
+    ++instance.parent->live_children;
+    instance.root = instance.parent->root;
+  }
   instance.region_path = rows_.path_of(instance.parent != nullptr ? instance.parent->region_path : 0, instance.region);
   const auto home = home_of_thread_.find(instance.thread);
   if (home != home_of_thread_.end()) instance.home_device = home->second;
@@ -269,7 +271,7 @@ void Ledger::cut_slice(std::uint32_t device, InstanceOnDevice& share) {
     for (std::size_t c = 0; c < kTimeClasses; ++c) portion.time_ns[c] = times[c] - share.counted[c];
     share.counted = times;
   }
-  for (std::size_t c = 0; c < kTimeClasses; ++c) share.time_ns[c] += portion.time_ns[c];
+  add_times(share.time_ns, portion.time_ns);
   share.elapsed_ns += portion.elapsed_ns();
   share.kernel_sum_ns += portion.kernel_sum_ns;
   share.matmul_sum_ns += portion.matmul_sum_ns;

@@ -77,8 +77,12 @@ class WindowRows {
   /// End of the first window that was not emitted.
   [[nodiscard]] TimeNs next_end() const noexcept { return grid().edge(next_window_ + 1); }
 
-  /// Nothing is known from `at` on, until measured_again: windows that it touches say so, and the run leaves them out.
-  void not_measured_from(TimeNs at) { unmeasured_.push_back({at, std::numeric_limits<TimeNs>::max()}); }
+  /// Nothing is known from `at` on, or from an earlier call on, until measured_again: windows that it touches say so,
+  /// and the run leaves them out.
+  void not_measured_from(TimeNs at) {
+    constexpr TimeNs kOpen = std::numeric_limits<TimeNs>::max();
+    if (unmeasured_.empty() || unmeasured_.back().end_ns != kOpen) unmeasured_.push_back({at, kOpen});
+  }
   void measured_again(TimeNs at) {
     if (!unmeasured_.empty()) unmeasured_.back().end_ns = at;
   }

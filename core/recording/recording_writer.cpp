@@ -4,7 +4,6 @@
 #include <fmt/compile.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "core/base/clock.h"
 #include "core/base/line_file.h"
 #include "core/base/printable.h"
 
@@ -224,7 +224,7 @@ class RecordingWriter {
         header_(header),
         rules_(rules),
         names_(names),
-        deadline_ns_(now() + budget_ns) {}
+        deadline_ns_(time_of(CLOCK_MONOTONIC) + budget_ns) {}
 
   void write() {
     write_head();
@@ -236,12 +236,6 @@ class RecordingWriter {
   }
 
  private:
-  static TimeNs now() noexcept {
-    ::timespec t{};
-    ::clock_gettime(CLOCK_MONOTONIC, &t);
-    return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
-  }
-
   template <typename... Args>
   void print(fmt::format_string<Args...> format, Args&&... args) {
     fmt::format_to(std::back_inserter(file_.text()), format, std::forward<Args>(args)...);
@@ -370,7 +364,7 @@ class RecordingWriter {
     for (auto at = snapshot_.activities.rbegin(); at != snapshot_.activities.rend(); ++at, ++written) {
       constexpr std::size_t kLookAtClock = 1024;
       if (file_.failed()) return;
-      if (written % kLookAtClock == 0 && now() > deadline_ns_) {
+      if (written % kLookAtClock == 0 && time_of(CLOCK_MONOTONIC) > deadline_ns_) {
         left_out_ = snapshot_.activities.size() - written;
         return;
       }

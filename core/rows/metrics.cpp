@@ -75,18 +75,11 @@ void doubt_bytes(RegionSummary& s) noexcept {
 }  // namespace
 
 void complete_metrics(RegionSummary& s, Phase phase, const Peak& peak) noexcept {
-  s.mfu.reset();
-  s.mfu_busy.reset();
-  s.hfu.reset();
-  s.mbu.reset();
-  s.roofline_s.reset();
+  s.mfu = s.mfu_busy = s.hfu = std::nullopt;
   s.lost.reset();
-  s.bound = Bound::kUnknown;
   s.suspect.clear();
   const double elapsed_s = seconds(s.elapsed_ns);
-  if (s.bytes && peak.bytes_per_s && *peak.bytes_per_s > 0 && elapsed_s > 0) {
-    s.mbu = *s.bytes / (*peak.bytes_per_s * elapsed_s);
-  }
+  s.mbu = share_of_peak(s.bytes, peak.bytes_per_s, elapsed_s);
   const Roofline best = roofline(s.flop, s.bytes, phase, peak);
   s.roofline_s = best.seconds;
   s.bound = best.bound;

@@ -11,6 +11,13 @@
 
 namespace mfu {
 
+/// `amount` / (`rate` x `elapsed_s`) [ratio]; none where one of them is unknown or the product is not above 0.
+[[nodiscard]] inline std::optional<double> share_of_peak(std::optional<double> amount, std::optional<double> rate,
+                                                         double elapsed_s) noexcept {
+  const double most = rate.value_or(0) * elapsed_s;
+  return amount && rate && *rate > 0 && most > 0 ? std::optional(*amount / most) : std::nullopt;
+}
+
 /// Fills every ratio of `summary` (mfu, mfu_busy, hfu, mbu, roofline_s, bound, lost, suspect) from its counts, times
 /// and `peak`. `peak` is that of one device; `elapsed_ns` is in device-seconds where several are added up, so the same
 /// formula holds. Absent where the FLOP, the bytes or the peak is unknown.

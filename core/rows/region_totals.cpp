@@ -19,6 +19,20 @@ std::optional<double> quotient(bool known, double part, double whole) {
   return known && whole > 0 ? std::optional(part / whole) : std::nullopt;
 }
 
+/// Of all classes together; none where they took no time.
+std::optional<std::array<double, kTimeClasses>> shares_of(std::array<double, kTimeClasses> times_ns) {
+  const double elapsed_ns = std::accumulate(times_ns.begin(), times_ns.end(), 0.0);
+  if (!(elapsed_ns > 0)) return std::nullopt;
+  for (double& time : times_ns) time /= elapsed_ns;
+  return times_ns;
+}
+
+/// The bound of most of the time.
+Bound longest(const std::array<DurationNs, 3>& by_bound) {
+  const auto most = std::max_element(by_bound.begin() + 1, by_bound.end());
+  return *most > 0 ? static_cast<Bound>(most - by_bound.begin()) : Bound::kUnknown;
+}
+
 /// A sum that is too large is the largest number: rows may come from a file that somebody made up.
 template <typename Number>
 void add_to(Number& into, Number more) noexcept {
@@ -124,24 +138,15 @@ Weights Weights::of(const RegionSummary& row, const RowPeak& peak) {
 }
 
 void Weights::add(const Weights& other, double share) {
-  flop += share * other.flop;
-  hfu_flop += share * other.hfu_flop;
-  flop_at_peak += share * other.flop_at_peak;
-  flop_at_peak_busy += share * other.flop_at_peak_busy;
-  bytes += share * other.bytes;
-  bytes_at_peak += share * other.bytes_at_peak;
-  ideal_ns += share * other.ideal_ns;
-  covered_ns += share * other.covered_ns;
-  matmul_ns += share * other.matmul_ns;
-  executed_elapsed_ns += share * other.executed_elapsed_ns;
+  for (double Weights::*const sum :
+       {&Weights::flop, &Weights::hfu_flop, &Weights::flop_at_peak, &Weights::flop_at_peak_busy, &Weights::bytes,
+        &Weights::bytes_at_peak, &Weights::with_flop, &Weights::with_bytes, &Weights::left_out, &Weights::graph_ns,
+        &Weights::ideal_ns, &Weights::covered_ns, &Weights::matmul_ns, &Weights::executed_elapsed_ns})
+    this->*sum += share * other.*sum;
   for (std::size_t c = 0; c < kTimeClasses; ++c) {
     counted_ns[c] += share * other.counted_ns[c];
     time_ns[c] += share * other.time_ns[c];
   }
-  with_flop += share * other.with_flop;
-  with_bytes += share * other.with_bytes;
-  left_out += share * other.left_out;
-  graph_ns += share * other.graph_ns;
 }
 
 std::optional<double> Weights::mfu() const { return quotient(with_flop > 0, flop, flop_at_peak); }
@@ -154,20 +159,11 @@ std::optional<double> Weights::mbu() const { return quotient(with_bytes > 0, byt
 
 std::optional<std::array<double, kTimeClasses>> Weights::lost() const {
   const std::optional<double> useful = mfu();
-  const double elapsed_ns = std::accumulate(counted_ns.begin(), counted_ns.end(), 0.0);
-  if (!useful || !(elapsed_ns > 0)) return std::nullopt;
-  std::array<double, kTimeClasses> lost{};
-  for (std::size_t c = 0; c < kTimeClasses; ++c) lost[c] = counted_ns[c] / elapsed_ns;
-  return lost_of(lost, *useful, graph_ns > 0);
+  const auto shares = shares_of(counted_ns);
+  return useful && shares ? lost_of(*shares, *useful, graph_ns > 0) : std::nullopt;
 }
 
-std::optional<std::array<double, kTimeClasses>> Weights::time_shares() const {
-  const double elapsed_ns = std::accumulate(time_ns.begin(), time_ns.end(), 0.0);
-  if (!(elapsed_ns > 0)) return std::nullopt;
-  std::array<double, kTimeClasses> shares{};
-  for (std::size_t c = 0; c < kTimeClasses; ++c) shares[c] = time_ns[c] / elapsed_ns;
-  return shares;
-}
+std::optional<std::array<double, kTimeClasses>> Weights::time_shares() const { return shares_of(time_ns); }
 
 void LatencySum::add(const LatencySummary& row) {
   for (const auto& [upper_ns, count] : row.histogram) histogram_.add(upper_ns, count);
@@ -201,8 +197,7 @@ Component ComponentSums::Sum::total() const {
   Component c = sum;
   c.flop_per_s = quotient(c.flop.has_value(), c.flop.value_or(0), flop_ns * 1e-9);
   c.of_peak = quotient(true, ideal_ns, with_peak_ns);
-  const auto longest = std::max_element(bound_ns.begin() + 1, bound_ns.end());
-  c.bound = *longest > 0 ? static_cast<Bound>(longest - bound_ns.begin()) : Bound::kUnknown;
+  c.bound = longest(bound_ns);
   return c;
 }
 
@@ -319,11 +314,7 @@ void RegionTotals::Part::add(const RegionSummary& row, const RowPeak& peak) {
     sum.suspect = row.suspect;
     suspect_ns = row.elapsed_ns;
   }
-  for (const TopKernel& kernel : row.top_kernels) {
-    TopKernel& into = kernels.try_emplace(kernel.name, TopKernel{kernel.name, kernel.kernel_class, 0, 0}).first->second;
-    add_to(into.count, kernel.count);
-    add_to(into.sum_ns, kernel.sum_ns);
-  }
+  for (const TopKernel& kernel : row.top_kernels) add(kernel);
   for (const Component& component : row.components) components.add(component);
   latency.add(row.latency);
   inter_token.add(row.inter_token);
@@ -334,6 +325,12 @@ void RegionTotals::Part::add(const RegionSummary& row, const RowPeak& peak) {
   for_each_mean([&](std::size_t index, const auto& field) {
     if (const std::optional<double>& value = field.of(row)) means[index].add(*value, seconds(row.elapsed_ns));
   });
+}
+
+void RegionTotals::Part::add(const TopKernel& kernel) {
+  TopKernel& into = kernels.try_emplace(kernel.name, TopKernel{kernel.name, kernel.kernel_class, 0, 0}).first->second;
+  add_to(into.count, kernel.count);
+  add_to(into.sum_ns, kernel.sum_ns);
 }
 
 void RegionTotals::Part::merge_histograms(const Part& other) {
@@ -353,11 +350,7 @@ void RegionTotals::Part::add(const Part& other) {
     suspect_ns = other.suspect_ns;
     sum.suspect = other.sum.suspect;
   }
-  for (const auto& [name, kernel] : other.kernels) {
-    TopKernel& into = kernels.try_emplace(name, TopKernel{name, kernel.kernel_class, 0, 0}).first->second;
-    add_to(into.count, kernel.count);
-    add_to(into.sum_ns, kernel.sum_ns);
-  }
+  for (const auto& [name, kernel] : other.kernels) add(kernel);
   components.add(other.components);
   merge_histograms(other);
   slowest.merge(other.slowest);
@@ -379,8 +372,7 @@ SummedRegion RegionTotals::Part::summed() const {
   RegionSummary& s = t.sum;
   describe(s);
   s.slowest = slowest.beyond(s.latency);
-  const auto longest = std::max_element(bound_ns.begin() + 1, bound_ns.end());
-  s.bound = *longest > 0 ? static_cast<Bound>(longest - bound_ns.begin()) : Bound::kUnknown;
+  s.bound = longest(bound_ns);
   for_each_mean([&](std::size_t index, const auto& field) { field.of(s) = means[index].mean(); });
   for (const auto& [name, kernel] : kernels) s.top_kernels.push_back(kernel);
   std::stable_sort(s.top_kernels.begin(), s.top_kernels.end(),

@@ -178,6 +178,7 @@ class RegionTotals {
 
     void add(const RegionSummary& row, const RowPeak& peak);
     void add(const Part& other);
+    void add(const TopKernel& kernel);
     void merge(const RegionSummary& row);
     void merge_histograms(const Part& other);
     [[nodiscard]] SummedRegion summed() const;
