@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/attribution/correlation_map.h"
-#include "core/drain/pass_kind.h"
 
 namespace mfu {
 namespace {
@@ -34,6 +33,14 @@ const char* noun(StepKind kind) noexcept {
 }
 
 }  // namespace
+
+StepKind kind_of_pass(const SeenShape& seen, StepKind by_names) noexcept {
+  constexpr std::int64_t kMostTried = 16;  // tokens of a draft
+  if (!seen.queries) return by_names;
+  if (*seen.queries == 1) return StepKind::kDecode;
+  if (by_names == StepKind::kDecode && *seen.queries <= kMostTried) return by_names;
+  return StepKind::kPrefillOrMixed;
+}
 
 std::string sentence(const StepFindings& f) {
   if (f.confidence == StepConfidence::kNotSure) {
@@ -422,12 +429,8 @@ TimeNs DetectedRegions::earliest_held() noexcept {
   if (earliest_known_) return earliest_held_;
   earliest_known_ = true;
   earliest_held_ = kEver;
-  const auto look = [this](const HeldRecord& held) { earliest_held_ = std::min(earliest_held_, held.record.begin_ns); };
-  for (const auto& device : devices_) {
-    if (!device) continue;
-    std::for_each(device->held.begin(), device->held.end(), look);
-    std::for_each(device->held.waiting().begin(), device->held.waiting().end(), look);
-  }
+  for (const auto& device : devices_)
+    if (device) earliest_held_ = std::min(earliest_held_, device->held.earliest_begin());
   return earliest_held_;
 }
 

@@ -9,12 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "core/account/instance_products.h"
 #include "core/account/ledger.h"
 #include "core/attribution/instance_table.h"
 #include "core/base/activity_record.h"
 #include "core/detect/launch_fold.h"
 #include "core/detect/pass_rows.h"
 #include "core/detect/step_detector.h"
+#include "core/detect/step_findings.h"
 #include "core/detect/step_phases.h"
 #include "core/drain/held_records.h"
 #include "core/kernels/kernel_names.h"
@@ -27,6 +29,12 @@ namespace mfu {
 /// What was found, for people: `training step every 1219 launches, confidence high, cut by optimizer`, or `no step
 /// found; the shortest repeat is 49 launches`.
 [[nodiscard]] std::string sentence(const StepFindings& findings);
+
+/// Whether an iteration of a server decodes or prefills, by what it multiplied. One query for each sequence: decode.
+/// More: prefill; but a few, where kernels are known to decode, are tokens that are tried at once.
+/// \param by_names what the kernels' names and the rows of other kernels say; never kStep. \return `by_names` where the
+///   products do not decide
+[[nodiscard]] StepKind kind_of_pass(const SeenShape& seen, StepKind by_names) noexcept;
 
 struct DetectionOptions {
   /// A stored trace, whose first steps are found with the help of later ones: as far as there is room for it, nothing

@@ -1,5 +1,6 @@
 #include "core/drain/held_records.h"
 
+#include <limits>
 #include <utility>
 
 namespace mfu {
@@ -10,6 +11,17 @@ std::span<HeldRecord> HeldRecords::waiting_until(CorrelationId complete) {
   const auto rest = std::partition_point(
       first, records_.end(), [complete](const HeldRecord& held) { return !newer(held.record.correlation, complete); });
   return {first, rest};
+}
+
+void HeldRecords::take_all() {
+  if (!in_order_) put_in_order();
+  taken_ = records_.size();
+}
+
+TimeNs HeldRecords::earliest_begin() const noexcept {
+  TimeNs earliest = std::numeric_limits<TimeNs>::max();
+  for (std::size_t i = front_; i < records_.size(); ++i) earliest = std::min(earliest, records_[i].record.begin_ns);
+  return earliest;
 }
 
 /// Most records come in the order of launches, all of one stream's do; the others are taken out and merged.

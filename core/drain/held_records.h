@@ -53,6 +53,10 @@ class HeldRecords {
   [[nodiscard]] std::span<HeldRecord> waiting_until(CorrelationId complete);
   /// The first `count` of them wait no more: they have their launch.
   void take(std::size_t count) noexcept { taken_ += count; }
+  /// None waits any more: whether or not their launches are complete, no more of them will come.
+  void take_all();
+  /// Begin of the earliest one, taken or not; max: there is none.
+  [[nodiscard]] TimeNs earliest_begin() const noexcept;
   /// Lets go of everything before `until`, which is one of begin() .. end().
   void drop_before(const HeldRecord* until) noexcept;
 

@@ -64,12 +64,16 @@ void ProgramRegions::give_out_one(const HeldRecord& held) {
   attributed_ += owner != InstanceId::kNone && held.first_of_launch ? 1 : 0;
 }
 
+void ProgramRegions::give_out_before(const HeldRecord* end) {
+  std::for_each(held_.begin(), end, [this](const HeldRecord& held) { give_out_one(held); });
+  held_.drop_before(end);
+}
+
 /// Launches up to and with `until` belong to what is open.
 void ProgramRegions::give_out(CorrelationId until) {
   if (raw(until) == 0) return;
-  const HeldRecord* at = held_.begin();
-  for (; at != held_.end() && !newer(at->record.correlation, until); ++at) give_out_one(*at);
-  held_.drop_before(at);
+  give_out_before(std::find_if(held_.begin(), held_.end(),
+                               [until](const HeldRecord& held) { return newer(held.record.correlation, until); }));
   if (is_after(until, given_out_)) given_out_ = until;
 }
 
@@ -77,25 +81,9 @@ void ProgramRegions::give_out(CorrelationId until) {
 
 RegionId ProgramRegions::region_of(ProgramRegion region) const noexcept {
   const RegionRules::DetectedIds& ids = rules_.detected();
-  switch (region) {
-    case ProgramRegion::kForward:
-      return ids.forward;
-    case ProgramRegion::kBackward:
-      return ids.backward;
-    case ProgramRegion::kUpdate:
-      return ids.optimizer;
-    case ProgramRegion::kEval:
-      return ids.eval;
-    case ProgramRegion::kPrefill:
-      return ids.prefill;
-    case ProgramRegion::kDecode:
-      return ids.decode;
-    case ProgramRegion::kMixed:
-      return ids.mixed;
-    case ProgramRegion::kStep:
-      break;
-  }
-  return ids.step;
+  const RegionId by_region[] = {ids.step, ids.forward, ids.backward, ids.optimizer,
+                                ids.eval, ids.prefill, ids.decode,   ids.mixed};
+  return by_region[static_cast<std::size_t>(region)];
 }
 
 /// The user's config describes the model that is trained, and all that are like it.
@@ -123,16 +111,20 @@ void ProgramRegions::prepare(InstanceSlot& slot, RegionId region, const ProgramM
 void ProgramRegions::open(const ProgramMark& mark) {
   if (!std::exchange(made_, true) && detected_ != nullptr) detected_->stand_aside();
   passing_ = false;
-  DetectedWork work;
-  work.by_interpreter = true;
-  work.model = model_of(mark);
   const InstanceId around = open_.empty() ? InstanceId::kNone : open_.back().id;
   InstanceSlot& made = open_.emplace_back();
   prepare(made, region_of(mark.region), mark);
   made.parent = around;
   if (mark.region == ProgramRegion::kStep || mark.region == ProgramRegion::kUpdate) made.shape = {};
   if (mark.region == ProgramRegion::kStep) last_mark_ = mark.at;
-  ledger_.open(made, std::max(mark.at, ledger_.now()), &work);
+  open(made, mark);
+}
+
+void ProgramRegions::open(const InstanceSlot& slot, const ProgramMark& mark) {
+  DetectedWork work;
+  work.by_interpreter = true;
+  work.model = model_of(mark);
+  ledger_.open(slot, std::max(mark.at, ledger_.now()), &work);
 }
 
 void ProgramRegions::close(const ProgramMark& mark) {
@@ -145,15 +137,12 @@ void ProgramRegions::close(const ProgramMark& mark) {
 /// A pass that the open step, or its backward pass, consists of.
 void ProgramRegions::add_work(const ProgramMark& mark) {
   if (open_.empty() || mark.shape.given == 0) return;
-  DetectedWork work;
-  work.by_interpreter = true;
-  work.model = model_of(mark);
   const InstanceSlot& whole = mark.region == ProgramRegion::kBackward ? open_.back() : open_.front();
   InstanceSlot slot;
   prepare(slot, region_of(mark.region), mark);
   slot.parent = whole.id;
   slot.kind = InstanceKind::kNested;
-  ledger_.open(slot, std::max(mark.at, ledger_.now()), &work);
+  open(slot, mark);
   ledger_.close(slot, std::max(mark.at, ledger_.now()), home_);
 }
 
@@ -192,14 +181,6 @@ bool ProgramRegions::is_late() const noexcept {
   return now_ - oldest->at > patience || static_cast<std::size_t>(held_.end() - held_.begin()) > kMostHeld;
 }
 
-TimeNs ProgramRegions::earliest_held() const noexcept {
-  TimeNs earliest = std::numeric_limits<TimeNs>::max();
-  const auto look = [&](const HeldRecord& held) { earliest = std::min(earliest, held.record.begin_ns); };
-  std::for_each(held_.begin(), held_.end(), look);
-  std::for_each(held_.waiting().begin(), held_.waiting().end(), look);
-  return earliest;
-}
-
 TimeNs ProgramRegions::settle(CorrelationId complete, TimeNs watermark) {
   if (stopped_) return watermark;
   now_ = std::max(now_, watermark);
@@ -216,30 +197,19 @@ TimeNs ProgramRegions::settle(CorrelationId complete, TimeNs watermark) {
     give_out(oldest == nullptr ? complete : oldest->launch);
   else if (marks_.empty())
     give_out(complete);
-  TimeNs until = std::min(watermark, earliest_held());
+  TimeNs until = std::min(watermark, held_.earliest_begin());
   if (!marks_.empty()) until = std::min(until, marks_.front().at);
   if (oldest != nullptr) until = std::min(until, oldest->at);
   return until;
 }
 
-/// Complete or not: no more records will come, or are waited for.
-void ProgramRegions::take_all() {
-  const std::span<const HeldRecord> waiting = held_.waiting();
-  if (waiting.empty()) return;
-  CorrelationId newest = waiting.front().record.correlation;
-  for (const HeldRecord& held : waiting)
-    if (newer(held.record.correlation, newest)) newest = held.record.correlation;
-  held_.take(held_.waiting_until(newest).size());
-}
-
 void ProgramRegions::finish() {
   if (stopped_) return;
   steps_.flush();
-  take_all();
+  held_.take_all();
   for (const ProgramMark& mark : steps_.take()) marks_.push_back(mark);
   for (; !marks_.empty(); marks_.pop_front()) apply(marks_.front());
-  for (const HeldRecord* at = held_.begin(); at != held_.end(); ++at) give_out_one(*at);
-  held_.drop_before(held_.end());
+  give_out_before(held_.end());
 }
 
 void ProgramRegions::stop() {
@@ -248,11 +218,10 @@ void ProgramRegions::stop() {
   ProgramMark end;
   end.at = std::max(now_, ledger_.now());
   while (!open_.empty()) close(end);
-  take_all();
+  held_.take_all();
   if (made_ && detected_ != nullptr) detected_->resume();
   made_ = false;
-  for (const HeldRecord* at = held_.begin(); at != held_.end(); ++at) give_out_one(*at);
-  held_.drop_before(held_.end());
+  give_out_before(held_.end());
 }
 
 }  // namespace mfu

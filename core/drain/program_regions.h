@@ -49,15 +49,15 @@ class ProgramRegions {
   void apply(const ProgramMark& mark);
   void add_work(const ProgramMark& mark);
   void open(const ProgramMark& mark);
+  void open(const InstanceSlot& slot, const ProgramMark& mark);
   void close(const ProgramMark& mark);
   void prepare(InstanceSlot& slot, RegionId region, const ProgramMark& mark);
   void give_out(CorrelationId until);
-  void take_all();
+  void give_out_before(const HeldRecord* end);
   void give_out_one(const HeldRecord& held);
   [[nodiscard]] const FlopsModel* model_of(const ProgramMark& mark);
   [[nodiscard]] RegionId region_of(ProgramRegion region) const noexcept;
   [[nodiscard]] bool is_late() const noexcept;
-  [[nodiscard]] TimeNs earliest_held() const noexcept;
 
   Ledger& ledger_;
   const RegionRules& rules_;

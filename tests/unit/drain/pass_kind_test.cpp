@@ -1,5 +1,5 @@
 // Decode and prefill by what an iteration multiplied.
-#include "core/drain/pass_kind.h"
+#include "core/drain/detected_regions.h"
 
 #include <gtest/gtest.h>
 
