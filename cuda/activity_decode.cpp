@@ -13,55 +13,54 @@ namespace mfu {
 
 namespace {
 
-// Kernel3 to Kernel13 share these offsets; a newer version only appends (checked against the headers of CUPTI 13.0 and
-// 13.5 below, and by notes of every version's layout). sizeof is never used to step: cuptiActivityGetNextRecord knows.
+// Kernel3 to Kernel13 share these offsets; a newer version only appends (the headers of CUPTI 13.0 and 13.5 have the
+// same, by notes of every version's layout). sizeof is never used to step: cuptiActivityGetNextRecord knows.
 struct KernelOffsets {
-  static constexpr std::size_t kStart = 16, kEnd = 24, kDevice = 40, kContext = 44, kStream = 48, kGridX = 52,
-                               kGridY = 56, kGridZ = 60, kCorrelation = 92, kName = 104, kGraphNode = 144, kGraph = 156;
+  using Record = CUpti_ActivityKernel9;
+  static constexpr std::size_t kStart = offsetof(Record, start), kEnd = offsetof(Record, end),
+                               kDevice = offsetof(Record, deviceId), kContext = offsetof(Record, contextId),
+                               kStream = offsetof(Record, streamId), kGridX = offsetof(Record, gridX),
+                               kGridZ = offsetof(Record, gridZ), kCorrelation = offsetof(Record, correlationId),
+                               kName = offsetof(Record, name), kGraphNode = offsetof(Record, graphNodeId),
+                               kGraph = offsetof(Record, graphId);
 };
+/// Of copies and of sets.
 struct MemcpyOffsets {
-  static constexpr std::size_t kCopyKind = 4, kBytes = 8, kStart = 16, kEnd = 24, kDevice = 32, kContext = 36,
-                               kStream = 40, kCorrelation = 44, kGraph = 72;
+  using Record = CUpti_ActivityMemcpy5;
+  static constexpr std::size_t kCopyKind = offsetof(Record, copyKind), kBytes = offsetof(Record, bytes),
+                               kStart = offsetof(Record, start), kEnd = offsetof(Record, end),
+                               kDevice = offsetof(Record, deviceId), kContext = offsetof(Record, contextId),
+                               kStream = offsetof(Record, streamId), kCorrelation = offsetof(Record, correlationId),
+                               kGraph = offsetof(Record, graphId);
 };
+/// What is elsewhere than in MemcpyOffsets.
 struct PeerCopyOffsets {
-  static constexpr std::size_t kCorrelation = 60, kGraph = 80;
+  using Record = CUpti_ActivityMemcpyPtoP4;
+  static constexpr std::size_t kCorrelation = offsetof(Record, correlationId), kGraph = offsetof(Record, graphId);
 };
 struct CallOffsets {
-  static constexpr std::size_t kCbid = 4, kStart = 8, kEnd = 16, kThread = 28, kCorrelation = 32, kReturn = 36;
+  using Record = CUpti_ActivityAPI;
+  static constexpr std::size_t kCbid = offsetof(Record, cbid), kStart = offsetof(Record, start),
+                               kEnd = offsetof(Record, end), kThread = offsetof(Record, threadId),
+                               kCorrelation = offsetof(Record, correlationId), kReturn = offsetof(Record, returnValue);
 };
 struct GraphTraceOffsets {
-  static constexpr std::size_t kCorrelation = 4, kStart = 8, kEnd = 16, kDevice = 24, kGraph = 28, kContext = 32,
-                               kStream = 36;
+  using Record = CUpti_ActivityGraphTrace;
+  static constexpr std::size_t kCorrelation = offsetof(Record, correlationId), kStart = offsetof(Record, start),
+                               kEnd = offsetof(Record, end), kDevice = offsetof(Record, deviceId),
+                               kGraph = offsetof(Record, graphId), kContext = offsetof(Record, contextId),
+                               kStream = offsetof(Record, streamId);
 };
 
 static_assert(std::endian::native == std::endian::little);
-static_assert(offsetof(CUpti_ActivityKernel9, start) == KernelOffsets::kStart);
-static_assert(offsetof(CUpti_ActivityKernel9, end) == KernelOffsets::kEnd);
-static_assert(offsetof(CUpti_ActivityKernel9, deviceId) == KernelOffsets::kDevice);
-static_assert(offsetof(CUpti_ActivityKernel9, contextId) == KernelOffsets::kContext);
-static_assert(offsetof(CUpti_ActivityKernel9, streamId) == KernelOffsets::kStream);
-static_assert(offsetof(CUpti_ActivityKernel9, gridX) == KernelOffsets::kGridX);
-static_assert(offsetof(CUpti_ActivityKernel9, gridY) == KernelOffsets::kGridY);
-static_assert(offsetof(CUpti_ActivityKernel9, gridZ) == KernelOffsets::kGridZ);
-static_assert(offsetof(CUpti_ActivityKernel9, correlationId) == KernelOffsets::kCorrelation);
-static_assert(offsetof(CUpti_ActivityKernel9, name) == KernelOffsets::kName);
-static_assert(offsetof(CUpti_ActivityKernel9, graphNodeId) == KernelOffsets::kGraphNode);
-static_assert(offsetof(CUpti_ActivityKernel9, graphId) == KernelOffsets::kGraph);
+static_assert(KernelOffsets::kGridX == 52 && KernelOffsets::kName == 104 && KernelOffsets::kGraph == 156);
+static_assert(offsetof(CUpti_ActivityKernel9, gridY) == KernelOffsets::kGridX + 4);
 static_assert(offsetof(CUpti_ActivityKernel5, start) == KernelOffsets::kStart);
 static_assert(offsetof(CUpti_ActivityKernel5, gridX) == KernelOffsets::kGridX);
 static_assert(offsetof(CUpti_ActivityKernel5, correlationId) == KernelOffsets::kCorrelation);
 static_assert(offsetof(CUpti_ActivityKernel5, name) == KernelOffsets::kName);
 static_assert(offsetof(CUpti_ActivityKernel5, graphNodeId) == KernelOffsets::kGraphNode);
 static_assert(offsetof(CUpti_ActivityKernel5, graphId) == KernelOffsets::kGraph);
-static_assert(offsetof(CUpti_ActivityMemcpy5, copyKind) == MemcpyOffsets::kCopyKind);
-static_assert(offsetof(CUpti_ActivityMemcpy5, bytes) == MemcpyOffsets::kBytes);
-static_assert(offsetof(CUpti_ActivityMemcpy5, start) == MemcpyOffsets::kStart);
-static_assert(offsetof(CUpti_ActivityMemcpy5, end) == MemcpyOffsets::kEnd);
-static_assert(offsetof(CUpti_ActivityMemcpy5, deviceId) == MemcpyOffsets::kDevice);
-static_assert(offsetof(CUpti_ActivityMemcpy5, contextId) == MemcpyOffsets::kContext);
-static_assert(offsetof(CUpti_ActivityMemcpy5, streamId) == MemcpyOffsets::kStream);
-static_assert(offsetof(CUpti_ActivityMemcpy5, correlationId) == MemcpyOffsets::kCorrelation);
-static_assert(offsetof(CUpti_ActivityMemcpy5, graphId) == MemcpyOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityMemcpy4, graphId) == MemcpyOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityMemset4, bytes) == MemcpyOffsets::kBytes);
 static_assert(offsetof(CUpti_ActivityMemset4, start) == MemcpyOffsets::kStart);
@@ -73,22 +72,7 @@ static_assert(offsetof(CUpti_ActivityMemset4, correlationId) == MemcpyOffsets::k
 static_assert(offsetof(CUpti_ActivityMemset4, graphId) == MemcpyOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityMemset3, graphId) == MemcpyOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, start) == MemcpyOffsets::kStart);
-static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, correlationId) == PeerCopyOffsets::kCorrelation);
-static_assert(offsetof(CUpti_ActivityMemcpyPtoP4, graphId) == PeerCopyOffsets::kGraph);
 static_assert(offsetof(CUpti_ActivityMemcpyPtoP3, graphId) == PeerCopyOffsets::kGraph);
-static_assert(offsetof(CUpti_ActivityAPI, cbid) == CallOffsets::kCbid);
-static_assert(offsetof(CUpti_ActivityAPI, start) == CallOffsets::kStart);
-static_assert(offsetof(CUpti_ActivityAPI, end) == CallOffsets::kEnd);
-static_assert(offsetof(CUpti_ActivityAPI, threadId) == CallOffsets::kThread);
-static_assert(offsetof(CUpti_ActivityAPI, correlationId) == CallOffsets::kCorrelation);
-static_assert(offsetof(CUpti_ActivityAPI, returnValue) == CallOffsets::kReturn);
-static_assert(offsetof(CUpti_ActivityGraphTrace, correlationId) == GraphTraceOffsets::kCorrelation);
-static_assert(offsetof(CUpti_ActivityGraphTrace, start) == GraphTraceOffsets::kStart);
-static_assert(offsetof(CUpti_ActivityGraphTrace, end) == GraphTraceOffsets::kEnd);
-static_assert(offsetof(CUpti_ActivityGraphTrace, deviceId) == GraphTraceOffsets::kDevice);
-static_assert(offsetof(CUpti_ActivityGraphTrace, graphId) == GraphTraceOffsets::kGraph);
-static_assert(offsetof(CUpti_ActivityGraphTrace, contextId) == GraphTraceOffsets::kContext);
-static_assert(offsetof(CUpti_ActivityGraphTrace, streamId) == GraphTraceOffsets::kStream);
 
 /// Bytes of each record that are read: a record that ends before them is cut off.
 constexpr std::size_t kKernelBytes = KernelOffsets::kGraph + 4;
@@ -116,6 +100,16 @@ T read(const std::uint8_t* record, std::size_t offset) noexcept {
   return value;
 }
 
+/// Of any kind of record that runs on the device; its correlation and graph are elsewhere in some.
+template <typename Offsets>
+void read_place(const std::uint8_t* record, ActivityRecord& out, std::uint32_t& context) noexcept {
+  out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, Offsets::kStart));
+  out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, Offsets::kEnd));
+  out.device = static_cast<DeviceId>(read<std::uint32_t>(record, Offsets::kDevice));
+  out.stream = static_cast<StreamId>(read<std::uint32_t>(record, Offsets::kStream));
+  context = read<std::uint32_t>(record, Offsets::kContext);
+}
+
 enum class Outcome : std::uint8_t { kRecord, kNothing, kCutOff, kUnknownKind };
 
 /// A record that is no kernel. Not part of the loop over all: most are kernels, and need no jump by their kind.
@@ -136,11 +130,7 @@ enum class Outcome : std::uint8_t { kRecord, kNothing, kCutOff, kUnknownKind };
                       : copy_kind < kDirections.size() ? kDirections[copy_kind]
                                                        : CopyDirection::kUnknown;
       out.extent = read<std::uint64_t>(record, MemcpyOffsets::kBytes);
-      out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kStart));
-      out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, MemcpyOffsets::kEnd));
-      out.device = static_cast<DeviceId>(read<std::uint32_t>(record, MemcpyOffsets::kDevice));
-      context = read<std::uint32_t>(record, MemcpyOffsets::kContext);
-      out.stream = static_cast<StreamId>(read<std::uint32_t>(record, MemcpyOffsets::kStream));
+      read_place<MemcpyOffsets>(record, out, context);
       out.correlation = static_cast<CorrelationId>(
           read<std::uint32_t>(record, peer ? PeerCopyOffsets::kCorrelation : MemcpyOffsets::kCorrelation));
       out.graph =
@@ -151,11 +141,7 @@ enum class Outcome : std::uint8_t { kRecord, kNothing, kCutOff, kUnknownKind };
       if (left < kGraphTraceBytes) return Outcome::kCutOff;
       out = {};
       out.kind = ActivityKind::kGraph;
-      out.begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, GraphTraceOffsets::kStart));
-      out.end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, GraphTraceOffsets::kEnd));
-      out.device = static_cast<DeviceId>(read<std::uint32_t>(record, GraphTraceOffsets::kDevice));
-      context = read<std::uint32_t>(record, GraphTraceOffsets::kContext);
-      out.stream = static_cast<StreamId>(read<std::uint32_t>(record, GraphTraceOffsets::kStream));
+      read_place<GraphTraceOffsets>(record, out, context);
       out.correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, GraphTraceOffsets::kCorrelation));
       out.graph = static_cast<GraphId>(read<std::uint32_t>(record, GraphTraceOffsets::kGraph));
       return Outcome::kRecord;

@@ -1,9 +1,9 @@
 #include "cuda/cupti_session.h"
 
-#include <time.h>
-
+#include <algorithm>
 #include <cstddef>
 
+#include "core/base/clock.h"
 #include "cuda/coexistence.h"
 #include "cuda/kernel_products.h"
 #include "cuda/launch_ids.h"
@@ -20,25 +20,15 @@ constinit thread_local bool t_own_thread = false;
 constexpr std::uint32_t kThreadBuffers = 130000;  // each thread fills buffers of its own by default from here on
 constexpr std::uint32_t kNullBufferAllowed = 27;  // 12.9: older ones write through the null pointer
 
-constexpr bool is_one_of(const std::uint32_t* ids, std::size_t count, std::uint32_t id) noexcept {
-  for (std::size_t i = 0; i < count; ++i)
-    if (ids[i] == id) return true;
-  return false;
-}
-TimeNs monotonic_ns() noexcept {
-  ::timespec t{};
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
-}
-constexpr bool begins_capture(std::uint32_t id) noexcept {
-  return is_one_of(kDriverBeginCapture, std::size(kDriverBeginCapture), id);
-}
-constexpr bool ends_capture(std::uint32_t id) noexcept {
-  return is_one_of(kDriverEndCapture, std::size(kDriverEndCapture), id);
-}
-
 void* as_stream(std::uint64_t handle) noexcept {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle));  // NOLINT(performance-no-int-to-ptr): it is one
+}
+
+bool succeeded(const CUpti_CallbackData& call) noexcept {
+  return call.functionReturnValue != nullptr && *static_cast<const int*>(call.functionReturnValue) == 0;
+}
+bool failed(const CUpti_CallbackData& call) noexcept {
+  return call.functionReturnValue != nullptr && *static_cast<const int*>(call.functionReturnValue) != 0;
 }
 
 /// Remembers a launch, to learn whether it has finished. Of a call whose stream is not known it remembers nothing.
@@ -166,9 +156,7 @@ CUptiResult CuptiSession::enable_activities() {
   (void)enable(CUPTI_ACTIVITY_KIND_MEMCPY);
   (void)enable(CUPTI_ACTIVITY_KIND_MEMSET);
   (void)enable(CUPTI_ACTIVITY_KIND_MEMCPY2);
-  if (level_ == CuptiLevel::kShare) {
-    enable_call_records();
-  }
+  if (level_ == CuptiLevel::kShare) enable_call_records();
   return CUPTI_SUCCESS;
 }
 
@@ -176,31 +164,31 @@ CUptiResult CuptiSession::enable_activities() {
 void CuptiSession::enable_call_records() {
   bool any = false;
   if (api_.enable_driver_api != nullptr && api_.enable_runtime_api != nullptr) {
-    for (const LaunchCall& call : kDriverLaunchCalls)
-      any = api_.enable_driver_api(call.cbid, 1) == CUPTI_SUCCESS || any;
-    for (const LaunchCall& call : kRuntimeLaunchCalls)
-      any = api_.enable_runtime_api(call.cbid, 1) == CUPTI_SUCCESS || any;
-    for (const std::uint32_t id : kDriverBeginCapture) (void)api_.enable_driver_api(id, 1);
-    for (const std::uint32_t id : kDriverEndCapture) (void)api_.enable_driver_api(id, 1);
-    for (const std::uint32_t id : kRuntimeBeginCapture) (void)api_.enable_runtime_api(id, 1);
-    for (const std::uint32_t id : kRuntimeEndCapture) (void)api_.enable_runtime_api(id, 1);
+    for (std::uint32_t id = 0; id < kCallIds; ++id)
+      for (const bool driver : {true, false}) {
+        const bool launch = launch_kind(driver, id) != LaunchKind::kNone;
+        if (!launch && capture_edge(driver, id) == CaptureEdge::kNone) continue;
+        const CUptiResult result = (driver ? api_.enable_driver_api : api_.enable_runtime_api)(id, 1);
+        any = any || (launch && result == CUPTI_SUCCESS);
+      }
   }
   if (any) return;
   (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_DRIVER);
   (void)api_.activity_enable(CUPTI_ACTIVITY_KIND_RUNTIME);
 }
 
+/// An id that this CUPTI does not know is refused, and not needed.
+void CuptiSession::enable(CUpti_CallbackDomain domain, std::uint32_t id) noexcept {
+  (void)api_.enable_callback(1, subscriber_, domain, id);
+}
+
 void CuptiSession::enable_launch_callbacks() {
-  const auto enable = [this](CUpti_CallbackDomain domain, std::uint32_t id) {
-    (void)api_.enable_callback(1, subscriber_, domain,
-                               id);  // an id this CUPTI does not know is refused, and not needed
-  };
   // The driver's calls alone: whatever the runtime or a library launches goes through one of them, with the same
   // correlation id. The runtime's own would double the callbacks and tell nothing new.
-  for (const LaunchCall& call : kDriverLaunchCalls) enable(CUPTI_CB_DOMAIN_DRIVER_API, call.cbid);
-  for (const std::uint32_t id : kDriverSynchronize) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
-  for (const std::uint32_t id : kDriverBeginCapture) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
-  for (const std::uint32_t id : kDriverEndCapture) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
+  for (std::uint32_t id = 0; id < kCallIds; ++id)
+    if (launch_kind(true, id) != LaunchKind::kNone || capture_edge(true, id) != CaptureEdge::kNone ||
+        is_among(kDriverSynchronize, id))
+      enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_STREAM_DESTROY_STARTING);
@@ -210,8 +198,8 @@ void CuptiSession::enable_launch_callbacks() {
 
 void CuptiSession::watch_runtime_calls() noexcept {
   if (subscriber_ == nullptr) return;
-  for (const LaunchCall& call : kRuntimeLaunchCalls)
-    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API, call.cbid);
+  for (std::uint32_t id = 0; id < kCallIds; ++id)
+    if (launch_kind(false, id) != LaunchKind::kNone) enable(CUPTI_CB_DOMAIN_RUNTIME_API, id);
 }
 
 void CuptiSession::flush() noexcept {
@@ -399,7 +387,7 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
   if (product) live_.attribution->end_product(state, false);
   // Of a captured stream and nothing else is known here; streams that joined the capture are known by the graph node
   // that the call creates.
-  if ((special & ~kKernelProducts) != 0) note_captured(state, id, call);
+  if ((special & ~kKernelProducts) != 0 && on_capturing_stream(id, call)) live_.attribution->launch_captured(state);
 }
 
 /// A kernel that is a matrix product by itself, without a library.
@@ -408,11 +396,6 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
   Product product;
   return product_of_kernel(call.symbolName, parameters_of_launch(id, call.functionParams), product) &&
          live_.attribution->begin_product(state, ProductWords(product));
-}
-
-[[gnu::noinline]] void CuptiSession::note_captured(ThreadState& state, CUpti_CallbackId id,
-                                                   const CUpti_CallbackData& call) noexcept {
-  if (on_capturing_stream(id, call)) live_.attribution->launch_captured(state);
 }
 
 /// Hot: every launch of the process comes through here, and through leave_launch.
@@ -442,17 +425,13 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
   const HostThread* thread = host_thread_if_any();
   if (thread == nullptr || thread->state == nullptr) [[unlikely]]
     return;
-  const bool failed = call.functionReturnValue != nullptr && *static_cast<const int*>(call.functionReturnValue) != 0;
-  live_.attribution->launch_done(*thread->state, static_cast<CorrelationId>(call.correlationId), failed);
+  live_.attribution->launch_done(*thread->state, static_cast<CorrelationId>(call.correlationId), failed(call));
 }
 
 /// A call of the driver that launches nothing.
 [[gnu::noinline]] void CuptiSession::on_other_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
-  if (is_one_of(kDriverSynchronize, std::size(kDriverSynchronize), id)) {
-    on_synchronized(id, data);
-    return;
-  }
-  if (is_one_of(kDriverGraphChanges, std::size(kDriverGraphChanges), id)) {
+  if (is_among(kDriverSynchronize, id)) return on_synchronized(id, data);
+  if (is_among(kDriverGraphChanges, id)) {
     live_.attribution->graph_products().graphs_changed();
     if (follows_graphs_) on_graph_change(id, data);
     return;
@@ -462,23 +441,21 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
     if (data.callbackSite == CUPTI_API_ENTER) on_event(event, data);
     return;
   }
-  void* stream = *static_cast<void* const*>(data.functionParams);
-  if (begins_capture(id) && data.callbackSite == CUPTI_API_EXIT && data.functionReturnValue != nullptr &&
-      *static_cast<const int*>(data.functionReturnValue) == 0) {
-    for (auto& slot : capturing_) {
-      void* none = nullptr;
-      if (!slot.compare_exchange_strong(none, stream, std::memory_order_acq_rel)) continue;
-      special_launches_.fetch_add(1, std::memory_order_release);
-      break;
-    }
-  } else if (ends_capture(id) && data.callbackSite == CUPTI_API_ENTER) {
-    for (auto& slot : capturing_) {
-      void* expected = stream;
-      if (stream == nullptr || !slot.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) continue;
-      special_launches_.fetch_sub(1, std::memory_order_release);
-      break;
-    }
+  void* const stream = *static_cast<void* const*>(data.functionParams);
+  const CaptureEdge edge = capture_edge(true, id);
+  if (edge == CaptureEdge::kBegin && data.callbackSite == CUPTI_API_EXIT && succeeded(data)) {
+    if (exchange_capturing(nullptr, stream)) special_launches_.fetch_add(1, std::memory_order_release);
+  } else if (edge == CaptureEdge::kEnd && data.callbackSite == CUPTI_API_ENTER && stream != nullptr) {
+    if (exchange_capturing(stream, nullptr)) special_launches_.fetch_sub(1, std::memory_order_release);
   }
+}
+
+/// False: no place of capturing_ holds `from`.
+bool CuptiSession::exchange_capturing(void* from, void* to) noexcept {
+  return std::any_of(capturing_.begin(), capturing_.end(), [from, to](std::atomic<void*>& slot) {
+    void* held = from;
+    return slot.compare_exchange_strong(held, to, std::memory_order_acq_rel);
+  });
 }
 
 /// An event is recorded on a stream, or a stream waits for one.
@@ -498,18 +475,15 @@ void CuptiSession::on_event(const EventCall& call, const CUpti_CallbackData& dat
 void CuptiSession::follow_events() noexcept {
   if (level_ != CuptiLevel::kFull || follows_events_) return;
   follows_events_ = true;
-  for (const std::uint32_t id : kDriverEventCalls)
-    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
+  for (const std::uint32_t id : kDriverEventCalls) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
 }
 
 void CuptiSession::follow_products() noexcept {
   if (level_ != CuptiLevel::kFull || api_.get_graph_node_id == nullptr || follows_graph_products_) return;
   follows_graph_products_ = true;
-  for (const CUpti_CallbackId id :
-       {CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING})
-    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id);
-  for (const std::uint32_t id : kDriverGraphChanges)
-    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
+  enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED);
+  enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING);
+  for (const std::uint32_t id : kDriverGraphChanges) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
 }
 
 void CuptiSession::follow_graphs() noexcept {
@@ -518,9 +492,8 @@ void CuptiSession::follow_graphs() noexcept {
   for (const CUpti_CallbackId id :
        {CUPTI_CBID_RESOURCE_GRAPH_CREATED, CUPTI_CBID_RESOURCE_GRAPH_CLONED, CUPTI_CBID_RESOURCE_GRAPH_DESTROY_STARTING,
         CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED, CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING})
-    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id);
-  for (const std::uint32_t id : kDriverGraphChanges)
-    (void)api_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
+    enable(CUPTI_CB_DOMAIN_RESOURCE, id);
+  for (const std::uint32_t id : kDriverGraphChanges) enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
 }
 
 void CuptiSession::follow_kernel_products() noexcept {
@@ -549,6 +522,40 @@ void CuptiSession::on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& gra
   if (const ProductTag product = products.find(node_id(graph.originalNode))) products.set(node_id(graph.node), product);
 }
 
+/// A graph gets a node. False: nothing runs there.
+bool CuptiSession::describe_node(const CUpti_GraphData& graph, GraphNote& note) noexcept {
+  note.what = GraphNote::What::kNode;
+  switch (graph.nodeType) {
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return false;
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      note.kind = ActivityKind::kMemcpy;
+      return true;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      note.kind = ActivityKind::kMemset;
+      return true;
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      if (const HostThread* thread = host_thread_if_any();
+          thread != nullptr && thread->state != nullptr && thread->captured.name != nullptr &&
+          thread->state->in_launch_call &&
+          thread->state->last_correlation.load(std::memory_order_relaxed) == raw(thread->captured.launch)) {
+        note.name = names_.intern(thread->captured.name);
+        note.extent = thread->captured.grid;
+        note.product = thread->state->launch_product;
+        return true;
+      }
+      break;  // the program added it by hand
+    default:
+      break;
+  }
+  note.what = GraphNote::What::kOpaque;
+  return true;
+}
+
 /// A graph is built, made executable or destroyed.
 void CuptiSession::on_graph(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept {
   GraphContents& contents = live_.attribution->graph_contents();
@@ -570,39 +577,8 @@ void CuptiSession::on_graph(CUpti_CallbackId id, const CUpti_GraphData& graph) n
       return contents.runs(handle(graph.graphExec), note.graph);
     case CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING:
       return contents.forget(handle(graph.graphExec));
-    default:  // a node
-      note.what = GraphNote::What::kNode;
-      switch (graph.nodeType) {
-        case CU_GRAPH_NODE_TYPE_KERNEL: {
-          const HostThread* thread = host_thread_if_any();
-          const bool captured =
-              thread != nullptr && thread->state != nullptr && thread->captured.name != nullptr &&
-              thread->state->in_launch_call &&
-              thread->state->last_correlation.load(std::memory_order_relaxed) == raw(thread->captured.launch);
-          if (captured) {
-            note.name = names_.intern(thread->captured.name);
-            note.extent = thread->captured.grid;
-            note.product = thread->state->launch_product;
-          } else {  // the program added it by hand
-            note.what = GraphNote::What::kOpaque;
-          }
-          break;
-        }
-        case CU_GRAPH_NODE_TYPE_MEMCPY:
-          note.kind = ActivityKind::kMemcpy;
-          break;
-        case CU_GRAPH_NODE_TYPE_MEMSET:
-          note.kind = ActivityKind::kMemset;
-          break;
-        case CU_GRAPH_NODE_TYPE_EMPTY:
-        case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-        case CU_GRAPH_NODE_TYPE_MEM_FREE:
-          return;  // nothing runs
-        default:
-          note.what = GraphNote::What::kOpaque;
-      }
+    default:
+      if (!describe_node(graph, note)) return;
   }
   contents.note(note);
 }
@@ -612,27 +588,24 @@ void CuptiSession::on_graph_change(CUpti_CallbackId id, const CUpti_CallbackData
   if (call.callbackSite != CUPTI_API_EXIT || call.functionParams == nullptr) return;
   GraphContents& contents = live_.attribution->graph_contents();
   const auto first = detail::read_at<std::uint64_t>(call.functionParams, 0);
-  const bool failed = call.functionReturnValue != nullptr && *static_cast<const int*>(call.functionReturnValue) != 0;
   if (!changes_executable_graph(id)) {
     GraphNote any;  // which graph the node is of is not said
     any.what = GraphNote::What::kOpaque;
     return contents.note(any);
   }
   contents.forget(first);
-  if (is_graph_update(id) && !failed) contents.runs(first, detail::read_at<std::uint64_t>(call.functionParams, 8));
+  if (is_graph_update(id) && !failed(call))
+    contents.runs(first, detail::read_at<std::uint64_t>(call.functionParams, 8));
 }
 
 /// The host waited for a stream or a context, and the wait is over.
 void CuptiSession::on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
-  if (data.callbackSite != CUPTI_API_EXIT || data.functionReturnValue == nullptr ||
-      *static_cast<const int*>(data.functionReturnValue) != 0)
-    return;
+  if (data.callbackSite != CUPTI_API_EXIT || !succeeded(data)) return;
   HostThread* thread = host_thread_if_any();
   if (thread == nullptr || !thread->probe.armed || thread->probe.context != data.contextUid) return;
-  if (is_stream_synchronize(id)) {
-    if (data.functionParams == nullptr || *static_cast<void* const*>(data.functionParams) != thread->probe.stream)
-      return;
-  }
+  if (is_stream_synchronize(id) &&
+      (data.functionParams == nullptr || *static_cast<void* const*>(data.functionParams) != thread->probe.stream))
+    return;
   thread->probe.armed = false;
   const std::uint32_t at = finished_count_.fetch_add(1, std::memory_order_relaxed);
   finished_[at % kFinished].store(raw(thread->probe.launch), std::memory_order_release);
@@ -641,9 +614,9 @@ void CuptiSession::on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData
 bool CuptiSession::on_capturing_stream(CUpti_CallbackId id, const CUpti_CallbackData& data) const noexcept {
   const LaunchStream stream = stream_of_launch(id, data.functionParams);
   if (!stream.known || stream.handle == 0) return false;
-  for (const auto& slot : capturing_)
-    if (slot.load(std::memory_order_acquire) == as_stream(stream.handle)) return true;
-  return false;
+  return std::any_of(capturing_.begin(), capturing_.end(), [&stream](const std::atomic<void*>& slot) {
+    return slot.load(std::memory_order_acquire) == as_stream(stream.handle);
+  });
 }
 
 void CuptiSession::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept {
@@ -724,7 +697,7 @@ void CUPTIAPI CuptiSession::on_buffer_completed(CUcontext, std::uint32_t, std::u
         session->decoder_.decode(buffer, valid, t_own_thread);
       break;
   }
-  session->buffers_.give_back(buffer, valid, monotonic_ns());
+  session->buffers_.give_back(buffer, valid, time_of(CLOCK_MONOTONIC));
   session->on_buffer_();
 }
 

@@ -131,11 +131,11 @@ class CuptiSession {
                           const CUpti_CallbackData& call) noexcept;
   void note_special_launch(ThreadState& state, CUpti_CallbackId id, LaunchKind kind,
                            const CUpti_CallbackData& call) noexcept;
-  void note_captured(ThreadState& state, CUpti_CallbackId id, const CUpti_CallbackData& call) noexcept;
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) noexcept;
   [[nodiscard]] std::uint64_t node_id(CUgraphNode node) const noexcept;
   void on_graph_node(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
   void on_graph(CUpti_CallbackId id, const CUpti_GraphData& graph) noexcept;
+  bool describe_node(const CUpti_GraphData& graph, GraphNote& note) noexcept;
   void on_graph_change(CUpti_CallbackId id, const CUpti_CallbackData& call) noexcept;
   static void on_own_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records, void*) {
     on_buffer_requested(buffer, size, max_records);
@@ -146,6 +146,7 @@ class CuptiSession {
   [[nodiscard]] CUptiResult subscribe(bool own_forms);
   [[nodiscard]] CUptiResult register_buffers() noexcept;
   [[nodiscard]] CUptiResult enable(CUpti_ActivityKind kind) noexcept;
+  void enable(CUpti_CallbackDomain domain, std::uint32_t id) noexcept;
   void release_slot() noexcept;
   void enable_launch_callbacks();
   void on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
@@ -162,6 +163,7 @@ class CuptiSession {
   [[nodiscard]] bool begin_product(ThreadState& state, CUpti_CallbackId id,
                                    const CUpti_CallbackData& call) const noexcept;
   void on_event(const EventCall& call, const CUpti_CallbackData& data) noexcept;
+  bool exchange_capturing(void* from, void* to) noexcept;
   [[nodiscard]] bool on_capturing_stream(CUpti_CallbackId id, const CUpti_CallbackData& data) const noexcept;
 
   CuptiApi api_;

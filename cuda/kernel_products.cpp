@@ -47,17 +47,17 @@ bool product_of_kernel(const char* symbol, const void* const* parameters, Produc
   constexpr std::string_view kNamespace = "_ZN9deep_gemm";
   constexpr std::size_t kMostName = 4096;
   std::string_view name(symbol, ::strnlen(symbol, kMostName));
-  if (name.substr(0, kNamespace.size()) != kNamespace) return false;
+  if (!name.starts_with(kNamespace)) return false;
   name.remove_prefix(kNamespace.size());
   for (const Kernel& kernel : kKernels) {
-    if (name.substr(0, kernel.name.size()) != kernel.name) continue;
+    if (!name.starts_with(kernel.name)) continue;
     name.remove_prefix(kernel.name.size());
     // GemmType::Normal; the others are products of groups. Behind it are a flag, in some, and the types.
     constexpr std::string_view kNormal = "8GemmTypeE0E";
     const std::size_t type = name.find(kNormal);
     if (type == std::string_view::npos) return false;
     std::string_view types = name.substr(type + kNormal.size());
-    if (types.substr(0, 2) == "Lb") types.remove_prefix(types.size() < 4 ? types.size() : 4);
+    if (types.starts_with("Lb")) types.remove_prefix(types.size() < 4 ? types.size() : 4);
     std::uint64_t compiled[kMostNumbers];
     const std::size_t count = unsigned_arguments(name, compiled);
     std::uint32_t sizes[3];
@@ -77,7 +77,7 @@ bool product_of_kernel(const char* symbol, const void* const* parameters, Produc
       product.k = sizes[2];
       product.transpose_a = true;
       product.operands = kernel.operands;
-      product.result = types.substr(0, 1) == "f" ? DType::kFp32 : DType::kBf16;
+      product.result = types.starts_with("f") ? DType::kFp32 : DType::kBf16;
       return true;
     }
     return false;

@@ -5,257 +5,106 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 
 namespace mfu {
 
 enum class LaunchKind : std::uint8_t { kNone, kKernel, kGraph, kMemcpy, kMemset };
 
-struct LaunchCall {
-  std::uint32_t cbid;
+/// Calls with ids from `first` to `last`.
+struct LaunchCalls {
+  std::uint32_t first, last;
   LaunchKind kind;
 };
 
 // Source: cupti_driver_cbid.h and cupti_runtime_cbid.h of CUPTI 13.0 and 13.5. Numbers instead of the enumerators,
 // since no one header has all of them and an id never changes its meaning. A CUPTI that does not know an id refuses
-// it, which is fine. Host functions put no work on the device.
-inline constexpr LaunchCall kDriverLaunchCalls[] = {
-    {43, LaunchKind::kMemcpy},   // cuMemcpyHtoD
-    {45, LaunchKind::kMemcpy},   // cuMemcpyDtoH
-    {47, LaunchKind::kMemcpy},   // cuMemcpyDtoD
-    {49, LaunchKind::kMemcpy},   // cuMemcpyDtoA
-    {51, LaunchKind::kMemcpy},   // cuMemcpyAtoD
-    {53, LaunchKind::kMemcpy},   // cuMemcpyHtoA
-    {54, LaunchKind::kMemcpy},   // cuMemcpyAtoH
-    {55, LaunchKind::kMemcpy},   // cuMemcpyAtoA
-    {56, LaunchKind::kMemcpy},   // cuMemcpy2D
-    {57, LaunchKind::kMemcpy},   // cuMemcpy2DUnaligned
-    {58, LaunchKind::kMemcpy},   // cuMemcpy3D
-    {60, LaunchKind::kMemcpy},   // cuMemcpyHtoDAsync
-    {62, LaunchKind::kMemcpy},   // cuMemcpyDtoHAsync
-    {64, LaunchKind::kMemcpy},   // cuMemcpyDtoDAsync
-    {66, LaunchKind::kMemcpy},   // cuMemcpyHtoAAsync
-    {67, LaunchKind::kMemcpy},   // cuMemcpyAtoHAsync
-    {68, LaunchKind::kMemcpy},   // cuMemcpy2DAsync
-    {69, LaunchKind::kMemcpy},   // cuMemcpy3DAsync
-    {71, LaunchKind::kMemset},   // cuMemsetD8
-    {73, LaunchKind::kMemset},   // cuMemsetD16
-    {75, LaunchKind::kMemset},   // cuMemsetD32
-    {77, LaunchKind::kMemset},   // cuMemsetD2D8
-    {79, LaunchKind::kMemset},   // cuMemsetD2D16
-    {81, LaunchKind::kMemset},   // cuMemsetD2D32
-    {115, LaunchKind::kKernel},  // cuLaunch
-    {116, LaunchKind::kKernel},  // cuLaunchGrid
-    {117, LaunchKind::kKernel},  // cuLaunchGridAsync
-    {216, LaunchKind::kMemset},  // cuMemsetD8Async
-    {218, LaunchKind::kMemset},  // cuMemsetD16Async
-    {220, LaunchKind::kMemset},  // cuMemsetD32Async
-    {222, LaunchKind::kMemset},  // cuMemsetD2D8Async
-    {224, LaunchKind::kMemset},  // cuMemsetD2D16Async
-    {226, LaunchKind::kMemset},  // cuMemsetD2D32Async
-    {248, LaunchKind::kMemcpy},  // cuMemcpy_v2
-    {249, LaunchKind::kMemset},  // cuMemsetD8_v2
-    {250, LaunchKind::kMemset},  // cuMemsetD16_v2
-    {251, LaunchKind::kMemset},  // cuMemsetD32_v2
-    {252, LaunchKind::kMemset},  // cuMemsetD2D8_v2
-    {253, LaunchKind::kMemset},  // cuMemsetD2D16_v2
-    {254, LaunchKind::kMemset},  // cuMemsetD2D32_v2
-    {276, LaunchKind::kMemcpy},  // cuMemcpyHtoD_v2
-    {277, LaunchKind::kMemcpy},  // cuMemcpyHtoDAsync_v2
-    {278, LaunchKind::kMemcpy},  // cuMemcpyDtoH_v2
-    {279, LaunchKind::kMemcpy},  // cuMemcpyDtoHAsync_v2
-    {280, LaunchKind::kMemcpy},  // cuMemcpyDtoD_v2
-    {281, LaunchKind::kMemcpy},  // cuMemcpyDtoDAsync_v2
-    {282, LaunchKind::kMemcpy},  // cuMemcpyAtoH_v2
-    {283, LaunchKind::kMemcpy},  // cuMemcpyAtoHAsync_v2
-    {284, LaunchKind::kMemcpy},  // cuMemcpyAtoD_v2
-    {285, LaunchKind::kMemcpy},  // cuMemcpyDtoA_v2
-    {286, LaunchKind::kMemcpy},  // cuMemcpyAtoA_v2
-    {287, LaunchKind::kMemcpy},  // cuMemcpy2D_v2
-    {288, LaunchKind::kMemcpy},  // cuMemcpy2DUnaligned_v2
-    {289, LaunchKind::kMemcpy},  // cuMemcpy2DAsync_v2
-    {290, LaunchKind::kMemcpy},  // cuMemcpy3D_v2
-    {291, LaunchKind::kMemcpy},  // cuMemcpy3DAsync_v2
-    {292, LaunchKind::kMemcpy},  // cuMemcpyHtoA_v2
-    {293, LaunchKind::kMemcpy},  // cuMemcpyHtoAAsync_v2
-    {305, LaunchKind::kMemcpy},  // cuMemcpy
-    {306, LaunchKind::kMemcpy},  // cuMemcpyAsync
-    {307, LaunchKind::kKernel},  // cuLaunchKernel
-    {318, LaunchKind::kMemcpy},  // cuMemcpyPeer
-    {319, LaunchKind::kMemcpy},  // cuMemcpyPeerAsync
-    {320, LaunchKind::kMemcpy},  // cuMemcpy3DPeer
-    {321, LaunchKind::kMemcpy},  // cuMemcpy3DPeerAsync
-    {397, LaunchKind::kMemcpy},  // cuMemcpyHtoD_v2_ptds
-    {398, LaunchKind::kMemcpy},  // cuMemcpyDtoH_v2_ptds
-    {399, LaunchKind::kMemcpy},  // cuMemcpyDtoD_v2_ptds
-    {400, LaunchKind::kMemcpy},  // cuMemcpyDtoA_v2_ptds
-    {401, LaunchKind::kMemcpy},  // cuMemcpyAtoD_v2_ptds
-    {402, LaunchKind::kMemcpy},  // cuMemcpyHtoA_v2_ptds
-    {403, LaunchKind::kMemcpy},  // cuMemcpyAtoH_v2_ptds
-    {404, LaunchKind::kMemcpy},  // cuMemcpyAtoA_v2_ptds
-    {405, LaunchKind::kMemcpy},  // cuMemcpy2D_v2_ptds
-    {406, LaunchKind::kMemcpy},  // cuMemcpy2DUnaligned_v2_ptds
-    {407, LaunchKind::kMemcpy},  // cuMemcpy3D_v2_ptds
-    {408, LaunchKind::kMemcpy},  // cuMemcpy_ptds
-    {409, LaunchKind::kMemcpy},  // cuMemcpyPeer_ptds
-    {410, LaunchKind::kMemcpy},  // cuMemcpy3DPeer_ptds
-    {411, LaunchKind::kMemset},  // cuMemsetD8_v2_ptds
-    {412, LaunchKind::kMemset},  // cuMemsetD16_v2_ptds
-    {413, LaunchKind::kMemset},  // cuMemsetD32_v2_ptds
-    {414, LaunchKind::kMemset},  // cuMemsetD2D8_v2_ptds
-    {415, LaunchKind::kMemset},  // cuMemsetD2D16_v2_ptds
-    {416, LaunchKind::kMemset},  // cuMemsetD2D32_v2_ptds
-    {418, LaunchKind::kMemcpy},  // cuMemcpyAsync_ptsz
-    {419, LaunchKind::kMemcpy},  // cuMemcpyHtoAAsync_v2_ptsz
-    {420, LaunchKind::kMemcpy},  // cuMemcpyAtoHAsync_v2_ptsz
-    {421, LaunchKind::kMemcpy},  // cuMemcpyHtoDAsync_v2_ptsz
-    {422, LaunchKind::kMemcpy},  // cuMemcpyDtoHAsync_v2_ptsz
-    {423, LaunchKind::kMemcpy},  // cuMemcpyDtoDAsync_v2_ptsz
-    {424, LaunchKind::kMemcpy},  // cuMemcpy2DAsync_v2_ptsz
-    {425, LaunchKind::kMemcpy},  // cuMemcpy3DAsync_v2_ptsz
-    {426, LaunchKind::kMemcpy},  // cuMemcpyPeerAsync_ptsz
-    {427, LaunchKind::kMemcpy},  // cuMemcpy3DPeerAsync_ptsz
-    {428, LaunchKind::kMemset},  // cuMemsetD8Async_ptsz
-    {429, LaunchKind::kMemset},  // cuMemsetD16Async_ptsz
-    {430, LaunchKind::kMemset},  // cuMemsetD32Async_ptsz
-    {431, LaunchKind::kMemset},  // cuMemsetD2D8Async_ptsz
-    {432, LaunchKind::kMemset},  // cuMemsetD2D16Async_ptsz
-    {433, LaunchKind::kMemset},  // cuMemsetD2D32Async_ptsz
-    {442, LaunchKind::kKernel},  // cuLaunchKernel_ptsz
-    {477, LaunchKind::kKernel},  // cuLaunchCooperativeKernel
-    {478, LaunchKind::kKernel},  // cuLaunchCooperativeKernel_ptsz
-    {480, LaunchKind::kKernel},  // cuLaunchCooperativeKernelMultiDevice
-    {514, LaunchKind::kGraph},   // cuGraphLaunch
-    {515, LaunchKind::kGraph},   // cuGraphLaunch_ptsz
-    {652, LaunchKind::kKernel},  // cuLaunchKernelEx
-    {653, LaunchKind::kKernel},  // cuLaunchKernelEx_ptsz
-    {761, LaunchKind::kMemcpy},  // cuMemBatchDecompressAsync
-    {762, LaunchKind::kMemcpy},  // cuMemBatchDecompressAsync_ptsz
-    {776, LaunchKind::kMemcpy},  // cuMemcpyBatchAsync
-    {777, LaunchKind::kMemcpy},  // cuMemcpyBatchAsync_ptsz
-    {778, LaunchKind::kMemcpy},  // cuMemcpy3DBatchAsync
-    {779, LaunchKind::kMemcpy},  // cuMemcpy3DBatchAsync_ptsz
-    {796, LaunchKind::kMemcpy},  // cuMemcpyBatchAsync_v2
-    {797, LaunchKind::kMemcpy},  // cuMemcpyBatchAsync_v2_ptsz
-    {798, LaunchKind::kMemcpy},  // cuMemcpy3DBatchAsync_v2
-    {799, LaunchKind::kMemcpy},  // cuMemcpy3DBatchAsync_v2_ptsz
-    {819, LaunchKind::kGraph},   // cuGraphLaunchWithArguments
-    {828, LaunchKind::kGraph},   // cuSubgridScheduleLaunch
-    {829, LaunchKind::kGraph},   // cuSubgridScheduleLaunch_ptsz
-    {837, LaunchKind::kMemcpy},  // cuMemcpyWithAttributesAsync
-    {838, LaunchKind::kMemcpy},  // cuMemcpyWithAttributesAsync_ptsz
-    {839, LaunchKind::kMemcpy},  // cuMemcpy3DWithAttributesAsync
-    {840, LaunchKind::kMemcpy},  // cuMemcpy3DWithAttributesAsync_ptsz
+// it, which is fine. Host functions put no work on the device. nvcc 13 makes __cudaLaunchKernel of <<<>>>.
+inline constexpr LaunchCalls kDriverLaunchCalls[] = {
+    {43, 43, LaunchKind::kMemcpy},    // cuMemcpyHtoD
+    {45, 45, LaunchKind::kMemcpy},    // cuMemcpyDtoH
+    {47, 47, LaunchKind::kMemcpy},    // cuMemcpyDtoD
+    {49, 49, LaunchKind::kMemcpy},    // cuMemcpyDtoA
+    {51, 51, LaunchKind::kMemcpy},    // cuMemcpyAtoD
+    {53, 58, LaunchKind::kMemcpy},    // cuMemcpyHtoA .. cuMemcpy3D
+    {60, 60, LaunchKind::kMemcpy},    // cuMemcpyHtoDAsync
+    {62, 62, LaunchKind::kMemcpy},    // cuMemcpyDtoHAsync
+    {64, 64, LaunchKind::kMemcpy},    // cuMemcpyDtoDAsync
+    {66, 69, LaunchKind::kMemcpy},    // cuMemcpyHtoAAsync .. cuMemcpy3DAsync
+    {71, 71, LaunchKind::kMemset},    // cuMemsetD8
+    {73, 73, LaunchKind::kMemset},    // cuMemsetD16
+    {75, 75, LaunchKind::kMemset},    // cuMemsetD32
+    {77, 77, LaunchKind::kMemset},    // cuMemsetD2D8
+    {79, 79, LaunchKind::kMemset},    // cuMemsetD2D16
+    {81, 81, LaunchKind::kMemset},    // cuMemsetD2D32
+    {115, 117, LaunchKind::kKernel},  // cuLaunch .. cuLaunchGridAsync
+    {216, 216, LaunchKind::kMemset},  // cuMemsetD8Async
+    {218, 218, LaunchKind::kMemset},  // cuMemsetD16Async
+    {220, 220, LaunchKind::kMemset},  // cuMemsetD32Async
+    {222, 222, LaunchKind::kMemset},  // cuMemsetD2D8Async
+    {224, 224, LaunchKind::kMemset},  // cuMemsetD2D16Async
+    {226, 226, LaunchKind::kMemset},  // cuMemsetD2D32Async
+    {248, 248, LaunchKind::kMemcpy},  // cuMemcpy_v2
+    {249, 254, LaunchKind::kMemset},  // cuMemsetD8_v2 .. cuMemsetD2D32_v2
+    {276, 293, LaunchKind::kMemcpy},  // cuMemcpyHtoD_v2 .. cuMemcpyHtoAAsync_v2
+    {305, 306, LaunchKind::kMemcpy},  // cuMemcpy .. cuMemcpyAsync
+    {307, 307, LaunchKind::kKernel},  // cuLaunchKernel
+    {318, 321, LaunchKind::kMemcpy},  // cuMemcpyPeer .. cuMemcpy3DPeerAsync
+    {397, 410, LaunchKind::kMemcpy},  // cuMemcpyHtoD_v2_ptds .. cuMemcpy3DPeer_ptds
+    {411, 416, LaunchKind::kMemset},  // cuMemsetD8_v2_ptds .. cuMemsetD2D32_v2_ptds
+    {418, 427, LaunchKind::kMemcpy},  // cuMemcpyAsync_ptsz .. cuMemcpy3DPeerAsync_ptsz
+    {428, 433, LaunchKind::kMemset},  // cuMemsetD8Async_ptsz .. cuMemsetD2D32Async_ptsz
+    {442, 442, LaunchKind::kKernel},  // cuLaunchKernel_ptsz
+    {477, 478, LaunchKind::kKernel},  // cuLaunchCooperativeKernel .. cuLaunchCooperativeKernel_ptsz
+    {480, 480, LaunchKind::kKernel},  // cuLaunchCooperativeKernelMultiDevice
+    {514, 515, LaunchKind::kGraph},   // cuGraphLaunch .. cuGraphLaunch_ptsz
+    {652, 653, LaunchKind::kKernel},  // cuLaunchKernelEx .. cuLaunchKernelEx_ptsz
+    {761, 762, LaunchKind::kMemcpy},  // cuMemBatchDecompressAsync .. cuMemBatchDecompressAsync_ptsz
+    {776, 779, LaunchKind::kMemcpy},  // cuMemcpyBatchAsync .. cuMemcpy3DBatchAsync_ptsz
+    {796, 799, LaunchKind::kMemcpy},  // cuMemcpyBatchAsync_v2 .. cuMemcpy3DBatchAsync_v2_ptsz
+    {819, 819, LaunchKind::kGraph},   // cuGraphLaunchWithArguments
+    {828, 829, LaunchKind::kGraph},   // cuSubgridScheduleLaunch .. cuSubgridScheduleLaunch_ptsz
+    {837, 840, LaunchKind::kMemcpy},  // cuMemcpyWithAttributesAsync .. cuMemcpy3DWithAttributesAsync_ptsz
 };
 
-inline constexpr LaunchCall kRuntimeLaunchCalls[] = {
-    {13, LaunchKind::kKernel},   // cudaLaunch_v3020
-    {31, LaunchKind::kMemcpy},   // cudaMemcpy_v3020
-    {32, LaunchKind::kMemcpy},   // cudaMemcpy2D_v3020
-    {33, LaunchKind::kMemcpy},   // cudaMemcpyToArray_v3020
-    {34, LaunchKind::kMemcpy},   // cudaMemcpy2DToArray_v3020
-    {35, LaunchKind::kMemcpy},   // cudaMemcpyFromArray_v3020
-    {36, LaunchKind::kMemcpy},   // cudaMemcpy2DFromArray_v3020
-    {37, LaunchKind::kMemcpy},   // cudaMemcpyArrayToArray_v3020
-    {38, LaunchKind::kMemcpy},   // cudaMemcpy2DArrayToArray_v3020
-    {39, LaunchKind::kMemcpy},   // cudaMemcpyToSymbol_v3020
-    {40, LaunchKind::kMemcpy},   // cudaMemcpyFromSymbol_v3020
-    {41, LaunchKind::kMemcpy},   // cudaMemcpyAsync_v3020
-    {42, LaunchKind::kMemcpy},   // cudaMemcpyToArrayAsync_v3020
-    {43, LaunchKind::kMemcpy},   // cudaMemcpyFromArrayAsync_v3020
-    {44, LaunchKind::kMemcpy},   // cudaMemcpy2DAsync_v3020
-    {45, LaunchKind::kMemcpy},   // cudaMemcpy2DToArrayAsync_v3020
-    {46, LaunchKind::kMemcpy},   // cudaMemcpy2DFromArrayAsync_v3020
-    {47, LaunchKind::kMemcpy},   // cudaMemcpyToSymbolAsync_v3020
-    {48, LaunchKind::kMemcpy},   // cudaMemcpyFromSymbolAsync_v3020
-    {49, LaunchKind::kMemset},   // cudaMemset_v3020
-    {50, LaunchKind::kMemset},   // cudaMemset2D_v3020
-    {51, LaunchKind::kMemset},   // cudaMemsetAsync_v3020
-    {52, LaunchKind::kMemset},   // cudaMemset2DAsync_v3020
-    {142, LaunchKind::kMemset},  // cudaMemset3D_v3020
-    {143, LaunchKind::kMemset},  // cudaMemset3DAsync_v3020
-    {144, LaunchKind::kMemcpy},  // cudaMemcpy3D_v3020
-    {145, LaunchKind::kMemcpy},  // cudaMemcpy3DAsync_v3020
-    {160, LaunchKind::kMemcpy},  // cudaMemcpyPeer_v4000
-    {161, LaunchKind::kMemcpy},  // cudaMemcpyPeerAsync_v4000
-    {162, LaunchKind::kMemcpy},  // cudaMemcpy3DPeer_v4000
-    {163, LaunchKind::kMemcpy},  // cudaMemcpy3DPeerAsync_v4000
-    {211, LaunchKind::kKernel},  // cudaLaunchKernel_v7000
-    {213, LaunchKind::kKernel},  // cudaLaunch_ptsz_v7000
-    {214, LaunchKind::kKernel},  // cudaLaunchKernel_ptsz_v7000
-    {215, LaunchKind::kMemcpy},  // cudaMemcpy_ptds_v7000
-    {216, LaunchKind::kMemcpy},  // cudaMemcpy2D_ptds_v7000
-    {217, LaunchKind::kMemcpy},  // cudaMemcpyToArray_ptds_v7000
-    {218, LaunchKind::kMemcpy},  // cudaMemcpy2DToArray_ptds_v7000
-    {219, LaunchKind::kMemcpy},  // cudaMemcpyFromArray_ptds_v7000
-    {220, LaunchKind::kMemcpy},  // cudaMemcpy2DFromArray_ptds_v7000
-    {221, LaunchKind::kMemcpy},  // cudaMemcpyArrayToArray_ptds_v7000
-    {222, LaunchKind::kMemcpy},  // cudaMemcpy2DArrayToArray_ptds_v7000
-    {223, LaunchKind::kMemcpy},  // cudaMemcpyToSymbol_ptds_v7000
-    {224, LaunchKind::kMemcpy},  // cudaMemcpyFromSymbol_ptds_v7000
-    {225, LaunchKind::kMemcpy},  // cudaMemcpyAsync_ptsz_v7000
-    {226, LaunchKind::kMemcpy},  // cudaMemcpyToArrayAsync_ptsz_v7000
-    {227, LaunchKind::kMemcpy},  // cudaMemcpyFromArrayAsync_ptsz_v7000
-    {228, LaunchKind::kMemcpy},  // cudaMemcpy2DAsync_ptsz_v7000
-    {229, LaunchKind::kMemcpy},  // cudaMemcpy2DToArrayAsync_ptsz_v7000
-    {230, LaunchKind::kMemcpy},  // cudaMemcpy2DFromArrayAsync_ptsz_v7000
-    {231, LaunchKind::kMemcpy},  // cudaMemcpyToSymbolAsync_ptsz_v7000
-    {232, LaunchKind::kMemcpy},  // cudaMemcpyFromSymbolAsync_ptsz_v7000
-    {233, LaunchKind::kMemset},  // cudaMemset_ptds_v7000
-    {234, LaunchKind::kMemset},  // cudaMemset2D_ptds_v7000
-    {235, LaunchKind::kMemset},  // cudaMemsetAsync_ptsz_v7000
-    {236, LaunchKind::kMemset},  // cudaMemset2DAsync_ptsz_v7000
-    {243, LaunchKind::kMemset},  // cudaMemset3D_ptds_v7000
-    {244, LaunchKind::kMemset},  // cudaMemset3DAsync_ptsz_v7000
-    {245, LaunchKind::kMemcpy},  // cudaMemcpy3D_ptds_v7000
-    {246, LaunchKind::kMemcpy},  // cudaMemcpy3DAsync_ptsz_v7000
-    {249, LaunchKind::kMemcpy},  // cudaMemcpy3DPeer_ptds_v7000
-    {250, LaunchKind::kMemcpy},  // cudaMemcpy3DPeerAsync_ptsz_v7000
-    {269, LaunchKind::kKernel},  // cudaLaunchCooperativeKernel_v9000
-    {270, LaunchKind::kKernel},  // cudaLaunchCooperativeKernel_ptsz_v9000
-    {272, LaunchKind::kKernel},  // cudaLaunchCooperativeKernelMultiDevice_v9000
-    {311, LaunchKind::kGraph},   // cudaGraphLaunch_v10000
-    {312, LaunchKind::kGraph},   // cudaGraphLaunch_ptsz_v10000
-    {430, LaunchKind::kKernel},  // cudaLaunchKernelExC_v11060
-    {431, LaunchKind::kKernel},  // cudaLaunchKernelExC_ptsz_v11060
-    {505, LaunchKind::kKernel},  // __cudaLaunchKernel_v13000: what nvcc 13 makes of <<<>>>
-    {506, LaunchKind::kKernel},  // __cudaLaunchKernel_ptsz_v13000
-    {482, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_v12080
-    {483, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_ptsz_v12080
-    {484, LaunchKind::kMemcpy},  // cudaMemcpy3DBatchAsync_v12080
-    {485, LaunchKind::kMemcpy},  // cudaMemcpy3DBatchAsync_ptsz_v12080
-    {505, LaunchKind::kKernel},  // __cudaLaunchKernel_v13000: what nvcc 13 makes of <<<>>>
-    {506, LaunchKind::kKernel},  // __cudaLaunchKernel_ptsz_v13000
-    {509, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_v13000
-    {510, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_ptsz_v13000
-    {511, LaunchKind::kMemcpy},  // cudaMemcpy3DBatchAsync_v13000
-    {512, LaunchKind::kMemcpy},  // cudaMemcpy3DBatchAsync_ptsz_v13000
-    {554, LaunchKind::kMemcpy},  // cudaMemcpyWithAttributesAsync_v13020
-    {555, LaunchKind::kMemcpy},  // cudaMemcpyWithAttributesAsync_ptsz_v13020
-    {556, LaunchKind::kMemcpy},  // cudaMemcpy3DWithAttributesAsync_v13020
-    {557, LaunchKind::kMemcpy},  // cudaMemcpy3DWithAttributesAsync_ptsz_v13020
+inline constexpr LaunchCalls kRuntimeLaunchCalls[] = {
+    {13, 13, LaunchKind::kKernel},    // cudaLaunch_v3020
+    {31, 48, LaunchKind::kMemcpy},    // cudaMemcpy_v3020 .. cudaMemcpyFromSymbolAsync_v3020
+    {49, 52, LaunchKind::kMemset},    // cudaMemset_v3020 .. cudaMemset2DAsync_v3020
+    {142, 143, LaunchKind::kMemset},  // cudaMemset3D_v3020 .. cudaMemset3DAsync_v3020
+    {144, 145, LaunchKind::kMemcpy},  // cudaMemcpy3D_v3020 .. cudaMemcpy3DAsync_v3020
+    {160, 163, LaunchKind::kMemcpy},  // cudaMemcpyPeer_v4000 .. cudaMemcpy3DPeerAsync_v4000
+    {211, 211, LaunchKind::kKernel},  // cudaLaunchKernel_v7000
+    {213, 214, LaunchKind::kKernel},  // cudaLaunch_ptsz_v7000 .. cudaLaunchKernel_ptsz_v7000
+    {215, 232, LaunchKind::kMemcpy},  // cudaMemcpy_ptds_v7000 .. cudaMemcpyFromSymbolAsync_ptsz_v7000
+    {233, 236, LaunchKind::kMemset},  // cudaMemset_ptds_v7000 .. cudaMemset2DAsync_ptsz_v7000
+    {243, 244, LaunchKind::kMemset},  // cudaMemset3D_ptds_v7000 .. cudaMemset3DAsync_ptsz_v7000
+    {245, 246, LaunchKind::kMemcpy},  // cudaMemcpy3D_ptds_v7000 .. cudaMemcpy3DAsync_ptsz_v7000
+    {249, 250, LaunchKind::kMemcpy},  // cudaMemcpy3DPeer_ptds_v7000 .. cudaMemcpy3DPeerAsync_ptsz_v7000
+    {269, 270, LaunchKind::kKernel},  // cudaLaunchCooperativeKernel_v9000 .. cudaLaunchCooperativeKernel_ptsz_v9000
+    {272, 272, LaunchKind::kKernel},  // cudaLaunchCooperativeKernelMultiDevice_v9000
+    {311, 312, LaunchKind::kGraph},   // cudaGraphLaunch_v10000 .. cudaGraphLaunch_ptsz_v10000
+    {430, 431, LaunchKind::kKernel},  // cudaLaunchKernelExC_v11060 .. cudaLaunchKernelExC_ptsz_v11060
+    {482, 485, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_v12080 .. cudaMemcpy3DBatchAsync_ptsz_v12080
+    {505, 506, LaunchKind::kKernel},  // __cudaLaunchKernel_v13000 .. __cudaLaunchKernel_ptsz_v13000
+    {509, 512, LaunchKind::kMemcpy},  // cudaMemcpyBatchAsync_v13000 .. cudaMemcpy3DBatchAsync_ptsz_v13000
+    {554, 557,
+     LaunchKind::kMemcpy},  // cudaMemcpyWithAttributesAsync_v13020 .. cudaMemcpy3DWithAttributesAsync_ptsz_v13020
 };
 
-/// What a callback id of a domain means to us; an id beyond the table means nothing.
-class LaunchTable {
- public:
-  template <std::size_t kCount>
-  constexpr explicit LaunchTable(const LaunchCall (&calls)[kCount]) {
-    for (const LaunchCall& call : calls) kind_[call.cbid] = call.kind;
-  }
-  [[nodiscard]] constexpr LaunchKind of(std::uint32_t id) const noexcept {
-    return id < kIds ? kind_[id] : LaunchKind::kNone;
-  }
-
- private:
-  static constexpr std::uint32_t kIds = 1024;
-  std::array<LaunchKind, kIds> kind_{};
-};
-inline constexpr LaunchTable kDriverLaunchTable(kDriverLaunchCalls);
-inline constexpr LaunchTable kRuntimeLaunchTable(kRuntimeLaunchCalls);
+inline constexpr std::uint32_t kCallIds = 1024;
+/// By id. An id beyond it launches nothing.
+template <std::size_t kCount>
+[[nodiscard]] constexpr std::array<LaunchKind, kCallIds> launch_table(const LaunchCalls (&all)[kCount]) noexcept {
+  std::array<LaunchKind, kCallIds> kinds{};
+  for (const LaunchCalls& calls : all)
+    for (std::uint32_t id = calls.first; id <= calls.last; ++id) kinds[id] = calls.kind;
+  return kinds;
+}
+inline constexpr auto kDriverLaunchTable = launch_table(kDriverLaunchCalls);
+inline constexpr auto kRuntimeLaunchTable = launch_table(kRuntimeLaunchCalls);
 
 [[nodiscard]] constexpr LaunchKind launch_kind(bool driver, std::uint32_t id) noexcept {
-  return driver ? kDriverLaunchTable.of(id) : kRuntimeLaunchTable.of(id);
+  return id >= kCallIds ? LaunchKind::kNone : driver ? kDriverLaunchTable[id] : kRuntimeLaunchTable[id];
 }
 
 /// Calls that begin and end the capture of a stream; the first member of their parameters is the stream. Launches on it
@@ -284,11 +133,15 @@ inline constexpr std::uint32_t kDriverGraphChanges[] = {521, 538, 561, 691, 692,
 }
 [[nodiscard]] constexpr bool is_graph_update(std::uint32_t id) noexcept { return id == 561 || id == 696; }
 
+template <std::size_t kCount>
+[[nodiscard]] constexpr bool is_among(const std::uint32_t (&ids)[kCount], std::uint32_t id) noexcept {
+  return std::find(ids, ids + kCount, id) != ids + kCount;
+}
+
 enum class CaptureEdge : std::uint8_t { kNone, kBegin, kEnd };
 [[nodiscard]] constexpr CaptureEdge capture_edge(bool driver, std::uint32_t id) noexcept {
-  const auto among = [id](const auto& ids) { return std::find(std::begin(ids), std::end(ids), id) != std::end(ids); };
-  if (driver ? among(kDriverBeginCapture) : among(kRuntimeBeginCapture)) return CaptureEdge::kBegin;
-  if (driver ? among(kDriverEndCapture) : among(kRuntimeEndCapture)) return CaptureEdge::kEnd;
+  if (driver ? is_among(kDriverBeginCapture, id) : is_among(kRuntimeBeginCapture, id)) return CaptureEdge::kBegin;
+  if (driver ? is_among(kDriverEndCapture, id) : is_among(kRuntimeEndCapture, id)) return CaptureEdge::kEnd;
   return CaptureEdge::kNone;
 }
 

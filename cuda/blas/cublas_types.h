@@ -17,53 +17,38 @@ struct ElementType {
 };
 
 namespace detail {
-[[nodiscard]] constexpr ElementType find_element_type(std::int32_t cuda_data_type) noexcept {
-  switch (cuda_data_type) {
-    case 0:  // CUDA_R_32F
-      return ElementType{DType::kFp32, false, true};
-    case 1:  // CUDA_R_64F
-      return ElementType{DType::kFp64, false, true};
-    case 2:  // CUDA_R_16F
-      return ElementType{DType::kFp16, false, true};
-    case 3:  // CUDA_R_8I
-    case 8:  // CUDA_R_8U
-      return ElementType{DType::kInt8, false, true};
-    case 4:  // CUDA_C_32F
-      return ElementType{DType::kFp32, true, true};
-    case 5:  // CUDA_C_64F
-      return ElementType{DType::kFp64, true, true};
-    case 6:  // CUDA_C_16F
-      return ElementType{DType::kFp16, true, true};
-    case 7:  // CUDA_C_8I
-    case 9:  // CUDA_C_8U
-      return ElementType{DType::kInt8, true, true};
-    case 10:  // CUDA_R_32I, of results alone; there is no name for it, and nothing depends on it but its four bytes
-      return ElementType{DType::kFp32, false, true};
-    case 14:  // CUDA_R_16BF
-      return ElementType{DType::kBf16, false, true};
-    case 15:  // CUDA_C_16BF
-      return ElementType{DType::kBf16, true, true};
-    case 16:  // CUDA_R_4I
-    case 18:  // CUDA_R_4U
-      return ElementType{DType::kInt4, false, true};
-    case 28:  // CUDA_R_8F_E4M3
-    case 29:  // CUDA_R_8F_E5M2
-      return ElementType{DType::kFp8, false, true};
-    case 31:  // CUDA_R_6F_E2M3
-    case 32:  // CUDA_R_6F_E3M2
-      return ElementType{DType::kFp6, false, true};
-    case 33:  // CUDA_R_4F_E2M1
-      return ElementType{DType::kFp4, false, true};
-    default:
-      return {};
-  }
-}
-
+struct NumberedType {
+  std::size_t number;  ///< cudaDataType
+  DType dtype;
+  bool complex = false;
+};
+inline constexpr NumberedType kNumberedTypes[] = {
+    {0, DType::kFp32},         // CUDA_R_32F
+    {1, DType::kFp64},         // CUDA_R_64F
+    {2, DType::kFp16},         // CUDA_R_16F
+    {3, DType::kInt8},         // CUDA_R_8I
+    {4, DType::kFp32, true},   // CUDA_C_32F
+    {5, DType::kFp64, true},   // CUDA_C_64F
+    {6, DType::kFp16, true},   // CUDA_C_16F
+    {7, DType::kInt8, true},   // CUDA_C_8I
+    {8, DType::kInt8},         // CUDA_R_8U
+    {9, DType::kInt8, true},   // CUDA_C_8U
+    {10, DType::kFp32},        // CUDA_R_32I, of results alone: it has no name, and its four bytes alone matter
+    {14, DType::kBf16},        // CUDA_R_16BF
+    {15, DType::kBf16, true},  // CUDA_C_16BF
+    {16, DType::kInt4},        // CUDA_R_4I
+    {18, DType::kInt4},        // CUDA_R_4U
+    {28, DType::kFp8},         // CUDA_R_8F_E4M3
+    {29, DType::kFp8},         // CUDA_R_8F_E5M2
+    {31, DType::kFp6},         // CUDA_R_6F_E2M3
+    {32, DType::kFp6},         // CUDA_R_6F_E3M2
+    {33, DType::kFp4},         // CUDA_R_4F_E2M1
+};
 inline constexpr std::size_t kMostElementTypes = 34;
-/// One more than there are, for those beyond.
+/// By cudaDataType; one more than there are, for those beyond.
 inline constexpr std::array<ElementType, kMostElementTypes + 1> kElementTypes = [] {
   std::array<ElementType, kMostElementTypes + 1> types{};
-  for (std::size_t i = 0; i < kMostElementTypes; ++i) types[i] = find_element_type(static_cast<std::int32_t>(i));
+  for (const NumberedType& type : kNumberedTypes) types[type.number] = {type.dtype, type.complex, true};
   return types;
 }();
 }  // namespace detail

@@ -23,8 +23,10 @@ using Read = bool;  ///< false: the call will compute nothing that could be coun
 
 // --- arguments > Product --------------------------------------------------------------------------------------------
 
-/// False where a size is not positive: then the library computes no product, whatever it answers.
-Read sizes(Product& p, int64_t m, int64_t n, int64_t k, int64_t batch) noexcept {
+/// \param ta, tb 0: not transposed. False where a size is not positive: then the library computes no product.
+Read sizes(Product& p, int ta, int tb, int64_t m, int64_t n, int64_t k, int64_t batch) noexcept {
+  p.transpose_a = ta != 0;
+  p.transpose_b = tb != 0;
   if (m <= 0 || n <= 0 || k <= 0 || batch <= 0) return false;
   p.m = static_cast<std::uint64_t>(m);
   p.n = static_cast<std::uint64_t>(n);
@@ -70,9 +72,7 @@ template <typename Int, DType kType, bool kComplex>
                                         Int n, Int k, const void*, const void*, Int, const void*, Int, const void*,
                                         void*, Int) noexcept {
   types<kType, kComplex>(p, target, handle);
-  p.transpose_a = ta != 0;
-  p.transpose_b = tb != 0;
-  return sizes(p, m, n, k, 1);
+  return sizes(p, ta, tb, m, n, k, 1);
 }
 
 template <typename Int, DType kType, bool kComplex>
@@ -80,18 +80,14 @@ template <typename Int, DType kType, bool kComplex>
                                                 Int m, Int n, Int k, const void*, const void*, Int, Stride, const void*,
                                                 Int, Stride, const void*, void*, Int, Stride, Int batch) noexcept {
   types<kType, kComplex>(p, target, handle);
-  p.transpose_a = ta != 0;
-  p.transpose_b = tb != 0;
-  return sizes(p, m, n, k, batch);
+  return sizes(p, ta, tb, m, n, k, batch);
 }
 
 template <typename Int, DType kType, bool kComplex>
 Read gemm_batched(Product& p, const BlasTarget& target, void* handle, int ta, int tb, Int m, Int n, Int k, const void*,
                   Pointers, Int, Pointers, Int, const void*, void* const*, Int, Int batch) noexcept {
   types<kType, kComplex>(p, target, handle);
-  p.transpose_a = ta != 0;
-  p.transpose_b = tb != 0;
-  return sizes(p, m, n, k, batch);
+  return sizes(p, ta, tb, m, n, k, batch);
 }
 
 /// y = op(A) x, with y as a matrix of one column.
@@ -99,24 +95,21 @@ template <typename Int, DType kType, bool kComplex>
 Read gemv(Product& p, const BlasTarget& target, void* handle, int t, Int m, Int n, const void*, const void*, Int,
           const void*, Int, const void*, void*, Int) noexcept {
   types<kType, kComplex>(p, target, handle);
-  p.transpose_a = t != 0;
-  return sizes(p, t != 0 ? n : m, 1, t != 0 ? m : n, 1);
+  return sizes(p, t, 0, t != 0 ? n : m, 1, t != 0 ? m : n, 1);
 }
 
 template <typename Int, DType kType, bool kComplex>
 Read gemv_strided(Product& p, const BlasTarget& target, void* handle, int t, Int m, Int n, const void*, const void*,
                   Int, Stride, const void*, Int, Stride, const void*, void*, Int, Stride, Int batch) noexcept {
   types<kType, kComplex>(p, target, handle);
-  p.transpose_a = t != 0;
-  return sizes(p, t != 0 ? n : m, 1, t != 0 ? m : n, batch);
+  return sizes(p, t, 0, t != 0 ? n : m, 1, t != 0 ? m : n, batch);
 }
 
 template <typename Int, DType kType, bool kComplex>
 Read gemv_batched(Product& p, const BlasTarget& target, void* handle, int t, Int m, Int n, const void*, Pointers, Int,
                   Pointers, Int, const void*, void* const*, Int, Int batch) noexcept {
   types<kType, kComplex>(p, target, handle);
-  p.transpose_a = t != 0;
-  return sizes(p, t != 0 ? n : m, 1, t != 0 ? m : n, batch);
+  return sizes(p, t, 0, t != 0 ? n : m, 1, t != 0 ? m : n, batch);
 }
 
 /// cublasSgemmEx, cublasCgemmEx, cublasCgemm3mEx: they compute in single precision.
@@ -124,9 +117,7 @@ template <typename Int>
 Read typed_ex(Product& p, const BlasTarget& target, void* handle, int ta, int tb, Int m, Int n, Int k, const void*,
               const void*, int a, Int, const void*, int, Int, const void*, void*, int c, Int) noexcept {
   types(p, target, handle, a, c, kCompute32f);
-  p.transpose_a = ta != 0;
-  p.transpose_b = tb != 0;
-  return sizes(p, m, n, k, 1);
+  return sizes(p, ta, tb, m, n, k, 1);
 }
 
 template <typename Int>
@@ -134,9 +125,7 @@ template <typename Int>
                                            Int n, Int k, const void*, const void*, int a, Int, const void*, int, Int,
                                            const void*, void*, int c, Int, int compute, int) noexcept {
   types(p, target, handle, a, c, compute);
-  p.transpose_a = ta != 0;
-  p.transpose_b = tb != 0;
-  return sizes(p, m, n, k, 1);
+  return sizes(p, ta, tb, m, n, k, 1);
 }
 
 template <typename Int>
@@ -145,9 +134,7 @@ template <typename Int>
                                                    const void*, int, Int, Stride, const void*, void*, int c, Int,
                                                    Stride, Int batch, int compute, int) noexcept {
   types(p, target, handle, a, c, compute);
-  p.transpose_a = ta != 0;
-  p.transpose_b = tb != 0;
-  return sizes(p, m, n, k, batch);
+  return sizes(p, ta, tb, m, n, k, batch);
 }
 
 template <typename Int>
@@ -155,9 +142,7 @@ Read gemm_batched_ex(Product& p, const BlasTarget& target, void* handle, int ta,
                      const void*, Pointers, int a, Int, Pointers, int, Int, const void*, void* const*, int c, Int,
                      Int batch, int compute, int) noexcept {
   types(p, target, handle, a, c, compute);
-  p.transpose_a = ta != 0;
-  p.transpose_b = tb != 0;
-  return sizes(p, m, n, k, batch);
+  return sizes(p, ta, tb, m, n, k, batch);
 }
 
 /// Groups of products, each with sizes of its own, in arrays on the host. Where one size alone differs, as the rows of
@@ -231,9 +216,7 @@ Read old_gemm(Product& p, const BlasTarget&, char ta, char tb, int m, int n, int
               const void*, int, Factor, void*, int) noexcept {
   p.operands = p.result = kType;
   p.complex = kComplex;
-  p.transpose_a = transposes(ta);
-  p.transpose_b = transposes(tb);
-  return sizes(p, m, n, k, 1);
+  return sizes(p, transposes(ta), transposes(tb), m, n, k, 1);
 }
 
 template <typename Value>
@@ -266,8 +249,6 @@ Read matmul(Product& p, const BlasTarget& target, void*, const void* desc, const
   p.operands = operands.dtype;
   p.complex = operands.complex;
   p.result = result.dtype;
-  p.transpose_a = ta != 0;
-  p.transpose_b = tb != 0;
   if (p.operands == DType::kFp32) {
     std::int32_t compute = 0;
     if (attribute(described, desc, kDescComputeType, compute)) p.operands = single_precision_as(compute, 0);
@@ -282,7 +263,7 @@ Read matmul(Product& p, const BlasTarget& target, void*, const void* desc, const
   p.kind = Product::Kind::kSized;
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<int64_t>::max());
   if (m > kMost || n > kMost || k > kMost) return false;
-  return sizes(p, static_cast<int64_t>(m), static_cast<int64_t>(n), static_cast<int64_t>(k), batch);
+  return sizes(p, ta, tb, static_cast<int64_t>(m), static_cast<int64_t>(n), static_cast<int64_t>(k), batch);
 }
 
 // --- hooks ----------------------------------------------------------------------------------------------------------

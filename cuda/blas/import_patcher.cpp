@@ -16,15 +16,11 @@ namespace {
 
 constexpr std::string_view kCublas = "libcublas.so", kCublasLt = "libcublasLt.so";
 
-bool begins_with(std::string_view text, std::string_view prefix) noexcept {
-  return text.substr(0, prefix.size()) == prefix;
-}
-
 /// Modules that are never changed: what everything else rests on, and CUPTI, which may call from anywhere.
 bool is_off_limits(std::string_view name) noexcept {
   for (const std::string_view prefix :
        {"libc.so", "ld-linux", "ld.so", "libdl.so", "libpthread.so", "libcupti.so", "linux-vdso", "linux-gate"})
-    if (begins_with(name, prefix)) return true;
+    if (name.starts_with(prefix)) return true;
   return false;
 }
 
@@ -61,7 +57,7 @@ ImportPatcher::ImportPatcher() noexcept {
     if (function == nullptr || ::dladdr(function, &where) == 0 || where.dli_fname == nullptr) continue;
     std::string_view file(where.dli_fname);
     file.remove_prefix(file.rfind('/') + 1);
-    if (!begins_with(file, kCublas) && !begins_with(file, kCublasLt)) in_front_[i] = function;
+    if (!file.starts_with(kCublas) && !file.starts_with(kCublasLt)) in_front_[i] = function;
   }
 }
 
@@ -111,8 +107,8 @@ void ImportPatcher::collect(const ::dl_phdr_info& info) noexcept {
   const LoadedModule module(info);
   if (range_count_ < ranges_.size()) ranges_[range_count_++] = {module.begin(), module.end()};
   saw_kernel_products_ = saw_kernel_products_ || (info.dlpi_name != nullptr && may_launch_products(info.dlpi_name));
-  const bool lt = begins_with(module.name(), kCublasLt);
-  if (!module.usable() || library_count_ == kMostLibraries || (!lt && !begins_with(module.name(), kCublas))) return;
+  const bool lt = module.name().starts_with(kCublasLt);
+  if (!module.usable() || library_count_ == kMostLibraries || (!lt && !module.name().starts_with(kCublas))) return;
   // The object that `info` points to is gone after this call; what LoadedModule keeps of it is in the module.
   auto* kept = new (library_space_ + library_count_ * sizeof(LoadedModule)) LoadedModule(module);
   libraries_[library_count_++] = {kept, lt ? BlasEntry::Library::kCublasLt : BlasEntry::Library::kCublas};

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <array>
+#include <type_traits>
+
 #include "core/base/bit_mix.h"
 
 namespace mfu {
@@ -27,64 +30,37 @@ void LoadedModule::read_segments() noexcept {
 LoadedModule::LoadedModule(const ::dl_phdr_info& info) noexcept : info_(&info), base_(info.dlpi_addr) {
   read_segments();
   if (dynamic_ == nullptr || dynamic_->d_tag == DT_NULL) return;
-  // glibc adds the base to these addresses when it loads an object; the vDSO, and other loaders, have them as in the
-  // file.
-  const auto at = [this](ElfW(Addr) value) { return value >= base_ ? value : value + base_; };
-  std::size_t plt_bytes = 0, data_bytes = 0, relative = 0, soname = 0;
-  std::uint64_t key = base_;
-  bool rela = true;
+  std::array<std::uint64_t, DT_JMPREL + 1> of{};  // by tag
+  std::uint64_t key = base_, gnu_hash = 0, relative = 0;
   for (const ElfW(Dyn)* d = dynamic_; d->d_tag != DT_NULL; ++d) {
     key = mix(key + static_cast<std::uint64_t>(d->d_tag)) + d->d_un.d_val;
-    switch (d->d_tag) {
-      case DT_SYMTAB:
-        symbols_ = reinterpret_cast<const ElfW(Sym)*>(at(d->d_un.d_ptr));
-        break;
-      case DT_STRTAB:
-        strings_ = reinterpret_cast<const char*>(at(d->d_un.d_ptr));
-        break;
-      case DT_STRSZ:
-        string_bytes_ = d->d_un.d_val;
-        break;
-      case DT_GNU_HASH:
-        gnu_hash_ = reinterpret_cast<const std::uint32_t*>(at(d->d_un.d_ptr));
-        break;
-      case DT_HASH:
-        hash_ = reinterpret_cast<const std::uint32_t*>(at(d->d_un.d_ptr));
-        break;
-      case DT_JMPREL:
-        plt_.first = reinterpret_cast<const ElfW(Rela)*>(at(d->d_un.d_ptr));
-        break;
-      case DT_PLTRELSZ:
-        plt_bytes = d->d_un.d_val;
-        break;
-      case DT_PLTREL:
-        rela = d->d_un.d_val == DT_RELA;
-        break;
-      case DT_RELA:
-        data_.first = reinterpret_cast<const ElfW(Rela)*>(at(d->d_un.d_ptr));
-        break;
-      case DT_RELASZ:
-        data_bytes = d->d_un.d_val;
-        break;
-      case DT_RELACOUNT:
-        relative = d->d_un.d_val;
-        break;
-      case DT_SONAME:
-        soname = d->d_un.d_val;
-        break;
-      default:
-        break;
-    }
+    if (d->d_tag > 0 && d->d_tag <= DT_JMPREL) of[static_cast<std::size_t>(d->d_tag)] = d->d_un.d_val;
+    if (d->d_tag == DT_GNU_HASH) gnu_hash = d->d_un.d_ptr;
+    if (d->d_tag == DT_RELACOUNT) relative = d->d_un.d_val;
   }
-  if (plt_.first != nullptr && rela) plt_.count = plt_bytes / sizeof(ElfW(Rela));
+  // glibc adds the base to these addresses when it loads an object; the vDSO, and other loaders, have them as in the
+  // file. 0: there is none.
+  const auto point = [this](auto*& to, std::uint64_t value) {
+    if (value != 0)
+      to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(value >= base_ ? value : value + base_);
+  };
+  point(symbols_, of[DT_SYMTAB]);
+  point(strings_, of[DT_STRTAB]);
+  point(gnu_hash_, gnu_hash);
+  point(hash_, of[DT_HASH]);
+  point(plt_.first, of[DT_JMPREL]);
+  point(data_.first, of[DT_RELA]);
+  string_bytes_ = of[DT_STRSZ];
+  const bool rela = of[DT_PLTREL] == DT_RELA || of[DT_PLTREL] == 0;
+  if (plt_.first != nullptr && rela) plt_.count = of[DT_PLTRELSZ] / sizeof(ElfW(Rela));
   if (data_.first != nullptr) {
-    data_.count = data_bytes / sizeof(ElfW(Rela));
+    data_.count = of[DT_RELASZ] / sizeof(ElfW(Rela));
     // The relative ones come first, and are most of them.
-    if (relative > data_.count) relative = data_.count;
+    relative = std::min<std::uint64_t>(relative, data_.count);
     data_.first += relative;
     data_.count -= relative;
   }
-  if (strings_ != nullptr && soname != 0 && soname < string_bytes_) {
+  if (const std::uint64_t soname = of[DT_SONAME]; strings_ != nullptr && soname != 0 && soname < string_bytes_) {
     name_ = strings_ + soname;
   } else if (info.dlpi_name != nullptr) {
     name_ = info.dlpi_name;

@@ -116,7 +116,7 @@ DlSym of_the_c_library() noexcept {
 
 bool may_look_up_blas(std::string_view module) noexcept {
   for (const std::string_view part : {"libcuda.so", "libnvidia-", "libcublas", "libcudart.so"})
-    if (module.substr(0, part.size()) == part) return false;
+    if (module.starts_with(part)) return false;
   return true;
 }
 

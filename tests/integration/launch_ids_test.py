@@ -1,5 +1,6 @@
 """The list of API calls that put work on a stream (cuda/launch_ids.h) against the CUPTI headers that this build uses: no call
-that could launch is missing, and every number is the call that its comment names. Where each call's parameters keep the stream
+that could launch is missing, every number is a call of its kind, and the ends of each run are the calls that its comment
+names. Where each call's parameters keep the stream
 (cuda/launch_stream.h), against the structures that the same headers declare.
 """
 
@@ -31,19 +32,36 @@ def listed(name, pattern):
     return re.findall(pattern, body[body.index("{") + 1:body.index("};")])
 
 
+def launches(name):
+    """(first id, last id, kind, name of the first call, name of the last) of each run of calls."""
+    pattern = r"\{(\d+), (\d+), LaunchKind::(\w+)\},\s*// (\w+)(?: \.\. (\w+))?"
+    return [(int(a), int(b), kind, first, last or first) for a, b, kind, first, last in listed(name, pattern)]
+
+
+KINDS = {"kMemcpy": r"Memcpy|BatchDecompress", "kMemset": r"Memset", "kKernel": r"^_*cud?a?Launch",
+         "kGraph": r"GraphLaunch|SubgridScheduleLaunch"}
+
+
 @unittest.skipIf(header_directory() is None, "no CUPTI headers")
 class LaunchIds(unittest.TestCase):
     def check(self, domain, calls, captures):
         header = ids_of_header(domain)
-        known = {int(i): c for i, c in listed(calls, r"\{(\d+), LaunchKind::\w+\},\s*(?://\s*([\w]+))?")}
+        runs = launches(calls)
+        known = {i for first, last, *_ in runs for i in range(first, last + 1)}
+        self.assertEqual(len(known), sum(last - first + 1 for first, last, *_ in runs), "a call is listed twice")
         capture = {int(i) for name in captures for i in listed(name, r"\b(\d+)\b")}
         self.assertGreater(len(known), 50)
         missing = {i: n for i, n in header.items() if COULD_LAUNCH.search(n) and not NOT_LAUNCHES.search(n)
                    and i not in known and i not in capture}
         self.assertEqual(missing, {}, "calls that could launch and that the list does not have")
-        for i, comment in known.items():
-            if comment and i in header and not re.fullmatch(r"cuda\d+", header[i]):
-                self.assertTrue(header[i].startswith(comment.split("_ptsz")[0].split("_v")[0]), (i, comment, header[i]))
+        named = {i: n for i, n in header.items() if not re.fullmatch(r"cuda\d+", n)}
+        for first, last, kind, *names in runs:
+            for i, comment in zip((first, last), names, strict=True):
+                if i in named:
+                    self.assertTrue(named[i].startswith(comment.split("_ptsz")[0].split("_v")[0]), (i, comment, named[i]))
+            for i in range(first, last + 1):
+                if i in named:
+                    self.assertRegex(named[i], KINDS[kind], i)
 
     def test_driver(self):
         self.check("driver", "kDriverLaunchCalls", ("kDriverBeginCapture", "kDriverEndCapture"))
@@ -115,10 +133,10 @@ class StreamOffsets(unittest.TestCase):
     def test_no_call_with_a_stream_is_missing(self):
         names, structures, table = ids_of_header("driver"), parameter_structures(), stream_table()
         missing = {}
-        for i, _ in listed("kDriverLaunchCalls", r"\{(\d+), LaunchKind::\w+\},\s*(?://\s*([\w]+))?"):
-            name = names.get(int(i), "")
-            if any(n == "hStream" for _, n in structures.get(name, ())) and int(i) not in table:
-                missing[int(i)] = name
+        for i in [i for first, last, *_ in launches("kDriverLaunchCalls") for i in range(first, last + 1)]:
+            name = names.get(i, "")
+            if any(n == "hStream" for _, n in structures.get(name, ())) and i not in table:
+                missing[i] = name
         self.assertEqual({i: n for i, n in missing.items() if not NO_STREAM_ON_PURPOSE.search(n)}, {})
 
     def test_synchronous_copies_have_no_stream(self):
