@@ -44,7 +44,7 @@ inline constexpr Coexistence kCoexistence[] = {
     {OtherProfiler::kOwnForms, "other subscribers with MFU_CUPTI_V2=1 and CUPTI 13.3 or newer",
      "MFU_CUPTI_V2 (`CuptiSession::own_forms`)", "full", "kinds, callbacks and buffers of our own: nothing is taken"},
     {OtherProfiler::kRegistering, "torch.profiler, about to begin",
-     "its call of cuptiActivityRegisterCallbacks (`entry/profiler_start`)", "as before",
+     "its call of cuptiActivityRegisterCallbacks (`entry/host_calls`)", "as before",
      "what CUPTI holds is flushed first, and the end is looked for 20 times a second", true},
     {OtherProfiler::kTaker, "any activity client, with CUPTI before 13.0",
      "evidence (`ClientWatch`): foreign buffers, refused calls, launches or finished work without records", "as before",

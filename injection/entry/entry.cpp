@@ -6,9 +6,7 @@
 #include "core/base/environment.h"
 #include "cuda/nvtx_handler.h"
 #include "injection/entry/guest.h"
-#include "injection/entry/other_copies.h"
-#include "injection/entry/publish_variable.h"
-#include "injection/guards/cancellation_off.h"
+#include "injection/entry/on_load.h"
 #include "injection/guards/contain.h"
 #include "injection/guards/own_thread.h"
 

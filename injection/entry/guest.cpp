@@ -32,10 +32,8 @@
 #include "cuda/nvtx_handler.h"
 #include "injection/entry/cupti_ladder.h"
 #include "injection/entry/foreign_tools.h"
+#include "injection/entry/host_calls.h"
 #include "injection/entry/late_start.h"
-#include "injection/entry/profiler_start.h"
-#include "injection/entry/python_exit.h"
-#include "injection/guards/cancellation_off.h"
 #include "injection/guards/contain.h"
 #include "injection/guards/own_thread.h"
 #include "injection/interpreter/interpreter.h"
@@ -101,7 +99,7 @@ std::atomic<bool> g_started{false};
 
 RunInfo Parts::describe_run() const {
   RunInfo run;
-  run.t_ns = clock_ns(CLOCK_REALTIME);
+  run.t_ns = utc_now();
   run.host = config_.host;
   run.pid = pid_;
   run.rank = config_.rank;

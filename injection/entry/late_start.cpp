@@ -16,7 +16,7 @@ bool LateStart::await() noexcept {
   for (TimeNs now = begin; now - moved < kStill && now - begin < kMost; now = monotonic_ns()) {
     if (wake_.wait(kLook, [this] { return ended_; })) return true;
     const ::clockid_t cpu = cpu_.load(std::memory_order_relaxed);
-    const TimeNs used_now = cpu != 0 ? clock_ns(cpu) : 0;
+    const TimeNs used_now = cpu != 0 ? time_of(cpu) : 0;
     if (used_now == used) continue;
     used = used_now;
     moved = monotonic_ns();

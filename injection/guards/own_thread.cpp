@@ -3,10 +3,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 
@@ -104,6 +106,24 @@ bool start_own_thread(const char* name, void (*body)(void*), void* argument) noe
   return runs;
 }
 
-unsigned own_threads() noexcept { return g_running.load(std::memory_order_relaxed); }
+bool only_own_threads_left() noexcept {
+  struct ::stat tasks {};
+  // A folder has a link for each folder in it, and two of its own: so many threads there are, with the main thread,
+  // which stays a zombie.
+  if (::stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink != 2 + g_running.load(std::memory_order_relaxed) + 1)
+    return false;
+  char path[64], target[8];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/exe", static_cast<int>(::getpid()));
+  // Only what has a memory has a program.
+  if (::readlink(path, target, sizeof target) >= 0 || errno != ENOENT) return false;
+  return ::readlink("/proc/thread-self/exe", target, sizeof target) >= 0;
+}
+
+void exit_as_last_thread() noexcept {
+  static std::atomic<bool> begun{false};
+  if (begun.exchange(true, std::memory_order_relaxed)) return;
+  (void)start_own_thread(
+      "mfu-exit", [](void*) { std::exit(0); }, nullptr);
+}
 
 }  // namespace mfu

@@ -221,11 +221,10 @@ CuptiHealth::Findings CuptiHealth::look(CuptiLook seen) {
   Findings found;
   seen.finished_without_record = finished_without_record_;
   ends_handled_ = seen.ended_sessions;
-  found.was_yielded = watch_.state() == ClientWatch::State::kYielded;
   ClientWatch::Verdict verdict = watch_.look(seen);
   found.action = verdict.action;
   found.since = verdict.since;
-  found.records_are_lost = watch_.records_are_lost(seen.now);
+  found.records_are_lost = found.action == ClientWatch::Action::kReturn || watch_.records_are_lost(seen.now);
   const CuptiDefect* defect = cupti_defect(cupti_version_, CuptiRemedy::kSayIfNoRecords);
   if (verdict.action == ClientWatch::Action::kSay && seen.records == 0 && defect != nullptr)
     verdict.text += std::string(", or this CUPTI: ") + defect->what;
@@ -256,10 +255,9 @@ std::vector<CuptiHealth::Line> CuptiHealth::look_for_loss(const CuptiLook& seen,
 /// records.
 std::string CuptiHealth::untimed_text(std::uint64_t untimed, std::uint64_t records) {
   if (untimed <= 16 || untimed <= records / 100) return "";
-  const bool most = records >= 1000 && untimed > records / 2;
-  if (untimed_said_ && (most_untimed_said_ || !most)) return "";
-  untimed_said_ = true;
-  most_untimed_said_ = most;
+  const int share = records >= 1000 && untimed > records / 2 ? 2 : 1;
+  if (untimed_said_ >= share) return "";
+  untimed_said_ = share;
   std::string why = "device buffers ran out, or another client set CUPTI's clock";
   for (const CuptiDefect& defect : kCuptiDefects)
     if (defect.remedy == CuptiRemedy::kSayIfUntimed && cupti_version_ >= defect.first && cupti_version_ <= defect.last)

@@ -74,7 +74,7 @@ class ClientWatch {
 
   [[nodiscard]] Verdict look(const CuptiLook& seen);
   [[nodiscard]] State state() const noexcept { return state_; }
-  /// Nobody waits for records of what was launched so far: they went to the other client.
+  /// Records of what was launched so far went to the other client.
   [[nodiscard]] bool records_are_lost(TimeNs now) const noexcept {
     return state_ == State::kYielded && (tries_ == 0 || now - last_try_ > kQuietAfter);
   }
@@ -174,7 +174,6 @@ class CuptiHealth {
   struct Findings {
     ClientWatch::Action action = ClientWatch::Action::kNothing;
     TimeNs since = 0;                  ///< of the action, CLOCK_MONOTONIC
-    bool was_yielded = false;          ///< before this tick
     bool records_are_lost = false;     ///< of all that was launched so far
     bool launches_are_missed = false;  ///< said once: not every launch makes a driver call that is known
     std::vector<Line> lines;
@@ -216,7 +215,7 @@ class CuptiHealth {
   std::uint64_t ends_handled_ = 0;
   std::uint64_t dropped_ = 0;
   std::uint64_t untimed_before_ = 0, records_before_ = 0;  ///< at the last judgement
-  bool untimed_said_ = false, most_untimed_said_ = false;
+  int untimed_said_ = 0;                                   ///< 1: of some records, 2: of most
   bool misses_said_ = false;
 };
 

@@ -9,7 +9,6 @@
 #include "cuda/kernel_products.h"
 #include "cuda/nvtx_handler.h"
 #include "injection/guards/allocation.h"
-#include "injection/guards/last_thread.h"
 #include "injection/guards/own_thread.h"
 #include "injection/interpreter/interpreter.h"
 
@@ -50,7 +49,7 @@ void DrainThread::stop() {
 
 std::uint64_t DrainThread::progress() const noexcept {
   const ::clockid_t cpu = cpu_clock_.load(std::memory_order_relaxed);
-  const std::uint64_t cpu_ms = cpu != 0 ? static_cast<std::uint64_t>(clock_ns(cpu) / 1'000'000) : 0;
+  const std::uint64_t cpu_ms = cpu != 0 ? static_cast<std::uint64_t>(time_of(cpu) / 1'000'000) : 0;
   return progress_.load(std::memory_order_relaxed) + cpu_ms;
 }
 
@@ -249,26 +248,11 @@ void DrainThread::check_health() {
   const CuptiLook seen = look_at_cupti();
   CuptiHealth::Findings found = health_.look(seen);
   if (found.records_are_lost) account_->drain().forget_waiting();
-  const auto not_measured = [&] { account_->ledger().not_measured_from(clock_.now() - (seen.now - found.since)); };
-  switch (found.action) {
-    case ClientWatch::Action::kYield:
-      not_measured();
-      break;
-    case ClientWatch::Action::kBack:
-      account_->ledger().measured_again(clock_.now());
-      break;
-    case ClientWatch::Action::kResume:
-      parts_.session->resume();
-      break;
-    case ClientWatch::Action::kReturn:
-      if (!found.was_yielded) not_measured();
-      account_->ledger().measured_again(clock_.now());
-      account_->drain().forget_waiting();
-      break;
-    case ClientWatch::Action::kSay:
-    case ClientWatch::Action::kNothing:
-      break;
-  }
+  using Action = ClientWatch::Action;
+  if (found.action == Action::kYield || found.action == Action::kReturn)
+    account_->ledger().not_measured_from(clock_.now() - (seen.now - found.since));
+  if (found.action == Action::kBack || found.action == Action::kReturn) account_->ledger().measured_again(clock_.now());
+  if (found.action == Action::kResume) parts_.session->resume();
   say(std::move(found.lines));
   // Below this runtime not every launch makes a driver call that we know: its own calls may tell.
   if (found.launches_are_missed) parts_.session->watch_runtime_calls();
@@ -417,11 +401,10 @@ void DrainThread::say_what_is_detected() {
 void DrainThread::tell_unmatched_names(bool at_exit) {
   constexpr DurationNs kFirstSeconds = 2 * kNsPerSecond;  // a program's start has other ranges than its steps
   if (unmatched_told_ || !announced_) return;
-  if (!at_exit && clock_ns(CLOCK_MONOTONIC) - started_ < kFirstSeconds) return;
+  if (!at_exit && monotonic_ns() - started_ < kFirstSeconds) return;
   const UnmatchedNames& seen = parts_.rule_cache.unmatched();
   std::string notice = unmatched_notice(seen, parts_.config.regions);
-  if (notice.empty() &&
-      (at_exit || clock_ns(CLOCK_MONOTONIC) - started_ > kFirstSeconds + account_->ledger().window_ns()))
+  if (notice.empty() && (at_exit || monotonic_ns() - started_ > kFirstSeconds + account_->ledger().window_ns()))
     notice = no_ranges_notice(nvtx_ranges_seen(), parts_.config.regions);
   unmatched_told_ = !notice.empty() || (seen.any_matched() && parts_.config.regions.empty());
   if (!notice.empty()) parts_.sink.say("ranges_unmatched", std::move(notice));

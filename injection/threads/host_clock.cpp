@@ -32,7 +32,7 @@ void HostClock::choose(const std::function<std::uint64_t()>& ask) {
 /// CLOCK_REALTIME is read.
 void HostClock::follow_steps() noexcept {
   if (!direct_) return;
-  const DurationNs lead = clock_ns(CLOCK_REALTIME) - monotonic_ns();
+  const DurationNs lead = utc_now() - monotonic_ns();
   const DurationNs step = lead_known_ ? lead - lead_ : 0;
   lead_ = lead;
   lead_known_ = true;

@@ -7,9 +7,8 @@
 
 #include "core/sinks/sink_tensorboard.h"
 #include "cuda/nvtx_handler.h"
-#include "injection/guards/own_descriptors.h"
+#include "injection/guards/own_files.h"
 #include "injection/guards/own_thread.h"
-#include "injection/guards/same_root.h"
 
 namespace mfu {
 
@@ -71,7 +70,7 @@ void SinkThread::push(Message&& message) {
 
 void SinkThread::say(std::string kind, std::string text) {
   Message m;
-  m.t_ns = clock_ns(CLOCK_REALTIME);
+  m.t_ns = utc_now();
   m.event_kind = std::move(kind);
   m.text = cut(std::move(text));
   push(std::move(m));
@@ -109,7 +108,7 @@ void SinkThread::send(WindowSummary&& window) {
 void SinkThread::send_trace(std::string path, TraceSnapshot trace, TraceHeader header) {
   Message m;
   m.kind = Message::Kind::kTrace;
-  m.t_ns = clock_ns(CLOCK_REALTIME);
+  m.t_ns = utc_now();
   m.path = std::move(path);
   m.trace = std::move(trace);
   m.trace_header = std::move(header);
@@ -253,7 +252,7 @@ void SinkThread::say_notices() {
   each([&](Sink& from) {
     const std::string notice = from.take_notice();
     if (notice.empty()) return;
-    const TimeNs now = clock_ns(CLOCK_REALTIME);
+    const TimeNs now = utc_now();
     each([&](Sink& to) { (void)to.event(now, "limit", notice); });
   });
 }

@@ -6,18 +6,14 @@
 
 #include <utility>
 
+#include "core/base/clock.h"
 #include "core/base/units.h"
 
 namespace mfu {
 
-[[nodiscard]] inline TimeNs clock_ns(::clockid_t clock) noexcept {
-  ::timespec t{};
-  ::clock_gettime(clock, &t);
-  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
-}
-[[nodiscard]] inline TimeNs monotonic_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
+[[nodiscard]] inline TimeNs monotonic_ns() noexcept { return time_of(CLOCK_MONOTONIC); }
 /// CPU time of the calling thread [s].
-[[nodiscard]] inline double thread_cpu_s() noexcept { return seconds(clock_ns(CLOCK_THREAD_CPUTIME_ID)); }
+[[nodiscard]] inline double thread_cpu_s() noexcept { return seconds(time_of(CLOCK_THREAD_CPUTIME_ID)); }
 
 /// Factor on every deadline at exit: ThreadSanitizer slows the process about tenfold.
 #ifdef MFU_THREAD_SANITIZED

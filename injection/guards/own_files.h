@@ -1,4 +1,4 @@
-// A table of descriptors of our own.
+// Descriptors apart from the host's, and whether paths still mean what they meant.
 #pragma once
 
 namespace mfu {
@@ -8,5 +8,9 @@ namespace mfu {
 /// Numbers 0 to 2 are /dev/null. False where the system refuses (Linux before 5.9 without /proc, seccomp): the table is
 /// the host's then, as it was.
 [[nodiscard]] bool take_own_descriptors() noexcept;
+
+/// [any thread] False once the process has gone into another root directory (chroot, pivot_root): what a variable names
+/// is not to be found there, and nobody asked for files in that place.
+[[nodiscard]] bool same_root() noexcept;
 
 }  // namespace mfu

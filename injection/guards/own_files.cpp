@@ -1,8 +1,9 @@
-#include "injection/guards/own_descriptors.h"
+#include "injection/guards/own_files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -39,6 +40,19 @@ bool copy_and_close() noexcept {
   return true;
 }
 
+struct Root {
+  bool known;
+  ::dev_t device;
+  ::ino_t inode;
+};
+
+Root look() noexcept {
+  struct ::stat info {};
+  return ::stat("/", &info) == 0 ? Root{true, info.st_dev, info.st_ino} : Root{};
+}
+
+const Root g_first = look();  // when the library is loaded
+
 }  // namespace
 
 bool take_own_descriptors() noexcept {
@@ -53,6 +67,12 @@ bool take_own_descriptors() noexcept {
     break;
   }
   return true;
+}
+
+bool same_root() noexcept {
+  const Root now = look();
+  // Where the system does not say, as with a filter that refuses the call, nothing is known to have changed.
+  return !g_first.known || !now.known || (now.device == g_first.device && now.inode == g_first.inode);
 }
 
 }  // namespace mfu

@@ -1,0 +1,24 @@
+// What the library does where it is loaded: other copies of it are found, and the two injection variables published.
+#pragma once
+
+#include <string>
+
+namespace mfu {
+
+/// Address of `symbol` in the copy of this library that was loaded first; nullptr when that is this one.
+/// [any thread] cold. The copy is found by its file name, which holds `mfuinject`.
+[[nodiscard]] void* find_in_leading_copy(const char* symbol) noexcept;
+
+template <typename Function>
+[[nodiscard]] Function* in_leading_copy(const char* symbol) noexcept {
+  return reinterpret_cast<Function*>(find_in_leading_copy(symbol));
+}
+
+/// Absolute path of the file this library was loaded from; empty when it cannot be told.
+[[nodiscard]] std::string own_path();
+
+/// Adds `name=value` to the environment when `name` is unset; never overwrites. Other threads may be inside getenv() or
+/// setenv(): see EnvironmentCopy.
+void publish_variable(const char* name, const std::string& value);
+
+}  // namespace mfu
