@@ -58,7 +58,7 @@ std::uint8_t* ActivityBuffers::request(std::uint32_t lane_index, std::size_t& si
       records = lane.records.load(std::memory_order_relaxed);
     size = size_for(*block, wanted);
     block->lane.store(lane_index, std::memory_order_relaxed);
-    block->told.store(static_cast<std::uint32_t>(size), std::memory_order_relaxed);
+    block->advertised.store(static_cast<std::uint32_t>(size), std::memory_order_relaxed);
     bytes_out_.fetch_add(size, std::memory_order_relaxed);
     std::uint8_t* data = block->data.load(std::memory_order_relaxed);
     block->state.store(kOut, std::memory_order_release);
@@ -83,7 +83,7 @@ ActivityBuffers::Owner ActivityBuffers::owner_of(const std::uint8_t* buffer, std
   for (const Block& b : blocks_) {
     if (b.data.load(std::memory_order_acquire) != buffer) continue;
     const Owner found = owner(b, Owner::kOurs);
-    size = b.told.load(std::memory_order_relaxed);
+    size = b.advertised.load(std::memory_order_relaxed);
     return found;
   }
   size = kSpareBytes;
@@ -95,7 +95,7 @@ ActivityBuffers::Owner ActivityBuffers::owner_of(const std::uint8_t* buffer, std
 void ActivityBuffers::give_back(const std::uint8_t* buffer, std::size_t used, TimeNs now) noexcept {
   for (Block& b : blocks_) {
     if (b.data.load(std::memory_order_acquire) != buffer) continue;
-    bytes_out_.fetch_sub(b.told.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    bytes_out_.fetch_sub(b.advertised.load(std::memory_order_relaxed), std::memory_order_relaxed);
     Lane& lane = lanes_[b.lane.load(std::memory_order_relaxed)];
     b.state.store(kFree, std::memory_order_release);
     lane.out.fetch_sub(1, std::memory_order_relaxed);
@@ -103,7 +103,7 @@ void ActivityBuffers::give_back(const std::uint8_t* buffer, std::size_t used, Ti
     TimeNs since = lane.since.load(std::memory_order_relaxed);
     if (now - since < kFillTime || !lane.since.compare_exchange_strong(since, now, std::memory_order_relaxed)) return;
     const std::uint64_t bytes = lane.bytes.exchange(0, std::memory_order_relaxed);
-    if (since == 0) return;  // the first one tells no rate
+    if (since == 0) return;  // the first one has no rate
     const double fill = static_cast<double>(bytes) * static_cast<double>(kFillTime) / static_cast<double>(now - since);
     const auto wanted = static_cast<std::uint64_t>(std::min(fill, static_cast<double>(kLargest)));
     lane.wanted.store(static_cast<std::uint32_t>(std::bit_floor(std::max<std::uint64_t>(wanted, kSmallest))),

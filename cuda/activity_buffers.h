@@ -11,16 +11,16 @@
 
 namespace mfu {
 
-/// A bounded pool. [any thread] hot: CUPTI asks for a buffer on whatever host thread makes the first record of a batch.
+/// A bounded pool. [any thread] hot: CUPTI asks for a buffer on the host thread that makes the first record of a batch.
 ///
 /// Buffers are small at first and grow with the rate of records. CUPTI keeps a buffer back as long as one record in it
 /// is incomplete, and on a busy GPU the newest record always is: so a buffer comes back when it is full and the GPU has
 /// worked it off, and what is in it is known that much later. A buffer that holds what its thread makes in
 /// kFillTime is never more than that behind, however slow the kernels are.
 ///
-/// CUPTI is told at most kLargest, but each block is 8 MiB of address space: other activity clients in the process may
-/// get our block when they take CUPTI over, and some free() it or hand it on as an 8 MiB buffer of their own. Both are
-/// in bounds this way, and pages that nobody touches cost nothing.
+/// CUPTI learns of at most kLargest, but each block is 8 MiB of address space: other activity clients in the process
+/// may get our block when they take CUPTI over, and some free() it or hand it on as an 8 MiB buffer of their own. Both
+/// are in bounds this way, and untouched pages cost nothing.
 class ActivityBuffers {
  public:
   static constexpr std::size_t kBlockBytes = (8u << 20) + 4096;
@@ -45,12 +45,12 @@ class ActivityBuffers {
   ActivityBuffers(Counters& counters, bool null_allowed) noexcept : counters_(counters), null_allowed_(null_allowed) {}
 
   /// A buffer of `size` bytes for at most `records` records (0: as many as fit); nullptr and 0 when the cap is reached.
-  /// `lane`: any number that tells the calling thread from others; each lane has a rate of its own, since from
+  /// `lane`: any number that distinguishes the calling thread; each lane has a rate of its own, since from
   /// CUPTI 13.0 on each thread fills buffers of its own.
   std::uint8_t* request(std::uint32_t lane, std::size_t& size, std::size_t& records) noexcept;
 
   enum class Owner : std::uint8_t { kOurs, kSpare, kForeign };
-  /// Whether `buffer` is one that was given out and not returned; `size`: what CUPTI was told of it.
+  /// Whether `buffer` is one that was given out and not returned; `size`: as CUPTI has it.
   [[nodiscard]] Owner owner_of(const std::uint8_t* buffer, std::size_t& size) const noexcept;
   /// The buffer is free again; it came back at `now` with `used` bytes in it.
   void give_back(const std::uint8_t* buffer, std::size_t used, TimeNs now) noexcept;
@@ -64,8 +64,8 @@ class ActivityBuffers {
   struct Block {
     std::atomic<std::uint32_t> state{kEmpty};
     std::atomic<std::uint32_t> lane{0};
-    std::atomic<std::uint32_t> told{0};     ///< what CUPTI was told this time [B]
-    std::atomic<std::uint32_t> reached{0};  ///< the most that it was ever told [B]
+    std::atomic<std::uint32_t> advertised{0};  ///< the size that CUPTI has this time [B]
+    std::atomic<std::uint32_t> reached{0};     ///< the largest that it ever had [B]
     std::atomic<std::uint8_t*> data{nullptr};
   };
   struct Lane {

@@ -14,7 +14,7 @@
 namespace mfu {
 
 /// Decodes whole buffers inside CUPTI's completed callback: names and the walk from record to record are good only
-/// there. [CUPTI's worker, or whoever flushes] No lock but at the first sight of a kernel name.
+/// there. [CUPTI's worker, or the flushing thread] No lock but at the first sight of a kernel name.
 class ActivityDecoder {
  public:
   /// \param nodes products of the kernels that CUDA graphs launch; nullptr: none are known

@@ -104,9 +104,9 @@ CUptiResult CuptiSession::enable(CUpti_ActivityKind kind) noexcept {
 }
 
 std::uint64_t CuptiSession::timestamp() const noexcept {
-  std::uint64_t told = 0;
-  if (own_forms_) return api_.get_timestamp_v2(subscriber_, &told) == CUPTI_SUCCESS ? told : 0;
-  return api_.get_timestamp != nullptr && api_.get_timestamp(&told) == CUPTI_SUCCESS ? told : 0;
+  std::uint64_t now = 0;
+  if (own_forms_) return api_.get_timestamp_v2(subscriber_, &now) == CUPTI_SUCCESS ? now : 0;
+  return api_.get_timestamp != nullptr && api_.get_timestamp(&now) == CUPTI_SUCCESS ? now : 0;
 }
 
 CuptiSession::Failure CuptiSession::start(CuptiLevel level, bool whole_graphs, bool own_forms, std::string& why) {
@@ -134,7 +134,7 @@ CuptiSession::Failure CuptiSession::start(CuptiLevel level, bool whole_graphs, b
     return failure_of(result) == Failure::kSlotTaken ? Failure::kSlotTaken : Failure::kRefused;
   }
   if (level == CuptiLevel::kFull) enable_launch_callbacks();
-  // Beside others of our kind nobody takes our buffers, so there is no end of a session to look for.
+  // Beside others of this kind no buffers are taken, so there is no end of a session to look for.
   had_thread_buffers_ =
       !own_forms_ && api_.set_attribute != nullptr && thread_buffers(had_thread_buffers_) && had_thread_buffers_;
   return Failure::kNone;
@@ -183,8 +183,8 @@ void CuptiSession::enable(CUpti_CallbackDomain domain, std::uint32_t id) noexcep
 }
 
 void CuptiSession::enable_launch_callbacks() {
-  // The driver's calls alone: whatever the runtime or a library launches goes through one of them, with the same
-  // correlation id. The runtime's own would double the callbacks and tell nothing new.
+  // The driver's calls alone: all that the runtime or a library launches goes through one of them, with the same
+  // correlation id. The runtime's own would double the callbacks and add nothing.
   for (std::uint32_t id = 0; id < kCallIds; ++id)
     if (launch_kind(true, id) != LaunchKind::kNone || capture_edge(true, id) != CaptureEdge::kNone ||
         is_among(kDriverSynchronize, id))
@@ -236,12 +236,12 @@ bool CuptiSession::others_take_records() const noexcept {
 
 void CuptiSession::make_room() noexcept {
   if (!others_take_records()) return;
-  // Whoever registers last has the records. We may be about to, since the session before has ended.
+  // The last to register has the records. We may be about to, since the session before has ended.
   constexpr int kMostWaits = 500;
   constexpr ::timespec kWait{0, 100'000};
   for (int i = 0; i < kMostWaits && returning_.load(std::memory_order_seq_cst); ++i) ::nanosleep(&kWait, nullptr);
   if (used_.load(std::memory_order_acquire)) flush_everything();
-  // A session whose end nobody has looked for yet left it off. Seen in the middle of this one, that would be taken for
+  // A session whose end was not looked for yet left it off. Seen in the middle of this one, that would be taken for
   // its end. No kind is on now either.
   (void)turn_thread_buffers_on();
 }
@@ -327,7 +327,7 @@ void CuptiSession::on_other_domain(CUpti_CallbackDomain domain, CUpti_CallbackId
   }
 }
 
-/// Null: nobody follows this thread, and the launch is noted as nobody's.
+/// Null: this thread is not followed, and the launch is noted without one.
 inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& call) const noexcept {
   const HostThread* thread = live_thread(live_);
   if (thread != nullptr && thread->state != nullptr) [[likely]]
@@ -420,7 +420,7 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
     arm_probe(*thread, id, static_cast<CorrelationId>(call.correlationId), call);
 }
 
-/// Hot. A thread that nobody followed when the call began is inside of no launch call.
+/// Hot. A thread that was not followed when the call began is inside of no launch call.
 [[gnu::noinline]] void CuptiSession::leave_launch(const CUpti_CallbackData& call) noexcept {
   const HostThread* thread = host_thread_if_any();
   if (thread == nullptr || thread->state == nullptr) [[unlikely]]

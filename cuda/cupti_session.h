@@ -45,7 +45,7 @@ class CuptiSession {
   CuptiSession(const CuptiApi& api, const HostLinks& live, KernelNames& names, ContextDevices& contexts,
                RecordQueue& queue, Counters& counters, void (*on_first_use)(), void (*on_buffer)());
 
-  /// [inside cuInit] Subscribes and enables. No thread, no driver call. On failure nothing of ours stays registered
+  /// [inside cuInit] Subscribes and enables. No thread, no driver call. On failure nothing stays registered
   /// that could disturb another tool. `why` gets one clause for the log.
   /// \param whole_graphs a launch of a CUDA graph is one record, and its nodes have none.
   /// \param own_forms as a subscriber with buffers of its own beside others of that kind (kFull only). Where this CUPTI
@@ -76,16 +76,16 @@ class CuptiSession {
   /// [mfu-drain] From now on the calls are followed that record events and wait for them.
   void follow_events() noexcept;
   /// [mfu-flush] Looks whether another client's session has ended, and if so registers again: at once, since a next
-  /// session may begin at any moment, and whoever registers then takes its records. Kineto ends each session by setting
+  /// session may begin at any moment, and who registers then takes its records. Kineto ends each session by setting
   /// the attribute that gives every thread a buffer of its own back to 0; from CUPTI 13.0 on it is 1 unless somebody
   /// has set it.
   /// True: one has, and we have registered.
   bool look_for_ended_session() noexcept;
   /// [any thread] Whether the end of such a session can be seen.
   [[nodiscard]] bool sees_ends() const noexcept { return had_thread_buffers_; }
-  /// [host thread] Another client is about to register its buffers. What CUPTI has of ours it would go on to fill, and
-  /// give to that client, which throws it away: so it is all asked for now. What runs at this moment is lost to us, as
-  /// it would be there.
+  /// [host thread] Another client is about to register its buffers. CUPTI would go on to fill the buffers that it has,
+  /// and give to that client, which throws it away: so it is all asked for now. What runs at this moment is lost to us,
+  /// as it would be there.
   void make_room() noexcept;
   /// [any thread] How many have ended so far, as far as is known.
   [[nodiscard]] std::uint64_t ended_sessions() const noexcept {
@@ -99,7 +99,7 @@ class CuptiSession {
   /// [mfu-drain] Takes up to `count` launches that are known to have finished, since the host has synchronised their
   /// stream. A sample, one launch in 256 at most.
   [[nodiscard]] std::uint32_t take_finished(CorrelationId* launches, std::uint32_t count) noexcept;
-  /// Calls of ours that CUPTI refused because of another client.
+  /// The library's calls that CUPTI refused because of another client.
   [[nodiscard]] std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
   /// [any thread] Whether CUPTI said that it is dead.
   [[nodiscard]] bool fatal() const noexcept { return fatal_.load(std::memory_order_relaxed); }
@@ -110,7 +110,7 @@ class CuptiSession {
   [[nodiscard]] const CuptiApi& api() const noexcept { return api_; }
   [[nodiscard]] CuptiLevel level() const noexcept { return level_; }
   [[nodiscard]] const ActivityBuffers& buffers() const noexcept { return buffers_; }
-  /// Time that launch callbacks of ours took so far, from one in 256 of them [s]. CUPTI's own cost is not in it.
+  /// Time that the library's launch callbacks took so far, from one in 256 of them [s]. CUPTI's own cost is not in it.
   [[nodiscard]] double callback_seconds(const TickClock& clock) const;
   /// The completed callbacks of this thread may wait for room in the queue.
   static void set_own_thread() noexcept;

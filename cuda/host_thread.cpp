@@ -17,7 +17,7 @@ void on_thread_exit(void* block) noexcept {
   t_host_thread = nullptr;
   HostSwitches& switches = host_switches();
   // A fork's child has only the forking thread; the others' destructors never run there, and this one must not
-  // touch what it shares with nobody any more.
+  // touch what no other thread shares any more.
   if (switches.inert.load(std::memory_order_relaxed)) return;
   if (const HostLinks* live = switches.live.load(std::memory_order_acquire);
       live != nullptr && thread->state != nullptr)

@@ -15,7 +15,7 @@ struct HostLinks {
   Attribution* attribution = nullptr;
   const RegionRules* rules = nullptr;
   RuleCache* names = nullptr;
-  /// Where CUDA was in use before the library was: ranges that opened earlier may have launched work that nobody saw,
+  /// Where CUDA was in use before the library was: ranges that opened earlier may have launched work that was not seen,
   /// so they are no regions. 0: there was no CUDA before.
   Ticks ready = 0;
 };

@@ -1,4 +1,4 @@
-// What NVTX clients hold of ours: domains and registered strings; and the names of ranges, as UTF-8.
+// The objects that NVTX clients hold: domains and registered strings; and the names of ranges, as UTF-8.
 #pragma once
 
 #include <nvtx3/nvToolsExt.h>
@@ -29,7 +29,7 @@ inline constinit std::array<NvtxDomain, kMaxNvtxDomains> g_nvtx_domains{};  // [
 /// default domain; never NULL, which would be the default domain by accident.
 [[nodiscard]] NvtxDomain* create_domain(const char* name) noexcept;
 
-/// [any thread] hot. A handle from another tool, or made before we attached, is none of ours: the default domain.
+/// [any thread] hot. A handle from another tool, or made before we attached, is unknown: the default domain.
 [[nodiscard]] inline const NvtxDomain& domain_of(nvtxDomainHandle_t handle) noexcept {
   const auto* domain = reinterpret_cast<const NvtxDomain*>(handle);
   const auto& all = detail::g_nvtx_domains;

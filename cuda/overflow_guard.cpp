@@ -29,7 +29,7 @@ struct Call {
   void* argument = nullptr;
   ::ucontext_t caller{}, callee{};
   ::jmp_buf overflowed;
-  const char* stack = nullptr;  ///< memory that nobody may touch; the stack is above
+  const char* stack = nullptr;  ///< memory without access; the stack is above
   bool ended = false;
 };
 
@@ -41,9 +41,9 @@ void on_fault(int signal, ::siginfo_t* info, void*) {
   const auto* at = static_cast<const char*>(info->si_addr);
   if (call != nullptr && at >= call->stack && at < call->stack + kGuardPage)
     ::_longjmp(const_cast<Call*>(call)->overflowed, 1);
-  // Somebody else's: it happens again as soon as this returns, and finds the handler that was there before.
+  // Of other code: it happens again as soon as this returns, and finds the handler that was there before.
   ::sigaction(signal, &g_before, nullptr);
-  if (info->si_code <= 0) ::raise(signal);  // unless somebody sent it
+  if (info->si_code <= 0) ::raise(signal);  // unless it was sent
 }
 
 void run() {
@@ -52,7 +52,7 @@ void run() {
   call.ended = true;
 }
 
-/// Memory with a page below it that nobody may touch.
+/// Memory with a page without access below it.
 char* map_stack(std::size_t bytes) noexcept {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;

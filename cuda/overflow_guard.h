@@ -18,7 +18,7 @@ namespace detail {
 /// may be inside cuInit, whose locks are this thread's. What the function held when it filled its stack it holds for
 /// ever: nothing of that library may be called again.
 ///
-/// SIGSEGV is taken for the time of the call. One on another thread goes to whoever had it before.
+/// SIGSEGV is taken for the time of the call. One on another thread goes to the handler before.
 template <typename Function>
 [[nodiscard]] GuardedCall call_guarded(Function function) noexcept {
   return detail::call_guarded([](void* f) { (*static_cast<Function*>(f))(); }, &function);

@@ -45,7 +45,7 @@ void DeviceTimeline::note_added() noexcept {
     own.added_to = false;
     for (Instance* i = instance->parent; i != nullptr; i = i->parent) {
       TimeNs& last = i->shares[device_].last_activity_end_ns;
-      if (last >= own.last_activity_end_ns) break;  // then those around it were told, or will be
+      if (last >= own.last_activity_end_ns) break;  // then those around it know, or will
       last = own.last_activity_end_ns;
     }
   }

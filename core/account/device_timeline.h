@@ -159,7 +159,7 @@ class DeviceTimeline {
     bool is_kernel;
   };
 
-  /// Activities of one instance, one behind another, that neither it nor those around it were told of yet. When the run
+  /// Activities of one instance, one behind another, that neither it nor those around it know yet. When the run
   /// began, no kernel of any of them was running beyond what ran of the instance itself, so each further kernel covers
   /// as much new time of all of them: it is added up once, and said to each when the run is over.
   struct Run {
@@ -290,7 +290,7 @@ class DeviceTimeline {
   std::vector<Running> running_, resumed_;  ///< cut at cut_at_; their rest is still to come
   TimeHistory history_;
   std::vector<LateActivity> late_;   ///< since the last sweep
-  std::vector<Instance*> added_to_;  ///< those around them were not told yet
+  std::vector<Instance*> added_to_;  ///< those around them do not know yet
   MarkQueue marks_;
 };
 

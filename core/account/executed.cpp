@@ -393,13 +393,13 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   work.matmul_ns = gemm_ns + attention_ns + s.graph_sum_ns;  // whose matmuls are not seen
   work.ideal_ns = std::llround(ideal_ns);
   const double flop_once = flop_once_of(collected) + flop_once_of(row.attention);  // that a model of them has at least
-  if (gemm_ns > product_ns) {  // nobody saw the call: CUTLASS, Triton, a library that was not looked at
+  if (gemm_ns > product_ns) {  // no call was seen: CUTLASS, Triton, a library that was not looked at
     Sum unseen;
     unseen.time_ns = gemm_ns - product_ns;
     collected.sums[{"not seen", ""}] = unseen;
   }
   s.executed = work;
-  // Where the model has more FLOP than those that were seen, kernels whose calls nobody saw did the rest.
+  // Where the model has more FLOP than those that were seen, kernels without a call that was seen did the rest.
   const bool rest_is_known = s.flop && s.hfu && work.coverage() < 0.99 && work.flop < *s.flop;
   if (work.enough() && elapsed_s > 0 && !rest_is_known) s.hfu = seconds(work.ideal_ns) / elapsed_s;
 

@@ -170,7 +170,7 @@ struct Instance {
     return outer != nullptr;
   }
   [[nodiscard]] bool prefills() const noexcept { return phase == Phase::kPrefill || phase == Phase::kMixed; }
-  /// Its range gave its own amount of work, which then covers whatever parts are inside.
+  /// Its range gave its own amount of work, which then covers all parts inside.
   [[nodiscard]] bool says_itself() const noexcept {
     return own_shape.has(ShapeWords::kTokens) || own_shape.has(ShapeWords::kNewTokens);
   }

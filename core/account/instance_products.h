@@ -15,7 +15,7 @@ namespace mfu {
 
 class AttentionLengths;
 
-/// FLOP of the attention kernels of some instances, as far as their shapes tell.
+/// FLOP of the attention kernels of some instances, as far as their shapes say.
 struct AttentionWork {
   double forward_flop = 0, backward_flop = 0;        ///< [FLOP] of the kernels below
   double forward_kernels = 0, backward_kernels = 0;  ///< split with the time of an instance across windows

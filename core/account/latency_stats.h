@@ -37,7 +37,7 @@ class WaitingPrefills {
     ends_.push_back(end);
   }
   [[nodiscard]] bool empty() const noexcept { return ends_.empty(); }
-  /// An instance that decodes began at `begin`: tells and forgets the end of every prefill before it.
+  /// An instance that decodes began at `begin`: reports and forgets the end of every prefill before it.
   template <typename Each>
   void decoded(TimeNs begin, Each each) {
     std::erase_if(ends_, [&](TimeNs end) {

@@ -35,7 +35,7 @@ class ShapeResolver {
 
   [[nodiscard]] ResolvedShape resolve(Phase phase, const ShapeHints& hints, std::uint32_t device);
 
-  /// Tokens in the KV cache of each sequence on `device` as far as the instances seen so far tell.
+  /// Tokens in the KV cache of each sequence on `device` as far as the instances seen so far show.
   [[nodiscard]] std::optional<std::int64_t> cached(std::uint32_t device) const;
   /// Sets it back: an instance that covers others is resolved after them, but began before.
   void set_cached(std::uint32_t device, std::optional<std::int64_t> tokens);

@@ -7,7 +7,7 @@ namespace mfu {
 
 namespace {
 
-/// A region's instance that found no room in the table: what it launches has an owner that nobody can name, which is
+/// A region's instance that found no room in the table: what it launches has an owner without a name, which is
 /// not the same as none.
 constexpr auto kUnrecorded = static_cast<InstanceId>(LaunchOwner::kAmbiguous);
 
@@ -125,7 +125,7 @@ LaunchOwner Attribution::ambient_owner(std::uint32_t context) const noexcept {
   if (const std::uint32_t innermost = leaf_of(last_owner_[context & (kContexts - 1)].load(std::memory_order_acquire));
       innermost != 0)
     return static_cast<LaunchOwner>(innermost);
-  // Whoever launched there last has closed its region: of the others, the one that launched there last.
+  // The thread that launched there last has closed its region: of the others, the one that launched there last.
   if (const std::uint32_t innermost = leaf_of(find_last_owner(context)); innermost != 0)
     return static_cast<LaunchOwner>(innermost);
   return process != 0 ? static_cast<LaunchOwner>(process) : LaunchOwner::kAmbiguous;

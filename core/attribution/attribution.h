@@ -50,7 +50,7 @@ struct alignas(64) ThreadState {
 /// stored trace drives the same object as a live process.
 ///
 /// The rule: the thread's innermost open range that maps to a region; else the region that is open elsewhere in the
-/// process, if only one thread has one; else that of the thread which last launched on the same context; else nobody.
+/// process, if only one thread has one; else that of the thread which last launched on the same context; else none.
 class Attribution {
  public:
   static constexpr std::uint32_t kMaxThreads = 1024;
@@ -96,7 +96,7 @@ class Attribution {
   bool end_process_region(std::uint64_t handle, Ticks now) noexcept;
 
   /// [launching thread] hot. A launch call enters. False when the same call was entered by an outer API layer.
-  /// \param place the stream, and what kind of launch; unknown where the caller cannot tell.
+  /// \param place the stream, and what kind of launch; unknown where the caller does not know.
   /// \param kernel it launches a kernel: one of the product that the thread asks a library for, if it does.
   /// \param graph of a graph launch: the number of its contents, kept in the map in place of a kernel's product.
   [[gnu::always_inline]] bool launch(ThreadState& thread, CorrelationId id, std::uint32_t context,
@@ -175,7 +175,7 @@ class Attribution {
   [[nodiscard]] std::uint64_t launches_seen() const noexcept;
   /// [mfu-drain] The newest correlation id of a launch; false when there was none yet.
   [[nodiscard]] bool newest_correlation(CorrelationId& id) const noexcept;
-  /// [mfu-drain] How many ids before `newest` the first launch of all may lie; of threads without a state nobody knows.
+  /// [mfu-drain] How many ids before `newest` the first launch of all may lie; unknown of threads without a state.
   [[nodiscard]] std::uint32_t ids_since_first(CorrelationId newest) const noexcept;
 
   [[nodiscard]] CorrelationMap& map() noexcept { return map_; }

@@ -8,7 +8,7 @@
 
 namespace mfu {
 
-/// CUDA context > device, filled where CUPTI tells it, read where a thread's last context is all that is known.
+/// CUDA context > device, filled where CUPTI reports it, read where a thread's last context is all that is known.
 class ContextDevices {
  public:
   /// [any thread]

@@ -17,7 +17,7 @@ namespace mfu {
 /// What the launch callback decided: an InstanceId, or one of the verdicts without one. 30 bits, so that a slot of the
 /// map keeps two flags beside it.
 enum class LaunchOwner : std::uint32_t {
-  kOutside = 0,                  ///< no region open anywhere, by a thread that nobody knows
+  kOutside = 0,                  ///< no region open anywhere, by an unknown thread
   kMaxInstance = 0x2FFF'FFFFu,   ///< instance ids are 1 .. kMaxInstance
   kOutsideFirst = 0x3000'0000u,  ///< the same as kOutside, by the thread with this number less kOutsideFirst
   kOutsideLast = 0x3000'FFFFu,
@@ -72,7 +72,7 @@ class CorrelationMap {
     write(slot, pack(id, owner), place, product.word());
     return true;
   }
-  /// [calling thread] A stream records an event or waits for one; `event` tells events apart.
+  /// [calling thread] A stream records an event or waits for one; `event` distinguishes events.
   void insert_event(CorrelationId id, bool awaited, LaunchPlace place, std::uint32_t event) noexcept {
     write(slot_of(id), pack(id, awaited ? LaunchOwner::kEventAwaited : LaunchOwner::kEventRecorded), place, event);
   }
@@ -266,8 +266,8 @@ class CorrelationMap {
   static_assert(sizeof(Slot) == 16);
   Slot& slot_of(CorrelationId id) noexcept { return slots_[raw(id) & (kCapacity - 1)]; }
   const Slot& slot_of(CorrelationId id) const noexcept { return slots_[raw(id) & (kCapacity - 1)]; }
-  /// Nothing of the entry before is left to be seen together with the new one: whoever sees the new place or detail
-  /// sees the word gone.
+  /// Nothing of the entry before is left to be seen together with the new one: a reader that sees the new place or
+  /// detail sees the word gone.
   static void write(Slot& slot, std::uint64_t word, LaunchPlace place, std::uint32_t detail) noexcept {
     slot.word.store(0, std::memory_order_relaxed);
     slot.place.store(place.word(), std::memory_order_release);  // pairs with look

@@ -9,7 +9,7 @@
 
 namespace mfu {
 
-/// Streams are told apart by context and handle, as the launch call names them, so that CUPTI need not be asked. A
+/// Streams differ by context and handle, as the launch call names them, so that CUPTI need not be asked. A
 /// handle is used again after its stream was destroyed: the new stream gets a new number. A stream that finds no room
 /// has kUnknownLane: then nothing is known of the order of its launches.
 class StreamLanes {
@@ -24,7 +24,7 @@ class StreamLanes {
   /// [any thread] hot. No lock, no allocation.
   /// \param handle as the call was given it: 0 and 1 are the context's default stream, 2 is the calling thread's own.
   /// \param per_thread handle 0 means the calling thread's own stream.
-  /// \param thread tells apart all threads that ever were, > 0.
+  /// \param thread distinguishes all threads that ever were, > 0.
   [[nodiscard]] std::uint32_t lane_of(Cache& cache, std::uint32_t context, std::uint64_t handle, bool per_thread,
                                       std::uint32_t thread) noexcept {
     const std::uint64_t key = key_of(context, handle, per_thread, thread);

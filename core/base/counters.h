@@ -21,7 +21,7 @@ enum class Counter : std::uint8_t {
   kRecordsLate,          ///< arrived after their stretch of the timeline was closed
   kRecordsNoTime,        ///< start or end is zero
   kRecordsBadTime,       ///< end before start, longer than an hour, or before the run
-  kRecordsUnknownKind,   ///< activity kinds nobody asked for
+  kRecordsUnknownKind,   ///< activity kinds that were not asked for
   kRecordsTruncated,     ///< a buffer that ended inside a record
   kRecordsNoBatch,       ///< decoded, but the hand-off to the drain was full
   kRecordsUnmatched,     ///< no launch seen with their correlation id

@@ -10,7 +10,7 @@ enum class DeviceId : std::uint32_t {};       ///< CUDA ordinal in this process
 enum class StreamId : std::uint32_t {};       ///< CUPTI stream id; unique per context
 enum class ContextId : std::uint32_t {};      ///< CUPTI context uid
 enum class CorrelationId : std::uint32_t {};  ///< CUPTI's id of one API call; wraps at 2^32
-/// CUPTI graph id of a record that a CUDA graph launch made. kUnknown: made by one, nobody says which.
+/// CUPTI graph id of a record that a CUDA graph launch made. kUnknown: made by one that is not known.
 enum class GraphId : std::uint32_t { kNone = 0, kUnknown = 0xFFFFFFFFu };
 enum class ThreadSerial : std::uint32_t { kNone = 0xFFFFFFFFu };  ///< slot in the thread table, not an OS thread id
 enum class RegionId : std::uint16_t { kNone = 0xFFFFu };          ///< index into the region names of a RegionRules

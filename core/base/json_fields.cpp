@@ -42,7 +42,7 @@ std::string without_python_numbers(std::string_view text) {
   return out;
 }
 
-/// How deep objects and lists of `text` are nested, as far as that can be told without parsing: strings and comments
+/// How deep objects and lists of `text` are nested, as far as that shows without parsing: strings and comments
 /// are skipped, nothing else is checked.
 std::size_t nesting_depth(std::string_view text) noexcept {
   std::size_t depth = 0;
@@ -186,7 +186,7 @@ std::optional<std::int64_t> Fields::integer(std::string_view keys, std::int64_t 
   } else if (value->is_number_integer()) {
     result = value->get<std::int64_t>();
   } else if (value->is_number_float()) {
-    const double real = value->get<double>();  // 7e9 and 4096.0 are integers to whoever wrote them
+    const double real = value->get<double>();  // 7e9 and 4096.0 are integers to their writer
     if (std::abs(real) < 9.0e15 && real == std::floor(real)) result = static_cast<std::int64_t>(real);
   }
   if (!result || *result < min || *result > max) {

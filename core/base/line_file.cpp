@@ -17,8 +17,8 @@ namespace mfu {
 
 namespace {
 
-/// Holds SIGPIPE (nobody reads) and SIGXFSZ (the file may not grow) off the calling thread, and takes back what a write
-/// of ours raised: both kill a process that does not expect them.
+/// Holds SIGPIPE (no reader) and SIGXFSZ (the file may not grow) off the calling thread, and takes back what a write
+/// here raised: both kill a process that does not expect them.
 class NoWriteSignals {
  public:
   NoWriteSignals() noexcept {
@@ -117,7 +117,7 @@ Result<void> LineFile::write_stream(std::string_view text) {
 
 namespace {
 
-// O_NONBLOCK: a FIFO that nobody reads must not hold the thread.
+// O_NONBLOCK: a FIFO without a reader must not hold the thread.
 constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 /// open(), which makes the folders of `path` when they are missing.
@@ -145,7 +145,7 @@ int LineFile::open_ours() {
     const int fd = ::open(target_.c_str(), kFlags | O_NOFOLLOW);
     if (fd >= 0 && Identity::of(fd) == identity_) return fd;
     if (fd >= 0) ::close(fd);
-    // It is gone, or somebody put something else in its place: a new file.
+    // It is gone, or something else is in its place: a new file.
     if (fd < 0 && errno != ENOENT && errno != ELOOP && errno != ENXIO && errno != EISDIR) return -1;
     identity_ = {};
   }

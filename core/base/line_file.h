@@ -21,7 +21,7 @@ class LineCarrier {
   [[nodiscard]] virtual Result<void> carry(LineFile& file, std::string text) = 0;
 };
 
-/// Where lines go. A file is opened for each write and closed again: no descriptor of ours is around for the host to
+/// Where lines go. A file is opened for each write and closed again: no descriptor is around for the host to
 /// close, reuse or inherit, and a file that was moved away is simply made anew. Never raises SIGPIPE or SIGXFSZ, and
 /// never waits for a reader longer than kPatienceMs.
 class LineFile {
@@ -43,7 +43,7 @@ class LineFile {
   [[nodiscard]] Result<void> append(std::string_view line);
   /// Appends `bytes` as they are, whole or not at all.
   [[nodiscard]] Result<void> append_bytes(std::string_view bytes);
-  /// From now on a standard stream is written by somebody else; a file is not. The file must not move then.
+  /// From now on a standard stream is written elsewhere; a file is not. The file must not move then.
   void carried_by(LineCarrier* carrier) noexcept { carrier_ = carrier; }
   /// [carrier's thread] The bytes, whole or not at all.
   [[nodiscard]] Result<void> write_now(std::string_view bytes);
@@ -77,7 +77,7 @@ class LineFile {
   Owner owner_;
   Identity identity_;  ///< the stream at the start, or the file that was made
   LineCarrier* carrier_ = nullptr;
-  bool blocked_ = false;  ///< nobody read the stream last time: do not wait again
+  bool blocked_ = false;  ///< the stream was not read last time: do not wait again
 };
 
 /// The mode of a new file at `path`, before the umask: others may read it where they may read its folder.

@@ -35,7 +35,7 @@ enum class ShapeSource : std::uint8_t {
   kRange,     ///< the range itself
 };
 
-/// Every value optional: absent means that nobody said. All >= 0.
+/// Every value optional: absent means unknown. All >= 0.
 struct Shape {
   std::optional<std::int64_t> batch;    ///< sequences [seq]; kVision: images
   std::optional<std::int64_t> seq_len;  ///< new tokens per sequence [token/seq]

@@ -16,7 +16,7 @@
 namespace mfu {
 
 /// [mfu-drain] The rule of Attribution, answered afterwards: the thread's innermost region instance open at that
-/// moment; else the one that is open elsewhere, if only one thread has any; else that of the process; else nobody.
+/// moment; else the one that is open elsewhere, if only one thread has any; else that of the process; else none.
 /// As exact as CUPTI's clock against ours: about a microsecond at a range's edges.
 class CallAttribution {
  public:
@@ -50,7 +50,7 @@ class CallRecords {
   /// A record of a host call; see is_host_call.
   void add(const ActivityRecord& call);
 
-  /// Keeps a record whose call has not come. False when there is no room: then it is a launch that nobody knows.
+  /// Keeps a record whose call has not come. False when there is no room: then it is an unknown launch.
   [[nodiscard]] bool keep(const ActivityRecord& record) {
     if (waiting_.size() >= kMostWaiting) return false;
     waiting_.push_back({record, 0});

@@ -83,13 +83,13 @@ struct DetectedRegions::Device final : StepListener, DetectionLog {
   std::uint32_t most_explained, explained = 0;
   StepDetector detector;
   HeldRecords held;                     ///< in the order of launches
-  std::deque<StepBoundary> boundaries;  ///< told, in order; what lies between the first two is next to be made
+  std::deque<StepBoundary> boundaries;  ///< reported, in order; what lies between the first two is next to be made
   std::uint64_t given_out = 0;          ///< launches before this one are in the Ledger
   std::uint64_t judged = 0;             ///< the kinds of boundaries before this launch are those of their products
   std::optional<CorrelationId> last_fed;
   TimeNs fed_at = 0;    ///< begin of the launch that the detector looks at
-  TimeNs found_at = 0;  ///< when the detector told its first boundary since it knew nothing; 0: it knows nothing
-  bool stands = false;  ///< what it tells may be used
+  TimeNs found_at = 0;  ///< when the detector reported its first boundary since it knew nothing; 0: it knows nothing
+  bool stands = false;  ///< what it reports may be used
   bool said_not_sure = false;
   std::uint32_t said_found = 0;  ///< bits: StepKind
   TimeNs last_close = std::numeric_limits<TimeNs>::min();
@@ -296,7 +296,7 @@ void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, c
   device.last_step = closes - opens;
 }
 
-/// What the next two iterations are, where their matrix products tell it better than names.
+/// What the next two iterations are, where their matrix products say more than names.
 void DetectedRegions::judge_by_products(Device& device) {
   for (std::size_t i = 1; i < std::min<std::size_t>(device.boundaries.size(), 3); ++i) {
     StepBoundary& end = device.boundaries[i];
@@ -321,7 +321,7 @@ void DetectedRegions::say_found(Device& device, StepKind kind) {
   notices_.push_back("no range names a region: " + sentence(of_kind) + " on gpu" + std::to_string(device.index));
 }
 
-/// Makes instances of what the detector has told. `all`: nothing that it told will be taken back.
+/// Makes instances of what the detector has reported. `all`: none of it will be taken back.
 void DetectedRegions::take_steps(Device& device, bool all) {
   const StepFindings& now = device.detector.findings();
   if (device.boundaries.empty()) {
@@ -338,7 +338,7 @@ void DetectedRegions::take_steps(Device& device, bool all) {
   while (device.boundaries.size() >= 2) {
     judge_by_products(device);
     const StepBoundary begin = device.boundaries[0], end = device.boundaries[1];
-    // What an iteration waited for, the next one tells.
+    // The next iteration shows what one waited for.
     const bool serves = end.kind != StepKind::kStep && end.kind != StepKind::kNone;
     if (serves && device.boundaries.size() == 2 && !all) return;
     const StepKind next = device.boundaries.size() > 2 ? device.boundaries[2].kind : StepKind::kNone;
@@ -390,7 +390,7 @@ void DetectedRegions::note_not_sure(Device& device) {
                      ": totals only; one NVTX range around the step, prefill or decode gives its MFU");
 }
 
-/// Whatever has come, complete or not. `last`: no more will come.
+/// All that has come, complete or not. `last`: no more will come.
 void DetectedRegions::feed_all(Device& device, bool last) {
   const std::span<const HeldRecord> waiting = device.held.waiting();
   if (waiting.empty()) return;
@@ -471,7 +471,7 @@ void DetectedRegions::stand_aside() {
   aside_ = true;
 }
 
-// ------------------------------------------------------------------------------------------------ what is told
+// ------------------------------------------------------------------------------------------------ the log
 
 void DetectedRegions::describe(WindowSummary& window) const {
   if (aside_) return;

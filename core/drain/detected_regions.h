@@ -70,7 +70,7 @@ class DetectedRegions {
   /// Ranges and the interpreter name no region any more.
   void resume() noexcept { aside_ = false; }
 
-  /// Every launch up to and with `complete` has all its records; everything that began before `watermark` was told.
+  /// Every launch up to and with `complete` has all its records; everything that began before `watermark` was reported.
   /// \return how far the Ledger may be advanced
   [[nodiscard]] TimeNs settle(CorrelationId complete, TimeNs watermark);
   /// The run is over: nothing is held back any more.
@@ -144,7 +144,7 @@ class DetectedRegions {
   std::uint32_t next_id_ = 0;
   TimeNs first_begin_ = 0;  ///< of the run's first record; 0: none yet
   TimeNs newest_begin_ = 0;
-  TimeNs now_ = 0;  ///< of the newest record, or as far as everything was told
+  TimeNs now_ = 0;  ///< of the newest record, or as far as everything was reported
   bool aside_ = false;
   std::vector<std::string> notices_, explained_;
 };

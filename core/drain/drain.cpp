@@ -80,7 +80,7 @@ void Drain::count_unmatched(CorrelationId id, bool seen) {
   if (!seen) ++seen_by_record_;
 }
 
-/// A record whose launch nobody knows, or that belongs to no region.
+/// A record whose launch is unknown, or that belongs to no region.
 void Drain::deliver_odd(const ActivityRecord& record, CorrelationMap::Lookup result, LaunchOwner owner) {
   const bool first = result == CorrelationMap::Lookup::kFound;
   if (result == CorrelationMap::Lookup::kNeverSeen || result == CorrelationMap::Lookup::kOverwritten)
@@ -217,7 +217,7 @@ void Drain::record(RecordBatch& batch) {
   added(batch.count);
 }
 
-/// More waits than there is memory for: settles what can be settled at this moment, then whatever is oldest.
+/// More waits than there is memory for: settles what can be settled at this moment, then what is oldest.
 void Drain::make_room() {
   if (ledger_.pending() <= kMaxPending || !launches_.any_tick()) return;
   follow_instances();

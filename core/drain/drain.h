@@ -73,9 +73,9 @@ class Drain {
   [[nodiscard]] LaunchAccount account() const;
   /// False for a window that was closed before all of its work was recorded, as far as is known now.
   [[nodiscard]] bool settled(Interval window) const noexcept { return launches_.settled(window); }
-  /// It would help to be told of event records and waits; see Attribution::event_call.
+  /// It would help to follow event records and waits; see Attribution::event_call.
   [[nodiscard]] bool wants_events() const noexcept { return launches_.wants_events(); }
-  /// The records of what was launched so far have gone to somebody else: nothing waits for them.
+  /// The records of what was launched so far have gone elsewhere: nothing waits for them.
   void forget_waiting() noexcept;
   /// For the log, once each.
   [[nodiscard]] std::vector<std::string> take_notices() { return launches_.take_notices(); }

@@ -38,7 +38,7 @@ class HeldRecords {
   [[nodiscard]] const HeldRecord* from(std::uint64_t launch) const noexcept {
     return std::partition_point(begin(), end(), [launch](const HeldRecord& held) { return held.launch < launch; });
   }
-  /// Those that nobody took yet, in any order.
+  /// Those that were not taken yet, in any order.
   [[nodiscard]] std::span<const HeldRecord> waiting() const noexcept {
     return {records_.data() + taken_, records_.size() - taken_};
   }

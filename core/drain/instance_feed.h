@@ -23,7 +23,7 @@ class InstanceFeed {
 
   InstanceFeed(InstanceTable& table, const TickClock& clock) : table_(table), clock_(clock) {}
 
-  /// Valid until the next call. Whoever has used an event that closes releases its slot.
+  /// Valid until the next call. The caller that has used an event that closes releases its slot.
   [[nodiscard]] const std::vector<Event>& take();
 
  private:

@@ -60,7 +60,7 @@ class LaunchTracker {
   /// The account went on up to `until` whether or not everything had come.
   void force(TimeNs until) noexcept { forced_until_ = std::max(forced_until_, until); }
 
-  /// The records of this launch and all before it have gone to somebody else. Counted as launches_elsewhere.
+  /// The records of this launch and all before it have gone elsewhere. Counted as launches_elsewhere.
   void forget_until(CorrelationId id) noexcept {
     forgotten_ = id;
     any_forgotten_ = true;

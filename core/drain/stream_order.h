@@ -42,7 +42,7 @@ class StreamOrder {
   void pass(CorrelationId id, CorrelationMap::Entry entry, TimeNs called, TimeNs now);
 
   /// The same for what most launches are: recorded, one piece of work, on a stream that the same thread launched on
-  /// last, or on one that nobody knows. False, and nothing is done: it is another.
+  /// last, or on an unknown one. False, and nothing is done: it is another.
   bool pass_next_of_thread(CorrelationId id, const CorrelationMap::Entry& entry, TimeNs now) noexcept {
     const LaunchPlace place = entry.place;
     if (place.is_graph() || place.is_programmatic() || place.thread() == 0) return false;

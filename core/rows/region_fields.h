@@ -3,7 +3,7 @@
 //
 // The JSON writer and reader, the sums, the CSV columns, the figures that `--assert` and a comparison know, the
 // Prometheus metrics and the table in docs/reference.md are all made from the tables below. A new field is a member in
-// region_summary.h and a row here; whoever measures it fills it in.
+// region_summary.h and a row here; the one that measures it fills it in.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ enum class AddsUp : std::uint8_t {
 
 enum class Null : std::uint8_t {
   kNever,
-  kUnknown,           ///< where nobody knows it
+  kUnknown,           ///< where it is unknown
   kNoDeviceActivity,  ///< where no kernel or copy could be seen, or some of them have no times
   kAbsent,            ///< the key is left out where there is nothing to say
 };

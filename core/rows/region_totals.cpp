@@ -33,7 +33,7 @@ Bound longest(const std::array<DurationNs, 3>& by_bound) {
   return *most > 0 ? static_cast<Bound>(most - by_bound.begin()) : Bound::kUnknown;
 }
 
-/// A sum that is too large is the largest number: rows may come from a file that somebody made up.
+/// A sum that is too large is the largest number: rows may come from a made-up file.
 template <typename Number>
 void add_to(Number& into, Number more) noexcept {
   if constexpr (std::is_integral_v<Number>) {

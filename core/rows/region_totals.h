@@ -24,7 +24,7 @@ struct RowPeak {
 
 /// Numerators and denominators of MFU, HFU, MBU and the waterfall: what may be added up, as the quotients may not.
 /// MFU covers the rows whose FLOP and peak are known, and those in which no instance was at work (their FLOP are 0).
-/// The others are left out of both sides: a row that nobody could count must not make the rest look slow.
+/// The others are left out of both sides: a row that could not be counted must not make the rest look slow.
 struct Weights {
   double flop = 0, hfu_flop = 0;                       ///< [FLOP]
   double flop_at_peak = 0;                             ///< sum of peak x elapsed [FLOP]

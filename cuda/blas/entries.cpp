@@ -408,7 +408,7 @@ namespace detail {
 void* hook_for(const BlasEntry& entry, void* function, FindHelper find, const void* closure) noexcept {
   for (std::uint32_t i = 0; i < BlasEntry::kCopies; ++i)
     if (entry.targets[i].function.load(std::memory_order_acquire) == function) return entry.hooks[i];
-  // Rare: once for each function. Nobody waits: a child of fork would wait for ever.
+  // Rare: once for each function. No thread waits: a child of fork would wait for ever.
   static std::atomic_flag busy = ATOMIC_FLAG_INIT;
   if (busy.test_and_set(std::memory_order_acquire)) return nullptr;
   void* hook = nullptr;

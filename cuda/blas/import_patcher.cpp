@@ -49,7 +49,7 @@ void each_module(Each each) noexcept {
 
 ImportPatcher::ImportPatcher() noexcept {
   find_real_dlsym();
-  // Whoever is in front of the library for the whole program is found before it in the global scope.
+  // A tool that is in front of the library for the whole program is found before it in the global scope.
   const std::span<const BlasEntry> entries = blas_entries();
   for (std::size_t i = 0; i < entries.size() && i < in_front_.size(); ++i) {
     void* function = ::dlsym(RTLD_DEFAULT, entries[i].name);
@@ -199,8 +199,8 @@ void ImportPatcher::put(const LoadedModule& module, std::uintptr_t slot, void* h
   patched_.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// What the linker would find for a slot that it has not filled in: whoever is in front of all, or the library that the
-/// module needs. nullptr: after its first call the slot will tell.
+/// What the linker would find for a slot that it has not filled in: the tool in front of all, or the library that the
+/// module needs. nullptr: known after its first call.
 void* ImportPatcher::unbound_target(const LoadedModule& module, const BlasEntry& entry) const noexcept {
   if (void* function = in_front_[static_cast<std::size_t>(&entry - blas_entries().data())]; function != nullptr)
     return function;

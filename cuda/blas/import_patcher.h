@@ -27,7 +27,7 @@ class ImportPatcher {
     if (changed()) scan();
   }
   /// [one thread at a time] Looks at every module that was not looked at before. Holds the linker's lock meanwhile, so
-  /// it takes none of ours, and allocates nothing.
+  /// it takes none of the library's, and allocates nothing.
   void scan() noexcept;
 
   /// [one thread at a time] Whether a module was seen whose kernels are products by themselves

@@ -19,7 +19,7 @@ class LoadedModule {
 
   /// False for an object without a dynamic section, or one that lacks what is read here.
   [[nodiscard]] bool usable() const noexcept { return symbols_ != nullptr && strings_ != nullptr; }
-  /// Tells objects apart: where it lies, and what its dynamic section holds.
+  /// Distinguishes objects: where it lies, and what its dynamic section holds.
   [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
   /// DT_SONAME, or the last part of its file name.
   [[nodiscard]] std::string_view name() const noexcept { return name_; }

@@ -11,7 +11,7 @@
 
 using DlSym = void* (*)(void*, const char*);
 
-// Named for the assembly below; hidden, as everything of ours.
+// Named for the assembly below; hidden, as everything here.
 extern "C" {
 [[gnu::visibility("hidden")]] DlSym mfu_blas_next_dlsym = &::dlsym;
 [[gnu::visibility("hidden")]] void* mfu_blas_look_up(void* handle, const char* name) noexcept;

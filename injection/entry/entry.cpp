@@ -37,7 +37,7 @@ MFU_EXPORT int InitializeInjectionNvtx(NvtxGetExportTableFunc_t get_export_table
   return InitializeInjectionNvtx2(get_export_table);
 }
 
-/// Called by NVTX 3.2 and newer for extension modules. Always 1: 0 tells clients that they are disabled.
+/// Called by NVTX 3.2 and newer for extension modules. Always 1: 0 means to clients that they are disabled.
 MFU_EXPORT int InitializeInjectionNvtxExtension(void* module_info) noexcept {
   const mfu::CancellationOff off;
   if (const auto lead = mfu::in_leading_copy<int(void*)>("InitializeInjectionNvtxExtension")) return lead(module_info);
@@ -52,8 +52,8 @@ namespace {
 /// Runs wherever the library is loaded, under LD_PRELOAD in every process of the tree: it only makes sure that CUDA
 /// and NVTX will look us up. Constructors of the executable's own libraries ran already.
 __attribute__((constructor)) void on_load() noexcept {
-  // A setuid program or one with file capabilities has more rights than whoever set its environment, which would say
-  // where files are made.
+  // A setuid program or one with file capabilities has more rights than the one who set its environment, which would
+  // say where files are made.
   const bool secure = ::getauxval(AT_SECURE) != 0;
   const bool off = mfu::contain(true, [] {
     const mfu::EnvironmentCopy environment;

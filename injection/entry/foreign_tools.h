@@ -5,7 +5,7 @@
 
 namespace mfu {
 
-/// Name of the tool that is at work in this process; empty: none. Told by the libraries that they inject, and for
+/// Name of the tool that is at work in this process; empty: none. Known by the libraries that they inject, and for
 /// cuda-gdb by who traces the process. Looks at names only and loads nothing.
 [[nodiscard]] std::string foreign_tool();
 

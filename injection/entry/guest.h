@@ -12,10 +12,12 @@ namespace mfu {
 /// - the thread that exits waits for the three, with a deadline.
 class Guest {
  public:
-  /// [inside cuInit, or on a thread of ours] Once per process; further calls return at once. Reads the configuration,
-  /// opens CUPTI, subscribes. No thread is started before there is a context, unless there is no CUPTI to wait for.
+  /// [inside cuInit, or on one of the library's threads] Once per process; further calls return at once. Reads the
+  /// configuration, opens CUPTI, subscribes. No thread is started before there is a context, unless there is no CUPTI
+  /// to wait for.
   static void start();
-  /// NVTX is in use and nobody started us: if CUDA was initialised before we were loaded, the driver never will.
+  /// NVTX is in use and the library was not started: if CUDA was initialised before we were loaded, the driver never
+  /// will.
   static void start_late() noexcept;
   [[nodiscard]] static bool started() noexcept;
 };

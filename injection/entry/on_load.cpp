@@ -62,7 +62,7 @@ void* find_in_leading_copy(const char* symbol) noexcept {
 std::string own_path() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(&own_path), &info) == 0 || info.dli_fname == nullptr) return "";
-  // No buffer of ours on the stack, which may be small.
+  // No buffer on the stack, which may be small.
   const std::unique_ptr<char, void (*)(void*)> resolved(::realpath(info.dli_fname, nullptr), std::free);
   return resolved != nullptr ? std::string(resolved.get()) : std::string(info.dli_fname);
 }

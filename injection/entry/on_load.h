@@ -14,7 +14,7 @@ template <typename Function>
   return reinterpret_cast<Function*>(find_in_leading_copy(symbol));
 }
 
-/// Absolute path of the file this library was loaded from; empty when it cannot be told.
+/// Absolute path of the file this library was loaded from; empty where it is unknown.
 [[nodiscard]] std::string own_path();
 
 /// Adds `name=value` to the environment when `name` is unset; never overwrites. Other threads may be inside getenv() or

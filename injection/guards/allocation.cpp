@@ -19,7 +19,7 @@ namespace {
 
 // Untouched pages of it cost nothing. The start of a run with a large config takes less than 1 MiB.
 constexpr std::size_t kReserve = std::size_t{4} << 20;
-// The last part is for what cannot be told that there is nothing: small requests, such as those of noexcept functions.
+// The last part is for what cannot be refused: small requests, such as those of noexcept functions.
 constexpr std::size_t kForAll = std::size_t{3} << 20;
 constexpr std::size_t kSmall = 4096;
 

@@ -3,7 +3,7 @@
 
 namespace mfu {
 
-/// True from the first allocation of ours on that the system refused. The library is inert then.
+/// True from the first allocation on that the system refused. The library is inert then.
 [[nodiscard]] bool memory_was_refused() noexcept;
 
 }  // namespace mfu

@@ -58,7 +58,7 @@ const Root g_first = look();  // when the library is loaded
 bool take_own_descriptors() noexcept {
   // Nothing of the host's table is copied this way.
   if (::syscall(kCloseRange, 0u, ~0u, kUnshare) != 0 && !copy_and_close()) return false;
-  // What somebody writes to standard error here must not end in a file of ours.
+  // Output to standard error here must not end in one of the library's files.
   while (true) {
     const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     if (fd < 0) break;

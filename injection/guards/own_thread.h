@@ -1,4 +1,4 @@
-// Threads we start inside somebody else's process.
+// The library's threads inside the host's process.
 #pragma once
 
 #include <pthread.h>
@@ -14,11 +14,11 @@ void remember_processors() noexcept;
 /// though the calling thread may have others. False when there is no thread to be had.
 [[nodiscard]] bool start_own_thread(const char* name, void (*body)(void*), void* argument) noexcept;
 
-/// [a thread of ours] The main thread has ended by itself (pthread_exit) and what is left are threads of ours: without
+/// [own thread] The main thread has ended by itself (pthread_exit) and what is left are the library's threads: without
 /// them the process would be over. Opens nothing. False where /proc is not to be had.
 [[nodiscard]] bool only_own_threads_left() noexcept;
 
-/// Ends the process as its last thread would have done: exit(0), on a thread that nobody waits for. Once.
+/// Ends the process as its last thread would have done: exit(0), on a thread that is not waited for. Once.
 void exit_as_last_thread() noexcept;
 
 }  // namespace mfu

@@ -10,7 +10,7 @@ namespace mfu {
 
 // --- other clients --------------------------------------------------------------------------------------------------
 
-/// Why the records must have gone to somebody else; nullptr: nothing says so.
+/// Why the records must have gone elsewhere; nullptr: nothing says so.
 const char* ClientWatch::evidence(const CuptiLook& seen) const {
   if (seen.foreign_buffers != foreign_before_) return "buffers of another client come back";
   if (seen.refused_calls != last_.refused_calls) return "CUPTI refuses our calls";
@@ -38,7 +38,7 @@ ClientWatch::Verdict ClientWatch::look(const CuptiLook& seen) {
     last_.foreign_buffers = last_.refused_calls = 0;
   }
   if (seen.ended_sessions != ended_before_) {
-    // Whether its records were missed at all: a session may lie between two of ours.
+    // Whether its records were missed at all: a session may lie between two of the library's.
     ended_before_ = seen.ended_sessions;
     const TimeNs since = last_.now;
     const DurationNs away = seen.now - since;
@@ -101,7 +101,7 @@ struct Assumption {
   const char* name;
   double limit;          ///< share of cases against it that is still borne
   std::uint64_t enough;  ///< cases for a judgement
-  const char* against;   ///< nullptr: somebody else says it, with the cause
+  const char* against;   ///< nullptr: it is said elsewhere, with the cause
   const char* consequence;
 };
 

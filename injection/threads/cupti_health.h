@@ -39,12 +39,12 @@ struct CuptiLook {
 
 /// [mfu-drain] Another activity client (torch.profiler) can take CUPTI's buffer callbacks without a word to us. This
 /// class finds out, waits until the other one is done, and says when to register again. It has no thread and calls
-/// nobody: one look() per tick takes what is known and returns what to do.
+/// nothing: one look() per tick takes what is known and returns what to do.
 ///
 /// That no record comes is no evidence: CUPTI keeps a buffer back while one record in it is incomplete, so a GPU that
 /// is busy with one long kernel gives none for as long as the kernel runs. Evidence is
 /// - a buffer that came back and is not ours;
-/// - a call of ours that CUPTI refused;
+/// - a call that CUPTI refused;
 /// - the end of another client's session, which it leaves behind in CUPTI's attributes;
 /// - more launches since the last record than the buffers that CUPTI has, and the driver's queues, can hold;
 /// - work that is known to have finished (the host synchronised its stream) without a record, several times over, while
@@ -54,7 +54,7 @@ class ClientWatch {
   enum class State : std::uint8_t {
     kOurs,     ///< records come, or nothing is launched
     kQuiet,    ///< launches, but no records: one long kernel, or another client
-    kYielded,  ///< somebody else has the records
+    kYielded,  ///< another client has the records
   };
 
   enum class Action : std::uint8_t {
@@ -117,7 +117,7 @@ class TrustChecks {
   };
 
   /// Before CUPTI is asked for records: `newest` is the newest launch that was seen when the records' clock had been
-  /// read, so whatever is newer began after `now`.
+  /// read, so what is newer began after `now`.
   void begin_tick(TimeNs now, CorrelationId newest);
   /// Looks at records as they come: all of the first ones, then one batch in 64. `now`: on the records' clock.
   void see(const RecordBatch& batch, TimeNs now);

@@ -129,7 +129,7 @@ void DrainThread::tick() {
   if (parts_.imports != nullptr) parts_.imports->scan_if_changed();  // modules that were loaded since
   look_for_kernel_products();
   anchor_clock();
-  const TimeNs now = clock_.now();  // before the newest launch is looked up, so that whatever is newer began later
+  const TimeNs now = clock_.now();  // before the newest launch is looked up, so that what is newer began later
   if (CorrelationId newest{}; parts_.attribution.newest_correlation(newest)) health_.begin_tick(now, newest);
   account_->drain().begin_tick(now);
   ask_for_records();
@@ -187,7 +187,7 @@ void DrainThread::take_records() {
     devices_.took(*batch);
     health_.see(*batch, clock_.now());
     account_->drain().record(*batch);
-    if (!announced_) announce_new_devices();  // before whatever else comes in the first tick
+    if (!announced_) announce_new_devices();  // before what else comes in the first tick
     records_ += batch->count;
     parts_.queue.give_back(batch);
     progress_.fetch_add(1, std::memory_order_relaxed);
@@ -254,7 +254,7 @@ void DrainThread::check_health() {
   if (found.action == Action::kBack || found.action == Action::kReturn) account_->ledger().measured_again(clock_.now());
   if (found.action == Action::kResume) parts_.session->resume();
   say(std::move(found.lines));
-  // Below this runtime not every launch makes a driver call that we know: its own calls may tell.
+  // Below this runtime not every launch makes a driver call that we know: its own calls may show more.
   if (found.launches_are_missed) parts_.session->watch_runtime_calls();
 }
 
@@ -342,7 +342,7 @@ void DrainThread::take_last_records() {
       pause(10'000'000);
       flush_at_exit(false, hung_at);
     }
-    // Without launch callbacks nobody knows what lies in buffers that are not complete.
+    // Without launch callbacks it is unknown what lies in buffers that are not complete.
     if (waiting() || !cut_.known) flush_at_exit(true, hung_at);
   }
   take_records();
@@ -434,7 +434,7 @@ void DrainThread::flush_at_exit(bool everything, TimeNs hung_at) {
 }
 
 /// Threads may go on launching while the process ends: those launches are in no account. Without launch callbacks it is
-/// the time of the call that tells them from the others.
+/// the time of the call that separates them from the others.
 void DrainThread::leave_out_later_launches(RecordBatch& batch) const noexcept {
   const auto later = [&](const ActivityRecord& record) {
     return is_host_call(record.kind) ? record.begin_ns > cut_.at : cut_.known && newer(record.correlation, cut_.newest);

@@ -10,7 +10,7 @@
 namespace mfu {
 
 /// [mfu-flush] runs loop(); [mfu-drain] asks. A flush waits inside CUPTI for its worker and, on some versions, for the
-/// GPU: it may take seconds, or never return. So no lock of ours is held around it, and whoever asks waits with a
+/// GPU: it may take seconds, or never return. So no lock is held around it, and the thread that asks waits with a
 /// deadline and leaves this thread where it hangs. It is never joined.
 class FlushThread {
  public:

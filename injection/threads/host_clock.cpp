@@ -28,7 +28,7 @@ void HostClock::choose(const std::function<std::uint64_t()>& ask) {
   }
 }
 
-/// Somebody set the system clock, or the machine slept: windows go on as if nothing had happened. The one place where
+/// The system clock was set, or the machine slept: windows go on as if nothing had happened. The one place where
 /// CLOCK_REALTIME is read.
 void HostClock::follow_steps() noexcept {
   if (!direct_) return;

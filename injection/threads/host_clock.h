@@ -26,7 +26,7 @@ class HostClock {
   /// Once per tick: ties the counter to the clock, and follows a clock that was set. Returns what is worth an event.
   [[nodiscard]] std::optional<std::string> anchor();
 
-  /// CUPTI's clock, as if nobody had ever set it [ns]. Read from CLOCK_MONOTONIC: a clock that is set between two
+  /// CUPTI's clock, as if it had never been set [ns]. Read from CLOCK_MONOTONIC: a clock that is set between two
   /// readings moves nothing.
   [[nodiscard]] TimeNs now() const noexcept { return monotonic_ns() + lead_ - step_; }
   /// Brings the times of records onto the same clock.

@@ -16,7 +16,7 @@ class LogThread final : public LineCarrier {
  public:
   [[nodiscard]] bool start();
   /// [mfu-sink] \return what the last write came to: this one is still to come. An Error too when so much waits already
-  /// that nobody seems to read.
+  /// that seems to have no reader.
   [[nodiscard]] Result<void> carry(LineFile& file, std::string text) override;
   /// [mfu-sink] Nothing more will come. False when `patience` passed and not everything is written.
   bool finish(DurationNs patience);

@@ -19,11 +19,11 @@ class RunDevices {
  public:
   RunDevices(const Config& config, KernelNames& names);
 
-  /// Looks for devices that the ledger has and that are new, and tells the ledger their peak. True when there is one.
-  /// A device whose data type nobody has named yet may wait for a matmul kernel to name it, but no longer than to the
+  /// Looks for devices that the ledger has and that are new, and gives the ledger their peak. True when there is one.
+  /// A device whose data type is not known yet may wait for a matmul kernel to name it, but no longer than to the
   /// end of its first window: the peak must be set before the window goes out. \param last at exit nothing waits.
   bool find(Ledger& ledger, TimeNs now, bool last);
-  /// Kernels that ran: while nobody said the operands' dtype, the one in which matmuls run longest is taken.
+  /// Kernels that ran: while it is unknown of the operands' dtype, the one in which matmuls run longest is taken.
   void took(const RecordBatch& batch) noexcept {
     if (!by_kernels() || of_kernels_) return;
     for (std::uint32_t i = 0; i < batch.count; ++i) {

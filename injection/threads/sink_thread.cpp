@@ -166,7 +166,7 @@ void SinkThread::loop() {
   written_wake_.notify([this] { written_ = true; });
 }
 
-/// Somebody touched `trace` in the run directory: every process of the run writes what it keeps.
+/// `trace` in the run directory was touched: every process of the run writes what it keeps.
 void SinkThread::look_for_trace_request() {
   struct ::stat info {};
   if (::stat((config_.run_dir + "/trace").c_str(), &info) != 0) return;
@@ -232,7 +232,7 @@ void SinkThread::write(Message& message) {
     if (text_ && sink.name() != text_->name())
       (void)text_->event(message.t_ns, "sink", cut(done.error().message) + "; the program runs on");
   };
-  const bool log = files || log_thread_;  // a stream of the host's is no file of ours
+  const bool log = files || log_thread_;  // a stream of the host's is no file of the library's
   if (files) {
     for (const std::unique_ptr<Sink>& sink : file_sinks_) to(*sink);
   }

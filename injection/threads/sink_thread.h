@@ -1,4 +1,4 @@
-// The one thread that writes: log, run directory, TensorBoard, traces. It may wait for a disk; nobody waits for it.
+// The one thread that writes: log, run directory, TensorBoard, traces. It may wait for a disk; no thread waits for it.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ class SinkThread {
   void wake();
   /// [mfu-drain] Nothing more will come. Without a start line nothing is written at all.
   void close();
-  /// [mfu-drain] Whether somebody asked for a trace, since the last call.
+  /// [mfu-drain] Whether a trace was asked for, since the last call.
   [[nodiscard]] bool take_trace_request() noexcept { return trace_wanted_.exchange(false, std::memory_order_relaxed); }
 
   /// [exiting thread] From now on the host waits for us: a trace gets 1 s instead of 30.

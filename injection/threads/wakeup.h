@@ -25,7 +25,7 @@ inline constexpr DurationNs kSlowdown = 1;
 /// One thread waits, any thread wakes it. On CLOCK_MONOTONIC, so that a clock set by hand moves nothing.
 ///
 /// The lock is held for the few instructions of a change and never while anything else is called, so a host thread that
-/// exits or forks may take it: no thread of ours can be stopped for long while it holds it.
+/// exits or forks may take it: no thread of the library can be stopped for long while it holds it.
 class Wakeup {
  public:
   Wakeup() {

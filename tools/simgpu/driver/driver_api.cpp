@@ -197,7 +197,7 @@ SIM_EXPORT CUresult CUDAAPI cuGetErrorString(CUresult error, const char** text) 
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-/// The real driver's private tables: not there, so the real libcupti can tell that this is no NVIDIA driver.
+/// The real driver's private tables: not there, so the real libcupti sees that this is no NVIDIA driver.
 SIM_EXPORT CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid* /*id*/) {
   if (table != nullptr) *table = nullptr;
   return CUDA_ERROR_NOT_FOUND;
