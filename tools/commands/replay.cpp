@@ -300,8 +300,11 @@ Result<void> check_words(const ReplayOptions& options) {
 /// Exit code: 0, or 1 when a trace could not be used. A file that was named ends it all; one of a folder is reported,
 /// and the others are still worked out.
 int replay(const ReplayOptions& options) {
-  if (are_counters(options.paths))
-    return replay_counters(options.paths, options.gpu, {.tflops = options.peak_tflops}, options.json);
+  if (are_counters(options.paths)) {
+    PeakOptions peak;
+    peak.tflops = options.peak_tflops;
+    return replay_counters(options.paths, options.gpu, peak, options.json);
+  }
   std::vector<Replayed> traces;
   int code = 0;
   Result<Config> config = trace_config(options.config, options.interval);
