@@ -172,7 +172,8 @@ Json to_json(const WindowSummary& window) {
   j["launches"] = {{"seen", l.seen},       {"attributed", l.attributed},
                    {"outside", l.outside}, {"unattributed", l.unattributed},
                    {"dropped", l.dropped}, {"not_timed", l.not_timed}};
-  if (const auto& g = window.graphs) j["graphs"] = {{"s", g->s}, {"known_s", g->known_s}, {"error", g->error}};
+  if (const auto& g = window.graphs)
+    j["graphs"] = {{"s", g->s}, {"known_s", g->known_s}, {"error", g->error}, {"error_of", "whole_launches"}};
   j["self"] = to_json(window.self);
   j["counters"] = Json::object();
   for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;

@@ -152,6 +152,7 @@ class Split(TestCase):
                 figures = runs["auto"].end["graphs"]
                 self.assertAlmostEqual(figures["known_s"], figures["s"])
                 self.assertLess(figures["error"], 0.01)
+                self.assertEqual(figures["error_of"], "whole_launches")  # CUPTI gives no second look at the nodes
                 self.assertIn(b"100 % of it split by what their kernels take elsewhere", runs["auto"].stderr)
 
     def test_what_never_ran_outside_stays_whole(self):
