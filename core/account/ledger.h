@@ -125,6 +125,8 @@ class Ledger final : private TimelineListener {
   /// Work that began at `from` or later may come late, at any time: what the devices did since is kept as far as there
   /// is room. TimeHistory::kNever: none is expected.
   void keep_from(TimeNs from) noexcept;
+  /// Instances that are not accounted for yet.
+  [[nodiscard]] std::size_t live() const noexcept { return live_.size(); }
   /// Memory held for activities and instances that are not accounted yet; an estimate [B].
   [[nodiscard]] std::size_t held_bytes() const noexcept { return pending() * 48 + live_.size() * sizeof(Instance); }
   /// A line for the user, once each: regions whose FLOP are unknown and what is missing.

@@ -28,7 +28,7 @@ struct HeldRecord {
 
 /// A queue of one device's records, which are appended as they arrive. take() moves those of complete launches into
 /// [begin, end), ordered by launch; drop_before() removes them.
-/// Its memory is that of a third more than it held at most, and what a vector has to spare.
+/// Its memory is that of a third more than it held at most, and a quarter to spare.
 class HeldRecords {
  public:
   [[nodiscard]] const HeldRecord* begin() const noexcept { return records_.data() + front_; }
@@ -46,6 +46,7 @@ class HeldRecords {
   void push_back(const HeldRecord& held) {
     if (front_ * 4 > records_.size()) close_up();
     in_order_ = in_order_ && (taken_ == records_.size() || !comes_before(held, records_.back()));
+    if (records_.size() == records_.capacity()) records_.reserve(records_.size() + records_.size() / 4 + 1024);
     records_.push_back(held);
   }
   /// Those that wait of launches up to and with `complete`, in the order of launches. They wait until take() takes

@@ -122,7 +122,17 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
                [&] { return stopping() || session_ended() || (!flowing && some_completed()); });
     flowing = flowing || some_completed();
     if (flowing) take_records();
+    if (is_crowded()) return;
   }
+}
+
+/// What waits for a tick takes memory, so a tick comes sooner where much has come since the last one.
+bool DrainThread::is_crowded() const {
+  constexpr std::uint64_t kManyRecords = 1u << 15;
+  constexpr std::size_t kManyInstances = 1u << 12;
+  constexpr DurationNs kSoonest = 20'000'000;
+  return (records_ - records_at_tick_ > kManyRecords || account_->ledger().live() > live_at_tick_ + kManyInstances) &&
+         monotonic_ns() - ticked_at_ > kSoonest;
 }
 
 void DrainThread::tick() {
@@ -138,6 +148,9 @@ void DrainThread::tick() {
   check_health();
   take_program();
   account_->drain().end_tick(health_.dropped_any(), !flush_ || flush_stuck_ || flush_->idle());
+  records_at_tick_ = records_;
+  live_at_tick_ = account_->ledger().live();
+  ticked_at_ = monotonic_ns();
   if (parts_.session != nullptr && account_->drain().wants_events()) parts_.session->follow_events();
   for (std::string& notice : account_->drain().take_notices()) parts_.sink.say("order", std::move(notice));
   for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
@@ -209,6 +222,7 @@ void DrainThread::ask_for_records() {
     const bool done = wake_.wait(10'000'000, [&] { return flush_->returned(wanted); });
     take_records();
     if (done) return;
+    if (is_crowded()) break;
   }
   if (flush_->returned(wanted) || monotonic_ns() - flush_since_ <= 30 * kNsPerSecond) return;
   flush_stuck_ = true;

@@ -66,6 +66,7 @@ class DrainThread {
   void tick();
   void look_for_kernel_products();
   void wait_for(TimeNs next, std::uint64_t completed);
+  [[nodiscard]] bool is_crowded() const;
   void finish();
   void take_records();
   void ask_for_records();
@@ -103,7 +104,9 @@ class DrainThread {
   bool unmatched_told_ = false;
   bool kernel_products_ = false;       ///< there are kernels that are products by themselves
   std::uint32_t names_looked_at_ = 0;  ///< for that
-  std::uint64_t records_ = 0;
+  std::uint64_t records_ = 0, records_at_tick_ = 0;
+  std::size_t live_at_tick_ = 0;  ///< instances
+  TimeNs ticked_at_ = 0;          ///< when the last tick ended
   std::uint64_t launches_before_ = 0;
   bool records_flow_ = true;  ///< some came in the last tick
 
