@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
+#include <utility>
 
 namespace mfu {
 
@@ -60,6 +61,24 @@ std::optional<DeviceIdentity> identify_device(std::uint32_t ordinal) {
     identity.facts.memory_bytes = bytes;
   if (CUuuid uuid{}; get_uuid != nullptr && get_uuid(&uuid, device) == CUDA_SUCCESS) identity.uuid = uuid_text(uuid);
   return identity;
+}
+
+int nested_init_result() {
+  const auto init = find<CUresult (*)(unsigned)>(mapped_driver(), "cuInit");
+  return init != nullptr ? static_cast<int>(init(0)) : 0;
+}
+
+std::string init_error_text(int result) {
+  static constexpr std::pair<int, const char*> kMeanings[] = {
+      {kNoDevice, "no CUDA device; check CUDA_VISIBLE_DEVICES, and in a container whether the GPU is passed through"},
+      {802, "the system is not ready; is nvidia-fabricmanager running?"},
+      {803, "the driver's library and its kernel module are of different versions; reboot, or update the container"},
+      {804, "the forward-compatibility package does not support this GPU"},
+      {999, "an unknown error; see dmesg and nvidia-smi"}};
+  std::string text = "cuInit fails with " + std::to_string(result);
+  for (const auto& [number, meaning] : kMeanings)
+    if (number == result) text += std::string(": ") + meaning;
+  return text;
 }
 
 void load_nvml() noexcept {

@@ -31,6 +31,16 @@ void load_nvml() noexcept;
 /// Whether the process has a libcuda that was initialised.
 [[nodiscard]] bool cuda_initialised();
 
+inline constexpr int kNoDevice = 100;  ///< CUDA_ERROR_NO_DEVICE
+
+/// [inside cuInit] cuInit(0) of the driver that the process has open, called within the host's own call: the driver
+/// answers as it will answer the host (tried with 535.261 and 550.163), and CUPTI makes the same call when it cannot
+/// work. 0 also where there is no driver.
+[[nodiscard]] int nested_init_result();
+
+/// A result of cuInit in words, with its number: `cuInit fails with 802: the system is not ready; ...`.
+[[nodiscard]] std::string init_error_text(int result);
+
 /// Is the driver's library in the process? Loads nothing.
 [[nodiscard]] bool driver_mapped();
 

@@ -35,7 +35,7 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
     rung.text = std::move(text);
     return rung;
   };
-  bool slot_taken = false, no_driver = false;
+  bool slot_taken = false;
   std::vector<CuptiCandidate> candidates = cupti_candidates(config.cupti_path);
   const std::size_t known = candidates.size();  // what follows was put off: it is known to be bad
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -43,7 +43,7 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
     CuptiOpening opening = CuptiOpening::kUnusable;
     auto api = open_cupti(candidate, &opening);
     if (!api) {
-      no_driver = no_driver || opening == CuptiOpening::kNoDriver;
+      rung.no_driver = rung.no_driver || opening == CuptiOpening::kNoDriver;
       if (opening != CuptiOpening::kAbsent || candidate.path.find('/') != std::string::npos)
         note(api.error().message);
       else if (absent.empty())  // the system's names are tried one after another: one of them is enough to say
@@ -92,13 +92,13 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
       break;
     }
     const bool refused = failure != CuptiSession::Failure::kNoDriver;
-    no_driver = !refused;
+    rung.no_driver = !refused;
     // If the host mapped this copy, no other is tried. A copy that accepted part of our setup stays loaded, so trying a
     // second would leave two CUPTIs in the process.
     if (candidate.host_mapped || refused) break;
   }
   if (tried.empty()) tried = absent;
-  if (no_driver) return stay("inert", "CUPTI finds no driver that it can use: " + tried);
+  if (rung.no_driver) return stay("inert", "CUPTI finds no driver that it can use: " + tried);
   if (slot_taken)
     return stay(coexistence_with(OtherProfiler::kSlotHolder).level,
                 "another tool holds CUPTI (" + tried + "): it keeps it; measuring the ranges' times only");

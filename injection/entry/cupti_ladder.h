@@ -28,6 +28,7 @@ struct CuptiRung {
   std::string path;                 ///< of libcupti
   std::uint32_t version = 0;        ///< cuptiGetVersion()
   std::string event_kind, text;     ///< one line of why there is less than everything; empty: nothing to say
+  bool no_driver = false;           ///< CUPTI finds no driver that it can use; the level is inert
 };
 
 /// Whether this process is a client of MPS, by what its clients look for themselves; false where MFU_PROFILER says to

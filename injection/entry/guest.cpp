@@ -162,6 +162,14 @@ void Parts::start(const LateStart* late) {
   run.level = rung.level;
   run.cupti_path = rung.path;
   run.cupti_version = rung.version;
+  if (rung.no_driver && rung.level == "inert" && late == nullptr) {
+    const int result = nested_init_result();
+    if (result == kNoDevice) {  // a login node, a data worker: nothing to measure, nothing to say
+      host_switches().inert.store(true, std::memory_order_relaxed);
+      return;
+    }
+    if (result != 0) rung.text = "nothing is measured: " + init_error_text(result);
+  }
   if (!rung.text.empty()) sink_->say(rung.event_kind, std::move(rung.text));
   if (run.level == "inert") {
     host_switches().inert.store(true, std::memory_order_relaxed);

@@ -251,6 +251,17 @@ class Entries(TestCase):
         self.assertEqual(len(run.files), 1)  # the shell and the program without CUDA stay silent
         self.assertEqual(run.foreign_log, [])
 
+    def test_a_process_without_a_device_is_silent(self):
+        """Login nodes and data workers start CUDA, too; the driver calls the library, and answers 100."""
+        script = "push step; cuinit; pop; print hello"
+        without = self.program([SCENARIO, "-c", script], entry="", env={"SIMGPU_DEVICES": 0})
+        self.assertIn(b"100", without.stdout + without.stderr)
+        for cupti in ("cupti-12.4", "cupti-13.0", "cupti-13.3"):
+            with self.subTest(cupti):
+                run = self.program([SCENARIO, "-c", script], entry="cuda nvtx", cupti=cupti, env={"SIMGPU_DEVICES": 0})
+                self.assertEqual((run.code, run.stdout, run.stderr), (without.code, without.stdout, without.stderr))
+                self.assertEqual(run.files, {})
+
     @unittest.skipIf(EMULATED, "this machine's own programs cannot load a library for another processor")
     def test_a_process_without_cuda_is_silent(self):
         for command in (["/bin/echo", "hello"], ["/bin/ls", "/"], [SCENARIO, "-c", "push step; pop; print hello"]):

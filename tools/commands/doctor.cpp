@@ -73,8 +73,9 @@ bool initialise_cuda(Report& report) {
     return false;
   }
   const auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(::dlopen("libcuda.so.1", RTLD_NOW), "cuInit"));
-  if (init == nullptr || init(0) != 0) {
-    report.bad("driver", "CUDA " + cuda_version(version) + ", but cuInit fails; see nvidia-smi");
+  const int result = init != nullptr ? init(0) : -1;
+  if (result != 0) {
+    report.bad("driver", "CUDA " + cuda_version(version) + ", but " + init_error_text(result));
     return false;
   }
   report.good("driver", "CUDA " + cuda_version(version));

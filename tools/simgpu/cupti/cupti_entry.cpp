@@ -77,7 +77,8 @@ CUptiResult enter(const char* function) {
 
 CUptiResult enter_with_driver(const char* function) {
   if (const CUptiResult result = enter(function); result != CUPTI_SUCCESS) return result;
-  if (!driver_is_fit()) return cupti_layout().version >= 130000 ? CUPTI_ERROR_UNKNOWN : CUPTI_ERROR_NOT_INITIALIZED;
+  if (!driver_is_fit() || settings().devices.empty())
+    return cupti_layout().version >= 130000 ? CUPTI_ERROR_UNKNOWN : CUPTI_ERROR_NOT_INITIALIZED;
   return CUPTI_SUCCESS;
 }
 

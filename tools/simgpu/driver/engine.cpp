@@ -62,8 +62,12 @@ void run_injection_library() {
   auto* entry = reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection"));
   if (entry == nullptr) return;
   ++thread_state().injection;
-  entry();
+  const bool keep = entry() != 0;
   --thread_state().injection;
+  if (keep)
+    process().injected = true;
+  else
+    dlclose(library);
 }
 
 }  // namespace
@@ -123,13 +127,15 @@ CUresult initialise(unsigned flags) {
   if (p.forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (driver_ready()) return p.init_result;
-  if (thread_state().injection != 0) {
-    rule_broken("cuInit was called inside InitializeInjection");
-    return CUDA_ERROR_NOT_INITIALIZED;
-  }
+  // As drivers 535.261 and 550.163 do it: a nested call answers as the outer one will, and the injected
+  // library is called where there is no device, too.
+  if (thread_state().injection != 0) return settings().devices.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
   const std::lock_guard lock(p.init_mutex);
   if (driver_ready()) return p.init_result;
-  if (settings().devices.empty()) return CUDA_ERROR_NO_DEVICE;
+  if (settings().devices.empty()) {
+    if (!p.injected) run_injection_library();
+    return CUDA_ERROR_NO_DEVICE;
+  }
   for (std::size_t i = 0; i < settings().devices.size(); ++i) {
     Device& device = p.devices.emplace_back();
     device.ordinal = static_cast<int>(i);

@@ -31,6 +31,7 @@ struct Process {
   std::atomic<bool> forked{false};
   std::atomic<std::int64_t> started_ns{0};
   std::mutex init_mutex;
+  bool injected = false;  ///< the injected library is loaded for good
   CUresult init_result = CUDA_SUCCESS;
   std::mutex mutex;  ///< guards what follows
   std::deque<Device> devices;
