@@ -1,4 +1,4 @@
-// What RegionRules tells attribution about a range.
+// Region, rule and shape of a range, from RegionRules for attribution.
 #pragma once
 
 #include "core/base/ids.h"

@@ -71,27 +71,42 @@ struct BuiltIn {
   const char* match;
 };
 
-// What frameworks and hand-written annotations emit. The sources are the frameworks' own code:
-// torch.profiler (ProfilerStep#N), vLLM's worker annotation, SGLang's decode[bs=N], TensorRT-LLM's executor
-// (_forward_step and executeStep), Megatron-LM's dynamic engine (Prefill, Decode).
+// The names that frameworks emit (README.md: which version which), and those of hand-written annotations. A rule comes
+// before a more general one. A plain character follows each number, so that digits do not matter (digit_dependence).
 #define MFU_TAIL R"((?:[ ,;:\[\(\{].*)?)"
 constexpr BuiltIn kBuiltIn[] = {
-    {"generic", "step",
-     R"((?:(?:(?:train|training|global)_)?step|(?:train_|training_)?iter(?:ation)?)(?:[ _#:]*\d+)?)" MFU_TAIL},
-    {"generic", "prefill", R"((?:LLM@)?prefill(?:_batch|_step|_all)?(?:[ _#:]*\d+)?)" MFU_TAIL},
-    {"sglang", "decode", R"(decode\[bs=(?P<batch>\d+)\].*)"},
-    {"generic", "decode", R"((?:LLM@)?decode(?:_batch|_step|_all)?(?:[ _#:]*\d+)?)" MFU_TAIL},
-    {"generic", "mixed", R"(mixed_batch)" MFU_TAIL},
+    // torch.profiler.
     {"pytorch", "step", R"(ProfilerStep#\d+)" MFU_TAIL},
+    // vLLM's worker: requests that are new (their prefill), and those that are not (their decode) ...
+    {"vllm", "mixed", R"(execute_new_(?P<ctx_batch>\d+)_cached_(?P<gen_batch>\d+))"},
+    // ... requests and tokens of both; some builds add the sum of their squares ...
     {"vllm", "mixed",
      R"(execute_context_(?P<ctx_batch>\d+)\((?P<ctx_tokens>\d+)\)_generation_(?P<gen_batch>\d+)\((?P<gen_tokens>\d+)\).*)"},
+    {"vllm", "mixed",
+     R"(execute_context_(?P<ctx_batch>\d+)\((?P<ctx_tokens>\d+)_\d+\)_generation_(?P<gen_batch>\d+)\((?P<gen_tokens>\d+).*)"},
     // ... with `detailed_trace_annotation`: sq new tokens and sk keys, summed over the sequences.
     {"vllm", "mixed",
      R"(execute_\d+_context_(?P<ctx_batch>\d+)\(sq(?P<ctx_tokens>\d+)sk(?P<ctx_keys>\d+)sqsq\d+sqsk\d+\)_generation_(?P<gen_batch>\d+)\(sq(?P<gen_tokens>\d+)sk(?P<gen_keys>\d+).*)"},
+    // SGLang's model runner: the mode of the batch, its requests and new tokens; with `roofline_annotations` the keys.
+    {"sglang", "decode", R"(decode\[bs=(?P<batch>\d+)\].*)"},
+    {"sglang", "mixed",
+     R"(step\[(?:(?:decode|DECODE) bs=(?P<gen_batch>\d+)\]|DECODE bs=(?P<gen_batch>\d+) g_sqsq=\d+ g_sqsk=\d+ g_sk=(?P<gen_keys>\d+)\]|(?:prefill|EXTEND) bs=(?P<ctx_batch>\d+) toks=(?P<ctx_tokens>\d+)\]|EXTEND bs=(?P<ctx_batch>\d+) toks=(?P<ctx_tokens>\d+) c_sqsq=\d+ c_sqsk=\d+ c_sk=(?P<ctx_keys>\d+)\]|mixed bs=(?P<batch>\d+) ext=(?P<ctx_tokens>\d+) dec=(?P<gen_batch>\d+)\]|MIXED bs=\d+ c=(?P<ctx_batch>\d+) g=(?P<gen_batch>\d+) c_sq=(?P<ctx_tokens>\d+) .* g_sq=(?P<gen_tokens>\d+) .*))"},
+    {"sglang", "prefill", R"(step\[(?:EXTEND|SPLIT_PREFILL) .*)"},
+    {"sglang", "mixed", R"(step\[MIXED .*)"},
+    {"sglang", "verification", R"(step\[TARGET_VERIFY .*)"},
+    {"sglang", "draft", R"(step\[DRAFT_EXTEND.*)"},
+    {"sglang", "idle_pass", R"(step\[(?:idle|IDLE|PREBUILT).*)"},
+    // TensorRT-LLM's executors, in Python and in C++.
     {"tensorrt_llm", "mixed",
      R"((?:\[Executor\] )?(?:_forward_step \d+: |executeStep: )(?P<ctx_batch>\d+) ctx reqs, (?:(?P<ctx_tokens>\d+) ctx tokens, )?(?P<gen_batch>\d+) gen reqs(?:, (?P<ctx_tokens>\d+) ctx tokens)?.*)"},
+    // Megatron-LM's dynamic engine.
     {"megatron", "prefill", R"(Prefill)"},
     {"megatron", "decode", R"(Decode)"},
+    {"generic", "step",
+     R"((?:(?:(?:train|training|global)_)?step|(?:train_|training_)?iter(?:ation)?)(?:[ _#:]*\d+)?)" MFU_TAIL},
+    {"generic", "prefill", R"((?:LLM@)?prefill(?:_batch|_step|_all)?(?:[ _#:]*\d+)?)" MFU_TAIL},
+    {"generic", "decode", R"((?:LLM@)?decode(?:_batch|_step|_all)?(?:[ _#:]*\d+)?)" MFU_TAIL},
+    {"generic", "mixed", R"(mixed_batch)" MFU_TAIL},
 };
 #undef MFU_TAIL
 
@@ -170,8 +185,8 @@ RegionId RegionRules::region_named(const std::string& name, Phase phase) {
 }
 
 bool RegionRules::add(const RegionRule& config, const Regex* compiled, std::string* why) {
-  constexpr std::size_t kMaxRules = 256;
-  if (rules_.size() >= kMaxRules) {
+  constexpr std::size_t kMaxRules = 256;  // of the config
+  if (compiled == nullptr && rules_.size() >= kMaxRules) {
     *why = "more than 256 rules";
     return false;
   }
@@ -325,7 +340,7 @@ RegionOpening RegionRules::open(RuleId id, std::string_view name, const double* 
   RegionOpening opening;
   opening.region = rule.region;
   opening.rule = id;
-  read_words(name, opening.shape);
+  if (!rule.by_counts) read_words(name, opening.shape);  // there the numbers of one kind are not those of all
   if (!rule.groups.empty() || rule.by_counts) {
     Regex::Groups texts;
     if (Budget().match(rule.regex, name, &texts) == Regex::Outcome::kMatch) {
@@ -334,20 +349,23 @@ RegionOpening RegionRules::open(RuleId id, std::string_view name, const double* 
       };
       std::int64_t value = 0;
       if (rule.by_counts) {
-        std::int64_t ctx_batch = 0, gen_batch = 0, gen_tokens = -1, ctx_tokens = -1;
+        std::int64_t all = 0, ctx_batch = -1, gen_batch = 0, gen_tokens = -1, ctx_tokens = -1;
         for (const std::uint32_t g : rule.ctx_batch)
           if (value_of(g, value)) ctx_batch = value;
         for (const std::uint32_t g : rule.ctx_tokens)
           if (value_of(g, value)) ctx_tokens = value;
         for (const Rule::Group& g : rule.groups) {
           if (!value_of(g.number, value)) continue;
+          if (g.key == ShapeWords::kBatch) all = value;
           if (g.key == ShapeWords::kGenBatch) gen_batch = value;
           if (g.key == ShapeWords::kGenTokens) gen_tokens = value;
         }
+        if (ctx_batch < 0) ctx_batch = std::max<std::int64_t>(0, all - gen_batch);
         opening.region = ctx_batch == 0 ? rule.decode : gen_batch == 0 ? rule.prefill : rule.mixed;
         // A pass of one kind has one context: the mean, since FLOP of attention add up with it.
         const bool decodes = ctx_batch == 0;
-        const std::int64_t sequences = decodes ? gen_batch : ctx_batch, fed = decodes ? gen_tokens : ctx_tokens;
+        const std::int64_t sequences = decodes ? gen_batch : ctx_batch;
+        const std::int64_t fed = !decodes ? ctx_tokens : gen_tokens >= 0 ? gen_tokens : gen_batch;
         if (const std::uint32_t keys = decodes ? rule.gen_keys : rule.ctx_keys;
             keys != 0 && (decodes || gen_batch == 0) && sequences > 0 && fed >= 0 && value_of(keys, value) &&
             value >= fed)
@@ -367,6 +385,7 @@ RegionOpening RegionRules::open(RuleId id, std::string_view name, const double* 
       }
     }
   }
+  if (rule.by_counts) read_words(name, opening.shape);
   if (payload != nullptr && std::isfinite(*payload) && *payload >= 0 && *payload < 9.0e18)
     opening.shape.set(rule.payload_key, static_cast<std::int64_t>(*payload));
   return opening;

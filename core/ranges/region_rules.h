@@ -33,7 +33,7 @@ struct RegionRule {
 /// not counted), so bad ones cost less than a millisecond per new name, and one that gives up on kStrikes names is
 /// dropped. Named groups set shape values: batch, seq_len, context, new_tokens, tokens (or b, s, ctx, n, tok),
 /// gen_batch and gen_tokens. A rule that names ctx_batch and gen_batch decides by them whether a pass was prefill,
-/// decode or mixed.
+/// decode or mixed; where the name has no ctx_batch, it is batch - gen_batch.
 class RegionRules {
  public:
   static constexpr std::uint32_t kStepsPerName = 40'000;  ///< some 200 us
@@ -62,7 +62,7 @@ class RegionRules {
   /// [any thread] The first rule that matches; kNone when none does. Microseconds: cache the answer (RuleCache).
   [[nodiscard]] RuleId match(std::string_view domain, std::string_view name) const noexcept;
   /// [any thread] Region and shape of a range whose name matched `rule`: `key=value` words of the name, then named
-  /// groups. `payload` is the range's numeric payload, nullptr without one.
+  /// groups; of a rule with counts the other way round. `payload` is the range's numeric payload, nullptr without one.
   [[nodiscard]] RegionOpening open(RuleId rule, std::string_view name, const double* payload) const noexcept;
   /// [mfu-drain] A line for each rule that was dropped since the last call.
   [[nodiscard]] std::vector<std::string> take_dropped();
@@ -103,7 +103,7 @@ class RegionRules {
 /// Shape values of the `key=value` words in a range's name.
 [[nodiscard]] ShapeWords shape_of_words(std::string_view name) noexcept;
 
-/// Phase of a region by its name, where nobody said: step > train, prefill, decode, mixed, vision; else kNone.
+/// Phase of a region by its name, where its rule says none: step > train, prefill, decode, mixed, vision; else kNone.
 [[nodiscard]] Phase phase_of_region(std::string_view region) noexcept;
 
 }  // namespace mfu

@@ -12,6 +12,10 @@ constexpr std::string_view kLibraryDomains[] = {"NCCL",    "NVSHMEM", "CCCL", "C
                                                 "libcudf", "librmm",  "DALI", "cuFile", "cuDNN", "cuBLAS",
                                                 "nvJPEG",  "nvCOMP",  "cuVS", "RAFT"};
 
+/// Names that frameworks open by themselves around parts of a step, or while they compile.
+constexpr std::string_view kFrameworkNames[] = {"nccl:", "Optimizer.", "## ",     "FSDP::",           "autograd::",
+                                                "TSL:",  "XlaCompile", "XlaPass", "PyTorch Profiler", "Torch-Compiled"};
+
 std::string lower(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -54,6 +58,8 @@ std::string escaped(std::string_view text) {
 void UnmatchedNames::add(std::string_view domain, std::string_view name) noexcept {
   if (name.empty() || taken_.load(std::memory_order_relaxed) >= kKept) return;
   if (std::find(std::begin(kLibraryDomains), std::end(kLibraryDomains), domain) != std::end(kLibraryDomains)) return;
+  for (const std::string_view begin : kFrameworkNames)
+    if (name.starts_with(begin)) return;
   const std::size_t at = taken_.fetch_add(1, std::memory_order_relaxed);
   if (at >= kKept) return;
   Slot& slot = slots_[at];

@@ -19,7 +19,8 @@ class UnmatchedNames {
   static constexpr std::size_t kKept = 8;     ///< names
   static constexpr std::size_t kLength = 96;  ///< bytes kept of each
 
-  /// Ranges that libraries open around calls of their own (NCCL, CUB, ...) are left out: no rule is missing for those.
+  /// Ranges that libraries and frameworks open by themselves (NCCL, CUB, XLA's compiler, ...) are left out: no rule is
+  /// missing for those.
   void add(std::string_view domain, std::string_view name) noexcept;
   void matched(bool rule_of_config) noexcept {
     any_matched_.store(true, std::memory_order_relaxed);

@@ -75,6 +75,23 @@ TEST(RegionRules, BuiltInNames) {
       {"decode[bs=16]", "decode"},
       {"Decode", "decode"},
       {"mixed_batch", "mixed"},
+      {"step[decode bs=32]", "decode"},
+      {"step[prefill bs=2 toks=4096]", "prefill"},
+      {"step[mixed bs=66 ext=2048 dec=64]", "mixed"},
+      {"step[idle]", "idle_pass"},
+      {"step[DECODE bs=64 g_sqsq=64 g_sqsk=100032 g_sk=100032]", "decode"},
+      {"step[EXTEND bs=1 toks=1025 c_sqsq=1050625 c_sqsk=1050625 c_sk=1025]", "prefill"},
+      {"step[MIXED bs=66]", "mixed"},
+      {"step[MIXED bs=66 c=2 g=64 c_sq=2048 c_sk=2048 c_sqsq=9 c_sqsk=9 g_sq=64 g_sk=65600 g_sqsq=64 g_sqsk=65600]",
+       "mixed"},
+      {"step[TARGET_VERIFY bs=8]", "verification"},
+      {"step[DRAFT_EXTEND bs=8]", "draft"},
+      {"step[IDLE bs=0]", "idle_pass"},
+      {"step[3]", "step"},
+      {"execute_new_4_cached_0", "prefill"},
+      {"execute_new_0_cached_32", "decode"},
+      {"execute_new_1_cached_7", "mixed"},
+      {"execute_context_1(888_788544)_generation_0(0)", "prefill"},
       {"execute_context_0(0)_generation_32(32)", "decode"},
       {"execute_context_2(4096)_generation_0(0)", "prefill"},
       {"execute_context_2(4096)_generation_30(30)", "mixed"},
@@ -166,6 +183,25 @@ TEST(RegionRules, NumbersInNamesAreShapes) {
   s = r.shape("execute_65_context_1(sq64sk64sqsq4096sqsk4096)_generation_1(sq1sk9sqsq1sqsk9)");
   EXPECT_EQ(s.gen_batch, 1);
   EXPECT_FALSE(s.context) << "each kind has one of its own";
+  s = r.shape("step[DECODE bs=64 g_sqsq=64 g_sqsk=100032 g_sk=100032]");
+  EXPECT_EQ(s.batch, 64);
+  EXPECT_EQ(s.context, 1562) << "100032 / 64 keys, of which one is new";
+  s = r.shape("step[EXTEND bs=2 toks=1000 c_sqsq=9 c_sqsk=9 c_sk=1400]");
+  EXPECT_EQ(s.batch, 2);
+  EXPECT_EQ(s.tokens, 1000);
+  EXPECT_EQ(s.context, 200);
+  s = r.shape("step[mixed bs=66 ext=2048 dec=64]");
+  EXPECT_EQ(s.batch, 2);
+  EXPECT_EQ(s.tokens, 2048);
+  EXPECT_EQ(s.gen_batch, 64);
+  s = r.shape("step[MIXED bs=66 c=2 g=64 c_sq=2048 c_sk=2048 c_sqsq=9 c_sqsk=9 g_sq=65 g_sk=65600 g_sqsq=64 g_sqsk=9]");
+  EXPECT_EQ(s.batch, 2);
+  EXPECT_EQ(s.gen_batch, 64);
+  EXPECT_EQ(s.gen_tokens, 65);
+  s = r.shape("execute_context_1(888_788544)_generation_0(0)");
+  EXPECT_EQ(s.tokens, 888);
+  s = r.shape("execute_new_0_cached_32");
+  EXPECT_EQ(s.batch, 32);
   s = r.shape("execute_context_0(0)_generation_30(30)");
   EXPECT_EQ(s.batch, 30);
   EXPECT_EQ(s.tokens, 30);
