@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "core/families/read_architecture.h"
 #include "core/model/vision.h"
@@ -470,6 +471,48 @@ TEST(Formats, QuantisedWeights) {
   config["quantization_config"] = {
       {"quant_method", "bitsandbytes"}, {"load_in_4bit", true}, {"bnb_4bit_quant_type", "nf4"}};
   EXPECT_EQ(weights(config), matrices * 4.5 / 8 + 2 * rest);
+  // Forms of torchao, Quark, AutoRound and HQQ, with the bits of a weight and the dtype that computes.
+  const std::tuple<const char*, double, DType> kForms[] = {
+      {R"({"quant_method": "torchao", "quant_type": "int4_weight_only", "quant_type_kwargs": {"group_size": 64}})", 4.5,
+       DType::kBf16},
+      {R"({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int4WeightOnlyConfig", "_version": 1,
+           "_data": {"group_size": 128}}}})",
+       4.25, DType::kBf16},
+      {R"({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8DynamicActivationInt8WeightConfig",
+           "_data": {}}}})",
+       8, DType::kInt8},
+      {R"({"quant_method": "torchao", "quant_type": "float8_dynamic_activation_float8_weight"})", 8, DType::kFp8},
+      {R"({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "qscheme": "per_group",
+           "group_size": 32}, "input_tensors": {"dtype": "fp4", "group_size": 32}}, "layer_quant_config": {},
+           "exclude": ["lm_head"]})",
+       4.25, DType::kMxfp4},
+      {R"({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "group_size": null},
+           "input_tensors": {"dtype": "fp8_e4m3"}}})",
+       8, DType::kFp8},
+      {R"({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32},
+           "input_tensors": {"dtype": "fp8_e4m3"}}})",
+       4.25, DType::kFp8},
+      {R"({"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": true, "data_type": "int"})", 4.15625,
+       DType::kBf16},
+      {R"({"quant_method": "auto-round", "bits": 4, "group_size": 32, "data_type": "mx_fp", "act_bits": 4})", 4.25,
+       DType::kMxfp4},
+      {R"({"quant_method": "auto-round", "bits": 4, "group_size": 16, "data_type": "nv_fp", "act_bits": 16})", 4.5,
+       DType::kBf16},
+      {R"({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4, "group_size": 64},
+           "scale_quant_params": null, "zero_quant_params": null}, "skip_modules": ["lm_head"]})",
+       4.5, DType::kBf16},
+      {R"({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 2, "group_size": 16},
+           "scale_quant_params": {"nbits": 8}, "zero_quant_params": {"nbits": 8}}})",
+       3, DType::kBf16}};
+  for (const auto& [form, bits, dtype] : kForms) {
+    config["quantization_config"] = nlohmann::json::parse(form);
+    EXPECT_NEAR(weights(config), matrices * bits / 8 + 2 * rest, 1) << form;
+    EXPECT_EQ(model_of(config.dump()).dtype(), dtype) << form;
+  }
+  config["quantization_config"] = nlohmann::json::parse(
+      R"({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}},
+          "layer_quant_config": {"*down_proj": {"weight": {"dtype": "fp8_e4m3"}}}})");
+  EXPECT_EQ(weights(config), -1.0) << "layers of two widths";
   config["quantization_config"] = {{"quant_method", "something_new"}};
   EXPECT_EQ(weights(config), -1.0);                                                    // bytes unknown
   EXPECT_TRUE(model_of(config.dump()).work(Phase::kPrefill, shape(1, 8)).flop_known);  // FLOP still known
