@@ -9,7 +9,7 @@
 
 namespace mfu {
 
-/// How a fused attention kernel is launched, as far as its name tells.
+/// How a fused attention kernel is launched, as far as its name says.
 struct AttentionKernel {
   enum class Part : std::uint8_t {
     kForward,

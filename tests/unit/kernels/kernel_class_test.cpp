@@ -553,5 +553,19 @@ TEST(KernelClassTest, CostIsBounded) {
   EXPECT_LT(each, std::chrono::milliseconds(2));
 }
 
+/// Operands of two widths run at the rate of the wider one.
+TEST(KernelClassTest, DtypesOfMixedOperands) {
+  const std::pair<const char*, std::optional<DType>> kMixed[] = {
+      {"bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32", DType::kFp8},
+      {"bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32", DType::kFp8},
+      {"bmm_E4m3_E2m1E2m1_Fp32_t128x16x256u2", DType::kFp4},
+      {"bmm_Bfloat16_MxE2m1Bfloat16_Fp32_t128x16x128", DType::kBf16},
+      {"cutlass3x_sm100_bstensorop_mxf8f6f4_s128x128x64gemm", DType::kFp8},
+      {"cutlass3x_sm100_bstensorop_s256x256x64spgemm_block_scaled_ue4m3xe2m1_ue4m3xe2m1_f32", DType::kFp4},
+      {"cutlass3x_sm100_bstensorop_gemm_ue8m0xe4m3_ue8m0xe2m1_f32_void_bf16", DType::kFp8},
+      {"ampere_bf16_s16816gemm_bf16_128x128", DType::kBf16}};
+  for (const auto& [name, dtype] : kMixed) EXPECT_EQ(matmul_dtype(name), dtype) << name;
+}
+
 }  // namespace
 }  // namespace mfu
