@@ -90,8 +90,14 @@ void print_device_work(const ProcessFigures& f) {
       say("process {}: no GPU activity that can be used: {} events have a time that is none\n", f.process, unusable);
       return;
     }
-    say("process {}: no GPU activity in it: record with ProfilerActivity.CUDA, or nsys profile --trace=cuda,nvtx\n",
-        f.process);
+    if (f.launches.kernel_launches > 0)
+      say("process {}: no GPU activity in it, though it launched {} kernels: the profiler dropped their records, as it "
+          "does "
+          "with those before its window; record several steps, the first ones as its warmup\n",
+          f.process, f.launches.kernel_launches);
+    else
+      say("process {}: no GPU activity in it: record with ProfilerActivity.CUDA, or nsys profile --trace=cuda,nvtx\n",
+          f.process);
     return;
   }
   say("process {}: {} device{}, {} kernels, {} copies, {} sets; span {} ms, busy {} ms ({} %), kernel sum {} ms\n",
@@ -235,9 +241,10 @@ void print_text(const Replayed& trace, const ReplayOptions& options) {
   if (options.detect) say("{}", detected_text(trace.detected));
 }
 
-/// A trace that ends in the middle: what is overstated, on the error output. \return whether it does.
+/// A trace that lacks records: what is overstated, on the error output. \return whether it ends in the middle.
 bool say_if_cut(const TraceReport& report) {
   std::uint64_t calls = 0, without = 0;
+  std::int64_t kernels = 0, unseen = 0;
   bool cut = false;
   for (const auto& [name, count] : report.facts.notes) cut = cut || name == "cut_off";
   for (const ProcessFigures& process : report.processes) {
@@ -245,8 +252,17 @@ bool say_if_cut(const TraceReport& report) {
     const auto launches = static_cast<std::uint64_t>(process.launches.host_calls);
     const auto found = static_cast<std::uint64_t>(process.launches.gpu_ops_with_launch);
     calls += launches;
+    kernels += process.launches.kernel_launches;
+    unseen += process.launches.kernel_launches_unseen;
     without += launches > found ? launches - found : 0;
   }
+  constexpr std::int64_t kFew = 100;  // at the ends of a profile some work lies outside
+  if (!cut && kFew * unseen > kernels)
+    fmt::print(
+        stderr,
+        "mfu replay: {}: {} of {} kernel launches have no record of their work (the profiler lost them, or they lie "
+        "outside the profile); idle is overstated\n",
+        report.facts.path, unseen, kernels);
   if (!cut) return false;
   fmt::print(
       stderr,

@@ -19,6 +19,7 @@
 #include "core/peak/peak.h"
 #include "core/ranges/region_rules.h"
 #include "core/ranges/rule_cache.h"
+#include "core/ranges/unmatched_names.h"
 #include "core/sinks/region_json.h"
 
 namespace mfu {
@@ -62,6 +63,9 @@ class ProcessReplay {
     if (left_out_ != 0)
       out.notes.push_back(std::to_string(left_out_) + " activities left out of the regions: on more than " +
                           std::to_string(kMostDevices) + " devices");
+    if (std::string notice = unmatched_notice(names_seen_, config_.regions);
+        options_.only == nullptr && !notice.empty())
+      out.notes.push_back(std::move(notice));
     if (events_.empty()) return out;
 
     // The file's zero becomes one second, since a live record at zero has no time; undone when windows go out.
@@ -114,12 +118,25 @@ class ProcessReplay {
     last = std::max(last, end_of_activity_ + shift_);
     if (trace_.recording) last = std::max(last, trace_.recording->end_ns + shift_);
     account_->drain().finish(last);
+    note_instances(out);
     if (DetectedRegions* const detected = account_->detected(); detected != nullptr)
       for (std::string& notice : detected->take_notices()) out.notes.push_back(std::move(notice));
     return out;
   }
 
  private:
+  /// Instances that no figure can be had of.
+  void note_instances(ProcessRegions& out) const {
+    if (without_time_ != 0)
+      out.notes.push_back(std::to_string(without_time_) +
+                          " ranges of regions begin and end at the same time, or end before they begin: left out");
+    for (const auto& [region, seen] : work_of_) {
+      if (seen.without > 0)
+        out.notes.push_back(rules_.regions()[raw(region)].name + ": " + std::to_string(seen.without) + " of " +
+                            std::to_string(seen.instances) + " instances have no GPU record");
+    }
+  }
+
   /// The Ledger's tables are by device number: as the file numbers them, unless that is beyond all reason.
   void number_devices() {
     device_number_.assign(trace_.devices.size(), kNoDevice);
@@ -242,11 +259,16 @@ class ProcessReplay {
 
   [[nodiscard]] bool chosen(std::uint32_t range) {
     if (options_.detect) return false;
-    if (options_.only == nullptr) {
-      const TraceRange& candidate = trace_.ranges[range];
-      return recorded_region(candidate) != RegionId::kNone || rule_of(candidate) != RuleId::kNone;
-    }
-    return std::binary_search(options_.only->ranges.begin(), options_.only->ranges.end(), range);
+    const TraceRange& candidate = trace_.ranges[range];
+    const bool recorded = recorded_region(candidate) != RegionId::kNone;
+    if (options_.only == nullptr
+            ? !recorded && rule_of(candidate) == RuleId::kNone
+            : !std::binary_search(options_.only->ranges.begin(), options_.only->ranges.end(), range))
+      return false;
+    // FLOP without time would be added to those of the others.
+    const bool without_time = candidate.end_ns <= candidate.begin_ns && !recorded;
+    without_time_ += without_time;
+    return !without_time;
   }
 
   /// What a range opens. With only one region its rule still says the shape, if there is one.
@@ -283,9 +305,13 @@ class ProcessReplay {
     const auto key = (static_cast<std::uint64_t>(range.domain) << 32) | range.name;
     const auto [known, inserted] = rule_of_name_.try_emplace(key, RuleId::kNone);
     if (inserted && trace_.strings.at(range.domain) != "NCCL") {
-      const std::string& name = trace_.strings.at(range.name);
-      known->second =
-          rules_.match(trace_.strings.at(range.domain), std::string_view(name).substr(0, RuleCache::kMaxLength));
+      const std::string& domain = trace_.strings.at(range.domain);
+      const auto name = std::string_view(trace_.strings.at(range.name)).substr(0, RuleCache::kMaxLength);
+      known->second = rules_.match(domain, name);
+      if (known->second == RuleId::kNone)
+        names_seen_.add(domain, name);
+      else
+        names_seen_.matched(rules_.is_of_config(known->second));
     }
     return known->second;
   }
@@ -301,6 +327,7 @@ class ProcessReplay {
       case Event::kOpen: {
         const TraceRange& range = trace_.ranges[event.index];
         const RegionOpening opening = opening_of(range);
+        opened_.try_emplace(event.index, std::pair(opening.region, work_));
         ThreadState* state = thread(range.thread);
         if (range.kind == RangeKind::kStartEnd) {
           handles_[event.index] = attribution_->start_process_region(state, opening, now);
@@ -313,6 +340,12 @@ class ProcessReplay {
       case Event::kClose:
       case Event::kCloseEmpty: {
         const TraceRange& range = trace_.ranges[event.index];
+        if (const auto opened = opened_.find(event.index); opened != opened_.end()) {
+          InstancesSeen& seen = work_of_[opened->second.first];
+          ++seen.instances;
+          seen.without += work_ == opened->second.second;
+          opened_.erase(opened);
+        }
         if (range.kind == RangeKind::kStartEnd) {
           if (const auto handle = handles_.find(event.index); handle != handles_.end())
             attribution_->end_process_region(handle->second, now);
@@ -322,6 +355,7 @@ class ProcessReplay {
         return;
       }
       case Event::kLaunch: {
+        ++work_;
         const std::span<const std::uint32_t> activities = activities_of(event.index);
         const TraceLaunch& launch = trace_.launches[event.index];
         const std::uint32_t device = raw(record_of(activities.front()).device);
@@ -339,6 +373,7 @@ class ProcessReplay {
         return;
       }
       case Event::kRecord:
+        ++work_;
         record(event.index);
         return;
     }
@@ -450,6 +485,14 @@ class ProcessReplay {
   std::vector<std::uint32_t> first_activity_;
   std::vector<std::uint32_t> activities_;
   std::unordered_map<std::uint64_t, RuleId> rule_of_name_;
+  UnmatchedNames names_seen_;
+  std::uint64_t without_time_ = 0;  ///< chosen ranges
+  std::uint64_t work_ = 0;          ///< launches and records so far
+  struct InstancesSeen {
+    std::uint64_t instances = 0, without = 0;  ///< without: nothing was launched meanwhile
+  };
+  std::map<RegionId, InstancesSeen> work_of_;
+  std::unordered_map<std::uint32_t, std::pair<RegionId, std::uint64_t>> opened_;  ///< by range: with `work_` then
   std::unordered_map<std::uint32_t, ThreadState*> threads_;
   std::unordered_map<std::uint32_t, std::uint64_t> handles_;
   std::unordered_map<std::uint32_t, KernelNameId> name_ids_;

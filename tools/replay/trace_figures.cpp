@@ -470,12 +470,22 @@ std::vector<ProcessFigures> process_figures(const Trace& trace) {
   for (const std::uint32_t range : ranges)
     parts[trace.threads[trace.ranges[range].thread].process].ranges.push_back(range);
   std::vector<LaunchFigures> host(trace.processes.size());
-  for (const TraceLaunch& launch : trace.launches) {
+  std::vector<bool> has_work(trace.launches.size()), captures(trace.processes.size());
+  for (const TraceActivity& activity : trace.activities)
+    if (activity.launch != kNoLaunch) has_work[activity.launch] = true;
+  for (std::size_t i = 0; i < trace.launches.size(); ++i) {
+    const TraceLaunch& launch = trace.launches[i];
     if (launch.counted == 0) continue;
-    LaunchFigures& f = host[trace.threads[launch.thread].process];
+    const std::uint32_t process = trace.threads[launch.thread].process;
+    LaunchFigures& f = host[process];
     ++f.host_calls;
     f.graph_launches += launch.graph;
+    f.kernel_launches += launch.kernel;
+    f.kernel_launches_unseen += launch.kernel != 0 && !has_work[i];
+    if (launch.capture != 0) captures[process] = true;
   }
+  for (std::size_t i = 0; i < host.size(); ++i)
+    if (captures[i]) host[i].kernel_launches = host[i].kernel_launches_unseen = 0;
   std::vector<ProcessFigures> figures;
   for (std::uint32_t process = 0; process < parts.size(); ++process) {
     ProcessWork work(trace, process, parts[process]);

@@ -86,6 +86,8 @@ struct LaunchFigures {
   std::int64_t gpu_ops_with_launch = 0;
   std::int64_t gpu_ops_without_launch = 0;
   DurationNs gpu_ops_without_launch_sum_ns = 0;
+  std::int64_t kernel_launches = 0;         ///< 0 where graphs are captured: their kernels do not run then
+  std::int64_t kernel_launches_unseen = 0;  ///< of those, without a record of their work
   std::int64_t graph_launches = 0;
   std::int64_t gpu_ops_from_graphs = 0;
   std::int64_t kernels_from_graphs = 0;

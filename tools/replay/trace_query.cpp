@@ -254,6 +254,8 @@ class Query {
     options.only = &only_;
     options.observer = &collector;
     processes_ = trace_regions(trace_, config_, options);
+    for (const ProcessRegions& process : processes_)
+      notes_.insert(notes_.end(), process.notes.begin(), process.notes.end());
     find_peak_of(processes_);
     std::erase_if(parts_, [&](const Part& part) { return part.regions.empty() && part.matched.empty(); });
   }

@@ -35,6 +35,7 @@ class KinetoReader : private KinetoDocument {
 
   Result<Trace> read() {
     if (Result<void> done = read_document(); !done) return done.error();
+    if (!other_profiler_.empty()) return Error{source_.name() + ": " + std::string(other_profiler_)};
     finish();
     return std::move(trace_);
   }
@@ -149,6 +150,7 @@ class KinetoReader : private KinetoDocument {
   }
 
   void take_metadata(std::string_view key, std::string_view json) {
+    if (key == "metadata" && json.find("\"highres-ticks\"") != json.npos) other_profiler_ = kXProf;
     if (key != "deviceProperties" && key != "distributedInfo" && key != "baseTimeNanoseconds" && key != "mfu" &&
         key != "mfu_end") {
       return;
@@ -269,7 +271,7 @@ class KinetoReader : private KinetoDocument {
 
   /// Parses the whole elements at [at, at + length) of the buffer, which has no comma before them.
   Result<void> parse_piece(std::size_t at, std::size_t length) {
-    char* text = buffer_.data() + at - 1;  // at least the `[` or a comma of ours: made an array in place
+    char* text = buffer_.data() + at - 1;  // at least the `[` or the added comma: made an array in place
     const char before = text[0];
     const char after = text[length + 1];
     text[0] = '[';
@@ -338,13 +340,10 @@ class KinetoReader : private KinetoDocument {
     if (!trace_.fractional_us && event.ts.find_first_of(".eE") != event.ts.npos && event.ts.front() != '"') {
       trace_.fractional_us = true;
     }
-    if (event.phase != 'X') {
-      if ((event.phase == 'B' || event.phase == 'E') && needs_args(event.category) &&
-          event.category != KinetoCategory::kUnknown) {
-        ++notes()["begin_end_events_left_out"];
-      }
-      return;
-    }
+    if (event.phase == 'B' || event.phase == 'E') return take_half(event);
+    if (event.phase != 'X') return;
+    if (event.category == KinetoCategory::kScope) other_profiler_ = kProton;
+    if (event.category == KinetoCategory::kUnknown && event.pid.ends_with(" functions\"")) other_profiler_ = kAutograd;
     const bool step = event.name.starts_with("\"ProfilerStep#");
     const bool other = event.category == KinetoCategory::kOther || event.category == KinetoCategory::kOldOperator;
     if (event.category == KinetoCategory::kUnknown || event.category == KinetoCategory::kSession) return;
@@ -397,6 +396,8 @@ class KinetoReader : private KinetoDocument {
     activity.end_ns = time.end_ns;
     activity.name = name_id(event.name);
     activity.stream = stream_of(event);
+    activity.process =
+        static_cast<std::uint16_t>(trace_.devices[trace_.streams[activity.stream].device].process & 0xFFFFu);
     activity.correlation = id.value_or(0);
     activity.has_correlation = id.has_value();
     activity.on_stream = on_stream;
@@ -444,19 +445,58 @@ class KinetoReader : private KinetoDocument {
     trace_.product_of_activity.back() = {product->first, product->second};
   }
 
-  void take_range(const KinetoEvent& event, TimeNs begin_ns, TimeNs end_ns) {
-    TraceRange range;
+  /// The begin or the end of something. They lie anywhere in the file, so pairs are made when all are read.
+  void take_half(const KinetoEvent& event) {
+    if (needs_args(event.category) && event.category != KinetoCategory::kUnknown) {
+      ++notes()["begin_end_events_left_out"];
+      return;
+    }
+    const std::optional<TimeNs> at = parse_us_as_ns(unquoted(event.ts));
+    TimeNs end_ns = at.value_or(0);
+    if (!at || !check_times(*at, end_ns, notes())) {
+      ++notes()["events_with_unusable_time"];
+      return;
+    }
+    const bool range = event.category == KinetoCategory::kUserAnnotation;
+    halves_.push_back(
+        {*at, event.phase == 'B', range, range && event.phase == 'B' ? name_id(event.name) : 0, thread_of(event)});
+  }
+
+  void pair_halves() {
+    std::stable_sort(halves_.begin(), halves_.end(), [](const Half& a, const Half& b) { return a.at < b.at; });
+    std::unordered_map<std::uint32_t, std::vector<const Half*>> open;  // by thread
+    for (const Half& half : halves_) {
+      std::vector<const Half*>& stack = open[half.thread];
+      if (half.begins) {
+        stack.push_back(&half);
+      } else if (!stack.empty()) {
+        const Half& begin = *stack.back();
+        stack.pop_back();
+        if (begin.range) add_range(begin.name, begin.thread, begin.at, half.at);
+      }
+    }
+    for (const auto& [thread, stack] : open)
+      for (const Half* half : stack)
+        if (half->range) ++notes()["unterminated_ranges"];
+  }
+
+  TraceRange& add_range(std::uint32_t name, std::uint32_t thread, TimeNs begin_ns, TimeNs end_ns) {
+    TraceRange& range = trace_.ranges.emplace_back();
     range.begin_ns = begin_ns;
     range.end_ns = end_ns;
-    range.name = name_id(event.name);
-    range.key = flags_of(range.name).key;
-    range.thread = thread_of(event);
+    range.name = name;
+    range.key = flags_of(name).key;
+    range.thread = thread;
+    return range;
+  }
+
+  void take_range(const KinetoEvent& event, TimeNs begin_ns, TimeNs end_ns) {
+    TraceRange& range = add_range(name_id(event.name), thread_of(event), begin_ns, end_ns);
     if (trace_.recording && !event.region.empty() && event.region.front() == '"') {
       range.recorded = true;
       range.region = trace_.strings.intern(unescape(unquoted(event.region)));
       if (event.scope == "\"process\"") range.kind = RangeKind::kStartEnd;
     }
-    trace_.ranges.push_back(range);
   }
 
   bool read_times(const KinetoEvent& event, TimeNs& begin_ns, TimeNs& end_ns) {
@@ -513,6 +553,24 @@ class KinetoReader : private KinetoDocument {
     return token.front() == '"' ? unescape(raw) : std::string(raw);
   }
 
+  /// The process of a thread or device. A pid that is a text and a number, as where SGLang merges the traces of its
+  /// ranks (`[TP00-DP00-PP00-EP00] 100`), is of the process that the text names; any other is of the one of the file.
+  std::uint32_t process_of(std::string_view pid) {
+    std::string_view rank;
+    if (pid.size() > 2 && pid.front() == '"') {
+      const std::string_view text = unquoted(pid);
+      const std::size_t space = text.rfind(' ');
+      if (space != text.npos && space > 0 && parse_integer<std::int64_t>(text.substr(space + 1)))
+        rank = text.substr(0, space);
+    }
+    const auto [at, fresh] = processes_.try_emplace(std::string(rank), static_cast<std::uint32_t>(processes_.size()));
+    if (fresh && at->second >= trace_.processes.size()) trace_.processes.push_back({"0", {}});
+    if (fresh && !rank.empty()) trace_.processes[at->second].name = unescape(rank);
+    if (at->second > 0xFFFF)
+      problem_ = "more than 65536 processes: expected the trace of one, or of the ranks of a job";
+    return at->second;
+  }
+
   std::uint32_t thread_of(const KinetoEvent& event) {
     if (event.pid == last_pid_ && event.tid == last_tid_) return last_thread_;
     const std::string key = fmt::format("{}\n{}", event.pid, event.tid);
@@ -520,6 +578,7 @@ class KinetoReader : private KinetoDocument {
     if (fresh) {
       if (trace_.threads.size() >= 0xFFFFFF) problem_ = "more than 16777215 threads: expected the trace of one process";
       TraceThread thread;
+      thread.process = process_of(event.pid);
       thread.label = fmt::format("({}, {})", quoted_word(word(event.pid)), quoted_word(word(event.tid)));
       thread.tid = parse_integer<std::int64_t>(event.tid).value_or(-1);
       trace_.threads.push_back(std::move(thread));
@@ -532,16 +591,19 @@ class KinetoReader : private KinetoDocument {
   std::uint32_t stream_of(const KinetoEvent& event) {
     const std::string_view device = is_scalar(event.device) ? event.device : event.pid;
     const std::string_view stream = is_scalar(event.stream) ? event.stream : event.tid;
-    if (device == last_device_ && stream == last_stream_) return last_stream_index_;
+    if (event.pid == last_stream_pid_ && device == last_device_ && stream == last_stream_) return last_stream_index_;
     const std::string device_word = word(device);
     const std::string stream_word = word(stream);
+    const std::uint32_t process = process_of(event.pid);
+    const std::string device_key = fmt::format("{}\n{}", process, device_word);
     const auto [at, fresh] =
-        streams_.try_emplace(device_word + '\n' + stream_word, static_cast<std::uint32_t>(trace_.streams.size()));
+        streams_.try_emplace(device_key + '\n' + stream_word, static_cast<std::uint32_t>(trace_.streams.size()));
     if (fresh) {
       const auto [known, new_device] =
-          devices_.try_emplace(device_word, static_cast<std::uint32_t>(trace_.devices.size()));
+          devices_.try_emplace(device_key, static_cast<std::uint32_t>(trace_.devices.size()));
       if (new_device) {
         TraceDevice entry;
+        entry.process = process;
         entry.label = device_word;
         entry.id = DeviceId{parse_integer<std::uint32_t>(device_word).value_or(0)};
         trace_.devices.push_back(std::move(entry));
@@ -549,12 +611,14 @@ class KinetoReader : private KinetoDocument {
       trace_.streams.push_back(
           {known->second, stream_word, StreamId{parse_integer<std::uint32_t>(stream_word).value_or(0)}});
     }
+    last_stream_pid_.assign(event.pid);
     last_device_.assign(device);
     last_stream_.assign(stream);
     return last_stream_index_ = at->second;
   }
 
   void finish() {
+    pair_halves();
     std::sort(trace_.top_level_keys.begin(), trace_.top_level_keys.end());
     std::set<std::string> names;
     for (const auto& [id, facts] : device_facts_) {
@@ -573,7 +637,27 @@ class KinetoReader : private KinetoDocument {
       link_products(trace_);
   }
 
+  static constexpr std::string_view kXProf =
+      "is a trace of XProf (JAX, TensorFlow), which does not say what launched a kernel: expected one of "
+      "torch.profiler, or nsys profile --trace=cuda,nvtx; mfu run measures the program itself";
+  static constexpr std::string_view kProton =
+      "is a trace of Triton's Proton, whose kernels have no launch on a thread: expected one of torch.profiler, or "
+      "nsys "
+      "profile --trace=cuda,nvtx";
+  static constexpr std::string_view kAutograd =
+      "is a trace of torch.autograd.profiler from before PyTorch 1.8, which has no kernels: expected one of "
+      "torch.profiler with ProfilerActivity.CUDA";
+
+  /// Half of an event: it begins, or ends.
+  struct Half {
+    TimeNs at;
+    bool begins, range;
+    std::uint32_t name, thread;
+  };
+
   Trace trace_;
+  std::vector<Half> halves_;
+  std::string_view other_profiler_;  ///< what the file is, if it is of another profiler
   bool cut_off_ = false;
   bool seen_events_ = false;
   std::string problem_;  ///< set by take: why the file cannot be used
@@ -584,9 +668,10 @@ class KinetoReader : private KinetoDocument {
   std::unordered_map<std::string, std::uint32_t> threads_;
   std::unordered_map<std::string, std::uint32_t> streams_;
   std::unordered_map<std::string, std::uint32_t> devices_;
+  std::unordered_map<std::string, std::uint32_t> processes_;  ///< by the text before the number of their pids
   std::vector<NameFlags> name_flags_;
   // The last of each, because consecutive events mostly share them.
-  std::string last_name_ = "\n", last_pid_ = "\n", last_tid_, last_device_ = "\n", last_stream_;
+  std::string last_name_ = "\n", last_pid_ = "\n", last_tid_, last_device_ = "\n", last_stream_, last_stream_pid_;
   std::uint32_t last_name_id_ = 0, last_thread_ = 0, last_stream_index_ = 0;
 };
 

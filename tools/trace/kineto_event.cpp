@@ -20,7 +20,9 @@ bool equal_fold(std::string_view text, std::string_view lower) noexcept {
 KinetoCategory category_of(std::string_view cat) noexcept {
   switch (cat.size()) {
     case 5:
-      return cat == "Trace" ? KinetoCategory::kSession : KinetoCategory::kOther;
+      return cat == "Trace"   ? KinetoCategory::kSession
+             : cat == "scope" ? KinetoCategory::kScope
+                              : KinetoCategory::kOther;
     case 6:
       if (equal_fold(cat, "kernel")) return KinetoCategory::kKernel;
       if (equal_fold(cat, "memcpy")) return KinetoCategory::kMemcpy;

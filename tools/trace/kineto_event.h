@@ -19,6 +19,7 @@ enum class KinetoCategory : std::uint8_t {
   kGpuAnnotation,
   kOldOperator,
   kSession,  ///< `Trace`: the span of the whole profile
+  kScope,    ///< Triton's Proton
   kOther,
 };
 

@@ -138,9 +138,15 @@ class NsysReader {
                   "sqlite_master AS t, pragma_table_info(t.name) AS c WHERE t.type = 'table' AND t.rootpage > 0",
                   [&](const NsysRow& row) { columns_[std::string(row.text(0))].insert(std::string(row.text(1))); });
     if (!done) return done;
+    if (columns_.contains("StringTable") && !columns_.contains("StringIds"))
+      return Error{
+          database_.name() +
+          ": is a database of nvprof, a form that is not read: expected `nsys profile --trace=cuda,nvtx`, then "
+          "`nsys export --type sqlite`"};
     bool known = false;
     for (auto& [table, columns] : columns_) {
-      if (table.starts_with("CUPTI_ACTIVITY") || table.starts_with("CUDA_GRAPH") || table == "NVTX_EVENTS") {
+      if (table.starts_with("NVTX_EVENTS") && ranges_table_.empty()) ranges_table_ = table;  // or NVTX_EVENTS_V2 alone
+      if (table.starts_with("CUPTI_ACTIVITY") || table.starts_with("CUDA_GRAPH") || table == ranges_table_) {
         trace_.tables.push_back(table);
         known = true;
       }
@@ -213,7 +219,7 @@ class NsysReader {
   }
 
   void set_string(std::int64_t id, std::uint32_t name) {
-    // Ids count up from 0; whatever does not is kept apart.
+    // Ids count up from 0; others are kept apart.
     if (id < 0 || id > static_cast<std::int64_t>(2 * strings_.size() + 1024)) {
       far_strings_.insert_or_assign(id, name);
       return;
@@ -261,6 +267,8 @@ class NsysReader {
       launch.graph = facts.graph;
       launch.memcpy = facts.memcpy;
       launch.memset = facts.memset;
+      launch.kernel = facts.kernel;
+      launch.capture = facts.capture;
       launch.thread = threads[launch.thread] & 0xFFFFFFu;
     }
     trace_.launches = std::move(calls.launches);
@@ -365,7 +373,7 @@ class NsysReader {
 
   Result<void> read_domains() {
     auto done =
-        for_each("NVTX_EVENTS", {"eventType", "text", "textId", "globalTid", "domainId"}, 1, [&](const NsysRow& row) {
+        for_each(ranges_table_, {"eventType", "text", "textId", "globalTid", "domainId"}, 1, [&](const NsysRow& row) {
           if (row.integer(0) != kDomainCreate) return;
           const std::uint32_t name = text_of(row, 1, 2);
           domains_[{pid_of(row.integer(3)), row.integer(4)}] = name;
@@ -385,7 +393,7 @@ class NsysReader {
 
   Result<void> read_ranges() {
     return for_each(
-        "NVTX_EVENTS",
+        ranges_table_,
         {"start", "end", "eventType", "globalTid", "text", "textId", "domainId", "uint64Value", "int64Value",
          "uint32Value", "int32Value", "doubleValue", "floatValue"},
         4, [&](const NsysRow& row) {
@@ -499,6 +507,7 @@ class NsysReader {
   const ReadProgress& progress_;
   Trace trace_;
   NsysSchema columns_;  ///< by table
+  std::string ranges_table_;
   std::map<std::int64_t, std::uint32_t> processes_;
   std::unordered_map<std::int64_t, std::uint32_t> threads_;
   std::map<StreamKey, std::uint32_t> streams_;

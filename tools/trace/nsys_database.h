@@ -1,4 +1,4 @@
-// Tables of an SQLite file that Nsight Systems exported: whatever it holds, it is read with care and row by row.
+// Tables of an SQLite file that Nsight Systems exported, read with care and row by row.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 
 namespace mfu {
 
-/// A connection to an SQLite file that somebody else wrote.
+/// A connection to a foreign SQLite file.
 class NsysDatabase {
  public:
   explicit NsysDatabase(std::string name) : name_(std::move(name)) {}
@@ -27,7 +27,7 @@ class NsysDatabase {
   NsysDatabase& operator=(const NsysDatabase&) = delete;
   ~NsysDatabase();
 
-  /// Opens a file that nobody writes to.
+  /// Opens a file that does not change meanwhile.
   Result<void> open_file(const std::string& path);
 
   /// Opens a copy of `bytes`.
@@ -66,7 +66,7 @@ class NsysRow {
 
 /// Runs SELECT `columns` `from` and calls `take(NsysRow)` for every row. `table` is for messages.
 ///
-/// An aggregate function of ours is handed the rows inside SQLite's own loop: a step, a result row and checked access
+/// An own aggregate function is handed the rows inside SQLite's own loop: a step, a result row and checked access
 /// to each column cost more than reading the row does.
 template <typename Take>
 Result<void> take_rows(const NsysDatabase& database, const std::string& table, const std::string& columns,

@@ -19,6 +19,19 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSqliteMagic{"SQLite format 3\0", 16};
 
+/// Files that are given by mistake, by their first bytes: what they are, and what to do.
+constexpr std::pair<std::string_view, std::string_view> kOtherFiles[] = {
+    {"NVIDIA Tegra Pro", "is a report of Nsight Systems: export it with `nsys export --type sqlite FILE`"},
+    {"version https://", "is a pointer of Git LFS, not the file: `git lfs pull` fetches it"},
+    {std::string_view("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16),
+     "begins with zeros, as a file that was not written to its end (an SQLite file has its header there): export or "
+     "copy "
+     "it again"},
+    {std::string_view("NVR\0", 4),
+     "is a report of Nsight Compute, which has no launches: expected nsys profile --trace=cuda,nvtx"},
+    {"PK\3\4", "is a zip archive: unpack it first"},
+};
+
 /// Compares names with runs of digits taken as numbers.
 bool natural_less(std::string_view a, std::string_view b) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -61,7 +74,10 @@ Result<Trace> open_trace(const std::string& path, const ReadProgress& progress) 
   if (!got) return got.error();
   Result<ByteSource> source = ByteSource::open(path);
   if (!source) return source.error();
-  const bool sqlite = std::string_view(start.data(), got.value()) == kSqliteMagic;
+  const std::string_view first(start.data(), got.value());
+  for (const auto& [magic, what] : kOtherFiles)
+    if (first.starts_with(magic)) return Error{path + ": " + std::string(what)};
+  const bool sqlite = first == kSqliteMagic;
   return sqlite ? read_nsys(std::move(source).value(), progress) : read_kineto(std::move(source).value(), progress);
 }
 

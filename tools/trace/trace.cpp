@@ -122,6 +122,8 @@ void classify_launch(TraceLaunch& launch, std::string_view api_name) noexcept {
   launch.graph = has("GraphLaunch");
   launch.memcpy = has("Memcpy");
   launch.memset = has("Memset");
+  launch.kernel = has("LaunchKernel") || has("LaunchCooperativeKernel");
+  launch.capture = has("BeginCapture");
 }
 
 }  // namespace mfu

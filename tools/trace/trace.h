@@ -1,4 +1,4 @@
-// What a stored trace holds, whatever wrote it: processes, host threads, ranges, launches, device activities.
+// What a stored trace of any tool holds: processes, host threads, ranges, launches, device activities.
 // The readers (kineto, nsys) fill it, trace_figures and the replay read it. Plain data, one owner, no locks.
 #pragma once
 
@@ -47,7 +47,7 @@ inline constexpr DurationNs kLongestEventNs = DurationNs{1} << 53;
 /// Counted oddities of a trace, by a stable name.
 using TraceNotes = std::map<std::string, std::uint64_t>;
 
-/// One host process. A Kineto file is one process, whatever pids it shows.
+/// One host process. A Kineto file is one process, with any pids, unless traces of several ranks were merged.
 struct TraceProcess {
   std::string name;  ///< as the figures print it: `0` for Kineto, the pid for nsys
   TraceNotes notes;
@@ -102,6 +102,8 @@ struct TraceLaunch {
   std::uint32_t graph : 1 = 0;      ///< launches a CUDA or HIP graph
   std::uint32_t memcpy : 1 = 0;     ///< copies
   std::uint32_t memset : 1 = 0;     ///< sets
+  std::uint32_t kernel : 1 = 0;     ///< launches one kernel
+  std::uint32_t capture : 1 = 0;    ///< begins to capture a graph
   std::uint32_t counted : 1 = 1;    ///< false: another record with the same id in the same process starts before it
   std::uint32_t on_stream : 1 = 0;  ///< the record itself names a stream (AMD); HTA takes such rows for GPU work
 };
@@ -147,7 +149,7 @@ struct TraceOperator {
 
 /// The matrix product that a kernel is of.
 struct TraceProduct {
-  std::optional<Product> product;  ///< none: nobody says
+  std::optional<Product> product;  ///< none: unknown
   bool first = false;              ///< as ActivityRecord::first_of_product
 };
 
@@ -190,7 +192,7 @@ struct Trace : TraceFacts {
   std::vector<TraceLaunch> launches;                         ///< in file order
   std::vector<TraceActivity> activities;                     ///< in file order; nsys: kernels, copies, sets, graphs
   std::vector<TraceOperator> operators;                      ///< Kineto with record_shapes: the products, in file order
-  std::vector<TraceProduct> product_of_activity;             ///< by activity; empty: nobody says anything of products
+  std::vector<TraceProduct> product_of_activity;             ///< by activity; empty: nothing is known of products
   std::vector<TraceStreamRow> stream_rows;                   ///< Kineto only
   std::vector<std::pair<TimeNs, std::uint32_t>> host_steps;  ///< Kineto: begin and name of every ProfilerStep event
   bool fractional_us = false;                                ///< Kineto: some ts is not a whole number of microseconds
@@ -215,7 +217,7 @@ void link_launches(Trace& trace);
 /// (`, op_id =`, `, seq =`, `, sizes =`, `, input_op_ids =`).
 [[nodiscard]] std::string_view range_key(std::string_view name) noexcept;
 
-/// Sets the graph, memcpy and memset flags of a launch by the name of the API call (CUDA or HIP).
+/// Sets the flags of a launch that say what it launches by the name of the API call (CUDA or HIP).
 void classify_launch(TraceLaunch& launch, std::string_view api_name) noexcept;
 
 }  // namespace mfu
