@@ -76,8 +76,9 @@ struct Collected {
   std::map<std::pair<std::string, std::string>, Sum> sums;
   std::map<std::pair<std::uint64_t, std::uint64_t>, OfSize> by_size;
   std::map<DType, DurationNs> by_dtype;
-  std::map<std::string, double> unnamed_flop;  ///< by size, of products that are no matrix of the model
-  std::set<std::uint16_t> met;                 ///< matrices of the model
+  /// By in and out, of products that are no matrix of the model; zeros: of batches.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, double> unnamed_flop;
+  std::set<std::uint16_t> met;  ///< matrices of the model
   /// By matrix of the model: calls and FLOP by ProductPass.
   std::map<std::uint16_t, OfSize> by_weights;
   double logits_rows = 0, logits_flop = 0;
@@ -160,7 +161,8 @@ void collect(const RegionRow& row, ProductRoles& roles, const Peak& peak, Collec
     into.by_dtype[p.operands] += stat.matmul_ns;
     if (p.batch == 1) note_for_bound(p, stat.calls, into);
     if (!role.match.is_weight()) {
-      if (!role.is_attention) into.unnamed_flop[name_by_size(p)] += flop;
+      if (!role.is_attention)
+        into.unnamed_flop[p.batch == 1 ? size_by_transposes(p) : std::pair<std::uint64_t, std::uint64_t>()] += flop;
       return;
     }
     into.met.insert(role.match.weights);
@@ -249,11 +251,41 @@ void find_recomputation(const Collected& collected, const ComponentNames& names,
                      which, percent_of(again, all_flop))});
 }
 
-void find_padding(const RegionRow& row, RegionSummary& s) {
-  if (row.said_tokens <= 0 || row.product_rows < 1.02 * row.said_tokens) return;
-  s.findings.push_back({"padding", fmt::format("products ran on {} rows for every 100 tokens: {} of them are padding",
-                                               std::lround(100 * row.product_rows / row.said_tokens),
-                                               percent_of(row.product_rows - row.said_tokens, row.product_rows))});
+/// `value` where it is a small whole number, to 0.5 %; else 0. Padding and dropped tokens come to no such multiple.
+int small_multiple(double value) {
+  constexpr double kMost = 64;
+  const double whole = std::round(value);
+  return whole >= 2 && whole <= kMost && std::fabs(value / whole - 1) < 0.005 ? static_cast<int>(whole) : 0;
+}
+
+/// Why products ran on exactly k times, or a k-th of, the rows that the shape has; empty: they did not.
+std::string cause_of_multiple(double times, const ParallelConfig& ranks) {
+  if (const int k = small_multiple(times); k != 0) {
+    const std::string text = fmt::format("products ran on {} times the tokens that the shape gives one rank: ", k);
+    for (const auto& [key, size] : {std::pair("dp", ranks.dp), std::pair("cp", ranks.cp)})
+      if (size == k)
+        return text + fmt::format("parallel.{} is {}: leave it out where batch is that of one rank", key, size);
+    return text + fmt::format(
+                      "if a step has {0} micro-batches, set workload.grad_accum to {0}; else the batch is {0} "
+                      "times as large",
+                      k);
+  }
+  if (const int k = small_multiple(1 / times); k != 0)
+    return fmt::format(
+        "products ran on 1/{0} of the tokens that the shape gives one rank: if batch is that of {0} "
+        "data-parallel ranks, set parallel.dp to {0}; if they share each sequence, parallel.cp",
+        k);
+  return "";
+}
+
+void find_padding(const RegionRow& row, const ParallelConfig& ranks, RegionSummary& s) {
+  if (row.said_tokens <= 0 || row.product_rows <= 0) return;
+  const double times = row.product_rows / row.said_tokens;
+  if (std::string cause = cause_of_multiple(times, ranks); !cause.empty())
+    s.findings.push_back({"batch", std::move(cause)});
+  else if (times >= 1.02)
+    s.findings.push_back({"padding", fmt::format("products ran on {} rows for every 100 tokens: {} of them are padding",
+                                                 std::lround(100 * times), percent_of(times - 1, times))});
 }
 
 void find_logits(const RegionRow& row, const Collected& collected, Phase phase, double matmul_ns, RegionSummary& s) {
@@ -291,26 +323,62 @@ void find_expert_waste(const RegionRow& row, const Collected& collected, const F
                    percent_of(3 * collected.expert_flop * (1 - routed / collected.expert_rows), all_flop))});
 }
 
-/// Most of the time ran in a dtype with another rate than the peak's.
+/// Matmuls of another rate than the peak's: MFU is divided by one peak, HFU by those of what ran.
 void find_dtype(const Collected& collected, const Peak& peak, RegionSummary& s) {
-  std::optional<DType> found;
-  DurationNs all = 0, longest = 0;
+  const ExecutedWork& work = *s.executed;
+  if (!work.enough() || work.flop <= 0 || peak.flop_per_s.value_or(0) <= 0) return;
+  constexpr double kSame = 0.01;
+  double all = 0;
+  bool others = false;
+  std::vector<std::pair<double, DType>> order;
   for (const auto& [dtype, time] : collected.by_dtype) {
-    all += time;
-    const double rate = peak.by_dtype[static_cast<std::size_t>(dtype)];
-    const bool other = peak.flop_per_s && rate > 0 && std::fabs(rate / *peak.flop_per_s - 1) > 0.01;
-    if (!other || time <= longest) continue;
-    longest = time;
-    found = dtype;
+    all += static_cast<double>(time);
+    order.emplace_back(static_cast<double>(time), dtype);
   }
-  if (!found || longest * 2 < all) return;
-  const double rate = peak.by_dtype[static_cast<std::size_t>(*found)];
-  std::string text = fmt::format("{} of the matmul time ran in {}, and MFU is divided by the peak of {} ({})",
-                                 percent_of(static_cast<double>(longest), static_cast<double>(all)), name(*found),
-                                 name(peak.dtype), scaled_text(peak.flop_per_s, "FLOP/s"));
-  text += fmt::format("; that of {} is {}", name(*found), scaled_text(rate, "FLOP/s"));
-  if (s.mfu) text += fmt::format(", against which it is {:.1f} %", *s.mfu * *peak.flop_per_s / rate * 100);
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string ran;
+  for (const auto& [time, dtype] : order) {
+    if (time < kSame * all) continue;
+    const double rate = peak.rate_of(dtype).value_or(*peak.flop_per_s);
+    others = others || std::fabs(rate / *peak.flop_per_s - 1) > kSame;
+    ran += fmt::format("{}{} in {} ({})", ran.empty() ? "" : ", ", percent_of(time, all), name(dtype),
+                       scaled_text(rate, "FLOP/s"));
+  }
+  if (!others) return;
+  std::string text =
+      fmt::format("of the matmul time that is seen ran {}; MFU is divided by the peak of {} ({}), HFU by these", ran,
+                  name(peak.dtype), scaled_text(peak.flop_per_s, "FLOP/s"));
+  if (s.flop && s.mfu && s.elapsed_ns > 0) {
+    s.mfu_mixed = *s.flop / work.flop * static_cast<double>(work.ideal_ns) / static_cast<double>(s.elapsed_ns);
+    text += fmt::format("; MFU against these is {:.1f} %", *s.mfu_mixed * 100);
+  }
   s.findings.push_back({"peak_dtype", std::move(text)});
+}
+
+/// The ranks by which matrices that did not run are divided in those that did, in their outputs or their inputs, for
+/// nearly all of the FLOP that are of no matrix of the model; 0: no number does it.
+int tensor_parallel_of(const Collected& collected, const ComponentNames& names) {
+  constexpr double kNearlyAll = 0.95;
+  for (const std::uint64_t ranks : {2, 4, 8, 16, 32, 64}) {
+    double all = 0, divided = 0;
+    for (const auto& [size, flop] : collected.unnamed_flop) {
+      const auto is = [&, of = size](std::uint64_t in, std::uint64_t out) {
+        return of == std::pair(in, out) || of == std::pair(out, in);
+      };
+      all += flop;
+      for (std::uint16_t i = 0; i < names.all().size(); ++i) {
+        const ComponentNames::Weights& w = names.all()[i];
+        const auto in = static_cast<std::uint64_t>(w.in), out = static_cast<std::uint64_t>(w.out);
+        if (collected.met.contains(i) ||
+            !((out % ranks == 0 && is(in, out / ranks)) || (in % ranks == 0 && is(in / ranks, out))))
+          continue;
+        divided += flop;
+        break;
+      }
+    }
+    if (divided > 0 && divided >= kNearlyAll * all) return static_cast<int>(ranks);
+  }
+  return 0;
 }
 
 /// Less than the model's FLOP were executed although nearly all matmuls are seen: the config describes another model,
@@ -326,7 +394,8 @@ void find_other_model(const Collected& collected, const ComponentNames& names, R
     missing += fmt::format("{}{} {}x{}", shown++ == 0 ? "" : ", ", w.names.front(), w.in, w.out);
   }
   std::vector<std::pair<double, std::string>> order;
-  for (const auto& [size, flop] : collected.unnamed_flop) order.emplace_back(flop, size);
+  for (const auto& [size, flop] : collected.unnamed_flop)
+    order.emplace_back(flop, size.first == 0 ? "batched" : fmt::format("{}x{}", size.first, size.second));
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   for (std::size_t i = 0; i < std::min<std::size_t>(3, order.size()); ++i)
     strange += (i == 0 ? "" : ", ") + order[i].second;
@@ -334,7 +403,16 @@ void find_other_model(const Collected& collected, const ComponentNames& names, R
                                  scaled_text(*s.flop, "FLOP"), percent_of(*s.flop - ran, *s.flop));
   if (!strange.empty()) text += "; ran and is not in the config: " + strange;
   if (!strange.empty() && !missing.empty()) text += "; in the config and did not run: " + missing;
-  if (s.suspect.empty()) s.suspect = "config_is_not_the_model: " + text;
+  const int ranks = tensor_parallel_of(collected, names);
+  const int parts = strange.empty() ? small_multiple(*s.flop / ran) : 0;
+  if (ranks != 0) text += fmt::format("; they are 1/{0} of the model's: set parallel.tp to {0}", ranks);
+  if (parts != 0)
+    text += fmt::format(
+        "; 1/{0} of them: if {0} ranks share the model, set parallel.pp, .cp or .dp to {0}; else batch or "
+        "workload.grad_accum is {0} times too large",
+        parts);
+  // A figure above 100 % has that cause, where it is found.
+  if (s.suspect.empty() || ranks != 0 || parts != 0) s.suspect = "config_is_not_the_model: " + text;
   s.findings.push_back({"config", "the config is not the model that runs: " + text});
 }
 
@@ -408,7 +486,8 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   s.components = sums.list(most_components);
 
   if (!s.flop && !s.mfu_lower && model == nullptr && flop_once > 0 && ideal_ns > 0) {
-    s.mfu_lower = share_of_peak(flop_once, peak.flop_per_s, elapsed_s);
+    if (elapsed_s > 0 && peak.flop_per_s.value_or(0) > 0)  // at the rates of what ran, as HFU
+      s.mfu_lower = flop_once / work.flop * ideal_ns / static_cast<double>(s.elapsed_ns);
     if (s.mfu_lower) s.flop_source = FlopSource::kLowerBound;
   }
   if (s.flop_source == FlopSource::kNone && work.enough()) s.flop_source = FlopSource::kExecuted;
@@ -418,7 +497,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   if (model != nullptr) {
     const double matmul_ns = static_cast<double>(work.matmul_ns);
     find_recomputation(collected, roles.names(), work.flop, s);
-    find_padding(row, s);
+    find_padding(row, model->options().parallel, s);
     find_logits(row, collected, phase, matmul_ns, s);
     if (is_training(phase) || phase == Phase::kPrefill) find_expert_waste(row, collected, *model, work.flop, s);
     if (phase != Phase::kNone) find_other_model(collected, roles.names(), s);

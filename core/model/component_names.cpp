@@ -38,7 +38,7 @@ void ComponentNames::add(std::string_view name, std::int64_t out, std::int64_t i
     return;
   }
   same->calls += calls;
-  if (same->rows != rows) same->rows = Rows::kOther;  // nobody can say how many rows were tokens
+  if (same->rows != rows) same->rows = Rows::kOther;  // how many rows were tokens is unknown
   if (std::find(same->names.begin(), same->names.end(), name) == same->names.end()) same->names.emplace_back(name);
 }
 
@@ -189,11 +189,16 @@ ProductPass pass_by_transposes(const Product& p) noexcept {
   return p.transpose_b ? ProductPass::kWgrad : ProductPass::kDgrad;
 }
 
-std::string name_by_size(const Product& p) {
-  if (p.batch != 1) return "batched";
+std::pair<std::uint64_t, std::uint64_t> size_by_transposes(const Product& p) noexcept {
   const ProductPass pass = pass_by_transposes(p);
   const std::uint64_t in = pass == ProductPass::kForward || pass == ProductPass::kUnknown ? p.k : p.m;
   const std::uint64_t out = pass == ProductPass::kWgrad ? p.n : pass == ProductPass::kDgrad ? p.k : p.m;
+  return {in, out};
+}
+
+std::string name_by_size(const Product& p) {
+  if (p.batch != 1) return "batched";
+  const auto [in, out] = size_by_transposes(p);
   return std::to_string(in) + "x" + std::to_string(out);
 }
 

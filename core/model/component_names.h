@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/product.h"
@@ -15,8 +16,8 @@ namespace mfu {
 /// gradient of W (`wgrad`).
 enum class ProductPass : std::uint8_t { kUnknown, kForward, kDgrad, kWgrad };
 
-/// How many products ran on the device since an attention kernel, this one not counted. It tells the output projection
-/// from those of queries, keys and values where their sizes are equal.
+/// How many products ran on the device since an attention kernel, this one not counted. It separates the output
+/// projection from those of queries, keys and values where their sizes are equal.
 enum class AfterAttention : std::uint8_t {
   kNext,   ///< none
   kSoon,   ///< one to five: gradients of queries, keys and values follow the backward kernel of attention
@@ -85,6 +86,9 @@ class ComponentNames {
 
 /// Pass by the transposes alone, for a matrix that is stored out x in.
 [[nodiscard]] ProductPass pass_by_transposes(const Product& product) noexcept;
+
+/// In and out of the matrix that the transposes imply.
+[[nodiscard]] std::pair<std::uint64_t, std::uint64_t> size_by_transposes(const Product& product) noexcept;
 
 /// A name without a model: in x out of the matrix that the transposes imply, `4096x14336`; `batched` for a batch.
 [[nodiscard]] std::string name_by_size(const Product& product);

@@ -254,7 +254,9 @@ inline constexpr auto kFieldsOf<RegionSummary> = fields(
     Field{
         "graph_sum_s", &RegionSummary::graph_sum_ns, Unit::kSeconds, AddsUp::kSum, Null::kNoDeviceActivity,
         "sum of the durations of graphs recorded as one (`MFU_GRAPHS=graph`), whose kernels have no known class: their "
-        "time is in `time_s.other`; above 0, `lost.other` has all that kernels lost and `lost.matmul` is 0"});
+        "time is in `time_s.other`; above 0, `lost.other` has all that kernels lost and `lost.matmul` is 0"},
+    Field{"mfu_mixed", &RegionSummary::mfu_mixed, Unit::kRatio, AddsUp::kMean, Null::kUnknown,
+          "MFU against the rates of the dtypes that the matmuls had, where not all had the peak's"});
 
 /// Calls `each` with every field of T.
 template <typename T, typename Each>

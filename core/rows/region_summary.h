@@ -174,7 +174,9 @@ struct RegionSummary : RegionCounts {
   std::optional<double> hfu_flop;                 ///< plus recomputation [FLOP]
   std::optional<double> bytes;                    ///< bytes the model must move [B]
   std::optional<double> mfu, mfu_busy, hfu, mbu;  ///< ratios 0..1
-  std::optional<double> roofline_s;               ///< max(FLOP/peak, bytes/bandwidth) [s]
+  /// MFU against the rates of the dtypes that the matmuls had, where they had others than the peak's; 0..1.
+  std::optional<double> mfu_mixed;
+  std::optional<double> roofline_s;  ///< max(FLOP/peak, bytes/bandwidth) [s]
   Bound bound = Bound::kUnknown;
   std::optional<double> clock_ratio;  ///< SM clock at the window's end over the clock that the peak stands for
   std::string suspect;                ///< why the figure is not to be believed; empty: nothing found
@@ -198,7 +200,7 @@ struct RegionSummary : RegionCounts {
   /// Times of kernels are missing: forgets all that follows from them.
   void forget_kernel_times() {
     classes_known = false;
-    mfu_busy = hfu = std::nullopt;
+    mfu_busy = hfu = mfu_mixed = std::nullopt;
     lost.reset();
     executed.reset();
     components.clear();

@@ -439,6 +439,43 @@ TEST_F(Executed, PaddingWastedLogitsAndAnotherModelAreFound) {
   EXPECT_NE(finding(r, "config").find("512x1536"), std::string::npos) << finding(r, "config");
 }
 
+TEST_F(Executed, AnExactMultipleIsNoPadding) {
+  in_range("step batch=1 seq_len=256", [&] { made_.step(4, 256); });
+  RegionSummary r = finish();
+  EXPECT_EQ(finding(r, "padding"), "");
+  EXPECT_NE(finding(r, "batch").find("4 times"), std::string::npos) << finding(r, "batch");
+  EXPECT_NE(finding(r, "batch").find("workload.grad_accum to 4"), std::string::npos) << finding(r, "batch");
+
+  start(MadeTransformer::config(R"("parallel": {"dp": 4})"));
+  in_range("step batch=4 seq_len=256", [&] { made_.step(4, 256); });
+  r = finish();
+  EXPECT_EQ(finding(r, "padding"), "");
+  EXPECT_NE(finding(r, "batch").find("parallel.dp is 4: leave it out"), std::string::npos) << finding(r, "batch");
+
+  start(MadeTransformer::config());
+  in_range("step batch=16 seq_len=256", [&] { made_.step(4, 256); });
+  r = finish();
+  EXPECT_NE(finding(r, "batch").find("1/4"), std::string::npos) << finding(r, "batch");
+  EXPECT_NE(finding(r, "batch").find("parallel.dp to 4"), std::string::npos) << finding(r, "batch");
+
+  start(MadeTransformer::config());
+  in_range("step batch=4 seq_len=256", [&] { made_.step(4, 256); });
+  EXPECT_EQ(finding(finish(), "batch"), "");
+}
+
+TEST_F(Executed, SizesThatAreDividedNameTensorParallelism) {
+  for (const std::uint64_t ranks : {2, 8}) {
+    start(MadeTransformer::config());
+    made_.heads /= ranks;
+    made_.kv_heads = std::max<std::uint64_t>(1, made_.kv_heads / ranks);
+    made_.f /= ranks;
+    made_.vocab /= ranks;
+    in_range("step batch=4 seq_len=256", [&] { made_.step(4, 256); });
+    const RegionSummary r = finish();
+    EXPECT_NE(r.suspect.find("set parallel.tp to " + std::to_string(ranks)), std::string::npos) << r.suspect;
+  }
+}
+
 TEST_F(Executed, ThePeakIsThatOfTheOperands) {
   peak_.by_dtype[static_cast<std::size_t>(DType::kTf32)] = kPeak / 2;
   ledger_->set_peak(0, peak_);
@@ -448,7 +485,24 @@ TEST_F(Executed, ThePeakIsThatOfTheOperands) {
   const RegionSummary r = finish();
   EXPECT_NEAR(*r.hfu, made_.product_flop / (kPeak / 2 * seconds(r.elapsed_ns)),
               1.0 / static_cast<double>(r.elapsed_ns));
-  EXPECT_NE(finding(r, "peak_dtype").find("tf32"), std::string::npos) << finding(r, "peak_dtype");
+  EXPECT_NE(finding(r, "peak_dtype").find("100.0 % in tf32"), std::string::npos) << finding(r, "peak_dtype");
+  ASSERT_TRUE(r.mfu && r.mfu_mixed);
+  EXPECT_NEAR(*r.mfu_mixed / *r.mfu, 2, 1e-6);
+}
+
+/// Of a part that is small nothing is said about dtypes.
+TEST_F(Executed, DtypesAreSaidOfWhatIsSeenAlone) {
+  peak_.by_dtype[static_cast<std::size_t>(DType::kTf32)] = kPeak / 2;
+  ledger_->set_peak(0, peak_);
+  made_.dtype = DType::kTf32;
+  in_range("step", [&] {
+    made_.step(4, 256);
+    made_.kernel("triton_tem_fused_mm_0", 100'000'000);  // whose product nothing says
+  });
+  const RegionSummary r = finish();
+  EXPECT_LT(r.executed->coverage(), 0.9);
+  EXPECT_EQ(finding(r, "peak_dtype"), "");
+  EXPECT_FALSE(r.mfu_mixed);
 }
 
 TEST_F(Executed, ServingHasBoundsWithoutAnyShape) {

@@ -32,7 +32,8 @@ const Keys kRegionKeys{"region",        "device",      "t0_ns",
                        "inter_token_s", "by_batch",    "prefill_to_decode_s",
                        "after_prefill", "slowest",     "mfu_lower",
                        "flop_source",   "executed",    "settled",
-                       "mbu_lower",     "untimed",     "graph_sum_s"};
+                       "mbu_lower",     "untimed",     "graph_sum_s",
+                       "mfu_mixed"};
 
 Keys keys_of(const Json& j) {
   Keys keys;
