@@ -54,7 +54,7 @@ class Region:
 
 
 class _NoRegion(Region):
-    """The region of a process that nobody measures."""
+    """The region of a process that is not measured."""
 
     __slots__ = ()
 

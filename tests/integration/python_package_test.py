@@ -200,11 +200,16 @@ print(json.dumps(mfuinject.latest()))"""
     @unittest.skipUnless(has("torch", "transformers", "accelerate"), "transformers is not installed")
     def test_the_trainer_of_transformers(self):
         marks, history = self.with_own_file(TRAINER, str(self.directory / "out"))
-        self.assertEqual(marks, ["step batch=2 seq_len=8", "pop"] * 3)
+        self.assertEqual(marks, ["step batch=4 seq_len=8", "pop"] * 3)  # both micro-batches
         logged = [entry for entry in history if "loss" in entry]
         self.assertEqual(len(logged), 3)
         for entry in logged:
             self.assertEqual(entry["mfu/step/mfu"], 0.5)
+
+    @unittest.skipUnless(has("torch", "transformers", "accelerate"), "transformers is not installed")
+    def test_the_config_may_say_how_many_micro_batches_a_step_has(self):
+        marks, _ = self.python(TRAINER, str(self.directory / "out"), MFU_SET="workload.grad_accum=2")
+        self.assertEqual(marks, ["step batch=2 seq_len=8", "pop"] * 3)
 
     @unittest.skipUnless(has("torch", "accelerate"), "accelerate is not installed")
     def test_a_tracker_of_accelerate(self):
