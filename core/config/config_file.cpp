@@ -403,6 +403,14 @@ void read_config_file(const ConfigDocument& document, const std::vector<Override
     problems->push_back({document.model_place, "assumed", Problem::Kind::kAssumed, assumed, ""});
   for (const std::string& part : spec->not_counted)
     problems->push_back({document.model_place, "not counted", Problem::Kind::kAssumed, part, ""});
+  const bool experts = std::any_of(spec->layers.begin(), spec->layers.end(),
+                                   [](const LayerSpec& layer) { return layer.mlp.experts > 0; });
+  if (options.parallel.ep > 1 && !experts && !spec->flat_params) {
+    problems->push_back({reading.place_of("parallel.ep"), "parallel.ep", Problem::Kind::kValue,
+                         "expected 1: the model has no experts, got " + std::to_string(options.parallel.ep),
+                         "using 1"});
+    options.parallel.ep = 1;
+  }
   if (!windows) {
     for (LayerSpec& layer : spec->layers) layer.mixer.window = 0;
   }

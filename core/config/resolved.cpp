@@ -37,6 +37,9 @@ std::string resolved_json(const Config& c, const FlopsOptions& o) {
                    {"cp", o.parallel.cp},
                    {"ep", o.parallel.ep},
                    {"dp", o.parallel.dp}};
+  if (c.model)
+    if (const std::string share = share_text(o.parallel, c.model->spec()); !share.empty())
+      j["parallel"]["this_rank"] = share;
   OrderedJson peak = {{"sparse", c.peak.sparse}};
   if (c.peak.dtype) peak["dtype"] = name(*c.peak.dtype);
   if (c.peak.tflops) peak["tflops"] = *c.peak.tflops;

@@ -8,10 +8,19 @@
 namespace mfu {
 namespace {
 
-constexpr std::pair<Convention, std::string_view> kConventions[] = {
-    {Convention::kExact, "exact"},           {Convention::kPalm, "palm"},         {Convention::kNanogpt, "nanogpt"},
-    {Convention::kTorchtitan, "torchtitan"}, {Convention::kMegatron, "megatron"}, {Convention::kKaplan, "kaplan"},
-    {Convention::kChinchilla, "chinchilla"}, {Convention::k6nd, "6nd"},
+struct NamedConvention {
+  Convention convention;
+  std::string_view name, version;  ///< version: whose formula, as of when; empty: of this project
+};
+constexpr NamedConvention kConventions[] = {
+    {Convention::kExact, "exact", ""},
+    {Convention::kPalm, "palm", "arXiv:2204.02311"},
+    {Convention::kNanogpt, "nanogpt", "nanoGPT, estimate_mfu"},
+    {Convention::kTorchtitan, "torchtitan", "torchtitan before August 2026 (#4300), without windows"},
+    {Convention::kMegatron, "megatron", "Megatron-LM of August 2026"},
+    {Convention::kKaplan, "kaplan", "arXiv:2001.08361"},
+    {Convention::kChinchilla, "chinchilla", "arXiv:2203.15556"},
+    {Convention::k6nd, "6nd", ""},
 };
 
 HeadSums head_sums(std::span<const LayerSpec> layers) noexcept {
@@ -126,10 +135,17 @@ FlopCount count_by_convention(const Architecture& model, const ConventionTerms& 
 }
 
 std::string_view name(Convention convention) noexcept {
-  for (const auto& [value, text] : kConventions) {
-    if (value == convention) return text;
+  for (const NamedConvention& known : kConventions) {
+    if (known.convention == convention) return known.name;
   }
   return "exact";
+}
+
+std::string_view version_of(Convention convention) noexcept {
+  for (const NamedConvention& known : kConventions) {
+    if (known.convention == convention) return known.version;
+  }
+  return "";
 }
 
 std::string_view name(AttentionMode mode) noexcept {
@@ -145,8 +161,8 @@ std::string_view name(AttentionMode mode) noexcept {
 }
 
 std::optional<Convention> parse_convention(std::string_view text) noexcept {
-  for (const auto& [value, known] : kConventions) {
-    if (known == text) return value;
+  for (const NamedConvention& known : kConventions) {
+    if (known.name == text) return known.convention;
   }
   if (text == "causal") return Convention::kExact;
   return std::nullopt;

@@ -25,7 +25,7 @@ Shares shares_of(const ParallelConfig& p, const Architecture& model) noexcept {
   Shares s;
   const double tp = static_cast<double>(p.tp), pp = static_cast<double>(p.pp), cp = static_cast<double>(p.cp),
                ep = static_cast<double>(p.ep), dp = static_cast<double>(p.dp);
-  s.flop = 1.0 / (pp * std::max(tp * cp * dp, ep));
+  s.flop = 1.0 / p.world();
   s.weights = 1.0 / (tp * pp);
   s.experts = 1.0 / (pp * std::max(tp, ep));
   double head_split = tp;  // the cache of grouped heads splits no further than its heads; a latent not at all
@@ -38,6 +38,21 @@ Shares shares_of(const ParallelConfig& p, const Architecture& model) noexcept {
 }
 
 }  // namespace
+
+std::string share_text(const ParallelConfig& ranks, const Architecture& model) {
+  if (ranks.world() <= 1) return "";
+  std::string split;
+  for (const auto& [key, size] : {std::pair("tp", ranks.tp), std::pair("pp", ranks.pp), std::pair("cp", ranks.cp),
+                                  std::pair("ep", ranks.ep), std::pair("dp", ranks.dp)})
+    if (size > 1) split += (split.empty() ? "" : ", ") + std::string(key) + " " + std::to_string(size);
+  std::int64_t layers = 0;
+  for (const LayerSpec& layer : model.layers) layers += layer.repeat;
+  if (ranks.pp > 1) split += "; stages taken as equal";
+  if (ranks.pp > 1 && layers % ranks.pp != 0)
+    split += ", but " + std::to_string(layers) + " layers do not divide by " + std::to_string(ranks.pp);
+  return "1/" + std::to_string(static_cast<std::int64_t>(std::min(ranks.world(), 9e15))) + " of the model (" + split +
+         ")";
+}
 
 struct FlopsModel::Impl {
   Architecture spec;

@@ -1,6 +1,7 @@
 // What MFU multiplies by: a model's dimensions and conventions > FLOP, bytes and tokens of one region instance.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -83,6 +84,8 @@ enum class Convention : std::uint8_t {
 
 /// `exact`, `palm`, `nanogpt`, `torchtitan`, `megatron`, `kaplan`, `chinchilla`, `6nd`.
 [[nodiscard]] std::string_view name(Convention convention) noexcept;
+/// Whose formula it is, as of when: `Megatron-LM of August 2026`; empty: this project's.
+[[nodiscard]] std::string_view version_of(Convention convention) noexcept;
 [[nodiscard]] std::string_view name(AttentionMode mode) noexcept;  ///< `causal`, `full`, `full_windowed`
 [[nodiscard]] std::optional<Convention> parse_convention(std::string_view text) noexcept;
 [[nodiscard]] std::optional<AttentionMode> parse_attention_mode(std::string_view text) noexcept;
@@ -115,7 +118,16 @@ struct TrainableConfig {
 /// How many ranks share one job. World = pp * max(tp * cp * dp, ep): expert parallelism reuses the other ranks.
 struct ParallelConfig {
   std::int64_t tp = 1, pp = 1, cp = 1, ep = 1, dp = 1;
+
+  [[nodiscard]] double world() const noexcept {
+    return static_cast<double>(pp) *
+           std::max(static_cast<double>(tp) * static_cast<double>(cp) * static_cast<double>(dp),
+                    static_cast<double>(ep));
+  }
 };
+
+/// What one rank computes, in words: `1/8 of the model (tp 4, pp 2)`; empty: all of it.
+[[nodiscard]] std::string share_text(const ParallelConfig& ranks, const Architecture& model);
 
 /// Everything besides the dimensions that decides a count.
 struct FlopsOptions {

@@ -24,7 +24,7 @@ struct VisionCount {
 /// edge to the nearest multiple of patch x merge; DeepSeek-OCR takes the larger edge (640 or 1024 in its own use).
 [[nodiscard]] VisionCount count_image(const VisionSpec& tower, std::int64_t height, std::int64_t width) noexcept;
 
-/// The image that a tower gets when nobody says a size: its own for fixed ones; none (0, 0) for dynamic ones.
+/// The image that a tower gets when no size is given: its own for fixed ones; none (0, 0) for dynamic ones.
 [[nodiscard]] std::pair<std::int64_t, std::int64_t> default_image(const VisionSpec& tower) noexcept;
 
 }  // namespace mfu

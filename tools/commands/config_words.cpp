@@ -45,7 +45,9 @@ std::string config_words(const Config& config) {
                          config.peak.tflops ? fmt::format(" {:g} TFLOP/s", *config.peak.tflops) : "");
   else if (config.peak.tflops)
     words += fmt::format(", peak {:g} TFLOP/s", *config.peak.tflops);
-  return words + fmt::format(", {} counting", config.model->convention());
+  words += fmt::format(", {} counting", config.model->convention());
+  const std::string share = share_text(config.model->options().parallel, config.model->spec());
+  return words + (share.empty() ? "" : ", this rank " + share);
 }
 
 std::vector<ConfigMistake> config_mistakes(const Config& config) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/base/dtype.h"
@@ -132,6 +133,12 @@ void add_flops(CommandLine& line) {
   command.option("--new-tokens", call->new_tokens, "decode passes, over a growing context")
       .between(std::int64_t{0}, kMost);
   command.option("--grad-accum", call->grad_accum, "micro-batches per step").between(std::int64_t{1}, kMost);
+  for (const auto& [name, size, what] : {std::tuple("--tp", &call->tp, "ranks that share each layer (tensor parallel)"),
+                                         std::tuple("--pp", &call->pp, "ranks that share the layers (pipeline)"),
+                                         std::tuple("--cp", &call->cp, "ranks that share each sequence (context)"),
+                                         std::tuple("--ep", &call->ep, "ranks that share the experts"),
+                                         std::tuple("--dp", &call->dp, "ranks that share --batch (data parallel)")})
+    command.option(name, *size, what).between(std::int64_t{1}, std::int64_t{1} << 20);
   command.option("--encoder-len", call->encoder_len, "encoder tokens per sequence (encoder-decoder models)")
       .between(std::int64_t{0}, kMost);
   command.option("--encoder-runs", call->encoder_runs, "whether the encoder is part of the work").one_of({"yes", "no"});
@@ -168,6 +175,7 @@ void add_flops(CommandLine& line) {
   command.flag("--schema", call->schema, "the model as resolved, in the project's own schema");
   command.group("Shape", {"--phase", "--batch", "--seq-len", "--seq-lens", "--context", "--contexts", "--new-tokens",
                           "--grad-accum", "--encoder-len", "--encoder-runs", "--images"});
+  command.group("This rank's share", {"--tp", "--pp", "--cp", "--ep", "--dp"});
   command.group("Counting", {"--attention", "--context-mode", "--logits", "--convention", "--recompute",
                              "--weight-dtype", "--kv-dtype"});
   command.group("Peak and roofline", {"--gpu", "--dtype", "--sparse"});
@@ -176,6 +184,7 @@ void add_flops(CommandLine& line) {
   command.footer({"mfu flops config.json --phase train --batch 8 --seq-len 4096",
                   "mfu flops Qwen/Qwen3-8B --phase decode --batch 32 --context 2048 --gpu H100",
                   "mfu flops config.json --convention palm --json",
+                  "mfu flops config.json --phase train --batch 8 --seq-len 4096 --tp 8",
                   "mfu flops --kernel gemm --m 4096 --n 4096 --k 4096 --gpu H100 --dtype bf16"},
                  "0; 1 when the config cannot be read or its work cannot be counted");
   command.action([call] { return run_flops(*call); });

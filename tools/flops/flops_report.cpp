@@ -142,6 +142,8 @@ Result<FlopsReport> make_report(const FlopsCall& call, const Config& config, con
       (options.logits == LogitsMode::kByPhase && (job.phase == Phase::kTrain || (model && model->spec().is_encoder)));
   r.logits = all_logits ? "all" : "last";
   r.json["convention"] = name(options.convention);
+  r.formula = version_of(options.convention);
+  if (!r.formula.empty()) r.json["convention_of"] = r.formula;
   r.json["attention"] = name(options.attention);
   r.json["attention_counted"] = r.attention;
   r.json["logits"] = r.logits;
@@ -187,6 +189,18 @@ Result<FlopsReport> make_report(const FlopsCall& call, const Config& config, con
   add_other_conventions(*model, options, request, r);
   r.json["tokens"] = integer(counted->tokens);
   flop = counted->total.to_double();
+  r.share = share_text(options.parallel, model->spec());
+  if (!r.share.empty()) {
+    const ParallelConfig& p = options.parallel;
+    r.flop_of_rank = *flop / p.world();
+    r.json["parallel"] = {{"tp", p.tp},
+                          {"pp", p.pp},
+                          {"cp", p.cp},
+                          {"ep", p.ep},
+                          {"dp", p.dp},
+                          {"this_rank", r.share},
+                          {"flop_of_rank", whole(r.flop_of_rank)}};
+  }
   if (job.phase == Phase::kTrain) {
     r.json["bytes"] = nullptr;  // no agreed minimum
   } else {

@@ -29,6 +29,9 @@ struct FlopsReport {
   Roofline best;
   std::optional<KernelFlop> kernel;
   std::string convention, attention, logits;
+  std::string_view formula;  ///< version_of the convention
+  std::string share;         ///< share_text: what one rank computes; empty: all of it
+  double flop_of_rank = 0;   ///< [FLOP] where `share` says something
   std::vector<std::pair<std::string_view, Count>> other_conventions;  ///< the total by each that is defined for it
 };
 

@@ -32,10 +32,15 @@ std::vector<Override> config_overrides(const FlopsCall& call) {
   number("--new-tokens", "workload.new_tokens", call.new_tokens);
   number("--encoder-len", "workload.encoder_len", call.encoder_len);
   number("--grad-accum", "workload.grad_accum", call.grad_accum);
+  number("--tp", "parallel.tp", call.tp);
+  number("--pp", "parallel.pp", call.pp);
+  number("--cp", "parallel.cp", call.cp);
+  number("--ep", "parallel.ep", call.ep);
+  number("--dp", "parallel.dp", call.dp);
   text("--recompute", "workload.recompute", call.recompute);
   if (!call.images.empty()) text("--images", "workload.images", Json(call.images).dump());
   text("--convention", "counting.convention", call.convention);
-  // This one says how attention counts as well, whatever the file says of it.
+  // This one says how attention counts as well, over what the file says.
   if (call.convention == "exact-full") text("--convention", "counting.attention", "full");
   text("--attention", "counting.attention", call.attention);
   text("--logits", "counting.logits", call.logits);

@@ -79,7 +79,8 @@ std::string headline(const FlopsReport& r) {
     };
     text = fmt::format("{}: {} parameters", model["family"].get<std::string>(), count(p["total"]));
     if (p["active"] != p["total"] && !p["active"].is_null()) text += fmt::format(", {} active", count(p["active"]));
-    text += fmt::format("; counting {}, attention {}, logits {}", r.convention, r.attention, r.logits);
+    text += fmt::format("; counting {}{}, attention {}, logits {}", r.convention,
+                        r.formula.empty() ? "" : fmt::format(" ({})", r.formula), r.attention, r.logits);
   } else {
     text = "one matrix product";
   }
@@ -133,6 +134,10 @@ std::string roofline_text(const FlopsReport& r) {
   return text;
 }
 
+std::string rank_text(const FlopsReport& r) {
+  return r.share.empty() ? "" : fmt::format("this rank: {}, {}\n", r.share, with_unit(r.flop_of_rank, "FLOP"));
+}
+
 /// One line for each thing that the reader took for granted, and for each part that no count has.
 std::string assumptions(const FlopsReport& r) {
   std::string text;
@@ -162,7 +167,7 @@ void print_table(const FlopsReport& r) {
     for (const Row& row : rows) fmt::print("{:<24}{:>32}{:>16}{:>12}\n", row.what, row.exact, row.readable, row.share);
     if (!r.bytes_missing.empty()) fmt::print("{}\n", r.bytes_missing);
   }
-  const std::string tail = other_conventions(r) + roofline_text(r);
+  const std::string tail = rank_text(r) + other_conventions(r) + roofline_text(r);
   if (!tail.empty()) fmt::print("\n{}", tail);
 }
 
@@ -184,7 +189,7 @@ void print_markdown(const FlopsReport& r) {
     fmt::print("| component | exact | readable | of forward |\n|---|---:|---:|---:|\n");
     for (const Row& row : rows) fmt::print("| {} | {} | {} | {} |\n", row.what, row.exact, row.readable, row.share);
   }
-  const std::string tail = other_conventions(r) + roofline_text(r);
+  const std::string tail = rank_text(r) + other_conventions(r) + roofline_text(r);
   if (!tail.empty()) fmt::print("\n{}", tail);
 }
 

@@ -41,6 +41,49 @@ json flops(std::vector<std::string> arguments) {
   return json::parse(result.out, nullptr, false);
 }
 
+/// Figures of public reports: pytorch/torchtitan pull request 4300 (FLOP per token before it), and fms-fsdp issue 67
+/// ("192 TFLOP per sequence" of Llama 2 7B at 4,096 tokens, by PaLM's formula).
+TEST(FlopsCommand, FiguresOfPublicReports) {
+  const auto total = [](const std::string& model, const char* convention) {
+    return flops({config(model), "--phase", "train", "--batch", "1", "--seq-len", "4096", "--convention",
+                  convention})["flop"]["total"]
+        .get<std::uint64_t>();
+  };
+  EXPECT_EQ(total("gpt-oss-20b", "torchtitan"), 26'481'681'792u * 4096);
+  EXPECT_NEAR(static_cast<double>(total("llama-2-7b", "palm")), 192e12, 0.05e12);
+  const json megatron = flops({config("gpt2"), "--convention", "megatron"});
+  EXPECT_EQ(megatron["convention_of"], "Megatron-LM of August 2026");
+  EXPECT_FALSE(flops({config("gpt2")}).contains("convention_of"));
+}
+
+TEST(FlopsCommand, TheShareOfOneRank) {
+  const std::vector<std::string> shape = {"--phase", "train", "--batch", "2", "--seq-len", "512"};
+  const auto with = [&shape](const std::string& model, std::vector<std::string> more) {
+    more.insert(more.begin(), shape.begin(), shape.end());
+    more.insert(more.begin(), config(model));
+    return more;
+  };
+  const json whole = flops(with("mixtral-8x7b", {}));
+  EXPECT_FALSE(whole.contains("parallel"));
+  const json j = flops(with("mixtral-8x7b", {"--tp", "2", "--pp", "4", "--ep", "2"}));
+  EXPECT_EQ(j["flop"]["total"], whole["flop"]["total"]) << "the whole model, as before";
+  EXPECT_EQ(j["parallel"]["this_rank"], "1/8 of the model (tp 2, pp 4, ep 2; stages taken as equal)");
+  EXPECT_EQ(j["parallel"]["flop_of_rank"].get<std::uint64_t>() * 8, whole["flop"]["total"].get<std::uint64_t>());
+  const json uneven = flops(with("mixtral-8x7b", {"--pp", "3"}));
+  EXPECT_EQ(uneven["parallel"]["this_rank"],
+            "1/3 of the model (pp 3; stages taken as equal, but 32 layers do not divide by 3)");
+
+  std::vector<std::string> words = with("mixtral-8x7b", {"--tp", "8"});
+  words.insert(words.begin(), "flops");
+  EXPECT_NE(mfu(words).out.find("this rank: 1/8 of the model (tp 8), "), std::string::npos) << mfu(words).out;
+  words = with("llama-3-8b", {"--ep", "8"});
+  words.insert(words.begin(), "flops");
+  const Output refused = mfu(words);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_NE(refused.err.find("--ep: parallel.ep: expected 1: the model has no experts, got 8"), std::string::npos)
+      << refused.err;
+}
+
 TEST(FlopsCommand, JsonContract) {
   const json j = flops({config("mixtral-8x7b"), "--phase", "decode", "--batch", "32", "--context", "2047", "--gpu",
                         "NVIDIA H100 80GB HBM3", "--dtype", "bf16"});

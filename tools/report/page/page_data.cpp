@@ -119,7 +119,9 @@ Json about_of(const Job& job) {
         if (value.is_structured() || value == "none" ||
             ((std::string_view(block) == "parallel" || key == "grad_accum") && value == 1))
           continue;
-        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key,
+        std::string words = key;
+        std::replace(words.begin(), words.end(), '_', ' ');
+        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", words,
                             value.is_string() ? value.get<std::string>() : value.dump());
       }
       if (!text.empty()) facts[block].insert(text);
