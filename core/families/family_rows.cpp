@@ -557,7 +557,8 @@ void build_row(std::string_view type, const Fields& f, ModelHead head, Architect
   if (x.flag("assumes")) spec.assumed.emplace_back(x.text("assumption"));
   VisionSpec v = tower_of(x);
   if (f.failed()) return;
-  // The class that an image classifier is published with, or the bare tower with its pooler; neither where nobody says.
+  // The class that an image classifier is published with, or the bare tower with its pooler; neither where the config
+  // says none.
   const bool classifier = head == ModelHead::kSequence, bare = head == ModelHead::kNone;
   if (classifier || bare) v.image_flop += x.value(classifier ? "classifier_flop" : "pooler_flop");
   spec.d_model = v.width;

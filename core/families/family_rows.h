@@ -29,7 +29,7 @@ inline constexpr std::string_view kGenericRow = "generic", kDraftRow = "_eagle3"
 /// Builds the architecture that a row of the table describes.
 void build_row(std::string_view type, const Fields& f, ModelHead head, Architecture& spec);
 
-/// Reads `f` as a model of `type`, whatever describes it (read_architecture.cpp). \param nested inside another config,
+/// Reads `f` as a model of `type`, by a row or by code (read_architecture.cpp). \param nested inside another config,
 /// which leaves out what its class has as a default.
 void read_typed(const Fields& f, std::string_view type, bool nested, ModelHead head, Architecture& spec);
 

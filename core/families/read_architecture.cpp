@@ -43,7 +43,7 @@ bool looks_like_decoder(const Fields& f) {
          f.find("num_attention_heads|n_head|n_heads|num_heads") != nullptr && f.find("vocab_size") != nullptr;
 }
 
-/// The object with the language model of a config whose type nobody knows: itself, or a part by its usual name.
+/// The object with the language model of a config whose type is unknown: itself, or a part by its usual name.
 Fields decoder_part(const Fields& f) {
   for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config", "decoder_config"}) {
     const json* part = f.find(key);
@@ -63,7 +63,7 @@ std::string_view beyond_generic(const Fields& f) {
   return {};
 }
 
-/// A dense or mixture-of-experts decoder by the usual key names, for types that nobody has heard of.
+/// A dense or mixture-of-experts decoder by the usual key names, for types that are unknown.
 void read_generic(const Fields& f, std::string_view type, ModelHead head, Architecture& spec) {
   const Fields text = decoder_part(f);
   const std::string inner = text.text_or("model_type", type);
