@@ -464,16 +464,14 @@ TEST_F(Executed, AnExactMultipleIsNoPadding) {
 }
 
 TEST_F(Executed, SizesThatAreDividedNameTensorParallelism) {
-  for (const std::uint64_t ranks : {2, 8}) {
-    start(MadeTransformer::config());
-    made_.heads /= ranks;
-    made_.kv_heads = std::max<std::uint64_t>(1, made_.kv_heads / ranks);
-    made_.f /= ranks;
-    made_.vocab /= ranks;
-    in_range("step batch=4 seq_len=256", [&] { made_.step(4, 256); });
-    const RegionSummary r = finish();
-    EXPECT_NE(r.suspect.find("set parallel.tp to " + std::to_string(ranks)), std::string::npos) << r.suspect;
-  }
+  // Of as many ranks as there are heads of keys: with more, those heads are repeated, and no one number divides all.
+  made_.heads /= 2;
+  made_.kv_heads /= 2;
+  made_.f /= 2;
+  made_.vocab /= 2;
+  in_range("step batch=4 seq_len=256", [&] { made_.step(4, 256); });
+  const RegionSummary r = finish();
+  EXPECT_NE(r.suspect.find("set parallel.tp to 2"), std::string::npos) << r.suspect;
 }
 
 TEST_F(Executed, ThePeakIsThatOfTheOperands) {
