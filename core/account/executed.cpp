@@ -382,10 +382,10 @@ int tensor_parallel_of(const Collected& collected, const ComponentNames& names) 
 }
 
 /// Less than the model's FLOP were executed although nearly all matmuls are seen: the config describes another model,
-/// or a shape that did not run.
-void find_other_model(const Collected& collected, const ComponentNames& names, RegionSummary& s) {
-  const double ran = s.executed->flop;
-  if (!s.flop || s.open != 0 || s.executed->coverage() < 0.99 || ran >= 0.98 * *s.flop) return;
+/// or a shape that did not run. Of a part of an instance FLOP are divided by time, and products lie where they ran.
+void find_other_model(const RegionRow& row, const Collected& collected, const ComponentNames& names, RegionSummary& s) {
+  const double ran = s.executed->flop, model = s.flop.value_or(s.mfu_lower ? row.flop_least : 0);
+  if (row.cut || s.open != 0 || s.executed->coverage() < 0.99 || ran >= 0.98 * model) return;
   std::string missing, strange;
   std::size_t shown = 0;
   for (std::uint16_t i = 0; i < names.all().size() && shown < 3; ++i) {
@@ -399,8 +399,8 @@ void find_other_model(const Collected& collected, const ComponentNames& names, R
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   for (std::size_t i = 0; i < std::min<std::size_t>(3, order.size()); ++i)
     strange += (i == 0 ? "" : ", ") + order[i].second;
-  std::string text = fmt::format("{} were executed, the model has {}: {} fewer", scaled_text(ran, "FLOP"),
-                                 scaled_text(*s.flop, "FLOP"), percent_of(*s.flop - ran, *s.flop));
+  std::string text = fmt::format("{} were executed, the model has {}{}: {} fewer", scaled_text(ran, "FLOP"),
+                                 s.flop ? "" : "at least ", scaled_text(model, "FLOP"), percent_of(model - ran, model));
   if (!strange.empty()) text += "; ran and is not in the config: " + strange;
   if (!strange.empty() && !missing.empty()) text += "; in the config and did not run: " + missing;
   const int ranks = tensor_parallel_of(collected, names);
@@ -414,6 +414,17 @@ void find_other_model(const Collected& collected, const ComponentNames& names, R
   // A figure above 100 % has that cause, where it is found.
   if (s.suspect.empty() || ranks != 0 || parts != 0) s.suspect = "config_is_not_the_model: " + text;
   s.findings.push_back({"config", "the config is not the model that runs: " + text});
+}
+
+/// A bound is checked as a figure is: no model has more than what kernels had time for.
+void check_bound(const RegionRow& row, RegionSummary& s) {
+  if (!s.mfu_lower || !s.suspect.empty()) return;
+  const double elapsed_s = seconds(s.elapsed_ns), busy = s.classes_known ? seconds(s.busy_ns) / elapsed_s : 1;
+  if (*s.mfu_lower <= 1 && (row.cut || s.open != 0 || *s.mfu_lower <= 1.01 * busy)) return;
+  s.suspect = fmt::format(
+      "bound_exceeds_busy_time: at least {:.3g} s of work at peak in {:.3g} s in which kernels ran: the config of "
+      "another model, its tokens, or the peak",
+      *s.mfu_lower * elapsed_s, busy * elapsed_s);
 }
 
 /// Why there is no HFU where nothing else gives a figure either.
@@ -439,6 +450,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   const double elapsed_s = seconds(s.elapsed_ns);
   if (!s.flop && row.flop_least > 0) s.mfu_lower = share_of_peak(row.flop_least, peak.flop_per_s, elapsed_s);
   if (!s.bytes && row.bytes_least > 0) s.mbu_lower = share_of_peak(row.bytes_least, peak.bytes_per_s, elapsed_s);
+  check_bound(row, s);
   s.flop_source = s.flop ? row.flop_source : s.mfu_lower ? FlopSource::kLowerBound : FlopSource::kNone;
   if (!roles.watched() || !s.classes_known) return;
 
@@ -500,7 +512,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
     find_padding(row, model->options().parallel, s);
     find_logits(row, collected, phase, matmul_ns, s);
     if (is_training(phase) || phase == Phase::kPrefill) find_expert_waste(row, collected, *model, work.flop, s);
-    if (phase != Phase::kNone) find_other_model(collected, roles.names(), s);
+    if (phase != Phase::kNone) find_other_model(row, collected, roles.names(), s);
   }
 }
 

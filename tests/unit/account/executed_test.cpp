@@ -474,6 +474,23 @@ TEST_F(Executed, SizesThatAreDividedNameTensorParallelism) {
   EXPECT_NE(r.suspect.find("set parallel.tp to 2"), std::string::npos) << r.suspect;
 }
 
+/// FLOP of a step across an edge are divided by time, its products lie where they ran: neither is held against the
+/// other.
+TEST_F(Executed, WindowsAccuseNothingOfAPartOfAStep) {
+  start(MadeTransformer::config(), 400'000);
+  for (int i = 0; i < 12; ++i) {
+    in_range("step batch=4 seq_len=256", [&] {
+      made_.step(4, 256);
+      made_.at += 130'000 * (i % 3);  // a pause, in some
+    });
+  }
+  ledger_->finish(made_.at);
+  ASSERT_GT(windows_.size(), 4u);
+  for (const WindowSummary& window : windows_)
+    for (const RegionSummary& r : window.regions)
+      EXPECT_EQ(r.suspect.find("config_is_not"), std::string::npos) << r.suspect;
+}
+
 TEST_F(Executed, ThePeakIsThatOfTheOperands) {
   peak_.by_dtype[static_cast<std::size_t>(DType::kTf32)] = kPeak / 2;
   ledger_->set_peak(0, peak_);
