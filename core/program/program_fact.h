@@ -18,7 +18,9 @@ enum class FactKind : std::uint8_t {
   kUpdateEnd,
   kOptimizerMade,
   kOptimizerGone,
-  kFetch,  ///< a batch is asked of a data loader
+  kFetch,       ///< a batch is asked of a data loader
+  kPassWork,    ///< FLOP of each pass of `model`: forward in the place of the batch, backward in that of seq_len
+  kNotReached,  ///< the backward pass that ends next computed no gradients of this module
 };
 
 /// One fact. Facts of a thread nest, as its calls do. A plain value: it goes through a queue.

@@ -214,7 +214,8 @@ bool ProgramSteps::leave_out(std::size_t count, bool all) {
     if (begins(fact.kind)) {
       const std::optional<std::size_t> end = end_of(0);
       if (!end) break;  // it is under way
-      if (fact.kind == FactKind::kPassBegin) {
+      // Where nothing was launched, nothing is measured: a pass on the CPU, or one that a compiler traces.
+      if (fact.kind == FactKind::kPassBegin && fact.launch != waiting_[*end].launch) {
         if (!all && ready_ && belongs(fact) != Answer::kNo) break;  // the next step decides
         mark(ProgramMark::Kind::kOpen, region_of(fact, false), fact);
         mark(ProgramMark::Kind::kClose, region_of(fact, false), waiting_[*end]);
@@ -250,26 +251,24 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
   if (fact.kind == FactKind::kPassBegin) {
     const bool trained = trains == Answer::kYes;
     const ProgramRegion region = trained ? ProgramRegion::kForward : region_of(fact, true);
-    mark(ProgramMark::Kind::kWork, trained ? ProgramRegion::kStep : region, fact);
+    if (!trained) mark(ProgramMark::Kind::kWork, region, fact);
     open(region, fact);
     if (trained) trained_passes_.push_back(fact);
   } else if (fact.kind == FactKind::kBackwardBegin) {
     open(ProgramRegion::kBackward, fact);
-    for (ProgramFact pass : std::exchange(trained_passes_, {})) {
-      pass.at = fact.at;
-      pass.launch = fact.launch;
-      mark(ProgramMark::Kind::kWork, ProgramRegion::kBackward, pass);
-    }
+  } else if (fact.kind == FactKind::kNotReached) {
+    not_reached_.insert(fact.subject);
   } else if (fact.kind == FactKind::kUpdateBegin) {
     open(ProgramRegion::kUpdate, fact);
   } else if (ends(fact.kind)) {
+    if (fact.kind == FactKind::kBackwardEnd) count_trained(fact, true);
     close(fact);
   }
   if (fact.kind != FactKind::kUpdateEnd || !cycle_.add(fact.subject)) return;
+  count_trained(fact, false);
   while (!open_.empty()) close(fact);
   mark(ProgramMark::Kind::kClose, ProgramRegion::kStep, fact);
-  in_step_ = false;
-  trained_passes_.clear();
+  in_step_ = had_backward_ = false;
   ++steps_;
   if (passes_seen_) return;
   // In a loop that is compiled whole, and where updates alone are reported, a step begins where the last one ended.
@@ -277,6 +276,20 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
   begin.kind = FactKind::kFetch;
   waiting_.push_front(begin);
   ++learnt_;
+}
+
+/// Passes whose gradients a backward pass computed; at the end of a step, those that no backward pass came for. In a
+/// step without any, gradients are computed in a way that is not reported.
+void ProgramSteps::count_trained(const ProgramFact& end, bool backward) {
+  had_backward_ = had_backward_ || backward;
+  for (ProgramFact pass : std::exchange(trained_passes_, {})) {
+    const bool trained = backward ? !not_reached_.contains(pass.subject) : !had_backward_;
+    pass.at = end.at;
+    pass.launch = end.launch;
+    mark(ProgramMark::Kind::kWork, trained ? ProgramRegion::kStep : ProgramRegion::kForward, pass);
+    if (trained && backward) mark(ProgramMark::Kind::kWork, ProgramRegion::kBackward, pass);
+  }
+  not_reached_.clear();
 }
 
 void ProgramSteps::open(ProgramRegion region, const ProgramFact& fact) {

@@ -105,6 +105,7 @@ class ProgramSteps {
     return {pass.subject, static_cast<std::uint8_t>(pass.mode & (ProgramFact::kTraining | ProgramFact::kCache))};
   }
   [[nodiscard]] ProgramRegion region_of(const ProgramFact& pass, bool in_step) const;
+  void count_trained(const ProgramFact& end, bool backward);
   void open(ProgramRegion region, const ProgramFact& fact);
   void close(const ProgramFact& fact);
   void mark(ProgramMark::Kind kind, ProgramRegion region, const ProgramFact& fact);
@@ -114,7 +115,9 @@ class ProgramSteps {
   std::vector<ProgramMark> marks_;
   std::vector<ProgramRegion> open_;          ///< inside a step
   std::vector<ProgramFact> trained_passes_;  ///< of this step, whose backward pass has not run
+  std::set<std::uint64_t> not_reached_;      ///< modules that the backward pass at hand leaves out
   bool passes_seen_ = false;
+  bool had_backward_ = false;  ///< this step
 
   // Which thread works.
   std::uint32_t lead_ = 0, lead_depth_ = 0;

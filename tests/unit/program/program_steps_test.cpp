@@ -252,6 +252,37 @@ TEST(ProgramSteps, TwoNetworksThatTakeTurnsAreOneStep) {
   }
 }
 
+/// A generator's output is detached for the critic: that pass has no backward work.
+TEST(ProgramSteps, APassThatNoGradientReachesRanForwardOnly) {
+  Program p;
+  for (int i = 0; i < 10; ++i) {
+    p.pass(1, kTrain);
+    p.pass(2, kTrain);
+    p.report(FactKind::kBackwardBegin);
+    p.report(FactKind::kNotReached, 1);
+    p.report(FactKind::kBackwardEnd);
+    p.update(51);
+    p.pass(1, kTrain);
+    p.pass(2, kTrain);
+    p.backward();
+    p.update(50);
+  }
+  p.expect_well_formed();
+  EXPECT_EQ(p.spans().size(), 10u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kStep), 30u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kForward), 10u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kBackward), 30u);
+}
+
+TEST(ProgramSteps, WhereNoBackwardPassIsReportedPassesAreTrainedAllTheSame) {
+  Program p;
+  for (int i = 0; i < 5; ++i) {
+    p.pass(1, kTrain);
+    p.update(50);
+  }
+  EXPECT_EQ(p.count(Kind::kWork, Region::kStep), 5u);
+}
+
 TEST(ProgramSteps, ACriticMakesSeveralUpdatesOfAStep) {
   for (const int critics : {2, 3, 5, 20}) {
     Program p;
