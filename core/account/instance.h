@@ -137,6 +137,8 @@ struct Instance {
   std::int64_t passes = 0;                     ///< DetectedWork::passes
   std::int64_t parts_of_step = 1;              ///< DetectedWork::parts
   const FlopsModel* model = nullptr;           ///< DetectedWork::model
+  std::optional<double> counted_flop;          ///< DetectedWork::flop
+  bool is_one_pass = false;                    ///< DetectedWork::by_interpreter
   std::array<ShapeSource, ShapeWords::kCount> shape_source{};
   std::unique_ptr<InstanceProducts> products;        ///< of it and of all inside it; none: no matmul so far
   std::unique_ptr<InstanceProducts> spare_products;  ///< of an earlier instance, empty: room for `products`

@@ -204,6 +204,8 @@ void WorkResolver::open(Instance& instance, const DetectedWork* detected) const 
     instance.passes = detected->passes;
     instance.parts_of_step = detected->parts;
     instance.model = detected->model;
+    instance.counted_flop = detected->flop;
+    instance.is_one_pass = detected->by_interpreter;
   }
   instance.cached_at_open = shapes_.cached(instance.home_device.value_or(0));
 }
@@ -246,11 +248,17 @@ void WorkResolver::resolve(Instance& instance, bool complete) {
   instance.shape = shape;
   instance.shape_source = resolved.source;
   instance.work = Work{};
-  if (model_of(instance) != nullptr) count_work(instance, phase, resolved, from_kernels, complete);
+  if (instance.counted_flop) {
+    instance.work.flop_known = true;
+    instance.work.flop = instance.work.hfu_flop = *instance.counted_flop;
+    instance.flop_source = FlopSource::kShape;
+  } else if (model_of(instance) != nullptr) {
+    count_work(instance, phase, resolved, from_kernels, complete);
+  }
   const bool detected = instance.kind == InstanceKind::kDetected;
   if (instance.work.tokens == 0 && (!detected || shape.batch || shape.tokens))
-    instance.work.tokens = count_tokens(phase, shape, workload_.grad_accum);
-  scale_to_passes(instance, seen);
+    instance.work.tokens = count_tokens(phase, shape, instance.is_one_pass ? 1 : workload_.grad_accum);
+  if (!instance.is_one_pass) scale_to_passes(instance, seen);
   instance.decode = decode_passes_of(phase, shape);
 }
 

@@ -26,6 +26,7 @@ struct DetectedWork {
   std::int64_t parts = 1;             ///< of a pass of a step: how many of its kind the step has
   bool by_interpreter = false;        ///< the program's interpreter reported it, and not its kernels
   const FlopsModel* model = nullptr;  ///< the model that runs in it; nullptr: that of the config
+  std::optional<double> flop;         ///< [FLOP] where they were counted as it ran, without a config
 };
 
 /// [mfu-drain] Shapes come from ranges, rules, the config and kernels, in that order. Call open and close in the order

@@ -26,6 +26,13 @@ bool alike(const FlopsModel& a, const FlopsModel& b) {
   return !of_a.flop_known || !of_b.flop_known || std::abs(of_a.flop - of_b.flop) <= 0.01 * of_a.flop;
 }
 
+/// A forward pass of this shape had about the FLOP that the model has.
+bool alike(const FlopsModel& model, const ShapeWords& shape, double forward) {
+  constexpr double kSmallParts = 0.1;  // parts of a config that are no matrix of a module
+  const Work work = model.work(Phase::kForward, shape.to_shape());
+  return !work.flop_known || std::abs(work.flop - forward) <= kSmallParts * work.flop;
+}
+
 }  // namespace
 
 ProgramRegions::ProgramRegions(Ledger& ledger, const RegionRules& rules, const FlopsModel* given,
@@ -39,6 +46,13 @@ ProgramRegions::ProgramRegions(Ledger& ledger, const RegionRules& rules, const F
 
 void ProgramRegions::add_fact(const ProgramFact& fact) {
   if (stopped_) return;
+  if (fact.kind == FactKind::kPassWork) {
+    const auto value = [&fact](std::size_t key) {
+      return fact.shape.has(key) ? static_cast<double>(fact.shape.value[key]) : -1.0;
+    };
+    counted_.insert_or_assign(fact.model, PassFlop{value(ShapeWords::kBatch), value(ShapeWords::kSeqLen)});
+    return;
+  }
   steps_.add(fact);
   if (!steps_.confused()) return;
   notices_.emplace_back("the program's threads run passes at the same time: the interpreter is not asked any more");
@@ -86,18 +100,35 @@ RegionId ProgramRegions::region_of(ProgramRegion region) const noexcept {
   return by_region[static_cast<std::size_t>(region)];
 }
 
-/// The user's config describes the model that is trained, and all that are like it.
-const FlopsModel* ProgramRegions::model_of(const ProgramMark& mark) {
-  const auto found = models_.find(mark.model);
-  const FlopsModel* own = found == models_.end() ? nullptr : &found->second;
-  if (!given_) return own;
-  if (own == nullptr || alike(*given_, *own)) return &*given_;
-  if (mark.region != ProgramRegion::kStep && mark.region != ProgramRegion::kBackward && models_.size() > 1) return own;
-  if (!std::exchange(contradicted_, true))
+/// FLOP of a pass: by the user's config for the model that is trained and all that are like it, else by the model's own
+/// config, else as its products were counted.
+DetectedWork ProgramRegions::work_of(const ProgramMark& mark) {
+  DetectedWork work;
+  work.by_interpreter = true;
+  const bool trains = mark.region == ProgramRegion::kStep || mark.region == ProgramRegion::kBackward;
+  if (trains && mark.kind == ProgramMark::Kind::kWork) trained_.insert(mark.model);
+  if (const auto found = models_.find(mark.model); found != models_.end()) work.model = &found->second;
+  const auto counted = counted_.find(mark.model);
+  const bool is_known = counted != counted_.end() && counted->second.forward >= 0;
+  if (is_known)
+    work.flop = (mark.region == ProgramRegion::kBackward ? 0 : counted->second.forward) +
+                (trains ? counted->second.backward : 0);
+  if (!given_) return work;
+  const bool like_it = work.model != nullptr ? alike(*given_, *work.model)
+                                             : !is_known || alike(*given_, mark.shape, counted->second.forward);
+  if (!like_it && !trains && !trained_.empty() && !trained_.contains(mark.model)) return work;
+  if (!like_it && !std::exchange(contradicted_, true))
     notices_.emplace_back(
-        "the model that runs has another config, with other FLOP than the one that was given: the given one "
-        "counts");
-  return &*given_;
+        "the model that runs has other FLOP than that of the config that was given: the given one counts");
+  work.model = &*given_;
+  work.flop.reset();
+  return work;
+}
+
+/// The FLOP of a pass are known when it has run for the first time.
+bool ProgramRegions::is_counted(const ProgramMark& mark) const {
+  return mark.model < kFirstCounted || counted_.contains(mark.model) ||
+         now_ - mark.at > 2 * ledger_.window_ns() + kNsPerSecond;
 }
 
 void ProgramRegions::prepare(InstanceSlot& slot, RegionId region, const ProgramMark& mark) {
@@ -121,9 +152,7 @@ void ProgramRegions::open(const ProgramMark& mark) {
 }
 
 void ProgramRegions::open(const InstanceSlot& slot, const ProgramMark& mark) {
-  DetectedWork work;
-  work.by_interpreter = true;
-  work.model = model_of(mark);
+  const DetectedWork work = work_of(mark);
   ledger_.open(slot, std::max(mark.at, ledger_.now()), &work);
 }
 
@@ -136,7 +165,7 @@ void ProgramRegions::close(const ProgramMark& mark) {
 
 /// A pass that the open step, or its backward pass, consists of.
 void ProgramRegions::add_work(const ProgramMark& mark) {
-  if (open_.empty() || mark.shape.given == 0) return;
+  if (open_.empty() || (mark.shape.given == 0 && mark.model < kFirstCounted)) return;
   const InstanceSlot& whole = mark.region == ProgramRegion::kBackward ? open_.back() : open_.front();
   InstanceSlot slot;
   prepare(slot, region_of(mark.region), mark);
@@ -165,7 +194,8 @@ void ProgramRegions::apply(const ProgramMark& mark) {
 
 void ProgramRegions::take_marks(CorrelationId complete) {
   for (const ProgramMark& mark : steps_.take()) marks_.push_back(mark);
-  for (; !marks_.empty() && (raw(marks_.front().launch) == 0 || !newer(marks_.front().launch, complete));
+  for (; !marks_.empty() && (raw(marks_.front().launch) == 0 || !newer(marks_.front().launch, complete)) &&
+         is_counted(marks_.front());
        marks_.pop_front())
     apply(marks_.front());
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ namespace mfu {
 /// then on.
 class ProgramRegions {
  public:
-  static constexpr std::size_t kMostHeld = 1u << 17;  ///< records: 8 MiB
+  static constexpr std::size_t kMostHeld = 1u << 17;        ///< records: 8 MiB
+  static constexpr std::uint32_t kFirstCounted = 1u << 16;  ///< models from here on have no config
 
   /// \param given the model of the user's config; nullptr: none. \param detected nullptr: no detector.
   ProgramRegions(Ledger& ledger, const RegionRules& rules, const FlopsModel* given, DetectedRegions* detected);
@@ -32,6 +34,7 @@ class ProgramRegions {
   /// `at` in ns of the account's clock; in the order in which they were reported.
   void add_fact(const ProgramFact& fact);
   void add_model(std::uint32_t number, FlopsModel model);
+  [[nodiscard]] bool stopped() const noexcept { return stopped_; }
   /// A record that no instance owns; see DetectedRegions::add.
   void add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread);
   /// See DetectedRegions::settle.
@@ -45,6 +48,11 @@ class ProgramRegions {
   [[nodiscard]] std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
 
  private:
+  /// [FLOP] of each pass of a model; below 0: not known.
+  struct PassFlop {
+    double forward = -1, backward = -1;
+  };
+
   void take_marks(CorrelationId complete);
   void apply(const ProgramMark& mark);
   void add_work(const ProgramMark& mark);
@@ -55,7 +63,8 @@ class ProgramRegions {
   void give_out(CorrelationId until);
   void give_out_before(const HeldRecord* end);
   void give_out_one(const HeldRecord& held);
-  [[nodiscard]] const FlopsModel* model_of(const ProgramMark& mark);
+  [[nodiscard]] DetectedWork work_of(const ProgramMark& mark);
+  [[nodiscard]] bool is_counted(const ProgramMark& mark) const;
   [[nodiscard]] RegionId region_of(ProgramRegion region) const noexcept;
   [[nodiscard]] bool is_late() const noexcept;
 
@@ -68,6 +77,8 @@ class ProgramRegions {
   std::deque<ProgramMark> marks_;  ///< decided, and not applied
   std::deque<InstanceSlot> open_;  ///< innermost last; a slot cannot be moved
   std::map<std::uint32_t, FlopsModel> models_;
+  std::map<std::uint32_t, PassFlop> counted_;  ///< of models without a config
+  std::set<std::uint32_t> trained_;            ///< models
   std::uint32_t next_id_ = 0;
   std::uint32_t skipped_ = 0;  ///< open regions whose begin came too late
   CorrelationId given_out_{};  ///< launches up to this one are in the Ledger

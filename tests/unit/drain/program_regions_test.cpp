@@ -1,0 +1,265 @@
+// What an interpreter reports, against the account of the same work counted by hand.
+#include "core/drain/program_regions.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/families/read_architecture.h"
+#include "tests/unit/drain/made_windows.h"
+
+namespace mfu {
+namespace {
+
+constexpr const char* kSmall =
+    R"({"model_type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 64, "n_positions": 256, "vocab_size": 100})";
+constexpr const char* kLarge =
+    R"({"model_type": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 128, "n_positions": 256, "vocab_size": 100})";
+constexpr std::uint8_t kTrain = ProgramFact::kGradients | ProgramFact::kTraining | ProgramFact::kTrainable;
+
+FlopsModel model_from(const char* text) { return FlopsModel::make(*read_model(text, ""), {}); }
+
+double flop_of(const char* text, Phase phase, std::int64_t batch, std::int64_t seq_len) {
+  Shape shape;
+  shape.batch = batch;
+  shape.seq_len = seq_len;
+  return model_from(text).work(phase, shape).flop;
+}
+
+/// A program, its launches 1 us long and 1 us behind the host, and the account of it.
+class ProgramRegionsTest : public ::testing::Test {
+ protected:
+  void begin(const FlopsModel* given = nullptr, bool detector = true) {
+    ledger = std::make_unique<Ledger>(rules, given, Workload{}, names, counters, LedgerOptions{kOrigin, kWindow, false},
+                                      [this](WindowSummary&& w) { windows.push_back(std::move(w)); });
+    Peak peak;
+    peak.flop_per_s = 1e12;
+    ledger->set_peak(0, peak);
+    if (detector) detected = std::make_unique<DetectedRegions>(*ledger, rules, names, DetectionOptions{});
+    program = std::make_unique<ProgramRegions>(*ledger, rules, given, detected.get());
+  }
+  void report(FactKind kind, std::uint64_t subject = 0, std::uint8_t mode = 0, std::uint32_t model = 0,
+              std::int64_t seq_len = 16) {
+    ProgramFact fact;
+    fact.kind = kind;
+    fact.subject = subject;
+    fact.mode = mode;
+    fact.model = model;
+    fact.thread = 1;
+    fact.at = now += 1000;
+    fact.launch = static_cast<CorrelationId>(launches);
+    fact.shape.set(ShapeWords::kBatch, 2);
+    fact.shape.set(ShapeWords::kSeqLen, seq_len);
+    program->add_fact(fact);
+  }
+  void launch(int count, std::uint32_t device = 0) {
+    for (int i = 0; i < count; ++i) {
+      ActivityRecord record;
+      record.name = names.intern("some_kernel");
+      record.correlation = static_cast<CorrelationId>(++launches);
+      record.device = static_cast<DeviceId>(device);
+      record.begin_ns = now += 1000;
+      record.end_ns = record.begin_ns + 500;
+      program->add(record, true, 1);
+    }
+  }
+  void pass(std::uint64_t module, std::uint8_t mode, std::uint32_t model, std::int64_t seq_len = 16) {
+    report(FactKind::kPassBegin, module, mode, model, seq_len);
+    launch(10);
+    report(FactKind::kPassEnd, module);
+  }
+  void train(std::uint32_t model = 1, std::int64_t seq_len = 16) {
+    pass(1, kTrain, model, seq_len);
+    report(FactKind::kBackwardBegin);
+    launch(20);
+    report(FactKind::kBackwardEnd);
+    update();
+  }
+  void update() {
+    report(FactKind::kUpdateBegin, 50);
+    launch(5);
+    report(FactKind::kUpdateEnd, 50);
+    settle();
+  }
+  void settle() {
+    const TimeNs until = program->settle(static_cast<CorrelationId>(launches), now);
+    EXPECT_LE(until, now);
+    ledger->advance(until);
+  }
+  void finish() {
+    program->finish();
+    if (detected) detected->finish();
+    ledger->finish(now + 1000);
+  }
+  [[nodiscard]] const RegionSummary& region(const std::string& name) const {
+    static const RegionSummary none;
+    for (const RegionSummary& r : windows.back().regions)
+      if (r.region == name) return r;
+    return none;
+  }
+
+  std::vector<std::string> warnings;
+  RegionRules rules{{}, {}, warnings};
+  Counters counters;
+  KernelNames names{counters};
+  std::vector<WindowSummary> windows;
+  std::unique_ptr<Ledger> ledger;
+  std::unique_ptr<DetectedRegions> detected;
+  std::unique_ptr<ProgramRegions> program;
+  TimeNs now = kOrigin;
+  std::uint32_t launches = 0;
+};
+
+TEST_F(ProgramRegionsTest, EachStepHasTheFlopOfItsOwnLengthByTheModelsOwnConfig) {
+  begin();
+  program->add_model(1, model_from(kSmall));
+  double flop = 0;
+  for (const std::int64_t seq_len : {16, 32, 8, 64, 16}) {
+    train(1, seq_len);
+    flop += flop_of(kSmall, Phase::kTrain, 2, seq_len);
+  }
+  finish();
+  const RegionSummary& step = region("step");
+  EXPECT_EQ(step.instances, 5u);
+  EXPECT_EQ(step.named_by, NamedBy::kInterpreter);
+  ASSERT_TRUE(step.flop.has_value());
+  EXPECT_NEAR(*step.flop, flop, 1e-9 * flop);
+  EXPECT_EQ(step.tokens, 2 * (16 + 32 + 8 + 64 + 16));
+  EXPECT_EQ(region("forward").instances, 5u);
+  EXPECT_EQ(region("backward").instances, 5u);
+  EXPECT_NEAR(*region("forward").flop + *region("backward").flop, flop, 1e-9 * flop);
+}
+
+TEST_F(ProgramRegionsTest, AStepIsTheSumOfItsPassesEachByItsOwnModel) {
+  begin();
+  program->add_model(1, model_from(kSmall));
+  program->add_model(2, model_from(kLarge));
+  for (int i = 0; i < 6; ++i) {
+    pass(2, 0, 2);  // a teacher
+    train();
+  }
+  finish();
+  const double flop = 6 * (flop_of(kSmall, Phase::kTrain, 2, 16) + flop_of(kLarge, Phase::kForward, 2, 16));
+  EXPECT_EQ(region("step").instances, 6u);
+  EXPECT_NEAR(region("step").flop.value_or(0), flop, 1e-9 * flop);
+}
+
+/// Models without a config: the products of the first pass of a shape are counted while it runs.
+TEST_F(ProgramRegionsTest, AStepWithoutAConfigIsTheSumOfThePassesThatWereCounted) {
+  begin();
+  const auto counted = [this](std::uint32_t model, std::int64_t forward, std::int64_t backward) {
+    ProgramFact fact;
+    fact.kind = FactKind::kPassWork;
+    fact.model = model;
+    fact.shape.set(ShapeWords::kBatch, forward);
+    fact.shape.set(ShapeWords::kSeqLen, backward);
+    program->add_fact(fact);
+  };
+  constexpr std::uint32_t kStudent = ProgramRegions::kFirstCounted, kTeacher = kStudent + 1;
+  for (int i = 0; i < 6; ++i) {
+    report(FactKind::kPassBegin, 2, 0, kTeacher);
+    launch(10);
+    settle();  // its FLOP are not known yet
+    if (i == 0) counted(kTeacher, 700, 0);
+    report(FactKind::kPassEnd, 2);
+    report(FactKind::kPassBegin, 1, kTrain, kStudent);
+    launch(10);
+    if (i == 0) counted(kStudent, 100, 150);
+    report(FactKind::kPassEnd, 1);
+    report(FactKind::kBackwardBegin);
+    launch(20);
+    report(FactKind::kBackwardEnd);
+    update();
+  }
+  finish();
+  EXPECT_EQ(region("step").instances, 6u);
+  EXPECT_EQ(region("step").flop, 6 * (700 + 100 + 150.0));
+  EXPECT_EQ(region("backward").flop, 6 * 150.0);
+  EXPECT_EQ(region("step").kernels, 6u * 45);
+}
+
+TEST_F(ProgramRegionsTest, WhereOnePassIsNotCountedThereIsNoFlop) {
+  begin();
+  for (int i = 0; i < 4; ++i) {
+    train(ProgramRegions::kFirstCounted);
+    now += 4 * kWindow;
+  }
+  finish();
+  EXPECT_EQ(region("step").instances, 4u);
+  EXPECT_FALSE(region("step").flop.has_value());
+}
+
+TEST_F(ProgramRegionsTest, EachLaunchIsInTheRegionInWhichItWasMade) {
+  begin();
+  for (int i = 0; i < 8; ++i) {
+    train();
+    launch(3);  // of no step
+    if (i % 4 == 3) pass(1, ProgramFact::kTrainable, 0);
+  }
+  launch(7);
+  finish();
+  EXPECT_EQ(region("step").instances, 8u);
+  EXPECT_EQ(region("eval").instances, 2u);
+  EXPECT_EQ(region("step").kernels, 8u * 35);
+  EXPECT_EQ(region("eval").kernels, 2u * 10);
+  EXPECT_EQ(region("forward").kernels, 8u * 10);
+  EXPECT_EQ(region("optimizer").kernels, 8u * 5);
+  EXPECT_EQ(program->attributed(), 8u * 35 + 2 * 10);
+  EXPECT_EQ(region("total").kernels, launches);
+}
+
+TEST_F(ProgramRegionsTest, WithoutFactsTheDetectorGetsEverything) {
+  begin();
+  launch(100);
+  settle();
+  finish();
+  EXPECT_EQ(program->attributed(), 0u);
+  EXPECT_LE(program->held_bytes(), 256 * sizeof(HeldRecord)) << "room for a third more than it held at most";
+  EXPECT_EQ(region("total").kernels, 100u);
+}
+
+TEST_F(ProgramRegionsTest, AfterItStoppedNoRecordIsLost) {
+  begin();
+  for (int i = 0; i < 4; ++i) train();
+  report(FactKind::kPassBegin, 1, kTrain, 0);
+  launch(10);
+  program->stop();
+  launch(50);
+  report(FactKind::kPassEnd, 1);
+  settle();
+  finish();
+  EXPECT_EQ(region("step").instances, 4u) << "one that was not decided is none";
+  EXPECT_EQ(region("total").kernels, launches);
+}
+
+TEST_F(ProgramRegionsTest, AFirstStepThatTakesLongHoldsNoWindowBack) {
+  begin();
+  report(FactKind::kOptimizerMade, 50);
+  pass(1, kTrain, 0);
+  now += 130 * kNsPerSecond;  // it is compiled
+  launch(5);
+  settle();
+  EXPECT_GT(ledger->now(), kOrigin + 100 * kNsPerSecond);
+  report(FactKind::kBackwardBegin);
+  report(FactKind::kBackwardEnd);
+  update();
+  for (int i = 0; i < 5; ++i) train();
+  finish();
+  EXPECT_EQ(region("step").instances, 5u);
+  EXPECT_EQ(region("total").kernels, launches);
+}
+
+TEST_F(ProgramRegionsTest, AConfigThatContradictsTheModelIsReported) {
+  const FlopsModel given = model_from(kLarge);
+  begin(&given);
+  program->add_model(1, model_from(kSmall));
+  for (int i = 0; i < 3; ++i) train();
+  finish();
+  EXPECT_NEAR(region("step").flop.value_or(0), 3 * flop_of(kLarge, Phase::kTrain, 2, 16), 1);
+  EXPECT_EQ(program->take_notices().size(), 1u);
+}
+
+}  // namespace
+}  // namespace mfu
