@@ -207,7 +207,7 @@ void Parts::start(const LateStart* late) {
   adopt_early_process_ranges(live_);
   (void)live_thread(live_);  // what this thread has open is the region of what other threads launch
   if (rung.session == nullptr) start_threads();
-  if (config_.python && rung.level == "full") Interpreter::enter();
+  if (config_.python && rung.level == "full") Interpreter::enter(on_buffer);
 }
 
 /// [host thread, inside a callback] There is a context or a record: from now on there is something to measure.

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstddef>
@@ -30,9 +31,11 @@ struct MethodDef {
   int flags;
   const char* doc;
 };
-constexpr int kFastCall = 0x0080;     // METH_FASTCALL
-constexpr int kFileInput = 257;       // Py_file_input
-constexpr unsigned kMostModels = 64;  // messages that wait
+constexpr int kFastCall = 0x0080;        // METH_FASTCALL
+constexpr int kFileInput = 257;          // Py_file_input
+constexpr unsigned kMostMessages = 128;  // that wait; a process has 64 models at most
+constexpr unsigned kMostModels = 64;
+constexpr unsigned kMostFacts = 1u << 14;  // that wait: under 2 MiB
 
 struct Api {
   int (*is_initialized)();
@@ -46,24 +49,45 @@ struct Api {
   Object* (*builtins)();
   Object* (*new_dict)();
   int (*set_item)(Object* dict, const char* key, Object* value);
+  Object* (*get_item)(Object* dict, const char* key);
+  Object* (*modules)();
   void (*take_ref)(Object*);
   void (*drop_ref)(Object*);
   void (*clear_error)();
   long long (*to_number)(Object*);
   const char* (*to_text)(Object*, std::ptrdiff_t*);
-  Object* none;
+  Object* (*call)(Object* function, Object* const* arguments, std::size_t count, Object* names);
+  int (*error_is)(Object* kind);
+  Object* (*from_number)(long long);
+  Object *none, *yes, *no;
+  Object *zero, *optimizer_gone;  ///< numbers, made by the first that has the lock
+  Object** any_exception;
+  // Where they are missing, as before CPython 3.12 and 3.11, less is hidden.
+  Object* (*take_error)();
+  void (*set_error)(Object*);
+  int (*set_traceback)(Object* error, Object* traceback);
+  void* (*this_thread)();
+  void (*enter_tracing)(void*);
+  void (*leave_tracing)(void*);
 
   [[nodiscard]] bool load() noexcept;
 };
 
 constinit Api g_api{};
 
+/// Whether the drain could read a model's config.
+enum class Answer : std::uint8_t { kNone, kRead, kRefused };
+
 /// What is handed over between the host's threads and the drain.
 struct Exchange {
-  BoundedQueue<ProgramFact, 8192> facts;
-  BoundedQueue<InterpreterMessage*, kMostModels> messages;
+  std::atomic<BoundedQueue<ProgramFact, kMostFacts>*> facts{nullptr};  ///< made with the first one, never freed
+  BoundedQueue<InterpreterMessage*, kMostMessages> messages;
+  std::atomic<std::int64_t> waiting{0};  ///< facts, about
+  std::array<std::atomic<Answer>, kMostModels + 1> answers{};
+  void (*wake)() = nullptr;
 };
 constinit std::atomic<Exchange*> g_exchange{nullptr};
+constinit std::atomic<bool> g_unwanted{false};
 constinit std::atomic<bool> g_lost{false};
 constinit std::atomic<bool> g_look_again{false};
 
@@ -76,30 +100,46 @@ bool find(F& function, const char* name, const char* older = nullptr) noexcept {
 }
 
 bool Api::load() noexcept {
+  (void)find(take_error, "PyErr_GetRaisedException");
+  (void)find(set_error, "PyErr_SetRaisedException");
+  (void)find(set_traceback, "PyException_SetTraceback");
+  (void)find(this_thread, "PyThreadState_Get");
+  (void)find(enter_tracing, "PyThreadState_EnterTracing");
+  (void)find(leave_tracing, "PyThreadState_LeaveTracing");
   return find(is_initialized, "Py_IsInitialized") && find(is_finalizing, "Py_IsFinalizing", "_Py_IsFinalizing") &&
          find(add_pending_call, "Py_AddPendingCall") && find(gil_ensure, "PyGILState_Ensure") &&
          find(gil_release, "PyGILState_Release") && find(new_function, "PyCFunction_NewEx") &&
          find(compile, "Py_CompileString") && find(eval, "PyEval_EvalCode") && find(builtins, "PyEval_GetBuiltins") &&
-         find(new_dict, "PyDict_New") && find(set_item, "PyDict_SetItemString") && find(take_ref, "Py_IncRef") &&
-         find(drop_ref, "Py_DecRef") && find(clear_error, "PyErr_Clear") && find(to_number, "PyLong_AsLongLong") &&
-         find(to_text, "PyUnicode_AsUTF8AndSize") && find(none, "_Py_NoneStruct");
+         find(new_dict, "PyDict_New") && find(set_item, "PyDict_SetItemString") &&
+         find(get_item, "PyDict_GetItemString") && find(modules, "PyImport_GetModuleDict") &&
+         find(take_ref, "Py_IncRef") && find(drop_ref, "Py_DecRef") && find(clear_error, "PyErr_Clear") &&
+         find(to_number, "PyLong_AsLongLong") && find(to_text, "PyUnicode_AsUTF8AndSize") &&
+         find(from_number, "PyLong_FromLongLong") && find(call, "PyObject_Vectorcall", "_PyObject_Vectorcall") &&
+         find(error_is, "PyErr_ExceptionMatches") && find(any_exception, "PyExc_Exception") &&
+         find(none, "_Py_NoneStruct") && find(yes, "_Py_TrueStruct") && find(no, "_Py_FalseStruct");
 }
 
-Object* nothing() noexcept {
-  g_api.take_ref(g_api.none);
-  return g_api.none;
+Object* new_ref(Object* object) noexcept {
+  g_api.take_ref(object);
+  return object;
+}
+
+Object* nothing() noexcept { return new_ref(g_api.none); }
+
+bool is_unwanted() noexcept {
+  return g_unwanted.load(std::memory_order_relaxed) || host_switches().inert.load(std::memory_order_relaxed);
 }
 
 /// [host thread, the interpreter's lock held] post(kind, mode, subject, model, batch, seq_len, context, tokens,
-/// gen_batch, gen_tokens): a fact. Absent values are -1, or left out at the end.
+/// gen_batch, gen_tokens): a fact. Absent values are -1, or left out at the end. True: no more of them are wanted.
 Object* post(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
   constexpr std::ptrdiff_t kLeast = 4;
   constexpr std::size_t kKeys[] = {ShapeWords::kBatch,  ShapeWords::kSeqLen,   ShapeWords::kContext,
                                    ShapeWords::kTokens, ShapeWords::kGenBatch, ShapeWords::kGenTokens};
   const HostLinks* live = host_switches().live.load(std::memory_order_acquire);
   Exchange* exchange = g_exchange.load(std::memory_order_acquire);
-  if (live == nullptr || exchange == nullptr || count < kLeast || host_switches().inert.load(std::memory_order_relaxed))
-    return nothing();
+  if (is_unwanted()) return new_ref(g_api.yes);
+  if (live == nullptr || exchange == nullptr || count < kLeast) return nothing();
   ProgramFact fact;
   fact.kind = static_cast<FactKind>(g_api.to_number(arguments[0]));
   fact.mode = static_cast<std::uint8_t>(g_api.to_number(arguments[1]));
@@ -111,14 +151,76 @@ Object* post(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
   fact.thread = static_cast<std::uint32_t>(::gettid());
   (void)live->attribution->newest_correlation(fact.launch);
   fact.at = ticks_now();
-  if (!exchange->facts.push(fact)) g_lost.store(true, std::memory_order_relaxed);
+  auto* facts = exchange->facts.load(std::memory_order_relaxed);
+  if (facts == nullptr) {  // the thread that has the lock is alone here
+    facts = new (std::nothrow) BoundedQueue<ProgramFact, kMostFacts>;
+    exchange->facts.store(facts, std::memory_order_release);
+  }
+  if (facts == nullptr || !facts->push(fact)) {
+    g_lost.store(true, std::memory_order_relaxed);
+    return new_ref(g_api.yes);
+  }
+  if (exchange->waiting.fetch_add(1, std::memory_order_relaxed) == kMostFacts / 2 && exchange->wake != nullptr)
+    exchange->wake();
   return nothing();
+}
+
+/// [as above] refused(model): whether its config cannot be read; None: the drain has not seen it yet.
+Object* refused(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
+  Exchange* exchange = g_exchange.load(std::memory_order_acquire);
+  if (exchange == nullptr || count != 1) return nothing();
+  const long long model = g_api.to_number(arguments[0]);
+  g_api.clear_error();
+  if (model < 0 || model > kMostModels) return nothing();
+  const Answer answer = exchange->answers[static_cast<std::size_t>(model)].load(std::memory_order_relaxed);
+  return answer == Answer::kNone ? nothing() : new_ref(answer == Answer::kRefused ? g_api.yes : g_api.no);
+}
+
+/// [as above] What was raised in this part is no matter of the program's, but an interrupt that came meanwhile is: it
+/// goes on, with no traceback through this part. \return it does
+bool goes_on() {
+  if (g_api.error_is(*g_api.any_exception) != 0) {
+    g_api.clear_error();
+    return false;
+  }
+  if (g_api.take_error != nullptr && g_api.set_error != nullptr && g_api.set_traceback != nullptr) {
+    Object* error = g_api.take_error();
+    (void)g_api.set_traceback(error, g_api.none);
+    g_api.set_error(error);
+  }
+  return true;
+}
+
+/// [as above] Calls the Python function that it was made for.
+Object* guarded(Object* function, Object* const* arguments, std::ptrdiff_t count) {
+  Object* result = g_api.call(function, arguments, static_cast<std::size_t>(count), nullptr);
+  if (result == nullptr && goes_on()) return nullptr;
+  if (result != nullptr) g_api.drop_ref(result);
+  return nothing();
+}
+
+/// [as above] guard(function): `function` behind guarded().
+Object* guard(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
+  static MethodDef method{"report", guarded, kFastCall, nullptr};
+  return count == 1 ? g_api.new_function(&method, arguments[0], nullptr) : nothing();
+}
+
+/// [as above] The optimizer of this number is gone. No bytecode runs in it, and so no handler of a signal.
+Object* gone(Object* number, Object* const*, std::ptrdiff_t) noexcept {
+  Object* const fact[] = {g_api.optimizer_gone, g_api.zero, number, g_api.zero};
+  return post(nullptr, fact, std::ssize(fact));
+}
+
+/// [as above] at_end(number): a function that reports the end of that optimizer, for a weak reference to call.
+Object* at_end(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
+  static MethodDef method{"gone", gone, kFastCall, nullptr};
+  return count == 1 ? g_api.new_function(&method, arguments[0], nullptr) : nothing();
 }
 
 /// [as above] tell(kind, number, text)
 Object* tell(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
   Exchange* exchange = g_exchange.load(std::memory_order_acquire);
-  if (exchange == nullptr || count != 3 || host_switches().inert.load(std::memory_order_relaxed)) return nothing();
+  if (exchange == nullptr || count != 3 || is_unwanted() || g_api.is_finalizing() != 0) return nothing();
   std::ptrdiff_t length = 0;
   const char* text = g_api.to_text(arguments[2], &length);
   const auto kind = static_cast<InterpreterMessage::Kind>(g_api.to_number(arguments[0]));
@@ -134,12 +236,26 @@ Object* tell(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
   return nothing();
 }
 
-MethodDef g_methods[] = {{"post", post, kFastCall, nullptr}, {"tell", tell, kFastCall, nullptr}};
+MethodDef g_methods[] = {{"post", post, kFastCall, nullptr},
+                         {"tell", tell, kFastCall, nullptr},
+                         {"refused", refused, kFastCall, nullptr},
+                         {"guard", guard, kFastCall, nullptr},
+                         {"at_end", at_end, kFastCall, nullptr}};
 
-/// [the interpreter's lock held] Runs watch.py in a new namespace. It lets no exception through.
-void run_source() {
-  Object* globals = g_api.new_dict();
-  if (globals == nullptr) return g_api.clear_error();
+/// \return an interrupt came meanwhile, and goes on
+bool run_in_namespace() {
+  if (g_api.get_item(g_api.modules(), "torch") == nullptr) {
+    g_look_again.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  g_api.zero = g_api.from_number(0);
+  g_api.optimizer_gone = g_api.from_number(static_cast<long long>(FactKind::kOptimizerGone));
+  Object* globals = g_api.zero != nullptr && g_api.optimizer_gone != nullptr ? g_api.new_dict() : nullptr;
+  bool interrupted = false;
+  if (globals == nullptr) {
+    g_api.clear_error();
+    return interrupted;
+  }
   (void)g_api.set_item(globals, "__builtins__", g_api.builtins());
   for (MethodDef& method : g_methods)
     if (Object* function = g_api.new_function(&method, nullptr, nullptr); function != nullptr) {
@@ -147,23 +263,35 @@ void run_source() {
       g_api.drop_ref(function);
     }
   if (Object* code = g_api.compile(kWatchSource, "<mfuinject>", kFileInput); code != nullptr) {
-    if (Object* result = g_api.eval(code, globals, globals); result != nullptr) g_api.drop_ref(result);
+    if (Object* result = g_api.eval(code, globals, globals); result != nullptr)
+      g_api.drop_ref(result);
+    else
+      interrupted = goes_on();
     g_api.drop_ref(code);
   }
-  g_api.clear_error();
+  if (!interrupted) g_api.clear_error();
   g_api.drop_ref(globals);
+  return interrupted;
 }
 
-int in_main_thread(void*) {
-  if (g_api.is_finalizing() == 0) run_source();
-  return 0;
+/// [the interpreter's lock held] Runs watch.py in a new namespace. No tracer sees it. \return as above
+bool run_source() {
+  void* const thread = g_api.enter_tracing != nullptr && g_api.leave_tracing != nullptr && g_api.this_thread != nullptr
+                           ? g_api.this_thread()
+                           : nullptr;
+  if (thread != nullptr) g_api.enter_tracing(thread);
+  const bool interrupted = run_in_namespace();
+  if (thread != nullptr) g_api.leave_tracing(thread);
+  return interrupted;
 }
+
+int in_main_thread(void*) { return g_api.is_finalizing() == 0 && run_source() ? -1 : 0; }
 
 /// Not noexcept, and nothing here catches: an interpreter that ends may end this thread while it waits for the lock.
 void* on_own_thread(void*) {
   if (g_api.is_finalizing() != 0) return nullptr;
   const int state = g_api.gil_ensure();
-  run_source();
+  if (run_source()) g_api.clear_error();  // signals are the main thread's
   g_api.gil_release(state);
   return nullptr;
 }
@@ -180,17 +308,18 @@ void start_thread() noexcept {
 
 }  // namespace
 
-void Interpreter::enter() noexcept {
+void Interpreter::enter(void (*wake)()) noexcept {
   static constinit std::atomic<bool> entered{false};
   if (!g_api.load() || g_api.is_initialized() == 0 || g_api.is_finalizing() != 0 || entered.exchange(true)) return;
   auto* exchange = new (std::nothrow) Exchange;  // never freed: callbacks may come until the process is gone
   if (exchange == nullptr) return;
+  exchange->wake = wake;
   g_exchange.store(exchange, std::memory_order_release);
   if (::gettid() != ::getpid() || g_api.add_pending_call(in_main_thread, nullptr) != 0) start_thread();
 }
 
 void Interpreter::look_again() noexcept {
-  if (!g_look_again.load(std::memory_order_relaxed) || g_api.is_finalizing() != 0) return;
+  if (!g_look_again.load(std::memory_order_relaxed) || is_unwanted() || g_api.is_finalizing() != 0) return;
   void* torch = ::dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
   if (torch == nullptr) return;
   ::dlclose(torch);
@@ -200,7 +329,10 @@ void Interpreter::look_again() noexcept {
 
 bool Interpreter::take(ProgramFact& fact) noexcept {
   Exchange* exchange = g_exchange.load(std::memory_order_acquire);
-  return exchange != nullptr && exchange->facts.pop(fact);
+  auto* facts = exchange != nullptr ? exchange->facts.load(std::memory_order_acquire) : nullptr;
+  if (facts == nullptr || !facts->pop(fact)) return false;
+  exchange->waiting.fetch_sub(1, std::memory_order_relaxed);
+  return true;
 }
 
 std::optional<InterpreterMessage> Interpreter::take_message() {
@@ -209,6 +341,19 @@ std::optional<InterpreterMessage> Interpreter::take_message() {
   if (exchange == nullptr || !exchange->messages.pop(message)) return std::nullopt;
   const std::unique_ptr<InterpreterMessage> taken(message);
   return std::move(*taken);
+}
+
+void Interpreter::stop() noexcept { g_unwanted.store(true, std::memory_order_relaxed); }
+
+void Interpreter::answer(std::uint32_t model, bool readable) noexcept {
+  Exchange* exchange = g_exchange.load(std::memory_order_acquire);
+  if (exchange != nullptr && model <= kMostModels)
+    exchange->answers[model].store(readable ? Answer::kRead : Answer::kRefused, std::memory_order_relaxed);
+}
+
+bool Interpreter::is_half_full() noexcept {
+  const Exchange* exchange = g_exchange.load(std::memory_order_acquire);
+  return exchange != nullptr && exchange->waiting.load(std::memory_order_relaxed) >= kMostFacts / 2;
 }
 
 bool Interpreter::lost_facts() noexcept { return g_lost.load(std::memory_order_relaxed); }

@@ -30,14 +30,21 @@ class Interpreter {
   /// [inside cuInit] Makes the interpreter run our part soon: in its main thread, between two instructions, if that is
   /// the calling one; else on a new thread, since a main thread that waits runs nothing. Once in a process.
   /// No effect without an interpreter, or in one that ends.
-  static void enter() noexcept;
+  /// \param wake [host threads] called when half of the room for facts is used: the drain should take them now.
+  static void enter(void (*wake)()) noexcept;
   /// [mfu-drain] Where torch was not imported yet: the same again, once it is.
   static void look_again() noexcept;
+  /// [mfu-drain] Facts are of no use any more: the next one that is reported ends it.
+  static void stop() noexcept;
+  /// [mfu-drain] Whether the config of that model could be read.
+  static void answer(std::uint32_t model, bool readable) noexcept;
 
   /// [mfu-drain] The next fact, `at` in ticks.
   [[nodiscard]] static bool take(ProgramFact& fact) noexcept;
   /// [mfu-drain]
   [[nodiscard]] static std::optional<InterpreterMessage> take_message();
+  /// Half of the room for facts is used.
+  [[nodiscard]] static bool is_half_full() noexcept;
   /// Facts found no room: those that came are not the whole truth.
   [[nodiscard]] static bool lost_facts() noexcept;
 };

@@ -1,21 +1,31 @@
 """Reports what a PyTorch program does, from inside its interpreter: passes, backward passes, updates, batches, models.
 
-Runs once in the process, from a string. Nothing of the program or of torch is replaced, wrapped, kept alive or imported:
-`sys.monitoring` calls back where one of a few code objects starts or returns. `post` and `tell` are functions of libmfuinject.so.
-Before CPython 3.12 the hooks of torch.optim report updates, and nothing else is reported.
+Runs once in the process, from a string. Nothing of the program or of torch is replaced, wrapped, kept alive or imported, and
+no method of the program's objects is called but a config's to_dict(): `sys.monitoring` calls back where one of a few code
+objects starts or returns. `post`, `tell`, `refused`, `guard` and `at_end` are functions of libmfuinject.so. Before CPython
+3.12 the hooks of torch.optim report updates, and nothing else is reported.
 """
 
 import sys
 
-post, tell = globals()["post"], globals()["tell"]  # put there by interpreter.cpp
+# Put there by interpreter.cpp.
+post, tell, refused, guard, at_end = (globals()[name] for name in ("post", "tell", "refused", "guard", "at_end"))
 
-PASS_BEGIN, PASS_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_BEGIN, UPDATE_END, MADE, GONE, FETCH = range(9)  # FactKind
+# FactKind
+PASS_BEGIN, PASS_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_BEGIN, UPDATE_END, MADE, GONE, FETCH = range(9)
+PASS_WORK, NOT_REACHED = 9, 10
 GRADIENTS, TRAINING, TRAINABLE, CACHE = 1, 2, 4, 8  # ProgramFact
 USED, MODEL, STOPPED, NOT_YET = range(4)  # kinds of tell()
+FIRST_MEASURED = 1 << 16  # numbers of models whose FLOP are counted here: one for each shape of its arguments
+MOST_MODELS, MOST_MEASURED = 64, 1024
 TOOLS = (3, 4)  # ids of sys.monitoring without a meaning
-LEARN_PASSES = 64  # outermost calls during which unknown modules are looked for
+LEARN_PASSES = 128  # outermost calls during which unknown modules are looked for
 RELEARN_PASSES, RELEARN_STEPS = 1000, 100  # then again after so many
 MOST_INNER = 256  # calls inside of other passes, after which a code object is no longer watched
+MOST_CODES = 512
+MOST_REFS = 4096  # weak ones: dead ones are dropped where there are so many
+PROBES = 8  # parameters of a module whose gradients are looked at, where several modules are trained
+MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
 
 # Programs that do not go through torch.optim or nn.Module alone: module, qualified name, what it is.
 ENGINES = (
@@ -26,6 +36,162 @@ ENGINES = (
     ("megatron.core.optimizer.optimizer", "MixedPrecisionOptimizer.step", "update"),
     ("megatron.core.optimizer.optimizer", "ChainedOptimizer.step", "update"),
 )
+ATTENTION = "scaled_dot_product_attention"
+# Functions that call it, beside the forward() of modules.
+ATTENTION_IN = (
+    ("torch.nn.functional", "multi_head_attention_forward"),
+    ("transformers.integrations.sdpa_attention", "sdpa_attention_forward"),
+)
+
+
+class Watched:
+    """A code object: what is done where it starts, returns or calls. `call`: its frames are on the stack of a thread."""
+
+    __slots__ = ("ref", "start", "end", "call", "inner", "outer", "listens")
+
+    def __init__(self, ref):
+        self.ref, self.start, self.end, self.call = ref, None, None, False
+        self.inner = self.outer = self.listens = 0
+
+
+class Measured:
+    """The matrix products of one pass, while it runs: FLOP forward and backward."""
+
+    def __init__(self, watch, module, number, key):
+        self.watch, self.number, self.key, self.thread = watch, number, key, watch.ident()
+        self.forward = self.backward = 0
+        self.parameters, self.seen, self.codes, self.callers = {}, set(), {}, {}
+        self.whole = True
+        self.look_at(module)
+
+    def look_at(self, module):
+        watch = self.watch
+        tables = set()
+        for one in every_module(module):
+            values = plain(one)
+            if type(one).__name__ == "OptimizedModule" or values.get("_compiled_call_impl") is not None:
+                self.whole = False  # what is inside does not run in the interpreter
+                return
+            matrices = [p for p in parameters_of(one) if p.dim() > 1]
+            embeds = issubclass(type(one), (watch.torch.nn.Embedding, watch.torch.nn.EmbeddingBag))
+            if embeds:
+                tables.update(map(id, matrices))
+            else:
+                self.parameters.update((id(p), p.numel()) for p in matrices)
+            code = watch.code_of(one)
+            if code is None:
+                continue
+            if matrices and not embeds:
+                self.codes[id(code)] = code
+            self.look_for_attention(code, one)
+        for table in tables:
+            self.parameters.pop(table, None)
+        for place, name in ATTENTION_IN:
+            code = getattr(innermost(attribute(place, name)), "__code__", None)
+            if code is not None and ATTENTION in code.co_names:
+                self.callers[id(code)] = code
+
+    def look_for_attention(self, code, module):
+        if ATTENTION in code.co_names:
+            self.callers[id(code)] = code
+            return
+        scope = getattr(innermost(own(module, "forward")), "__globals__", {})
+        for name in code.co_names:
+            function = scope.get(name)
+            inside = getattr(function, "__code__", None) if type(function) is type(plain) else None
+            if inside is not None and ATTENTION in inside.co_names:
+                self.callers[id(inside)] = inside
+
+    def add(self, module, frame, result):
+        """A module with matrices of its own returned."""
+        values = plain(module)
+        weights = [p for p in parameters_of(module) if p.dim() > 1]
+        if issubclass(type(module), self.watch.torch.nn.MultiheadAttention):
+            return self.add_projections(values, weights, frame)
+        given = self.watch.first_tensor(frame.f_locals, 1)
+        if type(result) is tuple and result:
+            result = result[0]
+        if len(weights) != 1 or given is None or not self.watch.is_tensor(result) or not given.is_floating_point():
+            return None
+        weight, out, shape = weights[0], whole(result.numel()), weight_shape(weights[0])
+        if out < 0 or not shape:
+            return None
+        inputs = values.get("in_features")
+        if len(shape) > 2 and not issubclass(type(module), self.watch.torch.nn.modules.conv._ConvNd):
+            return None
+        if len(shape) > 2 and values.get("transposed"):
+            forward = 2 * whole(given.numel()) * weight.numel() // shape[0]
+        elif len(shape) > 2:
+            forward = 2 * out * (weight.numel() // shape[0])
+        elif type(inputs) is int:
+            forward = 2 * out * inputs
+        elif whole(result.shape[-1]) == shape[0]:
+            forward = 2 * out * shape[1]
+        elif whole(result.shape[-1]) == shape[1]:
+            forward = 2 * out * shape[0]
+        else:
+            return None
+        self.count(forward, weight, given)
+        return None
+
+    def add_projections(self, values, weights, frame):
+        query, key = frame.f_locals.get("query"), frame.f_locals.get("key")
+        width = values.get("embed_dim")
+        if not (self.watch.is_tensor(query) and self.watch.is_tensor(key) and type(width) is int):
+            return
+        of_query, of_key = whole(query.numel()) // whole(query.shape[-1]), whole(key.numel()) // whole(key.shape[-1])
+        others = (values.get("kdim") or width) + (values.get("vdim") or width)
+        self.count(2 * width * (2 * of_query * width + of_key * others), weights[0], query)
+        output = (values.get("_modules") or {}).get("out_proj")
+        self.seen.update(map(id, weights))
+        self.seen.update(map(id, parameters_of(output)))
+
+    def count(self, forward, weight, given):
+        """A trained matrix has two more products backward, a frozen one a single one, if anything below it trains."""
+        self.seen.add(id(weight))
+        self.forward += forward
+        if weight.requires_grad:
+            self.backward += 2 * forward
+        elif given.requires_grad:
+            self.backward += forward
+
+    def attend(self, frame, query):
+        """scaled_dot_product_attention(query, ...) is called: 4 x heads x width x pairs, twice that backward."""
+        values = frame.f_locals
+        if not self.watch.is_tensor(query) or query.dim() < 3:
+            return
+        batch = 1
+        for size in query.shape[:-2]:
+            batch *= whole(size)
+        queries, width = whole(query.shape[-2]), whole(query.shape[-1])
+        keys = queries
+        for name in ("key", "k", "keys", "key_states"):
+            if self.watch.is_tensor(values.get(name)) and values[name].dim() == query.dim():
+                keys = whole(values[name].shape[-2])
+                break
+        pairs = queries * keys
+        if self.is_causal(frame.f_code, values) and queries == keys:
+            pairs = queries * (queries + 1) // 2
+        if batch < 0 or pairs < 0 or width < 0:
+            self.whole = False
+            return
+        self.forward += 4 * batch * pairs * width
+        if query.requires_grad:
+            self.backward += 8 * batch * pairs * width
+
+    @staticmethod
+    def is_causal(code, values):
+        if type(values.get("is_causal")) is bool:
+            return values["is_causal"]
+        named = any(type(c) is tuple and "is_causal" in c for c in code.co_consts)
+        return named and any(c is True for c in code.co_consts)
+
+    def finish(self):
+        """(FLOP forward, backward), None where they are not known."""
+        unseen = sum(count for one, count in self.parameters.items() if one not in self.seen)
+        if not self.whole or not self.forward or unseen > MOST_UNSEEN * sum(self.parameters.values()):
+            return None
+        return self.forward, self.backward
 
 
 class Watch:
@@ -33,11 +199,20 @@ class Watch:
         self.torch, self.monitor, self.events = torch, sys.monitoring, sys.monitoring.events
         self.ref, self.ident = sys.modules["_weakref"].ref, sys.modules["_thread"].get_ident
         self.local = sys.modules["_thread"]._local()
-        self.at_start, self.at_return, self.inner = {}, {}, {}  # by code object
+        # By id of a code object: what is done there; those that call attention, while that is measured.
+        self.watched, self.calling = {}, {}
         self.refs, self.known, self.engines = {}, {}, set()
-        self.left, self.passes, self.steps, self.models = LEARN_PASSES, 0, 0, 0
+        self.numbers, self.unsure, self.unread = {}, set(), set()  # models by config; those that may not be readable
+        self.left, self.passes, self.steps, self.passes_before = LEARN_PASSES, 0, 0, -1
+        self.models, self.measured = 0, FIRST_MEASURED - 1
+        self.measuring = None
+        self.trained, self.probed = {}, {}  # modules: weak; what their gradients were before a pass
         self.backward_on = None  # the thread that waits for a backward pass
         self.stopped = self.compiled = False
+        self.call = self.no_tracing = None
+        # Sizes are asked without what a program puts in front of its tensors' methods.
+        self.quiet = getattr(torch._C, "DisableTorchFunctionSubclass", None) or torch._C.DisableTorchFunction
+        self.tracing = getattr(torch._C, "_get_tracing_state", lambda: None)
         for self.tool in TOOLS:
             try:
                 self.monitor.use_tool_id(self.tool, "mfuinject")
@@ -48,53 +223,109 @@ class Watch:
             raise RuntimeError("other tools have both free ids of sys.monitoring")
 
     def start(self):
+        """Each name that is missing, as in another version of torch, is one fact less."""
         torch, optimizer = self.torch, self.torch.optim.Optimizer
-        self.monitor.register_callback(self.tool, self.events.PY_START, self.on_start)
-        self.monitor.register_callback(self.tool, self.events.PY_RETURN, self.on_return)
-        self.watch(code_within(optimizer.profile_hook_step.__code__, "wrapper"), self.update, self.leave)
-        self.watch(optimizer.__init__.__code__, self.made, None)
-        self.watch(torch.autograd.backward.__code__, self.backward, self.leave)
-        loader = sys.modules.get("torch.utils.data.dataloader")
-        if loader is not None:
-            self.watch(loader._BaseDataLoaderIter.__next__.__code__, lambda frame: post(FETCH, 0, 0, 0), None)
-        self.call = torch.nn.Module._wrapped_call_impl.__code__
-        self.watch(self.call, self.module, None)
+        for event, callback in (("PY_START", self.on_start), ("PY_RETURN", self.on_return), ("CALL", self.on_call)):
+            self.monitor.register_callback(self.tool, getattr(self.events, event), guard(callback))
+        step = code_within(code_of(own(optimizer, "profile_hook_step")), "wrapper")
+        call = code_of(own(torch.nn.Module, "_wrapped_call_impl") or own(torch.nn.Module, "_call_impl"))
+        found = [self.watch(step, self.update, self.leave), self.watch(call, self.module, None, False)]
+        self.watch(code_of(own(optimizer, "__init__")), self.made, None, False)
+        self.watch(code_of(attribute("torch.autograd", "backward")), self.backward, self.leave)
+        loader = attribute("torch.utils.data.dataloader", "_BaseDataLoaderIter")
+        self.watch(code_of(own(loader, "__next__")), self.fetch, None, False)
+        self.call = found[1]
+        if not any(found):
+            raise RuntimeError("this torch has other names than those that are known")
 
     def stop(self):
         self.stopped = True
-        for code in {*self.at_start, *self.at_return}:
-            self.monitor.set_local_events(self.tool, code, 0)
-        self.monitor.free_tool_id(self.tool)
+        for watched in [*self.watched.values(), *self.calling.values()]:
+            code = watched.ref()
+            if code is not None:
+                self.monitor.set_local_events(self.tool, code, 0)
+        try:
+            for event in ("PY_START", "PY_RETURN", "CALL"):
+                self.monitor.register_callback(self.tool, getattr(self.events, event), None)
+            self.monitor.free_tool_id(self.tool)
+        except Exception:  # an audit hook forbids it: no event calls it any more
+            pass
+        for kept in (self.watched, self.calling, self.refs, self.known, self.numbers):
+            kept.clear()
+
+    def say(self, *fact):
+        if post(*fact) is not None and not self.stopped:  # nobody listens any more
+            self.stop()
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def find(self, code):
+        watched = self.watched.get(id(code))
+        return watched if watched is not None and watched.ref() is code else None
 
     def on_start(self, code, _):
-        self.do(self.at_start.get(code))
+        watched = self.find(code)
+        if watched is not None and watched.start is not None:
+            self.do(watched.start)
 
-    def on_return(self, code, _, __):
-        self.do(self.at_return.get(code))
+    def on_return(self, code, _, value):
+        watched = self.find(code)
+        if watched is None:
+            return
+        if self.measuring is not None:
+            self.do(self.measure, value)
+        if watched.end is not None:
+            self.do(watched.end)
 
-    def do(self, action):
-        if action is None or self.stopped:
+    def on_call(self, code, _, function, first):
+        measuring = self.measuring
+        if measuring is None or measuring.thread != self.ident() or type(function) is not type(len):
+            return
+        if function.__name__ == ATTENTION:
+            self.do(self.attend, first)
+
+    def do(self, action, *more):
+        if self.stopped:
             return
         try:
-            action(sys._getframe(2))
-        except Exception as fault:  # a fault of ours is never the program's
-            self.stop()
-            tell(
-                STOPPED,
-                fault.__traceback__.tb_next.tb_lineno if fault.__traceback__.tb_next else 0,
-                f"{type(fault).__name__}: {fault}",
-            )
+            with self.quiet():
+                action(sys._getframe(2), *more)
+        except RecursionError:  # the program is near the end of its stack
+            pass
+        except Exception as fault:  # a fault of this part is never the program's
+            self.fail(fault)
 
-    def watch(self, code, start, end):
-        if start is not None:
-            self.at_start[code] = start
-        if end is not None:
-            self.at_return[code] = end
-        self.listen(code)
+    def fail(self, fault):
+        place = fault.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        self.stop()
+        tell(STOPPED, place.tb_lineno if place is not None else 0, f"{type(fault).__name__}: {fault}"[:200])
 
-    def listen(self, code, on=True):
-        wanted = (self.events.PY_START if code in self.at_start else 0) | (self.events.PY_RETURN if code in self.at_return else 0)
-        self.monitor.set_local_events(self.tool, code, wanted if on else 0)
+    def watch(self, code, start, end, call=True):
+        """\return what is watched; None: there is no such code, or no room"""
+        if code is None:
+            return None
+        watched = self.find(code)
+        if watched is None:
+            if len(self.watched) >= MOST_CODES:
+                self.watched = {number: one for number, one in self.watched.items() if one.ref() is not None}
+            if len(self.watched) >= MOST_CODES:
+                return None
+            watched = self.watched[id(code)] = Watched(self.ref(code))
+        watched.start, watched.end, watched.call = start or watched.start, end or watched.end, call
+        self.listen(watched)
+        return watched
+
+    def listen(self, watched, on=True, returns=False):
+        code = watched.ref()
+        if code is None:
+            return
+        wanted = self.events.PY_START if on and watched.start is not None else 0
+        if returns or (on and watched.end is not None):
+            wanted |= self.events.PY_RETURN
+        watched.listens = on
+        self.monitor.set_local_events(self.tool, code, wanted)
 
     # --- what a thread is inside of ---------------------------------------------------------------------------------
 
@@ -111,8 +342,9 @@ class Watch:
         if stack:  # an exception leaves a call without a return: only those that are among the callers are still there
             codes, caller = [], frame.f_back
             while caller is not None:
-                if caller.f_code in self.at_return:
-                    codes.append(caller.f_code)
+                watched = self.find(caller.f_code)
+                if watched is not None and watched.call:
+                    codes.append(watched)
                 caller = caller.f_back
             codes.reverse()
             there = 0
@@ -120,24 +352,27 @@ class Watch:
                 if there < len(stack) and stack[there][0] is code:
                     there += 1
             while len(stack) > there:
-                self.end(stack.pop())
-        stack.append((frame.f_code, end, subject))
+                self.end(stack.pop(), failed=True)
+        stack.append((self.find(frame.f_code), end, subject))
         return len(stack) == 1
 
     def leave(self, frame):
-        stack = self.stack()
-        while stack and any(entry[0] is frame.f_code for entry in stack):
+        stack, watched = self.stack(), self.find(frame.f_code)
+        while stack and any(entry[0] is watched for entry in stack):
             entry = stack.pop()
             self.end(entry)
-            if entry[0] is frame.f_code:
+            if entry[0] is watched:
                 return
 
-    def end(self, entry):
+    def end(self, entry, failed=False):
         _, end, subject = entry
         if end == BACKWARD_END:
             self.backward_on = None
+            self.look_at_gradients()
+        if end == PASS_END and self.measuring is not None and self.measuring.thread == self.ident():
+            self.end_measuring(failed)
         if end is not None:
-            post(end, 0, subject, 0)
+            self.say(end, 0, subject, 0)
 
     # --- modules ----------------------------------------------------------------------------------------------------
 
@@ -149,17 +384,21 @@ class Watch:
         module = frame.f_locals["self"]
         if type(module).__module__ == "torch.nn.modules.loss":
             return
-        if module._compiled_call_impl is not None:  # nothing of its forward() runs in the interpreter
-            if self.call not in self.at_return:
+        if own(module, "_compiled_call_impl") is not None:  # nothing of its forward() runs in the interpreter
+            if self.call.end is None:
                 self.compiled = True
-                self.watch(self.call, None, self.leave)
+                self.call.call = True
+                self.watch(self.call.ref(), None, self.leave)
             self.pass_begins(frame)
             return
         code = self.code_of(module)
-        if code is not None and code not in self.inner:
-            self.inner[code] = 0
-            self.watch(code, self.pass_begins, self.leave)
-            if frame.f_back is not None and code is frame.f_back.f_code:  # the wrapper of torch.compile runs already
+        watched = self.find(code) if code is not None else None
+        if code is not None and (watched is None or not watched.listens):
+            watched = self.watch(code, self.pass_begins, self.leave)
+            if watched is not None:
+                watched.inner = 0
+            # The wrapper of torch.compile runs already.
+            if watched is not None and frame.f_back is not None and code is frame.f_back.f_code:
                 self.pass_begins(frame.f_back)
         self.left -= 1
         if self.left <= 0 and not self.compiled:
@@ -167,38 +406,47 @@ class Watch:
 
     def code_of(self, module):
         if type(module).__name__ == "OptimizedModule":
-            return type(module).__call__.__code__
-        function = innermost(module.forward)
-        code = getattr(getattr(function, "__func__", function), "__code__", None)
+            return code_of(own(type(module), "__call__"))
+        code = code_of(own(module, "forward"))
         return code if code is not None and not code.co_flags & 0x2A0 else None  # no generator, no coroutine
 
     def pass_begins(self, frame):
-        code = frame.f_code
-        backward_on = self.backward_on
-        if not self.enter(frame, PASS_END, id(frame.f_locals.get("self"))):
-            stack = self.stack()
-            if any(entry[1] == PASS_END for entry in stack[:-1]):
-                stack[-1] = (code, None, 0)
-                self.inner[code] = self.inner.get(code, 0) + 1
-                if self.inner[code] > MOST_INNER and code is not self.call:
-                    self.listen(code, False)
-                return
-        elif backward_on not in (None, self.ident()):  # checkpointing: the autograd thread computes it again
-            self.stack()[-1] = (code, None, 0)
-            return
+        watched, backward_on = self.find(frame.f_code), self.backward_on
         values = frame.f_locals
         module = values.get("self")
+        if not self.enter(frame, PASS_END, id(module)):
+            stack = self.stack()
+            if any(entry[1] == PASS_END for entry in stack[:-1]):
+                stack[-1] = (watched, None, 0)
+                watched.inner += 1
+                if watched.inner > MOST_INNER + 64 * watched.outer and watched is not self.call:
+                    self.listen(watched, False, self.measuring is not None)
+                return
+        elif backward_on not in (None, self.ident()):  # checkpointing: the autograd thread computes it again
+            self.stack()[-1] = (watched, None, 0)
+            return
+        if self.tracing() is not None or not issubclass(type(module), self.torch.nn.Module):
+            self.stack()[-1] = (watched, None, 0)
+            return
+        watched.outer += 1
         trainable, model = self.about(module)
         batch, seq_len, tokens = self.shape(values)
         cache = values.get("past_key_values")
         if cache is None:
-            cache = (values.get("kwargs") or {}).get("past_key_values")
-        mode = (GRADIENTS if self.torch.is_grad_enabled() else 0) | (TRAINING if module.training else 0) | trainable
+            cache = keywords(values).get("past_key_values")
+        parts = plain(module).get("_modules") or {}
+        # torch.compile's own module has a property of that name.
+        training = own(parts.get("_orig_mod", module), "training") is True
+        mode = (GRADIENTS if self.torch.is_grad_enabled() else 0) | (TRAINING if training else 0) | trainable
         context = -1
         if seq_len >= 0 and (cache is not None or values.get("use_cache") is True):
             mode |= CACHE
             context = self.context(cache, seq_len) if cache is not None else 0
-        post(PASS_BEGIN, mode, id(module), model, batch, seq_len, context, tokens)
+        if model == 0:
+            model = self.measured_number(module, values, mode)
+        if mode & (GRADIENTS | TRAINABLE) == GRADIENTS | TRAINABLE:
+            self.probe(module)
+        self.say(PASS_BEGIN, mode, id(module), model, batch, seq_len, context, tokens)
         self.passes += 1
         if self.passes % RELEARN_PASSES == 0:
             self.learn_again()
@@ -206,59 +454,169 @@ class Watch:
     def learn_again(self):
         self.left = LEARN_PASSES
         self.known.clear()  # what trains may have changed
-        self.listen(self.call)
+        if self.call is not None:
+            self.listen(self.call)
 
     def about(self, module):
-        """(TRAINABLE or 0, number of its model) of a module."""
+        """(TRAINABLE or 0, number of the model that its config is, or 0) of a module."""
+        if self.unsure:
+            self.look_at_answers()
         found = self.known.get(id(module))
         if found is not None and found[0]() is module:
             return found[1:]
-        trainable = TRAINABLE if any(p.requires_grad for p in module.parameters()) else 0
+        if len(self.known) > MOST_CODES:
+            self.known.clear()
+        trains = [p.requires_grad for m in every_module(module) for p in parameters_of(m)]
         inside = unwrapped(module)
-        found = self.known[id(module)] = (self.ref(module), trainable, self.number_of(inside, getattr(inside, "config", None)))
+        # A config does not say what is frozen, so that the products are counted where they run.
+        number = 0 if any(trains) and not all(trains) else self.number_of(inside, own(inside, "config"))
+        found = self.known[id(module)] = (self.ref(module), TRAINABLE if any(trains) else 0, number)
         return found[1:]
+
+    def look_at_answers(self):
+        for number in list(self.unsure):
+            answer = refused(number)
+            if answer is not None:
+                self.unsure.discard(number)
+            if answer:
+                self.unread.add(number)
+                self.known.clear()
+                self.refs.clear()
 
     def number_of(self, owner, config):
         """The number of the model, 0 where its config cannot be read; hands the config over the first time."""
         seen = self.refs.get(id(owner))
         if seen is not None and seen[0]() is owner:
             return seen[1]
-        text = text_of(config)
-        if text is not None:
+        try:
+            text = text_of(config, self.torch)
+        except Exception:  # of the program's to_dict()
+            text = None
+        number = self.numbers.get(text, 0)
+        if text is not None and number == 0 and self.models < MOST_MODELS:
             self.models += 1
-            tell(MODEL, self.models, text)
-        self.refs[id(owner)] = (self.ref(owner), self.models if text is not None else 0)
-        return self.refs[id(owner)][1]
+            number = self.numbers[text] = self.models
+            self.unsure.add(number)
+            tell(MODEL, number, text)
+        if number in self.unread:
+            number = 0
+        self.keep(id(owner), owner, number)
+        return number
+
+    def keep(self, key, thing, number, then=None):
+        """Remembers the number of an object for as long as that lives."""
+        if len(self.refs) >= MOST_REFS:
+            self.refs = {k: kept for k, kept in self.refs.items() if kept[0]() is not None}
+        if len(self.refs) < MOST_REFS:
+            self.refs[key] = (self.ref(thing, then) if then is not None else self.ref(thing), number)
 
     def context(self, cache, seq_len):
         """Tokens that are in a cache before a pass; counted here where no shape says it, since to ask may be to ask the GPU."""
         if type(cache).__name__ == "DynamicCache":
-            keys = getattr(next(iter(cache.layers), None), "keys", None)
-            return keys.shape[-2] if keys is not None and keys.dim() == 4 else 0
+            layers = own(cache, "layers")
+            keys = own(layers[0], "keys") if type(layers) is list and layers else None
+            return max(0, whole(keys.shape[-2])) if self.is_tensor(keys) and keys.dim() == 4 else 0
         seen, before = getattr(self.local, "cached", (None, 0))
         if seen is None or seen() is not cache:
             before = 0
         self.local.cached = (self.ref(cache), before + seq_len) if hasattr(cache, "__weakref__") else (None, 0)
         return before
 
+    def is_tensor(self, value):
+        return issubclass(type(value), self.torch.Tensor)
+
+    def first_tensor(self, values, least_dim):
+        for value in arguments(values):
+            if self.is_tensor(value) and value.dim() >= least_dim:
+                return value
+        return None
+
     def shape(self, values):
         """(batch, seq_len, tokens) of a call's arguments, -1 where it does not say: no tensor is read."""
-        more = values.get("kwargs") or {}
+        more = keywords(values)
         tensor = values.get("input_ids")
         if tensor is None:
             tensor = more.get("input_ids", values.get("inputs_embeds"))
-        if tensor is None:
-            given = (*values.values(), *(values.get("args") or ()), *more.values())
-            tensor = next((v for v in given if isinstance(v, self.torch.Tensor) and v.dim() >= 2), None)
+        if not self.is_tensor(tensor):
+            tensor = self.first_tensor(values, 2)
         if tensor is None:
             return -1, -1, -1
-        if tensor.dim() < 2:  # sequences behind each other, as servers have them
-            return -1, -1, tensor.numel()
-        if tensor.dim() > 3 or (tensor.dim() == 2 and tensor.is_floating_point()):  # images; features
-            return tensor.shape[0], -1, -1
-        return tensor.shape[0], tensor.shape[1], -1
+        dim = tensor.dim()
+        if dim < 2:  # sequences behind each other, as servers have them
+            return -1, -1, whole(tensor.numel())
+        if dim > 3 or (dim == 2 and tensor.is_floating_point()):  # images; features
+            return whole(tensor.shape[0]), -1, -1
+        return whole(tensor.shape[0]), whole(tensor.shape[1]), -1
 
-    # --- backward passes and updates --------------------------------------------------------------------------------
+    # --- models without a config ------------------------------------------------------------------------------------
+
+    def measured_number(self, module, values, mode):
+        """The number of this module with arguments of these shapes; the first time, its products are counted while it runs."""
+        shapes = [mode]
+        for value in arguments(values):
+            for one in value if type(value) in (list, tuple) else value.values() if type(value) is dict else (value,):
+                if self.is_tensor(one):
+                    shapes += [whole(n) for n in one.shape]
+                    shapes.append(None)
+        found = self.refs.get((id(module), *shapes))
+        if found is not None and found[0]() is module:
+            return found[1]
+        if self.measuring is not None or -1 in shapes or self.measured >= FIRST_MEASURED + MOST_MEASURED:
+            return 0
+        self.measured += 1
+        key = (id(module), *shapes)
+        self.keep(key, module, self.measured)
+        try:
+            measuring = Measured(self, module, self.measured, key)
+        except Exception:  # parameters that have no shape yet
+            self.refs.pop(key, None)
+            return 0
+        for code in measuring.codes.values():
+            watched = self.find(code) or self.watch(code, None, None, False)
+            if watched is not None:
+                self.listen(watched, watched.listens, True)
+        for number, code in measuring.callers.items():
+            watched = self.find(code)
+            events = self.monitor.get_local_events(self.tool, code)
+            if watched is None:
+                self.calling[number] = Watched(self.ref(code))
+            self.monitor.set_local_events(self.tool, code, events | self.events.CALL)
+        self.measuring = measuring
+        return self.measured
+
+    def measure(self, frame, value):
+        measuring = self.measuring
+        if measuring.thread == self.ident() and id(frame.f_code) in measuring.codes:
+            module = frame.f_locals.get("self")
+            if issubclass(type(module), self.torch.nn.Module):
+                self.count(measuring.add, module, frame, value)
+
+    def count(self, counts, *about):
+        try:
+            counts(*about)
+        except Exception:
+            self.measuring.whole = False  # the FLOP of this model are not known
+
+    def attend(self, frame, query):
+        self.count(self.measuring.attend, frame, query)
+
+    def end_measuring(self, failed):
+        measuring, self.measuring = self.measuring, None
+        if failed:  # once more, with the next pass
+            measuring.whole = False
+            self.refs.pop(measuring.key, None)
+        for number in {*measuring.codes, *measuring.callers}:
+            code = measuring.codes.get(number) or measuring.callers[number]
+            watched = self.find(code)
+            if watched is not None:
+                self.listen(watched, watched.listens)
+            else:
+                self.monitor.set_local_events(self.tool, code, 0)
+        self.calling.clear()
+        forward, backward = measuring.finish() or (-1, -1)
+        self.say(PASS_WORK, 0, 0, measuring.number, forward, backward)
+
+    # --- backward passes, updates and batches -----------------------------------------------------------------------
 
     def backward(self, frame):
         if any(entry[1] == BACKWARD_END for entry in self.stack()):
@@ -266,24 +624,50 @@ class Watch:
             return
         self.enter(frame, BACKWARD_END)
         self.backward_on = self.ident()
-        post(BACKWARD_BEGIN, 0, 0, 0)
+        if self.passes == self.passes_before:  # nothing that was seen computed what this is the gradient of
+            self.learn_again()
+        self.passes_before = self.passes
+        self.say(BACKWARD_BEGIN, 0, 0, 0)
+
+    def probe(self, module):
+        """Where several modules are trained, a backward pass may leave some of them out: their gradients stay as they are."""
+        number = id(module)
+        found = self.trained.get(number)
+        if found is None or found[0]() is not module:
+            if len(self.trained) >= MOST_MODELS:
+                self.trained.clear()
+            parameters = [p for m in every_module(module) for p in parameters_of(m) if p.requires_grad]
+            some = parameters[:: max(1, len(parameters) // PROBES)]
+            found = self.trained[number] = (self.ref(module), [self.ref(p) for p in some])
+        if number not in self.probed and (len(self.trained) > 1 or self.steps < 4):
+            self.probed[number] = [gradient_of(p()) for p in found[1]]
+
+    def look_at_gradients(self):
+        probed, self.probed = self.probed, {}
+        if len(probed) < 2:
+            return
+        same = []
+        for number, before in probed.items():
+            parameters = self.trained.get(number, (None, ()))[1]
+            if before == [gradient_of(p()) for p in parameters]:
+                same.append(number)
+        if len(same) < len(probed):
+            for number in same:
+                self.say(NOT_REACHED, 0, number, 0)
+
+    def fetch(self, frame):
+        self.say(FETCH, 0, 0, 0)
 
     def made(self, frame):
         self.optimizer(frame.f_locals["self"], MADE)
 
     def optimizer(self, one, kind):
-        if id(one) in self.refs and self.refs[id(one)][0]() is one:
-            return
         number = id(one)
-
-        def gone(_):
-            self.refs.pop(number, None)
-            if not self.stopped:
-                post(GONE, 0, number, 0)
-
-        self.refs[number] = (self.ref(one, gone), 0)
+        if number in self.refs and self.refs[number][0]() is one:
+            return
+        self.keep(number, one, 0, at_end(number))
         if kind == MADE:
-            post(MADE, 0, number, 0)
+            self.say(MADE, 0, number, 0)
 
     def update(self, frame):
         values = frame.f_locals
@@ -293,7 +677,7 @@ class Watch:
             return
         self.optimizer(one, UPDATE_BEGIN)
         self.enter(frame, UPDATE_END, id(one))
-        post(UPDATE_BEGIN, 0, id(one), 0)
+        self.say(UPDATE_BEGIN, 0, id(one), 0)
         self.steps += 1
         if self.steps % RELEARN_STEPS == 0:
             self.learn_again()
@@ -301,24 +685,25 @@ class Watch:
     def compiled_update(self, frame):
         """torch.compile(optimizer.step): what it wraps does not run in the interpreter."""
         one = getattr(frame.f_locals.get("fn"), "__self__", None)
-        if isinstance(one, self.torch.optim.Optimizer) and not self.stack():
-            post(UPDATE_BEGIN, 0, id(one), 0)
-            post(UPDATE_END, 0, id(one), 0)
+        if issubclass(type(one), self.torch.optim.Optimizer) and not self.stack():
+            self.say(UPDATE_BEGIN, 0, id(one), 0)
+            self.say(UPDATE_END, 0, id(one), 0)
 
     # --- engines ----------------------------------------------------------------------------------------------------
 
     def find_engines(self):
-        context = getattr(sys.modules.get("torch._dynamo.eval_frame"), "_TorchDynamoContext", None)
+        context = attribute("torch._dynamo.eval_frame", "_TorchDynamoContext")
         if context is not None and "dynamo" not in self.engines:
             self.engines.add("dynamo")
-            self.watch(code_within(context.__call__.__code__, "compile_wrapper"), None, self.compiled_update)
+            self.watch(code_within(code_of(own(context, "__call__")), "compile_wrapper"), None, self.compiled_update, False)
         for place, name, kind in ENGINES:
+            if name in self.engines or place not in sys.modules:
+                continue
             holder, _, function = name.partition(".")
-            found = getattr(getattr(sys.modules.get(place), holder, None), function, None)
-            if found is None or name in self.engines:
+            code = code_of(own(attribute(place, holder), function))
+            if code is None:
                 continue
             self.engines.add(name)
-            code = innermost(found).__code__
             start = {"vllm_pass": self.vllm_begins, "sglang_pass": self.sglang_begins, "update": self.update}.get(kind)
             end = {"vllm_pass": self.vllm_launched, "vllm_sample": self.vllm_sampled}.get(kind, self.leave)
             self.watch(code, start, end)
@@ -328,11 +713,11 @@ class Watch:
         model = self.number_of(owner, config)
         if reads == 0:
             context = (write_context + writes // 2) // max(1, writes)
-            post(PASS_BEGIN, CACHE, id(owner), model, writes, 1, context, write_tokens if write_tokens != writes else -1)
+            self.say(PASS_BEGIN, CACHE, id(owner), model, writes, 1, context, write_tokens if write_tokens != writes else -1)
         elif writes == 0:
-            post(PASS_BEGIN, CACHE, id(owner), model, reads, -1, (read_context + reads // 2) // reads, read_tokens)
+            self.say(PASS_BEGIN, CACHE, id(owner), model, reads, -1, (read_context + reads // 2) // reads, read_tokens)
         else:
-            post(PASS_BEGIN, CACHE, id(owner), model, reads, -1, -1, read_tokens, writes, write_tokens)
+            self.say(PASS_BEGIN, CACHE, id(owner), model, reads, -1, -1, read_tokens, writes, write_tokens)
 
     def vllm_begins(self, frame):
         runner, scheduled = frame.f_locals["self"], frame.f_locals["scheduler_output"]
@@ -362,7 +747,7 @@ class Watch:
     def vllm_sampled(self, frame):
         runner, self.local.vllm = getattr(self.local, "vllm", None), None
         if runner is not None:
-            post(PASS_END, 0, runner, 0)
+            self.say(PASS_END, 0, runner, 0)
 
     def sglang_begins(self, frame):
         runner, batch = frame.f_locals["self"], frame.f_locals["forward_batch"]
@@ -374,20 +759,103 @@ class Watch:
         self.engine_pass(runner, runner.model_config.hf_config, *sums)
 
 
+# --- what objects are, without a call of theirs ---------------------------------------------------------------------
+
+
+def plain(thing):
+    """The values of an object's own dict."""
+    try:
+        return object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return {}
+
+
+def own(thing, name):
+    """An attribute as it lies in the object, in its class or in a base class; None: it has none."""
+    values = plain(thing)
+    if name in values:
+        return values[name]
+    for kind in thing.__mro__ if isinstance(thing, type) else type(thing).__mro__:
+        if name in kind.__dict__:
+            return kind.__dict__[name]
+    return None
+
+
+def attribute(place, name):
+    """An attribute of a module that is imported; None: there is none."""
+    found = sys.modules.get(place)
+    return plain(found).get(name) if found is not None else None
+
+
+def whole(number):
+    """A size, -1 where it is a symbol of a trace: to ask for its value would change the trace."""
+    return number if type(number) is int else -1
+
+
+def weight_shape(weight):
+    """Elements of a weight by dimension; empty: not plain numbers."""
+    shape = [whole(n) for n in weight.shape]
+    return shape if min(shape) > 0 else []
+
+
+def keywords(values):
+    more = values.get("kwargs")
+    return more if type(more) is dict else {}
+
+
+def arguments(values):
+    rest = values.get("args")
+    return (*values.values(), *(rest if type(rest) is tuple else ()), *keywords(values).values())
+
+
 def innermost(function):
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    return function
+    """The function behind methods and wrappers of functools."""
+    while True:
+        if type(function) in (staticmethod, classmethod, type(Watched.__init__.__get__(0))):
+            function = function.__func__
+        inside = plain(function).get("__wrapped__")
+        if inside is None:
+            return function
+        function = inside
+
+
+def code_of(function):
+    """The code object behind a function, a method or a wrapper of one; None: it is no function of Python."""
+    code = getattr(innermost(function), "__code__", None)
+    return code if type(code) is type(plain.__code__) else None
 
 
 def code_within(code, name):
-    return next(c for c in code.co_consts if getattr(c, "co_name", None) == name)
+    return next((c for c in code.co_consts if getattr(c, "co_name", None) == name), None) if code is not None else None
+
+
+def parameters_of(module):
+    """Those of the module itself."""
+    return [p for p in (plain(module).get("_parameters") or {}).values() if p is not None]
+
+
+def gradient_of(parameter):
+    """What changes where a gradient is added to; no value is read."""
+    gradient = parameter.grad if parameter is not None else None
+    return None if gradient is None else (id(gradient), gradient._version)
+
+
+def every_module(module):
+    """A module and all inside of it, each once."""
+    found, waiting = {}, [module]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in found:
+            continue
+        found[id(one)] = one
+        waiting += (plain(one).get("_modules") or {}).values()
+    return found.values()
 
 
 def unwrapped(module):
     """The model inside of torch.compile, DistributedDataParallel and PEFT."""
     while True:
-        parts = module.__dict__.get("_modules", {})
+        parts = plain(module).get("_modules") or {}
         # Never ask an object of the program whether it is true: that calls its __len__.
         inner = next((parts[name] for name in ("_orig_mod", "module", "base_model") if parts.get(name) is not None), None)
         if inner is None or len(parts) != 1:
@@ -395,25 +863,19 @@ def unwrapped(module):
         module = inner
 
 
-def text_of(config):
+def text_of(config, torch):
     """JSON of a model's config, None where it has none that anybody could read."""
     json = sys.modules.get("json")
-    if config is None or json is None:
+    if config is None or json is None or code_of(own(config, "to_dict")) is None:
         return None
-    if hasattr(config, "to_dict"):
-        return json.dumps(config.to_dict(), default=str)
-    values = config if isinstance(config, dict) else getattr(config, "__dict__", {})
-    if {"n_layer", "n_head", "n_embd", "vocab_size"} <= values.keys():
-        kept = {k: values[k] for k in ("n_layer", "n_head", "n_embd", "vocab_size")}
-        return json.dumps({"model_type": "gpt2", "n_positions": values.get("block_size", 1024), **kept}, default=str)
-    return None
+    return json.dumps(config.to_dict(), default=lambda value: str(value) if type(value) is torch.dtype else None)
 
 
 def updates_alone(torch):
     """CPython 3.10 and 3.11: the official hooks of torch.optim."""
     optimizer = torch.optim.optimizer
-    optimizer.register_optimizer_step_pre_hook(lambda one, args, kwargs: post(UPDATE_BEGIN, 0, id(one), 0))
-    optimizer.register_optimizer_step_post_hook(lambda one, args, kwargs: post(UPDATE_END, 0, id(one), 0))
+    optimizer.register_optimizer_step_pre_hook(guard(lambda one, args, kwargs: post(UPDATE_BEGIN, 0, id(one), 0) and None))
+    optimizer.register_optimizer_step_post_hook(guard(lambda one, args, kwargs: post(UPDATE_END, 0, id(one), 0) and None))
 
 
 def begin():
@@ -421,7 +883,7 @@ def begin():
     if torch is None or not all(hasattr(torch, name) for name in ("optim", "nn", "autograd", "__version__", "is_grad_enabled")):
         tell(NOT_YET, 0, "")
         return
-    release = ".".join(torch.__version__.split(".")[:2])
+    release = ".".join(str(torch.__version__).split(".")[:2])
     versions = f"(CPython {sys.version_info[0]}.{sys.version_info[1]}, torch {release})"
     if "t" in getattr(sys, "abiflags", ""):
         tell(STOPPED, 0, "a free-threaded build of CPython")
@@ -436,4 +898,4 @@ def begin():
 try:
     begin()
 except Exception as fault:
-    tell(STOPPED, fault.__traceback__.tb_lineno, f"{type(fault).__name__}: {fault}")
+    tell(STOPPED, fault.__traceback__.tb_lineno, f"{type(fault).__name__}: {fault}"[:200])

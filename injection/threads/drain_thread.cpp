@@ -117,9 +117,10 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
   };
   for (bool flowing = records_flow_; !stopping();) {
     const DurationNs left = next - monotonic_ns();
-    if (left <= 0 || session_ended()) return;
-    wake_.wait(flowing ? std::min<DurationNs>(left, 20'000'000) : left,
-               [&] { return stopping() || session_ended() || (!flowing && some_completed()); });
+    if (left <= 0 || session_ended() || Interpreter::is_half_full()) return;
+    wake_.wait(flowing ? std::min<DurationNs>(left, 20'000'000) : left, [&] {
+      return stopping() || session_ended() || Interpreter::is_half_full() || (!flowing && some_completed());
+    });
     flowing = flowing || some_completed();
     if (flowing) take_records();
     if (is_crowded()) return;
@@ -389,15 +390,21 @@ void DrainThread::take_program() {
     fact.at = clock_.ticks().to_ns(fact.at);
     program->add_fact(fact);
   }
-  if (Interpreter::lost_facts()) program->stop();
+  if (Interpreter::lost_facts() && !program->stopped()) {
+    parts_.sink.say("interpreter", "the interpreter is not asked: it reported more than there was time for");
+    program->stop();
+  }
+  if (program->stopped()) Interpreter::stop();
   for (std::string& notice : program->take_notices()) parts_.sink.say("interpreter", std::move(notice));
 }
 
 /// A model's own config, as the program has it.
 void DrainThread::take_model(const InterpreterMessage& message) {
   Result<Architecture> read = read_model(message.text, "");
+  Interpreter::answer(message.number, read.ok());
   if (!read) {
-    parts_.sink.say("interpreter", "the config of the program's model cannot be read: " + read.error().message);
+    parts_.sink.say("interpreter", "the config of the program's model cannot be read, its products are counted: " +
+                                       read.error().message);
     return;
   }
   FlopsModel model = FlopsModel::make(std::move(*read), {});
