@@ -1,0 +1,107 @@
+"""Training loops that are no plain one: odd.py gan|critic|distill|rl|lengths. The ranges note what they do, and hold their shape."""
+
+import sys
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+CONFIG = sys.argv[2]
+WIDTH = 512
+torch.manual_seed(1)
+
+
+def range_of(name, **shape):
+    return torch.cuda.nvtx.range(" ".join([name, *(f"{k}={v}" for k, v in shape.items())]))
+
+
+def language_model(layers):
+    config = AutoConfig.from_pretrained(CONFIG)
+    config.num_hidden_layers = layers
+    with torch.device("cuda"):
+        return AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).train()
+
+
+def perceptron(layers, outputs):
+    inside = [layer for _ in range(layers) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
+    return nn.Sequential(*inside, nn.Linear(WIDTH, outputs)).cuda()
+
+
+def tokens(batch, length):
+    return torch.randint(1000, (batch, length)).cuda()
+
+
+def adversaries(critics):
+    """A generator, and a critic that makes several steps for each of its."""
+    generator, critic = perceptron(3, WIDTH), perceptron(2, 1)
+    of_generator, of_critic = torch.optim.Adam(generator.parameters()), torch.optim.Adam(critic.parameters())
+    for _ in range(40):
+        with range_of("step", batch=64):
+            for _ in range(critics):
+                (critic(torch.randn(64, WIDTH).cuda()).mean() - critic(generator(torch.randn(64, WIDTH).cuda()).detach()).mean()).backward()
+                of_critic.step()
+                of_critic.zero_grad()
+            critic(generator(torch.randn(64, WIDTH).cuda())).mean().neg().backward()
+            of_generator.step()
+            of_generator.zero_grad()
+
+
+def distill():
+    """A teacher of twice as many layers, before each pass of the student."""
+    teacher, student = language_model(4).eval(), language_model(2)
+    optimizer = torch.optim.AdamW(student.parameters(), fused=True)
+    for _ in range(20):
+        ids = tokens(4, 128)
+        with range_of("step", batch=4, seq_len=128):
+            with torch.no_grad():
+                wanted = teacher(input_ids=ids).logits
+            got = student(input_ids=ids).logits
+            (got.float().log_softmax(-1) - wanted.float().log_softmax(-1)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def rl():
+    """Generation, a reference model and an update in each round."""
+    policy, reference = language_model(2), language_model(2).eval()
+    optimizer = torch.optim.AdamW(policy.parameters(), fused=True)
+
+    def likelihood(model, ids):
+        return model(input_ids=ids).logits[:, :-1].float().log_softmax(-1).gather(-1, ids[:, 1:, None])
+
+    for _ in range(8):
+        ids = tokens(4, 32)
+        with range_of("step", batch=4, seq_len=48):
+            policy.eval()
+            with torch.no_grad():
+                ids = policy.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=16, min_new_tokens=16, do_sample=True)
+                before = likelihood(reference, ids)
+            policy.train()
+            (likelihood(policy, ids) - before).exp().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def lengths():
+    """Another length in each step, and evaluations between them."""
+    model = language_model(2)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    for step in range(30):
+        batch, length = 1 + step % 3, 32 + 24 * (step * 7 % 5)
+        with range_of("step", batch=batch, seq_len=length):
+            ids = tokens(batch, length)
+            model(input_ids=ids, labels=ids).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        if step % 10 == 9:
+            model.eval()
+            with torch.no_grad():
+                for _ in range(3):
+                    with range_of("eval", batch=4, seq_len=64):
+                        model(input_ids=tokens(4, 64))
+            model.train()
+
+
+{"gan": lambda: adversaries(1), "critic": lambda: adversaries(3), "distill": distill, "rl": rl, "lengths": lengths}[sys.argv[1]]()
+torch.cuda.synchronize()
+print("done")
