@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -56,7 +57,7 @@ struct Api {
   void (*clear_error)();
   long long (*to_number)(Object*);
   const char* (*to_text)(Object*, std::ptrdiff_t*);
-  Object* (*call)(Object* function, Object* const* arguments, std::size_t count, Object* names);
+  Object* (*call)(Object* function, ...);  ///< with a null behind the last argument
   int (*error_is)(Object* kind);
   Object* (*from_number)(long long);
   Object *none, *yes, *no;
@@ -114,7 +115,7 @@ bool Api::load() noexcept {
          find(get_item, "PyDict_GetItemString") && find(modules, "PyImport_GetModuleDict") &&
          find(take_ref, "Py_IncRef") && find(drop_ref, "Py_DecRef") && find(clear_error, "PyErr_Clear") &&
          find(to_number, "PyLong_AsLongLong") && find(to_text, "PyUnicode_AsUTF8AndSize") &&
-         find(from_number, "PyLong_FromLongLong") && find(call, "PyObject_Vectorcall", "_PyObject_Vectorcall") &&
+         find(from_number, "PyLong_FromLongLong") && find(call, "PyObject_CallFunctionObjArgs") &&
          find(error_is, "PyErr_ExceptionMatches") && find(any_exception, "PyExc_Exception") &&
          find(none, "_Py_NoneStruct") && find(yes, "_Py_TrueStruct") && find(no, "_Py_FalseStruct");
 }
@@ -193,7 +194,10 @@ bool goes_on() {
 
 /// [as above] Calls the Python function that it was made for.
 Object* guarded(Object* function, Object* const* arguments, std::ptrdiff_t count) {
-  Object* result = g_api.call(function, arguments, static_cast<std::size_t>(count), nullptr);
+  constexpr std::ptrdiff_t kMost = 4;
+  Object* given[kMost + 1] = {};
+  std::copy_n(arguments, std::min(count, kMost), given);
+  Object* result = g_api.call(function, given[0], given[1], given[2], given[3], nullptr);
   if (result == nullptr && goes_on()) return nullptr;
   if (result != nullptr) g_api.drop_ref(result);
   return nothing();
