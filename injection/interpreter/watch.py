@@ -147,13 +147,10 @@ class Measured:
         self.seen.update(map(id, parameters_of(output)))
 
     def count(self, forward, weight, given):
-        """A trained matrix has two more products backward, a frozen one a single one, if anything below it trains."""
+        """Backward one product for the gradient of a matrix that trains, and one for that of its input where it needs one."""
         self.seen.add(id(weight))
         self.forward += forward
-        if weight.requires_grad:
-            self.backward += 2 * forward
-        elif given.requires_grad:
-            self.backward += forward
+        self.backward += forward * (weight.requires_grad is True) + forward * (given.requires_grad is True)
 
     def attend(self, frame, query):
         """scaled_dot_product_attention(query, ...) is called: 4 x heads x width x pairs, twice that backward."""
@@ -557,7 +554,7 @@ class Watch:
             for one in value if type(value) in (list, tuple) else value.values() if type(value) is dict else (value,):
                 if self.is_tensor(one):
                     shapes += [whole(n) for n in one.shape]
-                    shapes.append(None)
+                    shapes.append(str(one.requires_grad))
         found = self.refs.get((id(module), *shapes))
         if found is not None and found[0]() is module:
             return found[1]

@@ -49,8 +49,6 @@ class Program:
     measured: float = 1.0
     interpreter: bool = True  # run once more without ranges and without a config: the interpreter reports all
     ranges: bool = True  # run with its ranges; False: not all of them are regions by their names
-    # FLOP of a region by the shape of its range, by hand, where not all of them are products that were asked of cuBLAS.
-    by_hand: object = None
     warm: bool = False  # one run more before the others, that compiles
     requirements: str = "requirements.txt"  # its packages
 
@@ -93,18 +91,8 @@ def vllm(*words, **more):
 
 def odd(mode, **more):
     """Without a config, since there are several models, and a detector of one takes turns for steps."""
-    return Program([HERE / "odd.py", mode, LLAMA], model=SMALL_LLAMA | {"layers": 2}, ranges=False, **more)
-
-
-def adversaries(critics):
-    """FLOP of a step of the two perceptrons in odd.py: a generator of 4 layers, a critic of 2 and a last one of 1 column."""
-
-    def flop(shape):
-        square, column = 2 * shape["batch"] * 512 * 512, 2 * shape["batch"] * 512
-        generator, critic = 4 * square, 2 * square + column
-        return critics * (2 * 3 * critic + generator) + 3 * critic + 3 * generator
-
-    return flop
+    more = {"model": SMALL_LLAMA | {"layers": 2}} | more
+    return Program([HERE / "odd.py", mode, LLAMA], ranges=False, **more)
 
 
 PROGRAMS = {
@@ -216,8 +204,8 @@ PROGRAMS = {
         detected={"step": 4},
     ),
     "resnet50": Program([HERE / "resnet50.py"], [], flop="none", detected={}),
-    "gan": odd("gan", by_hand=adversaries(1), flop="none"),
-    "critic": odd("critic", by_hand=adversaries(3), flop="none"),
+    "gan": odd("gan", model=None),
+    "critic": odd("critic", model=None),
     # The teacher has as many FLOP of attention forward again, of twice the layers; generation and the reference model have theirs.
     "distill": odd("distill", unseen=lambda shape: 4 * 16 * 64 * 4 * shape["batch"] * shape["seq_len"] * (shape["seq_len"] + 1) // 2),
     "rl": odd("rl", flop="none"),
