@@ -474,21 +474,6 @@ TEST_F(Executed, SizesThatAreDividedNameTensorParallelism) {
   EXPECT_NE(r.suspect.find("set parallel.tp to 2"), std::string::npos) << r.suspect;
 }
 
-/// Without a length there is a bound, which the products contradict as they would a figure.
-TEST_F(Executed, ABoundOfAnotherModelIsSuspect) {
-  for (const bool wrong : {false, true}) {
-    start(MadeTransformer::config(R"("workload": {"phase": "prefill"})"));
-    made_.attention = MadeTransformer::Attention::kFlash3;
-    if (wrong) made_.f = 512;  // the config says 1536
-    in_range("prefill", [&] { made_.pass_forward(4, 256, 4); });
-    const RegionSummary r = finish("prefill");
-    EXPECT_FALSE(r.flop);
-    ASSERT_TRUE(r.mfu_lower.has_value());
-    EXPECT_EQ(finding(r, "config").find("at least") != std::string::npos, wrong) << finding(r, "config");
-    EXPECT_EQ(!r.suspect.empty(), wrong) << r.suspect;
-  }
-}
-
 TEST_F(Executed, ABoundIsNotAboveTheTimeInWhichKernelsRan) {
   for (const double peak : {kPeak, kPeak / 1e6}) {
     start(MadeTransformer::config(R"("workload": {"phase": "prefill"})"));
