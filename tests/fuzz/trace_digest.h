@@ -41,12 +41,11 @@ class TraceDigest {
               r.kind);
     });
     all(trace.launches, [&](const mfu::TraceLaunch& l) {
-      numbers(l.begin_ns, l.end_ns, l.correlation, l.name, l.thread, l.graph, l.memcpy, l.memset, l.counted,
-              l.on_stream);
+      numbers(l.begin_ns, l.end_ns, l.correlation, l.name, l.thread, l.graph, l.memcpy, l.memset, l.counted);
     });
     all(trace.activities, [&](const mfu::TraceActivity& a) {
       numbers(a.begin_ns, a.end_ns, a.extent, a.correlation, a.name, a.launch, a.stream, a.process, a.kind, a.nccl,
-              a.has_correlation, a.on_stream, a.direction);
+              a.has_correlation, a.direction);
     });
     all(trace.operators, [&](const mfu::TraceOperator& o) {
       numbers(o.begin_ns, o.end_ns, o.thread);
@@ -56,10 +55,6 @@ class TraceDigest {
       numbers(p.product.has_value(), p.first);
       if (p.product) product(*p.product);
     });
-    all(trace.stream_rows,
-        [&](const mfu::TraceStreamRow& r) { numbers(r.begin_ns, r.end_ns, r.correlation, r.name, r.has_correlation); });
-    all(trace.host_steps, [&](const auto& step) { numbers(step.first, step.second); });
-    numbers(trace.fractional_us);
   }
 
   [[nodiscard]] std::uint64_t value() const noexcept { return hash_; }

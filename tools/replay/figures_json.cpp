@@ -77,30 +77,6 @@ void put_process(Json& out, const ProcessFigures& f) {
                          {"by_process_sum_ns", f.unattributed.by_process_sum_ns}};
 }
 
-/// Microseconds: an integer where they are whole.
-Json to_us(DurationNs ns) {
-  if (ns % 1000 == 0) return ns / 1000;
-  return static_cast<double>(ns) / 1000.0;
-}
-
-Json to_json(const std::optional<HtaFigures>& f) {
-  if (!f) return nullptr;
-  Json out = Json::object();
-  out["selection"] = f->last_step_left_out ? "last profiler step left out" : "all events";
-  out["gpu_rows"] = f->gpu_rows;
-  out["rows_ending_before_they_start"] = f->rows_ending_before_they_start;
-  out["idle_time_us"] = to_us(f->idle_ns);
-  out["compute_time_us"] = to_us(f->compute_ns);
-  out["non_compute_time_us"] = to_us(f->non_compute_ns);
-  out["kernel_time_us"] = to_us(f->kernel_ns);
-  out["comm_time_us"] = to_us(f->comm_ns);
-  out["comm_comp_overlap_us"] = to_us(f->comm_comp_overlap_ns);
-  out["comp_comm_overlap_pctg"] = f->comp_comm_overlap_percent ? Json(*f->comp_comm_overlap_percent) : Json(nullptr);
-  Json& types = out["kernel_type_breakdown_us"] = Json::object();
-  for (const auto& [name, us] : f->kernel_type_us) types[name] = us;
-  return out;
-}
-
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -145,7 +121,6 @@ std::string report_json(const std::vector<TraceReport>& reports,
       Json entry = Json::object();
       put_facts(entry, report.facts);
       entry["trace"] = label(report.facts);
-      if (report.facts.format == TraceFormat::kKineto) entry["hta"] = to_json(report.hta);
       list.push_back(std::move(entry));
     }
   } else {
@@ -160,7 +135,6 @@ std::string report_json(const std::vector<TraceReport>& reports,
       processes.push_back(std::move(entry));
     }
   }
-  if (!several && reports.front().facts.format == TraceFormat::kKineto) out["hta"] = to_json(reports.front().hta);
   for (const auto& [key, json] : more) out[key] = Json::parse(json);
   return out.dump(1, ' ', false, Json::error_handler_t::replace);
 }

@@ -496,6 +496,6 @@ std::vector<ProcessFigures> process_figures(const Trace& trace) {
   return figures;
 }
 
-TraceReport make_report(const Trace& trace) { return {trace, process_figures(trace), hta_figures(trace)}; }
+TraceReport make_report(const Trace& trace) { return {trace, process_figures(trace)}; }
 
 }  // namespace mfu

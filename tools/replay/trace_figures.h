@@ -122,40 +122,18 @@ struct ProcessFigures {
   UnattributedFigures unattributed;
 };
 
-/// What HolisticTraceAnalysis prints for a Kineto trace with its default options, by its own definitions: whole
-/// microseconds, GPU rows by the word `stream`, without the last profiler step when there are two names or more.
-/// Source: facebookresearch/HolisticTraceAnalysis at f4d0062, hta/analyzers/breakdown_analysis.py, hta/common/trace.py.
-struct HtaFigures {
-  bool last_step_left_out = false;
-  std::int64_t gpu_rows = 0;
-  std::int64_t rows_ending_before_they_start = 0;
-  // [ns]; multiples of 1000 where HTA rounds
-  DurationNs idle_ns = 0;
-  DurationNs compute_ns = 0;
-  DurationNs non_compute_ns = 0;
-  DurationNs kernel_ns = 0;
-  DurationNs comm_ns = 0;
-  DurationNs comm_comp_overlap_ns = 0;
-  std::optional<double> comp_comm_overlap_percent;                   ///< two decimals; none without communication
-  std::vector<std::pair<std::string, std::int64_t>> kernel_type_us;  ///< combination of classes > us, by name
-};
-
 /// Figures of every process of the trace, in the trace's order. O(n log n) in operations and ranges.
 [[nodiscard]] std::vector<ProcessFigures> process_figures(const Trace& trace);
-
-/// None: not a Kineto trace, or no GPU row in it.
-[[nodiscard]] std::optional<HtaFigures> hta_figures(const Trace& trace);
 
 /// All that is kept of a trace once its figures are worked out.
 struct TraceReport {
   TraceFacts facts;
   std::vector<ProcessFigures> processes;
-  std::optional<HtaFigures> hta;
 };
 [[nodiscard]] TraceReport make_report(const Trace& trace);
 
 /// `processes[]` and what is known of each file as one JSON object (text). One trace: its facts at the top, as
-/// `trace, format, rank, ..., processes, hta`. Several: `traces` with the facts of each, `processes` of all together,
+/// `trace, format, rank, ..., processes`. Several: `traces` with the facts of each, `processes` of all together,
 /// each with its `trace`.
 /// \param more further members of the object: key and value as JSON text
 [[nodiscard]] std::string report_json(const std::vector<TraceReport>& reports,

@@ -325,8 +325,7 @@ class KinetoReader : private KinetoDocument {
       ondemand::object object;
       if (const auto code = value.get_object().get(object); code != simdjson::SUCCESS) return code;
       KinetoEvent event;
-      if (const auto code = event_parser_.parse(object, buffer_, trace_.recording.has_value(), event);
-          code != simdjson::SUCCESS)
+      if (const auto code = event_parser_.parse(object, trace_.recording.has_value(), event); code != simdjson::SUCCESS)
         return code;
       take(event);
       if (!problem_.empty()) return simdjson::SUCCESS;
@@ -337,9 +336,6 @@ class KinetoReader : private KinetoDocument {
   // --- what an event becomes ------------------------------------------------------------------------------------
 
   void take(const KinetoEvent& event) {
-    if (!trace_.fractional_us && event.ts.find_first_of(".eE") != event.ts.npos && event.ts.front() != '"') {
-      trace_.fractional_us = true;
-    }
     if (event.phase == 'B' || event.phase == 'E') return take_half(event);
     if (event.phase != 'X') return;
     if (event.category == KinetoCategory::kScope) other_profiler_ = kProton;
@@ -348,7 +344,7 @@ class KinetoReader : private KinetoDocument {
     const bool other = event.category == KinetoCategory::kOther || event.category == KinetoCategory::kOldOperator;
     if (event.category == KinetoCategory::kUnknown || event.category == KinetoCategory::kSession) return;
     const bool product = event.category == KinetoCategory::kOther && !event.dims.empty();
-    if (other && !step && !product && event.stream.empty()) return;
+    if (other && !product && !(step && event.category == KinetoCategory::kOldOperator)) return;
 
     TimeNs begin_ns = 0;
     TimeNs end_ns = 0;
@@ -357,23 +353,18 @@ class KinetoReader : private KinetoDocument {
       return;
     }
     if (product) take_operator(event, begin_ns, end_ns);
-    if (other && !step && event.stream.empty()) return;
     std::uint64_t id = 0;
     const bool has_id = !event.correlation.empty() && parse_id(event.correlation, id);
     if (!event.correlation.empty() && !has_id) ++notes()["correlation_ids_that_are_no_number"];
-    const auto stream = event.stream.empty() ? std::nullopt : parse_integer<std::int64_t>(event.stream);
-    const bool on_stream = stream && *stream != -1;
-    const bool host_row = !(on_stream && *stream >= 0 && has_id && static_cast<std::int64_t>(id) >= 0);
-    if (step && host_row) trace_.host_steps.emplace_back(begin_ns, name_id(event.name));
 
     switch (event.category) {
       case KinetoCategory::kKernel:
       case KinetoCategory::kMemcpy:
       case KinetoCategory::kMemset:
-        take_activity(event, {begin_ns, end_ns}, has_id ? std::optional(id) : std::nullopt, on_stream);
+        take_activity(event, {begin_ns, end_ns}, has_id ? std::optional(id) : std::nullopt);
         break;
       case KinetoCategory::kHostCall:
-        take_host_call(event, {begin_ns, end_ns}, has_id ? std::optional(id) : std::nullopt, on_stream);
+        take_host_call(event, {begin_ns, end_ns}, has_id ? std::optional(id) : std::nullopt);
         break;
       case KinetoCategory::kUserAnnotation:
         take_range(event, begin_ns, end_ns);
@@ -382,15 +373,12 @@ class KinetoReader : private KinetoDocument {
         ++notes()["gpu_user_annotations"];
         break;
       default:
-        if (event.category == KinetoCategory::kOldOperator && step) take_range(event, begin_ns, end_ns);
-        if (on_stream) {
-          trace_.stream_rows.push_back({begin_ns, end_ns, id, name_id(event.name), has_id});
-        }
+        if (step) take_range(event, begin_ns, end_ns);
         break;
     }
   }
 
-  void take_activity(const KinetoEvent& event, const Interval& time, std::optional<std::uint64_t> id, bool on_stream) {
+  void take_activity(const KinetoEvent& event, const Interval& time, std::optional<std::uint64_t> id) {
     TraceActivity activity;
     activity.begin_ns = time.begin_ns;
     activity.end_ns = time.end_ns;
@@ -400,7 +388,6 @@ class KinetoReader : private KinetoDocument {
         static_cast<std::uint16_t>(trace_.devices[trace_.streams[activity.stream].device].process & 0xFFFFu);
     activity.correlation = id.value_or(0);
     activity.has_correlation = id.has_value();
-    activity.on_stream = on_stream;
     activity.kind = event.category == KinetoCategory::kKernel   ? ActivityKind::kKernel
                     : event.category == KinetoCategory::kMemcpy ? ActivityKind::kMemcpy
                                                                 : ActivityKind::kMemset;
@@ -416,9 +403,8 @@ class KinetoReader : private KinetoDocument {
     trace_.activities.push_back(activity);
   }
 
-  void take_host_call(const KinetoEvent& event, const Interval& time, std::optional<std::uint64_t> id, bool on_stream) {
+  void take_host_call(const KinetoEvent& event, const Interval& time, std::optional<std::uint64_t> id) {
     const std::uint32_t name = name_id(event.name);
-    if (on_stream) trace_.stream_rows.push_back({time.begin_ns, time.end_ns, id.value_or(0), name, id.has_value()});
     if (!id) return;
     const NameFlags& flags = flags_of(name);
     TraceLaunch launch = flags.launch;
@@ -427,7 +413,6 @@ class KinetoReader : private KinetoDocument {
     launch.correlation = *id;
     launch.name = name;
     launch.thread = thread_of(event) & 0xFFFFFFu;
-    launch.on_stream = on_stream;
     trace_.launches.push_back(launch);
   }
 

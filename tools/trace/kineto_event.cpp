@@ -65,9 +65,7 @@ bool needs_args(KinetoCategory c) noexcept {
 }
 
 // Keys are compared as written: no writer escapes them.
-simdjson::error_code KinetoEventParser::parse(ondemand::object& object, std::span<const char> buffer, bool recording,
-                                              KinetoEvent& event) {
-  buffer_ = buffer;
+simdjson::error_code KinetoEventParser::parse(ondemand::object& object, bool recording, KinetoEvent& event) {
   recording_ = recording;
   for (auto each : object) {
     ondemand::field field;
@@ -115,18 +113,8 @@ simdjson::error_code KinetoEventParser::parse_args(ondemand::value& value, Kinet
   if (const auto code = value.get_object().get(args); code != simdjson::SUCCESS) return code;
   if (event.category == KinetoCategory::kOther && is_product_operator(unquoted(event.name)))
     return collect_args(args, event);
-  if (!needs_args(event.category) && !(recording_ && event.category == KinetoCategory::kUserAnnotation)) {
-    // Only the word "stream" would matter here, and hardly any event has it: search, and parse what is found.
-    std::string_view text;
-    if (const auto code = args.raw_json().get(text); code != simdjson::SUCCESS) return code;
-    if (text.find("\"stream\"") == text.npos) return simdjson::SUCCESS;
-    ondemand::document again;
-    const auto room = static_cast<std::size_t>(buffer_.data() + buffer_.size() - text.data());
-    if (const auto code = args_parser_.iterate(text.data(), text.size(), room).get(again)) return code;
-    ondemand::object copy;
-    if (const auto code = again.get_object().get(copy)) return code;
-    return collect_args(copy, event);
-  }
+  if (!needs_args(event.category) && !(recording_ && event.category == KinetoCategory::kUserAnnotation))
+    return simdjson::SUCCESS;
   return collect_args(args, event);
 }
 

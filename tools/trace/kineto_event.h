@@ -4,7 +4,6 @@
 #include <simdjson.h>
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 namespace mfu {
@@ -41,17 +40,13 @@ struct KinetoEvent {
 /// Splits events. Their arguments are looked into where they decide something, for that costs more than all the rest.
 class KinetoEventParser {
  public:
-  /// \param buffer the memory that the text of every event lies in, with simdjson's padding at its end
   /// \param recording whether this library wrote the trace, so that events carry its own arguments
-  simdjson::error_code parse(simdjson::ondemand::object& object, std::span<const char> buffer, bool recording,
-                             KinetoEvent& event);
+  simdjson::error_code parse(simdjson::ondemand::object& object, bool recording, KinetoEvent& event);
 
  private:
   simdjson::error_code parse_args(simdjson::ondemand::value& value, KinetoEvent& event);
   simdjson::error_code collect_args(simdjson::ondemand::object& args, KinetoEvent& event) const;
 
-  simdjson::ondemand::parser args_parser_;  ///< of arguments that were searched first and parsed then
-  std::span<const char> buffer_;
   bool recording_ = false;
 };
 

@@ -294,7 +294,6 @@ class NsysReader {
     activity.stream = stream_of(process, row.integer(2), row.integer(3));
     activity.has_correlation = !row.is_null(4);
     activity.correlation = static_cast<std::uint64_t>(row.integer(4));
-    activity.on_stream = 1;
     activity.kind = kind;
     return activity;
   }

@@ -96,16 +96,15 @@ struct TraceRange {
 struct TraceLaunch {
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
-  std::uint64_t correlation = 0;    ///< unique within a process among the records with `counted`
-  std::uint32_t name = 0;           ///< Trace::strings
-  std::uint32_t thread : 24 = 0;    ///< index into Trace::threads
-  std::uint32_t graph : 1 = 0;      ///< launches a CUDA or HIP graph
-  std::uint32_t memcpy : 1 = 0;     ///< copies
-  std::uint32_t memset : 1 = 0;     ///< sets
-  std::uint32_t kernel : 1 = 0;     ///< launches one kernel
-  std::uint32_t capture : 1 = 0;    ///< begins to capture a graph
-  std::uint32_t counted : 1 = 1;    ///< false: another record with the same id in the same process starts before it
-  std::uint32_t on_stream : 1 = 0;  ///< the record itself names a stream (AMD); HTA takes such rows for GPU work
+  std::uint64_t correlation = 0;  ///< unique within a process among the records with `counted`
+  std::uint32_t name = 0;         ///< Trace::strings
+  std::uint32_t thread : 24 = 0;  ///< index into Trace::threads
+  std::uint32_t graph : 1 = 0;    ///< launches a CUDA or HIP graph
+  std::uint32_t memcpy : 1 = 0;   ///< copies
+  std::uint32_t memset : 1 = 0;   ///< sets
+  std::uint32_t kernel : 1 = 0;   ///< launches one kernel
+  std::uint32_t capture : 1 = 0;  ///< begins to capture a graph
+  std::uint32_t counted : 1 = 1;  ///< false: another record with the same id in the same process starts before it
 };
 static_assert(sizeof(TraceLaunch) == 32);
 
@@ -124,20 +123,9 @@ struct TraceActivity {
   ActivityKind kind = ActivityKind::kKernel;
   std::uint8_t nccl : 1 = 0;  ///< an NCCL kernel by its name (is_nccl_kernel)
   std::uint8_t has_correlation : 1 = 0;
-  std::uint8_t on_stream : 1 = 0;  ///< the record names a stream of 0 or more (Kineto may leave it out)
   std::uint8_t direction : 2 = 0;  ///< CopyDirection
 };
 static_assert(sizeof(TraceActivity) == 48);
-
-/// A timed record that names a stream and is no device activity: synchronisation, or an operator that took the word
-/// for something else. Kept because HolisticTraceAnalysis counts them as GPU rows.
-struct TraceStreamRow {
-  TimeNs begin_ns = 0;
-  TimeNs end_ns = 0;
-  std::uint64_t correlation = 0;
-  std::uint32_t name = 0;
-  bool has_correlation = false;
-};
 
 /// A host operator that asked for a matrix product.
 struct TraceOperator {
@@ -188,14 +176,11 @@ struct Trace : TraceFacts {
   std::vector<TraceThread> threads;
   std::vector<TraceDevice> devices;
   std::vector<TraceStream> streams;
-  std::vector<TraceRange> ranges;                            ///< in file order
-  std::vector<TraceLaunch> launches;                         ///< in file order
-  std::vector<TraceActivity> activities;                     ///< in file order; nsys: kernels, copies, sets, graphs
-  std::vector<TraceOperator> operators;                      ///< Kineto with record_shapes: the products, in file order
-  std::vector<TraceProduct> product_of_activity;             ///< by activity; empty: nothing is known of products
-  std::vector<TraceStreamRow> stream_rows;                   ///< Kineto only
-  std::vector<std::pair<TimeNs, std::uint32_t>> host_steps;  ///< Kineto: begin and name of every ProfilerStep event
-  bool fractional_us = false;                                ///< Kineto: some ts is not a whole number of microseconds
+  std::vector<TraceRange> ranges;                 ///< in file order
+  std::vector<TraceLaunch> launches;              ///< in file order
+  std::vector<TraceActivity> activities;          ///< in file order; nsys: kernels, copies, sets, graphs
+  std::vector<TraceOperator> operators;           ///< Kineto with record_shapes: the products, in file order
+  std::vector<TraceProduct> product_of_activity;  ///< by activity; empty: nothing is known of products
 };
 
 /// Called now and then while a file is read: bytes done, bytes in all (of the file as stored).

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/replay/hta_figures.h"
 #include "tools/replay/trace_figures.h"
 #include "tools/trace/open_trace.h"
 

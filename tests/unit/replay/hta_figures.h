@@ -1,13 +1,33 @@
+// HolisticTraceAnalysis's figures of a Kineto trace, by its own definitions: whole microseconds, GPU rows by the word
+// `stream`, without the last profiler step when there are two names or more. Source:
+// facebookresearch/HolisticTraceAnalysis at f4d0062, hta/analyzers/breakdown_analysis.py, hta/common/trace.py. The GPU
+// rows are those of the Trace; what it does not keep of the file is read from the file.
+#pragma once
+
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
 
-#include "tools/replay/trace_figures.h"
+#include "tools/trace/byte_source.h"
+#include "tools/trace/trace.h"
 
 namespace mfu {
+
+struct HtaFigures {
+  bool last_step_left_out = false;
+  std::int64_t rows_ending_before_they_start = 0;
+  // [ns]; multiples of 1000 where HTA rounds
+  DurationNs idle_ns = 0, compute_ns = 0, non_compute_ns = 0, kernel_ns = 0, comm_ns = 0, comm_comp_overlap_ns = 0;
+  std::optional<double> comp_comm_overlap_percent;                   ///< two decimals; none without communication
+  std::vector<std::pair<std::string, std::int64_t>> kernel_type_us;  ///< combination of classes > us, by name
+};
+
 namespace {
 
 constexpr DurationNs kNsPerUs = 1000;
@@ -39,7 +59,7 @@ Class class_of(std::string_view name) {
 struct Row {
   TimeNs begin_ns;
   TimeNs end_ns;
-  std::uint32_t name;
+  std::string_view name;
 };
 
 /// Times as HTA has them. With a fractional time anywhere it holds microseconds as doubles (0.25 us apart at Unix
@@ -102,54 +122,114 @@ std::array<DurationNs, 8> combinations(const std::array<std::vector<Interval>, k
   return time;
 }
 
-std::vector<Row> select_rows(const Trace& trace, bool& last_step_left_out) {
-  std::set<std::uint32_t> step_names;
+/// One timed event of the file.
+struct FileEvent {
+  enum class Kind { kGpu, kHostCall, kAnnotation, kOther };
+  Kind kind = Kind::kOther;
+  std::string name;
+  TimeNs begin_ns = 0, end_ns = 0;
+  std::optional<std::int64_t> id, stream;  ///< `correlation`; a `stream` other than -1
+};
+
+std::optional<std::int64_t> integer_in(const nlohmann::json& event, const char* key) {
+  const auto args = event.find("args");
+  if (args == event.end() || !args->is_object() || !args->contains(key)) return std::nullopt;
+  const nlohmann::json& value = (*args)[key];
+  if (value.is_string()) return std::stoll(value.get<std::string>());
+  return value.is_number_integer() ? std::optional(value.get<std::int64_t>()) : std::nullopt;
+}
+
+std::vector<FileEvent> events_of(const std::string& path, bool& fractional) {
+  Result<ByteSource> source = ByteSource::open(path);
+  std::string text;
+  std::vector<char> piece(1 << 20);
+  for (std::size_t got = piece.size(); source && got == piece.size();) {
+    got = source->read(piece).value();
+    text.append(piece.data(), got);
+  }
+  std::vector<FileEvent> events;
+  fractional = false;
+  const nlohmann::json document = nlohmann::json::parse(text);
+  for (const nlohmann::json& each : document.at("traceEvents")) {
+    fractional = fractional || (each.contains("ts") && each["ts"].is_number_float());
+    std::string category = each.value("cat", "");
+    if (each.value("ph", "") != "X" || category.empty() || category == "Trace") continue;
+    for (char& c : category) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const auto is = [&category](std::initializer_list<std::string_view> words) {
+      return std::ranges::find(words, category) != words.end();
+    };
+    FileEvent event;
+    event.kind = is({"kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset"}) ? FileEvent::Kind::kGpu
+                 : is({"runtime", "cuda_runtime", "cuda_driver"})               ? FileEvent::Kind::kHostCall
+                 : is({"user_annotation", "gpu_user_annotation"})               ? FileEvent::Kind::kAnnotation
+                                                                                : FileEvent::Kind::kOther;
+    event.name = each.value("name", "");
+    const auto ns = [&](const char* key) { return std::llround(each.value(key, 0.0) * static_cast<double>(kNsPerUs)); };
+    event.begin_ns = ns("ts");
+    event.end_ns = event.begin_ns + ns("dur");
+    event.id = integer_in(each, "correlation");
+    event.stream = integer_in(each, "stream");
+    if (event.stream == -1) event.stream.reset();
+    events.push_back(std::move(event));
+  }
+  return events;
+}
+
+/// Strings of the rows are those of `trace` and `events`.
+std::vector<Row> select_rows(const Trace& trace, const std::vector<FileEvent>& events, bool fractional,
+                             bool& last_step_left_out) {
+  const auto is_device_row = [](const FileEvent& e) { return e.stream.value_or(-1) >= 0 && e.id.value_or(-1) >= 0; };
+  std::set<std::string> step_names;
   TimeNs last_step_ns = std::numeric_limits<TimeNs>::min();
-  for (const auto& [begin_ns, name] : trace.host_steps) {
-    step_names.insert(name);
-    last_step_ns = std::max(last_step_ns, begin_ns);
+  for (const FileEvent& e : events) {
+    if (!e.name.starts_with("ProfilerStep#") || is_device_row(e)) continue;
+    step_names.insert(e.name);
+    last_step_ns = std::max(last_step_ns, e.begin_ns);
   }
   last_step_left_out = step_names.size() >= 2;
-  const Rounding rounding{trace.fractional_us};
+  const Rounding rounding{fractional};
   if (last_step_left_out) last_step_ns = rounding.begin(last_step_ns);
 
-  std::unordered_set<std::uint64_t> host_ids;
-  if (last_step_left_out) {
-    for (const TraceLaunch& launch : trace.launches) {
-      if (launch.on_stream == 0 && rounding.begin(launch.begin_ns) < last_step_ns) host_ids.insert(launch.correlation);
-    }
-  }
+  std::unordered_set<std::int64_t> host_ids;
+  for (const FileEvent& e : events)
+    if (e.kind == FileEvent::Kind::kHostCall && e.id && !e.stream && rounding.begin(e.begin_ns) < last_step_ns)
+      host_ids.insert(*e.id);
   std::vector<Row> rows;
-  const auto take = [&](TimeNs begin, TimeNs end, std::uint32_t name, bool has_id, std::uint64_t id) {
-    if (last_step_left_out) {
-      const bool device_row = has_id && static_cast<std::int64_t>(id) >= 0;
-      if (device_row ? !host_ids.contains(id) : rounding.begin(begin) >= last_step_ns) return;
+  auto activity = trace.activities.begin();
+  for (const FileEvent& e : events) {
+    TimeNs begin = e.begin_ns, end = e.end_ns;
+    std::string_view name = e.name;
+    if (e.kind == FileEvent::Kind::kGpu) {
+      if (activity == trace.activities.end()) break;
+      begin = activity->begin_ns;
+      end = activity->end_ns;
+      name = trace.strings.at(activity->name);
+      EXPECT_EQ(name, e.name);
+      ++activity;
     }
+    if (!e.stream || e.kind == FileEvent::Kind::kAnnotation) continue;
+    if (last_step_left_out &&
+        (e.id.value_or(-1) >= 0 ? !host_ids.contains(*e.id) : rounding.begin(begin) >= last_step_ns))
+      continue;
     rows.push_back({rounding.begin(begin), rounding.end(begin, end), name});
-  };
-  for (const TraceActivity& a : trace.activities) {
-    if (a.on_stream != 0) take(a.begin_ns, a.end_ns, a.name, a.has_correlation != 0, a.correlation);
   }
-  for (const TraceStreamRow& r : trace.stream_rows)
-    take(r.begin_ns, r.end_ns, r.name, r.has_correlation, r.correlation);
+  EXPECT_TRUE(activity == trace.activities.end());
   return rows;
 }
 
 }  // namespace
 
-std::optional<HtaFigures> hta_figures(const Trace& trace) {
-  if (trace.format != TraceFormat::kKineto) return std::nullopt;
+/// None: no GPU row in it.
+inline std::optional<HtaFigures> hta_figures(const Trace& trace) {
+  bool fractional = false;
+  const std::vector<FileEvent> events = events_of(trace.path, fractional);
   HtaFigures f;
-  std::vector<Row> rows = select_rows(trace, f.last_step_left_out);
+  std::vector<Row> rows = select_rows(trace, events, fractional, f.last_step_left_out);
   if (rows.empty()) return std::nullopt;
-  f.gpu_rows = static_cast<std::int64_t>(rows.size());
-  std::vector<std::uint8_t> class_by_name(trace.strings.size(), 0xFF);
   std::array<std::vector<Row>, kClasses> by_class;
   for (const Row& row : rows) {
     f.rows_ending_before_they_start += row.end_ns < row.begin_ns ? 1 : 0;
-    std::uint8_t& c = class_by_name[row.name];
-    if (c == 0xFF) c = class_of(trace.strings.at(row.name));
-    if (c < kClasses) by_class[c].push_back(row);
+    if (const Class c = class_of(row.name); c != kNeither) by_class[c].push_back(row);
   }
   const std::vector<Interval> all = merged(std::move(rows));
   std::array<std::vector<Interval>, kClasses> groups;
