@@ -55,11 +55,11 @@ Result<void> LiveJob::list(TimeNs mono_ns) {
   std::vector<std::int64_t> times;
   for (const std::string& path : paths_) times.push_back(modified_ns(path));
   if (!first_ && times == directory_times_ && mono_ns - listed_mono_ns_ < kListAtLeastEvery) return {};
-  std::map<std::string, Source*> known;
+  std::map<std::string, ProcessLines::Source*> known;
   for (auto& [path, entry] : entries_) {
-    for (auto& source : entry->sources) {
-      source->listed = false;
-      known.emplace(source->file.path(), source.get());
+    for (ProcessLines::Source& source : entry->lines.sources) {
+      source.listed = false;
+      known.emplace(source.file.path(), &source);
     }
   }
   std::vector<std::string> fresh;
@@ -77,8 +77,8 @@ Result<void> LiveJob::list(TimeNs mono_ns) {
   add_files(fresh, mono_ns);
   // A file that is gone takes its rank with it, unless it goes on under another name: the directory is the only truth.
   for (auto& [path, entry] : entries_)
-    std::erase_if(entry->sources, [](const auto& source) { return !source->listed; });
-  std::erase_if(entries_, [](const auto& item) { return item.second->sources.empty(); });
+    std::erase_if(entry->lines.sources, [](const auto& source) { return !source.listed; });
+  std::erase_if(entries_, [](const auto& item) { return item.second->lines.sources.empty(); });
   directory_times_ = std::move(times);
   listed_mono_ns_ = mono_ns;
   return {};
@@ -89,7 +89,7 @@ void LiveJob::add_files(const std::vector<std::string>& paths, TimeNs mono_ns) {
   in_parallel(paths.size(), [&](std::size_t i) { begins[i] = begin_of_file(paths[i]); });
   std::map<ProcessId, Entry*> processes;
   for (auto& [path, entry] : entries_)
-    if (entry->id) processes.emplace(*entry->id, entry.get());
+    if (entry->lines.id) processes.emplace(*entry->lines.id, entry.get());
   for (std::size_t i = 0; i < paths.size(); ++i) {
     Entry* entry = nullptr;
     if (begins[i].id)
@@ -99,42 +99,19 @@ void LiveJob::add_files(const std::vector<std::string>& paths, TimeNs mono_ns) {
       place = std::make_unique<Entry>();
       entry = place.get();
       entry->rank.path = paths[i];
-      entry->id = begins[i].id;
+      entry->lines.id = begins[i].id;
       entry->grew_mono_ns = mono_ns;
-      if (entry->id) processes.emplace(*entry->id, entry);
+      if (entry->lines.id) processes.emplace(*entry->lines.id, entry);
     }
-    entry->sources.push_back(std::make_unique<Source>(paths[i], from_, begins[i].seq));
-    std::ranges::stable_sort(entry->sources, {}, [](const auto& source) { return source->first_seq; });
+    entry->lines.add({RunFile(paths[i], from_), begins[i].seq});
   }
-}
-
-void LiveJob::poll_source(Entry& entry, Source& source) {
-  const auto read = source.file.poll([&](RunLine&& line) {
-    source.made_anew = source.made_anew || source.file.restarted();
-    if (const auto* run = std::get_if<RunInfo>(&line.what)) {
-      const ProcessId id(*run);
-      if (!entry.id) entry.id = id;
-      source.another = line.seq == 0 && id != *entry.id;  // files that were put together
-    }
-    if (source.another) {
-      ++source.foreign;
-      return;
-    }
-    const bool start = std::holds_alternative<RunInfo>(line.what);
-    const bool fresh = entry.rank.take(std::move(line));
-    if (!start) ++(fresh ? source.fresh : source.again);
-  });
-  source.failure = read ? "" : read.error().message;
 }
 
 /// \return whether it has new lines.
 bool LiveJob::poll_entry(Entry& entry, TimeNs mono_ns) {
-  std::uint64_t before = 0, after = 0;
   const TimeNs last_before = entry.rank.last_line_ns;
-  for (auto& source : entry.sources) before += source->fresh;
-  for (auto& source : entry.sources) poll_source(entry, *source);
-  for (auto& source : entry.sources) after += source->fresh;
-  const bool grew = after != before || entry.rank.last_line_ns != last_before;
+  const std::size_t fresh = entry.lines.poll([&entry](RunLine&& line) { entry.rank.take(std::move(line)); });
+  const bool grew = fresh != 0 || entry.rank.last_line_ns != last_before;
   if (grew) {
     entry.grew_mono_ns = mono_ns;
     entry.seen_growing = entry.looked_at;
@@ -147,9 +124,9 @@ bool LiveJob::poll_entry(Entry& entry, TimeNs mono_ns) {
 bool LiveJob::read_anew(TimeNs mono_ns) {
   std::vector<std::string> paths;
   std::erase_if(entries_, [&](const auto& item) {
-    const auto& sources = item.second->sources;
-    if (std::ranges::none_of(sources, [](const auto& source) { return source->made_anew; })) return false;
-    for (const auto& source : sources) paths.push_back(source->file.path());
+    const auto& sources = item.second->lines.sources;
+    if (std::ranges::none_of(sources, &ProcessLines::Source::made_anew)) return false;
+    for (const auto& source : sources) paths.push_back(source.file.path());
     return true;
   });
   if (paths.empty()) return false;
@@ -207,41 +184,15 @@ LiveJob::JobTimes LiveJob::find_problems() {
   for (auto& [path, entry] : entries_) {
     Rank& rank = entry->rank;
     sorted_.push_back(&rank);
-    rank.problems.clear();
+    rank.problems = entry->lines.remarks();
     rank.bad_lines = 0;
-    const auto say = [&rank](std::string problem) { rank.problems.push_back(std::move(problem)); };
-    const Source* used = nullptr;
-    std::size_t pieces = 0;
-    for (const auto& source : entry->sources) {
-      const RunFile& file = source->file;
-      rank.bad_lines += file.bad_lines();
-      for (const RunFile::Oddity& oddity : file.oddities()) say(oddity.message);
-      if (file.bad_lines() > file.oddities().size())
-        say(fmt::format("{}: {} bad lines in all", file.path(), file.bad_lines()));
-      if (file.newer_lines() != 0)
-        say(fmt::format("{}: {} lines are of a newer version: read as far as their keys are known", file.path(),
-                        file.newer_lines()));
-      if (!source->failure.empty()) say(source->failure);
-      if (source->foreign != 0)
-        say(fmt::format(
-            "{}: {} lines of another process, behind a second start line, are left out; mfu report has them",
-            file.path(), source->foreign));
-      if (source->fresh == 0 && source->again != 0 && used != nullptr)
-        say(fmt::format("{}: is of the same process as {}: left out", file.path(), used->file.path()));
-      else if (source->again != 0)
-        say(fmt::format("{}: {} lines came twice and count once", file.path(), source->again));
-      if (source->fresh != 0) {
-        used = source.get();
-        ++pieces;
-      }
-    }
-    if (used != nullptr) rank.path = used->file.path();
-    if (pieces > 1) say(fmt::format("{}: one process in {} pieces, put together", rank.path, pieces));
+    for (const ProcessLines::Source& source : entry->lines.sources) rank.bad_lines += source.file.bad_lines();
+    if (const ProcessLines::Source* used = entry->lines.used()) rank.path = used->file.path();
     if (!rank.run) {
       rank.state = RankState::kUnreadable;
       if (rank.problems.empty())
-        say(rank.last_line_ns == 0 ? path + ": no line yet"
-                                   : path + ": no start line: rank, device and peak are not known");
+        rank.problems.push_back(
+            path + (rank.last_line_ns == 0 ? ": no line yet" : ": no start line: rank, device and peak are not known"));
       continue;
     }
     rank.state = rank.end ? RankState::kEnded : rank.last ? RankState::kLive : RankState::kStarting;

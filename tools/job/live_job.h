@@ -57,22 +57,9 @@ class LiveJob {
   [[nodiscard]] const std::vector<std::string>& paths() const noexcept { return paths_; }
 
  private:
-  /// A file that lines of a process are in.
-  struct Source {
-    Source(const std::string& path, RunFile::From from, std::uint64_t seq) : file(path, from), first_seq(seq) {}
-    RunFile file;
-    std::uint64_t first_seq;
-    std::uint64_t fresh = 0, again = 0;  ///< lines that were new, and that another file has too
-    std::uint64_t foreign = 0;           ///< lines of another process, behind a second start line
-    bool another = false;                ///< the lines that come now are such
-    std::string failure;                 ///< of the last poll
-    bool listed = true;
-    bool made_anew = false;  ///< since it was listed: its lines may be another process's
-  };
   /// One process: its file, and what it was copied, renamed or cut into.
   struct Entry {
-    std::vector<std::unique_ptr<Source>> sources;  ///< in order of their first lines
-    std::optional<ProcessId> id;                   ///< none: no start line yet
+    ProcessLines lines;
     Rank rank;
     TimeNs grew_mono_ns = 0;  ///< when the last line was seen to come, or when it was first looked at
     bool looked_at = false;
@@ -90,7 +77,6 @@ class LiveJob {
   void add_files(const std::vector<std::string>& paths, TimeNs mono_ns);
   bool poll(TimeNs mono_ns);
   bool poll_entry(Entry& entry, TimeNs mono_ns);
-  void poll_source(Entry& entry, Source& source);
   bool read_anew(TimeNs mono_ns);
   void settle(TimeNs mono_ns, TimeNs utc_ns);
   JobTimes find_problems();

@@ -75,15 +75,9 @@ const DeviceInfo* Rank::device(std::optional<std::uint32_t> index) const noexcep
   return nullptr;
 }
 
-bool Rank::take(RunLine&& line) {
+void Rank::take(RunLine&& line) {
   last_line_ns = std::max(last_line_ns, line.t_ns);
-  auto* info = std::get_if<RunInfo>(&line.what);
-  // Each piece of a process's lines begins with its start line; any other line has its own `seq`.
-  if (info == nullptr && line.seq != 0 && !seen_.insert(line.seq)) {
-    ++repeated;
-    return false;
-  }
-  if (info != nullptr) {
+  if (auto* info = std::get_if<RunInfo>(&line.what)) {
     // Once more when a device appears: the first time is when the run began.
     const TimeNs begin = run ? run->t_ns : info->t_ns;
     run = std::move(*info);
@@ -97,7 +91,6 @@ bool Rank::take(RunLine&& line) {
   } else if (auto* whole = std::get_if<EndLine>(&line.what)) {
     end = std::move(whole->whole);
   }
-  return true;
 }
 
 void Rank::take_window(WindowLine&& window) {

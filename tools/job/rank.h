@@ -15,7 +15,6 @@
 #include "tools/run_dir/region_limit.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_history.h"
-#include "tools/run_dir/seq_set.h"
 
 namespace mfu {
 
@@ -67,7 +66,6 @@ struct Rank {
   RankState state = RankState::kStarting;
   double quiet_s = 0;  ///< how long it has been quiet, where it is stale [s]
   std::uint64_t bad_lines = 0;
-  std::uint64_t repeated = 0;         ///< lines that came again, as in a copy of its file: they count once
   std::vector<std::string> problems;  ///< what could not be read, each with its place
 
   /// Figures to show: the whole run where it has ended, else the newest window; null before the first.
@@ -81,13 +79,12 @@ struct Rank {
   [[nodiscard]] std::uint64_t dropped_records() const noexcept;
   [[nodiscard]] const DeviceInfo* device(std::optional<std::uint32_t> index) const noexcept;
 
-  /// Takes one line in. Windows are complete with their `total` line, which is written last. \return whether it is new.
-  bool take(RunLine&& line);
+  /// Takes one line in. Windows are complete with their `total` line, which is written last.
+  void take(RunLine&& line);
 
  private:
   void take_window(WindowLine&& window);
 
-  SeqSet seen_;
   WindowSummary open_;  ///< regions of the window whose total is still to come
   RegionLimit limit_;
 };

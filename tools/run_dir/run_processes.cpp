@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "tools/run_dir/run_file.h"
-#include "tools/run_dir/seq_set.h"
 
 namespace mfu {
 
@@ -205,76 +204,27 @@ std::vector<RunProcess> find_processes(const std::vector<std::string>& paths, st
   return all;
 }
 
-namespace {
-
-/// Puts the parts of a process together.
-class ProcessReader {
- public:
-  explicit ProcessReader(const RunProcess& process) : process_(process), builder_(process.parts.front().path) {}
-
-  Result<RunHistory> read() {
-    std::optional<Error> failure;
-    for (const FilePart& part : process_.parts)
-      if (auto done = read_part(part); !done && !failure) failure = done.error();
-    if (failure && !builder_.any()) return *failure;
-    const bool any = builder_.any();
-    RunHistory history = builder_.finish();
-    say_how(history);
-    history.oddities.insert(history.oddities.begin(), oddities_.begin(), oddities_.end());
-    if (!any)
-      return Error{fmt::format("{}: {}", history.source,
-                               history.oddities.empty() ? "holds no line of a run" : history.oddities.front())};
-    return history;
+Result<RunHistory> read_process(const RunProcess& process) {
+  ProcessLines lines;
+  for (const FilePart& part : process.parts)
+    lines.add({RunFile(part.path, part.begin, part.end, part.line), part.first_seq, part.line});
+  HistoryBuilder builder(process.parts.front().path);
+  lines.poll([&builder](RunLine&& line) { builder.take(std::move(line)); });
+  const bool any = builder.any();
+  RunHistory history = builder.finish();
+  std::vector<std::string> said = lines.remarks();
+  if (const std::uint64_t missing = lines.seen().missing(); missing != 0)
+    said.push_back(
+        fmt::format("{}: {} lines are missing (seq {}){}", history.source, missing, lines.seen().missing_text(),
+                    history.end ? "; its end line has the whole run" : ": their windows are not in the sums"));
+  if (!any) {
+    const std::string& failure = lines.sources.front().failure;
+    if (!failure.empty()) return Error{failure};
+    return Error{fmt::format("{}: {}", history.source, said.empty() ? "holds no line of a run" : said.front())};
   }
-
- private:
-  Result<void> read_part(const FilePart& part) {
-    RunFile file(part.path, part.begin, part.end, part.line);
-    std::uint64_t fresh = 0, again = 0;
-    const auto done = file.poll([&](RunLine&& line) {
-      const bool start = std::holds_alternative<RunInfo>(line.what);
-      // No line but the first start line has seq 0: these have none.
-      const bool is_new = (line.seq == 0 && !start) || seen_.insert(line.seq);
-      if (!start) ++(is_new ? fresh : again);
-      if (is_new || start) builder_.take(std::move(line));
-    });
-    const std::string& first = process_.parts.front().path;
-    if (fresh == 0 && again != 0)
-      oddities_.push_back(fmt::format("{}: {} but what {} has as well: left out", part.path,
-                                      part.begin == 0 ? "nothing" : "nothing in its later part", first));
-    else
-      again_ += again;
-    for (const RunFile::Oddity& oddity : file.oddities()) oddities_.push_back(oddity.message);
-    if (file.bad_lines() > file.oddities().size())
-      oddities_.push_back(fmt::format("{}: {} bad lines in all", part.path, file.bad_lines()));
-    if (file.newer_lines() != 0)
-      oddities_.push_back(fmt::format("{}: {} lines are of a newer version: read as far as their keys are known",
-                                      part.path, file.newer_lines()));
-    if (!done) return done.error();
-    if (fresh != 0) ++used_;
-    return {};
-  }
-
-  void say_how(RunHistory& history) {
-    const std::string& source = history.source;
-    history.oddities.insert(history.oddities.end(), process_.remarks.begin(), process_.remarks.end());
-    if (used_ > 1) oddities_.push_back(fmt::format("{}: one process in {} pieces, put together", source, used_));
-    if (again_ != 0) oddities_.push_back(fmt::format("{}: {} lines came twice and count once", source, again_));
-    if (const std::uint64_t missing = seen_.missing(); missing != 0)
-      oddities_.push_back(
-          fmt::format("{}: {} lines are missing (seq {}){}", source, missing, seen_.missing_text(),
-                      history.end ? "; its end line has the whole run" : ": their windows are not in the sums"));
-  }
-
-  const RunProcess& process_;
-  HistoryBuilder builder_;
-  SeqSet seen_;
-  std::vector<std::string> oddities_;
-  std::uint64_t again_ = 0, used_ = 0;
-};
-
-}  // namespace
-
-Result<RunHistory> read_process(const RunProcess& process) { return ProcessReader(process).read(); }
+  history.oddities.insert(history.oddities.begin(), said.begin(), said.end());
+  history.oddities.insert(history.oddities.end(), process.remarks.begin(), process.remarks.end());
+  return history;
+}
 
 }  // namespace mfu

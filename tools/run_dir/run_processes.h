@@ -1,26 +1,16 @@
 // The processes of a run directory, also where its files were copied, renamed, cut or put together.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/result.h"
+#include "tools/run_dir/process_lines.h"
 #include "tools/run_dir/run_history.h"
 
 namespace mfu {
-
-/// Which process wrote a line, by its start line. Never by a file's name or inode: both change.
-struct ProcessId {
-  std::string host;
-  std::int64_t rank = 0, pid = 0;
-  TimeNs start_ns = 0;  ///< UTC
-
-  explicit ProcessId(const RunInfo& run) : host(run.host), rank(run.rank), pid(run.pid), start_ns(run.t_ns) {}
-  auto operator<=>(const ProcessId&) const = default;
-};
 
 /// How a file begins.
 struct FileBegin {
