@@ -1,8 +1,8 @@
 #include "core/sinks/sink_jsonl.h"
 
-#include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "core/base/clock.h"
 #include "core/sinks/region_json.h"
 
 namespace mfu {
@@ -10,12 +10,6 @@ namespace mfu {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-TimeNs utc_now() {
-  ::timespec t{};
-  ::clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
-}
 
 Json line(const char* type, TimeNs t_ns, std::uint64_t seq) {
   Json j;

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "core/base/clock.h"
 #include "core/base/printable.h"
 #include "tools/serve/exposition.h"
 #include "tools/serve/http_server.h"
@@ -27,12 +28,6 @@ namespace mfu {
 namespace {
 
 constexpr DurationNs kOldEnough = kNsPerSecond / 2;  ///< several scrapers at once read the files once
-
-TimeNs clock_ns(clockid_t clock) {
-  ::timespec t{};
-  ::clock_gettime(clock, &t);
-  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
-}
 
 /// [any thread]
 class JobMetrics final : public prometheus::Collectable {
@@ -57,12 +52,12 @@ class JobMetrics final : public prometheus::Collectable {
   /// All metrics as text. One rendering is for all who ask within kOldEnough: with 400 ranks it is megabytes.
   [[nodiscard]] HttpAnswer answer() const {
     const std::lock_guard lock(mutex_);
-    const TimeNs now = clock_ns(CLOCK_MONOTONIC);
+    const TimeNs now = time_of(CLOCK_MONOTONIC);
     if (made_ns_ == 0 || now - made_ns_ >= kOldEnough) {
       std::ostringstream text;
       prometheus::TextSerializer().Serialize(text, collect_locked());
       answer_ = http_answer(200, "text/plain; version=0.0.4; charset=utf-8", text.str());
-      made_ns_ = clock_ns(CLOCK_MONOTONIC);
+      made_ns_ = time_of(CLOCK_MONOTONIC);
     }
     return answer_;
   }
@@ -87,9 +82,9 @@ class JobMetrics final : public prometheus::Collectable {
   }
 
   Result<void> refresh_locked() const {
-    const TimeNs now = clock_ns(CLOCK_MONOTONIC);
+    const TimeNs now = time_of(CLOCK_MONOTONIC);
     if (read_ns_ != 0 && now - read_ns_ < kOldEnough) return {};
-    const auto done = job_.refresh(now, clock_ns(CLOCK_REALTIME));
+    const auto done = job_.refresh(now, time_of(CLOCK_REALTIME));
     if (!done) return done.error();
     read_ns_ = now;
     return {};
@@ -111,13 +106,13 @@ class LivePage {
 
   [[nodiscard]] HttpAnswer answer() {
     const std::lock_guard lock(mutex_);
-    const TimeNs now = clock_ns(CLOCK_MONOTONIC);
+    const TimeNs now = time_of(CLOCK_MONOTONIC);
     // A large job takes a while to read: no more than a tenth of the time goes there.
     if (made_ns_ == 0 || now - made_ns_ > std::max<DurationNs>(5 * kNsPerSecond, 10 * took_ns_)) {
       const Result<std::string> page = make_ ? make_() : Error{"this mfu has no page"};
       answer_ = page ? http_answer(200, "text/html; charset=utf-8", *page)
                      : http_answer(503, "text/plain; charset=utf-8", page.error().message + "\n");
-      made_ns_ = clock_ns(CLOCK_MONOTONIC);
+      made_ns_ = time_of(CLOCK_MONOTONIC);
       took_ns_ = made_ns_ - now;
     }
     return answer_;
