@@ -1,57 +1,45 @@
 #include "tools/commands/command_line.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "core/base/edit_distance.h"
+#include "core/base/number_text.h"
+#include "core/base/printable.h"
 
 namespace mfu {
 namespace {
 
-/// `; did you mean report?` where one is near, else `;`.
-std::string nearest_command(const CLI::App& app, const std::string& word) {
+/// `; did you mean report?` where one of `known` is near, else nothing.
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   std::string best;
   std::size_t least = 3;  // letters that may be wrong
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    const std::size_t distance = edit_distance(word, command->get_name());
+  for (const std::string& candidate : known) {
+    const std::size_t distance = edit_distance(word, candidate);
     if (distance >= least) continue;
     least = distance;
-    best = command->get_name();
-  }
-  return best.empty() ? ";" : "; did you mean " + best + "?";
-}
-
-/// `; did you mean --every?` where an option of the command is near.
-std::string nearest_option(const CLI::App* command, const std::string& word) {
-  std::string best;
-  std::size_t least = 3;
-  const std::string name = word.substr(0, word.find('='));
-  for (const CLI::Option* option : command->get_options()) {
-    for (const std::string& known : option->get_lnames()) {
-      const std::size_t distance = edit_distance(name, "--" + known);
-      if (distance >= least || option->get_group().empty()) continue;
-      least = distance;
-      best = "--" + known;
-    }
+    best = candidate;
   }
   return best.empty() ? "" : "; did you mean " + best + "?";
 }
 
-/// `a, b or c` of CLI11's `{a,b,c}` or `{a->1,b->2} OR {1,2}`.
-std::string alternatives(const std::string& braces) {
-  const std::string list = braces.substr(1, braces.find('}') - 1);
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    words.push_back(list.substr(at, std::min(end, list.find("->", at)) - at));
-    at = end + 1;
-  }
+std::string nearest_option(const CLI::App* command, const std::string& word) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command->get_options())
+    for (const std::string& name : option->get_lnames())
+      if (!option->get_group().empty()) known.push_back("--" + name);
+  return nearest(word.substr(0, word.find('=')), known);
+}
+
+/// `a, b or c`.
+std::string alternatives(const std::vector<std::string>& words) {
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i)
     text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
@@ -60,7 +48,7 @@ std::string alternatives(const std::string& braces) {
 
 /// What an option takes, in words: `N`, `train, prefill or decode`.
 std::string value_words(const std::string& type) {
-  if (const std::size_t braces = type.find('{'); braces != std::string::npos) return alternatives(type.substr(braces));
+  if (const std::vector<std::string> words = words_of(type); !words.empty()) return alternatives(words);
   return type.starts_with("TEXT") ? "a value" : type;
 }
 
@@ -81,23 +69,13 @@ std::string wrong_equals(const CLI::App* command, const std::vector<std::string>
   return "";
 }
 
-/// What CLI11 says of a word that is none of a few, of an option that there is not, and of what is missing. Empty: it
-/// says something else.
-std::string in_our_words(const CLI::App* command, const std::string& message) {
+/// CLI11's message in other words where an option is unknown, a word is left over, or something is missing.
+std::string in_other_words(const CLI::App* command, const std::string& message) {
   const std::vector<std::string> not_taken = command->remaining(true);
   for (const std::string& word : not_taken)
     if (word.size() > 1 && word.starts_with('-')) return word + ": no such option" + nearest_option(command, word);
   if (!not_taken.empty()) return "expected no further argument, got \"" + not_taken.front() + "\"";
   const auto part = [&message](std::size_t from, std::size_t to) { return message.substr(from, to - from); };
-  const std::size_t colon = message.find(": ");
-  if (const std::size_t at = message.find(" not in {"); at != std::string::npos && colon < at)
-    return part(0, colon) + ": expected " + alternatives(message.substr(at + 8)) + ", got \"" + part(colon + 2, at) +
-           "\"";
-  constexpr std::string_view kCheck = ": Check ", kIn = " value in {";
-  if (const std::size_t at = message.find(kCheck), in = message.find(kIn);
-      at != std::string::npos && in != std::string::npos)
-    return part(0, at) + ": expected " + alternatives(message.substr(in + kIn.size() - 1)) + ", got \"" +
-           part(at + kCheck.size(), in) + "\"";
   constexpr std::string_view kRequired = " is required", kMissing = ": 1 required ";
   if (message.ends_with(kRequired)) {
     const std::string name = message.substr(0, message.size() - kRequired.size());
@@ -106,57 +84,56 @@ std::string in_our_words(const CLI::App* command, const std::string& message) {
   }
   if (const std::size_t at = message.find(kMissing); at != std::string::npos && message.ends_with(" missing"))
     return part(0, at) + ": expected " + value_words(part(at + kMissing.size(), message.size() - 8)) + ", got nothing";
-  constexpr std::string_view kConvert = "Could not convert: ";
-  if (const std::size_t equals = message.find(" = "); message.starts_with(kConvert) && equals != std::string::npos) {
-    const std::string name = part(kConvert.size(), equals);
-    const CLI::Option* option = command->get_option_no_throw(name);
-    return name + ": expected " + (option == nullptr ? "another value" : value_words(option->get_type_name())) +
-           ", got \"" + message.substr(equals + 3) + "\"";
-  }
-  return "";
+  return message;
 }
 
-/// CLI11's `--flop: Value -3 not in range 0.000000 to 1000000000000000019884624838656.000000` in words.
-std::string in_words(const std::string& message) {
-  const std::size_t value_at = message.find(": Value "), range_at = message.rfind(" not in range ");
-  if (value_at == std::string::npos || range_at == std::string::npos || range_at < value_at) return message;
-  constexpr std::size_t kValue = 8, kRange = 14;
-  const std::string range = message.substr(range_at + kRange);
-  const std::size_t to = range.find(" to ");
-  if (to == std::string::npos) return message;
-  const double low = std::strtod(range.c_str(), nullptr), high = std::strtod(range.c_str() + to + 4, nullptr);
-  const bool whole = range.find('.') == std::string::npos;
-  constexpr double kNoLimit = 1e9;  // what is beyond is there to keep sums in their types
-  constexpr double kNearZero = 1e-4;
-  std::array<char, 128> limits{};
-  if (high >= kNoLimit && low > 0 && low < kNearZero)
-    std::snprintf(limits.data(), limits.size(), "above 0");
-  else if (high >= kNoLimit)
-    std::snprintf(limits.data(), limits.size(), "%.10g or more", low);
-  else
-    std::snprintf(limits.data(), limits.size(), "from %.10g to %.10g", low, high);
-  return message.substr(0, value_at) + ": expected a " + (whole ? "whole " : "") + "number " + limits.data() +
-         ", got \"" + message.substr(value_at + kValue, range_at - value_at - kValue) + "\"";
+using Check = std::function<std::string(const std::string&)>;
+
+Check one_of(const std::vector<std::string>& words) {
+  return [words](const std::string& text) {
+    return std::ranges::find(words, text) != words.end() ? ""
+                                                         : "expected " + alternatives(words) + ", got \"" + text + "\"";
+  };
 }
 
-/// For a check(): `nan` is in every range of CLI11's, `inf` in some.
-std::string finite(const std::string& text) {
-  return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : "expected a number, got \"" + text + "\"";
+/// Whether all of `text` is a finite number, a `whole` one in digits alone, from `low` to `high`.
+Check number(double low, double high, bool whole) {
+  return [=](const std::string& text) -> std::string {
+    const std::optional<double> value = parse_number(text);
+    const bool digits = text.find_first_not_of("0123456789", text.starts_with('-') ? 1 : 0) == std::string::npos;
+    if (value && *value >= low && *value <= high && (digits || !whole)) return "";
+    constexpr double kNoLimit = 999'999'999;  // what is beyond is there to keep sums in their types
+    constexpr double kNearZero = 1e-4;
+    const std::string limits = high < kNoLimit              ? fmt::format(" from {:.10g} to {:.10g}", low, high)
+                               : low > 0 && low < kNearZero ? std::string(" above 0")
+                               : std::isfinite(low)         ? fmt::format(" {:.10g} or more", low)
+                                                            : std::string();
+    return fmt::format("expected a {}number{}, got \"{}\"", whole ? "whole " : "", limits, text);
+  };
 }
 
-/// Numbers are finite ones. In the help a number is `N` or `NUMBER`, not CLI11's `INT:INT in [1 - 1099511627776]`.
-void name_numbers(CLI::App& app) {
-  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    for (CLI::Option* option : command->get_options()) {
-      const std::string type = option->get_type_name();
-      const bool range = type.find(" in [") != std::string::npos;
-      if (!range && type != "FLOAT" && type != "INT" && type != "UINT") continue;
-      if (range) option->get_validator(0)->description("");
-      const std::string own = type.substr(0, type.find(':'));
-      if (own == "FLOAT" || own == "NUMBER") option->check(finite);
-      option->type_name(own == "FLOAT" ? "NUMBER" : own == "INT" || own == "UINT" ? "N" : own);
-    }
-  }
+template <class T>
+struct Numeric : std::is_arithmetic<T> {
+  static constexpr bool kWhole = std::is_integral_v<T>;
+};
+template <class T>
+struct Numeric<std::optional<T>> : Numeric<T> {};
+template <class T>
+struct Numeric<std::vector<T>> : Numeric<T> {};
+
+void apply(const OptionRules& rules, CLI::App& command, CLI::Option& option) {
+  if (rules.check) option.check(rules.check);
+  if (!rules.one_of.empty())
+    option.check(one_of(rules.one_of))->type_name(fmt::format("TEXT:{{{}}}", fmt::join(rules.one_of, ",")));
+  if (rules.any_case) option.transform([](std::string text) { return CLI::detail::to_lower(text); });
+  if (rules.type != nullptr) option.type_name(rules.type);
+  if (rules.separator != 0) option.delimiter(rules.separator);
+  if (rules.required) option.required();
+  if (rules.one_value_each) option.allow_extra_args(false);
+  if (rules.shows_default) option.capture_default_str();
+  if (rules.hidden) option.group("");
+  for (const std::string& other : rules.needs) option.needs(command.get_option(other));
+  for (const std::string& other : rules.excludes) option.excludes(command.get_option(other));
 }
 
 /// What CLI11 shows and what is hidden: hidden options are of no group.
@@ -181,82 +158,27 @@ CommandInfo info_of(const CLI::App& app) {
 
 }  // namespace
 
-CommandOption CommandOption::required() const {
-  option_->required();
-  return *this;
-}
-CommandOption CommandOption::type_name(const char* name) const {
-  option_->type_name(name);
-  return *this;
-}
-CommandOption CommandOption::one_of(std::vector<std::string> words) const {
-  option_->check(CLI::IsMember(std::move(words)));
-  return *this;
-}
-CommandOption CommandOption::one_of_in_any_case(std::vector<std::string> words) const {
-  option_->transform(CLI::IsMember(std::move(words), CLI::ignore_case));
-  return *this;
-}
-CommandOption CommandOption::between(double low, double high) const {
-  option_->check(CLI::Range(low, high));
-  return *this;
-}
-CommandOption CommandOption::between(std::int64_t low, std::int64_t high) const {
-  option_->check(CLI::Range(low, high));
-  return *this;
-}
-CommandOption CommandOption::check(Check wrong) const {
-  option_->check(std::move(wrong));
-  return *this;
-}
-CommandOption CommandOption::above_zero() const {
-  return check([](const std::string& text) -> std::string {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    return *end == '\0' && value > 0 && value < 1e9 ? "" : "expected a number above 0, got \"" + text + "\"";
-  });
-}
-CommandOption CommandOption::separated_by(char separator) const {
-  option_->delimiter(separator);
-  return *this;
-}
-CommandOption CommandOption::one_value_each() const {
-  option_->allow_extra_args(false);
-  return *this;
-}
-CommandOption CommandOption::shows_default() const {
-  option_->capture_default_str();
-  return *this;
-}
-CommandOption CommandOption::hidden() const {
-  option_->group("");
-  return *this;
-}
-CommandOption CommandOption::needs(const CommandOption& other) const {
-  option_->needs(other.option_);
-  return *this;
-}
-CommandOption CommandOption::excludes(const CommandOption& other) const {
-  option_->excludes(other.option_);
-  return *this;
-}
-
 template <class T>
-CommandOption Command::option(const std::string& names, T& value, const std::string& description) {
-  return CommandOption(app_->add_option(names, value, description));
+void Command::option(const std::string& names, T& value, const std::string& description, const OptionRules& rules) {
+  CLI::Option& option = *app_->add_option(names, value, description);
+  if constexpr (Numeric<T>::value) option.type_name(Numeric<T>::kWhole ? "N" : "NUMBER");
+  const auto [low, high] = rules.between;
+  if (!rules.check && (Numeric<T>::value || std::isfinite(low))) option.check(number(low, high, Numeric<T>::kWhole));
+  apply(rules, *app_, option);
 }
-template CommandOption Command::option(const std::string&, std::string&, const std::string&);
-template CommandOption Command::option(const std::string&, int&, const std::string&);
-template CommandOption Command::option(const std::string&, std::int64_t&, const std::string&);
-template CommandOption Command::option(const std::string&, double&, const std::string&);
-template CommandOption Command::option(const std::string&, std::optional<std::uint32_t>&, const std::string&);
-template CommandOption Command::option(const std::string&, std::optional<std::int64_t>&, const std::string&);
-template CommandOption Command::option(const std::string&, std::optional<double>&, const std::string&);
-template CommandOption Command::option(const std::string&, std::vector<std::string>&, const std::string&);
-template CommandOption Command::option(const std::string&, std::vector<std::int64_t>&, const std::string&);
+template void Command::option(const std::string&, std::string&, const std::string&, const OptionRules&);
+template void Command::option(const std::string&, int&, const std::string&, const OptionRules&);
+template void Command::option(const std::string&, std::int64_t&, const std::string&, const OptionRules&);
+template void Command::option(const std::string&, double&, const std::string&, const OptionRules&);
+template void Command::option(const std::string&, std::optional<std::uint32_t>&, const std::string&,
+                              const OptionRules&);
+template void Command::option(const std::string&, std::optional<std::int64_t>&, const std::string&, const OptionRules&);
+template void Command::option(const std::string&, std::optional<double>&, const std::string&, const OptionRules&);
+template void Command::option(const std::string&, std::vector<std::string>&, const std::string&, const OptionRules&);
+template void Command::option(const std::string&, std::vector<std::int64_t>&, const std::string&, const OptionRules&);
 
-CommandOption Command::flag(const std::string& names, bool& value, const std::string& description) {
-  return CommandOption(app_->add_flag(names, value, description));
+void Command::flag(const std::string& names, bool& value, const std::string& description, const OptionRules& rules) {
+  apply(rules, *app_, *app_->add_flag(names, value, description));
 }
 
 void Command::group(const char* title, std::initializer_list<const char*> options) {
@@ -270,9 +192,26 @@ void Command::footer(std::initializer_list<const char*> examples, const std::str
 }
 
 void Command::action(std::function<int()> act) {
-  app_->callback([act = std::move(act)] {
-    if (const int code = act(); code != 0) throw CLI::RuntimeError(code);
+  app_->callback([act = std::move(act), name = app_->get_name()] {
+    int code = 1;
+    try {
+      code = act();
+    } catch (const std::exception& e) {
+      fmt::print(stderr, "mfu {}: {}\n", name, printable_lines(e.what()));
+    }
+    if (code != 0) throw CLI::RuntimeError(code);
   });
+}
+
+std::vector<std::string> words_of(const std::string& type) {
+  std::vector<std::string> words;
+  const std::size_t open = type.find('{'), close = type.find('}');
+  for (std::size_t at = open == std::string::npos ? open : open + 1; at < close && close != std::string::npos;) {
+    const std::size_t end = std::min(type.find(',', at), close);
+    words.push_back(type.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
 }
 
 const OptionInfo* CommandInfo::find(const std::string& option) const {
@@ -302,10 +241,7 @@ std::vector<CommandInfo> CommandLine::commands() const {
   return infos;
 }
 
-std::string CommandLine::help() const { return app_->help(); }
-
 int CommandLine::run(std::vector<std::string> words) {
-  name_numbers(*app_);
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == words.front(); };
   if (!words.empty() && !words.front().starts_with('-') && app_->get_subcommands(is_named).empty()) {
     // `mfu help run` and `mfu version` are what people try first.
@@ -319,8 +255,11 @@ int CommandLine::run(std::vector<std::string> words) {
       if (!help) words.clear();
       words.emplace_back(help ? "--help" : "--version");
     } else {
+      std::vector<std::string> known;
+      for (const CommandInfo& command : commands()) known.push_back(command.name);
+      const std::string near = nearest(words.front(), known);
       std::fprintf(stderr, "mfu: no command \"%s\"%s mfu --help lists those there are\n", words.front().c_str(),
-                   nearest_command(*app_, words.front()).c_str());
+                   near.empty() ? ";" : near.c_str());
       return kUsageError;
     }
   }
@@ -348,8 +287,7 @@ int CommandLine::run(std::vector<std::string> words) {
   } catch (const CLI::ParseError& wrong) {
     if (wrong.get_exit_code() == 0) return app_->exit(wrong);  // --help, --version
     const auto chosen = app_->get_subcommands();
-    const std::string ours = in_our_words(chosen.empty() ? app_.get() : chosen.front(), wrong.what());
-    return complain(ours.empty() ? in_words(wrong.what()) : ours);
+    return complain(in_other_words(chosen.empty() ? app_.get() : chosen.front(), wrong.what()));
   }
   return 0;
 }

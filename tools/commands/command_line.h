@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,39 +12,31 @@
 
 namespace CLI {
 class App;
-class Option;
 }  // namespace CLI
 
 namespace mfu {
 
 constexpr int kUsageError = 2;  ///< exit code of a command line that cannot be understood, whichever command it names
 
-/// One option, while it is declared. Each call returns it again.
-class CommandOption {
- public:
-  /// What is wrong with the text of a value; empty: nothing.
-  using Check = std::function<std::string(const std::string&)>;
-
-  explicit CommandOption(CLI::Option* option) : option_(option) {}
-
-  CommandOption required() const;
-  CommandOption type_name(const char* name) const;  ///< what the help shows for a value
-  CommandOption one_of(std::vector<std::string> words) const;
-  CommandOption one_of_in_any_case(std::vector<std::string> words) const;  ///< the value becomes the word as it is here
-  CommandOption between(double low, double high) const;
-  CommandOption between(std::int64_t low, std::int64_t high) const;
-  CommandOption check(Check wrong) const;
-  CommandOption above_zero() const;
-  CommandOption separated_by(char separator) const;  ///< several values in one word
-  CommandOption one_value_each() const;              ///< a repeated option takes one word each time
-  CommandOption shows_default() const;               ///< the value that it has now is in the help
-  CommandOption hidden() const;                      ///< not in the help, the manual or completion
-  CommandOption needs(const CommandOption& other) const;
-  CommandOption excludes(const CommandOption& other) const;
-
- private:
-  CLI::Option* option_;
+/// What holds for an option beside its names.
+struct OptionRules {
+  const char* type = nullptr;            ///< what the help shows for a value; nullptr: as its type is called
+  std::vector<std::string> one_of = {};  ///< the only words; empty: any
+  bool any_case = false;                 ///< of `one_of`, which are lower-case
+  std::pair<double, double> between = {-std::numeric_limits<double>::infinity(),
+                                       std::numeric_limits<double>::infinity()};  ///< the least and the largest number
+  std::function<std::string(const std::string&)> check = {};  ///< what is wrong with a text; empty: nothing
+  char separator = 0;                                         ///< between several values in one word
+  bool required = false;
+  bool one_value_each = false;                         ///< a repeated option takes one word each time
+  bool shows_default = false;                          ///< the value that it has now is in the help
+  bool hidden = false;                                 ///< not in the help, the manual or completion
+  std::vector<std::string> needs = {}, excludes = {};  ///< other options
 };
+/// Of `between`: a number above 0.
+inline constexpr std::pair<double, double> kAboveZero{std::numeric_limits<double>::min(), 999'999'999.0};
+/// Of `between`: counts, as large as sums of them stay in their type.
+inline constexpr std::pair<double, double> kFromOne{1, 0x1p40}, kFromZero{0, 0x1p40};
 
 /// One subcommand, while it is declared. What options write to must live as long as the command line.
 class Command {
@@ -51,15 +44,15 @@ class Command {
   explicit Command(CLI::App* app) : app_(app) {}
 
   /// `names`: `-c,--config`, or a word without `-`: a positional argument. T: std::string, a number, std::optional of a
-  /// number, a vector of strings or std::int64_t.
+  /// number, a vector of strings or std::int64_t. A number is finite, and between the bounds that `rules` gives.
   template <class T>
-  CommandOption option(const std::string& names, T& value, const std::string& description);
-  CommandOption flag(const std::string& names, bool& value, const std::string& description);
+  void option(const std::string& names, T& value, const std::string& description, const OptionRules& rules = {});
+  void flag(const std::string& names, bool& value, const std::string& description, const OptionRules& rules = {});
   /// Options that the help shows under one title.
   void group(const char* title, std::initializer_list<const char*> options);
   /// What `--help` ends with. `exit_codes`: the command's, as a sentence without its full stop.
   void footer(std::initializer_list<const char*> examples, const std::string& exit_codes);
-  /// What the command does; its exit code.
+  /// What the command does; its exit code. An exception is a line on stderr, and 1.
   void action(std::function<int()> act);
 
  private:
@@ -74,6 +67,9 @@ struct OptionInfo {
   std::string description, default_text;
   bool takes_value = false;
 };
+
+/// The only words that a value can be, by its type's name: `own` and `share` of `TEXT:{own,share}`. Empty: any.
+[[nodiscard]] std::vector<std::string> words_of(const std::string& type);
 
 struct CommandInfo {
   std::string name, description, footer;
@@ -94,7 +90,6 @@ class CommandLine {
 
   /// `mfu` itself first, then each subcommand, as far as they are declared by now.
   [[nodiscard]] std::vector<CommandInfo> commands() const;
-  [[nodiscard]] std::string help() const;
   /// Does what `words`, those after `mfu`, ask for. Returns the exit code; what is wrong goes to stderr.
   [[nodiscard]] int run(std::vector<std::string> words);
 

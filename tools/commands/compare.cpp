@@ -11,7 +11,6 @@
 #include "core/base/printable.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/job_input.h"
-#include "tools/report/assertion.h"
 #include "tools/report/compare.h"
 #include "tools/report/escape.h"
 #include "tools/report/page/page.h"
@@ -29,33 +28,23 @@ struct CompareOptions {
 };
 
 void complain(std::string_view message) { fmt::print(stderr, "mfu compare: {}\n", printable_lines(message)); }
+int refuse(std::string_view message, int code) {
+  complain(message);
+  return code;
+}
 
 int compare_runs(const CompareOptions& o) {
-  if (int{o.json} + int{o.markdown} + int{o.html} > 1) {
-    complain("one of --json, --markdown and --html at a time");
-    return kUsageError;
-  }
-  std::vector<Assertion> assertions;
-  for (const std::string& text : o.asserts) {
-    Result<Assertion> assertion = parse_assertion(text);
-    if (!assertion) {
-      complain(assertion.error().message);
-      return kUsageError;
-    }
-    assertions.push_back(std::move(*assertion));
-  }
+  if (int{o.json} + int{o.markdown} + int{o.html} > 1)
+    return refuse("one of --json, --markdown and --html at a time", kUsageError);
+  const Result<std::vector<Assertion>> assertions = parse_assertions(o.asserts);
+  if (!assertions) return refuse(assertions.error().message, kUsageError);
   const std::array<std::string, 2> paths{o.a, o.b};
-  if (const std::string wrong = wrong_trace_options(paths, o.config, o.interval); !wrong.empty()) {
-    complain(wrong);
-    return kUsageError;
-  }
+  if (const std::string wrong = wrong_trace_options(paths, o.config, o.interval); !wrong.empty())
+    return refuse(wrong, kUsageError);
   std::vector<Job> jobs;
   for (const std::string& path : paths) {
     Result<Job> job = read_job({path, o.config, o.interval, "", nullptr}, nullptr, complain);
-    if (!job) {
-      complain(job.error().message);
-      return kFailed;
-    }
+    if (!job) return refuse(job.error().message, kFailed);
     jobs.push_back(std::move(*job));
   }
   const Comparison comparison = compare(jobs[0], jobs[1]);
@@ -70,21 +59,8 @@ int compare_runs(const CompareOptions& o) {
       out << printable_lines(comparison_text(comparison));
     return {};
   });
-  if (!done) {
-    complain(done.error().message);
-    return kFailed;
-  }
-  int code = 0;
-  for (const Assertion& assertion : assertions) {
-    const Result<Verdict> verdict = check_change(assertion, jobs[0], jobs[1]);
-    if (!verdict) {
-      complain(verdict.error().message);
-      return kUsageError;
-    }
-    complain(verdict->message);
-    if (!verdict->holds) code = kFailed;
-  }
-  return code;
+  if (!done) return refuse(done.error().message, kFailed);
+  return check_assertions(*assertions, complain, [&](const Assertion& a) { return check_change(a, jobs[0], jobs[1]); });
 }
 
 }  // namespace
@@ -92,35 +68,21 @@ int compare_runs(const CompareOptions& o) {
 void add_compare(CommandLine& line) {
   auto options = std::make_shared<CompareOptions>();
   Command command = line.command("compare", "Two runs: what differs, tokens/s, MFU, where the change comes from");
-  command.option("A", options->a, "run directory or trace of before").required();
-  command.option("B", options->b, "that of after").required();
-  command
-      .option(
-          "--assert", options->asserts,
-          "REGION.FIGURE>=CHANGE from A to B, for CI: -3% of A's value, or a difference in its unit; may be repeated")
-      .type_name("BOUND")
-      .one_value_each();
+  command.option("A", options->a, "run directory or trace of before", {.required = true});
+  command.option("B", options->b, "that of after", {.required = true});
+  command.option(
+      "--assert", options->asserts,
+      "REGION.FIGURE>=CHANGE from A to B, for CI: -3% of A's value, or a difference in its unit; may be repeated",
+      {.type = "BOUND", .one_value_each = true});
   command.flag("--json", options->json, "everything");
   command.flag("--markdown", options->markdown, "tables to paste into a pull request");
   command.flag("--html", options->html, "a page");
-  command.option("-o,--output", options->output, "where to write; default: stdout").type_name("FILE");
-  command.option("-c,--config", options->config,
-                 "for traces, the model: HF config.json, its folder, a model id, or an own config");
-  command.option("-i,--interval", options->interval, "for traces: seconds per window; default: what fits its length")
-      .above_zero()
-      .type_name("SECONDS");
+  command.option("-o,--output", options->output, "where to write; default: stdout", {.type = "FILE"});
+  add_trace_options(command, options->config, options->interval);
   command.footer({"mfu compare main branch", "mfu compare main branch --markdown >> comment.md",
                   "mfu compare main branch --assert 'step.tokens_per_s>=-3%' --assert 'decode.p99_s<=+1ms'"},
                  "0; 1 when a bound does not hold or nothing can be read; 2 for an unknown region or figure");
-  command.action([options] {
-    int code = kFailed;
-    try {
-      code = compare_runs(*options);
-    } catch (const std::exception& e) {
-      complain(e.what());
-    }
-    return code;
-  });
+  command.action([options] { return compare_runs(*options); });
 }
 
 }  // namespace mfu

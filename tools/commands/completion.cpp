@@ -79,19 +79,6 @@ end
 complete -c mfu -f -a '(__mfu_complete)'
 )";
 
-/// The only words that an option takes. CLI11 has them nowhere but in the type's name: `TEXT:{own,share}`.
-std::vector<std::string> words_of(const OptionInfo& option) {
-  std::vector<std::string> words;
-  const std::size_t open = option.type.find('{'), close = option.type.find('}');
-  if (open == std::string::npos || close == std::string::npos) return words;
-  for (std::size_t at = open + 1; at < close;) {
-    const std::size_t end = std::min(option.type.find(',', at), close);
-    words.push_back(option.type.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
-
 bool takes_program(const OptionInfo& option) { return option.names.empty() && option.type == "CMD"; }
 
 void offer(std::string_view word, std::string_view description, std::string_view typed) {
@@ -100,7 +87,7 @@ void offer(std::string_view word, std::string_view description, std::string_view
 
 /// What can be the value of `option` where `typed` is, with `before` (`--phase=`) in the same word.
 void offer_values(const OptionInfo& option, const std::string& typed, const std::string& before = "") {
-  const std::vector<std::string> words = words_of(option);
+  const std::vector<std::string> words = words_of(option.type);
   for (const std::string& word : words) offer(before + word, option.description, before + typed);
   const bool path = option.type == "TEXT" || option.type == "PATH" || option.type == "DIR" || option.type == "FILE";
   if (words.empty() && path) fmt::print("{}\n", kFiles);
@@ -161,7 +148,7 @@ int complete(const CommandLine& line, const std::vector<std::string>& words) {
 void add_completion(CommandLine& line) {
   Command command = line.command("completion", "What a shell needs to complete mfu's commands and options");
   const auto shell = std::make_shared<std::string>();
-  command.option("shell", *shell, "the shell").required().one_of({"bash", "zsh", "fish"});
+  command.option("shell", *shell, "the shell", {.one_of = {"bash", "zsh", "fish"}, .required = true});
   command.footer({"source <(mfu completion bash)", "source <(mfu completion zsh)", "mfu completion fish | source",
                   "mfu completion bash > ~/.local/share/bash-completion/completions/mfu",
                   "mfu completion fish > ~/.config/fish/completions/mfu.fish"},

@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,20 +10,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tools/commands/child.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/library_path.h"
 #include "tools/commands/output_check.h"
-#include "tools/commands/spawn_arguments.h"
-
-extern char** environ;
+#include "tools/commands/temporary_folder.h"
 
 namespace mfu {
 
@@ -37,8 +32,6 @@ std::string_view embedded_demo_config() noexcept;
 
 namespace {
 
-namespace fs = std::filesystem;
-
 /// How the demo is asked to run, beside what its workload does.
 struct DemoRun {
   DemoOptions workload;
@@ -47,42 +40,6 @@ struct DemoRun {
   std::string run_dir;
   double interval_s = 2;
 };
-
-/// A directory of ours under the temporary directory, removed with everything in it.
-class TemporaryDirectory {
- public:
-  static std::optional<TemporaryDirectory> make() {
-    std::error_code error;
-    const fs::path base = fs::temp_directory_path(error);
-    std::string pattern = ((error ? fs::path("/tmp") : base) / "mfu-demo-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) return std::nullopt;
-    return TemporaryDirectory(pattern);
-  }
-  TemporaryDirectory(TemporaryDirectory&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
-  TemporaryDirectory& operator=(TemporaryDirectory&&) = delete;
-  ~TemporaryDirectory() {
-    std::error_code error;
-    if (!path_.empty()) fs::remove_all(path_, error);
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
-  [[nodiscard]] bool write(const std::string& name, std::string_view content) const {
-    std::ofstream out(path_ + "/" + name, std::ios::binary);
-    out.write(content.data(), static_cast<std::streamsize>(content.size()));
-    out.close();
-    return out.good();
-  }
-
- private:
-  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
-
-std::string own_path() {
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  return error ? std::string() : self.string();
-}
 
 /// Is there a driver with at least one device? Asked in a child process: a driver that was initialised here would be
 /// inherited by nobody, but its threads and its injection library would stay in this process.
@@ -112,37 +69,6 @@ std::string multiple_of_64(const std::string& text) {
 
 void set_default(const char* name, const std::string& value) { setenv(name, value.c_str(), /*overwrite=*/0); }
 
-/// Runs this binary again with the environment as it now is, and waits. Returns its exit code (128 + signal).
-int run_child(const std::string& self, const DemoRun& run) {
-  const DemoOptions& o = run.workload;
-  std::vector<std::string> words{self,
-                                 "demo",
-                                 "--workload-only",
-                                 "--seconds",
-                                 std::to_string(o.seconds),
-                                 "--train-batch",
-                                 std::to_string(o.train_batch),
-                                 "--train-seq-len",
-                                 std::to_string(o.train_seq_len),
-                                 "--serve-batch",
-                                 std::to_string(o.serve_batch),
-                                 "--prompt-len",
-                                 std::to_string(o.prompt_len),
-                                 "--new-tokens",
-                                 std::to_string(o.new_tokens)};
-  if (o.no_ranges) words.emplace_back("--no-ranges");
-  const std::vector<char*> arguments = spawn_arguments(words);
-  pid_t pid = 0;
-  if (posix_spawn(&pid, self.c_str(), nullptr, nullptr, arguments.data(), environ) != 0) {
-    std::fprintf(stderr, "mfu demo: cannot start %s again\n", self.c_str());
-    return 1;
-  }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 /// What no kernel tells: how long the sequences are. How many there are is read from the kernels.
 std::string config_without_ranges(const DemoOptions& o) {
   const auto mean_context = o.prompt_len + (o.new_tokens - 1) / 2;
@@ -160,48 +86,63 @@ int run_demo(const DemoRun& run) {
       std::fprintf(stderr, "mfu demo: --run-dir %s\n", place.error().message.c_str());
       return kUsageError;
     }
-  const std::string self = own_path();
   const Result<std::string> library = library_path();
-  if (self.empty() || !library) {
-    std::fprintf(stderr, "mfu demo: %s\n", library ? "/proc/self/exe cannot be read" : library.error().message.c_str());
+  if (!library) {
+    std::fprintf(stderr, "mfu demo: %s\n", library.error().message.c_str());
     return 1;
   }
-  std::optional<TemporaryDirectory> directory = TemporaryDirectory::make();
-  if (!directory) {
+  const TemporaryFolder directory("mfu-demo");
+  if (directory.path().empty()) {
     std::fprintf(stderr, "mfu demo: cannot make a directory for its files: %s\n", std::strerror(errno));
     return 1;
   }
-  bool written = directory->write("config.json", embedded_demo_config());
-  const std::string config = run.workload.no_ranges ? "shapes.json" : "config.json";
-  if (run.workload.no_ranges) written = written && directory->write(config, config_without_ranges(run.workload));
+  const std::string folder = directory.path() + "/";
+  bool written = true;
+  const auto write = [&](const char* name, std::string_view content) {
+    std::ofstream out(folder + name, std::ios::binary);
+    out.write(content.data(), static_cast<std::streamsize>(content.size()));
+    out.close();
+    written = written && out.good();
+  };
+  write("config.json", embedded_demo_config());
+  const char* const config = run.workload.no_ranges ? "shapes.json" : "config.json";
+  if (run.workload.no_ranges) write(config, config_without_ranges(run.workload));
   const bool simulated = run.simulated || !has_real_gpu();
   if (simulated) {
-    for (const auto& [name, content] :
-         {std::pair("libcuda.so.1", embedded_libcuda()), std::pair("libcupti.so.13", embedded_libcupti()),
-          std::pair("libnvidia-ml.so.1", embedded_libnvml())})
-      written = written && directory->write(name, content);
+    write("libcuda.so.1", embedded_libcuda());
+    write("libcupti.so.13", embedded_libcupti());
+    write("libnvidia-ml.so.1", embedded_libnvml());
     const char* before = std::getenv("LD_LIBRARY_PATH");
-    const std::string path =
-        directory->path() + (before != nullptr && *before != '\0' ? std::string(":") + before : "");
+    const std::string path = directory.path() + (before != nullptr && *before != '\0' ? std::string(":") + before : "");
     setenv("LD_LIBRARY_PATH", path.c_str(), 1);
-    set_default("MFU_CUPTI", directory->path() + "/libcupti.so.13");
+    set_default("MFU_CUPTI", folder + "libcupti.so.13");
   }
   if (!written) {
-    std::fprintf(stderr, "mfu demo: cannot write to %s\n", directory->path().c_str());
+    std::fprintf(stderr, "mfu demo: cannot write to %s\n", directory.path().c_str());
     return 1;
   }
   setenv("CUDA_INJECTION64_PATH", library->c_str(), 1);
   setenv("NVTX_INJECTION64_PATH", library->c_str(), 1);
-  set_default("MFU_MODEL_CONFIG", directory->path() + "/" + config);
-  char interval[32];
-  std::snprintf(interval, sizeof interval, "%g", run.interval_s);
-  set_default("MFU_INTERVAL", interval);
+  set_default("MFU_MODEL_CONFIG", folder + config);
+  set_default("MFU_INTERVAL", fmt::format("{:g}", run.interval_s));
   if (!run.run_dir.empty()) setenv("MFU_RUN_DIR", run.run_dir.c_str(), 1);
   std::printf(
       "mfu demo: GPT-2 124M, %g s of training and serving on %s\n", run.workload.seconds,
       simulated ? "the Simulated GPU: every figure below is made up by its clock, none is a measurement" : "the GPU");
   std::fflush(stdout);
-  return run_child(self, run);
+  const DemoOptions& o = run.workload;
+  std::vector<std::string> words{"demo", "--workload-only"};
+  const std::pair<const char*, std::string> given[] = {{"--seconds", std::to_string(o.seconds)},
+                                                       {"--train-batch", std::to_string(o.train_batch)},
+                                                       {"--train-seq-len", std::to_string(o.train_seq_len)},
+                                                       {"--serve-batch", std::to_string(o.serve_batch)},
+                                                       {"--prompt-len", std::to_string(o.prompt_len)},
+                                                       {"--new-tokens", std::to_string(o.new_tokens)}};
+  for (const auto& [option, value] : given) words.insert(words.end(), {option, value});
+  if (o.no_ranges) words.emplace_back("--no-ranges");
+  const int code = run_again(std::move(words));
+  if (code < 0) std::fprintf(stderr, "mfu demo: cannot start its program\n");
+  return code < 0 ? 1 : code;
 }
 
 }  // namespace
@@ -210,25 +151,23 @@ void add_demo(CommandLine& line) {
   const auto run = std::make_shared<DemoRun>();
   Command demo = line.command(
       "demo", "Show a small transformer's training and serving through the real library, on a GPU or a simulated one");
-  demo.option("--seconds", run->workload.seconds, "how long it runs in all").shows_default().above_zero();
+  demo.option("--seconds", run->workload.seconds, "how long it runs in all",
+              {.between = kAboveZero, .shows_default = true});
   demo.flag("--no-ranges", run->workload.no_ranges, "emit no NVTX ranges");
   demo.flag("--simulated", run->simulated, "use the simulated GPU even where there is a real one");
-  demo.option("--run-dir", run->run_dir, "write the run's windows there (MFU_RUN_DIR)").type_name("DIR");
-  demo.option("--interval", run->interval_s, "seconds per window").shows_default().above_zero();
-  demo.option("--train-batch", run->workload.train_batch, "sequences per training step")
-      .shows_default()
-      .between(std::int64_t{1}, std::int64_t{1} << 20);
-  demo.option("--train-seq-len", run->workload.train_seq_len, "tokens per training sequence")
-      .shows_default()
-      .check(multiple_of_64);
-  demo.option("--serve-batch", run->workload.serve_batch, "sequences served at once")
-      .shows_default()
-      .between(std::int64_t{1}, std::int64_t{16});
-  demo.option("--prompt-len", run->workload.prompt_len, "tokens per prompt").shows_default().check(multiple_of_64);
-  demo.option("--new-tokens", run->workload.new_tokens, "decode steps per prompt")
-      .shows_default()
-      .between(std::int64_t{1}, std::int64_t{1} << 20);
-  demo.flag("--workload-only", run->workload_only, "").hidden();
+  demo.option("--run-dir", run->run_dir, "write the run's windows there (MFU_RUN_DIR)", {.type = "DIR"});
+  demo.option("--interval", run->interval_s, "seconds per window", {.between = kAboveZero, .shows_default = true});
+  demo.option("--train-batch", run->workload.train_batch, "sequences per training step",
+              {.between = {1, 1 << 20}, .shows_default = true});
+  demo.option("--train-seq-len", run->workload.train_seq_len, "tokens per training sequence",
+              {.check = multiple_of_64, .shows_default = true});
+  demo.option("--serve-batch", run->workload.serve_batch, "sequences served at once",
+              {.between = {1, 16}, .shows_default = true});
+  demo.option("--prompt-len", run->workload.prompt_len, "tokens per prompt",
+              {.check = multiple_of_64, .shows_default = true});
+  demo.option("--new-tokens", run->workload.new_tokens, "decode steps per prompt",
+              {.between = {1, 1 << 20}, .shows_default = true});
+  demo.flag("--workload-only", run->workload_only, "", {.hidden = true});
   demo.footer({"mfu demo", "mfu demo --simulated --seconds 6", "mfu demo --run-dir run --interval 1"},
               "0; 1 when it cannot be started, else that of the demonstrated program");
   demo.action([run] { return run_demo(*run); });

@@ -233,10 +233,9 @@ void add_doctor(CommandLine& line) {
   const auto options = std::make_shared<Options>();
   sub.flag("--measure", options->measure,
            "also run kernels of known length on GPU 0 and hold the measurement against CUDA events");
-  sub.option("--seconds", options->seconds, "of them, how long launches go on without waiting")
-      .between(0.1, 3600.0)
-      .shows_default();
-  sub.option("--known-work", options->known_work, "").hidden();  // what --measure starts
+  sub.option("--seconds", options->seconds, "of them, how long launches go on without waiting",
+             {.between = {0.1, 3600.0}, .shows_default = true});
+  sub.option("--known-work", options->known_work, "", {.hidden = true});  // what --measure starts
   sub.footer({"mfu doctor", "mfu doctor --measure", "MFU_MODEL_CONFIG=config.json mfu doctor"},
              "0 when a measurement can be made here; 1 when something stands in its way");
   sub.action([options] {

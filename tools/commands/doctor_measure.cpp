@@ -15,8 +15,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "tools/commands/child.h"
 #include "tools/commands/known_work.h"
-#include "tools/commands/spawn_arguments.h"
+#include "tools/commands/temporary_folder.h"
 
 extern char** environ;
 
@@ -31,26 +32,6 @@ constexpr double kInterval = 1;          ///< of the windows [s]
 constexpr double kTimeTolerance = 0.05;  ///< launching a kernel and the clock's grain are in its time
 constexpr double kMostLag = 1.5;         ///< of a window of a busy stream, beyond one interval [s]
 constexpr double kBusy = 0.9;            ///< of a window inside the loop
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::error_code error;
-    const fs::path base = fs::temp_directory_path(error);
-    path_ = ((error ? fs::path("/tmp") : base) / "mfu-doctor-XXXXXX").string();
-    if (::mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code error;
-    if (!path_.empty()) fs::remove_all(path_, error);
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// This process's environment with the library in it, and nothing of ours that was set before but the CUPTI.
 std::vector<std::string> environment(const std::string& library, const std::string& folder) {
@@ -203,7 +184,7 @@ class Comparison {
 }  // namespace
 
 Result<std::vector<Held>> measure_known_work(const std::string& library, double loop_s) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("mfu-doctor");
   if (folder.path().empty()) return Error{std::string("no temporary folder: ") + std::strerror(errno)};
   const Result<int> code = run_child(library, folder.path(), loop_s);
   if (!code) return code.error();

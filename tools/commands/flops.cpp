@@ -116,60 +116,52 @@ int run_flops(const FlopsCall& call) {
 void add_flops(CommandLine& line) {
   Command command = line.command("flops", "What MFU multiplies by: FLOP, bytes and parameters, component by component");
   const auto call = std::make_shared<FlopsCall>();
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
   command.option("config", call->config, "config file, folder, model id in the Hugging Face cache, or JSON text");
-  command.option("--as", call->as, "read the config as one of this model type").type_name("FAMILY");
+  command.option("--as", call->as, "read the config as one of this model type", {.type = "FAMILY"});
   command.flag("--list", call->list, "print the model types that are known");
-  command.option("--phase", call->phase, "what the work is").one_of({"train", "prefill", "decode"});
-  command.option("--batch", call->batch, "sequences").between(std::int64_t{1}, kMost);
-  command.option("--seq-len", call->seq_len, "new tokens per sequence and pass").between(std::int64_t{0}, kMost);
-  command.option("--seq-lens", call->seq_lens, "new tokens of each sequence, for ragged batches")
-      .separated_by(',')
-      .between(std::int64_t{0}, kMost);
-  command.option("--context", call->context, "tokens already cached per sequence").between(std::int64_t{0}, kMost);
-  command.option("--contexts", call->contexts, "tokens already cached of each sequence")
-      .separated_by(',')
-      .between(std::int64_t{0}, kMost);
-  command.option("--new-tokens", call->new_tokens, "decode passes, over a growing context")
-      .between(std::int64_t{0}, kMost);
-  command.option("--grad-accum", call->grad_accum, "micro-batches per step").between(std::int64_t{1}, kMost);
+  command.option("--phase", call->phase, "what the work is", {.one_of = {"train", "prefill", "decode"}});
+  command.option("--batch", call->batch, "sequences", {.between = kFromOne});
+  command.option("--seq-len", call->seq_len, "new tokens per sequence and pass", {.between = kFromZero});
+  command.option("--seq-lens", call->seq_lens, "new tokens of each sequence, for ragged batches",
+                 {.between = kFromZero, .separator = ','});
+  command.option("--context", call->context, "tokens already cached per sequence", {.between = kFromZero});
+  command.option("--contexts", call->contexts, "tokens already cached of each sequence",
+                 {.between = kFromZero, .separator = ','});
+  command.option("--new-tokens", call->new_tokens, "decode passes, over a growing context", {.between = kFromZero});
+  command.option("--grad-accum", call->grad_accum, "micro-batches per step", {.between = kFromOne});
   for (const auto& [name, size, what] : {std::tuple("--tp", &call->tp, "ranks that share each layer (tensor parallel)"),
                                          std::tuple("--pp", &call->pp, "ranks that share the layers (pipeline)"),
                                          std::tuple("--cp", &call->cp, "ranks that share each sequence (context)"),
                                          std::tuple("--ep", &call->ep, "ranks that share the experts"),
                                          std::tuple("--dp", &call->dp, "ranks that share --batch (data parallel)")})
-    command.option(name, *size, what).between(std::int64_t{1}, std::int64_t{1} << 20);
-  command.option("--encoder-len", call->encoder_len, "encoder tokens per sequence (encoder-decoder models)")
-      .between(std::int64_t{0}, kMost);
-  command.option("--encoder-runs", call->encoder_runs, "whether the encoder is part of the work").one_of({"yes", "no"});
-  command.option("--attention", call->attention, "which query-key pairs count")
-      .one_of({"causal", "full", "full_windowed"});
-  command.option("--context-mode", call->context_mode, "context of decode passes after the first")
-      .one_of({"auto", "fixed", "max"});
-  command.option("--images", call->images, "images of the vision tower, HEIGHTxWIDTH each")
-      .separated_by(',')
-      .check(image_size)
-      .type_name("SIZE");
-  command.option("--logits", call->logits, "rows of the output matrix").one_of({"all", "last"});
-  command
-      .option("--convention", call->convention,
-              "exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla, 6nd")
-      .check(convention_word)
-      .type_name("NAME");
-  command.option("--recompute", call->recompute, "what the backward pass computes again")
-      .one_of({"none", "flash", "selective", "full"});
-  command.option("--gpu", call->gpu, "device for the peak and the roofline").type_name("GPU");
-  command.option("--dtype", call->dtype, "dtype of the matmul operands").check(dtype_word).type_name("DTYPE");
-  command.option("--weight-dtype", call->weight_dtype, "dtype of every weight in memory")
-      .check(dtype_word)
-      .type_name("DTYPE");
-  command.option("--kv-dtype", call->kv_dtype, "dtype of the cache").check(dtype_word).type_name("DTYPE");
+    command.option(name, *size, what, {.between = {1, 1 << 20}});
+  command.option("--encoder-len", call->encoder_len, "encoder tokens per sequence (encoder-decoder models)",
+                 {.between = kFromZero});
+  command.option("--encoder-runs", call->encoder_runs, "whether the encoder is part of the work",
+                 {.one_of = {"yes", "no"}});
+  command.option("--attention", call->attention, "which query-key pairs count",
+                 {.one_of = {"causal", "full", "full_windowed"}});
+  command.option("--context-mode", call->context_mode, "context of decode passes after the first",
+                 {.one_of = {"auto", "fixed", "max"}});
+  command.option("--images", call->images, "images of the vision tower, HEIGHTxWIDTH each",
+                 {.type = "SIZE", .check = image_size, .separator = ','});
+  command.option("--logits", call->logits, "rows of the output matrix", {.one_of = {"all", "last"}});
+  command.option("--convention", call->convention,
+                 "exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla, 6nd",
+                 {.type = "NAME", .check = convention_word});
+  command.option("--recompute", call->recompute, "what the backward pass computes again",
+                 {.one_of = {"none", "flash", "selective", "full"}});
+  command.option("--gpu", call->gpu, "device for the peak and the roofline", {.type = "GPU"});
+  command.option("--dtype", call->dtype, "dtype of the matmul operands", {.type = "DTYPE", .check = dtype_word});
+  command.option("--weight-dtype", call->weight_dtype, "dtype of every weight in memory",
+                 {.type = "DTYPE", .check = dtype_word});
+  command.option("--kv-dtype", call->kv_dtype, "dtype of the cache", {.type = "DTYPE", .check = dtype_word});
   command.flag("--sparse", call->sparse, "divide by the 2:4 sparse peak");
-  command.option("--kernel", call->kernel, "one kernel's share instead of the model")
-      .one_of(std::vector<std::string>(kKernelKinds.begin(), kKernelKinds.end()));
-  command.option("--m", call->m, "rows of the GEMM").between(std::int64_t{1}, kMost);
-  command.option("--n", call->n, "columns of the GEMM").between(std::int64_t{1}, kMost);
-  command.option("--k", call->k, "inner dimension of the GEMM").between(std::int64_t{1}, kMost);
+  command.option("--kernel", call->kernel, "one kernel's share instead of the model",
+                 {.one_of = {kKernelKinds.begin(), kKernelKinds.end()}});
+  command.option("--m", call->m, "rows of the GEMM", {.between = kFromOne});
+  command.option("--n", call->n, "columns of the GEMM", {.between = kFromOne});
+  command.option("--k", call->k, "inner dimension of the GEMM", {.between = kFromOne});
   command.flag("--json", call->json, "JSON, a contract");
   command.flag("--markdown", call->markdown, "a Markdown table");
   command.flag("--schema", call->schema, "the model as resolved, in the project's own schema");

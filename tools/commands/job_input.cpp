@@ -46,6 +46,35 @@ std::string wrong_trace_options(std::span<const std::string> paths, const std::s
                      config.empty() ? "--interval" : "--config", paths.front());
 }
 
+void add_trace_options(Command& command, std::string& config, std::string& interval) {
+  command.option("-c,--config", config,
+                 "for traces, the model: HF config.json, its folder, a model id, or an own config");
+  command.option("-i,--interval", interval, "for traces: seconds per window; default: what fits its length",
+                 {.type = "SECONDS", .between = kAboveZero});
+}
+
+Result<std::vector<Assertion>> parse_assertions(const std::vector<std::string>& texts) {
+  std::vector<Assertion> assertions;
+  for (const std::string& text : texts) {
+    Result<Assertion> assertion = parse_assertion(text);
+    if (!assertion) return assertion.error();
+    assertions.push_back(std::move(*assertion));
+  }
+  return assertions;
+}
+
+int check_assertions(const std::vector<Assertion>& assertions, const Complain& complain,
+                     const std::function<Result<Verdict>(const Assertion&)>& check) {
+  int code = 0;
+  for (const Assertion& assertion : assertions) {
+    const Result<Verdict> verdict = check(assertion);
+    complain(verdict ? verdict->message : verdict.error().message);
+    if (!verdict) return kUsageError;
+    if (!verdict->holds) code = 1;
+  }
+  return code;
+}
+
 Result<void> write_to(const std::string& output, const std::function<Result<void>(std::ostream&)>& write) {
   if (output.empty() || output == "-") {
     if (auto done = write(std::cout); !done) return done;

@@ -6,9 +6,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/result.h"
+#include "tools/commands/command_line.h"
 #include "tools/job/job_report.h"
+#include "tools/report/assertion.h"
 #include "tools/report/outputs/process_writer.h"
 #include "tools/report/timelines.h"
 
@@ -32,6 +35,14 @@ using Complain = std::function<void(std::string_view message)>;
 /// windows of their own. Empty: nothing.
 [[nodiscard]] std::string wrong_trace_options(std::span<const std::string> paths, const std::string& config,
                                               const std::string& interval);
+
+/// `--config` and `--interval`, which traces alone need.
+void add_trace_options(Command& command, std::string& config, std::string& interval);
+
+[[nodiscard]] Result<std::vector<Assertion>> parse_assertions(const std::vector<std::string>& texts);
+/// Says of each bound whether it holds, as `check` finds. \return 0; 1: one does not; 2: one names what is not there.
+[[nodiscard]] int check_assertions(const std::vector<Assertion>& assertions, const Complain& complain,
+                                   const std::function<Result<Verdict>(const Assertion&)>& check);
 
 /// Writes what `write` says to the file `output`, or to stdout where it is empty or `-`.
 [[nodiscard]] Result<void> write_to(const std::string& output, const std::function<Result<void>(std::ostream&)>& write);

@@ -2,12 +2,13 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
+
+#include "core/base/clock.h"
 
 namespace mfu {
 
@@ -41,12 +42,6 @@ constexpr std::uint32_t kPairs = 100, kPairNs = 200'000;
 constexpr std::uint32_t kNodes = 20, kGraphs = 10, kNodeNs = 50'000;
 constexpr std::uint32_t kLoopNs = 1'000'000;
 constexpr std::uint32_t kUnfinishedNs = 3'000'000'000;
-
-std::int64_t realtime_ns() {
-  ::timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 /// The driver's functions by name, and the first call that failed.
 class Driver {
@@ -132,11 +127,11 @@ class Work {
   }
   /// The host runs ahead as far as the driver lets it; nothing here waits.
   void loop(double seconds) {
-    done_.loop_begin_ns = realtime_ns();
+    done_.loop_begin_ns = utc_now();
     const auto count = static_cast<std::uint64_t>(seconds * 1e9 / kLoopNs);
     for (std::uint64_t i = 0; i < count && driver_.error().empty(); ++i) launch(0, kLoopNs);
     synchronize();
-    done_.loop_end_ns = realtime_ns();
+    done_.loop_end_ns = utc_now();
   }
   void leave_one_running() {
     const KnownWork before = done_;

@@ -173,22 +173,21 @@ void add_plan(CommandLine& line) {
   Command command =
       line.command("plan", "Chinchilla-optimal model size and tokens for a compute budget, and the days they take");
   const auto call = std::make_shared<PlanCall>();
-  command.option("--flop", call->flop, "compute budget [FLOP]").type_name("NUMBER");
-  command.option("--params", call->params, "parameters: 7e9, 7B").type_name("NUMBER");
-  command.option("--tokens", call->tokens, "training tokens: 1.4e12, 1.4T").type_name("NUMBER");
-  command.option("--gpu", call->gpu, "device for the days").type_name("GPU");
-  command.option("--gpus", call->gpus, "how many of them").between(std::int64_t{1}, std::int64_t{1} << 40);
-  command.option("--mfu", call->mfu, "MFU: 0.4 or 40%").type_name("NUMBER");
-  command.option("--dtype", call->dtype, "dtype of the matmul operands").type_name("DTYPE");
-  command
-      .option("--constants", call->constants,
-              "refit (arXiv:2404.10102, the default) or hoffmann (arXiv:2203.15556, as rounded in print)")
-      .one_of({"hoffmann", "refit"});
-  command.option("--e", call->e, "irreducible loss E").between(0.0, 100.0);
-  command.option("--a", call->a, "A").above_zero();
-  command.option("--b", call->b, "B").above_zero();
-  command.option("--alpha", call->alpha, "alpha").between(0.01, 10.0);
-  command.option("--beta", call->beta, "beta").between(0.01, 10.0);
+  command.option("--flop", call->flop, "compute budget [FLOP]", {.type = "NUMBER"});
+  command.option("--params", call->params, "parameters: 7e9, 7B", {.type = "NUMBER"});
+  command.option("--tokens", call->tokens, "training tokens: 1.4e12, 1.4T", {.type = "NUMBER"});
+  command.option("--gpu", call->gpu, "device for the days", {.type = "GPU"});
+  command.option("--gpus", call->gpus, "how many of them", {.between = kFromOne});
+  command.option("--mfu", call->mfu, "MFU: 0.4 or 40%", {.type = "NUMBER"});
+  command.option("--dtype", call->dtype, "dtype of the matmul operands", {.type = "DTYPE"});
+  command.option("--constants", call->constants,
+                 "refit (arXiv:2404.10102, the default) or hoffmann (arXiv:2203.15556, as rounded in print)",
+                 {.one_of = {"hoffmann", "refit"}});
+  command.option("--e", call->e, "irreducible loss E", {.between = {0.0, 100.0}});
+  command.option("--a", call->a, "A", {.between = kAboveZero});
+  command.option("--b", call->b, "B", {.between = kAboveZero});
+  command.option("--alpha", call->alpha, "alpha", {.between = {0.01, 10.0}});
+  command.option("--beta", call->beta, "beta", {.between = {0.01, 10.0}});
   command.flag("--json", call->json, "JSON, a contract");
   command.footer({"mfu plan --flop 1e24 --gpu H100 --gpus 512 --mfu 0.4", "mfu plan --params 7B --json",
                   "mfu plan --params 8B --tokens 15T --constants hoffmann"},

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <future>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -365,60 +364,49 @@ int replay(const ReplayOptions& options) {
 void add_replay(CommandLine& line) {
   auto options = std::make_shared<ReplayOptions>();
   Command command = line.command("replay", "Figures of stored Kineto and Nsight Systems traces");
-  command
-      .option(
-          "trace", options->paths,
-          "trace files, or folders of them (.json, .json.gz, .sqlite, .sqlite.gz); or .csv files of ncu and nsys stats")
-      .required();
+  command.option(
+      "trace", options->paths,
+      "trace files, or folders of them (.json, .json.gz, .sqlite, .sqlite.gz); or .csv files of ncu and nsys stats",
+      {.required = true});
   command.flag("--json", options->json, "print everything as JSON");
-  const CommandOption detect =
-      command.flag("--detect", options->detect,
-                   "find training steps and serving iterations in the launches alone, whatever the ranges say");
-  command
-      .flag("--explain", options->explain,
-            "with --detect: what was considered as a step, and why it was taken or refused, by number of launch")
-      .needs(detect);
+  command.flag("--detect", options->detect,
+               "find training steps and serving iterations in the launches alone, whatever the ranges say");
+  command.flag("--explain", options->explain,
+               "with --detect: what was considered as a step, and why it was taken or refused, by number of launch",
+               {.needs = {"--detect"}});
   command.option("-c,--config", options->config,
                  "model, for MFU: HF config.json, its folder, a model id, or an own config");
-  command.option("--gpu", options->gpu, "the device that ran it, whatever the trace says").type_name("GPU");
-  command.option("--peak-tflops", options->peak_tflops, "peak to divide by [TFLOP/s]")
-      .between(1e-6, 1e9)
-      .type_name("NUMBER");
+  command.option("--gpu", options->gpu, "the device that ran it, whatever the trace says", {.type = "GPU"});
+  command.option("--peak-tflops", options->peak_tflops, "peak to divide by [TFLOP/s]",
+                 {.type = "NUMBER", .between = {1e-6, 1e9}});
   command.flag("--partial", options->partial, "exit 0 for a trace that ends in the middle");
-  command.option("--run-dir", options->run_dir, "write the windows there as a live run does").type_name("DIR");
-  command
-      .option("-i,--interval", options->interval, std::string("seconds per window; default: ") + kDefaultInterval.text)
-      .above_zero()
-      .type_name("SECONDS");
+  command.option("--run-dir", options->run_dir, "write the windows there as a live run does", {.type = "DIR"});
+  command.option("-i,--interval", options->interval,
+                 std::string("seconds per window; default: ") + kDefaultInterval.text,
+                 {.type = "SECONDS", .between = kAboveZero});
   constexpr double kMostFlop = 1e30;
   TraceQuery& query = options->query;
-  const CommandOption range = command.option("--range", query.range, "MFU of the ranges whose name contains this");
-  command.option("--match", options->match, "how --range compares names; default: contains")
-      .one_of({"contains", "exact"})
-      .needs(range);
-  command.option("--nth", query.nth, "the n-th occurrence only, from 1; without --range the n-th launch")
-      .between(std::int64_t{1}, std::numeric_limits<std::int64_t>::max());
-  command.option("--device", query.device, "on this device only");
-  command.option("--phase", options->phase, "what the range does; default: as its name says")
-      .one_of({"train", "prefill", "decode"});
-  command.option("--flop", query.flop, "FLOP of one occurrence of --range, or of one launch of --kernel")
-      .between(0.0, kMostFlop);
-  command.option("--gpus", query.gpus, "GPUs that share these FLOP; default: those that took part")
-      .between(std::int64_t{1}, std::int64_t{1} << 24);
-  const CommandOption kernel =
-      command.option("--kernel", query.kernel, "MFU of the kernels whose name this regular expression finds");
-  command.option("--kernel-kind", query.kernel_kind, "what they compute; with --config their FLOP")
-      .one_of(std::vector<std::string>(kKernelKinds.begin(), kKernelKinds.end()))
-      .needs(kernel);
-  command
-      .option("--kernel-per", options->kernel_per,
-              "a launch is one layer's work, or an occurrence of --range is a pass; default: launch")
-      .one_of({"launch", "pass"})
-      .needs(kernel);
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  command.option("--m", query.m, "rows of the GEMM").between(std::int64_t{1}, kMost);
-  command.option("--n", query.n, "columns of the GEMM").between(std::int64_t{1}, kMost);
-  command.option("--k", query.k, "inner dimension of the GEMM").between(std::int64_t{1}, kMost);
+  command.option("--range", query.range, "MFU of the ranges whose name contains this");
+  command.option("--match", options->match, "how --range compares names; default: contains",
+                 {.one_of = {"contains", "exact"}, .needs = {"--range"}});
+  command.option("--nth", query.nth, "the n-th occurrence only, from 1; without --range the n-th launch",
+                 {.between = kFromOne});
+  command.option("--device", query.device, "on this device only", {.between = {0, 0xFFFFFFFFU}});
+  command.option("--phase", options->phase, "what the range does; default: as its name says",
+                 {.one_of = {"train", "prefill", "decode"}});
+  command.option("--flop", query.flop, "FLOP of one occurrence of --range, or of one launch of --kernel",
+                 {.between = {0.0, kMostFlop}});
+  command.option("--gpus", query.gpus, "GPUs that share these FLOP; default: those that took part",
+                 {.between = {1, 1 << 24}});
+  command.option("--kernel", query.kernel, "MFU of the kernels whose name this regular expression finds");
+  command.option("--kernel-kind", query.kernel_kind, "what they compute; with --config their FLOP",
+                 {.one_of = {kKernelKinds.begin(), kKernelKinds.end()}, .needs = {"--kernel"}});
+  command.option("--kernel-per", options->kernel_per,
+                 "a launch is one layer's work, or an occurrence of --range is a pass; default: launch",
+                 {.one_of = {"launch", "pass"}, .needs = {"--kernel"}});
+  command.option("--m", query.m, "rows of the GEMM", {.between = kFromOne});
+  command.option("--n", query.n, "columns of the GEMM", {.between = kFromOne});
+  command.option("--k", query.k, "inner dimension of the GEMM", {.between = kFromOne});
   command.footer({"mfu replay trace.json.gz", "mfu replay -c Qwen/Qwen3-8B report.sqlite",
                   "mfu replay --json traces/ > figures.json", "mfu replay --run-dir run -i 1 trace.json.gz",
                   "mfu replay -c config.json --range ProfilerStep --nth 3 trace.json.gz",

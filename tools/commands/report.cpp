@@ -1,4 +1,4 @@
-// `mfu report DIR|TRACE [OTHER]`: a run as a page and in other forms; two runs side by side.
+// `mfu report DIR|TRACE`: a run as a page and in other forms.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -10,7 +10,6 @@
 #include "core/base/printable.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/job_input.h"
-#include "tools/report/assertion.h"
 #include "tools/report/escape.h"
 #include "tools/report/outputs/csv.h"
 #include "tools/report/outputs/json.h"
@@ -33,20 +32,17 @@ struct ReportOptions {
 };
 
 void complain(std::string_view message) { fmt::print(stderr, "mfu report: {}\n", printable_lines(message)); }
+int fail(std::string_view message, int code) {
+  complain(message);
+  return code;
+}
 
 int report_one(const ReportOptions& o) {
-  std::vector<Assertion> assertions;
-  for (const std::string& text : o.asserts) {
-    Result<Assertion> assertion = parse_assertion(text);
-    if (!assertion) {
-      complain(assertion.error().message);
-      return kUsageError;
-    }
-    assertions.push_back(std::move(*assertion));
-  }
+  const Result<std::vector<Assertion>> assertions = parse_assertions(o.asserts);
+  if (!assertions) return fail(assertions.error().message, kUsageError);
   // A check in CI, or files for TensorBoard, want no page beside them unless it is asked for.
   const bool page_wanted = !o.json && !o.csv && !o.perfetto && !o.markdown &&
-                           ((assertions.empty() && o.tensorboard.empty()) || !o.output.empty());
+                           ((assertions->empty() && o.tensorboard.empty()) || !o.output.empty());
   Job job;
   Timelines timelines;
   const auto read = [&](ProcessWriter* writer) -> Result<void> {
@@ -87,52 +83,27 @@ int report_one(const ReportOptions& o) {
       if (done && path != "-") fmt::print("{}{}", page_wanted ? path + "\n" : "", printable_lines(job_text(job)));
     }
   }
-  if (!done) {
-    complain(done.error().message);
-    return kFailed;
-  }
-  int code = 0;
-  for (const Assertion& assertion : assertions) {
-    const Result<Verdict> verdict = check(assertion, job);
-    if (!verdict) {
-      complain(verdict.error().message);
-      return kUsageError;
-    }
-    fmt::print(stderr, "mfu report: {}\n", printable_lines(verdict->message));
-    if (!verdict->holds) code = kFailed;
-  }
-  return code;
+  if (!done) return fail(done.error().message, kFailed);
+  return check_assertions(*assertions, complain, [&job](const Assertion& a) { return check(a, job); });
 }
 
 int report(ReportOptions& options) {
   if (options.paths.empty()) {
     Result<std::vector<std::string>> found = find_run_dirs({});
-    if (!found || found->size() != 1) {
-      complain(found ? "several run directories are there: name one" : found.error().message);
-      return found ? kUsageError : kFailed;
-    }
+    if (!found) return fail(found.error().message, kFailed);
+    if (found->size() != 1) return fail("several run directories are there: name one", kUsageError);
     options.paths = std::move(*found);
   }
-  if (options.paths.size() > 1) {
-    complain(options.paths.size() == 2 ? fmt::format("one run at a time; to compare two: mfu compare {} {}",
-                                                     options.paths[0], options.paths[1])
-                                       : "one run at a time; the ranks of one job belong into one folder");
-    return kUsageError;
-  }
-  if (int{options.json} + int{options.csv} + int{options.perfetto} + int{options.markdown} > 1) {
-    complain("one of --json, --csv, --perfetto and --markdown at a time");
-    return kUsageError;
-  }
-  if (const std::string wrong = wrong_trace_options(options.paths, options.config, options.interval); !wrong.empty()) {
-    complain(wrong);
-    return kUsageError;
-  }
-  try {
-    return report_one(options);
-  } catch (const std::exception& e) {
-    complain(e.what());
-    return kFailed;
-  }
+  if (options.paths.size() > 1)
+    return fail(options.paths.size() == 2 ? fmt::format("one run at a time; to compare two: mfu compare {} {}",
+                                                        options.paths[0], options.paths[1])
+                                          : "one run at a time; the ranks of one job belong into one folder",
+                kUsageError);
+  if (int{options.json} + int{options.csv} + int{options.perfetto} + int{options.markdown} > 1)
+    return fail("one of --json, --csv, --perfetto and --markdown at a time", kUsageError);
+  if (const std::string wrong = wrong_trace_options(options.paths, options.config, options.interval); !wrong.empty())
+    return fail(wrong, kUsageError);
+  return report_one(options);
 }
 
 }  // namespace
@@ -140,31 +111,22 @@ int report(ReportOptions& options) {
 void add_report(CommandLine& line) {
   auto options = std::make_shared<ReportOptions>();
   Command command = line.command("report", "A run as a page, as data, or checked against bounds");
-  command
-      .option("run", options->paths,
-              "run directory, trace, or folder of traces; default: MFU_RUN_DIR, "
-              "else the newest in ./mfu-runs")
-      .type_name("RUN");
+  command.option("run", options->paths,
+                 "run directory, trace, or folder of traces; default: MFU_RUN_DIR, "
+                 "else the newest in ./mfu-runs",
+                 {.type = "RUN"});
   command.flag("--json", options->json, "every figure, window and event");
   command.flag("--csv", options->csv, "one row per region and window");
   command.flag("--perfetto", options->perfetto, "Chrome trace for ui.perfetto.dev: windows and counters");
   command.flag("--markdown", options->markdown, "tables to paste");
   command.option("--tensorboard", options->tensorboard,
                  "event files in this folder, one folder in it per process, as MFU_TB_DIR makes them");
-  command
-      .option("--assert", options->asserts,
-              "REGION.FIGURE>=NUMBER, for CI; also <=, >, <, ==, !=, and 40% or 25ms; may be repeated")
-      .type_name("BOUND")
-      .one_value_each();
-  command
-      .option("-o,--output", options->output,
-              "where to write; default: mfu-report.html for the page, stdout for the rest")
-      .type_name("FILE");
-  command.option("-c,--config", options->config,
-                 "for traces, the model: HF config.json, its folder, a model id, or an own config");
-  command.option("-i,--interval", options->interval, "for traces: seconds per window; default: what fits its length")
-      .above_zero()
-      .type_name("SECONDS");
+  command.option("--assert", options->asserts,
+                 "REGION.FIGURE>=NUMBER, for CI; also <=, >, <, ==, !=, and 40% or 25ms; may be repeated",
+                 {.type = "BOUND", .one_value_each = true});
+  command.option("-o,--output", options->output,
+                 "where to write; default: mfu-report.html for the page, stdout for the rest", {.type = "FILE"});
+  add_trace_options(command, options->config, options->interval);
   command.footer(
       {"mfu report run", "mfu report -c config.json trace.json.gz -o trace.html", "mfu report --json run > run.json",
        "mfu report run --assert 'step.mfu>=0.40' --assert 'decode.p99_s<25ms'"},

@@ -1,7 +1,5 @@
 // `mfu run`: checks what it was given, sets the two injection variables and the MFU_* ones, runs CMD, and says at its
 // end where to look.
-#include <fcntl.h>
-#include <spawn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,16 +19,17 @@
 #include <string>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/base/line_file.h"
 #include "core/base/printable.h"
 #include "core/config/config.h"
 #include "core/config/launcher.h"
+#include "tools/commands/child.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_words.h"
 #include "tools/commands/library_path.h"
 #include "tools/commands/output_check.h"
 #include "tools/commands/program_loader.h"
-#include "tools/commands/spawn_arguments.h"
 #include "tools/commands/supervise.h"
 #include "tools/report/escape.h"
 #include "tools/report/outputs/table.h"
@@ -69,12 +68,6 @@ struct Plan {
     (void)LineFile(log).append((terminal ? "\r\x1b[K[mfu] " : "[mfu] ") + line);
   }
 };
-
-TimeNs now_ns() {
-  ::timespec t{};
-  ::clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
-}
 
 /// A variable that points elsewhere already belongs to another tool, which then keeps it.
 void inject(const char* variable, const std::string& library) {
@@ -306,22 +299,6 @@ void print_table(const Plan& plan, const Written& written, int status) {
     if (!line.starts_with("unfinished: ")) plan.say(printable_lines(line));
 }
 
-/// `mfu report DIRECTORY -o FILE`.
-bool write_report(const std::string& directory, const std::string& file) {
-  std::vector<std::string> words{"mfu", "report", directory, "-o", file};
-  const std::vector<char*> arguments = spawn_arguments(words);
-  ::posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t pid = 0;
-  const int failed = ::posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  int status = 1;
-  while (failed == 0 && ::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return failed == 0 && status == 0;
-}
-
 /// The last lines: the table where the program could not print it, and what to do next.
 void conclude(const RunOptions& o, const Plan& plan, int status) {
   if (!plan.speaks() || plan.run_dir.empty()) return;
@@ -339,7 +316,8 @@ void conclude(const RunOptions& o, const Plan& plan, int status) {
     return fs::path(file).filename().string().find(mine) != std::string::npos && has_end(file);
   });
   if (!told) print_table(plan, first, status);
-  if (!o.report.empty() && write_report(first.directory, o.report)) plan.say("report: " + o.report);
+  if (!o.report.empty() && run_again({"report", first.directory, "-o", o.report}, /*silent=*/true) == 0)
+    plan.say("report: " + o.report);
   const std::string others =
       written.size() > 1 ? "; and " + std::to_string(written.size() - 1) + " more run directories" : "";
   plan.say("next: mfu report " + from_here(first.directory) + others);
@@ -362,7 +340,7 @@ int run(const RunOptions& o) {
   Plan plan;
   plan.config = load_config([](const char* name) -> const char* { return ::getenv(name); }, environ);
   plan.log = plan.config.log_json && plan.config.log != "none" ? "stderr" : plan.config.log;
-  plan.started_ns = now_ns();
+  plan.started_ns = utc_now();
   if (!plan.config.disabled) {
     const std::vector<std::string> mistakes = mistakes_of(o, plan.config);
     for (const std::string& mistake : mistakes) std::fprintf(stderr, "mfu run: %s\n", printable_lines(mistake).c_str());
@@ -414,31 +392,28 @@ std::vector<std::string> take_program(const CommandInfo& run, std::vector<std::s
 void add_run(CommandLine& line, std::vector<std::string>& arguments) {
   auto options = std::make_shared<RunOptions>();
   Command sub = line.command("run", "Run a program with the library in it");
-  sub.option("program", options->command, "the program, and all that follows is its own").type_name("CMD");
+  sub.option("program", options->command, "the program, and all that follows is its own", {.type = "CMD"});
   sub.option("-c,--config", options->config,
-             "model: HF config.json, its folder, a model id, or an own config (MFU_MODEL_CONFIG)")
-      .type_name("PATH");
-  const CommandOption run_dir =
-      sub.option("-d,--run-dir", options->run_dir, "where the run's files go; default: mfu-runs/<time>-<pid>")
-          .type_name("DIR");
-  sub.flag("--no-run-dir", options->no_run_dir, "log lines only").excludes(run_dir);
-  sub.option("-i,--interval", options->interval, std::string("seconds per window; default: ") + kDefaultInterval.text)
-      .type_name("SECONDS");
-  sub.option("--log", options->log, "stderr, stdout, none or a file; default: stderr").type_name("PATH");
-  const CommandOption every =
-      sub.option("--every", options->every, "log every Nth window only; the run directory has all").type_name("N");
-  sub.flag("--quiet", options->quiet, "log no windows, only warnings and the table at the end").excludes(every);
-  sub.option("--log-format", options->log_format, "text, or json: the lines of the run directory")
-      .one_of({"text", "json"});
+             "model: HF config.json, its folder, a model id, or an own config (MFU_MODEL_CONFIG)", {.type = "PATH"});
+  sub.option("-d,--run-dir", options->run_dir, "where the run's files go; default: mfu-runs/<time>-<pid>",
+             {.type = "DIR"});
+  sub.flag("--no-run-dir", options->no_run_dir, "log lines only", {.excludes = {"--run-dir"}});
+  sub.option("-i,--interval", options->interval, std::string("seconds per window; default: ") + kDefaultInterval.text,
+             {.type = "SECONDS"});
+  sub.option("--log", options->log, "stderr, stdout, none or a file; default: stderr", {.type = "PATH"});
+  sub.option("--every", options->every, "log every Nth window only; the run directory has all", {.type = "N"});
+  sub.flag("--quiet", options->quiet, "log no windows, only warnings and the table at the end",
+           {.excludes = {"--every"}});
+  sub.option("--log-format", options->log_format, "text, or json: the lines of the run directory",
+             {.one_of = {"text", "json"}});
   sub.flag("--all-ranks", options->all_ranks, "every rank logs, not only rank 0");
-  sub.option("--set", options->set, "overrides of the config: workload.batch=8,peak.dtype=fp8").type_name("KEY=VALUE");
-  sub.option("--peak-tflops", options->peak_tflops, "peak of the device in 1e12 FLOP/s").type_name("NUMBER");
-  sub.option("--peak-gbps", options->peak_gbps, "memory bandwidth of the device in 1e9 B/s").type_name("NUMBER");
+  sub.option("--set", options->set, "overrides of the config: workload.batch=8,peak.dtype=fp8", {.type = "KEY=VALUE"});
+  sub.option("--peak-tflops", options->peak_tflops, "peak of the device in 1e12 FLOP/s", {.type = "NUMBER"});
+  sub.option("--peak-gbps", options->peak_gbps, "memory bandwidth of the device in 1e9 B/s", {.type = "NUMBER"});
   sub.option("--profiler", options->profiler,
-             "own: hold CUPTI's one subscriber slot; share: leave it to torch.profiler")
-      .one_of({"own", "share"});
-  sub.option("--cupti", options->cupti, "the libcupti to use").type_name("PATH");
-  sub.option("--report", options->report, "write the page of `mfu report` at the end").type_name("FILE");
+             "own: hold CUPTI's one subscriber slot; share: leave it to torch.profiler", {.one_of = {"own", "share"}});
+  sub.option("--cupti", options->cupti, "the libcupti to use", {.type = "PATH"});
+  sub.option("--report", options->report, "write the page of `mfu report` at the end", {.type = "FILE"});
   sub.flag("--keep-going", options->keep_going, "start the program even where the config or an option is wrong");
   sub.footer({"mfu run -c Qwen/Qwen3-8B python generate.py",
               "mfu run -c config.json -i 5 torchrun --nproc-per-node 8 train.py",

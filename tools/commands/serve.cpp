@@ -56,27 +56,20 @@ void add_serve(CommandLine& line) {
   Command sub = line.command("serve", "Every rank as Prometheus metrics, and the live page");
   sub.option("dir", options->directories,
              "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
-  const CommandOption port = sub.option("-p,--port", options->port, "port; 0: any that is free; default: 9977")
-                                 .between(std::int64_t{0}, std::int64_t{65535});
-  const CommandOption address =
-      sub.option("--address", options->address, "address to listen on; default: 127.0.0.1; 0.0.0.0: all of them");
-  const CommandOption hosts = sub.option(
+  sub.option("-p,--port", options->port, "port; 0: any that is free; default: 9977", {.between = {0, 65535}});
+  sub.option("--address", options->address, "address to listen on; default: 127.0.0.1; 0.0.0.0: all of them");
+  sub.option(
       "--allow-host", options->allowed_hosts,
       "a name under which others ask for this server, behind addresses, localhost and this machine's name; '*': any");
-  const CommandOption textfile = sub.option("--textfile", options->textfile,
-                                            "write FILE for node_exporter's textfile collector instead of serving")
-                                     .type_name("FILE")
-                                     .excludes(port)
-                                     .excludes(address)
-                                     .excludes(hosts);
-  sub.flag("--once", options->once, "with --textfile: write it once and end").needs(textfile);
-  sub.option("--every", options->every_s, "with --textfile: seconds between writes; default: 10")
-      .between(0.1, 86400.0)
-      .needs(textfile);
+  sub.option("--textfile", options->textfile, "write FILE for node_exporter's textfile collector instead of serving",
+             {.type = "FILE", .excludes = {"--port", "--address", "--allow-host"}});
+  sub.flag("--once", options->once, "with --textfile: write it once and end", {.needs = {"--textfile"}});
+  sub.option("--every", options->every_s, "with --textfile: seconds between writes; default: 10",
+             {.between = {0.1, 86400.0}, .needs = {"--textfile"}});
   const auto per_rank = std::make_shared<std::string>("auto");
   sub.option("--per-rank", *per_rank,
-             "what is exported of each rank: all, mfu (its ratios), none; default: all up to 128 ranks, then mfu")
-      .one_of_in_any_case({"auto", "all", "mfu", "none"});
+             "what is exported of each rank: all, mfu (its ratios), none; default: all up to 128 ranks, then mfu",
+             {.one_of = {"auto", "all", "mfu", "none"}, .any_case = true});
   sub.option("--job", options->job, "the label `job`; default: the directory's name");
   sub.footer(
       {"mfu serve runs/today", "mfu serve runs/today --port 9100 --address 0.0.0.0",

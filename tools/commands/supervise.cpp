@@ -14,7 +14,7 @@
 #include <fstream>
 #include <string>
 
-#include "tools/commands/spawn_arguments.h"
+#include "tools/commands/child.h"
 
 namespace mfu {
 namespace {

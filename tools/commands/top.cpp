@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "tools/commands/commands.h"
 #include "tools/job/live_job.h"
 #include "tools/run_dir/find_run_dir.h"
@@ -30,12 +30,6 @@ struct TopOptions {
   std::string sort = "rank", filter, theme = "dark";
   double refresh_s = 1;
 };
-
-TimeNs clock_ns(clockid_t clock) {
-  ::timespec t{};
-  ::clock_gettime(clock, &t);
-  return static_cast<TimeNs>(t.tv_sec) * kNsPerSecond + t.tv_nsec;
-}
 
 int plain_width() {
   ::winsize size{};
@@ -219,7 +213,7 @@ int top(const TopOptions& o) {
   auto directories = find_run_dirs(o.directories);
   if (!directories) return fail(directories.error());
   LiveJob job(std::move(*directories), RunFile::From::kTail);
-  if (const auto done = job.refresh(clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME)); !done)
+  if (const auto done = job.refresh(time_of(CLOCK_MONOTONIC), time_of(CLOCK_REALTIME)); !done)
     return fail(done.error());
   TopView view;
   view.sort = o.sort;
@@ -237,7 +231,7 @@ int top(const TopOptions& o) {
   if (const auto opened = Terminal::open(static_cast<Theme>(theme), !o.no_mouse); !opened) return fail(opened.error());
   Result<void> outcome;
   const auto interval = static_cast<DurationNs>(o.refresh_s * static_cast<double>(kNsPerSecond));
-  TimeNs next = clock_ns(CLOCK_MONOTONIC) + interval;
+  TimeNs next = time_of(CLOCK_MONOTONIC) + interval;
   bool stale_screen = true;
   while (true) {
     const auto [width, height] = Terminal::size();
@@ -247,16 +241,16 @@ int top(const TopOptions& o) {
                                                       : Glyphs::kBlocks;
     if (stale_screen) Terminal::draw(render(snapshot, view, width, height));
     stale_screen = false;
-    const DurationNs left = next - clock_ns(CLOCK_MONOTONIC);
+    const DurationNs left = next - time_of(CLOCK_MONOTONIC);
     const auto press = Terminal::wait(static_cast<int>(std::clamp<DurationNs>(left / 1'000'000 + 1, 0, 60'000)));
     if (press.key != Terminal::Key::kNone) {
       if (!handle(press, view, snapshot, static_cast<std::size_t>(std::max(1, height - 10)))) break;
       stale_screen = true;
     }
-    const TimeNs now = clock_ns(CLOCK_MONOTONIC);
+    const TimeNs now = time_of(CLOCK_MONOTONIC);
     if (now < next) continue;
     next = now + interval;
-    const auto changed = job.refresh(now, clock_ns(CLOCK_REALTIME));
+    const auto changed = job.refresh(now, time_of(CLOCK_REALTIME));
     if (!changed) {
       // The directory went away: nothing more will come, and what was shown is no longer true.
       outcome = changed.error();
@@ -281,14 +275,14 @@ void add_top(CommandLine& line) {
              "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
   sub.flag("--once", options->once, "print the table once as plain text (as it does where there is no terminal)");
   sub.flag("--json", options->json, "print everything once as JSON");
-  sub.option("-s,--sort", options->sort, "rank, mfu, mbu, step, busy, comm, clock, dropped, cost or late")
-      .one_of(std::vector<std::string>(kSortKeys.begin(), kSortKeys.end()));
+  sub.option("-s,--sort", options->sort, "rank, mfu, mbu, step, busy, comm, clock, dropped, cost or late",
+             {.one_of = {kSortKeys.begin(), kSortKeys.end()}});
   sub.option("-f,--filter", options->filter, "words that a row must match: node03 'mfu<35' stale (quote < and >)");
-  sub.option("--theme", options->theme, "colours for a dark or a light background, or none (as NO_COLOR); t changes it")
-      .one_of(std::vector<std::string>(kThemeNames.begin(), kThemeNames.end()));
+  sub.option("--theme", options->theme, "colours for a dark or a light background, or none (as NO_COLOR); t changes it",
+             {.one_of = {kThemeNames.begin(), kThemeNames.end()}});
   sub.flag("--ascii", options->ascii, "letters instead of blocks and braille");
   sub.flag("--no-mouse", options->no_mouse, "leave the mouse to the terminal");
-  sub.option("--refresh", options->refresh_s, "seconds between looks; default: 1").between(0.1, 3600.0);
+  sub.option("--refresh", options->refresh_s, "seconds between looks; default: 1", {.between = {0.1, 3600.0}});
   sub.footer({"mfu top", "mfu top runs/today --sort mfu", "mfu top --filter 'mfu<35' runs/today",
               "mfu top --once runs/today", "mfu top --json runs/today"},
              "0; 1 when there is no run directory to read");

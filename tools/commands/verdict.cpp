@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/commands/child.h"
 #include "tools/commands/commands.h"
-#include "tools/commands/spawn_arguments.h"
 
 namespace mfu {
 namespace {
@@ -73,14 +73,15 @@ void add_verdict(CommandLine& line) {
   const auto call = std::make_shared<VerdictCall>();
   Command command =
       line.command("verdict", "try on this machine what the library assumes about a GPU: ten minutes, one file");
-  command.option("--minutes", call->minutes, "for all steps together").between(0.1, 600.0).shows_default();
-  command.option("--out", call->out, "the result file; without it verdict-HOST-DATE.json.gz in this folder")
-      .type_name("FILE");
-  command.option("--only", call->only, "this step alone, several times for several (--list names them)")
-      .one_value_each()
-      .type_name("STEP");
+  command.option("--minutes", call->minutes, "for all steps together",
+                 {.between = {0.1, 600.0}, .shows_default = true});
+  command.option("--out", call->out, "the result file; without it verdict-HOST-DATE.json.gz in this folder",
+                 {.type = "FILE"});
+  command.option("--only", call->only, "this step alone, several times for several (--list names them)",
+                 {.type = "STEP", .one_value_each = true});
   command.flag("--list", call->list, "name the steps and stop");
-  command.option("--python", call->python, "the Python whose packages are tried").type_name("PROGRAM").shows_default();
+  command.option("--python", call->python, "the Python whose packages are tried",
+                 {.type = "PROGRAM", .shows_default = true});
   command.flag("--small", call->small, "little of everything: tries the steps, not the machine");
   command.footer(
       {"mfu verdict", "mfu verdict --only injection --only work", "mfu verdict --minutes 15 --out verdict.json.gz"},

@@ -164,7 +164,11 @@ std::vector<FileEvent> events_of(const std::string& path, bool& fractional) {
                  : is({"user_annotation", "gpu_user_annotation"})               ? FileEvent::Kind::kAnnotation
                                                                                 : FileEvent::Kind::kOther;
     event.name = each.value("name", "");
-    const auto ns = [&](const char* key) { return std::llround(each.value(key, 0.0) * static_cast<double>(kNsPerUs)); };
+    // Unix times in nanoseconds need more digits than a double has.
+    const auto ns = [&](const char* key) {
+      if (each.contains(key) && each[key].is_number_integer()) return each[key].get<std::int64_t>() * kNsPerUs;
+      return static_cast<std::int64_t>(std::llround(static_cast<long double>(each.value(key, 0.0)) * kNsPerUs));
+    };
     event.begin_ns = ns("ts");
     event.end_ns = event.begin_ns + ns("dur");
     event.id = integer_in(each, "correlation");
