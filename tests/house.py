@@ -21,7 +21,7 @@ OLD_WORDS = re.compile(
 )
 # A host's locale has a comma for the point, and changes while the library runs: fmt, std::from_chars and json read no locale.
 LOCALE_WORDS = re.compile(
-    r"\b(strto[df]|strtold|atof|sto[df]|stold|sto[df]\w*|(?:set|use|new)locale|localeconv|std::locale)\b|"
+    r"\b(strto(?:f|d|ld)|atof|sto(?:f|d|ld)|(?:set|use|new)locale|localeconv|std::locale)\b|"
     r"#\s*include\s*<(?:[iof]?stream|iostream|[sf]stream|iomanip|locale|clocale|locale\.h)>"
 )
 FLOAT_FORMAT = re.compile(r'printf\s*\([^;]*?"[^"\n]*%[-+ #0-9.*]*l?[aefgAEFG]')
