@@ -27,6 +27,7 @@ DeviceTimeline::DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs w
       now_(origin),
       next_edge_(origin + window_ns),
       cut_at_(origin),
+      idle_{origin, {}},
       history_(origin) {
   covered_until_.fill(origin);
   tails_.fill(kLongAgo);
@@ -140,11 +141,24 @@ ClassTimes DeviceTimeline::class_times() const noexcept {
   return times;
 }
 
+/// The idle time before the first activity of an instance, and of those around it.
+void DeviceTimeline::note_first(Instance* instance, TimeNs begin) noexcept {
+  for (Instance* i = instance; i != nullptr && !i->shares[device_].active; i = i->parent) {
+    InstanceOnDevice& share = i->shares[device_];
+    const DurationNs covered = union_ns_[kUnions - 1] - std::max<DurationNs>(0, covered_until_[kUnions - 1] - begin);
+    if (share.begun)
+      share.open_portion.idle.before =
+          begin - origin_ - covered - share.counted[static_cast<std::size_t>(TimeClass::kIdle)];
+    share.add_activity(begin);
+  }
+}
+
 /// No run begins where something else runs on in an instance around this one, and so what a kernel covers differs among
 /// them.
 [[gnu::noinline]] void DeviceTimeline::begin_run(Instance* instance, TimeNs begin) noexcept {
   end_run();
   if (instance == nullptr) return;
+  note_first(instance, begin);
   // What its kernels cover those around it cover too: the outermost reaches furthest.
   const TimeNs outermost = instance->root->shares[device_].covered_until_ns;
   if (outermost > begin && outermost != instance->shares[device_].covered_until_ns) return;
@@ -177,6 +191,9 @@ ClassTimes DeviceTimeline::class_times() const noexcept {
     union_ns_[c] += until - from;
     covered_until_[c] = until;
   };
+  const DurationNs gap = std::max<DurationNs>(0, begin - covered_until_[kUnions - 1]);
+  idle_.gaps.of_length(gap) += gap;
+  idle_.since = std::max(idle_.since, end);
   extend(0, begin + (length & in_union[0]));
   extend(1, begin + (length & in_union[1]));
   extend(2, begin + (length & in_union[2]));

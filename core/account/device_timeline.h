@@ -142,6 +142,17 @@ class DeviceTimeline {
   /// as was swept.
   [[nodiscard]] DurationNs busy_ns() const noexcept { return covered(TimeClass::kComm); }
   [[nodiscard]] DurationNs kernel_sum_ns() const noexcept { return kernel_sum_ns_; }
+  /// Idle time since the origin by the length of its gaps; one that is not over ends here, at now().
+  [[nodiscard]] const IdleGaps& cut_gaps() noexcept {
+    const DurationNs gap = now_ - covered_until_[kUnions - 1];
+    if (gap > 0) {
+      idle_.gaps.of_length(gap) += gap;
+      covered_until_[kUnions - 1] = now_;
+    }
+    return idle_.gaps;
+  }
+  /// How long nothing has run, at now().
+  [[nodiscard]] DurationNs quiet_ns() const noexcept { return std::max<DurationNs>(0, now_ - idle_.since); }
   /// What began since they were last cleared, by region_path. The caller reads and clears them.
   [[nodiscard]] std::vector<ActivityCounts>& counts() noexcept { return counts_; }
 
@@ -237,6 +248,7 @@ class DeviceTimeline {
   void cover(TimeNs begin, TimeNs end, Instance* instance, TimeClass time_class, bool is_kernel,
              std::uint64_t begun) noexcept;
   void begin_run(Instance* instance, TimeNs begin) noexcept;
+  void note_first(Instance* instance, TimeNs begin) noexcept;
   void end_run() noexcept;
   [[nodiscard]] ActivityCounts& counts_of(std::uint32_t region_path) {
     if (counts_.size() <= region_path) counts_.resize(region_path + 1);
@@ -273,6 +285,10 @@ class DeviceTimeline {
   /// By class: the union of its activities and those of the classes before it, and where that ends so far.
   std::array<DurationNs, kUnions> union_ns_{};
   std::array<TimeNs, kUnions> covered_until_;
+  struct {
+    TimeNs since;   ///< end of the last activity so far
+    IdleGaps gaps;  ///< those that are over
+  } idle_;
   DurationNs kernel_sum_ns_ = 0;
   Run run_;
   std::vector<ActivityCounts> counts_;

@@ -28,6 +28,7 @@ inline void add_times(ClassTimes& to, const ClassTimes& more) noexcept {
 struct WindowSlice {
   std::int64_t window = 0;  ///< window index
   ClassTimes time_ns{};     ///< of its elapsed time
+  IdleGaps idle;            ///< of time_ns[kIdle]
   DurationNs busy_ns = 0;   ///< union of its own kernels
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
@@ -74,6 +75,7 @@ struct InstanceOnDevice {
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
   ClassTimes counted{};               ///< the device's class times up to where portions were cut
+  IdleGaps counted_gaps;              ///< likewise its gaps by length
   std::vector<WindowSlice> portions;  ///< of earlier windows that are not out yet
   std::uint64_t kernels = 0;
   std::uint64_t untimed = 0;  ///< launches whose records carry no times

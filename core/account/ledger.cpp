@@ -182,11 +182,12 @@ void Ledger::on_open(std::uint32_t device, Instance& instance, TimeNs) {
 }
 
 void Ledger::begin_share(std::uint32_t device, Instance& instance) {
-  const DeviceTimeline& timeline = devices_[device]->timeline;
+  DeviceTimeline& timeline = devices_[device]->timeline;
   InstanceOnDevice& share = instance.shares[device];
   share.begun = true;
   share.begin_ns = timeline.now();
   share.counted = timeline.class_times();
+  share.counted_gaps = timeline.cut_gaps();
   if (!instance.top_level()) return;
   for (auto it = instance.waiting.begin(); it != instance.waiting.end();) {
     if (it->first != device) {
@@ -264,12 +265,21 @@ void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread) {
 
 void Ledger::cut_slice(std::uint32_t device, InstanceOnDevice& share) {
   // The timeline is exactly here, so the instance's counters are complete up to now.
-  const DeviceTimeline& timeline = devices_[device]->timeline;
+  DeviceTimeline& timeline = devices_[device]->timeline;
   WindowSlice& portion = share.open_portion;
   if (share.begun) {
     const ClassTimes times = timeline.class_times();
     for (std::size_t c = 0; c < kTimeClasses; ++c) portion.time_ns[c] = times[c] - share.counted[c];
     share.counted = times;
+    const DurationNs idle_ns = portion.time_ns[static_cast<std::size_t>(TimeClass::kIdle)];
+    if (!share.active) portion.idle.before = idle_ns;
+    if (share.ended) portion.idle.after = std::min(timeline.quiet_ns(), idle_ns - portion.idle.before);
+    portion.idle.inside = idle_ns - portion.idle.before - portion.idle.after;
+    const IdleGaps& gaps = timeline.cut_gaps();
+    portion.idle.under_20us = gaps.under_20us - share.counted_gaps.under_20us;
+    portion.idle.under_1ms = gaps.under_1ms - share.counted_gaps.under_1ms;
+    portion.idle.longer = gaps.longer - share.counted_gaps.longer;
+    share.counted_gaps = gaps;
   }
   add_times(share.time_ns, portion.time_ns);
   share.elapsed_ns += portion.elapsed_ns();

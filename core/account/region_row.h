@@ -37,8 +37,13 @@ struct RegionRow : RegionCounts {
 
   void add_times(const WindowSlice& slice) noexcept {
     mfu::add_times(time_ns, slice.time_ns);
+    add_idle(slice.idle);
     busy_ns += slice.busy_ns;
     kernel_sum_ns += slice.kernel_sum_ns;
+  }
+  void add_idle(const IdleGaps& gaps) noexcept {
+    if (!idle_gaps) idle_gaps.emplace();
+    idle_gaps->add(gaps);
   }
   /// Another window or device. `open`, `flop_pending`, `cut` and `maybe_untimed` are those of a window and stay.
   void add(const RegionRow& other);

@@ -66,6 +66,12 @@ RegionSummary summary_of(const RegionRow& row, const RowContext& of, const Flops
   describe_shape(row, s);
   s.untimed += row.maybe_untimed;
   s.classes_known = of.device_activity && s.untimed == 0;
+  if (s.classes_known) {
+    if (!s.idle_gaps) s.idle_gaps.emplace();
+    s.idle_gaps->fit(s.time_ns[static_cast<std::size_t>(TimeClass::kIdle)]);
+  } else {
+    s.idle_gaps.reset();
+  }
   row.latency.describe(s, of.peak);
   // An instance may have another model.
   if ((model != nullptr || row.flop > 0) && row.any_work && row.flop_known && !row.flop_pending) {

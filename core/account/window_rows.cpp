@@ -75,6 +75,15 @@ void WindowRows::close_edge(std::uint32_t device, DeviceTimeline& timeline) {
   RegionRow& total = row(timeline.window(), kTotal, device);
   const ClassTimes times = timeline.class_times();
   for (std::size_t c = 0; c < kTimeClasses; ++c) total.time_ns[c] += times[c] - on.edge_times[c];
+  IdleGaps gaps = timeline.cut_gaps();
+  gaps.inside = times[static_cast<std::size_t>(TimeClass::kIdle)];
+  IdleGaps more = gaps;
+  more.under_20us -= on.edge_gaps.under_20us;
+  more.under_1ms -= on.edge_gaps.under_1ms;
+  more.longer -= on.edge_gaps.longer;
+  more.inside -= on.edge_gaps.inside;
+  total.add_idle(more);
+  on.edge_gaps = gaps;
   total.busy_ns += timeline.busy_ns() - on.edge_busy_ns;
   total.kernel_sum_ns += timeline.kernel_sum_ns() - on.edge_sum_ns;
   on.edge_times = times;

@@ -136,6 +136,7 @@ class WindowRows {
     std::vector<std::uint64_t> ended;  ///< by region: instances so far
     WaitingPrefills prefills;
     ClassTimes edge_times{};  ///< class times at the last edge
+    IdleGaps edge_gaps;       ///< likewise
     DurationNs edge_busy_ns = 0, edge_sum_ns = 0;
 
     std::uint64_t next_nth(RegionId region) {

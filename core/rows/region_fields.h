@@ -141,6 +141,15 @@ inline constexpr auto kFieldsOf<ExecutedWork> =
            Field{"ideal_s", &ExecutedWork::ideal_ns, Unit::kSeconds, AddsUp::kSum});
 
 template <>
+inline constexpr auto kFieldsOf<IdleGaps> =
+    fields(Field{"under_20us_s", &IdleGaps::under_20us, Unit::kSeconds, AddsUp::kSum},
+           Field{"under_1ms_s", &IdleGaps::under_1ms, Unit::kSeconds, AddsUp::kSum},
+           Field{"longer_s", &IdleGaps::longer, Unit::kSeconds, AddsUp::kSum},
+           Field{"before_s", &IdleGaps::before, Unit::kSeconds, AddsUp::kSum},
+           Field{"inside_s", &IdleGaps::inside, Unit::kSeconds, AddsUp::kSum},
+           Field{"after_s", &IdleGaps::after, Unit::kSeconds, AddsUp::kSum});
+
+template <>
 inline constexpr auto kFieldsOf<Component> = fields(
     Field{"name", &Component::name}, Field{"pass", &Component::pass, Unit::kNone, AddsUp::kMerged, Null::kUnknown},
     Field{"calls", &Component::calls, Unit::kCount}, Field{"shapes", &Component::shapes, Unit::kCount},
@@ -256,7 +265,10 @@ inline constexpr auto kFieldsOf<RegionSummary> = fields(
         "sum of the durations of graphs recorded as one (`MFU_GRAPHS=graph`), whose kernels have no known class: their "
         "time is in `time_s.other`; above 0, `lost.other` has all that kernels lost and `lost.matmul` is 0"},
     Field{"mfu_mixed", &RegionSummary::mfu_mixed, Unit::kRatio, AddsUp::kMean, Null::kUnknown,
-          "MFU against the rates of the dtypes that the matmuls had, where not all had the peak's"});
+          "MFU against the rates of the dtypes that the matmuls had, where not all had the peak's"},
+    Field{"idle_gaps", &RegionSummary::idle_gaps, Unit::kNone, AddsUp::kSum, Null::kUnknown,
+          "`time_s.idle` by the length of its gaps (the first three), and by where they lie in their instance: before "
+          "its first activity, inside, at its end"});
 
 /// Calls `each` with every field of T.
 template <typename T, typename Each>

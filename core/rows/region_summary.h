@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/units.h"
@@ -38,6 +39,40 @@ inline constexpr auto kWords<TimeClass> = kTimeClassNames;
 
 /// Time per class [ns]. Sums to the elapsed time it splits.
 using ClassTimes = std::array<DurationNs, kTimeClasses>;
+
+/// The idle time of a row, split twice: by how long the gap between two activities of the device was, and by where it
+/// lay in the instance. Gaps end where a window or an instance does.
+struct IdleGaps {
+  static constexpr DurationNs kShort = 20'000, kMedium = 1'000'000;  ///< [ns]
+  DurationNs under_20us = 0, under_1ms = 0, longer = 0;              ///< sum to the idle time
+  /// Before the first activity of an instance, after the last one of the device before it ends, and the rest; sum to
+  /// the idle time. Of the process: `inside` alone.
+  DurationNs before = 0, inside = 0, after = 0;
+
+  [[nodiscard]] DurationNs& of_length(DurationNs gap) noexcept {
+    return gap < kShort ? under_20us : gap < kMedium ? under_1ms : longer;
+  }
+  void add(const IdleGaps& more) noexcept {
+    under_20us += more.under_20us;
+    under_1ms += more.under_1ms;
+    longer += more.longer;
+    before += more.before;
+    inside += more.inside;
+    after += more.after;
+  }
+  /// Work that came late filled gaps: both splits sum to `idle` again.
+  void fit(DurationNs idle) noexcept {
+    for (const auto& parts : {std::array{&longer, &under_1ms, &under_20us}, std::array{&inside, &before, &after}}) {
+      DurationNs excess = *parts[0] + *parts[1] + *parts[2] - idle;
+      if (excess < 0) *parts[0] -= std::exchange(excess, 0);
+      for (DurationNs* part : parts) {
+        const DurationNs less = std::min(*part, excess);
+        *part -= less;
+        excess -= less;
+      }
+    }
+  }
+};
 
 enum class Bound : std::uint8_t { kUnknown, kCompute, kMemory };
 template <>
@@ -147,12 +182,13 @@ struct RegionCounts {
   DurationNs kernel_sum_ns = 0;
   std::uint64_t kernels = 0;
   std::uint64_t launches = 0;
-  std::uint64_t untimed = 0;       ///< launches whose records carry no times; above 0: classes_known is false
-  std::uint64_t comm_kernels = 0;  ///< of them, NCCL and the like
-  DurationNs comm_sum_ns = 0;      ///< sum of their durations: waiting for the last rank to arrive is part of it
-  DurationNs graph_sum_ns = 0;     ///< sum of graphs recorded as one: of kernels, copies and gaps of unknown class
-  bool overlapped = false;         ///< another thread's top-level instance ran at the same time on the device
-  ClassTimes time_ns{};            ///< sums to elapsed_ns
+  std::uint64_t untimed = 0;          ///< launches whose records carry no times; above 0: classes_known is false
+  std::uint64_t comm_kernels = 0;     ///< of them, NCCL and the like
+  DurationNs comm_sum_ns = 0;         ///< sum of their durations: waiting for the last rank to arrive is part of it
+  DurationNs graph_sum_ns = 0;        ///< sum of graphs recorded as one: of kernels, copies and gaps of unknown class
+  bool overlapped = false;            ///< another thread's top-level instance ran at the same time on the device
+  ClassTimes time_ns{};               ///< sums to elapsed_ns
+  std::optional<IdleGaps> idle_gaps;  ///< of time_ns[kIdle]; none where classes are not known
 };
 
 /// One region on one device (or all of the process's devices) over one window or the whole run. Its outputs are made
@@ -201,6 +237,7 @@ struct RegionSummary : RegionCounts {
   void forget_kernel_times() {
     classes_known = false;
     mfu_busy = hfu = mfu_mixed = std::nullopt;
+    idle_gaps.reset();
     lost.reset();
     executed.reset();
     components.clear();

@@ -10,7 +10,8 @@ WINDOW_KEYS = {
     "kernel_sum_s", "kernels", "launches", "flop", "bytes", "mfu", "mfu_busy", "hfu", "mbu", "roofline_s", "bound",
     "clock_ratio", "suspect", "overlapped", "time_s", "lost", "top_kernels", "comm_kernels", "comm_sum_s", "latency",
     "named_by", "inter_token_s", "by_batch", "prefill_to_decode_s", "after_prefill", "slowest", "mfu_lower", "flop_source",
-    "executed", "settled", "mbu_lower", "untimed", "graph_sum_s", "mfu_mixed"}
+    "executed", "settled", "mbu_lower", "untimed", "graph_sum_s", "mfu_mixed",
+    "idle_gaps"}
 START_KEYS = {"v", "type", "t_ns", "seq", "host", "pid", "rank", "local_rank", "world", "version", "commit", "build", "command",
               "devices", "cupti", "config", "model", "convention", "trace"}
 DEVICE_KEYS = {"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s", "peak_source", "dtype", "dtype_source", "sparse"}

@@ -8,6 +8,7 @@
 #include <array>
 #include <limits>
 #include <random>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -39,6 +40,7 @@ class Recorder : public TimelineListener {
   void on_end(std::uint32_t, Instance& instance, TimeNs at) override { marks.emplace_back("end", instance.id, at); }
   void on_edge(std::uint32_t, std::int64_t window, TimeNs at) override {
     edges.push_back({window, at, timeline->class_times(), timeline->busy_ns()});
+    (void)timeline->cut_gaps();
   }
   void on_corrected(std::uint32_t, const Corrections&, TimeNs) override {}
   DeviceTimeline* timeline = nullptr;
@@ -148,6 +150,56 @@ TEST(DeviceTimeline, EveryNanosecondHasTheClassThatBruteForceGivesIt) {
       EXPECT_EQ(timeline.counts()[0].kernels[n].count, by_name[n].count) << "seed " << seed;
       EXPECT_EQ(timeline.counts()[0].kernels[n].sum_ns, by_name[n].sum_ns) << "seed " << seed;
     }
+  }
+}
+
+/// Gaps of a microsecond to a tenth of a second, also around 20 µs and 1 ms; edges and looks in between cut them.
+TEST(DeviceTimeline, GapsHaveTheLengthsThatTheirListGives) {
+  const std::vector<DurationNs> lengths{1'000,   19'999,    20'000,    20'001,    300'000,
+                                        999'999, 1'000'000, 1'000'001, 60'000'000};
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const DurationNs window = 1'000'000 * (1 + static_cast<DurationNs>(random() % 200));
+    Recorder recorder;
+    DeviceTimeline timeline(0, kOrigin, window, recorder);
+    recorder.timeline = &timeline;
+    std::vector<Interval> ran;
+    TimeNs at = kOrigin;
+    for (int i = 0; i < 60; ++i) {
+      at += lengths[random() % lengths.size()];
+      const TimeNs end = at + 500 + static_cast<TimeNs>(random() % 100'000);
+      ran.push_back({at, end});
+      at = end;
+    }
+    std::set<TimeNs> cuts;
+    for (TimeNs edge = kOrigin + window; edge <= at; edge += window) cuts.insert(edge);
+    std::size_t next = 0;
+    for (TimeNs watermark = kOrigin; watermark < at;) {
+      watermark = std::min<TimeNs>(at, watermark + 1 + static_cast<TimeNs>(random() % 50'000'000));
+      for (; next < ran.size() && ran[next].begin_ns < watermark; ++next)
+        add(timeline, {ran[next].begin_ns, ran[next].end_ns, TimeClass::kOther, true, true, {}});
+      timeline.sweep(watermark);
+      if (random() % 2 == 0) continue;
+      (void)timeline.cut_gaps();
+      cuts.insert(watermark);
+    }
+    IdleGaps expected;
+    TimeNs idle_from = kOrigin;
+    for (const Interval& one : ran) {
+      for (auto cut = cuts.upper_bound(idle_from); cut != cuts.end() && *cut < one.begin_ns; ++cut) {
+        expected.of_length(*cut - idle_from) += *cut - idle_from;
+        idle_from = *cut;
+      }
+      expected.of_length(one.begin_ns - idle_from) += one.begin_ns - idle_from;
+      idle_from = one.end_ns;
+    }
+    const IdleGaps& got = timeline.cut_gaps();
+    EXPECT_EQ(got.under_20us, expected.under_20us);
+    EXPECT_EQ(got.under_1ms, expected.under_1ms);
+    EXPECT_EQ(got.longer, expected.longer);
+    EXPECT_EQ(got.under_20us + got.under_1ms + got.longer,
+              timeline.class_times()[static_cast<std::size_t>(TimeClass::kIdle)]);
   }
 }
 

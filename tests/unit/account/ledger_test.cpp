@@ -131,8 +131,20 @@ struct Expected {
   TimeNs begin = 0, end = 0;
   ClassTimes time{};
   DurationNs busy = 0, sum = 0;
+  DurationNs before = 0, after = 0;  ///< of its idle time: before its first activity; behind the device's last one
   std::uint64_t kernels = 0;
 };
+
+/// Both splits of a row's idle time come to it, to the nanosecond. On this short axis no gap reaches 20 µs.
+void expect_whole_gaps(const RegionSummary& r) {
+  ASSERT_EQ(r.idle_gaps.has_value(), r.classes_known);
+  if (!r.idle_gaps) return;
+  const DurationNs idle = r.time_ns[static_cast<std::size_t>(TimeClass::kIdle)];
+  EXPECT_EQ(r.idle_gaps->under_20us, idle);
+  EXPECT_EQ(r.idle_gaps->under_1ms + r.idle_gaps->longer, 0);
+  EXPECT_EQ(r.idle_gaps->before + r.idle_gaps->inside + r.idle_gaps->after, idle);
+  EXPECT_TRUE(r.idle_gaps->before >= 0 && r.idle_gaps->inside >= 0 && r.idle_gaps->after >= 0);
+}
 
 class BruteForce {
  public:
@@ -157,7 +169,19 @@ class BruteForce {
             std::max(instance.open,
                      instance.parent < 0 ? before : expected_[static_cast<std::size_t>(instance.parent)][d].begin);
         e.end = std::max({e.begin, instance.close, last});
-        for (TimeNs t = e.begin; t < e.end; ++t) ++e.time[static_cast<std::size_t>(class_at(d, t))];
+        TimeNs first = e.end, device_last = e.begin;
+        for (const TestActivity& a : run.activities) {
+          if (a.device != d) continue;
+          if (belongs(a.owner, i)) first = std::min(first, a.begin);
+          if (a.begin <= e.end) device_last = std::max(device_last, a.end);
+        }
+        for (TimeNs t = e.begin; t < e.end; ++t) {
+          const TimeClass c = class_at(d, t);
+          ++e.time[static_cast<std::size_t>(c)];
+          if (c == TimeClass::kIdle && t < first) ++e.before;
+        }
+        const TimeNs edge = kOrigin + (e.end - kOrigin) / kWindow * kWindow;
+        if (e.active) e.after = std::max<DurationNs>(0, e.end - std::max(device_last, edge));
         std::set<TimeNs> covered;
         for (const TestActivity& a : own) {
           e.sum += a.end - a.begin;
@@ -299,6 +323,8 @@ class LedgerProperty : public ::testing::Test {
         Expected& sum = sums[key];
         for (std::size_t c = 0; c < kTimeClasses; ++c) sum.time[c] += e.time[c];
         sum.busy += e.busy;
+        sum.before += e.before;
+        sum.after += e.after;
         sum.sum += e.sum;
         sum.kernels += e.kernels;
         ++instances[key];
@@ -313,12 +339,18 @@ class LedgerProperty : public ::testing::Test {
       ASSERT_TRUE(got.count(key));
       const RegionSummary& r = got[key];
       EXPECT_EQ(r.time_ns, e.time);
+      EXPECT_EQ(r.idle_gaps->before, e.before);
+      EXPECT_EQ(r.idle_gaps->after, e.after);
       EXPECT_EQ(r.busy_ns, e.busy);
       EXPECT_EQ(r.kernel_sum_ns, e.sum);
       EXPECT_EQ(r.kernels, e.kernels);
       EXPECT_EQ(r.instances, instances[key]);
     }
     check_latency(run, truth, regions, rules, windows, whole, peak);
+
+    for (const RegionSummary& r : whole.regions) expect_whole_gaps(r);
+    for (const WindowSummary& w : windows)
+      for (const RegionSummary& r : w.regions) expect_whole_gaps(r);
 
     // The process: every nanosecond of every device, and what the model asked for.
     const RegionSummary& total = whole.regions.back();

@@ -33,7 +33,7 @@ const Keys kRegionKeys{"region",        "device",      "t0_ns",
                        "after_prefill", "slowest",     "mfu_lower",
                        "flop_source",   "executed",    "settled",
                        "mbu_lower",     "untimed",     "graph_sum_s",
-                       "mfu_mixed"};
+                       "mfu_mixed",     "idle_gaps"};
 
 Keys keys_of(const Json& j) {
   Keys keys;
