@@ -497,7 +497,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   for (const auto& [key, sum] : collected.sums) sums.add(component_of(key.first, key.second, sum, peak));
   s.components = sums.list(most_components);
 
-  if (!s.flop && !s.mfu_lower && model == nullptr && flop_once > 0 && ideal_ns > 0) {
+  if (!s.flop && !s.mfu_lower && flop_once > 0 && ideal_ns > 0) {
     if (elapsed_s > 0 && peak.flop_per_s.value_or(0) > 0)  // at the rates of what ran, as HFU
       s.mfu_lower = flop_once / work.flop * ideal_ns / static_cast<double>(s.elapsed_ns);
     if (s.mfu_lower) s.flop_source = FlopSource::kLowerBound;
