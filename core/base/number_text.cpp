@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -14,6 +15,7 @@ namespace {
 /// Three significant digits, none beyond them; what is too large to be read is written with an exponent.
 std::string three_digits(double value) {
   const double size = std::fabs(value);
+  if (size < 0.005) value = size;  // no negative zero
   if (!(size < 999'999.5)) return fmt::format("{:.3g}", value);
   // 2 ms that were worked out are 1.99999: a whole number all the same.
   const bool whole = std::fabs(value - std::round(value)) <= 1e-4 * size;
@@ -40,20 +42,18 @@ constexpr std::array<std::string_view, 5> kCounting{"", "K", "M", "B", "T"};
 
 }  // namespace
 
-std::string bound_text(double ratio) {
-  const double tenths = std::floor(ratio * 1000);
-  return tenths > 0 || !(ratio > 0) ? fmt::format("{:.1f}", tenths / 10)
-                                    : fmt::format("{:.2f}", std::floor(ratio * 10'000) / 100);
-}
-
-bool is_bound(const std::optional<double>& ratio, const std::optional<double>& lower) {
-  return !ratio && lower && *lower <= 1;
-}
-
-std::string percent_text(const std::optional<double>& ratio) {
+std::string percent_text(const std::optional<double>& ratio, std::string_view unit) {
   if (!ratio) return "-";
-  const double percent = *ratio * 100;
-  return std::fabs(percent) < 99'999.5 ? fmt::format("{:.1f} %", percent) : fmt::format("{:.3g} %", percent);
+  return is_possible(*ratio) ? fmt::format("{:.1f}{}", 100 * std::clamp(*ratio, 0.0, 1.0) + 0.0, unit) : "suspect";
+}
+
+std::string percent_text(const std::optional<double>& ratio, const std::optional<double>& lower,
+                         std::string_view unit) {
+  if (ratio || !lower || !is_possible(*lower)) return percent_text(ratio ? ratio : lower, unit);
+  const double bound = std::min(*lower, 1.0), tenths = std::floor(bound * 1000);
+  const bool small = tenths <= 0 && bound > 0;
+  return fmt::format(">={}{:.{}f}{}", unit.starts_with(' ') ? " " : "",
+                     small ? std::floor(bound * 10'000) / 100 : std::max(0.0, tenths) / 10, small ? 2 : 1, unit);
 }
 
 std::string points_text(const std::optional<double>& difference) {
@@ -64,7 +64,7 @@ std::string points_text(const std::optional<double>& difference) {
 
 std::string duration_text(const std::optional<double>& s) {
   if (!s) return "-";
-  if (*s == 0) return "0 s";
+  if (std::fabs(*s) < 5e-12) return "0 s";
   if (*s >= 48 * 3600) return three_digits(*s / 86400) + " days";
   if (*s >= 7200) return three_digits(*s / 3600) + " h";
   if (*s >= 120) return three_digits(*s / 60) + " min";

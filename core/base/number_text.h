@@ -9,13 +9,20 @@
 
 namespace mfu {
 
-/// `40.2 %` of a ratio 0..1.
-[[nodiscard]] std::string percent_text(const std::optional<double>& ratio);
-/// A bound from below in percent, never rounded up: `37.1`, and below 0.1 with two decimals, `0.09`.
-[[nodiscard]] std::string bound_text(double ratio);
-/// Whether `lower` is shown in place of `ratio`: only where the ratio is unknown, and never a bound above 1, which
-/// cannot be one.
-[[nodiscard]] bool is_bound(const std::optional<double>& ratio, const std::optional<double>& lower);
+/// Rounding of the inputs (nanoseconds, published peaks to four digits) takes no ratio beyond this.
+inline constexpr double kMostRatio = 1.001;
+/// Whether a ratio can be true: 0..1, up to rounding.
+[[nodiscard]] constexpr bool is_possible(double ratio) noexcept { return ratio >= -1e-9 && ratio <= kMostRatio; }
+/// The ratio; none where it cannot be true.
+[[nodiscard]] inline std::optional<double> possible(const std::optional<double>& ratio) noexcept {
+  return ratio && is_possible(*ratio) ? ratio : std::nullopt;
+}
+/// `40.2 %` of a ratio 0..1; `suspect` in place of one that cannot be true.
+[[nodiscard]] std::string percent_text(const std::optional<double>& ratio, std::string_view unit = " %");
+/// The same, or the bound from below where the ratio is unknown, never rounded up: `>= 37.1 %`, and below 0.1 % with
+/// two decimals, `>= 0.09 %`.
+[[nodiscard]] std::string percent_text(const std::optional<double>& ratio, const std::optional<double>& lower,
+                                       std::string_view unit = " %");
 /// `+1.3` percentage points of a difference of ratios.
 [[nodiscard]] std::string points_text(const std::optional<double>& difference);
 /// `502 µs`, `33.3 ms`, `12 s`, `2.01 min`, `57 days`.

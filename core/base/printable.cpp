@@ -55,4 +55,22 @@ std::string printable_lines(std::string_view text) {
   return out + printable(text);
 }
 
+std::vector<std::string> wrapped(std::string_view sentence, std::size_t width) {
+  const auto columns = [](std::string_view text) {
+    return static_cast<std::size_t>(
+        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  };
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < sentence.size();) {
+    const std::size_t end = std::min(sentence.find(' ', at), sentence.size());
+    const std::string_view word = sentence.substr(at, end - at);
+    if (lines.empty() || columns(lines.back()) + 1 + columns(word) > width)
+      lines.emplace_back(word);
+    else
+      lines.back().append(" ").append(word);
+    at = end + 1;
+  }
+  return lines;
+}
+
 }  // namespace mfu

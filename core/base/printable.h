@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mfu {
 
@@ -14,5 +15,8 @@ namespace mfu {
 
 /// The same for several lines: `\n` stays.
 [[nodiscard]] std::string printable_lines(std::string_view text);
+
+/// `sentence` in lines of at most `width` columns, broken at spaces; a longer word has its own line. Empty: none.
+[[nodiscard]] std::vector<std::string> wrapped(std::string_view sentence, std::size_t width);
 
 }  // namespace mfu

@@ -8,9 +8,6 @@
 namespace mfu {
 namespace {
 
-/// Rounding of the inputs (nanoseconds, published peaks to four digits) must not raise an alarm.
-constexpr double kTolerance = 1.001;
-
 constexpr auto kMatmul = static_cast<std::size_t>(TimeClass::kMatmul);
 constexpr auto kOther = static_cast<std::size_t>(TimeClass::kOther);
 
@@ -45,10 +42,10 @@ Roofline roofline(std::optional<double> flop, std::optional<double> bytes, Phase
 
 std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bound bound, bool sparse_peak,
                            const char* kernels) {
-  if (ideal_s > matmul_s * kTolerance)
+  if (ideal_s > matmul_s * kMostRatio)
     return "flops_exceed_matmul_time: " + duration_text(ideal_s) + " of matmul at peak, " + kernels + " ran " +
            duration_text(matmul_s) + "; likely " + likely_cause(matmul_s > 0 ? ideal_s / matmul_s : 1e9);
-  if (ideal_s > elapsed_s * kTolerance)
+  if (ideal_s > elapsed_s * kMostRatio)
     return "mfu_over_100: " + duration_text(ideal_s) + " of matmul at peak in " + duration_text(elapsed_s) +
            "; likely " + likely_cause(elapsed_s > 0 ? ideal_s / elapsed_s : 1e9);
   if (sparse_peak) return "sparse_peak: divided by the 2:4 sparse peak; dense matmuls reach half of it at most";
@@ -63,7 +60,7 @@ namespace {
 /// Says so where the least bytes could not have been moved in the time. Nothing else is asked of them: a bound that is
 /// far from reached is no sign of a mistake.
 void doubt_bytes(RegionSummary& s) noexcept {
-  if (!s.suspect.empty() || !s.mbu || *s.mbu <= kTolerance) return;
+  if (!s.suspect.empty() || !s.mbu || *s.mbu <= kMostRatio) return;
   try {
     s.suspect = "mbu_over_100: " + duration_text(*s.mbu * seconds(s.elapsed_ns)) + " of memory traffic at peak in " +
                 duration_text(seconds(s.elapsed_ns)) +
@@ -98,9 +95,26 @@ void complete_metrics(RegionSummary& s, Phase phase, const Peak& peak) noexcept 
     const double could_s = seconds(s.time_ns[kMatmul] + (whole_graphs ? s.time_ns[kOther] : 0));
     s.suspect =
         suspect_reason(ideal_s, could_s, elapsed_s, s.bound, peak.sparse, whole_graphs ? "kernels" : "matmul kernels");
-  } catch (...) {  // out of memory: the figures stand without the remark
+    doubt_bytes(s);
+    doubt_impossible(s);
+  } catch (...) {  // out of memory: no remark
   }
-  doubt_bytes(s);
+}
+
+void doubt_impossible(RegionSummary& row) {
+  const auto impossible = [](const std::optional<double>& ratio) { return ratio && !is_possible(*ratio); };
+  if (row.lost && (impossible(row.mfu) || !std::ranges::all_of(*row.lost, is_possible))) row.lost.reset();
+  if (!row.suspect.empty()) return;
+  for (const auto& [what, ratio] : {std::pair{"mfu", &row.mfu},
+                                    {"mfu", &row.mfu_lower},
+                                    {"mfu_busy", &row.mfu_busy},
+                                    {"hfu", &row.hfu},
+                                    {"mbu", &row.mbu},
+                                    {"mbu", &row.mbu_lower}})
+    if (row.suspect.empty() && impossible(*ratio))
+      row.suspect = std::string(what) +
+                    "_over_100: more work than the peak allows in the time; likely a wrong shape, " +
+                    "model or peak, or work of several ranks on one";
 }
 
 std::string why_no_times(const RegionSummary& row) {
@@ -115,7 +129,7 @@ std::optional<std::array<double, kTimeClasses>> lost_of(std::array<double, kTime
   if (whole_graphs) shares[kOther] += std::exchange(shares[kMatmul], 0);
   double& kernels = shares[whole_graphs ? kOther : kMatmul];
   kernels -= mfu;
-  if (kernels < -kRounding) return std::nullopt;
+  if (kernels < -kRounding || !is_possible(mfu)) return std::nullopt;
   kernels = std::max(0.0, kernels);
   return shares;
 }

@@ -28,6 +28,10 @@ namespace mfu {
 ///   lost     = see lost_of
 void complete_metrics(RegionSummary& summary, Phase phase, const Peak& peak) noexcept;
 
+/// Makes a row that cannot be true say so: `suspect` gives a cause where a ratio is beyond 100 %, and `lost` goes where
+/// it has a negative part. For rows that were added up, or read from a file.
+void doubt_impossible(RegionSummary& row);
+
 /// Why the times of classes are not known; empty: they are. `not timed (12 launches)`.
 [[nodiscard]] std::string why_no_times(const RegionSummary& row);
 

@@ -417,6 +417,7 @@ void RegionTotals::add_beside(const RegionSummary& row, const RowPeak& peak) {
 SummedRegion RegionTotals::summed() const {
   SummedRegion t = seen_.rows != 0 ? seen_.summed() : blind_.summed();
   if (only_) t.sum = *only_;  // quotients as they were written, not as they are worked out again
+  doubt_impossible(t.sum);
   return t;
 }
 

@@ -16,12 +16,10 @@ int whole_percent(double ratio) { return static_cast<int>(std::floor(ratio * 100
 }  // namespace
 
 std::string executed_text(const RegionSummary& r) {
-  if (!r.executed || r.executed->matmul_ns <= 0) return "";
-  // Nothing is seen: said where it is why there is no figure.
-  if (r.executed->covered_ns <= 0) return r.mfu || r.mfu_lower ? "" : "HFU - (of 0% seen)";
+  if (!r.executed) return "";
   // A figure of the smaller part would be read as one of the whole; the run directory and the components have it.
-  if (!r.executed->enough() || !r.hfu || *r.hfu > 1) return "";
-  return fmt::format("HFU {:.1f}% (of {}% seen)", *r.hfu * 100, whole_percent(r.executed->coverage()));
+  if (!r.executed->enough() || !r.hfu || !is_possible(*r.hfu)) return "";
+  return fmt::format("HFU {} (of {}% seen)", percent_text(r.hfu, "%"), whole_percent(r.executed->coverage()));
 }
 
 std::string component_lines(const RegionSummary& r) {
@@ -32,15 +30,16 @@ std::string component_lines(const RegionSummary& r) {
   for (const Component& c : r.components)
     widest = std::max(widest, c.name.size() + (c.pass.empty() ? 0 : c.pass.size() + 1));
   for (const Component& c : r.components) {
-    const double time_s = seconds(c.time_ns);
-    text += fmt::format("  {:<{}} {:>5.1f}% of time", c.pass.empty() ? c.name : c.name + " " + c.pass,
-                        std::min<std::size_t>(widest, 40), time_s / elapsed_s * 100);
+    const double share = seconds(c.time_ns) / elapsed_s;  // kernels side by side take more time than there is
+    text += fmt::format("  {:<{}} {:>6} of time", c.pass.empty() ? c.name : c.name + " " + c.pass,
+                        std::min<std::size_t>(widest, 40), share > 1 ? ">100%" : percent_text(share, "%"));
     if (c.flop_per_s) text += fmt::format(" {:>13}", scaled_text(c.flop_per_s, "FLOP/s"));
-    if (c.of_peak) text += fmt::format(" {:>5.1f}% of peak", *c.of_peak * 100);
+    if (c.of_peak) text += fmt::format(" {:>6} of peak", percent_text(c.of_peak, "%"));
     if (c.bound != Bound::kUnknown) text += fmt::format(" {}", word(c.bound));
     if (c.calls != 0) text += fmt::format(" calls={}", c.calls);
     if (c.shapes > 1) text += fmt::format(" sizes={}", c.shapes);
-    if (c.of_peak && *c.of_peak < 1) text += fmt::format(" loses {:.1f}%", time_s * (1 - *c.of_peak) / elapsed_s * 100);
+    if (const double lost = share * (1 - c.of_peak.value_or(1)); lost > 0 && lost <= 1)
+      text += " loses " + percent_text(lost, "%");
     text += "\n";
   }
   return text;

@@ -7,8 +7,7 @@
 
 namespace mfu {
 
-/// `HFU 41.0% (of 93% seen)`, or `412 TFLOP/s (of 61% seen)` where too little is seen for HFU; `HFU - (of 0% seen)`
-/// where nothing is, and there is no MFU either; empty where there are no matmuls, or nobody looks.
+/// `HFU 41.0% (of 93% seen)`; empty where less than 90 % of the matmul time is seen.
 [[nodiscard]] std::string executed_text(const RegionSummary& row);
 /// Lines of a row's components, two blanks in front, each with its end of line: share of the row's time, FLOP/s, % of
 /// peak, bound, calls, sizes, and the share of the row's time that its matmuls lose against their peak.

@@ -1,5 +1,6 @@
 #include "core/sinks/sink_tensorboard.h"
 
+#include "core/base/number_text.h"
 #include "core/sinks/event_file.h"
 #include "core/sinks/sink_text.h"
 
@@ -19,10 +20,10 @@ std::vector<Scalar> scalars_of(const RegionSummary& r, const std::string& prefix
   const auto add = [&](const std::string& tag, const std::optional<double>& value) {
     if (value) scalars.push_back({prefix + tag, *value});
   };
-  add("mfu", r.mfu);
-  add("hfu", r.hfu);
-  add("mbu", r.mbu);
-  add("mfu_busy", r.mfu_busy);
+  add("mfu", possible(r.mfu));
+  add("hfu", possible(r.hfu));
+  add("mbu", possible(r.mbu));
+  add("mfu_busy", possible(r.mfu_busy));
   add("clock_ratio", r.clock_ratio);
   const auto quantiles = [&add](const std::string& tag, const LatencySummary& l) {
     if (l.count == 0) return;

@@ -40,7 +40,7 @@ std::string waterfall(const RegionSummary& r, std::size_t room = 200) {
   if (!r.classes_known || r.elapsed_ns == 0) return "";
   std::array<std::pair<double, std::string_view>, kTimeClasses> parts;
   static constexpr std::array<std::string_view, kTimeClasses> kLost{"gemm-loss", "other", "comm", "copy", "idle"};
-  const bool lost = r.lost && r.mfu.value_or(0) <= 1;  // above 100 % there is nothing that it could be lost from
+  const bool lost = r.lost && is_possible(r.mfu.value_or(0)) && std::ranges::all_of(*r.lost, is_possible);
   for (std::size_t c = 0; c < kTimeClasses; ++c)
     parts[c] = {lost ? (*r.lost)[c] : static_cast<double>(r.time_ns[c]) / static_cast<double>(r.elapsed_ns),
                 lost ? kLost[c] : kClassWords[c]};
@@ -116,23 +116,9 @@ std::string origin(const RegionSummary& r) {
   return r.detected->confidence == "high" ? " (detected)" : fmt::format(" (inferred, {})", r.detected->confidence);
 }
 
-std::string percent(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}%", *ratio * 100) : "-"; }
+std::string percent(const std::optional<double>& ratio) { return percent_text(ratio, "%"); }
 
 namespace {
-
-/// MFU, HFU and MBU as a result: a figure above 100 % cannot be one and stands in the suspect clause alone.
-std::string result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? "-" : percent(ratio); }
-
-/// A result, or `>=` and the bound from below where there is no more than that.
-std::string result_or_bound(const std::optional<double>& ratio, const std::optional<double>& lower) {
-  return is_bound(ratio, lower) ? ">=" + bound_text(*lower) + "%" : result(ratio);
-}
-
-/// ` (MFU 131.5%)` where a figure is not shown as a result.
-std::string not_shown(const RegionSummary& r) {
-  if (r.mfu && *r.mfu > 1) return fmt::format(" (MFU {})", percent(r.mfu));
-  return r.mbu && *r.mbu > 1 ? fmt::format(" (MBU {})", percent(r.mbu)) : "";
-}
 
 constexpr std::size_t kColumns = 120;  ///< of a log line, prefix included
 constexpr std::size_t kPrefix = 6;     ///< `[mfu] `
@@ -158,21 +144,22 @@ LineColumns columns_of(const RegionSummary& r) {
   // First the figure that can reach 100 %: bytes where memory is the limit.
   const bool memory = r.bound == Bound::kMemory;
   std::string& figures = c[4];
-  const std::string mbu_figure = result_or_bound(r.mbu, r.mbu_lower), mfu_figure = result_or_bound(r.mfu, r.mfu_lower);
+  const std::string mbu_figure = percent_text(r.mbu, r.mbu_lower, "%");
+  const std::string mfu_figure = percent_text(r.mfu, r.mfu_lower, "%");
   const auto equals = [](const std::string& figure) { return figure[0] == '>' ? figure : "=" + figure; };
   const std::string mbu = r.mbu || mbu_figure != "-" ? "MBU" + equals(mbu_figure) : "";
   if (memory && r.mbu) figures = mbu + " ";
   figures += "MFU" + equals(mfu_figure);
   if (const std::string executed = executed_text(r); !executed.empty())
     figures += " " + executed;
-  else if (r.hfu && r.mfu && *r.mfu <= 1 && *r.hfu > *r.mfu * 1.0005)
+  else if (r.hfu && r.mfu && is_possible(*r.mfu) && *r.hfu > *r.mfu * 1.0005)
     figures += " HFU=" + percent(r.hfu);
   if (!mbu.empty() && !(memory && r.mbu)) figures += " " + mbu;
-  if (r.bound != Bound::kUnknown) figures += memory ? " bound=memory" : " bound=compute";
+  if (r.bound != Bound::kUnknown) c[5] = memory ? "bound=memory" : "bound=compute";
   if (r.tokens != 0 && elapsed > 0) {
     // Per second of the window for the process, per second of its own time for a region.
     const double base = r.region == "total" ? seconds(r.window.length_ns()) : elapsed;
-    c[5] = "tok/s=" + compact_text(static_cast<double>(r.tokens) / base);
+    c[6] = "tok/s=" + compact_text(static_cast<double>(r.tokens) / base);
   }
   return c;
 }
@@ -184,37 +171,51 @@ std::string tail_of(const RegionSummary& r) {
   if (r.clock_ratio && *r.clock_ratio < 0.95) tail += fmt::format(" clock={:.0f}%", *r.clock_ratio * 100);
   if (r.overlapped) tail += " overlapped";
   // What it means is in the exit table and the run directory.
-  if (!r.suspect.empty()) tail += " suspect: " + r.suspect.substr(0, r.suspect.find(':')) + not_shown(r);
+  if (!r.suspect.empty()) tail += " suspect: " + r.suspect.substr(0, r.suspect.find(':'));
   return tail;
 }
 
-/// The columns, each as wide as `widths` says (0: as it is), then as much of the waterfall as fits into `most` columns.
-std::string line_of(const RegionSummary& r, const std::array<std::size_t, kLineColumns>& widths,
-                    std::size_t most = kColumns) {
+/// Columns that a line goes without where the waterfall needs their room: the slow instances, the bound, the tokens.
+constexpr std::array<std::size_t, 3> kGivenUp{3, 5, 6};
+
+/// The columns, each as wide as `widths` says (0: as it is), without the first `given_up` of kGivenUp, then as much of
+/// the waterfall as fits into `most` columns. \return the line, and whether all of the waterfall is in it.
+std::pair<std::string, bool> line_of(const RegionSummary& r, const Widths& widths, std::size_t given_up,
+                                     std::size_t most = kColumns) {
   LineColumns columns = columns_of(r);
-  const std::string tail = tail_of(r);
-  const auto joined = [&columns](const std::array<std::size_t, kLineColumns>& wide) {
-    std::string text;
-    for (std::size_t i = 0; i < kLineColumns; ++i) {
-      if (columns[i].empty() && wide[i] == 0) continue;
-      if (!text.empty()) text += ' ';
-      const bool to_the_right = i == 2;  // times
-      text += to_the_right ? fmt::format("{:>{}}", columns[i], wide[i]) : fmt::format("{:<{}}", columns[i], wide[i]);
-    }
-    return text;
-  };
-  std::string text = joined(widths);
-  // A line that is too long with its suspect clause loses its padding, then the slow instances, then the tokens.
-  for (const std::size_t dropped : {kLineColumns, std::size_t{3}, std::size_t{5}}) {
-    if (kPrefix + text.size() + tail.size() <= most) break;
-    if (dropped < kLineColumns) columns[dropped].clear();
-    text = joined({});
+  const std::string tail = tail_of(r), whole = waterfall(r);
+  std::string text;
+  for (std::size_t i = 0; i < kLineColumns; ++i) {
+    if (std::find(kGivenUp.begin(), kGivenUp.begin() + given_up, i) != kGivenUp.begin() + given_up) continue;
+    if (columns[i].empty() && widths[i] == 0) continue;
+    if (!text.empty()) text += ' ';
+    const bool to_the_right = i == 2;  // times
+    text += to_the_right ? fmt::format("{:>{}}", columns[i], widths[i]) : fmt::format("{:<{}}", columns[i], widths[i]);
   }
   const std::size_t used = kPrefix + text.size() + 3 + tail.size();
   const std::string parts = used < most ? waterfall(r, most - used) : "";
-  if (!parts.empty()) return text + " | " + parts + tail;
+  const bool fits = parts.size() == whole.size() && (!whole.empty() || used <= most + 3);
+  if (!parts.empty()) return {text + " | " + parts + tail, fits};
   text.resize(text.find_last_not_of(' ') + 1);
-  return text + tail;
+  return {text + tail, fits};
+}
+
+/// One line for each row, below each other, in the first form in which each has its whole waterfall.
+std::vector<std::string> lines_of(const std::vector<const RegionSummary*>& rows, const Widths& widths,
+                                  std::size_t most = kColumns) {
+  std::vector<std::string> lines;
+  using Form = std::pair<bool, std::size_t>;  // padded, columns given up
+  for (const auto& [padded, given_up] : {Form{true, 0}, {true, 1}, {true, 2}, {false, 2}, {false, 3}}) {
+    bool fit = true;
+    lines.clear();
+    for (const RegionSummary* row : rows) {
+      auto [line, fits] = line_of(*row, padded ? widths : Widths{}, given_up, most);
+      lines.push_back(std::move(line));
+      fit = fit && fits;
+    }
+    if (fit) break;
+  }
+  return lines;
 }
 
 /// The first figure bold, what may be wrong in yellow.
@@ -228,29 +229,17 @@ std::string colored(std::string line) {
   return line.insert(at + 1, "\x1b[1m");
 }
 
-/// Sentences that stand in one line, separated by `; `, on as many lines as they need.
-std::string wrapped(const std::string& text) {
-  std::string out, line;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find("; ", at), text.size());
-    const std::string part = text.substr(at, end - at);
-    if (!line.empty() && kPrefix + line.size() + 2 + part.size() > kColumns) {
-      out += line + "\n";
-      line = "  " + part;
-    } else {
-      line += (line.empty() ? "" : "; ") + part;
-    }
-    at = std::min(end + 2, text.size());
-  }
-  return out + line;
+/// `text` in lines that fit, those after the first behind two spaces.
+std::string folded(const std::string& text) {
+  return fmt::format("{}", fmt::join(wrapped(text, kColumns - kPrefix - 2), "\n  "));
 }
 
 }  // namespace
 
 std::string region_line(const RegionSummary& r) {
-  std::array<std::size_t, kLineColumns> widths{};
+  Widths widths{};
   widths[0] = 12;
-  return line_of(r, widths, r.suspect.empty() ? 2 * kColumns : kColumns);
+  return lines_of({&r}, widths, r.suspect.empty() ? 2 * kColumns : kColumns).front();
 }
 
 namespace {
@@ -264,25 +253,25 @@ std::string row_of_table(const RegionSummary& r, const std::string& figures) {
   const std::string parts = waterfall(r, columns < kColumns ? kColumns - columns : 0);
   std::string source = origin(r);
   if (columns + parts.size() + source.size() > kColumns && !source.empty()) source = "\n " + source;
-  return figures + parts + (r.suspect.empty() ? "" : " suspect: " + r.suspect + not_shown(r)) + source + "\n";
+  return figures + parts + source + "\n" + (r.suspect.empty() ? "" : "  " + folded("suspect: " + r.suspect) + "\n");
 }
 
 }  // namespace
 
 std::string region_table(const WindowSummary& run, bool components) {
-  std::string text = fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | {}\n", "whole run", "instances",
+  std::string text = fmt::format("{:<16} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>7} | {}\n", "whole run", "instances",
                                  "each", "p99", "MFU", "busyMFU", "MBU", "tok/s", "where the time went, % of elapsed");
   for (const RegionSummary& r : run.regions) {
     const double elapsed = seconds(r.elapsed_ns);
     const bool total = r.region == "total";
     const double base = total ? seconds(r.window.length_ns()) : elapsed;
     const std::string figures =
-        fmt::format("{:<16} {:>9} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} | ", label(r, true), r.instances,
+        fmt::format("{:<16} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>7} | ", label(r, true), r.instances,
                     total              ? duration_text(seconds(r.window.length_ns()))
                     : r.instances != 0 ? duration_text(elapsed / static_cast<double>(r.instances))
                                        : "-",
                     r.latency.count != 0 ? duration_text(seconds(r.latency.p99_ns)) : "-",
-                    result_or_bound(r.mfu, r.mfu_lower), result(r.mfu_busy), result_or_bound(r.mbu, r.mbu_lower),
+                    percent_text(r.mfu, r.mfu_lower, "%"), percent(r.mfu_busy), percent_text(r.mbu, r.mbu_lower, "%"),
                     r.tokens != 0 && base > 0 ? compact_text(static_cast<double>(r.tokens) / base) : "-");
     text += row_of_table(r, figures);
     if (const std::string executed = executed_text(r); !executed.empty()) text += "  " + executed + "\n";
@@ -360,7 +349,7 @@ Result<void> TextSink::start(const RunInfo& run) {
   }
   if (!run.convention.empty()) text += fmt::format("; FLOP counted: {}", run.convention);
   if (!run.level.empty()) text += fmt::format("; CUPTI: {}", run.level);
-  return print(wrapped(printable(text)));
+  return print(folded(printable(text)));
 }
 
 std::string TextSink::window_text(const WindowSummary& window) {
@@ -376,19 +365,16 @@ std::string TextSink::window_text(const WindowSummary& window) {
       (shown[0]->mfu.has_value() || shown[0]->mfu_lower.has_value()) &&
       shown[0]->elapsed_ns > window.window.length_ns() / 100 * 99)
     shown.pop_back();
-  // Columns only grow: lines of one run stand below each other.
-  std::array<std::size_t, kLineColumns> widths = widths_;
+  // Columns only grow: lines of one run are aligned.
   for (const RegionSummary* region : shown) {
     const LineColumns columns = columns_of(*region);
-    for (std::size_t i = 0; i < kLineColumns; ++i) widths[i] = std::max(widths[i], columns[i].size());
+    for (std::size_t i = 0; i < kLineColumns; ++i) widths_[i] = std::max(widths_[i], columns[i].size());
   }
-  widths_ = widths;
   std::string text;
-  for (const RegionSummary* region : shown) {
-    std::string line = line_of(*region, widths_);
-    if (line.size() + prefix_.size() > kColumns) line = line_of(*region, {});
-    text += (color_ ? colored(line) : line) + "\n";
-    if (components_) text += component_lines(*region);
+  const std::vector<std::string> lines = lines_of(shown, widths_, kColumns + kPrefix - prefix_.size());
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    text += (color_ ? colored(lines[i]) : lines[i]) + "\n";
+    if (components_) text += component_lines(*shown[i]);
   }
   return text;
 }

@@ -11,9 +11,11 @@
 
 namespace mfu {
 
-/// Columns of a region's line before its waterfall: region, instances, time of each, the slow ones, figures, rate.
-inline constexpr std::size_t kLineColumns = 6;
+/// Columns of a region's line before its waterfall: region, instances, time of each, the slow ones, figures, bound,
+/// rate.
+inline constexpr std::size_t kLineColumns = 7;
 using LineColumns = std::array<std::string, kLineColumns>;
+using Widths = std::array<std::size_t, kLineColumns>;
 
 /// Lines with the prefix `[mfu]`, at most 120 columns wide, words in a fixed order, aligned below each other. On a
 /// terminal the current line is cleared first, so that progress bars and these lines do not mix, and figures are bold
@@ -44,10 +46,10 @@ class TextSink final : public Sink {
   std::uint64_t every_ = 1, windows_ = 0;
   bool terminal_ = false, color_ = false, components_ = false;
   DurationNs longest_ = 0;  ///< window so far
-  std::array<std::size_t, kLineColumns> widths_{};
+  Widths widths_{};
 };
 
-/// `12.3%`, or `-` where unknown.
+/// `12.3%`, `-` where unknown, `suspect` where it cannot be true.
 [[nodiscard]] std::string percent(const std::optional<double>& ratio);
 /// One region of one window as the log shows it, without the prefix.
 [[nodiscard]] std::string region_line(const RegionSummary& region);

@@ -134,7 +134,7 @@ class Contract(TestCase):
         run = self.training()
         step = [line for line in run.log if re.match(r"step@gpu0 +n=\d+ ", line)]
         self.assertGreaterEqual(len(step), 2, run.log)
-        pattern = (r"^step@gpu0 +n=\d+ +[\d.]+ (us|ms|s)/it +(p99=[\d.]+ \w+ +)?MFU=[\d.]+% "
+        pattern = (r"^step@gpu0 +n=\d+ +[\d.]+ (us|ms|s)/it +(p99=[\d.]+ \w+ +)?MFU=[\d.]+% +"
                    r"bound=compute +tok/s=[\d.]+ ?[kMG]? *\| "
                    r"((gemm-loss|other|comm|copy|idle) -?[\d.]+ ?)+( suspect: .*)?$")
         self.assertTrue(any(re.match(pattern, line) for line in step), step)

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/base/number_text.h"
 #include "tools/job/totals.h"
 
 namespace mfu {
 
 namespace {
 
-constexpr DurationNs kLongestWindow = 365 * 86400 * kNsPerSecond;  ///< whatever a file says
+constexpr DurationNs kLongestWindow = 365 * 86400 * kNsPerSecond;  ///< at most, of a file
 
 std::int64_t stages_of(const std::string& config_json) {
   const auto config = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
@@ -23,7 +24,9 @@ std::int64_t stages_of(const std::string& config_json) {
 }
 
 HistoryPoint point_of(const RegionSummary& r) {
-  const auto ratio = [](const std::optional<double>& v) { return v ? static_cast<float>(*v) : -1.0F; };
+  const auto ratio = [](const std::optional<double>& v) {
+    return v && is_possible(*v) ? static_cast<float>(*v) : -1.0F;
+  };
   HistoryPoint point{r.window.end_ns, ratio(r.mfu), ratio(r.mbu), -1};
   if (r.classes_known && r.elapsed_ns > 0)
     point.busy = static_cast<float>(static_cast<double>(r.busy_ns) / static_cast<double>(r.elapsed_ns));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/base/number_text.h"
 #include "core/sinks/row_peak.h"
 
 namespace mfu {
@@ -111,6 +112,8 @@ JobTotals job_totals(const std::vector<const Rank*>& ranks) {
   job.mbu = all.weights.mbu();
   if (!job.mfu) job.mfu_lower = mfu_lower.value();
   if (!job.mbu) job.mbu_lower = mbu_lower.value();
+  for (const std::optional<double>& ratio : {job.mfu, job.mfu_lower, job.hfu, job.mbu, job.mbu_lower})
+    if (ratio && !is_possible(*ratio)) job.suspect = sum.suspect;
   if (all.weights.matmul_ns > 0) job.seen = std::min(1.0, all.weights.covered_ns / all.weights.matmul_ns);
   job.hfu_of_seen = all.weights.hfu_is_executed();
   job.classes_known = sum.classes_known && sum.elapsed_ns > 0;

@@ -24,9 +24,11 @@ struct JobTotals {
   std::optional<double> mfu, hfu, mbu;
   /// Bounds from below, only where no rank's figure is known: a rank without a bound of its own counts as nothing done.
   std::optional<double> mfu_lower, mbu_lower;
-  std::optional<double> seen;  ///< share of the matmul time whose FLOP are known; none: nobody looked, or none ran
-  bool hfu_of_seen = false;    ///< hfu is of the products that ran
-  std::optional<double> busy;  ///< sum busy / sum elapsed, over the ranks whose device activity is known
+  std::optional<double>
+      seen;  ///< share of the matmul time whose FLOP are known; none: calls were not watched, or none ran
+  bool hfu_of_seen = false;           ///< hfu is of the products that ran
+  std::string suspect;                ///< why a ratio is beyond 100 %; empty: none is
+  std::optional<double> busy;         ///< sum busy / sum elapsed, over the ranks whose device activity is known
   std::optional<double> clock_ratio;  ///< mean over devices
   std::optional<std::array<double, kTimeClasses>> lost;
   std::array<double, kTimeClasses> time_share{};  ///< time of the class / elapsed; zero where nothing is known

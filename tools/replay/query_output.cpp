@@ -87,7 +87,7 @@ std::string ms(DurationNs ns) { return fmt::format("{:.3f}", static_cast<double>
 void print_row(std::string& out, std::string_view what, std::string_view process, const BaseFigures& f) {
   out += fmt::format("  {:<12.12} {:>8.8} {:>8}", what, process, f.kernels);
   for (std::size_t b = 0; b < f.time_ns.size(); ++b)
-    out += fmt::format(" {:>12} {:>7}", ms(f.time_ns[b]), f.mfu[b] && *f.mfu[b] > 1 ? "-" : percent(f.mfu[b]));
+    out += fmt::format(" {:>12} {:>7}", ms(f.time_ns[b]), percent(f.mfu[b]));
   out += f.flop ? fmt::format(" {:>10.4g}\n", *f.flop) : fmt::format(" {:>10}\n", "-");
 }
 
@@ -111,12 +111,9 @@ void print_answer(std::string& out, std::string_view what, const QueryAnswer& an
   if (answer.occurrences.size() > kRows)
     out += fmt::format("  ... and {} more (--json has all)\n", answer.occurrences.size() - kRows);
   if (answer.occurrences.size() > 1) print_row(out, "all", "", answer.sum);
-  if (!answer.sum.suspect.empty()) {
-    const auto& union_mfu = answer.sum.mfu[static_cast<std::size_t>(TimeBase::kKernelUnion)];
-    out += "  suspect: " + answer.sum.suspect;
-    if (union_mfu && *union_mfu > 1) out += fmt::format(" (MFU of the kernels {})", percent(union_mfu));
-    out += "\n";
-  }
+  constexpr std::size_t kColumns = 118;
+  for (const std::string& line : wrapped(answer.sum.suspect.empty() ? "" : "suspect: " + answer.sum.suspect, kColumns))
+    out += "  " + line + "\n";
   constexpr std::size_t kNames = 8;
   for (std::size_t i = 0; i < std::min(kNames, answer.names.size()); ++i)
     out += fmt::format("  {:>8} x {:>12} ms  {}\n", answer.names[i].count, ms(answer.names[i].sum_ns),

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/base/number_text.h"
 #include "core/rows/metrics.h"
 #include "tools/job/region_figures.h"
 
@@ -90,6 +91,11 @@ Result<const JobRegion*> region_of(const Assertion& a, const Job& job) {
   return Error{fmt::format("--assert '{}': no region '{}'; there are {}", a.text, a.region, names)};
 }
 
+/// Whether the figure is a ratio of 0..1 and the value is not.
+bool cannot_be(const Assertion& a, const std::optional<double>& value) {
+  return value && find_figure(a.figure)->unit == Unit::kRatio && a.figure != "clock_ratio" && !is_possible(*value);
+}
+
 std::string known_figures() {
   std::string text;
   for (const RegionFigure& figure : region_figures()) text += fmt::format("{}{}", text.empty() ? "" : ", ", figure.key);
@@ -136,6 +142,8 @@ Result<Verdict> check(const Assertion& a, const Job& job) {
   const JobRegion* region = *found;
   const std::optional<double> value = find_figure(a.figure)->of(*region);
   const std::string name = a.region + "." + a.figure;
+  if (cannot_be(a, value))
+    return Verdict{false, fmt::format("{} does not hold: {} is suspect: {}", a.text, name, region->sum().suspect)};
   // In the form in which the bound is given.
   const auto shown = [&a](double v) { return a.percent ? fmt::format("{:.6g} %", 100 * v) : fmt::format("{:.6g}", v); };
   if (value && holds(*value, a.op, a.bound))
@@ -170,6 +178,9 @@ Result<Verdict> check_change(const Assertion& a, const Job& before, const Job& a
   for (std::size_t i = 0; i < 2; ++i)
     if (!values[i])
       return Verdict{false, fmt::format("{} does not hold: {} is unknown in {}", a.text, name, i == 0 ? "A" : "B")};
+  for (std::size_t i = 0; i < 2; ++i)
+    if (cannot_be(a, values[i]))
+      return Verdict{false, fmt::format("{} does not hold: {} is suspect in {}", a.text, name, i == 0 ? "A" : "B")};
   if (a.percent && *values[0] == 0)
     return Verdict{false,
                    fmt::format("{} does not hold: {} is 0 in A, so that no change in % can be said", a.text, name)};

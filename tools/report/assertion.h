@@ -25,7 +25,7 @@ struct Assertion {
 /// Error: what was expected, with the known figures where the name is none.
 [[nodiscard]] Result<Assertion> parse_assertion(std::string_view text);
 
-/// Whether an assertion holds, and the line that tells a person.
+/// Whether an assertion holds, and the line for a person.
 struct Verdict {
   bool holds = false;
   std::string message;  ///< `step.mfu>=0.40 does not hold: step.mfu is 0.312`, or `ok step.mfu 0.412 >= 0.4`

@@ -23,8 +23,10 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<std::string_view, kTimeClasses> kLostNames{"matmul loss", "other", "comm", "copy", "idle"};
 constexpr std::array<std::string_view, kTimeClasses> kTimeNames{"matmul", "other", "comm", "copy", "idle"};
 
-ComparedFigure compared(std::string_view key, std::optional<double> a, std::optional<double> b) {
-  return {key, a, b, a && b ? std::optional(*b - *a) : std::nullopt};
+/// \param ratio of 0..1: where one of the two is not, there is no change to speak of.
+ComparedFigure compared(std::string_view key, std::optional<double> a, std::optional<double> b, bool ratio) {
+  const bool both = a && b && (!ratio || (is_possible(*a) && is_possible(*b)));
+  return {key, a, b, both ? std::optional(*b - *a) : std::nullopt};
 }
 
 /// What kernel times are divided by, so that runs of different length can be compared.
@@ -82,7 +84,11 @@ std::string words_of(const ComparedRegion& r) {
     text +=
         fmt::format("MFU {} to {}, {} points", percent_text(r.mfu.a), percent_text(r.mfu.b), points_text(r.mfu.change));
   else
-    text += r.basis == ComparedRegion::Basis::kTime ? "MFU unknown; shares of time" : "nothing to compare";
+    text +=
+        r.basis == ComparedRegion::Basis::kTime
+            ? fmt::format("MFU {}; shares of time",
+                          is_possible(r.mfu.a.value_or(0)) && is_possible(r.mfu.b.value_or(0)) ? "unknown" : "suspect")
+            : "nothing to compare";
   std::vector<std::pair<double, std::string_view>> parts;
   for (std::size_t c = 0; c < kTimeClasses && r.basis != ComparedRegion::Basis::kNone; ++c)
     if (std::fabs(*r.classes[c].change) >= 0.0005) parts.emplace_back(*r.classes[c].change, class_name(r, c));
@@ -192,7 +198,8 @@ Comparison compare(const Job& a, const Job& b) {
     r.in_b = of_b != nullptr;
     const auto figure = [&](std::string_view key) {
       const RegionFigure* f = find_figure(key);
-      return compared(f->key, of_a ? f->of(*of_a) : std::nullopt, of_b ? f->of(*of_b) : std::nullopt);
+      return compared(f->key, of_a ? f->of(*of_a) : std::nullopt, of_b ? f->of(*of_b) : std::nullopt,
+                      f->unit == Unit::kRatio && f->key != "clock_ratio");
     };
     r.mfu = figure("mfu");
     for (const RegionFigure& f : region_figures())
@@ -208,7 +215,7 @@ Comparison compare(const Job& a, const Job& b) {
       if (known && parts_a && parts_b) {
         r.basis = lost ? ComparedRegion::Basis::kMfu : ComparedRegion::Basis::kTime;
         for (std::size_t c = 0; c < kTimeClasses; ++c)
-          r.classes[c] = compared(kTimeClassNames[c], (*parts_a)[c], (*parts_b)[c]);
+          r.classes[c] = compared(kTimeClassNames[c], (*parts_a)[c], (*parts_b)[c], true);
       }
       r.kernels = compared_kernels(x, y);
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/rows/metrics.h"
 #include "core/rows/region_fields.h"
 
 namespace mfu {
@@ -202,6 +203,7 @@ RegionSummary region_of(const Object& o) {
   auto r = row_of<RegionSummary>(o);
   r.classes_known = find(o, "busy_s").has_value();
   if (r.hfu && r.mfu && r.flop && *r.mfu > 0) r.hfu_flop = *r.flop * (*r.hfu / *r.mfu);
+  doubt_impossible(r);
   return r;
 }
 

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/rows/region_fields.h"
 #include "tools/job/straggler.h"
@@ -89,8 +90,7 @@ void field_metrics(Families& out, Metric::Kind kind, const RegionSummary& row, c
     if (metric.kind != kind) return;
     const auto put = [&](const std::optional<double>& value, Labels with_class) {
       if (!value) return;
-      // Above 100 % it is no result: suspect says why.
-      if ((field.key == "mfu" || field.key == "hfu") && *value > 1) return;
+      if (field.unit == Unit::kRatio && !is_possible(*value)) return;  // mfu_suspect has the cause
       if (kind == Metric::Kind::kGauge)
         out.gauge(metric.name, metric.help, std::move(with_class), *value);
       else if (*value != 0 || field.key != "tokens")
@@ -121,6 +121,13 @@ std::string model_of(const RunInfo& run) {
   return family != model.end() && family->is_string() ? family->get<std::string>() : "";
 }
 
+/// Why ratios of a row are missing: they would be above 100 %, or its work is in doubt for another cause.
+void suspect_metric(Families& out, const RegionSummary& row, const Labels& labels) {
+  if (!row.suspect.empty())
+    out.gauge("mfu_suspect", "1: the figures of the newest window are in doubt; a ratio above 100 % is left out",
+              with(labels, {{"cause", row.suspect.substr(0, row.suspect.find(':'))}}), 1);
+}
+
 /// The ratios of the newest window that a large job is watched by.
 void short_rank_metrics(Families& out, const Rank& rank, const Labels& process) {
   if (rank.state != RankState::kLive || !rank.last) return;
@@ -129,11 +136,11 @@ void short_rank_metrics(Families& out, const Rank& rank, const Labels& process) 
     for_each_field<RegionSummary>([&](const auto& field) {
       const auto& value = field.of(r);
       if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::optional<double>>) {
-        const bool no_result = (field.key == "mfu" || field.key == "hfu") && value && *value > 1;
-        if (field.metric.kind == Metric::Kind::kGauge && !no_result)
-          out.gauge(field.metric.name, field.metric.help, region, value);
+        if (field.metric.kind == Metric::Kind::kGauge)
+          out.gauge(field.metric.name, field.metric.help, region, possible(value));
       }
     });
+    suspect_metric(out, r, region);
   }
 }
 
@@ -183,6 +190,7 @@ void rank_metrics(Families& out, const Rank& rank, const Labels& process, PerRan
     for (const RegionSummary& r : rank.last->regions) {
       const Labels region = with(labels_of(r.device), {{"region", r.region}});
       field_metrics(out, Metric::Kind::kGauge, r, region);
+      suspect_metric(out, r, region);
       if (r.classes_known && r.elapsed_ns > 0)
         out.gauge("mfu_busy_ratio", "Time with a kernel running / elapsed, of the newest window", region,
                   static_cast<double>(r.busy_ns) / static_cast<double>(r.elapsed_ns));
@@ -230,9 +238,9 @@ std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_
               static_cast<double>(totals.world_size));
   if (!totals.whole_run && totals.counted != 0) {
     out.gauge("mfu_job_ratio", "FLOP / sum(peak x elapsed) over the newest windows of the live ranks", whole,
-              totals.mfu);
-    out.gauge("mfu_job_hfu_ratio", "With recomputed FLOP", whole, totals.hfu);
-    out.gauge("mfu_job_mbu_ratio", "Bytes / sum(peak bandwidth x elapsed)", whole, totals.mbu);
+              possible(totals.mfu));
+    out.gauge("mfu_job_hfu_ratio", "With recomputed FLOP", whole, possible(totals.hfu));
+    out.gauge("mfu_job_mbu_ratio", "Bytes / sum(peak bandwidth x elapsed)", whole, possible(totals.mbu));
     out.gauge("mfu_job_busy_ratio", "Time with a kernel running / elapsed", whole, totals.busy);
     if (totals.lost)
       for (std::size_t c = 0; c < kTimeClasses; ++c)

@@ -1,4 +1,4 @@
-// The server behind `mfu serve`: prometheus-cpp over the job's files. They are read when somebody asks.
+// The server behind `mfu serve`: prometheus-cpp over the job's files. They are read on request.
 #include <fcntl.h>
 #include <prometheus/collectable.h>
 #include <prometheus/text_serializer.h>
@@ -99,7 +99,7 @@ class JobMetrics final : public prometheus::Collectable {
   PerRank per_rank_;
 };
 
-/// The report of what the job has written so far; made anew at most every few seconds, whoever asks. [any thread]
+/// The report of what the job has written so far; made anew at most every few seconds. [any thread]
 class LivePage {
  public:
   explicit LivePage(const std::function<Result<std::string>()>& make) : make_(make) {}
@@ -126,7 +126,7 @@ class LivePage {
   DurationNs took_ns_ = 0;
 };
 
-/// Written beside `path`, then renamed: whoever reads it sees the old or the new one, whole.
+/// Written beside `path`, then renamed: a reader sees the old or the new one, whole.
 Result<void> replace_file(const std::string& path, const std::string& text) {
   const std::string fresh = path + "." + std::to_string(::getpid()) + ".tmp";
   const auto failed = [&](const char* what) {
@@ -175,7 +175,7 @@ int write_textfile(const ServeOptions& options, const JobMetrics& metrics, const
 }
 
 int serve(const ServeOptions& options) {
-  // Before any thread is there, so that the signals are nobody's but sigwait's.
+  // Before any thread is there, so that sigwait gets the signals.
   ::sigset_t ends;
   ::sigemptyset(&ends);
   ::sigaddset(&ends, SIGINT);

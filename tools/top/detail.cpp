@@ -6,14 +6,11 @@
 #include <cmath>
 
 #include "core/base/number_text.h"
+#include "core/base/printable.h"
 
 namespace mfu {
 
 namespace {
-
-/// A figure above 100 % is no result: it stands in the suspect remark alone.
-std::optional<double> result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? std::nullopt : ratio; }
-std::string percent_of(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}", 100 * *ratio) : "-"; }
 
 /// What the region's matmuls compute: the share of its time, how fast, and what of its time the peak would save. Those
 /// that took no time are left out. Empty without any.
@@ -32,7 +29,7 @@ std::vector<ScreenLine> component_table(const RegionSummary& r, std::size_t widt
     const bool below = c.of_peak && *c.of_peak <= 1;
     say(fmt::format(" {:>7.1f} {:>7} {:>14} {:>7} {:<7} {:>8} {}{}{}", 100 * share,
                     below ? fmt::format("{:.1f}", 100 * share * (1 - *c.of_peak)) : "-",
-                    c.flop_per_s ? scaled_text(c.flop_per_s, "FLOP/s") : "-", percent_of(result(c.of_peak)),
+                    c.flop_per_s ? scaled_text(c.flop_per_s, "FLOP/s") : "-", percent_text(c.of_peak, ""),
                     c.bound == Bound::kUnknown ? "-" : std::string(word(c.bound)), c.calls, c.name,
                     c.pass.empty() ? "" : " ", c.pass),
         Style::kPlain);
@@ -102,9 +99,9 @@ class Detail {
   void add_regions(const WindowSummary& shown) {
     say("");
     const std::size_t name_width = width_ >= 120 ? 24 : 12;
-    const std::size_t bar_at = 1 + name_width + 4 + 8 + 8 + 8 + 8 + 7 + 7 + 6 + 7 + 2;
+    const std::size_t bar_at = 1 + name_width + 4 + 8 + 8 + 8 + 8 + 8 + 8 + 6 + 8 + 2;
     say(" " + left("REGION", name_width) + right("GPU", 4) + right("COUNT", 8) + right("P50", 8) + right("P99", 8) +
-            right("COLL", 8) + right("MFU%", 7) + right("HFU%", 7) + right("SEEN%", 6) + right("MBU%", 7) +
+            right("COLL", 8) + right("MFU%", 8) + right("HFU%", 8) + right("SEEN%", 6) + right("MBU%", 8) +
             (width_ > bar_at + 8 ? "  WATERFALL" : ""),
         Style::kHeader);
     for (const RegionSummary& r : shown.regions) {
@@ -117,8 +114,8 @@ class Detail {
                right(r.comm_kernels != 0 ? duration_text(seconds(r.comm_sum_ns) / static_cast<double>(r.comm_kernels))
                                          : "-",
                      8) +
-               right(result_or_bound(r.mfu, r.mfu_lower), 7) + right(percent_of(result(r.hfu)), 7) +
-               right(seen_figure(r), 6) + right(result_or_bound(r.mbu, r.mbu_lower), 7),
+               right(percent_text(r.mfu, r.mfu_lower, ""), 8) + right(percent_text(r.hfu, ""), 8) +
+               right(seen_figure(r), 6) + right(percent_text(r.mbu, r.mbu_lower, ""), 8),
            Style::kPlain}};
       if (width_ > bar_at + 8) {
         line.push_back({"  ", Style::kPlain});
@@ -126,7 +123,8 @@ class Detail {
           line.push_back(std::move(span));
       }
       lines_.push_back(std::move(line));
-      if (!r.suspect.empty()) say("   suspect: " + r.suspect, Style::kWarning);
+      for (const std::string& part : wrapped(r.suspect.empty() ? "" : "suspect: " + r.suspect, width_ - 3))
+        say("   " + part, Style::kWarning);
     }
   }
 
@@ -164,10 +162,6 @@ class Detail {
 };
 
 }  // namespace
-
-std::string result_or_bound(const std::optional<double>& ratio, const std::optional<double>& lower) {
-  return is_bound(ratio, lower) ? ">=" + bound_text(*lower) : percent_of(result(ratio));
-}
 
 std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::optional<double>>& history,
                                      double history_top, std::size_t width, std::size_t history_height, Glyphs glyphs) {

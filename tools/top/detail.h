@@ -9,8 +9,6 @@
 
 namespace mfu {
 
-/// `37.1`, `>=37.1` where MFU or MBU is known from below alone, `-`; a figure above 100 % is none.
-[[nodiscard]] std::string result_or_bound(const std::optional<double>& ratio, const std::optional<double>& lower);
 /// What a rank's files say: process, devices, history, regions, components, kernels, counters, events.
 [[nodiscard]] std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::optional<double>>& history,
                                                    double history_top, std::size_t width, std::size_t history_height,

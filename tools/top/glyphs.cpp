@@ -156,16 +156,6 @@ std::vector<std::string> flow(const std::vector<std::string>& words, std::size_t
   return lines;
 }
 
-std::vector<std::string> wrapped(std::string_view sentence, std::size_t width) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < sentence.size();) {
-    const std::size_t end = std::min(sentence.find(' ', at), sentence.size());
-    words.emplace_back(sentence.substr(at, end - at));
-    at = end + 1;
-  }
-  return flow(words, width, 1);
-}
-
 std::size_t columns(std::string_view text) noexcept {
   std::size_t n = 0;
   for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;

@@ -36,7 +36,7 @@ struct Span {
 using ScreenLine = std::vector<Span>;
 
 enum class Glyphs : std::uint8_t {
-  kAscii,    ///< a letter per part of a bar: told apart without any colour; digits for a history
+  kAscii,    ///< a letter per part of a bar, which needs no colour; digits for a history
   kLetters,  ///< the same bars, braille histories
   kBlocks,   ///< bars of blocks in the part's colour, with edges on eighths of a column; braille histories
 };
@@ -85,7 +85,5 @@ using BarShares = std::array<double, kBarParts.size()>;
 /// Words with `gap` spaces between them, in as many lines as it takes.
 [[nodiscard]] std::vector<std::string> flow(const std::vector<std::string>& words, std::size_t width,
                                             std::size_t gap = 2);
-/// A sentence in as many lines as it takes, broken between its words.
-[[nodiscard]] std::vector<std::string> wrapped(std::string_view sentence, std::size_t width);
 
 }  // namespace mfu

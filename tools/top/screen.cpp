@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/base/number_text.h"
+#include "core/base/printable.h"
 #include "tools/top/detail.h"
 
 namespace mfu {
@@ -14,10 +15,6 @@ namespace mfu {
 namespace {
 
 constexpr std::size_t kCommClass = static_cast<std::size_t>(TimeClass::kComm);
-
-/// A figure above 100 % is no result: it stands in the suspect remark alone.
-std::optional<double> result(const std::optional<double>& ratio) { return ratio && *ratio > 1 ? std::nullopt : ratio; }
-std::string percent_of(const std::optional<double>& ratio) { return ratio ? fmt::format("{:.1f}", 100 * *ratio) : "-"; }
 
 std::string gpu_of(const TopRow& row) { return row.device ? std::to_string(*row.device) : "-"; }
 
@@ -73,8 +70,8 @@ Columns columns_for(const TopSnapshot& s, std::size_t width) {
              {"GPU", "", 3, true},
              {"REGION", "", 10, false},
              {"STEP", "step", 7, true},
-             {"MFU%", "mfu", 6, true},
-             {"MBU%", "mbu", 6, true},
+             {"MFU%", "mfu", 7, true},
+             {"MBU%", "mbu", 7, true},
              {"BUSY%", "busy", 5, true},
              {"COMM%", "comm", 5, true},
              {"CLK%", "clock", 4, true},
@@ -157,10 +154,10 @@ ScreenLine row_line(const TopRow& row, const Columns& c, bool selected, Glyphs g
   cells[kGpu] = gpu_of(row);
   cells[kRegion] = live && r != nullptr ? r->region : state_text(rank);
   cells[kStep] = duration_text(row.step_s());
-  cells[kMfu] = r != nullptr ? result_or_bound(r->mfu, r->mfu_lower) : "-";
-  cells[kMbu] = r != nullptr ? result_or_bound(r->mbu, r->mbu_lower) : "-";
-  cells[kBusy] = percent_of(row.busy());
-  cells[kComm] = percent_of(row.comm());
+  cells[kMfu] = r != nullptr ? percent_text(r->mfu, r->mfu_lower, "") : "-";
+  cells[kMbu] = r != nullptr ? percent_text(r->mbu, r->mbu_lower, "") : "-";
+  cells[kBusy] = percent_text(row.busy(), "");
+  cells[kComm] = percent_text(row.comm(), "");
   cells[kClock] = row.clock() ? fmt::format("{:.0f}", 100 * *row.clock()) : "-";
   cells[kMem] = gpu != nullptr ? memory_text(*gpu) : "-";
   cells[kPower] = gpu != nullptr && gpu->power_w ? fmt::format("{:.0f} W", *gpu->power_w) : "-";
@@ -188,7 +185,7 @@ ScreenLine row_line(const TopRow& row, const Columns& c, bool selected, Glyphs g
 // --- hosts
 
 ScreenLine hosts_header(std::size_t bar_width) {
-  return {{" " + left("HOST", 20) + right("RANKS", 7) + right("GPUS", 6) + right("MFU%", 7) + right("LOWEST", 8) +
+  return {{" " + left("HOST", 20) + right("RANKS", 7) + right("GPUS", 6) + right("MFU%", 8) + right("LOWEST", 8) +
                right("HIGHEST", 9) + right("BUSY%", 7) + "  " + left("MARKED", 12) +
                (bar_width != 0 ? left("WATERFALL", bar_width) : ""),
            Style::kHeader}};
@@ -201,9 +198,9 @@ ScreenLine host_line(const TopHost& host, std::size_t bar_width, bool selected, 
                                                : "";
   ScreenLine line{{" " + left(host.name, 20) + right(std::to_string(host.ranks), 7) +
                        right(std::to_string(host.totals.devices), 6) +
-                       right(result_or_bound(host.totals.mfu, host.totals.mfu_lower), 7) +
-                       right(percent_of(host.lowest), 8) + right(percent_of(host.highest), 9) +
-                       right(percent_of(host.totals.busy), 7) + "  " + left(marked, 12),
+                       right(percent_text(host.totals.mfu, host.totals.mfu_lower, ""), 8) +
+                       right(percent_text(host.lowest, ""), 8) + right(percent_text(host.highest, ""), 9) +
+                       right(percent_text(host.totals.busy, ""), 7) + "  " + left(marked, 12),
                    selected                                 ? Style::kSelected
                    : host.late + host.odd + host.quiet != 0 ? Style::kWarning
                                                             : Style::kPlain}};
@@ -270,21 +267,15 @@ void add_title(std::vector<ScreenLine>& lines, const TopSnapshot& s, std::size_t
 /// The figures of the whole job, as words.
 std::vector<std::string> job_figures(const TopSnapshot& s) {
   const JobTotals& t = s.totals;
-  const auto word = [](const char* what, const std::optional<double>& ratio) {
-    return ratio ? fmt::format("{} {:.1f} %", what, 100 * *ratio) : fmt::format("{} -", what);
+  const auto word = [](const char* what, const std::optional<double>& ratio,
+                       const std::optional<double>& lower = std::nullopt) {
+    return fmt::format("{} {}", what, percent_text(ratio, lower));
   };
-  const auto word_or_bound = [&word](const char* what, const std::optional<double>& ratio,
-                                     const std::optional<double>& lower) {
-    return is_bound(ratio, lower) ? fmt::format("{} >= {} %", what, bound_text(*lower)) : word(what, result(ratio));
-  };
-  std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word_or_bound("MFU", t.mfu, t.mfu_lower),
-                                   word("HFU", result(t.hfu))};
-  // Of the products that ran, or of the model's FLOP, and then beside it how much of what ran is seen.
-  if (t.seen && t.hfu_of_seen)
-    figures.back() += fmt::format(" (of {:.0f} % seen)", std::floor(100 * *t.seen + 1e-9));
-  else if (t.seen)
-    figures.push_back(fmt::format("matmuls {:.0f} % seen", std::floor(100 * *t.seen + 1e-9)));
-  if (t.mbu || t.mbu_lower) figures.push_back(word_or_bound("MBU", t.mbu, t.mbu_lower));
+  std::vector<std::string> figures{t.whole_run ? "job, whole run:" : "job:", word("MFU", t.mfu, t.mfu_lower),
+                                   word("HFU", t.hfu)};
+  if (t.hfu_of_seen) figures.back() += fmt::format(" (of {:.0f} % seen)", std::floor(100 * *t.seen + 1e-9));
+  if (t.mbu || t.mbu_lower) figures.push_back(word("MBU", t.mbu, t.mbu_lower));
+  if (!t.suspect.empty()) figures.push_back("suspect: " + t.suspect.substr(0, t.suspect.find(':')));
   figures.push_back(word("busy", t.busy));
   if (t.classes_known) figures.push_back(word("comm", t.time_share[kCommClass]));
   if (t.clock_ratio) figures.push_back(fmt::format("clock {:.0f} %", 100 * *t.clock_ratio));

@@ -29,7 +29,7 @@ std::string lower(std::string_view text) {
 
 std::optional<double> value_of(const TopRow& row, std::string_view key) {
   const auto percent = [](const std::optional<double>& ratio) {
-    return ratio ? std::optional(100 * *ratio) : std::nullopt;
+    return possible(ratio) ? std::optional(100 * *ratio) : std::nullopt;
   };
   const WindowSummary* shown = row.rank->shown();
   if (key == "rank")
@@ -40,7 +40,7 @@ std::optional<double> value_of(const TopRow& row, std::string_view key) {
   if (key == "step") return row.step_s() ? std::optional(1e3 * *row.step_s()) : std::nullopt;
   if (key == "busy") return percent(row.busy());
   if (key == "comm") return percent(row.comm());
-  if (key == "clock") return percent(row.clock());
+  if (key == "clock") return row.clock() ? std::optional(100 * *row.clock()) : std::nullopt;
   if (key == "dropped") return static_cast<double>(row.rank->dropped_records());
   if (key == "cost") return shown != nullptr ? std::optional(100 * shown->self.overhead) : std::nullopt;
   if (key == "late") return 100 * row.lost_share;
@@ -190,7 +190,7 @@ void add_hosts(TopSnapshot& s) {
       if (ranks.empty() || ranks.back() != row->rank) ranks.push_back(row->rank);
       host.late += row->lost_share > 0 ? 1 : 0;
       host.odd += row->odd ? 1 : 0;
-      if (row->region == nullptr || !row->region->mfu) continue;
+      if (row->region == nullptr || !possible(row->region->mfu)) continue;
       host.lowest = std::min(host.lowest.value_or(*row->region->mfu), *row->region->mfu);
       host.highest = std::max(host.highest.value_or(*row->region->mfu), *row->region->mfu);
     }
@@ -245,7 +245,7 @@ void add_job_history(TopSnapshot& s, const LiveJob& job) {
   std::optional<std::int64_t> last;
   constexpr std::int64_t kLongestGap = Rank::kHistory;
   for (const auto& [number, sum] : windows) {
-    // Windows that nobody wrote are gaps.
+    // Windows that no rank wrote are gaps.
     for (std::int64_t missing = last ? std::max(*last + 1, number - kLongestGap) : number; missing < number; ++missing)
       s.job_history.emplace_back();
     last = number;

@@ -57,7 +57,7 @@ struct TopSnapshot {
   std::string gpu_name;  ///< of the devices; `mixed` where they differ
   double silent_s = 0;
   std::vector<TopHost> hosts;  ///< by name, with numbers in numeric order
-  /// Mean over the ranks, window by window, oldest first; none where nobody says.
+  /// Mean over the ranks, window by window, oldest first; none where no rank has it.
   std::vector<std::optional<double>> job_history;
   HistoryOf job_history_of = HistoryOf::kMfu;
   bool has_history = false;            ///< some row has two windows or more

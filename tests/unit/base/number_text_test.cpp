@@ -13,18 +13,36 @@ TEST(NumberText, PercentHasOneSpaceAndOneDecimal) {
   EXPECT_EQ(percent_text(0.409), "40.9 %");
   EXPECT_EQ(percent_text(1.0), "100.0 %");
   EXPECT_EQ(percent_text(std::nullopt), "-");
-  EXPECT_EQ(bound_text(0.37199), "37.1");
-  EXPECT_EQ(bound_text(0.001), "0.1");
-  EXPECT_EQ(bound_text(0.00099), "0.09");
-  EXPECT_EQ(bound_text(0.00001), "0.00");
-  EXPECT_EQ(bound_text(0), "0.0");
-  EXPECT_TRUE(is_bound(std::nullopt, 0.25));
-  EXPECT_TRUE(is_bound(std::nullopt, 1.0));
-  EXPECT_FALSE(is_bound(std::nullopt, 1.01)) << "more than all of the peak is no bound";
-  EXPECT_FALSE(is_bound(0.3, 0.25)) << "the figure itself is known";
-  EXPECT_FALSE(is_bound(std::nullopt, std::nullopt));
+  EXPECT_EQ(percent_text(std::nullopt, 0.37199), ">= 37.1 %");
+  EXPECT_EQ(percent_text(std::nullopt, 0.001, "%"), ">=0.1%");
+  EXPECT_EQ(percent_text(std::nullopt, 0.00099, ""), ">=0.09");
+  EXPECT_EQ(percent_text(std::nullopt, 0.00001), ">= 0.00 %");
+  EXPECT_EQ(percent_text(std::nullopt, 0.0), ">= 0.0 %");
+  EXPECT_EQ(percent_text(std::nullopt, 1.0), ">= 100.0 %");
+  EXPECT_EQ(percent_text(std::nullopt, 1.01), "suspect") << "more than all of the peak is no bound";
+  EXPECT_EQ(percent_text(0.3, 0.25), "30.0 %") << "the figure itself is known";
+  EXPECT_EQ(percent_text(std::nullopt, std::nullopt), "-");
   EXPECT_EQ(points_text(0.0131), "+1.3");
   EXPECT_EQ(points_text(-0.00001), "0.0");
+}
+
+TEST(NumberText, ARatioThatCannotBeTrueIsNoFigure) {
+  for (const double ratio : {1.0011, 2.223, 1e300, -0.001, -2.022, -1e300, std::nan("")}) {
+    EXPECT_EQ(percent_text(ratio), "suspect") << ratio;
+    EXPECT_FALSE(possible(ratio)) << ratio;
+  }
+  // Rounding of what it was worked out from.
+  EXPECT_EQ(percent_text(1.0009), "100.0 %");
+  EXPECT_EQ(percent_text(-1e-12), "0.0 %");
+  EXPECT_EQ(percent_text(-0.0), "0.0 %");
+}
+
+TEST(NumberText, ZeroHasNoSign) {
+  for (const double zero : {-0.0, -1e-12, -1e-15, -1e-300}) {
+    EXPECT_EQ(duration_text(zero), "0 s") << zero;
+    for (const std::string& text : {scaled_text(zero, "B"), count_text(zero), compact_text(zero), points_text(zero)})
+      EXPECT_EQ(text.find('-'), std::string::npos) << text;
+  }
 }
 
 TEST(NumberText, DurationsFromNanosecondsToDays) {

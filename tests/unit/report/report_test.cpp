@@ -9,6 +9,7 @@
 
 #include "core/base/number_text.h"
 #include "tests/unit/report/fake_job.h"
+#include "tests/unit/rows/impossible.h"
 #include "tools/job/region_figures.h"
 #include "tools/report/assertion.h"
 #include "tools/report/compare.h"
@@ -446,6 +447,83 @@ TEST(Format, ThreeDigitsAndUnits) {
   EXPECT_EQ(points_text(-0.0211), "-2.1");
   EXPECT_EQ(points_text(0.00004), "0.0");
   EXPECT_EQ(utc_text(kStart), "2026-11-21 19:30:38 UTC");
+}
+
+// --- figures that cannot be ------------------------------------------------------------------------------------------
+
+/// A run with random rows, read back as a file is.
+RunHistory random_history(std::mt19937& random) {
+  RunHistory h = serving(0);
+  const auto change = [&](RegionSummary& r) {
+    testing_impossible::make_random(r, random);
+    doubt_impossible(r);  // as the reader of run files does
+  };
+  for (WindowSummary& window : h.windows) std::for_each(window.regions.begin(), window.regions.end(), change);
+  std::for_each(h.end->regions.begin(), h.end->regions.end(), change);
+  if (random() % 2 == 0) h.end.reset();
+  return h;
+}
+
+TEST(Impossible, NoOutputHasAFigureAboveAHundredPercentOrANegativePart) {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const RunHistory a = random_history(random), b = random_history(random);
+    const Job job_a = job_of({a}), job_b = job_of({b});
+    const Comparison comparison = compare(job_a, job_b);
+    for (const std::string& text : {job_text(job_a), job_markdown(job_a)})
+      EXPECT_EQ(testing_impossible::in_text(text), std::vector<std::string>{}) << text;
+    for (const std::string& text : {comparison_text(comparison), comparison_markdown(comparison)}) {
+      EXPECT_EQ(testing_impossible::in_text(text, false), std::vector<std::string>{}) << text;
+      EXPECT_EQ(text.find("-0.0 "), std::string::npos) << text;
+    }
+    for (const JobRegion& r : job_a.regions)
+      for (const auto& ratio : {r.sum().mfu, r.sum().hfu, r.sum().mbu, r.sum().mfu_lower, r.sum().mbu_lower})
+        EXPECT_TRUE(!ratio || possible(ratio) || !r.sum().suspect.empty()) << r.name << " has no cause";
+    // Columns of ratios are 0..1 or empty, and then the column `suspect` is not.
+    std::istringstream lines(written<CsvWriter>({a}));
+    std::vector<std::vector<std::string>> rows;
+    for (std::string line; std::getline(lines, line);) {
+      std::vector<std::string>& row = rows.emplace_back(1);
+      bool quoted = false;
+      for (const char c : line) {
+        if (c == '"') quoted = !quoted;
+        if (c == ',' && !quoted)
+          row.emplace_back();
+        else if (c != '"' && c != '\r')
+          row.back().push_back(c);
+      }
+    }
+    for (std::size_t c = 0; c < rows.front().size(); ++c) {
+      const std::string& name = rows.front()[c];
+      if (name != "mfu" && name != "hfu" && name != "mbu" && name != "mfu_busy" && name != "mfu_lower" &&
+          name != "mbu_lower" && !name.starts_with("lost_"))
+        continue;
+      for (std::size_t r = 1; r < rows.size(); ++r) {
+        if (rows[r][c].empty()) continue;
+        EXPECT_TRUE(is_possible(std::stod(rows[r][c]))) << name << " " << rows[r][c];
+      }
+    }
+  }
+}
+
+TEST(Impossible, AnAssertionOnASuspectFigureDoesNotHold) {
+  RunHistory h = history(0, {60, 20, 0, 0, 20}, 0.5);
+  for (RegionSummary& r : h.end->regions) {
+    r.flop = r.hfu_flop = 10 * *r.flop;
+    r.mfu = r.hfu = 5.0;
+    doubt_impossible(r);
+  }
+  const Job job = job_of({h});
+  const auto verdict = check(*parse_assertion("step.mfu>=0.4"), job);
+  ASSERT_TRUE(verdict.ok());
+  EXPECT_FALSE(verdict->holds);
+  EXPECT_NE(verdict->message.find("step.mfu is suspect: mfu_over_100"), std::string::npos) << verdict->message;
+  const auto change = check_change(*parse_assertion("step.mfu>=-3%"), job, job);
+  ASSERT_TRUE(change.ok());
+  EXPECT_FALSE(change->holds);
+  EXPECT_NE(job_markdown(job).find("| suspect |"), std::string::npos);
+  EXPECT_NE(job_markdown(job).find("- step is suspect: mfu\\_over\\_100"), std::string::npos) << job_markdown(job);
 }
 
 }  // namespace

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
 #include <set>
 
+#include "core/base/number_text.h"
 #include "tests/unit/job/fake_run.h"
+#include "tests/unit/rows/impossible.h"
 
 namespace mfu {
 namespace {
@@ -111,6 +114,35 @@ TEST_F(ExpositionTest, OfALargeJobOnlyRatiosGoOutUnlessAskedFor) {
   EXPECT_EQ(find(exposition(job, "a"), "mfu_step_seconds"), nullptr);
   EXPECT_EQ(find(exposition(job, "a"), "mfu_ratio")->metric.size(), 280u);
   EXPECT_NE(find(exposition(job, "a", PerRank::kAll), "mfu_step_seconds"), nullptr);
+}
+
+TEST_F(ExpositionTest, NoRatioIsMoreThanOneOrNegativeAndTheCauseIsALabel) {
+  std::size_t suspect = 0;
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const Directory directory;
+    FakeRank rank(directory, 0);
+    rank.start(0);
+    std::vector<RegionSummary> rows{region("step", 0.4 * kPeak * 10), region("total", 0.4 * kPeak * 10)};
+    for (RegionSummary& row : rows) testing_impossible::make_random(row, random);
+    rank.window(0, rows);
+    LiveJob job({directory.path()}, RunFile::From::kBeginning);
+    ASSERT_TRUE(job.refresh(kNsPerSecond, kBegin + 11 * kNsPerSecond));
+    for (const PerRank per_rank : {PerRank::kAll, PerRank::kMfu})
+      for (const MetricFamily& family : exposition(job, "job", per_rank)) {
+        for (const auto& metric : family.metric) {
+          if (family.name.ends_with("_ratio") && family.type == prometheus::MetricType::Gauge) {
+            EXPECT_TRUE(is_possible(metric.gauge.value)) << family.name << " " << metric.gauge.value;
+          }
+          if (family.name != "mfu_suspect") continue;
+          ++suspect;
+          EXPECT_EQ(metric.gauge.value, 1);
+          EXPECT_EQ(label(metric, "cause").find(' '), std::string::npos) << "a kind, not a sentence";
+        }
+      }
+  }
+  EXPECT_GT(suspect, 60u);
 }
 
 }  // namespace

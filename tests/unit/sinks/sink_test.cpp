@@ -2,15 +2,18 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <set>
 #include <sstream>
 
 #include "core/sinks/sink_jsonl.h"
 #include "core/sinks/sink_text.h"
+#include "tests/unit/rows/impossible.h"
 
 namespace mfu {
 namespace {
@@ -450,6 +453,89 @@ TEST(TextSink, BelowARegionStandsWhatItsInstancesTook) {
   }
   EXPECT_EQ(shown, (std::vector<std::string>{"17-32", "65-128", "257-512", "1025-2048", "4097-8192", "16385-32768",
                                              "65537-131072", "262145-524288"}));
+}
+
+/// The rows of a window as the README shows them, figure by figure.
+RegionSummary readme_row(const char* region, std::uint64_t instances, double each_s, double mfu,
+                         std::optional<double> mbu, std::array<double, kTimeClasses> lost, double tokens_per_s,
+                         double p99_s) {
+  RegionSummary r;
+  r.region = region;
+  r.device = 0;
+  r.instances = instances;
+  r.elapsed_ns = std::llround(each_s * static_cast<double>(instances) * 1e9);
+  r.latency.count = instances;
+  r.latency.p99_ns = std::llround(p99_s * 1e9);
+  r.mfu = r.hfu = mfu;
+  r.mbu = mbu;
+  r.bound = mbu.value_or(0) > mfu ? Bound::kMemory : Bound::kCompute;
+  r.lost = lost;
+  r.tokens = std::llround(tokens_per_s * seconds(r.elapsed_ns));
+  // Nothing of it may come into the line: 9 % of the matmul time is seen.
+  r.executed = ExecutedWork{1e15, 90'000'000, 1'000'000'000, 80'000'000};
+  return r;
+}
+
+/// `[mfu] ` and the lines that the README shows, with a waterfall that adds up to 100 with MFU.
+TEST(TextSink, LinesAreThoseOfTheReadme) {
+  const std::vector<std::pair<RegionSummary, std::string>> rows{
+      {readme_row("step", 61, 0.0328, 0.409, {}, {0.269, 0.311, 0, 0, 0.012}, 500e3, 0.034),
+       "step@gpu0    n=61 32.8 ms/it MFU=40.9% bound=compute tok/s=500k | other 31.1 gemm-loss 26.9 idle 1.2"},
+      {readme_row("prefill", 35, 0.00226, 0.328, 0.072, {0.225, 0.367, 0, 0, 0.079}, 1.81e6, 0.0023),
+       "prefill@gpu0 n=35 2.26 ms/it MFU=32.8% MBU=7.2% bound=compute tok/s=1.81M | other 36.7 gemm-loss 22.5 idle "
+       "7.9"},
+      {readme_row("decode", 4526, 0.000423, 0.005, 0.294, {0.459, 0.220, 0, 0, 0.314}, 18.9e3, 0.00043),
+       "decode@gpu0  n=4526 423 µs/it MBU=29.4% MFU=0.5% bound=memory tok/s=18.9k | gemm-loss 45.9 idle 31.4 other "
+       "22.0"}};
+  for (const auto& [row, expected] : rows) {
+    EXPECT_EQ(region_line(row), expected);
+    double sum = *row.mfu;
+    for (const double part : *row.lost) sum += part;
+    EXPECT_NEAR(sum, 1, 0.0025) << expected;
+  }
+}
+
+/// The whole waterfall is in a line of 120 columns; the slow instances, the bound and the tokens give way for it.
+TEST(TextSink, TheWaterfallComesBeforeWhatElseALineHas) {
+  std::string path = (std::filesystem::temp_directory_path() / "text_XXXXXX").string();
+  ASSERT_NE(::mkdtemp(path.data()), nullptr);
+  TextSink sink(path + "/log", 0, false);
+  WindowSummary window;
+  window.window = {0, 10 * kNsPerSecond};
+  RegionSummary long_one =
+      readme_row("prefill_or_mixed", 2136, 0.0327, 0.405, 0.139, {0.269, 0.2, 0.06, 0.054, 0.012}, 501e3, 0.0363);
+  long_one.executed = ExecutedWork{1e15, 950'000'000, 1'000'000'000, 4'000'000'000};
+  long_one.hfu = 0.41;
+  window.regions = {long_one, readme_row("step", 61, 0.0328, 0.409, {}, {0.269, 0.311, 0, 0, 0.012}, 500e3, 0.0363)};
+  ASSERT_TRUE(sink.write(window).ok());
+  std::ifstream in(path + "/log");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 2u);
+  for (const std::string& line : lines) EXPECT_LE(line.size(), 120u) << line;
+  EXPECT_NE(lines[0].find("| gemm-loss 26.9 other 20.0 comm 6.0 copy 5.4 idle 1.2"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("MFU=40.5% HFU 41.0% (of 95% seen)"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[1].find("| other 31.1 gemm-loss 26.9 idle 1.2"), std::string::npos) << lines[1];
+  std::filesystem::remove_all(path);
+}
+
+TEST(TextSink, NoFigureIsMoreThanAHundredPercentOrNegative) {
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    RegionSummary r = region_with_instances();
+    testing_impossible::make_random(r, random);
+    WindowSummary run;
+    run.regions = {r};
+    const std::string table = region_table(run, true);
+    for (const std::string& text : {region_line(r), table}) {
+      EXPECT_EQ(testing_impossible::in_text(text), std::vector<std::string>{}) << text;
+      EXPECT_EQ(text.find("-0.0"), std::string::npos) << text;
+      EXPECT_EQ(text.find("suspect: ") == std::string::npos, r.suspect.empty()) << text;
+    }
+    std::istringstream lines(table);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size() + 6, 120u) << line;
+  }
 }
 
 TEST(TextSink, EveryLineHasThePrefix) {

@@ -1,6 +1,8 @@
 // Bars, histories and text of `mfu top`, cell by cell.
 #include "tools/top/glyphs.h"
 
+#include "core/base/printable.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -91,7 +93,6 @@ TEST(HistoryTest, BrailleHasTwoValuesPerColumnAndFourDotsPerLine) {
 
 TEST(WrapTest, BreaksBetweenWords) {
   EXPECT_EQ(wrapped("a straggler costs 2 points", 12), (std::vector<std::string>{"a straggler", "costs 2", "points"}));
-  EXPECT_EQ(wrapped("", 5), std::vector<std::string>{""});
   EXPECT_EQ(flow({"one", "", "two", "three"}, 8), (std::vector<std::string>{"one  two", "three"}));
   EXPECT_EQ(right("7", 3), "  7");
   EXPECT_EQ(left("décode", 4), "déc~");

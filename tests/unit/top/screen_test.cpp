@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tests/unit/job/fake_run.h"
+#include "tests/unit/rows/impossible.h"
 
 #include "tests/unit/top/line_text.h"
 
@@ -280,6 +281,36 @@ TEST_F(ScreenTest, AJobThatIsGoneIsSaidToBeGone) {
   EXPECT_NE(text.find("0 live, 40 stale"), std::string::npos) << text;
   EXPECT_NE(text.find("no rank is live"), std::string::npos) << text;
   EXPECT_NE(text.find("stale 99 s"), std::string::npos) << text;
+}
+
+/// Random rows, also such as no run can have: `suspect` takes the place of their figures.
+TEST(ScreenFigures, NoneIsMoreThanAHundredPercentOrNegative) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const Directory directory;
+    for (int r = 0; r < 3; ++r) {
+      FakeRank rank(directory, r);
+      rank.start(0);
+      for (int w = 0; w < 3; ++w) {
+        std::vector<RegionSummary> rows{region("step", 0.4 * kPeak * 10), region("total", 0.4 * kPeak * 10)};
+        for (RegionSummary& row : rows) testing_impossible::make_random(row, random);
+        rank.window(10 * w, rows);
+      }
+    }
+    LiveJob job({directory.path()}, RunFile::From::kTail);
+    ASSERT_TRUE(job.refresh(kNsPerSecond, kBegin + 31 * kNsPerSecond));
+    const TopSnapshot snapshot = take_snapshot(job);
+    TopView view;
+    std::string text = render_plain(snapshot, view, 160);
+    for (const auto mode : {TopView::Mode::kTable, TopView::Mode::kDetail, TopView::Mode::kHosts}) {
+      view.mode = mode;
+      text += text_of(render(snapshot, view, 160, 60));
+    }
+    EXPECT_EQ(testing_impossible::in_text(text), std::vector<std::string>{}) << text;
+    EXPECT_EQ(text.find(" -0.0"), std::string::npos) << text;
+    EXPECT_EQ(text.find("matmuls 9"), std::string::npos) << text;
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <ostream>
 
+#include "core/base/number_text.h"
 #include "core/rows/region_fields.h"
 #include "core/sinks/sink_text.h"
 #include "tools/report/escape.h"
@@ -47,7 +48,13 @@ std::string with_word(std::string_view key, std::string_view inner) {
 template <typename Get, typename T>
 void put_columns(const Field<Get>& field, const T& value, bool device_seen, const std::string& key, const Put& put) {
   const bool known = field.null != Null::kNoDeviceActivity || device_seen;
-  const auto text = [known](const auto& number, Unit unit) { return known ? cell(number, unit) : std::string(); };
+  // No number where `suspect` has the cause. A clock may well be above the one that the peak stands for.
+  const bool ratio = field.unit == Unit::kRatio && field.key != "clock_ratio";
+  const auto text = [known, ratio](const auto& number, Unit unit) {
+    if constexpr (std::is_floating_point_v<std::remove_cvref_t<decltype(number)>>)
+      if (ratio && !is_possible(number)) return std::string();
+    return known ? cell(number, unit) : std::string();
+  };
   if constexpr (kIsByClass<T>) {
     for (std::size_t c = 0; c < kTimeClasses; ++c) {
       const std::string name = with_word(key, kTimeClassNames[c]);

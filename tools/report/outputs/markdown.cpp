@@ -54,13 +54,9 @@ std::string slowest_markdown(const Job& job) {
          text;
 }
 
-std::string ratio_cell(const std::optional<double>& ratio, const std::optional<double>& lower) {
-  return is_bound(ratio, lower) ? ">= " + bound_text(*lower) + " %" : percent_text(ratio);
-}
-
 /// With the share of the matmul time that is seen, where it is of the products that ran.
 std::string hfu_cell(const RegionSummary& r) {
-  if (!r.executed || !r.executed->enough() || !r.hfu) return percent_text(r.hfu);
+  if (!r.executed || !r.executed->enough() || !r.hfu || !is_possible(*r.hfu)) return percent_text(r.hfu);
   return fmt::format("{} (of {:.0f} % seen)", percent_text(r.hfu), std::floor(100 * r.executed->coverage() + 1e-9));
 }
 
@@ -90,7 +86,7 @@ std::string job_markdown(const Job& job) {
                         r.instances, duration_text(each_s(r)),
                         duration_text(latency ? std::optional(seconds(r.latency.p50_ns)) : std::nullopt),
                         duration_text(latency ? std::optional(seconds(r.latency.p99_ns)) : std::nullopt),
-                        ratio_cell(r.mfu, r.mfu_lower), hfu_cell(r), ratio_cell(r.mbu, r.mbu_lower));
+                        percent_text(r.mfu, r.mfu_lower), hfu_cell(r), percent_text(r.mbu, r.mbu_lower));
     const auto shares = r.lost ? r.lost : region.totals.weights.time_shares();
     for (std::size_t c = 0; c < kTimeClasses; ++c)
       text +=
@@ -106,6 +102,8 @@ std::string job_markdown(const Job& job) {
   for (std::size_t i = 0; i < std::min(kOpportunities, found.size()); ++i)
     text += fmt::format("- {} {}\n", markdown_text(opportunity_text(found[i]) + "."), markdown_text(found[i].advice));
   for (const JobRegion& r : job.regions) {
+    if (!r.sum().suspect.empty())
+      text += fmt::format("- {} is suspect: {}\n", markdown_text(r.name), markdown_text(r.sum().suspect));
     if (!r.why_no_mfu.empty())
       text += fmt::format("- {} {}: {}\n", r.sum().mfu_lower ? "only a bound of the MFU of" : "no MFU of",
                           markdown_text(r.name), markdown_text(r.why_no_mfu));

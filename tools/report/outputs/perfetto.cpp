@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "core/base/number_text.h"
 #include "core/sinks/region_json.h"
 
 namespace mfu {
@@ -57,7 +58,7 @@ void PerfettoWriter::process(const RunHistory& history) {
     return r.flop && r.elapsed_ns > 0 ? std::optional(*r.flop / seconds(r.elapsed_ns) / 1e12) : std::nullopt;
   };
   const auto zero_where = [](const std::optional<double>& v) { return v ? std::optional(0.0) : std::nullopt; };
-  const auto drop_to_zero = [&](const std::string& track) {  // a counter holds its value until told otherwise
+  const auto drop_to_zero = [&](const std::string& track) {  // a counter holds its value until the next one
     if (const RegionSummary* r = last[track])
       counters(track, r->window.end_ns, zero_where(r->mfu), zero_where(r->mbu), zero_where(tflop_per_s(*r)));
   };
@@ -82,7 +83,7 @@ void PerfettoWriter::process(const RunHistory& history) {
               {"flop", number_or_null(r.flop)},
               {"p50_s", r.latency.count != 0 ? Json(seconds(r.latency.p50_ns)) : Json(nullptr)},
               {"suspect", r.suspect.empty() ? Json(nullptr) : Json(r.suspect)}}}});
-      counters(track, r.window.begin_ns, r.mfu, r.mbu, tflop_per_s(r));
+      counters(track, r.window.begin_ns, possible(r.mfu), possible(r.mbu), tflop_per_s(r));
       last[track] = &r;
     }
   }

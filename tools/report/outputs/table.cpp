@@ -26,7 +26,7 @@ std::string job_text(const Job& job) {
     slowest += "\n";
   }
   std::string text = region_table(window) + "\n" + slowest;
-  if (job.processes_without_account == job.processes.size()) {  // nobody counted them to the end
+  if (job.processes_without_account == job.processes.size()) {  // none has an end line
     const std::size_t account = text.find("\nlaunches ");
     if (account != std::string::npos) text.erase(account, text.find('\n', account + 1) - account);
   }

@@ -4,7 +4,7 @@
 function markdownText() {
   const cell = (v) => String(v).replace(/[|\n]/g, " ");
   const lines = [`**${cell(report.about.title)}**`, "", "| region | each | token/s | MFU | MBU | matmul loss | other | comm | copies | idle |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"];
-  for (const r of regions) lines.push("| " + [r.region, duration(r.each_s), r.tokens_per_s != null ? scaled(r.tokens_per_s, "") : "–", mfuText(r), mfuPercent(r.mbu), ...CLASSES.map((c) => percent((r.lost || {})[c]))].map(cell).join(" | ") + " |");
+  for (const r of regions) lines.push("| " + [r.region, duration(r.each_s), r.tokens_per_s != null ? scaled(r.tokens_per_s, "") : "–", mfuText(r), percent(r.mbu), ...CLASSES.map((c) => percent((r.lost || {})[c]))].map(cell).join(" | ") + " |");
   for (const o of job.opportunities.slice(0, 3)) lines.push(`${o === job.opportunities[0] ? "\n" : ""}- ${cell(o.region)}: ${cell(o.what)}${o.gain ? `, up to ${threeDigits(o.gain)}×` : ""}`);
   return lines.join("\n") + "\n";
 }
@@ -28,7 +28,7 @@ function card() {
   const gpus = report.devices.map((d) => `${count(d.count)} × ${d.name || "unnamed GPU"}`).join(", ");
   put([gpus, peakNames().slice(0, 2).join(", "), report.about.facts.workload].filter(Boolean).join(" · "), 60, 135, "24px", colour("dim"), 1080);
   const kind = !r ? null : byMemory(r) ? "MBU" : r.mfu == null && !isBound(r) && hfuIsExecuted(r) ? "HFU" : "MFU";
-  const big = kind === "MBU" ? mfuPercent(r.mbu) : kind === "HFU" ? percent(r.hfu) : kind && (r.mfu != null || isBound(r)) ? mfuText(r) : null;
+  const big = kind === "MBU" ? percent(r.mbu) : kind === "HFU" ? percent(r.hfu) : kind && (r.mfu != null || isBound(r)) ? mfuText(r) : null;
   put(big != null ? big : "MFU unknown", 60, 265, "700 96px", colour("text"), 620);
   put(r ? `${kind} of ${r.region}` : "", 60, 310, "28px", colour("dim"), 1080);
   const p = r && partsOf(r);

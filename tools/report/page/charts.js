@@ -7,6 +7,7 @@ function overTime() {
   const names = Object.keys(shown);
   if (!names.length) return null;
   const busy = !knowsMfu;
+  const memory = names.some((name) => shown[name].mbu);
   const all = Object.values(shown).flatMap((s) => [s.bin[0], s.bin[s.bin.length - 1]]);
   const [first, last] = [Math.min(...all), Math.max(...all)];
   const at = (i) => (i - first + 0.5) * width;
@@ -23,10 +24,10 @@ function overTime() {
     for (const name of names) {
       const s = shown[name];
       const c = colour(seriesColour.get(name));
-      const values = busy ? s.lost.map((l) => (l ? 1 - l[4] : null)) : s.mfu;
-      datasets.push({ label: name, data: lines(s.bin, values), borderColor: c, backgroundColor: c, borderWidth: 2,
+      const values = (busy ? s.lost.map((l) => (l ? 1 - l[4] : null)) : s.mbu || s.mfu).map((v) => (v == null || possible(v) ? v : null));
+      datasets.push({ label: s.mbu && !busy ? name + " (MBU)" : name, data: lines(s.bin, values), borderColor: c, backgroundColor: c, borderWidth: 2,
         borderDash: name === "total" ? [5, 4] : [], pointRadius: s.bin.length > 60 ? 0 : s.bin.length > 1 ? 2 : 5, pointHitRadius: 8 });
-      if (s.low && !busy) {
+      if (s.low && !busy && !s.mbu) {
         datasets.push({ label: name + " lowest", band: true, data: lines(s.bin, s.low), borderWidth: 0, pointRadius: 0, pointHitRadius: 0 });
         datasets.push({ label: name + " highest", band: true, data: lines(s.bin, s.high), borderWidth: 0, pointRadius: 0, pointHitRadius: 0, backgroundColor: faint(c), fill: "-1" });
       }
@@ -34,14 +35,15 @@ function overTime() {
     return { type: "line", data: { datasets }, options: {
       parsing: false, interaction: { mode: "nearest", axis: "x", intersect: false },
       scales: { x: timeAxis("time since the first window", at(last + 0.5)),
-                  y: axis(busy ? "GPU busy" : "MFU", { beginAtZero: true, max: busy ? 1 : undefined, grace: busy ? 0 : "6%", ticks: percentTicks }) },
+                  y: axis(busy ? "GPU busy" : memory ? "MFU, MBU" : "MFU", { beginAtZero: true, max: busy ? 1 : undefined, grace: busy ? 0 : "6%", ticks: percentTicks }) },
       plugins: { legend: { labels: { filter: (item, data) => !data.datasets[item.datasetIndex].band } },
         tooltip: { filter: (item) => Number.isFinite(item.parsed.y), callbacks: {
           title: (items) => items.length ? clock(items[0].parsed.x) : "", label: (item) => `${item.dataset.label} ${percent(item.parsed.y)}` } } } } };
   };
   const bands = Object.values(shown).some((s) => s.low);
-  return section(busy ? "GPU busy over time" : "MFU over time",
+  return section(busy ? "GPU busy over time" : memory ? "MFU and MBU over time" : "MFU over time",
     `Each point is ${duration(width)}${report.series.merged ? `: ${report.series.merged} windows are one, FLOP and time added up` : ""}.` +
+      (memory && !busy ? " MBU where memory is the limit." : "") +
       (busy ? " MFU is unknown, so this is the share of time in which anything ran." : bands ? " The band is the lowest and the highest rank." : ""),
     chart("time", "MFU of each region over time", make).box);
 }

@@ -18,12 +18,16 @@ function threeDigits(v) {
   const whole = Math.abs(v - Math.round(v)) <= 1e-4 * size;
   return v.toFixed(size >= 99.95 || whole ? 0 : size >= 9.995 ? 1 : 2);
 }
-// A figure above 100 % is no result: it stands in the suspect remark alone.
-const mfuPercent = (v) => percent(v > 1 ? null : v);
+// A ratio that can be true is 0..1, up to rounding; the region's remark says what is wrong with another one.
+const possible = (v) => v >= -1e-9 && v <= 1.001;
+const percent = (v) => (v == null ? "–" : possible(v) ? (Math.min(1, Math.max(0, v)) * 100).toFixed(1) + " %" : "suspect");
+// Kernels that run side by side take more time than there is.
+const timeShare = (v) => (v > 1 ? "> 100 %" : percent(v));
+// A clock may be above the one that the peak stands for.
+const clockPercent = (v) => (v == null ? "–" : (v * 100).toFixed(1) + " %");
 // A bound is never rounded up, a share of what is seen neither.
-const atLeast = (v) => (v == null || v > 1 ? "–" : `≥ ${v >= 0.001 || !(v > 0) ? (Math.floor(v * 1000) / 10).toFixed(1) : (Math.floor(v * 10000) / 100).toFixed(2)} %`);
+const atLeast = (v) => (v == null || !possible(v) ? percent(v) : `≥ ${v >= 0.001 || !(v > 0) ? (Math.floor(v * 1000) / 10).toFixed(1) : (Math.floor(v * 10000) / 100).toFixed(2)} %`);
 const wholePercent = (v) => (v == null ? "–" : `${Math.floor(v * 100 + 1e-9)} %`);
-const percent = (v) => (v == null ? "–" : (v * 100).toFixed(1) + " %");
 function points(v) {
   if (v == null) return "–";
   const p = Math.round(v * 1000) / 10;
@@ -31,7 +35,7 @@ function points(v) {
 }
 function duration(s) {
   if (s == null) return "–";
-  if (s === 0) return "0 s";
+  if (Math.abs(s) < 5e-12) return "0 s";
   if (s >= 172800) return threeDigits(s / 86400) + " days";
   if (s >= 7200) return threeDigits(s / 3600) + " h";
   if (s >= 120) return threeDigits(s / 60) + " min";

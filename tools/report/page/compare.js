@@ -31,7 +31,7 @@ function comparePage() {
         el("div", { class: "head-cell" }, el("div", { class: "name" }, r.region),
           rate(r) != null ? el("div", { class: "big" }, signedPercent(rate(r)), el("span", {}, "token/s")) : null,
           r.mfu.change != null ? el("div", { class: rate(r) != null ? "" : "big" }, points(r.mfu.change), el("span", { class: "dim" }, " points of MFU"))
-            : el("div", { class: "big unknown" }, r.in === "both" ? "MFU unknown in one of them" : `only in ${r.in.toUpperCase()}`)),
+            : el("div", { class: "big unknown" }, r.in === "both" ? `MFU ${[r.mfu.a, r.mfu.b].every((v) => v == null || possible(v)) ? "unknown" : "suspect"} in one of them` : `only in ${r.in.toUpperCase()}`)),
         el("div", {}, r.basis ? ["a", "b"].map((side) => el("div", { class: "side" }, el("span", { class: "dim small" }, side.toUpperCase()), bar(r, side))) : null,
           el("p", { class: "words" }, r.words + ".")))));
   }

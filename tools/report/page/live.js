@@ -47,7 +47,7 @@ function keepLive(every_s) {
     if (kept) chooseAgain(JSON.parse(kept));
   } catch { /* no storage: the page begins anew each time */ }
   const again = async () => {
-    // Nobody looks, or somebody marks text: not now.
+    // The page is hidden, or text is being marked: not now.
     if (paused || document.hidden || String(getSelection())) return setTimeout(again, 1000);
     try {
       const answer = await fetch(location.href, { method: "HEAD", cache: "no-store" });

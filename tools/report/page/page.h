@@ -26,7 +26,7 @@ struct PageOptions {
 /// `gpt2 124 M: 40.9 % MFU in step, demo1`.
 [[nodiscard]] std::string run_page_title(const Job& job);
 
-/// JSON that may stand in a <script> element, whatever its strings hold: no `<` in it.
+/// JSON that may stand in a <script> element, with any strings in it: it has no `<`.
 [[nodiscard]] std::string script_safe(std::string_view json);
 /// Text of an element or an attribute.
 [[nodiscard]] std::string html_text(std::string_view text);

@@ -50,9 +50,11 @@ Json series_of(const Job& job) {
     const bool instances = std::any_of(found->second.begin(), found->second.end(),
                                        [](const auto& bin) { return bin.second.instances > 0; });
     const bool band = region.processes > 1;
+    const bool memory = region.sum().bound == Bound::kMemory && region.sum().mbu;
     for (const auto& [index, bin] : found->second) {
       s["bin"].push_back(index);
       s["mfu"].push_back(rounded(bin.weights.mfu()));
+      if (memory) s["mbu"].push_back(rounded(bin.weights.mbu()));
       if (instances) {
         s["median_s"].push_back(rounded(bin.median_s()));
         s["longest_s"].push_back(bin.longest_ns > 0 ? rounded(seconds(bin.longest_ns)) : Json(nullptr));
@@ -95,7 +97,7 @@ std::string short_path(std::string_view path) {
 /// The region that the run is about: the one that took most time and has FLOP; `total` where none has.
 const JobRegion* main_region(const Job& job) {
   for (const JobRegion& r : job.regions)
-    if (r.name != "total" && r.sum().mfu && *r.sum().mfu <= 1) return &r;
+    if (r.name != "total" && possible(r.sum().mfu)) return &r;
   return job.find("total");
 }
 
@@ -223,7 +225,7 @@ std::string_view instance_name(const RegionSummary& region) {
 std::string run_page_title(const Job& job) {
   std::string title = model_name(job);
   const JobRegion* region = main_region(job);
-  if (region != nullptr && region->sum().mfu && *region->sum().mfu <= 1) {
+  if (region != nullptr && possible(region->sum().mfu)) {
     const bool memory = region->sum().bound == Bound::kMemory && region->sum().mbu;
     title +=
         fmt::format("{}{} {} in {}", title.empty() ? "" : ": ",

@@ -17,16 +17,16 @@ function partsOf(r) {
 }
 
 // The region that a reader asks about first: the longest one with MFU.
-const main = named.find((r) => r.mfu != null && r.mfu <= 1) || named[0] || total;
+const main = named.find((r) => r.mfu != null && possible(r.mfu)) || named[0] || total;
 const peakNames = () => [...new Set(report.devices.filter((d) => d.peak_flop_per_s).map((d) => `${d.dtype} ${d.sparse ? "2:4 sparse" : "dense"} ${scaled(d.peak_flop_per_s, "FLOP/s")}`))];
 // MFU, or the bound where it is known from below alone: which field, and how it is written.
-const isBound = (r) => r.mfu == null && r.mfu_lower != null && r.mfu_lower <= 1;
+const isBound = (r) => r.mfu == null && r.mfu_lower != null;
 const mfuKey = (r) => (isBound(r) ? "mfu_lower" : "mfu");
-const mfuText = (r) => (isBound(r) ? atLeast(r.mfu_lower) : mfuPercent(r.mfu));
-// The share of the matmul time whose FLOP are known; null: nobody looked, or no matmul ran.
+const mfuText = (r) => (isBound(r) ? atLeast(r.mfu_lower) : percent(r.mfu));
+// The share of the matmul time whose FLOP are known; null: calls were not watched, or no matmul ran.
 const seenOf = (r) => (r.executed && r.executed.matmul_s > 0 ? Math.min(1, r.executed.covered_s / r.executed.matmul_s) : null);
 const ENOUGH = 0.9; // from here on HFU is of the products that ran
-const hfuIsExecuted = (r) => r.hfu != null && r.hfu <= 1 && r.executed != null && r.executed.ideal_s > 0 && seenOf(r) >= ENOUGH;
+const hfuIsExecuted = (r) => r.hfu != null && r.executed != null && r.executed.ideal_s > 0 && seenOf(r) >= ENOUGH;
 const byMemory = (r) => r.bound === "memory" && r.mbu != null;
 
 function whatToDo() {
@@ -59,7 +59,7 @@ function matmulLosses(r, whole, left) {
 function stepsDown() {
   const r = main;
   const p = r && partsOf(r);
-  if (!p || r.mfu == null || r.mfu > 1) return null;
+  if (!p || r.mfu == null || p.names !== LOST) return null;
   const share = Object.fromEntries(p.parts);
   const rows = [el("div", { class: "step" }, el("span", {}, "elapsed"), el("div", { class: "track" }, el("div", { class: "fill", style: { left: "0", width: "100%", background: "var(--line)" } })), el("b", {}, "100 %"))];
   let left = 1;

@@ -41,12 +41,9 @@ function answer(r) {
   if (r.region !== "total" && r.instances && r.tokens) add("of", el("b", {}, `${count(Math.round(r.tokens / r.instances))} tokens`));
   if (r.latency) add("p99", b("latency.p99_s", r.latency.p99_s, duration(r.latency.p99_s)));
   if (byMemory(r)) add("MFU", b("mfu", r.mfu, percent(r.mfu)));
-  else if (r.mbu != null) add("MBU", b("mbu", r.mbu, mfuPercent(r.mbu)));
-  else if (r.mbu_lower != null && r.mbu_lower <= 1) add("MBU", b("mbu_lower", r.mbu_lower, atLeast(r.mbu_lower)));
-  const seen = seenOf(r);
-  if (hfuIsExecuted(r)) add("HFU", [b("hfu", r.hfu, percent(r.hfu)), ` (of ${wholePercent(seen)} seen)`]);
-  else if (seen > 0) add("matmuls", [el("b", {}, scaled(r.executed.flop / r.executed.covered_s, "FLOP/s")), ` (of ${wholePercent(seen)} seen)`]);
-  else if (seen === 0 && r.mfu == null && !isBound(r)) add("HFU", "– (of 0 % seen)");
+  else if (r.mbu != null) add("MBU", b("mbu", r.mbu, percent(r.mbu)));
+  else if (r.mbu_lower != null) add("MBU", b("mbu_lower", r.mbu_lower, atLeast(r.mbu_lower)));
+  if (hfuIsExecuted(r)) add("HFU", [b("hfu", r.hfu, percent(r.hfu)), ` (of ${wholePercent(seenOf(r))} seen)`]);
   else if (r.hfu != null && r.hfu > r.mfu * 1.0005) add("HFU", b("hfu", r.hfu, percent(r.hfu)));
   if (r.bound) add("roofline:", el("b", {}, r.bound));
   if (r.tokens_per_s != null) add(r.devices > 1 ? "per GPU" : "", b("tokens_per_s", r.tokens_per_s, scaled(r.tokens_per_s, "token/s")));
@@ -59,7 +56,7 @@ function answer(r) {
   return el("div", { class: "answer", "data-region": r.region },
     el("div", { class: "head-cell" },
       el("div", { class: "name" }, r.region === "total" ? (job.processes > 1 ? "total (all processes)" : "total (the process)") : r.region, " ", marks),
-      byMemory(r) ? figure(`${r.region}.mbu`, r.mbu, [mfuPercent(r.mbu), el("span", {}, "MBU")], "div", { class: "big" })
+      byMemory(r) ? figure(`${r.region}.mbu`, r.mbu, [percent(r.mbu), el("span", {}, "MBU")], "div", { class: "big" })
         : r.mfu != null || isBound(r) ? figure(`${r.region}.${mfuKey(r)}`, r[mfuKey(r)], [mfuText(r), el("span", {}, "MFU")], "div", { class: "big" })
         : hfuIsExecuted(r) ? figure(`${r.region}.hfu`, r.hfu, [percent(r.hfu), el("span", {}, "HFU")], "div", { class: "big" })
         : figure(`${r.region}.mfu`, null, "MFU unknown", "div", { class: "big unknown" })),
@@ -87,10 +84,11 @@ function answers() {
 // The tool's own proof: one line, unless something is missing.
 function launches() {
   const l = job.launches;
-  const counters = Object.entries(job.counters || {});
+  // Every program with CUDA graphs has captured launches.
+  const counters = Object.entries(job.counters || {}).filter(([k]) => k !== "launches_captured");
   const f = (key) => figure("launches." + key, l[key], count(l[key]));
   const lost = l ? l.unattributed + l.dropped : 0;
-  const line = l ? el("p", { class: lost > l.seen / 1000 ? "" : "dim small" }, "Launches: ", f("seen"), " = ", f("attributed"), " in a region + ", f("outside"), " outside every region + ", f("unattributed"), " that nothing decides between regions + ", f("dropped"), " without a record from CUPTI.", l.not_timed != null ? [" Of the others ", f("not_timed"), " have a record without a usable time."] : "")
+  const line = l ? el("p", { class: lost > l.seen / 1000 ? "" : "dim small" }, "Launches: ", f("seen"), " = ", f("attributed"), " in a region + ", f("outside"), " outside every region + ", f("unattributed"), " that nothing decides between regions + ", f("dropped"), " without a record from CUPTI.", l.not_timed ? [" Of the others ", f("not_timed"), " have a record without a usable time."] : "")
     : el("p", { class: "dim small" }, "Launches are counted at the end of a run, and this one has no end.");
   const notes = el("p", { class: "dim small" }, counters.length ? `Counted on the way: ${counters.map(([k, n]) => `${k} ${count(n)}`).join(", ")}. ` : "",
     job.self && !report.trace ? `The library itself: ${duration(job.self.cpu_s)} CPU, ${scaled(job.self.rss_bytes, "B")}, ${(job.self.overhead * 100).toFixed(2)} % of the run in callbacks.` : "");

@@ -14,8 +14,8 @@ function batches() {
     { title: "batch", of: ({ b }) => `${count(b.batch_min)}${b.batch_max > b.batch_min ? "–" + count(b.batch_max) : ""} ${b.batch_max === 1 ? b.unit.slice(0, -1) : b.unit}`, by: ({ b }) => b.batch_min },
     column("instances", "instances", ({ b }) => b.instances, count),
     ...["p50", "p90", "p99", "max"].map((q) => column(q, "latency_s." + q, ({ b }) => b.latency_s && b.latency_s[q], duration)),
-    ...anyOf(({ b }) => b.mfu, column("MFU", "mfu", ({ b }) => b.mfu, mfuPercent)),
-    ...anyOf(({ b }) => b.mbu, column("MBU", "mbu", ({ b }) => b.mbu, mfuPercent)),
+    ...anyOf(({ b }) => b.mfu, column("MFU", "mfu", ({ b }) => b.mfu, percent)),
+    ...anyOf(({ b }) => b.mbu, column("MBU", "mbu", ({ b }) => b.mbu, percent)),
     ...anyOf(rate, { title: "tokens", of: (row) => scaled(rate(row), "token/s"), by: rate }),
     { title: "share of time", of: ({ r, b }) => percent(b.elapsed_s / r.elapsed_s), by: ({ r, b }) => b.elapsed_s / r.elapsed_s },
   ];
@@ -64,7 +64,7 @@ function components() {
     const ofLoss = (row) => (lost(row) == null ? null : lost(row) / r.lost.matmul);
     place.replaceChildren(table([
       { title: "component", text: true, of: label, by: label },
-      { title: "of elapsed", of: (row) => percent(share(row)), by: share },
+      { title: "of elapsed", of: (row) => timeShare(share(row)), by: share },
       { title: "loses", of: (row) => percent(lost(row)), by: lost },
       ...(r.lost && r.lost.matmul > 0 ? [{ title: "of matmul loss", of: (row) => percent(ofLoss(row)), by: ofLoss }] : []),
       f("reached", "flop_per_s", (v) => scaled(v, "FLOP/s")), f("of peak", "of_peak", percent),
@@ -85,18 +85,16 @@ function regionTable() {
     { title: "region", text: true, of: (r) => r.region, by: (r) => r.region },
     { title: "MFU", of: (r) => figure(`${r.region}.${mfuKey(r)}`, r[mfuKey(r)], mfuText(r)), by: (r) => r[mfuKey(r)] }, ...anyOf((r) => r.mfu_busy != null, column("busy MFU", "mfu_busy", (r) => r.mfu_busy, percent)),
     ...anyOf((r) => r.hfu > r.mfu * 1.0005, column("HFU", "hfu", (r) => r.hfu, percent)),
-    ...anyOf((r) => seenOf(r) != null, { title: "seen", of: (r) => wholePercent(seenOf(r)), by: seenOf }),
-    ...anyOf((r) => r.mbu != null, column("MBU", "mbu", (r) => r.mbu, mfuPercent)),
+    ...anyOf((r) => r.mbu != null, column("MBU", "mbu", (r) => r.mbu, percent)),
     ...CLASSES.map((c) => column((knowsMfu && c === "matmul" ? "matmul loss" : c === "memcpy" ? "copies" : c), `${knowsMfu ? "lost" : "time_s"}.${c}`, (r) => (knowsMfu ? r.lost : r.time_s)[c], knowsMfu ? percent : duration)),
     // Of total it would add steps and passes.
     { title: "instances", of: (r) => (r.region === "total" ? "–" : figure(`${r.region}.instances`, r.instances, count(r.instances))), by: (r) => (r.region === "total" ? null : r.instances) },
     column("each", "each_s", (r) => r.each_s, duration),
     column("elapsed", "elapsed_s", (r) => r.elapsed_s, duration), column("kernels", "kernels", (r) => r.kernels, count), column("launches", "launches", (r) => r.launches, count),
-    ...anyOf((r) => r.clock_ratio != null, column("clock", "clock_ratio", (r) => r.clock_ratio, percent)),
+    ...anyOf((r) => r.clock_ratio != null, column("clock", "clock_ratio", (r) => r.clock_ratio, clockPercent)),
   ];
   return section("Regions", "Times of several devices are added up. The five classes are exclusive: a moment belongs to the first one that runs." +
-    (regions.some((r) => r.clock_ratio != null) ? " Clock: the SM clock beside the one that the peak stands for; above 100 % the GPU boosts." : "") +
-    (regions.some((r) => seenOf(r) != null) ? " Seen: the share of the matmul time whose products are known; from 90 % on HFU is of these." : ""),
+    (regions.some((r) => r.clock_ratio != null) ? " Clock: the SM clock beside the one that the peak stands for; above 100 % the GPU boosts." : ""),
     table(columns, regions, { label: "regions" }));
 }
 
@@ -121,7 +119,7 @@ function kernels() {
     place.replaceChildren(table([
       { title: "kernel", text: true, class: "kernel", of: (k) => el("span", { title: k.name }, el("span", { class: "swatch", style: { background: `var(--${CLASS_OF[k.class]})` } }), shortKernel(k.name)), by: (k) => k.name },
       { title: "class", text: true, of: (k) => k.class, by: (k) => k.class },
-      { title: "of elapsed", of: (k) => percent(r.elapsed_s > 0 ? k.sum_s / r.elapsed_s : null), by: (k) => k.sum_s },
+      { title: "of elapsed", of: (k) => timeShare(r.elapsed_s > 0 ? k.sum_s / r.elapsed_s : null), by: (k) => k.sum_s },
       { title: "count", of: (k) => count(k.count), by: (k) => k.count },
       { title: "time", of: (k) => duration(k.sum_s), by: (k) => k.sum_s },
       { title: "each", of: (k) => duration(k.sum_s / k.count), by: (k) => k.sum_s / k.count },
@@ -138,12 +136,12 @@ function ranks() {
   const names = [...new Set(report.rows.map((row) => row.region))].sort((a, b) => (a === "total") - (b === "total"));
   const place = el("div");
   const by = (title, key, text, more = {}) => ({ title, of: (row) => (text ? text(row[key]) : row[key]), by: (row) => row[key], ...more });
-  const mfu = by("MFU", "mfu", mfuPercent);
+  const mfu = by("MFU", "mfu", percent);
   const p50 = by("p50", "p50_s", duration);
   const known = (column, key) => (report.rows.some((row) => row[key] != null && row[key] !== "") ? [column] : []);
-  const columns = [{ title: "rank", text: true, of: (row) => el("span", {}, row.label, row.odd ? [" ", el("span", { class: "badge warn", title: "its MFU or median is more than five deviations off the others'" }, "differs")] : []), by: (row) => row.label }, ...known(by("host", "host", null, { text: true }), "host"), ...known(mfu, "mfu"), ...known(by("MBU", "mbu", mfuPercent), "mbu"),
+  const columns = [{ title: "rank", text: true, of: (row) => el("span", {}, row.label, row.odd ? [" ", el("span", { class: "badge warn", title: "its MFU or median is more than five deviations off the others'" }, "differs")] : []), by: (row) => row.label }, ...known(by("host", "host", null, { text: true }), "host"), ...known(mfu, "mfu"), ...known(by("MBU", "mbu", percent), "mbu"),
     by("instances", "instances", count), p50, by("p99", "p99_s", duration), by("idle", "idle", percent), by("comm", "comm", percent), by("elapsed", "elapsed_s", duration),
-    ...known(by("clock", "clock_ratio", percent), "clock_ratio")];
+    ...known(by("clock", "clock_ratio", clockPercent), "clock_ratio")];
   const show = (name) => place.replaceChildren(table(columns, report.rows.filter((row) => row.region === name), knowsMfu ? { label: "ranks", sort: mfu } : { label: "ranks", sort: p50, descending: true }));
   show(names[0]);
   return el("section", { class: "panel", id: "ranks" }, el("div", { class: "head" }, el("h2", {}, "Ranks and devices"), choice("region", names, show)),
@@ -162,10 +160,10 @@ function divided() {
     { title: "FLOP", of: (r) => figure(`${r.region}.flop`, r.flop, scaled(r.flop, "FLOP")) },
     { title: "÷ peak × elapsed", of: (r) => figure(`${r.region}.flop_at_peak`, r.flop_at_peak, scaled(r.flop_at_peak, "FLOP")) },
     { title: "over", of: (r) => figure(`${r.region}.counted_s`, r.counted_s, duration(r.counted_s)) },
-    { title: "= MFU", of: (r) => mfuPercent(r.mfu) },
+    { title: "= MFU", of: (r) => percent(r.mfu) },
     { title: "bytes", of: (r) => figure(`${r.region}.bytes`, r.bytes, scaled(r.bytes, "B")) },
     { title: "÷ bandwidth × elapsed", of: (r) => scaled(r.bytes_at_peak, "B") },
-    { title: "= MBU", of: (r) => mfuPercent(r.mbu) },
+    { title: "= MBU", of: (r) => percent(r.mbu) },
     { title: "named by", text: true, of: (r) => (r.named_by === "detector" ? "inferred" : r.named_by || "–") },
   ], regions, { label: "quotients" });
   const note = knowsMfu ? `MFU = model FLOP ÷ (peak × elapsed). FLOP counted by the convention ${report.conventions.join(", ")}.` : "Nothing yet: without FLOP there is no MFU. These are the peaks that they would be divided by.";
