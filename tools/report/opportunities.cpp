@@ -20,7 +20,13 @@ std::string with_commas(long long number) {
 
 constexpr double kWorthSaying = 0.02;
 constexpr double kNothingLeft = 0.995;
-constexpr double kManyLaunches = 50;  // of an instance
+constexpr double kMost = 0.5;                // of a time, to speak of it as the cause
+constexpr double kGood = 0.75;               // of the peak while matmuls run
+constexpr DurationNs kShortKernel = 50'000;  // launching and reading operands is as much of it as computing
+
+DurationNs mean_ns(DurationNs sum_ns, std::uint64_t count) {
+  return count != 0 ? sum_ns / static_cast<DurationNs>(count) : 0;
+}
 
 const TopKernel* longest(const RegionSummary& r, KernelClass wanted) {
   const auto found = std::find_if(r.top_kernels.begin(), r.top_kernels.end(),
@@ -31,7 +37,7 @@ const TopKernel* longest(const RegionSummary& r, KernelClass wanted) {
 class Finder {
  public:
   explicit Finder(const JobRegion& region) : name_(region.name), r_(region.sum()) {
-    if (r_.mfu && r_.lost)
+    if (possible(r_.mfu) && r_.lost)
       shares_ = r_.lost;
     else if (r_.classes_known)
       shares_ = region.totals.weights.time_shares();
@@ -41,11 +47,10 @@ class Finder {
     if (!shares_ || !r_.classes_known || r_.elapsed_ns <= 0) return {};
     idle();
     if (r_.graph_sum_ns == 0) other();  // else of any class
-    add(TimeClass::kComm, "exposed communication", "",
-        "Overlap it with compute (bucket sizes, prefetch), or move less. Look for a rank that arrives last.");
-    add(TimeClass::kMemcpy, "copies", "",
-        "Pinned memory and copies on a stream of their own; fewer synchronising reads of results.");
-    if (r_.mfu && !(r_.bound == Bound::kMemory && r_.mbu)) matmul();
+    comm();
+    add(TimeClass::kMemcpy, "copies", ": nothing else ran beside them",
+        "Pinned memory and copies on another stream; fewer synchronising reads of results.");
+    if (possible(r_.mfu) && r_.lost && !(r_.bound == Bound::kMemory && r_.mbu)) matmul();
     return std::move(found_);
   }
 
@@ -53,7 +58,7 @@ class Finder {
   [[nodiscard]] double share(TimeClass c) const { return (*shares_)[static_cast<std::size_t>(c)]; }
 
   void add(TimeClass c, std::string_view what, const std::string& more, std::string_view advice) {
-    if (share(c) < kWorthSaying) return;
+    if (share(c) < kWorthSaying || share(c) > 1) return;
     Opportunity o;
     o.region = name_;
     o.time_class = c;
@@ -64,36 +69,99 @@ class Finder {
     found_.push_back(std::move(o));
   }
 
+  /// By the gaps that most of it is in. Where no kind of gap is, or older rows do not say, nothing is advised.
   void idle() {
-    const double idle_s = seconds(r_.time_ns[static_cast<std::size_t>(TimeClass::kIdle)]);
-    if (r_.launches == 0 || r_.instances == 0) return add(TimeClass::kIdle, "idle", "", "The GPU waits for the host.");
-    const double each = static_cast<double>(r_.launches) / static_cast<double>(r_.instances);
-    add(TimeClass::kIdle, "idle",
-        fmt::format(": {} launch{} per instance, {} of idle time each", with_commas(std::llrint(each)),
-                    std::lround(each) == 1 ? "" : "es", duration_text(idle_s / static_cast<double>(r_.launches))),
-        each > kManyLaunches ? "Launch less: CUDA graphs, torch.compile, larger batches. A gap of a few µs at every "
-                               "launch is the CPU."
-                             : "The GPU waits for the host between few launches: data loading, synchronisation, Python "
-                               "between steps.");
+    const DurationNs idle_ns = r_.time_ns[static_cast<std::size_t>(TimeClass::kIdle)];
+    const IdleGaps gaps = r_.idle_gaps.value_or(IdleGaps{});
+    const auto part = [&](DurationNs ns) {
+      return idle_ns > 0 ? static_cast<double>(ns) / static_cast<double>(idle_ns) : 0;
+    };
+    const auto say = [&](DurationNs ns, std::string_view where, std::string_view advice) {
+      add(TimeClass::kIdle, "idle", fmt::format(": {} of it {}", percent_text(part(ns)), where), advice);
+    };
+    const bool long_ones = part(gaps.longer) >= kMost;
+    if (long_ones && part(gaps.before) >= kMost)
+      return say(gaps.before, "before the first kernel of an instance, mostly in gaps of 1 ms and more",
+                 "The GPU waits for its input: more data-loader workers, prefetching, pinned memory; or what the host "
+                 "does between two instances.");
+    if (long_ones && part(gaps.after) >= kMost)
+      return say(
+          gaps.after, "behind the last kernel of an instance, mostly in gaps of 1 ms and more",
+          "The host works on after the GPU is done: logging, checkpoints, reading a loss, an optimizer on the CPU.");
+    if (long_ones)
+      return say(
+          gaps.longer, "in gaps of 1 ms and more",
+          "The host stops in between: a synchronising read (.item(), .cpu()), work on the CPU, or another process.");
+    const double launches =
+        r_.instances != 0 ? static_cast<double>(r_.launches) / static_cast<double>(r_.instances) : 0;
+    const std::string many =
+        launches >= 1 ? fmt::format("; {} launches per instance", with_commas(std::llrint(launches))) : "";
+    if (part(gaps.under_20us) >= kMost)
+      return say(gaps.under_20us, "in gaps below 20 µs" + many,
+                 "Launching takes as long as computing: CUDA graphs, torch.compile, larger batches.");
+    if (part(gaps.under_20us + gaps.under_1ms) >= kMost && gaps.under_1ms > 0)
+      return say(gaps.under_20us + gaps.under_1ms, "in gaps below 1 ms" + many,
+                 "The CPU is late with its launches: torch.compile, CUDA graphs, fewer and larger operators, no Python "
+                 "between them.");
+    add(TimeClass::kIdle, "idle", "", "Nothing ran on the GPU; how long its gaps were is not known.");
   }
 
   void other() {
     const TopKernel* kernel = longest(r_, KernelClass::kOther);
+    if (kernel == nullptr) return add(TimeClass::kOther, "other kernels", "", "What they are is not known.");
+    std::uint64_t count = 0;
+    DurationNs sum_ns = 0;
+    for (const TopKernel& k : r_.top_kernels) {
+      if (k.kernel_class != KernelClass::kOther) continue;
+      count += k.count;
+      sum_ns += k.sum_ns;
+    }
+    const std::string name = short_kernel_name(kernel->name);
+    if (mean_ns(sum_ns, count) < kShortKernel)
+      return add(TimeClass::kOther, "other kernels",
+                 fmt::format(": {} of {} on average, {} most of all", with_commas(static_cast<long long>(count)),
+                             duration_text(seconds(mean_ns(sum_ns, count))), name),
+                 "Fuse element-wise work and normalisation (torch.compile, fused attention and optimizer): none of it "
+                 "counts as model FLOP.");
+    const double alone = std::min(1.0, static_cast<double>(kernel->sum_ns) / static_cast<double>(r_.elapsed_ns));
     add(TimeClass::kOther, "other kernels",
-        kernel == nullptr
-            ? ""
-            : fmt::format("; {} alone is {}", short_kernel_name(kernel->name),
-                          percent_text(static_cast<double>(kernel->sum_ns) / static_cast<double>(r_.elapsed_ns))),
-        "Fuse element-wise work and normalisation (torch.compile, fused attention and optimizer): none of it counts as "
-        "model FLOP.");
+        fmt::format("; {} alone is {}, {} each", name, percent_text(alone),
+                    duration_text(seconds(mean_ns(kernel->sum_ns, kernel->count)))),
+        "A few long kernels that are no matmuls: look for a faster implementation of the longest.");
+  }
+
+  /// Communication that is hidden already cannot be hidden further.
+  void comm() {
+    if (r_.comm_kernels == 0 || r_.comm_sum_ns <= 0)
+      return add(TimeClass::kComm, "exposed communication", "", "Overlap it with compute, or move less.");
+    const double exposed = std::min(1.0, static_cast<double>(r_.time_ns[static_cast<std::size_t>(TimeClass::kComm)]) /
+                                             static_cast<double>(r_.comm_sum_ns));
+    const std::string evidence =
+        fmt::format(": {} of the time of {} kernels of {} each, with no compute beside them", percent_text(exposed),
+                    with_commas(static_cast<long long>(r_.comm_kernels)),
+                    duration_text(seconds(mean_ns(r_.comm_sum_ns, r_.comm_kernels))));
+    add(TimeClass::kComm, "exposed communication", evidence,
+        exposed >= kMost ? "Overlap it with compute (bucket sizes, prefetch); mfu top names a rank that arrives last."
+                         : "Most of it is hidden: move less (larger shards, fewer bytes), or a faster network.");
   }
 
   void matmul() {
+    const double lost = share(TimeClass::kMatmul), reached = *r_.mfu / (*r_.mfu + lost);
+    if (reached >= kGood) return;  // no kernel gets all of the peak
     const TopKernel* kernel = longest(r_, KernelClass::kGemm);
-    add(TimeClass::kMatmul, "matmuls below the peak",
-        kernel == nullptr ? "" : "; the longest is " + short_kernel_name(kernel->name),
-        "Larger or better aligned shapes (multiples of 64 and 128), a faster dtype, fewer tiny batches. Not all of it "
-        "can be had: 70 to 80 % of the peak is good.");
+    const std::string evidence =
+        fmt::format(": they reach {} of it{}", percent_text(reached),
+                    kernel == nullptr ? ""
+                                      : fmt::format(", the longest is {}, {} each", short_kernel_name(kernel->name),
+                                                    duration_text(seconds(mean_ns(kernel->sum_ns, kernel->count)))));
+    if (r_.clock_ratio && *r_.clock_ratio < 0.9)
+      return add(TimeClass::kMatmul, "matmuls below the peak",
+                 fmt::format("{}; the clock was at {:.0f} % of the peak's", evidence, 100 * *r_.clock_ratio),
+                 "Power or heat holds the clock down: the limit of the GPU, or its cooling.");
+    add(TimeClass::kMatmul, "matmuls below the peak", evidence,
+        kernel != nullptr && mean_ns(kernel->sum_ns, kernel->count) < kShortKernel
+            ? "They are too short to fill the GPU: larger batches, longer sequences, merged projections."
+            : "Better aligned shapes (multiples of 64 and 128), a faster dtype. 70 to 80 % of the peak is good.");
   }
 
   std::string name_;

@@ -17,8 +17,8 @@ struct Opportunity {
   TimeClass time_class = TimeClass::kIdle;
   double share = 0;            ///< of the region's elapsed time, 0..1
   std::optional<double> gain;  ///< 1 / (1 - share): times the rate, if that time went away; none where all of it would
-  std::string what;            ///< `idle 30.5 %: 371 launches per instance, 37.7 µs of idle time each`
-  std::string advice;          ///< one or two sentences
+  std::string what;    ///< with what it rests on: `idle 30.5 %: 73.0 % of it in gaps below 20 µs; 371 launches ...`
+  std::string advice;  ///< one or two sentences
 };
 
 /// Shares of 2 % and more of every region but `total`, most device time first. Matmul time below the peak is one where

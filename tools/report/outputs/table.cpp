@@ -5,11 +5,22 @@
 #include <algorithm>
 #include <set>
 
+#include "core/base/printable.h"
 #include "core/sinks/sink_text.h"
 #include "tools/report/escape.h"
 #include "tools/report/opportunities.h"
 
 namespace mfu {
+
+namespace {
+
+/// `text` in lines of 120 columns behind the log's prefix, those after the first behind `indent` spaces.
+std::string folded(const std::string& text, std::size_t indent) {
+  constexpr std::size_t kColumns = 114;
+  return fmt::format("{}\n", fmt::join(wrapped(text, kColumns - indent), "\n" + std::string(indent, ' ')));
+}
+
+}  // namespace
 
 std::string job_text(const Job& job) {
   WindowSummary window = job_window(job);
@@ -34,7 +45,8 @@ std::string job_text(const Job& job) {
   constexpr std::size_t kOpportunities = 3;
   const std::vector<Opportunity> found = opportunities(job);
   for (std::size_t i = 0; i < std::min(kOpportunities, found.size()); ++i)
-    text += (i == 0 ? "worth doing: " : "             ") + opportunity_text(found[i]) + "\n";
+    text +=
+        (i == 0 ? "worth doing: " : "             ") + folded(opportunity_text(found[i]) + ". " + found[i].advice, 13);
   std::set<std::string> reasons;
   for (const JobRegion& r : job.regions)
     if (!r.why_no_mfu.empty() && reasons.insert(r.why_no_mfu).second)
@@ -43,8 +55,10 @@ std::string job_text(const Job& job) {
   constexpr std::size_t kShown = 8;
   for (std::size_t i = 0; i < std::min(kShown, job.warnings.size()); ++i) {
     const JobWarning& w = job.warnings[i];
-    text += fmt::format("{}: {}{}{}\n", w.kind, w.message, w.source.empty() ? "" : " [" + file_name(w.source) + "]",
-                        w.count > 1 ? fmt::format(" ({} times)", w.count) : "");
+    const std::string line =
+        fmt::format("{}: {}{}{}", w.kind, w.message, w.source.empty() ? "" : " [" + file_name(w.source) + "]",
+                    w.count > 1 ? fmt::format(" ({} times)", w.count) : "");
+    text += w.kind == "suspect" ? folded(line, 2) : line + "\n";
   }
   if (job.warnings.size() > kShown) text += fmt::format("... and {} more remarks\n", job.warnings.size() - kShown);
   return text;
