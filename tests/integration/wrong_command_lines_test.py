@@ -142,7 +142,8 @@ CASES = {
         (2, "R --assert step.mfu>=nan", "'nan' is no number"),
         (2, "R --assert step.mfu=>0.4", "'=' is no comparison"),
         (2, "T -i abc", '--interval: expected a number above 0, got "abc"'),
-        (2, "R -c none.json", "--config: is for traces, and .* is the directory of a run"),
+        (1, "R -c none.json", "none.json: expected a config file"),
+        (2, "R --batch 8", "--batch, --seq-len, --context: expected --config beside them"),
         (2, "R -i 2", "--interval: is for traces, and .* is the directory of a run"),
         (2, "T -i -1", '--interval: expected a number above 0, got "-1"'),
         (2, "R R", "one run at a time; to compare two: mfu compare "),
@@ -160,7 +161,7 @@ CASES = {
     "compare": [
         (2, "", "expected A, run directory or trace of before, got nothing"),
         (2, "R", "expected B, that of after, got nothing"),
-        (2, "R R -c none.json", "--config: is for traces, and .* is the directory of a run"),
+        (1, "R R -c none.json", "none.json: expected a config file"),
         (2, "R R R", 'expected no further argument, got ".*run"'),
         (2, "--nope", "--nope: no such option"),
         (2, "R R --json --markdown", "one of --json, --markdown and --html at a time"),

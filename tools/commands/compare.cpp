@@ -24,7 +24,8 @@ struct CompareOptions {
   std::string a, b;
   bool json = false, markdown = false, html = false;
   std::vector<std::string> asserts;
-  std::string output, config, interval;
+  std::string output;
+  WorkOptions work;
 };
 
 void complain(std::string_view message) { fmt::print(stderr, "mfu compare: {}\n", printable_lines(message)); }
@@ -39,11 +40,10 @@ int compare_runs(const CompareOptions& o) {
   const Result<std::vector<Assertion>> assertions = parse_assertions(o.asserts);
   if (!assertions) return refuse(assertions.error().message, kUsageError);
   const std::array<std::string, 2> paths{o.a, o.b};
-  if (const std::string wrong = wrong_trace_options(paths, o.config, o.interval); !wrong.empty())
-    return refuse(wrong, kUsageError);
+  if (const std::string wrong = wrong_work_options(paths, o.work); !wrong.empty()) return refuse(wrong, kUsageError);
   std::vector<Job> jobs;
   for (const std::string& path : paths) {
-    Result<Job> job = read_job({path, o.config, o.interval, "", nullptr}, nullptr, complain);
+    Result<Job> job = read_job({path, o.work, "", nullptr}, nullptr, complain);
     if (!job) return refuse(job.error().message, kFailed);
     jobs.push_back(std::move(*job));
   }
@@ -78,7 +78,7 @@ void add_compare(CommandLine& line) {
   command.flag("--markdown", options->markdown, "tables to paste into a pull request");
   command.flag("--html", options->html, "a page");
   command.option("-o,--output", options->output, "where to write; default: stdout", {.type = "FILE"});
-  add_trace_options(command, options->config, options->interval);
+  add_work_options(command, options->work);
   command.footer({"mfu compare main branch", "mfu compare main branch --markdown >> comment.md",
                   "mfu compare main branch --assert 'step.tokens_per_s>=-3%' --assert 'decode.p99_s<=+1ms'"},
                  "0; 1 when a bound does not hold or nothing can be read; 2 for an unknown region or figure");

@@ -18,7 +18,7 @@ Result<Job> read_job(const JobInput& input, ProcessWriter* writer, const Complai
   if (!kind) return kind.error();
   JobBuilder builder(input.path, *kind == SourceKind::kTraces);
   const auto done = for_each_process(
-      {input.path, input.config, input.interval, input.timelines},
+      {input.path, input.work, input.timelines},
       [&](RunHistory&& history) -> Result<void> {
         if (writer != nullptr) writer->process(history);
         if (!input.tensorboard.empty()) {
@@ -37,20 +37,28 @@ Result<Job> read_job(const JobInput& input, ProcessWriter* writer, const Complai
   return job;
 }
 
-std::string wrong_trace_options(std::span<const std::string> paths, const std::string& config,
-                                const std::string& interval) {
-  if (config.empty() && interval.empty()) return {};
+std::string wrong_work_options(std::span<const std::string> paths, const WorkOptions& work) {
+  if (work.config.empty() && (work.batch || work.seq_len || work.context))
+    return "--batch, --seq-len, --context: expected --config beside them";
+  if (work.interval.empty()) return {};
   for (const std::string& path : paths)
     if (const Result<SourceKind> kind = kind_of(path); !kind || *kind == SourceKind::kTraces) return {};
-  return fmt::format("{}: is for traces, and {} is the directory of a run, which has its own",
-                     config.empty() ? "--interval" : "--config", paths.front());
+  return fmt::format("--interval: is for traces, and {} is the directory of a run, which has its windows",
+                     paths.front());
 }
 
-void add_trace_options(Command& command, std::string& config, std::string& interval) {
-  command.option("-c,--config", config,
-                 "for traces, the model: HF config.json, its folder, a model id, or an own config");
-  command.option("-i,--interval", interval, "for traces: seconds per window; default: what fits its length",
+void add_work_options(Command& command, WorkOptions& work) {
+  command.option("-c,--config", work.config,
+                 "of traces, and of runs that had none, the model: HF config.json, its folder, a model id, own config");
+  command.option("-i,--interval", work.interval, "of traces: seconds per window; default: what fits its length",
                  {.type = "SECONDS", .between = kAboveZero});
+  command.option("--batch", work.batch, "sequences, where config and ranges do not say", {.between = kFromOne});
+  command.option("--seq-len", work.seq_len, "tokens per sequence, likewise", {.between = kFromOne});
+  command.option("--context", work.context, "tokens already cached per sequence, likewise", {.between = kFromZero});
+  command.option("--peak-tflops", work.peak_tflops, "peak to divide by [TFLOP/s]",
+                 {.type = "NUMBER", .between = {1e-6, 1e9}});
+  command.option("--peak-gbps", work.peak_gbps, "memory bandwidth to divide by [GB/s]",
+                 {.type = "NUMBER", .between = {1e-6, 1e9}});
 }
 
 Result<std::vector<Assertion>> parse_assertions(const std::vector<std::string>& texts) {

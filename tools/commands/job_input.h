@@ -14,13 +14,13 @@
 #include "tools/report/assertion.h"
 #include "tools/report/outputs/process_writer.h"
 #include "tools/report/timelines.h"
+#include "tools/trace/trace_input.h"
 
 namespace mfu {
 
 struct JobInput {
   std::string path;                ///< a run directory, a file of one, a trace, a folder of traces
-  std::string config;              ///< of traces: the model
-  std::string interval;            ///< of traces: seconds per window
+  WorkOptions work;                ///< of traces, and of runs that had no config
   std::string tensorboard;         ///< a folder that gets event files; empty: none
   Timelines* timelines = nullptr;  ///< gets single instances where the input has them
 };
@@ -31,13 +31,12 @@ using Complain = std::function<void(std::string_view message)>;
 /// Reads one run, process by process. `writer` sees them as they pass; nullptr: none.
 [[nodiscard]] Result<Job> read_job(const JobInput& input, ProcessWriter* writer, const Complain& complain);
 
-/// What is wrong with options that are for traces alone, where no path is one: run directories have a config and
-/// windows of their own. Empty: nothing.
-[[nodiscard]] std::string wrong_trace_options(std::span<const std::string> paths, const std::string& config,
-                                              const std::string& interval);
+/// What is wrong with options where they mean nothing: an interval without a trace, a shape without a model. Empty:
+/// nothing.
+[[nodiscard]] std::string wrong_work_options(std::span<const std::string> paths, const WorkOptions& work);
 
-/// `--config` and `--interval`, which traces alone need.
-void add_trace_options(Command& command, std::string& config, std::string& interval);
+/// `--config`, `--batch` and the other options of WorkOptions.
+void add_work_options(Command& command, WorkOptions& work);
 
 [[nodiscard]] Result<std::vector<Assertion>> parse_assertions(const std::vector<std::string>& texts);
 /// Says of each bound whether it holds, as `check` finds. \return 0; 1: one does not; 2: one names what is not there.

@@ -23,13 +23,13 @@
 #include "core/sinks/sink_jsonl.h"
 #include "core/sinks/sink_text.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/job_input.h"
 #include "tools/commands/replay_counters.h"
 #include "tools/replay/process_replay.h"
 #include "tools/replay/trace_detect.h"
 #include "tools/replay/trace_figures.h"
 #include "tools/replay/trace_query.h"
 #include "tools/trace/open_trace.h"
-#include "tools/trace/trace_input.h"
 
 namespace mfu {
 namespace {
@@ -38,8 +38,8 @@ struct ReplayOptions {
   std::vector<std::string> paths;
   bool json = false, detect = false, explain = false, partial = false;
   std::string gpu;
-  std::optional<double> peak_tflops;
-  std::string config, run_dir, interval;
+  WorkOptions work;
+  std::string run_dir;
   std::string match = "contains", phase, kernel_per = "launch";
   TraceQuery query;  ///< neither range nor kernel: none
   [[nodiscard]] bool asks() const { return !query.range.empty() || !query.kernel.empty(); }
@@ -263,11 +263,9 @@ bool say_if_cut(const TraceReport& report) {
         "outside the profile); idle is overstated\n",
         report.facts.path, unseen, kernels);
   if (!cut) return false;
-  fmt::print(
-      stderr,
-      "mfu replay: {} ends in the middle: of {} launches {} have no record of their work; idle is overstated, and what "
-      "came later is missing\n",
-      report.facts.path, calls, without);
+  fmt::print(stderr, "mfu replay: {} ends in the middle: {}idle is overstated, and what came later is missing\n",
+             report.facts.path,
+             calls != 0 ? fmt::format("of {} launches {} have no record of their work; ", calls, without) : "");
   return true;
 }
 
@@ -300,15 +298,16 @@ Result<void> check_words(const ReplayOptions& options) {
   if (!gemm && (q.m || q.n || q.k)) return Error{"--m, --n, --k: expected --kernel-kind gemm beside them"};
   if (q.per_pass && q.range.empty())
     return Error{"--kernel-per pass: expected --range: its occurrences are the passes"};
-  if (!q.kernel_kind.empty() && !gemm && options.config.empty())
+  if (!q.kernel_kind.empty() && !gemm && options.work.config.empty())
     return Error{"--kernel-kind " + q.kernel_kind + ": expected a model: name it with --config"};
   if (!q.kernel.empty())
     if (const auto pattern = NamePattern::compile(q.kernel); !pattern)
       return Error{"--kernel: " + pattern.error().message};
-  if (!options.gpu.empty() && !options.peak_tflops) {
+  if (!options.gpu.empty() && !options.work.peak_tflops) {
     const Result<Peak> peak = find_peak_of_name(options.gpu, DType::kBf16, {});
     if (!peak) return Error{"--gpu: " + peak.error().message + "; or give --peak-tflops"};
   }
+  if (const std::string wrong = wrong_work_options(options.paths, options.work); !wrong.empty()) return Error{wrong};
   return {};
 }
 
@@ -317,14 +316,14 @@ Result<void> check_words(const ReplayOptions& options) {
 int replay(const ReplayOptions& options) {
   if (are_counters(options.paths)) {
     PeakOptions peak;
-    peak.tflops = options.peak_tflops;
+    peak.tflops = options.work.peak_tflops;
+    peak.gbps = options.work.peak_gbps;
     return replay_counters(options.paths, options.gpu, peak, options.json);
   }
   std::vector<Replayed> traces;
   int code = 0;
-  Result<Config> config = trace_config(options.config, options.interval);
+  Result<Config> config = trace_config(options.work);
   if (!config) return fail(config.error());
-  if (options.peak_tflops) config->peak.tflops = options.peak_tflops;
   for (const std::string& warning : config->warnings) fmt::print(stderr, "mfu replay: {}\n", printable_lines(warning));
   for (const std::string& path : options.paths) {
     const Result<std::vector<std::string>> files = list_traces(path);
@@ -374,16 +373,10 @@ void add_replay(CommandLine& line) {
   command.flag("--explain", options->explain,
                "with --detect: what was considered as a step, and why it was taken or refused, by number of launch",
                {.needs = {"--detect"}});
-  command.option("-c,--config", options->config,
-                 "model, for MFU: HF config.json, its folder, a model id, or an own config");
+  add_work_options(command, options->work);
   command.option("--gpu", options->gpu, "the device that ran it, whatever the trace says", {.type = "GPU"});
-  command.option("--peak-tflops", options->peak_tflops, "peak to divide by [TFLOP/s]",
-                 {.type = "NUMBER", .between = {1e-6, 1e9}});
   command.flag("--partial", options->partial, "exit 0 for a trace that ends in the middle");
   command.option("--run-dir", options->run_dir, "write the windows there as a live run does", {.type = "DIR"});
-  command.option("-i,--interval", options->interval,
-                 std::string("seconds per window; default: ") + kDefaultInterval.text,
-                 {.type = "SECONDS", .between = kAboveZero});
   constexpr double kMostFlop = 1e30;
   TraceQuery& query = options->query;
   command.option("--range", query.range, "MFU of the ranges whose name contains this");

@@ -28,7 +28,8 @@ struct ReportOptions {
   std::vector<std::string> paths;
   bool json = false, csv = false, perfetto = false, markdown = false;
   std::vector<std::string> asserts;
-  std::string output, config, interval, tensorboard;
+  std::string output, tensorboard;
+  WorkOptions work;
 };
 
 void complain(std::string_view message) { fmt::print(stderr, "mfu report: {}\n", printable_lines(message)); }
@@ -46,8 +47,8 @@ int report_one(const ReportOptions& o) {
   Job job;
   Timelines timelines;
   const auto read = [&](ProcessWriter* writer) -> Result<void> {
-    Result<Job> read_one = read_job(
-        {o.paths.front(), o.config, o.interval, o.tensorboard, page_wanted ? &timelines : nullptr}, writer, complain);
+    Result<Job> read_one =
+        read_job({o.paths.front(), o.work, o.tensorboard, page_wanted ? &timelines : nullptr}, writer, complain);
     if (!read_one) return read_one.error();
     job = std::move(*read_one);
     if (writer != nullptr) writer->finish(job);
@@ -101,7 +102,7 @@ int report(ReportOptions& options) {
                 kUsageError);
   if (int{options.json} + int{options.csv} + int{options.perfetto} + int{options.markdown} > 1)
     return fail("one of --json, --csv, --perfetto and --markdown at a time", kUsageError);
-  if (const std::string wrong = wrong_trace_options(options.paths, options.config, options.interval); !wrong.empty())
+  if (const std::string wrong = wrong_work_options(options.paths, options.work); !wrong.empty())
     return fail(wrong, kUsageError);
   return report_one(options);
 }
@@ -126,7 +127,7 @@ void add_report(CommandLine& line) {
                  {.type = "BOUND", .one_value_each = true});
   command.option("-o,--output", options->output,
                  "where to write; default: mfu-report.html for the page, stdout for the rest", {.type = "FILE"});
-  add_trace_options(command, options->config, options->interval);
+  add_work_options(command, options->work);
   command.footer(
       {"mfu report run", "mfu report -c config.json trace.json.gz -o trace.html", "mfu report --json run > run.json",
        "mfu report run --assert 'step.mfu>=0.40' --assert 'decode.p99_s<25ms'"},

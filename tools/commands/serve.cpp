@@ -21,7 +21,7 @@ namespace {
 Result<std::string> live_page(const std::string& path) {
   constexpr int kRefreshS = 10;
   try {
-    Result<Job> job = read_job({path, "", "", "", nullptr}, nullptr, [](std::string_view) {});
+    Result<Job> job = read_job({path, {}, "", nullptr}, nullptr, [](std::string_view) {});
     if (!job) return job.error();
     return run_page(*job, MFU_VERSION, {nullptr, kRefreshS});
   } catch (const std::exception& e) {

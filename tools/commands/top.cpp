@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,10 +14,12 @@
 #include "core/base/clock.h"
 #include "tools/commands/commands.h"
 #include "tools/job/live_job.h"
+#include "tools/replay/late_count.h"
 #include "tools/run_dir/find_run_dir.h"
 #include "tools/top/local_gpus.h"
 #include "tools/top/screen.h"
 #include "tools/top/terminal.h"
+#include "tools/trace/trace_input.h"
 
 namespace mfu {
 
@@ -27,7 +30,7 @@ constexpr int kPlainWidth = 120;
 struct TopOptions {
   std::vector<std::string> directories;
   bool once = false, json = false, ascii = false, no_mouse = false;
-  std::string sort = "rank", filter, theme = "dark";
+  std::string sort = "rank", filter, theme = "dark", config;
   double refresh_s = 1;
 };
 
@@ -200,6 +203,16 @@ bool handle(const Terminal::Press& press, TopView& view, const TopSnapshot& snap
   return true;
 }
 
+/// Gives the rows of one process the work that `config` implies.
+std::function<void(RunLine&)> counted_late(const Config& config) {
+  return [late = std::make_shared<LateCount>(config)](RunLine& line) {
+    if (auto* run = std::get_if<RunInfo>(&line.what)) late->start(*run);
+    if (auto* window = std::get_if<WindowLine>(&line.what)) late->count(window->region);
+    if (auto* end = std::get_if<EndLine>(&line.what))
+      for (RegionSummary& row : end->whole.regions) late->count(row, true);
+  };
+}
+
 int fail(const Error& error) {
   std::fprintf(stderr, "mfu top: %s\n", error.message.c_str());
   return 1;
@@ -213,6 +226,9 @@ int top(const TopOptions& o) {
   auto directories = find_run_dirs(o.directories);
   if (!directories) return fail(directories.error());
   LiveJob job(std::move(*directories), RunFile::From::kTail);
+  Result<Config> config = o.config.empty() ? Config{} : trace_config({.config = o.config});
+  if (!config) return fail(config.error());
+  if (config->model) job.change_lines_by([&config] { return counted_late(*config); });
   if (const auto done = job.refresh(time_of(CLOCK_MONOTONIC), time_of(CLOCK_REALTIME)); !done)
     return fail(done.error());
   TopView view;
@@ -235,7 +251,7 @@ int top(const TopOptions& o) {
   bool stale_screen = true;
   while (true) {
     const auto [width, height] = Terminal::size();
-    // Blocks are told apart by their colours alone.
+    // Blocks differ by their colours alone.
     view.glyphs = o.ascii || !Terminal::has_unicode() ? Glyphs::kAscii
                   : Terminal::theme() == Theme::kNone ? Glyphs::kLetters
                                                       : Glyphs::kBlocks;
@@ -273,6 +289,7 @@ void add_top(CommandLine& line) {
   Command sub = line.command("top", "Every rank of a job in the terminal, live");
   sub.option("dir", options->directories,
              "run directories, or files of one; default: MFU_RUN_DIR, else the newest in ./mfu-runs");
+  sub.option("-c,--config", options->config, "the model of a run that had none: config.json, folder or model id");
   sub.flag("--once", options->once, "print the table once as plain text (as it does where there is no terminal)");
   sub.flag("--json", options->json, "print everything once as JSON");
   sub.option("-s,--sort", options->sort, "rank, mfu, mbu, step, busy, comm, clock, dropped, cost or late",

@@ -99,6 +99,7 @@ void LiveJob::add_files(const std::vector<std::string>& paths, TimeNs mono_ns) {
       place = std::make_unique<Entry>();
       entry = place.get();
       entry->rank.path = paths[i];
+      if (change_) entry->change = change_();
       entry->lines.id = begins[i].id;
       entry->grew_mono_ns = mono_ns;
       if (entry->lines.id) processes.emplace(*entry->lines.id, entry);
@@ -110,7 +111,10 @@ void LiveJob::add_files(const std::vector<std::string>& paths, TimeNs mono_ns) {
 /// \return whether it has new lines.
 bool LiveJob::poll_entry(Entry& entry, TimeNs mono_ns) {
   const TimeNs last_before = entry.rank.last_line_ns;
-  const std::size_t fresh = entry.lines.poll([&entry](RunLine&& line) { entry.rank.take(std::move(line)); });
+  const std::size_t fresh = entry.lines.poll([&entry](RunLine&& line) {
+    if (entry.change) entry.change(line);
+    entry.rank.take(std::move(line));
+  });
   const bool grew = fresh != 0 || entry.rank.last_line_ns != last_before;
   if (grew) {
     entry.grew_mono_ns = mono_ns;

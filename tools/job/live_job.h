@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -42,6 +43,8 @@ class LiveJob {
   /// \param paths run directories, or files of one. \param from kTail where only what matters now is wanted; kBeginning
   /// where sums over the whole run are.
   LiveJob(std::vector<std::string> paths, RunFile::From from) : paths_(std::move(paths)), from_(from) {}
+  /// Each line of a process passes `change` before it counts: made anew for each process.
+  void change_lines_by(std::function<std::function<void(RunLine&)>()> change) { change_ = std::move(change); }
 
   /// \param mono_ns monotonic clock; \param utc_ns wall clock of this machine. \return whether anything changed; an
   /// Error when a path cannot be listed.
@@ -60,6 +63,7 @@ class LiveJob {
   /// One process: its file, and what it was copied, renamed or cut into.
   struct Entry {
     ProcessLines lines;
+    std::function<void(RunLine&)> change;
     Rank rank;
     TimeNs grew_mono_ns = 0;  ///< when the last line was seen to come, or when it was first looked at
     bool looked_at = false;
@@ -87,6 +91,7 @@ class LiveJob {
 
   std::vector<std::string> paths_;
   RunFile::From from_;
+  std::function<std::function<void(RunLine&)>()> change_;
   std::map<std::string, std::unique_ptr<Entry>> entries_;  ///< by the first file that showed them
   std::vector<const Rank*> sorted_;
   std::vector<ClockSkew> skews_;

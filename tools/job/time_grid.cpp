@@ -61,7 +61,7 @@ void TimeGrid::halve() {
 
 void TimeGrid::add(const std::string& region, Interval window, const Weights& weights, bool classes_known,
                    const LatencySummary& latency) {
-  // Times are those of a file: whatever they are, differences fit in 64 bits.
+  // Times of any file: differences fit in 64 bits.
   constexpr TimeNs kEarliest = -(TimeNs{1} << 60);
   constexpr TimeNs kLatest = TimeNs{1} << 62;
   window = {std::clamp(window.begin_ns, kEarliest, kLatest), std::clamp(window.end_ns, kEarliest, kLatest)};

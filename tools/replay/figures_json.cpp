@@ -109,7 +109,7 @@ std::string report_json(const std::vector<TraceReport>& reports,
                         const std::vector<std::pair<std::string, std::string>>& more) {
   Json out = Json::object();
   const bool several = reports.size() != 1;
-  // Ranks often keep equal names in folders of their own: then the path tells them apart.
+  // Files of ranks often have equal names in different folders: then the path is the name.
   std::set<std::string> names;
   for (const TraceReport& report : reports) names.insert(file_name(report.facts));
   const auto label = [&](const TraceFacts& facts) {

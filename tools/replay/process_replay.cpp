@@ -88,7 +88,7 @@ class ProcessReplay {
       options_.observer->rules = &rules_;
       options.observer = options_.observer;
     }
-    // Of one range the time is asked, whatever else there is.
+    // The time of one range is asked, beside any others.
     if ((config_.detect || options_.detect) && options_.only == nullptr)
       options.detection = DetectionOptions{.whole_trace = true};
     account_ =

@@ -32,7 +32,7 @@ class ReplayObserver : public AccountObserver {
   const RegionRules* rules = nullptr;  ///< names of the regions; valid until the process has been replayed
 };
 
-/// Ranges that are one region, whatever rules say of them and of all others.
+/// Ranges that are one region, in place of all rules.
 struct OneRegion {
   std::string name;
   Phase phase = Phase::kNone;
@@ -41,8 +41,8 @@ struct OneRegion {
 
 struct RegionsOptions {
   const OneRegion* only = nullptr;     ///< nullptr: regions by the config's and the built-in rules
-  bool detect = false;                 ///< regions as the step detector finds them, whatever the ranges say
-  ReplayObserver* observer = nullptr;  ///< nullptr: nobody to tell
+  bool detect = false;                 ///< regions as the step detector finds them, in place of the ranges
+  ReplayObserver* observer = nullptr;  ///< nullptr: none
 };
 
 /// Ranges, launches and activities of each process, in order of time, through Attribution, Drain and Ledger.

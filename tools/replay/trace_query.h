@@ -87,7 +87,7 @@ struct QueryAnswers {
 };
 
 /// Error: the expression is none (with the position), nothing matches (with the nearest names), no such occurrence or
-/// device, or the FLOP of the kernel kind cannot be told.
+/// device, or the FLOP of the kernel kind are not known.
 [[nodiscard]] Result<QueryAnswers> answer_query(const Trace& trace, const Config& config, const TraceQuery& query);
 
 /// Members `range` and `kernel` of `mfu replay --json`: key and value as JSON text.

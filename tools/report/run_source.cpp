@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <optional>
 
+#include "tools/replay/late_count.h"
 #include "tools/replay/process_replay.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_processes.h"
 #include "tools/trace/open_trace.h"
-#include "tools/trace/trace_input.h"
 
 namespace mfu {
 
@@ -41,6 +41,21 @@ std::optional<double> fitting_interval(const std::vector<ProcessRegions>& proces
   return fitting < interval_s ? std::optional(fitting) : std::nullopt;
 }
 
+/// Gives the rows of a run without a model the work that `config` implies. Error: it has a model.
+Result<void> count_late(const Config& config, RunHistory& history) {
+  LateCount late(config);
+  if (!late.start(history.run))
+    return Error{history.source + ": was counted with its config; --config is for traces, and for runs that had none"};
+  for (WindowSummary& window : history.windows)
+    for (RegionSummary& row : window.regions) late.count(row);
+  if (history.end)
+    for (RegionSummary& row : history.end->regions) late.count(row, true);
+  history.oddities.push_back(
+      fmt::format("FLOP were counted after the run, by {}{}", config.model_source,
+                  late.missing().empty() ? "" : "; only a bound of MFU, for a shape lacks " + late.missing()));
+  return {};
+}
+
 Result<void> for_each_run(const RunSource& source, const std::function<Result<void>(RunHistory&&)>& each,
                           const OnRemark& remark) {
   const Result<std::vector<std::string>> files = list_run_files(source.path);
@@ -54,6 +69,12 @@ Result<void> for_each_run(const RunSource& source, const std::function<Result<vo
   };
   std::vector<std::string> failures;
   const std::vector<RunProcess> processes = find_processes(*files, failures);
+  std::optional<Config> config;
+  if (!source.work.config.empty()) {
+    Result<Config> read = trace_config(source.work);
+    if (!read) return read.error();
+    config = std::move(*read);
+  }
   const bool one_file = files->size() == 1 && files->front() == source.path;
   if (one_file && !failures.empty()) return Error{failures.front()};
   for (const std::string& failure : failures) failed(failure);
@@ -65,6 +86,8 @@ Result<void> for_each_run(const RunSource& source, const std::function<Result<vo
       continue;
     }
     ++used;
+    if (config)
+      if (const auto counted = count_late(*config, *history); !counted) return counted.error();
     // Each is read whole: of a large job a few must do.
     constexpr std::size_t kMostRecordings = 8;
     if (const std::string recording =
@@ -83,10 +106,10 @@ Result<void> for_each_trace(const RunSource& source, const std::function<Result<
                             const OnRemark& remark) {
   const Result<std::vector<std::string>> files = list_traces(source.path);
   if (!files) return files.error();
-  Result<Config> config = trace_config(source.config, source.interval);
+  Result<Config> config = trace_config(source.work);
   if (!config) return config.error();
   for (const std::string& warning : config->warnings) remark(warning);
-  const bool choose_interval = source.interval.empty() && std::getenv("MFU_INTERVAL") == nullptr;
+  const bool choose_interval = source.work.interval.empty() && std::getenv("MFU_INTERVAL") == nullptr;
   std::optional<Error> first_error;
   std::size_t used = 0;
   for (const std::string& file : *files) {

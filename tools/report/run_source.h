@@ -7,13 +7,13 @@
 #include "core/base/result.h"
 #include "tools/report/timelines.h"
 #include "tools/run_dir/run_history.h"
+#include "tools/trace/trace_input.h"
 
 namespace mfu {
 
 struct RunSource {
   std::string path;
-  std::string config;    ///< for traces: what the model computes; empty: times only
-  std::string interval;  ///< for traces: seconds per window; empty: MFU_INTERVAL, or what fits the trace's length
+  WorkOptions work;                ///< of traces, and of runs that had no config
   Timelines* timelines = nullptr;  ///< gets single instances of traces, and of the recordings of runs; nullptr: none
 };
 

@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "tools/trace/open_trace.h"
 
@@ -43,14 +46,22 @@ class ProgressBar {
 
 }  // namespace
 
-Result<Config> trace_config(const std::string& config, const std::string& interval) {
-  const auto environment = [&interval](const char* name) -> const char* {
-    if (!interval.empty() && std::string_view(name) == "MFU_INTERVAL") return interval.c_str();
+Result<Config> trace_config(const WorkOptions& options) {
+  const auto environment = [&options](const char* name) -> const char* {
+    if (!options.interval.empty() && std::string_view(name) == "MFU_INTERVAL") return options.interval.c_str();
     if (std::string_view(name) == "MFU_MODEL_CONFIG") return nullptr;
     return std::getenv(name);
   };
-  if (config.empty()) return load_config(environment, nullptr);
-  return load_config_file(config, environment);
+  std::vector<Override> overrides;
+  for (const auto& [key, option, value] : {std::tuple{"batch", "--batch", options.batch},
+                                           {"seq_len", "--seq-len", options.seq_len},
+                                           {"context", "--context", options.context}})
+    if (value) overrides.push_back({std::string("workload.") + key, std::to_string(*value), option});
+  Result<Config> config = options.config.empty() ? load_config(environment, nullptr)
+                                                 : load_config_file(options.config, environment, std::move(overrides));
+  if (config && options.peak_tflops) config->peak.tflops = options.peak_tflops;
+  if (config && options.peak_gbps) config->peak.gbps = options.peak_gbps;
+  return config;
 }
 
 Result<Trace> open_trace_with_bar(const std::string& path) {
