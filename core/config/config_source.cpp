@@ -172,7 +172,8 @@ Result<ConfigText> find_config_text(std::string_view source, const std::string& 
   return Error{path +
                ": expected a config file, a folder that holds config.json, a model id in the local Hugging Face cache, "
                "or JSON text" +
-               looked};
+               looked +
+               (looked.empty() || text.find('/') == text.npos ? "" : "; get it: hf download " + path + " config.json")};
 }
 
 }  // namespace mfu

@@ -1,5 +1,6 @@
 // `mfu run`: checks what it was given, sets the two injection variables and the MFU_* ones, runs CMD, and says at its
 // end where to look.
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,9 +51,9 @@ constexpr int kCannotRun = 126;  // as a shell says it
 constexpr int kNotFound = 127;
 
 struct RunOptions {
-  std::string config, run_dir, interval, log, set, peak_tflops, peak_gbps, profiler, cupti, report, every, log_format;
+  std::string config, run_dir, interval, log, peak_tflops, peak_gbps, profiler, cupti, report, every, log_format;
   bool no_run_dir = false, all_ranks = false, keep_going = false, quiet = false;
-  std::vector<std::string> command;
+  std::vector<std::string> command, set;
 };
 
 /// What a run is, once everything was understood.
@@ -150,7 +151,7 @@ void set_environment(const RunOptions& o) {
   }
   set_if_given("MFU_LOG_EVERY", o.quiet ? "0" : o.every);
   set_if_given("MFU_LOG_FORMAT", o.log_format);
-  set_if_given("MFU_SET", o.set);
+  set_if_given("MFU_SET", fmt::format("{}", fmt::join(o.set, ",")));
   set_if_given("MFU_PEAK_TFLOPS", o.peak_tflops);
   set_if_given("MFU_PEAK_GBPS", o.peak_gbps);
   set_if_given("MFU_PROFILER", o.profiler);
@@ -320,7 +321,10 @@ void conclude(const RunOptions& o, const Plan& plan, int status) {
     plan.say("report: " + o.report);
   const std::string others =
       written.size() > 1 ? "; and " + std::to_string(written.size() - 1) + " more run directories" : "";
-  plan.say("next: mfu report " + from_here(first.directory) + others);
+  // The program may have brought its model's config into the cache that was looked into before it began.
+  const bool late = !plan.config.model && !o.config.empty() && trace_config({.config = o.config});
+  plan.say("next: mfu report " + from_here(first.directory) + (late ? " -c " + o.config : "") + others +
+           (late ? "; the config was not there when the run began: now it counts the run" : ""));
 }
 
 int run(const RunOptions& o) {
@@ -368,7 +372,7 @@ int run(const RunOptions& o) {
   end_like(end.status);
 }
 
-/// Cuts the words that are the program's off the end of `arguments`. The parser would look for options of ours among
+/// Cuts the words that are the program's off the end of `arguments`. The parser would look for its own options among
 /// them.
 std::vector<std::string> take_program(const CommandInfo& run, std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments.front() != "run") return {};
@@ -407,7 +411,8 @@ void add_run(CommandLine& line, std::vector<std::string>& arguments) {
   sub.option("--log-format", options->log_format, "text, or json: the lines of the run directory",
              {.one_of = {"text", "json"}});
   sub.flag("--all-ranks", options->all_ranks, "every rank logs, not only rank 0");
-  sub.option("--set", options->set, "overrides of the config: workload.batch=8,peak.dtype=fp8", {.type = "KEY=VALUE"});
+  sub.option("--set", options->set, "overrides of the config: workload.batch=8,peak.dtype=fp8; may be repeated",
+             {.type = "KEY=VALUE", .one_value_each = true});
   sub.option("--peak-tflops", options->peak_tflops, "peak of the device in 1e12 FLOP/s", {.type = "NUMBER"});
   sub.option("--peak-gbps", options->peak_gbps, "memory bandwidth of the device in 1e9 B/s", {.type = "NUMBER"});
   sub.option("--profiler", options->profiler,
