@@ -9,7 +9,7 @@
 namespace mfu {
 
 /// `mfu run [options] [--] CMD...`: CMD with the library in it. Takes CMD off `arguments` (the words after `mfu`): its
-/// options are its own, whatever they are called.
+/// options are its own, by any name.
 void add_run(CommandLine& line, std::vector<std::string>& arguments);
 
 /// `mfu doctor`: what works on this machine and what does not.

@@ -21,7 +21,7 @@ struct ConfigMistake {
 [[nodiscard]] std::vector<ConfigMistake> config_mistakes(const Config& config);
 /// What was taken for granted of a model that is not known by name, and keys that stand twice, one line each.
 [[nodiscard]] std::vector<std::string> config_remarks(const Config& config);
-/// Names of MFU_* variables that nobody reads, one line each.
+/// Names of MFU_* variables that do not exist, one line each.
 [[nodiscard]] std::vector<std::string> unknown_variables(const Config& config);
 
 /// `4,096`.

@@ -42,7 +42,7 @@ struct DemoRun {
 };
 
 /// Is there a driver with at least one device? Asked in a child process: a driver that was initialised here would be
-/// inherited by nobody, but its threads and its injection library would stay in this process.
+/// not inherited, but its threads and its injection library would stay in this process.
 bool has_real_gpu() {
   const pid_t pid = fork();
   if (pid == 0) {
@@ -69,7 +69,7 @@ std::string multiple_of_64(const std::string& text) {
 
 void set_default(const char* name, const std::string& value) { setenv(name, value.c_str(), /*overwrite=*/0); }
 
-/// What no kernel tells: how long the sequences are. How many there are is read from the kernels.
+/// The kernels do not say how long the sequences are. How many there are is read from the kernels.
 std::string config_without_ranges(const DemoOptions& o) {
   const auto mean_context = o.prompt_len + (o.new_tokens - 1) / 2;
   return fmt::format(R"({{"model": "config.json",

@@ -33,7 +33,7 @@ constexpr double kTimeTolerance = 0.05;  ///< launching a kernel and the clock's
 constexpr double kMostLag = 1.5;         ///< of a window of a busy stream, beyond one interval [s]
 constexpr double kBusy = 0.9;            ///< of a window inside the loop
 
-/// This process's environment with the library in it, and nothing of ours that was set before but the CUPTI.
+/// This process's environment with the library in it, and of the MFU_* variables that were set only MFU_CUPTI.
 std::vector<std::string> environment(const std::string& library, const std::string& folder) {
   std::vector<std::string> variables;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {

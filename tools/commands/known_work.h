@@ -6,14 +6,14 @@
 
 namespace mfu {
 
-/// What was launched, as whoever launched it knows. Times by CUDA events, which CUPTI has no part in.
+/// The work that was launched, as its program knows it. Times by CUDA events, which CUPTI has no part in.
 struct KnownWork {
   std::uint64_t launches = 0;      ///< calls that put work on a stream
   std::uint64_t kernels = 0;       ///< kernels that ran to their end, those inside graphs among them
   std::uint64_t unfinished = 0;    ///< launches whose kernel still runs when the process ends
-  double kernel_s = 0;             ///< sum of what the kernels were told to last [s]
+  double kernel_s = 0;             ///< sum of the lengths that the kernels were given [s]
   double by_events_s = 0;          ///< of the kernels that ran alone between two events: their sum by events [s]
-  double measured_alone_s = 0;     ///< the same kernels: what they were told to last [s]
+  double measured_alone_s = 0;     ///< the same kernels: the lengths they were given [s]
   std::int64_t loop_begin_ns = 0;  ///< the loop that never waits: CLOCK_REALTIME
   std::int64_t loop_end_ns = 0;
 };

@@ -31,7 +31,7 @@ Result<void> check_output_file(const std::string& path) {
     ::close(fd);
     return {};
   }
-  if (errno == ENXIO) return {};  // a named pipe that nobody reads yet
+  if (errno == ENXIO) return {};  // a named pipe without a reader yet
   if (errno != ENOENT) return Error{path + ": cannot be written: " + std::strerror(errno)};
   const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
   struct ::stat info {};

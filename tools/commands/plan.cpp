@@ -68,7 +68,7 @@ std::string time_of(double days) {
   return fmt::format("{:.4g} years", days / 365.25);
 }
 
-/// The peak of the GPU that the days are for; none: nobody asks for days. An Error names the option.
+/// The peak of the GPU that the days are for; none: no days are asked for. An Error names the option.
 Result<std::optional<Peak>> asked_peak(const PlanCall& call, double& mfu) {
   const auto dtype = parse_dtype(call.dtype);
   if (!dtype) return Error{"--dtype: expected a number format such as bf16 or fp8, got \"" + call.dtype + "\""};

@@ -44,7 +44,7 @@ void die_with(pid_t parent) {
 }
 
 /// A process of our group that does nothing and blocks every signal. What is pending for it was sent to the whole
-/// group, and so to the program too: no system call tells a signal to one process from a signal to its group.
+/// group, and so to the program too: no system call distinguishes a signal to one process from one to its group.
 class GroupWitness {
  public:
   GroupWitness() { start(); }

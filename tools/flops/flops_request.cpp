@@ -40,7 +40,7 @@ std::vector<Override> config_overrides(const FlopsCall& call) {
   text("--recompute", "workload.recompute", call.recompute);
   if (!call.images.empty()) text("--images", "workload.images", Json(call.images).dump());
   text("--convention", "counting.convention", call.convention);
-  // This one says how attention counts as well, over what the file says.
+  // This one says how attention counts as well, in place of what the file says.
   if (call.convention == "exact-full") text("--convention", "counting.attention", "full");
   text("--attention", "counting.attention", call.attention);
   text("--logits", "counting.logits", call.logits);
