@@ -22,6 +22,17 @@ if(MFU_SANITIZE)
     target_link_options(mfu_flags INTERFACE -shared-libsan -Wl,-rpath,${resources}/lib/linux)
   endif()
 endif()
+# Hardened, as distributions build what they ship: canaries, checked calls of the C library, landing pads for indirect jumps
+# (Intel CET, Arm BTI). What is shipped is linked with -z relro and -z now as well. Sanitizers and fuzzers have their own checks.
+if(NOT MFU_SANITIZE AND NOT MFU_FUZZ)
+  target_compile_options(mfu_flags INTERFACE -fstack-protector-strong
+    $<$<CONFIG:Release,RelWithDebInfo>:-U_FORTIFY_SOURCE> $<$<CONFIG:Release,RelWithDebInfo>:-D_FORTIFY_SOURCE=2>)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_compile_options(mfu_flags INTERFACE -fcf-protection=full)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+    target_compile_options(mfu_flags INTERFACE -mbranch-protection=standard)
+  endif()
+endif()
 # The library goes into images that are older than the machine which builds it. gcc looks into -B first, for start files and
 # libraries alike. What the compiler adds of its own (libstdc++, libgcc) must be linked in.
 set(MFU_OLD_GLIBC "" CACHE PATH "What tools/old-glibc prints: what is loaded into other images is linked against it; empty: this machine's")

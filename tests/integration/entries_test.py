@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 from harness import BUILD, EMULATED, LIBRARY, SANITIZE, SCENARIO, SOURCE, TestCase, main, unittest
 
@@ -33,6 +34,19 @@ sync
 end all
 print bye
 """
+
+
+sys.path.insert(0, str(SOURCE / "tests/packaging"))
+import library  # noqa: E402
+
+
+@unittest.skipIf(SANITIZE, "sanitizers have checks of their own")
+class Hardening(unittest.TestCase):
+    def test_what_runs_beside_others_code_is_hardened(self):
+        for file in (LIBRARY, BUILD / "mfu"):
+            if file.exists():
+                with self.subTest(file=file):
+                    self.assertEqual(list(library.hardening_faults(file)), [])
 
 
 class Entries(TestCase):

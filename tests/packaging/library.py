@@ -8,8 +8,8 @@
 No symbol of the C library is later than the promise, none is of another library; nothing is exported but what
 injection/exports.map names; only parts of glibc are needed, found without a path; no text relocation, no executable stack, no
 segment that is writable and executable; bound at once, relocations read-only afterwards, never unloaded; segments that fit the
-largest pages of the processor. A module of the command has a map of its own and may be unloaded; the command exports what it
-likes, and is bound as it is called.
+largest pages of the processor; compiled with canaries, with checked calls of the C library, and on x86-64 with landing pads. A
+module of the command has a map of its own and may be unloaded; the command exports what it likes.
 Needs `readelf` of binutils, which reads every processor's files. One line per fault; exit status 1 if there is one.
 """
 
@@ -55,7 +55,28 @@ def exported_by(exports):
     return {name.strip() for name in named.split(";") if name.strip()}
 
 
-def faults_of(path, glibc, exports="injection/exports.map", flags=("NOW", "NODELETE")):
+def hardening_faults(path):
+    """How it was compiled and linked, as far as the file shows it: stack protector, fortify, landing pads, full RELRO."""
+    imported = {name for name, _, defined in symbols(path) if not defined}
+    if "__stack_chk_fail" not in imported:
+        yield "has no canaries (-fstack-protector-strong)"
+    if not any(name.endswith("_chk") for name in imported):
+        yield "has no checked calls of the C library (-D_FORTIFY_SOURCE)"
+    # Linked-in libraries have all of these: only a function of the product says how the product was compiled.
+    entry = re.search(r"\s([0-9a-f]{16})\s+\d+ FUNC\s.*\bInitializeInjection\b", readelf(path, "--dyn-syms"))
+    if entry and "X86-64" in readelf(path, "-h"):
+        at = int(entry[1], 16)
+        loads = re.findall(r"^\s+LOAD\s+(0x\S+)\s+(0x\S+)\s+0x\S+\s+(0x\S+)", readelf(path, "-l"), re.M)
+        offset = next(at - int(v, 16) + int(o, 16) for o, v, size in loads if 0 <= at - int(v, 16) < int(size, 16))
+        if path.read_bytes()[offset : offset + 4] != b"\xf3\x0f\x1e\xfa":
+            yield "has functions without a landing pad (-fcf-protection)"
+    if "GNU_RELRO" not in readelf(path, "-l"):
+        yield "has relocations that stay writable (-z relro)"
+    if not re.search(r"\(FLAGS_1\).*\bNOW\b", readelf(path, "-d")):
+        yield "is bound as it is called (-z now)"
+
+
+def faults_of(path, glibc, exports="injection/exports.map", flags=("NODELETE",)):
     """`exports`: the map that names what may be exported, None for a program; `flags`: how it must be linked."""
     for symbol, version, defined in symbols(path):
         if defined or not version:
@@ -81,6 +102,7 @@ def faults_of(path, glibc, exports="injection/exports.map", flags=("NOW", "NODEL
         if not re.search(rf"\(FLAGS_1\).*\b{flag}\b", dynamic):
             yield f"is not linked with -z {flag.lower()}"
 
+    yield from hardening_faults(path)
     header, segments = readelf(path, "-h"), readelf(path, "-l")
     page = next((size for machine, size in LARGEST_PAGE.items() if machine in header), None)
     if page is None:
@@ -88,8 +110,6 @@ def faults_of(path, glibc, exports="injection/exports.map", flags=("NOW", "NODEL
     stack = re.search(r"GNU_STACK\s+(?:0x\S+\s+){5}(\S+)", segments)
     if not stack or "E" in stack.group(1):
         yield "asks for an executable stack"
-    if "GNU_RELRO" not in segments:
-        yield "has relocations that stay writable"
     loads = re.findall(r"^\s+LOAD\s+(?:0x\S+\s+){5}([RWE ]+?)\s+(0x\S+)", segments, re.M)
     if not loads:
         yield "has no segments"
@@ -111,7 +131,7 @@ def main():
     args = parser.parse_args()
     what = {}
     if args.module:
-        what = {"exports": "tools/serve/exports.map", "flags": ("NOW",)}
+        what = {"exports": "tools/serve/exports.map", "flags": ()}
     elif args.command:
         what = {"exports": None, "flags": ()}
     faults = list(faults_of(args.file, args.glibc, **what))
