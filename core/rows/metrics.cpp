@@ -113,7 +113,7 @@ void doubt_impossible(RegionSummary& row) {
                                     {"mbu", &row.mbu_lower}})
     if (row.suspect.empty() && impossible(*ratio))
       row.suspect = std::string(what) +
-                    "_over_100: more work than the peak allows in the time; likely a wrong shape, " +
+                    "_over_100: more work than the peak allows in the time; likely a wrong shape, "
                     "model or peak, or work of several ranks on one";
 }
 

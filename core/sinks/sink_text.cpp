@@ -150,16 +150,17 @@ LineColumns columns_of(const RegionSummary& r) {
   const std::string mbu = r.mbu || mbu_figure != "-" ? "MBU" + equals(mbu_figure) : "";
   if (memory && r.mbu) figures = mbu + " ";
   figures += "MFU" + equals(mfu_figure);
+  std::string& further = c[5];
   if (const std::string executed = executed_text(r); !executed.empty())
-    figures += " " + executed;
+    further = executed;
   else if (r.hfu && r.mfu && is_possible(*r.mfu) && *r.hfu > *r.mfu * 1.0005)
-    figures += " HFU=" + percent(r.hfu);
-  if (!mbu.empty() && !(memory && r.mbu)) figures += " " + mbu;
-  if (r.bound != Bound::kUnknown) c[5] = memory ? "bound=memory" : "bound=compute";
+    further = "HFU=" + percent(r.hfu);
+  if (!mbu.empty() && !(memory && r.mbu)) further += (further.empty() ? "" : " ") + mbu;
+  if (r.bound != Bound::kUnknown) c[6] = memory ? "bound=memory" : "bound=compute";
   if (r.tokens != 0 && elapsed > 0) {
     // Per second of the window for the process, per second of its own time for a region.
     const double base = r.region == "total" ? seconds(r.window.length_ns()) : elapsed;
-    c[6] = "tok/s=" + compact_text(static_cast<double>(r.tokens) / base);
+    c[7] = "tok/s=" + compact_text(static_cast<double>(r.tokens) / base);
   }
   return c;
 }
@@ -175,8 +176,9 @@ std::string tail_of(const RegionSummary& r) {
   return tail;
 }
 
-/// Columns that a line goes without where the waterfall needs their room: the slow instances, the bound, the tokens.
-constexpr std::array<std::size_t, 3> kGivenUp{3, 5, 6};
+/// Columns that a line goes without where the waterfall needs their room: the slow instances, the bound, the
+/// tokens, the figures behind the first.
+constexpr std::array<std::size_t, 4> kGivenUp{3, 6, 7, 5};
 
 /// The columns, each as wide as `widths` says (0: as it is), without the first `given_up` of kGivenUp, then as much of
 /// the waterfall as fits into `most` columns. \return the line, and whether all of the waterfall is in it.
@@ -205,7 +207,7 @@ std::vector<std::string> lines_of(const std::vector<const RegionSummary*>& rows,
                                   std::size_t most = kColumns) {
   std::vector<std::string> lines;
   using Form = std::pair<bool, std::size_t>;  // padded, columns given up
-  for (const auto& [padded, given_up] : {Form{true, 0}, {true, 1}, {true, 2}, {false, 2}, {false, 3}}) {
+  for (const auto& [padded, given_up] : {Form{true, 0}, {true, 1}, {true, 2}, {false, 2}, {false, 3}, {false, 4}}) {
     bool fit = true;
     lines.clear();
     for (const RegionSummary* row : rows) {
@@ -259,14 +261,14 @@ std::string row_of_table(const RegionSummary& r, const std::string& figures) {
 }  // namespace
 
 std::string region_table(const WindowSummary& run, bool components) {
-  std::string text = fmt::format("{:<16} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>7} | {}\n", "whole run", "instances",
+  std::string text = fmt::format("{:<15} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>6} | {}\n", "whole run", "instances",
                                  "each", "p99", "MFU", "busyMFU", "MBU", "tok/s", "where the time went, % of elapsed");
   for (const RegionSummary& r : run.regions) {
     const double elapsed = seconds(r.elapsed_ns);
     const bool total = r.region == "total";
     const double base = total ? seconds(r.window.length_ns()) : elapsed;
     const std::string figures =
-        fmt::format("{:<16} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>7} | ", label(r, true), r.instances,
+        fmt::format("{:<15} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>6} | ", label(r, true), r.instances,
                     total              ? duration_text(seconds(r.window.length_ns()))
                     : r.instances != 0 ? duration_text(elapsed / static_cast<double>(r.instances))
                                        : "-",

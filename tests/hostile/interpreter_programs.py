@@ -284,7 +284,7 @@ def growth():
     optimizer = torch.optim.SGD(net.parameters())
     used = []
     for part in range(4):
-        for i in range(250_000):
+        for i in range(int(os.environ.get("PASSES", "100000")) // 4):
             net.out.forward if i % 1000 else train(net, optimizer, 1)
             nn.Module.__call__(net.out, ids())
             if i % 100 == 0:

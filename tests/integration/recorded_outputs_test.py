@@ -18,7 +18,7 @@ RUNS = SOURCE / "tests/data/runs"
 EXPECTED = RUNS / "expected"
 TRACES = "../traces"
 PATHS = {"source", "path"}
-WORDS = {"words", "remarks", "message", "version"}  # sentences for a person may be said better
+WORDS = {"words", "remarks", "notes", "message", "version"}  # sentences for a person may be said better
 
 
 def expected(name):

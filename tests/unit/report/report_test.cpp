@@ -523,7 +523,7 @@ TEST(Impossible, AnAssertionOnASuspectFigureDoesNotHold) {
   ASSERT_TRUE(change.ok());
   EXPECT_FALSE(change->holds);
   EXPECT_NE(job_markdown(job).find("| suspect |"), std::string::npos);
-  EXPECT_NE(job_markdown(job).find("- step is suspect: mfu\\_over\\_100"), std::string::npos) << job_markdown(job);
+  EXPECT_NE(job_markdown(job).find("- step is suspect: mfu_over_100"), std::string::npos) << job_markdown(job);
 }
 
 }  // namespace

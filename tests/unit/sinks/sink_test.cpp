@@ -495,7 +495,7 @@ TEST(TextSink, LinesAreThoseOfTheReadme) {
   }
 }
 
-/// The whole waterfall is in a line of 120 columns; the slow instances, the bound and the tokens give way for it.
+/// The whole waterfall is in a line of 120 columns; all but the first figure gives way for it.
 TEST(TextSink, TheWaterfallComesBeforeWhatElseALineHas) {
   std::string path = (std::filesystem::temp_directory_path() / "text_XXXXXX").string();
   ASSERT_NE(::mkdtemp(path.data()), nullptr);
@@ -514,7 +514,7 @@ TEST(TextSink, TheWaterfallComesBeforeWhatElseALineHas) {
   ASSERT_EQ(lines.size(), 2u);
   for (const std::string& line : lines) EXPECT_LE(line.size(), 120u) << line;
   EXPECT_NE(lines[0].find("| gemm-loss 26.9 other 20.0 comm 6.0 copy 5.4 idle 1.2"), std::string::npos) << lines[0];
-  EXPECT_NE(lines[0].find("MFU=40.5% HFU 41.0% (of 95% seen)"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("MFU=40.5%"), std::string::npos) << lines[0];
   EXPECT_NE(lines[1].find("| other 31.1 gemm-loss 26.9 idle 1.2"), std::string::npos) << lines[1];
   std::filesystem::remove_all(path);
 }
