@@ -56,6 +56,31 @@ class Documentation(TestCase):
                     self.assertNotRegex(shown.stdout, r"(?m)^\[NO\] config ")
         self.assertGreaterEqual(found, 3)
 
+    def test_the_first_lines_of_the_readme_are_the_demos(self):
+        """Word for word but for the figures; and in both, MFU and what follows the bar come to 100 %."""
+        def shape(line):
+            head = re.sub(r" (p99|bound|tok/s)=\S+", "", line.split(" | ")[0])  # given up where the bar needs the room
+            return re.sub(r"\s+", " ", re.sub(r"\d[\d.,]*(?:[kM]| ms| µs| s)?\b", "N", re.sub(r" MBU=\S+\s*$", "", head)))
+
+        def adds_up(line):
+            figures = re.fullmatch(r"\[mfu\] (?:step|prefill|decode)@gpu0 n=.*MFU=([\d.]+)%.* \| ((?:[\w-]+ [\d.]+ ?)+)", line)
+            if figures:
+                whole = float(figures[1]) + sum(map(float, figures[2].split()[1::2]))
+                self.assertAlmostEqual(whole, 100, delta=0.5, msg=line)
+            return bool(figures)
+
+        shown = [line for line in blocks((SOURCE / "README.md").read_text(), "")[1].splitlines() if line.startswith("[mfu]")]
+        env = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")}
+        demo = subprocess.run([MFU, "demo", "--simulated", "--seconds", "8"], capture_output=True, text=True, timeout=DEADLINE_S,
+                              cwd=self.directory, env=env)
+        printed = (demo.stdout + demo.stderr).splitlines()
+        self.assertGreater(sum(map(adds_up, shown)), 2)
+        self.assertGreater(sum(map(adds_up, printed)), 2)
+        shapes = {shape(line) for line in printed}
+        for line in shown:
+            with self.subTest(line=line):
+                self.assertIn(shape(line), shapes)
+
     def test_every_message_is_found_in_troubleshooting_by_its_words(self):
         """Whatever the sources print as a line for a person: three words of it, as they stand there, are on the page."""
         page = " ".join((SOURCE / "docs/troubleshooting.md").read_text().split())
