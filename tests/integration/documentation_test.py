@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-from harness import BUILD, DEADLINE_S, SOURCE, TestCase, main
+from harness import BUILD, DEADLINE_S, EMULATED, SANITIZE, SOURCE, TestCase, main, unittest
 
 MFU = BUILD / "mfu"
 PAGES = sorted(
@@ -56,6 +56,7 @@ class Documentation(TestCase):
                     self.assertNotRegex(shown.stdout, r"(?m)^\[NO\] config ")
         self.assertGreaterEqual(found, 3)
 
+    @unittest.skipIf(SANITIZE or EMULATED, "too slow for the simulated times to be seen")
     def test_the_first_lines_of_the_readme_are_the_demos(self):
         """Word for word but for the figures; and in both, MFU and what follows the bar come to 100 %."""
         def shape(line):
