@@ -13,8 +13,8 @@ class TraceDigest {
   explicit TraceDigest(const mfu::Trace& trace) {
     // A field that is added is added here too.
     static_assert(sizeof(mfu::TraceRange) == 56 && sizeof(mfu::TraceLaunch) == 32 && sizeof(mfu::TraceActivity) == 48 &&
-                  sizeof(mfu::TraceStreamRow) == 32 && sizeof(mfu::TraceOperator) == 64 &&
-                  sizeof(mfu::TraceProduct) == 56 && sizeof(mfu::TraceFacts::Recording) == 40);
+                  sizeof(mfu::TraceOperator) == 64 && sizeof(mfu::TraceProduct) == 56 &&
+                  sizeof(mfu::TraceFacts::Recording) == 40);
     add_facts(trace);
     for (std::uint32_t i = 0; i < trace.strings.size(); ++i) text(trace.strings.at(i));
     all(trace.processes, [&](const mfu::TraceProcess& p) {
@@ -41,7 +41,8 @@ class TraceDigest {
               r.kind);
     });
     all(trace.launches, [&](const mfu::TraceLaunch& l) {
-      numbers(l.begin_ns, l.end_ns, l.correlation, l.name, l.thread, l.graph, l.memcpy, l.memset, l.counted);
+      numbers(l.begin_ns, l.end_ns, l.correlation, l.name, l.thread, l.graph, l.memcpy, l.memset, l.kernel, l.capture,
+              l.counted);
     });
     all(trace.activities, [&](const mfu::TraceActivity& a) {
       numbers(a.begin_ns, a.end_ns, a.extent, a.correlation, a.name, a.launch, a.stream, a.process, a.kind, a.nccl,
