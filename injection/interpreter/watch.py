@@ -756,7 +756,7 @@ class Watch:
         self.engine_pass(runner, runner.model_config.hf_config, *sums)
 
 
-# --- what objects are, without a call of theirs ---------------------------------------------------------------------
+# --- what objects are, without calling them ---------------------------------------------------------------------------
 
 
 def plain(thing):

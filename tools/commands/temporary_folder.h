@@ -7,13 +7,13 @@
 
 namespace mfu {
 
-/// `<temporary directory>/<name>-XXXXXX`, removed with everything in it.
+/// A new folder of the temporary directory whose name begins with `name`; removed with everything in it.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::string& name) {
     std::error_code error;
     const std::filesystem::path base = std::filesystem::temp_directory_path(error);
-    path_ = ((error ? std::filesystem::path("/tmp") : base) / (name + "-XXXXXX")).string();
+    path_ = ((error ? std::filesystem::path("/tmp") : base) / (name + "-" + std::string(6, 'X'))).string();
     if (::mkdtemp(path_.data()) == nullptr) path_.clear();
   }
   TemporaryFolder(const TemporaryFolder&) = delete;

@@ -38,6 +38,13 @@ const Keys kRegionKeys{"region",        "device",      "t0_ns",
                        "mbu_lower",     "untimed",     "graph_sum_s",
                        "mfu_mixed",     "idle_gaps"};
 
+/// A new folder below the temporary one.
+std::string new_folder() {
+  std::string path = (std::filesystem::temp_directory_path() / ("sink_" + std::string(6, 'X'))).string();
+  EXPECT_NE(::mkdtemp(path.data()), nullptr);
+  return path;
+}
+
 Keys keys_of(const Json& j) {
   Keys keys;
   for (const auto& [key, value] : j.items()) keys.insert(key);
@@ -103,9 +110,7 @@ RegionSummary region_with_instances() {
 class JsonlTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string path = (std::filesystem::temp_directory_path() / "sink_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(path.data()), nullptr);
-    folder_ = path;
+    folder_ = new_folder();
     run_.host = "node/7";
     run_.pid = 42;
     run_.rank = 3;
@@ -497,8 +502,7 @@ TEST(TextSink, LinesAreThoseOfTheReadme) {
 
 /// The whole waterfall is in a line of 120 columns; all but the first figure gives way for it.
 TEST(TextSink, TheWaterfallComesBeforeWhatElseALineHas) {
-  std::string path = (std::filesystem::temp_directory_path() / "text_XXXXXX").string();
-  ASSERT_NE(::mkdtemp(path.data()), nullptr);
+  const std::string path = new_folder();
   TextSink sink(path + "/log", 0, false);
   WindowSummary window;
   window.window = {0, 10 * kNsPerSecond};
@@ -539,8 +543,7 @@ TEST(TextSink, NoFigureIsMoreThanAHundredPercentOrNegative) {
 }
 
 TEST(TextSink, EveryLineHasThePrefix) {
-  std::string path = (std::filesystem::temp_directory_path() / "text_XXXXXX").string();
-  ASSERT_NE(::mkdtemp(path.data()), nullptr);
+  const std::string path = new_folder();
   TextSink sink(path + "/log", 2, true);
   WindowSummary window;
   window.regions = {full_region(), full_region()};
