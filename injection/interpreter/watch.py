@@ -251,7 +251,7 @@ class Watch:
             kept.clear()
 
     def say(self, *fact):
-        if post(*fact) is not None and not self.stopped:  # nobody listens any more
+        if post(*fact) is not None and not self.stopped:  # there is no listener any more
             self.stop()
 
     # --- events -----------------------------------------------------------------------------------------------------
