@@ -10,25 +10,18 @@ namespace mfu {
 
 namespace {
 
+/// Tokens that a pass feeds, as far as the shape says.
+std::int64_t fed_tokens(const Shape& shape) noexcept {
+  if (shape.tokens) return *shape.tokens + shape.gen_tokens.value_or(shape.gen_batch.value_or(0));
+  return shape.seq_len ? shape.batch.value_or(1) * *shape.seq_len : 0;
+}
+
 /// Tokens of a shape where no model is there to count them.
 std::int64_t count_tokens(Phase phase, const Shape& shape, std::int64_t grad_accum) noexcept {
-  if (shape.tokens) return *shape.tokens + shape.gen_tokens.value_or(shape.gen_batch.value_or(0));
-  const std::int64_t batch = shape.batch.value_or(1);
-  switch (phase) {
-    case Phase::kTrain:
-    case Phase::kForward:
-    case Phase::kBackward:
-      return shape.seq_len ? batch * *shape.seq_len * grad_accum : 0;
-    case Phase::kPrefill:
-    case Phase::kMixed:
-      return shape.seq_len ? batch * *shape.seq_len : 0;
-    case Phase::kDecode:
-      return batch * shape.new_tokens.value_or(1);
-    case Phase::kNone:
-    case Phase::kVision:
-      break;
-  }
-  return 0;
+  if (shape.tokens) return fed_tokens(shape);
+  if (phase == Phase::kDecode) return shape.batch.value_or(1) * shape.new_tokens.value_or(1);
+  if (phase == Phase::kNone || phase == Phase::kVision) return 0;
+  return fed_tokens(shape) * (is_training(phase) ? grad_accum : 1);
 }
 
 void scale(Work& work, double by) noexcept {
@@ -40,8 +33,8 @@ void scale(Work& work, double by) noexcept {
   work.tokens = std::llround(static_cast<double>(work.tokens) * by);
 }
 
-/// What an instance of this shape decodes. A pass that prefills as well is one pass for the sequences that decode in
-/// it.
+/// The decode passes of an instance of this shape. A pass that prefills as well is one pass for those that
+/// decode in it.
 DecodePasses decode_passes_of(Phase phase, const Shape& shape) noexcept {
   if (phase == Phase::kMixed)
     return {shape.gen_batch.value_or(0) > 0 || shape.gen_tokens.value_or(0) > 0 ? 1 : 0, 0, false};
@@ -54,7 +47,7 @@ DecodePasses decode_passes_of(Phase phase, const Shape& shape) noexcept {
   return {passes, static_cast<double>(batch.value_or(0)) * static_cast<double>(passes), batch.value_or(0) > 0};
 }
 
-/// Ranks that each have sequences of their own, so that a shape counts those of all.
+/// Ranks that do not share sequences, so that a shape counts those of all.
 std::int64_t data_ranks(const ParallelConfig& p) noexcept {
   const std::int64_t sharing = std::max<std::int64_t>(1, p.tp * p.cp);
   return std::max<std::int64_t>(1, std::max(p.tp * p.cp * p.dp, p.ep) / sharing);
@@ -75,11 +68,10 @@ FlopSource source_of(const ResolvedShape& resolved) noexcept {
 /// Tokens of a pass by what the shape says of them; 0: it does not.
 std::int64_t tokens_of(Phase phase, const Shape& shape) noexcept {
   if (phase == Phase::kDecode) return shape.batch.value_or(0) * std::max<std::int64_t>(1, shape.seq_len.value_or(1));
-  if (shape.tokens) return *shape.tokens + shape.gen_tokens.value_or(shape.gen_batch.value_or(0));
-  return shape.seq_len ? shape.batch.value_or(1) * *shape.seq_len : 0;
+  return fed_tokens(shape);
 }
 
-/// What products and grids add to what the detector read from the grids of norms and cache writes.
+/// Products and grids add to the shape that the detector read from the grids of norms and cache writes.
 Shape detected_shape(Phase phase, Shape known, const SeenShape& seen, const ParallelConfig& ranks) {
   const std::int64_t data = data_ranks(ranks), rows_per_token = data * std::max<std::int64_t>(1, ranks.cp);
   if (phase == Phase::kDecode) {
@@ -262,8 +254,8 @@ void WorkResolver::resolve(Instance& instance, bool complete) {
   instance.decode = decode_passes_of(phase, shape);
 }
 
-/// What a shape lacks for a count; empty: nothing. A range without a batch is one sequence. A detected instance has no
-/// range, so its batch is unknown.
+/// The keys that a shape lacks for a count; empty: none. A range without a batch is one sequence. A detected instance
+/// has no range, so its batch is unknown.
 const char* WorkResolver::missing_in(const Instance& instance, Phase phase, const ResolvedShape& resolved) const {
   const Shape& shape = resolved.shape;
   const bool detected = instance.kind == InstanceKind::kDetected;
@@ -289,7 +281,7 @@ void WorkResolver::count_work(Instance& instance, Phase phase, const ResolvedSha
     instance.work = least_work(model, phase, shape);
     instance.work.missing = missing;
     if (complete) notice_missing(instance);
-    // What decodes next would take the length of an earlier prompt.
+    // The next decode would take the length of an earlier prompt.
     if (!complete && instance.prefills()) shapes_.set_cached(instance.home_device.value_or(0), std::nullopt);
   }
   instance.flop_source = instance.work.flop_known       ? source_of(resolved)

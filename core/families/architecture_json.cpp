@@ -12,6 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json number(Count c) { return c.fits() ? Json(c.u64()) : Json(nullptr); }
+
 Json mixer_json(const MixerSpec& m) {
   Json j;
   switch (m.kind) {
@@ -59,21 +61,17 @@ Json mixer_json(const MixerSpec& m) {
       j["kind"] = "linear";
       break;
   }
-  const auto number = [](Count c) -> Json { return c.fits() ? Json(c.u64()) : Json(nullptr); };
-  if (!m.weights.is_zero()) j["weights"] = number(m.weights);
-  if (!m.conv_weights.is_zero()) j["conv_weights"] = number(m.conv_weights);
-  if (!m.state_flop.is_zero()) j["state_flop"] = number(m.state_flop);
-  if (!m.state_elements.is_zero()) j["state_elements"] = number(m.state_elements);
-  if (m.top_keys > 0) j["top_keys"] = m.top_keys;
-  if (m.index_heads > 0) j["index_heads"] = m.index_heads;
-  if (m.index_dim > 0) j["index_dim"] = m.index_dim;
-  if (m.compress > 0) j["compress"] = m.compress;
-  if (m.position_rows > 0) j["position_rows"] = m.position_rows;
-  if (m.position_scores > 0) j["position_scores"] = m.position_scores;
-  if (m.window > 0) j["window"] = m.window;
-  if (m.sparse_block > 0) j["sparse_block"] = m.sparse_block;
-  if (m.random_blocks > 0) j["random_blocks"] = m.random_blocks;
-  if (m.chunk > 0) j["chunk"] = m.chunk;
+  for (const auto& [name, count] :
+       {std::pair("weights", m.weights), std::pair("conv_weights", m.conv_weights),
+        std::pair("state_flop", m.state_flop), std::pair("state_elements", m.state_elements)})
+    if (!count.is_zero()) j[name] = number(count);
+  for (const auto& [name, value] :
+       {std::pair("top_keys", m.top_keys), std::pair("index_heads", m.index_heads), std::pair("index_dim", m.index_dim),
+        std::pair("compress", m.compress), std::pair("position_rows", m.position_rows),
+        std::pair("position_scores", m.position_scores), std::pair("window", m.window),
+        std::pair("sparse_block", m.sparse_block), std::pair("random_blocks", m.random_blocks),
+        std::pair("chunk", m.chunk)})
+    if (value > 0) j[name] = value;
   if (m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent) j["causal"] = m.causal;
   return j;
 }
@@ -123,7 +121,6 @@ std::string model_json(const Architecture& model) {
   Json j;
   j["family"] = model.family;
   const ParamGroups groups = count_params(model);
-  const auto number = [](Count c) -> Json { return c.fits() ? Json(c.u64()) : Json(nullptr); };
   Json params;
   params["total"] = number(groups.total());
   params["active"] = number(groups.active());

@@ -131,7 +131,7 @@ std::int64_t round_up(const FunctionCall& c) {
   return to > 0 ? narrowed((__int128(c.numbers[0]) + to - 1) / to * to, c.fields) : 1;
 }
 
-/// What each does: README.md of this room.
+/// README.md of this room describes each.
 constexpr ExpressionFunction kFunctions[] = {
     {"has", "k", [](const FunctionCall& c) -> std::int64_t { return c.present ? 1 : 0; }},
     {"mentioned", "k", [](const FunctionCall& c) -> std::int64_t { return c.mentioned ? 1 : 0; }},

@@ -257,7 +257,7 @@ void keep_encoder_alone(RowValues& x, Architecture& spec) {
   spec.is_encoder = true;
 }
 
-/// What stands behind the layers, by the class in `architectures`.
+/// The head behind the layers, by the class in `architectures`.
 void add_head(RowValues& x, ModelHead head, Architecture& spec) {
   if (head == ModelHead::kPreTraining &&
       (!x.defines("pretraining_token_weights") || x.value("pretraining_head") == 2)) {
@@ -432,80 +432,64 @@ bool is_tied(const FamilyRow& row, const Fields& f, RowValues& x, const Fields& 
   if (way == 1 && inner.find("tie_word_embeddings") != nullptr) return of_inner;
   const json& defaults = class_defaults(row.type);
   const bool said = f.find("tie_word_embeddings") != nullptr;
-  // A class that is not in the library has no default of its own; its decoder's word stands.
+  // A class that is not in the library has no default; its decoder's word holds.
   if (!said && defaults.empty()) return of_inner;
   const bool outer = f.flag("tie_word_embeddings", defaults.value("tie_word_embeddings", false));
   if (way == 3) return of_inner;
   return way == 2 ? outer || of_inner : outer;
 }
 
-void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Architecture& spec) {
-  RowValues x(row, f);
-  prepare(x);
-  const std::string_view text = x.text("text_key"), vision = x.text("tower_key");
-  const Fields inner = f.child(text);
-  const bool nested = f.find(text) != nullptr;
-  const Fields& source = nested ? inner : f;
-  const std::string type = nested ? inner.text_or("model_type", x.text("text_type")) : std::string(x.text("text_type"));
-  const bool pair = x.flag("image_with_each_text");
-  const bool image_only = pair && head == ModelHead::kSequence;
-  const ModelHead inner_head = x.flag("bare_text")                  ? ModelHead::kBare
-                               : pair || x.flag("no_output_matrix") ? ModelHead::kNone
-                               : x.flag("own_head")                 ? ModelHead::kOwn
-                                                                    : head;
-  read_typed(source, type, nested && x.flag("text_defaults"), inner_head, spec);
-  if (head == ModelHead::kOwn && nested) spec.tied = is_tied(row, f, x, source, spec.tied);
-  if (head == ModelHead::kOwn && x.flag("never_tied")) spec.tied = false;
-  if (f.failed()) return;
-  x.give("text_width", spec.d_model);
-  spec.other_matmul_weights += x.value("text_token_weights");
-  add_audio(x, f, spec);
-  if (f.failed()) return;
-  if (!x.text("not_counted").empty()) spec.not_counted.emplace_back(x.text("not_counted"));
-  if (vision.empty()) {
-    spec.other_extra_params += x.value("projector_params");
-    return;
+/// The row of the image tower that the config has under `key`; nullptr: it is not known.
+const FamilyRow* tower_row_of(RowValues& x, const Fields& tower, std::string& type) {
+  const FamilyRow& row = x.row();
+  const std::string usual(x.text("tower_type"));
+  type = tower.text_or("model_type", usual);
+  if (type.empty() || x.flag("fixed_tower")) type = usual;
+  const FamilyRow* found = row_of(type, x.fields());
+  if (found == nullptr || found->kind == RowKind::kComposite || type == row.type) {
+    // Older files name the whole model there (`qwen2_vl`), or an invented name.
+    if (type == row.type || found != nullptr) type = usual;
+    found = row_of(type, x.fields());
   }
-  if (x.flag("tower_optional") && f.find(vision) == nullptr) return;
+  return found != nullptr && found->kind == RowKind::kTower ? found : nullptr;
+}
+
+/// The image's half of a pair of towers, with the classifier behind it, is all of the model.
+void keep_image_classifier(VisionSpec v, std::int64_t labels, Architecture& spec) {
+  Architecture alone;
+  alone.family = std::move(spec.family);
+  alone.assumed = std::move(spec.assumed);
+  alone.d_model = v.width;
+  alone.is_encoder = alone.tied = true;
+  v.image_flop += Count(2) * v.width * labels;
+  alone.other_extra_params = v.params + Count(v.width) * labels + labels;
+  v.params = 0;
+  alone.vision = std::move(v);
+  spec = std::move(alone);
+}
+
+/// \param pair an image goes with each text \param image_only nothing but the image is classified
+void add_tower(RowValues& x, bool pair, bool image_only, Architecture& spec) {
+  const Fields& f = x.fields();
+  const std::string_view key = x.text("tower_key");
+  if (x.flag("tower_optional") && f.find(key) == nullptr) return;
   // Most classes take the tower's own defaults; some have others, and a class that is not in the library may have any.
-  if ((x.flag("tower_required") || class_defaults(row.type).empty()) && f.find(vision) == nullptr) {
-    f.wrong(vision, "the image tower's config", nullptr);
-    return;
-  }
-  const Fields tower = f.child(vision);
-  std::string tower_type = tower.text_or("model_type", x.text("tower_type"));
-  if (tower_type.empty() || x.flag("fixed_tower")) tower_type = std::string(x.text("tower_type"));
-  const FamilyRow* tower_row = row_of(tower_type, f);
-  if (tower_row == nullptr || tower_row->kind == RowKind::kComposite || tower_type == row.type) {
-    // Older files name the whole model there (`qwen2_vl`), or a name of their own.
-    if (tower_type == row.type || tower_row != nullptr) tower_type = std::string(x.text("tower_type"));
-    tower_row = row_of(tower_type, f);
-  }
-  if (tower_row == nullptr || tower_row->kind != RowKind::kTower) {
-    spec.assumed.push_back(std::string(vision) + ".model_type: the tower \"" + tower_type +
+  if ((x.flag("tower_required") || class_defaults(x.row().type).empty()) && f.find(key) == nullptr)
+    return f.wrong(key, "the image tower's config", nullptr);
+  const Fields tower = f.child(key);
+  std::string type;
+  const FamilyRow* tower_row = tower_row_of(x, tower, type);
+  if (tower_row == nullptr) {
+    spec.assumed.push_back(std::string(key) + ".model_type: the tower \"" + type +
                            "\" is not known; only the text model is counted");
     return;
   }
-  const Fields filled = tower.with_defaults(class_defaults(tower_type));
+  const Fields filled = tower.with_defaults(class_defaults(type));
   RowValues t(*tower_row, filled);
   prepare(t);
   VisionSpec v = tower_of(t);
   if (f.failed()) return;
-  if (image_only) {  // the image's classifier
-    std::vector<std::string> assumed = std::move(spec.assumed);
-    const std::string family = spec.family;
-    spec = Architecture{};
-    spec.family = family;
-    spec.assumed = std::move(assumed);
-    const std::int64_t labels = labels_of(f);
-    spec.d_model = v.width;
-    spec.is_encoder = spec.tied = true;
-    v.image_flop += Count(2) * v.width * labels;
-    spec.other_extra_params = v.params + Count(v.width) * labels + labels;
-    v.params = 0;
-    spec.vision = v;
-    return;
-  }
+  if (image_only) return keep_image_classifier(std::move(v), labels_of(f), spec);
   x.give("tower_width", v.width);
   x.give("tower_merge", v.merge);
   x.give("tower_patches", v.patches);
@@ -522,7 +506,35 @@ void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Arch
   v.image_flop += x.value("image_flop");
   v.image_core += x.value("image_attention_flop");
   v.params += x.value("image_params");
-  spec.vision = v;
+  spec.vision = std::move(v);
+}
+
+void build_composite(const FamilyRow& row, const Fields& f, ModelHead head, Architecture& spec) {
+  RowValues x(row, f);
+  prepare(x);
+  const std::string_view text = x.text("text_key");
+  const Fields inner = f.child(text);
+  const bool nested = f.find(text) != nullptr;
+  const Fields& source = nested ? inner : f;
+  const std::string type = nested ? inner.text_or("model_type", x.text("text_type")) : std::string(x.text("text_type"));
+  const bool pair = x.flag("image_with_each_text");
+  const ModelHead inner_head = x.flag("bare_text")                  ? ModelHead::kBare
+                               : pair || x.flag("no_output_matrix") ? ModelHead::kNone
+                               : x.flag("own_head")                 ? ModelHead::kOwn
+                                                                    : head;
+  read_typed(source, type, nested && x.flag("text_defaults"), inner_head, spec);
+  if (head == ModelHead::kOwn && nested) spec.tied = is_tied(row, f, x, source, spec.tied);
+  if (head == ModelHead::kOwn && x.flag("never_tied")) spec.tied = false;
+  if (f.failed()) return;
+  x.give("text_width", spec.d_model);
+  spec.other_matmul_weights += x.value("text_token_weights");
+  add_audio(x, f, spec);
+  if (f.failed()) return;
+  if (!x.text("not_counted").empty()) spec.not_counted.emplace_back(x.text("not_counted"));
+  if (x.text("tower_key").empty())
+    spec.other_extra_params += x.value("projector_params");
+  else
+    add_tower(x, pair, pair && head == ModelHead::kSequence, spec);
 }
 
 }  // namespace

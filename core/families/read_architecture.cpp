@@ -23,8 +23,7 @@ using nlohmann::json;
 /// Messages about a missing type say how to go on.
 std::string ways_on() {
   return "name the family that it is like (--as FAMILY, or model_type), or describe it as {\"d_model\", "
-         "\"vocab_size\", "
-         "\"layers\": [...]} or {\"params\": N}; mfu flops --list prints what is known";
+         "\"vocab_size\", \"layers\": [...]} or {\"params\": N}; mfu flops --list prints what is known";
 }
 
 /// True for a class of diffusers, which is written with capitals; model types are not.
@@ -33,7 +32,7 @@ bool is_class(std::string_view type) noexcept {
          (type.find("Transformer") != type.npos || type.find("Model") != type.npos);
 }
 
-/// True if the table or code of its own describes the type.
+/// True if the table or separate code describes the type.
 bool is_known(std::string_view type) { return FamilyTable::built_in().has(type) || type == kUNetType; }
 
 /// True if `f` has what the generic reader needs to count a decoder.
@@ -90,40 +89,27 @@ void read_generic(const Fields& f, std::string_view type, ModelHead head, Archit
                          "); counted as a decoder by the usual key names, without biases");
 }
 
-/// What the class in `architectures` puts behind the layers. A class that is not known is taken for the family's own,
+/// The head that the class in `architectures` puts behind the layers. An unknown class is taken for the family's,
 /// and said.
 ModelHead head_of(const Fields& f, Architecture& spec) {
   // In this order: the last ones end others too.
-  constexpr std::pair<std::string_view, ModelHead> kEndings[] = {{"ForCausalLM", ModelHead::kOwn},
-                                                                 {"LMHeadModel", ModelHead::kOwn},
-                                                                 {"ForConditionalGeneration", ModelHead::kOwn},
-                                                                 {"ForMaskedLM", ModelHead::kOwn},
-                                                                 {"DoubleHeadsModel", ModelHead::kOwn},
-                                                                 {"ChatGLMModel", ModelHead::kOwn},
-                                                                 {"ForSpeechSeq2Seq", ModelHead::kOwn},
-                                                                 {"ForCTC", ModelHead::kOwn},
-                                                                 {"ForSeq2SeqLM", ModelHead::kOwn},
-                                                                 {"MTModel", ModelHead::kOwn},
-                                                                 {"ForRetrieval", ModelHead::kOwn},
-                                                                 {"Eagle3", ModelHead::kOwn},
-                                                                 {"ForSequenceClassification", ModelHead::kSequence},
-                                                                 {"ForRewardModel", ModelHead::kSequence},
-                                                                 {"ForMultipleChoice", ModelHead::kSequence},
-                                                                 {"ForImageClassification", ModelHead::kSequence},
-                                                                 {"ForVideoClassification", ModelHead::kSequence},
-                                                                 {"ForAudioClassification", ModelHead::kSequence},
-                                                                 {"ForPreTraining", ModelHead::kPreTraining},
-                                                                 {"ForTokenClassification", ModelHead::kToken},
-                                                                 {"ForQuestionAnswering", ModelHead::kToken},
-                                                                 {"EncoderModel", ModelHead::kEncoder},
-                                                                 {"Model", ModelHead::kNone},
-                                                                 {"Encoder", ModelHead::kNone},
-                                                                 {"Transformer", ModelHead::kNone},
-                                                                 {"Backbone", ModelHead::kNone}};
+  constexpr std::pair<std::string_view, ModelHead> kHeads[] = {
+      {"ForCausalLM LMHeadModel ForConditionalGeneration ForMaskedLM DoubleHeadsModel ChatGLMModel ForSpeechSeq2Seq "
+       "ForCTC ForSeq2SeqLM MTModel ForRetrieval Eagle3",
+       ModelHead::kOwn},
+      {"ForSequenceClassification ForRewardModel ForMultipleChoice ForImageClassification ForVideoClassification "
+       "ForAudioClassification",
+       ModelHead::kSequence},
+      {"ForPreTraining", ModelHead::kPreTraining},
+      {"ForTokenClassification ForQuestionAnswering", ModelHead::kToken},
+      {"EncoderModel", ModelHead::kEncoder},
+      {"Model Encoder Transformer Backbone", ModelHead::kNone},
+  };
   const std::string name = class_of(f);
   if (name.empty()) return ModelHead::kOwn;
-  for (const auto& [ending, head] : kEndings)
-    if (name.ends_with(ending)) return head;
+  for (const auto& [endings, head] : kHeads)
+    for (const std::string_view ending : words_of(endings))
+      if (name.ends_with(ending)) return head;
   spec.assumed.push_back("architectures: \"" + name + "\" is not known; counted as the family's own class");
   return ModelHead::kOwn;
 }
@@ -141,7 +127,7 @@ std::int64_t read_params(const Fields& f) {
   return f.require("params", 1, kMost);
 }
 
-/// Files that lie beside a model's config and are given by mistake: what they are, and what to give. True: it is one.
+/// Files beside a model's config that are given by mistake: says the kind, and the file to give. True: it is one.
 bool refuse_other_files(const Fields& f) {
   if (f.find("peft_type") != nullptr) {
     const std::string base = f.text_or("base_model_name_or_path", "");
@@ -235,7 +221,7 @@ void read_any(const Fields& f, std::optional<Error>* problem, Architecture& spec
 
 void read_typed(const Fields& f, std::string_view type, bool nested, ModelHead head, Architecture& spec) {
   if (FamilyTable::built_in().has(type)) {
-    // Alone a config must say its dimensions; what it may leave out is what its class takes.
+    // Alone a config must say its dimensions; a key that it may leave out has the default of its class.
     build_row(type, nested ? f.with_defaults(class_defaults(type)) : f.with_optional_defaults(class_defaults(type)),
               head, spec);
     return;

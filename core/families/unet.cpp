@@ -116,7 +116,7 @@ class UNet {
     return out;
   }
 
-  /// Which blocks have attention, by their types: `Cross` stands for it.
+  /// Which blocks have attention, by their types: those with `Cross` do.
   std::vector<bool> attends(const char* key, const std::string& plain, std::size_t levels) const {
     const json* value = f_.find(key);
     std::vector<bool> out(levels, true);

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/rows/region_fields.h"
+#include "core/sinks/run_fields.h"
 
 namespace mfu {
 
@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What the null of a field depends on.
+/// The facts that decide whether a field is null.
 struct Context {
   bool device_seen = true;
 };
@@ -121,9 +121,7 @@ Json number_or_null(const std::optional<double>& value) {
 
 Json to_json(const RegionSummary& row) { return object_of(row, Context{row.classes_known}); }
 
-Json to_json(const SelfCost& self) {
-  return {{"cpu_s", self.cpu_s}, {"rss_bytes", self.rss_bytes}, {"overhead", self.overhead}};
-}
+Json to_json(const SelfCost& self) { return object_of(self, {}); }
 
 Json to_json(const std::vector<TrustState>& trust) {
   Json j = Json::object();
@@ -133,27 +131,7 @@ Json to_json(const std::vector<TrustState>& trust) {
 }
 
 Json to_json(const RunInfo& run) {
-  Json j;
-  j["host"] = run.host;
-  j["pid"] = run.pid;
-  j["rank"] = run.rank;
-  j["local_rank"] = run.local_rank ? Json(*run.local_rank) : Json(nullptr);
-  j["world"] = run.world_size;
-  j["version"] = run.version;
-  j["commit"] = text_or_null(run.commit);
-  j["build"] = text_or_null(run.build);
-  j["command"] = text_or_null(run.command);
-  j["devices"] = Json::array();
-  for (const DeviceInfo& d : run.devices)
-    j["devices"].push_back({{"device", d.device},
-                            {"name", d.name},
-                            {"uuid", d.uuid},
-                            {"peak_flop_per_s", number_or_null(d.peak_flop_per_s)},
-                            {"peak_bytes_per_s", number_or_null(d.peak_bytes_per_s)},
-                            {"peak_source", d.peak_source},
-                            {"dtype", d.dtype},
-                            {"dtype_source", d.dtype_source},
-                            {"sparse", d.sparse}});
+  Json j = object_of(run, {});
   j["cupti"] = {{"path", text_or_null(run.cupti_path)}, {"version", run.cupti_version}, {"level", run.level}};
   j["config"] = parsed(run.config_json);
   j["model"] = parsed(run.model_json);
@@ -168,10 +146,7 @@ Json to_json(const WindowSummary& window) {
   j["t1_ns"] = window.window.end_ns;
   j["regions"] = Json::array();
   for (const RegionSummary& region : window.regions) j["regions"].push_back(to_json(region));
-  const LaunchAccount& l = window.launches;
-  j["launches"] = {{"seen", l.seen},       {"attributed", l.attributed},
-                   {"outside", l.outside}, {"unattributed", l.unattributed},
-                   {"dropped", l.dropped}, {"not_timed", l.not_timed}};
+  j["launches"] = object_of(window.launches, {});
   if (const auto& g = window.graphs)
     j["graphs"] = {{"s", g->s}, {"known_s", g->known_s}, {"error", g->error}, {"error_of", "whole_launches"}};
   j["self"] = to_json(window.self);

@@ -84,7 +84,7 @@ Json or_null(const std::optional<T>& value) {
 
 std::string file_name(const TraceFacts& trace) { return std::filesystem::path(trace.path).filename().string(); }
 
-/// What is known of the file beside its processes.
+/// Facts about the file beside its processes.
 void put_facts(Json& out, const TraceFacts& trace) {
   out["trace"] = file_name(trace);
   out["format"] = trace.format == TraceFormat::kKineto ? "kineto" : "nsys-sqlite";

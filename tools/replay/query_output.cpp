@@ -1,7 +1,6 @@
 // The answer to a TraceQuery as JSON and as text.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/base/printable.h"
@@ -14,10 +13,6 @@ namespace mfu {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json number(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
 
 std::string_view phase_word(const std::optional<Phase>& phase) {
   return !phase                      ? ""
@@ -33,11 +28,11 @@ void put_figures(Json& to, const BaseFigures& f) {
   for (std::size_t b = 0; b < kTimeBaseNames.size(); ++b) {
     const std::string base(kTimeBaseNames[b]);
     to[base + "_s"] = seconds(f.time_ns[b]);
-    mfu[base] = number(f.mfu[b]);
+    mfu[base] = number_or_null(f.mfu[b]);
     rate[base] = f.flop_s[b] ? Json(*f.flop_s[b] / 1e12) : Json(nullptr);
   }
   to["kernels"] = f.kernels;
-  to["flop"] = number(f.flop);
+  to["flop"] = number_or_null(f.flop);
   to["mfu_by"] = mfu;
   to["tflop_per_s"] = rate;
   to["suspect"] = f.suspect.empty() ? Json(nullptr) : Json(f.suspect);
@@ -54,7 +49,7 @@ Json head(const TraceQuery& query, const QueryAnswer& answer) {
   j["phase"] = query.phase ? Json(phase_word(query.phase)) : Json(nullptr);
   j["devices"] = answer.devices;
   j["gpus"] = answer.gpus;
-  j["peak_flop_per_s"] = number(answer.peak_flop_per_s);
+  j["peak_flop_per_s"] = number_or_null(answer.peak_flop_per_s);
   j["peak_source"] = answer.peak_source;
   j["dtype"] = answer.dtype;
   return j;
@@ -79,8 +74,6 @@ Json occurrences_json(const QueryAnswer& answer) {
   }
   return list;
 }
-
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string ms(DurationNs ns) { return fmt::format("{:.3f}", static_cast<double>(ns) / 1e6); }
 
@@ -133,7 +126,7 @@ std::vector<std::pair<std::string, std::string>> query_json(const TraceQuery& qu
     if (answers.range->region) j["sum"] = to_json(*answers.range->region);
     j["occurrences"] = occurrences_json(*answers.range);
     j["notes"] = answers.range->notes;
-    out.emplace_back("range", dump(j));
+    out.emplace_back("range", text_of(j));
   }
   if (answers.kernel) {
     Json j;
@@ -141,7 +134,7 @@ std::vector<std::pair<std::string, std::string>> query_json(const TraceQuery& qu
     j["kind"] = query.kernel_kind.empty() ? Json(nullptr) : Json(query.kernel_kind);
     j["per"] = query.per_pass ? "pass" : "launch";
     j.update(head(query, *answers.kernel));
-    j["flop_per_launch"] = number(answers.kernel->flop_per_launch);
+    j["flop_per_launch"] = number_or_null(answers.kernel->flop_per_launch);
     j["layers"] = answers.kernel->layers ? Json(*answers.kernel->layers) : Json(nullptr);
     put_figures(j, answers.kernel->sum);
     j["names"] = Json::array();
@@ -149,7 +142,7 @@ std::vector<std::pair<std::string, std::string>> query_json(const TraceQuery& qu
       j["names"].push_back({{"name", printable(n.name, 200)}, {"count", n.count}, {"sum_s", seconds(n.sum_ns)}});
     j["occurrences"] = occurrences_json(*answers.kernel);
     j["notes"] = answers.kernel->notes;
-    out.emplace_back("kernel", dump(j));
+    out.emplace_back("kernel", text_of(j));
   }
   return out;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <numeric>
 #include <unordered_map>
 
@@ -209,7 +210,7 @@ void answer(const ProcessSets& process, const std::vector<std::uint32_t>& ops, c
   }
   if (runs.empty()) return;
   std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.last < b.last; });
-  // The first operation that this run or a later one needs: what lies before it is forgotten on the way, so that
+  // The first operation that this run or a later one needs: those before it are forgotten on the way, so that
   // memory is that of the longest run and not of the trace.
   std::vector<std::size_t> needed(runs.size());
   for (std::size_t i = runs.size(), least = ops.size(); i-- > 0;) needed[i] = least = std::min(least, runs[i].first);
@@ -322,7 +323,7 @@ class ProcessWork {
       if (fresh) threads.emplace_back(trace_.threads[launch->thread].label, 0);
       ++threads[slot->second].second;
     }
-    std::stable_sort(threads.begin(), threads.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::ranges::stable_sort(threads, std::greater{}, &std::pair<std::string, std::int64_t>::second);
   }
 
   void fill_streams() {
@@ -347,8 +348,7 @@ class ProcessWork {
     }
     for (std::size_t i = 0; i < streams.size(); ++i)
       streams[i].busy_ns = IntervalUnion(std::move(intervals[i])).length_ns();
-    std::stable_sort(streams.begin(), streams.end(),
-                     [](const auto& a, const auto& b) { return a.gpu_ops > b.gpu_ops; });
+    std::ranges::stable_sort(streams, std::greater{}, &StreamFigures::gpu_ops);
   }
 
   void fill_ranges() {
@@ -464,9 +464,7 @@ std::vector<ProcessFigures> process_figures(const Trace& trace) {
     parts[trace.activities[i].process].activities.push_back(i);
   std::vector<std::uint32_t> ranges(trace.ranges.size());
   std::iota(ranges.begin(), ranges.end(), 0);
-  std::stable_sort(ranges.begin(), ranges.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return trace.ranges[a].begin_ns < trace.ranges[b].begin_ns;
-  });
+  std::ranges::stable_sort(ranges, {}, [&](std::uint32_t range) { return trace.ranges[range].begin_ns; });
   for (const std::uint32_t range : ranges)
     parts[trace.threads[trace.ranges[range].thread].process].ranges.push_back(range);
   std::vector<LaunchFigures> host(trace.processes.size());

@@ -1,4 +1,4 @@
-// The reference figures of a trace: what every process, stream, range and profiler step cost on the GPU.
+// The reference figures of a trace: the GPU time of every process, stream, range and profiler step.
 //
 // A GPU operation is a kernel, a copy or a set. Its launch is the host record with the same correlation id in the same
 // process. A range holds the operations whose launch starts inside it: `by_thread` those launched on the range's own
@@ -40,25 +40,10 @@ enum class Figure : std::uint8_t {
   kSpan,  ///< last end minus first begin
   kIdle,  ///< span minus busy
 };
-inline constexpr std::array<std::string_view, 19> kFigureNames{"kernels",
-                                                               "kernel_sum_ns",
-                                                               "kernel_busy_ns",
-                                                               "gpu_ops",
-                                                               "gpu_busy_ns",
-                                                               "compute_kernels",
-                                                               "compute_sum_ns",
-                                                               "compute_busy_ns",
-                                                               "nccl_kernels",
-                                                               "nccl_sum_ns",
-                                                               "nccl_busy_ns",
-                                                               "nccl_exposed_ns",
-                                                               "nccl_exposed_device_ns",
-                                                               "memcpy_ops",
-                                                               "memcpy_sum_ns",
-                                                               "memset_ops",
-                                                               "memset_sum_ns",
-                                                               "span_ns",
-                                                               "idle_ns"};
+inline constexpr auto kFigureNames = std::to_array<std::string_view>(
+    {"kernels", "kernel_sum_ns", "kernel_busy_ns", "gpu_ops", "gpu_busy_ns", "compute_kernels", "compute_sum_ns",
+     "compute_busy_ns", "nccl_kernels", "nccl_sum_ns", "nccl_busy_ns", "nccl_exposed_ns", "nccl_exposed_device_ns",
+     "memcpy_ops", "memcpy_sum_ns", "memset_ops", "memset_sum_ns", "span_ns", "idle_ns"});
 
 /// One number per Figure [count or ns].
 struct SetFigures {

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/rows/metrics.h"
-#include "core/rows/region_fields.h"
+#include "core/sinks/run_fields.h"
 
 namespace mfu {
 
@@ -20,7 +21,7 @@ constexpr TimeNs kLatestMoment = 4'000'000'000 * kNsPerSecond;  ///< in 2096
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 40;      ///< as the library reads them
 constexpr std::size_t kMostDevices = 1024;
 
-/// What a line holds where something else should be. Caught in read().
+/// A value in the place of another one. Caught in read().
 struct Unexpected {
   std::string message;
 };
@@ -38,64 +39,42 @@ std::optional<Element> find(const Object& object, std::string_view key) {
   return e;
 }
 
-double number(std::string_view key, const Element& e) {
-  double value = 0;
-  if (e.get(value) != simdjson::SUCCESS) unexpected(key, e, "a number");
+/// The value of an element that is there. \param expected what it is where it is what it should be
+template <typename T>
+T get(std::string_view key, const Element& e, std::string_view expected) {
+  T value{};
+  if (e.get(value) != simdjson::SUCCESS) unexpected(key, e, expected);
   return value;
 }
 
+double number(std::string_view key, const Element& e) { return get<double>(key, e, "a number"); }
+Object object_in(std::string_view key, const Element& e) { return get<Object>(key, e, "an object"); }
+
 std::optional<double> number_of(const Object& object, std::string_view key) {
   const auto e = find(object, key);
-  if (!e) return std::nullopt;
-  return number(key, *e);
+  return e ? std::optional(number(key, *e)) : std::nullopt;
 }
 
 template <typename Integer>
 Integer integer_of(const Object& object, std::string_view key, Integer otherwise = 0) {
   const auto e = find(object, key);
   if (!e) return otherwise;
-  Integer value{};
-  if constexpr (std::is_signed_v<Integer>) {
-    std::int64_t wide = 0;
-    if (e->get(wide) != simdjson::SUCCESS) unexpected(key, *e, "an integer");
-    value = static_cast<Integer>(wide);
-  } else {
-    std::uint64_t wide = 0;
-    if (e->get(wide) != simdjson::SUCCESS) unexpected(key, *e, "a count");
-    value = static_cast<Integer>(wide);
-  }
-  return value;
+  if constexpr (std::is_signed_v<Integer>)
+    return static_cast<Integer>(get<std::int64_t>(key, *e, "an integer"));
+  else
+    return static_cast<Integer>(get<std::uint64_t>(key, *e, "a count"));
 }
 
 std::string string_of(const Object& object, std::string_view key) {
   const auto e = find(object, key);
-  if (!e) return "";
-  std::string_view value;
-  if (e->get(value) != simdjson::SUCCESS) unexpected(key, *e, "a string");
-  return std::string(value);
-}
-
-bool bool_of(const Object& object, std::string_view key) {
-  const auto e = find(object, key);
-  if (!e) return false;
-  bool value = false;
-  if (e->get(value) != simdjson::SUCCESS) unexpected(key, *e, "true or false");
-  return value;
-}
-
-Object object_in(std::string_view key, const Element& e) {
-  Object value;
-  if (e.get(value) != simdjson::SUCCESS) unexpected(key, e, "an object");
-  return value;
+  return e ? std::string(get<std::string_view>(key, *e, "a string")) : "";
 }
 
 template <typename Each>
 void for_each_of(const Object& object, std::string_view key, Each each) {
   const auto e = find(object, key);
   if (!e) return;
-  simdjson::dom::array values;
-  if (e->get(values) != simdjson::SUCCESS) unexpected(key, *e, "an array");
-  for (const Element value : values) each(value);
+  for (const Element value : get<simdjson::dom::array>(key, *e, "an array")) each(value);
 }
 
 /// Seconds as they are printed, back to ns: exact up to 2^53 ns (104 days). No more than 63 years, so that a few of
@@ -160,7 +139,7 @@ void read_field(const Object& o, const Field<Get>& field, T& into) {
   } else if constexpr (std::is_same_v<T, LatencySummary>) {
     into = latency_of(object_in(key, *e), std::string(quantile_suffix(key)));
   } else if constexpr (std::is_same_v<T, bool>) {
-    into = bool_of(o, key);
+    into = get<bool>(key, *e, "true or false");
   } else if constexpr (std::is_floating_point_v<T>) {
     into = number(key, *e);
   } else if constexpr (std::is_integral_v<T>) {
@@ -181,11 +160,8 @@ void read_field(const Object& o, const Field<Get>& field, T& into) {
   } else if constexpr (kHasFields<T>) {
     into = row_of<T>(object_in(key, *e));
   } else if constexpr (std::is_same_v<typename T::value_type, std::pair<std::string, std::string>>) {
-    for (const auto entry : object_in(key, *e)) {
-      std::string_view text;
-      if (entry.value.get(text) != simdjson::SUCCESS) unexpected(entry.key, entry.value, "a string");
-      into.emplace_back(std::string(entry.key), std::string(text));
-    }
+    for (const auto entry : object_in(key, *e))
+      into.emplace_back(std::string(entry.key), get<std::string_view>(entry.key, entry.value, "a string"));
   } else {
     for_each_of(o, key,
                 [&](const Element& entry) { into.push_back(row_of<typename T::value_type>(object_in(key, entry))); });
@@ -210,51 +186,26 @@ RegionSummary region_of(const Object& o) {
 std::vector<std::pair<std::string, std::uint64_t>> counters_of(const Object& o) {
   std::vector<std::pair<std::string, std::uint64_t>> counters;
   if (const auto e = find(o, "counters")) {
-    for (const auto field : object_in("counters", *e)) {
-      std::uint64_t count = 0;
-      if (field.value.get(count) != simdjson::SUCCESS) unexpected(field.key, field.value, "a count");
-      counters.emplace_back(std::string(field.key), count);
-    }
+    for (const auto field : object_in("counters", *e))
+      counters.emplace_back(std::string(field.key), get<std::uint64_t>(field.key, field.value, "a count"));
   }
   return counters;
 }
 
 std::optional<SelfCost> self_of(const Object& o) {
   const auto e = find(o, "self");
-  if (!e) return std::nullopt;
-  const Object self = object_in("self", *e);
-  return SelfCost{number_of(self, "cpu_s").value_or(0), integer_of<std::uint64_t>(self, "rss_bytes"),
-                  number_of(self, "overhead").value_or(0)};
+  return e ? std::optional(row_of<SelfCost>(object_in("self", *e))) : std::nullopt;
 }
 
 RunInfo start_of(const Object& o, TimeNs t_ns) {
-  RunInfo run;
+  auto run = row_of<RunInfo>(o);
   run.t_ns = t_ns;
-  run.host = string_of(o, "host");
-  run.pid = integer_of<std::int64_t>(o, "pid");
-  run.rank = std::clamp<std::int64_t>(integer_of<std::int64_t>(o, "rank"), 0, kMostRanks);
-  if (find(o, "local_rank")) run.local_rank = integer_of<std::int64_t>(o, "local_rank");
-  run.world_size = std::clamp<std::int64_t>(integer_of<std::int64_t>(o, "world", 1), 0, kMostRanks);
-  run.version = string_of(o, "version");
-  run.commit = string_of(o, "commit");
-  run.build = string_of(o, "build");
-  run.command = string_of(o, "command");
-  for_each_of(o, "devices", [&](const Element& e) {
-    const Object d = object_in("devices", e);
-    DeviceInfo device;
-    device.device = integer_of<std::uint32_t>(d, "device");
-    device.name = string_of(d, "name");
-    device.uuid = string_of(d, "uuid");
-    device.peak_flop_per_s = number_of(d, "peak_flop_per_s");
-    device.peak_bytes_per_s = number_of(d, "peak_bytes_per_s");
-    device.peak_source = string_of(d, "peak_source");
-    device.dtype = string_of(d, "dtype");
-    device.dtype_source = string_of(d, "dtype_source");
-    device.sparse = bool_of(d, "sparse");
-    // One that is named twice would give every series of it twice.
-    const bool known = std::any_of(run.devices.begin(), run.devices.end(),
-                                   [&](const DeviceInfo& other) { return other.device == device.device; });
-    if (!known && run.devices.size() < kMostDevices) run.devices.push_back(std::move(device));
+  run.rank = std::clamp<std::int64_t>(run.rank, 0, kMostRanks);
+  run.world_size = std::clamp<std::int64_t>(run.world_size, 0, kMostRanks);
+  // A device that is named twice would give every series of it twice.
+  std::set<std::uint32_t> known;
+  std::erase_if(run.devices, [&known](const DeviceInfo& device) {
+    return known.size() == kMostDevices || !known.insert(device.device).second;
   });
   if (const auto e = find(o, "cupti")) {
     const Object cupti = object_in("cupti", *e);
@@ -274,12 +225,7 @@ EndLine end_of(const Object& o) {
   end.whole.final_run = true;
   end.whole.window = {moment(integer_of<std::int64_t>(o, "t0_ns")), moment(integer_of<std::int64_t>(o, "t1_ns"))};
   for_each_of(o, "regions", [&](const Element& e) { end.whole.regions.push_back(region_of(object_in("regions", e))); });
-  if (const auto e = find(o, "launches")) {
-    const Object l = object_in("launches", *e);
-    end.whole.launches = {integer_of<std::uint64_t>(l, "seen"), integer_of<std::uint64_t>(l, "attributed"),
-                          integer_of<std::uint64_t>(l, "outside"), integer_of<std::uint64_t>(l, "unattributed"),
-                          integer_of<std::uint64_t>(l, "dropped")};
-  }
+  if (const auto e = find(o, "launches")) end.whole.launches = row_of<LaunchAccount>(object_in("launches", *e));
   end.whole.self = self_of(o).value_or(SelfCost{});
   end.whole.counters = counters_of(o);
   return end;

@@ -4,14 +4,18 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 
 #include "tools/simgpu/settings.h"
 
+#define SIM_EXPORT extern "C" [[gnu::visibility("default")]]
+
 namespace mfu::sim {
 
-inline constexpr std::uint32_t kInterfaceVersion = 3;
+inline constexpr std::uint32_t kInterfaceVersion = 4;
 inline constexpr std::uint32_t kMaxCallbackId = 1024;  ///< above every driver and runtime callback id of CUDA 13.5
 inline constexpr std::uint32_t kMaxResourceId = 32;
 
@@ -36,6 +40,9 @@ struct Activity {
   std::uint32_t value = 0;         ///< memset only
   std::uint64_t truth = kNoTruth;  ///< its line in the truth log
   static constexpr std::uint64_t kNoTruth = ~0ull;
+
+  /// A node of a graph that was instantiated before the tool attached shows up as a kernel, of any kind.
+  [[nodiscard]] ActivityKind seen_as() const noexcept { return instrumented ? kind : ActivityKind::kKernel; }
 };
 
 /// One call of an API function, entering or leaving.
@@ -91,21 +98,30 @@ struct Tool {
 inline constexpr std::uint8_t kWantCallback = 1;
 inline constexpr std::uint8_t kWantRecord = 2;
 
+/// The kinds of activity that somebody wants records of.
+struct Kinds {
+  std::atomic<bool> on[4]{};  ///< by ActivityKind
+  [[nodiscard]] bool wants(ActivityKind kind) const noexcept {
+    return on[static_cast<std::size_t>(kind)].load(std::memory_order_relaxed);
+  }
+  /// Returns what was there before.
+  bool set(ActivityKind kind, bool value) noexcept { return on[static_cast<std::size_t>(kind)].exchange(value); }
+};
+
 /// The tool's requests. Written by libcupti, read on every call by libcuda.
 struct Wanted {
   std::atomic<std::uint8_t> driver[kMaxCallbackId];
   std::atomic<std::uint8_t> runtime[kMaxCallbackId];
   std::atomic<std::uint8_t> resource[kMaxResourceId];
   std::atomic<std::uint8_t> synchronize[8];
-  std::atomic<bool> kernels, memcpys, memsets, graphs;
+  Kinds kinds;
   /// Graphs are traced as a whole: their nodes leave no records. Stays once it is on (header of CUPTI 13.5: "enabling
   /// GRAPH_TRACE selects graph-level tracing for the CUPTI session").
   std::atomic<bool> graph_level;
   /// How often kernel records were switched off: nodes of a graph that was instantiated before leave none afterwards.
   std::atomic<std::uint32_t> kernels_off;
   [[nodiscard]] bool any_activity() const noexcept {
-    return kernels.load(std::memory_order_relaxed) || memcpys.load(std::memory_order_relaxed) ||
-           memsets.load(std::memory_order_relaxed) || graphs.load(std::memory_order_relaxed);
+    return std::any_of(std::begin(kinds.on), std::end(kinds.on), [](const auto& on) { return on.load(); });
   }
 };
 

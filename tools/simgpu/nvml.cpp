@@ -2,13 +2,11 @@
 #include <sys/prctl.h>
 
 #include <array>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
-#include "tools/simgpu/settings.h"
-
-#define SIM_EXPORT extern "C" [[gnu::visibility("default")]]
+#include "tools/simgpu/interface.h"
 
 namespace {
 
@@ -24,7 +22,15 @@ enum Return : int {
   kNotFound = 6,
   kInsufficientSize = 7
 };
-constexpr unsigned kClockSm = 1, kClockMemory = 2;
+constexpr unsigned kClockMemory = 2;
+constexpr std::pair<int, const char*> kErrors[] = {
+    {kOk, "The operation was successful"},
+    {kUninitialized, "NVML was not first initialized with nvmlInit()"},
+    {kInvalidArgument, "A supplied argument is invalid"},
+    {kNotSupported, "The requested operation is not available on target device"},
+    {kNotFound, "A query to find an object was unsuccessful"},
+    {kInsufficientSize, "An input argument is not large enough"},
+};
 
 using Handle = const DeviceSpec*;
 
@@ -73,6 +79,13 @@ struct PciInfo {
 #define CHECK(device)                      \
   if (!initialised) return kUninitialized; \
   if (!valid(device)) return kInvalidArgument
+// A query of one device that has one answer.
+#define SIM_NVML_GET(name, type, ...)             \
+  SIM_EXPORT int name(Handle device, type* out) { \
+    CHECK(device);                                \
+    *out = __VA_ARGS__;                           \
+    return kOk;                                   \
+  }
 
 SIM_EXPORT int nvmlInit_v2() {
   initialised = true;
@@ -86,22 +99,10 @@ SIM_EXPORT int nvmlShutdown() {
   return kOk;
 }
 SIM_EXPORT const char* nvmlErrorString(int result) {
-  switch (result) {
-    case kOk:
-      return "The operation was successful";
-    case kUninitialized:
-      return "NVML was not first initialized with nvmlInit()";
-    case kInvalidArgument:
-      return "A supplied argument is invalid";
-    case kNotSupported:
-      return "The requested operation is not available on target device";
-    case kNotFound:
-      return "A query to find an object was unsuccessful";
-    case kInsufficientSize:
-      return "An input argument is not large enough";
-    default:
-      return "An internal driver error occurred";
+  for (const auto& [code, text] : kErrors) {
+    if (code == result) return text;
   }
+  return "An internal driver error occurred";
 }
 SIM_EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned length) {
   return copy_text(version, length, "580.0.simulated");
@@ -145,11 +146,12 @@ SIM_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, Handle* devi
   }
   return kNotFound;
 }
-SIM_EXPORT int nvmlDeviceGetIndex(Handle device, unsigned* index) {
-  CHECK(device);
-  *index = index_of(device);
-  return kOk;
-}
+SIM_NVML_GET(nvmlDeviceGetIndex, unsigned, index_of(device))
+SIM_NVML_GET(nvmlDeviceGetMemoryInfo, Memory, {device->memory_bytes, device->memory_bytes, 0})
+SIM_NVML_GET(nvmlDeviceGetMemoryBusWidth, unsigned, device->bus_bits)
+SIM_NVML_GET(nvmlDeviceGetUtilizationRates, Utilization, {100, 50})
+SIM_NVML_GET(nvmlDeviceGetPowerUsage, unsigned, 650'000)  // [mW]
+SIM_NVML_GET(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, 0)
 SIM_EXPORT int nvmlDeviceGetName(Handle device, char* name, unsigned length) {
   CHECK(device);
   return copy_text(name, length, device->name.c_str());
@@ -174,32 +176,12 @@ SIM_EXPORT int nvmlDeviceGetMaxClockInfo(Handle device, unsigned type, unsigned*
   return kOk;
 }
 SIM_EXPORT int nvmlDeviceGetClockInfo(Handle device, unsigned type, unsigned* mhz) {
-  return nvmlDeviceGetMaxClockInfo(device, type == kClockMemory ? kClockMemory : kClockSm, mhz);
-}
-SIM_EXPORT int nvmlDeviceGetMemoryInfo(Handle device, Memory* memory) {
-  CHECK(device);
-  *memory = {device->memory_bytes, device->memory_bytes, 0};
-  return kOk;
-}
-SIM_EXPORT int nvmlDeviceGetMemoryBusWidth(Handle device, unsigned* bits) {
-  CHECK(device);
-  *bits = device->bus_bits;
-  return kOk;
+  return nvmlDeviceGetMaxClockInfo(device, type, mhz);
 }
 SIM_EXPORT int nvmlDeviceGetCudaComputeCapability(Handle device, int* major, int* minor) {
   CHECK(device);
   *major = static_cast<int>(device->cc_major);
   *minor = static_cast<int>(device->cc_minor);
-  return kOk;
-}
-SIM_EXPORT int nvmlDeviceGetUtilizationRates(Handle device, Utilization* rates) {
-  CHECK(device);
-  *rates = {100, 50};
-  return kOk;
-}
-SIM_EXPORT int nvmlDeviceGetPowerUsage(Handle device, unsigned* milliwatts) {
-  CHECK(device);
-  *milliwatts = 650'000;
   return kOk;
 }
 SIM_EXPORT int nvmlDeviceGetTemperature(Handle device, unsigned /*sensor*/, unsigned* celsius) {
@@ -210,10 +192,5 @@ SIM_EXPORT int nvmlDeviceGetTemperature(Handle device, unsigned /*sensor*/, unsi
 SIM_EXPORT int nvmlDeviceGetMigMode(Handle device, unsigned* current, unsigned* pending) {
   CHECK(device);
   *current = *pending = 0;
-  return kOk;
-}
-SIM_EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(Handle device, unsigned long long* reasons) {
-  CHECK(device);
-  *reasons = 0;
   return kOk;
 }

@@ -1,10 +1,11 @@
 #include "tools/simgpu/settings.h"
 
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string_view>
 
 namespace mfu::sim {
@@ -93,61 +94,43 @@ void read_foreign(Settings& s) {
   }
 }
 
-Settings* load() {
-  auto* s = new Settings;  // never freed: the libraries stay in use until the last instruction of the process
+void read_devices(std::vector<DeviceSpec>& devices) {
   std::size_t count = 1;
   read("SIMGPU_DEVICES", count);
-  s->devices.resize(count);
-  read_per_device("SIMGPU_DEVICE_NAME", s->devices, &DeviceSpec::name);
-  read_per_device("SIMGPU_SM_COUNT", s->devices, &DeviceSpec::sm_count);
-  read_per_device("SIMGPU_CLOCK_KHZ", s->devices, &DeviceSpec::clock_khz);
-  read_per_device("SIMGPU_MEMORY_CLOCK_KHZ", s->devices, &DeviceSpec::memory_clock_khz);
-  read_per_device("SIMGPU_BUS_BITS", s->devices, &DeviceSpec::bus_bits);
-  read_per_device("SIMGPU_MEMORY_GB", s->devices, &DeviceSpec::memory_bytes, static_cast<double>(1ull << 30));
-  read_per_device("SIMGPU_CC_MAJOR", s->devices, &DeviceSpec::cc_major);
-  read_per_device("SIMGPU_CC_MINOR", s->devices, &DeviceSpec::cc_minor);
-  read_per_device("SIMGPU_PEAK_TFLOPS", s->devices, &DeviceSpec::flop_per_s, 1e12);
-  read_per_device("SIMGPU_PEAK_GBPS", s->devices, &DeviceSpec::bytes_per_s, 1e9);
-  for (const DeviceSpec& device : s->devices) {
+  devices.resize(count);
+  read_per_device("SIMGPU_DEVICE_NAME", devices, &DeviceSpec::name);
+  read_per_device("SIMGPU_SM_COUNT", devices, &DeviceSpec::sm_count);
+  read_per_device("SIMGPU_CLOCK_KHZ", devices, &DeviceSpec::clock_khz);
+  read_per_device("SIMGPU_MEMORY_CLOCK_KHZ", devices, &DeviceSpec::memory_clock_khz);
+  read_per_device("SIMGPU_BUS_BITS", devices, &DeviceSpec::bus_bits);
+  read_per_device("SIMGPU_MEMORY_GB", devices, &DeviceSpec::memory_bytes, static_cast<double>(1ull << 30));
+  read_per_device("SIMGPU_CC_MAJOR", devices, &DeviceSpec::cc_major);
+  read_per_device("SIMGPU_CC_MINOR", devices, &DeviceSpec::cc_minor);
+  read_per_device("SIMGPU_PEAK_TFLOPS", devices, &DeviceSpec::flop_per_s, 1e12);
+  read_per_device("SIMGPU_PEAK_GBPS", devices, &DeviceSpec::bytes_per_s, 1e9);
+  for (const DeviceSpec& device : devices) {
     if (device.name.find("Simulated") == std::string::npos)
       bad("SIMGPU_DEVICE_NAME", device.name, "a name with the word Simulated");
   }
+}
 
-  read("SIMGPU_DRIVER_VERSION", s->driver_version);
-  read("SIMGPU_KERNEL_NS", s->default_kernel_ns);
-  read("SIMGPU_LAUNCH_LATENCY_NS", s->launch_latency_ns);
-  read("SIMGPU_GAP_NS", s->gap_ns);
-  read("SIMGPU_LAUNCH_COST_NS", s->launch_cost_ns);
-  read("SIMGPU_TRACED_LAUNCH_NS", s->traced_launch_ns);
-  read("SIMGPU_CALLBACK_NS", s->callback_ns);
-  read("SIMGPU_TRACED_NODE_NS", s->traced_node_ns);
-  read("SIMGPU_PDL_OVERLAP_NS", s->pdl_overlap_ns);
-  read("SIMGPU_QUEUE_DEPTH", s->queue_depth);
-  read("SIMGPU_TIME_SCALE", s->time_scale);
-  read("SIMGPU_BYTES_PER_THREAD", s->bytes_per_thread);
-  std::string costs;
-  read("SIMGPU_FLOP_PER_BLOCK", costs);
-  for (const std::string& entry : split(costs, ',')) {
+Settings* load() {
+  auto* s = new Settings;  // never freed: the libraries stay in use until the last instruction of the process
+#define SETTING(type, member, initial, variable) read(variable, s->member);
+#include "tools/simgpu/settings.inc"
+#undef SETTING
+  read_devices(s->devices);
+  std::string text;
+  read("SIMGPU_FLOP_PER_BLOCK", text);
+  for (const std::string& entry : split(text, ',')) {
     const std::size_t colon = entry.find(':');
     if (colon == std::string::npos) bad("SIMGPU_FLOP_PER_BLOCK", entry, "NAME:FLOP");
     s->flop_per_block.emplace_back(entry.substr(0, colon), number("SIMGPU_FLOP_PER_BLOCK", entry.substr(colon + 1)));
   }
-  std::string memory;
+  std::string memory = "addresses";
   read("SIMGPU_MEMORY", memory);
-  if (!memory.empty() && memory != "contents" && memory != "addresses") {
-    bad("SIMGPU_MEMORY", memory, "addresses or contents");
-  }
+  if (memory != "contents" && memory != "addresses") bad("SIMGPU_MEMORY", memory, "addresses or contents");
   s->memory_contents = memory == "contents";
-  read("SIMGPU_STRICT", s->strict);
-  read("SIMGPU_TRACE", s->trace);
-  read("SIMGPU_CORRELATION_START", s->correlation_start);
-  read("SIMGPU_FAIL_LAUNCH_RATE", s->fail_launch_rate);
-  read("SIMGPU_FAIL_LAUNCH_ERROR", s->fail_launch_error);
-  read("SIMGPU_KERNEL_BEFORE_EXIT", s->kernel_before_exit);
-  read("SIMGPU_CLOCK_JUMP_S", s->clock_jump_s);
-  read("SIMGPU_CLOCK_JUMP_AFTER_S", s->clock_jump_after_s);
-
-  read("SIMGPU_CUPTI_VERSION", s->cupti_version);
   read_functions("SIMGPU_FAIL", *s, [](FunctionFault& f, double v) { f.result = static_cast<int>(v); });
   read_functions("SIMGPU_DELAY_MS", *s, [](FunctionFault& f, double v) { f.delay_ms = static_cast<std::int64_t>(v); });
   read_functions("SIMGPU_HANG", *s, [](FunctionFault& f, double v) { f.hang = v != 0; });
@@ -156,17 +139,6 @@ Settings* load() {
   for (const std::string& kind : split(kinds, ',')) {
     s->refused_kinds.push_back(static_cast<std::uint32_t>(number("SIMGPU_REFUSE_KINDS", kind)));
   }
-  read("SIMGPU_REFUSE_KINDS_RESULT", s->refused_kinds_result);
-  read("SIMGPU_PER_THREAD", s->per_thread);
-  read("SIMGPU_FLUSH_ON_WORKER", s->flush_on_worker);
-  read("SIMGPU_FLUSH_KEEPS_OPEN", s->flush_keeps_open);
-  read("SIMGPU_ZERO_BUFFERS", s->zero_buffers);
-  read("SIMGPU_GRAPH_BUFFERS_RECYCLED", s->graph_buffers_recycled);
-  read("SIMGPU_GRAPH_BUFFER_RECORDS", s->graph_buffer_records);
-  read("SIMGPU_GRAPH_LEVEL_ENDS", s->graph_level_ends);
-  read("SIMGPU_GRAPH_LEVEL_LATE", s->graph_level_late);
-  read("SIMGPU_SHUFFLE", s->shuffle);
-  read("SIMGPU_DROP_RATE", s->drop_rate);
   std::string burst;
   read("SIMGPU_DROP_BURST", burst);
   if (const std::vector<std::string> parts = split(burst, ':'); !parts.empty()) {
@@ -174,24 +146,14 @@ Settings* load() {
     s->drop_every = static_cast<std::uint64_t>(number("SIMGPU_DROP_BURST", parts[0]));
     s->drop_burst = static_cast<std::uint64_t>(number("SIMGPU_DROP_BURST", parts[1]));
   }
-  read("SIMGPU_TRUNCATE_RATE", s->truncate_rate);
-  read("SIMGPU_ZERO_TIMESTAMPS", s->zero_rate);
-  read("SIMGPU_NEGATIVE_TIMESTAMPS", s->negative_rate);
-  read("SIMGPU_UNKNOWN_KINDS", s->unknown_kind_rate);
-  read("SIMGPU_NULL_NAMES", s->null_name_rate);
-  read("SIMGPU_LONG_NAMES", s->long_name_bytes);
-  read("SIMGPU_STALE_NAMES", s->stale_names);
-  read("SIMGPU_POISON_BUFFERS", s->poison_buffers);
-  read("SIMGPU_TIMESTAMP_BUG", s->timestamp_bug);
-  read("SIMGPU_LOSE_RATE", s->lose_rate);
-  read("SIMGPU_SILENT_RATE", s->silent_rate);
-  read("SIMGPU_EARLY_RATE", s->early_rate);
-  read("SIMGPU_EARLY_NS", s->early_ns);
-  read("SIMGPU_SKEW_NS", s->skew_ns);
-  read("SIMGPU_UNFIT", s->unfit);
-  read("SIMGPU_WORKER_DELAY_MS", s->worker_delay_ms);
   read_foreign(*s);
   return s;
+}
+
+std::int64_t clock_ns(clockid_t clock) noexcept {
+  ::timespec t{};
+  ::clock_gettime(clock, &t);
+  return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
 }
 
 }  // namespace
@@ -201,15 +163,18 @@ const Settings& settings() {
   return *instance;
 }
 
+std::int64_t realtime_ns() noexcept { return clock_ns(CLOCK_REALTIME); }
+std::int64_t monotonic_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
+
+std::uint32_t thread_id() noexcept {
+  static thread_local const auto id = static_cast<std::uint32_t>(::syscall(SYS_gettid));
+  return id;
+}
+
 void burn(std::int64_t ns) noexcept {
   if (ns <= 0) return;
-  const auto now = [] {
-    ::timespec t{};
-    ::clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1'000'000'000 + t.tv_nsec;
-  };
-  const std::int64_t until = now() + ns;
-  while (now() < until) {
+  const std::int64_t until = monotonic_ns() + ns;
+  while (monotonic_ns() < until) {
   }
 }
 

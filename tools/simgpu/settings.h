@@ -39,57 +39,15 @@ struct ForeignClient {
 };
 
 struct Settings {
-  // device
+#define SETTING(type, member, initial, variable) type member = initial;
+#include "tools/simgpu/settings.inc"
+#undef SETTING
   std::vector<DeviceSpec> devices{DeviceSpec{}};
-  std::uint32_t driver_version = 13000;  ///< cuDriverGetVersion
-  // timeline
-  std::int64_t default_kernel_ns = 2000;
-  std::int64_t launch_latency_ns = 3000;  ///< from the call to the start on an idle stream
-  std::int64_t gap_ns = 800;              ///< between an activity and the next one behind it on a stream or in a graph
-  std::int64_t launch_cost_ns = 0;        ///< CPU time that every launch call burns
-  std::int64_t pdl_overlap_ns = 2000;     ///< how early a programmatic dependent launch starts
-  std::uint32_t queue_depth = 1024;       ///< launches in flight per stream before the call waits; 0: no limit
-  double time_scale = 1;                  ///< multiplies every duration
-  double bytes_per_thread = 0;  ///< a kernel without a cost line lasts at least as long as moving so much takes
   std::vector<std::pair<std::string, double>> flop_per_block;  ///< of kernels without PTX text, by a part of their name
   bool memory_contents = false;                                ///< device memory holds what was copied there
-  // cost of tracing for the host: CPU time that CUPTI and the driver burn inside a launch [ns]
-  std::int64_t traced_launch_ns = 0;  ///< while kernel records are on
-  std::int64_t callback_ns = 0;       ///< per callback of an API call, entry and exit each
-  std::int64_t traced_node_ns = 0;    ///< per node of a launched graph whose nodes leave records
-  // script
-  bool strict = true;
-  std::string trace;  ///< SIMGPU_TRACE
-  std::uint32_t correlation_start = 0;
-  double fail_launch_rate = 0;
-  int fail_launch_error = 1;
-  bool kernel_before_exit = false;
-  double clock_jump_s = 0, clock_jump_after_s = 0;
-  // CUPTI
-  std::string cupti_version;  ///< `12.6` or a number as cuptiGetVersion gives it; empty: as built
   std::map<std::string, FunctionFault> functions;
   std::vector<std::uint32_t> refused_kinds;
-  int refused_kinds_result = 21;
-  int per_thread = -1;  ///< -1: by version
-  bool flush_on_worker = false;
-  bool flush_keeps_open = true;            ///< an unforced flush leaves partly filled buffers to CUPTI
-  bool zero_buffers = true;                ///< a buffer is zeroed on the thread that asked for it
-  bool graph_buffers_recycled = false;     ///< below 13.3 too
-  std::uint64_t graph_buffer_records = 0;  ///< of one device buffer; 0: as many as its size holds
-  bool graph_level_ends = false;           ///< nodes come back once whole-graph records are switched off
-  bool graph_level_late = false;           ///< whole-graph records of graphs from before they were switched on, too
-  bool shuffle = false;
-  double drop_rate = 0;
   std::uint64_t drop_every = 0, drop_burst = 0;
-  double truncate_rate = 0, zero_rate = 0, negative_rate = 0, unknown_kind_rate = 0, null_name_rate = 0;
-  std::uint32_t long_name_bytes = 0;
-  bool stale_names = false, poison_buffers = false, timestamp_bug = false;
-  double lose_rate = 0;                    ///< records that are lost and not counted
-  double silent_rate = 0;                  ///< launches without a callback
-  double early_rate = 0;                   ///< records whose times are `early_ns` too early
-  std::int64_t early_ns = 0, skew_ns = 0;  ///< skew: of all times
-  bool unfit = false;                      ///< CUPTI cannot work with this driver, in any version
-  std::int64_t worker_delay_ms = 0;
   std::vector<ForeignClient> foreign;
 };
 
@@ -99,6 +57,12 @@ const Settings& settings();
 
 /// True in `rate` of all cases; which ones follows from `counter` and `salt` alone.
 [[nodiscard]] bool hit(double rate, std::uint64_t counter, std::uint64_t salt) noexcept;
+
+/// CLOCK_REALTIME and CLOCK_MONOTONIC [ns].
+[[nodiscard]] std::int64_t realtime_ns() noexcept;
+[[nodiscard]] std::int64_t monotonic_ns() noexcept;
+/// The operating system's id of the calling thread.
+[[nodiscard]] std::uint32_t thread_id() noexcept;
 
 /// Keeps the calling thread busy for so long [ns].
 void burn(std::int64_t ns) noexcept;

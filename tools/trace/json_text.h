@@ -1,4 +1,4 @@
-// Tokens of JSON as they stand in the text: what is in them without building a document.
+// Tokens of JSON as the text has them, read without building a document.
 #pragma once
 
 #include <charconv>
@@ -16,12 +16,12 @@ namespace mfu {
 
 /// Without the white space behind it.
 [[nodiscard]] std::string_view trimmed(std::string_view token) noexcept;
-/// What stands between the quotes of a string token, escapes as written; any other token as it is.
+/// The text between the quotes of a string token, escapes as written; any other token as it is.
 [[nodiscard]] std::string_view unquoted(std::string_view token) noexcept;
-/// Text of a JSON string from what stands between its quotes. What is no valid string stays as written.
+/// A JSON string from the text between its quotes. An invalid string stays as written.
 [[nodiscard]] std::string unescape(std::string_view raw);
 
-/// What writers have been seen to spoil in a text.
+/// Damage that writers have been seen to do to a text.
 struct SpoiltText {
   std::uint64_t bytes_not_utf8 = 0;
   std::uint64_t control_characters = 0;

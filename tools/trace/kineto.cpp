@@ -4,9 +4,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <limits>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -34,10 +32,14 @@ class KinetoReader : private KinetoDocument {
   }
 
   Result<Trace> read() {
-    if (Result<void> done = read_document(); !done) return done.error();
-    if (!other_profiler_.empty()) return Error{source_.name() + ": " + std::string(other_profiler_)};
-    finish();
-    return std::move(trace_);
+    try {
+      read_document();
+      if (!other_profiler_.empty()) return Error{source_.name() + ": " + std::string(other_profiler_)};
+      finish();
+      return std::move(trace_);
+    } catch (const Unusable& unusable) {
+      return unusable.why;
+    }
   }
 
  private:
@@ -45,108 +47,67 @@ class KinetoReader : private KinetoDocument {
 
   // --- the document ---------------------------------------------------------------------------------------------
 
-  Result<void> read_document() {
-    Result<std::optional<char>> first = peek();
-    if (!first) return first.error();
+  void read_document() {
+    std::optional<char> opening = peek_or_end();
     if (available() >= 3 && std::memcmp(buffer_.data() + begin_, "\xEF\xBB\xBF", 3) == 0) {
       begin_ += 3;
-      first = peek();
-      if (!first) return first.error();
+      opening = peek_or_end();
     }
-    if (!*first) return Error{source_.name() + ": holds no text: expected a Kineto JSON trace"};
-    const char opening = **first;
-    if (opening != '[' && opening != '{') {
-      return error_at(position(), fmt::format("found \"{}\": expected {{ or [, the start of a Kineto JSON trace",
-                                              excerpt({buffer_.data() + begin_, available()})));
+    if (!opening) fail("holds no text: expected a Kineto JSON trace");
+    if (*opening != '[' && *opening != '{') {
+      fail_at(position(), fmt::format("found \"{}\": expected {{ or [, the start of a Kineto JSON trace",
+                                      excerpt({buffer_.data() + begin_, available()})));
     }
     ++begin_;
-    if (opening == '[') {
-      seen_events_ = true;
-      if (Result<void> done = read_events(); !done) return done;
-    } else {
-      if (Result<void> done = read_object(); !done) return done;
-    }
-    if (!cut_off_) {
-      const Result<std::optional<char>> rest = peek();
-      if (!rest) return rest.error();
-      if (*rest) ++notes()["text_after_the_end"];
+    try {
+      if (*opening == '[')
+        read_events();
+      else
+        read_object();
+      if (peek_or_end()) ++notes()["text_after_the_end"];
+    } catch (const BreaksOff&) {
+      cut_off_ = true;
     }
     if (source_.cut_off()) cut_off_ = true;
     if (source_.trailing_garbage()) ++notes()["text_after_the_end"];
     if (!seen_events_) {
-      return Error{source_.name() + (cut_off_ ? ": breaks off before its \"traceEvents\": expected a Kineto trace"
-                                              : ": has no \"traceEvents\" array: expected a Kineto trace")};
+      fail(cut_off_ ? "breaks off before its \"traceEvents\": expected a Kineto trace"
+                    : "has no \"traceEvents\" array: expected a Kineto trace");
     }
     if (cut_off_) notes()["cut_off"] = 1;
-    return {};
   }
 
-  Result<void> read_object() {
-    for (bool first_key = true;; first_key = false) {
-      Result<std::optional<char>> next = peek();
-      if (!next) return next.error();
-      if (*next && **next == '}') {
-        ++begin_;
-        return {};
-      }
-      if (*next && **next == ',' && !first_key) {
-        ++begin_;
-        next = peek();
-        if (!next) return next.error();
-      } else if (*next && !first_key) {
-        return error_at(position(), fmt::format("found '{}': expected , or }} after a value", **next));
-      }
-      if (!*next) {
-        cut_off_ = true;
-        return {};
-      }
-      if (**next != '"') return error_at(position(), fmt::format("found '{}': expected a key in quotes", **next));
-      Result<std::optional<std::size_t>> length = value_length();
-      if (!length) return length.error();
-      if (!*length) {
-        cut_off_ = true;
-        return {};
-      }
-      const std::string key = unescape(unquoted({buffer_.data() + begin_, **length}));
-      begin_ += **length;
-      next = peek();
-      if (!next) return next.error();
-      if (*next && **next != ':') {
-        return error_at(position(), fmt::format("found '{}': expected : after the key \"{}\"", **next, excerpt(key)));
-      }
-      if (*next) {
-        ++begin_;
-        next = peek();
-        if (!next) return next.error();
-      }
-      if (!*next) {
-        cut_off_ = true;
-        return {};
-      }
+  void read_object() {
+    for (bool first_key = true; peek() != '}'; first_key = false) {
+      if (!first_key) expect(',', "expected , or } after a value");
+      if (peek() != '"') expect('"', "expected a key in quotes");
+      const std::size_t key_length = value_length();
+      const std::string key = unescape(unquoted({buffer_.data() + begin_, key_length}));
+      begin_ += key_length;
+      expect(':', fmt::format("expected : after the key \"{}\"", excerpt(key)));
+      const char first = peek();
       if (key == "traceEvents") {
-        if (**next != '[') {
-          return error_at(position(), fmt::format("\"traceEvents\" is \"{}\": expected an array",
-                                                  excerpt({buffer_.data() + begin_, available()})));
+        if (first != '[') {
+          fail_at(position(), fmt::format("\"traceEvents\" is \"{}\": expected an array",
+                                          excerpt({buffer_.data() + begin_, available()})));
         }
         ++begin_;
-        seen_events_ = true;
-        if (Result<void> done = read_events(); !done) return done;
-        if (cut_off_) return {};
+        read_events();
         continue;
       }
       trace_.top_level_keys.push_back(key);
-      length = value_length();
-      if (!length) return length.error();
-      if (!*length) {
-        cut_off_ = true;
-        return {};
-      }
-      if (**length == 0) {
-        return error_at(position(), fmt::format("key \"{}\" has no value: found '{}'", excerpt(key), **next));
-      }
-      take_metadata(key, {buffer_.data() + begin_, **length});
-      begin_ += **length;
+      const std::size_t length = value_length();
+      if (length == 0) fail_at(position(), fmt::format("key \"{}\" has no value: found '{}'", excerpt(key), first));
+      take_metadata(key, {buffer_.data() + begin_, length});
+      begin_ += length;
     }
+    ++begin_;
+  }
+
+  /// Consumes `wanted`, which comes next.
+  void expect(char wanted, std::string_view expected) {
+    if (const char found = peek(); found != wanted) fail_at(position(), fmt::format("found '{}': {}", found, expected));
+    ++begin_;
   }
 
   void take_metadata(std::string_view key, std::string_view json) {
@@ -161,58 +122,57 @@ class KinetoReader : private KinetoDocument {
       ++notes()["metadata_not_readable"];
       return;
     }
-    const auto integer = [](const simdjson::dom::element& from) -> std::optional<std::int64_t> {
-      std::int64_t number = 0;
-      std::string_view text;
-      if (from.get(number) == simdjson::SUCCESS) return number;
-      if (from.get(text) == simdjson::SUCCESS) return parse_integer<std::int64_t>(text);
-      return std::nullopt;
-    };
     if (key == "baseTimeNanoseconds") {
       trace_.base_ns = integer(value).value_or(0);
-      return;
-    }
-    if (key == "distributedInfo") {
-      simdjson::dom::element field;
-      if (value["rank"].get(field) == simdjson::SUCCESS) trace_.rank = integer(field);
-      if (value["world_size"].get(field) == simdjson::SUCCESS) trace_.world_size = integer(field);
-      return;
-    }
-    if (key == "mfu") {
-      TraceFacts::Recording recording;
-      simdjson::dom::element field;
-      if (value["origin_ns"].get(field) == simdjson::SUCCESS) recording.origin_ns = integer(field).value_or(0);
-      if (value["end_ns"].get(field) == simdjson::SUCCESS) recording.end_ns = integer(field).value_or(0);
-      if (value["whole_run"].get(recording.whole_run) != simdjson::SUCCESS) recording.whole_run = false;
-      if (value["pid"].get(field) == simdjson::SUCCESS) recording.pid = integer(field).value_or(0);
-      if (value["products"].get(recording.products) != simdjson::SUCCESS) recording.products = false;
-      const auto sane = [](TimeNs t) { return t > kSmallestTimeNs && t < kLargestTimeNs; };
-      if (sane(recording.origin_ns) && sane(recording.end_ns))
-        trace_.recording = recording;
-      else
-        ++notes()["metadata_not_readable"];
-      return;
-    }
-    if (key == "mfu_end") {
-      simdjson::dom::element field;
-      if (value["activities_left_out"].get(field) != simdjson::SUCCESS) return;
-      const std::int64_t left_out = integer(field).value_or(0);
+    } else if (key == "distributedInfo") {
+      trace_.rank = integer(value["rank"]);
+      trace_.world_size = integer(value["world_size"]);
+    } else if (key == "mfu") {
+      take_recording(value);
+    } else if (key == "mfu_end") {
+      const std::int64_t left_out = integer(value["activities_left_out"]).value_or(0);
       if (left_out > 0) notes()["recording_left_out"] += static_cast<std::uint64_t>(left_out);
       if (left_out > 0 && trace_.recording) trace_.recording->whole_run = false;
-      return;
+    } else {
+      take_devices(value);
     }
+  }
+
+  using Metadata = simdjson::dom::element;
+  /// A number, or a text that is one; none of anything else.
+  template <typename Value>
+  static std::optional<std::int64_t> integer(const Value& from) {
+    std::int64_t number = 0;
+    std::string_view text;
+    if (from.get(number) == simdjson::SUCCESS) return number;
+    if (from.get(text) == simdjson::SUCCESS) return parse_integer<std::int64_t>(text);
+    return std::nullopt;
+  }
+
+  void take_recording(const Metadata& mfu) {
+    TraceFacts::Recording recording;
+    recording.origin_ns = integer(mfu["origin_ns"]).value_or(0);
+    recording.end_ns = integer(mfu["end_ns"]).value_or(0);
+    recording.pid = integer(mfu["pid"]).value_or(0);
+    if (mfu["whole_run"].get(recording.whole_run) != simdjson::SUCCESS) recording.whole_run = false;
+    if (mfu["products"].get(recording.products) != simdjson::SUCCESS) recording.products = false;
+    const auto sane = [](TimeNs t) { return t > kSmallestTimeNs && t < kLargestTimeNs; };
+    if (sane(recording.origin_ns) && sane(recording.end_ns))
+      trace_.recording = recording;
+    else
+      ++notes()["metadata_not_readable"];
+  }
+
+  void take_devices(const Metadata& properties) {
     simdjson::dom::array list;
-    if (value.get(list) != simdjson::SUCCESS) {
+    if (properties.get(list) != simdjson::SUCCESS) {
       ++notes()["metadata_not_readable"];
       return;
     }
-    for (const simdjson::dom::element entry : list) {
+    for (const Metadata entry : list) {
       DeviceFacts facts;
-      simdjson::dom::element field;
       std::string_view name;
-      const auto number = [&](const char* from) -> std::int64_t {
-        return entry[from].get(field) == simdjson::SUCCESS ? integer(field).value_or(0) : 0;
-      };
+      const auto number = [&entry](const char* key) { return integer(entry[key]).value_or(0); };
       if (entry["name"].get(name) == simdjson::SUCCESS) facts.name = name;
       facts.sm_count = static_cast<std::uint32_t>(number("numSms"));
       facts.cc_major = static_cast<std::uint32_t>(number("computeMajor"));
@@ -229,7 +189,8 @@ class KinetoReader : private KinetoDocument {
   // --- the events -----------------------------------------------------------------------------------------------
 
   /// From just after the `[` to just after its `]`, or to the end of a file that breaks off.
-  Result<void> read_events() {
+  void read_events() {
+    seen_events_ = true;
     EventScanner scanner;
     std::size_t scanned = 0;  // bytes from begin_ that the scanner has seen
     for (bool first = true;;) {
@@ -243,34 +204,28 @@ class KinetoReader : private KinetoDocument {
         const bool any = start < length;
         if (any && !first) {
           if (buffer_[begin_ + start] != ',') {
-            return error_at(position() + start, fmt::format("found '{}': expected , or ] after an event",
-                                                            excerpt({buffer_.data() + begin_ + start, 1})));
+            fail_at(position() + start, fmt::format("found '{}': expected , or ] after an event",
+                                                    excerpt({buffer_.data() + begin_ + start, 1})));
           }
           ++start;
         }
         if (any) {
           first = false;
-          if (Result<void> done = parse_piece(begin_ + start, length - start); !done) return done;
+          parse_piece(begin_ + start, length - start);
         }
         begin_ += length;
         if (found.array_end != 0) {
           ++begin_;
-          return {};
+          return;
         }
       }
       scanned = available();
-      const Result<bool> more = fill();
-      if (!more) return more.error();
-      if (!more.value()) {
-        cut_off_ = true;
-        begin_ = end_;
-        return {};
-      }
+      if (!fill()) throw BreaksOff{};
     }
   }
 
   /// Parses the whole elements at [at, at + length) of the buffer, which has no comma before them.
-  Result<void> parse_piece(std::size_t at, std::size_t length) {
+  void parse_piece(std::size_t at, std::size_t length) {
     char* text = buffer_.data() + at - 1;  // at least the `[` or the added comma: made an array in place
     const char before = text[0];
     const char after = text[length + 1];
@@ -292,17 +247,15 @@ class KinetoReader : private KinetoDocument {
       const char* stopped = nullptr;
       if (code != simdjson::SUCCESS && document.current_location().get(stopped) == simdjson::SUCCESS) where = stopped;
     }
-    if (!problem_.empty()) return Error{source_.name() + ": " + problem_};
     if (code != simdjson::SUCCESS) {
       const auto offset = static_cast<std::uint64_t>(where - buffer_.data());
-      return error_at(consumed_ + offset - kHeadroom,
-                      fmt::format("event {} is not valid JSON near \"{}\": {}", trace_.events,
-                                  excerpt({where, std::min<std::size_t>(40, text + length - where)}),
-                                  simdjson::error_message(code)));
+      fail_at(consumed_ + offset - kHeadroom,
+              fmt::format("event {} is not valid JSON near \"{}\": {}", trace_.events,
+                          excerpt({where, std::min<std::size_t>(40, text + length - where)}),
+                          simdjson::error_message(code)));
     }
     text[0] = before;
     text[length - 1] = after;
-    return {};
   }
 
   simdjson::error_code parse_events(ondemand::document& document) {
@@ -313,12 +266,8 @@ class KinetoReader : private KinetoDocument {
       if (const auto code = std::move(element).get(value); code != simdjson::SUCCESS) return code;
       ++trace_.events;
       ondemand::json_type type{};
-      if (const auto code = value.type().get(type); code != simdjson::SUCCESS) {
-        // A word such as NaN in the place of an event.
-        ++notes()["elements_that_are_no_events"];
-        continue;
-      }
-      if (type != ondemand::json_type::object) {
+      // The type of a word such as NaN is not known.
+      if (value.type().get(type) != simdjson::SUCCESS || type != ondemand::json_type::object) {
         ++notes()["elements_that_are_no_events"];
         continue;
       }
@@ -328,7 +277,6 @@ class KinetoReader : private KinetoDocument {
       if (const auto code = event_parser_.parse(object, trace_.recording.has_value(), event); code != simdjson::SUCCESS)
         return code;
       take(event);
-      if (!problem_.empty()) return simdjson::SUCCESS;
     }
     return simdjson::SUCCESS;
   }
@@ -357,25 +305,14 @@ class KinetoReader : private KinetoDocument {
     const bool has_id = !event.correlation.empty() && parse_id(event.correlation, id);
     if (!event.correlation.empty() && !has_id) ++notes()["correlation_ids_that_are_no_number"];
 
-    switch (event.category) {
-      case KinetoCategory::kKernel:
-      case KinetoCategory::kMemcpy:
-      case KinetoCategory::kMemset:
-        take_activity(event, {begin_ns, end_ns}, has_id ? std::optional(id) : std::nullopt);
-        break;
-      case KinetoCategory::kHostCall:
-        take_host_call(event, {begin_ns, end_ns}, has_id ? std::optional(id) : std::nullopt);
-        break;
-      case KinetoCategory::kUserAnnotation:
-        take_range(event, begin_ns, end_ns);
-        break;
-      case KinetoCategory::kGpuAnnotation:
-        ++notes()["gpu_user_annotations"];
-        break;
-      default:
-        if (step) take_range(event, begin_ns, end_ns);
-        break;
-    }
+    if (event.category == KinetoCategory::kHostCall)
+      take_host_call(event, {begin_ns, end_ns}, has_id ? std::optional(id) : std::nullopt);
+    else if (needs_args(event.category))
+      take_activity(event, {begin_ns, end_ns}, has_id ? std::optional(id) : std::nullopt);
+    else if (event.category == KinetoCategory::kGpuAnnotation)
+      ++notes()["gpu_user_annotations"];
+    else if (step || event.category == KinetoCategory::kUserAnnotation)
+      take_range(event, begin_ns, end_ns);
   }
 
   void take_activity(const KinetoEvent& event, const Interval& time, std::optional<std::uint64_t> id) {
@@ -496,18 +433,12 @@ class KinetoReader : private KinetoDocument {
   std::uint32_t name_id(std::string_view token) {
     if (token == last_name_) return last_name_id_;
     const std::string_view raw = unquoted(token);
-    std::uint32_t id = 0;
-    if (raw.find('\\') == raw.npos) {
-      id = trace_.strings.intern(raw);
-    } else {
-      id = trace_.strings.intern(unescape(raw));
-    }
     last_name_.assign(token);
-    last_name_id_ = id;
-    return id;
+    return last_name_id_ =
+               raw.find('\\') == raw.npos ? trace_.strings.intern(raw) : trace_.strings.intern(unescape(raw));
   }
 
-  /// What a name says, worked out once.
+  /// The reading of a name, worked out once.
   struct NameFlags {
     bool known = false;
     bool nccl = false;
@@ -551,8 +482,7 @@ class KinetoReader : private KinetoDocument {
     const auto [at, fresh] = processes_.try_emplace(std::string(rank), static_cast<std::uint32_t>(processes_.size()));
     if (fresh && at->second >= trace_.processes.size()) trace_.processes.push_back({"0", {}});
     if (fresh && !rank.empty()) trace_.processes[at->second].name = unescape(rank);
-    if (at->second > 0xFFFF)
-      problem_ = "more than 65536 processes: expected the trace of one, or of the ranks of a job";
+    if (at->second > 0xFFFF) fail("more than 65536 processes: expected the trace of one, or of the ranks of a job");
     return at->second;
   }
 
@@ -561,7 +491,7 @@ class KinetoReader : private KinetoDocument {
     const std::string key = fmt::format("{}\n{}", event.pid, event.tid);
     auto [at, fresh] = threads_.try_emplace(key, static_cast<std::uint32_t>(trace_.threads.size()));
     if (fresh) {
-      if (trace_.threads.size() >= 0xFFFFFF) problem_ = "more than 16777215 threads: expected the trace of one process";
+      if (trace_.threads.size() >= 0xFFFFFF) fail("more than 16777215 threads: expected the trace of one process");
       TraceThread thread;
       thread.process = process_of(event.pid);
       thread.label = fmt::format("({}, {})", quoted_word(word(event.pid)), quoted_word(word(event.tid)));
@@ -627,8 +557,7 @@ class KinetoReader : private KinetoDocument {
       "torch.profiler, or nsys profile --trace=cuda,nvtx; mfu run measures the program itself";
   static constexpr std::string_view kProton =
       "is a trace of Triton's Proton, whose kernels have no launch on a thread: expected one of torch.profiler, or "
-      "nsys "
-      "profile --trace=cuda,nvtx";
+      "nsys profile --trace=cuda,nvtx";
   static constexpr std::string_view kAutograd =
       "is a trace of torch.autograd.profiler from before PyTorch 1.8, which has no kernels: expected one of "
       "torch.profiler with ProfilerActivity.CUDA";
@@ -642,10 +571,9 @@ class KinetoReader : private KinetoDocument {
 
   Trace trace_;
   std::vector<Half> halves_;
-  std::string_view other_profiler_;  ///< what the file is, if it is of another profiler
+  std::string_view other_profiler_;  ///< the complaint, if the file is of another profiler
   bool cut_off_ = false;
   bool seen_events_ = false;
-  std::string problem_;  ///< set by take: why the file cannot be used
   ondemand::parser parser_;
   KinetoEventParser event_parser_;
 

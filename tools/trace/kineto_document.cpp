@@ -9,8 +9,8 @@
 
 namespace mfu {
 
-Error KinetoDocument::error_at(std::uint64_t byte, std::string_view what) const {
-  return Error{fmt::format("{}: byte {}: {}", source_.name(), byte, what)};
+void KinetoDocument::fail_at(std::uint64_t byte, std::string_view what) const {
+  fail(fmt::format("byte {}: {}", byte, what));
 }
 
 std::string KinetoDocument::excerpt(std::string_view text) {
@@ -19,7 +19,7 @@ std::string KinetoDocument::excerpt(std::string_view text) {
   return out;
 }
 
-Result<bool> KinetoDocument::fill() {
+bool KinetoDocument::fill() {
   if (at_end_) return false;
   if (begin_ > kHeadroom) {
     std::memmove(buffer_.data() + kHeadroom, buffer_.data() + begin_, available());
@@ -30,41 +30,42 @@ Result<bool> KinetoDocument::fill() {
   std::size_t room = buffer_.size() - kTailroom - end_;
   if (room < piece_bytes_ / 2) {
     if (available() > kLargestValueBytes) {
-      return error_at(position(), fmt::format("one value is longer than {} MB: expected the events of a trace",
-                                              kLargestValueBytes >> 20u));
+      fail_at(position(),
+              fmt::format("one value is longer than {} MB: expected the events of a trace", kLargestValueBytes >> 20u));
     }
     buffer_.resize(buffer_.size() + std::max(available(), piece_bytes_));
     room = buffer_.size() - kTailroom - end_;
   }
   const std::size_t want = std::min(room, std::max(piece_bytes_, available()));
   const Result<std::size_t> got = source_.read({buffer_.data() + end_, want});
-  if (!got) return got.error();
+  if (!got) throw Unusable{got.error()};
   end_ += got.value();
   at_end_ = got.value() < want;
   if (progress_) progress_(source_.stored_bytes_read(), source_.stored_bytes());
   return got.value() > 0;
 }
 
-Result<std::optional<char>> KinetoDocument::peek() {
+std::optional<char> KinetoDocument::peek_or_end() {
   for (;;) {
     while (begin_ < end_ && is_json_space(buffer_[begin_])) ++begin_;
-    if (begin_ < end_) return std::optional<char>(buffer_[begin_]);
-    const Result<bool> more = fill();
-    if (!more) return more.error();
-    if (!more.value()) return std::optional<char>();
+    if (begin_ < end_) return buffer_[begin_];
+    if (!fill()) return std::nullopt;
   }
 }
 
-Result<std::optional<std::size_t>> KinetoDocument::value_length() {
+char KinetoDocument::peek() {
+  const std::optional<char> next = peek_or_end();
+  if (!next) throw BreaksOff{};
+  return *next;
+}
+
+std::size_t KinetoDocument::value_length() {
   std::int64_t depth = 0;
   bool in_string = false;
   bool escaped = false;
   for (std::size_t i = 0;; ++i) {
-    while (begin_ + i == end_) {
-      const Result<bool> more = fill();
-      if (!more) return more.error();
-      if (!more.value()) return std::optional<std::size_t>();
-    }
+    while (begin_ + i == end_)
+      if (!fill()) throw BreaksOff{};
     const char c = buffer_[begin_ + i];
     if (in_string) {
       if (escaped) {
@@ -73,17 +74,17 @@ Result<std::optional<std::size_t>> KinetoDocument::value_length() {
         escaped = true;
       } else if (c == '"') {
         in_string = false;
-        if (depth == 0) return std::optional<std::size_t>(i + 1);
+        if (depth == 0) return i + 1;
       }
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
       ++depth;
     } else if (c == '}' || c == ']') {
-      if (depth == 0) return std::optional<std::size_t>(i);  // of what surrounds a number or a word
-      if (--depth == 0) return std::optional<std::size_t>(i + 1);
+      if (depth == 0) return i;  // of what surrounds a number or a word
+      if (--depth == 0) return i + 1;
     } else if (depth == 0 && (c == ',' || is_json_space(c))) {
-      return std::optional<std::size_t>(i);
+      return i;
     }
   }
 }

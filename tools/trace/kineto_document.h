@@ -1,4 +1,4 @@
-// The text of a Kineto trace, a piece at a time: simdjson cannot stream an array that stands inside an object, and such
+// The text of a Kineto trace, a piece at a time: simdjson cannot stream an array inside an object, and such
 // a file may be larger than memory.
 #pragma once
 
@@ -17,21 +17,30 @@
 
 namespace mfu {
 
-/// A window over the text that moves forward. Errors name the file and the byte.
+/// A window over the text that moves forward. An exception ends the reading of a text that is wrong.
 class KinetoDocument {
  protected:
+  /// Thrown: the file cannot be used.
+  struct Unusable {
+    Error why;
+  };
+  /// Thrown: the file ends before what is read does.
+  struct BreaksOff {};
+
   static constexpr std::size_t kPieceBytes = 512 * 1024;  // read and parsed at once: fits the second-level cache
   static constexpr std::size_t kLargestValueBytes = 256u << 20u;  // one event or metadata value; beyond it: refused
   static constexpr std::size_t kHeadroom = 64;                    // room before the first byte, for the `[` put there
   static constexpr std::size_t kTailroom =
-      simdjson::SIMDJSON_PADDING + 1;  // what simdjson asks for behind the added `]`
+      simdjson::SIMDJSON_PADDING + 1;  // simdjson asks for so much behind the added `]`
 
   KinetoDocument(ByteSource source, const ReadProgress& progress)
       : source_(std::move(source)), progress_(progress), piece_bytes_(piece_bytes_for(source_)) {
     buffer_.resize(kHeadroom + piece_bytes_ + kTailroom);
   }
 
-  [[nodiscard]] Error error_at(std::uint64_t byte, std::string_view what) const;
+  [[noreturn]] void fail(const std::string& what) const { throw Unusable{{source_.name() + ": " + what}}; }
+  /// The message names the byte too.
+  [[noreturn]] void fail_at(std::uint64_t byte, std::string_view what) const;
   /// Of the first byte that is not consumed, in the whole text.
   [[nodiscard]] std::uint64_t position() const { return consumed_ + (begin_ - kHeadroom); }
   [[nodiscard]] std::size_t available() const { return end_ - begin_; }
@@ -39,11 +48,13 @@ class KinetoDocument {
   [[nodiscard]] static std::string excerpt(std::string_view text);
 
   /// Reads another piece behind the unconsumed text. True: there is more text than before.
-  Result<bool> fill();
+  bool fill();
   /// The next byte that is no white space, not consumed; none at the end of the file.
-  Result<std::optional<char>> peek();
-  /// Length of the JSON value that starts here; none: the file ends before it does.
-  Result<std::optional<std::size_t>> value_length();
+  std::optional<char> peek_or_end();
+  /// The same where the text goes on.
+  char peek();
+  /// Length of the JSON value that starts here.
+  std::size_t value_length();
 
   /// Of a file that is smaller than a piece, all of it, and room for the byte that does not come.
   [[nodiscard]] static std::size_t piece_bytes_for(const ByteSource& source) noexcept {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tools/trace/json_text.h"
 #include "tools/trace/operator_products.h"
@@ -17,36 +18,25 @@ bool equal_fold(std::string_view text, std::string_view lower) noexcept {
          });
 }
 
+/// Every name of a category that decides something, old and new, in lower case.
+constexpr std::pair<std::string_view, KinetoCategory> kCategories[] = {
+    {"kernel", KinetoCategory::kKernel},
+    {"memcpy", KinetoCategory::kMemcpy},
+    {"gpu_memcpy", KinetoCategory::kMemcpy},
+    {"memset", KinetoCategory::kMemset},
+    {"gpu_memset", KinetoCategory::kMemset},
+    {"runtime", KinetoCategory::kHostCall},
+    {"cuda_runtime", KinetoCategory::kHostCall},
+    {"cuda_driver", KinetoCategory::kHostCall},
+    {"user_annotation", KinetoCategory::kUserAnnotation},
+    {"gpu_user_annotation", KinetoCategory::kGpuAnnotation},
+    {"operator", KinetoCategory::kOldOperator},
+};
+
 KinetoCategory category_of(std::string_view cat) noexcept {
-  switch (cat.size()) {
-    case 5:
-      return cat == "Trace"   ? KinetoCategory::kSession
-             : cat == "scope" ? KinetoCategory::kScope
-                              : KinetoCategory::kOther;
-    case 6:
-      if (equal_fold(cat, "kernel")) return KinetoCategory::kKernel;
-      if (equal_fold(cat, "memcpy")) return KinetoCategory::kMemcpy;
-      if (equal_fold(cat, "memset")) return KinetoCategory::kMemset;
-      return KinetoCategory::kOther;
-    case 7:
-      return equal_fold(cat, "runtime") ? KinetoCategory::kHostCall : KinetoCategory::kOther;
-    case 8:
-      return equal_fold(cat, "operator") ? KinetoCategory::kOldOperator : KinetoCategory::kOther;
-    case 10:
-      if (equal_fold(cat, "gpu_memcpy")) return KinetoCategory::kMemcpy;
-      if (equal_fold(cat, "gpu_memset")) return KinetoCategory::kMemset;
-      return KinetoCategory::kOther;
-    case 11:
-      return equal_fold(cat, "cuda_driver") ? KinetoCategory::kHostCall : KinetoCategory::kOther;
-    case 12:
-      return equal_fold(cat, "cuda_runtime") ? KinetoCategory::kHostCall : KinetoCategory::kOther;
-    case 15:
-      return equal_fold(cat, "user_annotation") ? KinetoCategory::kUserAnnotation : KinetoCategory::kOther;
-    case 19:
-      return equal_fold(cat, "gpu_user_annotation") ? KinetoCategory::kGpuAnnotation : KinetoCategory::kOther;
-    default:
-      return KinetoCategory::kOther;
-  }
+  for (const auto& [name, category] : kCategories)
+    if (equal_fold(cat, name)) return category;
+  return cat == "Trace" ? KinetoCategory::kSession : cat == "scope" ? KinetoCategory::kScope : KinetoCategory::kOther;
 }
 
 /// The text of an array; anything else is passed over.

@@ -22,7 +22,7 @@ enum class KinetoCategory : std::uint8_t {
   kOther,
 };
 
-/// One event as it stands in the text. The views live as long as the piece.
+/// One event as the text has it. The views live as long as the piece.
 struct KinetoEvent {
   char phase = 0;
   KinetoCategory category = KinetoCategory::kUnknown;

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <future>
 #include <limits>
 #include <map>
@@ -274,9 +273,13 @@ class NsysReader {
     trace_.launches = std::move(calls.launches);
   }
 
-  /// What all device records share: columns start, end, deviceId, streamId, correlationId, globalPid in this order.
+  /// A device record by the columns that all of them have: start, end, deviceId, streamId, correlationId, globalPid.
   /// None: not usable, and counted.
   std::optional<TraceActivity> take_activity(const NsysRow& row, ActivityKind kind) {
+    if (kind == ActivityKind::kGraph && row.integer(0) == 0 && row.integer(1) == 0) {  // CUPTI: no timing was taken
+      ++trace_.notes["graph_records_without_time"];
+      return std::nullopt;
+    }
     // Without a globalPid (no schema seen lacks it) the record belongs to the only process there is, or to none.
     const std::int64_t pid =
         row.is_null(5) ? (processes_.size() == 1 ? processes_.begin()->first : 0) : pid_of(row.integer(5));
@@ -298,23 +301,34 @@ class NsysReader {
     return activity;
   }
 
+  /// Rows of device work: those that take_activity reads, and `more` behind them, from which `complete` fills the rest.
+  template <typename Complete>
+  Result<void> read_activities(const char* table, ActivityKind kind, const std::vector<std::string>& more,
+                               Complete complete) {
+    std::vector<std::string> columns{"start", "end", "deviceId", "streamId", "correlationId", "globalPid"};
+    columns.insert(columns.end(), more.begin(), more.end());
+    return for_each(table, columns, 2, [&](const NsysRow& row) {
+      std::optional<TraceActivity> activity = take_activity(row, kind);
+      if (!activity) return;
+      complete(row, *activity);
+      trace_.activities.push_back(*activity);
+    });
+  }
+
   Result<void> read_kernels() {
-    return for_each("CUPTI_ACTIVITY_KIND_KERNEL",
-                    {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "demangledName", "shortName",
-                     "gridX", "gridY", "gridZ"},
-                    2, [&](const NsysRow& row) {
-                      std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kKernel);
-                      if (!activity) return;
-                      const bool has_short = !row.is_null(7);
-                      const std::uint32_t short_name = has_short ? string_of(row.integer(7)) : 0;
-                      activity->name = row.is_null(6) ? short_name : string_of(row.integer(6));
-                      const auto side = [&row](int column) {
-                        return static_cast<std::uint32_t>(std::clamp<std::int64_t>(row.integer(column), 0, 0xFFFFFFFF));
-                      };
-                      activity->extent = pack({side(8), side(9), side(10)});
-                      activity->nccl = nccl(has_short ? short_name : activity->name);
-                      trace_.activities.push_back(*activity);
-                    });
+    return read_activities("CUPTI_ACTIVITY_KIND_KERNEL", ActivityKind::kKernel,
+                           {"demangledName", "shortName", "gridX", "gridY", "gridZ"},
+                           [&](const NsysRow& row, TraceActivity& activity) {
+                             const bool has_short = !row.is_null(7);
+                             const std::uint32_t short_name = has_short ? string_of(row.integer(7)) : 0;
+                             activity.name = row.is_null(6) ? short_name : string_of(row.integer(6));
+                             const auto side = [&row](int column) {
+                               const auto blocks = std::clamp<std::int64_t>(row.integer(column), 0, 0xFFFFFFFF);
+                               return static_cast<std::uint32_t>(blocks);
+                             };
+                             activity.extent = pack({side(8), side(9), side(10)});
+                             activity.nccl = nccl(has_short ? short_name : activity.name);
+                           });
   }
 
   bool nccl(std::uint32_t name) {
@@ -328,46 +342,35 @@ class NsysReader {
     static const std::map<std::int64_t, std::string_view> kKinds{
         {1, "Memcpy HtoD"}, {2, "Memcpy DtoH"}, {3, "Memcpy HtoA"}, {4, "Memcpy AtoH"}, {5, "Memcpy AtoA"},
         {6, "Memcpy AtoD"}, {7, "Memcpy DtoA"}, {8, "Memcpy DtoD"}, {9, "Memcpy HtoH"}, {10, "Memcpy PtoP"}};
-    return for_each("CUPTI_ACTIVITY_KIND_MEMCPY",
-                    {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "copyKind", "bytes"}, 2,
-                    [&](const NsysRow& row) {
-                      std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kMemcpy);
-                      if (!activity) return;
-                      const auto kind = kKinds.find(row.integer(6));
-                      const std::string_view name = kind == kKinds.end() ? "Memcpy" : kind->second;
-                      activity->name = trace_.strings.intern(name);
-                      activity->direction = static_cast<std::uint8_t>(copy_direction(name)) & 3u;
-                      activity->extent = static_cast<std::uint64_t>(std::max<std::int64_t>(0, row.integer(7)));
-                      trace_.activities.push_back(*activity);
-                    });
+    return read_activities("CUPTI_ACTIVITY_KIND_MEMCPY", ActivityKind::kMemcpy, {"copyKind", "bytes"},
+                           [&](const NsysRow& row, TraceActivity& activity) {
+                             const auto kind = kKinds.find(row.integer(6));
+                             const std::string_view name = kind == kKinds.end() ? "Memcpy" : kind->second;
+                             activity.name = trace_.strings.intern(name);
+                             activity.direction = static_cast<std::uint8_t>(copy_direction(name)) & 3u;
+                             activity.extent = bytes(row, 7);
+                           });
   }
 
   Result<void> read_sets() {
-    return for_each("CUPTI_ACTIVITY_KIND_MEMSET",
-                    {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes"}, 2,
-                    [&](const NsysRow& row) {
-                      std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kMemset);
-                      if (!activity) return;
-                      activity->name = trace_.strings.intern("Memset");
-                      activity->extent = static_cast<std::uint64_t>(std::max<std::int64_t>(0, row.integer(6)));
-                      trace_.activities.push_back(*activity);
-                    });
+    return read_activities("CUPTI_ACTIVITY_KIND_MEMSET", ActivityKind::kMemset, {"bytes"},
+                           [&](const NsysRow& row, TraceActivity& activity) {
+                             activity.name = trace_.strings.intern("Memset");
+                             activity.extent = bytes(row, 6);
+                           });
+  }
+
+  static std::uint64_t bytes(const NsysRow& row, int column) {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(0, row.integer(column)));
   }
 
   /// Whole graphs, recorded as one row each in the default capture mode.
   Result<void> read_graphs() {
-    return for_each("CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-                    {"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}, 2, [&](const NsysRow& row) {
-                      if (row.integer(0) == 0 && row.integer(1) == 0) {  // CUPTI: no timing was taken
-                        ++trace_.notes["graph_records_without_time"];
-                        return;
-                      }
-                      std::optional<TraceActivity> activity = take_activity(row, ActivityKind::kGraph);
-                      if (!activity) return;
-                      activity->name = trace_.strings.intern("CUDA graph");
-                      ++trace_.processes[activity->process].notes["whole_graph_records"];
-                      trace_.activities.push_back(*activity);
-                    });
+    return read_activities("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ActivityKind::kGraph, {},
+                           [&](const NsysRow&, TraceActivity& activity) {
+                             activity.name = trace_.strings.intern("CUDA graph");
+                             ++trace_.processes[activity.process].notes["whole_graph_records"];
+                           });
   }
 
   Result<void> read_domains() {

@@ -46,7 +46,7 @@ Error NsysDatabase::error(std::string_view doing) const {
 }
 
 Result<void> NsysDatabase::prepare_connection() {
-  // The file is foreign: none of its own functions or views is trusted, no value may be huge.
+  // The file is foreign: none of its functions or views is trusted, no value may be huge.
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, 256 << 20);

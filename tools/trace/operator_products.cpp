@@ -110,35 +110,20 @@ std::optional<Product> product_of_operator(std::string_view name, std::string_vi
       if (__builtin_mul_overflow(rows, (*a)[i], &rows)) return std::nullopt;
     if ((*b)[1] != inner) return std::nullopt;
     weight_by_rows = true;
-  } else if (b->size() == 1) {  // a vector
-    if (a->size() != 2) return std::nullopt;
-    rows = (*a)[0];
-    inner = (*a)[1];
-    columns = 1;
-    if ((*b)[0] != inner) return std::nullopt;
-  } else if (a->size() == 2 && b->size() == 2) {
-    rows = (*a)[0];
-    inner = (*a)[1];
-    columns = (*b)[1];
-    if ((*b)[0] != inner) return std::nullopt;
-  } else if (a->size() == 3 && b->size() == 3) {
-    batch = (*a)[0];
-    rows = (*a)[1];
-    inner = (*a)[2];
-    columns = (*b)[2];
-    if ((*b)[0] != batch || (*b)[1] != inner) return std::nullopt;
-  } else if (a->size() == 2 && b->size() == 3) {  // rows sorted by group, a matrix for each group
-    rows = (*a)[0];
-    inner = (*a)[1];
-    columns = (*b)[2];
-    if ((*b)[1] != inner) return std::nullopt;
   } else {
-    return std::nullopt;
+    // Matrices, or batches of them. `b` may also be a vector, or a matrix for each group of the rows of `a`.
+    const std::size_t n = a->size(), m = b->size();
+    if (!(n == 2 && m <= 3) && !(n == 3 && m == 3)) return std::nullopt;
+    rows = (*a)[n - 2];
+    inner = a->back();
+    columns = m == 1 ? 1 : b->back();
+    if (n == 3) batch = (*a)[0];
+    if ((*b)[m == 1 ? 0 : m - 2] != inner || (n == 3 && (*b)[0] != batch)) return std::nullopt;
   }
   if (batch <= 0 || rows <= 0 || inner <= 0 || columns <= 0 || batch > std::numeric_limits<std::uint32_t>::max())
     return std::nullopt;
 
-  // The library sees the transposed product: what PyTorch has by rows, it has by columns.
+  // The library sees the transposed product: PyTorch's rows are its columns.
   Product p;
   p.m = static_cast<std::uint64_t>(columns);
   p.n = static_cast<std::uint64_t>(rows);
@@ -220,23 +205,15 @@ std::optional<std::pair<Product, bool>> recorded_product(std::string_view json) 
   simdjson::dom::array list;
   if (parser.parse(simdjson::padded_string(json)).get(list) != simdjson::SUCCESS || list.size() < 9)
     return std::nullopt;
-  const auto number = [&list](std::size_t i) -> std::optional<std::uint64_t> {
-    std::uint64_t value = 0;
-    return list.at(i).get(value) == simdjson::SUCCESS ? std::optional(value) : std::nullopt;
-  };
   const auto type = [&list](std::size_t i) -> std::optional<DType> {
     std::string_view text;
     return list.at(i).get(text) == simdjson::SUCCESS ? parse_dtype(text) : std::nullopt;
   };
-  std::array<std::uint64_t, 6> values{};
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::optional<std::uint64_t> value = number(i);
-    if (!value || (i == 3 && *value > std::numeric_limits<std::uint32_t>::max())) return std::nullopt;
-    values[i] = *value;
-  }
+  std::array<std::uint64_t, 9> values{};
+  for (const std::size_t i : {0, 1, 2, 3, 4, 5, 8})
+    if (list.at(i).get(values[i]) != simdjson::SUCCESS) return std::nullopt;
   const std::optional<DType> operands = type(6), result = type(7);
-  const std::optional<std::uint64_t> first = number(8);
-  if (!operands || !result || !first) return std::nullopt;
+  if (!operands || !result || values[3] > std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
   Product p;
   p.m = values[0];
   p.n = values[1];
@@ -247,7 +224,7 @@ std::optional<std::pair<Product, bool>> recorded_product(std::string_view json) 
   p.operands = *operands;
   p.result = *result;
   if (p.m == 0) p.kind = Product::Kind::kUnsized;
-  return std::pair(p, *first != 0);
+  return std::pair(p, values[8] != 0);
 }
 
 }  // namespace mfu

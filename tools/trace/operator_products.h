@@ -12,9 +12,9 @@ namespace mfu {
 /// True for operators that ask for one matrix product: `aten::mm`, `aten::addmm`, `aten::_scaled_mm`, ...
 [[nodiscard]] bool is_product_operator(std::string_view name) noexcept;
 
-/// What an operator asks of the library, from the arguments that Kineto writes with `record_shapes`, as JSON:
-/// `Input Dims` `[[8944, 1024], [1024, 1024]]`, `Input Strides` (empty: not recorded; then matrices are taken for those
-/// of a forward pass), `Input type` `["c10::BFloat16", ...]`. None: not readable, or an empty product.
+/// The product that an operator asks of the library, from the arguments that Kineto writes with `record_shapes`, as
+/// JSON: `Input Dims` `[[8944, 1024], [1024, 1024]]`, `Input Strides` (empty: not recorded; then matrices are taken for
+/// those of a forward pass), `Input type` `["c10::BFloat16", ...]`. None: not readable, or an empty product.
 [[nodiscard]] std::optional<Product> product_of_operator(std::string_view name, std::string_view dims,
                                                          std::string_view strides, std::string_view types);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -15,6 +16,11 @@
 #include "tools/simgpu/cupti/cupti_foreign.h"
 #include "tools/simgpu/cupti/cupti_records.h"
 #include "tools/simgpu/cupti/cupti_subscribers.h"
+
+// The forms of a call that name no subscriber are refused once the others were used.
+#define ENTER_GLOBAL_FORM \
+  if (const CUptiResult mixed = choose_family(false); mixed != CUPTI_SUCCESS) return mixed;
+#define SIM_CUPTI_GLOBAL(name, parameters, ...) SIM_CUPTI(name, parameters, {ENTER_GLOBAL_FORM __VA_ARGS__})
 
 namespace {
 
@@ -33,45 +39,34 @@ Api& api() {
   return *instance;
 }
 
-void set_api_record(std::atomic<std::uint8_t>& flag, bool on) {
-  if (on) {
-    flag.fetch_or(kWantRecord, std::memory_order_relaxed);
-  } else {
-    flag.fetch_and(static_cast<std::uint8_t>(~kWantRecord), std::memory_order_relaxed);
-  }
-}
+struct NamedResult {
+  CUptiResult result;
+  const char* name;
+};
+#define SIM_NAMED(result) \
+  { result, #result }
+constexpr NamedResult kResults[] = {
+    SIM_NAMED(CUPTI_SUCCESS),
+    SIM_NAMED(CUPTI_ERROR_INVALID_PARAMETER),
+    SIM_NAMED(CUPTI_ERROR_INVALID_OPERATION),
+    SIM_NAMED(CUPTI_ERROR_OUT_OF_MEMORY),
+    SIM_NAMED(CUPTI_ERROR_MAX_LIMIT_REACHED),
+    SIM_NAMED(CUPTI_ERROR_NOT_COMPATIBLE),
+    SIM_NAMED(CUPTI_ERROR_NOT_INITIALIZED),
+    SIM_NAMED(CUPTI_ERROR_QUEUE_EMPTY),
+    SIM_NAMED(CUPTI_ERROR_INVALID_KIND),
+    SIM_NAMED(CUPTI_ERROR_NOT_SUPPORTED),
+    SIM_NAMED(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES),
+    SIM_NAMED(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED),
+    SIM_NAMED(CUPTI_ERROR_UNKNOWN),
+};
 
-const char* result_name(CUptiResult result) {
-  switch (result) {
-    case CUPTI_SUCCESS:
-      return "CUPTI_SUCCESS";
-    case CUPTI_ERROR_INVALID_PARAMETER:
-      return "CUPTI_ERROR_INVALID_PARAMETER";
-    case CUPTI_ERROR_INVALID_OPERATION:
-      return "CUPTI_ERROR_INVALID_OPERATION";
-    case CUPTI_ERROR_OUT_OF_MEMORY:
-      return "CUPTI_ERROR_OUT_OF_MEMORY";
-    case CUPTI_ERROR_MAX_LIMIT_REACHED:
-      return "CUPTI_ERROR_MAX_LIMIT_REACHED";
-    case CUPTI_ERROR_NOT_COMPATIBLE:
-      return "CUPTI_ERROR_NOT_COMPATIBLE";
-    case CUPTI_ERROR_NOT_INITIALIZED:
-      return "CUPTI_ERROR_NOT_INITIALIZED";
-    case CUPTI_ERROR_QUEUE_EMPTY:
-      return "CUPTI_ERROR_QUEUE_EMPTY";
-    case CUPTI_ERROR_INVALID_KIND:
-      return "CUPTI_ERROR_INVALID_KIND";
-    case CUPTI_ERROR_NOT_SUPPORTED:
-      return "CUPTI_ERROR_NOT_SUPPORTED";
-    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
-      return "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES";
-    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
-      return "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED";
-    case CUPTI_ERROR_UNKNOWN:
-      return "CUPTI_ERROR_UNKNOWN";
-    default:
-      return nullptr;
-  }
+/// Switches the records of one function of an API.
+CUptiResult set_api_record(std::atomic<std::uint8_t>* flags, CUpti_CallbackId cbid, std::uint32_t max_cbid, bool on) {
+  if (cbid == 0 || cbid > max_cbid) return CUPTI_ERROR_INVALID_PARAMETER;
+  attach();
+  set_flag(flags[cbid], kWantRecord, on);
+  return kOk;
 }
 
 }  // namespace
@@ -90,7 +85,9 @@ SIM_EXPORT CUptiResult cuptiGetVersion(uint32_t* version) {
 SIM_EXPORT CUptiResult cuptiGetResultString(CUptiResult result, const char** str) {
   overflow_stack_if_unfit("cuptiGetResultString");
   if (str == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  *str = result_name(result);
+  const auto* const known =
+      std::find_if(std::begin(kResults), std::end(kResults), [&](const NamedResult& r) { return r.result == result; });
+  *str = known == std::end(kResults) ? nullptr : known->name;
   return *str != nullptr ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
 }
 
@@ -99,7 +96,7 @@ SIM_EXPORT CUptiResult cuptiGetResultString(CUptiResult result, const char** str
 SIM_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
                                                       CUpti_BuffersCallbackCompleteFunc completed) {
   ENTER_ANYWHERE(cuptiActivityRegisterCallbacks)
-  if (const CUptiResult mixed = choose_family(false); mixed != kOk) return mixed;
+  ENTER_GLOBAL_FORM
   if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   BufferCallbacks callbacks;
   callbacks.requested = requested;
@@ -109,45 +106,24 @@ SIM_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackReque
   return kOk;
 }
 
-SIM_EXPORT CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
-  ENTER_WITH_DRIVER(cuptiActivityEnable)
-  if (const CUptiResult mixed = choose_family(false); mixed != kOk) return mixed;
-  return set_kind(nullptr, kind, true);
-}
+SIM_CUPTI_GLOBAL(cuptiActivityEnable, (CUpti_ActivityKind kind), { return set_kind(nullptr, kind, true); })
 
-SIM_EXPORT CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
-  ENTER_WITH_DRIVER(cuptiActivityDisable)
-  if (const CUptiResult mixed = choose_family(false); mixed != kOk) return mixed;
-  return set_kind(nullptr, kind, false);
-}
+SIM_CUPTI_GLOBAL(cuptiActivityDisable, (CUpti_ActivityKind kind), { return set_kind(nullptr, kind, false); })
 
-SIM_EXPORT CUptiResult cuptiActivityEnableContext(CUcontext context, CUpti_ActivityKind kind) {
-  ENTER_WITH_DRIVER(cuptiActivityEnableContext)
-  if (const CUptiResult mixed = choose_family(false); mixed != kOk) return mixed;
+SIM_CUPTI_GLOBAL(cuptiActivityEnableContext, (CUcontext context, CUpti_ActivityKind kind), {
   if (!connected_driver()->context_info(context, nullptr, nullptr)) return CUPTI_ERROR_INVALID_PARAMETER;
   return set_kind(nullptr, kind, true);  // the simulated device keeps one switch for all contexts
-}
+})
 
-SIM_EXPORT CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId cbid, uint8_t enable) {
-  ENTER_WITH_DRIVER(cuptiActivityEnableDriverApi)
-  if (const CUptiResult mixed = choose_family(false); mixed != kOk) return mixed;
-  if (cbid == 0 || cbid > cupti_layout().max_driver_cbid) return CUPTI_ERROR_INVALID_PARAMETER;
-  attach();
-  set_api_record(connected_driver()->wanted->driver[cbid], enable != 0);
-  return kOk;
-}
+SIM_CUPTI_GLOBAL(cuptiActivityEnableDriverApi, (CUpti_CallbackId cbid, uint8_t enable), {
+  return set_api_record(connected_driver()->wanted->driver, cbid, cupti_layout().max_driver_cbid, enable != 0);
+})
 
-SIM_EXPORT CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId cbid, uint8_t enable) {
-  ENTER_WITH_DRIVER(cuptiActivityEnableRuntimeApi)
-  if (const CUptiResult mixed = choose_family(false); mixed != kOk) return mixed;
-  if (cbid == 0 || cbid > cupti_layout().max_runtime_cbid) return CUPTI_ERROR_INVALID_PARAMETER;
-  attach();
-  set_api_record(connected_driver()->wanted->runtime[cbid], enable != 0);
-  return kOk;
-}
+SIM_CUPTI_GLOBAL(cuptiActivityEnableRuntimeApi, (CUpti_CallbackId cbid, uint8_t enable), {
+  return set_api_record(connected_driver()->wanted->runtime, cbid, cupti_layout().max_runtime_cbid, enable != 0);
+})
 
-SIM_EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flag) {
-  ENTER_WITH_DRIVER(cuptiActivityFlushAll)
+SIM_CUPTI(cuptiActivityFlushAll, (uint32_t flag), {
   const ThreadState& thread = *connected_driver()->thread();
   if (thread.buffer_callback != 0)
     rule_broken("cuptiActivityFlushAll was called inside a buffer callback: it deadlocks");
@@ -160,13 +136,12 @@ SIM_EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flag) {
     flush_buffers(forced);
   }
   return kOk;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiActivityFlushPeriod(uint32_t ms) {
-  ENTER_WITH_DRIVER(cuptiActivityFlushPeriod)
+SIM_CUPTI(cuptiActivityFlushPeriod, (uint32_t ms), {
   set_flush_period(ms);
   return kOk;
-}
+})
 
 SIM_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size_t valid, CUpti_Activity** record) {
   overflow_stack_if_unfit("cuptiActivityGetNextRecord");
@@ -197,14 +172,13 @@ SIM_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size_t valid,
 
 SIM_EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext /*context*/, uint32_t /*stream*/, size_t* dropped) {
   ENTER(cuptiActivityGetNumDroppedRecords)
-  if (const CUptiResult mixed = choose_family(false); mixed != kOk) return mixed;
+  ENTER_GLOBAL_FORM
   if (dropped == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   *dropped = take_dropped(0);
   return kOk;
 }
 
-SIM_EXPORT CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute, size_t* size, void* value) {
-  ENTER_WITH_DRIVER(cuptiActivitySetAttribute)
+SIM_CUPTI(cuptiActivitySetAttribute, (CUpti_ActivityAttribute attribute, size_t* size, void* value), {
   if (size == nullptr || value == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   const auto number = static_cast<std::uint32_t>(attribute);
   if (number > (cupti_layout().version >= 130000 ? 10u : cupti_layout().version >= 21 ? 9u : 8u)) {
@@ -218,10 +192,9 @@ SIM_EXPORT CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribu
   if (number == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER) set_buffers_zeroed((word & 0xFF) == 0);
   if (number == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER) set_per_thread_buffers((word & 0xFF) != 0);
   return kOk;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiActivityGetAttribute(CUpti_ActivityAttribute attribute, size_t* size, void* value) {
-  ENTER_WITH_DRIVER(cuptiActivityGetAttribute)
+SIM_CUPTI(cuptiActivityGetAttribute, (CUpti_ActivityAttribute attribute, size_t* size, void* value), {
   if (size == nullptr || value == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   static const std::map<std::uint32_t, std::uint64_t> defaults{{0, 3'200'000}, {1, 8 << 20}, {2, 250},
                                                                {5, 0},         {6, 3},       {8, 0}};
@@ -233,22 +206,19 @@ SIM_EXPORT CUptiResult cuptiActivityGetAttribute(CUpti_ActivityAttribute attribu
   if (number == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER) word = per_thread_buffers() ? 1 : 0;
   std::memcpy(value, &word, std::min(*size, sizeof word));
   return kOk;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc callback) {
-  ENTER_WITH_DRIVER(cuptiActivityRegisterTimestampCallback)
+SIM_CUPTI(cuptiActivityRegisterTimestampCallback, (CUpti_TimestampCallbackFunc callback), {
   set_timestamp_callback(callback);
   return kOk;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiActivityPushExternalCorrelationId(CUpti_ExternalCorrelationKind kind, uint64_t id) {
-  ENTER_WITH_DRIVER(cuptiActivityPushExternalCorrelationId)
+SIM_CUPTI(cuptiActivityPushExternalCorrelationId, (CUpti_ExternalCorrelationKind kind, uint64_t id), {
   external_stack().push_back({static_cast<std::uint32_t>(kind), id});
   return kOk;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorrelationKind kind, uint64_t* last) {
-  ENTER_WITH_DRIVER(cuptiActivityPopExternalCorrelationId)
+SIM_CUPTI(cuptiActivityPopExternalCorrelationId, (CUpti_ExternalCorrelationKind kind, uint64_t* last), {
   std::vector<External>& stack = external_stack();
   for (std::size_t i = stack.size(); i-- > 0;) {
     if (stack[i].kind != static_cast<std::uint32_t>(kind)) continue;
@@ -257,23 +227,14 @@ SIM_EXPORT CUptiResult cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorre
     return kOk;
   }
   return CUPTI_ERROR_QUEUE_EMPTY;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiActivityEnableLatencyTimestamps(uint8_t /*enable*/) {
-  ENTER_WITH_DRIVER(cuptiActivityEnableLatencyTimestamps)
-  return kOk;
-}
+SIM_CUPTI(cuptiActivityEnableLatencyTimestamps, (uint8_t /*enable*/), { return kOk; })
 
-SIM_EXPORT CUptiResult cuptiActivityEnableLaunchAttributes(uint8_t /*enable*/) {
-  ENTER_WITH_DRIVER(cuptiActivityEnableLaunchAttributes)
-  return kOk;
-}
+SIM_CUPTI(cuptiActivityEnableLaunchAttributes, (uint8_t /*enable*/), { return kOk; })
 
 /// Hardware event tracing needs Blackwell.
-SIM_EXPORT CUptiResult cuptiActivityEnableHWTrace(uint8_t enable) {
-  ENTER_WITH_DRIVER(cuptiActivityEnableHWTrace)
-  return enable == 0 ? kOk : CUPTI_ERROR_NOT_SUPPORTED;
-}
+SIM_CUPTI(cuptiActivityEnableHWTrace, (uint8_t enable), { return enable == 0 ? kOk : CUPTI_ERROR_NOT_SUPPORTED; })
 
 SIM_EXPORT CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
   ENTER_ANYWHERE(cuptiGetTimestamp)
@@ -282,51 +243,42 @@ SIM_EXPORT CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
   return kOk;
 }
 
-SIM_EXPORT CUptiResult cuptiSetThreadIdType(CUpti_ActivityThreadIdType type) {
-  ENTER_WITH_DRIVER(cuptiSetThreadIdType)
+SIM_CUPTI(cuptiSetThreadIdType, (CUpti_ActivityThreadIdType type), {
   api().thread_id_type = static_cast<std::uint32_t>(type);
   return kOk;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiGetThreadIdType(CUpti_ActivityThreadIdType* type) {
-  ENTER_WITH_DRIVER(cuptiGetThreadIdType)
+SIM_CUPTI(cuptiGetThreadIdType, (CUpti_ActivityThreadIdType * type), {
   if (type == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   *type = static_cast<CUpti_ActivityThreadIdType>(api().thread_id_type);
   return kOk;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiGetContextId(CUcontext context, uint32_t* id) {
-  ENTER_WITH_DRIVER(cuptiGetContextId)
+SIM_CUPTI(cuptiGetContextId, (CUcontext context, uint32_t* id), {
   if (id == nullptr || !connected_driver()->context_info(context, id, nullptr)) return CUPTI_ERROR_INVALID_CONTEXT;
   return kOk;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiGetDeviceId(CUcontext context, uint32_t* id) {
-  ENTER_WITH_DRIVER(cuptiGetDeviceId)
+SIM_CUPTI(cuptiGetDeviceId, (CUcontext context, uint32_t* id), {
   if (id == nullptr || !connected_driver()->context_info(context, nullptr, id)) return CUPTI_ERROR_INVALID_CONTEXT;
   return kOk;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiGetStreamIdEx(CUcontext context, CUstream stream, uint8_t per_thread, uint32_t* id) {
-  ENTER_WITH_DRIVER(cuptiGetStreamIdEx)
+SIM_CUPTI(cuptiGetStreamIdEx, (CUcontext context, CUstream stream, uint8_t per_thread, uint32_t* id), {
   if (id == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   return connected_driver()->stream_id(context, stream, per_thread != 0, id) ? kOk : CUPTI_ERROR_INVALID_STREAM;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiGetGraphId(CUgraph graph, uint32_t* id) {
-  ENTER_WITH_DRIVER(cuptiGetGraphId)
-  return id != nullptr && connected_driver()->graph_id(graph, id) ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
-}
+SIM_CUPTI(cuptiGetGraphId, (CUgraph graph, uint32_t* id),
+          { return id != nullptr && connected_driver()->graph_id(graph, id) ? kOk : CUPTI_ERROR_INVALID_PARAMETER; })
 
-SIM_EXPORT CUptiResult cuptiGetGraphExecId(CUgraphExec exec, uint32_t* id) {
-  ENTER_WITH_DRIVER(cuptiGetGraphExecId)
+SIM_CUPTI(cuptiGetGraphExecId, (CUgraphExec exec, uint32_t* id), {
   return id != nullptr && connected_driver()->graph_exec_id(exec, id) ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
-}
+})
 
-SIM_EXPORT CUptiResult cuptiGetGraphNodeId(CUgraphNode node, uint64_t* id) {
-  ENTER_WITH_DRIVER(cuptiGetGraphNodeId)
+SIM_CUPTI(cuptiGetGraphNodeId, (CUgraphNode node, uint64_t* id), {
   return id != nullptr && connected_driver()->graph_node_id(node, id) ? kOk : CUPTI_ERROR_INVALID_PARAMETER;
-}
+})
 
 SIM_EXPORT CUptiResult cuptiFinalize() {
   rule_broken("cuptiFinalize was called: it stops every thread of the process and crashes with CUDA graphs");

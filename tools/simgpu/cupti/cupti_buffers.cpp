@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <iterator>
 #include <list>
 #include <memory>
@@ -20,7 +18,6 @@
 #include <random>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -44,7 +41,7 @@ struct Pending {
   std::uint32_t external_kind = 0;
   std::uint64_t external_id = 0;
   bool untimed = false;  ///< the device had no buffer left to write its times into
-  bool told = true;      ///< the truth records its fate: once, where several clients get it
+  bool counted = true;   ///< the truth records its fate: once, where several clients get it
 };
 
 struct Batch {
@@ -102,17 +99,6 @@ State& state() {
   return *instance;
 }
 
-std::uint32_t thread_id() {
-  static thread_local const auto id = static_cast<std::uint32_t>(syscall(SYS_gettid));
-  return id;
-}
-
-std::int64_t monotonic_ns() {
-  timespec ts{};
-  clock_gettime(CLOCK_MONOTONIC, &ts);
-  return static_cast<std::int64_t>(ts.tv_sec) * 1'000'000'000 + ts.tv_nsec;
-}
-
 Holder& holder(std::uint32_t client) {
   State& s = state();
   if (!s.per_thread.load(std::memory_order_relaxed)) return s.shared[client];
@@ -136,7 +122,7 @@ Holder& holder(std::uint32_t client) {
 }
 
 void set_fate(const Pending& p, Fate fate) {
-  if (const Driver* driver = connected_driver(); driver != nullptr && p.told)
+  if (const Driver* driver = connected_driver(); driver != nullptr && p.counted)
     driver->truth_fate(p.activity.truth, fate);
 }
 
@@ -513,7 +499,7 @@ void record_activity(const Activity& activity, std::uint32_t kernel_kind, std::u
   if (client != 0) {
     State& s = state();
     const std::lock_guard lock(s.mutex);
-    p.told = !s.callbacks[client].foreign;
+    p.counted = !s.callbacks[client].foreign;
   }
   append_with_unknowns(std::move(p), client);
 }

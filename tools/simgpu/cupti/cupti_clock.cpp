@@ -1,5 +1,4 @@
 // The clock of the simulated CUPTI: the driver's, or what a client has put in its place.
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -36,9 +35,7 @@ bool timestamp_callback_ever() { return g_clock.ever.load(); }
 std::uint64_t cupti_timestamp() {
   if (const CUpti_TimestampCallbackFunc callback = g_clock.callback.load(); callback != nullptr) return callback();
   if (const Driver* driver = connected_driver(); driver != nullptr) return static_cast<std::uint64_t>(driver->now_ns());
-  timespec ts{};
-  clock_gettime(CLOCK_REALTIME, &ts);
-  return static_cast<std::uint64_t>(ts.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(ts.tv_nsec);
+  return static_cast<std::uint64_t>(realtime_ns());
 }
 
 std::int64_t in_client_units(std::int64_t t_ns) {

@@ -3,11 +3,11 @@
 
 #include <cupti.h>
 
-#define SIM_EXPORT extern "C" [[gnu::visibility("default")]]
+#include "tools/simgpu/interface.h"
 
 // Exports NAME under another name in C++: headers from 13.2 on declare it themselves, with types that older ones lack.
-#define SIM_EXPORT_AS(name, parameters)                                                   \
-  extern "C" [[gnu::visibility("default")]] CUptiResult sim_##name parameters asm(#name); \
+#define SIM_EXPORT_AS(name, parameters)                    \
+  SIM_EXPORT CUptiResult sim_##name parameters asm(#name); \
   CUptiResult sim_##name parameters
 
 #define ENTER(function)                                                     \
@@ -23,6 +23,18 @@
 #define ENTER_WITH_DRIVER(function)                                                     \
   if (const CUptiResult early = enter_with_driver(#function); early != CUPTI_SUCCESS) { \
     return early;                                                                       \
+  }
+// A function that needs a driver: SIM_CUPTI(name, (parameters), { body }).
+#define SIM_CUPTI(name, parameters, ...)   \
+  SIM_EXPORT CUptiResult name parameters { \
+    ENTER_WITH_DRIVER(name)                \
+    __VA_ARGS__                            \
+  }
+// The same with SIM_EXPORT_AS.
+#define SIM_CUPTI_AS(name, parameters, ...) \
+  SIM_EXPORT_AS(name, parameters) {         \
+    ENTER_WITH_DRIVER(name)                 \
+    __VA_ARGS__                             \
   }
 
 namespace mfu::sim {

@@ -8,43 +8,28 @@
 #include <string>
 #include <utility>
 
-#define SIM_EXPORT extern "C" [[gnu::visibility("default")]]
+#include "tools/simgpu/interface.h"
 
 namespace {
 
+struct KnownName {
+  CUpti_CallbackDomain domain;
+  std::uint32_t cbid;
+  const char* name;
+};
 /// The names that traces of the simulated GPU hold most; others go by their number.
-const char* known_name(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
-  if (domain == CUPTI_CB_DOMAIN_RUNTIME_API) {
-    switch (cbid) {
-      case CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000:
-        return "cudaLaunchKernel";
-      case 505:  // __cudaLaunchKernel of CUDA 13
-        return "__cudaLaunchKernel";
-      case CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020:
-        return "cudaMemcpyAsync";
-      case CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020:
-        return "cudaMemsetAsync";
-      case CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000:
-        return "cudaGraphLaunch";
-      case CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020:
-        return "cudaStreamSynchronize";
-      case CUPTI_RUNTIME_TRACE_CBID_cudaDeviceSynchronize_v3020:
-        return "cudaDeviceSynchronize";
-      case CUPTI_RUNTIME_TRACE_CBID_cudaEventRecord_v3020:
-        return "cudaEventRecord";
-      default:
-        return nullptr;
-    }
-  }
-  switch (cbid) {
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
-      return "cuLaunchKernel";
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
-      return "cuLaunchKernelEx";
-    default:
-      return nullptr;
-  }
-}
+constexpr KnownName kKnownNames[] = {
+    {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000, "cudaLaunchKernel"},
+    {CUPTI_CB_DOMAIN_RUNTIME_API, 505, "__cudaLaunchKernel"},  // of CUDA 13
+    {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020, "cudaMemcpyAsync"},
+    {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020, "cudaMemsetAsync"},
+    {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000, "cudaGraphLaunch"},
+    {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020, "cudaStreamSynchronize"},
+    {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaDeviceSynchronize_v3020, "cudaDeviceSynchronize"},
+    {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaEventRecord_v3020, "cudaEventRecord"},
+    {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "cuLaunchKernel"},
+    {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, "cuLaunchKernelEx"},
+};
 
 }  // namespace
 
@@ -52,9 +37,8 @@ SIM_EXPORT CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_
   if (name == nullptr || (domain != CUPTI_CB_DOMAIN_RUNTIME_API && domain != CUPTI_CB_DOMAIN_DRIVER_API)) {
     return CUPTI_ERROR_INVALID_PARAMETER;
   }
-  if (const char* known = known_name(domain, cbid); known != nullptr) {
-    *name = known;
-    return CUPTI_SUCCESS;
+  for (const KnownName& known : kKnownNames) {
+    if (known.domain == domain && known.cbid == cbid) return *name = known.name, CUPTI_SUCCESS;
   }
   static std::mutex* const mutex = new std::mutex;
   static auto* const names = new std::map<std::pair<int, std::uint32_t>, std::string>;

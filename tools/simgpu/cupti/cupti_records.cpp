@@ -2,23 +2,31 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cstring>
 
 namespace mfu::sim {
 namespace {
 
-struct NamedVersion {
+/// One version of CUPTI, by the CUDA release that brought it. cupti_version.h lists them.
+struct NamedLayout {
   std::string_view name;
-  std::uint32_t number;
+  Layout layout;
 };
-// cupti_version.h lists them.
-constexpr NamedVersion kVersions[] = {
-    {"11.1", 14},     {"11.2", 15},     {"11.6", 17},     {"11.8", 18},       {"12.0", 19},
-    {"12.2", 20},     {"12.3", 21},     {"12.4", 22},     {"12.5", 23},       {"12.6", 24},
-    {"12.8", 26},     {"12.9", 27},     {"12.9.1", 28},   {"13.0.0", 130000}, {"13.0", 130001},
-    {"13.1", 130100}, {"13.2", 130200}, {"13.3", 130300}, {"13.4", 130400},   {"13.5", 130500},
+// The callback ids of 13.0 and 13.5 are as in their headers; the others are those of the newest function that the
+// version brought, so a little low at most.
+constexpr NamedLayout kLayouts[] = {
+    // version, kernel, memcpy, memset, graph trace [B]; largest kind, driver and runtime callback id
+    {"11.1", {14, 160, 80, 80, 48, 50, 676, 440}},     {"11.2", {15, 168, 80, 80, 48, 50, 676, 440}},
+    {"11.6", {17, 176, 88, 88, 48, 50, 676, 440}},     {"11.8", {18, 200, 88, 88, 48, 51, 676, 440}},
+    {"12.0", {19, 208, 88, 88, 48, 51, 719, 460}},     {"12.2", {20, 208, 88, 88, 48, 51, 719, 460}},
+    {"12.3", {21, 208, 88, 88, 56, 53, 719, 460}},     {"12.4", {22, 208, 88, 88, 56, 53, 755, 460}},
+    {"12.5", {23, 208, 88, 88, 56, 53, 755, 460}},     {"12.6", {24, 208, 88, 88, 56, 53, 761, 490}},
+    {"12.8", {26, 208, 96, 88, 56, 54, 761, 490}},     {"12.9", {27, 208, 96, 88, 56, 54, 795, 490}},
+    {"12.9.1", {28, 208, 96, 88, 56, 54, 795, 490}},   {"13.0.0", {130000, 216, 96, 88, 56, 54, 806, 522}},
+    {"13.0", {130001, 216, 96, 88, 56, 54, 806, 522}}, {"13.1", {130100, 224, 96, 88, 56, 54, 806, 522}},
+    {"13.2", {130200, 232, 96, 88, 56, 54, 806, 522}}, {"13.3", {130300, 232, 96, 88, 56, 58, 860, 522}},
+    {"13.4", {130400, 248, 96, 88, 56, 58, 860, 522}}, {"13.5", {130500, 248, 96, 88, 56, 58, 876, 566}},
 };
 
 template <typename T, typename V>
@@ -117,41 +125,21 @@ void write_api(const RecordView& r, std::uint8_t* out) noexcept {
 }  // namespace
 
 std::uint32_t cupti_version_number(std::string_view text) noexcept {
-  for (const NamedVersion& v : kVersions) {
-    if (v.name == text) return v.number;
+  for (const NamedLayout& known : kLayouts) {
+    if (known.name == text) return known.layout.version;
   }
   std::uint32_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() ? number : 0;
 }
 
-Layout layout_of(std::uint32_t v) noexcept {
-  Layout l{};
-  l.version = v;
-  l.kernel = v >= 130400   ? 248
-             : v >= 130200 ? 232
-             : v >= 130100 ? 224
-             : v >= 130000 ? 216
-             : v >= 19     ? 208
-             : v >= 18     ? 200
-             : v >= 17     ? 176
-             : v >= 15     ? 168
-                           : 160;
-  l.memcpy = v >= 26 ? 96 : v >= 17 ? 88 : 80;
-  l.memset = v >= 17 ? 88 : 80;
-  l.graph_trace = v >= 21 ? 56 : 48;
-  l.max_kind = v >= 130300 ? 58 : v >= 26 ? 54 : v >= 21 ? 53 : v >= 18 ? 51 : 50;
-  // 13.0 and 13.5 as in their headers; the others by the newest function that they brought, so a little low at most.
-  l.max_driver_cbid = v >= 130500   ? 876
-                      : v >= 130300 ? 860
-                      : v >= 130000 ? 806
-                      : v >= 27     ? 795
-                      : v >= 24     ? 761
-                      : v >= 22     ? 755
-                      : v >= 19     ? 719
-                                    : 676;
-  l.max_runtime_cbid = v >= 130500 ? 566 : v >= 130000 ? 522 : v >= 24 ? 490 : v >= 19 ? 460 : 440;
-  return l;
+Layout layout_of(std::uint32_t version) noexcept {
+  Layout newest = kLayouts[0].layout;
+  for (const NamedLayout& known : kLayouts) {
+    if (known.layout.version <= version) newest = known.layout;
+  }
+  newest.version = version;
+  return newest;
 }
 
 std::size_t record_bytes(const Layout& layout, std::uint32_t kind) noexcept {

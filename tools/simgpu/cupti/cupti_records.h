@@ -32,6 +32,7 @@ struct Layout {
   std::uint32_t kernel, memcpy, memset, graph_trace;
   std::uint32_t max_kind, max_driver_cbid, max_runtime_cbid;
 };
+/// Of the newest listed version that is not newer than `version`.
 [[nodiscard]] Layout layout_of(std::uint32_t version) noexcept;
 
 /// Size of a record by its kind; 0 if the version knows no such record.

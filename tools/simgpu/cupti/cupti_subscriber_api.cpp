@@ -25,16 +25,12 @@ CUptiResult own_form(CUpti_SubscriberHandle subscriber) {
 
 // Callback API ---------------------------------------------------------------------------------------------------
 
-SIM_EXPORT CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* out, CUpti_CallbackFunc callback, void* userdata) {
-  ENTER_WITH_DRIVER(cuptiSubscribe)
-  return subscribe(out, callback, userdata, nullptr);
-}
+SIM_CUPTI(cuptiSubscribe, (CUpti_SubscriberHandle * out, CUpti_CallbackFunc callback, void* userdata),
+          { return subscribe(out, callback, userdata, nullptr); })
 
-SIM_EXPORT_AS(cuptiSubscribe_v2,
-              (CUpti_SubscriberHandle * out, CUpti_CallbackFunc callback, void* userdata, SubscriberParams* params)) {
-  ENTER_WITH_DRIVER(cuptiSubscribe_v2)
-  return subscribe(out, callback, userdata, params);
-}
+SIM_CUPTI_AS(cuptiSubscribe_v2,
+             (CUpti_SubscriberHandle * out, CUpti_CallbackFunc callback, void* userdata, SubscriberParams* params),
+             { return subscribe(out, callback, userdata, params); })
 
 SIM_EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber) {
   if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
@@ -55,12 +51,11 @@ SIM_EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHand
   return cbid == 0 ? CUPTI_ERROR_INVALID_PARAMETER : set_callback(subscriber, domain, cbid, enable != 0);
 }
 
-SIM_EXPORT CUptiResult cuptiGetCallbackState(uint32_t* enable, CUpti_SubscriberHandle subscriber,
-                                             CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
-  ENTER_WITH_DRIVER(cuptiGetCallbackState)
-  if (enable == nullptr || !is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
-  return callback_state(subscriber, domain, cbid, enable);
-}
+SIM_CUPTI(cuptiGetCallbackState,
+          (uint32_t * enable, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain, CUpti_CallbackId cbid), {
+            if (enable == nullptr || !is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+            return callback_state(subscriber, domain, cbid, enable);
+          })
 
 SIM_EXPORT CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle subscriber,
                                          CUpti_CallbackDomain domain) {
@@ -81,47 +76,44 @@ SIM_EXPORT CUptiResult cuptiEnableAllDomains(uint32_t enable, CUpti_SubscriberHa
 
 // Activity API, one subscriber's -----------------------------------------------------------------------------------
 
-SIM_EXPORT_AS(cuptiActivityRegisterCallbacks_v2,
-              (CUpti_SubscriberHandle subscriber, BufferRequestedV2 requested, BufferCompletedV2 completed)) {
-  ENTER_WITH_DRIVER(cuptiActivityRegisterCallbacks_v2)
-  if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  if (const CUptiResult refused = own_form(subscriber); refused != kOk) return refused;
-  BufferCallbacks callbacks;
-  callbacks.requested_v2 = requested;
-  callbacks.completed_v2 = completed;
-  callbacks.foreign = acting_as_foreign();
-  set_buffer_callbacks(subscriber->client, callbacks);
-  return kOk;
-}
+SIM_CUPTI_AS(cuptiActivityRegisterCallbacks_v2,
+             (CUpti_SubscriberHandle subscriber, BufferRequestedV2 requested, BufferCompletedV2 completed), {
+               if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+               if (const CUptiResult refused = own_form(subscriber); refused != kOk) return refused;
+               BufferCallbacks callbacks;
+               callbacks.requested_v2 = requested;
+               callbacks.completed_v2 = completed;
+               callbacks.foreign = acting_as_foreign();
+               set_buffer_callbacks(subscriber->client, callbacks);
+               return kOk;
+             })
 
-SIM_EXPORT_AS(cuptiActivityEnable_v2,
-              (CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, const void* /*config*/)) {
-  ENTER_WITH_DRIVER(cuptiActivityEnable_v2)
-  if (const CUptiResult refused = own_form(subscriber); refused != kOk) return refused;
-  // Between subscribers, graphs are nodes for all or for none; CUPTI_ACTIVITY_ATTR_ENABLE_MULTI_SUBSCRIBER_GRAPH_TRACE
-  // is 0 here.
-  if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE && subscriber->several) return CUPTI_ERROR_NOT_COMPATIBLE;
-  return set_kind(subscriber, kind, true);
-}
+SIM_CUPTI_AS(cuptiActivityEnable_v2,
+             (CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, const void* /*config*/), {
+               if (const CUptiResult refused = own_form(subscriber); refused != kOk) return refused;
+               // Between subscribers, graphs are nodes for all or for none;
+               // CUPTI_ACTIVITY_ATTR_ENABLE_MULTI_SUBSCRIBER_GRAPH_TRACE is 0 here.
+               if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE && subscriber->several) return CUPTI_ERROR_NOT_COMPATIBLE;
+               return set_kind(subscriber, kind, true);
+             })
 
-SIM_EXPORT_AS(cuptiActivityDisable_v2,
-              (CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, const void* /*config*/)) {
-  ENTER_WITH_DRIVER(cuptiActivityDisable_v2)
-  if (const CUptiResult refused = own_form(subscriber); refused != kOk) return refused;
-  return set_kind(subscriber, kind, false);
-}
+SIM_CUPTI_AS(cuptiActivityDisable_v2,
+             (CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind, const void* /*config*/), {
+               if (const CUptiResult refused = own_form(subscriber); refused != kOk) return refused;
+               return set_kind(subscriber, kind, false);
+             })
 
-SIM_EXPORT_AS(cuptiActivitySetAttribute_v2,
-              (CUpti_SubscriberHandle subscriber, CUpti_ActivityAttribute attribute, size_t* size, void* value)) {
-  ENTER_WITH_DRIVER(cuptiActivitySetAttribute_v2)
-  return is_subscriber(subscriber) ? cuptiActivitySetAttribute(attribute, size, value) : CUPTI_ERROR_INVALID_PARAMETER;
-}
+SIM_CUPTI_AS(cuptiActivitySetAttribute_v2,
+             (CUpti_SubscriberHandle subscriber, CUpti_ActivityAttribute attribute, size_t* size, void* value), {
+               return is_subscriber(subscriber) ? cuptiActivitySetAttribute(attribute, size, value)
+                                                : CUPTI_ERROR_INVALID_PARAMETER;
+             })
 
-SIM_EXPORT_AS(cuptiActivityGetAttribute_v2,
-              (CUpti_SubscriberHandle subscriber, CUpti_ActivityAttribute attribute, size_t* size, void* value)) {
-  ENTER_WITH_DRIVER(cuptiActivityGetAttribute_v2)
-  return is_subscriber(subscriber) ? cuptiActivityGetAttribute(attribute, size, value) : CUPTI_ERROR_INVALID_PARAMETER;
-}
+SIM_CUPTI_AS(cuptiActivityGetAttribute_v2,
+             (CUpti_SubscriberHandle subscriber, CUpti_ActivityAttribute attribute, size_t* size, void* value), {
+               return is_subscriber(subscriber) ? cuptiActivityGetAttribute(attribute, size, value)
+                                                : CUPTI_ERROR_INVALID_PARAMETER;
+             })
 
 SIM_EXPORT_AS(cuptiActivityGetNextRecord_v2,
               (CUpti_SubscriberHandle subscriber, uint8_t* buffer, size_t valid, CUpti_Activity** record)) {
@@ -129,25 +121,22 @@ SIM_EXPORT_AS(cuptiActivityGetNextRecord_v2,
   return cuptiActivityGetNextRecord(buffer, valid, record);
 }
 
-SIM_EXPORT_AS(cuptiActivityGetNumDroppedRecords_v2,
-              (CUpti_SubscriberHandle subscriber, CUcontext /*context*/, uint32_t /*stream*/, size_t* dropped)) {
-  ENTER_WITH_DRIVER(cuptiActivityGetNumDroppedRecords_v2)
-  if (dropped == nullptr || !is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
-  *dropped = take_dropped(subscriber->client);
-  return kOk;
-}
+SIM_CUPTI_AS(cuptiActivityGetNumDroppedRecords_v2,
+             (CUpti_SubscriberHandle subscriber, CUcontext /*context*/, uint32_t /*stream*/, size_t* dropped), {
+               if (dropped == nullptr || !is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+               *dropped = take_dropped(subscriber->client);
+               return kOk;
+             })
 
-SIM_EXPORT_AS(cuptiGetTimestamp_v2, (CUpti_SubscriberHandle subscriber, uint64_t* timestamp)) {
-  ENTER_WITH_DRIVER(cuptiGetTimestamp_v2)
+SIM_CUPTI_AS(cuptiGetTimestamp_v2, (CUpti_SubscriberHandle subscriber, uint64_t* timestamp), {
   if (timestamp == nullptr || !is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
   *timestamp = cupti_timestamp();
   return kOk;
-}
+})
 
 /// Whether any client has a kind enabled.
-SIM_EXPORT_AS(cuptiIsTracingSessionRunning, (uint8_t * running)) {
-  ENTER_WITH_DRIVER(cuptiIsTracingSessionRunning)
+SIM_CUPTI_AS(cuptiIsTracingSessionRunning, (uint8_t * running), {
   if (running == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   *running = connected_driver()->wanted->any_activity() ? 1 : 0;
   return kOk;
-}
+})

@@ -22,7 +22,7 @@ constexpr std::size_t kMaxSubscribers = kClients - 1;
 struct Clients {
   std::mutex mutex;  ///< guards who is there, and the union of what all want
   std::array<std::atomic<CUpti_Subscriber_st*>, kMaxSubscribers> subscribers{};
-  Kinds global;  ///< of the calls that name no subscriber
+  ClientKinds global;  ///< of the calls that name no subscriber
   std::atomic<bool> external{false};
   std::atomic<int> family{0};  ///< of activity calls: 1 without, 2 with a subscriber
 };
@@ -111,29 +111,14 @@ void on_synchronize(std::uint32_t cbid, CUcontext context, CUstream stream) {
   notify(CUPTI_CB_DOMAIN_SYNCHRONIZE, cbid, &data);
 }
 
-/// A node of a graph that was instantiated before the tool attached goes where kernels go.
-bool wants(const Kinds& kinds, const Activity& activity) {
-  switch (activity.instrumented ? activity.kind : ActivityKind::kKernel) {
-    case ActivityKind::kKernel:
-      return kinds.kernels.load(std::memory_order_relaxed);
-    case ActivityKind::kMemcpy:
-      return kinds.memcpys.load(std::memory_order_relaxed);
-    case ActivityKind::kMemset:
-      return kinds.memsets.load(std::memory_order_relaxed);
-    case ActivityKind::kGraph:
-      return kinds.graphs.load(std::memory_order_relaxed);
-  }
-  return false;
-}
-
 void on_activity(const Activity& activity) {
   bool any = false;
   for_each([&](const CUpti_Subscriber_st& subscriber) {
-    if (!wants(subscriber.kinds, activity)) return;
+    if (!subscriber.kinds.wants(activity.seen_as())) return;
     any = true;
     record_activity(activity, subscriber.kinds.kernel_kind.load(std::memory_order_relaxed), subscriber.client);
   });
-  const Kinds& global = clients().global;
+  const ClientKinds& global = clients().global;
   // The driver calls for what any client wants. Without a subscriber, that is what the one client asked for.
   if (!any) record_activity(activity, global.kernel_kind.load(std::memory_order_relaxed), 0);
 }
@@ -177,6 +162,21 @@ std::atomic<std::uint8_t>* flags_of(Flags& of, CUpti_CallbackDomain domain, std:
   }
 }
 
+/// The mutex is held. The driver does what at least one client wants.
+void set_driver_kinds() {
+  Wanted& w = *connected_driver()->wanted;
+  for (const ActivityKind kind :
+       {ActivityKind::kKernel, ActivityKind::kMemcpy, ActivityKind::kMemset, ActivityKind::kGraph}) {
+    bool on = clients().global.wants(kind);
+    for_each([&](const CUpti_Subscriber_st& s) { on = on || s.kinds.wants(kind); });
+    const bool was_on = w.kinds.set(kind, on);
+    if (kind == ActivityKind::kKernel && was_on && !on) w.kernels_off.fetch_add(1);
+    if (kind == ActivityKind::kGraph && (on || settings().graph_level_ends)) w.graph_level.store(on);
+  }
+}
+
+}  // namespace
+
 void set_flag(std::atomic<std::uint8_t>& flag, std::uint8_t bit, bool on) {
   if (on) {
     flag.fetch_or(bit, std::memory_order_relaxed);
@@ -184,25 +184,6 @@ void set_flag(std::atomic<std::uint8_t>& flag, std::uint8_t bit, bool on) {
     flag.fetch_and(static_cast<std::uint8_t>(~bit), std::memory_order_relaxed);
   }
 }
-
-/// The mutex is held. The driver does what at least one client wants.
-void tell_driver_kinds() {
-  Wanted& w = *connected_driver()->wanted;
-  const auto any = [](std::atomic<bool> Kinds::*member) {
-    bool on = clients().global.*member;
-    for_each([&](const CUpti_Subscriber_st& s) { on = on || s.kinds.*member; });
-    return on;
-  };
-  const bool kernels = any(&Kinds::kernels);
-  if (w.kernels.exchange(kernels) && !kernels) w.kernels_off.fetch_add(1);
-  w.memcpys.store(any(&Kinds::memcpys));
-  w.memsets.store(any(&Kinds::memsets));
-  const bool graphs = any(&Kinds::graphs);
-  w.graphs.store(graphs);
-  if (graphs || settings().graph_level_ends) w.graph_level.store(graphs);
-}
-
-}  // namespace
 
 std::vector<External>& external_stack() {
   static thread_local std::vector<External> stack;
@@ -261,7 +242,7 @@ void unsubscribe(CUpti_SubscriberHandle subscriber) {
   const std::lock_guard lock(clients().mutex);
   for (auto& slot : clients().subscribers)
     if (slot.load() == subscriber) slot.store(nullptr);
-  tell_driver_kinds();
+  set_driver_kinds();
 }
 
 CUptiResult set_callback(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain, std::uint32_t id, bool on) {
@@ -305,24 +286,25 @@ CUptiResult set_kind(CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind,
   attach();
   Wanted& w = *connected_driver()->wanted;
   const std::lock_guard lock(clients().mutex);
-  Kinds& kinds = subscriber != nullptr ? subscriber->kinds : clients().global;
+  ClientKinds& kinds = subscriber != nullptr ? subscriber->kinds : clients().global;
   if (kinds.kernel_kind.load() == 0) kinds.kernel_kind.store(kKindConcurrentKernel);
   switch (number) {
     case kKindKernel:
     case kKindConcurrentKernel:
-      if (on && kinds.kernels.load() && kinds.kernel_kind.load() != number) return CUPTI_ERROR_NOT_COMPATIBLE;
+      if (on && kinds.wants(ActivityKind::kKernel) && kinds.kernel_kind.load() != number)
+        return CUPTI_ERROR_NOT_COMPATIBLE;
       if (!on && kinds.kernel_kind.load() != number) return kOk;
       kinds.kernel_kind.store(number);
-      kinds.kernels.store(on);
+      kinds.set(ActivityKind::kKernel, on);
       break;
     case kKindMemcpy:
-      kinds.memcpys.store(on);
+      kinds.set(ActivityKind::kMemcpy, on);
       break;
     case kKindMemset:
-      kinds.memsets.store(on);
+      kinds.set(ActivityKind::kMemset, on);
       break;
     case kKindGraphTrace:
-      kinds.graphs.store(on);
+      kinds.set(ActivityKind::kGraph, on);
       break;
     case kKindExternalCorrelation:
       clients().external.store(on);
@@ -336,7 +318,7 @@ CUptiResult set_kind(CUpti_SubscriberHandle subscriber, CUpti_ActivityKind kind,
     default:
       break;  // known to this version, and nothing on this device makes such records
   }
-  tell_driver_kinds();
+  set_driver_kinds();
   return kOk;
 }
 

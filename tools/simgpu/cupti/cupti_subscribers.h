@@ -13,10 +13,8 @@
 namespace mfu::sim {
 
 /// The switches of one client.
-struct Kinds {
-  std::atomic<bool> kernels{false}, memcpys{false}, memsets{false}, graphs{false};
+struct ClientKinds : Kinds {
   std::atomic<std::uint32_t> kernel_kind;  ///< which of the two kinds of kernel records
-  [[nodiscard]] bool any() const noexcept { return kernels || memcpys || memsets || graphs; }
 };
 
 /// Of CUPTI 13.2's cupti_callbacks.h; up to 13.1 it ends before the last member.
@@ -38,7 +36,7 @@ struct CUpti_Subscriber_st {
   bool several = false;      ///< does not mind others
   std::uint32_t client = 0;  ///< whose buffers its own forms of calls fill
   bool foreign = false;
-  mfu::sim::Kinds kinds;
+  mfu::sim::ClientKinds kinds;
   std::atomic<std::uint8_t> driver[mfu::sim::kMaxCallbackId]{}, runtime[mfu::sim::kMaxCallbackId]{};
   std::atomic<std::uint8_t> resource[mfu::sim::kMaxResourceId]{}, synchronize[8]{};
 };
@@ -50,6 +48,8 @@ void attach();
 
 [[nodiscard]] CUptiResult subscribe(CUpti_SubscriberHandle* out, CUpti_CallbackFunc callback, void* userdata,
                                     const SubscriberParams* params);
+/// Sets or clears one wish of a flag of the driver's.
+void set_flag(std::atomic<std::uint8_t>& flag, std::uint8_t bit, bool on);
 [[nodiscard]] bool is_subscriber(CUpti_SubscriberHandle handle);
 void unsubscribe(CUpti_SubscriberHandle subscriber);
 /// One id, or with id 0 the whole domain.

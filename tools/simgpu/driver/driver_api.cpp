@@ -3,9 +3,12 @@
 // forms.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "tools/simgpu/driver/driver_call.h"
 
@@ -38,78 +41,62 @@ CUresult launch_config(const CUlaunchConfig* config, CUfunction f, void** kernel
                 options);
 }
 
-int attribute_of(const DeviceSpec& spec, CUdevice_attribute attribute, int ordinal) {
-  switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
-      return 1024;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
-      return 64;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
-      return 0x7FFFFFFF;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
-      return 65535;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-      return 48 << 10;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      return 227 << 10;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-      return 228 << 10;
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
-      return 65536;
-    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
-      return 32;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
-      return 2048;
-    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-      return static_cast<int>(spec.clock_khz);
-    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
-      return static_cast<int>(spec.memory_clock_khz);
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
-      return static_cast<int>(spec.bus_bits);
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      return static_cast<int>(spec.sm_count);
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-      return 50 << 20;
-    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
-      return 64 << 10;
-    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
-      return 0x7FFFFFFF;
-    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
-      return 512;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
-      return 32;
-    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
-      return 1024;
-    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
-    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
-      return spec.cc_major >= 9 ? 1 : 0;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      return static_cast<int>(spec.cc_major);
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-      return static_cast<int>(spec.cc_minor);
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      return 0x18 + ordinal;
-    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
-      return 3;
-    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
-    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
-    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
-    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
-    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
-    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
-      return 1;
-    default:
-      return 0;
+/// The attributes that are the same for every simulated device: an H100's.
+constexpr std::pair<CUdevice_attribute, int> kAttributes[] = {
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7FFFFFFF},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 48 << 10},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 227 << 10},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10},
+    {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
+    {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
+    {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 50 << 20},
+    {CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 64 << 10},
+    {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 0x7FFFFFFF},
+    {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
+    {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
+    {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3},
+    {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
+    {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+    {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
+    {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
+    {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
+};
+/// The attributes that the script gives.
+constexpr std::pair<CUdevice_attribute, std::uint32_t DeviceSpec::*> kSpecAttributes[] = {
+    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &DeviceSpec::clock_khz},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &DeviceSpec::memory_clock_khz},
+    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &DeviceSpec::bus_bits},
+    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &DeviceSpec::sm_count},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &DeviceSpec::cc_major},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &DeviceSpec::cc_minor},
+};
+
+int attribute_of(const DeviceSpec& spec, CUdevice_attribute wanted, int ordinal) {
+  if (wanted == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return 0x18 + ordinal;
+  if (wanted == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH || wanted == CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED)
+    return spec.cc_major >= 9 ? 1 : 0;
+  for (const auto& [attribute, member] : kSpecAttributes) {
+    if (attribute == wanted) return static_cast<int>(spec.*member);
   }
+  for (const auto& [attribute, value] : kAttributes) {
+    if (attribute == wanted) return value;
+  }
+  return 0;
 }
 
 void fill_uuid(CUuuid* uuid, int ordinal) {
@@ -167,11 +154,16 @@ constexpr ErrorText kErrors[] = {
     {CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
 };
 
+CUresult error_text(CUresult error, const char* ErrorText::*member, const char** text) {
+  const auto* const found =
+      std::find_if(std::begin(kErrors), std::end(kErrors), [&](auto& e) { return e.code == error; });
+  *text = found == std::end(kErrors) ? nullptr : found->*member;
+  return *text == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 }  // namespace
 
 // Without callbacks ----------------------------------------------------------------------------------------------
-
-extern "C" {
 
 SIM_EXPORT CUresult CUDAAPI cuInit(unsigned flags) { return initialise(flags); }
 
@@ -182,19 +174,11 @@ SIM_EXPORT CUresult CUDAAPI cuDriverGetVersion(int* version) {
 }
 
 SIM_EXPORT CUresult CUDAAPI cuGetErrorName(CUresult error, const char** text) {
-  for (const ErrorText& e : kErrors) {
-    if (e.code == error) return *text = e.name, CUDA_SUCCESS;
-  }
-  *text = nullptr;
-  return CUDA_ERROR_INVALID_VALUE;
+  return error_text(error, &ErrorText::name, text);
 }
 
 SIM_EXPORT CUresult CUDAAPI cuGetErrorString(CUresult error, const char** text) {
-  for (const ErrorText& e : kErrors) {
-    if (e.code == error) return *text = e.text, CUDA_SUCCESS;
-  }
-  *text = nullptr;
-  return CUDA_ERROR_INVALID_VALUE;
+  return error_text(error, &ErrorText::text, text);
 }
 
 /// The real driver's private tables: not there, so the real libcupti sees that this is no NVIDIA driver.
@@ -263,8 +247,6 @@ SIM_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** funct
 SIM_EXPORT CUresult CUDAAPI(cuGetProcAddress)(const char* symbol, void** function, int version, cuuint64_t flags) {
   return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
 }
-
-}  // extern "C"
 
 // Devices --------------------------------------------------------------------------------------------------------
 

@@ -12,12 +12,11 @@
 
 #include "tools/simgpu/driver/engine.h"
 
-#define SIM_EXPORT [[gnu::visibility("default")]]
 #define SIM_UNPACK(...) __VA_ARGS__
 
 // An API function: SIM_API(name, (declaration), (arguments), { body that returns CUresult })
 #define SIM_API_AS(name, thread_stream, decl, args, ...)                                        \
-  extern "C" SIM_EXPORT CUresult CUDAAPI name decl {                                            \
+  SIM_EXPORT CUresult CUDAAPI name decl {                                                       \
     [[maybe_unused]] constexpr bool per_thread = thread_stream;                                 \
     [[maybe_unused]] const name##_params params = {SIM_UNPACK args};                            \
     return call(CUPTI_DRIVER_TRACE_CBID_##name, #name, &params, [&]() -> CUresult __VA_ARGS__); \
@@ -32,7 +31,7 @@
   SIM_API_AS(name##_ptds, true, decl, args, __VA_ARGS__)
 // A function without arguments, and so without a parameter structure.
 #define SIM_API0(name, ...)                                                                     \
-  extern "C" SIM_EXPORT CUresult CUDAAPI name() {                                               \
+  SIM_EXPORT CUresult CUDAAPI name() {                                                          \
     return call(CUPTI_DRIVER_TRACE_CBID_##name, #name, nullptr, [&]() -> CUresult __VA_ARGS__); \
   }
 

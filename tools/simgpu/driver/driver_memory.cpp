@@ -178,22 +178,13 @@ SIM_STREAM_API(cuMemsetD32Async, (CUdeviceptr dst, unsigned value, size_t N, CUs
 // Virtual memory ---------------------------------------------------------------------------------------------------
 
 // Asked for by allocators that can do without: the answer of a driver whose device has none.
-SIM_EXPORT CUresult cuMemAddressReserve(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-SIM_EXPORT CUresult cuMemAddressFree(CUdeviceptr, size_t) { return CUDA_ERROR_NOT_SUPPORTED; }
-SIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-SIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle) { return CUDA_ERROR_NOT_SUPPORTED; }
-SIM_EXPORT CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-SIM_EXPORT CUresult cuMemUnmap(CUdeviceptr, size_t) { return CUDA_ERROR_NOT_SUPPORTED; }
-SIM_EXPORT CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-SIM_EXPORT CUresult cuMemGetAllocationGranularity(size_t*, const CUmemAllocationProp*,
-                                                  CUmemAllocationGranularity_flags) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
+#define SIM_UNSUPPORTED(name, ...) \
+  SIM_EXPORT CUresult name(__VA_ARGS__) { return CUDA_ERROR_NOT_SUPPORTED; }
+SIM_UNSUPPORTED(cuMemAddressReserve, CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long)
+SIM_UNSUPPORTED(cuMemAddressFree, CUdeviceptr, size_t)
+SIM_UNSUPPORTED(cuMemCreate, CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long)
+SIM_UNSUPPORTED(cuMemRelease, CUmemGenericAllocationHandle)
+SIM_UNSUPPORTED(cuMemMap, CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long)
+SIM_UNSUPPORTED(cuMemUnmap, CUdeviceptr, size_t)
+SIM_UNSUPPORTED(cuMemSetAccess, CUdeviceptr, size_t, const CUmemAccessDesc*, size_t)
+SIM_UNSUPPORTED(cuMemGetAllocationGranularity, size_t*, const CUmemAllocationProp*, CUmemAllocationGranularity_flags)

@@ -26,12 +26,6 @@ ThreadContexts& thread_contexts() {
   return contexts;
 }
 
-std::int64_t realtime_ns() noexcept {
-  timespec ts{};
-  clock_gettime(CLOCK_REALTIME, &ts);
-  return static_cast<std::int64_t>(ts.tv_sec) * 1'000'000'000 + ts.tv_nsec;
-}
-
 void resource_callback(const ResourceEvent& event) {
   const Tool* t = tool();
   if (t != nullptr && wanted().resource[event.cbid].load(std::memory_order_relaxed) != 0) t->resource(event);
@@ -193,24 +187,11 @@ std::int64_t interface_start(CUstream handle) {
   return resolve_stream(handle, false, &stream) == CUDA_SUCCESS ? start_of_next(*stream) : now_ns();
 }
 
-bool interface_graph(CUgraph handle, std::uint32_t* id) {
-  const auto* graph = reinterpret_cast<const Graph*>(handle);
-  if (!alive(graph, Magic::kGraph)) return false;
-  *id = graph->id;
-  return true;
-}
-
-bool interface_exec(CUgraphExec handle, std::uint32_t* id) {
-  const auto* exec = reinterpret_cast<const GraphExec*>(handle);
-  if (!alive(exec, Magic::kExec)) return false;
-  *id = exec->id;
-  return true;
-}
-
-bool interface_node(CUgraphNode handle, std::uint64_t* id) {
-  const auto* node = reinterpret_cast<const Node*>(handle);
-  if (!alive(node, Magic::kNode)) return false;
-  *id = node->id;
+template <typename Object, Magic magic, typename Handle, typename Id>
+bool interface_id(Handle handle, Id* id) {
+  const auto* object = reinterpret_cast<const Object*>(handle);
+  if (!alive(object, magic)) return false;
+  *id = object->id;
   return true;
 }
 
@@ -237,9 +218,9 @@ const Driver* driver_interface() noexcept {
       .context_info = interface_context,
       .stream_id = interface_stream,
       .start_of_next = interface_start,
-      .graph_id = interface_graph,
-      .graph_exec_id = interface_exec,
-      .graph_node_id = interface_node,
+      .graph_id = interface_id<Graph, Magic::kGraph>,
+      .graph_exec_id = interface_id<GraphExec, Magic::kExec>,
+      .graph_node_id = interface_id<Node, Magic::kNode>,
       .function_name = interface_function,
       .truth_fate = truth_fate,
       .truth_flush = truth_flush,

@@ -74,7 +74,6 @@ bool alive(const T* object, Magic magic) noexcept {
   return object != nullptr && object->magic == magic;
 }
 
-std::int64_t realtime_ns() noexcept;
 void resource_callback(const ResourceEvent& event);
 void synchronize_callback(std::uint32_t cbid, Context* context, CUstream stream);
 

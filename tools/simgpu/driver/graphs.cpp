@@ -199,7 +199,7 @@ CUresult instantiate(GraphExec** out, Graph& graph) {
   exec->id = process().next_graph.fetch_add(1);
   exec->instrumented = tool() != nullptr && wanted().any_activity();
   exec->kernels_off = wanted().kernels_off.load(std::memory_order_relaxed);
-  exec->whole = tool() != nullptr && wanted().graphs.load(std::memory_order_relaxed);
+  exec->whole = tool() != nullptr && wanted().kinds.wants(ActivityKind::kGraph);
   exec->graph.id = exec->id;
   exec->graph.context = graph.context;
   ResourceEvent event = graph_event(kGraphExecCreateStarting, graph);
@@ -246,7 +246,7 @@ CUresult launch_graph(GraphExec& exec, Stream& stream) {
   // Kinds that were off for a while do not come back for the nodes of older graphs.
   const bool nodes_seen = !wanted().graph_level.load(std::memory_order_relaxed) &&
                           exec.kernels_off == wanted().kernels_off.load(std::memory_order_relaxed);
-  const bool traced = nodes_seen && exec.instrumented && wanted().kernels.load(std::memory_order_relaxed);
+  const bool traced = nodes_seen && exec.instrumented && wanted().kinds.wants(ActivityKind::kKernel);
   burn_launch_cost(traced ? exec.graph.nodes.size() : 0);
   if (const CUresult failure = scripted_launch_failure(); failure != CUDA_SUCCESS) return failure;
   std::vector<Activity> done;
@@ -294,7 +294,7 @@ CUresult launch_graph(GraphExec& exec, Stream& stream) {
   }
   for (Activity& work : done) emit(work, nodes_seen);
   const bool whole_seen = exec.whole || (settings().graph_level_late && exec.instrumented);
-  if (whole_seen && wanted().graphs.load(std::memory_order_relaxed)) emit(whole, true);
+  if (whole_seen && wanted().kinds.wants(ActivityKind::kGraph)) emit(whole, true);
   for (const auto& [function, data] : host_calls) host_function(stream, function, data);
   finish_before_exit(whole.end_ns);
   if (room_at != 0) sleep_until(room_at);

@@ -1,10 +1,8 @@
 // SIMGPU_TRACE: the true events of the simulated device as JSON lines, for tests to compare with.
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <mutex>
 
@@ -44,11 +42,6 @@ Log& log() {
 }
 
 bool tracing() { return !settings().trace.empty(); }
-
-std::uint32_t thread_id() {
-  static thread_local const auto id = static_cast<std::uint32_t>(syscall(SYS_gettid));
-  return id;
-}
 
 void append_quoted(std::string& out, const char* text) {
   out += '"';

@@ -19,19 +19,16 @@ std::int64_t transfer_duration(const Activity& work, const DeviceSpec& device) {
   return scaled(static_cast<double>(kTransferSetupNs) + static_cast<double>(work.bytes) / rate * 1e9);
 }
 
-bool wanted_kind(ActivityKind kind) noexcept {
-  const Wanted& w = wanted();
-  switch (kind) {
-    case ActivityKind::kKernel:
-      return w.kernels.load(std::memory_order_relaxed);
-    case ActivityKind::kMemcpy:
-      return w.memcpys.load(std::memory_order_relaxed);
-    case ActivityKind::kMemset:
-      return w.memsets.load(std::memory_order_relaxed);
-    case ActivityKind::kGraph:
-      return w.graphs.load(std::memory_order_relaxed);
-  }
-  return false;
+/// Puts the work into the graph that the stream captures. The context's mutex is held.
+CUresult capture_work(Stream& stream, CUgraphNodeType type, const Activity& work, std::int64_t duration_ns) {
+  current_call().captured = true;
+  if (!capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  Node node;
+  node.type = type;
+  node.work = work;
+  node.duration_ns = duration_ns;
+  capture_node(stream, std::move(node));
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -65,9 +62,7 @@ std::int64_t kernel_duration(const KernelCost& cost, const DeviceSpec& device, c
 
 void emit(Activity& activity, bool to_tool) {
   const Tool* t = tool();
-  // A memcpy or memset node of a graph that CUPTI did not see being instantiated shows up as a kernel.
-  const ActivityKind seen_as = activity.instrumented ? activity.kind : ActivityKind::kKernel;
-  const bool handed_over = t != nullptr && to_tool && wanted_kind(seen_as);
+  const bool handed_over = t != nullptr && to_tool && wanted().kinds.wants(activity.seen_as());
   activity.truth = truth_activity(activity, handed_over ? Fate::kNone : Fate::kUnwanted);
   if (handed_over) t->activity(activity);
 }
@@ -80,7 +75,7 @@ void finish_before_exit(std::int64_t end_ns) {
 
 void burn_launch_cost(std::size_t traced_nodes) noexcept {
   const Settings& s = settings();
-  const bool traced = tool() != nullptr && wanted().kernels.load(std::memory_order_relaxed);
+  const bool traced = tool() != nullptr && wanted().kinds.wants(ActivityKind::kKernel);
   burn(s.launch_cost_ns + (traced ? s.traced_launch_ns : 0) +
        s.traced_node_ns * static_cast<std::int64_t>(traced_nodes));
 }
@@ -128,16 +123,7 @@ CUresult launch_kernel(Stream& stream, Function& function, const LaunchShape& sh
   std::int64_t room_at = 0;
   {
     const std::lock_guard lock(stream.context->mutex);
-    if (stream.capture != nullptr) {
-      current_call().captured = true;
-      if (!capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-      Node node;
-      node.type = CU_GRAPH_NODE_TYPE_KERNEL;
-      node.work = work;
-      node.duration_ns = duration;
-      capture_node(stream, std::move(node));
-      return CUDA_SUCCESS;
-    }
+    if (stream.capture != nullptr) return capture_work(stream, CU_GRAPH_NODE_TYPE_KERNEL, work, duration);
     const std::int64_t now = now_ns();
     std::int64_t begin = earliest_start(stream, now);
     if (options.programmatic && ready_at(stream) == stream.tail_ns) {
@@ -187,15 +173,12 @@ CUresult launch_transfer(Stream& stream, Activity work, bool wait) {
   {
     const std::lock_guard lock(stream.context->mutex);
     if (stream.capture != nullptr) {
-      current_call().captured = true;
-      if (!capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-      if (wait) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-      Node node;
-      node.type = work.kind == ActivityKind::kMemcpy ? CU_GRAPH_NODE_TYPE_MEMCPY : CU_GRAPH_NODE_TYPE_MEMSET;
-      node.work = work;
-      node.duration_ns = duration;
-      capture_node(stream, std::move(node));
-      return CUDA_SUCCESS;
+      if (wait && capturing(stream)) {
+        current_call().captured = true;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+      }
+      const bool copies = work.kind == ActivityKind::kMemcpy;
+      return capture_work(stream, copies ? CU_GRAPH_NODE_TYPE_MEMCPY : CU_GRAPH_NODE_TYPE_MEMSET, work, duration);
     }
     place(work, stream, earliest_start(stream, now_ns()), duration);
     stream.tail_ns = work.end_ns;

@@ -3,9 +3,8 @@
 // exports.
 #include <cstdint>
 
+#include "tools/simgpu/interface.h"
 #include "tools/simgpu/math/product.h"
-
-#define SIM_EXPORT extern "C" [[gnu::visibility("default")]]
 
 namespace {
 

@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tools/simgpu/interface.h"
 #include "tools/simgpu/math/product.h"
-
-#define SIM_EXPORT extern "C" [[gnu::visibility("default")]]
 
 namespace {
 

@@ -6,7 +6,6 @@
 //
 // Signatures follow nccl.h; enumerations are passed as their values.
 #include <cuda.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -18,14 +17,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
-#include "tools/simgpu/interface.h"
-
-#define SIM_EXPORT extern "C" [[gnu::visibility("default")]]
+#include "tools/simgpu/driver_lookup.h"
+#include "tools/simgpu/math/kernel.h"
 
 namespace {
 
@@ -97,81 +93,18 @@ struct Group {
 };
 thread_local Group group;
 
-// The driver -----------------------------------------------------------------------------------------------------
-
-struct DriverCalls {
-  const Driver* simulated = nullptr;
-  decltype(&::cuModuleLoadData) load = nullptr;
-  decltype(&::cuModuleGetFunction) find = nullptr;
-  decltype(&::cuLaunchKernelEx) launch = nullptr;
-  decltype(&::cuStreamIsCapturing) capturing = nullptr;
-  CUresult (*allocate)(CUdeviceptr*, std::size_t) = nullptr;
-  CUresult (*release)(CUdeviceptr) = nullptr;
-};
-
-const DriverCalls& driver() {
-  static const DriverCalls calls = [] {
-    DriverCalls c;
-    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return c;
-    if (auto* entry = reinterpret_cast<const Driver* (*)()>(dlsym(library, "simgpu_driver")); entry != nullptr) {
-      c.simulated = entry();
-    }
-    c.load = reinterpret_cast<decltype(c.load)>(dlsym(library, "cuModuleLoadData"));
-    c.find = reinterpret_cast<decltype(c.find)>(dlsym(library, "cuModuleGetFunction"));
-    c.launch = reinterpret_cast<decltype(c.launch)>(dlsym(library, "cuLaunchKernelEx"));
-    c.capturing = reinterpret_cast<decltype(c.capturing)>(dlsym(library, "cuStreamIsCapturing"));
-    c.allocate = reinterpret_cast<decltype(c.allocate)>(dlsym(library, "cuMemAlloc_v2"));
-    c.release = reinterpret_cast<decltype(c.release)>(dlsym(library, "cuMemFree_v2"));
-    return c;
-  }();
-  return calls;
-}
-
-std::int64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
-
 /// One kernel that takes `ns`, and lasts at least until `until_ns`.
-CUresult launch(const std::string& name, double ns, std::int64_t until_ns, CUstream stream) {
-  static auto* const mutex = new std::mutex;
-  static auto* const loaded = new std::map<std::string, CUfunction>;
-  CUfunction function = nullptr;
-  {
-    const std::lock_guard lock(*mutex);
-    CUfunction& entry = (*loaded)[name];
-    if (entry == nullptr) {
-      const std::string ptx = ".version 8.0\n.target sm_90\n.address_size 64\n// simgpu: " + name +
-                              " ns_param=0 until_param=1\n.visible .entry " + name + "(\n)\n";
-      CUmodule module = nullptr;
-      if (const CUresult r = driver().load(&module, ptx.c_str()); r != CUDA_SUCCESS) return r;
-      if (const CUresult r = driver().find(&entry, module, name.c_str()); r != CUDA_SUCCESS) return r;
-    }
-    function = entry;
-  }
+int launch(const std::string& name, double ns, std::int64_t until_ns, CUstream stream) {
   auto duration = static_cast<std::uint32_t>(std::min(ns, 4e9));
   void* params[] = {&duration, &until_ns};
-  CUlaunchConfig config{};
-  config.gridDimX = 16;
-  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-  config.blockDimX = 544;
-  config.hStream = stream;
-  return driver().launch(&config, function, params, nullptr);
+  return launch_by_name(name, "ns_param=0 until_param=1", 16, 544, params, stream) == CUDA_SUCCESS
+             ? kSuccess
+             : kUnhandledCudaError;
 }
 
 // Types ----------------------------------------------------------------------------------------------------------
 
-struct TypeInfo {
-  const char* name;
-  std::size_t bytes;
-};
-constexpr TypeInfo kTypes[] = {{"i8", 1},  {"u8", 1},  {"i32", 4}, {"u32", 4},  {"i64", 8},    {"u64", 8},
-                               {"f16", 2}, {"f32", 4}, {"f64", 8}, {"bf16", 2}, {"f8e4m3", 1}, {"f8e5m2", 1}};
 constexpr const char* kReductions[] = {"Sum", "Prod", "Max", "Min", "SumPostDiv"};
-
-bool known(int type) { return type >= 0 && type < static_cast<int>(std::size(kTypes)); }
 
 template <typename T>
 void reduce_as(unsigned char* into, const unsigned char* other, std::size_t count, int reduction) {
@@ -187,34 +120,34 @@ void reduce_as(unsigned char* into, const unsigned char* other, std::size_t coun
   }
 }
 
-void reduce(unsigned char* into, const unsigned char* other, std::size_t count, int type, int reduction) {
-  switch (type) {
-    case 0:
-      return reduce_as<std::int8_t>(into, other, count, reduction);
-    case 1:
-      return reduce_as<std::uint8_t>(into, other, count, reduction);
-    case 2:
-      return reduce_as<std::int32_t>(into, other, count, reduction);
-    case 3:
-      return reduce_as<std::uint32_t>(into, other, count, reduction);
-    case 4:
-      return reduce_as<std::int64_t>(into, other, count, reduction);
-    case 5:
-      return reduce_as<std::uint64_t>(into, other, count, reduction);
-    case 7:
-      return reduce_as<float>(into, other, count, reduction);
-    case 8:
-      return reduce_as<double>(into, other, count, reduction);
-    default:
-      return;  // 16-bit and 8-bit floats keep what they hold: values of kernels are zeros anyway
-  }
-}
+struct TypeInfo {
+  const char* name;
+  std::size_t bytes;
+  /// nullptr: small floats keep what they hold, since values of kernels are zeros anyway.
+  void (*reduce)(unsigned char* into, const unsigned char* other, std::size_t count, int reduction);
+};
+constexpr TypeInfo kTypes[] = {
+    {"i8", 1, reduce_as<std::int8_t>},
+    {"u8", 1, reduce_as<std::uint8_t>},
+    {"i32", 4, reduce_as<std::int32_t>},
+    {"u32", 4, reduce_as<std::uint32_t>},
+    {"i64", 8, reduce_as<std::int64_t>},
+    {"u64", 8, reduce_as<std::uint64_t>},
+    {"f16", 2, nullptr},
+    {"f32", 4, reduce_as<float>},
+    {"f64", 8, reduce_as<double>},
+    {"bf16", 2, nullptr},
+    {"f8e4m3", 1, nullptr},
+    {"f8e5m2", 1, nullptr},
+};
+
+bool known(int type) { return type >= 0 && type < static_cast<int>(std::size(kTypes)); }
 
 // The rendezvous -------------------------------------------------------------------------------------------------
 
 template <typename Done>
 bool wait_until(Done&& done) {
-  const std::int64_t give_up = now_ns() + kPatienceNs;
+  const std::int64_t give_up = realtime_ns() + kPatienceNs;
   for (int turn = 0; !done(); ++turn) {
     if (turn < 50) {
       sched_yield();
@@ -222,7 +155,7 @@ bool wait_until(Done&& done) {
     }
     const timespec nap{0, turn < 500 ? 20'000 : 500'000};
     nanosleep(&nap, nullptr);
-    if (now_ns() > give_up) return false;
+    if (realtime_ns() > give_up) return false;
   }
   return true;
 }
@@ -278,7 +211,7 @@ std::string path_of(const UniqueId& id) {
 
 // Operations -----------------------------------------------------------------------------------------------------
 
-bool contents() { return driver().simulated != nullptr && driver().simulated->settings->memory_contents; }
+bool contents() { return driver_api().driver != nullptr && driver_api().driver->settings->memory_contents; }
 
 std::string kernel_name(const Operation& op) {
   const bool reduces = op.kind == Kind::kAllReduce || op.kind == Kind::kReduce || op.kind == Kind::kReduceScatter;
@@ -348,27 +281,26 @@ void deliver(const Operation& op, const Letter* letters, const Sizes& sizes) {
   if (op.kind == Kind::kReduce && rank != op.peer) return;
   const std::size_t offset = op.kind == Kind::kReduceScatter ? static_cast<std::size_t>(rank) * piece : 0;
   std::vector<unsigned char> sum(at(0) + offset, at(0) + offset + sizes.out);
-  for (int r = 1; r < ranks; ++r) reduce(sum.data(), at(r) + offset, op.count, op.type, op.reduction);
+  if (const auto reduce = kTypes[op.type].reduce; reduce != nullptr)
+    for (int r = 1; r < ranks; ++r) reduce(sum.data(), at(r) + offset, op.count, op.reduction);
   std::memcpy(to, sum.data(), sum.size());
 }
 
 int run_collective(const Operation& op) {
   Communicator& c = *op.communicator;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  driver().capturing(op.stream, &status);
   const Sizes sizes = sizes_of(op);
   const double ns = kSetupNs + sizes.traffic / kBytesPerSecond * 1e9;
   std::int64_t until = 0;
-  if (status == CU_STREAM_CAPTURE_STATUS_NONE) {
+  if (!is_capturing(op.stream)) {
     const bool moves = contents() && sizes.in <= kMostBytes;
     const Letter* letters =
-        exchange(c, moves ? op.from : nullptr, sizes.in, driver().simulated->start_of_next(op.stream));
+        exchange(c, moves ? op.from : nullptr, sizes.in, driver_api().driver->start_of_next(op.stream));
     if (letters == nullptr) return kInternalError;
     for (int r = 0; r < c.ranks; ++r) until = std::max(until, letters[r].start_ns);
     until += static_cast<std::int64_t>(ns);
     if (moves && op.to != nullptr) deliver(op, letters, sizes);
   }
-  return launch(kernel_name(op), ns, until, op.stream) == CUDA_SUCCESS ? kSuccess : kUnhandledCudaError;
+  return launch(kernel_name(op), ns, until, op.stream);
 }
 
 void send(const Operation& op) {
@@ -376,7 +308,7 @@ void send(const Operation& op) {
   Mailbox& box = c.shared->mail[c.rank][op.peer];
   const std::size_t bytes = op.count * kTypes[op.type].bytes;
   wait_until([&] { return box.taken.load(std::memory_order_acquire) == c.sent[op.peer]; });
-  box.letter.start_ns = driver().simulated->start_of_next(op.stream);
+  box.letter.start_ns = driver_api().driver->start_of_next(op.stream);
   box.letter.bytes = bytes;
   if (contents() && bytes <= kMostBytes) std::memcpy(box.letter.data, op.from, bytes);
   box.sent.store(++c.sent[op.peer], std::memory_order_release);
@@ -409,8 +341,7 @@ int run_messages(const std::vector<Operation>& all) {
   }
   ns += kSetupNs;
   const std::int64_t until = start == 0 ? 0 : start + static_cast<std::int64_t>(ns);
-  return launch(kernel_name(all.front()), ns, until, all.front().stream) == CUDA_SUCCESS ? kSuccess
-                                                                                         : kUnhandledCudaError;
+  return launch(kernel_name(all.front()), ns, until, all.front().stream);
 }
 
 int run_all(const std::vector<Operation>& all) {
@@ -426,7 +357,7 @@ int run_all(const std::vector<Operation>& all) {
 }
 
 int submit(const Operation& op) {
-  if (op.communicator == nullptr || !known(op.type) || driver().simulated == nullptr) return kInvalidArgument;
+  if (op.communicator == nullptr || !known(op.type) || driver_api().driver == nullptr) return kInvalidArgument;
   if (op.peer < 0 || op.peer >= op.communicator->ranks) return kInvalidArgument;
   if (group.depth == 0) return run_all({op});
   group.waiting.push_back(op);
@@ -503,10 +434,10 @@ SIM_EXPORT int ncclRedOpCreatePreMulSum(int* op, void*, int, int, Communicator*)
 }
 SIM_EXPORT int ncclRedOpDestroy(int, Communicator*) { return kSuccess; }
 SIM_EXPORT int ncclMemAlloc(void** p, std::size_t bytes) {
-  return driver().allocate(reinterpret_cast<CUdeviceptr*>(p), bytes) == CUDA_SUCCESS ? kSuccess : kUnhandledCudaError;
+  return DRIVER(cuMemAlloc)(reinterpret_cast<CUdeviceptr*>(p), bytes) == CUDA_SUCCESS ? kSuccess : kUnhandledCudaError;
 }
 SIM_EXPORT int ncclMemFree(void* p) {
-  return driver().release(reinterpret_cast<CUdeviceptr>(p)) == CUDA_SUCCESS ? kSuccess : kUnhandledCudaError;
+  return DRIVER(cuMemFree)(reinterpret_cast<CUdeviceptr>(p)) == CUDA_SUCCESS ? kSuccess : kUnhandledCudaError;
 }
 SIM_EXPORT const char* ncclGetErrorString(int error) {
   return error == kSuccess         ? "no error"

@@ -1,100 +1,43 @@
 #include "tools/simgpu/math/product.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <map>
-#include <mutex>
 #include <string>
+
+#include "tools/simgpu/driver_lookup.h"
+#include "tools/simgpu/math/kernel.h"
 
 namespace mfu::sim {
 namespace {
-
-/// The driver functions that are used here. Looked up once, from whichever libcuda.so.1 the process has.
-struct DriverCalls {
-  decltype(&::cuModuleLoadData) load = nullptr;
-  decltype(&::cuModuleGetFunction) find = nullptr;
-  decltype(&::cuLaunchKernelEx) launch = nullptr;
-  decltype(&::cuStreamIsCapturing) capturing = nullptr;
-  decltype(&::cuCtxGetDevice) device = nullptr;
-  decltype(&::cuDeviceGetAttribute) attribute = nullptr;
-};
-
-const DriverCalls& driver() {
-  static const DriverCalls calls = [] {
-    DriverCalls c;
-    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return c;
-    c.load = reinterpret_cast<decltype(c.load)>(dlsym(library, "cuModuleLoadData"));
-    c.find = reinterpret_cast<decltype(c.find)>(dlsym(library, "cuModuleGetFunction"));
-    c.launch = reinterpret_cast<decltype(c.launch)>(dlsym(library, "cuLaunchKernelEx"));
-    c.capturing = reinterpret_cast<decltype(c.capturing)>(dlsym(library, "cuStreamIsCapturing"));
-    c.device = reinterpret_cast<decltype(c.device)>(dlsym(library, "cuCtxGetDevice"));
-    c.attribute = reinterpret_cast<decltype(c.attribute)>(dlsym(library, "cuDeviceGetAttribute"));
-    return c;
-  }();
-  return calls;
-}
-
-struct Kernels {
-  std::mutex mutex;
-  std::map<std::string, CUfunction> loaded;
-};
-
-/// A kernel whose parameters are its length: thousands of FLOP per block, and bytes per block.
-CUresult kernel(const std::string& name, double efficiency, CUfunction* out) {
-  static Kernels* const kernels = new Kernels;
-  const std::lock_guard lock(kernels->mutex);
-  CUfunction& function = kernels->loaded[name];
-  if (function == nullptr) {
-    const std::string ptx =
-        ".version 8.0\n.target sm_90\n.address_size 64\n// simgpu: " + name +
-        " flop_per_block=1000 flop_param=0 bytes_per_block=1 bytes_param=1 efficiency=" + std::to_string(efficiency) +
-        "\n.visible .entry " + name + "(\n)\n";
-    CUmodule module = nullptr;
-    if (const CUresult r = driver().load(&module, ptx.c_str()); r != CUDA_SUCCESS) return r;
-    if (const CUresult r = driver().find(&function, module, name.c_str()); r != CUDA_SUCCESS) return r;
-  }
-  *out = function;
-  return CUDA_SUCCESS;
-}
 
 std::uint64_t sm_count() {
   static const int count = [] {
     CUdevice device = 0;
     int value = 0;
-    if (driver().device(&device) == CUDA_SUCCESS) {
-      driver().attribute(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    if (DRIVER(cuCtxGetDevice)(&device) == CUDA_SUCCESS) {
+      DRIVER(cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
     }
     return std::max(value, 1);
   }();
   return static_cast<std::uint64_t>(count);
 }
 
+/// A kernel whose parameters are its length: thousands of FLOP per block, and bytes per block.
 CUresult launch(const std::string& name, double efficiency, double flop, double bytes, std::uint64_t blocks,
                 CUstream stream) {
-  if (driver().launch == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  CUfunction function = nullptr;
-  if (const CUresult r = kernel(name, efficiency, &function); r != CUDA_SUCCESS) return r;
   blocks = std::clamp<std::uint64_t>(blocks, 1, 0x7FFFFFFF);
   const auto per_block = [&](double total) {
     return static_cast<std::uint32_t>(std::clamp(total / static_cast<double>(blocks), 1.0, 4e9));
   };
   std::uint32_t kiloflop = per_block(flop / 1000), block_bytes = per_block(bytes);
   void* params[] = {&kiloflop, &block_bytes};
-  CUlaunchConfig config{};
-  config.gridDimX = static_cast<unsigned>(blocks);
-  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-  config.blockDimX = 384;
-  config.hStream = stream;
-  return driver().launch(&config, function, params, nullptr);
+  const std::string cost =
+      "flop_per_block=1000 flop_param=0 bytes_per_block=1 bytes_param=1 efficiency=" + std::to_string(efficiency);
+  return launch_by_name(name, cost, static_cast<std::uint32_t>(blocks), 384, params, stream);
 }
 
 // Types ----------------------------------------------------------------------------------------------------------
@@ -210,21 +153,16 @@ void write_line(const Product& p, const char* name, int kernels, CUstream stream
   if (log_path().empty()) return;
   static const int fd = open(log_path().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver().capturing != nullptr) driver().capturing(stream, &status);
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
   char line[768];
   const int length = std::snprintf(
       line, sizeof line,
       "{\"type\":\"product\",\"pid\":%ld,\"thread\":%ld,\"t_ns\":%lld,\"call\":\"%s\",\"m\":%lld,\"n\":%lld,\"k\":%lld,"
       "\"batch\":%lld,\"transposes\":\"%c%c\",\"a\":\"%s\",\"b\":\"%s\",\"d\":\"%s\",\"compute\":%d,\"capturing\":%s,"
       "\"kernels\":%d,\"name\":\"%s\"}\n",
-      static_cast<long>(getpid()), syscall(SYS_gettid),
-      static_cast<long long>(now.tv_sec) * 1'000'000'000 + now.tv_nsec, p.call, static_cast<long long>(p.m),
-      static_cast<long long>(p.n), static_cast<long long>(p.k), static_cast<long long>(p.batch),
-      p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', info(p.a).name, info(p.b).name, info(p.d).name, p.compute,
-      status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? "true" : "false", kernels, name);
+      static_cast<long>(getpid()), static_cast<long>(thread_id()), static_cast<long long>(realtime_ns()), p.call,
+      static_cast<long long>(p.m), static_cast<long long>(p.n), static_cast<long long>(p.k),
+      static_cast<long long>(p.batch), p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', info(p.a).name,
+      info(p.b).name, info(p.d).name, p.compute, is_capturing(stream) ? "true" : "false", kernels, name);
   if (length > 0) [[maybe_unused]]
     const ssize_t n = write(fd, line, static_cast<std::size_t>(length));
 }

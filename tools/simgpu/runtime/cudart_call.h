@@ -5,61 +5,20 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <cupti_runtime_cbid.h>
-#include <dlfcn.h>
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "tools/simgpu/driver_lookup.h"
 #include "tools/simgpu/interface.h"
-
-#define SIM_EXPORT extern "C" [[gnu::visibility("default")]]
 
 namespace mfu::sim {
 
-/// The driver functions that are used here, found once.
-struct DriverApi {
-  void* library = nullptr;
-  const Driver* driver = nullptr;
-  template <typename F>
-  F* find(const char* name) const {
-    void* const entry = dlsym(library, name);
-    if (entry == nullptr) {
-      std::fprintf(stderr, "[simgpu] the simulated driver has no %s\n", name);
-      std::abort();
-    }
-    return reinterpret_cast<F*>(entry);
-  }
-};
-
-inline const DriverApi& driver_api() {
-  static const DriverApi api = [] {
-    DriverApi a;
-    a.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (a.library == nullptr) return a;
-    auto* entry = reinterpret_cast<const Driver* (*)()>(dlsym(a.library, "simgpu_driver"));
-    a.driver = entry != nullptr ? entry() : nullptr;
-    return a;
-  }();
-  return api;
-}
-
-// Looks a driver function up once per use, by the versioned name that cuda.h makes of it.
-#define TEXT_OF(name) #name
-#define TEXT(name) TEXT_OF(name)
-#define DRIVER(name)                                                                                    \
-  ([]() -> decltype(&::name) {                                                                          \
-    static auto* const entry = driver_api().find<std::remove_pointer_t<decltype(&::name)>>(TEXT(name)); \
-    return entry;                                                                                       \
-  }())
-
-inline cudaError_t error_of(CUresult result) {
-  return static_cast<cudaError_t>(result);
-}  // the codes used here are the same
+/// The codes that are used here are the same.
+inline cudaError_t error_of(CUresult result) { return static_cast<cudaError_t>(result); }
 
 inline thread_local cudaError_t last_error = cudaSuccess;
 inline thread_local int current_device = 0;
@@ -126,11 +85,15 @@ cudaError_t call(std::uint32_t cbid, const char* name, const void* params, const
   return result;
 }
 
-#define RUNTIME(name, version, ...) \
-  call(CUPTI_RUNTIME_TRACE_CBID_##name##_v##version, #name, nullptr, nullptr, [&]() -> CUresult __VA_ARGS__)
+// A runtime function: SIM_RUNTIME(name, version of its callback id, (parameters), { body that returns CUresult })
+#define SIM_RUNTIME_AS(name, version, with_context, parameters, ...)                                                  \
+  SIM_EXPORT cudaError_t name parameters {                                                                            \
+    return call(CUPTI_RUNTIME_TRACE_CBID_##name##_v##version, #name, nullptr, nullptr, [&]() -> CUresult __VA_ARGS__, \
+                with_context);                                                                                        \
+  }
+#define SIM_RUNTIME(name, version, parameters, ...) SIM_RUNTIME_AS(name, version, true, parameters, __VA_ARGS__)
 // The same for a function that works before there is a context, and makes none.
-#define RUNTIME_QUERY(name, version, ...) \
-  call(CUPTI_RUNTIME_TRACE_CBID_##name##_v##version, #name, nullptr, nullptr, [&]() -> CUresult __VA_ARGS__, false)
+#define SIM_RUNTIME_QUERY(name, version, parameters, ...) SIM_RUNTIME_AS(name, version, false, parameters, __VA_ARGS__)
 
 // Kernels that nvcc registered: host stub > name, resolved on first launch --------------------------------------
 
@@ -191,5 +154,15 @@ inline const char* symbol_for(const void* func) {
 }
 
 inline CUdeviceptr device_pointer(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
+
+/// A call that does something with a kernel: `work(function)`, with the kernel's name in the callbacks.
+template <typename Work>
+cudaError_t call_with_kernel(std::uint32_t cbid, const char* name, const void* func, Work&& work) {
+  return call(cbid, name, nullptr, symbol_for(func), [&] {
+    CUfunction f = nullptr;
+    const CUresult r = function_for(func, &f);
+    return r == CUDA_SUCCESS ? work(f) : r;
+  });
+}
 
 }  // namespace mfu::sim

@@ -3,7 +3,6 @@
 
 #if CUDART_VERSION >= 13000 && SIMGPU_CUDART_MAJOR >= 13
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <iterator>
 #include <memory>
@@ -101,6 +100,12 @@ struct UserObject {
   unsigned references;
 };
 
+struct StreamCallback {
+  cudaStream_t stream;
+  cudaStreamCallback_t callback;
+  void* data;
+};
+
 /// In place of every driver function that this driver lacks: the answer of a real one whose device cannot do it.
 CUresult not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
 
@@ -130,9 +135,8 @@ SIM_EXPORT cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {
 SIM_EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** args, size_t shared,
                                           cudaStream_t stream) {
   const void* func = reinterpret_cast<const void*>(kernel);
-  return call(CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000, "__cudaLaunchKernel", nullptr, symbol_for(func), [&] {
-    CUfunction f = nullptr;
-    if (const CUresult r = function_for(func, &f); r != CUDA_SUCCESS) return r;
+  constexpr auto kId = CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000;
+  return call_with_kernel(kId, "__cudaLaunchKernel", func, [&](CUfunction f) {
     return DRIVER(cuLaunchKernel)(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, static_cast<unsigned>(shared),
                                   stream, args, nullptr);
   });
@@ -140,310 +144,215 @@ SIM_EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 b
 
 // Devices --------------------------------------------------------------------------------------------------------
 
-SIM_EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
-  return RUNTIME_QUERY(cudaGetDeviceProperties, 12000, { return fill_properties(prop, device); });
-}
-SIM_EXPORT cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
-  return RUNTIME_QUERY(cudaDeviceGetPCIBusId, 4010, { return DRIVER(cuDeviceGetPCIBusId)(id, length, device); });
-}
-SIM_EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  return RUNTIME(cudaDeviceGetStreamPriorityRange, 5050,
-                 { return DRIVER(cuCtxGetStreamPriorityRange)(least, greatest); });
-}
-SIM_EXPORT cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  return RUNTIME(cudaDeviceCanAccessPeer, 4000, { return DRIVER(cuDeviceCanAccessPeer)(can, device, peer); });
-}
-SIM_EXPORT cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
-  return RUNTIME(cudaDeviceEnablePeerAccess, 4000, { return CUDA_SUCCESS; });
-}
-SIM_EXPORT cudaError_t cudaDeviceGetGraphMemAttribute(int, cudaGraphMemAttributeType, void* value) {
-  return RUNTIME(cudaDeviceGetGraphMemAttribute, 11040, {
-    std::memset(value, 0, sizeof(std::uint64_t));  // no graph of this driver allocates memory
-    return CUDA_SUCCESS;
-  });
-}
-SIM_EXPORT cudaError_t cudaDeviceSetGraphMemAttribute(int, cudaGraphMemAttributeType, void*) {
-  return RUNTIME(cudaDeviceSetGraphMemAttribute, 11040, { return CUDA_SUCCESS; });
-}
-SIM_EXPORT cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
-                                                        unsigned long long flags,
-                                                        cudaDriverEntryPointQueryResult* status) {
-  return RUNTIME_QUERY(cudaGetDriverEntryPointByVersion, 12050, {
-    CUdriverProcAddressQueryResult answer{};
-    DRIVER(cuGetProcAddress)(symbol, function, static_cast<int>(version), flags, &answer);
-    if (*function == nullptr && std::strncmp(symbol, "cu", 2) == 0) *function = reinterpret_cast<void*>(&not_supported);
-    if (status != nullptr) *status = cudaDriverEntryPointSuccess;
-    return CUDA_SUCCESS;
-  });
-}
-SIM_EXPORT cudaError_t cudaProfilerStart() {
-  return RUNTIME(cudaProfilerStart, 4000, { return CUDA_SUCCESS; });
-}
-SIM_EXPORT cudaError_t cudaProfilerStop() {
-  return RUNTIME(cudaProfilerStop, 4000, { return CUDA_SUCCESS; });
-}
+SIM_RUNTIME_QUERY(cudaGetDeviceProperties, 12000, (cudaDeviceProp * prop, int device),
+                  { return fill_properties(prop, device); })
+SIM_RUNTIME_QUERY(cudaDeviceGetPCIBusId, 4010, (char* id, int length, int device),
+                  { return DRIVER(cuDeviceGetPCIBusId)(id, length, device); })
+SIM_RUNTIME(cudaDeviceGetStreamPriorityRange, 5050, (int* least, int* greatest),
+            { return DRIVER(cuCtxGetStreamPriorityRange)(least, greatest); })
+SIM_RUNTIME(cudaDeviceCanAccessPeer, 4000, (int* can, int device, int peer),
+            { return DRIVER(cuDeviceCanAccessPeer)(can, device, peer); })
+SIM_RUNTIME(cudaDeviceEnablePeerAccess, 4000, (int, unsigned), { return CUDA_SUCCESS; })
+SIM_RUNTIME(cudaDeviceGetGraphMemAttribute, 11040, (int, cudaGraphMemAttributeType, void* value), {
+  std::memset(value, 0, sizeof(std::uint64_t));  // no graph of this driver allocates memory
+  return CUDA_SUCCESS;
+})
+SIM_RUNTIME(cudaDeviceSetGraphMemAttribute, 11040, (int, cudaGraphMemAttributeType, void*), { return CUDA_SUCCESS; })
+SIM_RUNTIME_QUERY(cudaGetDriverEntryPointByVersion, 12050,
+                  (const char* symbol, void** function, unsigned version, unsigned long long flags,
+                   cudaDriverEntryPointQueryResult* status),
+                  {
+                    CUdriverProcAddressQueryResult answer{};
+                    DRIVER(cuGetProcAddress)(symbol, function, static_cast<int>(version), flags, &answer);
+                    if (*function == nullptr && std::strncmp(symbol, "cu", 2) == 0)
+                      *function = reinterpret_cast<void*>(&not_supported);
+                    if (status != nullptr) *status = cudaDriverEntryPointSuccess;
+                    return CUDA_SUCCESS;
+                  })
+SIM_RUNTIME(cudaProfilerStart, 4000, (), { return CUDA_SUCCESS; })
+SIM_RUNTIME(cudaProfilerStop, 4000, (), { return CUDA_SUCCESS; })
 
 // Memory ---------------------------------------------------------------------------------------------------------
 
-SIM_EXPORT cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  return RUNTIME(cudaMemGetInfo, 3020, { return DRIVER(cuMemGetInfo)(free, total); });
-}
-SIM_EXPORT cudaError_t cudaMallocAsync(void** p, size_t bytes, cudaStream_t stream) {
-  return RUNTIME(cudaMallocAsync, 11020,
-                 { return DRIVER(cuMemAllocAsync)(reinterpret_cast<CUdeviceptr*>(p), bytes, stream); });
-}
-SIM_EXPORT cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) {
-  return RUNTIME(cudaFreeAsync, 11020, { return DRIVER(cuMemFreeAsync)(device_pointer(p), stream); });
-}
-SIM_EXPORT cudaError_t cudaMallocHost(void** p, size_t bytes) {
-  return RUNTIME(cudaMallocHost, 3020, { return DRIVER(cuMemAllocHost)(p, bytes); });
-}
-SIM_EXPORT cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned flags) {
-  return RUNTIME(cudaHostAlloc, 3020, { return DRIVER(cuMemHostAlloc)(p, bytes, flags); });
-}
-SIM_EXPORT cudaError_t cudaFreeHost(void* p) {
-  return RUNTIME(cudaFreeHost, 3020, { return DRIVER(cuMemFreeHost)(p); });
-}
-SIM_EXPORT cudaError_t cudaHostRegister(void* p, size_t bytes, unsigned flags) {
-  return RUNTIME(cudaHostRegister, 4000, { return DRIVER(cuMemHostRegister)(p, bytes, flags); });
-}
-SIM_EXPORT cudaError_t cudaHostUnregister(void* p) {
-  return RUNTIME(cudaHostUnregister, 4000, { return DRIVER(cuMemHostUnregister)(p); });
-}
-SIM_EXPORT cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned flags) {
-  return RUNTIME(cudaHostGetDevicePointer, 3020,
-                 { return DRIVER(cuMemHostGetDevicePointer)(reinterpret_cast<CUdeviceptr*>(device), host, flags); });
-}
-SIM_EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
-  return RUNTIME(cudaPointerGetAttributes, 4000, {
-    std::memset(attributes, 0, sizeof *attributes);
-    attributes->hostPointer = const_cast<void*>(p);
-    attributes->device = -2;  // cudaInvalidDeviceId
-    unsigned type = 0;
-    if (DRIVER(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device_pointer(p)) != CUDA_SUCCESS) {
-      return CUDA_SUCCESS;  // cudaMemoryTypeUnregistered
-    }
-    const bool device_memory = type == CU_MEMORYTYPE_DEVICE;
-    attributes->type = device_memory ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
-    attributes->devicePointer = const_cast<void*>(p);
-    if (device_memory) attributes->hostPointer = nullptr;
-    return DRIVER(cuPointerGetAttribute)(&attributes->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, device_pointer(p));
-  });
-}
-SIM_EXPORT cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                                         size_t height, cudaMemcpyKind, cudaStream_t stream) {
-  return RUNTIME(cudaMemcpy2DAsync, 3020, {
-    CUDA_MEMCPY2D c{};
-    c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-    c.srcDevice = device_pointer(from);
-    c.dstDevice = device_pointer(to);
-    c.srcPitch = from_pitch;
-    c.dstPitch = to_pitch;
-    c.WidthInBytes = width;
-    c.Height = height;
-    return DRIVER(cuMemcpy2DAsync)(&c, stream);
-  });
-}
-SIM_EXPORT cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream) {
-  return RUNTIME(cudaMemcpyPeerAsync, 4000, {
-    return DRIVER(cuMemcpyPeerAsync)(device_pointer(to), nullptr, device_pointer(from), nullptr, bytes, stream);
-  });
-}
-SIM_EXPORT cudaError_t cudaGetSymbolAddress(void** p, const void* symbol) {
-  return RUNTIME(cudaGetSymbolAddress, 3020, { return variable_address(reinterpret_cast<CUdeviceptr*>(p), symbol); });
-}
-SIM_EXPORT cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset,
-                                          cudaMemcpyKind) {
-  return RUNTIME(cudaMemcpyToSymbol, 3020, {
-    CUdeviceptr at = 0;
-    if (const CUresult r = variable_address(&at, symbol); r != CUDA_SUCCESS) return r;
-    return DRIVER(cuMemcpyHtoD)(at + offset, from, bytes);
-  });
-}
-SIM_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
-  return RUNTIME(cudaDeviceGetDefaultMemPool, 11020, {
-    *pool = reinterpret_cast<cudaMemPool_t>(static_cast<std::uintptr_t>(device) + 1);  // a name, never looked into
-    return CUDA_SUCCESS;
-  });
-}
-SIM_EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
-  return RUNTIME(cudaMemPoolSetAttribute, 11020, { return CUDA_SUCCESS; });
-}
-SIM_EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value) {
-  return RUNTIME(cudaMemPoolGetAttribute, 11020, {
-    std::memset(value, 0, sizeof(std::uint64_t));
-    return CUDA_SUCCESS;
-  });
-}
-SIM_EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
-  return RUNTIME(cudaMemPoolTrimTo, 11020, { return CUDA_SUCCESS; });
-}
-SIM_EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, size_t) {
-  return RUNTIME(cudaMemPoolSetAccess, 11020, { return CUDA_SUCCESS; });
-}
+SIM_RUNTIME(cudaMemGetInfo, 3020, (size_t * free, size_t* total), { return DRIVER(cuMemGetInfo)(free, total); })
+SIM_RUNTIME(cudaMallocAsync, 11020, (void** p, size_t bytes, cudaStream_t stream),
+            { return DRIVER(cuMemAllocAsync)(reinterpret_cast<CUdeviceptr*>(p), bytes, stream); })
+SIM_RUNTIME(cudaFreeAsync, 11020, (void* p, cudaStream_t stream),
+            { return DRIVER(cuMemFreeAsync)(device_pointer(p), stream); })
+SIM_RUNTIME(cudaMallocHost, 3020, (void** p, size_t bytes), { return DRIVER(cuMemAllocHost)(p, bytes); })
+SIM_RUNTIME(cudaHostAlloc, 3020, (void** p, size_t bytes, unsigned flags),
+            { return DRIVER(cuMemHostAlloc)(p, bytes, flags); })
+SIM_RUNTIME(cudaFreeHost, 3020, (void* p), { return DRIVER(cuMemFreeHost)(p); })
+SIM_RUNTIME(cudaHostRegister, 4000, (void* p, size_t bytes, unsigned flags),
+            { return DRIVER(cuMemHostRegister)(p, bytes, flags); })
+SIM_RUNTIME(cudaHostUnregister, 4000, (void* p), { return DRIVER(cuMemHostUnregister)(p); })
+SIM_RUNTIME(cudaHostGetDevicePointer, 3020, (void** device, void* host, unsigned flags),
+            { return DRIVER(cuMemHostGetDevicePointer)(reinterpret_cast<CUdeviceptr*>(device), host, flags); })
+SIM_RUNTIME(cudaPointerGetAttributes, 4000, (cudaPointerAttributes * attributes, const void* p), {
+  std::memset(attributes, 0, sizeof *attributes);
+  attributes->hostPointer = const_cast<void*>(p);
+  attributes->device = -2;  // cudaInvalidDeviceId
+  unsigned type = 0;
+  if (DRIVER(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device_pointer(p)) != CUDA_SUCCESS) {
+    return CUDA_SUCCESS;  // cudaMemoryTypeUnregistered
+  }
+  const bool device_memory = type == CU_MEMORYTYPE_DEVICE;
+  attributes->type = device_memory ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+  attributes->devicePointer = const_cast<void*>(p);
+  if (device_memory) attributes->hostPointer = nullptr;
+  return DRIVER(cuPointerGetAttribute)(&attributes->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, device_pointer(p));
+})
+SIM_RUNTIME(cudaMemcpy2DAsync, 3020,
+            (void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+             cudaMemcpyKind, cudaStream_t stream),
+            {
+              CUDA_MEMCPY2D c{};
+              c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+              c.srcDevice = device_pointer(from);
+              c.dstDevice = device_pointer(to);
+              c.srcPitch = from_pitch;
+              c.dstPitch = to_pitch;
+              c.WidthInBytes = width;
+              c.Height = height;
+              return DRIVER(cuMemcpy2DAsync)(&c, stream);
+            })
+SIM_RUNTIME(cudaMemcpyPeerAsync, 4000, (void* to, int, const void* from, int, size_t bytes, cudaStream_t stream), {
+  return DRIVER(cuMemcpyPeerAsync)(device_pointer(to), nullptr, device_pointer(from), nullptr, bytes, stream);
+})
+SIM_RUNTIME(cudaGetSymbolAddress, 3020, (void** p, const void* symbol),
+            { return variable_address(reinterpret_cast<CUdeviceptr*>(p), symbol); })
+SIM_RUNTIME(cudaMemcpyToSymbol, 3020,
+            (const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind), {
+              CUdeviceptr at = 0;
+              if (const CUresult r = variable_address(&at, symbol); r != CUDA_SUCCESS) return r;
+              return DRIVER(cuMemcpyHtoD)(at + offset, from, bytes);
+            })
+SIM_RUNTIME(cudaDeviceGetDefaultMemPool, 11020, (cudaMemPool_t * pool, int device), {
+  *pool = reinterpret_cast<cudaMemPool_t>(static_cast<std::uintptr_t>(device) + 1);  // a name, never looked into
+  return CUDA_SUCCESS;
+})
+SIM_RUNTIME(cudaMemPoolSetAttribute, 11020, (cudaMemPool_t, cudaMemPoolAttr, void*), { return CUDA_SUCCESS; })
+SIM_RUNTIME(cudaMemPoolGetAttribute, 11020, (cudaMemPool_t, cudaMemPoolAttr, void* value), {
+  std::memset(value, 0, sizeof(std::uint64_t));
+  return CUDA_SUCCESS;
+})
+SIM_RUNTIME(cudaMemPoolTrimTo, 11020, (cudaMemPool_t, size_t), { return CUDA_SUCCESS; })
+SIM_RUNTIME(cudaMemPoolSetAccess, 11020, (cudaMemPool_t, const cudaMemAccessDesc*, size_t), { return CUDA_SUCCESS; })
 
 // Kernels --------------------------------------------------------------------------------------------------------
 
-SIM_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* func) {
-  return RUNTIME(cudaFuncGetAttributes, 3020, {
-    CUfunction f = nullptr;
-    if (const CUresult r = function_for(func, &f); r != CUDA_SUCCESS) return r;
-    std::memset(attributes, 0, sizeof *attributes);
-    const int version = 10 * device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, current_device) +
-                        device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, current_device);
-    attributes->maxThreadsPerBlock = 1024;
-    attributes->numRegs = 32;
-    attributes->ptxVersion = attributes->binaryVersion = version;
-    attributes->maxDynamicSharedSizeBytes = 48 << 10;
-    return CUDA_SUCCESS;
-  });
-}
-SIM_EXPORT cudaError_t cudaFuncSetAttribute(const void* func, cudaFuncAttribute, int) {
-  return RUNTIME(cudaFuncSetAttribute, 9000, {
-    CUfunction f = nullptr;
-    return function_for(func, &f);
-  });
-}
-SIM_EXPORT cudaError_t cudaFuncGetName(const char** name, const void* func) {
-  return RUNTIME(cudaFuncGetName, 12030, {
-    *name = symbol_for(func);
-    return *name != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-  });
-}
-SIM_EXPORT cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t, cudaFuncAttribute, int, int) {
-  return RUNTIME(cudaKernelSetAttributeForDevice, 12060, { return CUDA_SUCCESS; });
-}
-SIM_EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* func, int block_size,
-                                                                     size_t shared) {
-  return RUNTIME(cudaOccupancyMaxActiveBlocksPerMultiprocessor, 6050,
-                 { return active_blocks(blocks, func, block_size, shared); });
-}
-SIM_EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* func,
-                                                                              int block_size, size_t shared, unsigned) {
-  return RUNTIME(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000,
-                 { return active_blocks(blocks, func, block_size, shared); });
-}
-SIM_EXPORT cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* func, const cudaLaunchConfig_t*) {
-  return RUNTIME(cudaOccupancyMaxActiveClusters, 11070, {
-    CUfunction f = nullptr;
-    if (const CUresult r = function_for(func, &f); r != CUDA_SUCCESS) return r;
-    *clusters = device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, current_device) / 2;
-    return CUDA_SUCCESS;
-  });
-}
-SIM_EXPORT cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned,
-                                           cudaLibraryOption*, void**, unsigned) {
-  return RUNTIME(cudaLibraryLoadData, 12060, {
-    return DRIVER(cuLibraryLoadData)(reinterpret_cast<CUlibrary*>(library), code, nullptr, nullptr, 0, nullptr, nullptr,
-                                     0);
-  });
-}
-SIM_EXPORT cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
-  return RUNTIME(cudaLibraryUnload, 12060, { return DRIVER(cuLibraryUnload)(reinterpret_cast<CUlibrary>(library)); });
-}
-SIM_EXPORT cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
-  return RUNTIME(cudaLibraryGetKernel, 12060, {
-    return DRIVER(cuLibraryGetKernel)(reinterpret_cast<CUkernel*>(kernel), reinterpret_cast<CUlibrary>(library), name);
-  });
-}
-SIM_EXPORT cudaError_t cudaLibraryGetGlobal(void** p, size_t* bytes, cudaLibrary_t library, const char* name) {
-  return RUNTIME(cudaLibraryGetGlobal, 12060, {
-    return DRIVER(cuLibraryGetGlobal)(reinterpret_cast<CUdeviceptr*>(p), bytes, reinterpret_cast<CUlibrary>(library),
-                                      name);
-  });
-}
+SIM_RUNTIME(cudaFuncGetAttributes, 3020, (cudaFuncAttributes * attributes, const void* func), {
+  CUfunction f = nullptr;
+  if (const CUresult r = function_for(func, &f); r != CUDA_SUCCESS) return r;
+  std::memset(attributes, 0, sizeof *attributes);
+  const int version = 10 * device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, current_device) +
+                      device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, current_device);
+  attributes->maxThreadsPerBlock = 1024;
+  attributes->numRegs = 32;
+  attributes->ptxVersion = attributes->binaryVersion = version;
+  attributes->maxDynamicSharedSizeBytes = 48 << 10;
+  return CUDA_SUCCESS;
+})
+SIM_RUNTIME(cudaFuncSetAttribute, 9000, (const void* func, cudaFuncAttribute, int), {
+  CUfunction f = nullptr;
+  return function_for(func, &f);
+})
+SIM_RUNTIME(cudaFuncGetName, 12030, (const char** name, const void* func), {
+  *name = symbol_for(func);
+  return *name != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+})
+SIM_RUNTIME(cudaKernelSetAttributeForDevice, 12060, (cudaKernel_t, cudaFuncAttribute, int, int),
+            { return CUDA_SUCCESS; })
+SIM_RUNTIME(cudaOccupancyMaxActiveBlocksPerMultiprocessor, 6050,
+            (int* blocks, const void* func, int block_size, size_t shared),
+            { return active_blocks(blocks, func, block_size, shared); })
+SIM_RUNTIME(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000,
+            (int* blocks, const void* func, int block_size, size_t shared, unsigned),
+            { return active_blocks(blocks, func, block_size, shared); })
+SIM_RUNTIME(cudaOccupancyMaxActiveClusters, 11070, (int* clusters, const void* func, const cudaLaunchConfig_t*), {
+  CUfunction f = nullptr;
+  if (const CUresult r = function_for(func, &f); r != CUDA_SUCCESS) return r;
+  *clusters = device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, current_device) / 2;
+  return CUDA_SUCCESS;
+})
+SIM_RUNTIME(cudaLibraryLoadData, 12060,
+            (cudaLibrary_t * library, const void* code, cudaJitOption*, void**, unsigned, cudaLibraryOption*, void**,
+             unsigned),
+            {
+              return DRIVER(cuLibraryLoadData)(reinterpret_cast<CUlibrary*>(library), code, nullptr, nullptr, 0,
+                                               nullptr, nullptr, 0);
+            })
+SIM_RUNTIME(cudaLibraryUnload, 12060, (cudaLibrary_t library),
+            { return DRIVER(cuLibraryUnload)(reinterpret_cast<CUlibrary>(library)); })
+SIM_RUNTIME(cudaLibraryGetKernel, 12060, (cudaKernel_t * kernel, cudaLibrary_t library, const char* name), {
+  return DRIVER(cuLibraryGetKernel)(reinterpret_cast<CUkernel*>(kernel), reinterpret_cast<CUlibrary>(library), name);
+})
+SIM_RUNTIME(cudaLibraryGetGlobal, 12060, (void** p, size_t* bytes, cudaLibrary_t library, const char* name), {
+  return DRIVER(cuLibraryGetGlobal)(reinterpret_cast<CUdeviceptr*>(p), bytes, reinterpret_cast<CUlibrary>(library),
+                                    name);
+})
 
 // Streams and events ---------------------------------------------------------------------------------------------
 
-SIM_EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
-  return RUNTIME(cudaStreamCreateWithPriority, 5050,
-                 { return DRIVER(cuStreamCreateWithPriority)(stream, flags, priority); });
-}
-SIM_EXPORT cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-  return RUNTIME(cudaStreamGetPriority, 5050, { return DRIVER(cuStreamGetPriority)(stream, priority); });
-}
-SIM_EXPORT cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return RUNTIME(cudaStreamQuery, 3020, { return DRIVER(cuStreamQuery)(stream); });
-}
-SIM_EXPORT cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data, unsigned) {
-  struct Call {
-    cudaStream_t stream;
-    cudaStreamCallback_t callback;
-    void* data;
+SIM_RUNTIME(cudaStreamCreateWithPriority, 5050, (cudaStream_t * stream, unsigned flags, int priority),
+            { return DRIVER(cuStreamCreateWithPriority)(stream, flags, priority); })
+SIM_RUNTIME(cudaStreamGetPriority, 5050, (cudaStream_t stream, int* priority),
+            { return DRIVER(cuStreamGetPriority)(stream, priority); })
+SIM_RUNTIME(cudaStreamQuery, 3020, (cudaStream_t stream), { return DRIVER(cuStreamQuery)(stream); })
+SIM_RUNTIME(cudaStreamAddCallback, 5000, (cudaStream_t stream, cudaStreamCallback_t callback, void* data, unsigned), {
+  const auto run = [](void* raw) {
+    const std::unique_ptr<StreamCallback> c(static_cast<StreamCallback*>(raw));
+    c->callback(c->stream, cudaSuccess, c->data);
   };
-  return RUNTIME(cudaStreamAddCallback, 5000, {
-    return DRIVER(cuLaunchHostFunc)(
-        stream,
-        [](void* raw) {
-          const std::unique_ptr<Call> c(static_cast<Call*>(raw));
-          c->callback(c->stream, cudaSuccess, c->data);
-        },
-        new Call{stream, callback, data});
-  });
-}
-SIM_EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  return RUNTIME(cudaLaunchHostFunc, 10000, { return DRIVER(cuLaunchHostFunc)(stream, function, data); });
-}
-SIM_EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
-  return RUNTIME(cudaEventRecordWithFlags, 11010, { return DRIVER(cuEventRecordWithFlags)(event, stream, flags); });
-}
-SIM_EXPORT cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
-  return RUNTIME(cudaEventElapsedTime, 3020, { return DRIVER(cuEventElapsedTime)(ms, start, end); });
-}
+  return DRIVER(cuLaunchHostFunc)(stream, run, new StreamCallback{stream, callback, data});
+})
+SIM_RUNTIME(cudaLaunchHostFunc, 10000, (cudaStream_t stream, cudaHostFn_t function, void* data),
+            { return DRIVER(cuLaunchHostFunc)(stream, function, data); })
+SIM_RUNTIME(cudaEventRecordWithFlags, 11010, (cudaEvent_t event, cudaStream_t stream, unsigned flags),
+            { return DRIVER(cuEventRecordWithFlags)(event, stream, flags); })
+SIM_RUNTIME(cudaEventElapsedTime, 3020, (float* ms, cudaEvent_t start, cudaEvent_t end),
+            { return DRIVER(cuEventElapsedTime)(ms, start, end); })
 
 // Graphs ---------------------------------------------------------------------------------------------------------
 
-SIM_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  return RUNTIME(cudaStreamIsCapturing, 10000,
-                 { return DRIVER(cuStreamIsCapturing)(stream, reinterpret_cast<CUstreamCaptureStatus*>(status)); });
-}
-SIM_EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                                unsigned long long* id, cudaGraph_t* graph,
-                                                const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
-                                                size_t* count) {
-  return RUNTIME(cudaStreamGetCaptureInfo, 12030, {
-    cuuint64_t number = 0;
-    if (edges != nullptr) *edges = nullptr;
-    const CUresult r = DRIVER(cuStreamGetCaptureInfo)(stream, reinterpret_cast<CUstreamCaptureStatus*>(status), &number,
-                                                      graph, dependencies, nullptr, count);
-    if (id != nullptr) *id = number;
-    return r;
-  });
-}
-SIM_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  return RUNTIME(cudaThreadExchangeStreamCaptureMode, 10010,
-                 { return DRIVER(cuThreadExchangeStreamCaptureMode)(reinterpret_cast<CUstreamCaptureMode*>(mode)); });
-}
-SIM_EXPORT cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  return RUNTIME(cudaGraphGetNodes, 10000, { return DRIVER(cuGraphGetNodes)(graph, nodes, count); });
-}
-SIM_EXPORT cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
-  return RUNTIME(cudaGraphUpload, 10000, { return DRIVER(cuGraphUpload)(exec, stream); });
-}
-SIM_EXPORT cudaError_t cudaUserObjectCreate(cudaUserObject_t* out, void* data, cudaHostFn_t destroy,
-                                            unsigned references, unsigned) {
-  return RUNTIME(cudaUserObjectCreate, 11030, {
-    *out = reinterpret_cast<cudaUserObject_t>(new UserObject{data, destroy, references});
-    return CUDA_SUCCESS;
-  });
-}
-SIM_EXPORT cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned count) {
-  return RUNTIME(cudaUserObjectRelease, 11030, {
-    auto* o = reinterpret_cast<UserObject*>(object);
-    o->references -= std::min(count, o->references);
-    if (o->references == 0) {
-      o->destroy(o->data);
-      delete o;
-    }
-    return CUDA_SUCCESS;
-  });
-}
+SIM_RUNTIME(cudaStreamIsCapturing, 10000, (cudaStream_t stream, cudaStreamCaptureStatus* status),
+            { return DRIVER(cuStreamIsCapturing)(stream, reinterpret_cast<CUstreamCaptureStatus*>(status)); })
+SIM_RUNTIME(cudaStreamGetCaptureInfo, 12030,
+            (cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id, cudaGraph_t* graph,
+             const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges, size_t* count),
+            {
+              cuuint64_t number = 0;
+              if (edges != nullptr) *edges = nullptr;
+              const CUresult r =
+                  DRIVER(cuStreamGetCaptureInfo)(stream, reinterpret_cast<CUstreamCaptureStatus*>(status), &number,
+                                                 graph, dependencies, nullptr, count);
+              if (id != nullptr) *id = number;
+              return r;
+            })
+SIM_RUNTIME(cudaThreadExchangeStreamCaptureMode, 10010, (cudaStreamCaptureMode * mode),
+            { return DRIVER(cuThreadExchangeStreamCaptureMode)(reinterpret_cast<CUstreamCaptureMode*>(mode)); })
+SIM_RUNTIME(cudaGraphGetNodes, 10000, (cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count),
+            { return DRIVER(cuGraphGetNodes)(graph, nodes, count); })
+SIM_RUNTIME(cudaGraphUpload, 10000, (cudaGraphExec_t exec, cudaStream_t stream),
+            { return DRIVER(cuGraphUpload)(exec, stream); })
+SIM_RUNTIME(cudaUserObjectCreate, 11030,
+            (cudaUserObject_t * out, void* data, cudaHostFn_t destroy, unsigned references, unsigned), {
+              *out = reinterpret_cast<cudaUserObject_t>(new UserObject{data, destroy, references});
+              return CUDA_SUCCESS;
+            })
+SIM_RUNTIME(cudaUserObjectRelease, 11030, (cudaUserObject_t object, unsigned count), {
+  auto* o = reinterpret_cast<UserObject*>(object);
+  o->references -= std::min(count, o->references);
+  if (o->references == 0) {
+    o->destroy(o->data);
+    delete o;
+  }
+  return CUDA_SUCCESS;
+})
 /// The graph's references are never given back: their objects live until the process ends.
-SIM_EXPORT cudaError_t cudaGraphRetainUserObject(cudaGraph_t, cudaUserObject_t object, unsigned count, unsigned flags) {
-  return RUNTIME(cudaGraphRetainUserObject, 11030, {
-    if ((flags & cudaGraphUserObjectMove) == 0) reinterpret_cast<UserObject*>(object)->references += count;
-    return CUDA_SUCCESS;
-  });
-}
+SIM_RUNTIME(cudaGraphRetainUserObject, 11030, (cudaGraph_t, cudaUserObject_t object, unsigned count, unsigned flags), {
+  if ((flags & cudaGraphUserObjectMove) == 0) reinterpret_cast<UserObject*>(object)->references += count;
+  return CUDA_SUCCESS;
+})
 
 #endif
