@@ -62,7 +62,7 @@ struct Config {
   bool disabled = false;                           ///< MFU_DISABLE=1
   bool executed = true;                            ///< MFU_EXECUTED: look at calls to cuBLAS
   bool detect = true;                              ///< MFU_DETECT: find steps where no range names any
-  bool python = false;                             ///< MFU_PYTHON: ask the interpreter what the program does
+  bool python = true;                              ///< MFU_PYTHON: ask the interpreter what the program does
   bool explain_detection = false;                  ///< MFU_DETECT=explain: and say why each was taken or refused
 
   std::int64_t rank = 0;                   ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...

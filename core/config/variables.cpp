@@ -199,9 +199,9 @@ constexpr Variable kVariables[] = {
        c.detect =
            c.explain_detection || flag("MFU_DETECT", text, problems, "using 1", "1, 0 or explain").value_or(true);
      }},
-    {"MFU_PYTHON", "0", "1: ask the Python interpreter what the program does",
+    {"MFU_PYTHON", "1", "0: do not ask the Python interpreter what the program does",
      [](const char* text, const Getenv&, Config& c, Problems* problems) {
-       c.python = flag("MFU_PYTHON", text, problems, "using 0").value_or(false);
+       c.python = flag("MFU_PYTHON", text, problems, "using 1").value_or(true);
      }},
     {"MFU_EXECUTED", "1", "0: do not look at the program's calls to cuBLAS",
      [](const char* text, const Getenv&, Config& c, Problems* problems) {

@@ -28,7 +28,8 @@ struct ProgramFact {
   static constexpr std::uint8_t kGradients = 1,  ///< of a pass: gradients are recorded
       kTraining = 2,                             ///< the model is in training mode
       kTrainable = 4,                            ///< it has parameters that train
-      kCache = 8;                                ///< it fills a key-value cache
+      kCache = 8,                                ///< it fills a key-value cache
+      kReplayed = 16;                            ///< a part of a graph: when it ran inside of that is not known
 
   FactKind kind = FactKind::kFetch;
   std::uint8_t mode = 0;      ///< of a pass: the bits above

@@ -14,6 +14,8 @@ bool ends(FactKind kind) noexcept {
   return kind == FactKind::kPassEnd || kind == FactKind::kBackwardEnd || kind == FactKind::kUpdateEnd;
 }
 
+bool is_update(FactKind kind) noexcept { return kind == FactKind::kUpdateBegin || kind == FactKind::kUpdateEnd; }
+
 }  // namespace
 
 bool UpdateCycle::add(std::uint64_t optimizer) {
@@ -52,10 +54,14 @@ bool ProgramSteps::is_of_lead(const ProgramFact& fact) {
     lead_ = fact.thread;
   }
   if (fact.thread != lead_) {
+    // An optimizer may make its step as soon as the gradients are there, on the thread that computes them.
+    if (lead_in_backward_ && is_update(fact.kind)) return true;
     if (begins(fact.kind)) guests_.insert(fact.thread);
     if (ends(fact.kind)) guests_.erase(fact.thread);
     return false;
   }
+  if (fact.kind == FactKind::kBackwardBegin || fact.kind == FactKind::kBackwardEnd)
+    lead_in_backward_ = fact.kind == FactKind::kBackwardBegin;
   if (begins(fact.kind)) ++lead_depth_;
   if (ends(fact.kind) && --lead_depth_ == 0 && !guests_.empty()) {
     confused_ = true;
@@ -173,6 +179,7 @@ void ProgramSteps::decide(bool all) {
 
 /// \return something was decided
 bool ProgramSteps::decide_between_steps(bool all) {
+  while (!waiting_.empty() && ends(waiting_.front().kind)) drop(1);  // of what a step ended in
   std::size_t anchor = 0;  // the first fact that is of a step for certain
   for (; anchor < waiting_.size(); ++anchor) {
     const FactKind kind = waiting_[anchor].kind;
@@ -237,9 +244,8 @@ ProgramRegion ProgramSteps::region_of(const ProgramFact& pass, bool in_step) con
   if ((pass.mode & ProgramFact::kCache) != 0) {
     const bool one = pass.shape.has(ShapeWords::kSeqLen) ? pass.shape.value[ShapeWords::kSeqLen] == 1
                                                          : !pass.shape.has(ShapeWords::kTokens);
-    return one && pass.shape.has(ShapeWords::kContext) && pass.shape.value[ShapeWords::kContext] > 0
-               ? ProgramRegion::kDecode
-               : ProgramRegion::kPrefill;
+    const bool empty = pass.shape.has(ShapeWords::kContext) && pass.shape.value[ShapeWords::kContext] == 0;
+    return one && !empty ? ProgramRegion::kDecode : ProgramRegion::kPrefill;
   }
   const bool evaluated = trained_.contains(pass.subject) && (pass.mode & ProgramFact::kTraining) == 0;
   if (in_step) return evaluated ? ProgramRegion::kEval : ProgramRegion::kForward;
@@ -262,7 +268,7 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
     open(ProgramRegion::kUpdate, fact);
   } else if (ends(fact.kind)) {
     if (fact.kind == FactKind::kBackwardEnd) count_trained(fact, true);
-    close(fact);
+    if ((fact.mode & ProgramFact::kReplayed) == 0) close(fact);
   }
   if (fact.kind != FactKind::kUpdateEnd || !cycle_.add(fact.subject)) return;
   count_trained(fact, false);
@@ -287,12 +293,13 @@ void ProgramSteps::count_trained(const ProgramFact& end, bool backward) {
     pass.at = end.at;
     pass.launch = end.launch;
     mark(ProgramMark::Kind::kWork, trained ? ProgramRegion::kStep : ProgramRegion::kForward, pass);
-    if (trained && backward) mark(ProgramMark::Kind::kWork, ProgramRegion::kBackward, pass);
+    if (trained && backward && (end.mode & ProgramFact::kReplayed) == 0) mark(ProgramMark::Kind::kWork, ProgramRegion::kBackward, pass);
   }
   not_reached_.clear();
 }
 
 void ProgramSteps::open(ProgramRegion region, const ProgramFact& fact) {
+  if ((fact.mode & ProgramFact::kReplayed) != 0) return;
   open_.push_back(region);
   mark(ProgramMark::Kind::kOpen, region, fact);
 }

@@ -121,6 +121,7 @@ class ProgramSteps {
 
   // Which thread works.
   std::uint32_t lead_ = 0, lead_depth_ = 0;
+  bool lead_in_backward_ = false;
   std::set<std::uint32_t> guests_;  ///< other threads inside a pass of the lead's, as those of DataParallel
   bool confused_ = false;
 

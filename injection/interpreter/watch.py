@@ -14,7 +14,9 @@ post, tell, refused, guard, at_end = (globals()[name] for name in ("post", "tell
 # FactKind
 PASS_BEGIN, PASS_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_BEGIN, UPDATE_END, MADE, GONE, FETCH = range(9)
 PASS_WORK, NOT_REACHED = 9, 10
-GRADIENTS, TRAINING, TRAINABLE, CACHE = 1, 2, 4, 8  # ProgramFact
+GRADIENTS, TRAINING, TRAINABLE, CACHE, REPLAYED = 1, 2, 4, 8, 16  # ProgramFact
+BEGINS, ENDS = (PASS_BEGIN, BACKWARD_BEGIN, UPDATE_BEGIN), (PASS_END, BACKWARD_END, UPDATE_END)
+REPLAY = 100  # the end of a call that replays a graph
 USED, MODEL, STOPPED, NOT_YET = range(4)  # kinds of tell()
 FIRST_MEASURED = 1 << 16  # numbers of models whose FLOP are counted here: one for each shape of its arguments
 MOST_MODELS, MOST_MEASURED = 64, 1024
@@ -24,11 +26,13 @@ RELEARN_PASSES, RELEARN_STEPS = 1000, 100  # then again after so many
 MOST_INNER = 256  # calls inside of other passes, after which a code object is no longer watched
 MOST_CODES = 512
 MOST_REFS = 4096  # weak ones: dead ones are dropped where there are so many
+MOST_IN_GRAPH = 256  # facts
 PROBES = 8  # parameters of a module whose gradients are looked at, where several modules are trained
 MOST_UNSEEN = 0.05  # of a model's matrices, by elements: above it, its FLOP are not known
 
 # Programs that do not go through torch.optim or nn.Module alone: module, qualified name, what it is.
 ENGINES = (
+    ("transformers.cache_utils", "Cache.reset", "cache"),
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.execute_model", "vllm_pass"),
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.sample_tokens", "vllm_sample"),
     ("sglang.srt.model_executor.model_runner", "ModelRunner.forward", "sglang_pass"),
@@ -203,6 +207,7 @@ class Watch:
         self.left, self.passes, self.steps, self.passes_before = LEARN_PASSES, 0, 0, -1
         self.models, self.measured = 0, FIRST_MEASURED - 1
         self.measuring = None
+        self.capture = None  # (thread, facts) while a graph is made
         self.trained, self.probed = {}, {}  # modules: weak; what their gradients were before a pass
         self.backward_on = None  # the thread that waits for a backward pass
         self.stopped = self.compiled = False
@@ -231,6 +236,10 @@ class Watch:
         self.watch(code_of(attribute("torch.autograd", "backward")), self.backward, self.leave)
         loader = attribute("torch.utils.data.dataloader", "_BaseDataLoaderIter")
         self.watch(code_of(own(loader, "__next__")), self.fetch, None, False)
+        graph = attribute("torch.cuda.graphs", "CUDAGraph")
+        self.watch(code_of(own(graph, "capture_begin")), None, self.capture_begins, False)
+        self.watch(code_of(own(graph, "capture_end")), self.capture_ends, None, False)
+        self.watch(code_of(own(graph, "replay")), self.replay, self.leave)
         self.call = found[1]
         if not any(found):
             raise RuntimeError("this torch has other names than those that are known")
@@ -251,6 +260,12 @@ class Watch:
             kept.clear()
 
     def say(self, *fact):
+        capture = self.capture
+        if capture is not None and fact[0] in (*BEGINS, *ENDS, NOT_REACHED) and capture[0] == self.ident():
+            if len(capture[1]) > MOST_IN_GRAPH:  # its end was not seen
+                self.capture = None
+            capture[1].append(fact)
+            return
         if post(*fact) is not None and not self.stopped:  # there is no listener any more
             self.stop()
 
@@ -368,7 +383,9 @@ class Watch:
             self.look_at_gradients()
         if end == PASS_END and self.measuring is not None and self.measuring.thread == self.ident():
             self.end_measuring(failed)
-        if end is not None:
+        if end == REPLAY:
+            self.say(*subject)
+        elif end is not None:
             self.say(end, 0, subject, 0)
 
     # --- modules ----------------------------------------------------------------------------------------------------
@@ -515,8 +532,9 @@ class Watch:
             return max(0, whole(keys.shape[-2])) if self.is_tensor(keys) and keys.dim() == 4 else 0
         seen, before = getattr(self.local, "cached", (None, 0))
         if seen is None or seen() is not cache:
-            before = 0
-        self.local.cached = (self.ref(cache), before + seq_len) if hasattr(cache, "__weakref__") else (None, 0)
+            before = 0 if seq_len > 1 else -1  # a prompt of one token is rare, and a cache that was filled before is not
+        after = before + seq_len if before >= 0 else -1
+        self.local.cached = (self.ref(cache), after) if hasattr(cache, "__weakref__") else (None, 0)
         return before
 
     def is_tensor(self, value):
@@ -686,6 +704,37 @@ class Watch:
             self.say(UPDATE_BEGIN, 0, id(one), 0)
             self.say(UPDATE_END, 0, id(one), 0)
 
+    # --- graphs -----------------------------------------------------------------------------------------------------
+
+    def capture_begins(self, frame):
+        """What is called while a graph is made happens in each of its replays, and not now."""
+        self.capture = None if self.stack() else (self.ident(), [])
+
+    def capture_ends(self, frame):
+        capture, self.capture = self.capture, None
+        if capture is None or capture[0] != self.ident():
+            return
+        facts = capture[1]
+        begun, ended = ([fact[0] for fact in facts if fact[0] in kinds] for kinds in (BEGINS, ENDS))
+        if not facts or len(facts) > MOST_IN_GRAPH or len(begun) != len(ended) or facts[-1][0] not in ENDS:
+            return
+        if len(begun) > 1 and all(kind == PASS_BEGIN for kind in begun):  # how they share its time is not known
+            return
+        parts = REPLAYED if len(begun) > 1 else 0
+        kept = [(kind, mode | parts, *rest[:4], -1, *rest[5:]) if kind == PASS_BEGIN else (kind, mode | parts, *rest)
+                for kind, mode, *rest in facts]
+        one = frame.f_locals["self"]
+        self.keep(("graph", id(one)), one, kept)
+
+    def replay(self, frame):
+        one = frame.f_locals["self"]
+        kept = self.refs.get(("graph", id(one)))
+        if kept is None or kept[0]() is not one or self.stack():
+            return
+        self.enter(frame, REPLAY, kept[1][-1])
+        for fact in kept[1][:-1]:
+            self.say(*fact)
+
     # --- engines ----------------------------------------------------------------------------------------------------
 
     def find_engines(self):
@@ -701,9 +750,17 @@ class Watch:
             if code is None:
                 continue
             self.engines.add(name)
-            start = {"vllm_pass": self.vllm_begins, "sglang_pass": self.sglang_begins, "update": self.update}.get(kind)
-            end = {"vllm_pass": self.vllm_launched, "vllm_sample": self.vllm_sampled}.get(kind, self.leave)
-            self.watch(code, start, end)
+            start, end = {
+                "cache": (self.cache_resets, None),
+                "sglang_pass": (self.sglang_begins, self.leave),
+                "update": (self.update, self.leave),
+                "vllm_pass": (self.vllm_begins, self.vllm_launched),
+                "vllm_sample": (None, self.vllm_sampled),
+            }[kind]
+            self.watch(code, start, end, kind != "cache")
+
+    def cache_resets(self, frame):
+        self.local.cached = (None, 0)
 
     def engine_pass(self, owner, config, reads, read_tokens, read_context, writes, write_tokens, write_context):
         """A pass of a server: sequences that it reads and writes, their new tokens, and the tokens before them."""

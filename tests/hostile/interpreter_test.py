@@ -37,7 +37,7 @@ MONITORING = {version: path for version, path in INTERPRETERS.items() if version
 
 class Programs(TestCase):
     def run_program(self, interpreter, name, env=None, entry="cuda"):
-        environment = {"PYTHONPATH": f"{HERE / 'standin'}", "PYTHONDONTWRITEBYTECODE": "1", "MFU_PYTHON": "1", **(env or {})}
+        environment = {"PYTHONPATH": f"{HERE / 'standin'}", "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
         if not entry:
             environment = {k: v for k, v in environment.items() if not k.startswith("MFU_")}
         return self.program([interpreter, "-W", "ignore", str(PROGRAMS), name], entry=entry, config=None, env=environment)

@@ -30,7 +30,8 @@ with torch.no_grad():
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
-            step()
+            with torch.cuda.nvtx.range(f"decode batch={args.batch} context={args.length - 1}"):
+                step()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -429,6 +429,43 @@ TEST(ProgramSteps, OtherThreadsInsideAPassAreAPartOfIt) {  // DataParallel
   EXPECT_EQ(p.count(Kind::kWork, Region::kStep), 5u);
 }
 
+TEST(ProgramSteps, AnOptimizerMayStepWhileGradientsAreComputed) {  // on the thread that computes them
+  Program p;
+  for (int step = 0; step < 6; ++step) {
+    p.pass(1, kTrain);
+    p.report(FactKind::kBackwardBegin);
+    p.thread = 2;
+    for (std::uint64_t parameter = 50; parameter < 54; ++parameter) p.update(parameter);
+    p.thread = 1;
+    p.report(FactKind::kBackwardEnd);
+  }
+  p.end();
+  p.expect_well_formed();
+  EXPECT_EQ(p.spans().size(), 6u);
+  EXPECT_EQ(p.opened(Region::kBackward), 6u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kStep), 6u);
+  EXPECT_FALSE(p.steps.confused());
+}
+
+TEST(ProgramSteps, AReplayedGraphIsAStepWhosePartsAreNotKnown) {
+  constexpr std::uint8_t kReplayed = ProgramFact::kReplayed;
+  Program p;
+  for (int step = 0; step < 3; ++step) p.train(1, 50);
+  for (int step = 0; step < 5; ++step) {
+    p.pass(1, kTrain | kReplayed);
+    p.report(FactKind::kBackwardBegin, 0, kReplayed);
+    p.report(FactKind::kBackwardEnd, 0, kReplayed);
+    p.report(FactKind::kUpdateBegin, 50, kReplayed);
+    p.report(FactKind::kUpdateEnd, 50, kReplayed);
+  }
+  p.end();
+  p.expect_well_formed();
+  EXPECT_EQ(p.spans().size(), 8u);
+  EXPECT_EQ(p.opened(Region::kForward) + p.opened(Region::kBackward) + p.opened(Region::kUpdate), 9u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kStep), 8u);
+  EXPECT_EQ(p.count(Kind::kWork, Region::kBackward), 3u);
+}
+
 TEST(ProgramSteps, ThreadsThatOverlapAreSaidToBe) {
   Program p;
   p.report(FactKind::kPassBegin, 1, kTrain);
