@@ -5,6 +5,7 @@
 
 #include "core/base/clock.h"
 #include "cuda/coexistence.h"
+#include "cuda/cupti_versions.h"
 #include "cuda/kernel_products.h"
 #include "cuda/launch_ids.h"
 #include "cuda/launch_stream.h"
@@ -18,6 +19,9 @@ namespace {
 constinit thread_local bool t_own_thread = false;
 
 constexpr std::uint32_t kThreadBuffers = 130000;  // each thread fills buffers of its own by default from here on
+/// Work that is recorded: kernels first, without which there is nothing. Copies and sets are for the waterfall.
+constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_MEMCPY2};
 constexpr std::uint32_t kNullBufferAllowed = 27;  // 12.9: older ones write through the null pointer
 
 void* as_stream(std::uint64_t handle) noexcept {
@@ -150,14 +154,19 @@ void CuptiSession::release_slot() noexcept {
 CUptiResult CuptiSession::enable_activities() {
   // Before any other kind: from then on CUPTI reports no nodes.
   if (whole_graphs_) whole_graphs_ = enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE) == CUPTI_SUCCESS;
-  const CUptiResult result = enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-  if (result != CUPTI_SUCCESS) return result;
-  // Copies and sets are needed for the waterfall. Without them there is less.
-  (void)enable(CUPTI_ACTIVITY_KIND_MEMCPY);
-  (void)enable(CUPTI_ACTIVITY_KIND_MEMSET);
-  (void)enable(CUPTI_ACTIVITY_KIND_MEMCPY2);
+  if (const CUptiResult result = enable_records(); result != CUPTI_SUCCESS) return result;
   if (level_ == CuptiLevel::kShare) enable_call_records();
   return CUPTI_SUCCESS;
+}
+
+CUptiResult CuptiSession::enable_records() noexcept {
+  CUptiResult of_kernels = CUPTI_SUCCESS;
+  for (const CUpti_ActivityKind kind : kKinds) {
+    const CUptiResult result = enable(kind);
+    if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) of_kernels = result;
+    if (of_kernels != CUPTI_SUCCESS) break;
+  }
+  return of_kernels;
 }
 
 /// Records of the launch calls alone where CUPTI can choose (12.5), of every API call where it cannot.
@@ -198,6 +207,7 @@ void CuptiSession::enable_launch_callbacks() {
 
 void CuptiSession::watch_runtime_calls() noexcept {
   if (subscriber_ == nullptr) return;
+  api_.activity_disable = nullptr;  // from now on no pause
   for (std::uint32_t id = 0; id < kCallIds; ++id)
     if (launch_kind(false, id) != LaunchKind::kNone) enable(CUPTI_CB_DOMAIN_RUNTIME_API, id);
 }
@@ -277,11 +287,30 @@ std::uint64_t CuptiSession::take_dropped() noexcept {
   return result == CUPTI_SUCCESS ? dropped : 0;
 }
 
-double CuptiSession::callback_seconds(const TickClock& clock) const {
-  const double ticks = callback_cost_.mean() * static_cast<double>(live_.attribution->launches_seen());
+SampledCost::Estimate CuptiSession::callback_seconds(const TickClock& clock) const {
+  const SampledCost::Estimate ticks = callback_cost_.estimate();
+  const auto launches = static_cast<double>(live_.attribution->launches_seen());
   const Ticks now = ticks_now();
-  const Ticks in_all = ticks < static_cast<double>(now) ? static_cast<Ticks>(ticks) : now;
-  return seconds(clock.to_ns(now) - clock.to_ns(now - in_all));
+  const auto in_all = static_cast<Ticks>(std::min(ticks.mean * launches, static_cast<double>(now)));
+  const double mean = seconds(clock.to_ns(now) - clock.to_ns(now - in_all));
+  return {mean, ticks.mean > 0 ? mean * ticks.error / ticks.mean : 0};
+}
+
+bool CuptiSession::can_pause() const noexcept {
+  return level_ == CuptiLevel::kFull && whole_graphs_ && !own_forms_ && api_.activity_disable != nullptr &&
+         cupti_defect(api_.version, CuptiRemedy::kNoPause) == nullptr;
+}
+
+void CuptiSession::trace(bool on) noexcept {
+  // Records first where they begin, and last where they end: no launch that is noted goes without.
+  if (on) (void)enable_records();
+  for (std::uint32_t id = 0; id < kCallIds; ++id)
+    if (launch_kind(true, id) != LaunchKind::kNone)
+      (void)api_.enable_callback(on ? 1 : 0, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
+  if (on) return;
+  constexpr ::timespec kLongCall{0, 20'000'000};  // launches that are inside their call now have called back
+  ::nanosleep(&kLongCall, nullptr);
+  for (const CUpti_ActivityKind kind : kKinds) (void)api_.activity_disable(kind);
 }
 
 void CuptiSession::first_use() noexcept {
@@ -601,6 +630,8 @@ void CuptiSession::on_graph_change(CUpti_CallbackId id, const CUpti_CallbackData
 /// The host waited for a stream or a context, and the wait is over.
 void CuptiSession::on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
   if (data.callbackSite != CUPTI_API_EXIT || !succeeded(data)) return;
+  waits_.last.store(ticks_now(), std::memory_order_relaxed);
+  waits_.count.fetch_add(1, std::memory_order_release);
   HostThread* thread = host_thread_if_any();
   if (thread == nullptr || !thread->probe.armed || thread->probe.context != data.contextUid) return;
   if (is_stream_synchronize(id) &&

@@ -120,7 +120,8 @@ class Ledger final : private TimelineListener {
     return device < devices_.size() && devices_[device] != nullptr;
   }
   /// Nothing is known from `at` on, until measured_again: windows that it touches say so, and the run leaves them out.
-  void not_measured_from(TimeNs at) { rows_.not_measured_from(at); }
+  /// \param ranges the times of ranges are known all the same.
+  void not_measured_from(TimeNs at, bool ranges = false) { rows_.not_measured_from(at, ranges); }
   void measured_again(TimeNs at) { rows_.measured_again(at); }
   /// Work that began at `from` or later may come late, at any time: what the devices did since is kept as far as there
   /// is room. TimeHistory::kNever: none is expected.

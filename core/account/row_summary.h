@@ -19,6 +19,7 @@ struct RowContext {
   const Peak& peak;
   bool device_activity = true;  ///< false: there was none to be had
   bool final_run = false;       ///< it is of the whole run
+  bool traced = true;           ///< false: tracing paused in its window
 };
 
 /// Everything but the row's name, device, window and who named it. \param model nullptr: none.

@@ -177,6 +177,11 @@ constexpr Variable kVariables[] = {
      "kernel is "
      "timed; graph: each launch as a whole",
      read_graphs},
+    {"MFU_BUDGET", "none",
+     "per cent of a step that tracing may cost: it pauses to find its cost, and where that is more",
+     [](const char* text, const Getenv&, Config& c, Problems* problems) {
+       c.budget = positive_number("MFU_BUDGET", text, problems, "using none").value_or(0) / 100;
+     }},
     {"MFU_CUPTI", "searched", "the libcupti to open",
      [](const char* text, const Getenv&, Config& c, Problems*) { c.cupti_path = text; }},
     {"MFU_CUPTI_V2", "0", "1: allow other subscribers of CUPTI 13.3 and newer beside this library",

@@ -36,6 +36,7 @@ void Drain::follow_instances() {
   for (const InstanceFeed::Event& event : instances_.take()) {
     if (ledger_.out_of_time()) return;  // the run ends without them
     if (event.opens()) {
+      opened_ = {opened_.count + 1, event.at};
       if (!ledger_.has_room()) {
         counters_.add(Counter::kInstancesFull);
         continue;

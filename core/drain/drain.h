@@ -70,6 +70,13 @@ class Drain {
   /// Opens and closes instances that host threads published since the last call. Before any record of theirs.
   void follow_instances();
 
+  /// Instances of ranges that opened so far, and when the newest did.
+  struct Opened {
+    std::uint64_t count = 0;
+    TimeNs last = 0;
+  };
+  [[nodiscard]] const Opened& opened() const noexcept { return opened_; }
+
   [[nodiscard]] LaunchAccount account() const;
   /// False for a window that was closed before all of its work was recorded, as far as is known now.
   [[nodiscard]] bool settled(Interval window) const noexcept { return launches_.settled(window); }
@@ -126,6 +133,7 @@ class Drain {
   std::uint64_t not_timed_ = 0;       ///< of them, with a record that has no usable time
   std::uint64_t seen_by_record_ = 0;  ///< launches that no callback saw
   RecentIds unmatched_ids_, untimed_ids_;
+  Opened opened_;
 };
 
 }  // namespace mfu

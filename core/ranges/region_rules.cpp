@@ -1,6 +1,7 @@
 #include "core/ranges/region_rules.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -35,7 +36,7 @@ constexpr KeyName kKeyNames[] = {
 
 bool find_key(std::string_view word, std::size_t& key) noexcept {
   for (const KeyName& k : kKeyNames) {
-    if (k.name == word) {
+    if (k.name.size() == word.size() && k.name.front() == word.front() && k.name == word) {
       key = k.key;
       return true;
     }
@@ -43,12 +44,21 @@ bool find_key(std::string_view word, std::size_t& key) noexcept {
   return false;
 }
 
-constexpr bool is_word_char(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
+constexpr auto kWordChars = [] {
+  std::array<bool, 256> is{};
+  for (const char c : std::string_view("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"))
+    is[static_cast<unsigned char>(c)] = true;
+  return is;
+}();
+bool is_word_char(char c) noexcept { return kWordChars[static_cast<unsigned char>(c)]; }
 
 /// Reads a non-negative integer at the start of `text`. False when there is none or it does not fit.
 bool read_integer(std::string_view text, std::int64_t& value) noexcept {
+  std::size_t digits = 0;
+  value = 0;
+  for (; digits < text.size() && text[digits] >= '0' && text[digits] <= '9' && digits < 18; ++digits)
+    value = value * 10 + (text[digits] - '0');
+  if (digits != 0 && digits < 18) return true;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end != text.data() && value >= 0;
 }

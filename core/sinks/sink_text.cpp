@@ -266,7 +266,8 @@ std::string region_table(const WindowSummary& run, bool components) {
   for (const RegionSummary& r : run.regions) {
     const double elapsed = seconds(r.elapsed_ns);
     const bool total = r.region == "total";
-    const double base = total ? seconds(r.window.length_ns()) : elapsed;
+    // Of one device the process's own time is that of the windows that were measured.
+    const double base = total && !r.device ? seconds(r.window.length_ns()) : elapsed;
     const std::string figures =
         fmt::format("{:<15} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>6} | ", label(r, true), r.instances,
                     total              ? duration_text(seconds(r.window.length_ns()))

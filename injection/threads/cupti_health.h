@@ -195,6 +195,8 @@ class CuptiHealth {
 
   /// Some records were dropped.
   [[nodiscard]] bool dropped_any() const noexcept { return dropped_ != 0; }
+  /// No other client has the records, as far as is known.
+  [[nodiscard]] bool alone() const noexcept { return watch_.state() != ClientWatch::State::kYielded; }
   /// Sessions of other clients whose end look() has seen.
   [[nodiscard]] std::uint64_t ends_handled() const noexcept { return ends_handled_; }
   [[nodiscard]] std::vector<TrustState> trust() const { return trust_.states(); }

@@ -22,6 +22,7 @@
 #include "injection/threads/host_clock.h"
 #include "injection/threads/run_devices.h"
 #include "injection/threads/sink_thread.h"
+#include "injection/threads/tracing_switch.h"
 
 namespace mfu {
 
@@ -75,6 +76,7 @@ class DrainThread {
   void leave_out_later_launches(RecordBatch& batch) const noexcept;
   [[nodiscard]] CuptiLook look_at_cupti() const;
   void check_health();
+  void keep_budget();
   void say(std::vector<CuptiHealth::Line>&& lines);
   void say_what_is_detected();
   void take_program();
@@ -111,6 +113,7 @@ class DrainThread {
   bool records_flow_ = true;  ///< some came in the last tick
 
   CuptiHealth health_;
+  std::optional<TracingSwitch> tracing_;  ///< with MFU_BUDGET
 
   /// At exit: where the account ends, and until when its records are waited for.
   struct Cut {

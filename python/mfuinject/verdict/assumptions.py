@@ -19,6 +19,13 @@ ASSUMPTIONS: dict[str, list[tuple[str, str]]] = {
     "a GPU that never runs dry is measured in time": [("work", "busy"), ("work", "lag")],
     "nothing was contradicted while measuring": [("work", "assumptions contradicted")],
     "graphs can be timed as a whole, and split": [("work", "graphs split")],
+    "tracing can pause and go on": [
+        ("pauses", "exit with pauses"),
+        ("pauses", "windows with a pause"),
+        ("pauses", "launches without a record"),
+        ("pauses", "records without a launch"),
+        ("pauses", "kernels per launch"),
+    ],
     "the library without CUPTI costs a launch nothing": [("price", "launch, no CUPTI")],
     "a launch costs less than 3 us more": [("price", "launch, auto")],
     "a graph timed as a whole costs no more per node": [("price", "node, auto")],

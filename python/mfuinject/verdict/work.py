@@ -70,6 +70,20 @@ def graph(nodes: int, count: int) -> dict[str, Any]:
     return {"host_ns": median(host), "done_ns": median(done)}
 
 
+def turns(seconds: float, launches: int, nodes: int) -> dict[str, Any]:
+    """Steps of some launches and a graph, each waited for."""
+    cuda = Cuda()
+    executable = cuda.graph_of_empty_kernels(nodes)
+    end, steps = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        for _ in range(launches):
+            cuda.launch_empty()
+        cuda.launch_graph(executable)
+        cuda.synchronize()
+        steps += 1
+    return {"steps": steps}
+
+
 def exhaust(nodes: int, count: int) -> dict[str, Any]:
     """Many kernels in graphs; the device memory that goes with them."""
     cuda = Cuda()
@@ -223,6 +237,7 @@ PROGRAMS = {
     "launches": launches,
     "kernel_time": kernel_time,
     "graph": graph,
+    "turns": turns,
     "exhaust": exhaust,
     "products": products,
     "energy": energy,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <random>
 
@@ -35,6 +36,17 @@ TEST(SampledCost, WhatIsSlowNowAndThenCounts) {
   for (int i = 0; i < 90; ++i) cost.add(40);
   for (int i = 0; i < 10; ++i) cost.add(400);  // a cache miss
   EXPECT_DOUBLE_EQ(cost.mean(), 76);
+}
+
+TEST(SampledCost, ErrorHoldsTheTruthInNineteenOfTwenty) {
+  std::mt19937_64 random(5);
+  int held = 0;
+  for (int run = 0; run < 1000; ++run) {
+    SampledCost cost;
+    for (int i = 0; i < 400; ++i) cost.add(random() % 10 == 0 ? 400 : 40);
+    held += std::abs(cost.estimate().mean - 76) <= cost.estimate().error ? 1 : 0;
+  }
+  EXPECT_NEAR(held, 950, 25);
 }
 
 TEST(SampledCost, TakesAnyValue) {
