@@ -627,12 +627,14 @@ void CuptiSession::on_graph_change(CUpti_CallbackId id, const CUpti_CallbackData
     contents.runs(first, detail::read_at<std::uint64_t>(call.functionParams, 8));
 }
 
-/// The host waited for a stream or a context, and the wait is over.
+/// The host waits for a stream or a context, or the wait is over.
 void CuptiSession::on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
-  if (data.callbackSite != CUPTI_API_EXIT || !succeeded(data)) return;
+  HostThread* thread = host_thread_if_any();
+  const bool leaves = data.callbackSite == CUPTI_API_EXIT;
+  if (thread != nullptr && thread->state != nullptr) thread->state->waits.store(!leaves, std::memory_order_relaxed);
+  if (!leaves || !succeeded(data)) return;
   waits_.last.store(ticks_now(), std::memory_order_relaxed);
   waits_.count.fetch_add(1, std::memory_order_release);
-  HostThread* thread = host_thread_if_any();
   if (thread == nullptr || !thread->probe.armed || thread->probe.context != data.contextUid) return;
   if (is_stream_synchronize(id) &&
       (data.functionParams == nullptr || *static_cast<void* const*>(data.functionParams) != thread->probe.stream))

@@ -27,7 +27,7 @@ DeviceTimeline::DeviceTimeline(std::uint32_t device, TimeNs origin, DurationNs w
       now_(origin),
       next_edge_(origin + window_ns),
       cut_at_(origin),
-      idle_{origin, {}},
+      idle_{origin, {}, {}},
       history_(origin) {
   covered_until_.fill(origin);
   tails_.fill(kLongAgo);
@@ -191,8 +191,7 @@ void DeviceTimeline::note_first(Instance* instance, TimeNs begin) noexcept {
     union_ns_[c] += until - from;
     covered_until_[c] = until;
   };
-  const DurationNs gap = std::max<DurationNs>(0, begin - covered_until_[kUnions - 1]);
-  idle_.gaps.of_length(gap) += gap;
+  add_gap(std::max<DurationNs>(0, begin - covered_until_[kUnions - 1]), begin);
   idle_.since = std::max(idle_.since, end);
   extend(0, begin + (length & in_union[0]));
   extend(1, begin + (length & in_union[1]));

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/account/idle_work.h"
 #include "core/account/instance.h"
 #include "core/account/mark_queue.h"
 #include "core/account/product_stats.h"
@@ -146,11 +147,13 @@ class DeviceTimeline {
   [[nodiscard]] const IdleGaps& cut_gaps() noexcept {
     const DurationNs gap = now_ - covered_until_[kUnions - 1];
     if (gap > 0) {
-      idle_.gaps.of_length(gap) += gap;
+      add_gap(gap, now_);
       covered_until_[kUnions - 1] = now_;
     }
     return idle_.gaps;
   }
+  /// Idle time by what the host did, up to where gaps were cut.
+  [[nodiscard]] IdleWork& idle_work() noexcept { return idle_.work; }
   /// How long nothing has run, at now().
   [[nodiscard]] DurationNs quiet_ns() const noexcept { return std::max<DurationNs>(0, now_ - idle_.since); }
   /// What began since they were last cleared, by region_path. The caller reads and clears them.
@@ -266,6 +269,12 @@ class DeviceTimeline {
     if (a.product() != ProductId::kNone) count_product(a, counts.products);
   }
   [[gnu::noinline]] void count_product(const Activity& a, ProductStats& products);
+  /// A gap, or a piece of one, ends.
+  void add_gap(DurationNs gap, TimeNs end) {
+    idle_.gaps.of_length(gap) += gap;
+    if (gap > 0 && (gap >= IdleWork::kLong || idle_.work.knows_before(end))) [[unlikely]]
+      idle_.work.add_gap({end - gap, end});
+  }
   void resume_running();
   [[gnu::noinline]] void correct_past();
   /// Time that is covered by `time_class` or one before it, at now().
@@ -288,6 +297,7 @@ class DeviceTimeline {
   struct {
     TimeNs since;   ///< end of the last activity so far
     IdleGaps gaps;  ///< those that are over
+    IdleWork work;  ///< likewise
   } idle_;
   DurationNs kernel_sum_ns_ = 0;
   Run run_;

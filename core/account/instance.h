@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/account/idle_work.h"
 #include "core/account/instance_products.h"
 #include "core/attribution/instance_table.h"
 #include "core/base/ids.h"
@@ -29,6 +30,7 @@ struct WindowSlice {
   std::int64_t window = 0;  ///< window index
   ClassTimes time_ns{};     ///< of its elapsed time
   IdleGaps idle;            ///< of time_ns[kIdle]
+  TimeByWork idle_work;     ///< likewise, as far as it is known
   DurationNs busy_ns = 0;   ///< union of its own kernels
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
@@ -76,6 +78,7 @@ struct InstanceOnDevice {
   TimeNs end_ns = 0;
   ClassTimes counted{};               ///< the device's class times up to where portions were cut
   IdleGaps counted_gaps;              ///< likewise its gaps by length
+  IdleWork::Sums counted_work;        ///< and by what the host did
   std::vector<WindowSlice> portions;  ///< of earlier windows that are not out yet
   std::uint64_t kernels = 0;
   std::uint64_t untimed = 0;  ///< launches whose records carry no times

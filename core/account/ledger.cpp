@@ -188,6 +188,7 @@ void Ledger::begin_share(std::uint32_t device, Instance& instance) {
   share.begin_ns = timeline.now();
   share.counted = timeline.class_times();
   share.counted_gaps = timeline.cut_gaps();
+  share.counted_work = timeline.idle_work().sums();
   if (!instance.top_level()) return;
   for (auto it = instance.waiting.begin(); it != instance.waiting.end();) {
     if (it->first != device) {
@@ -280,6 +281,7 @@ void Ledger::cut_slice(std::uint32_t device, InstanceOnDevice& share) {
     portion.idle.under_1ms = gaps.under_1ms - share.counted_gaps.under_1ms;
     portion.idle.longer = gaps.longer - share.counted_gaps.longer;
     share.counted_gaps = gaps;
+    portion.idle_work = timeline.idle_work().since(share.counted_work);
   }
   add_times(share.time_ns, portion.time_ns);
   share.elapsed_ns += portion.elapsed_ns();
@@ -324,6 +326,19 @@ void Ledger::account(Instance& instance) {
     if (observer_ != nullptr) observer_->on_finished(instance, device, part);
   }
   rows_.account(instance, shares);
+}
+
+void Ledger::add_host_work(const WorkSpan& span) {
+  rows_.note_host_seen();
+  for (const auto& device : devices_)
+    if (device) device->timeline.idle_work().add(span);
+}
+
+DurationNs Ledger::long_gaps_ns() const noexcept {
+  DurationNs sum = 0;
+  for (const auto& device : devices_)
+    if (device) sum += device->timeline.idle_work().long_ns();
+  return sum;
 }
 
 std::size_t Ledger::pending() const noexcept {

@@ -68,6 +68,11 @@ class Ledger final : private TimelineListener {
   /// Its range closed. `home_device`: where its thread launched last, if it ever did.
   void close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint32_t> home_device);
 
+  /// In order of time; before time goes on past it.
+  void add_host_work(const WorkSpan& span);
+  /// Idle time so far in gaps that are long enough to look into, of all devices.
+  [[nodiscard]] DurationNs long_gaps_ns() const noexcept;
+
   /// Work runs on `device`, whose activities come later.
   void expect_device(std::uint32_t device) { (void)device_at(device); }
   /// An activity that `owner` launched. `first_of_launch`: the launch had none before.

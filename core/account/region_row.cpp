@@ -36,6 +36,7 @@ void RegionRow::add(const RegionRow& other) {
   flop_source = std::max(flop_source, other.flop_source);
   products.add(other.products);
   attention.add(other.attention);
+  mfu::add_times(idle_work, other.idle_work);
   product_rows += other.product_rows;
   said_tokens += other.said_tokens;
   sequences += other.sequences;

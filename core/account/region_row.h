@@ -27,6 +27,7 @@ struct RegionRow : RegionCounts {
   FlopSource flop_source = FlopSource::kNone;                  ///< least trusted of any instance
   ProductStats products;
   AttentionWork attention;  ///< of the instances that ended
+  TimeByWork idle_work;     ///< of time_ns[kIdle], as far as it is known
   double product_rows = 0;  ///< rows of projections, of instances whose tokens are given
   double said_tokens = 0;   ///< those tokens
   double sequences = 0;     ///< of instances that prefill, where it is known of each
@@ -38,6 +39,7 @@ struct RegionRow : RegionCounts {
   void add_times(const WindowSlice& slice) noexcept {
     mfu::add_times(time_ns, slice.time_ns);
     add_idle(slice.idle);
+    mfu::add_times(idle_work, slice.idle_work);
     busy_ns += slice.busy_ns;
     kernel_sum_ns += slice.kernel_sum_ns;
   }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/account/executed.h"
+#include "core/rows/idle_causes.h"
 #include "core/rows/metrics.h"
 
 namespace mfu {
@@ -47,6 +48,23 @@ void describe_kernels(const RegionRow& row, KernelNames& names, RegionSummary& s
   }
 }
 
+/// Gaps that were too short to look into are time between launches. Late records have filled gaps: the longest first.
+void describe_idle(const RegionRow& row, RegionSummary& s) {
+  DurationNs launching = s.time_ns[static_cast<std::size_t>(TimeClass::kIdle)];
+  for (const auto& [work, ns] : row.idle_work) {
+    add_cause(s.idle_by,
+              work != nullptr ? IdleCause{work->cause, work->where, work->thread, ns} : IdleCause{"", "", "", ns});
+    launching -= ns;
+  }
+  if (launching > 0) add_cause(s.idle_by, {std::string(kLaunching), "", "", launching});
+  keep_longest(s.idle_by, kMostIdleCauses);
+  for (IdleCause& cause : s.idle_by) {
+    const DurationNs less = std::min(cause.ns, std::max<DurationNs>(0, -launching));
+    cause.ns -= less;
+    launching += less;
+  }
+}
+
 /// MFU stays where it is known when the instances ended.
 void forget_untimed(bool ends_known, RegionSummary& s) {
   s.forget_kernel_times();
@@ -69,6 +87,7 @@ RegionSummary summary_of(const RegionRow& row, const RowContext& of, const Flops
   if (s.classes_known) {
     if (!s.idle_gaps) s.idle_gaps.emplace();
     s.idle_gaps->fit(s.time_ns[static_cast<std::size_t>(TimeClass::kIdle)]);
+    if (of.host_seen) describe_idle(row, s);
   } else {
     s.idle_gaps.reset();
   }

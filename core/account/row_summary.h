@@ -20,6 +20,7 @@ struct RowContext {
   bool device_activity = true;  ///< false: there was none to be had
   bool final_run = false;       ///< it is of the whole run
   bool traced = true;           ///< false: tracing paused in its window
+  bool host_seen = false;       ///< its work in idle time is known
 };
 
 /// Everything but the row's name, device, window and who named it. \param model nullptr: none.

@@ -86,6 +86,7 @@ void WindowRows::close_edge(std::uint32_t device, DeviceTimeline& timeline) {
   more.longer -= on.edge_gaps.longer;
   more.inside -= on.edge_gaps.inside;
   total.add_idle(more);
+  add_times(total.idle_work, timeline.idle_work().since(on.edge_work));
   on.edge_gaps = gaps;
   total.busy_ns += timeline.busy_ns() - on.edge_busy_ns;
   total.kernel_sum_ns += timeline.kernel_sum_ns() - on.edge_sum_ns;
@@ -414,7 +415,7 @@ void WindowRows::summarize(const Rows& rows, bool traced, WindowSummary& out) co
                            const Peak& peak) {
     const bool process = region == kTotal;
     const RowContext of{process ? Phase::kNone : rules_.regions()[region].phase, peak, !ranges_only_, out.final_run,
-                        traced};
+                        traced, host_seen_};
     RegionSummary& s = out.regions.emplace_back(summary_of(row, of, model_, roles_, names_));
     s.region = process ? "total" : rules_.regions()[region].name;
     s.device = device;

@@ -68,6 +68,7 @@ class WindowRows {
 
   void add_device(std::uint32_t device);
   void set_peak(std::uint32_t device, const Peak& peak) { devices_[device]->peak = peak; }
+  void note_host_seen() noexcept { host_seen_ = true; }
   void note_named_by(RegionId region, NamedBy by) { named_by_[raw(region)] = std::max(named_by_[raw(region)], by); }
   /// The number of `region` inside the regions of `outer`; 0 is the path without a region.
   [[nodiscard]] std::uint32_t path_of(std::uint32_t outer, RegionId region);
@@ -136,8 +137,9 @@ class WindowRows {
     std::deque<Finished> finished;
     std::vector<std::uint64_t> ended;  ///< by region: instances so far
     WaitingPrefills prefills;
-    ClassTimes edge_times{};  ///< class times at the last edge
-    IdleGaps edge_gaps;       ///< likewise
+    ClassTimes edge_times{};   ///< class times at the last edge
+    IdleGaps edge_gaps;        ///< likewise
+    IdleWork::Sums edge_work;  ///< likewise
     DurationNs edge_busy_ns = 0, edge_sum_ns = 0;
 
     std::uint64_t next_nth(RegionId region) {
@@ -183,6 +185,7 @@ class WindowRows {
   const WindowGrid grid_;
   const bool ranges_only_;
   WindowCallback on_window_;
+  bool host_seen_ = false;  ///< its work in idle time is known
   std::vector<std::unique_ptr<Device>> devices_;
   std::map<std::int64_t, Rows> windows_;
   Rows run_;

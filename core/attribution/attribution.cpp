@@ -1,5 +1,7 @@
 #include "core/attribution/attribution.h"
 
+#include <pthread.h>
+
 #include "core/base/spin_guard.h"
 #include "core/base/ticks.h"
 
@@ -31,7 +33,9 @@ ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
     t.stack.clear();
     t.innermost.store(0, std::memory_order_relaxed);
     t.context.store(0, std::memory_order_relaxed);
-    t.os_thread = os_thread;
+    t.os_thread.store(os_thread, std::memory_order_relaxed);
+    t.handle.store(static_cast<std::uint64_t>(::pthread_self()), std::memory_order_relaxed);
+    t.waits.store(false, std::memory_order_relaxed);
     t.in_launch_call = false;
     t.product = t.launch_product = {};
     t.holds_region = false;
@@ -66,7 +70,7 @@ void Attribution::push_region(ThreadState& thread, DomainId domain, const Region
   InstanceSlot* slot = outer == kUnrecorded ? nullptr : instances_.claim(id);
   if (slot != nullptr) {
     slot->opener = static_cast<ThreadSerial>(thread.serial.load(std::memory_order_relaxed));
-    slot->os_thread = thread.os_thread;
+    slot->os_thread = thread.os_thread.load(std::memory_order_relaxed);
     slot->region = opening.region;
     slot->rule = opening.rule;
     slot->shape = opening.shape;
@@ -235,6 +239,21 @@ std::uint64_t Attribution::launches_seen() const noexcept {
   const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) sum += threads_[i].launches.load(std::memory_order_relaxed);
   return sum;
+}
+
+const ThreadState* Attribution::last_launcher() const noexcept {
+  const ThreadState* last = nullptr;
+  std::uint32_t newest = 0;
+  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const ThreadState& t = threads_[i];
+    if (t.serial.load(std::memory_order_acquire) == 0 || t.any_launch.load(std::memory_order_relaxed) == 0) continue;
+    const std::uint32_t launch = t.last_correlation.load(std::memory_order_relaxed);
+    if (last != nullptr && !newer(launch, newest)) continue;
+    last = &t;
+    newest = launch;
+  }
+  return last;
 }
 
 bool Attribution::newest_correlation(CorrelationId& id) const noexcept {

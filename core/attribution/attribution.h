@@ -40,8 +40,10 @@ struct alignas(64) ThreadState {
   StreamLanes::Cache lane;           ///< of the stream that it launched on last
   ProductWords asked;                ///< the product, while it is kAsked
   std::atomic<std::uint32_t> first_correlation{0};
-  std::uint32_t os_thread = 0;  ///< as gettid() says
-  bool holds_region = false;    ///< counted in the number of owners
+  std::atomic<std::uint32_t> os_thread{0};  ///< as gettid() says
+  std::atomic<std::uint64_t> handle{0};     ///< as pthread_self() says
+  std::atomic<bool> waits{false};           ///< inside of a call that waits for the device
+  bool holds_region = false;                ///< counted in the number of owners
   RangeStack stack;
   RecentProducts recent_products;
 };
@@ -173,6 +175,8 @@ class Attribution {
 
   /// [mfu-drain] Launch calls so far, over all threads.
   [[nodiscard]] std::uint64_t launches_seen() const noexcept;
+  /// [any thread] The thread that launched last; nullptr: none has. Another one may have its state later.
+  [[nodiscard]] const ThreadState* last_launcher() const noexcept;
   /// [mfu-drain] The newest correlation id of a launch; false when there was none yet.
   [[nodiscard]] bool newest_correlation(CorrelationId& id) const noexcept;
   /// [mfu-drain] How many ids before `newest` the first launch of all may lie; unknown of threads without a state.

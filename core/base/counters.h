@@ -37,6 +37,7 @@ enum class Counter : std::uint8_t {
   kSinkErrors,           ///< a window, event or start line that could not be written
   kWindowsDropped,       ///< windows the sink thread had no room for
   kFaultsContained,      ///< exceptions stopped at the boundary to a foreign caller
+  kLooksRefused,         ///< the system does not let the process read its own memory: idle time has no causes
   kClockJumps,           ///< the CUPTI clock moved by more than a second against the TSC
   kCount,
 };
@@ -44,13 +45,12 @@ inline constexpr std::size_t kCounters = static_cast<std::size_t>(Counter::kCoun
 
 /// Stable names: the keys in the run directory.
 inline constexpr std::array<std::string_view, kCounters> kCounterNames{
-    "nvtx_pop_unmatched", "nvtx_too_deep",    "nvtx_range_end_unknown", "nvtx_ranges_full",
-    "threads_anonymous",  "instances_full",   "instances_unclosed",     "records_dropped",
-    "records_late",       "records_no_time",  "records_bad_time",       "records_unknown_kind",
-    "records_truncated",  "records_no_batch", "records_unmatched",      "launches_failed",
-    "launches_captured",  "launches_expired", "launches_elsewhere",     "stream_order_broken",
-    "kernel_names_full",  "buffers_foreign",  "buffers_exhausted",      "flush_stuck",
-    "sink_errors",        "windows_dropped",  "faults_contained",       "clock_jumps"};
+    "nvtx_pop_unmatched", "nvtx_too_deep",        "nvtx_range_end_unknown", "nvtx_ranges_full",   "threads_anonymous",
+    "instances_full",     "instances_unclosed",   "records_dropped",        "records_late",       "records_no_time",
+    "records_bad_time",   "records_unknown_kind", "records_truncated",      "records_no_batch",   "records_unmatched",
+    "launches_failed",    "launches_captured",    "launches_expired",       "launches_elsewhere", "stream_order_broken",
+    "kernel_names_full",  "buffers_foreign",      "buffers_exhausted",      "flush_stuck",        "sink_errors",
+    "windows_dropped",    "faults_contained",     "looks_refused",          "clock_jumps"};
 
 /// [any thread] No lock, no allocation.
 class Counters {

@@ -208,6 +208,10 @@ constexpr Variable kVariables[] = {
      [](const char* text, const Getenv&, Config& c, Problems* problems) {
        c.python = flag("MFU_PYTHON", text, problems, "using 1").value_or(true);
      }},
+    {"MFU_IDLE", "1", "0: do not look at what the program does while the GPU is idle",
+     [](const char* text, const Getenv&, Config& c, Problems* problems) {
+       c.idle = flag("MFU_IDLE", text, problems, "using 1").value_or(true);
+     }},
     {"MFU_EXECUTED", "1", "0: do not look at the program's calls to cuBLAS",
      [](const char* text, const Getenv&, Config& c, Problems* problems) {
        c.executed = flag("MFU_EXECUTED", text, problems, "using 0").value_or(false);

@@ -60,6 +60,11 @@ bool Drain::newest_launch(CorrelationId& newest) const noexcept {
   return calls_->seen() != 0;
 }
 
+bool Drain::all_over(TimeNs now) {
+  CorrelationId newest{};
+  return !newest_launch(newest) || launches_.all_over(now, newest);
+}
+
 void Drain::forget_waiting() noexcept {
   CorrelationId newest{};
   if (newest_launch(newest)) launches_.forget_until(newest);

@@ -82,6 +82,8 @@ class Drain {
   [[nodiscard]] bool settled(Interval window) const noexcept { return launches_.settled(window); }
   /// It would help to follow event records and waits; see Attribution::event_call.
   [[nodiscard]] bool wants_events() const noexcept { return launches_.wants_events(); }
+  /// Whether everything that was launched so far is over, as far as records say: then nothing runs.
+  [[nodiscard]] bool all_over(TimeNs now);
   /// The records of what was launched so far have gone elsewhere: nothing waits for them.
   void forget_waiting() noexcept;
   /// For the log, once each.

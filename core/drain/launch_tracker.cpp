@@ -150,6 +150,13 @@ LaunchTracker::Settled LaunchTracker::settle(bool flushed, bool lossy) {
   return settled;
 }
 
+bool LaunchTracker::all_over(TimeNs now, CorrelationId newest) {
+  if (!started_) return false;
+  walk({now, newest, true}, false);
+  return std::all_of(waiting_.begin(), waiting_.end(),
+                     [](const StreamOrder::Waiting& w) { return w.graph || w.overtaken(); });
+}
+
 bool LaunchTracker::settled(Interval interval) const noexcept {
   return interval.begin_ns >= forced_until_ &&
          std::none_of(unsettled_.begin(), unsettled_.end(),

@@ -50,6 +50,9 @@ class LaunchTracker {
   /// \param lossy CUPTI said that it dropped records.
   [[nodiscard]] Settled settle(bool flushed, bool lossy);
 
+  /// Whether the work of `newest` and all before it is over, as far as records and the order of streams say.
+  [[nodiscard]] bool all_over(TimeNs now, CorrelationId newest);
+
   /// Instances with a launch that is waited for, as of the last settle. Any of them may stand there several times.
   [[nodiscard]] const std::vector<InstanceId>& awaited() const noexcept { return awaited_; }
 

@@ -150,6 +150,13 @@ inline constexpr auto kFieldsOf<IdleGaps> =
            Field{"after_s", &IdleGaps::after, Unit::kSeconds, AddsUp::kSum});
 
 template <>
+inline constexpr auto kFieldsOf<IdleCause> =
+    fields(Field{"cause", &IdleCause::cause, Unit::kNone, AddsUp::kMerged, Null::kUnknown},
+           Field{"where", &IdleCause::where, Unit::kNone, AddsUp::kMerged, Null::kUnknown},
+           Field{"thread", &IdleCause::thread, Unit::kNone, AddsUp::kMerged, Null::kUnknown},
+           Field{"s", &IdleCause::ns, Unit::kSeconds});
+
+template <>
 inline constexpr auto kFieldsOf<Component> = fields(
     Field{"name", &Component::name}, Field{"pass", &Component::pass, Unit::kNone, AddsUp::kMerged, Null::kUnknown},
     Field{"calls", &Component::calls, Unit::kCount}, Field{"shapes", &Component::shapes, Unit::kCount},
@@ -268,7 +275,10 @@ inline constexpr auto kFieldsOf<RegionSummary> = fields(
           "MFU against the rates of the dtypes that the matmuls had, where not all had the peak's"},
     Field{"idle_gaps", &RegionSummary::idle_gaps, Unit::kNone, AddsUp::kSum, Null::kUnknown,
           "`time_s.idle` by the length of its gaps (the first three), and by where they lie in their instance: before "
-          "its first activity, inside, at its end"});
+          "its first activity, inside, at its end"},
+    Field{"idle_by", &RegionSummary::idle_by, Unit::kNone, AddsUp::kMerged, Null::kAbsent,
+          "what the host did in `time_s.idle`, longest first; left out where the host was not looked at",
+          Metric{Metric::Kind::kCounter, "mfu_idle_seconds_total", "Idle device time by what the host did"}});
 
 /// Calls `each` with every field of T.
 template <typename T, typename Each>

@@ -74,6 +74,14 @@ struct IdleGaps {
   }
 };
 
+/// The work of the host while the GPU had nothing to do.
+struct IdleCause {
+  std::string cause;   ///< `DataLoader.__next__`, `launching`; empty: unknown
+  std::string where;   ///< `train.py:57`; empty: unknown
+  std::string thread;  ///< `main`, `other`; empty: unknown
+  DurationNs ns = 0;
+};
+
 enum class Bound : std::uint8_t { kUnknown, kCompute, kMemory };
 template <>
 inline constexpr auto kWords<Bound> = std::to_array<std::string_view>({"", "compute", "memory"});
@@ -231,13 +239,15 @@ struct RegionSummary : RegionCounts {
   std::optional<double> mbu_lower;    ///< as mfu_lower
   std::vector<Component> components;  ///< most time first, `other` last
   std::vector<Finding> findings;
-  std::optional<bool> settled;  ///< all of its work was recorded when it was written
+  std::optional<bool> settled;     ///< all of its work was recorded when it was written
+  std::vector<IdleCause> idle_by;  ///< longest first; sums to time_ns[kIdle]. Empty: the host was not looked at
 
   /// Times of kernels are missing: forgets all that follows from them.
   void forget_kernel_times() {
     classes_known = false;
     mfu_busy = hfu = mfu_mixed = std::nullopt;
     idle_gaps.reset();
+    idle_by.clear();
     lost.reset();
     executed.reset();
     components.clear();

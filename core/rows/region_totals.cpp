@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/rows/idle_causes.h"
 #include "core/rows/metrics.h"
 
 namespace mfu {
@@ -316,6 +317,7 @@ void RegionTotals::Part::add(const RegionSummary& row, const RowPeak& peak) {
   }
   for (const TopKernel& kernel : row.top_kernels) add(kernel);
   for (const Component& component : row.components) components.add(component);
+  for (const IdleCause& cause : row.idle_by) add_cause(idle_by, cause);
   latency.add(row.latency);
   inter_token.add(row.inter_token);
   prefill_to_decode.add(row.prefill_to_decode);
@@ -352,6 +354,7 @@ void RegionTotals::Part::add(const Part& other) {
   }
   for (const auto& [name, kernel] : other.kernels) add(kernel);
   components.add(other.components);
+  for (const IdleCause& cause : other.idle_by) add_cause(idle_by, cause);
   merge_histograms(other);
   slowest.merge(other.slowest);
   for (std::size_t b = 0; b < bound_ns.size(); ++b) add_to(bound_ns[b], other.bound_ns[b]);
@@ -363,6 +366,8 @@ void RegionTotals::Part::describe(RegionSummary& into) const {
   into.latency = latency.summary();
   into.inter_token = inter_token.summary();
   into.prefill_to_decode = prefill_to_decode.summary();
+  into.idle_by = idle_by;
+  keep_longest(into.idle_by, kMostIdleCauses);
   into.by_batch.clear();
   for (const auto& [range, batch] : by_batch) into.by_batch.push_back(batch.totals());
 }
@@ -429,6 +434,7 @@ RegionSummary RegionTotals::everything() const {
     all.merge_histograms(blind_);
   }
   all.describe(all.sum);
+  all.sum.idle_by = std::move(all.idle_by);  // all of them, in the order in which they appeared
   return std::move(all.sum);
 }
 

@@ -175,6 +175,7 @@ class RegionTotals {
     SlowestInstances slowest;
     std::map<std::string, TopKernel> kernels;
     ComponentSums components;
+    std::vector<IdleCause> idle_by;
 
     void add(const RegionSummary& row, const RowPeak& peak);
     void add(const Part& other);

@@ -11,6 +11,7 @@
 #include "core/base/environment.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
+#include "core/rows/idle_causes.h"
 #include "core/rows/metrics.h"
 #include "core/sinks/component_text.h"
 
@@ -55,6 +56,16 @@ std::string waterfall(const RegionSummary& r, std::size_t room = 200) {
     text += part;
   }
   return text;
+}
+
+/// The waterfall with what the host did behind its idle time, as far as there is room.
+std::string with_causes(std::string parts, const RegionSummary& r, std::size_t room) {
+  constexpr std::size_t kBraces = 3;
+  const std::size_t at = parts.find("idle ");
+  if (at == std::string::npos || room <= parts.size() + kBraces) return parts;
+  const std::string causes = idle_text(r, room - parts.size() - kBraces);
+  if (causes.empty()) return parts;
+  return parts.insert(std::min(parts.find(' ', at + 5), parts.size()), " (" + causes + ")");
 }
 
 /// The batches that took most of the time, smallest first; nothing where there is one only: the region's line says it.
@@ -197,7 +208,7 @@ std::pair<std::string, bool> line_of(const RegionSummary& r, const Widths& width
   const std::size_t used = kPrefix + text.size() + 3 + tail.size();
   const std::string parts = used < most ? waterfall(r, most - used) : "";
   const bool fits = parts.size() == whole.size() && (!whole.empty() || used <= most + 3);
-  if (!parts.empty()) return {text + " | " + parts + tail, fits};
+  if (!parts.empty()) return {text + " | " + with_causes(parts, r, most - used) + tail, fits};
   text.resize(text.find_last_not_of(' ') + 1);
   return {text + tail, fits};
 }
@@ -277,6 +288,7 @@ std::string region_table(const WindowSummary& run, bool components) {
                     percent_text(r.mfu, r.mfu_lower, "%"), percent(r.mfu_busy), percent_text(r.mbu, r.mbu_lower, "%"),
                     r.tokens != 0 && base > 0 ? compact_text(static_cast<double>(r.tokens) / base) : "-");
     text += row_of_table(r, figures);
+    if (const std::string causes = idle_text(r, 400); !causes.empty()) text += "  " + folded("idle: " + causes) + "\n";
     if (const std::string executed = executed_text(r); !executed.empty()) text += "  " + executed + "\n";
     text += single_instances(r) + finding_lines(r);
     if (components) text += component_lines(r);

@@ -31,12 +31,14 @@ DrainThread::DrainThread(const DrainParts& parts, RunInfo run, TimeNs started)
       devices_(parts.config, parts.names),
       health_(run_.cupti_version) {
   if (parts_.session != nullptr) flush_.emplace(*parts_.session, wake_);
+  if (parts_.session != nullptr && parts_.session->level() == CuptiLevel::kFull && parts_.config.idle)
+    look_.emplace(parts_.attribution, wake_);
 }
 
 bool DrainThread::start() {
   return start_own_thread(
              "mfu-drain", [](void* self) { static_cast<DrainThread*>(self)->loop(); }, this) &&
-         (!flush_ || flush_->start());
+         (!flush_ || flush_->start()) && (!look_ || look_->start());
 }
 
 void DrainThread::stop() {
@@ -122,6 +124,9 @@ void DrainThread::begin() {
 /// CUPTI hands over full buffers between ticks too; while they flow, take them often enough for the queue to hold what
 /// comes at 10 M records/s.
 void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
+  const auto look_waits = [&] {
+    return look_ && look_->asks() && (look_->flush() == 0 || flush_->returned(look_->flush()));
+  };
   const auto some_completed = [&] { return parts_.session != nullptr && parts_.session->completed() != completed; };
   // The sooner its end is known, the sooner launches are measured again.
   const auto session_ended = [&] {
@@ -131,12 +136,35 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
     const DurationNs left = next - monotonic_ns();
     if (left <= 0 || session_ended() || Interpreter::is_half_full()) return;
     wake_.wait(flowing ? std::min<DurationNs>(left, 20'000'000) : left, [&] {
-      return stopping() || session_ended() || Interpreter::is_half_full() || (!flowing && some_completed());
+      return stopping() || session_ended() || Interpreter::is_half_full() || look_waits() ||
+             (!flowing && some_completed());
     });
     flowing = flowing || some_completed();
     if (flowing) take_records();
+    if (look_waits()) answer_look();
     if (is_crowded()) return;
   }
+}
+
+/// All is over once CUPTI has been asked for records, and every launch has its own.
+void DrainThread::answer_look() {
+  if (flush_stuck_ || parts_.session->fatal()) return look_->answer(false, 0);
+  if (look_->flush() == 0) return look_->wait_for_flush(flush_->ask(false));
+  take_records();
+  const std::uint64_t launches = parts_.attribution.launches_seen();  // first, so that newer ones are not meant
+  look_->answer(account_->drain().all_over(clock_.now()), launches);
+}
+
+/// Before the account goes on past them.
+void DrainThread::take_looks() {
+  if (!look_) return;
+  const DurationNs lead = clock_.now() - monotonic_ns();
+  for (WorkSpan span; look_->take(span);) {
+    span.when.begin_ns += lead;
+    span.when.end_ns += lead;
+    account_->ledger().add_host_work(span);
+  }
+  look_->note_gaps(account_->ledger().long_gaps_ns(), monotonic_ns());
 }
 
 /// What waits for a tick takes memory, so a tick comes sooner where much has come since the last one.
@@ -161,6 +189,7 @@ void DrainThread::tick() {
   check_health();
   keep_budget();
   take_program();
+  take_looks();
   account_->drain().end_tick(health_.dropped_any(), !flush_ || flush_stuck_ || flush_->idle());
   records_at_tick_ = records_;
   live_at_tick_ = account_->ledger().live();
@@ -316,7 +345,8 @@ void DrainThread::announce() {
 void DrainThread::emit(WindowSummary&& window) {
   const CuptiSession* session = parts_.session;
   const double wall = seconds(monotonic_ns() - started_);
-  window.self.cpu_s = thread_cpu_s() + (flush_ ? flush_->cpu_s() : 0) + parts_.sink.cpu_s();
+  window.self.cpu_s =
+      thread_cpu_s() + (flush_ ? flush_->cpu_s() : 0) + (look_ ? look_->cpu_s() : 0) + parts_.sink.cpu_s();
   window.self.rss_bytes =
       parts_.attribution.map().resident_bytes() + parts_.attribution.instances().resident_bytes() +
       parts_.queue.resident_bytes() + (session != nullptr ? session->buffers().advertised_bytes() : 0) +
@@ -358,6 +388,7 @@ void DrainThread::send_trace(std::string path, TimeNs now) {
 // --- exit -----------------------------------------------------------------------------------------------------------
 
 void DrainThread::finish() {
+  if (look_) look_->stop();
   take_last_records();
   // A process that never worked on a GPU has nothing to say.
   if (records_ != 0 || parts_.attribution.launches_seen() != 0 || parts_.session == nullptr) announce();
@@ -392,6 +423,7 @@ void DrainThread::take_last_records() {
   announce_new_devices();
   if (parts_.session != nullptr) say(health_.look_for_loss(look_at_cupti(), true));
   take_program();
+  take_looks();
   account_->drain().end_tick(health_.dropped_any());
   for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
   for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));

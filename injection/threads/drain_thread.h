@@ -20,6 +20,7 @@
 #include "injection/threads/cupti_health.h"
 #include "injection/threads/flush_thread.h"
 #include "injection/threads/host_clock.h"
+#include "injection/threads/look_thread.h"
 #include "injection/threads/run_devices.h"
 #include "injection/threads/sink_thread.h"
 #include "injection/threads/tracing_switch.h"
@@ -70,6 +71,8 @@ class DrainThread {
   [[nodiscard]] bool is_crowded() const;
   void finish();
   void take_records();
+  void answer_look();
+  void take_looks();
   void ask_for_records();
   void take_last_records();
   void flush_at_exit(bool everything, TimeNs hung_at);
@@ -101,6 +104,7 @@ class DrainThread {
 
   Wakeup wake_;
   std::optional<FlushThread> flush_;  ///< where there is CUPTI
+  std::optional<LookThread> look_;    ///< where launches are seen as they are made, unless MFU_IDLE=0
   TimeNs flush_since_ = 0;
   bool flush_stuck_ = false;
   bool unmatched_told_ = false;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/base/number_text.h"
+#include "core/rows/idle_causes.h"
 #include "core/sinks/region_json.h"
 #include "tools/job/region_figures.h"
 #include "tools/report/escape.h"
@@ -20,6 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::size_t kIdleColumns = 80;  ///< for what the GPU of a run waited for
 constexpr std::array<std::string_view, kTimeClasses> kLostNames{"matmul loss", "other", "comm", "copy", "idle"};
 constexpr std::array<std::string_view, kTimeClasses> kTimeNames{"matmul", "other", "comm", "copy", "idle"};
 
@@ -220,6 +222,10 @@ Comparison compare(const Job& a, const Job& b) {
       r.kernels = compared_kernels(x, y);
     }
     r.words = words_of(r);
+    const std::string idle_a = of_a ? idle_text(of_a->sum(), kIdleColumns) : "",
+                      idle_b = of_b ? idle_text(of_b->sum(), kIdleColumns) : "";
+    if (idle_a != idle_b)
+      r.words += fmt::format("; idle: {} to {}", idle_a.empty() ? "-" : idle_a, idle_b.empty() ? "-" : idle_b);
     comparison.regions.push_back(std::move(r));
   }
 

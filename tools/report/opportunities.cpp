@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/base/number_text.h"
+#include "core/rows/idle_causes.h"
 
 namespace mfu {
 
@@ -20,6 +21,7 @@ std::string with_commas(long long number) {
 
 constexpr double kWorthSaying = 0.02;
 constexpr double kNothingLeft = 0.995;
+constexpr double kNamed = 0.25;              // of the idle time, to advise by its cause
 constexpr double kMost = 0.5;                // of a time, to speak of it as the cause
 constexpr double kGood = 0.75;               // of the peak while matmuls run
 constexpr DurationNs kShortKernel = 50'000;  // launching and reading operands is as much of it as computing
@@ -27,6 +29,26 @@ constexpr DurationNs kShortKernel = 50'000;  // launching and reading operands i
 DurationNs mean_ns(DurationNs sum_ns, std::uint64_t count) {
   return count != 0 ? sum_ns / static_cast<DurationNs>(count) : 0;
 }
+
+/// Advice on a cause of idle time; the last is for all others.
+struct IdleAdvice {
+  std::string_view cause;  ///< begin of it
+  std::string_view advice;
+};
+constexpr IdleAdvice kIdleAdvice[] = {
+    {"DataLoader.__next__",
+     "The GPU waits for its input: more workers (num_workers), prefetch_factor, pin_memory, less "
+     "work per sample."},
+    {"torch.save", "Checkpoints stop the GPU: write them from another thread or process, or less often."},
+    {"dist.checkpoint", "Checkpoints stop the GPU: dist.checkpoint.async_save, or less often."},
+    {"dist.barrier", "It waits for other ranks: the rank that comes last has the cause."},
+    {"gc", "Python's garbage collector: gc.freeze() after the start, gc.disable() with gc.collect() at a chosen step."},
+    {"Optimizer.step", "The optimizer runs on the CPU, or launches slowly: fused=True or foreach=True."},
+    {"torch.compile", "It compiles again: dynamic shapes (mark_dynamic), a cache on disk, fewer graph breaks."},
+    {"import", "Modules are imported while the GPU waits: import them before."},
+    {"cu", "The host waits for the device and launches late: fewer synchronising reads (.item(), .cpu())."},
+    {"", "The program is busy there while the GPU waits: less often, on another thread, or before the step."},
+};
 
 const TopKernel* longest(const RegionSummary& r, KernelClass wanted) {
   const auto found = std::find_if(r.top_kernels.begin(), r.top_kernels.end(),
@@ -80,6 +102,12 @@ class Finder {
       add(TimeClass::kIdle, "idle", fmt::format(": {} of it {}", percent_text(part(ns)), where), advice);
     };
     const bool long_ones = part(gaps.longer) >= kMost;
+    const auto cause = std::find_if(r_.idle_by.begin(), r_.idle_by.end(), is_named);
+    if (cause != r_.idle_by.end() && part(cause->ns) >= kNamed)
+      return add(TimeClass::kIdle, "idle", ": " + idle_text(r_, 200),
+                 std::find_if(std::begin(kIdleAdvice), std::end(kIdleAdvice), [&](const IdleAdvice& a) {
+                   return cause->cause.starts_with(a.cause);
+                 })->advice);
     if (long_ones && part(gaps.before) >= kMost)
       return say(gaps.before, "before the first kernel of an instance, mostly in gaps of 1 ms and more",
                  "The GPU waits for its input: more data-loader workers, prefetching, pinned memory; or what the host "

@@ -106,6 +106,19 @@ void field_metrics(Families& out, Metric::Kind kind, const RegionSummary& row, c
         else if (value)
           put(metric_value((*value)[c], field.unit), of_class);
       }
+    } else if constexpr (std::is_same_v<T, std::vector<IdleCause>>) {
+      // In the order in which they appeared, so that what has a series keeps it and no counter falls.
+      constexpr std::size_t kMost = 16;
+      std::vector<std::pair<std::string, DurationNs>> by_cause{{"other", 0}};
+      for (const IdleCause& c : value) {
+        const std::string& name = c.cause.empty() ? "unknown" : c.cause;
+        auto at =
+            std::find_if(by_cause.begin(), by_cause.end(), [&](const auto& known) { return known.first == name; });
+        if (at == by_cause.end()) at = by_cause.size() < kMost ? by_cause.insert(at, {name, 0}) : by_cause.begin();
+        at->second += c.ns;
+      }
+      for (const auto& [name, ns] : by_cause)
+        if (ns != 0) put(seconds(ns), with(labels, {{"cause", name}}));
     } else if constexpr (std::is_arithmetic_v<T>) {
       put(metric_value(value, field.unit), labels);
     } else if constexpr (requires { metric_value(*value, field.unit); }) {

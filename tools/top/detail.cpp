@@ -7,6 +7,7 @@
 
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
+#include "core/rows/idle_causes.h"
 
 namespace mfu {
 
@@ -132,6 +133,8 @@ class Detail {
   void add_region(const RegionSummary& region) {
     for (ScreenLine& line : component_table(region, width_)) lines_.push_back(std::move(line));
     for (const Finding& finding : region.findings) say("   " + finding.text, Style::kWarning);
+    if (const std::string causes = idle_text(region, width_ * 2); !causes.empty())
+      for (const std::string& line : wrapped("idle: " + causes, width_ - 3)) say("   " + line);
     if (region.top_kernels.empty()) return;
     say("");
     say(fmt::format(" {:>7} {:>9} {:<9} KERNEL of {}", "TIME%", "COUNT", "CLASS", region.region), Style::kHeader);

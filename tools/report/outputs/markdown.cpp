@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/number_text.h"
+#include "core/rows/idle_causes.h"
 #include "core/sinks/sink_text.h"
 #include "tools/job/region_figures.h"
 #include "tools/report/escape.h"
@@ -108,6 +109,10 @@ std::string job_markdown(const Job& job) {
       text += fmt::format("- {} {}: {}\n", r.sum().mfu_lower ? "only a bound of the MFU of" : "no MFU of",
                           markdown_text(r.name), markdown_text(r.why_no_mfu));
   }
+  constexpr std::size_t kIdleColumns = 200;
+  for (const JobRegion& r : job.regions)
+    if (const std::string causes = idle_text(r.sum(), kIdleColumns); !causes.empty())
+      text += fmt::format("- {} idle: {}\n", markdown_text(r.name), markdown_text(causes));
   for (const JobRegion& r : job.regions)
     for (const Finding& finding : r.sum().findings)
       text += fmt::format("- {}: {}\n", markdown_text(r.name), markdown_text(finding.text));

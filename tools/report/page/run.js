@@ -108,7 +108,7 @@ function runPage() {
     el("div", { class: "grid" }, overTime(), waterfallOverTime()),
     stepStrip(), instanceTimelines(), components(),
     el("div", { class: "grid" }, [knowsMfu ? roofline() : null, distributions()].filter(Boolean).map((panel) => { panel.classList.add("wide"); return panel; })),
-    batches(), slowest(), kernels(), regionTable(), ranks(), divided(), warnings(), launches(),
+    idleCauses(), batches(), slowest(), kernels(), regionTable(), ranks(), divided(), warnings(), launches(),
     el("footer", {}, `Written by mfu report ${report.version}. Charts: Chart.js ${Chart.version}, MIT licence.`)];
 }
 

@@ -49,6 +49,22 @@ function slowest() {
     table(columns, rows, { label: "slowest instances" }));
 }
 
+// What the program did while nothing ran on the GPU.
+function idleCauses() {
+  const rows = regions.flatMap((r) => (r.idle_by || []).map((c, i) => ({ r, c, i })));
+  if (!rows.length) return null;
+  const share = ({ r, c }) => (r.elapsed_s > 0 ? c.s / r.elapsed_s : null);
+  return section("What the GPU waited for", "Idle time by what the program did meanwhile: a function and the line of the program that called it, as read from its stack. launching: gaps too short to look into, in which the host prepared the next launch.",
+    table([
+      { title: "region", text: true, of: ({ r }) => r.region, by: ({ r }) => r.region },
+      { title: "cause", text: true, of: ({ c }) => c.cause || "unknown", by: ({ c }) => c.cause || "" },
+      { title: "where", text: true, of: ({ c }) => c.where || "–", by: ({ c }) => c.where || "" },
+      { title: "thread", text: true, of: ({ c }) => c.thread || "–", by: ({ c }) => c.thread || "" },
+      { title: "idle", of: ({ r, c, i }) => figure(`${r.region}.idle_by.${i}.s`, c.s, duration(c.s)), by: ({ c }) => c.s },
+      { title: "of elapsed", of: (row) => percent(share(row)), by: share },
+    ], rows, { label: "what the GPU waited for" }));
+}
+
 // Components of the model (attention, mlp, logits, ...) in the windows' order: their time and the FLOP that ran.
 function components() {
   const names = regions.filter((r) => r.components && r.components.length).map((r) => r.region);

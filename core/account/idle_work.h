@@ -1,0 +1,82 @@
+// Idle time by what the host did.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+
+#include "core/base/units.h"
+#include "core/idle/host_work.h"
+#include "core/idle/look_pace.h"
+
+namespace mfu {
+
+/// nullptr: unknown. The others live as long as the process.
+using TimeByWork = std::map<const HostWork*, DurationNs>;
+
+inline void add_times(TimeByWork& to, const TimeByWork& more) {
+  for (const auto& [work, ns] : more) to[work] += ns;
+}
+
+/// The host's work in an interval in which nothing was launched.
+struct WorkSpan {
+  Interval when;
+  const HostWork* work = nullptr;
+};
+
+/// [mfu-drain] Of one device: idle time so far by what the host did. Gaps come piece by piece, in order of time.
+class IdleWork {
+ public:
+  using Sums = std::shared_ptr<const TimeByWork>;            ///< a state; nullptr: nothing yet
+  static constexpr DurationNs kLong = LookPace::kLookAfter;  ///< shorter gaps are time between launches
+
+  /// In order of time.
+  void add(const WorkSpan& span) {
+    constexpr std::size_t kMost = 1u << 12;
+    spans_.push_back(span);
+    if (spans_.size() > kMost) spans_.pop_front();
+  }
+  /// Whether of a piece of a gap that ends at `end` something can be known.
+  [[nodiscard]] bool knows_before(TimeNs end) const noexcept {
+    return !spans_.empty() && spans_.front().when.begin_ns < end;
+  }
+  void add_gap(Interval piece) {
+    while (!spans_.empty() && spans_.front().when.end_ns <= piece.begin_ns) spans_.pop_front();
+    if (piece.length_ns() >= kLong) long_ns_ += piece.length_ns();
+    TimeByWork found;
+    DurationNs left = piece.length_ns();
+    for (const WorkSpan& span : spans_) {
+      if (span.when.begin_ns >= piece.end_ns) break;
+      const DurationNs ns = std::min(span.when.end_ns, piece.end_ns) - std::max(span.when.begin_ns, piece.begin_ns);
+      found[span.work] += ns;
+      left -= ns;
+    }
+    if (found.empty() && piece.length_ns() < kLong) return;
+    if (left > 0) found[nullptr] += left;
+    if (sums_) add_times(found, *sums_);
+    sums_ = std::make_shared<TimeByWork>(std::move(found));  // others keep earlier states
+  }
+  [[nodiscard]] const Sums& sums() const noexcept { return sums_; }
+  /// Since the state `before`, which becomes that of now.
+  [[nodiscard]] TimeByWork since(Sums& before) const {
+    TimeByWork more;
+    if (sums_ == before) return more;
+    more = *sums_;
+    if (before)
+      for (const auto& [work, ns] : *before) more[work] -= ns;
+    std::erase_if(more, [](const auto& part) { return part.second == 0; });
+    before = sums_;
+    return more;
+  }
+  /// Time in long gaps so far.
+  [[nodiscard]] DurationNs long_ns() const noexcept { return long_ns_; }
+
+ private:
+  std::deque<WorkSpan> spans_;
+  Sums sums_;
+  DurationNs long_ns_ = 0;
+};
+
+}  // namespace mfu

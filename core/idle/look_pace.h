@@ -1,0 +1,80 @@
+// When to look at the host: only while nothing runs on the GPU, and seldom enough to cost nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "core/base/units.h"
+
+namespace mfu {
+
+/// Called again and again; says what to do now and how long to wait. That nothing runs is known once every launch has
+/// its record and no more launches come. CUPTI is asked for records only where the account has seen long gaps lately,
+/// or nothing was launched for a while.
+class LookPace {
+ public:
+  static constexpr DurationNs kLookAfter = 2'000'000;  ///< gaps below are time between launches
+
+  struct Seen {
+    TimeNs now = 0;
+    std::uint64_t launches = 0;  ///< so far
+    std::uint64_t over = 0;      ///< the newest number of launches at which all work was over
+    bool waits = false;          ///< the thread that launched last waits for the device: work runs
+    bool gaps = false;           ///< the account has seen gaps of kLookAfter and more lately
+  };
+  struct Step {
+    DurationNs wait_ns = 0;  ///< until the next call
+    bool ask = false;        ///< for records: is all work over?
+    bool look = false;
+    TimeNs quiet_from = 0;  ///< nothing was launched since, or a moment later
+  };
+
+  [[nodiscard]] Step step(const Seen& seen) noexcept {
+    const TimeNs before = std::exchange(called_at_, seen.now);
+    allowed_ns_ = std::min(allowed_ns_ + (seen.now - before), kMostSaved);
+    Step step;
+    if (seen.launches != launches_ || before == 0) {
+      launches_ = seen.launches;
+      quiet_from_ = before == 0 ? seen.now : before;
+      quiet_at_ = seen.now;
+      ask_at_ = seen.now + (seen.gaps ? kSoon : kAskAlways);
+      ask_wait_ = kSoon;
+    }
+    const DurationNs seldom = seen.gaps ? kLookAfter : 10 * kLookAfter;
+    if (seen.waits) ask_at_ = std::max(ask_at_, seen.now + seldom);
+    step.quiet_from = quiet_from_;
+    const DurationNs quiet = seen.now - quiet_at_;
+    if (seen.over != seen.launches) {
+      step.ask = seen.now >= ask_at_;
+      if (step.ask) {
+        ask_wait_ = std::min(2 * ask_wait_, kAskSeldom);
+        ask_at_ = seen.now + ask_wait_;
+      }
+      // Once it was asked for, the answer comes before the next time.
+      step.wait_ns = quiet < kLookAfter ? seldom : ask_at_ - seen.now;
+    } else if (quiet < kLookAfter) {
+      step.wait_ns = kLookAfter - quiet;
+    } else if (allowed_ns_ < kPerLook) {
+      step.wait_ns = kPerLook - allowed_ns_;
+    } else {
+      step.look = true;
+      allowed_ns_ -= kPerLook;
+      step.wait_ns = std::clamp((seen.now - quiet_from_) / kPart, kClosest, kFarthest);
+    }
+    return step;
+  }
+
+ private:
+  static constexpr DurationNs kClosest = 1'000'000, kFarthest = 200'000'000;
+  static constexpr DurationNs kPart = 64;                 ///< of the gap so far lies between two looks
+  static constexpr DurationNs kPerLook = 5'000'000;       ///< 200 a second on average,
+  static constexpr DurationNs kMostSaved = kNsPerSecond;  ///< and as many at once as a second allows
+  static constexpr DurationNs kSoon = kLookAfter / 2, kAskSeldom = 16'000'000, kAskAlways = 50'000'000;
+
+  TimeNs called_at_ = 0, quiet_from_ = 0, quiet_at_ = 0, ask_at_ = 0;
+  DurationNs ask_wait_ = 0, allowed_ns_ = kMostSaved;
+  std::uint64_t launches_ = 0;
+};
+
+}  // namespace mfu

@@ -1,0 +1,95 @@
+#include "injection/threads/look_thread.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/base/counters.h"
+#include "cuda/host_thread.h"
+#include "cuda/nvtx_handler.h"
+#include "injection/guards/allocation.h"
+#include "injection/guards/own_files.h"
+#include "injection/guards/own_thread.h"
+
+namespace mfu {
+
+bool LookThread::start() {
+  return start_own_thread(
+      "mfu-look", [](void* self) { static_cast<LookThread*>(self)->loop(); }, this);
+}
+
+void LookThread::note_gaps(DurationNs long_gaps, TimeNs now) noexcept {
+  constexpr DurationNs kLately = 30 * kNsPerSecond;
+  if (noted_at_ == 0 || (long_gaps - long_gaps_) * 100 > now - noted_at_) many_gaps_at_ = now;
+  long_gaps_ = long_gaps;
+  noted_at_ = now;
+  gaps_.store(now - many_gaps_at_ < kLately, std::memory_order_relaxed);
+}
+
+void LookThread::answer(bool over, std::uint64_t launches) {
+  flush_ = 0;
+  wake_.notify([&] {
+    if (over) over_.store(launches, std::memory_order_relaxed);
+    asks_.store(false, std::memory_order_relaxed);
+  });
+}
+
+void LookThread::loop() {
+  if (!take_own_descriptors() || !stacks_.open()) return host_counters().add(Counter::kLooksRefused);
+  while (!stopping_.load(std::memory_order_relaxed) && !memory_was_refused() &&
+         !host_switches().inert.load(std::memory_order_relaxed)) {
+    const TimeNs now = monotonic_ns();
+    const ThreadState* launcher = attribution_.last_launcher();
+    const LookPace::Step step =
+        pace_.step({.now = now,
+                    .launches = attribution_.launches_seen(),
+                    .over = over_.load(std::memory_order_relaxed),
+                    .waits = launcher != nullptr && launcher->waits.load(std::memory_order_relaxed),
+                    .gaps = gaps_.load(std::memory_order_relaxed)});
+    if (quiet_from_ != step.quiet_from && looked_at_ != 0) {  // the gap has ended meanwhile
+      (void)spans_.push({{looked_at_, now}, last_});
+      looked_at_ = 0;
+    }
+    quiet_from_ = step.quiet_from;
+    if (step.look) look(now);
+    if (step.ask) drain_.notify([this] { asks_.store(true, std::memory_order_relaxed); });
+    const bool waits = asks();
+    wake_.wait(step.wait_ns, [&] { return waits && !asks(); });
+  }
+}
+
+/// Between two looks at different work, half of the time was either.
+void LookThread::look(TimeNs now) {
+  const HostWork* found = work();
+  const TimeNs from = looked_at_ != 0 ? looked_at_ : quiet_from_;
+  const TimeNs changed = looked_at_ != 0 && last_ != found ? from + (now - from) / 2 : from;
+  if (changed != from) (void)spans_.push({{from, changed}, last_});
+  (void)spans_.push({{changed, now}, found});
+  looked_at_ = now;
+  last_ = found;
+  cpu_s_.store(thread_cpu_s(), std::memory_order_relaxed);
+}
+
+/// The work of the thread that launched last; where that one runs no Python, the main thread's.
+const HostWork* LookThread::work() {
+  const ThreadState* launcher = attribution_.last_launcher();
+  if (!stacks_.find()) return nullptr;
+  const bool launches = launcher != nullptr && stacks_.read(launcher->handle.load(std::memory_order_relaxed), stack_);
+  if (!launches && !stacks_.read(0, stack_)) return nullptr;
+  const bool main =
+      !launches || launcher->os_thread.load(std::memory_order_relaxed) == static_cast<std::uint32_t>(::getpid());
+  const std::uint64_t key = 2 * stack_.key() + static_cast<std::uint64_t>(main);
+  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  constexpr std::size_t kMostKnown = 1u << 12, kMostWorks = 256;
+  HostWork work = work_of(stacks_.frames(stack_), stack_.collecting);
+  if (works_.size() >= kMostWorks)
+    work = {"other", "", ""};
+  else
+    work.thread = main ? "main" : "other";
+  auto at = std::find(works_.begin(), works_.end(), work);
+  if (at == works_.end()) at = works_.insert(at, work);
+  if (known_.size() >= kMostKnown) known_.clear();  // code is freed, and other code comes to its place
+  return known_[key] = work.cause.empty() ? nullptr : &*at;
+}
+
+}  // namespace mfu

@@ -1,0 +1,68 @@
+// The thread that looks at the program while the GPU has nothing to do.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+
+#include "core/account/idle_work.h"
+#include "core/attribution/attribution.h"
+#include "core/attribution/record_queue.h"
+#include "core/idle/host_work.h"
+#include "core/idle/look_pace.h"
+#include "injection/stacks/python_stacks.h"
+#include "injection/threads/wakeup.h"
+
+namespace mfu {
+
+/// [mfu-look] runs loop(). It reads counters that launches leave and the memory of the process; it stops no thread and
+/// takes no lock of the host. Whether all work is over it asks mfu-drain, which knows the records.
+class LookThread {
+ public:
+  /// \param drain woken when there is a question.
+  LookThread(const Attribution& attribution, Wakeup& drain) : attribution_(attribution), drain_(drain) {}
+  [[nodiscard]] bool start();
+  void stop() noexcept { stopping_.store(true, std::memory_order_relaxed); }
+
+  /// [mfu-drain] Whether it is asked if all work is over.
+  [[nodiscard]] bool asks() const noexcept { return asks_.load(std::memory_order_relaxed); }
+  /// [mfu-drain] \param over it is, of so many `launches`.
+  void answer(bool over, std::uint64_t launches);
+  /// [mfu-drain] The flush that the answer waits for; 0: none yet.
+  [[nodiscard]] std::uint64_t flush() const noexcept { return flush_; }
+  void wait_for_flush(std::uint64_t number) noexcept { flush_ = number; }
+  /// [mfu-drain] How much time the account has in long gaps so far. Where a hundredth of the time is, or was lately,
+  /// they are worth asking CUPTI for records.
+  void note_gaps(DurationNs long_gaps, TimeNs now) noexcept;
+  /// [mfu-drain] What the host did, in order of time, CLOCK_MONOTONIC.
+  [[nodiscard]] bool take(WorkSpan& span) noexcept { return spans_.pop(span); }
+  /// [any thread] CPU time of the thread [s].
+  [[nodiscard]] double cpu_s() const noexcept { return cpu_s_.load(std::memory_order_relaxed); }
+
+ private:
+  void loop();
+  void look(TimeNs now);
+  [[nodiscard]] const HostWork* work();
+
+  const Attribution& attribution_;
+  Wakeup& drain_;
+  Wakeup wake_;
+  LookPace pace_;
+  PythonStacks stacks_;
+  PythonStacks::Stack stack_;
+  std::deque<HostWork> works_;  ///< each once; never moved, since the account points to them
+  std::unordered_map<std::uint64_t, const HostWork*> known_;  ///< by stack
+  TimeNs quiet_from_ = 0, looked_at_ = 0;                     ///< of the gap and in it; 0: not yet
+  const HostWork* last_ = nullptr;                            ///< the work that it saw then
+  BoundedQueue<WorkSpan, 1u << 12> spans_;                    ///< those that find no room are unknown
+  std::uint64_t flush_ = 0;                                   ///< [mfu-drain]
+  DurationNs long_gaps_ = 0;                                  ///< [mfu-drain] when it was noted last,
+  TimeNs noted_at_ = 0;                                       ///< [mfu-drain] when that was,
+  TimeNs many_gaps_at_ = 0;                                   ///< [mfu-drain] and when there were many
+  std::atomic<bool> stopping_{false}, asks_{false}, gaps_{true};
+  std::atomic<std::uint64_t> over_{~std::uint64_t{0}};  ///< launches when all work was over; ~0: never yet
+  std::atomic<double> cpu_s_{0};
+};
+
+}  // namespace mfu

@@ -1,0 +1,89 @@
+"""Idle GPU time by its cause, in programs that know theirs: each share within 2 points."""
+
+import collections
+import json
+import os
+import pathlib
+import sys
+
+from harness import SANITIZE, SOURCE, TestCase, main, ns, unittest
+
+sys.path.insert(0, str(SOURCE / "tests/hostile"))
+from interpreter_test import INTERPRETERS
+
+PROGRAMS = pathlib.Path(__file__).with_name("idle_programs.py")
+POINTS = 0.02
+# As long as a wait that matters, in files of the names that torch has.
+WAITS = {
+    "torch/__init__.py": "from torch.serialization import save\nimport torch.optim, torch.distributed\n",
+    "torch/serialization.py": "import time\ndef save(obj, f):\n    time.sleep(0.02)\n",
+    "torch/optim/__init__.py": "",
+    "torch/optim/optimizer.py": "import time\nclass Optimizer:\n    def step(self):\n        time.sleep(0.012)\n",
+    "torch/distributed/__init__.py": "",
+    "torch/distributed/distributed_c10d.py": "import time\ndef barrier():\n    time.sleep(0.01)\n",
+    "torch/utils/__init__.py": "",
+    "torch/utils/data/__init__.py": "",
+    "torch/utils/data/dataloader.py":
+        "import time\nclass _BaseDataLoaderIter:\n    def __next__(self):\n        time.sleep(0.03)\n",
+}
+
+
+@unittest.skipIf(SANITIZE, "the interpreter is not instrumented, and the library needs its sanitizer's runtime first")
+class Idle(TestCase):
+    def idle(self, name, steps=30, env=None, interpreter=sys.executable, words=()):
+        """Runs a program. Returns (run, the row of its steps, what it says itself)."""
+        packages = self.directory / "lib/python3.9/site-packages"
+        for path, text in WAITS.items():
+            (packages / path).parent.mkdir(parents=True, exist_ok=True)
+            (packages / path).write_text(text)
+        path = os.pathsep.join((str(SOURCE / "python"), str(packages)))
+        run = self.program([interpreter, PROGRAMS, name, steps, *words],
+                           env={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": 1, **(env or {})})
+        self.assertEqual(run.code, 0, run.stderr.decode())
+        self.assert_sound(run)
+        return run, run.region("step"), json.loads(run.stdout)
+
+    def assert_shares(self, name, interpreter=sys.executable, **wanted):
+        run, step, said = self.idle(name, interpreter=interpreter)
+        self.assertEqual(sum(ns(c["s"]) for c in step["idle_by"]), ns(step["time_s"]["idle"]))
+        self.assertEqual([c["s"] for c in step["idle_by"]], sorted((c["s"] for c in step["idle_by"]), reverse=True))
+        found = collections.Counter()
+        for cause in step["idle_by"]:
+            found[cause["cause"]] += cause["s"] / step["elapsed_s"]
+        truth = {cause: s / said["elapsed"] for cause, s in said["causes"].items()}
+        shown = f"{name}: found {dict(found)}, true {truth}, noted {run.end['counters']}"
+        for cause, share in truth.items():
+            self.assertAlmostEqual(found[cause], share, delta=POINTS, msg=shown)
+        others = sum(share for cause, share in found.items() if cause not in truth and cause != "launching")
+        self.assertLess(others, POINTS, shown)
+        for cause, where in wanted.items():
+            lines = {c["where"] for c in step["idle_by"] if c["cause"] == cause and c["s"] > 0.02 * step["elapsed_s"]}
+            self.assertEqual(lines, {where}, step["idle_by"])
+        return run, step
+
+    def line_of(self, text):
+        return f"idle_programs.py:{1 + PROGRAMS.read_text().splitlines().index(text)}"
+
+    def test_known_causes(self):
+        for name in ("sleeps", "c_calls", "worker", "lock", "collect", "libraries", "thread", "everything"):
+            with self.subTest(name):
+                self.assert_shares(name, **({"load": self.line_of("    time.sleep(0.024)")} if name == "sleeps" else {}))
+
+    def test_every_interpreter(self):
+        for version, path in INTERPRETERS.items():
+            with self.subTest(f"CPython {version[0]}.{version[1]}"):
+                self.assert_shares("sleeps", interpreter=path, load=self.line_of("    time.sleep(0.024)"))
+
+    def test_a_busy_device_is_left_alone(self):
+        """Nothing is named, and the library's own time stays what it is without looks."""
+        run, step, _ = self.idle("busy", steps=40)
+        self.assertEqual([c for c in step["idle_by"] if c["cause"] not in ("launching", None)
+                          and c["s"] > POINTS * step["elapsed_s"]], [])
+
+    def test_off(self):
+        run, step, _ = self.idle("sleeps", steps=5, env={"MFU_IDLE": "0"})
+        self.assertNotIn("idle_by", step)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+// When it looks, played over made programs: never while work runs, and no more often than it may.
+#include "core/idle/look_pace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace mfu {
+namespace {
+
+constexpr DurationNs kMs = 1'000'000;
+
+/// A program: launches at these moments, whose work is over `busy_ns` after each.
+struct Program {
+  std::vector<TimeNs> launches;
+  DurationNs busy_ns = kMs;
+
+  [[nodiscard]] std::uint64_t made(TimeNs now) const {
+    return static_cast<std::uint64_t>(std::upper_bound(launches.begin(), launches.end(), now) - launches.begin());
+  }
+  [[nodiscard]] bool idle(TimeNs now) const {
+    const std::uint64_t n = made(now);
+    return n == 0 || now >= launches[n - 1] + busy_ns;
+  }
+};
+
+struct Played {
+  std::vector<TimeNs> looks;
+  std::uint64_t asked = 0, calls = 0;
+};
+
+Played play(const Program& program, TimeNs until, bool gaps = true) {
+  Played played;
+  LookPace pace;
+  std::uint64_t over = ~std::uint64_t{0};
+  for (TimeNs now = 1; now < until; ++played.calls) {
+    const LookPace::Step step = pace.step({now, program.made(now), over, false, gaps});
+    EXPECT_GT(step.wait_ns, 0) << "at " << now;
+    if (step.look) {
+      EXPECT_TRUE(program.idle(now)) << "at " << now;
+      played.looks.push_back(now);
+    }
+    DurationNs wait = step.wait_ns;
+    if (step.ask) {
+      ++played.asked;
+      wait = std::min<DurationNs>(wait, kMs / 3);  // the answer wakes it
+      if (program.idle(now + wait)) over = program.made(now + wait);
+    }
+    now += wait;
+  }
+  return played;
+}
+
+TEST(LookPace, LooksInEveryLongGapAndNeverWhileWorkRuns) {
+  std::mt19937 random(3);
+  for (int run = 0; run < 50; ++run) {
+    Program program;
+    program.busy_ns = kMs * (1 + static_cast<DurationNs>(random() % 30));
+    std::vector<std::pair<TimeNs, TimeNs>> gaps;
+    TimeNs now = 50 * kMs;
+    for (int step = 0; step < 40; ++step) {
+      for (unsigned i = 0; i < 1 + random() % 50; ++i) program.launches.push_back(now += 20'000);
+      const DurationNs gap = kMs * static_cast<DurationNs>(random() % 60);
+      if (gap > 24 * kMs) gaps.emplace_back(now + program.busy_ns, now + program.busy_ns + gap);
+      now += program.busy_ns + gap;
+    }
+    const Played played = play(program, now);
+    std::size_t missed = 0;
+    for (const auto& [begin, end] : gaps)
+      missed += std::none_of(played.looks.begin(), played.looks.end(),
+                             [&, b = begin, e = end](TimeNs at) { return at > b && at < e; });
+    EXPECT_EQ(missed, 0u) << "run " << run;
+  }
+}
+
+TEST(LookPace, LooksAtMostTwoHundredTimesASecondOnAverage) {
+  Program program;
+  for (TimeNs now = 0; now < 60 * kNsPerSecond; now += 40 * kMs) program.launches.push_back(now);
+  const Played played = play(program, 60 * kNsPerSecond);
+  EXPECT_LT(played.looks.size(), 60 * 200 + 300u);
+  EXPECT_GT(played.looks.size(), 60 * 100u);
+  for (std::size_t i = 1; i < played.looks.size(); ++i)
+    EXPECT_GE(played.looks[i] - played.looks[i - 1], kMs) << "one a millisecond at most";
+}
+
+TEST(LookPace, AsksSeldomWhereNoGapIsKnown) {
+  Program program;  // launches without a pause, far ahead of the device
+  program.busy_ns = 3600 * kNsPerSecond;
+  for (TimeNs now = 0; now < 10 * kNsPerSecond; now += 100'000) program.launches.push_back(now);
+  const Played played = play(program, 10 * kNsPerSecond, false);
+  EXPECT_EQ(played.looks.size(), 0u);
+  EXPECT_EQ(played.asked, 0u);
+  EXPECT_LT(played.calls, 600u);
+}
+
+TEST(LookPace, ALongWaitCostsLittle) {
+  const Played played = play({}, 3600 * kNsPerSecond);
+  EXPECT_LT(played.looks.size(), 3600 * 6u);
+  EXPECT_GT(played.looks.size(), 3600 * 4u);
+}
+
+}  // namespace
+}  // namespace mfu
