@@ -92,21 +92,17 @@ void add_site_packages(std::vector<CuptiCandidate>& to, const std::string& site)
 }
 
 bool is_python(const Mapped& mapped) {
-  if (!mapped.libpython.empty()) return true;
-  char exe[4096];
-  const ::ssize_t n = ::readlink("/proc/self/exe", exe, sizeof exe - 1);
-  return n > 0 && base_name(std::string_view(exe, static_cast<std::size_t>(n))).starts_with("python");
+  return !mapped.libpython.empty() || base_name(real_path("/proc/self/exe")).starts_with("python");
 }
 
-void add_python_wheels(std::vector<CuptiCandidate>& to, const Mapped& mapped) {
+void add_python_wheels(std::vector<CuptiCandidate>& to, const Mapped& mapped, const std::string& interpreter) {
   const EnvironmentCopy environment;
   std::vector<std::string> prefixes;
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME"})
     if (const char* prefix = environment.find(variable); prefix != nullptr && *prefix != '\0')
       prefixes.emplace_back(prefix);
-  char exe[4096];
-  const ::ssize_t n = ::readlink("/proc/self/exe", exe, sizeof exe - 1);
-  if (n > 0) prefixes.push_back(directory(directory(std::string_view(exe, static_cast<std::size_t>(n)))));
+  if (!interpreter.empty()) prefixes.push_back(directory(directory(interpreter)));  // a link in a virtual environment
+  prefixes.push_back(directory(directory(real_path(interpreter.empty() ? "/proc/self/exe" : interpreter))));
   if (!mapped.libpython.empty()) prefixes.push_back(directory(directory(mapped.libpython)));
   for (const std::string& prefix : prefixes) {
     add_site_packages(to, prefix + "/lib/python3*/site-packages");
@@ -219,7 +215,7 @@ std::string cupti_version_text(std::uint32_t version) {
   return text;
 }
 
-std::vector<CuptiCandidate> cupti_candidates(std::string_view override_path) {
+std::vector<CuptiCandidate> cupti_candidates(std::string_view override_path, const std::string& interpreter) {
   std::vector<CuptiCandidate> found;
   if (!override_path.empty()) {
     found.push_back({std::string(override_path), false});
@@ -242,8 +238,8 @@ std::vector<CuptiCandidate> cupti_candidates(std::string_view override_path) {
     add_matching(found, lib + name + "*");
     add_matching(found, directory(lib) + "/extras/CUPTI/lib64" + name + "*");
   }
-  const bool python = is_python(mapped);
-  if (python) add_python_wheels(found, mapped);
+  const bool python = !interpreter.empty() || is_python(mapped);
+  if (python) add_python_wheels(found, mapped, interpreter);
   if (python && !found.empty()) return found;  // a system copy beside a wheel's is how imports break
   for (const char* name :
        {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so.11.7", "libcupti.so.11.6",

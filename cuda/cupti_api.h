@@ -68,7 +68,9 @@ struct CuptiCandidate {
 /// Where to look, best first, with the reason for the order in cuda/README.md: the override alone if there is one; the
 /// copy the process has mapped; the sibling of its libcudart; the wheels of its Python; the system's. A Python process
 /// never gets a system copy that a wheel's copy would later clash with.
-[[nodiscard]] std::vector<CuptiCandidate> cupti_candidates(std::string_view override_path);
+/// \param interpreter another program's: the answer is for a process that runs it. Empty: for this one
+[[nodiscard]] std::vector<CuptiCandidate> cupti_candidates(std::string_view override_path,
+                                                           const std::string& interpreter = {});
 
 enum class CuptiOpening : std::uint8_t {
   kOpen,

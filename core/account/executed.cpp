@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -355,35 +356,31 @@ void find_dtype(const Collected& collected, const Peak& peak, RegionSummary& s) 
   s.findings.push_back({"peak_dtype", std::move(text)});
 }
 
-/// The ranks by which matrices that did not run are divided in those that did, in their outputs or their inputs, for
-/// nearly all of the FLOP that are of no matrix of the model; 0: no number does it.
-int tensor_parallel_of(const Collected& collected, const ComponentNames& names) {
+/// The number of ranks whose shares of the model's matrices have the sizes of nearly all products that ran. Ranks
+/// beyond the heads of keys have one each, which others have too. 0: no number has them, or the one that the config
+/// says.
+int tensor_parallel_of(const Collected& collected, const ComponentNames& names, const FlopsModel& model) {
   constexpr double kNearlyAll = 0.95;
-  for (const std::uint64_t ranks : {2, 4, 8, 16, 32, 64}) {
-    double all = 0, divided = 0;
-    for (const auto& [size, flop] : collected.unnamed_flop) {
-      const auto is = [&, of = size](std::uint64_t in, std::uint64_t out) {
-        return of == std::pair(in, out) || of == std::pair(out, in);
-      };
+  for (const std::int64_t ranks : {model.options().parallel.tp, {1}, {2}, {4}, {8}, {16}, {32}, {64}}) {
+    const ComponentNames shares = ComponentNames::of(model.spec(), ranks);
+    double all = 0, shared = 0;
+    const auto add = [&](std::uint64_t in, std::uint64_t out, double flop) {
       all += flop;
-      for (std::uint16_t i = 0; i < names.all().size(); ++i) {
-        const ComponentNames::Weights& w = names.all()[i];
-        const auto in = static_cast<std::uint64_t>(w.in), out = static_cast<std::uint64_t>(w.out);
-        if (collected.met.contains(i) ||
-            !((out % ranks == 0 && is(in, out / ranks)) || (in % ranks == 0 && is(in / ranks, out))))
-          continue;
-        divided += flop;
-        break;
-      }
-    }
-    if (divided > 0 && divided >= kNearlyAll * all) return static_cast<int>(ranks);
+      if (shares.has(in, out) || shares.has(out, in)) shared += flop;
+    };
+    for (const auto& [size, flop] : collected.unnamed_flop) add(size.first, size.second, flop);
+    for (const auto& [weights, calls] : collected.by_weights)
+      add(static_cast<std::uint64_t>(names.all()[weights].in), static_cast<std::uint64_t>(names.all()[weights].out),
+          std::accumulate(calls.flop.begin(), calls.flop.end(), 0.0));
+    if (shared >= kNearlyAll * all) return ranks == model.options().parallel.tp ? 0 : static_cast<int>(ranks);
   }
   return 0;
 }
 
 /// Less than the model's FLOP were executed although nearly all matmuls are seen: the config describes another model,
 /// or a shape that did not run. Of a part of an instance FLOP are divided by time, and products lie where they ran.
-void find_other_model(const RegionRow& row, const Collected& collected, const ComponentNames& names, RegionSummary& s) {
+void find_other_model(const RegionRow& row, const Collected& collected, const ComponentNames& names,
+                      const FlopsModel& config, RegionSummary& s) {
   const double ran = s.executed->flop, model = s.flop.value_or(s.mfu_lower ? row.flop_least : 0);
   if (row.cut || s.open != 0 || s.executed->coverage() < 0.99 || ran >= 0.98 * model) return;
   std::string missing, strange;
@@ -403,9 +400,9 @@ void find_other_model(const RegionRow& row, const Collected& collected, const Co
                                  s.flop ? "" : "at least ", scaled_text(model, "FLOP"), percent_of(model - ran, model));
   if (!strange.empty()) text += "; ran and is not in the config: " + strange;
   if (!strange.empty() && !missing.empty()) text += "; in the config and did not run: " + missing;
-  const int ranks = tensor_parallel_of(collected, names);
+  const int ranks = tensor_parallel_of(collected, names, config);
   const int parts = strange.empty() ? small_multiple(*s.flop / ran) : 0;
-  if (ranks != 0) text += fmt::format("; they are 1/{0} of the model's: set parallel.tp to {0}", ranks);
+  if (ranks != 0) text += fmt::format("; these are the matrices of one of {0} ranks: set parallel.tp to {0}", ranks);
   if (parts != 0)
     text += fmt::format(
         "; 1/{0} of them: if {0} ranks share the model, set parallel.pp, .cp or .dp to {0}; else batch or "
@@ -512,7 +509,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
     find_padding(row, model->options().parallel, s);
     find_logits(row, collected, phase, matmul_ns, s);
     if (is_training(phase) || phase == Phase::kPrefill) find_expert_waste(row, collected, *model, work.flop, s);
-    if (phase != Phase::kNone) find_other_model(row, collected, roles.names(), s);
+    if (phase != Phase::kNone) find_other_model(row, collected, roles.names(), *model, s);
   }
 }
 

@@ -1,6 +1,7 @@
 // Numbers as people read them: three significant digits, a space before the unit, `-` where unknown.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ inline constexpr double kMostRatio = 1.001;
 [[nodiscard]] std::string count_text(const std::optional<double>& value);
 /// `1.73M`: the form of the log's `key=value` words, without a space.
 [[nodiscard]] std::string compact_text(double value);
+/// `1,516`.
+[[nodiscard]] std::string grouped(std::uint64_t number);
 /// The number that `7e9`, `7B`, `1.4T`, `500k` or `8.19 B` mean; nothing else is one.
 [[nodiscard]] std::optional<double> parse_count(std::string_view text);
 /// All of `text` as a decimal number that is finite, in any locale of the process; nothing else is one.

@@ -243,7 +243,8 @@ void read_counting(Section& s, FlopsOptions& options, bool* windows) {
     } else if (const auto parsed = parse_convention(convention)) {
       options.convention = *parsed;
     } else {
-      f.wrong("convention", "exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla or 6nd",
+      f.wrong("convention",
+              "exact, exact-full, palm, nanogpt, torchtitan, torchtitan-2026, megatron, kaplan, chinchilla or 6nd",
               f.find("convention"));
     }
     return 0;
@@ -343,13 +344,14 @@ void read_presets(const Reading& reading, Config& config) {
 void read_workload(const Reading& reading, Config& config, FlopsOptions& options) {
   Section s(block(reading, "workload"), "workload.", reading);
   s.check_keys({"phase", "batch", "seq_len", "context", "new_tokens", "tokens", "encoder_len", "grad_accum",
-                "recompute", "trainable", "images"});
+                "documents", "recompute", "trainable", "images"});
   config.workload.phase = s.word("phase", kPhaseWords);
   config.workload.shape = read_shape(s);
   const std::optional<std::int64_t> grad_accum = s.integer("grad_accum", 1);
   config.workload.grad_accum_given = grad_accum.has_value();
   config.workload.grad_accum = grad_accum.value_or(1);
   options.grad_accum = config.workload.grad_accum;
+  options.documents = s.integer("documents", 1).value_or(1);
   if (const auto recompute = s.word("recompute", kRecomputeWords)) options.recompute = *recompute;
   options.trainable = read_trainable(s);
   read_images(s, options);

@@ -30,6 +30,7 @@ std::string resolved_json(const Config& c, const FlopsOptions& o) {
   OrderedJson workload = shape_json(c.workload.shape);
   if (c.workload.phase) workload["phase"] = word_of(kPhaseWords, *c.workload.phase);
   workload["grad_accum"] = c.workload.grad_accum;
+  if (o.documents > 1) workload["documents"] = o.documents;
   workload["recompute"] = word_of(kRecomputeWords, o.recompute);
   j["workload"] = workload;
   j["parallel"] = {{"tp", o.parallel.tp},

@@ -71,6 +71,8 @@ class ComponentNames {
   /// them: `q+o`. Empty for kNoWeights.
   [[nodiscard]] std::string name(Match match, AfterAttention after) const;
   [[nodiscard]] const std::vector<Weights>& all() const noexcept { return all_; }
+  /// Whether there is a matrix of this size; that of the logits may be padded.
+  [[nodiscard]] bool has(std::uint64_t in, std::uint64_t out) const noexcept { return find(out, in) != kNoWeights; }
 
  private:
   void add(std::string_view name, std::int64_t out, std::int64_t in, double calls, Rows rows);

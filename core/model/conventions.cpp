@@ -1,5 +1,7 @@
 #include "core/model/conventions.h"
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -17,11 +19,17 @@ constexpr NamedConvention kConventions[] = {
     {Convention::kPalm, "palm", "arXiv:2204.02311"},
     {Convention::kNanogpt, "nanogpt", "nanoGPT, estimate_mfu"},
     {Convention::kTorchtitan, "torchtitan", "torchtitan before August 2026 (#4300), without windows"},
+    {Convention::kTorchtitan2026, "torchtitan-2026", "torchtitan since August 2026 (#4300)"},
     {Convention::kMegatron, "megatron", "Megatron-LM of August 2026"},
     {Convention::kKaplan, "kaplan", "arXiv:2001.08361"},
     {Convention::kChinchilla, "chinchilla", "arXiv:2203.15556"},
     {Convention::k6nd, "6nd", ""},
 };
+
+const NamedConvention& named(Convention convention) noexcept {
+  const auto* found = std::ranges::find(kConventions, convention, &NamedConvention::convention);
+  return found == std::end(kConventions) ? kConventions[0] : *found;
+}
 
 HeadSums head_sums(std::span<const LayerSpec> layers) noexcept {
   HeadSums s;
@@ -50,6 +58,24 @@ void bill_megatron(const LayerSpec& layer, std::int64_t d_model, ConventionTerms
   if (m.kind == MixerKind::kDeltaNet) t.state += n * 8 * m.kv_heads * m.v_dim * m.v_dim;
 }
 
+/// FLOP of attention and delta nets by torchtitan since pull request 4300 (quadratic_attention_flops_per_token,
+/// delta_rule_flops_per_token): no query has more keys than its layer's window, and a token passes a delta net's state
+/// three times.
+Count torchtitan_mixers(const Architecture& model, const CountRequest& r, ContextMode context) noexcept {
+  Count sum = 0;
+  for (const LayerSpec& layer : model.layers) {
+    const MixerSpec& m = layer.mixer;
+    if (m.kind == MixerKind::kDeltaNet)
+      sum += Count(layer.repeat) * 6 * m.kv_heads * m.qk_dim * m.v_dim * totals_of(r).fed;
+    if (!has_attention(m)) continue;
+    const Count width = Count(layer.repeat) * m.heads * (Count(m.qk_dim) + m.v_dim);
+    for (const SequenceGroup& g : r.sequences)
+      sum += width * 2 * g.count *
+             attention_pairs(series_of(g, r.passes, context), {.window = m.window}, AttentionMode::kFullWindowed);
+  }
+  return sum;
+}
+
 /// Forward FLOP by a named convention. `pairs_full` is the sum of fed x context over all passes, windows ignored;
 /// `pairs_half2` is twice the half square: 2*n*p + n*n.
 Count convention_forward(Convention c, const ConventionTerms& t, const Architecture& model, bool train, Count tokens,
@@ -63,7 +89,9 @@ Count convention_forward(Convention c, const ConventionTerms& t, const Architect
     case Convention::kNanogpt:
       return tokens * 2 * (t.active - t.position) + full * 2;
     case Convention::kTorchtitan:
-      return tokens * 2 * (t.active - (model.tied ? Count(0) : t.embed)) + full * 2;
+    case Convention::kTorchtitan2026:  // its attention is added by torchtitan_mixers
+      return tokens * 2 * (t.active - (model.tied ? Count(0) : t.embed)) +
+             (c == Convention::kTorchtitan ? full * 2 : Count(0));
     case Convention::kMegatron: {
       const ConventionTerms::Megatron& bill = train ? t.megatron_train : t.megatron;
       return tokens * (bill.weights * 2 + bill.state) +
@@ -128,25 +156,14 @@ FlopCount count_by_convention(const Architecture& model, const ConventionTerms& 
   if (o.convention == Convention::kExact || (model.flat_params && o.convention == Convention::k6nd)) return out;
   const bool train = is_training(r.phase);
   const PlainPairs pairs = plain_pairs(r, o.context_mode);
-  const Count forward =
-      convention_forward(o.convention, terms, model, train, totals_of(r).fed, pairs.full, pairs.half2);
+  Count forward = convention_forward(o.convention, terms, model, train, totals_of(r).fed, pairs.full, pairs.half2);
+  if (o.convention == Convention::kTorchtitan2026) forward += torchtitan_mixers(model, r, o.context_mode);
   out.total = train ? forward * 3 * o.grad_accum : forward;
   return out;
 }
 
-std::string_view name(Convention convention) noexcept {
-  for (const NamedConvention& known : kConventions) {
-    if (known.convention == convention) return known.name;
-  }
-  return "exact";
-}
-
-std::string_view version_of(Convention convention) noexcept {
-  for (const NamedConvention& known : kConventions) {
-    if (known.convention == convention) return known.version;
-  }
-  return "";
-}
+std::string_view name(Convention convention) noexcept { return named(convention).name; }
+std::string_view version_of(Convention convention) noexcept { return named(convention).version; }
 
 std::string_view name(AttentionMode mode) noexcept {
   switch (mode) {

@@ -197,7 +197,8 @@ Work FlopsModel::work(Phase phase, const Shape& shape) const noexcept {
   if (!impl_ || phase == Phase::kNone) return out;
   const Impl& m = *impl_;
   if (phase == Phase::kVision && !is_negative(shape)) return vision_work(m.spec, m.options, shape, m.shares.flop);
-  const ShapeRequest asked = request_of(m.spec, phase, shape);
+  const ShapeRequest asked =
+      request_of(m.spec, phase, is_training(phase) ? unpacked(shape, m.options.documents) : shape);
   out.missing = asked.missing;
   if (*asked.missing != '\0') return out;
   const CountRequest request = asked.counted(m.options.images);

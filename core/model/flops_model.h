@@ -72,17 +72,18 @@ enum class ContextMode : std::uint8_t {
 /// A named rule for the total. N: active parameters, D: tokens, S: sequence length, L: attention layers, H: heads,
 /// a = dq + dv, Nmm: matmul weights per token. Training totals; forward alone is a third of each.
 enum class Convention : std::uint8_t {
-  kExact,       ///< the sum of the components
-  kPalm,        ///< (6N + 6LHaS)D; PaLM, arXiv:2204.02311 appendix B (12LHQS where dq = dv = Q)
-  kNanogpt,     ///< palm with N less the position table; nanoGPT model.py estimate_mfu
-  kTorchtitan,  ///< palm with N less the input table unless tied; torchtitan models/utils.py
-  kMegatron,    ///< 6D(Nmm less router) + 3BS^2HaL, encoders 6BS^2HaL; Megatron-LM training/training.py
-  kKaplan,      ///< 3(2Nk + LSHa)D, Nk without embeddings and output matrix; arXiv:2001.08361 table 1
-  kChinchilla,  ///< 3(2D Nmm + 2DVd + 2BS^2HaL + 3BS^2HL); arXiv:2203.15556 appendix F
-  k6nd,         ///< 6ND: the rule of thumb, no attention
+  kExact,           ///< the sum of the components
+  kPalm,            ///< (6N + 6LHaS)D; PaLM, arXiv:2204.02311 appendix B (12LHQS where dq = dv = Q)
+  kNanogpt,         ///< palm with N less the position table; nanoGPT model.py estimate_mfu
+  kTorchtitan,      ///< palm with N less the input table unless tied; torchtitan models/utils.py
+  kTorchtitan2026,  ///< the same with at most a window's keys, and 18 Hv dk dv for a delta net
+  kMegatron,        ///< 6D(Nmm less router) + 3BS^2HaL, encoders 6BS^2HaL; Megatron-LM training/training.py
+  kKaplan,          ///< 3(2Nk + LSHa)D, Nk without embeddings and output matrix; arXiv:2001.08361 table 1
+  kChinchilla,      ///< 3(2D Nmm + 2DVd + 2BS^2HaL + 3BS^2HL); arXiv:2203.15556 appendix F
+  k6nd,             ///< 6ND: the rule of thumb, no attention
 };
 
-/// `exact`, `palm`, `nanogpt`, `torchtitan`, `megatron`, `kaplan`, `chinchilla`, `6nd`.
+/// `exact`, `palm`, `nanogpt`, `torchtitan`, `torchtitan-2026`, `megatron`, `kaplan`, `chinchilla`, `6nd`.
 [[nodiscard]] std::string_view name(Convention convention) noexcept;
 /// Whose formula it is, as of when: `Megatron-LM of August 2026`; empty: this project's.
 [[nodiscard]] std::string_view version_of(Convention convention) noexcept;
@@ -136,6 +137,7 @@ struct FlopsOptions {
   LogitsMode logits = LogitsMode::kByPhase;
   ContextMode context_mode = ContextMode::kAuto;
   std::int64_t grad_accum = 1;
+  std::int64_t documents = 1;  ///< of each training sequence, where attention stays within a document
   Recompute recompute = Recompute::kNone;
   TrainableConfig trainable;
   ParallelConfig parallel;

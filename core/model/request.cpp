@@ -94,6 +94,18 @@ bool is_negative(const Shape& s) noexcept {
   return false;
 }
 
+Shape unpacked(Shape s, std::int64_t documents) noexcept {
+  if (documents <= 1 || !s.seq_len || *s.seq_len <= 0) return s;
+  const std::int64_t batch = s.batch.value_or(s.tokens ? std::max<std::int64_t>(1, *s.tokens / *s.seq_len) : 1);
+  std::int64_t tokens = 0, sequences = 0;
+  if (__builtin_mul_overflow(batch, *s.seq_len, &tokens) || __builtin_mul_overflow(batch, documents, &sequences))
+    return s;
+  s.tokens = tokens;
+  s.batch = std::min(sequences, tokens);
+  s.seq_len.reset();
+  return s;
+}
+
 ShapeRequest request_of(const Architecture& model, Phase phase, const Shape& shape) noexcept {
   ShapeRequest out;
   out.phase = phase;

@@ -52,6 +52,9 @@ struct ShapeRequest {
 /// \param phase any but kVision, whose work has no sequences, and kNone. Never throws, no allocation.
 [[nodiscard]] ShapeRequest request_of(const Architecture& model, Phase phase, const Shape& shape) noexcept;
 
+/// A sequence that packs documents as so many sequences of their mean length, since no query sees another document.
+[[nodiscard]] Shape unpacked(Shape shape, std::int64_t documents) noexcept;
+
 /// True where a key that counts something is below zero.
 [[nodiscard]] bool is_negative(const Shape& shape) noexcept;
 

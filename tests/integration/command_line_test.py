@@ -26,7 +26,7 @@ def mfu(*words, **options):
 
 def commands():
     """The names that `mfu --help` lists: a command that is added later is tested too."""
-    listed = mfu("--help").stdout.split("Subcommands:\n")[1].split("\n\n")[0]
+    listed = mfu("--help").stdout.split("Options:\n")[1].split("\nExamples:\n")[0]
     return [line.split()[0] for line in listed.splitlines() if re.match(r"  \w", line)]
 
 
@@ -40,6 +40,8 @@ class Help(TestCase):
                 shown = mfu(*filter(None, [name]), "--help")
                 self.assertEqual((shown.returncode, shown.stderr), (0, ""))
                 self.assertRegex(shown.stdout, r"\nExit codes?: ")
+                self.assertEqual([line for line in shown.stdout.splitlines() if len(line) > 80], [])
+                self.assertNotRegex(shown.stdout, r"TEXT:|Excludes:|Needs:")
                 examples = re.search(r"\nExamples:\n((?:  .*\n)+)", shown.stdout)
                 self.assertIsNotNone(examples, shown.stdout)
                 for example in examples[1].splitlines():
@@ -54,6 +56,11 @@ class Help(TestCase):
                         for word in words[1:words.index("torchrun") if "torchrun" in words else None]:
                             if word.startswith("-") and word != "--":
                                 self.assertRegex(text, rf"(?m)^  (.*,)?{re.escape(word)}[ ,]", example)
+
+    def test_commands_are_grouped_by_what_they_are_for(self):
+        titles = re.findall(r"(?m)^(\S.*):$", mfu("--help").stdout)
+        self.assertEqual(titles, ["Options", "Measure a program", "Look at what was measured", "Count without a run",
+                                  "For the shell", "Examples"])
 
     def test_the_examples_of_flops_count(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -80,12 +87,13 @@ class Help(TestCase):
     def test_other_conventions_are_what_each_counts(self):
         words = ["flops", json.dumps(LLAMA), "--phase", "train", "--batch", 2, "--seq-len", 128, "--json"]
         others = json.loads(mfu(*words).stdout)["other_conventions"]
-        self.assertEqual(set(others), {"palm", "nanogpt", "torchtitan", "megatron", "kaplan", "chinchilla", "6nd"})
+        self.assertEqual(set(others), {"palm", "nanogpt", "torchtitan", "torchtitan-2026", "megatron", "kaplan", "chinchilla",
+                                       "6nd"})
         for name, total in others.items():
             self.assertEqual(json.loads(mfu(*words, "--convention", name).stdout)["flop"]["total"], total)
 
     def test_a_wrong_command_line_exits_with_2_and_says_why(self):
-        for words, said in [([], "Subcommands:"), (["repot", "x"], "did you mean report?"), (["nonsense"], "nonsense"),
+        for words, said in [([], "Measure a program:"), (["repot", "x"], "did you mean report?"), (["nonsense"], "nonsense"),
                             (["plan", "--flopp", "1"], "--flopp: no such option; did you mean --flop?"),
                             (["plan", "--beauty"], "--beauty: no such option\n"),
                             (["compare", "a"], "expected B, that of after, got nothing"),

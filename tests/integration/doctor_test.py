@@ -2,8 +2,11 @@
 ranges are no region.
 """
 
+import os
 import re
+import shutil
 import subprocess
+import sys
 
 from harness import BUILD, DEADLINE_S, GPT2, TestCase, main
 
@@ -85,6 +88,36 @@ class Doctor(TestCase):
                 lines, last, code = self.doctor(**env)
                 self.assertEqual((last, code), ("everything that a measurement needs is here; 1 warning", 0), lines)
                 self.assertEqual([what for mark, what, _ in lines if mark in ("!!", "NO")], ["config"])
+
+    def test_the_wheels_of_the_active_environment_are_found(self):
+        """As a Python process of it would, where the machine has no other CUPTI."""
+        venv = self.directory / "venv"
+        for link, site in (("bin/python3", "venv/lib/python3.11/site-packages/nvidia/cu13/lib"),):
+            (venv / "bin").mkdir(parents=True)
+            (venv / link).symlink_to(sys.executable)
+            wheel = self.directory / site
+            wheel.mkdir(parents=True)
+            shutil.copy(BUILD / "simgpu/cupti-13.0/libcupti.so.13", wheel)
+        for how, env in (("activated", {"VIRTUAL_ENV": venv}), ("first in PATH", {"PATH": f"{venv}/bin:{os.environ['PATH']}"})):
+            with self.subTest(how):
+                env = {"LD_LIBRARY_PATH": BUILD / "simgpu", "MFU_CUPTI": "", "MFU_MODEL_CONFIG": GPT2, **env}
+                lines, last, code = self.doctor(**env)
+                self.assertEqual((last, code), ("everything that a measurement needs is here", 0), lines)
+                said = [text for _, what, text in lines if what == "cupti"]
+                self.assertEqual(len(said), 1)
+                self.assertIn(f"at {wheel}/libcupti.so.13, for Python programs", said[0])
+
+    def test_what_changes_cupti_from_outside_is_said(self):
+        stubs = self.directory / "lib64/stubs"
+        stubs.mkdir(parents=True)
+        (stubs / "libcuda.so").touch()
+        lines, last, code = self.doctor(MFU_MODEL_CONFIG=GPT2, CUPTI_ENABLE_HW_TRACE="1")
+        self.assertEqual((last, code), ("everything that a measurement needs is here", 0))
+        self.assertIn(("--", "cupti", "CUPTI_ENABLE_HW_TRACE=1 is set: CUPTI reads it, and may record otherwise with it"), lines)
+        plain = self.environment(self.directory, [], "cupti-13.0", None, {})["LD_LIBRARY_PATH"]
+        lines, last, code = self.doctor(MFU_MODEL_CONFIG=GPT2, LD_LIBRARY_PATH=f"{plain}:{stubs}")
+        self.assertEqual((last, code), ("everything that a measurement needs is here; 1 warning", 0))
+        self.assertEqual([text.split(":")[0] for mark, _, text in lines if mark == "!!"], [f"{stubs} is in LD_LIBRARY_PATH"])
 
     def test_what_stands_in_the_way_is_a_problem(self):
         for env, what in (

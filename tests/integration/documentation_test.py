@@ -77,6 +77,11 @@ class Documentation(TestCase):
         printed = (demo.stdout + demo.stderr).splitlines()
         self.assertGreater(sum(map(adds_up, shown)), 2)
         self.assertGreater(sum(map(adds_up, printed)), 2)
+        # What it measured is there for the next command.
+        self.assertRegex(printed[-1] if printed[-1].startswith("next") else demo.stdout.splitlines()[-1],
+                         r"^next: mfu report mfu-runs/\d{8}-\d{6}-\d+$")
+        found = subprocess.run([MFU, "report", "--json"], capture_output=True, text=True, cwd=self.directory, env=env)
+        self.assertIn("step", {r["region"] for r in json.loads(found.stdout)["job"]["regions"]})
         shapes = {shape(line) for line in printed}
         for line in shown:
             with self.subTest(line=line):

@@ -12,6 +12,7 @@ import sys
 
 from harness import DEADLINE_S, SANITIZE, SOURCE, TestCase, main, unittest
 
+BACKEND = SOURCE / "tools/wheel/pip_backend.py"
 PYTHON = os.environ.get("MFU_FRAMEWORKS_PYTHON", sys.executable)
 TRAINING = """kernel gemm_k ns=200000
     repeat 300 { push "step batch=1 seq_len=64"; launch gemm_k count=4; sync; pop }"""
@@ -224,6 +225,43 @@ print(json.dumps(mfuinject.latest()))"""
         marks, got = self.with_own_file(LIGHTNING)
         self.assertEqual(marks, ["step batch=2 seq_len=8", "pop"] * 3)
         self.assertEqual([names for names, _ in got if "mfu/step/mfu" in names], [["mfu/step/mfu", "mfu/step/tokens_per_s"]] * 3)
+
+
+class Install(TestCase):
+    """What pip builds with looks first at what building takes."""
+
+    def look(self, **env):
+        program = """
+import importlib.util, sys, types
+for name in ("scikit_build_core", "scikit_build_core.build"):  # it is asked for nothing here
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["scikit_build_core"].build = sys.modules["scikit_build_core.build"]
+sys.modules["scikit_build_core.build"].get_requires_for_build_wheel = lambda settings: ["cmake"]
+spec = importlib.util.spec_from_file_location("pip_backend", sys.argv[1])
+backend = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(backend)
+print(backend.get_requires_for_build_wheel())
+"""
+        return subprocess.run([sys.executable, "-c", program, BACKEND], capture_output=True, text=True, timeout=DEADLINE_S,
+                              env={**os.environ, **env})
+
+    def test_one_line_names_what_a_bare_machine_lacks(self):
+        bare = self.directory / "c++"
+        bare.write_text('#!/bin/sh\nexec c++ -nostdinc -nostdinc++ "$@"\n')
+        bare.chmod(0o755)
+        for env, words in (({"CXX": str(bare)}, ("libfmt-dev", "libcli11-dev", "prometheus-cpp-dev", "libsqlite3-dev")),
+                           ({"CXX": "no-such-compiler"}, ("a C++ compiler (no-such-compiler)",))):
+            with self.subTest(env=env):
+                done = self.look(**env)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                for word in (*words, "tools/install-deps"):
+                    self.assertIn(word, done.stderr)
+
+    def test_a_machine_that_built_this_lacks_nothing(self):
+        self.assertEqual(self.look(CXX="c++").stdout, "['cmake']\n")
+        # Who gives CMake arguments builds against headers of their own.
+        self.assertEqual(self.look(CXX="no-such-compiler", SKBUILD_CMAKE_ARGS="-DX=1").stdout, "['cmake']\n")
 
 
 if __name__ == "__main__":

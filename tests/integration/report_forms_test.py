@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import os
+import subprocess
 
-from harness import GPT2, main
+from harness import BUILD, GPT2, main
 from report_case import TRACES, ReportCase
 
 
@@ -49,6 +51,27 @@ class Forms(ReportCase):
         markdown, _ = self.report(directory, "--markdown")
         mfu = next(r for r in data["job"]["regions"] if r["region"] == "step")["mfu"]
         self.assertRegex(markdown, rf"\| step \| 12 \|.*\| {mfu * 100:.1f} % \|")
+
+    def test_advice_for_people_and_programs(self):
+        """ResNet-50 of the PyTorch profiler's tutorial, whose GPU waits for its data loader."""
+        trace = TRACES / "kineto_resnet50_v100_w0.json.gz"
+        words = [BUILD / "mfu", "advise", trace]
+        env = {k: v for k, v in os.environ.items() if not k.startswith("MFU_")}
+        answer = json.loads(subprocess.run([*words, "--json"], capture_output=True, text=True, check=True, env=env).stdout)
+        self.assertEqual((answer["v"], answer["source"]), (1, str(trace)))
+        for one in answer["advice"]:
+            self.assertEqual(list(one), ["kind", "region", "evidence", "action", "gain"])
+        kinds = [one["kind"] for one in answer["advice"]]
+        self.assertEqual(kinds, sorted(kinds, key="measure config work time rank".find))
+        self.assertIn("no model config", answer["advice"][0]["evidence"])
+        first = answer["advice"][kinds.index("time")]
+        self.assertEqual(first["region"], "step")
+        self.assertIn("before the first kernel", first["evidence"])
+        self.assertIn("data-loader", first["action"])
+        self.assertGreater(first["gain"], 1.5)
+        shown = subprocess.run(words, capture_output=True, text=True, check=True, env=env).stdout
+        self.assertEqual([line for line in shown.splitlines() if len(line) > 120], [])
+        self.assertEqual(shown.count("\n- ") + 1, len(kinds))
 
     def test_assertions(self):
         directory = self.live_run()

@@ -62,6 +62,8 @@ class Checks(TestCase):
         started = self.directory / "started"
         for words, said in (
             (["-c", "nope.json"], "--config nope.json: "),
+            (["-c", "nope/nope.json"], "--config nope/nope.json: "),
+            (["-c", f"{self.directory}/nope"], "--config .*/nope: "),
             (["-i", "abc"], '--interval: expected seconds .* got "abc"'),
             (["-i", "-1"], "--interval: "),
             (["--every", "1.5"], '--every: expected a whole number .* got "1.5"'),
@@ -121,7 +123,32 @@ class Checks(TestCase):
         done = self.mfu_run("echo", "out")
         self.assertEqual((done.returncode, done.stdout), (0, "out\n"))
         self.assertEqual(list(self.directory.iterdir()), [])
-        self.assertIn("nothing was measured", done.stderr.splitlines()[-1])
+        self.assertIn("nothing was measured", done.stderr.splitlines()[-2])
+        self.assertEqual(done.stderr.splitlines()[-1],
+                         f"[mfu] a container must hold {(BUILD / 'libmfuinject.so').resolve()} under the same path")
+
+    def test_a_config_that_the_program_downloads_counts_the_run(self):
+        """Before CUDA starts the library finds it; later `mfu run` counts what was measured without it."""
+        cache = self.directory / "cache"
+        snapshot = cache / "models--some--model/snapshots/main"
+        script = self.directory / "scenario"
+        script.write_text('kernel gemm_k ns=300000; repeat 300 { push "step batch=1 seq_len=32"; launch gemm_k; sync; pop }')
+        fetch = f"mkdir -p {snapshot} {cache}/models--some--model/refs; cp {GPT2} {snapshot}/config.json; " \
+                f"printf main > {cache}/models--some--model/refs/main"
+        base = self.environment(self.directory, [], "cupti-13.0", None, {"SIMGPU_TRACE": None})
+        for name, program in (("before", f"{fetch}; exec {SCENARIO} {script}"), ("after", f"{SCENARIO} {script}; {fetch}")):
+            with self.subTest(name):
+                done = self.mfu_run("-c", "some/model", "-d", name, "sh", "-c", program, HF_HUB_CACHE=str(cache),
+                                    LD_LIBRARY_PATH=base["LD_LIBRARY_PATH"])
+                self.assertEqual(done.returncode, 0, done.stderr)
+                lines = done.stderr.splitlines()
+                tables = [line for line in lines if line.startswith("[mfu] whole run")]
+                self.assertIn("some/model is in no local cache yet", done.stderr)
+                steps = [line for line in lines if re.match(r"\[mfu\] step@gpu0 +300 ", line)]
+                self.assertEqual((len(tables), len(steps)), (1, 1) if name == "before" else (2, 2), done.stderr)
+                self.assertRegex(steps[-1], r" \d+\.\d%")
+                self.assertEqual(lines[-1], f"[mfu] next: mfu report {name}" + (" -c some/model" if name == "after" else ""))
+            subprocess.run(["rm", "-r", cache], check=True)
 
 
 class Signals(TestCase):

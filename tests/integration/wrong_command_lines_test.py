@@ -200,6 +200,18 @@ CASES = {
         (1, "R --textfile folder --once", "folder: is there and is no regular file"),
         (1, "R --textfile /proc/x --once", "/proc/x: cannot be written"),
     ],
+    "advise": [
+        (2, "--nope", "--nope: no such option"),
+        (2, "R R", "one run at a time; to compare two: mfu compare "),
+        (2, "R R R", "one run at a time; the ranks of one job"),
+        (2, "R --json=3", '--json: expected no value, got "3"'),
+        (2, "R -i 5", "--interval: is for traces"),
+        (2, "T --batch 8", "--batch, --seq-len, --context: expected --config beside them"),
+        (1, "", "no run directory: name one"),
+        (1, "none", "none: no such file or directory"),
+        (1, "cut.json", "cut.json: breaks off"),
+        (1, "T -c none.json", "none.json: expected a config file"),
+    ],
     "top": [
         (2, "--nope", "--nope: no such option"),
         (2, "R --sort", "--sort: expected rank, .* or late, got nothing"),
@@ -336,7 +348,7 @@ class WrongCommandLines(TestCase):
                     self.assertEqual(sorted(self.place.rglob("*")), before)
 
     def test_every_command_has_its_wrong_lines(self):
-        listed = self.call("--help").stdout.split("Subcommands:\n")[1].split("\n\n")[0]
+        listed = self.call("--help").stdout.split("Options:\n")[1].split("\nExamples:\n")[0]
         self.assertEqual(set(CASES), {line.split()[0] for line in listed.splitlines() if re.match(r"  \w", line)})
 
     def test_of_no_command(self):

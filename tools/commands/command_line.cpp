@@ -136,6 +136,42 @@ void apply(const OptionRules& rules, CLI::App& command, CLI::Option& option) {
   for (const std::string& other : rules.excludes) option.excludes(command.get_option(other));
 }
 
+constexpr std::size_t kHelpColumns = 80, kHelpIndent = 26;
+
+/// `text` in lines of the help, those after the first behind `indent` spaces.
+std::string folded(const std::string& text, std::size_t indent) {
+  return fmt::format("{}\n", fmt::join(wrapped(text, kHelpColumns - indent), "\n" + std::string(indent, ' ')));
+}
+
+/// CLI11's help within 80 columns. The values that an option takes are named behind its description.
+class HelpText : public CLI::Formatter {
+  static std::string entry(const std::string& name, const std::string& description) {
+    const bool fits = name.size() + 4 <= kHelpIndent;
+    return fmt::format("  {:<{}}{}{}", name, kHelpIndent - 2, fits ? "" : "\n" + std::string(kHelpIndent, ' '),
+                       folded(description, kHelpIndent));
+  }
+  std::string make_option(const CLI::Option* option, bool positional) const override {
+    const std::string type = option->get_type_name();
+    const std::vector<std::string> words = words_of(type);
+    std::string name = make_option_name(option, positional), text = option->get_description();
+    if (option->get_items_expected_max() > 0 && !positional && !type.empty())
+      name += words.empty() ? " " + type.substr(0, type.find(' ')) : " WORD";
+    if (!words.empty() && text.find(words.back()) == std::string::npos) text += ": " + alternatives(words);
+    if (!option->get_default_str().empty()) text += "; default: " + option->get_default_str();
+    if (option->get_required() && !positional) text += "; required";
+    return entry(name, text);
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    return entry(command->get_name(), command->get_description());
+  }
+  std::string make_description(const CLI::App* command) const override { return folded(command->get_description(), 0); }
+  std::string make_footer(const CLI::App* command) const override {
+    const std::string footer = command->get_footer();
+    const std::size_t codes = footer.rfind('\n') + 1;
+    return footer.substr(0, codes) + folded(footer.substr(codes), 0);
+  }
+};
+
 /// What CLI11 shows and what is hidden: hidden options are of no group.
 OptionInfo info_of(const CLI::Option& option) {
   OptionInfo info;
@@ -224,12 +260,13 @@ CommandLine::CommandLine(const std::string& description, const std::string& vers
     : app_(std::make_unique<CLI::App>(description, "mfu")) {
   app_->set_version_flag("--version", version);
   app_->require_subcommand(0, 1);
+  app_->formatter(std::make_shared<HelpText>());
 }
 
 CommandLine::~CommandLine() = default;
 
 Command CommandLine::command(const char* name, const char* description) {
-  return Command(app_->add_subcommand(name, description));
+  return Command(app_->add_subcommand(name, description)->group(title_));
 }
 
 Command CommandLine::whole() { return Command(app_.get()); }

@@ -86,6 +86,8 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   Command command(const char* name, const char* description);
+  /// The heading in the help of the commands that are declared next.
+  void title(const char* title) { title_ = title; }
   [[nodiscard]] Command whole();  ///< `mfu` itself
 
   /// `mfu` itself first, then each subcommand, as far as they are declared by now.
@@ -95,6 +97,7 @@ class CommandLine {
 
  private:
   std::unique_ptr<CLI::App> app_;
+  std::string title_;
 };
 
 }  // namespace mfu

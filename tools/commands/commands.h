@@ -33,6 +33,9 @@ void add_serve(CommandLine& line);
 /// `mfu report DIR|TRACE`: a run as a page, JSON, CSV, a Chrome trace; assertions for CI.
 void add_report(CommandLine& line);
 
+/// `mfu advise DIR|TRACE` says what to do next, and on what evidence.
+void add_advise(CommandLine& line);
+
 /// `mfu compare A B`: what differs between two runs, and where the change comes from.
 void add_compare(CommandLine& line);
 

@@ -80,7 +80,7 @@ void add_compare(CommandLine& line) {
   command.option("-o,--output", options->output, "where to write; default: stdout", {.type = "FILE"});
   add_work_options(command, options->work);
   command.footer({"mfu compare main branch", "mfu compare main branch --markdown >> comment.md",
-                  "mfu compare main branch --assert 'step.tokens_per_s>=-3%' --assert 'decode.p99_s<=+1ms'"},
+                  "mfu compare main branch --assert 'step.tokens_per_s>=-3%'"},
                  "0; 1 when a bound does not hold or nothing can be read; 2 for an unknown region or figure");
   command.action([options] { return compare_runs(*options); });
 }

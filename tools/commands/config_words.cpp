@@ -10,12 +10,6 @@
 
 namespace mfu {
 
-std::string grouped(std::int64_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t at = digits.size(); at > 3 + (number < 0 ? 1u : 0u);) digits.insert(at -= 3, ",");
-  return digits;
-}
-
 std::string config_words(const Config& config) {
   if (!config.model)
     return config.executed ? "no model config: HFU, and MFU from below, as far as calls to cuBLAS are seen"
@@ -37,8 +31,8 @@ std::string config_words(const Config& config) {
     if (workload.contains("phase") && workload["phase"].is_string())
       words += ", " + workload["phase"].get<std::string>();
     const Shape& shape = config.workload.shape;
-    if (shape.batch) words += ", batch " + grouped(*shape.batch);
-    if (shape.seq_len) words += fmt::format(", {} tokens", grouped(*shape.seq_len));
+    if (shape.batch) words += ", batch " + grouped(static_cast<std::uint64_t>(*shape.batch));
+    if (shape.seq_len) words += fmt::format(", {} tokens", grouped(static_cast<std::uint64_t>(*shape.seq_len)));
   }
   if (const auto dtype = config.peak.dtype ? config.peak.dtype : config.model->dtype(); dtype)
     words += fmt::format(", {} peak{}", name(*dtype),

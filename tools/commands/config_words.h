@@ -24,7 +24,4 @@ struct ConfigMistake {
 /// Names of MFU_* variables that do not exist, one line each.
 [[nodiscard]] std::vector<std::string> unknown_variables(const Config& config);
 
-/// `4,096`.
-[[nodiscard]] std::string grouped(std::int64_t number);
-
 }  // namespace mfu

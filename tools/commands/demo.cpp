@@ -21,6 +21,7 @@
 #include "tools/commands/library_path.h"
 #include "tools/commands/output_check.h"
 #include "tools/commands/temporary_folder.h"
+#include "tools/run_dir/find_run_dir.h"
 
 namespace mfu {
 
@@ -125,7 +126,11 @@ int run_demo(const DemoRun& run) {
   setenv("NVTX_INJECTION64_PATH", library->c_str(), 1);
   set_default("MFU_MODEL_CONFIG", folder + config);
   set_default("MFU_INTERVAL", fmt::format("{:g}", run.interval_s));
-  if (!run.run_dir.empty()) setenv("MFU_RUN_DIR", run.run_dir.c_str(), 1);
+  // Like `mfu run`: where nothing is named and this folder can be written, below ./mfu-runs.
+  std::string run_dir = run.run_dir;
+  if (run_dir.empty() && std::getenv("MFU_RUN_DIR") == nullptr && check_output_folder("mfu-runs"))
+    run_dir = new_run_dir();
+  if (!run_dir.empty()) setenv("MFU_RUN_DIR", run_dir.c_str(), 1);
   std::printf(
       "mfu demo: GPT-2 124M, %g s of training and serving on %s\n", run.workload.seconds,
       simulated ? "the Simulated GPU: every figure below is made up by its clock, none is a measurement" : "the GPU");
@@ -142,6 +147,7 @@ int run_demo(const DemoRun& run) {
   if (o.no_ranges) words.emplace_back("--no-ranges");
   const int code = run_again(std::move(words));
   if (code < 0) std::fprintf(stderr, "mfu demo: cannot start its program\n");
+  if (code == 0 && !run_dir.empty()) std::printf("next: mfu report %s\n", run_dir.c_str());
   return code < 0 ? 1 : code;
 }
 
@@ -155,7 +161,8 @@ void add_demo(CommandLine& line) {
               {.between = kAboveZero, .shows_default = true});
   demo.flag("--no-ranges", run->workload.no_ranges, "emit no NVTX ranges");
   demo.flag("--simulated", run->simulated, "use the simulated GPU even where there is a real one");
-  demo.option("--run-dir", run->run_dir, "write the run's windows there (MFU_RUN_DIR)", {.type = "DIR"});
+  demo.option("--run-dir", run->run_dir, "where the run's files go; default: MFU_RUN_DIR, else mfu-runs/<time>-<pid>",
+              {.type = "DIR"});
   demo.option("--interval", run->interval_s, "seconds per window", {.between = kAboveZero, .shows_default = true});
   demo.option("--train-batch", run->workload.train_batch, "sequences per training step",
               {.between = {1, 1 << 20}, .shows_default = true});

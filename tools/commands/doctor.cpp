@@ -1,14 +1,21 @@
 // `mfu doctor`: what works here and what does not, each line with what to do about it.
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/base/line_file.h"
+#include "core/base/number_text.h"
 #include "core/config/config.h"
 #include "core/peak/peak.h"
 #include "cuda/cupti_api.h"
@@ -18,6 +25,7 @@
 #include "tools/commands/doctor_measure.h"
 #include "tools/commands/library_path.h"
 #include "tools/commands/output_check.h"
+#include "tools/commands/program_loader.h"
 
 extern char** environ;
 
@@ -50,15 +58,6 @@ class Report {
 
 std::string cuda_version(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-std::string si(double value, const char* unit) {
-  char text[64];
-  if (value >= 1e12)
-    std::snprintf(text, sizeof text, "%.4g T%s", value / 1e12, unit);
-  else
-    std::snprintf(text, sizeof text, "%.4g G%s", value / 1e9, unit);
-  return text;
 }
 
 /// Initialises CUDA in this process, without any injection library.
@@ -95,9 +94,9 @@ void check_devices(Report& report, const Config& config) {
       report.bad(label.c_str(), text + ": peak unknown; set MFU_PEAK_TFLOPS and MFU_PEAK_GBPS");
       continue;
     }
-    text += ": peak " + si(*peak.flop_per_s, "FLOP/s ") + std::string(name(peak.dtype)) +
+    text += ": peak " + scaled_text(peak.flop_per_s, "FLOP/s") + " " + std::string(name(peak.dtype)) +
             (peak.sparse ? " sparse" : " dense");
-    if (peak.bytes_per_s) text += ", " + si(*peak.bytes_per_s, "B/s");
+    if (peak.bytes_per_s) text += ", " + scaled_text(peak.bytes_per_s, "B/s");
     report.good(label.c_str(), text + " (" + peak.source.substr(0, peak.source.find(';')) + ")");
   }
   if (count == 0) report.bad("gpu", "the driver shows no device; check CUDA_VISIBLE_DEVICES");
@@ -105,9 +104,14 @@ void check_devices(Report& report, const Config& config) {
 
 void on_nothing(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
 
+/// As a Python process finds it, in the wheels of the environment that is active, then as any other does.
 void check_cupti(Report& report, const Config& config) {
   std::string tried;
-  for (const CuptiCandidate& candidate : cupti_candidates(config.cupti_path)) {
+  const std::string python = in_path("python3");
+  std::vector<CuptiCandidate> candidates;
+  if (python.find('/') != std::string::npos) candidates = cupti_candidates(config.cupti_path, python);
+  for (CuptiCandidate& other : cupti_candidates(config.cupti_path)) candidates.push_back(std::move(other));
+  for (const CuptiCandidate& candidate : candidates) {
     const auto api = open_cupti(candidate);
     if (!api) {
       if (candidate.path.find('/') != std::string::npos || tried.empty())
@@ -119,7 +123,8 @@ void check_cupti(Report& report, const Config& config) {
     const int result = static_cast<int>(api->subscribe(&subscriber, on_nothing, nullptr));
     if (result == 0) {
       if (api->unsubscribe != nullptr) (void)api->unsubscribe(subscriber);
-      report.good("cupti", text);
+      const bool of_python = config.cupti_path.empty() && api->path.find("-packages/") != std::string::npos;
+      report.good("cupti", text + (of_python ? ", for Python programs; others need it in MFU_CUPTI" : ""));
       return;
     }
     tried += (tried.empty() ? "" : "; ") + text + ": cuptiSubscribe answers " + std::to_string(result) +
@@ -142,6 +147,23 @@ void check_variable(Report& report, const char* variable, const std::string& lib
     report.good(variable, value);
   else
     report.bad(variable, std::string(value) + " is not this library: another tool has it");
+}
+
+/// Settings outside of the program that may change how CUPTI and the driver behave.
+void check_surroundings(Report& report) {
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (std::string_view(*variable).starts_with("CUPTI_"))
+      report.note("cupti", std::string(*variable) + " is set: CUPTI reads it, and may record otherwise with it");
+  const char* libraries = std::getenv("LD_LIBRARY_PATH");
+  std::istringstream folders(libraries != nullptr ? libraries : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (folder.find("/stubs") != std::string::npos && ::access((folder + "/libcuda.so").c_str(), F_OK) == 0)
+      report.warn("driver",
+                  folder + " is in LD_LIBRARY_PATH: CUPTI may open its libcuda.so, which is for linking only");
+  std::ifstream parameters("/proc/driver/nvidia/params");
+  for (std::string line; std::getline(parameters, line);)
+    if (line == "RmProfilingAdminOnly: 1")
+      report.note("driver", line + ": hardware counters (ncu) are for root alone; the times of kernels are not");
 }
 
 /// What the config says, and every line about it that a run would print.
@@ -204,14 +226,14 @@ int doctor(bool measure, double seconds) {
   const Config config = load_config([](const char* n) -> const char* { return ::getenv(n); }, environ);
   check_config(report, config);
   check_outputs(report, config);
+  check_surroundings(report);
   if (initialise_cuda(report)) {
     check_devices(report, config);
     check_cupti(report, config);
     if (measure && library) check_measurement(report, *library, seconds);
   }
-  const std::string warnings = report.warnings() == 0   ? ""
-                               : report.warnings() == 1 ? "; 1 warning"
-                                                        : "; " + std::to_string(report.warnings()) + " warnings";
+  const int count = report.warnings();
+  const std::string warnings = count == 0 ? "" : fmt::format("; {} warning{}", count, count == 1 ? "" : "s");
   if (report.problems() == 0)
     std::printf("everything that a measurement needs is here%s\n", warnings.c_str());
   else

@@ -47,8 +47,9 @@ int fail(const Error& error, int code) {
 /// For an option: what is wrong with its text, or nothing. By the words that the config takes too.
 std::string convention_word(const std::string& text) {
   if (text == "exact-full" || parse_convention(text)) return "";
-  return "expected exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla or 6nd, got \"" + text +
-         "\"";
+  return "expected exact, exact-full, palm, nanogpt, torchtitan, torchtitan-2026, megatron, kaplan, chinchilla or 6nd, "
+         "got \"" +
+         text + "\"";
 }
 std::string dtype_word(const std::string& text) {
   return parse_dtype(text) ? ""
@@ -128,6 +129,8 @@ void add_flops(CommandLine& line) {
   command.option("--contexts", call->contexts, "tokens already cached of each sequence",
                  {.between = kFromZero, .separator = ','});
   command.option("--new-tokens", call->new_tokens, "decode passes, over a growing context", {.between = kFromZero});
+  command.option("--documents", call->documents, "documents that are packed into each training sequence",
+                 {.between = kFromOne});
   command.option("--grad-accum", call->grad_accum, "micro-batches per step", {.between = kFromOne});
   for (const auto& [name, size, what] : {std::tuple("--tp", &call->tp, "ranks that share each layer (tensor parallel)"),
                                          std::tuple("--pp", &call->pp, "ranks that share the layers (pipeline)"),
@@ -147,7 +150,7 @@ void add_flops(CommandLine& line) {
                  {.type = "SIZE", .check = image_size, .separator = ','});
   command.option("--logits", call->logits, "rows of the output matrix", {.one_of = {"all", "last"}});
   command.option("--convention", call->convention,
-                 "exact, exact-full, palm, nanogpt, torchtitan, megatron, kaplan, chinchilla, 6nd",
+                 "exact, exact-full, palm, nanogpt, torchtitan, torchtitan-2026, megatron, kaplan, chinchilla, 6nd",
                  {.type = "NAME", .check = convention_word});
   command.option("--recompute", call->recompute, "what the backward pass computes again",
                  {.one_of = {"none", "flash", "selective", "full"}});

@@ -10,6 +10,7 @@
 #include "tools/report/outputs/tensorboard.h"
 #include "tools/report/rank_notes.h"
 #include "tools/report/run_source.h"
+#include "tools/run_dir/find_run_dir.h"
 
 namespace mfu {
 
@@ -35,6 +36,16 @@ Result<Job> read_job(const JobInput& input, ProcessWriter* writer, const Complai
   Job job = builder.finish();
   job.rank_notes = rank_notes(job);
   return job;
+}
+
+Result<std::string> one_run(const std::vector<std::string>& paths) {
+  Result<std::vector<std::string>> found = find_run_dirs(paths);
+  if (!found) return found.error();
+  if (found->size() == 1) return std::move(found->front());
+  if (paths.empty()) return Error{"several run directories are there: name one"};
+  return Error{paths.size() == 2
+                   ? fmt::format("one run at a time; to compare two: mfu compare {} {}", paths[0], paths[1])
+                   : "one run at a time; the ranks of one job belong into one folder"};
 }
 
 std::string wrong_work_options(std::span<const std::string> paths, const WorkOptions& work) {

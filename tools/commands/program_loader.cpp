@@ -10,15 +10,6 @@
 #include <vector>
 
 namespace mfu {
-namespace {
-
-#if defined(__aarch64__)
-constexpr Elf64_Half kMachine = EM_AARCH64;
-#else
-constexpr Elf64_Half kMachine = EM_X86_64;
-#endif
-
-/// As a shell finds it.
 std::string in_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   if (path == nullptr || program.find('/') != std::string::npos) return program;
@@ -29,6 +20,14 @@ std::string in_path(const std::string& program) {
   }
   return program;
 }
+
+namespace {
+
+#if defined(__aarch64__)
+constexpr Elf64_Half kMachine = EM_AARCH64;
+#else
+constexpr Elf64_Half kMachine = EM_X86_64;
+#endif
 
 template <typename T>
 bool read_at(std::ifstream& file, std::uint64_t at, T* into, std::size_t bytes) {

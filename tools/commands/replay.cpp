@@ -403,7 +403,7 @@ void add_replay(CommandLine& line) {
   command.footer({"mfu replay trace.json.gz", "mfu replay -c Qwen/Qwen3-8B report.sqlite",
                   "mfu replay --json traces/ > figures.json", "mfu replay --run-dir run -i 1 trace.json.gz",
                   "mfu replay -c config.json --range ProfilerStep --nth 3 trace.json.gz",
-                  "mfu replay -c config.json --kernel flash_fwd --kernel-kind flash_fwd trace.json.gz"},
+                  "mfu replay -c config.json --kernel flash_fwd --kernel-kind flash_fwd t.json"},
                  "0; 1 when a trace or the config cannot be read, or a trace ends in the middle");
   command.action([options] {
     TraceQuery& q = options->query;

@@ -17,7 +17,6 @@
 #include "tools/report/outputs/perfetto.h"
 #include "tools/report/outputs/table.h"
 #include "tools/report/page/page.h"
-#include "tools/run_dir/find_run_dir.h"
 
 namespace mfu {
 namespace {
@@ -89,17 +88,9 @@ int report_one(const ReportOptions& o) {
 }
 
 int report(ReportOptions& options) {
-  if (options.paths.empty()) {
-    Result<std::vector<std::string>> found = find_run_dirs({});
-    if (!found) return fail(found.error().message, kFailed);
-    if (found->size() != 1) return fail("several run directories are there: name one", kUsageError);
-    options.paths = std::move(*found);
-  }
-  if (options.paths.size() > 1)
-    return fail(options.paths.size() == 2 ? fmt::format("one run at a time; to compare two: mfu compare {} {}",
-                                                        options.paths[0], options.paths[1])
-                                          : "one run at a time; the ranks of one job belong into one folder",
-                kUsageError);
+  Result<std::string> run = one_run(options.paths);
+  if (!run) return fail(run.error().message, options.paths.empty() ? kFailed : kUsageError);
+  options.paths = {std::move(*run)};
   if (int{options.json} + int{options.csv} + int{options.perfetto} + int{options.markdown} > 1)
     return fail("one of --json, --csv, --perfetto and --markdown at a time", kUsageError);
   if (const std::string wrong = wrong_work_options(options.paths, options.work); !wrong.empty())

@@ -6,16 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -38,6 +37,7 @@
 #include "tools/run_dir/find_run_dir.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_processes.h"
+#include "tools/trace/trace_input.h"
 
 extern char** environ;
 
@@ -109,14 +109,9 @@ std::string job_name() {
   return parent.empty() ? "" : "ranks-of-" + parent;
 }
 
-std::string new_run_dir() {
-  if (const std::string job = job_name(); !job.empty()) return "mfu-runs/" + job;
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  std::array<char, 64> name{};
-  std::strftime(name.data(), name.size(), "mfu-runs/%Y%m%d-%H%M%S", &local);
-  return std::string(name.data()) + "-" + std::to_string(::getpid());
+std::string run_dir_of_job() {
+  const std::string job = job_name();
+  return job.empty() ? new_run_dir() : "mfu-runs/" + job;
 }
 
 /// A number that an option was given, if it was; what it should be goes to `mistakes`.
@@ -176,6 +171,14 @@ std::string as_option(const RunOptions& o, std::string line) {
   return line;
 }
 
+/// Whether `config` is a model id whose config the program may itself bring into the cache: no path that was mistyped.
+bool may_come_later(const std::string& config) {
+  const std::size_t slash = config.find('/');
+  std::error_code error;
+  return slash != std::string::npos && slash == config.rfind('/') && !config.ends_with(".json") &&
+         !fs::exists(config.substr(0, slash), error);
+}
+
 /// Everything that can be known to be wrong before the program starts, one line each.
 std::vector<std::string> mistakes_of(const RunOptions& o, const Config& config) {
   std::vector<std::string> mistakes;
@@ -190,7 +193,9 @@ std::vector<std::string> mistakes_of(const RunOptions& o, const Config& config) 
     });
   };
   for (const ConfigMistake& mistake : config_mistakes(config))
-    if (const std::string line = as_option(o, mistake.line); !was_said(line)) mistakes.push_back(line);
+    if (const std::string line = as_option(o, mistake.line);
+        !was_said(line) && !(may_come_later(o.config) && line.starts_with("--config " + o.config + ": ")))
+      mistakes.push_back(line);
   const auto check = [&mistakes](const char* what, const Result<void>& done) {
     if (!done) mistakes.push_back(std::string(what) + " " + done.error().message);
   };
@@ -226,7 +231,7 @@ void choose_run_dir(const RunOptions& o, Plan& plan) {
     return;
   }
   std::error_code error;
-  std::string directory = fs::absolute(o.run_dir.empty() ? new_run_dir() : o.run_dir, error).string();
+  std::string directory = fs::absolute(o.run_dir.empty() ? run_dir_of_job() : o.run_dir, error).string();
   if (error) directory = o.run_dir;
   if (o.run_dir.empty()) {
     if (const auto done = check_output_folder(directory); !done) {
@@ -281,23 +286,39 @@ std::string signal_name(int signal) {
   return "signal " + std::to_string(signal);
 }
 
-/// The table that the program could not print, from what it wrote while it ran.
-void print_table(const Plan& plan, const Written& written, int status) {
+/// The model's config, which the program may have brought into the cache that was looked into before it began.
+std::optional<Config> late_config(const RunOptions& o, const Plan& plan) {
+  if (plan.config.model || o.config.empty()) return std::nullopt;
+  Result<Config> read = trace_config({.config = o.config});
+  return read && read->model ? std::optional(std::move(*read)) : std::nullopt;
+}
+
+/// The table from what the program wrote while it ran, where it could not print one (`ended`), or where its own had no
+/// model. \return whether `late` counted the run
+bool print_table(const Plan& plan, const Written& written, int status, bool ended, const std::optional<Config>& late) {
   JobBuilder builder(written.directory, false);
   std::vector<std::string> failures;
-  for (const RunProcess& process : find_processes(written.files, failures))
-    if (const auto history = read_process(process)) builder.add(*history);
+  bool counted = false;
+  for (const RunProcess& process : find_processes(written.files, failures)) {
+    auto history = read_process(process);
+    if (!history) continue;
+    counted = (late && count_late(*late, *history)) || counted;
+    builder.add(*history);
+  }
+  if (ended && !counted) return false;
   const Job job = builder.finish();
-  const std::string how =
-      WIFSIGNALED(status) ? "ended by " + signal_name(WTERMSIG(status)) : std::string("ended without its last line");
+  const std::string how = WIFSIGNALED(status) ? "ended by " + signal_name(WTERMSIG(status))
+                          : ended             ? "the program brought " + late->model_source
+                                              : "ended without its last line";
   if (job.regions.empty()) {
     plan.say(how + " before its first window was written: no table");
-    return;
+    return counted;
   }
-  plan.say(how + "; from the run directory, without the window that was open:");
+  plan.say(how + (ended ? "; with it the run is:" : "; from the run directory, without the window that was open:"));
   std::istringstream lines(job_text(job));
   for (std::string line; std::getline(lines, line);)
     if (!line.starts_with("unfinished: ")) plan.say(printable_lines(line));
+  return counted;
 }
 
 /// The last lines: the table where the program could not print it, and what to do next.
@@ -309,6 +330,8 @@ void conclude(const RunOptions& o, const Plan& plan, int status) {
     plan.say(why.empty() ? "nothing was measured: no process put work on a GPU with the library in it; mfu doctor says "
                            "what is missing"
                          : "nothing was measured: " + o.command.front() + " " + why);
+    // The driver says nothing where the file that the variable names is not there.
+    if (why.empty() && library_path()) plan.say("a container must hold " + *library_path() + " under the same path");
     return;
   }
   const Written& first = written.front();
@@ -316,15 +339,13 @@ void conclude(const RunOptions& o, const Plan& plan, int status) {
   const bool told = std::any_of(first.files.begin(), first.files.end(), [&](const std::string& file) {
     return fs::path(file).filename().string().find(mine) != std::string::npos && has_end(file);
   });
-  if (!told) print_table(plan, first, status);
+  const std::optional<Config> late = late_config(o, plan);
+  const bool counted = (!told || late) && print_table(plan, first, status, told, late);
   if (!o.report.empty() && run_again({"report", first.directory, "-o", o.report}, /*silent=*/true) == 0)
     plan.say("report: " + o.report);
   const std::string others =
       written.size() > 1 ? "; and " + std::to_string(written.size() - 1) + " more run directories" : "";
-  // The program may have brought its model's config into the cache that was looked into before it began.
-  const bool late = !plan.config.model && !o.config.empty() && trace_config({.config = o.config});
-  plan.say("next: mfu report " + from_here(first.directory) + (late ? " -c " + o.config : "") + others +
-           (late ? "; the config was not there when the run began: now it counts the run" : ""));
+  plan.say("next: mfu report " + from_here(first.directory) + (counted ? " -c " + o.config : "") + others);
 }
 
 int run(const RunOptions& o) {
@@ -356,6 +377,11 @@ int run(const RunOptions& o) {
   choose_run_dir(o, plan);
   if (plan.speaks() && !(plan.run_dir.empty() && !plan.config.model))
     plan.say(config_words(plan.config) + (plan.run_dir.empty() ? "" : "; run directory " + from_here(plan.run_dir)));
+  if (plan.speaks() && !plan.config.model && may_come_later(o.config))
+    plan.say(o.config +
+             " is in no local cache yet: it counts the run as soon as the program has it there; to have it "
+             "from the start: hf download " +
+             o.config + " config.json");
   const ProgramEnd end = run_and_wait(o.command);
   if (end.start_error != 0) {
     // Where its loader is missing, the kernel says the same as where the program is.

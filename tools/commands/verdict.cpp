@@ -44,13 +44,8 @@ int run_verdict(const VerdictCall& call) {
     return 1;
   }
   std::error_code error;
-  std::vector<std::string> words{call.python,
-                                 "-m",
-                                 "mfuinject.verdict",
-                                 "--mfu",
-                                 fs::read_symlink("/proc/self/exe", error).string(),
-                                 "--minutes",
-                                 fmt::format("{}", call.minutes)};
+  const std::string mfu = fs::read_symlink("/proc/self/exe", error).string(), minutes = fmt::format("{}", call.minutes);
+  std::vector<std::string> words{call.python, "-m", "mfuinject.verdict", "--mfu", mfu, "--minutes", minutes};
   if (!call.out.empty()) words.insert(words.end(), {"--out", call.out});
   if (call.list) words.emplace_back("--list");
   if (call.small) words.emplace_back("--small");
@@ -72,7 +67,7 @@ int run_verdict(const VerdictCall& call) {
 void add_verdict(CommandLine& line) {
   const auto call = std::make_shared<VerdictCall>();
   Command command =
-      line.command("verdict", "try on this machine what the library assumes about a GPU: ten minutes, one file");
+      line.command("verdict", "Try on this machine what the library assumes about a GPU: ten minutes, one file");
   command.option("--minutes", call->minutes, "for all steps together",
                  {.between = {0.1, 600.0}, .shows_default = true});
   command.option("--out", call->out, "the result file; without it verdict-HOST-DATE.json.gz in this folder",

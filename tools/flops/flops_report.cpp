@@ -59,9 +59,9 @@ void add_peak(const AskedPeak& asked, Phase phase, std::optional<double> flop, s
 void add_other_conventions(const FlopsModel& model, const FlopsOptions& options, const CountRequest& request,
                            FlopsReport& r) {
   Json totals = Json::object();
-  for (const Convention other :
-       {Convention::kExact, Convention::kPalm, Convention::kNanogpt, Convention::kTorchtitan, Convention::kMegatron,
-        Convention::kKaplan, Convention::kChinchilla, Convention::k6nd}) {
+  for (const Convention other : {Convention::kExact, Convention::kPalm, Convention::kNanogpt, Convention::kTorchtitan,
+                                 Convention::kTorchtitan2026, Convention::kMegatron, Convention::kKaplan,
+                                 Convention::kChinchilla, Convention::k6nd}) {
     if (other == options.convention) continue;
     FlopsOptions changed = options;
     changed.convention = other;

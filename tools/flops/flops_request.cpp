@@ -31,6 +31,7 @@ std::vector<Override> config_overrides(const FlopsCall& call) {
   number("--context", "workload.context", call.context);
   number("--new-tokens", "workload.new_tokens", call.new_tokens);
   number("--encoder-len", "workload.encoder_len", call.encoder_len);
+  number("--documents", "workload.documents", call.documents);
   number("--grad-accum", "workload.grad_accum", call.grad_accum);
   number("--tp", "parallel.tp", call.tp);
   number("--pp", "parallel.pp", call.pp);
@@ -115,7 +116,8 @@ Result<void> list_sequences(const FlopsCall& call, const Shape& shape, FlopsJob&
 }
 
 /// Equal sequences, as a region with this shape would be counted.
-Result<void> equal_sequences(const FlopsCall& call, const Architecture& spec, Shape shape, FlopsJob& job) {
+Result<void> equal_sequences(const FlopsCall& call, const FlopsModel& model, Shape shape, FlopsJob& job) {
+  const Architecture& spec = model.spec();
   const bool decode = job.phase == Phase::kDecode;
   const bool whole = !decode && !spec.is_vision_only();
   if (whole && !shape.seq_len) {
@@ -125,6 +127,7 @@ Result<void> equal_sequences(const FlopsCall& call, const Architecture& spec, Sh
   if (whole && job.phase == Phase::kTrain && shape.context.value_or(0) != 0)
     return Error{"--context: a training step has no cached tokens"};
   if (!shape.batch) shape.batch = 1;
+  if (job.phase == Phase::kTrain) shape = unpacked(shape, model.options().documents);
   const ShapeRequest request = request_of(spec, spec.is_vision_only() ? Phase::kPrefill : job.phase, shape);
   if (std::string_view(request.missing) == "context")
     return Error{"--context: expected the tokens already in the cache for decode"};
@@ -175,7 +178,7 @@ Result<FlopsJob> make_job(const FlopsCall& call, const Config& config) {
     shape.seq_len = 1;  // the first decoder token
   job.shape["phase"] = phase_name(job.phase);
   if (decode) job.passes = shape.new_tokens.value_or(1);
-  const auto made = listed ? list_sequences(call, shape, job) : equal_sequences(call, spec, shape, job);
+  const auto made = listed ? list_sequences(call, shape, job) : equal_sequences(call, *config.model, shape, job);
   if (!made) return made.error();
   job.has_shape = !job.sequences.empty();
   if (!job.has_shape && !call.kernel.empty() && call.kernel != "gemm")

@@ -19,7 +19,7 @@ struct FlopsCall {
   std::string config;
   std::string phase, attention, logits, convention, gpu, dtype, weight_dtype, kv_dtype, kernel, encoder_runs, recompute,
       context_mode;
-  std::optional<std::int64_t> batch, seq_len, context, new_tokens, grad_accum, encoder_len, m, n, k;
+  std::optional<std::int64_t> batch, seq_len, context, new_tokens, documents, grad_accum, encoder_len, m, n, k;
   std::optional<std::int64_t> tp, pp, cp, ep, dp;
   std::vector<std::int64_t> seq_lens, contexts;
   std::vector<std::string> images;

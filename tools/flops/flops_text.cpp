@@ -20,13 +20,6 @@ std::string with_unit(double value, const char* unit) {
   return fmt::format("{:.4g} {}{}", value, kPrefixes[step], unit);
 }
 
-std::string grouped(std::uint64_t value) {
-  std::string text = std::to_string(value);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
-  return text;
-}
-
 std::string time_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.4g} µs", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.4g} ms", seconds * 1e3);

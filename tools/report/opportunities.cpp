@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "core/base/number_text.h"
 #include "core/rows/idle_causes.h"
@@ -11,13 +12,6 @@
 namespace mfu {
 
 namespace {
-
-/// `1,516`.
-std::string with_commas(long long number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
-  return digits;
-}
 
 constexpr double kWorthSaying = 0.02;
 constexpr double kNothingLeft = 0.995;
@@ -122,8 +116,9 @@ class Finder {
           "The host stops in between: a synchronising read (.item(), .cpu()), work on the CPU, or another process.");
     const double launches =
         r_.instances != 0 ? static_cast<double>(r_.launches) / static_cast<double>(r_.instances) : 0;
-    const std::string many =
-        launches >= 1 ? fmt::format("; {} launches per instance", with_commas(std::llrint(launches))) : "";
+    const std::string many = launches >= 1 ? fmt::format("; {} launches per instance",
+                                                         grouped(static_cast<std::uint64_t>(std::llrint(launches))))
+                                           : "";
     if (part(gaps.under_20us) >= kMost)
       return say(gaps.under_20us, "in gaps below 20 µs" + many,
                  "Launching takes as long as computing: CUDA graphs, torch.compile, larger batches.");
@@ -147,7 +142,7 @@ class Finder {
     const std::string name = short_kernel_name(kernel->name);
     if (mean_ns(sum_ns, count) < kShortKernel)
       return add(TimeClass::kOther, "other kernels",
-                 fmt::format(": {} of {} on average, {} most of all", with_commas(static_cast<long long>(count)),
+                 fmt::format(": {} of {} on average, {} most of all", grouped(count),
                              duration_text(seconds(mean_ns(sum_ns, count))), name),
                  "Fuse element-wise work and normalisation (torch.compile, fused attention and optimizer): none of it "
                  "counts as model FLOP.");
@@ -166,8 +161,7 @@ class Finder {
                                              static_cast<double>(r_.comm_sum_ns));
     const std::string evidence =
         fmt::format(": {} of the time of {} kernels of {} each, with no compute beside them", percent_text(exposed),
-                    with_commas(static_cast<long long>(r_.comm_kernels)),
-                    duration_text(seconds(mean_ns(r_.comm_sum_ns, r_.comm_kernels))));
+                    grouped(r_.comm_kernels), duration_text(seconds(mean_ns(r_.comm_sum_ns, r_.comm_kernels))));
     add(TimeClass::kComm, "exposed communication", evidence,
         exposed >= kMost ? "Overlap it with compute (bucket sizes, prefetch); mfu top names a rank that arrives last."
                          : "Most of it is hidden: move less (larger shards, fewer bytes), or a faster network.");
@@ -212,6 +206,38 @@ std::vector<Opportunity> opportunities(const Job& job) {
   sorted.reserve(all.size());
   for (auto& [weight, o] : all) sorted.push_back(std::move(o));
   return sorted;
+}
+
+std::vector<Advice> advice(const Job& job) {
+  static constexpr std::tuple<std::string_view, std::string_view, std::string_view> kFindings[] = {
+      {"config", "config", "Correct the config: until then no MFU of this region is right."},
+      {"batch", "config", "Correct workload or parallel as it says."},
+      {"peak_dtype", "config", "Compare mfu_mixed with runs of other dtypes, not mfu."},
+      {"not_seen", "config", "Give the shape in the range's name or in workload: then MFU needs no products."},
+      {"padding", "work", "Sort sequences by length, or pack them."},
+      {"recomputation", "work", "Where memory allows, recompute fewer layers, or attention alone."},
+      {"logits", "work", "Compute the logits of the last position alone."},
+      {"expert_capacity", "work", "Lower the capacity factor, or route without dropping."},
+  };
+  std::vector<Advice> all;
+  for (const JobRegion& r : job.regions) {
+    if (r.name == "total") continue;
+    const RegionSummary& s = r.sum();
+    if (!s.suspect.empty())
+      all.push_back({"measure", r.name, s.suspect, "Use none of its figures before that is mended."});
+    else if (!r.why_no_mfu.empty() && s.named_by != NamedBy::kDetector)
+      all.push_back({"measure", r.name, "MFU is not known: " + r.why_no_mfu,
+                     "Name the model (-c config.json, also for a run that is over), its shape and its peak."});
+    for (const Finding& f : s.findings)
+      for (const auto& [finding, kind, action] : kFindings)
+        if (finding == f.kind) all.push_back({kind, r.name, f.text, std::string(action)});
+  }
+  for (Opportunity& o : opportunities(job)) all.push_back({"time", o.region, o.what, o.advice, o.gain});
+  for (const std::string& note : job.rank_notes)
+    all.push_back({"rank", "", note, "Look at that rank's host, GPU and input; mfu top shows it live."});
+  constexpr std::string_view kOrder = "measure config work time rank";
+  std::ranges::stable_sort(all, {}, [&](const Advice& a) { return kOrder.find(a.kind); });
+  return all;
 }
 
 std::string opportunity_text(const Opportunity& o) {

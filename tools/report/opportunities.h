@@ -25,6 +25,18 @@ struct Opportunity {
 /// MFU is known and memory is not the limit.
 [[nodiscard]] std::vector<Opportunity> opportunities(const Job& job);
 
+/// One thing to do next, and the evidence for it. `kind`: `measure` (no figure without it), `config` and `work` (found
+/// in the run), `time`, `rank`.
+struct Advice {
+  std::string_view kind;
+  std::string region;  ///< empty: the whole job
+  std::string evidence, action;
+  std::optional<double> gain = {};  ///< at most: times the rate
+};
+
+/// First the advice without which figures are unknown or wrong, then the findings of the work, opportunities, ranks.
+[[nodiscard]] std::vector<Advice> advice(const Job& job);
+
 /// `step: idle 30.5 %: ..., up to 1.44x`.
 [[nodiscard]] std::string opportunity_text(const Opportunity& opportunity);
 

@@ -41,21 +41,6 @@ std::optional<double> fitting_interval(const std::vector<ProcessRegions>& proces
   return fitting < interval_s ? std::optional(fitting) : std::nullopt;
 }
 
-/// Gives the rows of a run without a model the work that `config` implies. Error: it has a model.
-Result<void> count_late(const Config& config, RunHistory& history) {
-  LateCount late(config);
-  if (!late.start(history.run))
-    return Error{history.source + ": was counted with its config; --config is for traces, and for runs that had none"};
-  for (WindowSummary& window : history.windows)
-    for (RegionSummary& row : window.regions) late.count(row);
-  if (history.end)
-    for (RegionSummary& row : history.end->regions) late.count(row, true);
-  history.oddities.push_back(
-      fmt::format("FLOP were counted after the run, by {}{}", config.model_source,
-                  late.missing().empty() ? "" : "; only a bound of MFU, for a shape lacks " + late.missing()));
-  return {};
-}
-
 Result<void> for_each_run(const RunSource& source, const std::function<Result<void>(RunHistory&&)>& each,
                           const OnRemark& remark) {
   const Result<std::vector<std::string>> files = list_run_files(source.path);
@@ -165,6 +150,20 @@ Result<void> for_each_trace(const RunSource& source, const std::function<Result<
 }
 
 }  // namespace
+
+Result<void> count_late(const Config& config, RunHistory& history) {
+  LateCount late(config);
+  if (!late.start(history.run))
+    return Error{history.source + ": was counted with its config; --config is for traces, and for runs that had none"};
+  for (WindowSummary& window : history.windows)
+    for (RegionSummary& row : window.regions) late.count(row);
+  if (history.end)
+    for (RegionSummary& row : history.end->regions) late.count(row, true);
+  history.oddities.push_back(
+      fmt::format("FLOP were counted after the run, by {}{}", config.model_source,
+                  late.missing().empty() ? "" : "; only a bound of MFU, for a shape lacks " + late.missing()));
+  return {};
+}
 
 Result<SourceKind> kind_of(const std::string& path) {
   namespace fs = std::filesystem;

@@ -17,6 +17,9 @@ struct RunSource {
   Timelines* timelines = nullptr;  ///< gets single instances of traces, and of the recordings of runs; nullptr: none
 };
 
+/// Gives the rows of a run without a model the work that `config` implies. Error: it has a model.
+[[nodiscard]] Result<void> count_late(const Config& config, RunHistory& history);
+
 /// What a path holds.
 enum class SourceKind { kRunDirectory, kTraces };
 

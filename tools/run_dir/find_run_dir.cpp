@@ -1,8 +1,11 @@
 #include "tools/run_dir/find_run_dir.h"
 
 #include <glob.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <string_view>
 
@@ -68,6 +71,15 @@ Result<std::vector<std::string>> find_run_dirs(const std::vector<std::string>& g
   if (newest.empty())
     return Error{"no run directory: name one, set MFU_RUN_DIR, or start a program with `mfu run` in this folder"};
   return std::vector<std::string>{newest};
+}
+
+std::string new_run_dir() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  std::array<char, 64> name{};
+  std::strftime(name.data(), name.size(), "mfu-runs/%Y%m%d-%H%M%S", &local);
+  return std::string(name.data()) + "-" + std::to_string(::getpid());
 }
 
 }  // namespace mfu

@@ -13,4 +13,7 @@ namespace mfu {
 /// none of these is there, and what to do.
 [[nodiscard]] Result<std::vector<std::string>> find_run_dirs(const std::vector<std::string>& given);
 
+/// A name below `./mfu-runs` that no other run has: the time and this process. Nothing is made.
+[[nodiscard]] std::string new_run_dir();
+
 }  // namespace mfu

@@ -66,11 +66,4 @@ RunHistory HistoryBuilder::finish() {
   return std::move(history_);
 }
 
-Result<RunHistory> read_run_history(const std::string& path) {
-  std::vector<std::string> failures;
-  const std::vector<RunProcess> processes = find_processes({path}, failures);
-  if (!failures.empty()) return Error{failures.front()};
-  return read_process(processes.front());
-}
-
 }  // namespace mfu

@@ -45,7 +45,4 @@ class HistoryBuilder {
   bool any_ = false, started_ = false;
 };
 
-/// The first process in a file. Error: it cannot be read, or holds not one line of a run.
-[[nodiscard]] Result<RunHistory> read_run_history(const std::string& path);
-
 }  // namespace mfu

@@ -129,8 +129,24 @@ class Detail {
     }
   }
 
+  /// How long the gaps of idle time were, and where they were.
+  void add_idle(const RegionSummary& region) {
+    const DurationNs idle = region.time_ns[static_cast<std::size_t>(TimeClass::kIdle)];
+    if (!region.idle_gaps || idle <= 0) return;
+    const IdleGaps& gaps = *region.idle_gaps;
+    const auto part = [idle](DurationNs ns, const char* what) {
+      return fmt::format("{} {:.0f} %", what, 100.0 * static_cast<double>(ns) / static_cast<double>(idle));
+    };
+    say("");
+    say_flow({fmt::format(" IDLE of {}: {}", region.region, duration_text(seconds(idle))),
+              part(gaps.under_20us, "gaps < 20 µs") + part(gaps.under_1ms, ", < 1 ms") + part(gaps.longer, ", longer"),
+              part(gaps.before, "before the first kernel") + part(gaps.inside, ", inside") +
+                  part(gaps.after, ", behind the last")});
+  }
+
   /// Components, findings and kernels of the region that took most of the window.
   void add_region(const RegionSummary& region) {
+    add_idle(region);
     for (ScreenLine& line : component_table(region, width_)) lines_.push_back(std::move(line));
     for (const Finding& finding : region.findings) say("   " + finding.text, Style::kWarning);
     if (const std::string causes = idle_text(region, width_ * 2); !causes.empty())

@@ -2,6 +2,7 @@
 // FLOP are counted by hand, and against brute-force sums.
 #include "core/account/executed.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -464,14 +465,27 @@ TEST_F(Executed, AnExactMultipleIsNoPadding) {
 }
 
 TEST_F(Executed, SizesThatAreDividedNameTensorParallelism) {
-  // Of as many ranks as there are heads of keys: with more, those heads are repeated, and no one number divides all.
-  made_.heads /= 2;
-  made_.kv_heads /= 2;
+  // Eight ranks, but two heads of keys: each of them is on four ranks, and no one number divides all matrices.
+  for (const int ranks : {2, 8}) {
+    for (const int said : {1, 4}) {
+      start(MadeTransformer::config(fmt::format(R"("parallel": {{"tp": {}}})", said)));
+      made_.heads /= ranks;
+      made_.kv_heads = std::max<decltype(made_.kv_heads)>(1, made_.kv_heads / ranks);
+      made_.f /= ranks;
+      made_.vocab /= ranks;
+      in_range("step batch=16 seq_len=256", [&] { made_.step(4, 256); });
+      const RegionSummary r = finish();
+      EXPECT_NE(r.suspect.find(fmt::format("set parallel.tp to {}", ranks)), std::string::npos)
+          << said << ": " << r.suspect;
+    }
+  }
+  // Half of the MLP is another model, not one of two ranks: the projections have their full size.
+  start(MadeTransformer::config());
   made_.f /= 2;
-  made_.vocab /= 2;
   in_range("step batch=4 seq_len=256", [&] { made_.step(4, 256); });
   const RegionSummary r = finish();
-  EXPECT_NE(r.suspect.find("set parallel.tp to 2"), std::string::npos) << r.suspect;
+  EXPECT_TRUE(r.suspect.starts_with("config_is_not_the_model")) << r.suspect;
+  EXPECT_EQ(r.suspect.find("parallel.tp"), std::string::npos) << r.suspect;
 }
 
 TEST_F(Executed, ABoundIsNotAboveTheTimeInWhichKernelsRan) {

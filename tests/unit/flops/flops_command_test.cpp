@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "tools/commands/commands.h"
 
@@ -41,7 +42,8 @@ json flops(std::vector<std::string> arguments) {
   return json::parse(result.out, nullptr, false);
 }
 
-/// Figures of public reports: pytorch/torchtitan pull request 4300 (FLOP per token before it), and fms-fsdp issue 67
+/// Figures of public reports: pytorch/torchtitan pull request 4300 (FLOP per token before and since), and fms-fsdp
+/// issue 67
 /// ("192 TFLOP per sequence" of Llama 2 7B at 4,096 tokens, by PaLM's formula).
 TEST(FlopsCommand, FiguresOfPublicReports) {
   const auto total = [](const std::string& model, const char* convention) {
@@ -50,10 +52,83 @@ TEST(FlopsCommand, FiguresOfPublicReports) {
         .get<std::uint64_t>();
   };
   EXPECT_EQ(total("gpt-oss-20b", "torchtitan"), 26'481'681'792u * 4096);
+  EXPECT_EQ(total("gpt-oss-20b", "torchtitan-2026"), 24'141'260'160u * 4096);
+  EXPECT_EQ(total("llama-3-8b", "torchtitan-2026"), total("llama-3-8b", "torchtitan")) << "no window";
+  // delta_rule_flops_per_token: 18 x heads x width of a key x width of a value, in 36 of 48 layers.
+  const auto next = [](const char* convention) {
+    return flops({MFU_TEST_DATA "/formats/qwen3_next.json", "--phase", "train", "--seq-len", "4096", "--convention",
+                  convention})["flop"]["total"]
+        .get<std::uint64_t>();
+  };
+  EXPECT_EQ(next("torchtitan-2026") - next("torchtitan"), std::uint64_t{36} * 18 * 32 * 128 * 128 * 4096);
   EXPECT_NEAR(static_cast<double>(total("llama-2-7b", "palm")), 192e12, 0.05e12);
   const json megatron = flops({config("gpt2"), "--convention", "megatron"});
   EXPECT_EQ(megatron["convention_of"], "Megatron-LM of August 2026");
   EXPECT_FALSE(flops({config("gpt2")}).contains("convention_of"));
+}
+
+/// Utilizations and counts that people worked out or corrected in public, from the same numbers.
+TEST(FlopsCommand, UtilizationsOfPublicReports) {
+  const auto per_token = [](const std::string& model, int seq_len, const char* convention) {
+    return flops({model, "--phase", "train", "--seq-len", std::to_string(seq_len), "--convention",
+                  convention})["flop"]["total"]
+               .get<double>() /
+           seq_len;
+  };
+  const auto peak = [](const char* gpu, const char* dtype) {
+    return flops({"--kernel", "gemm", "--m", "64", "--n", "64", "--k", "64", "--gpu", gpu, "--dtype",
+                  dtype})["peak"]["flop_per_s"]
+        .get<double>();
+  };
+  // fms-fsdp issue 89: 9,600 tokens/s of Llama 2 7B are 46 % of an H100, not 24 % of its sparse rate.
+  EXPECT_NEAR(9600 * per_token(config("llama-2-7b"), 4096, "palm") / peak("H100", "bf16"), 0.46, 0.006);
+  // nanochat pull request 147: 529,882 tokens/s of its 20 layers on eight A100 are 74.13 %.
+  const std::string nanochat = R"({"sequence_len": 2048, "vocab_size": 65536, "n_layer": 20, "n_head": 10,
+                                   "n_kv_head": 10, "n_embd": 1280})";
+  EXPECT_NEAR(529'882 * per_token(nanochat, 2048, "torchtitan") / (8 * peak("A100 SXM", "bf16")), 0.7413, 0.0005);
+  // Megatron-LM issue 1565: 420 TFLOP/s are 42.45 % of an H200. torchtitan pull request 4604: 182.5 are 8.1 % of a
+  // B200.
+  EXPECT_NEAR(420e12 / peak("H200", "bf16"), 0.4245, 0.0002);
+  EXPECT_NEAR(182.5e12 / peak("B200", "bf16"), 0.081, 0.0002);
+  // llm.c pull request 621, nanochat issue 60, InferenceX issue 144: dense rates [1e12 FLOP/s].
+  const std::tuple<const char*, const char*, double> rates[] = {
+      {"A10", "bf16", 125},        {"RTX 3090", "bf16", 71},     {"RTX 4090", "bf16", 165.2},
+      {"RTX 5090", "bf16", 209.5}, {"RTX A6000", "bf16", 154.8}, {"RTX 6000 Ada", "bf16", 364},
+      {"H100", "fp8", 1979},       {"H200", "fp8", 1979},        {"B200", "fp8", 4500},
+      {"B200", "fp4", 9000},       {"GB200", "fp4", 10000},      {"B300", "fp4", 13500},
+      {"GB300", "fp4", 15000}};
+  for (const auto& [gpu, dtype, rate] : rates) EXPECT_NEAR(peak(gpu, dtype) / 1e12 / rate, 1, 0.004) << gpu << dtype;
+  // pytorch issue 195460 and xformers pull request 1404: attention alone, by query heads.
+  const auto attention = [](const char* model, const char* seq_len) {
+    return flops({model, "--phase", "prefill", "--seq-len", seq_len, "--attention", "full", "--kernel",
+                  "flash_fwd"})["kernel"]["flop"]
+        .get<std::uint64_t>();
+  };
+  EXPECT_EQ(attention(R"({"model_type": "gpt2", "n_layer": 1, "n_head": 12, "n_embd": 768,
+                          "n_positions": 64, "vocab_size": 1000})",
+                      "64"),
+            12'582'912u);
+  EXPECT_EQ(attention(R"({"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 1, "num_attention_heads": 8,
+                          "num_key_value_heads": 2, "intermediate_size": 512, "vocab_size": 1000})",
+                      "256"),
+            134'217'728u);
+}
+
+/// Attention stays within each document: as many sequences of their length, counted one by one.
+TEST(FlopsCommand, PackedDocumentsAttendWithinThemselves) {
+  const auto train = [](std::vector<std::string> shape) {
+    shape.insert(shape.begin(), {config("llama-3-8b"), "--phase", "train"});
+    return flops(shape);
+  };
+  const json packed = train({"--batch", "2", "--seq-len", "32768", "--documents", "32"});
+  EXPECT_EQ(packed["flop"]["total"], train({"--batch", "64", "--seq-len", "1024"})["flop"]["total"]);
+  const json plain = train({"--batch", "2", "--seq-len", "32768"});
+  EXPECT_EQ(packed["flop"]["mlp"], plain["flop"]["mlp"]) << "as many tokens";
+  EXPECT_LT(packed["flop"]["attn_scores"].get<double>(), plain["flop"]["attn_scores"].get<double>() / 31);
+  EXPECT_EQ(train({"--seq-len", "1000", "--documents", "3"})["flop"]["total"],
+            train({"--seq-lens", "334,333,333"})["flop"]["total"]);
+  EXPECT_EQ(train({"--seq-len", "2", "--documents", "3"})["flop"]["total"],
+            train({"--batch", "2", "--seq-len", "1"})["flop"]["total"]);
 }
 
 TEST(FlopsCommand, TheShareOfOneRank) {

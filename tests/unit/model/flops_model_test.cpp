@@ -298,6 +298,20 @@ TEST(Invariants, AllExpertsAreOneWideMlpAndTheRouter) {
   EXPECT_EQ((a.forward - a.parts.router).u64(), b.forward.u64());
 }
 
+TEST(Invariants, DocumentsOfAPackAreSequencesInTrainingAlone) {
+  FlopsOptions packed;
+  packed.documents = 4;
+  const FlopsModel m = model_of(kLlama, packed), plain = model_of(kLlama);
+  for (const Phase phase : {Phase::kTrain, Phase::kForward, Phase::kBackward}) {
+    EXPECT_EQ(m.work(phase, shape(2, 128)).flop, plain.work(phase, shape(8, 32)).flop);
+    EXPECT_EQ(m.work(phase, shape({}, 128, {}, {}, 256)).flop, plain.work(phase, shape(8, 32)).flop);
+    EXPECT_EQ(m.work(phase, shape(2, 128)).tokens, plain.work(phase, shape(2, 128)).tokens);
+  }
+  EXPECT_EQ(m.work(Phase::kPrefill, shape(2, 128)).flop, plain.work(Phase::kPrefill, shape(2, 128)).flop);
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  EXPECT_EQ(m.work(Phase::kTrain, shape(kHuge, 128)).flop, plain.work(Phase::kTrain, shape(kHuge, 128)).flop);
+}
+
 TEST(Invariants, PackedSequencesAreNotOneLongOne) {
   const FlopsModel m = model_of(kLlama);
   const FlopCount packed = count(m, Phase::kTrain, {{1, 0, 100}, {1, 0, 300}, {1, 0, 112}});

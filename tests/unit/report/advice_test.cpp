@@ -1,11 +1,14 @@
 // What a report says without being asked: ranks that stand out, and what is worth doing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <functional>
 #include <map>
 
 #include "tests/unit/report/fake_job.h"
+#include "tests/unit/trace/trace_text.h"
 #include "tools/report/opportunities.h"
 #include "tools/report/rank_notes.h"
 #include "tools/report/run_source.h"
@@ -157,6 +160,74 @@ TEST(Opportunities, CommunicationIsOverlappedOnlyWhereItIsNotYet) {
   const std::string hidden = comm(0.8);
   EXPECT_NE(hidden.find("20.0 % of the time of 400 kernels"), std::string::npos) << hidden;
   EXPECT_EQ(hidden.find("Overlap it"), std::string::npos) << hidden;
+}
+
+/// Five steps of 2 ms: 1 ms of matmul, and a copy of 1 ms on another stream that begins `late_us` after it.
+std::vector<Opportunity> advised_with_copies(long late_us) {
+  TraceText trace;
+  for (int i = 0; i < 5; ++i) {
+    const long at = 10'000 + 2'000 * i;
+    trace.range("ProfilerStep#" + std::to_string(i), at, at + 2'000);
+    trace.launch(2 * i + 1, at).kernel("ampere_sgemm_128x64", at, at + 1'000, 2 * i + 1);
+    trace.launch(2 * i + 2, at + 1, 1, "cudaMemcpyAsync").copy(at + late_us, at + late_us + 1'000, 2 * i + 2, 8);
+  }
+  const std::string path = testing::TempDir() + "copies.json";
+  std::ofstream(path) << trace.text();
+  JobBuilder builder("trace", true);
+  const auto done = for_each_process(
+      {path, {}, nullptr},
+      [&](RunHistory&& h) -> Result<void> {
+        builder.add(h);
+        return {};
+      },
+      [](const std::string&) {});
+  EXPECT_TRUE(done.ok());
+  return opportunities(builder.finish());
+}
+
+TEST(Opportunities, CopiesAreAdvisedOnlyWhereNothingRunsBesideThem) {
+  const auto about = [](const std::vector<Opportunity>& found, TimeClass c) {
+    const auto it = std::find_if(found.begin(), found.end(), [c](const Opportunity& o) { return o.time_class == c; });
+    return it == found.end() ? std::string() : it->what + " " + it->advice;
+  };
+  const auto exposed = advised_with_copies(1'000);
+  EXPECT_NE(about(exposed, TimeClass::kMemcpy).find("copies 50.0 %: nothing else ran beside them Pinned memory"),
+            std::string::npos)
+      << about(exposed, TimeClass::kMemcpy);
+  // As many bytes in as much time, beside the kernel: only the idle time that is left can be gained.
+  const auto hidden = advised_with_copies(0);
+  EXPECT_EQ(about(hidden, TimeClass::kMemcpy), "");
+  EXPECT_NE(about(hidden, TimeClass::kIdle), "");
+}
+
+/// What `mfu advise` puts first: what keeps a figure from being right, then the work, then time, then ranks.
+TEST(Advice, WhatMakesFiguresWrongComesFirst) {
+  RunHistory h = history(0, {55, 20, 0, 0, 25}, 0.4);
+  for (RegionSummary& r : h.end->regions) {
+    if (r.region != "step") continue;
+    r.findings = {{"padding", "128 rows for every 100 tokens"}, {"config", "the config is not the model that runs"}};
+  }
+  Job job = job_of({h});
+  job.rank_notes = {"slowest: rank 7"};
+  std::vector<std::string> kinds;
+  for (const Advice& a : advice(job)) {
+    kinds.emplace_back(a.kind);
+    EXPECT_FALSE(a.evidence.empty());
+    EXPECT_FALSE(a.action.empty()) << a.evidence;
+    EXPECT_EQ(a.gain.has_value(), a.kind == "time");
+    EXPECT_EQ(a.region.empty(), a.kind == "rank");
+  }
+  EXPECT_EQ(kinds, (std::vector<std::string>{"config", "work", "time", "time", "time", "rank"}));
+  for (RegionSummary& r : h.end->regions)
+    if (r.region == "step") r.suspect = "mfu_above_one: a batch that is counted twice";
+  EXPECT_EQ(advice(job_of({h})).front().kind, "measure");
+  RunHistory unknown = history(0, {55, 20, 0, 0, 25}, 0.4);
+  unknown.run.model_json = "{}";
+  for (RegionSummary& r : unknown.end->regions) r.flop = r.mfu = r.hfu = std::nullopt;
+  const Advice first = advice(job_of({unknown})).front();
+  EXPECT_EQ(first.kind, "measure");
+  EXPECT_NE(first.evidence.find("MFU is not known"), std::string::npos) << first.evidence;
+  EXPECT_TRUE(advice(job_of({history(0, {99, 0, 1, 0, 0}, 0.985)})).empty()) << "nothing to gain, nothing to say";
 }
 
 TEST(Opportunities, MatmulsAreAdvisedByWhatTheyReachAndHowLongTheyAre) {

@@ -1,5 +1,6 @@
 // Exported afterwards, a run has the event file that the library would have written while it ran.
 #include "tools/report/outputs/tensorboard.h"
+#include "tests/unit/run_dir/read_run_history.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -12,6 +12,7 @@
 #include "core/sinks/sink_jsonl.h"
 #include "core/sinks/sink_tensorboard.h"
 #include "core/sinks/sink_text.h"
+#include "tests/unit/run_dir/read_run_history.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_history.h"
 

@@ -1,5 +1,6 @@
 // What was written comes back, line by line, while the file grows, breaks, vanishes and is made anew.
 #include "tools/run_dir/run_file.h"
+#include "tests/unit/run_dir/read_run_history.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

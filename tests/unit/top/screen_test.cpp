@@ -227,6 +227,12 @@ TEST_F(ScreenTest, DetailHasTheMatmulsAndWhatTheyLose) {
   unseen.name = "not seen";
   unseen.time_ns = kNsPerSecond;
   step.components = {down, unseen};
+  step.idle_gaps.emplace();
+  step.time_ns[static_cast<std::size_t>(TimeClass::kIdle)] = 4 * kNsPerSecond;
+  step.idle_gaps->under_20us = kNsPerSecond;
+  step.idle_gaps->longer = 3 * kNsPerSecond;
+  step.idle_gaps->before = 2 * kNsPerSecond;
+  step.idle_gaps->inside = step.idle_gaps->after = kNsPerSecond;
   step.findings = {{"peak_dtype", "95.0 % of the matmul time ran in fp32"}};
   FakeRank rank(directory_, 40, "node4", 0, 41);
   rank.start(0);
@@ -236,6 +242,9 @@ TEST_F(ScreenTest, DetailHasTheMatmulsAndWhatTheyLose) {
   view_.filter = "rank=40";
   const std::string all = text_of(screen(120, 40));
   EXPECT_NE(all.find("MATMUL of step"), std::string::npos) << all;
+  EXPECT_NE(all.find("IDLE of step: 4 s"), std::string::npos) << all;
+  EXPECT_NE(all.find("gaps < 20 µs 25 %, < 1 ms 0 %, longer 75 %"), std::string::npos) << all;
+  EXPECT_NE(all.find("before the first kernel 50 %, inside 25 %, behind the last 25 %"), std::string::npos) << all;
   // 2 s of 10, three quarters of which the peak would save.
   EXPECT_NE(all.find("    20.0    15.0    250 TFLOP/s    25.0 memory        96 down wgrad"), std::string::npos) << all;
   EXPECT_NE(all.find("    10.0       -              -       - -              0 not seen"), std::string::npos) << all;

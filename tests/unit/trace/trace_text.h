@@ -20,8 +20,8 @@ class TraceText {
                     int stream = 7) {
     return work("kernel", name, begin_us, end_us, correlation, device, stream);
   }
-  TraceText& copy(long begin_us, long end_us, int correlation) {
-    return work("gpu_memcpy", "Memcpy HtoD", begin_us, end_us, correlation, 0, 7);
+  TraceText& copy(long begin_us, long end_us, int correlation, int stream = 7) {
+    return work("gpu_memcpy", "Memcpy HtoD", begin_us, end_us, correlation, 0, stream);
   }
   /// `before`: further members of the object, each with a comma behind it.
   [[nodiscard]] std::string text(const std::string& before = "") const {
