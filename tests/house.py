@@ -26,6 +26,9 @@ LOCALE_WORDS = re.compile(
 )
 FLOAT_FORMAT = re.compile(r'printf\s*\([^;]*?"[^"\n]*%[-+ #0-9.*]*l?[aefgAEFG]')
 LOCALE_FREE = ("core", "cuda", "injection")
+# A name out of a file may hold what a terminal obeys: say() of core/base/say.h makes it printable.
+RAW_PRINTS = re.compile(r"\b(?:v?f?printf|f?puts|fwrite|f?putc|putchar|perror)\s*\(|\bstd::(?:cout|cerr|clog)\b|\bfmt::print\b")
+PRINTS_ITSELF = ("tools/commands/output_file.cpp", "tools/demo/", "tools/simgpu/")
 HOT_WORDS = re.compile(r"\b(__asm__|asm volatile|__builtin_prefetch|noinline|always_inline)\b")
 # Comments, raw strings, strings and characters, in the order in which they can hide each other.
 HIDDEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])+\'', re.S)
@@ -148,6 +151,9 @@ def counts():
             for rule, code in ((LOCALE_WORDS, without_hidden(text)), (FLOAT_FORMAT, text)):
                 for match in rule.finditer(code):
                     add(room, "locale-words", f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}")
+        if name.startswith("tools/") and not name.startswith(PRINTS_ITSELF):
+            for match in RAW_PRINTS.finditer(without_hidden(text)):
+                add(room, "raw-prints", f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}")
         for number, line in enumerate(text.split("\n"), 1):
             comment = re.search(r"(?:^|\s)//[/!<]*\s*(.*)", line)
             if comment and OLD_WORDS.search(comment[1]):

@@ -8,7 +8,6 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <tuple>
 
 #include "core/base/number_text.h"
 #include "core/rows/metrics.h"

@@ -414,8 +414,12 @@ void WindowRows::summarize(const Rows& rows, bool traced, WindowSummary& out) co
   const auto summary = [&](const RegionRow& row, std::uint32_t region, std::optional<std::uint32_t> device,
                            const Peak& peak) {
     const bool process = region == kTotal;
-    const RowContext of{process ? Phase::kNone : rules_.regions()[region].phase, peak, !ranges_only_, out.final_run,
-                        traced, host_seen_};
+    const RowContext of{process ? Phase::kNone : rules_.regions()[region].phase,
+                        peak,
+                        !ranges_only_,
+                        out.final_run,
+                        traced,
+                        host_seen_};
     RegionSummary& s = out.regions.emplace_back(summary_of(row, of, model_, roles_, names_));
     s.region = process ? "total" : rules_.regions()[region].name;
     s.device = device;

@@ -1,7 +1,6 @@
 // Region instances while they matter: opened and closed by host threads, followed and released by the drain.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 

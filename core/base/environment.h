@@ -1,7 +1,6 @@
 // Reading environment variables through a function, so that tests can answer for the process; and the process's own.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <vector>
 

@@ -118,7 +118,8 @@ Result<void> LineFile::write_stream(std::string_view text) {
 namespace {
 
 // O_NONBLOCK: a FIFO without a reader must not hold the thread.
-constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+constexpr int kAnyMode = O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+constexpr int kFlags = O_WRONLY | kAnyMode;
 
 /// open(), which makes the folders of `path` when they are missing.
 int open_with_folders(const std::string& path, int flags) {
@@ -142,8 +143,8 @@ int LineFile::open_named() const { return open_with_folders(target_, kFlags | O_
 
 int LineFile::open_ours() {
   if (identity_.open) {
-    const int fd = ::open(target_.c_str(), kFlags | O_NOFOLLOW);
-    if (fd >= 0 && Identity::of(fd) == identity_) return fd;
+    const int fd = ::open(target_.c_str(), O_RDWR | kAnyMode | O_NOFOLLOW);
+    if (fd >= 0 && (Identity::of(fd) == identity_ || begins_as_ours(fd))) return fd;
     if (fd >= 0) ::close(fd);
     // It is gone, or something else is in its place: a new file.
     if (fd < 0 && errno != ENOENT && errno != ELOOP && errno != ENXIO && errno != EISDIR) return -1;
@@ -163,25 +164,41 @@ int LineFile::open_ours() {
   return -1;
 }
 
+bool LineFile::begins_as_ours(int fd) const {
+  std::string begin(head_.size(), '\0');
+  return !head_.empty() && Identity::of(fd).type == S_IFREG &&
+         ::pread(fd, begin.data(), begin.size(), 0) == static_cast<::ssize_t>(begin.size()) && begin == head_;
+}
+
 Result<void> LineFile::write_file(std::string_view text) {
   const int fd = owner_ == Owner::kOurs ? open_ours() : open_named();
   if (fd < 0) return Error{target_ + ": cannot be opened: " + std::strerror(errno)};
   const ::off_t before = ::lseek(fd, 0, SEEK_END);
   const std::string_view header = before == 0 ? std::string_view(header_) : std::string_view();
-  const std::array<::iovec, 2> parts{
-      {{const_cast<char*>(header.data()), header.size()}, {const_cast<char*>(text.data()), text.size()}}};
+  const std::string_view gap = half_line_ && before != 0 ? "\n" : "";
+  std::array<::iovec, 3> parts{};
+  std::size_t bytes = 0, at = 0;
+  for (const std::string_view part : {gap, header, text}) {
+    parts[at++] = {const_cast<char*>(part.data()), part.size()};
+    bytes += part.size();
+  }
   ::ssize_t n = 0;
   do n = ::writev(fd, parts.data(), static_cast<int>(parts.size()));
   while (n < 0 && errno == EINTR);
   const int why = errno;
   Result<void> result;
-  if (n != static_cast<::ssize_t>(header.size() + text.size())) {
-    if (n > 0 && before >= 0 && ::ftruncate(fd, before) != 0) {
-      // The half line stays; the next one still begins on its own line for a reader that skips what it cannot parse.
-    }
+  if (n == static_cast<::ssize_t>(bytes)) {
+    half_line_ = false;
+    constexpr std::size_t kHead = 128;  // of a start line: its time, host and pid
+    if (before == 0) head_ = std::string(header).append(text).substr(0, kHead);
+  } else {
+    // Where half a line stays, the next one begins behind a line end.
+    if (n > 0) half_line_ = before < 0 || ::ftruncate(fd, before) != 0;
     result = Error{target_ + ": cannot be written: " + (n < 0 ? std::strerror(why) : "no space left")};
   }
-  ::close(fd);
+  // Network file systems report here that the server refused what was written.
+  if (::close(fd) != 0 && errno != EINTR && result)
+    result = Error{target_ + ": cannot be written: " + std::strerror(errno)};
   return result;
 }
 

@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -38,8 +37,8 @@ class LineFile {
   /// host puts another file in its place, nothing is written there.
   explicit LineFile(std::string target, Owner owner = Owner::kNamed);
 
-  /// Appends `line` and a newline with one write. After a short write (a full disk) what got through is taken back, so
-  /// that the file holds whole lines only.
+  /// Appends `line` and a newline with one write. After a short write (a full disk) what got through is taken back;
+  /// where that is refused, the next line begins behind a line end. An error of close() is one of this line.
   [[nodiscard]] Result<void> append(std::string_view line);
   /// Appends `bytes` as they are, whole or not at all.
   [[nodiscard]] Result<void> append_bytes(std::string_view bytes);
@@ -69,15 +68,19 @@ class LineFile {
   Result<void> write_file(std::string_view text);
   [[nodiscard]] int open_named() const;
   [[nodiscard]] int open_ours();
+  /// Whether it is a file that begins as ours does: some network file systems number a file anew at each look.
+  [[nodiscard]] bool begins_as_ours(int fd) const;
 
   std::string target_;
   std::string header_;
   std::string wanted_;  ///< the name that a kOurs file should have
+  std::string head_;    ///< how the file that was made begins
   Kind kind_;
   Owner owner_;
   Identity identity_;  ///< the stream at the start, or the file that was made
   LineCarrier* carrier_ = nullptr;
-  bool blocked_ = false;  ///< the stream was not read last time: do not wait again
+  bool blocked_ = false;    ///< the stream was not read last time: do not wait again
+  bool half_line_ = false;  ///< the file ends in one
 };
 
 /// The mode of a new file at `path`, before the umask: others may read it where they may read its folder.

@@ -1,6 +1,7 @@
 // Text from outside, made fit for a terminal, a table or a label.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -15,6 +16,21 @@ namespace mfu {
 
 /// The same for several lines: `\n` stays.
 [[nodiscard]] std::string printable_lines(std::string_view text);
+
+/// Without the blanks and line ends around it.
+[[nodiscard]] constexpr std::string_view trimmed(std::string_view text) noexcept {
+  constexpr std::string_view kBlank = " \t\r\n";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
+  return text.substr(0, text.find_last_not_of(kBlank) + 1);
+}
+
+/// ASCII letters as small ones.
+[[nodiscard]] inline std::string lower(std::string_view text) {
+  std::string small(text);
+  for (char& c : small)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return small;
+}
 
 /// `sentence` in lines of at most `width` columns, broken at spaces; a longer word has its own line. Empty: none.
 [[nodiscard]] std::vector<std::string> wrapped(std::string_view sentence, std::size_t width);

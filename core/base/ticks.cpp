@@ -1,7 +1,6 @@
 #include "core/base/ticks.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace mfu {
 

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <deque>
 
 #include "core/base/units.h"

@@ -69,6 +69,8 @@ struct Config {
 
   std::int64_t rank = 0;                   ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...
   std::optional<std::int64_t> local_rank;  ///< none: the launcher does not say
+  std::string job_id;                      ///< as LauncherFacts
+  std::int64_t restart = 0;
   std::int64_t world_size = 1;
   std::string host;  ///< gethostname()
 

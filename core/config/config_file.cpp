@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/json_fields.h"
+#include "core/base/printable.h"
 #include "core/config/enum_words.h"
 #include "core/config/variables.h"
 #include "core/families/read_architecture.h"
@@ -294,7 +295,7 @@ std::optional<RegionRule> read_rule(const json& entry, const std::string& path, 
         "the rule is ignored");
   };
   RegionRule rule;
-  rule.region = text("region", true).value_or("");
+  rule.region = printable(text("region", true).value_or(""));
   // Without one no range is the region: the rule holds where kernels show the region.
   rule.match = text("match", false).value_or("(?!)");
   rule.domain = text("domain", false);

@@ -1,4 +1,5 @@
 #include "core/config/config_source.h"
+#include "core/base/printable.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,13 +14,6 @@ namespace {
 
 /// No published config comes near this; more is not a config.
 constexpr std::size_t kLargestConfig = 16u << 20;
-
-std::string_view trimmed(std::string_view text) {
-  const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
-  while (!text.empty() && space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && space(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 enum class Kind { kNothing, kFile, kFolder };
 

@@ -1,9 +1,13 @@
 #include "core/config/host_command.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 
+#include "core/base/clock.h"
 #include "core/base/file_start.h"
 #include "core/base/secrets.h"
 
@@ -61,6 +65,24 @@ std::string command_text(std::string_view cmdline) {
 std::string host_command() {
   std::array<char, 4 * kMaxCommandBytes> buffer;
   return command_text(file_start("/proc/self/cmdline", buffer));
+}
+
+std::optional<std::int64_t> start_ticks(std::string_view stat) {
+  // The second field is a name in brackets that may hold blanks; the start is the 20th after it.
+  std::size_t at = stat.rfind(')');
+  for (int i = 0; i < 20 && at < stat.size(); ++i) at = stat.find(' ', at + 1);
+  std::int64_t ticks = 0;
+  if (at >= stat.size() || std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), ticks).ec != std::errc())
+    return std::nullopt;
+  return ticks;
+}
+
+TimeNs host_began_ns() {
+  std::array<char, 1024> buffer;
+  const auto ticks = start_ticks(file_start("/proc/self/stat", buffer));
+  const DurationNs age =
+      time_of(CLOCK_BOOTTIME) - ticks.value_or(0) * (kNsPerSecond / std::max(1L, ::sysconf(_SC_CLK_TCK)));
+  return ticks && age >= 0 ? utc_now() - age : 0;
 }
 
 }  // namespace mfu

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "core/base/units.h"
 
 namespace mfu {
 
@@ -17,5 +21,11 @@ inline constexpr std::size_t kMaxCommandBytes = 1000;
 
 /// That of this process; empty where /proc says nothing.
 [[nodiscard]] std::string host_command();
+
+/// When the process that `stat` (as /proc/PID/stat) is of was started, in ticks of the kernel since the boot.
+[[nodiscard]] std::optional<std::int64_t> start_ticks(std::string_view stat);
+
+/// When this process was started, UTC [ns], to a tick (10 ms); 0: /proc does not say.
+[[nodiscard]] TimeNs host_began_ns();
 
 }  // namespace mfu

@@ -82,6 +82,22 @@ std::string job_of(const Getenv& getenv, std::int64_t rank, std::optional<std::i
   return job;
 }
 
+/// Who starts a job again under one name, and counts it. A workload manager comes before what runs inside its
+/// allocation. Sources: sbatch(1); torch.distributed.run; the downward variables of indexed Kubernetes jobs; Ray.
+constexpr std::pair<const char*, const char*> kRestarters[] = {
+    {"SLURM_JOB_ID", "slurm-"}, {"FLUX_JOB_ID", "flux-"}, {"TORCHELASTIC_RUN_ID", "elastic-"}, {"RAY_JOB_ID", "ray-"}};
+constexpr const char* kRestarts[] = {"SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"};
+
+/// Pods of an indexed job are named after it: `job-3`. Empty: this is none.
+std::string indexed_job(const Getenv& getenv) {
+  const char *host = value_of(getenv, "HOSTNAME"), *index = value_of(getenv, "JOB_COMPLETION_INDEX");
+  const std::string tail = index != nullptr ? std::string("-") + index : "";
+  std::string name = host != nullptr ? host : "";
+  if (tail.empty() || !name.ends_with(tail)) return "";
+  name.resize(name.size() - tail.size());
+  return "kubernetes-" + name;
+}
+
 }  // namespace
 
 LauncherFacts read_launcher(const Getenv& getenv) {
@@ -94,6 +110,11 @@ LauncherFacts read_launcher(const Getenv& getenv) {
       facts.unusable.emplace_back(name, text);
     return number;
   };
+  for (const auto& [id, prefix] : kRestarters)
+    if (const char* text = value_of(getenv, id); facts.job_id.empty() && text != nullptr && std::string(text) != "none")
+      facts.job_id = std::string(prefix) + text;
+  if (facts.job_id.empty()) facts.job_id = indexed_job(getenv);
+  for (const char* count : kRestarts) facts.restart += whole_number(value_of(getenv, count)).value_or(0);
   for (const Launcher& launcher : kLaunchers) {
     if (!is_set(getenv, launcher.rank) || (launcher.is_ours != nullptr && !launcher.is_ours(getenv))) continue;
     const auto rank = whole_number_of(launcher.rank);

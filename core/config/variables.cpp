@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -232,6 +231,8 @@ void read_variables(const Getenv& getenv, Config& config, Problems* problems) {
   config.rank = launcher.rank;
   config.local_rank = launcher.local_rank;
   config.world_size = launcher.world_size;
+  config.job_id = launcher.job_id;
+  config.restart = launcher.restart;
   for (const auto& [name, value] : launcher.unusable)
     problems->push_back(
         {"", name, Problem::Kind::kValue, "expected a whole number, got \"" + value.substr(0, 100) + "\"", "ignored"});

@@ -1,7 +1,5 @@
 #include "core/detect/step_verdict.h"
 
-#include <algorithm>
-
 #include "core/detect/thresholds.h"
 
 namespace mfu {

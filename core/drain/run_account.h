@@ -1,8 +1,6 @@
 // The account of one run: ledger, detector and drain, wired together once for the live library and for replay.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <optional>
 
 #include "core/account/ledger.h"

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/edit_distance.h"
+#include "core/base/printable.h"
 
 namespace mfu {
 
@@ -22,12 +23,6 @@ using Kind = Expression::Kind;
 constexpr int kDeepestRow = 8;  // a row that is like a row that is like a row
 
 bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
-
-std::string_view trimmed(std::string_view text) noexcept {
-  while (!text.empty() && (is_blank(text.front()) || text.front() == '\n')) text.remove_prefix(1);
-  while (!text.empty() && (is_blank(text.back()) || text.back() == '\n')) text.remove_suffix(1);
-  return text;
-}
 
 /// Takes the first line off `text`.
 std::string_view next_line(std::string_view& text) noexcept {

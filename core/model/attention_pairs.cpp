@@ -1,6 +1,6 @@
 #include "core/model/attention_pairs.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace mfu {
 namespace {

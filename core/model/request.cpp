@@ -1,7 +1,6 @@
 #include "core/model/request.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "core/base/count.h"
 #include "core/model/flop_count.h"

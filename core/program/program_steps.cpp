@@ -180,7 +180,7 @@ void ProgramSteps::decide(bool all) {
 /// \return something was decided
 bool ProgramSteps::decide_between_steps(bool all) {
   while (!waiting_.empty() && ends(waiting_.front().kind)) drop(1);  // of what a step ended in
-  std::size_t anchor = 0;  // the first fact that is of a step for certain
+  std::size_t anchor = 0;                                            // the first fact that is of a step for certain
   for (; anchor < waiting_.size(); ++anchor) {
     const FactKind kind = waiting_[anchor].kind;
     if (kind == FactKind::kBackwardBegin || kind == FactKind::kUpdateBegin) break;
@@ -293,7 +293,8 @@ void ProgramSteps::count_trained(const ProgramFact& end, bool backward) {
     pass.at = end.at;
     pass.launch = end.launch;
     mark(ProgramMark::Kind::kWork, trained ? ProgramRegion::kStep : ProgramRegion::kForward, pass);
-    if (trained && backward && (end.mode & ProgramFact::kReplayed) == 0) mark(ProgramMark::Kind::kWork, ProgramRegion::kBackward, pass);
+    if (trained && backward && (end.mode & ProgramFact::kReplayed) == 0)
+      mark(ProgramMark::Kind::kWork, ProgramRegion::kBackward, pass);
   }
   not_reached_.clear();
 }

@@ -1,4 +1,5 @@
 #include "core/ranges/unmatched_names.h"
+#include "core/base/printable.h"
 
 #include <algorithm>
 #include <cctype>
@@ -15,12 +16,6 @@ constexpr std::string_view kLibraryDomains[] = {"NCCL",    "NVSHMEM", "CCCL", "C
 /// Names that frameworks open by themselves around parts of a step, or while they compile.
 constexpr std::string_view kFrameworkNames[] = {"nccl:", "Optimizer.", "## ",     "FSDP::",           "autograd::",
                                                 "TSL:",  "XlaCompile", "XlaPass", "PyTorch Profiler", "Torch-Compiled"};
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
 
 /// A region that the FLOP counts know, where a name says one; else nothing.
 std::string_view known_region(std::string_view name) {

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "core/base/clock.h"
 #include "core/base/line_file.h"
@@ -201,11 +202,12 @@ class TraceFile {
   }
   Result<void> finish() {
     flush();
+    const bool made = fd_ >= 0;
+    if (made && ::close(std::exchange(fd_, -1)) != 0 && error_ == 0) error_ = errno;
     if (error_ == 0 && ::rename(part_.c_str(), path_.c_str()) != 0) error_ = errno;
-    if (error_ != 0) return Error{path_ + ": cannot be written: " + std::strerror(error_)};
-    ::close(fd_);
-    fd_ = -1;
-    return {};
+    if (error_ == 0) return {};
+    if (made) ::unlink(part_.c_str());
+    return Error{path_ + ": cannot be written: " + std::strerror(error_)};
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/base/printable.h"
 #include "core/sinks/run_fields.h"
 
 namespace mfu {
@@ -113,7 +114,7 @@ Json parsed(const std::string& text) {
 
 }  // namespace
 
-std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string text_of(const Json& json) { return printable(json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
 
 Json number_or_null(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
@@ -132,6 +133,8 @@ Json to_json(const std::vector<TrustState>& trust) {
 
 Json to_json(const RunInfo& run) {
   Json j = object_of(run, {});
+  j["began_ns"] = run.began_ns != 0 ? Json(run.began_ns) : Json(nullptr);
+  j["job"] = run.job_id.empty() ? Json(nullptr) : Json{{"id", run.job_id}, {"restart", run.restart}};
   j["cupti"] = {{"path", text_or_null(run.cupti_path)}, {"version", run.cupti_version}, {"level", run.level}};
   j["config"] = parsed(run.config_json);
   j["model"] = parsed(run.model_json);

@@ -18,7 +18,7 @@ namespace mfu {
 /// By name: `holds` (null: too few cases) and `against`.
 [[nodiscard]] nlohmann::ordered_json to_json(const std::vector<TrustState>& trust);
 
-/// As one line; bytes that are no UTF-8 become U+FFFD.
+/// As one line that a terminal may see; bytes that are no UTF-8 become U+FFFD.
 [[nodiscard]] std::string text_of(const nlohmann::ordered_json& json);
 [[nodiscard]] nlohmann::ordered_json number_or_null(const std::optional<double>& value);
 

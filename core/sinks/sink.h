@@ -1,7 +1,6 @@
 // Where closed windows go.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +19,9 @@ struct RunInfo {
   std::int64_t rank = 0;
   std::optional<std::int64_t> local_rank;  ///< among the processes of its host, where the launcher says so
   std::int64_t world_size = 1;
+  TimeNs began_ns = 0;       ///< when the process was started, UTC; 0: not known
+  std::string job_id;        ///< of its launcher, the same through restarts; empty: the launcher does not say
+  std::int64_t restart = 0;  ///< how often the launcher had started that job before
   std::string version;
   std::string commit;   ///< of the source; empty where nobody knows
   std::string build;    ///< the package that holds the library; empty outside of packages

@@ -3,7 +3,6 @@
 #include "cuda/blas/entries.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstring>
 #include <iterator>

@@ -1,7 +1,6 @@
 // What programs get that look up cuBLAS's functions by name.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 
 namespace mfu {

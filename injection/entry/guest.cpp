@@ -105,6 +105,9 @@ RunInfo Parts::describe_run() const {
   run.rank = config_.rank;
   run.local_rank = config_.local_rank;
   run.world_size = config_.world_size;
+  run.began_ns = host_began_ns();
+  run.job_id = config_.job_id;
+  run.restart = config_.restart;
   run.version = MFU_VERSION;
   run.commit = build_commit();
   run.build = build_kind();

@@ -1,6 +1,5 @@
 #include "injection/threads/host_clock.h"
 
-#include <cstdlib>
 #include <utility>
 
 #include "cuda/nvtx_handler.h"

@@ -38,7 +38,10 @@ class Slurm(TestCase):
         figures = json.loads(comment.removeprefix("Comment="))
         self.assertEqual(figures.pop("mfuinject"), 1)
         report = subprocess.run([BUILD / "mfu", "report", runs, "--json"], capture_output=True, check=True, timeout=DEADLINE_S)
-        truth = {row["region"]: row for row in json.loads(report.stdout)["job"]["regions"]}
+        job = json.loads(report.stdout)["job"]
+        for key, value in figures.pop("job").items():
+            self.assertAlmostEqual(value, job[key], delta=0.00005)
+        truth = {row["region"]: row for row in job["regions"]}
         self.assertIn("step", figures)
         for region, row in figures.items():
             for key, value in row.items():

@@ -1,13 +1,12 @@
 // `mfu advise DIR|TRACE` says what to do next, and on what evidence; for people, and as JSON for programs.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "core/base/printable.h"
+#include "core/base/say.h"
 #include "core/sinks/region_json.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/job_input.h"
@@ -46,10 +45,7 @@ std::string text_of(const std::vector<Advice>& found) {
 }
 
 int advise(const AdviseOptions& options) {
-  const auto fail = [](std::string_view message, int code) {
-    fmt::print(stderr, "mfu advise: {}\n", printable_lines(message));
-    return code;
-  };
+  const auto fail = [](std::string_view message, int code) { return say_error("advise", message, code); };
   const Result<std::string> run = one_run(options.paths);
   if (!run) return fail(run.error().message, options.paths.empty() ? 1 : kUsageError);
   if (const std::string wrong = wrong_work_options({&*run, 1}, options.work); !wrong.empty())
@@ -58,9 +54,9 @@ int advise(const AdviseOptions& options) {
   if (!job) return fail(job.error().message, 1);
   const std::vector<Advice> found = advice(*job);
   if (options.json)
-    fmt::print("{}\n", json_of(*job, found).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+    say("{}\n", Lines{json_of(*job, found).dump(1, ' ', false, nlohmann::json::error_handler_t::replace)});
   else
-    fmt::print("{}", printable_lines(text_of(found)));
+    say("{}", Lines{text_of(found)});
   return 0;
 }
 

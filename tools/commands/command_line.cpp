@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -12,7 +13,7 @@
 
 #include "core/base/edit_distance.h"
 #include "core/base/number_text.h"
-#include "core/base/printable.h"
+#include "core/base/say.h"
 
 namespace mfu {
 namespace {
@@ -233,7 +234,11 @@ void Command::action(std::function<int()> act) {
     try {
       code = act();
     } catch (const std::exception& e) {
-      fmt::print(stderr, "mfu {}: {}\n", name, printable_lines(e.what()));
+      say_error(name, e.what());
+    }
+    if (code == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && errno != EPIPE) {
+      say_error(name, "stdout: cannot be written");
+      code = 1;
     }
     if (code != 0) throw CLI::RuntimeError(code);
   });
@@ -295,22 +300,22 @@ int CommandLine::run(std::vector<std::string> words) {
       std::vector<std::string> known;
       for (const CommandInfo& command : commands()) known.push_back(command.name);
       const std::string near = nearest(words.front(), known);
-      std::fprintf(stderr, "mfu: no command \"%s\"%s mfu --help lists those there are\n", words.front().c_str(),
-                   near.empty() ? ";" : near.c_str());
+      say(stderr, "mfu: no command \"{}\"{} mfu --help lists those there are\n", words.front(),
+          near.empty() ? ";" : near);
       return kUsageError;
     }
   }
   if (words.empty()) {
-    std::fputs(app_->help().c_str(), stderr);
+    say(stderr, "{}", Lines{app_->help()});
     return kUsageError;
   }
   if (words.front() == "--") {
-    std::fputs("mfu: expected a command, got \"--\"\nmfu --help lists the commands\n", stderr);
+    say(stderr, "mfu: expected a command, got \"--\"\nmfu --help lists the commands\n");
     return kUsageError;
   }
   const std::string named = "mfu" + (words.front().starts_with('-') ? "" : " " + words.front());
   const auto complain = [&named](const std::string& what) {
-    std::fprintf(stderr, "%s: %s\n%s --help lists the options\n", named.c_str(), what.c_str(), named.c_str());
+    say(stderr, "{}: {}\n{} --help lists the options\n", named, what, named);
     return kUsageError;
   };
   const auto first = app_->get_subcommands(is_named);

@@ -1,7 +1,6 @@
 // The command line of `mfu`, over CLI11. Only command_line.cpp includes CLI11, which takes five seconds a file to read.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <limits>

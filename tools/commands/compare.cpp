@@ -1,16 +1,15 @@
 // `mfu compare A B`: what differs between two runs, what became of tokens/s and MFU, and where the change comes from.
-#include <fmt/format.h>
 
 #include <array>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "core/base/printable.h"
+#include "core/base/say.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/job_input.h"
+#include "tools/commands/output_file.h"
 #include "tools/report/compare.h"
 #include "tools/report/escape.h"
 #include "tools/report/page/page.h"
@@ -28,11 +27,8 @@ struct CompareOptions {
   WorkOptions work;
 };
 
-void complain(std::string_view message) { fmt::print(stderr, "mfu compare: {}\n", printable_lines(message)); }
-int refuse(std::string_view message, int code) {
-  complain(message);
-  return code;
-}
+void complain(std::string_view message) { say_error("compare", message); }
+int refuse(std::string_view message, int code) { return say_error("compare", message, code); }
 
 int compare_runs(const CompareOptions& o) {
   if (int{o.json} + int{o.markdown} + int{o.html} > 1)

@@ -1,14 +1,11 @@
 // `mfu completion SHELL` and `mfu __complete WORDS`: the shells' scripts ask the command what can stand where the
 // cursor is, so that they know nothing of it themselves.
-#include <fmt/format.h>
-
-#include <cstdio>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/base/say.h"
 #include "tools/commands/commands.h"
 
 namespace mfu {
@@ -82,7 +79,7 @@ complete -c mfu -f -a '(__mfu_complete)'
 bool takes_program(const OptionInfo& option) { return option.names.empty() && option.type == "CMD"; }
 
 void offer(std::string_view word, std::string_view description, std::string_view typed) {
-  if (word.starts_with(typed)) fmt::print("{}\t{}\n", word, description);
+  if (word.starts_with(typed)) say("{}\t{}\n", word, description);
 }
 
 /// What can be the value of `option` where `typed` is, with `before` (`--phase=`) in the same word.
@@ -90,7 +87,7 @@ void offer_values(const OptionInfo& option, const std::string& typed, const std:
   const std::vector<std::string> words = words_of(option.type);
   for (const std::string& word : words) offer(before + word, option.description, before + typed);
   const bool path = option.type == "TEXT" || option.type == "PATH" || option.type == "DIR" || option.type == "FILE";
-  if (words.empty() && path) fmt::print("{}\n", kFiles);
+  if (words.empty() && path) say("{}\n", kFiles);
 }
 
 }  // namespace
@@ -124,7 +121,7 @@ int complete(const CommandLine& line, const std::vector<std::string>& words) {
     if (value_of != nullptr) {
       value_of = nullptr;
     } else if (positional != nullptr && takes_program(*positional) && (ends_options || !word.starts_with('-'))) {
-      fmt::print(":program {}\n", at + (ends_options ? 2 : 1));
+      say(":program {}\n", at + (ends_options ? 2 : 1));
       return 0;
     } else if (!last) {
       const OptionInfo* option = command->find(word);
@@ -154,7 +151,7 @@ void add_completion(CommandLine& line) {
                   "mfu completion fish > ~/.config/fish/completions/mfu.fish"},
                  "0");
   command.action([shell] {
-    fmt::print("{}", *shell == "bash" ? kBash : *shell == "zsh" ? kZsh : kFish);
+    say("{}", Lines{std::string(*shell == "bash" ? kBash : *shell == "zsh" ? kZsh : kFish)});
     return 0;
   });
 }

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/say.h"
 #include "tools/commands/child.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/library_path.h"
@@ -83,20 +83,13 @@ std::string config_without_ranges(const DemoOptions& o) {
 int run_demo(const DemoRun& run) {
   if (run.workload_only) return run_demo_workload(run.workload);
   if (!run.run_dir.empty())
-    if (const auto place = check_output_folder(run.run_dir); !place) {
-      std::fprintf(stderr, "mfu demo: --run-dir %s\n", place.error().message.c_str());
-      return kUsageError;
-    }
+    if (const auto place = check_output_folder(run.run_dir); !place)
+      return say_error("demo", "--run-dir " + place.error().message, kUsageError);
   const Result<std::string> library = library_path();
-  if (!library) {
-    std::fprintf(stderr, "mfu demo: %s\n", library.error().message.c_str());
-    return 1;
-  }
+  if (!library) return say_error("demo", library.error().message);
   const TemporaryFolder directory("mfu-demo");
-  if (directory.path().empty()) {
-    std::fprintf(stderr, "mfu demo: cannot make a directory for its files: %s\n", std::strerror(errno));
-    return 1;
-  }
+  if (directory.path().empty())
+    return say_error("demo", std::string("cannot make a directory for its files: ") + std::strerror(errno));
   const std::string folder = directory.path() + "/";
   bool written = true;
   const auto write = [&](const char* name, std::string_view content) {
@@ -118,10 +111,7 @@ int run_demo(const DemoRun& run) {
     setenv("LD_LIBRARY_PATH", path.c_str(), 1);
     set_default("MFU_CUPTI", folder + "libcupti.so.13");
   }
-  if (!written) {
-    std::fprintf(stderr, "mfu demo: cannot write to %s\n", directory.path().c_str());
-    return 1;
-  }
+  if (!written) return say_error("demo", "cannot write to " + directory.path());
   setenv("CUDA_INJECTION64_PATH", library->c_str(), 1);
   setenv("NVTX_INJECTION64_PATH", library->c_str(), 1);
   set_default("MFU_MODEL_CONFIG", folder + config);
@@ -131,8 +121,7 @@ int run_demo(const DemoRun& run) {
   if (run_dir.empty() && std::getenv("MFU_RUN_DIR") == nullptr && check_output_folder("mfu-runs"))
     run_dir = new_run_dir();
   if (!run_dir.empty()) setenv("MFU_RUN_DIR", run_dir.c_str(), 1);
-  std::printf(
-      "mfu demo: GPT-2 124M, %g s of training and serving on %s\n", run.workload.seconds,
+  say("mfu demo: GPT-2 124M, {:g} s of training and serving on {}\n", run.workload.seconds,
       simulated ? "the Simulated GPU: every figure below is made up by its clock, none is a measurement" : "the GPU");
   std::fflush(stdout);
   const DemoOptions& o = run.workload;
@@ -146,9 +135,8 @@ int run_demo(const DemoRun& run) {
   for (const auto& [option, value] : given) words.insert(words.end(), {option, value});
   if (o.no_ranges) words.emplace_back("--no-ranges");
   const int code = run_again(std::move(words));
-  if (code < 0) std::fprintf(stderr, "mfu demo: cannot start its program\n");
-  if (code == 0 && !run_dir.empty()) std::printf("next: mfu report %s\n", run_dir.c_str());
-  return code < 0 ? 1 : code;
+  if (code == 0 && !run_dir.empty()) say("next: mfu report {}\n", shell_word(run_dir));
+  return code < 0 ? say_error("demo", "cannot start its program") : code;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 
 #include "core/base/line_file.h"
 #include "core/base/number_text.h"
+#include "core/base/say.h"
 #include "core/config/config.h"
 #include "core/peak/peak.h"
 #include "cuda/cupti_api.h"
@@ -51,7 +52,7 @@ class Report {
 
  private:
   static void print(const char* mark, const char* what, const std::string& text) {
-    std::printf("[%s] %-11s %s\n", mark, what, text.c_str());
+    say("[{}] {:<11} {}\n", mark, what, text);
   }
   int problems_ = 0, warnings_ = 0;
 };
@@ -235,10 +236,10 @@ int doctor(bool measure, double seconds) {
   const int count = report.warnings();
   const std::string warnings = count == 0 ? "" : fmt::format("; {} warning{}", count, count == 1 ? "" : "s");
   if (report.problems() == 0)
-    std::printf("everything that a measurement needs is here%s\n", warnings.c_str());
+    say("everything that a measurement needs is here{}\n", warnings);
   else
-    std::printf("%d of these stand%s in the way of a measurement%s\n", report.problems(),
-                report.problems() == 1 ? "s" : "", warnings.c_str());
+    say("{} of these stand{} in the way of a measurement{}\n", report.problems(), report.problems() == 1 ? "s" : "",
+        warnings);
   return report.problems() == 0 ? 0 : 1;
 }
 

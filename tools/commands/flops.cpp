@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <initializer_list>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "core/base/dtype.h"
+#include "core/base/say.h"
 #include "core/families/architecture_json.h"
 #include "core/families/read_architecture.h"
 #include "core/model/flops_model.h"
@@ -31,17 +31,12 @@ void print_types() {
   std::string line;
   for (std::string_view type : types) {
     if (line.size() + type.size() + 2 > 100) {
-      fmt::print("{}\n", line);
+      say("{}\n", line);
       line.clear();
     }
     line += (line.empty() ? "" : ", ") + std::string(type);
   }
-  fmt::print("{}\n{} model types; others by the usual key names of decoders, marked as assumed\n", line, types.size());
-}
-
-int fail(const Error& error, int code) {
-  fmt::print(stderr, "mfu flops: {}\n", error.message);
-  return code;
+  say("{}\n{} model types; others by the usual key names of decoders, marked as assumed\n", line, types.size());
 }
 
 /// For an option: what is wrong with its text, or nothing. By the words that the config takes too.
@@ -74,36 +69,37 @@ int run_flops(const FlopsCall& call) {
   if (!call.as.empty()) {
     const auto types = known_model_types();
     if (std::find(types.begin(), types.end(), call.as) == types.end()) {
-      fmt::print(stderr, "mfu flops: --as: expected a model type, got \"{}\"; nearest: {}\n", call.as,
-                 nearest_model_types(call.as));
-      return kUsageError;
+      return say_error("flops",
+                       "--as: expected a model type, got \"" + call.as + "\"; nearest: " + nearest_model_types(call.as),
+                       kUsageError);
     }
-    fmt::print(stderr, "mfu flops: counted as {} because --as says so; keys that {} does not have are not understood\n",
-               call.as, call.as);
+    say(stderr, "mfu flops: counted as {} because --as says so; keys that {} does not have are not understood\n",
+        call.as, call.as);
   }
-  if (const auto understood = check_call(call); !understood) return fail(understood.error(), kUsageError);
+  if (const auto understood = check_call(call); !understood)
+    return say_error("flops", understood.error().message, kUsageError);
   const Result<Config> config = config_of(call);
-  if (!config) return fail(config.error(), 1);
+  if (!config) return say_error("flops", config.error().message, 1);
   FlopsJob job;
   if (!call.config.empty()) {
     std::vector<std::string> warnings = config->warnings;
     const RegionRules compiled(config->regions, config->presets, warnings);  // what is wrong here is wrong in a run too
-    for (const std::string& line : warnings) fmt::print(stderr, "mfu flops: {}\n", line);
-    if (!config->model) return fail({call.config + ": model: expected a model, but the config names none"}, 1);
+    for (const std::string& line : warnings) say_error("flops", line);
+    if (!config->model) return say_error("flops", call.config + ": model: expected a model, but the config names none");
     Result<FlopsJob> made = make_job(call, *config);
-    if (!made) return fail(made.error(), kUsageError);
+    if (!made) return say_error("flops", made.error().message, kUsageError);
     job = std::move(*made);
   }
   const Result<AskedPeak> asked = peak_of(call, *config);
-  if (!asked) return fail(asked.error(), kUsageError);
+  if (!asked) return say_error("flops", asked.error().message, kUsageError);
   const Result<FlopsReport> report = make_report(call, *config, job, *asked);
-  if (!report) return fail(report.error(), 1);
+  if (!report) return say_error("flops", report.error().message, 1);
   if (call.schema) {
-    if (config->model) fmt::print("{}\n", Json::parse(spec_json(config->model->spec())).dump(2));
+    if (config->model) say("{}\n", Lines{Json::parse(spec_json(config->model->spec())).dump(2)});
     return 0;
   }
   if (call.json) {
-    fmt::print("{}\n", report->json.dump(2, ' ', false, Json::error_handler_t::replace));
+    say("{}\n", Lines{report->json.dump(2, ' ', false, Json::error_handler_t::replace)});
   } else if (call.markdown) {
     print_markdown(*report);
   } else {

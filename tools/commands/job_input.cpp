@@ -2,11 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iostream>
-
+#include "core/base/say.h"
 #include "tools/report/outputs/tensorboard.h"
 #include "tools/report/rank_notes.h"
 #include "tools/report/run_source.h"
@@ -43,9 +39,9 @@ Result<std::string> one_run(const std::vector<std::string>& paths) {
   if (!found) return found.error();
   if (found->size() == 1) return std::move(found->front());
   if (paths.empty()) return Error{"several run directories are there: name one"};
-  return Error{paths.size() == 2
-                   ? fmt::format("one run at a time; to compare two: mfu compare {} {}", paths[0], paths[1])
-                   : "one run at a time; the ranks of one job belong into one folder"};
+  return Error{paths.size() == 2 ? fmt::format("one run at a time; to compare two: mfu compare {} {}",
+                                               shell_word(paths[0]), shell_word(paths[1]))
+                                 : "one run at a time; the ranks of one job belong into one folder"};
 }
 
 std::string wrong_work_options(std::span<const std::string> paths, const WorkOptions& work) {
@@ -92,20 +88,6 @@ int check_assertions(const std::vector<Assertion>& assertions, const Complain& c
     if (!verdict->holds) code = 1;
   }
   return code;
-}
-
-Result<void> write_to(const std::string& output, const std::function<Result<void>(std::ostream&)>& write) {
-  if (output.empty() || output == "-") {
-    if (auto done = write(std::cout); !done) return done;
-    std::cout.flush();
-    return std::cout ? Result<void>() : Error{"stdout: cannot be written"};
-  }
-  std::ofstream file(output, std::ios::binary | std::ios::trunc);
-  if (!file) return Error{fmt::format("{}: cannot be written: {}", output, std::strerror(errno))};
-  if (auto done = write(file); !done) return done;
-  file.close();
-  if (!file) return Error{fmt::format("{}: cannot be written: {}", output, std::strerror(errno))};
-  return {};
 }
 
 }  // namespace mfu

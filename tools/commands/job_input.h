@@ -1,8 +1,7 @@
-// What the commands that look at finished runs share: reading one, and writing to a file or stdout.
+// The part that the commands share which look at finished runs: reading one.
 #pragma once
 
 #include <functional>
-#include <iosfwd>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,8 +44,5 @@ void add_work_options(Command& command, WorkOptions& work);
 /// Says of each bound whether it holds, as `check` finds. \return 0; 1: one does not; 2: one names what is not there.
 [[nodiscard]] int check_assertions(const std::vector<Assertion>& assertions, const Complain& complain,
                                    const std::function<Result<Verdict>(const Assertion&)>& check);
-
-/// Writes what `write` says to the file `output`, or to stdout where it is empty or `-`.
-[[nodiscard]] Result<void> write_to(const std::string& output, const std::function<Result<void>(std::ostream&)>& write);
 
 }  // namespace mfu

@@ -1,9 +1,8 @@
 // `mfu man`: the manual page in roff, made from the same descriptions as `--help`.
-#include <fmt/format.h>
-
 #include <span>
 #include <string>
 
+#include "core/base/say.h"
 #include "tools/commands/commands.h"
 
 namespace mfu {
@@ -34,7 +33,7 @@ void print_option(const OptionInfo& option) {
     names += " \\fI" + roff(option.type.substr(0, option.type.find(" in ["))) + "\\fR";
   std::string description = option.description;
   if (!option.default_text.empty()) description += " (default: " + option.default_text + ")";
-  fmt::print(".TP\n{}\n{}\n", names, roff(description));
+  say(".TP\n{}\n{}\n", names, Lines{roff(description)});
 }
 
 void print_options(const CommandInfo& command) {
@@ -44,24 +43,23 @@ void print_options(const CommandInfo& command) {
 
 /// Examples and exit codes, as `--help` ends with them.
 void print_footer(const std::string& footer) {
-  if (!footer.empty()) fmt::print(".PP\n.nf\n{}\n.fi\n", roff(footer));
+  if (!footer.empty()) say(".PP\n.nf\n{}\n.fi\n", Lines{roff(footer)});
 }
 
 void print_page(const std::vector<CommandInfo>& commands) {
-  fmt::print(".TH MFU 1 \"\" \"mfuinject {}\" \"User Commands\"\n", MFU_VERSION);
-  fmt::print(".SH NAME\nmfu \\- {}\n", roff(commands.front().description));
-  fmt::print(".SH SYNOPSIS\n.B mfu\n.I command\n[\\fIoptions\\fR]\n");
-  fmt::print(
-      ".SH DESCRIPTION\nShows how much of a GPU's peak the regions of a model's work use, live, from traces, or from "
+  say(".TH MFU 1 \"\" \"mfuinject {}\" \"User Commands\"\n", MFU_VERSION);
+  say(".SH NAME\nmfu \\- {}\n", roff(commands.front().description));
+  say(".SH SYNOPSIS\n.B mfu\n.I command\n[\\fIoptions\\fR]\n");
+  say(".SH DESCRIPTION\nShows how much of a GPU's peak the regions of a model's work use, live, from traces, or from "
       "shapes, and where the rest of the time goes. Each command has \\fB\\-\\-help\\fR.\n");
   print_options(commands.front());
-  fmt::print(".SH COMMANDS\n");
+  say(".SH COMMANDS\n");
   for (const CommandInfo& command : std::span(commands).subspan(1)) {
-    fmt::print(".SS mfu {}\n{}\n", roff(command.name), roff(command.description));
+    say(".SS mfu {}\n{}\n", roff(command.name), roff(command.description));
     print_options(command);
     print_footer(command.footer);
   }
-  fmt::print(".SH ENVIRONMENT\nThe MFU_* variables that \\fBmfu run\\fR sets are described in docs/reference.md.\n");
+  say(".SH ENVIRONMENT\nThe MFU_* variables that \\fBmfu run\\fR sets are described in docs/reference.md.\n");
   print_footer(commands.front().footer);
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "core/base/number_text.h"
+#include "core/base/say.h"
 #include "core/config/config.h"
 #include "core/model/scaling_law.h"
 #include "core/peak/peak.h"
@@ -148,21 +148,19 @@ Result<void> make_plan(const PlanCall& call, bool& failed) {
                                   {"B", constants.b},
                                   {"alpha", constants.alpha},
                                   {"beta", constants.beta}}}};
-    fmt::print("{}\n", j.dump(2));
+    say("{}\n", Lines{j.dump(2)});
     return {};
   }
-  fmt::print(
-      "parameters  {}\ntokens      {}  ({:.1f} per parameter)\nFLOP        {:.4g}  (6ND)\nloss        {:.4f}  "
+  say("parameters  {}\ntokens      {}  ({:.1f} per parameter)\nFLOP        {:.4g}  (6ND)\nloss        {:.4f}  "
       "nats per token\n",
       short_number(plan.params), short_number(plan.tokens), plan.tokens / plan.params, plan.flop, plan.loss);
   if (days)
-    fmt::print("time        {}  on {:.0f} x {} at MFU {:.1f} %, {:.4g} TFLOP/s {} each\n", time_of(*days), gpus,
-               call.gpu, 100 * mfu, *(*peak)->flop_per_s / 1e12, name((*peak)->dtype));
-  fmt::print("constants   {}: E {} A {} B {} alpha {} beta {}\n", call.constants, constants.e, constants.a, constants.b,
-             constants.alpha, constants.beta);
+    say("time        {}  on {:.0f} x {} at MFU {:.1f} %, {:.4g} TFLOP/s {} each\n", time_of(*days), gpus, call.gpu,
+        100 * mfu, *(*peak)->flop_per_s / 1e12, name((*peak)->dtype));
+  say("constants   {}: E {} A {} B {} alpha {} beta {}\n", call.constants, constants.e, constants.a, constants.b,
+      constants.alpha, constants.beta);
   if (call.constants == "hoffmann")
-    fmt::print(
-        "note        the rounded constants of arXiv:2203.15556 do not give that paper's own 20 tokens per parameter; "
+    say("note        the rounded constants of arXiv:2203.15556 do not give that paper's own 20 tokens per parameter; "
         "refit does\n");
   return {};
 }
@@ -194,11 +192,8 @@ void add_plan(CommandLine& line) {
                  "0; 1 when there is no such plan");
   command.action([call] {
     bool failed = false;
-    if (const Result<void> done = make_plan(*call, failed); !done) {
-      fmt::print(stderr, "mfu plan: {}\n", done.error().message);
-      return failed ? 1 : kUsageError;
-    }
-    return 0;
+    const Result<void> done = make_plan(*call, failed);
+    return done ? 0 : say_error("plan", done.error().message, failed ? 1 : kUsageError);
   });
 }
 

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -17,6 +16,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/regex.h"
+#include "core/base/say.h"
 #include "core/config/config.h"
 #include "core/model/kernel_flop.h"
 #include "core/peak/peak.h"
@@ -70,12 +70,6 @@ std::string shortened(std::string_view raw, std::size_t width) {
   while (head > 0 && continues(head)) --head;
   while (tail < name.size() && continues(tail)) ++tail;
   return name.substr(0, head) + ".." + name.substr(tail);
-}
-
-/// Names and paths in it came from outside.
-template <typename... Values>
-void say(fmt::format_string<Values...> format, Values&&... values) {
-  fmt::print("{}", printable_lines(fmt::format(format, std::forward<Values>(values)...)));
 }
 
 /// What ran on the GPUs of a process, and what launched it.
@@ -169,7 +163,7 @@ void print_regions(const std::vector<ProcessRegions>& processes) {
             device.name);
     }
     say("{}{}\n", process.run.convention.empty() ? "" : "; FLOP counted: ", process.run.convention);
-    say("{}\n", region_table(process.whole));
+    say("{}\n", Lines{region_table(process.whole)});
   }
 }
 
@@ -227,17 +221,17 @@ void print_json(std::vector<Replayed>& traces, const ReplayOptions& options) {
     // Of several traces a list, in their order.
     more.emplace_back(key, list.size() == 1 ? list.front() : fmt::format("[{}]", fmt::join(list, ",")));
   }
-  fmt::print("{}\n", report_json(reports, more));
+  say("{}\n", Lines{report_json(reports, more)});
 }
 
 void print_text(const Replayed& trace, const ReplayOptions& options) {
   if (options.asks()) {
-    say("{}\n{}", trace.report.facts.path, query_text(options.query, trace.answers));
+    say("{}\n{}", trace.report.facts.path, Lines{query_text(options.query, trace.answers)});
     return;
   }
   print_report(trace.report);
   print_regions(trace.regions);
-  if (options.detect) say("{}", detected_text(trace.detected));
+  if (options.detect) say("{}", Lines{detected_text(trace.detected)});
 }
 
 /// A trace that lacks records: what is overstated, on the error output. \return whether it ends in the middle.
@@ -257,15 +251,14 @@ bool say_if_cut(const TraceReport& report) {
   }
   constexpr std::int64_t kFew = 100;  // at the ends of a profile some work lies outside
   if (!cut && kFew * unseen > kernels)
-    fmt::print(
-        stderr,
+    say(stderr,
         "mfu replay: {}: {} of {} kernel launches have no record of their work (the profiler lost them, or they lie "
         "outside the profile); idle is overstated\n",
         report.facts.path, unseen, kernels);
   if (!cut) return false;
-  fmt::print(stderr, "mfu replay: {} ends in the middle: {}idle is overstated, and what came later is missing\n",
-             report.facts.path,
-             calls != 0 ? fmt::format("of {} launches {} have no record of their work; ", calls, without) : "");
+  say(stderr, "mfu replay: {} ends in the middle: {}idle is overstated, and what came later is missing\n",
+      report.facts.path,
+      calls != 0 ? fmt::format("of {} launches {} have no record of their work; ", calls, without) : "");
   return true;
 }
 
@@ -278,10 +271,7 @@ void name_device(const std::string& gpu, Trace& trace) {
   trace.gpu_names = {gpu};
 }
 
-int fail(const Error& error, int code = 1) {
-  fmt::print(stderr, "mfu replay: {}\n", printable_lines(error.message));
-  return code;
-}
+int fail(const Error& error, int code = 1) { return say_error("replay", error.message, code); }
 
 /// What the words alone get wrong. The values of single options were checked before.
 Result<void> check_words(const ReplayOptions& options) {
@@ -324,7 +314,7 @@ int replay(const ReplayOptions& options) {
   int code = 0;
   Result<Config> config = trace_config(options.work);
   if (!config) return fail(config.error());
-  for (const std::string& warning : config->warnings) fmt::print(stderr, "mfu replay: {}\n", printable_lines(warning));
+  for (const std::string& warning : config->warnings) say_error("replay", warning);
   for (const std::string& path : options.paths) {
     const Result<std::vector<std::string>> files = list_traces(path);
     if (!files) return fail(files.error());

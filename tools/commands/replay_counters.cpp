@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/base/printable.h"
+#include "core/base/say.h"
 #include "tools/counters/counter_report.h"
 
 namespace mfu {
@@ -19,10 +18,7 @@ bool are_counters(const std::vector<std::string>& paths) {
 }
 
 int replay_counters(const std::vector<std::string>& paths, const std::string& gpu, const PeakOptions& peak, bool json) {
-  const auto fail = [](const std::string& message) {
-    fmt::print(stderr, "mfu replay: {}\n", printable(message));
-    return 1;
-  };
+  const auto fail = [](const std::string& message) { return say_error("replay", message); };
   std::vector<CounterFile> files;
   for (const std::string& path : paths) {
     std::ifstream in(path, std::ios::binary);
@@ -34,9 +30,9 @@ int replay_counters(const std::vector<std::string>& paths, const std::string& gp
   const Result<CounterReport> report = report_counters(files, gpu, peak);
   if (!report) return fail(report.error().message);
   if (json)
-    fmt::print("{}\n", counter_json(*report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    say("{}\n", Lines{counter_json(*report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)});
   else
-    fmt::print("{}", counter_text(*report));
+    say("{}", Lines{counter_text(*report)});
   return 0;
 }
 

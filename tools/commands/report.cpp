@@ -2,14 +2,14 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "core/base/printable.h"
+#include "core/base/say.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/job_input.h"
+#include "tools/commands/output_file.h"
 #include "tools/report/escape.h"
 #include "tools/report/outputs/csv.h"
 #include "tools/report/outputs/json.h"
@@ -31,11 +31,8 @@ struct ReportOptions {
   WorkOptions work;
 };
 
-void complain(std::string_view message) { fmt::print(stderr, "mfu report: {}\n", printable_lines(message)); }
-int fail(std::string_view message, int code) {
-  complain(message);
-  return code;
-}
+void complain(std::string_view message) { say_error("report", message); }
+int fail(std::string_view message, int code) { return say_error("report", message, code); }
 
 int report_one(const ReportOptions& o) {
   const Result<std::vector<Assertion>> assertions = parse_assertions(o.asserts);
@@ -75,12 +72,15 @@ int report_one(const ReportOptions& o) {
       });
     } else if (done) {
       const std::string path = o.output.empty() ? "mfu-report.html" : o.output;
-      if (page_wanted)
-        done = write_to(path, [&](std::ostream& out) -> Result<void> {
-          out << run_page(job, MFU_VERSION, {&timelines, 0});
-          return {};
-        });
-      if (done && path != "-") fmt::print("{}{}", page_wanted ? path + "\n" : "", printable_lines(job_text(job)));
+      const auto page = [&](std::ostream& out) -> Result<void> {
+        out << run_page(job, MFU_VERSION, {&timelines, 0});
+        return {};
+      };
+      if (page_wanted) done = o.output.empty() ? replace_file(path, PathFrom::kDefault, page) : write_to(path, page);
+      if (done && path != "-") {
+        if (page_wanted) say("{}\n", path);
+        say("{}", Lines{job_text(job)});
+      }
     }
   }
   if (!done) return fail(done.error().message, kFailed);

@@ -12,17 +12,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
+#include "core/base/file_start.h"
 #include "core/base/line_file.h"
-#include "core/base/printable.h"
+#include "core/base/say.h"
 #include "core/config/config.h"
+#include "core/config/host_command.h"
 #include "core/config/launcher.h"
 #include "tools/commands/child.h"
 #include "tools/commands/commands.h"
@@ -61,12 +63,12 @@ struct Plan {
   Config config;
   std::string log;      ///< where our own lines go: where the library's go; stderr where those are JSON
   std::string run_dir;  ///< as a person would name it from here; empty: none
-  TimeNs started_ns = 0;
+  std::map<std::string, std::uintmax_t> before;  ///< run files that were there, and their sizes
   [[nodiscard]] bool speaks() const { return config.rank == 0 && !config.disabled; }
   void say(const std::string& line) const {
     // As the library does beside progress bars.
     const bool terminal = log == "stderr" && ::isatty(STDERR_FILENO) == 1;
-    (void)LineFile(log).append((terminal ? "\r\x1b[K[mfu] " : "[mfu] ") + line);
+    (void)LineFile(log).append((terminal ? "\r\x1b[K[mfu] " : "[mfu] ") + printable(line));
   }
 };
 
@@ -74,9 +76,8 @@ struct Plan {
 void inject(const char* variable, const std::string& library) {
   const char* held = std::getenv(variable);
   if (held != nullptr && *held != '\0' && library != held) {
-    std::fprintf(stderr,
-                 "[mfu] %s is set to %s: left as it is, so this part of the measurement is off; unset it to measure\n",
-                 variable, held);
+    say(stderr, "[mfu] {} is set to {}: left as it is, so this part of the measurement is off; unset it to measure\n",
+        variable, held);
     return;
   }
   ::setenv(variable, library.c_str(), 1);
@@ -89,15 +90,10 @@ void set_if_given(const char* variable, const std::string& value) {
 /// Number and start of the parent process, in the kernel's clock ticks: the same for all that it started, and for
 /// nobody else until the next boot. Empty where /proc does not say.
 std::string parent_process() {
+  std::array<char, 1024> text;
   const std::string pid = std::to_string(::getppid());
-  std::ifstream file("/proc/" + pid + "/stat");
-  std::string line;
-  std::getline(file, line);
-  // The second field is a name in brackets that may hold blanks; the start is the 20th after it.
-  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
-  std::string start;
-  for (int i = 0; i < 20; ++i) fields >> start;
-  return fields ? pid + "-" + start : "";
+  const auto ticks = start_ticks(file_start(("/proc/" + pid + "/stat").c_str(), text));
+  return ticks ? pid + "-" + std::to_string(*ticks) : "";
 }
 
 /// Where this process is one rank of several, each of which runs `mfu run` (as below srun or mpirun): a name that all
@@ -249,23 +245,30 @@ struct Written {
   std::vector<std::string> files;
 };
 
-/// MFU_RUN_DIR may stand for several folders, and a folder may hold files of earlier runs.
-std::vector<Written> written_by(const Plan& plan) {
-  std::vector<Written> all;
+/// MFU_RUN_DIR may stand for several folders.
+void for_each_run_file(
+    const Plan& plan,
+    const std::function<void(const std::string& directory, const std::string& file, std::uintmax_t size)>& each) {
   const auto found = find_run_dirs({});
-  if (plan.run_dir.empty() || !found) return all;
+  if (plan.run_dir.empty() || !found) return;
   for (const std::string& directory : *found) {
     const auto listed = list_run_files(directory);
     if (!listed) continue;
-    Written written{directory, {}};
     for (const std::string& file : *listed) {
-      struct ::stat info {};
-      // Clocks of file systems are behind by a tick; those of network file systems by what their servers differ.
-      if (::stat(file.c_str(), &info) == 0 && info.st_mtim.tv_sec + 2 >= plan.started_ns / kNsPerSecond)
-        written.files.push_back(file);
+      std::error_code failed;
+      if (const std::uintmax_t size = fs::file_size(file, failed); !failed) each(directory, file, size);
     }
-    if (!written.files.empty()) all.push_back(std::move(written));
   }
+}
+
+/// The files that came or grew since the start; by no clock, since a file server's may differ.
+std::vector<Written> written_by(const Plan& plan) {
+  std::vector<Written> all;
+  for_each_run_file(plan, [&](const std::string& directory, const std::string& file, std::uintmax_t size) {
+    if (const auto at = plan.before.find(file); at != plan.before.end() && size <= at->second) return;
+    if (all.empty() || all.back().directory != directory) all.push_back({directory, {}});
+    all.back().files.push_back(file);
+  });
   return all;
 }
 
@@ -317,7 +320,7 @@ bool print_table(const Plan& plan, const Written& written, int status, bool ende
   plan.say(how + (ended ? "; with it the run is:" : "; from the run directory, without the window that was open:"));
   std::istringstream lines(job_text(job));
   for (std::string line; std::getline(lines, line);)
-    if (!line.starts_with("unfinished: ")) plan.say(printable_lines(line));
+    if (!line.starts_with("unfinished: ")) plan.say(line);
   return counted;
 }
 
@@ -345,15 +348,13 @@ void conclude(const RunOptions& o, const Plan& plan, int status) {
     plan.say("report: " + o.report);
   const std::string others =
       written.size() > 1 ? "; and " + std::to_string(written.size() - 1) + " more run directories" : "";
-  plan.say("next: mfu report " + from_here(first.directory) + (counted ? " -c " + o.config : "") + others);
+  plan.say("next: mfu report " + shell_word(from_here(first.directory)) +
+           (counted ? " -c " + shell_word(o.config) : "") + others);
 }
 
 int run(const RunOptions& o) {
   const auto library = library_path();
-  if (!library) {
-    std::fprintf(stderr, "mfu run: %s\n", library.error().message.c_str());
-    return kCannotRun;
-  }
+  if (!library) return say_error("run", library.error().message, kCannotRun);
   inject("CUDA_INJECTION64_PATH", *library);
   inject("NVTX_INJECTION64_PATH", *library);
   set_environment(o);
@@ -365,16 +366,16 @@ int run(const RunOptions& o) {
   Plan plan;
   plan.config = load_config([](const char* name) -> const char* { return ::getenv(name); }, environ);
   plan.log = plan.config.log_json && plan.config.log != "none" ? "stderr" : plan.config.log;
-  plan.started_ns = utc_now();
   if (!plan.config.disabled) {
     const std::vector<std::string> mistakes = mistakes_of(o, plan.config);
-    for (const std::string& mistake : mistakes) std::fprintf(stderr, "mfu run: %s\n", printable_lines(mistake).c_str());
-    if (!mistakes.empty() && !o.keep_going) {
-      std::fprintf(stderr, "mfu run: nothing was started; --keep-going starts the program all the same\n");
-      return kUsageError;
-    }
+    for (const std::string& mistake : mistakes) say_error("run", mistake);
+    if (!mistakes.empty() && !o.keep_going)
+      return say_error("run", "nothing was started; --keep-going starts the program all the same", kUsageError);
   }
   choose_run_dir(o, plan);
+  if (plan.speaks())
+    for_each_run_file(
+        plan, [&](const std::string&, const std::string& file, std::uintmax_t size) { plan.before[file] = size; });
   if (plan.speaks() && !(plan.run_dir.empty() && !plan.config.model))
     plan.say(config_words(plan.config) + (plan.run_dir.empty() ? "" : "; run directory " + from_here(plan.run_dir)));
   if (plan.speaks() && !plan.config.model && may_come_later(o.config))
@@ -386,14 +387,14 @@ int run(const RunOptions& o) {
   if (end.start_error != 0) {
     // Where its loader is missing, the kernel says the same as where the program is.
     const std::string why = cannot_load_because(o.command.front());
-    std::fprintf(stderr, "mfu run: %s: %s%s\n", o.command.front().c_str(), std::strerror(end.start_error),
-                 why.empty() ? "" : (" (it " + why + ")").c_str());
+    say(stderr, "mfu run: {}: {}{}\n", o.command.front(), std::strerror(end.start_error),
+        why.empty() ? "" : " (it " + why + ")");
     return end.start_error == ENOENT ? kNotFound : kCannotRun;
   }
   try {
     conclude(o, plan, end.status);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "mfu run: %s\n", e.what());
+    say_error("run", e.what());
   }
   end_like(end.status);
 }
@@ -452,10 +453,8 @@ void add_run(CommandLine& line, std::vector<std::string>& arguments) {
              "that of CMD; 126 when it cannot be run, 127 when it is not found");
   options->command = take_program(line.commands().back(), arguments);
   sub.action([options] {
-    if (options->command.empty()) {
-      std::fprintf(stderr, "mfu run: no program to run; for example: mfu run python train.py\n");
-      return kUsageError;
-    }
+    if (options->command.empty())
+      return say_error("run", "no program to run; for example: mfu run python train.py", kUsageError);
     return run(*options);  // only reached when it was not run
   });
 }

@@ -1,14 +1,15 @@
 // `mfu serve`: a job's run directories as Prometheus metrics.
 #include <dlfcn.h>
 
-#include <cstdio>
 #include <memory>
+#include <ostream>
 #include <string>
-#include <vector>
 
+#include "core/base/say.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/job_input.h"
 #include "tools/commands/library_path.h"
+#include "tools/commands/output_file.h"
 #include "tools/report/page/page.h"
 #include "tools/run_dir/find_run_dir.h"
 #include "tools/serve/server_module.h"
@@ -30,10 +31,7 @@ Result<std::string> live_page(const std::string& path) {
 }
 
 int serve(ServeOptions& options) {
-  const auto fail = [](const std::string& message) {
-    std::fprintf(stderr, "mfu serve: %s\n", message.c_str());
-    return 1;
-  };
+  const auto fail = [](const std::string& message) { return say_error("serve", message); };
   auto directories = find_run_dirs(options.directories);
   if (!directories) return fail(directories.error().message);
   options.directories = std::move(*directories);
@@ -46,6 +44,12 @@ int serve(ServeOptions& options) {
   auto* function = reinterpret_cast<ServeFunction*>(::dlsym(module, kServeSymbol));
   if (function == nullptr) return fail(*path + ": not of this version: no " + kServeSymbol);
   options.page = [&options] { return live_page(options.directories.front()); };
+  options.replace = [](const std::string& file, const std::string& text) {
+    return replace_file(file, PathFrom::kDefault, [&text](std::ostream& out) -> Result<void> {
+      out << text;
+      return {};
+    });
+  };
   return function(options);
 }
 

@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/say.h"
 #include "tools/commands/commands.h"
 #include "tools/job/live_job.h"
 #include "tools/replay/late_count.h"
@@ -213,24 +212,17 @@ std::function<void(RunLine&)> counted_late(const Config& config) {
   };
 }
 
-int fail(const Error& error) {
-  std::fprintf(stderr, "mfu top: %s\n", error.message.c_str());
-  return 1;
-}
-
 int top(const TopOptions& o) {
-  if (const std::string problem = filter_problem(o.filter); !problem.empty()) {
-    std::fprintf(stderr, "mfu top: %s\n", problem.c_str());
-    return kUsageError;
-  }
+  if (const std::string problem = filter_problem(o.filter); !problem.empty())
+    return say_error("top", problem, kUsageError);
   auto directories = find_run_dirs(o.directories);
-  if (!directories) return fail(directories.error());
+  if (!directories) return say_error("top", directories.error().message);
   LiveJob job(std::move(*directories), RunFile::From::kTail);
   Result<Config> config = o.config.empty() ? Config{} : trace_config({.config = o.config});
-  if (!config) return fail(config.error());
+  if (!config) return say_error("top", config.error().message);
   if (config->model) job.change_lines_by([&config] { return counted_late(*config); });
   if (const auto done = job.refresh(time_of(CLOCK_MONOTONIC), time_of(CLOCK_REALTIME)); !done)
-    return fail(done.error());
+    return say_error("top", done.error().message);
   TopView view;
   view.sort = o.sort;
   view.filter = o.filter;
@@ -239,12 +231,13 @@ int top(const TopOptions& o) {
   if (o.once || o.json || ::isatty(STDOUT_FILENO) == 0 || ::isatty(STDIN_FILENO) == 0) {
     const std::string text =
         o.json ? snapshot_json(snapshot, view.sort, view.filter) + "\n" : render_plain(snapshot, view, plain_width());
-    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-    return written || errno == EPIPE ? 0 : 1;
+    say("{}", Lines{text});
+    return 0;
   }
 
   const auto theme = std::find(kThemeNames.begin(), kThemeNames.end(), o.theme) - kThemeNames.begin();
-  if (const auto opened = Terminal::open(static_cast<Theme>(theme), !o.no_mouse); !opened) return fail(opened.error());
+  if (const auto opened = Terminal::open(static_cast<Theme>(theme), !o.no_mouse); !opened)
+    return say_error("top", opened.error().message);
   Result<void> outcome;
   const auto interval = static_cast<DurationNs>(o.refresh_s * static_cast<double>(kNsPerSecond));
   TimeNs next = time_of(CLOCK_MONOTONIC) + interval;
@@ -279,7 +272,7 @@ int top(const TopOptions& o) {
     }
   }
   Terminal::close();
-  return outcome ? 0 : fail(outcome.error());
+  return outcome ? 0 : say_error("top", outcome.error().message);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/say.h"
 #include "tools/commands/child.h"
 #include "tools/commands/commands.h"
 
@@ -39,10 +40,7 @@ std::optional<fs::path> package_root() {
 
 int run_verdict(const VerdictCall& call) {
   const std::optional<fs::path> root = package_root();
-  if (!root) {
-    fmt::print(stderr, "mfu verdict: its files (mfuinject/verdict) are not beside this command\n");
-    return 1;
-  }
+  if (!root) return say_error("verdict", "its files (mfuinject/verdict) are not beside this command");
   std::error_code error;
   const std::string mfu = fs::read_symlink("/proc/self/exe", error).string(), minutes = fmt::format("{}", call.minutes);
   std::vector<std::string> words{call.python, "-m", "mfuinject.verdict", "--mfu", mfu, "--minutes", minutes};
@@ -58,8 +56,7 @@ int run_verdict(const VerdictCall& call) {
   ::setenv("PYTHONPATH", path.c_str(), 1);
   const std::vector<char*> argv = spawn_arguments(words);
   ::execvp(argv[0], argv.data());
-  fmt::print(stderr, "mfu verdict: {}: {}\n", call.python, std::strerror(errno));
-  return 1;
+  return say_error("verdict", call.python + ": " + std::strerror(errno));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <condition_variable>

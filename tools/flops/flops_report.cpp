@@ -1,10 +1,7 @@
 #include "tools/flops/flops_report.h"
 #include "core/families/architecture_json.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
 namespace mfu {

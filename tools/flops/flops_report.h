@@ -1,7 +1,6 @@
 // What `mfu flops` works out: FLOP, bytes and the roofline of a model and a shape, or of one kernel.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/number_text.h"
+#include "core/base/say.h"
 
 namespace mfu {
 namespace {
@@ -70,7 +71,7 @@ std::string headline(const FlopsReport& r) {
     const auto count = [](const Json& value) {
       return value.is_number() ? count_text(value.get<double>()) : std::string("?");
     };
-    text = fmt::format("{}: {} parameters", model["family"].get<std::string>(), count(p["total"]));
+    text = fmt::format("{}: {} parameters", printable(model["family"].get<std::string>()), count(p["total"]));
     if (p["active"] != p["total"] && !p["active"].is_null()) text += fmt::format(", {} active", count(p["active"]));
     text += fmt::format("; counting {}{}, attention {}, logits {}", r.convention,
                         r.formula.empty() ? "" : fmt::format(" ({})", r.formula), r.attention, r.logits);
@@ -137,7 +138,7 @@ std::string assumptions(const FlopsReport& r) {
   if (!r.json.contains("model") || !r.json["model"].is_object()) return text;
   for (const auto& [key, word] : {std::pair("assumed", "assumed: "), std::pair("not_counted", "not counted: ")}) {
     if (!r.json["model"].contains(key)) continue;
-    for (const Json& one : r.json["model"][key]) text += word + one.get<std::string>() + "\n";
+    for (const Json& one : r.json["model"][key]) text += word + printable(one.get<std::string>()) + "\n";
   }
   return text;
 }
@@ -145,45 +146,43 @@ std::string assumptions(const FlopsReport& r) {
 }  // namespace
 
 void print_table(const FlopsReport& r) {
-  fmt::print("{}\n{}\n", headline(r), assumptions(r));
+  say("{}\n{}\n", Lines{headline(r)}, Lines{assumptions(r)});
   if (r.kernel) {
     const Json& kernel = r.json["kernel"];
-    fmt::print(
-        "kernel {}: {} FLOP per launch ({}), {} of this size per pass, {} FLOP in all\n",
+    say("kernel {}: {} FLOP per launch ({}), {} of this size per pass, {} FLOP in all\n",
         kernel["kind"].get<std::string>(), grouped(r.kernel->flop.u64()), with_unit(r.kernel->flop.to_double(), "FLOP"),
         r.kernel->launches == 1 ? "1 launch" : grouped(static_cast<std::uint64_t>(r.kernel->launches)) + " launches",
         grouped(r.kernel->all.u64()));
   } else if (const std::vector<Row> rows = rows_of(r); rows.empty()) {
-    fmt::print("{}", kNoShape);
+    say("{}", Lines{kNoShape});
   } else {
-    fmt::print("{:<24}{:>32}{:>16}{:>12}\n", "component", "exact", "readable", "of forward");
-    for (const Row& row : rows) fmt::print("{:<24}{:>32}{:>16}{:>12}\n", row.what, row.exact, row.readable, row.share);
-    if (!r.bytes_missing.empty()) fmt::print("{}\n", r.bytes_missing);
+    say("{:<24}{:>32}{:>16}{:>12}\n", "component", "exact", "readable", "of forward");
+    for (const Row& row : rows) say("{:<24}{:>32}{:>16}{:>12}\n", row.what, row.exact, row.readable, row.share);
+    if (!r.bytes_missing.empty()) say("{}\n", r.bytes_missing);
   }
   const std::string tail = rank_text(r) + other_conventions(r) + roofline_text(r);
-  if (!tail.empty()) fmt::print("\n{}", tail);
+  if (!tail.empty()) say("\n{}", Lines{tail});
 }
 
 void print_markdown(const FlopsReport& r) {
-  if (const std::string assumed = assumptions(r); !assumed.empty()) fmt::print("{}\n", assumed);
+  if (const std::string assumed = assumptions(r); !assumed.empty()) say("{}\n", Lines{assumed});
   std::string head = headline(r);
   head.replace(head.find('\n'), 1, "  \n`");
-  fmt::print("{}`\n\n", head);
+  say("{}`\n\n", Lines{head});
   if (r.kernel) {
     const Json& kernel = r.json["kernel"];
-    fmt::print(
-        "| kernel | FLOP per launch | launches per pass | FLOP per pass |\n|---|---:|---:|---:|\n| {} | {} | {} | {} "
+    say("| kernel | FLOP per launch | launches per pass | FLOP per pass |\n|---|---:|---:|---:|\n| {} | {} | {} | {} "
         "|\n",
         kernel["kind"].get<std::string>(), grouped(r.kernel->flop.u64()), r.kernel->launches,
         grouped(r.kernel->all.u64()));
   } else if (const std::vector<Row> rows = rows_of(r); rows.empty()) {
-    fmt::print("{}", kNoShape);
+    say("{}", Lines{kNoShape});
   } else {
-    fmt::print("| component | exact | readable | of forward |\n|---|---:|---:|---:|\n");
-    for (const Row& row : rows) fmt::print("| {} | {} | {} | {} |\n", row.what, row.exact, row.readable, row.share);
+    say("| component | exact | readable | of forward |\n|---|---:|---:|---:|\n");
+    for (const Row& row : rows) say("| {} | {} | {} | {} |\n", row.what, row.exact, row.readable, row.share);
   }
   const std::string tail = rank_text(r) + other_conventions(r) + roofline_text(r);
-  if (!tail.empty()) fmt::print("\n{}", tail);
+  if (!tail.empty()) say("\n{}", Lines{tail});
 }
 
 }  // namespace mfu

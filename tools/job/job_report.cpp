@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "core/base/printable.h"
@@ -143,7 +142,7 @@ std::string why_no_mfu(const Job& job, const JobFacts& facts, const std::string&
                                                                    : "the shapes of its instances are not known";
 }
 
-void warn_of_ranks(JobBuilder& builder, const JobFacts& facts) {
+void warn_of_ranks(JobBuilder& builder, const JobFacts& facts, std::size_t attempts) {
   const auto warn = [&builder](std::string message) { builder.warn({"ranks", std::move(message), "", 1}); };
   std::vector<std::int64_t> missing;
   constexpr std::int64_t kLargestWorld = 1 << 20;
@@ -152,9 +151,8 @@ void warn_of_ranks(JobBuilder& builder, const JobFacts& facts) {
   if (!missing.empty())
     warn(fmt::format("{} of {} ranks are not here: {}", missing.size(), facts.world, ranges_of(missing)));
   for (const auto& [rank, processes] : facts.of_rank)
-    if (processes > 1)
-      warn(fmt::format("rank {} has {} processes: all are added up. A restarted job leaves the first run's files too",
-                       rank, processes));
+    if (processes > attempts)
+      warn(fmt::format("rank {} has {} processes that ran at the same time: all are added up", rank, processes));
   if (facts.gpus.size() > 1) warn("different GPUs: " + join(facts.gpus) + "; each is divided by its own peak");
   if (facts.peaks.size() > 1 && facts.gpus.size() <= 1)
     warn("the same GPU was divided by different peaks in different processes");
@@ -326,6 +324,11 @@ void JobBuilder::add(const RunHistory& history) {
             where, 1});
   }
   job_.processes.push_back(std::move(process));
+  if (job_.trace) return;
+  ProcessLife& life = lives_.emplace_back();
+  life.start(history.run);
+  for (const WindowSummary& window : history.windows) life.window(window);
+  if (history.end) life.end(history.end->window.end_ns);
 }
 
 Job JobBuilder::finish() {
@@ -333,6 +336,9 @@ Job JobBuilder::finish() {
   std::stable_sort(job.processes.begin(), job.processes.end(),
                    [](const JobProcess& a, const JobProcess& b) { return a.run.rank < b.run.rank; });
   const JobFacts facts = add_up_processes(job);
+  std::vector<const ProcessLife*> lives;
+  for (const ProcessLife& life : lives_) lives.push_back(&life);
+  job.life = job_life(lives);
   for (auto& [name, region] : regions_) {
     JobRegion r;
     r.name = name;
@@ -352,7 +358,7 @@ Job JobBuilder::finish() {
     return a.sum().elapsed_ns > b.sum().elapsed_ns;
   });
 
-  warn_of_ranks(*this, facts);
+  warn_of_ranks(*this, facts, job.life.attempts.size());
   for (const JobRegion& r : job.regions)
     if (r.sum().clock_ratio && *r.sum().clock_ratio < 0.95 && r.name != "total")
       warn({"clock",

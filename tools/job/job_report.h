@@ -9,6 +9,7 @@
 
 #include "core/rows/region_totals.h"
 #include "core/sinks/sink.h"
+#include "tools/job/life.h"
 #include "tools/job/time_grid.h"
 #include "tools/run_dir/run_history.h"
 
@@ -63,6 +64,7 @@ struct Job {
   std::vector<JobWarning> warnings;
   /// Which rank the others wait for, which one is slowest, which differ from the rest: one sentence each.
   std::vector<std::string> rank_notes;
+  JobLife life;  ///< of a trace: empty
   TimeGrid series;
 
   /// The region of that name; nullptr: none.
@@ -84,6 +86,7 @@ class JobBuilder {
     std::uint64_t devices = 0, processes = 0;
   };
   Job job_;
+  std::vector<ProcessLife> lives_;
   std::map<std::string, Region> regions_;
 };
 

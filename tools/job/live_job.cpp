@@ -285,6 +285,15 @@ void LiveJob::find_stale(const JobTimes& times, const std::map<std::string, Dura
   }
 }
 
+JobLife LiveJob::life() const {
+  std::vector<const ProcessLife*> lives;
+  for (const Rank* rank : sorted_)
+    if (rank->run) lives.push_back(&rank->life);
+  std::map<std::string, DurationNs> ahead_of;
+  for (const ClockSkew& skew : skews_) ahead_of[skew.host] = skew.ahead_ns;
+  return job_life(lives, ahead_of);
+}
+
 std::vector<std::string> LiveJob::problems() const {
   std::vector<std::string> all;
   for (const Rank* rank : sorted_) all.insert(all.end(), rank->problems.begin(), rank->problems.end());

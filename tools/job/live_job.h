@@ -5,11 +5,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/result.h"
+#include "tools/job/life.h"
 #include "tools/job/rank.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_processes.h"
@@ -55,6 +55,8 @@ class LiveJob {
   [[nodiscard]] const std::vector<ClockSkew>& skews() const noexcept { return skews_; }
   /// How long the newest line of all lies back by this machine's clock [s]; 0 where the clocks do not allow to tell.
   [[nodiscard]] double silent_s() const noexcept { return silent_s_; }
+  /// So far; of a job that is read from its tail without the windows before that.
+  [[nodiscard]] JobLife life() const;
   /// What could not be read, and lines of newer versions: one line each.
   [[nodiscard]] std::vector<std::string> problems() const;
   [[nodiscard]] const std::vector<std::string>& paths() const noexcept { return paths_; }

@@ -85,6 +85,7 @@ void Rank::take(RunLine&& line) {
     const TimeNs begin = run ? run->t_ns : info->t_ns;
     run = std::move(*info);
     run->t_ns = begin;
+    life.start(*run);
     pipeline_stages = stages_of(run->config_json);
   } else if (auto* window = std::get_if<WindowLine>(&line.what)) {
     take_window(std::move(*window));
@@ -93,6 +94,7 @@ void Rank::take(RunLine&& line) {
     if (events.size() > kEventsKept) events.pop_front();
   } else if (auto* whole = std::get_if<EndLine>(&line.what)) {
     end = std::move(whole->whole);
+    life.end(end->window.end_ns);
   }
 }
 
@@ -115,6 +117,7 @@ void Rank::take_window(WindowLine&& window) {
   // Where an output's budget is used up, the next window is longer than any before.
   interval_ns = std::min(kLongestWindow, std::max({interval_ns, open_.window.length_ns(), window.next_ns}));
   ++windows;
+  life.window(open_);
   // A piece of the file that is found late brings older windows.
   const bool newest = !last || at.end_ns >= last->window.end_ns;
   if (newest) {

@@ -12,6 +12,7 @@
 #include "core/rows/region_summary.h"
 #include "core/rows/region_totals.h"
 #include "core/sinks/sink.h"
+#include "tools/job/life.h"
 #include "tools/run_dir/region_limit.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_history.h"
@@ -59,6 +60,7 @@ struct Rank {
   std::deque<RunEvent> events;                            ///< the last ones
   std::map<RegionKey, RegionTotals> sums;                 ///< over every window that was read
   std::map<RegionKey, std::deque<HistoryPoint>> history;  ///< oldest first
+  ProcessLife life;
   std::uint64_t windows = 0;
   TimeNs last_line_ns = 0;           ///< UTC, by the clock of its host
   std::int64_t pipeline_stages = 1;  ///< `parallel.pp` of its config

@@ -10,19 +10,6 @@ namespace mfu {
 
 namespace {
 
-/// A mean over ranks or devices.
-struct Mean {
-  double sum = 0;
-  std::size_t count = 0;
-  void add(double value) {
-    sum += value;
-    ++count;
-  }
-  [[nodiscard]] std::optional<double> value() const {
-    return count != 0 ? std::optional(sum / static_cast<double>(count)) : std::nullopt;
-  }
-};
-
 /// A bound from below of all ranks: what each did at least, over what all could have done.
 struct LowerBound {
   double least = 0, at_peak = 0;
@@ -77,7 +64,7 @@ JobTotals job_totals(const std::vector<const Rank*>& ranks) {
   const RankState wanted = job.whole_run ? RankState::kEnded : RankState::kLive;
 
   RegionTotals totals;
-  Mean clock, overhead;
+  WeightedMean clock, overhead;  // each rank or device once
   LowerBound mfu_lower, mbu_lower;
   for (const Rank* rank : ranks) {
     if (rank->state != wanted) continue;
@@ -96,13 +83,13 @@ JobTotals job_totals(const std::vector<const Rank*>& ranks) {
       job.tokens_per_s += static_cast<double>(total->tokens) / window_s;
     }
     const WindowSummary* shown = rank->shown();
-    overhead.add(shown->self.overhead);
+    overhead.add(shown->self.overhead, 1);
     std::set<std::uint32_t> clocked;
     for (const RegionSummary& r : shown->regions)
-      if (r.clock_ratio && r.device && clocked.insert(*r.device).second) clock.add(*r.clock_ratio);
+      if (r.clock_ratio && r.device && clocked.insert(*r.device).second) clock.add(*r.clock_ratio, 1);
   }
-  job.clock_ratio = clock.value();
-  job.overhead = overhead.value();
+  job.clock_ratio = clock.mean();
+  job.overhead = overhead.mean();
   if (totals.empty()) return job;
   const SummedRegion all = totals.summed();
   const RegionSummary& sum = all.sum;

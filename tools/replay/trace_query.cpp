@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <unordered_map>
 
 #include "core/base/regex.h"
 #include "core/kernels/kernel_names.h"

@@ -7,18 +7,13 @@
 #include <cmath>
 
 #include "core/base/number_text.h"
+#include "core/base/printable.h"
 #include "core/rows/metrics.h"
 #include "tools/job/region_figures.h"
 
 namespace mfu {
 
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
 
 struct OpName {
   std::string_view text;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/base/number_text.h"
+#include "core/base/printable.h"
 #include "core/rows/idle_causes.h"
 #include "core/sinks/region_json.h"
 #include "tools/job/region_figures.h"
@@ -115,7 +116,7 @@ void flatten(const Json& json, const std::string& path, std::map<std::string, st
     std::string text = json.is_string() ? json.get<std::string>() : text_of(json);
     constexpr std::size_t kShown = 60;
     if (text.size() > kShown) text = text.substr(0, kShown) + "...";
-    into[path] = text;
+    into[printable(path)] = printable(text);
   }
 }
 
@@ -315,7 +316,7 @@ std::string comparison_title(const Comparison& comparison) {
 }
 
 std::string comparison_text(const Comparison& comparison) {
-  std::string text = fmt::format("A  {}\nB  {}\n", comparison.a->path, comparison.b->path);
+  std::string text = fmt::format("A  {}\nB  {}\n", printable(comparison.a->path), printable(comparison.b->path));
   if (!comparison.differences.empty()) text += "\ndiffers\n";
   for (const Difference& d : comparison.differences) text += fmt::format("  {:<28} {} -> {}\n", d.what, d.a, d.b);
   text +=
@@ -340,8 +341,10 @@ std::string comparison_text(const Comparison& comparison) {
     text += "\n";
   }
   text += "\n";
+  for (const auto& [name, job] : {std::pair('A', comparison.a), std::pair('B', comparison.b)})
+    if (const std::string life = job->life.text(); !life.empty()) text += fmt::format("{}  {}\n", name, life);
   for (const ComparedRegion& r : comparison.regions) text += r.words + "\n";
-  for (const std::string& remark : comparison.remarks) text += "note: " + remark + "\n";
+  for (const std::string& remark : comparison.remarks) text += "note: " + printable(remark) + "\n";
   return text;
 }
 

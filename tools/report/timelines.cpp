@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
-#include <map>
 
 #include "tools/trace/open_trace.h"
 #include "tools/trace/trace_input.h"

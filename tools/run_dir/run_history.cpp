@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "tools/run_dir/run_processes.h"
-
 namespace mfu {
 
 void HistoryBuilder::take(RunLine&& line) {

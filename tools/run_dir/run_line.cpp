@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/base/printable.h"
 #include "core/rows/metrics.h"
 #include "core/sinks/run_fields.h"
 
@@ -65,9 +66,10 @@ Integer integer_of(const Object& object, std::string_view key, Integer otherwise
     return static_cast<Integer>(get<std::uint64_t>(key, *e, "a count"));
 }
 
+/// Nothing of a file reaches a terminal, a page or a label as it is there.
 std::string string_of(const Object& object, std::string_view key) {
   const auto e = find(object, key);
-  return e ? std::string(get<std::string_view>(key, *e, "a string")) : "";
+  return e ? printable(get<std::string_view>(key, *e, "a string")) : "";
 }
 
 template <typename Each>
@@ -161,7 +163,7 @@ void read_field(const Object& o, const Field<Get>& field, T& into) {
     into = row_of<T>(object_in(key, *e));
   } else if constexpr (std::is_same_v<typename T::value_type, std::pair<std::string, std::string>>) {
     for (const auto entry : object_in(key, *e))
-      into.emplace_back(std::string(entry.key), get<std::string_view>(entry.key, entry.value, "a string"));
+      into.emplace_back(printable(entry.key), printable(get<std::string_view>(entry.key, entry.value, "a string")));
   } else {
     for_each_of(o, key,
                 [&](const Element& entry) { into.push_back(row_of<typename T::value_type>(object_in(key, entry))); });
@@ -187,7 +189,7 @@ std::vector<std::pair<std::string, std::uint64_t>> counters_of(const Object& o) 
   std::vector<std::pair<std::string, std::uint64_t>> counters;
   if (const auto e = find(o, "counters")) {
     for (const auto field : object_in("counters", *e))
-      counters.emplace_back(std::string(field.key), get<std::uint64_t>(field.key, field.value, "a count"));
+      counters.emplace_back(printable(field.key), get<std::uint64_t>(field.key, field.value, "a count"));
   }
   return counters;
 }
@@ -200,6 +202,12 @@ std::optional<SelfCost> self_of(const Object& o) {
 RunInfo start_of(const Object& o, TimeNs t_ns) {
   auto run = row_of<RunInfo>(o);
   run.t_ns = t_ns;
+  run.began_ns = moment(integer_of<std::int64_t>(o, "began_ns"));
+  if (const auto e = find(o, "job")) {
+    const Object job = object_in("job", *e);
+    run.job_id = string_of(job, "id");
+    run.restart = integer_of<std::int64_t>(job, "restart");
+  }
   run.rank = std::clamp<std::int64_t>(run.rank, 0, kMostRanks);
   run.world_size = std::clamp<std::int64_t>(run.world_size, 0, kMostRanks);
   // A device that is named twice would give every series of it twice.
@@ -213,8 +221,8 @@ RunInfo start_of(const Object& o, TimeNs t_ns) {
     run.cupti_version = integer_of<std::uint32_t>(cupti, "version");
     run.level = string_of(cupti, "level");
   }
-  if (const auto e = find(o, "config")) run.config_json = simdjson::minify(*e);
-  if (const auto e = find(o, "model")) run.model_json = simdjson::minify(*e);
+  if (const auto e = find(o, "config")) run.config_json = printable(simdjson::minify(*e));
+  if (const auto e = find(o, "model")) run.model_json = printable(simdjson::minify(*e));
   run.convention = string_of(o, "convention");
   run.trace = string_of(o, "trace");
   return run;

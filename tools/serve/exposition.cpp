@@ -262,6 +262,17 @@ std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_
     out.gauge("mfu_job_flops_per_second", "Model FLOP/s of all live ranks", whole, totals.flop_per_s);
     out.gauge("mfu_job_tokens_per_second", "Tokens per second of all live ranks", whole, totals.tokens_per_s);
   }
+  const JobLife life = job.life();
+  for (const auto& [factor, ratio] : {std::pair{"job", life.job_mfu()},
+                                      {"in_steps", life.mfu},
+                                      {"productive", life.productive()},
+                                      {"alive", life.alive()}})
+    out.gauge("mfu_job_life_ratio", "MFU of the whole life of the job (factor job) = in_steps x productive x alive",
+              with(whole, {{"factor", factor}}), ratio);
+  for (std::size_t part = 0; part < kLifeParts; ++part)
+    out.gauge("mfu_job_gpu_seconds", "GPU time of the job so far by what it went into; the parts sum to GPUs x wall",
+              with(whole, {{"part", std::string(kLifePartNames[part])}}), life.gpu_s(static_cast<LifePart>(part)));
+  out.gauge("mfu_job_attempts", "How often the job was started", whole, static_cast<double>(life.attempts.size()));
   double bad_lines = 0;
   for (const Rank* rank : job.ranks()) bad_lines += static_cast<double>(rank->bad_lines);
   out.counter("mfu_unreadable_lines_total", "Lines of the run directory that could not be read", whole, bad_lines);

@@ -1,4 +1,5 @@
 #include "tools/serve/http_server.h"
+#include "core/base/printable.h"
 
 #include <arpa/inet.h>
 #include <civetweb.h>
@@ -29,11 +30,6 @@ std::string gzipped(const std::string& text) {
   out.resize(done ? stream.total_out : 0);
   ::deflateEnd(&stream);
   return out;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t from = text.find_first_not_of(" \t");
-  return from == std::string_view::npos ? "" : text.substr(from, text.find_last_not_of(" \t") - from + 1);
 }
 
 /// Takes what is before `separator` off `text`.

@@ -1,13 +1,8 @@
 // The server behind `mfu serve`: prometheus-cpp over the job's files. They are read on request.
-#include <fcntl.h>
-#include <prometheus/collectable.h>
 #include <prometheus/text_serializer.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -18,7 +13,7 @@
 #include <sstream>
 
 #include "core/base/clock.h"
-#include "core/base/printable.h"
+#include "core/base/say.h"
 #include "tools/serve/exposition.h"
 #include "tools/serve/http_server.h"
 #include "tools/serve/server_module.h"
@@ -30,7 +25,7 @@ namespace {
 constexpr DurationNs kOldEnough = kNsPerSecond / 2;  ///< several scrapers at once read the files once
 
 /// [any thread]
-class JobMetrics final : public prometheus::Collectable {
+class JobMetrics {
  public:
   JobMetrics(const ServeOptions& options, std::string label)
       : job_(options.directories, RunFile::From::kBeginning), label_(std::move(label)), per_rank_(options.per_rank) {}
@@ -43,8 +38,7 @@ class JobMetrics final : public prometheus::Collectable {
   /// What of the files cannot be used, for a person who waits. \return whether no file can be.
   bool say_problems() const {
     const std::lock_guard lock(mutex_);
-    for (const std::string& problem : job_.problems())
-      std::fprintf(stderr, "mfu serve: %s\n", printable_lines(problem).c_str());
+    for (const std::string& problem : job_.problems()) say_error("serve", problem);
     const auto unreadable = [](const Rank* rank) { return rank->state == RankState::kUnreadable; };
     return !job_.ranks().empty() && std::all_of(job_.ranks().begin(), job_.ranks().end(), unreadable);
   }
@@ -54,20 +48,24 @@ class JobMetrics final : public prometheus::Collectable {
     const std::lock_guard lock(mutex_);
     const TimeNs now = time_of(CLOCK_MONOTONIC);
     if (made_ns_ == 0 || now - made_ns_ >= kOldEnough) {
-      std::ostringstream text;
-      prometheus::TextSerializer().Serialize(text, collect_locked());
-      answer_ = http_answer(200, "text/plain; version=0.0.4; charset=utf-8", text.str());
+      answer_ = http_answer(200, "text/plain; version=0.0.4; charset=utf-8", text_locked());
       made_ns_ = time_of(CLOCK_MONOTONIC);
     }
     return answer_;
   }
 
-  [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override {
+  [[nodiscard]] std::string text() const {
     const std::lock_guard lock(mutex_);
-    return collect_locked();
+    return text_locked();
   }
 
  private:
+  std::string text_locked() const {
+    std::ostringstream text;
+    prometheus::TextSerializer().Serialize(text, collect_locked());
+    return text.str();
+  }
+
   std::vector<prometheus::MetricFamily> collect_locked() const {
     const Result<void> read = refresh_locked();
     prometheus::MetricFamily up{
@@ -126,47 +124,11 @@ class LivePage {
   DurationNs took_ns_ = 0;
 };
 
-/// Written beside `path`, then renamed: a reader sees the old or the new one, whole.
-Result<void> replace_file(const std::string& path, const std::string& text) {
-  const std::string fresh = path + "." + std::to_string(::getpid()) + ".tmp";
-  const auto failed = [&](const char* what) {
-    Error error{path + ": " + what + ": " + std::strerror(errno)};
-    ::unlink(fresh.c_str());
-    return error;
-  };
-  struct ::stat there {};
-  if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
-    return Error{path + ": is there and is no regular file"};
-  // The name can be guessed: a file that is there is removed, never followed or written into.
-  ::unlink(fresh.c_str());
-  const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (file < 0) return failed("cannot be written");
-  for (std::size_t at = 0; at < text.size();) {
-    const ::ssize_t put = ::write(file, text.data() + at, text.size() - at);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) {
-      const Error error = failed("cannot be written");
-      ::close(file);
-      return error;
-    }
-    at += static_cast<std::size_t>(put);
-  }
-  if (::close(file) != 0) return failed("cannot be written");
-  if (::rename(fresh.c_str(), path.c_str()) != 0) return failed("cannot be replaced");
-  return {};
-}
-
-int fail(const std::string& message) {
-  std::fprintf(stderr, "mfu serve: %s\n", message.c_str());
-  return 1;
-}
+int fail(const std::string& message) { return say_error("serve", message); }
 
 int write_textfile(const ServeOptions& options, const JobMetrics& metrics, const ::sigset_t& ends) {
-  const prometheus::TextSerializer serializer;
   while (true) {
-    std::ostringstream text;
-    serializer.Serialize(text, metrics.Collect());
-    if (const auto done = replace_file(options.textfile, text.str()); !done) return fail(done.error().message);
+    if (const auto done = options.replace(options.textfile, metrics.text()); !done) return fail(done.error().message);
     if (options.once) return metrics.say_problems() ? 1 : 0;
     const auto whole = static_cast<std::time_t>(options.every_s);
     const ::timespec pause{whole, static_cast<long>((options.every_s - static_cast<double>(whole)) * 1e9)};
@@ -201,8 +163,8 @@ int serve(const ServeOptions& options) {
   server.handle("/", [&page] { return page.answer(); });
   const Result<int> port = server.listen(at);
   if (!port) return fail(at + ": cannot listen there: it is taken by another program, or no address of this machine");
-  std::printf("mfu serve: the live page is http://%s:%d/, for Prometheus http://%s:%d/metrics\n", address.c_str(),
-              *port, address.c_str(), *port);
+  say("mfu serve: the live page is http://{}:{}/, for Prometheus http://{}:{}/metrics\n", address, *port, address,
+      *port);
   std::fflush(stdout);
   int signal = 0;
   ::sigwait(&ends, &signal);

@@ -29,6 +29,8 @@ struct ServeOptions {
   PerRank per_rank = PerRank::kAuto;
   /// The live page at `/`, as HTML; an Error is shown instead. Called again and again, from one thread at a time.
   std::function<Result<std::string>()> page;
+  /// Puts `text` into the file `path`, whole.
+  std::function<Result<void>(const std::string& path, const std::string& text)> replace;
 };
 
 /// Serves until SIGINT or SIGTERM. \return an exit code; what went wrong is on stderr.

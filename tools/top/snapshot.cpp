@@ -11,6 +11,7 @@
 
 #include "core/base/edit_distance.h"
 #include "core/base/number_text.h"
+#include "core/base/printable.h"
 #include "tools/job/outliers.h"
 
 namespace mfu {
@@ -20,12 +21,6 @@ namespace {
 constexpr std::size_t kCommClass = static_cast<std::size_t>(TimeClass::kComm);
 
 // --- filter
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
 
 std::optional<double> value_of(const TopRow& row, std::string_view key) {
   const auto percent = [](const std::optional<double>& ratio) {

@@ -2,9 +2,7 @@
 // category names, whole or fractional microseconds.
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 

@@ -1,6 +1,5 @@
 #include "tools/trace/trace_input.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/say.h"
 #include "tools/trace/open_trace.h"
 
 namespace mfu {
@@ -23,7 +23,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
   ~ProgressBar() {
-    if (percent_ >= 0) std::fputs("\r\033[K", stderr);
+    if (percent_ >= 0) say(stderr, "\r\033[K");
   }
   void update(std::uint64_t done, std::uint64_t total) {
     constexpr std::uint64_t kWorthABar = 8u << 20u;  // smaller files are read before the eye sees it
@@ -33,8 +33,8 @@ class ProgressBar {
     percent_ = percent;
     constexpr int kWidth = 30;
     const int filled = percent * kWidth / 100;
-    fmt::print(stderr, "\r\033[K[{:#<{}}{:.<{}}] {:3} % of {:.1f} MB  {}", "", filled, "", kWidth - filled, percent,
-               static_cast<double>(total) / 1e6, label_);
+    say(stderr, "\r\033[K[{:#<{}}{:.<{}}] {:3} % of {:.1f} MB  {}", "", filled, "", kWidth - filled, percent,
+        static_cast<double>(total) / 1e6, label_);
     std::fflush(stderr);
   }
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,33 @@
 #include <functional>
 #include <sstream>
 #include <thread>
+
+namespace {
+
+// A file system that another machine keeps, as its calls answer here.
+bool g_cuts_nothing = false;      ///< ftruncate is refused
+bool g_numbers_anew = false;      ///< each look at a file gives another inode number
+bool g_refuses_on_close = false;  ///< close says that the quota is used up
+
+}  // namespace
+
+extern "C" int ftruncate(int fd, off_t length) noexcept {
+  if (!g_cuts_nothing) return static_cast<int>(::syscall(SYS_ftruncate, fd, length));
+  errno = EIO;
+  return -1;
+}
+extern "C" int fstat(int fd, struct stat* info) noexcept {
+  static ::ino_t number = 1000;
+  const int result = ::fstatat(fd, "", info, AT_EMPTY_PATH);
+  if (g_numbers_anew && S_ISREG(info->st_mode)) info->st_ino = ++number;
+  return result;
+}
+extern "C" int close(int fd) {
+  const int result = static_cast<int>(::syscall(SYS_close, fd));
+  if (!g_refuses_on_close) return result;
+  errno = EDQUOT;
+  return -1;
+}
 
 namespace mfu {
 namespace {
@@ -255,6 +283,50 @@ TEST_F(OwnFileTest, EveryFileBeginsWithItsFirstLineWheneverItIsTakenAway) {
   ended = true;
   remover.join();
   EXPECT_GT(seen, 10u);
+}
+
+// --- file systems of the network
+
+TEST_F(LineFileTest, ALineBehindAHalfOneBeginsOnALineOfItsOwn) {
+  const std::string target = path("limited");
+  EXPECT_EQ(in_child([&] {
+              LineFile file(target);
+              if (!file.append("123456789").ok()) return 1;
+              const ::rlimit most{15, RLIM_INFINITY};
+              if (::setrlimit(RLIMIT_FSIZE, &most) != 0) return 2;
+              g_cuts_nothing = true;
+              if (file.append("abcdefghi").ok()) return 3;
+              const ::rlimit more{RLIM_INFINITY, RLIM_INFINITY};
+              if (::setrlimit(RLIMIT_FSIZE, &more) != 0) return 4;
+              return file.append("end").ok() && file.append("more").ok() ? 0 : 5;
+            }),
+            0);
+  EXPECT_EQ(text(target), "123456789\nabcde\nend\nmore\n");
+}
+
+TEST_F(OwnFileTest, AFileWhoseNumberChangesIsKnownByItsFirstLine) {
+  LineFile file = ours("a.jsonl");
+  EXPECT_TRUE(file.append(R"({"type":"start","t_ns":1})").ok());
+  g_numbers_anew = true;
+  EXPECT_TRUE(file.append("one").ok());
+  EXPECT_TRUE(file.append("two").ok());
+  EXPECT_EQ(file.target(), path("a.jsonl"));
+  std::filesystem::remove(path("a.jsonl"));
+  std::ofstream(path("a.jsonl")) << R"({"type":"start","t_ns":2})"
+                                 << "\n";
+  EXPECT_TRUE(file.append("three").ok());
+  g_numbers_anew = false;
+  EXPECT_EQ(file.target(), path("a-2.jsonl"));
+  EXPECT_EQ(text(path("a.jsonl")), "{\"type\":\"start\",\"t_ns\":2}\n");
+}
+
+TEST_F(LineFileTest, AnErrorOfCloseIsOneOfTheLine) {
+  LineFile file(path("log"));
+  g_refuses_on_close = true;
+  const auto done = file.append("line");
+  g_refuses_on_close = false;
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().message, path("log") + ": cannot be written: Disk quota exceeded");
 }
 
 // --- what others do to a stream or a log

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <memory>
+
+#include "core/base/say.h"
+
 namespace mfu {
 namespace {
 
@@ -36,6 +41,30 @@ TEST(Printable, NothingThatATerminalObeys) {
             "a???b");                                    // isolate
   EXPECT_EQ(printable("\xe2\x80\x90"), "\xe2\x80\x90");  // a hyphen near them
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a?b");
+}
+
+TEST(Say, ValuesBeginNoLineOfTheirOwn) {
+  EXPECT_EQ(plain_value("a\n[mfu] b\x1b"), "a?[mfu] b?");
+  EXPECT_EQ(plain_value(Lines{"a\nb\x1b"}), "a\nb?");
+  EXPECT_EQ(plain_value(3), 3);
+}
+
+TEST(Say, AShellReadsAWordBack) {
+  EXPECT_EQ(shell_word("runs/a-1.jsonl"), "runs/a-1.jsonl");
+  EXPECT_EQ(shell_word("-x"), "./-x");
+  EXPECT_EQ(shell_word(""), "''");
+  std::string all;
+  for (int c = 1; c < 256; ++c) all += static_cast<char>(c);
+  for (const std::string& text :
+       {std::string("it's $HOME `x` \\ \"!\""), std::string("caf\xc3\xa9 *"), std::string("a\n\x1b'\\"), all}) {
+    const std::string word = shell_word(text);
+    EXPECT_EQ(printable(word), word);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> shell(
+        ::popen(("bash -c " + shell_word("printf %s " + word)).c_str(), "r"), ::pclose);
+    std::string back(1024, '\0');
+    back.resize(std::fread(back.data(), 1, back.size(), shell.get()));
+    EXPECT_EQ(back, text);
+  }
 }
 
 TEST(Printable, LinesStayLines) {

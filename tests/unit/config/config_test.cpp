@@ -391,6 +391,21 @@ TEST_F(ConfigTest, Launchers) {
     EXPECT_EQ(config.local_rank, expected[1]);
     EXPECT_EQ(config.world_size, expected[2]);
   }
+  const std::tuple<Variables, std::string, std::int64_t> starts[] = {
+      {{}, "", 0},
+      {{{"SLURM_JOB_ID", "12"}}, "slurm-12", 0},
+      {{{"SLURM_JOB_ID", "12"}, {"SLURM_RESTART_COUNT", "2"}, {"TORCHELASTIC_RUN_ID", "x"}}, "slurm-12", 2},
+      {{{"TORCHELASTIC_RUN_ID", "x"}, {"TORCHELASTIC_RESTART_COUNT", "1"}}, "elastic-x", 1},
+      {{{"TORCHELASTIC_RUN_ID", "none"}, {"TORCHELASTIC_RESTART_COUNT", "3"}}, "", 3},  // its default
+      {{{"HOSTNAME", "train-3"}, {"JOB_COMPLETION_INDEX", "3"}}, "kubernetes-train", 0},
+      {{{"HOSTNAME", "train-3"}, {"JOB_COMPLETION_INDEX", "2"}}, "", 0},
+      {{{"RAY_JOB_ID", "01000000"}, {"SLURM_RESTART_COUNT", "x"}}, "ray-01000000", 0},
+  };
+  for (const auto& [variables, id, restart] : starts) {
+    const Config config = load_config(lookup(variables), nullptr);
+    EXPECT_EQ(config.job_id, id);
+    EXPECT_EQ(config.restart, restart);
+  }
   const std::pair<Variables, std::string> jobs[] = {
       {{{"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}, {"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}}, "slurm-12.3"},
       {{{"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}, ""},

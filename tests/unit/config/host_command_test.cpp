@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "core/base/clock.h"
+
 namespace mfu {
 namespace {
 
@@ -39,6 +41,15 @@ TEST(HostCommand, IsBounded) {
   EXPECT_TRUE(ends_inside.ends_with("..."));
   EXPECT_NE(ends_inside[ends_inside.size() - 4], '\xC3');  // half a character is no UTF-8
   EXPECT_EQ(command_text(std::string(1'000'000, 'x')).size(), kMaxCommandBytes);
+}
+
+TEST(HostCommand, WhenItBegan) {
+  EXPECT_EQ(start_ticks("7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 97000 20 21\n"), 97000);
+  EXPECT_EQ(start_ticks("7 (a) S 1 2"), std::nullopt);
+  EXPECT_EQ(start_ticks(""), std::nullopt);
+  const DurationNs age = utc_now() - host_began_ns();
+  EXPECT_GE(age, 0);
+  EXPECT_LT(age, 600 * kNsPerSecond);
 }
 
 TEST(HostCommand, OfThisProcess) { EXPECT_NE(host_command().find("unit_config"), std::string::npos); }

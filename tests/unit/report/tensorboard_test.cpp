@@ -11,6 +11,7 @@
 
 #include "core/sinks/sink_jsonl.h"
 #include "core/sinks/sink_tensorboard.h"
+#include "tests/unit/run_dir/read_run_history.h"
 
 namespace mfu {
 namespace {

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "core/sinks/sink_jsonl.h"
+#include "tests/unit/run_dir/read_run_history.h"
 #include "tools/run_dir/run_history.h"
 
 namespace mfu {

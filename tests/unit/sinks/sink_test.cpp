@@ -172,8 +172,8 @@ TEST_F(JsonlTest, StartEventAndEndHaveTheirKeys) {
   const auto all = lines(sink.path());
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(keys_of(all[0]),
-            kLineKeys + Keys({"host", "pid", "rank", "local_rank", "world", "version", "commit", "build", "command",
-                              "devices", "cupti", "config", "model", "convention", "trace"}));
+            kLineKeys + Keys({"host", "pid", "rank", "local_rank", "world", "began_ns", "job", "version", "commit",
+                              "build", "command", "devices", "cupti", "config", "model", "convention", "trace"}));
   EXPECT_EQ(keys_of(all[0]["devices"][0]), Keys({"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s",
                                                  "peak_source", "dtype", "dtype_source", "sparse"}));
   EXPECT_EQ(keys_of(all[0]["cupti"]), Keys({"path", "version", "level"}));

@@ -13,6 +13,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+void life_json(const JobLife& life, Json& j) {
+  j["attempts"] = Json::array();
+  for (const Attempt& a : life.attempts)
+    j["attempts"].push_back(
+        {{"t0_ns", a.span.begin_ns}, {"t1_ns", a.span.end_ns}, {"processes", a.processes}, {"ended", a.ended}});
+  j["mfu_job"] = number_or_null(life.job_mfu());
+  j["mfu_steps"] = number_or_null(life.mfu);
+  j["productive"] = number_or_null(life.productive());
+  j["alive"] = number_or_null(life.alive());
+  j["gpu_hours"] = life.gpu_s() / 3600;
+  Json& lost = j["lost_gpu_hours"] = Json::object();
+  for (std::size_t part = 1; part < kLifeParts; ++part)
+    lost[std::string(kLifePartNames[part])] = life.gpu_s(static_cast<LifePart>(part)) / 3600;
+  if (!life.repeated_known) lost["repeated"] = nullptr;
+  j["life"] = life.text().empty() ? Json(nullptr) : Json(life.text());
+}
+
 }  // namespace
 
 JsonWriter::JsonWriter(std::ostream& out) : out_(out) { out_ << "{\"v\":1,\"runs\":["; }
@@ -85,6 +102,7 @@ Json job_json(const Job& job) {
   whole.erase("regions");
   if (job.processes_without_account == job.processes.size()) whole["launches"] = whole["self"] = nullptr;
   j.update(whole);
+  life_json(job.life, j);
   j["rank_notes"] = job.rank_notes;
   j["opportunities"] = Json::array();
   for (const Opportunity& o : opportunities(job))

@@ -97,6 +97,7 @@ std::string job_markdown(const Job& job) {
   text +=
       "\nThe last five columns are shares of the elapsed time; where MFU is known, `matmul` is what its kernels lost "
       "to the peak, and MFU and the five add up to 100 %.\n\n";
+  if (const std::string life = job.life.text(); !life.empty()) text += fmt::format("- {}\n", markdown_text(life));
   for (const std::string& note : job.rank_notes) text += fmt::format("- {}\n", markdown_text(note));
   constexpr std::size_t kOpportunities = 5;
   const std::vector<Opportunity> found = opportunities(job);

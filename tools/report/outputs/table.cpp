@@ -41,7 +41,8 @@ std::string job_text(const Job& job) {
     const std::size_t account = text.find("\nlaunches ");
     if (account != std::string::npos) text.erase(account, text.find('\n', account + 1) - account);
   }
-  for (const std::string& note : job.rank_notes) text += note + "\n";
+  if (const std::string life = job.life.text(); !life.empty()) text += folded(life, 2);
+  for (const std::string& note : job.rank_notes) text += printable(note) + "\n";
   constexpr std::size_t kOpportunities = 3;
   const std::vector<Opportunity> found = opportunities(job);
   for (std::size_t i = 0; i < std::min(kOpportunities, found.size()); ++i)
@@ -56,8 +57,8 @@ std::string job_text(const Job& job) {
   for (std::size_t i = 0; i < std::min(kShown, job.warnings.size()); ++i) {
     const JobWarning& w = job.warnings[i];
     const std::string line =
-        fmt::format("{}: {}{}{}", w.kind, w.message, w.source.empty() ? "" : " [" + file_name(w.source) + "]",
-                    w.count > 1 ? fmt::format(" ({} times)", w.count) : "");
+        printable(fmt::format("{}: {}{}{}", w.kind, w.message, w.source.empty() ? "" : " [" + file_name(w.source) + "]",
+                              w.count > 1 ? fmt::format(" ({} times)", w.count) : ""));
     text += w.kind == "suspect" ? folded(line, 2) : line + "\n";
   }
   if (job.warnings.size() > kShown) text += fmt::format("... and {} more remarks\n", job.warnings.size() - kShown);

@@ -55,6 +55,23 @@ function matmulLosses(r, whole, left) {
     });
 }
 
+// The whole life of the job: 100 % of its GPUs' time down to its MFU. Where there is none, to the time in steps.
+function lifeOfTheJob() {
+  const lost = Object.entries(job.lost_gpu_hours || {}).filter(([k, v]) => v > 0 && k !== "away").sort((a, b) => b[1] - a[1]);
+  if (!job.life || !(job.gpu_hours > 0)) return null;
+  const row = (name, left, width, background, kind = "") => el("div", { class: "step" + kind }, el("span", {}, name),
+    el("div", { class: "track" }, el("div", { class: "fill", style: { left: `${100 * left}%`, width: `${100 * width}%`, background } })), el("b", {}, percent(width)));
+  let left = 1;
+  const rows = lost.map(([key, hours]) => {
+    left -= hours / job.gpu_hours;
+    return row("− " + key.replace("_", " "), Math.max(0, left), hours / job.gpu_hours, "var(--idle)");
+  });
+  if (job.mfu_job != null) rows.push(row("− in steps", Math.min(job.mfu_job, left), Math.max(0, left - job.mfu_job), "var(--other)"));
+  rows.push(row(job.mfu_job != null ? "= MFU" : "= in steps", 0, Math.min(1, job.mfu_job != null ? job.mfu_job : left), "var(--mfu)", " total"));
+  return el("section", { class: "panel", id: "life" }, el("h2", {}, `The life of the job: ${count(job.attempts.length)} ${job.attempts.length === 1 ? "start" : "starts"}`),
+    el("p", { class: "words" }, sentence(job.life) + "."), el("div", { class: "steps", role: "img", "aria-label": "the time of the job's GPUs" }, rows));
+}
+
 // 100 % of the time, step by step down to what the model needed.
 function stepsDown() {
   const r = main;
