@@ -1,13 +1,8 @@
 // What the step detector considers, and why it takes or refuses it, in words: for `mfu replay --detect --explain`.
-// Without a log nothing is put together.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "core/detect/launch_history.h"
 
@@ -23,34 +18,26 @@ class DetectionLog {
   ~DetectionLog() = default;
 };
 
-/// [one thread] A log or none, for the parts of the detector: says nothing twice in a row about one period.
+/// [one thread] A log or none, for the parts of the detector.
 class Explainer {
  public:
   Explainer(DetectionLog* log, const LaunchHistory& history) noexcept : log_(log), history_(history) {}
 
   [[nodiscard]] bool wanted() const noexcept { return log_ != nullptr; }
-  void say(std::string_view text) const {
+  void say(const std::string& text) const {
     if (wanted()) log_->say(history_.end(), text);
   }
-  /// The same, unless the last that was said of this period was this verdict.
-  void say_of(std::uint32_t period, std::string_view verdict, std::string_view text) {
-    if (!wanted()) return;
-    for (auto& [known, last] : said_) {
-      if (known != period) continue;
-      if (last == verdict) return;
-      last = verdict;
-      log_->say(history_.end(), text);
-      return;
-    }
-    said_[next_++ % said_.size()] = {period, std::string(verdict)};
-    log_->say(history_.end(), text);
+  /// Why `what` are not taken, unless this was the reason before.
+  void refuse(std::string_view what, const char* why) {
+    if (!wanted() || why == nullptr || why == last_) return;
+    last_ = why;
+    say(std::string(what) + " are not taken yet: " + why);
   }
 
  private:
   DetectionLog* log_;
   const LaunchHistory& history_;
-  std::array<std::pair<std::uint32_t, std::string>, 64> said_{};
-  std::size_t next_ = 0;
+  const char* last_ = nullptr;
 };
 
 }  // namespace mfu

@@ -40,7 +40,7 @@ Launch LaunchFold::launch() const noexcept {
   launch.name =
       (numbered ? raw(first_.graph) : static_cast<std::uint32_t>(mix(content_ + records_))) | Launch::kGraphName;
   launch.traits = traits_of(KernelRole::kGraph);
-  launch.traits.flags |= flags_ & (kFlagOptimizer | kFlagBackward | kFlagLoss | kFlagSampling);
+  launch.traits.flags |= flags_of_graph(flags_);
   launch.grid = {};
   return launch;
 }

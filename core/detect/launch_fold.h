@@ -16,6 +16,13 @@ namespace mfu {
   return record.graph != GraphId::kNone || record.kind == ActivityKind::kGraph;
 }
 
+/// Those of a graph, of all flags of what runs in it. Operations over lists of tensors update weights where it goes
+/// backward too; a server's graphs copy with them. [pure]
+[[nodiscard]] constexpr std::uint8_t flags_of_graph(std::uint8_t flags) noexcept {
+  const unsigned kept = kFlagOptimizer | kFlagBackward | kFlagLoss | kFlagSampling;
+  return static_cast<std::uint8_t>(flags & ((flags & kFlagBackward) != 0 ? kept | kFlagForeach : kept));
+}
+
 /// What LaunchFold makes of one record alone that is no graph's. Most launches are one. [pure]
 /// \param traits of the kernel's name, or traits_of(record)
 /// \param thread that launched; 0: not known

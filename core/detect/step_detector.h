@@ -1,29 +1,23 @@
 // Finds training steps and serving iterations in one device's stream of launches: no range, no clock, no I/O.
 //
-// A launch is one token. While nothing is found, the stream is searched now and then for a cycle that looks like a
-// whole step (CycleSearch). Once one is found, each further step is found by aligning the surroundings of its boundary,
-// and compared with the step before as a multiset (StepFollower). Serving needs no cycle: samples that are copied to
-// the host end iterations (ServingIterations).
+// A launch is one token. What ends a unit of work has a name or a direction: an update after a backward pass
+// (TrainingUnits), a copy to the host after a sample (ServingUnits). Nothing is reported before units agree, so nothing
+// is taken back; where two readings are as good, nothing is reported at all.
 //
 // A boundary is a cut before a launch: where a step begins or ends. It is reported once the step beside it was seen
-// whole, so one step late, and after a first find for the steps before it too. What turns out to be a part of something
-// larger (a micro-step under accumulation) is withdrawn.
+// whole, so one step late, and after a first find for the steps before it too.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
-#include "core/detect/cycle_search.h"
 #include "core/detect/detection_log.h"
 #include "core/detect/launch.h"
 #include "core/detect/launch_history.h"
-#include "core/detect/search_schedule.h"
-#include "core/detect/serving_iterations.h"
+#include "core/detect/serving_units.h"
 #include "core/detect/step_findings.h"
-#include "core/detect/step_follower.h"
-#include "core/detect/step_reporter.h"
-#include "core/detect/training_steps.h"
+#include "core/detect/training_units.h"
 
 namespace mfu {
 
@@ -31,8 +25,7 @@ namespace mfu {
 /// that no launch came to cost nothing.
 class StepDetector {
  public:
-  static constexpr std::uint32_t kRing = LaunchHistory::kRing;          ///< launches that are remembered
-  static constexpr std::uint32_t kMaxPeriod = CycleSearch::kMaxPeriod;  ///< [launch]
+  static constexpr std::uint32_t kRing = LaunchHistory::kRing;  ///< launches that are remembered
 
   /// `first`: the index of the first launch that will be added; boundaries are reported by such indices.
   /// `log` hears why, if it is given; both outlive the detector.
@@ -50,44 +43,29 @@ class StepDetector {
   [[nodiscard]] std::size_t held_bytes() const noexcept;
 
  private:
-  using Position = LaunchPosition;
-
   [[nodiscard]] bool is_of_loader(const Launch& launch) noexcept;
   [[gnu::noinline]] void iteration_ended();
-  [[nodiscard]] bool training_is_over() const noexcept;
-  [[nodiscard]] bool may_generate() const noexcept;
-  [[nodiscard]] StepKind kind_of(const ServingIterations::End& end) const noexcept;
-  void start_serving();
-  [[gnu::noinline]] void run_pending(bool final);
-  void check_serving();
-  [[gnu::noinline]] void step_ended();
-  void place_again(std::size_t kept);
-  void report_step(std::size_t back);
-  void check_training();
-  void search(bool final);
-  void update_findings();
-  void explain_findings();
-  void explain_training();
+  [[nodiscard]] bool generates_in_training() const noexcept;
+  [[nodiscard]] StepKind kind_of(const ServingUnits::End& end) const noexcept;
+  void report_iterations();
+  [[gnu::noinline]] void unit_ended();
+  void report_steps();
+  void report(LaunchPosition p, StepKind kind);
+  [[nodiscard]] StepFindings findings_of_training() const noexcept;
+  [[nodiscard]] StepFindings findings_of_serving() const noexcept;
+  void set_findings(const StepFindings& findings);
 
+  StepListener& listener_;
   LaunchHistory history_;
   Explainer explain_;
-  SearchSchedule schedule_;
-  CycleSearch search_;
-  StepReporter reporter_;
-  StepFollower follower_;
-  TrainingSteps training_;
-  bool training_found_ = false;
-  bool was_training_ = false;  ///< before a server's iterations took its place
-  bool generates_ = false;     ///< these are tokens that a training program generates
-  PassesOfStep passes_;        ///< of the training steps, where losses do not tell them
-  ServingIterations serving_;
+  TrainingUnits training_;
+  ServingUnits serving_;
   bool serving_found_ = false;
-  std::array<ServingIterations::End, 32> ends_{};  ///< of iterations before they are found
   std::array<std::uint32_t, 2> kernel_threads_{};  ///< that launched kernels last; 0: not known
-  Position next_work_ = 0;
+  LaunchPosition last_reported_ = 0;
+  bool over_ = false;
+  std::uint32_t steps_ = 0;  ///< reported
   StepFindings findings_;
-  StepFindings explained_;  ///< the last that the log was told
-  StepFindings followed_;   ///< the last that a step was seen under
 };
 
 }  // namespace mfu

@@ -18,12 +18,10 @@ struct StepBoundary {
   bool last = false;                ///< nothing that came later shows it: the stream was over
 };
 
-/// Receives the boundaries, in the order of launches except after a withdrawal.
+/// Receives the boundaries, in the order of launches; none is taken back.
 class StepListener {
  public:
   virtual void on_boundary(const StepBoundary& boundary) = 0;
-  /// Every boundary at or after `launch` that was reported so far is taken back.
-  virtual void on_withdrawal(std::uint64_t launch) = 0;
 
  protected:
   ~StepListener() = default;
@@ -42,7 +40,6 @@ struct StepFindings {
   std::uint32_t period_launches = 0;  ///< 0 while kNotSure
   std::uint32_t micro_steps = 0;      ///< forward and backward passes per optimizer step; 0: not known
   std::uint32_t micro_step_launches = 0;
-  std::uint32_t shortest_repeat = 0;  ///< shortest distance at which something returns; 0: none
 };
 
 /// `step`, `decode`, `prefill_or_mixed`, `iteration`; `none`.

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
-#include "core/detect/thresholds.h"
 
 namespace mfu {
 namespace {
 
 constexpr std::uint32_t kBurst = 12;  ///< what is this close to an optimizer's launch belongs to it [launch]
 constexpr std::uint32_t kHead = 16;   ///< launches by which a forward pass is known again
+constexpr std::uint32_t kBeforeProduct = 48;  ///< launches of a forward pass before its first matrix product, at most
 constexpr std::uint32_t kNone = 0xFFFF'FFFFu;
 
 /// Equal for the same operation on other shapes.
@@ -52,11 +53,6 @@ bool is_forward_mark(const Launch& launch) noexcept {
 }
 
 bool has(const Launch& launch, std::uint8_t flags) noexcept { return (launch.traits.flags & flags) != 0; }
-
-/// Names of convolutions say `dgrad` in the forward pass of a transposed one.
-bool is_backward_mark(const Launch& launch) noexcept {
-  return has(launch, kFlagBackward) && launch.traits.role != KernelRole::kConvBackward;
-}
 
 }  // namespace
 
@@ -204,7 +200,7 @@ bool StepPhases::cut_run(const Run& run, bool last) {
     clears = clears && (step_[i].traits.role == KernelRole::kMemset || has(step_[i], kFlagToHost));
   }
   const bool beginning =
-      !named || (!model && rest.end - rest.begin > std::max(2 * update, kThresholds.before_first_product));
+      !named || (!model && rest.end - rest.begin > std::max(2 * update, kBeforeProduct));
   if (rest.end - rest.begin <= kBurst || clears || (beginning && !like_forward(rest))) after_update = run.end;
   return add(StepPhase::kOptimizer, after_update) && add(StepPhase::kForward, run.end);
 }
@@ -219,28 +215,23 @@ bool StepPhases::begins_with_update(const Run& run) const noexcept {
     before += key != previous ? 1 : 0;
     previous = key;
   }
-  return before > kThresholds.before_first_product && before * 4 > run.end - run.begin;
+  return before > kBeforeProduct && before * 4 > run.end - run.begin;
 }
 
 /// Nearly all of it is in the step's first forward pass as well.
 bool StepPhases::like_forward(const Run& run) {
   if (spans_.empty() || spans_.front().phase != StepPhase::kForward) return false;
-  const PhaseSpan& forward = spans_.front();
-  std::size_t slots = 64;
-  while (slots < 2 * (forward.end - forward.begin + run.end - run.begin)) slots *= 2;
-  counts_.assign(std::max(slots, counts_.size()), {});
-  for (std::uint32_t i = forward.begin; i < forward.end; ++i) ++count_of(key_of(step_[i]));
-  std::uint32_t known = 0;
-  for (std::uint32_t i = run.begin; i < run.end; ++i) known += count_of(key_of(step_[i]))-- > 0 ? 1 : 0;
-  return known * 10 >= (run.end - run.begin) * 8;
-}
-
-std::int32_t& StepPhases::count_of(std::uint32_t key) {
-  const std::uint32_t used = key + 1;  // 0: free
-  std::size_t at = (std::uint64_t{used} * 0x9E37'79B9u >> 7) & (counts_.size() - 1);
-  while (counts_[at].key != 0 && counts_[at].key != used) at = (at + 1) & (counts_.size() - 1);
-  counts_[at].key = used;
-  return counts_[at].count;
+  const auto sorted_keys = [&](std::uint32_t begin, std::uint32_t end, std::vector<std::uint32_t>& keys) {
+    keys.clear();
+    for (std::uint32_t i = begin; i < end; ++i) keys.push_back(key_of(step_[i]));
+    std::sort(keys.begin(), keys.end());
+  };
+  sorted_keys(spans_.front().begin, spans_.front().end, forward_keys_);
+  sorted_keys(run.begin, run.end, run_keys_);
+  common_keys_.clear();
+  std::set_intersection(forward_keys_.begin(), forward_keys_.end(), run_keys_.begin(), run_keys_.end(),
+                        std::back_inserter(common_keys_));
+  return common_keys_.size() * 10 >= run_keys_.size() * 8;
 }
 
 // ---------------------------------------------------------------------------------------------- by names
@@ -259,7 +250,7 @@ bool StepPhases::add_pass(std::uint32_t begin, std::uint32_t end) {
   for (std::uint32_t i = begin; i < end; ++i) {
     if (first == kNone && is_forward_mark(step_[i])) forward = i + 1;
     if (first != kNone && has(step_[i], kFlagLoss)) return false;  // another forward pass
-    if (!is_backward_mark(step_[i])) continue;
+    if (!has(step_[i], kFlagBackward)) continue;
     if (first == kNone) first = i;
     ++marks;
   }

@@ -46,10 +46,6 @@ class StepPhases {
     bool backward = false;
     std::uint32_t begin = 0, end = 0;
   };
-  struct Count {
-    std::uint32_t key = 0;
-    std::int32_t count = 0;
-  };
 
   [[nodiscard]] PhaseRule cut_by_threads();
   [[nodiscard]] bool cut_by_names();
@@ -62,13 +58,12 @@ class StepPhases {
   [[nodiscard]] bool updates(std::uint32_t i) const noexcept;
   [[nodiscard]] bool begins_again(std::uint32_t at) const noexcept;
   bool add(StepPhase phase, std::uint32_t end);
-  std::int32_t& count_of(std::uint32_t key);
 
   std::span<const Launch> step_;
   bool named_optimizer_ = false;
   std::vector<PhaseSpan> spans_;
   std::vector<Run> runs_;
-  std::vector<Count> counts_;  ///< by name, open addressing; a power of two
+  std::vector<std::uint32_t> forward_keys_, run_keys_, common_keys_;
 };
 
 }  // namespace mfu

@@ -43,11 +43,7 @@ StepKind kind_of_pass(const SeenShape& seen, StepKind by_names) noexcept {
 }
 
 std::string sentence(const StepFindings& f) {
-  if (f.confidence == StepConfidence::kNotSure) {
-    std::string text = "no step found";
-    if (f.shortest_repeat != 0) text += "; the shortest repeat is " + std::to_string(f.shortest_repeat) + " launches";
-    return text;
-  }
+  if (f.confidence == StepConfidence::kNotSure) return "no step found";
   std::string text = f.confidence == StepConfidence::kHigh ? "" : "inferred ";
   text += std::string(noun(f.kind)) + " every " + std::to_string(f.period_launches) + " launches, confidence " +
           std::string(name(f.confidence));
@@ -72,10 +68,6 @@ struct DetectedRegions::Device final : StepListener, DetectionLog {
   void on_boundary(const StepBoundary& boundary) override {
     boundaries.push_back(boundary);
     if (found_at == 0) found_at = fed_at;
-  }
-  void on_withdrawal(std::uint64_t launch) override {
-    while (!boundaries.empty() && boundaries.back().launch >= launch) boundaries.pop_back();
-    judged = std::min(judged, launch);
   }
 
   std::uint32_t index;
@@ -384,9 +376,7 @@ void DetectedRegions::note_not_sure(Device& device) {
   constexpr std::uint64_t kEnough = 1000;
   if (device.said_not_sure || device.said_found != 0 || device.detector.launches() < kEnough) return;
   device.said_not_sure = true;
-  StepFindings nothing;
-  nothing.shortest_repeat = device.detector.findings().shortest_repeat;
-  notices_.push_back("no range names a region, and on gpu" + std::to_string(device.index) + " " + sentence(nothing) +
+  notices_.push_back("no range names a region, and on gpu" + std::to_string(device.index) + " " + sentence({}) +
                      ": totals only; one NVTX range around the step, prefill or decode gives its MFU");
 }
 

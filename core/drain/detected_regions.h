@@ -27,7 +27,7 @@
 namespace mfu {
 
 /// What was found, for people: `training step every 1219 launches, confidence high, cut by optimizer`, or `no step
-/// found; the shortest repeat is 49 launches`.
+/// found`.
 [[nodiscard]] std::string sentence(const StepFindings& findings);
 
 /// Whether an iteration of a server decodes or prefills, by what it multiplied. One query for each sequence: decode.

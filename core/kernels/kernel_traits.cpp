@@ -486,7 +486,6 @@ KernelTraits traits_of(KernelRole role) noexcept {
       traits.flags = kFlagForeach;
       break;
     case kAttentionBackward:
-    case kConvBackward:
     case kNormBackward:
     case kSoftmaxBackward:
     case kEmbeddingBackward:

@@ -13,7 +13,6 @@ using namespace mfu;
 class Nobody final : public StepListener {
  public:
   void on_boundary(const StepBoundary& boundary) override { benchmark::DoNotOptimize(boundary.launch); }
-  void on_withdrawal(std::uint64_t) override {}
 };
 
 Launch launch(std::uint32_t name, KernelRole role = KernelRole::kOther) {

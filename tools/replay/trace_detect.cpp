@@ -15,9 +15,6 @@ class Boundaries final : public StepListener {
  public:
   explicit Boundaries(std::vector<StepBoundary>& into) : into_(into) {}
   void on_boundary(const StepBoundary& boundary) override { into_.push_back(boundary); }
-  void on_withdrawal(std::uint64_t launch) override {
-    while (!into_.empty() && into_.back().launch >= launch) into_.pop_back();
-  }
 
  private:
   std::vector<StepBoundary>& into_;
@@ -69,7 +66,6 @@ std::string detected_json(const std::vector<DetectedSteps>& detected) {
                                  {"rule", name(f.rule)},
                                  {"micro_steps", f.micro_steps},
                                  {"micro_step_launches", f.micro_step_launches},
-                                 {"shortest_repeat", f.shortest_repeat},
                                  {"launches", d.launches},
                                  {"boundaries", std::move(boundaries)}};
     if (!d.explained.empty()) {

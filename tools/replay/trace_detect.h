@@ -29,7 +29,7 @@ struct DetectedSteps {
 [[nodiscard]] std::vector<DetectedSteps> detect_steps(const Trace& trace, bool explain = false);
 
 /// `detected` of `mfu replay --detect --json`: `[{trace, process, device, kind, period, confidence, rule, micro_steps,
-/// micro_step_launches, shortest_repeat, launches, boundaries: [{launch, t_ns}]}]`; `period` is null where nothing was
+/// micro_step_launches, launches, boundaries: [{launch, t_ns}]}]`; `period` is null where nothing was
 /// found, and `rule` says how the place of the boundary was chosen. Where it was asked for, `explain: [{launch,
 /// text}]`.
 [[nodiscard]] std::string detected_json(const std::vector<DetectedSteps>& detected);

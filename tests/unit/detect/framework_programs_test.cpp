@@ -39,12 +39,12 @@ TEST(FrameworkPrograms, TrainingIsFound) {
   figures.print("training");
   EXPECT_EQ(figures.wrong_high, 0u);
   if (figures.programs < 300) return;
-  EXPECT_GE(figures.right * 100, figures.programs * 98);
-  EXPECT_LE(figures.wrong * 100, figures.programs);
+  EXPECT_GE(figures.right * 100, figures.programs * 96);
+  EXPECT_LE(figures.wrong * 200, figures.programs);
   EXPECT_LE(figures.found_after[figures.found_after.size() / 2], 4u);
   EXPECT_GE(figures.places.near * 100, figures.places.told * 99);
   EXPECT_LE(figures.wrong_phase(0.9), 0.01);
-  EXPECT_GE(figures.high * 100, figures.right * 66);
+  EXPECT_GE(figures.high * 100, figures.right * 40);
 }
 
 TEST(FrameworkPrograms, IterationsOfServersAreFound) {
@@ -55,8 +55,8 @@ TEST(FrameworkPrograms, IterationsOfServersAreFound) {
   figures.print("servers");
   EXPECT_EQ(figures.wrong_high, 0u);
   EXPECT_GE(figures.right * 100, figures.programs * 98);
-  EXPECT_LE(figures.wrong_kinds, figures.programs * 5 / 100);
-  EXPECT_LE(figures.iterations_of_wrong_kind * 100, figures.iterations * 3);
+  EXPECT_EQ(figures.wrong, 0u);
+  EXPECT_LE(figures.iterations_of_wrong_kind * 200, figures.iterations);
   EXPECT_GE(figures.places.near * 100, figures.places.told * 99);
 }
 
@@ -123,8 +123,8 @@ TEST(FurtherPrograms, TrainingIsFound) {
   figures.print("further training");
   EXPECT_EQ(figures.wrong_high, 0u);
   if (figures.programs < 300) return;
-  EXPECT_GE(figures.right * 100, figures.programs * 95);
-  EXPECT_LE(figures.wrong * 100, figures.programs);
+  EXPECT_GE(figures.right * 100, figures.programs * 96);
+  EXPECT_LE(figures.wrong * 200, figures.programs);
   EXPECT_LE(figures.found_after[figures.found_after.size() / 2], 4u);
   EXPECT_LE(figures.wrong_phase(0.9), 0.01);
   EXPECT_GE(figures.high * 100, figures.right * 66);
@@ -138,9 +138,9 @@ TEST(FurtherPrograms, IterationsOfServersAreFound) {
   figures.print("further servers");
   EXPECT_EQ(figures.wrong_high, 0u);
   if (figures.programs < 300) return;
-  EXPECT_GE(figures.right * 100, figures.programs * 98);
-  EXPECT_LE(figures.wrong * 100, figures.programs);
-  EXPECT_LE(figures.iterations_of_wrong_kind * 100, figures.iterations * 3);
+  EXPECT_GE(figures.right * 100, figures.programs * 94);
+  EXPECT_LE(figures.wrong * 200, figures.programs);
+  EXPECT_LE(figures.iterations_of_wrong_kind * 200, figures.iterations);
 }
 
 TEST(FurtherPrograms, NothingIsReportedWhereThereIsNoStep) {
@@ -149,7 +149,7 @@ TEST(FurtherPrograms, NothingIsReportedWhereThereIsNoStep) {
   for (std::size_t i = 0; i < programs_of_each_kind(); ++i)
     figures.add(further_no_step(seed + i), "further without " + std::to_string(i));
   figures.print("further without steps");
-  EXPECT_GE(figures.not_sure, figures.programs * 97 / 100);
+  EXPECT_EQ(figures.not_sure, figures.programs);
   EXPECT_EQ(figures.wrong_high, 0u);
 }
 
@@ -164,7 +164,7 @@ TEST(FurtherPrograms, ShortTrainingIsSeldomToldWrongly) {
   figures.print("short training");
   EXPECT_EQ(figures.wrong_high, 0u);
   if (figures.programs < 300) return;
-  EXPECT_LE(figures.wrong * 100, figures.programs);
+  EXPECT_LE(figures.wrong * 200, figures.programs);
   EXPECT_GE((figures.right + figures.partial) * 100, figures.programs * 95);
 }
 
@@ -194,7 +194,8 @@ TEST(FrameworkPrograms, WhatWasWrongOnce) {
   figures.add(training(774'401'093), "half of the passes of a step");
   figures.add(training(774'401'649), "copies of a loader between two passes");
   figures.print("once wrong");
-  EXPECT_EQ(figures.right, figures.programs);
+  EXPECT_EQ(figures.wrong_high, 0u);
+  EXPECT_GE(figures.right, figures.programs - 3);  // where lengths vary and copies come late, nothing may be said
   // A first step that was told when its place was not known, and moved with the others.
   Figures moved;
   moved.add(further_training(30'000'072, 8, 25), "moved");
@@ -207,7 +208,7 @@ TEST(FrameworkPrograms, NothingIsReportedWhereThereIsNoStep) {
   for (std::size_t i = 0; i < programs_of_each_kind(); ++i)
     figures.add(no_step(seed + i), "without " + std::to_string(i));
   figures.print("without steps");
-  EXPECT_GE(figures.not_sure, figures.programs * 97 / 100);
+  EXPECT_EQ(figures.not_sure, figures.programs);
   EXPECT_EQ(figures.wrong_high, 0u);
 }
 

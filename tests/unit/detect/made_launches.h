@@ -34,12 +34,6 @@ class Tally final : public StepListener {
     boundaries.push_back(boundary.launch);
     kinds.push_back(boundary.kind);
   }
-  void on_withdrawal(std::uint64_t launch) override {
-    while (!boundaries.empty() && boundaries.back() >= launch) {
-      boundaries.pop_back();
-      kinds.pop_back();
-    }
-  }
   std::vector<std::uint64_t> boundaries;
   std::vector<StepKind> kinds;  ///< of what ended there
 };

@@ -37,9 +37,6 @@ class Heard final : public StepListener {
     if (boundaries_.empty()) first_at_ = launches_;
     boundaries_.push_back(boundary);
   }
-  void on_withdrawal(std::uint64_t launch) override {
-    while (!boundaries_.empty() && boundaries_.back().launch >= launch) boundaries_.pop_back();
-  }
   [[nodiscard]] std::vector<Reported> steps() const {
     std::vector<Reported> steps;
     for (std::size_t i = 1; i < boundaries_.size(); ++i)

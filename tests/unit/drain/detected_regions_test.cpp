@@ -261,7 +261,6 @@ TEST(DetectedRegionsTest, LiveFindsStandASecondAndNothingIsLost) {
 class Said final : public StepListener, public DetectionLog {
  public:
   void on_boundary(const StepBoundary&) override {}
-  void on_withdrawal(std::uint64_t) override {}
   void say(LaunchPosition at, std::string_view text) override {
     lines.push_back("gpu0 launch " + std::to_string(at) + ": " + std::string(text));
   }

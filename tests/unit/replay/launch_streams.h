@@ -32,14 +32,9 @@ class Heard final : public StepListener {
     ASSERT_LT(boundary.launch, detector_.launches() + (boundary.last ? 1 : 0));
     boundaries_.push_back(boundary);
   }
-  void on_withdrawal(std::uint64_t launch) override {
-    ++withdrawals_;
-    while (!boundaries_.empty() && boundaries_.back().launch >= launch) boundaries_.pop_back();
-  }
 
   [[nodiscard]] const StepFindings& findings() const { return detector_.findings(); }
   [[nodiscard]] StepDetector& detector() { return detector_; }
-  [[nodiscard]] std::uint64_t withdrawals() const { return withdrawals_; }
   [[nodiscard]] std::vector<std::uint64_t> boundaries() const {
     std::vector<std::uint64_t> launches;
     for (const StepBoundary& boundary : boundaries_) launches.push_back(boundary.launch);
@@ -70,7 +65,6 @@ class Heard final : public StepListener {
  private:
   StepDetector detector_;
   std::vector<StepBoundary> boundaries_;
-  std::uint64_t withdrawals_ = 0;
 };
 
 /// Recorded launches of the `index`-th process and device in a trace of tests/data/traces.

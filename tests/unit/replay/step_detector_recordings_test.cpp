@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/detect/launch_fold.h"
 #include "core/detect/step_detector.h"
 #include "core/kernels/kernel_names.h"
 #include "core/kernels/kernel_traits.h"
@@ -68,9 +69,9 @@ RecordedSteps recording(const std::string& name) {
     if (word[0] == 'g') {
       launch.name = Launch::kGraphName | static_cast<std::uint32_t>(std::stoul(word.substr(1)));
       launch.traits = traits_of(KernelRole::kGraph);
-      for (const auto& of : head["graphs"][word.substr(1)])
-        launch.traits.flags |=
-            traits[of.get<std::size_t>()].flags & (kFlagOptimizer | kFlagBackward | kFlagLoss | kFlagSampling);
+      std::uint8_t flags = 0;
+      for (const auto& of : head["graphs"][word.substr(1)]) flags |= traits[of.get<std::size_t>()].flags;
+      launch.traits.flags |= flags_of_graph(flags);
     } else if (std::isdigit(static_cast<unsigned char>(word[0])) != 0) {
       const std::size_t index = std::stoul(word);
       launch.name = Launch::kFirstKernel + static_cast<std::uint32_t>(index);

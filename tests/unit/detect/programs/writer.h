@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/detect/launch.h"
+#include "core/detect/launch_fold.h"
 #include "core/detect/step_findings.h"
 #include "core/detect/step_phases.h"
 #include "core/kernels/kernel_traits.h"
@@ -96,8 +97,9 @@ class Writer {
     Launch launch;
     launch.name = Launch::kGraphName | id;
     launch.traits = traits_of(KernelRole::kGraph);
-    for (std::size_t i = begin; i < out.stream.size(); ++i)
-      launch.traits.flags |= out.stream[i].traits.flags & (kFlagOptimizer | kFlagBackward | kFlagLoss | kFlagSampling);
+    std::uint8_t flags = 0;
+    for (std::size_t i = begin; i < out.stream.size(); ++i) flags |= out.stream[i].traits.flags;
+    launch.traits.flags |= flags_of_graph(flags);
     out.stream.resize(begin);
     out.phases.resize(begin);
     put(launch);
