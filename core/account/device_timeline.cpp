@@ -230,8 +230,9 @@ void DeviceTimeline::count_product(const Activity& a, ProductStats& products) {
     place_ = AfterAttention::kLater;  // a further kernel of a product from before attention
   }
   const DurationNs length = a.end_ns - a.begin_ns;
-  products.add(a.product(), place_,
-               {a.first_of_product() ? 1u : 0u, length, a.time_class() == TimeClass::kMatmul ? length : 0});
+  ProductStat stat{a.first_of_product() ? 1u : 0u, length};
+  if (a.time_class() == TimeClass::kMatmul) stat.matmul_ns = stat.least_ns = length;
+  products.add({a.product(), place_, a.form()}, stat);
 }
 
 /// Begins all activities before `limit`.

@@ -60,6 +60,7 @@ class ActivityTraits {
   /// Each once.
   constexpr void set_name(KernelNameId name) noexcept { word_ |= std::uint64_t{raw(name)} << kNameShift; }
   constexpr void set_product(ProductId product) noexcept { word_ |= std::uint64_t{raw(product)} << kProductShift; }
+  constexpr void set_form(KernelForm form) noexcept { word_ |= static_cast<std::uint64_t>(form) << kFormShift; }
   constexpr void set(unsigned flags) noexcept { word_ |= flags; }
 
   [[nodiscard]] constexpr TimeClass time_class() const noexcept {
@@ -69,15 +70,17 @@ class ActivityTraits {
     return static_cast<std::uint16_t>(word_ >> kNameShift);
   }
   [[nodiscard]] constexpr ProductId product() const noexcept {
-    return ProductId{static_cast<std::uint32_t>(word_ >> kProductShift)};
+    return ProductId{static_cast<std::uint32_t>(word_ >> kProductShift) & kProductMask};
   }
+  [[nodiscard]] constexpr KernelForm form() const noexcept { return static_cast<KernelForm>(word_ >> kFormShift); }
   [[nodiscard]] constexpr bool is_kernel() const noexcept { return (word_ & kKernel) != 0; }
   [[nodiscard]] constexpr bool is_attention() const noexcept { return (word_ & kAttention) != 0; }
   [[nodiscard]] constexpr bool first_of_launch() const noexcept { return (word_ & kFirstOfLaunch) != 0; }
   [[nodiscard]] constexpr bool first_of_product() const noexcept { return (word_ & kFirstOfProduct) != 0; }
 
  private:
-  static constexpr int kClassShift = 8, kNameShift = 16, kProductShift = 32;
+  static constexpr int kClassShift = 8, kNameShift = 16, kProductShift = 32, kFormShift = 49;
+  static constexpr std::uint32_t kProductMask = (1u << (kFormShift - kProductShift)) - 1;
   std::uint64_t word_;
 };
 static_assert(sizeof(ActivityTraits) == 8);

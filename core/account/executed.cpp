@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/account/gemm_loss.h"
 #include "core/base/number_text.h"
 #include "core/rows/metrics.h"
 #include "core/rows/region_totals.h"
@@ -22,6 +23,7 @@ struct Sum {
   DurationNs time_ns = 0;
   double flop = 0, bytes = 0, ideal_ns = 0;
   bool flop_known = false, unsized = false;
+  TiledWork tiled;
   std::set<std::array<std::uint64_t, 5>> shapes;  ///< m, n, k, batch, transposes
 
   void add_shape(const Product& p) {
@@ -63,6 +65,11 @@ Component component_of(std::string name, std::string pass, const Sum& sum, const
       if (sum.ideal_ns > 0) c.of_peak = sum.ideal_ns / static_cast<double>(sum.time_ns);
     }
     c.bound = bound_of(sum, peak);
+    if (sum.tiled.time_ns > 0 && c.of_peak) {
+      c.loss = sum.tiled.loss_ns;
+      for (const auto part : kGemmLossParts) *c.loss.*part /= static_cast<double>(sum.time_ns);
+      c.loss->fit(1 - *c.of_peak);
+    }
   }
   return c;
 }
@@ -131,13 +138,13 @@ double flop_once_of(const AttentionWork& attention) {
 
 void collect(const RegionRow& row, ProductRoles& roles, const Peak& peak, Collected& into) {
   const ComponentNames& names = roles.names();
-  row.products.for_each([&](ProductId id, AfterAttention after, const ProductStat& stat) {
-    const ProductRoles::Role role = roles.of(id);
+  row.products.for_each([&](const ProductKey& key, const ProductStat& stat) {
+    const ProductRoles::Role role = roles.of(key.product);
     const Product& p = role.product;
     const bool sized = p.kind == Product::Kind::kSized;
     std::string name, pass;
     if (sized && role.match.known()) {
-      name = names.name(role.match, after);
+      name = names.name(role.match, key.after);
       pass = mfu::name(role.match.pass);
     } else if (sized) {
       name = name_by_size(p);
@@ -158,6 +165,7 @@ void collect(const RegionRow& row, ProductRoles& roles, const Peak& peak, Collec
     sum.bytes += bytes_once(p) * calls;
     sum.ideal_ns += ideal_ns_of(flop, p.operands, peak);
     sum.add_shape(p);
+    if (const auto& tiling = roles.tiling_of(key.product, key.form)) sum.tiled.add(p, stat, *tiling, peak);
     into.by_dtype[p.operands] += stat.matmul_ns;
     if (p.batch == 1) note_for_bound(p, stat.calls, into);
     if (!role.match.is_weight()) {
@@ -464,20 +472,24 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   Collected collected;
   collect(row, roles, peak, collected);
   ExecutedWork work;
+  TiledWork tiled;
   double ideal_ns = 0;
   DurationNs sized_ns = 0, product_ns = 0;  // of matmul kernels
-  row.products.for_each([&](ProductId id, AfterAttention, const ProductStat& stat) {
+  row.products.for_each([&](const ProductKey& key, const ProductStat& stat) {
     product_ns += stat.matmul_ns;
-    if (roles.of(id).product.kind == Product::Kind::kSized) sized_ns += stat.matmul_ns;
+    if (roles.of(key.product).product.kind == Product::Kind::kSized) sized_ns += stat.matmul_ns;
   });
   for (const auto& [key, sum] : collected.sums) {
     work.flop += sum.flop;
     ideal_ns += sum.ideal_ns;
+    tiled.add(sum.tiled);
   }
   const DurationNs attention_covered = add_attention(row, roles, names, peak, collected, work.flop, ideal_ns);
   work.covered_ns = sized_ns + attention_covered;
   work.matmul_ns = gemm_ns + attention_ns + s.graph_sum_ns;  // whose matmuls are not seen
   work.ideal_ns = std::llround(ideal_ns);
+  work.tile_flop = tiled.tile_flop;
+  work.tiled_ns = tiled.time_ns;
   const double flop_once = flop_once_of(collected) + flop_once_of(row.attention);  // that a model of them has at least
   if (gemm_ns > product_ns) {  // no call was seen: CUTLASS, Triton, a library that was not looked at
     Sum unseen;
@@ -485,6 +497,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
     collected.sums[{"not seen", ""}] = unseen;
   }
   s.executed = work;
+  s.gemm_loss = gemm_loss_of(tiled, row, peak, s);
   // Where the model has more FLOP than those that were seen, kernels without a call that was seen did the rest.
   const bool rest_is_known = s.flop && s.hfu && work.coverage() < 0.99 && work.flop < *s.flop;
   if (work.enough() && elapsed_s > 0 && !rest_is_known) s.hfu = seconds(work.ideal_ns) / elapsed_s;

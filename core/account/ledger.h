@@ -180,7 +180,11 @@ class Ledger final : private TimelineListener {
     traits.set_name(record.name);
     traits.set(first_of_launch ? ActivityTraits::kFirstOfLaunch : 0);
     if (traits.is_attention() || record.product != ProductId::kNone) {
-      if (work_.roles().watched()) traits.set_product(record.product);
+      if (work_.roles().watched()) {
+        traits.set_product(record.product);
+        if (record.first_of_product && traits.time_class() == TimeClass::kMatmul)
+          traits.set_form(work_.roles().form_of(record.name, record.extent));
+      }
       traits.set(work_.note_product(record, instance, traits.is_attention()));
     }
     return traits;

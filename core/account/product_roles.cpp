@@ -52,4 +52,32 @@ const AttentionLaunch& ProductRoles::look_up(KernelNameId id, std::uint64_t exte
   return recent.launch;
 }
 
+KernelForm ProductRoles::look_up_form(KernelNameId kernel, std::uint64_t extent) {
+  const auto [known, inserted] = form_numbers_.try_emplace({extent, raw(kernel)});
+  if (inserted && forms_.size() < kMostForms) {
+    forms_.emplace_back(kernel, extent);
+    known->second = static_cast<KernelForm>(forms_.size());
+  } else if (inserted) {
+    form_numbers_.erase(known);
+    return KernelForm::kNone;
+  }
+  recent_forms_[slot_of(kernel, extent)] = {extent, kernel, known->second};
+  return known->second;
+}
+
+const std::optional<Tiling>& ProductRoles::tiling_of(ProductId id, KernelForm form) {
+  static const std::optional<Tiling> unknown;
+  const Product& p = of(id).product;
+  if (form == KernelForm::kNone || p.kind != Product::Kind::kSized) return unknown;
+  const std::uint64_t key = std::uint64_t{raw(id)} << 32 | static_cast<std::uint64_t>(form);
+  const auto [known, inserted] = tilings_.try_emplace(key);
+  if (inserted) {
+    const auto& [kernel, extent] = forms_[static_cast<std::size_t>(form) - 1];
+    const ProblemSize problem{static_cast<std::int64_t>(p.m), static_cast<std::int64_t>(p.n),
+                              static_cast<std::int64_t>(p.k), p.batch};
+    known->second = mfu::tiling_of(demangle(std::string(kernels_.raw_name(kernel))), unpack_grid(extent), problem);
+  }
+  return known->second;
+}
+
 }  // namespace mfu

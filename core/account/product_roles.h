@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/account/attention_launch.h"
@@ -13,6 +15,7 @@
 #include "core/base/product.h"
 #include "core/kernels/attention_grid.h"
 #include "core/kernels/kernel_names.h"
+#include "core/kernels/tile.h"
 #include "core/model/component_names.h"
 #include "core/model/flops_model.h"
 
@@ -46,6 +49,16 @@ class ProductRoles {
     return recent.launch.number != 0 && recent.id == id && recent.extent == extent ? recent.launch
                                                                                    : look_up(id, extent);
   }
+  /// A number for a matmul kernel of this name and grid. kNone: there are more than kMostForms. \param extent
+  /// pack(Grid)
+  [[nodiscard]] KernelForm form_of(KernelNameId kernel, std::uint64_t extent) {
+    const RecentForm& recent = recent_forms_[slot_of(kernel, extent)];
+    return recent.form != KernelForm::kNone && recent.kernel == kernel && recent.extent == extent
+               ? recent.form
+               : look_up_form(kernel, extent);
+  }
+  /// How the kernel cuts the work of the product. None: its name does not say it, or it was not noted.
+  [[nodiscard]] const std::optional<Tiling>& tiling_of(ProductId id, KernelForm form);
   [[nodiscard]] const ComponentNames& names() const noexcept { return names_; }
 
  private:
@@ -58,7 +71,13 @@ class ProductRoles {
     AttentionLaunch launch;
     KernelNameId id{};
   };
+  struct RecentForm {
+    std::uint64_t extent = 0;
+    KernelNameId kernel{};
+    KernelForm form = KernelForm::kNone;
+  };
   static constexpr std::uint32_t kRecent = 64;
+  static constexpr std::size_t kMostForms = 4096;  ///< of 16 B each, and 64 B per product that one of them did
   static constexpr std::size_t kMostNumbered = 64;
 
   [[nodiscard]] static std::size_t slot_of(KernelNameId id, std::uint64_t extent) noexcept {
@@ -68,6 +87,7 @@ class ProductRoles {
   static_assert(kRecent == 1u << (64 - 58));
   [[nodiscard]] const Role& look_up(ProductId id);
   [[nodiscard]] const AttentionLaunch& look_up(KernelNameId id, std::uint64_t extent);
+  [[nodiscard]] KernelForm look_up_form(KernelNameId kernel, std::uint64_t extent);
 
   KernelNames& kernels_;
   const ProductTable* products_ = nullptr;
@@ -79,6 +99,10 @@ class ProductRoles {
   std::array<RecentLaunch, kRecent> recent_launches_{};
   std::vector<AttentionLaunch> numbered_;  ///< the latest ones
   std::uint32_t last_number_ = 0;
+  std::array<RecentForm, kRecent> recent_forms_{};
+  std::vector<std::pair<KernelNameId, std::uint64_t>> forms_;                   ///< by KernelForm, from 1
+  std::map<std::pair<std::uint64_t, std::uint16_t>, KernelForm> form_numbers_;  ///< by extent and name
+  std::unordered_map<std::uint64_t, std::optional<Tiling>> tilings_;            ///< by product and form
 };
 
 }  // namespace mfu

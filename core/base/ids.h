@@ -21,6 +21,9 @@ enum class KernelNameId : std::uint32_t { kOther = 0 };  ///< index into KernelN
 /// Index into a ProductTable: the sizes of a matrix product. kNone: the work is no product whose call was seen.
 enum class ProductId : std::uint32_t { kNone = 0 };
 
+/// A matmul kernel's name and grid, numbered by ProductRoles. 15 bits wide.
+enum class KernelForm : std::uint16_t { kNone = 0 };
+
 /// One open-close execution of a region. 30 bits wide because a CorrelationMap slot keeps two flags beside it.
 enum class InstanceId : std::uint32_t { kNone = 0 };
 

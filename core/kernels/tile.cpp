@@ -118,17 +118,18 @@ std::optional<GemmTile> gemm_tile(std::string_view name) noexcept {
 }
 
 std::optional<Tiling> gemm_tiling(const GemmTile& tile, std::int64_t blocks,
-                                  const std::optional<Problem>& problem) noexcept {
+                                  const std::optional<ProblemSize>& problem) noexcept {
   Tiling out;
   out.tile_m = tile.m;
   out.tile_n = tile.n;
   out.tile_k = tile.k;
-  out.tiles = blocks;
+  out.tiles = out.units = blocks;
   out.upper_bound = true;
   if (problem && problem->m > 0 && problem->n > 0) {
     out.tiles = blocks_of(problem->m, tile.m) * blocks_of(problem->n, tile.n) * problem->batch;
     out.upper_bound = false;
     if (!tile.loops && blocks < out.tiles) return std::nullopt;
+    out.units = std::max(blocks, out.tiles);
   } else if (tile.loops) {
     return std::nullopt;
   }
@@ -140,7 +141,7 @@ std::optional<Tiling> gemm_tiling(const GemmTile& tile, std::int64_t blocks,
 }
 
 /// Key blocks that the query block `i` of FlashAttention-2 meets; its last query sees all keys.
-std::int64_t key_blocks(std::int64_t i, const Problem& p, std::int64_t queries, std::int64_t keys,
+std::int64_t key_blocks(std::int64_t i, const ProblemSize& p, std::int64_t queries, std::int64_t keys,
                         bool causal) noexcept {
   const std::int64_t all = blocks_of(p.n, keys);
   if (!causal) return all;
@@ -148,7 +149,7 @@ std::int64_t key_blocks(std::int64_t i, const Problem& p, std::int64_t queries, 
 }
 
 std::optional<Tiling> flash_tiling(std::string_view name, const Grid& grid,
-                                   const std::optional<Problem>& problem) noexcept {
+                                   const std::optional<ProblemSize>& problem) noexcept {
   const bool backward = has(name, "flash_bwd_dq_dk_dv_loop_seqk_parallel"),
              split = has(name, "flash_fwd_splitkv_kernel");
   if (!backward && !split && !has(name, "flash_fwd_kernel")) return std::nullopt;
@@ -173,12 +174,13 @@ std::optional<Tiling> flash_tiling(std::string_view name, const Grid& grid,
   for (std::int64_t i = 0; i < blocks_of(problem->m, sizes[1]); ++i)
     pairs += key_blocks(i, *problem, sizes[1], sizes[2], mask == AttentionKernel::Mask::kCausal);
   out.tiles = pairs * products;
+  out.units = static_cast<std::int64_t>(grid.x) * grid.y * grid.z;
   out.padded_flop = (backward ? 10.0 : 4.0) * sizes[0] * sizes[1] * sizes[2] * static_cast<double>(out.tiles);
   return out;
 }
 
 std::optional<Tiling> memory_efficient_tiling(std::string_view name, const Grid& grid,
-                                              const std::optional<Problem>& problem) noexcept {
+                                              const std::optional<ProblemSize>& problem) noexcept {
   std::string_view rest = behind(name, "fmha_cutlassF_");
   if (rest.empty() || !has(rest, "16_")) return std::nullopt;
   const Sizes block = next_sizes(rest);
@@ -194,7 +196,8 @@ std::optional<Tiling> memory_efficient_tiling(std::string_view name, const Grid&
   Tiling out;
   out.tile_m = block.a;
   out.tile_n = block.b;
-  out.tiles = static_cast<std::int64_t>(blocks) * blocks_of(problem->n, block.b);
+  out.units = static_cast<std::int64_t>(blocks);
+  out.tiles = out.units * blocks_of(problem->n, block.b);
   out.padded_flop =
       blocks * 2.0 * block.a * width * static_cast<double>(padded(problem->n, block.b) + padded(problem->n, 32));
   return out;
@@ -202,24 +205,22 @@ std::optional<Tiling> memory_efficient_tiling(std::string_view name, const Grid&
 
 }  // namespace
 
-std::optional<Tiling> tiling_of(std::string_view demangled, const Grid& grid, const std::optional<Problem>& problem,
-                                std::uint32_t sm_count) noexcept {
+std::optional<Tiling> tiling_of(std::string_view demangled, const Grid& grid,
+                                const std::optional<ProblemSize>& problem) noexcept {
   const std::int64_t blocks = static_cast<std::int64_t>(grid.x) * grid.y * grid.z;
   if (blocks <= 0) return std::nullopt;
-  std::optional<Tiling> out;
   switch (classify_kernel(demangled)) {
-    case KernelClass::kGemm:
-      if (const auto tile = gemm_tile(demangled)) out = gemm_tiling(*tile, blocks, problem);
-      break;
-    case KernelClass::kAttention:
-      out = flash_tiling(demangled, grid, problem);
-      if (!out) out = memory_efficient_tiling(demangled, grid, problem);
-      break;
+    case KernelClass::kGemm: {
+      const auto tile = gemm_tile(demangled);
+      return tile ? gemm_tiling(*tile, blocks, problem) : std::nullopt;
+    }
+    case KernelClass::kAttention: {
+      const auto flash = flash_tiling(demangled, grid, problem);
+      return flash ? flash : memory_efficient_tiling(demangled, grid, problem);
+    }
     default:
-      break;
+      return std::nullopt;
   }
-  if (out && sm_count > 0) out->waves = static_cast<double>(blocks) / sm_count;
-  return out;
 }
 
 }  // namespace mfu

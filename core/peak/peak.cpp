@@ -449,6 +449,7 @@ Peak peak_of_device(const DeviceFacts& device, FoundRow found, DType dtype, bool
 Peak find_peak(const DeviceFacts& device, DType dtype, const PeakOptions& config) {
   const FoundRow found = row_of(device);
   Peak peak = peak_of_device(device, found, dtype, config.sparse);
+  peak.sm_count = device.sm_count > 0 || found.row == nullptr ? device.sm_count : found.row->sm_count;
   for (std::size_t i = 0; i < kDTypes; ++i) {
     peak.by_dtype[i] = config.tflops
                            ? *config.tflops * 1e12

@@ -38,6 +38,7 @@ struct Peak {
   DType dtype = DType::kBf16;
   bool sparse = false;
   std::uint32_t clock_khz = 0;  ///< SM clock of flop_per_s; 0: not known (override)
+  std::uint32_t sm_count = 0;   ///< 0: not known
   std::string source;           ///< `table: H100 SXM data sheet ...`, `override`, `derived`, `unknown`
   /// Dense rates of the device by DType, for what ran in another dtype than `dtype` [FLOP/s]; 0: not known. All are
   /// flop_per_s where that is an override.

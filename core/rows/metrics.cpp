@@ -104,6 +104,7 @@ void complete_metrics(RegionSummary& s, Phase phase, const Peak& peak) noexcept 
 void doubt_impossible(RegionSummary& row) {
   const auto impossible = [](const std::optional<double>& ratio) { return ratio && !is_possible(*ratio); };
   if (row.lost && (impossible(row.mfu) || !std::ranges::all_of(*row.lost, is_possible))) row.lost.reset();
+  if (!row.lost) row.gemm_loss.reset();
   if (!row.suspect.empty()) return;
   for (const auto& [what, ratio] : {std::pair{"mfu", &row.mfu},
                                     {"mfu", &row.mfu_lower},
@@ -137,6 +138,19 @@ std::optional<std::array<double, kTimeClasses>> lost_of(std::array<double, kTime
 std::optional<double> clock_ratio(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept {
   if (actual_sm_clock_khz == 0 || peak.clock_khz == 0) return std::nullopt;
   return static_cast<double>(actual_sm_clock_khz) / peak.clock_khz;
+}
+
+void set_clock_ratio(std::optional<double> ratio, RegionSummary& row) noexcept {
+  row.clock_ratio = ratio;
+  if (!ratio || *ratio >= 1 || !row.gemm_loss || !row.executed || row.elapsed_ns <= 0 || row.bound == Bound::kMemory)
+    return;
+  double left = (1 - *ratio) * static_cast<double>(row.executed->tiled_ns) / static_cast<double>(row.elapsed_ns);
+  for (const auto part : {&GemmLoss::shape, &GemmLoss::rest}) {
+    const double moved = std::min(left, *row.gemm_loss.*part);
+    *row.gemm_loss.*part -= moved;
+    row.gemm_loss->clock += moved;
+    left -= moved;
+  }
 }
 
 }  // namespace mfu

@@ -65,4 +65,8 @@ struct Roofline {
 /// (nvmlDeviceGetClockInfo, NVML_CLOCK_SM, in MHz there). None: the peak's clock is not known (override).
 [[nodiscard]] std::optional<double> clock_ratio(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept;
 
+/// Sets `clock_ratio`, and moves what a slower clock takes of matmuls whose tiles are known from `shape` and `rest` of
+/// gemm_loss to `clock`: time x (1 - ratio), unless memory is the bound, which has a clock of its own.
+void set_clock_ratio(std::optional<double> ratio, RegionSummary& row) noexcept;
+
 }  // namespace mfu

@@ -138,7 +138,18 @@ inline constexpr auto kFieldsOf<ExecutedWork> =
     fields(Field{"flop", &ExecutedWork::flop, Unit::kFlop, AddsUp::kSum},
            Field{"covered_s", &ExecutedWork::covered_ns, Unit::kSeconds, AddsUp::kSum},
            Field{"matmul_s", &ExecutedWork::matmul_ns, Unit::kSeconds, AddsUp::kSum},
-           Field{"ideal_s", &ExecutedWork::ideal_ns, Unit::kSeconds, AddsUp::kSum});
+           Field{"ideal_s", &ExecutedWork::ideal_ns, Unit::kSeconds, AddsUp::kSum},
+           Field{"tile_flop", &ExecutedWork::tile_flop, Unit::kFlop, AddsUp::kSum},
+           Field{"tiled_s", &ExecutedWork::tiled_ns, Unit::kSeconds, AddsUp::kSum});
+
+template <>
+inline constexpr auto kFieldsOf<GemmLoss> = fields(Field{"padding", &GemmLoss::padding, Unit::kRatio},
+                                                   Field{"tiles", &GemmLoss::tiles, Unit::kRatio},
+                                                   Field{"waves", &GemmLoss::waves, Unit::kRatio},
+                                                   Field{"shape", &GemmLoss::shape, Unit::kRatio},
+                                                   Field{"clock", &GemmLoss::clock, Unit::kRatio},
+                                                   Field{"rest", &GemmLoss::rest, Unit::kRatio},
+                                                   Field{"not_split", &GemmLoss::not_split, Unit::kRatio});
 
 template <>
 inline constexpr auto kFieldsOf<IdleGaps> =
@@ -162,7 +173,7 @@ inline constexpr auto kFieldsOf<Component> = fields(
     Field{"calls", &Component::calls, Unit::kCount}, Field{"shapes", &Component::shapes, Unit::kCount},
     Field{"time_s", &Component::time_ns, Unit::kSeconds}, Field{"flop", &Component::flop, Unit::kFlop},
     Field{"flop_per_s", &Component::flop_per_s, Unit::kNone}, Field{"of_peak", &Component::of_peak, Unit::kRatio},
-    Field{"bound", &Component::bound});
+    Field{"bound", &Component::bound}, Field{"loss", &Component::loss, Unit::kNone, AddsUp::kMerged, Null::kAbsent});
 
 template <>
 inline constexpr auto kFieldsOf<Finding> = fields(Field{"kind", &Finding::kind}, Field{"text", &Finding::text});
@@ -255,7 +266,8 @@ inline constexpr auto kFieldsOf<RegionSummary> = fields(
     Field{"flop_source", &RegionSummary::flop_source, Unit::kNone, AddsUp::kFirst, Null::kUnknown,
           "where the FLOP come from: `shape`, `config`, `detected`, `executed`, `lower_bound`"},
     Field{"executed", &RegionSummary::executed, Unit::kNone, AddsUp::kSum, Null::kUnknown,
-          "FLOP of the matmuls that ran, the time of those whose size is known, of all, and at peak"},
+          "FLOP of the matmuls that ran, the time of those whose size is known, of all, and at peak; what their tiles "
+          "compute, and the time of those whose tiles are known"},
     Field{"settled", &RegionSummary::settled, Unit::kNone, AddsUp::kAll, Null::kUnknown,
           "false: written before all of its work was recorded; the time of what comes later counts in `end` alone"},
     Field{"mbu_lower", &RegionSummary::mbu_lower, Unit::kRatio, AddsUp::kMean, Null::kUnknown,
@@ -278,7 +290,10 @@ inline constexpr auto kFieldsOf<RegionSummary> = fields(
           "its first activity, inside, at its end"},
     Field{"idle_by", &RegionSummary::idle_by, Unit::kNone, AddsUp::kMerged, Null::kAbsent,
           "what the host did in `time_s.idle`, longest first; left out where the host was not looked at",
-          Metric{Metric::Kind::kCounter, "mfu_idle_seconds_total", "Idle device time by what the host did"}});
+          Metric{Metric::Kind::kCounter, "mfu_idle_seconds_total", "Idle device time by what the host did"}},
+    Field{"gemm_loss", &RegionSummary::gemm_loss, Unit::kNone, AddsUp::kQuotient, Null::kUnknown,
+          "`lost.matmul` by cause: FLOP beyond the model's, tiles that are not full, the last wave, the shapes, the "
+          "clock, the rest, and kernels that say no tile"});
 
 /// Calls `each` with every field of T.
 template <typename T, typename Each>

@@ -142,6 +142,8 @@ struct ExecutedWork {
   DurationNs matmul_ns = 0;   ///< of all matmul kernels, and of graphs recorded as one, which may be all matmul
   /// Time that `flop` takes at the peaks of the dtypes that the matmuls had; 0: no peak is known.
   DurationNs ideal_ns = 0;
+  double tile_flop = 0;     ///< of products whose tiles are known: what the tiles compute, padding included [FLOP]
+  DurationNs tiled_ns = 0;  ///< of covered_ns, time of these
 
   /// From this share on, HFU is worked out from it.
   static constexpr double kEnough = 0.9;
@@ -151,6 +153,32 @@ struct ExecutedWork {
   }
   [[nodiscard]] bool enough() const noexcept { return ideal_ns > 0 && coverage() >= kEnough; }
 };
+
+/// Why matmuls took longer than the model's FLOP take at peak: `lost[kMatmul]` by cause, as fractions of the elapsed
+/// time. core/account/gemm_loss.h says how.
+struct GemmLoss {
+  double padding = 0;    ///< FLOP that ran and are not the model's
+  double tiles = 0;      ///< tiles that reach beyond the edge of their matrix
+  double waves = 0;      ///< SMs without a tile while others compute their last one
+  double shape = 0;      ///< the rest of the loss of the fastest call of each product; memory traffic is part of it
+  double clock = 0;      ///< SM clock below the peak's
+  double rest = 0;       ///< calls slower than the fastest of their product, and operands of a slower dtype
+  double not_split = 0;  ///< kernels whose names say no tile, or whose call was not seen
+
+  /// Makes the parts sum to `total`: `not_split` is what the others leave.
+  void fit(double total) noexcept;
+};
+inline constexpr std::array kGemmLossParts{&GemmLoss::padding, &GemmLoss::tiles, &GemmLoss::waves,    &GemmLoss::shape,
+                                           &GemmLoss::clock,   &GemmLoss::rest,  &GemmLoss::not_split};
+
+inline void GemmLoss::fit(double total) noexcept {
+  not_split = 0;
+  double sum = 0;
+  for (const auto part : kGemmLossParts) sum += this->*part;
+  if (sum > total)
+    for (const auto part : kGemmLossParts) this->*part *= total > 0 ? total / sum : 0;
+  not_split = std::max(0.0, total - sum);
+}
 
 /// One kind of matmul in a row: a matrix of the model in one of its passes, attention, or a size.
 struct Component {
@@ -163,6 +191,7 @@ struct Component {
   std::optional<double> flop_per_s;  ///< flop / time [FLOP/s]
   std::optional<double> of_peak;     ///< flop / (peak of its dtypes x time), 0..1
   Bound bound = Bound::kUnknown;     ///< FLOP / peak against bytes / bandwidth, each matrix once
+  std::optional<GemmLoss> loss;      ///< of its time; with of_peak sums to 1. None where no kernel says a tile
 };
 
 /// What the products that ran say about the model, or the program: one line for people.
@@ -226,6 +255,7 @@ struct RegionSummary : RegionCounts {
   std::string suspect;                ///< why the figure is not to be believed; empty: nothing found
   bool classes_known = true;          ///< false: no device activity was to be had, or not all times of it
   std::optional<std::array<double, kTimeClasses>> lost;  ///< with mfu sums to 1; [kMatmul] is beyond the ideal
+  std::optional<GemmLoss> gemm_loss;                     ///< sums to lost[kMatmul]; none where nothing can be split
   std::vector<TopKernel> top_kernels;
   NamedBy named_by = NamedBy::kNobody;
   std::optional<Detected> detected;  ///< where the detector did, or tried to
@@ -249,6 +279,7 @@ struct RegionSummary : RegionCounts {
     idle_gaps.reset();
     idle_by.clear();
     lost.reset();
+    gemm_loss.reset();
     executed.reset();
     components.clear();
     findings.clear();

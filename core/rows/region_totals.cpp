@@ -121,6 +121,8 @@ Weights Weights::of(const RegionSummary& row, const RowPeak& peak) {
     w.flop_at_peak_busy = *peak.flop_per_s * seconds(row.busy_ns);
     w.counted_ns = w.time_ns;
     w.graph_ns = static_cast<double>(row.graph_sum_ns);
+    if (row.gemm_loss)
+      for (const auto part : kGemmLossParts) w.gemm_loss_ns.*part = *row.gemm_loss.*part * elapsed_s * 1e9;
   } else {
     w.left_out = 1;
   }
@@ -144,6 +146,7 @@ void Weights::add(const Weights& other, double share) {
         &Weights::bytes_at_peak, &Weights::with_flop, &Weights::with_bytes, &Weights::left_out, &Weights::graph_ns,
         &Weights::ideal_ns, &Weights::covered_ns, &Weights::matmul_ns, &Weights::executed_elapsed_ns})
     this->*sum += share * other.*sum;
+  for (const auto part : kGemmLossParts) gemm_loss_ns.*part += share * other.gemm_loss_ns.*part;
   for (std::size_t c = 0; c < kTimeClasses; ++c) {
     counted_ns[c] += share * other.counted_ns[c];
     time_ns[c] += share * other.time_ns[c];
@@ -162,6 +165,19 @@ std::optional<std::array<double, kTimeClasses>> Weights::lost() const {
   const std::optional<double> useful = mfu();
   const auto shares = shares_of(counted_ns);
   return useful && shares ? lost_of(*shares, *useful, graph_ns > 0) : std::nullopt;
+}
+
+std::optional<GemmLoss> Weights::gemm_loss(double lost_matmul) const {
+  const double elapsed_ns = std::accumulate(counted_ns.begin(), counted_ns.end(), 0.0);
+  GemmLoss loss;
+  bool any = false;
+  for (const auto part : kGemmLossParts) {
+    loss.*part = elapsed_ns > 0 ? gemm_loss_ns.*part / elapsed_ns : 0;
+    any = any || loss.*part > 0;
+  }
+  if (!any) return std::nullopt;
+  loss.fit(lost_matmul);
+  return loss;
 }
 
 std::optional<std::array<double, kTimeClasses>> Weights::time_shares() const { return shares_of(time_ns); }
@@ -191,6 +207,8 @@ void ComponentSums::Sum::add(const Sum& other) {
   ideal_ns += other.ideal_ns;
   with_peak_ns += other.with_peak_ns;
   flop_ns += other.flop_ns;
+  for (const auto part : kGemmLossParts) loss_ns.*part += other.loss_ns.*part;
+  any_loss = any_loss || other.any_loss;
   for (std::size_t b = 0; b < bound_ns.size(); ++b) bound_ns[b] += other.bound_ns[b];
 }
 
@@ -199,6 +217,12 @@ Component ComponentSums::Sum::total() const {
   c.flop_per_s = quotient(c.flop.has_value(), c.flop.value_or(0), flop_ns * 1e-9);
   c.of_peak = quotient(true, ideal_ns, with_peak_ns);
   c.bound = longest(bound_ns);
+  c.loss.reset();
+  if (any_loss && c.of_peak) {
+    c.loss = loss_ns;
+    for (const auto part : kGemmLossParts) *c.loss.*part /= with_peak_ns;
+    c.loss->fit(1 - *c.of_peak);
+  }
   return c;
 }
 
@@ -211,6 +235,10 @@ void ComponentSums::add(const Component& component) {
     one.with_peak_ns = time;
   }
   if (component.flop) one.flop_ns = time;
+  if (component.loss) {
+    one.any_loss = true;
+    for (const auto part : kGemmLossParts) one.loss_ns.*part = *component.loss.*part * time;
+  }
   one.bound_ns[static_cast<std::size_t>(component.bound)] = component.time_ns;
   const auto [known, inserted] = by_name_.try_emplace({component.name, component.pass}, one);
   if (!inserted) known->second.add(one);
@@ -397,6 +425,7 @@ SummedRegion RegionTotals::Part::summed() const {
   } else if (s.classes_known) {
     s.mfu_busy = weights.mfu_busy();
     s.lost = weights.lost();
+    if (s.lost) s.gemm_loss = weights.gemm_loss((*s.lost)[static_cast<std::size_t>(TimeClass::kMatmul)]);
   }
   return t;
 }

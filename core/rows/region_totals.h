@@ -37,6 +37,7 @@ struct Weights {
   double graph_ns = 0;                                 ///< of graphs recorded as one, in the rows that it covers
   double ideal_ns = 0, covered_ns = 0, matmul_ns = 0;  ///< ExecutedWork of the rows that have it [ns]
   double executed_elapsed_ns = 0;                      ///< elapsed time of those rows [ns]
+  GemmLoss gemm_loss_ns;                               ///< of the rows that MFU covers [ns]
 
   [[nodiscard]] static Weights of(const RegionSummary& row, const RowPeak& peak);
   /// Adds a share (0..1) of `other`: the part of a window that falls into a longer or a shifted one.
@@ -52,6 +53,8 @@ struct Weights {
   [[nodiscard]] std::optional<double> mbu() const;
   /// With mfu sums to 1. None where MFU is unknown, or see lost_of.
   [[nodiscard]] std::optional<std::array<double, kTimeClasses>> lost() const;
+  /// Sums to `lost_matmul`, that of lost(). None where nothing is split.
+  [[nodiscard]] std::optional<GemmLoss> gemm_loss(double lost_matmul) const;
   /// Share of each class in the elapsed time; sums to 1. None where there was no time.
   [[nodiscard]] std::optional<std::array<double, kTimeClasses>> time_shares() const;
 };
@@ -110,7 +113,9 @@ class ComponentSums {
     Component sum;
     double ideal_ns = 0, with_peak_ns = 0;  ///< of_peak x time, and that time
     double flop_ns = 0;                     ///< time of those whose FLOP are known
-    std::array<DurationNs, 3> bound_ns{};   ///< by Bound
+    GemmLoss loss_ns;                       ///< loss x time
+    bool any_loss = false;
+    std::array<DurationNs, 3> bound_ns{};  ///< by Bound
 
     void add(const Sum& other);
     [[nodiscard]] Component total() const;

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "core/base/number_text.h"
+#include "core/rows/region_fields.h"
 
 namespace mfu {
 namespace {
@@ -42,6 +45,21 @@ std::string component_lines(const RegionSummary& r) {
       text += " loses " + percent_text(lost, "%");
     text += "\n";
   }
+  return text;
+}
+
+std::string gemm_loss_parts(const RegionSummary& r, std::size_t most) {
+  if (!r.gemm_loss) return "";
+  std::vector<std::pair<double, std::string_view>> parts;
+  for_each_field<GemmLoss>([&](const auto& field) {
+    if (field.key != "not_split") parts.emplace_back(field.of(*r.gemm_loss), field.key);
+  });
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  parts.resize(std::min(most, parts.size()));
+  parts.emplace_back(r.gemm_loss->not_split, "not split");
+  std::string text;
+  for (const auto& [share, what] : parts)
+    if (share >= 0.0005) text += fmt::format("{}{} {:.1f}", text.empty() ? "" : ", ", what, share * 100);
   return text;
 }
 

@@ -205,9 +205,16 @@ std::pair<std::string, bool> line_of(const RegionSummary& r, const Widths& width
     text += to_the_right ? fmt::format("{:>{}}", columns[i], widths[i]) : fmt::format("{:<{}}", columns[i], widths[i]);
   }
   const std::size_t used = kPrefix + text.size() + 3 + tail.size();
-  const std::string parts = used < most ? waterfall(r, most - used) : "";
+  std::string parts = used < most ? waterfall(r, most - used) : "";
   const bool fits = parts.size() == whole.size() && (!whole.empty() || used <= most + 3);
-  if (!parts.empty()) return {text + " | " + with_causes(parts, r, most - used) + tail, fits};
+  if (!parts.empty()) parts = with_causes(parts, r, most - used);
+  constexpr std::string_view kGemmLoss = "gemm-loss ";
+  if (const std::size_t at = parts.find(kGemmLoss); at != std::string::npos) {
+    const std::string why = gemm_loss_parts(r, 3);
+    if (!why.empty() && used + parts.size() + why.size() + 3 <= most)
+      parts.insert(std::min(parts.find(' ', at + kGemmLoss.size()), parts.size()), " (" + why + ")");
+  }
+  if (!parts.empty()) return {text + " | " + parts + tail, fits};
   text.resize(text.find_last_not_of(' ') + 1);
   return {text + tail, fits};
 }
@@ -289,6 +296,8 @@ std::string region_table(const WindowSummary& run, bool components) {
     text += row_of_table(r, figures);
     if (const std::string causes = idle_text(r, 400); !causes.empty()) text += "  " + folded("idle: " + causes) + "\n";
     if (const std::string executed = executed_text(r); !executed.empty()) text += "  " + executed + "\n";
+    if (const std::string why = gemm_loss_parts(r, kGemmLossParts.size()); !why.empty())
+      text += "  gemm-loss: " + why + "\n";
     text += single_instances(r) + finding_lines(r);
     if (components) text += component_lines(r);
   }

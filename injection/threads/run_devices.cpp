@@ -41,7 +41,7 @@ void RunDevices::add_clock_ratios(WindowSummary& window) const {
     const auto clock = sm_clock_khz(device.uuid);
     if (!clock) continue;
     for (RegionSummary& region : window.regions)
-      if (region.device == device.device) region.clock_ratio = clock_ratio(*clock, facts_[device.device].second);
+      if (region.device == device.device) set_clock_ratio(clock_ratio(*clock, facts_[device.device].second), region);
   }
 }
 

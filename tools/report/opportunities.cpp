@@ -8,6 +8,7 @@
 
 #include "core/base/number_text.h"
 #include "core/rows/idle_causes.h"
+#include "core/sinks/component_text.h"
 
 namespace mfu {
 
@@ -171,15 +172,24 @@ class Finder {
     const double lost = share(TimeClass::kMatmul), reached = *r_.mfu / (*r_.mfu + lost);
     if (reached >= kGood) return;  // no kernel gets all of the peak
     const TopKernel* kernel = longest(r_, KernelClass::kGemm);
-    const std::string evidence =
+    std::string evidence =
         fmt::format(": they reach {} of it{}", percent_text(reached),
                     kernel == nullptr ? ""
                                       : fmt::format(", the longest is {}, {} each", short_kernel_name(kernel->name),
                                                     duration_text(seconds(mean_ns(kernel->sum_ns, kernel->count)))));
+    if (const std::string why = gemm_loss_parts(r_, kGemmLossParts.size()); !why.empty()) evidence += "; " + why;
     if (r_.clock_ratio && *r_.clock_ratio < 0.9)
       return add(TimeClass::kMatmul, "matmuls below the peak",
                  fmt::format("{}; the clock was at {:.0f} % of the peak's", evidence, 100 * *r_.clock_ratio),
                  "Power or heat holds the clock down: the limit of the GPU, or its cooling.");
+    const GemmLoss loss = r_.gemm_loss.value_or(GemmLoss{});
+    if (loss.padding >= kMost * lost)
+      return add(
+          TimeClass::kMatmul, "matmuls below the peak", evidence,
+          "Most of it is work that the model does not have: padded rows, recomputation, logits that nothing reads.");
+    if (loss.tiles + loss.waves >= kMost * lost)
+      return add(TimeClass::kMatmul, "matmuls below the peak", evidence,
+                 "Their sizes fit neither the tiles nor the SMs: multiples of 128 or 256, another batch.");
     add(TimeClass::kMatmul, "matmuls below the peak", evidence,
         kernel != nullptr && mean_ns(kernel->sum_ns, kernel->count) < kShortKernel
             ? "They are too short to fill the GPU: larger batches, longer sequences, merged projections."

@@ -48,17 +48,17 @@ std::vector<Counted> counted_kernels() {
 
 TEST(Tile, EqualsWhatNsightComputeCounted) {
   // The sizes that the name and the grid do not have; tensor operations are multiplications and additions.
-  const std::map<std::string, Problem> problems = {{"256x128_32x3", {0, 0, 576}},
-                                                   {"128x256_32x3", {0, 0, 2304}},
-                                                   {"32x32_128x2", {0, 0, 1024}},
-                                                   {"fmha_cutlassF", {196, 196, 64}},
-                                                   {"flash_fwd_splitkv", {1, 1000, 128}}};
+  const std::map<std::string, ProblemSize> problems = {{"256x128_32x3", {0, 0, 576}},
+                                                       {"128x256_32x3", {0, 0, 2304}},
+                                                       {"32x32_128x2", {0, 0, 1024}},
+                                                       {"fmha_cutlassF", {196, 196, 64}},
+                                                       {"flash_fwd_splitkv", {1, 1000, 128}}};
   int compared = 0;
   for (const Counted& row : counted_kernels()) {
-    std::optional<Problem> problem;
+    std::optional<ProblemSize> problem;
     for (const auto& [piece, sizes] : problems)
       if (row.kernel.find(piece) != std::string::npos) problem = sizes;
-    const auto tiling = tiling_of(row.kernel, row.grid, problem, 170);
+    const auto tiling = tiling_of(row.kernel, row.grid, problem);
     if (!problem) {
       EXPECT_FALSE(tiling) << row.kernel;  // cuBLAS's GEMV, on CUDA cores, and kernels that multiply no matrices
       EXPECT_EQ(row.tensor_ops, 0) << row.kernel;
@@ -66,7 +66,6 @@ TEST(Tile, EqualsWhatNsightComputeCounted) {
     }
     ASSERT_TRUE(tiling && tiling->padded_flop) << row.kernel;
     EXPECT_EQ(*tiling->padded_flop, row.tensor_ops) << row.kernel;
-    EXPECT_DOUBLE_EQ(tiling->waves, static_cast<double>(row.grid.x) * row.grid.y * row.grid.z / 170);
     ++compared;
   }
   EXPECT_EQ(compared, 5);
@@ -78,7 +77,7 @@ TEST(Tile, LaunchesOfPublicTraces) {
   struct Launch {
     const char* kernel;
     Grid grid;
-    Problem problem;
+    ProblemSize problem;
     std::int64_t tiles;
   };
   const Launch launches[] = {
@@ -104,7 +103,7 @@ TEST(Tile, LaunchesOfPublicTraces) {
        1540},  // persistent: a block per SM
   };
   for (const Launch& l : launches) {
-    const auto tiling = tiling_of(l.kernel, l.grid, l.problem, 132);
+    const auto tiling = tiling_of(l.kernel, l.grid, l.problem);
     ASSERT_TRUE(tiling) << l.kernel;
     EXPECT_EQ(tiling->tiles, l.tiles) << l.kernel;
     EXPECT_FALSE(tiling->upper_bound);
@@ -113,27 +112,26 @@ TEST(Tile, LaunchesOfPublicTraces) {
 }
 
 TEST(Tile, WhatTheNameDoesNotSayIsNotSplit) {
-  const Problem problem{4096, 4096, 4096};
+  const ProblemSize problem{4096, 4096, 4096};
   for (const char* name :
        {"triton_tem_fused_mm_1", "fused_moe_kernel", "void gemv2T_kernel_val<int, int, float, float, 128>(int)",
         "void splitKreduce_kernel<32, 16, int, float>(int)", "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt",
         "void cutlass::Kernel<cutlass::gemm::kernel::GemmGrouped<cutlass_80_tensorop_s16816gemm_128x128_32x3>>(int)",
         "void gemmSN_TN_kernel<float, 128, 16, 2, 4, 8, 9, false>(float)", "ncclDevKernel_AllReduce_Sum_bf16_128x64_",
         "nvjet", "nvjet_tst_", "ampere_sgemm_128x", "ampere_sgemm_99999999x64_nn", ""}) {
-    EXPECT_FALSE(tiling_of(name, {64, 64, 1}, problem, 132)) << name;
+    EXPECT_FALSE(tiling_of(name, {64, 64, 1}, problem)) << name;
   }
   const char* persistent = "sm90_xmma_gemm_bf16bf16_tilesize128x128x64_warpgroupsize1x1x1_execute_kernel__5x_cublas";
-  EXPECT_FALSE(tiling_of(persistent, {132, 1, 1}, std::nullopt, 132));
-  EXPECT_TRUE(tiling_of(persistent, {132, 1, 1}, problem, 132));
+  EXPECT_FALSE(tiling_of(persistent, {132, 1, 1}, std::nullopt));
+  EXPECT_TRUE(tiling_of(persistent, {132, 1, 1}, problem));
   // A grid that is too small for the problem: this is another product.
-  EXPECT_FALSE(tiling_of("ampere_sgemm_128x64_nn", {22, 63, 1}, Problem{2798, 4096, 64}, 108));
-  EXPECT_FALSE(tiling_of("ampere_sgemm_128x64_nn", {}, problem, 108));
-  const auto by_grid = tiling_of("ampere_sgemm_128x64_nn", {22, 64, 1}, std::nullopt, 0);
+  EXPECT_FALSE(tiling_of("ampere_sgemm_128x64_nn", {22, 63, 1}, ProblemSize{2798, 4096, 64}));
+  EXPECT_FALSE(tiling_of("ampere_sgemm_128x64_nn", {}, problem));
+  const auto by_grid = tiling_of("ampere_sgemm_128x64_nn", {22, 64, 1}, std::nullopt);
   ASSERT_TRUE(by_grid);
   EXPECT_TRUE(by_grid->upper_bound);
   EXPECT_EQ(by_grid->tiles, 22 * 64);
   EXPECT_FALSE(by_grid->padded_flop);
-  EXPECT_EQ(by_grid->waves, 0);
 }
 
 TEST(Tile, Cutlass3HasItsTileAmongTheArguments) {
@@ -142,8 +140,8 @@ TEST(Tile, Cutlass3HasItsTileAmongTheArguments) {
       "cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<4, "
       "cute::tuple<cute::C<2>, cute::C<1>, cute::C<1>>, cutlass::gemm::KernelTmaWarpSpecializedCooperative>, "
       "cute::tuple<cute::C<128>, cute::C<256>, cute::C<64>>, cutlass::bfloat16_t>>>(Params)";
-  EXPECT_FALSE(tiling_of(name, {132, 1, 1}, std::nullopt, 132));
-  const auto tiling = tiling_of(name, {132, 1, 1}, Problem{4096, 4096, 1000}, 132);
+  EXPECT_FALSE(tiling_of(name, {132, 1, 1}, std::nullopt));
+  const auto tiling = tiling_of(name, {132, 1, 1}, ProblemSize{4096, 4096, 1000});
   ASSERT_TRUE(tiling);
   EXPECT_EQ(tiling->tile_m, 128U);
   EXPECT_EQ(tiling->tile_n, 256U);
@@ -174,7 +172,7 @@ TEST(Tile, FlashAttentionComputesTheBlocksThatHoldAVisiblePair) {
                                  : "void flash_fwd_kernel<Flash_fwd_kernel_traits<" + traits + ", 4, false, false>, " +
                                        flags + ", false, false>(Flash_fwd_params)";
     const auto along = static_cast<std::uint32_t>(backward ? blocks(keys, bn) : blocks(queries, bm));
-    const auto tiling = tiling_of(name, {along, 3, 5}, Problem{queries, keys, width}, 108);
+    const auto tiling = tiling_of(name, {along, 3, 5}, ProblemSize{queries, keys, width});
     ASSERT_TRUE(tiling) << name << " " << queries << " " << keys;
     EXPECT_EQ(tiling->tiles, pairs * 15) << name << " " << queries << " " << keys;
     EXPECT_EQ(*tiling->padded_flop,
@@ -191,7 +189,7 @@ TEST(Tile, NamesOfPublishedTraces) {
     const std::size_t quote = line.find('"');
     const std::string name = quote != std::string::npos ? line.substr(quote + 1, line.rfind('"') - quote - 1)
                                                         : line.substr(line.find(',', line.find(',') + 1) + 1);
-    const auto tiling = tiling_of(name, {1000, 10, 1}, Problem{1000, 1000, 1000}, 132);
+    const auto tiling = tiling_of(name, {1000, 10, 1}, ProblemSize{1000, 1000, 1000});
     if (!is_matmul(classify_kernel(name))) {
       EXPECT_FALSE(tiling) << name;
       continue;
