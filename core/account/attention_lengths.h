@@ -14,7 +14,7 @@ namespace mfu {
 /// [mfu-drain] What one kernel leaves open another one says: the grid of a forward kernel counts blocks of queries,
 /// that of the backward kernel of the same sequences, heads, width and mask counts blocks of keys. Where both can be of
 /// one length, the launches are self-attention of that length. A forward kernel alone says nothing of its keys, which
-/// may lie in a cache. Of a process, 8 KiB at most: what one step showed holds for the next.
+/// may lie in a cache. Of a process, 8 KiB at most: one step's lengths hold for the next.
 class AttentionLengths {
  public:
   /// A launch that ran, in any order.

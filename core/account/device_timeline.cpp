@@ -159,7 +159,7 @@ void DeviceTimeline::note_first(Instance* instance, TimeNs begin) noexcept {
   end_run();
   if (instance == nullptr) return;
   note_first(instance, begin);
-  // What its kernels cover those around it cover too: the outermost reaches furthest.
+  // The instances around it cover its kernels' time too: the outermost reaches furthest.
   const TimeNs outermost = instance->root->shares[device_].covered_until_ns;
   if (outermost > begin && outermost != instance->shares[device_].covered_until_ns) return;
   run_ = {.instance = instance, .begin_ns = begin, .covered_until_ns = outermost};
@@ -182,7 +182,8 @@ void DeviceTimeline::note_first(Instance* instance, TimeNs begin) noexcept {
 [[gnu::always_inline]] inline void DeviceTimeline::cover(TimeNs begin, TimeNs end, Instance* instance,
                                                          TimeClass time_class, bool is_kernel,
                                                          std::uint64_t begun) noexcept {
-  // To its own class and all after it. What adds nothing is an empty interval, not a branch: classes follow no pattern.
+  // To its own class and all after it. A class that adds nothing gets an empty interval, not a branch, since classes
+  // follow no pattern.
   const DurationNs length = end - begin;
   const auto& in_union = kInUnion[static_cast<std::size_t>(time_class)];
   const auto extend = [&](std::size_t c, TimeNs to) {
@@ -327,8 +328,8 @@ void DeviceTimeline::sweep(TimeNs watermark) {
   cut_at_ = std::min(next_edge_, std::max(watermark, now_));
   resume_running();
   while (true) {
-    // Half-open intervals: a window's last moment is before its edge; what begins at t belongs to the instance that
-    // opens at t and to one that ends there (no length left). At the watermark itself more may begin.
+    // Half-open intervals: a window's last moment is before its edge; an activity that begins at t belongs to the
+    // instance that opens at t and to one that ends there (no length left). At the watermark itself more may begin.
     const TimeNs next_mark = marks_.empty() ? kNever : marks_.top().at;
     begin_until(std::min(next_edge_, next_mark <= watermark ? next_mark + 1 : watermark));
     const TimeNs t = std::min(next_edge_, next_mark);

@@ -21,7 +21,7 @@
 
 namespace mfu {
 
-/// What a sweep meets besides activities. Called on the drain at the moment the timeline stands exactly there.
+/// Marks that a sweep meets besides activities. Called on the drain when the timeline is exactly there.
 class TimelineListener {
  public:
   virtual ~TimelineListener() = default;
@@ -49,7 +49,7 @@ struct alignas(128) ActivityCounts {
   ProductStats products;
 };
 
-/// What an activity is, besides its times. One word, so that it goes from record to timeline in a register.
+/// An activity besides its times. One word, so that it goes from record to timeline in a register.
 class ActivityTraits {
  public:
   enum Flag : std::uint8_t { kKernel = 1, kFirstOfLaunch = 2, kFirstOfProduct = 4, kAttention = 8 };
@@ -121,7 +121,7 @@ class DeviceTimeline {
   /// \return its index among those that came late since the last sweep.
   std::uint32_t add_late(TimeNs begin_ns, TimeNs end_ns, ActivityTraits traits, Instance* instance,
                          std::uint32_t region_path);
-  /// Late work may begin at `from`: what ended after it is kept, if that is no more than `most` activities.
+  /// Late work may begin at `from`: activities that ended after it are kept, if they are no more than `most`.
   void keep_from(TimeNs from, std::size_t most) noexcept { history_.keep_from(from, most); }
   /// The past before is not known any more, and late work changes nothing there.
   [[nodiscard]] TimeNs known_from() const noexcept { return history_.known_from(); }
@@ -158,7 +158,7 @@ class DeviceTimeline {
   [[nodiscard]] IdleWork& idle_work() noexcept { return idle_.work; }
   /// How long nothing has run, at now().
   [[nodiscard]] DurationNs quiet_ns() const noexcept { return std::max<DurationNs>(0, now_ - idle_.since); }
-  /// What began since they were last cleared, by region_path. The caller reads and clears them.
+  /// Activities that began since these were last cleared, by region_path. The caller reads and clears them.
   [[nodiscard]] std::vector<ActivityCounts>& counts() noexcept { return counts_; }
 
  private:
@@ -186,8 +186,8 @@ class DeviceTimeline {
     std::uint64_t kernels = 0;
   };
 
-  /// What waits in order of begin, in chunks that go round: nothing is moved once it is in. The last lane is the
-  /// exception: it takes what fits nowhere, and is sorted when swept.
+  /// Activities that wait in order of begin, in chunks that go round: nothing is moved once it is in. The last lane is
+  /// the exception: it takes what fits nowhere, and is sorted when swept.
   struct Chunk {
     static constexpr std::size_t kItems = 256;
     std::array<Activity, kItems> items;
@@ -196,9 +196,9 @@ class DeviceTimeline {
   struct Lane {
     Chunk* first = nullptr;
     Chunk* last = nullptr;
-    const Activity* next = nullptr;  ///< in the first chunk: what is not swept begins here
+    const Activity* next = nullptr;  ///< in the first chunk: the first that is not swept
     const Activity* stop = nullptr;  ///< end of what the first chunk holds; during a sweep
-    const Activity* kept = nullptr;  ///< in the first chunk: what was swept and is not in the history begins here
+    const Activity* kept = nullptr;  ///< in the first chunk: the first that is swept and not in the history
     Activity* fill = nullptr;        ///< in the last chunk: where the next one goes
     Activity* room = nullptr;        ///< end of the last chunk
     bool sorted = true;

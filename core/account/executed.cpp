@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <map>
 #include <numeric>
 #include <set>
@@ -65,7 +66,7 @@ Component component_of(std::string name, std::string pass, const Sum& sum, const
       if (sum.ideal_ns > 0) c.of_peak = sum.ideal_ns / static_cast<double>(sum.time_ns);
     }
     c.bound = bound_of(sum, peak);
-    if (sum.tiled.time_ns > 0 && c.of_peak) {
+    if (sum.tiled.time_ns > 0 && c.of_peak.value_or(2) <= 1) {
       c.loss = sum.tiled.loss_ns;
       for (const auto part : kGemmLossParts) *c.loss.*part /= static_cast<double>(sum.time_ns);
       c.loss->fit(1 - *c.of_peak);
@@ -127,7 +128,7 @@ double flop_once_of(const Collected& collected) {
   return sum;
 }
 
-/// What a model with these attention kernels has: the forward core once, where it was computed again too, and two such
+/// FLOP of a model with these attention kernels: the forward core once, also where it was computed again, and two such
 /// cores backward, of the five products that run there.
 double flop_once_of(const AttentionWork& attention) {
   constexpr double kRunsBackward = 2.5, kCountsBackward = 2;
@@ -343,7 +344,7 @@ void find_dtype(const Collected& collected, const Peak& peak, RegionSummary& s) 
     all += static_cast<double>(time);
     order.emplace_back(static_cast<double>(time), dtype);
   }
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::ranges::stable_sort(order, std::greater{}, &std::pair<double, DType>::first);
   std::string ran;
   for (const auto& [time, dtype] : order) {
     if (time < kSame * all) continue;
@@ -368,7 +369,8 @@ void find_dtype(const Collected& collected, const Peak& peak, RegionSummary& s) 
 /// says.
 int tensor_parallel_of(const Collected& collected, const ComponentNames& names, const FlopsModel& model) {
   constexpr double kNearlyAll = 0.95;
-  for (const std::int64_t ranks : {model.options().parallel.tp, {1}, {2}, {4}, {8}, {16}, {32}, {64}}) {
+  for (const std::int64_t ranks :
+       std::initializer_list<std::int64_t>{model.options().parallel.tp, 1, 2, 4, 8, 16, 32, 64}) {
     const ComponentNames shares = ComponentNames::of(model.spec(), ranks);
     double all = 0, shared = 0;
     const auto add = [&](std::uint64_t in, std::uint64_t out, double flop) {

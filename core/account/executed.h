@@ -1,4 +1,4 @@
-// What the matrix products of a row come to: executed FLOP, components, and what they say about the model.
+// The matrix products of a row: executed FLOP, components, and findings about the model.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace mfu {
 
-/// Entries of `components` besides `other`: of a window, which goes out every few seconds, and of the whole run.
+/// Entries of `components` besides `other`: of a window, which is written every few seconds, and of the whole run.
 inline constexpr std::size_t kComponentsOfWindow = 12, kComponentsOfRun = 48;
 
 /// Executed FLOP = sum of 2 m n k batch over the calls of the row, plus attention where its shape is known. Coverage:

@@ -12,14 +12,14 @@
 
 namespace mfu {
 
-/// What the products of a row, or of one component of it, lost; only those whose kernels say their tile.
+/// The time that the products of a row, or of one component of it, lost. Only those whose kernels say their tile.
 struct TiledWork {
   GemmLoss loss_ns;        ///< beyond FLOP / the rate of their operands [ns]; without padding, clock and not_split
-  double dtype_ns = 0;     ///< what that rate takes beyond the peak's [ns]
+  double dtype_ns = 0;     ///< FLOP / that rate beyond FLOP / the peak [ns]
   double tile_flop = 0;    ///< [FLOP]
   DurationNs time_ns = 0;  ///< of their matmul kernels
 
-  /// Each of these times of all calls is at least the one before; what it adds is the part behind it:
+  /// Each of these times of all calls is at least the one before, and the difference is the part behind it:
   ///   FLOP / rate
   ///   memory    each matrix once / bandwidth: `shape`
   ///   tiles     FLOP of all tiles / rate: `tiles`

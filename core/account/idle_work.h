@@ -46,15 +46,18 @@ class IdleWork {
     while (!spans_.empty() && spans_.front().when.end_ns <= piece.begin_ns) spans_.pop_front();
     if (piece.length_ns() >= kLong) long_ns_ += piece.length_ns();
     TimeByWork found;
-    DurationNs left = piece.length_ns();
+    // Looks begin when a gap is long already: the time before one is of what it saw, that behind the last one as well.
+    TimeNs from = piece.begin_ns;
+    const HostWork* last = nullptr;
     for (const WorkSpan& span : spans_) {
       if (span.when.begin_ns >= piece.end_ns) break;
-      const DurationNs ns = std::min(span.when.end_ns, piece.end_ns) - std::max(span.when.begin_ns, piece.begin_ns);
-      found[span.work] += ns;
-      left -= ns;
+      last = span.work;
+      const TimeNs to = std::min(span.when.end_ns, piece.end_ns);
+      found[last] += to - from;
+      from = to;
     }
     if (found.empty() && piece.length_ns() < kLong) return;
-    if (left > 0) found[nullptr] += left;
+    if (from < piece.end_ns) found[last] += piece.end_ns - from;
     if (sums_) add_times(found, *sums_);
     sums_ = std::make_shared<TimeByWork>(std::move(found));  // others keep earlier states
   }

@@ -25,13 +25,13 @@ inline void add_times(ClassTimes& to, const ClassTimes& more) noexcept {
   for (std::size_t c = 0; c < kTimeClasses; ++c) to[c] += more[c];
 }
 
-/// What an instance did on one device within one window.
+/// The time of an instance on one device within one window.
 struct WindowSlice {
   std::int64_t window = 0;  ///< window index
   ClassTimes time_ns{};     ///< of its elapsed time
   IdleGaps idle;            ///< of time_ns[kIdle]
   TimeByWork idle_work;     ///< likewise, as far as it is known
-  DurationNs busy_ns = 0;   ///< union of its own kernels
+  DurationNs busy_ns = 0;   ///< union of its kernels
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
 
@@ -107,7 +107,8 @@ struct InstanceOnDevice {
     open_portion.busy_ns += extend(covered_until_ns, begin_ns_of_it, end_ns_of_it);
   }
 
-  /// What [begin, end) adds to a union of intervals that began before it; `covered_until` is the union's end.
+  /// The length that [begin, end) adds to a union of intervals that began before it; `covered_until` is the union's
+  /// end.
   static DurationNs extend(TimeNs& covered_until, TimeNs begin, TimeNs end) noexcept {
     const TimeNs from = std::max(covered_until, begin);
     covered_until = std::max(covered_until, end);
@@ -116,10 +117,10 @@ struct InstanceOnDevice {
 };
 
 struct Instance {
-  // What every activity asks for, together.
+  // Fields that every activity reads, together.
   InstanceId id = InstanceId::kNone;
   std::uint32_t region_path = 0;         ///< of its region inside those around it: index into the ledger's chains
-  Instance* parent = nullptr;            ///< enclosing instance; of a part: what it is a part of
+  Instance* parent = nullptr;            ///< enclosing instance; of a part: the instance that it belongs to
   Instance* root = this;                 ///< top-level instance around it; itself when top-level
   std::vector<InstanceOnDevice> shares;  ///< by device index; grows with the devices
   Instance* next_in_bucket = nullptr;
@@ -154,7 +155,7 @@ struct Instance {
   std::int64_t seen_sequences = 0;                   ///< likewise
   FlopSource flop_source = FlopSource::kNone;
 
-  Work work;            ///< once closed: of its own shape, or the sum of its parts
+  Work work;            ///< once closed: by its shape, or the sum of its parts
   DecodePasses decode;  ///< once closed, likewise; of the parts that closed meanwhile
   std::uint64_t part_count = 0;
   Work parts;                                    ///< sum of the closed parts that no window was given yet

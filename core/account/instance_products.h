@@ -28,7 +28,7 @@ struct AttentionWork {
   }
 };
 
-/// What an instance worked on, read from its products and attention kernels. Of this rank.
+/// The tokens and sequences of an instance, read from its products and attention kernels. Of this rank.
 struct SeenShape {
   std::optional<std::int64_t> rows;       ///< of one pass: tokens of this rank
   std::optional<std::int64_t> sequences;  ///< of one pass
@@ -41,7 +41,7 @@ struct SeenShape {
 /// [mfu-drain] A few hundred bytes.
 class InstanceProducts {
  public:
-  /// A product that was called. `match`: what it is of the model.
+  /// A product that was called. `match`: its matrix of the model.
   void add(const Product& product, ComponentNames::Match match);
   /// The same where there is no model to find it in.
   void add(const Product& product);
@@ -106,7 +106,7 @@ class InstanceProducts {
     std::uint64_t rows = 0;
     double flop = 0;
   };
-  /// Distinct ones. More launches are passes of many lengths; what is beyond has no known FLOP.
+  /// Distinct ones. More launches are passes of many lengths; those beyond have no known FLOP.
   static constexpr std::size_t kMostLaunches = 16, kMostRows = 16;
 
   void add_new(const AttentionLaunch& launch);

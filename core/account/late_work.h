@@ -23,7 +23,7 @@ class LateWork {
   LateWork(LiveInstances& live, WindowRows& rows) : live_(live), rows_(rows) {}
 
   void add_device(std::uint32_t device);
-  /// The instance is accounted for; what comes late may still belong to it, or to its time. \param known_from of the
+  /// The instance is accounted for; late records may still belong to it, or to its time. \param known_from of the
   ///   device's timeline.
   void keep(const Instance& instance, std::uint32_t device, TimeNs known_from);
   /// A record that begins before timeline.now().

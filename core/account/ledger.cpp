@@ -132,7 +132,7 @@ void Ledger::notify_observer(const ActivityRecord& record, const Instance* insta
   observer_->on_record(record, detected ? InstanceId::kNone : owner, first_of_launch);
 }
 
-/// A graph that is one record: its time is work of an unknown class, under a name of its own.
+/// A graph that is one record: its time is work of an unknown class, with a name for itself.
 ActivityTraits Ledger::graph_traits(bool first_of_launch) const {
   ActivityTraits traits(TimeClass::kOther, ActivityTraits::kKernel);
   traits.set_name(names_.intern(kWholeGraph));
@@ -276,10 +276,9 @@ void Ledger::cut_slice(std::uint32_t device, InstanceOnDevice& share) {
     if (!share.active) portion.idle.before = idle_ns;
     if (share.ended) portion.idle.after = std::min(timeline.quiet_ns(), idle_ns - portion.idle.before);
     portion.idle.inside = idle_ns - portion.idle.before - portion.idle.after;
-    const IdleGaps& gaps = timeline.cut_gaps();
-    portion.idle.under_20us = gaps.under_20us - share.counted_gaps.under_20us;
-    portion.idle.under_1ms = gaps.under_1ms - share.counted_gaps.under_1ms;
-    portion.idle.longer = gaps.longer - share.counted_gaps.longer;
+    const IdleGaps& gaps = timeline.cut_gaps();  // by their lengths alone
+    portion.idle.add(gaps);
+    portion.idle.add(share.counted_gaps, -1);
     share.counted_gaps = gaps;
     portion.idle_work = timeline.idle_work().since(share.counted_work);
   }
@@ -412,7 +411,7 @@ void Ledger::sweep_to(TimeNs watermark) {
 bool Ledger::waits_for_live(TimeNs end) const {
   const bool several = used_devices() > 1;
   return std::any_of(live_.begin(), live_.end(), [&](const auto& instance) {
-    // What has begun on no device begins later than the edge: its range opened early, as the CPU runs ahead.
+    // An instance that began on no device begins later than the edge: its range opened early, as the CPU runs ahead.
     const bool begun = std::any_of(instance->shares.begin(), instance->shares.end(),
                                    [end](const auto& on) { return on.begun && on.begin_ns < end; });
     const bool can_split = (!instance->closed || instance->close_ns > end) && !several &&

@@ -41,7 +41,7 @@ struct LedgerOptions {
 /// Every instance is followed on every device: it begins at the later of its range's opening and the end of the
 /// previous top-level instance of its thread there, and ends at the later of its range's closing and its last
 /// activity. Windows are cut at fixed edges; an instance across an edge is split there, its FLOP by elapsed time. A
-/// window is emitted once everything that touches it is finished, or one window later at most; what is still open
+/// window is emitted once everything that touches it is finished, or one window later at most; an instance still open
 /// then has its time in it, but no FLOP.
 class Ledger final : private TimelineListener {
  public:
@@ -109,9 +109,10 @@ class Ledger final : private TimelineListener {
   /// False: more instances wait for their records than can be followed on every device in the time there is. Callers
   /// then skip opening one more and count it as dropped.
   [[nodiscard]] bool has_room() const noexcept {
-    return live_.size() < (devices_.empty() ? kMostShares / 4 : kMostShares / devices_.size());
+    const std::size_t devices = devices_.empty() ? 4 : devices_.size();
+    return live_.size() * (sizeof(Instance) + devices * sizeof(InstanceOnDevice)) < kMostLiveBytes;
   }
-  /// What finish() left out at the end of the run [ns].
+  /// Time that finish() left out at the end of the run [ns].
   [[nodiscard]] DurationNs left_out_ns() const noexcept { return left_out_ns_; }
 
   /// Activities held back by the watermark.
@@ -128,8 +129,8 @@ class Ledger final : private TimelineListener {
   /// \param ranges the times of ranges are known all the same.
   void not_measured_from(TimeNs at, bool ranges = false) { rows_.not_measured_from(at, ranges); }
   void measured_again(TimeNs at) { rows_.measured_again(at); }
-  /// Work that began at `from` or later may come late, at any time: what the devices did since is kept as far as there
-  /// is room. TimeHistory::kNever: none is expected.
+  /// Work that began at `from` or later may come late, at any time: the devices' activities since are kept as far as
+  /// there is room. TimeHistory::kNever: none is expected.
   void keep_from(TimeNs from) noexcept;
   /// Instances that are not accounted for yet.
   [[nodiscard]] std::size_t live() const noexcept { return live_.size(); }
@@ -156,9 +157,8 @@ class Ledger final : private TimelineListener {
     of[static_cast<std::size_t>(KernelClass::kOther)] = ActivityTraits(TimeClass::kOther, kKernel);
     return of;
   }();
-  /// Of live instances on devices: a fifth of a second to add up. The instance table is smaller than that for one
-  /// device.
-  static constexpr std::size_t kMostShares = 1u << 16;
+  /// Of live instances: some 20,000 on one device, which take a tenth of a second to add up.
+  static constexpr std::size_t kMostLiveBytes = std::size_t{24} << 20;
 
   // TimelineListener
   void on_open(std::uint32_t device, Instance& instance, TimeNs at) override;

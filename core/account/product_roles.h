@@ -1,4 +1,4 @@
-// What each distinct product of the process is of the model; what each attention kernel's name says.
+// The role of each distinct product of the process in the model, and the reading of each attention kernel's name.
 #pragma once
 
 #include <array>

@@ -38,8 +38,8 @@ struct ProductKey {
   KernelForm form = KernelForm::kNone;
 };
 
-/// [mfu-drain] By product, place behind attention and kernel. At most kMost entries (64 B each); what is beyond goes to
-/// a product of unknown size.
+/// [mfu-drain] By product, place behind attention and kernel. At most kMost entries (64 B each); calls beyond them go
+/// to a product of unknown size.
 class ProductStats {
  public:
   static constexpr std::size_t kMost = 4096;

@@ -1,4 +1,4 @@
-// What the ledger keeps of one region on one device, over one window or the whole run.
+// One region on one device, over one window or the whole run, as the ledger keeps it.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace mfu {
 /// Counts that add up by themselves, and what their summary is worked out from.
 struct RegionRow : RegionCounts {
   double flop = 0, hfu_flop = 0, bytes = 0;
-  bool any_work = false;   ///< some instance has FLOP of its own
+  bool any_work = false;   ///< some instance has FLOP
   bool flop_known = true;  ///< no instance whose FLOP are unknown
   bool bytes_known = true;
   bool flop_pending = false;  ///< some of its time has FLOP that will be known later only

@@ -9,18 +9,17 @@
 #include "core/account/executed.h"
 #include "core/rows/idle_causes.h"
 #include "core/rows/metrics.h"
+#include "core/rows/region_totals.h"
 
 namespace mfu {
 
 namespace {
 
-constexpr std::size_t kTopKernels = 10;
-
 void describe_shape(const RegionRow& row, RegionSummary& s) {
   static constexpr std::array<const char*, 5> kSources{"", "detected", "cached", "given", "range"};
   for (std::size_t key = 0; key < row.shape_source.size(); ++key)
     if (row.shape_source[key] != ShapeSource::kNone)
-      s.shape_source.emplace_back(kShapeKeys[key], kSources[static_cast<std::size_t>(row.shape_source[key])]);
+      s.shape_source.emplace_back(kShapeKeys[key].name, kSources[static_cast<std::size_t>(row.shape_source[key])]);
 }
 
 void describe_kernels(const RegionRow& row, KernelNames& names, RegionSummary& s) {

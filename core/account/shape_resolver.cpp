@@ -34,7 +34,7 @@ ResolvedShape ShapeResolver::resolve(Phase phase, const ShapeHints& hints, std::
   const bool train = is_training(phase);
   if (!workload_.phase || (*workload_.phase == Phase::kTrain) == train) {
     Shape usual = workload_.shape;
-    if (shape.tokens) {  // a total of its own: the usual length would contradict it
+    if (shape.tokens) {  // its range gives a total, which the usual length would contradict
       usual.tokens.reset();
       if (phase == Phase::kPrefill && shape.batch) usual.seq_len.reset();
       if (phase == Phase::kDecode) usual.new_tokens.reset();

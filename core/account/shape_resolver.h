@@ -12,7 +12,7 @@
 
 namespace mfu {
 
-/// What is known of an instance's shape before the config is asked.
+/// The parts of an instance's shape that are known before the config is asked.
 struct ShapeHints {
   Shape own;        ///< its range said so
   Shape constants;  ///< its rule says so

@@ -1,4 +1,4 @@
-// What a device did lately, kept so that work which is recorded late changes the class of the time that it took.
+// A device's latest activities, kept so that work which is recorded late changes the class of the time that it took.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class Corrections {
 
   [[nodiscard]] const std::vector<Correction>& list() const noexcept { return list_; }
   [[nodiscard]] Interval hull() const noexcept { return {list_.front().begin_ns, list_.back().end_ns}; }
-  /// What the time of each class within the interval changes by. Sums to 0.
+  /// Change of the time of each class within the interval. Sums to 0.
   [[nodiscard]] ClassTimes within(Interval interval) const noexcept;
 
  private:
@@ -83,7 +83,7 @@ class TimeHistory {
     slot = {begin, static_cast<std::uint32_t>(end - begin), time_class};
   }
 
-  /// What ended after `from` is kept as long as there is room for `most` activities; kNever: the newest kFew are
+  /// Activities that ended after `from` are kept as long as there is room for `most`; kNever: the newest kFew are
   /// enough.
   void keep_from(TimeNs from, std::size_t most) noexcept {
     keep_from_ = from;
@@ -93,7 +93,7 @@ class TimeHistory {
   [[nodiscard]] TimeNs known_from() const noexcept { return known_from_; }
 
   /// Adds late work and says what it changes before `now`, in order of time, in parts of at most kPart corrections.
-  /// What it did before known_from() is not said.
+  /// Its activities before known_from() are not reported.
   template <typename Each>
   void correct(const std::vector<LateActivity>& late, TimeNs now, Each&& each) {
     Sweep sweep = begin_correction(late, now);

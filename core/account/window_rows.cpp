@@ -81,10 +81,7 @@ void WindowRows::close_edge(std::uint32_t device, DeviceTimeline& timeline) {
   IdleGaps gaps = timeline.cut_gaps();
   gaps.inside = times[static_cast<std::size_t>(TimeClass::kIdle)];
   IdleGaps more = gaps;
-  more.under_20us -= on.edge_gaps.under_20us;
-  more.under_1ms -= on.edge_gaps.under_1ms;
-  more.longer -= on.edge_gaps.longer;
-  more.inside -= on.edge_gaps.inside;
+  more.add(on.edge_gaps, -1);
   total.add_idle(more);
   add_times(total.idle_work, timeline.idle_work().since(on.edge_work));
   on.edge_gaps = gaps;
@@ -101,7 +98,7 @@ void WindowRows::correct_edge(std::uint32_t device, const ClassTimes& by, Durati
   devices_[device]->edge_busy_ns += busy_ns;
 }
 
-/// What began on `device` in `window` counts in each region of its path and in the process.
+/// An activity that began on `device` in `window` counts in each region of its path and in the process.
 void WindowRows::count_began(std::int64_t window, std::uint32_t device, std::vector<ActivityCounts>& by_region_path) {
   for (std::uint32_t path = 0; path < by_region_path.size(); ++path) {
     ActivityCounts& counts = by_region_path[path];
@@ -399,7 +396,7 @@ void WindowRows::emit_until(TimeNs end, const LiveInstances& live) {
 
 void WindowRows::finish(const LiveInstances& live, TimeNs end) {
   if (end > grid().edge(next_window_)) emit_until(end, live);
-  for (const auto& [window, rows] : windows_)  // of a window without length: what came late at its very begin
+  for (const auto& [window, rows] : windows_)  // of a window without length: records that came late at its very begin
     for (const auto& [key, from] : rows) run_[key].add(from);
   WindowSummary out;
   out.final_run = true;

@@ -1,4 +1,4 @@
-// The rows of the run by window, region and device: what instances did goes in, closed windows come out.
+// The rows of the run by window, region and device: the work of instances goes in, closed windows come out.
 #pragma once
 
 #include <algorithm>

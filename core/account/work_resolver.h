@@ -19,7 +19,7 @@
 
 namespace mfu {
 
-/// What the kernels say of an instance that no range named.
+/// The kernels' evidence on an instance that no range named.
 struct DetectedWork {
   Shape shape;                        ///< of one pass
   std::int64_t passes = 0;            ///< forward and backward passes that a training step consists of; 0: not known
@@ -45,14 +45,14 @@ class WorkResolver {
   [[nodiscard]] unsigned note_product(const ActivityRecord& record, Instance* instance, bool fused);
   /// The same into `into`, for a kernel that no instance owns yet. No effect without a model.
   void note_matmul(const ActivityRecord& record, InstanceProducts& into);
-  /// What they say. Nothing without a model.
+  /// Their evidence. None without a model.
   [[nodiscard]] SeenShape seen_shape(const InstanceProducts& products, Phase phase) const;
 
   /// \param detected nullptr: a range opened.
   void open(Instance& instance, const DetectedWork* detected) const;
   /// Its range closed. Where it was detected, or is a part, all of its records have come.
   void close(Instance& instance);
-  /// All of its records have come: what its range and the config left open, how many passes a step had, and the FLOP
+  /// All of its records have come: the values that its range and the config left open, a step's passes, and the FLOP
   /// of its attention kernels. After those inside it.
   void complete(Instance& instance);
 

@@ -34,7 +34,7 @@ struct Grid {
 };
 
 /// A grid in 64 bits: x in the lower 32, then 16 each for y and z. CUDA allows 2^31-1 by 65535 by 65535, so all of its
-/// grids fit; what is larger (HIP) saturates.
+/// grids fit; larger ones (HIP) saturate.
 [[nodiscard]] constexpr std::uint64_t pack(const Grid& grid) noexcept {
   constexpr std::uint32_t kMost = 0xFFFF;
   const std::uint64_t y = grid.y < kMost ? grid.y : kMost;

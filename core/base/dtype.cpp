@@ -5,8 +5,26 @@
 namespace mfu {
 namespace {
 
-constexpr std::array<std::string_view, 13> kNames{"fp64", "fp32", "tf32", "bf16",  "fp16",  "fp8", "int8",
-                                                  "fp6",  "fp4",  "int4", "mxfp4", "nvfp4", "nf4"};
+struct Format {
+  std::string_view name;
+  std::int64_t bits;
+  StoredBits stored;
+};
+constexpr std::array<Format, kDTypes> kFormats{{
+    {"fp64", 64, {64, 1}},
+    {"fp32", 32, {32, 1}},
+    {"tf32", 32, {32, 1}},
+    {"bf16", 16, {16, 1}},
+    {"fp16", 16, {16, 1}},
+    {"fp8", 8, {8, 1}},
+    {"int8", 8, {8, 1}},
+    {"fp6", 6, {6, 1}},
+    {"fp4", 4, {4, 1}},
+    {"int4", 4, {4, 1}},
+    {"mxfp4", 4, {17, 4}},  // 4 + 8/32
+    {"nvfp4", 4, {9, 2}},   // 4 + 8/16
+    {"nf4", 4, {9, 2}},     // 4 + 32/64
+}};
 
 struct Spelling {
   std::string_view text;
@@ -40,8 +58,11 @@ constexpr Spelling kSpellings[] = {
 
 std::string_view name(DType dtype) noexcept {
   const auto index = static_cast<std::size_t>(dtype);
-  return index < kNames.size() ? kNames[index] : std::string_view("unknown");
+  return index < kFormats.size() ? kFormats[index].name : std::string_view("unknown");
 }
+
+std::int64_t dtype_bits(DType dtype) noexcept { return kFormats[static_cast<std::size_t>(dtype)].bits; }
+StoredBits stored_bits(DType dtype) noexcept { return kFormats[static_cast<std::size_t>(dtype)].stored; }
 
 std::optional<DType> parse_dtype(std::string_view text) noexcept {
   std::array<char, 24> folded{};
@@ -54,8 +75,8 @@ std::optional<DType> parse_dtype(std::string_view text) noexcept {
   std::string_view word(folded.data(), length);
   constexpr std::string_view kTorch = "torch.";
   if (word.starts_with(kTorch)) word.remove_prefix(kTorch.size());
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (word == kNames[i]) return static_cast<DType>(i);
+  for (std::size_t i = 0; i < kFormats.size(); ++i) {
+    if (word == kFormats[i].name) return static_cast<DType>(i);
   }
   for (const Spelling& spelling : kSpellings) {
     if (word == spelling.text) return spelling.dtype;

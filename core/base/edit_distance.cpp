@@ -6,7 +6,7 @@
 namespace mfu {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // What both begin and end with costs nothing, and words that are compared share a prefix often.
+  // A shared beginning and end cost nothing, and words that are compared often share a prefix.
   const auto [a_differs, b_differs] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   a.remove_prefix(static_cast<std::size_t>(a_differs - a.begin()));
   b.remove_prefix(static_cast<std::size_t>(b_differs - b.begin()));

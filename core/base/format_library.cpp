@@ -1,4 +1,4 @@
-// The compiled part of {fmt} 9, see cmake/MfuFmt.cmake: what its headers declare and leave to a library.
+// The compiled part of {fmt} 9, see cmake/MfuFmt.cmake: the functions that its headers leave to a library.
 #ifndef FMT_HEADER_ONLY
 
 // Nothing is formatted by a locale ({:L}), and std::locale with all its facets is half a megabyte in the library.

@@ -13,8 +13,8 @@ using nlohmann::json;
 
 namespace {
 
-/// Python writes NaN, Infinity and -Infinity where JSON has no such thing (Mamba-2's `time_step_limit`); null stands
-/// in.
+/// Python writes NaN, Infinity and -Infinity where JSON has no such thing (Mamba-2's `time_step_limit`); null takes
+/// their place.
 std::string without_python_numbers(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -50,9 +50,9 @@ class Fields {
     filled.optional_ = &defaults;
     return filled;
   }
-  /// What the object itself has under the key: no default.
+  /// The object's value under the key: no default.
   [[nodiscard]] const nlohmann::json* written(std::string_view key) const;
-  /// What either kind of defaults has for a key that the object does not mention.
+  /// The value that either kind of defaults has for a key that the object does not mention.
   [[nodiscard]] const nlohmann::json* default_of(std::string_view key) const;
   /// Present, even as null.
   [[nodiscard]] bool mentions(std::string_view key) const;

@@ -96,10 +96,10 @@ Result<void> LineFile::write_now(std::string_view text) {
 
 Result<void> LineFile::write_stream(std::string_view text) {
   const int fd = kind_ == Kind::kStderr ? STDERR_FILENO : STDOUT_FILENO;
-  // A host that closed its descriptors and opened files of its own has one of them behind this number.
+  // A host that closed its descriptors and opened other files has one of those behind this number.
   if (!identity_.open || Identity::of(fd) != identity_)
     return Error{target_ + ": is no longer the stream of the start"};
-  constexpr std::size_t kPortion = 4096;  // what a pipe that is ready takes without waiting (PIPE_BUF)
+  constexpr std::size_t kPortion = 4096;  // a pipe that is ready takes so much without waiting (PIPE_BUF)
   while (!text.empty()) {
     ::pollfd ready{fd, POLLOUT, 0};
     if (::poll(&ready, 1, blocked_ ? 0 : kPatienceMs) <= 0) {

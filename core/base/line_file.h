@@ -46,7 +46,7 @@ class LineFile {
   void carried_by(LineCarrier* carrier) noexcept { carrier_ = carrier; }
   /// [carrier's thread] The bytes, whole or not at all.
   [[nodiscard]] Result<void> write_now(std::string_view bytes);
-  /// What a file begins with that is new or empty, also when it is made anew. In one write with what is appended first.
+  /// The first bytes of a new or empty file, also when it is made anew. In one write with the first line.
   void begins_with(std::string header) { header_ = std::move(header); }
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   /// The path as it is now: of a kOurs file the name that it got.

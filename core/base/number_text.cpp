@@ -7,12 +7,13 @@
 #include <charconv>
 #include <cmath>
 #include <ctime>
+#include <utility>
 
 namespace mfu {
 
 namespace {
 
-/// Three significant digits, none beyond them; what is too large to be read is written with an exponent.
+/// Three significant digits, none beyond them; a number too large to be read has an exponent.
 std::string three_digits(double value) {
   const double size = std::fabs(value);
   if (size < 0.005) value = size;  // no negative zero
@@ -116,6 +117,37 @@ std::optional<double> parse_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
   return value;
+}
+
+std::optional<std::int64_t> parse_whole_number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 0 || value > std::int64_t{1} << 40)
+    return std::nullopt;
+  return value;
+}
+
+bool natural_less(std::string_view a, std::string_view b) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (digit(a[i]) && digit(b[j])) {
+      const auto number = [&digit](std::string_view text, std::size_t& at) {
+        while (at < text.size() && text[at] == '0') ++at;
+        const std::size_t begin = at;
+        while (at < text.size() && digit(text[at])) ++at;
+        return text.substr(begin, at - begin);
+      };
+      const std::string_view x = number(a, i), y = number(b, j);
+      if (x.size() != y.size()) return x.size() < y.size();
+      if (x != y) return x < y;
+      continue;
+    }
+    if (a[i] != b[j]) return a[i] < b[j];
+    ++i;
+    ++j;
+  }
+  return std::pair(a.size() - i, a) < std::pair(b.size() - j, b);
 }
 
 std::string utc_text(TimeNs t_ns) {

@@ -40,6 +40,10 @@ inline constexpr double kMostRatio = 1.001;
 [[nodiscard]] std::optional<double> parse_count(std::string_view text);
 /// All of `text` as a decimal number that is finite, in any locale of the process; nothing else is one.
 [[nodiscard]] std::optional<double> parse_number(std::string_view text);
+/// All of `text` as decimal digits, at most 2^40: a count that a person or a launcher gives; nothing else is one.
+[[nodiscard]] std::optional<std::int64_t> parse_whole_number(std::string_view text);
+/// Names in the order of the numbers in them: `node2` before `node10`.
+[[nodiscard]] bool natural_less(std::string_view a, std::string_view b);
 /// `2026-11-21 19:45:32 UTC`.
 [[nodiscard]] std::string utc_text(TimeNs t_ns);
 

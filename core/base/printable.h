@@ -9,7 +9,7 @@
 
 namespace mfu {
 
-/// At most `max_bytes` of `text` as valid UTF-8 without anything that a terminal obeys or that turns what stands beside
+/// At most `max_bytes` of `text` as valid UTF-8 without anything that a terminal obeys or that turns the text beside
 /// it: control characters (C0, DEL, C1), line and paragraph separators, bidirectional controls and bytes that are no
 /// UTF-8 become `?`, one for each byte. Never cut inside a character.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t max_bytes = std::string_view::npos);
@@ -24,13 +24,11 @@ namespace mfu {
   return text.substr(0, text.find_last_not_of(kBlank) + 1);
 }
 
-/// ASCII letters as small ones.
-[[nodiscard]] inline std::string lower(std::string_view text) {
-  std::string small(text);
-  for (char& c : small)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return small;
-}
+/// With small letters for the capitals of ASCII; other bytes as they are.
+[[nodiscard]] std::string lower_case(std::string_view text);
+
+/// Columns that `text` takes (valid UTF-8; every character counts as one).
+[[nodiscard]] std::size_t columns(std::string_view text) noexcept;
 
 /// `sentence` in lines of at most `width` columns, broken at spaces; a longer word has its own line. Empty: none.
 [[nodiscard]] std::vector<std::string> wrapped(std::string_view sentence, std::size_t width);

@@ -20,7 +20,7 @@ struct Product {
   std::uint64_t n = 0;
   std::uint64_t k = 0;
   std::uint32_t batch = 1;
-  DType operands = DType::kFp32;  ///< what decides the peak: A's type; TF32 where fp32 operands are rounded to it
+  DType operands = DType::kFp32;  ///< decides the peak: A's type; TF32 where fp32 operands are rounded to it
   DType result = DType::kFp32;    ///< D's type
   bool transpose_a = false;
   bool transpose_b = false;

@@ -9,7 +9,7 @@
 namespace mfu {
 namespace {
 
-/// What one match needs, besides the expression. A match context belongs to one thread at a time, because it carries
+/// The memory of one match, besides the expression. A match context belongs to one thread at a time, because it carries
 /// the limit.
 struct Scratch {
   pcre2_match_data* data = pcre2_match_data_create(Regex::Groups::kMost, nullptr);

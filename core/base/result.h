@@ -8,7 +8,7 @@
 
 namespace mfu {
 
-/// What went wrong, as one line a user can act on: place, value met, what was expected. No prefix, no newline.
+/// An error as one line a user can act on: place, value met, expectation. No prefix, no newline.
 struct Error {
   std::string message;
 };

@@ -4,12 +4,13 @@
 #include <array>
 #include <cctype>
 
+#include "core/base/printable.h"
+
 namespace mfu {
 namespace {
 
 constexpr std::string_view kMask = "***";
 
-char lower(char c) noexcept { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 bool is_word(char c) noexcept {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
 }
@@ -60,8 +61,7 @@ std::size_t begin_of_value(std::string_view text, std::size_t at) noexcept {
 bool is_secret_name(std::string_view name) {
   constexpr std::array kSecrets = {std::string_view("token"), std::string_view("secret"), std::string_view("password"),
                                    std::string_view("passwd"), std::string_view("credential")};
-  std::string word(name);
-  std::transform(word.begin(), word.end(), word.begin(), lower);
+  const std::string word = lower_case(name);
   if (word.ends_with("key")) return true;
   return std::any_of(kSecrets.begin(), kSecrets.end(),
                      [&](std::string_view secret) { return word.find(secret) != word.npos; });
@@ -86,8 +86,7 @@ std::string without_secrets(std::string_view text) {
     std::size_t end = at;
     while (end < text.size() && is_word(text[end])) ++end;
     const std::string_view word = text.substr(at, end - at);
-    std::string scheme(word);
-    std::transform(scheme.begin(), scheme.end(), scheme.begin(), lower);
+    const std::string scheme = lower_case(word);
     at = end;
     if (is_token(word)) {
       out += kMask;

@@ -2,34 +2,30 @@
 
 namespace mfu {
 
+void Shape::fill_from(const Shape& other) noexcept {
+  for (const auto& [name, value] : kShapeKeys)
+    if (!(this->*value)) this->*value = other.*value;
+}
+
+bool Shape::is_negative() const noexcept {
+  return std::any_of(kShapeKeys.begin(), kShapeKeys.end(), [this](const ShapeKey& key) {
+    const auto& value = this->*key.value;
+    return value && *value < 0;
+  });
+}
+
 Shape ShapeWords::to_shape() const noexcept {
-  Shape s;
-  const auto read = [this](std::size_t key, std::optional<std::int64_t>& out) {
-    if (has(key)) out = value[key];
-  };
-  read(kBatch, s.batch);
-  read(kSeqLen, s.seq_len);
-  read(kContext, s.context);
-  read(kNewTokens, s.new_tokens);
-  read(kTokens, s.tokens);
-  read(kGenBatch, s.gen_batch);
-  read(kGenTokens, s.gen_tokens);
-  return s;
+  Shape shape;
+  for (std::size_t key = 0; key < kCount; ++key)
+    if (has(key)) shape.*kShapeKeys[key].value = value[key];
+  return shape;
 }
 
 ShapeWords ShapeWords::from_shape(const Shape& shape) noexcept {
-  ShapeWords w;
-  const auto write = [&w](std::size_t key, const std::optional<std::int64_t>& in) {
-    if (in) w.set(key, *in);
-  };
-  write(kBatch, shape.batch);
-  write(kSeqLen, shape.seq_len);
-  write(kContext, shape.context);
-  write(kNewTokens, shape.new_tokens);
-  write(kTokens, shape.tokens);
-  write(kGenBatch, shape.gen_batch);
-  write(kGenTokens, shape.gen_tokens);
-  return w;
+  ShapeWords words;
+  for (std::size_t key = 0; key < kCount; ++key)
+    if (const auto& given = shape.*kShapeKeys[key].value) words.set(key, *given);
+  return words;
 }
 
 }  // namespace mfu

@@ -1,4 +1,4 @@
-// The shape of one region instance: what the FLOP and byte counts are worked out from.
+// The shape of one region instance, from which FLOP and bytes are counted.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace mfu {
 
-/// What kind of work a region's instances do, so which formula applies.
+/// The kind of work that a region's instances do, and so the formula that applies.
 enum class Phase : std::uint8_t {
   kNone,      ///< a region with times only
   kTrain,     ///< forward and backward
@@ -49,28 +49,27 @@ struct Shape {
   std::optional<std::int64_t> encoder_len;  ///< encoder tokens per sequence of an encoder-decoder model [token/seq]
 
   /// Takes from `other` every value that is absent here.
-  constexpr void fill_from(const Shape& other) noexcept {
-    fill(batch, other.batch);
-    fill(seq_len, other.seq_len);
-    fill(context, other.context);
-    fill(new_tokens, other.new_tokens);
-    fill(tokens, other.tokens);
-    fill(gen_batch, other.gen_batch);
-    fill(gen_tokens, other.gen_tokens);
-    fill(encoder_len, other.encoder_len);
-  }
-
- private:
-  static constexpr void fill(std::optional<std::int64_t>& mine, const std::optional<std::int64_t>& theirs) noexcept {
-    if (!mine) mine = theirs;
-  }
+  void fill_from(const Shape& other) noexcept;
+  /// Some value is below zero.
+  [[nodiscard]] bool is_negative() const noexcept;
 };
 
-/// Names of a shape's values, as ShapeWords numbers them.
-inline constexpr std::array<const char*, 7> kShapeKeys{"batch",  "seq_len",   "context",   "new_tokens",
-                                                       "tokens", "gen_batch", "gen_tokens"};
+/// A value of a shape and its name. ShapeWords numbers them in this order.
+struct ShapeKey {
+  const char* name;
+  std::optional<std::int64_t> Shape::*value;
+};
+inline constexpr std::array<ShapeKey, 8> kShapeKeys{{{"batch", &Shape::batch},
+                                                     {"seq_len", &Shape::seq_len},
+                                                     {"context", &Shape::context},
+                                                     {"new_tokens", &Shape::new_tokens},
+                                                     {"tokens", &Shape::tokens},
+                                                     {"gen_batch", &Shape::gen_batch},
+                                                     {"gen_tokens", &Shape::gen_tokens},
+                                                     {"encoder_len", &Shape::encoder_len}}};
 
-/// The values of a Shape without their options, for shared memory: bit i of `given` says that value i was given.
+/// The values of a Shape that ranges and kernels say, without their options, for shared memory: bit i of `given` says
+/// that value i was given.
 struct ShapeWords {
   static constexpr std::size_t kBatch = 0, kSeqLen = 1, kContext = 2, kNewTokens = 3, kTokens = 4, kGenBatch = 5,
                                kGenTokens = 6, kCount = 7;

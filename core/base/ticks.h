@@ -27,7 +27,7 @@ using Ticks = std::int64_t;  ///< of the processor's counter live; plain ns in r
 #endif
 }
 
-/// What a thread does between two looks at a lock that is held for nanoseconds.
+/// A thread's pause between two looks at a lock that is held for nanoseconds.
 inline void spin_pause() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -19,7 +19,6 @@
 namespace mfu {
 
 enum class ProfilerPolicy : std::uint8_t { kOwn, kShare };
-/// What is traced of a CUDA graph: every node, or each launch as a whole.
 /// How CUDA graphs are timed.
 enum class GraphTracing : std::uint8_t {
   kAuto,   ///< each launch as a whole, and split into its nodes as far as these are known from elsewhere
@@ -35,6 +34,15 @@ struct ShownNumber {
 /// MFU_INTERVAL [s].
 inline constexpr ShownNumber kDefaultInterval{10, "10"}, kLeastInterval{0.01, "0.01"}, kMostInterval{1e6, "1,000,000"};
 
+/// Lines for people.
+struct LogSettings {
+  std::string target = "stderr";  ///< MFU_LOG: stderr, stdout, none or a path (expanded)
+  std::int64_t every = 1;         ///< MFU_LOG_EVERY: every so many-th window; 0: the table only
+  bool json = false;              ///< MFU_LOG_FORMAT=json: the run directory's lines
+  bool all_ranks = false;         ///< MFU_LOG_RANKS=all
+  bool components = false;        ///< MFU_COMPONENTS: below each region its matmuls
+};
+
 /// All settings of a run. Each field's default is the documented one.
 struct Config {
   std::optional<FlopsModel> model;  ///< none: times and waterfall only
@@ -44,15 +52,11 @@ struct Config {
   std::vector<RegionRule> regions;   ///< the config's own rules, in order; built-in ones follow them
   std::vector<std::string> presets;  ///< built-in rule packs to use; empty: all
 
-  double interval_s = kDefaultInterval.value;      ///< MFU_INTERVAL [s], within its limits
-  std::string tb_dir;                              ///< MFU_TB_DIR, expanded: TensorBoard event files; empty: none
-  std::string run_dir;                             ///< MFU_RUN_DIR, %h %p %r expanded; empty: no files
-  double run_dir_limit_mb = 100;                   ///< MFU_RUN_DIR_LIMIT [1e6 B a day]; 0: none
-  std::string log = "stderr";                      ///< MFU_LOG: stderr, stdout, none or a path (expanded)
-  std::int64_t log_every = 1;                      ///< MFU_LOG_EVERY: every so many-th window; 0: the table only
-  bool log_json = false;                           ///< MFU_LOG_FORMAT=json: the run directory's lines
-  bool log_all_ranks = false;                      ///< MFU_LOG_RANKS=all
-  bool log_components = false;                     ///< MFU_COMPONENTS: below each region its matmuls
+  double interval_s = kDefaultInterval.value;  ///< MFU_INTERVAL [s], within its limits
+  std::string tb_dir;                          ///< MFU_TB_DIR, expanded: TensorBoard event files; empty: none
+  std::string run_dir;                         ///< MFU_RUN_DIR, %h %p %r expanded; empty: no files
+  double run_dir_limit_mb = 100;               ///< MFU_RUN_DIR_LIMIT [1e6 B a day]; 0: none
+  LogSettings log;
   ProfilerPolicy profiler = ProfilerPolicy::kOwn;  ///< MFU_PROFILER
   GraphTracing graphs = GraphTracing::kAuto;       ///< MFU_GRAPHS
   double budget = 0;                               ///< MFU_BUDGET: share of a step, 0..1; 0: none
@@ -64,7 +68,7 @@ struct Config {
   bool executed = true;                            ///< MFU_EXECUTED: look at calls to cuBLAS
   bool detect = true;                              ///< MFU_DETECT: find steps where no range names any
   bool python = true;                              ///< MFU_PYTHON: ask the interpreter what the program does
-  bool idle = true;                                ///< MFU_IDLE: look at the host while the GPU is idle
+  bool idle = false;                               ///< MFU_IDLE: look at the host while the GPU is idle
   bool explain_detection = false;                  ///< MFU_DETECT=explain: and say why each was taken or refused
 
   std::int64_t rank = 0;                   ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...

@@ -1,11 +1,11 @@
 #include "core/config/config_file.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/base/json_fields.h"
+#include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/config/enum_words.h"
 #include "core/config/variables.h"
@@ -127,58 +127,52 @@ const json& block(const Reading& reading, const char* key) {
 
 Shape read_shape(Section& s) {
   Shape shape;
-  shape.batch = s.integer("batch", 1);
-  shape.seq_len = s.integer("seq_len");
-  shape.context = s.integer("context");
-  shape.new_tokens = s.integer("new_tokens");
-  shape.tokens = s.integer("tokens");
-  shape.encoder_len = s.integer("encoder_len");
+  for (const auto& [key, value] : kShapeKeys) {
+    const bool ranges_only = value == &Shape::gen_batch || value == &Shape::gen_tokens;
+    if (!ranges_only) shape.*value = s.integer(key, value == &Shape::batch ? 1 : 0);
+  }
   return shape;
 }
 
-/// Calls `use` with each name of the list `key`; a name that it refuses is wrong.
-template <typename Use>
-void each_name(const Fields& f, const char* key, Use&& use) {
+/// A part of the model by the config's word for it.
+template <typename T>
+using NamedPart = std::pair<std::string_view, bool T::*>;
+constexpr NamedPart<LoraConfig> kAdapted[] = {
+    {"q", &LoraConfig::q},       {"k", &LoraConfig::k},   {"v", &LoraConfig::v},       {"o", &LoraConfig::o},
+    {"gate", &LoraConfig::gate}, {"up", &LoraConfig::up}, {"down", &LoraConfig::down},
+};
+constexpr NamedPart<TrainableConfig> kTrained[] = {{"attention", &TrainableConfig::attention},
+                                                   {"mlp", &TrainableConfig::mlp},
+                                                   {"lm_head", &TrainableConfig::lm_head},
+                                                   {"vision", &TrainableConfig::vision},
+                                                   {"encoder", &TrainableConfig::encoder}};
+
+/// Sets the parts in the list `key` to `value`.
+/// \param ending that names may have \param other a name without a part; empty: none
+template <typename T, std::size_t N>
+void set_parts(const Fields& f, const char* key, const NamedPart<T> (&parts)[N], bool value, std::string_view ending,
+               std::string_view other, T& of) {
   const json* list = f.find(key);
   if (list == nullptr) return;
   if (!list->is_array()) return f.wrong(key, "a list of names", list);
   for (const json& entry : *list) {
-    if (!entry.is_string() || !use(entry.get_ref<const std::string&>())) f.wrong(key, "names of weights", &entry);
+    std::string_view name = entry.is_string() ? std::string_view(entry.get_ref<const std::string&>()) : "";
+    if (name.ends_with(ending)) name.remove_suffix(ending.size());
+    const auto known = std::find_if(parts, parts + N, [name](const auto& part) { return part.first == name; });
+    if (known != parts + N)
+      of.*(known->second) = value;
+    else if (name.empty() || name != other)
+      f.wrong(key, "names of weights", &entry);
   }
 }
 
 LoraConfig read_lora(const Fields& f) {
   LoraConfig lora;
   lora.rank = f.require("lora_rank", 1, 1 << 20);
-  const bool all = f.find("targets") == nullptr;
-  lora.q = lora.k = lora.v = lora.o = lora.gate = lora.up = lora.down = all;
-  each_name(f, "targets", [&lora](const std::string& name) {
-    const std::pair<std::string_view, bool*> known[] = {{"q", &lora.q},      {"k", &lora.k},       {"v", &lora.v},
-                                                        {"o", &lora.o},      {"gate", &lora.gate}, {"up", &lora.up},
-                                                        {"down", &lora.down}};
-    for (const auto& [word, target] : known) {
-      if (name == word || name == std::string(word) + "_proj") return *target = true;
-    }
-    return false;
-  });
+  if (f.find("targets") == nullptr)
+    for (const auto& [name, part] : kAdapted) lora.*part = true;
+  set_parts(f, "targets", kAdapted, true, "_proj", "", lora);
   return lora;
-}
-
-void read_frozen(const Fields& f, TrainableConfig& t) {
-  each_name(f, "frozen", [&t](const std::string& name) {
-    const std::pair<std::string_view, bool*> known[] = {{"attention", &t.attention},
-                                                        {"mlp", &t.mlp},
-                                                        {"lm_head", &t.lm_head},
-                                                        {"vision", &t.vision},
-                                                        {"encoder", &t.encoder}};
-    for (const auto& [word, part] : known) {
-      if (name == word) {
-        *part = false;
-        return true;
-      }
-    }
-    return name == "embedding";  // no work either way
-  });
 }
 
 /// `"all"`, `"none"`, {"lora_rank": 16, "targets": ["q_proj", ...]} or {"frozen": ["attention", ...]}.
@@ -198,7 +192,7 @@ TrainableConfig read_trainable(Section& s) {
         return t;
       }
       if (inner.find("frozen") != nullptr) {
-        read_frozen(inner, t);
+        set_parts(inner, "frozen", kTrained, false, "", "embedding", t);  // which is no work either way
         return t;
       }
     }
@@ -222,13 +216,10 @@ void read_images(Section& s, FlopsOptions& options) {
     for (const json& entry : *list) {
       if (!entry.is_string()) return bad(&entry);
       const std::string& text = entry.get_ref<const std::string&>();
-      const std::size_t cross = text.find_first_of("xX");
-      char* end = nullptr;
-      const long height = std::strtol(text.c_str(), &end, 10);
-      const bool first_ok = cross != std::string::npos && end == text.c_str() + cross;
-      const long width = first_ok ? std::strtol(text.c_str() + cross + 1, &end, 10) : 0;
-      if (!first_ok || *end != '\0' || height <= 0 || width <= 0 || height > (1 << 20) || width > (1 << 20))
-        return bad(&entry);
+      const std::size_t cross = std::min(text.find_first_of("xX"), text.size());
+      const auto height = parse_whole_number(text.substr(0, cross)).value_or(0);
+      const auto width = parse_whole_number(text.substr(std::min(cross + 1, text.size()))).value_or(0);
+      if (height <= 0 || width <= 0 || std::max(height, width) > (1 << 20)) return bad(&entry);
       options.images.emplace_back(height, width);
     }
     return 0;
@@ -250,24 +241,10 @@ void read_counting(Section& s, FlopsOptions& options, bool* windows) {
     }
     return 0;
   });
-  s.read("attention", [&](const Fields& f) {
-    const json* value = f.find("attention");
-    if (value == nullptr) return 0;
-    const auto parsed = parse_attention_mode(f.text_or("attention", ""));
-    if (parsed)
-      options.attention = *parsed;
-    else
-      f.wrong("attention", "causal, full or full_windowed", value);
-    return 0;
-  });
+  if (const auto attention = s.word("attention", kAttentionWords)) options.attention = *attention;
   if (const auto logits = s.word("logits", kLogitsWords)) options.logits = *logits;
   if (const auto context = s.word("context", kContextWords)) options.context_mode = *context;
-  s.read("mla", [&](const Fields& f) {
-    const std::string mla = f.text_or("mla", "expanded");
-    if (mla != "expanded" && mla != "absorbed") f.wrong("mla", "expanded or absorbed", f.find("mla"));
-    options.mla_absorbed = mla == "absorbed";
-    return 0;
-  });
+  options.mla_absorbed = s.word("mla", kMlaWords).value_or(false);
   *windows = s.read("windows", [](const Fields& f) { return f.flag("windows", true); });
   if (const auto dtype = s.dtype("weight_dtype")) options.weight_format = weight_format(*dtype);
   options.kv_dtype = s.dtype("kv_dtype");
@@ -361,12 +338,9 @@ void read_workload(const Reading& reading, Config& config, FlopsOptions& options
 void read_parallel(const Reading& reading, FlopsOptions& options) {
   Section s(block(reading, "parallel"), "parallel.", reading);
   s.check_keys({"tp", "pp", "cp", "ep", "dp"});
-  const std::pair<const char*, std::int64_t*> sizes[] = {{"tp", &options.parallel.tp},
-                                                         {"pp", &options.parallel.pp},
-                                                         {"cp", &options.parallel.cp},
-                                                         {"ep", &options.parallel.ep},
-                                                         {"dp", &options.parallel.dp}};
-  for (const auto& [key, value] : sizes) *value = s.integer(key, 1).value_or(1);
+  ParallelConfig& p = options.parallel;
+  for (const auto& [key, size] : {std::pair("tp", &p.tp), {"pp", &p.pp}, {"cp", &p.cp}, {"ep", &p.ep}, {"dp", &p.dp}})
+    *size = s.integer(key, 1).value_or(1);
 }
 
 void read_peak(const Reading& reading, PeakOptions& peak) {

@@ -22,6 +22,11 @@ inline constexpr std::pair<LogitsMode, std::string_view> kLogitsWords[] = {{Logi
                                                                            {LogitsMode::kLast, "last"}};
 inline constexpr std::pair<ContextMode, std::string_view> kContextWords[] = {
     {ContextMode::kAuto, "auto"}, {ContextMode::kFixed, "fixed"}, {ContextMode::kMax, "max"}};
+inline constexpr std::pair<AttentionMode, std::string_view> kAttentionWords[] = {
+    {AttentionMode::kCausal, "causal"},
+    {AttentionMode::kFull, "full"},
+    {AttentionMode::kFullWindowed, "full_windowed"}};
+inline constexpr std::pair<bool, std::string_view> kMlaWords[] = {{false, "expanded"}, {true, "absorbed"}};
 
 template <typename E, std::size_t N>
 constexpr std::string_view word_of(const std::pair<E, std::string_view> (&table)[N], E value) {

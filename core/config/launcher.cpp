@@ -1,8 +1,8 @@
 #include "core/config/launcher.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
+
+#include "core/base/number_text.h"
 
 namespace mfu {
 namespace {
@@ -49,13 +49,9 @@ constexpr Launcher kLaunchers[] = {
     {"LOCAL_RANK", "LOCAL_RANK", "WORLD_SIZE", nullptr, on_the_first_host},
 };
 
-std::optional<std::int64_t> whole_number(const char* text) {
-  if (text == nullptr) return std::nullopt;
-  char* end = nullptr;
-  errno = 0;
-  const long long value = std::strtoll(text, &end, 10);
-  if (end == text || *end != '\0' || errno != 0 || value < 0 || value > (std::int64_t{1} << 40)) return std::nullopt;
-  return value;
+std::optional<std::int64_t> number_of(const Getenv& getenv, const char* name) {
+  const char* text = value_of(getenv, name);
+  return text != nullptr ? parse_whole_number(text) : std::nullopt;
 }
 
 /// The name of the job that process `rank` of `world` belongs to; empty where it is alone.
@@ -65,7 +61,7 @@ std::string job_of(const Getenv& getenv, std::int64_t rank, std::optional<std::i
     const char* value = value_of(getenv, name);
     return std::string(value != nullptr ? value : "");
   };
-  const auto number = [&](const char* name) { return whole_number(value_of(getenv, name)); };
+  const auto number = [&](const char* name) { return number_of(getenv, name); };
   // A script may have given a task of Slurm a RANK.
   auto tasks = number("SLURM_STEP_NUM_TASKS");
   if (!tasks) tasks = number("SLURM_NTASKS");
@@ -103,18 +99,17 @@ std::string indexed_job(const Getenv& getenv) {
 LauncherFacts read_launcher(const Getenv& getenv) {
   LauncherFacts facts;
   const auto whole_number_of = [&](const char* name) {
-    const char* text = value_of(getenv, name);
-    const auto number = whole_number(text);
-    const auto is_told = [&](const auto& told) { return std::string(told.first) == name; };
-    if (text != nullptr && !number && std::none_of(facts.unusable.begin(), facts.unusable.end(), is_told))
-      facts.unusable.emplace_back(name, text);
+    const auto number = number_of(getenv, name);
+    const auto is_known = [&](const auto& known) { return std::string_view(known.first) == name; };
+    if (is_set(getenv, name) && !number && std::none_of(facts.unusable.begin(), facts.unusable.end(), is_known))
+      facts.unusable.emplace_back(name, value_of(getenv, name));
     return number;
   };
   for (const auto& [id, prefix] : kRestarters)
     if (const char* text = value_of(getenv, id); facts.job_id.empty() && text != nullptr && std::string(text) != "none")
       facts.job_id = std::string(prefix) + text;
   if (facts.job_id.empty()) facts.job_id = indexed_job(getenv);
-  for (const char* count : kRestarts) facts.restart += whole_number(value_of(getenv, count)).value_or(0);
+  for (const char* count : kRestarts) facts.restart += number_of(getenv, count).value_or(0);
   for (const Launcher& launcher : kLaunchers) {
     if (!is_set(getenv, launcher.rank) || (launcher.is_ours != nullptr && !launcher.is_ours(getenv))) continue;
     const auto rank = whole_number_of(launcher.rank);

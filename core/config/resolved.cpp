@@ -13,12 +13,8 @@ using OrderedJson = nlohmann::ordered_json;
 
 OrderedJson shape_json(const Shape& shape) {
   OrderedJson j = OrderedJson::object();
-  const std::pair<const char*, const std::optional<std::int64_t>&> keys[] = {
-      {"batch", shape.batch},           {"seq_len", shape.seq_len}, {"context", shape.context},
-      {"new_tokens", shape.new_tokens}, {"tokens", shape.tokens},   {"encoder_len", shape.encoder_len}};
-  for (const auto& [key, value] : keys) {
-    if (value) j[key] = *value;
-  }
+  for (const auto& [key, value] : kShapeKeys)
+    if (shape.*value) j[key] = *(shape.*value);
   return j;
 }
 

@@ -13,30 +13,24 @@
 #include "core/config/launcher.h"
 
 namespace mfu {
+
+template <typename T>
+T GivenVariable::word(std::initializer_list<std::pair<std::string_view, T>> words) const {
+  std::string expected;
+  for (const auto& [word, value] : words) {
+    if (text == word) return value;
+    const bool last = word == std::rbegin(words)->first;
+    expected.append(expected.empty() ? "" : last ? " or " : ", ").append(word);
+  }
+  wrong(expected, "using " + std::string(words.begin()->first));
+  return words.begin()->second;
+}
+
 namespace {
 
 using Problems = std::vector<Problem>;
 
-void wrong(Problems* problems, const char* name, const char* expected, std::string_view got, const char* instead) {
-  problems->push_back({"", name, Problem::Kind::kValue,
-                       "expected " + std::string(expected) + ", got \"" + std::string(got.substr(0, 60)) + "\"",
-                       instead});
-}
-
-std::optional<double> positive_number(const char* name, const char* text, Problems* problems, const char* instead) {
-  const std::optional<double> value = parse_number(text);
-  if (value && *value > 0) return value;
-  wrong(problems, name, "a number > 0", text, instead);
-  return std::nullopt;
-}
-
-std::optional<bool> flag(const char* name, std::string_view text, Problems* problems, const char* instead,
-                         const char* expected = "1 or 0") {
-  if (text == "1" || text == "true") return true;
-  if (text == "0" || text == "false") return false;
-  wrong(problems, name, expected, text, instead);
-  return std::nullopt;
-}
+std::string quoted(std::string_view value) { return "\"" + std::string(value.substr(0, 60)) + "\""; }
 
 /// %h host, %p pid, %r rank, %q{NAME} an environment variable, %% a percent sign; anything else stays.
 std::string expand(std::string_view text, const Config& config, const Getenv& getenv) {
@@ -84,69 +78,57 @@ std::string host_name() {
   return buffer;
 }
 
-void read_interval(const char* text, const Getenv&, Config& config, Problems* problems) {
+void read_interval(const GivenVariable& given, Config& config) {
   const auto use = [](const ShownNumber& instead) { return std::string("using ") + instead.text; };
-  const auto given = positive_number("MFU_INTERVAL", text, problems, use(kDefaultInterval).c_str());
-  config.interval_s = given.value_or(kDefaultInterval.value);
+  config.interval_s = given.positive_number(use(kDefaultInterval)).value_or(kDefaultInterval.value);
   for (const auto& [limit, word, beyond] :
        {std::tuple(kLeastInterval, "at least ", -1), {kMostInterval, "at most ", 1}}) {
     if ((config.interval_s - limit.value) * beyond <= 0) continue;
-    wrong(problems, "MFU_INTERVAL", (word + std::string(limit.text) + " s").c_str(), text, use(limit).c_str());
+    given.wrong(word + std::string(limit.text) + " s", use(limit));
     config.interval_s = limit.value;
   }
 }
 
-void read_log_ranks(const char* text, const Getenv&, Config& config, Problems* problems) {
-  const std::string_view word(text);
-  config.log_all_ranks = word == "all";
-  if (word != "all" && word != "0") wrong(problems, "MFU_LOG_RANKS", "all or 0", word, "using 0");
+void read_log_every(const GivenVariable& given, Config& config) {
+  const std::optional<std::int64_t> every = parse_whole_number(given.text);
+  if (!every) given.wrong("a whole number >= 0", "using 1");
+  config.log.every = every.value_or(1);
 }
 
-void read_log_every(const char* text, const Getenv&, Config& config, Problems* problems) {
-  char* end = nullptr;
-  const long long every = std::strtoll(text, &end, 10);
-  if (end != text && *end == '\0' && every >= 0)
-    config.log_every = every;
-  else
-    wrong(problems, "MFU_LOG_EVERY", "a whole number >= 0", text, "using 1");
-}
-
-void read_log_format(const char* text, const Getenv&, Config& config, Problems* problems) {
-  const std::string_view word(text);
-  config.log_json = word == "json";
-  if (word != "json" && word != "text") wrong(problems, "MFU_LOG_FORMAT", "text or json", word, "using text");
-}
-
-void read_profiler(const char* text, const Getenv&, Config& config, Problems* problems) {
-  const std::string_view word(text);
-  if (word == "share") config.profiler = ProfilerPolicy::kShare;
-  if (word != "share" && word != "own") wrong(problems, "MFU_PROFILER", "own or share", word, "using own");
-}
-
-void read_graphs(const char* text, const Getenv&, Config& config, Problems* problems) {
-  const std::string_view word(text);
-  config.graphs = word == "graph" ? GraphTracing::kGraph : word == "node" ? GraphTracing::kNode : GraphTracing::kAuto;
-  if (config.graphs == GraphTracing::kAuto && word != "auto")
-    wrong(problems, "MFU_GRAPHS", "auto, node or graph", word, "using auto");
-}
-
-void read_run_dir_limit(const char* text, const Getenv&, Config& config, Problems* problems) {
-  if (std::string_view(text) == "none") {
-    config.run_dir_limit_mb = 0;
-    return;
-  }
-  config.run_dir_limit_mb = positive_number("MFU_RUN_DIR_LIMIT", text, problems, "using 100").value_or(100);
+void read_run_dir_limit(const GivenVariable& given, Config& config) {
+  config.run_dir_limit_mb = 0;
+  if (given.text == "none") return;
+  config.run_dir_limit_mb = given.positive_number("using 100").value_or(100);
   if (config.run_dir_limit_mb < 1) {
-    wrong(problems, "MFU_RUN_DIR_LIMIT", "at least 1 MB a day, or none", text, "using 1");
+    given.wrong("at least 1 MB a day, or none", "using 1");
     config.run_dir_limit_mb = 1;
   }
   config.run_dir_limit_mb = std::min(config.run_dir_limit_mb, 1e9);
 }
 
-void read_log(const char* text, const Getenv& getenv, Config& config, Problems*) {
-  const std::string_view word(text);
-  config.log =
-      word == "stderr" || word == "stdout" || word == "none" ? std::string(word) : expand_path(word, config, getenv);
+void read_log(const GivenVariable& given, Config& config) {
+  const bool is_word = given.text == "stderr" || given.text == "stdout" || given.text == "none";
+  config.log.target = is_word ? std::string(given.text) : expand_path(given.text, config, given.getenv);
+}
+
+void read_trace(const GivenVariable& given, Config& config) {
+  config.trace = expand_path(given.text, config, given.getenv);
+  if (config.trace.ends_with(".gz")) given.wrong("a name without .gz, since a recording is not compressed", "using it");
+}
+
+void read_detect(const GivenVariable& given, Config& config) {
+  config.explain_detection = given.text == "explain";
+  config.detect = config.explain_detection || given.flag("using 1", "1, 0 or explain").value_or(true);
+}
+
+template <bool Config::*setting>
+void read_flag(const GivenVariable& given, Config& config) {
+  config.*setting = given.flag("using 0").value_or(false);
+}
+
+template <std::string Config::*setting>
+void read_path(const GivenVariable& given, Config& config) {
+  config.*setting = expand_path(given.text, config, given.getenv);
 }
 
 constexpr Variable kVariables[] = {
@@ -155,73 +137,75 @@ constexpr Variable kVariables[] = {
     {"MFU_SET", "none", "overrides: workload.batch=8,peak.dtype=fp8", nullptr},
     {"MFU_INTERVAL", kDefaultInterval.text, "seconds per window", read_interval},
     {"MFU_RUN_DIR", "none", "the run directory; %h %p %r %q{VAR} expand to host, pid, rank, a variable",
-     [](const char* text, const Getenv& getenv, Config& c, Problems*) { c.run_dir = expand_path(text, c, getenv); }},
+     read_path<&Config::run_dir>},
     {"MFU_RUN_DIR_LIMIT", "100", "MB a day that each output of a process has at most; none: no limit",
      read_run_dir_limit},
-    {"MFU_TB_DIR", "none", "TensorBoard event files",
-     [](const char* text, const Getenv& getenv, Config& c, Problems*) { c.tb_dir = expand_path(text, c, getenv); }},
+    {"MFU_TB_DIR", "none", "TensorBoard event files", read_path<&Config::tb_dir>},
     {"MFU_LOG", "stderr", "stderr, stdout, none or a file", read_log},
-    {"MFU_LOG_RANKS", "0", "all: every rank logs", read_log_ranks},
-    {"MFU_LOG_EVERY", "1", "log every so many-th window only; 0: the table alone", read_log_every},
-    {"MFU_LOG_FORMAT", "text", "text, or json: the lines of the run directory", read_log_format},
-    {"MFU_COMPONENTS", "0", "1: log each region's matmuls by what they compute",
-     [](const char* text, const Getenv&, Config& c, Problems* problems) {
-       c.log_components = flag("MFU_COMPONENTS", text, problems, "using 0").value_or(false);
+    {"MFU_LOG_RANKS", "0", "all: every rank logs",
+     [](const GivenVariable& v, Config& c) {
+       c.log.all_ranks = v.word<bool>({{"0", false}, {"all", true}});
      }},
+    {"MFU_LOG_EVERY", "1", "log every so many-th window only; 0: the table alone", read_log_every},
+    {"MFU_LOG_FORMAT", "text", "text, or json: the lines of the run directory",
+     [](const GivenVariable& v, Config& c) {
+       c.log.json = v.word<bool>({{"text", false}, {"json", true}});
+     }},
+    {"MFU_COMPONENTS", "0", "1: log each region's matmuls by what they compute",
+     [](const GivenVariable& v, Config& c) { c.log.components = v.flag("using 0").value_or(false); }},
     {"MFU_PEAK_TFLOPS", "the table", "the device's peak, always [1e12 FLOP/s]", nullptr},
     {"MFU_PEAK_GBPS", "the table", "the device's memory bandwidth, always [1e9 B/s]", nullptr},
-    {"MFU_PROFILER", "own", "own or share CUPTI's one subscriber slot", read_profiler},
+    {"MFU_PROFILER", "own", "own or share CUPTI's one subscriber slot",
+     [](const GivenVariable& v, Config& c) {
+       c.profiler = v.word<ProfilerPolicy>({{"own", ProfilerPolicy::kOwn}, {"share", ProfilerPolicy::kShare}});
+     }},
     {"MFU_GRAPHS", "auto",
      "auto: a launch of a CUDA graph is timed as a whole and split by what its kernels take elsewhere; node: every "
-     "kernel is "
-     "timed; graph: each launch as a whole",
-     read_graphs},
+     "kernel is timed; graph: each launch as a whole",
+     [](const GivenVariable& v, Config& c) {
+       c.graphs = v.word<GraphTracing>(
+           {{"auto", GraphTracing::kAuto}, {"node", GraphTracing::kNode}, {"graph", GraphTracing::kGraph}});
+     }},
     {"MFU_BUDGET", "none",
      "per cent of a step that tracing may cost: it pauses to find its cost, and where that is more",
-     [](const char* text, const Getenv&, Config& c, Problems* problems) {
-       c.budget = positive_number("MFU_BUDGET", text, problems, "using none").value_or(0) / 100;
-     }},
-    {"MFU_CUPTI", "searched", "the libcupti to open",
-     [](const char* text, const Getenv&, Config& c, Problems*) { c.cupti_path = text; }},
+     [](const GivenVariable& v, Config& c) { c.budget = v.positive_number("using none").value_or(0) / 100; }},
+    {"MFU_CUPTI", "searched", "the libcupti to open", [](const GivenVariable& v, Config& c) { c.cupti_path = v.text; }},
     {"MFU_CUPTI_V2", "0", "1: allow other subscribers of CUPTI 13.3 and newer beside this library",
-     [](const char* text, const Getenv&, Config& c, Problems* problems) {
-       c.cupti_v2 = flag("MFU_CUPTI_V2", text, problems, "using 0").value_or(false);
-     }},
-    {"MFU_TRACE", "none", "a file that gets the last seconds of the run as a trace",
-     [](const char* text, const Getenv& getenv, Config& c, Problems* problems) {
-       c.trace = expand_path(text, c, getenv);
-       if (c.trace.ends_with(".gz"))
-         wrong(problems, "MFU_TRACE", "a name without .gz, since a recording is not compressed", text, "using it");
-     }},
+     read_flag<&Config::cupti_v2>},
+    {"MFU_TRACE", "none", "a file that gets the last seconds of the run as a trace", read_trace},
     {"MFU_TRACE_SECONDS", "60", "seconds that a trace covers",
-     [](const char* text, const Getenv&, Config& c, Problems* problems) {
-       c.trace_seconds = std::min(positive_number("MFU_TRACE_SECONDS", text, problems, "using 60").value_or(60), 1e6);
+     [](const GivenVariable& v, Config& c) {
+       c.trace_seconds = std::min(v.positive_number("using 60").value_or(60), 1e6);
      }},
     {"MFU_DETECT", "1", "0: do not look for steps where no range names any; explain: say why each is taken or refused",
-     [](const char* text, const Getenv&, Config& c, Problems* problems) {
-       c.explain_detection = std::string_view(text) == "explain";
-       c.detect =
-           c.explain_detection || flag("MFU_DETECT", text, problems, "using 1", "1, 0 or explain").value_or(true);
-     }},
+     read_detect},
     {"MFU_PYTHON", "1", "0: do not ask the Python interpreter what the program does",
-     [](const char* text, const Getenv&, Config& c, Problems* problems) {
-       c.python = flag("MFU_PYTHON", text, problems, "using 1").value_or(true);
-     }},
-    {"MFU_IDLE", "1", "0: do not look at what the program does while the GPU is idle",
-     [](const char* text, const Getenv&, Config& c, Problems* problems) {
-       c.idle = flag("MFU_IDLE", text, problems, "using 1").value_or(true);
-     }},
-    {"MFU_EXECUTED", "1", "0: do not look at the program's calls to cuBLAS",
-     [](const char* text, const Getenv&, Config& c, Problems* problems) {
-       c.executed = flag("MFU_EXECUTED", text, problems, "using 0").value_or(false);
-     }},
-    {"MFU_DISABLE", "unset", "1: load, do nothing",
-     [](const char* text, const Getenv&, Config& c, Problems* problems) {
-       c.disabled = flag("MFU_DISABLE", text, problems, "using 0").value_or(false);
-     }},
+     [](const GivenVariable& v, Config& c) { c.python = v.flag("using 1").value_or(true); }},
+    {"MFU_IDLE", "0", "1: look at what the program does while the GPU is idle", read_flag<&Config::idle>},
+    {"MFU_EXECUTED", "1", "0: do not look at the program's calls to cuBLAS", read_flag<&Config::executed>},
+    {"MFU_DISABLE", "unset", "1: load, do nothing", read_flag<&Config::disabled>},
 };
 
 }  // namespace
+
+void GivenVariable::wrong(const std::string& expected, std::string instead) const {
+  problems->push_back(
+      {"", name, Problem::Kind::kValue, "expected " + expected + ", got " + quoted(text), std::move(instead)});
+}
+
+std::optional<double> GivenVariable::positive_number(std::string instead) const {
+  const std::optional<double> value = parse_number(text);
+  if (value && *value > 0) return value;
+  wrong("a number > 0", std::move(instead));
+  return std::nullopt;
+}
+
+std::optional<bool> GivenVariable::flag(std::string instead, const std::string& expected) const {
+  if (text == "1" || text == "true") return true;
+  if (text == "0" || text == "false") return false;
+  wrong(expected, std::move(instead));
+  return std::nullopt;
+}
 
 std::span<const Variable> variables() noexcept { return kVariables; }
 
@@ -238,7 +222,7 @@ void read_variables(const Getenv& getenv, Config& config, Problems* problems) {
         {"", name, Problem::Kind::kValue, "expected a whole number, got \"" + value.substr(0, 100) + "\"", "ignored"});
   for (const Variable& variable : kVariables) {
     const char* value = variable.read != nullptr ? value_of(getenv, variable.name) : nullptr;
-    if (value != nullptr) variable.read(value, getenv, config, problems);
+    if (value != nullptr) variable.read({variable.name, value, getenv, problems}, config);
   }
 }
 
@@ -247,7 +231,7 @@ void read_peak_variables(const Getenv& getenv, Config& config, Problems* problem
        {std::pair{"MFU_PEAK_TFLOPS", &config.peak.tflops}, std::pair{"MFU_PEAK_GBPS", &config.peak.gbps}}) {
     const char* text = value_of(getenv, name);
     if (text == nullptr) continue;
-    if (const auto value = positive_number(name, text, problems, "ignored")) *target = value;
+    if (const auto value = GivenVariable{name, text, getenv, problems}.positive_number("ignored")) *target = value;
   }
 }
 

@@ -1,9 +1,12 @@
 // The environment variables of a run: one row each, read and explained from one table.
 #pragma once
 
+#include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/environment.h"
@@ -12,13 +15,30 @@
 
 namespace mfu {
 
+/// A variable that is set.
+struct GivenVariable {
+  const char* name;
+  std::string_view text;
+  const Getenv& getenv;
+  std::vector<Problem>* problems;
+
+  /// \param instead of the value: `using 10`
+  void wrong(const std::string& expected, std::string instead) const;
+  // Each is a problem where the text is nothing such.
+  [[nodiscard]] std::optional<double> positive_number(std::string instead) const;
+  [[nodiscard]] std::optional<bool> flag(std::string instead, const std::string& expected = "1 or 0") const;
+  /// The value of the word; of none of them that of the first.
+  template <typename T>
+  [[nodiscard]] T word(std::initializer_list<std::pair<std::string_view, T>> words) const;
+};
+
 struct Variable {
   const char* name;
   std::string_view usual;  ///< the default, as the documentation says it
   std::string_view help;   ///< its effect, in a few words
   /// Reads the value, which is set and not empty, into the config. nullptr: it is not a setting of the Config alone
   /// (the config file, overrides).
-  void (*read)(const char* value, const Getenv& getenv, Config& config, std::vector<Problem>* problems);
+  void (*read)(const GivenVariable& given, Config& config);
 };
 
 /// Every MFU_* variable, in the order in which they are read.

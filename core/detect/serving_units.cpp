@@ -130,7 +130,8 @@ void ServingUnits::note(const End& end, bool loaded) noexcept {
   const auto has = [&](KernelRole role) { return (end.roles & role_bit(role)) != 0; };
   const bool fed = end.begin != 0 || loaded;
   follow(recurring_, known ? 1 : 0, 1.0 / 16);
-  const double more = std::max<double>(end.launches, mean_launches_), less = std::min<double>(end.launches, mean_launches_);
+  const double more = std::max<double>(end.launches, mean_launches_),
+               less = std::min<double>(end.launches, mean_launches_);
   follow(uniform_, ended_ == 1 || less * 32 >= more * 31 ? 1 : 0, 1.0 / 16);
   follow(mean_launches_, end.launches, 1.0 / 16);
   follow(graphed_, end.rows == 0 && has(KernelRole::kGraph) ? 1 : 0, 1.0 / 16);
@@ -142,7 +143,8 @@ void ServingUnits::note(const End& end, bool loaded) noexcept {
   loss_ = loss_ || has(KernelRole::kLoss);
   constexpr std::uint64_t kMoved = role_bit(KernelRole::kCopyToDevice) | role_bit(KernelRole::kCopyToHost) |
                                    role_bit(KernelRole::kCopyWithin) | role_bit(KernelRole::kMemset);
-  products_alone_ = products_alone_ && (end.roles & ~(kMoved | role_bit(KernelRole::kGemm) | role_bit(KernelRole::kReduce))) == 0;
+  products_alone_ =
+      products_alone_ && (end.roles & ~(kMoved | role_bit(KernelRole::kGemm) | role_bit(KernelRole::kReduce))) == 0;
   follow_level(end.rows);
   for (std::uint32_t& count : kinds_) count -= count / 16;
   kinds_[static_cast<std::size_t>(kind_of(end))] += 16;

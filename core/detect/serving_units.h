@@ -31,12 +31,12 @@ inline constexpr std::uint64_t kRolesOfModel =
 class ServingUnits {
  public:
   struct End {
-    std::uint64_t launch = 0;    ///< first launch after the iteration
-    std::uint64_t begin = 0;     ///< the copies in, or the model's first launch if they came much earlier; 0: none came
-    std::uint64_t roles = 0;     ///< of its launches, a bit each
-    std::uint32_t rows = 0;      ///< tokens that its passes ran over; 0: not known
+    std::uint64_t launch = 0;  ///< first launch after the iteration
+    std::uint64_t begin = 0;   ///< the copies in, or the model's first launch if they came much earlier; 0: none came
+    std::uint64_t roles = 0;   ///< of its launches, a bit each
+    std::uint32_t rows = 0;    ///< tokens that its passes ran over; 0: not known
     std::uint32_t launches = 0;
-    bool clean = true;           ///< one pass: copies came in once at most, otherwise other work lies in it
+    bool clean = true;  ///< one pass: copies came in once at most, otherwise other work lies in it
   };
   static constexpr std::size_t kKept = 256;
 
@@ -94,13 +94,13 @@ class ServingUnits {
  private:
   /// What came since the last iteration ended.
   struct Turn {
-    bool runs = false;       ///< the model, since the last copy or sample
-    bool ran = false;        ///< the model
-    bool sampled = false;    ///< since the model ran last
-    bool returned = false;   ///< what it worked out went to the host, since the model ran last
-    bool again = false;      ///< it ran once more after that: a part of something larger, or a token of many
-    bool copied_in = false;  ///< since the model ran last
-    bool loaded = false;     ///< by another thread
+    bool runs = false;         ///< the model, since the last copy or sample
+    bool ran = false;          ///< the model
+    bool sampled = false;      ///< since the model ran last
+    bool returned = false;     ///< what it worked out went to the host, since the model ran last
+    bool again = false;        ///< it ran once more after that: a part of something larger, or a token of many
+    bool copied_in = false;    ///< since the model ran last
+    bool loaded = false;       ///< by another thread
     std::uint32_t inputs = 0;  ///< times that copies came in and the model ran
     std::uint64_t roles = 0, roles_before_end = 0;
     std::uint64_t end = 0;       ///< after the last copy to the host
@@ -124,7 +124,7 @@ class ServingUnits {
   Turn turn_;
   std::uint64_t begin_ = 0;
   std::uint64_t copies_ = 0, copy_ = ~std::uint64_t{1};  ///< first and last of the last copies to the device in a row
-  bool samples_ = false;          ///< ever, to the host
+  bool samples_ = false;                                 ///< ever, to the host
   std::uint32_t pass_graph_ = 0;  ///< a graph that is known to be a whole pass: each of its launches is an iteration
   std::array<End, kKept> ends_{};
   std::array<std::uint64_t, 64> known_{};
@@ -139,9 +139,9 @@ class ServingUnits {
   bool loss_ = false;              ///< some had one: these are evaluations
   bool products_alone_ = true;     ///< nothing else ran: a benchmark
   std::uint32_t turns_ = thresholds::kTurns;
-  double fed_ = 0;                 ///< share of recent iterations that a batch came in for
+  double fed_ = 0;  ///< share of recent iterations that a batch came in for
   bool fed_ever_ = false;
-  double graphed_ = 0;             ///< share of recent iterations that are a graph of unknown rows
+  double graphed_ = 0;  ///< share of recent iterations that are a graph of unknown rows
   std::array<std::uint32_t, 5> kinds_{};
 };
 

@@ -111,9 +111,9 @@ StepFindings StepDetector::findings_of_serving() const noexcept {
   f.rule = serving_.samples() ? BoundaryRule::kSampling : BoundaryRule::kCopies;
   f.period_launches = static_cast<std::uint32_t>(std::max(serving_.mean_launches() + 0.5, 1.0));
   const bool known = serving_.recurring() >= 0.95;
-  f.confidence = serving_.samples() && serving_.generates() && known && serving_.ended() >= 32
-                     ? StepConfidence::kHigh
-                     : known ? StepConfidence::kMedium : StepConfidence::kLow;
+  f.confidence = serving_.samples() && serving_.generates() && known && serving_.ended() >= 32 ? StepConfidence::kHigh
+                 : known                                                                       ? StepConfidence::kMedium
+                                                                                               : StepConfidence::kLow;
   return f;
 }
 
@@ -125,8 +125,9 @@ void StepDetector::unit_ended() {
     return;
   }
   if (steps_ == 0)
-    explain_.say(training_.by_name() ? "taken: training steps, by the updates of a named optimizer"
-                                   : "taken: training steps, by what runs between a backward pass and the next batch");
+    explain_.say(training_.by_name()
+                     ? "taken: training steps, by the updates of a named optimizer"
+                     : "taken: training steps, by what runs between a backward pass and the next batch");
   report_steps();
   if (steps_ != 0) set_findings(findings_of_training());
 }
@@ -154,8 +155,8 @@ StepFindings StepDetector::findings_of_training() const noexcept {
   f.micro_step_launches = f.micro_steps > 1 ? training_.pass_launches() : 0;
   const bool alike = training_.alike() >= kAlike && training_.fixed() && training_.steps_of_turn() == 1;
   f.confidence = training_.named() && alike && training_.certain() && training_.alike() >= kSame ? StepConfidence::kHigh
-                 : alike                                                  ? StepConfidence::kMedium
-                                                                          : StepConfidence::kLow;
+                 : alike ? StepConfidence::kMedium
+                         : StepConfidence::kLow;
   return f;
 }
 

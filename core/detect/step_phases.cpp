@@ -4,12 +4,11 @@
 #include <array>
 #include <iterator>
 
-
 namespace mfu {
 namespace {
 
-constexpr std::uint32_t kBurst = 12;  ///< what is this close to an optimizer's launch belongs to it [launch]
-constexpr std::uint32_t kHead = 16;   ///< launches by which a forward pass is known again
+constexpr std::uint32_t kBurst = 12;          ///< what is this close to an optimizer's launch belongs to it [launch]
+constexpr std::uint32_t kHead = 16;           ///< launches by which a forward pass is known again
 constexpr std::uint32_t kBeforeProduct = 48;  ///< launches of a forward pass before its first matrix product, at most
 constexpr std::uint32_t kNone = 0xFFFF'FFFFu;
 
@@ -199,8 +198,7 @@ bool StepPhases::cut_run(const Run& run, bool last) {
     model = model || is_of_model(step_[i]);
     clears = clears && (step_[i].traits.role == KernelRole::kMemset || has(step_[i], kFlagToHost));
   }
-  const bool beginning =
-      !named || (!model && rest.end - rest.begin > std::max(2 * update, kBeforeProduct));
+  const bool beginning = !named || (!model && rest.end - rest.begin > std::max(2 * update, kBeforeProduct));
   if (rest.end - rest.begin <= kBurst || clears || (beginning && !like_forward(rest))) after_update = run.end;
   return add(StepPhase::kOptimizer, after_update) && add(StepPhase::kForward, run.end);
 }

@@ -18,7 +18,9 @@ bool within(std::uint64_t a, std::uint64_t b, std::uint64_t part) noexcept {
 
 }  // namespace
 
-std::uint64_t TrainingUnits::Usual::slack() const noexcept { return std::max<std::uint64_t>(by_copies ? kLogLine / 4 : kLogLine, forward / 32); }
+std::uint64_t TrainingUnits::Usual::slack() const noexcept {
+  return std::max<std::uint64_t>(by_copies ? kLogLine / 4 : kLogLine, forward / 32);
+}
 
 // ---------------------------------------------------------------------------------------------- launches > units
 
@@ -50,7 +52,7 @@ bool TrainingUnits::mark(const Launch& launch, LaunchPosition p, bool of_engine,
 
 /// Between the two there is a forward pass: something other than the middle of a backward pass or of an update.
 bool TrainingUnits::forward_ran(LaunchPosition from, LaunchPosition to) const noexcept {
-  if (since_.loss || (since_.copies && to - from > kBurst)) return true;
+  if (since_.loss || (to - from > kBurst && (since_.copies || last_update_ > last_backward_))) return true;
   if (!since_.copies && engine_ == 0 && to - from <= kBurst) return false;
   for (LaunchPosition p = std::max(from + 1, history_.oldest()); p < to; ++p)
     if (history_.is_product(p)) return true;
@@ -66,7 +68,9 @@ bool TrainingUnits::backward(LaunchPosition p) {
     now_.passes = 1;
     look_at_gap(now_);
   } else if (whole_step || forward_ran(from, p)) {
-    completes = updated_ || (!named_seen_ && find_unnamed_update(p));
+    // Where neither a thread nor a batch nor a loss shows a pass, a layer may look like one.
+    const bool is_pass = engine_ != 0 || since_.loss || since_.copies;
+    completes = updated_ || (!named_seen_ && is_pass && find_unnamed_update(p));
     if (completes)
       complete(p);
     else
@@ -140,7 +144,8 @@ void TrainingUnits::look_at_gap(TrainingUnit& unit) const noexcept {
   }
 }
 
-/// The run that looks most like a batch: the fullest before the model's first product. Others copy scalars. kRuns: none.
+/// The run that looks most like a batch: the fullest before the model's first product. Others copy scalars. kRuns:
+/// none.
 std::uint32_t TrainingUnits::fullest_run(const TrainingUnit& unit) noexcept {
   std::uint32_t fullest = TrainingUnit::kRuns, copies = 0;
   for (std::uint32_t i = 0; i < std::min<std::uint32_t>(unit.runs, TrainingUnit::kRuns); ++i) {
@@ -252,9 +257,8 @@ void TrainingUnits::learn_head(std::span<const TrainingUnit* const> units) noexc
   std::array<const TrainingUnit*, kKept + 1> sorted{};
   const auto last = std::copy(units.begin(), units.end(), sorted.begin());
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(units.size() / 2);
-  std::nth_element(sorted.begin(), middle, last, [](const TrainingUnit* a, const TrainingUnit* b) {
-    return a->kernels < b->kernels;
-  });
+  std::nth_element(sorted.begin(), middle, last,
+                   [](const TrainingUnit* a, const TrainingUnit* b) { return a->kernels < b->kernels; });
   const TrainingUnit& unit = **middle;
   usual_.has_head = unit.product != 0 && unit.kernels < kLeastUpdate;
   usual_.head = usual_.has_head ? unit.product - unit.before : 0;
@@ -318,9 +322,8 @@ std::optional<LaunchPosition> TrainingUnits::begin_of(const TrainingUnit& unit) 
   // Other work returns something to the host; a forward pass that is longer than others does not.
   if (u.by_copies) {
     if (start) return start;
-    if (unit.to_host <= u.to_host) return std::nullopt;
+    if (unit.to_host <= u.to_host || !u.fixed) return std::nullopt;
     const std::size_t runs = std::min<std::size_t>(unit.runs, TrainingUnit::kRuns);
-    if (!u.fixed) return unit.runs > u.runs ? std::optional(unit.last_runs[u.run].at) : std::nullopt;
     std::optional<LaunchPosition> alike;
     std::uint64_t least = u.slack();
     for (std::size_t i = 0; i < runs; ++i) {
@@ -415,7 +418,8 @@ void TrainingUnits::agree() {
   } else {
     why_not_ = !agrees ? "the last two steps are not alike" : "too few steps agree so far";
     bool takes_turns = false;
-    found_ = unit.named && (find_turn(takes_turns) || (!takes_turns && usual_.by_copies && agreed_ + 1 >= kUnitsUnlike));
+    found_ =
+        unit.named && (find_turn(takes_turns) || (!takes_turns && usual_.by_copies && agreed_ + 1 >= kUnitsUnlike));
     if (!found_) return;
   }
   known_ = turn_ == 1 ? std::min<std::size_t>(count_, agreed_ + 1) : count_ / turn_;

@@ -29,16 +29,16 @@ struct TrainingUnit {
   LaunchPosition before = 0;    ///< end of the update before
   LaunchPosition backward = 0;  ///< its first backward launch: what lies between the two is its gap
   LaunchPosition update = 0, end = 0;
-  std::uint32_t updates = 0;    ///< launches of the update that have a name
+  std::uint32_t updates = 0;  ///< launches of the update that have a name
   std::uint32_t passes = 0;
-  std::uint32_t runs = 0;       ///< in the gap
-  std::uint32_t to_host = 0;    ///< copies to the host in it
+  std::uint32_t runs = 0;              ///< in the gap
+  std::uint32_t to_host = 0;           ///< copies to the host in it
   std::array<Run, kRuns> last_runs{};  ///< the last one first
-  LaunchPosition product = 0;   ///< the first one in the gap
-  std::uint32_t kernels = 0;    ///< before it
-  double alike = 0;             ///< launches in common with the unit before, from the first backward one on
-  bool by_name = false;         ///< names end it: of an optimizer, or of operations over lists of tensors
-  bool named = false;           ///< an optimizer's name, or a rule of several such operations
+  LaunchPosition product = 0;          ///< the first one in the gap
+  std::uint32_t kernels = 0;           ///< before it
+  double alike = 0;                    ///< launches in common with the unit before, from the first backward one on
+  bool by_name = false;                ///< names end it: of an optimizer, or of operations over lists of tensors
+  bool named = false;                  ///< an optimizer's name, or a rule of several such operations
 
   [[nodiscard]] std::uint64_t gap() const noexcept { return backward - before; }
   [[nodiscard]] std::uint64_t core() const noexcept { return end - backward; }
@@ -101,13 +101,13 @@ class TrainingUnits {
 
   /// What the gaps of recent units have in common.
   struct Usual {
-    bool by_copies = false;      ///< the copies of a batch mark the begin; otherwise the first product does
-    bool fixed = false;          ///< most forward passes are of one length,
-    bool exact = false;          ///< nearly to the launch
-    std::uint64_t forward = 0;   ///< launches from the begin to the first backward one, of the shortest usual ones
-    std::uint64_t tail = 0;      ///< launches between the named update and the next begin
-    bool has_head = false;       ///< a forward pass has a few launches before its first product,
-    std::uint64_t head = 0;      ///< so many
+    bool by_copies = false;           ///< the copies of a batch mark the begin; otherwise the first product does
+    bool fixed = false;               ///< most forward passes are of one length,
+    bool exact = false;               ///< nearly to the launch
+    std::uint64_t forward = 0;        ///< launches from the begin to the first backward one, of the shortest usual ones
+    std::uint64_t tail = 0;           ///< launches between the named update and the next begin
+    bool has_head = false;            ///< a forward pass has a few launches before its first product,
+    std::uint64_t head = 0;           ///< so many
     std::uint32_t runs = 0, run = 0;  ///< how many runs of copies, and which is the batch's, counted from the last one
     std::uint32_t to_host = 0, updates = 0;
     LaunchPosition example = 0;  ///< the first backward launch of a unit with such a forward pass
@@ -147,8 +147,8 @@ class TrainingUnits {
   struct {
     bool loss = false, copies = false;
     LaunchPosition foreach = 0;  ///< the first launch over lists of tensors; 0: none
-  } since_;  ///< the last backward launch or update
-  bool updated_ = false;   ///< since the last backward launch
+  } since_;                      ///< the last backward launch or update
+  bool updated_ = false;         ///< since the last backward launch
   bool finished_ = false;  ///< the last unit ended with the stream, or so it seems: nothing of the next one is known
   bool trains_ = false, optimizer_seen_ = false, update_seen_ = false, named_seen_ = false;
   std::uint32_t backward_seen_ = 0;

@@ -1,4 +1,4 @@
-// What the configuration classes of transformers take where a config inside another one leaves a key out.
+// Defaults of the configuration classes of transformers, for keys that a config inside another one leaves out.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

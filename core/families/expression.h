@@ -11,7 +11,7 @@
 
 namespace mfu {
 
-/// What a function of the language sees.
+/// The arguments of a function of the language.
 struct FunctionCall {
   const Fields& fields;         ///< of the config, for messages
   std::string_view key;         ///< the path that the call names
@@ -46,7 +46,7 @@ struct Expression {
     kLayer,      ///< the number of the layer, or the counter of a sum
     kName,       ///< a definition; a key of the config where there is none
     kKey,        ///< `.key`, or a key before a `~`
-    kFallback,   ///< keys and, last, what stands where none of them is there
+    kFallback,   ///< keys and, last, the value where none of them is there
     kChoice,     ///< condition, value, other value
     kSum,        ///< how many, what
     kCall,
@@ -62,7 +62,7 @@ struct Expression {
   std::vector<Expression> parts;  ///< of a call with a key that comes first
 };
 
-/// Error: what cannot be read, without a place.
+/// Error: the piece that cannot be read, without a place.
 [[nodiscard]] Result<Expression> parse_expression(std::string_view text);
 
 }  // namespace mfu

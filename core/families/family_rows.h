@@ -9,14 +9,14 @@
 
 namespace mfu {
 
-/// What stands behind the layers of a checkpoint, by `architectures` in its config.
+/// The head behind the layers of a checkpoint, by `architectures` in its config.
 enum class ModelHead : std::uint8_t {
   kOwn,          ///< the output matrix or heads that the family is published with
   kBare,         ///< hidden states, not even a pooler
   kNone,         ///< hidden states only: `BertModel`, `LlamaModel`
   kSequence,     ///< a classifier per sequence: `*ForSequenceClassification`
   kToken,        ///< a classifier per token: `*ForTokenClassification`, `*ForQuestionAnswering`
-  kPreTraining,  ///< what a model is first trained with: `*ForPreTraining`
+  kPreTraining,  ///< the heads of a model's first training: `*ForPreTraining`
   kEncoder,      ///< the encoder of an encoder-decoder model: `T5EncoderModel`
 };
 

@@ -19,7 +19,7 @@ struct FamilyFile {
   std::string_view name, text;
 };
 
-/// What a row describes.
+/// The part of a model that a row describes.
 enum class RowKind : std::uint8_t {
   kText,       ///< a decoder, an encoder, or both
   kTower,      ///< an image or sound encoder

@@ -1,4 +1,4 @@
-// What the rows of the family table say of a vision tower. The names that they define: bases.families.
+// Vision towers by the rows of the family table. The names that they define: bases.families.
 #pragma once
 
 #include "core/families/row_values.h"

@@ -254,8 +254,7 @@ Result<Architecture> read_parsed_model(const json& config, std::string_view plac
 }
 
 std::string nearest_model_types(std::string_view type, std::size_t most) {
-  std::string wanted;
-  for (char c : type.substr(0, 64)) wanted += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string wanted = lower_case(type.substr(0, 64));
   std::vector<std::pair<std::int64_t, std::string_view>> ranked;
   for (std::string_view known : known_model_types()) {
     if (is_class(known) != is_class(type)) continue;

@@ -1,4 +1,4 @@
-// What the definitions of one row come to for one config.
+// The values of one row's definitions for one config.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class RowValues {
 
   /// A value that the config does not have, such as the width of another part.
   void give(std::string_view name, std::int64_t value);
-  /// What `layer` means from here on.
+  /// The meaning of `layer` from here on.
   void set_layer(std::int64_t layer);
 
   [[nodiscard]] bool defines(std::string_view name) const { return row_.find(name) != nullptr; }

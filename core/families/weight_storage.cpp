@@ -1,7 +1,6 @@
 #include "core/families/weight_storage.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/families/read_architecture.h"
@@ -34,7 +33,7 @@ bool excludes(const json* names, std::string_view part) {
   return false;
 }
 
-/// What a `quantization_config` says of the weights that it quantises.
+/// The weights that a `quantization_config` quantises.
 struct Quantised {
   std::optional<WeightFormat> weights;  ///< none: not understood
   std::optional<DType> compute;         ///< of the operands, where activations are quantised too
@@ -177,7 +176,7 @@ Quantised read_auto_round(const Fields& q) {
 /// HQQ: scale and zero of a group have 16 bits each, or 8 where they are quantised too.
 Quantised read_hqq(const Fields& q) {
   const Fields config = q.child("quant_config"), w = config.child("weight_quant_params");
-  if (w.object().empty()) return {};  // a config of its own for each kind of layer
+  if (w.object().empty()) return {};  // one config for each kind of layer
   const auto bits_of = [&config](const char* key) { return config.child(key).object().empty() ? 16 : 8; };
   const std::int64_t bits = w.integer_or("nbits", 4, 1, 8);
   return {
@@ -205,21 +204,8 @@ constexpr std::pair<std::string_view, Quantised (*)(const Fields&)> kMethods[] =
 }  // namespace
 
 WeightFormat weight_format(DType dtype) {
-  constexpr std::array<std::pair<std::int64_t, std::int64_t>, kDTypes> kBits = {{{64, 1},
-                                                                                 {32, 1},
-                                                                                 {32, 1},
-                                                                                 {16, 1},
-                                                                                 {16, 1},
-                                                                                 {8, 1},
-                                                                                 {8, 1},
-                                                                                 {6, 1},
-                                                                                 {4, 1},
-                                                                                 {4, 1},
-                                                                                 {17, 4},   // mxfp4: 4 + 8/32
-                                                                                 {9, 2},    // nvfp4: 4 + 8/16
-                                                                                 {9, 2}}};  // nf4: 4 + 32/64
-  const auto [numerator, denominator] = kBits[static_cast<std::size_t>(dtype)];
-  return {std::string(name(dtype)), numerator, denominator};
+  const auto [bits, elements] = stored_bits(dtype);
+  return {std::string(name(dtype)), bits, elements};
 }
 
 std::optional<DType> stated_dtype(const Fields& f) {

@@ -1,4 +1,4 @@
-// Number formats of a checkpoint: what its matmuls run in and how its weights are stored. Internal to the readers of
+// Number formats of a checkpoint: of its matmuls, and of its stored weights. Internal to the readers of
 // core/model; weight_format is declared in read_architecture.h.
 #pragma once
 

@@ -15,6 +15,7 @@ namespace mfu {
 class LookPace {
  public:
   static constexpr DurationNs kLookAfter = 2'000'000;  ///< gaps below are time between launches
+  static constexpr DurationNs kAskPart = 4;            ///< of the time without launches lies between two questions
 
   struct Seen {
     TimeNs now = 0;
@@ -39,7 +40,6 @@ class LookPace {
       quiet_from_ = before == 0 ? seen.now : before;
       quiet_at_ = seen.now;
       ask_at_ = seen.now + (seen.gaps ? kSoon : kAskAlways);
-      ask_wait_ = kSoon;
     }
     const DurationNs seldom = seen.gaps ? kLookAfter : 10 * kLookAfter;
     if (seen.waits) ask_at_ = std::max(ask_at_, seen.now + seldom);
@@ -47,34 +47,38 @@ class LookPace {
     const DurationNs quiet = seen.now - quiet_at_;
     if (seen.over != seen.launches) {
       step.ask = seen.now >= ask_at_;
-      if (step.ask) {
-        ask_wait_ = std::min(2 * ask_wait_, kAskSeldom);
-        ask_at_ = seen.now + ask_wait_;
-      }
-      // Once it was asked for, the answer comes before the next time.
+      // The answer comes before the next time.
+      if (step.ask) ask_at_ = seen.now + std::clamp(quiet / kAskPart, kSoon, kNsPerSecond);
       step.wait_ns = quiet < kLookAfter ? seldom : ask_at_ - seen.now;
     } else if (quiet < kLookAfter) {
       step.wait_ns = kLookAfter - quiet;
     } else if (allowed_ns_ < kPerLook) {
-      step.wait_ns = kPerLook - allowed_ns_;
+      step.wait_ns = kPerLook - allowed_ns_ + any_below(kPerLook);
     } else {
       step.look = true;
       allowed_ns_ -= kPerLook;
-      step.wait_ns = std::clamp((seen.now - quiet_from_) / kPart, kClosest, kFarthest);
+      const DurationNs about = std::clamp((seen.now - quiet_from_) / kPart, kClosest, kFarthest);
+      step.wait_ns = std::max(kClosest, about / 2 + any_below(about));
     }
     return step;
   }
 
  private:
+  /// So that looks keep no step with a program: then what they miss of a change evens out.
+  [[nodiscard]] DurationNs any_below(DurationNs most) noexcept {
+    random_ = random_ * 6364136223846793005u + 1442695040888963407u;  // Knuth, MMIX
+    return static_cast<DurationNs>(random_ >> 33) % most;
+  }
+
   static constexpr DurationNs kClosest = 1'000'000, kFarthest = 200'000'000;
-  static constexpr DurationNs kPart = 64;                 ///< of the gap so far lies between two looks
+  static constexpr DurationNs kPart = 32;                 ///< of the gap so far lies between two looks
   static constexpr DurationNs kPerLook = 5'000'000;       ///< 200 a second on average,
   static constexpr DurationNs kMostSaved = kNsPerSecond;  ///< and as many at once as a second allows
-  static constexpr DurationNs kSoon = kLookAfter / 2, kAskSeldom = 16'000'000, kAskAlways = 50'000'000;
+  static constexpr DurationNs kSoon = kLookAfter / 2, kAskAlways = 50'000'000;
 
   TimeNs called_at_ = 0, quiet_from_ = 0, quiet_at_ = 0, ask_at_ = 0;
-  DurationNs ask_wait_ = 0, allowed_ns_ = kMostSaved;
-  std::uint64_t launches_ = 0;
+  DurationNs allowed_ns_ = kMostSaved;
+  std::uint64_t launches_ = 0, random_ = 1;
 };
 
 }  // namespace mfu

@@ -12,7 +12,7 @@
 
 namespace mfu {
 
-/// What mixes tokens in a layer.
+/// How a layer mixes tokens.
 enum class MixerKind : std::uint8_t {
   kNone,
   kAttention,  ///< multi-head, grouped or multi-query
@@ -23,7 +23,7 @@ enum class MixerKind : std::uint8_t {
   kLinear,     ///< any other mixer without pairs: `weights`, `conv_weights` and `state_flop` say what it does
 };
 
-/// What an attention layer makes and keeps of keys and values.
+/// How an attention layer makes and keeps keys and values.
 enum class KeyValues : std::uint8_t {
   kOwn,            ///< two projections, both cached
   kOneProjection,  ///< values are the keys' projection; both are cached (Gemma 4)
@@ -41,7 +41,7 @@ struct MixerSpec {
   std::int64_t qk_dim = 0;         ///< width of a query and key head
   std::int64_t v_dim = 0;          ///< width of a value head
   std::int64_t window = 0;         ///< keys a query sees, itself included, or to each side if not causal; 0: all
-  std::int64_t chunk = 0;          ///< a query sees keys of its own chunk only (Llama 4 local layers); 0: all
+  std::int64_t chunk = 0;          ///< a query sees keys of the same chunk only (Llama 4 local layers); 0: all
   std::int64_t sparse_block = 0;   ///< block-sparse attention (BigBird, arXiv:2007.14062): tokens of a block; 0: none
   std::int64_t random_blocks = 0;  ///< beside the first, the last and the neighbours
   KeyValues key_values = KeyValues::kOwn;
@@ -129,7 +129,7 @@ struct LayerSpec {
   std::optional<CrossSpec> cross;
   Joint joint = Joint::kNone;
   bool with_images = false;  ///< runs only where there are images to attend to (Llama 3.2 Vision)
-  std::int64_t streams = 1;  ///< 2: text tokens have matrices of their own, as large as those of image tokens
+  std::int64_t streams = 1;  ///< 2: text tokens have separate matrices, as large as those of image tokens
   Count norm_params;
 
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
@@ -223,12 +223,12 @@ struct Architecture {
   Count other_extra_params;
   Count front_weights;               ///< per token, of matrices that `other_extra_params` holds: convolutions that run
                                      ///< at another rate than tokens
-  Count front_sequence_weights;      ///< likewise, per sequence: what its first token has more
+  Count front_sequence_weights;      ///< likewise, per sequence: the first token's surplus
   Count sequence_weights;            ///< multiplied once per sequence: poolers, heads of classifiers
   Count context_token_weights;       ///< multiplied once per text token of a diffusion transformer
   Count encoder_token_weights;       ///< multiplied once per encoder token, besides its layers: an audio encoder's
                                      ///< convolutions
-  std::vector<std::string> assumed;  ///< what the reader took for granted, a sentence each; empty: nothing
+  std::vector<std::string> assumed;  ///< assumptions of the reader, a sentence each; empty: none
   std::vector<std::string> not_counted;  ///< parts of the model that no count has, a sentence each
   std::optional<VisionSpec> vision;
   bool image_context = false;       ///< layers with `with_images` attend to image tokens, which are no part of the text
@@ -245,7 +245,7 @@ struct Architecture {
   /// A vision tower and nothing else: CLIP, SigLIP, ViT.
   [[nodiscard]] bool is_vision_only() const noexcept { return vision.has_value() && layers.empty(); }
   [[nodiscard]] bool is_encoder_decoder() const noexcept { return !encoder.empty(); }
-  /// A diffusion transformer that reads text without an encoder of its own.
+  /// A diffusion transformer that reads text without an encoder.
   [[nodiscard]] bool reads_context() const noexcept {
     if (is_encoder_decoder() || image_context) return false;
     for (const LayerSpec& layer : layers) {
@@ -275,11 +275,11 @@ struct LayerWeights {
 /// All parameters by group. One pass over the distinct layers.
 [[nodiscard]] ParamGroups count_params(const Architecture& model) noexcept;
 
-/// N for which the linear forward FLOP of one decoder token, output matrix included, are exactly 2N.
 /// Matrix elements that a token of a training step is multiplied with in the prediction modules: their layers, the
 /// projection of the two concatenated states, and the output matrix once more for each (DeepSeek-V3, arXiv:2412.19437).
 [[nodiscard]] Count mtp_weights_per_token(const Architecture& model) noexcept;
 
+/// N for which the linear forward FLOP of one decoder token, output matrix included, are exactly 2N.
 /// Encoder-decoder models: encoder and decoder weights together, as published counts do.
 [[nodiscard]] Count matmul_weights_per_token(const Architecture& model) noexcept;
 

@@ -27,7 +27,7 @@ struct PassSeries {
 struct Mask {
   bool causal = true;
   std::int64_t window = 0;  ///< causal: keys a query sees, itself included; else: keys to each side of it
-  std::int64_t chunk = 0;   ///< a query sees the keys of its own chunk only
+  std::int64_t chunk = 0;   ///< a query sees the keys of the same chunk only
   std::int64_t block = 0;  ///< without causality, by blocks of so many tokens: the first, the last, the query's own and
                            ///< its neighbours, and `random` others; the first and the last see all (BigBird)
   std::int64_t random = 0;

@@ -5,26 +5,6 @@
 #include "core/model/flop_count.h"
 
 namespace mfu {
-std::int64_t dtype_bits(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::kFp64:
-      return 64;
-    case DType::kFp32:
-    case DType::kTf32:
-      return 32;
-    case DType::kBf16:
-    case DType::kFp16:
-      return 16;
-    case DType::kFp8:
-    case DType::kInt8:
-      return 8;
-    case DType::kFp6:
-      return 6;
-    default:
-      return 4;
-  }
-}
-
 namespace {
 
 /// Elements of the recurrent state of one sequence in one layer.

@@ -1,7 +1,6 @@
 // Bytes that the model must move. Internal to core/model.
 #pragma once
 
-#include "core/base/dtype.h"
 #include "core/model/flops_model.h"
 
 namespace mfu {
@@ -11,8 +10,5 @@ namespace mfu {
 
 [[nodiscard]] ByteCount count_all_bytes(const Architecture& model, const WeightStorage& storage, const FlopsOptions& o,
                                         const CountRequest& r) noexcept;
-
-/// [bit] of one element.
-[[nodiscard]] std::int64_t dtype_bits(DType dtype) noexcept;
 
 }  // namespace mfu

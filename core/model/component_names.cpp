@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "core/model/byte_count.h"
-
 namespace mfu {
 namespace {
 
@@ -24,8 +22,6 @@ std::string joined(const std::vector<std::string>& names) {
   for (const std::string& name : names) text += (text.empty() ? "" : "+") + name;
   return text;
 }
-
-bool is_output_projection(const std::string& name) { return name == "o"; }
 
 }  // namespace
 
@@ -72,9 +68,7 @@ void ComponentNames::add_layer(const Architecture& model, const LayerSpec& layer
   }
   if (layer.cross) {
     const std::int64_t width = share(layer.cross->heads, tp) * layer.cross->head_dim;
-    add("cross q", width, d, n, Rows::kOther);
-    add("cross k", width, d, n, Rows::kOther);
-    add("cross v", width, d, n, Rows::kOther);
+    for (const char* name : {"cross q", "cross k", "cross v"}) add(name, width, d, n, Rows::kOther);
     add("cross o", d, width, n, Rows::kOther);
   }
   const MlpSpec& f = layer.mlp;
@@ -168,7 +162,7 @@ std::string ComponentNames::name(Match match, AfterAttention after) const {
   if (match.weights == kAttention) return "attention";
   if (!match.is_weight() || match.weights >= all_.size()) return "";
   const Weights& w = all_[match.weights];
-  const auto output = std::find_if(w.names.begin(), w.names.end(), is_output_projection);
+  const auto output = std::find(w.names.begin(), w.names.end(), "o");
   if (w.names.size() == 1 || output == w.names.end() || match.pass == ProductPass::kUnknown) return joined(w.names);
   // Forward: attention, then o. Backward: o's gradients, then attention, then those of q, k and v.
   const bool is_output =
@@ -211,17 +205,8 @@ double bytes_once(const Product& p) noexcept {
 }
 
 std::string_view name(ProductPass pass) noexcept {
-  switch (pass) {
-    case ProductPass::kUnknown:
-      return "";
-    case ProductPass::kForward:
-      return "fwd";
-    case ProductPass::kDgrad:
-      return "dgrad";
-    case ProductPass::kWgrad:
-      return "wgrad";
-  }
-  return "";
+  constexpr std::array<std::string_view, 4> kNames{"", "fwd", "dgrad", "wgrad"};
+  return kNames[static_cast<std::size_t>(pass)];
 }
 
 }  // namespace mfu

@@ -1,4 +1,4 @@
-// What a matrix product of a run computes: the product's sizes against the matrices of a model.
+// Names the matrix products of a run: a product's sizes against the matrices of a model.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ enum class WeightLayout : std::uint8_t { kOutByIn, kInByOut };
 /// The matrices of one rank of a model, by size.
 class ComponentNames {
  public:
-  /// What the rows of a matrix's products are.
+  /// The meaning of the rows of a matrix's products.
   enum class Rows : std::uint8_t {
     kTokens,
     kExperts,  ///< tokens that were routed to one expert, or to each of a batch of them

@@ -1,7 +1,6 @@
 #include "core/model/conventions.h"
 
-#include <algorithm>
-#include <iterator>
+#include <array>
 #include <span>
 
 #include "core/model/flop_count.h"
@@ -10,25 +9,20 @@ namespace mfu {
 namespace {
 
 struct NamedConvention {
-  Convention convention;
   std::string_view name, version;  ///< version: whose formula, as of when; empty: of this project
 };
-constexpr NamedConvention kConventions[] = {
-    {Convention::kExact, "exact", ""},
-    {Convention::kPalm, "palm", "arXiv:2204.02311"},
-    {Convention::kNanogpt, "nanogpt", "nanoGPT, estimate_mfu"},
-    {Convention::kTorchtitan, "torchtitan", "torchtitan before August 2026 (#4300), without windows"},
-    {Convention::kTorchtitan2026, "torchtitan-2026", "torchtitan since August 2026 (#4300)"},
-    {Convention::kMegatron, "megatron", "Megatron-LM of August 2026"},
-    {Convention::kKaplan, "kaplan", "arXiv:2001.08361"},
-    {Convention::kChinchilla, "chinchilla", "arXiv:2203.15556"},
-    {Convention::k6nd, "6nd", ""},
-};
-
-const NamedConvention& named(Convention convention) noexcept {
-  const auto* found = std::ranges::find(kConventions, convention, &NamedConvention::convention);
-  return found == std::end(kConventions) ? kConventions[0] : *found;
-}
+/// In the order of Convention.
+constexpr std::array<NamedConvention, 9> kConventions{{
+    {"exact", ""},
+    {"palm", "arXiv:2204.02311"},
+    {"nanogpt", "nanoGPT, estimate_mfu"},
+    {"torchtitan", "torchtitan before August 2026 (#4300), without windows"},
+    {"torchtitan-2026", "torchtitan since August 2026 (#4300)"},
+    {"megatron", "Megatron-LM of August 2026"},
+    {"kaplan", "arXiv:2001.08361"},
+    {"chinchilla", "arXiv:2203.15556"},
+    {"6nd", ""},
+}};
 
 HeadSums head_sums(std::span<const LayerSpec> layers) noexcept {
   HeadSums s;
@@ -161,34 +155,23 @@ FlopCount count_by_convention(const Architecture& model, const ConventionTerms& 
   return out;
 }
 
-std::string_view name(Convention convention) noexcept { return named(convention).name; }
-std::string_view version_of(Convention convention) noexcept { return named(convention).version; }
+std::string_view name(Convention convention) noexcept {
+  return kConventions[static_cast<std::size_t>(convention)].name;
+}
+
+std::string_view version_of(Convention convention) noexcept {
+  return kConventions[static_cast<std::size_t>(convention)].version;
+}
 
 std::string_view name(AttentionMode mode) noexcept {
-  switch (mode) {
-    case AttentionMode::kCausal:
-      return "causal";
-    case AttentionMode::kFull:
-      return "full";
-    case AttentionMode::kFullWindowed:
-      return "full_windowed";
-  }
-  return "causal";
+  constexpr std::array<std::string_view, 3> kNames{"causal", "full", "full_windowed"};
+  return kNames[static_cast<std::size_t>(mode)];
 }
 
 std::optional<Convention> parse_convention(std::string_view text) noexcept {
-  for (const NamedConvention& known : kConventions) {
-    if (known.name == text) return known.convention;
-  }
-  if (text == "causal") return Convention::kExact;
-  return std::nullopt;
-}
-
-std::optional<AttentionMode> parse_attention_mode(std::string_view text) noexcept {
-  for (AttentionMode mode : {AttentionMode::kCausal, AttentionMode::kFull, AttentionMode::kFullWindowed}) {
-    if (text == name(mode)) return mode;
-  }
-  return std::nullopt;
+  for (std::size_t i = 0; i < kConventions.size(); ++i)
+    if (kConventions[i].name == text) return static_cast<Convention>(i);
+  return text == "causal" ? std::optional(Convention::kExact) : std::nullopt;
 }
 
 }  // namespace mfu

@@ -7,6 +7,16 @@
 
 namespace mfu {
 
+Count FlopParts::sum() const noexcept {
+  Count all;
+  for (const auto& [name, part] : kFlopParts) all += this->*part;
+  return all;
+}
+
+bool all_logits(const Architecture& model, LogitsMode mode, Phase phase) noexcept {
+  return mode == LogitsMode::kAll || (mode == LogitsMode::kByPhase && (is_training(phase) || model.is_encoder));
+}
+
 PassSeries series_of(const SequenceGroup& group, std::int64_t passes, ContextMode mode) noexcept {
   PassSeries series{group.past, group.fed, passes, true};
   if (mode == ContextMode::kFixed) series.grows = false;
@@ -143,13 +153,8 @@ Count lora_flop_per_token(const LoraConfig& lora, const LayerSpec& layer, std::i
     add(lora.o, Count(m.heads) * m.v_dim, d);
   }
   const auto add_mlp = [&](std::int64_t width, std::int64_t times) {
-    for (std::int64_t i = 0; i < (width > 0 ? 1 : 0); ++i) {
-      Count before = edges;
-      add(lora.gate && layer.mlp.matrices == 3, d, width);
-      add(lora.up, d, width);
-      add(lora.down, width, d);
-      edges = before + (edges - before) * times;
-    }
+    const int adapted = (lora.gate && layer.mlp.matrices == 3 ? 1 : 0) + (lora.up ? 1 : 0) + (lora.down ? 1 : 0);
+    if (width > 0) edges += (Count(d) + width) * adapted * times;
   };
   if (layer.mlp.experts > 0) {
     add_mlp(layer.mlp.expert_width, layer.mlp.top_k);
@@ -270,36 +275,31 @@ Count below_first_adapter(std::span<const LayerSpec> layers, std::int64_t d, Cou
 
 Count core_of(const FlopParts& p) noexcept { return p.attn_scores + p.attn_av + p.cross_scores + p.cross_av; }
 
-FlopParts operator+(const FlopParts& a, const FlopParts& b) noexcept {
-  return {a.qkv + b.qkv,
-          a.attn_scores + b.attn_scores,
-          a.attn_av + b.attn_av,
-          a.o_proj + b.o_proj,
-          a.mlp + b.mlp,
-          a.router + b.router,
-          a.logits + b.logits,
-          a.cross_qkv + b.cross_qkv,
-          a.cross_scores + b.cross_scores,
-          a.cross_av + b.cross_av,
-          a.cross_o_proj + b.cross_o_proj,
-          a.vision + b.vision,
-          a.other + b.other};
+FlopParts operator+(FlopParts a, const FlopParts& b) noexcept {
+  for (const auto& [name, part] : kFlopParts) a.*part += b.*part;
+  return a;
 }
 
-FlopParts operator*(const FlopParts& a, Count n) noexcept {
-  return {a.qkv * n,          a.attn_scores * n, a.attn_av * n,   a.o_proj * n,       a.mlp * n,
-          a.router * n,       a.logits * n,      a.cross_qkv * n, a.cross_scores * n, a.cross_av * n,
-          a.cross_o_proj * n, a.vision * n,      a.other * n};
+FlopParts operator*(FlopParts a, Count n) noexcept {
+  for (const auto& [name, part] : kFlopParts) a.*part *= n;
+  return a;
 }
 
-StackCount operator+(const StackCount& a, const StackCount& b) noexcept {
-  return {a.parts + b.parts,
-          a.mlp_dense + b.mlp_dense,
-          a.mlp_routed + b.mlp_routed,
-          a.mlp_shared + b.mlp_shared,
-          a.absorbed_scores + b.absorbed_scores,
-          a.absorbed_av + b.absorbed_av,
-          a.adapters + b.adapters};
+constexpr Count StackCount::*kStackCounts[] = {
+    &StackCount::mlp_dense,       &StackCount::mlp_routed,  &StackCount::mlp_shared,
+    &StackCount::absorbed_scores, &StackCount::absorbed_av, &StackCount::adapters,
+};
+
+StackCount operator+(StackCount a, const StackCount& b) noexcept {
+  a.parts = a.parts + b.parts;
+  for (const auto count : kStackCounts) a.*count += b.*count;
+  return a;
+}
+
+StackCount operator*(StackCount a, Count n) noexcept {
+  a.parts = a.parts * n;
+  for (const auto count : kStackCounts) a.*count *= n;
+  return a;
 }
 
 /// A tower that is the whole model: its parts under their own names, one image per sequence unless sizes are given.
@@ -372,20 +372,13 @@ StackCount encoder_of(const Architecture& model, const FlopsOptions& o, const Co
   StackCount out = count_stack(model.encoder, model.encoder_d(), r.encoder_len, pass, o.attention, ContextMode::kAuto,
                                o.trainable.lora, 0, 0);
   out.parts.other += Count(r.encoder_len) * 2 * model.encoder_token_weights;
-  out.parts = out.parts * sequences;
-  out.mlp_dense *= sequences;
-  out.mlp_routed *= sequences;
-  out.mlp_shared *= sequences;
-  out.adapters *= sequences;
-  return out;
+  return out * sequences;
 }
 
 /// Matrices beside the layers, used once per token, sequence or row of logits.
 FlopParts head_of(const Architecture& model, const FlopsOptions& o, const CountRequest& r, const Totals& t,
                   Count context_tokens) noexcept {
-  const bool all =
-      o.logits == LogitsMode::kAll || (o.logits == LogitsMode::kByPhase && (is_training(r.phase) || model.is_encoder));
-  const Count rows = all ? t.fed : t.sequences * r.passes;
+  const Count rows = all_logits(model, o.logits, r.phase) ? t.fed : t.sequences * r.passes;
   FlopParts head;
   const std::int64_t modules = is_training(r.phase) && model.trained_mtp ? model.trained_mtp->repeat : 0;
   head.logits = rows * 2 * model.vocab * model.io_width() * (1 + modules);

@@ -5,13 +5,16 @@
 
 namespace mfu {
 
-/// What a query of this mixer may see.
+/// The keys that a query of this mixer may see.
 [[nodiscard]] inline Mask mask_of(const MixerSpec& m) noexcept {
   return {m.causal, m.window, m.chunk, m.sparse_block, m.random_blocks};
 }
 [[nodiscard]] inline bool has_attention(const MixerSpec& m) noexcept {
   return m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent;
 }
+
+/// Every position has logits, not only the last of each sequence and pass.
+[[nodiscard]] bool all_logits(const Architecture& model, LogitsMode mode, Phase phase) noexcept;
 
 /// The passes over one group as the context mode sees them.
 [[nodiscard]] PassSeries series_of(const SequenceGroup& group, std::int64_t passes, ContextMode mode) noexcept;
@@ -22,8 +25,9 @@ struct Totals {
 };
 [[nodiscard]] Totals totals_of(const CountRequest& r) noexcept;
 
-/// What the layers that attend to images see of them: tokens whose keys and values are made in this work, tokens kept
-/// in all, and the pairs with them in one layer. `encoder_len` says how many each sequence has where they are cached.
+/// The images as the layers that attend to them see them: tokens whose keys and values are made in this work, tokens
+/// kept in all, and the pairs with them in one layer. `encoder_len` says how many each sequence has where they are
+/// cached.
 struct ImageContext {
   Count projected, kept, pairs;
 };

@@ -37,6 +37,10 @@ Shares shares_of(const ParallelConfig& p, const Architecture& model) noexcept {
   return s;
 }
 
+Error too_large(const std::string& of, const char* part) {
+  return {of + "." + part + ": the product is beyond 2^64; check the dimensions and the shape"};
+}
+
 }  // namespace
 
 std::string share_text(const ParallelConfig& ranks, const Architecture& model) {
@@ -69,9 +73,8 @@ FlopsModel FlopsModel::make(Architecture spec, FlopsOptions options) {
   impl->terms = convention_terms(spec);
   impl->shares = shares_of(options.parallel, spec);
   impl->convention = std::string(name(options.convention));
-  if (options.convention == Convention::kExact && options.attention != AttentionMode::kCausal) {
-    impl->convention += options.attention == AttentionMode::kFull ? "-full" : "-full_windowed";
-  }
+  if (options.convention == Convention::kExact && options.attention != AttentionMode::kCausal)
+    impl->convention.append("-").append(name(options.attention));
   impl->spec = std::move(spec);
   impl->options = std::move(options);
   FlopsModel model;
@@ -87,39 +90,24 @@ const FlopsOptions& FlopsModel::options() const noexcept { return impl_->options
 Result<FlopCount> FlopsModel::count_flop(const CountRequest& request) const {
   const Architecture& spec = impl_->spec;
   const Convention convention = impl_->options.convention;
-  if (convention != Convention::kExact && convention != Convention::k6nd && spec.flat_params) {
-    return Error{"convention " + impl_->convention +
-                 ": needs the model's layers, but only `params` is given; use exact or 6nd"};
-  }
+  const auto refused = [&](const char* why) { return Error{"convention " + impl_->convention + ": " + why}; };
+  if (convention != Convention::kExact && convention != Convention::k6nd && spec.flat_params)
+    return refused("needs the model's layers, but only `params` is given; use exact or 6nd");
   if (convention != Convention::kExact &&
-      std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& l) { return l.rows_share > 1; })) {
-    return Error{"convention " + impl_->convention +
-                 ": is not defined where layers have fewer rows than tokens; use exact"};
-  }
-  if (convention != Convention::kExact && spec.is_encoder_decoder()) {
-    return Error{"convention " + impl_->convention + ": is not defined for an encoder-decoder model; use exact"};
-  }
+      std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& l) { return l.rows_share > 1; }))
+    return refused("is not defined where layers have fewer rows than tokens; use exact");
+  if (convention != Convention::kExact && spec.is_encoder_decoder())
+    return refused("is not defined for an encoder-decoder model; use exact");
   FlopCount count = count_by_convention(spec, impl_->terms, impl_->options, request);
-  const std::pair<const char*, Count> parts[] = {{"qkv", count.parts.qkv},
-                                                 {"attn_scores", count.parts.attn_scores},
-                                                 {"attn_av", count.parts.attn_av},
-                                                 {"o_proj", count.parts.o_proj},
-                                                 {"mlp", count.parts.mlp},
-                                                 {"router", count.parts.router},
-                                                 {"logits", count.parts.logits},
-                                                 {"cross_qkv", count.parts.cross_qkv},
-                                                 {"cross_scores", count.parts.cross_scores},
-                                                 {"vision", count.parts.vision},
-                                                 {"other", count.parts.other},
-                                                 {"forward", count.forward},
-                                                 {"backward", count.backward},
-                                                 {"recompute", count.recompute},
-                                                 {"total", count.total},
-                                                 {"absorbed", count.absorbed_scores + count.absorbed_av}};
-  for (const auto& [part, value] : parts) {
-    if (!value.fits())
-      return Error{std::string("flop.") + part + ": the product is beyond 2^64; check the dimensions and the shape"};
-  }
+  const std::pair<const char*, Count> sums[] = {{"forward", count.forward},
+                                                {"backward", count.backward},
+                                                {"recompute", count.recompute},
+                                                {"total", count.total},
+                                                {"absorbed", count.absorbed_scores + count.absorbed_av}};
+  for (const auto& [part, value] : kFlopParts)
+    if (!(count.parts.*value).fits()) return too_large("flop", part);
+  for (const auto& [part, value] : sums)
+    if (!value.fits()) return too_large("flop", part);
   return count;
 }
 
@@ -133,10 +121,8 @@ Result<ByteCount> FlopsModel::count_bytes(const CountRequest& request) const {
   const std::pair<const char*, Count> parts[] = {
       {"weights_read", count.weights_read}, {"weights_read_max", count.weights_read_max}, {"kv_read", count.kv_read},
       {"kv_write", count.kv_write},         {"kv_resident_end", count.kv_resident_end},   {"moved", count.moved()}};
-  for (const auto& [part, value] : parts) {
-    if (!value.fits())
-      return Error{std::string("bytes.") + part + ": the product is beyond 2^64; check the dimensions and the shape"};
-  }
+  for (const auto& [part, value] : parts)
+    if (!value.fits()) return too_large("bytes", part);
   return count;
 }
 
@@ -196,7 +182,7 @@ Work FlopsModel::work(Phase phase, const Shape& shape) const noexcept {
   Work out;
   if (!impl_ || phase == Phase::kNone) return out;
   const Impl& m = *impl_;
-  if (phase == Phase::kVision && !is_negative(shape)) return vision_work(m.spec, m.options, shape, m.shares.flop);
+  if (phase == Phase::kVision && !shape.is_negative()) return vision_work(m.spec, m.options, shape, m.shares.flop);
   const ShapeRequest asked =
       request_of(m.spec, phase, is_training(phase) ? unpacked(shape, m.options.documents) : shape);
   out.missing = asked.missing;

@@ -1,4 +1,4 @@
-// What MFU multiplies by: a model's dimensions and conventions > FLOP, bytes and tokens of one region instance.
+// From a model's dimensions and conventions to FLOP, bytes and tokens of one region instance.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct Work {
 
   [[nodiscard]] double at_least_flop() const noexcept { return flop_known ? flop : flop_least; }
   [[nodiscard]] double at_least_bytes() const noexcept { return bytes_known ? bytes : bytes_least; }
-  /// Adds the work of another piece. What is unknown in one is unknown in the sum.
+  /// Adds the work of another piece. A figure unknown in one is unknown in the sum.
   void add(const Work& other) noexcept {
     flop_least = at_least_flop() + other.at_least_flop();
     bytes_least = at_least_bytes() + other.at_least_bytes();
@@ -87,9 +87,8 @@ enum class Convention : std::uint8_t {
 [[nodiscard]] std::string_view version_of(Convention convention) noexcept;
 [[nodiscard]] std::string_view name(AttentionMode mode) noexcept;  ///< `causal`, `full`, `full_windowed`
 [[nodiscard]] std::optional<Convention> parse_convention(std::string_view text) noexcept;
-[[nodiscard]] std::optional<AttentionMode> parse_attention_mode(std::string_view text) noexcept;
 
-/// What the backward pass computes again. Model FLOP never count it, HFU does.
+/// The part of the forward pass that the backward pass computes again. Model FLOP never count it, HFU does.
 enum class Recompute : std::uint8_t {
   kNone,
   kFlash,      ///< the scores inside a fused attention backward: half of the core
@@ -125,7 +124,7 @@ struct ParallelConfig {
   }
 };
 
-/// What one rank computes, in words: `1/8 of the model (tp 4, pp 2)`; empty: all of it.
+/// One rank's part of the work, in words: `1/8 of the model (tp 4, pp 2)`; empty: all of it.
 [[nodiscard]] std::string share_text(const ParallelConfig& ranks, const Architecture& model);
 
 /// Everything besides the dimensions that decides a count.
@@ -150,10 +149,26 @@ struct FlopParts {
   Count qkv, attn_scores, attn_av, o_proj, mlp, router, logits;
   Count cross_qkv, cross_scores, cross_av, cross_o_proj, vision, other;
 
-  [[nodiscard]] Count sum() const noexcept {
-    return qkv + attn_scores + attn_av + o_proj + mlp + router + logits + cross_qkv + cross_scores + cross_av +
-           cross_o_proj + vision + other;
-  }
+  [[nodiscard]] Count sum() const noexcept;
+};
+struct FlopPart {
+  const char* name;
+  Count FlopParts::*count;
+};
+inline constexpr FlopPart kFlopParts[] = {
+    {"qkv", &FlopParts::qkv},
+    {"attn_scores", &FlopParts::attn_scores},
+    {"attn_av", &FlopParts::attn_av},
+    {"o_proj", &FlopParts::o_proj},
+    {"mlp", &FlopParts::mlp},
+    {"router", &FlopParts::router},
+    {"logits", &FlopParts::logits},
+    {"cross_qkv", &FlopParts::cross_qkv},
+    {"cross_scores", &FlopParts::cross_scores},
+    {"cross_av", &FlopParts::cross_av},
+    {"cross_o_proj", &FlopParts::cross_o_proj},
+    {"vision", &FlopParts::vision},
+    {"other", &FlopParts::other},
 };
 
 /// The exact count of one instance of the whole model (all ranks), gradient accumulation included.
@@ -161,7 +176,7 @@ struct FlopCount {
   FlopParts parts;                          ///< forward
   Count mlp_dense, mlp_routed, mlp_shared;  ///< split of parts.mlp
   Count forward, backward, recompute;
-  Count total;                         ///< by the convention: what MFU multiplies by
+  Count total;                         ///< by the convention: the numerator of MFU
   Count encoder_forward;               ///< of it, the encoder of an encoder-decoder model
   Count absorbed_scores, absorbed_av;  ///< latent attention with absorbed up-projections: replaces, never adds
   Count tokens;
@@ -177,7 +192,7 @@ struct ByteCount {
   Count kv_read, kv_write;
   Count kv_resident_end, kv_resident_end_windowed;  ///< cache size after the last pass
 
-  /// What MBU and the roofline use.
+  /// The bytes of MBU and the roofline.
   [[nodiscard]] Count moved() const noexcept { return weights_read + kv_read + kv_write; }
 };
 

@@ -2,8 +2,9 @@
 
 #include <string>
 
-namespace mfu {
+#include "core/model/flop_count.h"
 
+namespace mfu {
 namespace {
 
 Result<KernelFlop> checked(std::string_view kind, const KernelFlop& work) {
@@ -28,12 +29,11 @@ Result<KernelFlop> kernel_flop(std::string_view kind, const Architecture& spec, 
   for (const LayerSpec& layer : spec.layers) {
     const LayerWeights w = layer_weights(layer, spec.d_model);
     const MixerSpec& m = layer.mixer;
-    const bool attention = m.kind == MixerKind::kAttention || m.kind == MixerKind::kLatent;
     Count flop;
     if (kind == "qkv") flop = tokens * 2 * w.qkv;
     if (kind == "o_proj") flop = tokens * 2 * w.o_proj;
     if (kind == "mlp") flop = tokens * 2 * (w.mlp_dense + w.mlp_shared + w.expert * layer.mlp.top_k);
-    if ((kind == "flash_fwd" || kind == "flash_bwd") && attention) {
+    if ((kind == "flash_fwd" || kind == "flash_bwd") && has_attention(m)) {
       Count pairs;
       for (const SequenceGroup& s : sequences) {
         pairs += attention_pairs({s.past, s.fed, 1, true}, {m.causal, m.window, m.chunk}, options.attention) * s.count;
@@ -50,9 +50,8 @@ Result<KernelFlop> kernel_flop(std::string_view kind, const Architecture& spec, 
   if (kind == "logits") {
     Count rows;
     for (const SequenceGroup& s : sequences) rows += s.fed > 0 ? s.count : 0;
-    const bool all = options.logits == LogitsMode::kAll ||
-                     (options.logits == LogitsMode::kByPhase && (is_training(phase) || spec.is_encoder));
-    work.flop = work.all = (all ? tokens : rows) * 2 * spec.vocab * spec.io_width();
+    if (all_logits(spec, options.logits, phase)) rows = tokens;
+    work.flop = work.all = rows * 2 * spec.vocab * spec.io_width();
   }
   return checked(kind, work);
 }

@@ -12,7 +12,7 @@
 
 namespace mfu {
 
-/// What `--kernel` and `--kernel-kind` take.
+/// Words that `--kernel` and `--kernel-kind` take.
 inline constexpr std::array<std::string_view, 7> kKernelKinds{"flash_fwd", "flash_bwd", "qkv", "o_proj",
                                                               "mlp",       "logits",    "gemm"};
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/model/flop_count.h"
+
 namespace mfu {
 namespace {
 
@@ -17,58 +19,57 @@ Result<FlopCount> count_sequence(const FlopsModel& model, Phase phase, const Seq
   return model.count_flop(request);
 }
 
+/// The known part of `work` as a bound.
+Work bound_of(const Work& work) noexcept {
+  Work bound;
+  bound.tokens = work.tokens;
+  bound.flop_least = work.flop_known ? work.flop : 0;
+  bound.bytes_least = work.bytes_known ? work.bytes : 0;
+  return bound;
+}
+
 }  // namespace
 
 Work least_work(const FlopsModel& model, Phase phase, const Shape& shape) noexcept {
-  Work none;
+  Work bound;
   try {
-    if (model.spec().is_encoder_decoder() || model.spec().is_vision_only()) return none;
+    if (model.spec().is_encoder_decoder() || model.spec().is_vision_only()) return bound;
     if (phase == Phase::kDecode) {
-      if (!shape.batch && !shape.tokens) return none;
+      if (!shape.batch && !shape.tokens) return bound;
       Shape empty = shape;
       if (!empty.batch) empty.batch = empty.tokens;
       empty.tokens.reset();
       empty.context = shape.context.value_or(0);
-      const Work w = model.work(phase, empty);
-      none.tokens = w.tokens;
-      none.flop_least = w.flop_known ? w.flop : 0;
-      none.bytes_least = w.bytes_known ? w.bytes : 0;
-      return none;
+      return bound_of(model.work(phase, empty));
     }
     std::int64_t tokens = shape.tokens.value_or(0);
     if (tokens == 0 && shape.seq_len) tokens = shape.batch.value_or(1) * *shape.seq_len;
-    if (tokens <= 0 || tokens > kMostTokens) return none;
+    if (tokens <= 0 || tokens > kMostTokens) return bound;
+    const Phase as = phase == Phase::kMixed ? Phase::kPrefill : phase;
     Shape of_tokens;
     of_tokens.tokens = tokens;
     if (shape.batch && *shape.batch > 0) {  // one length for all is the least
       of_tokens.batch = shape.batch;
-      const Work w = model.work(phase == Phase::kMixed ? Phase::kPrefill : phase, of_tokens);
-      none.tokens = w.tokens;
-      none.flop_least = w.flop_known ? w.flop : 0;
-      none.bytes_least = w.bytes_known ? w.bytes : 0;
-      return none;
+      return bound_of(model.work(as, of_tokens));
     }
-    const Phase as = phase == Phase::kMixed ? Phase::kPrefill : phase;
     Shape one;
     one.batch = 1;
     one.seq_len = tokens;
     const Work whole = model.work(as, one);
-    if (!whole.flop_known) return none;
-    none.tokens = whole.tokens;
-    none.flop_least = whole.flop;
-    none.bytes_least = whole.bytes_known ? whole.bytes : 0;
-    if (model.spec().flat_params || model.options().convention == Convention::k6nd) return none;
+    if (!whole.flop_known) return bound;
+    bound = bound_of(whole);
+    if (model.spec().flat_params || model.options().convention == Convention::k6nd) return bound;
     if (model.options().convention != Convention::kExact) {
       // A rule has no parts: one token to a sequence has the least attention.
       one.batch = tokens;
       one.seq_len = 1;
-      none.flop_least = std::min(none.flop_least, model.work(as, one).flop);
-      return none;
+      bound.flop_least = std::min(bound.flop_least, model.work(as, one).flop);
+      return bound;
     }
     const Result<FlopCount> count = count_sequence(model, as, {1, 0, tokens}, 1);
     if (!count || !(count->total.to_double() > 0)) {
-      none.flop_least = 0;
-      return none;
+      bound.flop_least = 0;
+      return bound;
     }
     const double core = (count->parts.attn_scores + count->parts.attn_av).to_double();
     // Of this rank: the same share as of the whole. Backward of the core is twice its forward.
@@ -80,11 +81,11 @@ Work least_work(const FlopsModel& model, Phase phase, const Shape& shape) noexce
       total = backward;
       cores = 2;
     }
-    none.flop_least = total > 0 ? std::max(0.0, whole.flop * (1 - cores * core / total)) : 0;
+    bound.flop_least = total > 0 ? std::max(0.0, whole.flop * (1 - cores * core / total)) : 0;
   } catch (...) {  // out of memory: no bound
-    none.flop_least = none.bytes_least = 0;
+    bound.flop_least = bound.bytes_least = 0;
   }
-  return none;
+  return bound;
 }
 
 AttentionCore attention_core(const FlopsModel& model, Phase phase, const Shape& shape) noexcept {
@@ -113,13 +114,11 @@ AttentionCore attention_core(const FlopsModel& model, Phase phase, const Shape& 
     const double accumulated = is_training(phase) ? static_cast<double>(model.options().grad_accum) : 1.0;
     double layers = 0;
     for (const LayerSpec& layer : spec.layers)
-      if (layer.mixer.kind == MixerKind::kAttention || layer.mixer.kind == MixerKind::kLatent)
-        layers += static_cast<double>(layer.repeat);
+      if (has_attention(layer.mixer)) layers += static_cast<double>(layer.repeat);
     core.layers = layers / static_cast<double>(ranks.pp);
     // `batch` counts the sequences of all data-parallel ranks; heads, layers and positions are divided evenly.
-    const std::int64_t sharing = ranks.pp * std::max(ranks.tp * ranks.cp * ranks.dp, ranks.ep);
     core.flop = (count->parts.attn_scores + count->parts.attn_av).to_double() / accumulated /
-                static_cast<double>(passes) / static_cast<double>(sharing);
+                static_cast<double>(passes) / ranks.world();
   } catch (...) {  // out of memory: not known
     core = {};
   }

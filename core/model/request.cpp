@@ -85,14 +85,6 @@ void mixed_pass(const Architecture& model, const Shape& shape, ShapeRequest& out
 
 }  // namespace
 
-bool is_negative(const Shape& s) noexcept {
-  for (const auto& value :
-       {s.batch, s.seq_len, s.context, s.new_tokens, s.tokens, s.gen_batch, s.gen_tokens, s.encoder_len}) {
-    if (value && *value < 0) return true;
-  }
-  return false;
-}
-
 Shape unpacked(Shape s, std::int64_t documents) noexcept {
   if (documents <= 1 || !s.seq_len || *s.seq_len <= 0) return s;
   const std::int64_t batch = s.batch.value_or(s.tokens ? std::max<std::int64_t>(1, *s.tokens / *s.seq_len) : 1);
@@ -108,7 +100,7 @@ Shape unpacked(Shape s, std::int64_t documents) noexcept {
 ShapeRequest request_of(const Architecture& model, Phase phase, const Shape& shape) noexcept {
   ShapeRequest out;
   out.phase = phase;
-  if (is_negative(shape)) {
+  if (shape.is_negative()) {
     out.missing = "values >= 0";
     return out;
   }

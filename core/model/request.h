@@ -55,7 +55,4 @@ struct ShapeRequest {
 /// A sequence that packs documents as so many sequences of their mean length, since no query sees another document.
 [[nodiscard]] Shape unpacked(Shape shape, std::int64_t documents) noexcept;
 
-/// True where a key that counts something is below zero.
-[[nodiscard]] bool is_negative(const Shape& shape) noexcept;
-
 }  // namespace mfu

@@ -1,4 +1,4 @@
-// What one run of a model works on, where its ranges do not say.
+// The workload of one run of a model, where its ranges do not say.
 #pragma once
 
 #include <cstdint>

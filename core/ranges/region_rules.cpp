@@ -160,7 +160,7 @@ struct RegionRules::Rule {
   std::vector<Group> groups;
   std::vector<std::uint32_t> ctx_batch, ctx_tokens;  ///< group numbers; several when a name may stand in two places
   bool of_framework = false;
-  /// Group numbers, 0: none. What all sequences attend to, their new tokens included.
+  /// Group numbers, 0: none. The tokens that all sequences attend to, new ones included.
   std::uint32_t ctx_keys = 0, gen_keys = 0;
   bool by_counts = false;  ///< ctx_batch and gen_batch choose among the three below
   RegionId prefill = RegionId::kNone, decode = RegionId::kNone, mixed = RegionId::kNone;
@@ -297,7 +297,7 @@ bool RegionRules::is_of_framework(RuleId rule) const noexcept {
   return raw(rule) < rules_.size() && rules_[raw(rule)]->of_framework;
 }
 
-/// What is left of the steps that one name may take. Most matches end within kFirst steps, which are not counted; an
+/// The rest of the steps that one name may take. Most matches end within kFirst steps, which are not counted; an
 /// expression that needs more gets them from what is left for the name, in growing portions, and gives up when there is
 /// nothing left.
 class RegionRules::Budget {

@@ -1,4 +1,4 @@
-// Range name > rule, fast: what RegionRules answers once is remembered here.
+// Range name > rule, fast: the answers of RegionRules are kept here.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ class RuleCache {
     return miss(domain, domain_name, name, hash);
   }
 
-  /// What was met so far that is no region.
+  /// The names met so far that are no regions.
   [[nodiscard]] const UnmatchedNames& unmatched() const noexcept { return unmatched_; }
 
   /// A name as the client passed it, cut to what counts.

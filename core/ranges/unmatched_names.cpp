@@ -5,6 +5,8 @@
 #include <cctype>
 #include <cstring>
 
+#include "core/base/printable.h"
+
 namespace mfu {
 namespace {
 
@@ -22,7 +24,7 @@ std::string_view known_region(std::string_view name) {
   constexpr std::pair<std::string_view, std::string_view> kWords[] = {{"prefill", "prefill"}, {"decode", "decode"},
                                                                       {"generat", "decode"},  {"step", "step"},
                                                                       {"iter", "step"},       {"train", "step"}};
-  const std::string small = lower(name);
+  const std::string small = lower_case(name);
   for (const auto& [word, region] : kWords)
     if (small.find(word) != std::string::npos) return region;
   return "";
@@ -78,7 +80,7 @@ std::vector<std::string> UnmatchedNames::names() const {
 std::string proposed_rule(std::string_view name) {
   const std::string_view begins = stem(name);
   std::string region(known_region(name));
-  for (const char c : region.empty() ? lower(begins) : std::string())
+  for (const char c : region.empty() ? lower_case(begins) : std::string())
     region += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   while (region.ends_with('_')) region.pop_back();
   if (region.empty()) region = "step";

@@ -1,4 +1,4 @@
-// Names of ranges that no rule matched: what a person needs to write the missing rule.
+// Names of ranges that no rule matched, so that a person can write the missing rule.
 #pragma once
 
 #include <array>

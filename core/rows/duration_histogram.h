@@ -37,7 +37,7 @@ class DurationHistogram {
   void merge(const DurationHistogram& other) {
     const DurationNs max_ns = std::max(max_ns_, other.max_ns_);
     for (const auto& [at, times] : other.buckets_) add(upper_edge(at), times);
-    max_ns_ = max_ns;  // an edge stands for what fell below it
+    max_ns_ = max_ns;  // an edge counts the durations below it
   }
 
   void clear() noexcept {

@@ -11,7 +11,7 @@ namespace {
 constexpr auto kMatmul = static_cast<std::size_t>(TimeClass::kMatmul);
 constexpr auto kOther = static_cast<std::size_t>(TimeClass::kOther);
 
-/// What usually makes FLOP this many times more than the time allows.
+/// The usual cause of so many times more FLOP than the time allows.
 const char* likely_cause(double factor) noexcept {
   if (factor < 1.25) {
     return "matmuls in a faster dtype than the peak's, weights counted twice (a tied embedding), or the card clocks "

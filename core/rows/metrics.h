@@ -60,13 +60,13 @@ struct Roofline {
 [[nodiscard]] std::string suspect_reason(double ideal_s, double matmul_s, double elapsed_s, Bound bound,
                                          bool sparse_peak, const char* kernels = "matmul kernels");
 
-/// The clock that ran over the clock that the peak stands for: 0.8 means that power or heat took a fifth of the peak
+/// The clock that ran over the clock of the peak: 0.8 means that power or heat took a fifth of the peak
 /// away. Its own figure, never mixed into mfu. \param actual_sm_clock_khz as NVML reads it once per window
 /// (nvmlDeviceGetClockInfo, NVML_CLOCK_SM, in MHz there). None: the peak's clock is not known (override).
 [[nodiscard]] std::optional<double> clock_ratio(std::uint32_t actual_sm_clock_khz, const Peak& peak) noexcept;
 
 /// Sets `clock_ratio`, and moves what a slower clock takes of matmuls whose tiles are known from `shape` and `rest` of
-/// gemm_loss to `clock`: time x (1 - ratio), unless memory is the bound, which has a clock of its own.
+/// gemm_loss to `clock`: time x (1 - ratio), unless memory is the bound, whose clock is another.
 void set_clock_ratio(std::optional<double> ratio, RegionSummary& row) noexcept;
 
 }  // namespace mfu

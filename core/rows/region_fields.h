@@ -20,7 +20,7 @@ namespace mfu {
 
 enum class Unit : std::uint8_t { kNone, kCount, kToken, kSeconds, kMoment, kFlop, kByte, kRatio };
 
-/// What becomes of the field when rows are added up: windows to a run, devices and ranks to a job.
+/// How the field adds up with those of other rows: windows to a run, devices and ranks to a job.
 enum class AddsUp : std::uint8_t {
   kSum,       ///< the sum of those that are known
   kHull,      ///< from the first begin to the last end
@@ -301,7 +301,7 @@ constexpr void for_each_field(Each&& each) {
   kFieldsOf<T>.for_each(each);
 }
 
-/// An object with fields of its own.
+/// An object that has a table of fields.
 template <typename T>
 inline constexpr bool kHasFields = !std::is_same_v<decltype(kFieldsOf<T>), const decltype(fields())>;
 

@@ -1,4 +1,4 @@
-// What closed windows say: the one structure that every output format is made from.
+// Closed windows: the one structure that every output format is made from.
 #pragma once
 
 #include <algorithm>
@@ -52,13 +52,11 @@ struct IdleGaps {
   [[nodiscard]] DurationNs& of_length(DurationNs gap) noexcept {
     return gap < kShort ? under_20us : gap < kMedium ? under_1ms : longer;
   }
-  void add(const IdleGaps& more) noexcept {
-    under_20us += more.under_20us;
-    under_1ms += more.under_1ms;
-    longer += more.longer;
-    before += more.before;
-    inside += more.inside;
-    after += more.after;
+  /// Adds `more`, or with -1 takes it away.
+  void add(const IdleGaps& more, int times = 1) noexcept {
+    for (DurationNs IdleGaps::*const part : {&IdleGaps::under_20us, &IdleGaps::under_1ms, &IdleGaps::longer,
+                                             &IdleGaps::before, &IdleGaps::inside, &IdleGaps::after})
+      this->*part += times * more.*part;
   }
   /// Work that came late filled gaps: both splits sum to `idle` again.
   void fit(DurationNs idle) noexcept {
@@ -99,7 +97,7 @@ struct TopKernel {
   DurationNs sum_ns = 0;
 };
 
-/// What a batch is counted in: a decode pass by its sequences, a prefill or mixed pass by its tokens.
+/// The unit of a batch: a decode pass counts its sequences, a prefill or mixed pass its tokens.
 enum class BatchUnit : std::uint8_t { kSequences, kTokens };
 template <>
 inline constexpr auto kWords<BatchUnit> = std::to_array<std::string_view>({"sequences", "tokens"});
@@ -142,7 +140,7 @@ struct ExecutedWork {
   DurationNs matmul_ns = 0;   ///< of all matmul kernels, and of graphs recorded as one, which may be all matmul
   /// Time that `flop` takes at the peaks of the dtypes that the matmuls had; 0: no peak is known.
   DurationNs ideal_ns = 0;
-  double tile_flop = 0;     ///< of products whose tiles are known: what the tiles compute, padding included [FLOP]
+  double tile_flop = 0;     ///< of products whose tiles are known: FLOP of all tiles, padding included [FLOP]
   DurationNs tiled_ns = 0;  ///< of covered_ns, time of these
 
   /// From this share on, HFU is worked out from it.
@@ -194,14 +192,14 @@ struct Component {
   std::optional<GemmLoss> loss;      ///< of its time; with of_peak sums to 1. None where no kernel says a tile
 };
 
-/// What the products that ran say about the model, or the program: one line for people.
+/// A conclusion about the model or the program from the products that ran: one line for people.
 struct Finding {
   std::string kind;  ///< `recomputation`, `padding`, `logits`, `expert_capacity`, `config`, `peak_dtype`,
                      ///< `not_seen`
   std::string text;
 };
 
-/// What the detector found where no range named the region.
+/// The detector's finding where no range named the region.
 struct Detected {
   std::string kind;                   ///< `step`, `decode`, `prefill_or_mixed`, `iteration`
   std::uint64_t period_launches = 0;  ///< launches per instance, a graph launch being one
@@ -251,7 +249,7 @@ struct RegionSummary : RegionCounts {
   std::optional<double> mfu_mixed;
   std::optional<double> roofline_s;  ///< max(FLOP/peak, bytes/bandwidth) [s]
   Bound bound = Bound::kUnknown;
-  std::optional<double> clock_ratio;  ///< SM clock at the window's end over the clock that the peak stands for
+  std::optional<double> clock_ratio;  ///< SM clock at the window's end over the clock of the peak
   std::string suspect;                ///< why the figure is not to be believed; empty: nothing found
   bool classes_known = true;          ///< false: no device activity was to be had, or not all times of it
   std::optional<std::array<double, kTimeClasses>> lost;  ///< with mfu sums to 1; [kMatmul] is beyond the ideal
@@ -289,7 +287,7 @@ struct RegionSummary : RegionCounts {
     after_prefill.reset();
     slowest.clear();
   }
-  /// Where the limits of single instances are not sure enough: what was measured of each goes, the times of all
+  /// Where the limits of single instances are not sure enough: the figures of each are dropped, the times of all
   /// together stay.
   void forget_single_instances() {
     latency = inter_token = prefill_to_decode = LatencySummary{};
@@ -299,7 +297,7 @@ struct RegionSummary : RegionCounts {
   }
 };
 
-/// What became of every launch. seen = attributed + outside + unattributed + dropped.
+/// The fate of every launch. seen = attributed + outside + unattributed + dropped.
 struct LaunchAccount {
   std::uint64_t seen = 0;
   std::uint64_t attributed = 0;
@@ -317,7 +315,7 @@ struct TrustState {
   std::uint64_t against = 0;  ///< cases that contradict it, so far in the run
 };
 
-/// What the library itself cost so far.
+/// The library's cost so far.
 struct SelfCost {
   double cpu_s = 0;             ///< CPU time of our own threads [s]
   std::uint64_t rss_bytes = 0;  ///< memory that the library holds [B]

@@ -1,6 +1,7 @@
 #include "core/rows/region_totals.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -11,8 +12,7 @@ namespace mfu {
 
 namespace {
 
-constexpr std::size_t kTopKernels = 10;      ///< as many as a row has
-constexpr std::size_t kMostComponents = 48;  ///< likewise of a whole run
+constexpr std::size_t kMostComponents = 48;  ///< as many as a row of a whole run has
 
 bool usable(const std::optional<double>& peak) { return peak && *peak > 0; }
 
@@ -199,6 +199,24 @@ LatencySummary LatencySum::summary() const {
   return s;
 }
 
+void KernelSums::add(const TopKernel& kernel) {
+  TopKernel& into = by_name_.try_emplace(kernel.name, TopKernel{kernel.name, kernel.kernel_class, 0, 0}).first->second;
+  add_to(into.count, kernel.count);
+  add_to(into.sum_ns, kernel.sum_ns);
+}
+
+void KernelSums::add(const KernelSums& other) {
+  for (const auto& [name, kernel] : other.by_name_) add(kernel);
+}
+
+std::vector<TopKernel> KernelSums::top() const {
+  std::vector<TopKernel> top;
+  for (const auto& [name, kernel] : by_name_) top.push_back(kernel);
+  std::ranges::stable_sort(top, std::greater{}, &TopKernel::sum_ns);
+  if (top.size() > kTopKernels) top.resize(kTopKernels);
+  return top;
+}
+
 void ComponentSums::Sum::add(const Sum& other) {
   sum.calls += other.sum.calls;
   sum.shapes = std::max(sum.shapes, other.sum.shapes);  // mostly the same ones; how many are not is unknown
@@ -218,7 +236,7 @@ Component ComponentSums::Sum::total() const {
   c.of_peak = quotient(true, ideal_ns, with_peak_ns);
   c.bound = longest(bound_ns);
   c.loss.reset();
-  if (any_loss && c.of_peak) {
+  if (any_loss && c.of_peak.value_or(2) <= 1) {
     c.loss = loss_ns;
     for (const auto part : kGemmLossParts) *c.loss.*part /= with_peak_ns;
     c.loss->fit(1 - *c.of_peak);
@@ -264,8 +282,7 @@ std::vector<Component> ComponentSums::list(std::size_t most) const {
       order.push_back(&sum);
     }
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Sum* a, const Sum* b) { return a->sum.time_ns > b->sum.time_ns; });
+  std::ranges::stable_sort(order, std::greater{}, [](const Sum* sum) { return sum->sum.time_ns; });
   std::vector<Component> out;
   for (const Sum* sum : order) {
     if (out.size() < most) {
@@ -343,7 +360,7 @@ void RegionTotals::Part::add(const RegionSummary& row, const RowPeak& peak) {
     sum.suspect = row.suspect;
     suspect_ns = row.elapsed_ns;
   }
-  for (const TopKernel& kernel : row.top_kernels) add(kernel);
+  for (const TopKernel& kernel : row.top_kernels) kernels.add(kernel);
   for (const Component& component : row.components) components.add(component);
   for (const IdleCause& cause : row.idle_by) add_cause(idle_by, cause);
   latency.add(row.latency);
@@ -355,12 +372,6 @@ void RegionTotals::Part::add(const RegionSummary& row, const RowPeak& peak) {
   for_each_mean([&](std::size_t index, const auto& field) {
     if (const std::optional<double>& value = field.of(row)) means[index].add(*value, seconds(row.elapsed_ns));
   });
-}
-
-void RegionTotals::Part::add(const TopKernel& kernel) {
-  TopKernel& into = kernels.try_emplace(kernel.name, TopKernel{kernel.name, kernel.kernel_class, 0, 0}).first->second;
-  add_to(into.count, kernel.count);
-  add_to(into.sum_ns, kernel.sum_ns);
 }
 
 void RegionTotals::Part::merge_histograms(const Part& other) {
@@ -380,7 +391,7 @@ void RegionTotals::Part::add(const Part& other) {
     suspect_ns = other.suspect_ns;
     sum.suspect = other.sum.suspect;
   }
-  for (const auto& [name, kernel] : other.kernels) add(kernel);
+  kernels.add(other.kernels);
   components.add(other.components);
   for (const IdleCause& cause : other.idle_by) add_cause(idle_by, cause);
   merge_histograms(other);
@@ -407,10 +418,7 @@ SummedRegion RegionTotals::Part::summed() const {
   s.slowest = slowest.beyond(s.latency);
   s.bound = longest(bound_ns);
   for_each_mean([&](std::size_t index, const auto& field) { field.of(s) = means[index].mean(); });
-  for (const auto& [name, kernel] : kernels) s.top_kernels.push_back(kernel);
-  std::stable_sort(s.top_kernels.begin(), s.top_kernels.end(),
-                   [](const TopKernel& a, const TopKernel& b) { return a.sum_ns > b.sum_ns; });
-  if (s.top_kernels.size() > kTopKernels) s.top_kernels.resize(kTopKernels);
+  s.top_kernels = kernels.top();
   s.components = components.list(kMostComponents);
   if (weights.with_flop > 0) {
     s.flop = weights.flop;

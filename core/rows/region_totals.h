@@ -22,7 +22,7 @@ struct RowPeak {
   std::optional<double> bytes_per_s;  ///< [B/s]
 };
 
-/// Numerators and denominators of MFU, HFU, MBU and the waterfall: what may be added up, as the quotients may not.
+/// Numerators and denominators of MFU, HFU, MBU and the waterfall, which may be added up, as the quotients may not.
 /// MFU covers the rows whose FLOP and peak are known, and those in which no instance was at work (their FLOP are 0).
 /// The others are left out of both sides: a row that could not be counted must not make the rest look slow.
 struct Weights {
@@ -71,6 +71,21 @@ class LatencySum {
   DurationHistogram histogram_;
   DurationNs max_ns_ = 0;
 };
+
+/// Kernels by name, added up.
+class KernelSums {
+ public:
+  void add(const TopKernel& kernel);
+  void add(const KernelSums& other);
+  /// Those that took most time, longest first: as many as a row has.
+  [[nodiscard]] std::vector<TopKernel> top() const;
+
+ private:
+  std::map<std::string, TopKernel> by_name_;
+};
+
+/// As many kernels as a row has.
+inline constexpr std::size_t kTopKernels = 10;
 
 /// Adds each field that adds up by itself (region_fields.h says which): those of RegionCounts, or of RegionSummary.
 void add_up(RegionCounts& into, const RegionCounts& from);
@@ -146,8 +161,8 @@ class RegionTotals {
   void add_beside(const RegionSummary& row, const RowPeak& peak);
   [[nodiscard]] bool empty() const noexcept { return seen_.rows + blind_.rows == 0; }
   [[nodiscard]] SummedRegion summed() const;
-  /// Counts, times, FLOP, bytes and latencies of all rows, those without device activity too: what a counter of
-  /// Prometheus has, which may never fall. No quotient but these sums.
+  /// Counts, times, FLOP, bytes and latencies of all rows, those without device activity too: for a counter of
+  /// Prometheus, which may never fall. No quotient but these sums.
   [[nodiscard]] RegionSummary everything() const;
   /// Peak x elapsed of all rows that MFU covers [FLOP].
   [[nodiscard]] double flop_at_peak() const noexcept {
@@ -169,7 +184,7 @@ class RegionTotals {
 
   /// Rows that saw the device, or rows that did not.
   struct Part {
-    RegionSummary sum;  ///< what adds up; no quotient
+    RegionSummary sum;  ///< the figures that add up; no quotient
     Weights weights;
     std::uint64_t rows = 0;
     std::array<DurationNs, 3> bound_ns{};  ///< elapsed time by Bound
@@ -178,13 +193,12 @@ class RegionTotals {
     LatencySum latency, inter_token, prefill_to_decode;
     std::map<std::pair<BatchUnit, std::int64_t>, Batch> by_batch;  ///< by unit and smallest batch
     SlowestInstances slowest;
-    std::map<std::string, TopKernel> kernels;
+    KernelSums kernels;
     ComponentSums components;
     std::vector<IdleCause> idle_by;
 
     void add(const RegionSummary& row, const RowPeak& peak);
     void add(const Part& other);
-    void add(const TopKernel& kernel);
     void merge(const RegionSummary& row);
     void merge_histograms(const Part& other);
     [[nodiscard]] SummedRegion summed() const;

@@ -17,7 +17,7 @@ class SlowestInstances {
   static constexpr std::size_t kMost = 3;
   /// Fewer instances than these have no typical one.
   static constexpr std::uint64_t kEnough = 5;
-  /// Beyond the median [ratio]: what is less is the usual spread.
+  /// Beyond the median [ratio]: less is the usual spread.
   static constexpr double kFactor = 1.1;
 
   void add(const SlowInstance& instance) noexcept;

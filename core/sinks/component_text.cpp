@@ -13,7 +13,7 @@
 namespace mfu {
 namespace {
 
-/// Whole percents, downwards: what is not wholly seen is not said to be.
+/// Whole percents, rounded down: 100 only where all is seen.
 int whole_percent(double ratio) { return static_cast<int>(std::floor(ratio * 100 + 1e-9)); }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace mfu {
 
 struct Scalar {
-  std::string tag;   ///< `step/mfu`: what comes before the first `/` is a group
+  std::string tag;   ///< `step/mfu`: the part before the first `/` is a group
   double value = 0;  ///< stored as a float
 };
 

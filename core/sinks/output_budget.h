@@ -31,7 +31,7 @@ class OutputBudget {
   /// The next window. \return what is to be written now: it, or several as one; nullptr: nothing yet. Valid until the
   /// next call.
   [[nodiscard]] const WindowSummary* take(const WindowSummary& window);
-  /// What was held back, at the end of the run; nullptr: nothing.
+  /// The line that was held back, at the end of the run; nullptr: none.
   [[nodiscard]] const WindowSummary* rest();
   /// How long a window is written with: decides how long the next one is.
   void wrote(std::size_t bytes);

@@ -1,4 +1,4 @@
-// The objects of the run directory's lines, for whoever writes one or puts it into a larger document.
+// The objects of the run directory's lines, for code that writes one or puts it into a larger document.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,4 +1,4 @@
-// What the elapsed time of a row is to be multiplied by.
+// The rates by which the elapsed time of a row is multiplied.
 #pragma once
 
 #include <vector>

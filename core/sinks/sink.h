@@ -23,7 +23,7 @@ struct RunInfo {
   std::string job_id;        ///< of its launcher, the same through restarts; empty: the launcher does not say
   std::int64_t restart = 0;  ///< how often the launcher had started that job before
   std::string version;
-  std::string commit;   ///< of the source; empty where nobody knows
+  std::string commit;   ///< of the source; empty: unknown
   std::string build;    ///< the package that holds the library; empty outside of packages
   std::string command;  ///< of the process, as command_text() puts it
   std::vector<DeviceInfo> devices;
@@ -47,7 +47,7 @@ class Sink {
   [[nodiscard]] virtual Result<void> write(const WindowSummary& window) = 0;
   /// A warning or a change of state, at `t_ns` (UTC). `kind` is a stable word, `message` one line for a person.
   [[nodiscard]] virtual Result<void> event(TimeNs t_ns, std::string_view kind, std::string_view message) = 0;
-  /// What is to be said once of what became of the last window; empty as a rule.
+  /// A notice about the last window, to be shown once; empty as a rule.
   [[nodiscard]] virtual std::string take_notice() { return {}; }
 };
 

@@ -33,8 +33,8 @@ std::string slow_ones(const RegionSummary& r) {
 
 constexpr std::array<std::string_view, kTimeClasses> kClassWords{"matmul", "other", "comm", "copy", "idle"};
 
-/// Where the time went, largest first, in percent of elapsed; what is below 0.05 % is left out, and what does not fit
-/// into `room` columns.
+/// The waterfall, largest class first, in percent of elapsed; shares below 0.05 % are left out, and words that do not
+/// fit into `room` columns.
 std::string waterfall(const RegionSummary& r, std::size_t room = 200) {
   if (r.untimed != 0) return why_no_times(r);
   if (!r.classes_known || r.elapsed_ns == 0) return "";
@@ -168,20 +168,20 @@ LineColumns columns_of(const RegionSummary& r) {
   if (!mbu.empty() && !(memory && r.mbu)) further += (further.empty() ? "" : " ") + mbu;
   if (r.bound != Bound::kUnknown) c[6] = memory ? "bound=memory" : "bound=compute";
   if (r.tokens != 0 && elapsed > 0) {
-    // Per second of the window for the process, per second of its own time for a region.
+    // Per second of the window for the process, per second of the region's time for a region.
     const double base = r.region == "total" ? seconds(r.window.length_ns()) : elapsed;
     c[7] = "tok/s=" + compact_text(static_cast<double>(r.tokens) / base);
   }
   return c;
 }
 
-/// What stands behind the waterfall.
+/// The words behind the waterfall.
 std::string tail_of(const RegionSummary& r) {
   std::string tail;
   // The GPU ran slower than its peak supposes: that part of the loss is power or heat, not the program.
   if (r.clock_ratio && *r.clock_ratio < 0.95) tail += fmt::format(" clock={:.0f}%", *r.clock_ratio * 100);
   if (r.overlapped) tail += " overlapped";
-  // What it means is in the exit table and the run directory.
+  // The exit table and the run directory explain it.
   if (!r.suspect.empty()) tail += " suspect: " + r.suspect.substr(0, r.suspect.find(':'));
   return tail;
 }
@@ -346,7 +346,7 @@ TextSink::TextSink(std::string target, std::int64_t rank, bool name_rank, std::u
 }
 
 Result<void> TextSink::print(std::string_view text) {
-  // A progress bar stands on the line that the cursor is in: without this, half of it would stay behind ours.
+  // A progress bar may be on the line of the cursor: without this, half of it would stay behind ours.
   std::string lines = terminal_ ? "\r\x1b[K" : "";
   for (bool first = true; !text.empty(); first = false) {
     const std::size_t end = text.find('\n');
@@ -376,7 +376,7 @@ Result<void> TextSink::start(const RunInfo& run) {
 }
 
 std::string TextSink::window_text(const WindowSummary& window) {
-  // What remains of a run behind its last whole window says nothing, and the table follows.
+  // The rest of a run behind its last whole window says nothing, and the table follows.
   constexpr DurationNs kShortest = kNsPerSecond / 20;
   longest_ = std::max(longest_, window.window.length_ns());
   if (window.window.length_ns() < std::min(kShortest, longest_ / 2)) return "";

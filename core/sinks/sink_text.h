@@ -61,7 +61,7 @@ class TextSink final : public Sink {
 /// `#17 41.2 ms (idle +7.5 ms)`: which instance, how long it took, and what it lost most to.
 [[nodiscard]] std::string slow_instance(const SlowInstance& slow, bool classes_known);
 /// The regions of the whole run as a table. Below a region what single instances took: by batch where there are
-/// several, from prefill to decode, and the slowest; what its matmuls say, and with `components` each of them.
+/// several, from prefill to decode, and the slowest; the findings of its matmuls, and with `components` each of them.
 [[nodiscard]] std::string region_table(const WindowSummary& run, bool components = false);
 /// The table at the end of the run: regions, launch account, what the library cost.
 [[nodiscard]] std::string run_table(const WindowSummary& run, bool components = false);

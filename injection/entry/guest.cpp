@@ -124,10 +124,12 @@ RunInfo Parts::describe_run() const {
 /// Whether there are addresses for the tables that callbacks write to, with some left for the host.
 bool has_room_for_tables() noexcept {
   constexpr std::size_t kTables = std::size_t{64} << 20;  // of all, with what allocators ask for around them
-  constexpr std::size_t kLeft = std::size_t{16} << 20;    // a library that cannot get thread-local data ends its host
-  void* room = detail::map_zeroed(kTables + kLeft);
+  // glibc gives each thread that allocates 64 MiB of them while there are any: the library's four, and the driver's.
+  constexpr std::size_t kArenas = std::size_t{6 * 64} << 20;
+  constexpr std::size_t kLeft = std::size_t{16} << 20;  // a library that cannot get thread-local data ends its host
+  void* room = detail::map_zeroed(kTables + kArenas + kLeft);
   if (room == nullptr) return false;
-  ::munmap(room, kTables + kLeft);
+  ::munmap(room, kTables + kArenas + kLeft);
   return true;
 }
 

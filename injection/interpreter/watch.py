@@ -22,7 +22,7 @@ FIRST_MEASURED = 1 << 16  # numbers of models whose FLOP are counted here: one f
 MOST_MODELS, MOST_MEASURED = 64, 1024
 TOOLS = (3, 4)  # ids of sys.monitoring without a meaning
 LEARN_PASSES = 128  # outermost calls during which unknown modules are looked for
-RELEARN_PASSES, RELEARN_STEPS = 1000, 100  # then again after so many
+RELEARN_PASSES, RELEARN_STEPS, RELEARN = 1000, 100, 16  # then again after so many, during fewer
 MOST_INNER = 256  # calls inside of other passes, after which a code object is no longer watched
 MOST_CODES = 512
 MOST_REFS = 4096  # weak ones: dead ones are dropped where there are so many
@@ -277,8 +277,9 @@ class Watch:
 
     def on_start(self, code, _):
         watched = self.find(code)
-        if watched is not None and watched.start is not None:
-            self.do(watched.start)
+        if watched is None or watched.start is None or (watched is self.call and self.stack()):
+            return  # a module inside of another one, most often
+        self.do(watched.start)
 
     def on_return(self, code, _, value):
         watched = self.find(code)
@@ -466,7 +467,7 @@ class Watch:
             self.learn_again()
 
     def learn_again(self):
-        self.left = LEARN_PASSES
+        self.left = max(self.left, RELEARN)
         self.known.clear()  # what trains may have changed
         if self.call is not None:
             self.listen(self.call)

@@ -36,9 +36,10 @@ DrainThread::DrainThread(const DrainParts& parts, RunInfo run, TimeNs started)
 }
 
 bool DrainThread::start() {
+  if (look_ && !look_->start()) look_.reset();  // there is no thread to be had for what is not needed
   return start_own_thread(
              "mfu-drain", [](void* self) { static_cast<DrainThread*>(self)->loop(); }, this) &&
-         (!flush_ || flush_->start()) && (!look_ || look_->start());
+         (!flush_ || flush_->start());
 }
 
 void DrainThread::stop() {

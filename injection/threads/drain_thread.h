@@ -104,7 +104,7 @@ class DrainThread {
 
   Wakeup wake_;
   std::optional<FlushThread> flush_;  ///< where there is CUPTI
-  std::optional<LookThread> look_;    ///< where launches are seen as they are made, unless MFU_IDLE=0
+  std::optional<LookThread> look_;    ///< where launches are seen as they are made, with MFU_IDLE=1
   TimeNs flush_since_ = 0;
   bool flush_stuck_ = false;
   bool unmatched_told_ = false;

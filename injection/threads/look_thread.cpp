@@ -58,10 +58,13 @@ void LookThread::loop() {
   }
 }
 
-/// Between two looks at different work, half of the time was either.
+/// Between two looks at different work, half of the time was either. The first look came about as late as the question
+/// whether all is over, no later: before that it is unknown what the host did.
 void LookThread::look(TimeNs now) {
   const HostWork* found = work();
-  const TimeNs from = looked_at_ != 0 ? looked_at_ : quiet_from_;
+  constexpr DurationNs kAnswer = 20'000'000;
+  const TimeNs asked = now - std::max(kAnswer, (now - quiet_from_) / LookPace::kAskPart);
+  const TimeNs from = looked_at_ != 0 ? looked_at_ : std::max(quiet_from_, asked);
   const TimeNs changed = looked_at_ != 0 && last_ != found ? from + (now - from) / 2 : from;
   if (changed != from) (void)spans_.push({{from, changed}, last_});
   (void)spans_.push({{changed, now}, found});

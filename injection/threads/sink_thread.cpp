@@ -32,12 +32,12 @@ SinkThread::SinkThread(const Config& config, const RegionRules& rules, const Ker
 void SinkThread::open(const RunInfo& run) {
   run_begin_ns_ = run.t_ns;
   const double bytes_per_day = config_.run_dir_limit_mb * 1e6;
-  if (config_.log_all_ranks || config_.rank == 0) {
-    if (config_.log_json)
-      json_log_.emplace(config_.log, bytes_per_day);
+  if (config_.log.all_ranks || config_.rank == 0) {
+    if (config_.log.json)
+      json_log_.emplace(config_.log.target, bytes_per_day);
     else
-      text_.emplace(config_.log, config_.rank, config_.log_all_ranks && config_.world_size > 1,
-                    static_cast<std::uint64_t>(config_.log_every), config_.log_components, bytes_per_day);
+      text_.emplace(config_.log.target, config_.rank, config_.log.all_ranks && config_.world_size > 1,
+                    static_cast<std::uint64_t>(config_.log.every), config_.log.components, bytes_per_day);
   }
   if (!config_.run_dir.empty()) file_sinks_.push_back(std::make_unique<JsonlSink>(config_.run_dir, run, bytes_per_day));
   if (!config_.tb_dir.empty())
@@ -45,7 +45,7 @@ void SinkThread::open(const RunInfo& run) {
 }
 
 bool SinkThread::start() {
-  const bool stream = (text_ || json_log_) && (config_.log == "stderr" || config_.log == "stdout");
+  const bool stream = (text_ || json_log_) && (config_.log.target == "stderr" || config_.log.target == "stdout");
   if (stream && log_thread_.emplace().start()) {
     if (text_) text_->carried_by(&*log_thread_);
     if (json_log_) json_log_->carried_by(&*log_thread_);

@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(config.interval_s >= 0.01 && config.interval_s <= 1e6);
   require(config.trace_seconds > 0 && config.trace_seconds <= 1e6);
   require(config.run_dir_limit_mb == 0 || (config.run_dir_limit_mb >= 1 && config.run_dir_limit_mb <= 1e9));
-  require(config.rank >= 0 && config.world_size > 0 && config.log_every >= 0);
+  require(config.rank >= 0 && config.world_size > 0 && config.log.every >= 0);
   for (const std::string& line : config.warnings) {
     require(line.size() < 2000);
     for (const char c : line) require(static_cast<unsigned char>(c) >= 0x20);

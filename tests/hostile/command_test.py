@@ -39,13 +39,15 @@ CALLS = [
     ["report", H], ["report", beside("--")], ["report", "run", H], ["report", "run", "-o", beside("nowhere/")],
     ["report", "run", "--assert", H], ["report", "run", "--assert", beside("", ".mfu>0")], ["report", "run", "-c", H],
     ["report", "run", "--tensorboard", beside("/dev/null/")], ["report", "trace", "--interval", H],
-    ["report", "trace", "--batch", H], ["report", beside("run/", ".jsonl")], ["report", "run", "-o", beside("page")], ["report", "run", beside("--json=")],
+    ["report", "trace", "--batch", H], ["report", beside("run/", ".jsonl")], ["report", "run", "-o", beside("page")],
+    ["report", "run", beside("--json=")],
     ["compare", H, "run"], ["compare", "run", H], ["compare", "run", "run", "--assert", H], ["compare", "run", "run", "-c", H],
     ["top", "--once", H], ["top", "run", "--once", "--filter", H], ["top", "run", "--once", "--sort", H],
     ["top", "run", "--once", "-c", H], ["top", "run", "--once", "--theme", H],
     ["serve", H], ["serve", "run", "--once", "--textfile", beside("nowhere/")], ["serve", "run", "--address", H, "--port", "0"],
     ["serve", "run", "--once", "--textfile", "m.prom", "--job", H], ["serve", "run", "--per-rank", H],
-    ["serve", "run", "--port", H], ["replay", H], ["replay", beside("", ".csv")], ["replay", "trace", "--range", H], ["replay", "trace", "--kernel", H],
+    ["serve", "run", "--port", H], ["replay", H], ["replay", beside("", ".csv")], ["replay", "trace", "--range", H],
+    ["replay", "trace", "--kernel", H],
     ["replay", "trace", "--gpu", H], ["replay", "trace", "--run-dir", beside("/dev/null/")], ["replay", "trace", "-c", H],
     ["replay", "trace", "--match", H, "--range", "x"], ["replay", "trace", "--kernel-kind", H],
     ["flops", H], ["flops", "config", "--as", H], ["flops", "config", "--gpu", H], ["flops", "config", "--phase", H],
@@ -326,7 +328,7 @@ class Places(TestCase):
             with self.subTest(when):
                 folder = self.directory / when
                 folder.mkdir()
-                (folder / "other-0-1.jsonl").write_bytes(next(RUN.glob("*-0-*.jsonl")).read_bytes())
+                (folder / "other-0-1.jsonl").write_bytes(next(RUN.glob("*.jsonl")).read_bytes())
                 run = self.program(
                     [MFU, "run", "-d", folder, "sh", "-c", f'{SCENARIO} -c "$0"; touch -d {when} "$MFU_RUN_DIR"/*', script],
                     entry="", env={"SIMGPU_TRACE": None})
@@ -334,7 +336,7 @@ class Places(TestCase):
                 self.assertTrue(run.log[-1].startswith("next: mfu report "), run.log)
                 self.assertFalse([line for line in run.log if line.startswith("ended")], run.log)
                 again = self.program([MFU, "run", "-d", folder, "true"], entry="", env={"SIMGPU_TRACE": None})
-                self.assertTrue(again.log[-1].startswith("nothing was measured"), again.log)
+                self.assertTrue(any(line.startswith("nothing was measured") for line in again.log), again.log)
 
 
 if __name__ == "__main__":

@@ -157,7 +157,7 @@ class Limits(Hosts):
             for mb in range(8, 2048, 4)
             if self.program([HOST, "leave", "exit"], entry="", preexec_fn=below(mb << 20)).code == 21
         )
-        for mb in (*range(least, least + 80, 4), *range(least + 80, least + 640, 80)):
+        for mb in (*range(least, least + 80, 4), *range(least + 80, least + 640, 16)):
             for entry in ("cuda nvtx", "preload"):
                 if entry == "preload" and mb < least + 16:
                     continue  # the loader itself ends a program when it has no room for what is to be preloaded

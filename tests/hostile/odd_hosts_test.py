@@ -202,7 +202,7 @@ class Variables(Hosts):
         "%s%n%d{}",
         "\x1b[2J\nline",
         "\u202e\U0001f600",
-        "x" * 100_000,
+        "x" * 80_000,  # in each variable at once: an environment has 2 MB
         "/",
         "/dev/zero",
         "/dev/full",

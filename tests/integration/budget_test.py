@@ -9,7 +9,7 @@ from harness import SANITIZE, TestCase, main, ns, union_ns
 # Steps of so many launches, each waited for.
 SCRIPT = """
     kernel gemm_a ns=1500; stream s
-    repeat {steps} {{ push "step batch=1 seq_len=64"; {more} launch gemm_a stream=s count={launches}; sync s; pop }}
+    repeat {steps} {{ push "step batch=1 seq_len=16"; {more} launch gemm_a stream=s count={launches}; sync s; pop }}
     print ends
 """
 
@@ -55,7 +55,7 @@ class Budget(TestCase):
         return steps[1] / steps[0] - 1
 
     def test_prices(self):
-        for price_ns, budget, steps in ((1000, 4, 40_000), (10_000, 10, 30_000)):
+        for price_ns, budget, steps in ((1000, 4, 110_000), (10_000, 10, 90_000)):
             with self.subTest(price_ns):
                 run = self.run_it(price_ns, steps, MFU_BUDGET=budget, SIMGPU_TRACE=None)
                 cost, error, every = said(run)
@@ -78,7 +78,7 @@ class Budget(TestCase):
         bare = [w for w in run.lines("window") if not traced(w)]
         for w in bare:
             self.assertIsNone(w["busy_s"])
-            self.assertIsNone(w["lost"])
+            self.assertEqual(set(w["lost"].values()), {None})
         self.assertTrue(any(w["mfu"] for w in bare if w["region"] == "step"))
         total = run.region("total")
         self.assertIn("coverage", [finding["kind"] for finding in total["findings"]])

@@ -189,7 +189,7 @@ class Run(TestCase):
                 self.assertEqual(len(set(directories)), 1, directories)
                 self.assertRegex(directories[0], rf"/mfu-runs/{name}$")
                 said = done.stderr.splitlines()  # by rank 0 alone
-                self.assertEqual(len(said), 2, said)
+                self.assertEqual(len(said), 3, said)  # the last names the file that a container would need
                 self.assertTrue(said[0].endswith(f"; run directory mfu-runs/{pathlib.Path(directories[0]).name}"), said)
                 self.assertTrue(said[1].startswith("[mfu] nothing was measured"), said)
         # One process, or a batch script: a directory of its own each time.

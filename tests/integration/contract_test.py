@@ -11,9 +11,9 @@ WINDOW_KEYS = {
     "clock_ratio", "suspect", "overlapped", "time_s", "lost", "top_kernels", "comm_kernels", "comm_sum_s", "latency",
     "named_by", "inter_token_s", "by_batch", "prefill_to_decode_s", "after_prefill", "slowest", "mfu_lower", "flop_source",
     "executed", "settled", "mbu_lower", "untimed", "graph_sum_s", "mfu_mixed",
-    "idle_gaps", "idle_by"}
-START_KEYS = {"v", "type", "t_ns", "seq", "host", "pid", "rank", "local_rank", "world", "began_ns", "job", "version", "commit", "build", "command",
-              "devices", "cupti", "config", "model", "convention", "trace"}
+    "idle_gaps", "gemm_loss"}
+START_KEYS = {"v", "type", "t_ns", "seq", "host", "pid", "rank", "local_rank", "world", "began_ns", "job", "version",
+              "commit", "build", "command", "devices", "cupti", "config", "model", "convention", "trace"}
 DEVICE_KEYS = {"device", "name", "uuid", "peak_flop_per_s", "peak_bytes_per_s", "peak_source", "dtype", "dtype_source", "sparse"}
 
 TRAINING = """

@@ -98,7 +98,8 @@ class Doctor(TestCase):
             wheel = self.directory / site
             wheel.mkdir(parents=True)
             shutil.copy(BUILD / "simgpu/cupti-13.0/libcupti.so.13", wheel)
-        for how, env in (("activated", {"VIRTUAL_ENV": venv}), ("first in PATH", {"PATH": f"{venv}/bin:{os.environ['PATH']}"})):
+        for how, env in (("activated", {"VIRTUAL_ENV": venv}), ("first in PATH", {"PATH": f"{venv}/bin:{os.environ['PATH']}"}),
+                         ("conda", {"CONDA_PREFIX": venv})):
             with self.subTest(how):
                 env = {"LD_LIBRARY_PATH": BUILD / "simgpu", "MFU_CUPTI": "", "MFU_MODEL_CONFIG": GPT2, **env}
                 lines, last, code = self.doctor(**env)

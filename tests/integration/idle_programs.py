@@ -52,11 +52,11 @@ def item():
 
 
 def load():
-    time.sleep(0.024)
+    time.sleep(0.12)
 
 
 def augment():
-    end = time.monotonic() + 0.016
+    end = time.monotonic() + 0.08
     rows = 0
     while time.monotonic() < end:
         rows += sum(range(50))
@@ -76,7 +76,7 @@ def c_calls():
 
 
 def digest():
-    end = time.monotonic() + 0.03
+    end = time.monotonic() + 0.1
     while time.monotonic() < end:
         hashlib.pbkdf2_hmac("sha256", b"a", b"b", 20_000)
 
@@ -91,14 +91,14 @@ def worker():
 def serve():
     while True:
         ASKED.get()
-        time.sleep(0.02)
+        time.sleep(0.1)
         DONE.put(None)
 
 
 def lock():
     held = threading.Lock()
     held.acquire()
-    threading.Timer(0.02, held.release).start()
+    threading.Timer(0.1, held.release).start()
     with timed("hold"):
         hold(held)
 
@@ -109,7 +109,7 @@ def hold(held):
 
 def collect():
     with timed("gc"):
-        for _ in range(3):
+        for _ in range(2):
             gc.collect()
 
 
@@ -157,7 +157,7 @@ ASKED, DONE = queue.Queue(), queue.Queue()
 threading.Thread(target=serve, daemon=True).start()
 name, steps = sys.argv[1], int(sys.argv[2])
 if name in ("collect", "everything"):
-    garbage = [[i] for i in range(400_000)]
+    garbage = [[i] for i in range(200_000)]
 if name in ("libraries", "everything"):
     import torch.distributed.distributed_c10d
     import torch.optim.optimizer

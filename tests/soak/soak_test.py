@@ -2,7 +2,7 @@
 
 MFU_SOAK_SECONDS: how long all of it takes, about (1800). Two thirds are launches in ranges as fast as the simulated GPU takes
 them: in 30 minutes 10^9 launches and 10^8 ranges where the machine makes 800,000 launches a second. The rest is contexts, threads
-and other clients that come and go.
+and other clients that come and go. MFU_SOAK_PYTHON=0: without looking for an interpreter.
 """
 
 import os
@@ -52,6 +52,7 @@ class Soak(TestCase):
                 "MFU_INTERVAL": "1",
                 "MFU_RUN_DIR_LIMIT": LIMIT_MB,
                 "MFU_TB_DIR": str(directory / "tb"),
+                "MFU_PYTHON": os.environ.get("MFU_SOAK_PYTHON", "1"),
                 **env,
             },
         )

@@ -195,7 +195,8 @@ void check_outputs(Report& report, const Config& config) {
     else
       report.bad(variable, done.error().message);
   };
-  if (LineFile(config.log).kind() == LineFile::Kind::kFile) check("MFU_LOG", config.log, check_output_file(config.log));
+  if (LineFile(config.log.target).kind() == LineFile::Kind::kFile)
+    check("MFU_LOG", config.log.target, check_output_file(config.log.target));
   check("MFU_RUN_DIR", config.run_dir, check_output_folder(config.run_dir));
   check("MFU_TRACE", config.trace, check_output_file(config.trace));
   check("MFU_TB_DIR", config.tb_dir, check_output_folder(config.tb_dir));

@@ -204,8 +204,8 @@ std::vector<std::string> mistakes_of(const RunOptions& o, const Config& config) 
   } else if (!o.cupti.empty() && ::stat(o.cupti.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     mistakes.push_back(cupti + "is a folder, expected the library's file");
   }
-  if (LineFile(config.log).kind() == LineFile::Kind::kFile)
-    check(o.log.empty() ? "MFU_LOG" : "--log", check_output_file(config.log));
+  if (LineFile(config.log.target).kind() == LineFile::Kind::kFile)
+    check(o.log.empty() ? "MFU_LOG" : "--log", check_output_file(config.log.target));
   if (!o.run_dir.empty()) check("--run-dir", check_output_folder(config.run_dir));
   if (!config.trace.empty()) check("MFU_TRACE", check_output_file(config.trace));
   if (!config.tb_dir.empty()) check("MFU_TB_DIR", check_output_folder(config.tb_dir));
@@ -365,7 +365,7 @@ int run(const RunOptions& o) {
   }
   Plan plan;
   plan.config = load_config([](const char* name) -> const char* { return ::getenv(name); }, environ);
-  plan.log = plan.config.log_json && plan.config.log != "none" ? "stderr" : plan.config.log;
+  plan.log = plan.config.log.json && plan.config.log.target != "none" ? "stderr" : plan.config.log.target;
   if (!plan.config.disabled) {
     const std::vector<std::string> mistakes = mistakes_of(o, plan.config);
     for (const std::string& mistake : mistakes) say_error("run", mistake);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -45,7 +46,7 @@ void join_short(std::vector<TimelineBar>& bars, std::size_t most) {
       fewer.push_back(bar);
     }
     bars = std::move(fewer);
-    if (limit > whole) break;  // what is left differs in kind
+    if (limit > whole) break;  // the rest differ in kind
   }
 }
 
@@ -102,8 +103,7 @@ class Drawing {
     std::vector<Stream*> busiest;
     busiest.reserve(by_index.size());
     for (auto& [index, stream] : by_index) busiest.push_back(&stream);
-    std::stable_sort(busiest.begin(), busiest.end(),
-                     [](const Stream* a, const Stream* b) { return a->busy_ns > b->busy_ns; });
+    std::ranges::stable_sort(busiest, std::greater{}, &Stream::busy_ns);
     if (busiest.size() > kMostStreams) {
       out_.rows_left_out += busiest.size() - kMostStreams;
       busiest.resize(kMostStreams);
@@ -129,8 +129,7 @@ class Drawing {
     std::vector<std::uint32_t> order;
     order.reserve(by_index.size());
     for (const auto& [thread, what] : by_index) order.push_back(thread);
-    std::stable_sort(order.begin(), order.end(),
-                     [this](std::uint32_t a, std::uint32_t b) { return launches_of_[a] > launches_of_[b]; });
+    std::ranges::stable_sort(order, std::greater{}, [this](std::uint32_t thread) { return launches_of_[thread]; });
     if (order.size() > kMostThreads) {
       out_.rows_left_out += order.size() - kMostThreads;
       order.resize(kMostThreads);
@@ -165,8 +164,7 @@ class Drawing {
   }
 
   void finish(TimelineRow row) {
-    std::stable_sort(row.bars.begin(), row.bars.end(),
-                     [](const TimelineBar& a, const TimelineBar& b) { return a.begin_ns < b.begin_ns; });
+    std::ranges::stable_sort(row.bars, {}, &TimelineBar::begin_ns);
     join_short(row.bars, most_bars_);
     out_.rows.push_back(std::move(row));
   }

@@ -1,4 +1,4 @@
-// Single instances of a region, kernel by kernel: what a report draws as a timeline.
+// Single instances of a region, kernel by kernel, for the timelines of a report.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,6 @@ class InstanceCollector final : public ReplayObserver {
  public:
   static constexpr std::size_t kMost = 1 << 20;
 
-  void on_record(const ActivityRecord&, InstanceId, bool) override {}
-  void on_open(const InstanceSlot&, TimeNs) override {}
-  void on_close(const InstanceSlot&, TimeNs) override {}
   void on_finished(const Instance& instance, std::uint32_t device, double share_of_work) override;
 
   /// By region, in the order in which they ended.
@@ -37,7 +34,7 @@ class InstanceCollector final : public ReplayObserver {
   std::map<std::string, std::vector<InstanceSpan>> regions_;
 };
 
-/// What a bar of a timeline stands for. The first four are classes of the waterfall.
+/// The kind of a bar of a timeline. The first four are classes of the waterfall.
 enum class BarKind : std::uint8_t { kMatmul, kOther, kComm, kMemcpy, kRange, kLaunch };
 template <>
 inline constexpr auto kWords<BarKind> = std::to_array<std::string_view>({"matmul", "other", "comm", "memcpy", "range",
@@ -57,7 +54,7 @@ struct TimelineRow {
   std::vector<TimelineBar> bars;  ///< by begin
 };
 
-/// One instance: what its process did from its begin to its end.
+/// One instance: its process's activities from its begin to its end.
 struct InstanceTimeline {
   InstanceSpan span;
   std::vector<TimelineRow> rows;   ///< host threads, then streams

@@ -49,7 +49,7 @@ DurationNs RunUnions::painted_since(std::size_t first) const noexcept {
 }
 
 void RunUnions::forget_before(std::size_t first) noexcept {
-  // What dropped painters have in the tree stays there: it is in the total and before `first` alike.
+  // The lengths of dropped painters stay in the tree: they are in the total and before `first` alike.
   for (Line& line : lines_) {
     while (!line.empty() && line.begin()->second.painter < first) line.erase(line.begin());
   }

@@ -12,14 +12,14 @@ namespace mfu {
 std::string nearest_names(std::string_view wanted, const std::vector<std::string>& names) {
   if (names.empty()) return "there are none";
   constexpr std::size_t kCompared = 48, kShown = 5;
-  const std::string small = lower(wanted.substr(0, kCompared));
+  const auto lower = [](std::string_view text) { return lower_case(text.substr(0, kCompared)); };
   // To the whole name, or to the nearest word in it.
   const auto distance = [&](const std::string& name) {
-    const std::string low = lower(name.substr(0, kCompared));
-    std::size_t least = edit_distance(small, low);
+    const std::string low = lower(name);
+    std::size_t least = edit_distance(lower(wanted), low);
     for (std::size_t at = 0, end = 0; at < low.size(); at = end + 1) {
       for (end = at; end < low.size() && std::isalnum(static_cast<unsigned char>(low[end])) != 0;) ++end;
-      if (end > at) least = std::min(least, edit_distance(small, std::string_view(low).substr(at, end - at)));
+      if (end > at) least = std::min(least, edit_distance(lower(wanted), std::string_view(low).substr(at, end - at)));
     }
     return least;
   };

@@ -26,7 +26,7 @@ namespace mfu {
 
 namespace {
 
-/// What happens at one moment, in the order in which a live process would see it.
+/// An event at one moment, in the order in which a live process would see it.
 struct Event {
   enum Kind : std::uint8_t { kClose, kOpen, kLaunch, kRecord, kCloseEmpty };  ///< order at equal times
   TimeNs at;
@@ -177,7 +177,7 @@ class ProcessReplay {
     return last - first;
   }
 
-  /// Calls in the order in which the program made them: dense, from 1; what has no id has 0.
+  /// Calls in the order in which the program made them: dense, from 1; an activity without an id has 0.
   [[nodiscard]] CorrelationId correlation_of(const TraceActivity& activity) const {
     if (!activity.has_correlation) return CorrelationId{0};
     const auto found = std::lower_bound(correlations_.begin(), correlations_.end(), activity.correlation);
@@ -271,7 +271,7 @@ class ProcessReplay {
     return !without_time;
   }
 
-  /// What a range opens. With only one region its rule still says the shape, if there is one.
+  /// The region that a range opens. With only one region its rule still says the shape, if there is one.
   RegionOpening opening_of(const TraceRange& range) {
     const std::string_view name = std::string_view(trace_.strings.at(range.name)).substr(0, RuleCache::kMaxLength);
     if (const RegionId region = recorded_region(range); region != RegionId::kNone) {
@@ -332,7 +332,7 @@ class ProcessReplay {
         if (range.kind == RangeKind::kStartEnd) {
           handles_[event.index] = attribution_->start_process_region(state, opening, now);
         } else if (state != nullptr) {
-          // A domain of its own for each range, so that one that overlaps another closes itself and nothing else.
+          // A separate domain for each range, so that one that overlaps another closes itself and nothing else.
           attribution_->push_region(*state, static_cast<DomainId>(event.index), opening, now);
         }
         return;

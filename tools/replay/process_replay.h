@@ -19,7 +19,7 @@ struct ProcessRegions {
   RunInfo run;
   std::vector<WindowSummary> windows;  ///< in order of time; times are the file's, made UTC where it says its base
   WindowSummary whole;                 ///< final_run
-  std::vector<std::string> notes;      ///< what is otherwise than asked for, one line each
+  std::vector<std::string> notes;      ///< deviations from the request, one line each
 };
 
 /// Gets what an AccountObserver gets, with the place in the trace. Times are those of the Ledger: `shift_ns` later

@@ -1,4 +1,4 @@
-// Training steps and serving iterations of a stored trace, found in its launches alone: what `mfu replay --detect`
+// Training steps and serving iterations of a stored trace, found in its launches alone, which `mfu replay --detect`
 // says.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace mfu {
 
-/// What the detector found on one device of one process.
+/// The detector's findings on one device of one process.
 struct DetectedSteps {
   std::string trace;    ///< path as given
   std::string process;  ///< as the figures name it
@@ -22,7 +22,7 @@ struct DetectedSteps {
     std::uint64_t launch = 0;  ///< how many had come
     std::string text;
   };
-  std::vector<Considered> explained;  ///< what was considered, and why it was taken or refused; if that was asked
+  std::vector<Considered> explained;  ///< the periods considered, and why each was taken or refused; if that was asked
 };
 
 /// One entry for every process and device that has launches. `explain`: with what the detector considered.

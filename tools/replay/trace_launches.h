@@ -17,7 +17,7 @@ struct DeviceLaunches {
 };
 
 /// The launches of every process and device with any. All records of one correlation id are one launch; a graph's is
-/// told apart from another's by the operations in it. Records without a correlation id stand where they began.
+/// distinguished from another's by the operations in it. Records without a correlation id are where they began.
 [[nodiscard]] std::vector<DeviceLaunches> trace_launches(const Trace& trace);
 
 }  // namespace mfu

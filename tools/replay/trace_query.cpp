@@ -1,6 +1,7 @@
 #include "tools/replay/trace_query.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -41,10 +42,9 @@ class Query {
 
   Result<QueryAnswers> run() {
     if (query_.device) {
-      const auto is = [&](const TraceDevice& d) { return raw(d.id) == *query_.device; };
-      if (std::none_of(trace_.devices.begin(), trace_.devices.end(), is)) {
-        std::set<std::uint32_t> known;
-        for (const TraceDevice& d : trace_.devices) known.insert(raw(d.id));
+      std::set<std::uint32_t> known;
+      for (const TraceDevice& d : trace_.devices) known.insert(raw(d.id));
+      if (!known.contains(*query_.device)) {
         std::string list;
         for (const std::uint32_t d : known) list += (list.empty() ? "" : ", ") + std::to_string(d);
         return Error{"--device " + std::to_string(*query_.device) + ": no work on it; devices here: " + list};
@@ -70,7 +70,7 @@ class Query {
   }
 
  private:
-  /// What one occurrence of the range, or the whole of a process, holds.
+  /// The content of one occurrence of the range, or of a whole process.
   struct Part {
     std::uint32_t process = 0;
     std::uint32_t range = 0;  ///< index into Trace::ranges; of a range only
@@ -90,11 +90,10 @@ class Query {
       part.process = process;
       part.open_ns = at - shift_ns;
       part.shape = slot.shape;
-      part.range = query_.range_at(process, slot.os_thread - 1, part.open_ns);
+      part.range = query_.range_at(slot.os_thread - 1, part.open_ns);
       place_[{process, raw(slot.id)}] = query_.parts_.size();
       query_.parts_.push_back(std::move(part));
     }
-    void on_close(const InstanceSlot&, TimeNs) override {}
     void on_record(const ActivityRecord& record, InstanceId owner, bool) override {
       if (record.kind != ActivityKind::kKernel || !query_.matches(activity)) return;
       if (const auto found = place_.find({process, raw(owner)}); found != place_.end())
@@ -242,7 +241,7 @@ class Query {
     return {};
   }
 
-  [[nodiscard]] std::uint32_t range_at(std::uint32_t, std::uint32_t thread, TimeNs begin_ns) const {
+  [[nodiscard]] std::uint32_t range_at(std::uint32_t thread, TimeNs begin_ns) const {
     const auto found = longest_.find({thread, begin_ns});
     return found == longest_.end() ? only_.ranges.front() : found->second;
   }
@@ -264,9 +263,7 @@ class Query {
     std::vector<std::uint32_t> order;
     for (std::uint32_t i = 0; i < trace_.activities.size(); ++i)
       if (trace_.activities[i].kind == ActivityKind::kKernel && matches(i) && on_device(i)) order.push_back(i);
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return trace_.activities[a].begin_ns < trace_.activities[b].begin_ns;
-    });
+    std::ranges::stable_sort(order, {}, [this](std::uint32_t i) { return trace_.activities[i].begin_ns; });
     std::map<std::uint32_t, Part> of_process;
     std::map<std::uint32_t, std::int64_t> count;
     for (const std::uint32_t i : order) {
@@ -412,7 +409,7 @@ class Query {
 
   /// The longest kernels of the range, from the rows of the replay.
   void add_top_kernels(RegionSummary& sum) const {
-    std::map<std::string, TopKernel> by_name;
+    KernelSums kernels;
     for (const ProcessRegions& process : processes_) {
       for (const RegionSummary& region : process.whole.regions) {
         if (region.region != query_.range || &region == &process.whole.regions.back()) continue;
@@ -421,17 +418,10 @@ class Query {
         sum.comm_kernels += region.comm_kernels;
         sum.comm_sum_ns += region.comm_sum_ns;
         sum.overlapped = sum.overlapped || region.overlapped;
-        for (const TopKernel& k : region.top_kernels) {
-          TopKernel& into = by_name.try_emplace(k.name, TopKernel{k.name, k.kernel_class, 0, 0}).first->second;
-          into.count += k.count;
-          into.sum_ns += k.sum_ns;
-        }
+        for (const TopKernel& kernel : region.top_kernels) kernels.add(kernel);
       }
     }
-    for (auto& [name, kernel] : by_name) sum.top_kernels.push_back(std::move(kernel));
-    std::stable_sort(sum.top_kernels.begin(), sum.top_kernels.end(),
-                     [](const TopKernel& a, const TopKernel& b) { return a.sum_ns > b.sum_ns; });
-    if (sum.top_kernels.size() > 10) sum.top_kernels.resize(10);
+    sum.top_kernels = kernels.top();
   }
 
   // --- kernels ------------------------------------------------------------------------------------------------------
@@ -562,8 +552,7 @@ class Query {
       matmul = matmul || is_matmul(classify_kernel(entry.name));
       answer.names.push_back(std::move(entry));
     }
-    std::stable_sort(answer.names.begin(), answer.names.end(),
-                     [](const KernelCount& a, const KernelCount& b) { return a.sum_ns > b.sum_ns; });
+    std::ranges::stable_sort(answer.names, std::greater{}, &KernelCount::sum_ns);
     if (!answer.sum.flop)
       answer.notes.emplace_back("no FLOP: say --kernel-kind KIND with --config, or --flop N for one launch");
     else if (!matmul)

@@ -1,4 +1,4 @@
-// What one range or one kernel kind of a trace cost, and its MFU on three time bases.
+// The cost of one range or one kernel kind of a trace, and its MFU on three time bases.
 //
 //   wall          of a range its elapsed time, by the rules of regions; of kernels their first start to their last end
 //   kernel_sum    sum of the kernels' durations
@@ -76,7 +76,7 @@ struct QueryAnswer {
   std::string dtype;
   BaseFigures sum;
   std::optional<RegionSummary> region;  ///< of a range: the sum over occurrences and devices, with the waterfall
-  std::vector<KernelCount> names;       ///< of kernels: what matched, longest first
+  std::vector<KernelCount> names;       ///< of kernels: those that matched, longest first
   std::optional<double> flop_per_launch;
   std::optional<std::int64_t> layers;  ///< of a kernel kind: layers that have it
   std::vector<std::string> notes;      ///< for a person, one line each

@@ -52,7 +52,7 @@ std::vector<std::string> ProcessLines::remarks() const {
     const RunFile& file = source.file;
     const std::string where =
         source.line == 0 ? file.path() : fmt::format("{} from line {} on", file.path(), source.line + 1);
-    for (const RunFile::Oddity& oddity : file.oddities()) said.push_back(oddity.message);
+    said.insert(said.end(), file.oddities().begin(), file.oddities().end());
     if (file.bad_lines() > file.oddities().size())
       said.push_back(fmt::format("{}: {} bad lines in all", where, file.bad_lines()));
     if (file.newer_lines() != 0)

@@ -19,11 +19,11 @@ RegionSummary& RegionLimit::put(std::vector<RegionSummary>& window, RegionSummar
     }
   }
   const auto [at, fresh] = here_.insert({key, window.size()});
-  if (fresh || at->index >= window.size()) {
+  if (fresh || at->second >= window.size()) {
     window.push_back(std::move(row));
     return window.back();
   }
-  RegionSummary& into = window[at->index];
+  RegionSummary& into = window[at->second];
   if (reached_ && key.first == "other") {
     into.mfu = into.mfu_busy = into.hfu = into.mbu = std::nullopt;
     into.lost.reset();

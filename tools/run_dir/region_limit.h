@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,7 +14,7 @@
 namespace mfu {
 
 /// A process has at most 256 rules for regions, and as many devices as its machine. A file with more than kNames names
-/// or kRows rows to a window was made up, and would be memory and time series without end: what is beyond them becomes
+/// or kRows rows to a window was made up, and would be memory and time series without end: rows beyond them become
 /// the region `other`, of no device.
 class RegionLimit {
  public:
@@ -28,14 +29,9 @@ class RegionLimit {
 
  private:
   using Key = std::pair<std::string, std::optional<std::uint32_t>>;
-  struct Place {
-    Key key;
-    std::size_t index = 0;
-    bool operator<(const Place& other) const { return key < other.key; }
-  };
   std::set<std::string> names_;
   std::set<Key> rows_;
-  std::set<Place> here_;  ///< of this window
+  std::map<Key, std::size_t> here_;  ///< of this window: index of its row
   bool reached_ = false;
 };
 

@@ -54,11 +54,10 @@ std::uint64_t tail_bytes(int file, std::uint64_t size) {
 
 }  // namespace
 
-void RunFile::odd(std::string message) {
+void RunFile::odd(std::string_view message) {
   ++bad_lines_;
   if (oddities_.size() >= kOdditiesKept) return;
-  oddities_.push_back(
-      {fmt::format("{}:{}: {}", path_, numbered_ ? std::to_string(line_) : "(near its end)", std::move(message))});
+  oddities_.push_back(fmt::format("{}:{}: {}", path_, numbered_ ? std::to_string(line_) : "(near its end)", message));
 }
 
 void RunFile::take(std::string_view line, const std::function<void(RunLine&&)>& on_line) {

@@ -12,7 +12,7 @@
 
 namespace mfu {
 
-/// Reads what was appended since the last call. Only whole lines: what a writer has not finished waits for the next
+/// Reads what was appended since the last call. Only whole lines: one that a writer has not finished waits for the next
 /// call. A file that was made anew or cut is read from its beginning again.
 class RunFile {
  public:
@@ -22,10 +22,6 @@ class RunFile {
     kTail,  ///< the start line, then the end of the file: kTailBytes, or as much as its last whole window takes
   };
   static constexpr std::uint64_t kTailBytes = 64 * 1024;
-
-  struct Oddity {
-    std::string message;  ///< `path:line: what was met and what was expected`
-  };
 
   /// One line as it is in the file, and where it begins.
   using OnText = std::function<void(std::string_view text, std::uint64_t begin)>;
@@ -45,11 +41,12 @@ class RunFile {
   [[nodiscard]] std::uint64_t bad_lines() const noexcept { return bad_lines_; }
   [[nodiscard]] std::uint64_t newer_lines() const noexcept { return newer_lines_; }  ///< of a later `v`
   [[nodiscard]] bool restarted() const noexcept { return restarted_; }  ///< read from its beginning again, last time
-  [[nodiscard]] const std::vector<Oddity>& oddities() const noexcept { return oddities_; }  ///< the first 8
+  /// `path:line: value met and expectation`, the first 8.
+  [[nodiscard]] const std::vector<std::string>& oddities() const noexcept { return oddities_; }
 
  private:
   void take(std::string_view line, const std::function<void(RunLine&&)>& on_line);
-  void odd(std::string message);
+  void odd(std::string_view message);
 
   std::string path_;
   From from_;
@@ -62,7 +59,7 @@ class RunFile {
   std::uint64_t bad_lines_ = 0, newer_lines_ = 0;
   bool restarted_ = false;
   std::string half_;
-  std::vector<Oddity> oddities_;
+  std::vector<std::string> oddities_;
 };
 
 /// The files of a run directory (`*.jsonl`), sorted by name; or `path` itself when it is a file. Error: neither, or

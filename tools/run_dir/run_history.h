@@ -27,7 +27,7 @@ struct RunHistory {
   std::vector<WindowSummary> windows;
   std::vector<RunEvent> events;
   std::optional<WindowSummary> end;   ///< none: still running, or killed
-  std::vector<std::string> oddities;  ///< what could not be read, each with its place
+  std::vector<std::string> oddities;  ///< lines that could not be read, each with its place
 };
 
 /// Puts the lines of one process together, in the order of its file.

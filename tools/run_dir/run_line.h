@@ -44,7 +44,7 @@ struct RunLine {
 };
 
 /// Reads lines; holds the parser's memory. Keys are those of docs/reference.md; unknown ones are passed over, missing
-/// ones leave the default or the absence that null stands for.
+/// ones leave the default or the absence that null means.
 class RunLineReader {
  public:
   RunLineReader();

@@ -14,11 +14,11 @@ namespace mfu::sim {
 
 /// The process's libcuda.so.1, found once. Null members where there is none, or where it is not the simulated one.
 struct DriverApi {
-  void* library = nullptr;
+  void* handle = nullptr;
   const Driver* driver = nullptr;
   template <typename F>
   F* find(const char* name) const {
-    void* const entry = dlsym(library, name);
+    void* const entry = dlsym(handle, name);
     if (entry == nullptr) {
       std::fprintf(stderr, "[simgpu] the simulated driver has no %s\n", name);
       std::abort();
@@ -30,9 +30,9 @@ struct DriverApi {
 inline const DriverApi& driver_api() {
   static const DriverApi api = [] {
     DriverApi a;
-    a.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (a.library == nullptr) return a;
-    auto* entry = reinterpret_cast<const Driver* (*)()>(dlsym(a.library, "simgpu_driver"));
+    a.handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (a.handle == nullptr) return a;
+    auto* entry = reinterpret_cast<const Driver* (*)()>(dlsym(a.handle, "simgpu_driver"));
     a.driver = entry != nullptr ? entry() : nullptr;
     return a;
   }();

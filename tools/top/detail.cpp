@@ -13,7 +13,7 @@ namespace mfu {
 
 namespace {
 
-/// What the region's matmuls compute: the share of its time, how fast, and what of its time the peak would save. Those
+/// The region's matmuls: each one's share of its time, rate, and the share that the peak would save. Those
 /// that took no time are left out. Empty without any.
 std::vector<ScreenLine> component_table(const RegionSummary& r, std::size_t width) {
   std::vector<ScreenLine> lines;

@@ -9,7 +9,7 @@
 
 namespace mfu {
 
-/// What a rank's files say: process, devices, history, regions, components, kernels, counters, events.
+/// The content of a rank's files: process, devices, history, regions, components, kernels, counters, events.
 [[nodiscard]] std::vector<ScreenLine> detail_lines(const TopRow& row, const std::vector<std::optional<double>>& history,
                                                    double history_top, std::size_t width, std::size_t history_height,
                                                    Glyphs glyphs);

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-namespace mfu {
+#include "core/base/printable.h"
 
+namespace mfu {
 namespace {
 
-/// One cell of a bar: what is in its left part, and what behind.
+/// One cell of a bar: the part in front from its left edge on, and the one behind.
 struct Cell {
   std::size_t part = kBarParts.size(), behind = kBarParts.size();  // kBarParts.size(): nothing
   unsigned eighths = 8;                                            // of the cell that `part` fills
@@ -156,46 +157,16 @@ std::vector<std::string> flow(const std::vector<std::string>& words, std::size_t
   return lines;
 }
 
-std::size_t columns(std::string_view text) noexcept {
-  std::size_t n = 0;
-  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
-  return n;
-}
-
 std::string fit(std::string_view text, std::size_t width) {
-  // Names come from programs: no control character of theirs may reach a terminal.
-  std::string clean;
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80                   ? 1
-                               : lead >= 0xC2 && lead < 0xE0 ? 2
-                               : lead >= 0xE0 && lead < 0xF0 ? 3
-                               : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                             : 0;
-    bool whole = length != 0 && i + length <= text.size();
-    for (std::size_t k = 1; whole && k < length; ++k)
-      whole = (static_cast<unsigned char>(text[i + k]) & 0xC0U) == 0x80U;
-    const bool c1 = whole && length == 2 && lead == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (!whole || c1 || lead < 0x20 || lead == 0x7F) {
-      clean += '?';
-      i += whole ? length : 1;
-      continue;
-    }
-    clean += text.substr(i, length);
-    i += length;
-  }
+  // Names come from programs: none of their control characters may reach a terminal.
+  const std::string clean = printable(text);
   if (columns(clean) <= width) return clean;
   if (width == 0) return "";
-  std::string cut;
-  std::size_t n = 0;
-  for (std::size_t i = 0; i < clean.size();) {
-    std::size_t next = i + 1;
-    while (next < clean.size() && (static_cast<unsigned char>(clean[next]) & 0xC0U) == 0x80U) ++next;
-    if (++n == width) break;
-    cut += clean.substr(i, next - i);
-    i = next;
-  }
-  return cut + "~";
+  std::size_t end = 0;
+  for (std::size_t shown = 0; shown + 1 < width; ++shown) do
+      ++end;
+    while ((static_cast<unsigned char>(clean[end]) & 0xC0U) == 0x80U);
+  return clean.substr(0, end) + "~";
 }
 
 }  // namespace mfu

@@ -1,4 +1,4 @@
-// What `mfu top` draws with: styled text, bars, histories, in Unicode or in ASCII.
+// Pieces of the screen of `mfu top`: styled text, bars, histories, in Unicode or in ASCII.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ struct BarPart {
   std::string_view word;
   Style style;
 };
-/// The waterfall from left to right: what was asked for, then what it was lost to.
+/// The waterfall from left to right: the useful part, then the losses.
 inline constexpr std::array<BarPart, 6> kBarParts{{{'#', "MFU", Style::kMfu},
                                                    {'=', "matmul", Style::kMatmul},
                                                    {'o', "other", Style::kOther},
@@ -77,8 +77,6 @@ using BarShares = std::array<double, kBarParts.size()>;
 
 /// `text` without control characters and broken UTF-8, at most `width` columns; cut ones end in `~`.
 [[nodiscard]] std::string fit(std::string_view text, std::size_t width);
-/// Columns that `text` takes (valid UTF-8; every character counts as one).
-[[nodiscard]] std::size_t columns(std::string_view text) noexcept;
 /// fit() to exactly `width` columns.
 [[nodiscard]] std::string right(std::string_view text, std::size_t width);
 [[nodiscard]] std::string left(std::string_view text, std::size_t width);

@@ -1,4 +1,4 @@
-// What the driver says now about the GPUs of this machine: memory, power, temperature, clock.
+// The GPUs of this machine by its driver: memory, power, temperature, clock.
 #pragma once
 
 #include <cstdint>

@@ -125,9 +125,7 @@ std::vector<std::optional<double>> history_of(const TopRow& row) {
   std::vector<std::optional<double>> values;
   if (row.history == nullptr) return values;
   for (const HistoryPoint& point : *row.history) {
-    const float value = row.history_of == HistoryOf::kMfu   ? point.mfu
-                        : row.history_of == HistoryOf::kMbu ? point.mbu
-                                                            : point.busy;
+    const float value = value_of(point, row.history_of);
     values.push_back(value >= 0 ? std::optional<double>(value) : std::nullopt);
   }
   return values;
@@ -244,10 +242,9 @@ std::vector<ScreenLine> job_history(const TopSnapshot& s, std::size_t width, std
 void add_title(std::vector<ScreenLine>& lines, const TopSnapshot& s, std::size_t width) {
   const JobTotals& t = s.totals;
   std::string ranks = fmt::format("{} live", t.live);
-  if (t.starting != 0) ranks += fmt::format(", {} starting", t.starting);
-  if (t.stale != 0) ranks += fmt::format(", {} stale", t.stale);
-  if (t.ended != 0) ranks += fmt::format(", {} ended", t.ended);
-  if (t.unreadable != 0) ranks += fmt::format(", {} unreadable", t.unreadable);
+  for (const auto& [count, state] : {std::pair(t.starting, "starting"), std::pair(t.stale, "stale"),
+                                     std::pair(t.ended, "ended"), std::pair(t.unreadable, "unreadable")})
+    if (count != 0) ranks += fmt::format(", {} {}", count, state);
   if (t.world_size != 0)
     ranks += fmt::format(" of {} rank{} on {} host{}", t.world_size, t.world_size == 1 ? "" : "s", t.hosts,
                          t.hosts == 1 ? "" : "s");

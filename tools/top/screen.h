@@ -18,7 +18,7 @@ struct TopView {
   Mode before_help = Mode::kTable;
   Glyphs glyphs = Glyphs::kAscii;
   std::string sort = "rank";
-  bool reversed = false;  ///< what is worst comes last
+  bool reversed = false;  ///< the worst comes last
   std::string filter;
   bool editing_filter = false;
   std::size_t selected = 0;  ///< index among the rows shown
@@ -48,7 +48,7 @@ struct TopView {
 /// Everything, for a file or a pipe: as many lines as it takes, plain.
 [[nodiscard]] std::string render_plain(const TopSnapshot& snapshot, const TopView& view, int width);
 
-/// What a click at this place of the last render means: the index of the row that is there.
+/// The index of the row that a click at this place of the last render means.
 [[nodiscard]] std::optional<std::size_t> row_at(const TopView& view, int line);
 /// The sort key of the heading there; empty: none.
 [[nodiscard]] std::string heading_at(const TopView& view, int line, int column);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -21,6 +22,16 @@ namespace {
 constexpr std::size_t kCommClass = static_cast<std::size_t>(TimeClass::kComm);
 
 // --- filter
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = text.find_first_not_of(' '); at < text.size(); at = text.find_first_not_of(' ', at)) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return words;
+}
 
 std::optional<double> value_of(const TopRow& row, std::string_view key) {
   const auto percent = [](const std::optional<double>& ratio) {
@@ -83,20 +94,26 @@ std::optional<double> limit_of(std::string_view key, std::string_view text) {
 
 bool matches(const TopRow& row, std::string_view word) {
   const Rank& rank = *row.rank;
-  const std::string host = lower(rank.run ? rank.run->host : rank.path);
+  const std::string host = lower_case(rank.run ? rank.run->host : rank.path);
   if (const auto condition = condition_of(word)) {
     const auto& [key, op, text] = *condition;
     if (key == "host" || key == "region") {
-      const std::string name = key == "host" ? host : row.region != nullptr ? lower(row.region->region) : "";
+      const std::string name = key == "host" ? host : row.region != nullptr ? lower_case(row.region->region) : "";
       return op == "!=" ? name != text : op.front() == '=' && name == text;
     }
     const auto limit = limit_of(key, text), value = value_of(row, key);
     return limit && value && holds(*value, op, *limit);
   }
-  const auto has = [&](std::string_view text) { return lower(text).find(word) != std::string::npos; };
+  const auto has = [&](std::string_view text) { return lower_case(text).find(word) != std::string::npos; };
   if (has(host) || has(state_text(rank)) || (row.region != nullptr && has(row.region->region))) return true;
   const DeviceInfo* device = rank.device(row.device);
   return device != nullptr && (has(device->name) || has(device->uuid));
+}
+
+/// Of the row's elapsed time; none where it was not measured.
+std::optional<double> share_of(const RegionSummary& r, DurationNs part_ns) {
+  if (!r.classes_known || r.elapsed_ns <= 0) return std::nullopt;
+  return static_cast<double>(part_ns) / static_cast<double>(r.elapsed_ns);
 }
 
 /// Share of the matmul time whose FLOP are known.
@@ -116,12 +133,12 @@ void add_history(TopRow& row) {
   const auto found = all.find({row.region->region, row.region->device});
   if (found == all.end()) return;
   row.history = &found->second;
-  const auto any = [&](float HistoryPoint::*value) {
-    return std::any_of(row.history->begin(), row.history->end(), [&](const HistoryPoint& p) { return p.*value >= 0; });
+  const auto any = [&](HistoryOf of) {
+    return std::ranges::any_of(*row.history, [of](const HistoryPoint& p) { return value_of(p, of) >= 0; });
   };
-  row.history_of = row.region->bound == Bound::kMemory && any(&HistoryPoint::mbu) ? HistoryOf::kMbu
-                   : any(&HistoryPoint::mfu)                                      ? HistoryOf::kMfu
-                                                                                  : HistoryOf::kBusy;
+  row.history_of = row.region->bound == Bound::kMemory && any(HistoryOf::kMbu) ? HistoryOf::kMbu
+                   : any(HistoryOf::kMfu)                                      ? HistoryOf::kMfu
+                                                                               : HistoryOf::kBusy;
 }
 
 /// Live ranks (ended ones where none is live) are compared region by region.
@@ -148,33 +165,8 @@ void mark_odd_rows(std::vector<TopRow>& rows) {
   }
 }
 
-/// `node2` before `node10`.
-bool numbers_in_order(const std::string& a, const std::string& b) {
-  std::size_t i = 0, j = 0;
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  while (i < a.size() && j < b.size()) {
-    if (digit(a[i]) && digit(b[j])) {
-      const auto number = [&digit](const std::string& text, std::size_t& at) {
-        while (at < text.size() && text[at] == '0') ++at;
-        const std::size_t begin = at;
-        while (at < text.size() && digit(text[at])) ++at;
-        return text.substr(begin, at - begin);
-      };
-      const std::string x = number(a, i), y = number(b, j);
-      if (x.size() != y.size()) return x.size() < y.size();
-      if (x != y) return x < y;
-      continue;
-    }
-    if (a[i] != b[j]) return a[i] < b[j];
-    ++i;
-    ++j;
-  }
-  return a.size() - i != b.size() - j ? a.size() - i < b.size() - j : a < b;
-}
-
 void add_hosts(TopSnapshot& s) {
-  std::map<std::string, std::vector<const TopRow*>, bool (*)(const std::string&, const std::string&)> hosts(
-      numbers_in_order);
+  std::map<std::string, std::vector<const TopRow*>, decltype(&natural_less)> hosts(natural_less);
   for (const TopRow& row : s.rows)
     if (row.rank->run) hosts[row.rank->run->host].push_back(&row);
   for (const auto& [name, rows] : hosts) {
@@ -253,14 +245,15 @@ void add_job_history(TopSnapshot& s, const LiveJob& job) {
     s.job_history.erase(s.job_history.begin(), s.job_history.end() - static_cast<std::ptrdiff_t>(Rank::kHistory));
   for (const TopRow& row : s.rows)
     if (row.history != nullptr)
-      for (const HistoryPoint& p : *row.history)
-        highest = std::max<double>(highest, row.history_of == HistoryOf::kMfu   ? p.mfu
-                                            : row.history_of == HistoryOf::kMbu ? p.mbu
-                                                                                : p.busy);
+      for (const HistoryPoint& p : *row.history) highest = std::max<double>(highest, value_of(p, row.history_of));
   s.history_top = round_top(highest);
 }
 
 }  // namespace
+
+float value_of(const HistoryPoint& point, HistoryOf of) noexcept {
+  return of == HistoryOf::kMfu ? point.mfu : of == HistoryOf::kMbu ? point.mbu : point.busy;
+}
 
 std::string state_text(const Rank& rank) {
   if (rank.state == RankState::kStale) return "stale " + duration_text(rank.quiet_s);
@@ -275,13 +268,11 @@ std::optional<double> TopRow::step_s() const {
 }
 
 std::optional<double> TopRow::busy() const {
-  if (region == nullptr || !region->classes_known || region->elapsed_ns <= 0) return std::nullopt;
-  return static_cast<double>(region->busy_ns) / static_cast<double>(region->elapsed_ns);
+  return region == nullptr ? std::nullopt : share_of(*region, region->busy_ns);
 }
 
 std::optional<double> TopRow::comm() const {
-  if (region == nullptr || !region->classes_known || region->elapsed_ns <= 0) return std::nullopt;
-  return static_cast<double>(region->time_ns[kCommClass]) / static_cast<double>(region->elapsed_ns);
+  return region == nullptr ? std::nullopt : share_of(*region, region->time_ns[kCommClass]);
 }
 
 std::optional<double> TopRow::clock() const { return region == nullptr ? std::nullopt : region->clock_ratio; }
@@ -351,13 +342,8 @@ std::optional<BarShares> totals_shares(const JobTotals& t) {
 }
 
 std::string filter_problem(std::string_view filter) {
-  const std::string words = lower(filter);
-  for (std::size_t at = 0; at < words.size();) {
-    const std::size_t begin = words.find_first_not_of(' ', at);
-    if (begin == std::string::npos) break;
-    const std::size_t end = std::min(words.find(' ', begin), words.size());
-    const std::string_view word = std::string_view(words).substr(begin, end - begin);
-    at = end;
+  const std::string low = lower_case(filter);
+  for (const std::string_view word : words_of(low)) {
     const auto condition = condition_of(word);
     if (!condition) continue;
     const auto& [key, op, text] = *condition;
@@ -386,24 +372,17 @@ std::string filter_problem(std::string_view filter) {
 
 std::vector<TopRow> select_rows(const std::vector<TopRow>& rows, std::string_view sort, std::string_view filter,
                                 bool reversed) {
+  const std::string low = lower_case(filter);
+  const std::vector<std::string_view> words = words_of(low);
   std::vector<TopRow> chosen;
-  const std::string words = lower(filter);
-  for (const TopRow& row : rows) {
-    bool all = true;
-    for (std::size_t at = 0; all && at < words.size();) {
-      const std::size_t begin = words.find_first_not_of(' ', at);
-      if (begin == std::string::npos) break;
-      const std::size_t end = std::min(words.find(' ', begin), words.size());
-      all = matches(row, std::string_view(words).substr(begin, end - begin));
-      at = end;
-    }
-    if (all) chosen.push_back(row);
-  }
+  std::ranges::copy_if(rows, std::back_inserter(chosen), [&words](const TopRow& row) {
+    return std::ranges::all_of(words, [&row](std::string_view word) { return matches(row, word); });
+  });
   if (sort == "rank") {
     if (reversed) std::reverse(chosen.begin(), chosen.end());
     return chosen;
   }
-  // Worst first: little is bad for these, much for the others. What is not known comes last, either way.
+  // Worst first: little is bad for these, much for the others. Unknown values come last, either way.
   const bool ascending = (sort == "mfu" || sort == "mbu" || sort == "busy" || sort == "clock") != reversed;
   std::stable_sort(chosen.begin(), chosen.end(), [&](const TopRow& a, const TopRow& b) {
     const auto x = value_of(a, sort), y = value_of(b, sort);

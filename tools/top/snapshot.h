@@ -1,4 +1,4 @@
-// What `mfu top` shows at one moment: rows, their order and filter, and the same as JSON. No terminal here.
+// The state of `mfu top` at one moment: rows, their order and filter, and the same as JSON. No terminal here.
 #pragma once
 
 #include <array>
@@ -20,6 +20,9 @@ namespace mfu {
 /// Which figure a history shows.
 enum class HistoryOf : std::uint8_t { kMfu, kMbu, kBusy };
 
+/// Below 0: not known.
+[[nodiscard]] float value_of(const HistoryPoint& point, HistoryOf of) noexcept;
+
 /// One row of the table: a rank's device.
 struct TopRow {
   const Rank* rank = nullptr;
@@ -31,7 +34,7 @@ struct TopRow {
   std::string odd_in = {};  ///< in what: `MFU`, `step time`, ...
   const std::deque<HistoryPoint>* history = nullptr;  ///< of `region`; nullptr: none
   HistoryOf history_of = HistoryOf::kMfu;
-  const GpuNow* gpu = nullptr;  ///< what this machine's driver says now; nullptr: another machine's GPU, or no driver
+  const GpuNow* gpu = nullptr;  ///< as this machine's driver sees it; nullptr: another machine's GPU, or no driver
 
   [[nodiscard]] std::optional<double> step_s() const;  ///< median instance, else mean [s]
   [[nodiscard]] std::optional<double> busy() const;    ///< busy / elapsed
@@ -73,7 +76,7 @@ struct TopSnapshot {
 /// The parts of a job's bar; none where what ran was not measured.
 [[nodiscard]] std::optional<BarShares> totals_shares(const JobTotals& totals);
 
-/// `rank`, `mfu`, `mbu`, `step`, `busy`, `comm`, `clock`, `dropped`, `cost`, `late`: what is worst comes first, ranks
+/// `rank`, `mfu`, `mbu`, `step`, `busy`, `comm`, `clock`, `dropped`, `cost`, `late`: the worst comes first, ranks
 /// ascend.
 inline constexpr std::array<std::string_view, 10> kSortKeys{"rank", "mfu",   "mbu",     "step", "busy",
                                                             "comm", "clock", "dropped", "cost", "late"};
@@ -83,7 +86,7 @@ inline constexpr std::array<std::string_view, 10> kSortKeys{"rank", "mfu",   "mb
 [[nodiscard]] std::vector<TopRow> select_rows(const std::vector<TopRow>& rows, std::string_view sort,
                                               std::string_view filter, bool reversed = false);
 
-/// What is wrong with a filter, in a few words; empty: nothing.
+/// The mistake in a filter, in a few words; empty: none.
 [[nodiscard]] std::string filter_problem(std::string_view filter);
 
 /// `live`, `stale 40 s`, ...

@@ -69,6 +69,16 @@ void make_pairs() {
   }
 }
 
+constexpr std::pair<int, Terminal::Key> kKeys[] = {
+    {KEY_UP, Terminal::Key::kUp},         {KEY_DOWN, Terminal::Key::kDown},
+    {KEY_PPAGE, Terminal::Key::kPageUp},  {KEY_NPAGE, Terminal::Key::kPageDown},
+    {KEY_HOME, Terminal::Key::kHome},     {KEY_END, Terminal::Key::kEnd},
+    {KEY_ENTER, Terminal::Key::kEnter},   {'\n', Terminal::Key::kEnter},
+    {'\r', Terminal::Key::kEnter},        {127, Terminal::Key::kBackspace},
+    {8, Terminal::Key::kBackspace},       {27, Terminal::Key::kEscape},
+    {KEY_RESIZE, Terminal::Key::kResize}, {KEY_BACKSPACE, Terminal::Key::kBackspace},
+};
+
 }  // namespace
 
 Result<void> Terminal::open(Theme theme, bool mouse) {
@@ -136,46 +146,19 @@ void Terminal::draw(const std::vector<ScreenLine>& lines) {
 Terminal::Press Terminal::wait(int timeout_ms) {
   ::wtimeout(stdscr, timeout_ms);
   const int key = ::wgetch(stdscr);
-  switch (key) {
-    case ERR:
-      return {Key::kNone};
-    case KEY_UP:
-      return {Key::kUp};
-    case KEY_DOWN:
-      return {Key::kDown};
-    case KEY_PPAGE:
-      return {Key::kPageUp};
-    case KEY_NPAGE:
-      return {Key::kPageDown};
-    case KEY_HOME:
-      return {Key::kHome};
-    case KEY_END:
-      return {Key::kEnd};
-    case KEY_ENTER:
-    case '\n':
-    case '\r':
-      return {Key::kEnter};
-    case KEY_BACKSPACE:
-    case 127:
-    case 8:
-      return {Key::kBackspace};
-    case 27:
-      return {Key::kEscape};
-    case KEY_RESIZE:
-      return {Key::kResize};
-    case KEY_MOUSE: {
-      ::MEVENT event{};
-      if (::getmouse(&event) == ERR) return {};
-      const Key what = (event.bstate & BUTTON4_PRESSED) != 0                       ? Key::kWheelUp
-                       : (event.bstate & BUTTON5_PRESSED) != 0                     ? Key::kWheelDown
-                       : (event.bstate & BUTTON1_DOUBLE_CLICKED) != 0              ? Key::kDoubleClick
-                       : (event.bstate & (BUTTON1_PRESSED | BUTTON1_CLICKED)) != 0 ? Key::kClick
-                                                                                   : Key::kNone;
-      return {what, '\0', event.x, event.y};
-    }
-    default:
-      return key >= 0x20 && key < 0x100 ? Press{Key::kText, static_cast<char>(key)} : Press{};
+  if (key == KEY_MOUSE) {
+    ::MEVENT event{};
+    if (::getmouse(&event) == ERR) return {};
+    const Key what = (event.bstate & BUTTON4_PRESSED) != 0                       ? Key::kWheelUp
+                     : (event.bstate & BUTTON5_PRESSED) != 0                     ? Key::kWheelDown
+                     : (event.bstate & BUTTON1_DOUBLE_CLICKED) != 0              ? Key::kDoubleClick
+                     : (event.bstate & (BUTTON1_PRESSED | BUTTON1_CLICKED)) != 0 ? Key::kClick
+                                                                                 : Key::kNone;
+    return {what, '\0', event.x, event.y};
   }
+  for (const auto& [code, meaning] : kKeys)
+    if (key == code) return {meaning};
+  return key >= 0x20 && key < 0x100 ? Press{Key::kText, static_cast<char>(key)} : Press{};
 }
 
 }  // namespace mfu

@@ -27,7 +27,7 @@ class Terminal {
   [[nodiscard]] static std::pair<int, int> size() noexcept;
   /// Takes effect with the next draw.
   static void set_theme(Theme theme) noexcept;
-  /// What was asked for, or kNone where the terminal has no colours or NO_COLOR is set.
+  /// The theme that was asked for, or kNone where the terminal has no colours or NO_COLOR is set.
   [[nodiscard]] static Theme theme() noexcept;
   /// Blocks and braille can be shown: the locale's characters are UTF-8.
   [[nodiscard]] static bool has_unicode() noexcept;

@@ -16,7 +16,7 @@ class ByteSource {
  public:
   /// Opens a regular file. Error: it does not exist, may not be read, is a directory, is empty.
   [[nodiscard]] static Result<ByteSource> open(const std::string& path);
-  /// Reads `bytes`, which must outlive the source; `name` stands for the path in errors.
+  /// Reads `bytes`, which must outlive the source; `name` takes the path's place in errors.
   [[nodiscard]] static ByteSource over(std::span<const char> bytes, std::string name);
 
   ByteSource(ByteSource&&) noexcept;
@@ -31,7 +31,7 @@ class ByteSource {
   [[nodiscard]] bool gzip() const noexcept;
   [[nodiscard]] std::uint64_t stored_bytes() const noexcept;       ///< size of the file
   [[nodiscard]] std::uint64_t stored_bytes_read() const noexcept;  ///< of the file so far
-  /// A gzip file ended, or stopped making sense, before its last byte: what was read is good as far as it goes.
+  /// A gzip file ended, or stopped making sense, before its last byte; the bytes before that are good.
   [[nodiscard]] bool cut_off() const noexcept;
   /// Bytes after the gzip data that are not gzip.
   [[nodiscard]] bool trailing_garbage() const noexcept;

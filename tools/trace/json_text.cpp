@@ -6,11 +6,6 @@
 
 namespace mfu {
 
-std::string_view trimmed(std::string_view token) noexcept {
-  while (!token.empty() && is_json_space(token.back())) token.remove_suffix(1);
-  return token;
-}
-
 std::string_view unquoted(std::string_view token) noexcept {
   return token.size() >= 2 && token.front() == '"' ? token.substr(1, token.size() - 2) : token;
 }

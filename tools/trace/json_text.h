@@ -9,13 +9,12 @@
 #include <string_view>
 
 #include "core/base/activity_record.h"
+#include "core/base/printable.h"
 
 namespace mfu {
 
 [[nodiscard]] inline bool is_json_space(char c) noexcept { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-/// Without the white space behind it.
-[[nodiscard]] std::string_view trimmed(std::string_view token) noexcept;
 /// The text between the quotes of a string token, escapes as written; any other token as it is.
 [[nodiscard]] std::string_view unquoted(std::string_view token) noexcept;
 /// A JSON string from the text between its quotes. An invalid string stays as written.

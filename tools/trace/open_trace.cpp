@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/base/number_text.h"
 #include "tools/trace/byte_source.h"
 #include "tools/trace/kineto.h"
 #include "tools/trace/nsys.h"
@@ -18,44 +19,17 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSqliteMagic{"SQLite format 3\0", 16};
 
-/// Files that are given by mistake, by their first bytes: what they are, and what to do.
+/// Files that are given by mistake, by their first bytes: their kind, and a way out.
 constexpr std::pair<std::string_view, std::string_view> kOtherFiles[] = {
     {"NVIDIA Tegra Pro", "is a report of Nsight Systems: export it with `nsys export --type sqlite FILE`"},
     {"version https://", "is a pointer of Git LFS, not the file: `git lfs pull` fetches it"},
     {std::string_view("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16),
      "begins with zeros, as a file that was not written to its end (an SQLite file has its header there): export or "
-     "copy "
-     "it again"},
+     "copy it again"},
     {std::string_view("NVR\0", 4),
      "is a report of Nsight Compute, which has no launches: expected nsys profile --trace=cuda,nvtx"},
     {"PK\3\4", "is a zip archive: unpack it first"},
 };
-
-/// Compares names with runs of digits taken as numbers.
-bool natural_less(std::string_view a, std::string_view b) {
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  std::size_t i = 0;
-  std::size_t j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (digit(a[i]) && digit(b[j])) {
-      const auto number = [&](std::string_view text, std::size_t& at) {
-        while (at + 1 < text.size() && text[at] == '0' && digit(text[at + 1])) ++at;
-        const std::size_t from = at;
-        while (at < text.size() && digit(text[at])) ++at;
-        return text.substr(from, at - from);
-      };
-      const std::string_view x = number(a, i);
-      const std::string_view y = number(b, j);
-      if (x.size() != y.size()) return x.size() < y.size();
-      if (x != y) return x < y;
-      continue;
-    }
-    if (a[i] != b[j]) return a[i] < b[j];
-    ++i;
-    ++j;
-  }
-  return std::pair(a.size() - i, a) < std::pair(b.size() - j, b);
-}
 
 bool has_trace_name(std::string_view name) {
   return name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".sqlite") ||

@@ -13,7 +13,7 @@ namespace mfu {
 /// wrong.
 [[nodiscard]] Result<Trace> open_trace(const std::string& path, const ReadProgress& progress = {});
 
-/// The trace files that `path` stands for: itself, or the .json, .json.gz, .sqlite and .sqlite.gz files of a folder
+/// The trace files that `path` means: itself, or the .json, .json.gz, .sqlite and .sqlite.gz files of a folder
 /// (not of its subfolders), by name with numbers in numeric order, so that rank 10 follows rank 9.
 /// Error: it does not exist, or a folder without any.
 [[nodiscard]] Result<std::vector<std::string>> list_traces(const std::string& path);

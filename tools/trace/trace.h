@@ -1,4 +1,4 @@
-// What a stored trace of any tool holds: processes, host threads, ranges, launches, device activities.
+// A stored trace of any tool: processes, host threads, ranges, launches, device activities.
 // The readers (kineto, nsys) fill it, trace_figures and the replay read it. Plain data, one owner, no locks.
 #pragma once
 
@@ -65,7 +65,7 @@ struct TraceDevice {
   std::uint32_t process = 0;
   std::string label;              ///< the number that the records carry, as text
   DeviceId id{};                  ///< the same as a number; 0 where it is none
-  DeviceFacts facts;              ///< what the file says of it; an empty name: nothing
+  DeviceFacts facts;              ///< as the file describes it; an empty name: not at all
   double memory_bytes_per_s = 0;  ///< [B/s], 0: not said
 };
 
@@ -143,7 +143,7 @@ struct TraceProduct {
 
 enum class TraceFormat : std::uint8_t { kKineto, kNsys };
 
-/// What is known of a trace as a whole.
+/// Facts about a trace as a whole.
 struct TraceFacts {
   std::string path;  ///< as given
   TraceFormat format = TraceFormat::kKineto;
@@ -156,7 +156,7 @@ struct TraceFacts {
   std::vector<std::pair<std::string, std::string>> export_info;  ///< nsys: the version rows of its metadata
   std::vector<std::string> nvtx_domains;                         ///< nsys: names of registered domains, sorted
   std::vector<std::string> tables;  ///< nsys: the CUPTI, graph and NVTX tables with rows or without, sorted
-  /// What the library says of a trace that it recorded itself (MFU_TRACE).
+  /// The library's note in a trace that it recorded itself (MFU_TRACE).
   struct Recording {
     TimeNs origin_ns = 0;   ///< where its windows began, on the file's zero
     TimeNs end_ns = 0;      ///< when it was written

@@ -1,4 +1,4 @@
-// What every command that takes traces needs: the config that the options and the environment name, and a bar while a
+// Common to every command that takes traces: the config that the options and the environment name, and a bar while a
 // large file is read.
 #pragma once
 

@@ -56,7 +56,22 @@ DurationNs overlap(Interval a, Interval b) {
   return std::max<DurationNs>(0, std::min(a.end_ns, b.end_ns) - std::max(a.begin_ns, b.begin_ns));
 }
 
-/// Time of each cause inside of steps while no kernel runs, of the pieces of gaps that are long or that a look knows.
+constexpr DurationNs kWindow = 37'000 * kUs;
+
+/// Adds the time of a piece of a gap: each nanosecond is of the span that it lies in, else of the next one in the piece,
+/// else of the last one in it.
+void add_piece(Interval piece, const std::vector<WorkSpan>& spans, std::map<std::string, DurationNs>& to) {
+  std::vector<WorkSpan> inside;
+  for (const WorkSpan& span : spans)
+    if (overlap(piece, span.when) > 0) inside.push_back(span);
+  for (TimeNs at = piece.begin_ns; at < piece.end_ns && !inside.empty(); at += kUs) {  // all times are whole us
+    auto of = std::find_if(inside.begin(), inside.end(), [at](const WorkSpan& s) { return at < s.when.end_ns; });
+    if (of == inside.end()) --of;
+    to[of->work->cause] += kUs;
+  }
+}
+
+/// Time of each cause inside of steps while no kernel runs, of the pieces of gaps that a look knows.
 std::map<std::string, DurationNs> truth_of(const MadeRun& run) {
   std::map<std::string, DurationNs> truth;
   for (const MadeRun::Step& step : run.steps) {
@@ -67,8 +82,14 @@ std::map<std::string, DurationNs> truth_of(const MadeRun& run) {
       from = k.end_ns;
     }
     gaps.push_back({from, step.range.end_ns});
-    for (const Interval& gap : gaps)
-      for (const WorkSpan& span : run.spans) truth[span.work->cause] += overlap(gap, span.when);
+    for (Interval gap : gaps) {
+      while (gap.begin_ns < gap.end_ns) {  // windows cut it
+        const TimeNs edge = kOrigin + ((gap.begin_ns - kOrigin) / kWindow + 1) * kWindow;
+        const Interval piece{gap.begin_ns, std::min(edge, gap.end_ns)};
+        add_piece(piece, run.spans, truth);
+        gap.begin_ns = piece.end_ns;
+      }
+    }
   }
   std::erase_if(truth, [](const auto& cause) { return cause.second == 0; });
   return truth;
@@ -84,7 +105,7 @@ std::vector<WindowSummary> account(const MadeRun& run, std::mt19937& random) {
   KernelNames names(counters);
   LedgerOptions options;
   options.origin_ns = kOrigin;
-  options.window_ns = 37'000 * kUs;
+  options.window_ns = kWindow;
   std::vector<WindowSummary> windows;
   Ledger ledger(rules, config->flops_model(), config->workload, names, counters, options,
                 [&](WindowSummary&& w) { windows.push_back(std::move(w)); });
@@ -112,7 +133,9 @@ std::vector<WindowSummary> account(const MadeRun& run, std::mt19937& random) {
       ledger.add(record, slot.id, true);
     }
     ledger.close(slot, step.range.end_ns, 0);
-    if (random() % 2 == 0) ledger.advance(step.range.begin_ns + static_cast<DurationNs>(random() % 5000) * kUs);
+    // Not beyond what was added: kernels of the next step would come late.
+    const TimeNs to = step.range.begin_ns + static_cast<DurationNs>(random() % 5000) * kUs;
+    if (random() % 2 == 0) ledger.advance(std::min(to, step.range.end_ns));
   }
   ledger.finish(run.end);
   return windows;

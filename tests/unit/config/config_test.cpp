@@ -71,7 +71,7 @@ TEST_F(ConfigTest, NothingSetGivesDefaults) {
   const Config config = load_config(lookup({}), nullptr);
   EXPECT_FALSE(config.model);
   EXPECT_EQ(config.interval_s, 10);
-  EXPECT_EQ(config.log, "stderr");
+  EXPECT_EQ(config.log.target, "stderr");
   EXPECT_EQ(config.run_dir, "");
   EXPECT_EQ(config.rank, 0);
   EXPECT_EQ(config.world_size, 1);
@@ -304,7 +304,7 @@ TEST_F(ConfigTest, EnvironmentValues) {
   EXPECT_EQ(config.interval_s, 2.5);
   EXPECT_EQ(config.profiler, ProfilerPolicy::kShare);
   EXPECT_EQ(config.cupti_path, "/x/libcupti.so");
-  EXPECT_TRUE(config.log_all_ranks);
+  EXPECT_TRUE(config.log.all_ranks);
   EXPECT_EQ(config.run_dir, "/runs/" + config.host + "/3-" + std::to_string(::getpid()) + "-42-%");
   EXPECT_EQ(config.peak.gbps, 2000);
   const Config bad = load_config(lookup({{"MFU_INTERVAL", "-1"},
@@ -510,7 +510,7 @@ TEST_F(ConfigTest, PathsAreThoseOfTheStart) {
   const std::string here = std::filesystem::current_path().string();
   EXPECT_EQ(config.run_dir, here + "/run/0");
   EXPECT_EQ(config.trace, here + "/t.json");
-  EXPECT_EQ(config.log, here + "/log");
+  EXPECT_EQ(config.log.target, here + "/log");
   EXPECT_EQ(config.tb_dir, "/tb");
 }
 

@@ -86,6 +86,36 @@ TEST(LookPace, LooksAtMostTwoHundredTimesASecondOnAverage) {
     EXPECT_GE(played.looks[i] - played.looks[i - 1], kMs) << "one a millisecond at most";
 }
 
+/// Gaps of 50 ms, always alike: the host does one thing for `first` of it, then another. Between two looks, half of the
+/// time is either's.
+TEST(LookPace, SharesOfAnUnchangingProgramComeOutRight) {
+  for (const DurationNs first : {5 * kMs, 12 * kMs, 20 * kMs, 33 * kMs, 47 * kMs}) {
+    constexpr DurationNs kGap = 50 * kMs, kStep = 60 * kMs;
+    Program program;
+    for (TimeNs now = kStep; now < 120 * kNsPerSecond; now += kStep) program.launches.push_back(now);
+    program.busy_ns = kStep - kGap;
+    const Played played = play(program, 120 * kNsPerSecond);
+    double of_first = 0, known = 0;
+    auto look = played.looks.begin();
+    for (const TimeNs launch : program.launches) {
+      const TimeNs begin = launch + program.busy_ns, end = launch + kStep;
+      while (look != played.looks.end() && *look < begin) ++look;
+      TimeNs from = begin;
+      for (; look != played.looks.end() && *look < end; ++look) {
+        const bool last = look + 1 == played.looks.end() || *(look + 1) >= end;
+        const TimeNs to = last ? end : *look + (*(look + 1) - *look) / 2;
+        known += static_cast<double>(to - from);
+        if (*look < begin + first) of_first += static_cast<double>(to - from);
+        from = to;
+      }
+    }
+    // A gap always begins with a look, so that a change soon after it is seen late.
+    const double allowed = first < 10 * kMs ? 0.035 : 0.02;
+    EXPECT_NEAR(of_first / known, static_cast<double>(first) / kGap, allowed) << first / kMs << " ms";
+    EXPECT_GT(known / static_cast<double>(program.launches.size()), 0.97 * kGap);
+  }
+}
+
 TEST(LookPace, AsksSeldomWhereNoGapIsKnown) {
   Program program;  // launches without a pause, far ahead of the device
   program.busy_ns = 3600 * kNsPerSecond;

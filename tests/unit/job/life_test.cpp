@@ -10,10 +10,10 @@
 namespace mfu {
 namespace {
 
-constexpr TimeNs kBegin = 1'795'000'000 * kNsPerSecond;
-constexpr double kPeak = 1e15;
+constexpr TimeNs kStarted = 1'795'000'000 * kNsPerSecond;
+constexpr double kRate = 1e15;
 
-TimeNs at(double s) { return kBegin + static_cast<DurationNs>(s * 1e9); }
+TimeNs at(double s) { return kStarted + static_cast<DurationNs>(s * 1e9); }
 
 RunInfo run_of(std::int64_t rank, double began_s, std::int64_t world = 4, std::size_t devices = 1) {
   RunInfo run;
@@ -24,7 +24,7 @@ RunInfo run_of(std::int64_t rank, double began_s, std::int64_t world = 4, std::s
   for (std::uint32_t d = 0; d < devices; ++d) {
     run.devices.emplace_back();
     run.devices.back().device = d;
-    run.devices.back().peak_flop_per_s = kPeak;
+    run.devices.back().peak_flop_per_s = kRate;
   }
   return run;
 }
@@ -33,7 +33,7 @@ RunInfo run_of(std::int64_t rank, double began_s, std::int64_t world = 4, std::s
 class Process {
  public:
   explicit Process(const RunInfo& run, double length_s = 1)
-      : run_(run), now_(seconds(run.t_ns - kBegin)), length_s_(length_s) {
+      : run_(run), now_(seconds(run.t_ns - kStarted)), length_s_(length_s) {
     life_.start(run);
     opened_ = now_;
   }
@@ -50,7 +50,7 @@ class Process {
         const double ended = std::floor(whole_[what] + 1e-6);
         r.instances += static_cast<std::uint64_t>(ended);
         whole_[what] -= ended;
-        r.flop = r.flop.value_or(0) + (what == "step" ? mfu * kPeak * seconds(ns) : 0);
+        r.flop = r.flop.value_or(0) + (what == "step" ? mfu * kRate * seconds(ns) : 0);
       }
       now_ = until;
       if (now_ >= opened_ + length_s_ - 1e-9) close();

@@ -104,6 +104,24 @@ TEST(Opportunities, IdleTimeIsAdvisedByItsGaps) {
   EXPECT_NE(unknown.find("how long its gaps were is not known"), std::string::npos) << unknown;
 }
 
+TEST(Opportunities, IdleTimeIsAdvisedByItsCause) {
+  const auto idle = [](const std::string& cause, int percent) {
+    return advice_on(TimeClass::kIdle, {60, 20, 0, 0, 20}, 0.3, [&](RegionSummary& r) {
+      r.idle_gaps = gaps_of(r, 0.9, 0, 0, 0);
+      r.idle_by = {{cause, "train.py:57", "main", r.elapsed_ns * percent / 100},
+                   {"launching", "", "", r.elapsed_ns * (20 - percent) / 100}};
+    });
+  };
+  const std::string loader = idle("DataLoader.__next__", 15);
+  EXPECT_TRUE(loader.starts_with("idle 20.0 %: DataLoader.__next__ train.py:57 15.0, launching 5.0 ")) << loader;
+  EXPECT_NE(loader.find("num_workers"), std::string::npos) << loader;
+  EXPECT_NE(idle("gc", 15).find("gc.freeze()"), std::string::npos);
+  EXPECT_NE(idle("load_batch", 15).find("The program is busy there"), std::string::npos);
+  // A small part of the idle time, or none that the program has a part in: by the gaps.
+  EXPECT_NE(idle("gc", 2).find("gaps below 20 µs"), std::string::npos);
+  EXPECT_NE(idle("", 15).find("gaps below 20 µs"), std::string::npos);
+}
+
 /// ResNet-50 of the PyTorch profiler's tutorial: DataLoader.__next__ takes 62 to 73 ms of each step, and the GPU waits.
 TEST(Opportunities, ATraceThatWaitsForItsDataLoaderIsSentThere) {
   JobBuilder builder("trace", true);

@@ -47,7 +47,7 @@ inline void make_random(RegionSummary& r, std::mt19937& random) {
         "flops_exceed_matmul_time: 36 ms of matmul at peak, matmul kernels ran 28 ms; likely matmuls in a faster dtype "
         "than the peak's, or 2:4 sparse; or batch or layers counted twice";
   for (BatchLatency& b : r.by_batch) b.mfu = ratio(), b.mbu = ratio();
-  r.components = {{"qkv", "fwd", 3, 1, 9'000'000'000, 1e12, 1e12, ratio(), Bound::kCompute}};
+  r.components = {{"qkv", "fwd", 3, 1, 9'000'000'000, 1e12, 1e12, ratio(), Bound::kCompute, {}}};
 }
 
 }  // namespace mfu::testing_impossible

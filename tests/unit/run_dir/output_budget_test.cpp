@@ -14,7 +14,6 @@
 #include "core/sinks/sink_text.h"
 #include "tests/unit/run_dir/read_run_history.h"
 #include "tools/run_dir/run_file.h"
-#include "tools/run_dir/run_history.h"
 
 namespace mfu {
 namespace {

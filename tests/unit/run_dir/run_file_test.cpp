@@ -9,9 +9,9 @@
 #include <fstream>
 #include <random>
 
+#include "core/base/printable.h"
 #include "core/sinks/sink_jsonl.h"
 #include "tests/unit/run_dir/read_run_history.h"
-#include "tools/run_dir/run_history.h"
 
 namespace mfu {
 namespace {
@@ -159,8 +159,11 @@ TEST_F(RunFileTest, WhatWasWrittenComesBackExactly) {
     ASSERT_EQ(h.windows[i].regions.size(), written[i].regions.size());
     EXPECT_EQ(h.windows[i].counters, written[i].counters);
     EXPECT_EQ(h.windows[i].self.cpu_s, written[i].self.cpu_s);
-    for (std::size_t k = 0; k < written[i].regions.size(); ++k)
-      EXPECT_EQ(region_json(h.windows[i].regions[k]), region_json(written[i].regions[k]));
+    for (std::size_t k = 0; k < written[i].regions.size(); ++k) {
+      RegionSummary as_read = written[i].regions[k];
+      as_read.region = printable(as_read.region);  // no name of a file reaches a terminal as it is
+      EXPECT_EQ(region_json(h.windows[i].regions[k]), region_json(as_read));
+    }
   }
   ASSERT_EQ(h.events.size(), 1U);
   EXPECT_EQ(h.events[0].kind, "paused");
@@ -192,7 +195,7 @@ TEST_F(RunFileTest, FollowsWholeLinesOnly) {
   EXPECT_EQ(file.bad_lines(), 3U);
   EXPECT_EQ(file.newer_lines(), 1U);
   ASSERT_FALSE(file.oddities().empty());
-  EXPECT_NE(file.oddities()[0].message.find(path_ + ":3: "), std::string::npos) << file.oddities()[0].message;
+  EXPECT_NE(file.oddities()[0].find(path_ + ":3: "), std::string::npos) << file.oddities()[0];
   // Made anew: from its beginning.
   fs::remove(path_);
   EXPECT_FALSE(file.poll(on_line));
@@ -208,8 +211,7 @@ TEST_F(RunFileTest, WrongTypesNameTheKey) {
   RunFile file(path_, RunFile::From::kBeginning);
   ASSERT_TRUE(file.poll([](RunLine&&) { FAIL(); }));
   ASSERT_EQ(file.oddities().size(), 1U);
-  EXPECT_NE(file.oddities()[0].message.find("'elapsed_s': \"long\" is not a number"), std::string::npos)
-      << file.oddities()[0].message;
+  EXPECT_NE(file.oddities()[0].find("'elapsed_s': \"long\" is not a number"), std::string::npos) << file.oddities()[0];
 }
 
 TEST_F(RunFileTest, TailHasTheStartAndTheLastLines) {

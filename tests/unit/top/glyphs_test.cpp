@@ -106,7 +106,7 @@ TEST(FitTest, CutsByCharactersAndKeepsOutWhatIsNoText) {
   EXPECT_EQ(fit("\xc2\x9b"
                 "31m",
                 10),
-            "?31m")
+            "??31m")
       << "CSI as one character";
   EXPECT_EQ(fit("abc", 0), "");
   EXPECT_EQ(columns("décode"), 6u);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "core/base/printable.h"
 #include "tests/unit/job/fake_run.h"
 #include "tests/unit/rows/impossible.h"
 

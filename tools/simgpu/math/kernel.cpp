@@ -28,7 +28,7 @@ CUresult find_kernel(const std::string& name, const std::string& cost, CUfunctio
 
 CUresult launch_by_name(const std::string& name, const std::string& cost, std::uint32_t blocks, std::uint32_t threads,
                         void** params, CUstream stream) {
-  if (driver_api().library == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (driver_api().handle == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   CUfunction function = nullptr;
   if (const CUresult r = find_kernel(name, cost, &function); r != CUDA_SUCCESS) return r;
   CUlaunchConfig config{};

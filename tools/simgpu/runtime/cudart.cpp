@@ -28,7 +28,7 @@ SIM_EXPORT cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 SIM_EXPORT cudaError_t cudaDriverGetVersion(int* version) {
   *version = 0;
-  if (driver_api().library != nullptr) DRIVER(cuDriverGetVersion)(version);
+  if (driver_api().handle != nullptr) DRIVER(cuDriverGetVersion)(version);
   return cudaSuccess;
 }
 SIM_EXPORT cudaError_t cudaGetLastError() {
@@ -40,7 +40,7 @@ SIM_EXPORT cudaError_t cudaPeekAtLastError() { return last_error; }
 #define SIM_ERROR_TEXT(name, driver_name)                                                          \
   SIM_EXPORT const char* name(cudaError_t error) {                                                 \
     const char* text = nullptr;                                                                    \
-    if (driver_api().library != nullptr) DRIVER(driver_name)(static_cast<CUresult>(error), &text); \
+    if (driver_api().handle != nullptr) DRIVER(driver_name)(static_cast<CUresult>(error), &text); \
     return text != nullptr ? text : "unrecognized error code";                                     \
   }
 SIM_ERROR_TEXT(cudaGetErrorString, cuGetErrorString)

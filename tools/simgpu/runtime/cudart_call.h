@@ -25,7 +25,7 @@ inline thread_local int current_device = 0;
 
 inline cudaError_t ensure_driver() {
   const DriverApi& api = driver_api();
-  if (api.library == nullptr || api.driver == nullptr) return cudaErrorInsufficientDriver;
+  if (api.handle == nullptr || api.driver == nullptr) return cudaErrorInsufficientDriver;
   return error_of(DRIVER(cuInit)(0));
 }
 
