@@ -18,8 +18,8 @@ struct LauncherFacts {
   /// The launcher's name for the job, the same for all of its processes on every host: "slurm-12.3" (job and step),
   /// "mpi-" and a PMIx namespace, "flux-" and an id. Without '/'. Empty: this process is alone, or there is no name.
   std::string job;
-  /// Which job of which launcher, through all of its restarts, and the how-manieth start of it: "slurm-12", 2. Empty:
-  /// nobody says. Also where this process is alone.
+  /// The launcher's job, the same through its restarts, and how often it was started before: "slurm-12", 2. Empty: no
+  /// launcher says so. Set where this process is alone, too.
   std::string job_id;
   std::int64_t restart = 0;
   std::vector<std::pair<const char*, std::string>> unusable;  ///< variables that are no whole number, with their values

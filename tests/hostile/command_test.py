@@ -17,8 +17,8 @@ MFU = BUILD / "mfu"
 RUN = SOURCE / "tests/data/runs/two_ranks"
 ROUNDS = int(os.environ.get("MFU_FUZZ_ROUNDS", "6"))
 SEED = int(os.environ.get("MFU_FUZZ_SEED", "43"))
-# Pieces of which hostile texts are made: what terminals obey, what turns text, line ends behind which a line of ours is
-# forged, bytes that are no UTF-8, what shells, formats and options read.
+# Pieces of hostile texts: control characters, marks that turn text around, line ends before a forged line of the command,
+# bytes that are no UTF-8, characters that shells, formats and options read.
 FORGED = ("[mfu] FORGED", "mfu report: FORGED", "mfu: FORGED", "next: mfu FORGED", "FORGED")
 PIECES = (
     "\x1b[2J", "\x1b]0;owned\x07", "\x9b31m", "\x7f", "\x08\x08\x08", "\r", "\t", "\x0b", "\u202e", "\u2066", "\u200f", "\u2028",

@@ -1,4 +1,4 @@
-"""100,000 looks, or as many as MFU_LOOKS says, at the stacks of Python programs that end threads, free code, fork, exec and exit: none is harmed."""
+"""100,000 looks (MFU_LOOKS) at the stacks of Python programs that end threads, free code, fork, exec and exit: none is harmed."""
 
 import os
 import pathlib

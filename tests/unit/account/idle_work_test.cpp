@@ -58,8 +58,8 @@ DurationNs overlap(Interval a, Interval b) {
 
 constexpr DurationNs kWindow = 37'000 * kUs;
 
-/// Adds the time of a piece of a gap: each nanosecond is of the span that it lies in, else of the next one in the piece,
-/// else of the last one in it.
+/// Adds the time of a piece of a gap: each nanosecond is of the span that it lies in, else of the next one in the
+/// piece, else of the last one in it.
 void add_piece(Interval piece, const std::vector<WorkSpan>& spans, std::map<std::string, DurationNs>& to) {
   std::vector<WorkSpan> inside;
   for (const WorkSpan& span : spans)

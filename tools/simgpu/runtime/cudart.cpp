@@ -37,11 +37,11 @@ SIM_EXPORT cudaError_t cudaGetLastError() {
   return e;
 }
 SIM_EXPORT cudaError_t cudaPeekAtLastError() { return last_error; }
-#define SIM_ERROR_TEXT(name, driver_name)                                                          \
-  SIM_EXPORT const char* name(cudaError_t error) {                                                 \
-    const char* text = nullptr;                                                                    \
+#define SIM_ERROR_TEXT(name, driver_name)                                                         \
+  SIM_EXPORT const char* name(cudaError_t error) {                                                \
+    const char* text = nullptr;                                                                   \
     if (driver_api().handle != nullptr) DRIVER(driver_name)(static_cast<CUresult>(error), &text); \
-    return text != nullptr ? text : "unrecognized error code";                                     \
+    return text != nullptr ? text : "unrecognized error code";                                    \
   }
 SIM_ERROR_TEXT(cudaGetErrorString, cuGetErrorString)
 SIM_ERROR_TEXT(cudaGetErrorName, cuGetErrorName)
