@@ -77,7 +77,7 @@ class Life(TestCase):
             with self.subTest(part):
                 room = 2 * WINDOW_S * 2 * attempts + 0.1 * seconds
                 if part in ("restart", "repeated", "productive"):  # a killed process does not write its last windows
-                    room += 1.5 * 2 * attempts
+                    room += 1.5 * 2 * (attempts - 1)
                 self.assertAlmostEqual(parts[part], seconds, delta=room, msg=(parts, truth))
         self.assertAlmostEqual(job["mfu_job"], job["mfu_steps"] * job["productive"] * job["alive"])
         self.assertRegex(job["life"], r"^job MFU [\d.]+ % = [\d.]+ % in steps x \d+ % productive x \d+ % alive; .* lost: ")

@@ -195,6 +195,7 @@ TEST(FrameworkPrograms, WhatWasWrongOnce) {
   figures.add(training(774'401'649), "copies of a loader between two passes");
   figures.print("once wrong");
   EXPECT_EQ(figures.wrong_high, 0u);
+  EXPECT_LE(figures.wrong, 1u);
   EXPECT_GE(figures.right, figures.programs - 5);  // where lengths vary and copies come late, nothing may be said
   // A first step that was told when its place was not known, and moved with the others.
   Figures moved;
