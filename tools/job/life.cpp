@@ -283,7 +283,8 @@ JobLife job_life(const std::vector<const ProcessLife*>& lives, const std::map<st
   job.attempts = find_attempts(processes, lanes);
   Ledger ledger(processes, job);
   for (const Lane& lane : lanes) ledger.add(lane);
-  job.mfu = ledger.mfu();
+  // A wrong shape or peak makes it impossible; the rows of its regions say so.
+  if (const std::optional<double> mfu = ledger.mfu(); mfu && *mfu >= 0 && *mfu <= 1) job.mfu = mfu;
   return job;
 }
 

@@ -56,7 +56,7 @@ DurationNs overlap(Interval a, Interval b) {
   return std::max<DurationNs>(0, std::min(a.end_ns, b.end_ns) - std::max(a.begin_ns, b.begin_ns));
 }
 
-constexpr DurationNs kWindow = 37'000 * kUs;
+constexpr DurationNs kWindowLength = 37'000 * kUs;
 
 /// Adds the time of a piece of a gap: each nanosecond is of the span that it lies in, else of the next one in the
 /// piece, else of the last one in it.
@@ -84,7 +84,7 @@ std::map<std::string, DurationNs> truth_of(const MadeRun& run) {
     gaps.push_back({from, step.range.end_ns});
     for (Interval gap : gaps) {
       while (gap.begin_ns < gap.end_ns) {  // windows cut it
-        const TimeNs edge = kOrigin + ((gap.begin_ns - kOrigin) / kWindow + 1) * kWindow;
+        const TimeNs edge = kOrigin + ((gap.begin_ns - kOrigin) / kWindowLength + 1) * kWindowLength;
         const Interval piece{gap.begin_ns, std::min(edge, gap.end_ns)};
         add_piece(piece, run.spans, truth);
         gap.begin_ns = piece.end_ns;
@@ -105,7 +105,7 @@ std::vector<WindowSummary> account(const MadeRun& run, std::mt19937& random) {
   KernelNames names(counters);
   LedgerOptions options;
   options.origin_ns = kOrigin;
-  options.window_ns = kWindow;
+  options.window_ns = kWindowLength;
   std::vector<WindowSummary> windows;
   Ledger ledger(rules, config->flops_model(), config->workload, names, counters, options,
                 [&](WindowSummary&& w) { windows.push_back(std::move(w)); });

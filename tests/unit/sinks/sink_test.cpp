@@ -36,7 +36,7 @@ const Keys kRegionKeys{"region",        "device",      "t0_ns",
                        "after_prefill", "slowest",     "mfu_lower",
                        "flop_source",   "executed",    "settled",
                        "mbu_lower",     "untimed",     "graph_sum_s",
-                       "mfu_mixed",     "idle_gaps"};
+                       "mfu_mixed",     "idle_gaps",   "gemm_loss"};
 
 /// A new folder below the temporary one.
 std::string new_folder() {
