@@ -59,6 +59,8 @@ struct DecodePasses {
   }
 };
 
+struct Instance;
+
 /// The account of one instance on one device.
 struct InstanceOnDevice {
   WindowSlice open_portion;  ///< of the window that the device's timeline is in
@@ -87,6 +89,8 @@ struct InstanceOnDevice {
   DurationNs elapsed_ns = 0;  ///< likewise
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
+  Instance* newest_inside = nullptr;  ///< the last that opened directly inside it, until that ends here
+  Instance* behind = nullptr;         ///< begins here where it ends: opened later, inside the same one
 
   /// It launched something here, whether or not the sweep has met it.
   [[nodiscard]] bool has_work() const noexcept {
@@ -163,7 +167,7 @@ struct Instance {
   std::map<std::int64_t, Work> parts_by_window;  ///< by the window their range closed in; those in `parts`
 
   std::uint32_t shares_left = 0;                             ///< devices on which it has not ended
-  std::vector<std::pair<std::uint32_t, Instance*>> waiting;  ///< nested ones (device, instance) that begin with it
+  std::vector<std::pair<std::uint32_t, Instance*>> waiting;  ///< (device, one directly inside it) that begin with it
   std::size_t index_in_live = 0;
 
   [[nodiscard]] InstanceProducts& products_of_it() {

@@ -174,10 +174,29 @@ void Ledger::on_open(std::uint32_t device, Instance& instance, TimeNs) {
     std::deque<Instance*>& queue = devices_[device]->top_level[instance.thread];
     queue.push_back(&instance);
     if (queue.size() == 1) begin_share(device, instance);
-  } else if (instance.root->shares[device].begun) {
-    begin_share(device, instance);
+  } else if (instance.parent->shares[device].begun) {
+    begin_inside(device, instance);
   } else {
-    instance.root->waiting.emplace_back(device, &instance);
+    instance.parent->waiting.emplace_back(device, &instance);
+  }
+}
+
+/// An instance inside one that has begun: at once, or where the one ends that its thread opened there before.
+void Ledger::begin_inside(std::uint32_t device, Instance& instance) {
+  Instance* const before = std::exchange(instance.parent->shares[device].newest_inside, &instance);
+  if (before != nullptr && before->thread == instance.thread)
+    before->shares[device].behind = &instance;
+  else
+    begin_one_by_one(device, &instance);
+}
+
+/// An instance inside another one, and those that wait for its end, as far as they are over already.
+void Ledger::begin_one_by_one(std::uint32_t device, Instance* next) {
+  while (next != nullptr) {
+    begin_share(device, *next);
+    Instance* const behind = next->shares[device].behind;
+    if (!end_if_due(device, *next)) return;
+    next = behind;
   }
 }
 
@@ -189,7 +208,6 @@ void Ledger::begin_share(std::uint32_t device, Instance& instance) {
   share.counted = timeline.class_times();
   share.counted_gaps = timeline.cut_gaps();
   share.counted_work = timeline.idle_work().sums();
-  if (!instance.top_level()) return;
   for (auto it = instance.waiting.begin(); it != instance.waiting.end();) {
     if (it->first != device) {
       ++it;
@@ -197,8 +215,7 @@ void Ledger::begin_share(std::uint32_t device, Instance& instance) {
     }
     Instance* nested = it->second;
     it = instance.waiting.erase(it);
-    begin_share(device, *nested);
-    (void)end_if_due(device, *nested);  // not top-level: cannot come back here
+    begin_inside(device, *nested);
   }
 }
 
@@ -212,8 +229,12 @@ void Ledger::on_end(std::uint32_t device, Instance& instance, TimeNs) {
   if (!share.begun) return;  // its thread's previous instance still runs here; it ends when it begins
   const std::uint32_t thread = instance.thread;
   const bool top_level = instance.top_level();
+  Instance* const behind = share.behind;
   end_share(device, instance);
-  if (top_level) next_on_thread(device, thread);
+  if (top_level)
+    next_on_thread(device, thread);
+  else
+    begin_one_by_one(device, behind);
 }
 
 /// An instance that just began, and whose end was met before: ends it, unless activities came meanwhile that still run.
@@ -248,6 +269,8 @@ void Ledger::end_share(std::uint32_t device, Instance& instance) {
       // Threads come and go; those of a steady few keep their queues.
       if (queue->second.empty() && on.top_level.size() > kQueuesKept) on.top_level.erase(queue);
     }
+  } else if (Instance*& newest = instance.parent->shares[device].newest_inside; newest == &instance) {
+    newest = nullptr;
   }
   --instance.shares_left;
   finish_if_complete(&instance);

@@ -196,6 +196,8 @@ class Ledger final : private TimelineListener {
   static void leave_units_of_other_threads(Instance& instance);
   void join_parent(Instance& part);
   void begin_share(std::uint32_t device, Instance& instance);
+  void begin_inside(std::uint32_t device, Instance& instance);
+  void begin_one_by_one(std::uint32_t device, Instance* next);
   bool end_if_due(std::uint32_t device, Instance& instance);
   void end_share(std::uint32_t device, Instance& instance);
   void next_on_thread(std::uint32_t device, std::uint32_t thread);

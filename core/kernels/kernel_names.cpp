@@ -46,6 +46,7 @@ KernelNames::KernelNames(Counters& counters) : counters_(counters) {
   static const std::string kOtherName = "(other)";
   names_[0].store(&kOtherName, std::memory_order_release);
   classes_[0] = 1 + static_cast<std::uint8_t>(KernelClass::kOther);
+  dtypes_.fill(kDTypeUnread);
 }
 
 KernelNames::~KernelNames() {
@@ -105,10 +106,12 @@ std::optional<DType> KernelNames::matmul_dtype_seen() {
   std::map<DType, DurationNs> by_dtype;
   for (std::uint32_t i = 1; i < size(); ++i) {
     const auto id = static_cast<KernelNameId>(i);
-    if (!is_matmul(class_of(id))) continue;
-    // A name whose records are still on their way counts for a nanosecond: better than none.
-    if (const auto dtype = matmul_dtype(demangle(std::string(raw_name(id)))))
-      by_dtype[*dtype] += std::max<DurationNs>(1, ran_ns_[i]);
+    if (ran_ns_[i] == 0 || !is_matmul(class_of(id))) continue;
+    if (dtypes_[i] == kDTypeUnread) {
+      const auto said = matmul_dtype(demangle(std::string(raw_name(id))));
+      dtypes_[i] = said ? static_cast<std::uint8_t>(*said) : kNoDType;
+    }
+    if (dtypes_[i] != kNoDType) by_dtype[static_cast<DType>(dtypes_[i])] += ran_ns_[i];
   }
   const auto longest = std::max_element(by_dtype.begin(), by_dtype.end(),
                                         [](const auto& a, const auto& b) { return a.second < b.second; });

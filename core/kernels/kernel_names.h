@@ -55,7 +55,9 @@ class KernelNames {
   std::array<std::atomic<std::uint64_t>, 2 * kCapacity> index_{};  ///< open addressing: hash (upper 48) | id; 0 empty
   std::array<std::atomic<const std::string*>, kCapacity> names_{};
   std::array<std::uint8_t, kCapacity> classes_{};  ///< 1 + KernelClass; 0: not classified yet. Drain only
-  std::array<DurationNs, kCapacity> ran_ns_{};     ///< Drain only
+  static constexpr std::uint8_t kDTypeUnread = 0xFF, kNoDType = 0xFE;
+  std::array<std::uint8_t, kCapacity> dtypes_;  ///< of the operands, by the name: a DType or one of these. Drain only
+  std::array<DurationNs, kCapacity> ran_ns_{};  ///< Drain only
   std::atomic<std::uint32_t> size_{1};             ///< id 0 is kOther
   std::size_t stored_bytes_ = 0;
   std::mutex add_mutex_;  ///< first sight of a name only; never taken on a launching thread

@@ -396,7 +396,7 @@ class Watch:
         if self.stack() or self.backward_on not in (None, self.ident()):
             return
         self.find_engines()
-        module = frame.f_locals["self"]
+        module = receiver(frame)
         if type(module).__module__ == "torch.nn.modules.loss":
             return
         if own(module, "_compiled_call_impl") is not None:  # nothing of its forward() runs in the interpreter
@@ -428,7 +428,7 @@ class Watch:
     def pass_begins(self, frame):
         watched, backward_on = self.find(frame.f_code), self.backward_on
         values = frame.f_locals
-        module = values.get("self")
+        module = receiver(frame, values)
         if not self.enter(frame, PASS_END, id(module)):
             stack = self.stack()
             if any(entry[1] == PASS_END for entry in stack[:-1]):
@@ -603,7 +603,7 @@ class Watch:
     def measure(self, frame, value):
         measuring = self.measuring
         if measuring.thread == self.ident() and id(frame.f_code) in measuring.codes:
-            module = frame.f_locals.get("self")
+            module = receiver(frame)
             if issubclass(type(module), self.torch.nn.Module):
                 self.count(measuring.add, module, frame, value)
 
@@ -842,6 +842,15 @@ def attribute(place, name):
     return plain(found).get(name) if found is not None else None
 
 
+def receiver(frame, values=None):
+    """The object whose method runs: its first argument, however that is called."""
+    code, values = frame.f_code, frame.f_locals if values is None else values
+    if code.co_argcount > 0:
+        return values.get(code.co_varnames[0])
+    rest = values.get("args")
+    return rest[0] if type(rest) is tuple and rest else None
+
+
 def whole(number):
     """A size, -1 where it is a symbol of a trace: to ask for its value would change the trace."""
     return number if type(number) is int else -1
@@ -926,9 +935,9 @@ def text_of(config, torch):
     return json.dumps(config.to_dict(), default=lambda value: str(value) if type(value) is torch.dtype else None)
 
 
-def updates_alone(torch):
+def updates_alone():
     """CPython 3.10 and 3.11: the official hooks of torch.optim."""
-    optimizer = torch.optim.optimizer
+    optimizer = sys.modules["torch.optim.optimizer"]  # torch.optim has no name for it in some versions
     optimizer.register_optimizer_step_pre_hook(guard(lambda one, args, kwargs: post(UPDATE_BEGIN, 0, id(one), 0) and None))
     optimizer.register_optimizer_step_post_hook(guard(lambda one, args, kwargs: post(UPDATE_END, 0, id(one), 0) and None))
 
@@ -946,7 +955,7 @@ def begin():
     if hasattr(sys, "monitoring"):
         Watch(torch).start()
     else:
-        updates_alone(torch)
+        updates_alone()
     tell(USED, 0, ("steps and shapes" if hasattr(sys, "monitoring") else "steps") + " from the interpreter " + versions)
 
 

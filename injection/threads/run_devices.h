@@ -19,16 +19,17 @@ class RunDevices {
  public:
   RunDevices(const Config& config, KernelNames& names);
 
-  /// Looks for devices that the ledger has and that are new, and gives the ledger their peak. True when there is one.
-  /// A device whose data type is not known yet may wait for a matmul kernel to name it, but no longer than to the
-  /// end of its first window: the peak must be set before the window goes out. \param last at exit nothing waits.
+  /// Looks for devices that the ledger has and that are new, and gives the ledger their peak. True when there is one,
+  /// or when the peak of one changed. Where the kernels say the data type, the first device waits to the end of its
+  /// first window for them: a model may begin with small products in another type, as rotary embeddings in fp32.
+  /// \param last at exit nothing waits.
   bool find(Ledger& ledger, TimeNs now, bool last);
   /// Kernels that ran: while it is unknown of the operands' dtype, the one in which matmuls run longest is taken.
   void took(const RecordBatch& batch) noexcept {
-    if (!by_kernels() || of_kernels_) return;
+    if (!by_kernels()) return;
     for (std::uint32_t i = 0; i < batch.count; ++i) {
       const ActivityRecord& r = batch.records[i];
-      if (r.kind == ActivityKind::kKernel) names_.ran(r.name, r.end_ns - r.begin_ns);
+      if (r.kind == ActivityKind::kKernel && r.end_ns > r.begin_ns) names_.ran(r.name, r.end_ns - r.begin_ns);
     }
   }
 
@@ -42,10 +43,14 @@ class RunDevices {
   /// Neither config nor model names the operands' dtype, so that the kernels' names do.
   [[nodiscard]] bool by_kernels() const noexcept { return !config_.peak.dtype && !of_model_; }
 
+  bool look_at_kernels(Ledger& ledger, TimeNs now, bool last);
+  DeviceInfo describe(Ledger& ledger, std::uint32_t device, const std::string& uuid);
+
   const Config& config_;
   KernelNames& names_;
   std::optional<DType> of_model_, of_kernels_;  ///< of the matmul operands
-  TimeNs dtype_wait_until_ = 0;                 ///< end of the window in which the first device came up
+  TimeNs look_at_ = 0;                          ///< when the kernels are asked again; 0: no device so far
+  bool looked_ = false;
   std::vector<bool> known_;
   std::vector<DeviceInfo> infos_;
   std::vector<std::pair<DeviceFacts, Peak>> facts_;

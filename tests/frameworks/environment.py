@@ -6,7 +6,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import venv
 
 import libraries
 
@@ -23,6 +22,15 @@ def skip(reason):
     sys.exit(SKIPPED)
 
 
+def interpreter():
+    """The Python of the programs: MFU_FRAMEWORKS_PYTHON, or the newest here, since from 3.12 on it reports more."""
+    for name in (os.environ.get("MFU_FRAMEWORKS_PYTHON", ""), "python3.13", "python3.12"):
+        found = shutil.which(name)
+        if found and subprocess.run([found, "-c", "import venv"], capture_output=True, check=False).returncode == 0:
+            return found
+    return sys.executable
+
+
 def directory(requirements, latest):
     """MFU_FRAMEWORKS_VENV or MFU_VLLM_VENV, or a folder in the user's cache that the pinned versions name."""
     kind = "vllm" if "vllm" in requirements.name else "frameworks"
@@ -30,7 +38,8 @@ def directory(requirements, latest):
     if named:
         return pathlib.Path(named), True
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    pins = "latest" if latest else hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
+    python = os.path.realpath(interpreter())
+    pins = "latest" if latest else hashlib.sha256(requirements.read_bytes() + python.encode()).hexdigest()[:12]
     return cache / "mfuinject" / f"{kind}-{pins}", False
 
 
@@ -48,7 +57,7 @@ def prepare_venv(requirements, latest=False):
     if latest:
         words = ["--upgrade", *(word.split("==")[0] for word in words)]
     print(f"frameworks: installing {' '.join(words)} into {where}", flush=True)
-    venv.create(where, with_pip=True)
+    subprocess.run([interpreter(), "-m", "venv", where], check=True, capture_output=True)
     done = install(where, words)
     if done.returncode:
         skip("the packages cannot be had: " + (done.stderr.strip().splitlines() or ["pip failed"])[-1])

@@ -3,7 +3,6 @@
 import pathlib
 import re
 import subprocess
-import sysconfig
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -70,7 +69,7 @@ def link(real, archive, out, result):
 
 def prepare(venv, build, out):
     """Fills the folder `out` for the packages of `venv` from the build tree `build`."""
-    packages = pathlib.Path(sysconfig.get_path("purelib", vars={"base": str(venv), "platbase": str(venv)}))
+    packages = next(venv.glob("lib/python3*/site-packages"))
     out.mkdir(parents=True, exist_ok=True)
     for name, wheel, archive, result in LIBRARIES:
         real = packages / "nvidia" / wheel / "lib" / name

@@ -104,16 +104,18 @@ RandomRun random_run(std::mt19937& rng, const TestRegions& regions) {
       const int index = static_cast<int>(run.instances.size());
       run.instances.push_back(top);
       work(index, top.open, top.close);
-      if (pick(0, 2) == 0 && top.close - top.open > 20) {  // one nested instance of another region
+      // Nested instances of another region, one behind another.
+      TimeNs from = top.open + 1;
+      for (std::int64_t count = pick(0, 2) == 0 ? pick(1, 3) : 0; count > 0 && top.close - from > 20; --count) {
         TestInstance nested;
-        nested.open = pick(top.open + 1, top.close - 10);
-        nested.close = pick(nested.open, top.close - 1);
+        nested.open = pick(from, top.close - 10);
+        from = nested.close = pick(nested.open, top.close - 1);
         nested.thread = t;
         nested.parent = index;
         nested.region = top.region == regions.prefill ? regions.step : regions.prefill;
         shape_it(nested);
         run.instances.push_back(nested);
-        work(index + 1, nested.open, nested.close);
+        work(static_cast<int>(run.instances.size()) - 1, nested.open, nested.close);
       }
       at = top.close + pick(0, 300);
     }
@@ -152,6 +154,7 @@ class BruteForce {
     expected_.resize(run.instances.size(), std::vector<Expected>(run.devices));
     for (std::uint32_t d = 0; d < run.devices; ++d) {
       std::map<std::uint32_t, TimeNs> previous_end;
+      std::map<int, TimeNs> inside_end;  // of the last instance inside each
       for (int i = 0; i < static_cast<int>(run.instances.size()); ++i) {
         const TestInstance& instance = run.instances[static_cast<std::size_t>(i)];
         Expected& e = expected_[static_cast<std::size_t>(i)][d];
@@ -163,12 +166,12 @@ class BruteForce {
           last = std::max(last, a.end);
           if (a.time_class != TimeClass::kMemcpy) own.push_back(a);
         }
-        // Instances are listed thread by thread in the order they open, a nested one right behind its own.
-        const TimeNs before = previous_end.count(instance.thread) ? previous_end[instance.thread] : 0;
-        e.begin =
-            std::max(instance.open,
-                     instance.parent < 0 ? before : expected_[static_cast<std::size_t>(instance.parent)][d].begin);
+        // Instances are listed thread by thread in the order they open, nested ones right behind their own.
+        TimeNs& before = instance.parent < 0 ? previous_end[instance.thread] : inside_end[instance.parent];
+        if (instance.parent >= 0) before = std::max(before, of(instance.parent)[d].begin);
+        e.begin = std::max(instance.open, before);
         e.end = std::max({e.begin, instance.close, last});
+        before = e.end;
         TimeNs first = e.end, device_last = e.begin;
         for (const TestActivity& a : run.activities) {
           if (a.device != d) continue;
@@ -189,11 +192,6 @@ class BruteForce {
           for (TimeNs t = a.begin; t < a.end; ++t) covered.insert(t);
         }
         e.busy = static_cast<DurationNs>(covered.size());
-        if (instance.parent < 0) pending_end_ = e.end;
-        const bool nested_follows = i + 1 < static_cast<int>(run.instances.size()) &&
-                                    run.instances[static_cast<std::size_t>(i) + 1].parent == i;
-        if (!nested_follows)
-          previous_end[instance.thread] = std::max(before, instance.parent < 0 ? e.end : pending_end_);
       }
     }
   }
@@ -214,7 +212,6 @@ class BruteForce {
  private:
   const RandomRun& run_;
   std::vector<std::vector<Expected>> expected_;
-  TimeNs pending_end_ = 0;
 };
 
 class LedgerProperty : public ::testing::Test {
