@@ -475,7 +475,7 @@ void Ledger::close_all(TimeNs end) {
     if (instance->kind == InstanceKind::kNested) {
       instance->live_children = 0;
       parts.push_back(instance.get());
-    } else if (!instance->closed) {
+    } else if (!instance->closed || instance->close_ns > end) {
       instance->closed = true;
       instance->closed_by_exit = true;
       instance->close_ns = std::max(end, instance->open_ns);

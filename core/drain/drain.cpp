@@ -119,8 +119,10 @@ void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool f
   if (first) attribution_.map().note_no_time(record.correlation);
   if (!untimed_ids_.add(record.correlation)) return;
   ++not_timed_;
-  // Work that still ran when the last records were taken has a begin: no time before it is missing.
-  if (record.end_ns == 0 && since(record.begin_ns, earliest_begin_) <= begin_range_) return;
+  if (forced_out_ && record.end_ns == 0) {
+    unfinished_ = true;
+    return;
+  }
   // No time is settled before its launches have their records.
   const TimeNs from = ledger_.now(), until = launches_.any_tick() ? launches_.now() : from;
   ledger_.add_untimed(owner, record.device, {from, std::max(from, until)}, first);
@@ -144,6 +146,7 @@ void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool f
   if (record.begin_ns < advanced_to_) [[unlikely]]
     note_late(record, first);
   newest_begin_ = std::max(newest_begin_, record.begin_ns);
+  newest_end_ = std::max(newest_end_, record.end_ns);
   if (graphs_ != nullptr && record.graph == GraphId::kNone) graphs_->learn(record);
   if (owner == InstanceId::kNone && program_ != nullptr)
     program_->add(record, first, thread_outside(found.owner));
@@ -187,6 +190,7 @@ void Drain::deliver_waiting(const ActivityRecord& record, const CorrelationMap::
 
 /// A whole graph, as its nodes where these are known.
 void Drain::deliver_graph(const ActivityRecord& record, CorrelationMap::Found found) {
+  any_graph_ = true;
   graphs_->follow();
   std::span<const ActivityRecord> nodes;
   if (time_is_good(record)) nodes = graphs_->of(record, static_cast<GraphNumber>(found.product.word()));
@@ -271,7 +275,8 @@ void Drain::finish(TimeNs now) {
   if (program_ != nullptr) program_->finish();
   if (detected_ != nullptr) detected_->finish();
   ledger_.await_launches_of({});
-  ledger_.finish(now);
+  // How long the device has been busy with work that is not over is not known.
+  ledger_.finish(unfinished_ ? std::clamp(newest_end_, ledger_.now(), std::max(now, ledger_.now())) : now);
 }
 
 LaunchAccount Drain::account() const {

@@ -70,12 +70,12 @@ class Drain {
   /// Opens and closes instances that host threads published since the last call. Before any record of theirs.
   void follow_instances();
 
-  /// Instances of ranges that opened so far, and when the newest did.
-  struct Opened {
-    std::uint64_t count = 0;
-    TimeNs last = 0;
-  };
-  [[nodiscard]] const Opened& opened() const noexcept { return opened_; }
+  /// Instances of ranges; where there are none, those that the interpreter reports.
+  [[nodiscard]] const Opened& opened() const noexcept {
+    return opened_.count != 0 || program_ == nullptr ? opened_ : program_->opened();
+  }
+  /// A CUDA graph was launched.
+  [[nodiscard]] bool any_graph() const noexcept { return any_graph_; }
 
   [[nodiscard]] LaunchAccount account() const;
   /// False for a window that was closed before all of its work was recorded, as far as is known now.
@@ -86,6 +86,10 @@ class Drain {
   [[nodiscard]] bool all_over(TimeNs now);
   /// The records of what was launched so far have gone elsewhere: nothing waits for them.
   void forget_waiting() noexcept;
+  /// The records that come from now on were asked for by force: those without times are of work that is not over. The
+  /// account then ends with the last work that is.
+  void take_unfinished() noexcept { forced_out_ = true; }
+  [[nodiscard]] bool unfinished() const noexcept { return unfinished_; }
   /// For the log, once each.
   [[nodiscard]] std::vector<std::string> take_notices() { return launches_.take_notices(); }
 
@@ -127,7 +131,10 @@ class Drain {
   TimeNs advanced_to_ = std::numeric_limits<TimeNs>::min();
   TimeNs forced_to_ = std::numeric_limits<TimeNs>::min();
   std::size_t since_room_check_ = 0;  ///< records
-  TimeNs newest_begin_ = 0;
+  TimeNs newest_begin_ = 0, newest_end_ = 0;
+  bool any_graph_ = false;
+  bool forced_out_ = false;   ///< the records that come now may be of work that is not over
+  bool unfinished_ = false;  ///< one of them was
   const TimeNs earliest_begin_;  ///< of a plausible record: a second before the run
   std::uint64_t begin_range_;    ///< likewise: how much later it may be, up to 10 s from now
 

@@ -13,6 +13,7 @@
 #include "core/base/activity_record.h"
 #include "core/drain/detected_regions.h"
 #include "core/drain/held_records.h"
+#include "core/drain/instance_feed.h"
 #include "core/model/flops_model.h"
 #include "core/program/program_steps.h"
 #include "core/ranges/region_rules.h"
@@ -44,6 +45,7 @@ class ProgramRegions {
   void stop();
 
   [[nodiscard]] std::uint64_t attributed() const noexcept { return attributed_; }
+  [[nodiscard]] const Opened& opened() const noexcept { return opened_; }
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_.held_bytes(); }
   [[nodiscard]] std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
 
@@ -68,6 +70,7 @@ class ProgramRegions {
   [[nodiscard]] RegionId region_of(ProgramRegion region) const noexcept;
   [[nodiscard]] bool is_late() const noexcept;
 
+  Opened opened_;
   Ledger& ledger_;
   const RegionRules& rules_;
   std::optional<FlopsModel> given_;

@@ -90,7 +90,9 @@ void DrainThread::begin() {
   options.ledger.origin_ns = clock_.now() - (monotonic_ns() - started_);
   options.ledger.window_ns = static_cast<DurationNs>(config.interval_s * 1e9);
   options.ledger.ranges_only = parts_.session == nullptr;
-  const bool pauses = config.budget > 0 && parts_.session != nullptr && parts_.session->can_pause();
+  constexpr double kUsualBudget = 0.01;
+  const double budget = config.budget.value_or(kUsualBudget);
+  const bool pauses = budget > 0 && parts_.session != nullptr && parts_.session->can_pause();
   if (config.budget > 0 && !pauses)
     parts_.sink.say("budget",
                     "MFU_BUDGET: what tracing costs stays unknown, since it cannot pause here (MFU_GRAPHS=node, "
@@ -115,7 +117,7 @@ void DrainThread::begin() {
   account_->ledger().stop_when(
       [this] { return stopping() && monotonic_ns() > account_until_.load(std::memory_order_relaxed); });
   if (pauses)
-    tracing_.emplace(config.budget, TracingSwitch::Parts{parts_.attribution, *parts_.session, *flush_,
+    tracing_.emplace(budget, TracingSwitch::Parts{parts_.attribution, *parts_.session, *flush_,
                                                          account_->ledger(), account_->drain(), clock_.ticks()});
   // The tick clock needs two anchors before it can convert: take the second one 2 ms later.
   pause(2'000'000);
@@ -356,7 +358,7 @@ void DrainThread::emit(WindowSummary&& window) {
   const SampledCost::Estimate own =
       session != nullptr ? session->callback_seconds(clock_.ticks()) : SampledCost::Estimate{};
   window.self.overhead = wall > 0 ? own.mean / wall : 0;
-  if (window.final_run && tracing_ && wall > 0)
+  if (window.final_run && tracing_ && wall > 0 && (parts_.config.budget || tracing_->budget().cost()))
     parts_.sink.say("budget", tracing_->budget().sentence() +
                                   fmt::format("; the library's callbacks took {:.2f} +-{:.2f} % of the run",
                                               100 * own.mean / wall, 100 * own.error / wall));
@@ -418,7 +420,10 @@ void DrainThread::take_last_records() {
       flush_at_exit(false, hung_at);
     }
     // Without launch callbacks it is unknown what lies in buffers that are not complete.
-    if (waiting() || !cut_.known) flush_at_exit(true, hung_at);
+    if (waiting() || !cut_.known) {
+      account_->drain().take_unfinished();
+      flush_at_exit(true, hung_at);
+    }
   }
   take_records();
   announce_new_devices();
@@ -426,6 +431,8 @@ void DrainThread::take_last_records() {
   take_program();
   take_looks();
   account_->drain().end_tick(health_.dropped_any());
+  if (account_->drain().unfinished())
+    parts_.sink.say("exit", "the GPU was still at work when the process ended: the account ends with the last kernel that was over");
   for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
   for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
   say_what_is_detected();

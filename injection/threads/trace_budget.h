@@ -18,13 +18,16 @@ namespace mfu {
 /// off, off, on, so that what drifts cancels out. Each neighbouring pair gives the difference of their time per step;
 /// of the pairs the cost is the mean without the outermost eighths, and its error follows from the same pairs with
 /// these eighths drawn in (the trimmed mean of Tukey and McLaughlin, Sankhya A 25, 1963). Only a cost that is surely
-/// above the budget counts: then one window in `every` is traced, and after a while it is found again.
+/// above the budget counts: then one window in `every` is traced, and after a while it is found again. Nothing pauses
+/// as long as the launches are too few to cost that much.
 class TraceBudget {
  public:
   /// How far the program is: its unit of work with this number began at `at`.
   struct Progress {
     std::uint64_t units = 0;
     TimeNs at = 0;
+    std::uint64_t launches = 0;
+    bool graphs = false;  ///< one was launched: what that costs depends on its nodes
   };
   struct Cost {
     double mean = 0;   ///< time that tracing adds to a step, as a share of a step without
@@ -53,6 +56,7 @@ class TraceBudget {
 
  private:
   void warm_up(TimeNs now, Progress progress);
+  [[nodiscard]] bool may_be_above(TimeNs now, Progress progress) const noexcept;
   void take_turn(TimeNs now, Progress progress);
   void decide(TimeNs now, const Cost& cost);
   /// With a margin, since there are several looks.
@@ -72,6 +76,7 @@ class TraceBudget {
   enum class State : std::uint8_t { kWarmsUp, kTurns, kDecided } state_ = State::kWarmsUp;
   TimeNs since_ = 0;        ///< begin of the warm-up, 0: nothing was done yet; or of the turn
   Progress mark_;           ///< where the steps begin that are timed
+  TimeNs marked_at_ = 0;    ///< in the warm-up
   bool marked_ = false;     ///< of a turn
   DurationNs stretch_ = 0;  ///< length of a turn
   std::uint32_t turn_ = 0;

@@ -6,12 +6,13 @@ namespace mfu {
 
 /// By ranges where there are any, else by the waits of the host: a step has the same number of them each time.
 TraceBudget::Progress TracingSwitch::progress() {
-  const Drain::Opened& opened = parts_.drain.opened();
+  const Opened& opened = parts_.drain.opened();
   if (by_waits_ != (opened.count == 0)) budget_.stop_turns();
   by_waits_ = opened.count == 0;
-  if (!by_waits_) return {opened.count, opened.last};
+  const std::uint64_t launches = parts_.attribution.launches_seen();
+  if (!by_waits_) return {opened.count, opened.last, launches, parts_.drain.any_graph()};
   const CuptiSession::Waits waits = parts_.session.waits();
-  return {waits.count, waits.count != 0 ? parts_.ticks.to_ns(waits.last) : 0};
+  return {waits.count, waits.count != 0 ? parts_.ticks.to_ns(waits.last) : 0, launches, parts_.drain.any_graph()};
 }
 
 void TracingSwitch::tick(TimeNs now, bool alone) {

@@ -66,7 +66,7 @@ class Budget(TestCase):
                 self.assertTrue(any("% of the run, which was traced" in line for line in run.log), run.log)
 
     def test_figures_are_those_of_what_was_traced(self):
-        run = self.run_it(20_000, 18_000, launches=20, more="spin 1;", MFU_BUDGET=8)
+        run = self.run_it(10_000, 25_000, launches=20, more="spin 1;", MFU_BUDGET=4)
         delivered = [(a["begin"], a["end"]) for a in run.activities(kind="kernel", fate="delivered")]
         measured = [w for w in totals(run) if traced(w)]
         self.assertGreater(len(measured), 1)
@@ -85,14 +85,24 @@ class Budget(TestCase):
         self.assertAlmostEqual(total["busy_s"], sum(w["busy_s"] for w in measured), places=6)
 
     def test_without_a_price_all_is_traced(self):
-        run = self.run_it(0, 30_000, MFU_BUDGET=500, SIMGPU_TRACE=None)
+        run = self.run_it(0, 60_000, MFU_BUDGET=100, SIMGPU_TRACE=None)
         self.assertEqual(said(run)[2], 1, run.log)
         self.assertTrue(traced(totals(run)[-2]))
 
-    def test_none_by_default(self):
+    def test_by_default_it_is_one_per_cent(self):
+        run = self.run_it(10_000, 18_000, SIMGPU_TRACE=None)
+        self.assertRegex(run.events("budget")[-1], "MFU_BUDGET is 1 %: (one|no) window")
+
+    def test_a_short_run_is_traced_whole(self):
         run = self.run_it(1000, 2000)
         self.assertEqual(run.events("budget"), [])
         self.assertEqual(run.end["launches"]["attributed"], 2000 * 100)
+
+    def test_few_launches_never_pause(self):
+        run = self.run_it(1000, 700, launches=9, more="spin 10;")
+        self.assertGreater(run.end["t1_ns"] - run.end["t0_ns"], 6e9)
+        self.assertEqual(run.end["launches"]["attributed"], 700 * 9)
+        self.assertTrue(all(map(traced, totals(run))))
 
     def test_where_tracing_cannot_pause(self):
         run = self.run_it(1000, 2000, MFU_BUDGET=1, MFU_GRAPHS="node")

@@ -134,9 +134,36 @@ TEST_F(DrainTest, RecordsWithoutUsableTimesCountTheirLaunchButNoTime) {
   for (const RegionSummary& r : windows_.back().regions) {
     EXPECT_EQ(r.busy_ns, 0) << r.region;
     EXPECT_FALSE(r.classes_known) << r.region;
-    EXPECT_EQ(r.untimed, 8u) << r.region << ": all but the one that had begun and ran on";
+    EXPECT_EQ(r.untimed, 9u) << r.region;
   }
   EXPECT_EQ(drain_->account().not_timed, 9u);
+}
+
+TEST_F(DrainTest, WorkThatIsNotOverAtTheEndLeavesTheRestOfTheAccountAsItIs) {
+  tick({});
+  open("step");
+  ActivityRecord over = record(launch(), now_);
+  over.end_ns = now_ + 1000;
+  close();
+  tick({over});
+  const CorrelationId runs = launch();
+  tick({});
+  ActivityRecord unfinished = record(runs, 0);
+  unfinished.end_ns = 0;
+  drain_->take_unfinished();
+  tick({unfinished});
+  now_ += kNsPerSecond;
+  drain_->finish(now_);
+  EXPECT_TRUE(drain_->unfinished());
+  EXPECT_EQ(drain_->account().not_timed, 1u);
+  const WindowSummary& whole = windows_.back();
+  ASSERT_EQ(whole.regions.size(), 2u);
+  for (const RegionSummary& r : whole.regions) {
+    EXPECT_EQ(r.untimed, 0u) << r.region;
+    EXPECT_TRUE(r.classes_known) << r.region;
+    EXPECT_EQ(r.busy_ns, 1000) << r.region;
+  }
+  EXPECT_LT(whole.window.end_ns, now_ - kNsPerSecond / 2);
 }
 
 TEST_F(DrainTest, ALaunchWithoutARecordHoldsTimeBackUntilItIsGivenUp) {

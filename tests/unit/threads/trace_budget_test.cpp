@@ -16,7 +16,8 @@ constexpr DurationNs kWindow = 10 * kNsPerSecond;
 struct Program {
   double step_s = 0.02, cost = 0, noise = 0, drift = 0, pauses = 0;
   std::uint64_t seed = 1;
-  DurationNs runs_ahead = 0;  ///< work of the GPU behind the host
+  DurationNs runs_ahead = 0;    ///< work of the GPU behind the host
+  std::uint64_t launches = 100'000;  ///< of a step
 
   struct Outcome {
     std::uint64_t every = 0;
@@ -48,7 +49,7 @@ struct Program {
         without += plain;
       }
       now += static_cast<DurationNs>(took * 1e9);
-      progress = {progress.units + 1, now};
+      progress = {progress.units + 1, now, progress.launches + launches};
       if (const std::int64_t w = (now - kOrigin) / kWindow; w != window) {
         if (at > 20) {
           ++windows;
@@ -159,12 +160,32 @@ TEST(TraceBudget, LooksAgainAndFindsThatItHasBecomeCheap) {
   while (now - kOrigin < 1300 * kNsPerSecond) {
     const bool dear = now - kOrigin < 300 * kNsPerSecond;
     now += 20'000'000 + (on && dear ? 10'000'000 : 0);
-    progress = {progress.units + 1, now};
+    progress = {progress.units + 1, now, progress.launches + 100};
     on = trace.look(now, progress, on ? kOrigin : TraceBudget::kNotTraced);
     if (dear) every_before = trace.every();
   }
   EXPECT_GT(every_before, 40);
   EXPECT_EQ(trace.every(), 1);
+}
+
+TEST(TraceBudget, FewLaunchesCostLittle) {
+  // 100 steps of 9 launches are 900 launches/s, at 10 us each.
+  const Program few{.step_s = 0.01, .cost = 0, .noise = 0.02, .launches = 9};
+  EXPECT_FALSE(few.run(120).known);
+  EXPECT_EQ(few.run(120).traced, 1);
+  EXPECT_TRUE(few.run(120, 0.005).known);
+}
+
+TEST(TraceBudget, GraphsMayCostAnything) {
+  TraceBudget trace(0.01, kOrigin, kWindow);
+  TraceBudget::Progress progress{.graphs = true};
+  bool paused = false;
+  for (TimeNs now = kOrigin; now < kOrigin + 20 * kNsPerSecond; now += 20'000'000) {
+    progress.at = now;
+    ++progress.units;
+    paused = !trace.look(now, progress, kOrigin) || paused;
+  }
+  EXPECT_TRUE(paused);
 }
 
 TEST(TraceBudget, AnIdleProgramIsTraced) {
