@@ -112,6 +112,8 @@ class Ledger final : private TimelineListener {
     const std::size_t devices = devices_.empty() ? 4 : devices_.size();
     return live_.size() * (sizeof(Instance) + devices * sizeof(InstanceOnDevice)) < kMostLiveBytes;
   }
+  /// Idle time since the origin of the device that waited most, up to now() [ns].
+  [[nodiscard]] DurationNs idle_ns() const noexcept;
   /// Time that finish() left out at the end of the run [ns].
   [[nodiscard]] DurationNs left_out_ns() const noexcept { return left_out_ns_; }
 

@@ -456,6 +456,11 @@ void WindowRows::summarize(const Rows& rows, bool traced, WindowSummary& out) co
   }
   if (total_devices == 0) return;
   summary(total, kTotal, total_devices == 1 ? std::optional(last_device) : std::nullopt, total_peak);
+  // Its FLOP are those of its regions.
+  RegionSummary& all = out.regions.back();
+  const auto doubted =
+      std::ranges::find_if(out.regions, [](const RegionSummary& r) { return r.flop && !r.suspect.empty(); });
+  if (all.mfu && all.classes_known && all.suspect.empty() && doubted != out.regions.end()) all.suspect = doubted->suspect;
 }
 
 }  // namespace mfu

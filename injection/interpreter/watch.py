@@ -371,7 +371,9 @@ class Watch:
 
     def leave(self, frame):
         stack, watched = self.stack(), self.find(frame.f_code)
-        while stack and any(entry[0] is watched for entry in stack):
+        if stack and stack[-1][0] is not watched and not any(entry[0] is watched for entry in stack):
+            return
+        while stack:
             entry = stack.pop()
             self.end(entry)
             if entry[0] is watched:
@@ -568,19 +570,22 @@ class Watch:
 
     def measured_number(self, module, values, mode):
         """The number of this module with arguments of these shapes; the first time, its products are counted while it runs."""
-        shapes = [mode]
+        key = [id(module), mode]
         for value in arguments(values):
-            for one in value if type(value) in (list, tuple) else value.values() if type(value) is dict else (value,):
+            kind = type(value)
+            for one in value if kind is list or kind is tuple else value.values() if kind is dict else (value,):
                 if self.is_tensor(one):
-                    shapes += [whole(n) for n in one.shape]
-                    shapes.append(str(one.requires_grad))
-        found = self.refs.get((id(module), *shapes))
+                    key += one.shape
+                    key.append(str(one.requires_grad))
+        key = tuple(key)
+        if not all(type(one) is int or type(one) is str for one in key):  # a size that is a symbol of a trace
+            return 0
+        found = self.refs.get(key)
         if found is not None and found[0]() is module:
             return found[1]
-        if self.measuring is not None or -1 in shapes or self.measured >= FIRST_MEASURED + MOST_MEASURED:
+        if self.measuring is not None or self.measured >= FIRST_MEASURED + MOST_MEASURED:
             return 0
         self.measured += 1
-        key = (id(module), *shapes)
         self.keep(key, module, self.measured)
         try:
             measuring = Measured(self, module, self.measured, key)
@@ -635,7 +640,8 @@ class Watch:
     # --- backward passes, updates and batches -----------------------------------------------------------------------
 
     def backward(self, frame):
-        if any(entry[1] == BACKWARD_END for entry in self.stack()):
+        stack = self.stack()
+        if stack and any(entry[1] == BACKWARD_END for entry in stack):
             self.enter(frame, None)
             return
         self.enter(frame, BACKWARD_END)
@@ -688,7 +694,8 @@ class Watch:
     def update(self, frame):
         values = frame.f_locals
         one = values["self"] if "self" in values else values["args"][0]
-        if any(entry[1] == UPDATE_END for entry in self.stack()):  # an optimizer around another one
+        stack = self.stack()
+        if stack and any(entry[1] == UPDATE_END for entry in stack):  # an optimizer around another one
             self.enter(frame, None)
             return
         self.optimizer(one, UPDATE_BEGIN)

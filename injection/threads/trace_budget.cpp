@@ -56,8 +56,10 @@ void TraceBudget::stop_turns() noexcept {
 
 /// The launches since the mark may cost more than the budget.
 bool TraceBudget::may_be_above(TimeNs now, Progress progress) const noexcept {
+  const double allowed_ns = budget_ * static_cast<double>(now - marked_at_);
   const auto launches = static_cast<double>(progress.launches - mark_.launches);
-  return progress.graphs || launches * kMostPerLaunch > budget_ * static_cast<double>(now - marked_at_);
+  return static_cast<double>(progress.idle_ns - mark_.idle_ns) > allowed_ns &&
+         (progress.graphs || launches * kMostPerLaunch > allowed_ns);
 }
 
 void TraceBudget::warm_up(TimeNs now, Progress progress) {

@@ -9,10 +9,13 @@ TraceBudget::Progress TracingSwitch::progress() {
   const Opened& opened = parts_.drain.opened();
   if (by_waits_ != (opened.count == 0)) budget_.stop_turns();
   by_waits_ = opened.count == 0;
-  const std::uint64_t launches = parts_.attribution.launches_seen();
-  if (!by_waits_) return {opened.count, opened.last, launches, parts_.drain.any_graph()};
+  TraceBudget::Progress progress{opened.count, opened.last, parts_.attribution.launches_seen(),
+                                 parts_.drain.any_graph(), parts_.ledger.idle_ns()};
+  if (!by_waits_) return progress;
   const CuptiSession::Waits waits = parts_.session.waits();
-  return {waits.count, waits.count != 0 ? parts_.ticks.to_ns(waits.last) : 0, launches, parts_.drain.any_graph()};
+  progress.units = waits.count;
+  progress.at = waits.count != 0 ? parts_.ticks.to_ns(waits.last) : 0;
+  return progress;
 }
 
 void TracingSwitch::tick(TimeNs now, bool alone) {

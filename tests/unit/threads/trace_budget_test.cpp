@@ -18,6 +18,7 @@ struct Program {
   std::uint64_t seed = 1;
   DurationNs runs_ahead = 0;    ///< work of the GPU behind the host
   std::uint64_t launches = 100'000;  ///< of a step
+  double idle = 0.5;               ///< share of the time in which the GPU waits
 
   struct Outcome {
     std::uint64_t every = 0;
@@ -49,7 +50,8 @@ struct Program {
         without += plain;
       }
       now += static_cast<DurationNs>(took * 1e9);
-      progress = {progress.units + 1, now, progress.launches + launches};
+      progress = {progress.units + 1, now, progress.launches + launches, false,
+                  progress.idle_ns + static_cast<DurationNs>(took * idle * 1e9)};
       if (const std::int64_t w = (now - kOrigin) / kWindow; w != window) {
         if (at > 20) {
           ++windows;
@@ -160,7 +162,7 @@ TEST(TraceBudget, LooksAgainAndFindsThatItHasBecomeCheap) {
   while (now - kOrigin < 1300 * kNsPerSecond) {
     const bool dear = now - kOrigin < 300 * kNsPerSecond;
     now += 20'000'000 + (on && dear ? 10'000'000 : 0);
-    progress = {progress.units + 1, now, progress.launches + 100};
+    progress = {progress.units + 1, now, progress.launches + 100, false, progress.idle_ns + 10'000'000};
     on = trace.look(now, progress, on ? kOrigin : TraceBudget::kNotTraced);
     if (dear) every_before = trace.every();
   }
@@ -176,12 +178,18 @@ TEST(TraceBudget, FewLaunchesCostLittle) {
   EXPECT_TRUE(few.run(120, 0.005).known);
 }
 
+TEST(TraceBudget, AGpuThatDoesNotWaitLosesNothing) {
+  EXPECT_FALSE((Program{.cost = 0, .noise = 0.02, .idle = 0.009}.run(120).known));
+  EXPECT_TRUE((Program{.cost = 0, .noise = 0.02, .idle = 0.02}.run(120).known));
+}
+
 TEST(TraceBudget, GraphsMayCostAnything) {
   TraceBudget trace(0.01, kOrigin, kWindow);
   TraceBudget::Progress progress{.graphs = true};
   bool paused = false;
   for (TimeNs now = kOrigin; now < kOrigin + 20 * kNsPerSecond; now += 20'000'000) {
     progress.at = now;
+    progress.idle_ns += 10'000'000;
     ++progress.units;
     paused = !trace.look(now, progress, kOrigin) || paused;
   }
