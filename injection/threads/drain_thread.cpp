@@ -90,9 +90,7 @@ void DrainThread::begin() {
   options.ledger.origin_ns = clock_.now() - (monotonic_ns() - started_);
   options.ledger.window_ns = static_cast<DurationNs>(config.interval_s * 1e9);
   options.ledger.ranges_only = parts_.session == nullptr;
-  constexpr double kUsualBudget = 0.01;
-  const double budget = config.budget.value_or(kUsualBudget);
-  const bool pauses = budget > 0 && parts_.session != nullptr && parts_.session->can_pause();
+  const bool pauses = config.budget > 0 && parts_.session != nullptr && parts_.session->can_pause();
   if (config.budget > 0 && !pauses)
     parts_.sink.say("budget",
                     "MFU_BUDGET: what tracing costs stays unknown, since it cannot pause here (MFU_GRAPHS=node, "
@@ -117,7 +115,7 @@ void DrainThread::begin() {
   account_->ledger().stop_when(
       [this] { return stopping() && monotonic_ns() > account_until_.load(std::memory_order_relaxed); });
   if (pauses)
-    tracing_.emplace(budget, TracingSwitch::Parts{parts_.attribution, *parts_.session, *flush_,
+    tracing_.emplace(config.budget, TracingSwitch::Parts{parts_.attribution, *parts_.session, *flush_,
                                                          account_->ledger(), account_->drain(), clock_.ticks()});
   // The tick clock needs two anchors before it can convert: take the second one 2 ms later.
   pause(2'000'000);
@@ -358,7 +356,7 @@ void DrainThread::emit(WindowSummary&& window) {
   const SampledCost::Estimate own =
       session != nullptr ? session->callback_seconds(clock_.ticks()) : SampledCost::Estimate{};
   window.self.overhead = wall > 0 ? own.mean / wall : 0;
-  if (window.final_run && tracing_ && wall > 0 && (parts_.config.budget || tracing_->budget().cost()))
+  if (window.final_run && tracing_ && wall > 0)
     parts_.sink.say("budget", tracing_->budget().sentence() +
                                   fmt::format("; the library's callbacks took {:.2f} +-{:.2f} % of the run",
                                               100 * own.mean / wall, 100 * own.error / wall));

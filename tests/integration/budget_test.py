@@ -85,21 +85,17 @@ class Budget(TestCase):
         self.assertAlmostEqual(total["busy_s"], sum(w["busy_s"] for w in measured), places=6)
 
     def test_without_a_price_all_is_traced(self):
-        run = self.run_it(0, 60_000, MFU_BUDGET=100, SIMGPU_TRACE=None)
+        run = self.run_it(0, 60_000, MFU_BUDGET=20, SIMGPU_TRACE=None)
         self.assertEqual(said(run)[2], 1, run.log)
         self.assertTrue(traced(totals(run)[-2]))
 
-    def test_by_default_it_is_one_per_cent(self):
-        run = self.run_it(10_000, 18_000, SIMGPU_TRACE=None)
-        self.assertRegex(run.events("budget")[-1], "MFU_BUDGET is 1 %: (one|no) window")
-
-    def test_a_short_run_is_traced_whole(self):
+    def test_none_by_default(self):
         run = self.run_it(1000, 2000)
         self.assertEqual(run.events("budget"), [])
         self.assertEqual(run.end["launches"]["attributed"], 2000 * 100)
 
     def test_few_launches_never_pause(self):
-        run = self.run_it(1000, 700, launches=9, more="spin 10;")
+        run = self.run_it(1000, 700, launches=9, more="spin 10;", MFU_BUDGET=1)
         self.assertGreater(run.end["t1_ns"] - run.end["t0_ns"], 6e9)
         self.assertEqual(run.end["launches"]["attributed"], 700 * 9)
         self.assertTrue(all(map(traced, totals(run))))

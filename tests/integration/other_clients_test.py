@@ -162,7 +162,7 @@ class LinkedProfiler(TestCase):
 
     def traced(self, linked, env, launches=LAUNCHES, between_ms=1500):
         command = [BUILD / f"clients/profiler_client_{linked}", self.SESSIONS, launches, between_ms]
-        return self.program([str(word) for word in command], env={"MFU_INTERVAL": "0.5", "MFU_BUDGET": "none", **env})
+        return self.program([str(word) for word in command], env={"MFU_INTERVAL": "0.5", **env})
 
     def whole_sessions(self, launches):
         whole = f"{launches} of {launches} kernels, 0 unknown buffers"
