@@ -25,6 +25,7 @@ ASSUMPTIONS: dict[str, list[tuple[str, str]]] = {
         ("pauses", "launches without a record"),
         ("pauses", "records without a launch"),
         ("pauses", "kernels per launch"),
+        ("pauses", "kernels of two threads"),
     ],
     "the library without CUPTI costs a launch nothing": [("price", "launch, no CUPTI")],
     "a launch costs less than 3 us more": [("price", "launch, auto")],
