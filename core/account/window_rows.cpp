@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/account/row_summary.h"
+#include "core/rows/metrics.h"
 
 namespace mfu {
 
@@ -458,9 +459,9 @@ void WindowRows::summarize(const Rows& rows, bool traced, WindowSummary& out) co
   summary(total, kTotal, total_devices == 1 ? std::optional(last_device) : std::nullopt, total_peak);
   // Its FLOP are those of its regions.
   RegionSummary& all = out.regions.back();
-  const auto doubted =
-      std::ranges::find_if(out.regions, [](const RegionSummary& r) { return r.flop && !r.suspect.empty(); });
-  if (all.mfu && all.classes_known && all.suspect.empty() && doubted != out.regions.end()) all.suspect = doubted->suspect;
+  const auto doubted = std::ranges::find_if(out.regions, doubts_flop);
+  if (all.mfu && all.classes_known && all.suspect.empty() && doubted != out.regions.end())
+    all.suspect = doubted->suspect;
 }
 
 }  // namespace mfu

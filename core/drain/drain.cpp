@@ -119,8 +119,8 @@ void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool f
   if (first) attribution_.map().note_no_time(record.correlation);
   if (!untimed_ids_.add(record.correlation)) return;
   ++not_timed_;
-  if (forced_out_ && record.end_ns == 0) {
-    unfinished_ = true;
+  if (unfinished_.possible && record.end_ns == 0) {
+    unfinished_.found = true;
     return;
   }
   // No time is settled before its launches have their records.
@@ -145,8 +145,8 @@ void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool f
   if (known) attribution_.map().note_times(record.correlation, record.begin_ns, record.end_ns, first);
   if (record.begin_ns < advanced_to_) [[unlikely]]
     note_late(record, first);
-  newest_begin_ = std::max(newest_begin_, record.begin_ns);
-  newest_end_ = std::max(newest_end_, record.end_ns);
+  newest_.begin = std::max(newest_.begin, record.begin_ns);
+  newest_.end = std::max(newest_.end, record.end_ns);
   if (graphs_ != nullptr && record.graph == GraphId::kNone) graphs_->learn(record);
   if (owner == InstanceId::kNone && program_ != nullptr)
     program_->add(record, first, thread_outside(found.owner));
@@ -232,9 +232,9 @@ void Drain::make_room() {
   if (ledger_.pending() <= kMaxPending || !launches_.any_tick()) return;
   follow_instances();
   advance_ledger(launches_.settle(false, false));
-  while (ledger_.pending() > kMaxPending && newest_begin_ - ledger_.now() > 1) {
+  while (ledger_.pending() > kMaxPending && newest_.begin - ledger_.now() > 1) {
     const TimeNs before = ledger_.now();
-    ledger_.advance(before + (newest_begin_ - before) / 2);
+    ledger_.advance(before + (newest_.begin - before) / 2);
     if (ledger_.now() == before) return;  // the run ends, and time stands still
     forced_to_ = ledger_.now();
     launches_.force(forced_to_);
@@ -276,7 +276,7 @@ void Drain::finish(TimeNs now) {
   if (detected_ != nullptr) detected_->finish();
   ledger_.await_launches_of({});
   // How long the device has been busy with work that is not over is not known.
-  ledger_.finish(unfinished_ ? std::clamp(newest_end_, ledger_.now(), std::max(now, ledger_.now())) : now);
+  ledger_.finish(unfinished_.found ? std::clamp(newest_.end, ledger_.now(), std::max(now, ledger_.now())) : now);
 }
 
 LaunchAccount Drain::account() const {

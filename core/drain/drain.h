@@ -88,8 +88,8 @@ class Drain {
   void forget_waiting() noexcept;
   /// The records that come from now on were asked for by force: those without times are of work that is not over. The
   /// account then ends with the last work that is.
-  void take_unfinished() noexcept { forced_out_ = true; }
-  [[nodiscard]] bool unfinished() const noexcept { return unfinished_; }
+  void take_unfinished() noexcept { unfinished_.possible = true; }
+  [[nodiscard]] bool unfinished() const noexcept { return unfinished_.found; }
   /// For the log, once each.
   [[nodiscard]] std::vector<std::string> take_notices() { return launches_.take_notices(); }
 
@@ -131,10 +131,14 @@ class Drain {
   TimeNs advanced_to_ = std::numeric_limits<TimeNs>::min();
   TimeNs forced_to_ = std::numeric_limits<TimeNs>::min();
   std::size_t since_room_check_ = 0;  ///< records
-  TimeNs newest_begin_ = 0, newest_end_ = 0;
+  struct {
+    TimeNs begin = 0, end = 0;
+  } newest_;  ///< of good records
   bool any_graph_ = false;
-  bool forced_out_ = false;   ///< the records that come now may be of work that is not over
-  bool unfinished_ = false;  ///< one of them was
+  struct {
+    bool possible = false;  ///< the records that come now may be of work that is not over
+    bool found = false;     ///< one of them was
+  } unfinished_;
   const TimeNs earliest_begin_;  ///< of a plausible record: a second before the run
   std::uint64_t begin_range_;    ///< likewise: how much later it may be, up to 10 s from now
 

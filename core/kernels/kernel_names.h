@@ -58,7 +58,7 @@ class KernelNames {
   static constexpr std::uint8_t kDTypeUnread = 0xFF, kNoDType = 0xFE;
   std::array<std::uint8_t, kCapacity> dtypes_;  ///< of the operands, by the name: a DType or one of these. Drain only
   std::array<DurationNs, kCapacity> ran_ns_{};  ///< Drain only
-  std::atomic<std::uint32_t> size_{1};             ///< id 0 is kOther
+  std::atomic<std::uint32_t> size_{1};          ///< id 0 is kOther
   std::size_t stored_bytes_ = 0;
   std::mutex add_mutex_;  ///< first sight of a name only; never taken on a launching thread
 };

@@ -32,6 +32,11 @@ void complete_metrics(RegionSummary& summary, Phase phase, const Peak& peak) noe
 /// it has a negative part. For rows that were added up, or read from a file.
 void doubt_impossible(RegionSummary& row);
 
+/// Its FLOP are suspect, and so is every sum that they are in.
+[[nodiscard]] inline bool doubts_flop(const RegionSummary& row) noexcept {
+  return row.flop && !row.suspect.empty() && !row.suspect.starts_with("mbu");
+}
+
 /// Why the times of classes are not known; empty: they are. `not timed (12 launches)`.
 [[nodiscard]] std::string why_no_times(const RegionSummary& row);
 

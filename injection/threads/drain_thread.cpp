@@ -430,7 +430,9 @@ void DrainThread::take_last_records() {
   take_looks();
   account_->drain().end_tick(health_.dropped_any());
   if (account_->drain().unfinished())
-    parts_.sink.say("exit", "the GPU was still at work when the process ended: the account ends with the last kernel that was over");
+    parts_.sink.say(
+        "exit",
+        "the GPU was still at work when the process ended: the account ends with the last kernel that was over");
   for (std::string& line : parts_.rules.take_dropped()) parts_.sink.say("config", std::move(line));
   for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
   say_what_is_detected();

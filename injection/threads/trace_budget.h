@@ -19,8 +19,8 @@ namespace mfu {
 /// of the pairs the cost is the mean without the outermost eighths, and its error follows from the same pairs with
 /// these eighths drawn in (the trimmed mean of Tukey and McLaughlin, Sankhya A 25, 1963). Only a cost that is surely
 /// above the budget counts: then one window in `every` is traced, and after a while it is found again. Nothing pauses
-/// as long as the launches are too few to cost that much, or the GPU too busy: what tracing costs the host, a GPU that
-/// does not wait for it does not lose.
+/// as long as the launches are too few to cost that much, or the GPU too busy: one that does not wait for the host
+/// loses nothing by what tracing costs there.
 class TraceBudget {
  public:
   /// How far the program is: its unit of work with this number began at `at`.
@@ -28,7 +28,7 @@ class TraceBudget {
     std::uint64_t units = 0;
     TimeNs at = 0;
     std::uint64_t launches = 0;
-    bool graphs = false;      ///< one was launched: what that costs depends on its nodes
+    bool graphs = false;     ///< one was launched: what that costs depends on its nodes
     DurationNs idle_ns = 0;  ///< of the GPU
   };
   struct Cost {

@@ -73,6 +73,20 @@ def plain():
     print("done")
 
 
+class OtherNames(Net):
+    def forward(s, input_ids):
+        return s.out(s.table(input_ids))
+
+
+def names():
+    """A method's first argument may have any name."""
+    ready()
+    net = OtherNames()
+    train(net, torch.optim.SGD(net.parameters()), 20)
+    torch.synchronize()
+    print("done")
+
+
 def untouched():
     """Nothing of the program or of torch is another object than before, and nothing is kept alive."""
     net = Net()

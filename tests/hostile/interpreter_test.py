@@ -81,6 +81,14 @@ class Interpreter(Programs):
             account = run.end["launches"]
             self.assertEqual((account["seen"], account["attributed"], account["dropped"]), (304, 304, 0))
 
+    def test_the_first_argument_has_any_name(self):
+        for _, run in self.same("names"):
+            self.well(run)
+            regions = self.regions(run)
+            self.assertEqual({name: regions[name]["instances"] for name in ("step", "forward", "backward")},
+                             {"step": 20, "forward": 40, "backward": 40})
+            self.assertEqual(regions["step"]["flop"], 20 * 2 * 2 * 16 * 2 * 8 * 16)
+
     def test_nothing_is_replaced_or_kept_alive(self):
         for _, run in self.same("untouched"):
             self.well(run)

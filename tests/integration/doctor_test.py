@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 
-from harness import BUILD, DEADLINE_S, GPT2, TestCase, main
+from harness import BUILD, DEADLINE_S, GPT2, SANITIZE, TestCase, main
 
 MFU = BUILD / "mfu"
 
@@ -58,6 +58,8 @@ class Doctor(TestCase):
         self.assertEqual(list(said), list(self.MEASURED))
         wrong = {what: text for what, (mark, text) in said.items() if mark != "ok"}
         wrong.pop("lag", None)  # a machine that others use may be late
+        if SANITIZE:
+            wrong.pop("events", None)  # they time the simulation's own calls too
         self.assertEqual(wrong, {})
         self.assertIn("level full", said["records"][1])
         # 50 alone, 100 on each of two streams, 10 graphs of 20 nodes, 4 s of 1 ms each, and one that never ends.

@@ -157,7 +157,7 @@ ASKED, DONE = queue.Queue(), queue.Queue()
 threading.Thread(target=serve, daemon=True).start()
 name, steps = sys.argv[1], int(sys.argv[2])
 if name in ("collect", "everything"):
-    garbage = [[i] for i in range(800_000)]
+    garbage = [[i] for i in range(200_000)]
 if name in ("libraries", "everything"):
     import torch.distributed.distributed_c10d
     import torch.optim.optimizer

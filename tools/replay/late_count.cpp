@@ -120,6 +120,7 @@ void LateCount::count_region(RegionSummary& row, bool whole) {
   row.flop_source = FlopSource::kConfig;
   if (row.untimed == 0) complete_metrics(row, phase, peak);
   if (executed_hfu) row.hfu = executed_hfu;
+  if (doubts_flop(row) && window_.suspect.empty()) window_.suspect = row.suspect;
   (phase == Phase::kForward || phase == Phase::kBackward ? window_.parts : window_.steps) += *row.flop;
   window_.phase = phase;
 }
@@ -128,12 +129,13 @@ void LateCount::count_region(RegionSummary& row, bool whole) {
 void LateCount::count_total(RegionSummary& row) {
   const double flop = window_.steps > 0 ? window_.steps : window_.parts;
   const Phase phase = window_.phase;
-  window_ = {};
+  const std::string suspect = std::exchange(window_, {}).suspect;
   if (row.flop || !(flop > 0)) return;
   const auto executed_hfu = row.executed && row.executed->enough() ? row.hfu : std::nullopt;
   row.flop = row.hfu_flop = flop;
   row.mfu_lower.reset();
   if (row.untimed == 0) complete_metrics(row, phase, peak_of(std::nullopt));
+  if (row.mfu && row.classes_known && row.suspect.empty()) row.suspect = suspect;
   if (executed_hfu) row.hfu = executed_hfu;
 }
 

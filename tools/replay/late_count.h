@@ -47,6 +47,7 @@ class LateCount {
   struct {
     double steps = 0, parts = 0;  ///< FLOP of whole steps and passes; of forward and backward passes
     Phase phase = Phase::kNone;
+    std::string suspect;  ///< of the first of these regions that has one
   } window_;
   std::string missing_;
 };

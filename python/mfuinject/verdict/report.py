@@ -53,13 +53,18 @@ class Step:
         }
 
 
+def of_its_own(path: str, flags: int) -> int:
+    """Opens a file where no link leads elsewhere, as somebody may have planted in a folder that all may write to."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o640)
+
+
 class File:
     """Grows by a line per fact, each on the disk before the next step begins; at the end one compressed file takes its place."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.lines = path.removesuffix(".json.gz") + ".jsonl"
-        self.file = open(self.lines, "w", encoding="utf-8")
+        self.file = open(self.lines, "w", encoding="utf-8", opener=of_its_own)
 
     def append(self, record: dict[str, Any]) -> None:
         self.file.write(json.dumps(record) + "\n")
@@ -74,7 +79,7 @@ class File:
             data = gzip.compress(json.dumps(document).encode(), mtime=0)
             if len(data) <= MOST_BYTES:
                 break
-        with open(self.path, "wb") as file:
+        with open(self.path, "wb", opener=of_its_own) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

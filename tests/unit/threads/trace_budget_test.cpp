@@ -16,9 +16,9 @@ constexpr DurationNs kWindow = 10 * kNsPerSecond;
 struct Program {
   double step_s = 0.02, cost = 0, noise = 0, drift = 0, pauses = 0;
   std::uint64_t seed = 1;
-  DurationNs runs_ahead = 0;    ///< work of the GPU behind the host
+  DurationNs runs_ahead = 0;         ///< work of the GPU behind the host
   std::uint64_t launches = 100'000;  ///< of a step
-  double idle = 0.5;               ///< share of the time in which the GPU waits
+  double idle = 0.5;                 ///< share of the time in which the GPU waits
 
   struct Outcome {
     std::uint64_t every = 0;
