@@ -11,8 +11,7 @@ namespace {
 
 constexpr std::int64_t kStepsOfTurn = 10;
 constexpr DurationNs kWarmUp = 4 * kNsPerSecond;  // the first steps are like no others; a short run is traced whole
-// More than tracing a launch costs: on an H100 2.0 us where launches follow each other at once, 4.1 us in eager PyTorch
-// (docs/hardware).
+// Several times what tracing a launch costs: 2.0 us on an H100, where launches follow each other (docs/hardware).
 constexpr DurationNs kMostPerLaunch = 10'000;
 constexpr DurationNs kShortest = kNsPerSecond / 5, kLongest = 5 * kNsPerSecond;  // of a turn
 constexpr DurationNs kAgain = 600 * kNsPerSecond;
