@@ -1,5 +1,6 @@
 # The simulated GPU's own tests, and the client programs that the integration tests run on it.
 if(MFU_BUILD_CUDA AND MFU_BUILD_TOOLS)
+  add_subdirectory(${CMAKE_CURRENT_LIST_DIR}/frameworks/simulated)
   add_subdirectory(${CMAKE_CURRENT_LIST_DIR}/clients)
   add_library(simgpu_injected MODULE ${CMAKE_CURRENT_LIST_DIR}/simgpu/injected.cpp)
   target_link_libraries(simgpu_injected PRIVATE mfu_flags)

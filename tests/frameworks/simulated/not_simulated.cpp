@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "tools/simgpu/math/product.h"
+#include "tests/frameworks/simulated/product.h"
 
 extern "C" int simgpu_not_simulated(const char* function, int result) {
   static std::mutex* const mutex = new std::mutex;

@@ -1,4 +1,4 @@
-#include "tools/simgpu/math/kernel.h"
+#include "tests/frameworks/simulated/kernel.h"
 
 #include <map>
 #include <mutex>

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "tools/simgpu/interface.h"
-#include "tools/simgpu/math/product.h"
+#include "tests/frameworks/simulated/product.h"
 
 namespace {
 

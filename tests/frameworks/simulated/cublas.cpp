@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "tools/simgpu/interface.h"
-#include "tools/simgpu/math/product.h"
+#include "tests/frameworks/simulated/product.h"
 
 namespace {
 

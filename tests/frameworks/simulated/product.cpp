@@ -1,4 +1,4 @@
-#include "tools/simgpu/math/product.h"
+#include "tests/frameworks/simulated/product.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "tools/simgpu/driver_lookup.h"
-#include "tools/simgpu/math/kernel.h"
+#include "tests/frameworks/simulated/kernel.h"
 
 namespace mfu::sim {
 namespace {

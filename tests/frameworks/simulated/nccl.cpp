@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "tools/simgpu/driver_lookup.h"
-#include "tools/simgpu/math/kernel.h"
+#include "tests/frameworks/simulated/kernel.h"
 
 namespace {
 
