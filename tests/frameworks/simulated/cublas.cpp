@@ -3,8 +3,8 @@
 // exports.
 #include <cstdint>
 
-#include "tools/simgpu/interface.h"
 #include "tests/frameworks/simulated/product.h"
+#include "tools/simgpu/interface.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tools/simgpu/interface.h"
 #include "tests/frameworks/simulated/product.h"
+#include "tools/simgpu/interface.h"
 
 namespace {
 

@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/simgpu/driver_lookup.h"
 #include "tests/frameworks/simulated/kernel.h"
+#include "tools/simgpu/driver_lookup.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "tools/simgpu/driver_lookup.h"
 #include "tests/frameworks/simulated/kernel.h"
+#include "tools/simgpu/driver_lookup.h"
 
 namespace mfu::sim {
 namespace {
