@@ -62,7 +62,13 @@ bool Drain::newest_launch(CorrelationId& newest) const noexcept {
 
 bool Drain::all_over(TimeNs now) {
   CorrelationId newest{};
-  return !newest_launch(newest) || launches_.all_over(now, newest);
+  if (!newest_launch(newest)) return true;
+  follow_launches(newest);
+  return launches_.all_over(now, newest);
+}
+
+void Drain::follow_launches(CorrelationId newest) {
+  if (!launches_.started() && !calls_) launches_.begin_at(attribution_.ids_since_first(newest));
 }
 
 void Drain::forget_waiting() noexcept {
@@ -73,7 +79,7 @@ void Drain::forget_waiting() noexcept {
 void Drain::begin_tick(TimeNs now) {
   CorrelationId newest{};
   const bool any = newest_launch(newest);
-  if (any && !launches_.started() && !calls_) launches_.begin_at(attribution_.ids_since_first(newest));
+  if (any) follow_launches(newest);
   launches_.begin_tick(now, newest, any);
   if (graphs_ != nullptr) graphs_->follow();
   begin_range_ = since(now + kClockTolerance, earliest_begin_);

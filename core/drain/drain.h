@@ -100,6 +100,7 @@ class Drain {
   static constexpr std::size_t kMaxPending = 1u << 18;  ///< activities held back by the watermark: 8 MiB
 
   [[nodiscard]] bool newest_launch(CorrelationId& newest) const noexcept;
+  void follow_launches(CorrelationId newest);
   void make_room();
   void added(std::size_t records);
   void advance_ledger(const LaunchTracker::Settled& settled);

@@ -7,13 +7,16 @@
 namespace mfu {
 
 void LaunchTracker::begin_tick(TimeNs now, CorrelationId newest, bool any) {
-  if (any && !started_) {
-    started_ = true;
-    oldest_ = static_cast<CorrelationId>(raw(newest) - ids_before_);
-  }
-  if (first_tick_ == 0) first_tick_ = now;
+  start(now, newest, any);
   ticks_.push_back({now, newest, any});
   if (ticks_.size() > 4096) ticks_.pop_front();
+}
+
+void LaunchTracker::start(TimeNs now, CorrelationId newest, bool any) {
+  if (first_tick_ == 0) first_tick_ = now;
+  if (!any || started_) return;
+  started_ = true;
+  oldest_ = static_cast<CorrelationId>(raw(newest) - ids_before_);
 }
 
 void LaunchTracker::pass_recorded() {
@@ -150,7 +153,7 @@ LaunchTracker::Settled LaunchTracker::settle(bool flushed, bool lossy) {
 }
 
 bool LaunchTracker::all_over(TimeNs now, CorrelationId newest) {
-  if (!started_) return false;
+  start(now, newest, true);  // the first launches may be over before a tick has seen one
   walk({now, newest, true}, false);
   return std::all_of(waiting_.begin(), waiting_.end(),
                      [](const StreamOrder::Waiting& w) { return w.graph || w.overtaken(); });

@@ -108,6 +108,7 @@ class LaunchTracker {
     std::size_t next_ = 0;  ///< the first tick that may have seen it
   };
 
+  void start(TimeNs now, CorrelationId newest, bool any);
   void walk(const Tick& now, bool lossy);
   void give_up(CorrelationId id, CorrelationMap::Entry& entry, Counter counter) noexcept {
     map_.give_up(id);

@@ -45,7 +45,9 @@ class LookPace {
     if (seen.waits) ask_at_ = std::max(ask_at_, seen.now + seldom);
     step.quiet_from = quiet_from_;
     const DurationNs quiet = seen.now - quiet_at_;
-    if (seen.over != seen.launches) {
+    if (seen.launches == 0) {
+      step.wait_ns = std::clamp(quiet / kPart, kLookAfter, kFarthest);  // soon enough for the first gap
+    } else if (seen.over != seen.launches) {
       step.ask = seen.now >= ask_at_;
       // The answer comes before the next time.
       if (step.ask) ask_at_ = seen.now + std::clamp(quiet / kAskPart, kSoon, kNsPerSecond);

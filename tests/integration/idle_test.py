@@ -12,7 +12,7 @@ sys.path.insert(0, str(SOURCE / "tests/hostile"))
 from interpreter_test import INTERPRETERS
 
 PROGRAMS = pathlib.Path(__file__).with_name("idle_programs.py")
-POINTS = 0.1  # beside other work a gap of 20 ms may get no look; on a quiet machine 0.02 is the aim
+POINTS = 0.05  # beside other work a gap of 20 ms may get no look; 0.02 on a quiet machine
 # As long as a wait that matters, in files of the names that torch has.
 WAITS = {
     "torch/__init__.py": "from torch.serialization import save\nimport torch.optim, torch.distributed\n",
@@ -62,10 +62,8 @@ class Idle(TestCase):
         truth = {cause: s / said["elapsed"] for cause, s in said["causes"].items()}
         shown = f"{name}: found {dict(found)}, true {truth}, noted {run.end['counters']}"
         for cause, share in truth.items():
-            # The first part of a pause of some 15 ms is over before anybody looks.
-            self.assertAlmostEqual(found[cause], share, delta=0.4 if cause == "gc" else POINTS, msg=shown)
-        apart = {"launching", *truth, *([None] if "gc" in truth else [])}
-        others = sum(share for cause, share in found.items() if cause not in apart)
+            self.assertAlmostEqual(found[cause], share, delta=POINTS, msg=shown)
+        others = sum(share for cause, share in found.items() if cause not in {"launching", *truth})
         self.assertLess(others, POINTS, shown)
         for cause, where in wanted.items():
             lines = {c["where"] for c in step["idle_by"] if c["cause"] == cause and c["s"] > 0.02 * step["elapsed_s"]}

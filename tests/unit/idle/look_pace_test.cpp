@@ -127,9 +127,23 @@ TEST(LookPace, AsksSeldomWhereNoGapIsKnown) {
 }
 
 TEST(LookPace, ALongWaitCostsLittle) {
-  const Played played = play({}, 3600 * kNsPerSecond);
+  const Played played = play({{1}}, 3600 * kNsPerSecond);
   EXPECT_LT(played.looks.size(), 3600 * 6u);
   EXPECT_GT(played.looks.size(), 3600 * 4u);
+}
+
+TEST(LookPace, BeforeTheFirstLaunchThereIsNothingToLookAt) {
+  const Played played = play({}, 3600 * kNsPerSecond);
+  EXPECT_EQ(played.looks.size(), 0u);
+  EXPECT_EQ(played.asked, 0u);
+  EXPECT_LT(played.calls, 3600 * 6u);
+}
+
+TEST(LookPace, TheFirstGapOfAProgramIsSeenFromItsStart) {
+  constexpr TimeNs kLoaded = 70 * kMs;
+  const Played played = play({{kLoaded}}, kLoaded + 20 * kMs);
+  ASSERT_FALSE(played.looks.empty());
+  EXPECT_LT(played.looks.front(), kLoaded + 8 * kMs);
 }
 
 }  // namespace
