@@ -13,7 +13,7 @@ ALLOWANCES = SOURCE / "tests/house.txt"
 FOLDERS = ("core", "cuda", "injection", "tools")
 MOST_FUNCTION_LINES = 80
 MOST_MEMBERS = 30
-MOST_PRODUCT_LINES = 69_900
+MOST_PRODUCT_LINES = 70_000
 # Comments have a subject and a verb that a stranger knows; CONTRIBUTING.md has the words to use instead.
 OLD_WORDS = re.compile(
     r"(?i)\b(tells|told|goes out|went out|gives out|stands? aside|of (?:theirs|ours|its own|their own)|seldomer|it is said|"

@@ -182,7 +182,7 @@ constexpr Variable kVariables[] = {
      read_detect},
     {"MFU_PYTHON", "1", "0: do not ask the Python interpreter what the program does",
      [](const GivenVariable& v, Config& c) { c.python = v.flag("using 1").value_or(true); }},
-    {"MFU_IDLE", "0", "1: look at what the program does while the GPU is idle", read_flag<&Config::idle>},
+    {"MFU_IDLE", "1", "0: do not look at what the program does while the GPU is idle", read_flag<&Config::idle>},
     {"MFU_EXECUTED", "1", "0: do not look at the program's calls to cuBLAS", read_flag<&Config::executed>},
     {"MFU_DISABLE", "unset", "1: load, do nothing", read_flag<&Config::disabled>},
 };

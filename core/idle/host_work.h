@@ -21,6 +21,9 @@ struct HostWork {
   [[nodiscard]] bool operator==(const HostWork&) const = default;
 };
 
+/// While the library rested from looking.
+inline const HostWork kNotLookedAt{"not looked at", "", ""};
+
 /// The innermost line of a file that is no library's, and what that line calls: a name of the table of those that
 /// matter, else `package.function`; the function that the line is in where it calls no Python.
 /// \param stack the innermost frame first. \param collecting the interpreter's garbage collector runs.

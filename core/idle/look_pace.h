@@ -1,4 +1,4 @@
-// When to look at the host: only while nothing runs on the GPU, and seldom enough to cost nothing.
+// When to look at the host: only while nothing runs on the GPU, and for a thousandth of a processor's time.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@ namespace mfu {
 
 /// Called again and again; says what to do now and how long to wait. That nothing runs is known once every launch has
 /// its record and no more launches come. CUPTI is asked for records only where the account has seen long gaps lately,
-/// or nothing was launched for a while.
+/// or nothing was launched for a while. Looks and questions may cost kCredit of CPU time at first and then a kOfTime-th
+/// of the time: when that is spent, it rests, and goes on for a turn when enough has come together again.
 class LookPace {
  public:
   static constexpr DurationNs kLookAfter = 2'000'000;  ///< gaps below are time between launches
@@ -23,18 +24,28 @@ class LookPace {
     std::uint64_t over = 0;      ///< the newest number of launches at which all work was over
     bool waits = false;          ///< the thread that launched last waits for the device: work runs
     bool gaps = false;           ///< the account has seen gaps of kLookAfter and more lately
+    DurationNs cpu_ns = 0;       ///< CPU time that looks and questions have taken so far
   };
   struct Step {
     DurationNs wait_ns = 0;  ///< until the next call
     bool ask = false;        ///< for records: is all work over?
     bool look = false;
+    bool rests = false;      ///< for wait_ns nothing will be known
     TimeNs quiet_from = 0;  ///< nothing was launched since, or a moment later
   };
 
   [[nodiscard]] Step step(const Seen& seen) noexcept {
     const TimeNs before = std::exchange(called_at_, seen.now);
     allowed_ns_ = std::min(allowed_ns_ + (seen.now - before), kMostSaved);
+    if (before != 0) credit_ns_ = std::min(credit_ns_ + (seen.now - before) / kOfTime, kCredit);
+    credit_ns_ -= seen.cpu_ns - std::exchange(cpu_ns_, seen.cpu_ns);
     Step step;
+    if (credit_ns_ < 0) rest_until_ = seen.now + (kTurn - credit_ns_) * kOfTime;
+    if (seen.now < rest_until_) {
+      step.rests = true;
+      step.wait_ns = rest_until_ - seen.now;
+      return step;
+    }
     if (seen.launches != launches_ || before == 0) {
       launches_ = seen.launches;
       quiet_from_ = before == 0 ? seen.now : before;
@@ -77,9 +88,11 @@ class LookPace {
   static constexpr DurationNs kPerLook = 5'000'000;       ///< 200 a second on average,
   static constexpr DurationNs kMostSaved = kNsPerSecond;  ///< and as many at once as a second allows
   static constexpr DurationNs kSoon = kLookAfter / 2, kAskAlways = 50'000'000;
+  static constexpr DurationNs kOfTime = 1000, kCredit = 50'000'000, kTurn = 5'000'000;
 
   TimeNs called_at_ = 0, quiet_from_ = 0, quiet_at_ = 0, ask_at_ = 0;
-  DurationNs allowed_ns_ = kMostSaved;
+  DurationNs allowed_ns_ = kMostSaved, credit_ns_ = kCredit, cpu_ns_ = 0;
+  TimeNs rest_until_ = 0;
   std::uint64_t launches_ = 0, random_ = 1;
 };
 

@@ -149,11 +149,16 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
 
 /// All is over once CUPTI has been asked for records, and every launch has its own.
 void DrainThread::answer_look() {
-  if (flush_stuck_ || parts_.session->fatal()) return look_->answer(false, 0);
-  if (look_->flush() == 0) return look_->wait_for_flush(flush_->ask(false));
+  if (flush_stuck_ || parts_.session->fatal()) return look_->answer(false, 0, 0);
+  if (look_->flush() == 0) {
+    flush_cpu_s_ = flush_->cpu_s();
+    return look_->wait_for_flush(flush_->ask(false));
+  }
+  const double begun = thread_cpu_s();
   take_records();
   const std::uint64_t launches = parts_.attribution.launches_seen();  // first, so that newer ones are not meant
-  look_->answer(account_->drain().all_over(clock_.now()), launches);
+  const bool over = account_->drain().all_over(clock_.now());
+  look_->answer(over, launches, thread_cpu_s() - begun + flush_->cpu_s() - flush_cpu_s_);
 }
 
 /// Before the account goes on past them.

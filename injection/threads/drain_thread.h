@@ -104,9 +104,10 @@ class DrainThread {
 
   Wakeup wake_;
   std::optional<FlushThread> flush_;  ///< where there is CUPTI
-  std::optional<LookThread> look_;    ///< where launches are seen as they are made, with MFU_IDLE=1
+  std::optional<LookThread> look_;    ///< where launches are seen as they are made, without MFU_IDLE=0
   TimeNs flush_since_ = 0;
   bool flush_stuck_ = false;
+  double flush_cpu_s_ = 0;  ///< when the look's flush was asked for
   bool unmatched_told_ = false;
   bool kernel_products_ = false;       ///< there are kernels that are products by themselves
   std::uint32_t names_looked_at_ = 0;  ///< for that

@@ -26,8 +26,9 @@ void LookThread::note_gaps(DurationNs long_gaps, TimeNs now) noexcept {
   gaps_.store(now - many_gaps_at_ < kLately, std::memory_order_relaxed);
 }
 
-void LookThread::answer(bool over, std::uint64_t launches) {
+void LookThread::answer(bool over, std::uint64_t launches, double cpu_s) {
   flush_ = 0;
+  answers_cpu_s_.store(answers_cpu_s_.load(std::memory_order_relaxed) + cpu_s, std::memory_order_relaxed);
   wake_.notify([&] {
     if (over) over_.store(launches, std::memory_order_relaxed);
     asks_.store(false, std::memory_order_relaxed);
@@ -36,20 +37,27 @@ void LookThread::answer(bool over, std::uint64_t launches) {
 
 void LookThread::loop() {
   if (!take_own_descriptors() || !stacks_.open()) return host_counters().add(Counter::kLooksRefused);
+  const TimeNs started = monotonic_ns();
   while (!stopping_.load(std::memory_order_relaxed) && !memory_was_refused() &&
          !host_switches().inert.load(std::memory_order_relaxed)) {
     const TimeNs now = monotonic_ns();
+    if (!stacks_.find()) {  // a program without Python, or one that loads it later
+      wake_.wait(std::clamp((now - started) / 4, kNsPerSecond / 4, 60 * kNsPerSecond), [] { return false; });
+      continue;
+    }
     const ThreadState* launcher = attribution_.last_launcher();
     const LookPace::Step step =
         pace_.step({.now = now,
                     .launches = attribution_.launches_seen(),
                     .over = over_.load(std::memory_order_relaxed),
                     .waits = launcher != nullptr && launcher->waits.load(std::memory_order_relaxed),
-                    .gaps = gaps_.load(std::memory_order_relaxed)});
-    if (quiet_from_ != step.quiet_from && looked_at_ != 0) {  // the gap has ended meanwhile
+                    .gaps = gaps_.load(std::memory_order_relaxed),
+                    .cpu_ns = cost_ns()});
+    if ((step.rests || quiet_from_ != step.quiet_from) && looked_at_ != 0) {  // the gap has ended meanwhile
       (void)spans_.push({{looked_at_, now}, last_});
       looked_at_ = 0;
     }
+    if (step.rests) (void)spans_.push({{now, now + step.wait_ns}, &kNotLookedAt});
     quiet_from_ = step.quiet_from;
     if (step.look) look(now);
     if (step.ask) drain_.notify([this] { asks_.store(true, std::memory_order_relaxed); });
@@ -70,13 +78,17 @@ void LookThread::look(TimeNs now) {
   (void)spans_.push({{changed, now}, found});
   looked_at_ = now;
   last_ = found;
-  cpu_s_.store(thread_cpu_s(), std::memory_order_relaxed);
+}
+
+DurationNs LookThread::cost_ns() noexcept {
+  const double own = thread_cpu_s();
+  cpu_s_.store(own, std::memory_order_relaxed);
+  return static_cast<DurationNs>((own + answers_cpu_s_.load(std::memory_order_relaxed)) * 1e9);
 }
 
 /// The work of the thread that launched last; where that one runs no Python, the main thread's.
 const HostWork* LookThread::work() {
   const ThreadState* launcher = attribution_.last_launcher();
-  if (!stacks_.find()) return nullptr;
   const bool launches = launcher != nullptr && stacks_.read(launcher->handle.load(std::memory_order_relaxed), stack_);
   if (!launches && !stacks_.read(0, stack_)) return nullptr;
   const bool main =

@@ -11,6 +11,7 @@
 
 #include "core/account/ledger.h"
 #include "core/config/config.h"
+#include "core/rows/idle_causes.h"
 #include "tests/unit/account/made_windows.h"
 
 namespace mfu {
@@ -165,6 +166,50 @@ TEST(IdleWork, EveryCauseHasItsTimeInGaps) {
     EXPECT_EQ(by_run, truth_of(run));
     EXPECT_EQ(by_window, truth_of(run));
   }
+}
+
+/// Steps with a gap of 30 ms each, two thirds of it one thing and a third another.
+MadeRun steps_of_30_ms(const std::vector<HostWork>& works, const std::vector<bool>& rests) {
+  MadeRun run;
+  for (const bool rest : rests) {
+    MadeRun::Step step;
+    step.range = {run.end, run.end + 32'000 * kUs};
+    step.kernels = {{run.end, run.end + 1000 * kUs}, {run.end + 31'000 * kUs, run.end + 31'500 * kUs}};
+    const TimeNs idle = run.end + 1000 * kUs;
+    if (rest) {
+      run.spans.push_back({step.range, &kNotLookedAt});
+    } else {
+      run.spans.push_back({{idle, idle + 20'000 * kUs}, &works[0]});
+      run.spans.push_back({{idle + 20'000 * kUs, idle + 30'000 * kUs}, &works[1]});
+    }
+    run.end = step.range.end_ns;
+    run.steps.push_back(step);
+  }
+  return run;
+}
+
+TEST(IdleWork, TimeThatWasNotLookedAtIsSharedOutAsTheRest) {
+  std::mt19937 random(5);
+  const std::vector<HostWork> works{{"load", "a.py:1", "main"}, {"save", "a.py:2", "main"}};
+  const std::vector<bool> rests{false, true, true, false, true, true, true, true, true, true};
+  const std::vector<WindowSummary> windows = account(steps_of_30_ms(works, rests), random);
+  std::map<std::string, DurationNs> found;
+  for (const WindowSummary& window : windows)
+    for (const RegionSummary& r : window.regions)
+      if (window.final_run && r.region == "step")
+        for (const IdleCause& cause : r.idle_by) found[cause.cause] += cause.ns;
+  // Of 305 ms of idle time 300 are in long gaps; the last half millisecond of a step is as long after its last kernel.
+  EXPECT_NEAR(static_cast<double>(found["load"]), 200e6, 1e6);
+  EXPECT_NEAR(static_cast<double>(found["save"]), 100e6, 1e6);
+  EXPECT_EQ(found.count("not looked at"), 0u);
+}
+
+TEST(IdleWork, WithNoLookInAWindowItsIdleTimeIsUnknown) {
+  std::mt19937 random(5);
+  const std::vector<HostWork> works(2);
+  for (const WindowSummary& window : account(steps_of_30_ms(works, {true, true, true}), random))
+    for (const RegionSummary& r : window.regions)
+      for (const IdleCause& cause : r.idle_by) EXPECT_TRUE(cause.cause.empty() || cause.cause == kLaunching);
 }
 
 TEST(IdleWork, WithoutLooksNothingIsSaid) {

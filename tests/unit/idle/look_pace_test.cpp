@@ -132,6 +132,30 @@ TEST(LookPace, ALongWaitCostsLittle) {
   EXPECT_GT(played.looks.size(), 3600 * 4u);
 }
 
+TEST(LookPace, CostsAThousandthOfTheTime) {
+  constexpr DurationNs kPerCall = 20'000, kPerAsk = 100'000, kFirst = 50'000'000, kUntil = 600 * kNsPerSecond;
+  Program program;
+  for (TimeNs at = kMs; at < kUntil; at += 7 * kMs) program.launches.push_back(at);
+  LookPace pace;
+  std::uint64_t over = 0, looks = 0;
+  DurationNs cost = 0, rested = 0;
+  for (TimeNs now = 1; now < kUntil;) {
+    const LookPace::Step step = pace.step({now, program.made(now), over, false, true, cost});
+    cost += kPerCall + (step.ask ? kPerAsk : 0);
+    looks += step.look;
+    if (step.rests) {
+      EXPECT_FALSE(step.ask || step.look);
+      rested += step.wait_ns;
+    }
+    now += step.wait_ns;
+    if (step.ask && program.idle(now)) over = program.made(now);
+    EXPECT_LT(cost, kFirst + now / 1000 + kMs) << "at " << now;
+  }
+  EXPECT_GT(cost, kUntil / 1000);  // and what it may cost is used
+  EXPECT_GT(looks, 5000u);
+  EXPECT_GT(rested, kUntil / 2);
+}
+
 TEST(LookPace, BeforeTheFirstLaunchThereIsNothingToLookAt) {
   const Played played = play({}, 3600 * kNsPerSecond);
   EXPECT_EQ(played.looks.size(), 0u);
