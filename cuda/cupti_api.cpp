@@ -147,7 +147,6 @@ const char* resolve_all(void* handle, CuptiApi& api) {
   require("cuptiActivityGetNextRecord", api.get_next_record);
   require("cuptiActivityGetNumDroppedRecords", api.get_dropped);
   resolve(handle, "cuptiUnsubscribe", api.unsubscribe);
-  resolve(handle, "cuptiActivityDisable", api.activity_disable);
   resolve(handle, "cuptiGetTimestamp", api.get_timestamp);
   resolve(handle, "cuptiSetThreadIdType", api.set_thread_id_type);
   resolve(handle, "cuptiActivitySetAttribute", api.set_attribute);

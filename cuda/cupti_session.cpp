@@ -207,7 +207,6 @@ void CuptiSession::enable_launch_callbacks() {
 
 void CuptiSession::watch_runtime_calls() noexcept {
   if (subscriber_ == nullptr) return;
-  api_.activity_disable = nullptr;  // from now on no pause
   for (std::uint32_t id = 0; id < kCallIds; ++id)
     if (launch_kind(false, id) != LaunchKind::kNone) enable(CUPTI_CB_DOMAIN_RUNTIME_API, id);
 }
@@ -294,23 +293,6 @@ SampledCost::Estimate CuptiSession::callback_seconds(const TickClock& clock) con
   const auto in_all = static_cast<Ticks>(std::min(ticks.mean * launches, static_cast<double>(now)));
   const double mean = seconds(clock.to_ns(now) - clock.to_ns(now - in_all));
   return {mean, ticks.mean > 0 ? mean * ticks.error / ticks.mean : 0};
-}
-
-bool CuptiSession::can_pause() const noexcept {
-  return level_ == CuptiLevel::kFull && whole_graphs_ && !own_forms_ && api_.activity_disable != nullptr &&
-         cupti_defect(api_.version, CuptiRemedy::kNoPause) == nullptr;
-}
-
-void CuptiSession::trace(bool on) noexcept {
-  // Records first where they begin, and last where they end: no launch that is noted goes without.
-  if (on) (void)enable_records();
-  for (std::uint32_t id = 0; id < kCallIds; ++id)
-    if (launch_kind(true, id) != LaunchKind::kNone)
-      (void)api_.enable_callback(on ? 1 : 0, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
-  if (on) return;
-  constexpr ::timespec kLongCall{0, 20'000'000};  // launches that are inside their call now have called back
-  ::nanosleep(&kLongCall, nullptr);
-  for (const CUpti_ActivityKind kind : kKinds) (void)api_.activity_disable(kind);
 }
 
 void CuptiSession::first_use() noexcept {
@@ -633,8 +615,6 @@ void CuptiSession::on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData
   const bool leaves = data.callbackSite == CUPTI_API_EXIT;
   if (thread != nullptr && thread->state != nullptr) thread->state->waits.store(!leaves, std::memory_order_relaxed);
   if (!leaves || !succeeded(data)) return;
-  waits_.last.store(ticks_now(), std::memory_order_relaxed);
-  waits_.count.fetch_add(1, std::memory_order_release);
   if (thread == nullptr || !thread->probe.armed || thread->probe.context != data.contextUid) return;
   if (is_stream_synchronize(id) &&
       (data.functionParams == nullptr || *static_cast<void* const*>(data.functionParams) != thread->probe.stream))

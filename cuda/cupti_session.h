@@ -112,20 +112,6 @@ class CuptiSession {
   [[nodiscard]] const ActivityBuffers& buffers() const noexcept { return buffers_; }
   /// Time that the library's launch callbacks took so far, from one in 256 of them [s]. CUPTI's own cost is not in it.
   [[nodiscard]] SampledCost::Estimate callback_seconds(const TickClock& clock) const;
-  /// [mfu-drain] Whether tracing can pause and go on as it was. Not where nodes of graphs are traced: those of graphs
-  /// that are instantiated meanwhile, or were before, may leave no records from then on.
-  [[nodiscard]] bool can_pause() const noexcept;
-  /// [mfu-flush] Launches call back and leave records, or do neither. Records of graphs that are traced as a whole go
-  /// on: CUPTI does not go back to their nodes. No other thread may enable a callback at that time.
-  void trace(bool on) noexcept;
-  /// [mfu-drain] How often the host has waited for a stream or a context, and when it did last.
-  struct Waits {
-    std::uint64_t count;
-    Ticks last;
-  };
-  [[nodiscard]] Waits waits() const noexcept {
-    return {waits_.count.load(std::memory_order_acquire), waits_.last.load(std::memory_order_relaxed)};
-  }
   /// The completed callbacks of this thread may wait for room in the queue.
   static void set_own_thread() noexcept;
 
@@ -201,10 +187,6 @@ class CuptiSession {
   std::atomic<bool> used_{false};
   std::atomic<bool> fatal_{false};
   std::atomic<std::uint64_t> completed_{0}, foreign_{0}, refused_{0};
-  struct {
-    std::atomic<std::uint64_t> count{0};
-    std::atomic<Ticks> last{0};
-  } waits_;
   static constexpr std::uint32_t kFinished = 16;
   std::array<std::atomic<std::uint32_t>, kFinished> finished_{};  ///< a ring; the newest are kept
   std::atomic<std::uint32_t> finished_count_{0};

@@ -11,7 +11,6 @@ enum class CuptiRemedy : std::uint8_t {
   kOtherCopy,       ///< another candidate is taken where there is one; the host's own copy is used all the same
   kSayIfNoRecords,  ///< named when launches are made and no record ever comes
   kSayIfUntimed,    ///< named when records come without times
-  kNoPause,         ///< records are never switched off
   kDocumented,      ///< nothing can be done about it here
 };
 
@@ -34,8 +33,6 @@ inline constexpr CuptiDefect kCuptiDefects[] = {
     {130000, 130000, CuptiRemedy::kOtherCopy,
      "CUPTI 13.0 (before Update 1) can crash in cuptiActivityFlushAll and in long runs of CUDA graphs",
      "release notes of 13.0 Update 1"},
-    {130000, 130000, CuptiRemedy::kNoPause,
-     "CUPTI 13.0 (before Update 1) can hang when kernel records are switched off", "release notes of 13.0 Update 1"},
     {130000, 130100, CuptiRemedy::kDocumented,
      "correlation ids of graph launches are wrong in profiler sessions after the first",
      "release notes of 13.1 Update 1"},

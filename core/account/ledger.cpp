@@ -356,13 +356,6 @@ void Ledger::add_host_work(const WorkSpan& span) {
     if (device) device->timeline.idle_work().add(span);
 }
 
-DurationNs Ledger::idle_ns() const noexcept {
-  DurationNs most = 0;
-  for (const auto& device : devices_)
-    if (device) most = std::max(most, device->timeline.class_times()[static_cast<std::size_t>(TimeClass::kIdle)]);
-  return most;
-}
-
 DurationNs Ledger::long_gaps_ns() const noexcept {
   DurationNs sum = 0;
   for (const auto& device : devices_)

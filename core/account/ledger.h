@@ -112,8 +112,6 @@ class Ledger final : private TimelineListener {
     const std::size_t devices = devices_.empty() ? 4 : devices_.size();
     return live_.size() * (sizeof(Instance) + devices * sizeof(InstanceOnDevice)) < kMostLiveBytes;
   }
-  /// Idle time since the origin of the device that waited most, up to now() [ns].
-  [[nodiscard]] DurationNs idle_ns() const noexcept;
   /// Time that finish() left out at the end of the run [ns].
   [[nodiscard]] DurationNs left_out_ns() const noexcept { return left_out_ns_; }
 
@@ -128,8 +126,7 @@ class Ledger final : private TimelineListener {
     return device < devices_.size() && devices_[device] != nullptr;
   }
   /// Nothing is known from `at` on, until measured_again: windows that it touches say so, and the run leaves them out.
-  /// \param ranges the times of ranges are known all the same.
-  void not_measured_from(TimeNs at, bool ranges = false) { rows_.not_measured_from(at, ranges); }
+  void not_measured_from(TimeNs at) { rows_.not_measured_from(at); }
   void measured_again(TimeNs at) { rows_.measured_again(at); }
   /// Work that began at `from` or later may come late, at any time: the devices' activities since are kept as far as
   /// there is room. TimeHistory::kNever: none is expected.

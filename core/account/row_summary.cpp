@@ -101,7 +101,7 @@ RegionSummary summary_of(const RegionRow& row, const RowContext& of, const Flops
   for (const DurationNs t : row.time_ns) s.elapsed_ns += t;
   describe_shape(row, s);
   s.untimed += row.maybe_untimed;
-  s.classes_known = of.device_activity && of.traced && s.untimed == 0;
+  s.classes_known = of.device_activity && s.untimed == 0;
   if (s.classes_known) {
     if (!s.idle_gaps) s.idle_gaps.emplace();
     s.idle_gaps->fit(s.time_ns[static_cast<std::size_t>(TimeClass::kIdle)]);
@@ -133,7 +133,7 @@ RegionSummary summary_of(const RegionRow& row, const RowContext& of, const Flops
         {"graphs", fmt::format("{:.0f} % of the kernels' time is of CUDA graphs recorded as one: of which class it "
                                "is, and what matmuls lost in them, is unknown",
                                100 * seconds(s.graph_sum_ns) / seconds(s.kernel_sum_ns))});
-  if (s.untimed != 0 || !of.traced) forget_untimed(row.ends_known, s);
+  if (s.untimed != 0) forget_untimed(row.ends_known, s);
   return s;
 }
 

@@ -19,7 +19,6 @@ struct RowContext {
   const Peak& peak;
   bool device_activity = true;  ///< false: there was none to be had
   bool final_run = false;       ///< it is of the whole run
-  bool traced = true;           ///< false: tracing paused in its window
   bool host_seen = false;       ///< its work in idle time is known
 };
 

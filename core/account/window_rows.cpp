@@ -53,7 +53,7 @@ std::uint32_t WindowRows::path_of(std::uint32_t outer, RegionId region) {
 }
 
 bool WindowRows::measured(Interval window) const noexcept {
-  return std::none_of(unmeasured_.begin(), unmeasured_.end(), [window](const Unmeasured& u) {
+  return std::none_of(unmeasured_.begin(), unmeasured_.end(), [window](const Interval& u) {
     return u.begin_ns < window.end_ns && window.begin_ns < u.end_ns;
   });
 }
@@ -360,14 +360,6 @@ void WindowRows::spread_untimed(Rows& rows) const {
   }
 }
 
-/// Of a window without records: where instances of a region end with their ranges, it is known when they did.
-void WindowRows::note_known_ends(Rows& rows) const {
-  for (auto& [key, row] : rows) {
-    const auto& [region, device] = key;
-    if (region != kTotal) row.ends_known = row.ends_known && devices_[device]->ends[region].with_ranges();
-  }
-}
-
 void WindowRows::emit_until(TimeNs end, const LiveInstances& live) {
   const std::int64_t window = next_window_;
   for (const auto& instance : live)
@@ -375,17 +367,12 @@ void WindowRows::emit_until(TimeNs end, const LiveInstances& live) {
   WindowSummary out;
   out.window = {grid().edge(window), end};
   const bool traced = measured(out.window);
-  const bool by_ranges = !traced && std::all_of(unmeasured_.begin(), unmeasured_.end(), [&](const Unmeasured& u) {
-    return u.ranges || u.begin_ns >= end || u.end_ns <= out.window.begin_ns;
-  });
-  if (by_ranges) untraced_ns_ += out.window.length_ns();
   if (const auto found = windows_.find(window); found != windows_.end()) {
     spread_untimed(found->second);
-    if (by_ranges) note_known_ends(found->second);
-    summarize(found->second, !by_ranges, out);
+    summarize(found->second, out);
     if (traced) {
       for (const auto& [key, from] : found->second) run_[key].add(from);
-    } else if (!by_ranges) {
+    } else {
       std::for_each(out.regions.begin(), out.regions.end(), forget_measured);
     }
     windows_.erase(found);
@@ -402,13 +389,12 @@ void WindowRows::finish(const LiveInstances& live, TimeNs end) {
   WindowSummary out;
   out.final_run = true;
   out.window = {grid().origin_ns, end};
-  summarize(run_, true, out);
+  summarize(run_, out);
   on_window_(std::move(out));
 }
 
-/// \param traced false: its rows have times of ranges alone.
 /// \param out its window, and whether it is the whole run, are set.
-void WindowRows::summarize(const Rows& rows, bool traced, WindowSummary& out) const {
+void WindowRows::summarize(const Rows& rows, WindowSummary& out) const {
   const auto summary = [&](const RegionRow& row, std::uint32_t region, std::optional<std::uint32_t> device,
                            const Peak& peak) {
     const bool process = region == kTotal;
@@ -416,17 +402,11 @@ void WindowRows::summarize(const Rows& rows, bool traced, WindowSummary& out) co
                         peak,
                         !ranges_only_,
                         out.final_run,
-                        traced,
                         host_seen_};
     RegionSummary& s = out.regions.emplace_back(summary_of(row, of, model_, roles_, names_));
     s.region = process ? "total" : rules_.regions()[region].name;
     s.device = device;
     s.window = out.window;
-    if (!traced) s.findings.push_back({"not_traced", "tracing paused (MFU_BUDGET): times are those of ranges"});
-    if (out.final_run && untraced_ns_ != 0)
-      s.findings.push_back(
-          {"coverage", fmt::format("of {:.1f} % of the run, which was traced (MFU_BUDGET)",
-                                   100 - 100 * seconds(untraced_ns_) / seconds(out.window.length_ns()))});
     if (!process) s.named_by = named_by_[region];
   };
   RegionRow total;

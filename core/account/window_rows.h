@@ -78,11 +78,10 @@ class WindowRows {
   [[nodiscard]] TimeNs next_end() const noexcept { return grid().edge(next_window_ + 1); }
 
   /// Nothing is known from `at` on, or from an earlier call on, until measured_again: windows that it touches say so,
-  /// and the run leaves them out. `ranges`: but what ranges say.
-  void not_measured_from(TimeNs at, bool ranges = false) {
+  /// and the run leaves them out.
+  void not_measured_from(TimeNs at) {
     constexpr TimeNs kOpen = std::numeric_limits<TimeNs>::max();
-    if (unmeasured_.empty() || unmeasured_.back().end_ns != kOpen) unmeasured_.push_back({{at, kOpen}, ranges});
-    unmeasured_.back().ranges = unmeasured_.back().ranges && ranges;
+    if (unmeasured_.empty() || unmeasured_.back().end_ns != kOpen) unmeasured_.push_back({at, kOpen});
   }
   void measured_again(TimeNs at) {
     if (!unmeasured_.empty()) unmeasured_.back().end_ns = at;
@@ -146,9 +145,6 @@ class WindowRows {
       return ended[raw(region)]++;
     }
   };
-  struct Unmeasured : Interval {
-    bool ranges;  ///< the ranges' times are known all the same
-  };
   struct RegionPath {  ///< a region inside those around it, as instances nest
     std::uint32_t outer;
     RegionId region;
@@ -164,7 +160,6 @@ class WindowRows {
   }
   void note_end(const Instance& instance, std::uint32_t device);
   void spread_untimed(Rows& rows) const;
-  void note_known_ends(Rows& rows) const;
   void count_began(std::int64_t window, std::uint32_t device, std::vector<ActivityCounts>& by_region_path);
   void emit_until(TimeNs end, const LiveInstances& live);
   void give_out_early(Instance& instance, std::int64_t window);
@@ -175,7 +170,7 @@ class WindowRows {
   void count_ended(const Instance& instance, std::uint32_t device, double part, std::int64_t tokens, bool has_latency);
   void add_latency(const Instance& instance, std::uint32_t device, double part, std::int64_t tokens, RegionRow& into);
   void mark_overlaps(const Instance& instance, std::uint32_t device, std::int64_t window);
-  void summarize(const Rows& rows, bool traced, WindowSummary& out) const;
+  void summarize(const Rows& rows, WindowSummary& out) const;
 
   const RegionRules& rules_;
   const FlopsModel* model_;
@@ -189,8 +184,7 @@ class WindowRows {
   std::map<std::int64_t, Rows> windows_;
   Rows run_;
   std::int64_t next_window_ = 0;  ///< the first that was not emitted
-  std::deque<Unmeasured> unmeasured_;
-  DurationNs untraced_ns_ = 0;     ///< of the windows that were emitted, those with times of ranges alone
+  std::deque<Interval> unmeasured_;
   std::vector<NamedBy> named_by_;  ///< by region
   std::vector<RegionPath> region_paths_{{0, RegionId::kNone}};  ///< [0]: no region
   std::map<std::pair<std::uint32_t, RegionId>, std::uint32_t> region_path_index_;

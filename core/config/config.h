@@ -59,7 +59,6 @@ struct Config {
   LogSettings log;
   ProfilerPolicy profiler = ProfilerPolicy::kOwn;  ///< MFU_PROFILER
   GraphTracing graphs = GraphTracing::kAuto;       ///< MFU_GRAPHS
-  double budget = 0;                               ///< MFU_BUDGET: share of a step, 0..1; 0: none
   std::string cupti_path;                          ///< MFU_CUPTI; empty: search
   bool cupti_v2 = false;                           ///< MFU_CUPTI_V2: a subscriber that allows others
   std::string trace;                               ///< MFU_TRACE: file of the last seconds, expanded; empty: none

@@ -166,10 +166,6 @@ constexpr Variable kVariables[] = {
        c.graphs = v.word<GraphTracing>(
            {{"auto", GraphTracing::kAuto}, {"node", GraphTracing::kNode}, {"graph", GraphTracing::kGraph}});
      }},
-    {"MFU_BUDGET", "none", "per cent of a step that tracing may cost: where it may cost more, it pauses",
-     [](const GivenVariable& v, Config& c) {
-       c.budget = v.text == "none" ? 0 : v.positive_number("using none").value_or(0) / 100;
-     }},
     {"MFU_CUPTI", "searched", "the libcupti to open", [](const GivenVariable& v, Config& c) { c.cupti_path = v.text; }},
     {"MFU_CUPTI_V2", "0", "1: allow other subscribers of CUPTI 13.3 and newer beside this library",
      read_flag<&Config::cupti_v2>},

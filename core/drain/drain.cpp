@@ -36,7 +36,6 @@ void Drain::follow_instances() {
   for (const InstanceFeed::Event& event : instances_.take()) {
     if (ledger_.out_of_time()) return;  // the run ends without them
     if (event.opens()) {
-      opened_ = {opened_.count + 1, event.at};
       if (!ledger_.has_room()) {
         counters_.add(Counter::kInstancesFull);
         continue;
@@ -196,7 +195,6 @@ void Drain::deliver_waiting(const ActivityRecord& record, const CorrelationMap::
 
 /// A whole graph, as its nodes where these are known.
 void Drain::deliver_graph(const ActivityRecord& record, CorrelationMap::Found found) {
-  any_graph_ = true;
   graphs_->follow();
   std::span<const ActivityRecord> nodes;
   if (time_is_good(record)) nodes = graphs_->of(record, static_cast<GraphNumber>(found.product.word()));

@@ -70,13 +70,6 @@ class Drain {
   /// Opens and closes instances that host threads published since the last call. Before any record of theirs.
   void follow_instances();
 
-  /// Instances of ranges; where there are none, those that the interpreter reports.
-  [[nodiscard]] const Opened& opened() const noexcept {
-    return opened_.count != 0 || program_ == nullptr ? opened_ : program_->opened();
-  }
-  /// A CUDA graph was launched.
-  [[nodiscard]] bool any_graph() const noexcept { return any_graph_; }
-
   [[nodiscard]] LaunchAccount account() const;
   /// False for a window that was closed before all of its work was recorded, as far as is known now.
   [[nodiscard]] bool settled(Interval window) const noexcept { return launches_.settled(window); }
@@ -135,7 +128,6 @@ class Drain {
   struct {
     TimeNs begin = 0, end = 0;
   } newest_;  ///< of good records
-  bool any_graph_ = false;
   struct {
     bool possible = false;  ///< the records that come now may be of work that is not over
     bool found = false;     ///< one of them was
@@ -147,7 +139,6 @@ class Drain {
   std::uint64_t not_timed_ = 0;       ///< of them, with a record that has no usable time
   std::uint64_t seen_by_record_ = 0;  ///< launches that no callback saw
   RecentIds unmatched_ids_, untimed_ids_;
-  Opened opened_;
 };
 
 }  // namespace mfu

@@ -10,12 +10,6 @@
 
 namespace mfu {
 
-/// Instances that opened so far, and when the newest did.
-struct Opened {
-  std::uint64_t count = 0;
-  TimeNs last = 0;
-};
-
 /// [mfu-drain] Takes from the table what was published since it looked last.
 class InstanceFeed {
  public:

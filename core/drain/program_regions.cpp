@@ -141,7 +141,6 @@ void ProgramRegions::prepare(InstanceSlot& slot, RegionId region, const ProgramM
 void ProgramRegions::open(const ProgramMark& mark) {
   if (!std::exchange(made_, true) && detected_ != nullptr) detected_->stand_aside();
   passing_ = false;
-  opened_ = {opened_.count + 1, mark.at};
   const InstanceId around = open_.empty() ? InstanceId::kNone : open_.back().id;
   InstanceSlot& made = open_.emplace_back();
   prepare(made, region_of(mark.region), mark);

@@ -45,7 +45,6 @@ class ProgramRegions {
   void stop();
 
   [[nodiscard]] std::uint64_t attributed() const noexcept { return attributed_; }
-  [[nodiscard]] const Opened& opened() const noexcept { return opened_; }
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_.held_bytes(); }
   [[nodiscard]] std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
 
@@ -70,7 +69,6 @@ class ProgramRegions {
   [[nodiscard]] RegionId region_of(ProgramRegion region) const noexcept;
   [[nodiscard]] bool is_late() const noexcept;
 
-  Opened opened_;
   Ledger& ledger_;
   const RegionRules& rules_;
   std::optional<FlopsModel> given_;

@@ -67,14 +67,13 @@ void DrainThread::loop() {
   while (!stopping() && !memory_was_refused()) {
     const std::uint64_t completed = parts_.session != nullptr ? parts_.session->completed() : 0;
     DurationNs next = idle ? std::max(period, window) : period;
-    if (const TimeNs now = clock_.now(); tracing_) next = std::min(next, tracing_->budget().due(now) - now);
     wait_for(monotonic_ns() + next, completed);
     if (stopping()) break;
     const std::uint64_t launches = parts_.attribution.launches_seen();
     const std::uint64_t records = records_;
     tick();
     records_flow_ = records != records_;
-    idle = !tracing_ && launches == parts_.attribution.launches_seen() && launches == launches_before_ &&
+    idle = launches == parts_.attribution.launches_seen() && launches == launches_before_ &&
            records == records_;
     launches_before_ = launches;
     if (only_own_threads_left()) exit_as_last_thread();
@@ -90,11 +89,6 @@ void DrainThread::begin() {
   options.ledger.origin_ns = clock_.now() - (monotonic_ns() - started_);
   options.ledger.window_ns = static_cast<DurationNs>(config.interval_s * 1e9);
   options.ledger.ranges_only = parts_.session == nullptr;
-  const bool pauses = config.budget > 0 && parts_.session != nullptr && parts_.session->can_pause();
-  if (config.budget > 0 && !pauses)
-    parts_.sink.say("budget",
-                    "MFU_BUDGET: what tracing costs stays unknown, since it cannot pause here (MFU_GRAPHS=node, "
-                    "MFU_PROFILER=share, MFU_CUPTI_V2=1, or this CUPTI)");
   options.model = config.flops_model();
   options.workload = config.workload;
   if (parts_.imports != nullptr) options.products = &parts_.attribution.products();
@@ -114,9 +108,6 @@ void DrainThread::begin() {
                    options, [this](WindowSummary&& w) { emit(std::move(w)); });
   account_->ledger().stop_when(
       [this] { return stopping() && monotonic_ns() > account_until_.load(std::memory_order_relaxed); });
-  if (pauses)
-    tracing_.emplace(config.budget, TracingSwitch::Parts{parts_.attribution, *parts_.session, *flush_,
-                                                         account_->ledger(), account_->drain(), clock_.ticks()});
   // The tick clock needs two anchors before it can convert: take the second one 2 ms later.
   pause(2'000'000);
   anchor_clock();
@@ -193,7 +184,6 @@ void DrainThread::tick() {
   take_records();
   announce_new_devices();
   check_health();
-  keep_budget();
   take_program();
   take_looks();
   account_->drain().end_tick(health_.dropped_any(), !flush_ || flush_stuck_ || flush_->idle());
@@ -245,7 +235,6 @@ void DrainThread::take_records() {
       leave_out_later_launches(*batch);
       cut_.later_batches = batch->count == 0 ? cut_.later_batches + 1 : 0;
     }
-    if (tracing_) tracing_->sort_out(*batch);
     // A record's instance opened before its launch, so instances are published first.
     account_->drain().follow_instances();
     clock_.correct(*batch);
@@ -324,12 +313,6 @@ void DrainThread::check_health() {
   if (found.launches_are_missed) parts_.session->watch_runtime_calls();
 }
 
-void DrainThread::keep_budget() {
-  if (!tracing_) return;
-  tracing_->tick(clock_.now(), health_.alone());
-  if (tracing_->budget().take_news()) parts_.sink.say("budget", tracing_->budget().sentence());
-}
-
 void DrainThread::say(std::vector<CuptiHealth::Line>&& lines) {
   for (CuptiHealth::Line& line : lines) parts_.sink.say(line.kind, std::move(line.text));
 }
@@ -361,10 +344,6 @@ void DrainThread::emit(WindowSummary&& window) {
   const SampledCost::Estimate own =
       session != nullptr ? session->callback_seconds(clock_.ticks()) : SampledCost::Estimate{};
   window.self.overhead = wall > 0 ? own.mean / wall : 0;
-  if (window.final_run && tracing_ && wall > 0)
-    parts_.sink.say("budget", tracing_->budget().sentence() +
-                                  fmt::format("; the library's callbacks took {:.2f} +-{:.2f} % of the run",
-                                              100 * own.mean / wall, 100 * own.error / wall));
   if (!window.final_run) devices_.add_clock_ratios(window);
   if (session != nullptr) window.trust = health_.trust();
   // What instances lacked that ended with the run stands above its table.

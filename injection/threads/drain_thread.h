@@ -23,7 +23,6 @@
 #include "injection/threads/look_thread.h"
 #include "injection/threads/run_devices.h"
 #include "injection/threads/sink_thread.h"
-#include "injection/threads/tracing_switch.h"
 
 namespace mfu {
 
@@ -79,7 +78,6 @@ class DrainThread {
   void leave_out_later_launches(RecordBatch& batch) const noexcept;
   [[nodiscard]] CuptiLook look_at_cupti() const;
   void check_health();
-  void keep_budget();
   void say(std::vector<CuptiHealth::Line>&& lines);
   void say_what_is_detected();
   void take_program();
@@ -118,7 +116,6 @@ class DrainThread {
   bool records_flow_ = true;  ///< some came in the last tick
 
   CuptiHealth health_;
-  std::optional<TracingSwitch> tracing_;  ///< with MFU_BUDGET
 
   /// At exit: where the account ends, and until when its records are waited for.
   struct Cut {

@@ -19,10 +19,6 @@ void FlushThread::watch_for_end() noexcept {
   wake_.notify([this] { watching_.store(true, std::memory_order_relaxed); });
 }
 
-void FlushThread::trace(bool on) noexcept {
-  wake_.notify([&] { shall_trace_.store(on, std::memory_order_relaxed); });
-}
-
 void FlushThread::look_for_end() {
   const bool watched = watching_.exchange(false, std::memory_order_relaxed);  // another one may begin meanwhile
   if (session_.look_for_ended_session())
@@ -33,19 +29,13 @@ void FlushThread::look_for_end() {
 
 void FlushThread::loop() {
   constexpr DurationNs kBetweenLooks = kNsPerSecond / 20;
-  const auto changes = [this] { return shall_trace_.load(std::memory_order_relaxed) != traces(); };
   CuptiSession::set_own_thread();
   std::uint64_t done = 0;
   while (true) {
     const bool watching = watching_.load(std::memory_order_relaxed);
     wake_.wait(watching ? kBetweenLooks : 3600 * kNsPerSecond, [&] {
-      return newest() != done || changes() || (!watching && watching_.load(std::memory_order_relaxed));
+      return newest() != done || (!watching && watching_.load(std::memory_order_relaxed));
     });
-    if (changes()) {
-      const bool on = shall_trace_.load(std::memory_order_relaxed);
-      session_.trace(on);
-      done_wake_.notify([&] { traces_.store(on, std::memory_order_release); });
-    }
     const std::uint64_t wanted = newest();
     if (wanted == done) {
       if (watching) look_for_end();

@@ -26,15 +26,11 @@ class FlushThread {
     return done_.load(std::memory_order_relaxed) >= wanted;
   }
   /// Nothing that was asked for is under way.
-  [[nodiscard]] bool idle() const noexcept { return returned(newest()) && traces() == shall_trace_.load(); }
+  [[nodiscard]] bool idle() const noexcept { return returned(newest()); }
   [[nodiscard]] std::uint64_t newest() const noexcept { return wanted_.load(std::memory_order_relaxed); }
   /// [host thread] Another client is about to register: from now on looks often for the end of its session, since
   /// nothing is measured until then.
   void watch_for_end() noexcept;
-  /// [mfu-drain] Asks for tracing to pause or to go on; see CuptiSession::trace.
-  void trace(bool on) noexcept;
-  /// [mfu-drain] What CUPTI has done of that so far.
-  [[nodiscard]] bool traces() const noexcept { return traces_.load(std::memory_order_acquire); }
 
   /// [any thread] Records that CUPTI dropped so far; CPU time of the thread [s].
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
@@ -50,7 +46,6 @@ class FlushThread {
   std::atomic<std::uint64_t> wanted_{0}, done_{0};
   std::atomic<bool> everything_{false};
   std::atomic<bool> watching_{false};  ///< another client's session
-  std::atomic<bool> shall_trace_{true}, traces_{true};
   std::atomic<std::uint64_t> dropped_{0};
   std::atomic<double> cpu_s_{0};
 };

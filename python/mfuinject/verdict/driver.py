@@ -5,17 +5,12 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-# Kernels that do nothing. The first comment lines give their length on a simulated GPU.
+# Kernels that do nothing. The first comment line gives their length on a simulated GPU.
 PTX = b"""// simgpu: verdict_empty ns=1500
-// simgpu: verdict_beside ns=1500
 .version 6.4
 .target sm_70
 .address_size 64
 .visible .entry verdict_empty()
-{
-  ret;
-}
-.visible .entry verdict_beside()
 {
   ret;
 }
@@ -43,9 +38,8 @@ class Cuda:
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
         self.call("cuModuleLoadData", ctypes.byref(module), PTX)
-        self.empty_kernel, self.kernel_beside = ctypes.c_void_p(), ctypes.c_void_p()
+        self.empty_kernel = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(self.empty_kernel), module, b"verdict_empty")
-        self.call("cuModuleGetFunction", ctypes.byref(self.kernel_beside), module, b"verdict_beside")
         self.context = context
         self.stream = self.new_stream()
         self._launch = self.functions.cuLaunchKernel

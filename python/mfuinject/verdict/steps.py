@@ -210,36 +210,6 @@ def known_work(context: Context, step: Step) -> None:
             step.row("graphs split, error", split["error"])
 
 
-def pauses(context: Context, step: Step) -> None:
-    """Tracing pauses and goes on, as with MFU_BUDGET: nothing is lost, records come as before, and what tracing costs."""
-    seconds, launches, nodes = 13 if context.small else 30, 30, 20
-    bare, _, bare_code = context.work("turns", 1, launches, nodes, ours=False)
-    variables = {"MFU_BUDGET": "20", "MFU_INTERVAL": "0.25", "MFU_DETECT": "0"}
-    said, run, code = context.work("turns", seconds, launches, nodes, limit=seconds + 30, **variables)
-    step.equal("exit with pauses", code, bare_code)
-    if "steps" not in said:
-        return step.row("steps", said.get("error"), ok="error" in bare)
-    windows = [w for w in run.windows if w["region"] == "total"]
-    paused = [i for i, w in enumerate(windows) if any(f["kind"] == "not_traced" for f in w.get("findings", []))]
-    step.row("windows with a pause", len(paused), ok=bool(paused), limit="> 0")
-    step.equal("launches without a record, pauses", run.launches("dropped"), 0)
-    step.equal("records without a launch, pauses", run.end.get("counters", {}).get("records_unmatched", 0), 0)
-    later = windows[paused[-1] + 1 : -1] if paused else []
-    if later:
-        kernels, calls = sum(w["kernels"] for w in later), sum(w["launches"] for w in later)
-        expected = (2 * launches + nodes) / (2 * launches + 1)
-        step.within("kernels per launch after the pauses", kernels / max(1, calls) / expected, 0.98, 1.02, "of what they are")
-        counts = {kernel["name"]: 0 for w in later for kernel in w["top_kernels"]}
-        for kernel in (kernel for w in later for kernel in w["top_kernels"]):
-            counts[kernel["name"]] += kernel["count"]
-        main, beside = counts.get("verdict_empty", 0), counts.get("verdict_beside", 0)
-        step.within("kernels of two threads after the pauses", main * launches / max(1, beside) / (launches + nodes), 0.95, 1.05)
-    events = run.processes[0].events if run.processes else []
-    costs = [event["message"] for event in events if event.get("kind") == "budget"]
-    step.row("cost of tracing", (costs or ["not said"])[-1])
-    return None
-
-
 HOW = {
     "bare": (False, {}),
     "off": (True, {"MFU_DISABLE": "1"}),
@@ -461,7 +431,6 @@ def nsys(context: Context, step: Step) -> None:
 STEPS: dict[str, tuple[Callable[[Context, Step], None], float]] = {
     "injection": (injection, 90),
     "work": (known_work, 120),
-    "pauses": (pauses, 70),
     "price": (price, 130),
     "exhaust": (exhaust, 150),
     "blas": (blas, 60),

@@ -9,7 +9,6 @@ import ctypes
 import json
 import queue
 import sys
-import threading
 import time
 from typing import Any
 
@@ -70,36 +69,6 @@ def graph(nodes: int, count: int) -> dict[str, Any]:
         cuda.synchronize()
         done.append(time.perf_counter_ns() - begin)
     return {"host_ns": median(host), "done_ns": median(done)}
-
-
-def turns(seconds: float, launches: int, nodes: int) -> dict[str, Any]:
-    """Steps of some launches, as many by another thread, as in a backward pass, and a graph; each step is waited for."""
-    cuda = Cuda()
-    executable = cuda.graph_of_empty_kernels(nodes)
-    asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    done: queue.SimpleQueue[bool] = queue.SimpleQueue()
-
-    def beside() -> None:
-        cuda.call("cuCtxSetCurrent", cuda.context)
-        while asked.get():
-            for _ in range(launches):
-                cuda.launch(cuda.kernel_beside)
-            done.put(True)
-
-    thread = threading.Thread(target=beside)
-    thread.start()
-    end, steps = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        for _ in range(launches):
-            cuda.launch_empty()
-        asked.put(True)
-        done.get()
-        cuda.launch_graph(executable)
-        cuda.synchronize()
-        steps += 1
-    asked.put(False)
-    thread.join()
-    return {"steps": steps}
 
 
 def exhaust(nodes: int, count: int) -> dict[str, Any]:
@@ -264,7 +233,6 @@ PROGRAMS = {
     "launches": launches,
     "kernel_time": kernel_time,
     "graph": graph,
-    "turns": turns,
     "exhaust": exhaust,
     "products": products,
     "energy": energy,
