@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -149,7 +150,7 @@ Object* post(Object*, Object* const* arguments, std::ptrdiff_t count) noexcept {
   for (std::ptrdiff_t i = kLeast; i < count && i < kLeast + static_cast<std::ptrdiff_t>(std::size(kKeys)); ++i)
     if (const long long value = g_api.to_number(arguments[i]); value >= 0) fact.shape.set(kKeys[i - kLeast], value);
   g_api.clear_error();  // a number that was none
-  fact.thread = static_cast<std::uint32_t>(::gettid());
+  fact.thread = static_cast<std::uint32_t>(::syscall(SYS_gettid));
   (void)live->attribution->newest_correlation(fact.launch);
   fact.at = ticks_now();
   auto* facts = exchange->facts.load(std::memory_order_relaxed);
@@ -319,7 +320,7 @@ void Interpreter::enter(void (*wake)()) noexcept {
   if (exchange == nullptr) return;
   exchange->wake = wake;
   g_exchange.store(exchange, std::memory_order_release);
-  if (::gettid() != ::getpid() || g_api.add_pending_call(in_main_thread, nullptr) != 0) start_thread();
+  if (::syscall(SYS_gettid) != ::getpid() || g_api.add_pending_call(in_main_thread, nullptr) != 0) start_thread();
 }
 
 void Interpreter::look_again() noexcept {
