@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include "cuda/launch_ids.h"

@@ -25,7 +25,7 @@ struct CuptiApi {
   CUptiResult (*get_next_record)(std::uint8_t*, std::size_t, CUpti_Activity**) = nullptr;
   CUptiResult (*get_dropped)(CUcontext, std::uint32_t, std::size_t*) = nullptr;
   // Optional.
-  CUptiResult (*unsubscribe)(CUpti_SubscriberHandle) = nullptr;   ///< at a failed start only, never later
+  CUptiResult (*unsubscribe)(CUpti_SubscriberHandle) = nullptr;  ///< at a failed start only, never later
   CUptiResult (*get_timestamp)(std::uint64_t*) = nullptr;
   CUptiResult (*set_thread_id_type)(CUpti_ActivityThreadIdType) = nullptr;
   CUptiResult (*set_attribute)(CUpti_ActivityAttribute, std::size_t*, void*) = nullptr;

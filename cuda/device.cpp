@@ -4,15 +4,12 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <atomic>
 #include <cstdio>
 #include <utility>
 
 namespace mfu {
 
 namespace {
-
-std::atomic<void*> g_nvml{nullptr};
 
 template <typename F>
 F find(void* library, const char* name) noexcept {
@@ -79,44 +76,6 @@ std::string init_error_text(int result) {
   for (const auto& [number, meaning] : kMeanings)
     if (number == result) text += std::string(": ") + meaning;
   return text;
-}
-
-void load_nvml() noexcept {
-  g_nvml.store(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL), std::memory_order_release);
-}
-
-std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid) {
-  // NVML's own types, by its published ABI (nvml.h): every return value is an enum whose 0 is success.
-  using Handle = void*;
-  struct Nvml {
-    int (*by_uuid)(const char*, Handle*) = nullptr;
-    int (*parent_of)(Handle, Handle*) = nullptr;
-    int (*clock_info)(Handle, int, unsigned*) = nullptr;
-  };
-  static const Nvml nvml = [] {
-    Nvml n;
-    void* library = g_nvml.load(std::memory_order_acquire);
-    const auto init = find<int (*)()>(library, "nvmlInit_v2");
-    if (init == nullptr || init() != 0) return n;
-    n.by_uuid = find<int (*)(const char*, Handle*)>(library, "nvmlDeviceGetHandleByUUID");
-    n.parent_of = find<int (*)(Handle, Handle*)>(library, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle");
-    n.clock_info = find<int (*)(Handle, int, unsigned*)>(library, "nvmlDeviceGetClockInfo");
-    return n;
-  }();
-  constexpr int kSmClock = 1;  // NVML_CLOCK_SM
-  Handle device = nullptr;
-  unsigned mhz = 0;
-  if (nvml.by_uuid == nullptr || nvml.clock_info == nullptr || uuid.empty()) return std::nullopt;
-  if (nvml.by_uuid(uuid.c_str(), &device) != 0) {
-    // The driver gives a part of a GPU its own UUID (12.8 and newer), with nothing in it that says so.
-    if (nvml.parent_of == nullptr || !uuid.starts_with("GPU-") ||
-        nvml.by_uuid(("MIG-" + uuid.substr(4)).c_str(), &device) != 0)
-      return std::nullopt;
-  }
-  // A part of a GPU has no clock of its own: that of the whole one.
-  if (Handle parent = nullptr; nvml.parent_of != nullptr && nvml.parent_of(device, &parent) == 0) device = parent;
-  if (nvml.clock_info(device, kSmClock, &mhz) != 0 || mhz == 0) return std::nullopt;
-  return mhz * 1000;
 }
 
 bool cuda_initialised() {

@@ -1,5 +1,5 @@
-// What the driver says of its devices. Asked for on our own threads only, after the host has initialised CUDA;
-// `load_nvml` and the versions may be called earlier.
+// What the driver says of its devices. Asked for on our own threads only, after the host has initialised CUDA; the
+// versions may be called earlier.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,6 @@ struct DeviceIdentity {
 /// Facts of the device with this CUDA ordinal, from the libcuda that the process has open; nothing is loaded. Facts
 /// that the driver does not give stay zero. nullopt when there is no libcuda or no such device.
 [[nodiscard]] std::optional<DeviceIdentity> identify_device(std::uint32_t ordinal);
-
-/// Loads NVML if the machine has one, and calls nothing of it. [the thread that starts the guest] Loading a library
-/// opens its file for a moment. Done later, beside the running host, that could take the descriptor the host expects
-/// next.
-void load_nvml() noexcept;
-
-/// SM clock of the device at this moment by NVML [kHz]. [one thread] nullopt where NVML is not loaded (`load_nvml`) or
-/// the device's UUID is not to be had.
-[[nodiscard]] std::optional<std::uint32_t> sm_clock_khz(const std::string& uuid);
 
 /// Whether the process has a libcuda that was initialised.
 [[nodiscard]] bool cuda_initialised();

@@ -55,9 +55,10 @@ TimeByWork without_rests(TimeByWork work) {
   work.erase(rests);
   for (const auto& [_, ns] : work) seen += ns;
   for (auto& [_, ns] : work) {
-    const DurationNs more = seen > 0 ? static_cast<DurationNs>(static_cast<double>(left) * static_cast<double>(ns) /
-                                                               static_cast<double>(seen))
-                                     : 0;
+    const DurationNs more =
+        seen > 0
+            ? static_cast<DurationNs>(static_cast<double>(left) * static_cast<double>(ns) / static_cast<double>(seen))
+            : 0;
     seen -= ns;
     left -= more;
     ns += more;

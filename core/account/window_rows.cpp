@@ -1,7 +1,5 @@
 #include "core/account/window_rows.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <numeric>
 
@@ -53,9 +51,8 @@ std::uint32_t WindowRows::path_of(std::uint32_t outer, RegionId region) {
 }
 
 bool WindowRows::measured(Interval window) const noexcept {
-  return std::none_of(unmeasured_.begin(), unmeasured_.end(), [window](const Interval& u) {
-    return u.begin_ns < window.end_ns && window.begin_ns < u.end_ns;
-  });
+  return std::none_of(unmeasured_.begin(), unmeasured_.end(),
+                      [window](const Interval& u) { return u.begin_ns < window.end_ns && window.begin_ns < u.end_ns; });
 }
 
 void WindowRows::add_untimed(std::uint32_t path, std::uint32_t device, Interval when, bool first) {
@@ -253,6 +250,7 @@ void WindowRows::note_end(const Instance& instance, std::uint32_t device) {
 }
 
 void WindowRows::account(const Instance& instance, const Shares& shares) {
+  if (!instance.top_level()) nested_[raw(instance.region)] = true;
   std::int64_t tokens_left = instance.work.tokens;
   for (std::size_t k = 0; k < shares.size(); ++k) {
     const auto [device, part] = shares[k];
@@ -398,16 +396,16 @@ void WindowRows::summarize(const Rows& rows, WindowSummary& out) const {
   const auto summary = [&](const RegionRow& row, std::uint32_t region, std::optional<std::uint32_t> device,
                            const Peak& peak) {
     const bool process = region == kTotal;
-    const RowContext of{process ? Phase::kNone : rules_.regions()[region].phase,
-                        peak,
-                        !ranges_only_,
-                        out.final_run,
+    const RowContext of{process ? Phase::kNone : rules_.regions()[region].phase, peak, !ranges_only_, out.final_run,
                         host_seen_};
     RegionSummary& s = out.regions.emplace_back(summary_of(row, of, model_, roles_, names_));
     s.region = process ? "total" : rules_.regions()[region].name;
     s.device = device;
     s.window = out.window;
-    if (!process) s.named_by = named_by_[region];
+    s.phase = of.phase;
+    if (process) return;
+    s.named_by = named_by_[region];
+    s.nested = nested_[region];
   };
   RegionRow total;
   std::uint32_t total_devices = 0, last_device = 0;

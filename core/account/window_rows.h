@@ -63,7 +63,8 @@ class WindowRows {
         grid_(grid),
         ranges_only_(ranges_only),
         on_window_(std::move(on_window)),
-        named_by_(rules.regions().size(), NamedBy::kNobody) {}
+        named_by_(rules.regions().size(), NamedBy::kNobody),
+        nested_(rules.regions().size(), false) {}
 
   void add_device(std::uint32_t device);
   void set_peak(std::uint32_t device, const Peak& peak) { devices_[device]->peak = peak; }
@@ -185,7 +186,8 @@ class WindowRows {
   Rows run_;
   std::int64_t next_window_ = 0;  ///< the first that was not emitted
   std::deque<Interval> unmeasured_;
-  std::vector<NamedBy> named_by_;  ///< by region
+  std::vector<NamedBy> named_by_;                               ///< by region
+  std::vector<bool> nested_;                                    ///< by region: its instances were parts of others
   std::vector<RegionPath> region_paths_{{0, RegionId::kNone}};  ///< [0]: no region
   std::map<std::pair<std::uint32_t, RegionId>, std::uint32_t> region_path_index_;
 };

@@ -67,6 +67,7 @@ struct Config {
   bool executed = true;                            ///< MFU_EXECUTED: look at calls to cuBLAS
   bool detect = true;                              ///< MFU_DETECT: find steps where no range names any
   bool python = true;                              ///< MFU_PYTHON: ask the interpreter what the program does
+  bool energy = true;                              ///< MFU_ENERGY: read energy counters at ends of windows
   bool idle = true;                                ///< MFU_IDLE: look at the host while the GPU is idle
   bool explain_detection = false;                  ///< MFU_DETECT=explain: and say why each was taken or refused
 

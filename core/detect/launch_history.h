@@ -1,7 +1,6 @@
 // The last launches of one device: what each is, as a few bytes.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>

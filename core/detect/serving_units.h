@@ -9,7 +9,6 @@
 // copies in, the model, copies out, in this order and once each.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 

@@ -30,7 +30,7 @@ class LookPace {
     DurationNs wait_ns = 0;  ///< until the next call
     bool ask = false;        ///< for records: is all work over?
     bool look = false;
-    bool rests = false;      ///< for wait_ns nothing will be known
+    bool rests = false;     ///< for wait_ns nothing will be known
     TimeNs quiet_from = 0;  ///< nothing was launched since, or a moment later
   };
 

@@ -161,6 +161,15 @@ inline constexpr auto kFieldsOf<IdleGaps> =
            Field{"after_s", &IdleGaps::after, Unit::kSeconds, AddsUp::kSum});
 
 template <>
+inline constexpr auto kFieldsOf<Energy> =
+    fields(Field{"joules", &Energy::joules, Unit::kNone, AddsUp::kSum},
+           Field{"error", &Energy::error, Unit::kNone, AddsUp::kSum},
+           Field{"method", &Energy::method, Unit::kNone, AddsUp::kFirst},
+           Field{"idle_w", &Energy::idle_w, Unit::kNone, AddsUp::kMerged, Null::kUnknown},
+           Field{"tokens", &Energy::tokens, Unit::kToken, AddsUp::kSum},
+           Field{"output_tokens", &Energy::output_tokens, Unit::kToken, AddsUp::kSum});
+
+template <>
 inline constexpr auto kFieldsOf<IdleCause> =
     fields(Field{"cause", &IdleCause::cause, Unit::kNone, AddsUp::kMerged, Null::kUnknown},
            Field{"where", &IdleCause::where, Unit::kNone, AddsUp::kMerged, Null::kUnknown},
@@ -293,7 +302,26 @@ inline constexpr auto kFieldsOf<RegionSummary> = fields(
           Metric{Metric::Kind::kCounter, "mfu_idle_seconds_total", "Idle device time by what the host did"}},
     Field{"gemm_loss", &RegionSummary::gemm_loss, Unit::kNone, AddsUp::kQuotient, Null::kUnknown,
           "`lost.matmul` by cause: FLOP beyond the model's, tiles that are not full, the last wave, the shapes, the "
-          "clock, the rest, and kernels that say no tile"});
+          "clock, the rest, and kernels that say no tile"},
+    Field{
+        "energy", &RegionSummary::energy, Unit::kNone, AddsUp::kSum, Null::kAbsent,
+        "what the board took for the work since the row before that has it [J], within `error`: by its counter, or by "
+        "a fit over windows; what it takes idle [W]; the tokens of that time"},
+    Field{"joules_per_token", &RegionSummary::joules_per_token, Unit::kNone, AddsUp::kQuotient, Null::kAbsent,
+          "`energy.joules / energy.tokens`",
+          Metric{Metric::Kind::kGauge, "mfu_joules_per_token", "Energy per token processed of the newest window"},
+          true},
+    Field{
+        "joules_per_output_token", &RegionSummary::joules_per_output_token, Unit::kNone, AddsUp::kQuotient,
+        Null::kAbsent, "the same per token that a decode pass made",
+        Metric{Metric::Kind::kGauge, "mfu_joules_per_output_token", "Energy per token generated of the newest window"},
+        true},
+    Field{"clock_power", &RegionSummary::clock_power, Unit::kRatio, AddsUp::kMean, Null::kAbsent,
+          "share of the window in which the power limit held the clock down"},
+    Field{"clock_thermal", &RegionSummary::clock_thermal, Unit::kRatio, AddsUp::kMean, Null::kAbsent,
+          "the same for heat"},
+    Field{"clock_board", &RegionSummary::clock_board, Unit::kRatio, AddsUp::kMean, Null::kAbsent,
+          "the same for the board's limit"});
 
 /// Calls `each` with every field of T.
 template <typename T, typename Each>

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/shape.h"
 #include "core/base/units.h"
 #include "core/kernels/kernel_traits.h"
 #include "core/rows/duration_histogram.h"
@@ -226,6 +227,21 @@ struct RegionCounts {
   std::optional<IdleGaps> idle_gaps;  ///< of time_ns[kIdle]; none where classes are not known
 };
 
+enum class EnergyMethod : std::uint8_t { kNone, kCounter, kFit };
+template <>
+inline constexpr auto kWords<EnergyMethod> = std::to_array<std::string_view>({"", "counter", "fit"});
+
+/// Energy that the board took for a row's work: memory and the idle chip are in it, and other processes' work; the
+/// host, its network and its fans are not. Of the span of windows that ends with the row's window.
+struct Energy {
+  double joules = 0;
+  double error = 0;  ///< the true value is within it, 95 times of 100 [J]
+  EnergyMethod method = EnergyMethod::kNone;
+  std::optional<double> idle_w;    ///< of the device while nothing runs [W]
+  std::int64_t tokens = 0;         ///< that were processed in that span,
+  std::int64_t output_tokens = 0;  ///< and of them those that decode passes made
+};
+
 /// One region on one device (or all of the process's devices) over one window or the whole run. Its outputs are made
 /// from the table in region_fields.h: a new member is a new row there.
 struct RegionSummary : RegionCounts {
@@ -269,6 +285,12 @@ struct RegionSummary : RegionCounts {
   std::vector<Finding> findings;
   std::optional<bool> settled;     ///< all of its work was recorded when it was written
   std::vector<IdleCause> idle_by;  ///< longest first; sums to time_ns[kIdle]. Empty: the host was not looked at
+  std::optional<Energy> energy;
+  std::optional<double> joules_per_token, joules_per_output_token;  ///< of energy
+  /// Shares of the window in which power, heat or the board's limit held the device's clock down, 0..1.
+  std::optional<double> clock_power, clock_thermal, clock_board;
+  Phase phase = Phase::kNone;  ///< not written, and neither is
+  bool nested = false;         ///< that its instances are parts of those of other regions
 
   /// Times of kernels are missing: forgets all that follows from them.
   void forget_kernel_times() {
@@ -296,6 +318,15 @@ struct RegionSummary : RegionCounts {
     slowest.clear();
   }
 };
+
+/// The quotients of `energy`.
+inline void complete_energy(RegionSummary& row) {
+  const auto per = [&](std::int64_t count) {
+    return row.energy && count > 0 ? std::optional(row.energy->joules / static_cast<double>(count)) : std::nullopt;
+  };
+  row.joules_per_token = per(row.energy ? row.energy->tokens : 0);
+  row.joules_per_output_token = per(row.energy ? row.energy->output_tokens : 0);
+}
 
 /// The fate of every launch. seen = attributed + outside + unattributed + dropped.
 struct LaunchAccount {

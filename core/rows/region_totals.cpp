@@ -418,6 +418,7 @@ SummedRegion RegionTotals::Part::summed() const {
   s.slowest = slowest.beyond(s.latency);
   s.bound = longest(bound_ns);
   for_each_mean([&](std::size_t index, const auto& field) { field.of(s) = means[index].mean(); });
+  complete_energy(s);
   s.top_kernels = kernels.top();
   s.components = components.list(kMostComponents);
   if (weights.with_flop > 0) {

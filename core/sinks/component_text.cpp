@@ -25,6 +25,19 @@ std::string executed_text(const RegionSummary& r) {
   return fmt::format("HFU {} (of {}% seen)", percent_text(r.hfu, "%"), whole_percent(r.executed->coverage()));
 }
 
+std::string energy_text(const RegionSummary& r, bool more) {
+  if (!r.energy || (!r.joules_per_token && !more)) return "";
+  const Energy& e = *r.energy;
+  std::string text =
+      r.joules_per_token ? fmt::format("{:.3g} J/tok", *r.joules_per_token) : fmt::format("{:.4g} J", e.joules);
+  if (!more) return text;
+  text += fmt::format(" +-{:.2g} %{}", 100 * e.error / e.joules, e.method == EnergyMethod::kFit ? " by a fit" : "");
+  if (r.joules_per_output_token && e.output_tokens != e.tokens)
+    text += fmt::format(", {:.3g} J per output token", *r.joules_per_output_token);
+  if (e.idle_w) text += fmt::format(", idle {:.0f} W", *e.idle_w);
+  return text;
+}
+
 std::string component_lines(const RegionSummary& r) {
   std::string text;
   const double elapsed_s = seconds(r.elapsed_ns);

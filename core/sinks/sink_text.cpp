@@ -171,6 +171,7 @@ LineColumns columns_of(const RegionSummary& r) {
     // Per second of the window for the process, per second of the region's time for a region.
     const double base = r.region == "total" ? seconds(r.window.length_ns()) : elapsed;
     c[7] = "tok/s=" + compact_text(static_cast<double>(r.tokens) / base);
+    if (const std::string energy = energy_text(r, false); !energy.empty()) c[7] += " " + energy;
   }
   return c;
 }
@@ -180,6 +181,9 @@ std::string tail_of(const RegionSummary& r) {
   std::string tail;
   // The GPU ran slower than its peak supposes: that part of the loss is power or heat, not the program.
   if (r.clock_ratio && *r.clock_ratio < 0.95) tail += fmt::format(" clock={:.0f}%", *r.clock_ratio * 100);
+  for (const auto& [share, why] :
+       {std::pair{r.clock_power, "power"}, {r.clock_thermal, "heat"}, {r.clock_board, "board"}})
+    if (share.value_or(0) > 0.01) tail += fmt::format(" {}-limited={:.0f}%", why, *share * 100);
   if (r.overlapped) tail += " overlapped";
   // The exit table and the run directory explain it.
   if (!r.suspect.empty()) tail += " suspect: " + r.suspect.substr(0, r.suspect.find(':'));
@@ -296,6 +300,7 @@ std::string region_table(const WindowSummary& run, bool components) {
     text += row_of_table(r, figures);
     if (const std::string causes = idle_text(r, 400); !causes.empty()) text += "  " + folded("idle: " + causes) + "\n";
     if (const std::string executed = executed_text(r); !executed.empty()) text += "  " + executed + "\n";
+    if (const std::string energy = energy_text(r, true); !energy.empty()) text += "  energy: " + energy + "\n";
     if (const std::string why = gemm_loss_parts(r, kGemmLossParts.size()); !why.empty())
       text += "  gemm-loss: " + why + "\n";
     text += single_instances(r) + finding_lines(r);

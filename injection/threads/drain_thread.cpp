@@ -1,6 +1,5 @@
 #include "injection/threads/drain_thread.h"
 
-#include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
@@ -33,10 +32,14 @@ DrainThread::DrainThread(const DrainParts& parts, RunInfo run, TimeNs started)
   if (parts_.session != nullptr) flush_.emplace(*parts_.session, wake_);
   if (parts_.session != nullptr && parts_.session->level() == CuptiLevel::kFull && parts_.config.idle)
     look_.emplace(parts_.attribution, wake_);
+  if (parts_.session != nullptr && parts_.config.energy)
+    energy_thread_.emplace(started_, static_cast<DurationNs>(parts_.config.interval_s * 1e9));
 }
 
 bool DrainThread::start() {
-  if (look_ && !look_->start()) look_.reset();  // there is no thread to be had for what is not needed
+  // Where there is no thread to be had, these are not needed.
+  if (look_ && !look_->start()) look_.reset();
+  if (energy_thread_ && !energy_thread_->start()) energy_thread_.reset();
   return start_own_thread(
              "mfu-drain", [](void* self) { static_cast<DrainThread*>(self)->loop(); }, this) &&
          (!flush_ || flush_->start());
@@ -73,8 +76,7 @@ void DrainThread::loop() {
     const std::uint64_t records = records_;
     tick();
     records_flow_ = records != records_;
-    idle = launches == parts_.attribution.launches_seen() && launches == launches_before_ &&
-           records == records_;
+    idle = launches == parts_.attribution.launches_seen() && launches == launches_before_ && records == records_;
     launches_before_ = launches;
     if (only_own_threads_left()) exit_as_last_thread();
   }
@@ -141,15 +143,12 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
 /// All is over once CUPTI has been asked for records, and every launch has its own.
 void DrainThread::answer_look() {
   if (flush_stuck_ || parts_.session->fatal()) return look_->answer(false, 0, 0);
-  if (look_->flush() == 0) {
-    flush_cpu_s_ = flush_->cpu_s();
-    return look_->wait_for_flush(flush_->ask(false));
-  }
+  if (look_->flush() == 0) return look_->wait_for_flush(flush_->ask(false), flush_->cpu_s());
   const double begun = thread_cpu_s();
   take_records();
   const std::uint64_t launches = parts_.attribution.launches_seen();  // first, so that newer ones are not meant
   const bool over = account_->drain().all_over(clock_.now());
-  look_->answer(over, launches, thread_cpu_s() - begun + flush_->cpu_s() - flush_cpu_s_);
+  look_->answer(over, launches, thread_cpu_s() - begun + flush_->cpu_s() - look_->flush_cpu_s());
 }
 
 /// Before the account goes on past them.
@@ -334,8 +333,8 @@ void DrainThread::announce() {
 void DrainThread::emit(WindowSummary&& window) {
   const CuptiSession* session = parts_.session;
   const double wall = seconds(monotonic_ns() - started_);
-  window.self.cpu_s =
-      thread_cpu_s() + (flush_ ? flush_->cpu_s() : 0) + (look_ ? look_->cpu_s() : 0) + parts_.sink.cpu_s();
+  window.self.cpu_s = thread_cpu_s() + (flush_ ? flush_->cpu_s() : 0) + (look_ ? look_->cpu_s() : 0) +
+                      (energy_thread_ ? energy_thread_->cpu_s() : 0) + parts_.sink.cpu_s();
   window.self.rss_bytes =
       parts_.attribution.map().resident_bytes() + parts_.attribution.instances().resident_bytes() +
       parts_.queue.resident_bytes() + (session != nullptr ? session->buffers().advertised_bytes() : 0) +
@@ -345,6 +344,7 @@ void DrainThread::emit(WindowSummary&& window) {
       session != nullptr ? session->callback_seconds(clock_.ticks()) : SampledCost::Estimate{};
   window.self.overhead = wall > 0 ? own.mean / wall : 0;
   if (!window.final_run) devices_.add_clock_ratios(window);
+  if (energy_thread_) add_energy(window);
   if (session != nullptr) window.trust = health_.trust();
   // What instances lacked that ended with the run stands above its table.
   if (window.final_run) {
@@ -354,6 +354,21 @@ void DrainThread::emit(WindowSummary&& window) {
                                   " ms is left out: the process ends, and there was no time to add them up");
   }
   parts_.sink.send(std::move(window));
+}
+
+void DrainThread::add_energy(WindowSummary& window) {
+  energy_thread_->watch(run_.devices);
+  const DurationNs lead = clock_.now() - monotonic_ns();
+  const TimeNs end = window.window.end_ns - lead;
+  energy_.add(window, [&](std::uint32_t device, TimeNs at) { return energy_thread_->at(device, at - lead); });
+  for (RegionSummary& row : window.regions) {
+    if (!row.device || row.region != "total" || window.final_run) continue;
+    const auto [power, thermal, board] = energy_thread_->throttled(*row.device, end);
+    row.clock_power = power;
+    row.clock_thermal = thermal;
+    row.clock_board = board;
+  }
+  for (std::string& notice : energy_thread_->take_notices()) parts_.sink.say("energy", std::move(notice));
 }
 
 /// What is kept goes to the thread that may wait for a disk.
@@ -374,6 +389,7 @@ void DrainThread::send_trace(std::string path, TimeNs now) {
 
 void DrainThread::finish() {
   if (look_) look_->stop();
+  if (energy_thread_) energy_thread_->stop();
   take_last_records();
   // A process that never worked on a GPU has nothing to say.
   if (records_ != 0 || parts_.attribution.launches_seen() != 0 || parts_.session == nullptr) announce();

@@ -18,6 +18,7 @@
 #include "cuda/cupti_session.h"
 #include "injection/interpreter/interpreter.h"
 #include "injection/threads/cupti_health.h"
+#include "injection/threads/energy_thread.h"
 #include "injection/threads/flush_thread.h"
 #include "injection/threads/host_clock.h"
 #include "injection/threads/look_thread.h"
@@ -86,6 +87,7 @@ class DrainThread {
   void announce_new_devices();
   void announce();
   void emit(WindowSummary&& window);
+  void add_energy(WindowSummary& window);
   void send_trace(std::string path, TimeNs now);
   void anchor_clock();
   [[nodiscard]] bool stopping() const noexcept { return stopping_.load(std::memory_order_relaxed); }
@@ -101,11 +103,12 @@ class DrainThread {
   bool announced_ = false;
 
   Wakeup wake_;
-  std::optional<FlushThread> flush_;  ///< where there is CUPTI
-  std::optional<LookThread> look_;    ///< where launches are seen as they are made, without MFU_IDLE=0
+  std::optional<FlushThread> flush_;           ///< where there is CUPTI
+  std::optional<EnergyThread> energy_thread_;  ///< without MFU_ENERGY=0
+  EnergyAccount energy_;
+  std::optional<LookThread> look_;  ///< where launches are seen as they are made, without MFU_IDLE=0
   TimeNs flush_since_ = 0;
   bool flush_stuck_ = false;
-  double flush_cpu_s_ = 0;  ///< when the look's flush was asked for
   bool unmatched_told_ = false;
   bool kernel_products_ = false;       ///< there are kernels that are products by themselves
   std::uint32_t names_looked_at_ = 0;  ///< for that

@@ -33,9 +33,8 @@ void FlushThread::loop() {
   std::uint64_t done = 0;
   while (true) {
     const bool watching = watching_.load(std::memory_order_relaxed);
-    wake_.wait(watching ? kBetweenLooks : 3600 * kNsPerSecond, [&] {
-      return newest() != done || (!watching && watching_.load(std::memory_order_relaxed));
-    });
+    wake_.wait(watching ? kBetweenLooks : 3600 * kNsPerSecond,
+               [&] { return newest() != done || (!watching && watching_.load(std::memory_order_relaxed)); });
     const std::uint64_t wanted = newest();
     if (wanted == done) {
       if (watching) look_for_end();

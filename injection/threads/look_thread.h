@@ -31,7 +31,12 @@ class LookThread {
   void answer(bool over, std::uint64_t launches, double cpu_s);
   /// [mfu-drain] The flush that the answer waits for; 0: none yet.
   [[nodiscard]] std::uint64_t flush() const noexcept { return flush_; }
-  void wait_for_flush(std::uint64_t number) noexcept { flush_ = number; }
+  void wait_for_flush(std::uint64_t number, double cpu_s) noexcept {
+    flush_ = number;
+    flush_cpu_s_ = cpu_s;
+  }
+  /// [mfu-drain] CPU time of mfu-flush before that [s].
+  [[nodiscard]] double flush_cpu_s() const noexcept { return flush_cpu_s_; }
   /// [mfu-drain] How much time the account has in long gaps so far. Where a hundredth of the time is, or was lately,
   /// they are worth asking CUPTI for records.
   void note_gaps(DurationNs long_gaps, TimeNs now) noexcept;
@@ -58,6 +63,7 @@ class LookThread {
   const HostWork* last_ = nullptr;                            ///< the work that it saw then
   BoundedQueue<WorkSpan, 1u << 12> spans_;                    ///< those that find no room are unknown
   std::uint64_t flush_ = 0;                                   ///< [mfu-drain]
+  double flush_cpu_s_ = 0;                                    ///< [mfu-drain]
   DurationNs long_gaps_ = 0;                                  ///< [mfu-drain] when it was noted last,
   TimeNs noted_at_ = 0;                                       ///< [mfu-drain] when that was,
   TimeNs many_gaps_at_ = 0;                                   ///< [mfu-drain] and when there were many

@@ -5,6 +5,7 @@
 #include "core/rows/metrics.h"
 
 #include "cuda/device.h"
+#include "cuda/nvml.h"
 
 namespace mfu {
 
@@ -56,7 +57,8 @@ bool RunDevices::find(Ledger& ledger, TimeNs now, bool last) {
 
 void RunDevices::add_clock_ratios(WindowSummary& window) const {
   for (const DeviceInfo& device : infos_) {
-    const auto clock = sm_clock_khz(device.uuid);
+    const auto nvml = NvmlDevice::find(device.uuid);
+    const auto clock = nvml ? nvml->sm_clock_khz() : std::nullopt;
     if (!clock) continue;
     for (RegionSummary& region : window.regions)
       if (region.device == device.device) set_clock_ratio(clock_ratio(*clock, facts_[device.device].second), region);

@@ -1,7 +1,6 @@
 // `mfu compare A B`: what differs between two runs, what became of tokens/s and MFU, and where the change comes from.
 
 #include <array>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>

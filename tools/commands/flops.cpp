@@ -1,5 +1,4 @@
 // `mfu flops`: FLOP, bytes, parameters and the roofline of a model and a shape; as a table, Markdown or JSON.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,7 +1,5 @@
 #include "tools/commands/replay_counters.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

@@ -64,7 +64,8 @@ struct Job {
   std::vector<JobWarning> warnings;
   /// Which rank the others wait for, which one is slowest, which differ from the rest: one sentence each.
   std::vector<std::string> rank_notes;
-  JobLife life;  ///< of a trace: empty
+  std::vector<std::string> costs;  ///< cost_lines(), where a price is given
+  JobLife life;                    ///< of a trace: empty
   TimeGrid series;
 
   /// The region of that name; nullptr: none.

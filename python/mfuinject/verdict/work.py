@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import queue
 import sys
 import time
 from typing import Any

@@ -104,6 +104,7 @@ Json job_json(const Job& job) {
   j.update(whole);
   life_json(job.life, j);
   j["rank_notes"] = job.rank_notes;
+  j["costs"] = job.costs;
   j["opportunities"] = Json::array();
   for (const Opportunity& o : opportunities(job))
     j["opportunities"].push_back({{"region", o.region},

@@ -7,6 +7,7 @@
 
 #include "core/base/number_text.h"
 #include "core/rows/idle_causes.h"
+#include "core/sinks/component_text.h"
 #include "core/sinks/sink_text.h"
 #include "tools/job/region_figures.h"
 #include "tools/report/escape.h"
@@ -61,6 +62,23 @@ std::string hfu_cell(const RegionSummary& r) {
   return fmt::format("{} (of {:.0f} % seen)", percent_text(r.hfu), std::floor(100 * r.executed->coverage() + 1e-9));
 }
 
+/// Of each region: its idle time, its energy, what was found; and what it costs.
+std::string notes_markdown(const Job& job) {
+  std::string text;
+  constexpr std::size_t kIdleColumns = 200;
+  for (const JobRegion& r : job.regions)
+    if (const std::string causes = idle_text(r.sum(), kIdleColumns); !causes.empty())
+      text += fmt::format("- {} idle: {}\n", markdown_text(r.name), markdown_text(causes));
+  for (const JobRegion& r : job.regions)
+    if (const std::string energy = energy_text(r.sum(), true); !energy.empty())
+      text += fmt::format("- {} energy: {}\n", markdown_text(r.name), energy);
+  for (const std::string& line : job.costs) text += fmt::format("- {}\n", markdown_text(line));
+  for (const JobRegion& r : job.regions)
+    for (const Finding& finding : r.sum().findings)
+      text += fmt::format("- {}: {}\n", markdown_text(r.name), markdown_text(finding.text));
+  return text;
+}
+
 }  // namespace
 
 std::string job_markdown(const Job& job) {
@@ -110,13 +128,7 @@ std::string job_markdown(const Job& job) {
       text += fmt::format("- {} {}: {}\n", r.sum().mfu_lower ? "only a bound of the MFU of" : "no MFU of",
                           markdown_text(r.name), markdown_text(r.why_no_mfu));
   }
-  constexpr std::size_t kIdleColumns = 200;
-  for (const JobRegion& r : job.regions)
-    if (const std::string causes = idle_text(r.sum(), kIdleColumns); !causes.empty())
-      text += fmt::format("- {} idle: {}\n", markdown_text(r.name), markdown_text(causes));
-  for (const JobRegion& r : job.regions)
-    for (const Finding& finding : r.sum().findings)
-      text += fmt::format("- {}: {}\n", markdown_text(r.name), markdown_text(finding.text));
+  text += notes_markdown(job);
   text += batches_markdown(job) + slowest_markdown(job);
   for (const JobRegion& region : job.regions) {
     const RegionSummary& r = region.sum();

@@ -43,6 +43,7 @@ std::string job_text(const Job& job) {
   }
   if (const std::string life = job.life.text(); !life.empty()) text += folded(life, 2);
   for (const std::string& note : job.rank_notes) text += printable(note) + "\n";
+  for (const std::string& line : job.costs) text += printable(line) + "\n";
   constexpr std::size_t kOpportunities = 3;
   const std::vector<Opportunity> found = opportunities(job);
   for (std::size_t i = 0; i < std::min(kOpportunities, found.size()); ++i)

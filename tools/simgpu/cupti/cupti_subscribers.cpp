@@ -192,7 +192,7 @@ std::vector<External>& external_stack() {
 
 void attach() {
   connected_driver()->tool->store(&kTool, std::memory_order_release);
-  start_foreign_clients();
+  if (start_foreign_clients != nullptr) start_foreign_clients();
 }
 
 bool is_subscriber(CUpti_SubscriberHandle handle) {

@@ -1,6 +1,5 @@
 #include "tools/simgpu/driver/engine_state.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>

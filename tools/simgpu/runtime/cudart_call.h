@@ -10,7 +10,6 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "tools/simgpu/driver_lookup.h"
 #include "tools/simgpu/interface.h"

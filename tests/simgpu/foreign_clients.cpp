@@ -224,7 +224,7 @@ void* run_client(void* raw) {
 
 }  // namespace
 
-bool acting_as_foreign() noexcept { return acting; }
+bool acts_as_foreign() noexcept { return acting; }
 
 bool run_foreign_client(std::string_view kind, std::string_view action) {
   const Acting mark;
