@@ -120,6 +120,9 @@ class Job:
             "suspect": None, "overlapped": False, "time_s": time_s, "lost": lost,
             "top_kernels": [{"name": f"sm90_xmma_gemm_bf16_{i}", "class": "gemm", "count": 100, "sum_s": 1.0 - i / 10}
                             for i in range(8)],
+            "energy": {"joules": 650 * elapsed, "error": 13, "method": "counter", "idle_w": 95, "tokens": 8192 * steps,
+                       "output_tokens": 0},
+            "joules_per_token": 650 * elapsed / (8192 * steps) if steps else None,
             "named_by": "range"}
 
     def by_batch(self, steps):

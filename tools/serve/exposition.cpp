@@ -223,6 +223,7 @@ void rank_metrics(Families& out, const Rank& rank, const Labels& process, PerRan
         out.counter("mfu_possible_flops_total", "Peak x elapsed of the windows whose FLOP are known", region,
                     totals.flop_at_peak());
     }
+    if (sum.energy) out.counter("mfu_energy_joules_total", "Energy that the board took", region, sum.energy->joules);
     if (key.first != "total" && sum.latency.count != 0)
       fill_histogram(out.histogram("mfu_step_seconds", "Durations of the region's instances", region), sum.latency,
                      sum.elapsed_ns);
