@@ -50,7 +50,7 @@ class IdleWork {
     const HostWork* last = nullptr;
     for (const WorkSpan& span : spans_) {
       if (span.when.begin_ns >= piece.end_ns) break;
-      if (span.work == &kNotLookedAt && piece.length_ns() < kLong) continue;
+      if (span.work == not_looked_at() && piece.length_ns() < kLong) continue;
       last = span.work;
       const TimeNs to = std::min(span.when.end_ns, piece.end_ns);
       found[last] += to - from;

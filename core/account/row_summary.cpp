@@ -49,7 +49,7 @@ void describe_kernels(const RegionRow& row, KernelNames& names, RegionSummary& s
 
 /// While the library rested the host is taken to have done the same as in the rest of the row's long gaps.
 TimeByWork without_rests(TimeByWork work) {
-  const auto rests = work.find(&kNotLookedAt);
+  const auto rests = work.find(not_looked_at());
   if (rests == work.end()) return work;
   DurationNs left = rests->second, seen = 0;
   work.erase(rests);

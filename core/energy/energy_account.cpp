@@ -6,7 +6,7 @@ namespace mfu {
 
 namespace {
 
-const std::string kTotal = "total";
+constexpr const char* kTotal = "total";
 constexpr std::uint32_t kIdle = 0, kOutside = 1;  ///< kinds that are no region: nothing runs; work of no region
 
 double idle_s(const RegionSummary& row) { return seconds(row.time_ns[static_cast<std::size_t>(TimeClass::kIdle)]); }

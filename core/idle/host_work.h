@@ -21,8 +21,11 @@ struct HostWork {
   [[nodiscard]] bool operator==(const HostWork&) const = default;
 };
 
-/// While the library rested from looking.
-inline const HostWork kNotLookedAt{"not looked at", "", ""};
+/// While the library rested from looking. Never freed, since it is one of those that last as long as the process.
+[[nodiscard]] inline const HostWork* not_looked_at() {
+  static const HostWork* const work = new HostWork{"not looked at", "", ""};
+  return work;
+}
 
 /// The innermost line of a file that is no library's, and what that line calls: a name of the table of those that
 /// matter, else `package.function`; the function that the line is in where it calls no Python.

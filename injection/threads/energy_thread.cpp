@@ -12,11 +12,7 @@
 
 namespace mfu {
 
-namespace {
-
 constexpr DurationNs kMs = 1'000'000;
-
-}  // namespace
 
 bool EnergyThread::start() {
   return start_own_thread(

@@ -57,7 +57,7 @@ void LookThread::loop() {
       (void)spans_.push({{looked_at_, now}, last_});
       looked_at_ = 0;
     }
-    if (step.rests) (void)spans_.push({{now, now + step.wait_ns}, &kNotLookedAt});
+    if (step.rests) (void)spans_.push({{now, now + step.wait_ns}, not_looked_at()});
     quiet_from_ = step.quiet_from;
     if (step.look) look(now);
     if (step.ask) drain_.notify([this] { asks_.store(true, std::memory_order_relaxed); });

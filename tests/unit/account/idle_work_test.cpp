@@ -177,7 +177,7 @@ MadeRun steps_of_30_ms(const std::vector<HostWork>& works, const std::vector<boo
     step.kernels = {{run.end, run.end + 1000 * kUs}, {run.end + 31'000 * kUs, run.end + 31'500 * kUs}};
     const TimeNs idle = run.end + 1000 * kUs;
     if (rest) {
-      run.spans.push_back({step.range, &kNotLookedAt});
+      run.spans.push_back({step.range, not_looked_at()});
     } else {
       run.spans.push_back({{idle, idle + 20'000 * kUs}, &works[0]});
       run.spans.push_back({{idle + 20'000 * kUs, idle + 30'000 * kUs}, &works[1]});
