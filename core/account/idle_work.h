@@ -19,6 +19,24 @@ inline void add_times(TimeByWork& to, const TimeByWork& more) {
   for (const auto& [work, ns] : more) to[work] += ns;
 }
 
+/// Shares out what was not looked at: there the host is taken to have done the same as in the rest of the long gaps.
+inline void share_out_rests(TimeByWork& work) {
+  const auto rests = work.find(not_looked_at());
+  if (rests == work.end()) return;
+  DurationNs left = rests->second, seen = 0;
+  for (const auto& [_, ns] : work) seen += ns;
+  seen -= left;
+  if (seen <= 0) return;
+  work.erase(rests);
+  for (auto& [_, ns] : work) {
+    const auto more =
+        static_cast<DurationNs>(static_cast<double>(left) * static_cast<double>(ns) / static_cast<double>(seen));
+    seen -= ns;
+    left -= more;
+    ns += more;
+  }
+}
+
 /// The host's work in an interval in which nothing was launched.
 struct WorkSpan {
   Interval when;

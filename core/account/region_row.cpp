@@ -36,7 +36,9 @@ void RegionRow::add(const RegionRow& other) {
   flop_source = std::max(flop_source, other.flop_source);
   products.add(other.products);
   attention.add(other.attention);
-  mfu::add_times(idle_work, other.idle_work);
+  TimeByWork work = other.idle_work;
+  share_out_rests(work);
+  mfu::add_times(idle_work, work);
   product_rows += other.product_rows;
   said_tokens += other.said_tokens;
   sequences += other.sequences;

@@ -47,32 +47,14 @@ void describe_kernels(const RegionRow& row, KernelNames& names, RegionSummary& s
   }
 }
 
-/// While the library rested the host is taken to have done the same as in the rest of the row's long gaps.
-TimeByWork without_rests(TimeByWork work) {
-  const auto rests = work.find(not_looked_at());
-  if (rests == work.end()) return work;
-  DurationNs left = rests->second, seen = 0;
-  work.erase(rests);
-  for (const auto& [_, ns] : work) seen += ns;
-  for (auto& [_, ns] : work) {
-    const DurationNs more =
-        seen > 0
-            ? static_cast<DurationNs>(static_cast<double>(left) * static_cast<double>(ns) / static_cast<double>(seen))
-            : 0;
-    seen -= ns;
-    left -= more;
-    ns += more;
-  }
-  if (left != 0) work[nullptr] += left;
-  return work;
-}
-
 /// Gaps that were too short to look into are time between launches. Late records have filled gaps: the longest first.
 void describe_idle(const RegionRow& row, RegionSummary& s) {
   DurationNs launching = s.time_ns[static_cast<std::size_t>(TimeClass::kIdle)];
-  for (const auto& [work, ns] : without_rests(row.idle_work)) {
-    add_cause(s.idle_by,
-              work != nullptr ? IdleCause{work->cause, work->where, work->thread, ns} : IdleCause{"", "", "", ns});
+  TimeByWork by = row.idle_work;
+  share_out_rests(by);
+  for (const auto& [work, ns] : by) {
+    const bool known = work != nullptr && work != not_looked_at();
+    add_cause(s.idle_by, known ? IdleCause{work->cause, work->where, work->thread, ns} : IdleCause{"", "", "", ns});
     launching -= ns;
   }
   if (launching > 0) add_cause(s.idle_by, {std::string(kLaunching), "", "", launching});

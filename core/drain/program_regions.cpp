@@ -52,7 +52,12 @@ void ProgramRegions::add_fact(const ProgramFact& fact) {
     counted_.insert_or_assign(fact.model, PassFlop{value(ShapeWords::kBatch), value(ShapeWords::kSeqLen)});
     return;
   }
-  steps_.add(fact);
+  ProgramFact known = fact;
+  const auto model = models_.find(fact.model);
+  // An encoder fills no cache, though its arguments may name one.
+  if (model != models_.end() && model->second.spec().is_encoder)
+    known.mode &= static_cast<std::uint8_t>(~ProgramFact::kCache);
+  steps_.add(known);
   if (!steps_.confused()) return;
   notices_.emplace_back("the program's threads run passes at the same time: the interpreter is not asked any more");
   stop();

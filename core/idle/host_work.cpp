@@ -28,7 +28,9 @@ std::string_view first_part(std::string_view path) {
 /// Where a file belongs, by the folders that CPython and its installers use (docs.python.org/3/library/sysconfig.html).
 Module module_of(std::string_view file) {
   if (file.starts_with("<frozen ")) return {Origin::kStandard, file.substr(8, file.find_first_of(".>") - 8)};
-  if (file.starts_with("<mfuinject") || file.starts_with("<eval_with_key")) return {Origin::kPackage, "torch"};
+  if (file.starts_with("<mfuinject") || file.starts_with("<eval_with_key") ||
+      file.find("/torchinductor_") != std::string_view::npos)  // code that torch.compile has written
+    return {Origin::kPackage, "torch"};
   for (const std::string_view folder : {"/site-packages/", "/dist-packages/"})
     if (const std::string_view rest = after_last(file, folder); !rest.empty())
       return {Origin::kPackage, first_part(rest)};
@@ -52,6 +54,7 @@ constexpr Known kKnown[] = {
     {"torch/optim/", "step", "Optimizer.step"},
     {"torch/optim/", "wrapper", "Optimizer.step"},
     {"torch/_dynamo/convert_frame.py", "", "torch.compile"},
+    {"torch/_inductor/output_code.py", "__call__", "compiled code"},
     {"torch/_inductor/", "", "torch.compile"},
     {"torch/distributed/checkpoint/", "", "dist.checkpoint"},
     {"torch/distributed/distributed_c10d.py", "barrier", "dist.barrier"},
@@ -83,7 +86,8 @@ HostWork work_of(std::span<const PythonFrame> stack, bool collecting) {
     return static_cast<std::size_t>(at - stack.begin());
   };
   std::size_t user = first([](const Module& m) { return m.origin == Origin::kProgram; });
-  // A program that is installed, such as a server.
+  // A program that is installed, such as a server; or the program's frames are further out than was looked.
+  const std::size_t library = user;
   if (user == stack.size())
     user =
         first([](const Module& m) { return m.origin == Origin::kPackage && m.name != "torch" && m.name != "numpy"; });
@@ -93,12 +97,13 @@ HostWork work_of(std::span<const PythonFrame> stack, bool collecting) {
   work.where = at.file.substr(at.file.rfind('/') + 1) + ":" + std::to_string(at.line);
   if (collecting) {
     work.cause = "gc";
-  } else if (const auto known = known_cause(stack.first(user))) {
+  } else if (const auto known = known_cause(stack.first(library))) {
     work.cause = *known;
   } else if (user > 0) {
     const PythonFrame& called = stack[user - 1];
+    const std::string_view function = own_name(called.function);
     work.cause = module_of(called.file).name;
-    work.cause.append(".").append(own_name(called.function));
+    work.cause.append(".").append(function.ends_with("_wrapped_call_impl") ? "Module.__call__" : function);
   } else {
     work.cause = at.function == "<module>" ? "main program" : own_name(at.function);
   }

@@ -12,7 +12,8 @@ namespace mfu {
 /// Called again and again; says what to do now and how long to wait. That nothing runs is known once every launch has
 /// its record and no more launches come. CUPTI is asked for records only where the account has seen long gaps lately,
 /// or nothing was launched for a while. Looks and questions may cost kCredit of CPU time at first and then a kOfTime-th
-/// of the time: when that is spent, it rests, and goes on for a turn when enough has come together again.
+/// of the time. When that is spent, it rests until the time has paid for it, and then takes turns. Each turn takes as
+/// long as any other, however much happens in it, so that no cause is seen more often than it is there.
 class LookPace {
  public:
   static constexpr DurationNs kLookAfter = 2'000'000;  ///< gaps below are time between launches
@@ -40,7 +41,7 @@ class LookPace {
     if (before != 0) credit_ns_ = std::min(credit_ns_ + (seen.now - before) / kOfTime, kCredit);
     credit_ns_ -= seen.cpu_ns - std::exchange(cpu_ns_, seen.cpu_ns);
     Step step;
-    if (credit_ns_ < 0) rest_until_ = seen.now + (kTurn - credit_ns_) * kOfTime;
+    if (seen.now >= turn_until_) end_turn(seen.now);
     if (seen.now < rest_until_) {
       step.rests = true;
       step.wait_ns = rest_until_ - seen.now;
@@ -57,7 +58,7 @@ class LookPace {
     step.quiet_from = quiet_from_;
     const DurationNs quiet = seen.now - quiet_at_;
     if (seen.launches == 0) {
-      step.wait_ns = std::clamp(quiet / kPart, kLookAfter, kFarthest);  // soon enough for the first gap
+      step.wait_ns = std::clamp(quiet / 32, kLookAfter, kFarthest);  // soon enough for the first gap
     } else if (seen.over != seen.launches) {
       step.ask = seen.now >= ask_at_;
       // The answer comes before the next time.
@@ -73,26 +74,45 @@ class LookPace {
       const DurationNs about = std::clamp((seen.now - quiet_from_) / kPart, kClosest, kFarthest);
       step.wait_ns = std::max(kClosest, about / 2 + any_below(about));
     }
+    if (rests_) step.wait_ns = std::min(step.wait_ns, turn_until_ - seen.now);
     return step;
   }
 
  private:
+  /// How long it rests follows from what the turns so far took on average and hardly from this one: a turn in which
+  /// much happens is as likely as any other.
+  void end_turn(TimeNs now) noexcept {
+    constexpr double kSmooth = 8, kNear = 5e6;
+    const auto took = static_cast<double>(now - turn_from_), spent = static_cast<double>(cpu_ns_ - turn_cpu_ns_);
+    if (turn_from_ != 0) of_time_ += (spent / took - of_time_) / kSmooth;
+    rests_ = credit_ns_ < 0 || (rests_ && credit_ns_ < kCredit / 2);
+    const double balance = std::clamp(1 - static_cast<double>(credit_ns_) / kNear, 0.5, 8.0);
+    const auto rest = static_cast<DurationNs>(kTurn * std::max(0.0, of_time_ * kOfTime * balance - 1));
+    rest_until_ = now + (rests_ ? rest / 2 + any_below(rest + 1) : 0);
+    turn_from_ = rest_until_;
+    turn_until_ = turn_from_ + kTurn;
+    turn_cpu_ns_ = cpu_ns_;
+  }
+
   /// So that looks keep no step with a program: then what they miss of a change evens out.
   [[nodiscard]] DurationNs any_below(DurationNs most) noexcept {
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;  // Knuth, MMIX
     return static_cast<DurationNs>(random_ >> 33) % most;
   }
 
-  static constexpr DurationNs kClosest = 1'000'000, kFarthest = 200'000'000;
-  static constexpr DurationNs kPart = 32;                 ///< of the gap so far lies between two looks
+  static constexpr DurationNs kClosest = 2'000'000, kFarthest = 200'000'000;
+  static constexpr DurationNs kPart = 10;                 ///< of the gap so far lies between two looks
   static constexpr DurationNs kPerLook = 5'000'000;       ///< 200 a second on average,
   static constexpr DurationNs kMostSaved = kNsPerSecond;  ///< and as many at once as a second allows
   static constexpr DurationNs kSoon = kLookAfter / 2, kAskAlways = 50'000'000;
-  static constexpr DurationNs kOfTime = 1000, kCredit = 50'000'000, kTurn = 5'000'000;
+  static constexpr DurationNs kOfTime = 1000, kCredit = 50'000'000, kTurn = 100'000'000;
 
   TimeNs called_at_ = 0, quiet_from_ = 0, quiet_at_ = 0, ask_at_ = 0;
   DurationNs allowed_ns_ = kMostSaved, credit_ns_ = kCredit, cpu_ns_ = 0;
-  TimeNs rest_until_ = 0;
+  TimeNs rest_until_ = 0, turn_from_ = 0, turn_until_ = 0;
+  DurationNs turn_cpu_ns_ = 0;  ///< when it began
+  double of_time_ = 0;          ///< that turns take, of a processor
+  bool rests_ = false;
   std::uint64_t launches_ = 0, random_ = 1;
 };
 

@@ -265,10 +265,12 @@ void ProgramSteps::follow(const ProgramFact& fact, Answer trains) {
   } else if (fact.kind == FactKind::kNotReached) {
     not_reached_.insert(fact.subject);
   } else if (fact.kind == FactKind::kUpdateBegin) {
-    open(ProgramRegion::kUpdate, fact);
+    update_ = fact;
   } else if (ends(fact.kind)) {
     if (fact.kind == FactKind::kBackwardEnd) count_trained(fact, true);
+    if (fact.kind == FactKind::kUpdateEnd && update_) open(ProgramRegion::kUpdate, *std::exchange(update_, {}));
     if ((fact.mode & ProgramFact::kReplayed) == 0) close(fact);
+    if (update_) update_->at = fact.at, update_->launch = fact.launch;
   }
   if (fact.kind != FactKind::kUpdateEnd || !cycle_.add(fact.subject)) return;
   count_trained(fact, false);

@@ -114,6 +114,7 @@ class ProgramSteps {
   std::deque<ProgramFact> waiting_;
   std::vector<ProgramMark> marks_;
   std::vector<ProgramRegion> open_;          ///< inside a step
+  std::optional<ProgramFact> update_;        ///< that runs, and where the last pass inside of its step(closure) ended
   std::vector<ProgramFact> trained_passes_;  ///< of this step, whose backward pass has not run
   std::set<std::uint64_t> not_reached_;      ///< modules that the backward pass at hand leaves out
   bool passes_seen_ = false;

@@ -83,6 +83,7 @@ struct BuiltIn {
 // The names that frameworks emit (README.md: which version which), and those of hand-written annotations. A rule comes
 // before a more general one. A plain character follows each number, so that digits do not matter (digit_dependence).
 #define MFU_TAIL R"((?:[ ,;:\[\(\{].*)?)"
+#define MFU_XLA R"((?:TSL:)?XlaModule:#(?:prefix=.*,)?hlo_module=p?(?:jit|map)_)"
 constexpr BuiltIn kBuiltIn[] = {
     // torch.profiler.
     {"pytorch", "step", R"(ProfilerStep#\d+)" MFU_TAIL},
@@ -111,6 +112,11 @@ constexpr BuiltIn kBuiltIn[] = {
     // Megatron-LM's dynamic engine.
     {"megatron", "prefill", R"(Prefill)"},
     {"megatron", "decode", R"(Decode)"},
+    // XLA's executables, as jax.jit and pmap name them by the function. While it tunes, a module has no program_id.
+    {"jax", "eval", MFU_XLA R"(.*eval.*,program_id=.*)"},
+    {"jax", "prefill", MFU_XLA R"(.*prefill.*,program_id=.*)"},
+    {"jax", "decode", MFU_XLA R"(.*decode.*,program_id=.*)"},
+    {"jax", "step", MFU_XLA R"((?:.*(?:train|step).*|_?update(?:_fn|_params)?),program_id=.*)"},
     {"generic", "step",
      R"((?:(?:(?:train|training|global)_)?step|(?:train_|training_)?iter(?:ation)?)(?:[ _#:]*\d+)?)" MFU_TAIL},
     {"generic", "prefill", R"((?:LLM@)?prefill(?:_batch|_step|_all)?(?:[ _#:]*\d+)?)" MFU_TAIL},
@@ -118,6 +124,7 @@ constexpr BuiltIn kBuiltIn[] = {
     {"generic", "mixed", R"(mixed_batch)" MFU_TAIL},
 };
 #undef MFU_TAIL
+#undef MFU_XLA
 
 /// The expressions of kBuiltIn, compiled once: a program that replays a trace makes rules for each of its processes.
 /// nullptr: there was no memory to.
@@ -255,8 +262,8 @@ RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector
     bool known = preset == "generic";
     for (const BuiltIn& b : kBuiltIn) known = known || preset == b.pack;
     if (!known)
-      warnings.push_back("presets: expected generic, pytorch, vllm, sglang, tensorrt_llm or megatron, got \"" + preset +
-                         "\"; ignored");
+      warnings.push_back("presets: expected generic, pytorch, vllm, sglang, tensorrt_llm, megatron or jax, got \"" +
+                         preset + "\"; ignored");
   }
   for (std::size_t i = 0; i < std::size(kBuiltIn); ++i) {
     const BuiltIn& b = kBuiltIn[i];

@@ -16,8 +16,9 @@ constexpr std::string_view kLibraryDomains[] = {"NCCL",    "NVSHMEM", "CCCL", "C
                                                 "nvJPEG",  "nvCOMP",  "cuVS", "RAFT"};
 
 /// Names that frameworks open by themselves around parts of a step, or while they compile.
-constexpr std::string_view kFrameworkNames[] = {"nccl:", "Optimizer.", "## ",     "FSDP::",           "autograd::",
-                                                "TSL:",  "XlaCompile", "XlaPass", "PyTorch Profiler", "Torch-Compiled"};
+constexpr std::string_view kFrameworkNames[] = {
+    "nccl:", "Optimizer.", "## ", "FSDP::", "autograd::", "TSL:", "Thunk:#", "PyTorch Profiler", "Torch-Compiled"};
+constexpr std::string_view kXla = "Xla", kXlaRuns = "XlaModule:#";  ///< passes of its compiler; executables that run
 
 /// A region that the FLOP counts know, where a name says one; else nothing.
 std::string_view known_region(std::string_view name) {
@@ -57,6 +58,7 @@ void UnmatchedNames::add(std::string_view domain, std::string_view name) noexcep
   if (std::find(std::begin(kLibraryDomains), std::end(kLibraryDomains), domain) != std::end(kLibraryDomains)) return;
   for (const std::string_view begin : kFrameworkNames)
     if (name.starts_with(begin)) return;
+  if (name.starts_with(kXla) && !name.starts_with(kXlaRuns)) return;
   const std::size_t at = taken_.fetch_add(1, std::memory_order_relaxed);
   if (at >= kKept) return;
   Slot& slot = slots_[at];

@@ -277,7 +277,7 @@ class Watch:
 
     def on_start(self, code, _):
         watched = self.find(code)
-        if watched is None or watched.start is None or (watched is self.call and self.stack()):
+        if watched is None or watched.start is None or (watched is self.call and self.inside()):
             return  # a module inside of another one, most often
         self.do(watched.start)
 
@@ -349,6 +349,11 @@ class Watch:
             self.local.stack = []
             return self.local.stack
 
+    def inside(self):
+        """This thread is inside of a pass, or of what may hold no other. An optimizer's step(closure) makes passes."""
+        stack = self.stack()
+        return bool(stack) and stack[-1][1] != UPDATE_END
+
     def enter(self, frame, end, subject=0):
         """A call begins. \\return it is inside of no other"""
         stack = self.stack()
@@ -395,7 +400,7 @@ class Watch:
 
     def module(self, frame):
         """Some module is called: only while unknown ones are looked for, or some are compiled in place."""
-        if self.stack() or self.backward_on not in (None, self.ident()):
+        if self.inside() or self.backward_on not in (None, self.ident()):
             return
         self.find_engines()
         module = receiver(frame)
@@ -506,7 +511,7 @@ class Watch:
         if seen is not None and seen[0]() is owner:
             return seen[1]
         try:
-            text = text_of(config, self.torch)
+            text = text_of(owner, config, self.torch)
         except Exception:  # of the program's to_dict()
             text = None
         number = self.numbers.get(text, 0)
@@ -934,12 +939,18 @@ def unwrapped(module):
         module = inner
 
 
-def text_of(config, torch):
-    """JSON of a model's config, None where it has none that anybody could read."""
+def text_of(owner, config, torch):
+    """JSON of a model's config, None where it has none that anybody could read. The class that runs is the owner's: a config
+    names the one that was saved, which may have another head, or none."""
     json = sys.modules.get("json")
     if config is None or json is None or code_of(own(config, "to_dict")) is None:
         return None
-    return json.dumps(config.to_dict(), default=lambda value: str(value) if type(value) is torch.dtype else None)
+    values = config.to_dict()
+    for kind in type(owner).__mro__:
+        if kind.__module__.startswith("transformers") and issubclass(kind, torch.nn.Module):
+            values["architectures"] = [kind.__name__]
+            break
+    return json.dumps(values, default=lambda value: str(value) if type(value) is torch.dtype else None)
 
 
 def updates_alone():

@@ -114,8 +114,8 @@ std::uintptr_t PythonStacks::thread_state(std::uintptr_t interpreter, std::uint6
 
 bool PythonStacks::read(std::uint64_t thread, Stack& stack) {
   static_assert(kEnd == kFields);
-  constexpr std::size_t kMostFrames = 64;
-  constexpr std::uintptr_t kTags = 7;  // 3.14 marks references in the lowest bits
+  constexpr std::size_t kMostFrames = 256;  // torch.compile has some 150
+  constexpr std::uintptr_t kTags = 7;       // 3.14 marks references in the lowest bits
   stack.places.clear();
   memory_.forget();
   const std::uintptr_t interpreter = pointer(runtime_, kInterpreter);

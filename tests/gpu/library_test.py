@@ -81,13 +81,12 @@ class Library(unittest.TestCase):
             context = suites.Context(pathlib.Path(os.environ["MFU_TEST_LIBRARY"]), pathlib.Path(directory), minutes=10)
             context.cupti = os.environ["PROBE_CUPTI"]
             suite = results.Suite("contact")
-            suites.contact(context, suite, loop_s=3)
-            rows = {row["what"]: row for row in suite.rows}
-            broken = {what for what, row in rows.items() if row.get("ok") is False}
-            self.assertLessEqual(broken, {"lag"}, rows)  # a machine that others use may be late
-            self.assertIn("3261 seen of 3261 made", rows["launches"]["value"])
-            self.assertIn("3450 recorded of 3450", rows["kernels"]["value"])
-            self.assertLessEqual({"driver", "gpu 0", "cupti", "time", "events", "loop", "lag", "assumption"}, set(rows))
+            suites.contact(context, suite, small=True)
+            broken = {row["what"] for row in suite.rows if row.get("ok") is False}
+            # A machine that others use may be late.
+            self.assertEqual({what for what in broken if not what.startswith("lag")}, set())
+            rows = {row["what"]: row["value"] for row in suite.rows}
+            self.assertEqual((rows["launches seen, node"], rows["kernels, node"]), (4261, 4450))
 
 
 if __name__ == "__main__":

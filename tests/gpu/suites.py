@@ -1,5 +1,6 @@
 """What is measured. A suite starts programs, compares what they say and writes rows; it never imports PyTorch itself."""
 import dataclasses
+import gzip
 import json
 import os
 import pathlib
@@ -547,21 +548,40 @@ class Spec:
         return self.run.__doc__.splitlines()[0]
 
 
-def contact(context, suite, loop_s=20):
-    """First contact: kernels of known length against CUDA events, in a program that never lets the GPU run dry for
-    20 s and leaves one kernel running. Every line of `mfu doctor --measure` is a row."""
-    done = context.command("contact", [context.library.parent / "mfu", "doctor", "--measure", "--seconds", loop_s],
-                           env={**clean_environment(), **({"MFU_CUPTI": context.cupti} if context.cupti else {})},
-                           limit_s=150, any_exit=True)
-    rows = [re.fullmatch(r"\[(..)\] (\S+(?: \d+)?) +(.*)", line) for line in done.stdout.splitlines()[:-1]]
-    rows = [row.groups() for row in rows if row]
-    for mark, what, text in rows:
-        if mark in ("ok", "NO"):
-            suite.check(what, text, mark == "ok", "as expected")
-        else:
-            suite.figure(what, text)
-    if not any(what == "assumption" for _, what, _ in rows):
-        suite.fail("the known work was not measured: " + (done.stderr.strip() or done.stdout.strip())[-300:])
+def contact(context, suite, small=False):
+    """First contact: kernels of known length, in a program that never lets the GPU run dry and leaves one kernel running."""
+    out = context.out / "contact.json.gz"
+    argv = [context.library.parent / "mfu", "verdict", "--only", "work", "--minutes", "2", "--out", out, *(["--small"] if small else [])]
+    env = {**clean_environment(), **({"MFU_CUPTI": context.cupti} if context.cupti else {})}
+    done = context.command("contact", argv, env=env, limit_s=150, any_exit=True)
+    if not out.exists():
+        return suite.fail("the known work was not measured: " + (done.stderr.strip() or done.stdout.strip())[-300:])
+    for step in json.loads(gzip.decompress(out.read_bytes()))["steps"]:
+        for row in step["rows"]:
+            if row["ok"] is None:
+                suite.figure(row["what"], row["value"], row["unit"])
+            else:
+                suite.check(row["what"], row["value"], row["ok"], row["limit"], row["unit"])
+
+
+def jax(context, suite):
+    """JAX, whose compiled steps are CUDA graphs: training ends well, with and without us and however graphs are traced."""
+    ways = {"alone": None, "not at work": {"MFU_DISABLE": "1"}, "node": {"MFU_GRAPHS": "node"}, "auto": {}}
+    failed = dict.fromkeys(ways, 0)
+    for round_ in range(context.rounds):
+        for way, more in ways.items():
+            env = clean_environment() if more is None else context.ours("jax", **more)
+            env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+            done = context.command(f"jax {way} {round_}", [sys.executable, HERE / "jax_steps.py"], env, any_exit=True, limit_s=60)
+            if done.returncode != 0:
+                failed[way] += 1
+                words = [line for line in done.stderr.splitlines() if "Error" in line] or ["no word"]
+                suite.figure(f"{way}, round {round_}: exit {done.returncode}", words[0][:200])
+            elif way == "auto" and round_ == 0:
+                steps = [r for r in context.run_of(env).end["regions"] if r["region"] == "step"]
+                suite.equal("steps", sum(r["instances"] for r in steps), json.loads(done.stdout)["steps"])
+    for way, count in failed.items():
+        suite.check(f"{way}: programs that failed of {context.rounds}", count, count == 0, "0")
 
 
 SUITES = {
@@ -577,5 +597,6 @@ SUITES = {
     "latency": Spec(latency, 150, False),
     "zeroed": Spec(zeroed, 40, False),
     "exits": Spec(exits, 200, False),
+    "jax": Spec(jax, 300, False),
     "memory": Spec(memory, 500, False),
 }

@@ -22,7 +22,7 @@
 #include "cuda/device.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_words.h"
-#include "tools/commands/doctor_measure.h"
+#include "tools/commands/known_work.h"
 #include "tools/commands/library_path.h"
 #include "tools/commands/output_check.h"
 #include "tools/commands/program_loader.h"
@@ -201,18 +201,7 @@ void check_outputs(Report& report, const Config& config) {
   check("MFU_TB_DIR", config.tb_dir, check_output_folder(config.tb_dir));
 }
 
-/// Work of known length through the library: what it says of it.
-void check_measurement(Report& report, const std::string& library, double seconds) {
-  const auto held = measure_known_work(library, seconds);
-  if (!held) return report.bad("measure", held.error().message);
-  for (const Held& one : *held)
-    if (one.holds)
-      report.good(one.what.c_str(), one.text);
-    else
-      report.bad(one.what.c_str(), one.text);
-}
-
-int doctor(bool measure, double seconds) {
+int doctor() {
   Report report;
   // Before CUDA starts in this process: the variables as a program would find them.
   const auto library = library_path();
@@ -231,7 +220,6 @@ int doctor(bool measure, double seconds) {
   if (initialise_cuda(report)) {
     check_devices(report, config);
     check_cupti(report, config);
-    if (measure && library) check_measurement(report, *library, seconds);
   }
   const int count = report.warnings();
   const std::string warnings = count == 0 ? "" : fmt::format("; {} warning{}", count, count == 1 ? "" : "s");
@@ -249,22 +237,17 @@ void add_doctor(CommandLine& line) {
   Command sub = line.command(
       "doctor", "Say what works here and what does not: driver, GPU and its peaks, CUPTI, NVTX, config, outputs");
   struct Options {
-    bool measure = false;
     double seconds = 20;
     std::string known_work;
   };
   const auto options = std::make_shared<Options>();
-  sub.flag("--measure", options->measure,
-           "also run kernels of known length on GPU 0 and hold the measurement against CUDA events");
-  sub.option("--seconds", options->seconds, "of them, how long launches go on without waiting",
-             {.between = {0.1, 3600.0}, .shows_default = true});
-  sub.option("--known-work", options->known_work, "", {.hidden = true});  // what --measure starts
-  sub.footer({"mfu doctor", "mfu doctor --measure", "MFU_MODEL_CONFIG=config.json mfu doctor"},
+  // `mfu verdict` starts it with these.
+  sub.option("--seconds", options->seconds, "", {.between = {0.1, 3600.0}, .hidden = true});
+  sub.option("--known-work", options->known_work, "", {.hidden = true});
+  sub.footer({"mfu doctor", "MFU_MODEL_CONFIG=config.json mfu doctor"},
              "0 when a measurement can be made here; 1 when something stands in its way");
   sub.action([options] {
-    const int code = options->known_work.empty() ? doctor(options->measure, options->seconds)
-                                                 : run_measured_work(options->seconds, options->known_work);
-    return code;
+    return options->known_work.empty() ? doctor() : run_known_work(options->seconds, options->known_work);
   });
 }
 

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -42,6 +45,18 @@ constexpr std::uint32_t kPairs = 100, kPairNs = 200'000;
 constexpr std::uint32_t kNodes = 20, kGraphs = 10, kNodeNs = 50'000;
 constexpr std::uint32_t kLoopNs = 1'000'000;
 constexpr std::uint32_t kUnfinishedNs = 3'000'000'000;
+
+/// The work that was launched, as its program knows it. Times by CUDA events, which CUPTI has no part in.
+struct KnownWork {
+  std::uint64_t launches = 0;      ///< calls that put work on a stream
+  std::uint64_t kernels = 0;       ///< kernels that ran to their end, those inside graphs among them
+  std::uint64_t unfinished = 0;    ///< launches whose kernel still runs when the process ends
+  double kernel_s = 0;             ///< sum of the lengths that the kernels were given [s]
+  double by_events_s = 0;          ///< of the kernels that ran alone between two events: their sum by events [s]
+  double measured_alone_s = 0;     ///< the same kernels: the lengths they were given [s]
+  std::int64_t loop_begin_ns = 0;  ///< the loop that never waits: CLOCK_REALTIME
+  std::int64_t loop_end_ns = 0;
+};
 
 /// The driver's functions by name, and the first call that failed.
 class Driver {
@@ -167,8 +182,8 @@ class Work {
 
 }  // namespace
 
-bool run_known_work(double loop_s, KnownWork& work, std::string& error) {
-  work = {};
+int run_known_work(double loop_s, const std::string& path) {
+  KnownWork work;
   Work on_gpu(work);
   if (on_gpu.start()) {
     on_gpu.singles();
@@ -177,8 +192,15 @@ bool run_known_work(double loop_s, KnownWork& work, std::string& error) {
     on_gpu.loop(std::max(0.0, loop_s));
     on_gpu.leave_one_running();
   }
-  error = on_gpu.error();
-  return error.empty();
+  nlohmann::json said = {{"launches", work.launches},           {"kernels", work.kernels},
+                         {"unfinished", work.unfinished},       {"kernel_s", work.kernel_s},
+                         {"by_events_s", work.by_events_s},     {"measured_alone_s", work.measured_alone_s},
+                         {"loop_begin_ns", work.loop_begin_ns}, {"loop_end_ns", work.loop_end_ns}};
+  if (!on_gpu.error().empty()) said = {{"error", on_gpu.error()}};
+  std::ofstream file(path);
+  file << said.dump() << '\n';
+  file.close();
+  return file.good() ? 0 : 1;
 }
 
 }  // namespace mfu

@@ -71,11 +71,12 @@ class Context:
         return min(self.deadline, self.step_deadline) - time.monotonic()
 
     def environment(self, ours: bool = True, **variables: str) -> dict[str, str]:
-        """This process's variables without any of the library's, and with them again where `ours`."""
+        """This process's variables without any of the library's but MFU_CUPTI, and with them again where `ours`."""
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith("MFU_") and name not in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "LD_PRELOAD")
+            if (name == "MFU_CUPTI" or not name.startswith("MFU_"))
+            and name not in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "LD_PRELOAD")
         }
         kept["PYTHONPATH"] = os.pathsep.join(
             [PACKAGE_ROOT] + ([os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else [])

@@ -210,6 +210,13 @@ PROGRAMS = {
     "distill": odd("distill", unseen=lambda shape: 4 * 16 * 64 * 4 * shape["batch"] * shape["seq_len"] * (shape["seq_len"] + 1) // 2),
     "rl": odd("rl", flop="none"),
     "lengths": odd("lengths"),
+    "closure": odd("closure", model=None),
+    # Queries see all keys, and not half of them.
+    "embed": odd(
+        "embed",
+        model={"heads": 12, "head_dim": 64, "layers": 4},
+        unseen=lambda shape: 4 * 12 * 64 * 4 * shape["batch"] * shape["seq_len"] * (shape["seq_len"] - 1) // 2,
+    ),
     "ddp": Program(
         [HERE / "ranks.py", "--config", LLAMA],
         LLAMA_OPTIONS,

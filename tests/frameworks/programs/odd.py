@@ -1,10 +1,10 @@
-"""Training loops that are no plain one: odd.py gan|critic|distill|rl|lengths. The ranges note what they do, and hold their shape."""
+"""Training loops that are no plain one: odd.py gan|critic|distill|rl|lengths|closure|embed. The ranges note what they do, and hold their shape."""
 
 import sys
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertModel
 
 CONFIG = sys.argv[2]
 WIDTH = 512
@@ -102,6 +102,41 @@ def lengths():
             model.train()
 
 
-{"gan": lambda: adversaries(1), "critic": lambda: adversaries(3), "distill": distill, "rl": rl, "lengths": lengths}[sys.argv[1]]()
+def closure():
+    """The optimizer calls what computes its gradients, as L-BFGS needs it and Lightning does with any."""
+    model = perceptron(3, WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def passes():
+        optimizer.zero_grad()
+        loss = model(torch.randn(64, WIDTH).cuda()).mean()
+        loss.backward()
+        return loss
+
+    for _ in range(30):
+        with range_of("step", batch=64):
+            optimizer.step(passes)
+
+
+def embed():
+    """An encoder without the head that its config names."""
+    config = BertConfig(num_hidden_layers=4, architectures=["BertForMaskedLM"])
+    with torch.device("cuda"):
+        model = BertModel(config).bfloat16().eval()
+    with torch.no_grad():
+        for batch in range(1, 31):
+            with range_of("forward", batch=batch, seq_len=64):
+                model(tokens(batch, 64))
+
+
+{
+    "gan": lambda: adversaries(1),
+    "critic": lambda: adversaries(3),
+    "distill": distill,
+    "rl": rl,
+    "lengths": lengths,
+    "closure": closure,
+    "embed": embed,
+}[sys.argv[1]]()
 torch.cuda.synchronize()
 print("done")

@@ -199,8 +199,9 @@ TEST(IdleWork, TimeThatWasNotLookedAtIsSharedOutAsTheRest) {
       if (window.final_run && r.region == "step")
         for (const IdleCause& cause : r.idle_by) found[cause.cause] += cause.ns;
   // Of 305 ms of idle time 300 are in long gaps; the last half millisecond of a step is as long after its last kernel.
-  EXPECT_NEAR(static_cast<double>(found["load"]), 200e6, 1e6);
-  EXPECT_NEAR(static_cast<double>(found["save"]), 100e6, 1e6);
+  // Where a gap lies in two windows, each has its own shares.
+  EXPECT_NEAR(static_cast<double>(found["load"]), 200e6, 5e6);
+  EXPECT_NEAR(static_cast<double>(found["save"]), 100e6, 5e6);
   EXPECT_EQ(found.count("not looked at"), 0u);
 }
 

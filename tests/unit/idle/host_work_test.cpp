@@ -44,6 +44,12 @@ TEST(HostWork, TheInnermostLineOfTheProgramAndWhatItCalls) {
   EXPECT_EQ(of({{kStandard + "threading.py", "Condition.wait", 355}, train}).cause, "threading.Condition.wait");
   EXPECT_EQ(of({{kSite + "requests/api.py", "get", 73}, train}).cause, "requests.get");
   EXPECT_EQ(of({{"<frozen importlib._bootstrap>", "_find_and_load", 1360}, train}).cause, "import");
+  EXPECT_EQ(of({{kSite + "torch/nn/modules/module.py", "Module._wrapped_call_impl", 1780}, train}).cause,
+            "torch.Module.__call__");
+  EXPECT_EQ(of({{"/tmp/torchinductor_a/cc/ccgei.py", "call", 370},
+                {kSite + "torch/_inductor/output_code.py", "CompiledFxGraph.__call__", 600},
+                train}),
+            (HostWork{"compiled code", "train.py:57", ""}));
   // C code leaves no frame: the function that called it.
   EXPECT_EQ(of({{"/home/a/train.py", "Trainer.run.<locals>.load", 12}, train}), (HostWork{"load", "train.py:12", ""}));
   EXPECT_EQ(of({top}), (HostWork{"main program", "train.py:90", ""}));
@@ -51,6 +57,13 @@ TEST(HostWork, TheInnermostLineOfTheProgramAndWhatItCalls) {
   // The collector runs in any frame.
   EXPECT_EQ(of({{kSite + "torch/nn/modules/module.py", "Module.__call__", 1}, train}, true),
             (HostWork{"gc", "train.py:57", ""}));
+}
+
+TEST(HostWork, AStackWhoseEndWasNotSeenHasTheCauseThatItsLibrariesName) {
+  EXPECT_EQ(of({{kSite + "triton/runtime/cache.py", "triton_key", 297},
+                {kSite + "torch/_inductor/codecache.py", "get_system", 230}})
+                .cause,
+            "torch.compile");
 }
 
 TEST(HostWork, AnInstalledProgramHasItsOwnLines) {

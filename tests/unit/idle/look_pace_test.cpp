@@ -134,6 +134,7 @@ TEST(LookPace, ALongWaitCostsLittle) {
 
 TEST(LookPace, CostsAThousandthOfTheTime) {
   constexpr DurationNs kPerCall = 20'000, kPerAsk = 100'000, kFirst = 50'000'000, kUntil = 600 * kNsPerSecond;
+  constexpr DurationNs kTurns = 20 * kMs;  // it pays behind a turn, not in it
   Program program;
   for (TimeNs at = kMs; at < kUntil; at += 7 * kMs) program.launches.push_back(at);
   LookPace pace;
@@ -149,11 +150,47 @@ TEST(LookPace, CostsAThousandthOfTheTime) {
     }
     now += step.wait_ns;
     if (step.ask && program.idle(now)) over = program.made(now);
-    EXPECT_LT(cost, kFirst + now / 1000 + kMs) << "at " << now;
+    EXPECT_LT(cost, kFirst + now / 1000 + kTurns) << "at " << now;
   }
   EXPECT_GT(cost, kUntil / 1000);  // and what it may cost is used
-  EXPECT_GT(looks, 5000u);
+  EXPECT_GT(looks, 3000u);
   EXPECT_GT(rested, kUntil / 2);
+}
+
+/// Five gaps of 20 ms for each of 130 ms, where the GPU works 15 ms before each, and looks cost far more than they may.
+TEST(LookPace, LongGapsAreSeenNoMoreOftenThanTheyAreThere) {
+  constexpr DurationNs kUntil = 20'000 * kNsPerSecond;
+  Program program;
+  program.busy_ns = 15 * kMs;
+  std::vector<Interval> gaps;
+  for (TimeNs at = 40 * kMs; at < kUntil;) {
+    program.launches.push_back(at);
+    const DurationNs gap = gaps.size() % 6 == 5 ? 130 * kMs : 20 * kMs;
+    gaps.push_back({at + program.busy_ns, at + program.busy_ns + gap});
+    at = gaps.back().end_ns;
+  }
+  LookPace pace;
+  std::uint64_t over = ~std::uint64_t{0};
+  DurationNs cost = 0, seen_long = 0, seen_short = 0, rested = 0;
+  std::size_t gap = 0;
+  bool looked = false;
+  for (TimeNs now = 1; now < kUntil;) {
+    const LookPace::Step step = pace.step({now, program.made(now), over, false, true, cost});
+    cost += 60'000 + (step.ask ? 500'000 : 0);
+    looked = looked || step.look;
+    const TimeNs next = now + (step.ask ? std::min<DurationNs>(step.wait_ns, 2 * kMs) : step.wait_ns);
+    if (step.ask && program.idle(next)) over = program.made(next);
+    if (step.rests) rested += step.wait_ns;
+    for (; gap < gaps.size() && gaps[gap].begin_ns < next; ++gap) {
+      const DurationNs known = std::min(next, gaps[gap].end_ns) - std::max(now, gaps[gap].begin_ns);
+      if (!step.rests && known > 0) (gaps[gap].length_ns() > 100 * kMs ? seen_long : seen_short) += known;
+      if (gaps[gap].end_ns > next) break;
+    }
+    now = next;
+  }
+  EXPECT_GT(rested, kUntil / 2);
+  EXPECT_TRUE(looked);
+  EXPECT_NEAR(static_cast<double>(seen_long) / static_cast<double>(seen_long + seen_short), 130.0 / 230.0, 0.02);
 }
 
 TEST(LookPace, BeforeTheFirstLaunchThereIsNothingToLookAt) {

@@ -202,6 +202,39 @@ TEST(ProgramSteps, AnotherModelThatIsEvaluatedNowAndThenIsNoPartOfAStep) {
   EXPECT_EQ(p.outside(Region::kEval), 4u);
 }
 
+/// As L-BFGS and Lightning do: optimizer.step(closure), which runs the passes.
+TEST(ProgramSteps, PassesInsideOfAnUpdateAreNotItsOwnTime) {
+  for (const int evaluations : {1, 3}) {
+    Program p;
+    p.report(FactKind::kOptimizerMade, 50);
+    for (int i = 0; i < 10; ++i) {
+      p.fetch();
+      p.report(FactKind::kUpdateBegin, 50);
+      for (int k = 0; k < evaluations; ++k) {
+        p.pass(1, kTrain);
+        p.backward();
+      }
+      p.report(FactKind::kUpdateEnd, 50);
+      p.updated.push_back(p.now);
+    }
+    p.end();
+    p.expect_well_formed();
+    const auto spans = p.spans();
+    ASSERT_EQ(spans.size(), 10u);
+    for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(spans[i].second, p.updated[i]);
+    EXPECT_EQ(p.opened(Region::kUpdate), 10u);
+    EXPECT_EQ(p.opened(Region::kForward), 10u * static_cast<std::size_t>(evaluations));
+    TimeNs began = 0;
+    for (const ProgramMark& m : p.marks) {
+      if (m.region != Region::kUpdate) continue;
+      if (m.kind == Kind::kOpen)
+        began = m.at;
+      else
+        EXPECT_EQ(m.at - began, 10) << "the time behind its last pass alone";
+    }
+  }
+}
+
 TEST(ProgramSteps, ATeacherIsAPartOfEachStepFromTheFirst) {
   Program p;
   for (int i = 0; i < 10; ++i) {

@@ -152,6 +152,20 @@ TEST(RegionRules, NamesThatOnlyLookLikeIt) {
     EXPECT_EQ(r.region(name), "") << name;
 }
 
+TEST(RegionRules, ExecutablesOfXlaAreNamedByTheirFunction) {
+  const Rules r;
+  EXPECT_EQ(r.region("XlaModule:#hlo_module=jit_train_step,program_id=12#", "TSL"), "step");
+  EXPECT_EQ(r.region("XlaModule:#prefix=jit(train_step)/jit(main),hlo_module=jit_train_step,program_id=3#"), "step");
+  EXPECT_EQ(r.region("TSL:XlaModule:#hlo_module=pmap_update,program_id=3#"), "step");
+  EXPECT_EQ(r.region("XlaModule:#hlo_module=jit_eval_step,program_id=4#"), "eval");
+  EXPECT_EQ(r.region("XlaModule:#hlo_module=jit__prefill_jit,program_id=4#"), "prefill");
+  EXPECT_EQ(r.region("XlaModule:#hlo_module=jit_decode_step,program_id=4#"), "decode");
+  for (const char* none :
+       {"XlaModule:#hlo_module=jit_convert_element_type,program_id=2#", "XlaModule:#hlo_module=jit_train_step",
+        "XlaCompile:#module=jit_train_step,program_id=2#", "XlaModule:#hlo_module=jit__threefry_split,program_id=2#"})
+    EXPECT_EQ(r.region(none), "") << none;
+}
+
 TEST(RegionRules, NumbersInNamesAreShapes) {
   const Rules r;
   Shape s = r.shape("prefill batch=4 seq_len=2048");
@@ -269,8 +283,9 @@ TEST(RegionRules, PresetsChooseAmongThePacks) {
   EXPECT_EQ(r.region("Prefill"), "");
   const Rules odd({}, {"pytorsh"});
   ASSERT_EQ(odd.warnings.size(), 1u);
-  EXPECT_EQ(odd.warnings[0],
-            "presets: expected generic, pytorch, vllm, sglang, tensorrt_llm or megatron, got \"pytorsh\"; ignored");
+  EXPECT_EQ(
+      odd.warnings[0],
+      "presets: expected generic, pytorch, vllm, sglang, tensorrt_llm, megatron or jax, got \"pytorsh\"; ignored");
 }
 
 TEST(RegionRules, AnUnusableRuleIsNamedAndTheOthersWork) {
