@@ -27,6 +27,7 @@ std::uint32_t EnergyAccount::kind_of(const std::string& region) {
 void EnergyAccount::add_times(const WindowSummary& window, std::uint32_t device, Device& of) const {
   double at_work = 0;
   std::int64_t output_tokens = 0;
+  bool all_have_tokens = true;
   Use total;
   for (const RegionSummary& row : window.regions) {
     if (row.device != device || row.nested) continue;
@@ -40,8 +41,10 @@ void EnergyAccount::add_times(const WindowSummary& window, std::uint32_t device,
     of.span[row.region].add(use);
     at_work += use.busy_s;
     output_tokens += use.output_tokens;
+    all_have_tokens = all_have_tokens && (use.tokens > 0 || row.instances == 0);
   }
   total.output_tokens = output_tokens;
+  if (!all_have_tokens) total.tokens = 0;  // all joules over a part of the tokens would be no price of a token
   of.clean = of.clean && at_work <= 1.001 * total.busy_s + 1e-3;
   of.span[kTotal].add(total);
 }

@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -551,7 +550,8 @@ class Spec:
 def contact(context, suite, small=False):
     """First contact: kernels of known length, in a program that never lets the GPU run dry and leaves one kernel running."""
     out = context.out / "contact.json.gz"
-    argv = [context.library.parent / "mfu", "verdict", "--only", "work", "--minutes", "2", "--out", out, *(["--small"] if small else [])]
+    argv = [context.library.parent / "mfu", "verdict", "--only", "work", "--minutes", "2", "--out", out]
+    argv += ["--small"] if small else []
     env = {**clean_environment(), **({"MFU_CUPTI": context.cupti} if context.cupti else {})}
     done = context.command("contact", argv, env=env, limit_s=150, any_exit=True)
     if not out.exists():

@@ -130,6 +130,16 @@ class Exposition(Served):
         self.assertEqual((info["convention"], info["peak_source"], info["model"], info["version"]),
                          ("exact", "table: H100 SXM", "llama", "0.1.0"))
 
+    def test_a_price_is_that_of_all_devices(self):
+        job = fake_ranks.Job(ranks=4, hosts=2)
+        job.write(self.run_dir, windows=3)
+        found = {name: v for (name, _), v in samples(self.text(self.run_dir, "--gpu-hour", 2.5)).items()}
+        self.assertEqual(found["mfu_job_cost_per_hour"], 4 * 2.5)
+        per_hour = 3600 * found["mfu_job_tokens_per_second"]
+        self.assertTrue(math.isclose(found["mfu_job_cost_per_million_tokens"], 10 / (per_hour / 1e6)))
+        self.assertLess(found["mfu_job_idle_cost_per_hour"], 10)
+        self.assertNotIn("mfu_job_cost_per_hour", {name for name, _ in samples(self.text(self.run_dir))})
+
     def test_promtool_has_nothing_to_say(self):
         if not PROMTOOL:
             self.skipTest("no promtool: Debian has it in the package prometheus")

@@ -47,6 +47,14 @@ class Text(Top):
         self.assertIn("no key 'mfuu'", self.top(self.run_dir, "--filter", "mfuu<35", code=2))
         self.assertIn("no row matches", self.top(self.run_dir, "--once", "--filter", "mfu<1"))
 
+    def test_a_job_has_its_price(self):
+        fake_ranks.Job(ranks=4).write(self.run_dir)
+        job = json.loads(self.top(self.run_dir, "--json", env={"MFU_GPU_HOUR": "2"}))["job"]
+        self.assertEqual(job["cost_per_hour"], 8)
+        self.assertAlmostEqual(job["cost_per_million_tokens"], 8e6 / 3600 / job["tokens_per_s"])
+        self.assertIn("8 an hour, idle ", self.top(self.run_dir, "--once", "--gpu-hour", 2))
+        self.assertIn("expected a price above 0", self.top(self.run_dir, env={"MFU_GPU_HOUR": "x"}, code=2))
+
     def test_a_bound_is_the_job_s_too(self):
         job = fake_ranks.Job(ranks=4, hosts=2)
         job.write(self.run_dir)

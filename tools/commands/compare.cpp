@@ -74,6 +74,7 @@ void add_compare(CommandLine& line) {
   command.flag("--html", options->html, "a page");
   command.option("-o,--output", options->output, "where to write; default: stdout", {.type = "FILE"});
   add_work_options(command, options->work);
+  add_price_option(command, options->work.gpu_hour);
   command.footer({"mfu compare main branch", "mfu compare main branch --markdown >> comment.md",
                   "mfu compare main branch --assert 'step.tokens_per_s>=-3%'"},
                  "0; 1 when a bound does not hold or nothing can be read; 2 for an unknown region or figure");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/say.h"
+#include "tools/job/cost.h"
 #include "tools/report/outputs/tensorboard.h"
 #include "tools/report/rank_notes.h"
 #include "tools/report/run_source.h"
@@ -30,6 +31,9 @@ Result<Job> read_job(const JobInput& input, ProcessWriter* writer, const Complai
       });
   if (!done) return done.error();
   Job job = builder.finish();
+  const Result<std::optional<double>> price = gpu_hour(input.work.gpu_hour);
+  if (!price) return price.error();
+  if (*price) price_job(job, **price);
   job.rank_notes = rank_notes(job);
   return job;
 }
@@ -66,6 +70,12 @@ void add_work_options(Command& command, WorkOptions& work) {
                  {.type = "NUMBER", .between = {1e-6, 1e9}});
   command.option("--peak-gbps", work.peak_gbps, "memory bandwidth to divide by [GB/s]",
                  {.type = "NUMBER", .between = {1e-6, 1e9}});
+}
+
+void add_price_option(Command& command, std::optional<double>& gpu_hour) {
+  command.option("--gpu-hour", gpu_hour,
+                 "price of a GPU for an hour: adds what regions and tokens cost; default: MFU_GPU_HOUR",
+                 {.type = "PRICE", .between = kAboveZero});
 }
 
 Result<std::vector<Assertion>> parse_assertions(const std::vector<std::string>& texts) {

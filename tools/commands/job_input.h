@@ -37,8 +37,10 @@ using Complain = std::function<void(std::string_view message)>;
 /// nothing.
 [[nodiscard]] std::string wrong_work_options(std::span<const std::string> paths, const WorkOptions& work);
 
-/// `--config`, `--batch` and the other options of WorkOptions.
+/// `--config`, `--batch` and the other options of WorkOptions but the price.
 void add_work_options(Command& command, WorkOptions& work);
+/// `--gpu-hour`.
+void add_price_option(Command& command, std::optional<double>& gpu_hour);
 
 [[nodiscard]] Result<std::vector<Assertion>> parse_assertions(const std::vector<std::string>& texts);
 /// Says of each bound whether it holds, as `check` finds. \return 0; 1: one does not; 2: one names what is not there.

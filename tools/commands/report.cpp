@@ -11,7 +11,6 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/job_input.h"
 #include "tools/commands/output_file.h"
-#include "tools/job/cost.h"
 #include "tools/report/escape.h"
 #include "tools/report/outputs/csv.h"
 #include "tools/report/outputs/json.h"
@@ -30,7 +29,6 @@ struct ReportOptions {
   bool json = false, csv = false, perfetto = false, markdown = false;
   std::vector<std::string> asserts;
   std::string output, tensorboard;
-  std::optional<double> gpu_hour;
   WorkOptions work;
 };
 
@@ -50,7 +48,6 @@ int report_one(const ReportOptions& o) {
         read_job({o.paths.front(), o.work, o.tensorboard, page_wanted ? &timelines : nullptr}, writer, complain);
     if (!read_one) return read_one.error();
     job = std::move(*read_one);
-    if (o.gpu_hour) job.costs = cost_lines(job, *o.gpu_hour);
     if (writer != nullptr) writer->finish(job);
     return {};
   };
@@ -99,9 +96,6 @@ int report(ReportOptions& options) {
     return fail("one of --json, --csv, --perfetto and --markdown at a time", kUsageError);
   if (const std::string wrong = wrong_work_options(options.paths, options.work); !wrong.empty())
     return fail(wrong, kUsageError);
-  if (const char* price = std::getenv("MFU_GPU_HOUR"); price != nullptr && !options.gpu_hour)
-    if (options.gpu_hour = parse_number(price); options.gpu_hour.value_or(0) <= 0)
-      return fail(std::string("MFU_GPU_HOUR: ") + price + " is no price", kUsageError);
   return report_one(options);
 }
 
@@ -125,9 +119,7 @@ void add_report(CommandLine& line) {
                  {.type = "BOUND", .one_value_each = true});
   command.option("-o,--output", options->output,
                  "where to write; default: mfu-report.html for the page, stdout for the rest", {.type = "FILE"});
-  command.option("--gpu-hour", options->gpu_hour,
-                 "price of a GPU for an hour: adds what regions and tokens cost; default: MFU_GPU_HOUR",
-                 {.type = "PRICE", .between = kAboveZero});
+  add_price_option(command, options->work.gpu_hour);
   add_work_options(command, options->work);
   command.footer(
       {"mfu report run", "mfu report -c config.json trace.json.gz -o trace.html", "mfu report --json run > run.json",

@@ -10,6 +10,7 @@
 #include "tools/commands/job_input.h"
 #include "tools/commands/library_path.h"
 #include "tools/commands/output_file.h"
+#include "tools/job/cost.h"
 #include "tools/report/page/page.h"
 #include "tools/run_dir/find_run_dir.h"
 #include "tools/serve/server_module.h"
@@ -19,10 +20,10 @@ namespace mfu {
 namespace {
 
 /// The report of the job so far, as a page that loads itself again.
-Result<std::string> live_page(const std::string& path) {
+Result<std::string> live_page(const std::string& path, const std::optional<double>& gpu_hour) {
   constexpr int kRefreshS = 10;
   try {
-    Result<Job> job = read_job({path, {}, "", nullptr}, nullptr, [](std::string_view) {});
+    Result<Job> job = read_job({path, {.gpu_hour = gpu_hour}, "", nullptr}, nullptr, [](std::string_view) {});
     if (!job) return job.error();
     return run_page(*job, MFU_VERSION, {nullptr, kRefreshS});
   } catch (const std::exception& e) {
@@ -35,6 +36,9 @@ int serve(ServeOptions& options) {
   auto directories = find_run_dirs(options.directories);
   if (!directories) return fail(directories.error().message);
   options.directories = std::move(*directories);
+  const Result<std::optional<double>> price = gpu_hour(options.gpu_hour);
+  if (!price) return say_error("serve", price.error().message, kUsageError);
+  options.gpu_hour = *price;
   const auto path = installed_file(kServeModule);
   if (!path) return fail(path.error().message);
   void* module = ::dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -43,7 +47,7 @@ int serve(ServeOptions& options) {
                 "; it needs libprometheus-cpp-core and libcivetweb (Debian: libprometheus-cpp-core1.0, libcivetweb1)");
   auto* function = reinterpret_cast<ServeFunction*>(::dlsym(module, kServeSymbol));
   if (function == nullptr) return fail(*path + ": not of this version: no " + kServeSymbol);
-  options.page = [&options] { return live_page(options.directories.front()); };
+  options.page = [&options] { return live_page(options.directories.front(), options.gpu_hour); };
   options.replace = [](const std::string& file, const std::string& text) {
     return replace_file(file, PathFrom::kDefault, [&text](std::ostream& out) -> Result<void> {
       out << text;
@@ -74,6 +78,7 @@ void add_serve(CommandLine& line) {
   sub.option("--per-rank", *per_rank,
              "what is exported of each rank: all, mfu (its ratios), none; default: all up to 128 ranks, then mfu",
              {.one_of = {"auto", "all", "mfu", "none"}, .any_case = true});
+  add_price_option(sub, options->gpu_hour);
   sub.option("--job", options->job, "the label `job`; default: the directory's name");
   sub.footer(
       {"mfu serve runs/today", "mfu serve runs/today --port 9100 --address 0.0.0.0",

@@ -12,6 +12,8 @@
 #include "core/base/clock.h"
 #include "core/base/say.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/job_input.h"
+#include "tools/job/cost.h"
 #include "tools/job/live_job.h"
 #include "tools/replay/late_count.h"
 #include "tools/run_dir/find_run_dir.h"
@@ -31,6 +33,7 @@ struct TopOptions {
   bool once = false, json = false, ascii = false, no_mouse = false;
   std::string sort = "rank", filter, theme = "dark", config;
   double refresh_s = 1;
+  std::optional<double> gpu_hour;
 };
 
 int plain_width() {
@@ -220,6 +223,9 @@ int top(const TopOptions& o) {
   LiveJob job(std::move(*directories), RunFile::From::kTail);
   Result<Config> config = o.config.empty() ? Config{} : trace_config({.config = o.config});
   if (!config) return say_error("top", config.error().message);
+  const Result<std::optional<double>> price = gpu_hour(o.gpu_hour);
+  if (!price) return say_error("top", price.error().message, kUsageError);
+  job.set_price(*price);
   if (config->model) job.change_lines_by([&config] { return counted_late(*config); });
   if (const auto done = job.refresh(time_of(CLOCK_MONOTONIC), time_of(CLOCK_REALTIME)); !done)
     return say_error("top", done.error().message);
@@ -292,6 +298,7 @@ void add_top(CommandLine& line) {
              {.one_of = {kThemeNames.begin(), kThemeNames.end()}});
   sub.flag("--ascii", options->ascii, "letters instead of blocks and braille");
   sub.flag("--no-mouse", options->no_mouse, "leave the mouse to the terminal");
+  add_price_option(sub, options->gpu_hour);
   sub.option("--refresh", options->refresh_s, "seconds between looks; default: 1", {.between = {0.1, 3600.0}});
   sub.footer({"mfu top", "mfu top runs/today --sort mfu", "mfu top --filter 'mfu<35' runs/today",
               "mfu top --once runs/today", "mfu top --json runs/today"},

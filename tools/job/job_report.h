@@ -37,8 +37,10 @@ struct JobRegion {
   std::uint64_t processes = 0;
   /// Where each of `sum().slowest` ran: the slowest of all ranks and devices, each beside the others of its own.
   std::vector<std::string> slowest_at;
-  std::string why_no_mfu;  ///< one clause, where MFU is unknown
-  std::string words;       ///< where most of the time went, as one sentence
+  std::string why_no_mfu;          ///< one clause, where MFU is unknown
+  std::string words;               ///< where most of the time went, as one sentence
+  std::optional<double> cost;      ///< of its device time; none: no price is known
+  std::int64_t output_tokens = 0;  ///< of those that cost is paid for
 
   [[nodiscard]] const RegionSummary& sum() const noexcept { return totals.sum; }
 };

@@ -46,6 +46,10 @@ class LiveJob {
   /// Each line of a process passes `change` before it counts: made anew for each process.
   void change_lines_by(std::function<std::function<void(RunLine&)>()> change) { change_ = std::move(change); }
 
+  /// \param gpu_hour price of a GPU for an hour; none: nobody asks for its cost.
+  void set_price(std::optional<double> gpu_hour) noexcept { gpu_hour_ = gpu_hour; }
+  [[nodiscard]] std::optional<double> price() const noexcept { return gpu_hour_; }
+
   /// \param mono_ns monotonic clock; \param utc_ns wall clock of this machine. \return whether anything changed; an
   /// Error when a path cannot be listed.
   [[nodiscard]] Result<bool> refresh(TimeNs mono_ns, TimeNs utc_ns);
@@ -62,6 +66,7 @@ class LiveJob {
   [[nodiscard]] const std::vector<std::string>& paths() const noexcept { return paths_; }
 
  private:
+  std::optional<double> gpu_hour_;
   /// One process: its file, and what it was copied, renamed or cut into.
   struct Entry {
     ProcessLines lines;

@@ -80,6 +80,20 @@ std::vector<RegionFigure> made_figures() {
   });
   figures.push_back({"tokens_per_s", Unit::kNone, true, [](const JobRegion& r) { return tokens_per_s(r.sum()); }});
   figures.push_back({"each_s", Unit::kSeconds, true, [](const JobRegion& r) { return each_s(r.sum()); }});
+  const auto cost = [&figures](const char* key, auto count, double factor) {
+    figures.push_back({key, Unit::kNone, true, [count, factor](const JobRegion& r) {
+                         const auto n = static_cast<double>(count(r));
+                         return r.cost && n > 0 ? std::optional(factor * *r.cost / n) : std::nullopt;
+                       }});
+  };
+  cost(
+      "cost", [](const JobRegion&) { return 1; }, 1);
+  cost(
+      "cost_each", [](const JobRegion& r) { return r.name == "total" ? 0 : r.sum().instances; }, 1);
+  cost(
+      "cost_per_million_tokens", [](const JobRegion& r) { return r.sum().tokens; }, 1e6);
+  cost(
+      "cost_per_million_output_tokens", [](const JobRegion& r) { return r.output_tokens; }, 1e6);
   figures.push_back(
       {"ranks", Unit::kCount, false, [](const JobRegion& r) { return std::optional(double(r.processes)); }});
   return figures;

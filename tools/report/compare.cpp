@@ -101,6 +101,8 @@ std::string words_of(const ComparedRegion& r) {
     text += fmt::format("{}{} {}", i == 0 ? ": " : ", ", parts[i].second, points_text(parts[i].first));
   if (const ComparedFigure* each = figure_of(r, "each_s"); each != nullptr && each->a && each->b && *each->a > 0)
     text += fmt::format("; {} to {} each ({})", duration_text(each->a), duration_text(each->b), relative_text(each));
+  if (const ComparedFigure* cost = figure_of(r, "cost_per_million_tokens"); cost != nullptr && cost->a && cost->b)
+    text += fmt::format("; {:.3g} to {:.3g} per million tokens ({})", *cost->a, *cost->b, relative_text(cost));
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/rows/region_fields.h"
+#include "tools/job/cost.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"
 
@@ -262,6 +263,13 @@ std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_
                   with(whole, {{"class", std::string(kTimeClassNames[c])}}), (*totals.lost)[c]);
     out.gauge("mfu_job_flops_per_second", "Model FLOP/s of all live ranks", whole, totals.flop_per_s);
     out.gauge("mfu_job_tokens_per_second", "Tokens per second of all live ranks", whole, totals.tokens_per_s);
+    if (job.price()) {
+      const LiveCost cost = live_cost(totals, *job.price());
+      out.gauge("mfu_job_cost_per_hour", "Price of the job's devices for an hour", whole, cost.per_hour);
+      out.gauge("mfu_job_idle_cost_per_hour", "Of that, idle time", whole, cost.idle_per_hour);
+      out.gauge("mfu_job_comm_cost_per_hour", "Of that, exposed communication", whole, cost.comm_per_hour);
+      out.gauge("mfu_job_cost_per_million_tokens", "At the rate of the newest windows", whole, cost.per_million_tokens);
+    }
   }
   const JobLife life = job.life();
   for (const auto& [factor, ratio] : {std::pair{"job", life.job_mfu()},
@@ -300,6 +308,9 @@ std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_
     const Labels at = with(labels[s.rank], {{"gpu", s.device ? std::to_string(*s.device) : ""}, {"region", s.region}});
     out.gauge("mfu_straggler_wait_ratio", "Share of the region's time that the others wait for this rank", at,
               s.lost_share);
+    if (job.price())
+      out.gauge("mfu_straggler_cost_per_hour", "Price of what the others wait for this rank, an hour of the region", at,
+                live_cost(totals, *job.price()).per_hour * s.lost_share);
     out.gauge("mfu_straggler_cost_ratio", "MFU that the job would have more if this rank came with the others", at,
               s.cost_mfu);
   }

@@ -27,7 +27,9 @@ constexpr DurationNs kOldEnough = kNsPerSecond / 2;  ///< several scrapers at on
 class JobMetrics {
  public:
   JobMetrics(const ServeOptions& options, std::string label)
-      : job_(options.directories, RunFile::From::kBeginning), label_(std::move(label)), per_rank_(options.per_rank) {}
+      : job_(options.directories, RunFile::From::kBeginning), label_(std::move(label)), per_rank_(options.per_rank) {
+    job_.set_price(options.gpu_hour);
+  }
 
   Result<void> refresh() {
     const std::lock_guard lock(mutex_);

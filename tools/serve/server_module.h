@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct ServeOptions {
   double every_s = 10;                     ///< between writes of textfile
   std::string job;                         ///< the label `job`; empty: the first directory's name
   PerRank per_rank = PerRank::kAuto;
+  std::optional<double> gpu_hour;  ///< price of a GPU for an hour
   /// The live page at `/`, as HTML; an Error is shown instead. Called again and again, from one thread at a time.
   std::function<Result<std::string>()> page;
   /// Puts `text` into the file `path`, whole.

@@ -279,6 +279,9 @@ std::vector<std::string> job_figures(const TopSnapshot& s) {
   if (t.flop_per_s > 0) figures.push_back(scaled_text(t.flop_per_s, "FLOP/s"));
   if (t.tokens_per_s > 0) figures.push_back(scaled_text(t.tokens_per_s, "tok/s"));
   if (s.power_w > 0) figures.push_back(fmt::format("{:.0f} W here", s.power_w));
+  if (s.cost && s.cost->per_million_tokens)
+    figures.push_back(fmt::format("{:.3g} per million tokens", *s.cost->per_million_tokens));
+  if (s.cost) figures.push_back(fmt::format("{:.3g} an hour, idle {:.3g}", s.cost->per_hour, s.cost->idle_per_hour));
   figures.push_back(fmt::format("dropped {}", t.dropped_records));
   if (t.overhead) figures.push_back(fmt::format("cost {:.2f} %", 100 * *t.overhead));
   if (t.with_mfu < t.counted) figures.push_back(fmt::format("MFU of {} of {} ranks", t.with_mfu, t.counted));

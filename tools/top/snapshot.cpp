@@ -281,6 +281,7 @@ TopSnapshot take_snapshot(const LiveJob& job, GpusNow gpus) {
   TopSnapshot s;
   s.gpus = std::move(gpus);
   s.totals = job_totals(job.ranks());
+  if (job.price()) s.cost = live_cost(s.totals, *job.price());
   s.stragglers = find_stragglers(job.ranks(), job.skews(), s.totals.mfu);
   s.problems = job.problems();
   s.silent_s = job.silent_s();
@@ -392,6 +393,36 @@ std::vector<TopRow> select_rows(const std::vector<TopRow>& rows, std::string_vie
   return chosen;
 }
 
+namespace {
+
+void add_costs(nlohmann::ordered_json& job, const std::optional<LiveCost>& cost) {
+  const auto known = [&](double value) { return cost ? std::optional(value) : std::nullopt; };
+  const LiveCost c = cost.value_or(LiveCost{});
+  job["cost_per_hour"] = number(known(c.per_hour));
+  job["idle_cost_per_hour"] = number(known(c.idle_per_hour));
+  job["comm_cost_per_hour"] = number(known(c.comm_per_hour));
+  job["cost_per_million_tokens"] = number(c.per_million_tokens);
+}
+
+nlohmann::ordered_json stragglers_json(const TopSnapshot& s) {
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
+  for (const Straggler& x : s.stragglers)
+    list.push_back({{"rank", x.rank->run->rank},
+                    {"host", x.rank->run->host},
+                    {"device", x.device ? Json(*x.device) : Json(nullptr)},
+                    {"region", x.region},
+                    {"lead_s", x.lead_s},
+                    {"noise_s", x.noise_s},
+                    {"lost_share", x.lost_share},
+                    {"cost_mfu", number(x.cost_mfu)},
+                    {"cost_per_hour", s.cost ? number(s.cost->per_hour * x.lost_share) : Json()},
+                    {"windows", x.windows}});
+  return list;
+}
+
+}  // namespace
+
 std::string snapshot_json(const TopSnapshot& s, std::string_view sort, std::string_view filter) {
   using Json = nlohmann::ordered_json;
   const JobTotals& t = s.totals;
@@ -427,6 +458,7 @@ std::string snapshot_json(const TopSnapshot& s, std::string_view sort, std::stri
               {"tokens_per_s", t.tokens_per_s},
               {"dropped_records", t.dropped_records},
               {"overhead", number(t.overhead)}};
+  add_costs(j["job"], s.cost);
   j["ranks"] = Json::array();
   for (const TopRow& row : select_rows(s.rows, sort, filter)) {
     const Rank& rank = *row.rank;
@@ -457,17 +489,7 @@ std::string snapshot_json(const TopSnapshot& s, std::string_view sort, std::stri
                           {"power_w", row.gpu != nullptr ? number(row.gpu->power_w) : Json(nullptr)},
                           {"file", rank.path}});
   }
-  j["stragglers"] = Json::array();
-  for (const Straggler& x : s.stragglers)
-    j["stragglers"].push_back({{"rank", x.rank->run->rank},
-                               {"host", x.rank->run->host},
-                               {"device", x.device ? Json(*x.device) : Json(nullptr)},
-                               {"region", x.region},
-                               {"lead_s", x.lead_s},
-                               {"noise_s", x.noise_s},
-                               {"lost_share", x.lost_share},
-                               {"cost_mfu", number(x.cost_mfu)},
-                               {"windows", x.windows}});
+  j["stragglers"] = stragglers_json(s);
   j["problems"] = s.problems;
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

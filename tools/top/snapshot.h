@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/job/cost.h"
 #include "tools/job/live_job.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"
@@ -53,6 +54,7 @@ struct TopHost {
 /// A job at one moment.
 struct TopSnapshot {
   JobTotals totals;
+  std::optional<LiveCost> cost;  ///< none: no price is known
   std::vector<Straggler> stragglers;
   std::vector<TopRow> rows;
   std::vector<std::string> problems;

@@ -18,6 +18,7 @@ struct WorkOptions {
   std::string interval = {};  ///< of traces, instead of MFU_INTERVAL [s]; empty: that one
   std::optional<std::int64_t> batch = {}, seq_len = {}, context = {};
   std::optional<double> peak_tflops = {}, peak_gbps = {};
+  std::optional<double> gpu_hour = {};  ///< price of a GPU for an hour, of finished runs
 };
 
 /// The config for traces (MFU_MODEL_CONFIG is not looked at, it belongs to live runs) under the environment's other

@@ -139,6 +139,24 @@ TEST(EnergyAccount, PhasesThatShareWindowsAreToldApart) {
   }
 }
 
+TEST(EnergyAccount, ATotalWithTokensOfAPartOfItsWorkHasNoJoulesPerToken) {
+  EnergyAccount account;
+  double joules = 0;
+  for (int i = 0; i < 3; ++i) {
+    WindowSummary window;
+    window.window = {i * 10 * kNsPerSecond, (i + 1) * 10 * kNsPerSecond};
+    window.regions = {row("prefill", 4, 0, 0, Phase::kPrefill), row("decode", 5, 0, 90, Phase::kDecode),
+                      row("total", 9, 1, 90)};
+    for (RegionSummary& r : window.regions) r.instances = 1;
+    account.add(window, [&](std::uint32_t, TimeNs) { return EnergyReading{joules += 5000, 4}; });
+    if (i == 0) continue;
+    ASSERT_TRUE(of(window, "total").energy.has_value());
+    EXPECT_EQ(of(window, "total").energy->tokens, 0);
+    EXPECT_EQ(of(window, "total").energy->output_tokens, 90);
+    EXPECT_FALSE(of(window, "total").joules_per_token.has_value());
+  }
+}
+
 TEST(EnergyAccount, RegionsThatOverlapHaveNone) {
   Server server;
   server.overlapped = true;

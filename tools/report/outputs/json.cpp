@@ -82,6 +82,8 @@ Json job_json(const Job& job) {
     r["processes"] = region.processes;
     r["tokens_per_s"] = number_or_null(tokens_per_s(region.sum()));
     r["each_s"] = number_or_null(each_s(region.sum()));
+    for (const char* key : {"cost", "cost_each", "cost_per_million_tokens", "cost_per_million_output_tokens"})
+      r[key] = number_or_null(find_figure(key)->of(region));
     r["flop_at_peak"] = region.sum().mfu ? Json(w.flop_at_peak) : Json(nullptr);
     r["bytes_at_peak"] = region.sum().mbu ? Json(w.bytes_at_peak) : Json(nullptr);
     double counted_ns = 0;
