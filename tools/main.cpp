@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   mfu::add_compare(line);
   mfu::add_replay(line);
   mfu::add_serve(line);
+  mfu::add_collect(line);
   line.title("Count without a run");
   mfu::add_flops(line);
   mfu::add_plan(line);

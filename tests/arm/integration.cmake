@@ -8,7 +8,7 @@ set(MFU_ARM_LEFT_OUT
     documentation rooms                                     # they read the source
     life memory scale                                       # how time and memory grow
     command_line wrong_command_lines                        # words, and completions in this machine's shells
-    energy idle python_client python_exit python_package python_region verdict  # the library in this machine's Python,
+    collect energy idle python_client python_exit python_package python_region verdict  # the library in this machine's Python,
     examples recorded_outputs tensorboard                   # and its output
     deploy                                                  # files of deploy/ and shell scripts
     report_forms report_layout report_page)                 # pages, in this machine's browser

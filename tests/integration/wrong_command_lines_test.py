@@ -252,6 +252,13 @@ CASES = {
         (2, "x", 'expected no further argument, got "x"'),
         (2, "--nope", "--nope: no such option"),
     ],
+    "collect": [
+        (2, "", "expected --to, the directory .* got nothing"),
+        (2, "run --to", "--to: expected DIR, got nothing"),
+        (2, "run --to out --every 0", "--every: expected a number from 0.1 to 86400, got \"0\""),
+        (1, "nowhere --to out", "nowhere: no such "),
+        (2, "run --to run", "--to run: is where the files are"),
+    ],
     "completion": [
         (2, "", "expected shell, the shell, got nothing"),
         (2, "tcsh", 'shell: expected bash, zsh or fish, got "tcsh"'),

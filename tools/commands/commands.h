@@ -30,6 +30,9 @@ void add_top(CommandLine& line);
 /// `mfu serve`: a job as Prometheus metrics.
 void add_serve(CommandLine& line);
 
+/// `mfu collect DIR --to DIR2`: run files to where all are read.
+void add_collect(CommandLine& line);
+
 /// `mfu report DIR|TRACE`: a run as a page, JSON, CSV, a Chrome trace; assertions for CI.
 void add_report(CommandLine& line);
 

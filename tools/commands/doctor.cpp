@@ -22,7 +22,6 @@
 #include "cuda/device.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_words.h"
-#include "tools/commands/known_work.h"
 #include "tools/commands/library_path.h"
 #include "tools/commands/output_check.h"
 #include "tools/commands/program_loader.h"
@@ -236,19 +235,9 @@ int doctor() {
 void add_doctor(CommandLine& line) {
   Command sub = line.command(
       "doctor", "Say what works here and what does not: driver, GPU and its peaks, CUPTI, NVTX, config, outputs");
-  struct Options {
-    double seconds = 20;
-    std::string known_work;
-  };
-  const auto options = std::make_shared<Options>();
-  // `mfu verdict` starts it with these.
-  sub.option("--seconds", options->seconds, "", {.between = {0.1, 3600.0}, .hidden = true});
-  sub.option("--known-work", options->known_work, "", {.hidden = true});
   sub.footer({"mfu doctor", "MFU_MODEL_CONFIG=config.json mfu doctor"},
              "0 when a measurement can be made here; 1 when something stands in its way");
-  sub.action([options] {
-    return options->known_work.empty() ? doctor() : run_known_work(options->seconds, options->known_work);
-  });
+  sub.action([] { return doctor(); });
 }
 
 }  // namespace mfu

@@ -18,6 +18,7 @@ Result<std::optional<double>> gpu_hour(const std::optional<double>& option) {
 }
 
 void price_job(Job& job, double gpu_hour) {
+  job.gpu_hour = gpu_hour;
   std::int64_t output_tokens = 0;
   for (JobRegion& region : job.regions) {
     const RegionSummary& row = region.sum();

@@ -54,7 +54,8 @@ struct JobWarning {
 };
 
 struct Job {
-  std::string path;  ///< as given
+  std::string path;                ///< as given
+  std::optional<double> gpu_hour;  ///< price of a GPU for an hour
   bool trace = false;
   std::vector<JobProcess> processes;  ///< by rank
   std::vector<JobRegion> regions;     ///< longest first, `total` last

@@ -22,14 +22,18 @@ std::string who(const JobProcess& process, const RegionSummary& row) {
 }
 
 /// By the newest windows, as `mfu top` finds them.
-std::vector<std::string> straggler_lines(const std::string& run_dir, const std::optional<double>& mfu) {
+std::vector<std::string> straggler_lines(const Job& job, const std::optional<double>& mfu) {
   std::vector<std::string> lines;
-  LiveJob live({run_dir}, RunFile::From::kTail);
+  LiveJob live({job.path}, RunFile::From::kTail);
   // Without clocks: a job that was killed long ago is looked at as it was then.
   if (!live.refresh(/*mono_ns=*/0, /*utc_ns=*/0)) return lines;
   for (const Straggler& s : find_stragglers(live.ranks(), live.skews(), mfu)) {
     if (lines.size() == kNamed) break;
     lines.push_back(straggler_text(s));
+    const double devices = static_cast<double>(job.regions.back().devices);
+    if (job.gpu_hour)
+      lines.back() +=
+          fmt::format(", {:.3g} an hour at {:g} per GPU-hour", *job.gpu_hour * devices * s.lost_share, *job.gpu_hour);
   }
   return lines;
 }
@@ -41,7 +45,7 @@ std::vector<std::string> rank_notes(const Job& job) {
   if (job.processes.size() < 2) return notes;
   const JobRegion* region = job.regions.empty() ? nullptr : &job.regions.front();
   if (region == nullptr) return notes;
-  if (!job.trace) notes = straggler_lines(job.path, region->sum().mfu);
+  if (!job.trace) notes = straggler_lines(job, region->sum().mfu);
   bool any_mfu = false;
   for (const JobProcess& p : job.processes)
     for (const SummedRegion& t : p.regions) any_mfu = any_mfu || (t.sum.region == region->name && t.sum.mfu);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, Callable
 
 # Kernels that do nothing. The first comment line gives their length on a simulated GPU.
 PTX = b"""// simgpu: verdict_empty ns=1500
@@ -12,6 +12,30 @@ PTX = b"""// simgpu: verdict_empty ns=1500
 .address_size 64
 .visible .entry verdict_empty()
 {
+  ret;
+}
+"""
+
+
+# A kernel that lasts as long as its argument says [ns, 32 bits], by the GPU's own clock. The first comment line says the same to a
+# simulated GPU.
+SPIN_PTX = b"""// simgpu: verdict_spin ns_param=0
+.version 6.4
+.target sm_70
+.address_size 64
+.visible .entry verdict_spin(.param .u32 duration)
+{
+  .reg .u32 %r<2>;
+  .reg .u64 %rd<5>;
+  .reg .pred %p<2>;
+  mov.u64 %rd1, %globaltimer;
+  ld.param.u32 %r1, [duration];
+  cvt.u64.u32 %rd2, %r1;
+  add.u64 %rd3, %rd1, %rd2;
+again:
+  mov.u64 %rd4, %globaltimer;
+  setp.lt.u64 %p1, %rd4, %rd3;
+  @%p1 bra again;
   ret;
 }
 """
@@ -65,6 +89,21 @@ class Cuda:
         if code:
             raise DriverError("cuLaunchKernel", code)
 
+    def spinner(self) -> Callable[[int, ctypes.c_void_p], None]:
+        """Launches a kernel of so many nanoseconds on a stream."""
+        module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(module), SPIN_PTX)
+        self.call("cuModuleGetFunction", ctypes.byref(kernel), module, b"verdict_spin")
+
+        def spin(ns: int, stream: ctypes.c_void_p) -> None:
+            arguments = (ctypes.c_void_p * 1)(ctypes.addressof(duration := ctypes.c_uint32(ns)))
+            code = self._launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, None)
+            del duration  # the driver has copied it
+            if code:
+                raise DriverError("cuLaunchKernel", code)
+
+        return spin
+
     def synchronize(self) -> None:
         self.call("cuStreamSynchronize", self.stream)
 
@@ -72,10 +111,13 @@ class Cuda:
         """Captured, as frameworks make theirs; the kernel ran once before."""
         self.launch_empty()
         self.synchronize()
+        return self.graph_of(nodes, self.launch_empty)
+
+    def graph_of(self, nodes: int, launch: Callable[[], None]) -> ctypes.c_void_p:
         graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuStreamBeginCapture_v2", self.stream, 1)
         for _ in range(nodes):
-            self.launch_empty()
+            launch()
         self.call("cuStreamEndCapture", self.stream, ctypes.byref(graph))
         self.call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
         return executable

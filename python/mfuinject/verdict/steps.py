@@ -173,15 +173,10 @@ def known_work(context: Context, step: Step) -> None:
     """Kernels of known length: counts exact, times within 1 % and 2 us; a stream that never waits; graphs, node and auto."""
     seconds = 4 if context.small else 20
     for graphs in ("node", "auto"):
-        env = context.environment(MFU_GRAPHS=graphs, MFU_DETECT="0")
-        file = f"{context.folder}/work-{graphs}.json"
-        done = context.run([context.mfu, "doctor", "--known-work", file, "--seconds", str(seconds)], env, 60 + 4 * seconds)
-        if done.returncode != 0 or not os.path.exists(file):
-            step.row(f"known work, {graphs}", done.stderr.strip()[-200:] or f"exit {done.returncode}", ok=False)
+        made, run, _ = context.work("known", seconds, limit=60 + 4 * seconds, MFU_GRAPHS=graphs, MFU_DETECT="0")
+        if "error" in made:
+            step.row(f"known work, {graphs}", made["error"], ok=False)
             continue
-        with open(file, encoding="utf-8") as written:
-            made = json.load(written)
-        run = Run(env["MFU_RUN_DIR"])
         total = run.region("total")
         step.equal(f"launches seen, {graphs}", run.launches("seen"), made["launches"])
         step.equal(f"launches without a record, {graphs}", run.launches("dropped"), 0)

@@ -70,6 +70,40 @@ def graph(nodes: int, count: int) -> dict[str, Any]:
     return {"host_ns": median(host), "done_ns": median(done)}
 
 
+def known(loop_s: float) -> dict[str, Any]:
+    """Kernels of known length: single ones between events, two streams at once, a graph, `loop_s` seconds of launches without any
+    synchronisation, and one that still runs at the end. Returns counts, and lengths in s; CUPTI has no part in times by events."""
+    cuda = Cuda()
+    spin, other = cuda.spinner(), cuda.new_stream()
+    singles, pairs, graphs, nodes, loop = 50, 100, 10, 20, int(loop_s * 1000)
+    by_events = [cuda.timed(lambda: spin(400_000, cuda.stream)) for _ in range(singles)]
+    for _ in range(pairs):
+        spin(200_000, cuda.stream)
+        spin(200_000, other)
+    cuda.synchronize()
+    cuda.call("cuStreamSynchronize", other)
+    executable = cuda.graph_of(nodes, lambda: spin(50_000, cuda.stream))
+    for _ in range(graphs):
+        cuda.launch_graph(executable)
+    cuda.synchronize()
+    begin = time.time_ns()
+    for _ in range(loop):
+        spin(1_000_000, cuda.stream)
+    cuda.synchronize()
+    end = time.time_ns()
+    spin(3_000_000_000, other)
+    return {
+        "launches": singles + 2 * pairs + graphs + loop + 1,
+        "kernels": singles + 2 * pairs + graphs * nodes + loop,  # that ran to their end
+        "kernel_s": (singles * 400_000 + 2 * pairs * 200_000 + graphs * nodes * 50_000 + loop * 1_000_000) * 1e-9,
+        # The GPU waits for a host that is interrupted between an event and the launch: the median counts for all.
+        "by_events_s": median(by_events) * singles,
+        "measured_alone_s": singles * 400_000 * 1e-9,
+        "loop_begin_ns": begin,
+        "loop_end_ns": end,
+    }
+
+
 def exhaust(nodes: int, count: int) -> dict[str, Any]:
     """Many kernels in graphs; the device memory that goes with them."""
     cuda = Cuda()
@@ -232,6 +266,7 @@ PROGRAMS = {
     "launches": launches,
     "kernel_time": kernel_time,
     "graph": graph,
+    "known": known,
     "exhaust": exhaust,
     "products": products,
     "energy": energy,
