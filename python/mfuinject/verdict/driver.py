@@ -17,7 +17,7 @@ PTX = b"""// simgpu: verdict_empty ns=1500
 """
 
 
-# A kernel that lasts as long as its argument says [ns, 32 bits], by the GPU's own clock. The first comment line says the same to a
+# A kernel that lasts as long as its argument says [ns, 32 bits], by the GPU's own clock. The first comment says the same to a
 # simulated GPU.
 SPIN_PTX = b"""// simgpu: verdict_spin ns_param=0
 .version 6.4
