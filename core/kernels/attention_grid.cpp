@@ -49,7 +49,7 @@ std::size_t end_of_list(std::string_view text, std::size_t at) noexcept {
   return std::string_view::npos;
 }
 
-/// What the arguments behind `kernel<traits` say, all of them true or false.
+/// Arguments behind `kernel<traits`, all of them true or false.
 struct Flags {
   static constexpr std::size_t kMost = 10;
   bool value[kMost] = {};
@@ -147,7 +147,7 @@ AttentionKernel attention_kernel_of(std::string_view name) noexcept {
 namespace {
 
 std::optional<std::int64_t> along(AttentionKernel::Axis axis, const Grid& grid) noexcept {
-  constexpr std::uint32_t kMost = 0xFFFF;  // what pack(Grid) keeps of y and z
+  constexpr std::uint32_t kMost = 0xFFFF;  // pack(Grid) keeps so much of y and z
   switch (axis) {
     case AttentionKernel::Axis::kNone:
       return std::nullopt;

@@ -1,4 +1,4 @@
-// What the name and the grid of a fused attention kernel say: direction, sequences, heads, queries, keys, width.
+// Facts in the name and the grid of a fused attention kernel: direction, sequences, heads, queries, keys, width.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct AttentionKernel {
 /// PyTorch's memory-efficient kernels: (blocks of queries, heads, sequences);
 /// aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_forward.h, kernel_backward.h (`getBlocksGrid`).
 ///
-/// FlashAttention-3: its own kernels are persistent, or count blocks in an order of their own. Before and after the
+/// FlashAttention-3: its own kernels are persistent, or count blocks in another order. Before and after the
 /// backward one run others with (blocks of queries, heads, sequences), their first template argument being the shape of
 /// a block; hopper/flash_bwd_launch_template.h at 0251105a. The width of a head is rounded up in it.
 ///

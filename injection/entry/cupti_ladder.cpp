@@ -37,7 +37,7 @@ CuptiRung climb_cupti_ladder(const Config& config, const CuptiParts& parts) {
   };
   bool slot_taken = false;
   std::vector<CuptiCandidate> candidates = cupti_candidates(config.cupti_path);
-  const std::size_t known = candidates.size();  // what follows was put off: it is known to be bad
+  const std::size_t known = candidates.size();  // known to be bad, so the next one is tried first
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const CuptiCandidate candidate = candidates[i];
     CuptiOpening opening = CuptiOpening::kUnusable;

@@ -9,7 +9,7 @@
 
 namespace mfu {
 
-/// What CuptiSession is made with.
+/// Arguments of CuptiSession.
 struct CuptiParts {
   const HostLinks& live;
   KernelNames& names;
@@ -21,7 +21,7 @@ struct CuptiParts {
   bool mps;  ///< uses_mps()
 };
 
-/// Where the library stands for the rest of the process.
+/// The level at which the library works for the rest of the process.
 struct CuptiRung {
   CuptiSession* session = nullptr;  ///< leaked: callbacks may come until the process is gone
   std::string level = "ranges";     ///< `full`, `share`, `ranges` or `inert`

@@ -12,7 +12,7 @@
 
 #define MFU_EXPORT extern "C" __attribute__((visibility("default")))
 
-/// Called by the CUDA driver inside cuInit(). Always 1: what does not work is our business, not the driver's.
+/// Called by the CUDA driver inside cuInit(). Always 1: the driver need not know of our failures.
 MFU_EXPORT int InitializeInjection() noexcept {
   const mfu::CancellationOff off;
   return mfu::contain(1, [] {

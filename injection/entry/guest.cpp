@@ -210,7 +210,7 @@ void Parts::start(const LateStart* late) {
                                 reinterpret_cast<RegisterBuffers>(session_->api().register_callbacks));
   ::pthread_atfork(nullptr, nullptr, in_child_after_fork);
   adopt_early_process_ranges(live_);
-  (void)live_thread(live_);  // what this thread has open is the region of what other threads launch
+  (void)live_thread(live_);  // launches of other threads belong to the region that this thread has open
   if (rung.session == nullptr) start_threads();
   if (config_.python && rung.level == "full") Interpreter::enter(on_buffer);
 }
@@ -256,19 +256,19 @@ void Parts::start_threads() {
 
 /// A child of fork has none of our threads, and their locks are in the state that they had; CUDA cannot be used in it
 /// once the parent had it. So it takes no lock, frees nothing and stays silent: one store, and every entry returns at
-/// once. What it inherited is left as it is. No handler runs in the parent: nothing must be brought to rest for
+/// once. It leaves alone all that it inherited. No handler runs in the parent: nothing must be brought to rest for
 /// a fork, and taking our locks there could hold the host up.
 void Parts::in_child_after_fork() { host_switches().inert.store(true, std::memory_order_relaxed); }
 
 // --- exit -----------------------------------------------------------------------------------------------------------
 
-/// The account ends here: what other threads launch while the process goes is not accounted for, and would keep us from
-/// ending for as long as they do. Time spent here is time in which the host's own threads race its end (CPython ends a
-/// thread that asks for the GIL now, which C++ frames do not survive), so it is short: 40 ms where the GPU is still
-/// at work, and what CUPTI's own flush takes.
+/// The account ends here: launches of other threads while the process ends are not accounted for, and would keep us
+/// from ending for as long as they do. Time spent here is time in which the host's own threads race its end (CPython
+/// ends a thread that asks for the GIL now, which C++ frames do not survive), so it is short: 40 ms where the GPU is
+/// still at work, and what CUPTI's own flush takes.
 ///
 /// The exiting thread holds none of our locks, and may hold any of the host's: so our threads, which never take one of
-/// the host's, cannot deadlock with it. They are not joined. What hangs is left where it is.
+/// the host's, cannot deadlock with it. They are not joined. A thread that hangs stays where it is.
 void Parts::at_exit() noexcept {
   const CancellationOff off;
   Parts* parts = g_parts.load(std::memory_order_acquire);
@@ -310,8 +310,8 @@ void Guest::start_late() noexcept {
   const CancellationOff off;
   // Without a driver in the process there is nothing to be late for; and a host that is about to fork keeps one thread.
   if (started() || !driver_mapped()) return;
-  // On a thread of its own: the host's thread is inside an NVTX call with locks of its own, and this opens a library.
-  // The range that is being opened waits for it all the same: what ran before the end of the start would not be
+  // On a thread apart: the host's thread is inside an NVTX call and may hold locks, and this opens a library.
+  // The range that is being opened waits for it all the same: work before the end of the start would not be
   // measured. But not for long: a host is not held up by what is ours to do.
   static LateStart late;
   const bool runs = start_own_thread(

@@ -9,9 +9,9 @@
 
 namespace mfu {
 
-/// CUDA was in use before the library was loaded: it starts on a thread of its own, while the host's thread that made
-/// the first NVTX call waits. It waits as long as the start gets on, and for kMost at the most; what the start waits
-/// for may be the caller's to give.
+/// CUDA was in use before the library was loaded: it starts on a thread apart, while the host's thread that made
+/// the first NVTX call waits. It waits as long as the start gets on, and for kMost at the most; all that the start
+/// waits for may be the caller's to give.
 class LateStart {
  public:
   static constexpr DurationNs kMost = kSlowdown * 300'000'000;   ///< in all

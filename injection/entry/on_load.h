@@ -1,4 +1,4 @@
-// What the library does where it is loaded: other copies of it are found, and the two injection variables published.
+// Runs where the library is loaded: finds other copies of it, and publishes the two injection variables.
 #pragma once
 
 #include <string>

@@ -27,7 +27,7 @@ alignas(64) char g_reserve[kReserve];
 std::atomic<std::size_t> g_used{0};
 std::atomic<bool> g_refused{false};
 
-/// Never given back: what was served from here ends with the process.
+/// Never given back: memory from here lasts as long as the process.
 [[maybe_unused]] void* from_reserve(std::size_t size, std::size_t alignment) noexcept {
   if (!g_refused.exchange(true, std::memory_order_relaxed)) host_counters().add(Counter::kFaultsContained);
   host_switches().inert.store(true, std::memory_order_relaxed);

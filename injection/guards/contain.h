@@ -24,7 +24,7 @@ Value contain(Value on_fault, Body&& body) noexcept {
 
 /// Puts off a pthread_cancel of the calling thread until the host has it back. Opening, reading and waiting are
 /// cancellation points: the thread would be unwound through the library's frames, which hold locks, contain exceptions,
-/// and carry an unwinder of their own that need not be of the version of the system's.
+/// and carry an unwinder whose version need not be the system's.
 class CancellationOff {
  public:
   CancellationOff() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }

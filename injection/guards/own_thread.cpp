@@ -108,7 +108,7 @@ bool start_own_thread(const char* name, void (*body)(void*), void* argument) noe
 
 bool only_own_threads_left() noexcept {
   struct ::stat tasks {};
-  // A folder has a link for each folder in it, and two of its own: so many threads there are, with the main thread,
+  // A folder has a link for each folder in it, and two more: so many threads there are, with the main thread,
   // which stays a zombie.
   if (::stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink != 2 + g_running.load(std::memory_order_relaxed) + 1)
     return false;

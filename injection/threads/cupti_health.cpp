@@ -101,7 +101,7 @@ struct Assumption {
   const char* name;
   double limit;          ///< share of cases against it that is still borne
   std::uint64_t enough;  ///< cases for a judgement
-  const char* against;   ///< nullptr: it is said elsewhere, with the cause
+  const char* against;   ///< nullptr: another line says it, with the cause
   const char* consequence;
 };
 
@@ -176,7 +176,7 @@ std::vector<std::string> TrustChecks::look(const CuptiLook& seen) {
     State& state = states_[i];
     if (state.cases < kAssumptions[i].enough) continue;
     const double share = static_cast<double>(state.against) / static_cast<double>(state.cases);
-    // What was violated holds again once it is well below the limit.
+    // A violated assumption holds again once it is well below the limit.
     const bool violated = share > (state.violated ? kAssumptions[i].limit / 2 : kAssumptions[i].limit);
     if (violated != state.violated && kAssumptions[i].against != nullptr) {
       const int per_cent = static_cast<int>(share * 100 + 0.5);

@@ -18,7 +18,7 @@
 
 namespace mfu {
 
-/// What one tick sees. All numbers count from the start of the process.
+/// Numbers of one tick. All count from the start of the process.
 struct CuptiLook {
   TimeNs now = 0;                    ///< CLOCK_MONOTONIC
   std::uint64_t launches = 0;        ///< calls
@@ -121,7 +121,7 @@ class TrustChecks {
   void begin_tick(TimeNs now, CorrelationId newest);
   /// Looks at records as they come: all of the first ones, then one batch in 64. `now`: on the records' clock.
   void see(const RecordBatch& batch, TimeNs now);
-  /// Once per tick. What is worth saying, one line each.
+  /// Once per tick. Lines for people.
   [[nodiscard]] std::vector<std::string> look(const CuptiLook& seen);
   [[nodiscard]] bool holds(Check check) const noexcept { return !states_[check].violated; }
   /// Every check and what came of it so far, for a window.
@@ -190,7 +190,7 @@ class CuptiHealth {
 
   /// Once per tick.
   [[nodiscard]] Findings look(CuptiLook seen);
-  /// What was dropped or has no time, at the end of the run too: then there need not be many to judge by.
+  /// Records that were dropped or have no time, at the end of the run too: then there need not be many to judge by.
   [[nodiscard]] std::vector<Line> look_for_loss(const CuptiLook& seen, bool at_exit);
 
   /// Some records were dropped.

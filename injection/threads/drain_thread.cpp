@@ -47,7 +47,7 @@ bool DrainThread::start() {
 
 void DrainThread::stop() {
   // The host waits for 3 s at most, and the sinks are still to come. Where there is no processor for us, the account of
-  // what piled up takes longer than that.
+  // a pile of records takes longer than that.
   account_until_.store(monotonic_ns() + 2 * kSlowdown * kNsPerSecond, std::memory_order_relaxed);
   wake_.notify([this] { stopping_.store(true, std::memory_order_relaxed); });
 }
@@ -163,7 +163,7 @@ void DrainThread::take_looks() {
   look_->note_gaps(account_->ledger().long_gaps_ns(), monotonic_ns());
 }
 
-/// What waits for a tick takes memory, so a tick comes sooner where much has come since the last one.
+/// Records that wait for a tick take memory, so a tick comes sooner where many have come since the last one.
 bool DrainThread::is_crowded() const {
   constexpr std::uint64_t kManyRecords = 1u << 15;
   constexpr std::size_t kManyInstances = 1u << 12;
@@ -316,7 +316,7 @@ void DrainThread::say(std::vector<CuptiHealth::Line>&& lines) {
   for (CuptiHealth::Line& line : lines) parts_.sink.say(line.kind, std::move(line.text));
 }
 
-// --- what goes out --------------------------------------------------------------------------------------------------
+// --- to the sinks ---------------------------------------------------------------------------------------------------
 
 void DrainThread::announce_new_devices() {
   if (!devices_.find(account_->ledger(), clock_.now(), stopping())) return;
@@ -346,7 +346,7 @@ void DrainThread::emit(WindowSummary&& window) {
   if (!window.final_run) devices_.add_clock_ratios(window);
   if (energy_thread_) add_energy(window);
   if (session != nullptr) window.trust = health_.trust();
-  // What instances lacked that ended with the run stands above its table.
+  // Notices about instances that ended with the run come before its table.
   if (window.final_run) {
     for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));
     if (const DurationNs left_out = account_->ledger().left_out_ns(); left_out > 0)
@@ -371,7 +371,7 @@ void DrainThread::add_energy(WindowSummary& window) {
   for (std::string& notice : energy_thread_->take_notices()) parts_.sink.say("energy", std::move(notice));
 }
 
-/// What is kept goes to the thread that may wait for a disk.
+/// Lines go to the thread that may wait for a disk.
 void DrainThread::send_trace(std::string path, TimeNs now) {
   TraceHeader header;
   header.host = parts_.config.host;
@@ -400,14 +400,14 @@ void DrainThread::finish() {
   parts_.sink.close();
 }
 
-/// What is on its way gets a moment; then everything is asked for, with what still runs.
+/// Records on their way get a moment; then all are asked for, with those of work that still runs.
 void DrainThread::take_last_records() {
   cut_.known = parts_.attribution.newest_correlation(cut_.newest);
   cut_.at = clock_.now();
   if (!cut_.known) account_->drain().leave_out_unknown_work_after(cut_.at);
   // CUPTI's own flush may take as long as it takes where records move at all; one that hangs is left after this time.
   const TimeNs hung_at = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 4;
-  cut_.records_until = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 2;  // what is left then is dropped, and said
+  cut_.records_until = monotonic_ns() + kSlowdown * kNsPerSecond * 3 / 2;  // the rest is dropped, and a line says so
   const auto waiting = [this] { return account_->drain().account().dropped != 0; };
   anchor_clock();
   account_->drain().begin_tick(clock_.now());

@@ -27,7 +27,7 @@
 
 namespace mfu {
 
-/// What the drain works on. All of it outlives the process's last callback.
+/// Parts that the drain works on. All of them outlive the process's last callback.
 struct DrainParts {
   const Config& config;
   RegionRules& rules;

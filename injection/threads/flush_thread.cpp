@@ -22,7 +22,7 @@ void FlushThread::watch_for_end() noexcept {
 void FlushThread::look_for_end() {
   const bool watched = watching_.exchange(false, std::memory_order_relaxed);  // another one may begin meanwhile
   if (session_.look_for_ended_session())
-    done_wake_.notify([] {});  // what runs from now on is measured
+    done_wake_.notify([] {});  // work from now on is measured
   else if (watched && session_.sees_ends())
     watching_.store(true, std::memory_order_relaxed);
 }

@@ -79,7 +79,7 @@ void HostClock::correct(RecordBatch& batch) noexcept {
   follow_steps();  // these records may have been made since the clock was set
   const TimeNs real = now() + step_;
   const Ticks ticks = ticks_now();
-  const TimeNs between = ticks + (real - ticks) / 2;  // what lies below is nearer to the counter
+  const TimeNs between = ticks + (real - ticks) / 2;  // a smaller one is nearer to the counter
   for (std::uint32_t i = 0; i < batch.count; ++i) {
     ActivityRecord& record = batch.records[i];
     if (record.begin_ns == 0) continue;

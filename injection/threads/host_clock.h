@@ -14,7 +14,7 @@
 namespace mfu {
 
 /// [mfu-drain] Ranges are stamped with the counter, records by CUPTI, windows lie on CUPTI's clock. On Linux CUPTI's
-/// clock is CLOCK_REALTIME, which may be set by hand, and which another client can replace by a counter of its own;
+/// clock is CLOCK_REALTIME, which may be set by hand, and which another client can replace by another counter;
 /// here all of it is brought onto CLOCK_REALTIME as it ran when the process started.
 class HostClock {
  public:

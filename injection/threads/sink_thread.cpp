@@ -14,7 +14,7 @@ namespace mfu {
 
 namespace {
 
-/// What is said may hold a path or a name of any length.
+/// A line may hold a path or a name of any length.
 std::string cut(std::string text) {
   constexpr std::size_t kMost = 1000;
   if (text.size() <= kMost) return text;

@@ -22,7 +22,7 @@
 
 namespace mfu {
 
-/// [mfu-sink] runs loop(), and alone touches the sinks. It has a table of descriptors of its own, so that no number
+/// [mfu-sink] runs loop(), and alone touches the sinks. It has a separate table of descriptors, so that no number
 /// that the host sees is ever its. Others leave messages in a queue of bounded length: a disk that hangs costs the
 /// oldest windows, and no other thread a moment. Messages wait until the start line is among them, so a process that
 /// never works on a GPU writes nothing.
@@ -102,7 +102,7 @@ class SinkThread {
   ::timespec trace_request_seen_{};
   std::optional<TextSink> text_;
   std::optional<JsonlSink> json_log_;              ///< instead of text_
-  std::vector<std::unique_ptr<Sink>> file_sinks_;  ///< those that write nothing but files of their own
+  std::vector<std::unique_ptr<Sink>> file_sinks_;  ///< those that write into the run directory alone
   std::vector<std::string> sinks_failed_;
   bool other_root_said_ = false;
 };

@@ -1,4 +1,4 @@
-// Clocks, and waits that end early when woken. What our threads have in common.
+// Clocks, and waits that end early when woken: our threads have them in common.
 #pragma once
 
 #include <pthread.h>

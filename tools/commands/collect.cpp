@@ -97,7 +97,7 @@ Result<std::uint64_t> add_to_copy(const std::string& from, const fs::path& to) {
   }
 }
 
-/// Where files cannot be added to: each round writes a file of its own, `NAME.OFFSET.jsonl`, which begins with the
+/// Where files cannot be added to: each round writes a new file, `NAME.OFFSET.jsonl`, which begins with the
 /// start line. One that was interrupted is written again.
 Result<std::uint64_t> add_piece(const std::string& from, const fs::path& to) {
   const std::string all = bytes_of(from, 0, kAtOnce), start = all.substr(0, all.find('\n') + 1);
@@ -170,7 +170,7 @@ int collect(CollectOptions& o) {
     }
     const ::timespec wait{static_cast<time_t>(o.every_s),
                           static_cast<long>((o.every_s - static_cast<double>(static_cast<time_t>(o.every_s))) * 1e9)};
-    last = ::sigtimedwait(&ends, nullptr, &wait) > 0;  // what came meanwhile is copied too
+    last = ::sigtimedwait(&ends, nullptr, &wait) > 0;  // lines that came meanwhile are copied too
   }
 }
 

@@ -47,7 +47,7 @@ std::string alternatives(const std::vector<std::string>& words) {
   return text;
 }
 
-/// What an option takes, in words: `N`, `train, prefill or decode`.
+/// The values of an option, in words: `N`, `train, prefill or decode`.
 std::string value_words(const std::string& type) {
   if (const std::vector<std::string> words = words_of(type); !words.empty()) return alternatives(words);
   return type.starts_with("TEXT") ? "a value" : type;
@@ -103,7 +103,7 @@ Check number(double low, double high, bool whole) {
     const std::optional<double> value = parse_number(text);
     const bool digits = text.find_first_not_of("0123456789", text.starts_with('-') ? 1 : 0) == std::string::npos;
     if (value && *value >= low && *value <= high && (digits || !whole)) return "";
-    constexpr double kNoLimit = 999'999'999;  // what is beyond is there to keep sums in their types
+    constexpr double kNoLimit = 999'999'999;  // a larger bound only keeps sums in their types
     constexpr double kNearZero = 1e-4;
     const std::string limits = high < kNoLimit              ? fmt::format(" from {:.10g} to {:.10g}", low, high)
                                : low > 0 && low < kNearZero ? std::string(" above 0")
@@ -173,7 +173,7 @@ class HelpText : public CLI::Formatter {
   }
 };
 
-/// What CLI11 shows and what is hidden: hidden options are of no group.
+/// CLI11 shows options of a group: hidden ones are of none.
 OptionInfo info_of(const CLI::Option& option) {
   OptionInfo info;
   for (const std::string& name : option.get_snames()) info.names.push_back("-" + name);

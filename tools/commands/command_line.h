@@ -17,14 +17,14 @@ namespace mfu {
 
 constexpr int kUsageError = 2;  ///< exit code of a command line that cannot be understood, whichever command it names
 
-/// What holds for an option beside its names.
+/// Properties of an option beside its names.
 struct OptionRules {
-  const char* type = nullptr;            ///< what the help shows for a value; nullptr: as its type is called
+  const char* type = nullptr;            ///< the word for a value in the help; nullptr: the name of its type
   std::vector<std::string> one_of = {};  ///< the only words; empty: any
   bool any_case = false;                 ///< of `one_of`, which are lower-case
   std::pair<double, double> between = {-std::numeric_limits<double>::infinity(),
                                        std::numeric_limits<double>::infinity()};  ///< the least and the largest number
-  std::function<std::string(const std::string&)> check = {};  ///< what is wrong with a text; empty: nothing
+  std::function<std::string(const std::string&)> check = {};  ///< the mistake in a text; empty: none
   char separator = 0;                                         ///< between several values in one word
   bool required = false;
   bool one_value_each = false;                         ///< a repeated option takes one word each time
@@ -37,7 +37,7 @@ inline constexpr std::pair<double, double> kAboveZero{std::numeric_limits<double
 /// Of `between`: counts, as large as sums of them stay in their type.
 inline constexpr std::pair<double, double> kFromOne{1, 0x1p40}, kFromZero{0, 0x1p40};
 
-/// One subcommand, while it is declared. What options write to must live as long as the command line.
+/// One subcommand, while it is declared. Targets of options must live as long as the command line.
 class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
@@ -49,9 +49,9 @@ class Command {
   void flag(const std::string& names, bool& value, const std::string& description, const OptionRules& rules = {});
   /// Options that the help shows under one title.
   void group(const char* title, std::initializer_list<const char*> options);
-  /// What `--help` ends with. `exit_codes`: the command's, as a sentence without its full stop.
+  /// The end of `--help`. `exit_codes`: the command's, as a sentence without its full stop.
   void footer(std::initializer_list<const char*> examples, const std::string& exit_codes);
-  /// What the command does; its exit code. An exception is a line on stderr, and 1.
+  /// Runs the command and returns its exit code. An exception is a line on stderr, and 1.
   void action(std::function<int()> act);
 
  private:
@@ -91,7 +91,7 @@ class CommandLine {
 
   /// `mfu` itself first, then each subcommand, as far as they are declared by now.
   [[nodiscard]] std::vector<CommandInfo> commands() const;
-  /// Does what `words`, those after `mfu`, ask for. Returns the exit code; what is wrong goes to stderr.
+  /// Does what `words`, those after `mfu`, ask for. Returns the exit code; errors go to stderr.
   [[nodiscard]] int run(std::vector<std::string> words);
 
  private:

@@ -12,10 +12,10 @@ namespace mfu {
 /// options are its own, by any name.
 void add_run(CommandLine& line, std::vector<std::string>& arguments);
 
-/// `mfu doctor`: what works on this machine and what does not.
+/// `mfu doctor` finds everything that prevents a measurement on this machine.
 void add_doctor(CommandLine& line);
 
-/// `mfu flops CONFIG`: what MFU multiplies by, component by component.
+/// `mfu flops CONFIG`: FLOP, bytes and parameters, component by component.
 void add_flops(CommandLine& line);
 
 /// `mfu plan`: Chinchilla-optimal parameters, tokens and days for a compute budget.
@@ -39,7 +39,7 @@ void add_report(CommandLine& line);
 /// `mfu advise DIR|TRACE` says what to do next, and on what evidence.
 void add_advise(CommandLine& line);
 
-/// `mfu compare A B`: what differs between two runs, and where the change comes from.
+/// `mfu compare A B`: differences between two runs, and the causes of a change.
 void add_compare(CommandLine& line);
 
 /// `mfu demo`: a small transformer's launches through the real library.
@@ -51,7 +51,7 @@ void add_verdict(CommandLine& line);
 /// `mfu completion SHELL`: a shell's completion of every command that `line` has by the time it is asked.
 void add_completion(CommandLine& line);
 
-/// `mfu __complete WORDS...`: what can stand where the last word is, for the scripts of `mfu completion`. A candidate a
+/// `mfu __complete WORDS...`: candidates for the last word, for the scripts of `mfu completion`. A candidate a
 /// line, `word<TAB>description`, or one of `:files` (a path) and `:program N` (a program begins at word N, `mfu` being
 /// 0).
 [[nodiscard]] int complete(const CommandLine& line, const std::vector<std::string>& words);

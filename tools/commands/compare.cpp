@@ -1,4 +1,4 @@
-// `mfu compare A B`: what differs between two runs, what became of tokens/s and MFU, and where the change comes from.
+// `mfu compare A B`: differences between two runs, changes of tokens/s and MFU, and where they come from.
 
 #include <array>
 #include <memory>

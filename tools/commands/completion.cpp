@@ -82,7 +82,7 @@ void offer(std::string_view word, std::string_view description, std::string_view
   if (word.starts_with(typed)) say("{}\t{}\n", word, description);
 }
 
-/// What can be the value of `option` where `typed` is, with `before` (`--phase=`) in the same word.
+/// Values of `option` where `typed` is, with `before` (`--phase=`) in the same word.
 void offer_values(const OptionInfo& option, const std::string& typed, const std::string& before = "") {
   const std::vector<std::string> words = words_of(option.type);
   for (const std::string& word : words) offer(before + word, option.description, before + typed);

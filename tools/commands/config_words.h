@@ -1,4 +1,4 @@
-// A config in words: what was understood of it, before anything runs.
+// A config in words, as it was understood, before anything runs.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ struct ConfigMistake {
   std::string line;
   bool stands_in_the_way = true;  ///< false: a measurement can be made as it was meant all the same
 };
-/// What is wrong with the config and its rules. Not among them: an unknown MFU_* variable, which may be another
+/// Mistakes in the config and its rules. Not among them: an unknown MFU_* variable, which may be another
 /// program's, and config_remarks.
 [[nodiscard]] std::vector<ConfigMistake> config_mistakes(const Config& config);
-/// What was taken for granted of a model that is not known by name, and keys that stand twice, one line each.
+/// Assumptions about a model that is not known by name, and keys that stand twice, one line each.
 [[nodiscard]] std::vector<std::string> config_remarks(const Config& config);
 /// Names of MFU_* variables that do not exist, one line each.
 [[nodiscard]] std::vector<std::string> unknown_variables(const Config& config);

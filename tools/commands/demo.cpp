@@ -61,7 +61,7 @@ bool has_real_gpu() {
   return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/// For an option: what is wrong with its text, or nothing.
+/// For an option: the mistake in its text, or nothing.
 std::string multiple_of_64(const std::string& text) {
   char* end = nullptr;
   const long long value = std::strtoll(text.c_str(), &end, 10);

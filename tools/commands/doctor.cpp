@@ -1,4 +1,4 @@
-// `mfu doctor`: what works here and what does not, each line with what to do about it.
+// `mfu doctor` lists all that a measurement needs and whether it is here, each line with a remedy.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -165,7 +165,7 @@ void check_surroundings(Report& report) {
       report.note("driver", line + ": hardware counters (ncu) are for root alone; the times of kernels are not");
 }
 
-/// What the config says, and every line about it that a run would print.
+/// The config in words, and every line about it that a run would print.
 void check_config(Report& report, const Config& config) {
   if (config.disabled) report.warn("config", "MFU_DISABLE=1: the library is switched off");
   bool read = true;

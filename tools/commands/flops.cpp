@@ -38,7 +38,7 @@ void print_types() {
   say("{}\n{} model types; others by the usual key names of decoders, marked as assumed\n", line, types.size());
 }
 
-/// For an option: what is wrong with its text, or nothing. By the words that the config takes too.
+/// For an option: the mistake in its text, or nothing. By the words that the config takes too.
 std::string convention_word(const std::string& text) {
   if (text == "exact-full" || parse_convention(text)) return "";
   return "expected exact, exact-full, palm, nanogpt, torchtitan, torchtitan-2026, megatron, kaplan, chinchilla or 6nd, "
@@ -82,7 +82,7 @@ int run_flops(const FlopsCall& call) {
   FlopsJob job;
   if (!call.config.empty()) {
     std::vector<std::string> warnings = config->warnings;
-    const RegionRules compiled(config->regions, config->presets, warnings);  // what is wrong here is wrong in a run too
+    const RegionRules compiled(config->regions, config->presets, warnings);  // a mistake here is a mistake in a run too
     for (const std::string& line : warnings) say_error("flops", line);
     if (!config->model) return say_error("flops", call.config + ": model: expected a model, but the config names none");
     Result<FlopsJob> made = make_job(call, *config);

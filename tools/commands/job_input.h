@@ -33,7 +33,7 @@ using Complain = std::function<void(std::string_view message)>;
 /// The one run that `paths` name, or the one that is meant where they are empty.
 [[nodiscard]] Result<std::string> one_run(const std::vector<std::string>& paths);
 
-/// What is wrong with options where they mean nothing: an interval without a trace, a shape without a model. Empty:
+/// The mistake of options where they mean nothing: an interval without a trace, a shape without a model. Empty:
 /// nothing.
 [[nodiscard]] std::string wrong_work_options(std::span<const std::string> paths, const WorkOptions& work);
 

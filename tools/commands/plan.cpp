@@ -26,7 +26,7 @@ struct PlanCall {
   bool json = false;
 };
 
-/// `7e9`, `7B`, `1.4T`. Error: what was expected.
+/// `7e9`, `7B`, `1.4T`. The Error names the expected form.
 Result<double> quantity(const std::string& option, const std::string& text) {
   const std::optional<double> value = parse_count(text);
   if (!value) return Error{option + ": expected a number such as 7e9, 7B or 1.4T, got \"" + text + "\""};
@@ -35,7 +35,7 @@ Result<double> quantity(const std::string& option, const std::string& text) {
   return *value;
 }
 
-/// `0.4`, `40%`. Error: what was expected.
+/// `0.4`, `40%`. The Error names the expected form.
 Result<double> share(const std::string& option, const std::string& text) {
   char* end = nullptr;
   double value = std::strtod(text.c_str(), &end);

@@ -72,7 +72,7 @@ std::string shortened(std::string_view raw, std::size_t width) {
   return name.substr(0, head) + ".." + name.substr(tail);
 }
 
-/// What ran on the GPUs of a process, and what launched it.
+/// Work on the GPUs of a process, and the calls that launched it.
 void print_device_work(const ProcessFigures& f) {
   const SetFigures& t = f.totals;
   if (t[Figure::kKernels] + t[Figure::kMemcpyOps] + t[Figure::kMemsetOps] == 0) {
@@ -273,7 +273,7 @@ void name_device(const std::string& gpu, Trace& trace) {
 
 int fail(const Error& error, int code = 1) { return say_error("replay", error.message, code); }
 
-/// What the words alone get wrong. The values of single options were checked before.
+/// Mistakes in the words alone. The values of single options were checked before.
 Result<void> check_words(const ReplayOptions& options) {
   const TraceQuery& q = options.query;
   const bool asks = options.asks();

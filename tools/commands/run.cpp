@@ -58,7 +58,7 @@ struct RunOptions {
   std::vector<std::string> command, set;
 };
 
-/// What a run is, once everything was understood.
+/// A run, once all of its options were understood.
 struct Plan {
   Config config;
   std::string log;      ///< where our own lines go: where the library's go; stderr where those are JSON
@@ -97,7 +97,7 @@ std::string parent_process() {
 }
 
 /// Where this process is one rank of several, each of which runs `mfu run` (as below srun or mpirun): a name that all
-/// of them come to, so that one folder holds the job. Empty for a process that stands alone.
+/// of them come to, so that one folder holds the job. Empty for a process without a launcher.
 std::string job_name() {
   const LauncherFacts launcher = read_launcher([](const char* name) { return std::getenv(name); });
   if (!launcher.job.empty() || launcher.world_size <= 1) return launcher.job;
@@ -110,7 +110,7 @@ std::string run_dir_of_job() {
   return job.empty() ? new_run_dir() : "mfu-runs/" + job;
 }
 
-/// A number that an option was given, if it was; what it should be goes to `mistakes`.
+/// A number that an option was given, if it was; the expected form goes to `mistakes`.
 void check_number(const char* option, const std::string& text, double least, double most, const char* expected,
                   std::vector<std::string>& mistakes) {
   if (text.empty()) return;
@@ -182,7 +182,7 @@ std::vector<std::string> mistakes_of(const RunOptions& o, const Config& config) 
   check_number("--every", o.every, 1, 1e9, "a number of windows from 1 on", mistakes);
   check_number("--peak-tflops", o.peak_tflops, 1e-6, 1e12, "a number above 0, in 1e12 FLOP/s", mistakes);
   check_number("--peak-gbps", o.peak_gbps, 1e-6, 1e12, "a number above 0, in 1e9 B/s", mistakes);
-  // What an option's own check has said, the config says once more of its variable.
+  // The config repeats of a variable the message of its option's check.
   const auto was_said = [said = mistakes](const std::string& line) {
     return std::any_of(said.begin(), said.end(), [&](const std::string& mistake) {
       return mistake.substr(0, mistake.find(':')) == line.substr(0, line.find(':'));

@@ -20,7 +20,7 @@ namespace mfu {
 namespace {
 
 /// All that can be passed on to the program: only SIGKILL and SIGSTOP cannot. Stopping and going on keep their usual
-/// effect on this process, and SIGPIPE is a matter of its own output. SIGCHLD is waited for as well.
+/// effect on this process, and SIGPIPE concerns this process's output. SIGCHLD is waited for as well.
 ::sigset_t passed_on() {
   ::sigset_t set;
   ::sigfillset(&set);
@@ -43,8 +43,8 @@ void die_with(pid_t parent) {
   if (::getppid() != parent) ::_exit(1);  // it was gone before
 }
 
-/// A process of our group that does nothing and blocks every signal. What is pending for it was sent to the whole
-/// group, and so to the program too: no system call distinguishes a signal to one process from one to its group.
+/// A process of our group that does nothing and blocks every signal. A signal that is pending for it was sent to the
+/// whole group, and so to the program too: no system call distinguishes a signal to one process from one to its group.
 class GroupWitness {
  public:
   GroupWitness() { start(); }
@@ -162,7 +162,7 @@ ProgramEnd run_and_wait(const std::vector<std::string>& command) {
   end.start_error = child < 0 ? fork_error : read_start_error(started[0]);
   ::close(started[0]);
   usual.sa_handler = SIG_IGN;
-  ::sigaction(SIGPIPE, &usual, &pipe_before);  // what we print at the end must not change how we end
+  ::sigaction(SIGPIPE, &usual, &pipe_before);  // output at the end must not change the exit status
   if (child < 0) return end;
 
   GroupWitness witness;
@@ -175,7 +175,7 @@ ProgramEnd run_and_wait(const std::vector<std::string>& command) {
     if (same_group && (by_terminal || witness.saw(signal))) continue;
     send_on(child, info);
   }
-  // What was meant for the program shall not end us before the last lines; what comes from now on may.
+  // Signals for the program must not end us before the last lines; later ones may.
   const ::timespec now{0, 0};
   while (::sigtimedwait(&waited, nullptr, &now) > 0) {
   }

@@ -52,7 +52,7 @@ void sort_by_next(TopView& view, int step) {
   view.to_first();
 }
 
-/// Enter, or a second click: what is behind the selected row.
+/// Enter, or a second click: the detail of the selected row.
 void open_selected(TopView& view, const TopSnapshot& snapshot) {
   if (view.mode != TopView::Mode::kHosts) {
     view.mode = view.mode == TopView::Mode::kDetail ? TopView::Mode::kTable : TopView::Mode::kDetail;

@@ -1,4 +1,4 @@
-// What `mfu flops` works out: FLOP, bytes and the roofline of a model and a shape, or of one kernel.
+// The result of `mfu flops`: FLOP, bytes and the roofline of a model and a shape, or of one kernel.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -29,7 +29,7 @@ struct FlopsReport {
   std::optional<KernelFlop> kernel;
   std::string convention, attention, logits;
   std::string_view formula;  ///< version_of the convention
-  std::string share;         ///< share_text: what one rank computes; empty: all of it
+  std::string share;         ///< share_text: the part of one rank; empty: all of it
   double flop_of_rank = 0;   ///< [FLOP] where `share` says something
   std::vector<std::pair<std::string_view, Count>> other_conventions;  ///< the total by each that is defined for it
 };

@@ -27,7 +27,7 @@ struct FlopsCall {
   bool sparse = false, json = false, markdown = false, schema = false, list = false;
 };
 
-/// What is to be counted, worked out from the call and the config's workload.
+/// The work to count, from the call and the config's workload.
 struct FlopsJob {
   Phase phase = Phase::kTrain;
   std::vector<SequenceGroup> sequences;
@@ -46,10 +46,10 @@ std::string_view phase_name(Phase phase);
 /// The options that stand for keys of the config, as settings over it: one reader decides what each may be.
 std::vector<Override> config_overrides(const FlopsCall& call);
 
-/// What the words of the call alone get wrong. The values of single options were checked before.
+/// Mistakes in the words of the call alone. The values of single options were checked before.
 Result<void> check_call(const FlopsCall& call);
 
-/// What the call asks for, of a config that was read with its overrides and has a model. An Error names the option.
+/// The request of the call, of a config that was read with its overrides and has a model. An Error names the option.
 Result<FlopsJob> make_job(const FlopsCall& call, const Config& config);
 
 }  // namespace mfu

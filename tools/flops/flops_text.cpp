@@ -86,7 +86,7 @@ std::string headline(const FlopsReport& r) {
   return text + "\n" + shape;
 }
 
-/// What to add to the command line of a call that names no shape.
+/// Options that a call without a shape lacks.
 constexpr const char* kNoShape =
     "no shape, so nothing is counted: add --seq-len (and --batch) for a training step,\n"
     "--phase prefill --seq-len, or --phase decode --context\n";

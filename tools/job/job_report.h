@@ -35,7 +35,8 @@ struct JobRegion {
   SummedRegion totals;
   std::uint64_t devices = 0;  ///< devices of processes that have it
   std::uint64_t processes = 0;
-  /// Where each of `sum().slowest` ran: the slowest of all ranks and devices, each beside the others of its own.
+  /// Where each of `sum().slowest` ran: the slowest of all ranks and devices, each compared with others of the same
+  /// device.
   std::vector<std::string> slowest_at;
   std::string why_no_mfu;          ///< one clause, where MFU is unknown
   std::string words;               ///< where most of the time went, as one sentence
@@ -107,7 +108,7 @@ class JobBuilder {
 /// `rank 3`, or where that is not enough `rank 3 gpu1`.
 [[nodiscard]] std::string row_label(const JobProcess& process, const RegionSummary& row);
 
-/// What the class of the waterfall means, as the end of a sentence: `nothing ran on the GPU`.
+/// The meaning of a class of the waterfall, as the end of a sentence: `nothing ran on the GPU`.
 [[nodiscard]] std::string_view class_meaning(TimeClass c, bool lost) noexcept;
 
 }  // namespace mfu

@@ -275,7 +275,7 @@ void LiveJob::find_stale(const JobTimes& times, const std::map<std::string, Dura
     const DurationNs behind = newest_settled - settled_line(rank);
     const DurationNs short_of = times.longest_age - (rank.last_line_ns - rank.run->t_ns);
     rank.quiet_s = 0;
-    // What was seen to grow is not judged by anybody's clock.
+    // A file that was seen to grow needs no clock.
     const bool left_behind = !entry->seen_growing && behind > allowed && short_of > allowed;
     const bool over = !entry->seen_growing && silent_s_ > seconds(std::max(10 * own, kCertainlyOver));
     if (watched > allowed || left_behind || over) {

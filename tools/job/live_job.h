@@ -61,7 +61,7 @@ class LiveJob {
   [[nodiscard]] double silent_s() const noexcept { return silent_s_; }
   /// So far; of a job that is read from its tail without the windows before that.
   [[nodiscard]] JobLife life() const;
-  /// What could not be read, and lines of newer versions: one line each.
+  /// Files and lines that could not be read, and lines of newer versions: one line each.
   [[nodiscard]] std::vector<std::string> problems() const;
   [[nodiscard]] const std::vector<std::string>& paths() const noexcept { return paths_; }
 

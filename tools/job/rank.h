@@ -1,4 +1,4 @@
-// What one process of a job says, kept up to date while its file grows.
+// One process of a job by its file, up to date while that grows.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace mfu {
 
-/// What a region of one window says about collectives: all that a comparison of ranks needs.
+/// Collectives of a region in one window: all that a comparison of ranks needs.
 struct CommSample {
   std::string region;
   std::optional<std::uint32_t> device;
@@ -68,7 +68,7 @@ struct Rank {
   RankState state = RankState::kStarting;
   double quiet_s = 0;  ///< how long it has been quiet, where it is stale [s]
   std::uint64_t bad_lines = 0;
-  std::vector<std::string> problems;  ///< what could not be read, each with its place
+  std::vector<std::string> problems;  ///< lines that could not be read, each with its place
 
   /// Figures to show: the whole run where it has ended, else the newest window; null before the first.
   [[nodiscard]] const WindowSummary* shown() const noexcept {

@@ -23,7 +23,7 @@ template <typename T>
 inline constexpr bool kIsNumber<std::optional<T>> = kIsNumber<T>;
 
 /// The figures of the field that `of` gives of a row: one of a number, five of a waterfall, the quantiles of a
-/// histogram, those of its own fields of an object.
+/// histogram, those of the fields of an object.
 template <typename T, typename Get, typename Of>
 void add_figures(std::vector<RegionFigure>& into, const std::string& key, const Field<Get>& field, Of of) {
   const bool device_activity = field.null == Null::kNoDeviceActivity;

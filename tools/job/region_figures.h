@@ -1,4 +1,4 @@
-// The figures of a region by name: what an assertion may ask for, and what two runs are compared by.
+// The figures of a region by name, for assertions and for comparisons of two runs.
 #pragma once
 
 #include <functional>

@@ -56,7 +56,7 @@ std::vector<std::int64_t> common_windows(const std::vector<Member>& members) {
   return common;
 }
 
-/// What the members with less communication than the others cost. `members` are those of one group.
+/// The cost of members with less communication than the others. `members` are those of one group.
 void find_in_group(const std::string& region, std::vector<Member*>& members, const std::vector<std::int64_t>& windows,
                    std::optional<double> job_mfu, std::vector<Straggler>& found) {
   const std::size_t n = members.size();

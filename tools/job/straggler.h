@@ -41,7 +41,7 @@ struct Straggler {
 /// 1.4826 x the median absolute deviation of w among the others, or of the lead from window to window divided by the
 /// root of their number, whichever is more; fewer than six ranks need three windows, for there the others say little of
 /// noise.
-/// No rank is named where more than a third of a group (of more than two) stands out: that is no rank's doing.
+/// No rank is named where more than a third of a group (of more than two) differs: that is no rank's doing.
 /// \param job_mfu of job_totals. \return by cost, most first; a rank once, for the region where it costs most.
 [[nodiscard]] std::vector<Straggler> find_stragglers(const std::vector<const Rank*>& ranks,
                                                      const std::vector<ClockSkew>& skews,

@@ -13,7 +13,7 @@
 namespace mfu {
 
 /// Bins of equal width on one line of time, the same for every region. They begin as wide as a window; when there are
-/// more than kMaxBins, pairs become one. What is in a bin are sums (Weights), so its MFU is that of everything in it,
+/// more than kMaxBins, pairs become one. A bin holds sums (Weights), so its MFU is that of everything in it,
 /// and the sum over all bins is that of the run.
 class TimeGrid {
  public:

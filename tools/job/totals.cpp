@@ -10,7 +10,7 @@ namespace mfu {
 
 namespace {
 
-/// A bound from below of all ranks: what each did at least, over what all could have done.
+/// A bound from below of all ranks: the least FLOP of each, over the peak of all.
 struct LowerBound {
   double least = 0, at_peak = 0;
   bool any = false;

@@ -1,4 +1,4 @@
-// The job in one row: what all its ranks did together, weighted by what each could have done.
+// The job in one row: the sum over its ranks, weighted by their peaks.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct JobTotals {
   std::size_t with_mfu = 0;  ///< of them, those that mfu covers
   bool whole_run = false;    ///< over `end` lines
   std::optional<double> mfu, hfu, mbu;
-  /// Bounds from below, only where no rank's figure is known: a rank without a bound of its own counts as nothing done.
+  /// Bounds from below, only where no rank's figure is known: a rank without any bound counts as nothing done.
   std::optional<double> mfu_lower, mbu_lower;
   std::optional<double>
       seen;  ///< share of the matmul time whose FLOP are known; none: calls were not watched, or none ran
@@ -39,7 +39,7 @@ struct JobTotals {
   std::optional<double> overhead;  ///< mean over ranks
 };
 
-/// What the elapsed device-seconds of `row` are to be multiplied by: the peak of its device, or the mean of the
+/// The factor for the elapsed device-seconds of `row`: the peak of its device, or the mean of the
 /// process's devices. None where that of any of them is not known.
 [[nodiscard]] RowPeak peak_of(const Rank& rank, const RegionSummary& row) noexcept;
 

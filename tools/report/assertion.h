@@ -22,7 +22,7 @@ struct Assertion {
   bool percent = false;  ///< the number was said in %
 };
 
-/// Error: what was expected, with the known figures where the name is none.
+/// The Error names the expected form, and the known figures where the name is none.
 [[nodiscard]] Result<Assertion> parse_assertion(std::string_view text);
 
 /// Whether an assertion holds, and the line for a person.

@@ -32,7 +32,7 @@ ComparedFigure compared(std::string_view key, std::optional<double> a, std::opti
   return {key, a, b, both ? std::optional(*b - *a) : std::nullopt};
 }
 
-/// What kernel times are divided by, so that runs of different length can be compared.
+/// The divisor of kernel times, so that runs of different length can be compared.
 std::optional<double> instances_of(const RegionSummary& r) {
   if (r.region == "total") return r.elapsed_ns > 0 ? std::optional(seconds(r.elapsed_ns)) : std::nullopt;
   return r.instances != 0 ? std::optional(static_cast<double>(r.instances)) : std::nullopt;
@@ -122,7 +122,7 @@ void flatten(const Json& json, const std::string& path, std::map<std::string, st
   }
 }
 
-/// What the processes of a job say of one fact, each once.
+/// The answers of a job's processes to one question, each once.
 using Facts = std::map<std::string, std::set<std::string>>;
 
 Facts facts_of(const Job& job) {
@@ -172,7 +172,7 @@ std::vector<Difference> differences_of(const Job& a, const Job& b) {
     for (const auto& [key, values] : *facts) keys.insert(key);
   for (const std::string& key : keys)
     if (of_a[key] != of_b[key]) found.push_back({key, join(of_a[key]), join(of_b[key])});
-  // What a person changed first, what follows from the place last.
+  // Settings that a person changed first, those that follow from the machine last.
   const auto rank = [](const Difference& d) {
     return d.what.find("tokens per instance") != std::string::npos || d.what.starts_with("workload") ? 0
            : d.what == "GPU" || d.what == "peak" || d.what == "parameters" || d.what == "processes"  ? 1

@@ -1,4 +1,4 @@
-// Two runs side by side: what changed, region by region, in points of MFU by class of the waterfall.
+// Two runs side by side: changes, region by region, in points of MFU by class of the waterfall.
 #pragma once
 
 #include <array>
@@ -27,14 +27,14 @@ struct ComparedKernel {
 struct ComparedRegion {
   std::string name;
   bool in_a = false, in_b = false;
-  /// What `classes` are parts of: kMfu, the changes of mfu and the classes sum to 0; kTime, those of the classes alone
-  /// do (MFU is unknown in one of the runs); kNone, there is nothing to compare.
+  /// The whole that `classes` divide: kMfu, the changes of mfu and the classes sum to 0; kTime, those of the classes
+  /// alone do (MFU is unknown in one of the runs); kNone, there is nothing to compare.
   enum class Basis { kNone, kTime, kMfu } basis = Basis::kNone;
   ComparedFigure mfu;
   std::array<ComparedFigure, kTimeClasses> classes;  ///< `lost` or shares of time, 0..1
   std::vector<ComparedFigure> figures;               ///< hfu, mbu, each_s, latencies, ...
   std::vector<ComparedKernel> kernels;               ///< largest change first
-  std::string words;                                 ///< what changed, in one sentence
+  std::string words;                                 ///< the change, in one sentence
 };
 
 /// A fact that is not the same in both runs.
@@ -48,7 +48,8 @@ struct Comparison {
   const Job* b = nullptr;
   std::vector<ComparedRegion> regions;  ///< in the order of the runs, `total` last
   std::vector<Difference> differences;  ///< config, model, GPUs, peak, versions
-  std::vector<std::string> remarks;  ///< what makes the two hard to compare: other GPU, peak, dtype, convention, ranks
+  std::vector<std::string>
+      remarks;  ///< differences that make the two hard to compare: GPU, peak, dtype, convention, ranks
 };
 
 /// `a` and `b` must outlive the result.

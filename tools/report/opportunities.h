@@ -1,4 +1,4 @@
-// What is worth doing about a run, and what it would gain at most.
+// Improvements of a run, and the most that each could gain.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What a reader of a job of many ranks asks first: is one of them not like the others?
+// The first question about a job of many ranks: is one of them not like the others?
 #pragma once
 
 #include <string>

@@ -20,7 +20,7 @@ struct RunSource {
 /// Gives the rows of a run without a model the work that `config` implies. Error: it has a model.
 [[nodiscard]] Result<void> count_late(const Config& config, RunHistory& history);
 
-/// What a path holds.
+/// The kind of input at a path.
 enum class SourceKind { kRunDirectory, kTraces };
 
 /// Called with what a person should know about the input: one line, without a prefix.

@@ -23,7 +23,7 @@ struct RegionTimelines {
   static constexpr std::size_t kMostInstances = 4000;
   std::uint64_t instances_in_all = 0;
   DurationNs median_ns = 0;
-  TimeNs base_ns = 0;                ///< what makes times of the two below UTC
+  TimeNs base_ns = 0;                ///< added to times of the two below to make them UTC
   InstanceTimeline slowest, median;  ///< the same one where there is one instance only
 };
 

@@ -161,7 +161,7 @@ Result<int> HttpServer::listen(const std::string& at) {
     send_text(connection, status, std::string(what) + "\n");
     return 0;
   };
-  callbacks.log_message = [](const ::mg_connection*, const char*) { return 1; };  // what went wrong is in `error`
+  callbacks.log_message = [](const ::mg_connection*, const char*) { return 1; };  // `error` has the cause
   ::mg_init_data init{&callbacks, nullptr, options.data()};
   state_->context = ::mg_start2(&init, &error);
   if (state_->context == nullptr) return Error{text[0] != '\0' ? text.data() : "the server cannot start"};

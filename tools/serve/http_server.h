@@ -15,7 +15,7 @@ struct HttpBody {
   std::string gzip;  ///< the same, for those who accept it; empty: too small to be worth it
 };
 
-/// What a path answers: many who ask at once share one body. [any thread of the server]
+/// The answer of a path: many who ask at once share one body. [any thread of the server]
 struct HttpAnswer {
   int status = 200;
   std::string type;  ///< Content-Type

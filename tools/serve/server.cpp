@@ -36,7 +36,7 @@ class JobMetrics {
     return refresh_locked();
   }
 
-  /// What of the files cannot be used, for a person who waits. \return whether no file can be.
+  /// Prints the files that cannot be used, for a person who waits. \return whether no file can be.
   bool say_problems() const {
     const std::lock_guard lock(mutex_);
     for (const std::string& problem : job_.problems()) say_error("serve", problem);

@@ -1,4 +1,4 @@
-// The options of `mfu serve`. The server is a module of its own, so that the command needs no HTTP server to start.
+// The options of `mfu serve`. The server is a separate module, so that the command needs no HTTP server to start.
 #pragma once
 
 #include <functional>
@@ -35,7 +35,7 @@ struct ServeOptions {
   std::function<Result<void>(const std::string& path, const std::string& text)> replace;
 };
 
-/// Serves until SIGINT or SIGTERM. \return an exit code; what went wrong is on stderr.
+/// Serves until SIGINT or SIGTERM. \return an exit code; errors are on stderr.
 using ServeFunction = int(const ServeOptions&);
 inline constexpr const char* kServeModule = "libmfu_serve.so";
 inline constexpr const char* kServeSymbol = "mfu_serve";

@@ -72,7 +72,7 @@ def graph(nodes: int, count: int) -> dict[str, Any]:
 
 def known(loop_s: float) -> dict[str, Any]:
     """Kernels of known length: single ones between events, two streams at once, a graph, `loop_s` seconds of launches without any
-    synchronisation, and one that still runs at the end. Returns counts, and lengths in s; CUPTI has no part in times by events."""
+    synchronisation, and one that still runs at the end. Returns counts, and times in s; CUPTI has no part in those by events."""
     cuda = Cuda()
     spin, other = cuda.spinner(), cuda.new_stream()
     singles, pairs, graphs, nodes, loop = 50, 100, 10, 20, int(loop_s * 1000)

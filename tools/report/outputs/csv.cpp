@@ -48,7 +48,7 @@ std::string with_word(std::string_view key, std::string_view inner) {
 template <typename Get, typename T>
 void put_columns(const Field<Get>& field, const T& value, bool device_seen, const std::string& key, const Put& put) {
   const bool known = field.null != Null::kNoDeviceActivity || device_seen;
-  // No number where `suspect` has the cause. A clock may well be above the one that the peak stands for.
+  // No number where `suspect` has the cause. A clock may well be above the one that the peak supposes.
   const bool ratio = field.unit == Unit::kRatio && field.key != "clock_ratio";
   const auto text = [known, ratio](const auto& number, Unit unit) {
     if constexpr (std::is_floating_point_v<std::remove_cvref_t<decltype(number)>>)

@@ -27,7 +27,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The template with every @NAME@ replaced, in one pass: what is put in is not looked at again.
+/// The template with every @NAME@ replaced, in one pass: inserted text is not looked at again.
 std::string filled(std::string_view text, const std::map<std::string_view, std::string_view>& values) {
   std::string out;
   while (!text.empty()) {

@@ -20,7 +20,7 @@ struct PageOptions {
 /// Two runs side by side.
 [[nodiscard]] std::string compare_page(const Comparison& comparison, std::string_view version);
 
-/// What the page of a run reads: {"kind": "run", "job": job_json, and what only the page shows: "series", "rows" (per
+/// The data of a run's page: {"kind": "run", "job": job_json, and what only the page shows: "series", "rows" (per
 /// rank and device), "devices", ...}.
 [[nodiscard]] std::string run_page_data(const Job& job, std::string_view version, const PageOptions& options = {});
 /// `gpt2 124 M: 40.9 % MFU in step, demo1`.

@@ -101,7 +101,7 @@ const JobRegion* main_region(const Job& job) {
   return job.find("total");
 }
 
-/// What the run was: its host, shape, command and versions, as far as its files say.
+/// The run's host, shape, command and versions, as far as its files have them.
 Json about_of(const Job& job) {
   Json about;
   about["title"] = run_page_title(job);
@@ -213,7 +213,7 @@ std::string_view instance_name(const RegionSummary& region) {
     case Phase::kPrefill:
       return "prefill time";
     case Phase::kDecode:
-      // One pass each, or several: then the time between tokens has figures of its own.
+      // One pass each, or several: then the time between tokens has separate figures.
       return region.inter_token.count <= region.latency.count ? "time between tokens" : "time of several tokens";
     default:
       return "time of an instance";
