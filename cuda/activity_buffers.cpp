@@ -66,7 +66,7 @@ std::uint8_t* ActivityBuffers::request(std::uint32_t lane_index, std::size_t& si
   counters_.add(Counter::kBuffersExhausted);
   size = 0;
   if (null_allowed_) return nullptr;
-  // What lands in a spare is thrown away, but CUPTI before 12.9 does not survive an empty answer.
+  // Records in a spare are thrown away, but CUPTI before 12.9 does not survive an empty answer.
   Block* spare = take(spares_.data(), kMaxSpare);
   if (spare == nullptr) return nullptr;
   size = kSpareBytes;

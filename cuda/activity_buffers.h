@@ -19,7 +19,7 @@ namespace mfu {
 /// kFillTime is never more than that behind, however slow the kernels are.
 ///
 /// CUPTI learns of at most kLargest, but each block is 8 MiB of address space: other activity clients in the process
-/// may get our block when they take CUPTI over, and some free() it or hand it on as an 8 MiB buffer of their own. Both
+/// may get our block when they take CUPTI over, and some free() it or hand it on as an 8 MiB buffer. Both
 /// are in bounds this way, and untouched pages cost nothing.
 class ActivityBuffers {
  public:
@@ -28,7 +28,7 @@ class ActivityBuffers {
   static constexpr std::uint32_t kMaxBlocks = 512;
   static constexpr std::size_t kSmallest = 32u << 10;  ///< 150 kernel records of CUPTI 13.0
   static constexpr std::size_t kLargest = 1u << 20;    ///< 4,854 of them
-  /// What blocks may hold beyond kSmallest each, in all: 31 MiB that CUPTI may fill before records are dropped.
+  /// Bytes of all blocks beyond kSmallest each: 31 MiB that CUPTI may fill before records are dropped.
   static constexpr std::size_t kMaxGrowth = 15u << 20;
   static constexpr DurationNs kFillTime = 100'000'000;
   static constexpr std::uint32_t kMaxSpare = 64;  ///< more of them where CUPTI cannot take "none" for an answer
@@ -45,8 +45,8 @@ class ActivityBuffers {
   ActivityBuffers(Counters& counters, bool null_allowed) noexcept : counters_(counters), null_allowed_(null_allowed) {}
 
   /// A buffer of `size` bytes for at most `records` records (0: as many as fit); nullptr and 0 when the cap is reached.
-  /// `lane`: any number that distinguishes the calling thread; each lane has a rate of its own, since from
-  /// CUPTI 13.0 on each thread fills buffers of its own.
+  /// `lane`: any number that distinguishes the calling thread; each lane has a separate rate, since from
+  /// CUPTI 13.0 on each thread fills separate buffers.
   std::uint8_t* request(std::uint32_t lane, std::size_t& size, std::size_t& records) noexcept;
 
   enum class Owner : std::uint8_t { kOurs, kSpare, kForeign };

@@ -32,7 +32,7 @@ struct MemcpyOffsets {
                                kStream = offsetof(Record, streamId), kCorrelation = offsetof(Record, correlationId),
                                kGraph = offsetof(Record, graphId);
 };
-/// What is elsewhere than in MemcpyOffsets.
+/// Fields that are elsewhere than in MemcpyOffsets.
 struct PeerCopyOffsets {
   using Record = CUpti_ActivityMemcpyPtoP4;
   static constexpr std::size_t kCorrelation = offsetof(Record, correlationId), kGraph = offsetof(Record, graphId);
@@ -80,7 +80,7 @@ constexpr std::size_t kPeerCopyBytes = PeerCopyOffsets::kGraph + 4;
 constexpr std::size_t kCallBytes = CallOffsets::kReturn + 4;
 constexpr std::size_t kGraphTraceBytes = GraphTraceOffsets::kStream + 4;
 
-/// By CUpti_ActivityMemcpyKind, whose 11 values lie within 16. Peer copies are records of their own.
+/// By CUpti_ActivityMemcpyKind, whose 11 values lie within 16. Peer copies are separate records.
 constexpr std::array<CopyDirection, 16> kDirections = [] {
   std::array<CopyDirection, 16> by_kind{};
   by_kind[CUPTI_ACTIVITY_MEMCPY_KIND_HTOD] = by_kind[CUPTI_ACTIVITY_MEMCPY_KIND_HTOA] = CopyDirection::kToDevice;
@@ -223,7 +223,7 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
       break;
     }
     const auto* record = reinterpret_cast<const std::uint8_t*>(next);
-    // Outside of the buffer on either side: what lies before it is far behind it, without a sign.
+    // Outside of the buffer on either side: an address before it is far behind it, without a sign.
     const std::size_t at = reinterpret_cast<std::uintptr_t>(record) - reinterpret_cast<std::uintptr_t>(buffer);
     if (at >= valid_bytes || valid_bytes - at < sizeof(std::uint32_t)) {
       counters_.add(Counter::kRecordsTruncated);
@@ -237,7 +237,7 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
     for (std::size_t line = 0; line < kKernelBytes; line += 64)
       __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(record) + 4 * stride + line));
     if (batch == nullptr) batch = take_batch(may_wait);
-    // Straight into the batch; what turns out to be no record is overwritten by the next.
+    // Straight into the batch; bytes that are no record are overwritten by the next.
     ActivityRecord& out = batch != nullptr ? batch->records[batch->count] : nowhere;
     std::uint32_t context = 0;
     Outcome outcome = Outcome::kRecord;

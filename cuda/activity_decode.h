@@ -22,7 +22,7 @@ class ActivityDecoder {
                   Counters& counters, const GraphProducts* nodes = nullptr)
       : api_(api), names_(names), contexts_(contexts), queue_(queue), counters_(counters), nodes_(nodes) {}
 
-  /// From now on records are those of a subscriber with buffers of its own.
+  /// From now on records are those of a subscriber with separate buffers.
   void read_for(CUpti_SubscriberHandle subscriber) noexcept { subscriber_ = subscriber; }
   /// \param may_wait the calling thread is our own, so it may give the drain a moment to make room.
   void decode(std::uint8_t* buffer, std::size_t valid_bytes, bool may_wait) noexcept;

@@ -113,7 +113,7 @@ void add_python_wheels(std::vector<CuptiCandidate>& to, const Mapped& mapped, co
     add_site_packages(to, std::string(home) + "/.local/lib/python3*/site-packages");
 }
 
-/// What the open library says of itself without being called.
+/// Facts about the open library, without a call.
 CuptiTraits traits_of(void* handle, const CuptiCandidate& candidate) {
   CuptiTraits traits;
   traits.host_mapped = candidate.host_mapped;

@@ -18,7 +18,7 @@ namespace {
 
 constinit thread_local bool t_own_thread = false;
 
-constexpr std::uint32_t kThreadBuffers = 130000;  // each thread fills buffers of its own by default from here on
+constexpr std::uint32_t kThreadBuffers = 130000;  // each thread fills separate buffers by default from here on
 /// Work that is recorded: kernels first, without which there is nothing. Copies and sets are for the waterfall.
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                          CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_MEMCPY2};
@@ -212,7 +212,7 @@ void CuptiSession::watch_runtime_calls() noexcept {
 }
 
 void CuptiSession::flush() noexcept {
-  // Where a subscriber of the second kind (CUPTI 13.2) has records of its own layout, all calls like this one fail.
+  // Where a subscriber of the second kind (CUPTI 13.2) has records of another layout, all calls like this one fail.
   if (api_.flush_all(0) == CUPTI_ERROR_NOT_COMPATIBLE) refused_.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -28,7 +28,7 @@ enum class CuptiLevel : std::uint8_t {
   kShare,  ///< activity records only, the API calls among them: the subscriber slot is left to torch.profiler
 };
 
-/// What a host thread did with CUPTI's callbacks is counted where it happens; this object only wires. At most one per
+/// Callbacks are counted where they happen; this object only wires. At most one per
 /// process, leaked: callbacks may come until the process is gone.
 class CuptiSession {
  public:
@@ -48,7 +48,7 @@ class CuptiSession {
   /// [inside cuInit] Subscribes and enables. No thread, no driver call. On failure nothing stays registered
   /// that could disturb another tool. `why` gets one clause for the log.
   /// \param whole_graphs a launch of a CUDA graph is one record, and its nodes have none.
-  /// \param own_forms as a subscriber with buffers of its own beside others of that kind (kFull only). Where this CUPTI
+  /// \param own_forms as a subscriber with separate buffers beside others of that kind (kFull only). Where this CUPTI
   ///   cannot, or refuses, as the only one.
   [[nodiscard]] Failure start(CuptiLevel level, bool whole_graphs, bool own_forms, std::string& why);
   /// Whether there may be others beside us.
@@ -60,8 +60,8 @@ class CuptiSession {
 
   /// [mfu-flush] Asks CUPTI for the buffers that are complete. May block for long; never under a lock.
   void flush() noexcept;
-  /// [mfu-flush] At exit, with the last context still alive, and from make_room: asks for every buffer. What is still
-  /// running then comes with an end of 0, and is never delivered again, so this is for no other moment.
+  /// [mfu-flush] At exit, with the last context still alive, and from make_room: asks for every buffer. Work that is
+  /// still running then comes with an end of 0, and is never delivered again, so this is for no other moment.
   void flush_everything() noexcept { api_.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); }
   /// [mfu-flush] Records that CUPTI dropped since the last call.
   [[nodiscard]] std::uint64_t take_dropped() noexcept;
@@ -77,14 +77,14 @@ class CuptiSession {
   void follow_events() noexcept;
   /// [mfu-flush] Looks whether another client's session has ended, and if so registers again: at once, since a next
   /// session may begin at any moment, and who registers then takes its records. Kineto ends each session by setting
-  /// the attribute that gives every thread a buffer of its own back to 0; from CUPTI 13.0 on it is 1 unless somebody
+  /// the attribute that gives every thread a separate buffer back to 0; from CUPTI 13.0 on it is 1 unless somebody
   /// has set it.
   /// True: one has, and we have registered.
   bool look_for_ended_session() noexcept;
   /// [any thread] Whether the end of such a session can be seen.
   [[nodiscard]] bool sees_ends() const noexcept { return had_thread_buffers_; }
   /// [host thread] Another client is about to register its buffers. CUPTI would go on to fill the buffers that it has,
-  /// and give to that client, which throws it away: so it is all asked for now. What runs at this moment is lost to us,
+  /// and give to that client, which throws it away: so it is all asked for now. Work of this moment is lost to us,
   /// as it would be there.
   void make_room() noexcept;
   /// [any thread] How many have ended so far, as far as is known.

@@ -1,4 +1,4 @@
-// What is known to be wrong with which CUPTI, as data, and which one may be called at all.
+// Known defects of CUPTI versions, as data, and which version may be called at all.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace mfu {
 
-/// What the library does about a defect.
+/// The library's answer to a defect.
 enum class CuptiRemedy : std::uint8_t {
   kOtherCopy,       ///< another candidate is taken where there is one; the host's own copy is used all the same
   kSayIfNoRecords,  ///< named when launches are made and no record ever comes
@@ -18,7 +18,7 @@ struct CuptiDefect {
   std::uint32_t first, last;  ///< cuptiGetVersion(), both included
   CuptiRemedy remedy;
   const char* what;    ///< one clause
-  const char* source;  ///< where it is said
+  const char* source;  ///< the source
 };
 
 /// The table. Source: NVIDIA's CUPTI release notes and the threads named.
@@ -49,7 +49,7 @@ inline constexpr CuptiDefect kCuptiDefects[] = {
   return nullptr;
 }
 
-/// What can be known about a libcupti without calling it.
+/// Facts about a libcupti that need no call of it.
 struct CuptiTraits {
   bool is_13_2 = false;  ///< exports what came with 13.2 and not what came with 13.3
   int cuda_major = 0;    ///< from its SONAME or file name; 0: not known

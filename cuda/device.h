@@ -1,4 +1,4 @@
-// What the driver says of its devices. Asked for on our own threads only, after the host has initialised CUDA; the
+// Devices as the driver has them. Asked for on our own threads only, after the host has initialised CUDA; the
 // versions may be called earlier.
 #pragma once
 

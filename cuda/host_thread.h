@@ -1,4 +1,4 @@
-// What we keep per host thread: one pointer in its TLS, everything else behind it.
+// State per host thread: one pointer in its TLS, everything else behind it.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace mfu {
 
-/// What host threads need while the library is active. Published once, never freed.
+/// Needed by host threads while the library is active. Published once, never freed.
 struct HostLinks {
   Attribution* attribution = nullptr;
   const RegionRules* rules = nullptr;

@@ -70,7 +70,7 @@ bool product_of_kernel(const char* symbol, const void* const* parameters, Produc
       bool same = compiled[first + 1] != 0 && compiled[first + 2] != 0;  // without these nothing vouches for the layout
       for (std::size_t i = 0; i < 3; ++i) same = same && (compiled[first + i] == 0 || compiled[first + i] == sizes[i]);
       if (!same) continue;
-      // Row-major D (m x n) = A (m x k) B (n x k)^T: what cuBLAS would be asked for as n x m.
+      // Row-major D (m x n) = A (m x k) B (n x k)^T: cuBLAS would be asked for it as n x m.
       product = {};
       product.m = sizes[1];
       product.n = sizes[0];

@@ -7,7 +7,7 @@
 
 namespace mfu {
 
-/// What the kernel computes that is about to be launched. False for all that are not known.
+/// The product of the kernel that is about to be launched. False for all that are not known.
 ///
 /// DeepGEMM compiles a kernel for each size of a model's matrices, by default with n and k of it; m and the processors
 /// that it runs on, hence its grid, are of no help. All three are parameters of each launch, one after the other, 32
@@ -26,8 +26,8 @@ namespace mfu {
   return name.find("deep_gemm") != std::string_view::npos;
 }
 
-/// What every launch is asked then: whether it begins as theirs do, `_ZN9deep_gemm`, as far as hardly anything else
-/// does.
+/// The question for every launch then: whether its name begins as theirs do, `_ZN9deep_gemm`, as far as hardly anything
+/// else does.
 [[nodiscard]] inline bool may_be_product(const char* symbol) noexcept {
   return symbol != nullptr && symbol[0] == '_' && symbol[1] == 'Z' && symbol[2] == 'N' && symbol[3] == '9' &&
          symbol[4] == 'd';

@@ -30,7 +30,7 @@ constinit std::atomic<bool> g_ranges_seen{false};
   return live.names->rule_of(domain.id, domain.name, event.name);
 }
 
-// What is rare, or slow anyway, is kept out of the functions that every range goes through. Events by value: a range
+// Rare or slow work is kept out of the functions that every range goes through. Events by value: a range
 // without a region then keeps its own in registers.
 [[gnu::noinline]] int push_before_live(const NvtxDomain& domain, RangeEvent event) noexcept {
   HostThread* thread = host_thread();

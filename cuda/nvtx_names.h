@@ -13,7 +13,7 @@
 
 namespace mfu {
 
-/// What a client holds as nvtxDomainHandle_t. Never freed: clients keep handles for ever, and pushes race with destroy.
+/// A client's nvtxDomainHandle_t. Never freed: clients keep handles for ever, and pushes race with destroy.
 struct NvtxDomain {
   DomainId id{};
   bool ignored = false;  ///< NCCL: its ranges are not regions of anybody's model, and there are very many
@@ -39,7 +39,7 @@ inline constinit std::array<NvtxDomain, kMaxNvtxDomains> g_nvtx_domains{};  // [
 /// By its id, for rules that name a domain.
 [[nodiscard]] const char* nvtx_domain_name(DomainId domain) noexcept;
 
-/// What a client holds as nvtxStringHandle_t: the text, and the rule once there are rules. Never freed.
+/// A client's nvtxStringHandle_t: the text, and the rule once there are rules. Never freed.
 struct RegisteredString {
   std::uint32_t magic = kMagic;
   std::uint32_t length = 0;
@@ -69,7 +69,7 @@ using NameBuffer = std::array<char, RuleCache::kMaxLength + 1>;
 [[nodiscard]] std::string_view narrow(const wchar_t* text, NameBuffer& out) noexcept;
 
 /// Reads as much of the attributes as the client's version of the struct has. The name is good as long as `buffer` and
-/// what the attributes point to.
+/// the target of the attributes.
 [[nodiscard]] RangeEvent read_attributes(const nvtxEventAttributes_t* attributes, NameBuffer& buffer) noexcept;
 
 }  // namespace mfu

@@ -3,7 +3,7 @@
 
 namespace mfu {
 
-/// How a call on a stack of its own ended.
+/// How a call on a separate stack ended.
 enum class GuardedCall {
   kReturned,
   kOverflowed,  ///< it filled its stack
@@ -14,9 +14,9 @@ namespace detail {
 [[nodiscard]] GuardedCall call_guarded(void (*function)(void*), void* argument) noexcept;
 }
 
-/// Calls `function()` on a stack of its own and says whether it came back. The thread stays the same, since the caller
-/// may be inside cuInit, whose locks are this thread's. What the function held when it filled its stack it holds for
-/// ever: nothing of that library may be called again.
+/// Calls `function()` on a separate stack and says whether it came back. The thread stays the same, since the caller
+/// may be inside cuInit, whose locks are this thread's. Locks that the function held when it filled its stack it holds
+/// for ever: nothing of that library may be called again.
 ///
 /// SIGSEGV is taken for the time of the call. One on another thread goes to the handler before.
 template <typename Function>

@@ -9,7 +9,7 @@ namespace mfu {
 
 namespace {
 
-/// A region's instance that found no room in the table: what it launches has an owner without a name, which is
+/// A region's instance that found no room in the table: its launches have an owner without a name, which is
 /// not the same as none.
 constexpr auto kUnrecorded = static_cast<InstanceId>(LaunchOwner::kAmbiguous);
 

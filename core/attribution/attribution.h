@@ -23,7 +23,7 @@ namespace mfu {
 
 /// One host thread as attribution sees it. Written by its own thread; the atomics are read by others.
 struct alignas(64) ThreadState {
-  // What every launch reads and writes, in the first two cache lines.
+  // Read and written by every launch, in the first two cache lines.
   std::atomic<std::uint32_t> innermost{0};  ///< innermost open region instance; 0: none. Read by threads without one
   std::atomic<std::uint32_t> serial{0};     ///< ThreadSerial of the thread that holds this state; 0: free
   std::atomic<std::uint64_t> launches{0};   ///< launch calls of threads that had this state, retracted ones excluded
@@ -62,7 +62,7 @@ class Attribution {
 
   /// [any thread] cold. A state for the calling thread; nullptr when all are taken (use the anonymous calls then).
   [[nodiscard]] ThreadState* acquire_thread(std::uint32_t os_thread = 0) noexcept;
-  /// [owner thread] The thread ends: what it left open is closed, the state is free again.
+  /// [owner thread] The thread ends: its open instances are closed, the state is free again.
   void release_thread(ThreadState& thread, Ticks now) noexcept;
 
   /// [owner thread] hot. A range that maps to no region.
@@ -159,7 +159,7 @@ class Attribution {
     thread.product = ProductTag::first_of(product);
     return true;
   }
-  /// [owner thread] hot. The call that begin_product was true for returns. `failed`: what it launched, if anything, is
+  /// [owner thread] hot. The call that begin_product was true for returns. `failed`: its launches, if any, are
   /// no whole product.
   void end_product(ThreadState& thread, bool failed) noexcept {
     if (failed && !thread.product.first())
@@ -202,7 +202,7 @@ class Attribution {
   }
 
  private:
-  /// What ThreadState::product says until the product has a number.
+  /// The value of ThreadState::product until the product has a number.
   static constexpr ProductId kAsked{ProductTable::kCapacity + 1};
 
   /// [launching thread] hot. Of the library call that the thread is inside of.

@@ -14,7 +14,7 @@
 
 namespace mfu {
 
-/// What the launch callback decided: an InstanceId, or one of the verdicts without one. 30 bits, so that a slot of the
+/// The launch callback's decision: an InstanceId, or one of the verdicts without one. 30 bits, so that a slot of the
 /// map keeps two flags beside it.
 enum class LaunchOwner : std::uint32_t {
   kOutside = 0,                  ///< no region open anywhere, by an unknown thread
@@ -182,7 +182,7 @@ class CorrelationMap {
   }
 
   enum class Kind : std::uint8_t { kOther, kOutstanding, kRecorded, kEventRecorded, kEventAwaited };
-  /// What the drain follows in the order of ids.
+  /// Followed by the drain in the order of ids.
   struct Entry {
     Kind kind = Kind::kOther;  ///< kOther: no entry with that id, or no work came of it
     LaunchPlace place;

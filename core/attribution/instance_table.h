@@ -12,11 +12,11 @@
 
 namespace mfu {
 
-/// What opened the instance.
+/// The opener of the instance.
 enum class InstanceKind : std::uint8_t {
   kThread,    ///< a push/pop range: belongs to its thread
   kProcess,   ///< a start/end range: belongs to the process
-  kNested,    ///< a range inside an instance of its own region: adds shape, not time
+  kNested,    ///< a range inside an instance of the same region: adds shape, not time
   kDetected,  ///< no range: the step detector found it
 };
 

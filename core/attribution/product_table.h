@@ -19,7 +19,7 @@ namespace mfu {
 class ProductTable {
  public:
   static constexpr std::uint32_t kCapacity = 1u << 16;
-  /// What every product is called once the table is full: its kernels are products of unknown size.
+  /// The name of every product once the table is full: its kernels are products of unknown size.
   static constexpr ProductId kFull{kCapacity};
 
   /// [any thread] hot. The number of `product`: the same for equal ones. Never kNone.
@@ -54,8 +54,8 @@ class ProductTable {
   std::atomic<std::uint32_t> used_{0};
 };
 
-/// [owner thread] hot. What one thread asked for lately, with its numbers: the products of a layer come again and
-/// again, and are found here without a look at what all threads share. All zero: nothing.
+/// [owner thread] hot. Products that one thread asked for lately, with their numbers: the products of a layer come
+/// again and again, and are found here without a look at what all threads share. All zero: nothing.
 class RecentProducts {
  public:
   [[nodiscard]] ProductId number_of(const ProductWords& product, ProductTable& table) noexcept {

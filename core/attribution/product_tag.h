@@ -1,4 +1,4 @@
-// Which matrix product a launch belongs to, in the word that lies beside the launch.
+// Which matrix product a launch belongs to, in a word next to the launch's.
 #pragma once
 
 #include <cstdint>

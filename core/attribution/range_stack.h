@@ -16,7 +16,7 @@ class RangeStack {
 
   struct Frame {
     DomainId domain{};
-    InstanceId instance = InstanceId::kNone;   ///< what this range opened: an instance, a part of one, or nothing
+    InstanceId instance = InstanceId::kNone;   ///< opened by this range: an instance, a part of one, or nothing
     InstanceId innermost = InstanceId::kNone;  ///< innermost region instance of the thread while this frame is on top
     RegionId region = RegionId::kNone;         ///< of the range itself
   };

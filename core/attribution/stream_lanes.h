@@ -14,7 +14,7 @@ namespace mfu {
 /// has kUnknownLane: then nothing is known of the order of its launches.
 class StreamLanes {
  public:
-  /// What a thread launched on last. It belongs to one thread.
+  /// The stream on which a thread launched last. It belongs to one thread.
   struct Cache {
     std::uint64_t key = 0;
     std::uint32_t version = 0;

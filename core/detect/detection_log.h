@@ -1,4 +1,4 @@
-// What the step detector considers, and why it takes or refuses it, in words: for `mfu replay --detect --explain`.
+// Candidates of the step detector, and why it takes or refuses them, in words: for `mfu replay --detect --explain`.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Records > launches: what one host call put on the device is one launch, however many records it has.
+// Records > launches: the work of one host call is one launch, however many records it has.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace mfu {
   return static_cast<std::uint8_t>(flags & ((flags & kFlagBackward) != 0 ? kept | kFlagForeach : kept));
 }
 
-/// What LaunchFold makes of one record alone that is no graph's. Most launches are one. [pure]
+/// A single record that is no graph's, as LaunchFold has it. Most launches are one. [pure]
 /// \param traits of the kernel's name, or traits_of(record)
 /// \param thread that launched; 0: not known
 [[nodiscard]] inline Launch launch_of(const ActivityRecord& record, const KernelTraits& traits,

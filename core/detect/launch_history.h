@@ -1,4 +1,4 @@
-// The last launches of one device: what each is, as a few bytes.
+// The last launches of one device, each as a few bytes.
 #pragma once
 
 #include <cstddef>
@@ -54,10 +54,10 @@ class LaunchHistory {
   LaunchPosition first_, n_;
 };
 
-/// Compares stretches of launches, whatever their order. [one thread] Memory is fixed at construction.
+/// Compares stretches of launches in any order. [one thread] Memory is fixed at construction.
 class StretchComparison {
  public:
-  /// What [a, a_end) and [b, b_end) have in common, as a share of the longer one: 0..1. Of more names than there is
+  /// The common part of [a, a_end) and [b, b_end), as a share of the longer one: 0..1. Of more names than there is
   /// room for: 0.
   [[nodiscard]] double likeness(const LaunchHistory& history, LaunchPosition a, LaunchPosition a_end, LaunchPosition b,
                                 LaunchPosition b_end);

@@ -11,7 +11,7 @@ constexpr std::uint32_t kFewest = 2;  ///< launches that agree: one alone agrees
 constexpr bool nearly_all(std::uint64_t part, std::uint64_t whole) noexcept { return part * 10 >= whole * 9; }
 
 /// True where `per_head` launches may be norms of queries or keys beside `of_rows` launches of row norms: each layer
-/// has a fixed number of both, and a pass has a last row norm of its own, which no layer owns.
+/// has a fixed number of both, and a pass has a last row norm, which no layer owns.
 constexpr bool fits_layers(std::uint32_t of_rows, std::uint32_t per_head) noexcept {
   constexpr std::uint32_t kLaunchesPerPass = 16;  // at least, of a model with eight layers or more
   return per_head <= of_rows && of_rows % per_head * kLaunchesPerPass <= of_rows;

@@ -163,7 +163,7 @@ StepKind ServingUnits::kind_of(const End& end) const noexcept {
   const auto has = [&](std::uint64_t roles) { return (end.roles & roles) != 0; };
   const bool writes_cache = has(role_bit(KernelRole::kCacheWrite));
   const bool is_graph = has(role_bit(KernelRole::kGraph));
-  // Names first where they are certain; kernels that serve both are told by rows against those of a decode.
+  // Names first where they are certain; kernels that serve both are separated by rows against those of a decode.
   const bool by_graphs = graphed_ > kFed, decodes = decodes_by_name_ || graphed_ != 0;
   if (end.rows != 0 && !by_graphs && (writes_cache || decodes))
     return end.rows > level_ * kMoreSequences + kFewSequences ? StepKind::kPrefillOrMixed : StepKind::kDecode;

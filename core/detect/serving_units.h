@@ -55,13 +55,13 @@ class ServingUnits {
   }
   /// Another thread copied something to the device: perhaps a batch, whose place says nothing.
   void note_load() noexcept { turn_.loaded = true; }
-  /// No more launches will come. True: what came last was an iteration, too.
+  /// No more launches will come. True: the last launches were an iteration, too.
   bool finish() noexcept;
   /// The iteration so many before the last one: kKept are remembered.
   [[nodiscard]] const End& back(std::size_t i) const noexcept { return ends_[(ended_ - 1 - i) % kKept]; }
   /// kIteration: no name and no rows say what it is.
   [[nodiscard]] StepKind kind_of(const End& end) const noexcept;
-  /// A training step is at launch `n`: the iteration at hand begins after it. What samples without new input may be an
+  /// A training step is at launch `n`: the iteration at hand begins after it. A sample without new input may be an
   /// evaluation whose batches are not seen, so that names alone say what it is.
   void training_runs(std::uint64_t n) noexcept {
     names_only_ = true;
@@ -69,7 +69,7 @@ class ServingUnits {
     begin_ = n;
   }
 
-  /// The stream is over: what looks like an evaluation before training is none.
+  /// The stream is over: an apparent evaluation before training is none.
   void no_training_will_come() noexcept { turns_ = thresholds::kTurnsOfAll; }
 
   /// Enough iterations of few kinds: they may be reported.
@@ -91,12 +91,12 @@ class ServingUnits {
   [[nodiscard]] StepKind usual_kind() const noexcept;
 
  private:
-  /// What came since the last iteration ended.
+  /// Launches since the last iteration ended.
   struct Turn {
     bool runs = false;         ///< the model, since the last copy or sample
     bool ran = false;          ///< the model
     bool sampled = false;      ///< since the model ran last
-    bool returned = false;     ///< what it worked out went to the host, since the model ran last
+    bool returned = false;     ///< a result went to the host, since the model ran last
     bool again = false;        ///< it ran once more after that: a part of something larger, or a token of many
     bool copied_in = false;    ///< since the model ran last
     bool loaded = false;       ///< by another thread

@@ -17,7 +17,7 @@ std::size_t StepDetector::held_bytes() const noexcept {
 }
 
 /// Copies to the device count where a thread makes them that launches kernels, too. A loader that runs ahead on a
-/// thread of its own says nothing about where a step begins.
+/// separate thread says nothing about where a step begins.
 inline bool StepDetector::is_of_loader(const Launch& launch) noexcept {
   if ((launch.traits.flags & kFlagToDevice) == 0) {
     if (launch.thread != kernel_threads_[0] && launch.name >= Launch::kFirstKernel)

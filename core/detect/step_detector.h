@@ -1,6 +1,6 @@
 // Finds training steps and serving iterations in one device's stream of launches: no range, no clock, no I/O.
 //
-// A launch is one token. What ends a unit of work has a name or a direction: an update after a backward pass
+// A launch is one token. The end of a unit of work has a name or a direction: an update after a backward pass
 // (TrainingUnits), a copy to the host after a sample (ServingUnits). Nothing is reported before units agree, so nothing
 // is taken back; where two readings are as good, nothing is reported at all.
 //

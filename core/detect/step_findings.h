@@ -1,4 +1,4 @@
-// What the step detector reports: boundaries, as they are found, and what it knows at the moment.
+// Reports of the step detector: boundaries, as they are found, and its knowledge at the moment.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ enum class StepConfidence : std::uint8_t { kNotSure, kLow, kMedium, kHigh };
 /// How the place of the boundary in the cycle was chosen; kAnywhere: the period is right, the place is arbitrary.
 enum class BoundaryRule : std::uint8_t { kAnywhere, kOptimizer, kSampling, kCopies, kGraph };
 
-/// What is known at the moment.
+/// Known at the moment.
 struct StepFindings {
   StepKind kind = StepKind::kNone;
   StepConfidence confidence = StepConfidence::kNotSure;

@@ -7,7 +7,7 @@
 namespace mfu {
 namespace {
 
-constexpr std::uint32_t kBurst = 12;          ///< what is this close to an optimizer's launch belongs to it [launch]
+constexpr std::uint32_t kBurst = 12;          ///< launches this close to an optimizer's belong to it [launch]
 constexpr std::uint32_t kHead = 16;           ///< launches by which a forward pass is known again
 constexpr std::uint32_t kBeforeProduct = 48;  ///< launches of a forward pass before its first matrix product, at most
 constexpr std::uint32_t kNone = 0xFFFF'FFFFu;
@@ -31,7 +31,7 @@ bool moves_data(const Launch& launch) noexcept {
   }
 }
 
-/// Of a model, not of an update. Orthogonalising optimizers multiply matrices too; without a name they are not told
+/// Of a model, not of an update. Orthogonalising optimizers multiply matrices too; without a name they are not known
 /// from a model.
 bool is_of_model(const Launch& launch) noexcept {
   switch (launch.traits.role) {
@@ -190,7 +190,7 @@ bool StepPhases::cut_run(const Run& run, bool last) {
     // An update that no name gives away; a model's work there would be half of something else.
     return of_model * 50 <= run.end - run.begin && add(StepPhase::kOptimizer, run.end);
   }
-  // What follows the update's last launch begins the next forward pass, if it is like one. Where clipping or loss
+  // The launch behind the update's last one begins the next forward pass, if it is like one. Where clipping or loss
   // scaling is all that has a name, the update itself follows; clearing gradients belongs to it in any case.
   const Run rest{false, after_update, run.end};
   bool model = false, clears = true;
@@ -285,7 +285,7 @@ bool StepPhases::cut_by_names() {
     update_end = i + 1;
   }
   if (update == size) {
-    // No name gives it away: what follows the backward pass and its last products and copies.
+    // Without a name: the launches behind the backward pass and its last products and copies.
     const auto ends_backward = [&](const Launch& l) {
       return moves_data(l) || l.traits.role == KernelRole::kGemm || l.traits.role == KernelRole::kReduce;
     };

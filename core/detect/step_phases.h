@@ -1,9 +1,9 @@
 // Cuts the launches of one training step into forward, backward and optimizer: pure, linear in the launches.
 //
 // By host thread first: PyTorch runs every backward pass on a thread of its autograd engine, and forward and optimizer
-// on the thread that called. Where threads say nothing (one thread, or not known), by names: what runs in a backward
-// pass alone, losses, optimizers. What fits neither picture (forward and backward interleaved, as DualPipe does) is not
-// cut at all.
+// on the thread that called. Where threads say nothing (one thread, or not known), by names: kernels that run in a
+// backward pass alone, losses, optimizers. A step that fits neither picture (forward and backward interleaved, as
+// DualPipe does) is not cut at all.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct PhaseSpan {
   std::uint32_t begin = 0, end = 0;
 };
 
-/// What the cuts follow from; kNone: there are none.
+/// The rule of the cuts; kNone: there are none.
 enum class PhaseRule : std::uint8_t { kNone, kThreads, kNames };
 
 /// [one thread] Keeps its buffers from step to step, so that only the first steps allocate.
@@ -31,7 +31,7 @@ class StepPhases {
  public:
   static constexpr std::size_t kMaxSpans = 256;  ///< a step of more is taken for interleaved
   static constexpr std::size_t kMaxThreads = 16;
-  static constexpr std::size_t kMaxLaunches = 1u << 17;  ///< longer ones are not cut; what the detector remembers
+  static constexpr std::size_t kMaxLaunches = 1u << 17;  ///< longer ones are not cut; as many as the detector remembers
 
   /// `step`: the launches between two boundaries, in correlation order, which begins with a forward pass (not one
   /// that BoundaryRule::kAnywhere cut). Recomputation inside a backward pass is backward; gradient clipping and loss

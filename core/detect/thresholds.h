@@ -13,7 +13,7 @@ inline constexpr std::uint32_t kLeastUpdate = 48;  ///< launches without a produ
 inline constexpr double kAlike = 0.9;              ///< launches in common: two steps; two kinds of step share less
 inline constexpr double kSame = 0.98;              ///< two steps of which no record was lost
 inline constexpr std::uint32_t kUnitsNamed = 2;    ///< that agree: an optimizer ends each by name
-inline constexpr std::uint32_t kUnitsUnnamed = 3;  ///< that agree: what ends them has no name
+inline constexpr std::uint32_t kUnitsUnnamed = 3;  ///< that agree, whose end has no name
 inline constexpr std::uint32_t kUnitsUnlike = 6;   ///< of other lengths, in which the updates alone agree
 inline constexpr std::uint32_t kMostOfTurn = 4;    ///< networks that take turns
 

@@ -124,7 +124,7 @@ bool TrainingUnits::find_unnamed_update(LaunchPosition next) {
   return true;
 }
 
-/// What lies between the update before and the first backward launch.
+/// Launches between the previous update and the first backward launch.
 void TrainingUnits::look_at_gap(TrainingUnit& unit) const noexcept {
   constexpr LaunchPosition kTogether = 4;
   if (unit.before == 0) return;
@@ -252,7 +252,7 @@ void TrainingUnits::learn_copies(std::span<const TrainingUnit* const> units) noe
   usual_.by_copies = usual_.run != TrainingUnit::kRuns && *chosen * 8 >= most * 7;
 }
 
-/// What precedes the first product is the rest of the update if it is usually long, else a part of the forward pass.
+/// The part before the first product is the rest of the update if it is usually long, else a part of the forward pass.
 void TrainingUnits::learn_head(std::span<const TrainingUnit* const> units) noexcept {
   std::array<const TrainingUnit*, kKept + 1> sorted{};
   const auto last = std::copy(units.begin(), units.end(), sorted.begin());

@@ -27,7 +27,7 @@ struct TrainingUnit {
   static constexpr std::size_t kRuns = 8;
 
   LaunchPosition before = 0;    ///< end of the update before
-  LaunchPosition backward = 0;  ///< its first backward launch: what lies between the two is its gap
+  LaunchPosition backward = 0;  ///< its first backward launch: its gap lies between the two
   LaunchPosition update = 0, end = 0;
   std::uint32_t updates = 0;  ///< launches of the update that have a name
   std::uint32_t passes = 0;
@@ -99,7 +99,7 @@ class TrainingUnits {
   static constexpr unsigned kMarks = kFlagBackward | kFlagOptimizer | kFlagForeach | kFlagLoss | kFlagToDevice;
   static constexpr std::size_t kKept = 32;
 
-  /// What the gaps of recent units have in common.
+  /// Common properties of the gaps of recent units.
   struct Usual {
     bool by_copies = false;           ///< the copies of a batch mark the begin; otherwise the first product does
     bool fixed = false;               ///< most forward passes are of one length,

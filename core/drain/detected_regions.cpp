@@ -75,13 +75,13 @@ struct DetectedRegions::Device final : StepListener, DetectionLog {
   std::uint32_t most_explained, explained = 0;
   StepDetector detector;
   HeldRecords held;                     ///< in the order of launches
-  std::deque<StepBoundary> boundaries;  ///< reported, in order; what lies between the first two is next to be made
+  std::deque<StepBoundary> boundaries;  ///< reported, in order; the first two enclose the next instance
   std::uint64_t given_out = 0;          ///< launches before this one are in the Ledger
   std::uint64_t judged = 0;             ///< the kinds of boundaries before this launch are those of their products
   std::optional<CorrelationId> last_fed;
   TimeNs fed_at = 0;    ///< begin of the launch that the detector looks at
   TimeNs found_at = 0;  ///< when the detector reported its first boundary since it knew nothing; 0: it knows nothing
-  bool stands = false;  ///< what it reports may be used
+  bool stands = false;  ///< its reports may be used
   bool said_not_sure = false;
   std::uint32_t said_found = 0;  ///< bits: StepKind
   TimeNs last_close = std::numeric_limits<TimeNs>::min();
@@ -277,7 +277,7 @@ void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, c
     phase.rule = slot.rule;  // its shape is the step's
     ledger_.open(phase, at, &part);
     give_out(device, begin.launch + span.end, phase.id);
-    // The last one ends with its work: what comes then is waiting for the next step, and no phase's.
+    // The last one ends with its work: the wait for the next step is no phase's.
     const std::size_t after = std::min<std::size_t>(span.end, step_.size() - 1);
     at = std::clamp(step_[after].begin_ns, at, closes);
     ledger_.close(phase, at, device.index);
@@ -288,7 +288,7 @@ void DetectedRegions::make_instance(Device& device, const StepBoundary& begin, c
   device.last_step = closes - opens;
 }
 
-/// What the next two iterations are, where their matrix products say more than names.
+/// The kinds of the next two iterations, where their matrix products say more than names.
 void DetectedRegions::judge_by_products(Device& device) {
   for (std::size_t i = 1; i < std::min<std::size_t>(device.boundaries.size(), 3); ++i) {
     StepBoundary& end = device.boundaries[i];
@@ -355,7 +355,7 @@ DurationNs DetectedRegions::patience(const Device& device) const noexcept {
   return now_ - first_begin_ <= first_hold ? kEver : 0;
 }
 
-/// Gives out what has waited for too long, or is too much.
+/// Gives records out that have waited for too long, or are too many.
 void DetectedRegions::let_go(Device& device) {
   const DurationNs wait = patience(device);
   const std::size_t too_many = held_ > most_held() ? held_ - most_held() : 0;
@@ -479,7 +479,7 @@ void DetectedRegions::describe(WindowSummary& window) const {
     for (const StepKind of_region : {StepKind::kDecode, StepKind::kPrefillOrMixed, StepKind::kIteration})
       if (f.kind != StepKind::kNone && region.region == name(of_region)) kind = region.region;
     region.detected = Detected{std::move(kind), f.period_launches, std::string(name(f.confidence)), f.micro_steps};
-    // Times only: what may be cut in the wrong place has no percentiles.
+    // Times only: instances that may be cut in the wrong place have no percentiles.
     if (!total && f.confidence <= StepConfidence::kLow) region.forget_single_instances();
   }
 }

@@ -1,4 +1,4 @@
-// Regions where no range names any: what the step detector finds becomes instances of the run's account.
+// Regions where no range names any: findings of the step detector become instances of the run's account.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 namespace mfu {
 
-/// What was found, for people: `training step every 1219 launches, confidence high, cut by optimizer`, or `no step
+/// The finding, for people: `training step every 1219 launches, confidence high, cut by optimizer`, or `no step
 /// found`.
 [[nodiscard]] std::string sentence(const StepFindings& findings);
 
@@ -56,7 +56,7 @@ class DetectedRegions {
   static constexpr std::uint32_t kMostDevices = 8;           ///< further ones have no detector
   static constexpr std::size_t kMostHeld = 1u << 17;         ///< records, all devices together: 8 MiB
   static constexpr std::size_t kMostHeldOfTrace = 1u << 20;  ///< the same of a whole trace: 72 MiB
-  static constexpr std::uint32_t kMostExplained = 1000;      ///< what a live run asks for
+  static constexpr std::uint32_t kMostExplained = 1000;      ///< as a live run asks for
   static constexpr DurationNs kPrintHold = kNsPerSecond;  ///< a find must stand so long before anything is made of it
 
   DetectedRegions(Ledger& ledger, const RegionRules& rules, KernelNames& names, DetectionOptions options);
@@ -80,7 +80,7 @@ class DetectedRegions {
   void describe(WindowSummary& window) const;
   /// A line for the user, once each.
   [[nodiscard]] std::vector<std::string> take_notices();
-  /// What the detectors considered since the last call, as `gpu0 launch 1024: ...`, with the words and the numbers of
+  /// Candidates of the detectors since the last call, as `gpu0 launch 1024: ...`, with the words and the numbers of
   /// launches that `mfu replay --detect --explain` has for the same launches; empty unless it was asked for.
   [[nodiscard]] std::vector<std::string> take_explained();
 

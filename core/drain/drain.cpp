@@ -239,7 +239,7 @@ void Drain::make_room() {
   while (ledger_.pending() > kMaxPending && newest_.begin - ledger_.now() > 1) {
     const TimeNs before = ledger_.now();
     ledger_.advance(before + (newest_.begin - before) / 2);
-    if (ledger_.now() == before) return;  // the run ends, and time stands still
+    if (ledger_.now() == before) return;  // the run ends, and time no longer goes on
     forced_to_ = ledger_.now();
     launches_.force(forced_to_);
   }
@@ -286,7 +286,7 @@ void Drain::finish(TimeNs now) {
 LaunchAccount Drain::account() const {
   LaunchAccount account;
   account.seen = attribution_.launches_seen() + (calls_ ? calls_->seen() : 0) + seen_by_record_;
-  // What the detector found a region for was launched outside of every range.
+  // The detector's regions consist of launches outside of every range.
   std::uint64_t detected = detected_ != nullptr ? detected_->attributed() : 0;
   if (program_ != nullptr) detected += program_->attributed();
   detected = std::min(detected, outside_);

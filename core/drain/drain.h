@@ -41,7 +41,7 @@ class RecentIds {
 };
 
 /// [mfu-drain] One tick is: begin_tick (before asking CUPTI for what is complete), record for everything that came,
-/// end_tick. What waits until when is said in LaunchTracker.
+/// end_tick. LaunchTracker has the rules for waiting.
 class Drain {
  public:
   /// \param detected takes what no range owns; nullptr: it is outside of every region.
@@ -67,7 +67,7 @@ class Drain {
   /// The run is over: everything that will ever come has been recorded.
   void finish(TimeNs now);
 
-  /// Opens and closes instances that host threads published since the last call. Before any record of theirs.
+  /// Opens and closes instances that host threads published since the last call. Before their first record.
   void follow_instances();
 
   [[nodiscard]] LaunchAccount account() const;

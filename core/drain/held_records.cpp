@@ -58,7 +58,7 @@ void HeldRecords::drop_before(const HeldRecord* until) noexcept {
   if (front_ != records_.size()) return;
   front_ = taken_ = 0;
   records_.clear();
-  // What a burst needed that is over since the last time is free for others.
+  // Memory of a burst that is over since the last time is free for others.
   if (std::exchange(most_, 0) * 8 >= records_.capacity() || records_.capacity() <= kLittle) return;
   std::vector<HeldRecord>().swap(records_);
   std::vector<HeldRecord>().swap(late_);

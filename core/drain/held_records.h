@@ -69,10 +69,10 @@ class HeldRecords {
   void put_in_order();
   [[gnu::noinline]] void close_up();
 
-  std::vector<HeldRecord> records_;  ///< what was let go of, what was taken, what waits
+  std::vector<HeldRecord> records_;  ///< records let go of, records taken, records that wait
   std::vector<HeldRecord> late_;     ///< room for those that wait and are out of order
   std::size_t front_ = 0, taken_ = 0;
-  bool in_order_ = true;  ///< what waits is, by launches
+  bool in_order_ = true;  ///< records that wait, by launches
   std::size_t most_ = 0;  ///< that were there at once since there was nothing
 };
 

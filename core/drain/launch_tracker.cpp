@@ -70,7 +70,7 @@ void LaunchTracker::walk(const Tick& now, bool lossy) {
     }
     if (entry.kind == CorrelationMap::Kind::kOutstanding && is_instance(entry.owner)) {
       const auto owner = static_cast<InstanceId>(entry.owner);
-      // What time has gone past does not keep its instance open for ever.
+      // A launch that time has gone past does not keep its instance open for ever.
       const bool gone_past =
           std::any_of(unsettled_.begin(), unsettled_.end(), [id](const auto& w) { return w.id == id; });
       if (!gone_past && (awaited_.empty() || awaited_.back() != owner)) awaited_.push_back(owner);
@@ -90,7 +90,7 @@ bool LaunchTracker::lost(CorrelationId id, LaunchPlace place, TimeNs called, Tim
       std::find_if(evidence_.begin(), evidence_.end(), [&](const Evidence& e) { return e.lane == place.lane(); });
   if (evidence == evidence_.end() || !newer(evidence->two_flushes_ago, id)) return false;
   // Its record may be in a buffer that CUPTI keeps because work on another stream, launched about then, still runs.
-  // What was launched after the one that overtook it has its record in a later buffer, as a rule: of that only what
+  // A launch after the one that overtook it has its record in a later buffer, as a rule: of those only what
   // takes long counts, or a busy device would never give anything up.
   return std::none_of(keeps_buffer_.begin(), keeps_buffer_.end(), [&](const Running& other) {
     const auto apart = static_cast<std::int32_t>(raw(other.id) - raw(id));
@@ -140,7 +140,7 @@ LaunchTracker::Settled LaunchTracker::settle(bool flushed, bool lossy) {
       unsettled_.push_back(w);
       gone_past_until_ = std::max(gone_past_until_, floor);
     }
-    // What time has gone past does not keep the detector from what came after it either. Half a graph is another graph
+    // A launch that time has gone past does not keep the detector from later ones either. Half a graph is another graph
     // to it: more records may come while nothing behind it on its stream has one.
     if (w.from >= floor && !newer(w.id, settled.complete)) settled.complete = static_cast<CorrelationId>(raw(w.id) - 1);
     settled.until = std::min(settled.until, std::max(w.from, floor));

@@ -43,10 +43,10 @@ class LaunchTracker {
   void violated(CorrelationId id, TimeNs begin_ns);
 
   struct Settled {
-    TimeNs until = 0;          ///< what began before is recorded, or is in unsettled()
+    TimeNs until = 0;          ///< work that began before is recorded, or is in unsettled()
     CorrelationId complete{};  ///< of this launch and all before it there are records, or none are waited for
   };
-  /// \param flushed a flush has ended since the last call: what is complete has come.
+  /// \param flushed a flush has ended since the last call: all complete records have come.
   /// \param lossy CUPTI said that it dropped records.
   [[nodiscard]] Settled settle(bool flushed, bool lossy);
 
@@ -125,7 +125,7 @@ class LaunchTracker {
   static constexpr DurationNs kMostHeld = 2 * kNsPerSecond;
   static constexpr DurationNs kMostHeldAlone = 60 * kNsPerSecond;
   static constexpr DurationNs kPatience = 10 * kNsPerSecond;  ///< for a record of a launch on an unknown stream
-  static constexpr DurationNs kLongRun = kNsPerSecond / 2;    ///< what waits longer may run for long
+  static constexpr DurationNs kLongRun = kNsPerSecond / 2;    ///< launches that wait longer may run for long
   static constexpr std::uint32_t kSameBuffer = 1u << 14;      ///< ids so far apart have no buffer in common
   static constexpr std::uint32_t kMaxWalk = CorrelationMap::kCapacity;
   static constexpr std::uint64_t kFewGivenUp = 16;

@@ -15,7 +15,7 @@ namespace mfu {
 /// was detected and the counters of that moment.
 class RunAccount {
  public:
-  /// What the account works on. All of it outlives the account.
+  /// Parts that the account works on. All of them outlive it.
   struct Parts {
     const RegionRules& rules;
     Attribution& attribution;
@@ -28,7 +28,7 @@ class RunAccount {
     LedgerOptions ledger;
     const FlopsModel* model = nullptr;  ///< nullptr: times only
     Workload workload;
-    const ProductTable* products = nullptr;     ///< what records' products are; nullptr: they carry none
+    const ProductTable* products = nullptr;     ///< products of records; nullptr: they carry none
     AccountObserver* observer = nullptr;        ///< outlives the account
     std::optional<DetectionOptions> detection;  ///< none: work that no range owns stays outside
     bool by_calls = false;                      ///< see Drain
@@ -49,7 +49,7 @@ class RunAccount {
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
   [[nodiscard]] const Drain& drain() const noexcept { return *drain_; }
 
-  /// How often a tick is due for windows of this length, so that each goes out soon after its end.
+  /// How often a tick is due for windows of this length, so that each is written soon after its end.
   [[nodiscard]] static DurationNs tick_period(DurationNs window_ns) noexcept;
 
  private:

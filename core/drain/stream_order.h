@@ -68,7 +68,7 @@ class StreamOrder {
   [[nodiscard]] const std::vector<Waiting>& end_walk();
 
  private:
-  /// What is known of a stream behind some launch.
+  /// Knowledge of a stream behind some launch.
   struct State {
     TimeNs all_ended = 0;   ///< a launch by any thread begins after this
     TimeNs last_ended = 0;  ///< one by `last_thread` begins after this too
@@ -78,7 +78,7 @@ class StreamOrder {
     std::uint32_t holder_thread = 0;
     bool beside = false;       ///< another thread launched after the holder, perhaps before it on the stream
     std::uint32_t holder = 0;  ///< index in waiting_; only while `held`
-    bool held = false;         ///< by a launch without a record: what comes after it is not followed
+    bool held = false;         ///< by a launch without a record: later ones are not followed
     bool graph_open = false;   ///< the last launch is a graph: more of its records may come
     std::uint32_t graph_end = 0;
     TimeNs graph_began = 0;
@@ -113,7 +113,7 @@ class StreamOrder {
 
   std::vector<Lane> lanes_ = std::vector<Lane>(1);
   std::vector<std::uint32_t> graph_lanes_;  ///< whose last launch may be an open graph
-  /// By event: what waits for it begins after this.
+  /// By event: work that waits for it begins after this.
   std::unordered_map<std::uint32_t, TimeNs> events_, walked_events_;
   ThreadCalls passed_calls_{}, walked_calls_{};  ///< the newest call of each thread
   std::vector<Waiting> waiting_;

@@ -53,7 +53,7 @@ inline constexpr std::array<ElementType, kMostElementTypes + 1> kElementTypes = 
 }();
 }  // namespace detail
 
-/// hot. What a cudaDataType stands for.
+/// hot. The type that a cudaDataType means.
 [[nodiscard]] constexpr const ElementType& element_type(std::int32_t cuda_data_type) noexcept {
   const std::size_t at = static_cast<std::uint32_t>(cuda_data_type);
   return detail::kElementTypes[at < detail::kMostElementTypes ? at : detail::kMostElementTypes];
@@ -67,8 +67,8 @@ inline constexpr std::int32_t kCompute32f = 68, kCompute32fFast16f = 74, kComput
 /// cublasMath_t, without its flag 16 (CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION).
 inline constexpr std::int32_t kMathFlags = 16, kMathTensorOp = 1, kMathTf32TensorOp = 3;
 
-/// What the multipliers get where the operands are single precision. Under CUBLAS_TENSOR_OP_MATH they are rounded to
-/// half precision, as the documentation of cublasMath_t says.
+/// The input of the multipliers where the operands are single precision. Under CUBLAS_TENSOR_OP_MATH they are rounded
+/// to half precision, as the documentation of cublasMath_t says.
 [[nodiscard]] constexpr DType single_precision_as(std::int32_t compute, std::int32_t math_mode) noexcept {
   if (compute == kCompute32fFastTf32) return DType::kTf32;
   if (compute == kCompute32fFast16f) return DType::kFp16;

@@ -144,7 +144,7 @@ Read gemm_batched_ex(Product& p, const BlasTarget& target, void* handle, int ta,
   return sizes(p, ta, tb, m, n, k, batch);
 }
 
-/// Groups of products, each with sizes of its own, in arrays on the host. Where one size alone differs, as the rows of
+/// Groups of products, each with different sizes, in arrays on the host. Where one size alone differs, as the rows of
 /// experts do, the sum is a product with the sum of that size. Where more differ, no product has these sizes: m is what
 /// gives the right FLOP, n and k are 1.
 template <typename Int>

@@ -7,9 +7,10 @@
 
 namespace mfu {
 
-/// What a hook calls, all of one copy of the library. Functions are kept as addresses: each hook knows its own type.
+/// The functions that hooks call, all of one copy of the library. Functions are kept as addresses: each hook knows its
+/// own type.
 struct BlasTarget {
-  std::atomic<void*> function{nullptr};  ///< what the program would have called; set last
+  std::atomic<void*> function{nullptr};  ///< the function that the program would have called; set last
   void* math_mode = nullptr;             ///< cublasGetMathMode; nullptr: not known
   void* layout_attribute = nullptr;      ///< cublasLtMatrixLayoutGetAttribute
   void* desc_attribute = nullptr;        ///< cublasLtMatmulDescGetAttribute

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kCublas = "libcublas.so", kCublasLt = "libcublasLt.so";
 
-/// Modules that are never changed: what everything else rests on, and CUPTI, which may call from anywhere.
+/// Modules that are never changed: those that everything else needs, and CUPTI, which may call from anywhere.
 bool is_off_limits(std::string_view name) noexcept {
   for (const std::string_view prefix :
        {"libc.so", "ld-linux", "ld.so", "libdl.so", "libpthread.so", "libcupti.so", "linux-vdso", "linux-gate"})
@@ -109,7 +109,7 @@ void ImportPatcher::collect(const ::dl_phdr_info& info) noexcept {
   saw_kernel_products_ = saw_kernel_products_ || (info.dlpi_name != nullptr && may_launch_products(info.dlpi_name));
   const bool lt = module.name().starts_with(kCublasLt);
   if (!module.usable() || library_count_ == kMostLibraries || (!lt && !module.name().starts_with(kCublas))) return;
-  // The object that `info` points to is gone after this call; what LoadedModule keeps of it is in the module.
+  // The object that `info` points to is gone after this call; the parts that LoadedModule keeps are in the module.
   auto* kept = new (library_space_ + library_count_ * sizeof(LoadedModule)) LoadedModule(module);
   libraries_[library_count_++] = {kept, lt ? BlasEntry::Library::kCublasLt : BlasEntry::Library::kCublas};
 }
@@ -199,7 +199,7 @@ void ImportPatcher::put(const LoadedModule& module, std::uintptr_t slot, void* h
   patched_.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// What the linker would find for a slot that it has not filled in: the tool in front of all, or the library that the
+/// The linker's answer for a slot that it has not filled in: the tool in front of all, or the library that the
 /// module needs. nullptr: known after its first call.
 void* ImportPatcher::unbound_target(const LoadedModule& module, const BlasEntry& entry) const noexcept {
   if (void* function = in_front_[static_cast<std::size_t>(&entry - blas_entries().data())]; function != nullptr)

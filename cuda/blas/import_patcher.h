@@ -11,12 +11,12 @@
 
 namespace mfu {
 
-/// A module calls a function of another one through a slot of its own that holds the function's address (PLT/GOT).
+/// A module calls a function of another one through a slot in its memory that holds the function's address (PLT/GOT).
 /// scan() changes such slots, one aligned store each, while other threads call through them. A slot is never changed
 /// back, so the code that it leads to must stay loaded.
 ///
-/// What a slot held is what the hook calls: cuBLAS, or the function of another tool in front of it. A slot that the
-/// linker has not filled in (lazy binding) gets the function of the library that its module names as needed.
+/// The hook calls the function that the slot held: cuBLAS, or the function of another tool in front of it. A slot that
+/// the linker has not filled in (lazy binding) gets the function of the library that its module names as needed.
 class ImportPatcher {
  public:
   /// [before any scan] Notes functions that other tools have put in front of the library (LD_PRELOAD).

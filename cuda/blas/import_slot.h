@@ -1,4 +1,4 @@
-// One import slot of a module: what it leads to, and another function in its place.
+// One import slot of a module: its target, and another function in its place.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ void LoadedModule::read_segments() noexcept {
     } else if (header.p_type == PT_DYNAMIC) {
       dynamic_ = reinterpret_cast<const ElfW(Dyn)*>(at);
     } else if (header.p_type == PT_GNU_RELRO) {
-      // What ld.so protects: whole pages, those that it ends in left away.
+      // The range that ld.so protects: whole pages, those that it ends in left away.
       relro_begin_ = at & ~(page - 1);
       relro_end_ = (at + header.p_memsz) & ~(page - 1);
     }
@@ -100,7 +100,7 @@ const char* LoadedModule::import_name(std::uint32_t symbol) const noexcept {
 std::uint32_t LoadedModule::undefined_symbols() const noexcept {
   if (gnu_hash_ != nullptr) {
     // Its symbols come last in the table, and it has none that is undefined: but in a program at a fixed address
-    // functions of others whose address is taken, since it gives a slot of its own for that. One without any symbol
+    // functions of others whose address is taken, since it gives a separate slot for that. One without any symbol
     // says nothing.
     if (base_ == 0) return kUnknown;
     const std::uint32_t buckets = gnu_hash_[0], bloom_words = gnu_hash_[2];

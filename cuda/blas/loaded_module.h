@@ -31,7 +31,7 @@ class LoadedModule {
   /// A function that it defines; nullptr when it has none of that name, or one that is chosen at run time.
   [[nodiscard]] void* find(const char* name) const noexcept;
 
-  /// Calls `import(name, slot)` for every function of another object whose address it keeps in a slot of its own, of
+  /// Calls `import(name, slot)` for every function of another object whose address it keeps in a slot, of
   /// those with `wanted(name)`; the name ends with a zero.
   template <typename Wanted, typename Import>
   void each_import(Wanted&& wanted, Import&& import) const;

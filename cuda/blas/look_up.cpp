@@ -18,7 +18,7 @@ extern "C" {
 [[gnu::visibility("hidden")]] void* mfu_blas_dlsym(void* handle, const char* name);
 }
 
-// Asked for anything but a name that begins with `cub`, of a handle of its own (RTLD_DEFAULT is 0, RTLD_NEXT is -1),
+// Asked for anything but a name that begins with `cub`, of an opened handle (RTLD_DEFAULT is 0, RTLD_NEXT is -1),
 // they go on by a jump: dlsym, and any tool in its place, sees the module as its caller.
 #if defined(__x86_64__)
 __asm__(
@@ -76,7 +76,7 @@ void* mfu_blas_look_up(void* handle, const char* name) noexcept {
   if (entry == nullptr) return function;
   const auto helper = [handle](const char* other) { return mfu_blas_next_dlsym(handle, other); };
   void* hook = mfu::hook_for(*entry, function, helper);
-  (void)::dlerror();  // what was looked up beside it may have left an error; the host asks for its own
+  (void)::dlerror();  // our look-up may have left an error; the host asks for its error
   return hook != nullptr ? hook : function;
 }
 

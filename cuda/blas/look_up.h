@@ -1,4 +1,4 @@
-// What programs get that look up cuBLAS's functions by name.
+// The answer to programs that look up cuBLAS's functions by name.
 #pragma once
 
 #include <string_view>
@@ -6,15 +6,15 @@
 namespace mfu {
 
 /// False for modules that never look up functions of cuBLAS: the driver, the runtime, cuBLAS itself. All others may:
-/// XLA (a table of its own, filled at the first call of each; xla/tsl/cuda/cublas_stub.cc), cuDNN, CuPy, Triton
+/// XLA (a separate table, filled at the first call of each; xla/tsl/cuda/cublas_stub.cc), cuDNN, CuPy, Triton
 /// (third_party/nvidia/include/cublas_instance.h), Python's ctypes, a program by itself.
 [[nodiscard]] bool may_look_up_blas(std::string_view module) noexcept;
 
 /// [before any look-up is hooked] Where the address of dlsym that this library got is a slot of the program, it takes
 /// the C library's.
 void find_real_dlsym() noexcept;
-/// The C library's dlsym, or another tool's in front of it: what a module calls whose slot was not changed. nullptr:
-/// not found.
+/// The C library's dlsym, or another tool's in front of it: the function of a module whose slot was not changed.
+/// nullptr: not found.
 [[nodiscard]] void* real_dlsym() noexcept;
 /// [any thread] In its place: the hook for a name that blas_entries() has and a library handle, what dlsym says else. A
 /// look-up that depends on who asks (RTLD_NEXT, RTLD_DEFAULT), or is for another library's name, goes on to dlsym by a

@@ -32,7 +32,7 @@ class ProductCall {
   [[gnu::always_inline]] void begin(const Product& product) noexcept {
     begun_ = attribution_->begin_product(*state_, ProductWords(product));
   }
-  /// The library returned an error: what it launched is no whole product.
+  /// The library returned an error: its launches are no whole product.
   void fail() noexcept { failed_ = true; }
 
  private:

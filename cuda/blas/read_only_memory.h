@@ -21,7 +21,7 @@ class ReadOnlyMemory {
   struct Range {
     std::uintptr_t begin, end;
   };
-  static constexpr std::size_t kMost = 1u << 15;  ///< three or so of each module; what is beyond is not known
+  static constexpr std::size_t kMost = 1u << 15;  ///< three or so of each module; further ones are not known
 
   void look() noexcept;
 
