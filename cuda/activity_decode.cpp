@@ -195,6 +195,31 @@ class NameCache {
   std::array<std::array<Entry, 2>, 1u << kBits> entries_{};
 };
 
+inline Outcome read_kernel(const std::uint8_t* record, std::size_t left, NameCache& cache, KernelNames& names,
+                           const GraphProducts* nodes, ActivityRecord& out, std::uint32_t& context) noexcept {
+  if (left < kKernelBytes) return Outcome::kCutOff;
+  context = read<std::uint32_t>(record, KernelOffsets::kContext);
+  out = {
+      .begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kStart)),
+      .end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kEnd)),
+      // pack() without its bounds: x and y stand side by side, and CUDA allows neither y nor z more than 16 bits.
+      .extent = read<std::uint64_t>(record, KernelOffsets::kGridX) |
+                std::uint64_t{read<std::uint32_t>(record, KernelOffsets::kGridZ)} << 48,
+      .correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, KernelOffsets::kCorrelation)),
+      .device = static_cast<DeviceId>(read<std::uint32_t>(record, KernelOffsets::kDevice)),
+      .stream = static_cast<StreamId>(read<std::uint32_t>(record, KernelOffsets::kStream)),
+      .graph = static_cast<GraphId>(read<std::uint32_t>(record, KernelOffsets::kGraph)),
+      .name = cache.intern(names, read<const char*>(record, KernelOffsets::kName)),
+      .kind = ActivityKind::kKernel,
+  };
+  if (out.graph != GraphId::kNone && nodes != nullptr) {
+    const ProductTag product = nodes->find(read<std::uint64_t>(record, KernelOffsets::kGraphNode));
+    out.product = product.product();
+    out.first_of_product = product.first();
+  }
+  return Outcome::kRecord;
+}
+
 }  // namespace
 
 RecordBatch* ActivityDecoder::take_batch(bool may_wait) noexcept {
@@ -244,28 +269,8 @@ void ActivityDecoder::decode(std::uint8_t* buffer, std::size_t valid_bytes, bool
     const auto kind = read<std::uint32_t>(record, 0);
     if (kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && kind != CUPTI_ACTIVITY_KIND_KERNEL) [[unlikely]] {
       outcome = read_other(record, kind, left, out, context);
-    } else if (left < kKernelBytes) {
-      outcome = Outcome::kCutOff;
     } else {
-      context = read<std::uint32_t>(record, KernelOffsets::kContext);
-      out = {
-          .begin_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kStart)),
-          .end_ns = static_cast<TimeNs>(read<std::uint64_t>(record, KernelOffsets::kEnd)),
-          // pack() without its bounds: x and y stand side by side, and CUDA allows neither y nor z more than 16 bits.
-          .extent = read<std::uint64_t>(record, KernelOffsets::kGridX) |
-                    std::uint64_t{read<std::uint32_t>(record, KernelOffsets::kGridZ)} << 48,
-          .correlation = static_cast<CorrelationId>(read<std::uint32_t>(record, KernelOffsets::kCorrelation)),
-          .device = static_cast<DeviceId>(read<std::uint32_t>(record, KernelOffsets::kDevice)),
-          .stream = static_cast<StreamId>(read<std::uint32_t>(record, KernelOffsets::kStream)),
-          .graph = static_cast<GraphId>(read<std::uint32_t>(record, KernelOffsets::kGraph)),
-          .name = cache.intern(names_, read<const char*>(record, KernelOffsets::kName)),
-          .kind = ActivityKind::kKernel,
-      };
-      if (out.graph != GraphId::kNone && nodes_ != nullptr) {
-        const ProductTag product = nodes_->find(read<std::uint64_t>(record, KernelOffsets::kGraphNode));
-        out.product = product.product();
-        out.first_of_product = product.first();
-      }
+      outcome = read_kernel(record, left, cache, names_, nodes_, out, context);
     }
     if (outcome != Outcome::kRecord) [[unlikely]] {
       if (outcome == Outcome::kNothing) continue;

@@ -47,11 +47,14 @@ class Collect(unittest.TestCase):
 
     def killed_while_it_copies(self, *options):
         rounds, random_ = 40, random.Random(5)
+        begin = time.monotonic()
+        self.collect(*options)
+        once = time.monotonic() - begin
         for i in range(1, rounds + 1):
             self.grow(i / rounds)
             child = subprocess.Popen([str(w) for w in (MFU, "collect", self.local, "--to", self.shared, *options)],
                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(random_.uniform(0, 0.02))
+            time.sleep(random_.uniform(0, 2 * once))
             child.kill()
             child.wait()
             for file in self.shared.glob("*.jsonl"):  # as a kill inside of a write leaves it

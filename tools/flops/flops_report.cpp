@@ -70,6 +70,37 @@ void add_other_conventions(const FlopsModel& model, const FlopsOptions& options,
   r.json["other_conventions"] = totals;
 }
 
+Json flop_json(const FlopCount& counted, bool encoder_decoder) {
+  Json parts;
+  for (const auto& [part, count] : named_parts(counted)) parts[part] = integer(count);
+  if (!counted.mlp_routed.is_zero()) {
+    parts["mlp_parts"] = {{"mlp_dense", integer(counted.mlp_dense)},
+                          {"mlp_routed", integer(counted.mlp_routed)},
+                          {"mlp_shared", integer(counted.mlp_shared)}};
+  }
+  if (encoder_decoder) parts["encoder_forward"] = integer(counted.encoder_forward);
+  if (!counted.absorbed_scores.is_zero()) {
+    parts["mla_absorbed"] = {{"attn_scores", integer(counted.absorbed_scores)},
+                             {"attn_av", integer(counted.absorbed_av)}};
+  }
+  parts["forward"] = integer(counted.forward);
+  parts["backward"] = integer(counted.backward);
+  parts["recompute"] = integer(counted.recompute);
+  parts["total"] = integer(counted.total);
+  return parts;
+}
+
+Json bytes_json(const ByteCount& moved) {
+  return {{"weights_read", integer(moved.weights_read)},
+          {"weights_read_min", integer(moved.weights_read_min)},
+          {"weights_read_max", integer(moved.weights_read_max)},
+          {"kv_read", integer(moved.kv_read)},
+          {"kv_write", integer(moved.kv_write)},
+          {"embedding_rows", integer(moved.embedding_rows)},
+          {"kv_resident_end", integer(moved.kv_resident_end)},
+          {"kv_resident_end_windowed", integer(moved.kv_resident_end_windowed)}};
+}
+
 }  // namespace
 
 std::vector<std::pair<const char*, Count>> named_parts(const FlopCount& c) {
@@ -166,23 +197,7 @@ Result<FlopsReport> make_report(const FlopsCall& call, const Config& config, con
   Result<FlopCount> counted = model->count_flop(request);
   if (!counted) return counted.error();
   r.flop = *counted;
-  Json parts;
-  for (const auto& [part, count] : named_parts(*counted)) parts[part] = integer(count);
-  if (!counted->mlp_routed.is_zero()) {
-    parts["mlp_parts"] = {{"mlp_dense", integer(counted->mlp_dense)},
-                          {"mlp_routed", integer(counted->mlp_routed)},
-                          {"mlp_shared", integer(counted->mlp_shared)}};
-  }
-  if (model->spec().is_encoder_decoder()) parts["encoder_forward"] = integer(counted->encoder_forward);
-  if (!counted->absorbed_scores.is_zero()) {
-    parts["mla_absorbed"] = {{"attn_scores", integer(counted->absorbed_scores)},
-                             {"attn_av", integer(counted->absorbed_av)}};
-  }
-  parts["forward"] = integer(counted->forward);
-  parts["backward"] = integer(counted->backward);
-  parts["recompute"] = integer(counted->recompute);
-  parts["total"] = integer(counted->total);
-  r.json["flop"] = parts;
+  r.json["flop"] = flop_json(*counted, model->spec().is_encoder_decoder());
   add_other_conventions(*model, options, request, r);
   r.json["tokens"] = integer(counted->tokens);
   flop = counted->total.to_double();
@@ -204,14 +219,7 @@ Result<FlopsReport> make_report(const FlopsCall& call, const Config& config, con
     Result<ByteCount> moved = model->count_bytes(request);
     if (moved) {
       r.bytes = *moved;
-      r.json["bytes"] = {{"weights_read", integer(moved->weights_read)},
-                         {"weights_read_min", integer(moved->weights_read_min)},
-                         {"weights_read_max", integer(moved->weights_read_max)},
-                         {"kv_read", integer(moved->kv_read)},
-                         {"kv_write", integer(moved->kv_write)},
-                         {"embedding_rows", integer(moved->embedding_rows)},
-                         {"kv_resident_end", integer(moved->kv_resident_end)},
-                         {"kv_resident_end_windowed", integer(moved->kv_resident_end_windowed)}};
+      r.json["bytes"] = bytes_json(*moved);
       bytes = moved->moved().to_double();
     } else {
       r.json["bytes"] = nullptr;
