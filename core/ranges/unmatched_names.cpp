@@ -80,6 +80,13 @@ std::vector<std::string> UnmatchedNames::names() const {
 }
 
 std::string proposed_rule(std::string_view name) {
+  // An executable of XLA: by the function that was compiled.
+  constexpr std::string_view kModule = "hlo_module=jit_";
+  if (const std::size_t at = name.find(kModule); name.starts_with(kXlaRuns) && at != std::string_view::npos) {
+    const std::string_view rest = name.substr(at + kModule.size());
+    const std::string function(rest.substr(0, rest.find(',')));
+    return "{\"region\": \"" + function + "\", \"match\": \".*hlo_module=jit_" + escaped(function) + ",.*\"}";
+  }
   const std::string_view begins = stem(name);
   std::string region(known_region(name));
   for (const char c : region.empty() ? lower_case(begins) : std::string())

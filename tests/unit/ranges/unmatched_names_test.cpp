@@ -57,6 +57,18 @@ TEST(UnmatchedNames, TheNoticeNamesWhatWasSeenAndWhatMatchedNone) {
   EXPECT_EQ(unmatched_notice(names.unmatched(), own), "");
 }
 
+TEST(UnmatchedNames, AnExecutableOfXlaIsARegionByItsFunction) {
+  const std::string name = "XlaModule:#prefix=jit(loss_fn),hlo_module=jit_loss_fn,program_id=7#";
+  EXPECT_EQ(proposed_rule(name), R"({"region": "loss_fn", "match": ".*hlo_module=jit_loss_fn,.*"})");
+  std::vector<std::string> warnings;
+  const RegionRules rules({rule("loss_fn", ".*hlo_module=jit_loss_fn,.*")}, {}, warnings);
+  EXPECT_NE(rules.match("TSL", name), RuleId::kNone);
+  RuleCache names(rules);
+  for (const char* compiles : {"XlaMemoryScheduler:#module=jit_loss_fn,program_id=7#", "XlaEmitLlvmIr:#module=jit_f#"})
+    (void)names.rule_of(DomainId{}, "TSL", compiles);
+  EXPECT_EQ(unmatched_notice(names.unmatched(), {}), "");
+}
+
 TEST(UnmatchedNames, RangesOfLibrariesAreNoMissingRule) {
   std::vector<std::string> warnings;
   const RegionRules rules({}, {}, warnings);
