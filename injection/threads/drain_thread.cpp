@@ -250,10 +250,7 @@ void DrainThread::take_records() {
 /// One flush per tick. A slow one goes on into the next ticks; one that hangs for 30 s is the last.
 void DrainThread::ask_for_records() {
   if (!flush_ || flush_stuck_ || parts_.session->fatal()) return;
-  if (flush_->idle()) {
-    flush_since_ = monotonic_ns();
-    (void)flush_->ask(false);
-  }
+  if (flush_->idle()) (void)flush_->ask(false);
   const std::uint64_t wanted = flush_->newest();
   // Take what comes while it comes: the queue is no larger than it must be. Taking counts: where records come faster
   // than they are taken, the flush ends when they no longer do.
@@ -264,7 +261,7 @@ void DrainThread::ask_for_records() {
     if (done) return;
     if (is_crowded()) break;
   }
-  if (flush_->returned(wanted) || monotonic_ns() - flush_since_ <= 30 * kNsPerSecond) return;
+  if (flush_->returned(wanted) || monotonic_ns() - flush_->since() <= 30 * kNsPerSecond) return;
   flush_stuck_ = true;
   host_counters().add(Counter::kFlushStuck);
   parts_.sink.say("flush",

@@ -107,7 +107,6 @@ class DrainThread {
   std::optional<EnergyThread> energy_thread_;  ///< without MFU_ENERGY=0
   EnergyAccount energy_;
   std::optional<LookThread> look_;  ///< where launches are seen as they are made, without MFU_IDLE=0
-  TimeNs flush_since_ = 0;
   bool flush_stuck_ = false;
   bool unmatched_told_ = false;
   bool kernel_products_ = false;       ///< there are kernels that are products by themselves

@@ -10,6 +10,7 @@ bool FlushThread::start() {
 }
 
 std::uint64_t FlushThread::ask(bool everything) {
+  if (idle()) since_.store(monotonic_ns(), std::memory_order_relaxed);
   if (everything) everything_.store(true, std::memory_order_relaxed);
   wake_.notify([this] { wanted_.fetch_add(1, std::memory_order_relaxed); });
   return newest();
@@ -47,6 +48,7 @@ void FlushThread::loop() {
     look_for_end();
     dropped_.fetch_add(session_.take_dropped(), std::memory_order_relaxed);
     done = wanted;
+    since_.store(monotonic_ns(), std::memory_order_relaxed);  // the next one, if it was asked for meanwhile
     cpu_s_.store(thread_cpu_s(), std::memory_order_relaxed);
     done_wake_.notify([&] { done_.store(done, std::memory_order_relaxed); });
   }

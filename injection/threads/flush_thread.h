@@ -28,6 +28,8 @@ class FlushThread {
   /// Nothing that was asked for is under way.
   [[nodiscard]] bool idle() const noexcept { return returned(newest()); }
   [[nodiscard]] std::uint64_t newest() const noexcept { return wanted_.load(std::memory_order_relaxed); }
+  /// Of one that is not idle: when the flush under way began; CLOCK_MONOTONIC.
+  [[nodiscard]] TimeNs since() const noexcept { return since_.load(std::memory_order_relaxed); }
   /// [host thread] Another client is about to register: from now on looks often for the end of its session, since
   /// nothing is measured until then.
   void watch_for_end() noexcept;
@@ -44,6 +46,7 @@ class FlushThread {
   Wakeup wake_;
   Wakeup& done_wake_;
   std::atomic<std::uint64_t> wanted_{0}, done_{0};
+  std::atomic<TimeNs> since_{0};
   std::atomic<bool> everything_{false};
   std::atomic<bool> watching_{false};  ///< another client's session
   std::atomic<std::uint64_t> dropped_{0};

@@ -73,6 +73,12 @@ class Idle(TestCase):
     def line_of(self, text):
         return f"idle_programs.py:{1 + PROGRAMS.read_text().splitlines().index(text)}"
 
+    def test_a_flush_for_a_look_has_begun_when_it_was_asked_for(self):
+        """One that takes 2 s is slow, and no reason to ask for no records any more."""
+        run, step, _ = self.idle("sleeps", steps=20, env={"SIMGPU_DELAY_MS": "cuptiActivityFlushAll:2000"})
+        self.assertNotIn("did not return", run.stderr.decode())
+        self.assertEqual(step["instances"], 20)
+
     def test_known_causes(self):
         for name in ("sleeps", "c_calls", "worker", "lock", "collect", "libraries", "thread", "everything"):
             with self.subTest(name):
