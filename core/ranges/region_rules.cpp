@@ -273,6 +273,7 @@ RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector
     RegionRule config;
     config.region = b.region;
     config.match = b.match;
+    if (config.region == "eval") config.phase = Phase::kForward;  // as where an interpreter reports it
     std::string why;
     if (add(config, built_in_regex(i), &why))
       rules_.back()->of_framework = std::string_view(b.pack) != "generic";

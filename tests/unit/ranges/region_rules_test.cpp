@@ -158,6 +158,7 @@ TEST(RegionRules, ExecutablesOfXlaAreNamedByTheirFunction) {
   EXPECT_EQ(r.region("XlaModule:#prefix=jit(train_step)/jit(main),hlo_module=jit_train_step,program_id=3#"), "step");
   EXPECT_EQ(r.region("TSL:XlaModule:#hlo_module=pmap_update,program_id=3#"), "step");
   EXPECT_EQ(r.region("XlaModule:#hlo_module=jit_eval_step,program_id=4#"), "eval");
+  EXPECT_EQ(r.rules.regions()[static_cast<std::size_t>(r.rules.detected().eval)].phase, Phase::kForward);
   EXPECT_EQ(r.region("XlaModule:#hlo_module=jit__prefill_jit,program_id=4#"), "prefill");
   EXPECT_EQ(r.region("XlaModule:#hlo_module=jit_decode_step,program_id=4#"), "decode");
   for (const char* none :
