@@ -18,7 +18,7 @@ struct CuptiDefect {
   std::uint32_t first, last;  ///< cuptiGetVersion(), both included
   CuptiRemedy remedy;
   const char* what;    ///< one clause
-  const char* source;  ///< the source
+  const char* source;  ///< the page that describes the defect
 };
 
 /// The table. Source: NVIDIA's CUPTI release notes and the threads named.

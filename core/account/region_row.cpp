@@ -36,7 +36,7 @@ void RegionRow::add(const RegionRow& other) {
   flop_source = std::max(flop_source, other.flop_source);
   products.add(other.products);
   attention.add(other.attention);
-  TimeByWork work = other.idle_work;
+  TimeByWork work = other.idle_work;  // a window's rests are like its looks, not like the run's
   share_out_rests(work);
   mfu::add_times(idle_work, work);
   product_rows += other.product_rows;

@@ -72,7 +72,7 @@ class HeldRecords {
   std::vector<HeldRecord> records_;  ///< records let go of, records taken, records that wait
   std::vector<HeldRecord> late_;     ///< room for those that wait and are out of order
   std::size_t front_ = 0, taken_ = 0;
-  bool in_order_ = true;  ///< records that wait, by launches
+  bool in_order_ = true;  ///< the records that wait are in order of launches
   std::size_t most_ = 0;  ///< that were there at once since there was nothing
 };
 

@@ -82,7 +82,7 @@ class LookPace {
   /// How long it rests follows from what the turns so far took on average and hardly from this one: a turn in which
   /// much happens is as likely as any other.
   void end_turn(TimeNs now) noexcept {
-    constexpr double kSmooth = 8, kNear = 5e6;
+    constexpr double kSmooth = 8, kNear = 5e6;  // turns in the mean; CPU time by which a debt doubles the rest [ns]
     const auto took = static_cast<double>(now - turn_from_), spent = static_cast<double>(cpu_ns_ - turn_cpu_ns_);
     if (turn_from_ != 0) of_time_ += (spent / took - of_time_) / kSmooth;
     rests_ = credit_ns_ < 0 || (rests_ && credit_ns_ < kCredit / 2);

@@ -350,7 +350,7 @@ class Watch:
             return self.local.stack
 
     def inside(self):
-        """This thread is inside of a pass, or of what may hold no other. An optimizer's step(closure) makes passes."""
+        """This thread is inside of a pass, or of a call that may hold no other. An optimizer's step(closure) makes passes."""
         stack = self.stack()
         return bool(stack) and stack[-1][1] != UPDATE_END
 

@@ -52,6 +52,7 @@ class Context:
         self.deadline = time.monotonic() + minutes * 60
         self.suite_deadline = self.deadline
         self.cupti = None
+        self.mfu = library.parent / "mfu"
 
     def remaining_s(self):
         return min(self.deadline, self.suite_deadline) - time.monotonic()
@@ -550,7 +551,7 @@ class Spec:
 def contact(context, suite, small=False):
     """First contact: kernels of known length, in a program that never lets the GPU run dry and leaves one kernel running."""
     out = context.out / "contact.json.gz"
-    argv = [context.library.parent / "mfu", "verdict", "--only", "work", "--minutes", "2", "--out", out]
+    argv = [context.mfu, "verdict", "--only", "work", "--minutes", "2", "--out", out]
     argv += ["--small"] if small else []
     env = {**clean_environment(), **({"MFU_CUPTI": context.cupti} if context.cupti else {})}
     done = context.command("contact", argv, env=env, limit_s=150, any_exit=True)

@@ -100,7 +100,8 @@ Result<std::uint64_t> add_to_copy(const std::string& from, const fs::path& to) {
 /// Where files cannot be added to: each round writes a new file, `NAME.OFFSET.jsonl`, which begins with the
 /// start line. One that was interrupted is written again.
 Result<std::uint64_t> add_piece(const std::string& from, const fs::path& to) {
-  const std::string all = bytes_of(from, 0, kAtOnce), start = all.substr(0, all.find('\n') + 1);
+  constexpr std::uint64_t kLongestStart = 1u << 20;
+  const std::string head_of = bytes_of(from, 0, kLongestStart), start = head_of.substr(0, head_of.find('\n') + 1);
   if (start.empty()) return 0;
   const auto end_of = [](std::uint64_t offset) { return fmt::format(".{:012}.jsonl", offset); };
   const std::string name = target_of(from, to, end_of(0));

@@ -46,7 +46,7 @@ class LiveJob {
   /// Each line of a process passes `change` before it counts: made anew for each process.
   void change_lines_by(std::function<std::function<void(RunLine&)>()> change) { change_ = std::move(change); }
 
-  /// \param gpu_hour price of a GPU for an hour; none: nobody asks for its cost.
+  /// \param gpu_hour price of a GPU for an hour; none: it is not known.
   void set_price(std::optional<double> gpu_hour) noexcept { gpu_hour_ = gpu_hour; }
   [[nodiscard]] std::optional<double> price() const noexcept { return gpu_hour_; }
 

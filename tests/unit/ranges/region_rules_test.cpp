@@ -162,7 +162,9 @@ TEST(RegionRules, ExecutablesOfXlaAreNamedByTheirFunction) {
   EXPECT_EQ(r.region("XlaModule:#hlo_module=jit__prefill_jit,program_id=4#"), "prefill");
   EXPECT_EQ(r.region("XlaModule:#hlo_module=jit_decode_step,program_id=4#"), "decode");
   for (const char* none :
-       {"XlaModule:#hlo_module=jit_convert_element_type,program_id=2#", "XlaModule:#hlo_module=jit_train_step",
+       {"XlaModule:#hlo_module=jit_convert_element_type,program_id=2#",
+        "XlaModule:#hlo_module=jit_with_sharding_constraint,program_id=9#",
+        "XlaModule:#hlo_module=jit_retrieval,program_id=9#", "XlaModule:#hlo_module=jit_train_step",
         "XlaCompile:#module=jit_train_step,program_id=2#", "XlaModule:#hlo_module=jit__threefry_split,program_id=2#"})
     EXPECT_EQ(r.region(none), "") << none;
 }
