@@ -1,8 +1,8 @@
 """A long run at full speed: memory, descriptors, threads and files stay what they were, and every launch is in the account.
 
-MFU_SOAK_SECONDS: how long all of it takes, about (1800). Two thirds are launches in ranges as fast as the simulated GPU takes
-them: in 30 minutes 10^9 launches and 10^8 ranges where the machine makes 800,000 launches a second. The rest is contexts, threads
-and other clients that come and go. MFU_SOAK_PYTHON=0: without looking for an interpreter.
+MFU_SOAK_SECONDS: how long all of it takes, about (1800). A third are launches in ranges as fast as the simulated GPU takes them,
+a third the steps of a Python program, known from its interpreter, with looks at its idle time (MFU_SOAK_PYTHON=0: without looking
+for an interpreter). The rest is contexts, threads and other clients that come and go.
 """
 
 import os
@@ -12,10 +12,11 @@ import sys
 import time
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "integration"), str(HERE.parent / "hostile")]
 
-from harness import GPT2, LIBRARY, SCENARIO, Run, TestCase, main
-
+from harness import BUILD, GPT2, LIBRARY, SCENARIO, Run, TestCase, main
+from interpreter_test import MONITORING
 SECONDS = float(os.environ.get("MFU_SOAK_SECONDS", "1800"))
 LIMIT_MB = 20
 
@@ -40,13 +41,16 @@ class Sample:
 class Soak(TestCase):
     def watch(self, script, **env):
         """Runs a script to its end and looks at the process 100 times or more: (run, samples)."""
+        return self.watch_command([str(SCENARIO), "-c", script], GPT2, **env)
+
+    def watch_command(self, command, config, **env):
         directory = self.directory / str(next(self.run_numbers))
         directory.mkdir()
         environment = self.environment(
             directory,
             ["cuda", "nvtx"],
             "cupti-13.0",
-            GPT2,
+            config,
             {
                 "SIMGPU_TRACE": None,
                 "MFU_INTERVAL": "1",
@@ -58,7 +62,7 @@ class Soak(TestCase):
         )
         with open(directory / "stdout", "wb") as out, open(directory / "stderr", "wb") as err:
             begin = time.monotonic()
-            child = subprocess.Popen([str(SCENARIO), "-c", script], env=environment, stdout=out, stderr=err, cwd=directory)
+            child = subprocess.Popen(command, env=environment, stdout=out, stderr=err, cwd=directory)
             samples = []
             while child.poll() is None:
                 try:
@@ -74,9 +78,12 @@ class Soak(TestCase):
 
     def rate(self, script_of, least):
         """Repeats a second that this machine makes of a script: measured for a twentieth of the time."""
+        return self.rate_of(lambda count: self.watch(script_of(count)), least)
+
+    def rate_of(self, run_with, least):
         count = least
         while True:
-            run, _ = self.watch(script_of(count))
+            run, _ = run_with(count)
             if run.seconds > max(1, SECONDS / 60) or run.seconds > 20:
                 return count / run.seconds
             count *= 4
@@ -127,11 +134,35 @@ class Soak(TestCase):
             return begin + "\n" + "\n".join(f"join crowd{i}" for i in range(crowding)) + "\n"
 
         crowding = 3 * os.cpu_count()
-        count = int(self.rate(script, 2000) * SECONDS * 2 / 3)
+        count = int(self.rate(script, 2000) * SECONDS / 3)
         each = count // 200
         run, samples = self.watch(script(count, crowd(each)))
         ranges = count + crowding * each
         self.assert_account(run, 10 * ranges, ranges)
+        self.assert_flat(samples, run)
+
+    @unittest.skipIf(not MONITORING or os.environ.get("MFU_SOAK_PYTHON") == "0", "no CPython 3.12 or newer here, or not asked for")
+    def test_steps_of_a_python_program(self):
+        interpreter = next(iter(MONITORING.values()))
+
+        def steps(count):
+            program = [interpreter, str(HERE / "python_steps.py"), str(BUILD / "clients/liblaunch_many.so"), str(count)]
+            return self.watch_command(program, None, PYTHONPATH=str(HERE.parent / "hostile/standin"), PYTHONDONTWRITEBYTECODE="1")
+
+        count = int(self.rate_of(steps, 200) * SECONDS / 3)
+        run, samples = steps(count)
+        end = self.assert_sound(run)
+        launches = int(run.stdout)
+        print(f"    {run.seconds:.0f} s: {end['launches']}; counters {end['counters']}", file=sys.stderr)
+        self.assertEqual(end["launches"]["seen"], launches)
+        regions = {r["region"]: r for r in end["regions"]}
+        self.assertEqual((regions["step"]["instances"], regions["step"]["named_by"]), (count, "interpreter"))
+        self.assertEqual(regions["step"]["launches"], launches)
+        idle = {part["cause"]: part["s"] for part in regions["total"]["idle_by"]}
+        slept = 0.5 + -(-count // 200) * 0.1
+        print(f"    slept {slept:.2f} s; idle {idle}", file=sys.stderr)
+        self.assertGreater(idle["main program"], slept / 2, "looks went on")
+        self.assertLess(idle["main program"], slept * 1.1 + 0.5)
         self.assert_flat(samples, run)
 
     def test_contexts_that_come_and_go(self):
