@@ -12,11 +12,13 @@ import sys
 import time
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "integration"), str(HERE.parent / "hostile")]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "hostile"))
 
 from harness import BUILD, GPT2, LIBRARY, SCENARIO, Run, TestCase, main
 from interpreter_test import MONITORING
+
+HERE = pathlib.Path(__file__).resolve().parent
 SECONDS = float(os.environ.get("MFU_SOAK_SECONDS", "1800"))
 LIMIT_MB = 20
 
@@ -141,7 +143,8 @@ class Soak(TestCase):
         self.assert_account(run, 10 * ranges, ranges)
         self.assert_flat(samples, run)
 
-    @unittest.skipIf(not MONITORING or os.environ.get("MFU_SOAK_PYTHON") == "0", "no CPython 3.12 or newer here, or not asked for")
+    @unittest.skipIf(os.environ.get("MFU_SOAK_PYTHON") == "0", "without looking for an interpreter")
+    @unittest.skipIf(not MONITORING, "no CPython 3.12 or newer here")
     def test_steps_of_a_python_program(self):
         interpreter = next(iter(MONITORING.values()))
 
