@@ -196,7 +196,7 @@ void CuptiSession::enable_launch_callbacks() {
   // correlation id. The runtime's own would double the callbacks and add nothing.
   for (std::uint32_t id = 0; id < kCallIds; ++id)
     if (launch_kind(true, id) != LaunchKind::kNone || capture_edge(true, id) != CaptureEdge::kNone ||
-        is_among(kDriverSynchronize, id))
+        is_among(kDriverSynchronize, id) || id == kDriverEventSynchronize)
       enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
@@ -373,8 +373,10 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
   GraphNumber graph = GraphNumber::kNone;
   if (kind == LaunchKind::kGraph && follows_graphs_ && call.functionParams != nullptr) [[unlikely]]
     graph = live_.attribution->graph_contents().number_of(detail::read_at<std::uint64_t>(call.functionParams, 0));
-  live_.attribution->launch(state, static_cast<CorrelationId>(call.correlationId), call.contextUid, place,
-                            kind == LaunchKind::kKernel, graph);
+  const auto id = static_cast<CorrelationId>(call.correlationId);
+  const bool kernel = kind == LaunchKind::kKernel;
+  if (live_.attribution->launch(state, id, call.contextUid, place, kernel, graph))
+    Attribution::name_launch(state, id, kernel ? call.symbolName : nullptr);
 }
 
 [[gnu::always_inline]] inline void CuptiSession::note_driver_launch(ThreadState& state, CUpti_CallbackId id,
@@ -441,7 +443,7 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
 
 /// A call of the driver that launches nothing.
 [[gnu::noinline]] void CuptiSession::on_other_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
-  if (is_among(kDriverSynchronize, id)) return on_synchronized(id, data);
+  if (is_among(kDriverSynchronize, id) || id == kDriverEventSynchronize) return on_synchronized(id, data);
   if (is_among(kDriverGraphChanges, id)) {
     live_.attribution->graph_products().graphs_changed();
     if (follows_graphs_) on_graph_change(id, data);
@@ -613,8 +615,9 @@ void CuptiSession::on_graph_change(CUpti_CallbackId id, const CUpti_CallbackData
 void CuptiSession::on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
   HostThread* thread = host_thread_if_any();
   const bool leaves = data.callbackSite == CUPTI_API_EXIT;
-  if (thread != nullptr && thread->state != nullptr) thread->state->waits.store(!leaves, std::memory_order_relaxed);
-  if (!leaves || !succeeded(data)) return;
+  if (thread != nullptr && thread->state != nullptr)
+    thread->state->waits_in.store(leaves ? nullptr : data.functionName, std::memory_order_relaxed);
+  if (!leaves || !succeeded(data) || id == kDriverEventSynchronize) return;
   if (thread == nullptr || !thread->probe.armed || thread->probe.context != data.contextUid) return;
   if (is_stream_synchronize(id) &&
       (data.functionParams == nullptr || *static_cast<void* const*>(data.functionParams) != thread->probe.stream))

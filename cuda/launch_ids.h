@@ -118,6 +118,9 @@ inline constexpr std::uint32_t kRuntimeEndCapture[] = {319, 320};
 /// Calls that return once what was launched before them has finished.
 inline constexpr std::uint32_t kDriverSynchronize[] = {17, 126, 440,
                                                        800};  // cuCtx-, cuStreamSynchronize, _ptsz, cuCtx- v2
+/// Waits for an event, which says nothing of what was launched after it.
+inline constexpr std::uint32_t kDriverEventSynchronize = 121;
+
 /// Of these, the ones that wait for one stream: the first member of their parameters.
 [[nodiscard]] constexpr bool is_stream_synchronize(std::uint32_t id) noexcept { return id == 126 || id == 440; }
 

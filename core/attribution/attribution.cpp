@@ -2,6 +2,9 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "core/base/spin_guard.h"
 #include "core/base/ticks.h"
 
@@ -35,7 +38,7 @@ ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
     t.context.store(0, std::memory_order_relaxed);
     t.os_thread.store(os_thread, std::memory_order_relaxed);
     t.handle.store(static_cast<std::uint64_t>(::pthread_self()), std::memory_order_relaxed);
-    t.waits.store(false, std::memory_order_relaxed);
+    t.waits_in.store(nullptr, std::memory_order_relaxed);
     t.in_launch_call = false;
     t.product = t.launch_product = {};
     t.holds_region = false;
@@ -254,6 +257,21 @@ const ThreadState* Attribution::last_launcher() const noexcept {
     newest = launch;
   }
   return last;
+}
+
+std::vector<const char*> Attribution::kernels_since(CorrelationId first) const {
+  std::vector<std::pair<std::uint32_t, const char*>> launches;
+  const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i)
+    for (const ThreadState::NamedLaunch& launch : threads_[i].named) {
+      const std::uint32_t id = launch.correlation.load(std::memory_order_acquire);
+      const char* const kernel = launch.kernel.load(std::memory_order_relaxed);
+      if (kernel != nullptr && !newer(raw(first), id)) launches.emplace_back(id - raw(first), kernel);
+    }
+  std::ranges::sort(launches);
+  std::vector<const char*> kernels;
+  for (const auto& [_, kernel] : launches) kernels.push_back(kernel);
+  return kernels;
 }
 
 bool Attribution::newest_correlation(CorrelationId& id) const noexcept {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "core/attribution/correlation_map.h"
 #include "core/attribution/graph_contents.h"
@@ -40,12 +41,19 @@ struct alignas(64) ThreadState {
   StreamLanes::Cache lane;           ///< of the stream that it launched on last
   ProductWords asked;                ///< the product, while it is kAsked
   std::atomic<std::uint32_t> first_correlation{0};
-  std::atomic<std::uint32_t> os_thread{0};  ///< as gettid() says
-  std::atomic<std::uint64_t> handle{0};     ///< as pthread_self() says
-  std::atomic<bool> waits{false};           ///< inside of a call that waits for the device
-  bool holds_region = false;                ///< counted in the number of owners
+  std::atomic<std::uint32_t> os_thread{0};     ///< as gettid() says
+  std::atomic<std::uint64_t> handle{0};        ///< as pthread_self() says
+  std::atomic<const char*> waits_in{nullptr};  ///< the call that waits for the device, while it is inside of one
+  bool holds_region = false;                   ///< counted in the number of owners
   RangeStack stack;
   RecentProducts recent_products;
+  /// Its newest launches, in a ring: the names that CUPTI gave their kernels, which live as long as the modules do.
+  struct NamedLaunch {
+    std::atomic<std::uint32_t> correlation{0};
+    std::atomic<const char*> kernel{nullptr};
+  };
+  static constexpr std::size_t kNamedLaunches = 512;
+  std::array<NamedLaunch, kNamedLaunches> named;
 };
 
 /// Range events and launches in, LaunchOwner per correlation id out. Times are ticks that the caller read, so that a
@@ -131,6 +139,16 @@ class Attribution {
     }
     return true;
   }
+  /// [launching thread] hot. The kernel of the launch call that has just entered; nullptr: it launches none.
+  static void name_launch(ThreadState& thread, CorrelationId id, const char* kernel) noexcept {
+    ThreadState::NamedLaunch& at =
+        thread.named[thread.launches.load(std::memory_order_relaxed) % ThreadState::kNamedLaunches];
+    at.kernel.store(kernel, std::memory_order_relaxed);
+    at.correlation.store(raw(id), std::memory_order_release);
+  }
+  /// [any thread] Where the names of the kernels lie that were launched since `first`, in order, as far as the rings
+  /// reach. Their modules may be gone meanwhile, and the names with them.
+  [[nodiscard]] std::vector<const char*> kernels_since(CorrelationId first) const;
   /// [launching thread] hot. The launch call `id` leaves; `failed`: it put no work on a stream.
   void launch_done(ThreadState& thread, CorrelationId id, bool failed) noexcept {
     if (!thread.in_launch_call || thread.last_correlation.load(std::memory_order_relaxed) != raw(id)) return;

@@ -69,6 +69,7 @@ struct Config {
   bool python = true;                              ///< MFU_PYTHON: ask the interpreter what the program does
   bool energy = true;                              ///< MFU_ENERGY: read energy counters at ends of windows
   bool idle = true;                                ///< MFU_IDLE: look at the host while the GPU is idle
+  double stall_s = 30;                             ///< MFU_STALL [s]: so long without an end is a stall; 0: never
   bool explain_detection = false;                  ///< MFU_DETECT=explain: and say why each was taken or refused
 
   std::int64_t rank = 0;                   ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...

@@ -1,51 +1,22 @@
 #include "core/detect/step_findings.h"
 
+#include <array>
+
 namespace mfu {
 
 std::string_view name(StepKind kind) noexcept {
-  switch (kind) {
-    case StepKind::kStep:
-      return "step";
-    case StepKind::kDecode:
-      return "decode";
-    case StepKind::kPrefillOrMixed:
-      return "prefill_or_mixed";
-    case StepKind::kIteration:
-      return "iteration";
-    case StepKind::kNone:
-      break;
-  }
-  return "none";
+  constexpr std::array<std::string_view, 5> kNames{"none", "step", "decode", "prefill_or_mixed", "iteration"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::string_view name(StepConfidence confidence) noexcept {
-  switch (confidence) {
-    case StepConfidence::kHigh:
-      return "high";
-    case StepConfidence::kMedium:
-      return "medium";
-    case StepConfidence::kLow:
-      return "low";
-    case StepConfidence::kNotSure:
-      break;
-  }
-  return "not_sure";
+  constexpr std::array<std::string_view, 4> kNames{"not_sure", "low", "medium", "high"};
+  return kNames[static_cast<std::size_t>(confidence)];
 }
 
 std::string_view name(BoundaryRule rule) noexcept {
-  switch (rule) {
-    case BoundaryRule::kOptimizer:
-      return "optimizer";
-    case BoundaryRule::kSampling:
-      return "sampling";
-    case BoundaryRule::kCopies:
-      return "h2d";
-    case BoundaryRule::kGraph:
-      return "graph";
-    case BoundaryRule::kAnywhere:
-      break;
-  }
-  return "anywhere";
+  constexpr std::array<std::string_view, 5> kNames{"anywhere", "optimizer", "sampling", "h2d", "graph"};
+  return kNames[static_cast<std::size_t>(rule)];
 }
 
 std::string cut_by(BoundaryRule rule) {

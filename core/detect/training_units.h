@@ -65,7 +65,6 @@ class TrainingUnits {
 
   /// Backward passes or an optimizer were seen: the program trains.
   [[nodiscard]] bool trains() const noexcept { return trains_; }
-  [[nodiscard]] LaunchPosition last_trained() const noexcept { return std::max(last_backward_, last_update_); }
   /// Units that are complete and agree: their steps may be reported.
   [[nodiscard]] bool found() const noexcept { return found_; }
   /// Why not, if they are not.

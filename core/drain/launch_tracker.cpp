@@ -159,6 +159,13 @@ bool LaunchTracker::all_over(TimeNs now, CorrelationId newest) {
                      [](const StreamOrder::Waiting& w) { return w.graph || w.overtaken(); });
 }
 
+std::optional<CorrelationId> LaunchTracker::oldest_waiting() const {
+  std::optional<CorrelationId> oldest;
+  for (const StreamOrder::Waiting& w : waiting_)
+    if (!w.graph && !w.overtaken() && (!oldest || newer(*oldest, w.id))) oldest = w.id;
+  return oldest;
+}
+
 bool LaunchTracker::settled(Interval interval) const noexcept {
   return interval.begin_ns >= forced_until_ &&
          std::none_of(unsettled_.begin(), unsettled_.end(),

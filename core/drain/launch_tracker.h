@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,9 @@ class LaunchTracker {
 
   /// Whether the work of `newest` and all before it is over, as far as records and the order of streams say.
   [[nodiscard]] bool all_over(TimeNs now, CorrelationId newest);
+
+  /// The oldest launch whose work is not over, as of the last settle; none: there is no such launch.
+  [[nodiscard]] std::optional<CorrelationId> oldest_waiting() const;
 
   /// Instances with a launch that is waited for, as of the last settle. Any of them may stand there several times.
   [[nodiscard]] const std::vector<InstanceId>& awaited() const noexcept { return awaited_; }

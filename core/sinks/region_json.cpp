@@ -124,6 +124,8 @@ Json to_json(const RegionSummary& row) { return object_of(row, Context{row.class
 
 Json to_json(const SelfCost& self) { return object_of(self, {}); }
 
+Json to_json(const Stall& stall) { return object_of(stall, {}); }
+
 Json to_json(const std::vector<TrustState>& trust) {
   Json j = Json::object();
   for (const TrustState& state : trust)

@@ -15,6 +15,7 @@ namespace mfu {
 /// An `end` line without those.
 [[nodiscard]] nlohmann::ordered_json to_json(const WindowSummary& whole);
 [[nodiscard]] nlohmann::ordered_json to_json(const SelfCost& self);
+[[nodiscard]] nlohmann::ordered_json to_json(const Stall& stall);
 /// By name: `holds` (null: too few cases) and `against`.
 [[nodiscard]] nlohmann::ordered_json to_json(const std::vector<TrustState>& trust);
 

@@ -36,6 +36,22 @@ struct RunInfo {
   std::string trace;                ///< the file that gets its last seconds (MFU_TRACE); empty: none
 };
 
+/// Work was launched, and for long nothing has ended.
+struct Stall {
+  TimeNs since_ns = 0;             ///< when something moved last, UTC
+  std::string kernel;              ///< the first one of communication that is under way, else the first; empty: unknown
+  bool comm = false;               ///< it is a collective, or another kernel of communication
+  std::uint64_t comm_kernels = 0;  ///< of those, that this process has launched
+  std::string host;                ///< where the thread is that launched last; empty: unknown
+};
+
+/// A warning or a change of state. `stalled` and `resumed` are about a stall.
+struct RunEvent {
+  TimeNs t_ns = 0;            ///< UTC
+  std::string kind, message;  ///< a stable word, and one line for a person
+  std::optional<Stall> stall = {};
+};
+
 /// [mfu-sink] May block, may allocate, never throws.
 class Sink {
  public:
@@ -45,8 +61,7 @@ class Sink {
   [[nodiscard]] virtual Result<void> start(const RunInfo& run) = 0;
   /// One closed window. An Error is counted under name(); the next window is tried again.
   [[nodiscard]] virtual Result<void> write(const WindowSummary& window) = 0;
-  /// A warning or a change of state, at `t_ns` (UTC). `kind` is a stable word, `message` one line for a person.
-  [[nodiscard]] virtual Result<void> event(TimeNs t_ns, std::string_view kind, std::string_view message) = 0;
+  [[nodiscard]] virtual Result<void> event(const RunEvent& event) = 0;
   /// A notice about the last window, to be shown once; empty as a rule.
   [[nodiscard]] virtual std::string take_notice() { return {}; }
 };

@@ -91,11 +91,12 @@ Result<void> JsonlSink::write(const WindowSummary& window) {
   }
 }
 
-Result<void> JsonlSink::event(TimeNs t_ns, std::string_view kind, std::string_view message) {
+Result<void> JsonlSink::event(const RunEvent& event) {
   try {
-    Json j = line("event", t_ns, seq_++);
-    j["kind"] = std::string(kind);
-    j["message"] = std::string(message);
+    Json j = line("event", event.t_ns, seq_++);
+    j["kind"] = event.kind;
+    j["message"] = event.message;
+    if (event.stall) j["stall"] = to_json(*event.stall);
     const std::string text = text_of(j);
     if (!budget_.allows_event(text.size() + 1)) return Error{path() + ": more events than its limit allows"};
     return file_.append(text);

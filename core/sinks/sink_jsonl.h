@@ -23,7 +23,7 @@ class JsonlSink final : public Sink {
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] Result<void> start(const RunInfo& run) override;
   [[nodiscard]] Result<void> write(const WindowSummary& window) override;
-  [[nodiscard]] Result<void> event(TimeNs t_ns, std::string_view kind, std::string_view message) override;
+  [[nodiscard]] Result<void> event(const RunEvent& event) override;
   /// Lines to a standard stream are written by `carrier`.
   void carried_by(LineCarrier* carrier) noexcept { file_.carried_by(carrier); }
   [[nodiscard]] std::string take_notice() override { return budget_.take_notice(); }

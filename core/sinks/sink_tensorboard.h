@@ -26,7 +26,7 @@ class TensorboardSink final : public Sink {
   /// The whole run's window says nothing that a curve could show: it is passed over.
   [[nodiscard]] Result<void> write(const WindowSummary& window) override;
   /// Events are not for curves.
-  [[nodiscard]] Result<void> event(TimeNs, std::string_view, std::string_view) override { return {}; }
+  [[nodiscard]] Result<void> event(const RunEvent&) override { return {}; }
   [[nodiscard]] std::string take_notice() override { return budget_.take_notice(); }
   [[nodiscard]] const std::string& path() const noexcept { return file_.target(); }
 

@@ -421,10 +421,10 @@ Result<void> TextSink::write(const WindowSummary& window) {
   }
 }
 
-Result<void> TextSink::event(TimeNs, std::string_view, std::string_view message) {
-  if (!budget_.allows_event(message.size() + prefix_.size() + 1))
+Result<void> TextSink::event(const RunEvent& event) {
+  if (!budget_.allows_event(event.message.size() + prefix_.size() + 1))
     return Error{"log: more events than its limit allows"};
-  return print(printable_lines(message));
+  return print(printable_lines(event.message));
 }
 
 }  // namespace mfu

@@ -75,6 +75,18 @@ const OwnMemory::Page* OwnMemory::page_at(std::uintptr_t at) noexcept {
   return &page;
 }
 
+std::string PythonStacks::text(const char* text) {
+  constexpr std::size_t kMost = 512;
+  memory_.forget();
+  std::string read;
+  for (auto at = reinterpret_cast<std::uintptr_t>(text); read.size() < kMost; ++at) {
+    const char c = memory_.get<char>(at);
+    if (c == 0) break;
+    read += c;
+  }
+  return read;
+}
+
 bool PythonStacks::find() noexcept {
   if (minor_ != 0) return known_;
   runtime_ = reinterpret_cast<std::uintptr_t>(::dlsym(RTLD_DEFAULT, "_PyRuntime"));

@@ -60,6 +60,8 @@ class PythonStacks {
   [[nodiscard]] bool find() noexcept;
   /// \param thread as pthread_self() gives it; 0: the main thread. False: it has no Python frame.
   [[nodiscard]] bool read(std::uint64_t thread, Stack& stack);
+  /// The text at an address, up to its zero byte, 512 bytes at most.
+  [[nodiscard]] std::string text(const char* text);
   /// Of the stack that was read last.
   [[nodiscard]] std::vector<PythonFrame> frames(const Stack& stack);
 

@@ -28,6 +28,7 @@ DrainThread::DrainThread(const DrainParts& parts, RunInfo run, TimeNs started)
       run_(std::move(run)),
       started_(started),
       devices_(parts.config, parts.names),
+      stalls_(parts.config.stall_s),
       health_(run_.cupti_version) {
   if (parts_.session != nullptr) flush_.emplace(*parts_.session, wake_);
   if (parts_.session != nullptr && parts_.session->level() == CuptiLevel::kFull && parts_.config.idle)
@@ -76,7 +77,8 @@ void DrainThread::loop() {
     const std::uint64_t records = records_;
     tick();
     records_flow_ = records != records_;
-    idle = launches == parts_.attribution.launches_seen() && launches == launches_before_ && records == records_;
+    idle = !stalls_.waits() && launches == parts_.attribution.launches_seen() && launches == launches_before_ &&
+           records == records_;
     launches_before_ = launches;
     if (only_own_threads_left()) exit_as_last_thread();
   }
@@ -186,6 +188,14 @@ void DrainThread::tick() {
   take_program();
   take_looks();
   account_->drain().end_tick(health_.dropped_any(), !flush_ || flush_stuck_ || flush_->idle());
+  if (parts_.session != nullptr && !flush_stuck_) {
+    const bool records_come = health_.alone() && !health_.dropped_any();
+    if (std::optional<RunEvent> event =
+            stalls_.look(account_->drain(), parts_.attribution, records_come, records_, look_ ? &*look_ : nullptr)) {
+      announce();  // the first work of all may be what does not end
+      parts_.sink.say(std::move(event->kind), std::move(event->message), std::move(event->stall));
+    }
+  }
   records_at_tick_ = records_;
   live_at_tick_ = account_->ledger().live();
   ticked_at_ = monotonic_ns();
@@ -240,6 +250,7 @@ void DrainThread::take_records() {
     devices_.took(*batch);
     health_.see(*batch, clock_.now());
     account_->drain().record(*batch);
+    stalls_.took(*batch, parts_.names);
     if (!announced_) announce_new_devices();  // before what else comes in the first tick
     records_ += batch->count;
     parts_.queue.give_back(batch);

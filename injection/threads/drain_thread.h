@@ -24,6 +24,7 @@
 #include "injection/threads/look_thread.h"
 #include "injection/threads/run_devices.h"
 #include "injection/threads/sink_thread.h"
+#include "injection/threads/stalls.h"
 
 namespace mfu {
 
@@ -107,6 +108,7 @@ class DrainThread {
   std::optional<EnergyThread> energy_thread_;  ///< without MFU_ENERGY=0
   EnergyAccount energy_;
   std::optional<LookThread> look_;  ///< where launches are seen as they are made, without MFU_IDLE=0
+  Stalls stalls_;
   bool flush_stuck_ = false;
   bool unmatched_told_ = false;
   bool kernel_products_ = false;       ///< there are kernels that are products by themselves

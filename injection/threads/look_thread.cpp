@@ -26,6 +26,30 @@ void LookThread::note_gaps(DurationNs long_gaps, TimeNs now) noexcept {
   gaps_.store(now - many_gaps_at_ < kLately, std::memory_order_relaxed);
 }
 
+LookThread::Place LookThread::look_now(std::vector<const char*> names) {
+  if (question_.load(std::memory_order_acquire) == Question::kAsked) return {};  // that one was never answered
+  wake_.notify([&] {
+    asked_names_ = std::move(names);
+    question_.store(Question::kAsked, std::memory_order_release);
+  });
+  constexpr DurationNs kPatience = 100'000'000;
+  const auto answered = [this] { return question_.load(std::memory_order_acquire) == Question::kAnswered; };
+  return answered_.wait(kPatience, answered) ? std::move(place_) : Place{};
+}
+
+void LookThread::answer_question() {
+  std::unordered_map<const char*, std::string> texts;
+  place_.kernels.clear();
+  for (const char* const name : asked_names_) {
+    const auto [at, fresh] = texts.try_emplace(name);
+    if (fresh) at->second = stacks_.text(name);
+    place_.kernels.push_back(at->second);
+  }
+  const HostWork* found = stacks_.find() ? work() : nullptr;
+  place_.work = found != nullptr ? *found : HostWork{};
+  answered_.notify([this] { question_.store(Question::kAnswered, std::memory_order_release); });
+}
+
 void LookThread::answer(bool over, std::uint64_t launches, double cpu_s) {
   flush_ = 0;
   answers_cpu_s_.store(answers_cpu_s_.load(std::memory_order_relaxed) + cpu_s, std::memory_order_relaxed);
@@ -41,8 +65,10 @@ void LookThread::loop() {
   while (!stopping_.load(std::memory_order_relaxed) && !memory_was_refused() &&
          !host_switches().inert.load(std::memory_order_relaxed)) {
     const TimeNs now = monotonic_ns();
+    const auto asked = [this] { return question_.load(std::memory_order_acquire) == Question::kAsked; };
+    if (asked()) answer_question();
     if (!stacks_.find()) {  // a program without Python, or one that loads it later
-      wake_.wait(std::clamp((now - started) / 4, kNsPerSecond / 4, 60 * kNsPerSecond), [] { return false; });
+      wake_.wait(std::clamp((now - started) / 4, kNsPerSecond / 4, 60 * kNsPerSecond), asked);
       continue;
     }
     const ThreadState* launcher = attribution_.last_launcher();
@@ -50,7 +76,7 @@ void LookThread::loop() {
         pace_.step({.now = now,
                     .launches = attribution_.launches_seen(),
                     .over = over_.load(std::memory_order_relaxed),
-                    .waits = launcher != nullptr && launcher->waits.load(std::memory_order_relaxed),
+                    .waits = launcher != nullptr && launcher->waits_in.load(std::memory_order_relaxed) != nullptr,
                     .gaps = gaps_.load(std::memory_order_relaxed),
                     .cpu_ns = cost_ns()});
     if ((step.rests || quiet_from_ != step.quiet_from) && looked_at_ != 0) {  // the gap has ended meanwhile
@@ -62,7 +88,7 @@ void LookThread::loop() {
     if (step.look) look(now);
     if (step.ask) drain_.notify([this] { asks_.store(true, std::memory_order_relaxed); });
     const bool waits = asks();
-    wake_.wait(step.wait_ns, [&] { return waits && !asks(); });
+    wake_.wait(step.wait_ns, [&] { return (waits && !asks()) || asked(); });
   }
 }
 

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "core/account/idle_work.h"
 #include "core/attribution/attribution.h"
@@ -40,6 +42,13 @@ class LookThread {
   /// [mfu-drain] How much time the account has in long gaps so far. Where a hundredth of the time is, or was lately,
   /// they are worth asking CUPTI for records.
   void note_gaps(DurationNs long_gaps, TimeNs now) noexcept;
+  /// [mfu-drain] Where the host is now, and the names of kernels that lie at `names`, which may be gone. Empty where
+  /// there is no answer within a moment.
+  struct Place {
+    std::vector<std::string> kernels;
+    HostWork work;
+  };
+  [[nodiscard]] Place look_now(std::vector<const char*> names);
   /// [mfu-drain] What the host did, in order of time, CLOCK_MONOTONIC.
   [[nodiscard]] bool take(WorkSpan& span) noexcept { return spans_.pop(span); }
   /// [any thread] CPU time of the thread [s].
@@ -48,6 +57,7 @@ class LookThread {
  private:
   void loop();
   void look(TimeNs now);
+  void answer_question();
   [[nodiscard]] DurationNs cost_ns() noexcept;
   [[nodiscard]] const HostWork* work();
 
@@ -67,6 +77,11 @@ class LookThread {
   DurationNs long_gaps_ = 0;                                  ///< [mfu-drain] when it was noted last,
   TimeNs noted_at_ = 0;                                       ///< [mfu-drain] when that was,
   TimeNs many_gaps_at_ = 0;                                   ///< [mfu-drain] and when there were many
+  enum class Question : std::uint8_t { kNone, kAsked, kAnswered };
+  std::atomic<Question> question_{Question::kNone};  ///< of look_now; the two below are of who may answer it
+  std::vector<const char*> asked_names_;
+  Place place_;
+  Wakeup answered_;
   std::atomic<bool> stopping_{false}, asks_{false}, gaps_{true};
   std::atomic<std::uint64_t> over_{~std::uint64_t{0}};  ///< launches when all work was over; ~0: never yet
   std::atomic<double> cpu_s_{0}, answers_cpu_s_{0};

@@ -68,11 +68,9 @@ void SinkThread::push(Message&& message) {
   messages_.push_back(std::move(message));
 }
 
-void SinkThread::say(std::string kind, std::string text) {
+void SinkThread::say(std::string kind, std::string text, std::optional<Stall> stall) {
   Message m;
-  m.t_ns = utc_now();
-  m.event_kind = std::move(kind);
-  m.text = cut(std::move(text));
+  m.event = {utc_now(), std::move(kind), cut(std::move(text)), std::move(stall)};
   push(std::move(m));
 }
 
@@ -108,7 +106,7 @@ void SinkThread::send(WindowSummary&& window) {
 void SinkThread::send_trace(std::string path, TraceSnapshot trace, TraceHeader header) {
   Message m;
   m.kind = Message::Kind::kTrace;
-  m.t_ns = utc_now();
+  m.event.t_ns = utc_now();
   m.path = std::move(path);
   m.trace = std::move(trace);
   m.trace_header = std::move(header);
@@ -185,15 +183,15 @@ void SinkThread::write_trace_file(const Message& message) {
                                         leaving ? kSlowdown * kNsPerSecond : 30 * kNsPerSecond);
   if (!done) host_counters().add(Counter::kSinkErrors);
   Message said;
-  said.t_ns = message.t_ns;
-  said.event_kind = "trace";
-  said.text = done ? "the last " + std::to_string(message.trace.activities.size()) + " GPU activities and " +
-                         std::to_string(message.trace.instances.size()) + " ranges are in " + message.path
-                   : cut(done.error().message) + "; no trace";
+  said.event.t_ns = message.event.t_ns;
+  said.event.kind = "trace";
+  said.event.message = done ? "the last " + std::to_string(message.trace.activities.size()) + " GPU activities and " +
+                                  std::to_string(message.trace.instances.size()) + " ranges are in " + message.path
+                            : cut(done.error().message) + "; no trace";
   if (!leaving)
     write(said);
   else if (text_)  // the run directory has its last line
-    (void)text_->event(said.t_ns, said.event_kind, said.text);
+    (void)text_->event(said.event);
 }
 
 void SinkThread::write(Message& message) {
@@ -201,8 +199,8 @@ void SinkThread::write(Message& message) {
   if (!files && !std::exchange(other_root_said_, true)) {
     host_counters().add(Counter::kSinkErrors);
     if (text_ && log_thread_)
-      (void)text_->event(message.t_ns, "sink",
-                         "the program has gone into another root directory: nothing is written to files from now on");
+      (void)text_->event({message.event.t_ns, "sink",
+                          "the program has gone into another root directory: nothing is written to files from now on"});
   }
   if (!files && message.kind == Message::Kind::kTrace) return;
   if (message.kind == Message::Kind::kTrace) {
@@ -219,7 +217,7 @@ void SinkThread::write(Message& message) {
         done = sink.write(message.window);
         break;
       case Message::Kind::kEvent:
-        done = sink.event(message.t_ns, message.event_kind, message.text);
+        done = sink.event(message.event);
         break;
       case Message::Kind::kTrace:
         break;
@@ -230,7 +228,7 @@ void SinkThread::write(Message& message) {
     if (std::find(sinks_failed_.begin(), sinks_failed_.end(), sink.name()) != sinks_failed_.end()) return;
     sinks_failed_.emplace_back(sink.name());
     if (text_ && sink.name() != text_->name())
-      (void)text_->event(message.t_ns, "sink", cut(done.error().message) + "; the program runs on");
+      (void)text_->event({message.event.t_ns, "sink", cut(done.error().message) + "; the program runs on"});
   };
   const bool log = files || log_thread_;  // a stream of the host's is no file of the library's
   if (files) {
@@ -253,7 +251,7 @@ void SinkThread::say_notices() {
     const std::string notice = from.take_notice();
     if (notice.empty()) return;
     const TimeNs now = utc_now();
-    each([&](Sink& to) { (void)to.event(now, "limit", notice); });
+    each([&](Sink& to) { (void)to.event({now, "limit", notice}); });
   });
 }
 

@@ -36,7 +36,7 @@ class SinkThread {
   [[nodiscard]] bool start();
 
   /// [any thread] One event, stamped with the system's time.
-  void say(std::string kind, std::string text);
+  void say(std::string kind, std::string text, std::optional<Stall> stall = {});
   /// [mfu-drain, or before the threads start] The start line; again when a device has joined.
   void announce(RunInfo run);
   [[nodiscard]] bool announced() const;
@@ -67,8 +67,7 @@ class SinkThread {
     TraceSnapshot trace;
     TraceHeader trace_header;
     std::string path;  ///< of the trace
-    TimeNs t_ns = 0;
-    std::string event_kind, text;
+    RunEvent event;    ///< of a start line and a trace its time alone
   };
   static constexpr std::size_t kMostWaiting = 256;
 

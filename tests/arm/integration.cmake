@@ -1,7 +1,7 @@
 # Which tests of tests/integration `tests/run arm` runs, and which it leaves out and why. Every build reads this, so that a new test
 # is in one of the lists: the configure step fails otherwise.
 set(MFU_ARM_INTEGRATION attribution bare_root busy_gpu cases config contract cupti_faults detected doctor entries graphs latency launch_ids
-    launchers other_clients processes products random_programs replay serve supervise tail terminal_log top trace trust
+    launchers other_clients processes products random_programs replay serve stall supervise tail terminal_log top trace trust
     untimed)
 # Left out, since they say nothing of the processor:
 set(MFU_ARM_LEFT_OUT

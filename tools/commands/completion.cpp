@@ -9,72 +9,14 @@
 #include "tools/commands/commands.h"
 
 namespace mfu {
+
+std::string_view embedded_bash_completion() noexcept;
+std::string_view embedded_zsh_completion() noexcept;
+std::string_view embedded_fish_completion() noexcept;
+
 namespace {
 
 constexpr std::string_view kFiles = ":files";
-
-// `--option=value` is three words to bash.
-constexpr std::string_view kBash = R"(# bash completion of mfu; made by `mfu completion bash`
-_mfu() {
-  local cur=${COMP_WORDS[COMP_CWORD]} line
-  [[ $cur == = ]] && cur=
-  COMPREPLY=()
-  while IFS= read -r line; do
-    case $line in
-      :files)
-        compopt -o filenames 2>/dev/null
-        mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
-      ":program $COMP_CWORD") mapfile -t COMPREPLY < <(compgen -c -- "$cur") ;;
-      :program*)
-        if declare -F _command_offset >/dev/null; then
-          _command_offset "${line#* }"
-        else
-          mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-        fi ;;
-      *) COMPREPLY+=("${line%%$'\t'*}") ;;
-    esac
-  done < <("${COMP_WORDS[0]/#\~/$HOME}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-}
-complete -F _mfu mfu
-)";
-
-constexpr std::string_view kZsh = R"(#compdef mfu
-# zsh completion of mfu; made by `mfu completion zsh`
-_mfu() {
-  local line
-  local -a offered
-  for line in "${(@f)$("${(Q)words[1]/#\~/$HOME}" __complete "${(@Q)words[2,CURRENT]}" 2>/dev/null)}"; do
-    case $line in
-      :files) compset -P '--*='; _files; return ;;
-      :program*) shift "${line#* }" words; (( CURRENT -= ${line#* } )); _normal; return ;;
-      ?*) offered+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}") ;;
-    esac
-  done
-  _describe -t values value offered
-}
-# Sourced or autoloaded: both work.
-if [[ $funcstack[1] == _mfu ]]; then _mfu "$@"; else compdef _mfu mfu; fi
-)";
-
-constexpr std::string_view kFish = R"(# fish completion of mfu; made by `mfu completion fish`
-function __mfu_complete
-  set -l words (commandline -opc)
-  set -l current (commandline -ct)
-  for line in ($words[1] __complete $words[2..-1] "$current" 2>/dev/null)
-    switch $line
-      case ':files'
-        set -l option (string match -r -- '^--[^=]*=' "$current")
-        printf "$option%s\n" (__fish_complete_path (string replace -r -- '^--[^=]*=' '' "$current"))
-      case ':program *'
-        set -l at (math (string replace ':program ' '' $line) + 1)
-        complete -C (string join ' ' -- (string escape -- $words[$at..-1]) "$current")
-      case '*'
-        echo $line
-    end
-  end
-end
-complete -c mfu -f -a '(__mfu_complete)'
-)";
 
 bool takes_program(const OptionInfo& option) { return option.names.empty() && option.type == "CMD"; }
 
@@ -151,7 +93,9 @@ void add_completion(CommandLine& line) {
                   "mfu completion fish > ~/.config/fish/completions/mfu.fish"},
                  "0");
   command.action([shell] {
-    say("{}", Lines{std::string(*shell == "bash" ? kBash : *shell == "zsh" ? kZsh : kFish)});
+    say("{}", Lines{std::string(*shell == "bash"  ? embedded_bash_completion()
+                                : *shell == "zsh" ? embedded_zsh_completion()
+                                                  : embedded_fish_completion())});
     return 0;
   });
 }

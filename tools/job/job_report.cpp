@@ -328,7 +328,35 @@ void JobBuilder::add(const RunHistory& history) {
   ProcessLife& life = lives_.emplace_back();
   life.start(history.run);
   for (const WindowSummary& window : history.windows) life.window(window);
+  look_for_stall(history);
   if (history.end) life.end(history.end->window.end_ns);
+}
+
+void JobBuilder::look_for_stall(const RunHistory& history) {
+  const WindowSummary* last = history.windows.empty() ? nullptr : &history.windows.back();
+  const RegionSummary* total = last == nullptr || last->regions.empty() ? nullptr : &last->regions.back();
+  HangProcess hang(history.run, std::nullopt, total);
+  for (const RunEvent& event : history.events) {
+    hang.last_ns = std::max(hang.last_ns, event.t_ns);
+    if (event.stall) hang.stall = event.kind == "stalled" ? event.stall : std::nullopt;
+  }
+  hang.last_ns = std::max(hang.last_ns, last != nullptr ? last->window.end_ns : history.run.t_ns);
+  hang.ended = history.end.has_value();
+  if (last != nullptr) hang.window_ns = last->window.length_ns();
+  const auto known = hangs_.find(history.run.rank);  // of each rank the latest process
+  if (known == hangs_.end() || known->second.begin_ns <= hang.begin_ns)
+    hangs_.insert_or_assign(history.run.rank, std::move(hang));
+}
+
+void JobBuilder::warn_of_hang() {
+  std::vector<HangProcess> processes;
+  TimeNs newest = 0;
+  for (const auto& [rank, p] : hangs_) newest = std::max(newest, p.last_ns);
+  for (auto& [rank, p] : hangs_) {
+    p.quiet = newest - p.last_ns > 3 * p.window_ns;
+    processes.push_back(p);
+  }
+  if (const std::optional<Hang> hang = find_hang(processes, newest)) warn({"stalled", hang->text(), "", 1});
 }
 
 Job JobBuilder::finish() {
@@ -339,6 +367,7 @@ Job JobBuilder::finish() {
   std::vector<const ProcessLife*> lives;
   for (const ProcessLife& life : lives_) lives.push_back(&life);
   job.life = job_life(lives);
+  warn_of_hang();
   for (auto& [name, region] : regions_) {
     JobRegion r;
     r.name = name;

@@ -9,6 +9,7 @@
 
 #include "core/rows/region_totals.h"
 #include "core/sinks/sink.h"
+#include "tools/job/hang.h"
 #include "tools/job/life.h"
 #include "tools/job/time_grid.h"
 #include "tools/run_dir/run_history.h"
@@ -86,12 +87,15 @@ class JobBuilder {
   [[nodiscard]] Job finish();
 
  private:
+  void look_for_stall(const RunHistory& history);
+  void warn_of_hang();
   struct Region {
     RegionTotals sum;
     std::uint64_t devices = 0, processes = 0;
   };
   Job job_;
   std::vector<ProcessLife> lives_;
+  std::map<std::int64_t, HangProcess> hangs_;  ///< by rank
   std::map<std::string, Region> regions_;
 };
 

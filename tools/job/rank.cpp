@@ -1,6 +1,7 @@
 #include "tools/job/rank.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/base/number_text.h"
@@ -36,21 +37,8 @@ HistoryPoint point_of(const RegionSummary& r) {
 }  // namespace
 
 std::string_view name(RankState state) noexcept {
-  switch (state) {
-    case RankState::kStarting:
-      return "starting";
-    case RankState::kLive:
-      return "live";
-    case RankState::kStale:
-      return "stale";
-    case RankState::kEnded:
-      return "ended";
-    case RankState::kReplaced:
-      return "replaced";
-    case RankState::kUnreadable:
-      return "unreadable";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 6> kNames{"starting", "live", "stale", "ended", "replaced", "unreadable"};
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 const RegionSummary* Rank::total() const noexcept {
@@ -89,8 +77,9 @@ void Rank::take(RunLine&& line) {
     pipeline_stages = stages_of(run->config_json);
   } else if (auto* window = std::get_if<WindowLine>(&line.what)) {
     take_window(std::move(*window));
-  } else if (auto* event = std::get_if<EventLine>(&line.what)) {
-    events.push_back({line.t_ns, std::move(event->kind), std::move(event->message)});
+  } else if (auto* event = std::get_if<RunEvent>(&line.what)) {
+    if (event->stall) stall = event->kind == "stalled" ? event->stall : std::nullopt;
+    events.push_back(std::move(*event));
     if (events.size() > kEventsKept) events.pop_front();
   } else if (auto* whole = std::get_if<EndLine>(&line.what)) {
     end = std::move(whole->whole);

@@ -61,6 +61,7 @@ struct Rank {
   std::map<RegionKey, RegionTotals> sums;                 ///< over every window that was read
   std::map<RegionKey, std::deque<HistoryPoint>> history;  ///< oldest first
   ProcessLife life;
+  std::optional<Stall> stall;  ///< of its GPU's work, while it lasts
   std::uint64_t windows = 0;
   TimeNs last_line_ns = 0;           ///< UTC, by the clock of its host
   std::int64_t pipeline_stages = 1;  ///< `parallel.pp` of its config

@@ -27,8 +27,8 @@ void HistoryBuilder::take(RunLine&& line) {
     if (!window->counters.empty()) into.counters = std::move(window->counters);
     if (window->self) into.self = *window->self;
     limit_.put(into.regions, std::move(window->region));
-  } else if (auto* event = std::get_if<EventLine>(&line.what)) {
-    history_.events.push_back({line.t_ns, std::move(event->kind), std::move(event->message)});
+  } else if (auto* event = std::get_if<RunEvent>(&line.what)) {
+    history_.events.push_back(std::move(*event));
   } else if (auto* end = std::get_if<EndLine>(&line.what)) {
     history_.end = std::move(end->whole);
     std::vector<RegionSummary> rows;

@@ -14,11 +14,6 @@
 
 namespace mfu {
 
-struct RunEvent {
-  TimeNs t_ns = 0;  ///< UTC
-  std::string kind, message;
-};
-
 /// One process: its start line, its windows in order, its events, and the whole run where it ended in peace. A trace's
 /// process has the same parts.
 struct RunHistory {

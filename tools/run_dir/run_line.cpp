@@ -228,6 +228,12 @@ RunInfo start_of(const Object& o, TimeNs t_ns) {
   return run;
 }
 
+RunEvent event_of(const Object& o, TimeNs t_ns) {
+  RunEvent event{t_ns, string_of(o, "kind"), string_of(o, "message")};
+  if (const auto e = find(o, "stall")) event.stall = row_of<Stall>(object_in("stall", *e));
+  return event;
+}
+
 EndLine end_of(const Object& o) {
   EndLine end;
   end.whole.final_run = true;
@@ -268,7 +274,7 @@ Result<RunLine> RunLineReader::read(std::string_view text) {
     else if (type == "window")
       line.what = WindowLine{region_of(o), counters_of(o), self_of(o), std::max<DurationNs>(0, ns_of(o, "next_s"))};
     else if (type == "event")
-      line.what = EventLine{string_of(o, "kind"), string_of(o, "message")};
+      line.what = event_of(o, line.t_ns);
     else if (type == "end")
       line.what = end_of(o);
     else

@@ -21,11 +21,6 @@ struct WindowLine {
   DurationNs next_ns = 0;  ///< on `total`: length of the next window where it is longer than usual [ns]; 0: it is not
 };
 
-/// A line of type `event`.
-struct EventLine {
-  std::string kind, message;
-};
-
 /// A line of type `end`: the whole run, final_run set.
 struct EndLine {
   WindowSummary whole;
@@ -40,7 +35,7 @@ struct RunLine {
   std::int64_t v = 1;
   TimeNs t_ns = 0;  ///< UTC
   std::uint64_t seq = 0;
-  std::variant<RunInfo, WindowLine, EventLine, EndLine, UnknownLine> what;
+  std::variant<RunInfo, WindowLine, RunEvent, EndLine, UnknownLine> what;
 };
 
 /// Reads lines; holds the parser's memory. Keys are those of docs/reference.md; unknown ones are passed over, missing

@@ -11,6 +11,7 @@
 #include "core/base/printable.h"
 #include "core/rows/region_fields.h"
 #include "tools/job/cost.h"
+#include "tools/job/hang.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"
 
@@ -237,6 +238,31 @@ void rank_metrics(Families& out, const Rank& rank, const Labels& process, PerRan
   }
 }
 
+/// The parts of the job's time, and a stall.
+void life_metrics(Families& out, const LiveJob& job, const Labels& whole) {
+  const JobLife life = job.life();
+  for (const auto& [factor, ratio] : {std::pair{"job", life.job_mfu()},
+                                      {"in_steps", life.mfu},
+                                      {"productive", life.productive()},
+                                      {"alive", life.alive()}})
+    out.gauge("mfu_job_life_ratio", "MFU of the whole life of the job (factor job) = in_steps x productive x alive",
+              with(whole, {{"factor", factor}}), ratio);
+  for (std::size_t part = 0; part < kLifeParts; ++part)
+    out.gauge("mfu_job_gpu_seconds", "GPU time of the job so far by what it went into; the parts sum to GPUs x wall",
+              with(whole, {{"part", std::string(kLifePartNames[part])}}), life.gpu_s(static_cast<LifePart>(part)));
+  out.gauge("mfu_job_attempts", "How often the job was started", whole, static_cast<double>(life.attempts.size()));
+  if (const std::optional<Hang> hang = find_hang(job)) {
+    const Labels of_rank = with(whole, {{"rank", hang->rank ? std::to_string(*hang->rank) : ""},
+                                        {"hostname", hang->host},
+                                        {"saves", hang->saves ? "1" : "0"}});
+    out.gauge("mfu_job_stalled_seconds",
+              "How long ranks have waited for work that does not end; by the rank that they "
+              "wait for, and whether it writes a checkpoint",
+              of_rank, hang->since_s);
+    out.gauge("mfu_job_stalled_gpu_seconds", "What that has cost so far", of_rank, hang->gpu_s);
+  }
+}
+
 }  // namespace
 
 std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_label, PerRank per_rank) {
@@ -271,17 +297,7 @@ std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_
       out.gauge("mfu_job_cost_per_million_tokens", "At the rate of the newest windows", whole, cost.per_million_tokens);
     }
   }
-  const JobLife life = job.life();
-  for (const auto& [factor, ratio] : {std::pair{"job", life.job_mfu()},
-                                      {"in_steps", life.mfu},
-                                      {"productive", life.productive()},
-                                      {"alive", life.alive()}})
-    out.gauge("mfu_job_life_ratio", "MFU of the whole life of the job (factor job) = in_steps x productive x alive",
-              with(whole, {{"factor", factor}}), ratio);
-  for (std::size_t part = 0; part < kLifeParts; ++part)
-    out.gauge("mfu_job_gpu_seconds", "GPU time of the job so far by what it went into; the parts sum to GPUs x wall",
-              with(whole, {{"part", std::string(kLifePartNames[part])}}), life.gpu_s(static_cast<LifePart>(part)));
-  out.gauge("mfu_job_attempts", "How often the job was started", whole, static_cast<double>(life.attempts.size()));
+  life_metrics(out, job, whole);
   double bad_lines = 0;
   for (const Rank* rank : job.ranks()) bad_lines += static_cast<double>(rank->bad_lines);
   out.counter("mfu_unreadable_lines_total", "Lines of the run directory that could not be read", whole, bad_lines);

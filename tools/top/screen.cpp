@@ -312,6 +312,7 @@ void add_bar(std::vector<ScreenLine>& lines, const JobTotals& t, const BarShares
 
 void add_problems(std::vector<ScreenLine>& lines, const TopSnapshot& s, std::size_t width, bool all_problems) {
   constexpr std::size_t kShownStragglers = 3;
+  if (s.hang) add(lines, wrapped(s.hang->text(), width), Style::kWarning, all_problems ? std::string::npos : width);
   for (std::size_t i = 0; i < s.stragglers.size() && (all_problems || i < kShownStragglers); ++i) {
     std::vector<std::string> said;
     if (all_problems)

@@ -283,6 +283,7 @@ TopSnapshot take_snapshot(const LiveJob& job, GpusNow gpus) {
   s.totals = job_totals(job.ranks());
   if (job.price()) s.cost = live_cost(s.totals, *job.price());
   s.stragglers = find_stragglers(job.ranks(), job.skews(), s.totals.mfu);
+  s.hang = find_hang(job);
   s.problems = job.problems();
   s.silent_s = job.silent_s();
   for (const std::string& path : job.paths()) s.title += (s.title.empty() ? "" : " ") + path;
@@ -489,6 +490,13 @@ std::string snapshot_json(const TopSnapshot& s, std::string_view sort, std::stri
                           {"power_w", row.gpu != nullptr ? number(row.gpu->power_w) : Json(nullptr)},
                           {"file", rank.path}});
   }
+  j["hang"] = !s.hang ? Json(nullptr)
+                      : Json({{"rank", s.hang->rank ? Json(*s.hang->rank) : Json(nullptr)},
+                              {"saves", s.hang->saves},
+                              {"waiting", s.hang->waiting},
+                              {"since_s", s.hang->since_s},
+                              {"gpu_s", s.hang->gpu_s},
+                              {"text", s.hang->text()}});
   j["stragglers"] = stragglers_json(s);
   j["problems"] = s.problems;
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/job/cost.h"
+#include "tools/job/hang.h"
 #include "tools/job/live_job.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"
@@ -55,6 +56,7 @@ struct TopHost {
 struct TopSnapshot {
   JobTotals totals;
   std::optional<LiveCost> cost;  ///< none: no price is known
+  std::optional<Hang> hang;      ///< none: nothing has stalled
   std::vector<Straggler> stragglers;
   std::vector<TopRow> rows;
   std::vector<std::string> problems;

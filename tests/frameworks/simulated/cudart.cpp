@@ -7,7 +7,7 @@
 #include <iterator>
 #include <memory>
 
-#include "tools/simgpu/runtime/cudart_call.h"
+#include "tests/simgpu/runtime/cudart_call.h"
 
 namespace {
 using namespace mfu::sim;

@@ -112,7 +112,7 @@ TEST(RankTest, EventsAreTheLastOnes) {
   Rank rank;
   for (int i = 0; i < 20; ++i) {
     RunLine line;
-    line.what = EventLine{"kind", std::to_string(i)};
+    line.what = RunEvent{0, "kind", std::to_string(i)};
     rank.take(std::move(line));
   }
   EXPECT_EQ(rank.events.size(), Rank::kEventsKept);

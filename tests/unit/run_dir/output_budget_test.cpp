@@ -253,7 +253,7 @@ TEST_F(OutputBudgetTest, EventsWithoutEndAreLeftOut) {
   JsonlSink sink(folder_.string(), load.run(), 1 * kMB);
   ASSERT_TRUE(sink.start(load.run()));
   int written = 0;
-  for (int i = 0; i < 10'000; ++i) written += sink.event(kBegin, "kind", std::string(100, 'x')) ? 1 : 0;
+  for (int i = 0; i < 10'000; ++i) written += sink.event({kBegin, "kind", std::string(100, 'x')}) ? 1 : 0;
   EXPECT_GT(written, 20);
   EXPECT_LT(bytes_below(folder_), 0.03 * kMB);
 }

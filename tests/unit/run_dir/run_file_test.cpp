@@ -138,7 +138,7 @@ TEST_F(RunFileTest, WhatWasWrittenComesBackExactly) {
   whole.final_run = true;
   whole.launches = {10, 7, 1, 1, 1};
   whole.self = {0.5, 1 << 20, 0.001};
-  ASSERT_TRUE(sink.event(5, "paused", "another client"));
+  ASSERT_TRUE(sink.event({5, "paused", "another client"}));
   ASSERT_TRUE(sink.write(whole));
 
   const auto history = read_run_history(sink.path());
@@ -177,7 +177,7 @@ TEST_F(RunFileTest, WhatWasWrittenComesBackExactly) {
 TEST_F(RunFileTest, FollowsWholeLinesOnly) {
   RunFile file(path_, RunFile::From::kBeginning);
   std::vector<std::string> kinds;
-  const auto on_line = [&kinds](RunLine&& line) { kinds.push_back(std::get<EventLine>(line.what).kind); };
+  const auto on_line = [&kinds](RunLine&& line) { kinds.push_back(std::get<RunEvent>(line.what).kind); };
   EXPECT_FALSE(file.poll(on_line)) << "there is no file yet";
   append(R"({"v":1,"type":"event","t_ns":1,"seq":0,"kind":"a","message":""})"
          "\n"

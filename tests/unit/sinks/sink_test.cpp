@@ -162,7 +162,7 @@ TEST_F(JsonlTest, StartEventAndEndHaveTheirKeys) {
   run_.convention = "exact";
   run_.devices = {{0, "H200", "GPU-1", 1e15, std::nullopt, "table: H200", "bf16", "config", false}};
   ASSERT_TRUE(sink.start(run_).ok());
-  ASSERT_TRUE(sink.event(77, "dropped", "CUPTI dropped records").ok());
+  ASSERT_TRUE(sink.event({77, "dropped", "CUPTI dropped records"}).ok());
   WindowSummary end;
   end.final_run = true;
   end.regions = {full_region()};
@@ -204,7 +204,7 @@ TEST_F(JsonlTest, WhatIsSaidAgainAtTheStartIsThereAgain) {
   EXPECT_EQ(all[0]["devices"].size(), 0u);
   EXPECT_EQ(all[1]["devices"].size(), 1u);
   std::filesystem::remove(sink.path());
-  ASSERT_TRUE(sink.event(77, "dropped", "CUPTI dropped records").ok());
+  ASSERT_TRUE(sink.event({77, "dropped", "CUPTI dropped records"}).ok());
   all = lines(sink.path());
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0]["devices"].size(), 1u);  // what was said last
@@ -335,7 +335,7 @@ TEST_F(JsonlTest, NamesOfAnyBytesStayOneLineOfJson) {
   r.top_kernels[0].name = std::string("nul\0in", 6) + "\xed\xa0\x80";
   window.regions = {r};
   ASSERT_TRUE(sink.write(window).ok());
-  ASSERT_TRUE(sink.event(1, "note", "\xf0\x28\x8c\x28\r\n").ok());
+  ASSERT_TRUE(sink.event({1, "note", "\xf0\x28\x8c\x28\r\n"}).ok());
   const auto all = lines(sink.path());
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0]["region"], "bad \xef\xbf\xbd\xef\xbf\xbd \"quoted\"\n\\");
@@ -345,7 +345,7 @@ TEST_F(JsonlTest, AFileThatWasRemovedStartsWithTheStartLineAgain) {
   JsonlSink sink(folder_.string(), run_);
   ASSERT_TRUE(sink.start(run_).ok());
   std::filesystem::remove(sink.path());
-  ASSERT_TRUE(sink.event(1, "note", "x").ok());
+  ASSERT_TRUE(sink.event({1, "note", "x"}).ok());
   const auto all = lines(sink.path());
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0]["type"], "start");
@@ -356,7 +356,7 @@ TEST_F(JsonlTest, AFolderThatCannotBeIsAnErrorPerLineAndNoMore) {
   std::ofstream(folder_ / "plain") << "x";
   JsonlSink sink((folder_ / "plain").string(), run_);
   EXPECT_FALSE(sink.start(run_).ok());
-  EXPECT_FALSE(sink.event(1, "note", "x").ok());
+  EXPECT_FALSE(sink.event({1, "note", "x"}).ok());
 }
 
 TEST(TextSink, OneLinePerRegionWithEveryFigure) {
@@ -550,7 +550,7 @@ TEST(TextSink, EveryLineHasThePrefix) {
   ASSERT_TRUE(sink.write(window).ok());
   window.final_run = true;
   ASSERT_TRUE(sink.write(window).ok());
-  ASSERT_TRUE(sink.event(0, "note", "a\nb").ok());
+  ASSERT_TRUE(sink.event({0, "note", "a\nb"}).ok());
   std::ifstream in(path + "/log");
   int count = 0;
   for (std::string line; std::getline(in, line); ++count) EXPECT_EQ(line.rfind("[mfu] r2 ", 0), 0u) << line;

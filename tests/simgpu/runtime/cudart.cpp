@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tools/simgpu/runtime/cudart_call.h"
+#include "tests/simgpu/runtime/cudart_call.h"
 
 namespace {
 using namespace mfu::sim;

@@ -1,0 +1,40 @@
+// A stall of the GPU's work, and what is known of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/attribution/record_queue.h"
+#include "core/drain/drain.h"
+#include "core/drain/stall_watch.h"
+#include "core/kernels/kernel_names.h"
+#include "core/sinks/sink.h"
+#include "injection/threads/look_thread.h"
+
+namespace mfu {
+
+/// [mfu-drain] CUPTI holds records of finished work back while work in the same buffer runs, so it is unknown which
+/// kernel of those under way has stalled. A collective is named first, since it waits for other ranks.
+class Stalls {
+ public:
+  /// \param least_s MFU_STALL [s].
+  explicit Stalls(double least_s) noexcept : watch_(static_cast<DurationNs>(least_s * 1e9)) {}
+
+  void took(const RecordBatch& batch, KernelNames& names) noexcept {
+    for (std::uint32_t i = 0; i < batch.count; ++i)
+      comm_kernels_ += names.class_of(batch.records[i].name) == KernelClass::kComm;
+  }
+  /// Once per tick. \param records_come none is lost, and none goes to another client. \param records so far.
+  /// \param host where the host is, may be asked there; nullptr: nowhere. \return a stall that begins or ends.
+  [[nodiscard]] std::optional<RunEvent> look(const Drain& drain, const Attribution& attribution, bool records_come,
+                                             std::uint64_t records, LookThread* host);
+  /// A launch has not ended.
+  [[nodiscard]] bool waits() const noexcept { return waits_; }
+
+ private:
+  StallWatch watch_;
+  std::uint64_t comm_kernels_ = 0;  ///< with a record
+  bool waits_ = false;
+};
+
+}  // namespace mfu

@@ -1,0 +1,101 @@
+"""Work on the GPU that does not end: said once, with the kernel and the host's place, and taken back when it goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+from harness import BUILD, GPT2, SCENARIO, TestCase, main
+
+MFU = BUILD / "mfu"
+NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+STEP = 'push "step batch=1 seq_len=8"; launch gemm_k count=3; %s; sync; pop'
+KERNELS = f"kernel gemm_k ns=2000000\nkernel long_k ns=400000000\nkernel longer_k ns=2500000000\nkernel {NCCL} ns=4000000000\n"
+
+
+class Stall(TestCase):
+    def stalls(self, script, seconds=1, **options):
+        run = self.scenario(KERNELS + script, env={"MFU_STALL": seconds, "MFU_INTERVAL": "0.5"}, **options)
+        events = [o for o in run.lines("event") if o["kind"] in ("stalled", "resumed")]
+        self.assertEqual([e["kind"] for e in events], ["stalled", "resumed"] * (len(events) // 2), events)
+        end = self.assert_sound(run)
+        self.assertEqual(end["launches"]["dropped"], 0)
+        return run, events
+
+    def test_a_collective_that_does_not_end(self):
+        usual = f"repeat 20 {{ {STEP % 'launch gemm_k'} }}\n"
+        run, events = self.stalls(usual + f"launch {NCCL} count=1\n" + STEP % "launch gemm_k count=20" + "\n" + usual)
+        self.assertEqual(len(events), 2)
+        stall = events[0]["stall"]
+        self.assertEqual((stall["kernel"], stall["comm"], stall["comm_kernels"]), (NCCL, True, 1))
+        self.assertEqual(stall["host"], "cuCtxSynchronize")
+        self.assertLess((events[0]["t_ns"] - stall["since_ns"]) / 1e9, 2.5)
+        self.assertIn(f"; under way is {NCCL}, kernel 1 of communication so far; the host is in cuCtxSynchronize",
+                      events[0]["message"])
+        self.assertAlmostEqual(float(events[1]["message"].split()[-2]), 4, delta=1)
+        self.assertIn("no work has ended on the GPU for", run.stderr.decode())
+
+    def test_a_kernel_on_one_of_several_streams_and_a_host_that_polls(self):
+        _, events = self.stalls(f"repeat 20 {{ {STEP % 'launch gemm_k'} }}\nlaunch {NCCL} stream=7\nsleep 6000\n" + STEP % "sync")
+        self.assertEqual((len(events), events[0]["stall"]["kernel"], events[0]["stall"]["host"]), (2, NCCL, ""))
+
+    def test_what_is_no_stall(self):
+        for name, script, seconds in (
+            ("kernels as long as usual", f"repeat 5 {{ {STEP % 'launch long_k'} }}\n{STEP % 'launch longer_k'}", 1),
+            ("an idle host", f"repeat 20 {{ {STEP % 'launch gemm_k'} }}\nsync\nsleep 3000\n" + STEP % "sync", 1),
+            ("an empty graph", "capture s1\nend_capture s1 g1\ninstantiate g1\n" + STEP % "graph_launch g1" + "\nsleep 3000", 1),
+            ("switched off", STEP % f"launch {NCCL}", 0),
+        ):
+            with self.subTest(name):
+                self.assertEqual(self.stalls(script, seconds)[1], [])
+
+    def test_the_rank_that_did_not_arrive(self):
+        usual = f"repeat 30 {{ {STEP % 'launch gemm_k'} }}\n"
+        for name, late, action, words in (
+            ("sleeps", "sleep 12000\n", None, "launches no work"),
+            ("is stopped", "until_ended nobody\n", signal.SIGSTOP, "has written nothing for"),
+            ("is killed", "until_ended nobody\n", signal.SIGKILL, "has written nothing for"),
+            ("leaves", "", None, "has ended"),
+            ("has a kernel of its own", f"{STEP % 'launch own_k'}\n", None, "does not end and is no collective: gemm_k"),
+        ):
+            with self.subTest(name):
+                directory = self.directory / name.replace(" ", "_")
+                directory.mkdir()
+                kernels = KERNELS.replace("ns=4000000000", "ns=12000000000") + "kernel own_k ns=12000000000\n"
+                ranks = []
+                for rank in range(3):
+                    wait = late.replace("until_ended nobody", "sleep 12000") if rank == 2 else STEP % f"launch {NCCL}" + "\n"
+                    env = self.environment(directory, ["cuda", "nvtx"], "cupti-13.0", GPT2, {
+                        "MFU_STALL": "1", "MFU_INTERVAL": "0.5", "RANK": str(rank), "WORLD_SIZE": "3", "SIMGPU_TRACE": None})
+                    ranks.append(subprocess.Popen([SCENARIO, "-c", kernels + usual + wait], env=env, stdout=subprocess.DEVNULL,
+                                                  stderr=subprocess.DEVNULL))
+                try:
+                    time.sleep(1.5)
+                    if action is not None:
+                        os.kill(ranks[2].pid, action)
+                    found = self.seen_hang(directory, words)
+                    self.assertEqual((found["rank"], found["saves"]), (2, False), found)
+                    report = subprocess.run([MFU, "report", "--json", directory / "run"], capture_output=True, check=True)
+                    self.assertIn(words, report.stdout.decode())
+                finally:
+                    for rank in ranks:
+                        rank.kill()
+                        rank.wait()
+
+    def seen_hang(self, directory, words):
+        """The first stall of a job that says `words`."""
+        end = time.monotonic() + 10
+        seen = []
+        while time.monotonic() < end:
+            done = subprocess.run([MFU, "top", "--json", directory / "run"], capture_output=True, text=True, check=False)
+            hang = json.loads(done.stdout)["hang"] if done.returncode == 0 else None
+            if hang is not None and words in hang["text"]:
+                return hang
+            seen.append(hang and hang["text"])
+            time.sleep(0.3)
+        self.fail(f"{words!r} is not in {seen}")
+
+
+if __name__ == "__main__":
+    main()
