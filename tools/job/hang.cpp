@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "core/base/number_text.h"
 
@@ -10,6 +11,7 @@ namespace mfu {
 
 HangProcess::HangProcess(const RunInfo& run, std::optional<Stall> lasting, const RegionSummary* total)
     : rank(run.rank),
+      world_size(run.world_size),
       host(run.host),
       gpus(std::max<std::size_t>(1, run.devices.size())),
       stall(std::move(lasting)),
@@ -50,7 +52,11 @@ std::optional<Hang> find_hang(const std::vector<HangProcess>& processes, TimeNs 
     hang.why = std::move(why);
     hang.saves = saves;
   };
+  std::set<std::int64_t> ranks;
+  std::int64_t world = 1;
   for (const HangProcess& p : processes) {
+    ranks.insert(p.rank);
+    world = std::max(world, p.world_size);
     if (p.stall && !p.ended) {
       const double waited = std::max(0.0, seconds(now_ns - p.stall->since_ns));
       ++hang.waiting;
@@ -72,7 +78,10 @@ std::optional<Hang> find_hang(const std::vector<HangProcess>& processes, TimeNs 
   for (const HangProcess& p : processes)
     if (p.stall && p.stall->comm && p.stall->comm_kernels == fewest && fewest < most)
       take(p, 1, fmt::format("has launched {} kernels of communication, others {}", fewest, most));
-  if (found != nullptr) {
+  const auto missing = world - static_cast<std::int64_t>(ranks.size());
+  if (best < 2 && missing > 0) {
+    hang.why = fmt::format("{} of {} ranks have written nothing at all", missing, world);
+  } else if (found != nullptr) {
     hang.rank = found->rank;
     hang.host = found->host;
   } else {
@@ -92,7 +101,8 @@ std::optional<Hang> find_hang(const LiveJob& job) {
     p.ended = rank->state == RankState::kEnded;
     newest = std::max(newest, p.last_ns);
   }
-  return find_hang(processes, newest + static_cast<TimeNs>(job.silent_s() * 1e9));
+  constexpr double kOver = 120;  // it is no longer there, and costs nothing more
+  return find_hang(processes, newest + (job.silent_s() < kOver ? static_cast<TimeNs>(job.silent_s() * 1e9) : 0));
 }
 
 }  // namespace mfu

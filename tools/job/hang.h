@@ -14,7 +14,7 @@ namespace mfu {
 
 /// A process of a job, as little of it as the question needs.
 struct HangProcess {
-  std::int64_t rank = 0;
+  std::int64_t rank = 0, world_size = 1;
   std::string host;
   std::size_t gpus = 1;
   std::optional<Stall> stall;  ///< that lasts
@@ -46,7 +46,7 @@ struct Hang {
 
 /// The cause is, in this order: a rank whose own kernel, no collective, does not end; one that has written nothing
 /// since; one that has ended; one without work on its GPU, by what it does; of ranks that are all in collectives, the
-/// one that has launched fewer. None where no rank is in a stall.
+/// one that has launched fewer; ranks without a file come before that. None where no rank is in a stall.
 /// \param now_ns of the newest line of the job, UTC.
 [[nodiscard]] std::optional<Hang> find_hang(const std::vector<HangProcess>& processes, TimeNs now_ns);
 [[nodiscard]] std::optional<Hang> find_hang(const LiveJob& job);

@@ -356,7 +356,7 @@ void JobBuilder::warn_of_hang() {
     p.quiet = newest - p.last_ns > 3 * p.window_ns;
     processes.push_back(p);
   }
-  if (const std::optional<Hang> hang = find_hang(processes, newest)) warn({"stalled", hang->text(), "", 1});
+  if (const std::optional<Hang> hang = find_hang(processes, newest)) warn({"hang", hang->text(), "", 1});
 }
 
 Job JobBuilder::finish() {

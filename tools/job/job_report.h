@@ -49,7 +49,7 @@ struct JobRegion {
 
 /// Something that a reader of the figures should know.
 struct JobWarning {
-  std::string kind;  ///< `unfinished`, `oddity`, `suspect`, `ranks`, `clock`, `launches`, or an event's own
+  std::string kind;  ///< `unfinished`, `oddity`, `suspect`, `hang`, `ranks`, `clock`, `launches`, or an event's own
   std::string message;
   std::string source;       ///< where it was met first
   std::uint64_t count = 1;  ///< how often

@@ -88,6 +88,19 @@ TEST(Hang, NobodyIsNamedWhereNobodyDiffers) {
   EXPECT_FALSE(hang_of(process(3, std::nullopt, total(0.1)))->rank);
 }
 
+TEST(Hang, RanksWithoutAFileAreCounted) {
+  const RegionSummary row = total(0);
+  std::vector<HangProcess> processes;
+  for (int rank = 0; rank < 3; ++rank) {
+    processes.push_back(process(rank, in_collective(rank == 0 ? 40 : 41), row));
+    processes.back().world_size = 8;
+  }
+  const std::optional<Hang> hang = find_hang(processes, kNow);
+  ASSERT_TRUE(hang);
+  EXPECT_FALSE(hang->rank);
+  EXPECT_EQ(hang->why, "5 of 8 ranks have written nothing at all");
+}
+
 TEST(Hang, AJobWithoutAStallHasNone) {
   std::vector<HangProcess> processes;
   for (int rank = 0; rank < 8; ++rank) {
