@@ -262,12 +262,14 @@ const ThreadState* Attribution::last_launcher() const noexcept {
 std::vector<const char*> Attribution::kernels_since(CorrelationId first) const {
   std::vector<std::pair<std::uint32_t, const char*>> launches;
   const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < used; ++i)
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (threads_[i].any_launch.load(std::memory_order_relaxed) == 0) continue;
     for (const ThreadState::NamedLaunch& launch : threads_[i].named) {
       const std::uint32_t id = launch.correlation.load(std::memory_order_acquire);
       const char* const kernel = launch.kernel.load(std::memory_order_relaxed);
       if (kernel != nullptr && !newer(raw(first), id)) launches.emplace_back(id - raw(first), kernel);
     }
+  }
   std::ranges::sort(launches);
   std::vector<const char*> kernels;
   for (const auto& [_, kernel] : launches) kernels.push_back(kernel);

@@ -183,7 +183,7 @@ constexpr Variable kVariables[] = {
     {"MFU_IDLE", "1", "0: do not look at what the program does while the GPU is idle", read_flag<&Config::idle>},
     {"MFU_STALL", "30", "seconds without an end of launched work that are worth a line; 0: never",
      [](const GivenVariable& v, Config& c) {
-       c.stall_s = v.text == "0" ? 0 : v.positive_number("using 30").value_or(30);
+       c.stall_s = v.text == "0" ? 0 : std::min(v.positive_number("using 30").value_or(30), 1e6);
      }},
     {"MFU_EXECUTED", "1", "0: do not look at the program's calls to cuBLAS", read_flag<&Config::executed>},
     {"MFU_DISABLE", "unset", "1: load, do nothing", read_flag<&Config::disabled>},

@@ -444,17 +444,8 @@ constexpr std::array kHints{
 }  // namespace
 
 std::string_view name(KernelClass c) noexcept {
-  switch (c) {
-    case KernelClass::kGemm:
-      return "gemm";
-    case KernelClass::kAttention:
-      return "attention";
-    case KernelClass::kComm:
-      return "comm";
-    case KernelClass::kOther:
-      break;
-  }
-  return "other";
+  constexpr std::array<std::string_view, 4> kNames{"gemm", "attention", "comm", "other"};
+  return kNames[static_cast<std::size_t>(c)];
 }
 
 KernelClass classify_kernel(std::string_view demangled) noexcept { return find_class(demangled).kernel_class; }

@@ -34,17 +34,8 @@ std::string quoted(std::string_view text, std::size_t max_bytes) {
 
 /// As Kineto words it, without the kinds of memory: those are not known.
 std::string_view copy_name(CopyDirection direction) noexcept {
-  switch (direction) {
-    case CopyDirection::kToDevice:
-      return "Memcpy HtoD";
-    case CopyDirection::kToHost:
-      return "Memcpy DtoH";
-    case CopyDirection::kWithin:
-      return "Memcpy DtoD";
-    case CopyDirection::kUnknown:
-      break;
-  }
-  return "Memcpy";
+  constexpr std::array<std::string_view, 4> kNames{"Memcpy", "Memcpy HtoD", "Memcpy DtoH", "Memcpy DtoD"};
+  return kNames[static_cast<std::size_t>(direction)];
 }
 
 /// At which moment, on which thread a launch is shown so that its region is the innermost one open there: the last such

@@ -360,6 +360,15 @@ struct GraphTimes {
   double error = 0;    ///< of that time, the part that may lie in another class or kernel, 0..1
 };
 
+/// Work was launched, and for long nothing has ended.
+struct Stall {
+  TimeNs since_ns = 0;             ///< when something moved last, UTC
+  std::string kernel;              ///< the first one of communication that is under way, else the first; empty: unknown
+  bool comm = false;               ///< it is a collective, or another kernel of communication
+  std::uint64_t comm_kernels = 0;  ///< of those, that this process has launched
+  std::string host;                ///< where the thread is that launched last; empty: unknown
+};
+
 /// One closed window of every region. `final_run` marks the whole run.
 struct WindowSummary {
   Interval window;
@@ -371,6 +380,7 @@ struct WindowSummary {
   SelfCost self;
   std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< every non-zero counter of faults and losses
   std::vector<TrustState> trust;                                ///< empty where there is no CUPTI
+  std::optional<Stall> stall;                                   ///< that lasts while it is written
 };
 
 }  // namespace mfu

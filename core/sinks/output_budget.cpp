@@ -50,6 +50,7 @@ void OutputBudget::hold(const WindowSummary& window) {
   held_.graphs = window.graphs;
   held_.self = window.self;
   held_.counters = window.counters;
+  held_.stall = window.stall;
   for (const RegionSummary& row : window.regions) {
     const auto [at, fresh] = index_.try_emplace({row.region, row.device}, sums_.size());
     if (fresh) sums_.push_back({row.region, {}});

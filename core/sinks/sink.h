@@ -36,16 +36,7 @@ struct RunInfo {
   std::string trace;                ///< the file that gets its last seconds (MFU_TRACE); empty: none
 };
 
-/// Work was launched, and for long nothing has ended.
-struct Stall {
-  TimeNs since_ns = 0;             ///< when something moved last, UTC
-  std::string kernel;              ///< the first one of communication that is under way, else the first; empty: unknown
-  bool comm = false;               ///< it is a collective, or another kernel of communication
-  std::uint64_t comm_kernels = 0;  ///< of those, that this process has launched
-  std::string host;                ///< where the thread is that launched last; empty: unknown
-};
-
-/// A warning or a change of state. `stalled` and `resumed` are about a stall.
+/// A warning or a change of state. Of kind `stalled`: which stall begins; `resumed` ends it.
 struct RunEvent {
   TimeNs t_ns = 0;            ///< UTC
   std::string kind, message;  ///< a stable word, and one line for a person

@@ -61,6 +61,7 @@ Result<void> JsonlSink::write_window(const WindowSummary& window) {
       for (const auto& [counter, count] : window.counters) j["counters"][counter] = count;
       j["self"] = to_json(window.self);
       if (!window.trust.empty()) j["trust"] = to_json(window.trust);
+      if (window.stall) j["stall"] = to_json(*window.stall);
     }
     lines.push_back(text_of(j));
     bytes += lines.back().size() + 1;

@@ -354,6 +354,7 @@ void DrainThread::emit(WindowSummary&& window) {
   if (!window.final_run) devices_.add_clock_ratios(window);
   if (energy_thread_) add_energy(window);
   if (session != nullptr) window.trust = health_.trust();
+  window.stall = stalls_.now();
   // Notices about instances that ended with the run come before its table.
   if (window.final_run) {
     for (std::string& notice : account_->ledger().take_notices()) parts_.sink.say("shape", std::move(notice));

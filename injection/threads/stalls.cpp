@@ -18,11 +18,11 @@ std::optional<RunEvent> Stalls::look(const Drain& drain, const Attribution& attr
   const StallWatch::Change change = watch_.look(now, attribution.launches_seen() + records, waits_);
   if (change == StallWatch::Change::kNone) return std::nullopt;
   const std::string length = std::to_string((now - since) / kNsPerSecond) + " s";
-  Stall stall;
+  stall_.reset();
+  if (change == StallWatch::Change::kEnds) return RunEvent{0, "resumed", "the GPU's work goes on after " + length};
+  Stall& stall = stall_.emplace();
   stall.since_ns = utc_now() - (now - since);
   stall.comm_kernels = comm_kernels_;
-  if (change == StallWatch::Change::kEnds)
-    return RunEvent{0, "resumed", "the GPU's work goes on after " + length, std::move(stall)};
   const LookThread::Place place = host != nullptr ? host->look_now(names()) : LookThread::Place{};
   for (const std::string& name : place.kernels) {
     const bool comm = classify_kernel(demangle(name)) == KernelClass::kComm;
@@ -33,10 +33,12 @@ std::optional<RunEvent> Stalls::look(const Drain& drain, const Attribution& attr
   for (const std::string& part : {std::string(call != nullptr ? call : ""), place.work.cause, place.work.where})
     if (!part.empty()) stall.host += (stall.host.empty() ? "" : ", ") + part;
   std::string text = "no work has ended on the GPU for " + length;
-  if (!stall.kernel.empty()) text += "; under way is " + stall.kernel + (stall.comm ? "" : ", or what follows it");
-  if (stall.comm) text += ", kernel " + std::to_string(stall.comm_kernels) + " of communication so far";
+  if (stall.comm)
+    text += "; " + stall.kernel + " (communication kernel " + std::to_string(stall.comm_kernels) + ") is under way";
+  else if (!stall.kernel.empty())
+    text += "; " + stall.kernel + " or a kernel launched after it is under way";
   if (!stall.host.empty()) text += "; the host is in " + stall.host;
-  return RunEvent{0, "stalled", std::move(text), std::move(stall)};
+  return RunEvent{0, "stalled", std::move(text), stall};
 }
 
 }  // namespace mfu

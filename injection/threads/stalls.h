@@ -25,16 +25,19 @@ class Stalls {
       comm_kernels_ += names.class_of(batch.records[i].name) == KernelClass::kComm;
   }
   /// Once per tick. \param records_come none is lost, and none goes to another client. \param records so far.
-  /// \param host where the host is, may be asked there; nullptr: nowhere. \return a stall that begins or ends.
+  /// \param host where the host is, may be asked there; nullptr: nowhere. \return a stall begins or ends.
   [[nodiscard]] std::optional<RunEvent> look(const Drain& drain, const Attribution& attribution, bool records_come,
                                              std::uint64_t records, LookThread* host);
   /// A launch has not ended.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
+  /// That lasts.
+  [[nodiscard]] const std::optional<Stall>& now() const noexcept { return stall_; }
 
  private:
   StallWatch watch_;
   std::uint64_t comm_kernels_ = 0;  ///< with a record
   bool waits_ = false;
+  std::optional<Stall> stall_;
 };
 
 }  // namespace mfu

@@ -15,40 +15,51 @@ KERNELS = f"kernel gemm_k ns=2000000\nkernel long_k ns=400000000\nkernel longer_
 
 
 class Stall(TestCase):
-    def stalls(self, script, seconds=1, **options):
-        run = self.scenario(KERNELS + script, env={"MFU_STALL": seconds, "MFU_INTERVAL": "0.5"}, **options)
+    def stalls(self, script, seconds=1, **env):
+        run = self.scenario(KERNELS + script, env={"MFU_STALL": seconds, "MFU_INTERVAL": "0.5", **env})
         events = [o for o in run.lines("event") if o["kind"] in ("stalled", "resumed")]
         self.assertEqual([e["kind"] for e in events], ["stalled", "resumed"] * (len(events) // 2), events)
         end = self.assert_sound(run)
-        self.assertEqual(end["launches"]["dropped"], 0)
-        return run, events
+        return run, events, end["launches"]
 
     def test_a_collective_that_does_not_end(self):
         usual = f"repeat 20 {{ {STEP % 'launch gemm_k'} }}\n"
-        run, events = self.stalls(usual + f"launch {NCCL} count=1\n" + STEP % "launch gemm_k count=20" + "\n" + usual)
+        run, events, _ = self.stalls(usual + f"launch {NCCL} count=1\n" + STEP % "launch gemm_k count=20" + "\n" + usual)
         self.assertEqual(len(events), 2)
         stall = events[0]["stall"]
         self.assertEqual((stall["kernel"], stall["comm"], stall["comm_kernels"]), (NCCL, True, 1))
         self.assertEqual(stall["host"], "cuCtxSynchronize")
         self.assertLess((events[0]["t_ns"] - stall["since_ns"]) / 1e9, 2.5)
-        self.assertIn(f"; under way is {NCCL}, kernel 1 of communication so far; the host is in cuCtxSynchronize",
+        self.assertIn(f"; {NCCL} (communication kernel 1) is under way; the host is in cuCtxSynchronize",
                       events[0]["message"])
         self.assertAlmostEqual(float(events[1]["message"].split()[-2]), 4, delta=1)
         self.assertIn("no work has ended on the GPU for", run.stderr.decode())
 
     def test_a_kernel_on_one_of_several_streams_and_a_host_that_polls(self):
-        _, events = self.stalls(f"repeat 20 {{ {STEP % 'launch gemm_k'} }}\nlaunch {NCCL} stream=7\nsleep 6000\n" + STEP % "sync")
+        steps = f"repeat 20 {{ {STEP % 'launch gemm_k'} }}\n"
+        _, events, _ = self.stalls(f"{steps}launch {NCCL} stream=7\nsleep 6000\n" + STEP % "sync")
         self.assertEqual((len(events), events[0]["stall"]["kernel"], events[0]["stall"]["host"]), (2, NCCL, ""))
+
+    def test_a_host_that_waits_for_an_event(self):
+        script = f"stream s1\nrepeat 20 {{ {STEP % 'launch gemm_k'} }}\nlaunch {NCCL} stream=s1\nrecord e1 s1\nsync_event e1\n"
+        _, events, _ = self.stalls(script + STEP % "sync" + "\nsleep 1000")
+        self.assertEqual((len(events), events[0]["stall"]["kernel"], events[0]["stall"]["host"]), (2, NCCL, "cuEventSynchronize"))
 
     def test_what_is_no_stall(self):
         for name, script, seconds in (
             ("kernels as long as usual", f"repeat 5 {{ {STEP % 'launch long_k'} }}\n{STEP % 'launch longer_k'}", 1),
             ("an idle host", f"repeat 20 {{ {STEP % 'launch gemm_k'} }}\nsync\nsleep 3000\n" + STEP % "sync", 1),
-            ("an empty graph", "capture s1\nend_capture s1 g1\ninstantiate g1\n" + STEP % "graph_launch g1" + "\nsleep 3000", 1),
             ("switched off", STEP % f"launch {NCCL}", 0),
         ):
             with self.subTest(name):
                 self.assertEqual(self.stalls(script, seconds)[1], [])
+
+    def test_a_launch_that_leaves_no_record(self):
+        """An empty graph, whose nodes would have the records: the host idles, nothing stalls."""
+        graph = "stream s1\ncapture s1\nend_capture s1 g1\ninstantiate g1\n"
+        usual = f"repeat 20 {{ {STEP % 'launch gemm_k'} }}\n"
+        _, events, launches = self.stalls(graph + usual + "graph_launch g1 stream=s1\nsleep 4000", MFU_GRAPHS="node")
+        self.assertEqual((events, launches["dropped"]), ([], 1))
 
     def test_the_rank_that_did_not_arrive(self):
         usual = f"repeat 30 {{ {STEP % 'launch gemm_k'} }}\n"
@@ -57,7 +68,7 @@ class Stall(TestCase):
             ("is stopped", "until_ended nobody\n", signal.SIGSTOP, "has written nothing for"),
             ("is killed", "until_ended nobody\n", signal.SIGKILL, "has written nothing for"),
             ("leaves", "", None, "has ended"),
-            ("has a kernel of its own", f"{STEP % 'launch own_k'}\n", None, "does not end and is no collective: gemm_k"),
+            ("has a kernel of its own", f"{STEP % 'launch own_k'}\n", None, "runs a kernel that does not end"),
         ):
             with self.subTest(name):
                 directory = self.directory / name.replace(" ", "_")

@@ -64,7 +64,8 @@ std::optional<Hang> find_hang(const std::vector<HangProcess>& processes, TimeNs 
       hang.gpu_s += waited * static_cast<double>(p.gpus);
       if (p.stall->comm) fewest = std::min(fewest, p.stall->comm_kernels), most = std::max(most, p.stall->comm_kernels);
       if (!p.stall->comm && !p.stall->kernel.empty())
-        take(p, 5, "has work that does not end and is no collective: " + p.stall->kernel + ", or what follows it");
+        take(p, 5,
+             "runs a kernel that does not end and is no collective: " + p.stall->kernel + " or one launched after it");
       continue;
     }
     if (p.ended)
@@ -95,8 +96,12 @@ std::optional<Hang> find_hang(const LiveJob& job) {
   TimeNs newest = 0;
   for (const Rank* rank : job.ranks()) {
     if (!rank->run || rank->state == RankState::kReplaced) continue;
+    DurationNs ahead = 0;
     HangProcess& p = processes.emplace_back(*rank->run, rank->stall, rank->total());
-    p.last_ns = rank->last_line_ns;
+    for (const ClockSkew& skew : job.skews())
+      if (skew.host == p.host) ahead = skew.ahead_ns;
+    p.last_ns = rank->last_line_ns - ahead;
+    if (p.stall) p.stall->since_ns -= ahead;
     p.quiet = rank->state == RankState::kStale;
     p.ended = rank->state == RankState::kEnded;
     newest = std::max(newest, p.last_ns);

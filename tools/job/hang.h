@@ -45,8 +45,8 @@ struct Hang {
 };
 
 /// The cause is, in this order: a rank whose own kernel, no collective, does not end; one that has written nothing
-/// since; one that has ended; one without work on its GPU, by what it does; of ranks that are all in collectives, the
-/// one that has launched fewer; ranks without a file come before that. None where no rank is in a stall.
+/// since; one that has ended; one without work on its GPU, by what it does; ranks that have no file at all; of ranks
+/// that are all in collectives, the one that has launched fewer. None where no rank is in a stall.
 /// \param now_ns of the newest line of the job, UTC.
 [[nodiscard]] std::optional<Hang> find_hang(const std::vector<HangProcess>& processes, TimeNs now_ns);
 [[nodiscard]] std::optional<Hang> find_hang(const LiveJob& job);

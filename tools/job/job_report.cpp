@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "core/base/printable.h"
@@ -163,19 +164,11 @@ void warn_of_ranks(JobBuilder& builder, const JobFacts& facts, std::size_t attem
 }  // namespace
 
 std::string_view class_meaning(TimeClass c, bool lost) noexcept {
-  switch (c) {
-    case TimeClass::kMatmul:
-      return lost ? "matmul kernels ran, but slower than the peak" : "matmul kernels ran";
-    case TimeClass::kOther:
-      return "only compute kernels other than matmuls ran";
-    case TimeClass::kComm:
-      return "only communication kernels ran";
-    case TimeClass::kMemcpy:
-      return "only copies ran";
-    case TimeClass::kIdle:
-      return "nothing ran on the GPU";
-  }
-  return "";
+  constexpr std::array<std::string_view, kTimeClasses> kMeanings{
+      "matmul kernels ran", "only compute kernels other than matmuls ran", "only communication kernels ran",
+      "only copies ran", "nothing ran on the GPU"};
+  if (lost && c == TimeClass::kMatmul) return "matmul kernels ran, but slower than the peak";
+  return kMeanings[static_cast<std::size_t>(c)];
 }
 
 const JobRegion* Job::find(std::string_view region) const noexcept {
@@ -338,7 +331,7 @@ void JobBuilder::look_for_stall(const RunHistory& history) {
   HangProcess hang(history.run, std::nullopt, total);
   for (const RunEvent& event : history.events) {
     hang.last_ns = std::max(hang.last_ns, event.t_ns);
-    if (event.stall) hang.stall = event.kind == "stalled" ? event.stall : std::nullopt;
+    if (event.kind == "stalled" || event.kind == "resumed") hang.stall = event.stall;
   }
   hang.last_ns = std::max(hang.last_ns, last != nullptr ? last->window.end_ns : history.run.t_ns);
   hang.ended = history.end.has_value();

@@ -9,13 +9,17 @@
 
 namespace mfu {
 
+bool saves_checkpoint(std::string_view name) noexcept {
+  return name.find("checkpoint") != name.npos || name.substr(name.rfind('.') + 1).starts_with("save");
+}
+
 namespace {
 
 std::string_view kind_of(std::string_view region) {
   constexpr std::string_view kPasses[] = {"prefill",          "decode",    "mixed",
                                           "prefill_or_mixed", "iteration", "verification"};
   if (std::ranges::find(kPasses, region) != std::end(kPasses)) return "pass";
-  if (region.find("checkpoint") != region.npos || region.starts_with("save")) return "checkpoint";
+  if (saves_checkpoint(region)) return "checkpoint";
   return region.starts_with("eval") || region.starts_with("valid") ? "eval" : region;
 }
 

@@ -33,6 +33,10 @@ inline constexpr std::array<std::string_view, 9> kLifePartNames{
     "productive", "restart", "start_up", "warm_up", "checkpoint", "evaluation", "repeated", "outside", "away"};
 inline constexpr std::size_t kLifeParts = kLifePartNames.size();
 
+/// Whether the name of a region or of a function is one of saving a checkpoint: `checkpoint`, `save_model`,
+/// `torch.save`.
+[[nodiscard]] bool saves_checkpoint(std::string_view name) noexcept;
+
 /// One process, by its start line and its windows in their order.
 struct ProcessLife {
   /// Time in a region, up to a moment.

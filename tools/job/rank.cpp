@@ -78,7 +78,7 @@ void Rank::take(RunLine&& line) {
   } else if (auto* window = std::get_if<WindowLine>(&line.what)) {
     take_window(std::move(*window));
   } else if (auto* event = std::get_if<RunEvent>(&line.what)) {
-    if (event->stall) stall = event->kind == "stalled" ? event->stall : std::nullopt;
+    if (event->kind == "stalled" || event->kind == "resumed") stall = event->stall;
     events.push_back(std::move(*event));
     if (events.size() > kEventsKept) events.pop_front();
   } else if (auto* whole = std::get_if<EndLine>(&line.what)) {
@@ -118,6 +118,7 @@ void Rank::take_window(WindowLine&& window) {
     recent.push_back(std::move(samples));
     if (recent.size() > kRecentWindows) recent.pop_front();
     last = std::move(open_);
+    stall = std::move(window.stall);  // a file that is read from its end may have its event before that
   }
   open_ = {};
 }

@@ -228,10 +228,9 @@ RunInfo start_of(const Object& o, TimeNs t_ns) {
   return run;
 }
 
-RunEvent event_of(const Object& o, TimeNs t_ns) {
-  RunEvent event{t_ns, string_of(o, "kind"), string_of(o, "message")};
-  if (const auto e = find(o, "stall")) event.stall = row_of<Stall>(object_in("stall", *e));
-  return event;
+std::optional<Stall> stall_of(const Object& o) {
+  const auto e = find(o, "stall");
+  return e ? std::optional(row_of<Stall>(object_in("stall", *e))) : std::nullopt;
 }
 
 EndLine end_of(const Object& o) {
@@ -272,9 +271,10 @@ Result<RunLine> RunLineReader::read(std::string_view text) {
     if (type == "start")
       line.what = start_of(o, line.t_ns);
     else if (type == "window")
-      line.what = WindowLine{region_of(o), counters_of(o), self_of(o), std::max<DurationNs>(0, ns_of(o, "next_s"))};
+      line.what = WindowLine{region_of(o), counters_of(o), self_of(o), stall_of(o),
+                             std::max<DurationNs>(0, ns_of(o, "next_s"))};
     else if (type == "event")
-      line.what = event_of(o, line.t_ns);
+      line.what = RunEvent{line.t_ns, string_of(o, "kind"), string_of(o, "message"), stall_of(o)};
     else if (type == "end")
       line.what = end_of(o);
     else

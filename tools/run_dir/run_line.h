@@ -18,6 +18,7 @@ struct WindowLine {
   RegionSummary region;
   std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< on `total`: so far in the run
   std::optional<SelfCost> self;                                 ///< on `total`: so far in the run
+  std::optional<Stall> stall = {};                              ///< on `total`: that lasts
   DurationNs next_ns = 0;  ///< on `total`: length of the next window where it is longer than usual [ns]; 0: it is not
 };
 

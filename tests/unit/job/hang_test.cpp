@@ -60,7 +60,7 @@ TEST(Hang, NamesTheRankThatDidNotArrive) {
         {process(3, std::nullopt, total(0.99, "torch.save", "ckpt.py:40")), "is in torch.save, ckpt.py:40", true, 7},
         {process(3, std::nullopt, total(1)), "launches no work", false, 7},
         {process(3, Stall{kBegan, "gemm_k", false, 40, ""}, total(0)),
-         "has work that does not end and is no collective: gemm_k, or what follows it", false, 8},
+         "runs a kernel that does not end and is no collective: gemm_k or one launched after it", false, 8},
         {process(3, in_collective(40), total(0)), "has launched 40 kernels of communication, others 41", false, 8},
     };
     for (const auto& c : cases) {

@@ -60,6 +60,36 @@ TEST(RankTest, ARowOfAWindowThatNeverGotItsTotalIsNoPartOfTheNext) {
   EXPECT_EQ(rank.last->regions.size(), 1u);
 }
 
+/// A file that is read from its end lacks the event that began it.
+TEST(RankTest, AStallIsKnownFromItsEventAndFromEveryWindowSince) {
+  const Stall stall{1, "gemm_k", false, 0, ""};
+  const auto at = [&](TimeNs begin, bool stalled) {
+    RunLine line = window(region("total", 1e15), begin);
+    if (stalled) std::get<WindowLine>(line.what).stall = stall;
+    return line;
+  };
+  const auto event = [](const char* kind, std::optional<Stall> of) {
+    RunLine line;
+    line.what = RunEvent{0, kind, "", std::move(of)};
+    return line;
+  };
+  Rank rank;
+  rank.take(start());
+  rank.take(event("stalled", stall));
+  EXPECT_TRUE(rank.stall);
+  rank.take(event("flush", std::nullopt));
+  EXPECT_TRUE(rank.stall) << "another event";
+  rank.take(event("resumed", std::nullopt));
+  EXPECT_FALSE(rank.stall);
+  rank.take(at(10 * kNsPerSecond, true));
+  ASSERT_TRUE(rank.stall);
+  EXPECT_EQ(rank.stall->kernel, "gemm_k");
+  rank.take(at(0, false));
+  EXPECT_TRUE(rank.stall) << "an older window";
+  rank.take(at(20 * kNsPerSecond, false));
+  EXPECT_FALSE(rank.stall);
+}
+
 TEST(RankTest, SumsAreThoseOfEveryWindow) {
   Rank rank;
   rank.take(start());
