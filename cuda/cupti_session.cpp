@@ -42,23 +42,17 @@ void arm_probe(HostThread& thread, CUpti_CallbackId id, CorrelationId launch, co
 }
 
 CuptiSession::Failure failure_of(CUptiResult result) noexcept {
-  switch (static_cast<int>(result)) {
-    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
-      return CuptiSession::Failure::kSlotTaken;
-    case CUPTI_ERROR_NOT_INITIALIZED:
-    case CUPTI_ERROR_UNKNOWN:
-      return CuptiSession::Failure::kNoDriver;
-    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
-    case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED:
-    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
-    case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
-    case CUPTI_ERROR_CMP_DEVICE_NOT_SUPPORTED:
-    case CUPTI_ERROR_SLI_DEVICE_NOT_SUPPORTED:
-    case CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED:
-      return CuptiSession::Failure::kForbidden;
-    default:
-      return CuptiSession::Failure::kRefused;
-  }
+  constexpr CUptiResult kNotAllowed[] = {CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
+                                         CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED,
+                                         CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES,
+                                         CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED,
+                                         CUPTI_ERROR_CMP_DEVICE_NOT_SUPPORTED,
+                                         CUPTI_ERROR_SLI_DEVICE_NOT_SUPPORTED,
+                                         CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED};
+  using enum CuptiSession::Failure;
+  if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) return kSlotTaken;
+  if (result == CUPTI_ERROR_NOT_INITIALIZED || result == CUPTI_ERROR_UNKNOWN) return kNoDriver;
+  return std::ranges::find(kNotAllowed, result) != std::end(kNotAllowed) ? kForbidden : kRefused;
 }
 
 }  // namespace

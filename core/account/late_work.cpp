@@ -23,10 +23,6 @@ static_assert(static_cast<std::size_t>(TimeClass::kMemcpy) == kKernelClasses);
   return sum;
 }
 
-[[nodiscard]] Interval overlap(Interval a, Interval b) noexcept {
-  return {std::max(a.begin_ns, b.begin_ns), std::min(a.end_ns, b.end_ns)};
-}
-
 }  // namespace
 
 void LateWork::add_device(std::uint32_t device) {
@@ -134,7 +130,7 @@ void LateWork::correct_instances(const DeviceTimeline& timeline, std::uint32_t d
     InstanceOnDevice& share = instance->shares[device];
     if (!share.begun) continue;
     const TimeNs cut = share.ended ? share.end_ns : std::max(share.begin_ns, edge);
-    rows_.grid().split(overlap(hull, {share.begin_ns, cut}), [&](std::int64_t window, Interval part) {
+    rows_.grid().split(hull.overlap({share.begin_ns, cut}), [&](std::int64_t window, Interval part) {
       const ClassTimes by = corrections.within(part);
       add_times(share.time_ns, by);
       change_slice(timeline, *instance, device, window, change_times(by));
@@ -142,7 +138,7 @@ void LateWork::correct_instances(const DeviceTimeline& timeline, std::uint32_t d
     if (!share.ended) add_times(share.counted, corrections.within({hull.begin_ns, cut}));
   }
   for (const Over& over : devices_[device]->over)
-    rows_.grid().split(overlap(hull, {over.begin_ns, over.end_ns}), [&](std::int64_t window, Interval part) {
+    rows_.grid().split(hull.overlap({over.begin_ns, over.end_ns}), [&](std::int64_t window, Interval part) {
       const ClassTimes by = corrections.within(part);
       rows_.change(window, over.region, device, change_times(by));
     });
@@ -168,7 +164,7 @@ void LateWork::correct_owners(const DeviceTimeline& timeline, std::uint32_t devi
         lived = {(*over)->begin_ns, (*over)->end_ns};
       else if (const InstanceOnDevice& share = instance->shares[device]; share.begun)
         lived = {share.begin_ns, share.ended ? share.end_ns : at};
-      rows_.grid().split(overlap({c.begin_ns, c.end_ns}, lived), [&](std::int64_t window, Interval part) {
+      rows_.grid().split(lived.overlap({c.begin_ns, c.end_ns}), [&](std::int64_t window, Interval part) {
         const auto busy = [&part](auto& of) { of.busy_ns += part.end_ns - part.begin_ns; };
         if (over != nullptr)
           rows_.change(window, (*over)->region, device, busy);

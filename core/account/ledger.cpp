@@ -145,6 +145,7 @@ void Ledger::add_unowned(const ActivityRecord& record, bool first_of_launch) {
   DeviceTimeline& timeline = device_at(raw(record.device)).timeline;
   if (observer_ != nullptr) notify_observer(record, nullptr, InstanceId::kNone, first_of_launch);
   const ActivityTraits traits = traits_of(record, nullptr, first_of_launch);
+  if (record.direction == CopyDirection::kToHost) rows_.add_copied(raw(record.device), record.begin_ns, record.extent);
   if (record.begin_ns < timeline.now()) return add_behind(record, InstanceId::kNone, nullptr, traits);
   timeline.add(record.begin_ns, record.end_ns, traits, nullptr);
 }

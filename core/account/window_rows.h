@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,12 @@ class WindowRows {
   /// A launch ran somewhere in `when`, and its record carries no times. It counts in the first window of these, and
   /// leaves the times of none of them known. \param path see path_of. \param first no record of the launch came before.
   void add_untimed(std::uint32_t path, std::uint32_t device, Interval when, bool first);
+
+  /// A launch outside of every region copies to the host.
+  void add_copied(std::uint32_t device, TimeNs begin, std::uint64_t bytes) {
+    std::optional<double>& sum = row(std::max(next_window_, grid().window_of(begin)), kTotal, device).to_host_bytes;
+    sum = sum.value_or(0) + static_cast<double>(bytes);
+  }
 
   /// A window ends on the device: the process's times in it, and the activities that began in it.
   void close_edge(std::uint32_t device, DeviceTimeline& timeline);

@@ -55,6 +55,15 @@ std::string printable_lines(std::string_view text) {
   return out + printable(text);
 }
 
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!(text = trimmed(text)).empty()) {
+    words.push_back(text.substr(0, text.find_first_of(" \t\r\n")));
+    text.remove_prefix(words.back().size());
+  }
+  return words;
+}
+
 std::string lower_case(std::string_view text) {
   std::string lower(text);
   for (char& c : lower)

@@ -24,6 +24,9 @@ namespace mfu {
   return text.substr(0, text.find_last_not_of(kBlank) + 1);
 }
 
+/// The pieces between blanks and line ends.
+[[nodiscard]] std::vector<std::string_view> words_of(std::string_view text);
+
 /// With small letters for the capitals of ASCII; other bytes as they are.
 [[nodiscard]] std::string lower_case(std::string_view text);
 

@@ -17,6 +17,10 @@ struct Interval {
   TimeNs end_ns = 0;
 
   [[nodiscard]] constexpr DurationNs length_ns() const noexcept { return std::max<DurationNs>(0, end_ns - begin_ns); }
+  /// The part that lies in both.
+  [[nodiscard]] constexpr Interval overlap(const Interval& other) const noexcept {
+    return {std::max(begin_ns, other.begin_ns), std::min(end_ns, other.end_ns)};
+  }
 };
 
 [[nodiscard]] constexpr double seconds(DurationNs ns) noexcept { return static_cast<double>(ns) * 1e-9; }

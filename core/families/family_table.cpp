@@ -39,23 +39,12 @@ RowKind kind_of_root(std::string_view type) noexcept {
 }
 
 /// `; nearest: a, b`
-std::string nearest(std::string_view name, std::vector<std::string_view> known) {
-  std::stable_sort(known.begin(), known.end(), [name](std::string_view a, std::string_view b) {
-    return edit_distance(name, a) < edit_distance(name, b);
-  });
-  return known.empty() ? std::string() : "; nearest: " + std::string(known.front());
+std::string nearest(std::string_view name, const std::vector<std::string_view>& known) {
+  const auto best = std::ranges::min_element(known, {}, [name](std::string_view k) { return edit_distance(name, k); });
+  return best == known.end() ? std::string() : "; nearest: " + std::string(*best);
 }
 
 }  // namespace
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (!(text = trimmed(text)).empty()) {
-    words.push_back(text.substr(0, text.find_first_of(" \t\n")));
-    text.remove_prefix(words.back().size());
-  }
-  return words;
-}
 
 const Definition* FamilyRow::word(std::string_view name) const {
   const auto found = std::lower_bound(definitions.begin(), definitions.end(), name,

@@ -27,7 +27,6 @@ enum class RowKind : std::uint8_t {
 };
 
 /// The words of a text, which white space separates.
-[[nodiscard]] std::vector<std::string_view> words_of(std::string_view text);
 
 /// One line of a paragraph.
 struct Definition {

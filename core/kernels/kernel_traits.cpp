@@ -129,18 +129,11 @@ bool is_gemm(std::string_view text, std::size_t at) noexcept {
 // Whether a rule about the function holds at `at` of it.
 bool holds_in_function(const Rule& rule, std::string_view function, std::size_t at) noexcept {
   const std::size_t end = at + rule.text.size();
-  switch (rule.where) {
-    case kStart:
-      return at == 0;
-    case kWhole:
-      return at == 0 && end == function.size();
-    case kWord:
-      return (at == 0 || !is_alnum(function[at - 1])) && (end == function.size() || !is_alnum(function[end]));
-    case kMatmul:
-      return is_gemm(function, at);
-    default:
-      return true;
-  }
+  const bool word_ends = end == function.size() || !is_alnum(function[end]);
+  if (rule.where == kMatmul) return is_gemm(function, at);
+  if (rule.where == kWord) return (at == 0 || !is_alnum(function[at - 1])) && word_ends;
+  if (rule.where == kStart) return at == 0;
+  return rule.where != kWhole || (at == 0 && end == function.size());
 }
 
 // The parts of a name that decide. Bounded, so that a hostile name of any length costs no more than a long real one.
@@ -252,18 +245,10 @@ class NameParts {
 };
 
 constexpr KernelClass class_of(Verdict verdict) noexcept {
-  switch (verdict) {
-    case kIsGemm:
-      return KernelClass::kGemm;
-    case kIsAttention:
-      return KernelClass::kAttention;
-    case kIsComm:
-      return KernelClass::kComm;
-    case kIsOther:
-    case kAskArguments:
-      break;
-  }
-  return KernelClass::kOther;
+  return verdict == kIsGemm        ? KernelClass::kGemm
+         : verdict == kIsAttention ? KernelClass::kAttention
+         : verdict == kIsComm      ? KernelClass::kComm
+                                   : KernelClass::kOther;
 }
 
 // A class, and the rule that decided it; kRules.size(): none.

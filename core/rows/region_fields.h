@@ -288,6 +288,8 @@ inline constexpr auto kFieldsOf<RegionSummary> = fields(
     Field{"untimed", &RegionSummary::untimed, Unit::kCount, AddsUp::kSum, Null::kNever,
           "launches whose records carry no times; above 0, what follows from kernel times is null",
           Metric{Metric::Kind::kCounter, "mfu_untimed_launches_total", "Launches whose records carry no times"}},
+    Field{"to_host_bytes", &RegionSummary::to_host_bytes, Unit::kByte, AddsUp::kSum, Null::kAbsent,
+          "on `total`: copied from the device to the host by launches outside of every region, as checkpoints are"},
     Field{
         "graph_sum_s", &RegionSummary::graph_sum_ns, Unit::kSeconds, AddsUp::kSum, Null::kNoDeviceActivity,
         "sum of the durations of graphs recorded as one (`MFU_GRAPHS=graph`), whose kernels have no known class: their "

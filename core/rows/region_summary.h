@@ -218,13 +218,14 @@ struct RegionCounts {
   DurationNs kernel_sum_ns = 0;
   std::uint64_t kernels = 0;
   std::uint64_t launches = 0;
-  std::uint64_t untimed = 0;          ///< launches whose records carry no times; above 0: classes_known is false
-  std::uint64_t comm_kernels = 0;     ///< of them, NCCL and the like
-  DurationNs comm_sum_ns = 0;         ///< sum of their durations: waiting for the last rank to arrive is part of it
-  DurationNs graph_sum_ns = 0;        ///< sum of graphs recorded as one: of kernels, copies and gaps of unknown class
-  bool overlapped = false;            ///< another thread's top-level instance ran at the same time on the device
-  ClassTimes time_ns{};               ///< sums to elapsed_ns
-  std::optional<IdleGaps> idle_gaps;  ///< of time_ns[kIdle]; none where classes are not known
+  std::uint64_t untimed = 0;            ///< launches whose records carry no times; above 0: classes_known is false
+  std::optional<double> to_host_bytes;  ///< of the process: copied to the host by launches outside of every region [B]
+  std::uint64_t comm_kernels = 0;       ///< of the kernels, NCCL and the like
+  DurationNs comm_sum_ns = 0;           ///< sum of their durations: waiting for the last rank to arrive is part of it
+  DurationNs graph_sum_ns = 0;          ///< sum of graphs recorded as one: of kernels, copies and gaps of unknown class
+  bool overlapped = false;              ///< another thread's top-level instance ran at the same time on the device
+  ClassTimes time_ns{};                 ///< sums to elapsed_ns
+  std::optional<IdleGaps> idle_gaps;    ///< of time_ns[kIdle]; none where classes are not known
 };
 
 enum class EnergyMethod : std::uint8_t { kNone, kCounter, kFit };

@@ -88,6 +88,23 @@ class Life(TestCase):
         subprocess.run([MFU, "serve", self.directory / "run", "--textfile", prometheus, "--once"], check=True, timeout=DEADLINE_S)
         self.assertIn('mfu_job_attempts{job="run"} 3', prometheus.read_text())
 
+    def test_a_checkpoint_by_its_copies_and_work_that_does_not_end(self):
+        """No range for the checkpoint: 256 MiB of weights to the host, then a file for 2 s. Then a kernel of 5 s."""
+        script = ("kernel gemm_k ns=10000000\nkernel long_k ns=5000000000\n" + STEPS.format(n=60)
+                  + "memcpy dtoh 67108864 sync\n" * 4 + "sleep 2000\n" + STEPS.format(n=60)
+                  + 'push "step batch=1 seq_len=8"; launch long_k; sync; pop\n' + STEPS.format(n=60))
+        run = self.scenario(script, env={"MFU_INTERVAL": WINDOW_S, "MFU_STALL": 1})
+        totals = [w for w in run.lines("window") if w["region"] == "total"]
+        self.assertEqual(sum(w.get("to_host_bytes", 0) for w in totals), 4 * 67108864)
+        done = subprocess.run([MFU, "report", run.directory / "run", "--json"], capture_output=True, timeout=DEADLINE_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        job = json.loads(done.stdout)["job"]
+        parts = {k: v * 3600 for k, v in job["lost_gpu_hours"].items()}
+        self.assertAlmostEqual(parts["checkpoint"], 2, delta=2 * WINDOW_S)
+        self.assertAlmostEqual(parts["stalled"], 5, delta=2 * WINDOW_S)
+        self.assertAlmostEqual(job["gpu_hours"] * 3600 - sum(parts.values()), 3 * 60 * 0.02, delta=4 * WINDOW_S)
+        self.assertRegex(job["life"], r": stalls [45][.\d]*, checkpoints [12][.\d]*")
+
     def test_the_start_line_says_when_the_process_began_and_of_which_job_it_is(self):
         before = time.time_ns()
         run = self.program(["sh", "-c", f"sleep 1; exec {SCENARIO} -c 'kernel k ns=1000; launch k; sync'"],

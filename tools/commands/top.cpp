@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -215,12 +216,27 @@ std::function<void(RunLine&)> counted_late(const Config& config) {
   };
 }
 
+/// All of it where that takes less than a second: then the life of the job is known too.
+RunFile::From where_from(const std::vector<std::string>& directories) {
+  constexpr std::uint64_t kSoonRead = 64 << 20;
+  std::uint64_t bytes = 0;
+  for (const std::string& directory : directories)
+    if (const auto files = list_run_files(directory))
+      for (const std::string& file : *files) {
+        std::error_code none;
+        const std::uintmax_t size = std::filesystem::file_size(file, none);
+        bytes += none ? 0 : size;
+      }
+  return bytes <= kSoonRead ? RunFile::From::kBeginning : RunFile::From::kTail;
+}
+
 int top(const TopOptions& o) {
   if (const std::string problem = filter_problem(o.filter); !problem.empty())
     return say_error("top", problem, kUsageError);
   auto directories = find_run_dirs(o.directories);
   if (!directories) return say_error("top", directories.error().message);
-  LiveJob job(std::move(*directories), RunFile::From::kTail);
+  const RunFile::From from = where_from(*directories);
+  LiveJob job(std::move(*directories), from);
   Result<Config> config = o.config.empty() ? Config{} : trace_config({.config = o.config});
   if (!config) return say_error("top", config.error().message);
   const Result<std::optional<double>> price = gpu_hour(o.gpu_hour);

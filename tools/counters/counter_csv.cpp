@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -32,18 +33,9 @@ double scale_of(std::string_view unit) {
   for (const auto& [name, scale] : kTimes)
     if (unit == name) return scale;
   if (unit.size() < 2) return 1;
-  switch (unit[0]) {  // Kbyte, Mbyte, Ghz, Ginst; `byte` and `inst` are as they are
-    case 'K':
-      return 1e3;
-    case 'M':
-      return 1e6;
-    case 'G':
-      return 1e9;
-    case 'T':
-      return 1e12;
-    default:
-      return 1;
-  }
+  constexpr std::string_view kPrefixes = "KMGT";  // Kbyte, Mbyte, Ghz, Ginst; `byte` and `inst` are as they are
+  const std::size_t at = kPrefixes.find(unit[0]);
+  return at == std::string_view::npos ? 1 : std::pow(1000.0, static_cast<double>(at + 1));
 }
 
 /// The operand of `sm__ops_path_tensor_src_bf16_dst_fp32.sum`. Where a file has a type both whole and by its result or

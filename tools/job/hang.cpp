@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/number_text.h"
+#include "tools/job/process_life.h"
 
 namespace mfu {
 
@@ -26,8 +27,7 @@ HangProcess::HangProcess(const RunInfo& run, std::optional<Stall> lasting, const
   const auto most = std::ranges::max_element(total->idle_by, {}, &IdleCause::ns);
   const bool known = most != total->idle_by.end() && !most->cause.empty() && most->cause != "launching";
   idles = known ? "is in " + most->cause + (most->where.empty() ? "" : ", " + most->where) : "launches no work";
-  saves =
-      known && (most->cause.find("save") != std::string::npos || most->cause.find("checkpoint") != std::string::npos);
+  saves = known && saves_checkpoint(most->cause);
 }
 
 std::string Hang::text() const {
@@ -96,12 +96,9 @@ std::optional<Hang> find_hang(const LiveJob& job) {
   TimeNs newest = 0;
   for (const Rank* rank : job.ranks()) {
     if (!rank->run || rank->state == RankState::kReplaced) continue;
-    DurationNs ahead = 0;
     HangProcess& p = processes.emplace_back(*rank->run, rank->stall, rank->total());
-    for (const ClockSkew& skew : job.skews())
-      if (skew.host == p.host) ahead = skew.ahead_ns;
-    p.last_ns = rank->last_line_ns - ahead;
-    if (p.stall) p.stall->since_ns -= ahead;
+    p.last_ns = rank->last_line_ns;
+    p.set_clock(ahead_of(job.clocks(), p.host));
     p.quiet = rank->state == RankState::kStale;
     p.ended = rank->state == RankState::kEnded;
     newest = std::max(newest, p.last_ns);

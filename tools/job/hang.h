@@ -28,6 +28,12 @@ struct HangProcess {
 
   /// \param total of its newest window; nullptr: there is none yet.
   HangProcess(const RunInfo& run, std::optional<Stall> stall, const RegionSummary* total);
+  /// Its times by the clock of the job. \param ahead of it, that of its host.
+  void set_clock(DurationNs ahead) noexcept {
+    begin_ns -= ahead;
+    last_ns -= ahead;
+    if (stall) stall->since_ns -= ahead;
+  }
 };
 
 /// Some ranks wait for work that does not end.

@@ -40,12 +40,6 @@ std::string words_of(const JobRegion& region) {
   return text;
 }
 
-std::string join(const std::set<std::string>& values) {
-  std::string text;
-  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + (value.empty() ? "none" : value);
-  return text;
-}
-
 /// The slowest instances of a region, longest first, and where they ran.
 void collect_slowest(const std::vector<JobProcess>& processes, JobRegion& region) {
   constexpr std::size_t kShown = 10;
@@ -136,7 +130,7 @@ std::string why_no_mfu(const Job& job, const JobFacts& facts, const std::string&
   if (!facts.any_model)
     return job.trace ? "no model config: --config says what the model computes"
                      : "the run had no model config (MFU_MODEL_CONFIG)";
-  if (!facts.any_peak) return fmt::format("the peak of {} is unknown: set MFU_PEAK_TFLOPS", join(facts.gpus));
+  if (!facts.any_peak) return fmt::format("the peak of {} is unknown: set MFU_PEAK_TFLOPS", joined(facts.gpus));
   if (s.flop) return "its devices have different peaks, or one has none";
   if (region == "total") return "no work with known FLOP";
   return region == "optimizer" && s.named_by == NamedBy::kDetector ? "an update of the weights is no model FLOP"
@@ -154,14 +148,41 @@ void warn_of_ranks(JobBuilder& builder, const JobFacts& facts, std::size_t attem
   for (const auto& [rank, processes] : facts.of_rank)
     if (processes > attempts)
       warn(fmt::format("rank {} has {} processes that ran at the same time: all are added up", rank, processes));
-  if (facts.gpus.size() > 1) warn("different GPUs: " + join(facts.gpus) + "; each is divided by its own peak");
+  if (facts.gpus.size() > 1) warn("different GPUs: " + joined(facts.gpus) + "; each is divided by its own peak");
   if (facts.peaks.size() > 1 && facts.gpus.size() <= 1)
     warn("the same GPU was divided by different peaks in different processes");
-  if (facts.dtypes.size() > 1) warn("peaks of different dtypes: " + join(facts.dtypes));
-  if (facts.conventions.size() > 1) warn("FLOP were counted by different conventions: " + join(facts.conventions));
+  if (facts.dtypes.size() > 1) warn("peaks of different dtypes: " + joined(facts.dtypes));
+  if (facts.conventions.size() > 1) warn("FLOP were counted by different conventions: " + joined(facts.conventions));
+}
+
+/// By the processes that a launcher started together, where each rank is one of them.
+Clocks clocks_of(const std::vector<ProcessLife>& lives) {
+  struct Start {
+    std::vector<ProcessTimes> processes;
+    std::set<std::int64_t> ranks;
+    DurationNs limit = 0;
+  };
+  std::map<std::pair<std::string, std::int64_t>, Start> starts;
+  for (const ProcessLife& life : lives) {
+    Start& start = starts[{life.run.job_id, life.run.restart}];
+    start.processes.push_back({life.run.host, life.run.t_ns, life.span.end_ns});
+    start.ranks.insert(life.run.rank);
+    start.limit = std::max(start.limit, 3 * life.longest_window_ns);
+  }
+  Clocks clocks;
+  for (const auto& [of, start] : starts)
+    if (start.ranks.size() == start.processes.size()) clocks.merge(find_clocks(start.processes, start.limit));
+  return clocks;
 }
 
 }  // namespace
+
+std::string joined(const std::set<std::string>& values, std::string_view none) {
+  std::string text;
+  for (const std::string& value : values)
+    text += (text.empty() ? "" : ", ") + (value.empty() ? std::string(none) : value);
+  return text.empty() ? std::string(none) : text;
+}
 
 std::string_view class_meaning(TimeClass c, bool lost) noexcept {
   constexpr std::array<std::string_view, kTimeClasses> kMeanings{
@@ -320,6 +341,7 @@ void JobBuilder::add(const RunHistory& history) {
   if (job_.trace) return;
   ProcessLife& life = lives_.emplace_back();
   life.start(history.run);
+  for (const RunEvent& event : history.events) life.event(event);
   for (const WindowSummary& window : history.windows) life.window(window);
   look_for_stall(history);
   if (history.end) life.end(history.end->window.end_ns);
@@ -341,10 +363,13 @@ void JobBuilder::look_for_stall(const RunHistory& history) {
     hangs_.insert_or_assign(history.run.rank, std::move(hang));
 }
 
-void JobBuilder::warn_of_hang() {
+void JobBuilder::warn_of_hang(const Clocks& clocks) {
   std::vector<HangProcess> processes;
   TimeNs newest = 0;
-  for (const auto& [rank, p] : hangs_) newest = std::max(newest, p.last_ns);
+  for (auto& [rank, p] : hangs_) {
+    p.set_clock(ahead_of(clocks, p.host));
+    newest = std::max(newest, p.last_ns);
+  }
   for (auto& [rank, p] : hangs_) {
     p.quiet = newest - p.last_ns > 3 * p.window_ns;
     processes.push_back(p);
@@ -359,8 +384,10 @@ Job JobBuilder::finish() {
   const JobFacts facts = add_up_processes(job);
   std::vector<const ProcessLife*> lives;
   for (const ProcessLife& life : lives_) lives.push_back(&life);
-  job.life = job_life(lives);
-  warn_of_hang();
+  const Clocks clocks = clocks_of(lives_);
+  for (const auto& [host, ahead] : clocks) warn({"clock", clock_text(host, ahead), "", 1});
+  job.life = job_life(lives, clocks);
+  warn_of_hang(clocks);
   for (auto& [name, region] : regions_) {
     JobRegion r;
     r.name = name;

@@ -16,6 +16,9 @@
 
 namespace mfu {
 
+/// `a, b`, with `none` for an empty value and where there are none.
+[[nodiscard]] std::string joined(const std::set<std::string>& values, std::string_view none = "none");
+
 /// The whole run of one process, without its windows.
 struct JobProcess {
   std::string source;
@@ -88,7 +91,7 @@ class JobBuilder {
 
  private:
   void look_for_stall(const RunHistory& history);
-  void warn_of_hang();
+  void warn_of_hang(const Clocks& clocks);
   struct Region {
     RegionTotals sum;
     std::uint64_t devices = 0, processes = 0;

@@ -3,101 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
 #include <tuple>
 
+#include "core/base/number_text.h"
 #include "core/sinks/row_peak.h"
 
 namespace mfu {
-
-bool saves_checkpoint(std::string_view name) noexcept {
-  return name.find("checkpoint") != name.npos || name.substr(name.rfind('.') + 1).starts_with("save");
-}
-
-namespace {
-
-std::string_view kind_of(std::string_view region) {
-  constexpr std::string_view kPasses[] = {"prefill",          "decode",    "mixed",
-                                          "prefill_or_mixed", "iteration", "verification"};
-  if (std::ranges::find(kPasses, region) != std::end(kPasses)) return "pass";
-  if (saves_checkpoint(region)) return "checkpoint";
-  return region.starts_with("eval") || region.starts_with("valid") ? "eval" : region;
-}
-
-}  // namespace
-
-void ProcessLife::Region::add(const Interval& window, const Stretch& now, bool flop_known, std::uint64_t instances) {
-  constexpr std::size_t kFirstWindows = 32, kParts = 128;
-  if (now.elapsed_ns <= 0) return;
-  // Instances go on from the first one to the window's end, as a rule.
-  if (parts.empty()) first_ns = std::max(window.begin_ns, window.end_ns - now.elapsed_ns);
-  const auto put = [&now](Stretch& into) {
-    into = {now.end_ns, into.elapsed_ns + now.elapsed_ns, into.flop + now.flop};
-  };
-  put(all);
-  if (flop_known) covered_ns += now.elapsed_ns;
-  if (!first_windows.empty() && first_windows.back().second == 0)  // one instance over several windows
-    first_windows.back() = {first_windows.back().first + now.elapsed_ns, instances};
-  else if (first_windows.size() < kFirstWindows)
-    first_windows.emplace_back(now.elapsed_ns, instances);
-  if (instances != 0) means.add(now.elapsed_ns / static_cast<DurationNs>(instances), instances);
-  parts.push_back(now);
-  if (parts.size() < kParts) return;
-  // Checkpoints that matter are near the end: the older half gets coarser.
-  for (std::size_t i = 0; i < kParts / 4; ++i) {
-    const Stretch &a = parts[2 * i], &b = parts[2 * i + 1];
-    parts[i] = {b.end_ns, a.elapsed_ns + b.elapsed_ns, a.flop + b.flop};
-  }
-  parts.erase(parts.begin() + kParts / 4, parts.begin() + kParts / 2);
-}
-
-DurationNs ProcessLife::Region::warm_up_ns() const {
-  const DurationNs median = means.quantile(0.5);
-  DurationNs beyond = 0;
-  for (const auto& [elapsed, instances] : first_windows) {
-    const DurationNs excess = elapsed - median * static_cast<DurationNs>(instances);
-    if (median == 0 || excess <= elapsed / 10) break;
-    beyond += excess;
-  }
-  return beyond;
-}
-
-void ProcessLife::start(const RunInfo& info) {
-  const TimeNs began = info.began_ns != 0 ? std::min(info.began_ns, info.t_ns) : info.t_ns;
-  if (span.begin_ns == 0) span = {began, info.t_ns};
-  run = info;
-}
-
-void ProcessLife::window(const WindowSummary& window) {
-  span.end_ns = std::max(span.end_ns, window.window.end_ns);
-  longest_window_ns = std::max(longest_window_ns, window.window.length_ns());
-  struct Sum {
-    Stretch stretch;
-    bool flop_known = true;
-    std::uint64_t instances = 0;
-  };
-  std::map<std::string_view, Sum> sums;
-  for (const RegionSummary& row : window.regions) {
-    if (row.region == "total") continue;
-    Sum& sum = sums[kind_of(row.region)];
-    sum.stretch.elapsed_ns += row.elapsed_ns;
-    sum.stretch.flop += row.flop.value_or(0);
-    sum.flop_known = sum.flop_known && row.flop;
-    sum.instances += row.instances;
-  }
-  const std::size_t devices = std::max<std::size_t>(1, run.devices.size());
-  for (auto& [kind, sum] : sums) {
-    sum.stretch.end_ns = window.window.end_ns;
-    sum.stretch.elapsed_ns =
-        std::min(sum.stretch.elapsed_ns / static_cast<DurationNs>(devices), window.window.length_ns());
-    regions[std::string(kind)].add(window.window, sum.stretch, sum.flop_known, sum.instances / devices);
-  }
-}
-
-void ProcessLife::end(TimeNs at_ns) {
-  ended = true;
-  span.end_ns = std::max(span.end_ns, at_ns);
-}
-
 namespace {
 
 /// A process where it lies in the life of the job.
@@ -171,9 +85,12 @@ class Ledger {
     for (const Placed& p : processes) {
       span_.end_ns = std::max(span_.end_ns, p.span.end_ns);
       if (const auto saved = p.life->regions.find("checkpoint"); saved != p.life->regions.end())
-        for (const auto& stretch : saved->second.parts) checkpoints_.push_back(stretch.end_ns - p.ahead_ns);
+        for (const auto& [end_ns, elapsed_ns, flop] : saved->second.parts)
+          checkpoints_.push_back({end_ns - elapsed_ns - p.ahead_ns, end_ns - p.ahead_ns});
     }
-    std::ranges::sort(checkpoints_);
+    find_copied(processes);
+    count_checkpoints(processes);
+    std::ranges::sort(checkpoints_, {}, &Interval::end_ns);
     job_.wall_ns = span_.length_ns();
   }
 
@@ -200,6 +117,74 @@ class Ledger {
   }
 
  private:
+  /// Without a region: copies to the host, by all ranks in windows side by side, are a checkpoint where they add up to
+  /// the weights, a byte for a parameter at least.
+  void find_copied(const std::vector<Placed>& processes) {
+    std::vector<std::pair<Interval, const ProcessLife::Copied*>> all;
+    double params = 0;
+    for (const Placed& p : processes) {
+      params = std::max(params, p.life->params);
+      for (const ProcessLife::Copied& c : p.life->copied)
+        all.push_back({{c.span.begin_ns - p.ahead_ns, c.span.end_ns - p.ahead_ns}, &c});
+    }
+    std::ranges::sort(all, {}, [](const auto& c) { return std::pair(c.first.begin_ns, c.first.end_ns); });
+    for (std::size_t i = 0, end = 0; i < all.size(); i = end) {
+      double bytes = 0;
+      TimeNs until = all[i].first.end_ns;
+      for (; end < all.size() && all[end].first.begin_ns < until; ++end) {
+        until = std::max(until, all[end].first.end_ns);
+        bytes += all[end].second->bytes;
+      }
+      if (bytes < params) continue;
+      checkpoints_.push_back({all[i].first.begin_ns, until});
+      for (std::size_t c = i; c < end; ++c) saved_.insert(all[c].second);
+    }
+  }
+
+  void count_checkpoints(const std::vector<Placed>& processes) {
+    DurationNs window_ns = 0;
+    for (const Placed& p : processes) window_ns = std::max(window_ns, p.life->longest_window_ns);
+    std::ranges::sort(checkpoints_, {}, &Interval::begin_ns);
+    std::vector<DurationNs> periods;
+    TimeNs begin = 0, until = 0;
+    for (const Interval& c : checkpoints_) {
+      if (job_.checkpoints == 0 || c.begin_ns > until + window_ns) {
+        if (job_.checkpoints++ != 0) periods.push_back(c.begin_ns - begin);
+        begin = c.begin_ns;
+      }
+      until = std::max(until, c.end_ns);
+    }
+    std::ranges::sort(periods);
+    if (!periods.empty()) job_.checkpoint_period_s = seconds(periods[periods.size() / 2]);
+  }
+
+  /// Time of the stalls in it.
+  [[nodiscard]] static DurationNs stalled(const ProcessLife& life, const Interval& in) {
+    DurationNs sum = 0;
+    for (const Interval& stall : life.stalls) sum += stall.overlap(in).length_ns();
+    return sum;
+  }
+
+  /// Of each stretch of steps, as much as stalls cover of the time since the one before.
+  [[nodiscard]] static std::vector<DurationNs> stalled_stretches(const ProcessLife& life,
+                                                                 const ProcessLife::Region& steps) {
+    std::vector<DurationNs> all;
+    TimeNs from = steps.first_ns;
+    for (const auto& stretch : steps.parts) {
+      all.push_back(std::min(stretch.elapsed_ns, stalled(life, {from, stretch.end_ns})));
+      from = stretch.end_ns;
+    }
+    return all;
+  }
+
+  /// Time of the stalls in which a rank of the job saves a checkpoint.
+  [[nodiscard]] DurationNs waits_for_checkpoints(const Placed& p) const {
+    DurationNs sum = 0;
+    for (const Interval& checkpoint : checkpoints_)
+      sum += stalled(*p.life, {checkpoint.begin_ns + p.ahead_ns, checkpoint.end_ns + p.ahead_ns});
+    return sum;
+  }
+
   /// Books at most `wanted` of `rest`.
   void take(DurationNs& rest, LifePart part, DurationNs wanted) {
     const DurationNs taken = std::clamp<DurationNs>(wanted, 0, rest);
@@ -229,28 +214,40 @@ class Ledger {
     const ProcessLife& life = *p.life;
     DurationNs rest = p.span.length_ns();
     const auto found = life.regions.find(steps_);
-    if (found == life.regions.end())
+    if (found == life.regions.end()) {
+      take(rest, LifePart::kStalled, stalled(life, life.span));
       return take(rest, followed || !life.ended ? LifePart::kStartUp : LifePart::kOutside, rest);
+    }
     const ProcessLife::Region& steps = found->second;
-    take(rest, LifePart::kStartUp, steps.first_ns - life.span.begin_ns);
+    const Interval before_steps{life.span.begin_ns, steps.first_ns};
+    take(rest, LifePart::kStartUp, before_steps.length_ns() - stalled(life, before_steps));
     DurationNs in_steps = std::min(rest, steps.all.elapsed_ns);
     rest -= in_steps;
+    const std::vector<DurationNs> stalled_in = stalled_stretches(life, steps);
+    const DurationNs stalled_steps = std::accumulate(stalled_in.begin(), stalled_in.end(), DurationNs{0});
+    const DurationNs for_checkpoints = std::min(stalled_steps, waits_for_checkpoints(p));
+    take(in_steps, LifePart::kCheckpoint, for_checkpoints);
+    take(in_steps, LifePart::kStalled, stalled_steps - for_checkpoints);
+    take(rest, LifePart::kStalled, stalled(life, life.span) - stalled_steps);
     for (const auto& [name, part] : {std::pair{"checkpoint", LifePart::kCheckpoint},
                                      {"eval", LifePart::kEvaluation},
                                      {"pass", LifePart::kEvaluation}})
       if (const auto other = life.regions.find(name); other != life.regions.end() && steps_ != name)
         take(rest, part, other->second.all.elapsed_ns);
+    for (const ProcessLife::Copied& c : life.copied)
+      if (saved_.contains(&c)) take(rest, LifePart::kCheckpoint, c.outside_ns);
     take(rest, LifePart::kOutside, rest);
     take(in_steps, LifePart::kWarmUp, steps.warm_up_ns());
     double flop = steps.all.flop;
     if (followed && steps_ != "pass") {
       job_.repeated_known = job_.repeated_known && !checkpoints_.empty();
       // The last one that was there when it ended; before the first one, that of an earlier process.
-      const auto last = std::ranges::upper_bound(checkpoints_, p.span.end_ns);
-      const TimeNs since = last == checkpoints_.begin() ? 0 : *std::prev(last);
-      for (const auto& stretch : steps.parts) {
+      const auto last = std::ranges::upper_bound(checkpoints_, p.span.end_ns, {}, &Interval::end_ns);
+      const TimeNs since = last == checkpoints_.begin() ? 0 : std::prev(last)->end_ns;
+      for (std::size_t i = 0; i < steps.parts.size(); ++i) {
+        const auto& stretch = steps.parts[i];
         if (checkpoints_.empty() || stretch.end_ns - p.ahead_ns <= since) continue;
-        take(in_steps, LifePart::kRepeated, stretch.elapsed_ns);
+        take(in_steps, LifePart::kRepeated, stretch.elapsed_ns - stalled_in[i]);
         flop -= stretch.flop;
       }
     }
@@ -264,19 +261,19 @@ class Ledger {
   JobLife& job_;
   std::string steps_;
   Interval span_;
-  std::vector<TimeNs> checkpoints_;
+  std::vector<Interval> checkpoints_;  ///< by their ends
+  std::set<const ProcessLife::Copied*> saved_;
   std::array<DurationNs, kLifeParts> times_{};  ///< of the lane
   double flop_ = 0, at_peak_ = 0;
 };
 
 }  // namespace
 
-JobLife job_life(const std::vector<const ProcessLife*>& lives, const std::map<std::string, DurationNs>& ahead_of) {
+JobLife job_life(const std::vector<const ProcessLife*>& lives, const Clocks& clocks) {
   JobLife job;
   std::vector<Placed> processes;
   for (const ProcessLife* life : lives) {
-    const auto known = ahead_of.find(life->run.host);
-    const DurationNs ahead = known == ahead_of.end() ? 0 : known->second;
+    const DurationNs ahead = ahead_of(clocks, life->run.host);
     if (life->span.begin_ns != 0)
       processes.push_back({life, ahead, {life->span.begin_ns - ahead, life->span.end_ns - ahead}});
   }
@@ -314,7 +311,8 @@ std::optional<double> JobLife::job_mfu() const {
 
 std::string JobLife::text() const {
   constexpr std::array<const char*, kLifeParts> kWords{
-      "", "restarts", "start-up", "warm-up", "checkpoints", "evaluation", "repeated steps", "between steps", ""};
+      "",           "restarts",       "start-up", "warm-up",       "checkpoints",
+      "evaluation", "repeated steps", "stalls",   "between steps", ""};
   if (productive().value_or(0) <= 0) return "";
   std::string text = mfu ? fmt::format("job MFU {}{:.1f} % = {:.1f} % in steps x ", repeated_known ? "" : "at most ",
                                        100 * *job_mfu(), 100 * *mfu)
@@ -331,6 +329,7 @@ std::string JobLife::text() const {
   std::ranges::stable_sort(sorted, std::ranges::greater(), [](const auto& part) { return part.first; });
   for (std::size_t i = 0; i < sorted.size(); ++i)
     text += fmt::format("{}{} {:.3g}", i == 0 ? ": " : ", ", sorted[i].second, sorted[i].first / unit);
+  if (checkpoint_period_s) text += fmt::format("; a checkpoint every {}", duration_text(*checkpoint_period_s));
   return text + (repeated_known ? "" : "; repeated steps unknown: no checkpoint was seen");
 }
 

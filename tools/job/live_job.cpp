@@ -21,13 +21,6 @@ constexpr DurationNs kListAtLeastEvery =
 constexpr std::size_t kFilesPerThread = 64;
 constexpr unsigned kMostThreads = 8;
 
-/// Upper median; `values` is reordered, not empty.
-TimeNs median(std::vector<TimeNs>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 std::int64_t modified_ns(const std::string& path) {
   struct ::stat at {};
   if (::stat(path.c_str(), &at) != 0) return -1;
@@ -175,7 +168,8 @@ void LiveJob::settle(TimeNs mono_ns, TimeNs utc_ns) {
   const JobTimes times = find_problems();
   find_restarts();
   find_silence(times, utc_ns);
-  find_stale(times, find_skews(times.interval), mono_ns);
+  find_clocks(times.interval);
+  find_stale(times, mono_ns);
   const auto key = [](const Rank* r) {
     return std::tuple(!r->run, r->run ? r->run->rank : 0, r->run ? r->run->host : r->path, r->run ? r->run->pid : 0);
   };
@@ -232,37 +226,16 @@ void LiveJob::find_silence(const JobTimes& times, TimeNs utc_ns) {
   silent_s_ = std::max(0.0, seconds(std::min(by_line, by_file)));
 }
 
-/// A host whose lines are shifted at their beginning and at their end alike has another clock. \return by how much it
-/// is ahead of the others', by host.
-std::map<std::string, DurationNs> LiveJob::find_skews(DurationNs interval) {
-  skews_.clear();
-  std::vector<TimeNs> starts, lasts;
-  std::map<std::string, std::vector<TimeNs>> host_starts, host_lasts;
-  for (const Rank* rank : sorted_) {
-    if (rank->state != RankState::kLive && rank->state != RankState::kStarting) continue;
-    starts.push_back(rank->run->t_ns);
-    lasts.push_back(rank->last_line_ns);
-    host_starts[rank->run->host].push_back(rank->run->t_ns);
-    host_lasts[rank->run->host].push_back(rank->last_line_ns);
-  }
-  std::map<std::string, DurationNs> ahead_of;
-  if (starts.empty()) return ahead_of;
-  const TimeNs start = median(starts), last = median(lasts);
-  const DurationNs limit = kStaleAfterWindows * interval;
-  for (auto& [host, times] : host_lasts) {
-    const DurationNs ahead = median(times) - last, ahead_start = median(host_starts[host]) - start;
-    if (std::abs(ahead) <= limit || std::abs(ahead - ahead_start) > limit) continue;
-    skews_.push_back({host, ahead});
-    ahead_of[host] = ahead;
-  }
-  return ahead_of;
+void LiveJob::find_clocks(DurationNs interval) {
+  std::vector<ProcessTimes> processes;
+  for (const Rank* rank : sorted_)
+    if (rank->state == RankState::kLive || rank->state == RankState::kStarting)
+      processes.push_back({rank->run->host, rank->run->t_ns, rank->last_line_ns});
+  clocks_ = mfu::find_clocks(processes, kStaleAfterWindows * interval);
 }
 
-void LiveJob::find_stale(const JobTimes& times, const std::map<std::string, DurationNs>& ahead_of, TimeNs mono_ns) {
-  const auto settled_line = [&ahead_of](const Rank& rank) {
-    const auto at = ahead_of.find(rank.run->host);
-    return rank.last_line_ns - (at != ahead_of.end() ? at->second : 0);
-  };
+void LiveJob::find_stale(const JobTimes& times, TimeNs mono_ns) {
+  const auto settled_line = [this](const Rank& rank) { return rank.last_line_ns - ahead_of(clocks_, rank.run->host); };
   TimeNs newest_settled = 0;
   for (const Rank* rank : sorted_)
     if (rank->run) newest_settled = std::max(newest_settled, settled_line(*rank));
@@ -289,19 +262,13 @@ JobLife LiveJob::life() const {
   std::vector<const ProcessLife*> lives;
   for (const Rank* rank : sorted_)
     if (rank->run) lives.push_back(&rank->life);
-  std::map<std::string, DurationNs> ahead_of;
-  for (const ClockSkew& skew : skews_) ahead_of[skew.host] = skew.ahead_ns;
-  return job_life(lives, ahead_of);
+  return job_life(lives, clocks_);
 }
 
 std::vector<std::string> LiveJob::problems() const {
   std::vector<std::string> all;
   for (const Rank* rank : sorted_) all.insert(all.end(), rank->problems.begin(), rank->problems.end());
-  for (const ClockSkew& skew : skews_)
-    all.push_back(
-        fmt::format("host {}: its clock is {:.0f} s {} the others'; its lines are laid beside theirs by "
-                    "the difference",
-                    skew.host, seconds(std::abs(skew.ahead_ns)), skew.ahead_ns > 0 ? "ahead of" : "behind"));
+  for (const auto& [host, ahead] : clocks_) all.push_back(clock_text(host, ahead));
   return all;
 }
 

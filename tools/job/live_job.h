@@ -9,18 +9,13 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "tools/job/clocks.h"
 #include "tools/job/life.h"
 #include "tools/job/rank.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_processes.h"
 
 namespace mfu {
-
-/// A host whose clock disagrees with the others', by so much that lines could not be laid beside each other.
-struct ClockSkew {
-  std::string host;
-  DurationNs ahead_ns = 0;  ///< of the median of the job; negative: behind
-};
 
 /// Follows the files of one or more run directories. One thread.
 ///
@@ -56,9 +51,10 @@ class LiveJob {
 
   /// In order of rank, then host and pid.
   [[nodiscard]] const std::vector<const Rank*>& ranks() const noexcept { return sorted_; }
-  [[nodiscard]] const std::vector<ClockSkew>& skews() const noexcept { return skews_; }
+  [[nodiscard]] const Clocks& clocks() const noexcept { return clocks_; }
   /// How long the newest line of all lies back by this machine's clock [s]; 0 where the clocks do not allow to tell.
   [[nodiscard]] double silent_s() const noexcept { return silent_s_; }
+  [[nodiscard]] bool reads_all() const noexcept { return from_ == RunFile::From::kBeginning; }
   /// So far; of a job that is read from its tail without the windows before that.
   [[nodiscard]] JobLife life() const;
   /// Files and lines that could not be read, and lines of newer versions: one line each.
@@ -93,15 +89,15 @@ class LiveJob {
   JobTimes find_problems();
   void find_restarts();
   void find_silence(const JobTimes& times, TimeNs utc_ns);
-  std::map<std::string, DurationNs> find_skews(DurationNs interval);
-  void find_stale(const JobTimes& times, const std::map<std::string, DurationNs>& ahead_of, TimeNs mono_ns);
+  void find_clocks(DurationNs interval);
+  void find_stale(const JobTimes& times, TimeNs mono_ns);
 
   std::vector<std::string> paths_;
   RunFile::From from_;
   std::function<std::function<void(RunLine&)>()> change_;
   std::map<std::string, std::unique_ptr<Entry>> entries_;  ///< by the first file that showed them
   std::vector<const Rank*> sorted_;
-  std::vector<ClockSkew> skews_;
+  Clocks clocks_;
   std::vector<std::int64_t> directory_times_;  ///< mtime of each path when it was last listed
   TimeNs listed_mono_ns_ = 0;
   bool first_ = true;

@@ -79,6 +79,7 @@ void Rank::take(RunLine&& line) {
     take_window(std::move(*window));
   } else if (auto* event = std::get_if<RunEvent>(&line.what)) {
     if (event->kind == "stalled" || event->kind == "resumed") stall = event->stall;
+    life.event(*event);
     events.push_back(std::move(*event));
     if (events.size() > kEventsKept) events.pop_front();
   } else if (auto* whole = std::get_if<EndLine>(&line.what)) {
@@ -102,6 +103,7 @@ void Rank::take_window(WindowLine&& window) {
   if (past.size() > kHistory) past.pop_front();
   if (as_read.region != "total") return;
   open_.counters = std::move(window.counters);
+  open_.stall = window.stall;
   if (window.self) open_.self = *window.self;
   // Where an output's budget is used up, the next window is longer than any before.
   interval_ns = std::min(kLongestWindow, std::max({interval_ns, open_.window.length_ns(), window.next_ns}));

@@ -12,7 +12,7 @@
 #include "core/rows/region_summary.h"
 #include "core/rows/region_totals.h"
 #include "core/sinks/sink.h"
-#include "tools/job/life.h"
+#include "tools/job/process_life.h"
 #include "tools/run_dir/region_limit.h"
 #include "tools/run_dir/run_file.h"
 #include "tools/run_dir/run_history.h"

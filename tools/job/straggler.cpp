@@ -128,7 +128,7 @@ void find_in_group(const std::string& region, std::vector<Member*>& members, con
 
 }  // namespace
 
-std::vector<Straggler> find_stragglers(const std::vector<const Rank*>& ranks, const std::vector<ClockSkew>& skews,
+std::vector<Straggler> find_stragglers(const std::vector<const Rank*>& ranks, const Clocks& clocks,
                                        std::optional<double> job_mfu) {
   const bool any_live =
       std::any_of(ranks.begin(), ranks.end(), [](const Rank* r) { return r->state == RankState::kLive; });
@@ -141,9 +141,7 @@ std::vector<Straggler> find_stragglers(const std::vector<const Rank*>& ranks, co
   std::map<std::string, std::vector<Member>> by_region;
   for (const Rank* rank : ranks) {
     if (rank->state != wanted) continue;
-    DurationNs skew = 0;
-    for (const ClockSkew& s : skews)
-      if (s.host == rank->run->host) skew = s.ahead_ns;
+    const DurationNs skew = ahead_of(clocks, rank->run->host);
     std::map<Rank::RegionKey, std::size_t> mine;
     for (const auto& samples : rank->recent) {
       for (const CommSample& c : samples) {

@@ -43,8 +43,7 @@ struct Straggler {
 /// noise.
 /// No rank is named where more than a third of a group (of more than two) differs: that is no rank's doing.
 /// \param job_mfu of job_totals. \return by cost, most first; a rank once, for the region where it costs most.
-[[nodiscard]] std::vector<Straggler> find_stragglers(const std::vector<const Rank*>& ranks,
-                                                     const std::vector<ClockSkew>& skews,
+[[nodiscard]] std::vector<Straggler> find_stragglers(const std::vector<const Rank*>& ranks, const Clocks& clocks,
                                                      std::optional<double> job_mfu);
 
 /// `straggler: rank 13 (node01 gpu 0) costs 1.9 points of MFU: last in step by 900 µs`.

@@ -9,23 +9,12 @@
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/rows/metrics.h"
+#include "tools/job/comparison.h"
 #include "tools/job/region_figures.h"
 
 namespace mfu {
 
 namespace {
-
-struct OpName {
-  std::string_view text;
-  Assertion::Op op;
-};
-/// The longer ones first.
-constexpr std::array<OpName, 6> kOps{{{">=", Assertion::Op::kAtLeast},
-                                      {"<=", Assertion::Op::kAtMost},
-                                      {"==", Assertion::Op::kEqual},
-                                      {"!=", Assertion::Op::kNotEqual},
-                                      {">", Assertion::Op::kMore},
-                                      {"<", Assertion::Op::kLess}}};
 
 /// `0.40`, `40%`, `1.5 ms`; none: not that.
 std::optional<double> bound_of(std::string_view text, bool time, bool& percent) {
@@ -52,30 +41,6 @@ std::optional<double> bound_of(std::string_view text, bool time, bool& percent) 
   if (failed != std::errc() || end != text.data() + text.size() || text.empty() || !std::isfinite(value))
     return std::nullopt;
   return value * scale;
-}
-
-bool holds(double value, Assertion::Op op, double bound) {
-  switch (op) {
-    case Assertion::Op::kAtLeast:
-      return value >= bound;
-    case Assertion::Op::kAtMost:
-      return value <= bound;
-    case Assertion::Op::kMore:
-      return value > bound;
-    case Assertion::Op::kLess:
-      return value < bound;
-    case Assertion::Op::kEqual:
-      return value == bound;
-    case Assertion::Op::kNotEqual:
-      return value != bound;
-  }
-  return false;
-}
-
-std::string_view op_text(Assertion::Op op) {
-  for (const OpName& known : kOps)
-    if (known.op == op) return known.text;
-  return "?";
 }
 
 /// The region of that name, or an Error that lists those there are.
@@ -107,13 +72,10 @@ Result<Assertion> parse_assertion(std::string_view text) {
   };
   const std::size_t at = text.find_first_of("<>=!");
   if (at == std::string_view::npos) return wrong("no >=, <=, >, <, == or != in it");
-  const OpName* op = nullptr;
-  for (const OpName& candidate : kOps)
-    if (op == nullptr && text.substr(at).starts_with(candidate.text)) op = &candidate;
-  if (op == nullptr) return wrong(fmt::format("'{}' is no comparison", text.substr(at, 1)));
-  a.op = op->op;
+  a.op = comparison_at(text.substr(at));
+  if (a.op == "=" || a.op == "!") return wrong(fmt::format("'{}' is no comparison", a.op));
   const std::string_view left = trimmed(text.substr(0, at));
-  const std::string_view right = trimmed(text.substr(at + op->text.size()));
+  const std::string_view right = trimmed(text.substr(at + a.op.size()));
   if (left.find('.') == std::string_view::npos) return wrong(fmt::format("'{}' is no REGION.FIGURE", left));
   // Regions may have dots, and so have figures: the longest figure that fits is meant.
   for (std::size_t dot = left.find('.'); dot != std::string_view::npos && a.figure.empty();
@@ -142,7 +104,7 @@ Result<Verdict> check(const Assertion& a, const Job& job) {
   // In the form in which the bound is given.
   const auto shown = [&a](double v) { return a.percent ? fmt::format("{:.6g} %", 100 * v) : fmt::format("{:.6g}", v); };
   if (value && holds(*value, a.op, a.bound))
-    return Verdict{true, fmt::format("ok {} {} {} {}", name, shown(*value), op_text(a.op), shown(a.bound))};
+    return Verdict{true, fmt::format("ok {} {} {} {}", name, shown(*value), a.op, shown(a.bound))};
   if (value) return Verdict{false, fmt::format("{} does not hold: {} is {}", a.text, name, shown(*value))};
   std::string why = region->why_no_mfu;
   if (!region->sum().classes_known && (why.empty() || a.figure.starts_with("lost.") || a.figure.starts_with("time_s.")))
@@ -183,8 +145,8 @@ Result<Verdict> check_change(const Assertion& a, const Job& before, const Job& a
   const std::string shown = a.percent ? fmt::format("{:+.2f} %", 100 * change) : fmt::format("{:+.6g}", change);
   const std::string bound = a.percent ? fmt::format("{:+.6g} %", 100 * a.bound) : fmt::format("{:+.6g}", a.bound);
   if (holds(change, a.op, a.bound))
-    return Verdict{true, fmt::format("ok {} {} {} {}: {:.6g} to {:.6g}", name, shown, op_text(a.op), bound, *values[0],
-                                     *values[1])};
+    return Verdict{true,
+                   fmt::format("ok {} {} {} {}: {:.6g} to {:.6g}", name, shown, a.op, bound, *values[0], *values[1])};
   return Verdict{false, fmt::format("{} does not hold: {} went from {:.6g} to {:.6g}, {}", a.text, name, *values[0],
                                     *values[1], shown)};
 }

@@ -12,12 +12,10 @@ namespace mfu {
 /// REGION.FIGURE OP NUMBER, with >=, <=, >, <, == or !=, and blanks where they help. The number may end in `%`, or in
 /// s, ms, us or ns where the figure is a time. The region is all that precedes the figure, dots included.
 struct Assertion {
-  enum class Op { kAtLeast, kAtMost, kMore, kLess, kEqual, kNotEqual };
-
   std::string text;  ///< as given
   std::string region;
   std::string figure;  ///< key of region_figures()
-  Op op = Op::kAtLeast;
+  std::string op;
   double bound = 0;
   bool percent = false;  ///< the number was said in %
 };

@@ -12,6 +12,7 @@
 #include "core/base/printable.h"
 #include "core/rows/idle_causes.h"
 #include "core/sinks/region_json.h"
+#include "tools/job/model_facts.h"
 #include "tools/job/region_figures.h"
 #include "tools/report/escape.h"
 #include "tools/report/outputs/json.h"
@@ -145,10 +146,7 @@ Facts facts_of(const Job& job) {
     // Where the config lay says nothing about the run.
     for (const auto& [key, value] : config)
       if (key != "model_source") add(key, value);
-    const Json model = Json::parse(p.run.model_json, nullptr, /*allow_exceptions=*/false);
-    if (model.is_object() && model.contains("params") && model["params"].contains("total") &&
-        model["params"]["total"].is_number())
-      add("parameters", count_text(model["params"]["total"].get<double>()));
+    if (const double params = model_facts(p.run).params; params > 0) add("parameters", count_text(params));
   }
   if (!job.trace) add("processes", std::to_string(job.processes.size()));
   for (const JobRegion& r : job.regions)
@@ -158,12 +156,6 @@ Facts facts_of(const Job& job) {
   return facts;
 }
 
-std::string join(const std::set<std::string>& values) {
-  std::string text;
-  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
-  return text.empty() ? "-" : text;
-}
-
 std::vector<Difference> differences_of(const Job& a, const Job& b) {
   Facts of_a = facts_of(a), of_b = facts_of(b);
   std::vector<Difference> found;
@@ -171,7 +163,7 @@ std::vector<Difference> differences_of(const Job& a, const Job& b) {
   for (const Facts* facts : {&of_a, &of_b})
     for (const auto& [key, values] : *facts) keys.insert(key);
   for (const std::string& key : keys)
-    if (of_a[key] != of_b[key]) found.push_back({key, join(of_a[key]), join(of_b[key])});
+    if (of_a[key] != of_b[key]) found.push_back({key, joined(of_a[key], "-"), joined(of_b[key], "-")});
   // Settings that a person changed first, those that follow from the machine last.
   const auto rank = [](const Difference& d) {
     return d.what.find("tokens per instance") != std::string::npos || d.what.starts_with("workload") ? 0

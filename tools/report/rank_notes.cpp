@@ -27,7 +27,7 @@ std::vector<std::string> straggler_lines(const Job& job, const std::optional<dou
   LiveJob live({job.path}, RunFile::From::kTail);
   // Without clocks: a job that was killed long ago is looked at as it was then.
   if (!live.refresh(/*mono_ns=*/0, /*utc_ns=*/0)) return lines;
-  for (const Straggler& s : find_stragglers(live.ranks(), live.skews(), mfu)) {
+  for (const Straggler& s : find_stragglers(live.ranks(), live.clocks(), mfu)) {
     if (lines.size() == kNamed) break;
     lines.push_back(straggler_text(s));
     const double devices = static_cast<double>(job.regions.back().devices);

@@ -26,6 +26,7 @@ void HistoryBuilder::take(RunLine&& line) {
     WindowSummary& into = history_.windows.back();
     if (!window->counters.empty()) into.counters = std::move(window->counters);
     if (window->self) into.self = *window->self;
+    if (window->stall) into.stall = std::move(window->stall);
     limit_.put(into.regions, std::move(window->region));
   } else if (auto* event = std::get_if<RunEvent>(&line.what)) {
     history_.events.push_back(std::move(*event));
@@ -53,6 +54,7 @@ RunHistory HistoryBuilder::finish() {
       WindowSummary& into = merged.back();
       std::ranges::move(window.regions, std::back_inserter(into.regions));
       if (!window.counters.empty()) into.counters = std::move(window.counters);
+      if (window.stall) into.stall = std::move(window.stall);
     }
     history_.windows = std::move(merged);
   }

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "core/rows/region_fields.h"
 #include "tools/job/cost.h"
 #include "tools/job/hang.h"
+#include "tools/job/model_facts.h"
 #include "tools/job/straggler.h"
 #include "tools/job/totals.h"
 
@@ -129,13 +129,6 @@ void field_metrics(Families& out, Metric::Kind kind, const RegionSummary& row, c
   });
 }
 
-std::string model_of(const RunInfo& run) {
-  const auto model = nlohmann::json::parse(run.model_json, nullptr, /*allow_exceptions=*/false);
-  if (!model.is_object()) return "";
-  const auto family = model.find("family");
-  return family != model.end() && family->is_string() ? family->get<std::string>() : "";
-}
-
 /// Why ratios of a row are missing: they would be above 100 %, or its work is in doubt for another cause.
 void suspect_metric(Families& out, const RegionSummary& row, const Labels& labels) {
   if (!row.suspect.empty())
@@ -183,7 +176,7 @@ void rank_metrics(Families& out, const Rank& rank, const Labels& process, PerRan
                          {"convention", run.convention},
                          {"peak_source", d.peak_source},
                          {"dtype", d.dtype},
-                         {"model", model_of(run)},
+                         {"model", model_facts(run).family},
                          {"gpu_name", d.name},
                          {"level", run.level}}),
               1);
@@ -320,7 +313,7 @@ std::vector<MetricFamily> exposition(const LiveJob& job, const std::string& job_
     if (per_rank != PerRank::kNone) rank_metrics(out, *rank, process, per_rank);
     labels[rank] = std::move(process);
   }
-  for (const Straggler& s : find_stragglers(job.ranks(), job.skews(), totals.mfu)) {
+  for (const Straggler& s : find_stragglers(job.ranks(), job.clocks(), totals.mfu)) {
     const Labels at = with(labels[s.rank], {{"gpu", s.device ? std::to_string(*s.device) : ""}, {"region", s.region}});
     out.gauge("mfu_straggler_wait_ratio", "Share of the region's time that the others wait for this rank", at,
               s.lost_share);

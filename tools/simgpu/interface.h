@@ -173,7 +173,7 @@ struct Driver {
   bool (*graph_exec_id)(CUgraphExec, std::uint32_t* id);
   bool (*graph_node_id)(CUgraphNode, std::uint64_t* id);
   const char* (*function_name)(const void* function);  ///< nullptr if the handle is unknown
-  void (*truth_fate)(std::uint64_t truth, Fate fate);
+  void (*truth_fate)(std::uint64_t truth, Fate fate);  ///< nullptr, as the next: in builds without tests
   void (*truth_flush)();
 };
 

@@ -348,6 +348,7 @@ std::vector<ScreenLine> head(const TopSnapshot& s, std::size_t width, std::size_
   } else {
     for (const std::string& line : flow(job_figures(s), width)) lines.push_back({{fit(line, width), Style::kBold}});
     if (const auto parts = totals_shares(t)) add_bar(lines, t, *parts, width, glyphs);
+    if (!s.life.empty()) add(lines, wrapped(s.life, width), Style::kDim, width);
     constexpr std::size_t kWorthDrawing = 2;
     if (history_height != 0 && s.job_history.size() >= kWorthDrawing)
       for (ScreenLine& line : job_history(s, width, history_height, glyphs)) lines.push_back(std::move(line));

@@ -13,6 +13,7 @@
 #include "core/base/edit_distance.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
+#include "tools/job/comparison.h"
 #include "tools/job/outliers.h"
 
 namespace mfu {
@@ -22,16 +23,6 @@ namespace {
 constexpr std::size_t kCommClass = static_cast<std::size_t>(TimeClass::kComm);
 
 // --- filter
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (std::size_t at = text.find_first_not_of(' '); at < text.size(); at = text.find_first_not_of(' ', at)) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    words.push_back(text.substr(at, end - at));
-    at = end;
-  }
-  return words;
-}
 
 std::optional<double> value_of(const TopRow& row, std::string_view key) {
   const auto percent = [](const std::optional<double>& ratio) {
@@ -60,22 +51,9 @@ struct Condition {
 std::optional<Condition> condition_of(std::string_view word) {
   const std::size_t at = word.find_first_of("=<>!");
   if (at == std::string_view::npos || at == 0) return std::nullopt;
-  const bool two = at + 1 < word.size() && word[at + 1] == '=';
-  if (word[at] == '!' && !two) return std::nullopt;  // part of a name
-  return Condition{word.substr(0, at), word.substr(at, two ? 2 : 1), word.substr(at + (two ? 2 : 1))};
-}
-
-bool holds(double value, std::string_view op, double limit) {
-  switch (op.front()) {
-    case '<':
-      return value < limit || (op.size() == 2 && value == limit);
-    case '>':
-      return value > limit || (op.size() == 2 && value == limit);
-    case '!':
-      return value != limit;
-    default:
-      return value == limit;
-  }
+  const std::string_view op = comparison_at(word.substr(at));
+  if (op == "!") return std::nullopt;  // part of a name
+  return Condition{word.substr(0, at), op, word.substr(at + op.size())};
 }
 
 bool is_ratio(std::string_view key) { return key != "rank" && key != "gpu" && key != "step" && key != "dropped"; }
@@ -208,9 +186,7 @@ void add_job_history(TopSnapshot& s, const LiveJob& job) {
   std::map<std::int64_t, Sum> windows;
   for (const Rank* rank : job.ranks()) {
     if (rank->state == RankState::kReplaced) continue;
-    DurationNs skew = 0;
-    for (const ClockSkew& k : job.skews())
-      if (rank->run && k.host == rank->run->host) skew = k.ahead_ns;
+    const DurationNs skew = rank->run ? ahead_of(job.clocks(), rank->run->host) : 0;
     for (const auto& [key, points] : rank->history) {
       if (key.first != "total" || interval <= 0) continue;
       for (const HistoryPoint& point : points) {
@@ -282,8 +258,9 @@ TopSnapshot take_snapshot(const LiveJob& job, GpusNow gpus) {
   s.gpus = std::move(gpus);
   s.totals = job_totals(job.ranks());
   if (job.price()) s.cost = live_cost(s.totals, *job.price());
-  s.stragglers = find_stragglers(job.ranks(), job.skews(), s.totals.mfu);
+  s.stragglers = find_stragglers(job.ranks(), job.clocks(), s.totals.mfu);
   s.hang = find_hang(job);
+  if (job.reads_all()) s.life = job.life().text();
   s.problems = job.problems();
   s.silent_s = job.silent_s();
   for (const std::string& path : job.paths()) s.title += (s.title.empty() ? "" : " ") + path;
@@ -490,6 +467,7 @@ std::string snapshot_json(const TopSnapshot& s, std::string_view sort, std::stri
                           {"power_w", row.gpu != nullptr ? number(row.gpu->power_w) : Json(nullptr)},
                           {"file", rank.path}});
   }
+  j["life"] = s.life.empty() ? Json(nullptr) : Json(s.life);
   j["hang"] = !s.hang ? Json(nullptr)
                       : Json({{"rank", s.hang->rank ? Json(*s.hang->rank) : Json(nullptr)},
                               {"saves", s.hang->saves},

@@ -57,6 +57,7 @@ struct TopSnapshot {
   JobTotals totals;
   std::optional<LiveCost> cost;  ///< none: no price is known
   std::optional<Hang> hang;      ///< none: nothing has stalled
+  std::string life;              ///< of the job, one line; empty: unknown, since not all was read
   std::vector<Straggler> stragglers;
   std::vector<TopRow> rows;
   std::vector<std::string> problems;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "tools/trace/json_text.h"
@@ -30,8 +31,7 @@ constexpr std::pair<std::string_view, KinetoCategory> kCategories[] = {
     {"cuda_driver", KinetoCategory::kHostCall},
     {"user_annotation", KinetoCategory::kUserAnnotation},
     {"gpu_user_annotation", KinetoCategory::kGpuAnnotation},
-    {"operator", KinetoCategory::kOldOperator},
-};
+    {"operator", KinetoCategory::kOldOperator}};
 
 KinetoCategory category_of(std::string_view cat) noexcept {
   for (const auto& [name, category] : kCategories)
@@ -47,6 +47,42 @@ simdjson::error_code array_text(ondemand::value& value, std::string_view& into) 
   return array.raw_json().get(into);
 }
 
+/// A value that is kept as the text has it.
+struct KeptText {
+  std::string_view key;  ///< with the quote behind it
+  std::string_view KinetoEvent::*into;
+  bool is_array = false;
+};
+constexpr KeptText kOfEvents[] = {{"pid\"", &KinetoEvent::pid},
+                                  {"name\"", &KinetoEvent::name},
+                                  {"tid\"", &KinetoEvent::tid},
+                                  {"ts\"", &KinetoEvent::ts},
+                                  {"dur\"", &KinetoEvent::dur}};
+constexpr KeptText kOfArguments[] = {{"correlation\"", &KinetoEvent::correlation},
+                                     {"stream\"", &KinetoEvent::stream},
+                                     {"scope\"", &KinetoEvent::scope},
+                                     {"region\"", &KinetoEvent::region},
+                                     {"device\"", &KinetoEvent::device},
+                                     {"bytes\"", &KinetoEvent::bytes},
+                                     {"grid\"", &KinetoEvent::grid, true},
+                                     {"product\"", &KinetoEvent::product, true},
+                                     {"Input Dims\"", &KinetoEvent::dims, true},
+                                     {"Input Strides\"", &KinetoEvent::strides, true},
+                                     {"Input type\"", &KinetoEvent::types, true}};
+
+/// Keys are compared as written: no writer escapes them.
+bool is_key(const char* key, std::string_view name) noexcept { return std::memcmp(key, name.data(), name.size()) == 0; }
+
+/// Keeps a value that one of the table asks for.
+simdjson::error_code keep(std::span<const KeptText> kept, const char* key, ondemand::value& value, KinetoEvent& event) {
+  for (const KeptText& text : kept) {
+    if (key[0] != text.key[0] || !is_key(key, text.key)) continue;
+    if (text.is_array) return array_text(value, event.*text.into);
+    event.*text.into = trimmed(value.raw_json_token());
+  }
+  return simdjson::SUCCESS;
+}
+
 }  // namespace
 
 bool needs_args(KinetoCategory c) noexcept {
@@ -54,7 +90,6 @@ bool needs_args(KinetoCategory c) noexcept {
          c == KinetoCategory::kMemset || c == KinetoCategory::kHostCall;
 }
 
-// Keys are compared as written: no writer escapes them.
 simdjson::error_code KinetoEventParser::parse(ondemand::object& object, bool recording, KinetoEvent& event) {
   recording_ = recording;
   for (auto each : object) {
@@ -62,37 +97,18 @@ simdjson::error_code KinetoEventParser::parse(ondemand::object& object, bool rec
     if (const auto code = std::move(each).get(field); code != simdjson::SUCCESS) return code;
     const char* key = field.key().raw();
     ondemand::value value = field.value();
-    const auto is = [key](std::string_view name) { return std::memcmp(key, name.data(), name.size()) == 0; };
-    switch (key[0]) {
-      case 'p':
-        if (is("ph\"")) {
-          const std::string_view token = trimmed(value.raw_json_token());
-          event.phase = token.size() == 3 ? token[1] : 0;
-        } else if (is("pid\"")) {
-          event.pid = trimmed(value.raw_json_token());
-        }
-        break;
-      case 'c':
-        if (is("cat\"")) event.category = category_of(unquoted(trimmed(value.raw_json_token())));
-        break;
-      case 'n':
-        if (is("name\"")) event.name = trimmed(value.raw_json_token());
-        break;
-      case 't':
-        if (is("tid\"")) event.tid = trimmed(value.raw_json_token());
-        if (is("ts\"")) event.ts = trimmed(value.raw_json_token());
-        break;
-      case 'd':
-        if (is("dur\"")) event.dur = trimmed(value.raw_json_token());
-        break;
-      case 'a':
-        if (is("args\"") && (event.phase == 'X' || event.phase == 0)) {
-          if (const auto code = parse_args(value, event); code != simdjson::SUCCESS) return code;
-        }
-        break;
-      default:
-        break;
+    simdjson::error_code code = simdjson::SUCCESS;
+    if (is_key(key, "ph\"")) {
+      const std::string_view token = trimmed(value.raw_json_token());
+      event.phase = token.size() == 3 ? token[1] : 0;
+    } else if (is_key(key, "cat\"")) {
+      event.category = category_of(unquoted(trimmed(value.raw_json_token())));
+    } else if (is_key(key, "args\"")) {
+      if (event.phase == 'X' || event.phase == 0) code = parse_args(value, event);
+    } else {
+      code = keep(kOfEvents, key, value, event);
     }
+    if (code != simdjson::SUCCESS) return code;
   }
   return simdjson::SUCCESS;
 }
@@ -112,50 +128,10 @@ simdjson::error_code KinetoEventParser::collect_args(ondemand::object& args, Kin
   for (auto each : args) {
     ondemand::field field;
     if (const auto code = std::move(each).get(field); code != simdjson::SUCCESS) return code;
-    const char* key = field.key().raw();
     ondemand::value value = field.value();
-    const auto is = [key](std::string_view name) { return std::memcmp(key, name.data(), name.size()) == 0; };
-    switch (key[0]) {
-      case 'c':
-        if (is("correlation\"")) event.correlation = trimmed(value.raw_json_token());
-        break;
-      case 's':
-        if (is("stream\"")) event.stream = trimmed(value.raw_json_token());
-        if (is("scope\"")) event.scope = trimmed(value.raw_json_token());
-        break;
-      case 'r':
-        if (is("region\"")) event.region = trimmed(value.raw_json_token());
-        break;
-      case 'd':
-        if (is("device\"")) event.device = trimmed(value.raw_json_token());
-        break;
-      case 'g':
-        if (is("grid\"")) {
-          if (const auto code = array_text(value, event.grid); code != simdjson::SUCCESS) return code;
-        }
-        break;
-      case 'p':
-        if (is("product\"") && recording_) {
-          if (const auto code = array_text(value, event.product); code != simdjson::SUCCESS) return code;
-        }
-        break;
-      case 'I':
-        if (is("Input ")) {
-          std::string_view* into = is("Input Dims\"")      ? &event.dims
-                                   : is("Input Strides\"") ? &event.strides
-                                   : is("Input type\"")    ? &event.types
-                                                           : nullptr;
-          if (into == nullptr) break;
-          if (const auto code = array_text(value, *into); code != simdjson::SUCCESS) return code;
-        }
-        break;
-      case 'b':
-        if (is("bytes\"")) event.bytes = trimmed(value.raw_json_token());
-        break;
-      default:
-        break;
-    }
+    if (const auto code = keep(kOfArguments, field.key().raw(), value, event); code != simdjson::SUCCESS) return code;
   }
+  if (!recording_) event.product = {};
   return simdjson::SUCCESS;
 }
 

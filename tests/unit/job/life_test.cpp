@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <deque>
 #include <random>
+#include <utility>
 
 namespace mfu {
 namespace {
 
 constexpr TimeNs kStarted = 1'795'000'000 * kNsPerSecond;
-constexpr double kRate = 1e15;
+constexpr double kRate = 1e15, kParams = 1e9;
 
 TimeNs at(double s) { return kStarted + static_cast<DurationNs>(s * 1e9); }
 
@@ -21,6 +22,7 @@ RunInfo run_of(std::int64_t rank, double began_s, std::int64_t world = 4, std::s
   run.rank = rank;
   run.world_size = world;
   run.t_ns = run.began_ns = at(began_s);
+  run.model_json = R"({"params": {"total": 1000000000}})";
   for (std::uint32_t d = 0; d < devices; ++d) {
     run.devices.emplace_back();
     run.devices.back().device = d;
@@ -52,9 +54,38 @@ class Process {
         whole_[what] -= ended;
         r.flop = r.flop.value_or(0) + (what == "step" ? mfu * kRate * seconds(ns) : 0);
       }
+      if (saves_in_) {
+        const auto ns = static_cast<DurationNs>(std::llround((until - now_) * 1e9));
+        for (const std::string& region : {*saves_in_, std::string("total")})
+          if (!region.empty()) open_[region].idle_by.push_back({"torch.save", "train.py:7", "main", ns});
+      }
       now_ = until;
       if (now_ >= opened_ + length_s_ - 1e-9) close();
     }
+    return *this;
+  }
+  /// Saves a checkpoint in no region: in a call that the host was seen in, or by copies that it begins with.
+  Process& calls_save(double s, const std::string& region = "") {
+    saves_in_ = region;
+    does(region, s);
+    saves_in_.reset();
+    return *this;
+  }
+  Process& copies(double s, double bytes) {
+    to_host_bytes_ += bytes;
+    return does("", s);
+  }
+  /// Its work does not end for a while, which is known after half a second.
+  Process& stalls(double s, const std::string& region = "step") {
+    const double since = now_;
+    stalled_since_ = since;
+    does(region, s, 0, 1e9);
+    stalled_since_.reset();
+    if (s > 100) return *this;  // its rows alone say so
+    RunEvent stalled{at(since + 0.5), "stalled", ""}, resumed{at(now_), "resumed", ""};
+    stalled.stall.emplace().since_ns = at(since);
+    life_.event(stalled);
+    life_.event(resumed);
     return *this;
   }
   /// Ends in peace, or is killed: then the open window is lost.
@@ -71,9 +102,12 @@ class Process {
   void close() {
     WindowSummary window;
     window.window = {at(opened_), at(now_)};
+    if (stalled_since_ && now_ > *stalled_since_ + 0.5) window.stall.emplace().since_ns = at(*stalled_since_);
+    open_["total"].to_host_bytes = std::exchange(to_host_bytes_, 0);
     for (auto& [name, row] : open_)
       for (const DeviceInfo& device : run_.devices) {
         window.regions.push_back(row);
+        window.regions.back().region = name;
         window.regions.back().device = device.device;
       }
     open_.clear();
@@ -86,6 +120,9 @@ class Process {
   double now_, opened_ = 0, length_s_;
   std::map<std::string, RegionSummary> open_;
   std::map<std::string, double> whole_;
+  std::optional<std::string> saves_in_;
+  std::optional<double> stalled_since_;
+  double to_host_bytes_ = 0;
 };
 
 /// The parts add up to ranks x wall, to the nanosecond.
@@ -128,6 +165,80 @@ TEST(Life, WithoutACheckpointMfuIsABound) {
   EXPECT_FALSE(job.repeated_known);
   EXPECT_TRUE(job.text().starts_with("job MFU at most 45.0 % = ")) << job.text();
   EXPECT_TRUE(job.text().ends_with("; repeated steps unknown: no checkpoint was seen")) << job.text();
+}
+
+TEST(Life, ACheckpointIsKnownByItsCallAndByItsCopies) {
+  for (const int how : {0, 1, 2}) {
+    Process first(run_of(0, 0, 1)), second(run_of(0, 18, 1));
+    first.does("", 2).does("step", 3);
+    if (how == 0) first.calls_save(1);
+    if (how == 1) first.calls_save(1, "step");
+    if (how == 2) first.copies(1, 2 * kParams);
+    first.does("step", 4);
+    second.does("", 3).does("step", 9);
+    const JobLife job = job_life({&first.end(false), &second.end()});
+    expect_all_is_there(job);
+    EXPECT_NEAR(job.gpu_s(LifePart::kCheckpoint), 1, 1e-6) << how;
+    EXPECT_NEAR(job.gpu_s(LifePart::kRepeated), 4, 1e-6) << how;
+    EXPECT_TRUE(job.repeated_known);
+  }
+}
+
+TEST(Life, CopiesAreACheckpointWhereThoseOfAllRanksAddUpToTheWeights) {
+  for (const double bytes_per_param : {0.5, 1.0, 16.0}) {
+    std::deque<Process> all;
+    std::vector<const ProcessLife*> lives;
+    for (int rank = 0; rank < 4; ++rank) {
+      Process& p = all.emplace_back(run_of(rank, 0));
+      // A loss of four bytes per step, and samples for a log.
+      for (int i = 0; i < 4; ++i) p.does("step", 2.5).copies(0.5, 4);
+      // Written for long after the copies, which two windows have.
+      p.does("step", 2.5)
+          .copies(0.5, bytes_per_param * kParams / 8)
+          .copies(4, bytes_per_param * kParams / 8)
+          .does("step", 5);
+      lives.push_back(&p.end());
+    }
+    const JobLife job = job_life(lives);
+    expect_all_is_there(job);
+    EXPECT_NEAR(job.gpu_s(LifePart::kCheckpoint), bytes_per_param < 1 ? 0 : 4 * 4.5, 1e-6) << bytes_per_param;
+    EXPECT_NEAR(job.gpu_s(LifePart::kOutside), 4 * (bytes_per_param < 1 ? 6.5 : 2), 1e-6) << bytes_per_param;
+  }
+}
+
+TEST(Life, WorkThatDoesNotEndIsAStall) {
+  Process hung(run_of(0, 0, 2)), waits(run_of(1, 0, 2)), again(run_of(0, 30, 2)), too(run_of(1, 30, 2));
+  hung.does("", 2).does("step", 4.5).stalls(12.5);
+  waits.does("", 2).does("step", 5).stalls(12, "");
+  again.does("step", 10);
+  too.does("step", 9).does("", 1).stalls(150, "");
+  const JobLife job = job_life({&hung.end(false), &waits.end(false), &again.end(), &too.end(false)});
+  expect_all_is_there(job);
+  EXPECT_NEAR(job.gpu_s(LifePart::kStalled), 24.5 + 150, 1e-6);
+  EXPECT_NEAR(job.gpu_s(LifePart::kRestart), 22, 1e-6);
+  EXPECT_NEAR(job.gpu_s(LifePart::kProductive), 28.5, 1e-6);  // no checkpoint: nothing is known to be repeated
+  EXPECT_NE(job.text().find("stalls 2.91"), std::string::npos) << job.text();
+}
+
+TEST(Life, WhoWaitsForACheckpointIsNotStalled) {
+  Process saves(run_of(0, 0, 2)), waits(run_of(1, 0, 2));
+  saves.does("step", 5).does("checkpoint", 6).does("step", 5);
+  waits.does("step", 5).stalls(8).does("step", 3);
+  const JobLife job = job_life({&saves.end(), &waits.end()});
+  expect_all_is_there(job);
+  EXPECT_NEAR(job.gpu_s(LifePart::kCheckpoint), 12, 1e-6);
+  EXPECT_NEAR(job.gpu_s(LifePart::kStalled), 2, 1e-6);
+  EXPECT_NEAR(job.gpu_s(LifePart::kProductive), 18, 1e-6);
+}
+
+TEST(Life, WorkThatDoesNotEndBeforeTheFirstStep) {
+  Process p(run_of(0, 0, 1)), never(run_of(1, 0, 1));
+  p.does("", 2).stalls(5, "").does("step", 5);
+  never.does("", 2).stalls(10, "");
+  const JobLife job = job_life({&p.end(), &never.end(false)});
+  expect_all_is_there(job);
+  EXPECT_NEAR(job.gpu_s(LifePart::kStalled), 15, 1e-6);
+  EXPECT_NEAR(job.gpu_s(LifePart::kStartUp), 4, 1e-6);
 }
 
 TEST(Life, OneRankWritesTheCheckpointOfAll) {
@@ -261,6 +372,7 @@ TEST(Life, EveryJobAddsUp) {
     const auto upto = [&](int most) { return std::uniform_int_distribution<>(0, most)(random); };
     const int attempts = 1 + upto(3), world = 1 + upto(7);
     const double length = in(0.2, 2);
+    const int how = upto(2);
     std::deque<Process> all;
     std::array<double, kLifeParts> truth{};
     const auto of = [&](LifePart part) -> double& { return truth[static_cast<std::size_t>(part)]; };
@@ -273,6 +385,8 @@ TEST(Life, EveryJobAddsUp) {
       const int rounds = 1 + upto(3);
       std::vector<double> stretches;
       for (int i = 0; i <= rounds; ++i) stretches.push_back(in(2, 15));
+      std::vector<double> stalls;
+      for (int i = 0; i < rounds; ++i) stalls.push_back(upto(3) == 0 ? in(3, 20) : 0);
       for (int rank = 0; rank < world; ++rank) {
         const double late = rank == 0 ? 0 : in(0, 1);
         Process& p = all.emplace_back(run_of(rank, begin + late, world), length);
@@ -284,8 +398,15 @@ TEST(Life, EveryJobAddsUp) {
           const bool lost = i == rounds && !last;
           of(lost ? LifePart::kRepeated : LifePart::kProductive) += stretches[static_cast<std::size_t>(i)];
           if (i == rounds) break;
-          p.does(rank == 0 ? "checkpoint" : "", save);
+          if (how == 0 || rank != 0) p.does(rank == 0 ? "checkpoint" : "", save);
+          if (how == 1 && rank == 0) p.calls_save(save);
+          if (how == 2 && rank == 0) p.copies(save, 2 * kParams);
           of(rank == 0 ? LifePart::kCheckpoint : LifePart::kOutside) += save;
+          const double stalled = stalls[static_cast<std::size_t>(i)];
+          if (stalled == 0) continue;
+          p.does("step", 2).stalls(stalled);
+          of(i + 1 == rounds && !last ? LifePart::kRepeated : LifePart::kProductive) += 2;
+          of(LifePart::kStalled) += stalled;
         }
         (void)p.end(last);
         end = std::max(end, p.now());

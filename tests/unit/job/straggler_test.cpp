@@ -72,10 +72,10 @@ std::vector<Rank> play(const Meeting& m, std::mt19937_64& random) {
 }
 
 std::vector<Straggler> found_in(const std::vector<Rank>& ranks, std::optional<double> mfu = 0.4,
-                                const std::vector<ClockSkew>& skews = {}) {
+                                const Clocks& clocks = {}) {
   std::vector<const Rank*> all;
   for (const Rank& r : ranks) all.push_back(&r);
-  return find_stragglers(all, skews, mfu);
+  return find_stragglers(all, clocks, mfu);
 }
 
 TEST(StragglerTest, TheRankThatArrivesLastIsNamedNotTheOneThatWaits) {

@@ -115,24 +115,22 @@ TEST(Job, AnswersInWords) {
 // --- assertions -----------------------------------------------------------------------------------------------------
 
 TEST(Assertion, Grammar) {
-  using Op = Assertion::Op;
   struct Case {
     const char* text;
     const char* region;
     const char* figure;
-    Op op;
+    const char* op;
     double bound;
   };
-  for (const Case& c : {Case{"step.mfu>=0.40", "step", "mfu", Op::kAtLeast, 0.4},
-                        Case{" step.mfu >= 40% ", "step", "mfu", Op::kAtLeast, 0.4},
-                        Case{"decode.latency.p99_s<=2ms", "decode", "latency.p99_s", Op::kAtMost, 2e-3},
-                        Case{"decode.p99_s < 150 us", "decode", "latency.p99_s", Op::kLess, 150e-6},
-                        Case{"step.each_s<1.5s", "step", "each_s", Op::kLess, 1.5},
-                        Case{"total.lost.idle<0.1", "total", "lost.idle", Op::kLess, 0.1},
-                        Case{"my.own.region.mbu>1e-2", "my.own.region", "mbu", Op::kMore, 0.01},
-                        Case{"step.instances==40", "step", "instances", Op::kEqual, 40},
-                        Case{"step.kernels!=0", "step", "kernels", Op::kNotEqual, 0},
-                        Case{"a b.time_s.comm<-1", "a b", "time_s.comm", Op::kLess, -1}}) {
+  for (const Case& c :
+       {Case{"step.mfu>=0.40", "step", "mfu", ">=", 0.4}, Case{" step.mfu >= 40% ", "step", "mfu", ">=", 0.4},
+        Case{"decode.latency.p99_s<=2ms", "decode", "latency.p99_s", "<=", 2e-3},
+        Case{"decode.p99_s < 150 us", "decode", "latency.p99_s", "<", 150e-6},
+        Case{"step.each_s<1.5s", "step", "each_s", "<", 1.5},
+        Case{"total.lost.idle<0.1", "total", "lost.idle", "<", 0.1},
+        Case{"my.own.region.mbu>1e-2", "my.own.region", "mbu", ">", 0.01},
+        Case{"step.instances==40", "step", "instances", "==", 40}, Case{"step.kernels!=0", "step", "kernels", "!=", 0},
+        Case{"a b.time_s.comm<-1", "a b", "time_s.comm", "<", -1}}) {
     const Result<Assertion> a = parse_assertion(c.text);
     ASSERT_TRUE(a) << c.text << ": " << a.error().message;
     EXPECT_EQ(a->region, c.region) << c.text;

@@ -27,6 +27,8 @@ void life_json(const JobLife& life, Json& j) {
   for (std::size_t part = 1; part < kLifeParts; ++part)
     lost[std::string(kLifePartNames[part])] = life.gpu_s(static_cast<LifePart>(part)) / 3600;
   if (!life.repeated_known) lost["repeated"] = nullptr;
+  j["checkpoints"] = life.checkpoints;
+  j["checkpoint_period_s"] = number_or_null(life.checkpoint_period_s);
   j["life"] = life.text().empty() ? Json(nullptr) : Json(life.text());
 }
 

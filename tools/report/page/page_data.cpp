@@ -12,6 +12,7 @@
 #include "core/base/number_text.h"
 #include "core/ranges/region_rules.h"
 #include "core/sinks/region_json.h"
+#include "tools/job/model_facts.h"
 #include "tools/job/outliers.h"
 #include "tools/job/region_figures.h"
 #include "tools/report/outputs/json.h"
@@ -78,14 +79,9 @@ Json series_of(const Job& job) {
 
 /// The model as its config names it: `gpt2 124 M`; empty where no process says.
 std::string model_name(const Job& job) {
-  for (const JobProcess& p : job.processes) {
-    const Json model = Json::parse(p.run.model_json, nullptr, /*allow_exceptions=*/false);
-    if (!model.is_object() || !model.contains("family") || !model["family"].is_string()) continue;
-    std::string name = model["family"].get<std::string>();
-    if (model.contains("params") && model["params"].is_object() && model["params"].value("total", Json()).is_number())
-      name += " " + count_text(model["params"]["total"].get<double>());
-    return name;
-  }
+  for (const JobProcess& p : job.processes)
+    if (const ModelFacts model = model_facts(p.run); !model.family.empty())
+      return model.family + (model.params > 0 ? " " + count_text(model.params) : "");
   return "";
 }
 

@@ -122,7 +122,7 @@ Holder& holder(std::uint32_t client) {
 }
 
 void set_fate(const Pending& p, Fate fate) {
-  if (const Driver* driver = connected_driver(); driver != nullptr && p.counted)
+  if (const Driver* driver = connected_driver(); driver != nullptr && driver->truth_fate != nullptr && p.counted)
     driver->truth_fate(p.activity.truth, fate);
 }
 
@@ -545,7 +545,7 @@ void flush_buffers(bool forced) {
   }
   deliver_closed(forced);
   await_deliveries();
-  connected_driver()->truth_flush();
+  if (connected_driver()->truth_flush != nullptr) connected_driver()->truth_flush();
 }
 
 void flush_on_worker(bool forced) {

@@ -29,25 +29,19 @@ constexpr NamedLayout kLayouts[] = {
     {"13.4", {130400, 248, 96, 88, 56, 58, 860, 522}}, {"13.5", {130500, 248, 96, 88, 56, 58, 876, 566}},
 };
 
-template <typename T, typename V>
-void put(std::uint8_t* out, std::size_t offset, V value) noexcept {
-  const T typed = static_cast<T>(value);
-  std::memcpy(out + offset, &typed, sizeof typed);
+/// Numbers of the same size, one behind the other from `offset` on.
+template <typename T, typename... V>
+void put(std::uint8_t* out, std::size_t offset, V... values) noexcept {
+  const T typed[] = {static_cast<T>(values)...};
+  std::memcpy(out + offset, typed, sizeof typed);
 }
 
 void write_kernel(const Layout& layout, const RecordView& r, std::uint8_t* out) noexcept {
   const Activity& a = *r.activity;
-  put<std::uint16_t>(out, 6, 64);  // registersPerThread
-  put<std::uint64_t>(out, 16, r.begin_ns);
-  put<std::uint64_t>(out, 24, r.end_ns);
-  put<std::uint64_t>(out, 32, 0);  // completed: CUPTI_TIMESTAMP_UNKNOWN
-  put<std::uint32_t>(out, 40, a.device);
-  put<std::uint32_t>(out, 44, a.context);
-  put<std::uint32_t>(out, 48, a.stream);
-  for (std::size_t i = 0; i < 3; ++i) {
-    put<std::int32_t>(out, 52 + 4 * i, a.grid[i]);
-    put<std::int32_t>(out, 64 + 4 * i, a.block[i]);
-  }
+  put<std::uint16_t>(out, 6, 64);                        // registersPerThread
+  put<std::uint64_t>(out, 16, r.begin_ns, r.end_ns, 0);  // `completed`: CUPTI_TIMESTAMP_UNKNOWN
+  put<std::uint32_t>(out, 40, a.device, a.context, a.stream);
+  put<std::int32_t>(out, 52, a.grid[0], a.grid[1], a.grid[2], a.block[0], a.block[1], a.block[2]);
   put<std::int32_t>(out, 80, a.shared_bytes);
   put<std::uint32_t>(out, 92, a.correlation);
   put<std::int64_t>(out, 96, 0);  // gridId
@@ -58,41 +52,25 @@ void write_kernel(const Layout& layout, const RecordView& r, std::uint8_t* out) 
   if (layout.kernel < 160) return;
   put<std::uint64_t>(out, 144, a.graph_node_id);
   put<std::uint32_t>(out, 156, a.graph_id);
-  if (layout.kernel >= 176) {
-    put<std::uint32_t>(out, 168, 8);  // channelID
-    put<std::uint32_t>(out, 172, 1);  // channelType: compute
-  }
+  if (layout.kernel >= 176) put<std::uint32_t>(out, 168, 8, 1);  // channelID, channelType: compute
 }
 
 void write_memcpy(const Layout& layout, const RecordView& r, std::uint8_t* out) noexcept {
   const Activity& a = *r.activity;
-  put<std::uint8_t>(out, 4, a.copy_kind);
-  put<std::uint8_t>(out, 5, a.src_kind);
-  put<std::uint8_t>(out, 6, a.dst_kind);
-  put<std::uint8_t>(out, 7, 1);  // asynchronous
-  put<std::uint64_t>(out, 8, a.bytes);
-  put<std::uint64_t>(out, 16, r.begin_ns);
-  put<std::uint64_t>(out, 24, r.end_ns);
-  put<std::uint32_t>(out, 32, a.device);
-  put<std::uint32_t>(out, 36, a.context);
-  put<std::uint32_t>(out, 40, a.stream);
-  put<std::uint32_t>(out, 44, a.correlation);
+  put<std::uint8_t>(out, 4, a.copy_kind, a.src_kind, a.dst_kind, 1);  // the last: asynchronous
+  put<std::uint64_t>(out, 8, a.bytes, r.begin_ns, r.end_ns);
+  put<std::uint32_t>(out, 32, a.device, a.context, a.stream, a.correlation);
   if (layout.memcpy < 80) return;
   put<std::uint64_t>(out, 64, a.graph_node_id);
   put<std::uint32_t>(out, 72, a.graph_id);
   if (layout.memcpy >= 96) put<std::uint64_t>(out, 88, 1);  // copyCount
 }
 
-void write_memset(const RecordView& r, std::uint8_t* out) noexcept {
+void write_memset(const Layout&, const RecordView& r, std::uint8_t* out) noexcept {
   const Activity& a = *r.activity;
   put<std::uint32_t>(out, 4, a.value);
-  put<std::uint64_t>(out, 8, a.bytes);
-  put<std::uint64_t>(out, 16, r.begin_ns);
-  put<std::uint64_t>(out, 24, r.end_ns);
-  put<std::uint32_t>(out, 32, a.device);
-  put<std::uint32_t>(out, 36, a.context);
-  put<std::uint32_t>(out, 40, a.stream);
-  put<std::uint32_t>(out, 44, a.correlation);
+  put<std::uint64_t>(out, 8, a.bytes, r.begin_ns, r.end_ns);
+  put<std::uint32_t>(out, 32, a.device, a.context, a.stream, a.correlation);
   put<std::uint16_t>(out, 50, 3);  // memoryKind: device
   put<std::uint64_t>(out, 64, a.graph_node_id);
   put<std::uint32_t>(out, 72, a.graph_id);
@@ -101,26 +79,40 @@ void write_memset(const RecordView& r, std::uint8_t* out) noexcept {
 void write_graph(const Layout& layout, const RecordView& r, std::uint8_t* out) noexcept {
   const Activity& a = *r.activity;
   put<std::uint32_t>(out, 4, a.correlation);
-  put<std::uint64_t>(out, 8, r.begin_ns);
-  put<std::uint64_t>(out, 16, r.end_ns);
-  put<std::uint32_t>(out, 24, a.device);
-  put<std::uint32_t>(out, 28, a.graph_id);
-  put<std::uint32_t>(out, 32, a.context);
-  put<std::uint32_t>(out, 36, a.stream);
-  if (layout.graph_trace < 56) return;
-  put<std::uint32_t>(out, 48, a.device);   // endDeviceId
-  put<std::uint32_t>(out, 52, a.context);  // endContextId
+  put<std::uint64_t>(out, 8, r.begin_ns, r.end_ns);
+  put<std::uint32_t>(out, 24, a.device, a.graph_id, a.context, a.stream);
+  if (layout.graph_trace >= 56) put<std::uint32_t>(out, 48, a.device, a.context);  // endDeviceId, endContextId
 }
 
-void write_api(const RecordView& r, std::uint8_t* out) noexcept {
+void write_api(const Layout&, const RecordView& r, std::uint8_t* out) noexcept {
   put<std::uint32_t>(out, 4, r.api->cbid);
-  put<std::uint64_t>(out, 8, r.begin_ns);
-  put<std::uint64_t>(out, 16, r.end_ns);
-  put<std::uint32_t>(out, 24, getpid());
-  put<std::uint32_t>(out, 28, r.thread);
-  put<std::uint32_t>(out, 32, r.api->correlation);
-  put<std::uint32_t>(out, 36, r.api->result);
+  put<std::uint64_t>(out, 8, r.begin_ns, r.end_ns);
+  put<std::uint32_t>(out, 24, getpid(), r.thread, r.api->correlation, r.api->result);
 }
+
+void write_external(const Layout&, const RecordView& r, std::uint8_t* out) noexcept {
+  put<std::uint32_t>(out, 4, r.external_kind);
+  put<std::uint64_t>(out, 8, r.external_id);
+  put<std::uint32_t>(out, 16, r.external_correlation);
+}
+
+void write_unknown(const Layout&, const RecordView&, std::uint8_t* out) noexcept { std::memset(out + 4, 0xA5, 44); }
+
+/// The records of a kind: as many bytes as the layout says, or always as many.
+struct Form {
+  std::uint32_t kind, bytes;
+  std::uint32_t Layout::*of_layout;
+  void (*write)(const Layout&, const RecordView&, std::uint8_t*) noexcept;
+};
+constexpr Form kForms[] = {{kKindConcurrentKernel, 0, &Layout::kernel, write_kernel},
+                           {kKindKernel, 0, &Layout::kernel, write_kernel},
+                           {kKindMemcpy, 0, &Layout::memcpy, write_memcpy},
+                           {kKindMemset, 0, &Layout::memset, write_memset},
+                           {kKindGraphTrace, 0, &Layout::graph_trace, write_graph},
+                           {kKindDriver, 40, nullptr, write_api},
+                           {kKindRuntime, 40, nullptr, write_api},
+                           {kKindExternalCorrelation, 24, nullptr, write_external},
+                           {kKindUnknown, 48, nullptr, write_unknown}};
 
 }  // namespace
 
@@ -143,58 +135,16 @@ Layout layout_of(std::uint32_t version) noexcept {
 }
 
 std::size_t record_bytes(const Layout& layout, std::uint32_t kind) noexcept {
-  switch (kind) {
-    case kKindConcurrentKernel:
-    case kKindKernel:
-      return layout.kernel;
-    case kKindMemcpy:
-      return layout.memcpy;
-    case kKindMemset:
-      return layout.memset;
-    case kKindGraphTrace:
-      return layout.graph_trace;
-    case kKindDriver:
-    case kKindRuntime:
-      return 40;
-    case kKindExternalCorrelation:
-      return 24;
-    case kKindUnknown:
-      return 48;
-    default:
-      return 0;
-  }
+  for (const Form& form : kForms)
+    if (form.kind == kind) return form.of_layout != nullptr ? layout.*form.of_layout : form.bytes;
+  return 0;
 }
 
 void write_record(const Layout& layout, const RecordView& r, std::uint8_t* out) noexcept {
   std::memset(out, 0, record_bytes(layout, r.kind));
   put<std::uint32_t>(out, 0, r.kind);
-  switch (r.kind) {
-    case kKindConcurrentKernel:
-    case kKindKernel:
-      write_kernel(layout, r, out);
-      break;
-    case kKindMemcpy:
-      write_memcpy(layout, r, out);
-      break;
-    case kKindMemset:
-      write_memset(r, out);
-      break;
-    case kKindGraphTrace:
-      write_graph(layout, r, out);
-      break;
-    case kKindDriver:
-    case kKindRuntime:
-      write_api(r, out);
-      break;
-    case kKindExternalCorrelation:
-      put<std::uint32_t>(out, 4, r.external_kind);
-      put<std::uint64_t>(out, 8, r.external_id);
-      put<std::uint32_t>(out, 16, r.external_correlation);
-      break;
-    default:
-      std::memset(out + 4, 0xA5, record_bytes(layout, r.kind) - 4);
-      break;
-  }
+  for (const Form& form : kForms)
+    if (form.kind == r.kind) form.write(layout, r, out);
 }
 
 }  // namespace mfu::sim

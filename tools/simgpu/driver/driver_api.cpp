@@ -106,6 +106,26 @@ void fill_uuid(CUuuid* uuid, int ordinal) {
   uuid->bytes[15] = static_cast<char>(ordinal);
 }
 
+/// Hands what a handle names to `body`.
+template <typename Body>
+CUresult with_event(CUevent handle, Body&& body) {
+  auto* event = as<Event>(handle, Magic::kEvent);
+  return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : body(*event);
+}
+template <typename Body>
+CUresult with_device(CUdevice ordinal, Body&& body) {
+  const Device* device = device_at(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  body(*device);
+  return CUDA_SUCCESS;
+}
+
+CUresult record_on(CUevent handle, CUstream stream, bool per_thread) {
+  return with_event(handle, [&](Event& event) {
+    return on_stream(stream, per_thread, [&](Stream& s) { return record_event(event, s); });
+  });
+}
+
 CUresult elapsed_time(float* ms, CUevent first, CUevent last) {
   auto* start = as<Event>(first, Magic::kEvent);
   auto* end = as<Event>(last, Magic::kEvent);
@@ -267,39 +287,24 @@ SIM_API(cuDeviceGetName, (char* name, int len, CUdevice dev), (name, len, dev), 
   std::snprintf(name, static_cast<std::size_t>(len), "%s", device->spec->name.c_str());
   return CUDA_SUCCESS;
 })
-SIM_API(cuDeviceGetAttribute, (int* pi, CUdevice_attribute attrib, CUdevice dev), (pi, attrib, dev), {
-  const Device* device = device_at(dev);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *pi = attribute_of(*device->spec, attrib, dev);
-  return CUDA_SUCCESS;
-})
+SIM_API(cuDeviceGetAttribute, (int* pi, CUdevice_attribute attrib, CUdevice dev), (pi, attrib, dev),
+        { return with_device(dev, [&](const Device& d) { *pi = attribute_of(*d.spec, attrib, dev); }); })
 SIM_API(cuDeviceComputeCapability, (int* major, int* minor, CUdevice dev), (major, minor, dev), {
-  const Device* device = device_at(dev);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *major = static_cast<int>(device->spec->cc_major);
-  *minor = static_cast<int>(device->spec->cc_minor);
-  return CUDA_SUCCESS;
+  return with_device(dev, [&](const Device& d) {
+    *major = static_cast<int>(d.spec->cc_major);
+    *minor = static_cast<int>(d.spec->cc_minor);
+  });
 })
-SIM_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), (bytes, dev), {
-  const Device* device = device_at(dev);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *bytes = device->spec->memory_bytes;
-  return CUDA_SUCCESS;
-})
-SIM_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice dev), (uuid, dev), {
-  if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  fill_uuid(uuid, dev);
-  return CUDA_SUCCESS;
-})
-SIM_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice dev), (uuid, dev), {
-  if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  fill_uuid(uuid, dev);
-  return CUDA_SUCCESS;
-})
+SIM_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), (bytes, dev),
+        { return with_device(dev, [&](const Device& d) { *bytes = d.spec->memory_bytes; }); })
+SIM_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice dev), (uuid, dev),
+        { return with_device(dev, [&](const Device&) { fill_uuid(uuid, dev); }); })
+SIM_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice dev), (uuid, dev),
+        { return with_device(dev, [&](const Device&) { fill_uuid(uuid, dev); }); })
 SIM_API(cuDeviceGetPCIBusId, (char* pciBusId, int len, CUdevice dev), (pciBusId, len, dev), {
-  if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  std::snprintf(pciBusId, static_cast<std::size_t>(len), "0000:%02X:00.0", 0x18 + dev);
-  return CUDA_SUCCESS;
+  return with_device(dev, [&](const Device&) {
+    std::snprintf(pciBusId, static_cast<std::size_t>(len), "0000:%02X:00.0", 0x18 + dev);
+  });
 })
 SIM_API(cuDeviceCanAccessPeer, (int* can, CUdevice dev, CUdevice peer), (can, dev, peer), {
   if (device_at(dev) == nullptr || device_at(peer) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -315,11 +320,10 @@ SIM_API(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), { return release_prim
 SIM_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned flags), (dev, flags),
         { return device_at(dev) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; })
 SIM_API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned* flags, int* active), (dev, flags, active), {
-  const Device* device = device_at(dev);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *flags = 0;
-  *active = device->primary != nullptr ? 1 : 0;
-  return CUDA_SUCCESS;
+  return with_device(dev, [&](const Device& d) {
+    *flags = 0;
+    *active = d.primary != nullptr ? 1 : 0;
+  });
 })
 SIM_API(cuCtxCreate_v2, (CUcontext * pctx, unsigned flags, CUdevice dev), (pctx, flags, dev),
         { return make_context(pctx, flags, dev); })
@@ -374,9 +378,9 @@ SIM_STREAM_API(cuStreamGetCtx, (CUstream hStream, CUcontext* pctx), (hStream, pc
 SIM_STREAM_API(cuStreamGetId, (CUstream hStream, unsigned long long* streamId), (hStream, streamId),
                { return on_stream(hStream, per_thread, [&](Stream& s) { return *streamId = s.id, CUDA_SUCCESS; }); })
 SIM_STREAM_API(cuStreamWaitEvent, (CUstream hStream, CUevent hEvent, unsigned Flags), (hStream, hEvent, Flags), {
-  auto* event = as<Event>(hEvent, Magic::kEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return on_stream(hStream, per_thread, [&](Stream& s) { return wait_event(s, *event); });
+  return with_event(hEvent, [&](Event& event) {
+    return on_stream(hStream, per_thread, [&](Stream& s) { return wait_event(s, event); });
+  });
 })
 SIM_STREAM_API(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void* userData), (hStream, fn, userData),
                { return on_stream(hStream, per_thread, [&](Stream& s) { return host_function(s, fn, userData); }); })
@@ -389,31 +393,22 @@ SIM_API(cuEventCreate, (CUevent * phEvent, unsigned Flags), (phEvent, Flags), {
   return CUDA_SUCCESS;
 })
 SIM_API(cuEventDestroy_v2, (CUevent hEvent), (hEvent), {
-  auto* event = as<Event>(hEvent, Magic::kEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  event->magic = Magic::kDead;
-  delete event;
-  return CUDA_SUCCESS;
+  return with_event(hEvent, [](Event& event) {
+    event.magic = Magic::kDead;
+    delete &event;
+    return CUDA_SUCCESS;
+  });
 })
-SIM_STREAM_API(cuEventRecord, (CUevent hEvent, CUstream hStream), (hEvent, hStream), {
-  auto* event = as<Event>(hEvent, Magic::kEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return on_stream(hStream, per_thread, [&](Stream& s) { return record_event(*event, s); });
-})
-SIM_STREAM_API(cuEventRecordWithFlags, (CUevent hEvent, CUstream hStream, unsigned flags), (hEvent, hStream, flags), {
-  auto* event = as<Event>(hEvent, Magic::kEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return on_stream(hStream, per_thread, [&](Stream& s) { return record_event(*event, s); });
-})
+SIM_STREAM_API(cuEventRecord, (CUevent hEvent, CUstream hStream), (hEvent, hStream),
+               { return record_on(hEvent, hStream, per_thread); })
+SIM_STREAM_API(cuEventRecordWithFlags, (CUevent hEvent, CUstream hStream, unsigned flags), (hEvent, hStream, flags),
+               { return record_on(hEvent, hStream, per_thread); })
 SIM_API(cuEventQuery, (CUevent hEvent), (hEvent), {
-  auto* event = as<Event>(hEvent, Magic::kEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return event->time_ns.load() <= now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return with_event(
+      hEvent, [](Event& event) { return event.time_ns.load() <= now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; });
 })
-SIM_API(cuEventSynchronize, (CUevent hEvent), (hEvent), {
-  auto* event = as<Event>(hEvent, Magic::kEvent);
-  return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : synchronize_event(*event);
-})
+SIM_API(cuEventSynchronize, (CUevent hEvent), (hEvent),
+        { return with_event(hEvent, [](Event& event) { return synchronize_event(event); }); })
 SIM_API(cuEventElapsedTime, (float* ms, CUevent hStart, CUevent hEnd), (ms, hStart, hEnd),
         { return elapsed_time(ms, hStart, hEnd); })
 SIM_API(cuEventElapsedTime_v2, (float* ms, CUevent hStart, CUevent hEnd), (ms, hStart, hEnd),

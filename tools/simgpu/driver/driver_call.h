@@ -112,7 +112,7 @@ CUresult call(std::uint32_t cbid, const char* name, const void* params, Body&& b
     attached->api_record(
         {ApiDomain::kDriver, cbid, begin, now_ns(), info.correlation, static_cast<std::uint32_t>(result)});
   }
-  if (info.launch) truth_launch(name, info.correlation, result, info.captured);
+  if (info.launch && truth_launch != nullptr) truth_launch(name, info.correlation, result, info.captured);
   if ((want & kWantCallback) != 0) {
     event.exit = true;
     attached->api(event);

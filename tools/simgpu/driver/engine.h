@@ -233,10 +233,10 @@ CUresult instantiate(GraphExec** out, Graph& graph);
 CUresult destroy_exec(GraphExec* exec);
 CUresult launch_graph(GraphExec& exec, Stream& stream);
 
-// Truth ----------------------------------------------------------------------------------------------------------
-std::uint64_t truth_activity(const Activity& activity, Fate fate);
-void truth_launch(const char* api, std::uint32_t correlation, CUresult result, bool capturing);
-void truth_fate(std::uint64_t index, Fate fate);
-void truth_flush();
+// Truth: in builds with tests (tests/simgpu/truth.cpp), and null in others ---------------------------------------
+[[gnu::weak]] std::uint64_t truth_activity(const Activity& activity, Fate fate);
+[[gnu::weak]] void truth_launch(const char* api, std::uint32_t correlation, CUresult result, bool capturing);
+[[gnu::weak]] void truth_fate(std::uint64_t index, Fate fate);
+[[gnu::weak]] void truth_flush();
 
 }  // namespace mfu::sim

@@ -63,7 +63,7 @@ std::int64_t kernel_duration(const KernelCost& cost, const DeviceSpec& device, c
 void emit(Activity& activity, bool to_tool) {
   const Tool* t = tool();
   const bool handed_over = t != nullptr && to_tool && wanted().kinds.wants(activity.seen_as());
-  activity.truth = truth_activity(activity, handed_over ? Fate::kNone : Fate::kUnwanted);
+  if (truth_activity != nullptr) activity.truth = truth_activity(activity, handed_over ? Fate::kNone : Fate::kUnwanted);
   if (handed_over) t->activity(activity);
 }
 
