@@ -14,19 +14,23 @@ WINDOW_S = 0.25
 STEPS = 'repeat {n} {{ push "step batch=1 seq_len=8"; launch gemm_k count=2; sync; pop }}\n'
 SCRIPT = "kernel gemm_k ns=10000000\nprint start_up\nsleep {load}\nprint steps\n{before}" \
          "push checkpoint\nprint checkpoint\nsleep 700\nlaunch gemm_k; sync; pop\nprint lasting\n{behind}print over\n"
+# The same without a range for the checkpoint, which is 256 MiB of weights that go to the host and a file; then work that does not end.
+HANGS = "kernel gemm_k ns=10000000\nkernel long_k ns=60000000000\nprint start_up\nsleep {load}\nprint steps\n{before}" \
+        "print checkpoint\n" + "memcpy dtoh 67108864 sync\n" * 4 + "sleep 1200\nprint lasting\n{behind}" \
+        'push "step batch=1 seq_len=8"; launch gemm_k; sync; print stalled; launch long_k; sync\n'
 
 
 @unittest.skipIf(SANITIZE, "killed in the middle")
 class Life(TestCase):
-    def attempt(self, rank, number, steps, **env):
+    def attempt(self, rank, number, steps, script=SCRIPT, **env):
         """[(part, when it began)] of a process that is killed when it is done with its steps, and when it was gone."""
         config = self.directory / "config.json"
         config.write_text(json.dumps({"model": json.loads(GPT2.read_text()),
                                       "regions": [{"region": "checkpoint", "match": "checkpoint"}]}))
         environment = self.environment(self.directory, ["cuda", "nvtx"], "cupti-13.0", config, {
             "SIMGPU_TRACE": None, "MFU_INTERVAL": WINDOW_S, "RANK": rank, "WORLD_SIZE": 2, "SLURM_JOB_ID": 7,
-            "SLURM_RESTART_COUNT": number, **env})
-        script = SCRIPT.format(load=600, before=STEPS.format(n=steps), behind=STEPS.format(n=steps)) + "sleep 60000\n"
+            "SLURM_RESTART_COUNT": number, "MFU_STALL": 1, **env})
+        script = script.format(load=600, before=STEPS.format(n=steps), behind=STEPS.format(n=steps)) + "sleep 60000\n"
         begun = [("process", time.time())]
         return begun, subprocess.Popen(["stdbuf", "-oL", SCENARIO, "-c", script], env=environment, cwd=self.directory,
                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -38,13 +42,23 @@ class Life(TestCase):
             begun.append((line.strip(), time.time()))
             if line.strip() == "over":
                 return
+            if line.strip() == "stalled":
+                time.sleep(4)
+                begun.append(("over", time.time()))
+                return
 
     def test_killed_and_started_again(self):
-        truth = dict.fromkeys(("restart", "start_up", "checkpoint", "repeated", "productive", "outside"), 0.0)
+        self.killed_and_started_again(SCRIPT)
+
+    def test_killed_in_a_hang_after_a_checkpoint_in_no_range(self):
+        self.killed_and_started_again(HANGS)
+
+    def killed_and_started_again(self, script):
+        truth = dict.fromkeys(("restart", "start_up", "checkpoint", "repeated", "productive", "stalled", "outside"), 0.0)
         first, gone = None, [None, None]
         attempts = 3
         for number in range(attempts):
-            ranks = [self.attempt(rank, number, 60) for rank in range(2)]
+            ranks = [self.attempt(rank, number, 60, script) for rank in range(2)]
             readers = [threading.Thread(target=self.follow, args=rank) for rank in ranks]
             for reader in readers:
                 reader.start()
@@ -72,12 +86,17 @@ class Life(TestCase):
         self.assertFalse(any(a["ended"] for a in job["attempts"]))
         parts = {k: v * 3600 for k, v in job["lost_gpu_hours"].items()}
         parts["productive"] = job["gpu_hours"] * 3600 - sum(v for k, v in parts.items() if k != "away")
+        if script is HANGS:  # windows in which a launch does not end come a minute later: the last sign of life is the event
+            self.assertGreater(parts["stalled"], 2 * attempts * 1.0)
+            for part in (parts, truth):
+                part["restart"] += part.pop("stalled")
         # A window at each limit between two parts, of each process.
         for part, seconds in truth.items():
             with self.subTest(part):
                 room = 2 * WINDOW_S * 2 * attempts + 0.1 * seconds
-                if part in ("restart", "repeated", "productive"):  # a killed process does not write its last windows
-                    room += 1.5 * 2 * (attempts - 1)
+                # A killed process does not write its last windows; where it hangs, the last records lie in the buffer of the hanging kernel.
+                if part in ("restart", "repeated", "productive") or (part == "outside" and script is HANGS):
+                    room += 1.5 * 2 * attempts
                 self.assertAlmostEqual(parts[part], seconds, delta=room, msg=(parts, truth))
         self.assertAlmostEqual(job["mfu_job"], job["mfu_steps"] * job["productive"] * job["alive"])
         self.assertRegex(job["life"], r"^job MFU [\d.]+ % = [\d.]+ % in steps x \d+ % productive x \d+ % alive; .* lost: ")

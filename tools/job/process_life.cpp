@@ -89,6 +89,7 @@ void ProcessLife::stalled_since(TimeNs since_ns) {
 }
 
 void ProcessLife::event(const RunEvent& event) {
+  span.end_ns = std::max(span.end_ns, event.t_ns);  // windows of a stall may come a minute later
   if (event.kind == "stalled" && event.stall) stalled_since(event.stall->since_ns);
   if (event.kind == "resumed" && !stalls.empty()) stalls.back().end_ns = event.t_ns;
 }
