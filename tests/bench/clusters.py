@@ -1,9 +1,9 @@
-"""Prices of a job of 10,000 ranks, as far as one machine holds it: files, bytes, processor time and memory of each part.
+"""What a job of 10,000 ranks costs, as far as one machine holds it: files, bytes, processor time and memory of each part.
 
     tests/bench/clusters.py [RANKS [WINDOWS]]
 
-A node is 8 ranks with 8 hours of windows of 10 s; the job is RANKS ranks (10,000) with one window and with WINDOWS (60), from which
-what a process and what a row costs follow. Lines are made (tests/integration/fake_ranks.py). Prints a table as docs/clusters.md has it.
+A node is 8 ranks with 8 hours of windows of 10 s; the job is RANKS ranks (10,000) with one window and with WINDOWS (60):
+from both follows what a process and what a row costs. Lines are made (tests/integration/fake_ranks.py).
 """
 
 import multiprocessing
@@ -17,21 +17,19 @@ import time
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests/integration"))
 
-import fake_ranks
+import fake_ranks  # noqa: E402
 
 MFU = pathlib.Path(os.environ.get("MFU_BUILD_DIR", SOURCE / "build/release")) / "mfu"
 ROWS = 2  # of a window
 
 
 def run(*command):
-    """(seconds of processor time, MB at most, bytes printed)."""
-    child = subprocess.Popen([MFU, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    printed = len(child.stdout.read())
-    child.stdout.close()
+    """(seconds of processor time, MB at most)."""
+    child = subprocess.Popen([MFU, *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     assert child.returncode == 0, command
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, printed
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def made(folder, ranks, windows):
@@ -65,14 +63,14 @@ def node(folder):
     size = made(folder, 8, 2880)
     print(f"a node: 8 ranks x 8 h, {size / 1e6:.0f} MB in 8 files\n\n| | processor time | memory | |\n|---|---|---|---|")
     prom = folder.parent / "node.prom"
-    seconds, mb, _ = run("serve", folder, "--textfile", prom, "--once")
+    seconds, mb = run("serve", folder, "--textfile", prom, "--once")
     show("`mfu serve`, start", seconds, mb, f"{sum(not line.startswith('#') for line in prom.open())} series, "
          f"{prom.stat().st_size / 1e3:.0f} kB")
-    seconds, mb, _ = run("collect", folder, "--to", folder.parent / "shared")
+    seconds, mb = run("collect", folder, "--to", folder.parent / "shared")
     show("`mfu collect`, all", seconds, mb, f"{size / 1e6 / seconds:.0f} MB/s")
-    seconds, mb, _ = run("collect", folder, "--to", folder.parent / "shared")
+    seconds, mb = run("collect", folder, "--to", folder.parent / "shared")
     show("`mfu collect`, nothing new", seconds, mb)
-    seconds, mb, _ = run("report", folder, "--markdown")
+    seconds, mb = run("report", folder, "--markdown")
     show("`mfu report`", seconds, mb)
 
 
@@ -81,10 +79,10 @@ def job(folder, ranks, many):
     sizes, costs = [], []
     for windows in (1, many):
         size = made(folder / str(windows), ranks, windows)
-        for command in (["report", folder / str(windows), "--json"], ["top", folder / str(windows), "--once"],
+        for command in (["report", folder / str(windows), "--markdown"], ["top", folder / str(windows), "--once"],
                         ["serve", folder / str(windows), "--textfile", folder / "job.prom", "--once"]):
             begin = time.monotonic()
-            seconds, mb, _ = run(*command)
+            seconds, mb = run(*command)
             show(f"`mfu {command[0]}`, {windows} window{'s' * (windows > 1)}, {size / 1e6:.0f} MB", seconds, mb,
                  f"{time.monotonic() - begin:.1f} s")
             if command[0] == "report":
@@ -99,8 +97,8 @@ def job(folder, ranks, many):
           f"{(folder / 'job.prom').stat().st_size / 1e6:.1f} MB")
     for name, interval in (("10 s", 10), ("60 s", 60)):
         rows = ranks * ROWS * 8 * 3600 / interval
-        print(f"8 hours, windows of {name}: {rows:.3g} rows, {rows * (sizes[1] - sizes[0]) / (ranks * ROWS * (many - 1)) / 1e9:.1f} GB, "
-              f"`mfu report` {rank * ranks + row * rows:.0f} s")
+        size = rows * (sizes[1] - sizes[0]) / (ranks * ROWS * (many - 1))
+        print(f"8 hours, windows of {name}: {rows:.3g} rows, {size / 1e9:.1f} GB, `mfu report` {rank * ranks + row * rows:.0f} s")
 
 
 def main():

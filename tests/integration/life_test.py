@@ -14,7 +14,7 @@ WINDOW_S = 0.25
 STEPS = 'repeat {n} {{ push "step batch=1 seq_len=8"; launch gemm_k count=2; sync; pop }}\n'
 SCRIPT = "kernel gemm_k ns=10000000\nprint start_up\nsleep {load}\nprint steps\n{before}" \
          "push checkpoint\nprint checkpoint\nsleep 700\nlaunch gemm_k; sync; pop\nprint lasting\n{behind}print over\n"
-# The same without a range for the checkpoint, which is 256 MiB of weights that go to the host and a file; then work that does not end.
+# Without a range for the checkpoint, which is 256 MiB of weights that go to the host and a file. Then work does not end.
 HANGS = "kernel gemm_k ns=10000000\nkernel long_k ns=60000000000\nprint start_up\nsleep {load}\nprint steps\n{before}" \
         "print checkpoint\n" + "memcpy dtoh 67108864 sync\n" * 4 + "sleep 1200\nprint lasting\n{behind}" \
         'push "step batch=1 seq_len=8"; launch gemm_k; sync; print stalled; launch long_k; sync\n'
@@ -94,7 +94,7 @@ class Life(TestCase):
         for part, seconds in truth.items():
             with self.subTest(part):
                 room = 2 * WINDOW_S * 2 * attempts + 0.1 * seconds
-                # A killed process does not write its last windows; where it hangs, the last records lie in the buffer of the hanging kernel.
+                # A killed process does not write its last windows; in a hang, the last records are in the kernel's buffer.
                 if part in ("restart", "repeated", "productive") or (part == "outside" and script is HANGS):
                     room += 1.5 * 2 * attempts
                 self.assertAlmostEqual(parts[part], seconds, delta=room, msg=(parts, truth))
