@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -85,12 +84,10 @@ class Ledger {
     for (const Placed& p : processes) {
       span_.end_ns = std::max(span_.end_ns, p.span.end_ns);
       if (const auto saved = p.life->regions.find("checkpoint"); saved != p.life->regions.end())
-        for (const auto& [end_ns, elapsed_ns, flop] : saved->second.parts)
-          checkpoints_.push_back({end_ns - elapsed_ns - p.ahead_ns, end_ns - p.ahead_ns});
+        for (const auto& stretch : saved->second.parts) add_checkpoint(p, stretch.in, stretch.elapsed_ns);
     }
     find_copied(processes);
-    count_checkpoints(processes);
-    std::ranges::sort(checkpoints_, {}, &Interval::end_ns);
+    merge_checkpoints();
     job_.wall_ns = span_.length_ns();
   }
 
@@ -120,40 +117,48 @@ class Ledger {
   /// Without a region: copies to the host, by all ranks in windows side by side, are a checkpoint where they add up to
   /// the weights, a byte for a parameter at least.
   void find_copied(const std::vector<Placed>& processes) {
-    std::vector<std::pair<Interval, const ProcessLife::Copied*>> all;
+    std::vector<std::pair<const Placed*, const ProcessLife::Copied*>> all;
     double params = 0;
     for (const Placed& p : processes) {
       params = std::max(params, p.life->params);
-      for (const ProcessLife::Copied& c : p.life->copied)
-        all.push_back({{c.span.begin_ns - p.ahead_ns, c.span.end_ns - p.ahead_ns}, &c});
+      for (const ProcessLife::Copied& c : p.life->copied) all.emplace_back(&p, &c);
     }
-    std::ranges::sort(all, {}, [](const auto& c) { return std::pair(c.first.begin_ns, c.first.end_ns); });
+    const auto begin_of = [](const auto& c) { return c.second->span.begin_ns - c.first->ahead_ns; };
+    std::ranges::sort(all, {}, begin_of);
     for (std::size_t i = 0, end = 0; i < all.size(); i = end) {
       double bytes = 0;
-      TimeNs until = all[i].first.end_ns;
-      for (; end < all.size() && all[end].first.begin_ns < until; ++end) {
-        until = std::max(until, all[end].first.end_ns);
+      for (TimeNs until = begin_of(all[i]) + 1; end < all.size() && begin_of(all[end]) < until; ++end) {
+        until = std::max(until, all[end].second->span.end_ns - all[end].first->ahead_ns);
         bytes += all[end].second->bytes;
       }
-      if (bytes < params) continue;
-      checkpoints_.push_back({all[i].first.begin_ns, until});
-      for (std::size_t c = i; c < end; ++c) saved_.insert(all[c].second);
+      for (std::size_t c = i; c < end && bytes >= params; ++c) {
+        saved_.insert(all[c].second);
+        add_checkpoint(*all[c].first, all[c].second->span, all[c].second->outside_ns);
+      }
     }
   }
 
-  void count_checkpoints(const std::vector<Placed>& processes) {
-    DurationNs window_ns = 0;
-    for (const Placed& p : processes) window_ns = std::max(window_ns, p.life->longest_window_ns);
-    std::ranges::sort(checkpoints_, {}, &Interval::begin_ns);
+  void add_checkpoint(const Placed& by, const Interval& in, DurationNs elapsed_ns) {
+    checkpoints_.push_back({{in.begin_ns - by.ahead_ns, in.end_ns - by.ahead_ns}, elapsed_ns, &by});
+  }
+
+  /// Those of several ranks, and of windows side by side, are one, which takes as long as it does the slowest of them.
+  void merge_checkpoints() {
+    std::ranges::sort(checkpoints_, {}, [](const Checkpoint& c) { return c.in.begin_ns; });
+    std::vector<Checkpoint> merged;
     std::vector<DurationNs> periods;
-    TimeNs begin = 0, until = 0;
-    for (const Interval& c : checkpoints_) {
-      if (job_.checkpoints == 0 || c.begin_ns > until + window_ns) {
-        if (job_.checkpoints++ != 0) periods.push_back(c.begin_ns - begin);
-        begin = c.begin_ns;
+    for (std::size_t i = 0; i < checkpoints_.size();) {
+      const TimeNs before = merged.empty() ? 0 : merged.back().in.begin_ns;
+      Checkpoint& one = merged.emplace_back(Checkpoint{checkpoints_[i].in, 0, nullptr});
+      if (before != 0) periods.push_back(one.in.begin_ns - before);
+      std::map<const Placed*, DurationNs> of;
+      for (; i < checkpoints_.size() && checkpoints_[i].in.begin_ns <= one.in.end_ns; ++i) {
+        one.in.end_ns = std::max(one.in.end_ns, checkpoints_[i].in.end_ns);
+        one.elapsed_ns = std::max(one.elapsed_ns, of[checkpoints_[i].by] += checkpoints_[i].elapsed_ns);
       }
-      until = std::max(until, c.end_ns);
     }
+    checkpoints_ = std::move(merged);
+    job_.checkpoints = checkpoints_.size();
     std::ranges::sort(periods);
     if (!periods.empty()) job_.checkpoint_period_s = seconds(periods[periods.size() / 2]);
   }
@@ -165,24 +170,28 @@ class Ledger {
     return sum;
   }
 
-  /// Of each stretch of steps, as much as stalls cover of the time since the one before.
-  [[nodiscard]] static std::vector<DurationNs> stalled_stretches(const ProcessLife& life,
-                                                                 const ProcessLife::Region& steps) {
-    std::vector<DurationNs> all;
-    TimeNs from = steps.first_ns;
-    for (const auto& stretch : steps.parts) {
-      all.push_back(std::min(stretch.elapsed_ns, stalled(life, {from, stretch.end_ns})));
-      from = stretch.end_ns;
-    }
-    return all;
+  /// The sum of `of(windows)`, by the clock of the process's host, over all checkpoints of the job: of each at most as
+  /// long as it took.
+  template <typename Of>
+  [[nodiscard]] DurationNs during_checkpoints(const Placed& p, Of&& of) const {
+    DurationNs sum = 0;
+    for (const Checkpoint& c : checkpoints_)
+      sum +=
+          std::clamp<DurationNs>(of(Interval{c.in.begin_ns + p.ahead_ns, c.in.end_ns + p.ahead_ns}), 0, c.elapsed_ns);
+    return sum;
   }
 
-  /// Time of the stalls in which a rank of the job saves a checkpoint.
-  [[nodiscard]] DurationNs waits_for_checkpoints(const Placed& p) const {
-    DurationNs sum = 0;
-    for (const Interval& checkpoint : checkpoints_)
-      sum += stalled(*p.life, {checkpoint.begin_ns + p.ahead_ns, checkpoint.end_ns + p.ahead_ns});
-    return sum;
+  /// Time outside of steps while a rank of the job saves a checkpoint.
+  [[nodiscard]] DurationNs beside_checkpoints(const Placed& p, const ProcessLife::Region& steps) const {
+    return during_checkpoints(p, [&](const Interval& in) {
+      DurationNs outside = in.overlap(p.life->span).length_ns();
+      // Steps lie beside the checkpoint as far as their windows have room there.
+      for (const auto& stretch : steps.parts) {
+        const DurationNs inside = in.overlap(stretch.in).length_ns();
+        outside -= std::max<DurationNs>(0, stretch.elapsed_ns - (stretch.in.length_ns() - inside));
+      }
+      return outside;
+    });
   }
 
   /// Books at most `wanted` of `rest`.
@@ -223,31 +232,38 @@ class Ledger {
     take(rest, LifePart::kStartUp, before_steps.length_ns() - stalled(life, before_steps));
     DurationNs in_steps = std::min(rest, steps.all.elapsed_ns);
     rest -= in_steps;
-    const std::vector<DurationNs> stalled_in = stalled_stretches(life, steps);
-    const DurationNs stalled_steps = std::accumulate(stalled_in.begin(), stalled_in.end(), DurationNs{0});
-    const DurationNs for_checkpoints = std::min(stalled_steps, waits_for_checkpoints(p));
-    take(in_steps, LifePart::kCheckpoint, for_checkpoints);
-    take(in_steps, LifePart::kStalled, stalled_steps - for_checkpoints);
+    const auto stalled_of = [&life](const auto& stretch) {
+      return std::min(stretch.elapsed_ns, stalled(life, stretch.in));
+    };
+    DurationNs stalled_steps = 0;
+    for (const auto& stretch : steps.parts) stalled_steps += stalled_of(stretch);
+    const DurationNs waits = during_checkpoints(p, [&life](const Interval& in) { return stalled(life, in); });
+    take(in_steps, LifePart::kCheckpoint, std::min(stalled_steps, waits));
+    take(in_steps, LifePart::kStalled, stalled_steps - std::min(stalled_steps, waits));
     take(rest, LifePart::kStalled, stalled(life, life.span) - stalled_steps);
-    for (const auto& [name, part] : {std::pair{"checkpoint", LifePart::kCheckpoint},
-                                     {"eval", LifePart::kEvaluation},
-                                     {"pass", LifePart::kEvaluation}})
-      if (const auto other = life.regions.find(name); other != life.regions.end() && steps_ != name)
-        take(rest, part, other->second.all.elapsed_ns);
+    const DurationNs before = rest;
+    const auto in_region = [&](const char* name) {
+      const auto other = life.regions.find(name);
+      return other != life.regions.end() && steps_ != name ? other->second.all.elapsed_ns : 0;
+    };
+    take(rest, LifePart::kCheckpoint, in_region("checkpoint"));
     for (const ProcessLife::Copied& c : life.copied)
       if (saved_.contains(&c)) take(rest, LifePart::kCheckpoint, c.outside_ns);
+    const DurationNs saved = before - rest;
+    take(rest, LifePart::kEvaluation, in_region("eval") + in_region("pass"));
+    if (steps_ != "pass") take(rest, LifePart::kCheckpoint, beside_checkpoints(p, steps) - saved);
     take(rest, LifePart::kOutside, rest);
     take(in_steps, LifePart::kWarmUp, steps.warm_up_ns());
     double flop = steps.all.flop;
     if (followed && steps_ != "pass") {
       job_.repeated_known = job_.repeated_known && !checkpoints_.empty();
       // The last one that was there when it ended; before the first one, that of an earlier process.
-      const auto last = std::ranges::upper_bound(checkpoints_, p.span.end_ns, {}, &Interval::end_ns);
-      const TimeNs since = last == checkpoints_.begin() ? 0 : std::prev(last)->end_ns;
-      for (std::size_t i = 0; i < steps.parts.size(); ++i) {
-        const auto& stretch = steps.parts[i];
-        if (checkpoints_.empty() || stretch.end_ns - p.ahead_ns <= since) continue;
-        take(in_steps, LifePart::kRepeated, stretch.elapsed_ns - stalled_in[i]);
+      TimeNs since = 0;
+      for (const Checkpoint& c : checkpoints_)
+        if (c.in.end_ns <= p.span.end_ns) since = c.in.end_ns;
+      for (const auto& stretch : steps.parts) {
+        if (checkpoints_.empty() || stretch.in.end_ns - p.ahead_ns <= since) continue;
+        take(in_steps, LifePart::kRepeated, stretch.elapsed_ns - stalled_of(stretch));
         flop -= stretch.flop;
       }
     }
@@ -258,10 +274,17 @@ class Ledger {
     take(in_steps, LifePart::kProductive, in_steps);
   }
 
+  /// Somewhere in these windows, by the clock of the job, a rank saved one for so long.
+  struct Checkpoint {
+    Interval in;
+    DurationNs elapsed_ns = 0;
+    const Placed* by = nullptr;
+  };
+
   JobLife& job_;
   std::string steps_;
   Interval span_;
-  std::vector<Interval> checkpoints_;  ///< by their ends
+  std::vector<Checkpoint> checkpoints_;  ///< in order of time
   std::set<const ProcessLife::Copied*> saved_;
   std::array<DurationNs, kLifeParts> times_{};  ///< of the lane
   double flop_ = 0, at_peak_ = 0;

@@ -26,15 +26,15 @@ std::string_view kind_of(std::string_view region) {
 
 }  // namespace
 
-void ProcessLife::Region::add(const Interval& window, const Stretch& now, bool flop_known, std::uint64_t instances) {
+void ProcessLife::Region::add(const Stretch& now, bool flop_known, std::uint64_t instances) {
   constexpr std::size_t kFirstWindows = 32, kParts = 128;
   if (now.elapsed_ns <= 0) return;
   // Instances go on from the first one to the window's end, as a rule.
-  if (parts.empty()) first_ns = std::max(window.begin_ns, window.end_ns - now.elapsed_ns);
-  const auto put = [&now](Stretch& into) {
-    into = {now.end_ns, into.elapsed_ns + now.elapsed_ns, into.flop + now.flop};
+  if (parts.empty()) first_ns = std::max(now.in.begin_ns, now.in.end_ns - now.elapsed_ns);
+  const auto both = [](const Stretch& a, const Stretch& b) {
+    return Stretch{{a.in.begin_ns, b.in.end_ns}, a.elapsed_ns + b.elapsed_ns, a.flop + b.flop};
   };
-  put(all);
+  all = parts.empty() ? now : both(all, now);
   if (flop_known) covered_ns += now.elapsed_ns;
   if (!first_windows.empty() && first_windows.back().second == 0)  // one instance over several windows
     first_windows.back() = {first_windows.back().first + now.elapsed_ns, instances};
@@ -44,10 +44,7 @@ void ProcessLife::Region::add(const Interval& window, const Stretch& now, bool f
   parts.push_back(now);
   if (parts.size() < kParts) return;
   // Checkpoints that matter are near the end: the older half gets coarser.
-  for (std::size_t i = 0; i < kParts / 4; ++i) {
-    const Stretch &a = parts[2 * i], &b = parts[2 * i + 1];
-    parts[i] = {b.end_ns, a.elapsed_ns + b.elapsed_ns, a.flop + b.flop};
-  }
+  for (std::size_t i = 0; i < kParts / 4; ++i) parts[i] = both(parts[2 * i], parts[2 * i + 1]);
   parts.erase(parts.begin() + kParts / 4, parts.begin() + kParts / 2);
 }
 
@@ -128,11 +125,11 @@ void ProcessLife::window(const WindowSummary& window) {
   const std::size_t devices = std::max<std::size_t>(1, run.devices.size());
   DurationNs outside = window.window.length_ns();
   for (auto& [kind, sum] : sums) {
-    sum.stretch.end_ns = window.window.end_ns;
+    sum.stretch.in = window.window;
     sum.stretch.elapsed_ns =
         std::min(sum.stretch.elapsed_ns / static_cast<DurationNs>(devices), window.window.length_ns());
     outside -= sum.stretch.elapsed_ns;
-    regions[std::string(kind)].add(window.window, sum.stretch, sum.flop_known, sum.instances / devices);
+    regions[std::string(kind)].add(sum.stretch, sum.flop_known, sum.instances / devices);
   }
   note_copied(window.window, std::max<DurationNs>(0, outside), to_host_bytes, in_regions);
 }

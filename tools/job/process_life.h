@@ -20,21 +20,21 @@ namespace mfu {
 
 /// One process, by its start line and its windows in their order. Events may come before the windows of their time.
 struct ProcessLife {
-  /// Time in a region, up to a moment.
+  /// Time in a region, somewhere in windows side by side.
   struct Stretch {
-    TimeNs end_ns = 0;
+    Interval in;
     DurationNs elapsed_ns = 0;  ///< mean of the devices
     double flop = 0;            ///< of all devices [FLOP]
   };
   struct Region {
-    TimeNs first_ns = 0;         ///< begin of its first instance, to a window
-    Stretch all;                 ///< end_ns: of the last window that has it
+    TimeNs first_ns = 0;  ///< begin of its first instance, to a window
+    Stretch all;
     DurationNs covered_ns = 0;   ///< of its time, in windows whose FLOP are known
     std::vector<Stretch> parts;  ///< of `all`, in their order; the older ones become one where there are too many
     std::vector<std::pair<DurationNs, std::uint64_t>> first_windows;  ///< elapsed time, and instances that ended
     DurationHistogram means;                                          ///< of an instance, a window each
 
-    void add(const Interval& window, const Stretch& now, bool flop_known, std::uint64_t instances);
+    void add(const Stretch& now, bool flop_known, std::uint64_t instances);
     /// Of its first windows, the time beyond what their instances take by the median.
     [[nodiscard]] DurationNs warm_up_ns() const;
   };

@@ -231,6 +231,17 @@ TEST(Life, WhoWaitsForACheckpointIsNotStalled) {
   EXPECT_NEAR(job.gpu_s(LifePart::kProductive), 18, 1e-6);
 }
 
+TEST(Life, OthersMayGoOnWhileOneSaves) {
+  Process saves(run_of(0, 0, 2)), goes_on(run_of(1, 0.3, 2));
+  saves.does("step", 5).does("checkpoint", 2.5).does("step", 5);
+  goes_on.does("step", 12);
+  const JobLife job = job_life({&saves.end(), &goes_on.end()});
+  expect_all_is_there(job);
+  EXPECT_NEAR(job.gpu_s(LifePart::kCheckpoint), 2.5, 1e-6);
+  EXPECT_NEAR(job.gpu_s(LifePart::kProductive), 22, 1e-6);
+  EXPECT_EQ(job.checkpoints, 1u);
+}
+
 TEST(Life, WorkThatDoesNotEndBeforeTheFirstStep) {
   Process p(run_of(0, 0, 1)), never(run_of(1, 0, 1));
   p.does("", 2).stalls(5, "").does("step", 5);
@@ -254,8 +265,10 @@ TEST(Life, OneRankWritesTheCheckpointOfAll) {
   expect_all_is_there(job);
   EXPECT_EQ(job.attempts.size(), 2u);
   EXPECT_NEAR(job.gpu_s(LifePart::kRepeated), 4 * 4, 1e-6);
-  EXPECT_NEAR(job.gpu_s(LifePart::kCheckpoint), 2 * 2, 1e-6);
-  EXPECT_NEAR(job.gpu_s(LifePart::kOutside), 2 * 2 * 3, 1e-6);
+  EXPECT_NEAR(job.gpu_s(LifePart::kCheckpoint), 2 * 2 * 4, 1e-6);  // the others wait
+  EXPECT_NEAR(job.gpu_s(LifePart::kOutside), 0, 1e-6);
+  EXPECT_EQ(job.checkpoints, 2u);
+  EXPECT_NEAR(*job.checkpoint_period_s, 20, 1e-6);
   EXPECT_NEAR(job.gpu_s(LifePart::kRestart), 4 * 10, 1e-6);
 }
 
@@ -401,7 +414,7 @@ TEST(Life, EveryJobAddsUp) {
           if (how == 0 || rank != 0) p.does(rank == 0 ? "checkpoint" : "", save);
           if (how == 1 && rank == 0) p.calls_save(save);
           if (how == 2 && rank == 0) p.copies(save, 2 * kParams);
-          of(rank == 0 ? LifePart::kCheckpoint : LifePart::kOutside) += save;
+          of(LifePart::kCheckpoint) += save;  // the others wait
           const double stalled = stalls[static_cast<std::size_t>(i)];
           if (stalled == 0) continue;
           p.does("step", 2).stalls(stalled);
