@@ -5,17 +5,11 @@
 #include "core/base/bit_mix.h"
 
 namespace mfu {
+
 KernelTraits traits_of(const ActivityRecord& record) noexcept {
-  switch (record.kind) {
-    case ActivityKind::kMemcpy:
-      return traits_of(copy_role(record.direction));
-    case ActivityKind::kMemset:
-      return traits_of(KernelRole::kMemset);
-    case ActivityKind::kGraph:
-      return traits_of(KernelRole::kGraph);
-    default:
-      return {};
-  }
+  if (record.kind == ActivityKind::kMemcpy) return traits_of(copy_role(record.direction));
+  if (record.kind == ActivityKind::kMemset) return traits_of(KernelRole::kMemset);
+  return record.kind == ActivityKind::kGraph ? traits_of(KernelRole::kGraph) : KernelTraits{};
 }
 
 void LaunchFold::add(const ActivityRecord& record, const KernelTraits& traits) noexcept {

@@ -64,37 +64,15 @@ std::optional<PassRows::Count> PassRows::Counts::same_or_per_head() const noexce
 }
 
 void PassRows::add(const KernelTraits& traits, const Grid& grid) noexcept {
-  std::uint32_t rows = 0;
-  switch (traits.row_axis) {
-    case RowAxis::kNone:
-      return;
-    case RowAxis::kX:
-      if (grid.y != 1 || grid.z != 1) return;
-      rows = grid.x;
-      break;
-    case RowAxis::kXTiled:
-      rows = grid.x;
-      break;
-    case RowAxis::kY:
-      constexpr std::uint32_t kMostBlocks = 65'535;  // along y; these kernels loop over what is beyond
-      if (grid.x != 1 || grid.z != 1 || grid.y >= kMostBlocks) return;
-      rows = grid.y;
-      break;
-  }
+  constexpr std::uint32_t kMostBlocks = 65'535;  // along y; these kernels loop over what is beyond
+  const RowAxis axis = traits.row_axis;
+  if (axis == RowAxis::kX && (grid.y != 1 || grid.z != 1)) return;
+  if (axis == RowAxis::kY && (grid.x != 1 || grid.z != 1 || grid.y >= kMostBlocks)) return;
+  const std::uint32_t rows = axis == RowAxis::kNone ? 0 : axis == RowAxis::kY ? grid.y : grid.x;
   if (rows == 0) return;
-  switch (traits.role) {
-    case KernelRole::kCacheWrite:
-      cache_writes_.add(rows);
-      break;
-    case KernelRole::kRope:
-      ropes_.add(rows);
-      break;
-    case KernelRole::kNorm:
-      norms_.add(rows);
-      break;
-    default:
-      break;
-  }
+  if (traits.role == KernelRole::kCacheWrite) cache_writes_.add(rows);
+  if (traits.role == KernelRole::kRope) ropes_.add(rows);
+  if (traits.role == KernelRole::kNorm) norms_.add(rows);
 }
 
 std::optional<Rows> PassRows::rows() const noexcept {

@@ -1,6 +1,7 @@
 // Reports of the step detector: boundaries, as they are found, and its knowledge at the moment.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -42,13 +43,20 @@ struct StepFindings {
   std::uint32_t micro_step_launches = 0;
 };
 
-/// `step`, `decode`, `prefill_or_mixed`, `iteration`; `none`.
-[[nodiscard]] std::string_view name(StepKind kind) noexcept;
-/// `high`, `medium`, `low`, `not_sure`.
-[[nodiscard]] std::string_view name(StepConfidence confidence) noexcept;
-/// `optimizer`, `sampling`, `h2d`, `graph`, `anywhere`.
-[[nodiscard]] std::string_view name(BoundaryRule rule) noexcept;
-/// `cut by optimizer`, `cut at an arbitrary place`.
-[[nodiscard]] std::string cut_by(BoundaryRule rule);
+[[nodiscard]] constexpr std::string_view name(StepKind kind) noexcept {
+  constexpr std::array<std::string_view, 5> kNames{"none", "step", "decode", "prefill_or_mixed", "iteration"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+[[nodiscard]] constexpr std::string_view name(StepConfidence confidence) noexcept {
+  constexpr std::array<std::string_view, 4> kNames{"not_sure", "low", "medium", "high"};
+  return kNames[static_cast<std::size_t>(confidence)];
+}
+[[nodiscard]] constexpr std::string_view name(BoundaryRule rule) noexcept {
+  constexpr std::array<std::string_view, 5> kNames{"anywhere", "optimizer", "sampling", "h2d", "graph"};
+  return kNames[static_cast<std::size_t>(rule)];
+}
+[[nodiscard]] inline std::string cut_by(BoundaryRule rule) {
+  return rule == BoundaryRule::kAnywhere ? "cut at an arbitrary place" : "cut by " + std::string(name(rule));
+}
 
 }  // namespace mfu

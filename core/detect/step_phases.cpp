@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <iterator>
 
 namespace mfu {
@@ -17,35 +18,21 @@ std::uint32_t key_of(const Launch& launch) noexcept {
   return launch.traits.family != 0 ? 0x4000'0000u | launch.traits.family : launch.name;
 }
 
+bool is_one_of(const Launch& launch, std::initializer_list<KernelRole> roles) noexcept {
+  return std::find(roles.begin(), roles.end(), launch.traits.role) != roles.end();
+}
+
 /// Copies, sets and communication run in every phase.
 bool moves_data(const Launch& launch) noexcept {
-  switch (launch.traits.role) {
-    case KernelRole::kCopyToDevice:
-    case KernelRole::kCopyToHost:
-    case KernelRole::kCopyWithin:
-    case KernelRole::kMemset:
-    case KernelRole::kComm:
-      return true;
-    default:
-      return false;
-  }
+  using enum KernelRole;
+  return is_one_of(launch, {kCopyToDevice, kCopyToHost, kCopyWithin, kMemset, kComm});
 }
 
 /// Of a model, not of an update. Orthogonalising optimizers multiply matrices too; without a name they are not known
 /// from a model.
 bool is_of_model(const Launch& launch) noexcept {
-  switch (launch.traits.role) {
-    case KernelRole::kGemm:
-    case KernelRole::kAttention:
-    case KernelRole::kAttentionPrefill:
-    case KernelRole::kNorm:
-    case KernelRole::kSoftmax:
-    case KernelRole::kEmbedding:
-    case KernelRole::kLoss:
-      return true;
-    default:
-      return false;
-  }
+  using enum KernelRole;
+  return is_one_of(launch, {kGemm, kAttention, kAttentionPrefill, kNorm, kSoftmax, kEmbedding, kLoss});
 }
 bool is_forward_mark(const Launch& launch) noexcept {
   return is_of_model(launch) && launch.traits.role != KernelRole::kGemm;

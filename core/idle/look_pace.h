@@ -105,7 +105,7 @@ class LookPace {
   static constexpr DurationNs kPerLook = 5'000'000;       ///< 200 a second on average,
   static constexpr DurationNs kMostSaved = kNsPerSecond;  ///< and as many at once as a second allows
   static constexpr DurationNs kSoon = kLookAfter / 2, kAskAlways = 50'000'000;
-  static constexpr DurationNs kOfTime = 1000, kCredit = 50'000'000, kTurn = 100'000'000;
+  static constexpr DurationNs kOfTime = 1000, kCredit = 50'000'000, kTurn = 10'000'000;
 
   TimeNs called_at_ = 0, quiet_from_ = 0, quiet_at_ = 0, ask_at_ = 0;
   DurationNs allowed_ns_ = kMostSaved, credit_ns_ = kCredit, cpu_ns_ = 0;
