@@ -115,13 +115,17 @@ class Ledger {
 
  private:
   /// Without a region: copies to the host, by all ranks in windows side by side, are a checkpoint where they add up to
-  /// the weights, a byte for a parameter at least.
+  /// the weights, a byte for a parameter at least. A rank that copies more than weights, gradients, master weights and
+  /// two moments (2 + 4 x 4 bytes for a parameter) swaps something out, and a server saves nothing.
   void find_copied(const std::vector<Placed>& processes) {
+    constexpr double kMostOfParam = 20;  // [B]
+    if (steps_ == "pass") return;
     std::vector<std::pair<const Placed*, const ProcessLife::Copied*>> all;
     double params = 0;
     for (const Placed& p : processes) {
       params = std::max(params, p.life->params);
-      for (const ProcessLife::Copied& c : p.life->copied) all.emplace_back(&p, &c);
+      for (const ProcessLife::Copied& c : p.life->copied)
+        if (c.bytes <= kMostOfParam * p.life->params) all.emplace_back(&p, &c);
     }
     const auto begin_of = [](const auto& c) { return c.second->span.begin_ns - c.first->ahead_ns; };
     std::ranges::sort(all, {}, begin_of);

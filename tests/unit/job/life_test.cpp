@@ -206,6 +206,18 @@ TEST(Life, CopiesAreACheckpointWhereThoseOfAllRanksAddUpToTheWeights) {
   }
 }
 
+TEST(Life, WhatIsSwappedOutIsNoCheckpoint) {
+  Process offloads(run_of(0, 0, 1)), serves(run_of(0, 0, 1));
+  for (int i = 0; i < 20; ++i) offloads.does("step", 0.5).copies(0.5, 2 * kParams);
+  serves.does("decode", 5).copies(1, 2 * kParams).does("decode", 5);
+  for (Process* p : {&offloads, &serves}) {
+    const JobLife job = job_life({&p->end()});
+    expect_all_is_there(job);
+    EXPECT_EQ(job.checkpoints, 0u);
+    EXPECT_NEAR(job.gpu_s(LifePart::kCheckpoint), 0, 1e-6);
+  }
+}
+
 TEST(Life, WorkThatDoesNotEndIsAStall) {
   Process hung(run_of(0, 0, 2)), waits(run_of(1, 0, 2)), again(run_of(0, 30, 2)), too(run_of(1, 30, 2));
   hung.does("", 2).does("step", 4.5).stalls(12.5);
