@@ -8,6 +8,7 @@
 #include "core/base/number_text.h"
 #include "core/rows/idle_causes.h"
 #include "core/sinks/component_text.h"
+#include "tools/job/process_life.h"
 
 namespace mfu {
 
@@ -33,8 +34,6 @@ constexpr IdleAdvice kIdleAdvice[] = {
     {"DataLoader.__next__",
      "The GPU waits for its input: more workers (num_workers), prefetch_factor, pin_memory, less "
      "work per sample."},
-    {"torch.save", "Checkpoints stop the GPU: write them from another thread or process, or less often."},
-    {"dist.checkpoint", "Checkpoints stop the GPU: dist.checkpoint.async_save, or less often."},
     {"dist.barrier", "It waits for other ranks: the rank that comes last has the cause."},
     {"gc", "Python's garbage collector: gc.freeze() after the start, gc.disable() with gc.collect() at a chosen step."},
     {"Optimizer.step", "The optimizer runs on the CPU, or launches slowly: fused=True or foreach=True."},
@@ -43,6 +42,14 @@ constexpr IdleAdvice kIdleAdvice[] = {
     {"cu", "The host waits for the device and launches late: fewer synchronising reads (.item(), .cpu())."},
     {"", "The program is busy there while the GPU waits: less often, on another thread, or before the step."},
 };
+
+constexpr std::string_view kCheckpointAdvice =
+    "Checkpoints stop the GPU: write them from another thread or process (dist.checkpoint.async_save), or less often.";
+
+std::string_view advice_on(const std::string& cause) {
+  if (saves_checkpoint(cause)) return kCheckpointAdvice;
+  return std::ranges::find_if(kIdleAdvice, [&](const IdleAdvice& a) { return cause.starts_with(a.cause); })->advice;
+}
 
 const TopKernel* longest(const RegionSummary& r, KernelClass wanted) {
   const auto found = std::find_if(r.top_kernels.begin(), r.top_kernels.end(),
@@ -98,10 +105,8 @@ class Finder {
     const bool long_ones = part(gaps.longer) >= kMost;
     const auto cause = std::find_if(r_.idle_by.begin(), r_.idle_by.end(), is_named);
     if (cause != r_.idle_by.end() && part(cause->ns) >= kNamed)
-      return add(TimeClass::kIdle, "idle", ": " + idle_text(r_, 200),
-                 std::find_if(std::begin(kIdleAdvice), std::end(kIdleAdvice), [&](const IdleAdvice& a) {
-                   return cause->cause.starts_with(a.cause);
-                 })->advice);
+      return add(TimeClass::kIdle, "idle", ": " + idle_text(r_, 200), advice_on(cause->cause));
+    if (saves_checkpoint(name_)) return add(TimeClass::kIdle, "idle", "", kCheckpointAdvice);
     if (long_ones && part(gaps.before) >= kMost)
       return say(gaps.before, "before the first kernel of an instance, mostly in gaps of 1 ms and more",
                  "The GPU waits for its input: more data-loader workers, prefetching, pinned memory; or what the host "

@@ -104,6 +104,16 @@ TEST(Opportunities, IdleTimeIsAdvisedByItsGaps) {
   EXPECT_NE(unknown.find("how long its gaps were is not known"), std::string::npos) << unknown;
 }
 
+/// Its instances begin with the GPU idle, too, but no data loader is late.
+TEST(Opportunities, ARegionThatIsACheckpointWaitsForNoInput) {
+  const std::string text = advice_on(TimeClass::kIdle, {0, 0, 0, 0, 100}, 0, [](RegionSummary& r) {
+    if (r.region == "step") r.region = "save_checkpoint";
+    r.idle_gaps = gaps_of(r, 0, 0, 1, 0);
+  });
+  EXPECT_NE(text.find("Checkpoints stop the GPU"), std::string::npos) << text;
+  EXPECT_EQ(text.find("data-loader"), std::string::npos) << text;
+}
+
 TEST(Opportunities, IdleTimeIsAdvisedByItsCause) {
   const auto idle = [](const std::string& cause, int percent) {
     return advice_on(TimeClass::kIdle, {60, 20, 0, 0, 20}, 0.3, [&](RegionSummary& r) {
@@ -117,6 +127,9 @@ TEST(Opportunities, IdleTimeIsAdvisedByItsCause) {
   EXPECT_NE(loader.find("num_workers"), std::string::npos) << loader;
   EXPECT_NE(idle("gc", 15).find("gc.freeze()"), std::string::npos);
   EXPECT_NE(idle("load_batch", 15).find("The program is busy there"), std::string::npos);
+  for (const char* save : {"torch.save", "dist.checkpoint", "Trainer._save_checkpoint", "model.save_pretrained"})
+    EXPECT_NE(idle(save, 15).find("Checkpoints stop the GPU"), std::string::npos) << save;
+  EXPECT_EQ(idle("pyplot.savefig", 15).find("Checkpoints"), std::string::npos);
   // A small part of the idle time, or none that the program has a part in: by the gaps.
   EXPECT_NE(idle("gc", 2).find("gaps below 20 µs"), std::string::npos);
   EXPECT_NE(idle("", 15).find("gaps below 20 µs"), std::string::npos);
