@@ -84,7 +84,8 @@ class Ledger {
     for (const Placed& p : processes) {
       span_.end_ns = std::max(span_.end_ns, p.span.end_ns);
       if (const auto saved = p.life->regions.find("checkpoint"); saved != p.life->regions.end())
-        for (const auto& stretch : saved->second.parts) add_checkpoint(p, stretch.in, stretch.elapsed_ns);
+        for (const auto& stretch : saved->second.parts)
+          add_checkpoint(p, stretch.in, stretch.elapsed_ns, stretch.times);
     }
     find_copied(processes);
     merge_checkpoints();
@@ -142,8 +143,8 @@ class Ledger {
     }
   }
 
-  void add_checkpoint(const Placed& by, const Interval& in, DurationNs elapsed_ns) {
-    checkpoints_.push_back({{in.begin_ns - by.ahead_ns, in.end_ns - by.ahead_ns}, elapsed_ns, &by});
+  void add_checkpoint(const Placed& by, const Interval& in, DurationNs elapsed_ns, std::uint64_t times = 1) {
+    checkpoints_.push_back({{in.begin_ns - by.ahead_ns, in.end_ns - by.ahead_ns}, elapsed_ns, times, &by});
   }
 
   /// Those of several ranks, and of windows side by side, are one, which takes as long as it does the slowest of them.
@@ -152,17 +153,19 @@ class Ledger {
     std::vector<Checkpoint> merged;
     std::vector<DurationNs> periods;
     for (std::size_t i = 0; i < checkpoints_.size();) {
-      const TimeNs before = merged.empty() ? 0 : merged.back().in.begin_ns;
-      Checkpoint& one = merged.emplace_back(Checkpoint{checkpoints_[i].in, 0, nullptr});
-      if (before != 0) periods.push_back(one.in.begin_ns - before);
-      std::map<const Placed*, DurationNs> of;
+      Checkpoint one{checkpoints_[i].in, 0, 0, nullptr};
+      std::map<const Placed*, std::pair<DurationNs, std::uint64_t>> of;
       for (; i < checkpoints_.size() && checkpoints_[i].in.begin_ns <= one.in.end_ns; ++i) {
+        auto& [elapsed, times] = of[checkpoints_[i].by];
         one.in.end_ns = std::max(one.in.end_ns, checkpoints_[i].in.end_ns);
-        one.elapsed_ns = std::max(one.elapsed_ns, of[checkpoints_[i].by] += checkpoints_[i].elapsed_ns);
+        one.elapsed_ns = std::max(one.elapsed_ns, elapsed += checkpoints_[i].elapsed_ns);
+        one.times = std::max(one.times, times += checkpoints_[i].times);
       }
+      job_.checkpoints += one.times;
+      if (!merged.empty() && merged.back().times == 1) periods.push_back(one.in.begin_ns - merged.back().in.begin_ns);
+      merged.push_back(one);
     }
     checkpoints_ = std::move(merged);
-    job_.checkpoints = checkpoints_.size();
     std::ranges::sort(periods);
     if (!periods.empty()) job_.checkpoint_period_s = seconds(periods[periods.size() / 2]);
   }
@@ -282,6 +285,7 @@ class Ledger {
   struct Checkpoint {
     Interval in;
     DurationNs elapsed_ns = 0;
+    std::uint64_t times = 1;  ///< more: they are too old to be kept one by one
     const Placed* by = nullptr;
   };
 

@@ -26,13 +26,13 @@ std::string_view kind_of(std::string_view region) {
 
 }  // namespace
 
-void ProcessLife::Region::add(const Stretch& now, bool flop_known, std::uint64_t instances) {
+void ProcessLife::Region::add(const Stretch& now, bool flop_known, std::uint64_t instances, bool joins) {
   constexpr std::size_t kFirstWindows = 32, kParts = 128;
   if (now.elapsed_ns <= 0) return;
   // Instances go on from the first one to the window's end, as a rule.
   if (parts.empty()) first_ns = std::max(now.in.begin_ns, now.in.end_ns - now.elapsed_ns);
   const auto both = [](const Stretch& a, const Stretch& b) {
-    return Stretch{{a.in.begin_ns, b.in.end_ns}, a.elapsed_ns + b.elapsed_ns, a.flop + b.flop};
+    return Stretch{{a.in.begin_ns, b.in.end_ns}, a.elapsed_ns + b.elapsed_ns, a.flop + b.flop, a.times + b.times};
   };
   all = parts.empty() ? now : both(all, now);
   if (flop_known) covered_ns += now.elapsed_ns;
@@ -41,6 +41,11 @@ void ProcessLife::Region::add(const Stretch& now, bool flop_known, std::uint64_t
   else if (first_windows.size() < kFirstWindows)
     first_windows.emplace_back(now.elapsed_ns, instances);
   if (instances != 0) means.add(now.elapsed_ns / static_cast<DurationNs>(instances), instances);
+  if (joins && !parts.empty() && parts.back().in.end_ns == now.in.begin_ns) {
+    parts.back() = both(parts.back(), now);
+    --parts.back().times;
+    return;
+  }
   parts.push_back(now);
   if (parts.size() < kParts) return;
   // Checkpoints that matter are near the end: the older half gets coarser.
@@ -129,7 +134,7 @@ void ProcessLife::window(const WindowSummary& window) {
     sum.stretch.elapsed_ns =
         std::min(sum.stretch.elapsed_ns / static_cast<DurationNs>(devices), window.window.length_ns());
     outside -= sum.stretch.elapsed_ns;
-    regions[std::string(kind)].add(sum.stretch, sum.flop_known, sum.instances / devices);
+    regions[std::string(kind)].add(sum.stretch, sum.flop_known, sum.instances / devices, kind == "checkpoint");
   }
   note_copied(window.window, std::max<DurationNs>(0, outside), to_host_bytes, in_regions);
 }

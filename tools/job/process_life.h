@@ -25,6 +25,7 @@ struct ProcessLife {
     Interval in;
     DurationNs elapsed_ns = 0;  ///< mean of the devices
     double flop = 0;            ///< of all devices [FLOP]
+    std::uint64_t times = 1;    ///< with a window between them that has none of it
   };
   struct Region {
     TimeNs first_ns = 0;  ///< begin of its first instance, to a window
@@ -34,7 +35,8 @@ struct ProcessLife {
     std::vector<std::pair<DurationNs, std::uint64_t>> first_windows;  ///< elapsed time, and instances that ended
     DurationHistogram means;                                          ///< of an instance, a window each
 
-    void add(const Stretch& now, bool flop_known, std::uint64_t instances);
+    /// \param joins in windows side by side it is one stretch.
+    void add(const Stretch& now, bool flop_known, std::uint64_t instances, bool joins);
     /// Of its first windows, the time beyond what their instances take by the median.
     [[nodiscard]] DurationNs warm_up_ns() const;
   };

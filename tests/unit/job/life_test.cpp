@@ -243,6 +243,23 @@ TEST(Life, WhoWaitsForACheckpointIsNotStalled) {
   EXPECT_NEAR(job.gpu_s(LifePart::kProductive), 18, 1e-6);
 }
 
+TEST(Life, ManyCheckpointsAreCounted) {
+  for (const int many : {10, 100, 1000}) {
+    std::deque<Process> all;
+    std::vector<const ProcessLife*> lives;
+    for (int rank = 0; rank < 3; ++rank) {
+      Process& p = all.emplace_back(run_of(rank, 0, 3));
+      for (int i = 0; i < many; ++i) p.does("step", 17).does(rank == 0 ? "checkpoint" : "", 3);
+      lives.push_back(&p.end());
+    }
+    const JobLife job = job_life(lives);
+    expect_all_is_there(job);
+    EXPECT_EQ(job.checkpoints, static_cast<std::uint64_t>(many));
+    EXPECT_NEAR(*job.checkpoint_period_s, 20, 1e-6);
+    EXPECT_NEAR(job.gpu_s(LifePart::kCheckpoint), 3 * 3 * many, 1e-6);
+  }
+}
+
 TEST(Life, OthersMayGoOnWhileOneSaves) {
   Process saves(run_of(0, 0, 2)), goes_on(run_of(1, 0.3, 2));
   saves.does("step", 5).does("checkpoint", 2.5).does("step", 5);
