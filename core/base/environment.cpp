@@ -1,5 +1,6 @@
 #include "core/base/environment.h"
 
+#include <sched.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -44,9 +45,28 @@ EnvironmentCopy::EnvironmentCopy() {
 bool EnvironmentCopy::copy() {
   source_ = now(environ);
   if (!read(&entries_)) return false;
-  // setenv() frees the old array a moment before it publishes the new one.
+  // setenv() frees the old array a moment before it publishes the new one: a long one where its thread has to wait for
+  // a processor. Then both reads see what the allocator has written over the first entries.
   for (int i = 0; i < 100; ++i) spin_pause();
-  return is_current();
+  if (is_current() && texts_are_there()) return true;
+  ::sched_yield();
+  return false;
+}
+
+/// Whether each entry is the address of something.
+bool EnvironmentCopy::texts_are_there() const {
+  std::array<::iovec, 256> texts;
+  std::array<char, 256> firsts;
+  const std::size_t all = entries_.size() - 1;
+  for (std::size_t done = 0, some = 0; done < all; done += some) {
+    some = std::min(texts.size(), all - done);
+    for (std::size_t i = 0; i < some; ++i) texts[i] = {const_cast<char*>(entries_[done + i]), 1};
+    const ::iovec local{firsts.data(), some};
+    const ::ssize_t bytes = ::process_vm_readv(::getpid(), &local, 1, texts.data(), some, 0);
+    if (bytes < 0 && errno != EFAULT) return true;  // a sandbox refuses the call
+    if (bytes != static_cast<::ssize_t>(some)) return false;
+  }
+  return true;
 }
 
 bool EnvironmentCopy::read(std::vector<const char*>* to) const {

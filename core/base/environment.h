@@ -18,7 +18,8 @@ inline const char* value_of(const Getenv& getenv, const char* name) {
 /// [any thread] The process's environment as it was at one moment. Other threads of the host may be inside setenv(),
 /// which moves the array and frees the old one, so getenv() could read a pointer that is no longer valid. Here the
 /// kernel copies the array (process_vm_readv: memory that is gone is an error, not a fault), and the copy is taken only
-/// if it equals the process's array a moment later. The texts remain valid: the C library frees none of them.
+/// if it equals the process's array a moment later and the texts can be read. The texts remain valid: the C library
+/// frees none of them.
 class EnvironmentCopy {
  public:
   EnvironmentCopy();
@@ -34,6 +35,7 @@ class EnvironmentCopy {
   [[nodiscard]] bool copy();
   [[nodiscard]] bool read(std::vector<const char*>* to) const;
   [[nodiscard]] bool is_current() const;
+  [[nodiscard]] bool texts_are_there() const;
 
   char** source_ = nullptr;
   std::vector<const char*> entries_;
