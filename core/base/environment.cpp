@@ -1,7 +1,7 @@
 #include "core/base/environment.h"
 
-#include <sched.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,10 +35,14 @@ std::optional<std::size_t> read_entries(char** from, const char** to, std::size_
 }  // namespace
 
 EnvironmentCopy::EnvironmentCopy() {
-  // Some 5 us each: only a host that does nothing but set variables ends with the empty environment.
-  constexpr int kTries = 1000;
-  for (int i = 0; i < kTries; ++i)
+  // Some 10 us each, and then 0.5 ms: a thread that has lost its processor inside of setenv() gets it back. Only a host
+  // that does nothing but set variables ends with the empty environment.
+  constexpr int kTries = 1400, kAtOnce = 1000;
+  for (int i = 0; i < kTries; ++i) {
     if (copy()) return;
+    const ::timespec pause{0, 500'000};
+    if (i >= kAtOnce) ::nanosleep(&pause, nullptr);
+  }
   entries_.assign(1, nullptr);
 }
 
@@ -48,9 +52,7 @@ bool EnvironmentCopy::copy() {
   // setenv() frees the old array a moment before it publishes the new one: a long one where its thread has to wait for
   // a processor. Then both reads see what the allocator has written over the first entries.
   for (int i = 0; i < 100; ++i) spin_pause();
-  if (is_current() && texts_are_there()) return true;
-  ::sched_yield();
-  return false;
+  return is_current() && texts_are_there() && (entries_.size() > 1 || source_ == nullptr);
 }
 
 /// Whether each entry is the address of something.
