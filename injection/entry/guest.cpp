@@ -124,8 +124,9 @@ RunInfo Parts::describe_run() const {
 /// Whether there are addresses for the tables that callbacks write to, with some left for the host.
 bool has_room_for_tables() noexcept {
   constexpr std::size_t kTables = std::size_t{64} << 20;  // of all, with what allocators ask for around them
-  // glibc gives each thread that allocates 64 MiB of them while there are any: the library's four, and the driver's.
-  constexpr std::size_t kArenas = std::size_t{6 * 64} << 20;
+  // glibc gives each thread that allocates 64 MiB of them while there are any, and takes twice as many for a moment:
+  // the library's six, and the driver's.
+  constexpr std::size_t kArenas = std::size_t{9 * 64} << 20;
   constexpr std::size_t kLeft = std::size_t{16} << 20;  // a library that cannot get thread-local data ends its host
   void* room = detail::map_zeroed(kTables + kArenas + kLeft);
   if (room == nullptr) return false;
