@@ -381,7 +381,7 @@ struct WindowSummary {
   SelfCost self;
   std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< every non-zero counter of faults and losses
   std::vector<TrustState> trust;                                ///< empty where there is no CUPTI
-  std::optional<Stall> stall;                                   ///< that lasts while it is written
+  std::optional<Stall> stall;                                   ///< the one that lasted when this was written
 };
 
 }  // namespace mfu

@@ -25,12 +25,13 @@ class Stalls {
       comm_kernels_ += names.class_of(batch.records[i].name) == KernelClass::kComm;
   }
   /// Once per tick. \param records_come none is lost, and none goes to another client. \param records so far.
-  /// \param host where the host is, may be asked there; nullptr: nowhere. \return a stall begins or ends.
+  /// \param host where the host is, may be asked there; nullptr: nowhere. \return an event where a stall begins or
+  /// ends.
   [[nodiscard]] std::optional<RunEvent> look(const Drain& drain, const Attribution& attribution, bool records_come,
                                              std::uint64_t records, LookThread* host);
   /// A launch has not ended.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
-  /// That lasts.
+  /// The stall that lasts; none: nothing has stalled.
   [[nodiscard]] const std::optional<Stall>& now() const noexcept { return stall_; }
 
  private:

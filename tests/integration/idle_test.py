@@ -55,8 +55,7 @@ class Idle(TestCase):
                     raise
 
     def assert_shares_once(self, name, interpreter, **wanted):
-        # As long as the looks' first allowance lasts; when it rests, a share of ten seconds is an estimate.
-        run, step, said = self.idle(name, interpreter=interpreter, steps=5 if name == "everything" else 12)
+        run, step, said = self.idle(name, interpreter=interpreter)
         self.assertEqual(sum(ns(c["s"]) for c in step["idle_by"]), ns(step["time_s"]["idle"]))
         self.assertEqual([c["s"] for c in step["idle_by"]], sorted((c["s"] for c in step["idle_by"]), reverse=True))
         found = collections.Counter()

@@ -147,7 +147,7 @@ class Ledger {
     checkpoints_.push_back({{in.begin_ns - by.ahead_ns, in.end_ns - by.ahead_ns}, elapsed_ns, times, &by});
   }
 
-  /// Those of several ranks, and of windows side by side, are one, which takes as long as it does the slowest of them.
+  /// Those of several ranks, and of windows side by side, are one. It takes as long as the slowest rank needs.
   void merge_checkpoints() {
     std::ranges::sort(checkpoints_, {}, [](const Checkpoint& c) { return c.in.begin_ns; });
     std::vector<Checkpoint> merged;

@@ -14,13 +14,15 @@ bool saves_checkpoint(std::string_view name) noexcept {
          std::ranges::find(kCalls, name.substr(name.rfind('.') + 1)) != std::end(kCalls);
 }
 
+bool is_checkpoint(std::string_view region) noexcept { return saves_checkpoint(region) || region.starts_with("save"); }
+
 namespace {
 
 std::string_view kind_of(std::string_view region) {
   constexpr std::string_view kPasses[] = {"prefill",          "decode",    "mixed",
                                           "prefill_or_mixed", "iteration", "verification"};
   if (std::ranges::find(kPasses, region) != std::end(kPasses)) return "pass";
-  if (saves_checkpoint(region) || region.starts_with("save")) return "checkpoint";
+  if (is_checkpoint(region)) return "checkpoint";
   return region.starts_with("eval") || region.starts_with("valid") ? "eval" : region;
 }
 

@@ -17,6 +17,8 @@ namespace mfu {
 /// Whether the name of a region or of a function is one of saving a checkpoint: `checkpoint`, `save_model`,
 /// `torch.save`.
 [[nodiscard]] bool saves_checkpoint(std::string_view name) noexcept;
+/// The same of a region, whose name a person gave: any that begins with `save` is one as well.
+[[nodiscard]] bool is_checkpoint(std::string_view region) noexcept;
 
 /// One process, by its start line and its windows in their order. Events may come before the windows of their time.
 struct ProcessLife {
@@ -25,7 +27,7 @@ struct ProcessLife {
     Interval in;
     DurationNs elapsed_ns = 0;  ///< mean of the devices
     double flop = 0;            ///< of all devices [FLOP]
-    std::uint64_t times = 1;    ///< with a window between them that has none of it
+    std::uint64_t times = 1;    ///< stretches that became this one; between two of them lay a window without any
   };
   struct Region {
     TimeNs first_ns = 0;  ///< begin of its first instance, to a window

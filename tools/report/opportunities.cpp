@@ -106,7 +106,7 @@ class Finder {
     const auto cause = std::find_if(r_.idle_by.begin(), r_.idle_by.end(), is_named);
     if (cause != r_.idle_by.end() && part(cause->ns) >= kNamed)
       return add(TimeClass::kIdle, "idle", ": " + idle_text(r_, 200), advice_on(cause->cause));
-    if (saves_checkpoint(name_)) return add(TimeClass::kIdle, "idle", "", kCheckpointAdvice);
+    if (is_checkpoint(name_)) return add(TimeClass::kIdle, "idle", "", kCheckpointAdvice);
     if (long_ones && part(gaps.before) >= kMost)
       return say(gaps.before, "before the first kernel of an instance, mostly in gaps of 1 ms and more",
                  "The GPU waits for its input: more data-loader workers, prefetching, pinned memory; or what the host "

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <random>
 #include <utility>
 #include <vector>
@@ -191,6 +193,47 @@ TEST(LookPace, LongGapsAreSeenNoMoreOftenThanTheyAreThere) {
   EXPECT_GT(rested, kUntil / 2);
   EXPECT_TRUE(looked);
   EXPECT_NEAR(static_cast<double>(seen_long) / static_cast<double>(seen_long + seen_short), 130.0 / 230.0, 0.02);
+}
+
+/// Ten causes take turns, and looks cost more than they may: what is seen in 10 s is near what there is.
+TEST(LookPace, SharesOfTenSecondsAreNearTheTruthWhereItRests) {
+  constexpr std::array<DurationNs, 10> kGaps{120, 80, 100, 100, 100, 30, 150, 100, 60, 50};  // [ms]
+  constexpr DurationNs kUntil = 2000 * kNsPerSecond, kWindow = 10 * kNsPerSecond;
+  Program program;
+  program.busy_ns = 2 * kMs;
+  for (TimeNs at = kMs; at < kUntil; at += program.busy_ns + kGaps[(program.launches.size() - 1) % 10] * kMs)
+    program.launches.push_back(at);
+  LookPace pace;
+  std::uint64_t over = ~std::uint64_t{0};
+  DurationNs cost = 0;
+  TimeNs window = 100 * kNsPerSecond;  // by then the first allowance is spent
+  std::array<double, 10> seen{};
+  double squares = 0, windows = 0;
+  for (TimeNs now = 1; now < kUntil - kWindow;) {
+    const LookPace::Step step = pace.step({now, program.made(now), over, false, true, cost});
+    cost += step.look ? 50'000 : step.rests ? 5'000 : 10'000;
+    cost += step.ask ? 150'000 : 0;
+    const TimeNs next = now + (step.ask ? std::min<DurationNs>(step.wait_ns, kMs / 2) : step.wait_ns);
+    if (step.ask && program.idle(next)) over = program.made(next);
+    for (std::size_t g = std::max<std::uint64_t>(1, program.made(now)) - 1;
+         !step.rests && now > window && program.launches[g] < next; ++g) {
+      const Interval gap{program.launches[g] + program.busy_ns, program.launches[g + 1]};
+      seen[g % 10] += static_cast<double>(gap.overlap({now, next}).length_ns());
+    }
+    now = next;
+    if (now < window + kWindow) continue;
+    window = now;
+    double all = 0, truth = 0;
+    for (std::size_t c = 0; c < 10; ++c) all += seen[c], truth += static_cast<double>(kGaps[c]);
+    for (std::size_t c = 0; c < 10; ++c) {
+      const double error = seen[c] / all - static_cast<double>(kGaps[c]) / truth;
+      squares += error * error / 10;
+    }
+    ++windows;
+    seen = {};
+  }
+  EXPECT_GT(windows, 150);
+  EXPECT_LT(std::sqrt(squares / windows), 0.042);  // turns of 100 ms: 0.055; of 10 ms: 0.034
 }
 
 TEST(LookPace, BeforeTheFirstLaunchThereIsNothingToLookAt) {
