@@ -5,7 +5,7 @@ if(MFU_BUILD_CUDA AND MFU_BUILD_TOOLS)
   foreach(major 12 13)  # the runtime: the demo and the library need the driver alone
     set(SIMGPU_NODE libcudart.so.${major})
     configure_file(simgpu/runtime/libcudart.map.in ${CMAKE_CURRENT_BINARY_DIR}/libcudart-${major}.map @ONLY)
-    add_library(simgpu_cudart_${major} SHARED ${CMAKE_SOURCE_DIR}/tools/simgpu/settings.cpp simgpu/runtime/cudart.cpp)
+    add_library(simgpu_cudart_${major} SHARED ${CMAKE_SOURCE_DIR}/tools/simgpu/settings.cpp simgpu/switches.cpp simgpu/runtime/cudart.cpp)
     target_compile_definitions(simgpu_cudart_${major} PRIVATE SIMGPU_CUDART_MAJOR=${major})
     target_link_libraries(simgpu_cudart_${major} PRIVATE mfu_tests_headers)
     simgpu_library(simgpu_cudart_${major} libcudart.so.${major} ${CMAKE_BINARY_DIR}/simgpu ${CMAKE_CURRENT_BINARY_DIR}/libcudart-${major}.map)

@@ -1,8 +1,7 @@
-// The script of the simulated GPU: everything that SIMGPU_* variables say. Read once per process. See README.md.
+// The script of the simulated GPU. See README.md.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,14 +21,6 @@ struct DeviceSpec {
   double bytes_per_s = 3.35e12;  ///< the same for `bytes_per_block`
 };
 
-/// The fault of a named CUPTI function, instead of its work.
-struct FunctionFault {
-  int result = 0;               ///< returned at once when not 0
-  std::int64_t delay_ms = 0;    ///< slept before anything else
-  bool hang = false;            ///< never returns
-  std::uint64_t from_call = 1;  ///< first call (counted from 1) that is affected
-};
-
 /// A foreign CUPTI client that acts on its own thread, at times counted from the first subscription or enabled kind
 /// [ms].
 struct ForeignClient {
@@ -45,15 +36,17 @@ struct Settings {
   std::vector<DeviceSpec> devices{DeviceSpec{}};
   std::vector<std::pair<std::string, double>> flop_per_block;  ///< of kernels without PTX text, by a part of their name
   bool memory_contents = false;                                ///< device memory holds what was copied there
-  std::map<std::string, FunctionFault> functions;
   std::vector<std::uint32_t> refused_kinds;
   std::uint64_t drop_every = 0, drop_burst = 0;
   std::vector<ForeignClient> foreign;
 };
 
-/// Settings of this process, read from the environment at the first call. A value that cannot be read aborts with one
-/// line on stderr: a test must not pass because its script had a typing error.
+/// Of this process; the same from the first call on.
 const Settings& settings();
+/// From the environment, where the tests add it.
+[[gnu::weak]] void read_settings(Settings& settings);
+/// Waits, or answers in place of the function, where a test wants that. \return 0: the function does its work.
+[[gnu::weak]] int run_fault(const char* function);
 
 /// True in `rate` of all cases; which ones follows from `counter` and `salt` alone.
 [[nodiscard]] bool hit(double rate, std::uint64_t counter, std::uint64_t salt) noexcept;

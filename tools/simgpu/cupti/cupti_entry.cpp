@@ -1,16 +1,9 @@
 #include "tools/simgpu/cupti/cupti_entry.h"
 
-#include <time.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
-#include <map>
-#include <mutex>
-#include <string>
 
 #include "tools/simgpu/cupti/cupti_buffers.h"
-#include "tools/simgpu/cupti/cupti_foreign.h"
 
 namespace mfu::sim {
 
@@ -32,29 +25,6 @@ volatile bool g_goes_on = true;
 }
 
 }  // namespace
-
-CUptiResult scripted(const char* function) {
-  const Settings& s = settings();
-  if (s.functions.empty()) return CUPTI_SUCCESS;
-  auto it = s.functions.find(function);
-  if (it == s.functions.end()) it = s.functions.find("*");
-  if (it == s.functions.end()) return CUPTI_SUCCESS;
-  std::uint64_t call = 0;
-  {
-    static auto* const mutex = new std::mutex;
-    static auto* const calls = new std::map<std::string, std::uint64_t>;
-    const std::lock_guard lock(*mutex);
-    call = ++(*calls)[function];
-  }
-  const FunctionFault& fault = it->second;
-  if (call < fault.from_call || acting_as_foreign()) return CUPTI_SUCCESS;
-  if (fault.delay_ms > 0) {
-    const timespec ts{fault.delay_ms / 1000, fault.delay_ms % 1000 * 1'000'000};
-    nanosleep(&ts, nullptr);
-  }
-  while (fault.hang) pause();
-  return static_cast<CUptiResult>(fault.result);
-}
 
 bool driver_is_fit() { return driver_is_new_enough() && !settings().unfit; }
 

@@ -3,7 +3,9 @@
 
 #include <cupti.h>
 
+#include "tools/simgpu/cupti/cupti_foreign.h"
 #include "tools/simgpu/interface.h"
+#include "tools/simgpu/settings.h"
 
 // Exports NAME under another name in C++: headers from 13.2 on declare it themselves, with types that older ones lack.
 #define SIM_EXPORT_AS(name, parameters)                    \
@@ -39,8 +41,10 @@
 
 namespace mfu::sim {
 
-/// Runs the fault script for `function`; a value other than 0 is the answer.
-[[nodiscard]] CUptiResult scripted(const char* function);
+/// The fault that a test wants of `function`; a value other than 0 is the answer.
+[[nodiscard]] inline CUptiResult scripted(const char* function) {
+  return run_fault == nullptr || acting_as_foreign() ? CUPTI_SUCCESS : static_cast<CUptiResult>(run_fault(function));
+}
 /// Whether CUPTI can work with the driver: there is one, and it is not older than this CUPTI's major version.
 [[nodiscard]] bool driver_is_fit();
 /// 13.2 cannot initialise without a fit driver, and every function of it asks another one for the text of that error,

@@ -107,6 +107,7 @@ CUresult call(std::uint32_t cbid, const char* name, const void* params, Body&& b
     attached->api(event);
   }
   if ((want & kWantRecord) != 0) begin = now_ns();
+  if (run_fault != nullptr) (void)run_fault(name);
   result = body();
   if ((want & kWantRecord) != 0) {
     attached->api_record(

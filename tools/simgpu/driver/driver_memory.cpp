@@ -27,7 +27,9 @@ CUresult transfer(CUstream stream, bool per_thread, const Activity& work, bool w
 
 CUresult copy(CUstream stream, bool per_thread, std::uint64_t to, std::uint64_t from, std::size_t bytes,
               std::uint8_t kind, bool wait) {
-  return transfer(stream, per_thread, make_copy(bytes, kind), wait, [&] { move_contents(to, from, bytes); });
+  return transfer(stream, per_thread, make_copy(bytes, kind), wait, [&] {
+    if (move_rows != nullptr) move_rows(to, bytes, from, bytes, bytes, 1);
+  });
 }
 
 CUresult copy_rows(CUstream stream, bool per_thread, const CUDA_MEMCPY2D& c, bool wait) {
@@ -41,14 +43,16 @@ CUresult copy_rows(CUstream stream, bool per_thread, const CUDA_MEMCPY2D& c, boo
   to += c.dstY * c.dstPitch + c.dstXInBytes;
   from += c.srcY * c.srcPitch + c.srcXInBytes;
   return transfer(stream, per_thread, make_copy(c.WidthInBytes * c.Height, kind), wait, [&] {
-    if (!to_array && !from_array) move_rows(to, c.dstPitch, from, c.srcPitch, c.WidthInBytes, c.Height);
+    if (!to_array && !from_array && move_rows != nullptr)
+      move_rows(to, c.dstPitch, from, c.srcPitch, c.WidthInBytes, c.Height);
   });
 }
 
 CUresult set(CUstream stream, bool per_thread, CUdeviceptr to, std::uint32_t value, std::size_t width,
              std::size_t count) {
-  return transfer(stream, per_thread, make_set(width * count, value), false,
-                  [&] { set_contents(to, value, width, count); });
+  return transfer(stream, per_thread, make_set(width * count, value), false, [&] {
+    if (set_contents != nullptr) set_contents(to, value, width, count);
+  });
 }
 
 CUresult pointer_attribute(void* data, CUpointer_attribute attribute, std::uint64_t address) {

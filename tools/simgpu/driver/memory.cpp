@@ -1,12 +1,7 @@
 #include "tools/simgpu/driver/memory.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -15,7 +10,6 @@
 namespace mfu::sim {
 namespace {
 
-constexpr std::size_t kMostContents = 64u << 20;
 constexpr std::size_t kGranularity = 512;
 
 struct Block {
@@ -28,27 +22,12 @@ struct Memory {
   std::mutex mutex;
   std::map<std::uint64_t, Block> device, host;  ///< by first address
   std::uint64_t next = kFirstDeviceAddress;
-  bool mapped = false;
 };
 
 /// Leaked: threads of the program may still copy while the process exits.
 Memory& memory() {
   static Memory* const instance = new Memory;
   return *instance;
-}
-
-/// Reserves the whole range once: pages come to be when they are written. The mutex is held.
-void map_contents(Memory& m) {
-  if (m.mapped || !settings().memory_contents) return;
-  void* const wanted = reinterpret_cast<void*>(kFirstDeviceAddress);
-  void* const at = mmap(wanted, kDeviceAddresses, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  if (at != wanted) {
-    std::fprintf(stderr, "[simgpu] SIMGPU_MEMORY=contents: 2 TiB of addresses cannot be reserved\n");
-    std::abort();
-  }
-  madvise(wanted, kDeviceAddresses, MADV_NOHUGEPAGE);
-  m.mapped = true;
 }
 
 const Block* find(const std::map<std::uint64_t, Block>& blocks, std::uint64_t address, std::uint64_t* begin) {
@@ -59,8 +38,6 @@ const Block* find(const std::map<std::uint64_t, Block>& blocks, std::uint64_t ad
   *begin = it->first;
   return &it->second;
 }
-
-bool has_contents(std::size_t bytes) { return settings().memory_contents && bytes > 0 && bytes <= kMostContents; }
 
 Device* current_device() {
   const Context* context = current_context();
@@ -78,7 +55,7 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
   if (device->allocated.load() + bytes > device->spec->memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::size_t taken = (bytes + kGranularity - 1) / kGranularity * kGranularity;
   if (m.next + taken > kFirstDeviceAddress + kDeviceAddresses) return CUDA_ERROR_OUT_OF_MEMORY;
-  map_contents(m);
+  if (map_contents != nullptr) map_contents();
   *out = m.next;
   m.next += taken;
   m.device[*out] = {bytes, device};
@@ -93,11 +70,7 @@ CUresult release(CUdeviceptr address) {
   const auto it = m.device.find(address);
   if (it == m.device.end()) return CUDA_ERROR_INVALID_VALUE;
   it->second.device->allocated.fetch_sub(it->second.bytes);
-  if (m.mapped) {
-    const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-    const std::uint64_t first = (address + page - 1) / page * page, last = (address + it->second.bytes) / page * page;
-    if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
-  }
+  if (drop_contents != nullptr) drop_contents(address, it->second.bytes);
   m.device.erase(it);
   return CUDA_SUCCESS;
 }
@@ -157,27 +130,6 @@ bool pointer_info(std::uint64_t address, PointerInfo* out) {
   out->bytes = block->bytes;
   out->ordinal = block->device == nullptr ? 0 : block->device->ordinal;
   return true;
-}
-
-void move_contents(std::uint64_t to, std::uint64_t from, std::size_t bytes) {
-  if (!has_contents(bytes)) return;
-  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-}
-
-void move_rows(std::uint64_t to, std::size_t to_pitch, std::uint64_t from, std::size_t from_pitch, std::size_t width,
-               std::size_t rows) {
-  if (!has_contents(width * rows)) return;
-  for (std::size_t row = 0; row < rows; ++row) move_contents(to + row * to_pitch, from + row * from_pitch, width);
-}
-
-void set_contents(std::uint64_t to, std::uint32_t value, std::size_t width, std::size_t count) {
-  if (!has_contents(width * count)) return;
-  auto* bytes = reinterpret_cast<unsigned char*>(to);
-  if (width == 1) {
-    std::memset(bytes, static_cast<int>(value & 0xFF), count);
-    return;
-  }
-  for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes + i * width, &value, width);
 }
 
 }  // namespace mfu::sim

@@ -1,5 +1,4 @@
-// The memory of the simulated devices: addresses, who owns them, and, where SIMGPU_MEMORY=contents asks for it, what
-// lies there. Kernels compute nothing: contents are zeros and what was copied or set.
+// The memory of the simulated devices: addresses and who owns them. Kernels compute nothing.
 #pragma once
 
 #include <cuda.h>
@@ -35,13 +34,13 @@ struct PointerInfo {
 /// False where nothing is allocated or registered there.
 bool pointer_info(std::uint64_t address, PointerInfo* out);
 
-/// Copies `bytes` of the contents, on either side. Nothing without contents, or above 64 MiB: buffers
-/// of that size hold weights, which are not read back.
-void move_contents(std::uint64_t to, std::uint64_t from, std::size_t bytes);
-/// The same for `rows` of `width` bytes each.
-void move_rows(std::uint64_t to, std::size_t to_pitch, std::uint64_t from, std::size_t from_pitch, std::size_t width,
-               std::size_t rows);
+/// Contents, where the tests add them: copies `rows` of `width` bytes, on either side. Nothing above 64 MiB: buffers of
+/// that size hold weights, which are not read back.
+[[gnu::weak]] void move_rows(std::uint64_t to, std::size_t to_pitch, std::uint64_t from, std::size_t from_pitch,
+                             std::size_t width, std::size_t rows);
 /// Fills `count` elements of `width` (1, 2 or 4) bytes.
-void set_contents(std::uint64_t to, std::uint32_t value, std::size_t width, std::size_t count);
+[[gnu::weak]] void set_contents(std::uint64_t to, std::uint32_t value, std::size_t width, std::size_t count);
+[[gnu::weak]] void map_contents();
+[[gnu::weak]] void drop_contents(std::uint64_t address, std::size_t bytes);
 
 }  // namespace mfu::sim
