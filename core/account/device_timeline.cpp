@@ -307,17 +307,21 @@ std::uint32_t DeviceTimeline::add_late(TimeNs begin_ns, TimeNs end_ns, ActivityT
   return static_cast<std::uint32_t>(late_.size()) - 1;
 }
 
-/// Puts what came late into the time that has been swept.
-void DeviceTimeline::correct_past() {
+void DeviceTimeline::keep_swept() {
   for (std::size_t l = 0; l < lanes_used_; ++l) {
     history_.add(lanes_[l].kept, lanes_[l].next);
     lanes_[l].kept = lanes_[l].next;
   }
+}
+
+/// Puts what came late into the time that has been swept.
+void DeviceTimeline::correct_past() {
+  keep_swept();
   history_.correct(late_, now_, [this](const Corrections& corrections) {
     for (const Correction& c : corrections.list())
       for (auto of = static_cast<std::size_t>(c.to); of < static_cast<std::size_t>(c.from); ++of)
         union_ns_[of] += c.end_ns - c.begin_ns;
-    listener_.on_corrected(device_, corrections, now_);
+    listener_.on_corrected(device_, corrections);
   });
   late_.clear();
 }

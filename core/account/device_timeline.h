@@ -31,9 +31,9 @@ class TimelineListener {
   virtual void on_end(std::uint32_t device, Instance& instance, TimeNs at) = 0;
   /// A window ends here; the next begins.
   virtual void on_edge(std::uint32_t device, std::int64_t window, TimeNs at) = 0;
-  /// Work came late: `corrections` are of the time before `at`, and already in class_times(). The index of each late
+  /// Work came late: `corrections` are of the time before now(), and already in class_times(). The index of each late
   /// work is what add_late returned.
-  virtual void on_corrected(std::uint32_t device, const Corrections& corrections, TimeNs at) = 0;
+  virtual void on_corrected(std::uint32_t device, const Corrections& corrections) = 0;
 };
 
 struct KernelStat {
@@ -139,6 +139,11 @@ class DeviceTimeline {
   /// Class times since the origin, at now().
   [[nodiscard]] ClassTimes class_times() const noexcept;
   [[nodiscard]] std::int64_t window() const noexcept { return window_; }
+  /// The classes from `from` to now(), see TimeHistory; costly.
+  [[nodiscard]] Corrections past_classes(TimeNs from) {
+    keep_swept();
+    return history_.classes({from, now_});
+  }
   /// Activities not swept yet.
   [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
   /// Union and sum of every kernel of the process on the device since the origin, at now(): a window's edge, or as far
@@ -278,6 +283,7 @@ class DeviceTimeline {
       idle_.work.add_gap({end - gap, end});
   }
   void resume_running();
+  void keep_swept();
   [[gnu::noinline]] void correct_past();
   /// Time that is covered by `time_class` or one before it, at now().
   [[nodiscard]] DurationNs covered(TimeClass time_class) const noexcept {

@@ -120,7 +120,37 @@ struct InstanceOnDevice {
   }
 };
 
-struct Instance {
+/// The kernels' evidence on an instance that no range named, or the interpreter's.
+struct DetectedWork {
+  Shape shape;                        ///< of one pass
+  std::int64_t passes = 0;            ///< forward and backward passes that a training step consists of; 0: not known
+  std::int64_t parts = 1;             ///< of a pass of a step: how many of its kind the step has
+  bool by_interpreter = false;        ///< the program's interpreter reported it, and not its kernels
+  const FlopsModel* model = nullptr;  ///< the model that runs in it; nullptr: that of the config
+  std::optional<double> flop;         ///< [FLOP] where they were counted as it ran, without a config
+};
+
+/// Ranges inside an instance that said their own work, and have closed.
+struct ClosedParts {
+  std::uint64_t count = 0;
+  Work sum = Work::none();                 ///< of those that no window was given yet
+  Work given = Work::none();               ///< of those that went into windows emitted early
+  std::map<std::int64_t, Work> by_window;  ///< by the window their range closed in; those in `sum`
+};
+
+/// The shape of an instance's work, and where it comes from.
+struct InstanceShape {
+  std::optional<std::int64_t> cached_at_open;  ///< ShapeResolver::cached when its range opened
+  ShapeWords own_shape;                        ///< as its range gave it
+  std::array<ShapeSource, ShapeWords::kCount> shape_source{};
+  Shape shape;                      ///< as far as it was resolved
+  std::int64_t said_tokens = 0;     ///< of a pass, if not read from products; 0: not known
+  std::int64_t seen_rows = 0;       ///< of a pass of its products; 0: not known
+  std::int64_t seen_sequences = 0;  ///< likewise
+  FlopSource flop_source = FlopSource::kNone;
+};
+
+struct Instance : InstanceShape {
   // Fields that every activity reads, together.
   InstanceId id = InstanceId::kNone;
   std::uint32_t region_path = 0;         ///< of its region inside those around it: index into the ledger's chains
@@ -139,32 +169,16 @@ struct Instance {
   TimeNs close_ns = 0;
   bool closed = false;
   bool closed_by_exit = false;
+  DetectedWork detected;
   bool awaited = false;                        ///< it, or an instance inside it, has a launch whose record has not come
   std::optional<std::uint32_t> home_device;    ///< where its thread launched; for instances without device activity
-  std::optional<std::int64_t> cached_at_open;  ///< ShapeResolver::cached when its range opened
-  ShapeWords own_shape;                        ///< as its range gave it
-  Shape detected_shape;                        ///< as its kernels say
-  std::int64_t passes = 0;                     ///< DetectedWork::passes
-  std::int64_t parts_of_step = 1;              ///< DetectedWork::parts
-  const FlopsModel* model = nullptr;           ///< DetectedWork::model
-  std::optional<double> counted_flop;          ///< DetectedWork::flop
-  bool is_one_pass = false;                    ///< DetectedWork::by_interpreter
-  std::array<ShapeSource, ShapeWords::kCount> shape_source{};
-  std::unique_ptr<InstanceProducts> products;        ///< of it and of all inside it; none: no matmul so far
+  std::unique_ptr<InstanceProducts> products;  ///< of it and of all inside it; none: no matmul so far
   std::unique_ptr<InstanceProducts> spare_products;  ///< of an earlier instance, empty: room for `products`
   AttentionWork attention;                           ///< of its attention kernels, once their shape is known
-  Shape shape;                                       ///< as far as it was resolved
-  std::int64_t said_tokens = 0;                      ///< of a pass, if not read from products; 0: not known
-  std::int64_t seen_rows = 0;                        ///< of a pass of its products; 0: not known
-  std::int64_t seen_sequences = 0;                   ///< likewise
-  FlopSource flop_source = FlopSource::kNone;
 
   Work work;            ///< once closed: by its shape, or the sum of its parts
   DecodePasses decode;  ///< once closed, likewise; of the parts that closed meanwhile
-  std::uint64_t part_count = 0;
-  Work parts;                                    ///< sum of the closed parts that no window was given yet
-  Work parts_given;                              ///< sum of those that went into windows emitted early
-  std::map<std::int64_t, Work> parts_by_window;  ///< by the window their range closed in; those in `parts`
+  ClosedParts parts;
 
   std::uint32_t shares_left = 0;                             ///< devices on which it has not ended
   std::vector<std::pair<std::uint32_t, Instance*>> waiting;  ///< (device, one directly inside it) that begin with it
@@ -187,7 +201,7 @@ struct Instance {
     return own_shape.has(ShapeWords::kTokens) || own_shape.has(ShapeWords::kNewTokens);
   }
   /// Its work is the sum of its parts.
-  [[nodiscard]] bool by_parts() const noexcept { return part_count != 0 && !says_itself(); }
+  [[nodiscard]] bool by_parts() const noexcept { return parts.count != 0 && !says_itself(); }
 };
 
 }  // namespace mfu

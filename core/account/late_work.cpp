@@ -100,12 +100,43 @@ bool LateWork::add(DeviceTimeline& timeline, const ActivityRecord& record, Insta
   return true;
 }
 
-void LateWork::correct(const DeviceTimeline& timeline, std::uint32_t device, const Corrections& corrections,
-                       TimeNs at) {
+/// Of an interval before now(). Instances that were held open end one behind another, at one moment of a sweep.
+ClassTimes LateWork::past_times(DeviceTimeline& timeline, std::uint32_t device, Interval interval) {
+  Device& on = *devices_[device];
+  if (!on.past || interval.begin_ns < on.past_from || interval.end_ns > on.past_until) {
+    on.past = timeline.past_classes(on.past_from = interval.begin_ns);
+    on.past_until = timeline.now();
+  }
+  ClassTimes times = on.past->within(interval);
+  times[static_cast<std::size_t>(TimeClass::kIdle)] += interval.length_ns();
+  return times;
+}
+
+/// Its class times since `at`, with the sign: those of past windows are kept by window, those of the one that the
+/// timeline is in follow from `counted`.
+void LateWork::change_since(DeviceTimeline& timeline, Instance& instance, std::uint32_t device, TimeNs at, int sign) {
+  InstanceOnDevice& share = instance.shares[device];
+  const auto times_of = [&](Interval interval) {
+    ClassTimes times = past_times(timeline, device, interval);
+    for (DurationNs& t : times) t *= sign;
+    return times;
+  };
+  const TimeNs edge = std::max(at, rows_.grid().edge(timeline.window()));
+  rows_.grid().split({at, edge}, [&](std::int64_t window, Interval part) {
+    const ClassTimes times = times_of(part);
+    add_times(share.time_ns, times);
+    share.elapsed_ns += sign * part.length_ns();
+    change_slice(timeline, instance, device, window, [&times](auto& of) { add_times(of.time_ns, times); });
+  });
+  const ClassTimes times = times_of({edge, timeline.now()});
+  for (std::size_t c = 0; c < kTimeClasses; ++c) share.counted[c] -= times[c];
+}
+
+void LateWork::correct(const DeviceTimeline& timeline, std::uint32_t device, const Corrections& corrections) {
   const Interval hull = corrections.hull();
   correct_process(device, corrections, {hull.begin_ns, std::min(hull.end_ns, rows_.grid().edge(timeline.window()))});
   correct_instances(timeline, device, corrections);
-  correct_owners(timeline, device, corrections, at);
+  correct_owners(timeline, device, corrections);
 }
 
 /// The window that the timeline is in follows from class_times(), less those at its begin.
@@ -145,8 +176,7 @@ void LateWork::correct_instances(const DeviceTimeline& timeline, std::uint32_t d
 }
 
 /// Those whose work it is: busy for as long as no kernel was known to run.
-void LateWork::correct_owners(const DeviceTimeline& timeline, std::uint32_t device, const Corrections& corrections,
-                              TimeNs at) {
+void LateWork::correct_owners(const DeviceTimeline& timeline, std::uint32_t device, const Corrections& corrections) {
   const Device& on = *devices_[device];
   Owners owners;
   std::optional<std::uint32_t> owners_of;
@@ -159,11 +189,11 @@ void LateWork::correct_owners(const DeviceTimeline& timeline, std::uint32_t devi
     for (const auto& owner : owners) {
       const auto* over = std::get_if<const Over*>(&owner);
       Instance* const instance = over == nullptr ? std::get<Instance*>(owner) : nullptr;
-      Interval lived{at, at};
+      Interval lived{c.begin_ns, c.end_ns};
       if (over != nullptr)
         lived = {(*over)->begin_ns, (*over)->end_ns};
-      else if (const InstanceOnDevice& share = instance->shares[device]; share.begun)
-        lived = {share.begin_ns, share.ended ? share.end_ns : at};
+      else if (const InstanceOnDevice& share = instance->shares[device]; share.ended)
+        lived = {share.begin_ns, share.end_ns};
       rows_.grid().split(lived.overlap({c.begin_ns, c.end_ns}), [&](std::int64_t window, Interval part) {
         const auto busy = [&part](auto& of) { of.busy_ns += part.end_ns - part.begin_ns; };
         if (over != nullptr)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -34,10 +35,21 @@ class LateWork {
   [[nodiscard]] std::uint32_t region_path_of(std::uint32_t device, InstanceId id) const {
     return path_of(owners_from(*devices_[device], id));
   }
+  /// The instance began at `at`, which the sweep has gone past.
+  void add_since(DeviceTimeline& timeline, Instance& instance, std::uint32_t device, TimeNs at) {
+    if (at < timeline.now()) change_since(timeline, instance, device, at, 1);
+  }
+  /// Likewise it ended there; before it is marked as ended.
+  void take_since(DeviceTimeline& timeline, Instance& instance, std::uint32_t device, TimeNs at) {
+    if (at < timeline.now()) change_since(timeline, instance, device, at, -1);
+  }
   /// From the sweep of `timeline`, see TimelineListener.
-  void correct(const DeviceTimeline& timeline, std::uint32_t device, const Corrections& corrections, TimeNs at);
+  void correct(const DeviceTimeline& timeline, std::uint32_t device, const Corrections& corrections);
   /// The device's timeline was swept: corrections of what was added are made.
-  void swept(std::uint32_t device) noexcept { devices_[device]->owners.clear(); }
+  void swept(std::uint32_t device) noexcept {
+    devices_[device]->owners.clear();
+    devices_[device]->past.reset();
+  }
 
  private:
   /// An instance that is accounted for, on one device.
@@ -50,6 +62,8 @@ class LateWork {
   struct Device {
     std::deque<Over> over;           ///< lately
     std::vector<InstanceId> owners;  ///< of the late work since the last sweep
+    TimeNs past_from = 0, past_until = 0;
+    std::optional<Corrections> past;  ///< the classes from past_from to past_until
   };
 
   [[nodiscard]] static std::uint32_t path_of(const Owners& owners) noexcept {
@@ -59,9 +73,11 @@ class LateWork {
   template <typename Change>
   void change_slice(const DeviceTimeline& timeline, Instance& instance, std::uint32_t device, std::int64_t window,
                     Change&& change);
+  [[nodiscard]] ClassTimes past_times(DeviceTimeline& timeline, std::uint32_t device, Interval interval);
+  void change_since(DeviceTimeline& timeline, Instance& instance, std::uint32_t device, TimeNs at, int sign);
   void correct_process(std::uint32_t device, const Corrections& corrections, Interval past);
   void correct_instances(const DeviceTimeline& timeline, std::uint32_t device, const Corrections& corrections);
-  void correct_owners(const DeviceTimeline& timeline, std::uint32_t device, const Corrections& corrections, TimeNs at);
+  void correct_owners(const DeviceTimeline& timeline, std::uint32_t device, const Corrections& corrections);
 
   LiveInstances& live_;
   WindowRows& rows_;

@@ -60,8 +60,6 @@ void Ledger::open(const InstanceSlot& slot, TimeNs at, const DetectedWork* work)
   instance.thread = raw(slot.opener);
   instance.own_shape = slot.shape;
   instance.open_ns = std::max(at, origin());
-  instance.parts = Work::none();
-  instance.parts_given = Work::none();
   instance.parent = slot.parent == InstanceId::kNone ? nullptr : live_.find(slot.parent);
   leave_units_of_other_threads(instance);
   if (instance.parent != nullptr) {
@@ -120,10 +118,10 @@ void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint3
 void Ledger::join_parent(Instance& part) {
   Instance* const whole = part.parent;
   if (whole == nullptr || part.phase == Phase::kNone) return;
-  ++whole->part_count;
-  whole->parts.add(part.work);
+  ++whole->parts.count;
+  whole->parts.sum.add(part.work);
   whole->decode.add(part.decode);
-  whole->parts_by_window.try_emplace(rows_.grid().window_of(part.close_ns), Work::none()).first->second.add(part.work);
+  whole->parts.by_window.try_emplace(rows_.grid().window_of(part.close_ns), Work::none()).first->second.add(part.work);
 }
 
 void Ledger::notify_observer(const ActivityRecord& record, const Instance* instance, InstanceId owner,
@@ -174,41 +172,43 @@ void Ledger::on_open(std::uint32_t device, Instance& instance, TimeNs) {
   if (instance.top_level()) {
     std::deque<Instance*>& queue = devices_[device]->top_level[instance.thread];
     queue.push_back(&instance);
-    if (queue.size() == 1) begin_share(device, instance);
+    if (queue.size() == 1) begin_share(device, instance, devices_[device]->timeline.now());
   } else if (instance.parent->shares[device].begun) {
-    begin_inside(device, instance);
+    begin_inside(device, instance, devices_[device]->timeline.now());
   } else {
     instance.parent->waiting.emplace_back(device, &instance);
   }
 }
 
 /// An instance inside one that has begun: at once, or where the one ends that its thread opened there before.
-void Ledger::begin_inside(std::uint32_t device, Instance& instance) {
+void Ledger::begin_inside(std::uint32_t device, Instance& instance, TimeNs at) {
   Instance* const before = std::exchange(instance.parent->shares[device].newest_inside, &instance);
   if (before != nullptr && before->thread == instance.thread)
     before->shares[device].behind = &instance;
   else
-    begin_one_by_one(device, &instance);
+    begin_one_by_one(device, &instance, at);
 }
 
 /// An instance inside another one, and those that wait for its end, as far as they are over already.
-void Ledger::begin_one_by_one(std::uint32_t device, Instance* next) {
+void Ledger::begin_one_by_one(std::uint32_t device, Instance* next, TimeNs at) {
   while (next != nullptr) {
-    begin_share(device, *next);
+    begin_share(device, *next, at);
     Instance* const behind = next->shares[device].behind;
+    at = end_of(device, *next);
     if (!end_if_due(device, *next)) return;
     next = behind;
   }
 }
 
-void Ledger::begin_share(std::uint32_t device, Instance& instance) {
+void Ledger::begin_share(std::uint32_t device, Instance& instance, TimeNs at) {
   DeviceTimeline& timeline = devices_[device]->timeline;
   InstanceOnDevice& share = instance.shares[device];
   share.begun = true;
-  share.begin_ns = timeline.now();
+  share.begin_ns = std::min(timeline.now(), std::max(at, instance.open_ns));
   share.counted = timeline.class_times();
   share.counted_gaps = timeline.cut_gaps();
   share.counted_work = timeline.idle_work().sums();
+  late_.add_since(timeline, instance, device, share.begin_ns);
   for (auto it = instance.waiting.begin(); it != instance.waiting.end();) {
     if (it->first != device) {
       ++it;
@@ -216,8 +216,17 @@ void Ledger::begin_share(std::uint32_t device, Instance& instance) {
     }
     Instance* nested = it->second;
     it = instance.waiting.erase(it);
-    begin_inside(device, *nested);
+    begin_inside(device, *nested, share.begin_ns);
   }
+}
+
+/// Where an instance ends whose end mark is met. It is here, or before: where its launches were waited for, time may
+/// have gone on beyond all of its work.
+TimeNs Ledger::end_of(std::uint32_t device, const Instance& instance) const {
+  const DeviceTimeline& timeline = devices_[device]->timeline;
+  const InstanceOnDevice& share = instance.shares[device];
+  const TimeNs over = std::max({share.begin_ns, instance.close_ns, share.last_activity_end_ns});
+  return over < timeline.known_from() ? timeline.now() : std::min(over, timeline.now());
 }
 
 void Ledger::on_end(std::uint32_t device, Instance& instance, TimeNs) {
@@ -231,11 +240,12 @@ void Ledger::on_end(std::uint32_t device, Instance& instance, TimeNs) {
   const std::uint32_t thread = instance.thread;
   const bool top_level = instance.top_level();
   Instance* const behind = share.behind;
-  end_share(device, instance);
+  const TimeNs end = end_of(device, instance);
+  end_share(device, instance, end);
   if (top_level)
-    next_on_thread(device, thread);
+    next_on_thread(device, thread, end);
   else
-    begin_one_by_one(device, behind);
+    begin_one_by_one(device, behind, end);
 }
 
 /// An instance that just began, and whose end was met before: ends it, unless activities came meanwhile that still run.
@@ -248,15 +258,16 @@ bool Ledger::end_if_due(std::uint32_t device, Instance& instance) {
     timeline.add_end_mark(instance, instance.close_ns);
     return false;
   }
-  end_share(device, instance);
+  end_share(device, instance, end_of(device, instance));
   return true;
 }
 
-void Ledger::end_share(std::uint32_t device, Instance& instance) {
+void Ledger::end_share(std::uint32_t device, Instance& instance, TimeNs at) {
   Device& on = *devices_[device];
   InstanceOnDevice& share = instance.shares[device];
+  late_.take_since(on.timeline, instance, device, at);
   share.ended = true;
-  share.end_ns = on.timeline.now();
+  share.end_ns = at;
   cut_slice(device, share);
   if (share.has_work() && !instance.closed_by_exit) rows_.follow_in_order(device, instance);
   if (instance.top_level()) {
@@ -277,13 +288,14 @@ void Ledger::end_share(std::uint32_t device, Instance& instance) {
   finish_if_complete(&instance);
 }
 
-void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread) {
+void Ledger::next_on_thread(std::uint32_t device, std::uint32_t thread, TimeNs at) {
   while (true) {
     const auto queue = devices_[device]->top_level.find(thread);
     if (queue == devices_[device]->top_level.end() || queue->second.empty()) return;
     Instance& next = *queue->second.front();
     if (next.shares[device].begun) return;
-    begin_share(device, next);
+    begin_share(device, next, at);
+    at = end_of(device, next);
     if (!end_if_due(device, next)) return;
   }
 }
@@ -324,8 +336,8 @@ void Ledger::on_edge(std::uint32_t device, std::int64_t, TimeNs) {
   rows_.close_edge(device, devices_[device]->timeline);
 }
 
-void Ledger::on_corrected(std::uint32_t device, const Corrections& corrections, TimeNs at) {
-  late_.correct(devices_[device]->timeline, device, corrections, at);
+void Ledger::on_corrected(std::uint32_t device, const Corrections& corrections) {
+  late_.correct(devices_[device]->timeline, device, corrections);
 }
 
 void Ledger::finish_if_complete(Instance* instance) {

@@ -163,7 +163,7 @@ class Ledger final : private TimelineListener {
   void on_open(std::uint32_t device, Instance& instance, TimeNs at) override;
   void on_end(std::uint32_t device, Instance& instance, TimeNs at) override;
   void on_edge(std::uint32_t device, std::int64_t window, TimeNs at) override;
-  void on_corrected(std::uint32_t device, const Corrections& corrections, TimeNs at) override;
+  void on_corrected(std::uint32_t device, const Corrections& corrections) override;
 
   Device& device_at(std::uint32_t device) { return has_device(device) ? *devices_[device] : new_device(device); }
   [[gnu::noinline]] Device& new_device(std::uint32_t device);
@@ -194,12 +194,13 @@ class Ledger final : private TimelineListener {
                                     ActivityTraits traits);
   static void leave_units_of_other_threads(Instance& instance);
   void join_parent(Instance& part);
-  void begin_share(std::uint32_t device, Instance& instance);
-  void begin_inside(std::uint32_t device, Instance& instance);
-  void begin_one_by_one(std::uint32_t device, Instance* next);
+  void begin_share(std::uint32_t device, Instance& instance, TimeNs at);
+  void begin_inside(std::uint32_t device, Instance& instance, TimeNs at);
+  void begin_one_by_one(std::uint32_t device, Instance* next, TimeNs at);
+  [[nodiscard]] TimeNs end_of(std::uint32_t device, const Instance& instance) const;
   bool end_if_due(std::uint32_t device, Instance& instance);
-  void end_share(std::uint32_t device, Instance& instance);
-  void next_on_thread(std::uint32_t device, std::uint32_t thread);
+  void end_share(std::uint32_t device, Instance& instance, TimeNs at);
+  void next_on_thread(std::uint32_t device, std::uint32_t thread, TimeNs at);
   void cut_slice(std::uint32_t device, InstanceOnDevice& share);
   void finish_if_complete(Instance* instance);
   void account(Instance& instance);

@@ -84,12 +84,21 @@ void TimeHistory::add_long(TimeNs begin, TimeNs end, TimeClass time_class) {
   long_.push_back({begin, end, time_class});
 }
 
-TimeHistory::Sweep TimeHistory::begin_correction(const std::vector<LateActivity>& late, TimeNs now) const {
+TimeNs TimeHistory::earliest_of(const std::vector<LateActivity>& late, TimeNs now) noexcept {
+  for (const LateActivity& work : late) now = std::min(now, work.begin_ns);
+  return now;
+}
+
+Corrections TimeHistory::classes(Interval interval) const {
+  Sweep sweep = begin_correction({}, interval);
+  for (Began& work : sweep.began) work.late = 0;
+  return Corrections(next_part(sweep, std::numeric_limits<std::size_t>::max()));
+}
+
+TimeHistory::Sweep TimeHistory::begin_correction(const std::vector<LateActivity>& late, Interval interval) const {
   Sweep sweep;
-  TimeNs from = now;
-  for (const LateActivity& work : late) from = std::min(from, work.begin_ns);
-  sweep.at = std::max(from, known_from_);
-  sweep.stop = now;
+  sweep.at = std::max(interval.begin_ns, known_from_);
+  sweep.stop = interval.end_ns;
   const auto add = [&sweep](TimeNs begin, TimeNs end, TimeClass time_class, std::uint32_t late_index) {
     if (end <= sweep.at || begin >= sweep.stop || time_class == TimeClass::kIdle) return;
     sweep.began.push_back({std::max(begin, sweep.at), end, time_class, late_index});
@@ -105,7 +114,7 @@ TimeHistory::Sweep TimeHistory::begin_correction(const std::vector<LateActivity>
   return sweep;
 }
 
-std::vector<Correction> TimeHistory::next_part(Sweep& sweep) {
+std::vector<Correction> TimeHistory::next_part(Sweep& sweep, std::size_t most) {
   std::vector<Correction> part;
   // The class of the moment `at`, and how long it lasts unless something begins.
   const auto class_at = [](const std::array<TimeNs, kUnions>& until, TimeNs at, TimeNs& lasts) {
@@ -116,7 +125,7 @@ std::vector<Correction> TimeHistory::next_part(Sweep& sweep) {
     }
     return TimeClass::kIdle;
   };
-  while (part.size() < kPart && sweep.at < sweep.stop) {
+  while (part.size() < most && sweep.at < sweep.stop) {
     for (; sweep.next < sweep.began.size() && sweep.began[sweep.next].begin_ns <= sweep.at; ++sweep.next) {
       const Began& work = sweep.began[sweep.next];
       for (std::size_t c = static_cast<std::size_t>(work.time_class); c < kUnions; ++c) {

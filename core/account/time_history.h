@@ -29,10 +29,11 @@ struct Correction {
 /// Corrections in the order of time, with the sum over any interval.
 class Corrections {
  public:
-  /// \param list at least one; disjoint, in order.
+  /// \param list disjoint, in order.
   explicit Corrections(std::vector<Correction> list);
 
   [[nodiscard]] const std::vector<Correction>& list() const noexcept { return list_; }
+  /// Of at least one.
   [[nodiscard]] Interval hull() const noexcept { return {list_.front().begin_ns, list_.back().end_ns}; }
   /// Change of the time of each class within the interval. Sums to 0.
   [[nodiscard]] ClassTimes within(Interval interval) const noexcept;
@@ -96,14 +97,16 @@ class TimeHistory {
   /// Its activities before known_from() are not reported.
   template <typename Each>
   void correct(const std::vector<LateActivity>& late, TimeNs now, Each&& each) {
-    Sweep sweep = begin_correction(late, now);
+    Sweep sweep = begin_correction(late, {earliest_of(late, now), now});
     while (true) {
-      std::vector<Correction> part = next_part(sweep);
+      std::vector<Correction> part = next_part(sweep, kPart);
       if (part.empty()) break;
       each(Corrections(std::move(part)));
     }
     for (const LateActivity& work : late) add(work.begin_ns, work.end_ns, work.time_class);
   }
+  /// The classes of an interval, as corrections of idle time.
+  [[nodiscard]] Corrections classes(Interval interval) const;
 
  private:
   static constexpr std::size_t kFew = 1u << 12;
@@ -137,8 +140,9 @@ class TimeHistory {
 
   void make_room();
   void add_long(TimeNs begin, TimeNs end, TimeClass time_class);
-  [[nodiscard]] Sweep begin_correction(const std::vector<LateActivity>& late, TimeNs now) const;
-  [[nodiscard]] static std::vector<Correction> next_part(Sweep& sweep);
+  [[nodiscard]] static TimeNs earliest_of(const std::vector<LateActivity>& late, TimeNs now) noexcept;
+  [[nodiscard]] Sweep begin_correction(const std::vector<LateActivity>& late, Interval interval) const;
+  [[nodiscard]] static std::vector<Correction> next_part(Sweep& sweep, std::size_t most);
 
   TimeNs known_from_;
   TimeNs keep_from_ = kNever;

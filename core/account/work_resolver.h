@@ -19,16 +19,6 @@
 
 namespace mfu {
 
-/// The kernels' evidence on an instance that no range named.
-struct DetectedWork {
-  Shape shape;                        ///< of one pass
-  std::int64_t passes = 0;            ///< forward and backward passes that a training step consists of; 0: not known
-  std::int64_t parts = 1;             ///< of a pass of a step: how many of its kind the step has
-  bool by_interpreter = false;        ///< the program's interpreter reported it, and not its kernels
-  const FlopsModel* model = nullptr;  ///< the model that runs in it; nullptr: that of the config
-  std::optional<double> flop;         ///< [FLOP] where they were counted as it ran, without a config
-};
-
 /// [mfu-drain] Shapes come from ranges, rules, the config and kernels, in that order. Call open and close in the order
 /// in which ranges opened and closed: a decode pass takes its context from those before it.
 class WorkResolver {
@@ -70,7 +60,7 @@ class WorkResolver {
   void count_attention(Instance& instance);
   void notice_missing(const Instance& instance);
   [[nodiscard]] const FlopsModel* model_of(const Instance& instance) const noexcept {
-    return instance.model != nullptr ? instance.model : model_;
+    return instance.detected.model != nullptr ? instance.detected.model : model_;
   }
 
   const RegionRules& rules_;

@@ -9,6 +9,7 @@
 
 #include "core/base/environment.h"
 #include "core/base/result.h"
+#include "core/config/launcher.h"
 #include "core/config/overrides.h"
 #include "core/config/problem.h"
 #include "core/model/flops_model.h"
@@ -43,8 +44,8 @@ struct LogSettings {
   bool components = false;        ///< MFU_COMPONENTS: below each region its matmuls
 };
 
-/// All settings of a run. Each field's default is the documented one.
-struct Config {
+/// All settings of a run, and which process of its job it is. Each field's default is the documented one.
+struct Config : LauncherFacts {
   std::optional<FlopsModel> model;  ///< none: times and waterfall only
   std::string model_source;         ///< MFU_MODEL_CONFIG as resolved (path, id or `inline`)
   Workload workload;
@@ -72,11 +73,6 @@ struct Config {
   double stall_s = 30;                             ///< MFU_STALL [s]: so long without an end is a stall; 0: never
   bool explain_detection = false;                  ///< MFU_DETECT=explain: and say why each was taken or refused
 
-  std::int64_t rank = 0;                   ///< RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK ...
-  std::optional<std::int64_t> local_rank;  ///< none: the launcher does not say
-  std::string job_id;                      ///< as LauncherFacts
-  std::int64_t restart = 0;
-  std::int64_t world_size = 1;
   std::string host;  ///< gethostname()
 
   /// The config as resolved, as JSON text: the `config` key of the run directory's `start` line.

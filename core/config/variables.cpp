@@ -214,13 +214,8 @@ std::span<const Variable> variables() noexcept { return kVariables; }
 
 void read_variables(const Getenv& getenv, Config& config, Problems* problems) {
   config.host = host_name();
-  const LauncherFacts launcher = read_launcher(getenv);
-  config.rank = launcher.rank;
-  config.local_rank = launcher.local_rank;
-  config.world_size = launcher.world_size;
-  config.job_id = launcher.job_id;
-  config.restart = launcher.restart;
-  for (const auto& [name, value] : launcher.unusable)
+  static_cast<LauncherFacts&>(config) = read_launcher(getenv);
+  for (const auto& [name, value] : config.unusable)
     problems->push_back(
         {"", name, Problem::Kind::kValue, "expected a whole number, got \"" + value.substr(0, 100) + "\"", "ignored"});
   for (const Variable& variable : kVariables) {

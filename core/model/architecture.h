@@ -31,8 +31,29 @@ enum class KeyValues : std::uint8_t {
   kReused,         ///< those of a layer below: no projection, nothing new cached (Gemma 3n)
 };
 
+/// Of latent attention; low-rank queries also elsewhere.
+struct LatentDims {
+  std::int64_t q_rank = 0;   ///< `q_lora_rank`; 0: plain query projection
+  std::int64_t kv_rank = 0;  ///< `kv_lora_rank`
+  std::int64_t nope_dim = 0;
+  std::int64_t rope_dim = 0;
+
+  friend bool operator==(const LatentDims&, const LatentDims&) = default;
+};
+
+/// Of a state space and of a delta net, whose heads and qk_dim are those of keys, kv_heads and v_dim those of values.
+struct StateDims {
+  std::int64_t inner = 0;  ///< expanded width
+  std::int64_t state = 0;  ///< state size per channel
+  std::int64_t groups = 0;
+  std::int64_t conv_kernel = 0;
+  std::int64_t dt_rank = 0;
+
+  friend bool operator==(const StateDims&, const StateDims&) = default;
+};
+
 /// Token mixing of one layer. Dimensions in elements; zero: not there.
-struct MixerSpec {
+struct MixerSpec : LatentDims, StateDims {
   MixerKind kind = MixerKind::kNone;
   bool causal = true;
   bool output_gate = false;        ///< the query projection also makes a gate of the same width
@@ -47,17 +68,6 @@ struct MixerSpec {
   KeyValues key_values = KeyValues::kOwn;
   std::int64_t o_rank = 0;    ///< output projection by groups of heads to this width each, then one matrix; 0: plain
   std::int64_t o_groups = 0;  ///< how many such groups
-  // Latent attention; low-rank queries also elsewhere.
-  std::int64_t q_rank = 0;   ///< `q_lora_rank`; 0: plain query projection
-  std::int64_t kv_rank = 0;  ///< `kv_lora_rank`
-  std::int64_t nope_dim = 0;
-  std::int64_t rope_dim = 0;
-  // State space and delta net. Delta net: heads/qk_dim are those of keys, kv_heads/v_dim those of values.
-  std::int64_t inner = 0;  ///< expanded width
-  std::int64_t state = 0;  ///< state size per channel
-  std::int64_t groups = 0;
-  std::int64_t conv_kernel = 0;
-  std::int64_t dt_rank = 0;
   // Sparse attention: an index of `index_heads` x `index_dim` scores every visible key, the core sees the best
   // `top_keys`.
   std::int64_t top_keys = 0;  ///< 0: all
@@ -201,19 +211,10 @@ struct ParamGroups {
   [[nodiscard]] Count active() const noexcept { return text_total() - inactive_expert; }
 };
 
-/// A whole model.
-struct Architecture {
-  std::string family;  ///< `model_type`, `nanogpt`, or `custom` for the own schema
-  std::int64_t d_model = 0;
-  std::int64_t vocab = 0;        ///< rows of the output matrix; 0: no output matrix
-  std::int64_t embed_width = 0;  ///< width of the input table and the output matrix when not d_model (OPT-350m)
-  bool tied = false;
-  bool is_encoder = false;         ///< bidirectional, no KV cache, head on every position (BERT)
-  std::vector<LayerSpec> layers;   ///< the decoder, or the only stack
-  std::vector<LayerSpec> encoder;  ///< encoder-decoder models
-  std::int64_t encoder_width = 0;  ///< of the encoder's layers when not d_model
-  Count embed_params;              ///< input table
-  Count position_params;           ///< learned positions, token types
+/// Parameters and matrices outside of the layers.
+struct OuterWeights {
+  Count embed_params;     ///< input table
+  Count position_params;  ///< learned positions, token types
   Count lm_head_extra_params;
   Count norm_params;  ///< of the decoder, outside layers
   Count encoder_norm_params;
@@ -221,14 +222,27 @@ struct Architecture {
   Count encoder_attn_extra_params;
   Count other_matmul_weights;  ///< applied to every token besides the layers: OPT in/out projection, BERT transform
   Count other_extra_params;
-  Count front_weights;               ///< per token, of matrices that `other_extra_params` holds: convolutions that run
-                                     ///< at another rate than tokens
-  Count front_sequence_weights;      ///< likewise, per sequence: the first token's surplus
-  Count sequence_weights;            ///< multiplied once per sequence: poolers, heads of classifiers
-  Count context_token_weights;       ///< multiplied once per text token of a diffusion transformer
-  Count encoder_token_weights;       ///< multiplied once per encoder token, besides its layers: an audio encoder's
-                                     ///< convolutions
-  std::vector<std::string> assumed;  ///< assumptions of the reader, a sentence each; empty: none
+  Count front_weights;           ///< per token, of matrices that `other_extra_params` holds: convolutions that run
+                                 ///< at another rate than tokens
+  Count front_sequence_weights;  ///< likewise, per sequence: the first token's surplus
+  Count sequence_weights;        ///< multiplied once per sequence: poolers, heads of classifiers
+  Count context_token_weights;   ///< multiplied once per text token of a diffusion transformer
+  Count encoder_token_weights;   ///< multiplied once per encoder token, besides its layers: an audio encoder's
+                                 ///< convolutions
+};
+
+/// A whole model.
+struct Architecture : OuterWeights {
+  std::string family;  ///< `model_type`, `nanogpt`, or `custom` for the own schema
+  std::int64_t d_model = 0;
+  std::int64_t vocab = 0;        ///< rows of the output matrix; 0: no output matrix
+  std::int64_t embed_width = 0;  ///< width of the input table and the output matrix when not d_model (OPT-350m)
+  bool tied = false;
+  bool is_encoder = false;               ///< bidirectional, no KV cache, head on every position (BERT)
+  std::vector<LayerSpec> layers;         ///< the decoder, or the only stack
+  std::vector<LayerSpec> encoder;        ///< encoder-decoder models
+  std::int64_t encoder_width = 0;        ///< of the encoder's layers when not d_model
+  std::vector<std::string> assumed;      ///< assumptions of the reader, a sentence each; empty: none
   std::vector<std::string> not_counted;  ///< parts of the model that no count has, a sentence each
   std::optional<VisionSpec> vision;
   bool image_context = false;       ///< layers with `with_images` attend to image tokens, which are no part of the text

@@ -243,12 +243,8 @@ struct Energy {
   std::int64_t output_tokens = 0;  ///< and of them those that decode passes made
 };
 
-/// One region on one device (or all of the process's devices) over one window or the whole run. Its outputs are made
-/// from the table in region_fields.h: a new member is a new row there.
-struct RegionSummary : RegionCounts {
-  std::string region;                   ///< `total`: the process
-  std::optional<std::uint32_t> device;  ///< index in this process; none: all devices together
-  Interval window;
+/// The figures of a region's single instances.
+struct RegionLatency {
   LatencySummary latency;              ///< of the instances that ended in the window
   LatencySummary inter_token;          ///< of their decode passes: elapsed / passes, once per pass; none elsewhere
   std::vector<BatchLatency> by_batch;  ///< ascending; only instances whose batch is known
@@ -257,7 +253,20 @@ struct RegionSummary : RegionCounts {
   LatencySummary prefill_to_decode;
   /// Instances that decode, with a prefill between them and the one before; none: nothing decodes here.
   std::optional<std::uint64_t> after_prefill;
-  std::vector<SlowInstance> slowest;              ///< longest first; none where none is much longer than the median
+  std::vector<SlowInstance> slowest;  ///< longest first; none where none is much longer than the median
+
+  /// Where the limits of single instances are not sure enough: the figures of each are dropped, the times of all
+  /// together stay.
+  void forget_single_instances() {
+    latency = inter_token = prefill_to_decode = LatencySummary{};
+    by_batch.clear();
+    after_prefill.reset();
+    slowest.clear();
+  }
+};
+
+/// The work of a region by its model, and the rates that follow.
+struct RegionWork {
   std::optional<double> flop;                     ///< model FLOP [FLOP]
   std::optional<double> hfu_flop;                 ///< plus recomputation [FLOP]
   std::optional<double> bytes;                    ///< bytes the model must move [B]
@@ -266,6 +275,17 @@ struct RegionSummary : RegionCounts {
   std::optional<double> mfu_mixed;
   std::optional<double> roofline_s;  ///< max(FLOP/peak, bytes/bandwidth) [s]
   Bound bound = Bound::kUnknown;
+  std::optional<double> mfu_lower;  ///< bound from below, where tokens are known and the sequence length is not
+  FlopSource flop_source = FlopSource::kNone;
+  std::optional<double> mbu_lower;  ///< as mfu_lower
+};
+
+/// One region on one device (or all of the process's devices) over one window or the whole run. Its outputs are made
+/// from the table in region_fields.h: a new member is a new row there.
+struct RegionSummary : RegionCounts, RegionLatency, RegionWork {
+  std::string region;                   ///< `total`: the process
+  std::optional<std::uint32_t> device;  ///< index in this process; none: all devices together
+  Interval window;
   std::optional<double> clock_ratio;  ///< SM clock at the window's end over the clock of the peak
   std::string suspect;                ///< why the figure is not to be believed; empty: nothing found
   bool classes_known = true;          ///< false: no device activity was to be had, or not all times of it
@@ -278,10 +298,7 @@ struct RegionSummary : RegionCounts {
   /// and the decode steps since), `detected` (read from kernels). Where instances differ, the least trusted.
   std::vector<std::pair<std::string, std::string>> shape_source;
 
-  std::optional<double> mfu_lower;  ///< bound from below, where tokens are known and the sequence length is not
-  FlopSource flop_source = FlopSource::kNone;
   std::optional<ExecutedWork> executed;
-  std::optional<double> mbu_lower;    ///< as mfu_lower
   std::vector<Component> components;  ///< most time first, `other` last
   std::vector<Finding> findings;
   std::optional<bool> settled;     ///< all of its work was recorded when it was written
@@ -307,14 +324,6 @@ struct RegionSummary : RegionCounts {
     top_kernels.clear();
     suspect.clear();
     prefill_to_decode = LatencySummary{};
-    after_prefill.reset();
-    slowest.clear();
-  }
-  /// Where the limits of single instances are not sure enough: the figures of each are dropped, the times of all
-  /// together stay.
-  void forget_single_instances() {
-    latency = inter_token = prefill_to_decode = LatencySummary{};
-    by_batch.clear();
     after_prefill.reset();
     slowest.clear();
   }
@@ -368,6 +377,7 @@ struct Stall {
   bool comm = false;               ///< it is a collective, or another kernel of communication
   std::uint64_t comm_kernels = 0;  ///< of those, that this process has launched
   std::string host;                ///< where the thread is that launched last; empty: unknown
+  std::uint64_t collective = 0;    ///< number of `kernel` among those of its stream; 0: it is none, or is not known
 };
 
 /// One closed window of every region. `final_run` marks the whole run.

@@ -164,15 +164,18 @@ class Processes(TestCase):
 
     def test_exit_while_a_kernel_never_ends(self):
         """A prefetcher or a collective that still runs: everything that has finished is accounted all the same."""
-        for env in ({}, {"SIMGPU_FLUSH_KEEPS_OPEN": "0"}, {"SIMGPU_PER_THREAD": "0"}, {"SIMGPU_FLUSH_ON_WORKER": "1"}):
-            with self.subTest(env):
-                run = self.unharmed("""
+        flushes = ({}, {"SIMGPU_FLUSH_KEEPS_OPEN": "0"}, {"SIMGPU_PER_THREAD": "0"}, {"SIMGPU_FLUSH_ON_WORKER": "1"})
+        # Beside a kernel that runs on, records come after time has gone past their launches, for which it waits 2 s.
+        for env, pause in [*((env, 0) for env in flushes), ({}, 2600), ({}, 4100)]:
+            with self.subTest(env=env, pause=pause):
+                run = self.unharmed(f"""
                     kernel gemm_step ns=20000; kernel endless ns=600000000000
                     stream side
                     launch endless stream=side
-                    repeat 300 { push "step batch=1 seq_len=8"; launch gemm_step count=10; pop }
+                    repeat 300 {{ push "step batch=1 seq_len=8"; launch gemm_step count=10; pop }}
                     sync default
                     launch endless stream=side
+                    sleep {pause}
                     print leaves
                     exit 4
                 """, env=env)

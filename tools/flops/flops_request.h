@@ -14,15 +14,19 @@
 
 namespace mfu {
 
-/// The command line of `mfu flops` as it came in. Empty or absent: not given.
-struct FlopsCall {
+/// The sizes of the command line of `mfu flops` as they came in. Empty or absent: not given.
+struct FlopsSizes {
+  std::optional<std::int64_t> batch, seq_len, context, new_tokens, documents, grad_accum, encoder_len, m, n, k;
+  std::vector<std::int64_t> seq_lens, contexts;
+  std::vector<std::string> images;
+};
+
+/// All of it, likewise.
+struct FlopsCall : FlopsSizes {
   std::string config;
   std::string phase, attention, logits, convention, gpu, dtype, weight_dtype, kv_dtype, kernel, encoder_runs, recompute,
       context_mode;
-  std::optional<std::int64_t> batch, seq_len, context, new_tokens, documents, grad_accum, encoder_len, m, n, k;
   std::optional<std::int64_t> tp, pp, cp, ep, dp;
-  std::vector<std::int64_t> seq_lens, contexts;
-  std::vector<std::string> images;
   std::string as;
   bool sparse = false, json = false, markdown = false, schema = false, list = false;
 };

@@ -42,7 +42,7 @@ class Recorder : public TimelineListener {
     edges.push_back({window, at, timeline->class_times(), timeline->busy_ns()});
     (void)timeline->cut_gaps();
   }
-  void on_corrected(std::uint32_t, const Corrections&, TimeNs) override {}
+  void on_corrected(std::uint32_t, const Corrections&) override {}
   DeviceTimeline* timeline = nullptr;
   std::vector<std::tuple<std::string, InstanceId, TimeNs>> marks;
   std::vector<Edge> edges;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -180,6 +181,96 @@ class LateWork : public testing::Test {
     expect(step, steps);
   }
 
+  /// The host runs ahead of one stream, whose records come in buffers, and time goes on meanwhile: each step begins
+  /// where the one before it ends, and ends with the last of its own work.
+  void check_run_ahead(unsigned seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 rng(seed);
+    const auto pick = [&rng](std::int64_t low, std::int64_t high) {
+      return std::uniform_int_distribution<std::int64_t>(low, high)(rng);
+    };
+    std::vector<Range> ranges, lived;
+    std::vector<Work> all;
+    std::vector<TimeNs> launched;
+    TimeNs host = kOrigin + pick(0, 300), gpu = host;
+    const std::int64_t pace = pick(1, 200), longest = pick(1, 400);
+    for (std::int64_t n = pick(1, 30); n > 0; --n) {
+      const int index = static_cast<int>(ranges.size());
+      const TimeNs opened = host;
+      for (std::int64_t k = pick(0, 6); k > 0; --k) {
+        host += pick(0, pace);
+        Work w{};
+        w.begin = std::max(host, gpu) + pick(0, 20);
+        w.end = gpu = w.begin + pick(0, longest);
+        w.time_class = static_cast<TimeClass>(pick(0, 2));
+        w.owner = index;
+        launched.push_back(host);
+        all.push_back(w);
+      }
+      host += pick(0, pace);
+      ranges.push_back({opened, host});
+      lived.push_back({std::max(opened, lived.empty() ? opened : lived.back().close), 0});
+      lived.back().close = std::max({lived.back().open, host, !all.empty() && all.back().owner == index ? gpu : 0});
+      host += pick(0, pace);
+    }
+    const TimeNs end = std::max(host, gpu) + pick(1, 9000);
+    for (std::size_t first = 0; first < all.size();) {
+      const std::size_t next = std::min(all.size(), first + static_cast<std::size_t>(pick(1, 20)));
+      const TimeNs known = all[next - 1].end + (pick(0, 2) == 0 ? end : pick(0, 3000));
+      for (; first < next; ++first) all[first].known = known;
+    }
+    const std::size_t of_steps = all.size();
+    for (std::int64_t n = pick(0, 20); n > 0; --n) {  // copies on another stream
+      const TimeNs begin = pick(kOrigin, end - 1);
+      const TimeNs over = std::min(end, begin + pick(0, 900));
+      all.push_back({begin, over, TimeClass::kMemcpy, -1, over + pick(0, 900)});
+    }
+    std::vector<bool> told(all.size(), false), opened(ranges.size(), false), closed(ranges.size(), false);
+    const auto tell = [&](TimeNs until) {
+      for (std::size_t i = 0; i < ranges.size(); ++i) {
+        if (!opened[i] && ranges[i].open <= until) open(static_cast<int>(i), ranges[i].open);
+        opened[i] = opened[i] || ranges[i].open <= until;
+        if (!closed[i] && ranges[i].close <= until) close(static_cast<int>(i), ranges[i].close);
+        closed[i] = closed[i] || ranges[i].close <= until;
+      }
+      std::vector<InstanceId> awaited;
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        if (!told[k] && all[k].known <= until) {
+          told[k] = true;
+          add(all[k]);
+        }
+        if (!told[k] && k < of_steps && launched[k] <= until)
+          awaited.push_back(static_cast<InstanceId>(all[k].owner + 1));
+      }
+      ledger_->await_launches_of(awaited);
+    };
+    ledger_->expect_device(0);
+    ledger_->keep_from(kOrigin);
+    for (TimeNs now = kOrigin; now < end; now += pick(1, 700)) {
+      tell(now);
+      ledger_->advance(now);
+    }
+    tell(std::numeric_limits<TimeNs>::max());
+    ledger_->finish(end);
+
+    ASSERT_TRUE(windows_.back().final_run);
+    expect(of_run("total"), truth_of(all, {kOrigin, end}, -1));
+    Truth steps;
+    DurationNs longest_step = 0;
+    for (std::size_t i = 0; i < lived.size(); ++i) {
+      const Truth one = truth_of(all, {lived[i].open, lived[i].close}, static_cast<int>(i));
+      for (std::size_t c = 0; c < kTimeClasses; ++c) steps.time[c] += one.time[c];
+      steps.busy += one.busy;
+      steps.sum += one.sum;
+      steps.kernels += one.kernels;
+      longest_step = std::max(longest_step, lived[i].close - lived[i].open);
+    }
+    const RegionSummary step = of_run("step");
+    EXPECT_EQ(step.instances, lived.size());
+    expect(step, steps);
+    EXPECT_EQ(step.latency.max_ns, longest_step);
+  }
+
   std::vector<WindowSummary> windows_;
   Counters counters_;
   KernelNames names_{counters_};
@@ -191,6 +282,8 @@ class LateWork : public testing::Test {
 class LateWorkProperty : public LateWork, public testing::WithParamInterface<unsigned> {};
 
 TEST_P(LateWorkProperty, ChangesNoTotalOfTheRun) { check(GetParam()); }
+
+TEST_P(LateWorkProperty, EndsItsStepWhereItEnded) { check_run_ahead(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, LateWorkProperty, testing::Range(1u, 301u));
 
