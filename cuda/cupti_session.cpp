@@ -190,7 +190,7 @@ void CuptiSession::enable_launch_callbacks() {
   // correlation id. The runtime's own would double the callbacks and add nothing.
   for (std::uint32_t id = 0; id < kCallIds; ++id)
     if (launch_kind(true, id) != LaunchKind::kNone || capture_edge(true, id) != CaptureEdge::kNone ||
-        is_among(kDriverSynchronize, id) || id == kDriverEventSynchronize)
+        is_among(kDriverSynchronize, id) || id == kDriverEventSynchronize || is_among(kDriverSlowCalls, id))
       enable(CUPTI_CB_DOMAIN_DRIVER_API, id);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
   enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
@@ -438,6 +438,7 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
 /// A call of the driver that launches nothing.
 [[gnu::noinline]] void CuptiSession::on_other_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
   if (is_among(kDriverSynchronize, id) || id == kDriverEventSynchronize) return on_synchronized(id, data);
+  if (is_among(kDriverSlowCalls, id)) return note_inside(data);
   if (is_among(kDriverGraphChanges, id)) {
     live_.attribution->graph_products().graphs_changed();
     if (follows_graphs_) on_graph_change(id, data);
@@ -605,13 +606,19 @@ void CuptiSession::on_graph_change(CUpti_CallbackId id, const CUpti_CallbackData
     contents.runs(first, detail::read_at<std::uint64_t>(call.functionParams, 8));
 }
 
+/// A call that may take long begins or ends.
+void CuptiSession::note_inside(const CUpti_CallbackData& data) noexcept {
+  HostThread* thread = host_thread_if_any();
+  if (thread == nullptr || thread->state == nullptr) return;
+  const bool leaves = data.callbackSite == CUPTI_API_EXIT;
+  thread->state->waits_in.store(leaves ? nullptr : data.functionName, std::memory_order_relaxed);
+}
+
 /// The host waits for a stream or a context, or the wait is over.
 void CuptiSession::on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
+  note_inside(data);
+  if (data.callbackSite != CUPTI_API_EXIT || !succeeded(data) || id == kDriverEventSynchronize) return;
   HostThread* thread = host_thread_if_any();
-  const bool leaves = data.callbackSite == CUPTI_API_EXIT;
-  if (thread != nullptr && thread->state != nullptr)
-    thread->state->waits_in.store(leaves ? nullptr : data.functionName, std::memory_order_relaxed);
-  if (!leaves || !succeeded(data) || id == kDriverEventSynchronize) return;
   if (thread == nullptr || !thread->probe.armed || thread->probe.context != data.contextUid) return;
   if (is_stream_synchronize(id) &&
       (data.functionParams == nullptr || *static_cast<void* const*>(data.functionParams) != thread->probe.stream))

@@ -65,9 +65,9 @@ void adopt_early_ranges(HostThread& thread, const HostLinks& live) noexcept {
     }
     const EarlyRange& range = thread.early[i];
     const std::string_view name = RuleCache::cut(range.name);
-    const RuleId rule = live.names->rule_of(range.domain, nvtx_domain_name(range.domain), name);
+    const auto [rule, number] = live.names->kind_of(range.domain, nvtx_domain_name(range.domain), name);
     if (rule == RuleId::kNone || range.opened < live.ready)
-      live.attribution->push(*thread.state, range.domain);
+      live.attribution->push(*thread.state, range.domain, number);
     else
       live.attribution->push_region(*thread.state, range.domain,
                                     live.rules->open(rule, name, range.has_payload ? &range.payload : nullptr),
@@ -107,7 +107,7 @@ void adopt_early_process_ranges(const HostLinks& live) noexcept {
   for (EarlyProcessRange& early : g_early_process) {
     if (!early.open) continue;
     const std::string_view name = RuleCache::cut(early.range.name);
-    const RuleId rule = live.names->rule_of(early.range.domain, nvtx_domain_name(early.range.domain), name);
+    const RuleId rule = live.names->kind_of(early.range.domain, nvtx_domain_name(early.range.domain), name).rule;
     if (rule == RuleId::kNone || early.range.opened < live.ready) continue;
     early.handle = live.attribution->start_process_region(
         nullptr, live.rules->open(rule, name, early.range.has_payload ? &early.range.payload : nullptr),

@@ -121,7 +121,15 @@ inline constexpr std::uint32_t kDriverSynchronize[] = {17, 126, 440,
 /// Waits for an event, which says nothing of what was launched after it.
 inline constexpr std::uint32_t kDriverEventSynchronize = 121;
 
-/// Of these, the ones that wait for one stream: the first member of their parameters.
+/// Calls that may take long while the device has nothing to do: cuModuleLoad..., cuMemAlloc, cuMemAllocPitch,
+/// cuMemFree, cuMemAllocHost, cuMemFreeHost, cuMemHostAlloc, their second versions, cuMemHostRegister,
+/// cuMemHostUnregister, cuMemAllocManaged, cuMemCreate, cuMemRelease, cuMemMap, cuMemUnmap, cuGraphInstantiate...,
+/// cuLibraryLoad...
+inline constexpr std::uint32_t kDriverSlowCalls[] = {18,  19,  20,  21,  29,  31,  33,  37,  38,  39,
+                                                     243, 244, 245, 271, 294, 301, 302, 371, 379, 513,
+                                                     549, 550, 551, 552, 578, 643, 656, 657, 678, 679};
+
+/// Of those that synchronise, the ones that wait for one stream: the first member of their parameters.
 [[nodiscard]] constexpr bool is_stream_synchronize(std::uint32_t id) noexcept { return id == 126 || id == 440; }
 
 /// Calls that give a node of a graph, or all of an executable one, other kernels or arguments:

@@ -18,16 +18,16 @@ constinit std::atomic<bool> g_ranges_seen{false};
 
 // --- ranges ---------------------------------------------------------------------------------------------------------
 
-[[gnu::always_inline]] inline RuleId rule_of(const HostLinks& live, const NvtxDomain& domain,
-                                             const RangeEvent& event) noexcept {
+[[gnu::always_inline]] inline MatchedRange kind_of(const HostLinks& live, const NvtxDomain& domain,
+                                                   const RangeEvent& event) noexcept {
   if (event.registered != nullptr) {
-    const std::uint32_t known = event.registered->rule.load(std::memory_order_relaxed);
-    if (known != 0) return static_cast<RuleId>(known - 1);
-    const RuleId rule = live.names->rule_of(domain.id, domain.name, event.name);
-    event.registered->rule.store(static_cast<std::uint32_t>(raw(rule)) + 1, std::memory_order_relaxed);
-    return rule;
+    const RegisteredString::Kind known = event.registered->kind.load(std::memory_order_relaxed);
+    if (known.asked != 0) return known.range;
+    const MatchedRange kind = live.names->kind_of(domain.id, domain.name, event.name);
+    event.registered->kind.store({kind, 1}, std::memory_order_relaxed);
+    return kind;
   }
-  return live.names->rule_of(domain.id, domain.name, event.name);
+  return live.names->kind_of(domain.id, domain.name, event.name);
 }
 
 // Rare or slow work is kept out of the functions that every range goes through. Events by value: a range
@@ -59,9 +59,9 @@ constinit std::atomic<bool> g_ranges_seen{false};
   if (live == nullptr) return push_before_live(domain, event);
   HostThread* thread = live_thread(*live);
   if (thread == nullptr || thread->state == nullptr) return 0;
-  const RuleId rule = rule_of(*live, domain, event);
-  if (rule != RuleId::kNone) return push_region(*live, *thread->state, domain, event, rule);
-  live->attribution->push(*thread->state, domain.id);
+  const MatchedRange kind = kind_of(*live, domain, event);
+  if (kind.rule != RuleId::kNone) return push_region(*live, *thread->state, domain, event, kind.rule);
+  live->attribution->push(*thread->state, domain.id, kind.name);
   return static_cast<int>(thread->state->stack.depth()) - 1;
 }
 
@@ -85,7 +85,7 @@ nvtxRangeId_t start(const NvtxDomain& domain, const RangeEvent& event) noexcept 
   if (!g_ranges_seen.load(std::memory_order_relaxed)) g_ranges_seen.store(true, std::memory_order_relaxed);
   const HostLinks* live = switches.live.load(std::memory_order_acquire);
   if (live == nullptr) return start_early(domain, event);
-  const RuleId rule = rule_of(*live, domain, event);
+  const RuleId rule = kind_of(*live, domain, event).rule;
   if (rule == RuleId::kNone) return kUnfollowedRange;
   HostThread* thread = live_thread(*live);
   const std::uint64_t handle = live->attribution->start_process_region(

@@ -39,11 +39,16 @@ inline constinit std::array<NvtxDomain, kMaxNvtxDomains> g_nvtx_domains{};  // [
 /// By its id, for rules that name a domain.
 [[nodiscard]] const char* nvtx_domain_name(DomainId domain) noexcept;
 
-/// A client's nvtxStringHandle_t: the text, and the rule once there are rules. Never freed.
+/// A client's nvtxStringHandle_t: the text, and its kind once there are rules. Never freed.
 struct RegisteredString {
   std::uint32_t magic = kMagic;
   std::uint32_t length = 0;
-  std::atomic<std::uint32_t> rule{0};  ///< 1 + RuleId; 0: not asked yet
+  struct Kind {
+    MatchedRange range;
+    std::uint32_t asked = 0;
+  };
+  static_assert(std::atomic<Kind>::is_always_lock_free);
+  std::atomic<Kind> kind{};
   char text[RuleCache::kMaxLength + 1] = {};
 
   static constexpr std::uint32_t kMagic = 0x4D465553;  // "MFUS"

@@ -39,6 +39,7 @@ ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
     t.os_thread.store(os_thread, std::memory_order_relaxed);
     t.handle.store(static_cast<std::uint64_t>(::pthread_self()), std::memory_order_relaxed);
     t.waits_in.store(nullptr, std::memory_order_relaxed);
+    t.range.store(0, std::memory_order_relaxed);
     t.in_launch_call = false;
     t.product = t.launch_product = {};
     t.holds_region = false;
@@ -59,6 +60,7 @@ void Attribution::release_thread(ThreadState& thread, Ticks now) noexcept {
 }
 
 void Attribution::push_region(ThreadState& thread, DomainId domain, const RegionOpening& opening, Ticks now) noexcept {
+  thread.range.store(0, std::memory_order_relaxed);
   RangeStack::Frame frame;
   frame.domain = domain;
   frame.region = opening.region;
@@ -259,21 +261,19 @@ const ThreadState* Attribution::last_launcher() const noexcept {
   return last;
 }
 
-std::vector<const char*> Attribution::kernels_since(CorrelationId first) const {
-  std::vector<std::pair<std::uint32_t, const char*>> launches;
+std::vector<std::pair<CorrelationId, const char*>> Attribution::kernels_since(CorrelationId first) const {
+  std::vector<std::pair<CorrelationId, const char*>> launches;
   const std::uint32_t used = threads_used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {
     if (threads_[i].any_launch.load(std::memory_order_relaxed) == 0) continue;
     for (const ThreadState::NamedLaunch& launch : threads_[i].named) {
       const std::uint32_t id = launch.correlation.load(std::memory_order_acquire);
       const char* const kernel = launch.kernel.load(std::memory_order_relaxed);
-      if (kernel != nullptr && !newer(raw(first), id)) launches.emplace_back(id - raw(first), kernel);
+      if (kernel != nullptr && !newer(raw(first), id)) launches.emplace_back(static_cast<CorrelationId>(id), kernel);
     }
   }
-  std::ranges::sort(launches);
-  std::vector<const char*> kernels;
-  for (const auto& [_, kernel] : launches) kernels.push_back(kernel);
-  return kernels;
+  std::ranges::sort(launches, [](const auto& a, const auto& b) { return newer(b.first, a.first); });
+  return launches;
 }
 
 bool Attribution::newest_correlation(CorrelationId& id) const noexcept {

@@ -41,10 +41,12 @@ struct alignas(64) ThreadState {
   StreamLanes::Cache lane;           ///< of the stream that it launched on last
   ProductWords asked;                ///< the product, while it is kAsked
   std::atomic<std::uint32_t> first_correlation{0};
-  std::atomic<std::uint32_t> os_thread{0};     ///< as gettid() says
-  std::atomic<std::uint64_t> handle{0};        ///< as pthread_self() says
-  std::atomic<const char*> waits_in{nullptr};  ///< the call that waits for the device, while it is inside of one
-  bool holds_region = false;                   ///< counted in the number of owners
+  std::atomic<std::uint32_t> os_thread{0};  ///< as gettid() says
+  std::atomic<std::uint64_t> handle{0};     ///< as pthread_self() says
+  /// The call of the driver that it is inside of: one that waits for the device, or may take long for other reasons.
+  std::atomic<const char*> waits_in{nullptr};
+  std::atomic<std::uint16_t> range{0};  ///< RangeStack::name
+  bool holds_region = false;            ///< counted in the number of owners
   RangeStack stack;
   RecentProducts recent_products;
   /// Its newest launches, in a ring: the names that CUPTI gave their kernels, which live as long as the modules do.
@@ -73,10 +75,12 @@ class Attribution {
   /// [owner thread] The thread ends: its open instances are closed, the state is free again.
   void release_thread(ThreadState& thread, Ticks now) noexcept;
 
-  /// [owner thread] hot. A range that maps to no region.
-  void push(ThreadState& thread, DomainId domain) noexcept {
+  /// [owner thread] hot. A range that maps to no region. \param name see MatchedRange.
+  void push(ThreadState& thread, DomainId domain, std::uint16_t name = 0) noexcept {
     RangeStack::Frame frame;
     frame.domain = domain;
+    frame.name = name;
+    thread.range.store(name, std::memory_order_relaxed);
     frame.innermost = thread.stack.innermost();
     if (!thread.stack.push(frame)) counters_.add(Counter::kNvtxTooDeep);
   }
@@ -88,6 +92,7 @@ class Attribution {
     InstanceId opened = InstanceId::kNone;
     switch (thread.stack.pop(domain, opened)) {
       case RangeStack::Popped::kFrame:
+        thread.range.store(thread.stack.name(), std::memory_order_relaxed);
         if (opened != InstanceId::kNone) [[unlikely]]
           close_opened(thread, opened, now());
         return;
@@ -148,7 +153,7 @@ class Attribution {
   }
   /// [any thread] Where the names of the kernels lie that were launched since `first`, in order, as far as the rings
   /// reach. Their modules may be gone meanwhile, and the names with them.
-  [[nodiscard]] std::vector<const char*> kernels_since(CorrelationId first) const;
+  [[nodiscard]] std::vector<std::pair<CorrelationId, const char*>> kernels_since(CorrelationId first) const;
   /// [launching thread] hot. The launch call `id` leaves; `failed`: it put no work on a stream.
   void launch_done(ThreadState& thread, CorrelationId id, bool failed) noexcept {
     if (!thread.in_launch_call || thread.last_correlation.load(std::memory_order_relaxed) != raw(id)) return;
@@ -201,6 +206,7 @@ class Attribution {
   [[nodiscard]] std::uint32_t ids_since_first(CorrelationId newest) const noexcept;
 
   [[nodiscard]] CorrelationMap& map() noexcept { return map_; }
+  [[nodiscard]] const CorrelationMap& map() const noexcept { return map_; }
   [[nodiscard]] InstanceTable& instances() noexcept { return instances_; }
   [[nodiscard]] StreamLanes& lanes() noexcept { return lanes_; }
   [[nodiscard]] ProductTable& products() noexcept { return products_; }

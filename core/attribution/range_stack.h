@@ -19,6 +19,7 @@ class RangeStack {
     InstanceId instance = InstanceId::kNone;   ///< opened by this range: an instance, a part of one, or nothing
     InstanceId innermost = InstanceId::kNone;  ///< innermost region instance of the thread while this frame is on top
     RegionId region = RegionId::kNone;         ///< of the range itself
+    std::uint16_t name = 0;                    ///< of a range that is no region, see MatchedRange
   };
 
   /// False below kMaxDepth: the level is counted, so that its pop stays balanced, but not stored.
@@ -67,6 +68,8 @@ class RangeStack {
         return open_[i].instance;
     return InstanceId::kNone;
   }
+  /// Of the innermost range, of no more than kMaxDepth; 0: it is a region, or there is none.
+  [[nodiscard]] std::uint16_t name() const noexcept { return depth_ == 0 ? std::uint16_t{0} : open_[depth_ - 1].name; }
   [[nodiscard]] std::uint32_t depth() const noexcept { return depth_; }
   [[nodiscard]] std::uint32_t stored_depth() const noexcept { return depth_ < kMaxDepth ? depth_ : kMaxDepth; }
   [[nodiscard]] const Frame& frame(std::uint32_t i) const noexcept { return open_[i]; }

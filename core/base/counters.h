@@ -37,7 +37,7 @@ enum class Counter : std::uint8_t {
   kSinkErrors,           ///< a window, event or start line that could not be written
   kWindowsDropped,       ///< windows the sink thread had no room for
   kFaultsContained,      ///< exceptions stopped at the boundary to a foreign caller
-  kLooksRefused,         ///< the system does not let the process read its own memory: idle time has no causes
+  kLooksRefused,         ///< the system does not let the process read its own memory: no Python stack is seen
   kClockJumps,           ///< the CUPTI clock moved by more than a second against the TSC
   kCount,
 };

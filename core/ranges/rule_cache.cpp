@@ -13,11 +13,25 @@ RuleId RuleCache::ask(std::string_view domain_name, std::string_view name) noexc
   return rule;
 }
 
+void RuleCache::keep_name(std::string_view name, std::uint64_t hash) noexcept {
+  Name& kept = names_[hash & (kCapacity - 1)];
+  if (std::uint8_t empty = Name::kEmpty; !kept.ready.compare_exchange_strong(empty, Name::kTaken)) return;
+  std::size_t length = 0;
+  for (const char c : name) {
+    const char shown = c >= '0' && c <= '9' ? '#' : c;
+    if (shown == '#' && length != 0 && kept.text[length - 1] == '#') continue;
+    if (length + 1 == kept.text.size()) break;
+    kept.text[length++] = shown;
+  }
+  kept.ready.store(Name::kReady, std::memory_order_release);
+}
+
 RuleId RuleCache::miss(DomainId domain, std::string_view domain_name, std::string_view name,
                        std::uint64_t hash) noexcept {
   std::atomic<std::uint64_t>& exact = cache_[hash & (kCapacity - 1)];
   if (!rules_.digits_do_not_matter()) {
     const RuleId rule = ask(domain_name, name);
+    if (rule == RuleId::kNone) keep_name(name, hash);
     exact.store(pack(hash, rule), std::memory_order_relaxed);
     return rule;
   }
@@ -43,6 +57,7 @@ RuleId RuleCache::miss(DomainId domain, std::string_view domain_name, std::strin
     rule = ask(domain_name, name);
     slot.store(pack(shared, rule), std::memory_order_relaxed);
   }
+  if (rule == RuleId::kNone) keep_name(name, hash);
   exact.store(pack(hash, rule), std::memory_order_relaxed);
   return rule;
 }

@@ -1,6 +1,7 @@
 // Range name > rule, fast: the answers of RegionRules are kept here.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +14,12 @@
 
 namespace mfu {
 
+/// The answer of the rules to the name of a range.
+struct MatchedRange {
+  RuleId rule = RuleId::kNone;
+  std::uint16_t name = 0;  ///< RuleCache::name_of knows it, of a range that is no region
+};
+
 /// A direct-mapped cache over name hashes. [any thread] hot: no lock, no allocation; a miss asks the rules
 /// (microseconds). Names that differ in their digits only (`ProfilerStep#17`) share one entry when no rule can tell
 /// them apart, so a counter in a name does not miss for ever.
@@ -23,12 +30,19 @@ class RuleCache {
 
   explicit RuleCache(const RegionRules& rules) noexcept : rules_(rules) {}
 
-  /// The rule for a range `name` (at most kMaxLength bytes are read) in `domain`; kNone: no region.
-  [[nodiscard]] RuleId rule_of(DomainId domain, std::string_view domain_name, std::string_view name) noexcept {
+  /// Of a range `name` (at most kMaxLength bytes are read) in `domain`.
+  [[nodiscard]] MatchedRange kind_of(DomainId domain, std::string_view domain_name, std::string_view name) noexcept {
     const std::uint64_t hash = hash_of(name, raw(domain));
     const std::uint64_t word = cache_[hash & (kCapacity - 1)].load(std::memory_order_relaxed);
-    if ((word & ~0xFFFFull) == (hash & ~0xFFFFull) && (word & 0xFFFFull) != 0) return unpack(word);
-    return miss(domain, domain_name, name, hash);
+    const bool known = (word & ~0xFFFFull) == (hash & ~0xFFFFull) && (word & 0xFFFFull) != 0;
+    const RuleId rule = known ? unpack(word) : miss(domain, domain_name, name, hash);
+    return {rule, static_cast<std::uint16_t>((hash & (kCapacity - 1)) + 1)};
+  }
+
+  /// The name of a range that is no region, with `#` for digits; of those that share a number, the one that came first.
+  [[nodiscard]] std::string_view name_of(std::uint16_t number) const noexcept {
+    if (number == 0 || names_[number - 1u].ready.load(std::memory_order_acquire) != Name::kReady) return {};
+    return names_[number - 1u].text.data();
   }
 
   /// The names met so far that are no regions.
@@ -38,6 +52,12 @@ class RuleCache {
   [[nodiscard]] static std::string_view cut(const char* text) noexcept { return {text, ::strnlen(text, kMaxLength)}; }
 
  private:
+  struct Name {
+    enum : std::uint8_t { kEmpty, kTaken, kReady };
+    std::atomic<std::uint8_t> ready;
+    std::array<char, 63> text;
+  };
+  void keep_name(std::string_view name, std::uint64_t hash) noexcept;
   [[nodiscard]] static std::uint64_t hash_of(std::string_view name, std::uint64_t seed) noexcept;
   [[gnu::noinline]] RuleId miss(DomainId domain, std::string_view domain_name, std::string_view name,
                                 std::uint64_t hash) noexcept;
@@ -52,6 +72,7 @@ class RuleCache {
 
   const RegionRules& rules_;
   ZeroedArray<std::atomic<std::uint64_t>> cache_{kCapacity};
+  ZeroedArray<Name> names_{kCapacity};  ///< 1 MiB, of which pages are touched that hold names
   UnmatchedNames unmatched_;
 };
 

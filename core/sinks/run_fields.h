@@ -28,7 +28,7 @@ template <>
 inline constexpr auto kFieldsOf<Stall> = fields(Field{"since_ns", &Stall::since_ns, Unit::kMoment},
                                                 Field{"kernel", &Stall::kernel}, Field{"comm", &Stall::comm},
                                                 Field{"comm_kernels", &Stall::comm_kernels},
-                                                Field{"host", &Stall::host});
+                                                Field{"collective", &Stall::collective}, Field{"host", &Stall::host});
 template <>
 inline constexpr auto kFieldsOf<LaunchAccount> = fields(Field{"seen", &LaunchAccount::seen},
                                                         Field{"attributed", &LaunchAccount::attributed},

@@ -32,7 +32,7 @@ DrainThread::DrainThread(const DrainParts& parts, RunInfo run, TimeNs started)
       health_(run_.cupti_version) {
   if (parts_.session != nullptr) flush_.emplace(*parts_.session, wake_);
   if (parts_.session != nullptr && parts_.session->level() == CuptiLevel::kFull && parts_.config.idle)
-    look_.emplace(parts_.attribution, wake_);
+    look_.emplace(parts_.attribution, parts_.rule_cache, wake_);
   if (parts_.session != nullptr && parts_.config.energy)
     energy_thread_.emplace(started_, static_cast<DurationNs>(parts_.config.interval_s * 1e9));
 }
@@ -250,7 +250,7 @@ void DrainThread::take_records() {
     devices_.took(*batch);
     health_.see(*batch, clock_.now());
     account_->drain().record(*batch);
-    stalls_.took(*batch, parts_.names);
+    stalls_.took(*batch, parts_.names, parts_.attribution);
     if (!announced_) announce_new_devices();  // before what else comes in the first tick
     records_ += batch->count;
     parts_.queue.give_back(batch);

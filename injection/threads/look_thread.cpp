@@ -45,7 +45,7 @@ void LookThread::answer_question() {
     if (fresh) at->second = stacks_.text(name);
     place_.kernels.push_back(at->second);
   }
-  const HostWork* found = stacks_.find() ? work() : nullptr;
+  const HostWork* found = work();
   place_.work = found != nullptr ? *found : HostWork{};
   answered_.notify([this] { question_.store(Question::kAnswered, std::memory_order_release); });
 }
@@ -60,16 +60,18 @@ void LookThread::answer(bool over, std::uint64_t launches, double cpu_s) {
 }
 
 void LookThread::loop() {
-  if (!take_own_descriptors() || !stacks_.open()) return host_counters().add(Counter::kLooksRefused);
+  const bool reads_memory = take_own_descriptors() && stacks_.open();
+  if (!reads_memory) host_counters().add(Counter::kLooksRefused);
   const TimeNs started = monotonic_ns();
+  TimeNs find_at = 0;
   while (!stopping_.load(std::memory_order_relaxed) && !memory_was_refused() &&
          !host_switches().inert.load(std::memory_order_relaxed)) {
     const TimeNs now = monotonic_ns();
     const auto asked = [this] { return question_.load(std::memory_order_acquire) == Question::kAsked; };
     if (asked()) answer_question();
-    if (!stacks_.find()) {  // a program without Python, or one that loads it later
-      wake_.wait(std::clamp((now - started) / 4, kNsPerSecond / 4, 60 * kNsPerSecond), asked);
-      continue;
+    if (reads_memory && !python_ && now >= find_at) {  // a program without Python, or one that loads it later
+      python_ = stacks_.find();
+      find_at = now + std::clamp((now - started) / 4, kNsPerSecond / 4, 60 * kNsPerSecond);
     }
     const ThreadState* launcher = attribution_.last_launcher();
     const LookPace::Step step =
@@ -112,25 +114,36 @@ DurationNs LookThread::cost_ns() noexcept {
   return static_cast<DurationNs>((own + answers_cpu_s_.load(std::memory_order_relaxed)) * 1e9);
 }
 
-/// The work of the thread that launched last; where that one runs no Python, the main thread's.
+/// The work of the thread that launched last; where that one runs no Python, the main thread's. Where none does, the
+/// call of the driver that the former is inside of, else its innermost range that is no region.
 const HostWork* LookThread::work() {
   const ThreadState* launcher = attribution_.last_launcher();
-  const bool launches = launcher != nullptr && stacks_.read(launcher->handle.load(std::memory_order_relaxed), stack_);
-  if (!launches && !stacks_.read(0, stack_)) return nullptr;
-  const bool main =
-      !launches || launcher->os_thread.load(std::memory_order_relaxed) == static_cast<std::uint32_t>(::getpid());
-  const std::uint64_t key = 2 * stack_.key() + static_cast<std::uint64_t>(main);
+  const bool launches =
+      launcher != nullptr && python_ && stacks_.read(launcher->handle.load(std::memory_order_relaxed), stack_);
+  const bool main = launcher == nullptr ||
+                    launcher->os_thread.load(std::memory_order_relaxed) == static_cast<std::uint32_t>(::getpid());
+  if (!launches && !(python_ && stacks_.read(0, stack_))) {
+    if (launcher == nullptr) return nullptr;
+    const char* const call = launcher->waits_in.load(std::memory_order_relaxed);
+    return kept(
+        {call != nullptr ? call : std::string(names_.name_of(launcher->range.load(std::memory_order_relaxed))), "", main ? "main" : "other"});
+  }
+  const std::uint64_t key = 2 * stack_.key() + static_cast<std::uint64_t>(main || !launches);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
-  constexpr std::size_t kMostKnown = 1u << 12, kMostWorks = 256;
+  constexpr std::size_t kMostKnown = 1u << 12;
   HostWork work = work_of(stacks_.frames(stack_), stack_.collecting);
-  if (works_.size() >= kMostWorks)
-    work = {"other", "", ""};
-  else
-    work.thread = main ? "main" : "other";
-  auto at = std::find(works_.begin(), works_.end(), work);
-  if (at == works_.end()) at = works_.insert(at, work);
+  work.thread = main || !launches ? "main" : "other";
   if (known_.size() >= kMostKnown) known_.clear();  // code is freed, and other code comes to its place
-  return known_[key] = work.cause.empty() ? nullptr : &*at;
+  return known_[key] = kept(std::move(work));
+}
+
+/// nullptr: its cause is unknown.
+const HostWork* LookThread::kept(HostWork work) {
+  constexpr std::size_t kMostWorks = 256;
+  if (work.cause.empty()) return nullptr;
+  if (works_.size() >= kMostWorks) work = {"other", "", ""};
+  auto at = std::find(works_.begin(), works_.end(), work);
+  return at != works_.end() ? &*at : &works_.emplace_back(std::move(work));
 }
 
 }  // namespace mfu

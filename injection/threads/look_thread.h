@@ -13,6 +13,7 @@
 #include "core/attribution/record_queue.h"
 #include "core/idle/host_work.h"
 #include "core/idle/look_pace.h"
+#include "core/ranges/rule_cache.h"
 #include "injection/stacks/python_stacks.h"
 #include "injection/threads/wakeup.h"
 
@@ -23,7 +24,8 @@ namespace mfu {
 class LookThread {
  public:
   /// \param drain woken when there is a question.
-  LookThread(const Attribution& attribution, Wakeup& drain) : attribution_(attribution), drain_(drain) {}
+  LookThread(const Attribution& attribution, const RuleCache& names, Wakeup& drain)
+      : attribution_(attribution), names_(names), drain_(drain) {}
   [[nodiscard]] bool start();
   void stop() noexcept { stopping_.store(true, std::memory_order_relaxed); }
 
@@ -60,12 +62,15 @@ class LookThread {
   void answer_question();
   [[nodiscard]] DurationNs cost_ns() noexcept;
   [[nodiscard]] const HostWork* work();
+  [[nodiscard]] const HostWork* kept(HostWork work);
 
   const Attribution& attribution_;
+  const RuleCache& names_;
   Wakeup& drain_;
   Wakeup wake_;
   LookPace pace_;
   PythonStacks stacks_;
+  bool python_ = false;  ///< it was found
   PythonStacks::Stack stack_;
   std::deque<HostWork> works_;  ///< each once; never moved, since the account points to them
   std::unordered_map<std::uint64_t, const HostWork*> known_;  ///< by stack

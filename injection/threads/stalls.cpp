@@ -12,8 +12,8 @@ std::optional<RunEvent> Stalls::look(const Drain& drain, const Attribution& attr
   const std::optional<CorrelationId> launch = records_come ? drain.oldest_waiting() : std::nullopt;
   const ThreadState* const launcher = attribution.last_launcher();
   const char* const call = launcher != nullptr ? launcher->waits_in.load(std::memory_order_relaxed) : nullptr;
-  const auto names = [&] { return attribution.kernels_since(*launch); };
-  waits_ = launch && (call != nullptr || !names().empty());
+  const auto kernels = [&] { return attribution.kernels_since(*launch); };
+  waits_ = launch && (call != nullptr || !kernels().empty());
   const TimeNs now = monotonic_ns(), since = watch_.since();
   const StallWatch::Change change = watch_.look(now, attribution.launches_seen() + records, waits_);
   if (change == StallWatch::Change::kNone) return std::nullopt;
@@ -22,19 +22,24 @@ std::optional<RunEvent> Stalls::look(const Drain& drain, const Attribution& attr
   if (change == StallWatch::Change::kEnds) return RunEvent{0, "resumed", "the GPU's work goes on after " + length};
   Stall& stall = stall_.emplace();
   stall.since_ns = utc_now() - (now - since);
-  stall.comm_kernels = comm_kernels_;
-  const LookThread::Place place = host != nullptr ? host->look_now(names()) : LookThread::Place{};
-  for (const std::string& name : place.kernels) {
-    const bool comm = classify_kernel(demangle(name)) == KernelClass::kComm;
+  for (const auto& [_, ended] : comm_kernels_) stall.comm_kernels += ended;
+  const auto launches = kernels();
+  std::vector<const char*> names;
+  for (const auto& [_, name] : launches) names.push_back(name);
+  const LookThread::Place place = host != nullptr ? host->look_now(std::move(names)) : LookThread::Place{};
+  for (std::size_t i = 0; i < place.kernels.size(); ++i) {
+    const std::string name = demangle(place.kernels[i]);
+    const bool comm = classify_kernel(name) == KernelClass::kComm;
     stall.comm_kernels += comm;
-    if (stall.kernel.empty() || (comm && !stall.comm)) stall.kernel = printable(demangle(name), 200);
+    if (stall.kernel.empty() || (comm && !stall.comm)) stall.kernel = printable(name, 200);
+    if (comm && !stall.comm) stall.collective = comm_kernels_[attribution.map().place_of(launches[i].first).lane()] + 1;
     stall.comm = stall.comm || comm;
   }
   for (const std::string& part : {std::string(call != nullptr ? call : ""), place.work.cause, place.work.where})
-    if (!part.empty()) stall.host += (stall.host.empty() ? "" : ", ") + part;
+    if (!part.empty() && part != stall.host) stall.host += (stall.host.empty() ? "" : ", ") + part;
   std::string text = "no work has ended on the GPU for " + length;
   if (stall.comm)
-    text += "; " + stall.kernel + " (communication kernel " + std::to_string(stall.comm_kernels) + ") is under way";
+    text += "; " + stall.kernel + " (number " + std::to_string(stall.collective) + " on its stream) is under way";
   else if (!stall.kernel.empty())
     text += "; " + stall.kernel + " or a kernel launched after it is under way";
   if (!stall.host.empty()) text += "; the host is in " + stall.host;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <span>
 
 #include "core/attribution/record_queue.h"
 #include "core/drain/drain.h"
@@ -20,9 +22,10 @@ class Stalls {
   /// \param least_s MFU_STALL [s].
   explicit Stalls(double least_s) noexcept : watch_(static_cast<DurationNs>(least_s * 1e9)) {}
 
-  void took(const RecordBatch& batch, KernelNames& names) noexcept {
-    for (std::uint32_t i = 0; i < batch.count; ++i)
-      comm_kernels_ += names.class_of(batch.records[i].name) == KernelClass::kComm;
+  void took(const RecordBatch& batch, KernelNames& names, const Attribution& attribution) {
+    for (const ActivityRecord& record : std::span(batch.records).first(batch.count))
+      if (names.class_of(record.name) == KernelClass::kComm)
+        ++comm_kernels_[attribution.map().place_of(record.correlation).lane()];
   }
   /// Once per tick. \param records_come none is lost, and none goes to another client. \param records so far.
   /// \param host where the host is, may be asked there; nullptr: nowhere. \return an event where a stall begins or
@@ -36,7 +39,7 @@ class Stalls {
 
  private:
   StallWatch watch_;
-  std::uint64_t comm_kernels_ = 0;  ///< with a record
+  std::map<std::uint32_t, std::uint64_t> comm_kernels_;  ///< with a record, by the lane of their stream
   bool waits_ = false;
   std::optional<Stall> stall_;
 };

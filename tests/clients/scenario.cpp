@@ -806,6 +806,13 @@ const std::map<std::string, Op>& operations() {
          check(CU(cuStreamDestroy)(world().streams[s.word(1)]), s);
          world().streams.erase(s.word(1));
        }},
+      {"alloc",
+       [](const Statement& s) {
+         need_context(s);
+         CUdeviceptr memory = 0;
+         check(CU(cuMemAlloc)(&memory, static_cast<std::size_t>(s.number(1))), s);
+         check(CU(cuMemFree)(memory), s);
+       }},
       {"launch", launch},
       {"memcpy", copy},
       {"memset",

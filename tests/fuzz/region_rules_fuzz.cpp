@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto cache = std::make_unique<mfu::RuleCache>(compiled);
   for (std::size_t i = lines.size() / 2; i < lines.size(); ++i) {
     const std::string_view name = mfu::RuleCache::cut(lines[i].c_str());
-    const mfu::RuleId rule = cache->rule_of(mfu::DomainId{}, "", name);
+    const mfu::RuleId rule = cache->kind_of(mfu::DomainId{}, "", name).rule;
     if (rule == mfu::RuleId::kNone) continue;
     const double payload = 1e300;
     const mfu::RegionOpening opening = compiled.open(rule, name, i % 2 != 0 ? &payload : nullptr);

@@ -3,6 +3,7 @@
 Each program of interpreter_programs.py runs with every CPython from 3.12 on that this machine has, over a stand-in for torch.
 """
 
+import collections
 import glob
 import os
 import pathlib
@@ -139,9 +140,15 @@ class Interpreter(Programs):
             used = [int(word) for word in (run.directory / "pages").read_text().split()]
             return used[-1] - used[1]
 
-        for version, run in self.same("growth", passes):
-            off = self.run_program(MONITORING[version], "growth", {"MFU_PYTHON": "0", **passes})
-            self.assertLess(growth(run), growth(off) + (4 << 20))
+        # Arenas of the C library's allocator come and go: of three runs the one that grew least counts, on either side.
+        least = collections.defaultdict(list)
+        for _ in range(3):
+            for version, run in self.same("growth", passes):
+                off = self.run_program(MONITORING[version], "growth", {"MFU_PYTHON": "0", **passes})
+                least[version].append((growth(run), growth(off)))
+        for grown in least.values():
+            ours, without = (min(column) for column in zip(*grown, strict=True))
+            self.assertLess(ours, without + (4 << 20), grown)
 
     def test_code_without_end(self):
         for _, run in self.same("made_classes"):

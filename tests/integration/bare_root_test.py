@@ -13,6 +13,7 @@ import subprocess
 
 from harness import BUILD, GPT2, LIBRARY, SANITIZE, SCENARIO, TestCase, main, unittest
 
+MFU = BUILD / "mfu"
 STEPS = 6
 STEP = 'push "step batch=1 seq_len=8"; launch gemm_k count=2; sync; pop'
 SCRIPT = f"kernel gemm_k ns=200000; repeat {STEPS} {{ {STEP} }}; print done"
@@ -114,6 +115,22 @@ class BareRoot(TestCase):
         (self.root / "proc").mkdir()
         self.enter('mount -t proc proc "$ROOT/proc"')
         self.measured()
+
+    def test_a_driver_that_keeps_hardware_counters_for_root(self):
+        self.copy(MFU)
+        for needed in loaded_by(MFU):
+            self.copy(needed)
+        parameters = self.root / "proc/driver/nvidia/params"
+        parameters.parent.mkdir(parents=True)
+        (self.root / "proc/self").mkdir()
+        (self.root / "proc/self/exe").symlink_to(MFU)
+        env = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": f"{BUILD}/simgpu:{BUILD}/simgpu/cupti-13.0"}
+        for value in (0, 1):
+            parameters.write_text(f"ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: {value}\nTCEBypassMode: 0\n")
+            shown = subprocess.run([*NAMESPACES, "chroot", self.root, MFU, "doctor"], env=env, capture_output=True, text=True)
+            self.assertEqual(shown.returncode, 0, shown.stdout + shown.stderr)
+            said = [line for line in shown.stdout.splitlines() if "RmProfilingAdminOnly: 1: hardware counters (ncu)" in line]
+            self.assertEqual(len(said), value, shown.stdout)
 
     def test_containers_with_one_name_and_one_process_id(self):
         for _ in range(2):

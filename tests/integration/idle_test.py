@@ -86,6 +86,20 @@ class Idle(TestCase):
             with self.subTest(name):
                 self.assert_shares(name, **({"load": self.line_of("    time.sleep(0.12)")} if name == "sleeps" else {}))
 
+    def test_a_host_without_python(self):
+        """By the range that it is in, and the call of the driver; what is in neither has no name."""
+        waits = {"read batch #": 0.08, "parse jpeg": 0.06, "cuMemAlloc_v2": 0.04, None: 0.05}
+        run = self.scenario("""
+            kernel gemm_k ns=2000000
+            repeat 25 { push "step batch=1 seq_len=8"; launch gemm_k count=10; sync
+                        push "read batch 7"; sleep 80; push "parse jpeg"; sleep 60; pop; pop; alloc 4096; sleep 50; pop }
+        """, env={"MFU_IDLE": "1", "SIMGPU_DELAY_MS": "cuMemAlloc_v2:40"})
+        self.assert_sound(run)
+        step = run.region("step")
+        found = {cause["cause"]: cause["s"] / step["elapsed_s"] for cause in step["idle_by"]}
+        for cause, seconds in waits.items():
+            self.assertAlmostEqual(found.get(cause, 0), 25 * seconds / step["elapsed_s"], delta=POINTS, msg=found)
+
     def test_every_interpreter(self):
         for version, path in INTERPRETERS.items():
             if not (3, 9) <= version <= (3, 14):
@@ -96,7 +110,7 @@ class Idle(TestCase):
     def test_a_busy_device_is_left_alone(self):
         """Nothing is named, and the library's own time stays what it is without looks."""
         run, step, _ = self.idle("busy", steps=40)
-        self.assertEqual([c for c in step["idle_by"] if c["cause"] not in ("launching", None)
+        self.assertEqual([c for c in step.get("idle_by", []) if c["cause"] not in ("launching", None)
                           and c["s"] > POINTS * step["elapsed_s"]], [])
 
     def test_calls_that_save_are_checkpoints_in_the_life_of_the_job(self):

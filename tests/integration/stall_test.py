@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from harness import BUILD, GPT2, SCENARIO, TestCase, main
+from harness import BUILD, GPT2, SCENARIO, TestCase, main, patience
 
 MFU = BUILD / "mfu"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
@@ -30,7 +30,8 @@ class Stall(TestCase):
         self.assertEqual((stall["kernel"], stall["comm"], stall["comm_kernels"]), (NCCL, True, 1))
         self.assertEqual(stall["host"], "cuCtxSynchronize")
         self.assertLess((events[0]["t_ns"] - stall["since_ns"]) / 1e9, 2.5)
-        self.assertIn(f"; {NCCL} (communication kernel 1) is under way; the host is in cuCtxSynchronize",
+        self.assertEqual(stall["collective"], 1)
+        self.assertIn(f"; {NCCL} (number 1 on its stream) is under way; the host is in cuCtxSynchronize",
                       events[0]["message"])
         self.assertAlmostEqual(float(events[1]["message"].split()[-2]), 4, delta=1)
         self.assertIn("no work has ended on the GPU for", run.stderr.decode())
@@ -39,6 +40,16 @@ class Stall(TestCase):
         steps = f"repeat 20 {{ {STEP % 'launch gemm_k'} }}\n"
         _, events, _ = self.stalls(f"{steps}launch {NCCL} stream=7\nsleep 6000\n" + STEP % "sync")
         self.assertEqual((len(events), events[0]["stall"]["kernel"], events[0]["stall"]["host"]), (2, NCCL, ""))
+
+    def test_the_number_of_a_collective_is_its_communicators(self):
+        """Of two communicators with streams of their own, the second one's third collective does not end."""
+        short = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"
+        many = f"launch {short} stream=tensor count=40; launch {short} stream=data; sync"
+        _, events, _ = self.stalls(f"kernel {short} ns=20000\nstream tensor\nstream data\nrepeat 2 {{ {many} }}\nsleep 1500\n"
+                                   + f"{STEP % f'launch {NCCL} stream=data'}\nrepeat 20 {{ {STEP % 'launch gemm_k'} }}\n")
+        stall = events[0]["stall"]
+        self.assertEqual((stall["kernel"], stall["collective"], stall["comm_kernels"]), (NCCL, 3, 83))
+        self.assertIn("(number 3 on its stream) is under way", events[0]["message"])
 
     def test_a_host_that_waits_for_an_event(self):
         script = f"stream s1\nrepeat 20 {{ {STEP % 'launch gemm_k'} }}\nlaunch {NCCL} stream=s1\nrecord e1 s1\nsync_event e1\n"
@@ -82,8 +93,8 @@ class Stall(TestCase):
                     ranks.append(subprocess.Popen([SCENARIO, "-c", kernels + usual + wait], env=env, stdout=subprocess.DEVNULL,
                                                   stderr=subprocess.DEVNULL))
                 try:
-                    time.sleep(1.5)
                     if action is not None:
+                        self.until_rows_of(directory, ranks[2])
                         os.kill(ranks[2].pid, action)
                     found = self.seen_hang(directory, words)
                     self.assertEqual((found["rank"], found["saves"]), (2, False), found)
@@ -93,6 +104,13 @@ class Stall(TestCase):
                     for rank in ranks:
                         rank.kill()
                         rank.wait()
+
+    def until_rows_of(self, directory, process):
+        """A build that is slow to start has not begun a step where another one hangs in it."""
+        end = time.monotonic() + patience(20)
+        while not any('"region":"step"' in file.read_text() for file in (directory / "run").glob(f"*-{process.pid}.jsonl")):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
 
     def seen_hang(self, directory, words):
         """The first stall of a job that says `words`."""

@@ -375,7 +375,7 @@ TEST(RuleCache, AnswersAsTheRulesDoWhateverIsCached) {
     for (int i = 0; i < 40'000; i += 7) {  // more names than entries: they push each other out
       for (const std::string& name : {"layer " + std::to_string(i % 50), "lane " + std::to_string(i),
                                       "step " + std::to_string(i), "x" + std::to_string(i)}) {
-        ASSERT_EQ(raw(names.rule_of(DomainId::kDefault, "", name)), raw(r.rules.match("", name))) << name;
+        ASSERT_EQ(raw(names.kind_of(DomainId::kDefault, "", name).rule), raw(r.rules.match("", name))) << name;
       }
     }
   }
@@ -387,9 +387,9 @@ TEST(RuleCache, KeepsDomainsApart) {
   const Rules r({own});
   RuleCache names(r.rules);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_NE(names.rule_of(static_cast<DomainId>(1), "LLM", "go"), RuleId::kNone);
-    EXPECT_EQ(names.rule_of(static_cast<DomainId>(2), "other", "go"), RuleId::kNone);
-    EXPECT_EQ(names.rule_of(DomainId::kDefault, "", "go"), RuleId::kNone);
+    EXPECT_NE(names.kind_of(static_cast<DomainId>(1), "LLM", "go").rule, RuleId::kNone);
+    EXPECT_EQ(names.kind_of(static_cast<DomainId>(2), "other", "go").rule, RuleId::kNone);
+    EXPECT_EQ(names.kind_of(DomainId::kDefault, "", "go").rule, RuleId::kNone);
   }
 }
 
@@ -419,7 +419,7 @@ TEST(RuleCache, DigitsMatterWhereARuleLooksAtThem) {
     ASSERT_TRUE(r.warnings.empty()) << expression;
     RuleCache names(r.rules);
     for (const char* name : {"step 2", "step 1", "step 15", "step 215", "step 33x", "step 7"})
-      EXPECT_EQ(raw(names.rule_of(DomainId::kDefault, "", name)), raw(r.rules.match("", name)))
+      EXPECT_EQ(raw(names.kind_of(DomainId::kDefault, "", name).rule), raw(r.rules.match("", name)))
           << expression << " on " << name;
   }
   EXPECT_TRUE(Rules().rules.digits_do_not_matter());

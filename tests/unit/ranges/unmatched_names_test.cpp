@@ -43,17 +43,17 @@ TEST(UnmatchedNames, TheNoticeNamesWhatWasSeenAndWhatMatchedNone) {
   const RegionRules rules(own, {}, warnings);
   RuleCache names(rules);
   EXPECT_EQ(unmatched_notice(names.unmatched(), own), "");  // nothing seen
-  EXPECT_EQ(names.rule_of(DomainId{}, "", "forward tokens=4096"), RuleId::kNone);
-  for (int i = 0; i < 1000; ++i) (void)names.rule_of(DomainId{}, "", "forward tokens=" + std::to_string(i));
+  EXPECT_EQ(names.kind_of(DomainId{}, "", "forward tokens=4096").rule, RuleId::kNone);
+  for (int i = 0; i < 1000; ++i) (void)names.kind_of(DomainId{}, "", "forward tokens=" + std::to_string(i)).rule;
   EXPECT_EQ(
       unmatched_notice(names.unmatched(), own),
       "no rule of the config matches a range; seen: \"forward tokens=4096\"; not matched by \"fwd.*\"; try this in "
       "\"regions\": {\"region\": \"forward\", \"match\": \"forward.*\"}");
-  EXPECT_NE(names.rule_of(DomainId{}, "", "step"),
+  EXPECT_NE(names.kind_of(DomainId{}, "", "step").rule,
             RuleId::kNone);  // a built-in rule: the config's own still matches none
   EXPECT_NE(unmatched_notice(names.unmatched(), own), "");
   EXPECT_EQ(unmatched_notice(names.unmatched(), {}), "");
-  EXPECT_NE(names.rule_of(DomainId{}, "", "fwd 1"), RuleId::kNone);
+  EXPECT_NE(names.kind_of(DomainId{}, "", "fwd 1").rule, RuleId::kNone);
   EXPECT_EQ(unmatched_notice(names.unmatched(), own), "");
 }
 
@@ -65,7 +65,7 @@ TEST(UnmatchedNames, AnExecutableOfXlaIsARegionByItsFunction) {
   EXPECT_NE(rules.match("TSL", name), RuleId::kNone);
   RuleCache names(rules);
   for (const char* compiles : {"XlaMemoryScheduler:#module=jit_loss_fn,program_id=7#", "XlaEmitLlvmIr:#module=jit_f#"})
-    (void)names.rule_of(DomainId{}, "TSL", compiles);
+    (void)names.kind_of(DomainId{}, "TSL", compiles).rule;
   EXPECT_EQ(unmatched_notice(names.unmatched(), {}), "");
 }
 
@@ -73,7 +73,7 @@ TEST(UnmatchedNames, RangesOfLibrariesAreNoMissingRule) {
   std::vector<std::string> warnings;
   const RegionRules rules({}, {}, warnings);
   RuleCache names(rules);
-  EXPECT_EQ(names.rule_of(DomainId{7}, "NCCL", "ncclAllReduce"), RuleId::kNone);
+  EXPECT_EQ(names.kind_of(DomainId{7}, "NCCL", "ncclAllReduce").rule, RuleId::kNone);
   EXPECT_EQ(unmatched_notice(names.unmatched(), {}), "");
 }
 
