@@ -438,7 +438,7 @@ inline ThreadState* CuptiSession::launching_thread(const CUpti_CallbackData& cal
 /// A call of the driver that launches nothing.
 [[gnu::noinline]] void CuptiSession::on_other_call(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
   if (is_among(kDriverSynchronize, id) || id == kDriverEventSynchronize) return on_synchronized(id, data);
-  if (is_among(kDriverSlowCalls, id)) return note_inside(data);
+  if (is_among(kDriverSlowCalls, id)) return note_inside(&ThreadState::slow_call, data);
   if (is_among(kDriverGraphChanges, id)) {
     live_.attribution->graph_products().graphs_changed();
     if (follows_graphs_) on_graph_change(id, data);
@@ -607,16 +607,16 @@ void CuptiSession::on_graph_change(CUpti_CallbackId id, const CUpti_CallbackData
 }
 
 /// A call that may take long begins or ends.
-void CuptiSession::note_inside(const CUpti_CallbackData& data) noexcept {
+void CuptiSession::note_inside(std::atomic<const char*> ThreadState::*call, const CUpti_CallbackData& data) noexcept {
   HostThread* thread = host_thread_if_any();
   if (thread == nullptr || thread->state == nullptr) return;
   const bool leaves = data.callbackSite == CUPTI_API_EXIT;
-  thread->state->waits_in.store(leaves ? nullptr : data.functionName, std::memory_order_relaxed);
+  (thread->state->*call).store(leaves ? nullptr : data.functionName, std::memory_order_relaxed);
 }
 
 /// The host waits for a stream or a context, or the wait is over.
 void CuptiSession::on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept {
-  note_inside(data);
+  note_inside(&ThreadState::waits_in, data);
   if (data.callbackSite != CUPTI_API_EXIT || !succeeded(data) || id == kDriverEventSynchronize) return;
   HostThread* thread = host_thread_if_any();
   if (thread == nullptr || !thread->probe.armed || thread->probe.context != data.contextUid) return;

@@ -149,7 +149,7 @@ class CuptiSession {
   void enable(CUpti_CallbackDomain domain, std::uint32_t id) noexcept;
   void release_slot() noexcept;
   void enable_launch_callbacks();
-  static void note_inside(const CUpti_CallbackData& data) noexcept;
+  static void note_inside(std::atomic<const char*> ThreadState::*call, const CUpti_CallbackData& data) noexcept;
   void on_synchronized(CUpti_CallbackId id, const CUpti_CallbackData& data) noexcept;
   void enable_call_records();
   [[nodiscard]] CUptiResult enable_activities();

@@ -41,6 +41,7 @@ inline void share_out_rests(TimeByWork& work) {
 struct WorkSpan {
   Interval when;
   const HostWork* work = nullptr;
+  bool at_begin = false;  ///< it was seen at the begin alone: it says nothing of a gap that begins later
 };
 
 /// [mfu-drain] Of one device: idle time so far by what the host did. Gaps come piece by piece, in order of time.
@@ -62,6 +63,8 @@ class IdleWork {
   void add_gap(Interval piece) {
     while (!spans_.empty() && spans_.front().when.end_ns <= piece.begin_ns) spans_.pop_front();
     if (piece.length_ns() >= kLong) long_ns_ += piece.length_ns();
+    if (piece.begin_ns != until_) gap_from_ = piece.begin_ns;
+    until_ = piece.end_ns;
     TimeByWork found;
     // Looks begin when a gap is long already: the time before one is of what it saw, that behind the last one as well.
     TimeNs from = piece.begin_ns;
@@ -69,6 +72,7 @@ class IdleWork {
     for (const WorkSpan& span : spans_) {
       if (span.when.begin_ns >= piece.end_ns) break;
       if (span.work == not_looked_at() && piece.length_ns() < kLong) continue;
+      if (span.at_begin && span.when.begin_ns < gap_from_) continue;
       last = span.work;
       const TimeNs to = std::min(span.when.end_ns, piece.end_ns);
       found[last] += to - from;
@@ -98,6 +102,7 @@ class IdleWork {
   std::deque<WorkSpan> spans_;
   Sums sums_;
   DurationNs long_ns_ = 0;
+  TimeNs gap_from_ = 0, until_ = 0;  ///< the gap that the last piece is of, so far
 };
 
 }  // namespace mfu

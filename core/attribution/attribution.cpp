@@ -39,6 +39,7 @@ ThreadState* Attribution::acquire_thread(std::uint32_t os_thread) noexcept {
     t.os_thread.store(os_thread, std::memory_order_relaxed);
     t.handle.store(static_cast<std::uint64_t>(::pthread_self()), std::memory_order_relaxed);
     t.waits_in.store(nullptr, std::memory_order_relaxed);
+    t.slow_call.store(nullptr, std::memory_order_relaxed);
     t.range.store(0, std::memory_order_relaxed);
     t.in_launch_call = false;
     t.product = t.launch_product = {};

@@ -41,12 +41,12 @@ struct alignas(64) ThreadState {
   StreamLanes::Cache lane;           ///< of the stream that it launched on last
   ProductWords asked;                ///< the product, while it is kAsked
   std::atomic<std::uint32_t> first_correlation{0};
-  std::atomic<std::uint32_t> os_thread{0};  ///< as gettid() says
-  std::atomic<std::uint64_t> handle{0};     ///< as pthread_self() says
-  /// The call of the driver that it is inside of: one that waits for the device, or may take long for other reasons.
-  std::atomic<const char*> waits_in{nullptr};
-  std::atomic<std::uint16_t> range{0};  ///< RangeStack::name
-  bool holds_region = false;            ///< counted in the number of owners
+  std::atomic<std::uint32_t> os_thread{0};      ///< as gettid() says
+  std::atomic<std::uint64_t> handle{0};         ///< as pthread_self() says
+  std::atomic<const char*> waits_in{nullptr};   ///< the call that waits for the device, while it is inside of one
+  std::atomic<const char*> slow_call{nullptr};  ///< likewise, one that may take long for other reasons
+  std::atomic<std::uint16_t> range{0};          ///< RangeStack::name
+  bool holds_region = false;                    ///< counted in the number of owners
   RangeStack stack;
   RecentProducts recent_products;
   /// Its newest launches, in a ring: the names that CUPTI gave their kernels, which live as long as the modules do.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/counters.h"
+#include "core/base/printable.h"
 #include "cuda/host_thread.h"
 #include "cuda/nvtx_handler.h"
 #include "injection/guards/allocation.h"
@@ -82,7 +83,7 @@ void LookThread::loop() {
                     .gaps = gaps_.load(std::memory_order_relaxed),
                     .cpu_ns = cost_ns()});
     if ((step.rests || quiet_from_ != step.quiet_from) && looked_at_ != 0) {  // the gap has ended meanwhile
-      (void)spans_.push({{looked_at_, now}, last_});
+      (void)spans_.push({{looked_at_, now}, last_, true});
       looked_at_ = 0;
     }
     if (step.rests) (void)spans_.push({{now, now + step.wait_ns}, not_looked_at()});
@@ -124,9 +125,10 @@ const HostWork* LookThread::work() {
                     launcher->os_thread.load(std::memory_order_relaxed) == static_cast<std::uint32_t>(::getpid());
   if (!launches && !(python_ && stacks_.read(0, stack_))) {
     if (launcher == nullptr) return nullptr;
-    const char* const call = launcher->waits_in.load(std::memory_order_relaxed);
-    return kept(
-        {call != nullptr ? call : std::string(names_.name_of(launcher->range.load(std::memory_order_relaxed))), "", main ? "main" : "other"});
+    const char* call = launcher->slow_call.load(std::memory_order_relaxed);
+    if (call == nullptr) call = launcher->waits_in.load(std::memory_order_relaxed);
+    const std::string_view range = names_.name_of(launcher->range.load(std::memory_order_relaxed));
+    return kept({call != nullptr ? call : printable(range), "", main ? "main" : "other"});
   }
   const std::uint64_t key = 2 * stack_.key() + static_cast<std::uint64_t>(main || !launches);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;

@@ -100,6 +100,20 @@ class Idle(TestCase):
         for cause, seconds in waits.items():
             self.assertAlmostEqual(found.get(cause, 0), 25 * seconds / step["elapsed_s"], delta=POINTS, msg=found)
 
+    def test_a_call_of_the_driver_from_the_begin_of_a_gap(self):
+        """And a range's name that is no text."""
+        run = self.scenario("""
+            kernel gemm_k ns=2000000
+            repeat 8 { push "step batch=1 seq_len=8"; launch gemm_k count=10; sync; alloc 4096
+                       push "a\xff\x1b[31m"; launch gemm_k; sync; sleep 100; pop; pop }
+        """, env={"MFU_IDLE": "1", "SIMGPU_DELAY_MS": "cuMemAlloc_v2:200"})
+        self.assert_sound(run)
+        step = run.region("step")
+        found = {cause["cause"]: cause["s"] for cause in step["idle_by"]}
+        self.assertAlmostEqual(found["cuMemAlloc_v2"], 1.6, delta=0.2, msg=found)
+        (odd,) = (s for cause, s in found.items() if cause not in (None, "launching", "cuMemAlloc_v2"))
+        self.assertAlmostEqual(odd, 0.8, delta=0.1, msg=found)
+
     def test_every_interpreter(self):
         for version, path in INTERPRETERS.items():
             if not (3, 9) <= version <= (3, 14):

@@ -200,7 +200,7 @@ class LinkedProfiler(TestCase):
         self.assert_sound(run)
 
     def test_without_the_hook_some_are_lost(self):
-        """That the test above can fail: nobody asks for the buffers where no slot may be changed, and no idle time is looked into.
+        """That the test above can fail: nobody asks for the buffers where no slot may be changed and no idle time is looked into.
         On a busy machine the threads take turns in such a way, now and then, that all come back."""
         for _ in range(5):
             run = self.traced("now", {"MFU_EXECUTED": "0", "MFU_IDLE": "0"})

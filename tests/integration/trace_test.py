@@ -43,7 +43,8 @@ MIXED = """
 
 class Trace(TestCase):
     def record(self, script, env=None, **options):
-        run = self.scenario(script, env={"MFU_TRACE": "recorded.json", "MFU_GRAPHS": "node", "MFU_IDLE": "0", **(env or {})}, **options)
+        env = {"MFU_TRACE": "recorded.json", "MFU_GRAPHS": "node", "MFU_IDLE": "0", **(env or {})}
+        run = self.scenario(script, env=env, **options)
         run.trace = run.directory / "recorded.json"
         return run
 

@@ -47,7 +47,7 @@ MadeRun make(std::mt19937& random, const std::vector<HostWork>& works) {
   }
   for (TimeNs at = kOrigin; at < run.end;) {
     const TimeNs from = at + up_to(4000) * kUs, to = from + (1 + up_to(5000)) * kUs;
-    run.spans.push_back({{from, to}, &works[random() % works.size()]});
+    run.spans.push_back({{from, to}, &works[random() % works.size()], random() % 4 == 0});
     at = random() % 3 == 0 ? to : to + up_to(3000) * kUs;
   }
   return run;
@@ -60,11 +60,12 @@ DurationNs overlap(Interval a, Interval b) {
 constexpr DurationNs kWindowLength = 37'000 * kUs;
 
 /// Adds the time of a piece of a gap: each nanosecond is of the span that it lies in, else of the next one in the
-/// piece, else of the last one in it.
-void add_piece(Interval piece, const std::vector<WorkSpan>& spans, std::map<std::string, DurationNs>& to) {
+/// piece, else of the last one in it. One that was seen at its begin alone is of the gap that this lies in.
+void add_piece(Interval piece, TimeNs gap_from, const std::vector<WorkSpan>& spans,
+               std::map<std::string, DurationNs>& to) {
   std::vector<WorkSpan> inside;
   for (const WorkSpan& span : spans)
-    if (overlap(piece, span.when) > 0) inside.push_back(span);
+    if (overlap(piece, span.when) > 0 && (!span.at_begin || span.when.begin_ns >= gap_from)) inside.push_back(span);
   for (TimeNs at = piece.begin_ns; at < piece.end_ns && !inside.empty(); at += kUs) {  // all times are whole us
     auto of = std::find_if(inside.begin(), inside.end(), [at](const WorkSpan& s) { return at < s.when.end_ns; });
     if (of == inside.end()) --of;
@@ -75,6 +76,7 @@ void add_piece(Interval piece, const std::vector<WorkSpan>& spans, std::map<std:
 /// Time of each cause inside of steps while no kernel runs, of the pieces of gaps that a look knows.
 std::map<std::string, DurationNs> truth_of(const MadeRun& run) {
   std::map<std::string, DurationNs> truth;
+  TimeNs gap_from = kOrigin;
   for (const MadeRun::Step& step : run.steps) {
     TimeNs from = step.range.begin_ns;
     std::vector<Interval> gaps;
@@ -84,10 +86,11 @@ std::map<std::string, DurationNs> truth_of(const MadeRun& run) {
     }
     gaps.push_back({from, step.range.end_ns});
     for (Interval gap : gaps) {
-      while (gap.begin_ns < gap.end_ns) {  // windows cut it
+      if (gap.begin_ns != step.range.begin_ns) gap_from = gap.begin_ns;  // else the last one of the step before goes on
+      while (gap.begin_ns < gap.end_ns) {                                // windows cut it
         const TimeNs edge = kOrigin + ((gap.begin_ns - kOrigin) / kWindowLength + 1) * kWindowLength;
         const Interval piece{gap.begin_ns, std::min(edge, gap.end_ns)};
-        add_piece(piece, run.spans, truth);
+        add_piece(piece, gap_from, run.spans, truth);
         gap.begin_ns = piece.end_ns;
       }
     }
