@@ -115,26 +115,31 @@ DurationNs LookThread::cost_ns() noexcept {
   return static_cast<DurationNs>((own + answers_cpu_s_.load(std::memory_order_relaxed)) * 1e9);
 }
 
-/// The work of the thread that launched last; where that one runs no Python, the main thread's. Where none does, the
-/// call of the driver that the former is inside of, else its innermost range that is no region.
+/// Of the thread that launched last: the call of the driver that it is inside of, with the line of Python that makes
+/// it; else its Python, or where it runs none, that of the main thread; else its innermost range that is no region.
 const HostWork* LookThread::work() {
   const ThreadState* launcher = attribution_.last_launcher();
   const bool launches =
       launcher != nullptr && python_ && stacks_.read(launcher->handle.load(std::memory_order_relaxed), stack_);
   const bool main = launcher == nullptr ||
                     launcher->os_thread.load(std::memory_order_relaxed) == static_cast<std::uint32_t>(::getpid());
-  if (!launches && !(python_ && stacks_.read(0, stack_))) {
-    if (launcher == nullptr) return nullptr;
-    const char* call = launcher->slow_call.load(std::memory_order_relaxed);
-    if (call == nullptr) call = launcher->waits_in.load(std::memory_order_relaxed);
-    const std::string_view range = names_.name_of(launcher->range.load(std::memory_order_relaxed));
-    return kept({call != nullptr ? call : printable(range), "", main ? "main" : "other"});
-  }
-  const std::uint64_t key = 2 * stack_.key() + static_cast<std::uint64_t>(main || !launches);
+  const char* const call = launcher != nullptr ? launcher->slow_call.load(std::memory_order_relaxed) : nullptr;
+  const HostWork* found = nullptr;
+  if (launches || (call == nullptr && python_ && stacks_.read(0, stack_)))
+    found = python_work(main || !launches);
+  else if (call == nullptr && launcher != nullptr)
+    found =
+        kept({printable(names_.name_of(launcher->range.load(std::memory_order_relaxed))), "", main ? "main" : "other"});
+  return call == nullptr ? found : kept({call, found != nullptr ? found->where : "", main ? "main" : "other"});
+}
+
+/// Of the stack that was read last.
+const HostWork* LookThread::python_work(bool main) {
+  const std::uint64_t key = 2 * stack_.key() + static_cast<std::uint64_t>(main);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   constexpr std::size_t kMostKnown = 1u << 12;
   HostWork work = work_of(stacks_.frames(stack_), stack_.collecting);
-  work.thread = main || !launches ? "main" : "other";
+  work.thread = main ? "main" : "other";
   if (known_.size() >= kMostKnown) known_.clear();  // code is freed, and other code comes to its place
   return known_[key] = kept(std::move(work));
 }

@@ -62,6 +62,7 @@ class LookThread {
   void answer_question();
   [[nodiscard]] DurationNs cost_ns() noexcept;
   [[nodiscard]] const HostWork* work();
+  [[nodiscard]] const HostWork* python_work(bool main);
   [[nodiscard]] const HostWork* kept(HostWork work);
 
   const Attribution& attribution_;

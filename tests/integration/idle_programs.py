@@ -95,6 +95,14 @@ def serve():
         DONE.put(None)
 
 
+def allocates():
+    """The call of the driver takes long."""
+    memory = ctypes.c_uint64()
+    with timed("cuMemAlloc_v2"):
+        check(cuda.cuMemAlloc_v2(ctypes.byref(memory), 4096))
+    check(cuda.cuMemFree_v2(memory))
+
+
 def lock():
     held = threading.Lock()
     held.acquire()

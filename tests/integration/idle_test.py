@@ -114,6 +114,12 @@ class Idle(TestCase):
         (odd,) = (s for cause, s in found.items() if cause not in (None, "launching", "cuMemAlloc_v2"))
         self.assertAlmostEqual(odd, 0.8, delta=0.1, msg=found)
 
+    def test_a_call_of_the_driver_has_the_line_that_makes_it(self):
+        _, step, said = self.idle("allocates", env={"SIMGPU_DELAY_MS": "cuMemAlloc_v2:120"})
+        (call,) = (cause for cause in step["idle_by"] if cause["cause"] == "cuMemAlloc_v2")
+        self.assertEqual(call["where"], self.line_of("        check(cuda.cuMemAlloc_v2(ctypes.byref(memory), 4096))"))
+        self.assertAlmostEqual(call["s"], said["causes"]["cuMemAlloc_v2"], delta=POINTS * said["elapsed"])
+
     def test_every_interpreter(self):
         for version, path in INTERPRETERS.items():
             if not (3, 9) <= version <= (3, 14):

@@ -34,7 +34,7 @@ def listed(name, pattern):
 
 def launches(name):
     """(first id, last id, kind, name of the first call, name of the last) of each run of calls."""
-    pattern = r"\{(\d+), (\d+), LaunchKind::(\w+)\},\s*// (\w+)(?: \.\. (\w+))?"
+    pattern = r"\{(\d+), (\d+),\s+LaunchKind::(\w+)\},\s*// (\w+)(?: \.\. (\w+))?"
     return [(int(a), int(b), kind, first, last or first) for a, b, kind, first, last in listed(name, pattern)]
 
 

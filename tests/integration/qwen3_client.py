@@ -70,6 +70,7 @@ def forward(region, keys):
 def tokenize():
     launch("silu")
     launched["outside"] += 1
+    check(cuda.cuStreamSynchronize(stream))  # else it may run on into the prefill's time
 
 
 # The decode step as a CUDA graph, as serving engines have it.
