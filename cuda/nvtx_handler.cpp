@@ -21,10 +21,10 @@ constinit std::atomic<bool> g_ranges_seen{false};
 [[gnu::always_inline]] inline MatchedRange kind_of(const HostLinks& live, const NvtxDomain& domain,
                                                    const RangeEvent& event) noexcept {
   if (event.registered != nullptr) {
-    const RegisteredString::Kind known = event.registered->kind.load(std::memory_order_relaxed);
-    if (known.asked != 0) return known.range;
+    const std::uint32_t known = event.registered->kind.load(std::memory_order_relaxed);
+    if (known != 0) return MatchedRange::of(known);
     const MatchedRange kind = live.names->kind_of(domain.id, domain.name, event.name);
-    event.registered->kind.store({kind, 1}, std::memory_order_relaxed);
+    event.registered->kind.store(kind.word(), std::memory_order_relaxed);
     return kind;
   }
   return live.names->kind_of(domain.id, domain.name, event.name);

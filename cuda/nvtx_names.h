@@ -43,12 +43,7 @@ inline constinit std::array<NvtxDomain, kMaxNvtxDomains> g_nvtx_domains{};  // [
 struct RegisteredString {
   std::uint32_t magic = kMagic;
   std::uint32_t length = 0;
-  struct Kind {
-    MatchedRange range;
-    std::uint32_t asked = 0;
-  };
-  static_assert(std::atomic<Kind>::is_always_lock_free);
-  std::atomic<Kind> kind{};
+  std::atomic<std::uint32_t> kind{0};  ///< MatchedRange::word; 0: not asked yet
   char text[RuleCache::kMaxLength + 1] = {};
 
   static constexpr std::uint32_t kMagic = 0x4D465553;  // "MFUS"

@@ -17,7 +17,13 @@ namespace mfu {
 /// The answer of the rules to the name of a range.
 struct MatchedRange {
   RuleId rule = RuleId::kNone;
-  std::uint16_t name = 0;  ///< RuleCache::name_of knows it, of a range that is no region
+  std::uint16_t name = 0;  ///< RuleCache::name_of knows it, of a range that is no region; 0: none
+
+  [[nodiscard]] static constexpr MatchedRange of(std::uint32_t word) noexcept {
+    return {static_cast<RuleId>(word & 0xFFFFu), static_cast<std::uint16_t>(word >> 16)};
+  }
+  /// Not 0 where there is a name.
+  [[nodiscard]] constexpr std::uint32_t word() const noexcept { return raw(rule) | std::uint32_t{name} << 16; }
 };
 
 /// A direct-mapped cache over name hashes. [any thread] hot: no lock, no allocation; a miss asks the rules
