@@ -150,14 +150,18 @@ struct InstanceShape {
   FlopSource flop_source = FlopSource::kNone;
 };
 
-struct Instance : InstanceShape {
-  // Fields that every activity reads, together.
+/// The fields that every activity reads, together.
+struct InstanceLinks {
   InstanceId id = InstanceId::kNone;
   std::uint32_t region_path = 0;         ///< of its region inside those around it: index into the ledger's chains
   Instance* parent = nullptr;            ///< enclosing instance; of a part: the instance that it belongs to
-  Instance* root = this;                 ///< top-level instance around it; itself when top-level
+  Instance* root = nullptr;              ///< top-level instance around it; itself when top-level
   std::vector<InstanceOnDevice> shares;  ///< by device index; grows with the devices
   Instance* next_in_bucket = nullptr;
+};
+
+struct Instance : InstanceLinks, InstanceShape {
+  Instance() noexcept { root = this; }
 
   InstanceKind kind = InstanceKind::kThread;
   RegionId region = RegionId::kNone;
