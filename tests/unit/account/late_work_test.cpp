@@ -77,6 +77,15 @@ class LateWork : public testing::Test {
     ledger_->add(record, static_cast<InstanceId>(work.owner + 1), true);
   }
 
+  /// Opens and closes what opens and closes until then, each once.
+  void follow(const std::vector<Range>& ranges, TimeNs until) {
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      if (ranges[i].open > followed_until_ && ranges[i].open <= until) open(static_cast<int>(i), ranges[i].open);
+      if (ranges[i].close > followed_until_ && ranges[i].close <= until) close(static_cast<int>(i), ranges[i].close);
+    }
+    followed_until_ = until;
+  }
+
   /// Of all work, or that of one instance, within an interval.
   static Truth truth_of(const std::vector<Work>& all, Interval in, int owner) {
     Truth truth;
@@ -140,14 +149,9 @@ class LateWork : public testing::Test {
       at = close + pick(0, 300);
     }
     const TimeNs end = at + latest + 1;
-    std::vector<bool> told(all.size(), false), opened(ranges.size(), false), closed(ranges.size(), false);
+    std::vector<bool> told(all.size(), false);
     const auto tell = [&](TimeNs until) {
-      for (std::size_t i = 0; i < ranges.size(); ++i) {
-        if (!opened[i] && ranges[i].open <= until) open(static_cast<int>(i), ranges[i].open);
-        opened[i] = opened[i] || ranges[i].open <= until;
-        if (!closed[i] && ranges[i].close <= until) close(static_cast<int>(i), ranges[i].close);
-        closed[i] = closed[i] || ranges[i].close <= until;
-      }
+      follow(ranges, until);
       for (std::size_t k = 0; k < all.size(); ++k) {
         if (told[k] || all[k].known > until) continue;
         told[k] = true;
@@ -225,14 +229,9 @@ class LateWork : public testing::Test {
       const TimeNs over = std::min(end, begin + pick(0, 900));
       all.push_back({begin, over, TimeClass::kMemcpy, -1, over + pick(0, 900)});
     }
-    std::vector<bool> told(all.size(), false), opened(ranges.size(), false), closed(ranges.size(), false);
+    std::vector<bool> told(all.size(), false);
     const auto tell = [&](TimeNs until) {
-      for (std::size_t i = 0; i < ranges.size(); ++i) {
-        if (!opened[i] && ranges[i].open <= until) open(static_cast<int>(i), ranges[i].open);
-        opened[i] = opened[i] || ranges[i].open <= until;
-        if (!closed[i] && ranges[i].close <= until) close(static_cast<int>(i), ranges[i].close);
-        closed[i] = closed[i] || ranges[i].close <= until;
-      }
+      follow(ranges, until);
       std::vector<InstanceId> awaited;
       for (std::size_t k = 0; k < all.size(); ++k) {
         if (!told[k] && all[k].known <= until) {
@@ -271,6 +270,7 @@ class LateWork : public testing::Test {
     EXPECT_EQ(step.latency.max_ns, longest_step);
   }
 
+  TimeNs followed_until_ = kOrigin - 1;
   std::vector<WindowSummary> windows_;
   Counters counters_;
   KernelNames names_{counters_};
