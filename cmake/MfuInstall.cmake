@@ -53,7 +53,7 @@ if(SKBUILD AND MFU_SBOM)
 endif()
 if(NOT SKBUILD)
   # In a folder of its own, so that no loader ever takes its libcuda.so.1 for the driver's.
-  foreach(target simgpu_cuda simgpu_nvml simgpu_cupti_12_9 simgpu_cupti_13_0)
+  foreach(target simgpu_cuda simgpu_cupti_12_9 simgpu_cupti_13_0)
     if(TARGET ${target})
       install(TARGETS ${target} LIBRARY DESTINATION ${MFU_INSTALL_LIBDIR}/mfu/simgpu)
     endif()

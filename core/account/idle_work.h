@@ -19,6 +19,10 @@ inline void add_times(TimeByWork& to, const TimeByWork& more) {
   for (const auto& [work, ns] : more) to[work] += ns;
 }
 
+inline void add_times(TimeByWork& to, const std::shared_ptr<const TimeByWork>& more) {
+  if (more) add_times(to, *more);
+}
+
 /// Shares out what was not looked at: there the host is taken to have done the same as in the rest of the long gaps.
 inline void share_out_rests(TimeByWork& work) {
   const auto rests = work.find(not_looked_at());
@@ -85,15 +89,14 @@ class IdleWork {
   }
   [[nodiscard]] const Sums& sums() const noexcept { return sums_; }
   /// Since the state `before`, which becomes that of now.
-  [[nodiscard]] TimeByWork since(Sums& before) const {
-    TimeByWork more;
-    if (sums_ == before) return more;
-    more = *sums_;
+  [[nodiscard]] Sums since(Sums& before) const {
+    if (sums_ == before) return nullptr;
+    TimeByWork more = *sums_;
     if (before)
       for (const auto& [work, ns] : *before) more[work] -= ns;
     std::erase_if(more, [](const auto& part) { return part.second == 0; });
     before = sums_;
-    return more;
+    return std::make_shared<const TimeByWork>(std::move(more));
   }
   /// Time in long gaps so far.
   [[nodiscard]] DurationNs long_ns() const noexcept { return long_ns_; }

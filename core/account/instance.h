@@ -27,13 +27,13 @@ inline void add_times(ClassTimes& to, const ClassTimes& more) noexcept {
 
 /// The time of an instance on one device within one window.
 struct WindowSlice {
-  std::int64_t window = 0;  ///< window index
-  ClassTimes time_ns{};     ///< of its elapsed time
-  IdleGaps idle;            ///< of time_ns[kIdle]
-  TimeByWork idle_work;     ///< likewise, as far as it is known
-  DurationNs busy_ns = 0;   ///< union of its kernels
+  DurationNs busy_ns = 0;  ///< union of its kernels
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
+  std::int64_t window = 0;   ///< window index
+  ClassTimes time_ns{};      ///< of its elapsed time
+  IdleGaps idle;             ///< of time_ns[kIdle]
+  IdleWork::Sums idle_work;  ///< likewise, as far as it is known
 
   [[nodiscard]] DurationNs elapsed_ns() const noexcept {
     DurationNs sum = 0;
@@ -63,12 +63,13 @@ struct Instance;
 
 /// The account of one instance on one device.
 struct InstanceOnDevice {
-  WindowSlice open_portion;  ///< of the window that the device's timeline is in
+  // The fields that every activity and every begin touch come first.
   /// Its kernels so far cover no moment from here on. The sweep meets them in order of begin, so this one number is
   /// enough to add up their union.
   TimeNs covered_until_ns = std::numeric_limits<TimeNs>::min();
   TimeNs first_activity_ns = std::numeric_limits<TimeNs>::max();
   TimeNs last_activity_end_ns = std::numeric_limits<TimeNs>::min();
+  std::uint64_t kernels = 0;
   bool active = false;     ///< had device activity
   bool opened = false;     ///< its open mark was passed
   bool begun = false;      ///< begin_ns is known
@@ -78,19 +79,19 @@ struct InstanceOnDevice {
   bool added_to = false;   ///< since those around it learned when its last activity ends
   TimeNs begin_ns = 0;
   TimeNs end_ns = 0;
-  ClassTimes counted{};               ///< the device's class times up to where portions were cut
-  IdleGaps counted_gaps;              ///< likewise its gaps by length
-  IdleWork::Sums counted_work;        ///< and by what the host did
-  std::vector<WindowSlice> portions;  ///< of earlier windows that are not out yet
-  std::uint64_t kernels = 0;
-  std::uint64_t untimed = 0;  ///< launches whose records carry no times
-  std::uint64_t nth = 0;      ///< index among the region's ended instances on the device
-  ClassTimes time_ns{};       ///< all portions, those emitted early included
-  DurationNs elapsed_ns = 0;  ///< likewise
+  ClassTimes counted{};                      ///< the device's class times up to where portions were cut
+  std::array<DurationNs, 3> counted_gaps{};  ///< likewise its gaps by length
+  IdleWork::Sums counted_work;               ///< and by what the host did
+  WindowSlice open_portion;                  ///< of the window that the device's timeline is in
+  Instance* newest_inside = nullptr;         ///< the last that opened directly inside it, until that ends here
+  Instance* behind = nullptr;                ///< begins here where it ends: opened later, inside the same one
+  std::vector<WindowSlice> portions;         ///< of earlier windows that are not out yet
+  std::uint64_t untimed = 0;                 ///< launches whose records carry no times
+  std::uint64_t nth = 0;                     ///< index among the region's ended instances on the device
+  ClassTimes time_ns{};                      ///< all portions, those emitted early included
+  DurationNs elapsed_ns = 0;                 ///< likewise
   DurationNs kernel_sum_ns = 0;
   DurationNs matmul_sum_ns = 0;
-  Instance* newest_inside = nullptr;  ///< the last that opened directly inside it, until that ends here
-  Instance* behind = nullptr;         ///< begins here where it ends: opened later, inside the same one
 
   /// It launched something here, whether or not the sweep has met it.
   [[nodiscard]] bool has_work() const noexcept {
@@ -132,7 +133,6 @@ struct DetectedWork {
 
 /// Ranges inside an instance that said their own work, and have closed.
 struct ClosedParts {
-  std::uint64_t count = 0;
   Work sum = Work::none();                 ///< of those that no window was given yet
   Work given = Work::none();               ///< of those that went into windows emitted early
   std::map<std::int64_t, Work> by_window;  ///< by the window their range closed in; those in `sum`
@@ -150,7 +150,7 @@ struct InstanceShape {
   FlopSource flop_source = FlopSource::kNone;
 };
 
-/// The fields that every activity reads, together.
+/// Its place: the fields that every activity reads, and those that its begin and end on a device read, together.
 struct InstanceLinks {
   InstanceId id = InstanceId::kNone;
   std::uint32_t region_path = 0;         ///< of its region inside those around it: index into the ledger's chains
@@ -158,34 +158,34 @@ struct InstanceLinks {
   Instance* root = nullptr;              ///< top-level instance around it; itself when top-level
   std::vector<InstanceOnDevice> shares;  ///< by device index; grows with the devices
   Instance* next_in_bucket = nullptr;
+  TimeNs open_ns = 0;
+  TimeNs close_ns = 0;
+  std::uint32_t thread = 0;  ///< serial of the opening thread
+  std::uint32_t live_children = 0;
+  std::uint32_t shares_left = 0;  ///< devices on which it has not ended
+  InstanceKind kind = InstanceKind::kThread;
+  bool closed = false;
+  bool awaited = false;  ///< it, or an instance inside it, has a launch whose record has not come
+  std::vector<std::pair<std::uint32_t, Instance*>> waiting;  ///< (device, one directly inside it) that begin with it
 };
 
 struct Instance : InstanceLinks, InstanceShape {
   Instance() noexcept { root = this; }
 
-  InstanceKind kind = InstanceKind::kThread;
   RegionId region = RegionId::kNone;
   RuleId rule = RuleId::kNone;
   Phase phase = Phase::kNone;
-  std::uint32_t thread = 0;  ///< serial of the opening thread
-  std::uint32_t live_children = 0;
-  TimeNs open_ns = 0;
-  TimeNs close_ns = 0;
-  bool closed = false;
   bool closed_by_exit = false;
-  DetectedWork detected;
-  bool awaited = false;                        ///< it, or an instance inside it, has a launch whose record has not come
-  std::optional<std::uint32_t> home_device;    ///< where its thread launched; for instances without device activity
-  std::unique_ptr<InstanceProducts> products;  ///< of it and of all inside it; none: no matmul so far
+  std::unique_ptr<const DetectedWork> seen_work;  ///< the kernels' evidence on it, or the interpreter's; none: no
+  std::optional<std::uint32_t> home_device;       ///< where its thread launched; for instances without device activity
+  std::unique_ptr<InstanceProducts> products;     ///< of it and of all inside it; none: no matmul so far
   std::unique_ptr<InstanceProducts> spare_products;  ///< of an earlier instance, empty: room for `products`
   AttentionWork attention;                           ///< of its attention kernels, once their shape is known
 
-  Work work;            ///< once closed: by its shape, or the sum of its parts
-  DecodePasses decode;  ///< once closed, likewise; of the parts that closed meanwhile
-  ClosedParts parts;
+  Work work;                           ///< once closed: by its shape, or the sum of its parts
+  DecodePasses decode;                 ///< once closed, likewise; of the parts that closed meanwhile
+  std::unique_ptr<ClosedParts> parts;  ///< none: no part has closed
 
-  std::uint32_t shares_left = 0;                             ///< devices on which it has not ended
-  std::vector<std::pair<std::uint32_t, Instance*>> waiting;  ///< (device, one directly inside it) that begin with it
   std::size_t index_in_live = 0;
 
   [[nodiscard]] InstanceProducts& products_of_it() {
@@ -205,7 +205,11 @@ struct Instance : InstanceLinks, InstanceShape {
     return own_shape.has(ShapeWords::kTokens) || own_shape.has(ShapeWords::kNewTokens);
   }
   /// Its work is the sum of its parts.
-  [[nodiscard]] bool by_parts() const noexcept { return parts.count != 0 && !says_itself(); }
+  [[nodiscard]] bool by_parts() const noexcept { return parts && !says_itself(); }
+  [[nodiscard]] const DetectedWork& detected() const noexcept {
+    static constexpr DetectedWork kNone;
+    return seen_work ? *seen_work : kNone;
+  }
 };
 
 }  // namespace mfu

@@ -118,10 +118,10 @@ void Ledger::close(const InstanceSlot& slot, TimeNs at, std::optional<std::uint3
 void Ledger::join_parent(Instance& part) {
   Instance* const whole = part.parent;
   if (whole == nullptr || part.phase == Phase::kNone) return;
-  ++whole->parts.count;
-  whole->parts.sum.add(part.work);
+  if (!whole->parts) whole->parts = std::make_unique<ClosedParts>();
+  whole->parts->sum.add(part.work);
   whole->decode.add(part.decode);
-  whole->parts.by_window.try_emplace(rows_.grid().window_of(part.close_ns), Work::none()).first->second.add(part.work);
+  whole->parts->by_window.try_emplace(rows_.grid().window_of(part.close_ns), Work::none()).first->second.add(part.work);
 }
 
 void Ledger::notify_observer(const ActivityRecord& record, const Instance* instance, InstanceId owner,
@@ -206,7 +206,7 @@ void Ledger::begin_share(std::uint32_t device, Instance& instance, TimeNs at) {
   share.begun = true;
   share.begin_ns = std::min(timeline.now(), std::max(at, instance.open_ns));
   share.counted = timeline.class_times();
-  share.counted_gaps = timeline.cut_gaps();
+  share.counted_gaps = timeline.cut_gaps().by_length();
   share.counted_work = timeline.idle_work().sums();
   late_.add_since(timeline, instance, device, share.begin_ns);
   for (auto it = instance.waiting.begin(); it != instance.waiting.end();) {
@@ -312,9 +312,10 @@ void Ledger::cut_slice(std::uint32_t device, InstanceOnDevice& share) {
     if (!share.active) portion.idle.before = idle_ns;
     if (share.ended) portion.idle.after = std::min(timeline.quiet_ns(), idle_ns - portion.idle.before);
     portion.idle.inside = idle_ns - portion.idle.before - portion.idle.after;
-    const IdleGaps& gaps = timeline.cut_gaps();  // by their lengths alone
-    portion.idle.add(gaps);
-    portion.idle.add(share.counted_gaps, -1);
+    const auto gaps = timeline.cut_gaps().by_length();
+    portion.idle.under_20us = gaps[0] - share.counted_gaps[0];
+    portion.idle.under_1ms = gaps[1] - share.counted_gaps[1];
+    portion.idle.longer = gaps[2] - share.counted_gaps[2];
     share.counted_gaps = gaps;
     portion.idle_work = timeline.idle_work().since(share.counted_work);
   }

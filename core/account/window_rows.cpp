@@ -194,7 +194,7 @@ void WindowRows::add_attention(const Instance& instance, std::uint32_t device, s
 /// Its times, and by them its work, into the windows that it ran in.
 void WindowRows::spread_work(const Instance& instance, std::uint32_t device, double part) {
   const InstanceOnDevice& share = instance.shares[device];
-  const Work& left = instance.by_parts() ? instance.parts.sum : instance.work;  // that no window has yet
+  const Work& left = instance.by_parts() ? instance.parts->sum : instance.work;  // that no window has yet
   DurationNs elapsed_left = 0;
   for (const WindowSlice& slice : share.portions) elapsed_left += slice.elapsed_ns();
   // Nested ranges of the same region already put their FLOP into earlier windows. Otherwise those windows got time
@@ -281,7 +281,7 @@ void WindowRows::add_latency(const Instance& instance, std::uint32_t device, dou
   } else if (instance.phase == Phase::kDecode) {
     ended.batch = instance.decode.batch();
   }
-  if ((model_ || instance.detected.model) && instance.work.flop_known) {
+  if ((model_ || instance.detected().model) && instance.work.flop_known) {
     ended.flop = instance.work.flop * part;
     if (instance.work.bytes_known) ended.bytes = instance.work.bytes * part;
   }
@@ -307,15 +307,15 @@ void WindowRows::give_out_early(Instance& instance, std::int64_t window) {
   Work parts = Work::none();
   const bool by_parts = instance.by_parts();
   if (by_parts) {
-    for (auto it = instance.parts.by_window.begin(); it != instance.parts.by_window.end() && it->first <= window;) {
+    for (auto it = instance.parts->by_window.begin(); it != instance.parts->by_window.end() && it->first <= window;) {
       parts.add(it->second);
-      it = instance.parts.by_window.erase(it);
+      it = instance.parts->by_window.erase(it);
     }
-    instance.parts.sum.flop -= parts.flop;
-    instance.parts.sum.hfu_flop -= parts.hfu_flop;
-    instance.parts.sum.bytes -= parts.bytes;
-    instance.parts.sum.tokens -= parts.tokens;
-    instance.parts.given.add(parts);
+    instance.parts->sum.flop -= parts.flop;
+    instance.parts->sum.hfu_flop -= parts.hfu_flop;
+    instance.parts->sum.bytes -= parts.bytes;
+    instance.parts->sum.tokens -= parts.tokens;
+    instance.parts->given.add(parts);
   }
   for (const auto& [d, part] : shares_of(instance)) {
     if (d >= instance.shares.size()) continue;

@@ -190,9 +190,10 @@ Phase WorkResolver::phase_that_ran(const Instance& instance) {
 
 void WorkResolver::open(Instance& instance, const DetectedWork* detected) const {
   if (detected != nullptr) {
-    instance.detected = *detected;
+    auto seen = std::make_unique<DetectedWork>(*detected);
     // Without a model config rows need not be tokens: ignore them.
-    if (is_training(instance.phase) && !model_) instance.detected.shape = {};
+    if (is_training(instance.phase) && !model_) seen->shape = {};
+    instance.seen_work = std::move(seen);
   }
   instance.cached_at_open = shapes_.cached(instance.home_device.value_or(0));
 }
@@ -215,15 +216,15 @@ void WorkResolver::complete(Instance& instance) {
 void WorkResolver::resolve(Instance& instance, bool complete) {
   if (instance.phase == Phase::kNone) return;
   if (instance.by_parts()) {
-    instance.work = instance.parts.sum;
-    instance.work.add(instance.parts.given);
+    instance.work = instance.parts->sum;
+    instance.work.add(instance.parts->given);
     return;
   }
   const std::uint32_t device = instance.home_device.value_or(0);
-  if (instance.parts.count != 0) shapes_.set_cached(device, instance.cached_at_open);  // it covers its parts
+  if (instance.parts) shapes_.set_cached(device, instance.cached_at_open);  // it covers its parts
   const Phase phase = complete ? phase_that_ran(instance) : instance.phase;
   SeenShape seen;
-  Shape from_kernels = instance.detected.shape;
+  Shape from_kernels = instance.detected().shape;
   if (complete && model_) {
     seen = seen_shape(instance);
     from_kernels = detected_shape(phase, from_kernels, seen, model_->options().parallel);
@@ -235,17 +236,17 @@ void WorkResolver::resolve(Instance& instance, bool complete) {
   instance.shape = shape;
   instance.shape_source = resolved.source;
   instance.work = Work{};
-  if (instance.detected.flop) {
+  if (instance.detected().flop) {
     instance.work.flop_known = true;
-    instance.work.flop = instance.work.hfu_flop = *instance.detected.flop;
+    instance.work.flop = instance.work.hfu_flop = *instance.detected().flop;
     instance.flop_source = FlopSource::kShape;
   } else if (model_of(instance) != nullptr) {
     count_work(instance, phase, resolved, from_kernels, complete);
   }
   const bool detected = instance.kind == InstanceKind::kDetected;
   if (instance.work.tokens == 0 && (!detected || shape.batch || shape.tokens))
-    instance.work.tokens = count_tokens(phase, shape, instance.detected.by_interpreter ? 1 : workload_.grad_accum);
-  if (!instance.detected.by_interpreter) scale_to_passes(instance, seen);
+    instance.work.tokens = count_tokens(phase, shape, instance.detected().by_interpreter ? 1 : workload_.grad_accum);
+  if (!instance.detected().by_interpreter) scale_to_passes(instance, seen);
   instance.decode = decode_passes_of(phase, shape);
 }
 
@@ -282,10 +283,10 @@ void WorkResolver::count_work(Instance& instance, Phase phase, const ResolvedSha
   instance.flop_source = instance.work.flop_known       ? source_of(resolved)
                          : instance.work.flop_least > 0 ? FlopSource::kLowerBound
                                                         : FlopSource::kNone;
-  const bool rows_by_products = from_kernels.tokens && !instance.detected.shape.tokens;
+  const bool rows_by_products = from_kernels.tokens && !instance.detected().shape.tokens;
   const bool decodes = phase == Phase::kDecode;
   const bool given = decodes
-                         ? !resolved.by_kernels(ShapeWords::kBatch) || instance.detected.shape.batch.has_value()
+                         ? !resolved.by_kernels(ShapeWords::kBatch) || instance.detected().shape.batch.has_value()
                          : !(resolved.by_kernels(ShapeWords::kTokens) && rows_by_products) &&
                                !resolved.by_kernels(ShapeWords::kSeqLen) && !resolved.by_kernels(ShapeWords::kBatch);
   const ParallelConfig& ranks = model.options().parallel;
@@ -296,8 +297,8 @@ void WorkResolver::count_work(Instance& instance, Phase phase, const ResolvedSha
 /// The config says how many passes a step has, or its products do, or the detector.
 void WorkResolver::scale_to_passes(Instance& instance, const SeenShape& seen) const {
   if (!is_training(instance.phase)) return;
-  double passes = static_cast<double>(std::max<std::int64_t>(1, instance.detected.passes));
-  auto parts = static_cast<double>(std::max<std::int64_t>(1, instance.detected.parts));
+  double passes = static_cast<double>(std::max<std::int64_t>(1, instance.detected().passes));
+  auto parts = static_cast<double>(std::max<std::int64_t>(1, instance.detected().parts));
   if (workload_.grad_accum_given) {
     passes = 1;
   } else if (seen.passes > 0 && seen.rows && model_) {

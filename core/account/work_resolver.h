@@ -60,7 +60,7 @@ class WorkResolver {
   void count_attention(Instance& instance);
   void notice_missing(const Instance& instance);
   [[nodiscard]] const FlopsModel* model_of(const Instance& instance) const noexcept {
-    return instance.detected.model != nullptr ? instance.detected.model : model_;
+    return instance.detected().model != nullptr ? instance.detected().model : model_;
   }
 
   const RegionRules& rules_;

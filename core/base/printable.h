@@ -19,9 +19,10 @@ namespace mfu {
 
 /// Without the blanks and line ends around it.
 [[nodiscard]] constexpr std::string_view trimmed(std::string_view text) noexcept {
-  constexpr std::string_view kBlank = " \t\r\n";
-  text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
-  return text.substr(0, text.find_last_not_of(kBlank) + 1);
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
 }
 
 /// The pieces between blanks and line ends.

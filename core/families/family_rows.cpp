@@ -463,7 +463,7 @@ void keep_image_classifier(VisionSpec v, std::int64_t labels, Architecture& spec
   alone.is_encoder = alone.tied = true;
   v.image_flop += Count(2) * v.width * labels;
   alone.other_extra_params = v.params + Count(v.width) * labels + labels;
-  v.params = 0;
+  v.params = v.projector_params = 0;
   alone.vision = std::move(v);
   spec = std::move(alone);
 }
@@ -503,9 +503,10 @@ void add_tower(RowValues& x, bool pair, bool image_only, Architecture& spec) {
     spec.is_encoder = true;
     spec.sequence_weights += x.value("text_sequence_weights");
   }
-  v.image_flop += x.value("image_flop");
-  v.image_core += x.value("image_attention_flop");
-  v.params += x.value("image_params");
+  v.projector_flop = x.value("image_flop");
+  v.projector_core = x.value("image_attention_flop");
+  v.projector_params += x.value("image_params");
+  v.params += x.value("image_params") + x.value("second_tower_params");
   spec.vision = std::move(v);
 }
 

@@ -19,6 +19,7 @@ std::int64_t high_edge(RowValues& x) {
 }  // namespace
 
 void add_projector(RowValues& x, VisionSpec& v) {
+  const Count tower = v.params;
   constexpr std::pair<std::string_view, std::string_view> kMatrices[] = {
       {"projector1_in", "projector1_out"}, {"projector2_in", "projector2_out"}, {"projector3_in", "projector3_out"}};
   for (std::int64_t again = 0; again < x.value("projector_count"); ++again) {
@@ -35,6 +36,7 @@ void add_projector(RowValues& x, VisionSpec& v) {
     v.patch_projector.emplace_back(x.value(in), x.value(out));
     v.params += Count(x.value(in)) * x.value(out);
   }
+  v.projector_params += v.params - tower;
 }
 
 VisionSpec tower_of(RowValues& x) {
@@ -76,6 +78,7 @@ VisionSpec tower_of(RowValues& x) {
   v.params = Count(v.patch_elements) * d +
              (Count(4) * d * w + Count(v.mlp_matrices) * d * v.mlp_width + x.value("layer_params")) * v.layers +
              x.value("tower_params") + x.value("image_params");
+  v.first_params = x.value("first_tower_params");
   add_projector(x, v);
   return v;
 }

@@ -177,8 +177,11 @@ struct VisionSpec {
   std::int64_t patches = 0;        ///< patches of a fixed image; 0: (image / patch)^2
   Count image_flop;                ///< per image, besides patches, layers and projector: stems, heads, poolers [FLOP]
   Count image_core;                ///< likewise, of products of two activations in attention [FLOP]
+  Count projector_flop, projector_core;                          ///< likewise, of the projector
   std::vector<std::pair<std::int64_t, std::int64_t>> projector;  ///< matrices (in, out) applied to every output token
   Count params;                                                  ///< every stored tensor of tower and projector
+  Count projector_params;                                        ///< the part of it that is the projector
+  Count first_params;  ///< of a deep encoder: the part that is SAM and the convolutions behind it
 };
 
 /// How many bits a stored weight takes, as an exact fraction (block scales included).

@@ -302,25 +302,16 @@ StackCount operator*(StackCount a, Count n) noexcept {
   return a;
 }
 
-/// A tower that is the whole model: its parts under their own names, one image per sequence unless sizes are given.
+/// A tower that is the whole model: its parts under their own names.
 FlopParts vision_parts(const Architecture& model, const CountRequest& r) noexcept {
+  const VisionCount v = count_images(model, *model.vision, r);
   FlopParts parts;
-  const auto add = [&](std::int64_t height, std::int64_t width, Count times) {
-    const VisionCount v = count_image(*model.vision, height, width);
-    parts.qkv += v.qkv * times;
-    parts.attn_scores += v.attn_scores * times;
-    parts.attn_av += v.attn_av * times;
-    parts.o_proj += v.o_proj * times;
-    parts.mlp += v.mlp * times;
-    parts.other += (v.patch_embed + v.projector + v.other) * times;
-  };
-  if (r.images.empty()) {
-    Count images;
-    for (const SequenceGroup& g : r.sequences) images += g.count;
-    const auto [height, width] = default_image(*model.vision);
-    add(height, width, images);
-  }
-  for (const auto& [height, width] : r.images) add(height, width, 1);
+  parts.qkv = v.qkv;
+  parts.attn_scores = v.attn_scores;
+  parts.attn_av = v.attn_av;
+  parts.o_proj = v.o_proj;
+  parts.mlp = v.mlp;
+  parts.other = v.patch_embed + v.projector + v.other;
   return parts;
 }
 
@@ -389,20 +380,6 @@ FlopParts head_of(const Architecture& model, const FlopsOptions& o, const CountR
   return model.is_vision_only() && model.vision ? head + vision_parts(model, r) : head;
 }
 
-/// A vision tower beside the layers.
-Count vision_of(const Architecture& model, const CountRequest& r, const Totals& t) noexcept {
-  Count vision;
-  if (!model.vision || model.is_vision_only()) return vision;
-  if (r.phase != Phase::kDecode) {  // there the images are in the cache
-    for (const auto& [height, width] : r.images) vision += count_image(*model.vision, height, width).sum();
-  }
-  if (model.image_per_sequence && r.images.empty()) {
-    const auto [height, width] = default_image(*model.vision);
-    vision += count_image(*model.vision, height, width).sum() * t.sequences;
-  }
-  return vision;
-}
-
 /// The forward pass of one micro-batch.
 struct ForwardCount {
   StackCount stack, encoder;
@@ -436,6 +413,20 @@ Count recompute_of(const ForwardCount& f, const FlopsOptions& o, bool train) noe
 
 }  // namespace
 
+VisionCount count_images(const Architecture& model, const VisionSpec& tower, const CountRequest& r) noexcept {
+  VisionCount out;
+  const bool alone = model.is_vision_only();
+  if (r.images.empty() && (alone || model.image_per_sequence)) {
+    Count sequences;
+    for (const SequenceGroup& g : r.sequences) sequences += alone || g.fed > 0 ? g.count : 0;
+    const auto [height, width] = default_image(tower);
+    return count_image(tower, height, width) * sequences;
+  }
+  if (r.phase == Phase::kDecode && !alone) return out;  // there the images are in the cache
+  for (const auto& [height, width] : r.images) out += count_image(tower, height, width);
+  return out;
+}
+
 FlopCount count_components(const Architecture& model, const FlopsOptions& o, const CountRequest& r) noexcept {
   if (model.flat_params) return flat_count(model, o, r);
   const Totals t = totals_of(r);
@@ -448,7 +439,9 @@ FlopCount count_components(const Architecture& model, const FlopsOptions& o, con
   };
   StackCount stack = stack_of(model.layers);
   if (train && model.trained_mtp) stack = stack + stack_of({&*model.trained_mtp, 1});
-  const ForwardCount f{stack, encoder_of(model, o, r), head_of(model, o, r, t, context.tokens), vision_of(model, r, t)};
+  const ForwardCount f{
+      stack, encoder_of(model, o, r), head_of(model, o, r, t, context.tokens),
+      model.vision && !model.is_vision_only() ? count_images(model, *model.vision, r).sum() : Count(0)};
   FlopCount out;
   out.tokens = t.fed * repeats;
   out.parts = (f.stack.parts + f.encoder.parts + f.head) * repeats;

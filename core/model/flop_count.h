@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/model/flops_model.h"
+#include "core/model/vision.h"
 
 namespace mfu {
 
@@ -32,6 +33,11 @@ struct ImageContext {
   Count projected, kept, pairs;
 };
 [[nodiscard]] ImageContext image_context_of(const Architecture& model, const CountRequest& r) noexcept;
+
+/// Forward FLOP of all images by `tower`, the model's or a part of it: those that are given or, where the tower is the
+/// model or an image goes with every sequence, one of the tower's size for each sequence.
+[[nodiscard]] VisionCount count_images(const Architecture& model, const VisionSpec& tower,
+                                       const CountRequest& r) noexcept;
 
 /// The components, backward and recomputation; `total` by the exact rule.
 [[nodiscard]] FlopCount count_components(const Architecture& model, const FlopsOptions& o,

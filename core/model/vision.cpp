@@ -5,6 +5,13 @@
 namespace mfu {
 namespace {
 
+Count outputs_of_mlp(const VisionSpec& v) noexcept { return Count(v.mlp_matrices - 1) * v.mlp_width + v.width; }
+
+void add_patches(const VisionSpec& v, Count patches, std::int64_t elements, VisionCount& out) noexcept {
+  out.patch_embed = patches * 2 * elements * v.width;
+  out.outputs += patches * v.width;
+}
+
 /// Linear parts of `layers` transformer blocks on `rows` rows.
 void add_blocks(const VisionSpec& v, std::int64_t layers, Count attention_rows, Count mlp_rows,
                 VisionCount& out) noexcept {
@@ -12,6 +19,7 @@ void add_blocks(const VisionSpec& v, std::int64_t layers, Count attention_rows, 
   out.qkv += attention_rows * 6 * d * inner * layers;
   out.o_proj += attention_rows * 2 * d * inner * layers;
   out.mlp += mlp_rows * 2 * v.mlp_matrices * d * v.mlp_width * layers;
+  out.outputs += attention_rows * (inner * 4 + d) * layers + mlp_rows * outputs_of_mlp(v) * layers;
 }
 
 /// Attention cores of `layers` layers over groups of `rows` rows that see each other.
@@ -22,8 +30,12 @@ void add_core(const VisionSpec& v, std::int64_t layers, Count group_rows_squared
 }
 
 void add_projector(const VisionSpec& v, Count patches, Count tokens, VisionCount& out) noexcept {
-  for (const auto& [in, width] : v.patch_projector) out.projector += patches * 2 * in * width;
-  for (const auto& [in, width] : v.projector) out.projector += tokens * 2 * in * width;
+  const auto add = [&out](Count rows, std::int64_t in, std::int64_t width) {
+    out.projector += rows * 2 * in * width;
+    out.outputs += rows * width;
+  };
+  for (const auto& [in, width] : v.patch_projector) add(patches, in, width);
+  for (const auto& [in, width] : v.projector) add(tokens, in, width);
   out.tokens_out = tokens;
 }
 
@@ -32,7 +44,7 @@ VisionCount count_fixed(const VisionSpec& v) noexcept {
   const std::int64_t edge = v.patch > 0 ? v.image / v.patch : 0;
   const Count patches = v.patches > 0 ? Count(v.patches) : Count(edge) * edge;
   const Count rows = patches + v.extra_tokens;
-  out.patch_embed = patches * 2 * v.patch_elements * v.width;
+  add_patches(v, patches, v.patch_elements, out);
   add_blocks(v, v.layers, rows, rows, out);
   add_core(v, v.layers, rows * rows, out);
   if (v.pooling_head) {
@@ -42,14 +54,17 @@ VisionCount count_fixed(const VisionSpec& v) noexcept {
     out.attn_scores += rows * 2 * d;
     out.attn_av += rows * 2 * d;
     out.mlp += d * 4 * v.mlp_width;
+    out.outputs += rows * d * 2 + d * 4 + v.mlp_width;
   }
   Count tokens = patches.divided_by(std::max<std::int64_t>(1, v.merge * v.merge));
   if (v.pooled_tokens > 0) tokens = v.pooled_tokens;
   if (v.projector.empty() && v.merge <= 1 && v.pooled_tokens == 0) tokens = rows;
   add_projector(v, patches, tokens, out);
   out.other += v.image_flop;
-  out.attn_scores += v.image_core.divided_by(2);
-  out.attn_av += v.image_core - v.image_core.divided_by(2);
+  out.projector += v.projector_flop;
+  const Count core = v.image_core + v.projector_core;
+  out.attn_scores += core.divided_by(2);
+  out.attn_av += core - core.divided_by(2);
   return out;
 }
 
@@ -70,7 +85,7 @@ VisionCount count_dynamic(const VisionSpec& v, std::int64_t height, std::int64_t
   const std::int64_t rows_high = round_to(height, factor) / std::max<std::int64_t>(1, v.patch);
   const std::int64_t rows_wide = round_to(width, factor) / std::max<std::int64_t>(1, v.patch);
   const Count patches = Count(rows_high) * rows_wide;
-  out.patch_embed = patches * 2 * v.patch_elements * v.width;
+  add_patches(v, patches, v.patch_elements, out);
   add_blocks(v, v.layers, patches, patches, out);
   const std::int64_t global = v.window > 0 ? v.global_layers : v.layers;
   add_core(v, global, patches * patches, out);
@@ -88,13 +103,13 @@ VisionCount count_dynamic(const VisionSpec& v, std::int64_t height, std::int64_t
 // model.
 VisionCount count_deep_encoder(const VisionSpec& v, std::int64_t edge_pixels) noexcept {
   VisionCount out;
-  constexpr std::int64_t kPatch = 16, kWindow = 14, kWindowLayers = 8, kGlobalLayers = 4;
+  constexpr std::int64_t kPatch = 16, kWindow = 14, kWindowLayers = 8, kGlobalLayers = 4, kHeads = 12;
   VisionSpec sam;
   sam.width = 768;
   sam.mlp_width = 3072;
   const std::int64_t edge = std::max<std::int64_t>(4, edge_pixels / kPatch);
   const Count patches = Count(edge) * edge;
-  out.patch_embed = patches * 2 * (3 * kPatch * kPatch) * sam.width;
+  add_patches(sam, patches, 3 * kPatch * kPatch, out);
   // Windows are padded: the projections run on the padded rows, the MLP on the real ones.
   const std::int64_t windows_edge = (edge + kWindow - 1) / kWindow;
   const Count windows = Count(windows_edge) * windows_edge;
@@ -106,12 +121,15 @@ VisionCount count_deep_encoder(const VisionSpec& v, std::int64_t edge_pixels) no
   // Decomposed relative positions: every query times the row table and the column table of its grid.
   out.other += windows * window_rows * 2 * sam.width * (2 * kWindow) * kWindowLayers;
   out.other += patches * 2 * sam.width * (Count(2) * edge) * kGlobalLayers;
+  out.outputs += (windows * window_rows * (2 * kWindow) * kWindowLayers + patches * 2 * edge * kGlobalLayers) * kHeads;
   const Count half = Count((edge + 1) / 2) * ((edge + 1) / 2);
   const std::int64_t quarter_edge = ((edge + 1) / 2 + 1) / 2;
   const Count quarter = Count(quarter_edge) * quarter_edge;
-  out.other += patches * 2 * (768 * 256 + 9 * 256 * 256);  // neck: 1x1 and 3x3
-  out.other += half * 2 * (9 * 256 * 512);
-  out.other += quarter * 2 * (9 * 512 * 1024);
+  out.convolution = patches * 2 * (768 * 256 + 9 * 256 * 256);  // neck: 1x1 and 3x3
+  out.convolution += half * 2 * (9 * 256 * 512);
+  out.convolution += quarter * 2 * (9 * 512 * 1024);
+  out.other += out.convolution;
+  out.outputs += patches * 2 * 256 + half * 512 + quarter * 1024;
   const Count clip_rows = quarter + v.extra_tokens;
   add_blocks(v, v.layers, clip_rows, clip_rows, out);
   add_core(v, v.layers, clip_rows * clip_rows, out);
@@ -119,7 +137,28 @@ VisionCount count_deep_encoder(const VisionSpec& v, std::int64_t edge_pixels) no
   return out;
 }
 
+constexpr Count VisionCount::*kCounts[] = {
+    &VisionCount::patch_embed, &VisionCount::qkv,     &VisionCount::attn_scores, &VisionCount::attn_av,
+    &VisionCount::o_proj,      &VisionCount::mlp,     &VisionCount::projector,   &VisionCount::other,
+    &VisionCount::convolution, &VisionCount::outputs, &VisionCount::tokens_out,
+};
+
 }  // namespace
+
+VisionCount& VisionCount::operator+=(const VisionCount& more) noexcept {
+  for (const auto count : kCounts) this->*count += more.*count;
+  return *this;
+}
+
+VisionCount operator*(VisionCount counted, Count times) noexcept {
+  for (const auto count : kCounts) counted.*count *= times;
+  return counted;
+}
+
+VisionCount operator-(VisionCount all, const VisionCount& part) noexcept {
+  for (const auto count : kCounts) all.*count = all.*count - part.*count;
+  return all;
+}
 
 VisionCount count_image(const VisionSpec& tower, std::int64_t height, std::int64_t width) noexcept {
   switch (tower.kind) {

@@ -9,11 +9,17 @@
 
 namespace mfu {
 
-/// Forward FLOP of one image.
+/// Forward FLOP of one image, or of several.
 struct VisionCount {
   Count patch_embed, qkv, attn_scores, attn_av, o_proj, mlp, projector;
-  Count other;       ///< SAM: relative positions and convolutions
-  Count tokens_out;  ///< image tokens that enter the decoder
+  Count other;        ///< SAM: relative positions and convolutions
+  Count convolution;  ///< the part of `other` that is known to be convolutions
+  Count outputs;      ///< elements that products and convolutions write, `image_flop` left out
+  Count tokens_out;   ///< image tokens that enter the decoder
+
+  VisionCount& operator+=(const VisionCount& more) noexcept;
+  friend VisionCount operator*(VisionCount count, Count times) noexcept;
+  friend VisionCount operator-(VisionCount all, const VisionCount& part) noexcept;
 
   [[nodiscard]] Count sum() const noexcept {
     return patch_embed + qkv + attn_scores + attn_av + o_proj + mlp + projector + other;

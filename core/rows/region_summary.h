@@ -53,6 +53,7 @@ struct IdleGaps {
   [[nodiscard]] DurationNs& of_length(DurationNs gap) noexcept {
     return gap < kShort ? under_20us : gap < kMedium ? under_1ms : longer;
   }
+  [[nodiscard]] std::array<DurationNs, 3> by_length() const noexcept { return {under_20us, under_1ms, longer}; }
   /// Adds `more`, or with -1 takes it away.
   void add(const IdleGaps& more, int times = 1) noexcept {
     for (DurationNs IdleGaps::*const part : {&IdleGaps::under_20us, &IdleGaps::under_1ms, &IdleGaps::longer,

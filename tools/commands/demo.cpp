@@ -28,7 +28,6 @@ namespace mfu {
 // The simulated libraries and the config, which the binary carries.
 std::string_view embedded_libcuda() noexcept;
 std::string_view embedded_libcupti() noexcept;
-std::string_view embedded_libnvml() noexcept;
 std::string_view embedded_demo_config() noexcept;
 
 namespace {
@@ -105,7 +104,6 @@ int run_demo(const DemoRun& run) {
   if (simulated) {
     write("libcuda.so.1", embedded_libcuda());
     write("libcupti.so.13", embedded_libcupti());
-    write("libnvidia-ml.so.1", embedded_libnvml());
     const char* before = std::getenv("LD_LIBRARY_PATH");
     const std::string path = directory.path() + (before != nullptr && *before != '\0' ? std::string(":") + before : "");
     setenv("LD_LIBRARY_PATH", path.c_str(), 1);

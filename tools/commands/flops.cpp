@@ -115,6 +115,8 @@ void add_flops(CommandLine& line) {
   command.option("config", call->config, "config file, folder, model id in the Hugging Face cache, or JSON text");
   command.option("--as", call->as, "read the config as one of this model type", {.type = "FAMILY"});
   command.flag("--list", call->list, "print the model types that are known");
+  command.option("--by", call->by, "a table of modules as well: layers of each kind, towers, projectors",
+                 {.one_of = {"module"}});
   command.option("--phase", call->phase, "what the work is", {.one_of = {"train", "prefill", "decode"}});
   command.option("--batch", call->batch, "sequences", {.between = kFromOne});
   command.option("--seq-len", call->seq_len, "new tokens per sequence and pass", {.between = kFromZero});

@@ -101,6 +101,50 @@ Json bytes_json(const ByteCount& moved) {
           {"kv_resident_end_windowed", integer(moved.kv_resident_end_windowed)}};
 }
 
+/// Adds up; a sum of elements that are not all known is not known.
+void add(ModuleCount& to, const ModuleCount& more) {
+  to.params += more.params;
+  to.products += more.products;
+  to.attention += more.attention;
+  to.convolution += more.convolution;
+  to.state += more.state;
+  to.outputs = to.outputs && more.outputs ? std::optional(*to.outputs + *more.outputs) : std::nullopt;
+}
+
+/// \param request without sequences: of parameters alone.
+void add_modules(const FlopsModel& model, const CountRequest& request, FlopsReport& r) {
+  r.modules = count_modules(model, request);
+  ModuleCount text, all;
+  text.name = "language model";
+  all.name = "all";
+  for (const ModuleCount& module : r.modules) {
+    add(all, module);
+    if (!module.of_image) add(text, module);
+  }
+  if (model.spec().vision && !model.spec().is_vision_only()) r.modules.push_back(std::move(text));
+  r.modules.push_back(std::move(all));
+  const std::optional<DType> dtype = model.spec().compute_dtype;
+  r.output_bytes = dtype == DType::kFp64 ? 8 : dtype == DType::kFp32 || dtype == DType::kTf32 ? 4 : 2;
+  Json list = Json::array();
+  for (const ModuleCount& m : r.modules) {
+    Json one = {{"module", m.name}};
+    if (!m.kind.empty()) one["kind"] = m.kind;
+    if (m.layers > 0) one["layers"] = m.layers;
+    one["params"] = integer(m.params);
+    if (!request.sequences.empty()) {
+      one["flop"] = integer(m.flop());
+      one["operators"] = {{"products", integer(m.products)},
+                          {"attention", integer(m.attention)},
+                          {"convolution", integer(m.convolution)},
+                          {"state", integer(m.state)}};
+      one["outputs"] = m.outputs ? integer(*m.outputs) : Json(nullptr);
+      one["output_bytes"] = m.outputs ? integer(*m.outputs * r.output_bytes) : Json(nullptr);
+    }
+    list.push_back(one);
+  }
+  r.json["modules"] = list;
+}
+
 }  // namespace
 
 std::vector<std::pair<const char*, Count>> named_parts(const FlopCount& c) {
@@ -188,12 +232,13 @@ Result<FlopsReport> make_report(const FlopsCall& call, const Config& config, con
     add_peak(asked, Phase::kTrain, flop, bytes, r);
     return r;
   }
+  const CountRequest request = job.request(options);
+  if (!call.by.empty()) add_modules(*model, request, r);
   if (!job.has_shape) {
     r.json["flop"] = nullptr;
     r.json["bytes"] = nullptr;
     return r;
   }
-  const CountRequest request = job.request(options);
   Result<FlopCount> counted = model->count_flop(request);
   if (!counted) return counted.error();
   r.flop = *counted;

@@ -11,6 +11,7 @@
 #include "core/base/result.h"
 #include "core/model/flops_model.h"
 #include "core/model/kernel_flop.h"
+#include "core/model/module_count.h"
 #include "core/peak/peak.h"
 #include "core/rows/metrics.h"
 #include "tools/flops/flops_request.h"
@@ -31,6 +32,9 @@ struct FlopsReport {
   std::string_view formula;  ///< version_of the convention
   std::string share;         ///< share_text: the part of one rank; empty: all of it
   double flop_of_rank = 0;   ///< [FLOP] where `share` says something
+  std::vector<ModuleCount>
+      modules;                    ///< where they were asked for, and sums of them behind; without a shape: parameters
+  std::int64_t output_bytes = 2;  ///< of an element that a module writes
   std::vector<std::pair<std::string_view, Count>> other_conventions;  ///< the total by each that is defined for it
 };
 

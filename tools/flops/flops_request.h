@@ -27,7 +27,7 @@ struct FlopsCall : FlopsSizes {
   std::string phase, attention, logits, convention, gpu, dtype, weight_dtype, kv_dtype, kernel, encoder_runs, recompute,
       context_mode;
   std::optional<std::int64_t> tp, pp, cp, ep, dp;
-  std::string as;
+  std::string as, by;
   bool sparse = false, json = false, markdown = false, schema = false, list = false;
 };
 

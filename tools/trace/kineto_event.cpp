@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
+#include <iterator>
+#include <type_traits>
 #include <utility>
 
 #include "tools/trace/json_text.h"
@@ -73,14 +74,25 @@ constexpr KeptText kOfArguments[] = {{"correlation\"", &KinetoEvent::correlation
 /// Keys are compared as written: no writer escapes them.
 bool is_key(const char* key, std::string_view name) noexcept { return std::memcmp(key, name.data(), name.size()) == 0; }
 
-/// Keeps a value that one of the table asks for.
-simdjson::error_code keep(std::span<const KeptText> kept, const char* key, ondemand::value& value, KinetoEvent& event) {
-  for (const KeptText& text : kept) {
-    if (key[0] != text.key[0] || !is_key(key, text.key)) continue;
-    if (text.is_array) return array_text(value, event.*text.into);
-    event.*text.into = trimmed(value.raw_json_token());
-  }
+simdjson::error_code keep(const KeptText& text, ondemand::value& value, KinetoEvent& event) {
+  if (text.is_array) return array_text(value, event.*text.into);
+  event.*text.into = trimmed(value.raw_json_token());
   return simdjson::SUCCESS;
+}
+
+/// Keeps a value that the table asks for. Each comparison is with a constant: this runs for every word of a trace.
+template <const auto& kTable>
+simdjson::error_code keep(const char* key, ondemand::value& value, KinetoEvent& event) {
+  simdjson::error_code code = simdjson::SUCCESS;
+  const auto one = [&]<std::size_t i>(std::integral_constant<std::size_t, i>) {
+    constexpr KeptText kText = kTable[i];
+    if (key[0] != kText.key[0] || !is_key(key, kText.key)) return false;
+    code = keep(kText, value, event);
+    return true;
+  };
+  [&]<std::size_t... i>(std::index_sequence<i...>) { (void)(one(std::integral_constant<std::size_t, i>()) || ...); }
+  (std::make_index_sequence<std::size(kTable)>());
+  return code;
 }
 
 }  // namespace
@@ -106,7 +118,7 @@ simdjson::error_code KinetoEventParser::parse(ondemand::object& object, bool rec
     } else if (is_key(key, "args\"")) {
       if (event.phase == 'X' || event.phase == 0) code = parse_args(value, event);
     } else {
-      code = keep(kOfEvents, key, value, event);
+      code = keep<kOfEvents>(key, value, event);
     }
     if (code != simdjson::SUCCESS) return code;
   }
@@ -129,7 +141,7 @@ simdjson::error_code KinetoEventParser::collect_args(ondemand::object& args, Kin
     ondemand::field field;
     if (const auto code = std::move(each).get(field); code != simdjson::SUCCESS) return code;
     ondemand::value value = field.value();
-    if (const auto code = keep(kOfArguments, field.key().raw(), value, event); code != simdjson::SUCCESS) return code;
+    if (const auto code = keep<kOfArguments>(field.key().raw(), value, event); code != simdjson::SUCCESS) return code;
   }
   if (!recording_) event.product = {};
   return simdjson::SUCCESS;

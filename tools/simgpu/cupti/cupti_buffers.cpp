@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/simgpu/cupti/name_arena.h"
+#include "tools/simgpu/cupti/record_names.h"
 
 namespace mfu::sim {
 
@@ -135,8 +135,7 @@ bool is_device_record(const Pending& p) {
   return p.kind != kKindDriver && p.kind != kKindRuntime && p.activity.end_ns != 0;
 }
 
-void write_pending(const Pending& p, std::uint64_t serial, bool foreign, std::int64_t now, NameArena& names,
-                   std::uint8_t* out) {
+void write_pending(const Pending& p, std::uint64_t serial, bool foreign, std::int64_t now, std::uint8_t* out) {
   const Settings& script = settings();
   RecordView view{.kind = p.kind};
   view.activity = &p.activity;
@@ -170,9 +169,7 @@ void write_pending(const Pending& p, std::uint64_t serial, bool foreign, std::in
   view.end_ns = in_client_units(view.end_ns);
   if (p.kind == kKindConcurrentKernel || p.kind == kKindKernel) {
     view.name = p.activity.name != nullptr ? p.activity.name : "graph node";
-    view.name = lengthened(view.name);
-    if (hit(script.null_name_rate, serial, 4)) view.name = nullptr;
-    if (script.stale_names && view.name != nullptr) view.name = names.copy(view.name);
+    if (spoil_name != nullptr) view.name = spoil_name(view.name, serial);
   }
   write_record(cupti_layout(), view, out);
   set_fate(p, fate);
@@ -193,11 +190,10 @@ void deliver(Batch batch) {
     std::mt19937_64 random(first);
     std::shuffle(batch.records.begin(), batch.records.end(), random);
   }
-  NameArena names;
   const std::int64_t now = driver->now_ns();
   std::size_t at = 0;
   for (std::size_t i = 0; i < batch.records.size(); ++i) {
-    write_pending(batch.records[i], first + i, callbacks.foreign, now, names, batch.buffer + at);
+    write_pending(batch.records[i], first + i, callbacks.foreign, now, batch.buffer + at);
     at += record_bytes(cupti_layout(), batch.records[i].kind);
   }
   std::size_t valid = at;
@@ -230,7 +226,7 @@ void deliver(Batch batch) {
       s.in_delivery_changed.notify_all();
     }
   }
-  if (script.stale_names) names.forbid();
+  if (end_delivery != nullptr) end_delivery();
 }
 
 /// Hands back every closed batch that is complete (all of them when forced).

@@ -1,4 +1,5 @@
-#include "tools/simgpu/cupti/name_arena.h"
+// Names of kernels as tests want a client to get them: longer, missing, or unreadable after its callback.
+#include "tools/simgpu/cupti/record_names.h"
 
 #include <sys/mman.h>
 
@@ -9,6 +10,8 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "tools/simgpu/settings.h"
 
@@ -26,7 +29,20 @@ NameState& name_state() {
   return *instance;
 }
 
-}  // namespace
+/// Memory for the names of one delivery that is made unreadable once the client has had its callback.
+class NameArena {
+ public:
+  const char* copy(const char* name);
+  /// From here on no byte of the names that were copied may be read.
+  void forbid();
+
+ private:
+  void close();
+
+  char* memory_ = nullptr;
+  std::size_t size_ = 0, used_ = 0;
+  std::vector<std::pair<void*, std::size_t>> blocks_;
+};
 
 const char* NameArena::copy(const char* name) {
   const std::size_t bytes = std::strlen(name) + 1;
@@ -56,12 +72,14 @@ void NameArena::forbid() {
     mprotect(block.first, block.second, PROT_NONE);
     s.stale_arenas.push_back(block);
   }
+  blocks_.clear();
   while (s.stale_arenas.size() > 256) {  // still no pointer into them may be used, but address space is finite
     munmap(s.stale_arenas.front().first, s.stale_arenas.front().second);
     s.stale_arenas.pop_front();
   }
 }
 
+/// `name`, or a copy of it with as many bytes as the settings ask for. Lives to the end of the process.
 const char* lengthened(const char* name) {
   const std::size_t bytes = settings().long_name_bytes;
   if (bytes == 0 || name == nullptr) return name;
@@ -73,6 +91,20 @@ const char* lengthened(const char* name) {
     if (text.size() < bytes) text.append(bytes - text.size(), 'L');
   }
   return text.c_str();
+}
+
+thread_local NameArena names;
+
+}  // namespace
+
+const char* spoil_name(const char* name, std::uint64_t serial) {
+  name = lengthened(name);
+  if (name == nullptr || hit(settings().null_name_rate, serial, 4)) return nullptr;
+  return settings().stale_names ? names.copy(name) : name;
+}
+
+void end_delivery() {
+  if (settings().stale_names) names.forbid();
 }
 
 }  // namespace mfu::sim
