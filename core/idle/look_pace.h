@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -71,8 +72,8 @@ class LookPace {
     } else {
       step.look = true;
       allowed_ns_ -= kPerLook;
-      const DurationNs about = std::clamp((seen.now - quiet_from_) / kPart, kClosest, kFarthest);
-      step.wait_ns = std::max(kClosest, about / 2 + any_below(about));
+      if (std::exchange(looked_in_, quiet_from_) != quiet_from_) phase_ = std::fmod(phase_ + kGolden, 1);
+      step.wait_ns = until_next(seen.now - quiet_from_);
     }
     if (rests_) step.wait_ns = std::min(step.wait_ns, turn_until_ - seen.now);
     return step;
@@ -94,14 +95,37 @@ class LookPace {
     turn_cpu_ns_ = cpu_ns_;
   }
 
-  /// So that looks keep no step with a program: then what they miss of a change evens out.
+  /// Looks lie where place_of() is a whole number and the gap's phase. In gaps that are alike the phases fill the room
+  /// between two looks evenly, so that what is missed of a change evens out soon.
+  [[nodiscard]] DurationNs until_next(DurationNs gap) const noexcept {
+    const double next = std::floor(place_of(gap) - phase_) + 1 + phase_;
+    const DurationNs wait = time_of(next) - gap;
+    return wait >= kClosest / 2 ? wait : time_of(next + 1) - gap;
+  }
+  /// How many looks a gap so long has: kClosest apart at first, then a kPart-th of the gap, kFarthest at most.
+  [[nodiscard]] static double place_of(DurationNs gap) noexcept {
+    const auto t = static_cast<double>(gap);
+    if (gap < kPart * kClosest) return t / kClosest;
+    if (gap < kPart * kFarthest) return kPart * (1 + std::log(t / (kPart * kClosest)));
+    return kPart * (1 + std::log(kFarthest / kClosest)) + (t - kPart * kFarthest) / kFarthest;
+  }
+  [[nodiscard]] static DurationNs time_of(double place) noexcept {
+    const double far = kPart * (1 + std::log(kFarthest / kClosest));
+    const double t = place < kPart ? place * kClosest
+                     : place < far ? kPart * kClosest * std::exp(place / kPart - 1)
+                                   : kPart * kFarthest + (place - far) * kFarthest;
+    return static_cast<DurationNs>(t);
+  }
+
+  /// So that turns keep no step with a program.
   [[nodiscard]] DurationNs any_below(DurationNs most) noexcept {
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;  // Knuth, MMIX
     return static_cast<DurationNs>(random_ >> 33) % most;
   }
 
   static constexpr DurationNs kClosest = 2'000'000, kFarthest = 200'000'000;
-  static constexpr DurationNs kPart = 10;                 ///< of the gap so far lies between two looks
+  static constexpr DurationNs kPart = 9;                  ///< of the gap so far lies between two looks
+  static constexpr double kGolden = 0.6180339887498949;   ///< (sqrt(5) - 1) / 2: multiples of it lie evenly in [0, 1)
   static constexpr DurationNs kPerLook = 5'000'000;       ///< 200 a second on average,
   static constexpr DurationNs kMostSaved = kNsPerSecond;  ///< and as many at once as a second allows
   static constexpr DurationNs kSoon = kLookAfter / 2, kAskAlways = 50'000'000;
@@ -112,6 +136,8 @@ class LookPace {
   TimeNs rest_until_ = 0, turn_from_ = 0, turn_until_ = 0;
   DurationNs turn_cpu_ns_ = 0;  ///< when it began
   double of_time_ = 0;          ///< that turns take, of a processor
+  TimeNs looked_in_ = 0;        ///< quiet_from_ of the gap of the last look
+  double phase_ = 0;            ///< of the looks in it
   bool rests_ = false;
   std::uint64_t launches_ = 0, random_ = 1;
 };

@@ -1,4 +1,4 @@
-#include "tools/simgpu/cupti/cupti_foreign.h"
+#include "tools/simgpu/cupti/test_hooks.h"
 
 #include <cupti.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // Names of kernels as tests want a client to get them: longer, missing, or unreadable after its callback.
-#include "tools/simgpu/cupti/record_names.h"
+#include "tools/simgpu/cupti/test_hooks.h"
 
 #include <sys/mman.h>
 

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/simgpu/cupti/record_names.h"
+#include "tools/simgpu/cupti/test_hooks.h"
 
 namespace mfu::sim {
 

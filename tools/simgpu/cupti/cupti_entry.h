@@ -3,7 +3,7 @@
 
 #include <cupti.h>
 
-#include "tools/simgpu/cupti/cupti_foreign.h"
+#include "tools/simgpu/cupti/test_hooks.h"
 #include "tools/simgpu/interface.h"
 #include "tools/simgpu/settings.h"
 

@@ -5,7 +5,7 @@
 
 #include "tools/simgpu/cupti/cupti_buffers.h"
 #include "tools/simgpu/cupti/cupti_entry.h"
-#include "tools/simgpu/cupti/cupti_foreign.h"
+#include "tools/simgpu/cupti/test_hooks.h"
 #include "tools/simgpu/cupti/cupti_records.h"
 #include "tools/simgpu/cupti/cupti_subscribers.h"
 

@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "tools/simgpu/cupti/cupti_buffers.h"
-#include "tools/simgpu/cupti/cupti_foreign.h"
+#include "tools/simgpu/cupti/test_hooks.h"
 #include "tools/simgpu/cupti/cupti_records.h"
 
 namespace mfu::sim {
