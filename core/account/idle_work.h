@@ -46,6 +46,7 @@ struct WorkSpan {
   Interval when;
   const HostWork* work = nullptr;
   bool at_begin = false;  ///< it was seen at the begin alone: it says nothing of a gap that begins later
+  bool sample = false;    ///< it was seen although work may run: it says nothing of short gaps
 };
 
 /// [mfu-drain] Of one device: idle time so far by what the host did. Gaps come piece by piece, in order of time.
@@ -75,7 +76,7 @@ class IdleWork {
     const HostWork* last = nullptr;
     for (const WorkSpan& span : spans_) {
       if (span.when.begin_ns >= piece.end_ns) break;
-      if (span.work == not_looked_at() && piece.length_ns() < kLong) continue;
+      if ((span.sample || span.work == not_looked_at()) && piece.length_ns() < kLong) continue;
       if (span.at_begin && span.when.begin_ns < gap_from_) continue;
       last = span.work;
       const TimeNs to = std::min(span.when.end_ns, piece.end_ns);

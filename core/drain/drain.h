@@ -77,6 +77,7 @@ class Drain {
   [[nodiscard]] bool wants_events() const noexcept { return launches_.wants_events(); }
   /// Whether everything that was launched so far is over, as far as records say: then nothing runs.
   [[nodiscard]] bool all_over(TimeNs now);
+  [[nodiscard]] TimeNs newest_end() const noexcept { return newest_.end; }  ///< of all work so far
   /// See LaunchTracker.
   [[nodiscard]] std::optional<CorrelationId> oldest_waiting() const { return launches_.oldest_waiting(); }
   /// The records of what was launched so far have gone elsewhere: nothing waits for them.

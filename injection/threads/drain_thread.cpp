@@ -144,13 +144,14 @@ void DrainThread::wait_for(TimeNs next, std::uint64_t completed) {
 
 /// All is over once CUPTI has been asked for records, and every launch has its own.
 void DrainThread::answer_look() {
-  if (flush_stuck_ || parts_.session->fatal()) return look_->answer(false, 0, 0);
+  if (flush_stuck_ || parts_.session->fatal()) return look_->answer(false, 0, 0, 0);
   if (look_->flush() == 0) return look_->wait_for_flush(flush_->ask(false), flush_->cpu_s());
   const double begun = thread_cpu_s();
   take_records();
   const std::uint64_t launches = parts_.attribution.launches_seen();  // first, so that newer ones are not meant
   const bool over = account_->drain().all_over(clock_.now());
-  look_->answer(over, launches, thread_cpu_s() - begun + flush_->cpu_s() - look_->flush_cpu_s());
+  const TimeNs at = account_->drain().newest_end() - (clock_.now() - monotonic_ns());
+  look_->answer(over, launches, at, thread_cpu_s() - begun + flush_->cpu_s() - look_->flush_cpu_s());
 }
 
 /// Before the account goes on past them.

@@ -51,11 +51,11 @@ void LookThread::answer_question() {
   answered_.notify([this] { question_.store(Question::kAnswered, std::memory_order_release); });
 }
 
-void LookThread::answer(bool over, std::uint64_t launches, double cpu_s) {
+void LookThread::answer(bool over, std::uint64_t launches, TimeNs at, double cpu_s) {
   flush_ = 0;
   answers_cpu_s_.store(answers_cpu_s_.load(std::memory_order_relaxed) + cpu_s, std::memory_order_relaxed);
   wake_.notify([&] {
-    if (over) over_.store(launches, std::memory_order_relaxed);
+    if (over) over_at_.store(at, std::memory_order_relaxed), over_.store(launches, std::memory_order_relaxed);
     asks_.store(false, std::memory_order_relaxed);
   });
 }
@@ -81,11 +81,13 @@ void LookThread::loop() {
                     .over = over_.load(std::memory_order_relaxed),
                     .waits = launcher != nullptr && launcher->waits_in.load(std::memory_order_relaxed) != nullptr,
                     .gaps = gaps_.load(std::memory_order_relaxed),
-                    .cpu_ns = cost_ns()});
+                    .cpu_ns = cost_ns(),
+                    .over_at = over_at_.load(std::memory_order_relaxed)});
     if ((step.rests || quiet_from_ != step.quiet_from) && looked_at_ != 0) {  // the gap has ended meanwhile
       (void)spans_.push({{looked_at_, now}, last_, true});
       looked_at_ = 0;
     }
+    if (step.sample) (void)spans_.push({{now, now + LookPace::kSample}, work(), false, true});
     if (step.rests) (void)spans_.push({{now, now + step.wait_ns}, not_looked_at()});
     quiet_from_ = step.quiet_from;
     if (step.look) look(now);

@@ -31,8 +31,8 @@ class LookThread {
 
   /// [mfu-drain] Whether it is asked if all work is over.
   [[nodiscard]] bool asks() const noexcept { return asks_.load(std::memory_order_relaxed); }
-  /// [mfu-drain] \param over it is, of so many `launches`. \param cpu_s CPU time that the answer took.
-  void answer(bool over, std::uint64_t launches, double cpu_s);
+  /// [mfu-drain] \param over it is, of so many `launches`, since `at`. \param cpu_s CPU time that the answer took.
+  void answer(bool over, std::uint64_t launches, TimeNs at, double cpu_s);
   /// [mfu-drain] The flush that the answer waits for; 0: none yet.
   [[nodiscard]] std::uint64_t flush() const noexcept { return flush_; }
   void wait_for_flush(std::uint64_t number, double cpu_s) noexcept {
@@ -90,6 +90,7 @@ class LookThread {
   Wakeup answered_;
   std::atomic<bool> stopping_{false}, asks_{false}, gaps_{true};
   std::atomic<std::uint64_t> over_{~std::uint64_t{0}};  ///< launches when all work was over; ~0: never yet
+  std::atomic<TimeNs> over_at_{0};
   std::atomic<double> cpu_s_{0}, answers_cpu_s_{0};
 };
 

@@ -13,9 +13,9 @@
 
 #include "tools/simgpu/cupti/cupti_buffers.h"
 #include "tools/simgpu/cupti/cupti_entry.h"
-#include "tools/simgpu/cupti/test_hooks.h"
 #include "tools/simgpu/cupti/cupti_records.h"
 #include "tools/simgpu/cupti/cupti_subscribers.h"
+#include "tools/simgpu/cupti/test_hooks.h"
 
 // The forms of a call that name no subscriber are refused once the others were used.
 #define ENTER_GLOBAL_FORM \

@@ -5,9 +5,9 @@
 
 #include "tools/simgpu/cupti/cupti_buffers.h"
 #include "tools/simgpu/cupti/cupti_entry.h"
-#include "tools/simgpu/cupti/test_hooks.h"
 #include "tools/simgpu/cupti/cupti_records.h"
 #include "tools/simgpu/cupti/cupti_subscribers.h"
+#include "tools/simgpu/cupti/test_hooks.h"
 
 using namespace mfu::sim;
 

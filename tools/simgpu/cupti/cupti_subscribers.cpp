@@ -9,8 +9,8 @@
 #include <mutex>
 
 #include "tools/simgpu/cupti/cupti_buffers.h"
-#include "tools/simgpu/cupti/test_hooks.h"
 #include "tools/simgpu/cupti/cupti_records.h"
+#include "tools/simgpu/cupti/test_hooks.h"
 
 namespace mfu::sim {
 
