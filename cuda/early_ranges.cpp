@@ -66,7 +66,7 @@ void adopt_early_ranges(HostThread& thread, const HostLinks& live) noexcept {
     const EarlyRange& range = thread.early[i];
     const std::string_view name = RuleCache::cut(range.name);
     const auto [rule, number] = live.names->kind_of(range.domain, nvtx_domain_name(range.domain), name);
-    if (rule == RuleId::kNone || range.opened < live.ready)
+    if (rule == RuleId::kNone || range.opened < live.ready || is_of_calls(range.domain))
       live.attribution->push(*thread.state, range.domain, number);
     else
       live.attribution->push_region(*thread.state, range.domain,

@@ -53,21 +53,23 @@ constinit std::atomic<bool> g_ranges_seen{false};
 /// not go through memory.
 [[gnu::always_inline]] inline int push(const NvtxDomain& domain, const RangeEvent& event) noexcept {
   HostSwitches& switches = host_switches();
-  if (domain.ignored || switches.inert.load(std::memory_order_relaxed)) return 0;
-  if (!g_ranges_seen.load(std::memory_order_relaxed)) g_ranges_seen.store(true, std::memory_order_relaxed);
+  if (switches.inert.load(std::memory_order_relaxed)) return 0;
+  if (!g_ranges_seen.load(std::memory_order_relaxed) && !domain.of_calls)
+    g_ranges_seen.store(true, std::memory_order_relaxed);
   const HostLinks* live = switches.live.load(std::memory_order_acquire);
   if (live == nullptr) return push_before_live(domain, event);
   HostThread* thread = live_thread(*live);
   if (thread == nullptr || thread->state == nullptr) return 0;
   const MatchedRange kind = kind_of(*live, domain, event);
-  if (kind.rule != RuleId::kNone) return push_region(*live, *thread->state, domain, event, kind.rule);
+  if (kind.rule != RuleId::kNone && !domain.of_calls)
+    return push_region(*live, *thread->state, domain, event, kind.rule);
   live->attribution->push(*thread->state, domain.id, kind.name);
   return static_cast<int>(thread->state->stack.depth()) - 1;
 }
 
 [[gnu::always_inline]] inline int pop(const NvtxDomain& domain) noexcept {
   HostSwitches& switches = host_switches();
-  if (domain.ignored || switches.inert.load(std::memory_order_relaxed)) return 0;
+  if (switches.inert.load(std::memory_order_relaxed)) return 0;
   const HostLinks* live = switches.live.load(std::memory_order_acquire);
   if (live == nullptr) return pop_before_live(domain);
   HostThread* thread = live_thread(*live);
@@ -81,7 +83,7 @@ constinit std::atomic<bool> g_ranges_seen{false};
 
 nvtxRangeId_t start(const NvtxDomain& domain, const RangeEvent& event) noexcept {
   HostSwitches& switches = host_switches();
-  if (domain.ignored || switches.inert.load(std::memory_order_relaxed)) return kUnfollowedRange;
+  if (domain.of_calls || switches.inert.load(std::memory_order_relaxed)) return kUnfollowedRange;
   if (!g_ranges_seen.load(std::memory_order_relaxed)) g_ranges_seen.store(true, std::memory_order_relaxed);
   const HostLinks* live = switches.live.load(std::memory_order_acquire);
   if (live == nullptr) return start_early(domain, event);
@@ -135,14 +137,12 @@ nvtxRangeId_t NVTX_API start_ex(const nvtxEventAttributes_t* a) {
 void NVTX_API end_default(nvtxRangeId_t id) { end(id); }
 int NVTX_API domain_push_ex(nvtxDomainHandle_t handle, const nvtxEventAttributes_t* a) {
   const NvtxDomain& domain = domain_of(handle);
-  if (domain.ignored) return 0;
   NameBuffer buffer;
   return push(domain, read_attributes(a, buffer));
 }
 int NVTX_API domain_pop(nvtxDomainHandle_t handle) { return pop(domain_of(handle)); }
 nvtxRangeId_t NVTX_API domain_start_ex(nvtxDomainHandle_t handle, const nvtxEventAttributes_t* a) {
   const NvtxDomain& domain = domain_of(handle);
-  if (domain.ignored) return kUnfollowedRange;
   NameBuffer buffer;
   return start(domain, read_attributes(a, buffer));
 }
@@ -178,7 +178,7 @@ int ext_push_payload(nvtxDomainHandle_t handle, const nvtxPayloadData_t*, std::s
 int ext_pop_payload(nvtxDomainHandle_t handle, const nvtxPayloadData_t*, std::size_t) { return pop(domain_of(handle)); }
 nvtxRangeId_t ext_start_payload(nvtxDomainHandle_t, const nvtxPayloadData_t*, std::size_t) { return kUnfollowedRange; }
 void ext_end_payload(nvtxDomainHandle_t, nvtxRangeId_t id, const nvtxPayloadData_t*, std::size_t) { end(id); }
-std::uint8_t ext_domain_is_enabled(nvtxDomainHandle_t handle) { return domain_of(handle).ignored ? 0 : 1; }
+std::uint8_t ext_domain_is_enabled(nvtxDomainHandle_t) { return 1; }
 
 }  // namespace
 

@@ -32,7 +32,7 @@ NvtxDomain* create_domain(const char* name) noexcept {
     found = &g_nvtx_domains[count];
     found->id = static_cast<DomainId>(count);
     std::strncpy(found->name, name, sizeof found->name - 1);
-    found->ignored = std::strcmp(found->name, "NCCL") == 0;
+    found->of_calls = std::strcmp(found->name, "NCCL") == 0;
     g_domain_count.store(count + 1, std::memory_order_release);
   }
   return found != nullptr ? found : &g_nvtx_domains[0];

@@ -16,7 +16,7 @@ namespace mfu {
 /// A client's nvtxDomainHandle_t. Never freed: clients keep handles for ever, and pushes race with destroy.
 struct NvtxDomain {
   DomainId id{};
-  bool ignored = false;  ///< NCCL: its ranges are not regions of anybody's model, and there are very many
+  bool of_calls = false;  ///< NCCL: its ranges are its calls, which name idle time, and no regions of a model
   char name[64] = {};
 };
 inline constexpr std::uint32_t kMaxNvtxDomains = 256;
@@ -24,6 +24,9 @@ namespace detail {
 inline constinit std::array<NvtxDomain, kMaxNvtxDomains> g_nvtx_domains{};  // [0] is the default domain
 }
 [[nodiscard]] inline const NvtxDomain& default_domain() noexcept { return detail::g_nvtx_domains[0]; }
+[[nodiscard]] inline bool is_of_calls(DomainId domain) noexcept {
+  return raw(domain) < kMaxNvtxDomains && detail::g_nvtx_domains[raw(domain)].of_calls;
+}
 
 /// [any thread] The domain of that name: the same for equal ones. Past the last free one, and without a name, the
 /// default domain; never NULL, which would be the default domain by accident.

@@ -88,11 +88,12 @@ class Idle(TestCase):
 
     def test_a_host_without_python(self):
         """By the range that it is in, and the call of the driver; what is in neither has no name."""
-        waits = {"read batch #": 0.08, "parse jpeg": 0.06, "cuMemAlloc_v2": 0.04, None: 0.05}
+        waits = {"read batch #": 0.08, "parse jpeg": 0.06, "ncclCommAbort": 0.07, "cuMemAlloc_v2": 0.04, None: 0.05}
         run = self.scenario("""
             kernel gemm_k ns=2000000
             repeat 25 { push "step batch=1 seq_len=8"; launch gemm_k count=10; sync
-                        push "read batch 7"; sleep 80; push "parse jpeg"; sleep 60; pop; pop; alloc 4096; sleep 50; pop }
+                        push "read batch 7"; sleep 80; push "parse jpeg"; sleep 60; pop; pop
+                        push "ncclCommAbort" domain=NCCL; sleep 70; pop domain=NCCL; alloc 4096; sleep 50; pop }
         """, env={"MFU_IDLE": "1", "SIMGPU_DELAY_MS": "cuMemAlloc_v2:40"})
         self.assert_sound(run)
         step = run.region("step")
