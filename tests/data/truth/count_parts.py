@@ -60,6 +60,7 @@ def change(config, chance):
 def count(entry, chance):
     import torch
     import transformers
+    from torch.utils.flop_counter import FlopCounterMode
     cls = getattr(transformers, entry["class"])
     config = cls.config_class(**{k: v for k, v in entry["config"].items() if k not in ("architectures", "model_type")})
     if getattr(config, "is_encoder_decoder", False):
@@ -76,13 +77,15 @@ def count(entry, chance):
     line = {"type": entry["type"], "class": entry["class"], "config": written, "params": params}
     counter = count_modules.Counter(model)
     try:
-        with torch.no_grad(), counter.mode:
+        with torch.no_grad(), FlopCounterMode(display=False) as of_torch, counter.mode:
             model(**count_modules.inputs_of(model, config, SHAPE, "meta"))
     except Exception as failure:  # classes that want more than tokens have parameters alone
         print(entry["type"], "no FLOP:", type(failure).__name__, str(failure)[:80], file=sys.stderr)
         return line
     for (_, name, _, _), products in counter.detail.items():
         flop[part_of(name)] += products
+    if of_torch.get_total_flops() != sum(flop.values()):
+        print(entry["type"], "torch's own counter has", of_torch.get_total_flops(), "FLOP, not", sum(flop.values()), file=sys.stderr)
     return {**line, "flop": flop}
 
 
