@@ -26,7 +26,7 @@ constexpr Work kWorks[] = {{"training", Phase::kTrain, {2, 0, 96}},
                            {"prefill", Phase::kPrefill, {3, 32, 64}},
                            {"decode", Phase::kDecode, {4, 100, 1}, 7}};
 
-/// Every config that the tests have: whatever it is made of, nothing is left out and nothing counts twice.
+/// Every config that the tests have: no part is left out, and none counts twice.
 TEST(ModuleCount, AddsUpToTheModel) {
   std::ifstream file(MFU_TEST_DATA "/truth/modules.jsonl");
   int models = 0;
