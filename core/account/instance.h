@@ -176,7 +176,7 @@ struct Instance : InstanceLinks, InstanceShape {
   RuleId rule = RuleId::kNone;
   Phase phase = Phase::kNone;
   bool closed_by_exit = false;
-  std::unique_ptr<const DetectedWork> seen_work;  ///< the kernels' evidence on it, or the interpreter's; none: no
+  std::unique_ptr<const DetectedWork> seen_work;  ///< by its kernels or by the interpreter; absent: by neither
   std::optional<std::uint32_t> home_device;       ///< where its thread launched; for instances without device activity
   std::unique_ptr<InstanceProducts> products;     ///< of it and of all inside it; none: no matmul so far
   std::unique_ptr<InstanceProducts> spare_products;  ///< of an earlier instance, empty: room for `products`

@@ -83,8 +83,8 @@ class LookPace {
   }
 
  private:
-  /// How long it rests follows from what the turns so far took on average and hardly from this one: a turn in which
-  /// much happens is as likely as any other.
+  /// A turn is the time from one rest to the next. How long it rests follows from what turns took on average and hardly
+  /// from this one: a turn in which much happens is as likely as any other.
   void end_turn(TimeNs now) noexcept {
     constexpr double kSmooth = 8, kNear = 5e6;  // turns in the mean; CPU time by which a debt doubles the rest [ns]
     mean_turn_ns_ += (static_cast<double>(cpu_ns_ - turn_cpu_ns_) - mean_turn_ns_) / kSmooth;
@@ -117,7 +117,7 @@ class LookPace {
   }
 
   static constexpr DurationNs kClosest = 2'000'000, kFarthest = 200'000'000;
-  static constexpr DurationNs kPart = 8;  ///< of the gap so far lies between two looks, and up to twice as much
+  static constexpr DurationNs kPart = 8;  ///< between two looks: the gap so far over this, or over half of it
   static constexpr double kGolden = 0.6180339887498949;   ///< (sqrt(5) - 1) / 2: multiples of it lie evenly in [0, 1)
   static constexpr DurationNs kPerLook = 5'000'000;       ///< 200 a second on average,
   static constexpr DurationNs kMostSaved = kNsPerSecond;  ///< and as many at once as a second allows

@@ -62,7 +62,7 @@ Count outputs_of(const LayerSpec& layer, std::int64_t d) noexcept {
       kept = Count(m.heads) * m.v_dim;
       break;
     case MixerKind::kMamba1:
-      mixer = Count(m.inner) * 3 + m.dt_rank + Count(2) * m.state;
+      mixer = Count(m.inner) * (m.conv_weights.is_zero() ? 3 : 4) + m.dt_rank + Count(2) * m.state;
       kept = m.inner;
       break;
     case MixerKind::kMamba2:
@@ -203,12 +203,11 @@ void Modules::add_images(Count params) {
   const VisionCount all = count_images(model_, tower, request_), without = count_images(model_, alone, request_),
                     begins = count_images(model_, first, request_);
   params = params - tower.projector_params;
-  const bool known = tower.image_flop.is_zero();
   if (tower.kind == VisionKind::kDeepEncoder) {
     add_image("SAM", 12, tower.first_params, begins, true);
     add_image("CLIP", tower.layers, params - tower.first_params, without - begins, true);
   } else {
-    add_image("tower", tower.layers, params, without, known);
+    add_image("tower", tower.layers, params, without, tower.image_flop.is_zero());
   }
   add_image("projector", 0, tower.projector_params, all - without, tower.projector_flop.is_zero());
 }

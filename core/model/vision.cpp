@@ -7,8 +7,8 @@ namespace {
 
 Count outputs_of_mlp(const VisionSpec& v) noexcept { return Count(v.mlp_matrices - 1) * v.mlp_width + v.width; }
 
-void add_patches(const VisionSpec& v, Count patches, std::int64_t elements, VisionCount& out) noexcept {
-  out.patch_embed = patches * 2 * elements * v.width;
+void add_patches(const VisionSpec& v, Count patches, VisionCount& out) noexcept {
+  out.patch_embed = patches * 2 * v.patch_elements * v.width;
   out.outputs += patches * v.width;
 }
 
@@ -44,7 +44,7 @@ VisionCount count_fixed(const VisionSpec& v) noexcept {
   const std::int64_t edge = v.patch > 0 ? v.image / v.patch : 0;
   const Count patches = v.patches > 0 ? Count(v.patches) : Count(edge) * edge;
   const Count rows = patches + v.extra_tokens;
-  add_patches(v, patches, v.patch_elements, out);
+  add_patches(v, patches, out);
   add_blocks(v, v.layers, rows, rows, out);
   add_core(v, v.layers, rows * rows, out);
   if (v.pooling_head) {
@@ -85,7 +85,7 @@ VisionCount count_dynamic(const VisionSpec& v, std::int64_t height, std::int64_t
   const std::int64_t rows_high = round_to(height, factor) / std::max<std::int64_t>(1, v.patch);
   const std::int64_t rows_wide = round_to(width, factor) / std::max<std::int64_t>(1, v.patch);
   const Count patches = Count(rows_high) * rows_wide;
-  add_patches(v, patches, v.patch_elements, out);
+  add_patches(v, patches, out);
   add_blocks(v, v.layers, patches, patches, out);
   const std::int64_t global = v.window > 0 ? v.global_layers : v.layers;
   add_core(v, global, patches * patches, out);
@@ -107,9 +107,10 @@ VisionCount count_deep_encoder(const VisionSpec& v, std::int64_t edge_pixels) no
   VisionSpec sam;
   sam.width = 768;
   sam.mlp_width = 3072;
+  sam.patch_elements = 3 * kPatch * kPatch;
   const std::int64_t edge = std::max<std::int64_t>(4, edge_pixels / kPatch);
   const Count patches = Count(edge) * edge;
-  add_patches(sam, patches, 3 * kPatch * kPatch, out);
+  add_patches(sam, patches, out);
   // Windows are padded: the projections run on the padded rows, the MLP on the real ones.
   const std::int64_t windows_edge = (edge + kWindow - 1) / kWindow;
   const Count windows = Count(windows_edge) * windows_edge;

@@ -1,6 +1,7 @@
 #include "tools/flops/flops_report.h"
 #include "core/families/architecture_json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -123,8 +124,8 @@ void add_modules(const FlopsModel& model, const CountRequest& request, FlopsRepo
   }
   if (model.spec().vision && !model.spec().is_vision_only()) r.modules.push_back(std::move(text));
   r.modules.push_back(std::move(all));
-  const std::optional<DType> dtype = model.spec().compute_dtype;
-  r.output_bytes = dtype == DType::kFp64 ? 8 : dtype == DType::kFp32 || dtype == DType::kTf32 ? 4 : 2;
+  // Products of 8-bit operands write 16 bits.
+  r.output_bytes = std::max<std::int64_t>(2, dtype_bits(model.spec().compute_dtype.value_or(DType::kBf16)) / 8);
   Json list = Json::array();
   for (const ModuleCount& m : r.modules) {
     Json one = {{"module", m.name}};

@@ -29,12 +29,11 @@ struct FlopsReport {
   Roofline best;
   std::optional<KernelFlop> kernel;
   std::string convention, attention, logits;
-  std::string_view formula;  ///< version_of the convention
-  std::string share;         ///< share_text: the part of one rank; empty: all of it
-  double flop_of_rank = 0;   ///< [FLOP] where `share` says something
-  std::vector<ModuleCount>
-      modules;                    ///< where they were asked for, and sums of them behind; without a shape: parameters
-  std::int64_t output_bytes = 2;  ///< of an element that a module writes
+  std::string_view formula;          ///< version_of the convention
+  std::string share;                 ///< share_text: the part of one rank; empty: all of it
+  double flop_of_rank = 0;           ///< [FLOP] where `share` says something
+  std::vector<ModuleCount> modules;  ///< where they were asked for; sums of them at the end
+  std::int64_t output_bytes = 2;     ///< of an element that a module writes
   std::vector<std::pair<std::string_view, Count>> other_conventions;  ///< the total by each that is defined for it
 };
 

@@ -72,7 +72,7 @@ constexpr std::string_view kModuleColumns[] = {"module",     "layers",    "param
                                                "of forward", "operators", "elements",   "bytes"};
 using ModuleRow = std::array<std::string, std::size(kModuleColumns)>;
 
-/// `products 92 %, attention 8 %`; empty where one kind does all of it.
+/// `products 92.9 %, attention 7.1 %`.
 std::string operators_text(const ModuleCount& m) {
   std::string text;
   for (const auto& [what, flop] : {std::pair("products", m.products), std::pair("attention", m.attention),

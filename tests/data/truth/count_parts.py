@@ -5,7 +5,8 @@
 
 Sizes are changed from the class's defaults by chance (layers, heads' number, widths of the MLP, rows of the table), so that no
 model of this file is in another one. Each line of OUT: the config, and by part the parameters and, of 2 x 40 tokens, the
-forward FLOP as count_modules.py counts them. A part follows from a module's name; PARTS has the patterns. Needs torch and transformers; no GPU, no weights, no network.
+forward FLOP as count_modules.py counts them. A part follows from a module's name; PARTS has the patterns. Needs torch and
+transformers; no GPU, no weights, no network.
 """
 
 import collections
