@@ -150,8 +150,15 @@ class CorrelationMap {
     if (first || static_cast<std::int32_t>(units - end.load(std::memory_order_relaxed)) > 0)
       end.store(units, std::memory_order_relaxed);
   }
-  /// [mfu-drain] The first record of a launch has no usable time.
-  void note_no_time(CorrelationId id) noexcept { slot_of(id).detail.store(0, std::memory_order_relaxed); }
+  /// [mfu-drain] A record of a launch has no usable time. \return whether it is the first of this launch's that has
+  /// none
+  bool note_no_time(CorrelationId id, bool first_record) noexcept {
+    Slot& slot = slot_of(id);
+    if (first_record) slot.detail.store(0, std::memory_order_relaxed);
+    std::uint32_t place = slot.place.load(std::memory_order_relaxed);
+    return !LaunchPlace(place).is_untimed() &&
+           slot.place.compare_exchange_strong(place, LaunchPlace(place).untimed().word(), std::memory_order_relaxed);
+  }
 
   /// [mfu-drain] Whether `id` is a launch that still waits for its first record.
   [[nodiscard]] bool outstanding(CorrelationId id) const noexcept {

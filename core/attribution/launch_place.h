@@ -25,17 +25,20 @@ class LaunchPlace {
   }
   /// [mfu-drain] No record is waited for any more.
   [[nodiscard]] constexpr LaunchPlace given_up() const noexcept { return LaunchPlace(word_ | kGivenUp); }
+  /// [mfu-drain] One of its records has no usable time.
+  [[nodiscard]] constexpr LaunchPlace untimed() const noexcept { return LaunchPlace(word_ | kUntimed); }
 
   [[nodiscard]] constexpr std::uint32_t lane() const noexcept { return word_ & kMaxLane; }
   [[nodiscard]] constexpr std::uint32_t thread() const noexcept { return word_ >> kThreadShift & kMaxThread; }
   [[nodiscard]] constexpr bool is_graph() const noexcept { return (word_ & kGraph) != 0; }
   [[nodiscard]] constexpr bool is_programmatic() const noexcept { return (word_ & kProgrammatic) != 0; }
   [[nodiscard]] constexpr bool is_given_up() const noexcept { return (word_ & kGivenUp) != 0; }
+  [[nodiscard]] constexpr bool is_untimed() const noexcept { return (word_ & kUntimed) != 0; }
   [[nodiscard]] constexpr std::uint32_t word() const noexcept { return word_; }
 
  private:
   static constexpr std::uint32_t kThreadShift = 16;
-  static constexpr std::uint32_t kGraph = 1u << 27, kProgrammatic = 1u << 28, kGivenUp = 1u << 29;
+  static constexpr std::uint32_t kGraph = 1u << 27, kProgrammatic = 1u << 28, kGivenUp = 1u << 29, kUntimed = 1u << 30;
 
   std::uint32_t word_ = 0;
 };

@@ -118,11 +118,11 @@ inline bool Drain::time_is_good(const ActivityRecord& record) const noexcept {
          since(record.end_ns, record.begin_ns) <= static_cast<std::uint64_t>(kLongestActivity);
 }
 
-void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool first) {
+void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool known, bool first) {
   const bool none = record.begin_ns == 0 || record.end_ns == 0;
   counters_.add(none ? Counter::kRecordsNoTime : Counter::kRecordsBadTime);
-  if (first) attribution_.map().note_no_time(record.correlation);
-  if (!untimed_ids_.add(record.correlation)) return;
+  if (known ? !attribution_.map().note_no_time(record.correlation, first) : !untimed_ids_.add(record.correlation))
+    return;
   ++not_timed_;
   if (unfinished_.possible && record.end_ns == 0) {
     unfinished_.found = true;
@@ -146,7 +146,7 @@ void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool f
   }
   if (known) launches_.recorded(record.correlation);
   if (!time_is_good(record)) [[unlikely]]
-    return note_bad_time(record, owner, first);
+    return note_bad_time(record, owner, known, first);
   if (known) attribution_.map().note_times(record.correlation, record.begin_ns, record.end_ns, first);
   if (record.begin_ns < advanced_to_) [[unlikely]]
     note_late(record, first);

@@ -107,7 +107,7 @@ class Drain {
   void deliver_graph(const ActivityRecord& record, CorrelationMap::Found found);
   [[gnu::noinline]] void deliver_odd(const ActivityRecord& record, CorrelationMap::Lookup result, LaunchOwner owner);
   [[gnu::noinline]] void note_late(const ActivityRecord& record, bool first);
-  [[gnu::noinline]] void note_bad_time(const ActivityRecord& record, InstanceId owner, bool first);
+  [[gnu::noinline]] void note_bad_time(const ActivityRecord& record, InstanceId owner, bool known, bool first);
   [[nodiscard]] bool time_is_good(const ActivityRecord& record) const noexcept;
 
   Attribution& attribution_;

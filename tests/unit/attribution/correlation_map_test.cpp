@@ -179,7 +179,8 @@ TEST(CorrelationMap, ALaunchKeepsItsProductUntilItsFirstRecord) {
   // Without a usable time nothing of the tag is left to be taken for one.
   ASSERT_TRUE(map.insert(id(6), owner(1), LaunchPlace::on(3), tag));
   EXPECT_TRUE(map.record(id(6)).product);
-  map.note_no_time(id(6));
+  EXPECT_TRUE(map.note_no_time(id(6), true));
+  EXPECT_FALSE(map.note_no_time(id(6), false));
   EXPECT_EQ(CorrelationMap::end_of(map.look(id(6)), 2'000'000), 0);
 }
 

@@ -139,6 +139,30 @@ TEST_F(DrainTest, RecordsWithoutUsableTimesCountTheirLaunchButNoTime) {
   EXPECT_EQ(drain_->account().not_timed, 9u);
 }
 
+TEST_F(DrainTest, ALaunchWhoseRecordsComeFarApartLosesItsTimesOnce) {
+  tick({});
+  open("step");
+  std::vector<ActivityRecord> parts;
+  constexpr std::size_t kLaunches = 300;
+  for (std::size_t i = 0; i < kLaunches; ++i) {
+    ActivityRecord part = record(launch(), now_);
+    part.end_ns = i % 3 == 0 ? now_ + 1000 : 0;
+    parts.push_back(part);
+  }
+  close();
+  tick(parts);
+  for (ActivityRecord& part : parts) part.end_ns = 0;
+  tick(parts);
+  for (ActivityRecord& part : parts) part.end_ns = now_ + 1000;
+  tick(parts);
+  for (ActivityRecord& part : parts) part.end_ns = 0;
+  tick(parts);
+  now_ += kNsPerSecond;
+  drain_->finish(now_);
+  EXPECT_EQ(drain_->account().not_timed, kLaunches);
+  for (const RegionSummary& r : windows_.back().regions) EXPECT_EQ(r.untimed, kLaunches) << r.region;
+}
+
 TEST_F(DrainTest, WorkThatIsNotOverAtTheEndLeavesTheRestOfTheAccountAsItIs) {
   tick({});
   open("step");
