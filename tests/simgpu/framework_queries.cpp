@@ -10,6 +10,8 @@ namespace {
 
 using namespace mfu::sim;
 
+std::uint64_t address_of(const void* p) noexcept { return reinterpret_cast<std::uint64_t>(p); }
+
 /// Blocks of one kernel that an SM holds at once: by threads alone (2,048 per SM, at most 32 blocks), since registers
 /// and shared memory of a kernel are not known here.
 CUresult active_blocks(int* blocks, CUfunction function, int block_size) {
@@ -32,6 +34,42 @@ CUresult find_global(CUdeviceptr* address, std::size_t* bytes, Module* module, c
   if (address != nullptr) *address = at;
   if (bytes != nullptr) *bytes = kGlobalBytes;
   return CUDA_SUCCESS;
+}
+
+CUresult pointer_attribute(void* data, CUpointer_attribute attribute, std::uint64_t address) {
+  PointerInfo info;
+  if (data == nullptr || !pointer_info(address, &info)) return CUDA_ERROR_INVALID_VALUE;
+  const auto answer = [&](auto value) {
+    std::memcpy(data, &value, sizeof value);
+    return CUDA_SUCCESS;
+  };
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT: {
+      const Device* device = device_at(info.ordinal);
+      return answer(reinterpret_cast<std::uintptr_t>(device == nullptr ? nullptr : device->primary));
+    }
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return answer(static_cast<unsigned>(info.device_memory ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST));
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return answer(address);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return info.device_memory ? CUDA_ERROR_INVALID_VALUE : answer(address);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return answer(info.ordinal);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return answer(info.begin);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return answer(info.bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return answer(1);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return answer(0);
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
 }
 
 }  // namespace
@@ -109,3 +147,87 @@ SIM_STREAM_API(cuStreamGetCaptureInfo_v3,
                  return capture_info(hStream, per_thread, captureStatus_out, id_out, graph_out, dependencies_out,
                                      numDependencies_out);
                })
+
+// Devices, contexts, streams, functions -------------------------------------------------------------------------
+
+SIM_API(cuDeviceCanAccessPeer, (int* can, CUdevice dev, CUdevice peer), (can, dev, peer), {
+  if (device_at(dev) == nullptr || device_at(peer) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *can = dev != peer ? 1 : 0;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned* flags, int* active), (dev, flags, active), {
+  const Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = 0;
+  *active = device->primary != nullptr ? 1 : 0;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuCtxGetStreamPriorityRange, (int* least, int* greatest), (least, greatest), {
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = -5;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuCtxGetApiVersion, (CUcontext ctx, unsigned* version), (ctx, version), {
+  *version = 3020;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned Flags), (peerContext, Flags), { return CUDA_SUCCESS; })
+SIM_STREAM_API(cuStreamGetPriority, (CUstream hStream, int* priority), (hStream, priority), {
+  return on_stream(hStream, per_thread, [&](Stream& s) { return *priority = s.priority, CUDA_SUCCESS; });
+})
+SIM_STREAM_API(cuStreamGetFlags, (CUstream hStream, unsigned* flags), (hStream, flags),
+               { return on_stream(hStream, per_thread, [&](Stream& s) { return *flags = s.flags, CUDA_SUCCESS; }); })
+SIM_STREAM_API(cuStreamGetCtx, (CUstream hStream, CUcontext* pctx), (hStream, pctx), {
+  return on_stream(hStream, per_thread,
+                   [&](Stream& s) { return *pctx = reinterpret_cast<CUcontext>(s.context), CUDA_SUCCESS; });
+})
+SIM_STREAM_API(cuStreamGetId, (CUstream hStream, unsigned long long* streamId), (hStream, streamId),
+               { return on_stream(hStream, per_thread, [&](Stream& s) { return *streamId = s.id, CUDA_SUCCESS; }); })
+SIM_API(cuFuncGetAttribute, (int* pi, CUfunction_attribute attrib, CUfunction hfunc), (pi, attrib, hfunc), {
+  if (function_of(hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *pi = attrib == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuFuncSetAttribute, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value),
+        { return function_of(hfunc) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; })
+
+// Memory ---------------------------------------------------------------------------------------------------------
+
+SIM_API(cuMemHostRegister_v2, (void* p, size_t bytesize, unsigned Flags), (p, bytesize, Flags),
+        { return register_host(p, bytesize); })
+SIM_API(cuMemHostUnregister, (void* p), (p), { return unregister_host(p); })
+SIM_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * pdptr, void* p, unsigned Flags), (pdptr, p, Flags), {
+  PointerInfo info;
+  if (pdptr == nullptr || !pointer_info(address_of(p), &info)) return CUDA_ERROR_INVALID_VALUE;
+  *pdptr = address_of(p);  // unified addressing
+  return CUDA_SUCCESS;
+})
+SIM_API(cuMemGetAddressRange_v2, (CUdeviceptr * pbase, size_t* psize, CUdeviceptr dptr), (pbase, psize, dptr), {
+  PointerInfo info;
+  if (!pointer_info(dptr, &info) || !info.device_memory) return CUDA_ERROR_NOT_FOUND;
+  if (pbase != nullptr) *pbase = info.begin;
+  if (psize != nullptr) *psize = info.bytes;
+  return CUDA_SUCCESS;
+})
+SIM_API(cuPointerGetAttribute, (void* data, CUpointer_attribute attribute, CUdeviceptr ptr), (data, attribute, ptr),
+        { return pointer_attribute(data, attribute, ptr); })
+SIM_API(cuPointerGetAttributes, (unsigned numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr),
+        (numAttributes, attributes, data, ptr), {
+          // Unlike the singular form this one succeeds for memory that was never allocated: the answers are then zeros.
+          for (unsigned i = 0; i < numAttributes; ++i) {
+            if (pointer_attribute(data[i], attributes[i], ptr) != CUDA_SUCCESS) std::memset(data[i], 0, sizeof(int));
+          }
+          return CUDA_SUCCESS;
+        })
+
+// Asked for by allocators that can do without: the answer of a driver whose device has none.
+#define SIM_UNSUPPORTED(name, ...) \
+  SIM_EXPORT CUresult name(__VA_ARGS__) { return CUDA_ERROR_NOT_SUPPORTED; }
+SIM_UNSUPPORTED(cuMemAddressReserve, CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long)
+SIM_UNSUPPORTED(cuMemAddressFree, CUdeviceptr, size_t)
+SIM_UNSUPPORTED(cuMemCreate, CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long)
+SIM_UNSUPPORTED(cuMemRelease, CUmemGenericAllocationHandle)
+SIM_UNSUPPORTED(cuMemMap, CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long)
+SIM_UNSUPPORTED(cuMemUnmap, CUdeviceptr, size_t)
+SIM_UNSUPPORTED(cuMemSetAccess, CUdeviceptr, size_t, const CUmemAccessDesc*, size_t)
+SIM_UNSUPPORTED(cuMemGetAllocationGranularity, size_t*, const CUmemAllocationProp*, CUmemAllocationGranularity_flags)

@@ -306,11 +306,6 @@ SIM_API(cuDeviceGetPCIBusId, (char* pciBusId, int len, CUdevice dev), (pciBusId,
     std::snprintf(pciBusId, static_cast<std::size_t>(len), "0000:%02X:00.0", 0x18 + dev);
   });
 })
-SIM_API(cuDeviceCanAccessPeer, (int* can, CUdevice dev, CUdevice peer), (can, dev, peer), {
-  if (device_at(dev) == nullptr || device_at(peer) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *can = dev != peer ? 1 : 0;
-  return CUDA_SUCCESS;
-})
 
 // Contexts -------------------------------------------------------------------------------------------------------
 
@@ -319,12 +314,6 @@ SIM_API(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev), { return release_pr
 SIM_API(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), { return release_primary(dev, true); })
 SIM_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned flags), (dev, flags),
         { return device_at(dev) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; })
-SIM_API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned* flags, int* active), (dev, flags, active), {
-  return with_device(dev, [&](const Device& d) {
-    *flags = 0;
-    *active = d.primary != nullptr ? 1 : 0;
-  });
-})
 SIM_API(cuCtxCreate_v2, (CUcontext * pctx, unsigned flags, CUdevice dev), (pctx, flags, dev),
         { return make_context(pctx, flags, dev); })
 SIM_API(cuCtxCreate_v4, (CUcontext * pctx, CUctxCreateParams* ctxCreateParams, unsigned flags, CUdevice dev),
@@ -344,16 +333,6 @@ SIM_API(cuCtxGetDevice, (CUdevice * device), (device), {
   return CUDA_SUCCESS;
 })
 SIM_API0(cuCtxSynchronize, { return synchronize_context(current_context()); })
-SIM_API(cuCtxGetStreamPriorityRange, (int* least, int* greatest), (least, greatest), {
-  if (least != nullptr) *least = 0;
-  if (greatest != nullptr) *greatest = -5;
-  return CUDA_SUCCESS;
-})
-SIM_API(cuCtxGetApiVersion, (CUcontext ctx, unsigned* version), (ctx, version), {
-  *version = 3020;
-  return CUDA_SUCCESS;
-})
-SIM_API(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned Flags), (peerContext, Flags), { return CUDA_SUCCESS; })
 
 // Streams and events ---------------------------------------------------------------------------------------------
 
@@ -366,17 +345,6 @@ SIM_STREAM_API(cuStreamSynchronize, (CUstream hStream), (hStream),
                { return on_stream(hStream, per_thread, [](Stream& s) { return synchronize_stream(s); }); })
 SIM_STREAM_API(cuStreamQuery, (CUstream hStream), (hStream),
                { return on_stream(hStream, per_thread, [](Stream& s) { return query_stream(s); }); })
-SIM_STREAM_API(cuStreamGetPriority, (CUstream hStream, int* priority), (hStream, priority), {
-  return on_stream(hStream, per_thread, [&](Stream& s) { return *priority = s.priority, CUDA_SUCCESS; });
-})
-SIM_STREAM_API(cuStreamGetFlags, (CUstream hStream, unsigned* flags), (hStream, flags),
-               { return on_stream(hStream, per_thread, [&](Stream& s) { return *flags = s.flags, CUDA_SUCCESS; }); })
-SIM_STREAM_API(cuStreamGetCtx, (CUstream hStream, CUcontext* pctx), (hStream, pctx), {
-  return on_stream(hStream, per_thread,
-                   [&](Stream& s) { return *pctx = reinterpret_cast<CUcontext>(s.context), CUDA_SUCCESS; });
-})
-SIM_STREAM_API(cuStreamGetId, (CUstream hStream, unsigned long long* streamId), (hStream, streamId),
-               { return on_stream(hStream, per_thread, [&](Stream& s) { return *streamId = s.id, CUDA_SUCCESS; }); })
 SIM_STREAM_API(cuStreamWaitEvent, (CUstream hStream, CUevent hEvent, unsigned Flags), (hStream, hEvent, Flags), {
   return with_event(hEvent, [&](Event& event) {
     return on_stream(hStream, per_thread, [&](Stream& s) { return wait_event(s, event); });
@@ -454,13 +422,6 @@ SIM_API(cuFuncGetName, (const char** name, CUfunction hfunc), (name, hfunc), {
   *name = function->name;
   return CUDA_SUCCESS;
 })
-SIM_API(cuFuncGetAttribute, (int* pi, CUfunction_attribute attrib, CUfunction hfunc), (pi, attrib, hfunc), {
-  if (function_of(hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *pi = attrib == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
-  return CUDA_SUCCESS;
-})
-SIM_API(cuFuncSetAttribute, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value),
-        { return function_of(hfunc) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; })
 
 // Launches -------------------------------------------------------------------------------------------------------
 

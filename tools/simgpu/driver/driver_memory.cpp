@@ -55,42 +55,6 @@ CUresult set(CUstream stream, bool per_thread, CUdeviceptr to, std::uint32_t val
   });
 }
 
-CUresult pointer_attribute(void* data, CUpointer_attribute attribute, std::uint64_t address) {
-  PointerInfo info;
-  if (data == nullptr || !pointer_info(address, &info)) return CUDA_ERROR_INVALID_VALUE;
-  const auto answer = [&](auto value) {
-    std::memcpy(data, &value, sizeof value);
-    return CUDA_SUCCESS;
-  };
-  switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: {
-      const Device* device = device_at(info.ordinal);
-      return answer(reinterpret_cast<std::uintptr_t>(device == nullptr ? nullptr : device->primary));
-    }
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return answer(static_cast<unsigned>(info.device_memory ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST));
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return answer(address);
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return info.device_memory ? CUDA_ERROR_INVALID_VALUE : answer(address);
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return answer(info.ordinal);
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      return answer(info.begin);
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return answer(info.bytes);
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-      return answer(1);
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      return answer(0);
-    default:
-      return CUDA_ERROR_NOT_SUPPORTED;
-  }
-}
-
 }  // namespace
 
 // Allocation -----------------------------------------------------------------------------------------------------
@@ -111,32 +75,6 @@ SIM_API(cuMemAllocHost_v2, (void** pp, size_t bytesize), (pp, bytesize), { retur
 SIM_API(cuMemHostAlloc, (void** pp, size_t bytesize, unsigned Flags), (pp, bytesize, Flags),
         { return allocate_host(pp, bytesize); })
 SIM_API(cuMemFreeHost, (void* p), (p), { return release_host(p); })
-SIM_API(cuMemHostRegister_v2, (void* p, size_t bytesize, unsigned Flags), (p, bytesize, Flags),
-        { return register_host(p, bytesize); })
-SIM_API(cuMemHostUnregister, (void* p), (p), { return unregister_host(p); })
-SIM_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * pdptr, void* p, unsigned Flags), (pdptr, p, Flags), {
-  PointerInfo info;
-  if (pdptr == nullptr || !pointer_info(address_of(p), &info)) return CUDA_ERROR_INVALID_VALUE;
-  *pdptr = address_of(p);  // unified addressing
-  return CUDA_SUCCESS;
-})
-SIM_API(cuMemGetAddressRange_v2, (CUdeviceptr * pbase, size_t* psize, CUdeviceptr dptr), (pbase, psize, dptr), {
-  PointerInfo info;
-  if (!pointer_info(dptr, &info) || !info.device_memory) return CUDA_ERROR_NOT_FOUND;
-  if (pbase != nullptr) *pbase = info.begin;
-  if (psize != nullptr) *psize = info.bytes;
-  return CUDA_SUCCESS;
-})
-SIM_API(cuPointerGetAttribute, (void* data, CUpointer_attribute attribute, CUdeviceptr ptr), (data, attribute, ptr),
-        { return pointer_attribute(data, attribute, ptr); })
-SIM_API(cuPointerGetAttributes, (unsigned numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr),
-        (numAttributes, attributes, data, ptr), {
-          // Unlike the singular form this one succeeds for memory that was never allocated: the answers are then zeros.
-          for (unsigned i = 0; i < numAttributes; ++i) {
-            if (pointer_attribute(data[i], attributes[i], ptr) != CUDA_SUCCESS) std::memset(data[i], 0, sizeof(int));
-          }
-          return CUDA_SUCCESS;
-        })
 
 // Copies and sets ------------------------------------------------------------------------------------------------
 
@@ -178,17 +116,3 @@ SIM_STREAM_API(cuMemsetD16Async, (CUdeviceptr dst, unsigned short value, size_t 
                (dst, value, N, hStream), { return set(hStream, per_thread, dst, value, 2, N); })
 SIM_STREAM_API(cuMemsetD32Async, (CUdeviceptr dst, unsigned value, size_t N, CUstream hStream),
                (dst, value, N, hStream), { return set(hStream, per_thread, dst, value, 4, N); })
-
-// Virtual memory ---------------------------------------------------------------------------------------------------
-
-// Asked for by allocators that can do without: the answer of a driver whose device has none.
-#define SIM_UNSUPPORTED(name, ...) \
-  SIM_EXPORT CUresult name(__VA_ARGS__) { return CUDA_ERROR_NOT_SUPPORTED; }
-SIM_UNSUPPORTED(cuMemAddressReserve, CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long)
-SIM_UNSUPPORTED(cuMemAddressFree, CUdeviceptr, size_t)
-SIM_UNSUPPORTED(cuMemCreate, CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long)
-SIM_UNSUPPORTED(cuMemRelease, CUmemGenericAllocationHandle)
-SIM_UNSUPPORTED(cuMemMap, CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long)
-SIM_UNSUPPORTED(cuMemUnmap, CUdeviceptr, size_t)
-SIM_UNSUPPORTED(cuMemSetAccess, CUdeviceptr, size_t, const CUmemAccessDesc*, size_t)
-SIM_UNSUPPORTED(cuMemGetAllocationGranularity, size_t*, const CUmemAllocationProp*, CUmemAllocationGranularity_flags)
