@@ -3,18 +3,17 @@
 #include <algorithm>
 #include <span>
 
+#include "core/detect/thresholds.h"
+
 namespace mfu {
 namespace {
 
-constexpr std::uint32_t kFewest = 2;  ///< launches that agree: one alone agrees with itself
-
-constexpr bool nearly_all(std::uint64_t part, std::uint64_t whole) noexcept { return part * 10 >= whole * 9; }
+using namespace thresholds;
 
 /// True where `per_head` launches may be norms of queries or keys beside `of_rows` launches of row norms: each layer
 /// has a fixed number of both, and a pass has a last row norm, which no layer owns.
 constexpr bool fits_layers(std::uint32_t of_rows, std::uint32_t per_head) noexcept {
-  constexpr std::uint32_t kLaunchesPerPass = 16;  // at least, of a model with eight layers or more
-  return per_head <= of_rows && of_rows % per_head * kLaunchesPerPass <= of_rows;
+  return per_head <= of_rows && of_rows % per_head * kPart <= of_rows;
 }
 
 }  // namespace
@@ -40,12 +39,11 @@ std::optional<PassRows::Count> PassRows::Counts::same() const noexcept {
   if (more) return std::nullopt;
   const std::uint64_t all = launches();
   for (const Count& c : std::span(counts.data(), used))
-    if (c.launches >= kFewest && nearly_all(c.launches, all)) return c;
+    if (c.launches > 1 && within<std::uint64_t>(c.launches, all, kAlike)) return c;
   return std::nullopt;
 }
 
 std::optional<PassRows::Count> PassRows::Counts::same_or_per_head() const noexcept {
-  constexpr std::uint32_t kMostHeads = 256;
   if (more) return std::nullopt;
   const std::uint64_t all = launches();
   const std::span known(counts.data(), used);
@@ -58,7 +56,7 @@ std::optional<PassRows::Count> PassRows::Counts::same_or_per_head() const noexce
       explained += other.launches;
       ++multiples;
     }
-    if (c.launches >= kFewest && multiples <= 2 && nearly_all(explained, all)) return c;
+    if (c.launches > 1 && multiples <= 2 && within(explained, all, kAlike)) return c;
   }
   return std::nullopt;
 }

@@ -9,19 +9,22 @@ namespace mfu {
 using namespace thresholds;
 
 namespace {
-/// Copies this close belong together [launch].
-constexpr std::uint64_t kTogether = 12;
+
+/// A mean over the last `memory` values or so, and over all of the first ones.
+void follow(double& mean, double value, std::uint64_t count, std::uint32_t memory = kPart) noexcept {
+  mean += (value - mean) / static_cast<double>(std::min<std::uint64_t>(count, memory));
+}
+
 }  // namespace
 
 /// The model runs again: nothing more can come of what went to the host.
 bool ServingUnits::model_runs(std::uint64_t n) noexcept {
   const bool ended = turn_.returned && samples_ && end_iteration();  // a turn of the host ends with its next input
-  turn_.again = turn_.again || turn_.returned;
   turn_.returned = turn_.sampled = false;
   turn_.runs = turn_.ran = true;
   if (turn_.copied_in) {
     // Launches between a batch's copies and the model prepare what several passes use.
-    if (++turn_.inputs == 1) turn_.input = n - copy_ <= kTogether ? copies_ : n;
+    if (++turn_.inputs == 1) turn_.input = n - copy_ <= kFew ? copies_ : n;
     turn_.copied_in = false;
   }
   return ended;
@@ -76,7 +79,7 @@ bool ServingUnits::mark(const KernelTraits& traits, std::uint64_t n) noexcept {
   }
   if ((traits.flags & kFlagToHost) != 0 && turn_.ran && (turn_.sampled || !samples_)) {
     samples_ = samples_ || turn_.sampled;
-    if (!turn_.returned || n + 1 - turn_.together <= kTogether) turn_.together = n + 1;
+    if (!turn_.returned || n + 1 - turn_.together <= kFew) turn_.together = n + 1;
     turn_.returned = true;
     turn_.runs = false;
     turn_.end = n + 1;
@@ -109,12 +112,10 @@ bool ServingUnits::end_iteration() noexcept {
   end.rows = turn.cache_rows != 0 ? turn.cache_rows : turn.rope_rows != 0 ? turn.rope_rows : turn.norm_rows;
   end.launches = static_cast<std::uint32_t>(std::min<std::uint64_t>(turn.end - begin, 1u << 31));
   // Drafts are graphs that sample, too; but another one runs before the host looks.
-  constexpr std::uint32_t kLaunchesBetween = 4;
-  const bool several = turn.replays > 1 && !turn.other_graphs && end.launches <= kLaunchesBetween * turn.replays;
+  const bool several = turn.replays > 1 && !turn.other_graphs && end.launches <= kFew * turn.replays;
   if (several) pass_graph_ = turn.graph;
   end.clean = turn.inputs <= 1 && !several;
-  clean_ += std::max(1.0 / static_cast<double>(ended_ + 1), 1.0 / 16) * ((turn.inputs <= 1 ? 1.0 : 0.0) - clean_);
-  again_ = again_ || (turn.again && !samples_);
+  follow(clean_, turn.inputs <= 1 ? 1 : 0, ended_ + 1);
   note(end, turn.loaded);
   return true;
 }
@@ -124,18 +125,12 @@ void ServingUnits::note(const End& end, bool loaded) noexcept {
   const bool known = std::find(known_.begin(), known_.end(), make_up) != known_.end();
   if (!known) known_[ended_ % known_.size()] = make_up;
   ends_[ended_++ % kKept] = end;
-  const auto follow = [&](double& mean, double value, double least) {
-    mean += std::max(1.0 / static_cast<double>(ended_), least) * (value - mean);
-  };
   const auto has = [&](KernelRole role) { return (end.roles & role_bit(role)) != 0; };
   const bool fed = end.begin != 0 || loaded;
-  follow(recurring_, known ? 1 : 0, 1.0 / 16);
-  const double more = std::max<double>(end.launches, mean_launches_),
-               less = std::min<double>(end.launches, mean_launches_);
-  follow(uniform_, ended_ == 1 || less * 32 >= more * 31 ? 1 : 0, 1.0 / 16);
-  follow(mean_launches_, end.launches, 1.0 / 16);
-  follow(graphed_, end.rows == 0 && has(KernelRole::kGraph) ? 1 : 0, 1.0 / 16);
-  follow(fed_, fed ? 1 : 0, 1.0 / 64);
+  follow(recurring_, known ? 1 : 0, ended_);
+  follow(mean_launches_, end.launches, ended_);
+  follow(graphed_, end.rows == 0 && has(KernelRole::kGraph) ? 1 : 0, ended_);
+  follow(fed_, fed ? 1 : 0, ended_, kTurns);
   fed_ever_ = fed_ever_ || fed;
   unfed_ = fed ? 0 : unfed_ + 1;
   decodes_by_name_ = decodes_by_name_ || has(KernelRole::kAttentionDecode);
@@ -146,15 +141,14 @@ void ServingUnits::note(const End& end, bool loaded) noexcept {
   products_alone_ =
       products_alone_ && (end.roles & ~(kMoved | role_bit(KernelRole::kGemm) | role_bit(KernelRole::kReduce))) == 0;
   follow_level(end.rows);
-  for (std::uint32_t& count : kinds_) count -= count / 16;
-  kinds_[static_cast<std::size_t>(kind_of(end))] += 16;
+  for (std::uint32_t& count : kinds_) count -= count / kPart;
+  kinds_[static_cast<std::size_t>(kind_of(end))] += kPart;
 }
 
 /// Follows how many rows a decode has: it falls at once, and rises by a few, or when it stays high.
 void ServingUnits::follow_level(std::uint32_t rows) noexcept {
-  constexpr std::uint32_t kStays = 24;
   if (rows == 0) return;
-  if (level_ != 0 && rows > level_ * kMoreSequences + kFewSequences && ++above_level_ < kStays) return;
+  if (level_ != 0 && rows > level_ * kLonger + kNear && ++above_level_ < kGenerated) return;
   level_ = rows;
   above_level_ = 0;
 }
@@ -166,7 +160,7 @@ StepKind ServingUnits::kind_of(const End& end) const noexcept {
   // Names first where they are certain; kernels that serve both are separated by rows against those of a decode.
   const bool by_graphs = graphed_ > kFed, decodes = decodes_by_name_ || graphed_ != 0;
   if (end.rows != 0 && !by_graphs && (writes_cache || decodes))
-    return end.rows > level_ * kMoreSequences + kFewSequences ? StepKind::kPrefillOrMixed : StepKind::kDecode;
+    return end.rows > level_ * kLonger + kNear ? StepKind::kPrefillOrMixed : StepKind::kDecode;
   if (by_graphs && end.rows != 0 && writes_cache) return StepKind::kPrefillOrMixed;
   if (has(role_bit(KernelRole::kAttentionPrefill))) return StepKind::kPrefillOrMixed;
   if (has(role_bit(KernelRole::kAttentionDecode))) return StepKind::kDecode;
@@ -186,9 +180,9 @@ bool ServingUnits::generates() const noexcept {
 const char* ServingUnits::why_not() const noexcept {
   if (loss_) return "they compute a loss, as an evaluation does";
   if (products_alone_) return "they are products alone";
-  if (recurring_ < kRecurring || (again_ && uniform_ < kClean)) return "few are alike";
-  if (clean_ < kClean) return "other work lies between them";
-  if (ended_ < kIterations || (!generates() && ended_ < turns_)) return "too few so far";
+  if (recurring_ < kMost) return "few are alike";
+  if (clean_ < kAlike) return "other work lies between them";
+  if (ended_ < kUnlike || (!generates() && ended_ < turns_)) return "too few so far";
   return nullptr;
 }
 

@@ -70,7 +70,7 @@ class ServingUnits {
   }
 
   /// The stream is over: an apparent evaluation before training is none.
-  void no_training_will_come() noexcept { turns_ = thresholds::kTurnsOfAll; }
+  void no_training_will_come() noexcept { turns_ = thresholds::kUnlike; }
 
   /// Enough iterations of few kinds: they may be reported.
   [[nodiscard]] bool found() const noexcept;
@@ -97,7 +97,6 @@ class ServingUnits {
     bool ran = false;          ///< the model
     bool sampled = false;      ///< since the model ran last
     bool returned = false;     ///< a result went to the host, since the model ran last
-    bool again = false;        ///< it ran once more after that: a part of something larger, or a token of many
     bool copied_in = false;    ///< since the model ran last
     bool loaded = false;       ///< by another thread
     std::uint32_t inputs = 0;  ///< times that copies came in and the model ran
@@ -128,8 +127,7 @@ class ServingUnits {
   std::array<End, kKept> ends_{};
   std::array<std::uint64_t, 64> known_{};
   std::uint64_t ended_ = 0, unfed_ = 0;
-  double recurring_ = 0, uniform_ = 0, clean_ = 0, mean_launches_ = 0;
-  bool again_ = false;
+  double recurring_ = 0, clean_ = 0, mean_launches_ = 0;
   double level_ = 0;               ///< rows of a decode: one for each sequence that runs
   std::uint32_t above_level_ = 0;  ///< iterations in a row
   bool decodes_by_name_ = false;   ///< some do

@@ -110,10 +110,11 @@ StepFindings StepDetector::findings_of_serving() const noexcept {
   f.kind = serving_.usual_kind();
   f.rule = serving_.samples() ? BoundaryRule::kSampling : BoundaryRule::kCopies;
   f.period_launches = static_cast<std::uint32_t>(std::max(serving_.mean_launches() + 0.5, 1.0));
-  const bool known = serving_.recurring() >= 0.95;
-  f.confidence = serving_.samples() && serving_.generates() && known && serving_.ended() >= 32 ? StepConfidence::kHigh
-                 : known                                                                       ? StepConfidence::kMedium
-                                                                                               : StepConfidence::kLow;
+  const bool known = serving_.recurring() >= kAlike;
+  f.confidence = serving_.samples() && serving_.generates() && known && serving_.ended() >= kGenerated
+                     ? StepConfidence::kHigh
+                 : known ? StepConfidence::kMedium
+                         : StepConfidence::kLow;
   return f;
 }
 

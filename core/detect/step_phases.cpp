@@ -5,12 +5,13 @@
 #include <initializer_list>
 #include <iterator>
 
+#include "core/detect/thresholds.h"
+
 namespace mfu {
 namespace {
 
-constexpr std::uint32_t kBurst = 12;          ///< launches this close to an optimizer's belong to it [launch]
-constexpr std::uint32_t kHead = 16;           ///< launches by which a forward pass is known again
-constexpr std::uint32_t kBeforeProduct = 48;  ///< launches of a forward pass before its first matrix product, at most
+using namespace thresholds;
+
 constexpr std::uint32_t kNone = 0xFFFF'FFFFu;
 
 /// Equal for the same operation on other shapes.
@@ -60,11 +61,10 @@ PhaseRule StepPhases::cut(std::span<const Launch> step) {
 
 /// A pass of either direction is a good part of a step: a stray launch of another thread is neither.
 bool StepPhases::plausible() const noexcept {
-  constexpr std::size_t kLeastShare = 16;
   std::array<std::size_t, 3> launches{};
   for (const PhaseSpan& span : spans_) launches[static_cast<std::size_t>(span.phase)] += span.end - span.begin;
-  return launches[static_cast<std::size_t>(StepPhase::kForward)] * kLeastShare >= step_.size() &&
-         launches[static_cast<std::size_t>(StepPhase::kBackward)] * kLeastShare >= step_.size();
+  return launches[static_cast<std::size_t>(StepPhase::kForward)] * kPart >= step_.size() &&
+         launches[static_cast<std::size_t>(StepPhase::kBackward)] * kPart >= step_.size();
 }
 
 /// Ends the phase that goes on, and everything since the last one, at `end`. False: too many.
@@ -109,7 +109,7 @@ bool StepPhases::find_runs() {
     if (has(launch, kFlagBackward)) ++threads[t].backward, ++backward;
     if (has(launch, kFlagLoss | kFlagOptimizer)) ++threads[t].others;
   }
-  if (count < 2 || unknown > step_.size() / 50) return false;
+  if (count < 2 || unknown > step_.size() / kStray) return false;
   const auto of_threads = [&](auto&& better) {
     return std::max_element(threads.begin(), threads.begin() + static_cast<std::ptrdiff_t>(count),
                             [&](const Thread& a, const Thread& b) { return better(b, a); });
@@ -124,7 +124,7 @@ bool StepPhases::find_runs() {
     return a.kernels > b.kernels;
   });
   // A transposed convolution runs forward under a backward's name; a loss may be computed again in the backward pass.
-  if (engine->backward * 10 < backward * 6 || engine->others > caller->others) return false;
+  if (engine->backward < kMost * backward || engine->others > caller->others) return false;
   if (caller->kernels == 0 || (backward == 0 && caller->others == 0)) return false;
 
   runs_.clear();
@@ -170,12 +170,12 @@ bool StepPhases::cut_run(const Run& run, bool last) {
     if (updated || first) return add(StepPhase::kForward, run.end);
     if (like_forward(run)) return add(StepPhase::kForward, run.end);
     // A hook or two that run between parts of the backward pass.
-    return run.end - run.begin <= std::max<std::size_t>(kBurst, step_.size() / 100) &&
+    return run.end - run.begin <= std::max<std::size_t>(kFew, step_.size() / kStray) &&
            add(StepPhase::kBackward, run.end);
   }
   if (after_update == 0) {
     // An update that no name gives away; a model's work there would be half of something else.
-    return of_model * 50 <= run.end - run.begin && add(StepPhase::kOptimizer, run.end);
+    return of_model * kStray <= run.end - run.begin && add(StepPhase::kOptimizer, run.end);
   }
   // The launch behind the update's last one begins the next forward pass, if it is like one. Where clipping or loss
   // scaling is all that has a name, the update itself follows; clearing gradients belongs to it in any case.
@@ -185,8 +185,8 @@ bool StepPhases::cut_run(const Run& run, bool last) {
     model = model || is_of_model(step_[i]);
     clears = clears && (step_[i].traits.role == KernelRole::kMemset || has(step_[i], kFlagToHost));
   }
-  const bool beginning = !named || (!model && rest.end - rest.begin > std::max(2 * update, kBeforeProduct));
-  if (rest.end - rest.begin <= kBurst || clears || (beginning && !like_forward(rest))) after_update = run.end;
+  const bool beginning = !named || (!model && rest.end - rest.begin > std::max(2 * update, kLeastUpdate));
+  if (rest.end - rest.begin <= kFew || clears || (beginning && !like_forward(rest))) after_update = run.end;
   return add(StepPhase::kOptimizer, after_update) && add(StepPhase::kForward, run.end);
 }
 
@@ -200,7 +200,7 @@ bool StepPhases::begins_with_update(const Run& run) const noexcept {
     before += key != previous ? 1 : 0;
     previous = key;
   }
-  return before > kBeforeProduct && before * 4 > run.end - run.begin;
+  return before > kLeastUpdate && before > kFed * (run.end - run.begin);
 }
 
 /// Nearly all of it is in the step's first forward pass as well.
@@ -216,17 +216,17 @@ bool StepPhases::like_forward(const Run& run) {
   common_keys_.clear();
   std::set_intersection(forward_keys_.begin(), forward_keys_.end(), run_keys_.begin(), run_keys_.end(),
                         std::back_inserter(common_keys_));
-  return common_keys_.size() * 10 >= run_keys_.size() * 8;
+  return within(common_keys_.size(), run_keys_.size(), kAlike);
 }
 
 // ---------------------------------------------------------------------------------------------- by names
 
 /// The first launches of the step come again here: another forward pass.
 bool StepPhases::begins_again(std::uint32_t at) const noexcept {
-  if (at + kHead > step_.size() || key_of(step_[at]) != key_of(step_[0])) return false;
+  if (at + kFew > step_.size() || key_of(step_[at]) != key_of(step_[0])) return false;
   std::uint32_t equal = 0;
-  for (std::uint32_t i = 0; i < kHead; ++i) equal += key_of(step_[at + i]) == key_of(step_[i]) ? 1 : 0;
-  return equal * 10 >= kHead * 8;
+  for (std::uint32_t i = 0; i < kFew; ++i) equal += key_of(step_[at + i]) == key_of(step_[i]) ? 1 : 0;
+  return within(equal, kFew, kAlike);
 }
 
 /// One forward and one backward pass. False: where one ends is not to be seen.
@@ -239,7 +239,7 @@ bool StepPhases::add_pass(std::uint32_t begin, std::uint32_t end) {
     if (first == kNone) first = i;
     ++marks;
   }
-  if (marks < 3) return false;
+  if (marks < kUnnamed) return false;
   // Between the last that is surely forward and the first that is surely backward anything may run; it must be little.
   // Many launches of one kernel, as where gradients are cleared, count as one.
   const auto next_kind = [&](std::uint32_t i) {
@@ -249,7 +249,7 @@ bool StepPhases::add_pass(std::uint32_t begin, std::uint32_t end) {
   };
   std::uint32_t kinds = 0;
   for (std::uint32_t i = forward; i < first; i = next_kind(i)) ++kinds;
-  if (forward == begin || kinds > std::max(kHead, (end - begin) / 50)) return false;
+  if (forward == begin || kinds > std::max(kFew, (end - begin) / kStray)) return false;
   std::uint32_t middle = forward;
   for (std::uint32_t k = 0; k < (kinds + 1) / 2; ++k) middle = next_kind(middle);
   return add(StepPhase::kForward, middle) && add(StepPhase::kBackward, end);
@@ -282,18 +282,18 @@ bool StepPhases::cut_by_names() {
       if (is_of_model(step_[i])) return false;
   } else {
     for (std::uint32_t i = backward_end; i < update; ++i) between += moves_data(step_[i]) ? 0 : 1;
-    if (between > std::max(kHead, size / 50)) return false;
-    if (size - update_end <= kBurst) update_end = size;
+    if (between > std::max(kFew, size / kStray)) return false;
+    if (size - update_end <= kFew) update_end = size;
   }
   std::uint32_t begin = 0, length = 0;
-  for (std::uint32_t i = kHead; i <= update; ++i) {
+  for (std::uint32_t i = kFew; i <= update; ++i) {
     if (i < update && !begins_again(i)) continue;
     if (!add_pass(begin, i)) return false;
     // Passes of one step do the same; a part that returns within one (a layer computed again) is no pass.
     if (length == 0) length = i - begin;
-    if ((i - begin) * 16 < length * 15 || (i - begin) * 15 > length * 16) return false;
+    if (!within(i - begin, length, kAlike)) return false;
     begin = i;
-    i = std::max(i, std::min(i + kHead, update) - 1);
+    i = std::max(i, std::min(i + kFew, update) - 1);
   }
   return add(StepPhase::kOptimizer, update_end) && add(StepPhase::kForward, size);
 }

@@ -5,27 +5,35 @@
 
 namespace mfu::thresholds {
 
-// ---- training
-inline constexpr std::uint32_t kBurst = 24;    ///< launches between which there is room for a forward pass
-inline constexpr std::uint32_t kLogLine = 16;  ///< launches of a line of the log: steps with and without one are alike
-inline constexpr std::uint32_t kLeastUpdate = 48;  ///< launches without a product: no forward pass has so many in a
-                                                   ///< row, an update of parameters one by one has
-inline constexpr double kAlike = 0.9;              ///< launches in common: two steps; two kinds of step share less
-inline constexpr double kSame = 0.98;              ///< two steps of which no record was lost
-inline constexpr std::uint32_t kUnitsNamed = 2;    ///< that agree: an optimizer ends each by name
-inline constexpr std::uint32_t kUnitsUnnamed = 3;  ///< that agree, whose end has no name
-inline constexpr std::uint32_t kUnitsUnlike = 6;   ///< of other lengths, in which the updates alone agree
-inline constexpr std::uint32_t kMostOfTurn = 4;    ///< networks that take turns
+// ---- likeness
+inline constexpr double kSame = 0.98;       ///< of launches, or of a length: two steps of which no record was lost
+inline constexpr double kAlike = 0.875;     ///< two steps, two updates, most of the units; two kinds of step share less
+inline constexpr double kMost = 0.6;        ///< of launches or iterations: the others are another thread's, or new
+inline constexpr double kLonger = 1.5;      ///< times the usual: other work ran as well, or a prompt beside a decode
+inline constexpr double kFed = 1.0 / 3;     ///< of iterations that take a batch in: fewer, and the others decode
+inline constexpr std::uint32_t kPart = 16;  ///< one in so many: the smallest phase, the newest value of a mean
+inline constexpr std::uint32_t kStray = 32;  ///< one in so many: launches that fit no phase
 
-// ---- serving
-inline constexpr std::uint32_t kIterations = 6;  ///< that sample what the next one continues, or write a cache
-inline constexpr std::uint32_t kTurns = 64;  ///< of the host, fed each time: an evaluation before training has fewer
-inline constexpr std::uint32_t kTurnsOfAll = 8;    ///< the same once the stream is over, and no training came
-inline constexpr std::uint32_t kGenerated = 32;    ///< between training steps: an evaluation takes fewer batches
-inline constexpr double kRecurring = 0.6;          ///< share of iterations of a make-up that was seen before
-inline constexpr double kClean = 0.93;             ///< share of iterations with copies in once at most
-inline constexpr double kMoreSequences = 1.3;      ///< rows of a decode over those of the one before, at most,
-inline constexpr std::uint32_t kFewSequences = 4;  ///< and so many more: requests join one by one
-inline constexpr double kFed = 1.0 / 3;            ///< share of iterations that take a batch in, where others decode
+// ---- launches
+inline constexpr std::uint32_t kNear =
+    4;  ///< between copies of one batch; by which forward passes of one length differ
+inline constexpr std::uint32_t kFew = 16;  ///< of a line of the log; there is no room for a forward pass in so many
+inline constexpr std::uint32_t kLeastUpdate = 48;  ///< without a product: no forward pass has so many in a row
+inline constexpr std::uint32_t kOfRule = 4;       ///< operations over lists of tensors: an optimizer's rule has as many
+inline constexpr std::uint32_t kMostHeads = 256;  ///< rows of queries over rows of tokens
+
+// ---- units that agree
+inline constexpr std::uint32_t kNamed = 2;       ///< whose end has a name
+inline constexpr std::uint32_t kUnnamed = 3;     ///< whose end has none; marks that a name gives by accident are fewer
+inline constexpr std::uint32_t kUnlike = 6;      ///< of other lengths, in which the ends alone agree
+inline constexpr std::uint32_t kMostOfTurn = 4;  ///< networks that take turns
+inline constexpr std::uint32_t kTurns = 64;      ///< of the host, fed each time: an evaluation has fewer
+inline constexpr std::uint32_t kGenerated = 32;  ///< passes in a row that no batch came in for: an evaluation has fewer
+
+/// The smaller one is at least this share of the other.
+template <typename Number>
+constexpr bool within(Number a, Number b, double share) noexcept {
+  return static_cast<double>(a < b ? a : b) >= share * static_cast<double>(a < b ? b : a);
+}
 
 }  // namespace mfu::thresholds

@@ -11,15 +11,14 @@ using namespace thresholds;
 
 constexpr unsigned kUpdate = kFlagOptimizer | kFlagForeach;
 
-bool within(std::uint64_t a, std::uint64_t b, std::uint64_t part) noexcept {
-  const std::uint64_t more = std::max(a, b), less = std::min(a, b);
-  return (more - less) * part <= more;
+bool longer(std::uint64_t length, std::uint64_t forward) noexcept {
+  return static_cast<double>(length) > kLonger * static_cast<double>(forward);
 }
 
 }  // namespace
 
 std::uint64_t TrainingUnits::Usual::slack() const noexcept {
-  return std::max<std::uint64_t>(by_copies ? kLogLine / 4 : kLogLine, forward / 32);
+  return std::max<std::uint64_t>(by_copies ? kNear : kFew, forward / kStray);
 }
 
 // ---------------------------------------------------------------------------------------------- launches > units
@@ -32,7 +31,7 @@ bool TrainingUnits::mark(const Launch& launch, LaunchPosition p, bool of_engine,
   }
   const bool named = (flags & kFlagBackward) != 0;
   if (named) {
-    trains_ = trains_ || ++backward_seen_ == 3;
+    trains_ = trains_ || ++backward_seen_ == kUnnamed;
     // PyTorch runs every backward pass on a thread of its autograd engine.
     if (has_engine_ && engine_ == 0 && others && launch.thread != 0) {
       engine_ = launch.thread;
@@ -52,8 +51,8 @@ bool TrainingUnits::mark(const Launch& launch, LaunchPosition p, bool of_engine,
 
 /// Between the two there is a forward pass: something other than the middle of a backward pass or of an update.
 bool TrainingUnits::forward_ran(LaunchPosition from, LaunchPosition to) const noexcept {
-  if (since_.loss || (to - from > kBurst && (since_.copies || last_update_ > last_backward_))) return true;
-  if (!since_.copies && engine_ == 0 && to - from <= kBurst) return false;
+  if (since_.loss || (to - from > kFew && (since_.copies || last_update_ > last_backward_))) return true;
+  if (!since_.copies && engine_ == 0 && to - from <= kFew) return false;
   for (LaunchPosition p = std::max(from + 1, history_.oldest()); p < to; ++p)
     if (history_.is_product(p)) return true;
   return false;
@@ -114,10 +113,6 @@ bool TrainingUnits::find_unnamed_update(LaunchPosition next) {
     begin = p + 1;
   }
   if (most < kLeastUpdate) return false;
-  std::uint32_t products = 0;
-  for (LaunchPosition p = std::max(now_.backward, history_.oldest()); p < last_backward_; ++p)
-    products += history_.is_product(p) ? 1 : 0;
-  if (most * 4 * now_.passes < products) return false;
   now_.update = best;
   now_.updates = most;
   last_update_ = best - 1;
@@ -126,7 +121,6 @@ bool TrainingUnits::find_unnamed_update(LaunchPosition next) {
 
 /// Launches between the previous update and the first backward launch.
 void TrainingUnits::look_at_gap(TrainingUnit& unit) const noexcept {
-  constexpr LaunchPosition kTogether = 4;
   if (unit.before == 0) return;
   LaunchPosition copy = 0;
   for (LaunchPosition p = std::max(unit.before, history_.oldest()); p < unit.backward; ++p) {
@@ -134,7 +128,7 @@ void TrainingUnits::look_at_gap(TrainingUnit& unit) const noexcept {
     if (unit.product == 0 && history_.key(p) >= Launch::kFirstKernel) ++unit.kernels;
     if (history_.has(p, kFlagToHost)) ++unit.to_host;
     if (!history_.has(p, kFlagToDevice)) continue;
-    if (copy == 0 || p - copy > kTogether) {
+    if (copy == 0 || p - copy > kNear) {
       std::rotate(unit.last_runs.begin(), unit.last_runs.end() - 1, unit.last_runs.end());
       unit.last_runs[0] = {p, 0};
       ++unit.runs;
@@ -159,8 +153,7 @@ std::uint32_t TrainingUnits::fullest_run(const TrainingUnit& unit) noexcept {
 
 /// One operation over lists of tensors may be anything; an optimizer's rule takes several.
 bool TrainingUnits::names_a_rule(const TrainingUnit& unit) const noexcept {
-  constexpr std::size_t kOperations = 4;
-  std::array<std::uint32_t, kOperations> seen{};
+  std::array<std::uint32_t, kOfRule> seen{};
   std::size_t count = 0;
   for (LaunchPosition p = std::max(unit.update, history_.oldest()); p < unit.end; ++p) {
     if (history_.has(p, kFlagOptimizer)) return true;
@@ -168,7 +161,7 @@ bool TrainingUnits::names_a_rule(const TrainingUnit& unit) const noexcept {
     const std::uint32_t key = history_.key(p);
     if (std::find(seen.begin(), seen.begin() + count, key) != seen.begin() + count) continue;
     seen[count] = key;
-    if (++count == kOperations) return true;
+    if (++count == kOfRule) return true;
   }
   return false;
 }
@@ -223,7 +216,7 @@ void TrainingUnits::forget() {
 void TrainingUnits::learn() {
   std::array<const TrainingUnit*, kKept + 1> units;
   std::size_t n = 0;
-  for (std::size_t i = std::min<std::uint64_t>({count_, kKept, std::uint64_t{16} * turn_}); i-- > 0;)
+  for (std::size_t i = std::min<std::uint64_t>({count_, kKept, std::uint64_t{kPart} * turn_}); i-- > 0;)
     if (back(i).before != 0 && begins_turn(i)) units[n++] = &back(i);
   if (now_.backward != 0 && now_.before != 0 && count_ % turn_ == phase_) units[n++] = &now_;
   usual_ = {};
@@ -249,7 +242,7 @@ void TrainingUnits::learn_copies(std::span<const TrainingUnit* const> units) noe
     if (unit->runs == usual_.runs) ++votes[fullest_run(*unit)];
   const auto chosen = std::max_element(votes.begin(), votes.end());
   usual_.run = static_cast<std::uint32_t>(chosen - votes.begin());
-  usual_.by_copies = usual_.run != TrainingUnit::kRuns && *chosen * 8 >= most * 7;
+  usual_.by_copies = usual_.run != TrainingUnit::kRuns && within(*chosen, most, kAlike);
 }
 
 /// The part before the first product is the rest of the update if it is usually long, else a part of the forward pass.
@@ -271,7 +264,7 @@ std::optional<LaunchPosition> TrainingUnits::start_of(const TrainingUnit& unit) 
     if (unit.runs != usual_.runs || (unit.product != 0 && unit.product < run)) return std::nullopt;
     return run;
   }
-  const bool is_first = unit.product == 0 || (usual_.has_head && unit.product <= unit.before + usual_.head + kLogLine);
+  const bool is_first = unit.product == 0 || (usual_.has_head && unit.product <= unit.before + usual_.head + kFew);
   return is_first ? unit.before : unit.product - usual_.head;
 }
 
@@ -293,12 +286,12 @@ void TrainingUnits::learn_forward(std::span<const TrainingUnit* const> units) no
     usual_.forward = forwards[i].length;
     std::size_t end = i, between = 0;
     while (end < n && forwards[end].length <= usual_.forward + usual_.slack()) ++end;
-    for (std::size_t k = end; k < n; ++k) between += forwards[k].length * 2 <= usual_.forward * 3 ? 1 : 0;
-    usual_.fixed = end - i >= std::max<std::size_t>(2, (n + 1) / 2) && between * 8 <= n;
+    for (std::size_t k = end; k < n; ++k) between += longer(forwards[k].length, usual_.forward) ? 0 : 1;
+    usual_.fixed = end - i >= std::max<std::size_t>(2, (n + 1) / 2) && within(n - between, n, kAlike);
     if (!usual_.fixed) continue;
     first = i;
     last = end;
-    usual_.exact = forwards[end - 1].length - usual_.forward <= kLogLine / 4;
+    usual_.exact = forwards[end - 1].length - usual_.forward <= kNear;
   }
   if (!usual_.fixed) usual_.forward = forwards[n / 4].length;
   usual_.example = forwards[usual_.fixed ? first : n / 4].unit->backward;
@@ -336,7 +329,7 @@ std::optional<LaunchPosition> TrainingUnits::begin_of(const TrainingUnit& unit) 
     return alike;
   }
   const std::uint64_t length = unit.backward - *start;
-  if (!u.fixed) return length * 2 <= u.forward * 3 && unit.to_host <= u.to_host ? start : std::nullopt;
+  if (!u.fixed) return !longer(length, u.forward) && unit.to_host <= u.to_host ? start : std::nullopt;
   if (length <= u.forward + u.slack()) return start;
   if (unit.to_host <= u.to_host || !u.exact) return std::nullopt;
   const LaunchPosition begin = unit.backward - u.forward;
@@ -350,13 +343,13 @@ std::optional<LaunchPosition> TrainingUnits::end_of(const TrainingUnit& unit, co
   const LaunchPosition usual_end = unit.end + usual_.tail;
   if (next == nullptr || next->backward == 0) return usual_end;
   const std::optional<LaunchPosition> begin = begin_of(*next);
-  if (begin && *begin <= usual_end + kLogLine) return begin;
+  if (begin && *begin <= usual_end + kFew) return begin;
   // More than usual: other work, unless it may be a longer update.
   LaunchPosition p = std::max(unit.end, history_.oldest());
   std::uint64_t kernels = 0;
   for (; p < next->backward && !history_.is_product(p) && !history_.has(p, kFlagToDevice); ++p)
     kernels += history_.key(p) >= Launch::kFirstKernel ? 1 : 0;
-  const bool usual = count_ >= kUnitsUnlike && within(unit.updates, usual_.updates, 8);
+  const bool usual = count_ >= kUnlike && within(unit.updates, usual_.updates, kAlike);
   if (kernels >= usual_.tail + kLeastUpdate && !usual) return std::nullopt;
   return std::min(usual_end, p);
 }
@@ -365,7 +358,7 @@ std::optional<LaunchPosition> TrainingUnits::end_of(const TrainingUnit& unit, co
 
 /// From the first backward launch on, where nothing else runs in between.
 bool TrainingUnits::alike(const TrainingUnit& a, const TrainingUnit& b) {
-  if (!within(a.core(), b.core(), 8)) return false;
+  if (!within(a.core(), b.core(), kAlike)) return false;
   return comparison_.likeness(history_, a.backward, a.end, b.backward, b.end) >= kAlike;
 }
 
@@ -401,10 +394,10 @@ void TrainingUnits::agree() {
   if (count_ < 2) return;
   TrainingUnit& unit = units_[(count_ - 1) % kKept];
   const TrainingUnit& before = back(std::min<std::size_t>(turn_, count_ - 1));
-  unit.alike = within(unit.core(), before.core(), 8)
+  unit.alike = within(unit.core(), before.core(), kAlike)
                    ? comparison_.likeness(history_, unit.backward, unit.end, before.backward, before.end)
                    : 0;
-  const bool same_update = within(unit.updates, before.updates, 8);
+  const bool same_update = within(unit.updates, before.updates, kAlike);
   const bool agrees = unit.alike >= kAlike && (unit.named || same_update);
   agreed_ = agrees || (unit.named && same_update) ? agreed_ + 1 : 0;
   const bool ends_turn = count_ % turn_ == phase_;
@@ -412,14 +405,13 @@ void TrainingUnits::agree() {
     known_ = turn_ == 1 ? 1 : ends_turn;
     return;
   }
-  const std::uint32_t needed = (unit.named ? kUnitsNamed : kUnitsUnnamed) - 1;
+  const std::uint32_t needed = (unit.named ? kNamed : kUnnamed) - 1;
   if (agrees && usual_.fixed && agreed_ >= needed) {
     found_ = true;
   } else {
     why_not_ = !agrees ? "the last two steps are not alike" : "too few steps agree so far";
     bool takes_turns = false;
-    found_ =
-        unit.named && (find_turn(takes_turns) || (!takes_turns && usual_.by_copies && agreed_ + 1 >= kUnitsUnlike));
+    found_ = unit.named && (find_turn(takes_turns) || (!takes_turns && usual_.by_copies && agreed_ + 1 >= kUnlike));
     if (!found_) return;
   }
   known_ = turn_ == 1 ? std::min<std::size_t>(count_, agreed_ + 1) : count_ / turn_;

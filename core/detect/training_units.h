@@ -15,6 +15,7 @@
 
 #include "core/detect/launch.h"
 #include "core/detect/launch_history.h"
+#include "core/detect/thresholds.h"
 
 namespace mfu {
 
@@ -79,8 +80,7 @@ class TrainingUnits {
   [[nodiscard]] bool by_name() const noexcept { return last().by_name; }
   /// Steps are of one length, and the update's last launch or the batch's first copy is where they begin.
   [[nodiscard]] bool certain() const noexcept {
-    constexpr std::uint64_t kPart = 16;  // of a step; a line of the log may be as long as the head
-    return usual_.fixed && usual_.head * kPart <= usual_launches();
+    return usual_.fixed && usual_.head * thresholds::kPart <= usual_launches();
   }
   [[nodiscard]] bool fixed() const noexcept { return usual_.fixed; }
   [[nodiscard]] bool by_copies() const noexcept { return usual_.by_copies; }
