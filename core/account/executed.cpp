@@ -241,18 +241,22 @@ DurationNs add_attention(const RegionRow& row, ProductRoles& roles, KernelNames&
   return covered;
 }
 
-/// Forward products twice as often as the gradients of their input: activations are computed again.
-void find_recomputation(const Collected& collected, const ComponentNames& names, double all_flop, RegionSummary& s) {
-  constexpr double kTwice = 1.8;
-  double again = 0;
+/// Forward products twice as often as the gradients of their input, and for the most part right before these:
+/// activations are computed again. \param in_backward forward products that ran in a backward pass, before the
+/// gradients of their input
+void find_recomputation(const Collected& collected, const ComponentNames& names, double all_flop, double in_backward,
+                        RegionSummary& s) {
+  constexpr double kTwice = 1.8, kMost = 0.8;
+  double again = 0, calls_again = 0;
   std::string which;
   for (const auto& [weights, calls] : collected.by_weights) {
     const auto forward = static_cast<double>(calls.calls[1]), dgrad = static_cast<double>(calls.calls[2]);
     if (names.all()[weights].rows == ComponentNames::Rows::kLogits || dgrad < 2 || forward < kTwice * dgrad) continue;
     again += calls.flop[1] * (1 - dgrad / forward);
+    calls_again += forward - dgrad;
     for (const std::string& name : names.all()[weights].names) which += (which.empty() ? "" : ", ") + name;
   }
-  if (again > 0)
+  if (again > 0 && in_backward >= kMost * calls_again)
     s.findings.push_back(
         {"recomputation",
          fmt::format("activations are recomputed: {} ran twice for each of their gradients, {} of the executed "
@@ -519,7 +523,7 @@ void describe_matmuls(const RegionRow& row, ProductRoles& roles, KernelNames& na
   find_dtype(collected, peak, s);
   if (model != nullptr) {
     const double matmul_ns = static_cast<double>(work.matmul_ns);
-    find_recomputation(collected, roles.names(), work.flop, s);
+    find_recomputation(collected, roles.names(), work.flop, row.attention.products_again, s);
     find_padding(row, model->options().parallel, s);
     find_logits(row, collected, phase, matmul_ns, s);
     if (is_training(phase) || phase == Phase::kPrefill) find_expert_waste(row, collected, *model, work.flop, s);

@@ -30,6 +30,27 @@ void InstanceProducts::add(const Product& product, ComponentNames::Match match) 
   ++calls.count;
   calls.rows += rows;
   calls.same_rows = calls.same_rows && rows == calls.first_rows;
+  note_order(match, calls);
+}
+
+void InstanceProducts::note_order(ComponentNames::Match match, Calls& calls) noexcept {
+  const bool forward = match.pass == ProductPass::kForward;
+  if (forward && match.logits) {
+    passes_end_ = true;
+    backward_runs_ = false;
+    for (Calls& c : calls_) c.in_backward = 0;
+  } else if (forward && passes_end_ && backward_runs_) {
+    ++calls.in_backward;
+  } else if (!forward && match.pass != ProductPass::kUnknown) {
+    backward_runs_ = true;
+    if (match.pass != ProductPass::kDgrad) return;
+    const auto ran = std::find_if(calls_.begin(), calls_.end(), [match](const Calls& c) {
+      return c.in_backward != 0 && c.match.weights == match.weights;
+    });
+    if (ran == calls_.end()) return;
+    --ran->in_backward;
+    ++again_;
+  }
 }
 
 void InstanceProducts::add(const Product& product) {
@@ -144,6 +165,9 @@ SeenShape InstanceProducts::shape(const ComponentNames& names, Phase phase, std:
       seen.passes = 1;
     }
   }
+  for (const Calls& c : calls_)
+    if (c.match.logits && c.match.pass != ProductPass::kWgrad && c.same_rows && c.count == 1)
+      seen.logits = static_cast<std::int64_t>(c.rows);
   const std::optional<std::int64_t> width = score_width_.get(), batch = score_batch_.get();
   if (forward_ + backward_ != 0) {
     if (!unknown_sequences_ && (!by_helpers_ || helpers_said_)) seen.sequences = sequences_.get();

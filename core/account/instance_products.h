@@ -19,12 +19,14 @@ class AttentionLengths;
 struct AttentionWork {
   double forward_flop = 0, backward_flop = 0;        ///< [FLOP] of the kernels below
   double forward_kernels = 0, backward_kernels = 0;  ///< split with the time of an instance across windows
+  double products_again = 0;                         ///< see InstanceProducts::again
 
   void add(const AttentionWork& other, double share = 1) noexcept {
     forward_flop += share * other.forward_flop;
     backward_flop += share * other.backward_flop;
     forward_kernels += share * other.forward_kernels;
     backward_kernels += share * other.backward_kernels;
+    products_again += share * other.products_again;
   }
 };
 
@@ -34,8 +36,9 @@ struct SeenShape {
   std::optional<std::int64_t> sequences;  ///< of one pass
   /// Tokens of each sequence; only where all of them have as many.
   std::optional<std::int64_t> queries;
-  std::optional<std::int64_t> keys;  ///< that each query sees, itself included; of a single pass
-  std::int64_t passes = 0;           ///< 0: not known
+  std::optional<std::int64_t> keys;    ///< that each query sees, itself included; of a single pass
+  std::optional<std::int64_t> logits;  ///< positions whose logits were computed, in one product
+  std::int64_t passes = 0;             ///< 0: not known
 };
 
 /// [mfu-drain] A few hundred bytes.
@@ -72,6 +75,9 @@ class InstanceProducts {
   [[nodiscard]] AttentionWork attention(const AttentionLengths& lengths, std::optional<std::int64_t> rows) const;
   /// Forward products of stored matrices ran, all of their passes are known, and nothing of a backward pass ran.
   [[nodiscard]] bool only_forward() const noexcept;
+  /// Forward products that ran after the backward pass had begun and before the gradients of their input: activations
+  /// that were computed again. A teacher's pass runs before. Only where the logits' product shows where a pass ends.
+  [[nodiscard]] std::uint64_t again() const noexcept { return again_; }
   [[nodiscard]] std::uint64_t attention_forward() const noexcept { return forward_; }
   [[nodiscard]] std::uint64_t attention_backward() const noexcept { return backward_; }
 
@@ -83,6 +89,7 @@ class InstanceProducts {
     std::uint64_t rows = 0;  ///< sum
     std::uint64_t first_rows = 0;
     bool same_rows = true;
+    std::uint64_t in_backward = 0;  ///< forward, since the backward pass began, and no gradient since
   };
   /// A number that is of interest only where it is always the same.
   struct Same {
@@ -110,6 +117,7 @@ class InstanceProducts {
   static constexpr std::size_t kMostLaunches = 16, kMostRows = 16;
 
   void add_new(const AttentionLaunch& launch);
+  void note_order(ComponentNames::Match match, Calls& calls) noexcept;
   void count(std::size_t launch) noexcept {
     last_launch_ = launch;
     Launches& of = launches_[launch];
@@ -121,6 +129,9 @@ class InstanceProducts {
 
   std::vector<Calls> calls_;  ///< at most the model's distinct matrices times three
   std::size_t last_ = 0;
+  bool passes_end_ = false;     ///< a product of the logits was seen
+  bool backward_runs_ = false;  ///< since the last one
+  std::uint64_t again_ = 0;
   std::uint64_t forward_ = 0, backward_ = 0;  ///< attention kernels that do the work
   Same sequences_;
   bool unknown_sequences_ = false;  ///< some attention kernel's grid does not say

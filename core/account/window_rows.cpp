@@ -186,9 +186,10 @@ void WindowRows::add_work(const Instance& instance, std::uint32_t device, std::i
 }
 
 void WindowRows::add_attention(const Instance& instance, std::uint32_t device, std::int64_t window, double part) {
-  if (instance.attention.forward_kernels + instance.attention.backward_kernels == 0) return;
-  row(window, raw(instance.region), device).attention.add(instance.attention, part);
-  if (instance.top_level()) row(window, kTotal, device).attention.add(instance.attention, part);
+  const AttentionWork& work = instance.attention;
+  if (work.forward_kernels + work.backward_kernels + work.products_again == 0) return;
+  row(window, raw(instance.region), device).attention.add(work, part);
+  if (instance.top_level()) row(window, kTotal, device).attention.add(work, part);
 }
 
 /// Its times, and by them its work, into the windows that it ran in.

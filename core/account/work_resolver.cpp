@@ -328,7 +328,7 @@ void WorkResolver::count_attention(Instance& instance) {
       core = attention_core(*model_of(instance), instance.phase, instance.shape);
     if (core.flop > 0 && core.layers > 0) {
       const double of_one = core.flop / core.layers;
-      instance.attention = {forward * of_one, backward * kBackward * of_one, forward, backward};
+      instance.attention = {forward * of_one, backward * kBackward * of_one, forward, backward, 0};
     } else if (forward + backward > 0 && roles_.watched()) {
       std::optional<std::int64_t> rows = instance.products->rows();
       if (model_) rows = seen_shape(instance).rows;
@@ -340,6 +340,7 @@ void WorkResolver::count_attention(Instance& instance) {
     }
   }
   if (instance.parent != nullptr) instance.parent->attention.add(instance.attention);
+  instance.attention.products_again = instance.products ? static_cast<double>(instance.products->again()) : 0;
 }
 
 void WorkResolver::notice_missing(const Instance& instance) {

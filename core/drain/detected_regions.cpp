@@ -32,14 +32,23 @@ const char* noun(StepKind kind) noexcept {
   return "iteration";
 }
 
+/// Logits of so few of the tokens that no graph's batch was filled up with the rest.
+bool has_last_positions(const SeenShape& seen) noexcept {
+  return seen.rows && seen.logits && seen.passes == 1 && *seen.logits * 2 <= *seen.rows;
+}
+
 }  // namespace
 
-StepKind kind_of_pass(const SeenShape& seen, StepKind by_names) noexcept {
+StepKind kind_of_pass(const SeenShape& seen, const PassContext& context) noexcept {
   constexpr std::int64_t kMostTried = 16;  // tokens of a draft
-  if (!seen.queries) return by_names;
-  if (*seen.queries == 1) return StepKind::kDecode;
-  if (by_names == StepKind::kDecode && *seen.queries <= kMostTried) return by_names;
-  return StepKind::kPrefillOrMixed;
+  if (seen.queries) {
+    if (*seen.queries == 1) return StepKind::kDecode;
+    const bool tried = context.by_names == StepKind::kDecode && *seen.queries <= kMostTried;
+    return tried ? context.by_names : StepKind::kPrefillOrMixed;
+  }
+  if (!seen.rows || !seen.logits || seen.passes != 1) return context.by_names;
+  if (has_last_positions(seen) || (*seen.logits < *seen.rows && !context.graph)) return StepKind::kPrefillOrMixed;
+  return *seen.logits == *seen.rows && context.last_positions ? StepKind::kDecode : context.by_names;
 }
 
 std::string sentence(const StepFindings& f) {
@@ -83,7 +92,11 @@ struct DetectedRegions::Device final : StepListener, DetectionLog {
   TimeNs found_at = 0;  ///< when the detector reported its first boundary since it knew nothing; 0: it knows nothing
   bool stands = false;  ///< its reports may be used
   bool said_not_sure = false;
+  bool last_positions = false;   ///< see PassContext
   std::uint32_t said_found = 0;  ///< bits: StepKind
+  std::uint32_t said = 0;        ///< lines about them
+  std::uint32_t unlike = 0;      ///< steps in a row that are not as was said
+  StepFindings said_step;        ///< in the last of them that was about steps
   TimeNs last_close = std::numeric_limits<TimeNs>::min();
   DurationNs last_step = 0;
   StepFindings findings;  ///< the last that instances were made under
@@ -295,22 +308,36 @@ void DetectedRegions::judge_by_products(Device& device) {
     if (end.launch < device.judged || end.kind == StepKind::kNone || end.kind == StepKind::kStep) continue;
     device.judged = end.launch + 1;
     InstanceProducts products;
+    PassContext context{end.kind, device.last_positions};
     for (const HeldRecord& held : device.held) {
       if (held.launch >= end.launch) break;
-      if (held.launch >= device.boundaries[i - 1].launch) ledger_.work().note_matmul(held.record, products);
+      if (held.launch < device.boundaries[i - 1].launch) continue;
+      ledger_.work().note_matmul(held.record, products);
+      context.graph = context.graph || held.record.graph != GraphId::kNone;
     }
-    end.kind = kind_of_pass(ledger_.work().seen_shape(products, Phase::kPrefill), end.kind);
+    const SeenShape seen = ledger_.work().seen_shape(products, Phase::kPrefill);
+    end.kind = kind_of_pass(seen, context);
+    device.last_positions = device.last_positions || has_last_positions(seen);
   }
 }
 
-/// A line for people about the first of each kind.
+/// A line for people about the first of each kind, and about steps whose period or passes turn out to be others.
 void DetectedRegions::say_found(Device& device, StepKind kind) {
+  constexpr std::uint32_t kMostSaid = 8, kHolds = 4;  // lines; steps in a row
   const std::uint32_t bit = 1u << static_cast<std::uint32_t>(kind);
-  if ((device.said_found & bit) != 0 || device.findings.period_launches == 0) return;
-  device.said_found |= bit;
   StepFindings of_kind = device.findings;
   of_kind.kind = kind;
-  notices_.push_back("no range names a region: " + sentence(of_kind) + " on gpu" + std::to_string(device.index));
+  const StepFindings& said = device.said_step;
+  const auto [less, more] = std::minmax(of_kind.period_launches, said.period_launches);
+  const bool first = (device.said_found & bit) == 0;
+  if (kind == StepKind::kStep && !first)
+    device.unlike = of_kind.micro_steps != said.micro_steps || more - less > more / 4 ? device.unlike + 1 : 0;
+  if (of_kind.period_launches == 0 || device.said == kMostSaid || !(first || device.unlike == kHolds)) return;
+  device.said_found |= bit;
+  ++device.said;
+  if (kind == StepKind::kStep) device.said_step = of_kind;
+  notices_.push_back((first ? "no range names a region: " : "no range names a region, and steps are others now: ") +
+                     sentence(of_kind) + " on gpu" + std::to_string(device.index));
 }
 
 /// Makes instances of what the detector has reported. `all`: none of it will be taken back.

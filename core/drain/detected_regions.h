@@ -30,11 +30,18 @@ namespace mfu {
 /// found`.
 [[nodiscard]] std::string sentence(const StepFindings& findings);
 
+/// Facts beside the products of one iteration that decide between decode and prefill.
+struct PassContext {
+  StepKind by_names = StepKind::kIteration;  ///< by kernels' names and the rows of other kernels; never kStep
+  bool last_positions = false;  ///< logits of fewer positions than tokens were seen before: of each sequence's last
+  bool graph = false;           ///< a graph ran in it: its batch may be filled up to nearly twice as many rows
+};
+
 /// Whether an iteration of a server decodes or prefills, by what it multiplied. One query for each sequence: decode.
-/// More: prefill; but a few, where kernels are known to decode, are tokens that are tried at once.
-/// \param by_names what the kernels' names and the rows of other kernels say; never kStep. \return `by_names` where the
-///   products do not decide
-[[nodiscard]] StepKind kind_of_pass(const SeenShape& seen, StepKind by_names) noexcept;
+/// More: prefill; but a few, where kernels are known to decode, are tokens that are tried at once. Where the sequences
+/// are not known: logits of fewer positions than tokens prefill, and those of all tokens decode in a program that
+/// computes the logits of last positions only. \return `by_names` where the products do not decide
+[[nodiscard]] StepKind kind_of_pass(const SeenShape& seen, const PassContext& context) noexcept;
 
 struct DetectionOptions {
   /// A stored trace, whose first steps are found with the help of later ones: as far as there is room for it, nothing

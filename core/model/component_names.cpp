@@ -148,7 +148,9 @@ ComponentNames::Match ComponentNames::match(const Product& p, WeightLayout layou
     if (found.is_weight() && all_[found.weights].rows == Rows::kExperts) return found;
     return {kAttention, ProductPass::kUnknown};
   }
-  return found.is_weight() ? found : none;
+  if (!found.is_weight()) return none;
+  found.logits = all_[found.weights].rows == Rows::kLogits;
+  return found;
 }
 
 bool ComponentNames::shows_in_by_out(const Product& p) const noexcept {

@@ -53,6 +53,7 @@ class ComponentNames {
   struct Match {
     std::uint16_t weights = kNoWeights;  ///< index into all(), or one of the two above
     ProductPass pass = ProductPass::kUnknown;
+    bool logits = false;  ///< the model's output matrix
     [[nodiscard]] bool known() const noexcept { return weights != kNoWeights; }
     [[nodiscard]] bool is_weight() const noexcept { return weights < kAttention; }
   };

@@ -80,6 +80,9 @@ struct BuiltIn {
   const char* match;
 };
 
+/// The pack that has to be named: where DeepSpeed runs, whole steps are known without its ranges.
+constexpr const char* kOnlyAsked = "deepspeed";
+
 // The names that frameworks emit (README.md: which version which), and those of hand-written annotations. A rule comes
 // before a more general one. A plain character follows each number, so that digits do not matter (digit_dependence).
 #define MFU_TAIL R"((?:[ ,;:\[\(\{].*)?)"
@@ -112,6 +115,10 @@ constexpr BuiltIn kBuiltIn[] = {
     // Megatron-LM's dynamic engine.
     {"megatron", "prefill", R"(Prefill)"},
     {"megatron", "decode", R"(Decode)"},
+    // DeepSpeed's engine, for each micro-step (deepspeed/utils/nvtx.py names a range by its function).
+    {kOnlyAsked, "forward", R"(DeepSpeedEngine\.forward)"},
+    {kOnlyAsked, "backward", R"(DeepSpeedEngine\.backward)"},
+    {kOnlyAsked, "optimizer", R"(DeepSpeedEngine\.step)"},
     // XLA's executables, as jax.jit and pmap name them by the function. While it tunes, a module has no program_id.
     {"jax", "eval", MFU_XLA R"((?:.*_)?eval.*,program_id=.*)"},
     {"jax", "prefill", MFU_XLA R"((?:.*_)?prefill.*,program_id=.*)"},
@@ -262,18 +269,21 @@ RegionRules::RegionRules(const std::vector<RegionRule>& rules, const std::vector
     bool known = preset == "generic";
     for (const BuiltIn& b : kBuiltIn) known = known || preset == b.pack;
     if (!known)
-      warnings.push_back("presets: expected generic, pytorch, vllm, sglang, tensorrt_llm, megatron or jax, got \"" +
-                         preset + "\"; ignored");
+      warnings.push_back(
+          "presets: expected generic, pytorch, vllm, sglang, tensorrt_llm, megatron, deepspeed or jax, got \"" +
+          preset + "\"; ignored");
   }
   for (std::size_t i = 0; i < std::size(kBuiltIn); ++i) {
     const BuiltIn& b = kBuiltIn[i];
-    bool wanted = presets.empty() || std::string_view(b.pack) == "generic";
+    bool wanted = (presets.empty() && std::string_view(b.pack) != kOnlyAsked) || std::string_view(b.pack) == "generic";
     for (const std::string& preset : presets) wanted = wanted || preset == b.pack;
     if (!wanted) continue;
     RegionRule config;
     config.region = b.region;
     config.match = b.match;
-    if (config.region == "eval") config.phase = Phase::kForward;  // as where an interpreter reports it
+    if (config.region == "backward") config.phase = Phase::kBackward;
+    if (config.region == "eval" || config.region == "forward")
+      config.phase = Phase::kForward;  // as where an interpreter reports it
     std::string why;
     if (add(config, built_in_regex(i), &why))
       rules_.back()->of_framework = std::string_view(b.pack) != "generic";

@@ -1,5 +1,4 @@
 #include "core/ranges/unmatched_names.h"
-#include "core/base/printable.h"
 
 #include <algorithm>
 #include <cctype>
@@ -17,7 +16,9 @@ constexpr std::string_view kLibraryDomains[] = {"NCCL",    "NVSHMEM", "CCCL", "C
 
 /// Names that frameworks open by themselves around parts of a step, or while they compile.
 constexpr std::string_view kFrameworkNames[] = {
-    "nccl:", "Optimizer.", "## ", "FSDP::", "autograd::", "TSL:", "Thunk:#", "PyTorch Profiler", "Torch-Compiled"};
+    "nccl:",          "Optimizer.", "## ",     "FSDP::",
+    "autograd::",     "TSL:",       "Thunk:#", "PyTorch Profiler",
+    "Torch-Compiled", "DeepSpeed",  "Init.",   "PartitionedParameterCoordinator."};
 constexpr std::string_view kXla = "Xla", kXlaRuns = "XlaModule:#";  ///< passes of its compiler; executables that run
 
 /// A region that the FLOP counts know, where a name says one; else nothing.

@@ -284,11 +284,17 @@ TEST(RegionRules, PresetsChooseAmongThePacks) {
   EXPECT_EQ(r.region("ProfilerStep#3"), "step");
   EXPECT_EQ(r.region("prefill"), "prefill");  // generic is always there
   EXPECT_EQ(r.region("Prefill"), "");
+  for (const auto& [name, region] : {std::pair{"DeepSpeedEngine.forward", "forward"},
+                                     {"DeepSpeedEngine.backward", "backward"},
+                                     {"DeepSpeedEngine.step", "optimizer"}}) {
+    EXPECT_EQ(Rules().region(name), "") << name;
+    EXPECT_EQ(Rules({}, {"deepspeed"}).region(name), region) << name;
+  }
   const Rules odd({}, {"pytorsh"});
   ASSERT_EQ(odd.warnings.size(), 1u);
-  EXPECT_EQ(
-      odd.warnings[0],
-      "presets: expected generic, pytorch, vllm, sglang, tensorrt_llm, megatron or jax, got \"pytorsh\"; ignored");
+  EXPECT_EQ(odd.warnings[0],
+            "presets: expected generic, pytorch, vllm, sglang, tensorrt_llm, megatron, deepspeed or jax, got "
+            "\"pytorsh\"; ignored");
 }
 
 TEST(RegionRules, AnUnusableRuleIsNamedAndTheOthersWork) {
