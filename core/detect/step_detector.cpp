@@ -138,10 +138,8 @@ void StepDetector::report_steps() {
     const auto step = training_.step(i);
     if (!step || step->begin < last_reported_) continue;
     report(step->begin, StepKind::kNone);
-    if (step->end > last_reported_ && step->end < history_.end()) {
-      report(step->end, StepKind::kStep);
-      ++steps_;
-    }
+    report(over_ ? std::min(step->end, history_.end()) : step->end, StepKind::kStep);
+    steps_ += last_reported_ > step->begin ? 1 : 0;
   }
 }
 

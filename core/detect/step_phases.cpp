@@ -251,7 +251,10 @@ bool StepPhases::add_pass(std::uint32_t begin, std::uint32_t end) {
   for (std::uint32_t i = forward; i < first; i = next_kind(i)) ++kinds;
   if (forward == begin || kinds > std::max(kFew, (end - begin) / kStray)) return false;
   std::uint32_t middle = forward;
-  for (std::uint32_t k = 0; k < (kinds + 1) / 2; ++k) middle = next_kind(middle);
+  if (has(step_[forward - 1], kFlagLoss))  // after which no product is of the forward pass
+    while (middle < first && !is_of_model(step_[middle])) ++middle;
+  else
+    for (std::uint32_t k = 0; k < (kinds + 1) / 2; ++k) middle = next_kind(middle);
   return add(StepPhase::kForward, middle) && add(StepPhase::kBackward, end);
 }
 

@@ -181,7 +181,7 @@ void TrainingUnits::complete(LaunchPosition next) {
   following.passes = 1;
   now_ = following;
   if (next != 0) look_at_gap(now_);
-  finished_ = next == 0;
+  finished_ = next == 0 && !within(last().updates, usual_.updates, kSame);
   learn();
   agree();
 }

@@ -6,7 +6,6 @@
 // this gap longer than it usually is, and stays outside.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -114,6 +114,91 @@ TEST(FrameworkPrograms, GenerationAndTrainingByTurns) {
   EXPECT_LE(told, tokens);
 }
 
+/// A training loop without a framework, on one thread, under the kernel names of llm.c (train_gpt2.cu).
+Writer c_program(std::uint32_t layers, std::uint32_t passes, std::uint32_t steps) {
+  Writer w(1);
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    const std::uint64_t begin = w.at();
+    for (std::uint32_t pass = 0; pass < passes; ++pass) {
+      w.phase = StepPhase::kForward;
+      w.to_device(2);
+      w.kernel("encoder_forward_kernel3(float*, const int*, const float*, const float*, int, int, int)");
+      w.kernel("layernorm_forward_kernel6(float*, float*, float*, const float*, const float*, const float*, int, int)");
+      for (std::uint32_t layer = 0; layer < layers; ++layer) {
+        w.gemm(0);
+        w.kernels({"permute_kernel(float*, float*, float*, const float*, int, int, int, int)"});
+        w.gemm(1);
+        w.kernel("softmax_forward_kernel5(float*, float, const float*, int, int)");
+        w.gemm(2);
+        w.kernel("unpermute_kernel(float*, float*, int, int, int, int)");
+        w.gemm(3);
+        w.kernel(
+            "fused_residual_forward_kernel5(float*, float*, float*, float*, const float*, const float*, int, int)");
+        w.gemm(4);
+        w.kernel("gelu_forward_kernel2(float*, const float*)");
+        w.gemm(5);
+        w.kernel(
+            "fused_residual_forward_kernel5(float*, float*, float*, float*, const float*, const float*, int, int)");
+      }
+      w.gemm(6);
+      w.kernel("void fused_classifier_kernel5<float, true>(float*, float*, float*, const int*, int, int, int, int)");
+      if (pass == 0) w.memset(2);  // of gradients: by the host it is neither pass's
+      w.phase = StepPhase::kBackward;
+      w.gemm(7);
+      w.gemm(8);
+      w.kernel("layernorm_backward_kernel10(float*, float*, float*, float*, const float*, const float*, int, int)");
+      for (std::uint32_t layer = 0; layer < layers; ++layer) {
+        w.kernel("void matmul_backward_bias_kernel9<float, false>(float*, const float*, int, int)");
+        w.gemm(9);
+        w.gemm(10);
+        w.kernel("gelu_backward_inplace_kernel(float*, const float*)");
+        w.gemm(11);
+        w.gemm(12);
+        w.kernel("layernorm_backward_kernel10(float*, float*, float*, float*, const float*, const float*, int, int)");
+        w.gemm(13);
+        w.gemm(14);
+        w.kernel("unpermute_kernel_backward(float*, const float*, int, int, int, int)");
+        w.gemm(15);
+        w.gemm(16);
+        w.kernel("softmax_autoregressive_backward_inplace_kernel(float*, const float*, int, int, int, float)");
+        w.gemm(17);
+        w.kernel("permute_kernel_backward(float*, const float*, const float*, const float*, int, int, int, int)");
+        w.gemm(18);
+        w.gemm(19);
+        w.kernel("layernorm_backward_kernel10(float*, float*, float*, float*, const float*, const float*, int, int)");
+      }
+      w.kernel("wte_backward_kernel(float*, const int*, const int*, const float*, const int*, unsigned int, int)");
+      w.kernel("wpe_backward_kernel(float*, const float*, const int*, int, int, int, unsigned int)");
+      w.to_host();
+    }
+    w.phase = StepPhase::kOptimizer;
+    w.kernel("global_norm_squared_kernel(float*, const float*, unsigned long)");
+    w.kernel("global_norm_aggregate_kernel(float*, unsigned long)");
+    w.to_host();
+    for (int tensor = 0; tensor < 16; ++tensor)
+      w.kernel("void adamw_kernel3<float, float>(float*, float*, float*, float*, float*, unsigned long)");
+    w.out.steps.push_back({begin, w.at(), StepKind::kStep});
+  }
+  w.out.trains = true;
+  return w;
+}
+
+TEST(FurtherPrograms, ALoopWithoutAFrameworkHasItsPassesCut) {
+  for (const std::uint32_t passes : {1u, 4u}) {
+    const Writer w = c_program(12, passes, 12);
+    const Heard heard(w.out.stream);
+    EXPECT_EQ(heard.steps().size() + 1, 12u) << passes;  // what precedes the first update is not certain
+    EXPECT_EQ(heard.findings().micro_steps, passes);
+    EXPECT_EQ(heard.findings().confidence, StepConfidence::kHigh);
+    const Score score(w.out, heard.steps());
+    EXPECT_EQ(score.wrong, 0u);
+    const double wrong = share_in_wrong_phase(w.out, heard.steps());
+    EXPECT_GE(wrong, 0) << passes << ": not cut";
+    // Forward ends with the loss. The norm of the gradients, three launches, has no name of an optimizer.
+    EXPECT_LE(wrong * static_cast<double>(w.out.steps[0].end), 3.5) << passes;
+  }
+}
+
 /// Loops and servers of kinds that nothing was tried on when the detector was made.
 TEST(FurtherPrograms, TrainingIsFound) {
   const std::uint64_t seed = first_program();
