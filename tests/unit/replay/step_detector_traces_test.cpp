@@ -246,7 +246,9 @@ TEST(StepDetector, AttachedLateToResnet) { attach_late(resnet_v100(), 1219, {121
 TEST(StepDetector, AttachedLateToResnetWithoutNamedOptimizer) {
   attach_late(resnet_kineto(), 1516, {1516, 3032, 4548, 6064, 7580, 9096}, {1051, 1091, 1131, 1172});
 }
-TEST(StepDetector, AttachedLateToTorchRec) { attach_late(torchrec(), 1664, {614, 2278, 3942, 5606, 7270, 8934, 10598}); }
+TEST(StepDetector, AttachedLateToTorchRec) {
+  attach_late(torchrec(), 1664, {614, 2278, 3942, 5606, 7270, 8934, 10598});
+}
 
 TEST(StepDetector, WarmUpOfNamesNeverSeenAgain) {
   const std::uint64_t seed = std::random_device{}();
