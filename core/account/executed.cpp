@@ -241,22 +241,22 @@ DurationNs add_attention(const RegionRow& row, ProductRoles& roles, KernelNames&
   return covered;
 }
 
-/// Forward products twice as often as the gradients of their input, and for the most part right before these:
-/// activations are computed again. \param in_backward forward products that ran in a backward pass, before the
-/// gradients of their input
+/// Forward products twice as often as the gradients of their input, and one of the two in the backward pass:
+/// activations are computed again. A teacher or a reference model runs before it. \param in_backward forward products
+/// that ran in a backward pass, before the gradients of their input
 void find_recomputation(const Collected& collected, const ComponentNames& names, double all_flop, double in_backward,
                         RegionSummary& s) {
   constexpr double kTwice = 1.8, kMost = 0.8;
-  double again = 0, calls_again = 0;
+  double again = 0, gradients = 0;
   std::string which;
   for (const auto& [weights, calls] : collected.by_weights) {
     const auto forward = static_cast<double>(calls.calls[1]), dgrad = static_cast<double>(calls.calls[2]);
     if (names.all()[weights].rows == ComponentNames::Rows::kLogits || dgrad < 2 || forward < kTwice * dgrad) continue;
-    again += calls.flop[1] * (1 - dgrad / forward);
-    calls_again += forward - dgrad;
+    again += calls.flop[1] * dgrad / forward;
+    gradients += dgrad;
     for (const std::string& name : names.all()[weights].names) which += (which.empty() ? "" : ", ") + name;
   }
-  if (again > 0 && in_backward >= kMost * calls_again)
+  if (again > 0 && in_backward >= kMost * gradients)
     s.findings.push_back(
         {"recomputation",
          fmt::format("activations are recomputed: {} ran twice for each of their gradients, {} of the executed "

@@ -422,6 +422,20 @@ TEST_F(Executed, RecomputationIsFoundAndRaisesHfuAlone) {
   EXPECT_EQ(r.tokens, 1024);
 }
 
+TEST_F(Executed, APassWithoutABackwardPassIsNoRecomputation) {
+  for (const bool recompute : {false, true}) {
+    start(MadeTransformer::config());
+    made_.recompute = recompute;
+    in_range("step", [&] {
+      for (int micro_step = 0; micro_step < 3; ++micro_step) {
+        made_.pass_forward(4, 256, 4 * 256);  // a teacher of the same sizes
+        made_.step(4, 256);
+      }
+    });
+    EXPECT_EQ(finding(finish(), "recomputation").empty(), !recompute);
+  }
+}
+
 TEST_F(Executed, PaddingWastedLogitsAndAnotherModelAreFound) {
   start(MadeTransformer::config(R"("workload": {"phase": "prefill"})"));
   in_range("prefill batch=4 seq_len=200", [&] { made_.pass_forward(4, 256, 4 * 256); });
