@@ -19,17 +19,21 @@ double StretchComparison::likeness(const LaunchHistory& history, LaunchPosition 
   const std::uint64_t longer = std::max(a_end - a, b_end - b), shorter = std::min(a_end - a, b_end - b);
   if (shorter == 0 || a < history.oldest() || b < history.oldest()) return 0;
   used_.reserve(kSlots / 2);
-  bool room = true;
   std::uint64_t common = 0;
-  for (LaunchPosition p = a; p < a_end && room; ++p) {
+  const auto add = [&](LaunchPosition p, std::int32_t sign) {  // counts: those of the first less those of the second
     Count* const count = find(history.key(p));
-    room = count != nullptr;
-    if (room) ++count->count;
-  }
-  for (LaunchPosition p = b; p < b_end && room; ++p) {
-    Count* const count = find(history.key(p));
-    room = count != nullptr;
-    if (room && count->count-- > 0) ++common;
+    if (count == nullptr) return false;
+    common += count->count * sign < 0 ? 1 : 0;
+    count->count += sign;
+    return true;
+  };
+  bool room = true;
+  for (std::uint64_t i = 0; i < longer && room; ++i) {
+    const bool first = i < a_end - a, second = i < b_end - b;
+    if (first && second && history.key(a + i) == history.key(b + i))
+      ++common;  // as most steps repeat, launch by launch
+    else
+      room = (!first || add(a + i, 1)) && (!second || add(b + i, -1));
   }
   for (const std::uint32_t at : used_) counts_[at] = {};
   used_.clear();

@@ -1,12 +1,10 @@
-// Iterations of an inference server in a stream of launches: decode in many batch sizes and prefill in many lengths may
-// alternate as they like.
+// Iterations of an inference server in a stream of launches, of any batch size and length, in any order.
 //
 // Where tokens are sampled on the device, an iteration ends with the copy to the host that follows a sample before the
 // model runs again: of the tokens, or of the answer to "are all sequences done?". An argmax whose result stays on the
-// device, as detection models and draft models take one, ends nothing. But where one graph that samples is all that
-// runs between two looks of the host, each of its launches is one. Where nothing is sampled on the device (llama.cpp
-// samples on the host; encoders and compiled models return what they worked out), an iteration is a turn of the host:
-// copies in, the model, copies out, in this order and once each.
+// device ends nothing. Where one graph that samples is all that runs between two looks of the host, each of its
+// launches is one. Where nothing is sampled on the device (llama.cpp, encoders, compiled models), an iteration is a
+// turn of the host: copies in, the model, copies out, in this order and once each.
 #pragma once
 
 #include <array>

@@ -4,8 +4,7 @@
 // (TrainingUnits), a copy to the host after a sample (ServingUnits). Nothing is reported before units agree, so nothing
 // is taken back; where two readings are as good, nothing is reported at all.
 //
-// A boundary is a cut before a launch: where a step begins or ends. It is reported once the step beside it was seen
-// whole, so one step late, and after a first find for the steps before it too.
+// A boundary is where a step begins or ends, before a launch. It is reported once the step beside it was seen whole.
 #pragma once
 
 #include <array>

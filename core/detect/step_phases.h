@@ -1,9 +1,8 @@
 // Cuts the launches of one training step into forward, backward and optimizer: pure, linear in the launches.
 //
-// By host thread first: PyTorch runs every backward pass on a thread of its autograd engine, and forward and optimizer
-// on the thread that called. Where threads say nothing (one thread, or not known), by names: kernels that run in a
-// backward pass alone, losses, optimizers. A step that fits neither picture (forward and backward interleaved, as
-// DualPipe does) is not cut at all.
+// By host thread first: PyTorch runs every backward pass on a thread of its autograd engine. Where threads say nothing,
+// by names: kernels that run in a backward pass alone, losses, optimizers. A step that fits neither picture (forward
+// and backward interleaved, as DualPipe does) is not cut at all.
 #pragma once
 
 #include <cstddef>

@@ -71,7 +71,8 @@ void BM_Serving(benchmark::State& state) {
   Nobody nobody;
   StepDetector detector(nobody);
   std::vector<Launch> iteration;
-  for (std::uint32_t k = 0; k < 300; ++k) iteration.push_back(launch(k % 40));
+  for (std::uint32_t k = 0; k < 300; ++k)
+    iteration.push_back(launch(k % 40, k % 4 == 0 ? KernelRole::kGemm : KernelRole::kOther));
   iteration.push_back(launch(50, KernelRole::kSampling));
   iteration.push_back(
       {static_cast<std::uint32_t>(KernelRole::kCopyToHost), 0, traits_of(KernelRole::kCopyToHost), 0, 0, {}});

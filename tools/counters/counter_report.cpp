@@ -8,6 +8,8 @@
 #include <set>
 
 #include "core/base/printable.h"
+#include "core/kernels/kernel_traits.h"
+#include "core/kernels/tile.h"
 #include "core/ranges/region_rules.h"
 
 namespace mfu {
@@ -21,6 +23,10 @@ struct Sums {
   double seconds = 0, counted = 0, cores_flop = 0;
   double sm = 0, sm_seconds = 0, dram = 0, dram_seconds = 0, clock = 0, clock_seconds = 0;
   std::map<DType, double> tensor_flop;
+  double matrix_vector = 0;                               ///< [s] of matmul kernels without any tensor FLOP
+  double split_keys = 0;                                  ///< [s] of attention with split keys
+  std::uint32_t split_rows = 0;                           ///< queries that a block of it computes
+  double tensor = 0, tensor_sm = 0, tensor_flop_all = 0;  ///< of kernels whose tensor FLOP and SM share are known
 
   /// \param launches of this kernel, which take `time` in all.
   void add(const CountedKernel& kernel, double launches_of_it, double time) {
@@ -32,6 +38,19 @@ struct Sums {
     counted += time;
     for (const auto& [operand, flop] : kernel.tensor_flop) tensor_flop[operand] += flop * launches_of_it;
     cores_flop += kernel.cuda_core_flop.value_or(0) * launches_of_it;
+    double flop = 0;
+    for (const auto& [operand, of_operand] : kernel.tensor_flop) flop += of_operand * launches_of_it;
+    if (flop == 0 && !kernel.tensor_flop.empty() && classify_kernel(kernel.name) == KernelClass::kGemm)
+      matrix_vector += time;
+    if (kernel.name.find("splitkv") != std::string::npos && flop > 0) {
+      split_keys += time;
+      if (const auto tiling = tiling_of(kernel.name, {1, 1, 1}, ProblemSize{1, 1, 1})) split_rows = tiling->tile_m;
+    }
+    if (flop > 0 && kernel.sm_pct) {
+      tensor += time;
+      tensor_sm += *kernel.sm_pct / 100 * time;
+      tensor_flop_all += flop;
+    }
     weigh(kernel.sm_pct, sm, sm_seconds);
     weigh(kernel.dram_pct, dram, dram_seconds);
     weigh(kernel.sm_hz, clock, clock_seconds);
@@ -113,6 +132,31 @@ class CountedMeans {
   std::map<std::string, std::vector<const CountedKernel*>> launches_;
 };
 
+/// Says where counters and model differ though nothing is wrong. Measured on an RTX 5090: cuBLAS's gemv has no tensor
+/// FLOP, attention with split keys computes 64 rows for one, and SM % is half of the share of the FLOP (FP32 sums).
+void explain(const Sums& sums, const CounterRow& row, bool& half_said, std::vector<std::string>& remarks) {
+  constexpr double kWorthALine = 0.02, kExact = 0.1;
+  const std::string where = printable(row.range);
+  if (sums.matrix_vector > kWorthALine * sums.counted)
+    remarks.push_back(
+        fmt::format("{}: {:.1f} % of the time is of products on CUDA cores (gemv), of which the tensor counter "
+                    "has 0: the model has more FLOP than it",
+                    where, 100 * sums.matrix_vector / sums.counted));
+  if (sums.split_keys > kWorthALine * sums.counted && sums.split_rows > 1)
+    remarks.push_back(
+        fmt::format("{}: {:.1f} % of the time is of attention with split keys, which computes {} rows for each "
+                    "query: the counter has up to {} times the model's FLOP of it",
+                    where, 100 * sums.split_keys / sums.counted, sums.split_rows, sums.split_rows));
+  if (!row.peak || !row.hfu || !row.hfu_at_clock || sums.tensor == 0 || half_said) return;
+  const double of_peak = sums.tensor_flop_all / (sums.tensor * *row.peak) * *row.hfu_at_clock / *row.hfu;
+  half_said = std::abs(2 * sums.tensor_sm / (sums.tensor * of_peak) - 1) < kExact;
+  if (half_said)
+    remarks.push_back(
+        fmt::format("{}: SM {:.1f} % of the kernels on tensor cores is half of their {:.1f} % of the peak: this "
+                    "GPU adds in FP32 at half of the rate that SM % counts with",
+                    where, 100 * sums.tensor_sm / sums.tensor, 100 * of_peak));
+}
+
 std::string share(const std::optional<double>& value) { return value ? fmt::format("{:.1f}%", *value * 100) : "-"; }
 
 }  // namespace
@@ -151,10 +195,17 @@ Result<CounterReport> report_counters(const std::vector<CounterFile>& files, con
       }
     }
   }
+  bool half_said = false;  // of one GPU it is true once
   // A sum by range counts a kernel under each range around it: there is no row for all of them.
-  if (all.launches > 0) report.rows.push_back(row_of("all", all, report.device, peak));
+  if (all.launches > 0) {
+    report.rows.push_back(row_of("all", all, report.device, peak));
+    explain(all, report.rows.back(), half_said, report.remarks);
+  }
   std::vector<CounterRow> ranges;
-  for (const auto& [range, sums] : by_range) ranges.push_back(row_of(range, sums, report.device, peak));
+  for (const auto& [range, sums] : by_range) {
+    ranges.push_back(row_of(range, sums, report.device, peak));
+    explain(sums, ranges.back(), half_said, report.remarks);
+  }
   std::stable_sort(ranges.begin(), ranges.end(), [](auto& a, auto& b) { return a.seconds > b.seconds; });
   std::move(ranges.begin(), ranges.end(), std::back_inserter(report.rows));
   if (counted.empty()) report.remarks.emplace_back("no counters: give the CSV of Nsight Compute beside this one");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 
 #include "tools/counters/counter_csv.h"
@@ -31,14 +32,14 @@ const Measured kKernels[] = {
      "1,275,068,416", 23.42, 41.49, 8.13, 1.99},
 };
 
-std::string details() {
+std::string details(std::span<const Measured> kernels = kKernels) {
   std::string out =
       "==PROF== Connected to process 7 (/usr/bin/python3)\n"
       "\"ID\",\"Process ID\",\"thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg\",\"Kernel "
       "Name\","
       "\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n";
   int id = 0;
-  for (const Measured& m : kKernels) {
+  for (const Measured& m : kernels) {
     const auto row = [&](const std::string& metric, const std::string& unit, const std::string& value) {
       out += "\"" + std::to_string(id) +
              "\",\"7\",\"1  \"\"<default domain>:generate:none:none:none:none:none:none\"\"  " + "\"\"LLM:" + m.ranges +
@@ -133,6 +134,39 @@ TEST(Counters, RangesAreRegionsWhereARuleKnowsThem) {
   EXPECT_EQ(row(made, "decode").launches, 1U);
   EXPECT_EQ(row(made, "generate").launches, 3U);
   EXPECT_EQ(row(made, "all").launches, 3U);
+}
+
+/// Kernels of one decode step that Nsight Compute counted on an RTX 5090 (tests/data/counted/ncu_rtx5090.tsv).
+TEST(Counters, KnownDifferencesFromTheModelAreExplained) {
+  const Measured decode[] = {
+      {"enable_if<!T7, void>::type kernel<int, int, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, 0, 1, 1, 0, 6, "
+       "0, cublasGemvParamsEx<int, cublasGemvTensorStridedBatched<const __nv_bfloat16>, "
+       "cublasGemvTensorStridedBatched<const __nv_bfloat16>, cublasGemvTensorStridedBatched<__nv_bfloat16>, "
+       "float>>(T13)",
+       "decode", "0", 18.34, 22.47, 54.36, 1.97},
+      {"void flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4, 0, 0, bfloat16_t, "
+       "Flash_kernel_traits<128, 64, 128, 4, bfloat16_t>>, 0, 0, 0, 0, 1, 0, 1, 0>(Flash_fwd_params)",
+       "decode", "335,544,320", 10.34, 8.77, 26.00, 2.01},
+  };
+  const auto remarks = [](const CounterReport& made) {
+    std::string all;
+    for (const std::string& remark : made.remarks) all += remark + "\n";
+    return all;
+  };
+  const std::string of_decode = remarks(report({read(details(decode))}, "RTX 5090"));
+  EXPECT_NE(of_decode.find("decode: 63.9 % of the time is of products on CUDA cores (gemv)"), std::string::npos)
+      << of_decode;
+  EXPECT_NE(of_decode.find("decode: 36.1 % of the time is of attention with split keys, which computes 64 rows"),
+            std::string::npos)
+      << of_decode;
+  // Products on tensor cores at 63.5 % of the peak at their clock, of which SM % says 32.8: said once.
+  const std::string of_prefill = remarks(report({read(details())}, "RTX 5090"));
+  EXPECT_NE(of_prefill.find("all: SM 32.8 % of the kernels on tensor cores is half of their 63.5 % of the peak"),
+            std::string::npos)
+      << of_prefill;
+  EXPECT_EQ(of_prefill.find("gemv"), std::string::npos);
+  // On a GPU whose peak is another one, nothing is half of anything.
+  EXPECT_EQ(remarks(report({read(details())}, "H100 SXM")), "");
 }
 
 TEST(Counters, ASumOfNsysGivesTimesAndLaunches) {

@@ -392,36 +392,9 @@ SIM_API(cuModuleLoadDataEx,
         (CUmodule * module, const void* image, unsigned numOptions, CUjit_option* options, void** optionValues),
         (module, image, numOptions, options, optionValues),
         { return load_module(reinterpret_cast<Module**>(module), image); })
-SIM_API(cuModuleLoadFatBinary, (CUmodule * module, const void* fatCubin), (module, fatCubin),
-        { return load_module(reinterpret_cast<Module**>(module), fatCubin); })
 SIM_API(cuModuleUnload, (CUmodule hmod), (hmod), { return unload_module(reinterpret_cast<Module*>(hmod)); })
 SIM_API(cuModuleGetFunction, (CUfunction * hfunc, CUmodule hmod, const char* name), (hfunc, hmod, name),
         { return find_function(reinterpret_cast<Function**>(hfunc), reinterpret_cast<Module*>(hmod), name); })
-SIM_API(cuLibraryLoadData,
-        (CUlibrary * library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
-         unsigned numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
-         unsigned numLibraryOptions),
-        (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues,
-         numLibraryOptions),
-        { return load_module(reinterpret_cast<Module**>(library), code); })
-SIM_API(cuLibraryUnload, (CUlibrary library), (library), { return unload_module(reinterpret_cast<Module*>(library)); })
-SIM_API(cuLibraryGetKernel, (CUkernel * pKernel, CUlibrary library, const char* name), (pKernel, library, name),
-        { return find_function(reinterpret_cast<Function**>(pKernel), reinterpret_cast<Module*>(library), name); })
-SIM_API(cuLibraryGetModule, (CUmodule * pMod, CUlibrary library), (pMod, library), {
-  *pMod = reinterpret_cast<CUmodule>(library);
-  return CUDA_SUCCESS;
-})
-SIM_API(cuKernelGetFunction, (CUfunction * pFunc, CUkernel kernel), (pFunc, kernel), {
-  if (function_of(kernel) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *pFunc = reinterpret_cast<CUfunction>(kernel);
-  return CUDA_SUCCESS;
-})
-SIM_API(cuFuncGetName, (const char** name, CUfunction hfunc), (name, hfunc), {
-  const Function* function = function_of(hfunc);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *name = function->name;
-  return CUDA_SUCCESS;
-})
 
 // Launches -------------------------------------------------------------------------------------------------------
 
