@@ -211,8 +211,6 @@ void TrainingUnits::forget() {
   usual_ = {};
 }
 
-// ---------------------------------------------------------------------------------------------- what is usual
-
 void TrainingUnits::learn() {
   std::array<const TrainingUnit*, kKept + 1> units;
   std::size_t n = 0;
@@ -332,9 +330,11 @@ std::optional<LaunchPosition> TrainingUnits::begin_of(const TrainingUnit& unit) 
   if (!u.fixed) return !longer(length, u.forward) && unit.to_host <= u.to_host ? start : std::nullopt;
   if (length <= u.forward + u.slack()) return start;
   if (unit.to_host <= u.to_host || !u.exact) return std::nullopt;
-  const LaunchPosition begin = unit.backward - u.forward;
+  LaunchPosition begin = unit.backward - u.forward;
   if (comparison_.likeness(history_, begin, unit.backward, u.example - u.forward, u.example) < kAlike)
     return std::nullopt;
+  for (LaunchPosition p = begin, few = begin + kNear; p < few; ++p)
+    if (history_.has(p, kFlagToHost)) begin = p + 1;  // of the work before
   return begin;
 }
 
