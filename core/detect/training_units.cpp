@@ -426,12 +426,8 @@ std::optional<TrainingUnits::Step> TrainingUnits::step(std::size_t index) {
   const std::optional<LaunchPosition> begin = begin_of(back(first));
   const std::optional<LaunchPosition> end = end_of(back(i), i > 0 ? &back(i - 1) : &now_);
   if (!begin || !end || *begin < history_.oldest() || *begin >= *end) return std::nullopt;
+  length_ = static_cast<std::uint32_t>(*end - *begin);
   return Step{*begin, *end};
-}
-
-std::uint32_t TrainingUnits::usual_launches() const noexcept {
-  if (count_ < turn_) return 0;
-  return static_cast<std::uint32_t>(usual_.forward + last().end - back(turn_ - 1).backward + usual_.tail);
 }
 
 std::uint32_t TrainingUnits::pass_launches() const noexcept {

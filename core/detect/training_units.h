@@ -86,8 +86,8 @@ class TrainingUnits {
   [[nodiscard]] std::uint32_t agreed() const noexcept { return agreed_; }
   [[nodiscard]] std::uint32_t steps_of_turn() const noexcept { return turn_; }
   [[nodiscard]] std::uint32_t passes() const noexcept { return last().passes; }
-  /// Of one step, and of one of its passes [launch].
-  [[nodiscard]] std::uint32_t usual_launches() const noexcept;
+  /// Of the last step that is known, and of one pass [launch].
+  [[nodiscard]] std::uint32_t usual_launches() const noexcept { return length_; }
   [[nodiscard]] std::uint32_t pass_launches() const noexcept;
   /// Share of launches that the last two steps have in common: 0..1.
   [[nodiscard]] double alike() const noexcept { return last().alike; }
@@ -158,6 +158,7 @@ class TrainingUnits {
   const char* why_not_ = "no update followed a backward pass";
   std::size_t known_ = 0;
   std::uint32_t agreed_ = 0, turn_ = 1, phase_ = 0;
+  std::uint32_t length_ = 0;  ///< of the last step [launch]
 };
 
 }  // namespace mfu

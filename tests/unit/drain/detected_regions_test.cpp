@@ -236,6 +236,22 @@ TEST(DetectedRegionsTest, PhasesLieInsideTheirStep) {
   EXPECT_EQ(account.region("total")->instances, n);  // parts of a step are not work of their own
 }
 
+TEST(DetectedRegionsTest, StepsOfAnotherLengthAreSaidAgain) {
+  Account account({}, true);
+  Program program(account);
+  for (const int layers : {8, 24})
+    for (int i = 0; i < 20; ++i) {
+      program.step(layers);
+      program.pause(200'000'000);
+    }
+  play(account, program.work);
+  const std::vector<std::string> notices = account.detected->take_notices();
+  ASSERT_EQ(notices.size(), 2u);
+  EXPECT_EQ(notices[0].find("no range names a region: training step every 92 launches"), 0u) << notices[0];
+  EXPECT_EQ(notices[1].find("no range names a region, and steps are others now: "), 0u) << notices[1];
+  EXPECT_NE(notices[1].find(" every 252 launches"), std::string::npos) << notices[1];
+}
+
 TEST(DetectedRegionsTest, LiveFindsStandASecondAndNothingIsLost) {
   Account live({}, true), straight({}, false);
   Program program(live), same(straight);
