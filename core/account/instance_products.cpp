@@ -38,18 +38,18 @@ void InstanceProducts::note_order(ComponentNames::Match match, Calls& calls) noe
   if (forward && match.logits) {
     passes_end_ = true;
     backward_runs_ = false;
+    waiting_ = 0;
     for (Calls& c : calls_) c.in_backward = 0;
   } else if (forward && passes_end_ && backward_runs_) {
     ++calls.in_backward;
+    ++waiting_;
   } else if (!forward && match.pass != ProductPass::kUnknown) {
     backward_runs_ = true;
-    if (match.pass != ProductPass::kDgrad) return;
+    if (match.pass != ProductPass::kDgrad || waiting_ == 0) return;
     const auto ran = std::find_if(calls_.begin(), calls_.end(), [match](const Calls& c) {
       return c.in_backward != 0 && c.match.weights == match.weights;
     });
-    if (ran == calls_.end()) return;
-    --ran->in_backward;
-    ++again_;
+    if (ran != calls_.end()) --ran->in_backward, --waiting_, ++again_;
   }
 }
 

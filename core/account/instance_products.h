@@ -131,6 +131,7 @@ class InstanceProducts {
   std::size_t last_ = 0;
   bool passes_end_ = false;     ///< a product of the logits was seen
   bool backward_runs_ = false;  ///< since the last one
+  std::uint64_t waiting_ = 0;   ///< sum of Calls::in_backward
   std::uint64_t again_ = 0;
   std::uint64_t forward_ = 0, backward_ = 0;  ///< attention kernels that do the work
   Same sequences_;

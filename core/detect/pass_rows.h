@@ -20,8 +20,9 @@ struct Rows {
 
 /// Is fed every kernel of one step, iteration or phase, in any order, kernels inside graphs included. Answers only
 /// where the launches agree:
-///   - cache writes and rotary embeddings: nine in ten have the same count;
-///   - norms: nine in ten have the same count, or a multiple of it by a number of attention heads. Norms of queries and
+///   - cache writes and rotary embeddings: seven in eight have the same count;
+///   - norms: seven in eight have the same count, or a multiple of it by a number of attention heads. Norms of queries
+///   and
 ///     keys run over rows x heads, once or twice per layer, where those of rows run at least as often;
 ///   - two classes do not contradict each other. Cache writes may count fewer than the rest, by less than half: rows
 ///     that only fill up a graph's batch are not written (vLLM pads to the next size that it captured, and every one of

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "core/base/printable.h"
-#include "core/kernels/kernel_traits.h"
 #include "core/kernels/tile.h"
 #include "core/ranges/region_rules.h"
 
@@ -23,7 +22,7 @@ struct Sums {
   double seconds = 0, counted = 0, cores_flop = 0;
   double sm = 0, sm_seconds = 0, dram = 0, dram_seconds = 0, clock = 0, clock_seconds = 0;
   std::map<DType, double> tensor_flop;
-  double matrix_vector = 0;                               ///< [s] of matmul kernels without any tensor FLOP
+  double matrix_vector = 0;                               ///< [s] of matrix-vector kernels without any tensor FLOP
   double split_keys = 0;                                  ///< [s] of attention with split keys
   std::uint32_t split_rows = 0;                           ///< queries that a block of it computes
   double tensor = 0, tensor_sm = 0, tensor_flop_all = 0;  ///< of kernels whose tensor FLOP and SM share are known
@@ -36,11 +35,13 @@ struct Sums {
       weight += time;
     };
     counted += time;
-    for (const auto& [operand, flop] : kernel.tensor_flop) tensor_flop[operand] += flop * launches_of_it;
     cores_flop += kernel.cuda_core_flop.value_or(0) * launches_of_it;
     double flop = 0;
-    for (const auto& [operand, of_operand] : kernel.tensor_flop) flop += of_operand * launches_of_it;
-    if (flop == 0 && !kernel.tensor_flop.empty() && classify_kernel(kernel.name) == KernelClass::kGemm)
+    for (const auto& [operand, each] : kernel.tensor_flop) {
+      tensor_flop[operand] += each * launches_of_it;
+      flop += each * launches_of_it;
+    }
+    if (flop == 0 && !kernel.tensor_flop.empty() && lower_case(kernel.name).find("gemv") != std::string::npos)
       matrix_vector += time;
     if (kernel.name.find("splitkv") != std::string::npos && flop > 0) {
       split_keys += time;
