@@ -482,7 +482,7 @@ void Ledger::note_added() noexcept {
 }
 
 /// Closes everything that is open when the run ends.
-void Ledger::close_all(TimeNs end) {
+void Ledger::close_all(TimeNs end, TimeNs exit) {
   // Open parts have no work: forget them, so that what they are part of can finish.
   std::vector<Instance*> parts;
   for (const auto& instance : live_) {
@@ -490,8 +490,8 @@ void Ledger::close_all(TimeNs end) {
       instance->live_children = 0;
       parts.push_back(instance.get());
     } else if (!instance->closed || instance->close_ns > end) {
+      instance->closed_by_exit = !instance->closed || instance->close_ns > std::max(end, exit);
       instance->closed = true;
-      instance->closed_by_exit = true;
       instance->close_ns = std::max(end, instance->open_ns);
       for (const auto& device : devices_)
         if (device) device->timeline.add_end_mark(*instance, instance->close_ns);
@@ -503,14 +503,14 @@ void Ledger::close_all(TimeNs end) {
   }
 }
 
-void Ledger::finish(TimeNs end) {
+void Ledger::finish(TimeNs end, TimeNs exit) {
   note_added();
   for (const auto& instance : live_) {
     if (instance->kind == InstanceKind::kNested) continue;
     for (const InstanceOnDevice& share : instance->shares) end = std::max(end, share.last_activity_end_ns);
   }
   end = std::max(end, swept_);
-  close_all(end);
+  close_all(end, exit);
   sweep_to(end);
   left_out_ns_ = end - swept_;
   end = swept_;

@@ -100,8 +100,9 @@ class Ledger final : private TimelineListener {
   void await_launches_of(const std::vector<InstanceId>& owners);
   /// Everything that begins before `watermark` was added: sweep up to it and emit the windows that are complete.
   void advance(TimeNs watermark);
-  /// The run ends at `end`: emits all windows and then the whole run (`final_run`).
-  void finish(TimeNs end);
+  /// The run ends at `end`: emits all windows and then the whole run (`final_run`). An instance that closed after `end`
+  /// and before `exit` is whole: the work of others had no end yet.
+  void finish(TimeNs end, TimeNs exit = 0);
   /// Once this returns true the ledger stops advancing, so that exit never waits for a backlog. finish() then ends the
   /// run at now().
   void stop_when(std::function<bool()> out_of_time) { out_of_time_ = std::move(out_of_time); }
@@ -210,7 +211,7 @@ class Ledger final : private TimelineListener {
   void sweep_to(TimeNs watermark);
   [[nodiscard]] bool waits_for_live(TimeNs end) const;
   void emit_ready(bool all);
-  void close_all(TimeNs end);
+  void close_all(TimeNs end, TimeNs exit);
   [[nodiscard]] std::size_t used_devices() const noexcept;
 
   const RegionRules& rules_;

@@ -280,7 +280,7 @@ void Drain::finish(TimeNs now) {
   if (detected_ != nullptr) detected_->finish();
   ledger_.await_launches_of({});
   // How long the device has been busy with work that is not over is not known.
-  ledger_.finish(unfinished_.found ? std::clamp(newest_.end, ledger_.now(), std::max(now, ledger_.now())) : now);
+  ledger_.finish(unfinished_.found ? std::clamp(newest_.end, ledger_.now(), std::max(now, ledger_.now())) : now, now);
 }
 
 LaunchAccount Drain::account() const {

@@ -172,8 +172,8 @@ class Processes(TestCase):
                     kernel gemm_step ns=20000; kernel endless ns=600000000000
                     stream side
                     launch endless stream=side
-                    repeat 300 {{ push "step batch=1 seq_len=8"; launch gemm_step count=10; pop }}
-                    sync default
+                    repeat 299 {{ push "step batch=1 seq_len=8"; launch gemm_step count=10; pop }}
+                    push "step batch=1 seq_len=8"; launch gemm_step count=10; sync default; sleep 20; pop
                     launch endless stream=side
                     sleep {pause}
                     print leaves
