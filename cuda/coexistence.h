@@ -1,5 +1,4 @@
-// Who else profiles this process, and what is done about it: the one table that the code reads and injection/README.md
-// shows.
+// Who else profiles this process, and what is done about it: the one table, which injection/README.md shows.
 #pragma once
 
 #include <cstddef>

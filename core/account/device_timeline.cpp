@@ -153,8 +153,7 @@ void DeviceTimeline::note_first(Instance* instance, TimeNs begin) noexcept {
   }
 }
 
-/// No run begins where something else runs on in an instance around this one, and so what a kernel covers differs among
-/// them.
+/// No run begins where something else runs on in an instance around this one: a kernel covers other times in each.
 [[gnu::noinline]] void DeviceTimeline::begin_run(Instance* instance, TimeNs begin) noexcept {
   end_run();
   if (instance == nullptr) return;

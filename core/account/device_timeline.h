@@ -146,8 +146,7 @@ class DeviceTimeline {
   }
   /// Activities not swept yet.
   [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
-  /// Union and sum of every kernel of the process on the device since the origin, at now(): a window's edge, or as far
-  /// as was swept.
+  /// Union and sum of every kernel of the process on the device, from the origin to now().
   [[nodiscard]] DurationNs busy_ns() const noexcept { return covered(TimeClass::kComm); }
   [[nodiscard]] DurationNs kernel_sum_ns() const noexcept { return kernel_sum_ns_; }
   /// Idle time since the origin by the length of its gaps; one that is not over ends here, at now().

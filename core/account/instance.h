@@ -112,8 +112,7 @@ struct InstanceOnDevice {
     open_portion.busy_ns += extend(covered_until_ns, begin_ns_of_it, end_ns_of_it);
   }
 
-  /// The length that [begin, end) adds to a union of intervals that began before it; `covered_until` is the union's
-  /// end.
+  /// The length that [begin, end) adds to a union of intervals that began before it and end at `covered_until`.
   static DurationNs extend(TimeNs& covered_until, TimeNs begin, TimeNs end) noexcept {
     const TimeNs from = std::max(covered_until, begin);
     covered_until = std::max(covered_until, end);

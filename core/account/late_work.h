@@ -1,5 +1,4 @@
-// Work whose record came after its time had been swept: a long kernel that time went past, a buffer that CUPTI kept
-// back.
+// Work whose record came after its time had been swept: of a long kernel, or in a buffer that CUPTI kept back.
 #pragma once
 
 #include <cstdint>

@@ -103,8 +103,7 @@ class Ledger final : private TimelineListener {
   /// The run ends at `end`: emits all windows and then the whole run (`final_run`). An instance that closed after `end`
   /// and before `exit` is whole: the work of others had no end yet.
   void finish(TimeNs end, TimeNs exit = 0);
-  /// Once this returns true the ledger stops advancing, so that exit never waits for a backlog. finish() then ends the
-  /// run at now().
+  /// Once this returns true the ledger stops advancing: exit never waits for a backlog, and finish() ends at now().
   void stop_when(std::function<bool()> out_of_time) { out_of_time_ = std::move(out_of_time); }
   [[nodiscard]] bool out_of_time() const { return out_of_time_ && out_of_time_(); }
   /// False: more instances wait for their records than can be followed on every device in the time there is. Callers
@@ -158,7 +157,7 @@ class Ledger final : private TimelineListener {
     return of;
   }();
   /// Of live instances: some 20,000 on one device, which take a tenth of a second to add up.
-  static constexpr std::size_t kMostLiveBytes = std::size_t{24} << 20;
+  static constexpr std::size_t kMostLiveBytes = std::size_t{12} << 20;
 
   // TimelineListener
   void on_open(std::uint32_t device, Instance& instance, TimeNs at) override;

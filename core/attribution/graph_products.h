@@ -1,5 +1,4 @@
-// Which matrix product the kernel of a CUDA graph's node computes. Noted when the node is captured, asked at each
-// record.
+// Which matrix product the kernel of a CUDA graph's node computes: noted at the capture, asked at each record.
 #pragma once
 
 #include <atomic>

@@ -9,8 +9,7 @@
 namespace mfu {
 namespace {
 
-/// The memory of one match, besides the expression. A match context belongs to one thread at a time, because it carries
-/// the limit.
+/// The memory of one match, besides the expression. It carries the limit, so it belongs to one thread at a time.
 struct Scratch {
   pcre2_match_data* data = pcre2_match_data_create(Regex::Groups::kMost, nullptr);
   pcre2_match_context* limits = pcre2_match_context_create(nullptr);

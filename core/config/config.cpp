@@ -12,8 +12,7 @@
 namespace mfu {
 namespace {
 
-/// Everything, in the order in which later words overrule earlier ones: variables, config file, overrides, peak
-/// variables.
+/// Everything; later words overrule earlier ones: variables, config file, overrides, peak variables.
 Config load(const char* source, std::string_view origin, const Getenv& getenv, const char* const* environ_block,
             std::vector<Override> overrides) {
   Config config;

@@ -95,6 +95,8 @@ class DetectedRegions {
   [[nodiscard]] std::uint64_t attributed() const noexcept { return attributed_; }
   [[nodiscard]] std::size_t held_records() const noexcept { return held_; }
   [[nodiscard]] std::size_t held_bytes() const noexcept;
+  /// settle() would give records out, since they are too many.
+  [[nodiscard]] bool is_full() const noexcept { return held_ > most_held() + kMostHeld / 4; }
 
  private:
   struct Device;

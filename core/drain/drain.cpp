@@ -164,7 +164,7 @@ void Drain::note_bad_time(const ActivityRecord& record, InstanceId owner, bool k
 /// Sees to it that not too many wait. Not after each record: those of a batch are few beside kMaxPending.
 void Drain::added(std::size_t records) {
   since_room_check_ += records;
-  if (since_room_check_ < kMaxPending / 4) return;
+  if (since_room_check_ < kMaxPending / 16) return;
   since_room_check_ = 0;
   make_room();
 }
@@ -233,7 +233,8 @@ void Drain::record(RecordBatch& batch) {
 
 /// More waits than there is memory for: settles what can be settled at this moment, then what is oldest.
 void Drain::make_room() {
-  if (ledger_.pending() <= kMaxPending || !launches_.any_tick()) return;
+  const bool detector_is_full = detected_ != nullptr && detected_->is_full();
+  if ((ledger_.pending() <= kMaxPending && !detector_is_full) || !launches_.any_tick()) return;
   follow_instances();
   advance_ledger(launches_.settle(false, false));
   while (ledger_.pending() > kMaxPending && newest_.begin - ledger_.now() > 1) {

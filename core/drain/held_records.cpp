@@ -59,7 +59,8 @@ void HeldRecords::drop_before(const HeldRecord* until) noexcept {
   front_ = taken_ = 0;
   records_.clear();
   // Memory of a burst that is over since the last time is free for others.
-  if (std::exchange(most_, 0) * 8 >= records_.capacity() || records_.capacity() <= kLittle) return;
+  if (std::exchange(most_, 0) * 8 >= used_ || used_ <= kLittle) return;
+  used_ = 0;
   std::vector<HeldRecord>().swap(records_);
   std::vector<HeldRecord>().swap(late_);
 }

@@ -28,7 +28,7 @@ struct HeldRecord {
 
 /// A queue of one device's records, which are appended as they arrive. take() moves those of complete launches into
 /// [begin, end), ordered by launch; drop_before() removes them.
-/// Its memory is that of a third more than it held at most, and a quarter to spare.
+/// Its memory is that of a third more than it held at most: what is reserved beyond is never touched.
 class HeldRecords {
  public:
   [[nodiscard]] const HeldRecord* begin() const noexcept { return records_.data() + front_; }
@@ -46,11 +46,12 @@ class HeldRecords {
   void push_back(const HeldRecord& held) {
     if (front_ * 4 > records_.size()) close_up();
     in_order_ = in_order_ && (taken_ == records_.size() || !comes_before(held, records_.back()));
-    if (records_.size() == records_.capacity()) records_.reserve(records_.size() + records_.size() / 4 + 1024);
+    if (records_.size() == records_.capacity())
+      records_.reserve(std::max(kUsual, records_.size() + records_.size() / 4));
     records_.push_back(held);
+    used_ = std::max(used_, records_.size());
   }
-  /// Those that wait of launches up to and with `complete`, in the order of launches. They wait until take() takes
-  /// them.
+  /// Those that wait of launches up to and with `complete`, in the order of launches, until take() takes them.
   [[nodiscard]] std::span<HeldRecord> waiting_until(CorrelationId complete);
   /// The first `count` of them wait no more: they have their launch.
   void take(std::size_t count) noexcept { taken_ += count; }
@@ -61,19 +62,20 @@ class HeldRecords {
   /// Lets go of everything before `until`, which is one of begin() .. end().
   void drop_before(const HeldRecord* until) noexcept;
 
-  [[nodiscard]] std::size_t held_bytes() const noexcept {
-    return (records_.capacity() + late_.capacity()) * sizeof(HeldRecord);
-  }
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return (used_ + late_.capacity()) * sizeof(HeldRecord); }
 
  private:
   void put_in_order();
   [[gnu::noinline]] void close_up();
+
+  static constexpr std::size_t kUsual = 1u << 18;  ///< records: no copy is made for more of them in a live run
 
   std::vector<HeldRecord> records_;  ///< records let go of, records taken, records that wait
   std::vector<HeldRecord> late_;     ///< room for those that wait and are out of order
   std::size_t front_ = 0, taken_ = 0;
   bool in_order_ = true;  ///< the records that wait are in order of launches
   std::size_t most_ = 0;  ///< that were there at once since there was nothing
+  std::size_t used_ = 0;  ///< of the memory
 };
 
 }  // namespace mfu

@@ -48,8 +48,7 @@ void LaunchTracker::pass_recorded() {
   }
 }
 
-/// Looks at everything from oldest_ on, gives up what is over and left no record, and leaves in waiting_ what holds
-/// time back.
+/// Looks at all from oldest_ on, gives up what is over without a record, and leaves in waiting_ what holds time back.
 void LaunchTracker::walk(const Tick& now, bool lossy) {
   if (newer(oldest_, forgotten_)) any_forgotten_ = false;
   Calls calls(ticks_);

@@ -68,7 +68,7 @@ void ProgramRegions::add_model(std::uint32_t number, FlopsModel model) {
 }
 
 void ProgramRegions::add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread) {
-  if (stopped_ || raw(record.correlation) == 0) return give_out_one({record, 0, thread, first_of_launch});
+  if (stopped_ || !expects_ || raw(record.correlation) == 0) return give_out_one({record, 0, thread, first_of_launch});
   ledger_.expect_device(raw(record.device));
   held_.push_back({record, 0, thread, first_of_launch});
 }

@@ -22,8 +22,7 @@ namespace mfu {
 
 /// [mfu-drain] Between Drain and DetectedRegions, for work that no range owns. A fact carries the newest launch of its
 /// moment, so records are divided by launches, and not by time. Records wait until it is decided what the program did
-/// when they were launched. As long as no fact made an instance, they go on to the detector, which is off from
-/// then on.
+/// when they were launched. They go on to the detector until a fact makes an instance, which switches it off.
 class ProgramRegions {
  public:
   static constexpr std::size_t kMostHeld = 1u << 17;        ///< records: 8 MiB
@@ -35,6 +34,8 @@ class ProgramRegions {
   /// `at` in ns of the account's clock; in the order in which they were reported.
   void add_fact(const ProgramFact& fact);
   void add_model(std::uint32_t number, FlopsModel model);
+  /// Whether there may be facts about the records that are added from now on. While there are none, none waits.
+  void expect_facts(bool expected) noexcept { expects_ = expected; }
   [[nodiscard]] bool stopped() const noexcept { return stopped_; }
   /// A record that no instance owns; see DetectedRegions::add.
   void add(const ActivityRecord& record, bool first_of_launch, std::uint32_t thread);
@@ -89,6 +90,7 @@ class ProgramRegions {
   std::optional<std::uint32_t> home_;  ///< device of the newest record
   std::uint64_t attributed_ = 0;
   bool passing_ = false;  ///< it takes too long until the first step is known: nothing is held back
+  bool expects_ = true;
   bool stopped_ = false, made_ = false, contradicted_ = false;
   std::vector<std::string> notices_;
 };

@@ -28,8 +28,7 @@ class KernelNames {
   KernelNames(const KernelNames&) = delete;
   KernelNames& operator=(const KernelNames&) = delete;
 
-  /// [decoding threads] Id of `name`, which may be nullptr and need not outlive the call. No lock once the name is
-  /// known.
+  /// [decoding threads] Id of `name`, which may be nullptr and is copied. No lock once the name is known.
   [[nodiscard]] KernelNameId intern(const char* name) noexcept;
 
   /// [mfu-drain] Class of a kernel; demangles and classifies at first sight.

@@ -256,8 +256,7 @@ struct RegionLatency {
   std::optional<std::uint64_t> after_prefill;
   std::vector<SlowInstance> slowest;  ///< longest first; none where none is much longer than the median
 
-  /// Where the limits of single instances are not sure enough: the figures of each are dropped, the times of all
-  /// together stay.
+  /// Where the limits of single instances are not sure: their figures are dropped, the times of all together stay.
   void forget_single_instances() {
     latency = inter_token = prefill_to_decode = LatencySummary{};
     by_batch.clear();

@@ -10,8 +10,7 @@
 
 namespace mfu {
 
-/// `<dir>/<host>-<rank>-<pid>.jsonl`; keys and types are those documented in docs/reference.md. A line is written whole
-/// or not at all.
+/// `<dir>/<host>-<rank>-<pid>.jsonl`; keys and types as in docs/reference.md. A line is written whole or not at all.
 class JsonlSink final : public Sink {
  public:
   /// \param bytes_per_day that are written at most; 0: no limit.

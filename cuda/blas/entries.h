@@ -7,8 +7,7 @@
 
 namespace mfu {
 
-/// The functions that hooks call, all of one copy of the library. Functions are kept as addresses: each hook knows its
-/// own type.
+/// The functions that hooks call, all of one copy of the library, as addresses: each hook knows its own type.
 struct BlasTarget {
   std::atomic<void*> function{nullptr};  ///< the function that the program would have called; set last
   void* math_mode = nullptr;             ///< cublasGetMathMode; nullptr: not known

@@ -246,8 +246,7 @@ void Parts::start_threads() {
     host_switches().inert.store(true, std::memory_order_relaxed);
     return;
   }
-  // Registered now, after libcuda's own, so that it runs before theirs: CUPTI must not be asked once the driver is
-  // gone.
+  // Registered after libcuda's own, so that it runs before: CUPTI must not be asked once the driver is gone.
   std::atexit(at_exit);
   // A forked child of Python's multiprocessing runs no such handler.
   if (imports_) call_before_python_exits(at_exit);

@@ -332,6 +332,11 @@ void Interpreter::look_again() noexcept {
   start_thread();
 }
 
+bool Interpreter::has_reported() noexcept {
+  const Exchange* exchange = g_exchange.load(std::memory_order_acquire);
+  return exchange != nullptr && exchange->facts.load(std::memory_order_acquire) != nullptr;
+}
+
 bool Interpreter::take(ProgramFact& fact) noexcept {
   Exchange* exchange = g_exchange.load(std::memory_order_acquire);
   auto* facts = exchange != nullptr ? exchange->facts.load(std::memory_order_acquire) : nullptr;

@@ -39,6 +39,8 @@ class Interpreter {
   /// [mfu-drain] Whether the config of that model could be read.
   static void answer(std::uint32_t model, bool readable) noexcept;
 
+  /// [mfu-drain] Whether there was a fact. It is known before a record of a later launch is.
+  [[nodiscard]] static bool has_reported() noexcept;
   /// [mfu-drain] The next fact, `at` in ticks.
   [[nodiscard]] static bool take(ProgramFact& fact) noexcept;
   /// [mfu-drain]

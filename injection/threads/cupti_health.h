@@ -1,5 +1,4 @@
-// Whether CUPTI does what it should in this process: whether its records come to us, and whether they are what its
-// documents say.
+// Whether CUPTI does what it should in this process: whether its records come to us, and are as its documents say.
 #pragma once
 
 #include <array>

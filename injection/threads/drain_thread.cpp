@@ -247,6 +247,7 @@ void DrainThread::take_records() {
     }
     // A record's instance opened before its launch, so instances are published first.
     account_->drain().follow_instances();
+    if (ProgramRegions* program = account_->program()) program->expect_facts(Interpreter::has_reported());
     clock_.correct(*batch);
     devices_.took(*batch);
     health_.see(*batch, clock_.now());

@@ -28,8 +28,7 @@ class Stalls {
         ++comm_kernels_[attribution.map().place_of(record.correlation).lane()];
   }
   /// Once per tick. \param records_come none is lost, and none goes to another client. \param records so far.
-  /// \param host where the host is, may be asked there; nullptr: nowhere. \return an event where a stall begins or
-  /// ends.
+  /// \param host asked where the host is; nullptr: there is none. \return an event where a stall begins or ends.
   [[nodiscard]] std::optional<RunEvent> look(const Drain& drain, const Attribution& attribution, bool records_come,
                                              std::uint64_t records, LookThread* host);
   /// A launch has not ended.

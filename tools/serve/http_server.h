@@ -25,8 +25,7 @@ struct HttpAnswer {
 
 /// Listens until it is destroyed. Bodies are sent with gzip where it is accepted. A request is answered only if its
 /// `Host` is an IP address, localhost, this machine's name or one of `allow`: a page elsewhere whose name is made to
-/// resolve to this server (DNS rebinding) cannot read it through a visitor's browser. No answer may be framed or
-/// sniffed.
+/// resolve to this server (DNS rebinding) cannot read it through a browser. No answer may be framed or sniffed.
 class HttpServer {
  public:
   using Handler = std::function<HttpAnswer()>;

@@ -9,8 +9,7 @@
 
 namespace mfu {
 
-/// Reads a Kineto JSON or Nsight Systems SQLite trace, plain or gzip. Error: one line naming the file and what is
-/// wrong.
+/// Reads a Kineto JSON or Nsight Systems SQLite trace, plain or gzip. Error: one line with the file and the fault.
 [[nodiscard]] Result<Trace> open_trace(const std::string& path, const ReadProgress& progress = {});
 
 /// The trace files that `path` means: itself, or the .json, .json.gz, .sqlite and .sqlite.gz files of a folder

@@ -220,6 +220,20 @@ TEST_F(ProgramRegionsTest, WithoutFactsTheDetectorGetsEverything) {
   EXPECT_EQ(region("total").kernels, 100u);
 }
 
+TEST_F(ProgramRegionsTest, NoneWaitsBeforeTheFirstFactAndNoneIsLost) {
+  begin();
+  program->expect_facts(false);
+  launch(100);
+  EXPECT_EQ(program->held_bytes(), 0u);
+  settle();
+  program->expect_facts(true);
+  for (int i = 0; i < 4; ++i) train();
+  finish();
+  EXPECT_EQ(region("step").instances, 4u);
+  EXPECT_EQ(region("step").kernels, 4u * 35);
+  EXPECT_EQ(region("total").kernels, launches);
+}
+
 TEST_F(ProgramRegionsTest, AfterItStoppedNoRecordIsLost) {
   begin();
   for (int i = 0; i < 4; ++i) train();

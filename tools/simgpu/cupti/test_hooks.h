@@ -7,8 +7,7 @@
 
 namespace mfu::sim {
 
-/// Starts the other CUPTI clients that SIMGPU_FOREIGN names, each on its own thread; the times count from the first
-/// call.
+/// Starts the other CUPTI clients of SIMGPU_FOREIGN, each on its own thread; times count from the first call.
 [[gnu::weak]] void start_foreign_clients();
 /// Does one step of a client on the calling thread. False: no such client or action.
 [[gnu::weak]] bool run_foreign_client(std::string_view kind, std::string_view action);
