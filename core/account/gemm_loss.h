@@ -32,8 +32,7 @@ struct TiledWork {
 
 /// `gemm_loss` of a row whose MFU and executed FLOP are complete. `padding` is the executed FLOP less the model's, at
 /// peak, where 99 % of the matmul time are counted and no instance is cut at an edge; `not_split` is what remains of
-/// lost[kMatmul]. `clock` is set where the clock is known: set_clock_ratio. None: MFU is unknown, or no product has a
-/// tile.
+/// lost[kMatmul]. `clock` is set where it is known: set_clock_ratio. None: MFU is unknown, or no product has a tile.
 [[nodiscard]] std::optional<GemmLoss> gemm_loss_of(const TiledWork& tiled, const RegionRow& row, const Peak& peak,
                                                    const RegionSummary& s);
 

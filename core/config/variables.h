@@ -50,8 +50,7 @@ void read_variables(const Getenv& getenv, Config& config, std::vector<Problem>* 
 /// MFU_PEAK_TFLOPS and MFU_PEAK_GBPS, which have the last word: after the config file.
 void read_peak_variables(const Getenv& getenv, Config& config, std::vector<Problem>* problems);
 
-/// A problem for each MFU_* name of the block that no row has, with the name that was meant where one is near; ten at
-/// most.
+/// A problem for each MFU_* name of the block that no row has, with the name that was meant if one is near; at most 10.
 void check_spelling(const char* const* environ_block, std::vector<Problem>* problems);
 
 /// `; did you mean X?`, with that of `names` which takes the fewest edits from `word`; empty where none is near.

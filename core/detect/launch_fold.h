@@ -42,10 +42,8 @@ namespace mfu {
 /// The records of one correlation id on one device, in the order in which they began.
 class LaunchFold {
  public:
-  /// \param thread that launched; 0: not known
   explicit LaunchFold(std::uint32_t thread) noexcept { launch_.thread = thread; }
 
-  /// \param traits of the kernel's name, or traits_of(record)
   void add(const ActivityRecord& record, const KernelTraits& traits) noexcept;
 
   /// A graph is named by its id, so that it stays the same when some of its records are lost, or by what runs in it

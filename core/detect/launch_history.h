@@ -57,8 +57,7 @@ class LaunchHistory {
 /// Compares stretches of launches in any order. [one thread] Memory is fixed at construction.
 class StretchComparison {
  public:
-  /// The common part of [a, a_end) and [b, b_end), as a share of the longer one: 0..1. Of more names than there is
-  /// room for: 0.
+  /// The common part of [a, a_end) and [b, b_end), as a share of the longer one: 0..1; 0: too many names.
   [[nodiscard]] double likeness(const LaunchHistory& history, LaunchPosition a, LaunchPosition a_end, LaunchPosition b,
                                 LaunchPosition b_end);
   [[nodiscard]] std::size_t held_bytes() const noexcept { return kSlots * (sizeof(Count) + sizeof(used_[0])); }

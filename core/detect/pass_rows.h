@@ -1,5 +1,4 @@
-// How many rows (tokens) a forward pass ran over, read from the grids of the kernels that launch one block per row. No
-// I/O, no allocation, a few hundred bytes.
+// How many rows (tokens) a forward pass ran over, read from the grids of kernels with one block per row. No allocation.
 #pragma once
 
 #include <array>
@@ -22,8 +21,7 @@ struct Rows {
 /// where the launches agree:
 ///   - cache writes and rotary embeddings: seven in eight have the same count;
 ///   - norms: seven in eight have the same count, or a multiple of it by a number of attention heads. Norms of queries
-///   and
-///     keys run over rows x heads, once or twice per layer, where those of rows run at least as often;
+///     and keys run over rows x heads, once or twice per layer, where those of rows run at least as often;
 ///   - two classes do not contradict each other. Cache writes may count fewer than the rest, by less than half: rows
 ///     that only fill up a graph's batch are not written (vLLM pads to the next size that it captured, and every one of
 ///     those is at most twice the one before).

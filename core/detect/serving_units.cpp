@@ -47,12 +47,11 @@ bool ServingUnits::graph_runs(const KernelTraits& traits, std::uint32_t name, st
   }
   turn_.graph = name;
   turn_.replay = n;
-  ++turn_.replays;
+  if (turn_.replays++ == 0) turn_.first_replay = n;
   return ended;
 }
 
-/// The end of an iteration is known by the next one, which the last one has not. Once all tokens are there they are
-/// fetched, which is no iteration's.
+/// The next iteration shows where one ends, but the last has none. Tokens that are fetched then are no iteration's.
 bool ServingUnits::finish() noexcept {
   if (turn_.returned) {
     turn_.end = turn_.together;
@@ -111,12 +110,21 @@ bool ServingUnits::end_iteration() noexcept {
   end.roles = turn.roles_before_end;
   end.rows = turn.cache_rows != 0 ? turn.cache_rows : turn.rope_rows != 0 ? turn.rope_rows : turn.norm_rows;
   end.launches = static_cast<std::uint32_t>(std::min<std::uint64_t>(turn.end - begin, 1u << 31));
+  follow(clean_, turn.inputs <= 1 ? 1 : 0, ended_ + 1);
   // Drafts are graphs that sample, too; but another one runs before the host looks.
-  const bool several = turn.replays > 1 && !turn.other_graphs && end.launches <= kFew * turn.replays;
+  const bool several = turn.replays > 1 && !turn.other_graphs && turn.end - turn.first_replay <= kFew * turn.replays;
   if (several) pass_graph_ = turn.graph;
   end.clean = turn.inputs <= 1 && !several;
-  follow(clean_, turn.inputs <= 1 ? 1 : 0, ended_ + 1);
+  // Each launch of the graph is an iteration where they lie evenly, and what ran before them is other work.
+  const std::uint64_t gaps = several ? turn.replays - 1 : 1, apart = (turn.replay - turn.first_replay) / gaps;
+  const bool even = several && turn.first_replay + apart * gaps == turn.replay;
+  if (even) end.launch = turn.first_replay;
   note(end, turn.loaded);
+  end = {.roles = role_bit(KernelRole::kGraph), .launches = static_cast<std::uint32_t>(apart)};
+  for (std::uint64_t i = 1; even && i <= turn.replays; ++i) {
+    end.launch = i <= gaps ? turn.first_replay + i * apart : turn.end;
+    note(end, turn.loaded);
+  }
   return true;
 }
 

@@ -104,7 +104,7 @@ class ServingUnits {
     std::uint64_t input = 0;     ///< where the first batch came in; 0: none did
     std::uint32_t graph = 0;     ///< name of the one that sampled; 0: none
     std::uint32_t replays = 0;   ///< of it
-    std::uint64_t replay = 0;    ///< the last of them
+    std::uint64_t first_replay = 0, replay = 0;
     bool other_graphs = false;
     std::uint32_t cache_rows = 0, rope_rows = 0, norm_rows = 0;
   };

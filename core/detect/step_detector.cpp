@@ -81,7 +81,7 @@ StepKind StepDetector::kind_of(const ServingUnits::End& end) const noexcept {
 
 void StepDetector::iteration_ended() {
   if (serving_found_) {
-    report(serving_.back(0).launch, kind_of(serving_.back(0)));
+    report_iterations(serving_.ended() - iterations_);
   } else if (!serving_.found() || (training_.trains() && !generates_in_training())) {
     if (!training_.trains()) explain_.refuse("iterations of a server", serving_.why_not());
     return;
@@ -91,18 +91,21 @@ void StepDetector::iteration_ended() {
                      ? "taken: iterations of a server, by samples that go to the host"
                      : "taken: iterations of a server, by turns of the host: copies in, the model, copies out");
     serving_found_ = true;
-    report_iterations();
+    // Of the first one the begin is known where its batch alone was copied in.
+    std::uint64_t first = std::min<std::uint64_t>(serving_.ended(), ServingUnits::kKept) - 1;
+    if (training_.trains()) first = std::min(first, serving_.unfed());
+    const ServingUnits::End& begin = serving_.back(first);
+    report(begin.begin > history_.oldest() ? begin.begin : begin.launch, StepKind::kNone);
+    report_iterations(first + 1);
   }
   set_findings(findings_of_serving());
 }
 
-/// All that are remembered. Of the first one the begin is known where its batch alone was copied in.
-void StepDetector::report_iterations() {
-  std::size_t first = std::min<std::size_t>(serving_.ended(), ServingUnits::kKept) - 1;
-  if (training_.trains()) first = std::min<std::size_t>(first, serving_.unfed());
-  const ServingUnits::End& begin = serving_.back(first);
-  report(begin.begin > history_.oldest() ? begin.begin : begin.launch, StepKind::kNone);
-  for (std::size_t i = first + 1; i-- > 0;) report(serving_.back(i).launch, kind_of(serving_.back(i)));
+/// The newest so many, as far as they are remembered.
+void StepDetector::report_iterations(std::uint64_t count) {
+  iterations_ = serving_.ended();
+  for (std::size_t i = std::min<std::uint64_t>(count, ServingUnits::kKept); i-- > 0;)
+    report(serving_.back(i).launch, kind_of(serving_.back(i)));
 }
 
 StepFindings StepDetector::findings_of_serving() const noexcept {

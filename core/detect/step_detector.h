@@ -20,8 +20,7 @@
 
 namespace mfu {
 
-/// [one thread] One process's launches on one device. Memory is fixed at construction, under 3 MB; pages of it
-/// that no launch came to cost nothing.
+/// [one thread] One process's launches on one device. Memory is fixed at construction, under 3 MB, touched as used.
 class StepDetector {
  public:
   static constexpr std::uint32_t kRing = LaunchHistory::kRing;  ///< launches that are remembered
@@ -46,7 +45,7 @@ class StepDetector {
   [[gnu::noinline]] void iteration_ended();
   [[nodiscard]] bool generates_in_training() const noexcept;
   [[nodiscard]] StepKind kind_of(const ServingUnits::End& end) const noexcept;
-  void report_iterations();
+  void report_iterations(std::uint64_t count);
   [[gnu::noinline]] void unit_ended();
   void report_steps();
   void report(LaunchPosition p, StepKind kind);
@@ -60,6 +59,7 @@ class StepDetector {
   TrainingUnits training_;
   ServingUnits serving_;
   bool serving_found_ = false;
+  std::uint64_t iterations_ = 0;                   ///< reported
   std::array<std::uint32_t, 2> kernel_threads_{};  ///< that launched kernels last; 0: not known
   LaunchPosition last_reported_ = 0;
   bool over_ = false;

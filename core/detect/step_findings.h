@@ -33,7 +33,6 @@ enum class StepConfidence : std::uint8_t { kNotSure, kLow, kMedium, kHigh };
 /// How the place of the boundary in the cycle was chosen; kAnywhere: the period is right, the place is arbitrary.
 enum class BoundaryRule : std::uint8_t { kAnywhere, kOptimizer, kSampling, kCopies, kGraph };
 
-/// Known at the moment.
 struct StepFindings {
   StepKind kind = StepKind::kNone;
   StepConfidence confidence = StepConfidence::kNotSure;

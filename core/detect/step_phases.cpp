@@ -29,8 +29,7 @@ bool moves_data(const Launch& launch) noexcept {
   return is_one_of(launch, {kCopyToDevice, kCopyToHost, kCopyWithin, kMemset, kComm});
 }
 
-/// Of a model, not of an update. Orthogonalising optimizers multiply matrices too; without a name they are not known
-/// from a model.
+/// Of a model, not of an update. Optimizers without a name that multiply matrices look like one.
 bool is_of_model(const Launch& launch) noexcept {
   using enum KernelRole;
   return is_one_of(launch, {kGemm, kAttention, kAttentionPrefill, kNorm, kSoftmax, kEmbedding, kLoss});

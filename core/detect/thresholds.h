@@ -6,18 +6,16 @@
 namespace mfu::thresholds {
 
 // ---- likeness
-inline constexpr double kSame = 0.98;    ///< of launches, or of a length: two steps of which no record was lost
-inline constexpr double kAlike = 0.875;  ///< two steps, two updates, most of the units; two kinds of step share less
-inline constexpr double kMost = 0.6;     ///< of launches or iterations: the others are another thread's, or new
-inline constexpr double kLonger = 1.5;   ///< times the usual: other work ran as well, or a prompt beside a decode
-inline constexpr double kFed = 1.0 / 3;  ///< of iterations that take a batch in: fewer, and the others decode
-inline constexpr std::uint32_t kPart =
-    16;  ///< one in so many: the smallest phase, the newest value of a mean, a norm behind all layers
+inline constexpr double kSame = 0.98;       ///< of launches, or of a length: two steps of which no record was lost
+inline constexpr double kAlike = 0.875;     ///< two steps, two updates, most of the units; two kinds of step share less
+inline constexpr double kMost = 0.6;        ///< of launches or iterations: the others are another thread's, or new
+inline constexpr double kLonger = 1.5;      ///< times the usual: other work ran as well, or a prompt beside a decode
+inline constexpr double kFed = 1.0 / 3;     ///< of iterations that take a batch in: fewer, and the others decode
+inline constexpr std::uint32_t kPart = 16;  ///< one in so many: the smallest phase, a mean's newest value, a last norm
 inline constexpr std::uint32_t kStray = 32;  ///< one in so many: launches that fit no phase
 
 // ---- launches
-inline constexpr std::uint32_t kNear =
-    4;  ///< between copies of one batch; by which forward passes of one length differ
+inline constexpr std::uint32_t kNear = 4;  ///< between copies of one batch; forward passes of one length differ by it
 inline constexpr std::uint32_t kFew = 16;  ///< of a line of the log; there is no room for a forward pass in so many
 inline constexpr std::uint32_t kLeastUpdate = 48;  ///< without a product: no forward pass has so many in a row
 inline constexpr std::uint32_t kOfRule = 4;       ///< operations over lists of tensors: an optimizer's rule has as many

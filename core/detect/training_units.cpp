@@ -138,8 +138,7 @@ void TrainingUnits::look_at_gap(TrainingUnit& unit) const noexcept {
   }
 }
 
-/// The run that looks most like a batch: the fullest before the model's first product. Others copy scalars. kRuns:
-/// none.
+/// The run most like a batch: the fullest before the model's first product. Others copy scalars; kRuns: none.
 std::uint32_t TrainingUnits::fullest_run(const TrainingUnit& unit) noexcept {
   std::uint32_t fullest = TrainingUnit::kRuns, copies = 0;
   for (std::uint32_t i = 0; i < std::min<std::uint32_t>(unit.runs, TrainingUnit::kRuns); ++i) {

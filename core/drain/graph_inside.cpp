@@ -158,8 +158,7 @@ bool GraphInside::work_out_times(const std::vector<Node>& nodes, DurationNs span
   gap_ns_ = gaps == 0 ? 0 : std::clamp((took - known) / gaps, 0.0, static_cast<double>(kMostGap));
   scale_ = (took - gaps * gap_ns_) / known;
   if (scale_ <= kMostScale && scale_ >= 1 / kMostScale) return true;
-  // Time that depends on more than name and grid: on arguments, or on what the memory holds. The class may be sure all
-  // the same.
+  // Time that depends on more than name and grid: on arguments, or the memory's content. The class may still be sure.
   const Node& first = nodes.front();
   if (!std::all_of(nodes.begin(), nodes.end(), [&](const Node& n) { return class_of(n) == class_of(first); }))
     return false;

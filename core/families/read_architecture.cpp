@@ -89,8 +89,7 @@ void read_generic(const Fields& f, std::string_view type, ModelHead head, Archit
                          "); counted as a decoder by the usual key names, without biases");
 }
 
-/// The head that the class in `architectures` puts behind the layers. An unknown class is taken for the family's,
-/// and said.
+/// The head that the class in `architectures` puts behind the layers. An unknown class is the family's, and said.
 ModelHead head_of(const Fields& f, Architecture& spec) {
   // In this order: the last ones end others too.
   constexpr std::pair<std::string_view, ModelHead> kHeads[] = {

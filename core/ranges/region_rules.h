@@ -72,8 +72,7 @@ class RegionRules {
 
   [[nodiscard]] const std::vector<Region>& regions() const noexcept { return regions_; }
   [[nodiscard]] const DetectedIds& detected() const noexcept { return detected_; }
-  /// The first of the config's rules for a region, whose constants hold for it without a range too; kNone: there is
-  /// none.
+  /// The first of the config's rules for a region, whose constants hold for it without a range too; kNone: no rule.
   [[nodiscard]] RuleId rule_of_region(RegionId region) const noexcept;
   /// One of the config's own.
   [[nodiscard]] bool is_of_config(RuleId rule) const noexcept {

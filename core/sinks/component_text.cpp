@@ -25,6 +25,18 @@ std::string executed_text(const RegionSummary& r) {
   return fmt::format("HFU {} (of {}% seen)", percent_text(r.hfu, "%"), whole_percent(r.executed->coverage()));
 }
 
+std::string flop_text(const RegionSummary& r) {
+  if (!r.executed || r.executed->flop <= 0 || r.executed->matmul_ns <= 0) return "";
+  const ExecutedWork& e = *r.executed;
+  std::string text = r.flop && *r.flop > 0 ? scaled_text(r.flop, "FLOP") + " by the model, " : "";
+  text +=
+      fmt::format("{} asked for in {}% of the matmul time", scaled_text(e.flop, "FLOP"), whole_percent(e.coverage()));
+  if (e.tile_flop > 0)
+    text += fmt::format(", {} in the tiles of {}%", scaled_text(e.tile_flop, "FLOP"),
+                        whole_percent(seconds(e.tiled_ns) / seconds(e.matmul_ns)));
+  return text;
+}
+
 std::string energy_text(const RegionSummary& r, bool more) {
   if (!r.energy || (!r.joules_per_token && !more)) return "";
   const Energy& e = *r.energy;

@@ -28,8 +28,7 @@ class OutputBudget {
 
   /// The devices' peaks are what ratios of several windows are divided by.
   void start(const RunInfo& run) { devices_ = run.devices; }
-  /// The next window. \return what is to be written now: it, or several as one; nullptr: nothing yet. Valid until the
-  /// next call.
+  /// The next window. \return what to write now: it, or several as one, valid until the next call; nullptr: nothing.
   [[nodiscard]] const WindowSummary* take(const WindowSummary& window);
   /// The line that was held back, at the end of the run; nullptr: none.
   [[nodiscard]] const WindowSummary* rest();

@@ -300,6 +300,7 @@ std::string region_table(const WindowSummary& run, bool components) {
     text += row_of_table(r, figures);
     if (const std::string causes = idle_text(r, 400); !causes.empty()) text += "  " + folded("idle: " + causes) + "\n";
     if (const std::string executed = executed_text(r); !executed.empty()) text += "  " + executed + "\n";
+    if (const std::string flop = flop_text(r); !flop.empty()) text += "  FLOP: " + flop + "\n";
     if (const std::string energy = energy_text(r, true); !energy.empty()) text += "  energy: " + energy + "\n";
     if (const std::string why = gemm_loss_parts(r, kGemmLossParts.size()); !why.empty())
       text += "  gemm-loss: " + why + "\n";

@@ -10,8 +10,7 @@ namespace mfu {
 
 namespace {
 
-/// Level `share` leaves CUPTI's settings to another profiler, which may want the nodes of graphs, and sees no graph
-/// being built.
+/// Level `share` leaves CUPTI's settings to another profiler, which may want the nodes of graphs; builds are not seen.
 bool whole_graphs(GraphTracing wanted, CuptiLevel level) {
   return wanted == GraphTracing::kGraph || (wanted == GraphTracing::kAuto && level == CuptiLevel::kFull);
 }

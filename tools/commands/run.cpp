@@ -150,8 +150,7 @@ void set_environment(const RunOptions& o) {
   if (o.all_ranks) ::setenv("MFU_LOG_RANKS", "all", 1);
 }
 
-/// A line about the config, as the person who typed the command knows it: by the option, without what would be used
-/// instead.
+/// A line about the config in the words of the command: by the option, without what would be used instead.
 std::string as_option(const RunOptions& o, std::string line) {
   const auto rename = [&line](const char* variable, const char* option, bool given) {
     if (given && line.starts_with(variable)) line.replace(0, std::strlen(variable), option);
@@ -399,8 +398,7 @@ int run(const RunOptions& o) {
   end_like(end.status);
 }
 
-/// Cuts the words that are the program's off the end of `arguments`. The parser would look for its own options among
-/// them.
+/// Cuts the program's words off the end of `arguments`: the parser would look for its own options among them.
 std::vector<std::string> take_program(const CommandInfo& run, std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments.front() != "run") return {};
   std::size_t at = 1;

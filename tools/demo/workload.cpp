@@ -262,8 +262,7 @@ class Workload {
     add(hidden_, normed_, rows * kWidth);
   }
 
-  /// Backward of one layer: two matmuls for each of the forward's, one for the input's gradient and one for the
-  /// weight's.
+  /// Backward of one layer: two matmuls for each of the forward's, for the gradients of the input and of the weight.
   void layer_backward(std::int64_t layer, std::int64_t batch, std::int64_t t) const {
     const std::int64_t rows = batch * t;
     const CUdeviceptr w = layer_weights(layer);

@@ -77,8 +77,7 @@ struct Rank {
   }
   /// The line of region `total`; null before the first window.
   [[nodiscard]] const RegionSummary* total() const noexcept;
-  /// Records that were lost, by the counters of the newest window: CUPTI's drops, hand-offs that were full, buffers
-  /// cut.
+  /// Records that were lost, by the newest window's counters: CUPTI's drops, full hand-offs, buffers cut.
   [[nodiscard]] std::uint64_t dropped_records() const noexcept;
   [[nodiscard]] const DeviceInfo* device(std::optional<std::uint32_t> index) const noexcept;
 

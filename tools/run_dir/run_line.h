@@ -56,8 +56,7 @@ class RunLineReader {
   std::unique_ptr<Parser> parser_;
 };
 
-/// The newest line version that this code was written for. Lines of a newer one are read as far as their keys are
-/// known.
+/// The newest line version that this code was written for. Of newer lines the keys that are known are read.
 inline constexpr std::int64_t kRunLineVersion = 1;
 
 }  // namespace mfu

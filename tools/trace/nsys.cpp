@@ -33,8 +33,7 @@ constexpr std::int64_t kDomainCreate = 75;
 /// The pid in a globalTid or globalPid: bits 24 to 47. Below are the thread, above the virtual machine and the host.
 std::int64_t pid_of(std::int64_t global) noexcept { return (global >> 24) & 0xFFFFFF; }
 
-/// The host calls as read, with threads and names numbered on their own, so that another thread can read them
-/// meanwhile.
+/// The host calls as read, with threads and names numbered separately: another thread can read them meanwhile.
 struct HostCalls {
   std::vector<TraceLaunch> launches;  ///< `thread` and `name` index the two below
   std::vector<std::int64_t> global_tids;

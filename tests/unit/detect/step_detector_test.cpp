@@ -277,7 +277,7 @@ TEST(StepDetector, EachLaunchOfADecodeGraphIsAnIteration) {
       ASSERT_EQ(std::count_if(begin, end, [&](const Launch& l) { return l.name == graph.name; }), 1)
           << "read every " << read_every << ", told " << told;
     }
-    EXPECT_GE(told + 2 * read_every + 8, replays) << "read every " << read_every;
+    EXPECT_GE(told + 8, replays) << "read every " << read_every;  // those before the first look count, too
   }
 }
 

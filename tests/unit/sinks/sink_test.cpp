@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "core/sinks/component_text.h"
 #include "core/sinks/sink_jsonl.h"
 #include "core/sinks/sink_text.h"
 #include "tests/unit/rows/impossible.h"
@@ -540,6 +541,22 @@ TEST(TextSink, NoFigureIsMoreThanAHundredPercentOrNegative) {
     std::istringstream lines(table);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size() + 6, 120u) << line;
   }
+}
+
+TEST(ComponentText, FlopOfThreeSourcesStandSideBySide) {
+  RegionSummary r;
+  EXPECT_EQ(flop_text(r), "");
+  r.executed = ExecutedWork{};
+  EXPECT_EQ(flop_text(r), "") << "no product was seen";
+  r.executed->flop = 1.5e12;
+  r.executed->covered_ns = 989;
+  r.executed->matmul_ns = 1000;
+  EXPECT_EQ(flop_text(r), "1.50 TFLOP asked for in 98% of the matmul time");
+  r.flop = 1.25e12;
+  r.executed->tile_flop = 2.25e12;
+  r.executed->tiled_ns = 600;
+  EXPECT_EQ(flop_text(r),
+            "1.25 TFLOP by the model, 1.50 TFLOP asked for in 98% of the matmul time, 2.25 TFLOP in the tiles of 60%");
 }
 
 TEST(TextSink, EveryLineHasThePrefix) {
