@@ -84,7 +84,8 @@ class Graphs(TestCase):
                     self.assertIn("kernel-loss", line)
                 graph, node = rows["graph"], rows["node"]
                 for key in ("flop", "instances", "tokens"):
-                    self.assertEqual(graph[key], node[key], key)
+                    # To one FLOP: a pass on the edge of two windows is the sum of two shares.
+                    self.assertEqual(round(graph[key]), round(node[key]), key)
                 for key in ("mfu_busy", "busy_s"):
                     self.assertAlmostEqual(graph[key] / node[key], 1, delta=0.005, msg=key)
                 # Between passes that wait for the GPU lies the host, which no two runs have the same time for.
