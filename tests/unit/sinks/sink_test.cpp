@@ -549,8 +549,10 @@ TEST(ComponentText, FlopOfThreeSourcesStandSideBySide) {
   r.executed = ExecutedWork{};
   EXPECT_EQ(flop_text(r), "") << "no product was seen";
   r.executed->flop = 1.5e12;
-  r.executed->covered_ns = 989;
+  r.executed->covered_ns = 899;
   r.executed->matmul_ns = 1000;
+  EXPECT_EQ(flop_text(r), "") << "those of a part would be read as those of all";
+  r.executed->covered_ns = 989;
   EXPECT_EQ(flop_text(r), "1.50 TFLOP asked for in 98% of the matmul time");
   r.flop = 1.25e12;
   r.executed->tile_flop = 2.25e12;
