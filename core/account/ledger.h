@@ -100,8 +100,8 @@ class Ledger final : private TimelineListener {
   void await_launches_of(const std::vector<InstanceId>& owners);
   /// Everything that begins before `watermark` was added: sweep up to it and emit the windows that are complete.
   void advance(TimeNs watermark);
-  /// The run ends at `end`: emits all windows and then the whole run (`final_run`). An instance that closed after `end`
-  /// and before `exit` is whole: the work of others had no end yet.
+  /// The run ends at `end`: emits all windows and then the whole run (`final_run`). `end` is before the
+  /// `exit` where some work has no end: an instance that closed between the two is whole.
   void finish(TimeNs end, TimeNs exit = 0);
   /// Once this returns true the ledger stops advancing: exit never waits for a backlog, and finish() ends at now().
   void stop_when(std::function<bool()> out_of_time) { out_of_time_ = std::move(out_of_time); }

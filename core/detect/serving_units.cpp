@@ -51,7 +51,7 @@ bool ServingUnits::graph_runs(const KernelTraits& traits, std::uint32_t name, st
   return ended;
 }
 
-/// The next iteration shows where one ends, but the last has none. Tokens that are fetched then are no iteration's.
+/// The next iteration shows where one ends; the last has no next one. Tokens fetched after it are no iteration's.
 bool ServingUnits::finish() noexcept {
   if (turn_.returned) {
     turn_.end = turn_.together;
@@ -104,26 +104,25 @@ bool ServingUnits::end_iteration() noexcept {
   begin_ = turn.end;
   turn_ = {};
   if (!samples_ && turn.inputs == 0) return false;  // a result that is looked at now and then
-  End end;
-  end.launch = turn.end;
-  end.begin = turn.inputs == 1 ? turn.input : 0;
-  end.roles = turn.roles_before_end;
-  end.rows = turn.cache_rows != 0 ? turn.cache_rows : turn.rope_rows != 0 ? turn.rope_rows : turn.norm_rows;
-  end.launches = static_cast<std::uint32_t>(std::min<std::uint64_t>(turn.end - begin, 1u << 31));
-  follow(clean_, turn.inputs <= 1 ? 1 : 0, ended_ + 1);
   // Drafts are graphs that sample, too; but another one runs before the host looks.
   const bool several = turn.replays > 1 && !turn.other_graphs && turn.end - turn.first_replay <= kFew * turn.replays;
   if (several) pass_graph_ = turn.graph;
-  end.clean = turn.inputs <= 1 && !several;
   // Each launch of the graph is an iteration where they lie evenly, and what ran before them is other work.
   const std::uint64_t gaps = several ? turn.replays - 1 : 1, apart = (turn.replay - turn.first_replay) / gaps;
   const bool even = several && turn.first_replay + apart * gaps == turn.replay;
-  if (even) end.launch = turn.first_replay;
-  note(end, turn.loaded);
+  End end;
+  end.launch = even ? turn.first_replay : turn.end;
+  end.begin = turn.inputs == 1 ? turn.input : 0;
+  end.roles = turn.roles_before_end;
+  end.rows = turn.cache_rows != 0 ? turn.cache_rows : turn.rope_rows != 0 ? turn.rope_rows : turn.norm_rows;
+  end.launches = static_cast<std::uint32_t>(std::min<std::uint64_t>(end.launch - begin, 1u << 31));
+  end.clean = turn.inputs <= 1 && !several;
+  follow(clean_, turn.inputs <= 1 ? 1 : 0, ended_ + 1);
+  if (end.launches != 0) note(end, turn.loaded);
   end = {.roles = role_bit(KernelRole::kGraph), .launches = static_cast<std::uint32_t>(apart)};
   for (std::uint64_t i = 1; even && i <= turn.replays; ++i) {
     end.launch = i <= gaps ? turn.first_replay + i * apart : turn.end;
-    note(end, turn.loaded);
+    note(end, false);
   }
   return true;
 }

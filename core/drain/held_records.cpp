@@ -52,7 +52,6 @@ void HeldRecords::put_in_order() {
 }
 
 void HeldRecords::drop_before(const HeldRecord* until) noexcept {
-  constexpr std::size_t kLittle = 4096;  // records: no burst
   most_ = std::max(most_, records_.size() - front_);
   front_ = static_cast<std::size_t>(until - records_.data());
   if (front_ != records_.size()) return;

@@ -28,7 +28,7 @@ struct HeldRecord {
 
 /// A queue of one device's records, which are appended as they arrive. take() moves those of complete launches into
 /// [begin, end), ordered by launch; drop_before() removes them.
-/// Its memory is that of a third more than it held at most: what is reserved beyond is never touched.
+/// It touches memory for a third more than it held at most. The rest of what it reserves is address space alone.
 class HeldRecords {
  public:
   [[nodiscard]] const HeldRecord* begin() const noexcept { return records_.data() + front_; }
@@ -47,7 +47,7 @@ class HeldRecords {
     if (front_ * 4 > records_.size()) close_up();
     in_order_ = in_order_ && (taken_ == records_.size() || !comes_before(held, records_.back()));
     if (records_.size() == records_.capacity())
-      records_.reserve(std::max(kUsual, records_.size() + records_.size() / 4));
+      records_.reserve(records_.empty() ? kLittle : std::max(kUsual, records_.size() + records_.size() / 4));
     records_.push_back(held);
     used_ = std::max(used_, records_.size());
   }
@@ -68,7 +68,8 @@ class HeldRecords {
   void put_in_order();
   [[gnu::noinline]] void close_up();
 
-  static constexpr std::size_t kUsual = 1u << 18;  ///< records: no copy is made for more of them in a live run
+  static constexpr std::size_t kLittle = 4096;     ///< records: no burst
+  static constexpr std::size_t kUsual = 1u << 18;  ///< the most of a live run: one copy, of kLittle, leads there
 
   std::vector<HeldRecord> records_;  ///< records let go of, records taken, records that wait
   std::vector<HeldRecord> late_;     ///< room for those that wait and are out of order

@@ -26,7 +26,7 @@ std::string executed_text(const RegionSummary& r) {
 }
 
 std::string flop_text(const RegionSummary& r) {
-  if (!r.executed || r.executed->coverage() < ExecutedWork::kEnough) return "";  // as above
+  if (!r.executed || r.executed->coverage() < ExecutedWork::kEnough) return "";  // likewise
   const ExecutedWork& e = *r.executed;
   std::string text = r.flop && *r.flop > 0 ? scaled_text(r.flop, "FLOP") + " by the model, " : "";
   text +=

@@ -10,7 +10,7 @@ namespace mfu {
 
 namespace {
 
-/// Level `share` leaves CUPTI's settings to another profiler, which may want the nodes of graphs; builds are not seen.
+/// Level `share` leaves CUPTI's settings to another profiler, which may want a graph's nodes, and sees no graph built.
 bool whole_graphs(GraphTracing wanted, CuptiLevel level) {
   return wanted == GraphTracing::kGraph || (wanted == GraphTracing::kAuto && level == CuptiLevel::kFull);
 }

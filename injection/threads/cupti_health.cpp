@@ -251,7 +251,7 @@ std::vector<CuptiHealth::Line> CuptiHealth::look_for_loss(const CuptiLook& seen,
   return lines;
 }
 
-/// \param untimed of the last \param records: looked at piece by piece, since buffers can run out after a good hour.
+/// \param untimed of the last \param records: by pieces, since buffers can run out after an hour of good ones.
 std::string CuptiHealth::untimed_text(std::uint64_t untimed, std::uint64_t records) {
   if (untimed <= 16 || untimed <= records / 100) return "";
   const int share = records >= 1000 && untimed > records / 2 ? 2 : 1;

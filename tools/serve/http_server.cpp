@@ -147,7 +147,7 @@ void HttpServer::handle(std::string path, Handler handler) {
 }
 
 Result<int> HttpServer::listen(const std::string& at) {
-  // Half a request holds a thread until the timeout: there are many of them, and they wait in the kernel.
+  // Half a request holds a thread until the timeout: there are many threads, and they wait in the kernel.
   std::array<const char*, 9> options{"listening_ports",  at.c_str(), "num_threads", "256", "request_timeout_ms", "2000",
                                      "connection_queue", "256",      nullptr};
   std::array<char, 256> text{};
